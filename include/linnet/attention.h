@@ -1,0 +1,141 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "linnet/feature_map.h"
+#include "linnet/mask.h"
+#include "linnet/tensor.h"
+
+namespace linnet {
+
+enum class Family { linear, softmax };
+
+/// Whether the linear family divides by φ(q)ᵀz + ε or leaves the sum as it is.
+enum class Normalise { sum, none };
+
+/// Which attention. One object of options describes a layer; families ignore what is not theirs.
+struct AttentionOptions {
+  Family family = Family::linear;
+  std::shared_ptr<const FeatureMap> feature_map = elu_map();  ///< linear
+  Normalise normalise = Normalise::sum;                       ///< linear
+  float epsilon = 1e-6f;                                      ///< linear, added to the denominator
+  float scale = 0;                                            ///< softmax; 0 means 1/√E
+  int layer = 0;                                              ///< told to the feature map
+};
+
+/// E, M and H of a layer.
+struct HeadShape {
+  std::int64_t heads = 1;
+  std::int64_t head_dim = 1;   ///< E, of queries and keys
+  std::int64_t value_dim = 1;  ///< M, of values
+};
+
+/// What the recurrent form remembers: f32, one slot a stream. The linear family's slots have a fixed size,
+/// H·(F·M + F) floats; softmax keeps every key and value, H·(E + M) floats a token. A state belongs to the
+/// Attention that made it; it may be used by one thread at a time for each slot.
+class State {
+ public:
+  virtual ~State() = default;
+
+  virtual std::int64_t slots() const = 0;
+
+  /// Tokens that a slot has seen.
+  virtual std::int64_t position(std::int64_t slot) const = 0;
+
+  /// Bytes that the slot's tokens need now (not what is reserved for more of them).
+  virtual std::size_t bytes(std::int64_t slot) const = 0;
+
+  /// Forgets everything: the slot of a stream that begins.
+  virtual void reset(std::int64_t slot) = 0;
+
+  /// Makes `slot` continue as `source_slot` of `source`, which the same Attention made and may be this state.
+  virtual void copy(std::int64_t slot, const State& source, std::int64_t source_slot) = 0;
+
+  /// The slot's numbers, `bytes(slot) / 4` of them, in the layout that the family documents; and back again, with the
+  /// number of tokens they stand for. Throws Error when the count does not fit.
+  virtual void save(std::int64_t slot, std::span<float> to) const = 0;
+  virtual void restore(std::int64_t slot, std::span<const float> from, std::int64_t position) = 0;
+};
+
+/// Inputs of the parallel form: query [B, L, H, E], key [B, S, H, E], value [B, S, H, M]; outer strides are free.
+struct AttentionInputs {
+  View<const float> query, key, value;
+  Mask mask = Mask::full();
+  /// What the queries continue, B slots; nullptr starts from nothing. Causal masks only.
+  const State* initial = nullptr;
+  /// Position of the first query in its sequence, told to the feature map.
+  std::int64_t position = 0;
+};
+
+/// out [B, L, H, M]. `normaliser` [B, L, H], where given, receives what `backward` needs: the linear family's
+/// denominators, softmax's log-sum-exp. `final`, where given, receives the state after the last key, B slots (key
+/// lengths count: padding is not seen); it may be the initial state. Causal masks only.
+struct AttentionOutputs {
+  View<float> out;
+  View<float> normaliser;
+  State* final = nullptr;
+};
+
+/// Gradients of the inputs, shaped like them; assigned.
+struct AttentionGradients {
+  View<float> query, key, value;
+};
+
+/// An attention family with its options: the same doors everywhere. Immutable, shared by threads.
+class Attention {
+ public:
+  virtual ~Attention() = default;
+
+  /// The parallel form. A query that sees no key gives zeros. Uses `parallel_for` inside.
+  /// Throws Error when shapes or mask do not fit, before anything is written.
+  virtual void forward(const AttentionOutputs& outputs, const AttentionInputs& inputs) const = 0;
+
+  /// Gradients of a loss from `grad_out` [B, L, H, M], with the inputs of `forward` and what it put into
+  /// `out` and `normaliser`. The initial state is a constant.
+  virtual void backward(const AttentionGradients& gradients, View<const float> grad_out, const AttentionInputs& inputs,
+                        View<const float> out, View<const float> normaliser) const = 0;
+
+  /// Slots for `slots` streams, all at position 0. `capacity` tokens are reserved where memory grows with the
+  /// tokens (softmax); more are taken as they come.
+  virtual std::unique_ptr<State> make_state(std::int64_t slots, const HeadShape& shape,
+                                            std::int64_t capacity = 0) const = 0;
+
+  /// One token for each of n streams: row i of query [n, H, E], key [n, H, E], value [n, H, M] and out [n, H, M]
+  /// belongs to slot slots[i], each slot at most once. Runs on the calling thread; different threads may step
+  /// different slots of one state at once.
+  virtual void step(View<float> out, View<const float> query, View<const float> key, View<const float> value,
+                    State& state, std::span<const std::int64_t> slots) const = 0;
+};
+
+/// Throws Error where the options cannot be.
+std::unique_ptr<Attention> make_attention(const AttentionOptions& options);
+
+/// The same attention in double precision, quadratic, a page of plain code: for tests. Inputs dense f64.
+struct ReferenceInputs {
+  View<const double> query, key, value;
+  Mask mask = Mask::full();
+};
+void reference_forward(const AttentionOptions& options, View<double> out, const ReferenceInputs& inputs);
+void reference_backward(const AttentionOptions& options, View<double> grad_query, View<double> grad_key,
+                        View<double> grad_value, View<const double> grad_out, const ReferenceInputs& inputs);
+
+/// A row of the table of families that `linnet families` prints.
+struct FamilyInfo {
+  Family family;
+  std::string name;
+  std::string masks;
+  bool recurrent = true;
+  std::string cost;   ///< FLOPs a query and head, forward
+  std::string state;  ///< floats a head
+};
+std::span<const FamilyInfo> family_table();
+
+/// Throws UsageError, naming the nearest known one.
+Family find_family(const std::string& name);
+const char* name_of(Family family);
+
+}  // namespace linnet

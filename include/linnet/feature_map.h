@@ -1,0 +1,81 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "linnet/tensor.h"
+
+namespace linnet {
+
+/// Where the rows of a tile come from.
+struct TileContext {
+  int layer = 0;
+  int head = 0;
+  std::int64_t position = 0;  ///< of the tile's first row in its sequence
+  bool query = true;          ///< rows are queries, otherwise keys
+};
+
+/// The map φ of linear attention, on tiles of rows: one virtual call a tile, so a map of your own costs no more than
+/// a built-in one as long as its inside is fast; `tile_exp` and its siblings below are the vector mathematics that the built-in
+/// maps are made of. Objects are immutable while in use and called from many threads.
+class FeatureMap {
+ public:
+  virtual ~FeatureMap() = default;
+
+  /// The name under which a saved model finds its map: `find_feature_map` here, or yours given at loading.
+  virtual std::string name() const = 0;
+
+  /// F, the number of features of a row of `head_dim` numbers.
+  virtual std::int64_t features(std::int64_t head_dim) const { return head_dim; }
+
+  /// φ: y [rows, F] from x [rows, head_dim]. Outer strides are free; y and x do not overlap.
+  virtual void forward(View<float> y, View<const float> x, const TileContext& context) const = 0;
+
+  /// Gradient of x [rows, head_dim] from that of y [rows, F], with x as in `forward` and y what it gave. Assigns dx.
+  /// dx and dy may be the same memory where F = head_dim.
+  virtual void backward(View<float> dx, View<const float> dy, View<const float> x, View<const float> y,
+                        const TileContext& context) const = 0;
+
+  /// Whether every feature is ≥ 0 for every input, so that the denominator of linear attention cannot cancel.
+  virtual bool non_negative() const { return true; }
+};
+
+/// φ(x) = x + 1 for x > 0, α(exp(x) − 1) + 1 otherwise; Katharopoulos et al. 2020, equation 7 with α = 1.
+/// 0 < α ≤ 1 keeps it non-negative.
+std::shared_ptr<const FeatureMap> elu_map(float alpha = 1.0f);
+
+/// φ(x) = max(x, 0).
+std::shared_ptr<const FeatureMap> relu_map();
+
+/// φ(x) = max(x, 0)².
+std::shared_ptr<const FeatureMap> squared_relu_map();
+
+/// φ(x) = exp(x), x limited to at most 80 so that nothing overflows.
+std::shared_ptr<const FeatureMap> exp_map();
+
+/// φ(x) = x. May be negative: use it with Normalise::none, or expect denominators near 0.
+std::shared_ptr<const FeatureMap> identity_map();
+
+/// A row of the table of feature maps that `linnet families` prints.
+struct FeatureMapInfo {
+  std::string name;
+  std::string formula;
+  std::string features;  ///< F as a formula of the head size
+  bool non_negative = true;
+};
+
+/// All built-in maps.
+std::span<const FeatureMapInfo> feature_map_table();
+
+/// The built-in map of that name; `alpha` serves elu alone. Throws UsageError, naming the nearest known one.
+std::shared_ptr<const FeatureMap> find_feature_map(const std::string& name, float alpha = 1.0f);
+
+/// Vector mathematics for maps of your own: y[i] = f(x[i]) for i < count, y may be x. Relative error below 4e-7
+/// for exp (x limited to ±87) and absolute error below 4e-7 for tanh; for every instruction set.
+void tile_exp(float* y, const float* x, std::int64_t count);
+void tile_tanh(float* y, const float* x, std::int64_t count);
+
+}  // namespace linnet

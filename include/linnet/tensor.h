@@ -1,0 +1,236 @@
+#pragma once
+
+#include <array>
+#include <cassert>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <initializer_list>
+#include <memory>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+namespace linnet {
+
+/// Upper half of an IEEE single: 8 bits of exponent, 7 of fraction.
+struct bf16 {
+  std::uint16_t bits = 0;
+};
+
+/// Rounds to nearest, ties to even; NaN stays NaN.
+inline bf16 to_bf16(float value) {
+  std::uint32_t bits;
+  std::memcpy(&bits, &value, sizeof bits);
+  if ((bits & 0x7fffffffu) > 0x7f800000u) return {static_cast<std::uint16_t>((bits >> 16) | 0x40u)};
+  return {static_cast<std::uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16)};
+}
+
+inline float to_float(bf16 value) {
+  const std::uint32_t bits = std::uint32_t{value.bits} << 16;
+  float result;
+  std::memcpy(&result, &bits, sizeof result);
+  return result;
+}
+
+/// Element types of tensors and of model files.
+enum class DType { f32, bf16, f64, i32, i64, u8 };
+
+std::size_t size_of(DType type);
+const char* name_of(DType type);
+
+template <class T>
+constexpr DType dtype_of() {
+  using U = std::remove_const_t<T>;
+  if constexpr (std::is_same_v<U, float>) return DType::f32;
+  else if constexpr (std::is_same_v<U, bf16>) return DType::bf16;
+  else if constexpr (std::is_same_v<U, double>) return DType::f64;
+  else if constexpr (std::is_same_v<U, std::int32_t>) return DType::i32;
+  else if constexpr (std::is_same_v<U, std::int64_t>) return DType::i64;
+  else {
+    static_assert(std::is_same_v<U, std::uint8_t>, "no DType for this type");
+    return DType::u8;
+  }
+}
+
+using Shape = std::vector<std::int64_t>;
+
+/// "[2, 3, 4]".
+std::string to_string(std::span<const std::int64_t> shape);
+
+/// Product of the extents. Throws Error when one is negative or the product times `element_bytes` overflows.
+std::int64_t checked_size(std::span<const std::int64_t> shape, std::size_t element_bytes = 1);
+
+/// A pointer with a shape and strides in elements: memory that somebody else owns. The innermost stride is 1,
+/// all others are free, so a head of `[batch, length, heads, dim]` is a view too. Rank 0 to 4.
+template <class T>
+class View {
+ public:
+  static constexpr int max_rank = 4;
+
+  View() = default;
+
+  /// Rows of `shape` lie one after another.
+  View(T* data, std::initializer_list<std::int64_t> shape) : View(data, std::span(shape.begin(), shape.size())) {}
+  View(T* data, std::span<const std::int64_t> shape) : data_(data), rank_(static_cast<int>(shape.size())) {
+    assert(rank_ <= max_rank);
+    std::int64_t step = 1;
+    for (int i = rank_ - 1; i >= 0; --i) {
+      shape_[i] = shape[i];
+      stride_[i] = step;
+      step *= shape[i];
+    }
+  }
+  /// The last of `strides` must be 1.
+  View(T* data, std::initializer_list<std::int64_t> shape, std::initializer_list<std::int64_t> strides)
+      : data_(data), rank_(static_cast<int>(shape.size())) {
+    assert(rank_ <= max_rank && strides.size() == shape.size());
+    for (int i = 0; i < rank_; ++i) {
+      shape_[i] = shape.begin()[i];
+      stride_[i] = strides.begin()[i];
+    }
+    assert(rank_ == 0 || stride_[rank_ - 1] == 1);
+  }
+
+  /// A view for writing serves as one for reading.
+  operator View<const T>() const
+    requires(!std::is_const_v<T>)
+  {
+    View<const T> result;
+    result.assign(data_, rank_, shape_, stride_);
+    return result;
+  }
+
+  T* data() const { return data_; }
+  int rank() const { return rank_; }
+  std::int64_t extent(int dimension) const { return shape_[dimension]; }
+  std::int64_t stride(int dimension) const { return stride_[dimension]; }
+  std::span<const std::int64_t> shape() const { return {shape_.data(), static_cast<std::size_t>(rank_)}; }
+  bool empty() const { return data_ == nullptr || size() == 0; }
+
+  std::int64_t size() const {
+    std::int64_t product = 1;
+    for (int i = 0; i < rank_; ++i) product *= shape_[i];
+    return product;
+  }
+
+  /// Whether the elements lie one after another.
+  bool dense() const {
+    std::int64_t step = 1;
+    for (int i = rank_ - 1; i >= 0; --i) {
+      if (shape_[i] != 1 && stride_[i] != step) return false;
+      step *= shape_[i];
+    }
+    return true;
+  }
+
+  /// Address at the given leading indices; those left out are 0.
+  template <class... Index>
+  T* at(Index... index) const {
+    static_assert(sizeof...(Index) <= max_rank);
+    const std::int64_t* step = stride_.data();
+    std::int64_t offset = 0;
+    ((offset += static_cast<std::int64_t>(index) * *step++), ...);
+    return data_ + offset;
+  }
+
+  template <class... Index>
+  T& operator()(Index... index) const {
+    assert(sizeof...(Index) == static_cast<std::size_t>(rank_));
+    return *at(index...);
+  }
+
+  /// Indices `begin` to `end` of one dimension.
+  View slice(int dimension, std::int64_t begin, std::int64_t end) const {
+    assert(0 <= begin && begin <= end && end <= shape_[dimension]);
+    View result = *this;
+    result.data_ += begin * stride_[dimension];
+    result.shape_[dimension] = end - begin;
+    return result;
+  }
+
+  /// The same dense elements under another shape.
+  View reshape(std::initializer_list<std::int64_t> shape) const {
+    View result(data_, shape);
+    assert(dense() && result.size() == size());
+    return result;
+  }
+
+ private:
+  template <class>
+  friend class View;
+
+  void assign(T* data, int rank, const std::array<std::int64_t, max_rank>& shape,
+              const std::array<std::int64_t, max_rank>& stride) {
+    data_ = data;
+    rank_ = rank;
+    shape_ = shape;
+    stride_ = stride;
+  }
+
+  T* data_ = nullptr;
+  int rank_ = 0;
+  std::array<std::int64_t, max_rank> shape_{};
+  std::array<std::int64_t, max_rank> stride_{};
+};
+
+/// Owner of 64-byte-aligned memory with a shape and an element type. Moves, does not copy by accident: `clone`.
+class Tensor {
+ public:
+  Tensor() = default;
+  /// Elements are zero. Throws Error when the shape is impossible, std::bad_alloc when memory is short.
+  Tensor(DType type, Shape shape);
+  Tensor(Tensor&&) = default;
+  Tensor& operator=(Tensor&&) = default;
+
+  template <class T>
+  static Tensor of(Shape shape) {
+    return Tensor(dtype_of<T>(), std::move(shape));
+  }
+
+  Tensor clone() const;
+
+  DType dtype() const { return type_; }
+  const Shape& shape() const { return shape_; }
+  std::int64_t size() const { return size_; }
+  std::size_t bytes() const { return static_cast<std::size_t>(size_) * size_of(type_); }
+  void* raw() { return memory_.get(); }
+  const void* raw() const { return memory_.get(); }
+
+  /// Throws Error when T is not the tensor's element type.
+  template <class T>
+  View<T> view() {
+    require(dtype_of<T>());
+    return View<T>(reinterpret_cast<T*>(memory_.get()), std::span<const std::int64_t>(shape_));
+  }
+  template <class T>
+  View<const T> view() const {
+    require(dtype_of<T>());
+    return View<const T>(reinterpret_cast<const T*>(memory_.get()), std::span<const std::int64_t>(shape_));
+  }
+  template <class T>
+  std::span<T> span() {
+    require(dtype_of<T>());
+    return {reinterpret_cast<T*>(memory_.get()), static_cast<std::size_t>(size_)};
+  }
+  template <class T>
+  std::span<const T> span() const {
+    require(dtype_of<T>());
+    return {reinterpret_cast<const T*>(memory_.get()), static_cast<std::size_t>(size_)};
+  }
+
+ private:
+  struct Free {
+    void operator()(std::byte* memory) const;
+  };
+
+  void require(DType type) const;
+
+  DType type_ = DType::f32;
+  Shape shape_;
+  std::int64_t size_ = 0;
+  std::unique_ptr<std::byte[], Free> memory_;
+};
+
+}  // namespace linnet

@@ -1,0 +1,80 @@
+#include "linnet/tensor.h"
+
+#include <cstdlib>
+#include <limits>
+#include <new>
+
+#include "base/fail.h"
+
+namespace linnet {
+
+std::size_t size_of(DType type) {
+  switch (type) {
+    case DType::u8: return 1;
+    case DType::bf16: return 2;
+    case DType::f32:
+    case DType::i32: return 4;
+    case DType::f64:
+    case DType::i64: return 8;
+  }
+  return 0;
+}
+
+const char* name_of(DType type) {
+  switch (type) {
+    case DType::f32: return "f32";
+    case DType::bf16: return "bf16";
+    case DType::f64: return "f64";
+    case DType::i32: return "i32";
+    case DType::i64: return "i64";
+    case DType::u8: return "u8";
+  }
+  return "unknown";
+}
+
+std::string to_string(std::span<const std::int64_t> shape) {
+  return fmt::format("[{}]", fmt::join(shape, ", "));
+}
+
+std::int64_t checked_size(std::span<const std::int64_t> shape, std::size_t element_bytes) {
+  constexpr std::int64_t limit = std::numeric_limits<std::int64_t>::max();
+  std::int64_t product = 1;
+  for (const std::int64_t extent : shape) {
+    if (extent < 0) fail("tensor", "expected extents of at least 0, got shape {}", to_string(shape));
+    if (__builtin_mul_overflow(product, extent, &product))
+      fail("tensor", "expected a size below 2^63, got shape {}", to_string(shape));
+  }
+  if (element_bytes != 0 && product > limit / static_cast<std::int64_t>(element_bytes))
+    fail("tensor", "expected fewer than 2^63 bytes, got shape {} of {} bytes each", to_string(shape), element_bytes);
+  return product;
+}
+
+namespace {
+constexpr std::size_t alignment = 64;
+}
+
+Tensor::Tensor(DType type, Shape shape)
+    : type_(type), shape_(std::move(shape)), size_(checked_size(shape_, size_of(type))) {
+  if (shape_.size() > static_cast<std::size_t>(View<float>::max_rank))
+    fail("tensor", "expected at most {} dimensions, got shape {}", View<float>::max_rank, to_string(shape_));
+  const std::size_t bytes = (this->bytes() + alignment - 1) / alignment * alignment;
+  if (bytes == 0) return;
+  void* memory = std::aligned_alloc(alignment, bytes);
+  if (memory == nullptr) throw std::bad_alloc();
+  std::memset(memory, 0, bytes);
+  memory_.reset(static_cast<std::byte*>(memory));
+}
+
+Tensor Tensor::clone() const {
+  Tensor copy(type_, shape_);
+  if (bytes() != 0) std::memcpy(copy.raw(), raw(), bytes());
+  return copy;
+}
+
+void Tensor::Free::operator()(std::byte* memory) const { std::free(memory); }
+
+void Tensor::require(DType type) const {
+  if (type != type_) fail("tensor", "expected elements of {}, got {}", name_of(type), name_of(type_));
+}
+
+}  // namespace linnet

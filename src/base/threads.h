@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+namespace linnet {
+
+/// Threads that `parallel_for` may use: OpenMP's number unless `set_thread_count` was called.
+int thread_count();
+
+/// Sets the number of threads; at least 1. Results never depend on it (docs/numerics.md).
+void set_thread_count(int count);
+
+/// Index of the calling thread inside `parallel_for`, 0 outside of it; below `thread_count()`.
+int thread_index();
+
+/// Calls body(i) once for every i in [0, count), shared out in order among the threads. Inside another
+/// parallel_for it runs on the calling thread. The first exception of a body is thrown again here.
+/// Whoever calls it must make body's work depend on i alone, never on the thread.
+void parallel_for(std::int64_t count, const std::function<void(std::int64_t)>& body);
+
+/// The same for blocks of `block` consecutive indices: body(begin, end). The blocks depend on count and block alone.
+void parallel_blocks(std::int64_t count, std::int64_t block, const std::function<void(std::int64_t, std::int64_t)>& body);
+
+}  // namespace linnet

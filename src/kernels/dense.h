@@ -1,0 +1,66 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "linnet/tensor.h"
+
+namespace linnet::kernels {
+
+enum class Activation { none, relu, gelu, gelu_tanh };
+
+/// A matrix B [inputs, outputs] in the layout that the dense products want it in (oneDNN's own). Packed once for
+/// generation, after every update in training. Immutable but for `pack`; products may share it across threads.
+class PackedMatrix {
+ public:
+  PackedMatrix(std::int64_t inputs, std::int64_t outputs);
+  ~PackedMatrix();
+  PackedMatrix(PackedMatrix&&) noexcept;
+  PackedMatrix& operator=(PackedMatrix&&) noexcept;
+
+  /// From b [inputs, outputs].
+  void pack(View<const float> b);
+
+  /// From the transpose, w [outputs, inputs]: how weights are stored.
+  void pack_transposed(View<const float> w);
+
+  std::int64_t inputs() const { return inputs_; }
+  std::int64_t outputs() const { return outputs_; }
+  std::size_t bytes() const;
+
+  struct Storage;
+  const Storage& storage() const { return *storage_; }
+
+ private:
+  std::int64_t inputs_;
+  std::int64_t outputs_;
+  std::unique_ptr<Storage> storage_;
+};
+
+/// What follows a product, in this order: + bias [outputs], activation, + residual [rows, outputs].
+/// Empty views add nothing. The residual may be the product's own destination.
+struct Epilogue {
+  View<const float> bias;
+  Activation activation = Activation::none;
+  View<const float> residual;
+};
+
+/// c [rows, outputs] = epilogue(a [rows, inputs] · B). Outer strides of a, c and residual are free.
+/// 2 · rows · inputs · outputs FLOPs. Row i of c depends on row i of a alone, bit for bit: not on the number of
+/// rows, their order or the threads. Runs on all threads outside of `parallel_for`, on the caller's thread inside of it.
+void multiply(View<float> c, View<const float> a, const PackedMatrix& b, const Epilogue& epilogue = {});
+
+/// dw [outputs, inputs] += dyᵀ · x for dy [rows, outputs], x [rows, inputs]; db [outputs] += column sums of dy
+/// (an empty db is left out). The bits do not depend on the threads.
+void accumulate_weight_gradient(View<float> dw, View<float> db, View<const float> dy, View<const float> x);
+
+/// Makes what `multiply` needs for that many rows now, so that later calls create nothing.
+void prepare_multiply(std::int64_t rows, const PackedMatrix& b, const Epilogue& epilogue = {});
+
+/// The dense ceiling of this machine in GFLOP/s, f32: the best of 256×256×1024 and 2048×1024×1024 with packed
+/// weights on all threads, median of several runs; and its copy bandwidth in GB/s: bytes read plus bytes
+/// written, 256 MB.
+double measure_gemm_gflops();
+double measure_copy_gbs();
+
+}  // namespace linnet::kernels
