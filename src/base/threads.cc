@@ -30,7 +30,7 @@ void set_thread_count(int count) {
 
 int thread_index() { return omp_in_parallel() ? omp_get_thread_num() : 0; }
 
-void parallel_for(std::int64_t count, const std::function<void(std::int64_t)>& body) {
+void parallel_for(std::int64_t count, FunctionReference<void(std::int64_t)> body) {
   const int threads = static_cast<int>(std::min<std::int64_t>(thread_count(), count));
   if (threads <= 1 || omp_in_parallel()) {
     for (std::int64_t i = 0; i < count; ++i) body(i);
@@ -50,7 +50,7 @@ void parallel_for(std::int64_t count, const std::function<void(std::int64_t)>& b
 }
 
 void parallel_blocks(std::int64_t count, std::int64_t block,
-                     const std::function<void(std::int64_t, std::int64_t)>& body) {
+                     FunctionReference<void(std::int64_t, std::int64_t)> body) {
   parallel_for((count + block - 1) / block,
                [&](std::int64_t i) { body(i * block, std::min(count, (i + 1) * block)); });
 }

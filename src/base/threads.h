@@ -1,9 +1,33 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
+#include <memory>
+#include <type_traits>
+#include <utility>
 
 namespace linnet {
+
+/// A reference to anything callable, which must outlive it: what std::function is without owning or allocating.
+template <class Signature>
+class FunctionReference;
+
+template <class Result, class... Arguments>
+class FunctionReference<Result(Arguments...)> {
+ public:
+  template <class F>
+    requires(!std::is_same_v<std::remove_cvref_t<F>, FunctionReference>)
+  FunctionReference(F&& function)
+      : object_(const_cast<void*>(static_cast<const void*>(std::addressof(function)))),
+        call_([](void* object, Arguments... arguments) -> Result {
+          return (*static_cast<std::remove_reference_t<F>*>(object))(std::forward<Arguments>(arguments)...);
+        }) {}
+
+  Result operator()(Arguments... arguments) const { return call_(object_, std::forward<Arguments>(arguments)...); }
+
+ private:
+  void* object_;
+  Result (*call_)(void*, Arguments...);
+};
 
 /// Threads that `parallel_for` may use: OpenMP's number unless `set_thread_count` was called.
 int thread_count();
@@ -17,9 +41,9 @@ int thread_index();
 /// Calls body(i) once for every i in [0, count), shared out in order among the threads. Inside another
 /// parallel_for it runs on the calling thread. The first exception of a body is thrown again here.
 /// Whoever calls it must make body's work depend on i alone, never on the thread.
-void parallel_for(std::int64_t count, const std::function<void(std::int64_t)>& body);
+void parallel_for(std::int64_t count, FunctionReference<void(std::int64_t)> body);
 
 /// The same for blocks of `block` consecutive indices: body(begin, end). The blocks depend on count and block alone.
-void parallel_blocks(std::int64_t count, std::int64_t block, const std::function<void(std::int64_t, std::int64_t)>& body);
+void parallel_blocks(std::int64_t count, std::int64_t block, FunctionReference<void(std::int64_t, std::int64_t)> body);
 
 }  // namespace linnet

@@ -1,0 +1,69 @@
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <span>
+
+#include "linnet/model.h"
+
+namespace linnet {
+
+/// How the next token is chosen from its distribution p.
+struct SamplingOptions {
+  double temperature = 1;  ///< p is raised to 1 / temperature; 0 takes the most probable token
+  std::int64_t top_k = std::numeric_limits<std::int64_t>::max();  ///< only the k most probable tokens
+  double top_p = 1;        ///< only the fewest tokens whose probabilities add up to top_p (nucleus)
+  std::uint64_t seed = 0;  ///< with the position it decides the draw, on every machine
+
+  /// Throws UsageError where a value cannot be.
+  void check() const;
+};
+
+/// Many streams of one model, each at its own position with its own seed. A stream's tokens do not depend on the streams beside
+/// it. One session is used by one thread at a time; it uses all threads inside.
+class Session {
+ public:
+  struct Options {
+    /// Tokens a stream for which memory is reserved where a family's memory grows (softmax).
+    std::int64_t capacity = 0;
+    /// false computes every token from the whole sequence again, as the paper's baseline does.
+    bool cache = true;
+  };
+
+  /// `streams` streams, all begun without a label where the model has no classes, with label 0 otherwise.
+  Session(std::shared_ptr<const Model> model, std::int64_t streams) : Session(std::move(model), streams, Options{}) {}
+  Session(std::shared_ptr<const Model> model, std::int64_t streams, const Options& options);
+  ~Session();
+
+  /// Forgets what the stream has seen. `label` is the class to draw, −1 for a model without classes.
+  void begin(std::int64_t stream, std::int64_t label, const SamplingOptions& sampling);
+
+  /// Appends given tokens to a stream, in the parallel form. Throws Error where a token or the position that would be reached is
+  /// outside the model; the stream is unchanged then.
+  void prefill(std::int64_t stream, std::span<const std::int32_t> tokens);
+
+  /// Draws the next token of each of `streams` (each at most once) and appends it: tokens[i] belongs to streams[i].
+  /// Constant time a token for models of the linear family.
+  void step(std::span<std::int32_t> tokens, std::span<const std::int64_t> streams);
+
+  /// The same for all streams.
+  void step(std::span<std::int32_t> tokens);
+
+  /// Makes `stream` continue exactly as `source` would, with a seed of its own.
+  void fork(std::int64_t stream, std::int64_t source, std::uint64_t seed);
+
+  std::int64_t streams() const;
+
+  /// Tokens given and drawn so far.
+  std::int64_t position(std::int64_t stream) const;
+
+  /// Bytes that the stream's past occupies.
+  std::size_t state_bytes(std::int64_t stream) const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace linnet

@@ -1,0 +1,61 @@
+#include "generation/sampler.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "base/fail.h"
+#include "base/random.h"
+
+namespace linnet {
+
+void SamplingOptions::check() const {
+  if (!(temperature >= 0) || !std::isfinite(temperature))
+    fail<UsageError>("sampling", "expected a temperature of at least 0, got {}", temperature);
+  if (top_k < 1) fail<UsageError>("sampling", "expected top-k of at least 1, got {}", top_k);
+  if (!(top_p > 0 && top_p <= 1)) fail<UsageError>("sampling", "expected top-p above 0 and at most 1, got {}", top_p);
+}
+
+Sampler::Sampler(const OutputHead& head)
+    : head_(head),
+      logits_(Tensor::of<float>({head.vocabulary()})),
+      order_(static_cast<std::size_t>(head.vocabulary())) {}
+
+std::int32_t Sampler::sample(View<const float> parameters, const SamplingOptions& options, std::int64_t position) {
+  const Random random(options.seed, Draw::sampling);
+  const std::uint64_t index = 2 * static_cast<std::uint64_t>(position);
+  const float u1 = random.uniform(index), u2 = random.uniform(index + 1);
+  const std::int64_t vocabulary = head_.vocabulary();
+  if (options.temperature == 1 && options.top_k >= vocabulary && options.top_p == 1)
+    return head_.sample(parameters, u1, u2);
+
+  head_.logits(logits_.view<float>(), parameters);
+  const std::span<float> logits = logits_.span<float>();
+  if (options.temperature == 0)
+    return static_cast<std::int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+
+  // Most probable first; ties by the smaller token, so that the order is the same everywhere.
+  std::iota(order_.begin(), order_.end(), 0);
+  const auto before = [&](std::int32_t a, std::int32_t b) {
+    return logits[a] != logits[b] ? logits[a] > logits[b] : a < b;
+  };
+  const std::int64_t kept = std::min(options.top_k, vocabulary);
+  std::partial_sort(order_.begin(), order_.begin() + kept, order_.end(), before);
+  const double largest = logits[order_[0]];
+  const auto weight = [&](std::int64_t rank) {
+    return std::exp((logits[order_[rank]] - largest) / options.temperature);
+  };
+  double total = 0;
+  for (std::int64_t rank = 0; rank < kept; ++rank) total += weight(rank);
+  double nucleus = 0;
+  std::int64_t count = 0;
+  while (count < kept && (count == 0 || nucleus < options.top_p * total)) nucleus += weight(count++);
+  double rest = u1 * nucleus;
+  for (std::int64_t rank = 0; rank + 1 < count; ++rank) {
+    rest -= weight(rank);
+    if (rest < 0) return order_[rank];
+  }
+  return order_[count - 1];
+}
+
+}  // namespace linnet

@@ -1,0 +1,196 @@
+#include <algorithm>
+#include <numeric>
+#include <vector>
+
+#include "base/fail.h"
+#include "base/threads.h"
+#include "generation/sampler.h"
+#include "linnet/generation.h"
+#include "model/transformer.h"
+
+namespace linnet {
+namespace {
+
+/// Prompts are cut where a stream's position is a multiple of this, so that its bits depend on its tokens alone.
+constexpr std::int64_t prefill_slice = 512;
+
+/// Streams that one thread takes through all layers together. Rows do not influence each other, so the split may
+/// follow the number of threads.
+constexpr std::int64_t most_block = 64;
+
+}  // namespace
+
+struct Session::Impl {
+  struct Stream {
+    SamplingOptions sampling;
+    std::int32_t next_input = 0;        ///< appended, but not yet seen by the state
+    std::int64_t position = 0;          ///< tokens appended
+    std::vector<std::int32_t> history;  ///< all inputs, without a cache only
+  };
+
+  /// What one block of streams needs while it is stepped.
+  struct Worker {
+    explicit Worker(const Network& network) : sampler(network.head()) {}
+    Scratch scratch;
+    Sampler sampler;
+    std::vector<std::int32_t> ids;
+  };
+
+  Impl(std::shared_ptr<const Model> model, std::int64_t streams, const Options& options)
+      : model(std::move(model)),
+        options(options),
+        recurrent(this->model->network()),
+        parallel(this->model->network()),
+        streams(static_cast<std::size_t>(streams)) {
+    if (options.cache) {
+      state = RecurrentState(network(), streams, options.capacity);
+      prompt_state = RecurrentState(network(), 1);
+    }
+    all.resize(this->streams.size());
+    std::iota(all.begin(), all.end(), 0);
+  }
+
+  const Network& network() const { return model->network(); }
+
+  Stream& stream(std::int64_t index) {
+    if (index < 0 || index >= static_cast<std::int64_t>(streams.size()))
+      fail("session", "expected a stream in 0 … {}, got {}", streams.size() - 1, index);
+    return streams[static_cast<std::size_t>(index)];
+  }
+
+  void step_block(std::span<std::int32_t> tokens, std::span<const std::int64_t> slots, Worker& worker) {
+    worker.ids.resize(slots.size());
+    for (std::size_t i = 0; i < slots.size(); ++i) worker.ids[i] = streams[slots[i]].next_input;
+    const Scratch::Frame frame(worker.scratch);
+    const View<float> parameters =
+        worker.scratch.take(static_cast<std::int64_t>(slots.size()), network().head().outputs());
+    recurrent.step(parameters, worker.ids, slots, state, worker.scratch);
+    for (std::size_t i = 0; i < slots.size(); ++i)
+      tokens[i] = append_sample(streams[slots[i]], parameters.slice(0, i, i + 1), worker.sampler);
+  }
+
+  void step_without_cache(std::span<std::int32_t> tokens, std::span<const std::int64_t> slots) {
+    Worker& worker = workers.front();
+    for (std::size_t i = 0; i < slots.size(); ++i) {
+      Stream& stream = streams[slots[i]];
+      stream.history.push_back(stream.next_input);
+      const std::int64_t length = static_cast<std::int64_t>(stream.history.size());
+      const View<const float> hidden = parallel.forward(stream.history, 1, length);
+      const Scratch::Frame frame(worker.scratch);
+      const View<float> parameters = worker.scratch.take(1, network().head().outputs());
+      const std::int64_t width = network().config().width;
+      network().head().forward(parameters, hidden.reshape({length, width}).slice(0, length - 1, length));
+      tokens[i] = append_sample(stream, parameters, worker.sampler);
+    }
+  }
+
+  std::int32_t append_sample(Stream& stream, View<const float> parameters, Sampler& sampler) {
+    const std::int32_t token = sampler.sample(parameters, stream.sampling, stream.position);
+    stream.next_input = token;
+    ++stream.position;
+    return token;
+  }
+
+  std::shared_ptr<const Model> model;
+  Options options;
+  RecurrentTransformer recurrent;
+  Transformer parallel;
+  RecurrentState state;
+  RecurrentState prompt_state;  ///< of the one stream that is being prefilled
+  std::vector<Stream> streams;
+  std::vector<Worker> workers;
+  std::vector<std::int64_t> all;
+};
+
+Session::Session(std::shared_ptr<const Model> model, std::int64_t streams, const Options& options) {
+  if (streams < 1) fail<UsageError>("session", "expected at least 1 stream, got {}", streams);
+  impl_ = std::make_unique<Impl>(std::move(model), streams, options);
+  const std::int64_t label = impl_->model->config().classes > 0 ? 0 : -1;
+  for (std::int64_t i = 0; i < streams; ++i) {
+    SamplingOptions sampling;
+    sampling.seed = static_cast<std::uint64_t>(i);
+    begin(i, label, sampling);
+  }
+}
+
+Session::~Session() = default;
+
+void Session::begin(std::int64_t stream, std::int64_t label, const SamplingOptions& sampling) {
+  sampling.check();
+  Impl::Stream& chosen = impl_->stream(stream);
+  chosen.next_input = impl_->model->config().first_input(label);
+  chosen.sampling = sampling;
+  chosen.position = 0;
+  chosen.history.clear();
+  if (impl_->options.cache) impl_->state.reset(stream);
+}
+
+void Session::prefill(std::int64_t stream, std::span<const std::int32_t> tokens) {
+  if (tokens.empty()) return;
+  Impl::Stream& chosen = impl_->stream(stream);
+  const Network& network = impl_->network();
+  for (const std::int32_t token : tokens) {
+    if (token < 0 || token >= network.config().vocabulary)
+      fail("prefill", "expected tokens in 0 … {}, got {}", network.config().vocabulary - 1, token);
+  }
+  const std::int64_t end = chosen.position + static_cast<std::int64_t>(tokens.size());
+  network.embedding().check_position(end - 1);
+
+  std::vector<std::int32_t> inputs = {chosen.next_input};
+  inputs.insert(inputs.end(), tokens.begin(), tokens.end() - 1);
+  if (impl_->options.cache) {
+    impl_->prompt_state.copy(0, impl_->state, stream);
+    for (std::int64_t position = chosen.position; position < end;) {
+      const std::int64_t stop = std::min(end, (position / prefill_slice + 1) * prefill_slice);
+      const auto slice = std::span(inputs).subspan(position - chosen.position, stop - position);
+      impl_->parallel.forward(slice, 1, stop - position, position, &impl_->prompt_state, &impl_->prompt_state);
+      position = stop;
+    }
+    impl_->state.copy(stream, impl_->prompt_state, 0);
+  } else {
+    chosen.history.insert(chosen.history.end(), inputs.begin(), inputs.end());
+  }
+  chosen.next_input = tokens.back();
+  chosen.position = end;
+}
+
+void Session::step(std::span<std::int32_t> tokens, std::span<const std::int64_t> streams) {
+  if (tokens.size() != streams.size())
+    fail("step", "expected as many tokens as streams, got {} and {}", tokens.size(), streams.size());
+  for (const std::int64_t stream : streams) impl_->network().embedding().check_position(impl_->stream(stream).position);
+
+  const std::int64_t count = static_cast<std::int64_t>(streams.size());
+  const std::int64_t share = (count + thread_count() - 1) / thread_count();
+  const std::int64_t block = std::clamp<std::int64_t>(share, 1, most_block);
+  const std::int64_t blocks = (count + block - 1) / block;
+  while (static_cast<std::int64_t>(impl_->workers.size()) < std::max<std::int64_t>(blocks, 1))
+    impl_->workers.emplace_back(impl_->network());
+  if (!impl_->options.cache) return impl_->step_without_cache(tokens, streams);
+  const auto step_one = [&](std::int64_t i) {
+    const std::int64_t first = i * block, here = std::min(block, count - first);
+    impl_->step_block(tokens.subspan(first, here), streams.subspan(first, here), impl_->workers[i]);
+  };
+  // A single block stays outside of the parallel region, so that its products may use all threads.
+  if (blocks == 1) return step_one(0);
+  parallel_for(blocks, step_one);
+}
+
+void Session::step(std::span<std::int32_t> tokens) { step(tokens, impl_->all); }
+
+void Session::fork(std::int64_t stream, std::int64_t source, std::uint64_t seed) {
+  Impl::Stream& target = impl_->stream(stream);
+  target = impl_->stream(source);
+  target.sampling.seed = seed;
+  if (impl_->options.cache && stream != source) impl_->state.copy(stream, impl_->state, source);
+}
+
+std::int64_t Session::streams() const { return static_cast<std::int64_t>(impl_->streams.size()); }
+
+std::int64_t Session::position(std::int64_t stream) const { return impl_->stream(stream).position; }
+
+std::size_t Session::state_bytes(std::int64_t stream) const {
+  const Impl::Stream& chosen = impl_->stream(stream);
+  return impl_->options.cache ? impl_->state.bytes(stream) : chosen.history.size() * sizeof(std::int32_t);
+}
+
+}  // namespace linnet

@@ -1,0 +1,71 @@
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+
+#include "layers/feed_forward.h"
+#include "layers/layer_norm.h"
+#include "layers/self_attention.h"
+
+namespace linnet {
+
+/// Dropout of one training pass: the seed changes with every pass, the layer picks its own numbers from it.
+struct Dropout {
+  float rate = 0;
+  std::uint64_t seed = 0;
+};
+
+/// One layer of a transformer: self-attention and feed-forward, each with a residual and a normalisation, before it
+/// (x + f(norm x); Xiong et al. 2020) or after it (norm(x + f x); Vaswani et al. 2017).
+class Block {
+ public:
+  struct Parts {
+    SelfAttention::Parts attention;
+    FeedForward::Parts feed_forward;
+    bool norm_first = true;
+    int layer = 0;
+  };
+
+  Block(ParameterTable& table, const std::string& name, const Parts& parts);
+
+  /// What `backward` needs of a forward pass. `inner` is what each norm made (norm first) or was given (norm after).
+  struct Saved {
+    Tensor inner1, middle, inner2;  ///< [batch · length, width]
+    Tensor stats1, stats2;          ///< [batch · length, 2]
+    SelfAttention::Saved attention;
+    FeedForward::Saved feed_forward;
+    void reserve(std::int64_t batch, std::int64_t length, const Parts& parts);
+  };
+
+  void pack(std::span<const float> parameters, bool training);
+
+  /// y from x, [batch, length, width], for training from position 0.
+  void forward(View<float> y, View<const float> x, Saved& saved, Scratch& scratch, const Dropout& dropout) const;
+
+  /// d becomes the gradient of x where it was that of y; gradients of parameters are added.
+  void backward(View<float> d, View<const float> x, const Saved& saved, Scratch& scratch, const Dropout& dropout,
+                std::span<float> gradients) const;
+
+  /// x [batch, length, width] becomes the block's output; nothing is kept for a backward. Continues `initial`, leaves
+  /// `final`, where given. `saved` is only memory.
+  void apply(View<float> x, SelfAttention::Saved& saved, Scratch& scratch, std::int64_t position, const State* initial,
+             State* final) const;
+
+  /// x [n, width], one token a stream, becomes the block's output.
+  void step(View<float> x, State& state, std::span<const std::int64_t> slots, Scratch& scratch) const;
+
+  const SelfAttention& attention() const { return attention_; }
+
+ private:
+  /// y = x + dropout(y), with numbers of their own for `part` 0 and 1 of the layer.
+  void add_dropped(View<float> y, View<const float> x, const Dropout& dropout, int part) const;
+
+  Parts parts_;
+  LayerNorm norm1_;
+  SelfAttention attention_;
+  LayerNorm norm2_;
+  FeedForward feed_forward_;
+};
+
+}  // namespace linnet

@@ -1,0 +1,40 @@
+#include "layers/dense.h"
+
+#include <cmath>
+
+namespace linnet {
+
+Dense::Dense(ParameterTable& table, const std::string& name, std::int64_t inputs, std::int64_t outputs,
+             const Parts& parts)
+    : Dense(table, name,
+            table.add(name + ".weight", {outputs, inputs},
+                      parts.weight_initial ? parts.weight_initial : normal(1 / std::sqrt(static_cast<double>(inputs))),
+                      true),
+            parts) {}
+
+Dense::Dense(ParameterTable& table, const std::string& name, const Slot& weight, const Parts& parts)
+    : weight_(weight),
+      has_bias_(parts.bias),
+      packed_(weight.shape()[1], weight.shape()[0]),
+      packed_backward_(weight.shape()[0], weight.shape()[1]) {
+  if (has_bias_)
+    bias_ = table.add(name + ".bias", {outputs()}, parts.bias_initial ? parts.bias_initial : constant(0), false);
+}
+
+void Dense::pack(std::span<const float> parameters, bool training) {
+  packed_.pack_transposed(weight_.of(parameters));
+  if (training) packed_backward_.pack(weight_.of(parameters));
+  if (has_bias_) bias_values_ = bias_.of(parameters);
+}
+
+void Dense::forward(View<float> y, View<const float> x, kernels::Activation activation,
+                    View<const float> residual) const {
+  kernels::multiply(y, x, packed_, {bias_values_, activation, residual});
+}
+
+void Dense::backward(View<float> dx, View<const float> dy, View<const float> x, std::span<float> gradients) const {
+  kernels::accumulate_weight_gradient(weight_.of(gradients), has_bias_ ? bias_.of(gradients) : View<float>(), dy, x);
+  if (!dx.empty()) kernels::multiply(dx, dy, packed_backward_);
+}
+
+}  // namespace linnet

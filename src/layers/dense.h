@@ -1,0 +1,49 @@
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "kernels/dense.h"
+#include "layers/parameters.h"
+
+namespace linnet {
+
+/// y = x Wᵀ + b, with W [outputs, inputs] and b [outputs].
+class Dense {
+ public:
+  struct Parts {
+    bool bias = true;
+    Initialiser weight_initial;  ///< by default N(0, 1 / inputs)
+    Initialiser bias_initial;    ///< by default 0
+  };
+
+  Dense(ParameterTable& table, const std::string& name, std::int64_t inputs, std::int64_t outputs)
+      : Dense(table, name, inputs, outputs, Parts{}) {}
+  Dense(ParameterTable& table, const std::string& name, std::int64_t inputs, std::int64_t outputs, const Parts& parts);
+
+  /// With a weight that another layer owns: a tied output. Gradients are added to that layer's.
+  Dense(ParameterTable& table, const std::string& name, const Slot& weight, const Parts& parts);
+
+  /// Takes the parameters of the buffer, whose memory must stay; `training` also packs what `backward` needs.
+  void pack(std::span<const float> parameters, bool training);
+
+  /// y [rows, outputs] from x [rows, inputs]; activation and residual as in kernels::Epilogue.
+  void forward(View<float> y, View<const float> x, kernels::Activation activation = kernels::Activation::none,
+               View<const float> residual = {}) const;
+
+  /// dx [rows, inputs] is assigned (an empty one is left out); gradients of W and b are added.
+  void backward(View<float> dx, View<const float> dy, View<const float> x, std::span<float> gradients) const;
+
+  std::int64_t inputs() const { return packed_.inputs(); }
+  std::int64_t outputs() const { return packed_.outputs(); }
+
+ private:
+  Slot weight_;
+  Slot bias_;
+  bool has_bias_;
+  View<const float> bias_values_;
+  kernels::PackedMatrix packed_;
+  kernels::PackedMatrix packed_backward_;
+};
+
+}  // namespace linnet

@@ -1,0 +1,48 @@
+#include "layers/feed_forward.h"
+
+#include "kernels/activation.h"
+
+namespace linnet {
+
+FeedForward::FeedForward(ParameterTable& table, const std::string& name, const Parts& parts)
+    : parts_(parts),
+      first_(table, name + ".first", parts.width, parts.hidden),
+      second_(table, name + ".second", parts.hidden, parts.width,
+              {.bias = true, .weight_initial = normal(parts.output_deviation), .bias_initial = {}}) {}
+
+void FeedForward::Saved::reserve(std::int64_t rows, const Parts& parts) {
+  before = Tensor::of<float>({rows, parts.hidden});
+  after = Tensor::of<float>({rows, parts.hidden});
+}
+
+void FeedForward::pack(std::span<const float> parameters, bool training) {
+  first_.pack(parameters, training);
+  second_.pack(parameters, training);
+}
+
+void FeedForward::forward(View<float> y, View<const float> x, View<const float> residual, Saved& saved) const {
+  const View<float> before = saved.before.view<float>().slice(0, 0, x.extent(0));
+  const View<float> after = saved.after.view<float>().slice(0, 0, x.extent(0));
+  first_.forward(before, x);
+  kernels::activation_forward(after, before, parts_.activation);
+  second_.forward(y, after, kernels::Activation::none, residual);
+}
+
+void FeedForward::apply(View<float> y, View<const float> x, View<const float> residual, Scratch& scratch) const {
+  const Scratch::Frame frame(scratch);
+  const View<float> hidden = scratch.take(x.extent(0), parts_.hidden);
+  first_.forward(hidden, x, parts_.activation);
+  second_.forward(y, hidden, kernels::Activation::none, residual);
+}
+
+void FeedForward::backward(View<float> dx, View<const float> dy, View<const float> x, const Saved& saved,
+                           Scratch& scratch, std::span<float> gradients) const {
+  const Scratch::Frame frame(scratch);
+  const View<float> hidden = scratch.take(x.extent(0), parts_.hidden);
+  second_.backward(hidden, dy, saved.after.view<float>().slice(0, 0, x.extent(0)), gradients);
+  kernels::activation_backward(hidden, hidden, saved.before.view<float>().slice(0, 0, x.extent(0)),
+                               parts_.activation);
+  first_.backward(dx, hidden, x, gradients);
+}
+
+}  // namespace linnet

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "layers/dense.h"
+#include "layers/scratch.h"
+
+namespace linnet {
+
+/// y = W₂ f(W₁ x + b₁) + b₂, row by row (Vaswani et al. 2017, equation 2, with any activation).
+class FeedForward {
+ public:
+  struct Parts {
+    std::int64_t width = 0;
+    std::int64_t hidden = 0;
+    kernels::Activation activation = kernels::Activation::gelu;
+    double output_deviation = 0;  ///< of the initial W₂
+  };
+
+  FeedForward(ParameterTable& table, const std::string& name, const Parts& parts);
+
+  /// What `backward` needs of a forward pass, [rows, hidden] each.
+  struct Saved {
+    Tensor before;  ///< the activation
+    Tensor after;
+    void reserve(std::int64_t rows, const Parts& parts);
+  };
+
+  void pack(std::span<const float> parameters, bool training);
+
+  /// y = feed-forward(x) + residual (which may be empty or y), [rows, width].
+  void forward(View<float> y, View<const float> x, View<const float> residual, Saved& saved) const;
+
+  /// The same where no backward will follow.
+  void apply(View<float> y, View<const float> x, View<const float> residual, Scratch& scratch) const;
+
+  /// dx is assigned; gradients of parameters are added.
+  void backward(View<float> dx, View<const float> dy, View<const float> x, const Saved& saved, Scratch& scratch,
+                std::span<float> gradients) const;
+
+  const Parts& parts() const { return parts_; }
+
+ private:
+  Parts parts_;
+  Dense first_;
+  Dense second_;
+};
+
+}  // namespace linnet

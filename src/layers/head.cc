@@ -1,0 +1,111 @@
+#include "layers/head.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "kernels/loss.h"
+
+namespace linnet {
+namespace {
+
+constexpr double initial_deviation = 0.02;
+constexpr float least_log_scale = -7.0f;  // as in kernels::logistic_mixture_loss
+
+/// Index of the part of [0, total) that u · total falls into, weights[i] ≥ 0 wide each.
+template <class Weight>
+std::int64_t pick(std::int64_t count, float u, Weight weight) {
+  float total = 0;
+  for (std::int64_t i = 0; i < count; ++i) total += weight(i);
+  float rest = u * total;
+  for (std::int64_t i = 0; i + 1 < count; ++i) {
+    rest -= weight(i);
+    if (rest < 0) return i;
+  }
+  return count - 1;
+}
+
+class CategoricalHead final : public OutputHead {
+ public:
+  using OutputHead::OutputHead;
+
+  void loss(std::span<float> nll, View<float> dparameters, View<const float> parameters,
+            std::span<const std::int32_t> targets, float weight) const override {
+    kernels::categorical_loss(nll, dparameters, parameters, targets, weight);
+  }
+
+  void logits(View<float> logits, View<const float> parameters) const override {
+    std::copy_n(parameters.data(), vocabulary(), logits.data());
+  }
+
+  std::int32_t sample(View<const float> parameters, float u1, float) const override {
+    const float* logits = parameters.data();
+    const float largest = *std::max_element(logits, logits + vocabulary());
+    return static_cast<std::int32_t>(
+        pick(vocabulary(), u1, [&](std::int64_t i) { return std::exp(logits[i] - largest); }));
+  }
+};
+
+class LogisticMixtureHead final : public OutputHead {
+ public:
+  using OutputHead::OutputHead;
+
+  void loss(std::span<float> nll, View<float> dparameters, View<const float> parameters,
+            std::span<const std::int32_t> targets, float weight) const override {
+    kernels::logistic_mixture_loss(nll, dparameters, parameters, targets, vocabulary(), weight);
+  }
+
+  void logits(View<float> logits, View<const float> parameters) const override {
+    // The loss of every value under the same parameters: one row repeated by a stride of 0.
+    std::vector<std::int32_t> values(static_cast<std::size_t>(vocabulary()));
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<std::int32_t>(i);
+    const View<const float> repeated(parameters.data(), {vocabulary(), outputs()}, {0, 1});
+    const std::span<float> nll(logits.data(), values.size());
+    kernels::logistic_mixture_loss(nll, {}, repeated, values, vocabulary(), 1);
+    for (float& value : nll) value = -value;
+  }
+
+  std::int32_t sample(View<const float> parameters, float u1, float u2) const override {
+    const std::int64_t components = outputs() / 3;
+    const float* weights = parameters.data();
+    const float largest = *std::max_element(weights, weights + components);
+    const std::int64_t k = pick(components, u1, [&](std::int64_t i) { return std::exp(weights[i] - largest); });
+    const float mean = weights[components + k];
+    const float deviation = std::exp(std::max(weights[2 * components + k], least_log_scale));
+    // A logistic variable is mean + s · logit(u); its value's bin is the nearest of the levels on [−1, 1].
+    const float x = mean + deviation * (std::log(u2) - std::log1p(-u2));
+    const float top = static_cast<float>(vocabulary() - 1);
+    const float level = (std::clamp(x, -1.0f, 1.0f) + 1) * 0.5f * top;
+    return static_cast<std::int32_t>(std::clamp(std::nearbyint(level), 0.0f, top));
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<OutputHead> OutputHead::categorical(ParameterTable& table, const std::string& name, std::int64_t width,
+                                                    std::int64_t vocabulary, const Slot* tied) {
+  if (tied != nullptr) {
+    const Slot weight(tied->offset(), {vocabulary, width});
+    return std::make_unique<CategoricalHead>(Dense(table, name, weight, {}), vocabulary);
+  }
+  Dense projection(table, name, width, vocabulary,
+                   {.bias = true, .weight_initial = normal(initial_deviation), .bias_initial = {}});
+  return std::make_unique<CategoricalHead>(std::move(projection), vocabulary);
+}
+
+std::unique_ptr<OutputHead> OutputHead::logistic_mixture(ParameterTable& table, const std::string& name,
+                                                         std::int64_t width, std::int64_t vocabulary,
+                                                         std::int64_t components) {
+  // The components begin side by side over [−1, 1], each as wide as their distance.
+  const auto initial_bias = [components](std::int64_t i, double) {
+    if (i < components) return 0.0f;
+    const double share = 2.0 / static_cast<double>(components);
+    if (i < 2 * components) return static_cast<float>(-1 + share * (static_cast<double>(i - components) + 0.5));
+    return static_cast<float>(std::log(share));
+  };
+  Dense projection(table, name, width, 3 * components,
+                   {.bias = true, .weight_initial = normal(initial_deviation), .bias_initial = initial_bias});
+  return std::make_unique<LogisticMixtureHead>(std::move(projection), vocabulary);
+}
+
+}  // namespace linnet

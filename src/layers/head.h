@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "layers/dense.h"
+#include "layers/scratch.h"
+
+namespace linnet {
+
+/// The distribution of the next token, from a hidden row: a linear map to its parameters, and its loss.
+class OutputHead {
+ public:
+  /// Softmax over `vocabulary` tokens. `tied` is the embedding's table, whose first rows are the weights, or nullptr.
+  static std::unique_ptr<OutputHead> categorical(ParameterTable& table, const std::string& name, std::int64_t width,
+                                                 std::int64_t vocabulary, const Slot* tied);
+
+  /// A mixture of discretised logistics over the ordered values 0 … vocabulary − 1 (Salimans et al. 2017).
+  static std::unique_ptr<OutputHead> logistic_mixture(ParameterTable& table, const std::string& name,
+                                                      std::int64_t width, std::int64_t vocabulary,
+                                                      std::int64_t components);
+
+  virtual ~OutputHead() = default;
+
+  void pack(std::span<const float> parameters, bool training) { projection_.pack(parameters, training); }
+
+  /// Numbers that describe one token's distribution: `vocabulary` logits, or 3 a component.
+  std::int64_t outputs() const { return projection_.outputs(); }
+  std::int64_t vocabulary() const { return vocabulary_; }
+
+  /// parameters [rows, outputs] from hidden [rows, width].
+  void forward(View<float> parameters, View<const float> hidden) const { projection_.forward(parameters, hidden); }
+
+  /// dhidden is assigned from dparameters; gradients of the weights are added.
+  void backward(View<float> dhidden, View<const float> dparameters, View<const float> hidden,
+                std::span<float> gradients) const {
+    projection_.backward(dhidden, dparameters, hidden, gradients);
+  }
+
+  /// nll[row] = −log p(targets[row]) in nats, 0 where the target is negative. dparameters, where not empty, is
+  /// assigned the gradient of weight · Σ nll and may be `parameters`' own memory.
+  virtual void loss(std::span<float> nll, View<float> dparameters, View<const float> parameters,
+                    std::span<const std::int32_t> targets, float weight) const = 0;
+
+  /// logits [vocabulary], up to a constant the log-probabilities of every token under parameters [outputs].
+  virtual void logits(View<float> logits, View<const float> parameters) const = 0;
+
+  /// One draw from the distribution itself, u₁ and u₂ uniform in (0, 1).
+  virtual std::int32_t sample(View<const float> parameters, float u1, float u2) const = 0;
+
+ protected:
+  OutputHead(Dense projection, std::int64_t vocabulary) : projection_(std::move(projection)), vocabulary_(vocabulary) {}
+
+ private:
+  Dense projection_;
+  std::int64_t vocabulary_;
+};
+
+}  // namespace linnet

@@ -1,0 +1,38 @@
+#include "layers/parameters.h"
+
+#include "base/random.h"
+
+namespace linnet {
+
+Initialiser constant(float value) {
+  return [value](std::int64_t, double) { return value; };
+}
+
+Initialiser normal(double deviation) {
+  return [deviation](std::int64_t, double normal) { return static_cast<float>(deviation * normal); };
+}
+
+Slot ParameterTable::add(std::string name, Shape shape, Initialiser initial, bool decay) {
+  constexpr std::int64_t aligned_floats = 16;
+  const std::int64_t count = checked_size(shape, sizeof(float));
+  Slot slot(size_, std::move(shape));
+  rows_.push_back({std::move(name), slot, count, decay, std::move(initial)});
+  size_ += (count + aligned_floats - 1) / aligned_floats * aligned_floats;
+  return slot;
+}
+
+std::int64_t ParameterTable::parameter_count() const {
+  std::int64_t count = 0;
+  for (const Row& row : rows_) count += row.count;
+  return count;
+}
+
+void ParameterTable::initialise(std::span<float> values, std::uint64_t seed) const {
+  for (std::size_t r = 0; r < rows_.size(); ++r) {
+    const Random random(seed, Draw::initial_weights, static_cast<std::uint32_t>(r));
+    float* first = values.data() + rows_[r].slot.offset();
+    for (std::int64_t i = 0; i < rows_[r].count; ++i) first[i] = rows_[r].initial(i, random.normal(i));
+  }
+}
+
+}  // namespace linnet

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "linnet/tensor.h"
+
+namespace linnet {
+
+/// Where a parameter lies in a flat buffer of all of them: of the values, of the gradients or of an optimiser's moments.
+class Slot {
+ public:
+  Slot() = default;
+  Slot(std::int64_t offset, Shape shape) : offset_(offset), shape_(std::move(shape)) {}
+
+  template <class T>
+  View<T> of(std::span<T> buffer) const {
+    return View<T>(buffer.data() + offset_, std::span<const std::int64_t>(shape_));
+  }
+
+  std::int64_t offset() const { return offset_; }
+  const Shape& shape() const { return shape_; }
+
+ private:
+  std::int64_t offset_ = 0;
+  Shape shape_;
+};
+
+/// First value of element `index` of a parameter, given a draw from the standard normal distribution.
+using Initialiser = std::function<float(std::int64_t index, double normal)>;
+
+Initialiser constant(float value);
+Initialiser normal(double deviation);
+
+/// Names, shapes and places of a model's parameters. They lie in one buffer, each aligned to 64 bytes, so that an
+/// optimiser, a norm or a checkpoint treats them as one array; what lies between two is 0 and stays 0.
+class ParameterTable {
+ public:
+  struct Row {
+    std::string name;
+    Slot slot;
+    std::int64_t count = 0;
+    bool decay = false;  ///< whether weight decay applies: to matrices, not to gains, biases and positions
+    Initialiser initial;
+  };
+
+  Slot add(std::string name, Shape shape, Initialiser initial, bool decay);
+
+  /// Floats in a buffer of all parameters, padding included.
+  std::int64_t size() const { return size_; }
+
+  /// Numbers that are trained.
+  std::int64_t parameter_count() const;
+
+  const std::vector<Row>& rows() const { return rows_; }
+
+  /// Writes the initial values, decided by the seed and the order in which the parameters were added.
+  void initialise(std::span<float> values, std::uint64_t seed) const;
+
+ private:
+  std::vector<Row> rows_;
+  std::int64_t size_ = 0;
+};
+
+}  // namespace linnet

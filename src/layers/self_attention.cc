@@ -1,0 +1,98 @@
+#include "layers/self_attention.h"
+
+namespace linnet {
+
+SelfAttention::SelfAttention(ParameterTable& table, const std::string& name, const Parts& parts)
+    : parts_(parts),
+      qkv_(table, name + ".qkv", parts.width, 3 * parts.width),
+      output_(table, name + ".output", parts.width, parts.width,
+              {.bias = true, .weight_initial = normal(parts.output_deviation), .bias_initial = {}}),
+      attention_(make_attention(parts.attention)) {}
+
+void SelfAttention::Saved::reserve(std::int64_t batch, std::int64_t length, const Parts& parts) {
+  qkv = Tensor::of<float>({batch, length, 3 * parts.width});
+  attended = Tensor::of<float>({batch, length, parts.width});
+  normaliser = Tensor::of<float>({batch, length, parts.heads});
+}
+
+void SelfAttention::pack(std::span<const float> parameters, bool training) {
+  qkv_.pack(parameters, training);
+  output_.pack(parameters, training);
+}
+
+template <class T>
+View<T> SelfAttention::part(View<T> qkv, int index) const {
+  const std::int64_t head_dim = parts_.width / parts_.heads;
+  return View<T>(qkv.data() + index * parts_.width, {qkv.extent(0), qkv.extent(1), parts_.heads, head_dim},
+                 {qkv.stride(0), qkv.stride(1), head_dim, 1});
+}
+
+namespace {
+
+template <class T>
+View<T> rows(View<T> x) {
+  return x.reshape({x.extent(0) * x.extent(1), x.extent(2)});
+}
+
+template <class T>
+View<T> by_heads(View<T> x, std::int64_t heads) {
+  return x.reshape({x.extent(0), x.extent(1), heads, x.extent(2) / heads});
+}
+
+}  // namespace
+
+void SelfAttention::forward(View<float> y, View<const float> x, View<const float> residual, Saved& saved,
+                            std::int64_t position, const State* initial, State* final) const {
+  const View<float> qkv = View<float>(saved.qkv.view<float>().data(), {x.extent(0), x.extent(1), 3 * parts_.width});
+  const View<float> attended = View<float>(saved.attended.view<float>().data(), x.shape());
+  const View<float> normaliser =
+      View<float>(saved.normaliser.view<float>().data(), {x.extent(0), x.extent(1), parts_.heads});
+  qkv_.forward(rows(qkv), rows(x));
+  const View<const float> projected = qkv;
+  attention_->forward({by_heads(attended, parts_.heads), normaliser, final},
+                      {part(projected, 0), part(projected, 1), part(projected, 2), Mask::causal(), initial, position});
+  output_.forward(rows(y), rows(View<const float>(attended)), kernels::Activation::none,
+                  residual.empty() ? residual : rows(residual));
+}
+
+void SelfAttention::backward(View<float> dx, View<const float> dy, View<const float> x, const Saved& saved,
+                             Scratch& scratch, std::span<float> gradients) const {
+  const std::int64_t batch = x.extent(0), length = x.extent(1);
+  const Scratch::Frame frame(scratch);
+  const View<const float> attended(saved.attended.view<float>().data(), x.shape());
+  const View<const float> qkv(saved.qkv.view<float>().data(), {batch, length, 3 * parts_.width});
+  const View<const float> normaliser(saved.normaliser.view<float>().data(), {batch, length, parts_.heads});
+
+  const View<float> dattended = scratch.take(batch * length, parts_.width).reshape({batch, length, parts_.width});
+  output_.backward(rows(dattended), rows(dy), rows(attended), gradients);
+
+  const View<float> dqkv = scratch.take(batch * length, 3 * parts_.width).reshape({batch, length, 3 * parts_.width});
+  attention_->backward({part(dqkv, 0), part(dqkv, 1), part(dqkv, 2)},
+                       by_heads(View<const float>(dattended), parts_.heads),
+                       {part(qkv, 0), part(qkv, 1), part(qkv, 2), Mask::causal()}, by_heads(attended, parts_.heads),
+                       normaliser);
+  qkv_.backward(rows(dx), rows(View<const float>(dqkv)), rows(x), gradients);
+}
+
+void SelfAttention::step(View<float> y, View<const float> x, View<const float> residual, State& state,
+                         std::span<const std::int64_t> slots, Scratch& scratch) const {
+  const std::int64_t n = x.extent(0), head_dim = parts_.width / parts_.heads;
+  const Scratch::Frame frame(scratch);
+  const View<float> qkv = scratch.take(n, 3 * parts_.width);
+  qkv_.forward(qkv, x);
+  const auto head_part = [&](int index) {
+    return View<const float>(qkv.data() + index * parts_.width, {n, parts_.heads, head_dim},
+                             {qkv.stride(0), head_dim, 1});
+  };
+  const View<float> attended = scratch.take(n, parts_.width);
+  attention_->step(attended.reshape({n, parts_.heads, head_dim}), head_part(0), head_part(1), head_part(2), state,
+                   slots);
+  output_.forward(y, attended, kernels::Activation::none, residual);
+}
+
+std::unique_ptr<State> SelfAttention::make_state(std::int64_t slots, std::int64_t capacity) const {
+  const std::int64_t head_dim = parts_.width / parts_.heads;
+  return attention_->make_state(slots, {parts_.heads, head_dim, head_dim}, capacity);
+}
+
+}  // namespace linnet

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+
+#include "layers/dense.h"
+#include "layers/scratch.h"
+#include "linnet/attention.h"
+
+namespace linnet {
+
+/// Causal multi-head self-attention: queries, keys and values from one product, any attention family, and the output
+/// product. width = heads · head size.
+class SelfAttention {
+ public:
+  struct Parts {
+    std::int64_t width = 0;
+    std::int64_t heads = 1;
+    AttentionOptions attention;
+    double output_deviation = 0;  ///< of the initial output weights
+  };
+
+  SelfAttention(ParameterTable& table, const std::string& name, const Parts& parts);
+
+  /// What `backward` needs of a forward pass.
+  struct Saved {
+    Tensor qkv;         ///< [batch, length, 3 · width]
+    Tensor attended;    ///< [batch, length, width]
+    Tensor normaliser;  ///< [batch, length, heads]
+    void reserve(std::int64_t batch, std::int64_t length, const Parts& parts);
+  };
+
+  void pack(std::span<const float> parameters, bool training);
+
+  /// y = attention(x) + residual (which may be empty or y), x and y [batch, length, width]. Continues the state
+  /// `initial` and leaves `final`, where given.
+  void forward(View<float> y, View<const float> x, View<const float> residual, Saved& saved, std::int64_t position = 0,
+               const State* initial = nullptr, State* final = nullptr) const;
+
+  /// dx is assigned; gradients of parameters are added.
+  void backward(View<float> dx, View<const float> dy, View<const float> x, const Saved& saved, Scratch& scratch,
+                std::span<float> gradients) const;
+
+  /// One token for each of n streams: y = attention(x) + residual, [n, width].
+  void step(View<float> y, View<const float> x, View<const float> residual, State& state,
+            std::span<const std::int64_t> slots, Scratch& scratch) const;
+
+  std::unique_ptr<State> make_state(std::int64_t slots, std::int64_t capacity) const;
+  const Parts& parts() const { return parts_; }
+
+ private:
+  /// Part 0, 1 or 2 (query, key, value) of [batch, length, 3 · width], by heads.
+  template <class T>
+  View<T> part(View<T> qkv, int index) const;
+
+  Parts parts_;
+  Dense qkv_;
+  Dense output_;
+  std::unique_ptr<Attention> attention_;
+};
+
+}  // namespace linnet

@@ -1,0 +1,63 @@
+#include "model/network.h"
+
+#include <cmath>
+
+#include <fmt/format.h>
+
+namespace linnet {
+namespace {
+
+kernels::Activation activation_of(const ModelConfig& config) {
+  if (config.activation == "relu") return kernels::Activation::relu;
+  return config.activation == "gelu-tanh" ? kernels::Activation::gelu_tanh : kernels::Activation::gelu;
+}
+
+Positions positions_of(const ModelConfig& config) {
+  if (config.positions == "sinusoidal") return Positions::sinusoidal;
+  return config.positions == "none" ? Positions::none : Positions::learned;
+}
+
+Block::Parts parts_of(const ModelConfig& config, std::shared_ptr<const FeatureMap> feature_map) {
+  AttentionOptions attention;
+  attention.family = find_family(config.family);
+  attention.feature_map = feature_map && feature_map->name() == config.feature_map
+                              ? std::move(feature_map)
+                              : find_feature_map(config.feature_map, static_cast<float>(config.alpha));
+  attention.normalise = config.normalise == "none" ? Normalise::none : Normalise::sum;
+  attention.epsilon = static_cast<float>(config.epsilon);
+  // Every layer adds two branches to the residual stream; their initial sum should not grow with the depth.
+  const double depth = std::sqrt(2.0 * static_cast<double>(config.layers));
+  const double width = static_cast<double>(config.width), hidden = static_cast<double>(config.feed_forward);
+  return {.attention = {config.width, config.heads, attention, 1 / (std::sqrt(width) * depth)},
+          .feed_forward = {config.width, config.feed_forward, activation_of(config), 1 / (std::sqrt(hidden) * depth)},
+          .norm_first = config.norm == "pre"};
+}
+
+}  // namespace
+
+Network::Network(const ModelConfig& config, std::shared_ptr<const FeatureMap> feature_map)
+    : config_(config), block_parts_((config.check(), parts_of(config, std::move(feature_map)))) {
+  embedding_.emplace(table_, "embedding",
+                     Embedding::Shape{config.input_tokens(), config.width, config.length, positions_of(config),
+                                      config.tied_output});
+  blocks_.reserve(static_cast<std::size_t>(config.layers));
+  for (int layer = 0; layer < config.layers; ++layer) {
+    Block::Parts parts = block_parts_;
+    parts.layer = parts.attention.attention.layer = layer;
+    blocks_.emplace_back(table_, fmt::format("layers.{}", layer), parts);
+  }
+  if (block_parts_.norm_first) final_norm_.emplace(table_, "final_norm", config.width);
+  head_ = config.head == "logistics"
+              ? OutputHead::logistic_mixture(table_, "head", config.width, config.vocabulary, config.mixtures)
+              : OutputHead::categorical(table_, "head", config.width, config.vocabulary,
+                                        config.tied_output ? &embedding_->table() : nullptr);
+}
+
+void Network::pack(std::span<const float> parameters, bool training) {
+  embedding_->pack(parameters);
+  for (Block& block : blocks_) block.pack(parameters, training);
+  if (final_norm_) final_norm_->pack(parameters);
+  head_->pack(parameters, training);
+}
+
+}  // namespace linnet

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "layers/block.h"
+#include "layers/embedding.h"
+#include "layers/head.h"
+#include "linnet/model.h"
+
+namespace linnet {
+
+/// The layers of a decoder-only transformer, in the order in which they are applied, and the table of their parameters.
+class Network {
+ public:
+  /// `feature_map` is the one that the configuration names, or nullptr for a built-in one.
+  explicit Network(const ModelConfig& config, std::shared_ptr<const FeatureMap> feature_map = nullptr);
+
+  /// Takes the parameters of the buffer, whose memory must stay; `training` also packs what a backward needs.
+  void pack(std::span<const float> parameters, bool training);
+
+  const ModelConfig& config() const { return config_; }
+  const ParameterTable& table() const { return table_; }
+  const Block::Parts& block_parts() const { return block_parts_; }
+
+  const Embedding& embedding() const { return *embedding_; }
+  const std::vector<Block>& blocks() const { return blocks_; }
+  /// After the last block where norms come first; otherwise the last block has normalised already.
+  const std::optional<LayerNorm>& final_norm() const { return final_norm_; }
+  const OutputHead& head() const { return *head_; }
+
+ private:
+  ModelConfig config_;
+  ParameterTable table_;
+  Block::Parts block_parts_;
+  std::optional<Embedding> embedding_;
+  std::vector<Block> blocks_;
+  std::optional<LayerNorm> final_norm_;
+  std::unique_ptr<OutputHead> head_;
+};
+
+}  // namespace linnet

@@ -1,0 +1,82 @@
+#include "model/training_transformer.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "kernels/elementwise.h"
+
+namespace linnet {
+
+TrainingTransformer::TrainingTransformer(const Network& network, std::int64_t batch, std::int64_t length)
+    : network_(network) {
+  const ModelConfig& config = network.config();
+  const std::int64_t rows = batch * length;
+  for (std::size_t i = 0; i <= network.blocks().size(); ++i) streams_.push_back(Tensor::of<float>({rows, config.width}));
+  saved_.resize(network.blocks().size());
+  for (Block::Saved& saved : saved_) saved.reserve(batch, length, network.block_parts());
+  if (network.final_norm()) {
+    normed_ = Tensor::of<float>({rows, config.width});
+    stats_ = Tensor::of<float>({rows, 2});
+  }
+  parameters_ = Tensor::of<float>({rows, network.head().outputs()});
+  gradient_ = Tensor::of<float>({rows, config.width});
+  nll_.resize(static_cast<std::size_t>(rows));
+}
+
+double TrainingTransformer::forward(std::span<const std::int32_t> ids, std::span<const std::int32_t> targets,
+                                    std::int64_t batch, std::int64_t length, float weight, const Dropout& dropout) {
+  ids_ = ids;
+  batch_ = batch;
+  length_ = length;
+  dropout_ = dropout;
+  const std::int64_t rows = batch * length, width = network_.config().width;
+  const auto cube = [&](Tensor& tensor) { return View<float>(tensor.span<float>().data(), {batch, length, width}); };
+  const auto flat = [&](Tensor& tensor) { return tensor.view<float>().slice(0, 0, rows); };
+
+  network_.embedding().forward(cube(streams_[0]), ids, 0);
+  for (std::size_t i = 0; i < saved_.size(); ++i)
+    network_.blocks()[i].forward(cube(streams_[i + 1]), cube(streams_[i]), saved_[i], scratch_, dropout);
+  View<float> hidden = flat(streams_.back());
+  if (network_.final_norm()) {
+    network_.final_norm()->forward(flat(normed_), flat(stats_), hidden);
+    hidden = flat(normed_);
+  }
+  const View<float> parameters = flat(parameters_);
+  network_.head().forward(parameters, hidden);
+  const std::span<float> nll = std::span(nll_).first(static_cast<std::size_t>(rows));
+  network_.head().loss(nll, parameters, parameters, targets, weight);
+  double sum = 0;
+  for (const float value : nll) sum += value;
+  return sum;
+}
+
+void TrainingTransformer::backward(std::span<float> gradients) {
+  const std::int64_t rows = batch_ * length_, width = network_.config().width;
+  const auto cube = [&](Tensor& tensor) { return View<float>(tensor.span<float>().data(), {batch_, length_, width}); };
+  const auto flat = [&](Tensor& tensor) { return tensor.view<float>().slice(0, 0, rows); };
+
+  const View<float> gradient = flat(gradient_);
+  if (network_.final_norm()) {
+    network_.head().backward(gradient, flat(parameters_), flat(normed_), gradients);
+    network_.final_norm()->backward(gradient, gradient, flat(streams_.back()), flat(stats_), gradients, false);
+  } else {
+    network_.head().backward(gradient, flat(parameters_), flat(streams_.back()), gradients);
+  }
+  for (std::size_t i = saved_.size(); i-- > 0;)
+    network_.blocks()[i].backward(cube(gradient_), cube(streams_[i]), saved_[i], scratch_, dropout_, gradients);
+  network_.embedding().backward(cube(gradient_), ids_, gradients);
+}
+
+std::string TrainingTransformer::first_not_finite() const {
+  const std::size_t count = static_cast<std::size_t>(batch_ * length_ * network_.config().width);
+  for (std::size_t i = 0; i < streams_.size(); ++i) {
+    if (std::isfinite(kernels::sum_of_squares(streams_[i].span<float>().first(count)))) continue;
+    return i == 0 ? "embedding" : fmt::format("layers.{}", i - 1);
+  }
+  for (const float value : std::span(nll_).first(static_cast<std::size_t>(batch_ * length_)))
+    if (!std::isfinite(value)) return "head";
+  return {};
+}
+
+}  // namespace linnet

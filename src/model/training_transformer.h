@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "model/network.h"
+
+namespace linnet {
+
+/// The parallel form with its backward: a forward pass keeps what the backward pass reads. Memory for batches of up to
+/// `batch` × `length` tokens is taken at construction.
+class TrainingTransformer {
+ public:
+  TrainingTransformer(const Network& network, std::int64_t batch, std::int64_t length);
+
+  /// Σ −log p(target) in nats over the targets that are not negative. ids and targets [batch · length]; `weight`
+  /// multiplies the gradient that `backward` will start from. The loss is kept per token for `first_not_finite`.
+  double forward(std::span<const std::int32_t> ids, std::span<const std::int32_t> targets, std::int64_t batch,
+                 std::int64_t length, float weight, const Dropout& dropout);
+
+  /// Adds the gradients of weight · (what `forward` returned) to the buffer, once after each forward.
+  void backward(std::span<float> gradients);
+
+  /// Where the last forward pass left the finite numbers first: "embedding", "layers.3", "head"; empty if nowhere.
+  std::string first_not_finite() const;
+
+ private:
+  const Network& network_;
+  std::vector<Tensor> streams_;  ///< input of every block, then of the final norm; [batch · length, width]
+  std::vector<Block::Saved> saved_;
+  Tensor normed_, stats_, parameters_, gradient_;
+  std::vector<float> nll_;
+  std::span<const std::int32_t> ids_;
+  std::int64_t batch_ = 0, length_ = 0;
+  Dropout dropout_;
+  Scratch scratch_;
+};
+
+}  // namespace linnet

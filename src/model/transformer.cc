@@ -1,0 +1,85 @@
+#include "model/transformer.h"
+
+#include <algorithm>
+#include <array>
+
+namespace linnet {
+
+RecurrentState::RecurrentState(const Network& network, std::int64_t slots, std::int64_t capacity) {
+  for (const Block& block : network.blocks()) layers.push_back(block.attention().make_state(slots, capacity));
+}
+
+std::size_t RecurrentState::bytes(std::int64_t slot) const {
+  std::size_t sum = 0;
+  for (const auto& layer : layers) sum += layer->bytes(slot);
+  return sum;
+}
+
+void RecurrentState::reset(std::int64_t slot) {
+  for (const auto& layer : layers) layer->reset(slot);
+}
+
+void RecurrentState::copy(std::int64_t slot, const RecurrentState& source, std::int64_t source_slot) {
+  for (std::size_t i = 0; i < layers.size(); ++i) layers[i]->copy(slot, *source.layers[i], source_slot);
+}
+
+View<const float> Transformer::forward(std::span<const std::int32_t> ids, std::int64_t batch, std::int64_t length,
+                                       std::int64_t position, const RecurrentState* initial, RecurrentState* final) {
+  const std::int64_t width = network_.config().width;
+  if (batch * length > reserved_batch_ * reserved_length_) {
+    hidden_ = Tensor::of<float>({batch * length, width});
+    attention_.reserve(batch, length, network_.block_parts().attention);
+    reserved_batch_ = batch;
+    reserved_length_ = length;
+  }
+  const View<float> hidden(hidden_.span<float>().data(), {batch, length, width});
+  network_.embedding().forward(hidden, ids, position);
+  for (std::size_t i = 0; i < network_.blocks().size(); ++i)
+    network_.blocks()[i].apply(hidden, attention_, scratch_, position, initial ? initial->layers[i].get() : nullptr,
+                               final ? final->layers[i].get() : nullptr);
+  if (network_.final_norm()) {
+    const View<float> flat = hidden.reshape({batch * length, width});
+    network_.final_norm()->forward(flat, {}, flat);
+  }
+  return hidden;
+}
+
+double Transformer::loss(std::span<const std::int32_t> ids, std::span<const std::int32_t> targets, std::int64_t batch,
+                         std::int64_t length, std::span<float> nll) {
+  const View<const float> hidden = forward(ids, batch, length);
+  const std::int64_t rows = batch * length;
+  if (nll.empty()) {
+    nll_.resize(std::max(nll_.size(), static_cast<std::size_t>(rows)));
+    nll = std::span(nll_).first(static_cast<std::size_t>(rows));
+  }
+  const std::int64_t outputs = network_.head().outputs();
+  if (parameter_memory_.size() < rows * outputs) parameter_memory_ = Tensor::of<float>({rows, outputs});
+  const View<float> parameters(parameter_memory_.span<float>().data(), {rows, outputs});
+  parameters_ = parameters;
+  network_.head().forward(parameters, hidden.reshape({rows, network_.config().width}));
+  network_.head().loss(nll, {}, parameters, targets, 1);
+  double sum = 0;
+  for (const float value : nll) sum += value;
+  return sum;
+}
+
+void RecurrentTransformer::step(View<float> parameters, std::span<const std::int32_t> ids,
+                                std::span<const std::int64_t> slots, RecurrentState& state, Scratch& scratch) const {
+  const std::int64_t n = static_cast<std::int64_t>(ids.size());
+  constexpr std::size_t piece = 64;
+  const Scratch::Frame frame(scratch);
+  const View<float> x = scratch.take(n, network_.config().width);
+  std::array<std::int64_t, piece> positions;
+  for (std::size_t first = 0; first < ids.size(); first += piece) {
+    const std::size_t count = std::min(piece, ids.size() - first);
+    for (std::size_t i = 0; i < count; ++i) positions[i] = state.position(slots[first + i]);
+    network_.embedding().step(x.slice(0, first, first + count), ids.subspan(first, count),
+                              std::span(positions).first(count));
+  }
+  for (std::size_t i = 0; i < network_.blocks().size(); ++i)
+    network_.blocks()[i].step(x, *state.layers[i], slots, scratch);
+  if (network_.final_norm()) network_.final_norm()->forward(x, {}, x);
+  network_.head().forward(parameters, x);
+}
+
+}  // namespace linnet

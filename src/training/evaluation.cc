@@ -1,0 +1,66 @@
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numbers>
+
+#include "base/threads.h"
+#include "data/dataset.h"
+#include "linnet/training.h"
+#include "model/transformer.h"
+#include "training/evaluation.h"
+#include "training/examples.h"
+
+namespace linnet {
+namespace {
+
+/// Targets that are the most probable value under their row of parameters.
+std::int64_t count_right(const OutputHead& head, View<const float> parameters,
+                         std::span<const std::int32_t> targets) {
+  std::vector<std::uint8_t> right(targets.size());
+  parallel_blocks(static_cast<std::int64_t>(targets.size()), 256, [&](std::int64_t begin, std::int64_t end) {
+    Tensor logits = Tensor::of<float>({head.vocabulary()});
+    for (std::int64_t i = begin; i < end; ++i) {
+      if (targets[i] < 0) continue;
+      head.logits(logits.view<float>(), parameters.slice(0, i, i + 1));
+      const std::span<const float> values = logits.span<float>();
+      right[i] = std::max_element(values.begin(), values.end()) - values.begin() == targets[i];
+    }
+  });
+  return std::count(right.begin(), right.end(), 1);
+}
+
+}  // namespace
+
+Evaluation evaluate(const Network& network, const Dataset& dataset, std::int64_t examples, std::int64_t batch,
+                    bool accuracy) {
+  const ModelConfig& config = network.config();
+  check_fit(config, dataset);
+  const std::int64_t size = dataset.size();
+  const std::int64_t count = examples == 0 ? size : std::min(examples, size);
+
+  Transformer transformer(network);
+  Examples chosen;
+  Evaluation result;
+  double nats = 0;
+  std::int64_t right = 0;
+  for (std::int64_t first = 0; first < count; first += batch) {
+    const std::int64_t here = std::min(batch, count - first);
+    chosen.read(dataset, config, here, [&](std::int64_t i) { return (first + i) * size / count; });
+    nats += transformer.loss(chosen.inputs, chosen.targets, here, config.length);
+    result.tokens += chosen.counted;
+    if (accuracy) right += count_right(network.head(), transformer.parameters(), chosen.targets);
+  }
+  result.examples = count;
+  result.bits = nats / std::numbers::ln2 / static_cast<double>(std::max<std::int64_t>(result.tokens, 1));
+  result.perplexity = std::exp2(result.bits);
+  result.accuracy = accuracy ? static_cast<double>(right) / static_cast<double>(std::max<std::int64_t>(result.tokens, 1))
+                             : std::numeric_limits<double>::quiet_NaN();
+  return result;
+}
+
+Evaluation evaluate(const Model& model, const Dataset& dataset, std::int64_t examples, std::int64_t batch,
+                    bool accuracy) {
+  return evaluate(model.network(), dataset, examples, batch, accuracy);
+}
+
+}  // namespace linnet

@@ -1,0 +1,12 @@
+#pragma once
+
+#include "linnet/training.h"
+#include "model/network.h"
+
+namespace linnet {
+
+/// `evaluate` of linnet/training.h for a network whose parameters are still being trained.
+Evaluation evaluate(const Network& network, const Dataset& dataset, std::int64_t examples, std::int64_t batch,
+                    bool accuracy);
+
+}  // namespace linnet

@@ -1,0 +1,38 @@
+#include "training/examples.h"
+
+#include <algorithm>
+
+#include "base/fail.h"
+#include "base/threads.h"
+#include "data/dataset.h"
+
+namespace linnet {
+
+void check_fit(const ModelConfig& config, const Dataset& dataset) {
+  if (dataset.length() != config.length)
+    fail<UsageError>("training", "expected model.length = {} as the data has, got {}", dataset.length(), config.length);
+  if (dataset.vocabulary() > config.vocabulary)
+    fail<UsageError>("training", "expected model.vocabulary of at least {} as the data has, got {}",
+                     dataset.vocabulary(), config.vocabulary);
+  if (config.classes > 0 && dataset.classes() != config.classes)
+    fail<UsageError>("training", "expected model.classes = {} as the data has, got {}", dataset.classes(),
+                     config.classes);
+  if (dataset.size() == 0) fail("training", "expected at least 1 example, got an empty set");
+}
+
+void Examples::read(const Dataset& dataset, const ModelConfig& config, std::int64_t count,
+                    const std::function<std::int64_t(std::int64_t)>& index) {
+  const std::int64_t length = config.length;
+  inputs.resize(static_cast<std::size_t>(count * length));
+  targets.resize(inputs.size());
+  parallel_for(count, [&](std::int64_t i) {
+    const std::span<std::int32_t> tokens(inputs.data() + i * length, static_cast<std::size_t>(length));
+    const std::span<std::int32_t> counted(targets.data() + i * length, static_cast<std::size_t>(length));
+    const std::int64_t label = dataset.read(index(i), tokens, counted);
+    std::shift_right(tokens.begin(), tokens.end(), 1);
+    tokens[0] = config.first_input(config.classes > 0 ? label : -1);
+  });
+  counted = std::count_if(targets.begin(), targets.end(), [](std::int32_t target) { return target >= 0; });
+}
+
+}  // namespace linnet

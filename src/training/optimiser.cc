@@ -1,0 +1,47 @@
+#include "training/optimiser.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "kernels/elementwise.h"
+#include "kernels/optimiser.h"
+
+namespace linnet {
+
+double learning_rate(const TrainingOptions& options, std::int64_t step) {
+  const double highest = options.learning_rate;
+  if (step <= options.warmup) return highest * static_cast<double>(step) / static_cast<double>(options.warmup);
+  if (options.schedule == "step") return step <= options.step_at ? highest : highest * options.final_rate;
+  if (options.schedule == "constant") return highest;
+  const double length = static_cast<double>(std::max<std::int64_t>(options.steps - options.warmup, 1));
+  const double progress = std::min(1.0, static_cast<double>(step - options.warmup) / length);
+  const double share = 0.5 * (1 + std::cos(std::numbers::pi * progress));
+  return highest * (options.final_rate + (1 - options.final_rate) * share);
+}
+
+Optimiser::Optimiser(const ParameterTable& table, const TrainingOptions& options)
+    : table_(table),
+      options_(options),
+      m_(Tensor::of<float>({table.size()})),
+      v_(Tensor::of<float>({table.size()})) {}
+
+void Optimiser::update(std::span<float> parameters, std::span<float> gradients, float factor, std::int64_t step) {
+  if (factor != 1) kernels::scale(gradients, factor);
+  kernels::AdamStep settings{.learning_rate = static_cast<float>(learning_rate(options_, step)),
+                             .beta1 = static_cast<float>(options_.beta1),
+                             .beta2 = static_cast<float>(options_.beta2),
+                             .epsilon = static_cast<float>(options_.epsilon),
+                             .weight_decay = 0,
+                             .step = step};
+  const auto update = options_.optimiser == "radam" ? kernels::radam_update : kernels::adamw_update;
+  for (const ParameterTable::Row& row : table_.rows()) {
+    settings.weight_decay = row.decay ? static_cast<float>(options_.weight_decay) : 0;
+    const auto part = [&](std::span<float> all) {
+      return all.subspan(static_cast<std::size_t>(row.slot.offset()), static_cast<std::size_t>(row.count));
+    };
+    update(part(parameters), part(m_.span<float>()), part(v_.span<float>()), part(gradients), settings);
+  }
+}
+
+}  // namespace linnet

@@ -1,0 +1,214 @@
+#include <chrono>
+#include <cmath>
+#include <fstream>
+#include <numbers>
+#include <sstream>
+
+#include "base/fail.h"
+#include "data/dataset.h"
+#include "io/file.h"
+#include "io/json.h"
+#include "kernels/elementwise.h"
+#include "linnet/training.h"
+#include "model/files.h"
+#include "model/training_transformer.h"
+#include "training/checkpoint.h"
+#include "training/evaluation.h"
+#include "training/examples.h"
+#include "training/optimiser.h"
+
+namespace linnet {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+constexpr const char* metrics_file = "metrics.jsonl";
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+/// One run: the parameters and all that changes with them.
+class Trainer {
+ public:
+  Trainer(const ModelConfig& config, const TrainingOptions& options, const Dataset& training, const Dataset& validation,
+          const fs::path& folder, const TrainingCallbacks& callbacks)
+      : config_(config),
+        options_(options),
+        training_(training),
+        validation_(validation),
+        folder_(folder),
+        callbacks_(callbacks),
+        network_(config),
+        values_(Tensor::of<float>({network_.table().size()})),
+        gradients_(Tensor::of<float>({network_.table().size()})),
+        optimiser_(network_.table(), options),
+        checkpoints_(folder),
+        transformer_(network_, options.batch, config.length) {
+    check_fit(config, training);
+    check_fit(config, validation);
+  }
+
+  TrainingResult run(bool resume) {
+    begin(resume);
+    const Clock::time_point start = Clock::now();
+    std::optional<Evaluation> evaluation;
+    std::int64_t saved = step_;
+    while (step_ < options_.steps) {
+      update();
+      const bool last = step_ == options_.steps;
+      const auto due = [&](std::int64_t every) { return every > 0 && step_ % every == 0; };
+      if (last || due(options_.evaluate_every)) evaluation = report_evaluation();
+      if (callbacks_.draw_samples && options_.sample_every > 0 && (last || due(options_.sample_every)))
+        callbacks_.draw_samples(step_, std::make_shared<const Model>(config_, values_.clone()));
+      const bool stop = (callbacks_.should_stop && callbacks_.should_stop()) ||
+                        (options_.minutes > 0 && seconds_since(start) > 60 * options_.minutes);
+      if (last || stop || due(options_.checkpoint_every)) {
+        save();
+        saved = step_;
+      }
+      if (stop) break;
+    }
+    if (saved != step_ || !checkpoints_.newest()) save();
+    return {step_, step_ == options_.steps, evaluation};
+  }
+
+ private:
+  void begin(bool resume) {
+    const std::optional<std::int64_t> newest = resume ? checkpoints_.newest() : std::nullopt;
+    if (!resume && fs::exists(folder_) && (!fs::is_directory(folder_) || !fs::is_empty(folder_)))
+      fail("train", "expected {} to be a new or empty folder, got one that exists; add --resume to continue its run",
+           folder_.string());
+    fs::create_directories(folder_);
+    if (newest) {
+      checkpoints_.load(*newest, config_, options_, network_.table(), values_.span<float>(), optimiser_);
+      step_ = *newest;
+      say(fmt::format("resuming from {}", checkpoints_.path(step_).string()));
+    } else {
+      network_.table().initialise(values_.span<float>(), static_cast<std::uint64_t>(options_.seed));
+      if (resume) say("no checkpoint yet: starting from the beginning");
+    }
+    keep_metrics_up_to(step_);
+    network_.pack(values_.span<float>(), true);
+  }
+
+  void update() {
+    const Clock::time_point start = Clock::now();
+    const std::uint64_t seed = static_cast<std::uint64_t>(options_.seed);
+    const std::int64_t count = options_.batch * options_.accumulate;
+    examples_.read(training_, config_, count, [&](std::int64_t i) {
+      return shuffled_index(seed, step_ * count + i, training_.size());
+    });
+    if (examples_.counted == 0) fail("train", "expected examples with targets, got none at step {}", step_ + 1);
+
+    const std::span<float> gradients = gradients_.span<float>();
+    std::fill(gradients.begin(), gradients.end(), 0.0f);
+    const std::size_t pass = static_cast<std::size_t>(options_.batch * config_.length);
+    double nats = 0;
+    for (std::int64_t a = 0; a < options_.accumulate; ++a) {
+      const std::uint64_t passes = static_cast<std::uint64_t>(step_ * options_.accumulate + a);
+      // Seeds of different passes and of different runs never meet: both are mixed through the generator itself.
+      const auto mixed = Random(seed, Draw::dropout, 0xffffffffu).block(passes);
+      const Dropout dropout{static_cast<float>(config_.dropout), (std::uint64_t{mixed[0]} << 32) | mixed[1]};
+      nats += transformer_.forward(std::span(examples_.inputs).subspan(a * pass, pass),
+                                   std::span(examples_.targets).subspan(a * pass, pass), options_.batch,
+                                   config_.length, 1 / static_cast<float>(examples_.counted), dropout);
+      if (!std::isfinite(nats)) fail_not_finite("loss", transformer_.first_not_finite());
+      transformer_.backward(gradients);
+    }
+    const double norm = std::sqrt(kernels::sum_of_squares(gradients));
+    if (!std::isfinite(norm)) fail_not_finite("gradient", parameter_not_finite());
+    const double factor = options_.clip > 0 && norm > options_.clip ? options_.clip / norm : 1;
+
+    ++step_;
+    optimiser_.update(values_.span<float>(), gradients, static_cast<float>(factor), step_);
+    network_.pack(values_.span<float>(), true);
+
+    const double tokens = static_cast<double>(count * config_.length);
+    report({step_, nats / std::numbers::ln2 / static_cast<double>(examples_.counted), norm,
+            learning_rate(options_, step_), tokens / seconds_since(start)});
+  }
+
+  [[noreturn]] void fail_not_finite(const char* what, const std::string& where) const {
+    const std::optional<std::int64_t> newest = checkpoints_.newest();
+    fail("train", "expected a finite {}, got one that is not at step {}, first in {}; the last good checkpoint is {}",
+         what, step_ + 1, where.empty() ? "the sum" : where,
+         newest ? checkpoints_.path(*newest).string() : "none: the run had not saved one");
+  }
+
+  std::string parameter_not_finite() const {
+    for (const ParameterTable::Row& row : network_.table().rows()) {
+      const auto part = gradients_.span<float>().subspan(static_cast<std::size_t>(row.slot.offset()),
+                                                         static_cast<std::size_t>(row.count));
+      if (!std::isfinite(kernels::sum_of_squares(part))) return row.name;
+    }
+    return {};
+  }
+
+  void report(const StepReport& step) {
+    if (callbacks_.on_step) callbacks_.on_step(step);
+    if (step.step % options_.log_every == 0 || step.step == options_.steps)
+      append_metrics({{"step", step.step},
+                      {"bits", step.bits},
+                      {"gradient_norm", step.gradient_norm},
+                      {"learning_rate", step.learning_rate},
+                      {"tokens_per_second", step.tokens_per_second}});
+  }
+
+  Evaluation report_evaluation() {
+    const Evaluation evaluation =
+        evaluate(network_, validation_, options_.evaluate_examples, options_.batch, false);
+    if (callbacks_.on_evaluation) callbacks_.on_evaluation(step_, evaluation);
+    append_metrics({{"step", step_}, {"validation_bits", evaluation.bits}, {"validation_tokens", evaluation.tokens}});
+    return evaluation;
+  }
+
+  void save() {
+    checkpoints_.save(step_, config_, options_, network_.table(), values_.span<float>(), optimiser_);
+    write_model(folder_, config_, network_.table(), values_.span<float>());
+  }
+
+  void append_metrics(const Json& line) const { append_line(folder_ / metrics_file, line.dump()); }
+
+  /// Lines of updates that a killed run made after its last checkpoint will be written again.
+  void keep_metrics_up_to(std::int64_t step) const {
+    const fs::path path = folder_ / metrics_file;
+    if (!fs::exists(path)) return;
+    std::istringstream lines(read_file(path));
+    std::string kept, line;
+    while (std::getline(lines, line)) {
+      const Json json = Json::parse(line, nullptr, false);
+      if (json.is_object() && json.value("step", std::int64_t{0}) <= step && json.contains("step")) kept += line + "\n";
+    }
+    write_file_atomically(path, kept);
+  }
+
+  void say(const std::string& message) const {
+    if (callbacks_.on_message) callbacks_.on_message(message);
+  }
+
+  ModelConfig config_;
+  TrainingOptions options_;
+  const Dataset& training_;
+  const Dataset& validation_;
+  fs::path folder_;
+  const TrainingCallbacks& callbacks_;
+  Network network_;
+  Tensor values_, gradients_;
+  Optimiser optimiser_;
+  Checkpoints checkpoints_;
+  TrainingTransformer transformer_;
+  Examples examples_;
+  std::int64_t step_ = 0;
+};
+
+}  // namespace
+
+TrainingResult train(const ModelConfig& config, const TrainingOptions& options, const Dataset& training,
+                     const Dataset& validation, const std::filesystem::path& folder, bool resume,
+                     const TrainingCallbacks& callbacks) {
+  return Trainer(config, options, training, validation, folder, callbacks).run(resume);
+}
+
+}  // namespace linnet
