@@ -1,0 +1,82 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "io/json.h"
+
+namespace linnet {
+
+/// Options that are defined once and serve the command line, the TOML file and the saved JSON. Keys are
+/// dotted
+/// ("model.layers"): tables of TOML, nested objects of JSON. The values live in the caller's variables, which
+/// must outlive this object; what they hold when added is the default.
+///
+/// Whatever sets a value throws UsageError, one sentence with where it came from, the value found and the
+/// values expected; for an unknown key with the nearest known one. Values set before the error stay set.
+class Options {
+ public:
+  void add(std::string key, std::int64_t& value, std::string help, std::int64_t least, std::int64_t most);
+  void add(std::string key, double& value, std::string help, double least, double most);
+  void add(std::string key, bool& value, std::string help);
+  /// Without `choices`, any text.
+  void add(std::string key, std::string& value, std::string help, std::vector<std::string> choices = {});
+
+  /// From the command line. Integers may be written 1e3 where that is whole; booleans are true and false.
+  void set(const std::string& key, const std::string& text);
+  /// The same from "key=value".
+  void apply_assignment(const std::string& assignment);
+
+  /// Numbers, booleans and text must be given as such; a whole number serves for a number of either kind.
+  void load_toml(const std::filesystem::path& path);
+  void parse_toml(std::string_view text, const std::string& origin);
+  void load_json(const Json& json, const std::string& origin);
+
+  /// Nested by the dots of the keys, in the order added. `load_json` takes it back.
+  Json to_json() const;
+
+  /// What help and documentation print: type is "integer", "number", "boolean" or "text", value the present
+  /// one.
+  struct Row {
+    std::string key, type, value, range, help;
+  };
+  std::vector<Row> rows() const;
+
+ private:
+  struct Integer {
+    std::int64_t* value;
+    std::int64_t least, most;
+  };
+  struct Number {
+    double* value;
+    double least, most;
+  };
+  struct Boolean {
+    bool* value;
+  };
+  struct Text {
+    std::string* value;
+    std::vector<std::string> choices;
+  };
+  struct Option {
+    std::string key, help;
+    std::variant<Integer, Number, Boolean, Text> target;
+  };
+  using Value = std::variant<bool, std::int64_t, double, std::string>;
+
+  void add_option(Option option);
+  const Option& find(const std::string& key, const std::string& origin) const;
+  bool is_group(const std::string& key) const;
+  static void assign(const Option& option, const Value& value, const std::string& found,
+                     const std::string& origin);
+  static std::string expected(const Option& option);
+  void load_object(const Json& object, const std::string& prefix, const std::string& origin);
+
+  std::vector<Option> options_;
+};
+
+}  // namespace linnet
