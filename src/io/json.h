@@ -10,7 +10,8 @@ namespace linnet {
 /// Objects keep the order in which their members were added.
 using Json = nlohmann::ordered_json;
 
-/// Throws Error naming the file, line and column, and the reason; a name given twice in one object is one.
+/// Throws Error naming the file, line and column, and the reason; among them a name given twice in one object
+/// and more than 100 levels of nesting.
 Json read_json(const std::filesystem::path& path);
 
 /// The same for text in memory; `origin` stands for the file in errors.

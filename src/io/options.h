@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -65,16 +66,19 @@ class Options {
   struct Option {
     std::string key, help;
     std::variant<Integer, Number, Boolean, Text> target;
+
+    Json value() const;
+    std::string expected() const;
+    void assign(const Json& value, const std::string& found, const std::string& origin) const;
   };
-  using Value = std::variant<bool, std::int64_t, double, std::string>;
+  /// Where a key's value comes from, for errors.
+  using Origin = std::function<std::string(const std::string& key)>;
 
   void add_option(Option option);
-  const Option& find(const std::string& key, const std::string& origin) const;
+  const Option* find(const std::string& key) const;
   bool is_group(const std::string& key) const;
-  static void assign(const Option& option, const Value& value, const std::string& found,
-                     const std::string& origin);
-  static std::string expected(const Option& option);
-  void load_object(const Json& object, const std::string& prefix, const std::string& origin);
+  [[noreturn]] void fail_unknown(const std::string& key, const std::string& origin) const;
+  void load_object(const Json& object, const std::string& prefix, const Origin& origin_of);
 
   std::vector<Option> options_;
 };
