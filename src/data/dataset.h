@@ -1,0 +1,73 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+namespace linnet {
+
+/// Examples of one length: what a model is trained and evaluated on. Immutable after opening: any thread may
+/// read.
+class Dataset {
+ public:
+  virtual ~Dataset() = default;
+  /// Number of examples.
+  virtual std::int64_t size() const = 0;
+  /// Tokens an example.
+  virtual std::int64_t length() const = 0;
+  /// Tokens are 0 … vocabulary - 1.
+  virtual std::int64_t vocabulary() const = 0;
+  /// Labels are 0 … classes - 1; 0 where there are none.
+  virtual std::int64_t classes() const { return 0; }
+  /// Writes the tokens of example `index`, and as targets the tokens again where they count in the loss, -1
+  /// elsewhere (both [length]). Returns the label, -1 where there are none.
+  virtual std::int64_t read(std::int64_t index, std::span<std::int32_t> tokens,
+                            std::span<std::int32_t> targets) const = 0;
+  /// Of images, whose pixels are the tokens row by row; 0 where examples are none.
+  virtual std::int64_t height() const { return 0; }
+  virtual std::int64_t width() const { return 0; }
+};
+
+/// Index of the i-th example of an endless training order: every epoch (`size` examples) is a permutation of
+/// its own, computed by a cycle-walking Feistel network keyed by seed and epoch (Black and Rogaway, "Ciphers
+/// with arbitrary finite domains", 2002), so that nothing is stored and any position can be resumed from.
+/// Size is at least 1, i at least 0.
+std::int64_t shuffled_index(std::uint64_t seed, std::int64_t i, std::int64_t size);
+
+/// Grey level that a pixel is quantised to, of `levels` (2 … 256): ⌊pixel · levels / 256⌋.
+std::int32_t token_of_pixel(std::uint8_t pixel, std::int64_t levels);
+/// A pixel that is quantised to `token`, so that 0 gives 0 and the highest level 255, and those between keep
+/// distances.
+std::uint8_t pixel_of_token(std::int32_t token, std::int64_t levels);
+
+/// What to open. The kinds:
+/// - "digits": synthetic handwritten digits (data/digits.h), `examples` for training and a tenth of that for
+/// validation;
+/// - "mnist": a folder `path` of IDX files under MNIST's names, plain or gzipped; train-* for training,
+/// t10k-* for
+///   validation. Larger images are scaled down to `size` by averaging areas;
+/// - "text": the bytes of the file `path`. Every window of `length` bytes of the first 90 % is a training
+/// example; the
+///   last 10 % are covered by windows that overlap by half, where only bytes with half a window before them
+///   count (all of them in the first window), so that every byte counts exactly once;
+/// - "copy": the copy task (data/copy_task.h), `examples` for training and a tenth of that for validation.
+struct DataOptions {
+  std::string kind = "digits";
+  std::string path;
+  std::int64_t length = 0;    ///< tokens an example; text and copy need it, for images 0 or height × width
+  std::int64_t size = 16;     ///< height and width of images; 0: that of the files, 16 for digits
+  std::int64_t levels = 256;  ///< grey levels that pixels are quantised to
+  bool labels = true;         ///< whether examples of labelled data carry their label
+  std::int64_t examples = 20000;  ///< of synthetic sets
+  std::int64_t seed = 1;          ///< of synthetic sets
+};
+
+struct Datasets {
+  std::unique_ptr<Dataset> training, validation;
+};
+
+/// Throws UsageError for options that cannot be, Error for files that cannot be read or do not fit.
+Datasets open_datasets(const DataOptions& options);
+
+}  // namespace linnet

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+namespace linnet {
+
+/// Objects keep the order in which their members were added.
+using Json = nlohmann::ordered_json;
+
+/// Throws Error naming the file, line and column, and the reason; among them a name given twice in one object
+/// and more than 100 levels of nesting.
+Json read_json(const std::filesystem::path& path);
+
+/// The same for text in memory; `origin` stands for the file in errors.
+Json parse_json(std::string_view text, const std::string& origin);
+
+/// Indents by two spaces; atomically (io/file.h). Numbers that are not finite become null, as JSON demands.
+void write_json(const std::filesystem::path& path, const Json& value);
+
+}  // namespace linnet

@@ -1,0 +1,86 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "io/json.h"
+
+namespace linnet {
+
+/// Options that are defined once and serve the command line, the TOML file and the saved JSON. Keys are
+/// dotted
+/// ("model.layers"): tables of TOML, nested objects of JSON. The values live in the caller's variables, which
+/// must outlive this object; what they hold when added is the default.
+///
+/// Whatever sets a value throws UsageError, one sentence with where it came from, the value found and the
+/// values expected; for an unknown key with the nearest known one. Values set before the error stay set.
+class Options {
+ public:
+  void add(std::string key, std::int64_t& value, std::string help, std::int64_t least, std::int64_t most);
+  void add(std::string key, double& value, std::string help, double least, double most);
+  void add(std::string key, bool& value, std::string help);
+  /// Without `choices`, any text.
+  void add(std::string key, std::string& value, std::string help, std::vector<std::string> choices = {});
+
+  /// From the command line. Integers may be written 1e3 where that is whole; booleans are true and false.
+  void set(const std::string& key, const std::string& text);
+  /// The same from "key=value".
+  void apply_assignment(const std::string& assignment);
+
+  /// Numbers, booleans and text must be given as such; a whole number serves for a number of either kind.
+  void load_toml(const std::filesystem::path& path);
+  void parse_toml(std::string_view text, const std::string& origin);
+  void load_json(const Json& json, const std::string& origin);
+
+  /// Nested by the dots of the keys, in the order added. `load_json` takes it back.
+  Json to_json() const;
+
+  /// What help and documentation print: type is "integer", "number", "boolean" or "text", value the present
+  /// one.
+  struct Row {
+    std::string key, type, value, range, help;
+  };
+  std::vector<Row> rows() const;
+
+ private:
+  struct Integer {
+    std::int64_t* value;
+    std::int64_t least, most;
+  };
+  struct Number {
+    double* value;
+    double least, most;
+  };
+  struct Boolean {
+    bool* value;
+  };
+  struct Text {
+    std::string* value;
+    std::vector<std::string> choices;
+  };
+  struct Option {
+    std::string key, help;
+    std::variant<Integer, Number, Boolean, Text> target;
+
+    Json value() const;
+    std::string expected() const;
+    void assign(const Json& value, const std::string& found, const std::string& origin) const;
+  };
+  /// Where a key's value comes from, for errors.
+  using Origin = std::function<std::string(const std::string& key)>;
+
+  void add_option(Option option);
+  const Option* find(const std::string& key) const;
+  bool is_group(const std::string& key) const;
+  [[noreturn]] void fail_unknown(const std::string& key, const std::string& origin) const;
+  void load_object(const Json& object, const std::string& prefix, const Origin& origin_of);
+
+  std::vector<Option> options_;
+};
+
+}  // namespace linnet

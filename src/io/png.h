@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <vector>
+
+namespace linnet {
+
+/// Eight-bit picture: rows from the top, `channels` bytes a pixel (1 grey, 3 red-green-blue).
+struct Image {
+  std::int64_t width = 0, height = 0, channels = 1;
+  std::vector<std::uint8_t> pixels;
+};
+
+/// Writes a PNG file, atomically (io/file.h). Throws Error when the image is empty or its sizes do not fit
+/// its pixels.
+void write_png(const std::filesystem::path& path, const Image& image);
+
+/// Reads any PNG file of at most 2^26 pixels: grey ones with one channel, all others with three, 16 bits
+/// reduced to 8, transparent parts laid on white. Throws Error when it is truncated, damaged or no PNG file.
+Image read_png(const std::filesystem::path& path);
+
+/// Lays images of one size out in rows of `columns`, each pixel `scale` × `scale`, with light-grey gaps of
+/// `gap` pixels between and around them; cells of the last row that have no image stay light grey.
+Image grid(std::span<const Image> images, std::int64_t columns, std::int64_t scale = 1, std::int64_t gap = 2);
+
+}  // namespace linnet

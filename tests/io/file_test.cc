@@ -1,0 +1,191 @@
+#include "io/file.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+#include "io/temporary_folder.h"
+
+namespace linnet {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+TEST(File, RoundTripsBytesOfAnySize) {
+  const TemporaryFolder folder;
+  for (const std::size_t size : {0, 1, 63, 65536, 70001}) {
+    std::string bytes(size, '\0');
+    for (std::size_t i = 0; i < size; ++i) bytes[i] = static_cast<char>(i * 7);
+    write_file_atomically(folder / "file", bytes);
+    EXPECT_EQ(read_file(folder / "file"), bytes) << size;
+    EXPECT_EQ(folder.entries(), 1);
+  }
+}
+
+TEST(File, ErrorsNameTheFileAndTheReason) {
+  const TemporaryFolder folder;
+  EXPECT_THAT(error_of([&] { read_file(folder / "none"); }),
+              AllOf(HasSubstr("none"), HasSubstr("No such file")));
+  EXPECT_THAT(error_of([&] { read_file(folder.path()); }), HasSubstr("folder"));
+  EXPECT_THAT(error_of([&] { write_file_atomically(folder.path(), "x"); }), HasSubstr("folder"));
+  EXPECT_THAT(error_of([&] { write_file_atomically(folder / "none" / "file", "x"); }),
+              AllOf(HasSubstr("none/file"), HasSubstr("No such file")));
+  EXPECT_THAT(error_of([&] { write_file_atomically("", "x"); }), HasSubstr("empty"));
+  EXPECT_THAT(error_of([&] { append_line(folder / "none" / "file", "x"); }), HasSubstr("none/file"));
+}
+
+TEST(File, AFullDeviceIsAnError) {
+  EXPECT_THAT(error_of([] { write_file_atomically("/dev/full", "x"); }), HasSubstr("No space left"));
+  EXPECT_THAT(error_of([] { append_line("/dev/full", "x"); }), HasSubstr("No space left"));
+  EXPECT_TRUE(std::filesystem::exists("/dev/full"));
+}
+
+// Lets files grow to no more than so many bytes: what a full disk looks like to the writer.
+class FileSizeLimit {
+ public:
+  explicit FileSizeLimit(rlim_t bytes) {
+    old_handler_ = ::signal(SIGXFSZ, SIG_IGN);
+    ::getrlimit(RLIMIT_FSIZE, &old_limit_);
+    const rlimit limit = {bytes, old_limit_.rlim_max};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  ~FileSizeLimit() {
+    ::setrlimit(RLIMIT_FSIZE, &old_limit_);
+    ::signal(SIGXFSZ, old_handler_);
+  }
+
+ private:
+  rlimit old_limit_;
+  void (*old_handler_)(int);
+};
+
+TEST(File, AFailedWriteLeavesTheOldFileAndNothingBesideIt) {
+  const TemporaryFolder folder;
+  folder.file("file", "old");
+  {
+    const FileSizeLimit limit(4096);
+    EXPECT_THAT(error_of([&] { write_file_atomically(folder / "file", std::string(10000, 'x')); }),
+                AllOf(HasSubstr("file"), HasSubstr("File too large")));
+  }
+  EXPECT_EQ(read_file(folder / "file"), "old");
+  EXPECT_EQ(folder.entries(), 1);
+}
+
+TEST(File, FollowsASymbolicLink) {
+  const TemporaryFolder folder;
+  folder.file("file", "old");
+  std::filesystem::create_symlink("file", folder / "link");
+  write_file_atomically(folder / "link", "new");
+  EXPECT_EQ(read_file(folder / "file"), "new");
+  EXPECT_TRUE(std::filesystem::is_symlink(folder / "link"));
+}
+
+TEST(File, AppendsLines) {
+  const TemporaryFolder folder;
+  append_line(folder / "log", "one");
+  append_line(folder / "log", "");
+  append_line(folder / "log", "three");
+  EXPECT_EQ(read_file(folder / "log"), "one\n\nthree\n");
+}
+
+// The number of a process that has ended.
+pid_t ended_process() {
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(0);
+  ::waitpid(child, nullptr, 0);
+  return child;
+}
+
+TEST(File, RemovesWhatKilledProgramsLeft) {
+  const TemporaryFolder folder;
+  const std::string stale = ".file." + std::to_string(ended_process()) + "-0.tmp";
+  const std::string running = ".file." + std::to_string(::getppid()) + "-0.tmp";
+  folder.file(stale, "x");
+  folder.file(running, "x");
+  folder.file(".file.tmp", "x");
+  write_file_atomically(folder / "file", "new");
+  EXPECT_FALSE(std::filesystem::exists(folder / stale));
+  EXPECT_TRUE(std::filesystem::exists(folder / running));
+  EXPECT_TRUE(std::filesystem::exists(folder / ".file.tmp"));
+}
+
+TEST(Gzip, PlainAndGzippedReadAlike) {
+  const TemporaryFolder folder;
+  for (const std::size_t size : {0, 1, 1000, 262144, 600000}) {
+    std::string bytes(size, '\0');
+    for (std::size_t i = 0; i < size; ++i) bytes[i] = static_cast<char>((i * i) >> 7);
+    EXPECT_EQ(read_maybe_gzipped(folder.file("plain", bytes), size), bytes);
+    EXPECT_EQ(read_maybe_gzipped(folder.file("zipped", gzipped(bytes)), size), bytes);
+    EXPECT_EQ(read_maybe_gzipped(folder.file("twice", gzipped(bytes) + gzipped(bytes)), 2 * size),
+              bytes + bytes);
+    if (size == 0) continue;
+    EXPECT_THAT(error_of([&] { read_maybe_gzipped(folder / "plain", size - 1); }), HasSubstr("at most"));
+    EXPECT_THAT(error_of([&] { read_maybe_gzipped(folder / "zipped", size - 1); }), HasSubstr("at most"));
+  }
+}
+
+TEST(Gzip, EveryTruncationAndDamagedByteIsNoticed) {
+  const TemporaryFolder folder;
+  const std::string bytes = "a short text with some repetition, repetition, repetition";
+  const std::string whole = gzipped(bytes);
+  for (std::size_t size = 2; size < whole.size(); ++size)
+    EXPECT_THROW(read_maybe_gzipped(folder.file("cut", whole.substr(0, size)), 1000), Error) << size;
+  EXPECT_THROW(read_maybe_gzipped(folder.file("more", whole + "x"), 1000), Error);
+  // The ten bytes of the header hold a time, flags and a system that do not matter to the content.
+  for (std::size_t i = 10; i < whole.size(); ++i) {
+    std::string damaged = whole;
+    damaged[i] = static_cast<char>(damaged[i] ^ 0x10);
+    // The last byte of the content has bits that mean nothing.
+    try {
+      EXPECT_EQ(read_maybe_gzipped(folder.file("damaged", damaged), 1000), bytes) << i;
+      EXPECT_EQ(i, whole.size() - 9);
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), HasSubstr("damaged"));
+    }
+  }
+}
+
+TEST(AtomicFolder, AppearsOnlyWhenCommitted) {
+  const TemporaryFolder folder;
+  {
+    AtomicFolder model(folder / "model");
+    write_file_atomically(model.path() / "a", "1");
+    EXPECT_FALSE(std::filesystem::exists(folder / "model"));
+    model.commit();
+    EXPECT_EQ(read_file(folder / "model" / "a"), "1");
+  }
+  EXPECT_EQ(folder.entries(), 1);
+  {
+    AtomicFolder model(folder / "model");
+    write_file_atomically(model.path() / "a", "2");
+  }
+  EXPECT_EQ(read_file(folder / "model" / "a"), "1");
+  EXPECT_EQ(folder.entries(), 1);
+}
+
+TEST(AtomicFolder, ReplacesAFullFolder) {
+  const TemporaryFolder folder;
+  std::filesystem::create_directories(folder / "model" / "inner");
+  folder.file("model/inner/old", "old");
+  AtomicFolder model(std::filesystem::path((folder / "model").string() + "/"));
+  std::filesystem::create_directory(model.path() / "inner");
+  write_file_atomically(model.path() / "inner" / "new", "new");
+  model.commit();
+  EXPECT_EQ(read_file(folder / "model" / "inner" / "new"), "new");
+  EXPECT_FALSE(std::filesystem::exists(folder / "model" / "inner" / "old"));
+  EXPECT_EQ(folder.entries(), 1);
+}
+
+TEST(AtomicFolder, RefusesAFileInItsPlaceAndAMissingParent) {
+  const TemporaryFolder folder;
+  folder.file("file", "x");
+  EXPECT_THAT(error_of([&] { AtomicFolder(folder / "file"); }), HasSubstr("got the file"));
+  EXPECT_THAT(error_of([&] { AtomicFolder(folder / "none" / "model"); }), HasSubstr("No such file"));
+  EXPECT_EQ(folder.entries(), 1);
+}
+
+}  // namespace
+}  // namespace linnet

@@ -1,0 +1,66 @@
+#include "io/json.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "io/file.h"
+#include "io/temporary_folder.h"
+
+namespace linnet {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+TEST(Json, RoundTripsAndKeepsTheOrder) {
+  const TemporaryFolder folder;
+  const Json value = {{"z", 1}, {"a", {{"y", 0.1}, {"b", "text"}}}, {"list", {1, 2}}};
+  write_json(folder / "file.json", value);
+  EXPECT_EQ(read_json(folder / "file.json"), value);
+  EXPECT_THAT(read_file(folder / "file.json"),
+              testing::StartsWith("{\n  \"z\": 1,\n  \"a\": {\n    \"y\": 0.1,"));
+}
+
+TEST(Json, WritesEvenWhatJsonCannotSay) {
+  const TemporaryFolder folder;
+  write_json(folder / "file.json", {{"a", std::numeric_limits<double>::quiet_NaN()}, {"b", "\xff"}});
+  EXPECT_TRUE(read_json(folder / "file.json")["a"].is_null());
+}
+
+TEST(Json, ErrorsNameFileLineAndColumn) {
+  const TemporaryFolder folder;
+  EXPECT_THAT(error_of([&] { read_json(folder.file("bad.json", "{\n  \"a\": 1,\n  \"b\": x\n}")); }),
+              AllOf(HasSubstr("bad.json, line 3, column 8"), HasSubstr("syntax error"),
+                    testing::Not(HasSubstr("exception"))));
+  EXPECT_THAT(error_of([] { parse_json("", "origin"); }), HasSubstr("origin, line 1, column 1"));
+  EXPECT_THAT(error_of([] { parse_json("[1e999]", "origin"); }), HasSubstr("origin"));
+  EXPECT_THAT(error_of([] { parse_json("[\"\xff\"]", "origin"); }),
+              AllOf(HasSubstr("line 1"), HasSubstr("UTF-8")));
+  EXPECT_THAT(error_of([] { parse_json("{} {}", "origin"); }), HasSubstr("column 4"));
+}
+
+TEST(Json, RefusesNamesGivenTwiceInOneObject) {
+  EXPECT_THAT(error_of([] { parse_json("{\"a\": {\"b\": 1, \"b\": 2}}", "origin"); }),
+              HasSubstr("\"b\" twice"));
+  EXPECT_NO_THROW(parse_json("{\"a\": {\"a\": 1}, \"b\": [{\"a\": 1}, {\"a\": 2}]}", "origin"));
+}
+
+TEST(Json, RefusesDeepNesting) {
+  for (const char* open : {"[", "{\"a\":"}) {
+    std::string text;
+    for (int i = 0; i < 200000; ++i) text += open;
+    EXPECT_THAT(error_of([&] { parse_json(text, "origin"); }), HasSubstr("levels"));
+  }
+}
+
+TEST(Json, EveryTruncationIsAnError) {
+  const std::string text = R"({"a": [1, 2.5e3, true, null], "b": {"c": "d\u00e9"}})";
+  EXPECT_NO_THROW(parse_json(text, "whole"));
+  for (std::size_t size = 0; size < text.size(); ++size)
+    EXPECT_THROW(parse_json(text.substr(0, size), "cut"), Error) << size;
+}
+
+}  // namespace
+}  // namespace linnet

@@ -1,0 +1,168 @@
+#include "io/options.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "io/temporary_folder.h"
+
+namespace linnet {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+struct Example {
+  std::int64_t layers = 8;
+  double rate = 1e-4;
+  bool tied = false;
+  std::string family = "linear";
+  std::string note;
+  Options options;
+
+  Example() {
+    options.add("model.layers", layers, "Layers", 1, 64);
+    options.add("training.rate", rate, "Learning rate", 0, 1);
+    options.add("model.tied", tied, "Whether the output is tied");
+    options.add("model.attention.family", family, "Attention family", {"linear", "softmax"});
+    options.add("note", note, "Anything");
+  }
+};
+
+template <class F>
+std::string usage_error(F action) {
+  return error_of<UsageError>(action);
+}
+
+TEST(Options, SetsEveryKindFromText) {
+  Example example;
+  example.options.set("model.layers", "1e1");
+  example.options.set("training.rate", "2e-3");
+  example.options.apply_assignment("model.tied=true");
+  example.options.apply_assignment("model.attention.family=softmax");
+  example.options.apply_assignment("note=a=b, 12");
+  EXPECT_EQ(example.layers, 10);
+  EXPECT_EQ(example.rate, 2e-3);
+  EXPECT_TRUE(example.tied);
+  EXPECT_EQ(example.family, "softmax");
+  EXPECT_EQ(example.note, "a=b, 12");
+  example.options.set("training.rate", "1");
+  EXPECT_EQ(example.rate, 1);
+  example.options.set("note", "true");
+  EXPECT_EQ(example.note, "true");
+  example.options.set("note", "");
+  EXPECT_EQ(example.note, "");
+}
+
+TEST(Options, RefusesWhatDoesNotFitAndSaysWhy) {
+  Example example;
+  for (const char* text : {"0", "65", "-1", "1.5", "nan", "inf", "many", "", "8 ", "0x8", "true", "1e30",
+                           "9223372036854775808", "99999999999999999999"})
+    EXPECT_THAT(usage_error([&] { example.options.set("model.layers", text); }),
+                AllOf(HasSubstr("model.layers: expected an integer from 1 to 64, got"), HasSubstr(text)));
+  for (const char* text : {"-0.1", "1.1", "nan", "inf", "-inf", "1e999", "", "fast", "false"})
+    EXPECT_THAT(usage_error([&] { example.options.set("training.rate", text); }),
+                HasSubstr("training.rate: expected a number from 0 to 1, got"));
+  for (const char* text : {"1", "yes", "True", ""})
+    EXPECT_THAT(usage_error([&] { example.options.set("model.tied", text); }),
+                HasSubstr("expected true or false, got"));
+  EXPECT_THAT(usage_error([&] { example.options.set("model.attention.family", "sotfmax"); }),
+              AllOf(HasSubstr("one of linear, softmax"), HasSubstr("did you mean \"softmax\"")));
+  EXPECT_EQ(example.layers, 8);
+  EXPECT_EQ(example.rate, 1e-4);
+}
+
+TEST(Options, UnknownKeysNameOriginAndNearest) {
+  Example example;
+  EXPECT_THAT(usage_error([&] { example.options.set("model.layer", "1"); }),
+              AllOf(HasSubstr("command line"), HasSubstr("\"model.layer\""),
+                    HasSubstr("did you mean \"model.layers\"")));
+  EXPECT_THAT(usage_error([&] { example.options.set("layers", "1"); }),
+              HasSubstr("did you mean \"model.layers\""));
+  EXPECT_THAT(usage_error([&] { example.options.set("zzzzzzzzz", "1"); }),
+              testing::Not(HasSubstr("did you mean")));
+  EXPECT_THAT(usage_error([&] { example.options.set("model", "1"); }), HasSubstr("known key"));
+  EXPECT_THAT(usage_error([&] { example.options.apply_assignment("model.layers"); }), HasSubstr("key=value"));
+  EXPECT_THAT(usage_error([&] { example.options.apply_assignment("=1"); }), HasSubstr("key=value"));
+}
+
+TEST(Options, LoadsToml) {
+  const TemporaryFolder folder;
+  Example example;
+  example.options.load_toml(folder.file("good.toml",
+                                        "note = 'x'\n[model]\nlayers = 2e0\nattention.family = 'softmax'\n"
+                                        "tied = true\n[training]\nrate = 1 # an integer\n"));
+  EXPECT_EQ(example.layers, 2);
+  EXPECT_EQ(example.rate, 1);
+  EXPECT_TRUE(example.tied);
+  EXPECT_EQ(example.family, "softmax");
+  EXPECT_EQ(example.note, "x");
+}
+
+TEST(Options, TomlErrorsNameFileAndLine) {
+  const TemporaryFolder folder;
+  const auto error = [&](std::string_view text) {
+    return usage_error([&] { Example().options.load_toml(folder.file("bad.toml", text)); });
+  };
+  EXPECT_THAT(error("\n[model]\nlayers = = 2\n"), HasSubstr("bad.toml, line 3, column 10"));
+  EXPECT_THAT(error("[model"), HasSubstr("bad.toml, line 1, column 7"));
+  EXPECT_THAT(error("[model]\nlayers = 2\nlayers = 3\n"), HasSubstr("line 3"));
+  EXPECT_THAT(error("\n[model]\nlayers = 100\n"),
+              HasSubstr("bad.toml:3: model.layers: expected an integer from 1 to 64, got 100"));
+  EXPECT_THAT(error("[model]\nlayres = 2\n"),
+              AllOf(HasSubstr("bad.toml:2"), HasSubstr("did you mean \"model.layers\"")));
+  EXPECT_THAT(error("[modle]\n"), HasSubstr("known key, got \"modle\""));
+  EXPECT_THAT(error("model = 1\n"), HasSubstr("expected a table of options, got 1"));
+  EXPECT_THAT(error("model.layers = '8'\n"), HasSubstr("got \"8\""));
+  EXPECT_THAT(error("model.layers = [8]\n"), HasSubstr("got a list"));
+  EXPECT_THAT(error("model.layers.x = 8\n"), HasSubstr("got a table"));
+  EXPECT_THAT(error("model.tied = 1\n"), HasSubstr("expected true or false, got 1"));
+  EXPECT_THAT(error("training.rate = nan\n"), HasSubstr("got nan"));
+  EXPECT_THAT(error("training.rate = inf\n"), HasSubstr("got inf"));
+  EXPECT_THAT(error("note = 1979-05-27\n"), HasSubstr("date"));
+  EXPECT_THAT(error("note = \"\xff\"\n"), HasSubstr("bad.toml, line 1"));
+  EXPECT_THAT(error_of([&] { Example().options.load_toml(folder / "none.toml"); }), HasSubstr("none.toml"));
+}
+
+TEST(Options, JsonRoundTripsInTheOrderAdded) {
+  Example example;
+  example.options.set("note", "ü\"");
+  example.options.set("training.rate", "0.1");
+  const Json saved = example.options.to_json();
+  EXPECT_EQ(saved.dump(),
+            "{\"model\":{\"layers\":8,\"tied\":false,\"attention\":{\"family\":\"linear\"}},"
+            "\"training\":{\"rate\":0.1},\"note\":\"ü\\\"\"}");
+  Example other;
+  other.options.load_json(parse_json(saved.dump(), "text"), "text");
+  EXPECT_EQ(other.options.to_json(), saved);
+}
+
+TEST(Options, JsonErrorsNameTheOrigin) {
+  const auto error = [](const Json& json) {
+    return usage_error([&] { Example().options.load_json(json, "config.json"); });
+  };
+  EXPECT_THAT(error({{"model", {{"layers", 2.5}}}}),
+              HasSubstr("config.json: model.layers: expected an integer from 1 to 64, got 2.5"));
+  EXPECT_THAT(error({{"model", {{"layers", 18446744073709551615u}}}}), HasSubstr("got 18446744073709551615"));
+  EXPECT_THAT(error({{"model", {{"layers", nullptr}}}}), HasSubstr("got null"));
+  EXPECT_THAT(error({{"extra", {{"layers", 1}}}}), HasSubstr("known key, got \"extra\""));
+  EXPECT_THAT(error(Json::array()), HasSubstr("config.json: expected an object"));
+}
+
+TEST(Options, RowsSayWhatHelpPrints) {
+  const Example example;
+  const auto rows = example.options.rows();
+  ASSERT_EQ(rows.size(), 5u);
+  const auto is = [](const Options::Row& row, const char* type, const char* value, const char* range) {
+    return row.type == type && row.value == value && row.range == range;
+  };
+  EXPECT_EQ(rows[0].key, "model.layers");
+  EXPECT_EQ(rows[0].help, "Layers");
+  EXPECT_TRUE(is(rows[0], "integer", "8", "1 … 64"));
+  EXPECT_TRUE(is(rows[1], "number", "0.0001", "0 … 1"));
+  EXPECT_TRUE(is(rows[2], "boolean", "false", "true, false"));
+  EXPECT_TRUE(is(rows[3], "text", "linear", "linear, softmax"));
+  EXPECT_TRUE(is(rows[4], "text", "", ""));
+}
+
+}  // namespace
+}  // namespace linnet
