@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "base/fail.h"
+#include "linnet/attention.h"
+
+namespace linnet {
+
+/// The sizes of one call, once the checks below have found that everything fits.
+struct AttentionSizes {
+  std::int64_t batch = 0;      ///< B
+  std::int64_t queries = 0;    ///< L
+  std::int64_t keys = 0;       ///< S
+  std::int64_t heads = 0;      ///< H
+  std::int64_t head_dim = 0;   ///< E
+  std::int64_t value_dim = 0;  ///< M
+
+  HeadShape shape() const { return {heads, head_dim, value_dim}; }
+};
+
+// Each check throws Error, "[operation] expected …, got …", before anything is written. `operation` names the
+// family, "linear attention".
+
+/// Shapes of inputs, out and normaliser, the mask, and that states come with a causal mask and have B slots.
+/// What a family's states hold is its own to check: `check_held_shape`.
+AttentionSizes check_forward(const char* operation, const AttentionOutputs& outputs,
+                             const AttentionInputs& inputs);
+
+/// The same for `backward`.
+AttentionSizes check_backward(const char* operation, const AttentionGradients& gradients,
+                              View<const float> grad_out, const AttentionInputs& inputs,
+                              View<const float> out, View<const float> normaliser);
+
+/// Shapes [n, H, ·] of `step` and that the slots exist. In the result batch is n and queries and keys are 1.
+AttentionSizes check_step(const char* operation, View<float> out, View<const float> query,
+                          View<const float> key, View<const float> value, const State& state,
+                          std::span<const std::int64_t> slots);
+
+/// H, E and M at least 1, slots and capacity at least 0.
+void check_make_state(const char* operation, std::int64_t slots, const HeadShape& shape,
+                      std::int64_t capacity);
+
+/// Shapes of the double-precision reference; `out` is what has the shape of the output.
+AttentionSizes check_reference(const char* operation, View<const double> out, const ReferenceInputs& inputs);
+
+/// Throws unless a state made for `held` serves a call with `needed`. `which` is "the initial state", say.
+void check_held_shape(const char* operation, const char* which, const HeadShape& held,
+                      const HeadShape& needed);
+
+/// Throws unless 0 ≤ slot < state.slots().
+void check_slot(const char* operation, const State& state, std::int64_t slot);
+
+/// The state as the family's own type; throws when another family made it.
+template <class T, class S>
+T& family_state(const char* operation, const char* which, S& state) {
+  T* own = dynamic_cast<T*>(&state);
+  if (own == nullptr)
+    fail(operation, "expected {} to be one that this attention made, got one of another family", which);
+  return *own;
+}
+
+}  // namespace linnet

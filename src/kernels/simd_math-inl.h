@@ -1,0 +1,166 @@
+// Elementary functions of f32 vectors, one source for every instruction set. Include it inside a file that is
+// compiled by hwy/foreach_target.h, after hwy/highway.h; see activation.cc for the manner.
+//
+// Coefficients are minimax fits (Remez exchange in 40 digits) on the reduced ranges that the comments name.
+// Errors hold on every target; the bits may differ between targets with and without fused multiply-add.
+// NaN gives NaN.
+
+#if defined(LINNET_KERNELS_SIMD_MATH_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef LINNET_KERNELS_SIMD_MATH_INL_H_
+#undef LINNET_KERNELS_SIMD_MATH_INL_H_
+#else
+#define LINNET_KERNELS_SIMD_MATH_INL_H_
+#endif
+
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace linnet::kernels::HWY_NAMESPACE {
+
+/// exp(x) with a relative error below 2e-7 for x in [-86.9, 88.7]; exactly 0 below, +inf above.
+template <class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
+HWY_INLINE V FastExp(D d, V x) {
+  namespace hn = hwy::HWY_NAMESPACE;
+  const hn::RebindToSigned<D> di;
+  // n = round(x / ln 2) by adding 1.5·2^23, whose low bits then hold n as an integer. Clamped so that +inf
+  // stays +inf.
+  const V magic = hn::Set(d, 12582912.0f);
+  const V shifted =
+      hn::Min(hn::MulAdd(x, hn::Set(d, 1.44269504089f), magic), hn::Set(d, 12582912.0f + 128.0f));
+  const V n = hn::Sub(shifted, magic);
+  // r = x − n ln 2 in two exact steps, |r| ≤ ln 2 / 2.
+  V r = hn::NegMulAdd(n, hn::Set(d, 0.693359375f), x);
+  r = hn::NegMulAdd(n, hn::Set(d, -2.12194440e-4f), r);
+  V p = hn::MulAdd(hn::Set(d, 1.381432736e-3f), r, hn::Set(d, 8.368851272e-3f));
+  p = hn::MulAdd(p, r, hn::Set(d, 4.166840097e-2f));
+  p = hn::MulAdd(p, r, hn::Set(d, 1.666651952e-1f));
+  p = hn::MulAdd(p, r, hn::Set(d, 0.4999999337f));
+  p = hn::MulAdd(p, r, hn::Set(d, 1.0f));
+  p = hn::MulAdd(p, r, hn::Set(d, 1.0f));
+  // 2^n as 2 · 2^(n − 1), so that n = 128 reaches the largest floats.
+  const auto exponent = hn::ShiftLeft<23>(hn::Add(hn::BitCast(di, shifted), hn::Set(di, 126)));
+  const V power = hn::Mul(hn::Add(p, p), hn::BitCast(d, exponent));
+  return hn::IfThenZeroElse(hn::Lt(x, hn::Set(d, -86.9f)), power);
+}
+
+/// log(x) with an error below 2 ulp; log(0) = -inf, log(+inf) = +inf, NaN below 0. Subnormal x are exact too.
+template <class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
+HWY_INLINE V FastLog(D d, V x) {
+  namespace hn = hwy::HWY_NAMESPACE;
+  const hn::RebindToSigned<D> di;
+  const V zero = hn::Zero(d);
+  const auto tiny = hn::Lt(x, hn::Set(d, 1.17549435e-38f));
+  const V normal = hn::IfThenElse(tiny, hn::Mul(x, hn::Set(d, 8388608.0f)), x);
+  // x = m 2^e with m in [√½, √2); log m = 2 artanh s, s = (m − 1) / (m + 1), |s| < 0.1716.
+  const auto bits = hn::BitCast(di, normal);
+  const auto e = hn::ShiftRight<23>(hn::Sub(bits, hn::Set(di, 0x3f3504f3)));
+  const V m = hn::BitCast(d, hn::Sub(bits, hn::ShiftLeft<23>(e)));
+  const V exponent = hn::Sub(hn::ConvertTo(d, e), hn::IfThenElseZero(tiny, hn::Set(d, 23.0f)));
+  const V f = hn::Sub(m, hn::Set(d, 1.0f));
+  const V s = hn::Div(f, hn::Add(f, hn::Set(d, 2.0f)));
+  const V s2 = hn::Mul(s, s);
+  V q = hn::MulAdd(hn::Set(d, 0.2986726152f), s2, hn::Set(d, 0.3997774407f));
+  q = hn::MulAdd(q, s2, hn::Set(d, 0.6666677424f));
+  // 2 s = f − f s, whose leading term carries no rounding.
+  const V tail = hn::MulAdd(exponent, hn::Set(d, -2.12194440e-4f), hn::Mul(s, hn::Sub(hn::Mul(s2, q), f)));
+  V y = hn::MulAdd(exponent, hn::Set(d, 0.693359375f), hn::Add(f, tail));
+  const V infinity = hn::Inf(d);
+  y = hn::IfThenElse(hn::Eq(x, infinity), infinity, y);
+  y = hn::IfThenElse(hn::Eq(x, zero), hn::Neg(infinity), y);
+  return hn::IfThenElse(hn::Ge(x, zero), y, hn::NaN(d));
+}
+
+/// log(1 + e) for e in [0, 1], relative error below 3e-7.
+template <class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
+HWY_INLINE V FastLog1p01(D d, V e) {
+  namespace hn = hwy::HWY_NAMESPACE;
+  // 2 artanh s, s = e / (2 + e) ≤ 1/3.
+  const V s = hn::Div(e, hn::Add(e, hn::Set(d, 2.0f)));
+  const V s2 = hn::Mul(s, s);
+  V q = hn::MulAdd(hn::Set(d, 0.2429222755f), s2, hn::Set(d, 0.2143017325f));
+  q = hn::MulAdd(q, s2, hn::Set(d, 0.2861662867f));
+  q = hn::MulAdd(q, s2, hn::Set(d, 0.3999888841f));
+  q = hn::MulAdd(q, s2, hn::Set(d, 0.6666667547f));
+  return hn::MulAdd(hn::Mul(s, s2), q, hn::Add(s, s));
+}
+
+/// tanh(x), relative error below 4e-7.
+template <class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
+HWY_INLINE V FastTanh(D d, V x) {
+  namespace hn = hwy::HWY_NAMESPACE;
+  const V one = hn::Set(d, 1.0f);
+  const V size = hn::Abs(x);
+  // An odd polynomial up to 0.625; beyond, 1 − 2 / (exp 2|x| + 1).
+  const V x2 = hn::Mul(x, x);
+  V p = hn::MulAdd(hn::Set(d, -5.714779449e-3f), x2, hn::Set(d, 2.064865321e-2f));
+  p = hn::MulAdd(p, x2, hn::Set(d, -5.374293661e-2f));
+  p = hn::MulAdd(p, x2, hn::Set(d, 0.1333148497f));
+  p = hn::MulAdd(p, x2, hn::Set(d, -0.3333328371f));
+  const V small = hn::MulAdd(hn::Mul(x, x2), p, x);
+  const V e = FastExp(d, hn::Add(size, size));
+  const V large = hn::Sub(one, hn::Div(hn::Set(d, 2.0f), hn::Add(e, one)));
+  return hn::IfThenElse(hn::Lt(size, hn::Set(d, 0.625f)), small, hn::CopySign(large, x));
+}
+
+/// 1 / (1 + exp(−x)), relative error below 4e-7 for x above −86.
+template <class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
+HWY_INLINE V FastSigmoid(D d, V x) {
+  namespace hn = hwy::HWY_NAMESPACE;
+  const V one = hn::Set(d, 1.0f);
+  return hn::Div(one, hn::Add(one, FastExp(d, hn::Neg(x))));
+}
+
+/// log(1 + exp(x)), relative error below 5e-7 for x above −86.
+template <class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
+HWY_INLINE V FastSoftplus(D d, V x) {
+  namespace hn = hwy::HWY_NAMESPACE;
+  const V rest = FastLog1p01(d, FastExp(d, hn::Neg(hn::Abs(x))));
+  // x comes second: x86's maximum returns its second argument when one is NaN; so does rest.
+  return hn::Add(hn::Max(hn::Zero(d), x), rest);
+}
+
+/// 1 − exp(−x) for x ≥ 0, relative error below 6e-7.
+template <class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
+HWY_INLINE V FastOneMinusExp(D d, V x) {
+  namespace hn = hwy::HWY_NAMESPACE;
+  // With t = tanh(x/2): 2 t / (1 + t), which does not cancel for small x.
+  const V t = FastTanh(d, hn::Mul(x, hn::Set(d, 0.5f)));
+  return hn::Div(hn::Add(t, t), hn::Add(t, hn::Set(d, 1.0f)));
+}
+
+/// The standard normal distribution: density exp(−x²/2)/√(2π) and cdf Φ(x). Relative errors below 1e-6 for
+/// |x| ≤ 5 (of Φ also in its lower tail), absolute ones below 2e-7.
+template <class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
+HWY_INLINE void FastNormal(D d, V x, V& density, V& cdf) {
+  namespace hn = hwy::HWY_NAMESPACE;
+  const V one = hn::Set(d, 1.0f);
+  const V size = hn::Abs(x);
+  const V e = FastExp(d, hn::Mul(hn::Mul(x, x), hn::Set(d, -0.5f)));
+  // Φ(−t) exp(t²/2) = u P(u), u = 1 / (1 + 0.35 t), t in [0, 14].
+  const V u = hn::Div(one, hn::MulAdd(size, hn::Set(d, 0.35f), one));
+  V p = hn::MulAdd(hn::Set(d, -2.914587776e-2f), u, hn::Set(d, 0.1439714679f));
+  p = hn::MulAdd(p, u, hn::Set(d, -0.2557138332f));
+  p = hn::MulAdd(p, u, hn::Set(d, 0.1591737405f));
+  p = hn::MulAdd(p, u, hn::Set(d, -2.310958681e-2f));
+  p = hn::MulAdd(p, u, hn::Set(d, 0.105507915f));
+  p = hn::MulAdd(p, u, hn::Set(d, 0.1198328865f));
+  p = hn::MulAdd(p, u, hn::Set(d, 0.1398618675f));
+  p = hn::MulAdd(p, u, hn::Set(d, 0.1396214044f));
+  const V tail = hn::Mul(hn::Mul(p, u), e);
+  density = hn::Mul(e, hn::Set(d, 0.3989422804f));
+  cdf = hn::IfThenElse(hn::Lt(x, hn::Zero(d)), tail, hn::Sub(one, tail));
+}
+
+/// erf(x), absolute error below 5e-7.
+template <class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
+HWY_INLINE V FastErf(D d, V x) {
+  namespace hn = hwy::HWY_NAMESPACE;
+  V density, cdf;
+  FastNormal(d, hn::Mul(x, hn::Set(d, 1.41421356237f)), density, cdf);
+  return hn::Sub(hn::Add(cdf, cdf), hn::Set(d, 1.0f));
+}
+
+}  // namespace linnet::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target include guard

@@ -1,0 +1,221 @@
+// The vector functions of kernels/simd_math-inl.h against the library's in double, on every target that was
+// compiled and that this machine has.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/simd_math_test.cc"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+#include "kernels/simd_math-inl.h"
+#include "kernels/targets.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace linnet::kernels::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+template <class F>
+void apply(std::vector<float>& x, F f) {
+  const hn::ScalableTag<float> d;
+  const std::size_t lanes = hn::Lanes(d);
+  x.resize((x.size() + lanes - 1) / lanes * lanes, 0.0f);
+  for (std::size_t i = 0; i < x.size(); i += lanes) hn::StoreU(f(d, hn::LoadU(d, &x[i])), d, &x[i]);
+}
+
+void exp_all(std::vector<float>& x) {
+  apply(x, [](auto d, auto v) { return FastExp(d, v); });
+}
+void log_all(std::vector<float>& x) {
+  apply(x, [](auto d, auto v) { return FastLog(d, v); });
+}
+void log1p_all(std::vector<float>& x) {
+  apply(x, [](auto d, auto v) { return FastLog1p01(d, v); });
+}
+void tanh_all(std::vector<float>& x) {
+  apply(x, [](auto d, auto v) { return FastTanh(d, v); });
+}
+void sigmoid_all(std::vector<float>& x) {
+  apply(x, [](auto d, auto v) { return FastSigmoid(d, v); });
+}
+void softplus_all(std::vector<float>& x) {
+  apply(x, [](auto d, auto v) { return FastSoftplus(d, v); });
+}
+void one_minus_exp_all(std::vector<float>& x) {
+  apply(x, [](auto d, auto v) { return FastOneMinusExp(d, v); });
+}
+void erf_all(std::vector<float>& x) {
+  apply(x, [](auto d, auto v) { return FastErf(d, v); });
+}
+void cdf_all(std::vector<float>& x) {
+  apply(x, [](auto d, auto v) {
+    auto density = v, cdf = v;
+    FastNormal(d, v, density, cdf);
+    return cdf;
+  });
+}
+
+}  // namespace linnet::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace linnet::kernels {
+namespace {
+
+HWY_EXPORT(exp_all);
+HWY_EXPORT(log_all);
+HWY_EXPORT(log1p_all);
+HWY_EXPORT(tanh_all);
+HWY_EXPORT(sigmoid_all);
+HWY_EXPORT(softplus_all);
+HWY_EXPORT(one_minus_exp_all);
+HWY_EXPORT(erf_all);
+HWY_EXPORT(cdf_all);
+
+constexpr float infinity = std::numeric_limits<float>::infinity();
+constexpr float nan = std::numeric_limits<float>::quiet_NaN();
+
+std::vector<float> evenly(float begin, float end, int count) {
+  std::vector<float> x(count);
+  for (int i = 0; i < count; ++i) x[i] = begin + (end - begin) * (static_cast<float>(i) / (count - 1));
+  return x;
+}
+
+std::vector<float> geometrically(float begin, float end, int count) {
+  std::vector<float> x(count);
+  for (int i = 0; i < count; ++i)
+    x[i] = static_cast<float>(begin * std::pow(double(end) / begin, i / (count - 1.0)));
+  return x;
+}
+
+// Largest of |f(x) − expected(x)| / scale(expected).
+template <class F, class E, class S>
+double worst(const std::vector<float>& x, F f, E expected, S scale) {
+  std::vector<float> y = x;
+  f(y);
+  double result = 0;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const double e = expected(double(x[i]));
+    const double error = std::abs(y[i] - e) / scale(e);
+    if (!(error <= result)) result = error;
+  }
+  return result;
+}
+
+double itself(double e) { return std::abs(e); }
+double one(double) { return 1; }
+
+float at(void (*f)(std::vector<float>&), float x) {
+  std::vector<float> y = {x};
+  f(y);
+  return y[0];
+}
+
+TEST(SimdMath, ExpIsAccurate) {
+  for_every_target([] {
+    const auto f = HWY_DYNAMIC_DISPATCH(exp_all);
+    const auto e = [](double x) { return std::exp(x); };
+    EXPECT_LT(worst(evenly(-86.9f, 88.7f, 200001), f, e, itself), 2e-7);
+    EXPECT_LT(worst(evenly(-1, 1, 20001), f, e, itself), 2e-7);
+    EXPECT_EQ(at(f, 0), 1);
+    EXPECT_EQ(at(f, -87.4f), 0);
+    EXPECT_EQ(at(f, -1e30f), 0);
+    EXPECT_EQ(at(f, -infinity), 0);
+    EXPECT_EQ(at(f, 89), infinity);
+    EXPECT_EQ(at(f, 1e30f), infinity);
+    EXPECT_EQ(at(f, infinity), infinity);
+    EXPECT_TRUE(std::isnan(at(f, nan)));
+  });
+}
+
+TEST(SimdMath, LogIsAccurate) {
+  for_every_target([] {
+    const auto f = HWY_DYNAMIC_DISPATCH(log_all);
+    const auto e = [](double x) { return std::log(x); };
+    EXPECT_LT(worst(geometrically(1e-44f, 3e38f, 200001), f, e, itself), 3e-7);
+    EXPECT_LT(worst(evenly(0.6f, 1.5f, 100001), f, e, [](double y) { return std::abs(y) + 1e-30; }), 3e-7);
+    EXPECT_EQ(at(f, 1), 0);
+    EXPECT_EQ(at(f, 0), -infinity);
+    EXPECT_EQ(at(f, infinity), infinity);
+    EXPECT_TRUE(std::isnan(at(f, -1)));
+    EXPECT_TRUE(std::isnan(at(f, nan)));
+  });
+}
+
+TEST(SimdMath, Log1pIsAccurate) {
+  for_every_target([] {
+    const auto f = HWY_DYNAMIC_DISPATCH(log1p_all);
+    const auto e = [](double x) { return std::log1p(x); };
+    EXPECT_LT(worst(geometrically(1e-30f, 1, 100001), f, e, itself), 3e-7);
+    EXPECT_LT(worst(evenly(0.001f, 1, 100001), f, e, itself), 3e-7);
+    EXPECT_EQ(at(f, 0), 0);
+  });
+}
+
+TEST(SimdMath, TanhIsAccurate) {
+  for_every_target([] {
+    const auto f = HWY_DYNAMIC_DISPATCH(tanh_all);
+    const auto e = [](double x) { return std::tanh(x); };
+    EXPECT_LT(worst(evenly(-12, 12, 200000), f, e, itself), 4e-7);
+    EXPECT_LT(worst(geometrically(1e-30f, 1, 10000), f, e, itself), 4e-7);
+    EXPECT_EQ(at(f, infinity), 1);
+    EXPECT_EQ(at(f, -infinity), -1);
+    EXPECT_TRUE(std::isnan(at(f, nan)));
+  });
+}
+
+TEST(SimdMath, SigmoidIsAccurate) {
+  for_every_target([] {
+    const auto f = HWY_DYNAMIC_DISPATCH(sigmoid_all);
+    EXPECT_LT(worst(
+                  evenly(-86, 100, 200001), f, [](double x) { return 1 / (1 + std::exp(-x)); }, itself),
+              4e-7);
+    EXPECT_EQ(at(f, -infinity), 0);
+    EXPECT_EQ(at(f, infinity), 1);
+    EXPECT_TRUE(std::isnan(at(f, nan)));
+  });
+}
+
+TEST(SimdMath, SoftplusIsAccurate) {
+  for_every_target([] {
+    const auto f = HWY_DYNAMIC_DISPATCH(softplus_all);
+    const auto e = [](double x) { return std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x))); };
+    EXPECT_LT(worst(evenly(-86, 100, 200001), f, e, itself), 5e-7);
+    EXPECT_EQ(at(f, infinity), infinity);
+    EXPECT_EQ(at(f, -infinity), 0);
+    EXPECT_TRUE(std::isnan(at(f, nan)));
+  });
+}
+
+TEST(SimdMath, OneMinusExpIsAccurate) {
+  for_every_target([] {
+    const auto f = HWY_DYNAMIC_DISPATCH(one_minus_exp_all);
+    EXPECT_LT(worst(
+                  geometrically(1e-30f, 50, 100001), f, [](double x) { return -std::expm1(-x); }, itself),
+              6e-7);
+    EXPECT_EQ(at(f, 0), 0);
+    EXPECT_EQ(at(f, infinity), 1);
+  });
+}
+
+TEST(SimdMath, ErfAndNormalCdfAreAccurate) {
+  for_every_target([] {
+    const auto erf = HWY_DYNAMIC_DISPATCH(erf_all);
+    const auto cdf = HWY_DYNAMIC_DISPATCH(cdf_all);
+    const auto expected = [](double x) { return 0.5 * std::erfc(-x / std::sqrt(2.0)); };
+    EXPECT_LT(worst(
+                  evenly(-6, 6, 200001), erf, [](double x) { return std::erf(x); }, one),
+              5e-7);
+    EXPECT_LT(worst(evenly(-20, 20, 200001), cdf, expected, one), 2e-7);
+    EXPECT_LT(worst(evenly(-5, 5, 200001), cdf, expected, itself), 1e-6);
+    EXPECT_TRUE(std::isnan(at(erf, nan)));
+    EXPECT_EQ(at(erf, infinity), 1);
+    EXPECT_EQ(at(erf, -infinity), -1);
+  });
+}
+
+}  // namespace
+}  // namespace linnet::kernels
+#endif
