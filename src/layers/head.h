@@ -22,6 +22,7 @@ class OutputHead {
                                                       std::int64_t width, std::int64_t vocabulary,
                                                       std::int64_t components);
 
+  OutputHead(Dense projection, std::int64_t vocabulary) : projection_(std::move(projection)), vocabulary_(vocabulary) {}
   virtual ~OutputHead() = default;
 
   void pack(std::span<const float> parameters, bool training) { projection_.pack(parameters, training); }
@@ -49,9 +50,6 @@ class OutputHead {
 
   /// One draw from the distribution itself, u₁ and u₂ uniform in (0, 1).
   virtual std::int32_t sample(View<const float> parameters, float u1, float u2) const = 0;
-
- protected:
-  OutputHead(Dense projection, std::int64_t vocabulary) : projection_(std::move(projection)), vocabulary_(vocabulary) {}
 
  private:
   Dense projection_;

@@ -76,7 +76,8 @@ class Trainer {
 
  private:
   void begin(bool resume) {
-    const std::optional<std::int64_t> newest = resume ? checkpoints_.newest() : std::nullopt;
+    std::optional<std::int64_t> newest;
+    if (resume) newest = checkpoints_.newest();
     if (!resume && fs::exists(folder_) && (!fs::is_directory(folder_) || !fs::is_empty(folder_)))
       fail("train", "expected {} to be a new or empty folder, got one that exists; add --resume to continue its run",
            folder_.string());
