@@ -30,16 +30,14 @@ TEST(CopyTask, IsAWordTwiceOfWhichTheSecondCounts) {
         const bool second = i >= 2 + word && i < 2 + 2 * word;
         const bool first = i >= 1 && i < 1 + word;
         ASSERT_EQ(targets[i], second ? tokens[i] : -1);
-        if (second) ASSERT_EQ(tokens[i], tokens[i - 1 - word]);
-        if (first || second)
-          symbols.insert(tokens[i]);
-        else
-          ASSERT_EQ(tokens[i], 0);
+        ASSERT_TRUE(!second || tokens[i] == tokens[i - 1 - word]);
+        ASSERT_EQ(tokens[i] != 0, first || second);
+        symbols.insert(tokens[i]);
       }
     }
     EXPECT_EQ(lengths.size(), length / 2 - 1);
-    EXPECT_EQ(symbols.size(), 10u);
-    EXPECT_EQ(*symbols.begin(), 1);
+    EXPECT_EQ(symbols.size(), 11u);
+    EXPECT_EQ(*symbols.rbegin(), 10);
   }
 }
 
