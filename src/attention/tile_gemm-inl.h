@@ -164,16 +164,28 @@ struct MultiplyLower {
   std::size_t ldb;
   std::size_t rows, depth;
 
-  template <int kVectors>
-  HWY_NOINLINE void Panel(std::size_t column) const {
-    constexpr int kRows = kTileRows<kVectors>;
-    for (std::size_t row = column / kRows * kRows; row < rows; row += kRows) {
-      Accumulators<kRows, kVectors> tile;
-      tile.Clear();
-      tile.template Add<Left::plain>(a + row * lda, lda, b + column, ldb, depth);
-      tile.Store(c + row * ldc + column, ldc);
-    }
+  HWY_INLINE void operator()() const {
+    const std::size_t lanes = hn::Lanes(F32());
+    for (std::size_t row = 0; row < rows; row += kRowBlock)
+      ForEachPanel(RowBlock{*this, row}, (row + kRowBlock + lanes - 1) / lanes * lanes);
   }
+
+ private:
+  struct RowBlock {
+    const MultiplyLower& whole;
+    std::size_t first_row;
+
+    template <int kVectors>
+    HWY_INLINE void Panel(std::size_t column) const {
+      constexpr int kRows = kTileRows<kVectors>;
+      for (std::size_t row = first_row; row < first_row + kRowBlock; row += kRows) {
+        Accumulators<kRows, kVectors> tile;
+        tile.Clear();
+        tile.template Add<Left::plain>(whole.a + row * whole.lda, whole.lda, whole.b + column, whole.ldb, whole.depth);
+        tile.Store(whole.c + row * whole.ldc + column, whole.ldc);
+      }
+    }
+  };
 };
 
 /// C = A B + T U: what a chunk takes from the state and what from itself. A [rows, depth] is plain; T [rows, rows]
