@@ -22,8 +22,10 @@ void expect_exact_gradients(const AttentionOptions& options, const Sizes& sizes,
   SCOPED_TRACE("seed " + std::to_string(seed) + ", " + mask.name() + ", query " +
                to_string(problem.q.shape()) + ", key " + to_string(problem.k.shape()) + ", value " +
                to_string(problem.v.shape()));
-  // A single visible key has weight 1 whatever the query: that gradient is 0 and its f32 rounding is left.
-  const double least = 1e-3 * std::sqrt(1.0 + double(problem.grad.size()));
+  // With one feature, or one key, the weights hardly depend on queries and keys: their gradients cancel to
+  // nearly 0, and what is left is measured against the terms that cancelled.
+  const double term = sizes.head_dim == 1 || sizes.keys == 1 ? 1e-2 : 1e-3;
+  const double least = term * std::sqrt(1.0 + double(problem.grad.size()));
   EXPECT_LT(error_of(problem.dq, exact.dq, least), tolerance);
   EXPECT_LT(error_of(problem.dk, exact.dk, least), tolerance);
   EXPECT_LT(error_of(problem.dv, exact.dv, least), tolerance);
@@ -160,8 +162,10 @@ TEST(LinearBackward, NanStaysInItsHeadAndInRowsThatSeeIt) {
               const bool query_clean = !own || (which == 0 || which == 3 ? i != at : i < at);
               const bool key_clean = !own || ((which == 0 || which == 3) && i > at);
               for (std::int64_t e = 0; e < 16; ++e) {
-                if (query_clean)
-                  ASSERT_EQ(problem.dq.view<float>()(b, i, h, e), dq.view<float>()(b, i, h, e));
+                if (query_clean) {
+                  ASSERT_EQ(problem.dq.view<float>()(b, i, h, e), dq.view<float>()(b, i, h, e))
+                      << i << " at " << at;
+                }
                 if (key_clean) {
                   ASSERT_EQ(problem.dk.view<float>()(b, i, h, e), dk.view<float>()(b, i, h, e))
                       << i << " at " << at;
