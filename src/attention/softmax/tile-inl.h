@@ -29,10 +29,11 @@ constexpr std::int64_t kLanes = hn::MaxLanes(D());
 // Accumulators fill the registers: 24 of 32 where there are 32, else 12 of 16.
 constexpr bool kManyRegisters = HWY_MAX_BYTES == 64 || HWY_ARCH_ARM;
 constexpr int kMaxGroup = kManyRegisters ? 4 : 3;
+constexpr std::int64_t kBlockRows = kManyRegisters ? 8 : 4;
 template <int N>
-constexpr int kRowsOf = N == 1 ? 12 : (kManyRegisters ? 24 : 12) / N;
+constexpr int kRowsOf = N == 4 ? 6 : static_cast<int>(kBlockRows);
 
-// Rows are computed kRowsOf at a time, so that buffers have up to this multiple.
+// What the rows of a buffer are rounded up to: products compute kRowsOf of them at a time.
 constexpr std::int64_t kRowMultiple = 24;
 
 constexpr std::int64_t round_up(std::int64_t count, std::int64_t multiple) {
@@ -63,71 +64,135 @@ enum class Start { zero, add, rescale };
 /// How A lies: A(r, k) = a[r · step + k], or a[k · step + r].
 enum class Layout { rows, columns };
 
-/// c[r][n] = start + Σ_k A(r, k) b[k][n] for R rows and N vectors of columns.
+/// sum[r][n] += Σ_k A(r, k) b[k][n] for k from `k` on: up to depth[0] for all N vectors, to depth[1] for
+/// those from the second on, and so on; the depths never decrease.
+template <int R, int N, Layout kLayout, int kFirst = 0>
+HWY_INLINE void Accumulate(V (&sum)[R][N], std::int64_t k, const std::int64_t* depth, const float* a,
+                           std::int64_t step, const float* b, std::int64_t ldb) {
+  const D d;
+  for (; k < depth[kFirst]; ++k) {
+    V column[N];
+    for (int n = kFirst; n < N; ++n) column[n] = hn::Load(d, b + k * ldb + n * kLanes);
+    for (int r = 0; r < R; ++r) {
+      const V element = hn::Set(d, kLayout == Layout::rows ? a[r * step + k] : a[k * step + r]);
+      for (int n = kFirst; n < N; ++n) sum[r][n] = hn::MulAdd(element, column[n], sum[r][n]);
+    }
+  }
+  if constexpr (kFirst + 1 < N) Accumulate<R, N, kLayout, kFirst + 1>(sum, k, depth, a, step, b, ldb);
+}
+
+/// c[r][n] = start + Σ_k A(r, k) b[k][n] for R rows and N vectors of columns, k from `first` to each vector's
+/// depth.
 template <int R, int N, Layout kLayout, Start kStart>
-HWY_INLINE void MultiplyTile(std::int64_t depth, const float* a, std::int64_t step, const float* b,
-                             std::int64_t ldb, float* c, std::int64_t ldc, const float* factor) {
+HWY_INLINE void MultiplyTile(std::int64_t first, const std::int64_t* depth, const float* a, std::int64_t step,
+                             const float* b, std::int64_t ldb, float* c, std::int64_t ldc,
+                             const float* factor) {
   const D d;
   V sum[R][N];
   for (int r = 0; r < R; ++r) {
     for (int n = 0; n < N; ++n) {
-      if constexpr (kStart == Start::zero)
+      if constexpr (kStart == Start::zero) {
         sum[r][n] = hn::Zero(d);
-      else
+      } else {
         sum[r][n] = hn::Load(d, c + r * ldc + n * kLanes);
-      if constexpr (kStart == Start::rescale)
+      }
+      if constexpr (kStart == Start::rescale) {
         sum[r][n] = hn::Mul(sum[r][n], hn::Load(d, factor + n * kLanes));
+      }
     }
   }
-  for (std::int64_t k = 0; k < depth; ++k) {
-    V column[N];
-    for (int n = 0; n < N; ++n) column[n] = hn::Load(d, b + k * ldb + n * kLanes);
-    for (int r = 0; r < R; ++r) {
-      const V element = hn::Set(d, kLayout == Layout::rows ? a[r * step + k] : a[k * step + r]);
-      for (int n = 0; n < N; ++n) sum[r][n] = hn::MulAdd(element, column[n], sum[r][n]);
-    }
-  }
+  Accumulate<R, N, kLayout>(sum, first, depth, a, step, b, ldb);
   for (int r = 0; r < R; ++r) {
     for (int n = 0; n < N; ++n) hn::Store(sum[r][n], d, c + r * ldc + n * kLanes);
   }
 }
 
-/// The same for any number of rows and vectors. Rows are rounded up to a multiple of kRowMultiple at most:
-/// what a and c hold there is read and written, and means nothing.
-template <Layout kLayout, Start kStart>
-HWY_INLINE void Multiply(std::int64_t rows, std::int64_t vectors, std::int64_t depth, const float* a,
-                         std::int64_t step, const float* b, std::int64_t ldb, float* c, std::int64_t ldc,
-                         const float* factor = nullptr) {
+/// Terms begin … end of a sum.
+struct Span {
+  std::int64_t begin, end;
+};
+
+/// c[r][n] = start + Σ_k A(r, k) b[k][n] for rows of `vectors` vectors, where span(r, R) says which terms the
+/// rows r … r + R take. Rows are rounded up, to a multiple of kRowMultiple at most: what a and c hold there
+/// is read and written, and means nothing.
+template <Layout kLayout, Start kStart, class SpanOf>
+HWY_INLINE void Multiply(std::int64_t rows, std::int64_t vectors, const SpanOf& span, const float* a,
+                         std::int64_t step, const float* b, std::int64_t ldb, float* c, std::int64_t ldc) {
   ForGroups(vectors, [&](auto group, std::int64_t v) HWY_ATTR {
     constexpr int N = decltype(group)::value;
     constexpr int R = kRowsOf<N>;
-    const std::int64_t column = v * kLanes;
     for (std::int64_t r = 0; r < rows; r += R) {
-      MultiplyTile<R, N, kLayout, kStart>(depth, a + r * (kLayout == Layout::rows ? step : 1), step,
-                                          b + column, ldb, c + r * ldc + column, ldc, factor + column);
+      const Span terms = span(r, R);
+      std::int64_t depth[N];
+      std::fill_n(depth, N, terms.end);
+      MultiplyTile<R, N, kLayout, kStart>(terms.begin, depth, a + r * (kLayout == Layout::rows ? step : 1),
+                                          step, b + v * kLanes, ldb, c + r * ldc + v * kLanes, ldc, nullptr);
     }
   });
 }
 
-/// scores[j][i] = Σ_e rows[j][e] columns[e][i], in slices of e that stay in the first-level cache. The order
-/// of the sum is the same wherever it is called, so that the backward pass meets the forward pass's scores
-/// bit for bit.
-HWY_INLINE void Scores(std::int64_t count, std::int64_t vectors, std::int64_t dim, const float* rows,
-                       std::int64_t step, const float* columns, float* scores) {
+/// A tile of keys as a panel of queries sees it: key j is seen from the panel's query `ahead + j` on. Lanes
+/// are queries.
+struct Sight {
+  std::int64_t keys, vectors, ahead;
+
+  /// Keys that some query of vector v sees: they are the first ones.
+  HWY_INLINE std::int64_t seen(std::int64_t v) const {
+    return std::clamp<std::int64_t>((v + 1) * kLanes - ahead, 0, keys);
+  }
+  /// Keys that every query of vector v sees.
+  HWY_INLINE std::int64_t seen_by_all(std::int64_t v) const {
+    return std::clamp<std::int64_t>(v * kLanes + 1 - ahead, 0, keys);
+  }
+  /// The queries of vector v that see key j.
+  HWY_INLINE hn::Mask<D> lanes(std::int64_t v, std::int64_t j) const {
+    const D d;
+    return hn::Ge(hn::Iota(d, static_cast<float>(v * kLanes)), hn::Set(d, static_cast<float>(ahead + j)));
+  }
+  HWY_INLINE bool masked() const { return seen_by_all(0) < keys; }
+};
+
+/// scores[j][i] = Σ_e rows[j][e] columns[e][i] for what is seen, in slices of e that stay in the first-level
+/// cache. The order of the sum is the same wherever it is called, so that the backward pass meets the forward
+/// pass's scores bit for bit.
+HWY_INLINE void Scores(const Sight& sight, std::int64_t dim, const float* rows, std::int64_t step,
+                       const float* columns, float* scores) {
   constexpr std::int64_t slice = 128;
-  Multiply<Layout::rows, Start::zero>(count, vectors, std::min(dim, slice), rows, step, columns, kPanel,
-                                      scores, kPanel);
-  for (std::int64_t e = slice; e < dim; e += slice) {
-    Multiply<Layout::rows, Start::add>(count, vectors, std::min(dim - e, slice), rows + e, step,
-                                       columns + e * kPanel, kPanel, scores, kPanel);
+  std::int64_t begin = 0;
+  for (std::int64_t v = 0; v < sight.vectors && begin < sight.keys; ++v) {
+    const std::int64_t end = std::min(sight.keys, round_up(sight.seen(v), kBlockRows));
+    if (end <= begin) continue;
+    for (std::int64_t e = 0; e < dim; e += slice) {
+      const auto terms = [&](std::int64_t, std::int64_t) { return Span{0, std::min(dim - e, slice)}; };
+      const float *a = rows + begin * step + e, *b = columns + e * kPanel + v * kLanes;
+      float* c = scores + begin * kPanel + v * kLanes;
+      if (e == 0) {
+        Multiply<Layout::rows, Start::zero>(end - begin, sight.vectors - v, terms, a, step, b, kPanel, c,
+                                            kPanel);
+      } else {
+        Multiply<Layout::rows, Start::add>(end - begin, sight.vectors - v, terms, a, step, b, kPanel, c,
+                                           kPanel);
+      }
+    }
+    begin = end;
   }
 }
 
-/// Lanes of a panel's vector v whose query sees the key that is `ahead` keys behind the panel's first query's
-/// own.
-HWY_INLINE hn::Mask<D> Sees(std::int64_t v, std::int64_t ahead) {
+/// exp(x) for x ≤ 0 with a relative error below 4e-7, exactly 0 below -86.9; NaN gives NaN. Cheaper than
+/// FastExp.
+HWY_INLINE V ExpNotPositive(V x) {
   const D d;
-  return hn::Ge(hn::Iota(d, static_cast<float>(v * kLanes)), hn::Set(d, static_cast<float>(ahead)));
+  const hn::RebindToSigned<D> di;
+  const V magic = hn::Set(d, 12582912.0f);
+  const V shifted = hn::MulAdd(x, hn::Set(d, 1.44269504089f), magic);
+  const V r = hn::NegMulAdd(hn::Sub(shifted, magic), hn::Set(d, 0.693147180560f), x);
+  V p = hn::MulAdd(hn::Set(d, 0.008297619576f), r, hn::Set(d, 0.04191562923f));
+  p = hn::MulAdd(p, r, hn::Set(d, 0.1666757654f));
+  p = hn::MulAdd(p, r, hn::Set(d, 0.4999889266f));
+  p = hn::MulAdd(p, r, hn::Set(d, 0.9999996911f));
+  p = hn::MulAdd(p, r, hn::Set(d, 1.000000072f));
+  const auto exponent = hn::ShiftLeft<23>(hn::Add(hn::BitCast(di, shifted), hn::Set(di, 127)));
+  return hn::IfThenZeroElse(hn::Lt(x, hn::Set(d, -86.9f)), hn::Mul(p, hn::BitCast(d, exponent)));
 }
 
 /// to[c][r] = scale · from[r][c].
