@@ -178,11 +178,10 @@ void BackwardBlockOf(const BackwardBlock& block) {
   const auto queries_of = [&](std::int64_t p) { return std::min(kPanel, block.count - p * kPanel); };
   for (std::int64_t p = 0; p < panels; ++p) {
     const std::int64_t at = p * kPanel;
-    TransposePanel(queries_of(p), pairs.head_dim, {pairs.query + at * pairs.head_width, pairs.head_width},
-                   pairs.query_columns + at * pairs.head_dim, 1.0f);
-    TransposePanel(queries_of(p), pairs.value_dim,
-                   {pairs.grad_out + at * pairs.value_width, pairs.value_width},
-                   pairs.grad_out_columns + at * pairs.value_dim, 1.0f);
+    ReadPanel(queries_of(p), pairs.head_dim, {pairs.query + at * pairs.head_width, pairs.head_width},
+              pairs.query_columns + at * pairs.head_dim, 1.0f);
+    ReadPanel(queries_of(p), pairs.value_dim, {pairs.grad_out + at * pairs.value_width, pairs.value_width},
+              pairs.grad_out_columns + at * pairs.value_dim, 1.0f);
   }
   for (std::int64_t i = 0; i < block.count; ++i) {
     pairs.log_sum[i] = block.normaliser.data[i * block.normaliser.stride];

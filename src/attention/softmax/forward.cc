@@ -156,9 +156,9 @@ void ForwardBlockOf(const ForwardBlock& block) {
   const auto queries_of = [&](std::int64_t p) { return std::min(kPanel, block.count - p * kPanel); };
   const auto vectors_of = [&](std::int64_t p) { return (queries_of(p) + kLanes - 1) / kLanes; };
   for (std::int64_t p = 0; p < panels; ++p) {
-    TransposePanel(queries_of(p), walk.head_dim,
-                   {block.query.data + p * kPanel * block.query.stride, block.query.stride},
-                   walk.query + p * kPanel * walk.head_dim, block.scale);
+    ReadPanel(queries_of(p), walk.head_dim,
+              {block.query.data + p * kPanel * block.query.stride, block.query.stride},
+              walk.query + p * kPanel * walk.head_dim, block.scale);
   }
 
   for (const KeyRange* range : {&block.cached, &block.fresh}) {
@@ -193,8 +193,8 @@ void ForwardBlockOf(const ForwardBlock& block) {
       }
       hn::Store(hn::Add(hn::Load(d, maximum), kernels::HWY_NAMESPACE::FastLog(d, total)), d, maximum);
     }
-    Transpose(walk.value_dim, queries_of(p), out, kPanel, block.out.data + p * kPanel * block.out.stride,
-              block.out.stride, 1.0f);
+    WritePanel(queries_of(p), walk.value_dim, out,
+               {block.out.data + p * kPanel * block.out.stride, block.out.stride});
   }
   if (block.normaliser.data == nullptr) return;
   for (std::int64_t i = 0; i < block.count; ++i)

@@ -86,12 +86,13 @@ void SoftmaxAttention::forward(const AttentionOutputs& outputs, const AttentionI
 
   // Large blocks read the keys less often; smaller ones where they would be too few for many threads.
   std::int64_t size = softmax::queries_in_block(sizes.head_dim, sizes.value_dim);
-  while (size > softmax::kPanel && sizes.batch * sizes.heads * blocks_of(sizes.queries, size) < 32) size /= 2;
+  while (size > softmax::kPanel && sizes.batch * sizes.heads * blocks_of(sizes.queries, size) < 16) size /= 2;
   const std::int64_t blocks = blocks_of(sizes.queries, size);
   parallel_for(sizes.batch * sizes.heads * blocks, [&](std::int64_t item) {
-    const std::int64_t b = item / blocks / sizes.heads, h = item / blocks % sizes.heads;
-    // A head's last block, which sees the most keys under a causal mask, comes first: threads end together.
-    const std::int64_t first = (blocks - 1 - item % blocks) * size;
+    const std::int64_t entries = sizes.batch * sizes.heads, b = item % entries / sizes.heads,
+                       h = item % sizes.heads;
+    // The last blocks, which see the most keys under a causal mask, come first: threads end together.
+    const std::int64_t first = (blocks - 1 - item / entries) * size;
     softmax::ForwardBlock block;
     block.head_dim = sizes.head_dim;
     block.value_dim = sizes.value_dim;

@@ -10,7 +10,6 @@
 #endif
 
 #include <algorithm>
-#include <cstring>
 #include <type_traits>
 
 #include "attention/softmax/tiles.h"
@@ -195,48 +194,63 @@ HWY_INLINE V ExpNotPositive(V x) {
   return hn::IfThenZeroElse(hn::Lt(x, hn::Set(d, -86.9f)), hn::Mul(p, hn::BitCast(d, exponent)));
 }
 
-/// to[c][r] = scale · from[r][c].
-HWY_INLINE void Transpose(std::int64_t rows, std::int64_t columns, const float* from,
-                          std::int64_t from_stride, float* to, std::int64_t to_stride, float scale) {
-  std::int64_t r = 0;
+/// to[c][r] = scale · from[r][c] for a block of up to 4 rows and 4 columns.
+HWY_INLINE void TransposeBlock(std::int64_t rows, std::int64_t columns, const float* from,
+                               std::int64_t from_stride, float* to, std::int64_t to_stride, float scale) {
 #if HWY_TARGET != HWY_SCALAR
-  const hn::FixedTag<float, 4> d4;
-  const auto factor = hn::Set(d4, scale);
-  for (; r + 4 <= rows; r += 4) {
-    std::int64_t c = 0;
-    for (; c + 4 <= columns; c += 4) {
-      const float* source = from + r * from_stride + c;
-      const auto r0 = hn::LoadU(d4, source), r1 = hn::LoadU(d4, source + from_stride);
-      const auto r2 = hn::LoadU(d4, source + 2 * from_stride), r3 = hn::LoadU(d4, source + 3 * from_stride);
-      const auto lower02 = hn::InterleaveLower(d4, r0, r2), lower13 = hn::InterleaveLower(d4, r1, r3);
-      const auto upper02 = hn::InterleaveUpper(d4, r0, r2), upper13 = hn::InterleaveUpper(d4, r1, r3);
-      float* target = to + c * to_stride + r;
-      hn::StoreU(hn::Mul(factor, hn::InterleaveLower(d4, lower02, lower13)), d4, target);
-      hn::StoreU(hn::Mul(factor, hn::InterleaveUpper(d4, lower02, lower13)), d4, target + to_stride);
-      hn::StoreU(hn::Mul(factor, hn::InterleaveLower(d4, upper02, upper13)), d4, target + 2 * to_stride);
-      hn::StoreU(hn::Mul(factor, hn::InterleaveUpper(d4, upper02, upper13)), d4, target + 3 * to_stride);
-    }
-    for (; c < columns; ++c) {
-      for (std::int64_t i = r; i < r + 4; ++i) to[c * to_stride + i] = scale * from[i * from_stride + c];
-    }
+  if (rows == 4 && columns == 4) {
+    const hn::FixedTag<float, 4> d4;
+    const auto factor = hn::Set(d4, scale);
+    const auto r0 = hn::LoadU(d4, from), r1 = hn::LoadU(d4, from + from_stride);
+    const auto r2 = hn::LoadU(d4, from + 2 * from_stride), r3 = hn::LoadU(d4, from + 3 * from_stride);
+    const auto lower02 = hn::InterleaveLower(d4, r0, r2), lower13 = hn::InterleaveLower(d4, r1, r3);
+    const auto upper02 = hn::InterleaveUpper(d4, r0, r2), upper13 = hn::InterleaveUpper(d4, r1, r3);
+    hn::StoreU(hn::Mul(factor, hn::InterleaveLower(d4, lower02, lower13)), d4, to);
+    hn::StoreU(hn::Mul(factor, hn::InterleaveUpper(d4, lower02, lower13)), d4, to + to_stride);
+    hn::StoreU(hn::Mul(factor, hn::InterleaveLower(d4, upper02, upper13)), d4, to + 2 * to_stride);
+    hn::StoreU(hn::Mul(factor, hn::InterleaveUpper(d4, upper02, upper13)), d4, to + 3 * to_stride);
+    return;
   }
 #endif
-  for (; r < rows; ++r) {
+  for (std::int64_t r = 0; r < rows; ++r) {
     for (std::int64_t c = 0; c < columns; ++c) to[c * to_stride + r] = scale * from[r * from_stride + c];
   }
 }
 
+// Both ways walk along the rows of the caller's tensor, whose stride may put all of them into the same few
+// lines of a cache.
+
 /// A panel of up to 48 rows [count, dim] as [dim, 48]; absent rows are zero.
-HWY_INLINE void TransposePanel(std::int64_t count, std::int64_t dim, Rows rows, float* panel, float scale) {
-  if (count < kPanel) std::memset(panel, 0, sizeof(float) * dim * kPanel);
-  Transpose(count, dim, rows.data, rows.stride, panel, kPanel, scale);
+HWY_INLINE void ReadPanel(std::int64_t count, std::int64_t dim, Rows rows, float* panel, float scale) {
+  if (count < kPanel) std::fill_n(panel, dim * kPanel, 0.0f);
+  for (std::int64_t i = 0; i < count; i += 4) {
+    for (std::int64_t e = 0; e < dim; e += 4) {
+      TransposeBlock(std::min<std::int64_t>(4, count - i), std::min<std::int64_t>(4, dim - e),
+                     rows.data + i * rows.stride + e, rows.stride, panel + e * kPanel + i, kPanel, scale);
+    }
+  }
+}
+
+/// A panel [dim, 48] as its first `count` rows [count, dim].
+HWY_INLINE void WritePanel(std::int64_t count, std::int64_t dim, const float* panel, MutableRows rows) {
+  for (std::int64_t i = 0; i < count; i += 4) {
+    for (std::int64_t m = 0; m < dim; m += 4) {
+      TransposeBlock(std::min<std::int64_t>(4, dim - m), std::min<std::int64_t>(4, count - i),
+                     panel + m * kPanel + i, kPanel, rows.data + i * rows.stride + m, rows.stride, 1.0f);
+    }
+  }
 }
 
 /// Rows one after another, each filled up with zeros to `width`.
 HWY_INLINE void PackRows(std::int64_t count, std::int64_t dim, Rows rows, float* to, std::int64_t width) {
+  const D d;
   for (std::int64_t i = 0; i < count; ++i) {
-    std::memcpy(to + i * width, rows.data + i * rows.stride, sizeof(float) * dim);
-    std::memset(to + i * width + dim, 0, sizeof(float) * (width - dim));
+    const float* from = rows.data + i * rows.stride;
+    std::int64_t e = 0;
+    for (; e + kLanes <= dim; e += kLanes) hn::StoreU(hn::LoadU(d, from + e), d, to + e);
+    for (; e < dim; ++e) to[e] = from[e];
+    for (; e < width; ++e) to[e] = 0;
+    to += width;
   }
 }
 
