@@ -1,15 +1,18 @@
+#include <algorithm>
+
 #include "attention/softmax/tiles.h"
 
+// clang-format off
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "attention/softmax/backward.cc"
-#include "hwy/foreach_target.h"  // IWYU pragma: keep
-
-#include "attention/softmax/tile-inl.h"
+#include "hwy/foreach_target.h"
 #include "hwy/highway.h"
+#include "attention/softmax/tile-inl.h"
+// clang-format on
 
 // With the log-sum-exp of every query's scores known, P = exp(S − lse), dP = dO Vᵀ, dS = P ∘ (dP − D) with
-// D = rowsum(dO ∘ O); then dV = Pᵀ dO, dK = dSᵀ Q, dQ = dS K: five products a tile of 96 keys and a panel of 48 queries.
-// P and dS lie as the forward pass's, [key][query].
+// D = rowsum(dO ∘ O); then dV = Pᵀ dO, dK = dSᵀ Q, dQ = dS K: five products a tile of 96 keys and a panel of
+// 48 queries. P and dS lie as the forward pass's, [key][query].
 
 HWY_BEFORE_NAMESPACE();
 namespace linnet::softmax::HWY_NAMESPACE {
@@ -17,19 +20,19 @@ namespace linnet::softmax::HWY_NAMESPACE {
 /// A chunk of queries and a tile of keys. Widths are the head's sizes rounded up to whole vectors.
 struct Pairs {
   std::int64_t head_dim, value_dim, head_width, value_width;
-  float* query;              ///< [chunk][head_width], scaled
-  float* grad_out;           ///< [chunk][value_width]
-  float* query_columns;      ///< panels of [head_dim][48], scaled
-  float* grad_out_columns;   ///< panels of [value_dim][48]
-  float* log_sum;            ///< [chunk]
-  float* correction;         ///< [chunk], D
-  float* grad_query;         ///< [chunk][head_width], without the scale
-  float* keys;               ///< [kKeyTile][head_width]
-  float* values;             ///< [kKeyTile][value_width]
-  float* grad_keys;          ///< [kKeyTile][head_width]
-  float* grad_values;        ///< [kKeyTile][value_width]
-  float* probabilities;      ///< [kKeyTile][48]
-  float* grad_scores;        ///< [kKeyTile][48]
+  float* query;             ///< [chunk][head_width], scaled
+  float* grad_out;          ///< [chunk][value_width]
+  float* query_columns;     ///< panels of [head_dim][48], scaled
+  float* grad_out_columns;  ///< panels of [value_dim][48]
+  float* log_sum;           ///< [chunk]
+  float* correction;        ///< [chunk], D
+  float* grad_query;        ///< [chunk][head_width], without the scale
+  float* keys;              ///< [kKeyTile][head_width]
+  float* values;            ///< [kKeyTile][value_width]
+  float* grad_keys;         ///< [kKeyTile][head_width]
+  float* grad_values;       ///< [kKeyTile][value_width]
+  float* probabilities;     ///< [kKeyTile][48]
+  float* grad_scores;       ///< [kKeyTile][48]
 };
 
 /// P from the scores and dS from dP, in place.
@@ -42,7 +45,8 @@ HWY_INLINE void Probabilities(const Pairs& pairs, std::int64_t panel, std::int64
     for (std::int64_t j = 0; j < keys; ++j) {
       float* at = pairs.probabilities + j * kPanel + v * kLanes;
       float* grad_at = pairs.grad_scores + j * kPanel + v * kLanes;
-      // At most 0 but for rounding, which counts for scores so large that their log-sum-exp has lost its digits.
+      // At most 0 but for rounding, which counts for scores so large that their log-sum-exp has lost its
+      // digits.
       const V exponent = hn::Min(hn::Zero(d), hn::Sub(hn::Load(d, at), log_sum));
       V p = kernels::HWY_NAMESPACE::FastExp(d, exponent);
       V grad = hn::Mul(p, hn::Sub(hn::Load(d, grad_at), correction));
@@ -57,10 +61,10 @@ HWY_INLINE void Probabilities(const Pairs& pairs, std::int64_t panel, std::int64
   }
 }
 
-/// The three products for a masked tile that holds infinities or NaN, pair by pair: 0 · NaN must not reach what the
-/// mask keeps apart.
-HWY_NOINLINE void AddPairByPair(const Pairs& pairs, std::int64_t panel, std::int64_t queries, std::int64_t keys,
-                                std::int64_t ahead) {
+/// The three products for a masked tile that holds infinities or NaN, pair by pair: 0 · NaN must not reach
+/// what the mask keeps apart.
+HWY_NOINLINE void AddPairByPair(const Pairs& pairs, std::int64_t panel, std::int64_t queries,
+                                std::int64_t keys, std::int64_t ahead) {
   for (std::int64_t j = 0; j < keys; ++j) {
     for (std::int64_t i = std::max<std::int64_t>(0, ahead + j); i < queries; ++i) {
       const std::int64_t row = panel * kPanel + i;
@@ -75,9 +79,10 @@ HWY_NOINLINE void AddPairByPair(const Pairs& pairs, std::int64_t panel, std::int
   }
 }
 
-/// One panel of queries with one tile of keys; key r of the tile is seen from query `ahead + r` of the panel on.
-void AddPairs(const Pairs& pairs, std::int64_t panel, std::int64_t queries, std::int64_t keys, std::int64_t ahead,
-              bool constant_keys) {
+/// One panel of queries with one tile of keys; key r of the tile is seen from query `ahead + r` of the panel
+/// on.
+void AddPairs(const Pairs& pairs, std::int64_t panel, std::int64_t queries, std::int64_t keys,
+              std::int64_t ahead, bool constant_keys) {
   const std::int64_t vectors = (queries + kLanes - 1) / kLanes;
   const std::int64_t first_masked = std::clamp<std::int64_t>(1 - ahead, 0, keys);
   Scores(keys, vectors, pairs.head_dim, pairs.keys, pairs.head_width,
@@ -88,9 +93,9 @@ void AddPairs(const Pairs& pairs, std::int64_t panel, std::int64_t queries, std:
 
   const float* query = pairs.query + panel * kPanel * pairs.head_width;
   const float* grad_out = pairs.grad_out + panel * kPanel * pairs.value_width;
-  if (first_masked < keys && !(AllFinite(query, queries * pairs.head_width) &&
-                               AllFinite(grad_out, queries * pairs.value_width) &&
-                               AllFinite(pairs.keys, keys * pairs.head_width))) {
+  if (first_masked < keys &&
+      !(AllFinite(query, queries * pairs.head_width) && AllFinite(grad_out, queries * pairs.value_width) &&
+        AllFinite(pairs.keys, keys * pairs.head_width))) {
     AddPairByPair(pairs, panel, queries, keys, ahead);
     return;
   }
@@ -101,14 +106,14 @@ void AddPairs(const Pairs& pairs, std::int64_t panel, std::int64_t queries, std:
     Multiply<Layout::rows, Start::add>(keys, head_vectors, queries, pairs.grad_scores, kPanel, query,
                                        pairs.head_width, pairs.grad_keys, pairs.head_width);
   }
-  Multiply<Layout::columns, Start::add>(queries, head_vectors, keys, pairs.grad_scores, kPanel, pairs.keys,
-                                        pairs.head_width, pairs.grad_query + panel * kPanel * pairs.head_width,
-                                        pairs.head_width);
+  Multiply<Layout::columns, Start::add>(
+      queries, head_vectors, keys, pairs.grad_scores, kPanel, pairs.keys, pairs.head_width,
+      pairs.grad_query + panel * kPanel * pairs.head_width, pairs.head_width);
 }
 
 /// to[i] += scale · from[i] for rows.
-HWY_INLINE void AddRows(std::int64_t count, std::int64_t dim, const float* from, std::int64_t width, MutableRows to,
-                        float scale) {
+HWY_INLINE void AddRows(std::int64_t count, std::int64_t dim, const float* from, std::int64_t width,
+                        MutableRows to, float scale) {
   for (std::int64_t i = 0; i < count; ++i) {
     float* row = to.data + i * to.stride;
     for (std::int64_t e = 0; e < dim; ++e) row[e] += scale * from[i * width + e];
@@ -154,7 +159,8 @@ void BackwardBlockOf(const BackwardBlock& block) {
     const std::int64_t at = p * kPanel;
     TransposePanel(queries_of(p), pairs.head_dim, {pairs.query + at * pairs.head_width, pairs.head_width},
                    pairs.query_columns + at * pairs.head_dim, 1.0f);
-    TransposePanel(queries_of(p), pairs.value_dim, {pairs.grad_out + at * pairs.value_width, pairs.value_width},
+    TransposePanel(queries_of(p), pairs.value_dim,
+                   {pairs.grad_out + at * pairs.value_width, pairs.value_width},
                    pairs.grad_out_columns + at * pairs.value_dim, 1.0f);
   }
   for (std::int64_t i = 0; i < block.count; ++i) {
@@ -172,8 +178,8 @@ void BackwardBlockOf(const BackwardBlock& block) {
     if (block.causal && range.first + j >= block.first + block.count) break;
     PackRows(count, pairs.head_dim, {range.key.data + j * range.key.stride, range.key.stride}, pairs.keys,
              pairs.head_width);
-    PackRows(count, pairs.value_dim, {range.value.data + j * range.value.stride, range.value.stride}, pairs.values,
-             pairs.value_width);
+    PackRows(count, pairs.value_dim, {range.value.data + j * range.value.stride, range.value.stride},
+             pairs.values, pairs.value_width);
     if (!constant_keys) {
       std::fill_n(pairs.grad_keys, kKeyTile * pairs.head_width, 0.0f);
       std::fill_n(pairs.grad_values, kKeyTile * pairs.value_width, 0.0f);

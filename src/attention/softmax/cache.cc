@@ -46,7 +46,8 @@ void Cache::reserve(Slot& slot, std::int64_t tokens) {
     const Shape sizes = {shape_.heads, capacity, dim};
     Memory memory = allocate_floats(static_cast<std::size_t>(checked_size(sizes, sizeof(float)) + kSlack));
     for (std::int64_t h = 0; slot.position > 0 && h < shape_.heads; ++h)
-      std::copy_n(old.get() + h * slot.capacity * dim, slot.position * dim, memory.get() + h * capacity * dim);
+      std::copy_n(old.get() + h * slot.capacity * dim, slot.position * dim,
+                  memory.get() + h * capacity * dim);
     return memory;
   };
   Memory keys = grown(slot.keys, shape_.head_dim);
@@ -79,8 +80,8 @@ void Cache::save(std::int64_t slot, std::span<float> to) const {
   if (to.size_bytes() != bytes(slot))
     fail(kOperation, "expected room for {} numbers, got {}", bytes(slot) / sizeof(float), to.size());
   float* next = to.data();
-  for (const auto& [memory, dim] : {std::pair(from.keys.get(), shape_.head_dim),
-                                    std::pair(from.values.get(), shape_.value_dim)}) {
+  for (const auto& [memory, dim] :
+       {std::pair(from.keys.get(), shape_.head_dim), std::pair(from.values.get(), shape_.value_dim)}) {
     for (std::int64_t h = 0; h < shape_.heads; ++h)
       next = std::copy_n(memory + h * from.capacity * dim, from.position * dim, next);
   }
@@ -96,8 +97,8 @@ void Cache::restore(std::int64_t slot, std::span<const float> from, std::int64_t
   to.position = 0;
   reserve(to, position);
   const float* next = from.data();
-  for (const auto& [memory, dim] : {std::pair(to.keys.get(), shape_.head_dim),
-                                    std::pair(to.values.get(), shape_.value_dim)}) {
+  for (const auto& [memory, dim] :
+       {std::pair(to.keys.get(), shape_.head_dim), std::pair(to.values.get(), shape_.value_dim)}) {
     for (std::int64_t h = 0; h < shape_.heads; ++h, next += position * dim)
       std::copy_n(next, position * dim, memory + h * to.capacity * dim);
   }

@@ -8,9 +8,9 @@
 
 namespace linnet::softmax {
 
-/// The key-value cache: every key and value of a stream, f32. In memory a slot holds keys [H, capacity, E] and values
-/// [H, capacity, M], so that a step streams both of a head; the capacity doubles when it is full. `save` writes the tokens
-/// only: keys [H, position, E], then values [H, position, M].
+/// The key-value cache: every key and value of a stream, f32. In memory a slot holds keys [H, capacity, E]
+/// and values [H, capacity, M], so that a step streams both of a head; the capacity doubles when it is full.
+/// `save` writes the tokens only: keys [H, position, E], then values [H, position, M].
 class Cache final : public State {
  public:
   Cache(std::int64_t slots, const HeadShape& shape, std::int64_t capacity);
@@ -25,7 +25,8 @@ class Cache final : public State {
   void save(std::int64_t slot, std::span<float> to) const override;
   void restore(std::int64_t slot, std::span<const float> from, std::int64_t position) override;
 
-  /// Keys [count, H, E] and values [count, H, M] of the slot's next tokens; strides of tokens and heads are free.
+  /// Keys [count, H, E] and values [count, H, M] of the slot's next tokens; strides of tokens and heads are
+  /// free.
   void append(std::int64_t slot, View<const float> key, View<const float> value);
 
   /// A head's keys and values, dense, readable for 64 bytes past their end.

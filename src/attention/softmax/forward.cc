@@ -1,15 +1,19 @@
+#include <algorithm>
+#include <limits>
+
 #include "attention/softmax/tiles.h"
 
+// clang-format off
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "attention/softmax/forward.cc"
-#include "hwy/foreach_target.h"  // IWYU pragma: keep
-
-#include "attention/softmax/tile-inl.h"
+#include "hwy/foreach_target.h"
 #include "hwy/highway.h"
+#include "attention/softmax/tile-inl.h"
+// clang-format on
 
-// Everything is computed transposed, a lane a query: scores Sᵀ = K Qᵀ and outputs Oᵀ = Vᵀ Pᵀ. Keys and values are then
-// only read element by element, maxima and sums over keys need no horizontal operation, and the one transpose is
-// that of a block's queries and outputs.
+// Everything is computed transposed, a lane a query: scores Sᵀ = K Qᵀ and outputs Oᵀ = Vᵀ Pᵀ. Keys and values
+// are then only read element by element, maxima and sums over keys need no horizontal operation, and the one
+// transpose is that of a block's queries and outputs.
 
 HWY_BEFORE_NAMESPACE();
 namespace linnet::softmax::HWY_NAMESPACE {
@@ -28,9 +32,9 @@ struct Walk {
   float* values;  ///< [kKeyTile][value_rows]
 };
 
-/// Turns scores of `count` keys into exp(score − maximum) with the new maximum, brings the sums up to date and leaves
-/// in `decay` what the earlier outputs have to be multiplied with. Keys from `first_masked` on are seen only by the
-/// queries at least `ahead` + their index in the tile behind the panel's first one.
+/// Turns scores of `count` keys into exp(score − maximum) with the new maximum, brings the sums up to date
+/// and leaves in `decay` what the earlier outputs have to be multiplied with. Keys from `first_masked` on are
+/// seen only by the queries at least `ahead` + their index in the tile behind the panel's first one.
 template <int N>
 HWY_INLINE void Normalise(std::int64_t v, std::int64_t count, std::int64_t first_masked, std::int64_t ahead,
                           float* scores, float* maximum, float* sum, float* decay) {
@@ -91,8 +95,8 @@ HWY_NOINLINE void AddMaskedValues(const Walk& walk, std::int64_t v, std::int64_t
   }
 }
 
-/// Vectors v … `vectors` of panel `panel` see keys `begin` … `end` of the tile, the key `begin + r` only from query
-/// `ahead + r` of the panel on.
+/// Vectors v … `vectors` of panel `panel` see keys `begin` … `end` of the tile, the key `begin + r` only from
+/// query `ahead + r` of the panel on.
 void Attend(const Walk& walk, std::int64_t panel, std::int64_t v, std::int64_t vectors, std::int64_t begin,
             std::int64_t end, std::int64_t ahead) {
   const std::int64_t count = end - begin;
@@ -106,22 +110,23 @@ void Attend(const Walk& walk, std::int64_t panel, std::int64_t v, std::int64_t v
   float* sum = walk.sum + panel * kPanel;
   ForGroups(vectors - v, [&](auto group, std::int64_t at) HWY_ATTR {
     const std::int64_t first = column + at * kLanes;
-    Normalise<decltype(group)::value>(v + at, count, first_masked, ahead, walk.scores + first, maximum + first,
-                                      sum + first, walk.decay + first);
+    Normalise<decltype(group)::value>(v + at, count, first_masked, ahead, walk.scores + first,
+                                      maximum + first, sum + first, walk.decay + first);
   });
   std::int64_t depth = count;
-  if (first_masked < count && !AllFinite(values + first_masked * walk.value_rows,
-                                         (count - first_masked) * walk.value_rows)) {
+  if (first_masked < count &&
+      !AllFinite(values + first_masked * walk.value_rows, (count - first_masked) * walk.value_rows)) {
     depth = first_masked;
   }
   Multiply<Layout::columns, Start::rescale>(walk.value_dim, vectors - v, depth, values, walk.value_rows,
-                                            walk.scores + column, kPanel, out + column, kPanel, walk.decay + column);
+                                            walk.scores + column, kPanel, out + column, kPanel,
+                                            walk.decay + column);
   if (depth < count) AddMaskedValues(walk, v, vectors, depth, count, ahead, values, out);
 }
 
-/// All that a panel's queries see of keys `begin` … `end` of a causal call, which lie in the tile from `begin` on. Near
-/// the diagonal the tile is cut where another vector of queries begins to see, so that what nobody sees is
-/// hardly computed.
+/// All that a panel's queries see of keys `begin` … `end` of a causal call, which lie in the tile from
+/// `begin` on. Near the diagonal the tile is cut where another vector of queries begins to see, so that what
+/// nobody sees is hardly computed.
 void AttendCausal(const Walk& walk, std::int64_t panel, std::int64_t vectors, std::int64_t first_query,
                   std::int64_t queries, std::int64_t begin, std::int64_t end) {
   end = std::min(end, first_query + queries);
@@ -161,7 +166,8 @@ void ForwardBlockOf(const ForwardBlock& block) {
   const auto queries_of = [&](std::int64_t p) { return std::min(kPanel, block.count - p * kPanel); };
   const auto vectors_of = [&](std::int64_t p) { return (queries_of(p) + kLanes - 1) / kLanes; };
   for (std::int64_t p = 0; p < panels; ++p) {
-    TransposePanel(queries_of(p), walk.head_dim, {block.query.data + p * kPanel * block.query.stride, block.query.stride},
+    TransposePanel(queries_of(p), walk.head_dim,
+                   {block.query.data + p * kPanel * block.query.stride, block.query.stride},
                    walk.query + p * kPanel * walk.head_dim, block.scale);
   }
 
@@ -170,13 +176,15 @@ void ForwardBlockOf(const ForwardBlock& block) {
     const std::int64_t seen = causal ? std::min(range->count, block.first + block.count) : range->count;
     for (std::int64_t j = 0; j < seen; j += kKeyTile) {
       const std::int64_t end = std::min(seen, j + kKeyTile);
-      PackRows(end - j, walk.head_dim, {range->key.data + j * range->key.stride, range->key.stride}, walk.keys,
-               walk.head_dim);
+      PackRows(end - j, walk.head_dim, {range->key.data + j * range->key.stride, range->key.stride},
+               walk.keys, walk.head_dim);
       PackRows(end - j, walk.value_dim, {range->value.data + j * range->value.stride, range->value.stride},
                walk.values, walk.value_rows);
       for (std::int64_t p = 0; p < panels; ++p) {
-        if (causal) AttendCausal(walk, p, vectors_of(p), block.first + p * kPanel, queries_of(p), j, end);
-        else Attend(walk, p, 0, vectors_of(p), 0, end - j, -kKeyTile);
+        if (causal)
+          AttendCausal(walk, p, vectors_of(p), block.first + p * kPanel, queries_of(p), j, end);
+        else
+          Attend(walk, p, 0, vectors_of(p), 0, end - j, -kKeyTile);
       }
     }
   }
@@ -200,7 +208,8 @@ void ForwardBlockOf(const ForwardBlock& block) {
               block.out.stride, 1.0f);
   }
   if (block.normaliser.data == nullptr) return;
-  for (std::int64_t i = 0; i < block.count; ++i) block.normaliser.data[i * block.normaliser.stride] = walk.maximum[i];
+  for (std::int64_t i = 0; i < block.count; ++i)
+    block.normaliser.data[i * block.normaliser.stride] = walk.maximum[i];
 }
 
 }  // namespace linnet::softmax::HWY_NAMESPACE
@@ -213,7 +222,8 @@ HWY_EXPORT(ForwardBlockOf);
 
 void forward_block(const ForwardBlock& block) { HWY_DYNAMIC_DISPATCH(ForwardBlockOf)(block); }
 
-// Queries, outputs and one tile of keys and values stay in a second-level cache of 1 MB, or of 2 for the widest heads.
+// Queries, outputs and one tile of keys and values stay in a second-level cache of 1 MB, or of 2 for the
+// widest heads.
 std::int64_t queries_in_block(std::int64_t head_dim, std::int64_t value_dim) {
   const std::int64_t dims = head_dim + value_dim;
   return dims <= 512 ? 4 * kPanel : dims <= 2048 ? 2 * kPanel : kPanel;

@@ -49,7 +49,8 @@ void clear(View<double> x) {
 
 }  // namespace
 
-void softmax_reference_forward(const AttentionOptions& options, View<double> out, const ReferenceInputs& inputs) {
+void softmax_reference_forward(const AttentionOptions& options, View<double> out,
+                               const ReferenceInputs& inputs) {
   const AttentionSizes sizes = check_reference(kOperation, out, inputs);
   clear(out);
   for_each_query(sizes, [&](std::int64_t b, std::int64_t i, std::int64_t h) {
@@ -59,8 +60,8 @@ void softmax_reference_forward(const AttentionOptions& options, View<double> out
   });
 }
 
-void softmax_reference_backward(const AttentionOptions& options, View<double> grad_query, View<double> grad_key,
-                                View<double> grad_value, View<const double> grad_out,
+void softmax_reference_backward(const AttentionOptions& options, View<double> grad_query,
+                                View<double> grad_key, View<double> grad_value, View<const double> grad_out,
                                 const ReferenceInputs& inputs) {
   const AttentionSizes sizes = check_reference(kOperation, grad_out, inputs);
   const double scale = scale_of(options, sizes);
@@ -77,7 +78,8 @@ void softmax_reference_backward(const AttentionOptions& options, View<double> gr
     }
     for (std::int64_t j = 0; j < sizes.keys; ++j) {
       const double grad_score = p[j] * (grad_p[j] - correction);
-      for (std::int64_t m = 0; m < sizes.value_dim; ++m) grad_value(b, j, h, m) += p[j] * grad_out(b, i, h, m);
+      for (std::int64_t m = 0; m < sizes.value_dim; ++m)
+        grad_value(b, j, h, m) += p[j] * grad_out(b, i, h, m);
       for (std::int64_t e = 0; e < sizes.head_dim; ++e) {
         grad_query(b, i, h, e) += grad_score * scale * inputs.key(b, j, h, e);
         grad_key(b, j, h, e) += grad_score * scale * inputs.query(b, i, h, e);

@@ -56,12 +56,13 @@ class SoftmaxAttention final : public Attention {
   explicit SoftmaxAttention(float scale) : scale_(scale) {}
 
   void forward(const AttentionOutputs& outputs, const AttentionInputs& inputs) const override;
-  void backward(const AttentionGradients& gradients, View<const float> grad_out, const AttentionInputs& inputs,
-                View<const float> out, View<const float> normaliser) const override;
+  void backward(const AttentionGradients& gradients, View<const float> grad_out,
+                const AttentionInputs& inputs, View<const float> out,
+                View<const float> normaliser) const override;
   std::unique_ptr<State> make_state(std::int64_t slots, const HeadShape& shape,
                                     std::int64_t capacity) const override;
-  void step(View<float> out, View<const float> query, View<const float> key, View<const float> value, State& state,
-            std::span<const std::int64_t> slots) const override;
+  void step(View<float> out, View<const float> query, View<const float> key, View<const float> value,
+            State& state, std::span<const std::int64_t> slots) const override;
 
  private:
   float scale_of(std::int64_t head_dim) const {
@@ -121,8 +122,10 @@ void SoftmaxAttention::forward(const AttentionOutputs& outputs, const AttentionI
 
   if (final == nullptr) return;
   for (std::int64_t b = 0; b < sizes.batch; ++b) {
-    if (initial) final->copy(b, *initial, b);
-    else final->reset(b);
+    if (initial)
+      final->copy(b, *initial, b);
+    else
+      final->reset(b);
     const std::int64_t count = inputs.mask.visible_keys(b, sizes.keys);
     const auto entry = [&](View<const float> x) {
       return View<const float>(x.at(b), {count, x.extent(2), x.extent(3)}, {x.stride(1), x.stride(2), 1});
@@ -131,8 +134,8 @@ void SoftmaxAttention::forward(const AttentionOutputs& outputs, const AttentionI
   }
 }
 
-// One pass over all pairs of a chunk of queries and a chunk of keys, in rounds: in round t chunk c of the keys meets
-// chunk c + t of the queries, so that a round writes every gradient from one place only, and every
+// One pass over all pairs of a chunk of queries and a chunk of keys, in rounds: in round t chunk c of the
+// keys meets chunk c + t of the queries, so that a round writes every gradient from one place only, and every
 // gradient is summed in the order of the rounds, whatever the number of threads.
 void SoftmaxAttention::backward(const AttentionGradients& gradients, View<const float> grad_out,
                                 const AttentionInputs& inputs, View<const float> out,
@@ -194,8 +197,9 @@ std::unique_ptr<State> SoftmaxAttention::make_state(std::int64_t slots, const He
   return std::make_unique<Cache>(slots, shape, capacity);
 }
 
-void SoftmaxAttention::step(View<float> out, View<const float> query, View<const float> key, View<const float> value,
-                            State& state, std::span<const std::int64_t> slots) const {
+void SoftmaxAttention::step(View<float> out, View<const float> query, View<const float> key,
+                            View<const float> value, State& state,
+                            std::span<const std::int64_t> slots) const {
   Cache& cache = family_state<Cache>(kOperation, "the state", state);
   const AttentionSizes sizes = check_step(kOperation, out, query, key, value, state, slots);
   check_held_shape(kOperation, "the state", cache.shape(), sizes.shape());

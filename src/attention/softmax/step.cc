@@ -1,14 +1,15 @@
-#include "attention/softmax/tiles.h"
-
-#undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "attention/softmax/step.cc"
-#include "hwy/foreach_target.h"  // IWYU pragma: keep
-
 #include <algorithm>
 #include <limits>
 
+#include "attention/softmax/tiles.h"
+
+// clang-format off
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "attention/softmax/step.cc"
+#include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 #include "kernels/simd_math-inl.h"
+// clang-format on
 
 HWY_BEFORE_NAMESPACE();
 namespace linnet::softmax::HWY_NAMESPACE {
@@ -46,8 +47,8 @@ HWY_INLINE void Dots(std::int64_t dim, const float* query, const float* keys, fl
 
 /// out[m] = decay · out[m] + Σ_t p[t] values[t][m] for N vectors of m.
 template <int N>
-HWY_INLINE void AddValues(std::int64_t count, std::int64_t dim, const float* p, const float* values, float decay,
-                          float* out) {
+HWY_INLINE void AddValues(std::int64_t count, std::int64_t dim, const float* p, const float* values,
+                          float decay, float* out) {
   const D d;
   const std::int64_t lanes = hn::Lanes(d);
   // Two sums a column hide the latency of the additions.
@@ -66,7 +67,8 @@ HWY_INLINE void AddValues(std::int64_t count, std::int64_t dim, const float* p, 
   }
   if (t < count) {
     const V last = hn::Set(d, p[t]);
-    for (int n = 0; n < N; ++n) even[n] = hn::MulAdd(last, hn::LoadU(d, values + t * dim + n * lanes), even[n]);
+    for (int n = 0; n < N; ++n)
+      even[n] = hn::MulAdd(last, hn::LoadU(d, values + t * dim + n * lanes), even[n]);
   }
   for (int n = 0; n < N; ++n) hn::Store(hn::Add(even[n], odd[n]), d, out + n * lanes);
 }
@@ -92,7 +94,8 @@ void StepHeadOf(const StepHead& head) {
 
     float top = maximum;
     for (t = 0; t < count; ++t) top = std::max(top, scores[t]);
-    std::fill(scores + count, scores + (count + lanes - 1) / lanes * lanes, -std::numeric_limits<float>::infinity());
+    std::fill(scores + count, scores + (count + lanes - 1) / lanes * lanes,
+              -std::numeric_limits<float>::infinity());
     V total = hn::Zero(d);
     for (t = 0; t < count; t += lanes) {
       const V p = kernels::HWY_NAMESPACE::FastExp(d, hn::Sub(hn::Load(d, scores + t), hn::Set(d, top)));

@@ -1,5 +1,6 @@
 // Micro-kernels of the softmax family, one source for every instruction set: small matrix products with their
-// accumulators in registers, transposes, packing. Include it inside a file that hwy/foreach_target.h compiles.
+// accumulators in registers, transposes, packing. Include it inside a file that hwy/foreach_target.h
+// compiles.
 
 #if defined(LINNET_ATTENTION_SOFTMAX_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LINNET_ATTENTION_SOFTMAX_TILE_INL_H_
@@ -64,15 +65,18 @@ enum class Layout { rows, columns };
 
 /// c[r][n] = start + Σ_k A(r, k) b[k][n] for R rows and N vectors of columns.
 template <int R, int N, Layout kLayout, Start kStart>
-HWY_INLINE void MultiplyTile(std::int64_t depth, const float* a, std::int64_t step, const float* b, std::int64_t ldb,
-                             float* c, std::int64_t ldc, const float* factor) {
+HWY_INLINE void MultiplyTile(std::int64_t depth, const float* a, std::int64_t step, const float* b,
+                             std::int64_t ldb, float* c, std::int64_t ldc, const float* factor) {
   const D d;
   V sum[R][N];
   for (int r = 0; r < R; ++r) {
     for (int n = 0; n < N; ++n) {
-      if constexpr (kStart == Start::zero) sum[r][n] = hn::Zero(d);
-      else sum[r][n] = hn::Load(d, c + r * ldc + n * kLanes);
-      if constexpr (kStart == Start::rescale) sum[r][n] = hn::Mul(sum[r][n], hn::Load(d, factor + n * kLanes));
+      if constexpr (kStart == Start::zero)
+        sum[r][n] = hn::Zero(d);
+      else
+        sum[r][n] = hn::Load(d, c + r * ldc + n * kLanes);
+      if constexpr (kStart == Start::rescale)
+        sum[r][n] = hn::Mul(sum[r][n], hn::Load(d, factor + n * kLanes));
     }
   }
   for (std::int64_t k = 0; k < depth; ++k) {
@@ -88,8 +92,8 @@ HWY_INLINE void MultiplyTile(std::int64_t depth, const float* a, std::int64_t st
   }
 }
 
-/// The same for any number of rows and vectors. Rows are rounded up to a multiple of kRowMultiple at most: what a and c
-/// hold there is read and written, and means nothing.
+/// The same for any number of rows and vectors. Rows are rounded up to a multiple of kRowMultiple at most:
+/// what a and c hold there is read and written, and means nothing.
 template <Layout kLayout, Start kStart>
 HWY_INLINE void Multiply(std::int64_t rows, std::int64_t vectors, std::int64_t depth, const float* a,
                          std::int64_t step, const float* b, std::int64_t ldb, float* c, std::int64_t ldc,
@@ -99,33 +103,36 @@ HWY_INLINE void Multiply(std::int64_t rows, std::int64_t vectors, std::int64_t d
     constexpr int R = kRowsOf<N>;
     const std::int64_t column = v * kLanes;
     for (std::int64_t r = 0; r < rows; r += R) {
-      MultiplyTile<R, N, kLayout, kStart>(depth, a + r * (kLayout == Layout::rows ? step : 1), step, b + column, ldb,
-                                          c + r * ldc + column, ldc, factor + column);
+      MultiplyTile<R, N, kLayout, kStart>(depth, a + r * (kLayout == Layout::rows ? step : 1), step,
+                                          b + column, ldb, c + r * ldc + column, ldc, factor + column);
     }
   });
 }
 
-/// scores[j][i] = Σ_e rows[j][e] columns[e][i], in slices of e that stay in the first-level cache. The order of the sum
-/// is the same wherever it is called, so that the backward pass meets the forward pass's scores bit for bit.
+/// scores[j][i] = Σ_e rows[j][e] columns[e][i], in slices of e that stay in the first-level cache. The order
+/// of the sum is the same wherever it is called, so that the backward pass meets the forward pass's scores
+/// bit for bit.
 HWY_INLINE void Scores(std::int64_t count, std::int64_t vectors, std::int64_t dim, const float* rows,
                        std::int64_t step, const float* columns, float* scores) {
   constexpr std::int64_t slice = 128;
-  Multiply<Layout::rows, Start::zero>(count, vectors, std::min(dim, slice), rows, step, columns, kPanel, scores, kPanel);
+  Multiply<Layout::rows, Start::zero>(count, vectors, std::min(dim, slice), rows, step, columns, kPanel,
+                                      scores, kPanel);
   for (std::int64_t e = slice; e < dim; e += slice) {
-    Multiply<Layout::rows, Start::add>(count, vectors, std::min(dim - e, slice), rows + e, step, columns + e * kPanel,
-                                       kPanel, scores, kPanel);
+    Multiply<Layout::rows, Start::add>(count, vectors, std::min(dim - e, slice), rows + e, step,
+                                       columns + e * kPanel, kPanel, scores, kPanel);
   }
 }
 
-/// Lanes of a panel's vector v whose query sees the key that is `ahead` keys behind the panel's first query's own.
+/// Lanes of a panel's vector v whose query sees the key that is `ahead` keys behind the panel's first query's
+/// own.
 HWY_INLINE hn::Mask<D> Sees(std::int64_t v, std::int64_t ahead) {
   const D d;
   return hn::Ge(hn::Iota(d, static_cast<float>(v * kLanes)), hn::Set(d, static_cast<float>(ahead)));
 }
 
 /// to[c][r] = scale · from[r][c].
-HWY_INLINE void Transpose(std::int64_t rows, std::int64_t columns, const float* from, std::int64_t from_stride,
-                          float* to, std::int64_t to_stride, float scale) {
+HWY_INLINE void Transpose(std::int64_t rows, std::int64_t columns, const float* from,
+                          std::int64_t from_stride, float* to, std::int64_t to_stride, float scale) {
   std::int64_t r = 0;
 #if HWY_TARGET != HWY_SCALAR
   const hn::FixedTag<float, 4> d4;

@@ -5,8 +5,8 @@
 
 namespace linnet::softmax {
 
-/// Queries whose scores are computed together, lane by lane: three AVX-512 vectors. Every tile size is a multiple of
-/// 24, so that the micro-kernels of all instruction sets divide it.
+/// Queries whose scores are computed together, lane by lane: three AVX-512 vectors. Every tile size is a
+/// multiple of 24, so that the micro-kernels of all instruction sets divide it.
 inline constexpr std::int64_t kPanel = 48;
 
 /// Keys in a tile: the scores of a panel, 18 KB, and its queries fit the first-level cache.
@@ -23,8 +23,8 @@ struct MutableRows {
   std::int64_t stride = 0;
 };
 
-/// Keys [count, E] with their values [count, M]. `first` is the index of the first one among the keys of the call;
-/// under a causal mask query i sees the keys up to index i.
+/// Keys [count, E] with their values [count, M]. `first` is the index of the first one among the keys of the
+/// call; under a causal mask query i sees the keys up to index i.
 struct KeyRange {
   Rows key, value;
   std::int64_t first = 0;
@@ -66,8 +66,8 @@ std::int64_t backward_chunk(std::int64_t head_dim, std::int64_t value_dim);
 std::size_t backward_scratch(std::int64_t head_dim, std::int64_t value_dim);
 void backward_block(const BackwardBlock& block);
 
-/// One query against `count` ≥ 1 keys [count, E] and values [count, M], each dense and readable for 64 bytes past
-/// their end. `scratch` holds step_scratch floats, aligned to 64 bytes.
+/// One query against `count` ≥ 1 keys [count, E] and values [count, M], each dense and readable for 64 bytes
+/// past their end. `scratch` holds step_scratch floats, aligned to 64 bytes.
 struct StepHead {
   std::int64_t head_dim = 0, value_dim = 0, count = 0;
   float scale = 1;
