@@ -35,28 +35,36 @@ struct Pairs {
   float* grad_scores;       ///< [kKeyTile][48]
 };
 
-/// P from the scores and dS from dP, in place.
-HWY_INLINE void Probabilities(const Pairs& pairs, std::int64_t panel, std::int64_t vectors, std::int64_t keys,
-                              std::int64_t first_masked, std::int64_t ahead) {
+/// P from the scores and dS from dP, in place, and zeros where no query of a vector sees the key.
+HWY_INLINE void Probabilities(const Pairs& pairs, std::int64_t panel, const Sight& sight) {
   const D d;
-  for (std::int64_t v = 0; v < vectors; ++v) {
+  for (std::int64_t v = 0; v < sight.vectors; ++v) {
     const V log_sum = hn::Load(d, pairs.log_sum + panel * kPanel + v * kLanes);
     const V correction = hn::Load(d, pairs.correction + panel * kPanel + v * kLanes);
-    for (std::int64_t j = 0; j < keys; ++j) {
-      float* at = pairs.probabilities + j * kPanel + v * kLanes;
-      float* grad_at = pairs.grad_scores + j * kPanel + v * kLanes;
+    float* scores = pairs.probabilities + v * kLanes;
+    float* grads = pairs.grad_scores + v * kLanes;
+    const auto probability = [&](std::int64_t j) HWY_ATTR {
       // At most 0 but for rounding, which counts for scores so large that their log-sum-exp has lost its
       // digits.
-      const V exponent = hn::Min(hn::Zero(d), hn::Sub(hn::Load(d, at), log_sum));
-      V p = kernels::HWY_NAMESPACE::FastExp(d, exponent);
-      V grad = hn::Mul(p, hn::Sub(hn::Load(d, grad_at), correction));
-      if (j >= first_masked) {
-        const auto sees = Sees(v, ahead + j);
-        p = hn::IfThenElseZero(sees, p);
-        grad = hn::IfThenElseZero(sees, grad);
-      }
-      hn::Store(p, d, at);
-      hn::Store(grad, d, grad_at);
+      return ExpNotPositive(hn::Min(hn::Zero(d), hn::Sub(hn::Load(d, scores + j * kPanel), log_sum)));
+    };
+    const auto grad_score = [&](std::int64_t j, V p) HWY_ATTR {
+      return hn::Mul(p, hn::Sub(hn::Load(d, grads + j * kPanel), correction));
+    };
+    std::int64_t j = 0;
+    for (; j < sight.seen_by_all(v); ++j) {
+      const V p = probability(j), grad = grad_score(j, p);
+      hn::Store(p, d, scores + j * kPanel);
+      hn::Store(grad, d, grads + j * kPanel);
+    }
+    for (; j < sight.seen(v); ++j) {
+      const V p = probability(j), grad = grad_score(j, p);
+      hn::Store(hn::IfThenElseZero(sight.lanes(v, j), p), d, scores + j * kPanel);
+      hn::Store(hn::IfThenElseZero(sight.lanes(v, j), grad), d, grads + j * kPanel);
+    }
+    for (; j < sight.keys; ++j) {
+      hn::Store(hn::Zero(d), d, scores + j * kPanel);
+      hn::Store(hn::Zero(d), d, grads + j * kPanel);
     }
   }
 }
@@ -64,9 +72,9 @@ HWY_INLINE void Probabilities(const Pairs& pairs, std::int64_t panel, std::int64
 /// The three products for a masked tile that holds infinities or NaN, pair by pair: 0 · NaN must not reach
 /// what the mask keeps apart.
 HWY_NOINLINE void AddPairByPair(const Pairs& pairs, std::int64_t panel, std::int64_t queries,
-                                std::int64_t keys, std::int64_t ahead) {
-  for (std::int64_t j = 0; j < keys; ++j) {
-    for (std::int64_t i = std::max<std::int64_t>(0, ahead + j); i < queries; ++i) {
+                                const Sight& sight) {
+  for (std::int64_t j = 0; j < sight.keys; ++j) {
+    for (std::int64_t i = std::max<std::int64_t>(0, sight.ahead + j); i < queries; ++i) {
       const std::int64_t row = panel * kPanel + i;
       const float p = pairs.probabilities[j * kPanel + i], grad = pairs.grad_scores[j * kPanel + i];
       for (std::int64_t m = 0; m < pairs.value_dim; ++m)
@@ -79,35 +87,38 @@ HWY_NOINLINE void AddPairByPair(const Pairs& pairs, std::int64_t panel, std::int
   }
 }
 
-/// One panel of queries with one tile of keys; key r of the tile is seen from query `ahead + r` of the panel
-/// on.
-void AddPairs(const Pairs& pairs, std::int64_t panel, std::int64_t queries, std::int64_t keys,
-              std::int64_t ahead, bool constant_keys) {
-  const std::int64_t vectors = (queries + kLanes - 1) / kLanes;
-  const std::int64_t first_masked = std::clamp<std::int64_t>(1 - ahead, 0, keys);
-  Scores(keys, vectors, pairs.head_dim, pairs.keys, pairs.head_width,
+/// One panel of queries with one tile of keys.
+void AddPairs(const Pairs& pairs, std::int64_t panel, std::int64_t queries, const Sight& sight,
+              bool constant_keys) {
+  Scores(sight, pairs.head_dim, pairs.keys, pairs.head_width,
          pairs.query_columns + panel * pairs.head_dim * kPanel, pairs.probabilities);
-  Scores(keys, vectors, pairs.value_dim, pairs.values, pairs.value_width,
+  Scores(sight, pairs.value_dim, pairs.values, pairs.value_width,
          pairs.grad_out_columns + panel * pairs.value_dim * kPanel, pairs.grad_scores);
-  Probabilities(pairs, panel, vectors, keys, first_masked, ahead);
+  Probabilities(pairs, panel, sight);
 
   const float* query = pairs.query + panel * kPanel * pairs.head_width;
   const float* grad_out = pairs.grad_out + panel * kPanel * pairs.value_width;
-  if (first_masked < keys &&
+  if (sight.masked() &&
       !(AllFinite(query, queries * pairs.head_width) && AllFinite(grad_out, queries * pairs.value_width) &&
-        AllFinite(pairs.keys, keys * pairs.head_width))) {
-    AddPairByPair(pairs, panel, queries, keys, ahead);
+        AllFinite(pairs.keys, sight.keys * pairs.head_width))) {
+    AddPairByPair(pairs, panel, queries, sight);
     return;
   }
   const std::int64_t head_vectors = pairs.head_width / kLanes, value_vectors = pairs.value_width / kLanes;
   if (!constant_keys) {
-    Multiply<Layout::rows, Start::add>(keys, value_vectors, queries, pairs.probabilities, kPanel, grad_out,
-                                       pairs.value_width, pairs.grad_values, pairs.value_width);
-    Multiply<Layout::rows, Start::add>(keys, head_vectors, queries, pairs.grad_scores, kPanel, query,
+    const auto seeing = [&](std::int64_t j, std::int64_t) {
+      return Span{std::max<std::int64_t>(0, sight.ahead + j), queries};
+    };
+    Multiply<Layout::rows, Start::add>(sight.keys, value_vectors, seeing, pairs.probabilities, kPanel,
+                                       grad_out, pairs.value_width, pairs.grad_values, pairs.value_width);
+    Multiply<Layout::rows, Start::add>(sight.keys, head_vectors, seeing, pairs.grad_scores, kPanel, query,
                                        pairs.head_width, pairs.grad_keys, pairs.head_width);
   }
+  const auto seen = [&](std::int64_t i, std::int64_t rows) {
+    return Span{0, std::min(sight.keys, i + rows - sight.ahead)};
+  };
   Multiply<Layout::columns, Start::add>(
-      queries, head_vectors, keys, pairs.grad_scores, kPanel, pairs.keys, pairs.head_width,
+      queries, head_vectors, seen, pairs.grad_scores, kPanel, pairs.keys, pairs.head_width,
       pairs.grad_query + panel * kPanel * pairs.head_width, pairs.head_width);
 }
 
@@ -118,6 +129,16 @@ HWY_INLINE void AddRows(std::int64_t count, std::int64_t dim, const float* from,
     float* row = to.data + i * to.stride;
     for (std::int64_t e = 0; e < dim; ++e) row[e] += scale * from[i * width + e];
   }
+}
+
+HWY_INLINE float Dot(std::int64_t count, const float* x, const float* y) {
+  const D d;
+  V sums = hn::Zero(d);
+  std::int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) sums = hn::MulAdd(hn::LoadU(d, x + i), hn::LoadU(d, y + i), sums);
+  float sum = hn::GetLane(hn::SumOfLanes(d, sums));
+  for (; i < count; ++i) sum += x[i] * y[i];
+  return sum;
 }
 
 void BackwardBlockOf(const BackwardBlock& block) {
@@ -157,18 +178,15 @@ void BackwardBlockOf(const BackwardBlock& block) {
   const auto queries_of = [&](std::int64_t p) { return std::min(kPanel, block.count - p * kPanel); };
   for (std::int64_t p = 0; p < panels; ++p) {
     const std::int64_t at = p * kPanel;
-    TransposePanel(queries_of(p), pairs.head_dim, {pairs.query + at * pairs.head_width, pairs.head_width},
-                   pairs.query_columns + at * pairs.head_dim, 1.0f);
-    TransposePanel(queries_of(p), pairs.value_dim,
-                   {pairs.grad_out + at * pairs.value_width, pairs.value_width},
-                   pairs.grad_out_columns + at * pairs.value_dim, 1.0f);
+    ReadPanel(queries_of(p), pairs.head_dim, {pairs.query + at * pairs.head_width, pairs.head_width},
+              pairs.query_columns + at * pairs.head_dim, 1.0f);
+    ReadPanel(queries_of(p), pairs.value_dim, {pairs.grad_out + at * pairs.value_width, pairs.value_width},
+              pairs.grad_out_columns + at * pairs.value_dim, 1.0f);
   }
   for (std::int64_t i = 0; i < block.count; ++i) {
     pairs.log_sum[i] = block.normaliser.data[i * block.normaliser.stride];
-    const float *out = block.out.data + i * block.out.stride, *grad = pairs.grad_out + i * pairs.value_width;
-    float sum = 0;
-    for (std::int64_t m = 0; m < pairs.value_dim; ++m) sum += out[m] * grad[m];
-    pairs.correction[i] = sum;
+    pairs.correction[i] =
+        Dot(pairs.value_dim, block.out.data + i * block.out.stride, pairs.grad_out + i * pairs.value_width);
   }
 
   const KeyRange& range = block.keys;
@@ -185,13 +203,10 @@ void BackwardBlockOf(const BackwardBlock& block) {
       std::fill_n(pairs.grad_values, kKeyTile * pairs.value_width, 0.0f);
     }
     for (std::int64_t p = 0; p < panels; ++p) {
-      if (!block.causal) {
-        AddPairs(pairs, p, queries_of(p), count, -kKeyTile, constant_keys);
-        continue;
-      }
-      const std::int64_t ahead = range.first + j - (block.first + p * kPanel);
-      const std::int64_t seen = std::min(count, queries_of(p) - ahead);
-      if (seen > 0) AddPairs(pairs, p, queries_of(p), seen, ahead, constant_keys);
+      const std::int64_t queries = queries_of(p);
+      const std::int64_t ahead = block.causal ? range.first + j - (block.first + p * kPanel) : -kKeyTile;
+      const Sight sight = {std::min(count, queries - ahead), (queries + kLanes - 1) / kLanes, ahead};
+      if (sight.keys > 0) AddPairs(pairs, p, queries, sight, constant_keys);
     }
     if (constant_keys) continue;
     AddRows(count, pairs.head_dim, pairs.grad_keys, pairs.head_width,
@@ -213,13 +228,13 @@ HWY_EXPORT(BackwardBlockOf);
 void backward_block(const BackwardBlock& block) { HWY_DYNAMIC_DISPATCH(BackwardBlockOf)(block); }
 
 // The chunk's five copies of its rows take about 1 MB, so that they stay in the second-level cache.
-std::int64_t backward_chunk(std::int64_t head_dim, std::int64_t value_dim) {
+std::int64_t backward_queries(std::int64_t head_dim, std::int64_t value_dim) {
   const std::int64_t rows = 49152 / (head_dim + value_dim);
-  return std::clamp<std::int64_t>(rows / kKeyTile * kKeyTile, kKeyTile, 8 * kKeyTile);
+  return std::clamp<std::int64_t>(rows / 96 * 96, 96, 384);
 }
 
 std::size_t backward_scratch(std::int64_t head_dim, std::int64_t value_dim) {
-  const std::int64_t chunk = backward_chunk(head_dim, value_dim);
+  const std::int64_t chunk = backward_queries(head_dim, value_dim);
   const std::int64_t head_width = head_dim + 16, value_width = value_dim + 16;
   return static_cast<std::size_t>(chunk * (3 * head_width + 2 * value_width + 2) +
                                   2 * kKeyTile * (head_width + value_width + kPanel));

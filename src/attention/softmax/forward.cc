@@ -32,111 +32,101 @@ struct Walk {
   float* values;  ///< [kKeyTile][value_rows]
 };
 
-/// Turns scores of `count` keys into exp(score − maximum) with the new maximum, brings the sums up to date
-/// and leaves in `decay` what the earlier outputs have to be multiplied with. Keys from `first_masked` on are
-/// seen only by the queries at least `ahead` + their index in the tile behind the panel's first one.
+/// Turns the scores of N vectors of queries, from vector v on, into exp(score − maximum) with the new
+/// maximum, brings the sums up to date and leaves in `decay` what the earlier outputs have to be multiplied
+/// with.
 template <int N>
-HWY_INLINE void Normalise(std::int64_t v, std::int64_t count, std::int64_t first_masked, std::int64_t ahead,
-                          float* scores, float* maximum, float* sum, float* decay) {
+HWY_INLINE void Normalise(const Sight& sight, std::int64_t v, float* scores, float* maximum, float* sum,
+                          float* decay) {
   const D d;
+  const std::int64_t open = sight.seen_by_all(v);
   V top[N];
   for (int n = 0; n < N; ++n) top[n] = hn::Load(d, maximum + n * kLanes);
-  for (std::int64_t j = 0; j < first_masked; ++j) {
+  for (std::int64_t j = 0; j < open; ++j) {
     for (int n = 0; n < N; ++n) top[n] = hn::Max(top[n], hn::Load(d, scores + j * kPanel + n * kLanes));
   }
-  for (std::int64_t j = first_masked; j < count; ++j) {
-    for (int n = 0; n < N; ++n) {
+  for (int n = 0; n < N; ++n) {
+    for (std::int64_t j = open; j < sight.seen(v + n); ++j) {
       const V score = hn::Load(d, scores + j * kPanel + n * kLanes);
-      top[n] = hn::IfThenElse(Sees(v + n, ahead + j), hn::Max(top[n], score), top[n]);
+      top[n] = hn::IfThenElse(sight.lanes(v + n, j), hn::Max(top[n], score), top[n]);
     }
   }
   V total[N];
   for (int n = 0; n < N; ++n) {
+    // Where the maximum stays the factor is exactly 1: it is multiplied in tile after tile.
     const V factor = kernels::HWY_NAMESPACE::FastExp(d, hn::Sub(hn::Load(d, maximum + n * kLanes), top[n]));
     hn::Store(factor, d, decay + n * kLanes);
     hn::Store(top[n], d, maximum + n * kLanes);
     total[n] = hn::Mul(factor, hn::Load(d, sum + n * kLanes));
   }
-  for (std::int64_t j = 0; j < first_masked; ++j) {
+  for (std::int64_t j = 0; j < open; ++j) {
     for (int n = 0; n < N; ++n) {
       float* at = scores + j * kPanel + n * kLanes;
-      const V p = kernels::HWY_NAMESPACE::FastExp(d, hn::Sub(hn::Load(d, at), top[n]));
+      const V p = ExpNotPositive(hn::Sub(hn::Load(d, at), top[n]));
       total[n] = hn::Add(total[n], p);
       hn::Store(p, d, at);
     }
   }
-  for (std::int64_t j = first_masked; j < count; ++j) {
-    for (int n = 0; n < N; ++n) {
+  for (int n = 0; n < N; ++n) {
+    for (std::int64_t j = open; j < sight.seen(v + n); ++j) {
       float* at = scores + j * kPanel + n * kLanes;
-      const V p = hn::IfThenElseZero(Sees(v + n, ahead + j),
-                                     kernels::HWY_NAMESPACE::FastExp(d, hn::Sub(hn::Load(d, at), top[n])));
+      const V p = hn::IfThenElseZero(sight.lanes(v + n, j), ExpNotPositive(hn::Sub(hn::Load(d, at), top[n])));
       total[n] = hn::Add(total[n], p);
       hn::Store(p, d, at);
     }
+    hn::Store(total[n], d, sum + n * kLanes);
   }
-  for (int n = 0; n < N; ++n) hn::Store(total[n], d, sum + n * kLanes);
 }
 
-/// Adds the values of masked keys one by one to the queries that see them: 0 · NaN must not reach the others.
-HWY_NOINLINE void AddMaskedValues(const Walk& walk, std::int64_t v, std::int64_t vectors, std::int64_t begin,
-                                  std::int64_t end, std::int64_t ahead, const float* values, float* out) {
+/// Oᵀ = decay · Oᵀ + Vᵀ Pᵀ for N vectors of queries, each over the keys that it sees.
+template <int N>
+HWY_INLINE void AddValues(const Walk& walk, const Sight& sight, std::int64_t v, float* out) {
+  constexpr int R = kRowsOf<N>;
+  std::int64_t depth[N];
+  for (int n = 0; n < N; ++n) depth[n] = sight.seen(v + n);
+  for (std::int64_t m = 0; m < walk.value_dim; m += R) {
+    MultiplyTile<R, N, Layout::columns, Start::rescale>(
+        0, depth, walk.values + m, walk.value_rows, walk.scores + v * kLanes, kPanel,
+        out + m * kPanel + v * kLanes, kPanel, walk.decay + v * kLanes);
+  }
+}
+
+/// Adds the values of the keys from `begin` on one by one to the queries that see them: 0 · NaN must not
+/// reach the others.
+HWY_NOINLINE void AddMaskedValues(const Walk& walk, const Sight& sight, std::int64_t begin, float* out) {
   const D d;
-  for (std::int64_t j = begin; j < end; ++j) {
-    for (std::int64_t n = v; n < vectors; ++n) {
-      const auto sees = Sees(n, ahead + j);
-      const V p = hn::Load(d, walk.scores + j * kPanel + n * kLanes);
+  for (std::int64_t v = 0; v < sight.vectors; ++v) {
+    for (std::int64_t j = begin; j < sight.seen(v); ++j) {
+      const V p = hn::Load(d, walk.scores + j * kPanel + v * kLanes);
       for (std::int64_t m = 0; m < walk.value_dim; ++m) {
-        float* at = out + m * kPanel + n * kLanes;
+        float* at = out + m * kPanel + v * kLanes;
         const V old = hn::Load(d, at);
-        const V value = hn::Set(d, values[j * walk.value_rows + m]);
-        hn::Store(hn::IfThenElse(sees, hn::MulAdd(value, p, old), old), d, at);
+        const V value = hn::Set(d, walk.values[j * walk.value_rows + m]);
+        hn::Store(hn::IfThenElse(sight.lanes(v, j), hn::MulAdd(value, p, old), old), d, at);
       }
     }
   }
 }
 
-/// Vectors v … `vectors` of panel `panel` see keys `begin` … `end` of the tile, the key `begin + r` only from
-/// query `ahead + r` of the panel on.
-void Attend(const Walk& walk, std::int64_t panel, std::int64_t v, std::int64_t vectors, std::int64_t begin,
-            std::int64_t end, std::int64_t ahead) {
-  const std::int64_t count = end - begin;
-  const std::int64_t first_masked = std::clamp<std::int64_t>(v * kLanes + 1 - ahead, 0, count);
-  const std::int64_t column = v * kLanes;
-  const float* values = walk.values + begin * walk.value_rows;
+/// One panel of queries takes in the tile's keys.
+void Attend(const Walk& walk, std::int64_t panel, const Sight& sight) {
   float* out = walk.out + panel * walk.value_rows * kPanel;
-  Scores(count, vectors - v, walk.head_dim, walk.keys + begin * walk.head_dim, walk.head_dim,
-         walk.query + panel * walk.head_dim * kPanel + column, walk.scores + column);
   float* maximum = walk.maximum + panel * kPanel;
   float* sum = walk.sum + panel * kPanel;
-  ForGroups(vectors - v, [&](auto group, std::int64_t at) HWY_ATTR {
-    const std::int64_t first = column + at * kLanes;
-    Normalise<decltype(group)::value>(v + at, count, first_masked, ahead, walk.scores + first,
-                                      maximum + first, sum + first, walk.decay + first);
+  Scores(sight, walk.head_dim, walk.keys, walk.head_dim, walk.query + panel * walk.head_dim * kPanel,
+         walk.scores);
+  ForGroups(sight.vectors, [&](auto group, std::int64_t v) HWY_ATTR {
+    const std::int64_t first = v * kLanes;
+    Normalise<decltype(group)::value>(sight, v, walk.scores + first, maximum + first, sum + first,
+                                      walk.decay + first);
   });
-  std::int64_t depth = count;
-  if (first_masked < count &&
-      !AllFinite(values + first_masked * walk.value_rows, (count - first_masked) * walk.value_rows)) {
-    depth = first_masked;
-  }
-  Multiply<Layout::columns, Start::rescale>(walk.value_dim, vectors - v, depth, values, walk.value_rows,
-                                            walk.scores + column, kPanel, out + column, kPanel,
-                                            walk.decay + column);
-  if (depth < count) AddMaskedValues(walk, v, vectors, depth, count, ahead, values, out);
-}
-
-/// All that a panel's queries see of keys `begin` … `end` of a causal call, which lie in the tile from
-/// `begin` on. Near the diagonal the tile is cut where another vector of queries begins to see, so that what
-/// nobody sees is hardly computed.
-void AttendCausal(const Walk& walk, std::int64_t panel, std::int64_t vectors, std::int64_t first_query,
-                  std::int64_t queries, std::int64_t begin, std::int64_t end) {
-  end = std::min(end, first_query + queries);
-  std::int64_t at = begin;
-  for (std::int64_t v = 0; v < vectors; ++v) {
-    const std::int64_t stop = std::min(end, first_query + (v + 1) * kLanes);
-    if (stop <= at) continue;
-    Attend(walk, panel, v, vectors, at - begin, stop - begin, at - first_query);
-    at = stop;
-  }
+  const std::int64_t open = sight.seen_by_all(0);
+  const bool finite = !sight.masked() ||
+                      AllFinite(walk.values + open * walk.value_rows, (sight.keys - open) * walk.value_rows);
+  const Sight safe = finite ? sight : Sight{open, sight.vectors, -kKeyTile};
+  ForGroups(sight.vectors, [&](auto group, std::int64_t v)
+                               HWY_ATTR { AddValues<decltype(group)::value>(walk, safe, v, out); });
+  if (!finite) AddMaskedValues(walk, sight, open, out);
 }
 
 void ForwardBlockOf(const ForwardBlock& block) {
@@ -166,9 +156,9 @@ void ForwardBlockOf(const ForwardBlock& block) {
   const auto queries_of = [&](std::int64_t p) { return std::min(kPanel, block.count - p * kPanel); };
   const auto vectors_of = [&](std::int64_t p) { return (queries_of(p) + kLanes - 1) / kLanes; };
   for (std::int64_t p = 0; p < panels; ++p) {
-    TransposePanel(queries_of(p), walk.head_dim,
-                   {block.query.data + p * kPanel * block.query.stride, block.query.stride},
-                   walk.query + p * kPanel * walk.head_dim, block.scale);
+    ReadPanel(queries_of(p), walk.head_dim,
+              {block.query.data + p * kPanel * block.query.stride, block.query.stride},
+              walk.query + p * kPanel * walk.head_dim, block.scale);
   }
 
   for (const KeyRange* range : {&block.cached, &block.fresh}) {
@@ -181,10 +171,9 @@ void ForwardBlockOf(const ForwardBlock& block) {
       PackRows(end - j, walk.value_dim, {range->value.data + j * range->value.stride, range->value.stride},
                walk.values, walk.value_rows);
       for (std::int64_t p = 0; p < panels; ++p) {
-        if (causal)
-          AttendCausal(walk, p, vectors_of(p), block.first + p * kPanel, queries_of(p), j, end);
-        else
-          Attend(walk, p, 0, vectors_of(p), 0, end - j, -kKeyTile);
+        const std::int64_t ahead = causal ? j - (block.first + p * kPanel) : -kKeyTile;
+        const std::int64_t keys = std::min(end - j, causal ? queries_of(p) - ahead : kKeyTile);
+        if (keys > 0) Attend(walk, p, {keys, vectors_of(p), ahead});
       }
     }
   }
@@ -204,8 +193,8 @@ void ForwardBlockOf(const ForwardBlock& block) {
       }
       hn::Store(hn::Add(hn::Load(d, maximum), kernels::HWY_NAMESPACE::FastLog(d, total)), d, maximum);
     }
-    Transpose(walk.value_dim, queries_of(p), out, kPanel, block.out.data + p * kPanel * block.out.stride,
-              block.out.stride, 1.0f);
+    WritePanel(queries_of(p), walk.value_dim, out,
+               {block.out.data + p * kPanel * block.out.stride, block.out.stride});
   }
   if (block.normaliser.data == nullptr) return;
   for (std::int64_t i = 0; i < block.count; ++i)
@@ -226,7 +215,7 @@ void forward_block(const ForwardBlock& block) { HWY_DYNAMIC_DISPATCH(ForwardBloc
 // widest heads.
 std::int64_t queries_in_block(std::int64_t head_dim, std::int64_t value_dim) {
   const std::int64_t dims = head_dim + value_dim;
-  return dims <= 512 ? 4 * kPanel : dims <= 2048 ? 2 * kPanel : kPanel;
+  return dims <= 256 ? 8 * kPanel : dims <= 512 ? 4 * kPanel : dims <= 2048 ? 2 * kPanel : kPanel;
 }
 
 std::size_t forward_scratch(std::int64_t head_dim, std::int64_t value_dim) {

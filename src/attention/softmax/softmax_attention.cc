@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "attention/arguments.h"
+#include "attention/scratch.h"
 #include "attention/softmax/cache.h"
 #include "attention/softmax/tiles.h"
 #include "base/threads.h"
@@ -27,20 +28,6 @@ MutableRows rows_of(View<float> x, std::int64_t b, std::int64_t first, std::int6
 }
 
 std::int64_t blocks_of(std::int64_t count, std::int64_t block) { return (count + block - 1) / block; }
-
-/// One piece of memory for each thread of a parallel_for.
-class ThreadScratch {
- public:
-  explicit ThreadScratch(std::size_t floats)
-      : floats_((floats + 15) / 16 * 16),
-        memory_(softmax::allocate_floats(floats_ * static_cast<std::size_t>(thread_count()))) {}
-
-  float* mine() const { return memory_.get() + floats_ * static_cast<std::size_t>(thread_index()); }
-
- private:
-  std::size_t floats_;
-  hwy::AlignedFreeUniquePtr<float[]> memory_;
-};
 
 /// Zeros for a gradient [B, N, H, D].
 void clear(View<float> x) {
@@ -97,13 +84,15 @@ void SoftmaxAttention::forward(const AttentionOutputs& outputs, const AttentionI
   const Cache* initial = cache_of<const Cache>("the initial state", inputs.initial, sizes.shape());
   Cache* final = cache_of<Cache>("the final state", outputs.final, sizes.shape());
 
-  const std::int64_t size = softmax::queries_in_block(sizes.head_dim, sizes.value_dim);
+  // Large blocks read the keys less often; smaller ones where they would be too few for many threads.
+  std::int64_t size = softmax::queries_in_block(sizes.head_dim, sizes.value_dim);
+  while (size > softmax::kPanel && sizes.batch * sizes.heads * blocks_of(sizes.queries, size) < 16) size /= 2;
   const std::int64_t blocks = blocks_of(sizes.queries, size);
-  const ThreadScratch scratch(softmax::forward_scratch(sizes.head_dim, sizes.value_dim));
   parallel_for(sizes.batch * sizes.heads * blocks, [&](std::int64_t item) {
-    const std::int64_t b = item / blocks / sizes.heads, h = item / blocks % sizes.heads;
-    // A head's last block, which sees the most keys under a causal mask, comes first: threads end together.
-    const std::int64_t first = (blocks - 1 - item % blocks) * size;
+    const std::int64_t entries = sizes.batch * sizes.heads, b = item % entries / sizes.heads,
+                       h = item % sizes.heads;
+    // The last blocks, which see the most keys under a causal mask, come first: threads end together.
+    const std::int64_t first = (blocks - 1 - item / entries) * size;
     softmax::ForwardBlock block;
     block.head_dim = sizes.head_dim;
     block.value_dim = sizes.value_dim;
@@ -116,7 +105,8 @@ void SoftmaxAttention::forward(const AttentionOutputs& outputs, const AttentionI
     block.fresh = keys_of(inputs, b, h, 0, sizes.keys);
     block.out = rows_of(outputs.out, b, first, h);
     if (outputs.normaliser.rank() != 0) block.normaliser = rows_of(outputs.normaliser, b, first, h);
-    block.scratch = scratch.mine();
+    Scratch scratch(softmax::forward_scratch(sizes.head_dim, sizes.value_dim));
+    block.scratch = scratch.take(softmax::forward_scratch(sizes.head_dim, sizes.value_dim));
     softmax::forward_block(block);
   });
 
@@ -147,11 +137,13 @@ void SoftmaxAttention::backward(const AttentionGradients& gradients, View<const 
   clear(gradients.value);
 
   const bool causal = inputs.mask.kind() == Mask::Kind::causal;
-  const std::int64_t size = softmax::backward_chunk(sizes.head_dim, sizes.value_dim);
-  const std::int64_t query_chunks = blocks_of(sizes.queries, size), key_chunks = blocks_of(sizes.keys, size);
-  const ThreadScratch scratch(softmax::backward_scratch(sizes.head_dim, sizes.value_dim));
-  const auto block_of = [&](std::int64_t b, std::int64_t h, std::int64_t query_chunk) {
-    const std::int64_t first = query_chunk * size;
+  const std::int64_t query_chunk = softmax::backward_queries(sizes.head_dim, sizes.value_dim);
+  const std::int64_t key_chunk = softmax::kBackwardKeys;
+  const std::int64_t query_chunks = blocks_of(sizes.queries, query_chunk);
+  const std::int64_t key_chunks = blocks_of(sizes.keys, key_chunk);
+  const std::size_t scratch_size = softmax::backward_scratch(sizes.head_dim, sizes.value_dim);
+  const auto block_of = [&](std::int64_t b, std::int64_t h, std::int64_t chunk) {
+    const std::int64_t first = chunk * query_chunk;
     softmax::BackwardBlock block;
     block.head_dim = sizes.head_dim;
     block.value_dim = sizes.value_dim;
@@ -161,9 +153,8 @@ void SoftmaxAttention::backward(const AttentionGradients& gradients, View<const 
     block.grad_out = rows_of(grad_out, b, first, h);
     block.normaliser = rows_of(normaliser, b, first, h);
     block.first = first;
-    block.count = std::min(size, sizes.queries - first);
+    block.count = std::min(query_chunk, sizes.queries - first);
     block.grad_query = rows_of(gradients.query, b, first, h);
-    block.scratch = scratch.mine();
     return block;
   };
 
@@ -172,6 +163,8 @@ void SoftmaxAttention::backward(const AttentionGradients& gradients, View<const 
       const std::int64_t b = item / query_chunks / sizes.heads, h = item / query_chunks % sizes.heads;
       softmax::BackwardBlock block = block_of(b, h, item % query_chunks);
       block.keys = initial->head(b, h);
+      Scratch scratch(scratch_size);
+      block.scratch = scratch.take(scratch_size);
       softmax::backward_block(block);
     });
   }
@@ -179,14 +172,19 @@ void SoftmaxAttention::backward(const AttentionGradients& gradients, View<const 
   for (std::int64_t round = 0; round < rounds; ++round) {
     parallel_for(sizes.batch * sizes.heads * key_chunks, [&](std::int64_t item) {
       const std::int64_t b = item / key_chunks / sizes.heads, h = item / key_chunks % sizes.heads;
-      const std::int64_t key_chunk = item % key_chunks, query_chunk = (key_chunk + round) % rounds;
-      if (query_chunk >= query_chunks || (causal && query_chunk < key_chunk)) return;
-      softmax::BackwardBlock block = block_of(b, h, query_chunk);
+      const std::int64_t of_keys = item % key_chunks, of_queries = (of_keys + round) % rounds;
+      if (of_queries >= query_chunks) return;
+      softmax::BackwardBlock block = block_of(b, h, of_queries);
+      const std::int64_t first = of_keys * key_chunk;
+      if (causal && block.first + block.count <= first) return;
       block.causal = causal;
-      block.keys = keys_of(inputs, b, h, key_chunk * size, std::min(size, sizes.keys - key_chunk * size));
-      block.grad_key = rows_of(gradients.key, b, key_chunk * size, h);
-      block.grad_value = rows_of(gradients.value, b, key_chunk * size, h);
-      if (block.keys.count > 0) softmax::backward_block(block);
+      block.keys = keys_of(inputs, b, h, first, std::min(key_chunk, sizes.keys - first));
+      if (block.keys.count == 0) return;
+      block.grad_key = rows_of(gradients.key, b, first, h);
+      block.grad_value = rows_of(gradients.value, b, first, h);
+      Scratch scratch(scratch_size);
+      block.scratch = scratch.take(scratch_size);
+      softmax::backward_block(block);
     });
   }
 }

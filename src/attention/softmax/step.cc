@@ -92,10 +92,11 @@ void StepHeadOf(const StepHead& head) {
     for (; t + 4 <= count; t += 4) Dots<4>(head.head_dim, query, keys + t * head.head_dim, scores + t);
     for (; t < count; ++t) Dots<1>(head.head_dim, query, keys + t * head.head_dim, scores + t);
 
-    float top = maximum;
-    for (t = 0; t < count; ++t) top = std::max(top, scores[t]);
     std::fill(scores + count, scores + (count + lanes - 1) / lanes * lanes,
               -std::numeric_limits<float>::infinity());
+    V tops = hn::Set(d, maximum);
+    for (t = 0; t < count; t += lanes) tops = hn::Max(tops, hn::Load(d, scores + t));
+    const float top = hn::GetLane(hn::MaxOfLanes(d, tops));
     V total = hn::Zero(d);
     for (t = 0; t < count; t += lanes) {
       const V p = kernels::HWY_NAMESPACE::FastExp(d, hn::Sub(hn::Load(d, scores + t), hn::Set(d, top)));

@@ -10,7 +10,6 @@
 #endif
 
 #include <algorithm>
-#include <cstring>
 #include <type_traits>
 
 #include "attention/softmax/tiles.h"
@@ -29,10 +28,11 @@ constexpr std::int64_t kLanes = hn::MaxLanes(D());
 // Accumulators fill the registers: 24 of 32 where there are 32, else 12 of 16.
 constexpr bool kManyRegisters = HWY_MAX_BYTES == 64 || HWY_ARCH_ARM;
 constexpr int kMaxGroup = kManyRegisters ? 4 : 3;
+constexpr std::int64_t kBlockRows = kManyRegisters ? 8 : 4;
 template <int N>
-constexpr int kRowsOf = N == 1 ? 12 : (kManyRegisters ? 24 : 12) / N;
+constexpr int kRowsOf = N == 4 ? 6 : static_cast<int>(kBlockRows);
 
-// Rows are computed kRowsOf at a time, so that buffers have up to this multiple.
+// What the rows of a buffer are rounded up to: products compute kRowsOf of them at a time.
 constexpr std::int64_t kRowMultiple = 24;
 
 constexpr std::int64_t round_up(std::int64_t count, std::int64_t multiple) {
@@ -63,115 +63,194 @@ enum class Start { zero, add, rescale };
 /// How A lies: A(r, k) = a[r · step + k], or a[k · step + r].
 enum class Layout { rows, columns };
 
-/// c[r][n] = start + Σ_k A(r, k) b[k][n] for R rows and N vectors of columns.
+/// sum[r][n] += Σ_k A(r, k) b[k][n] for k from `k` on: up to depth[0] for all N vectors, to depth[1] for
+/// those from the second on, and so on; the depths never decrease.
+template <int R, int N, Layout kLayout, int kFirst = 0>
+HWY_INLINE void Accumulate(V (&sum)[R][N], std::int64_t k, const std::int64_t* depth, const float* a,
+                           std::int64_t step, const float* b, std::int64_t ldb) {
+  const D d;
+  for (; k < depth[kFirst]; ++k) {
+    V column[N];
+    for (int n = kFirst; n < N; ++n) column[n] = hn::Load(d, b + k * ldb + n * kLanes);
+    for (int r = 0; r < R; ++r) {
+      const V element = hn::Set(d, kLayout == Layout::rows ? a[r * step + k] : a[k * step + r]);
+      for (int n = kFirst; n < N; ++n) sum[r][n] = hn::MulAdd(element, column[n], sum[r][n]);
+    }
+  }
+  if constexpr (kFirst + 1 < N) Accumulate<R, N, kLayout, kFirst + 1>(sum, k, depth, a, step, b, ldb);
+}
+
+/// c[r][n] = start + Σ_k A(r, k) b[k][n] for R rows and N vectors of columns, k from `first` to each vector's
+/// depth.
 template <int R, int N, Layout kLayout, Start kStart>
-HWY_INLINE void MultiplyTile(std::int64_t depth, const float* a, std::int64_t step, const float* b,
-                             std::int64_t ldb, float* c, std::int64_t ldc, const float* factor) {
+HWY_INLINE void MultiplyTile(std::int64_t first, const std::int64_t* depth, const float* a, std::int64_t step,
+                             const float* b, std::int64_t ldb, float* c, std::int64_t ldc,
+                             const float* factor) {
   const D d;
   V sum[R][N];
   for (int r = 0; r < R; ++r) {
     for (int n = 0; n < N; ++n) {
-      if constexpr (kStart == Start::zero)
+      if constexpr (kStart == Start::zero) {
         sum[r][n] = hn::Zero(d);
-      else
+      } else {
         sum[r][n] = hn::Load(d, c + r * ldc + n * kLanes);
-      if constexpr (kStart == Start::rescale)
+      }
+      if constexpr (kStart == Start::rescale) {
         sum[r][n] = hn::Mul(sum[r][n], hn::Load(d, factor + n * kLanes));
+      }
     }
   }
-  for (std::int64_t k = 0; k < depth; ++k) {
-    V column[N];
-    for (int n = 0; n < N; ++n) column[n] = hn::Load(d, b + k * ldb + n * kLanes);
-    for (int r = 0; r < R; ++r) {
-      const V element = hn::Set(d, kLayout == Layout::rows ? a[r * step + k] : a[k * step + r]);
-      for (int n = 0; n < N; ++n) sum[r][n] = hn::MulAdd(element, column[n], sum[r][n]);
-    }
-  }
+  Accumulate<R, N, kLayout>(sum, first, depth, a, step, b, ldb);
   for (int r = 0; r < R; ++r) {
     for (int n = 0; n < N; ++n) hn::Store(sum[r][n], d, c + r * ldc + n * kLanes);
   }
 }
 
-/// The same for any number of rows and vectors. Rows are rounded up to a multiple of kRowMultiple at most:
-/// what a and c hold there is read and written, and means nothing.
-template <Layout kLayout, Start kStart>
-HWY_INLINE void Multiply(std::int64_t rows, std::int64_t vectors, std::int64_t depth, const float* a,
-                         std::int64_t step, const float* b, std::int64_t ldb, float* c, std::int64_t ldc,
-                         const float* factor = nullptr) {
+/// Terms begin … end of a sum.
+struct Span {
+  std::int64_t begin, end;
+};
+
+/// c[r][n] = start + Σ_k A(r, k) b[k][n] for rows of `vectors` vectors, where span(r, R) says which terms the
+/// rows r … r + R take. Rows are rounded up, to a multiple of kRowMultiple at most: what a and c hold there
+/// is read and written, and means nothing.
+template <Layout kLayout, Start kStart, class SpanOf>
+HWY_INLINE void Multiply(std::int64_t rows, std::int64_t vectors, const SpanOf& span, const float* a,
+                         std::int64_t step, const float* b, std::int64_t ldb, float* c, std::int64_t ldc) {
   ForGroups(vectors, [&](auto group, std::int64_t v) HWY_ATTR {
     constexpr int N = decltype(group)::value;
     constexpr int R = kRowsOf<N>;
-    const std::int64_t column = v * kLanes;
     for (std::int64_t r = 0; r < rows; r += R) {
-      MultiplyTile<R, N, kLayout, kStart>(depth, a + r * (kLayout == Layout::rows ? step : 1), step,
-                                          b + column, ldb, c + r * ldc + column, ldc, factor + column);
+      const Span terms = span(r, R);
+      std::int64_t depth[N];
+      std::fill_n(depth, N, terms.end);
+      MultiplyTile<R, N, kLayout, kStart>(terms.begin, depth, a + r * (kLayout == Layout::rows ? step : 1),
+                                          step, b + v * kLanes, ldb, c + r * ldc + v * kLanes, ldc, nullptr);
     }
   });
 }
 
-/// scores[j][i] = Σ_e rows[j][e] columns[e][i], in slices of e that stay in the first-level cache. The order
-/// of the sum is the same wherever it is called, so that the backward pass meets the forward pass's scores
-/// bit for bit.
-HWY_INLINE void Scores(std::int64_t count, std::int64_t vectors, std::int64_t dim, const float* rows,
-                       std::int64_t step, const float* columns, float* scores) {
+/// A tile of keys as a panel of queries sees it: key j is seen from the panel's query `ahead + j` on. Lanes
+/// are queries.
+struct Sight {
+  std::int64_t keys, vectors, ahead;
+
+  /// Keys that some query of vector v sees: they are the first ones.
+  HWY_INLINE std::int64_t seen(std::int64_t v) const {
+    return std::clamp<std::int64_t>((v + 1) * kLanes - ahead, 0, keys);
+  }
+  /// Keys that every query of vector v sees.
+  HWY_INLINE std::int64_t seen_by_all(std::int64_t v) const {
+    return std::clamp<std::int64_t>(v * kLanes + 1 - ahead, 0, keys);
+  }
+  /// The queries of vector v that see key j.
+  HWY_INLINE hn::Mask<D> lanes(std::int64_t v, std::int64_t j) const {
+    const D d;
+    return hn::Ge(hn::Iota(d, static_cast<float>(v * kLanes)), hn::Set(d, static_cast<float>(ahead + j)));
+  }
+  HWY_INLINE bool masked() const { return seen_by_all(0) < keys; }
+};
+
+/// scores[j][i] = Σ_e rows[j][e] columns[e][i] for what is seen, in slices of e that stay in the first-level
+/// cache. The order of the sum is the same wherever it is called, so that the backward pass meets the forward
+/// pass's scores bit for bit.
+HWY_INLINE void Scores(const Sight& sight, std::int64_t dim, const float* rows, std::int64_t step,
+                       const float* columns, float* scores) {
   constexpr std::int64_t slice = 128;
-  Multiply<Layout::rows, Start::zero>(count, vectors, std::min(dim, slice), rows, step, columns, kPanel,
-                                      scores, kPanel);
-  for (std::int64_t e = slice; e < dim; e += slice) {
-    Multiply<Layout::rows, Start::add>(count, vectors, std::min(dim - e, slice), rows + e, step,
-                                       columns + e * kPanel, kPanel, scores, kPanel);
+  std::int64_t begin = 0;
+  for (std::int64_t v = 0; v < sight.vectors && begin < sight.keys; ++v) {
+    const std::int64_t end = std::min(sight.keys, round_up(sight.seen(v), kBlockRows));
+    if (end <= begin) continue;
+    for (std::int64_t e = 0; e < dim; e += slice) {
+      const auto terms = [&](std::int64_t, std::int64_t) { return Span{0, std::min(dim - e, slice)}; };
+      const float *a = rows + begin * step + e, *b = columns + e * kPanel + v * kLanes;
+      float* c = scores + begin * kPanel + v * kLanes;
+      if (e == 0) {
+        Multiply<Layout::rows, Start::zero>(end - begin, sight.vectors - v, terms, a, step, b, kPanel, c,
+                                            kPanel);
+      } else {
+        Multiply<Layout::rows, Start::add>(end - begin, sight.vectors - v, terms, a, step, b, kPanel, c,
+                                           kPanel);
+      }
+    }
+    begin = end;
   }
 }
 
-/// Lanes of a panel's vector v whose query sees the key that is `ahead` keys behind the panel's first query's
-/// own.
-HWY_INLINE hn::Mask<D> Sees(std::int64_t v, std::int64_t ahead) {
+/// exp(x) for x ≤ 0 with a relative error below 4e-7, exactly 0 below -86.9; NaN gives NaN. Cheaper than
+/// FastExp.
+HWY_INLINE V ExpNotPositive(V x) {
   const D d;
-  return hn::Ge(hn::Iota(d, static_cast<float>(v * kLanes)), hn::Set(d, static_cast<float>(ahead)));
+  const hn::RebindToSigned<D> di;
+  const V magic = hn::Set(d, 12582912.0f);
+  const V shifted = hn::MulAdd(x, hn::Set(d, 1.44269504089f), magic);
+  const V r = hn::NegMulAdd(hn::Sub(shifted, magic), hn::Set(d, 0.693147180560f), x);
+  V p = hn::MulAdd(hn::Set(d, 0.008297619576f), r, hn::Set(d, 0.04191562923f));
+  p = hn::MulAdd(p, r, hn::Set(d, 0.1666757654f));
+  p = hn::MulAdd(p, r, hn::Set(d, 0.4999889266f));
+  p = hn::MulAdd(p, r, hn::Set(d, 0.9999996911f));
+  p = hn::MulAdd(p, r, hn::Set(d, 1.000000072f));
+  const auto exponent = hn::ShiftLeft<23>(hn::Add(hn::BitCast(di, shifted), hn::Set(di, 127)));
+  return hn::IfThenZeroElse(hn::Lt(x, hn::Set(d, -86.9f)), hn::Mul(p, hn::BitCast(d, exponent)));
 }
 
-/// to[c][r] = scale · from[r][c].
-HWY_INLINE void Transpose(std::int64_t rows, std::int64_t columns, const float* from,
-                          std::int64_t from_stride, float* to, std::int64_t to_stride, float scale) {
-  std::int64_t r = 0;
+/// to[c][r] = scale · from[r][c] for a block of up to 4 rows and 4 columns.
+HWY_INLINE void TransposeBlock(std::int64_t rows, std::int64_t columns, const float* from,
+                               std::int64_t from_stride, float* to, std::int64_t to_stride, float scale) {
 #if HWY_TARGET != HWY_SCALAR
-  const hn::FixedTag<float, 4> d4;
-  const auto factor = hn::Set(d4, scale);
-  for (; r + 4 <= rows; r += 4) {
-    std::int64_t c = 0;
-    for (; c + 4 <= columns; c += 4) {
-      const float* source = from + r * from_stride + c;
-      const auto r0 = hn::LoadU(d4, source), r1 = hn::LoadU(d4, source + from_stride);
-      const auto r2 = hn::LoadU(d4, source + 2 * from_stride), r3 = hn::LoadU(d4, source + 3 * from_stride);
-      const auto lower02 = hn::InterleaveLower(d4, r0, r2), lower13 = hn::InterleaveLower(d4, r1, r3);
-      const auto upper02 = hn::InterleaveUpper(d4, r0, r2), upper13 = hn::InterleaveUpper(d4, r1, r3);
-      float* target = to + c * to_stride + r;
-      hn::StoreU(hn::Mul(factor, hn::InterleaveLower(d4, lower02, lower13)), d4, target);
-      hn::StoreU(hn::Mul(factor, hn::InterleaveUpper(d4, lower02, lower13)), d4, target + to_stride);
-      hn::StoreU(hn::Mul(factor, hn::InterleaveLower(d4, upper02, upper13)), d4, target + 2 * to_stride);
-      hn::StoreU(hn::Mul(factor, hn::InterleaveUpper(d4, upper02, upper13)), d4, target + 3 * to_stride);
-    }
-    for (; c < columns; ++c) {
-      for (std::int64_t i = r; i < r + 4; ++i) to[c * to_stride + i] = scale * from[i * from_stride + c];
-    }
+  if (rows == 4 && columns == 4) {
+    const hn::FixedTag<float, 4> d4;
+    const auto factor = hn::Set(d4, scale);
+    const auto r0 = hn::LoadU(d4, from), r1 = hn::LoadU(d4, from + from_stride);
+    const auto r2 = hn::LoadU(d4, from + 2 * from_stride), r3 = hn::LoadU(d4, from + 3 * from_stride);
+    const auto lower02 = hn::InterleaveLower(d4, r0, r2), lower13 = hn::InterleaveLower(d4, r1, r3);
+    const auto upper02 = hn::InterleaveUpper(d4, r0, r2), upper13 = hn::InterleaveUpper(d4, r1, r3);
+    hn::StoreU(hn::Mul(factor, hn::InterleaveLower(d4, lower02, lower13)), d4, to);
+    hn::StoreU(hn::Mul(factor, hn::InterleaveUpper(d4, lower02, lower13)), d4, to + to_stride);
+    hn::StoreU(hn::Mul(factor, hn::InterleaveLower(d4, upper02, upper13)), d4, to + 2 * to_stride);
+    hn::StoreU(hn::Mul(factor, hn::InterleaveUpper(d4, upper02, upper13)), d4, to + 3 * to_stride);
+    return;
   }
 #endif
-  for (; r < rows; ++r) {
+  for (std::int64_t r = 0; r < rows; ++r) {
     for (std::int64_t c = 0; c < columns; ++c) to[c * to_stride + r] = scale * from[r * from_stride + c];
   }
 }
 
+// Both ways walk along the rows of the caller's tensor, whose stride may put all of them into the same few
+// lines of a cache.
+
 /// A panel of up to 48 rows [count, dim] as [dim, 48]; absent rows are zero.
-HWY_INLINE void TransposePanel(std::int64_t count, std::int64_t dim, Rows rows, float* panel, float scale) {
-  if (count < kPanel) std::memset(panel, 0, sizeof(float) * dim * kPanel);
-  Transpose(count, dim, rows.data, rows.stride, panel, kPanel, scale);
+HWY_INLINE void ReadPanel(std::int64_t count, std::int64_t dim, Rows rows, float* panel, float scale) {
+  if (count < kPanel) std::fill_n(panel, dim * kPanel, 0.0f);
+  for (std::int64_t i = 0; i < count; i += 4) {
+    for (std::int64_t e = 0; e < dim; e += 4) {
+      TransposeBlock(std::min<std::int64_t>(4, count - i), std::min<std::int64_t>(4, dim - e),
+                     rows.data + i * rows.stride + e, rows.stride, panel + e * kPanel + i, kPanel, scale);
+    }
+  }
+}
+
+/// A panel [dim, 48] as its first `count` rows [count, dim].
+HWY_INLINE void WritePanel(std::int64_t count, std::int64_t dim, const float* panel, MutableRows rows) {
+  for (std::int64_t i = 0; i < count; i += 4) {
+    for (std::int64_t m = 0; m < dim; m += 4) {
+      TransposeBlock(std::min<std::int64_t>(4, dim - m), std::min<std::int64_t>(4, count - i),
+                     panel + m * kPanel + i, kPanel, rows.data + i * rows.stride + m, rows.stride, 1.0f);
+    }
+  }
 }
 
 /// Rows one after another, each filled up with zeros to `width`.
 HWY_INLINE void PackRows(std::int64_t count, std::int64_t dim, Rows rows, float* to, std::int64_t width) {
+  const D d;
   for (std::int64_t i = 0; i < count; ++i) {
-    std::memcpy(to + i * width, rows.data + i * rows.stride, sizeof(float) * dim);
-    std::memset(to + i * width + dim, 0, sizeof(float) * (width - dim));
+    const float* from = rows.data + i * rows.stride;
+    std::int64_t e = 0;
+    for (; e + kLanes <= dim; e += kLanes) hn::StoreU(hn::LoadU(d, from + e), d, to + e);
+    for (; e < dim; ++e) to[e] = from[e];
+    for (; e < width; ++e) to[e] = 0;
+    to += width;
   }
 }
 

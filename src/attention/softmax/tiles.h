@@ -55,14 +55,17 @@ struct BackwardBlock {
   float scale = 1;
   bool causal = false;
   Rows query, out, grad_out, normaliser;  ///< of the chunk's first query
-  std::int64_t first = 0, count = 0;      ///< at most `backward_chunk` queries
+  std::int64_t first = 0, count = 0;      ///< at most `backward_queries` of them
   KeyRange keys;                          ///< the pointers are those of the range's first key
   MutableRows grad_query;
   MutableRows grad_key, grad_value;  ///< data null: the keys are constants
   float* scratch = nullptr;
 };
 
-std::int64_t backward_chunk(std::int64_t head_dim, std::int64_t value_dim);
+/// Keys that one block of the backward pass is given, so that preparing its queries counts for little.
+inline constexpr std::int64_t kBackwardKeys = 384;
+
+std::int64_t backward_queries(std::int64_t head_dim, std::int64_t value_dim);
 std::size_t backward_scratch(std::int64_t head_dim, std::int64_t value_dim);
 void backward_block(const BackwardBlock& block);
 
