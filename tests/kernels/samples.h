@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <span>
@@ -37,6 +38,17 @@ inline double relative_error(std::span<const float> actual, std::span<const doub
     size += expected[i] * expected[i];
   }
   return std::sqrt(error / size);
+}
+
+/// Largest |actual − expected| / max(1, |expected|), NaN where anything is.
+inline double mixed_error(std::span<const float> actual, std::span<const double> expected) {
+  EXPECT_EQ(actual.size(), expected.size());
+  double error = 0;
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    const double e = std::abs(actual[i] - expected[i]) / std::max(1.0, std::abs(expected[i]));
+    if (!(e <= error)) error = e;
+  }
+  return error;
 }
 
 inline std::vector<float> dense_copy(View<const float> x) {
