@@ -48,12 +48,16 @@ HWY_INLINE V activation_slope(D d, V x) {
     FastNormal(d, x, density, cdf);
     return hn::MulAdd(x, density, cdf);
   } else if constexpr (activation == Activation::gelu_tanh) {
-    // With s = σ(2u): f = x s, f' = s + x s (1 − s) 2u'.
+    // With z = 2u and s = σ(z): f = x s, f' = s + x s (1 − s) z'; s (1 − s) without the difference that
+    // cancels.
     const V x2 = hn::Mul(x, x);
     const V inside = hn::MulAdd(hn::Mul(hn::Set(d, gelu_cubic), x), x2, x);
-    const V s = FastSigmoid(d, hn::Mul(inside, hn::Set(d, 2 * gelu_slope)));
+    const V e = FastExp(d, hn::Mul(hn::Abs(inside), hn::Set(d, -2 * gelu_slope)));
+    const V larger = hn::Div(one, hn::Add(one, e));
+    const V smaller = hn::Mul(e, larger);
+    const V s = hn::IfThenElse(hn::Lt(x, hn::Zero(d)), smaller, larger);
     const V slope = hn::MulAdd(hn::Set(d, 6 * gelu_slope * gelu_cubic), x2, hn::Set(d, 2 * gelu_slope));
-    return hn::MulAdd(hn::Mul(hn::Mul(x, s), hn::Sub(one, s)), slope, s);
+    return hn::MulAdd(hn::Mul(x, hn::Mul(larger, smaller)), slope, s);
   } else {
     return one;
   }
