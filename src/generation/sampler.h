@@ -18,7 +18,7 @@ class Sampler {
 
  private:
   const OutputHead& head_;
-  Tensor logits_;
+  Tensor workspace_;
   std::vector<std::int32_t> order_;
 };
 

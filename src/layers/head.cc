@@ -12,14 +12,14 @@ namespace {
 constexpr double initial_deviation = 0.02;
 constexpr float least_log_scale = -7.0f;  // as in kernels::logistic_mixture_loss
 
-/// Index of the part of [0, total) that u · total falls into, weights[i] ≥ 0 wide each.
-template <class Weight>
-std::int64_t pick(std::int64_t count, float u, Weight weight) {
-  float total = 0;
-  for (std::int64_t i = 0; i < count; ++i) total += weight(i);
-  float rest = u * total;
+/// Index drawn with the probabilities softmax(logits [count]): the part of [0, 1) that u falls into.
+std::int64_t pick(const float* logits, std::int64_t count, float u, std::span<float> workspace) {
+  kernels::softmax_rows(View<float>(workspace.data(), {1, count}), View<const float>(logits, {1, count}), 1);
+  float rest = 0;
+  for (std::int64_t i = 0; i < count; ++i) rest += workspace[i];  // 1 up to rounding
+  rest *= u;
   for (std::int64_t i = 0; i + 1 < count; ++i) {
-    rest -= weight(i);
+    rest -= workspace[i];
     if (rest < 0) return i;
   }
   return count - 1;
@@ -38,11 +38,8 @@ class CategoricalHead final : public OutputHead {
     std::copy_n(parameters.data(), vocabulary(), logits.data());
   }
 
-  std::int32_t sample(View<const float> parameters, float u1, float) const override {
-    const float* logits = parameters.data();
-    const float largest = *std::max_element(logits, logits + vocabulary());
-    return static_cast<std::int32_t>(
-        pick(vocabulary(), u1, [&](std::int64_t i) { return std::exp(logits[i] - largest); }));
+  std::int32_t sample(View<const float> parameters, float u1, float, std::span<float> workspace) const override {
+    return static_cast<std::int32_t>(pick(parameters.data(), vocabulary(), u1, workspace));
   }
 };
 
@@ -65,13 +62,12 @@ class LogisticMixtureHead final : public OutputHead {
     for (float& value : nll) value = -value;
   }
 
-  std::int32_t sample(View<const float> parameters, float u1, float u2) const override {
+  std::int32_t sample(View<const float> parameters, float u1, float u2, std::span<float> workspace) const override {
     const std::int64_t components = outputs() / 3;
-    const float* weights = parameters.data();
-    const float largest = *std::max_element(weights, weights + components);
-    const std::int64_t k = pick(components, u1, [&](std::int64_t i) { return std::exp(weights[i] - largest); });
-    const float mean = weights[components + k];
-    const float deviation = std::exp(std::max(weights[2 * components + k], least_log_scale));
+    const float* row = parameters.data();
+    const std::int64_t k = pick(row, components, u1, workspace);
+    const float mean = row[components + k];
+    const float deviation = std::exp(std::max(row[2 * components + k], least_log_scale));
     // A logistic variable is mean + s · logit(u); its value's bin is the nearest of the levels on [−1, 1].
     const float x = mean + deviation * (std::log(u2) - std::log1p(-u2));
     const float top = static_cast<float>(vocabulary() - 1);

@@ -48,8 +48,9 @@ class OutputHead {
   /// logits [vocabulary], up to a constant the log-probabilities of every token under parameters [outputs].
   virtual void logits(View<float> logits, View<const float> parameters) const = 0;
 
-  /// One draw from the distribution itself, u₁ and u₂ uniform in (0, 1).
-  virtual std::int32_t sample(View<const float> parameters, float u1, float u2) const = 0;
+  /// One draw from the distribution itself, u₁ and u₂ uniform in (0, 1). `workspace`
+  /// [max(vocabulary, outputs)] is written over.
+  virtual std::int32_t sample(View<const float> parameters, float u1, float u2, std::span<float> workspace) const = 0;
 
  private:
   Dense projection_;
