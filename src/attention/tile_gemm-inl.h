@@ -14,9 +14,11 @@
 #define LINNET_ATTENTION_TILE_GEMM_INL_H_
 #endif
 
+#include <algorithm>
 #include <cstddef>
 
 #include "hwy/highway.h"
+#include "linnet/tensor.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE {
@@ -118,6 +120,42 @@ struct Accumulators {
   }
 };
 
+/// Rows of memory that are needed soon. The products fetch a few of them with every tile: all at once they
+/// would fill the machine's queue of misses and stall it, and the hardware does not look ahead where a head's
+/// rows lie far apart.
+class Ahead {
+ public:
+  /// Forgets what is left, and takes rows with each tile such that `tiles` of them fetch everything added.
+  void Start(std::size_t rows, std::size_t tiles) {
+    first_ = last_ = 0;
+    rows_a_tile_ = (rows + tiles - 1) / std::max<std::size_t>(tiles, 1);
+  }
+
+  /// Rows [first, first + rows) of x.
+  void Add(View<const float> x, std::size_t first, std::size_t rows) {
+    if (rows > 0) areas_[last_++] = {x.at(first), x.stride(0), rows, static_cast<std::size_t>(x.extent(1))};
+  }
+
+  HWY_INLINE void Fetch() {
+    for (std::size_t i = 0; i < rows_a_tile_ && first_ < last_; ++i) {
+      Area& area = areas_[first_];
+      for (std::size_t c = 0; c < area.columns; c += 16) __builtin_prefetch(area.data + c, 0, 2);
+      area.data += area.stride;
+      if (--area.rows == 0) ++first_;
+    }
+  }
+
+ private:
+  struct Area {
+    const float* data;
+    std::ptrdiff_t stride;
+    std::size_t rows, columns;
+  };
+
+  Area areas_[8];
+  std::size_t first_ = 0, last_ = 0, rows_a_tile_ = 0;
+};
+
 /// Calls product.Panel<kVectors>(column) for panels that cover `columns`, a multiple of the vector length.
 template <class Product>
 HWY_INLINE void ForEachPanel(const Product& product, std::size_t columns) {
@@ -150,6 +188,7 @@ struct Multiply {
   const float* b;
   std::size_t ldb;
   std::size_t rows, depth;
+  Ahead* ahead = nullptr;
 
   template <int kVectors>
   HWY_NOINLINE void Panel(std::size_t column) const {
@@ -157,6 +196,7 @@ struct Multiply {
     for (std::size_t row = 0; row < rows; row += kRows) {
       Accumulators<kRows, kVectors> tile;
       tile.Clear();
+      if (ahead != nullptr) ahead->Fetch();
       tile.template Add<kLeft>(LeftAt<kLeft>(a, lda, row, 0), lda, b + column, ldb, depth);
       float* to = c + row * ldc + column;
       kAddTo ? tile.AddTo(to, ldc) : tile.Store(to, ldc);
@@ -174,6 +214,7 @@ struct MultiplyLower {
   const float* b;
   std::size_t ldb;
   std::size_t rows, depth;
+  Ahead* ahead = nullptr;
 
   HWY_INLINE void operator()() const {
     const std::size_t lanes = hn::Lanes(F32());
@@ -192,6 +233,7 @@ struct MultiplyLower {
       for (std::size_t row = first_row; row < first_row + kRowBlock; row += kRows) {
         Accumulators<kRows, kVectors> tile;
         tile.Clear();
+        if (whole.ahead != nullptr) whole.ahead->Fetch();
         tile.template Add<Left::plain>(whole.a + row * whole.lda, whole.lda, whole.b + column, whole.ldb,
                                        whole.depth);
         tile.Store(whole.c + row * whole.ldc + column, whole.ldc);
@@ -216,6 +258,7 @@ struct MultiplyWithTriangle {
   const float* u;
   std::size_t ldu;
   std::size_t rows, depth;
+  Ahead* ahead = nullptr;
 
   template <int kVectors>
   HWY_NOINLINE void Panel(std::size_t column) const {
@@ -223,6 +266,7 @@ struct MultiplyWithTriangle {
     for (std::size_t row = 0; row < rows; row += kRows) {
       Accumulators<kRows, kVectors> tile;
       tile.Clear();
+      if (ahead != nullptr) ahead->Fetch();
       tile.template Add<Left::plain>(a + row * lda, lda, b + column, ldb, depth);
       const float* diagonal = t + row * ldt + row;
       const float* beside = u + row * ldu + column;

@@ -67,23 +67,34 @@ std::int64_t column_blocks(const AttentionSizes& sizes) {
   return sizes.batch * sizes.heads < 4 && sizes.value_dim >= 32 ? 2 : 1;
 }
 
+// Heads that one task sweeps side by side. Their rows lie beside each other in memory: together they use what
+// one alone would fetch in vain, lines as well as address translations. Their states must fit the
+// second-level cache, and every thread should find a task. Heads do not meet, so the grouping changes no bit.
+std::int64_t head_group(const AttentionSizes& sizes, std::int64_t features) {
+  constexpr std::int64_t cache_floats = 1 << 17;
+  const std::int64_t fitting = std::max<std::int64_t>(1, cache_floats / (features * sizes.value_dim));
+  const std::int64_t shared = std::max<std::int64_t>(1, sizes.batch * sizes.heads / thread_count());
+  return std::min({fitting, shared, sizes.heads});
+}
+
 void LinearAttention::forward(const AttentionOutputs& outputs, const AttentionInputs& inputs) const {
   const AttentionSizes sizes = check_forward(operation, outputs, inputs);
   const LinearCall call = this->call(sizes, inputs);
   LinearState* final = nullptr;
   if (outputs.final != nullptr)
     final = &own_state("a final state", *outputs.final, sizes.shape(), call.features);
-  const std::int64_t blocks = column_blocks(sizes);
+  const std::int64_t blocks = column_blocks(sizes), group = head_group(sizes, call.features);
+  const std::int64_t groups = (sizes.heads + group - 1) / group;
   const std::int64_t width = (sizes.value_dim / blocks + 15) / 16 * 16;
   // Every block of a head reads the initial z, whose memory the final one may share: written once all have
   // read it.
   std::vector<float> final_z(final == nullptr ? 0 : sizes.batch * sizes.heads * call.features);
-  parallel_for(sizes.batch * sizes.heads * blocks, [&](std::int64_t i) {
-    const std::int64_t head = i / blocks, b = head / sizes.heads, h = head % sizes.heads;
+  parallel_for(sizes.batch * groups * blocks, [&](std::int64_t i) {
+    const std::int64_t b = i / blocks / groups, h = i / blocks % groups * group;
     const std::int64_t first = i % blocks * width;
     const std::int64_t last = i % blocks + 1 == blocks ? sizes.value_dim : first + width;
-    linear_forward_block(call, outputs, {b, h, first, last}, final == nullptr ? nullptr : final->sums(b, h),
-                         final_z.data() + (final == nullptr ? 0 : head * call.features));
+    linear_forward_block(call, outputs, {b, h, std::min(h + group, sizes.heads), first, last}, final,
+                         final_z.data());
   });
   if (final == nullptr) return;
   for (std::int64_t b = 0; b < sizes.batch; ++b) {
@@ -100,14 +111,17 @@ void LinearAttention::backward(const AttentionGradients& gradients, View<const f
                                View<const float> normaliser) const {
   const AttentionSizes sizes = check_backward(operation, gradients, grad_out, inputs, out, normaliser);
   const LinearGradientCall call = {this->call(sizes, inputs), grad_out, out, normaliser};
-  // The two sweeps of a head are tasks of their own; the longer ones come first.
-  const std::int64_t heads = sizes.batch * sizes.heads;
-  parallel_for(2 * heads, [&](std::int64_t i) {
-    const std::int64_t b = i % heads / sizes.heads, h = i % heads % sizes.heads;
-    if (i < heads)
-      linear_key_gradient(call, gradients.key, gradients.value, b, h);
+  const std::int64_t group = head_group(sizes, call.forward.features);
+  const std::int64_t groups = (sizes.heads + group - 1) / group;
+  // The two sweeps of a group are tasks of their own; the longer ones come first.
+  parallel_for(2 * sizes.batch * groups, [&](std::int64_t i) {
+    const bool of_keys = i < sizes.batch * groups;
+    const std::int64_t b = i / groups % sizes.batch, h = i % groups * group;
+    const LinearHeads heads = {b, h, std::min(h + group, sizes.heads)};
+    if (of_keys)
+      linear_key_gradient(call, gradients.key, gradients.value, heads);
     else
-      linear_query_gradient(call, gradients.query, b, h);
+      linear_query_gradient(call, gradients.query, heads);
   });
 }
 

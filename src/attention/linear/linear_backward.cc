@@ -9,182 +9,222 @@
 HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE {
 
-/// The backward pass of one head. With the normaliser as one more column of values, V⁺ = [V, 1], and
-/// G⁺ = [g/d, −(g·o)/d], the gradients are
+/// One sweep of the backward pass over a group of heads. With the normaliser as one more column of values, V⁺
+/// = [V, 1], and G⁺ = [g/d, −(g·o)/d], the gradients are
 ///   dφQ_i = S⁺_i G⁺_i,  dφK_j = R⁺_j V⁺_j,  dV_j = R_jᵀ φK_j,  S⁺_i = Σ_{j≤i} φK_j V⁺_jᵀ,  R⁺_j = Σ_{i≥j}
 ///   φQ_i G⁺_iᵀ
 /// (Katharopoulos et al. 2020, equations 13 to 15, with the normaliser's part), computed chunk by chunk: S⁺
 /// is swept forwards for the queries, R⁺ from the end for the keys and values. Neither is stored along the
 /// sequence.
-class BackwardHead {
+class BackwardSweep {
  public:
-  BackwardHead(const LinearGradientCall& call, std::int64_t b, std::int64_t h)
-      : call_(call.forward),
-        head_(h),
+  BackwardSweep(const LinearGradientCall& call, const LinearHeads& heads, bool of_keys)
+      : gradient_call_(call),
+        call_(call.forward),
+        group_(heads),
+        heads_(static_cast<std::size_t>(heads.last_head - heads.first_head)),
         features_(static_cast<std::size_t>(call_.features)),
         columns_(static_cast<std::size_t>(call_.sizes.value_dim)),
         ldf_(RoundUp(features_, kPad)),
         ldm_(RoundUp(columns_, kPad)),
         ldv_(RoundUp(columns_ + 1, kPad)),
         queries_(static_cast<std::size_t>(call_.sizes.queries)),
-        keys_(static_cast<std::size_t>(call_.visible_keys(b))),
-        query_(RowsOf(call_.inputs.query, b, h)),
-        key_(RowsOf(call_.inputs.key, b, h)),
-        value_(RowsOf(call_.inputs.value, b, h)),
-        grad_out_(RowsOf(call.grad_out, b, h)),
-        out_(RowsOf(call.out, b, h)),
-        normaliser_(call.normaliser.at(b, 0, h)),
-        normaliser_step_(call.normaliser.stride(1)),
-        sees_keys_(call_.sees_keys(b)),
-        scratch_(4 * kChunk * ldf_ + 4 * kChunk * ldv_ + 2 * kChunk * kChunk + ldf_ * (ldm_ + ldv_ + 2)),
+        keys_(static_cast<std::size_t>(call_.visible_keys(heads.batch))),
+        state_floats_(ldv_ * ldf_ + ldf_ + (of_keys ? ldf_ * ldm_ : 0)),
+        scratch_(4 * kChunk * (ldf_ + ldv_) + 2 * kChunk * kChunk + heads_ * state_floats_),
         q_(zeroed(kChunk * ldf_)),
         k_(zeroed(kChunk * ldf_)),
+        k_transposed_(zeroed(kChunk * ldf_)),
         v_(zeroed(kChunk * ldv_)),
-        g_(zeroed(kChunk * ldv_)),
         v_transposed_(zeroed(kChunk * ldv_)),
+        g_(zeroed(kChunk * ldv_)),
         result_(zeroed(kChunk * std::max(ldf_, ldv_))),
-        weights_(zeroed(kChunk * kChunk)),
-        z_(zeroed(ldf_)),
-        state_transposed_(zeroed(ldv_ * ldf_)) {}
+        value_weights_(zeroed(kChunk * kChunk)),
+        key_weights_(zeroed(kChunk * kChunk)),
+        states_(zeroed(heads_ * state_floats_)) {}
 
-  void QueryGradient(View<float> grad_query, std::int64_t b) {
-    const View<float> gradient = RowsOf(grad_query, b, head_);
-    if (!sees_keys_) return Assign(gradient, 0, queries_);
-    if (call_.initial != nullptr) LoadState(b);
-    const bool causal = call_.causal();
+  void QueryGradient(View<float> grad_query) {
+    const bool causal = call_.causal(), seeing = call_.sees_keys(group_.batch);
+    if (call_.initial != nullptr) LoadStates();
     if (!causal) {
       for (std::size_t first = 0; first < keys_; first += kChunk) {
-        const std::size_t count = std::min(kChunk, keys_ - first);
-        LoadKeys(first, count, count);
-        AddKeysToState(count);
+        for (std::size_t head = 0; head < heads_; ++head) {
+          SelectHead(head);
+          Fetch(first, kForwards, keys_, {call_.inputs.key, call_.inputs.value}, Tiles(0, 1));
+          const std::size_t count = std::min(kChunk, keys_ - first);
+          LoadKeys(first, count, count);
+          AddKeysToState(count);
+        }
       }
     }
     for (std::size_t first = 0; first < queries_; first += kChunk) {
-      const std::size_t count = std::min(kChunk, queries_ - first), rows = RoundUp(count, kRowBlock);
-      LoadFeatures(call_, true, head_, query_, first, count, q_, ldf_, rows);
-      LoadGradient(first, count, rows);
-      if (causal) {
-        const std::size_t seen = Seen(first, count);
-        LoadKeys(first, seen, rows);
-        MultiplyGradientByValues(rows);
-        ForEachPanel(MultiplyWithTriangle<false>{result_, ldf_, g_, ldv_, state_transposed_, ldf_, weights_,
-                                                 kChunk, k_, ldf_, rows, columns_ + 1},
-                     ldf_);
-        if (seen > 0 && first + count < queries_) AddKeysToState(seen);
-      } else {
-        ForEachPanel(Multiply<Left::plain, false>{result_, ldf_, g_, ldv_, state_transposed_, ldf_, rows,
-                                                  columns_ + 1},
-                     ldf_);
+      for (std::size_t head = 0; head < heads_; ++head) {
+        SelectHead(head);
+        const View<float> gradient = RowsOf(grad_query, group_.batch, head_);
+        const std::size_t count = std::min(kChunk, queries_ - first), rows = RoundUp(count, kRowBlock);
+        if (!seeing) {
+          Clear(gradient, first, first + count);
+          continue;
+        }
+        if (causal) {
+          Fetch(first, kForwards, queries_,
+                {call_.inputs.query, gradient_call_.grad_out, gradient_call_.out, call_.inputs.key,
+                 call_.inputs.value, grad_query},
+                Tiles(2, 1));
+        } else {
+          Fetch(first, kForwards, queries_,
+                {call_.inputs.query, gradient_call_.grad_out, gradient_call_.out, grad_query}, Tiles(1, 0));
+        }
+        LoadQueries(first, count, rows);
+        if (causal) {
+          const std::size_t seen = Seen(first, count);
+          LoadKeys(first, seen, rows);
+          WeighValues(rows);
+          ForEachPanel(
+              MultiplyWithTriangle<false>{result_, ldf_, g_, ldv_, state_transposed_, ldf_, value_weights_,
+                                          kChunk, k_, ldf_, rows, columns_ + 1, &ahead_},
+              ldf_);
+          if (seen > 0 && first + count < queries_) AddKeysToState(seen);
+        } else {
+          Multiply<Left::plain, false> product{result_, ldf_, g_,           ldv_,   state_transposed_,
+                                               ldf_,    rows, columns_ + 1, &ahead_};
+          ForEachPanel(product, ldf_);
+        }
+        WriteThroughMap(gradient, query_, q_, first, count, true);
       }
-      WriteThroughMap(gradient, query_, q_, first, count, true);
     }
   }
 
-  void KeyGradient(View<float> grad_key, View<float> grad_value, std::int64_t b) {
-    const View<float> key_gradient = RowsOf(grad_key, b, head_),
-                      value_gradient = RowsOf(grad_value, b, head_);
-    const auto keys = static_cast<std::size_t>(call_.sizes.keys);
-    Assign(key_gradient, keys_, keys);
-    Assign(value_gradient, keys_, keys);
-    if (keys_ == 0) return;
-    k_transposed_ = zeroed(ldf_ * kChunk);
-    sums_ = zeroed(ldf_ * ldm_);
-    more_weights_ = zeroed(kChunk * kChunk);
+  void KeyGradient(View<float> grad_key, View<float> grad_value) {
     const bool causal = call_.causal();
+    for (std::size_t head = 0; head < heads_; ++head) {
+      SelectHead(head);
+      Clear(RowsOf(grad_key, group_.batch, head_), keys_, static_cast<std::size_t>(call_.sizes.keys));
+      Clear(RowsOf(grad_value, group_.batch, head_), keys_, static_cast<std::size_t>(call_.sizes.keys));
+    }
+    if (keys_ == 0) return;
     if (!causal) {
       for (std::size_t first = 0; first < queries_; first += kChunk) {
-        const std::size_t count = std::min(kChunk, queries_ - first);
-        LoadFeatures(call_, true, head_, query_, first, count, q_, ldf_, count);
-        LoadGradient(first, count, count);
-        AddQueriesToState(count);
-      }
-      TransposeState();
-    }
-    const std::size_t chunks = ((causal ? queries_ : keys_) + kChunk - 1) / kChunk;
-    for (std::size_t chunk = chunks; chunk-- > 0;) {
-      const std::size_t first = chunk * kChunk;
-      const std::size_t count = std::min(kChunk, (causal ? queries_ : keys_) - first);
-      const std::size_t rows = RoundUp(count, kRowBlock), seen = Seen(first, count);
-      if (causal) {
-        LoadFeatures(call_, true, head_, query_, first, count, q_, ldf_, rows);
-        LoadGradient(first, count, rows);
-      }
-      if (seen > 0) {
-        LoadKeys(first, seen, rows);
-        if (causal) {
-          MultiplyGradientByValues(rows);
-          Transpose(k_transposed_, kChunk, k_, ldf_, rows, features_);
-          MultiplyLower{more_weights_, kChunk, q_, ldf_, k_transposed_, kChunk, rows, features_}();
-          ForEachPanel(MultiplyWithTriangle<true>{result_, ldf_, v_, ldv_, state_transposed_, ldf_, weights_,
-                                                  kChunk, q_, ldf_, rows, columns_ + 1},
-                       ldf_);
-        } else {
-          ForEachPanel(Multiply<Left::plain, false>{result_, ldf_, v_, ldv_, state_transposed_, ldf_, rows,
-                                                    columns_ + 1},
-                       ldf_);
+        for (std::size_t head = 0; head < heads_; ++head) {
+          SelectHead(head);
+          Fetch(first, kForwards, queries_, {call_.inputs.query, gradient_call_.grad_out, gradient_call_.out},
+                Tiles(0, 1));
+          const std::size_t count = std::min(kChunk, queries_ - first);
+          LoadQueries(first, count, count);
+          AddQueriesToState(count);
         }
-        WriteThroughMap(key_gradient, key_, k_, first, seen, false);
-        if (causal) {
-          ForEachPanel(MultiplyWithTriangle<true>{result_, ldm_, k_, ldf_, sums_, ldm_, more_weights_, kChunk,
-                                                  g_, ldv_, rows, features_},
-                       ldm_);
-        } else {
-          ForEachPanel(Multiply<Left::plain, false>{result_, ldm_, k_, ldf_, sums_, ldm_, rows, features_},
-                       ldm_);
-        }
-        for (std::size_t i = 0; i < seen; ++i)
-          CopyRow(value_gradient.at(first + i), result_ + i * ldm_, columns_);
       }
-      if (causal && chunk > 0) {
-        AddQueriesToState(count);
+      for (std::size_t head = 0; head < heads_; ++head) {
+        SelectHead(head);
         TransposeState();
+      }
+    }
+    const std::size_t length = causal ? queries_ : keys_;
+    for (std::size_t first = RoundUp(length, kChunk); first > 0;) {
+      first -= kChunk;
+      for (std::size_t head = 0; head < heads_; ++head) {
+        SelectHead(head);
+        if (causal) {
+          Fetch(first, kBackwards, length,
+                {call_.inputs.query, gradient_call_.grad_out, gradient_call_.out, call_.inputs.key,
+                 call_.inputs.value, grad_key, grad_value},
+                Tiles(4, 1));
+        } else {
+          Fetch(first, kBackwards, length, {call_.inputs.key, call_.inputs.value, grad_key, grad_value},
+                Tiles(2, 0));
+        }
+        KeyChunk(grad_key, grad_value, first, std::min(kChunk, length - first));
       }
     }
   }
 
  private:
+  static constexpr int kForwards = 1, kBackwards = -1;
+
   float* zeroed(std::size_t floats) {
     float* memory = scratch_.take(floats);
     std::memset(memory, 0, floats * sizeof(float));
     return memory;
   }
 
-  static void Assign(View<float> rows, std::size_t first, std::size_t last) {
+  static void Clear(View<float> rows, std::size_t first, std::size_t last) {
     for (std::size_t i = first; i < last; ++i)
       std::memset(rows.at(i), 0, static_cast<std::size_t>(rows.extent(1)) * sizeof(float));
   }
 
+  void SelectHead(std::size_t head) {
+    head_ = group_.first_head + static_cast<std::int64_t>(head);
+    query_ = RowsOf(call_.inputs.query, group_.batch, head_);
+    key_ = RowsOf(call_.inputs.key, group_.batch, head_);
+    value_ = RowsOf(call_.inputs.value, group_.batch, head_);
+    grad_out_ = RowsOf(gradient_call_.grad_out, group_.batch, head_);
+    out_ = RowsOf(gradient_call_.out, group_.batch, head_);
+    state_transposed_ = states_ + head * state_floats_;
+    z_ = state_transposed_ + ldv_ * ldf_;
+    sums_ = z_ + ldf_;
+  }
+
+  /// Keys of the chunk that are not padding.
   std::size_t Seen(std::size_t first, std::size_t count) const {
     return keys_ <= first ? 0 : std::min(count, keys_ - first);
   }
 
-  /// S⁺ᵀ of the initial state.
-  void LoadState(std::int64_t b) {
-    const float* sums = call_.initial->sums(b, head_);
-    for (std::size_t f = 0; f < features_; ++f)
-      for (std::size_t m = 0; m < columns_; ++m) state_transposed_[m * ldf_ + f] = sums[f * columns_ + m];
-    CopyRow(z_, call_.initial->normaliser(b, head_), features_);
-    SetNormaliserRow();
+  /// About how many tiles `of_chunk` products for the chunk's rows and `of_state` for the state's have.
+  std::size_t Tiles(std::size_t of_chunk, std::size_t of_state) const {
+    return (of_chunk * kChunk * std::max<std::size_t>(1, columns_ / 64) + of_state * features_) / 4 + 1;
   }
 
+  /// Has the products of this chunk fetch the rows of the next one: the next head's, or the first head's of
+  /// the chunk that follows.
+  void Fetch(std::size_t first, int direction, std::size_t length,
+             std::initializer_list<View<const float>> tensors, std::size_t tiles) {
+    std::int64_t h = head_ + 1;
+    std::size_t next = first;
+    if (h == group_.last_head) {
+      h = group_.first_head;
+      if (direction == kBackwards && first == 0) return ahead_.Start(0, 1);
+      next = direction == kForwards ? first + kChunk : first - kChunk;
+    }
+    if (next >= length) return ahead_.Start(0, 1);
+    const std::size_t rows = std::min(kChunk, length - next);
+    ahead_.Start(tensors.size() * rows, tiles);
+    for (const View<const float>& tensor : tensors) ahead_.Add(RowsOf(tensor, group_.batch, h), next, rows);
+  }
+
+  /// S⁺ᵀ of the initial state.
+  void LoadStates() {
+    for (std::size_t head = 0; head < heads_; ++head) {
+      SelectHead(head);
+      const float* sums = call_.initial->sums(group_.batch, head_);
+      for (std::size_t f = 0; f < features_; ++f)
+        for (std::size_t m = 0; m < columns_; ++m) state_transposed_[m * ldf_ + f] = sums[f * columns_ + m];
+      CopyRow(z_, call_.initial->normaliser(group_.batch, head_), features_);
+      SetNormaliserRow();
+    }
+  }
+
+  /// φK and V⁺, zeros from `count` to `rows`.
   void LoadKeys(std::size_t first, std::size_t count, std::size_t rows) {
     LoadFeatures(call_, false, head_, key_, first, count, k_, ldf_, rows);
     LoadRows(value_, first, count, columns_, v_, ldv_, rows);
     for (std::size_t j = 0; j < count; ++j) v_[j * ldv_ + columns_] = 1.0f;
   }
 
-  /// G⁺, zeros from `count` to `rows`.
-  void LoadGradient(std::size_t first, std::size_t count, std::size_t rows) {
+  /// φQ and G⁺, zeros from `count` to `rows`.
+  void LoadQueries(std::size_t first, std::size_t count, std::size_t rows) {
     const F32 d;
     const std::size_t lanes = hn::Lanes(d);
+    LoadFeatures(call_, true, head_, query_, first, count, q_, ldf_, rows);
+    const float* normaliser = gradient_call_.normaliser.at(group_.batch, first, head_);
     for (std::size_t i = 0; i < count; ++i) {
       const float *g = grad_out_.at(first + i), *o = out_.at(first + i);
       float* row = g_ + i * ldv_;
-      if (!sees_keys_ || !call_.normalise) {
+      if (!call_.normalise) {
         CopyRow(row, g, columns_);
         continue;
       }
-      const float scale = 1.0f / normaliser_[static_cast<std::int64_t>(first + i) * normaliser_step_];
+      const float scale =
+          1.0f / normaliser[static_cast<std::int64_t>(i) * gradient_call_.normaliser.stride(1)];
       const Vec32 factor = hn::Set(d, scale);
       Vec32 sum = hn::Zero(d);
       std::size_t m = 0;
@@ -203,16 +243,59 @@ class BackwardHead {
     ZeroRows(g_, ldv_, count, rows);
   }
 
-  /// weights = tril(G⁺ V⁺ᵀ).
-  void MultiplyGradientByValues(std::size_t rows) {
+  void KeyChunk(View<float> grad_key, View<float> grad_value, std::size_t first, std::size_t count) {
+    const bool causal = call_.causal();
+    const std::size_t rows = RoundUp(count, kRowBlock), seen = Seen(first, count);
+    if (causal) LoadQueries(first, count, rows);
+    if (seen > 0) {
+      LoadKeys(first, seen, rows);
+      if (causal) {
+        WeighValues(rows);
+        WeighKeys(rows);
+        ForEachPanel(
+            MultiplyWithTriangle<true>{result_, ldf_, v_, ldv_, state_transposed_, ldf_, value_weights_,
+                                       kChunk, q_, ldf_, rows, columns_ + 1, &ahead_},
+            ldf_);
+      } else {
+        ForEachPanel(Multiply<Left::plain, false>{result_, ldf_, v_, ldv_, state_transposed_, ldf_, rows,
+                                                  columns_ + 1, &ahead_},
+                     ldf_);
+      }
+      WriteThroughMap(RowsOf(grad_key, group_.batch, head_), key_, k_, first, seen, false);
+      if (causal) {
+        ForEachPanel(MultiplyWithTriangle<true>{result_, ldm_, k_, ldf_, sums_, ldm_, key_weights_, kChunk,
+                                                g_, ldv_, rows, features_, &ahead_},
+                     ldm_);
+      } else {
+        ForEachPanel(
+            Multiply<Left::plain, false>{result_, ldm_, k_, ldf_, sums_, ldm_, rows, features_, &ahead_},
+            ldm_);
+      }
+      const View<float> gradient = RowsOf(grad_value, group_.batch, head_);
+      for (std::size_t i = 0; i < seen; ++i) CopyRow(gradient.at(first + i), result_ + i * ldm_, columns_);
+    }
+    if (causal && first > 0) {
+      AddQueriesToState(count);
+      TransposeState();
+    }
+  }
+
+  /// tril(G⁺ V⁺ᵀ).
+  void WeighValues(std::size_t rows) {
     Transpose(v_transposed_, kChunk, v_, ldv_, rows, columns_ + 1);
-    MultiplyLower{weights_, kChunk, g_, ldv_, v_transposed_, kChunk, rows, columns_ + 1}();
+    MultiplyLower{value_weights_, kChunk, g_, ldv_, v_transposed_, kChunk, rows, columns_ + 1, &ahead_}();
+  }
+
+  /// tril(φQ φKᵀ).
+  void WeighKeys(std::size_t rows) {
+    Transpose(k_transposed_, kChunk, k_, ldf_, rows, features_);
+    MultiplyLower{key_weights_, kChunk, q_, ldf_, k_transposed_, kChunk, rows, features_, &ahead_}();
   }
 
   /// S⁺ᵀ += V⁺ᵀ φK.
   void AddKeysToState(std::size_t rows) {
     ForEachPanel(Multiply<Left::transposed, true>{state_transposed_, ldf_, v_, ldv_, k_, ldf_,
-                                                  RoundUp(columns_, kRowBlock), rows},
+                                                  RoundUp(columns_, kRowBlock), rows, &ahead_},
                  ldf_);
     AddRows(z_, k_, ldf_, rows, ldf_);
     SetNormaliserRow();
@@ -221,7 +304,7 @@ class BackwardHead {
   /// R⁺ += φQᵀ G⁺.
   void AddQueriesToState(std::size_t rows) {
     ForEachPanel(Multiply<Left::transposed, true>{sums_, ldm_, q_, ldf_, g_, ldv_,
-                                                  RoundUp(features_, kRowBlock), rows},
+                                                  RoundUp(features_, kRowBlock), rows, &ahead_},
                  ldm_);
     AddWeightedRows(z_, q_, ldf_, g_ + columns_, ldv_, rows, ldf_);
   }
@@ -244,36 +327,37 @@ class BackwardHead {
         {call_.layer, static_cast<int>(head_), call_.position(query) + begin, query});
   }
 
+  const LinearGradientCall& gradient_call_;
   const LinearCall& call_;
-  const std::int64_t head_;
-  const std::size_t features_, columns_;  // F and M
-  const std::size_t ldf_, ldm_, ldv_;     // padded leading dimensions of F, M and M + 1
-  const std::size_t queries_, keys_;      // keys that are not padding
-  const View<const float> query_, key_, value_, grad_out_, out_;
-  const float* const normaliser_;
-  const std::int64_t normaliser_step_;
-  const bool sees_keys_;
+  const LinearHeads group_;
+  const std::size_t heads_, features_, columns_;  // heads of this task, F and M
+  const std::size_t ldf_, ldm_, ldv_;             // padded leading dimensions of F, M and M + 1
+  const std::size_t queries_, keys_;              // keys that are not padding
+  const std::size_t state_floats_;                // of a head
+  Ahead ahead_;
   Scratch scratch_;
-  float *q_, *k_;                  // φQ, φK [C, F]
-  float *v_, *g_;                  // V⁺, G⁺ [C, M + 1]
-  float* v_transposed_;            // V⁺ᵀ
+  float *q_, *k_, *k_transposed_;  // φQ, φK [C, F] and φKᵀ
+  float *v_, *v_transposed_, *g_;  // V⁺ [C, M + 1], V⁺ᵀ and G⁺
   float* result_;                  // a gradient [C, F] or [C, M]
-  float* weights_;                 // tril(G⁺ V⁺ᵀ)
-  float* z_;                       // the last column of S⁺ or R⁺
-  float* state_transposed_;        // S⁺ᵀ or R⁺ᵀ [M + 1, F]
-  float* k_transposed_ = nullptr;  // φKᵀ
-  float* sums_ = nullptr;          // R [F, M]
-  float* more_weights_ = nullptr;  // tril(φQ φKᵀ)
+  float* value_weights_;           // tril(G⁺ V⁺ᵀ)
+  float* key_weights_;             // tril(φQ φKᵀ)
+  float* states_;                  // of every head
+
+  // The head at work.
+  std::int64_t head_ = 0;
+  View<const float> query_, key_, value_, grad_out_, out_;
+  float* state_transposed_ = nullptr;  // S⁺ᵀ or R⁺ᵀ [M + 1, F]
+  float* z_ = nullptr;                 // the last column of S⁺ or R⁺
+  float* sums_ = nullptr;              // R [F, M]
 };
 
-void RunQueryGradient(const LinearGradientCall& call, View<float> grad_query, std::int64_t b,
-                      std::int64_t h) {
-  BackwardHead(call, b, h).QueryGradient(grad_query, b);
+void RunQueryGradient(const LinearGradientCall& call, View<float> grad_query, const LinearHeads& heads) {
+  BackwardSweep(call, heads, false).QueryGradient(grad_query);
 }
 
 void RunKeyGradient(const LinearGradientCall& call, View<float> grad_key, View<float> grad_value,
-                    std::int64_t b, std::int64_t h) {
-  BackwardHead(call, b, h).KeyGradient(grad_key, grad_value, b);
+                    const LinearHeads& heads) {
+  BackwardSweep(call, heads, true).KeyGradient(grad_key, grad_value);
 }
 
 }  // namespace linnet::HWY_NAMESPACE
@@ -285,14 +369,13 @@ namespace linnet {
 HWY_EXPORT(RunQueryGradient);
 HWY_EXPORT(RunKeyGradient);
 
-void linear_query_gradient(const LinearGradientCall& call, View<float> grad_query, std::int64_t b,
-                           std::int64_t h) {
-  HWY_DYNAMIC_DISPATCH(RunQueryGradient)(call, grad_query, b, h);
+void linear_query_gradient(const LinearGradientCall& call, View<float> grad_query, const LinearHeads& heads) {
+  HWY_DYNAMIC_DISPATCH(RunQueryGradient)(call, grad_query, heads);
 }
 
 void linear_key_gradient(const LinearGradientCall& call, View<float> grad_key, View<float> grad_value,
-                         std::int64_t b, std::int64_t h) {
-  HWY_DYNAMIC_DISPATCH(RunKeyGradient)(call, grad_key, grad_value, b, h);
+                         const LinearHeads& heads) {
+  HWY_DYNAMIC_DISPATCH(RunKeyGradient)(call, grad_key, grad_value, heads);
 }
 
 }  // namespace linnet

@@ -11,118 +11,154 @@
 HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE {
 
-/// The forward pass of one head and block of value columns, chunk by chunk (Katharopoulos et al. 2020,
-/// equations 8 to 12):
+/// The forward pass of a group of heads and a block of value columns, chunk by chunk (Katharopoulos et al.
+/// 2020, equations 8 to 12):
 ///   P = tril(φQ φKᵀ),  O = φQ S + P V,  d = φQ z + rowsum(P) + ε,  then S += φKᵀ V,  z += colsum(φK).
 class ForwardBlock {
  public:
   ForwardBlock(const LinearCall& call, const AttentionOutputs& outputs, const LinearBlock& block)
       : call_(call),
+        outputs_(outputs),
         block_(block),
+        heads_(static_cast<std::size_t>(block.last_head - block.first_head)),
         features_(static_cast<std::size_t>(call.features)),
         columns_(static_cast<std::size_t>(block.last_column - block.first_column)),
         ldf_(RoundUp(features_, kPad)),
         ldm_(RoundUp(columns_, kPad)),
-        query_(RowsOf(call.inputs.query, block.batch, block.head)),
-        key_(RowsOf(call.inputs.key, block.batch, block.head)),
-        value_(columns_of(RowsOf(call.inputs.value, block.batch, block.head))),
-        out_(columns_of(RowsOf(outputs.out, block.batch, block.head))),
-        normaliser_(block.first_column == 0 && outputs.normaliser.rank() != 0
-                        ? outputs.normaliser.at(block.batch, 0, block.head)
-                        : nullptr),
-        normaliser_step_(outputs.normaliser.rank() != 0 ? outputs.normaliser.stride(1) : 0),
-        scratch_((3 * kChunk + ldm_) * ldf_ + 2 * kChunk * ldm_ + kChunk * kChunk + ldf_),
+        queries_(static_cast<std::size_t>(call.sizes.queries)),
+        keys_(static_cast<std::size_t>(call.visible_keys(block.batch))),
+        scratch_(3 * kChunk * ldf_ + 2 * kChunk * ldm_ + kChunk * kChunk + heads_ * ldf_ * (ldm_ + 1)),
         q_(zeroed(kChunk * ldf_)),
         k_(zeroed(kChunk * ldf_)),
         k_transposed_(zeroed(ldf_ * kChunk)),
         v_(zeroed(kChunk * ldm_)),
         o_(zeroed(kChunk * ldm_)),
         p_(zeroed(kChunk * kChunk)),
-        sums_(zeroed(ldf_ * ldm_)),
-        z_(zeroed(ldf_)) {
-    const F32 d;
-    const auto bytes = static_cast<std::size_t>(out_.stride(0)) * sizeof(float);
-    const std::size_t vector = hn::Lanes(d) * sizeof(float);
+        states_(zeroed(heads_ * ldf_ * (ldm_ + 1))) {
     // Stores past the caches pay where `out` is larger than they are.
-    stream_ = outputs.out.size() >= (std::int64_t{1} << 20) && columns_ % hn::Lanes(d) == 0 &&
-              bytes % vector == 0 && reinterpret_cast<std::uintptr_t>(out_.data()) % vector == 0;
+    const View<float> out = outputs.out;
+    const std::int64_t lanes = hn::Lanes(F32());
+    const auto aligned = [&](std::int64_t floats) { return floats % lanes == 0; };
+    stream_ = out.size() >= (std::int64_t{1} << 20) && aligned(block.first_column) &&
+              aligned(block.last_column) && aligned(out.stride(0)) && aligned(out.stride(1)) &&
+              aligned(out.stride(2)) &&
+              reinterpret_cast<std::uintptr_t>(out.data()) % (lanes * sizeof(float)) == 0;
   }
 
-  void Run(float* final_sums, float* final_z) {
-    if (call_.initial != nullptr) LoadState();
-    const auto queries = static_cast<std::size_t>(call_.sizes.queries);
-    const auto keys = static_cast<std::size_t>(call_.visible_keys(block_.batch));
+  void Run(LinearState* final, float* final_z) {
+    keep_last_ = final != nullptr;
+    if (call_.initial != nullptr) LoadStates();
     if (!call_.causal()) {
-      for (std::size_t first = 0; first < keys; first += kChunk) {
-        const std::size_t count = std::min(kChunk, keys - first);
-        LoadKeys(first, count, count);
-        AddToState(count);
+      for (std::size_t first = 0; first < keys_; first += kChunk) {
+        for (std::size_t head = 0; head < heads_; ++head) {
+          const std::size_t count = std::min(kChunk, keys_ - first);
+          SelectHead(head);
+          FetchNext(first, head, keys_, false, true);
+          LoadKeys(first, count, count);
+          AddToState(count);
+        }
       }
     }
-    const bool sees_keys = call_.sees_keys(block_.batch);
-    for (std::size_t first = 0; first < queries; first += kChunk) {
-      const std::size_t count = std::min(kChunk, queries - first);
-      if (!sees_keys) {
-        WriteZeros(first, count);
-        continue;
-      }
-      const std::size_t rows = RoundUp(count, kRowBlock);
-      LoadFeatures(call_, true, block_.head, query_, first, count, q_, ldf_, rows);
-      PrefetchRows(query_, first + kChunk, kChunk);
-      if (call_.causal()) {
-        const std::size_t seen = keys <= first ? 0 : std::min(count, keys - first);
-        LoadKeys(first, seen, rows);
-        Transpose(k_transposed_, kChunk, k_, ldf_, rows, features_);
-        MultiplyLower{p_, kChunk, q_, ldf_, k_transposed_, kChunk, rows, features_}();
-        ForEachPanel(MultiplyWithTriangle<false>{o_, ldm_, q_, ldf_, sums_, ldm_, p_, kChunk, v_, ldm_, rows,
-                                                 features_},
-                     ldm_);
-        WriteRows<true>(first, count);
-        if (seen > 0 && (first + count < queries || final_sums != nullptr)) AddToState(seen);
-      } else {
-        ForEachPanel(Multiply<Left::plain, false>{o_, ldm_, q_, ldf_, sums_, ldm_, rows, features_}, ldm_);
-        WriteRows<false>(first, count);
+    for (std::size_t first = 0; first < queries_; first += kChunk) {
+      for (std::size_t head = 0; head < heads_; ++head) {
+        SelectHead(head);
+        FetchNext(first, head, queries_, true, call_.causal());
+        Chunk(first, std::min(kChunk, queries_ - first));
       }
     }
     if (stream_) hwy::FlushStream();
-    if (final_sums != nullptr) {
-      for (std::size_t f = 0; f < features_; ++f)
-        CopyRow(final_sums + f * call_.sizes.value_dim + block_.first_column, sums_ + f * ldm_, columns_);
-      if (block_.first_column == 0) CopyRow(final_z, z_, features_);
-    }
+    if (final != nullptr) StoreStates(*final, final_z);
   }
 
  private:
-  template <class T>
-  View<T> columns_of(View<T> rows) const {
-    return rows.slice(1, block_.first_column, block_.last_column);
-  }
-
   float* zeroed(std::size_t floats) {
     float* memory = scratch_.take(floats);
     std::memset(memory, 0, floats * sizeof(float));
     return memory;
   }
 
-  void LoadState() {
-    const float* sums = call_.initial->sums(block_.batch, block_.head) + block_.first_column;
-    for (std::size_t f = 0; f < features_; ++f)
-      CopyRow(sums_ + f * ldm_, sums + f * call_.sizes.value_dim, columns_);
-    CopyRow(z_, call_.initial->normaliser(block_.batch, block_.head), features_);
+  template <class T>
+  View<T> ColumnsOf(View<T> tensor, std::int64_t h) const {
+    return RowsOf(tensor, block_.batch, h).slice(1, block_.first_column, block_.last_column);
+  }
+
+  void SelectHead(std::size_t head) {
+    head_ = block_.first_head + static_cast<std::int64_t>(head);
+    query_ = RowsOf(call_.inputs.query, block_.batch, head_);
+    key_ = RowsOf(call_.inputs.key, block_.batch, head_);
+    value_ = ColumnsOf(call_.inputs.value, head_);
+    out_ = ColumnsOf(outputs_.out, head_);
+    sums_ = states_ + head * ldf_ * (ldm_ + 1);
+    z_ = sums_ + ldf_ * ldm_;
+  }
+
+  void LoadStates() {
+    for (std::size_t head = 0; head < heads_; ++head) {
+      SelectHead(head);
+      const float* sums = call_.initial->sums(block_.batch, head_) + block_.first_column;
+      for (std::size_t f = 0; f < features_; ++f)
+        CopyRow(sums_ + f * ldm_, sums + f * call_.sizes.value_dim, columns_);
+      CopyRow(z_, call_.initial->normaliser(block_.batch, head_), features_);
+    }
+  }
+
+  void StoreStates(LinearState& final, float* final_z) {
+    for (std::size_t head = 0; head < heads_; ++head) {
+      SelectHead(head);
+      float* sums = final.sums(block_.batch, head_) + block_.first_column;
+      for (std::size_t f = 0; f < features_; ++f)
+        CopyRow(sums + f * call_.sizes.value_dim, sums_ + f * ldm_, columns_);
+      if (block_.first_column == 0)
+        CopyRow(final_z + (block_.batch * call_.sizes.heads + head_) * call_.features, z_, features_);
+    }
+  }
+
+  /// Has the products of this chunk fetch the rows of the next one: the next head's, or the first head's
+  /// further on.
+  void FetchNext(std::size_t first, std::size_t head, std::size_t length, bool queries, bool keys) {
+    const std::size_t next = head + 1 < heads_ ? first : first + kChunk;
+    if (next >= length) return ahead_.Start(0, 1);
+    const std::int64_t h = head + 1 < heads_ ? head_ + 1 : block_.first_head;
+    const std::size_t rows = std::min(kChunk, length - next);
+    const std::size_t tiles_of_state = features_ / 4, tiles_of_chunk = kChunk / 4;
+    ahead_.Start((queries + 2 * keys) * rows, tiles_of_chunk * queries + tiles_of_state * keys);
+    if (queries) ahead_.Add(RowsOf(call_.inputs.query, block_.batch, h), next, rows);
+    if (keys) {
+      ahead_.Add(RowsOf(call_.inputs.key, block_.batch, h), next, rows);
+      ahead_.Add(ColumnsOf(call_.inputs.value, h), next, rows);
+    }
   }
 
   void LoadKeys(std::size_t first, std::size_t count, std::size_t rows) {
-    LoadFeatures(call_, false, block_.head, key_, first, count, k_, ldf_, rows);
+    LoadFeatures(call_, false, head_, key_, first, count, k_, ldf_, rows);
     LoadRows(value_, first, count, columns_, v_, ldm_, rows);
-    PrefetchRows(key_, first + kChunk, kChunk);
-    PrefetchRows(value_, first + kChunk, kChunk);
   }
 
   void AddToState(std::size_t rows) {
     ForEachPanel(Multiply<Left::transposed, true>{sums_, ldm_, k_, ldf_, v_, ldm_,
-                                                  RoundUp(features_, kRowBlock), rows},
+                                                  RoundUp(features_, kRowBlock), rows, &ahead_},
                  ldm_);
     AddRows(z_, k_, ldf_, rows, ldf_);
+  }
+
+  void Chunk(std::size_t first, std::size_t count) {
+    if (!call_.sees_keys(block_.batch)) return WriteZeros(first, count);
+    const std::size_t rows = RoundUp(count, kRowBlock);
+    LoadFeatures(call_, true, head_, query_, first, count, q_, ldf_, rows);
+    if (!call_.causal()) {
+      ForEachPanel(Multiply<Left::plain, false>{o_, ldm_, q_, ldf_, sums_, ldm_, rows, features_, &ahead_},
+                   ldm_);
+      return WriteRows<false>(first, count);
+    }
+    const std::size_t seen = keys_ <= first ? 0 : std::min(count, keys_ - first);
+    LoadKeys(first, seen, rows);
+    Transpose(k_transposed_, kChunk, k_, ldf_, rows, features_);
+    MultiplyLower{p_, kChunk, q_, ldf_, k_transposed_, kChunk, rows, features_, &ahead_}();
+    ForEachPanel(MultiplyWithTriangle<false>{o_, ldm_, q_, ldf_, sums_, ldm_, p_, kChunk, v_, ldm_, rows,
+                                             features_, &ahead_},
+                 ldm_);
+    WriteRows<true>(first, count);
+    if (seen > 0 && (first + count < queries_ || keep_last_)) AddToState(seen);
   }
 
   /// d of row i of the chunk.
@@ -142,40 +178,55 @@ class ForwardBlock {
     return hn::GetLane(hn::SumOfLanes(d, sum)) + call_.epsilon;
   }
 
+  /// out = O / d, and d where it is wanted.
   template <bool kWithinChunk>
   void WriteRows(std::size_t first, std::size_t count) {
+    float* normaliser = Normaliser(first);
     for (std::size_t i = 0; i < count; ++i) {
       const float denominator = call_.normalise ? Denominator<kWithinChunk>(i) : 1.0f;
       CopyRow(out_.at(first + i), o_ + i * ldm_, columns_, 1.0f / denominator, stream_);
-      if (normaliser_ != nullptr) normaliser_[(first + i) * normaliser_step_] = denominator;
+      if (normaliser != nullptr)
+        normaliser[static_cast<std::int64_t>(i) * outputs_.normaliser.stride(1)] = denominator;
     }
   }
 
   void WriteZeros(std::size_t first, std::size_t count) {
-    for (std::size_t i = first; i < first + count; ++i) {
-      std::memset(out_.at(i), 0, columns_ * sizeof(float));
-      if (normaliser_ != nullptr) normaliser_[i * normaliser_step_] = 1.0f;
+    float* normaliser = Normaliser(first);
+    for (std::size_t i = 0; i < count; ++i) {
+      std::memset(out_.at(first + i), 0, columns_ * sizeof(float));
+      if (normaliser != nullptr)
+        normaliser[static_cast<std::int64_t>(i) * outputs_.normaliser.stride(1)] = 1.0f;
     }
   }
 
+  float* Normaliser(std::size_t row) const {
+    const bool wanted = block_.first_column == 0 && outputs_.normaliser.rank() != 0;
+    return wanted ? outputs_.normaliser.at(block_.batch, row, head_) : nullptr;
+  }
+
   const LinearCall& call_;
+  const AttentionOutputs& outputs_;
   const LinearBlock block_;
-  const std::size_t features_, columns_;  // F, and M of this block
-  const std::size_t ldf_, ldm_;           // their padded leading dimensions
-  const View<const float> query_, key_, value_;
-  const View<float> out_;
-  float* const normaliser_;
-  const std::int64_t normaliser_step_;
-  bool stream_;
+  const std::size_t heads_, features_, columns_;  // of this block: heads, F, M
+  const std::size_t ldf_, ldm_;                   // padded leading dimensions of F and M
+  const std::size_t queries_, keys_;              // keys that are not padding
+  bool stream_, keep_last_ = false;
+  Ahead ahead_;
   Scratch scratch_;
   float *q_, *k_, *k_transposed_;  // φQ, φK [C, F] and φKᵀ
   float *v_, *o_, *p_;             // V, O [C, M] and P [C, C]
-  float *sums_, *z_;               // S [F, M] and z [F]
+  float* states_;                  // S [F, M] and z [F] of every head
+
+  // The head at work.
+  std::int64_t head_ = 0;
+  View<const float> query_, key_, value_;
+  View<float> out_;
+  float *sums_ = nullptr, *z_ = nullptr;
 };
 
 void RunForwardBlock(const LinearCall& call, const AttentionOutputs& outputs, const LinearBlock& block,
-                     float* final_sums, float* final_z) {
-  ForwardBlock(call, outputs, block).Run(final_sums, final_z);
+                     LinearState* final, float* final_z) {
+  ForwardBlock(call, outputs, block).Run(final, final_z);
 }
 
 }  // namespace linnet::HWY_NAMESPACE
@@ -187,8 +238,8 @@ namespace linnet {
 HWY_EXPORT(RunForwardBlock);
 
 void linear_forward_block(const LinearCall& call, const AttentionOutputs& outputs, const LinearBlock& block,
-                          float* final_sums, float* final_z) {
-  HWY_DYNAMIC_DISPATCH(RunForwardBlock)(call, outputs, block, final_sums, final_z);
+                          LinearState* final, float* final_z) {
+  HWY_DYNAMIC_DISPATCH(RunForwardBlock)(call, outputs, block, final, final_z);
 }
 
 }  // namespace linnet

@@ -25,16 +25,17 @@ struct LinearCall {
   std::int64_t position(bool query) const { return query || causal() ? inputs.position : 0; }
 };
 
-/// A value column block [first, last) of one head of one batch entry.
+/// A task of the forward pass: heads [first_head, last_head) of a batch entry, value columns [first_column,
+/// last_column).
 struct LinearBlock {
-  std::int64_t batch, head, first_column, last_column;
+  std::int64_t batch, first_head, last_head, first_column, last_column;
 };
 
-/// Computes the block's columns of out; the block with column 0 also writes the normaliser and, to `final_z`
-/// [F], the final z. `final_sums` [F, M] receives the final S; it and the initial state's may be the same
-/// memory.
+/// Computes the block's part of out; the block with column 0 also writes the normaliser and, where `final` is
+/// given, each head's final z to `final_z` [B, H, F]. The final S goes to `final`, which may be the initial
+/// state.
 void linear_forward_block(const LinearCall& call, const AttentionOutputs& outputs, const LinearBlock& block,
-                          float* final_sums, float* final_z);
+                          LinearState* final, float* final_z);
 
 /// What both sides of the backward pass read.
 struct LinearGradientCall {
@@ -42,11 +43,16 @@ struct LinearGradientCall {
   View<const float> grad_out, out, normaliser;
 };
 
-/// The gradient of a head's queries, sweeping forwards; and of its keys and values, sweeping from the end.
-void linear_query_gradient(const LinearGradientCall& call, View<float> grad_query, std::int64_t b,
-                           std::int64_t h);
+/// Heads [first_head, last_head) of a batch entry.
+struct LinearHeads {
+  std::int64_t batch, first_head, last_head;
+};
+
+/// The gradient of the heads' queries, sweeping forwards; and of their keys and values, sweeping from the
+/// end.
+void linear_query_gradient(const LinearGradientCall& call, View<float> grad_query, const LinearHeads& heads);
 void linear_key_gradient(const LinearGradientCall& call, View<float> grad_key, View<float> grad_value,
-                         std::int64_t b, std::int64_t h);
+                         const LinearHeads& heads);
 
 /// One token of one head, in one pass over its state: z += φk, S += φk vᵀ, out = Sᵀ φq / (zᵀ φq + ε).
 void linear_step_head(float* out, float* sums, float* z, const float* query_features,

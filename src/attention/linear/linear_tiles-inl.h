@@ -97,17 +97,6 @@ HWY_INLINE void AddRows(float* HWY_RESTRICT sum, const float* HWY_RESTRICT tile,
   }
 }
 
-/// Fetches rows that the next chunk reads: a head's rows lie far apart, where the hardware does not look
-/// ahead.
-HWY_INLINE void PrefetchRows(View<const float> x, std::size_t first, std::size_t count) {
-  const auto length = static_cast<std::size_t>(x.extent(0));
-  const auto columns = static_cast<std::size_t>(x.extent(1));
-  for (std::size_t r = first; r < std::min(first + count, length); ++r) {
-    const float* row = x.at(r);
-    for (std::size_t c = 0; c < columns; c += 16) hwy::Prefetch(row + c);
-  }
-}
-
 }  // namespace linnet::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
