@@ -29,9 +29,9 @@ Cache::Cache(std::int64_t slots, const HeadShape& shape, std::int64_t capacity)
   }
 }
 
-Cache::Slot& Cache::at(std::int64_t slot) {
+std::size_t Cache::index(std::int64_t slot) const {
   check_slot(kOperation, *this, slot);
-  return slots_[static_cast<std::size_t>(slot)];
+  return static_cast<std::size_t>(slot);
 }
 
 std::size_t Cache::bytes(std::int64_t slot) const {

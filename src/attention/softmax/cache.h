@@ -43,8 +43,9 @@ class Cache final : public State {
     Memory keys, values, scratch;
   };
 
-  Slot& at(std::int64_t slot);
-  const Slot& at(std::int64_t slot) const { return const_cast<Cache*>(this)->at(slot); }
+  Slot& at(std::int64_t slot) { return slots_[index(slot)]; }
+  const Slot& at(std::int64_t slot) const { return slots_[index(slot)]; }
+  std::size_t index(std::int64_t slot) const;
   void reserve(Slot& slot, std::int64_t tokens);
 
   HeadShape shape_;
