@@ -54,7 +54,7 @@ std::uint8_t pixel_of_token(std::int32_t token, std::int64_t levels);
 /// - "copy": the copy task (data/copy_task.h), `examples` for training and a tenth of that for validation.
 struct DataOptions {
   std::string kind = "digits";
-  std::string path;
+  std::string path = {};
   std::int64_t length = 0;    ///< tokens an example; text and copy need it, for images 0 or height × width
   std::int64_t size = 16;     ///< height and width of images; 0: that of the files, 16 for digits
   std::int64_t levels = 256;  ///< grey levels that pixels are quantised to

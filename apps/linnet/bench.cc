@@ -1,0 +1,93 @@
+#include "bench.h"
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <map>
+#include <sstream>
+
+#include "base/fail.h"
+#include "base/threads.h"
+#include "commands.h"
+#include "kernels/dense.h"
+#include "report.h"
+
+namespace linnet {
+
+void BenchOptions::add_to(CLI::App& command) {
+  command.add_option("--threads", threads, "numbers of threads, 1,2; all by default")
+      ->delimiter(',')
+      ->check(CLI::PositiveNumber);
+  command.add_option("--seconds", seconds, "time to measure each row for")->check(CLI::PositiveNumber);
+  command.add_flag("--json", json, "print an array of rows as JSON");
+}
+
+std::vector<std::string> name_list(const std::string& text) {
+  std::vector<std::string> names;
+  std::istringstream words(text);
+  for (std::string word; std::getline(words, word, ',');) names.push_back(word);
+  return names;
+}
+
+std::vector<std::int64_t> number_list(const std::string& option, const std::string& text) {
+  constexpr std::int64_t most = std::int64_t{1} << 40;
+  const auto number = [&](std::string_view word) {
+    std::int64_t value = 0;
+    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
+    if (error != std::errc() || end != word.data() + word.size() || value < 1 || value > most)
+      fail<UsageError>("bench", "expected {} to list whole numbers above 0 or doubling ranges (16,32,64 or 512:65536), got {}",
+                       option, text);
+    return value;
+  };
+  std::vector<std::int64_t> values;
+  for (const std::string& word : name_list(text)) {
+    const std::size_t colon = word.find(':');
+    const std::int64_t first = number(std::string_view(word).substr(0, colon));
+    const std::int64_t last = colon == std::string::npos ? first : number(std::string_view(word).substr(colon + 1));
+    for (std::int64_t value = first; value <= last; value *= 2) values.push_back(value);
+  }
+  if (values.empty()) fail<UsageError>("bench", "expected {} to list at least one number, got {}", option, text);
+  return values;
+}
+
+Ceiling ceiling() {
+  static std::map<int, Ceiling> measured;
+  auto [place, added] = measured.try_emplace(thread_count());
+  if (added) place->second = {kernels::measure_gemm_gflops(), kernels::measure_copy_gbs()};
+  return place->second;
+}
+
+Json bench_row(const std::string& bench) {
+  const Ceiling limits = ceiling();
+  return {{"bench", bench},
+          {"threads", thread_count()},
+          {"isa", kernels::isa_name()},
+          {"dtype", "f32"},
+          {"peak_memory_bytes", peak_memory()},
+          {"ceiling", {{"gemm_gflops", limits.gemm_gflops}, {"copy_gbs", limits.copy_gbs}}}};
+}
+
+std::vector<double> time_calls(const std::function<void()>& call, double seconds, int least) {
+  using Clock = std::chrono::steady_clock;
+  call();
+  std::vector<double> times;
+  double total = 0;
+  while (static_cast<int>(times.size()) < least || total < seconds) {
+    const Clock::time_point start = Clock::now();
+    call();
+    times.push_back(std::chrono::duration<double>(Clock::now() - start).count());
+    total += times.back();
+    if (total > 20 * seconds && times.size() >= 3) break;
+  }
+  return times;
+}
+
+void add_bench(CLI::App& program) {
+  CLI::App* bench = program.add_subcommand("bench", "Measure this machine's ceilings, then the work against them");
+  bench->require_subcommand(1);
+  add_bench_attention(*bench);
+  add_bench_train(*bench);
+  add_bench_generate(*bench);
+}
+
+}  // namespace linnet

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "io/json.h"
+
+namespace linnet {
+
+/// What every benchmark takes.
+struct BenchOptions {
+  std::vector<int> threads;
+  double seconds = 1;  ///< measured a row, at least
+  bool json = false;
+
+  void add_to(CLI::App& command);
+};
+
+/// "16,32,64" and doubling ranges "512:65536", mixed. Throws UsageError.
+std::vector<std::int64_t> number_list(const std::string& option, const std::string& text);
+std::vector<std::string> name_list(const std::string& text);
+
+/// Ceilings of this machine with the present number of threads, measured once for each number.
+struct Ceiling {
+  double gemm_gflops = 0;
+  double copy_gbs = 0;
+};
+Ceiling ceiling();
+
+/// The fields that all rows share: bench, threads, isa, dtype, ceiling; and the peak memory since the last call of
+/// `reset_peak_memory`.
+Json bench_row(const std::string& bench);
+
+/// Seconds of repeated calls, after one that warms up: at least `least` calls, then until `seconds` are over.
+std::vector<double> time_calls(const std::function<void()>& call, double seconds, int least = 5);
+
+void add_bench_attention(CLI::App& bench);
+void add_bench_train(CLI::App& bench);
+void add_bench_generate(CLI::App& bench);
+
+}  // namespace linnet

@@ -1,0 +1,218 @@
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "base/fail.h"
+#include "base/threads.h"
+#include "bench.h"
+#include "config.h"
+#include "kernels/elementwise.h"
+#include "linnet/generation.h"
+#include "model/cost.h"
+#include "plot.h"
+#include "report.h"
+
+namespace linnet {
+namespace {
+
+struct Arguments {
+  std::string config = "paper-mnist", family = "linear,softmax", streams = "1,64", position, plot;
+  std::vector<std::string> settings;
+  bool no_cache = false;
+  BenchOptions bench;
+};
+
+/// One configuration, family and number of streams. Without a cache every step costs more than the one before; then
+/// the steps of evenly spaced positions are measured and stand for those between them.
+struct Row {
+  std::string config, family;
+  std::int64_t streams = 1;
+  bool cache = true;
+};
+
+/// Seconds that it takes to read the weights once, and to read and write the states of a step once.
+double memory_seconds(std::size_t weight_bytes, std::size_t state_bytes, bool states_are_written) {
+  Tensor weights = Tensor::of<float>({static_cast<std::int64_t>(weight_bytes / sizeof(float))});
+  Tensor states = Tensor::of<float>({static_cast<std::int64_t>(state_bytes / sizeof(float))});
+  std::vector<double> times = time_calls(
+      [&] {
+        kernels::sum_of_squares(weights.span<float>());
+        if (states_are_written) kernels::scale(states.span<float>(), 1.0f);
+        else kernels::sum_of_squares(states.span<float>());
+      },
+      0.1);
+  std::sort(times.begin(), times.end());
+  return quantile(times, 0.5);
+}
+
+std::vector<std::int32_t> random_prompt(const ModelConfig& config, std::int64_t length) {
+  std::vector<std::int32_t> tokens(static_cast<std::size_t>(length));
+  for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<std::int32_t>(i * 2654435761u % config.vocabulary);
+  return tokens;
+}
+
+double time_step(Session& session, std::span<std::int32_t> tokens) {
+  const auto start = std::chrono::steady_clock::now();
+  session.step(tokens);
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+Json measure(const std::shared_ptr<const Model>& model, const Row& row) {
+  const ModelConfig& config = model->config();
+  reset_peak_memory();
+  Session::Options options;
+  options.cache = row.cache;
+  options.capacity = config.length;
+  std::vector<double> times;
+  std::vector<std::int32_t> tokens(static_cast<std::size_t>(row.streams));
+  Session session(model, row.streams, options);
+  if (row.cache) {
+    session.step(tokens);  // creates primitives
+    for (std::int64_t position = 1; position < config.length; ++position) times.push_back(time_step(session, tokens));
+  } else {
+    constexpr std::int64_t measured = 12;
+    for (std::int64_t i = 0; i < measured; ++i) {
+      const std::int64_t position = (2 * i + 1) * config.length / (2 * measured);
+      for (std::int64_t stream = 0; stream < row.streams; ++stream) {
+        session.begin(stream, config.classes > 0 ? 0 : -1, {});
+        session.prefill(stream, random_prompt(config, position));
+      }
+      times.push_back(time_step(session, tokens));
+    }
+  }
+  double sum = 0;
+  for (const double time : times) sum += time;
+  const double mean = sum / static_cast<double>(times.size());
+  std::sort(times.begin(), times.end());
+
+  const double streams = static_cast<double>(row.streams), length = static_cast<double>(config.length);
+  const std::size_t state_bytes = session.state_bytes(0);
+  const double visible = row.cache ? (length + 1) / 2 : 1;
+  const double flops = streams * generation_cost(config, visible).forward();
+  const double products_ms = 1e3 * flops / (1e9 * ceiling().gemm_gflops);
+  const bool written = config.family == "linear";
+  const std::size_t touched = row.cache ? static_cast<std::size_t>(row.streams) * state_bytes / (written ? 1 : 2) : 0;
+  const double memory_ms = 1e3 * memory_seconds(model->weight_bytes(), touched, written);
+
+  Json json = bench_row("generate");
+  json["config"] = row.config;
+  json["family"] = row.family;
+  json["cache"] = row.cache;
+  json["streams"] = row.streams;
+  json["tokens_per_second"] = streams / mean;
+  json["images_per_second"] = config.image_height > 0 ? Json(streams / (mean * length)) : Json(nullptr);
+  json["step_ms"] = {{"p50", 1e3 * quantile(times, 0.5)},
+                     {"p99", 1e3 * quantile(times, 0.99)},
+                     {"p999", 1e3 * quantile(times, 0.999)}};
+  json["time_ms"] = time_summary(times);
+  json["floor_ms"] = std::max(products_ms, memory_ms);
+  json["times_floor"] = json["step_ms"]["p50"].get<double>() / json["floor_ms"].get<double>();
+  json["fraction_of_ceiling"] = products_ms / (1e3 * mean);
+  json["state_bytes_per_stream"] = state_bytes;
+  json["weight_bytes"] = model->weight_bytes();
+  return json;
+}
+
+/// Median step of one stream whose past is `position` tokens long.
+Json measure_at(const std::shared_ptr<const Model>& model, const Row& row, std::int64_t position) {
+  Session::Options options;
+  options.capacity = position + 64;
+  Session session(model, 1, options);
+  session.prefill(0, random_prompt(model->config(), position));
+  std::vector<double> times;
+  std::int32_t token = 0;
+  for (int i = 0; i < 42; ++i) times.push_back(time_step(session, std::span(&token, 1)));
+  times.erase(times.begin(), times.begin() + 2);
+  std::sort(times.begin(), times.end());
+  Json json = bench_row("generate");
+  json["config"] = row.config;
+  json["family"] = row.family;
+  json["cache"] = true;
+  json["streams"] = 1;
+  json["position"] = position;
+  json["tokens_per_second"] = 1 / quantile(times, 0.5);
+  json["step_ms"] = {{"p50", 1e3 * quantile(times, 0.5)}, {"p99", 1e3 * quantile(times, 0.99)}};
+  json["time_ms"] = time_summary(times);
+  json["state_bytes_per_stream"] = session.state_bytes(0);
+  json["weight_bytes"] = model->weight_bytes();
+  return json;
+}
+
+void plot(const Json& rows, const std::string& path) {
+  Chart time{"One stream, one token", "tokens seen", "ms per token", {}};
+  Chart memory{"Memory of one stream", "tokens seen", "bytes", {}};
+  for (const Json& row : rows) {
+    const std::string name = row["family"] == "linear" ? "linear attention" : row["family"].get<std::string>() + " with cache";
+    time.add(name, row["position"], row["step_ms"]["p50"]);
+    memory.add(name, row["position"], row["state_bytes_per_stream"]);
+  }
+  write_svg(path, {time, memory});
+}
+
+void run(const Arguments& arguments) {
+  if (!arguments.plot.empty() && arguments.position.empty())
+    fail<UsageError>("bench", "expected --position with --plot, got none");
+  Json rows = Json::array();
+  std::vector<int> threads = arguments.bench.threads;
+  if (threads.empty()) threads = {thread_count()};
+  for (const int count : threads) {
+    set_thread_count(count);
+    for (const std::string& name : name_list(arguments.config)) {
+      RunConfig config;
+      config.load(name, arguments.settings);
+      config.fit_to_kind();
+      for (const std::string& family : name_list(arguments.family)) {
+        config.model.family = family;
+        if (!arguments.position.empty()) config.model.positions = "sinusoidal";  // go on beyond the trained length
+        const auto model = Model::random(config.model, 1);
+        if (!arguments.position.empty()) {
+          for (const std::int64_t position : number_list("--position", arguments.position)) {
+            fmt::print(stderr, "{} {} at position {}\n", name, family, position);
+            rows.push_back(measure_at(model, {name, family}, position));
+          }
+          continue;
+        }
+        for (const std::int64_t streams : number_list("--streams", arguments.streams)) {
+          fmt::print(stderr, "{} {} {} streams\n", name, family, streams);
+          rows.push_back(measure(model, {name, family, streams, true}));
+          if (arguments.no_cache && family == "softmax") rows.push_back(measure(model, {name, family, streams, false}));
+        }
+      }
+    }
+  }
+  if (!arguments.plot.empty()) plot(rows, arguments.plot);
+  if (arguments.bench.json) {
+    fmt::print("{}\n", rows.dump(2));
+    return;
+  }
+  if (!arguments.position.empty()) {
+    print_table(rows, {"threads", "config", "family", "position", "step_ms.p50", "step_ms.p99", "state_bytes_per_stream"});
+    return;
+  }
+  fmt::print("This machine: {:.0f} GFLOP/s dense f32, {:.1f} GB/s copied\n\n", ceiling().gemm_gflops, ceiling().copy_gbs);
+  print_table(rows, {"threads", "config", "family", "cache", "streams", "tokens_per_second", "images_per_second",
+                     "step_ms.p50", "step_ms.p99", "floor_ms", "times_floor", "state_bytes_per_stream"});
+}
+
+}  // namespace
+
+void add_bench_generate(CLI::App& bench) {
+  auto arguments = std::make_shared<Arguments>();
+  CLI::App* command = bench.add_subcommand("generate", "Rate of generation, against the ceilings and against softmax");
+  command->footer(
+      "Example: linnet bench generate --config paper-mnist --streams 1,64 --no-cache\n"
+      "         linnet bench generate --position 64:65536 --plot generation.svg");
+  command->add_option("--config", arguments->config, "configurations: files or shipped names")->capture_default_str();
+  command->add_option("--family", arguments->family, "attention families")->capture_default_str();
+  command->add_option("--streams", arguments->streams, "streams at a time: a list or a doubling range")
+      ->capture_default_str();
+  command->add_option("--position", arguments->position,
+                      "measure one stream's step after that many tokens instead: a list or a doubling range");
+  command->add_option("--plot", arguments->plot, "draw time and memory against --position into an SVG file");
+  command->add_flag("--no-cache", arguments->no_cache, "softmax also without a cache, as the paper's baseline");
+  command->add_option("--set", arguments->settings, "replace a value of the configuration, key=value");
+  arguments->bench.add_to(*command);
+  command->callback([=] { run(*arguments); });
+}
+
+}  // namespace linnet

@@ -1,0 +1,119 @@
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/random.h"
+#include "base/threads.h"
+#include "bench.h"
+#include "config.h"
+#include "kernels/elementwise.h"
+#include "model/cost.h"
+#include "model/training_transformer.h"
+#include "report.h"
+#include "training/optimiser.h"
+
+namespace linnet {
+namespace {
+
+struct Arguments {
+  std::string config = "paper-mnist", family, batch;
+  std::vector<std::string> settings;
+  BenchOptions bench;
+};
+
+/// A whole update: forward, backward, norm, optimiser, packing; on random tokens, which cost what real ones cost.
+Json measure(const RunConfig& config, std::int64_t batch, double seconds) {
+  const ModelConfig& model = config.model;
+  TrainingOptions options = config.training;
+  options.batch = batch;
+  reset_peak_memory();
+  Network network(model);
+  Tensor values = Tensor::of<float>({network.table().size()}), gradients = Tensor::of<float>({network.table().size()});
+  network.table().initialise(values.span<float>(), 1);
+  network.pack(values.span<float>(), true);
+  Optimiser optimiser(network.table(), options);
+  TrainingTransformer transformer(network, batch, model.length);
+
+  const Random random(1, Draw::test);
+  std::vector<std::int32_t> ids(static_cast<std::size_t>(batch * model.length)), targets(ids.size());
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    ids[i] = static_cast<std::int32_t>(random.below(static_cast<std::uint64_t>(model.vocabulary), 2 * i));
+    targets[i] = static_cast<std::int32_t>(random.below(static_cast<std::uint64_t>(model.vocabulary), 2 * i + 1));
+  }
+  std::int64_t step = 0;
+  const auto update = [&] {
+    const std::span<float> gradient = gradients.span<float>();
+    std::fill(gradient.begin(), gradient.end(), 0.0f);
+    const Dropout dropout{static_cast<float>(model.dropout), static_cast<std::uint64_t>(step)};
+    transformer.forward(ids, targets, batch, model.length, 1 / static_cast<float>(ids.size()), dropout);
+    transformer.backward(gradient);
+    const double norm = std::sqrt(kernels::sum_of_squares(gradient));
+    const double factor = options.clip > 0 && norm > options.clip ? options.clip / norm : 1;
+    optimiser.update(values.span<float>(), gradient, static_cast<float>(factor), ++step);
+    network.pack(values.span<float>(), true);
+  };
+  const std::vector<double> times = time_calls(update, seconds, 3);
+
+  Json json = bench_row("train");
+  json["time_ms"] = time_summary(times);
+  const double tokens = static_cast<double>(ids.size());
+  const double rate = tokens / (1e-3 * json["time_ms"]["median"].get<double>());
+  json["family"] = model.family;
+  json["batch"] = batch;
+  json["length"] = model.length;
+  json["tokens_per_second"] = rate;
+  json["model_flops_per_token"] = training_flops(model);
+  json["gflops"] = rate * training_flops(model) / 1e9;
+  json["fraction_of_ceiling"] = rate * training_flops(model) / (1e9 * ceiling().gemm_gflops);
+  return json;
+}
+
+void run(const Arguments& arguments) {
+  Json rows = Json::array();
+  std::vector<int> threads = arguments.bench.threads;
+  if (threads.empty()) threads = {thread_count()};
+  for (const int count : threads) {
+    set_thread_count(count);
+    for (const std::string& name : name_list(arguments.config)) {
+      RunConfig config;
+      config.load(name, arguments.settings);
+      config.fit_to_kind();
+      for (const std::string& family :
+           arguments.family.empty() ? std::vector{config.model.family} : name_list(arguments.family)) {
+        config.model.family = family;
+        for (const std::int64_t batch : arguments.batch.empty() ? std::vector{config.training.batch}
+                                                                : number_list("--batch", arguments.batch)) {
+          fmt::print(stderr, "{} {} batch {}\n", name, family, batch);
+          Json row = measure(config, batch, arguments.bench.seconds);
+          row["config"] = name;
+          rows.push_back(row);
+        }
+      }
+    }
+  }
+  if (arguments.bench.json) {
+    fmt::print("{}\n", rows.dump(2));
+    return;
+  }
+  fmt::print("This machine: {:.0f} GFLOP/s dense f32\n\n", ceiling().gemm_gflops);
+  print_table(rows, {"threads", "config", "family", "batch", "length", "time_ms.median", "tokens_per_second", "gflops",
+                     "fraction_of_ceiling"});
+}
+
+}  // namespace
+
+void add_bench_train(CLI::App& bench) {
+  auto arguments = std::make_shared<Arguments>();
+  CLI::App* command = bench.add_subcommand("train", "Rate of training steps against the dense ceiling");
+  command->footer("Example: linnet bench train --config paper-mnist --family linear,softmax");
+  command->add_option("--config", arguments->config, "configurations: files or shipped names")->capture_default_str();
+  command->add_option("--family", arguments->family, "attention families; the configuration's by default");
+  command->add_option("--batch", arguments->batch, "examples a step; the configuration's by default");
+  command->add_option("--set", arguments->settings, "replace a value of the configuration, key=value");
+  arguments->bench.seconds = 5;
+  arguments->bench.add_to(*command);
+  command->callback([=] { run(*arguments); });
+}
+
+}  // namespace linnet

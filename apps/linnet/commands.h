@@ -1,0 +1,18 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+// Each adds its command to the program; what a command does runs while CLI11 parses the line.
+
+namespace linnet {
+
+void add_train(CLI::App& program);
+void add_generate(CLI::App& program);
+void add_evaluate(CLI::App& program);
+void add_attend(CLI::App& program);
+void add_bench(CLI::App& program);
+void add_inspect(CLI::App& program);
+void add_data(CLI::App& program);
+void add_families(CLI::App& program);
+
+}  // namespace linnet

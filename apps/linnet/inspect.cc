@@ -1,0 +1,108 @@
+#include <fmt/core.h>
+
+#include "commands.h"
+#include "linnet/generation.h"
+#include "linnet/model.h"
+#include "model/cost.h"
+#include "model/network.h"
+#include "report.h"
+
+namespace linnet {
+namespace {
+
+constexpr std::int64_t lengths[] = {1, 784, 4096, 100000, 1000000};
+
+/// Bytes of one stream's past after its first and after its second token, from real states: all families grow evenly.
+struct StateGrowth {
+  double first, each;
+  double at(std::int64_t tokens) const { return first + each * static_cast<double>(tokens - 1); }
+};
+
+StateGrowth state_growth(const ModelConfig& config, const std::string& family) {
+  ModelConfig other = config;
+  other.family = family;
+  other.positions = "none";  // so that two tokens are never too many
+  Session session(Model::random(other), 1);
+  std::int32_t token = 0;
+  double bytes[2];
+  for (double& after : bytes) {
+    session.step(std::span(&token, 1));
+    after = static_cast<double>(session.state_bytes(0));
+  }
+  return {bytes[0], bytes[1] - bytes[0]};
+}
+
+void run(const std::string& folder, bool json) {
+  const std::shared_ptr<const Model> model = Model::load(folder);
+  const ModelConfig& config = model->config();
+  ModelConfig cached = config;
+  cached.family = "softmax";
+  ModelConfig linear = config;
+  linear.family = "linear";
+  const StateGrowth linear_growth = state_growth(linear, "linear"), cache_growth = state_growth(cached, "softmax");
+
+  Json tensors = Json::array();
+  for (const ParameterTable::Row& row : model->network().table().rows())
+    tensors.push_back({{"name", row.name}, {"shape", to_string(row.slot.shape())}, {"count", row.count}});
+  Json tokens = Json::array();
+  const double weights = static_cast<double>(model->weight_bytes());
+  for (const std::int64_t length : lengths) {
+    const double position = static_cast<double>(length);
+    const double state = linear_growth.at(length), cache = cache_growth.at(length);
+    // A step reads every weight once, reads and writes the linear state, or reads the cache and appends to it.
+    tokens.push_back({{"position", length},
+                      {"linear_flops", generation_cost(linear, position).forward()},
+                      {"linear_state_bytes", state},
+                      {"linear_bytes_moved", weights + 2 * state},
+                      {"softmax_flops", generation_cost(cached, position).forward()},
+                      {"softmax_cache_bytes", cache},
+                      {"softmax_bytes_moved", weights + cache}});
+  }
+  if (json) {
+    fmt::print("{}\n", Json{{"model", folder},
+                            {"family", config.family},
+                            {"feature_map", config.feature_map},
+                            {"parameters", model->parameter_count()},
+                            {"weight_bytes", model->weight_bytes()},
+                            {"training_flops_per_token", training_flops(config)},
+                            {"per_token", tokens},
+                            {"tensors", tensors}}
+                           .dump(2));
+    return;
+  }
+  fmt::print("{}: {} attention{}, {} layers, {} heads, width {}, feed-forward {}, {} positions, {} tokens\n", folder,
+             config.family, config.family == "linear" ? " (" + config.feature_map + ")" : "", config.layers,
+             config.heads, config.width, config.feed_forward, config.positions, config.length);
+  fmt::print("{} parameters, {} of weights, {:.3g} MFLOP a token to train\n\n", model->parameter_count(),
+             bytes_text(weights), training_flops(config) / 1e6);
+  fmt::print("One generated token of one stream, with this model's attention as linear and as cached softmax:\n\n");
+  Json readable = Json::array();
+  for (const Json& row : tokens)
+    readable.push_back({{"position", row["position"]},
+                        {"linear MFLOP", row["linear_flops"].get<double>() / 1e6},
+                        {"state", bytes_text(row["linear_state_bytes"])},
+                        {"moved", bytes_text(row["linear_bytes_moved"])},
+                        {"softmax MFLOP", row["softmax_flops"].get<double>() / 1e6},
+                        {"cache", bytes_text(row["softmax_cache_bytes"])},
+                        {"moved ", bytes_text(row["softmax_bytes_moved"])}});
+  print_table(readable, {"position", "linear MFLOP", "state", "moved", "softmax MFLOP", "cache", "moved "});
+  fmt::print("\n");
+  print_table(tensors, {"name", "shape", "count"});
+}
+
+}  // namespace
+
+void add_inspect(CLI::App& program) {
+  struct Arguments {
+    std::string model;
+    bool json = false;
+  };
+  auto arguments = std::make_shared<Arguments>();
+  CLI::App* command = program.add_subcommand("inspect", "Sizes of a model, and what a generated token costs");
+  command->footer("Example: linnet inspect runs/digits");
+  command->add_option("model", arguments->model, "folder of a model or of a run")->required();
+  command->add_flag("--json", arguments->json, "print as JSON");
+  command->callback([=] { run(arguments->model, arguments->json); });
+}
+
+}  // namespace linnet

@@ -1,0 +1,81 @@
+#include <fmt/core.h>
+
+#include <cstdio>
+#include <exception>
+#include <new>
+#include <string>
+#include <vector>
+
+#include "base/names.h"
+#include "commands.h"
+#include "linnet/error.h"
+
+namespace linnet {
+namespace {
+
+constexpr int failed = 1;
+constexpr int usage = 2;
+
+/// The command that was being parsed, for its name and the options that it knows.
+const CLI::App& innermost(const CLI::App& program) {
+  const auto chosen = program.get_subcommands();
+  return chosen.empty() ? program : innermost(*chosen.front());
+}
+
+std::string known_near(const std::string& word, const CLI::App& command) {
+  std::vector<std::string> known;
+  for (const CLI::Option* option : command.get_options())
+    for (const std::string& name : option->get_lnames()) known.push_back("--" + name);
+  for (const CLI::App* child : command.get_subcommands([](const CLI::App*) { return true; }))
+    known.push_back(child->get_name());
+  const std::string name = word.substr(0, word.find('='));
+  const std::string nearest = nearest_name(name, known);
+  return nearest.empty() ? "" : fmt::format("; did you mean {}?", nearest);
+}
+
+std::string full_name(const CLI::App& command) {
+  return command.get_parent() == nullptr ? command.get_name()
+                                         : full_name(*command.get_parent()) + " " + command.get_name();
+}
+
+int run(int argc, char** argv) {
+  CLI::App program("Transformers with linear-time attention: train them, and generate in constant memory.", "linnet");
+  program.require_subcommand(1);
+  program.set_version_flag("--version", std::string("linnet ") + LINNET_VERSION);
+  add_train(program);
+  add_generate(program);
+  add_evaluate(program);
+  add_attend(program);
+  add_bench(program);
+  add_inspect(program);
+  add_data(program);
+  add_families(program);
+  try {
+    program.parse(argc, argv);
+    return 0;
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) return program.exit(error);
+    const CLI::App& command = innermost(program);
+    std::string message = error.what();
+    const std::vector<std::string> unknown = command.remaining();
+    if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr && !unknown.empty()) {
+      message = fmt::format("{} is not known here{}", unknown.front(), known_near(unknown.front(), command));
+    }
+    fmt::print(stderr, "{}: {} (see {} --help)\n", full_name(command), message, full_name(command));
+    return usage;
+  } catch (const UsageError& error) {
+    fmt::print(stderr, "linnet: {}\n", error.what());
+    return usage;
+  } catch (const std::bad_alloc&) {
+    fmt::print(stderr, "linnet: [memory] expected more memory than this machine has free\n");
+    return failed;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "linnet: {}\n", error.what());
+    return failed;
+  }
+}
+
+}  // namespace
+}  // namespace linnet
+
+int main(int argc, char** argv) { return linnet::run(argc, argv); }

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "io/json.h"
+
+namespace linnet {
+
+/// One line of progress on standard error: rewritten in place on a terminal, printed every few seconds elsewhere.
+class Progress {
+ public:
+  Progress();
+  ~Progress();
+
+  /// Shows `line` if it is time to; `always` prints it in any case and keeps it.
+  void show(const std::string& line, bool always = false);
+
+ private:
+  std::chrono::steady_clock::time_point last_;
+  bool terminal_;
+  bool open_ = false;
+};
+
+/// "1 h 02 min", "3 min 20 s", "4 s".
+std::string duration_text(double seconds);
+/// "1.2 MB", decimal units.
+std::string bytes_text(double bytes);
+
+/// Bytes of memory that this process has held at most since `reset_peak_memory`.
+std::size_t peak_memory();
+void reset_peak_memory();
+
+/// Prints rows of equal keys as a table with right-aligned numbers.
+void print_table(const Json& rows, const std::vector<std::string>& keys);
+
+/// Median, least and most of durations in seconds, as {"median", "min", "max"} in milliseconds.
+Json time_summary(std::vector<double> seconds);
+/// The value below which the share `quantile` of the sorted values lies.
+double quantile(const std::vector<double>& sorted, double quantile);
+
+}  // namespace linnet

@@ -1,0 +1,140 @@
+#include <fmt/core.h>
+
+#include <atomic>
+#include <csignal>
+
+#include "base/fail.h"
+#include "base/threads.h"
+#include "commands.h"
+#include "config.h"
+#include "io/file.h"
+#include "pictures.h"
+#include "report.h"
+
+namespace linnet {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::atomic<bool> interrupted = false;
+
+void on_interrupt(int) {
+  interrupted = true;
+  std::signal(SIGINT, SIG_DFL);  // a second Ctrl-C ends the program at once
+}
+
+struct Arguments {
+  std::string config, out, data;
+  std::vector<std::string> settings;
+  bool resume = false, json = false, list = false;
+  int threads = 0;
+};
+
+constexpr std::int64_t sample_pictures = 64;
+constexpr std::int64_t sample_text = 400;
+
+/// The samples of one step: a grid of pictures or a text.
+void draw(const fs::path& folder, std::int64_t step, const std::shared_ptr<const Model>& model) {
+  const ModelConfig& config = model->config();
+  fs::create_directories(folder / "samples");
+  if (config.image_height > 0) {
+    const auto examples = draw_examples(model, sample_pictures, {}, {}, {}, sample_pictures, {}, nullptr);
+    write_png(folder / "samples" / fmt::format("{}.png", step), picture_grid(config, examples));
+    return;
+  }
+  Session session(model, 1);
+  std::string text;
+  std::int32_t token = 0;
+  for (std::int64_t i = 0; i < std::min(config.length, sample_text); ++i) {
+    session.step(std::span(&token, 1));
+    text += config.vocabulary == 256 ? std::string(1, static_cast<char>(token)) : fmt::format("{} ", token);
+  }
+  write_file_atomically(folder / "samples" / fmt::format("{}.txt", step), text);
+}
+
+void run(const Arguments& arguments) {
+  if (arguments.threads > 0) set_thread_count(arguments.threads);
+  RunConfig config;
+  config.load(arguments.config, arguments.settings);
+  if (!arguments.data.empty()) set_source(config.data, arguments.data);
+  fmt::print(stderr, "reading {} data\n", config.data.kind);
+  const Datasets data = open_datasets(config.data);
+  config.fit_to_data(*data.training);
+
+  const fs::path folder = arguments.out;
+  Progress progress;
+  const auto start = std::chrono::steady_clock::now();
+  std::int64_t first_step = 0;
+  double bits = 0;
+  TrainingCallbacks callbacks;
+  callbacks.on_message = [&](const std::string& message) { fmt::print(stderr, "{}\n", message); };
+  callbacks.on_step = [&](const StepReport& report) {
+    if (first_step == 0) first_step = report.step;
+    bits = report.bits;
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    double left = seconds / static_cast<double>(report.step - first_step + 1) *
+                  static_cast<double>(config.training.steps - report.step);
+    if (config.training.minutes > 0) left = std::min(left, 60 * config.training.minutes - seconds);
+    progress.show(fmt::format("step {}/{}  {:.4f} bits/token  norm {:.2f}  rate {:.2e}  {:.0f} tokens/s  {} left",
+                              report.step, config.training.steps, report.bits, report.gradient_norm,
+                              report.learning_rate, report.tokens_per_second, duration_text(left)));
+  };
+  callbacks.on_evaluation = [&](std::int64_t step, const Evaluation& evaluation) {
+    progress.show(fmt::format("step {}: {:.4f} bits/token on {} held-out examples", step, evaluation.bits,
+                              evaluation.examples),
+                  true);
+  };
+  callbacks.draw_samples = [&](std::int64_t step, const std::shared_ptr<const Model>& model) {
+    draw(folder, step, model);
+  };
+  callbacks.should_stop = [] { return interrupted.load(); };
+
+  std::signal(SIGINT, on_interrupt);
+  const TrainingResult result =
+      train(config.model, config.training, *data.training, *data.validation, folder, arguments.resume, callbacks);
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  progress.show(fmt::format("{} after {} steps in {}: {}", result.finished ? "finished" : "stopped", result.step,
+                            duration_text(seconds), folder.string()),
+                true);
+  if (arguments.json) {
+    Json json = {{"out", folder.string()},
+                 {"step", result.step},
+                 {"finished", result.finished},
+                 {"seconds", seconds},
+                 {"bits", bits}};
+    if (result.evaluation) json["validation_bits"] = result.evaluation->bits;
+    fmt::print("{}\n", json.dump(2));
+  }
+}
+
+void list_options() {
+  RunConfig config;
+  Options options = config.options();
+  for (const Options::Row& row : options.rows())
+    fmt::print("{:<28} {:<8} {:<12} {:<28} {}\n", row.key, row.type, row.value, row.range, row.help);
+}
+
+}  // namespace
+
+void add_train(CLI::App& program) {
+  auto arguments = std::make_shared<Arguments>();
+  CLI::App* command = program.add_subcommand("train", "Train a model from a configuration");
+  command->footer("Example: linnet train digits --out runs/digits --set training.steps=500");
+  auto* config = command->add_option("config,--config", arguments->config,
+                                     "TOML file, or the name of a shipped configuration");
+  auto* out = command->add_option("--out", arguments->out, "folder of the run: model, metrics, samples, checkpoints");
+  command->add_option("--set", arguments->settings, "replace a value of the configuration, key=value; may be repeated");
+  command->add_option("--data", arguments->data, "digits, copy, a folder of MNIST's files, or a text file");
+  command->add_flag("--resume", arguments->resume, "continue from the run's last checkpoint");
+  command->add_option("--threads", arguments->threads, "threads to use; all by default")->check(CLI::PositiveNumber);
+  command->add_flag("--json", arguments->json, "print the result as JSON");
+  command->add_flag("--options", arguments->list, "list all keys of the configuration and end");
+  command->callback([=] {
+    if (arguments->list) return list_options();
+    for (const CLI::Option* option : {config, out})
+      if (option->empty()) throw CLI::RequiredError(option->get_name(false, true));
+    run(*arguments);
+  });
+}
+
+}  // namespace linnet

@@ -1,0 +1,56 @@
+#include <array>
+
+#include "attention/linear/linear_attention.h"
+#include "attention/softmax/softmax_attention.h"
+#include "base/fail.h"
+#include "base/names.h"
+
+namespace linnet {
+namespace {
+
+const std::array<FamilyInfo, 2> table = {{
+    {Family::linear, "linear", "full, causal; key lengths", true, "4 F M", "F M + F"},
+    {Family::softmax, "softmax", "full, causal; key lengths", true, "2 (E + M) a visible key", "E + M a token"},
+}};
+
+}  // namespace
+
+std::span<const FamilyInfo> family_table() { return table; }
+
+Family find_family(const std::string& name) {
+  std::vector<std::string> names;
+  for (const FamilyInfo& info : table) {
+    if (info.name == name) return info.family;
+    names.push_back(info.name);
+  }
+  const std::string nearest = nearest_name(name, names);
+  if (nearest.empty())
+    fail<UsageError>("attention family", "expected one of {}, got '{}'", fmt::join(names, ", "), name);
+  fail<UsageError>("attention family", "expected one of {}, got '{}'; did you mean {}?", fmt::join(names, ", "), name,
+                   nearest);
+}
+
+const char* name_of(Family family) {
+  for (const FamilyInfo& info : table)
+    if (info.family == family) return info.name.c_str();
+  return "unknown";
+}
+
+std::unique_ptr<Attention> make_attention(const AttentionOptions& options) {
+  return options.family == Family::softmax ? make_softmax_attention(options) : make_linear_attention(options);
+}
+
+void reference_forward(const AttentionOptions& options, View<double> out, const ReferenceInputs& inputs) {
+  if (options.family == Family::softmax) softmax_reference_forward(options, out, inputs);
+  else linear_reference_forward(options, out, inputs);
+}
+
+void reference_backward(const AttentionOptions& options, View<double> grad_query, View<double> grad_key,
+                        View<double> grad_value, View<const double> grad_out, const ReferenceInputs& inputs) {
+  if (options.family == Family::softmax)
+    softmax_reference_backward(options, grad_query, grad_key, grad_value, grad_out, inputs);
+  else
+    linear_reference_backward(options, grad_query, grad_key, grad_value, grad_out, inputs);
+}
+
+}  // namespace linnet

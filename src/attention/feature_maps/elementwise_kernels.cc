@@ -1,0 +1,194 @@
+#include "attention/feature_maps/elementwise_kernels.h"
+
+#include <cassert>
+#include <cstddef>
+#include <cstring>
+
+#include "linnet/feature_map.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "attention/feature_maps/elementwise_kernels.cc"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+#include "kernels/simd_math-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace linnet::HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+using D = hn::ScalableTag<float>;
+using V = hn::Vec<D>;
+constexpr D d;
+
+// Each map as value(x) and slope(x, y), y = value(x). A NaN stays one: no comparison sends it to a constant.
+struct Elu {
+  V alpha, rest;  // φ(x) = α exp(x) + (1 − α) for x ≤ 0, which does not cancel for α = 1
+  explicit Elu(float a) : alpha(hn::Set(d, a)), rest(hn::Set(d, 1.0f - a)) {}
+  V value(V x) const {
+    const V low = hn::MulAdd(alpha, kernels::HWY_NAMESPACE::FastExp(d, x), rest);
+    return hn::IfThenElse(hn::Gt(x, hn::Zero(d)), hn::Add(x, hn::Set(d, 1.0f)), low);
+  }
+  V slope(V x, V y) const {
+    return hn::IfThenElse(hn::Gt(x, hn::Zero(d)), hn::Set(d, 1.0f), hn::Sub(y, rest));
+  }
+};
+
+struct Relu {
+  explicit Relu(float) {}
+  V value(V x) const { return hn::IfThenZeroElse(hn::Lt(x, hn::Zero(d)), x); }
+  V slope(V x, V) const { return hn::IfThenElseZero(hn::Gt(x, hn::Zero(d)), hn::Set(d, 1.0f)); }
+};
+
+struct SquaredRelu {
+  explicit SquaredRelu(float) {}
+  V value(V x) const {
+    const V positive = hn::IfThenZeroElse(hn::Lt(x, hn::Zero(d)), x);
+    return hn::Mul(positive, positive);
+  }
+  V slope(V x, V) const { return hn::IfThenZeroElse(hn::Lt(x, hn::Zero(d)), hn::Add(x, x)); }
+};
+
+struct Exp {
+  explicit Exp(float) {}
+  V value(V x) const {
+    const V limit = hn::Set(d, 80.0f);
+    return kernels::HWY_NAMESPACE::FastExp(d, hn::IfThenElse(hn::Gt(x, limit), limit, x));
+  }
+  V slope(V x, V y) const { return hn::IfThenZeroElse(hn::Gt(x, hn::Set(d, 80.0f)), y); }
+};
+
+struct Identity {
+  explicit Identity(float) {}
+  V value(V x) const { return x; }
+  V slope(V, V) const { return hn::Set(d, 1.0f); }
+};
+
+// The last, partial vector of a row goes through a buffer: a row's neighbours belong to others.
+struct Tail {
+  HWY_ALIGN float lanes[HWY_MAX_BYTES / sizeof(float)] = {};
+  V load(const float* from, std::size_t count) {
+    std::memcpy(lanes, from, count * sizeof(float));
+    return hn::Load(d, lanes);
+  }
+  void store(V v, float* to, std::size_t count) {
+    hn::Store(v, d, lanes);
+    std::memcpy(to, lanes, count * sizeof(float));
+  }
+};
+
+template <class Function>
+void EachVector(float* y, const float* x, std::size_t count, const Function& function) {
+  const std::size_t lanes = hn::Lanes(d);
+  std::size_t i = 0;
+  for (; i + lanes <= count; i += lanes) hn::StoreU(function(hn::LoadU(d, x + i)), d, y + i);
+  if (i < count) {
+    Tail tail;
+    tail.store(function(tail.load(x + i, count - i)), y + i, count - i);
+  }
+}
+
+template <class Map>
+void Forward(const Map& map, View<float> y, View<const float> x) {
+  const auto columns = static_cast<std::size_t>(x.extent(1));
+  for (std::int64_t r = 0; r < x.extent(0); ++r)
+    EachVector(y.at(r), x.at(r), columns, [&](V v) HWY_ATTR { return map.value(v); });
+}
+
+template <class Map>
+void Backward(const Map& map, View<float> dx, View<const float> dy, View<const float> x,
+              View<const float> y) {
+  const std::size_t lanes = hn::Lanes(d);
+  const auto columns = static_cast<std::size_t>(x.extent(1));
+  for (std::int64_t r = 0; r < x.extent(0); ++r) {
+    float* to = dx.at(r);
+    const float *from = dy.at(r), *at = x.at(r), *value = y.at(r);
+    std::size_t i = 0;
+    for (; i + lanes <= columns; i += lanes) {
+      const V slope = map.slope(hn::LoadU(d, at + i), hn::LoadU(d, value + i));
+      hn::StoreU(hn::Mul(hn::LoadU(d, from + i), slope), d, to + i);
+    }
+    if (i < columns) {
+      Tail tail;
+      const std::size_t rest = columns - i;
+      const V x_rest = tail.load(at + i, rest), y_rest = tail.load(value + i, rest);
+      tail.store(hn::Mul(tail.load(from + i, rest), map.slope(x_rest, y_rest)), to + i, rest);
+    }
+  }
+}
+
+void MapTile(Elementwise map, float alpha, View<float> y, View<const float> x) {
+  switch (map) {
+    case Elementwise::elu:
+      return Forward(Elu(alpha), y, x);
+    case Elementwise::relu:
+      return Forward(Relu(alpha), y, x);
+    case Elementwise::squared_relu:
+      return Forward(SquaredRelu(alpha), y, x);
+    case Elementwise::exp:
+      return Forward(Exp(alpha), y, x);
+    case Elementwise::identity:
+      return Forward(Identity(alpha), y, x);
+  }
+}
+
+void MapTileBackward(Elementwise map, float alpha, View<float> dx, View<const float> dy, View<const float> x,
+                     View<const float> y) {
+  switch (map) {
+    case Elementwise::elu:
+      return Backward(Elu(alpha), dx, dy, x, y);
+    case Elementwise::relu:
+      return Backward(Relu(alpha), dx, dy, x, y);
+    case Elementwise::squared_relu:
+      return Backward(SquaredRelu(alpha), dx, dy, x, y);
+    case Elementwise::exp:
+      return Backward(Exp(alpha), dx, dy, x, y);
+    case Elementwise::identity:
+      return Backward(Identity(alpha), dx, dy, x, y);
+  }
+}
+
+void TileExp(float* y, const float* x, std::int64_t count) {
+  const V low = hn::Set(d, -87.0f), high = hn::Set(d, 87.0f);
+  EachVector(y, x, static_cast<std::size_t>(count), [&](V v) HWY_ATTR {
+    v = hn::IfThenElse(hn::Gt(v, high), high, v);
+    v = hn::IfThenElse(hn::Lt(v, low), low, v);
+    // FastExp gives 0 from −86.9 downwards; the half keeps the promised range.
+    const V half = kernels::HWY_NAMESPACE::FastExp(d, hn::Mul(v, hn::Set(d, 0.5f)));
+    const V whole = kernels::HWY_NAMESPACE::FastExp(d, v);
+    return hn::IfThenElse(hn::Lt(v, hn::Set(d, -86.5f)), hn::Mul(half, half), whole);
+  });
+}
+
+void TileTanh(float* y, const float* x, std::int64_t count) {
+  EachVector(y, x, static_cast<std::size_t>(count),
+             [](V v) HWY_ATTR { return kernels::HWY_NAMESPACE::FastTanh(d, v); });
+}
+
+}  // namespace linnet::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace linnet {
+
+HWY_EXPORT(MapTile);
+HWY_EXPORT(MapTileBackward);
+HWY_EXPORT(TileExp);
+HWY_EXPORT(TileTanh);
+
+void map_tile(Elementwise map, float alpha, View<float> y, View<const float> x) {
+  assert(x.rank() == 2 && y.extent(0) == x.extent(0) && y.extent(1) == x.extent(1));
+  HWY_DYNAMIC_DISPATCH(MapTile)(map, alpha, y, x);
+}
+
+void map_tile_backward(Elementwise map, float alpha, View<float> dx, View<const float> dy,
+                       View<const float> x, View<const float> y) {
+  assert(x.rank() == 2 && dx.extent(0) == x.extent(0) && dx.extent(1) == x.extent(1));
+  HWY_DYNAMIC_DISPATCH(MapTileBackward)(map, alpha, dx, dy, x, y);
+}
+
+void tile_exp(float* y, const float* x, std::int64_t count) { HWY_DYNAMIC_DISPATCH(TileExp)(y, x, count); }
+
+void tile_tanh(float* y, const float* x, std::int64_t count) { HWY_DYNAMIC_DISPATCH(TileTanh)(y, x, count); }
+
+}  // namespace linnet
+#endif  // HWY_ONCE

@@ -1,0 +1,114 @@
+#include <array>
+#include <cmath>
+
+#include "attention/feature_maps/elementwise_kernels.h"
+#include "attention/feature_maps/elementwise_map.h"
+#include "base/fail.h"
+#include "base/names.h"
+
+namespace linnet {
+namespace {
+
+const std::array<FeatureMapInfo, 5> table = {{
+    {"elu", "x + 1 for x > 0, alpha (exp(x) - 1) + 1 otherwise; alpha = 1", "E", true},
+    {"relu", "max(x, 0)", "E", true},
+    {"squared-relu", "max(x, 0)^2", "E", true},
+    {"exp", "exp(min(x, 80))", "E", true},
+    {"identity", "x", "E", false},
+}};
+
+/// The row of `table` is the map's number in Elementwise.
+class BuiltInMap : public ElementwiseMap {
+ public:
+  explicit BuiltInMap(Elementwise map, float alpha = 1.0f) : map_(map), alpha_(alpha) {}
+
+  std::string name() const override { return info().name; }
+
+  bool non_negative() const override { return info().non_negative && alpha_ <= 1.0f; }
+
+  void forward(View<float> y, View<const float> x, const TileContext&) const override {
+    map_tile(map_, alpha_, y, x);
+  }
+
+  void backward(View<float> dx, View<const float> dy, View<const float> x, View<const float> y,
+                const TileContext&) const override {
+    map_tile_backward(map_, alpha_, dx, dy, x, y);
+  }
+
+  double exact(double x) const override {
+    switch (map_) {
+      case Elementwise::elu:
+        return x > 0 ? x + 1 : alpha_ * std::exp(x) + (1.0 - alpha_);
+      case Elementwise::relu:
+        return x > 0 ? x : 0;
+      case Elementwise::squared_relu:
+        return x > 0 ? x * x : 0;
+      case Elementwise::exp:
+        return std::exp(std::min(x, 80.0));
+      case Elementwise::identity:
+        return x;
+    }
+    return 0;
+  }
+
+  double exact_slope(double x) const override {
+    switch (map_) {
+      case Elementwise::elu:
+        return x > 0 ? 1 : alpha_ * std::exp(x);
+      case Elementwise::relu:
+        return x > 0 ? 1 : 0;
+      case Elementwise::squared_relu:
+        return x > 0 ? 2 * x : 0;
+      case Elementwise::exp:
+        return x > 80 ? 0 : std::exp(x);
+      case Elementwise::identity:
+        return 1;
+    }
+    return 0;
+  }
+
+ private:
+  const FeatureMapInfo& info() const { return table[static_cast<std::size_t>(map_)]; }
+
+  Elementwise map_;
+  float alpha_;
+};
+
+}  // namespace
+
+std::shared_ptr<const FeatureMap> elu_map(float alpha) {
+  if (!(alpha > 0) || !std::isfinite(alpha)) fail<UsageError>("elu", "expected alpha above 0, got {}", alpha);
+  return std::make_shared<BuiltInMap>(Elementwise::elu, alpha);
+}
+
+std::shared_ptr<const FeatureMap> relu_map() { return std::make_shared<BuiltInMap>(Elementwise::relu); }
+
+std::shared_ptr<const FeatureMap> squared_relu_map() {
+  return std::make_shared<BuiltInMap>(Elementwise::squared_relu);
+}
+
+std::shared_ptr<const FeatureMap> exp_map() { return std::make_shared<BuiltInMap>(Elementwise::exp); }
+
+std::shared_ptr<const FeatureMap> identity_map() {
+  return std::make_shared<BuiltInMap>(Elementwise::identity);
+}
+
+std::span<const FeatureMapInfo> feature_map_table() { return table; }
+
+std::shared_ptr<const FeatureMap> find_feature_map(const std::string& name, float alpha) {
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < table.size(); ++i) {
+    if (table[i].name == name) {
+      const auto map = static_cast<Elementwise>(i);
+      return map == Elementwise::elu ? elu_map(alpha) : std::make_shared<BuiltInMap>(map);
+    }
+    names.push_back(table[i].name);
+  }
+  const std::string nearest = nearest_name(name, names);
+  if (nearest.empty())
+    fail<UsageError>("feature map", "expected one of {}, got '{}'", fmt::join(names, ", "), name);
+  fail<UsageError>("feature map", "expected one of {}, got '{}'; did you mean {}?", fmt::join(names, ", "),
+                   name, nearest);
+}
+
+}  // namespace linnet

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <vector>
+
+#include "attention/arguments.h"
+
+namespace linnet {
+
+/// The state of linear attention. A slot's numbers, as `save` writes them: S [H, F, M], then z [H, F], f32, with
+/// S = Σ φ(k) vᵀ and z = Σ φ(k) over the tokens seen.
+class LinearState final : public State {
+ public:
+  LinearState(std::int64_t slots, const HeadShape& shape, std::int64_t features);
+
+  std::int64_t slots() const override { return static_cast<std::int64_t>(positions_.size()); }
+  std::int64_t position(std::int64_t slot) const override;
+  std::size_t bytes(std::int64_t slot) const override;
+  void reset(std::int64_t slot) override;
+  void copy(std::int64_t slot, const State& source, std::int64_t source_slot) override;
+  void save(std::int64_t slot, std::span<float> to) const override;
+  void restore(std::int64_t slot, std::span<const float> from, std::int64_t position) override;
+
+  const HeadShape& shape() const { return shape_; }
+  std::int64_t features() const { return features_; }
+
+  /// S [F, M] and z [F] of a head.
+  float* sums(std::int64_t slot, std::int64_t head) { return at(slot) + head * features_ * shape_.value_dim; }
+  const float* sums(std::int64_t slot, std::int64_t head) const { return const_cast<LinearState*>(this)->sums(slot, head); }
+  float* normaliser(std::int64_t slot, std::int64_t head) {
+    return at(slot) + features_ * (shape_.heads * shape_.value_dim + head);
+  }
+  const float* normaliser(std::int64_t slot, std::int64_t head) const {
+    return const_cast<LinearState*>(this)->normaliser(slot, head);
+  }
+
+  /// Room for two rows of features, so that a step allocates nothing.
+  float* feature_rows(std::int64_t slot) { return at(slot) + numbers_; }
+
+  void set_position(std::int64_t slot, std::int64_t position) { positions_[slot] = position; }
+
+ private:
+  float* at(std::int64_t slot) { return memory_.span<float>().data() + slot * stride_; }
+  const float* at(std::int64_t slot) const { return memory_.span<float>().data() + slot * stride_; }
+
+  HeadShape shape_;
+  std::int64_t features_;
+  std::int64_t numbers_;  // of a slot: H (F M + F)
+  std::int64_t stride_;   // from slot to slot
+  Tensor memory_;
+  std::vector<std::int64_t> positions_;
+};
+
+}  // namespace linnet

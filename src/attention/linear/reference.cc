@@ -1,0 +1,126 @@
+#include <vector>
+
+#include "attention/arguments.h"
+#include "attention/feature_maps/elementwise_map.h"
+#include "attention/linear/linear_attention.h"
+
+namespace linnet {
+namespace {
+
+/// One head in dense double precision, with its features and the weights φ(q_i)·φ(k_j) of the keys that i sees.
+struct ReferenceHead {
+  ReferenceHead(const AttentionOptions& options, const AttentionSizes& sizes, const ReferenceInputs& inputs,
+                std::int64_t b, std::int64_t h)
+      : map(*options.feature_map),
+        features(map.features(sizes.head_dim)),
+        query_context{options.layer, static_cast<int>(h), 0, true},
+        key_context{options.layer, static_cast<int>(h), 0, false},
+        q(rows(inputs.query, b, h)),
+        k(rows(inputs.key, b, h)),
+        v(rows(inputs.value, b, h)),
+        phi_q(sizes.queries * features),
+        phi_k(sizes.keys * features),
+        weight(sizes.queries * sizes.keys),
+        denominator(sizes.queries, 1.0) {
+    reference_features(map, phi_q.data(), q.data(), sizes.queries, sizes.head_dim, query_context);
+    reference_features(map, phi_k.data(), k.data(), sizes.keys, sizes.head_dim, key_context);
+    for (std::int64_t i = 0; i < sizes.queries; ++i) {
+      const auto [begin, end] = inputs.mask.interval(b, i, sizes.keys);
+      double sum = 0;
+      for (std::int64_t j = begin; j < end; ++j) {
+        double dot = 0;
+        for (std::int64_t f = 0; f < features; ++f) dot += phi_q[i * features + f] * phi_k[j * features + f];
+        weight[i * sizes.keys + j] = dot;
+        sum += dot;
+      }
+      if (options.normalise == Normalise::sum && begin < end) denominator[i] = sum + options.epsilon;
+    }
+  }
+
+  static std::vector<double> rows(View<const double> tensor, std::int64_t b, std::int64_t h) {
+    std::vector<double> dense;
+    for (std::int64_t i = 0; i < tensor.extent(1); ++i)
+      dense.insert(dense.end(), tensor.at(b, i, h), tensor.at(b, i, h) + tensor.extent(3));
+    return dense;
+  }
+
+  static void write(View<double> tensor, std::int64_t b, std::int64_t h, const std::vector<double>& dense) {
+    const std::int64_t width = tensor.extent(3);
+    for (std::int64_t i = 0; i < tensor.extent(1); ++i)
+      std::copy_n(dense.begin() + i * width, width, tensor.at(b, i, h));
+  }
+
+  const FeatureMap& map;
+  std::int64_t features;
+  TileContext query_context, key_context;
+  std::vector<double> q, k, v, phi_q, phi_k;
+  std::vector<double> weight;       // [L, S]
+  std::vector<double> denominator;  // [L]
+};
+
+}  // namespace
+
+void linear_reference_forward(const AttentionOptions& options, View<double> out, const ReferenceInputs& inputs) {
+  const AttentionSizes sizes = check_reference("linear attention", out, inputs);
+  for (std::int64_t b = 0; b < sizes.batch; ++b) {
+    for (std::int64_t h = 0; h < sizes.heads; ++h) {
+      const ReferenceHead head(options, sizes, inputs, b, h);
+      for (std::int64_t i = 0; i < sizes.queries; ++i) {
+        const auto [begin, end] = inputs.mask.interval(b, i, sizes.keys);
+        for (std::int64_t m = 0; m < sizes.value_dim; ++m) {
+          double sum = 0;
+          for (std::int64_t j = begin; j < end; ++j)
+            sum += head.weight[i * sizes.keys + j] * head.v[j * sizes.value_dim + m];
+          out(b, i, h, m) = sum / head.denominator[i];
+        }
+      }
+    }
+  }
+}
+
+void linear_reference_backward(const AttentionOptions& options, View<double> grad_query, View<double> grad_key,
+                               View<double> grad_value, View<const double> grad_out, const ReferenceInputs& inputs) {
+  const AttentionSizes sizes = check_reference("linear attention", grad_out, inputs);
+  const std::int64_t width = sizes.value_dim;
+  for (std::int64_t b = 0; b < sizes.batch; ++b) {
+    for (std::int64_t h = 0; h < sizes.heads; ++h) {
+      const ReferenceHead head(options, sizes, inputs, b, h);
+      const std::int64_t features = head.features;
+      std::vector<double> d_phi_q(head.phi_q.size()), d_phi_k(head.phi_k.size()), d_value(head.v.size());
+      for (std::int64_t i = 0; i < sizes.queries; ++i) {
+        const auto [begin, end] = inputs.mask.interval(b, i, sizes.keys);
+        const double* g = grad_out.at(b, i, h);
+        const double* weight = head.weight.data() + i * sizes.keys;
+        // With w_j = φ(q)·φ(k_j) and o = Σ w_j v_j / d: do/dw_j = (v_j − o) / d, without o where nothing is divided.
+        double g_out = 0;
+        if (options.normalise == Normalise::sum) {
+          for (std::int64_t j = begin; j < end; ++j)
+            for (std::int64_t m = 0; m < width; ++m) g_out += g[m] * weight[j] * head.v[j * width + m];
+          g_out /= head.denominator[i];
+        }
+        for (std::int64_t j = begin; j < end; ++j) {
+          double d_weight = -g_out;
+          for (std::int64_t m = 0; m < width; ++m) {
+            d_weight += g[m] * head.v[j * width + m];
+            d_value[j * width + m] += weight[j] / head.denominator[i] * g[m];
+          }
+          d_weight /= head.denominator[i];
+          for (std::int64_t f = 0; f < features; ++f) {
+            d_phi_q[i * features + f] += d_weight * head.phi_k[j * features + f];
+            d_phi_k[j * features + f] += d_weight * head.phi_q[i * features + f];
+          }
+        }
+      }
+      std::vector<double> d_query(head.q.size()), d_key(head.k.size());
+      reference_features_backward(head.map, d_query.data(), d_phi_q.data(), head.q.data(), sizes.queries,
+                                  sizes.head_dim, head.query_context);
+      reference_features_backward(head.map, d_key.data(), d_phi_k.data(), head.k.data(), sizes.keys, sizes.head_dim,
+                                  head.key_context);
+      ReferenceHead::write(grad_query, b, h, d_query);
+      ReferenceHead::write(grad_key, b, h, d_key);
+      ReferenceHead::write(grad_value, b, h, d_value);
+    }
+  }
+}
+
+}  // namespace linnet

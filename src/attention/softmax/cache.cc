@@ -1,0 +1,132 @@
+#include "attention/softmax/cache.h"
+
+#include <algorithm>
+#include <new>
+
+#include "attention/arguments.h"
+
+namespace linnet::softmax {
+namespace {
+
+constexpr const char* kOperation = "key-value cache";
+
+// A head's rows are read in whole vectors: 64 bytes behind the last one must be memory of ours.
+constexpr std::int64_t kSlack = 16;
+
+}  // namespace
+
+hwy::AlignedFreeUniquePtr<float[]> allocate_floats(std::size_t count) {
+  auto memory = hwy::AllocateAligned<float>(std::max<std::size_t>(count, 1));
+  if (!memory) throw std::bad_alloc();
+  return memory;
+}
+
+Cache::Cache(std::int64_t slots, const HeadShape& shape, std::int64_t capacity)
+    : shape_(shape), slots_(static_cast<std::size_t>(slots)) {
+  for (Slot& slot : slots_) {
+    slot.scratch = allocate_floats(step_scratch(shape.head_dim, shape.value_dim));
+    reserve(slot, capacity);
+  }
+}
+
+Cache::Slot& Cache::at(std::int64_t slot) {
+  check_slot(kOperation, *this, slot);
+  return slots_[static_cast<std::size_t>(slot)];
+}
+
+std::size_t Cache::bytes(std::int64_t slot) const {
+  return static_cast<std::size_t>(position(slot) * shape_.heads * (shape_.head_dim + shape_.value_dim)) *
+         sizeof(float);
+}
+
+void Cache::reserve(Slot& slot, std::int64_t tokens) {
+  if (tokens <= slot.capacity) return;
+  const std::int64_t capacity = std::max({tokens, 2 * slot.capacity, std::int64_t{16}});
+  const auto grown = [&](const Memory& old, std::int64_t dim) {
+    const Shape sizes = {shape_.heads, capacity, dim};
+    Memory memory = allocate_floats(static_cast<std::size_t>(checked_size(sizes, sizeof(float)) + kSlack));
+    for (std::int64_t h = 0; slot.position > 0 && h < shape_.heads; ++h)
+      std::copy_n(old.get() + h * slot.capacity * dim, slot.position * dim,
+                  memory.get() + h * capacity * dim);
+    return memory;
+  };
+  Memory keys = grown(slot.keys, shape_.head_dim);
+  slot.values = grown(slot.values, shape_.value_dim);
+  slot.keys = std::move(keys);
+  slot.capacity = capacity;
+}
+
+void Cache::reset(std::int64_t slot) { at(slot).position = 0; }
+
+void Cache::copy(std::int64_t slot, const State& source, std::int64_t source_slot) {
+  const Cache& other = family_state<const Cache>(kOperation, "the source state", source);
+  check_held_shape(kOperation, "a source state", other.shape_, shape_);
+  const Slot& from = other.at(source_slot);
+  Slot& to = at(slot);
+  if (&to == &from) return;
+  to.position = 0;
+  reserve(to, from.position);
+  for (std::int64_t h = 0; h < shape_.heads; ++h) {
+    std::copy_n(from.keys.get() + h * from.capacity * shape_.head_dim, from.position * shape_.head_dim,
+                to.keys.get() + h * to.capacity * shape_.head_dim);
+    std::copy_n(from.values.get() + h * from.capacity * shape_.value_dim, from.position * shape_.value_dim,
+                to.values.get() + h * to.capacity * shape_.value_dim);
+  }
+  to.position = from.position;
+}
+
+void Cache::save(std::int64_t slot, std::span<float> to) const {
+  const Slot& from = at(slot);
+  if (to.size_bytes() != bytes(slot))
+    fail(kOperation, "expected room for {} numbers, got {}", bytes(slot) / sizeof(float), to.size());
+  float* next = to.data();
+  for (const auto& [memory, dim] :
+       {std::pair(from.keys.get(), shape_.head_dim), std::pair(from.values.get(), shape_.value_dim)}) {
+    for (std::int64_t h = 0; h < shape_.heads; ++h)
+      next = std::copy_n(memory + h * from.capacity * dim, from.position * dim, next);
+  }
+}
+
+void Cache::restore(std::int64_t slot, std::span<const float> from, std::int64_t position) {
+  Slot& to = at(slot);
+  if (position < 0) fail(kOperation, "expected a position of at least 0, got {}", position);
+  const std::int64_t token = shape_.heads * (shape_.head_dim + shape_.value_dim);
+  const std::int64_t found = static_cast<std::int64_t>(from.size());
+  if (found % token != 0 || found / token != position)
+    fail(kOperation, "expected {} numbers for each of {} tokens, got {}", token, position, found);
+  to.position = 0;
+  reserve(to, position);
+  const float* next = from.data();
+  for (const auto& [memory, dim] :
+       {std::pair(to.keys.get(), shape_.head_dim), std::pair(to.values.get(), shape_.value_dim)}) {
+    for (std::int64_t h = 0; h < shape_.heads; ++h, next += position * dim)
+      std::copy_n(next, position * dim, memory + h * to.capacity * dim);
+  }
+  to.position = position;
+}
+
+void Cache::append(std::int64_t slot, View<const float> key, View<const float> value) {
+  Slot& to = at(slot);
+  const std::int64_t count = key.extent(0);
+  reserve(to, to.position + count);
+  for (std::int64_t h = 0; h < shape_.heads; ++h) {
+    float* keys = to.keys.get() + (h * to.capacity + to.position) * shape_.head_dim;
+    float* values = to.values.get() + (h * to.capacity + to.position) * shape_.value_dim;
+    for (std::int64_t i = 0; i < count; ++i) {
+      std::copy_n(key.at(i, h), shape_.head_dim, keys + i * shape_.head_dim);
+      std::copy_n(value.at(i, h), shape_.value_dim, values + i * shape_.value_dim);
+    }
+  }
+  to.position += count;
+}
+
+KeyRange Cache::head(std::int64_t slot, std::int64_t h) const {
+  const Slot& from = at(slot);
+  KeyRange range;
+  range.key = {from.keys.get() + h * from.capacity * shape_.head_dim, shape_.head_dim};
+  range.value = {from.values.get() + h * from.capacity * shape_.value_dim, shape_.value_dim};
+  range.count = from.position;
+  return range;
+}
+
+}  // namespace linnet::softmax

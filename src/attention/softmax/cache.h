@@ -1,0 +1,57 @@
+#pragma once
+
+#include <vector>
+
+#include "attention/softmax/tiles.h"
+#include "hwy/aligned_allocator.h"
+#include "linnet/attention.h"
+
+namespace linnet::softmax {
+
+/// The key-value cache: every key and value of a stream, f32. In memory a slot holds keys [H, capacity, E]
+/// and values [H, capacity, M], so that a step streams both of a head; the capacity doubles when it is full.
+/// `save` writes the tokens only: keys [H, position, E], then values [H, position, M].
+class Cache final : public State {
+ public:
+  Cache(std::int64_t slots, const HeadShape& shape, std::int64_t capacity);
+
+  const HeadShape& shape() const { return shape_; }
+
+  std::int64_t slots() const override { return static_cast<std::int64_t>(slots_.size()); }
+  std::int64_t position(std::int64_t slot) const override { return at(slot).position; }
+  std::size_t bytes(std::int64_t slot) const override;
+  void reset(std::int64_t slot) override;
+  void copy(std::int64_t slot, const State& source, std::int64_t source_slot) override;
+  void save(std::int64_t slot, std::span<float> to) const override;
+  void restore(std::int64_t slot, std::span<const float> from, std::int64_t position) override;
+
+  /// Keys [count, H, E] and values [count, H, M] of the slot's next tokens; strides of tokens and heads are
+  /// free.
+  void append(std::int64_t slot, View<const float> key, View<const float> value);
+
+  /// A head's keys and values, dense, readable for 64 bytes past their end.
+  KeyRange head(std::int64_t slot, std::int64_t h) const;
+
+  /// The slot's own memory for a step.
+  float* scratch(std::int64_t slot) { return at(slot).scratch.get(); }
+
+ private:
+  using Memory = hwy::AlignedFreeUniquePtr<float[]>;
+
+  struct Slot {
+    std::int64_t position = 0, capacity = 0;
+    Memory keys, values, scratch;
+  };
+
+  Slot& at(std::int64_t slot);
+  const Slot& at(std::int64_t slot) const { return const_cast<Cache*>(this)->at(slot); }
+  void reserve(Slot& slot, std::int64_t tokens);
+
+  HeadShape shape_;
+  std::vector<Slot> slots_;
+};
+
+/// Memory for that many floats, aligned to 64 bytes, not set. Throws std::bad_alloc.
+hwy::AlignedFreeUniquePtr<float[]> allocate_floats(std::size_t count);
+
+}  // namespace linnet::softmax

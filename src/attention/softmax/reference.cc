@@ -1,0 +1,91 @@
+#include <cmath>
+#include <vector>
+
+#include "attention/arguments.h"
+#include "attention/softmax/softmax_attention.h"
+
+namespace linnet {
+namespace {
+
+constexpr const char* kOperation = "softmax attention reference";
+
+double scale_of(const AttentionOptions& options, const AttentionSizes& sizes) {
+  return options.scale != 0 ? options.scale : 1 / std::sqrt(static_cast<double>(sizes.head_dim));
+}
+
+double dot(const double* x, const double* y, std::int64_t count) {
+  double sum = 0;
+  for (std::int64_t i = 0; i < count; ++i) sum += x[i] * y[i];
+  return sum;
+}
+
+/// softmax_j(scale · q_i·k_j) over the keys that the query sees.
+std::vector<double> probabilities(double scale, const ReferenceInputs& inputs, const AttentionSizes& sizes,
+                                  std::int64_t b, std::int64_t i, std::int64_t h) {
+  const Mask::Interval seen = inputs.mask.interval(b, i, sizes.keys);
+  std::vector<double> p(static_cast<std::size_t>(sizes.keys), 0.0);
+  double maximum = -INFINITY, sum = 0;
+  for (std::int64_t j = seen.begin; j < seen.end; ++j) {
+    p[j] = scale * dot(inputs.query.at(b, i, h), inputs.key.at(b, j, h), sizes.head_dim);
+    maximum = std::max(maximum, p[j]);
+  }
+  for (std::int64_t j = seen.begin; j < seen.end; ++j) sum += p[j] = std::exp(p[j] - maximum);
+  for (std::int64_t j = seen.begin; j < seen.end; ++j) p[j] /= sum;
+  return p;
+}
+
+template <class Body>
+void for_each_query(const AttentionSizes& sizes, const Body& body) {
+  for (std::int64_t b = 0; b < sizes.batch; ++b)
+    for (std::int64_t i = 0; i < sizes.queries; ++i)
+      for (std::int64_t h = 0; h < sizes.heads; ++h) body(b, i, h);
+}
+
+void clear(View<double> x) {
+  for (std::int64_t b = 0; b < x.extent(0); ++b)
+    for (std::int64_t i = 0; i < x.extent(1); ++i)
+      for (std::int64_t h = 0; h < x.extent(2); ++h) std::fill_n(x.at(b, i, h), x.extent(3), 0.0);
+}
+
+}  // namespace
+
+void softmax_reference_forward(const AttentionOptions& options, View<double> out,
+                               const ReferenceInputs& inputs) {
+  const AttentionSizes sizes = check_reference(kOperation, out, inputs);
+  clear(out);
+  for_each_query(sizes, [&](std::int64_t b, std::int64_t i, std::int64_t h) {
+    const std::vector<double> p = probabilities(scale_of(options, sizes), inputs, sizes, b, i, h);
+    for (std::int64_t j = 0; j < sizes.keys; ++j)
+      for (std::int64_t m = 0; m < sizes.value_dim; ++m) out(b, i, h, m) += p[j] * inputs.value(b, j, h, m);
+  });
+}
+
+void softmax_reference_backward(const AttentionOptions& options, View<double> grad_query,
+                                View<double> grad_key, View<double> grad_value, View<const double> grad_out,
+                                const ReferenceInputs& inputs) {
+  const AttentionSizes sizes = check_reference(kOperation, grad_out, inputs);
+  const double scale = scale_of(options, sizes);
+  clear(grad_query);
+  clear(grad_key);
+  clear(grad_value);
+  for_each_query(sizes, [&](std::int64_t b, std::int64_t i, std::int64_t h) {
+    const std::vector<double> p = probabilities(scale, inputs, sizes, b, i, h);
+    std::vector<double> grad_p(p.size());
+    double correction = 0;
+    for (std::int64_t j = 0; j < sizes.keys; ++j) {
+      grad_p[j] = dot(grad_out.at(b, i, h), inputs.value.at(b, j, h), sizes.value_dim);
+      correction += p[j] * grad_p[j];
+    }
+    for (std::int64_t j = 0; j < sizes.keys; ++j) {
+      const double grad_score = p[j] * (grad_p[j] - correction);
+      for (std::int64_t m = 0; m < sizes.value_dim; ++m)
+        grad_value(b, j, h, m) += p[j] * grad_out(b, i, h, m);
+      for (std::int64_t e = 0; e < sizes.head_dim; ++e) {
+        grad_query(b, i, h, e) += grad_score * scale * inputs.key(b, j, h, e);
+        grad_key(b, j, h, e) += grad_score * scale * inputs.query(b, i, h, e);
+      }
+    }
+  });
+}
+
+}  // namespace linnet

@@ -1,0 +1,133 @@
+#include "attention/softmax/tiles.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "attention/softmax/step.cc"
+#include <algorithm>
+#include <limits>
+
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+#include "hwy/highway.h"
+#include "kernels/simd_math-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace linnet::softmax::HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+using D = hn::ScalableTag<float>;
+using V = hn::Vec<D>;
+
+// The scores of this many keys are kept before their values are read.
+constexpr std::int64_t kSlice = 256;
+
+/// q·k for T keys, one after another in memory.
+template <int T>
+HWY_INLINE void Dots(std::int64_t dim, const float* query, const float* keys, float* scores) {
+  const D d;
+  const std::int64_t lanes = hn::Lanes(d);
+  V sum[T];
+  for (int t = 0; t < T; ++t) sum[t] = hn::Zero(d);
+  std::int64_t e = 0;
+  for (; e + lanes <= dim; e += lanes) {
+    const V q = hn::LoadU(d, query + e);
+    for (int t = 0; t < T; ++t) sum[t] = hn::MulAdd(q, hn::LoadU(d, keys + t * dim + e), sum[t]);
+  }
+  if (e < dim) {
+    // What lies behind a key is another one, NaN perhaps: masked, not multiplied by 0.
+    const auto rest = hn::FirstN(d, static_cast<std::size_t>(dim - e));
+    const V q = hn::LoadU(d, query + e);
+    for (int t = 0; t < T; ++t) {
+      const V key = hn::IfThenElseZero(rest, hn::LoadU(d, keys + t * dim + e));
+      sum[t] = hn::MulAdd(hn::IfThenElseZero(rest, q), key, sum[t]);
+    }
+  }
+  for (int t = 0; t < T; ++t) scores[t] = hn::GetLane(hn::SumOfLanes(d, sum[t]));
+}
+
+/// out[m] = decay · out[m] + Σ_t p[t] values[t][m] for N vectors of m.
+template <int N>
+HWY_INLINE void AddValues(std::int64_t count, std::int64_t dim, const float* p, const float* values,
+                          float decay, float* out) {
+  const D d;
+  const std::int64_t lanes = hn::Lanes(d);
+  // Two sums a column hide the latency of the additions.
+  V even[N], odd[N];
+  for (int n = 0; n < N; ++n) {
+    even[n] = hn::Mul(hn::Set(d, decay), hn::Load(d, out + n * lanes));
+    odd[n] = hn::Zero(d);
+  }
+  std::int64_t t = 0;
+  for (; t + 2 <= count; t += 2) {
+    const V p0 = hn::Set(d, p[t]), p1 = hn::Set(d, p[t + 1]);
+    for (int n = 0; n < N; ++n) {
+      even[n] = hn::MulAdd(p0, hn::LoadU(d, values + t * dim + n * lanes), even[n]);
+      odd[n] = hn::MulAdd(p1, hn::LoadU(d, values + (t + 1) * dim + n * lanes), odd[n]);
+    }
+  }
+  if (t < count) {
+    const V last = hn::Set(d, p[t]);
+    for (int n = 0; n < N; ++n)
+      even[n] = hn::MulAdd(last, hn::LoadU(d, values + t * dim + n * lanes), even[n]);
+  }
+  for (int n = 0; n < N; ++n) hn::Store(hn::Add(even[n], odd[n]), d, out + n * lanes);
+}
+
+void StepHeadOf(const StepHead& head) {
+  const D d;
+  const std::int64_t lanes = hn::Lanes(d);
+  float* scores = head.scratch;
+  float* query = scores + kSlice;
+  float* out = query + (head.head_dim + 31) / 16 * 16;
+  const std::int64_t vectors = (head.value_dim + lanes - 1) / lanes;
+  for (std::int64_t e = 0; e < head.head_dim; ++e) query[e] = head.scale * head.query[e];
+  std::fill_n(out, vectors * lanes, 0.0f);
+
+  float maximum = -std::numeric_limits<float>::infinity();
+  float sum = 0;
+  for (std::int64_t j = 0; j < head.count; j += kSlice) {
+    const std::int64_t count = std::min(kSlice, head.count - j);
+    const float* keys = head.keys + j * head.head_dim;
+    std::int64_t t = 0;
+    for (; t + 4 <= count; t += 4) Dots<4>(head.head_dim, query, keys + t * head.head_dim, scores + t);
+    for (; t < count; ++t) Dots<1>(head.head_dim, query, keys + t * head.head_dim, scores + t);
+
+    float top = maximum;
+    for (t = 0; t < count; ++t) top = std::max(top, scores[t]);
+    std::fill(scores + count, scores + (count + lanes - 1) / lanes * lanes,
+              -std::numeric_limits<float>::infinity());
+    V total = hn::Zero(d);
+    for (t = 0; t < count; t += lanes) {
+      const V p = kernels::HWY_NAMESPACE::FastExp(d, hn::Sub(hn::Load(d, scores + t), hn::Set(d, top)));
+      total = hn::Add(total, p);
+      hn::Store(p, d, scores + t);
+    }
+    const float decay =
+        hn::GetLane(kernels::HWY_NAMESPACE::FastExp(d, hn::Sub(hn::Set(d, maximum), hn::Set(d, top))));
+    sum = decay * sum + hn::GetLane(hn::SumOfLanes(d, total));
+    maximum = top;
+
+    const float* values = head.values + j * head.value_dim;
+    std::int64_t v = 0;
+    for (; v + 4 <= vectors; v += 4)
+      AddValues<4>(count, head.value_dim, scores, values + v * lanes, decay, out + v * lanes);
+    for (; v < vectors; ++v)
+      AddValues<1>(count, head.value_dim, scores, values + v * lanes, decay, out + v * lanes);
+  }
+  for (std::int64_t m = 0; m < head.value_dim; ++m) head.out[m] = out[m] / sum;
+}
+
+}  // namespace linnet::softmax::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace linnet::softmax {
+
+HWY_EXPORT(StepHeadOf);
+
+void step_head(const StepHead& head) { HWY_DYNAMIC_DISPATCH(StepHeadOf)(head); }
+
+std::size_t step_scratch(std::int64_t head_dim, std::int64_t value_dim) {
+  return static_cast<std::size_t>(256 + head_dim + value_dim + 64);
+}
+
+}  // namespace linnet::softmax
+#endif

@@ -1,0 +1,271 @@
+// Products of small row-major f32 matrices that lie in the caches, for the chunks of attention; one source for every
+// instruction set. Include it inside a file that is compiled by hwy/foreach_target.h.
+//
+// Every sum runs over its depth in order with one multiply-add a term, so an element's bits depend neither on the
+// column at which it lies nor on how many columns are computed with it.
+//
+// Rows are computed in blocks of `kRowBlock`, columns in whole vectors: buffers have their rows padded to a multiple of
+// kRowBlock and their leading dimension to one of `kPad`, and start at 64-byte boundaries.
+
+#if defined(LINNET_ATTENTION_TILE_GEMM_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef LINNET_ATTENTION_TILE_GEMM_INL_H_
+#undef LINNET_ATTENTION_TILE_GEMM_INL_H_
+#else
+#define LINNET_ATTENTION_TILE_GEMM_INL_H_
+#endif
+
+#include <cstddef>
+
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace linnet::HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+using F32 = hn::ScalableTag<float>;
+using Vec32 = hn::Vec<F32>;
+
+constexpr std::size_t kPad = 16;
+constexpr std::size_t kRowBlock = 8;
+
+// Accumulators must fill the latency of two multiply-add units and leave registers for a row of the right factor:
+// 16 or 24 of the 32 registers of AVX-512, 8 of the 16 of older sets.
+#if HWY_TARGET <= HWY_AVX3
+constexpr int kMaxVectors = 4;
+template <int kVectors>
+constexpr int kTileRows = kVectors == 4 ? 4 : 8;
+#else
+constexpr int kMaxVectors = 2;
+template <int kVectors>
+constexpr int kTileRows = kVectors == 2 ? 4 : 8;
+#endif
+
+/// How the left factor lies in memory: element (row, k) at a[row·ld + k], or at a[k·ld + row].
+enum class Left { plain, transposed };
+
+template <Left kLeft>
+HWY_INLINE const float* LeftAt(const float* a, std::size_t ld, std::size_t row, std::size_t k) {
+  return kLeft == Left::plain ? a + row * ld + k : a + k * ld + row;
+}
+
+/// kRows rows of kVectors vectors, held in registers.
+template <int kRows, int kVectors>
+struct Accumulators {
+  Vec32 sum[kRows][kVectors];
+
+  HWY_INLINE void Clear() {
+    const F32 d;
+    for (int r = 0; r < kRows; ++r)
+      for (int v = 0; v < kVectors; ++v) sum[r][v] = hn::Zero(d);
+  }
+
+  /// Adds a column of the left factor times a row of the right one, for the rows from kFirst to kLast.
+  template <Left kLeft, int kFirst = 0, int kLast = kRows - 1>
+  HWY_INLINE void AddOuter(const float* HWY_RESTRICT a, std::size_t lda, const float* HWY_RESTRICT b) {
+    const F32 d;
+    Vec32 right[kVectors];
+#pragma GCC unroll 8
+    for (int v = 0; v < kVectors; ++v) right[v] = hn::Load(d, b + v * hn::Lanes(d));
+#pragma GCC unroll 8
+    for (int r = kFirst; r <= kLast; ++r) {
+      const Vec32 left = hn::Set(d, *LeftAt<kLeft>(a, lda, r, 0));
+#pragma GCC unroll 8
+      for (int v = 0; v < kVectors; ++v) sum[r][v] = hn::MulAdd(left, right[v], sum[r][v]);
+    }
+  }
+
+  template <Left kLeft>
+  HWY_INLINE void Add(const float* HWY_RESTRICT a, std::size_t lda, const float* HWY_RESTRICT b, std::size_t ldb,
+                      std::size_t depth) {
+    for (std::size_t k = 0; k < depth; ++k) AddOuter<kLeft>(LeftAt<kLeft>(a, lda, 0, k), lda, b + k * ldb);
+  }
+
+  /// The kRows × kRows block on the diagonal of a left factor that is 0 above it: what lies there is not touched.
+  template <Left kLeft, int k = 0>
+  HWY_INLINE void AddLower(const float* HWY_RESTRICT a, std::size_t lda, const float* HWY_RESTRICT b, std::size_t ldb) {
+    AddOuter<kLeft, k, kRows - 1>(LeftAt<kLeft>(a, lda, 0, k), lda, b + k * ldb);
+    if constexpr (k + 1 < kRows) AddLower<kLeft, k + 1>(a, lda, b, ldb);
+  }
+
+  /// The same for one that is 0 below it.
+  template <Left kLeft, int k = 0>
+  HWY_INLINE void AddUpper(const float* HWY_RESTRICT a, std::size_t lda, const float* HWY_RESTRICT b, std::size_t ldb) {
+    AddOuter<kLeft, 0, k>(LeftAt<kLeft>(a, lda, 0, k), lda, b + k * ldb);
+    if constexpr (k + 1 < kRows) AddUpper<kLeft, k + 1>(a, lda, b, ldb);
+  }
+
+  HWY_INLINE void Store(float* HWY_RESTRICT c, std::size_t ldc) const {
+    const F32 d;
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 8
+      for (int v = 0; v < kVectors; ++v) hn::Store(sum[r][v], d, c + r * ldc + v * hn::Lanes(d));
+  }
+
+  HWY_INLINE void AddTo(float* HWY_RESTRICT c, std::size_t ldc) const {
+    const F32 d;
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 8
+      for (int v = 0; v < kVectors; ++v) {
+        float* to = c + r * ldc + v * hn::Lanes(d);
+        hn::Store(hn::Add(hn::Load(d, to), sum[r][v]), d, to);
+      }
+  }
+};
+
+/// Calls product.Panel<kVectors>(column) for panels that cover `columns`, a multiple of the vector length.
+template <class Product>
+HWY_INLINE void ForEachPanel(const Product& product, std::size_t columns) {
+  const std::size_t lanes = hn::Lanes(F32());
+  std::size_t column = 0;
+  for (; column + kMaxVectors * lanes <= columns; column += kMaxVectors * lanes)
+    product.template Panel<kMaxVectors>(column);
+  switch ((columns - column) / lanes) {
+    case 1: product.template Panel<1>(column); break;
+    case 2: if constexpr (kMaxVectors > 2) product.template Panel<2>(column); break;
+    case 3: if constexpr (kMaxVectors > 3) product.template Panel<3>(column); break;
+    default: break;
+  }
+}
+
+/// C = A B, or C += A B: C [rows, columns], A [rows, depth], B [depth, columns].
+template <Left kLeft, bool kAddTo>
+struct Multiply {
+  float* c;
+  std::size_t ldc;
+  const float* a;
+  std::size_t lda;
+  const float* b;
+  std::size_t ldb;
+  std::size_t rows, depth;
+
+  template <int kVectors>
+  HWY_NOINLINE void Panel(std::size_t column) const {
+    constexpr int kRows = kTileRows<kVectors>;
+    for (std::size_t row = 0; row < rows; row += kRows) {
+      Accumulators<kRows, kVectors> tile;
+      tile.Clear();
+      tile.template Add<kLeft>(LeftAt<kLeft>(a, lda, row, 0), lda, b + column, ldb, depth);
+      float* to = c + row * ldc + column;
+      kAddTo ? tile.AddTo(to, ldc) : tile.Store(to, ldc);
+    }
+  }
+};
+
+/// C = A B for the square C [rows, rows] on and below the diagonal; what is above it holds anything afterwards.
+struct MultiplyLower {
+  float* c;
+  std::size_t ldc;
+  const float* a;
+  std::size_t lda;
+  const float* b;
+  std::size_t ldb;
+  std::size_t rows, depth;
+
+  HWY_INLINE void operator()() const {
+    const std::size_t lanes = hn::Lanes(F32());
+    for (std::size_t row = 0; row < rows; row += kRowBlock)
+      ForEachPanel(RowBlock{*this, row}, (row + kRowBlock + lanes - 1) / lanes * lanes);
+  }
+
+ private:
+  struct RowBlock {
+    const MultiplyLower& whole;
+    std::size_t first_row;
+
+    template <int kVectors>
+    HWY_INLINE void Panel(std::size_t column) const {
+      constexpr int kRows = kTileRows<kVectors>;
+      for (std::size_t row = first_row; row < first_row + kRowBlock; row += kRows) {
+        Accumulators<kRows, kVectors> tile;
+        tile.Clear();
+        tile.template Add<Left::plain>(whole.a + row * whole.lda, whole.lda, whole.b + column, whole.ldb, whole.depth);
+        tile.Store(whole.c + row * whole.ldc + column, whole.ldc);
+      }
+    }
+  };
+};
+
+/// C = A B + T U: what a chunk takes from the state and what from itself. A [rows, depth] is plain; T [rows, rows]
+/// is lower triangular and plain, or upper triangular and transposed (a lower triangle in memory, either way), and
+/// only its triangle is read.
+template <bool kUpper>
+struct MultiplyWithTriangle {
+  float* c;
+  std::size_t ldc;
+  const float* a;
+  std::size_t lda;
+  const float* b;
+  std::size_t ldb;
+  const float* t;
+  std::size_t ldt;
+  const float* u;
+  std::size_t ldu;
+  std::size_t rows, depth;
+
+  template <int kVectors>
+  HWY_NOINLINE void Panel(std::size_t column) const {
+    constexpr int kRows = kTileRows<kVectors>;
+    for (std::size_t row = 0; row < rows; row += kRows) {
+      Accumulators<kRows, kVectors> tile;
+      tile.Clear();
+      tile.template Add<Left::plain>(a + row * lda, lda, b + column, ldb, depth);
+      const float* diagonal = t + row * ldt + row;
+      const float* beside = u + row * ldu + column;
+      if constexpr (kUpper) {
+        tile.template AddUpper<Left::transposed>(diagonal, ldt, beside, ldu);
+        tile.template Add<Left::transposed>(diagonal + kRows * ldt, ldt, beside + kRows * ldu, ldu, rows - row - kRows);
+      } else {
+        tile.template Add<Left::plain>(t + row * ldt, ldt, u + column, ldu, row);
+        tile.template AddLower<Left::plain>(diagonal, ldt, beside, ldu);
+      }
+      tile.Store(c + row * ldc + column, ldc);
+    }
+  }
+};
+
+/// to [columns, ldt] from [rows, ldf] transposed: `rows` is rounded up to a vector, `columns` to 4.
+HWY_INLINE void Transpose(float* HWY_RESTRICT to, std::size_t ldt, const float* HWY_RESTRICT from, std::size_t ldf,
+                          std::size_t rows, std::size_t columns) {
+#if HWY_TARGET == HWY_SCALAR
+  for (std::size_t r = 0; r < rows; ++r)
+    for (std::size_t c = 0; c < columns; ++c) to[c * ldt + r] = from[r * ldf + c];
+#else
+  // A vector takes four neighbours of each of the rows r, r + 4, r + 8 …, one row a 128-bit block; four such vectors
+  // are transposed within their blocks.
+  const F32 d;
+  const hn::Repartition<double, F32> d64;
+  const std::size_t lanes = hn::Lanes(d);
+  const auto iota = hn::Iota(d, 0);
+  for (std::size_t r = 0; r < rows; r += lanes) {
+    for (std::size_t c = 0; c < columns; c += 4) {
+      Vec32 part[4];
+#pragma GCC unroll 4
+      for (std::size_t i = 0; i < 4; ++i) {
+        const float* at = from + (r + i) * ldf + c;
+        part[i] = hn::LoadDup128(d, at);
+#pragma GCC unroll 4
+        for (std::size_t block = 1; block < hn::MaxLanes(d) / 4; ++block)
+          part[i] = hn::IfThenElse(hn::Lt(iota, hn::Set(d, static_cast<float>(4 * block))), part[i],
+                                   hn::LoadDup128(d, at + 4 * block * ldf));
+      }
+      const auto low01 = hn::BitCast(d64, hn::InterleaveLower(d, part[0], part[1]));
+      const auto low23 = hn::BitCast(d64, hn::InterleaveLower(d, part[2], part[3]));
+      const auto high01 = hn::BitCast(d64, hn::InterleaveUpper(d, part[0], part[1]));
+      const auto high23 = hn::BitCast(d64, hn::InterleaveUpper(d, part[2], part[3]));
+      float* out = to + c * ldt + r;
+      hn::Store(hn::BitCast(d, hn::InterleaveLower(d64, low01, low23)), d, out);
+      hn::Store(hn::BitCast(d, hn::InterleaveUpper(d64, low01, low23)), d, out + ldt);
+      hn::Store(hn::BitCast(d, hn::InterleaveLower(d64, high01, high23)), d, out + 2 * ldt);
+      hn::Store(hn::BitCast(d, hn::InterleaveUpper(d64, high01, high23)), d, out + 3 * ldt);
+    }
+  }
+#endif
+}
+
+}  // namespace linnet::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target include guard

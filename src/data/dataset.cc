@@ -1,0 +1,106 @@
+#include "data/dataset.h"
+
+#include <algorithm>
+#include <bit>
+#include <cassert>
+#include <utility>
+#include <vector>
+
+#include "base/fail.h"
+#include "base/names.h"
+#include "base/random.h"
+#include "data/copy_task.h"
+#include "data/images.h"
+#include "data/text.h"
+
+namespace linnet {
+namespace {
+
+class CopyDataset final : public Dataset {
+ public:
+  CopyDataset(std::int64_t size, std::int64_t length, const Random& random)
+      : size_(size), length_(length), random_(random) {}
+  std::int64_t size() const override { return size_; }
+  std::int64_t length() const override { return length_; }
+  std::int64_t vocabulary() const override { return copy_vocabulary; }
+  std::int64_t read(std::int64_t index, std::span<std::int32_t> tokens,
+                    std::span<std::int32_t> targets) const override {
+    assert(index >= 0 && index < size_);
+    const std::size_t length = static_cast<std::size_t>(length_);
+    draw_copy(tokens.first(length), targets.first(length), random_, static_cast<std::uint64_t>(index));
+    return -1;
+  }
+
+ private:
+  std::int64_t size_, length_;
+  Random random_;
+};
+
+Datasets open_copy(const DataOptions& options) {
+  constexpr std::int64_t longest = std::int64_t{1} << 30;
+  if (options.length < 4 || options.length > longest)
+    fail<UsageError>("data", "expected a length of 4 to {} for the copy task, got {}", longest,
+                     options.length);
+  const std::uint64_t seed = static_cast<std::uint64_t>(options.seed);
+  return {
+      std::make_unique<CopyDataset>(options.examples, options.length, Random(seed, Draw::synthetic_data, 0)),
+      std::make_unique<CopyDataset>(std::max<std::int64_t>(1, options.examples / 10), options.length,
+                                    Random(seed, Draw::synthetic_data, 1))};
+}
+
+void check_examples(const DataOptions& options) {
+  constexpr std::int64_t most = 10'000'000;
+  if (options.examples < 1 || options.examples > most)
+    fail<UsageError>("data", "expected 1 to {} examples, got {}", most, options.examples);
+}
+
+}  // namespace
+
+std::int64_t shuffled_index(std::uint64_t seed, std::int64_t i, std::int64_t size) {
+  assert(i >= 0 && size >= 1);
+  const std::uint64_t count = static_cast<std::uint64_t>(size);
+  const auto epoch = Random(seed, Draw::batches).block(static_cast<std::uint64_t>(i) / count);
+  const std::uint64_t key = std::uint64_t{epoch[0]} << 32 | epoch[1];
+  // Two halves of equal width whose pairs number fewer than 4 · size. Whatever falls outside is permuted
+  // again, which ends since the network is a permutation and its start lies inside.
+  const int half = std::max(1, (static_cast<int>(std::bit_width(count - 1)) + 1) / 2);
+  const std::uint64_t mask = (std::uint64_t{1} << half) - 1;
+  std::uint64_t value = static_cast<std::uint64_t>(i) % count;
+  constexpr std::uint32_t rounds = 6;
+  do {
+    std::uint64_t left = value >> half, right = value & mask;
+    for (std::uint32_t round = 1; round <= rounds; ++round) {
+      const std::uint64_t mixed = Random(key, Draw::batches, round).block(right)[0] & mask;
+      left = std::exchange(right, left ^ mixed);
+    }
+    value = left << half | right;
+  } while (value >= count);
+  return static_cast<std::int64_t>(value);
+}
+
+std::int32_t token_of_pixel(std::uint8_t pixel, std::int64_t levels) {
+  return static_cast<std::int32_t>(pixel * levels / 256);
+}
+
+std::uint8_t pixel_of_token(std::int32_t token, std::int64_t levels) {
+  // The pixels of a token run from `low` to `high`; the first token stands for its lowest, the last for its
+  // highest.
+  const std::int64_t low = (token * 256 + levels - 1) / levels;
+  const std::int64_t high = ((token + 1) * 256 + levels - 1) / levels - 1;
+  return static_cast<std::uint8_t>(low + (high - low) * token / (levels - 1));
+}
+
+Datasets open_datasets(const DataOptions& options) {
+  if (options.kind == "mnist") return open_mnist(options);
+  if (options.kind == "text") return open_text(options);
+  if (options.kind == "digits" || options.kind == "copy") {
+    check_examples(options);
+    return options.kind == "digits" ? open_digits(options) : open_copy(options);
+  }
+  const std::vector<std::string> kinds = {"digits", "mnist", "text", "copy"};
+  const std::string nearest = nearest_name(options.kind, kinds);
+  fail<UsageError>("data", "expected a kind of data among {}, got \"{}\"{}", fmt::join(kinds, ", "),
+                   options.kind, nearest.empty() ? "" : fmt::format("; did you mean \"{}\"?", nearest));
+}
+
+}  // namespace linnet

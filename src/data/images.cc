@@ -1,0 +1,145 @@
+#include "data/images.h"
+
+#include <algorithm>
+#include <cassert>
+#include <filesystem>
+
+#include "base/fail.h"
+#include "base/random.h"
+#include "base/threads.h"
+#include "data/digits.h"
+#include "data/idx.h"
+#include "data/mnist_files.h"
+
+namespace linnet {
+namespace {
+
+constexpr std::int64_t digit_classes = 10;
+
+// Checks what image options have in common against the size that the images will have.
+void check(const DataOptions& options, std::int64_t height, std::int64_t width) {
+  if (options.levels < 2 || options.levels > 256)
+    fail<UsageError>("data", "expected 2 to 256 levels, got {}", options.levels);
+  if (options.length != 0 && options.length != height * width)
+    fail<UsageError>("data", "expected length 0 or {} for images of {} × {}, got {}", height * width, height,
+                     width, options.length);
+}
+
+// A file of the folder under one of the names that it goes by.
+std::filesystem::path find_file(const std::filesystem::path& folder, const std::string& name) {
+  std::string dotted = name;
+  dotted[name.rfind("-idx")] = '.';
+  for (const std::string& candidate : {name, name + ".gz", dotted, dotted + ".gz"}) {
+    std::error_code ignored;
+    if (std::filesystem::exists(folder / candidate, ignored)) return folder / candidate;
+  }
+  fail("data", "expected {} or {}.gz in {}, got neither", name, name, folder.string());
+}
+
+std::unique_ptr<Dataset> open_part(const DataOptions& options, const MnistFiles& files) {
+  const std::filesystem::path path = find_file(options.path, files.images);
+  IdxArray images = read_idx(path);
+  if (images.shape.size() != 3 || images.values.empty())
+    fail("data", "{}: expected images of shape [count, height, width], got {}", path.string(),
+         to_string(images.shape));
+  const std::int64_t count = images.shape[0], height = images.shape[1], width = images.shape[2];
+  const std::int64_t size = options.size;
+  if (size > std::min(height, width))
+    fail<UsageError>("data", "{}: expected a size of at most {}, that of the images, or 0, got {}",
+                     path.string(), std::min(height, width), size);
+  const bool whole = size == 0 || (size == height && size == width);
+  check(options, whole ? height : size, whole ? width : size);
+
+  IdxArray labels;
+  if (options.labels) {
+    const std::filesystem::path labels_path = find_file(options.path, files.labels);
+    labels = read_idx(labels_path);
+    if (labels.shape != Shape{count})
+      fail("data", "{}: expected labels of shape [{}] for as many images, got {}", labels_path.string(),
+           count, to_string(labels.shape));
+    if (const std::uint8_t most = *std::ranges::max_element(labels.values); most >= digit_classes)
+      fail("data", "{}: expected labels from 0 to {}, got {}", labels_path.string(), digit_classes - 1, most);
+  }
+  if (whole)
+    return std::make_unique<ImageDataset>(std::move(images.values), std::move(labels.values), height, width,
+                                          options.levels);
+  return std::make_unique<ImageDataset>(scale_down(images.values, count, height, width, size),
+                                        std::move(labels.values), size, size, options.levels);
+}
+
+}  // namespace
+
+ImageDataset::ImageDataset(std::vector<std::uint8_t> pixels, std::vector<std::uint8_t> labels,
+                           std::int64_t height, std::int64_t width, std::int64_t levels)
+    : pixels_(std::move(pixels)),
+      labels_(std::move(labels)),
+      height_(height),
+      width_(width),
+      levels_(levels) {
+  assert(static_cast<std::int64_t>(pixels_.size()) % length() == 0);
+  assert(labels_.empty() || static_cast<std::int64_t>(labels_.size()) == size());
+}
+
+std::int64_t ImageDataset::read(std::int64_t index, std::span<std::int32_t> tokens,
+                                std::span<std::int32_t> targets) const {
+  assert(index >= 0 && index < size());
+  const std::uint8_t* pixels = pixels_.data() + index * length();
+  for (std::size_t i = 0; i < static_cast<std::size_t>(length()); ++i)
+    tokens[i] = targets[i] = token_of_pixel(pixels[i], levels_);
+  return labels_.empty() ? -1 : labels_[static_cast<std::size_t>(index)];
+}
+
+std::vector<std::uint8_t> scale_down(std::span<const std::uint8_t> pixels, std::int64_t count,
+                                     std::int64_t height, std::int64_t width, std::int64_t size) {
+  assert(size >= 1 && size <= height && size <= width);
+  std::vector<std::uint8_t> result(static_cast<std::size_t>(count * size * size));
+  // In units of 1/size of an old pixel, new pixel i covers [i · old, (i + 1) · old), old pixel s [s · size,
+  // (s + 1) · size).
+  const auto overlap = [size](std::int64_t i, std::int64_t s, std::int64_t old) {
+    return std::min((i + 1) * old, (s + 1) * size) - std::max(i * old, s * size);
+  };
+  parallel_for(count, [&](std::int64_t image) {
+    const std::uint8_t* source = pixels.data() + image * height * width;
+    for (std::int64_t y = 0; y < size; ++y) {
+      for (std::int64_t x = 0; x < size; ++x) {
+        std::int64_t sum = 0;
+        for (std::int64_t sy = y * height / size; sy * size < (y + 1) * height; ++sy)
+          for (std::int64_t sx = x * width / size; sx * size < (x + 1) * width; ++sx)
+            sum += overlap(y, sy, height) * overlap(x, sx, width) * source[sy * width + sx];
+        const std::int64_t area = height * width;
+        result[static_cast<std::size_t>((image * size + y) * size + x)] =
+            static_cast<std::uint8_t>((sum + area / 2) / area);
+      }
+    }
+  });
+  return result;
+}
+
+Datasets open_digits(const DataOptions& options) {
+  const std::int64_t size = options.size == 0 ? 16 : options.size;
+  if (size < 8 || size > 64) fail<UsageError>("data", "expected a size of 8 to 64 pixels, got {}", size);
+  check(options, size, size);
+  const auto draw = [&](std::int64_t count, std::uint32_t stream) {
+    std::vector<std::uint8_t> pixels(static_cast<std::size_t>(count * size * size));
+    std::vector<std::uint8_t> labels(static_cast<std::size_t>(count));
+    draw_digits(pixels, labels, size,
+                Random(static_cast<std::uint64_t>(options.seed), Draw::synthetic_data, stream));
+    if (!options.labels) labels.clear();
+    return std::make_unique<ImageDataset>(std::move(pixels), std::move(labels), size, size, options.levels);
+  };
+  return {draw(options.examples, 0), draw(std::max<std::int64_t>(1, options.examples / 10), 1)};
+}
+
+Datasets open_mnist(const DataOptions& options) {
+  if (options.path.empty()) fail<UsageError>("data", "expected the path of a folder of IDX files, got none");
+  if (options.size < 0) fail<UsageError>("data", "expected a size of at least 0, got {}", options.size);
+  Datasets datasets{open_part(options, mnist_training), open_part(options, mnist_test)};
+  if (datasets.training->height() != datasets.validation->height() ||
+      datasets.training->width() != datasets.validation->width())
+    fail("data", "{}: expected test images of {} × {}, as for training, got {} × {}", options.path,
+         datasets.training->height(), datasets.training->width(), datasets.validation->height(),
+         datasets.validation->width());
+  return datasets;
+}
+
+}  // namespace linnet

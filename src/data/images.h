@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "data/dataset.h"
+
+namespace linnet {
+
+/// Grey images of one size: pixels [count, height, width] are read as tokens of `levels` grey levels.
+class ImageDataset final : public Dataset {
+ public:
+  /// `labels` [count], all below 10, or empty where images have none.
+  ImageDataset(std::vector<std::uint8_t> pixels, std::vector<std::uint8_t> labels, std::int64_t height,
+               std::int64_t width, std::int64_t levels);
+
+  std::int64_t size() const override { return static_cast<std::int64_t>(pixels_.size()) / length(); }
+  std::int64_t length() const override { return height_ * width_; }
+  std::int64_t vocabulary() const override { return levels_; }
+  std::int64_t classes() const override { return labels_.empty() ? 0 : 10; }
+  std::int64_t height() const override { return height_; }
+  std::int64_t width() const override { return width_; }
+  std::int64_t read(std::int64_t index, std::span<std::int32_t> tokens,
+                    std::span<std::int32_t> targets) const override;
+
+ private:
+  std::vector<std::uint8_t> pixels_, labels_;
+  std::int64_t height_, width_, levels_;
+};
+
+/// Images [count, height, width] scaled down to [count, size, size]: every new pixel is the mean over its
+/// area, rounded. Size is at most height and width.
+std::vector<std::uint8_t> scale_down(std::span<const std::uint8_t> pixels, std::int64_t count,
+                                     std::int64_t height, std::int64_t width, std::int64_t size);
+
+/// The kinds "digits" and "mnist" of open_datasets, their options checked.
+Datasets open_digits(const DataOptions& options);
+Datasets open_mnist(const DataOptions& options);
+
+}  // namespace linnet

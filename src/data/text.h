@@ -1,0 +1,20 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "data/dataset.h"
+
+namespace linnet {
+
+/// The kind "text" of open_datasets, its options checked.
+Datasets open_text(const DataOptions& options);
+
+/// Every window of `length` bytes; all of them count.
+std::unique_ptr<Dataset> every_window(std::string text, std::int64_t length);
+
+/// Windows that overlap by half, of which every byte counts in exactly one.
+std::unique_ptr<Dataset> overlapping_windows(std::string text, std::int64_t length);
+
+}  // namespace linnet

@@ -1,0 +1,100 @@
+#include "data/dataset.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <vector>
+
+#include "io/temporary_folder.h"
+
+namespace linnet {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+TEST(ShuffledIndex, EveryEpochIsAPermutation) {
+  for (const std::int64_t size : {1, 2, 3, 5, 16, 17, 63, 64, 65, 1000, 4097}) {
+    for (const std::int64_t epoch : {0, 1, 7}) {
+      std::vector<int> seen(static_cast<std::size_t>(size));
+      for (std::int64_t i = 0; i < size; ++i) {
+        const std::int64_t index = shuffled_index(3, epoch * size + i, size);
+        ASSERT_TRUE(index >= 0 && index < size) << size;
+        ++seen[static_cast<std::size_t>(index)];
+      }
+      EXPECT_EQ(std::ranges::count(seen, 1), size) << size << ' ' << epoch;
+    }
+  }
+}
+
+TEST(ShuffledIndex, DependsOnSeedAndEpoch) {
+  constexpr std::int64_t size = 1000;
+  int as_other_epoch = 0, as_other_seed = 0, in_order = 0;
+  for (std::int64_t i = 0; i < size; ++i) {
+    as_other_epoch += shuffled_index(1, i, size) == shuffled_index(1, size + i, size);
+    as_other_seed += shuffled_index(1, i, size) == shuffled_index(2, i, size);
+    in_order += shuffled_index(1, i, size) == i;
+  }
+  // A random permutation meets another in one place, on average.
+  EXPECT_LE(as_other_epoch, 8);
+  EXPECT_LE(as_other_seed, 8);
+  EXPECT_LE(in_order, 8);
+}
+
+TEST(ShuffledIndex, EveryOrderOfFewIsAboutAsLikely) {
+  constexpr int epochs = 24000;
+  std::map<std::vector<std::int64_t>, int> counts;
+  for (int epoch = 0; epoch < epochs; ++epoch) {
+    std::vector<std::int64_t> order;
+    for (int i = 0; i < 4; ++i) order.push_back(shuffled_index(5, 4 * epoch + i, 4));
+    ++counts[order];
+  }
+  EXPECT_EQ(counts.size(), 24u);
+  for (const auto& [order, count] : counts) EXPECT_NEAR(count, epochs / 24, epochs / 24 * 0.35);
+}
+
+TEST(ShuffledIndex, WorksForHugeSizes) {
+  const std::int64_t size = (std::int64_t{1} << 62) + 12345;
+  const std::int64_t a = shuffled_index(1, 0, size), b = shuffled_index(1, size - 1, size);
+  EXPECT_TRUE(a >= 0 && a < size && b >= 0 && b < size && a != b);
+}
+
+TEST(Levels, PixelsOfTokensAreQuantisedBack) {
+  for (std::int64_t levels = 2; levels <= 256; ++levels) {
+    EXPECT_EQ(pixel_of_token(0, levels), 0);
+    EXPECT_EQ(pixel_of_token(static_cast<std::int32_t>(levels - 1), levels), 255);
+    EXPECT_EQ(token_of_pixel(0, levels), 0);
+    EXPECT_EQ(token_of_pixel(255, levels), levels - 1);
+    for (std::int32_t token = 0; token < levels; ++token)
+      ASSERT_EQ(token_of_pixel(pixel_of_token(token, levels), levels), token) << levels;
+  }
+  for (int pixel = 0; pixel < 256; ++pixel) EXPECT_EQ(pixel_of_token(pixel, 256), pixel);
+}
+
+std::string refusal(DataOptions options) {
+  return error_of<UsageError>([&] { open_datasets(options); });
+}
+
+TEST(OpenDatasets, RefusesOptionsThatCannotBe) {
+  EXPECT_THAT(refusal({.kind = "digit"}),
+              AllOf(HasSubstr("\"digit\""), HasSubstr("did you mean \"digits\"")));
+  EXPECT_THAT(refusal({.kind = "mnist"}), HasSubstr("path"));
+  EXPECT_THAT(refusal({.kind = "text", .length = 8}), HasSubstr("path"));
+  EXPECT_THAT(refusal({.kind = "text", .path = "file"}), HasSubstr("length"));
+  EXPECT_THAT(refusal({.kind = "copy", .length = 3}), HasSubstr("length of 4"));
+  EXPECT_THAT(refusal({.kind = "copy", .length = -8}), HasSubstr("got -8"));
+  EXPECT_THAT(refusal({.kind = "copy", .length = 8, .examples = 0}), HasSubstr("examples, got 0"));
+  EXPECT_THAT(refusal({.examples = std::int64_t{1} << 60}), HasSubstr("examples"));
+  EXPECT_THAT(refusal({.size = 7}), HasSubstr("8 to 64"));
+  EXPECT_THAT(refusal({.size = 65}), HasSubstr("8 to 64"));
+  EXPECT_THAT(refusal({.size = -1}), HasSubstr("got -1"));
+  EXPECT_THAT(refusal({.levels = 1}), HasSubstr("levels"));
+  EXPECT_THAT(refusal({.levels = 257}), HasSubstr("levels"));
+  EXPECT_THAT(refusal({.length = 784}), HasSubstr("256 for images of 16 × 16, got 784"));
+}
+
+}  // namespace
+}  // namespace linnet
