@@ -10,7 +10,8 @@ namespace {
 
 const std::array<FamilyInfo, 2> table = {{
     {Family::linear, "linear", "full, causal; key lengths", true, "4 F M", "F M + F"},
-    {Family::softmax, "softmax", "full, causal; key lengths", true, "2 (E + M) a visible key", "E + M a token"},
+    {Family::softmax, "softmax", "full, causal; key lengths", true, "2 (E + M) a visible key",
+     "E + M a token"},
 }};
 
 }  // namespace
@@ -26,8 +27,8 @@ Family find_family(const std::string& name) {
   const std::string nearest = nearest_name(name, names);
   if (nearest.empty())
     fail<UsageError>("attention family", "expected one of {}, got '{}'", fmt::join(names, ", "), name);
-  fail<UsageError>("attention family", "expected one of {}, got '{}'; did you mean {}?", fmt::join(names, ", "), name,
-                   nearest);
+  fail<UsageError>("attention family", "expected one of {}, got '{}'; did you mean {}?",
+                   fmt::join(names, ", "), name, nearest);
 }
 
 const char* name_of(Family family) {
@@ -41,8 +42,10 @@ std::unique_ptr<Attention> make_attention(const AttentionOptions& options) {
 }
 
 void reference_forward(const AttentionOptions& options, View<double> out, const ReferenceInputs& inputs) {
-  if (options.family == Family::softmax) softmax_reference_forward(options, out, inputs);
-  else linear_reference_forward(options, out, inputs);
+  if (options.family == Family::softmax)
+    softmax_reference_forward(options, out, inputs);
+  else
+    linear_reference_forward(options, out, inputs);
 }
 
 void reference_backward(const AttentionOptions& options, View<double> grad_query, View<double> grad_key,

@@ -7,8 +7,8 @@
 
 namespace linnet {
 
-/// Working memory of one task, 64-byte aligned. It is the calling thread's own and kept for the thread's next task; a
-/// task inside a task gets memory of its own.
+/// Working memory of one task, 64-byte aligned. It is the calling thread's own and kept for the thread's next
+/// task; a task inside a task gets memory of its own.
 class Scratch {
  public:
   explicit Scratch(std::size_t floats) : buffer_(std::move(kept())) {
@@ -24,7 +24,8 @@ class Scratch {
   Scratch(const Scratch&) = delete;
   Scratch& operator=(const Scratch&) = delete;
 
-  /// The next `floats` of it, rounded up to a cache line. The sum of all `take` must not exceed what was asked for.
+  /// The next `floats` of it, rounded up to a cache line. The sum of all `take` must not exceed what was
+  /// asked for.
   float* take(std::size_t floats) {
     float* memory = buffer_.memory.get() + taken_;
     taken_ += rounded(floats);

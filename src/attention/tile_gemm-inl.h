@@ -1,11 +1,11 @@
-// Products of small row-major f32 matrices that lie in the caches, for the chunks of attention; one source for every
-// instruction set. Include it inside a file that is compiled by hwy/foreach_target.h.
+// Products of small row-major f32 matrices that lie in the caches, for the chunks of attention; one source
+// for every instruction set. Include it inside a file that is compiled by hwy/foreach_target.h.
 //
-// Every sum runs over its depth in order with one multiply-add a term, so an element's bits depend neither on the
-// column at which it lies nor on how many columns are computed with it.
+// Every sum runs over its depth in order with one multiply-add a term, so an element's bits depend neither on
+// the column at which it lies nor on how many columns are computed with it.
 //
-// Rows are computed in blocks of `kRowBlock`, columns in whole vectors: buffers have their rows padded to a multiple of
-// kRowBlock and their leading dimension to one of `kPad`, and start at 64-byte boundaries.
+// Rows are computed in blocks of `kRowBlock`, columns in whole vectors: buffers have their rows padded to a
+// multiple of kRowBlock and their leading dimension to one of `kPad`, and start at 64-byte boundaries.
 
 #if defined(LINNET_ATTENTION_TILE_GEMM_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LINNET_ATTENTION_TILE_GEMM_INL_H_
@@ -29,8 +29,8 @@ using Vec32 = hn::Vec<F32>;
 constexpr std::size_t kPad = 16;
 constexpr std::size_t kRowBlock = 8;
 
-// Accumulators must fill the latency of two multiply-add units and leave registers for a row of the right factor:
-// 16 or 24 of the 32 registers of AVX-512, 8 of the 16 of older sets.
+// Accumulators must fill the latency of two multiply-add units and leave registers for a row of the right
+// factor: 16 or 24 of the 32 registers of AVX-512, 8 of the 16 of older sets.
 #if HWY_TARGET <= HWY_AVX3
 constexpr int kMaxVectors = 4;
 template <int kVectors>
@@ -76,21 +76,24 @@ struct Accumulators {
   }
 
   template <Left kLeft>
-  HWY_INLINE void Add(const float* HWY_RESTRICT a, std::size_t lda, const float* HWY_RESTRICT b, std::size_t ldb,
-                      std::size_t depth) {
+  HWY_INLINE void Add(const float* HWY_RESTRICT a, std::size_t lda, const float* HWY_RESTRICT b,
+                      std::size_t ldb, std::size_t depth) {
     for (std::size_t k = 0; k < depth; ++k) AddOuter<kLeft>(LeftAt<kLeft>(a, lda, 0, k), lda, b + k * ldb);
   }
 
-  /// The kRows × kRows block on the diagonal of a left factor that is 0 above it: what lies there is not touched.
+  /// The kRows × kRows block on the diagonal of a left factor that is 0 above it: what lies there is not
+  /// touched.
   template <Left kLeft, int k = 0>
-  HWY_INLINE void AddLower(const float* HWY_RESTRICT a, std::size_t lda, const float* HWY_RESTRICT b, std::size_t ldb) {
+  HWY_INLINE void AddLower(const float* HWY_RESTRICT a, std::size_t lda, const float* HWY_RESTRICT b,
+                           std::size_t ldb) {
     AddOuter<kLeft, k, kRows - 1>(LeftAt<kLeft>(a, lda, 0, k), lda, b + k * ldb);
     if constexpr (k + 1 < kRows) AddLower<kLeft, k + 1>(a, lda, b, ldb);
   }
 
   /// The same for one that is 0 below it.
   template <Left kLeft, int k = 0>
-  HWY_INLINE void AddUpper(const float* HWY_RESTRICT a, std::size_t lda, const float* HWY_RESTRICT b, std::size_t ldb) {
+  HWY_INLINE void AddUpper(const float* HWY_RESTRICT a, std::size_t lda, const float* HWY_RESTRICT b,
+                           std::size_t ldb) {
     AddOuter<kLeft, 0, k>(LeftAt<kLeft>(a, lda, 0, k), lda, b + k * ldb);
     if constexpr (k + 1 < kRows) AddUpper<kLeft, k + 1>(a, lda, b, ldb);
   }
@@ -123,10 +126,17 @@ HWY_INLINE void ForEachPanel(const Product& product, std::size_t columns) {
   for (; column + kMaxVectors * lanes <= columns; column += kMaxVectors * lanes)
     product.template Panel<kMaxVectors>(column);
   switch ((columns - column) / lanes) {
-    case 1: product.template Panel<1>(column); break;
-    case 2: if constexpr (kMaxVectors > 2) product.template Panel<2>(column); break;
-    case 3: if constexpr (kMaxVectors > 3) product.template Panel<3>(column); break;
-    default: break;
+    case 1:
+      product.template Panel<1>(column);
+      break;
+    case 2:
+      if constexpr (kMaxVectors > 2) product.template Panel<2>(column);
+      break;
+    case 3:
+      if constexpr (kMaxVectors > 3) product.template Panel<3>(column);
+      break;
+    default:
+      break;
   }
 }
 
@@ -154,7 +164,8 @@ struct Multiply {
   }
 };
 
-/// C = A B for the square C [rows, rows] on and below the diagonal; what is above it holds anything afterwards.
+/// C = A B for the square C [rows, rows] on and below the diagonal; what is above it holds anything
+/// afterwards.
 struct MultiplyLower {
   float* c;
   std::size_t ldc;
@@ -181,16 +192,17 @@ struct MultiplyLower {
       for (std::size_t row = first_row; row < first_row + kRowBlock; row += kRows) {
         Accumulators<kRows, kVectors> tile;
         tile.Clear();
-        tile.template Add<Left::plain>(whole.a + row * whole.lda, whole.lda, whole.b + column, whole.ldb, whole.depth);
+        tile.template Add<Left::plain>(whole.a + row * whole.lda, whole.lda, whole.b + column, whole.ldb,
+                                       whole.depth);
         tile.Store(whole.c + row * whole.ldc + column, whole.ldc);
       }
     }
   };
 };
 
-/// C = A B + T U: what a chunk takes from the state and what from itself. A [rows, depth] is plain; T [rows, rows]
-/// is lower triangular and plain, or upper triangular and transposed (a lower triangle in memory, either way), and
-/// only its triangle is read.
+/// C = A B + T U: what a chunk takes from the state and what from itself. A [rows, depth] is plain; T [rows,
+/// rows] is lower triangular and plain, or upper triangular and transposed (a lower triangle in memory,
+/// either way), and only its triangle is read.
 template <bool kUpper>
 struct MultiplyWithTriangle {
   float* c;
@@ -216,7 +228,8 @@ struct MultiplyWithTriangle {
       const float* beside = u + row * ldu + column;
       if constexpr (kUpper) {
         tile.template AddUpper<Left::transposed>(diagonal, ldt, beside, ldu);
-        tile.template Add<Left::transposed>(diagonal + kRows * ldt, ldt, beside + kRows * ldu, ldu, rows - row - kRows);
+        tile.template Add<Left::transposed>(diagonal + kRows * ldt, ldt, beside + kRows * ldu, ldu,
+                                            rows - row - kRows);
       } else {
         tile.template Add<Left::plain>(t + row * ldt, ldt, u + column, ldu, row);
         tile.template AddLower<Left::plain>(diagonal, ldt, beside, ldu);
@@ -227,14 +240,14 @@ struct MultiplyWithTriangle {
 };
 
 /// to [columns, ldt] from [rows, ldf] transposed: `rows` is rounded up to a vector, `columns` to 4.
-HWY_INLINE void Transpose(float* HWY_RESTRICT to, std::size_t ldt, const float* HWY_RESTRICT from, std::size_t ldf,
-                          std::size_t rows, std::size_t columns) {
+HWY_INLINE void Transpose(float* HWY_RESTRICT to, std::size_t ldt, const float* HWY_RESTRICT from,
+                          std::size_t ldf, std::size_t rows, std::size_t columns) {
 #if HWY_TARGET == HWY_SCALAR
   for (std::size_t r = 0; r < rows; ++r)
     for (std::size_t c = 0; c < columns; ++c) to[c * ldt + r] = from[r * ldf + c];
 #else
-  // A vector takes four neighbours of each of the rows r, r + 4, r + 8 …, one row a 128-bit block; four such vectors
-  // are transposed within their blocks.
+  // A vector takes four neighbours of each of the rows r, r + 4, r + 8 …, one row a 128-bit block; four such
+  // vectors are transposed within their blocks.
   const F32 d;
   const hn::Repartition<double, F32> d64;
   const std::size_t lanes = hn::Lanes(d);

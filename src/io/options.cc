@@ -59,6 +59,9 @@ std::string last_part(const std::string& key) { return key.substr(key.rfind('.')
 // options.
 Json from_toml(const toml::table& table, const std::string& prefix, const std::string& file,
                std::map<std::string, std::string>& lines) {
+  constexpr std::ptrdiff_t deepest = 100;
+  if (std::ranges::count(prefix, '.') > deepest)
+    fail<UsageError>(operation, "{}: expected at most {} levels of tables, got more", file, deepest);
   Json result = Json::object();
   for (const auto& [name, node] : table) {
     const std::string key = prefix + std::string(name.str());

@@ -112,6 +112,46 @@ TEST(File, RemovesWhatKilledProgramsLeft) {
   EXPECT_TRUE(std::filesystem::exists(folder / ".file.tmp"));
 }
 
+// Runs `forever` in a process of its own and kills it after so many microseconds.
+void run_and_kill(const std::function<void(int turn)>& forever, useconds_t after) {
+  const pid_t child = ::fork();
+  if (child == 0)
+    for (int turn = 0;; ++turn) forever(turn);
+  ::usleep(after);
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+}
+
+TEST(File, AKilledWriterLeavesTheOldOrTheNewFile) {
+  const TemporaryFolder folder;
+  const auto content = [](int turn) { return std::string(50000, static_cast<char>('a' + turn % 26)); };
+  write_file_atomically(folder / "file", content(0));
+  for (int round = 0; round < 15; ++round) {
+    run_and_kill([&](int turn) { write_file_atomically(folder / "file", content(turn)); },
+                 1000 + round * 531);
+    const std::string found = read_file(folder / "file");
+    EXPECT_EQ(found, content(found[0] - 'a')) << round;
+  }
+  write_file_atomically(folder / "file", "last");
+  EXPECT_EQ(folder.entries(), 1);
+}
+
+TEST(AtomicFolder, AKilledWriterLeavesTheOldOrTheNewFolder) {
+  const TemporaryFolder folder;
+  const auto write = [&](int turn) {
+    AtomicFolder written(folder / "model");
+    for (const char* name : {"a", "b"}) write_file_atomically(written.path() / name, std::to_string(turn));
+    written.commit();
+  };
+  write(0);
+  for (int round = 0; round < 15; ++round) {
+    run_and_kill(write, 1000 + round * 531);
+    EXPECT_EQ(read_file(folder / "model" / "a"), read_file(folder / "model" / "b")) << round;
+  }
+  write(0);
+  EXPECT_EQ(folder.entries(), 1);
+}
+
 TEST(Gzip, PlainAndGzippedReadAlike) {
   const TemporaryFolder folder;
   for (const std::size_t size : {0, 1, 1000, 262144, 600000}) {

@@ -119,6 +119,9 @@ TEST(Options, TomlErrorsNameFileAndLine) {
   EXPECT_THAT(error("training.rate = nan\n"), HasSubstr("got nan"));
   EXPECT_THAT(error("training.rate = inf\n"), HasSubstr("got inf"));
   EXPECT_THAT(error("note = 1979-05-27\n"), HasSubstr("date"));
+  std::string deep;
+  for (int i = 0; i < 1000; ++i) deep += "a.";
+  EXPECT_THAT(error(deep + "a = 1\n"), HasSubstr("levels"));
   EXPECT_THAT(error("note = \"\xff\"\n"), HasSubstr("bad.toml, line 1"));
   EXPECT_THAT(error_of([&] { Example().options.load_toml(folder / "none.toml"); }), HasSubstr("none.toml"));
 }

@@ -1,5 +1,6 @@
 #include "attention/feature_maps/elementwise_map.h"
 
+#include <algorithm>
 #include <vector>
 
 namespace linnet {

@@ -1,5 +1,6 @@
 #include "attention/linear/linear_attention.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "attention/linear/linear_kernels.h"
@@ -15,18 +16,20 @@ class LinearAttention final : public Attention {
   explicit LinearAttention(const AttentionOptions& options) : options_(options) {}
 
   void forward(const AttentionOutputs& outputs, const AttentionInputs& inputs) const override;
-  void backward(const AttentionGradients& gradients, View<const float> grad_out, const AttentionInputs& inputs,
-                View<const float> out, View<const float> normaliser) const override;
-  std::unique_ptr<State> make_state(std::int64_t slots, const HeadShape& shape, std::int64_t capacity) const override;
-  void step(View<float> out, View<const float> query, View<const float> key, View<const float> value, State& state,
-            std::span<const std::int64_t> slots) const override;
+  void backward(const AttentionGradients& gradients, View<const float> grad_out,
+                const AttentionInputs& inputs, View<const float> out,
+                View<const float> normaliser) const override;
+  std::unique_ptr<State> make_state(std::int64_t slots, const HeadShape& shape,
+                                    std::int64_t capacity) const override;
+  void step(View<float> out, View<const float> query, View<const float> key, View<const float> value,
+            State& state, std::span<const std::int64_t> slots) const override;
 
  private:
   std::int64_t features(std::int64_t head_dim) const {
     const std::int64_t count = options_.feature_map->features(head_dim);
     if (count < 1)
-      fail(operation, "expected the feature map {} to have at least 1 feature, got {}", options_.feature_map->name(),
-           count);
+      fail(operation, "expected the feature map {} to have at least 1 feature, got {}",
+           options_.feature_map->name(), count);
     return count;
   }
 
@@ -43,16 +46,23 @@ class LinearAttention final : public Attention {
   LinearCall call(const AttentionSizes& sizes, const AttentionInputs& inputs) const {
     const std::int64_t count = features(sizes.head_dim);
     const LinearState* initial = nullptr;
-    if (inputs.initial != nullptr) initial = &own_state("an initial state", *inputs.initial, sizes.shape(), count);
-    return {*options_.feature_map, count, options_.normalise == Normalise::sum, options_.epsilon, options_.layer, sizes,
-            inputs, initial};
+    if (inputs.initial != nullptr)
+      initial = &own_state("an initial state", *inputs.initial, sizes.shape(), count);
+    return {*options_.feature_map,
+            count,
+            options_.normalise == Normalise::sum,
+            options_.epsilon,
+            options_.layer,
+            sizes,
+            inputs,
+            initial};
   }
 
   AttentionOptions options_;
 };
 
-// Few heads leave threads idle: two blocks of value columns a head then, each computing what they share for itself.
-// Columns do not meet, so the blocks change no bit.
+// Few heads leave threads idle: two blocks of value columns a head then, each computing what they share for
+// itself. Columns do not meet, so the blocks change no bit.
 std::int64_t column_blocks(const AttentionSizes& sizes) {
   return sizes.batch * sizes.heads < 4 && sizes.value_dim >= 32 ? 2 : 1;
 }
@@ -61,10 +71,12 @@ void LinearAttention::forward(const AttentionOutputs& outputs, const AttentionIn
   const AttentionSizes sizes = check_forward(operation, outputs, inputs);
   const LinearCall call = this->call(sizes, inputs);
   LinearState* final = nullptr;
-  if (outputs.final != nullptr) final = &own_state("a final state", *outputs.final, sizes.shape(), call.features);
+  if (outputs.final != nullptr)
+    final = &own_state("a final state", *outputs.final, sizes.shape(), call.features);
   const std::int64_t blocks = column_blocks(sizes);
   const std::int64_t width = (sizes.value_dim / blocks + 15) / 16 * 16;
-  // Every block of a head reads the initial z, whose memory the final one may share: written once all have read it.
+  // Every block of a head reads the initial z, whose memory the final one may share: written once all have
+  // read it.
   std::vector<float> final_z(final == nullptr ? 0 : sizes.batch * sizes.heads * call.features);
   parallel_for(sizes.batch * sizes.heads * blocks, [&](std::int64_t i) {
     const std::int64_t head = i / blocks, b = head / sizes.heads, h = head % sizes.heads;
@@ -76,7 +88,8 @@ void LinearAttention::forward(const AttentionOutputs& outputs, const AttentionIn
   if (final == nullptr) return;
   for (std::int64_t b = 0; b < sizes.batch; ++b) {
     for (std::int64_t h = 0; h < sizes.heads; ++h)
-      std::copy_n(final_z.data() + (b * sizes.heads + h) * call.features, call.features, final->normaliser(b, h));
+      std::copy_n(final_z.data() + (b * sizes.heads + h) * call.features, call.features,
+                  final->normaliser(b, h));
     const std::int64_t before = call.initial == nullptr ? 0 : call.initial->position(b);
     final->set_position(b, before + call.visible_keys(b));
   }
@@ -91,8 +104,10 @@ void LinearAttention::backward(const AttentionGradients& gradients, View<const f
   const std::int64_t heads = sizes.batch * sizes.heads;
   parallel_for(2 * heads, [&](std::int64_t i) {
     const std::int64_t b = i % heads / sizes.heads, h = i % heads % sizes.heads;
-    if (i < heads) linear_key_gradient(call, gradients.key, gradients.value, b, h);
-    else linear_query_gradient(call, gradients.query, b, h);
+    if (i < heads)
+      linear_key_gradient(call, gradients.key, gradients.value, b, h);
+    else
+      linear_query_gradient(call, gradients.query, b, h);
   });
 }
 
@@ -102,8 +117,8 @@ std::unique_ptr<State> LinearAttention::make_state(std::int64_t slots, const Hea
   return std::make_unique<LinearState>(slots, shape, features(shape.head_dim));
 }
 
-void LinearAttention::step(View<float> out, View<const float> query, View<const float> key, View<const float> value,
-                           State& state, std::span<const std::int64_t> slots) const {
+void LinearAttention::step(View<float> out, View<const float> query, View<const float> key,
+                           View<const float> value, State& state, std::span<const std::int64_t> slots) const {
   const AttentionSizes sizes = check_step(operation, out, query, key, value, state, slots);
   const FeatureMap& map = *options_.feature_map;
   const std::int64_t count = features(sizes.head_dim);
@@ -120,7 +135,8 @@ void LinearAttention::step(View<float> out, View<const float> query, View<const 
       context.query = false;
       map.forward({key_features, {1, count}}, {key.at(i, h), {1, sizes.head_dim}}, context);
       linear_step_head(out.at(i, h), own.sums(slot, h), own.normaliser(slot, h), query_features, key_features,
-                       value.at(i, h), count, sizes.value_dim, options_.normalise == Normalise::sum, options_.epsilon);
+                       value.at(i, h), count, sizes.value_dim, options_.normalise == Normalise::sum,
+                       options_.epsilon);
     }
     own.set_position(slot, own.position(slot) + 1);
   }

@@ -11,9 +11,11 @@ namespace linnet::HWY_NAMESPACE {
 
 /// The backward pass of one head. With the normaliser as one more column of values, V⁺ = [V, 1], and
 /// G⁺ = [g/d, −(g·o)/d], the gradients are
-///   dφQ_i = S⁺_i G⁺_i,  dφK_j = R⁺_j V⁺_j,  dV_j = R_jᵀ φK_j,  S⁺_i = Σ_{j≤i} φK_j V⁺_jᵀ,  R⁺_j = Σ_{i≥j} φQ_i G⁺_iᵀ
-/// (Katharopoulos et al. 2020, equations 13 to 15, with the normaliser's part), computed chunk by chunk: S⁺ is swept
-/// forwards for the queries, R⁺ from the end for the keys and values. Neither is stored along the sequence.
+///   dφQ_i = S⁺_i G⁺_i,  dφK_j = R⁺_j V⁺_j,  dV_j = R_jᵀ φK_j,  S⁺_i = Σ_{j≤i} φK_j V⁺_jᵀ,  R⁺_j = Σ_{i≥j}
+///   φQ_i G⁺_iᵀ
+/// (Katharopoulos et al. 2020, equations 13 to 15, with the normaliser's part), computed chunk by chunk: S⁺
+/// is swept forwards for the queries, R⁺ from the end for the keys and values. Neither is stored along the
+/// sequence.
 class BackwardHead {
  public:
   BackwardHead(const LinearGradientCall& call, std::int64_t b, std::int64_t h)
@@ -65,12 +67,13 @@ class BackwardHead {
         const std::size_t seen = Seen(first, count);
         LoadKeys(first, seen, rows);
         MultiplyGradientByValues(rows);
-        ForEachPanel(MultiplyWithTriangle<false>{result_, ldf_, g_, ldv_, state_transposed_, ldf_, weights_, kChunk, k_,
-                                                 ldf_, rows, columns_ + 1},
+        ForEachPanel(MultiplyWithTriangle<false>{result_, ldf_, g_, ldv_, state_transposed_, ldf_, weights_,
+                                                 kChunk, k_, ldf_, rows, columns_ + 1},
                      ldf_);
         if (seen > 0 && first + count < queries_) AddKeysToState(seen);
       } else {
-        ForEachPanel(Multiply<Left::plain, false>{result_, ldf_, g_, ldv_, state_transposed_, ldf_, rows, columns_ + 1},
+        ForEachPanel(Multiply<Left::plain, false>{result_, ldf_, g_, ldv_, state_transposed_, ldf_, rows,
+                                                  columns_ + 1},
                      ldf_);
       }
       WriteThroughMap(gradient, query_, q_, first, count, true);
@@ -78,7 +81,8 @@ class BackwardHead {
   }
 
   void KeyGradient(View<float> grad_key, View<float> grad_value, std::int64_t b) {
-    const View<float> key_gradient = RowsOf(grad_key, b, head_), value_gradient = RowsOf(grad_value, b, head_);
+    const View<float> key_gradient = RowsOf(grad_key, b, head_),
+                      value_gradient = RowsOf(grad_value, b, head_);
     const auto keys = static_cast<std::size_t>(call_.sizes.keys);
     Assign(key_gradient, keys_, keys);
     Assign(value_gradient, keys_, keys);
@@ -111,22 +115,25 @@ class BackwardHead {
           MultiplyGradientByValues(rows);
           Transpose(k_transposed_, kChunk, k_, ldf_, rows, features_);
           MultiplyLower{more_weights_, kChunk, q_, ldf_, k_transposed_, kChunk, rows, features_}();
-          ForEachPanel(MultiplyWithTriangle<true>{result_, ldf_, v_, ldv_, state_transposed_, ldf_, weights_, kChunk, q_,
-                                                  ldf_, rows, columns_ + 1},
+          ForEachPanel(MultiplyWithTriangle<true>{result_, ldf_, v_, ldv_, state_transposed_, ldf_, weights_,
+                                                  kChunk, q_, ldf_, rows, columns_ + 1},
                        ldf_);
         } else {
-          ForEachPanel(
-              Multiply<Left::plain, false>{result_, ldf_, v_, ldv_, state_transposed_, ldf_, rows, columns_ + 1}, ldf_);
+          ForEachPanel(Multiply<Left::plain, false>{result_, ldf_, v_, ldv_, state_transposed_, ldf_, rows,
+                                                    columns_ + 1},
+                       ldf_);
         }
         WriteThroughMap(key_gradient, key_, k_, first, seen, false);
         if (causal) {
-          ForEachPanel(MultiplyWithTriangle<true>{result_, ldm_, k_, ldf_, sums_, ldm_, more_weights_, kChunk, g_, ldv_,
-                                                  rows, features_},
+          ForEachPanel(MultiplyWithTriangle<true>{result_, ldm_, k_, ldf_, sums_, ldm_, more_weights_, kChunk,
+                                                  g_, ldv_, rows, features_},
                        ldm_);
         } else {
-          ForEachPanel(Multiply<Left::plain, false>{result_, ldm_, k_, ldf_, sums_, ldm_, rows, features_}, ldm_);
+          ForEachPanel(Multiply<Left::plain, false>{result_, ldm_, k_, ldf_, sums_, ldm_, rows, features_},
+                       ldm_);
         }
-        for (std::size_t i = 0; i < seen; ++i) CopyRow(value_gradient.at(first + i), result_ + i * ldm_, columns_);
+        for (std::size_t i = 0; i < seen; ++i)
+          CopyRow(value_gradient.at(first + i), result_ + i * ldm_, columns_);
       }
       if (causal && chunk > 0) {
         AddQueriesToState(count);
@@ -213,7 +220,8 @@ class BackwardHead {
 
   /// R⁺ += φQᵀ G⁺.
   void AddQueriesToState(std::size_t rows) {
-    ForEachPanel(Multiply<Left::transposed, true>{sums_, ldm_, q_, ldf_, g_, ldv_, RoundUp(features_, kRowBlock), rows},
+    ForEachPanel(Multiply<Left::transposed, true>{sums_, ldm_, q_, ldf_, g_, ldv_,
+                                                  RoundUp(features_, kRowBlock), rows},
                  ldm_);
     AddWeightedRows(z_, q_, ldf_, g_ + columns_, ldv_, rows, ldf_);
   }
@@ -230,40 +238,41 @@ class BackwardHead {
                        std::size_t count, bool query) {
     const auto begin = static_cast<std::int64_t>(first), size = static_cast<std::int64_t>(count);
     const auto ld = static_cast<std::int64_t>(ldf_);
-    call_.map.backward(gradient.slice(0, begin, begin + size),
-                       View<const float>(result_, {size, call_.features}, {ld, 1}), x.slice(0, begin, begin + size),
-                       View<const float>(features, {size, call_.features}, {ld, 1}),
-                       {call_.layer, static_cast<int>(head_), call_.position(query) + begin, query});
+    call_.map.backward(
+        gradient.slice(0, begin, begin + size), View<const float>(result_, {size, call_.features}, {ld, 1}),
+        x.slice(0, begin, begin + size), View<const float>(features, {size, call_.features}, {ld, 1}),
+        {call_.layer, static_cast<int>(head_), call_.position(query) + begin, query});
   }
 
   const LinearCall& call_;
   const std::int64_t head_;
-  const std::size_t features_, columns_;     // F and M
-  const std::size_t ldf_, ldm_, ldv_;        // padded leading dimensions of F, M and M + 1
-  const std::size_t queries_, keys_;         // keys that are not padding
+  const std::size_t features_, columns_;  // F and M
+  const std::size_t ldf_, ldm_, ldv_;     // padded leading dimensions of F, M and M + 1
+  const std::size_t queries_, keys_;      // keys that are not padding
   const View<const float> query_, key_, value_, grad_out_, out_;
   const float* const normaliser_;
   const std::int64_t normaliser_step_;
   const bool sees_keys_;
   Scratch scratch_;
-  float *q_, *k_;              // φQ, φK [C, F]
-  float *v_, *g_;              // V⁺, G⁺ [C, M + 1]
-  float* v_transposed_;        // V⁺ᵀ
-  float* result_;              // a gradient [C, F] or [C, M]
-  float* weights_;             // tril(G⁺ V⁺ᵀ)
-  float* z_;                   // the last column of S⁺ or R⁺
-  float* state_transposed_;    // S⁺ᵀ or R⁺ᵀ [M + 1, F]
+  float *q_, *k_;                  // φQ, φK [C, F]
+  float *v_, *g_;                  // V⁺, G⁺ [C, M + 1]
+  float* v_transposed_;            // V⁺ᵀ
+  float* result_;                  // a gradient [C, F] or [C, M]
+  float* weights_;                 // tril(G⁺ V⁺ᵀ)
+  float* z_;                       // the last column of S⁺ or R⁺
+  float* state_transposed_;        // S⁺ᵀ or R⁺ᵀ [M + 1, F]
   float* k_transposed_ = nullptr;  // φKᵀ
   float* sums_ = nullptr;          // R [F, M]
   float* more_weights_ = nullptr;  // tril(φQ φKᵀ)
 };
 
-void RunQueryGradient(const LinearGradientCall& call, View<float> grad_query, std::int64_t b, std::int64_t h) {
+void RunQueryGradient(const LinearGradientCall& call, View<float> grad_query, std::int64_t b,
+                      std::int64_t h) {
   BackwardHead(call, b, h).QueryGradient(grad_query, b);
 }
 
-void RunKeyGradient(const LinearGradientCall& call, View<float> grad_key, View<float> grad_value, std::int64_t b,
-                    std::int64_t h) {
+void RunKeyGradient(const LinearGradientCall& call, View<float> grad_key, View<float> grad_value,
+                    std::int64_t b, std::int64_t h) {
   BackwardHead(call, b, h).KeyGradient(grad_key, grad_value, b);
 }
 
@@ -276,12 +285,13 @@ namespace linnet {
 HWY_EXPORT(RunQueryGradient);
 HWY_EXPORT(RunKeyGradient);
 
-void linear_query_gradient(const LinearGradientCall& call, View<float> grad_query, std::int64_t b, std::int64_t h) {
+void linear_query_gradient(const LinearGradientCall& call, View<float> grad_query, std::int64_t b,
+                           std::int64_t h) {
   HWY_DYNAMIC_DISPATCH(RunQueryGradient)(call, grad_query, b, h);
 }
 
-void linear_key_gradient(const LinearGradientCall& call, View<float> grad_key, View<float> grad_value, std::int64_t b,
-                         std::int64_t h) {
+void linear_key_gradient(const LinearGradientCall& call, View<float> grad_key, View<float> grad_value,
+                         std::int64_t b, std::int64_t h) {
   HWY_DYNAMIC_DISPATCH(RunKeyGradient)(call, grad_key, grad_value, b, h);
 }
 

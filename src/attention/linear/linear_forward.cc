@@ -11,8 +11,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE {
 
-/// The forward pass of one head and block of value columns, chunk by chunk (Katharopoulos et al. 2020, equations 8 to
-/// 12):
+/// The forward pass of one head and block of value columns, chunk by chunk (Katharopoulos et al. 2020,
+/// equations 8 to 12):
 ///   P = tril(φQ φKᵀ),  O = φQ S + P V,  d = φQ z + rowsum(P) + ε,  then S += φKᵀ V,  z += colsum(φK).
 class ForwardBlock {
  public:
@@ -44,8 +44,8 @@ class ForwardBlock {
     const auto bytes = static_cast<std::size_t>(out_.stride(0)) * sizeof(float);
     const std::size_t vector = hn::Lanes(d) * sizeof(float);
     // Stores past the caches pay where `out` is larger than they are.
-    stream_ = outputs.out.size() >= (std::int64_t{1} << 20) && columns_ % hn::Lanes(d) == 0 && bytes % vector == 0 &&
-              reinterpret_cast<std::uintptr_t>(out_.data()) % vector == 0;
+    stream_ = outputs.out.size() >= (std::int64_t{1} << 20) && columns_ % hn::Lanes(d) == 0 &&
+              bytes % vector == 0 && reinterpret_cast<std::uintptr_t>(out_.data()) % vector == 0;
   }
 
   void Run(float* final_sums, float* final_z) {
@@ -74,7 +74,8 @@ class ForwardBlock {
         LoadKeys(first, seen, rows);
         Transpose(k_transposed_, kChunk, k_, ldf_, rows, features_);
         MultiplyLower{p_, kChunk, q_, ldf_, k_transposed_, kChunk, rows, features_}();
-        ForEachPanel(MultiplyWithTriangle<false>{o_, ldm_, q_, ldf_, sums_, ldm_, p_, kChunk, v_, ldm_, rows, features_},
+        ForEachPanel(MultiplyWithTriangle<false>{o_, ldm_, q_, ldf_, sums_, ldm_, p_, kChunk, v_, ldm_, rows,
+                                                 features_},
                      ldm_);
         WriteRows<true>(first, count);
         if (seen > 0 && (first + count < queries || final_sums != nullptr)) AddToState(seen);
@@ -105,7 +106,8 @@ class ForwardBlock {
 
   void LoadState() {
     const float* sums = call_.initial->sums(block_.batch, block_.head) + block_.first_column;
-    for (std::size_t f = 0; f < features_; ++f) CopyRow(sums_ + f * ldm_, sums + f * call_.sizes.value_dim, columns_);
+    for (std::size_t f = 0; f < features_; ++f)
+      CopyRow(sums_ + f * ldm_, sums + f * call_.sizes.value_dim, columns_);
     CopyRow(z_, call_.initial->normaliser(block_.batch, block_.head), features_);
   }
 
@@ -117,7 +119,8 @@ class ForwardBlock {
   }
 
   void AddToState(std::size_t rows) {
-    ForEachPanel(Multiply<Left::transposed, true>{sums_, ldm_, k_, ldf_, v_, ldm_, RoundUp(features_, kRowBlock), rows},
+    ForEachPanel(Multiply<Left::transposed, true>{sums_, ldm_, k_, ldf_, v_, ldm_,
+                                                  RoundUp(features_, kRowBlock), rows},
                  ldm_);
     AddRows(z_, k_, ldf_, rows, ldf_);
   }

@@ -30,8 +30,9 @@ struct LinearBlock {
   std::int64_t batch, head, first_column, last_column;
 };
 
-/// Computes the block's columns of out; the block with column 0 also writes the normaliser and, to `final_z` [F], the
-/// final z. `final_sums` [F, M] receives the final S; it and the initial state's may be the same memory.
+/// Computes the block's columns of out; the block with column 0 also writes the normaliser and, to `final_z`
+/// [F], the final z. `final_sums` [F, M] receives the final S; it and the initial state's may be the same
+/// memory.
 void linear_forward_block(const LinearCall& call, const AttentionOutputs& outputs, const LinearBlock& block,
                           float* final_sums, float* final_z);
 
@@ -42,12 +43,14 @@ struct LinearGradientCall {
 };
 
 /// The gradient of a head's queries, sweeping forwards; and of its keys and values, sweeping from the end.
-void linear_query_gradient(const LinearGradientCall& call, View<float> grad_query, std::int64_t b, std::int64_t h);
-void linear_key_gradient(const LinearGradientCall& call, View<float> grad_key, View<float> grad_value, std::int64_t b,
-                         std::int64_t h);
+void linear_query_gradient(const LinearGradientCall& call, View<float> grad_query, std::int64_t b,
+                           std::int64_t h);
+void linear_key_gradient(const LinearGradientCall& call, View<float> grad_key, View<float> grad_value,
+                         std::int64_t b, std::int64_t h);
 
 /// One token of one head, in one pass over its state: z += φk, S += φk vᵀ, out = Sᵀ φq / (zᵀ φq + ε).
-void linear_step_head(float* out, float* sums, float* z, const float* query_features, const float* key_features,
-                      const float* value, std::int64_t features, std::int64_t value_dim, bool normalise, float epsilon);
+void linear_step_head(float* out, float* sums, float* z, const float* query_features,
+                      const float* key_features, const float* value, std::int64_t features,
+                      std::int64_t value_dim, bool normalise, float epsilon);
 
 }  // namespace linnet

@@ -6,8 +6,8 @@
 
 namespace linnet {
 
-/// The state of linear attention. A slot's numbers, as `save` writes them: S [H, F, M], then z [H, F], f32, with
-/// S = Σ φ(k) vᵀ and z = Σ φ(k) over the tokens seen.
+/// The state of linear attention. A slot's numbers, as `save` writes them: S [H, F, M], then z [H, F], f32,
+/// with S = Σ φ(k) vᵀ and z = Σ φ(k) over the tokens seen.
 class LinearState final : public State {
  public:
   LinearState(std::int64_t slots, const HeadShape& shape, std::int64_t features);
@@ -25,7 +25,9 @@ class LinearState final : public State {
 
   /// S [F, M] and z [F] of a head.
   float* sums(std::int64_t slot, std::int64_t head) { return at(slot) + head * features_ * shape_.value_dim; }
-  const float* sums(std::int64_t slot, std::int64_t head) const { return const_cast<LinearState*>(this)->sums(slot, head); }
+  const float* sums(std::int64_t slot, std::int64_t head) const {
+    return const_cast<LinearState*>(this)->sums(slot, head);
+  }
   float* normaliser(std::int64_t slot, std::int64_t head) {
     return at(slot) + features_ * (shape_.heads * shape_.value_dim + head);
   }

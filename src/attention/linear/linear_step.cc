@@ -16,7 +16,8 @@ namespace hn = hwy::HWY_NAMESPACE;
 using F32 = hn::ScalableTag<float>;
 using Vec32 = hn::Vec<F32>;
 
-float DotWithAdd(float* HWY_RESTRICT z, const float* HWY_RESTRICT q, const float* HWY_RESTRICT k, std::size_t count) {
+float DotWithAdd(float* HWY_RESTRICT z, const float* HWY_RESTRICT q, const float* HWY_RESTRICT k,
+                 std::size_t count) {
   const F32 d;
   const std::size_t lanes = hn::Lanes(d);
   Vec32 sum = hn::Zero(d);
@@ -37,8 +38,8 @@ float DotWithAdd(float* HWY_RESTRICT z, const float* HWY_RESTRICT q, const float
 /// kVectors vectors of columns of S and of out.
 template <int kVectors>
 void StepColumns(float* HWY_RESTRICT out, float* HWY_RESTRICT sums, const float* HWY_RESTRICT q,
-                 const float* HWY_RESTRICT k, const float* HWY_RESTRICT v, std::size_t features, std::size_t ld,
-                 float scale) {
+                 const float* HWY_RESTRICT k, const float* HWY_RESTRICT v, std::size_t features,
+                 std::size_t ld, float scale) {
   const F32 d;
   const std::size_t lanes = hn::Lanes(d);
   Vec32 value[kVectors], result[kVectors];
@@ -65,7 +66,8 @@ void StepHead(float* out, float* sums, float* z, const float* q, const float* k,
               std::int64_t feature_count, std::int64_t value_dim, bool normalise, float epsilon) {
   const F32 d;
   const std::size_t lanes = hn::Lanes(d);
-  const auto features = static_cast<std::size_t>(feature_count), columns = static_cast<std::size_t>(value_dim);
+  const auto features = static_cast<std::size_t>(feature_count),
+             columns = static_cast<std::size_t>(value_dim);
   const float dot = DotWithAdd(z, q, k, features);
   const float scale = normalise ? 1.0f / (dot + epsilon) : 1.0f;
   std::size_t c = 0;
@@ -91,9 +93,9 @@ namespace linnet {
 
 HWY_EXPORT(StepHead);
 
-void linear_step_head(float* out, float* sums, float* z, const float* query_features, const float* key_features,
-                      const float* value, std::int64_t features, std::int64_t value_dim, bool normalise,
-                      float epsilon) {
+void linear_step_head(float* out, float* sums, float* z, const float* query_features,
+                      const float* key_features, const float* value, std::int64_t features,
+                      std::int64_t value_dim, bool normalise, float epsilon) {
   HWY_DYNAMIC_DISPATCH(StepHead)
   (out, sums, z, query_features, key_features, value, features, value_dim, normalise, epsilon);
 }

@@ -1,5 +1,5 @@
-// What the chunked kernels of linear attention share: moving rows between the caller's tensors and padded tiles. Include
-// it inside a file that is compiled by hwy/foreach_target.h.
+// What the chunked kernels of linear attention share: moving rows between the caller's tensors and padded
+// tiles. Include it inside a file that is compiled by hwy/foreach_target.h.
 
 #if defined(LINNET_ATTENTION_LINEAR_TILES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LINNET_ATTENTION_LINEAR_TILES_INL_H_
@@ -19,11 +19,13 @@
 HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE {
 
-/// Rows of a chunk: short enough that the triangle within a chunk, C (F + M) FLOPs a token, stays small beside the 4 F M
-/// of the state, long enough that loading and storing S once a chunk does.
+/// Rows of a chunk: short enough that the triangle within a chunk, C (F + M) FLOPs a token, stays small
+/// beside the 4 F M of the state, long enough that loading and storing S once a chunk does.
 constexpr std::size_t kChunk = 32;
 
-HWY_INLINE std::size_t RoundUp(std::size_t count, std::size_t unit) { return (count + unit - 1) / unit * unit; }
+HWY_INLINE std::size_t RoundUp(std::size_t count, std::size_t unit) {
+  return (count + unit - 1) / unit * unit;
+}
 
 /// The rows [length, dim] of one head.
 template <class T>
@@ -37,7 +39,8 @@ HWY_INLINE void ZeroRows(float* tile, std::size_t ld, std::size_t first, std::si
 
 /// tile = φ of rows [first, first + count), then zeros up to `rows`.
 HWY_INLINE void LoadFeatures(const LinearCall& call, bool query, std::int64_t head, View<const float> x,
-                             std::size_t first, std::size_t count, float* tile, std::size_t ld, std::size_t rows) {
+                             std::size_t first, std::size_t count, float* tile, std::size_t ld,
+                             std::size_t rows) {
   const auto begin = static_cast<std::int64_t>(first), size = static_cast<std::int64_t>(count);
   if (count > 0) {
     call.map.forward(View<float>(tile, {size, call.features}, {static_cast<std::int64_t>(ld), 1}),
@@ -47,9 +50,10 @@ HWY_INLINE void LoadFeatures(const LinearCall& call, bool query, std::int64_t he
   ZeroRows(tile, ld, count, rows);
 }
 
-/// to = scale · from. `stream` asks for stores past the caches and needs `to` aligned and `count` in whole vectors.
-HWY_INLINE void CopyRow(float* HWY_RESTRICT to, const float* HWY_RESTRICT from, std::size_t count, float scale = 1.0f,
-                        bool stream = false) {
+/// to = scale · from. `stream` asks for stores past the caches and needs `to` aligned and `count` in whole
+/// vectors.
+HWY_INLINE void CopyRow(float* HWY_RESTRICT to, const float* HWY_RESTRICT from, std::size_t count,
+                        float scale = 1.0f, bool stream = false) {
   const F32 d;
   const std::size_t lanes = hn::Lanes(d);
   const Vec32 factor = hn::Set(d, scale);
@@ -63,8 +67,8 @@ HWY_INLINE void CopyRow(float* HWY_RESTRICT to, const float* HWY_RESTRICT from, 
 }
 
 /// tile = rows [first, first + count) of the first `columns` of x, then zeros up to `rows`.
-HWY_INLINE void LoadRows(View<const float> x, std::size_t first, std::size_t count, std::size_t columns, float* tile,
-                         std::size_t ld, std::size_t rows) {
+HWY_INLINE void LoadRows(View<const float> x, std::size_t first, std::size_t count, std::size_t columns,
+                         float* tile, std::size_t ld, std::size_t rows) {
   for (std::size_t i = 0; i < count; ++i) CopyRow(tile + i * ld, x.at(first + i), columns);
   ZeroRows(tile, ld, count, rows);
 }
@@ -83,8 +87,8 @@ HWY_INLINE void AddWeightedRows(float* HWY_RESTRICT sum, const float* HWY_RESTRI
 }
 
 /// sum[c] += Σ_r tile[r, c].
-HWY_INLINE void AddRows(float* HWY_RESTRICT sum, const float* HWY_RESTRICT tile, std::size_t ld, std::size_t rows,
-                        std::size_t columns) {
+HWY_INLINE void AddRows(float* HWY_RESTRICT sum, const float* HWY_RESTRICT tile, std::size_t ld,
+                        std::size_t rows, std::size_t columns) {
   const F32 d;
   for (std::size_t c = 0; c < columns; c += hn::Lanes(d)) {
     Vec32 part = hn::Zero(d);
@@ -93,7 +97,8 @@ HWY_INLINE void AddRows(float* HWY_RESTRICT sum, const float* HWY_RESTRICT tile,
   }
 }
 
-/// Fetches rows that the next chunk reads: a head's rows lie far apart, where the hardware does not look ahead.
+/// Fetches rows that the next chunk reads: a head's rows lie far apart, where the hardware does not look
+/// ahead.
 HWY_INLINE void PrefetchRows(View<const float> x, std::size_t first, std::size_t count) {
   const auto length = static_cast<std::size_t>(x.extent(0));
   const auto columns = static_cast<std::size_t>(x.extent(1));

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <vector>
 
 #include "attention/arguments.h"
@@ -7,7 +8,8 @@
 namespace linnet {
 namespace {
 
-/// One head in dense double precision, with its features and the weights φ(q_i)·φ(k_j) of the keys that i sees.
+/// One head in dense double precision, with its features and the weights φ(q_i)·φ(k_j) of the keys that i
+/// sees.
 struct ReferenceHead {
   ReferenceHead(const AttentionOptions& options, const AttentionSizes& sizes, const ReferenceInputs& inputs,
                 std::int64_t b, std::int64_t h)
@@ -60,7 +62,8 @@ struct ReferenceHead {
 
 }  // namespace
 
-void linear_reference_forward(const AttentionOptions& options, View<double> out, const ReferenceInputs& inputs) {
+void linear_reference_forward(const AttentionOptions& options, View<double> out,
+                              const ReferenceInputs& inputs) {
   const AttentionSizes sizes = check_reference("linear attention", out, inputs);
   for (std::int64_t b = 0; b < sizes.batch; ++b) {
     for (std::int64_t h = 0; h < sizes.heads; ++h) {
@@ -78,8 +81,9 @@ void linear_reference_forward(const AttentionOptions& options, View<double> out,
   }
 }
 
-void linear_reference_backward(const AttentionOptions& options, View<double> grad_query, View<double> grad_key,
-                               View<double> grad_value, View<const double> grad_out, const ReferenceInputs& inputs) {
+void linear_reference_backward(const AttentionOptions& options, View<double> grad_query,
+                               View<double> grad_key, View<double> grad_value, View<const double> grad_out,
+                               const ReferenceInputs& inputs) {
   const AttentionSizes sizes = check_reference("linear attention", grad_out, inputs);
   const std::int64_t width = sizes.value_dim;
   for (std::int64_t b = 0; b < sizes.batch; ++b) {
@@ -91,7 +95,8 @@ void linear_reference_backward(const AttentionOptions& options, View<double> gra
         const auto [begin, end] = inputs.mask.interval(b, i, sizes.keys);
         const double* g = grad_out.at(b, i, h);
         const double* weight = head.weight.data() + i * sizes.keys;
-        // With w_j = φ(q)·φ(k_j) and o = Σ w_j v_j / d: do/dw_j = (v_j − o) / d, without o where nothing is divided.
+        // With w_j = φ(q)·φ(k_j) and o = Σ w_j v_j / d: do/dw_j = (v_j − o) / d, without o where nothing is
+        // divided.
         double g_out = 0;
         if (options.normalise == Normalise::sum) {
           for (std::int64_t j = begin; j < end; ++j)
@@ -114,8 +119,8 @@ void linear_reference_backward(const AttentionOptions& options, View<double> gra
       std::vector<double> d_query(head.q.size()), d_key(head.k.size());
       reference_features_backward(head.map, d_query.data(), d_phi_q.data(), head.q.data(), sizes.queries,
                                   sizes.head_dim, head.query_context);
-      reference_features_backward(head.map, d_key.data(), d_phi_k.data(), head.k.data(), sizes.keys, sizes.head_dim,
-                                  head.key_context);
+      reference_features_backward(head.map, d_key.data(), d_phi_k.data(), head.k.data(), sizes.keys,
+                                  sizes.head_dim, head.key_context);
       ReferenceHead::write(grad_query, b, h, d_query);
       ReferenceHead::write(grad_key, b, h, d_key);
       ReferenceHead::write(grad_value, b, h, d_value);

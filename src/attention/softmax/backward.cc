@@ -1,10 +1,14 @@
+#include <algorithm>
+
 #include "attention/softmax/tiles.h"
 
+// clang-format off
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "attention/softmax/backward.cc"
-#include "attention/softmax/tile-inl.h"
-#include "hwy/foreach_target.h"  // IWYU pragma: keep
+#include "hwy/foreach_target.h"
 #include "hwy/highway.h"
+#include "attention/softmax/tile-inl.h"
+// clang-format on
 
 // With the log-sum-exp of every query's scores known, P = exp(S − lse), dP = dO Vᵀ, dS = P ∘ (dP − D) with
 // D = rowsum(dO ∘ O); then dV = Pᵀ dO, dK = dSᵀ Q, dQ = dS K: five products a tile of 96 keys and a panel of

@@ -1,10 +1,15 @@
+#include <algorithm>
+#include <limits>
+
 #include "attention/softmax/tiles.h"
 
+// clang-format off
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "attention/softmax/forward.cc"
-#include "attention/softmax/tile-inl.h"
-#include "hwy/foreach_target.h"  // IWYU pragma: keep
+#include "hwy/foreach_target.h"
 #include "hwy/highway.h"
+#include "attention/softmax/tile-inl.h"
+// clang-format on
 
 // Everything is computed transposed, a lane a query: scores Sᵀ = K Qᵀ and outputs Oᵀ = Vᵀ Pᵀ. Keys and values
 // are then only read element by element, maxima and sums over keys need no horizontal operation, and the one

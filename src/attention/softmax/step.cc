@@ -1,13 +1,15 @@
-#include "attention/softmax/tiles.h"
-
-#undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "attention/softmax/step.cc"
 #include <algorithm>
 #include <limits>
 
-#include "hwy/foreach_target.h"  // IWYU pragma: keep
+#include "attention/softmax/tiles.h"
+
+// clang-format off
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "attention/softmax/step.cc"
+#include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 #include "kernels/simd_math-inl.h"
+// clang-format on
 
 HWY_BEFORE_NAMESPACE();
 namespace linnet::softmax::HWY_NAMESPACE {

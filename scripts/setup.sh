@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# Installs the Debian packages that Linnet is built and tested with, where any are missing; needs no root otherwise.
+set -euo pipefail
+
+packages=(g++ cmake ninja-build libdnnl-dev libhwy-dev libcli11-dev libtomlplusplus-dev nlohmann-json3-dev libfmt-dev
+  libpng-dev zlib1g-dev libgtest-dev)
+# With --sanitizers, also what scripts/test.sh --sanitizers needs.
+if [[ "${1:-}" == "--sanitizers" ]]; then packages+=(clang libomp-dev); fi
+
+if ! command -v dpkg-query >/dev/null; then
+  echo "setup: expected Debian 12 or a relative of it; elsewhere install by hand what is called there: ${packages[*]}" >&2
+  exit 1
+fi
+
+missing=()
+for package in "${packages[@]}"; do
+  status=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null || true)
+  [[ "$status" == "installed" ]] || missing+=("$package")
+done
+if ((${#missing[@]} == 0)); then
+  echo "setup: all packages are there"
+  exit 0
+fi
+
+as_root=()
+if ((EUID != 0)); then
+  if ! command -v sudo >/dev/null; then
+    echo "setup: expected root or sudo to install ${missing[*]}, got neither" >&2
+    exit 1
+  fi
+  as_root=(sudo)
+fi
+echo "setup: installing ${missing[*]}"
+"${as_root[@]}" apt-get update -q
+"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${missing[@]}"
