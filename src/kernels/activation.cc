@@ -1,0 +1,87 @@
+#include "kernels/activation.h"
+
+#include <cassert>
+
+#include "kernels/pieces.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/activation.cc"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+#include "kernels/activation-inl.h"
+#include "kernels/lanes-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace linnet::kernels::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+template <Activation activation>
+void forward(float* y, const float* x, std::int64_t n) {
+  for_vectors(n, [&](auto lanes, std::int64_t i) {
+    lanes.store(activate<activation>(FloatTag(), lanes.load(x + i)), y + i);
+  });
+}
+
+template <Activation activation>
+void backward(float* dx, const float* dy, const float* x, std::int64_t n) {
+  for_vectors(n, [&](auto lanes, std::int64_t i) {
+    const FloatVector slope = activation_slope<activation>(FloatTag(), lanes.load(x + i));
+    lanes.store(hn::Mul(lanes.load(dy + i), slope), dx + i);
+  });
+}
+
+void activate_piece(float* y, const float* x, std::int64_t n, Activation activation) {
+  switch (activation) {
+    case Activation::none:
+      return forward<Activation::none>(y, x, n);
+    case Activation::relu:
+      return forward<Activation::relu>(y, x, n);
+    case Activation::gelu:
+      return forward<Activation::gelu>(y, x, n);
+    case Activation::gelu_tanh:
+      return forward<Activation::gelu_tanh>(y, x, n);
+  }
+}
+
+void differentiate_piece(float* dx, const float* dy, const float* x, std::int64_t n, Activation activation) {
+  switch (activation) {
+    case Activation::none:
+      return backward<Activation::none>(dx, dy, x, n);
+    case Activation::relu:
+      return backward<Activation::relu>(dx, dy, x, n);
+    case Activation::gelu:
+      return backward<Activation::gelu>(dx, dy, x, n);
+    case Activation::gelu_tanh:
+      return backward<Activation::gelu_tanh>(dx, dy, x, n);
+  }
+}
+
+}  // namespace linnet::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace linnet::kernels {
+namespace {
+
+HWY_EXPORT(activate_piece);
+HWY_EXPORT(differentiate_piece);
+
+}  // namespace
+
+void activation_forward(View<float> y, View<const float> x, Activation activation) {
+  assert(y.size() == x.size());
+  const auto piece = HWY_DYNAMIC_DISPATCH(activate_piece);
+  parallel_pieces([&](std::int64_t n, float* to, const float* from) { piece(to, from, n, activation); }, y,
+                  x);
+}
+
+void activation_backward(View<float> dx, View<const float> dy, View<const float> x, Activation activation) {
+  assert(dx.size() == x.size() && dy.size() == x.size());
+  const auto piece = HWY_DYNAMIC_DISPATCH(differentiate_piece);
+  parallel_pieces([&](std::int64_t n, float* to, const float* gradient,
+                      const float* from) { piece(to, gradient, from, n, activation); },
+                  dx, dy, x);
+}
+
+}  // namespace linnet::kernels
+#endif  // HWY_ONCE

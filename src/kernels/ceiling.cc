@@ -1,0 +1,60 @@
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <vector>
+
+#include "base/threads.h"
+#include "kernels/dense.h"
+
+namespace linnet::kernels {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Median seconds of `runs` calls after one to warm up.
+template <class Work>
+double median_seconds(int runs, Work work) {
+  work();
+  std::vector<double> seconds;
+  for (int run = 0; run < runs; ++run) {
+    const auto begin = Clock::now();
+    work();
+    seconds.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
+  }
+  std::nth_element(seconds.begin(), seconds.begin() + runs / 2, seconds.end());
+  return seconds[runs / 2];
+}
+
+double gflops(std::int64_t rows, std::int64_t inputs, std::int64_t outputs) {
+  Tensor a = Tensor::of<float>({rows, inputs}), b = Tensor::of<float>({inputs, outputs});
+  Tensor c = Tensor::of<float>({rows, outputs});
+  // Ordinary values: zeros might be cheaper.
+  for (Tensor* tensor : {&a, &b}) {
+    const auto values = tensor->span<float>();
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i % 31) * 0.0625f - 1;
+  }
+  PackedMatrix packed(inputs, outputs);
+  packed.pack(b.view<float>());
+  const double work = 2.0 * static_cast<double>(rows * inputs * outputs);
+  const int runs = std::clamp(static_cast<int>(2e10 / work), 9, 101);
+  return work / median_seconds(runs, [&] { multiply(c.view<float>(), a.view<float>(), packed); }) * 1e-9;
+}
+
+}  // namespace
+
+double measure_gemm_gflops() { return std::max(gflops(256, 256, 1024), gflops(2048, 1024, 1024)); }
+
+double measure_copy_gbs() {
+  constexpr std::int64_t bytes = 128 << 20, block = 1 << 20;
+  Tensor from = Tensor::of<std::uint8_t>({bytes}), to = Tensor::of<std::uint8_t>({bytes});
+  const auto* source = from.span<std::uint8_t>().data();
+  auto* destination = to.span<std::uint8_t>().data();
+  const double seconds = median_seconds(7, [&] {
+    parallel_blocks(bytes, block, [&](std::int64_t begin, std::int64_t end) {
+      std::memcpy(destination + begin, source + begin, static_cast<std::size_t>(end - begin));
+    });
+  });
+  return 2.0 * bytes / seconds * 1e-9;
+}
+
+}  // namespace linnet::kernels

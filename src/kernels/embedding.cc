@@ -1,0 +1,110 @@
+#include "kernels/embedding.h"
+
+#include <cassert>
+#include <cmath>
+#include <cstring>
+#include <numbers>
+
+#include "kernels/pieces.h"
+
+namespace linnet::kernels {
+namespace {
+
+void add_row(float* to, const float* from, std::int64_t n) {
+  for (std::int64_t j = 0; j < n; ++j) to[j] += from[j];
+}
+
+// An unevaluated sum of two doubles, about 106 bits (Dekker 1971): positions up to 2^40 times a frequency
+// that is only a double would be off by 10^-4 turns.
+struct Twofold {
+  double high = 0, low = 0;
+};
+
+Twofold normalised(double high, double low) {
+  const double sum = high + low;
+  return {sum, low - (sum - high)};
+}
+
+Twofold operator*(Twofold a, Twofold b) {
+  const double product = a.high * b.high;
+  return normalised(product, std::fma(a.high, b.high, -product) + (a.high * b.low + a.low * b.high));
+}
+
+Twofold power(Twofold base, std::int64_t exponent) {
+  Twofold result{1, 0};
+  for (; exponent > 0; exponent /= 2, base = base * base)
+    if (exponent % 2 == 1) result = result * base;
+  return result;
+}
+
+// 10000^(-2/d), by Newton's iteration for x^d = 10^-8 in the form x (1 + (1 − 10^8 x^d) / d).
+Twofold frequency_ratio(std::int64_t d) {
+  Twofold x{std::pow(1e4, -2.0 / static_cast<double>(d)), 0};
+  for (int i = 0; i < 2; ++i) {
+    const Twofold y = power(x, d) * Twofold{1e8, 0};
+    const double error = (1 - y.high) - y.low;
+    x = normalised(x.high, x.low + x.high * error / static_cast<double>(d));
+  }
+  return x;
+}
+
+// 1/(2π).
+constexpr Twofold turns_per_radian{0.15915494309189535, -9.839338337591243e-18};
+
+}  // namespace
+
+void embedding_forward(View<float> y, View<const float> table, std::span<const std::int32_t> ids) {
+  const std::int64_t d = table.extent(1);
+  assert(y.extent(0) == static_cast<std::int64_t>(ids.size()) && y.extent(1) == d);
+  parallel_blocks(y.extent(0), rows_of_piece(d), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i)
+      std::memcpy(y.at(i), table.at(ids[static_cast<std::size_t>(i)]),
+                  static_cast<std::size_t>(d) * sizeof(float));
+  });
+}
+
+void embedding_backward(View<float> dtable, View<const float> dy, std::span<const std::int32_t> ids) {
+  assert(dy.extent(0) == static_cast<std::int64_t>(ids.size()) && dy.extent(1) == dtable.extent(1));
+  // Columns are shared out, so that each thread meets the rows in order.
+  parallel_blocks(dtable.extent(1), 64, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = 0; i < dy.extent(0); ++i)
+      add_row(dtable.at(ids[static_cast<std::size_t>(i)], begin), dy.at(i, begin), end - begin);
+  });
+}
+
+void add_rows(View<float> y, View<const float> rows) {
+  const std::int64_t length = y.extent(1), d = y.extent(2);
+  assert(rows.extent(0) == length && rows.extent(1) == d);
+  parallel_blocks(y.extent(0) * length, rows_of_piece(d), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) add_row(y.at(i / length, i % length), rows.at(i % length), d);
+  });
+}
+
+void add_rows_backward(View<float> drows, View<const float> dy) {
+  const std::int64_t d = dy.extent(2);
+  assert(drows.extent(0) == dy.extent(1) && drows.extent(1) == d);
+  parallel_blocks(dy.extent(1), rows_of_piece(d * std::max<std::int64_t>(1, dy.extent(0))),
+                  [&](std::int64_t begin, std::int64_t end) {
+                    for (std::int64_t batch = 0; batch < dy.extent(0); ++batch)
+                      for (std::int64_t i = begin; i < end; ++i) add_row(drows.at(i), dy.at(batch, i), d);
+                  });
+}
+
+void sinusoidal_positions(View<float> rows, std::int64_t first) {
+  const std::int64_t d = rows.extent(1);
+  if (rows.size() == 0) return;
+  const Twofold ratio = frequency_ratio(d);
+  parallel_blocks(rows.extent(0), rows_of_piece(32 * d), [&](std::int64_t begin, std::int64_t end) {
+    Twofold frequency = turns_per_radian;
+    for (std::int64_t j = 0; j < d; j += 2, frequency = frequency * ratio) {
+      for (std::int64_t i = begin; i < end; ++i) {
+        const Twofold turns = Twofold{static_cast<double>(first + i), 0} * frequency;
+        const double angle = 2 * std::numbers::pi * ((turns.high - std::nearbyint(turns.high)) + turns.low);
+        rows(i, j) = static_cast<float>(std::sin(angle));
+        if (j + 1 < d) rows(i, j + 1) = static_cast<float>(std::cos(angle));
+      }
+    }
+  });
+}
+
+}  // namespace linnet::kernels

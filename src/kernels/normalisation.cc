@@ -1,0 +1,142 @@
+#include "kernels/normalisation.h"
+
+#include <cassert>
+#include <cmath>
+#include <vector>
+
+#include "kernels/pieces.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/normalisation.cc"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+#include "kernels/lanes-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace linnet::kernels::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+inline float sum_of(FloatVector v) { return hn::GetLane(hn::SumOfLanes(FloatTag(), v)); }
+
+void forward_rows(View<float> y, View<float> stats, View<const float> x, const float* gain, const float* bias,
+                  float epsilon) {
+  const FloatTag d;
+  const std::int64_t n = x.extent(1);
+  const float per = 1.0f / static_cast<float>(n);
+  for (std::int64_t i = 0; i < x.extent(0); ++i) {
+    const float* row = x.at(i);
+    FloatVector sum = hn::Zero(d);
+    for_vectors(n, [&](auto lanes, std::int64_t j) { sum = hn::Add(sum, lanes.load(row + j)); });
+    const float estimate = sum_of(sum) * per;
+    // A second pass around the estimate gives the variance without cancellation, and mends the mean's own
+    // rounding.
+    FloatVector rest = hn::Zero(d), squares = hn::Zero(d);
+    for_vectors(n, [&](auto lanes, std::int64_t j) {
+      const FloatVector centred = hn::Sub(lanes.load(row + j, estimate), hn::Set(d, estimate));
+      rest = hn::Add(rest, centred);
+      squares = hn::MulAdd(centred, centred, squares);
+    });
+    const float shift = sum_of(rest) * per;
+    const float mean = estimate + shift;
+    const float variance = sum_of(squares) * per - shift * shift;
+    // Never negative, and NaN stays NaN.
+    const float scale = 1.0f / std::sqrt((variance < 0 ? 0 : variance) + epsilon);
+    const FloatVector centre = hn::Set(d, mean), factor = hn::Set(d, scale);
+    float* to = y.at(i);
+    for_vectors(n, [&](auto lanes, std::int64_t j) {
+      const FloatVector normal = hn::Mul(hn::Sub(lanes.load(row + j), centre), factor);
+      lanes.store(hn::MulAdd(normal, lanes.load(gain + j), lanes.load(bias + j)), to + j);
+    });
+    if (stats.data() != nullptr) {
+      stats(i, 0) = mean;
+      stats(i, 1) = scale;
+    }
+  }
+}
+
+// sums [2, n] receives this block's part of dgain and dbias.
+void backward_rows(View<float> dx, float* sums, View<const float> dy, View<const float> x,
+                   View<const float> stats, const float* gain, bool add) {
+  const FloatTag d;
+  const std::int64_t n = x.extent(1);
+  const float per = 1.0f / static_cast<float>(n);
+  for (std::int64_t i = 0; i < x.extent(0); ++i) {
+    const float* row = x.at(i);
+    const float* gradient = dy.at(i);
+    const FloatVector mean = hn::Set(d, stats(i, 0)), scale = hn::Set(d, stats(i, 1));
+    FloatVector sum = hn::Zero(d), product = hn::Zero(d);
+    for_vectors(n, [&](auto lanes, std::int64_t j) {
+      const FloatVector g = lanes.load(gradient + j);
+      const FloatVector normal = hn::Mul(hn::Sub(lanes.load(row + j), mean), scale);
+      const FloatVector weighted = hn::Mul(g, lanes.load(gain + j));
+      sum = hn::Add(sum, weighted);
+      product = hn::MulAdd(weighted, normal, product);
+      lanes.store(hn::MulAdd(g, normal, lanes.load(sums + j)), sums + j);
+      lanes.store(hn::Add(lanes.load(sums + n + j), g), sums + n + j);
+    });
+    const FloatVector centre = hn::Set(d, sum_of(sum) * per), slope = hn::Set(d, sum_of(product) * per);
+    float* to = dx.at(i);
+    for_vectors(n, [&](auto lanes, std::int64_t j) {
+      const FloatVector normal = hn::Mul(hn::Sub(lanes.load(row + j), mean), scale);
+      const FloatVector weighted = hn::Mul(lanes.load(gradient + j), lanes.load(gain + j));
+      FloatVector result = hn::Mul(scale, hn::NegMulAdd(normal, slope, hn::Sub(weighted, centre)));
+      if (add) result = hn::Add(result, lanes.load(to + j));
+      lanes.store(result, to + j);
+    });
+  }
+}
+
+}  // namespace linnet::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace linnet::kernels {
+namespace {
+
+HWY_EXPORT(forward_rows);
+HWY_EXPORT(backward_rows);
+
+// Rows whose contributions to dgain and dbias are added in f32.
+constexpr std::int64_t gradient_rows = 64;
+
+}  // namespace
+
+void layer_norm_forward(View<float> y, View<float> stats, View<const float> x, View<const float> gain,
+                        View<const float> bias, float epsilon) {
+  assert(y.extent(0) == x.extent(0) && y.extent(1) == x.extent(1) && gain.size() == x.extent(1));
+  const auto rows = HWY_DYNAMIC_DISPATCH(forward_rows);
+  parallel_blocks(x.extent(0), rows_of_piece(x.extent(1)), [&](std::int64_t begin, std::int64_t end) {
+    rows(y.slice(0, begin, end), stats.data() == nullptr ? stats : stats.slice(0, begin, end),
+         x.slice(0, begin, end), gain.data(), bias.data(), epsilon);
+  });
+}
+
+void layer_norm_backward(View<float> dx, View<float> dgain, View<float> dbias, View<const float> dy,
+                         View<const float> x, View<const float> stats, View<const float> gain, bool add) {
+  const std::int64_t n = x.extent(1);
+  assert(dx.extent(0) == x.extent(0) && dy.extent(0) == x.extent(0) && gain.size() == n);
+  const std::int64_t blocks = (x.extent(0) + gradient_rows - 1) / gradient_rows;
+  Tensor sums = Tensor::of<float>({blocks, 2 * n});
+  const auto rows = HWY_DYNAMIC_DISPATCH(backward_rows);
+  const View<float> parts = sums.view<float>();
+  parallel_blocks(x.extent(0), gradient_rows, [&](std::int64_t begin, std::int64_t end) {
+    rows(dx.slice(0, begin, end), parts.at(begin / gradient_rows), dy.slice(0, begin, end),
+         x.slice(0, begin, end), stats.slice(0, begin, end), gain.data(), add);
+  });
+  parallel_blocks(n, 64, [&](std::int64_t begin, std::int64_t end) {
+    double gains[64] = {}, biases[64] = {};
+    for (std::int64_t block = 0; block < blocks; ++block) {
+      for (std::int64_t j = begin; j < end; ++j) {
+        gains[j - begin] += parts(block, j);
+        biases[j - begin] += parts(block, n + j);
+      }
+    }
+    for (std::int64_t j = begin; j < end; ++j) {
+      *dgain.at(j) += static_cast<float>(gains[j - begin]);
+      *dbias.at(j) += static_cast<float>(biases[j - begin]);
+    }
+  });
+}
+
+}  // namespace linnet::kernels
+#endif  // HWY_ONCE

@@ -1,0 +1,130 @@
+#include "kernels/panels.h"
+
+#include <cstring>
+
+#include "base/threads.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/panels.cc"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+#include "kernels/activation-inl.h"
+#include "kernels/lanes-inl.h"
+#include "kernels/tile-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace linnet::kernels::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+template <Activation activation>
+void finish_row(float* c, const float* sums, std::int64_t n, const float* bias, const float* residual) {
+  for_vectors(n, [&](auto lanes, std::int64_t j) {
+    FloatVector x = lanes.load(sums + j);
+    if (bias != nullptr) x = hn::Add(x, lanes.load(bias + j));
+    x = activate<activation>(FloatTag(), x);
+    if (residual != nullptr) x = hn::Add(x, lanes.load(residual + j));
+    lanes.store(x, c + j);
+  });
+}
+
+void finish_row(float* c, const float* sums, std::int64_t n, const float* bias, Activation activation,
+                const float* residual) {
+  switch (activation) {
+    case Activation::none:
+      return finish_row<Activation::none>(c, sums, n, bias, residual);
+    case Activation::relu:
+      return finish_row<Activation::relu>(c, sums, n, bias, residual);
+    case Activation::gelu:
+      return finish_row<Activation::gelu>(c, sums, n, bias, residual);
+    case Activation::gelu_tanh:
+      return finish_row<Activation::gelu_tanh>(c, sums, n, bias, residual);
+  }
+}
+
+void finish(View<float> c, const float* sums, std::int64_t stride, const Epilogue& epilogue) {
+  const std::int64_t n = c.extent(1);
+  const bool residual = epilogue.residual.data() != nullptr;
+  for (std::int64_t i = 0; i < c.extent(0); ++i)
+    finish_row(c.at(i), sums + i * stride, n, epilogue.bias.data(), epilogue.activation,
+               residual ? epilogue.residual.at(i) : nullptr);
+}
+
+void multiply_columns(View<float> c, View<const float> a, const float* packed, const PanelLayout& layout,
+                      std::int64_t first, std::int64_t last, const Epilogue& epilogue) {
+  constexpr std::int64_t width = PanelLayout::columns;
+  const std::int64_t slice = layout.slice();
+  const std::int64_t rows = a.extent(0);
+  const std::int64_t tiles = (rows + tile_rows - 1) / tile_rows;
+  const bool residual = epilogue.residual.data() != nullptr;
+  HWY_ALIGN float sums[tile_rows * width] = {};
+  for (std::int64_t panel = first; panel < last; ++panel) {
+    const std::int64_t j = panel * width;
+    const std::int64_t n = std::min(width, layout.outputs - j);
+    const float* bias = epilogue.bias.data() == nullptr ? nullptr : epilogue.bias.data() + j;
+    for (std::int64_t tile = 0; tile < tiles; ++tile) {
+      // Tiles of nearly equal height: 8 rows as 4 + 4.
+      const std::int64_t begin = rows * tile / tiles;
+      const std::int64_t end = rows * (tile + 1) / tiles;
+      for (std::int64_t k = 0; k < layout.inputs; k += slice)
+        tile_product<false>(static_cast<int>(end - begin), static_cast<int>(n), sums, k > 0, a.at(begin, k),
+                            a.stride(0), packed + panel * layout.panel_floats() + k * width, width,
+                            std::min(slice, layout.inputs - k));
+      for (std::int64_t i = begin; i < end; ++i)
+        finish_row(c.at(i, j), sums + (i - begin) * width, n, bias, epilogue.activation,
+                   residual ? epilogue.residual.at(i, j) : nullptr);
+    }
+  }
+}
+
+}  // namespace linnet::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace linnet::kernels {
+namespace {
+
+HWY_EXPORT(finish);
+HWY_EXPORT(multiply_columns);
+
+void pack_panel(float* to, std::int64_t rows, std::int64_t padded_rows, std::int64_t n, const float* b,
+                std::int64_t k_stride, std::int64_t n_stride) {
+  constexpr std::int64_t width = PanelLayout::columns;
+  if (n < width) std::memset(to, 0, static_cast<std::size_t>(rows * width) * sizeof(float));
+  std::memset(to + rows * width, 0, static_cast<std::size_t>((padded_rows - rows) * width) * sizeof(float));
+  if (n_stride == 1) {
+    for (std::int64_t k = 0; k < rows; ++k)
+      std::memcpy(to + k * width, b + k * k_stride, static_cast<std::size_t>(n) * sizeof(float));
+    return;
+  }
+  // A cache line of the source at a time, whose 16 floats go to 16 lines that stay in the first cache.
+  for (std::int64_t block = 0; block < rows; block += 16) {
+    const std::int64_t end = std::min(block + 16, rows);
+    for (std::int64_t j = 0; j < n; ++j) {
+      const float* from = b + j * n_stride;
+      for (std::int64_t k = block; k < end; ++k) to[k * width + j] = from[k * k_stride];
+    }
+  }
+}
+
+}  // namespace
+
+void pack_panels(float* packed, const PanelLayout& layout, const float* b, std::int64_t k_stride,
+                 std::int64_t n_stride) {
+  parallel_for(layout.panels(), [&](std::int64_t panel) {
+    const std::int64_t j = panel * PanelLayout::columns;
+    pack_panel(packed + panel * layout.panel_floats(), layout.inputs, layout.padded_inputs(),
+               std::min(PanelLayout::columns, layout.outputs - j), b + j * n_stride, k_stride, n_stride);
+  });
+}
+
+void multiply_panels(View<float> c, View<const float> a, const float* packed, const PanelLayout& layout,
+                     std::int64_t first, std::int64_t last, const Epilogue& epilogue) {
+  HWY_DYNAMIC_DISPATCH(multiply_columns)(c, a, packed, layout, first, last, epilogue);
+}
+
+void finish_rows(View<float> c, const float* sums, std::int64_t stride, const Epilogue& epilogue) {
+  HWY_DYNAMIC_DISPATCH(finish)(c, sums, stride, epilogue);
+}
+
+}  // namespace linnet::kernels
+#endif  // HWY_ONCE

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "kernels/dense.h"
+#include "linnet/tensor.h"
+
+namespace linnet::kernels {
+
+/// How a matrix B [inputs, outputs] is packed: in panels of 64 columns, each a dense [inputs, 64] whose rows
+/// are padded with zeros to a multiple of 16 and whose columns to 64. oneDNN calls it BA16a64b.
+struct PanelLayout {
+  static constexpr std::int64_t columns = 64;
+
+  std::int64_t inputs = 0;
+  std::int64_t outputs = 0;
+
+  std::int64_t panels() const { return (outputs + columns - 1) / columns; }
+  std::int64_t padded_inputs() const { return (inputs + 15) / 16 * 16; }
+  /// Floats from one panel to the next.
+  std::int64_t panel_floats() const { return padded_inputs() * columns; }
+  std::int64_t floats() const { return panels() * panel_floats(); }
+  /// Terms that are summed in a register before the sum is added to the ones before it: oneDNN's choice for
+  /// AVX-512, made ours so that both round alike.
+  std::int64_t slice() const { return inputs <= 1024 ? 512 : 1024; }
+};
+
+/// Writes B, of which element (k, n) lies at b[k · k_stride + n · n_stride]; one of the strides is 1.
+void pack_panels(float* packed, const PanelLayout& layout, const float* b, std::int64_t k_stride,
+                 std::int64_t n_stride);
+
+/// Columns of panels [first, last) of c = epilogue(a · B), on the calling thread. c, bias and residual are
+/// whole.
+void multiply_panels(View<float> c, View<const float> a, const float* packed, const PanelLayout& layout,
+                     std::int64_t first, std::int64_t last, const Epilogue& epilogue);
+
+/// c = epilogue(sums), sums [rows, outputs] with rows `stride` apart, possibly c's own memory.
+void finish_rows(View<float> c, const float* sums, std::int64_t stride, const Epilogue& epilogue);
+
+}  // namespace linnet::kernels

@@ -1,0 +1,154 @@
+// dw += dyᵀ x by our own tiles: they read dy by rows as it is, where oneDNN would want a transposed copy.
+#include <algorithm>
+#include <cassert>
+#include <cstring>
+
+#include "base/threads.h"
+#include "kernels/dense.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/weight_gradient.cc"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+#include "kernels/lanes-inl.h"
+#include "kernels/tile-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace linnet::kernels::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// Rows summed in registers before they are added to dw.
+constexpr std::int64_t slice = 256;
+constexpr std::int64_t panel = 64;
+
+// Copies columns [begin, end) of x as panels of `width` columns, each [rows, width] and dense; missing
+// columns are zero.
+void gather(float* to, View<const float> x, std::int64_t begin, std::int64_t end, std::int64_t width) {
+  const std::int64_t rows = x.extent(0);
+  for (std::int64_t j = begin; j < end; j += width, to += rows * width) {
+    const std::int64_t n = std::min(width, end - j);
+    for (std::int64_t i = 0; i < rows; ++i) {
+      float* row = to + i * width;
+      const float* from = x.at(i, j);
+      if (n == panel) {
+        std::memcpy(row, from, panel * sizeof(float));
+      } else if (n == tile_rows) {
+        std::memcpy(row, from, tile_rows * sizeof(float));
+      } else {
+        std::memset(row, 0, static_cast<std::size_t>(width) * sizeof(float));
+        std::memcpy(row, from, static_cast<std::size_t>(n) * sizeof(float));
+      }
+    }
+  }
+}
+
+// dw's rows [out, out_end) and columns [in, in_end). Both operands of a slice are copied once, so that the
+// tiles read memory in order: rows of a wide matrix lie pages apart.
+void gradient_block(View<float> dw, View<const float> dy, View<const float> x, std::int64_t out,
+                    std::int64_t out_end, std::int64_t in, std::int64_t in_end, float* memory) {
+  const std::int64_t rows = dy.extent(0);
+  HWY_ALIGN float sums[tile_rows * panel];
+  for (std::int64_t begin = 0; begin < rows; begin += slice) {
+    const std::int64_t end = std::min(begin + slice, rows);
+    const std::int64_t inner = end - begin;
+    float* dy_tiles = memory;
+    float* x_panels = memory + (out_end - out + tile_rows - 1) / tile_rows * tile_rows * inner;
+    gather(dy_tiles, dy.slice(0, begin, end), out, out_end, tile_rows);
+    gather(x_panels, x.slice(0, begin, end), in, in_end, panel);
+    for (std::int64_t j = in; j < in_end; j += panel) {
+      const float* b = x_panels + (j - in) * inner;
+      const std::int64_t n = std::min(panel, in_end - j);
+      for (std::int64_t i = out; i < out_end; i += tile_rows) {
+        const auto height = static_cast<int>(std::min<std::int64_t>(tile_rows, out_end - i));
+        tile_product<true>(height, static_cast<int>(n), sums, false, dy_tiles + (i - out) * inner, tile_rows,
+                           b, panel, inner);
+        for (int r = 0; r < height; ++r) {
+          float* row = dw.at(i + r, j);
+          for_vectors(n, [&](auto lanes, std::int64_t k) {
+            lanes.store(hn::Add(lanes.load(row + k), lanes.load(sums + r * panel + k)), row + k);
+          });
+        }
+      }
+    }
+  }
+}
+
+// db[begin, end) += column sums of dy: 64 rows in f32, then the blocks' sums one after another.
+void column_sums(View<float> db, View<const float> dy, std::int64_t begin, std::int64_t end) {
+  HWY_ALIGN float block[panel];
+  HWY_ALIGN float total[panel] = {};
+  const std::int64_t n = end - begin;
+  assert(n <= panel);
+  for (std::int64_t row = 0; row < dy.extent(0); row += 64) {
+    const std::int64_t last = std::min(row + 64, dy.extent(0));
+    std::memset(block, 0, sizeof block);
+    for (std::int64_t i = row; i < last; ++i) {
+      const float* from = dy.at(i, begin);
+      for_vectors(n, [&](auto lanes, std::int64_t j) {
+        lanes.store(hn::Add(lanes.load(block + j), lanes.load(from + j)), block + j);
+      });
+    }
+    for_vectors(n, [&](auto lanes, std::int64_t j) {
+      lanes.store(hn::Add(lanes.load(total + j), lanes.load(block + j)), total + j);
+    });
+  }
+  float* to = db.at(begin);
+  for_vectors(n, [&](auto lanes, std::int64_t j) {
+    lanes.store(hn::Add(lanes.load(to + j), lanes.load(total + j)), to + j);
+  });
+}
+
+std::int64_t gradient_slice() { return slice; }
+
+}  // namespace linnet::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace linnet::kernels {
+namespace {
+
+HWY_EXPORT(gradient_block);
+HWY_EXPORT(column_sums);
+HWY_EXPORT(gradient_slice);
+
+// A block of dw small enough for its copies to stay in the second cache, and for a few dozen threads to share
+// dw.
+constexpr std::int64_t most_outputs = 96;
+constexpr std::int64_t most_inputs = 256;
+
+float* copies(std::int64_t floats) {
+  thread_local Tensor memory;
+  if (memory.size() < floats) memory = Tensor::of<float>({floats});
+  return memory.span<float>().data();
+}
+
+}  // namespace
+
+void accumulate_weight_gradient(View<float> dw, View<float> db, View<const float> dy, View<const float> x) {
+  const std::int64_t outputs = dy.extent(1), inputs = x.extent(1);
+  assert(dy.extent(0) == x.extent(0) && dw.extent(0) == outputs && dw.extent(1) == inputs);
+  const std::int64_t out_blocks = (outputs + most_outputs - 1) / most_outputs;
+  const std::int64_t in_blocks = (inputs + most_inputs - 1) / most_inputs;
+  const std::int64_t products = out_blocks * in_blocks;
+  const std::int64_t sums = db.data() == nullptr ? 0 : (outputs + 63) / 64;
+  parallel_for(products + sums, [&](std::int64_t i) {
+    if (i >= products) {
+      const std::int64_t begin = (i - products) * 64;
+      HWY_DYNAMIC_DISPATCH(column_sums)(db, dy, begin, std::min(begin + 64, outputs));
+      return;
+    }
+    // Whole tiles of 6 outputs and panels of 64 inputs, shared out evenly.
+    const std::int64_t tiles = (outputs + 5) / 6, panels = (inputs + 63) / 64;
+    const std::int64_t o = i / in_blocks, p = i % in_blocks;
+    const std::int64_t out = tiles * o / out_blocks * 6,
+                       out_end = std::min(tiles * (o + 1) / out_blocks * 6, outputs);
+    const std::int64_t in = panels * p / in_blocks * 64,
+                       in_end = std::min(panels * (p + 1) / in_blocks * 64, inputs);
+    HWY_DYNAMIC_DISPATCH(gradient_block)
+    (dw, dy, x, out, out_end, in, in_end,
+     copies(HWY_DYNAMIC_DISPATCH(gradient_slice)() * (out_end - out + 6 + in_end - in + 64)));
+  });
+}
+
+}  // namespace linnet::kernels
+#endif  // HWY_ONCE

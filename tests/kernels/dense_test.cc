@@ -1,0 +1,276 @@
+#include "kernels/dense.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <tuple>
+
+#include "base/threads.h"
+#include "kernels/panels.h"
+#include "kernels/samples.h"
+#include "kernels/targets.h"
+
+namespace linnet::kernels {
+namespace {
+
+double activated(double x, Activation activation) {
+  switch (activation) {
+    case Activation::none:
+      return x;
+    case Activation::relu:
+      return std::max(x, 0.0);
+    case Activation::gelu:
+      return 0.5 * x * std::erfc(-x / std::sqrt(2.0));
+    case Activation::gelu_tanh:
+      return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+  }
+  return x;
+}
+
+std::vector<double> expected_product(View<const float> a, View<const float> b, const Epilogue& epilogue) {
+  std::vector<double> c;
+  for (std::int64_t i = 0; i < a.extent(0); ++i) {
+    for (std::int64_t j = 0; j < b.extent(1); ++j) {
+      double sum = 0;
+      for (std::int64_t k = 0; k < a.extent(1); ++k) sum += static_cast<double>(a(i, k)) * b(k, j);
+      if (epilogue.bias.data() != nullptr) sum += *epilogue.bias.at(j);
+      sum = activated(sum, epilogue.activation);
+      if (epilogue.residual.data() != nullptr) sum += epilogue.residual(i, j);
+      c.push_back(sum);
+    }
+  }
+  return c;
+}
+
+using Extents = std::tuple<std::int64_t, std::int64_t>;
+constexpr Extents extents[] = {{1, 1},     {0, 5},     {30, 257},   {257, 30},  {64, 64},  {63, 65},
+                               {256, 768}, {256, 256}, {1024, 256}, {513, 130}, {1100, 70}};
+
+TEST(Multiply, MatchesDoublePrecision) {
+  set_thread_count(2);
+  std::uint32_t stream = 0;
+  for (const auto& [inputs, outputs] : extents) {
+    Tensor b = normal({inputs, outputs}, ++stream), bias = normal({outputs}, ++stream);
+    PackedMatrix packed(inputs, outputs);
+    packed.pack(b.view<float>());
+    for (const std::int64_t rows : {0, 1, 7, 64, 131}) {
+      for (const Activation activation :
+           {Activation::none, Activation::relu, Activation::gelu, Activation::gelu_tanh}) {
+        for (const int residual : {0, 1, 2}) {
+          SCOPED_TRACE(testing::Message() << rows << " × " << inputs << " × " << outputs << ", activation "
+                                          << static_cast<int>(activation) << ", residual " << residual);
+          Tensor a = normal({rows, inputs}, ++stream), c = normal({rows, outputs}, ++stream);
+          Tensor other = normal({rows, outputs}, ++stream);
+          Epilogue epilogue{bias.view<float>(), activation, {}};
+          if (residual == 1) epilogue.residual = c.view<float>();
+          if (residual == 2) epilogue.residual = other.view<float>();
+          const auto expected = expected_product(a.view<float>(), b.view<float>(), epilogue);
+          multiply(c.view<float>(), a.view<float>(), packed, epilogue);
+          EXPECT_LT(relative_error(c.span<float>(), expected), 2e-6);
+        }
+      }
+    }
+  }
+}
+
+TEST(Multiply, TransposedPackingIsTheSameMatrix) {
+  for (const auto& [inputs, outputs] : extents) {
+    Tensor w = normal({outputs, inputs}, 1), b = Tensor::of<float>({inputs, outputs});
+    for (std::int64_t i = 0; i < inputs; ++i)
+      for (std::int64_t j = 0; j < outputs; ++j) b.view<float>()(i, j) = w.view<float>()(j, i);
+    Tensor a = normal({5, inputs}, 2), c = Tensor::of<float>({5, outputs}),
+           d = Tensor::of<float>({5, outputs});
+    PackedMatrix packed(inputs, outputs);
+    packed.pack(b.view<float>());
+    multiply(c.view<float>(), a.view<float>(), packed);
+    packed.pack_transposed(w.view<float>());
+    multiply(d.view<float>(), a.view<float>(), packed);
+    EXPECT_TRUE(same_bits(c.span<float>(), d.span<float>()));
+  }
+}
+
+// Every row, whatever the number of rows, the strides and the threads, equals the row computed alone.
+void expect_rows_independent(std::int64_t inputs, std::int64_t outputs, Activation activation, int residual) {
+  constexpr std::int64_t most = 270;
+  Tensor a = normal({most, inputs}, 1), b = normal({inputs, outputs}, 2), bias = normal({outputs}, 3);
+  Tensor before = normal({most, outputs}, 4);
+  PackedMatrix packed(inputs, outputs);
+  packed.pack(b.view<float>());
+  const auto epilogue_of = [&](View<float> c, View<const float> other) {
+    Epilogue epilogue;
+    if (activation != Activation::relu) epilogue.bias = bias.view<float>();
+    epilogue.activation = activation;
+    if (residual == 1) epilogue.residual = c;
+    if (residual == 2) epilogue.residual = other;
+    return epilogue;
+  };
+  Tensor alone = before.clone();
+  for (std::int64_t i = 0; i < most; ++i) {
+    const View<float> c = alone.view<float>().slice(0, i, i + 1);
+    multiply(c, a.view<float>().slice(0, i, i + 1), packed,
+             epilogue_of(c, before.view<float>().slice(0, i, i + 1)));
+  }
+  const auto check = [&](std::int64_t rows, std::int64_t first, std::int64_t gap) {
+    SCOPED_TRACE(testing::Message() << rows << " rows from " << first << ", gap " << gap << ", " << inputs
+                                    << " × " << outputs << ", activation " << static_cast<int>(activation)
+                                    << ", residual " << residual);
+    Tensor wide_a = Tensor::of<float>({rows, inputs + gap}),
+           wide_c = Tensor::of<float>({rows, outputs + gap});
+    const View<float> x = strided(wide_a, rows, inputs, gap), c = strided(wide_c, rows, outputs, gap);
+    for (std::int64_t i = 0; i < rows; ++i) {
+      std::copy_n(a.view<float>().at(first + i), inputs, x.at(i));
+      std::copy_n(before.view<float>().at(first + i), outputs, c.at(i));
+    }
+    multiply(c, x, packed, epilogue_of(c, before.view<float>().slice(0, first, first + rows)));
+    const auto expected = dense_copy(alone.view<float>().slice(0, first, first + rows));
+    EXPECT_TRUE(same_bits(dense_copy(c), expected));
+  };
+  for (std::int64_t rows = 1; rows <= 40; ++rows) check(rows, rows % 3, 0);
+  for (const std::int64_t rows : {63, 64, 65, 100, 200, 256, 260}) {
+    for (const int threads : {1, 2, 3}) {
+      set_thread_count(threads);
+      check(rows, 3, 0);
+    }
+    check(rows, 1, 7);
+  }
+}
+
+TEST(Multiply, RowsDoNotDependOnEachOther) {
+  for (const auto& [inputs, outputs] : {Extents{256, 768}, Extents{1024, 256}, Extents{30, 257},
+                                        Extents{257, 64}, Extents{64, 30}, Extents{1100, 70}})
+    expect_rows_independent(inputs, outputs, Activation::none, 1);
+  expect_rows_independent(257, 130, Activation::gelu, 0);
+  expect_rows_independent(700, 64, Activation::gelu, 1);
+  expect_rows_independent(64, 130, Activation::relu, 2);
+  expect_rows_independent(64, 64, Activation::gelu_tanh, 2);
+}
+
+TEST(Multiply, PanelsMatchOnEveryTarget) {
+  for (const auto& [inputs, outputs] : extents) {
+    Tensor b = normal({inputs, outputs}, 1), bias = normal({outputs}, 2), a = normal({17, inputs}, 3);
+    const PanelLayout layout{inputs, outputs};
+    Tensor packed = Tensor::of<float>({layout.floats()});
+    pack_panels(packed.span<float>().data(), layout, b.span<float>().data(), outputs, 1);
+    const Epilogue epilogue{bias.view<float>(), Activation::gelu, {}};
+    const auto expected = expected_product(a.view<float>(), b.view<float>(), epilogue);
+    for_every_target([&] {
+      Tensor c = Tensor::of<float>({17, outputs});
+      multiply_panels(c.view<float>(), a.view<float>(), packed.span<float>().data(), layout, 0,
+                      layout.panels(), epilogue);
+      EXPECT_LT(relative_error(c.span<float>(), expected), 2e-6);
+      // Rows stay independent without AVX-512 as well.
+      Tensor one = Tensor::of<float>({1, outputs});
+      multiply_panels(one.view<float>(), a.view<float>().slice(0, 16, 17), packed.span<float>().data(),
+                      layout, 0, layout.panels(), epilogue);
+      EXPECT_TRUE(same_bits(one.span<float>(), dense_copy(c.view<float>().slice(0, 16, 17))));
+    });
+  }
+}
+
+TEST(Multiply, KeepsNaNInItsRow) {
+  for (const Activation activation :
+       {Activation::none, Activation::relu, Activation::gelu, Activation::gelu_tanh}) {
+    for (const std::int64_t rows : {3, 130}) {
+      Tensor a = normal({rows, 65}, 1), b = normal({65, 70}, 2), c = Tensor::of<float>({rows, 70});
+      a.view<float>()(2, 64) = std::numeric_limits<float>::quiet_NaN();
+      PackedMatrix packed(65, 70);
+      packed.pack(b.view<float>());
+      multiply(c.view<float>(), a.view<float>(), packed, {{}, activation, {}});
+      for (std::int64_t i = 0; i < rows; ++i)
+        for (std::int64_t j = 0; j < 70; ++j)
+          ASSERT_EQ(std::isnan(c.view<float>()(i, j)), i == 2) << i << ", " << j;
+    }
+  }
+}
+
+TEST(Multiply, RunsInsideParallelFor) {
+  set_thread_count(2);
+  Tensor a = normal({400, 256}, 1), b = normal({256, 256}, 2), c = Tensor::of<float>({400, 256});
+  Tensor d = Tensor::of<float>({400, 256});
+  PackedMatrix packed(256, 256);
+  packed.pack(b.view<float>());
+  prepare_multiply(100, packed);
+  multiply(c.view<float>(), a.view<float>(), packed);
+  parallel_for(4, [&](std::int64_t i) {
+    multiply(d.view<float>().slice(0, 100 * i, 100 * i + 100),
+             a.view<float>().slice(0, 100 * i, 100 * i + 100), packed);
+  });
+  EXPECT_TRUE(same_bits(c.span<float>(), d.span<float>()));
+}
+
+TEST(PackedMatrix, MovesAndRepacks) {
+  Tensor a = normal({70, 64}, 1), b = normal({64, 64}, 2), c = Tensor::of<float>({70, 64});
+  PackedMatrix first(64, 64);
+  first.pack(normal({64, 64}, 3).view<float>());
+  PackedMatrix second = std::move(first);
+  second.pack(b.view<float>());
+  multiply(c.view<float>(), a.view<float>(), second);
+  EXPECT_LT(relative_error(c.span<float>(), expected_product(a.view<float>(), b.view<float>(), {})), 2e-6);
+  EXPECT_EQ(second.bytes(), 64u * 64u * sizeof(float));
+}
+
+struct Gradient {
+  std::vector<float> dw, db;
+};
+
+Gradient gradient_of(std::int64_t rows, std::int64_t outputs, std::int64_t inputs, std::int64_t gap) {
+  Tensor dy_memory = normal({rows, outputs + gap}, 1), x_memory = normal({rows, inputs + gap}, 2);
+  Tensor dw_memory = normal({outputs, inputs + gap}, 3), db = normal({outputs}, 4);
+  const View<float> dw = strided(dw_memory, outputs, inputs, gap);
+  accumulate_weight_gradient(dw, db.view<float>(), strided(dy_memory, rows, outputs, gap),
+                             strided(x_memory, rows, inputs, gap));
+  return {dense_copy(dw), {db.span<float>().begin(), db.span<float>().end()}};
+}
+
+void expect_gradient_right(std::int64_t rows, std::int64_t outputs, std::int64_t inputs, std::int64_t gap) {
+  SCOPED_TRACE(testing::Message() << rows << " rows, " << outputs << " × " << inputs << ", gap " << gap);
+  Tensor dy_memory = normal({rows, outputs + gap}, 1), x_memory = normal({rows, inputs + gap}, 2);
+  Tensor dw_memory = normal({outputs, inputs + gap}, 3), db = normal({outputs}, 4);
+  const View<float> dy = strided(dy_memory, rows, outputs, gap), x = strided(x_memory, rows, inputs, gap);
+  const View<float> dw = strided(dw_memory, outputs, inputs, gap);
+  std::vector<double> expected_dw, expected_db;
+  for (std::int64_t o = 0; o < outputs; ++o) {
+    for (std::int64_t i = 0; i < inputs; ++i) {
+      double sum = dw(o, i);
+      for (std::int64_t r = 0; r < rows; ++r) sum += static_cast<double>(dy(r, o)) * x(r, i);
+      expected_dw.push_back(sum);
+    }
+    double sum = *db.view<float>().at(o);
+    for (std::int64_t r = 0; r < rows; ++r) sum += dy(r, o);
+    expected_db.push_back(sum);
+  }
+  const Gradient actual = gradient_of(rows, outputs, inputs, gap);
+  EXPECT_LT(relative_error(actual.dw, expected_dw), 2e-6);
+  EXPECT_LT(relative_error(actual.db, expected_db), 2e-6);
+}
+
+TEST(WeightGradient, MatchesDoublePrecision) {
+  set_thread_count(2);
+  for (const std::int64_t rows : {0, 1, 63, 65, 600})
+    for (const auto& [outputs, inputs] :
+         {Extents{1, 1}, Extents{30, 257}, Extents{257, 64}, Extents{130, 300}})
+      for (const std::int64_t gap : {0, 3}) expect_gradient_right(rows, outputs, inputs, gap);
+  for_every_target([] { expect_gradient_right(70, 37, 70, 0); });
+}
+
+TEST(WeightGradient, DoesNotDependOnThreads) {
+  for (const auto& [outputs, inputs] : {Extents{768, 256}, Extents{30, 256}, Extents{97, 513}}) {
+    set_thread_count(1);
+    const Gradient one = gradient_of(700, outputs, inputs, 0);
+    for (const int threads : {2, 3}) {
+      set_thread_count(threads);
+      const Gradient more = gradient_of(700, outputs, inputs, 0);
+      EXPECT_TRUE(same_bits(one.dw, more.dw));
+      EXPECT_TRUE(same_bits(one.db, more.db));
+    }
+  }
+}
+
+TEST(WeightGradient, LeavesOutAnEmptyBias) {
+  Tensor dy = normal({9, 5}, 1), x = normal({9, 4}, 2), dw = Tensor::of<float>({5, 4});
+  accumulate_weight_gradient(dw.view<float>(), {}, dy.view<float>(), x.view<float>());
+  EXPECT_NE(dw.span<float>()[0], 0);
+}
+
+}  // namespace
+}  // namespace linnet::kernels

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/random.h"
+#include "linnet/tensor.h"
+
+namespace linnet::kernels {
+
+inline constexpr std::uint64_t test_seed = 2024;
+
+/// Normal numbers times `size`; another `stream`, other numbers.
+inline Tensor normal(Shape shape, std::uint32_t stream, float size = 1) {
+  Tensor result = Tensor::of<float>(std::move(shape));
+  const Random random(test_seed, Draw::test, stream);
+  std::uint64_t index = 0;
+  for (float& x : result.span<float>()) x = size * static_cast<float>(random.normal(index++));
+  return result;
+}
+
+/// Rows of a wider matrix: outer stride columns + gap.
+inline View<float> strided(Tensor& memory, std::int64_t rows, std::int64_t columns, std::int64_t gap) {
+  return View<float>(memory.span<float>().data(), {rows, columns}, {columns + gap, 1});
+}
+
+/// ‖actual − expected‖ / max(‖expected‖, tiny).
+inline double relative_error(std::span<const float> actual, std::span<const double> expected) {
+  EXPECT_EQ(actual.size(), expected.size());
+  double error = 0, size = 1e-60;
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    error += (actual[i] - expected[i]) * (actual[i] - expected[i]);
+    size += expected[i] * expected[i];
+  }
+  return std::sqrt(error / size);
+}
+
+inline std::vector<float> dense_copy(View<const float> x) {
+  std::vector<float> result;
+  for (std::int64_t i = 0; i < x.extent(0); ++i) result.insert(result.end(), x.at(i), x.at(i) + x.extent(1));
+  return result;
+}
+
+inline bool same_bits(std::span<const float> a, std::span<const float> b) {
+  return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size_bytes()) == 0);
+}
+
+}  // namespace linnet::kernels
