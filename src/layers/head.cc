@@ -71,8 +71,8 @@ class LogisticMixtureHead final : public OutputHead {
     // A logistic variable is mean + s · logit(u); its value's bin is the nearest of the levels on [−1, 1].
     const float x = mean + deviation * (std::log(u2) - std::log1p(-u2));
     const float top = static_cast<float>(vocabulary() - 1);
-    const float level = (std::clamp(x, -1.0f, 1.0f) + 1) * 0.5f * top;
-    return static_cast<std::int32_t>(std::clamp(std::nearbyint(level), 0.0f, top));
+    const float level = std::nearbyint((x + 1) * 0.5f * top);
+    return level > 0 ? static_cast<std::int32_t>(std::min(level, top)) : 0;  // 0 also where x is no number
   }
 };
 

@@ -1,0 +1,180 @@
+// Reads every #include of the public headers, of src/ and of apps/, and holds it against the rooms of
+// docs/architecture.md: base ← kernels ← attention ← layers ← model ← {training, generation} ← apps, base ←
+// io ← {model, data, training, generation}, base ← data ← training.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <optional>
+#include <regex>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace linnet {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// The rooms that a room stands on directly; what those stand on is allowed too.
+const std::map<std::string, std::set<std::string>> arrows = {
+    {"base", {}},
+    {"kernels", {"base"}},
+    {"attention", {"kernels"}},
+    {"layers", {"attention"}},
+    {"io", {"base"}},
+    {"model", {"layers", "io"}},
+    {"data", {"base", "io"}},
+    {"training", {"model", "data", "io"}},
+    {"generation", {"model", "io"}},
+    {"apps", {"training", "generation"}},
+};
+
+const std::map<std::string, std::string> room_of_public_header = {
+    {"tensor.h", "base"},         {"error.h", "base"},
+    {"mask.h", "attention"},      {"feature_map.h", "attention"},
+    {"attention.h", "attention"}, {"model.h", "model"},
+    {"training.h", "training"},   {"generation.h", "generation"},
+    {"linnet.h", "apps"},         {"c_api.h", "apps"},
+};
+
+bool may_include(const std::string& from, const std::string& to) {
+  if (from == to) return true;
+  return std::ranges::any_of(arrows.at(from),
+                             [&](const std::string& below) { return may_include(below, to); });
+}
+
+struct Include {
+  int line = 0;
+  std::string target;
+};
+
+std::vector<Include> includes_of(std::istream& text) {
+  static const std::regex pattern(R"(^\s*#\s*include\s*[<"]([^>"]+)[>"])");
+  std::vector<Include> result;
+  std::string line;
+  std::smatch match;
+  for (int number = 1; std::getline(text, line); ++number)
+    if (std::regex_search(line, match, pattern)) result.push_back({number, match[1]});
+  return result;
+}
+
+/// The room that an included name belongs to; nothing for headers of the system and of libraries.
+std::optional<std::string> room_of(const std::string& target) {
+  const std::string folder = target.substr(0, target.find('/'));
+  if (folder == target) return std::nullopt;
+  if (folder == "linnet") {
+    const auto found = room_of_public_header.find(target.substr(folder.size() + 1));
+    return found == room_of_public_header.end() ? "an unknown public header" : found->second;
+  }
+  return arrows.contains(folder) ? std::optional(folder) : std::nullopt;
+}
+
+bool starts_with_any(const std::string& text, std::initializer_list<const char*> beginnings) {
+  return std::ranges::any_of(beginnings, [&](const char* beginning) { return text.starts_with(beginning); });
+}
+
+/// What is wrong with one include of `file` (from the repository's root) in `room`; empty when nothing is.
+std::string complaint(const std::string& room, const fs::path& file, const std::string& target) {
+  const std::optional<std::string> to = room_of(target);
+  if (to && !arrows.contains(*to)) return *to;
+  if (to && !may_include(room, *to)) return room + " may not include " + *to;
+  if (target.starts_with("hwy/") && room != "kernels" && room != "attention")
+    return "Highway belongs to kernels and attention";
+  if (starts_with_any(target, {"dnnl", "oneapi/"}) && file != fs::path("src/kernels/dense.cc"))
+    return "oneDNN belongs to src/kernels/dense.cc";
+  if (target.ends_with("intrin.h") && room != "kernels" && room != "attention")
+    return "intrinsics belong to kernels and attention";
+  return {};
+}
+
+struct Source {
+  std::string room;
+  fs::path file;
+};
+
+/// Every source file below include/linnet, src and apps.
+std::vector<Source> sources() {
+  const fs::path root = LINNET_SOURCE_FOLDER;
+  std::vector<Source> result;
+  for (const char* top : {"include/linnet", "src", "apps"}) {
+    if (!fs::exists(root / top)) continue;
+    for (const auto& entry : fs::recursive_directory_iterator(root / top)) {
+      const std::string extension = entry.path().extension().string();
+      if (!entry.is_regular_file() || (extension != ".h" && extension != ".cc" && extension != ".cpp"))
+        continue;
+      const fs::path file = fs::relative(entry.path(), root);
+      std::string room = "apps";
+      if (top == std::string("src")) room = (*std::next(file.begin())).string();
+      if (top == std::string("include/linnet")) {
+        const auto found = room_of_public_header.find(file.filename().string());
+        room = found == room_of_public_header.end() ? "" : found->second;
+      }
+      result.push_back({room, file});
+    }
+  }
+  return result;
+}
+
+TEST(IncludeArrows, PointDownwardsAlone) {
+  const std::vector<Source> all = sources();
+  EXPECT_GT(all.size(), 50u) << "too few files found below " << LINNET_SOURCE_FOLDER;
+  int seen = 0;
+  for (const auto& [room, file] : all) {
+    ASSERT_TRUE(arrows.contains(room)) << file << " lies in no room that this test knows";
+    std::ifstream text(fs::path(LINNET_SOURCE_FOLDER) / file);
+    ASSERT_TRUE(text) << file;
+    for (const auto& [line, target] : includes_of(text)) {
+      ++seen;
+      const std::string wrong = complaint(room, file, target);
+      EXPECT_TRUE(wrong.empty()) << file.string() << ":" << line << " includes " << target << ": " << wrong;
+    }
+  }
+  EXPECT_GT(seen, 200);
+}
+
+TEST(IncludeArrows, TellAllowedFromForbidden) {
+  const auto allowed = [](const char* room, const char* file, const char* target) {
+    return complaint(room, file, target).empty();
+  };
+  EXPECT_TRUE(allowed("layers", "src/layers/a.cc", "kernels/dense.h"));
+  EXPECT_TRUE(allowed("generation", "src/generation/a.cc", "base/threads.h"));
+  EXPECT_TRUE(allowed("training", "src/training/a.cc", "data/dataset.h"));
+  EXPECT_TRUE(allowed("data", "src/data/a.cc", "io/file.h"));
+  EXPECT_TRUE(allowed("apps", "apps/linnet/main.cc", "generation/sampler.h"));
+  EXPECT_TRUE(allowed("attention", "src/attention/linear/a.cc", "hwy/highway.h"));
+  EXPECT_TRUE(allowed("kernels", "src/kernels/dense.cc", "dnnl.hpp"));
+  EXPECT_TRUE(allowed("base", "src/base/tensor.h", "linnet/error.h"));
+  EXPECT_TRUE(allowed("base", "src/base/tensor.h", "vector"));
+
+  EXPECT_FALSE(allowed("kernels", "src/kernels/a.cc", "attention/arguments.h"));
+  EXPECT_FALSE(allowed("training", "src/training/a.cc", "generation/sampler.h"));
+  EXPECT_FALSE(allowed("training", "src/training/a.cc", "linnet/generation.h"));
+  EXPECT_FALSE(allowed("generation", "src/generation/a.cc", "data/dataset.h"));
+  EXPECT_FALSE(allowed("generation", "src/generation/a.cc", "linnet/training.h"));
+  EXPECT_FALSE(allowed("layers", "src/layers/a.cc", "io/json.h"));
+  EXPECT_FALSE(allowed("io", "src/io/a.cc", "layers/dense.h"));
+  EXPECT_FALSE(allowed("data", "src/data/a.cc", "model/network.h"));
+  EXPECT_FALSE(allowed("base", "src/base/a.cc", "linnet/mask.h"));
+  EXPECT_FALSE(allowed("base", "include/linnet/tensor.h", "linnet/unheard_of.h"));
+  EXPECT_FALSE(allowed("layers", "src/layers/a.cc", "hwy/highway.h"));
+  EXPECT_FALSE(allowed("kernels", "src/kernels/activation.cc", "dnnl.hpp"));
+  EXPECT_FALSE(allowed("kernels", "src/kernels/activation.cc", "oneapi/dnnl/dnnl.hpp"));
+  EXPECT_FALSE(allowed("apps", "apps/linnet/bench.cc", "immintrin.h"));
+}
+
+TEST(IncludeArrows, AreFoundInEverySpelling) {
+  std::istringstream text(
+      "#include \"a/b.h\"\n  # include <c/d.h>\n// an #include \"e/f.h\" in words\n#include\"g.h\" // g\n");
+  const auto found = includes_of(text);
+  ASSERT_EQ(found.size(), 3u);
+  EXPECT_EQ(found[0].target, "a/b.h");
+  EXPECT_EQ(found[1].target, "c/d.h");
+  EXPECT_EQ(found[2].target, "g.h");
+  EXPECT_EQ(found[2].line, 4);
+}
+
+}  // namespace
+}  // namespace linnet

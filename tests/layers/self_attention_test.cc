@@ -1,0 +1,133 @@
+#include "layers/self_attention.h"
+
+#include <gtest/gtest.h>
+
+#include "support/layer_check.h"
+
+namespace linnet {
+namespace {
+
+constexpr std::uint64_t seed = 31;
+
+struct Kind {
+  const char* name;
+  AttentionOptions options;
+  reference::AttentionSettings settings;
+};
+
+std::vector<Kind> kinds() {
+  std::vector<Kind> result;
+  const auto linear = [&](const char* name, std::shared_ptr<const FeatureMap> map, double alpha,
+                          float epsilon) {
+    Kind kind{name, {}, {}};
+    kind.options.feature_map = std::move(map);
+    kind.options.epsilon = epsilon;
+    kind.settings = {"linear", name, alpha, epsilon, true, 1};
+    result.push_back(kind);
+  };
+  linear("elu", elu_map(), 1, 1e-6f);
+  linear("elu", elu_map(0.3f), 0.3f, 1e-6f);
+  linear("relu", relu_map(), 1,
+         0.1f);  // features may all be 0: a larger ε keeps the problem well-conditioned
+  linear("squared-relu", squared_relu_map(), 1, 0.1f);
+  linear("exp", exp_map(), 1, 1e-6f);
+  linear("identity", identity_map(), 1, 1e-6f);
+  result.back().options.normalise = Normalise::none;
+  result.back().settings.normalise = false;
+  Kind softmax{"softmax", {}, {}};
+  softmax.options.family = Family::softmax;
+  softmax.settings.family = "softmax";
+  result.push_back(softmax);
+  return result;
+}
+
+struct Made {
+  ParameterTable table;
+  SelfAttention::Parts parts;
+  std::unique_ptr<SelfAttention> attention;
+  Tensor values;
+
+  Made(const Kind& kind, std::int64_t heads, std::int64_t head_dim, bool training) {
+    parts = {heads * head_dim, heads, kind.options, 0.1};
+    attention = std::make_unique<SelfAttention>(table, "attention", parts);
+    values = random_values(table, seed);
+    attention->pack(values.span<float>(), training);
+  }
+};
+
+TEST(SelfAttention, MatchesReferenceWithGradients) {
+  for (const Kind& kind : kinds())
+    for (const auto& [batch, length, heads, head_dim] :
+         {std::array<std::int64_t, 4>{1, 1, 1, 1}, {2, 5, 1, 3}, {1, 7, 3, 2}, {3, 3, 2, 5}}) {
+      SCOPED_TRACE(testing::Message() << kind.name << ", batch " << batch << ", length " << length
+                                      << ", heads " << heads << " of " << head_dim);
+      const std::int64_t b = batch, l = length, d = heads * head_dim;
+      Made made(kind, heads, head_dim, true);
+      SelfAttention::Saved saved;
+      saved.reserve(b, l, made.parts);
+      Scratch scratch;
+      auto settings = kind.settings;
+      settings.heads = heads;
+      const LayerUnderTest layer = {
+          b * l, d,
+          [&](auto& y, const auto& x) {
+            made.attention->forward(view(y, {b, l, d}), view(x, {b, l, d}), {}, saved);
+          },
+          [&](auto& dx, const auto& dy, const auto& x, std::span<float> gradients) {
+            made.attention->backward(view(dx, {b, l, d}), view(dy, {b, l, d}), view(x, {b, l, d}), saved,
+                                     scratch, gradients);
+          },
+          [&](const auto& x, const auto& p) {
+            return reference::self_attention(x, l, p, "attention", settings);
+          }};
+      expect_matches_reference(made.table, made.values.span<float>(), layer, seed);
+    }
+}
+
+TEST(SelfAttention, StepsAndSplitsGiveTheParallelFormWithResidual) {
+  const std::int64_t heads = 2, head_dim = 9, d = heads * head_dim, length = 150;
+  for (const Kind& kind : kinds()) {
+    SCOPED_TRACE(kind.name);
+    Made made(kind, heads, head_dim, false);
+    auto settings = kind.settings;
+    settings.heads = heads;
+    const auto x = normals(length * d, seed), residual = normals(length * d, seed + 1);
+    auto expected =
+        reference::self_attention(reference::Matrix(length, d, in_double(x)), length,
+                                  by_name(made.table, made.values.span<float>()), "attention", settings)
+            .values;
+    for (std::size_t i = 0; i < expected.size(); ++i) expected[i] += residual[i];
+
+    Scratch scratch;
+    const auto state = made.attention->make_state(3, 0);
+    std::vector<float> stepped(x.size());
+    const std::int64_t slot[] = {1};
+    for (std::int64_t t = 0; t < length; ++t)
+      made.attention->step(view(stepped, {length, d}).slice(0, t, t + 1),
+                           view(x, {length, d}).slice(0, t, t + 1),
+                           view(residual, {length, d}).slice(0, t, t + 1), *state, slot, scratch);
+    EXPECT_LT(relative_error(stepped, expected), 1e-5);
+    EXPECT_EQ(state->position(1), length);
+    EXPECT_EQ(state->position(0), 0);
+
+    for (const std::int64_t split : {0, 1, 63, 64, 65, 149, 150}) {
+      SCOPED_TRACE(testing::Message() << "split at " << split);
+      const auto own = made.attention->make_state(1, 0);
+      SelfAttention::Saved saved;
+      saved.reserve(1, length, made.parts);
+      std::vector<float> y(x.size());
+      const auto part = [&](std::int64_t begin, std::int64_t end, const State* initial) {
+        made.attention->forward(
+            view(y, {1, length, d}).slice(1, begin, end), view(x, {1, length, d}).slice(1, begin, end),
+            view(residual, {1, length, d}).slice(1, begin, end), saved, begin, initial, own.get());
+      };
+      part(0, split, nullptr);
+      part(split, length, own.get());
+      EXPECT_LT(relative_error(y, expected), 1e-5);
+      EXPECT_EQ(own->position(0), length);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace linnet

@@ -1,0 +1,125 @@
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <limits>
+
+#include "linnet/error.h"
+#include "linnet/model.h"
+#include "support/errors.h"
+#include "support/models.h"
+
+namespace linnet {
+namespace {
+
+struct Bad {
+  const char* key;
+  std::function<void(ModelConfig&)> damage;
+};
+
+constexpr std::int64_t huge = std::numeric_limits<std::int64_t>::max();
+constexpr std::int64_t least = std::numeric_limits<std::int64_t>::min();
+
+TEST(ModelConfig, RefusesWhatIsNoModelNamingTheKey) {
+  const std::vector<Bad> all = {
+      {"model.heads", [](auto& c) { c.heads = 4; }},  // does not divide the width of 6
+      {"model.heads", [](auto& c) { c.heads = 0; }},
+      {"model.heads", [](auto& c) { c.heads = -2; }},
+      {"model.layers", [](auto& c) { c.layers = 0; }},
+      {"model.layers", [](auto& c) { c.layers = -1; }},
+      {"model.layers", [](auto& c) { c.layers = huge; }},
+      {"model.width", [](auto& c) { c.width = 0; }},
+      {"model.width", [](auto& c) { c.width = -6; }},
+      {"model.width", [](auto& c) { c.width = std::int64_t{1} << 62; }},
+      {"model.feed_forward", [](auto& c) { c.feed_forward = 0; }},
+      {"model.feed_forward", [](auto& c) { c.feed_forward = huge; }},
+      {"model.length", [](auto& c) { c.length = 0; }},
+      {"model.length", [](auto& c) { c.length = least; }},
+      {"model.length", [](auto& c) { c.length = huge; }},
+      {"model.vocabulary", [](auto& c) { c.vocabulary = 1; }},
+      {"model.vocabulary", [](auto& c) { c.vocabulary = huge; }},
+      {"model.classes", [](auto& c) { c.classes = -1; }},
+      {"model.classes", [](auto& c) { c.classes = huge; }},
+      {"model.mixtures", [](auto& c) { c.mixtures = 0; }},
+      {"model.mixtures", [](auto& c) { c.mixtures = huge; }},
+      {"model.norm", [](auto& c) { c.norm = "middle"; }},
+      {"model.activation", [](auto& c) { c.activation = "gelu-tan"; }},
+      {"model.positions", [](auto& c) { c.positions = ""; }},
+      {"model.head", [](auto& c) { c.head = "gaussian"; }},
+      {"model.dropout", [](auto& c) { c.dropout = 1; }},
+      {"model.dropout", [](auto& c) { c.dropout = -0.1; }},
+      {"model.dropout", [](auto& c) { c.dropout = std::nan(""); }},
+      {"model.tied_output", [](auto& c) { c.tied_output = true, c.head = "logistics"; }},
+      {"attention.alpha", [](auto& c) { c.alpha = 0; }},
+      {"attention.alpha", [](auto& c) { c.alpha = 1.5; }},
+      {"attention.epsilon", [](auto& c) { c.epsilon = -1e-6; }},
+      {"attention.epsilon", [](auto& c) { c.epsilon = std::nan(""); }},
+      {"attention.normalise", [](auto& c) { c.normalise = "softmax"; }},
+      {"image.height", [](auto& c) { c.image_height = 2; }},                    // without a width
+      {"image.width", [](auto& c) { c.image_height = 2, c.image_width = 4; }},  // 8 pixels for 6 tokens
+      {"image.height", [](auto& c) { c.image_height = c.image_width = huge; }},
+  };
+  for (const Bad& bad : all) {
+    ModelConfig config = tiny_config();
+    ASSERT_NO_THROW(config.check());
+    bad.damage(config);
+    const std::string message = error_of<UsageError>([&] { config.check(); });
+    EXPECT_NE(message.find(bad.key), std::string::npos) << message << ", which does not name " << bad.key;
+    EXPECT_THROW(Model::random(config), UsageError) << bad.key;
+  }
+}
+
+TEST(ModelConfig, NamesTheNearestFamilyAndFeatureMap) {
+  ModelConfig config = tiny_config();
+  config.family = "liner";
+  EXPECT_NE(error_of<UsageError>([&] { Model::random(config); }).find("linear"), std::string::npos);
+  config = tiny_config();
+  config.feature_map = "squared-rel";
+  EXPECT_NE(error_of<UsageError>([&] { Model::random(config); }).find("squared-relu"), std::string::npos);
+}
+
+TEST(ModelConfig, RefusesHeadsThatAreTooLarge) {
+  ModelConfig config = tiny_config();
+  config.width = 1025;
+  config.heads = 1;
+  EXPECT_THROW(config.check(), UsageError);
+  config.width = 1024;
+  EXPECT_NO_THROW(config.check());
+}
+
+TEST(ModelConfig, CountsInputsAndKnowsTheFirst) {
+  ModelConfig config = tiny_config();
+  EXPECT_EQ(config.input_tokens(), 6);
+  EXPECT_EQ(config.first_input(-1), 5);
+  EXPECT_THROW(config.first_input(0), Error);
+  config.classes = 3;
+  EXPECT_EQ(config.input_tokens(), 8);
+  EXPECT_EQ(config.first_input(0), 5);
+  EXPECT_EQ(config.first_input(2), 7);
+  EXPECT_THROW(config.first_input(3), Error);
+  EXPECT_THROW(config.first_input(-1), Error);
+  EXPECT_THROW(config.first_input(huge), Error);
+}
+
+TEST(Model, RandomWeightsDependOnTheSeedAlone) {
+  const auto a = Model::random(tiny_config(), 3), b = Model::random(tiny_config(), 3),
+             c = Model::random(tiny_config(), 4);
+  EXPECT_TRUE(same_bits(a->values().span<float>(), b->values().span<float>()));
+  EXPECT_FALSE(same_bits(a->values().span<float>(), c->values().span<float>()));
+  for (const float value : a->values().span<float>()) EXPECT_TRUE(std::isfinite(value));
+}
+
+TEST(Model, CountsItsParameters) {
+  const ModelConfig config = tiny_config();
+  const auto model = Model::random(config);
+  const std::int64_t block = 2 * 2 * 6 + (6 * 18 + 18) + (6 * 6 + 6) + (6 * 7 + 7) + (7 * 6 + 6);
+  EXPECT_EQ(model->parameter_count(), 6 * 6 + 6 * 6 + 2 * block + 2 * 6 + (6 * 5 + 5));
+  EXPECT_GE(model->weight_bytes(), static_cast<std::size_t>(4 * model->parameter_count()));
+}
+
+TEST(Model, RefusesABufferOfAnotherSize) {
+  EXPECT_THROW(Model(tiny_config(), Tensor::of<float>({3})), Error);
+  EXPECT_THROW(Model(tiny_config(), Tensor()), Error);
+}
+
+}  // namespace
+}  // namespace linnet

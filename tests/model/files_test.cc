@@ -1,0 +1,267 @@
+#include <gtest/gtest.h>
+
+#include "io/file.h"
+#include "io/json.h"
+#include "io/safetensors.h"
+#include "model/transformer.h"
+#include "reference/transformer.h"
+#include "support/errors.h"
+#include "support/folder.h"
+#include "support/models.h"
+
+namespace linnet {
+namespace {
+
+constexpr std::uint64_t seed = 81;
+
+/// A saved model's folder, and ways to damage it.
+class ModelFiles : public testing::Test {
+ protected:
+  ModelFiles() {
+    config_ = tiny_config();
+    config_.classes = 3;
+    config_.alpha = 0.3;
+    config_.dropout = 0.1;
+    config_.norm = "post";
+    model_ = random_model(config_, seed);
+    model_->save(path());
+  }
+
+  std::filesystem::path path() const { return folder_.path(); }
+  std::filesystem::path config_path() const { return path() / "config.json"; }
+  std::filesystem::path weights_path() const { return path() / "model.safetensors"; }
+
+  /// Loading fails with a sentence that contains `part`; afterwards both files are as they were before.
+  void expect_refused(const std::string& part) {
+    const std::string message = error_of([&] { Model::load(path()); });
+    EXPECT_NE(message.find(part), std::string::npos) << message << ", which does not name " << part;
+    model_->save(path());
+  }
+
+  /// Writes the weights again, after `change` has had its way with the list.
+  void rewrite_weights(const std::function<void(std::vector<NamedTensor>&)>& change) {
+    std::vector<NamedTensor> tensors;
+    for (const auto& row : model_->network().table().rows())
+      tensors.push_back(
+          {row.name, DType::f32, row.slot.shape(), row.slot.of(model_->values().span<float>()).data()});
+    change(tensors);
+    write_safetensors(weights_path(), tensors, {{"format", "linnet"}});
+  }
+
+  void rewrite_config(const std::function<void(Json&)>& change) {
+    Json json = read_json(config_path());
+    change(json);
+    write_json(config_path(), json);
+  }
+
+  Folder folder_;
+  ModelConfig config_;
+  std::shared_ptr<const Model> model_;
+};
+
+TEST_F(ModelFiles, RoundTripKeepsEveryBit) {
+  const auto loaded = Model::load(path());
+  EXPECT_TRUE(same_bits(loaded->values().span<float>(), model_->values().span<float>()));
+  Folder second("second");
+  loaded->save(second.path());
+  for (const char* name : {"config.json", "model.safetensors"})
+    EXPECT_EQ(read_file(path() / name), read_file(second.path() / name)) << name;
+  EXPECT_EQ(loaded->config().alpha, 0.3);
+  EXPECT_EQ(loaded->config().norm, "post");
+  EXPECT_EQ(loaded->config().classes, 3);
+}
+
+TEST_F(ModelFiles, KeepEveryValueOfTheConfiguration) {
+  ModelConfig config = tiny_config();
+  config.positions = "sinusoidal";
+  config.head = "logistics";
+  config.mixtures = 4;
+  config.activation = "gelu-tanh";
+  config.family = "softmax";
+  config.feature_map = "exp";
+  config.epsilon = 3e-5;
+  config.normalise = "none";
+  config.image_height = 2;
+  config.image_width = 3;
+  Folder second("second");
+  random_model(config, seed)->save(second.path());
+  const ModelConfig loaded = Model::load(second.path())->config();
+  EXPECT_EQ(loaded.layers, config.layers);
+  EXPECT_EQ(loaded.heads, config.heads);
+  EXPECT_EQ(loaded.width, config.width);
+  EXPECT_EQ(loaded.feed_forward, config.feed_forward);
+  EXPECT_EQ(loaded.length, config.length);
+  EXPECT_EQ(loaded.vocabulary, config.vocabulary);
+  EXPECT_EQ(loaded.tied_output, config.tied_output);
+  EXPECT_EQ(loaded.positions, "sinusoidal");
+  EXPECT_EQ(loaded.head, "logistics");
+  EXPECT_EQ(loaded.mixtures, 4);
+  EXPECT_EQ(loaded.activation, "gelu-tanh");
+  EXPECT_EQ(loaded.family, "softmax");
+  EXPECT_EQ(loaded.feature_map, "exp");
+  EXPECT_EQ(loaded.epsilon, 3e-5);
+  EXPECT_EQ(loaded.normalise, "none");
+  EXPECT_EQ(loaded.image_height, 2);
+  EXPECT_EQ(loaded.image_width, 3);
+}
+
+TEST_F(ModelFiles, AreTensorsByNameForAnyReader) {
+  const Safetensors file = Safetensors::read(weights_path());
+  EXPECT_EQ(file.names().size(), model_->network().table().rows().size());
+  const reference::Parameters expected = by_name(*model_);
+  for (const auto& row : model_->network().table().rows()) {
+    ASSERT_TRUE(file.contains(row.name)) << row.name;
+    EXPECT_EQ(file.shape(row.name), row.slot.shape()) << row.name;
+    ASSERT_EQ(file.dtype(row.name), DType::f32) << row.name;
+    EXPECT_EQ(in_double(file.tensor(row.name).span<float>()), expected.at(row.name)) << row.name;
+  }
+}
+
+TEST_F(ModelFiles, MissingOrTruncatedOnesAreErrorsThatNameThem) {
+  for (const char* name : {"config.json", "model.safetensors"}) {
+    const std::string bytes = read_file(path() / name);
+    std::filesystem::remove(path() / name);
+    expect_refused(name);
+    for (std::size_t size : {std::size_t{0}, std::size_t{1}, std::size_t{7}, std::size_t{8}, std::size_t{9},
+                             bytes.size() / 3, bytes.size() / 2, bytes.size() - 3}) {
+      SCOPED_TRACE(testing::Message() << size << " of " << bytes.size() << " bytes of " << name);
+      write_file_atomically(path() / name, std::string_view(bytes).substr(0, size));
+      expect_refused(name);
+    }
+  }
+  error_of([&] { Model::load(path() / "nowhere"); });
+}
+
+TEST_F(ModelFiles, AnyByteChangedIsAnErrorOrAModel) {
+  for (const char* name : {"config.json", "model.safetensors"}) {
+    const std::string bytes = read_file(path() / name);
+    for (std::size_t at = 0; at < std::min<std::size_t>(bytes.size(), 900); at += 3)
+      for (const char byte : {'\0', '9', '\xff'}) {
+        std::string damaged = bytes;
+        damaged[at] = byte;
+        write_file_atomically(path() / name, damaged);
+        try {
+          Model::load(path());
+        } catch (const Error&) {
+        }
+      }
+    write_file_atomically(path() / name, bytes);
+  }
+  EXPECT_NO_THROW(Model::load(path()));
+}
+
+TEST_F(ModelFiles, WeightsMustBeTheModels) {
+  const std::string name = "layers.1.feed_forward.first.weight";
+  const auto find = [&](std::vector<NamedTensor>& tensors) {
+    return std::ranges::find(tensors, name, &NamedTensor::name);
+  };
+  rewrite_weights([&](auto& tensors) { tensors.erase(find(tensors)); });
+  expect_refused(name);
+  rewrite_weights([&](auto& tensors) { std::swap(find(tensors)->shape[0], find(tensors)->shape[1]); });
+  expect_refused(name);
+  rewrite_weights([&](auto& tensors) { find(tensors)->shape = {42}; });
+  expect_refused(name);
+  rewrite_weights([&](auto& tensors) { find(tensors)->dtype = DType::i32; });
+  expect_refused(name);
+  const float extra = 1;
+  rewrite_weights([&](auto& tensors) {
+    tensors.push_back({"layers.2.norm1.bias", DType::f32, {1}, &extra});
+  });
+  expect_refused("layers.2.norm1.bias");
+}
+
+TEST_F(ModelFiles, ConfigurationMustBeOneThatWeKnow) {
+  const auto change = [&](const char* part, const std::function<void(Json&)>& how) {
+    rewrite_config(how);
+    expect_refused(part);
+  };
+  change("format", [](Json& json) { json["format"] = 2; });
+  change("format", [](Json& json) { json.erase("format"); });
+  change("config.json", [](Json& json) { json["model_type"] = "gpt2"; });
+  change("config.json", [](Json& json) { json = Json::array(); });
+  change("config.json", [](Json& json) { json = 3; });
+  change("widht", [](Json& json) { json["model"]["widht"] = 6; });
+  change("model.width", [](Json& json) { json["model"]["width"] = "6"; });
+  change("model.width", [](Json& json) { json["model"]["width"] = -6; });
+  change("model.width", [](Json& json) { json["model"]["width"] = 6.5; });
+  change("model.width", [](Json& json) { json["model"]["width"] = 1e300; });
+  change("model.heads", [](Json& json) { json["model"]["heads"] = 4; });
+  change("model", [](Json& json) { json["model"] = 1; });
+  change("model.norm", [](Json& json) { json["model"]["norm"] = nullptr; });
+}
+
+TEST_F(ModelFiles, SettingsReplaceValuesWhereTheWeightsFit) {
+  const std::string settings[] = {"attention.family=softmax"};
+  const auto model = Model::load(path(), settings);
+  ModelConfig config = config_;
+  config.family = "softmax";
+  const auto ids = random_inputs(config, 1, 6, seed);
+  Transformer transformer(model->network());
+  const std::vector<std::int32_t> targets = random_tokens(6, 5, seed);
+  EXPECT_NEAR(transformer.loss(ids, targets, 1, 6),
+              reference::loss(config, by_name(*model_), ids, targets, 6), 1e-4);
+  EXPECT_GT(std::abs(reference::loss(config, by_name(*model_), ids, targets, 6) -
+                     reference::loss(config_, by_name(*model_), ids, targets, 6)),
+            1e-3);
+
+  const auto refused = [&](const std::string& setting, const std::string& part) {
+    const std::string all[] = {setting};
+    const std::string message = error_of([&] { Model::load(path(), all); });
+    EXPECT_NE(message.find(part), std::string::npos) << message << ", which does not name " << part;
+  };
+  refused("model.width=12", "embedding.weight");
+  refused("model.width=5", "model.heads");
+  refused("model.layers=3", "layers.2");
+  refused("model.layers=1", "layers.1");
+  refused("attention.famly=softmax", "attention.family");
+  refused("attention.family", "attention.family");
+  refused("attention.family=softmaxx", "softmax");
+  refused("model.heads=0", "model.heads");
+}
+
+/// Twice the built-in relu.
+class DoubledRelu : public FeatureMap {
+ public:
+  std::string name() const override { return "doubled-relu"; }
+  void forward(View<float> y, View<const float> x, const TileContext&) const override {
+    for (std::int64_t r = 0; r < x.extent(0); ++r)
+      for (std::int64_t i = 0; i < x.extent(1); ++i) y(r, i) = 2 * std::max(x(r, i), 0.0f);
+  }
+  void backward(View<float> dx, View<const float> dy, View<const float> x, View<const float>,
+                const TileContext&) const override {
+    for (std::int64_t r = 0; r < x.extent(0); ++r)
+      for (std::int64_t i = 0; i < x.extent(1); ++i) dx(r, i) = x(r, i) > 0 ? 2 * dy(r, i) : 0;
+  }
+};
+
+TEST_F(ModelFiles, FindAFeatureMapOfTheUsersByItsName) {
+  rewrite_config([](Json& json) { json["attention"]["feature_map"] = "doubled-relu"; });
+  const auto model = Model::load(path(), {}, std::make_shared<DoubledRelu>());
+  ModelConfig relu = config_;
+  relu.feature_map = "relu";
+  relu.epsilon = 1e-6 / 4;  // all weights are four times relu's
+  const auto ids = random_inputs(relu, 1, 6, seed);
+  const std::vector<std::int32_t> targets = random_tokens(6, 5, seed);
+  Transformer transformer(model->network());
+  EXPECT_NEAR(transformer.loss(ids, targets, 1, 6), reference::loss(relu, by_name(*model_), ids, targets, 6),
+              1e-4);
+
+  Folder second("second");
+  model->save(second.path());
+  EXPECT_EQ(Model::load(second.path(), {}, std::make_shared<DoubledRelu>())->config().feature_map,
+            "doubled-relu");
+  error_of([&] { Model::load(path()); });
+  rewrite_config([](Json& json) { json["attention"]["feature_map"] = "trebled-relu"; });
+  EXPECT_NE(error_of([&] { Model::load(path(), {}, std::make_shared<DoubledRelu>()); }).find("trebled-relu"),
+            std::string::npos);
+}
+
+TEST_F(ModelFiles, AreNotWrittenWhereTheyCannotBe) {
+  const auto file = path() / "file";
+  write_file_atomically(file, "not a folder");
+  error_of([&] { model_->save(file); });
+  EXPECT_EQ(read_file(file), "not a folder");
+}
+
+}  // namespace
+}  // namespace linnet

@@ -1,0 +1,206 @@
+#include "reference/layers.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numbers>
+#include <stdexcept>
+
+namespace linnet::reference {
+namespace {
+
+double log_sigmoid(double x) { return x < 0 ? x - std::log1p(std::exp(x)) : -std::log1p(std::exp(-x)); }
+
+double log_sum_exp(std::span<const double> x) {
+  const double largest = *std::max_element(x.begin(), x.end());
+  double sum = 0;
+  for (const double value : x) sum += std::exp(value - largest);
+  return largest + std::log(sum);
+}
+
+/// log of σ(upper) − σ(lower), by σ(a) − σ(b) = σ(a) σ(−b) (1 − e^(b − a)).
+double log_between(double lower, double upper) {
+  return log_sigmoid(upper) + log_sigmoid(-lower) + std::log(-std::expm1(lower - upper));
+}
+
+}  // namespace
+
+Matrix dense(const Matrix& x, const Parameters& parameters, const std::string& name) {
+  const std::vector<double>& weight = parameters.at(name + ".weight");
+  const auto bias = parameters.find(name + ".bias");
+  Matrix y(x.rows, static_cast<std::int64_t>(weight.size()) / x.columns);
+  for (std::int64_t row = 0; row < y.rows; ++row)
+    for (std::int64_t o = 0; o < y.columns; ++o) {
+      double sum = bias == parameters.end() ? 0 : bias->second[static_cast<std::size_t>(o)];
+      const double* w = &weight[static_cast<std::size_t>(o * x.columns)];
+      for (std::int64_t i = 0; i < x.columns; ++i) sum += x(row, i) * w[i];
+      y(row, o) = sum;
+    }
+  return y;
+}
+
+Matrix layer_norm(const Matrix& x, const Parameters& parameters, const std::string& name) {
+  const std::vector<double>& gain = parameters.at(name + ".weight");
+  const std::vector<double>& bias = parameters.at(name + ".bias");
+  Matrix y(x.rows, x.columns);
+  const double width = static_cast<double>(x.columns);
+  for (std::int64_t row = 0; row < x.rows; ++row) {
+    double mean = 0, variance = 0;
+    for (std::int64_t i = 0; i < x.columns; ++i) mean += x(row, i) / width;
+    for (std::int64_t i = 0; i < x.columns; ++i) variance += (x(row, i) - mean) * (x(row, i) - mean) / width;
+    for (std::int64_t i = 0; i < x.columns; ++i) {
+      const auto column = static_cast<std::size_t>(i);
+      y(row, i) = (x(row, i) - mean) / std::sqrt(variance + 1e-5) * gain[column] + bias[column];
+    }
+  }
+  return y;
+}
+
+double activation(const std::string& kind, double x) {
+  if (kind == "none") return x;
+  if (kind == "relu") return std::max(x, 0.0);
+  if (kind == "gelu") return x * std::erfc(-x / std::numbers::sqrt2) / 2;
+  if (kind == "gelu-tanh")
+    return x / 2 * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
+  throw std::invalid_argument("activation " + kind);
+}
+
+Matrix feed_forward(const Matrix& x, const Parameters& parameters, const std::string& name,
+                    const std::string& kind) {
+  Matrix hidden = dense(x, parameters, name + ".first");
+  for (double& value : hidden.values) value = activation(kind, value);
+  return dense(hidden, parameters, name + ".second");
+}
+
+double sinusoid(std::int64_t position, std::int64_t column, std::int64_t width) {
+  const long double exponent = static_cast<long double>(column / 2 * 2) / static_cast<long double>(width);
+  const long double angle = static_cast<long double>(position) * std::pow(10000.0L, -exponent);
+  return static_cast<double>(column % 2 == 0 ? std::sin(angle) : std::cos(angle));
+}
+
+Matrix embedding(std::span<const std::int32_t> ids, std::int64_t length, std::int64_t width,
+                 const Parameters& parameters, const std::string& name, const std::string& positions,
+                 std::int64_t first) {
+  const std::vector<double>& table = parameters.at(name + ".weight");
+  Matrix y(static_cast<std::int64_t>(ids.size()), width);
+  for (std::int64_t row = 0; row < y.rows; ++row) {
+    const std::int64_t position = first + row % length;
+    for (std::int64_t i = 0; i < width; ++i) {
+      y(row, i) = table[static_cast<std::size_t>(ids[static_cast<std::size_t>(row)] * width + i)];
+      if (positions == "learned")
+        y(row, i) += parameters.at(name + ".positions")[static_cast<std::size_t>(position * width + i)];
+      else if (positions == "sinusoidal")
+        y(row, i) += sinusoid(position, i, width);
+      else if (positions != "none")
+        throw std::invalid_argument("positions " + positions);
+    }
+  }
+  return y;
+}
+
+double feature(const AttentionSettings& settings, double x) {
+  const std::string& map = settings.feature_map;
+  if (map == "elu") return x > 0 ? x + 1 : settings.alpha * std::expm1(x) + 1;
+  if (map == "relu") return std::max(x, 0.0);
+  if (map == "squared-relu") return std::max(x, 0.0) * std::max(x, 0.0);
+  if (map == "exp") return std::exp(x);
+  if (map == "identity") return x;
+  throw std::invalid_argument("feature map " + map);
+}
+
+Matrix causal_attention(const Matrix& qkv, std::int64_t length, const AttentionSettings& settings) {
+  const std::int64_t width = qkv.columns / 3, head_dim = width / settings.heads;
+  const bool softmax = settings.family == "softmax";
+  if (!softmax && settings.family != "linear") throw std::invalid_argument("family " + settings.family);
+  Matrix mapped = qkv;  // queries and keys as the similarity takes them
+  if (!softmax)
+    for (std::int64_t row = 0; row < qkv.rows; ++row)
+      for (std::int64_t i = 0; i < 2 * width; ++i) mapped(row, i) = feature(settings, qkv(row, i));
+  Matrix y(qkv.rows, width);
+  std::vector<double> weight(static_cast<std::size_t>(length));
+  for (std::int64_t row = 0; row < qkv.rows; ++row) {
+    const std::int64_t begin = row / length * length;
+    const std::span<double> seen(weight.data(), static_cast<std::size_t>(row - begin + 1));
+    for (std::int64_t head = 0; head < settings.heads; ++head) {
+      const std::int64_t query = head * head_dim, key = width + query, value = 2 * width + query;
+      for (std::int64_t j = begin; j <= row; ++j) {
+        double product = 0;
+        for (std::int64_t e = 0; e < head_dim; ++e) product += mapped(row, query + e) * mapped(j, key + e);
+        seen[static_cast<std::size_t>(j - begin)] = product;
+      }
+      double denominator = 1;
+      if (softmax) {
+        for (double& similarity : seen) similarity /= std::sqrt(static_cast<double>(head_dim));
+        const double normaliser = log_sum_exp(seen);
+        for (double& similarity : seen) similarity = std::exp(similarity - normaliser);
+      } else if (settings.normalise) {
+        denominator = settings.epsilon;
+        for (const double similarity : seen) denominator += similarity;
+      }
+      for (std::int64_t j = begin; j <= row; ++j)
+        for (std::int64_t m = 0; m < head_dim; ++m)
+          y(row, query + m) += seen[static_cast<std::size_t>(j - begin)] / denominator * qkv(j, value + m);
+    }
+  }
+  return y;
+}
+
+Matrix self_attention(const Matrix& x, std::int64_t length, const Parameters& parameters,
+                      const std::string& name, const AttentionSettings& settings) {
+  return dense(causal_attention(dense(x, parameters, name + ".qkv"), length, settings), parameters,
+               name + ".output");
+}
+
+Matrix block(const Matrix& x, std::int64_t length, const Parameters& parameters, const std::string& name,
+             const BlockSettings& settings, const BlockMasks& masks) {
+  const auto add = [](Matrix branch, const Matrix& stream, const std::vector<double>& mask) {
+    for (std::size_t i = 0; i < branch.values.size(); ++i)
+      branch.values[i] = stream.values[i] + branch.values[i] * (mask.empty() ? 1 : mask[i]);
+    return branch;
+  };
+  const auto norm = [&](const Matrix& m, const char* which) {
+    return layer_norm(m, parameters, name + which);
+  };
+  const auto attend = [&](const Matrix& m) {
+    return self_attention(m, length, parameters, name + ".attention", settings.attention);
+  };
+  const auto feed = [&](const Matrix& m) {
+    return feed_forward(m, parameters, name + ".feed_forward", settings.activation);
+  };
+  if (settings.norm_first) {
+    const Matrix middle = add(attend(norm(x, ".norm1")), x, masks.attention);
+    return add(feed(norm(middle, ".norm2")), middle, masks.feed_forward);
+  }
+  const Matrix middle = norm(add(attend(x), x, masks.attention), ".norm1");
+  return norm(add(feed(middle), middle, masks.feed_forward), ".norm2");
+}
+
+std::vector<double> categorical_log_probabilities(std::span<const double> logits) {
+  const double normaliser = log_sum_exp(logits);
+  std::vector<double> result(logits.begin(), logits.end());
+  for (double& value : result) value -= normaliser;
+  return result;
+}
+
+std::vector<double> logistics_log_probabilities(std::span<const double> row, std::int64_t vocabulary) {
+  const std::size_t components = row.size() / 3;
+  const std::vector<double> weight = categorical_log_probabilities(row.first(components));
+  const double half_bin = 1 / static_cast<double>(vocabulary - 1);
+  std::vector<double> result, parts(components);
+  for (std::int64_t value = 0; value < vocabulary; ++value) {
+    const double centre = static_cast<double>(2 * value) * half_bin - 1;
+    for (std::size_t k = 0; k < components; ++k) {
+      const double scale = std::exp(std::max(row[2 * components + k], -7.0));
+      const double lower = (centre - half_bin - row[components + k]) / scale;
+      const double upper = (centre + half_bin - row[components + k]) / scale;
+      double log_probability = log_between(lower, upper);
+      if (value == 0) log_probability = log_sigmoid(upper);
+      if (value == vocabulary - 1) log_probability = log_sigmoid(-lower);
+      parts[k] = weight[k] + log_probability;
+    }
+    result.push_back(log_sum_exp(parts));
+  }
+  return result;
+}
+
+}  // namespace linnet::reference

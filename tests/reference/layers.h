@@ -1,0 +1,79 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "reference/matrix.h"
+
+/// The layers of a transformer in double precision, from the papers' formulas and nothing else: what the
+/// layers and models of src/ are compared with. Forward passes alone; gradients come from their central
+/// differences.
+namespace linnet::reference {
+
+/// x Wᵀ + b with W = name.weight [outputs, inputs], b = name.bias; without the bias where there is none.
+Matrix dense(const Matrix& x, const Parameters& parameters, const std::string& name);
+
+/// Ba et al. 2016, ε = 1e-5; gain name.weight, bias name.bias.
+Matrix layer_norm(const Matrix& x, const Parameters& parameters, const std::string& name);
+
+/// "none", "relu", "gelu" (x·Φ(x)) or "gelu-tanh" (Hendrycks and Gimpel 2016).
+double activation(const std::string& kind, double x);
+
+/// name.first, activation, name.second.
+Matrix feed_forward(const Matrix& x, const Parameters& parameters, const std::string& name,
+                    const std::string& kind);
+
+/// name.weight [tokens, width], and for "learned" positions name.positions [length, width]. Row i of an entry
+/// stands at position first + i. "sinusoidal" is section 3.5 of Vaswani et al. 2017.
+Matrix embedding(std::span<const std::int32_t> ids, std::int64_t length, std::int64_t width,
+                 const Parameters& parameters, const std::string& name, const std::string& positions,
+                 std::int64_t first = 0);
+
+/// sin(p / 10000^(2j/d)) at column 2j, the cosine at 2j + 1.
+double sinusoid(std::int64_t position, std::int64_t column, std::int64_t width);
+
+struct AttentionSettings {
+  std::string family = "linear";
+  std::string feature_map = "elu";
+  double alpha = 1;
+  double epsilon = 1e-6;
+  bool normalise = true;
+  std::int64_t heads = 1;
+};
+
+/// φ of the feature map of that name.
+double feature(const AttentionSettings& settings, double x);
+
+/// Causal attention of rows [batch · length, 3 · width]: queries, keys and values side by side, heads side by
+/// side inside each. Quadratic.
+Matrix causal_attention(const Matrix& qkv, std::int64_t length, const AttentionSettings& settings);
+
+/// name.qkv, causal attention, name.output.
+Matrix self_attention(const Matrix& x, std::int64_t length, const Parameters& parameters,
+                      const std::string& name, const AttentionSettings& settings);
+
+struct BlockSettings {
+  AttentionSettings attention;
+  std::string activation = "gelu";
+  bool norm_first = true;
+};
+
+/// Factors of the two branches' elements under dropout, 0 or 1 / (1 − rate); empty without dropout.
+struct BlockMasks {
+  std::vector<double> attention, feed_forward;
+};
+
+/// norm1, attention, norm2 and feed_forward below `name`: x + f(norm x), or norm(x + f(x)).
+Matrix block(const Matrix& x, std::int64_t length, const Parameters& parameters, const std::string& name,
+             const BlockSettings& settings, const BlockMasks& masks = {});
+
+/// log-probabilities [vocabulary] of every token from a row of logits.
+std::vector<double> categorical_log_probabilities(std::span<const double> logits);
+
+/// The same from a row of K mixture logits, K means and K log-scales; Salimans et al. 2017, equation 2, with
+/// values on [−1, 1], log-scales at least −7 and the tails given to the first and the last value.
+std::vector<double> logistics_log_probabilities(std::span<const double> row, std::int64_t vocabulary);
+
+}  // namespace linnet::reference

@@ -1,0 +1,52 @@
+#include "reference/transformer.h"
+
+namespace linnet::reference {
+namespace {
+
+/// Logits from the first `vocabulary` rows of the embedding's table.
+Matrix tied_head(const Matrix& x, const Parameters& parameters, std::int64_t vocabulary) {
+  const std::vector<double>& table = parameters.at("embedding.weight");
+  Parameters head;
+  head["head.weight"].assign(table.begin(), table.begin() + vocabulary * x.columns);
+  if (parameters.contains("head.bias")) head["head.bias"] = parameters.at("head.bias");
+  return dense(x, head, "head");
+}
+
+}  // namespace
+
+BlockSettings block_settings(const ModelConfig& config) {
+  return {{config.family, config.feature_map, config.alpha, config.epsilon, config.normalise == "sum",
+           config.heads},
+          config.activation,
+          config.norm == "pre"};
+}
+
+Matrix head_parameters(const ModelConfig& config, const Parameters& parameters,
+                       std::span<const std::int32_t> ids, std::int64_t length,
+                       std::span<const BlockMasks> masks) {
+  Matrix x = embedding(ids, length, config.width, parameters, "embedding", config.positions);
+  for (std::size_t layer = 0; layer < static_cast<std::size_t>(config.layers); ++layer)
+    x = block(x, length, parameters, "layers." + std::to_string(layer), block_settings(config),
+              masks.empty() ? BlockMasks{} : masks[layer]);
+  if (config.norm == "pre") x = layer_norm(x, parameters, "final_norm");
+  return config.tied_output ? tied_head(x, parameters, config.vocabulary) : dense(x, parameters, "head");
+}
+
+std::vector<double> log_probabilities(const ModelConfig& config, std::span<const double> row) {
+  return config.head == "logistics" ? logistics_log_probabilities(row, config.vocabulary)
+                                    : categorical_log_probabilities(row);
+}
+
+double loss(const ModelConfig& config, const Parameters& parameters, std::span<const std::int32_t> ids,
+            std::span<const std::int32_t> targets, std::int64_t length, std::span<const BlockMasks> masks) {
+  const Matrix rows = head_parameters(config, parameters, ids, length, masks);
+  const auto columns = static_cast<std::size_t>(rows.columns);
+  double sum = 0;
+  for (std::size_t i = 0; i < targets.size(); ++i)
+    if (targets[i] >= 0)
+      sum -= log_probabilities(
+          config, std::span(rows.values).subspan(i * columns, columns))[static_cast<std::size_t>(targets[i])];
+  return sum;
+}
+
+}  // namespace linnet::reference

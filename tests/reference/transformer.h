@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "linnet/model.h"
+#include "reference/layers.h"
+
+namespace linnet::reference {
+
+/// The output head's numbers, a row for every input of ids [batch · length].
+Matrix head_parameters(const ModelConfig& config, const Parameters& parameters,
+                       std::span<const std::int32_t> ids, std::int64_t length,
+                       std::span<const BlockMasks> masks = {});
+
+/// log-probabilities [vocabulary] of the token that a row of head_parameters describes.
+std::vector<double> log_probabilities(const ModelConfig& config, std::span<const double> row);
+
+/// Σ −log p(target) over the targets that are not negative.
+double loss(const ModelConfig& config, const Parameters& parameters, std::span<const std::int32_t> ids,
+            std::span<const std::int32_t> targets, std::int64_t length,
+            std::span<const BlockMasks> masks = {});
+
+/// How the reference names a configuration's attention and blocks.
+BlockSettings block_settings(const ModelConfig& config);
+
+}  // namespace linnet::reference

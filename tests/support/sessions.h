@@ -1,0 +1,87 @@
+#pragma once
+
+#include <vector>
+
+#include "linnet/generation.h"
+#include "reference/transformer.h"
+#include "support/models.h"
+
+namespace linnet {
+
+inline constexpr Session::Options no_cache{.capacity = 0, .cache = false};
+
+inline SamplingOptions greedy() {
+  SamplingOptions options;
+  options.temperature = 0;
+  return options;
+}
+
+inline SamplingOptions seeded(std::uint64_t seed) {
+  SamplingOptions options;
+  options.seed = seed;
+  return options;
+}
+
+/// The next `count` tokens of one stream.
+inline std::vector<std::int32_t> draw(Session& session, std::int64_t stream, std::int64_t count) {
+  std::vector<std::int32_t> result(static_cast<std::size_t>(count));
+  for (std::int32_t& token : result) session.step(std::span(&token, 1), std::span(&stream, 1));
+  return result;
+}
+
+/// A model whose next token has the same distribution everywhere: softmax of `logits`.
+inline std::shared_ptr<const Model> model_of_distribution(const std::vector<float>& logits) {
+  ModelConfig config;
+  config.layers = 1;
+  config.heads = 1;
+  config.width = 2;
+  config.feed_forward = 1;
+  config.positions = "none";
+  config.vocabulary = static_cast<std::int64_t>(logits.size());
+  const Network network(config);
+  Tensor values = Tensor::of<float>({network.table().size()});
+  for (const auto& row : network.table().rows())
+    if (row.name == "head.bias")
+      std::copy(logits.begin(), logits.end(), row.slot.of(values.span<float>()).data());
+  return std::make_shared<const Model>(config, std::move(values));
+}
+
+/// Small models of both families and both heads, with and without classes.
+inline std::vector<ModelConfig> session_configs() {
+  std::vector<ModelConfig> result;
+  for (const char* family : {"linear", "softmax"})
+    for (const char* head : {"categorical", "logistics"}) {
+      ModelConfig config = small_config();
+      config.family = family;
+      config.head = head;
+      config.length = 400;
+      config.classes = head == std::string("logistics") ? 3 : 0;
+      config.positions = family == std::string("linear") ? "sinusoidal" : "learned";
+      result.push_back(config);
+    }
+  return result;
+}
+
+inline std::int64_t some_label(const ModelConfig& config) { return config.classes > 0 ? 1 : -1; }
+
+/// Greedy tokens must be equal until the best two tie within the tolerance, by the double version's word;
+/// after that streams may part.
+inline void expect_same_greedy_tokens(const Model& model, std::int64_t label,
+                                      const std::vector<std::int32_t>& a,
+                                      const std::vector<std::int32_t>& b) {
+  ASSERT_EQ(a.size(), b.size());
+  const auto parted = std::mismatch(a.begin(), a.end(), b.begin());
+  if (parted.first == a.end()) return;
+  std::vector<std::int32_t> inputs = {model.config().first_input(label)};
+  inputs.insert(inputs.end(), a.begin(), parted.first);
+  const auto length = static_cast<std::int64_t>(inputs.size());
+  const reference::Matrix rows = reference::head_parameters(model.config(), by_name(model), inputs, length);
+  const auto last = reference::log_probabilities(
+      model.config(), std::span(rows.values).last(static_cast<std::size_t>(rows.columns)));
+  EXPECT_NEAR(last[static_cast<std::size_t>(*parted.first)], last[static_cast<std::size_t>(*parted.second)],
+              1e-4)
+      << "tokens " << *parted.first << " and " << *parted.second << " at position "
+      << parted.first - a.begin();
+}
+
+}  // namespace linnet

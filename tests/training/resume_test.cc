@@ -1,0 +1,201 @@
+// Runs that are stopped or killed, and go on.
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "support/runs.h"
+
+namespace linnet {
+namespace {
+
+namespace fs = std::filesystem;
+
+TEST(Resume, EndsInTheBitsOfARunThatNeverStopped) {
+  for (const char* optimiser : {"adamw", "radam"}) {
+    TrainingOptions options = tiny_options();
+    options.optimiser = optimiser;
+    Folder whole("whole");
+    EXPECT_TRUE(run(whole.path(), trained_config(), options).finished);
+    for (const std::int64_t stop : {1, 2, 4, 5, 6, 9, 11}) {
+      SCOPED_TRACE(testing::Message() << optimiser << ", stopped after update " << stop);
+      Folder stopped("stopped");
+      const TrainingResult first =
+          run(stopped.path(), trained_config(), options, false, stopping_after(stop));
+      EXPECT_FALSE(first.finished);
+      EXPECT_EQ(first.step, stop);
+      const TrainingResult second = run(stopped.path(), trained_config(), options, true);
+      EXPECT_TRUE(second.finished);
+      EXPECT_EQ(second.step, 12);
+      EXPECT_EQ(weights_of(stopped.path()), weights_of(whole.path()));
+      expect_no_step_twice(metrics_of(stopped.path()));
+      EXPECT_EQ(metrics_of(stopped.path()).size(), metrics_of(whole.path()).size());
+    }
+  }
+}
+
+TEST(Resume, OfAKilledRunEndsInTheSameBits) {
+  // What a run has written when it is killed after some update is what lies in its folder then.
+  Folder whole("whole"), copies("copies");
+  TrainingCallbacks callbacks;
+  callbacks.on_step = [&](const StepReport& report) {
+    fs::copy(whole.path(), copies / std::to_string(report.step), fs::copy_options::recursive);
+  };
+  run(whole.path(), trained_config(), tiny_options(), false, callbacks);
+  for (std::int64_t step = 1; step <= 12; ++step) {
+    SCOPED_TRACE(testing::Message() << "killed after update " << step);
+    const fs::path folder = copies / std::to_string(step);
+    run(folder, trained_config(), tiny_options(), true);
+    EXPECT_EQ(weights_of(folder), weights_of(whole.path()));
+    expect_no_step_twice(metrics_of(folder));
+    EXPECT_EQ(metrics_of(folder).size(), metrics_of(whole.path()).size());
+  }
+}
+
+TEST(Resume, StoppedManyTimesEndsInTheSameBits) {
+  Folder whole("whole"), stopped("stopped");
+  run(whole.path(), trained_config(), tiny_options());
+  for (std::int64_t step = 1; step < 12; ++step)
+    EXPECT_EQ(run(stopped.path(), trained_config(), tiny_options(), true, stopping_after(step)).step, step);
+  run(stopped.path(), trained_config(), tiny_options(), true);
+  EXPECT_EQ(weights_of(stopped.path()), weights_of(whole.path()));
+  expect_no_step_twice(metrics_of(stopped.path()));
+}
+
+TEST(Resume, OfAFinishedRunChangesNothing) {
+  Folder folder;
+  run(folder.path(), trained_config(), tiny_options());
+  const std::string weights = weights_of(folder.path());
+  const std::size_t lines = metrics_of(folder.path()).size();
+  const TrainingResult result = run(folder.path(), trained_config(), tiny_options(), true);
+  EXPECT_TRUE(result.finished);
+  EXPECT_EQ(result.step, 12);
+  EXPECT_EQ(weights_of(folder.path()), weights);
+  EXPECT_EQ(metrics_of(folder.path()).size(), lines);
+}
+
+TEST(Resume, WithoutACheckpointBegins) {
+  Folder whole("whole"), empty("empty");
+  run(whole.path(), trained_config(), tiny_options());
+  run(empty / "new", trained_config(), tiny_options(), true);
+  EXPECT_EQ(weights_of(empty / "new"), weights_of(whole.path()));
+}
+
+TEST(Training, RefusesAFolderThatIsNotEmpty) {
+  Folder folder;
+  write_file_atomically(folder / "thesis.txt", "precious");
+  const std::string message = error_of([&] { run(folder.path(), trained_config(), tiny_options()); });
+  EXPECT_NE(message.find(folder.path().string()), std::string::npos) << message;
+  EXPECT_EQ(read_file(folder / "thesis.txt"), "precious");
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder.path()), {}), 1);
+
+  Folder finished("finished");
+  run(finished.path(), trained_config(), tiny_options());
+  const std::string weights = weights_of(finished.path());
+  error_of([&] { run(finished.path(), trained_config(), tiny_options()); });
+  EXPECT_EQ(weights_of(finished.path()), weights);
+}
+
+TEST(Training, RefusesAFolderThatIsAFile) {
+  Folder folder;
+  write_file_atomically(folder / "file", "precious");
+  for (const bool resume : {false, true})
+    error_of([&] { run(folder / "file", trained_config(), tiny_options(), resume); });
+  EXPECT_EQ(read_file(folder / "file"), "precious");
+}
+
+TEST(Resume, RefusesAnotherConfigurationNamingTheKey) {
+  Folder folder;
+  run(folder.path(), trained_config(), tiny_options(), false, stopping_after(6));
+  const auto refused = [&](const char* key, const ModelConfig& config, const TrainingOptions& options) {
+    const std::string message = error_of([&] { run(folder.path(), config, options, true); });
+    EXPECT_NE(message.find(key), std::string::npos) << message << ", which does not name " << key;
+  };
+  const auto other_model = [&](const char* key, const std::function<void(ModelConfig&)>& change) {
+    ModelConfig config = trained_config();
+    change(config);
+    refused(key, config, tiny_options());
+  };
+  other_model("model.width", [](auto& c) { c.width = 8; });
+  other_model("model.layers", [](auto& c) { c.layers = 1; });
+  other_model("model.dropout", [](auto& c) { c.dropout = 0.2; });
+  other_model("model.norm", [](auto& c) { c.norm = "post"; });
+  other_model("attention.family", [](auto& c) { c.family = "softmax"; });
+  const auto other_training = [&](const char* key, const std::function<void(TrainingOptions&)>& change) {
+    TrainingOptions options = tiny_options();
+    change(options);
+    refused(key, trained_config(), options);
+  };
+  other_training("training.seed", [](auto& o) { o.seed = 2; });
+  other_training("training.batch", [](auto& o) { o.batch = 4; });
+  other_training("training.accumulate", [](auto& o) { o.accumulate = 1; });
+  other_training("training.learning_rate", [](auto& o) { o.learning_rate = 0.02; });
+  other_training("training.optimiser", [](auto& o) { o.optimiser = "radam"; });
+  other_training("training.weight_decay", [](auto& o) { o.weight_decay = 0; });
+  other_training("training.clip", [](auto& o) { o.clip = 0; });
+  other_training("training.warmup", [](auto& o) { o.warmup = 0; });
+  other_training("training.beta2", [](auto& o) { o.beta2 = 0.9; });
+  other_training("training.schedule", [](auto& o) { o.schedule = "constant"; });
+}
+
+TEST(Resume, TakesOptionsThatCannotChangeTheParameters) {
+  Folder whole("whole"), folder("stopped");
+  run(whole.path(), trained_config(), tiny_options());
+  run(folder.path(), trained_config(), tiny_options(), false, stopping_after(6));
+  TrainingOptions options = tiny_options();
+  options.log_every = 2;
+  options.evaluate_every = 3;
+  options.checkpoint_every = 4;
+  options.keep_checkpoints = 1;
+  EXPECT_TRUE(run(folder.path(), trained_config(), options, true).finished);
+  EXPECT_EQ(weights_of(folder.path()), weights_of(whole.path()));
+}
+
+TEST(Checkpoints, DamageIsAnErrorThatNamesTheFile) {
+  Folder good("good");
+  run(good.path(), trained_config(), tiny_options(), false, stopping_after(6));
+  const fs::path newest = fs::path("checkpoints") / "6";
+  ASSERT_TRUE(fs::exists(good.path() / newest)) << "no checkpoint of update 6";
+  std::set<std::string> names;
+  for (const auto& entry : fs::directory_iterator(good.path() / newest))
+    names.insert(entry.path().filename().string());
+  EXPECT_TRUE(names.contains("model.safetensors") && names.contains("config.json"));
+  EXPECT_GE(names.size(), 4u);
+  for (const std::string& name : names) {
+    const std::string bytes = read_file(good.path() / newest / name);
+    for (const double share : {0.0, 0.3, 0.98, -1.0}) {
+      SCOPED_TRACE(testing::Message() << name << ", share " << share);
+      Folder folder("damaged");
+      fs::copy(good.path(), folder.path(),
+               fs::copy_options::recursive | fs::copy_options::overwrite_existing);
+      const fs::path file = folder.path() / newest / name;
+      fs::remove(file);
+      if (share >= 0)
+        write_file_atomically(file,
+                              std::string_view(bytes).substr(
+                                  0, static_cast<std::size_t>(share * static_cast<double>(bytes.size()))));
+      const std::string message =
+          error_of([&] { run(folder.path(), trained_config(), tiny_options(), true); });
+      EXPECT_NE(message.find(name), std::string::npos) << message;
+      EXPECT_EQ(weights_of(folder.path()), weights_of(good.path()));
+    }
+  }
+}
+
+TEST(Checkpoints, AreModelsAndOnlyTheNewestStay) {
+  Folder folder;
+  TrainingOptions options = tiny_options();
+  options.checkpoint_every = 2;
+  options.keep_checkpoints = 3;
+  run(folder.path(), trained_config(), options);
+  std::set<std::string> steps;
+  for (const auto& entry : fs::directory_iterator(folder / "checkpoints"))
+    steps.insert(entry.path().filename().string());
+  EXPECT_EQ(steps, (std::set<std::string>{"8", "10", "12"}));
+  EXPECT_EQ(weights_of(folder / "checkpoints/12"), weights_of(folder.path()));
+  EXPECT_NE(weights_of(folder / "checkpoints/10"), weights_of(folder.path()));
+  EXPECT_EQ(Model::load(folder / "checkpoints/10")->config().width, 6);
+  EXPECT_EQ(Model::load(folder.path())->config().dropout, 0.1);
+}
+
+}  // namespace
+}  // namespace linnet
