@@ -177,6 +177,7 @@ TEST(OutputHead, SamplesAsOftenAsTheLossSays) {
     // means a component, one of u₂; each interval's count is off by at most one line of the grid.
     const int grid1 = made.mixture ? 1000 : 20000, grid2 = made.mixture ? 1000 : 1;
     const double bound = made.mixture ? static_cast<double>(components + 1) / 1000 : 1.1 / grid1;
+    std::vector<float> workspace(static_cast<std::size_t>(std::max<std::int64_t>(vocabulary, outputs)));
     for (std::size_t row = 0; row < 5; ++row) {
       const std::span<const float> own = std::span(numbers).subspan(row * outputs, outputs);
       const auto expected = made.log_probabilities(in_double(own));
@@ -185,7 +186,7 @@ TEST(OutputHead, SamplesAsOftenAsTheLossSays) {
         for (int j = 0; j < grid2; ++j) {
           const std::int32_t token =
               made.head->sample({own.data(), {outputs}}, (static_cast<float>(i) + 0.5f) / grid1,
-                                (static_cast<float>(j) + 0.5f) / grid2);
+                                (static_cast<float>(j) + 0.5f) / grid2, workspace);
           ASSERT_GE(token, 0);
           ASSERT_LT(token, vocabulary);
           ++counts[static_cast<std::size_t>(token)];
@@ -203,11 +204,12 @@ TEST(OutputHead, EveryDrawIsATokenAndEveryLossFiniteInTheExtremes) {
     SCOPED_TRACE(testing::Message() << vocabulary << " tokens, " << components << " components");
     Made made(5, vocabulary, components);
     const std::int64_t outputs = made.head->outputs();
+    std::vector<float> workspace(static_cast<std::size_t>(std::max<std::int64_t>(vocabulary, outputs)));
     for (const float extreme : {0.0f, 30.0f, -30.0f, 1000.0f, -1000.0f, 3e38f, std::nanf("")}) {
       std::vector<float> row(static_cast<std::size_t>(outputs), extreme), gradient(row.size());
       for (const float u1 : {least, 0.5f, most})
         for (const float u2 : {least, 0.5f, most}) {
-          const std::int32_t token = made.head->sample(view(row, {outputs}), u1, u2);
+          const std::int32_t token = made.head->sample(view(row, {outputs}), u1, u2, workspace);
           EXPECT_TRUE(token >= 0 && token < vocabulary) << token << " at " << extreme;
         }
       if (!(std::abs(extreme) <= 1000)) continue;
