@@ -28,7 +28,7 @@ struct Walk {
   float* sum;
   float* scores;  ///< [kKeyTile][48]
   float* decay;   ///< [48]
-  float* keys;    ///< [kKeyTile][head_dim], and rows that are read in vain
+  float* keys;    ///< [kKeyTile][head_dim]
   float* values;  ///< [kKeyTile][value_rows]
 };
 
@@ -147,7 +147,7 @@ void ForwardBlockOf(const ForwardBlock& block) {
   walk.sum = take(panels * kPanel);
   walk.scores = take(kKeyTile * kPanel);
   walk.decay = take(kPanel);
-  walk.keys = take((kKeyTile + kRowMultiple) * walk.head_dim);
+  walk.keys = take(kKeyTile * walk.head_dim);
   walk.values = take(kKeyTile * walk.value_rows);
 
   std::fill_n(walk.out, panels * kPanel * walk.value_rows, 0.0f);
@@ -221,7 +221,7 @@ std::int64_t queries_in_block(std::int64_t head_dim, std::int64_t value_dim) {
 std::size_t forward_scratch(std::int64_t head_dim, std::int64_t value_dim) {
   const std::int64_t queries = queries_in_block(head_dim, value_dim);
   const std::int64_t value_rows = value_dim + 24;
-  return static_cast<std::size_t>((queries + kKeyTile + 24) * (head_dim + value_rows) + 2 * queries +
+  return static_cast<std::size_t>((queries + kKeyTile) * (head_dim + value_rows) + 2 * queries +
                                   (kKeyTile + 1) * kPanel);
 }
 

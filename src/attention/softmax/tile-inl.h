@@ -26,7 +26,7 @@ using V = hn::Vec<D>;
 constexpr std::int64_t kLanes = hn::MaxLanes(D());
 
 // Accumulators fill the registers: 24 of 32 where there are 32, else 12 of 16.
-constexpr bool kManyRegisters = HWY_MAX_BYTES == 64 || HWY_ARCH_ARM;
+constexpr bool kManyRegisters = HWY_MAX_BYTES == 64;
 constexpr int kMaxGroup = kManyRegisters ? 4 : 3;
 constexpr std::int64_t kBlockRows = kManyRegisters ? 8 : 4;
 template <int N>
