@@ -119,11 +119,14 @@ struct Accumulators {
   template <Left kLeft>
   HWY_INLINE void Add(const float* HWY_RESTRICT a, std::size_t lda, const float* HWY_RESTRICT b,
                       std::size_t ldb, std::size_t depth, Ahead* ahead) {
-    for (std::size_t k = 0; k < depth;) {
+    std::size_t k = 0;
+    for (; k + Ahead::kSteps <= depth; k += Ahead::kSteps) {
       if (ahead != nullptr) ahead->Fetch();
-      for (const std::size_t end = std::min(k + Ahead::kSteps, depth); k < end; ++k)
-        AddOuter<kLeft>(LeftAt<kLeft>(a, lda, 0, k), lda, b + k * ldb);
+#pragma GCC unroll 4
+      for (std::size_t i = 0; i < Ahead::kSteps; ++i)
+        AddOuter<kLeft>(LeftAt<kLeft>(a, lda, 0, k + i), lda, b + (k + i) * ldb);
     }
+    for (; k < depth; ++k) AddOuter<kLeft>(LeftAt<kLeft>(a, lda, 0, k), lda, b + k * ldb);
   }
 
   /// The kRows × kRows block on the diagonal of a left factor that is 0 above it: what lies there is not
