@@ -18,7 +18,6 @@
 #include <cstddef>
 
 #include "hwy/highway.h"
-#include "linnet/tensor.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE {
@@ -51,6 +50,46 @@ HWY_INLINE const float* LeftAt(const float* a, std::size_t ld, std::size_t row, 
   return kLeft == Left::plain ? a + row * ld + k : a + k * ld + row;
 }
 
+/// Rows of memory that are needed soon. The products fetch a few of them as they go: all at once they would
+/// fill the machine's queue of misses and stall it, and the hardware does not look ahead where a head's rows
+/// lie far apart.
+class Ahead {
+ public:
+  /// Products call Fetch once in so many steps of their depth.
+  static constexpr std::size_t kSteps = 16;
+
+  /// Forgets what is left, and takes so many rows with each of `fetches` that these take all `rows` to be
+  /// added.
+  void Start(std::size_t rows, std::size_t fetches) {
+    first_ = last_ = 0;
+    rows_a_fetch_ = (rows + fetches - 1) / fetches;
+  }
+
+  /// `rows` rows of `columns` floats, `stride` floats apart.
+  void Add(const float* data, std::ptrdiff_t stride, std::size_t rows, std::size_t columns) {
+    if (rows > 0) areas_[last_++] = {data, stride, rows, columns};
+  }
+
+  HWY_INLINE void Fetch() {
+    for (std::size_t i = 0; i < rows_a_fetch_ && first_ < last_; ++i) {
+      Area& area = areas_[first_];
+      for (std::size_t c = 0; c < area.columns; c += 16) __builtin_prefetch(area.data + c, 0, 2);
+      area.data += area.stride;
+      if (--area.rows == 0) ++first_;
+    }
+  }
+
+ private:
+  struct Area {
+    const float* data;
+    std::ptrdiff_t stride;
+    std::size_t rows, columns;
+  };
+
+  Area areas_[8];
+  std::size_t first_ = 0, last_ = 0, rows_a_fetch_ = 0;
+};
+
 /// kRows rows of kVectors vectors, held in registers.
 template <int kRows, int kVectors>
 struct Accumulators {
@@ -79,8 +118,15 @@ struct Accumulators {
 
   template <Left kLeft>
   HWY_INLINE void Add(const float* HWY_RESTRICT a, std::size_t lda, const float* HWY_RESTRICT b,
-                      std::size_t ldb, std::size_t depth) {
-    for (std::size_t k = 0; k < depth; ++k) AddOuter<kLeft>(LeftAt<kLeft>(a, lda, 0, k), lda, b + k * ldb);
+                      std::size_t ldb, std::size_t depth, Ahead* ahead) {
+    std::size_t k = 0;
+    for (; k + Ahead::kSteps <= depth; k += Ahead::kSteps) {
+      if (ahead != nullptr) ahead->Fetch();
+#pragma GCC unroll 4
+      for (std::size_t i = 0; i < Ahead::kSteps; ++i)
+        AddOuter<kLeft>(LeftAt<kLeft>(a, lda, 0, k + i), lda, b + (k + i) * ldb);
+    }
+    for (; k < depth; ++k) AddOuter<kLeft>(LeftAt<kLeft>(a, lda, 0, k), lda, b + k * ldb);
   }
 
   /// The kRows × kRows block on the diagonal of a left factor that is 0 above it: what lies there is not
@@ -118,42 +164,6 @@ struct Accumulators {
         hn::Store(hn::Add(hn::Load(d, to), sum[r][v]), d, to);
       }
   }
-};
-
-/// Rows of memory that are needed soon. The products fetch a few of them with every tile: all at once they
-/// would fill the machine's queue of misses and stall it, and the hardware does not look ahead where a head's
-/// rows lie far apart.
-class Ahead {
- public:
-  /// Forgets what is left, and takes rows with each tile such that `tiles` of them fetch everything added.
-  void Start(std::size_t rows, std::size_t tiles) {
-    first_ = last_ = 0;
-    rows_a_tile_ = (rows + tiles - 1) / std::max<std::size_t>(tiles, 1);
-  }
-
-  /// Rows [first, first + rows) of x.
-  void Add(View<const float> x, std::size_t first, std::size_t rows) {
-    if (rows > 0) areas_[last_++] = {x.at(first), x.stride(0), rows, static_cast<std::size_t>(x.extent(1))};
-  }
-
-  HWY_INLINE void Fetch() {
-    for (std::size_t i = 0; i < rows_a_tile_ && first_ < last_; ++i) {
-      Area& area = areas_[first_];
-      for (std::size_t c = 0; c < area.columns; c += 16) __builtin_prefetch(area.data + c, 0, 2);
-      area.data += area.stride;
-      if (--area.rows == 0) ++first_;
-    }
-  }
-
- private:
-  struct Area {
-    const float* data;
-    std::ptrdiff_t stride;
-    std::size_t rows, columns;
-  };
-
-  Area areas_[8];
-  std::size_t first_ = 0, last_ = 0, rows_a_tile_ = 0;
 };
 
 /// Calls product.Panel<kVectors>(column) for panels that cover `columns`, a multiple of the vector length.
@@ -196,8 +206,7 @@ struct Multiply {
     for (std::size_t row = 0; row < rows; row += kRows) {
       Accumulators<kRows, kVectors> tile;
       tile.Clear();
-      if (ahead != nullptr) ahead->Fetch();
-      tile.template Add<kLeft>(LeftAt<kLeft>(a, lda, row, 0), lda, b + column, ldb, depth);
+      tile.template Add<kLeft>(LeftAt<kLeft>(a, lda, row, 0), lda, b + column, ldb, depth, ahead);
       float* to = c + row * ldc + column;
       kAddTo ? tile.AddTo(to, ldc) : tile.Store(to, ldc);
     }
@@ -228,14 +237,13 @@ struct MultiplyLower {
     std::size_t first_row;
 
     template <int kVectors>
-    HWY_INLINE void Panel(std::size_t column) const {
+    HWY_NOINLINE void Panel(std::size_t column) const {
       constexpr int kRows = kTileRows<kVectors>;
       for (std::size_t row = first_row; row < first_row + kRowBlock; row += kRows) {
         Accumulators<kRows, kVectors> tile;
         tile.Clear();
-        if (whole.ahead != nullptr) whole.ahead->Fetch();
         tile.template Add<Left::plain>(whole.a + row * whole.lda, whole.lda, whole.b + column, whole.ldb,
-                                       whole.depth);
+                                       whole.depth, whole.ahead);
         tile.Store(whole.c + row * whole.ldc + column, whole.ldc);
       }
     }
@@ -266,16 +274,15 @@ struct MultiplyWithTriangle {
     for (std::size_t row = 0; row < rows; row += kRows) {
       Accumulators<kRows, kVectors> tile;
       tile.Clear();
-      if (ahead != nullptr) ahead->Fetch();
-      tile.template Add<Left::plain>(a + row * lda, lda, b + column, ldb, depth);
+      tile.template Add<Left::plain>(a + row * lda, lda, b + column, ldb, depth, ahead);
       const float* diagonal = t + row * ldt + row;
       const float* beside = u + row * ldu + column;
       if constexpr (kUpper) {
         tile.template AddUpper<Left::transposed>(diagonal, ldt, beside, ldu);
         tile.template Add<Left::transposed>(diagonal + kRows * ldt, ldt, beside + kRows * ldu, ldu,
-                                            rows - row - kRows);
+                                            rows - row - kRows, ahead);
       } else {
-        tile.template Add<Left::plain>(t + row * ldt, ldt, u + column, ldu, row);
+        tile.template Add<Left::plain>(t + row * ldt, ldt, u + column, ldu, row, ahead);
         tile.template AddLower<Left::plain>(diagonal, ldt, beside, ldu);
       }
       tile.Store(c + row * ldc + column, ldc);

@@ -28,10 +28,11 @@ class BackwardSweep {
         ldf_(RoundUp(features_, kPad)),
         ldm_(RoundUp(columns_, kPad)),
         ldv_(RoundUp(columns_ + 1, kPad)),
+        lde_(RoundUp(static_cast<std::size_t>(call_.sizes.head_dim), kPad)),
         queries_(static_cast<std::size_t>(call_.sizes.queries)),
         keys_(static_cast<std::size_t>(call_.visible_keys(heads.batch))),
         state_floats_(ldv_ * ldf_ + ldf_ + (of_keys ? ldf_ * ldm_ : 0)),
-        scratch_(4 * kChunk * (ldf_ + ldv_) + 2 * kChunk * kChunk + heads_ * state_floats_),
+        scratch_(4 * kChunk * (ldf_ + ldv_) + 2 * kChunk * kChunk + kChunk * lde_ + heads_ * state_floats_),
         q_(zeroed(kChunk * ldf_)),
         k_(zeroed(kChunk * ldf_)),
         k_transposed_(zeroed(kChunk * ldf_)),
@@ -41,6 +42,7 @@ class BackwardSweep {
         result_(zeroed(kChunk * std::max(ldf_, ldv_))),
         value_weights_(zeroed(kChunk * kChunk)),
         key_weights_(zeroed(kChunk * kChunk)),
+        input_gradient_(zeroed(kChunk * lde_)),
         states_(zeroed(heads_ * state_floats_)) {}
 
   void QueryGradient(View<float> grad_query) {
@@ -50,7 +52,7 @@ class BackwardSweep {
       for (std::size_t first = 0; first < keys_; first += kChunk) {
         for (std::size_t head = 0; head < heads_; ++head) {
           SelectHead(head);
-          Fetch(first, kForwards, keys_, {call_.inputs.key, call_.inputs.value}, Tiles(0, 1));
+          Fetch(first, kForwards, keys_, {call_.inputs.key, call_.inputs.value}, Fetches(call_, 0, 1));
           const std::size_t count = std::min(kChunk, keys_ - first);
           LoadKeys(first, count, count);
           AddKeysToState(count);
@@ -60,20 +62,19 @@ class BackwardSweep {
     for (std::size_t first = 0; first < queries_; first += kChunk) {
       for (std::size_t head = 0; head < heads_; ++head) {
         SelectHead(head);
-        const View<float> gradient = RowsOf(grad_query, group_.batch, head_);
         const std::size_t count = std::min(kChunk, queries_ - first), rows = RoundUp(count, kRowBlock);
         if (!seeing) {
-          Clear(gradient, first, first + count);
+          Clear(grad_query, first, first + count);
           continue;
         }
         if (causal) {
           Fetch(first, kForwards, queries_,
                 {call_.inputs.query, gradient_call_.grad_out, gradient_call_.out, call_.inputs.key,
-                 call_.inputs.value, grad_query},
-                Tiles(2, 1));
+                 call_.inputs.value},
+                Fetches(call_, 2, 1));
         } else {
-          Fetch(first, kForwards, queries_,
-                {call_.inputs.query, gradient_call_.grad_out, gradient_call_.out, grad_query}, Tiles(1, 0));
+          Fetch(first, kForwards, queries_, {call_.inputs.query, gradient_call_.grad_out, gradient_call_.out},
+                Fetches(call_, 1, 0));
         }
         LoadQueries(first, count, rows);
         if (causal) {
@@ -90,7 +91,7 @@ class BackwardSweep {
                                                ldf_,    rows, columns_ + 1, &ahead_};
           ForEachPanel(product, ldf_);
         }
-        WriteThroughMap(gradient, query_, q_, first, count, true);
+        WriteThroughMap(grad_query, query_, q_, first, count, true);
       }
     }
   }
@@ -99,8 +100,8 @@ class BackwardSweep {
     const bool causal = call_.causal();
     for (std::size_t head = 0; head < heads_; ++head) {
       SelectHead(head);
-      Clear(RowsOf(grad_key, group_.batch, head_), keys_, static_cast<std::size_t>(call_.sizes.keys));
-      Clear(RowsOf(grad_value, group_.batch, head_), keys_, static_cast<std::size_t>(call_.sizes.keys));
+      Clear(grad_key, keys_, static_cast<std::size_t>(call_.sizes.keys));
+      Clear(grad_value, keys_, static_cast<std::size_t>(call_.sizes.keys));
     }
     if (keys_ == 0) return;
     if (!causal) {
@@ -108,7 +109,7 @@ class BackwardSweep {
         for (std::size_t head = 0; head < heads_; ++head) {
           SelectHead(head);
           Fetch(first, kForwards, queries_, {call_.inputs.query, gradient_call_.grad_out, gradient_call_.out},
-                Tiles(0, 1));
+                Fetches(call_, 0, 1));
           const std::size_t count = std::min(kChunk, queries_ - first);
           LoadQueries(first, count, count);
           AddQueriesToState(count);
@@ -127,11 +128,10 @@ class BackwardSweep {
         if (causal) {
           Fetch(first, kBackwards, length,
                 {call_.inputs.query, gradient_call_.grad_out, gradient_call_.out, call_.inputs.key,
-                 call_.inputs.value, grad_key, grad_value},
-                Tiles(4, 1));
+                 call_.inputs.value},
+                Fetches(call_, 4, 1));
         } else {
-          Fetch(first, kBackwards, length, {call_.inputs.key, call_.inputs.value, grad_key, grad_value},
-                Tiles(2, 0));
+          Fetch(first, kBackwards, length, {call_.inputs.key, call_.inputs.value}, Fetches(call_, 2, 0));
         }
         KeyChunk(grad_key, grad_value, first, std::min(kChunk, length - first));
       }
@@ -147,9 +147,10 @@ class BackwardSweep {
     return memory;
   }
 
-  static void Clear(View<float> rows, std::size_t first, std::size_t last) {
+  void Clear(const View<float>& gradient, std::size_t first, std::size_t last) const {
+    const Rows<float> rows = RowsOf(gradient, group_.batch, head_);
     for (std::size_t i = first; i < last; ++i)
-      std::memset(rows.at(i), 0, static_cast<std::size_t>(rows.extent(1)) * sizeof(float));
+      std::memset(rows.at(i), 0, static_cast<std::size_t>(gradient.extent(3)) * sizeof(float));
   }
 
   void SelectHead(std::size_t head) {
@@ -169,15 +170,10 @@ class BackwardSweep {
     return keys_ <= first ? 0 : std::min(count, keys_ - first);
   }
 
-  /// About how many tiles `of_chunk` products for the chunk's rows and `of_state` for the state's have.
-  std::size_t Tiles(std::size_t of_chunk, std::size_t of_state) const {
-    return (of_chunk * kChunk * std::max<std::size_t>(1, columns_ / 64) + of_state * features_) / 4 + 1;
-  }
-
   /// Has the products of this chunk fetch the rows of the next one: the next head's, or the first head's of
   /// the chunk that follows.
   void Fetch(std::size_t first, int direction, std::size_t length,
-             std::initializer_list<View<const float>> tensors, std::size_t tiles) {
+             std::initializer_list<View<const float>> tensors, std::size_t fetches) {
     std::int64_t h = head_ + 1;
     std::size_t next = first;
     if (h == group_.last_head) {
@@ -187,8 +183,10 @@ class BackwardSweep {
     }
     if (next >= length) return ahead_.Start(0, 1);
     const std::size_t rows = std::min(kChunk, length - next);
-    ahead_.Start(tensors.size() * rows, tiles);
-    for (const View<const float>& tensor : tensors) ahead_.Add(RowsOf(tensor, group_.batch, h), next, rows);
+    ahead_.Start(tensors.size() * rows, fetches);
+    for (const View<const float>& tensor : tensors)
+      ahead_.Add(RowsOf(tensor, group_.batch, h).at(next), tensor.stride(1), rows,
+                 static_cast<std::size_t>(tensor.extent(3)));
   }
 
   /// S⁺ᵀ of the initial state.
@@ -261,7 +259,7 @@ class BackwardSweep {
                                                   columns_ + 1, &ahead_},
                      ldf_);
       }
-      WriteThroughMap(RowsOf(grad_key, group_.batch, head_), key_, k_, first, seen, false);
+      WriteThroughMap(grad_key, key_, k_, first, seen, false);
       if (causal) {
         ForEachPanel(MultiplyWithTriangle<true>{result_, ldm_, k_, ldf_, sums_, ldm_, key_weights_, kChunk,
                                                 g_, ldv_, rows, features_, &ahead_},
@@ -271,8 +269,7 @@ class BackwardSweep {
             Multiply<Left::plain, false>{result_, ldm_, k_, ldf_, sums_, ldm_, rows, features_, &ahead_},
             ldm_);
       }
-      const View<float> gradient = RowsOf(grad_value, group_.batch, head_);
-      for (std::size_t i = 0; i < seen; ++i) CopyRow(gradient.at(first + i), result_ + i * ldm_, columns_);
+      WriteRows(grad_value, result_, ldm_, first, seen);
     }
     if (causal && first > 0) {
       AddQueriesToState(count);
@@ -317,21 +314,31 @@ class BackwardSweep {
   void SetNormaliserRow() { std::memcpy(state_transposed_ + columns_ * ldf_, z_, ldf_ * sizeof(float)); }
 
   /// Rows of the gradient of x from `result_`, that of its features.
-  void WriteThroughMap(View<float> gradient, View<const float> x, const float* features, std::size_t first,
+  void WriteThroughMap(const View<float>& gradient, Rows<const float> x, float* features, std::size_t first,
                        std::size_t count, bool query) {
-    const auto begin = static_cast<std::int64_t>(first), size = static_cast<std::int64_t>(count);
-    const auto ld = static_cast<std::int64_t>(ldf_);
-    call_.map.backward(
-        gradient.slice(0, begin, begin + size), View<const float>(result_, {size, call_.features}, {ld, 1}),
-        x.slice(0, begin, begin + size), View<const float>(features, {size, call_.features}, {ld, 1}),
-        {call_.layer, static_cast<int>(head_), call_.position(query) + begin, query});
+    const auto tile = [&](float* data, std::int64_t columns, std::size_t ld) {
+      return Rows<float>{data, static_cast<std::int64_t>(ld)}.Tile(0, count, columns);
+    };
+    call_.map.backward(tile(input_gradient_, call_.sizes.head_dim, lde_), tile(result_, call_.features, ldf_),
+                       x.Tile(first, count, call_.sizes.head_dim), tile(features, call_.features, ldf_),
+                       {call_.layer, static_cast<int>(head_),
+                        call_.position(query) + static_cast<std::int64_t>(first), query});
+    WriteRows(gradient, input_gradient_, lde_, first, count);
+  }
+
+  void WriteRows(const View<float>& gradient, const float* tile, std::size_t ld, std::size_t first,
+                 std::size_t count) {
+    const Rows<float> rows = RowsOf(gradient, group_.batch, head_);
+    const bool stream = CanStream(gradient);
+    for (std::size_t i = 0; i < count; ++i)
+      CopyRow(rows.at(first + i), tile + i * ld, static_cast<std::size_t>(gradient.extent(3)), 1.0f, stream);
   }
 
   const LinearGradientCall& gradient_call_;
   const LinearCall& call_;
   const LinearHeads group_;
   const std::size_t heads_, features_, columns_;  // heads of this task, F and M
-  const std::size_t ldf_, ldm_, ldv_;             // padded leading dimensions of F, M and M + 1
+  const std::size_t ldf_, ldm_, ldv_, lde_;       // padded leading dimensions of F, M, M + 1 and E
   const std::size_t queries_, keys_;              // keys that are not padding
   const std::size_t state_floats_;                // of a head
   Ahead ahead_;
@@ -341,11 +348,12 @@ class BackwardSweep {
   float* result_;                  // a gradient [C, F] or [C, M]
   float* value_weights_;           // tril(G⁺ V⁺ᵀ)
   float* key_weights_;             // tril(φQ φKᵀ)
+  float* input_gradient_;          // of queries or keys, [C, E]
   float* states_;                  // of every head
 
   // The head at work.
   std::int64_t head_ = 0;
-  View<const float> query_, key_, value_, grad_out_, out_;
+  Rows<const float> query_, key_, value_, grad_out_, out_;
   float* state_transposed_ = nullptr;  // S⁺ᵀ or R⁺ᵀ [M + 1, F]
   float* z_ = nullptr;                 // the last column of S⁺ or R⁺
   float* sums_ = nullptr;              // R [F, M]
@@ -353,11 +361,13 @@ class BackwardSweep {
 
 void RunQueryGradient(const LinearGradientCall& call, View<float> grad_query, const LinearHeads& heads) {
   BackwardSweep(call, heads, false).QueryGradient(grad_query);
+  hwy::FlushStream();
 }
 
 void RunKeyGradient(const LinearGradientCall& call, View<float> grad_key, View<float> grad_value,
                     const LinearHeads& heads) {
   BackwardSweep(call, heads, true).KeyGradient(grad_key, grad_value);
+  hwy::FlushStream();
 }
 
 }  // namespace linnet::HWY_NAMESPACE

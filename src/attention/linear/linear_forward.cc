@@ -35,14 +35,8 @@ class ForwardBlock {
         o_(zeroed(kChunk * ldm_)),
         p_(zeroed(kChunk * kChunk)),
         states_(zeroed(heads_ * ldf_ * (ldm_ + 1))) {
-    // Stores past the caches pay where `out` is larger than they are.
-    const View<float> out = outputs.out;
     const std::int64_t lanes = hn::Lanes(F32());
-    const auto aligned = [&](std::int64_t floats) { return floats % lanes == 0; };
-    stream_ = out.size() >= (std::int64_t{1} << 20) && aligned(block.first_column) &&
-              aligned(block.last_column) && aligned(out.stride(0)) && aligned(out.stride(1)) &&
-              aligned(out.stride(2)) &&
-              reinterpret_cast<std::uintptr_t>(out.data()) % (lanes * sizeof(float)) == 0;
+    stream_ = CanStream(outputs.out) && block.first_column % lanes == 0 && block.last_column % lanes == 0;
   }
 
   void Run(LinearState* final, float* final_z) {
@@ -77,17 +71,12 @@ class ForwardBlock {
     return memory;
   }
 
-  template <class T>
-  View<T> ColumnsOf(View<T> tensor, std::int64_t h) const {
-    return RowsOf(tensor, block_.batch, h).slice(1, block_.first_column, block_.last_column);
-  }
-
   void SelectHead(std::size_t head) {
     head_ = block_.first_head + static_cast<std::int64_t>(head);
     query_ = RowsOf(call_.inputs.query, block_.batch, head_);
     key_ = RowsOf(call_.inputs.key, block_.batch, head_);
-    value_ = ColumnsOf(call_.inputs.value, head_);
-    out_ = ColumnsOf(outputs_.out, head_);
+    value_ = RowsOf(call_.inputs.value, block_.batch, head_, block_.first_column);
+    out_ = RowsOf(outputs_.out, block_.batch, head_, block_.first_column);
     sums_ = states_ + head * ldf_ * (ldm_ + 1);
     z_ = sums_ + ldf_ * ldm_;
   }
@@ -120,12 +109,15 @@ class ForwardBlock {
     if (next >= length) return ahead_.Start(0, 1);
     const std::int64_t h = head + 1 < heads_ ? head_ + 1 : block_.first_head;
     const std::size_t rows = std::min(kChunk, length - next);
-    const std::size_t tiles_of_state = features_ / 4, tiles_of_chunk = kChunk / 4;
-    ahead_.Start((queries + 2 * keys) * rows, tiles_of_chunk * queries + tiles_of_state * keys);
-    if (queries) ahead_.Add(RowsOf(call_.inputs.query, block_.batch, h), next, rows);
+    ahead_.Start((queries + 2 * keys) * rows, Fetches(call_, queries, keys));
+    const auto add = [&](const View<const float>& tensor, std::int64_t first_column, std::int64_t columns) {
+      ahead_.Add(RowsOf(tensor, block_.batch, h, first_column).at(next), tensor.stride(1), rows,
+                 static_cast<std::size_t>(columns));
+    };
+    if (queries) add(call_.inputs.query, 0, call_.sizes.head_dim);
     if (keys) {
-      ahead_.Add(RowsOf(call_.inputs.key, block_.batch, h), next, rows);
-      ahead_.Add(ColumnsOf(call_.inputs.value, h), next, rows);
+      add(call_.inputs.key, 0, call_.sizes.head_dim);
+      add(call_.inputs.value, block_.first_column, block_.last_column - block_.first_column);
     }
   }
 
@@ -219,8 +211,8 @@ class ForwardBlock {
 
   // The head at work.
   std::int64_t head_ = 0;
-  View<const float> query_, key_, value_;
-  View<float> out_;
+  Rows<const float> query_, key_, value_;
+  Rows<float> out_;
   float *sums_ = nullptr, *z_ = nullptr;
 };
 

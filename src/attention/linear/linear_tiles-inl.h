@@ -9,6 +9,7 @@
 #endif
 
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
 
 #include "attention/linear/linear_kernels.h"
@@ -27,10 +28,23 @@ HWY_INLINE std::size_t RoundUp(std::size_t count, std::size_t unit) {
   return (count + unit - 1) / unit * unit;
 }
 
-/// The rows [length, dim] of one head.
+/// The rows of one head, `stride` floats apart.
 template <class T>
-HWY_INLINE View<T> RowsOf(View<T> tensor, std::int64_t b, std::int64_t h) {
-  return View<T>(tensor.at(b, 0, h), {tensor.extent(1), tensor.extent(3)}, {tensor.stride(1), 1});
+struct Rows {
+  T* data = nullptr;
+  std::int64_t stride = 0;
+
+  T* at(std::size_t row) const { return data + static_cast<std::int64_t>(row) * stride; }
+
+  View<T> Tile(std::size_t first, std::size_t count, std::int64_t columns) const {
+    return View<T>(at(first), {static_cast<std::int64_t>(count), columns}, {stride, 1});
+  }
+};
+
+template <class T>
+HWY_INLINE Rows<T> RowsOf(const View<T>& tensor, std::int64_t b, std::int64_t h,
+                          std::int64_t first_column = 0) {
+  return {tensor.at(b, 0, h, first_column), tensor.stride(1)};
 }
 
 HWY_INLINE void ZeroRows(float* tile, std::size_t ld, std::size_t first, std::size_t last) {
@@ -38,16 +52,37 @@ HWY_INLINE void ZeroRows(float* tile, std::size_t ld, std::size_t first, std::si
 }
 
 /// tile = φ of rows [first, first + count), then zeros up to `rows`.
-HWY_INLINE void LoadFeatures(const LinearCall& call, bool query, std::int64_t head, View<const float> x,
+HWY_INLINE void LoadFeatures(const LinearCall& call, bool query, std::int64_t head, Rows<const float> x,
                              std::size_t first, std::size_t count, float* tile, std::size_t ld,
                              std::size_t rows) {
-  const auto begin = static_cast<std::int64_t>(first), size = static_cast<std::int64_t>(count);
   if (count > 0) {
-    call.map.forward(View<float>(tile, {size, call.features}, {static_cast<std::int64_t>(ld), 1}),
-                     x.slice(0, begin, begin + size),
-                     {call.layer, static_cast<int>(head), call.position(query) + begin, query});
+    call.map.forward(
+        Rows<float>{tile, static_cast<std::int64_t>(ld)}.Tile(0, count, call.features),
+        x.Tile(first, count, call.sizes.head_dim),
+        {call.layer, static_cast<int>(head), call.position(query) + static_cast<std::int64_t>(first), query});
   }
   ZeroRows(tile, ld, count, rows);
+}
+
+/// About how often products of a chunk's rows with S, and of its columns into S, fetch ahead.
+HWY_INLINE std::size_t Fetches(const LinearCall& call, std::size_t of_chunk, std::size_t of_state) {
+  const auto features = static_cast<std::size_t>(call.features),
+             columns = static_cast<std::size_t>(call.sizes.value_dim);
+  const std::size_t panels = (columns + 63) / 64;
+  return panels *
+             (of_chunk * kChunk / 4 * RoundUp(features, Ahead::kSteps) + of_state * features / 4 * kChunk) /
+             Ahead::kSteps +
+         1;
+}
+
+/// Whether stores past the caches suit `tensor`: they pay where it is larger than the caches are, and need
+/// whole vectors.
+HWY_INLINE bool CanStream(const View<float>& tensor) {
+  const std::int64_t lanes = hn::Lanes(F32());
+  const auto aligned = [&](std::int64_t floats) { return floats % lanes == 0; };
+  return tensor.size() >= (std::int64_t{1} << 20) && aligned(tensor.stride(0)) && aligned(tensor.stride(1)) &&
+         aligned(tensor.stride(2)) && aligned(tensor.extent(3)) &&
+         reinterpret_cast<std::uintptr_t>(tensor.data()) % (lanes * sizeof(float)) == 0;
 }
 
 /// to = scale · from. `stream` asks for stores past the caches and needs `to` aligned and `count` in whole
@@ -67,7 +102,7 @@ HWY_INLINE void CopyRow(float* HWY_RESTRICT to, const float* HWY_RESTRICT from, 
 }
 
 /// tile = rows [first, first + count) of the first `columns` of x, then zeros up to `rows`.
-HWY_INLINE void LoadRows(View<const float> x, std::size_t first, std::size_t count, std::size_t columns,
+HWY_INLINE void LoadRows(Rows<const float> x, std::size_t first, std::size_t count, std::size_t columns,
                          float* tile, std::size_t ld, std::size_t rows) {
   for (std::size_t i = 0; i < count; ++i) CopyRow(tile + i * ld, x.at(first + i), columns);
   ZeroRows(tile, ld, count, rows);
