@@ -18,51 +18,61 @@ namespace linnet::kernels::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 // Rows summed in registers before they are added to dw.
-constexpr std::int64_t slice = 256;
+constexpr std::int64_t slice = 128;
 constexpr std::int64_t panel = 64;
 
 // Copies columns [begin, end) of x as panels of `width` columns, each [rows, width] and dense; missing
 // columns are zero.
 void gather(float* to, View<const float> x, std::int64_t begin, std::int64_t end, std::int64_t width) {
   const std::int64_t rows = x.extent(0);
-  for (std::int64_t j = begin; j < end; j += width, to += rows * width) {
-    const std::int64_t n = std::min(width, end - j);
-    for (std::int64_t i = 0; i < rows; ++i) {
-      float* row = to + i * width;
+  for (std::int64_t i = 0; i < rows; ++i) {
+    float* row = to + i * width;
+    for (std::int64_t j = begin; j < end; j += width, row += rows * width) {
+      const std::int64_t n = std::min(width, end - j);
       const float* from = x.at(i, j);
-      if (n == panel) {
-        std::memcpy(row, from, panel * sizeof(float));
-      } else if (n == tile_rows) {
-        std::memcpy(row, from, tile_rows * sizeof(float));
-      } else {
-        std::memset(row, 0, static_cast<std::size_t>(width) * sizeof(float));
-        std::memcpy(row, from, static_cast<std::size_t>(n) * sizeof(float));
-      }
+      for_vectors(n, [&](auto lanes, std::int64_t k) { lanes.store(lanes.load(from + k), row + k); });
+      if (n < width) std::memset(row + n, 0, static_cast<std::size_t>(width - n) * sizeof(float));
     }
   }
+}
+
+// Asks for columns [begin, end) of some rows of x ahead of their use.
+HWY_INLINE void fetch(View<const float> x, std::int64_t row, std::int64_t row_end, std::int64_t begin,
+                      std::int64_t end) {
+  for (; row < std::min(row_end, x.extent(0)); ++row)
+    for (std::int64_t j = begin; j < end; j += 16) __builtin_prefetch(x.at(row, j), 0, 2);
 }
 
 // dw's rows [out, out_end) and columns [in, in_end). Both operands of a slice are copied once, so that the
 // tiles read memory in order: rows of a wide matrix lie pages apart.
 void gradient_block(View<float> dw, View<const float> dy, View<const float> x, std::int64_t out,
                     std::int64_t out_end, std::int64_t in, std::int64_t in_end, float* memory) {
-  const std::int64_t rows = dy.extent(0);
+  const std::int64_t rows = dy.extent(0), height = out_end - out;
   HWY_ALIGN float sums[tile_rows * panel];
-  for (std::int64_t begin = 0; begin < rows; begin += slice) {
-    const std::int64_t end = std::min(begin + slice, rows);
+  const std::int64_t slices = (rows + slice - 1) / slice;
+  for (std::int64_t s = 0; s < slices; ++s) {
+    const std::int64_t begin = rows * s / slices, end = rows * (s + 1) / slices;
     const std::int64_t inner = end - begin;
-    float* dy_tiles = memory;
-    float* x_panels = memory + (out_end - out + tile_rows - 1) / tile_rows * tile_rows * inner;
-    gather(dy_tiles, dy.slice(0, begin, end), out, out_end, tile_rows);
+    float* dy_columns = memory;
+    float* x_panels = memory + (height + 15) / 16 * 16 * inner;
+    gather(dy_columns, dy.slice(0, begin, end), out, out_end, height);
     gather(x_panels, x.slice(0, begin, end), in, in_end, panel);
+    // While this slice is multiplied the next one comes from memory, a few rows with every tile.
+    const std::int64_t tiles = (height + tile_rows - 1) / tile_rows * ((in_end - in + panel - 1) / panel);
+    const std::int64_t rows_ahead = (slice + tiles - 1) / tiles;
+    std::int64_t ahead = end;
     for (std::int64_t j = in; j < in_end; j += panel) {
       const float* b = x_panels + (j - in) * inner;
       const std::int64_t n = std::min(panel, in_end - j);
-      for (std::int64_t i = out; i < out_end; i += tile_rows) {
-        const auto height = static_cast<int>(std::min<std::int64_t>(tile_rows, out_end - i));
-        tile_product<true>(height, static_cast<int>(n), sums, false, dy_tiles + (i - out) * inner, tile_rows,
-                           b, panel, inner);
-        for (int r = 0; r < height; ++r) {
+      for (std::int64_t i = out; i < out_end; i += tile_rows, ahead += rows_ahead) {
+        if (ahead < end + slice) {
+          fetch(dy, ahead, ahead + rows_ahead, out, out_end);
+          fetch(x, ahead, ahead + rows_ahead, in, in_end);
+        }
+        const auto tile = static_cast<int>(std::min<std::int64_t>(tile_rows, out_end - i));
+        tile_product<true>(tile, static_cast<int>(n), sums, false, dy_columns + (i - out), height, b, panel,
+                           inner);
+        for (int r = 0; r < tile; ++r) {
           float* row = dw.at(i + r, j);
           for_vectors(n, [&](auto lanes, std::int64_t k) {
             lanes.store(hn::Add(lanes.load(row + k), lanes.load(sums + r * panel + k)), row + k);
@@ -111,10 +121,21 @@ HWY_EXPORT(gradient_block);
 HWY_EXPORT(column_sums);
 HWY_EXPORT(gradient_slice);
 
-// A block of dw small enough for its copies to stay in the second cache, and for a few dozen threads to share
-// dw.
-constexpr std::int64_t most_outputs = 96;
-constexpr std::int64_t most_inputs = 256;
+// A block of dw whose copies stay in the second cache.
+constexpr std::int64_t most_outputs = 256;
+constexpr std::int64_t most_inputs = 512;
+
+// Blocks along the outputs. An element of dw is summed in the same order whatever block it lies in, so their
+// number may follow the threads: two for each of them, and the same number for all.
+std::int64_t output_blocks(std::int64_t tiles, std::int64_t in_blocks) {
+  const std::int64_t threads = thread_count();
+  std::int64_t blocks = (tiles * 6 + most_outputs - 1) / most_outputs;
+  if (threads > 1) {
+    blocks = std::max(blocks, (2 * threads + in_blocks - 1) / in_blocks);
+    while (blocks * in_blocks % threads != 0) ++blocks;
+  }
+  return std::min(blocks, (tiles + 3) / 4);
+}
 
 float* copies(std::int64_t floats) {
   thread_local Tensor memory;
@@ -127,8 +148,10 @@ float* copies(std::int64_t floats) {
 void accumulate_weight_gradient(View<float> dw, View<float> db, View<const float> dy, View<const float> x) {
   const std::int64_t outputs = dy.extent(1), inputs = x.extent(1);
   assert(dy.extent(0) == x.extent(0) && dw.extent(0) == outputs && dw.extent(1) == inputs);
-  const std::int64_t out_blocks = (outputs + most_outputs - 1) / most_outputs;
+  // Whole tiles of 6 outputs and panels of 64 inputs, shared out evenly.
+  const std::int64_t tiles = (outputs + 5) / 6, panels = (inputs + 63) / 64;
   const std::int64_t in_blocks = (inputs + most_inputs - 1) / most_inputs;
+  const std::int64_t out_blocks = output_blocks(tiles, std::max<std::int64_t>(1, in_blocks));
   const std::int64_t products = out_blocks * in_blocks;
   const std::int64_t sums = db.data() == nullptr ? 0 : (outputs + 63) / 64;
   parallel_for(products + sums, [&](std::int64_t i) {
@@ -137,8 +160,6 @@ void accumulate_weight_gradient(View<float> dw, View<float> db, View<const float
       HWY_DYNAMIC_DISPATCH(column_sums)(db, dy, begin, std::min(begin + 64, outputs));
       return;
     }
-    // Whole tiles of 6 outputs and panels of 64 inputs, shared out evenly.
-    const std::int64_t tiles = (outputs + 5) / 6, panels = (inputs + 63) / 64;
     const std::int64_t o = i / in_blocks, p = i % in_blocks;
     const std::int64_t out = tiles * o / out_blocks * 6,
                        out_end = std::min(tiles * (o + 1) / out_blocks * 6, outputs);
@@ -146,7 +167,7 @@ void accumulate_weight_gradient(View<float> dw, View<float> db, View<const float
                        in_end = std::min(panels * (p + 1) / in_blocks * 64, inputs);
     HWY_DYNAMIC_DISPATCH(gradient_block)
     (dw, dy, x, out, out_end, in, in_end,
-     copies(HWY_DYNAMIC_DISPATCH(gradient_slice)() * (out_end - out + 6 + in_end - in + 64)));
+     copies(HWY_DYNAMIC_DISPATCH(gradient_slice)() * (out_end - out + 16 + in_end - in + 64)));
   });
 }
 
