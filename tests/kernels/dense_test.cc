@@ -158,7 +158,7 @@ TEST(Multiply, PanelsMatchOnEveryTarget) {
     pack_panels(packed.span<float>().data(), layout, b.span<float>().data(), outputs, 1);
     const Epilogue epilogue{bias.view<float>(), Activation::gelu, {}};
     const auto expected = finished(plain_product(a.view<float>(), b.view<float>()), outputs, epilogue);
-    for_every_target([&] {
+    for_every_target([&, outputs = outputs] {  // clang 14 cannot capture the binding itself
       Tensor c = Tensor::of<float>({17, outputs});
       multiply_panels(c.view<float>(), a.view<float>(), packed.span<float>().data(), layout, 0,
                       layout.panels(), epilogue);
