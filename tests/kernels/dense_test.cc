@@ -277,5 +277,12 @@ TEST(WeightGradient, LeavesOutAnEmptyBias) {
   EXPECT_NE(dw.span<float>()[0], 0);
 }
 
+TEST(Ceilings, AreMeasured) {
+  set_thread_count(2);
+  const double gflops = measure_gemm_gflops(), gbs = measure_copy_gbs();
+  EXPECT_TRUE(std::isfinite(gflops) && gflops > 0) << gflops;
+  EXPECT_TRUE(std::isfinite(gbs) && gbs > 0) << gbs;
+}
+
 }  // namespace
 }  // namespace linnet::kernels
