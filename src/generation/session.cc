@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "base/fail.h"
@@ -17,6 +18,8 @@ constexpr std::int64_t prefill_slice = 512;
 /// Streams that one thread takes through all layers together. Rows do not influence each other, so the split may
 /// follow the number of threads.
 constexpr std::int64_t most_block = 64;
+
+constexpr std::int64_t most_streams = 1 << 20;
 
 }  // namespace
 
@@ -46,6 +49,7 @@ struct Session::Impl {
       state = RecurrentState(network(), streams, options.capacity);
       prompt_state = RecurrentState(network(), 1);
     }
+    named.resize(this->streams.size());
     all.resize(this->streams.size());
     std::iota(all.begin(), all.end(), 0);
   }
@@ -56,6 +60,16 @@ struct Session::Impl {
     if (index < 0 || index >= static_cast<std::int64_t>(streams.size()))
       fail("session", "expected a stream in 0 … {}, got {}", streams.size() - 1, index);
     return streams[static_cast<std::size_t>(index)];
+  }
+
+  /// Throws Error where a stream is none of ours, named twice or at the end of its model's positions.
+  void check_step(std::span<const std::int64_t> chosen) {
+    std::ranges::fill(named, std::uint8_t{0});
+    for (const std::int64_t index : chosen) {
+      network().embedding().check_position(stream(index).position);
+      if (std::exchange(named[static_cast<std::size_t>(index)], std::uint8_t{1}) != 0)
+        fail("step", "expected every stream at most once, got stream {} twice", index);
+    }
   }
 
   void step_block(std::span<std::int32_t> tokens, std::span<const std::int64_t> slots, Worker& worker) {
@@ -100,10 +114,12 @@ struct Session::Impl {
   std::vector<Stream> streams;
   std::vector<Worker> workers;
   std::vector<std::int64_t> all;
+  std::vector<std::uint8_t> named;  ///< by the step that is being checked
 };
 
 Session::Session(std::shared_ptr<const Model> model, std::int64_t streams, const Options& options) {
-  if (streams < 1) fail<UsageError>("session", "expected at least 1 stream, got {}", streams);
+  if (streams < 1 || streams > most_streams)
+    fail<UsageError>("session", "expected 1 … {} streams, got {}", most_streams, streams);
   impl_ = std::make_unique<Impl>(std::move(model), streams, options);
   const std::int64_t label = impl_->model->config().classes > 0 ? 0 : -1;
   for (std::int64_t i = 0; i < streams; ++i) {
@@ -157,7 +173,7 @@ void Session::prefill(std::int64_t stream, std::span<const std::int32_t> tokens)
 void Session::step(std::span<std::int32_t> tokens, std::span<const std::int64_t> streams) {
   if (tokens.size() != streams.size())
     fail("step", "expected as many tokens as streams, got {} and {}", tokens.size(), streams.size());
-  for (const std::int64_t stream : streams) impl_->network().embedding().check_position(impl_->stream(stream).position);
+  impl_->check_step(streams);
 
   const std::int64_t count = static_cast<std::int64_t>(streams.size());
   const std::int64_t share = (count + thread_count() - 1) / thread_count();

@@ -205,6 +205,13 @@ void append_line(const fs::path& path, std::string_view line) {
     fail("append_line", "cannot write {}: {}", path.string(), reason(errno));
 }
 
+void create_folders(const fs::path& path) {
+  std::error_code error;
+  fs::create_directories(path, error);
+  if (!error && !fs::is_directory(path, error)) error = std::make_error_code(std::errc::not_a_directory);
+  if (error) fail("create_folder", "cannot create {}: {}", path.string(), error.message());
+}
+
 AtomicFolder::AtomicFolder(const fs::path& destination)
     : destination_(resolved("write_folder", destination)) {
   std::error_code error;

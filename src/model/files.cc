@@ -45,8 +45,11 @@ Tensor read_values(const std::filesystem::path& path, const ParameterTable& tabl
            name_of(tensor.dtype()), to_string(tensor.shape()));
     std::copy_n(tensor.span<float>().data(), row.count, values.span<float>().data() + row.slot.offset());
   }
-  if (file.names().size() != table.rows().size())
-    fail("model", "expected {} tensors in {}, got {}", table.rows().size(), path.string(), file.names().size());
+  for (const std::string& name : file.names()) {
+    if (std::ranges::find(table.rows(), name, &ParameterTable::Row::name) == table.rows().end())
+      fail("model", "expected {} to contain the model's {} parameters alone, got {} too", path.string(),
+           table.rows().size(), name);
+  }
   return values;
 }
 
@@ -60,7 +63,7 @@ void write_model(const std::filesystem::path& folder, const ModelConfig& config,
   std::vector<NamedTensor> tensors;
   for (const ParameterTable::Row& row : table.rows())
     tensors.push_back({row.name, DType::f32, row.slot.shape(), values.data() + row.slot.offset()});
-  std::filesystem::create_directories(folder);
+  create_folders(folder);
   write_safetensors(folder / weights_file, tensors, {{"format", "linnet"}});
   write_json(folder / config_file, json);
 }

@@ -74,7 +74,7 @@ fs::path Checkpoints::path(std::int64_t step) const { return folder_ / std::to_s
 
 void Checkpoints::save(std::int64_t step, const ModelConfig& config, const TrainingOptions& options,
                        const ParameterTable& table, std::span<const float> values, Optimiser& optimiser) const {
-  fs::create_directories(folder_);
+  create_folders(folder_);
   AtomicFolder folder(path(step));
   write_model(folder.path(), config, table, values);
   const NamedTensor moments[] = {

@@ -13,6 +13,7 @@
 #include "model/files.h"
 #include "model/training_transformer.h"
 #include "training/checkpoint.h"
+#include "training/config.h"
 #include "training/evaluation.h"
 #include "training/examples.h"
 #include "training/optimiser.h"
@@ -27,6 +28,13 @@ constexpr const char* metrics_file = "metrics.jsonl";
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+/// Throws UsageError, naming the key, where a value is outside its range.
+void check_ranges(TrainingOptions options) {
+  Options table;
+  add_options(table, options);
+  table.load_json(table.to_json(), "training options");
 }
 
 /// One run: the parameters and all that changes with them.
@@ -81,7 +89,7 @@ class Trainer {
     if (!resume && fs::exists(folder_) && (!fs::is_directory(folder_) || !fs::is_empty(folder_)))
       fail("train", "expected {} to be a new or empty folder, got one that exists; add --resume to continue its run",
            folder_.string());
-    fs::create_directories(folder_);
+    create_folders(folder_);
     if (newest) {
       checkpoints_.load(*newest, config_, options_, network_.table(), values_.span<float>(), optimiser_);
       step_ = *newest;
@@ -209,6 +217,7 @@ class Trainer {
 TrainingResult train(const ModelConfig& config, const TrainingOptions& options, const Dataset& training,
                      const Dataset& validation, const std::filesystem::path& folder, bool resume,
                      const TrainingCallbacks& callbacks) {
+  check_ranges(options);
   return Trainer(config, options, training, validation, folder, callbacks).run(resume);
 }
 

@@ -116,6 +116,33 @@ TEST_P(RefusingSession, PositionsBeyondWhatTheModelHasLearned) {
 INSTANTIATE_TEST_SUITE_P(Cache, RefusingSession, testing::Bool(),
                          [](const auto& info) { return info.param ? "cached" : "recomputed"; });
 
+TEST(SessionOfDamagedWeights, DrawsTokensOrFailsButDoesNotCrash) {
+  for (const char* head : {"categorical", "logistics"})
+    for (const float bad : {std::nanf(""), std::numeric_limits<float>::infinity(), -3e38f}) {
+      ModelConfig config = tiny_config();
+      config.head = head;
+      config.vocabulary = 90;
+      const Network network(config);
+      Tensor values = random_values(network.table(), seed);
+      fill(network.table(), values.span<float>(), "layers.1.norm2.bias", bad);
+      Session session(std::make_shared<const Model>(config, std::move(values)), 3);
+      SamplingOptions narrow;
+      narrow.top_k = 7;
+      narrow.top_p = 0.5;
+      session.begin(0, -1, greedy());
+      session.begin(1, -1, narrow);
+      std::vector<std::int32_t> tokens(3);
+      try {
+        for (int step = 0; step < 3; ++step) {
+          session.step(tokens);
+          for (const std::int32_t token : tokens)
+            EXPECT_TRUE(token >= 0 && token < 90) << token << " after " << bad;
+        }
+      } catch (const Error&) {
+      }
+    }
+}
+
 TEST(SessionConstruction, RefusesNumbersOfStreamsThatCannotBe) {
   const auto model = random_model(tiny_config(), seed);
   for (const std::int64_t streams : {std::int64_t{0}, std::int64_t{-1}, huge})

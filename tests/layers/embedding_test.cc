@@ -113,8 +113,6 @@ TEST(Embedding, RefusesLearnedPositionsBeyondTheTrainedLength) {
   const std::vector<std::int32_t> ids = {0, 1, 2};
   EXPECT_NO_THROW(made.embedding->forward(view(y, {1, 3, 4}), ids, 7));
   EXPECT_THROW(made.embedding->forward(view(y, {1, 3, 4}), ids, 8), Error);
-  EXPECT_THROW(made.embedding->forward(view(y, {1, 3, 4}), ids, std::numeric_limits<std::int64_t>::max() - 1),
-               Error);
   const std::vector<std::int64_t> outside = {0, 10, 1};
   EXPECT_THROW(made.embedding->step(view(y, {3, 4}), ids, outside), Error);
   EXPECT_NO_THROW(made.embedding->check_position(9));

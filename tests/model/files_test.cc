@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <fstream>
+
 #include "io/file.h"
 #include "io/json.h"
 #include "io/safetensors.h"
@@ -139,7 +141,7 @@ TEST_F(ModelFiles, AnyByteChangedIsAnErrorOrAModel) {
       for (const char byte : {'\0', '9', '\xff'}) {
         std::string damaged = bytes;
         damaged[at] = byte;
-        write_file_atomically(path() / name, damaged);
+        std::ofstream(path() / name, std::ios::binary) << damaged;
         try {
           Model::load(path());
         } catch (const Error&) {

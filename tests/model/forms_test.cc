@@ -54,11 +54,11 @@ Rows parallel(const Network& network, std::span<const std::int32_t> ids,
         ids.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin)), 1, end - begin,
         begin, begin > 0 ? &state : nullptr, &state);
     EXPECT_EQ(hidden.size(), (end - begin) * network.config().width);
-    for (std::int64_t t = 0; t < end - begin; ++t) {
-      rows.emplace_back(static_cast<std::size_t>(outputs));
-      network.head().forward(view(rows.back(), {1, outputs}),
-                             View<const float>(hidden.at(0, t), {1, network.config().width}));
-    }
+    std::vector<float> numbers(static_cast<std::size_t>((end - begin) * outputs));
+    network.head().forward(view(numbers, {end - begin, outputs}),
+                           hidden.reshape({end - begin, network.config().width}));
+    for (auto row = numbers.begin(); row != numbers.end(); row += outputs)
+      rows.emplace_back(row, row + outputs);
     begin = end;
   }
   EXPECT_EQ(state.position(0), begin);

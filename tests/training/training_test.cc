@@ -220,6 +220,7 @@ TEST(Training, LearnsToCount) {
     options.accumulate = 1;
     options.evaluate_every = 0;
     options.evaluate_examples = 0;
+    options.checkpoint_every = 1000;
     std::vector<double> bits;
     TrainingCallbacks callbacks;
     callbacks.on_step = [&](const StepReport& report) { bits.push_back(report.bits); };
