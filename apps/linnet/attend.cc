@@ -4,6 +4,7 @@
 
 #include "base/fail.h"
 #include "base/threads.h"
+#include "checks.h"
 #include "commands.h"
 #include "io/safetensors.h"
 #include "linnet/attention.h"
@@ -66,12 +67,15 @@ Json difference(std::span<const float> a, std::span<const float> b) {
 void run(const Arguments& arguments) {
   if (arguments.threads > 0) set_thread_count(arguments.threads);
   const Safetensors file = Safetensors::read(arguments.in);
+  require_file_path(arguments.out);
   Tensor q = read_input(file, arguments.in, "q"), k = read_input(file, arguments.in, "k"),
          v = read_input(file, arguments.in, "v");
   Mask mask = arguments.mask == "causal" ? Mask::causal() : Mask::full();
   if (!arguments.key_lengths.empty()) mask = mask.with_key_lengths(arguments.key_lengths);
   const AttentionInputs inputs{q.view<float>(), k.view<float>(), v.view<float>(), mask};
   const auto attention = make_attention(options_of(arguments, arguments.family));
+  const auto other_attention =
+      arguments.compare.empty() ? nullptr : make_attention(options_of(arguments, arguments.compare));
   const auto start = std::chrono::steady_clock::now();
   const Attended attended = attend(*attention, inputs);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -94,8 +98,8 @@ void run(const Arguments& arguments) {
   Json result = {{"out", arguments.out}, {"family", arguments.family}, {"mask", mask.name()}, {"ms", 1e3 * seconds}};
   fmt::print(stderr, "{} attention over {} in {:.3g} ms: {}\n", arguments.family, to_string(attended.out.shape()),
              1e3 * seconds, arguments.out);
-  if (!arguments.compare.empty()) {
-    const Attended other = attend(*make_attention(options_of(arguments, arguments.compare)), inputs);
+  if (other_attention) {
+    const Attended other = attend(*other_attention, inputs);
     result["compare"] = difference(attended.out.span<float>(), other.out.span<float>());
     result["compare"]["family"] = arguments.compare;
     if (!arguments.json)
@@ -118,16 +122,16 @@ void add_attend(CLI::App& program) {
   command->add_option("--out", arguments->out, "safetensors file to write")->required();
   command->add_option("--family", arguments->family, "attention family")->capture_default_str();
   command->add_option("--feature-map", arguments->feature_map, "of the linear family")->capture_default_str();
-  command->add_option("--alpha", arguments->alpha, "of elu")->capture_default_str();
-  command->add_option("--epsilon", arguments->epsilon, "in the linear denominator")->capture_default_str();
-  command->add_option("--normalise", arguments->normalise, "sum or none")->check(CLI::IsMember({"sum", "none"}));
-  command->add_option("--scale", arguments->scale, "of softmax; 0 is 1/√E");
-  command->add_option("--mask", arguments->mask, "full or causal")->check(CLI::IsMember({"full", "causal"}));
+  command->add_option("--alpha", arguments->alpha, "of elu")->check(number(0, 1, true))->capture_default_str();
+  command->add_option("--epsilon", arguments->epsilon, "in the linear denominator")->check(number(0, 1))->capture_default_str();
+  command->add_option("--normalise", arguments->normalise, "sum or none")->check(one_of({"sum", "none"}));
+  command->add_option("--scale", arguments->scale, "of softmax; 0 is 1/√E")->check(number(0));
+  command->add_option("--mask", arguments->mask, "full or causal")->check(one_of({"full", "causal"}));
   command->add_option("--key-lengths", arguments->key_lengths, "keys that are not padding, one a batch entry")
-      ->delimiter(',');
+      ->delimiter(',')->check(whole(0));
   command->add_flag("--gradients", arguments->gradients, "also the gradients, from grad_out");
   command->add_option("--compare", arguments->compare, "print the error against another family");
-  command->add_option("--threads", arguments->threads, "threads to use; all by default")->check(CLI::PositiveNumber);
+  command->add_option("--threads", arguments->threads, "threads to use; all by default")->check(whole(1, most_threads));
   command->add_flag("--json", arguments->json, "print the result as JSON");
   command->callback([=] { run(*arguments); });
 }

@@ -5,6 +5,7 @@
 #include "base/random.h"
 #include "base/threads.h"
 #include "bench.h"
+#include "checks.h"
 #include "linnet/attention.h"
 #include "report.h"
 
@@ -109,19 +110,23 @@ Json measure(const Row& row, double seconds) {
 }
 
 void run(const Arguments& arguments) {
+  const auto families = family_list("--family", arguments.family), maps = name_list("--feature-map", arguments.feature_map);
+  for (const std::string& map : maps) find_feature_map(map);
+  const auto dims = number_list("--dim", arguments.dim), batches = number_list("--batch", arguments.batch),
+             lengths = number_list("--length", arguments.length);
+  const auto passes = name_list("--pass", arguments.pass);
   Json rows = Json::array();
   std::vector<int> threads = arguments.bench.threads;
   if (threads.empty()) threads = {thread_count()};
   for (const int count : threads) {
     set_thread_count(count);
     ceiling();
-    for (const std::string& family : name_list(arguments.family)) {
-      find_family(family);
-      for (const std::string& map : family == "linear" ? name_list(arguments.feature_map) : std::vector<std::string>{"elu"})
-        for (const std::int64_t dim : number_list("--dim", arguments.dim))
-          for (const std::int64_t batch : number_list("--batch", arguments.batch))
-            for (const std::int64_t length : number_list("--length", arguments.length))
-              for (const std::string& pass : name_list(arguments.pass)) {
+    for (const std::string& family : families) {
+      for (const std::string& map : family == "linear" ? maps : std::vector<std::string>{"elu"})
+        for (const std::int64_t dim : dims)
+          for (const std::int64_t batch : batches)
+            for (const std::int64_t length : lengths)
+              for (const std::string& pass : passes) {
                 fmt::print(stderr, "{} {} d {} batch {} length {} {}\n", family, arguments.mask, dim, batch, length, pass);
                 rows.push_back(measure({family, map, arguments.mask, pass, batch, length, arguments.heads, dim,
                                         arguments.value_dim == 0 ? dim : arguments.value_dim},
@@ -151,18 +156,18 @@ void add_bench_attention(CLI::App& bench) {
   command->add_option("--family", arguments->family, "families, linear,softmax")->capture_default_str();
   command->add_option("--feature-map", arguments->feature_map, "feature maps of linear")->capture_default_str();
   command->add_option("--mask", arguments->mask, "causal or full")
-      ->check(CLI::IsMember({"causal", "full"}))
+      ->check(one_of({"causal", "full"}))
       ->capture_default_str();
   command->add_option("--pass", arguments->pass, "forward, training (forward and backward)")->capture_default_str();
   command->add_option("--length", arguments->length, "tokens: a list or a doubling range")->capture_default_str();
   command->add_option("--batch", arguments->batch, "sequences")->capture_default_str();
-  command->add_option("--heads", arguments->heads, "heads")->check(CLI::PositiveNumber)->capture_default_str();
+  command->add_option("--heads", arguments->heads, "heads")->check(whole(1, most_count))->capture_default_str();
   command->add_option("--dim", arguments->dim, "head sizes")->capture_default_str();
   command->add_option("--value-dim", arguments->value_dim, "size of value heads; as --dim by default")
-      ->check(CLI::PositiveNumber);
+      ->check(whole(1, most_count));
   arguments->bench.add_to(*command);
   command->callback([=] {
-    for (const std::string& pass : name_list(arguments->pass))
+    for (const std::string& pass : name_list("--pass", arguments->pass))
       if (pass != "forward" && pass != "training") throw CLI::ValidationError("--pass: expected forward or training, got " + pass);
     run(*arguments);
   });

@@ -152,27 +152,33 @@ void plot(const Json& rows, const std::string& path) {
 void run(const Arguments& arguments) {
   if (!arguments.plot.empty() && arguments.position.empty())
     fail<UsageError>("bench", "expected --position with --plot, got none");
+  if (!arguments.plot.empty()) require_file_path(arguments.plot);
+  const auto configs = name_list("--config", arguments.config), families = family_list("--family", arguments.family);
+  const auto stream_counts = number_list("--streams", arguments.streams);
+  const auto positions =
+      arguments.position.empty() ? std::vector<std::int64_t>() : number_list("--position", arguments.position);
   Json rows = Json::array();
   std::vector<int> threads = arguments.bench.threads;
   if (threads.empty()) threads = {thread_count()};
   for (const int count : threads) {
     set_thread_count(count);
-    for (const std::string& name : name_list(arguments.config)) {
+    for (const std::string& name : configs) {
       RunConfig config;
       config.load(name, arguments.settings);
       config.fit_to_kind();
-      for (const std::string& family : name_list(arguments.family)) {
+      for (const std::string& family : families) {
         config.model.family = family;
+        config.check_memory(false);
         if (!arguments.position.empty()) config.model.positions = "sinusoidal";  // go on beyond the trained length
         const auto model = Model::random(config.model, 1);
         if (!arguments.position.empty()) {
-          for (const std::int64_t position : number_list("--position", arguments.position)) {
+          for (const std::int64_t position : positions) {
             fmt::print(stderr, "{} {} at position {}\n", name, family, position);
             rows.push_back(measure_at(model, {name, family}, position));
           }
           continue;
         }
-        for (const std::int64_t streams : number_list("--streams", arguments.streams)) {
+        for (const std::int64_t streams : stream_counts) {
           fmt::print(stderr, "{} {} {} streams\n", name, family, streams);
           rows.push_back(measure(model, {name, family, streams, true}));
           if (arguments.no_cache && family == "softmax") rows.push_back(measure(model, {name, family, streams, false}));

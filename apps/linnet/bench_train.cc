@@ -70,20 +70,24 @@ Json measure(const RunConfig& config, std::int64_t batch, double seconds) {
 }
 
 void run(const Arguments& arguments) {
+  const auto configs = name_list("--config", arguments.config);
+  const auto families = arguments.family.empty() ? std::vector<std::string>() : family_list("--family", arguments.family);
+  const auto batches =
+      arguments.batch.empty() ? std::vector<std::int64_t>() : number_list("--batch", arguments.batch);
   Json rows = Json::array();
   std::vector<int> threads = arguments.bench.threads;
   if (threads.empty()) threads = {thread_count()};
   for (const int count : threads) {
     set_thread_count(count);
-    for (const std::string& name : name_list(arguments.config)) {
+    for (const std::string& name : configs) {
       RunConfig config;
       config.load(name, arguments.settings);
       config.fit_to_kind();
-      for (const std::string& family :
-           arguments.family.empty() ? std::vector{config.model.family} : name_list(arguments.family)) {
+      for (const std::string& family : families.empty() ? std::vector{config.model.family} : families) {
         config.model.family = family;
-        for (const std::int64_t batch : arguments.batch.empty() ? std::vector{config.training.batch}
-                                                                : number_list("--batch", arguments.batch)) {
+        for (const std::int64_t batch : batches.empty() ? std::vector{config.training.batch} : batches) {
+          config.training.batch = batch;
+          config.check_memory(true);
           fmt::print(stderr, "{} {} batch {}\n", name, family, batch);
           Json row = measure(config, batch, arguments.bench.seconds);
           row["config"] = name;

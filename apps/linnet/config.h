@@ -32,6 +32,9 @@ struct RunConfig {
 
   /// The same from the kind of data alone, without reading any: for benchmarks.
   void fit_to_kind();
+
+  /// Throws Error where training, or generation alone, needs more memory than the machine has free. After fitting.
+  void check_memory(bool training) const;
 };
 
 /// The file itself, or configs/NAME.toml above the program's own folder or in its share/linnet.

@@ -5,6 +5,7 @@
 
 #include "base/fail.h"
 #include "base/threads.h"
+#include "checks.h"
 #include "commands.h"
 #include "config.h"
 #include "io/file.h"
@@ -57,19 +58,27 @@ void run(const Arguments& arguments) {
   RunConfig config;
   config.load(arguments.config, arguments.settings);
   if (!arguments.data.empty()) set_source(config.data, arguments.data);
-  fmt::print(stderr, "reading {} data\n", config.data.kind);
+  if (config.data.kind == "digits")
+    require_memory("the digits", 1.1 * static_cast<double>(config.data.examples * config.data.size * config.data.size));
+  Progress progress;
+  progress.hint(fmt::format("reading {} data", config.data.kind));
   const Datasets data = open_datasets(config.data);
   config.fit_to_data(*data.training);
+  config.check_memory(true);
 
   const fs::path folder = arguments.out;
-  Progress progress;
   const auto start = std::chrono::steady_clock::now();
   std::int64_t first_step = 0;
   double bits = 0;
   TrainingCallbacks callbacks;
-  callbacks.on_message = [&](const std::string& message) { fmt::print(stderr, "{}\n", message); };
+  callbacks.on_message = [&](const std::string& message) { progress.show(message, true); };
   callbacks.on_step = [&](const StepReport& report) {
-    if (first_step == 0) first_step = report.step;
+    if (first_step == 0) {
+      first_step = report.step;
+      progress.show(fmt::format("training on {} examples of {} ({} tokens each)", data.training->size(),
+                                config.data.kind, config.model.length),
+                    true);
+    }
     bits = report.bits;
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     double left = seconds / static_cast<double>(report.step - first_step + 1) *
@@ -126,7 +135,7 @@ void add_train(CLI::App& program) {
   command->add_option("--set", arguments->settings, "replace a value of the configuration, key=value; may be repeated");
   command->add_option("--data", arguments->data, "digits, copy, a folder of MNIST's files, or a text file");
   command->add_flag("--resume", arguments->resume, "continue from the run's last checkpoint");
-  command->add_option("--threads", arguments->threads, "threads to use; all by default")->check(CLI::PositiveNumber);
+  command->add_option("--threads", arguments->threads, "threads to use; all by default")->check(whole(1, most_threads));
   command->add_flag("--json", arguments->json, "print the result as JSON");
   command->add_flag("--options", arguments->list, "list all keys of the configuration and end");
   command->callback([=] {
