@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "data/dataset.h"
+#include "linnet/dataset.h"
 #include "io/options.h"
 #include "linnet/model.h"
 #include "linnet/training.h"

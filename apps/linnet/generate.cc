@@ -6,7 +6,7 @@
 #include "base/threads.h"
 #include "checks.h"
 #include "commands.h"
-#include "data/dataset.h"
+#include "linnet/dataset.h"
 #include "data/idx.h"
 #include "io/file.h"
 #include "pictures.h"

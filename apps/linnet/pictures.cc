@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "base/fail.h"
-#include "data/dataset.h"
+#include "linnet/dataset.h"
 
 namespace linnet {
 

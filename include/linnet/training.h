@@ -7,11 +7,10 @@
 #include <optional>
 #include <string>
 
+#include "linnet/dataset.h"
 #include "linnet/model.h"
 
 namespace linnet {
-
-class Dataset;
 
 /// How a model is trained. The keys are those of `linnet train --help`, training.*.
 struct TrainingOptions {

@@ -4,7 +4,7 @@
 #include <numbers>
 
 #include "base/threads.h"
-#include "data/dataset.h"
+#include "linnet/dataset.h"
 #include "linnet/training.h"
 #include "model/transformer.h"
 #include "training/evaluation.h"

@@ -4,7 +4,7 @@
 
 #include "base/fail.h"
 #include "base/threads.h"
-#include "data/dataset.h"
+#include "linnet/dataset.h"
 
 namespace linnet {
 

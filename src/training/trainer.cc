@@ -5,7 +5,7 @@
 #include <sstream>
 
 #include "base/fail.h"
-#include "data/dataset.h"
+#include "linnet/dataset.h"
 #include "io/file.h"
 #include "io/json.h"
 #include "kernels/elementwise.h"

@@ -8,7 +8,7 @@
 
 #include "apps/program.h"
 #include "apps/tiny_models.h"
-#include "data/dataset.h"
+#include "linnet/dataset.h"
 #include "data/idx.h"
 #include "io/file.h"
 #include "io/json.h"

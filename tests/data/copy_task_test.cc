@@ -6,7 +6,7 @@
 #include <set>
 #include <vector>
 
-#include "data/dataset.h"
+#include "linnet/dataset.h"
 #include "io/safetensors.h"
 #include "io/temporary_folder.h"
 

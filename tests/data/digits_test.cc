@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/threads.h"
-#include "data/dataset.h"
+#include "linnet/dataset.h"
 #include "data/digit_skeletons.h"
 #include "io/temporary_folder.h"
 
