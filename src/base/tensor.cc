@@ -10,24 +10,34 @@ namespace linnet {
 
 std::size_t size_of(DType type) {
   switch (type) {
-    case DType::u8: return 1;
-    case DType::bf16: return 2;
+    case DType::u8:
+      return 1;
+    case DType::bf16:
+      return 2;
     case DType::f32:
-    case DType::i32: return 4;
+    case DType::i32:
+      return 4;
     case DType::f64:
-    case DType::i64: return 8;
+    case DType::i64:
+      return 8;
   }
   return 0;
 }
 
 const char* name_of(DType type) {
   switch (type) {
-    case DType::f32: return "f32";
-    case DType::bf16: return "bf16";
-    case DType::f64: return "f64";
-    case DType::i32: return "i32";
-    case DType::i64: return "i64";
-    case DType::u8: return "u8";
+    case DType::f32:
+      return "f32";
+    case DType::bf16:
+      return "bf16";
+    case DType::f64:
+      return "f64";
+    case DType::i32:
+      return "i32";
+    case DType::i64:
+      return "i64";
+    case DType::u8:
+      return "u8";
   }
   return "unknown";
 }
@@ -45,7 +55,8 @@ std::int64_t checked_size(std::span<const std::int64_t> shape, std::size_t eleme
       fail("tensor", "expected a size below 2^63, got shape {}", to_string(shape));
   }
   if (element_bytes != 0 && product > limit / static_cast<std::int64_t>(element_bytes))
-    fail("tensor", "expected fewer than 2^63 bytes, got shape {} of {} bytes each", to_string(shape), element_bytes);
+    fail("tensor", "expected fewer than 2^63 bytes, got shape {} of {} bytes each", to_string(shape),
+         element_bytes);
   return product;
 }
 

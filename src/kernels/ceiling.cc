@@ -1,8 +1,8 @@
+#include <hwy/targets.h>
+
 #include <algorithm>
 #include <chrono>
 #include <vector>
-
-#include <hwy/targets.h>
 
 #include "base/threads.h"
 #include "kernels/dense.h"

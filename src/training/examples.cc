@@ -10,7 +10,8 @@ namespace linnet {
 
 void check_fit(const ModelConfig& config, const Dataset& dataset) {
   if (dataset.length() != config.length)
-    fail<UsageError>("training", "expected model.length = {} as the data has, got {}", dataset.length(), config.length);
+    fail<UsageError>("training", "expected model.length = {} as the data has, got {}", dataset.length(),
+                     config.length);
   if (dataset.vocabulary() > config.vocabulary)
     fail<UsageError>("training", "expected model.vocabulary of at least {} as the data has, got {}",
                      dataset.vocabulary(), config.vocabulary);

@@ -8,7 +8,6 @@
 
 #include "apps/program.h"
 #include "apps/tiny_models.h"
-#include "linnet/dataset.h"
 #include "data/idx.h"
 #include "io/file.h"
 #include "io/json.h"
@@ -16,6 +15,7 @@
 #include "io/safetensors.h"
 #include "io/temporary_folder.h"
 #include "linnet/attention.h"
+#include "linnet/dataset.h"
 
 namespace linnet {
 namespace {
