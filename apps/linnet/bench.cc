@@ -44,18 +44,22 @@ std::vector<std::int64_t> number_list(const std::string& option, const std::stri
     std::int64_t value = 0;
     const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
     if (error != std::errc() || end != word.data() + word.size() || value < 1 || value > most)
-      fail<UsageError>("bench", "expected {} to list whole numbers above 0 or doubling ranges (16,32,64 or 512:65536), got {}",
-                       option, text);
+      fail<UsageError>(
+          "bench",
+          "expected {} to list whole numbers above 0 or doubling ranges (16,32,64 or 512:65536), got {}",
+          option, text);
     return value;
   };
   std::vector<std::int64_t> values;
   for (const std::string& word : name_list(option, text)) {
     const std::size_t colon = word.find(':');
     const std::int64_t first = number(std::string_view(word).substr(0, colon));
-    const std::int64_t last = colon == std::string::npos ? first : number(std::string_view(word).substr(colon + 1));
+    const std::int64_t last =
+        colon == std::string::npos ? first : number(std::string_view(word).substr(colon + 1));
     for (std::int64_t value = first; value <= last; value *= 2) values.push_back(value);
   }
-  if (values.empty()) fail<UsageError>("bench", "expected ranges of {} to begin below their end, got {}", option, text);
+  if (values.empty())
+    fail<UsageError>("bench", "expected ranges of {} to begin below their end, got {}", option, text);
   return values;
 }
 
@@ -92,7 +96,8 @@ std::vector<double> time_calls(const std::function<void()>& call, double seconds
 }
 
 void add_bench(CLI::App& program) {
-  CLI::App* bench = program.add_subcommand("bench", "Measure this machine's ceilings, then the work against them");
+  CLI::App* bench =
+      program.add_subcommand("bench", "Measure this machine's ceilings, then the work against them");
   bench->require_subcommand(1);
   add_bench_attention(*bench);
   add_bench_train(*bench);

@@ -33,8 +33,8 @@ struct Ceiling {
 };
 Ceiling ceiling();
 
-/// The fields that all rows share: bench, threads, isa, dtype, ceiling; and the peak memory since the last call of
-/// `reset_peak_memory`.
+/// The fields that all rows share: bench, threads, isa, dtype, ceiling; and the peak memory since the last
+/// call of `reset_peak_memory`.
 Json bench_row(const std::string& bench);
 
 /// Seconds of repeated calls, after one that warms up: at least `least` calls, then until `seconds` are over.

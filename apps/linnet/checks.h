@@ -11,7 +11,8 @@
 #include <string>
 #include <vector>
 
-// Checks of single values on the command line, on the text itself: what does not fit is refused, never wrapped or cut.
+// Checks of single values on the command line, on the text itself: what does not fit is refused, never
+// wrapped or cut.
 
 namespace linnet {
 
@@ -19,7 +20,8 @@ inline constexpr std::int64_t most_threads = 4096;
 inline constexpr std::int64_t most_count = 1 << 24;
 
 /// A whole number in `least` … `most`.
-inline CLI::Validator whole(std::int64_t least, std::int64_t most = std::numeric_limits<std::int64_t>::max()) {
+inline CLI::Validator whole(std::int64_t least,
+                            std::int64_t most = std::numeric_limits<std::int64_t>::max()) {
   return CLI::Validator(
       [=](const std::string& text) -> std::string {
         std::int64_t value = 0;
@@ -34,7 +36,8 @@ inline CLI::Validator whole(std::int64_t least, std::int64_t most = std::numeric
 }
 
 /// A finite number in `least` … `most`, or above `least` where `beyond`.
-inline CLI::Validator number(double least, double most = std::numeric_limits<double>::max(), bool beyond = false) {
+inline CLI::Validator number(double least, double most = std::numeric_limits<double>::max(),
+                             bool beyond = false) {
   return CLI::Validator(
       [=](const std::string& text) -> std::string {
         double value = 0;

@@ -53,7 +53,8 @@ int complain(const std::string& line, int status) {
 }
 
 int run(int argc, char** argv) {
-  CLI::App program("Transformers with linear-time attention: train them, and generate in constant memory.", "linnet");
+  CLI::App program("Transformers with linear-time attention: train them, and generate in constant memory.",
+                   "linnet");
   program.require_subcommand(1);
   program.set_version_flag("--version", std::string("linnet ") + LINNET_VERSION);
   add_train(program);
@@ -79,7 +80,8 @@ int run(int argc, char** argv) {
       message = fmt::format("{} is not known here{}", unknown.front(), known_near(unknown.front(), command));
     else if (no_command)
       message = fmt::format("expected a command ({}), got none", fmt::join(child_names(command), ", "));
-    return complain(fmt::format("{}: {} (see {} --help)", full_name(command), message, full_name(command)), usage);
+    return complain(fmt::format("{}: {} (see {} --help)", full_name(command), message, full_name(command)),
+                    usage);
   } catch (const UsageError& error) {
     return complain(fmt::format("linnet: {}", error.what()), usage);
   } catch (const std::bad_alloc&) {

@@ -82,8 +82,8 @@ void require_memory(const std::string& what, double bytes) {
   double kilobytes = 0;
   while (info >> key && key != "MemAvailable:") std::getline(info, key);
   if (!(info >> kilobytes) || bytes <= 1024 * kilobytes) return;
-  fail("memory", "expected {} to fit into the {} of memory that are free, got one that needs at least {}", what,
-       bytes_text(1024 * kilobytes), bytes_text(bytes));
+  fail("memory", "expected {} to fit into the {} of memory that are free, got one that needs at least {}",
+       what, bytes_text(1024 * kilobytes), bytes_text(bytes));
 }
 
 void require_file_path(const std::string& path) {
@@ -120,14 +120,15 @@ bool is_text(const Json& rows, const std::string& key) {
     const Json value = at_path(row, key);
     if (!value.is_string()) return value.is_boolean();
     const std::string text = value;
-    return !std::isdigit(static_cast<unsigned char>(text[0])) || std::count(text.begin(), text.end(), ' ') > 1;
+    return !std::isdigit(static_cast<unsigned char>(text[0])) ||
+           std::count(text.begin(), text.end(), ' ') > 1;
   });
 }
 
 /// Columns of a terminal that a text in UTF-8 takes: one a character, for the letters that Linnet prints.
 std::size_t columns_of(const std::string& text) {
-  return static_cast<std::size_t>(
-      std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
+  return static_cast<std::size_t>(std::count_if(
+      text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
 }
 
 }  // namespace
@@ -154,7 +155,9 @@ void print_table(const Json& rows, const std::vector<std::string>& keys) {
 
 Json time_summary(std::vector<double> seconds) {
   std::sort(seconds.begin(), seconds.end());
-  return {{"median", 1e3 * quantile(seconds, 0.5)}, {"min", 1e3 * seconds.front()}, {"max", 1e3 * seconds.back()}};
+  return {{"median", 1e3 * quantile(seconds, 0.5)},
+          {"min", 1e3 * seconds.front()},
+          {"max", 1e3 * seconds.back()}};
 }
 
 double quantile(const std::vector<double>& sorted, double share) {

@@ -9,7 +9,8 @@
 
 namespace linnet {
 
-/// One line of progress on standard error: rewritten in place on a terminal, printed every few seconds elsewhere.
+/// One line of progress on standard error: rewritten in place on a terminal, printed every few seconds
+/// elsewhere.
 class Progress {
  public:
   Progress();
@@ -36,8 +37,8 @@ std::string bytes_text(double bytes);
 std::size_t peak_memory();
 void reset_peak_memory();
 
-/// Throws Error where the machine has less memory free than `bytes`, which `what` needs at the very least: asking for
-/// it would end in other programs being killed.
+/// Throws Error where the machine has less memory free than `bytes`, which `what` needs at the very least:
+/// asking for it would end in other programs being killed.
 void require_memory(const std::string& what, double bytes);
 
 /// Throws Error where `path` cannot become a file: known before the work whose result it is to hold.
