@@ -102,7 +102,7 @@ TEST_F(Resume, InterruptedRunSavesEndsWellAndEndsInTheSameBits) {
   const fs::path metrics_file = folder_ / "interrupted" / "metrics.jsonl";
   const Clock::time_point start = Clock::now();
   while ((!fs::exists(metrics_file) || fs::file_size(metrics_file) == 0) &&
-         Clock::now() - start < std::chrono::seconds(30))
+         Clock::now() - start < std::chrono::seconds(600))
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   program.send(SIGINT);
   const Ended ended = program.wait();
