@@ -124,6 +124,13 @@ TEST_F(Resume, FinishedRunStaysAsItIs) {
   expect_as_undisturbed("finished");
 }
 
+TEST_F(Resume, RunKilledAfterItsLastCheckpointGetsItsModel) {
+  fs::copy(folder_ / "undisturbed", folder_ / "late", fs::copy_options::recursive);
+  fs::remove(folder_ / "late/model.safetensors");
+  succeed(command("late", 1, true));
+  expect_as_undisturbed("late");
+}
+
 TEST_F(Resume, RefusesWhatWouldLeadElsewhere) {
   fs::copy(folder_ / "undisturbed", folder_ / "other", fs::copy_options::recursive);
   const Ended ended = run_linnet(joined(command("other", 2, true), {"--set", "training.learning_rate=0.5"}));
