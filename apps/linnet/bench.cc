@@ -24,6 +24,15 @@ void BenchOptions::add_to(CLI::App& command) {
   command.add_flag("--json", json, "print an array of rows as JSON");
 }
 
+Json BenchOptions::rows(const std::function<void(Json& rows)>& measure) const {
+  Json rows = Json::array();
+  for (const int count : threads.empty() ? std::vector{thread_count()} : threads) {
+    set_thread_count(count);
+    measure(rows);
+  }
+  return rows;
+}
+
 std::vector<std::string> name_list(const std::string& option, const std::string& text) {
   std::vector<std::string> names;
   std::istringstream words(text);

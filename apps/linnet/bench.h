@@ -18,6 +18,9 @@ struct BenchOptions {
   bool json = false;
 
   void add_to(CLI::App& command);
+
+  /// The rows that `measure` appends, once for each number of threads.
+  Json rows(const std::function<void(Json& rows)>& measure) const;
 };
 
 /// "16,32,64" and doubling ranges "512:65536", mixed. Throws UsageError.

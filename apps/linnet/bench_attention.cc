@@ -119,11 +119,7 @@ void run(const Arguments& arguments) {
   const auto dims = number_list("--dim", arguments.dim), batches = number_list("--batch", arguments.batch),
              lengths = number_list("--length", arguments.length);
   const auto passes = name_list("--pass", arguments.pass);
-  Json rows = Json::array();
-  std::vector<int> threads = arguments.bench.threads;
-  if (threads.empty()) threads = {thread_count()};
-  for (const int count : threads) {
-    set_thread_count(count);
+  const Json rows = arguments.bench.rows([&](Json& rows) {
     ceiling();
     for (const std::string& family : families) {
       for (const std::string& map : family == "linear" ? maps : std::vector<std::string>{"elu"})
@@ -138,7 +134,7 @@ void run(const Arguments& arguments) {
                                        arguments.bench.seconds));
               }
     }
-  }
+  });
   if (arguments.bench.json) {
     fmt::print("{}\n", rows.dump(2));
     return;

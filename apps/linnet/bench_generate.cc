@@ -164,15 +164,10 @@ void run(const Arguments& arguments) {
   const auto stream_counts = number_list("--streams", arguments.streams);
   const auto positions = arguments.position.empty() ? std::vector<std::int64_t>()
                                                     : number_list("--position", arguments.position);
-  Json rows = Json::array();
-  std::vector<int> threads = arguments.bench.threads;
-  if (threads.empty()) threads = {thread_count()};
-  for (const int count : threads) {
-    set_thread_count(count);
+  const Json rows = arguments.bench.rows([&](Json& rows) {
     for (const std::string& name : configs) {
       RunConfig config;
-      config.load(name, arguments.settings);
-      config.fit_to_kind();
+      config.load_without_data(name, arguments.settings);
       for (const std::string& family : families) {
         config.model.family = family;
         config.check_memory(false);
@@ -194,7 +189,7 @@ void run(const Arguments& arguments) {
         }
       }
     }
-  }
+  });
   if (!arguments.plot.empty()) plot(rows, arguments.plot);
   if (arguments.bench.json) {
     fmt::print("{}\n", rows.dump(2));

@@ -78,15 +78,10 @@ void run(const Arguments& arguments) {
       arguments.family.empty() ? std::vector<std::string>() : family_list("--family", arguments.family);
   const auto batches =
       arguments.batch.empty() ? std::vector<std::int64_t>() : number_list("--batch", arguments.batch);
-  Json rows = Json::array();
-  std::vector<int> threads = arguments.bench.threads;
-  if (threads.empty()) threads = {thread_count()};
-  for (const int count : threads) {
-    set_thread_count(count);
+  const Json rows = arguments.bench.rows([&](Json& rows) {
     for (const std::string& name : configs) {
       RunConfig config;
-      config.load(name, arguments.settings);
-      config.fit_to_kind();
+      config.load_without_data(name, arguments.settings);
       for (const std::string& family : families.empty() ? std::vector{config.model.family} : families) {
         config.model.family = family;
         for (const std::int64_t batch : batches.empty() ? std::vector{config.training.batch} : batches) {
@@ -99,7 +94,7 @@ void run(const Arguments& arguments) {
         }
       }
     }
-  }
+  });
   if (arguments.bench.json) {
     fmt::print("{}\n", rows.dump(2));
     return;

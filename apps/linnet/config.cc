@@ -82,7 +82,8 @@ void RunConfig::fit_to_data(const Dataset& dataset) {
   model.check();
 }
 
-void RunConfig::fit_to_kind() {
+void RunConfig::load_without_data(const std::string& file_or_name, const std::vector<std::string>& settings) {
+  load(file_or_name, settings);
   const bool pictures = data.kind == "digits" || data.kind == "mnist";
   const std::int64_t size = data.size != 0 ? data.size : data.kind == "mnist" ? 28 : 16;
   if (model.length == 0) model.length = pictures ? size * size : data.length;

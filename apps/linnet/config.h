@@ -31,8 +31,9 @@ struct RunConfig {
   /// open.
   void fit_to_data(const Dataset& dataset);
 
-  /// The same from the kind of data alone, without reading any: for benchmarks.
-  void fit_to_kind();
+  /// `load`, with length, vocabulary, classes and picture size from the kind of data alone: nothing is read.
+  /// For benchmarks.
+  void load_without_data(const std::string& file_or_name, const std::vector<std::string>& settings);
 
   /// Throws Error where training, or generation alone, needs more memory than the machine has free. After
   /// fitting.

@@ -66,8 +66,9 @@ namespace {
 
 constexpr std::size_t alignment = 64;
 
-// Rows of one head lie kilobytes apart, so walking over a large tensor in small pages misses the TLB at every row: large
-// ones ask for the kernel's large pages. Results do not depend on it, so a kernel that refuses is fine.
+// Rows of one head lie kilobytes apart, so walking over a large tensor in small pages misses the TLB at every
+// row: large ones ask for the kernel's large pages. Results do not depend on it, so a kernel that refuses is
+// fine.
 constexpr std::size_t large_page = std::size_t{2} << 20;
 constexpr std::size_t least_for_large_pages = 2 * large_page;
 

@@ -94,7 +94,8 @@ class Trainer {
     if (newest) {
       checkpoints_.load(*newest, config_, options_, network_.table(), values_.span<float>(), optimiser_);
       step_ = *newest;
-      // The run may have been killed between its checkpoint and its own model, which no later step need write again.
+      // The run may have been killed between its checkpoint and its own model, which no later step need write
+      // again.
       write_model(folder_, config_, network_.table(), values_.span<float>());
       say(fmt::format("resuming from {}", checkpoints_.path(step_).string()));
     } else {

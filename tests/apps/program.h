@@ -33,9 +33,9 @@ class Program {
  public:
   struct Limits {
     std::optional<rlim_t> file_bytes = {};  ///< a write beyond it fails, as on a full disk
-    std::chrono::seconds time{600};  ///< against hanging alone: a busy machine is slow
-    std::string folder = {};         ///< to run in; that of the test by default
-    std::string out = {}, err = {};  ///< where output goes instead of being kept
+    std::chrono::seconds time{600};         ///< against hanging alone: a busy machine is slow
+    std::string folder = {};                ///< to run in; that of the test by default
+    std::string out = {}, err = {};         ///< where output goes instead of being kept
   };
 
   explicit Program(const Strings& arguments) : Program(arguments, Limits{}) {}
