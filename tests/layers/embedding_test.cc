@@ -35,8 +35,8 @@ TEST(Embedding, MatchesReferenceWithGradients) {
         std::vector<float> y(static_cast<std::size_t>(3 * length * width));
         made.embedding->forward(view(y, {3, length, width}), ids, 0);
         const reference::Parameters at = by_name(made.table, made.values.span<float>());
-        const auto expected = [&](const reference::Parameters& p) {
-          return reference::embedding(ids, length, width, p, "embedding", name).values;
+        const auto expected = [&, kind = name](const reference::Parameters& p) {
+          return reference::embedding(ids, length, width, p, "embedding", kind).values;
         };
         EXPECT_LT(relative_error(y, expected(at)), 1e-6);
 

@@ -5,6 +5,7 @@
 #include "model/transformer.h"
 #include "reference/transformer.h"
 #include "support/models.h"
+#include "support/targets.h"
 
 namespace linnet {
 namespace {
@@ -140,33 +141,36 @@ TEST(Forms, AgreeAtEveryLengthUpTo300) {
   }
 }
 
-TEST(Forms, StreamsStepAloneOrTogetherWithTheSameBits) {
-  for (const ModelConfig& config : configs()) {
-    SCOPED_TRACE(describe(config));
-    const auto model = random_model(config, seed);
-    const Network& network = model->network();
-    const RecurrentTransformer transformer(network);
-    const std::int64_t streams = 9, steps = 40, outputs = network.head().outputs();
-    const auto ids = random_tokens(streams * steps, config.vocabulary, seed);
-    RecurrentState together(network, streams);
-    Scratch scratch;
-    std::vector<float> all(static_cast<std::size_t>(streams * outputs));
-    std::vector<std::int64_t> order(streams);
-    for (std::int64_t i = 0; i < streams; ++i) order[static_cast<std::size_t>(i)] = (4 * i + 2) % streams;
-    Rows of_stream_5;
-    for (std::int64_t t = 0; t < steps; ++t) {
-      std::vector<std::int32_t> now;
-      for (const std::int64_t stream : order)
-        now.push_back(ids[static_cast<std::size_t>(stream * steps + t)]);
-      transformer.step(view(all, {streams, outputs}), now, order, together, scratch);
-      const std::int64_t row = std::ranges::find(order, 5) - order.begin();
-      of_stream_5.emplace_back(&all[static_cast<std::size_t>(row * outputs)],
-                               &all[static_cast<std::size_t>(row * outputs)] + outputs);
-    }
-    const Rows alone = recurrent(network, std::span(ids).subspan(5 * steps, steps));
-    for (std::size_t t = 0; t < alone.size(); ++t)
-      ASSERT_TRUE(same_bits(alone[t], of_stream_5[t])) << "step " << t;
+void expect_same_bits_alone_and_together(const ModelConfig& config) {
+  SCOPED_TRACE(describe(config));
+  const auto model = random_model(config, seed);
+  const Network& network = model->network();
+  const RecurrentTransformer transformer(network);
+  const std::int64_t streams = 71, steps = 10, outputs = network.head().outputs();
+  const auto ids = random_tokens(streams * steps, config.vocabulary, seed);
+  RecurrentState together(network, streams);
+  Scratch scratch;
+  std::vector<float> all(static_cast<std::size_t>(streams * outputs));
+  std::vector<std::int64_t> order(streams);
+  for (std::int64_t i = 0; i < streams; ++i) order[static_cast<std::size_t>(i)] = (4 * i + 2) % streams;
+  Rows of_stream_5;
+  for (std::int64_t t = 0; t < steps; ++t) {
+    std::vector<std::int32_t> now;
+    for (const std::int64_t stream : order) now.push_back(ids[static_cast<std::size_t>(stream * steps + t)]);
+    transformer.step(view(all, {streams, outputs}), now, order, together, scratch);
+    const std::int64_t row = std::ranges::find(order, 5) - order.begin();
+    of_stream_5.emplace_back(&all[static_cast<std::size_t>(row * outputs)],
+                             &all[static_cast<std::size_t>(row * outputs)] + outputs);
   }
+  const Rows alone = recurrent(network, std::span(ids).subspan(5 * steps, steps));
+  for (std::size_t t = 0; t < alone.size(); ++t)
+    ASSERT_TRUE(same_bits(alone[t], of_stream_5[t])) << "step " << t;
+}
+
+TEST(Forms, StreamsStepAloneOrTogetherWithTheSameBits) {
+  for_every_instruction_set([] {
+    for (const ModelConfig& config : configs()) expect_same_bits_alone_and_together(config);
+  });
 }
 
 TEST(Forms, LossMatchesTheReferenceForBatches) {
