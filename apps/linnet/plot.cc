@@ -43,8 +43,7 @@ struct Axis {
 
 std::string number_text(double value) {
   if (value >= 1e6) return fmt::format("{:.4g}M", value / 1e6);
-  if (value >= 1e4) return fmt::format("{:.4g}k", value / 1e3);
-  return fmt::format("{:.4g}", value);
+  return fmt::format("{:.6g}", value);
 }
 
 std::string text(double x, double y, const std::string& anchor, const std::string& content,
@@ -82,7 +81,7 @@ std::string draw(const Chart& chart, double origin) {
     svg += text(origin + left - 8, y + 4, "end", bytes ? bytes_text(value) : number_text(value));
   }
   svg += text(origin + (left + width - right) / 2, height - 10, "middle", chart.x_label);
-  if (!bytes) svg += text(origin + left - 8, top - 12, "end", chart.y_label);
+  if (!bytes) svg += text(origin + 8, 22, "start", chart.y_label);
   for (std::size_t i = 0; i < chart.lines.size(); ++i) {
     const char* colour = colours[i % std::size(colours)];
     std::string points;
