@@ -8,8 +8,10 @@
 
 #include "base/fail.h"
 #include "base/threads.h"
+#include "checks.h"
 #include "commands.h"
 #include "kernels/dense.h"
+#include "linnet/attention.h"
 #include "report.h"
 
 namespace linnet {
@@ -17,15 +19,22 @@ namespace linnet {
 void BenchOptions::add_to(CLI::App& command) {
   command.add_option("--threads", threads, "numbers of threads, 1,2; all by default")
       ->delimiter(',')
-      ->check(CLI::PositiveNumber);
-  command.add_option("--seconds", seconds, "time to measure each row for")->check(CLI::PositiveNumber);
+      ->check(whole(1, most_threads));
+  command.add_option("--seconds", seconds, "seconds to measure each row for")->check(number(0, 1e6, true));
   command.add_flag("--json", json, "print an array of rows as JSON");
 }
 
-std::vector<std::string> name_list(const std::string& text) {
+std::vector<std::string> name_list(const std::string& option, const std::string& text) {
   std::vector<std::string> names;
   std::istringstream words(text);
   for (std::string word; std::getline(words, word, ',');) names.push_back(word);
+  if (names.empty()) fail<UsageError>("bench", "expected {} to list at least one, got none", option);
+  return names;
+}
+
+std::vector<std::string> family_list(const std::string& option, const std::string& text) {
+  std::vector<std::string> names = name_list(option, text);
+  for (const std::string& name : names) find_family(name);
   return names;
 }
 
@@ -35,18 +44,22 @@ std::vector<std::int64_t> number_list(const std::string& option, const std::stri
     std::int64_t value = 0;
     const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
     if (error != std::errc() || end != word.data() + word.size() || value < 1 || value > most)
-      fail<UsageError>("bench", "expected {} to list whole numbers above 0 or doubling ranges (16,32,64 or 512:65536), got {}",
-                       option, text);
+      fail<UsageError>(
+          "bench",
+          "expected {} to list whole numbers above 0 or doubling ranges (16,32,64 or 512:65536), got {}",
+          option, text);
     return value;
   };
   std::vector<std::int64_t> values;
-  for (const std::string& word : name_list(text)) {
+  for (const std::string& word : name_list(option, text)) {
     const std::size_t colon = word.find(':');
     const std::int64_t first = number(std::string_view(word).substr(0, colon));
-    const std::int64_t last = colon == std::string::npos ? first : number(std::string_view(word).substr(colon + 1));
+    const std::int64_t last =
+        colon == std::string::npos ? first : number(std::string_view(word).substr(colon + 1));
     for (std::int64_t value = first; value <= last; value *= 2) values.push_back(value);
   }
-  if (values.empty()) fail<UsageError>("bench", "expected {} to list at least one number, got {}", option, text);
+  if (values.empty())
+    fail<UsageError>("bench", "expected ranges of {} to begin below their end, got {}", option, text);
   return values;
 }
 
@@ -83,7 +96,8 @@ std::vector<double> time_calls(const std::function<void()>& call, double seconds
 }
 
 void add_bench(CLI::App& program) {
-  CLI::App* bench = program.add_subcommand("bench", "Measure this machine's ceilings, then the work against them");
+  CLI::App* bench =
+      program.add_subcommand("bench", "Measure this machine's ceilings, then the work against them");
   bench->require_subcommand(1);
   add_bench_attention(*bench);
   add_bench_train(*bench);

@@ -22,7 +22,9 @@ struct BenchOptions {
 
 /// "16,32,64" and doubling ranges "512:65536", mixed. Throws UsageError.
 std::vector<std::int64_t> number_list(const std::string& option, const std::string& text);
-std::vector<std::string> name_list(const std::string& text);
+std::vector<std::string> name_list(const std::string& option, const std::string& text);
+/// Names of attention families, all of them known.
+std::vector<std::string> family_list(const std::string& option, const std::string& text);
 
 /// Ceilings of this machine with the present number of threads, measured once for each number.
 struct Ceiling {
@@ -31,8 +33,8 @@ struct Ceiling {
 };
 Ceiling ceiling();
 
-/// The fields that all rows share: bench, threads, isa, dtype, ceiling; and the peak memory since the last call of
-/// `reset_peak_memory`.
+/// The fields that all rows share: bench, threads, isa, dtype, ceiling; and the peak memory since the last
+/// call of `reset_peak_memory`.
 Json bench_row(const std::string& bench);
 
 /// Seconds of repeated calls, after one that warms up: at least `least` calls, then until `seconds` are over.

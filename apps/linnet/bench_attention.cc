@@ -5,6 +5,7 @@
 #include "base/random.h"
 #include "base/threads.h"
 #include "bench.h"
+#include "checks.h"
 #include "linnet/attention.h"
 #include "report.h"
 
@@ -12,8 +13,8 @@ namespace linnet {
 namespace {
 
 struct Arguments {
-  std::string family = "linear,softmax", feature_map = "elu", mask = "causal", length = "1024:4096", batch = "1",
-              dim = "64", pass = "forward,training";
+  std::string family = "linear,softmax", feature_map = "elu", mask = "causal", length = "1024:4096",
+              batch = "1", dim = "64", pass = "forward,training";
   std::int64_t heads = 8, value_dim = 0;
   BenchOptions bench;
 };
@@ -45,14 +46,16 @@ double least_flops(const Row& row) {
   const double e = static_cast<double>(row.head_dim), m = static_cast<double>(row.value_dim);
   const bool training = row.pass == "training";
   if (row.family == "softmax") {
-    const double visible = row.mask == "causal" ? (static_cast<double>(row.length) + 1) / 2 : static_cast<double>(row.length);
+    const double visible =
+        row.mask == "causal" ? (static_cast<double>(row.length) + 1) / 2 : static_cast<double>(row.length);
     return queries * visible * (training ? 8 * e + 6 * m : 2 * (e + m));
   }
   const double f = static_cast<double>(find_feature_map(row.feature_map)->features(row.head_dim));
   return queries * f * m * (training ? 14 : 4);
 }
 
-/// Every input and output once: q, k, v, out; in training also their gradients, and the inputs and out a second time.
+/// Every input and output once: q, k, v, out; in training also their gradients, and the inputs and out a
+/// second time.
 double least_bytes(const Row& row) {
   const double rows = static_cast<double>(row.batch * row.length * row.heads) * sizeof(float);
   const double forward = rows * static_cast<double>(2 * row.head_dim + 2 * row.value_dim);
@@ -83,8 +86,8 @@ Json measure(const Row& row, double seconds) {
       [&] {
         attention->forward({out.view<float>(), training ? normaliser.view<float>() : View<float>()}, inputs);
         if (training)
-          attention->backward({dq.view<float>(), dk.view<float>(), dv.view<float>()}, grad_out.view<float>(), inputs,
-                              out.view<float>(), normaliser.view<float>());
+          attention->backward({dq.view<float>(), dk.view<float>(), dv.view<float>()}, grad_out.view<float>(),
+                              inputs, out.view<float>(), normaliser.view<float>());
       },
       seconds);
 
@@ -92,7 +95,8 @@ Json measure(const Row& row, double seconds) {
   const Ceiling limits = ceiling();
   json["time_ms"] = time_summary(times);
   const double median = json["time_ms"]["median"];
-  const double floor_ms = 1e3 * std::max(least_flops(row) / (1e9 * limits.gemm_gflops), least_bytes(row) / (1e9 * limits.copy_gbs));
+  const double floor_ms = 1e3 * std::max(least_flops(row) / (1e9 * limits.gemm_gflops),
+                                         least_bytes(row) / (1e9 * limits.copy_gbs));
   json["family"] = row.family;
   json["feature_map"] = row.family == "linear" ? Json(row.feature_map) : Json(nullptr);
   json["mask"] = row.mask;
@@ -109,22 +113,28 @@ Json measure(const Row& row, double seconds) {
 }
 
 void run(const Arguments& arguments) {
+  const auto families = family_list("--family", arguments.family),
+             maps = name_list("--feature-map", arguments.feature_map);
+  for (const std::string& map : maps) find_feature_map(map);
+  const auto dims = number_list("--dim", arguments.dim), batches = number_list("--batch", arguments.batch),
+             lengths = number_list("--length", arguments.length);
+  const auto passes = name_list("--pass", arguments.pass);
   Json rows = Json::array();
   std::vector<int> threads = arguments.bench.threads;
   if (threads.empty()) threads = {thread_count()};
   for (const int count : threads) {
     set_thread_count(count);
     ceiling();
-    for (const std::string& family : name_list(arguments.family)) {
-      find_family(family);
-      for (const std::string& map : family == "linear" ? name_list(arguments.feature_map) : std::vector<std::string>{"elu"})
-        for (const std::int64_t dim : number_list("--dim", arguments.dim))
-          for (const std::int64_t batch : number_list("--batch", arguments.batch))
-            for (const std::int64_t length : number_list("--length", arguments.length))
-              for (const std::string& pass : name_list(arguments.pass)) {
-                fmt::print(stderr, "{} {} d {} batch {} length {} {}\n", family, arguments.mask, dim, batch, length, pass);
-                rows.push_back(measure({family, map, arguments.mask, pass, batch, length, arguments.heads, dim,
-                                        arguments.value_dim == 0 ? dim : arguments.value_dim},
+    for (const std::string& family : families) {
+      for (const std::string& map : family == "linear" ? maps : std::vector<std::string>{"elu"})
+        for (const std::int64_t dim : dims)
+          for (const std::int64_t batch : batches)
+            for (const std::int64_t length : lengths)
+              for (const std::string& pass : passes) {
+                fmt::print(stderr, "{} {} d {} batch {} length {} {}\n", family, arguments.mask, dim, batch,
+                           length, pass);
+                rows.push_back(measure({family, map, arguments.mask, pass, batch, length, arguments.heads,
+                                        dim, arguments.value_dim == 0 ? dim : arguments.value_dim},
                                        arguments.bench.seconds));
               }
     }
@@ -134,36 +144,44 @@ void run(const Arguments& arguments) {
     return;
   }
   const Ceiling limits = ceiling();
-  fmt::print("This machine: {:.0f} GFLOP/s dense f32, {:.1f} GB/s copied, {}\n\n", limits.gemm_gflops, limits.copy_gbs,
-             rows.front()["isa"].get<std::string>());
-  print_table(rows, {"threads", "family", "feature_map", "mask", "pass", "batch", "length", "heads", "head_dim",
-                     "time_ms.median", "gflops", "floor_ms", "times_floor"});
+  fmt::print("This machine: {:.0f} GFLOP/s dense f32, {:.1f} GB/s copied, {}\n\n", limits.gemm_gflops,
+             limits.copy_gbs, rows.front()["isa"].get<std::string>());
+  print_table(rows, {"threads", "family", "feature_map", "mask", "pass", "batch", "length", "heads",
+                     "head_dim", "time_ms.median", "gflops", "floor_ms", "times_floor"});
 }
 
 }  // namespace
 
 void add_bench_attention(CLI::App& bench) {
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* command = bench.add_subcommand("attention", "Time of one attention against the machine's ceilings");
+  CLI::App* command =
+      bench.add_subcommand("attention", "Time of one attention against the machine's ceilings");
   command->footer(
-      "floor_ms is the larger of the least FLOPs at the dense ceiling and the least bytes at the copy ceiling.\n"
+      "floor_ms is the larger of the least FLOPs at the dense ceiling and the least bytes at the copy "
+      "ceiling.\n"
       "Example: linnet bench attention --family linear,softmax --length 512:16384 --pass forward");
   command->add_option("--family", arguments->family, "families, linear,softmax")->capture_default_str();
-  command->add_option("--feature-map", arguments->feature_map, "feature maps of linear")->capture_default_str();
-  command->add_option("--mask", arguments->mask, "causal or full")
-      ->check(CLI::IsMember({"causal", "full"}))
+  command->add_option("--feature-map", arguments->feature_map, "feature maps of linear")
       ->capture_default_str();
-  command->add_option("--pass", arguments->pass, "forward, training (forward and backward)")->capture_default_str();
-  command->add_option("--length", arguments->length, "tokens: a list or a doubling range")->capture_default_str();
+  command->add_option("--mask", arguments->mask, "causal or full")
+      ->check(one_of({"causal", "full"}))
+      ->capture_default_str();
+  command->add_option("--pass", arguments->pass, "forward, training (forward and backward)")
+      ->capture_default_str();
+  command->add_option("--length", arguments->length, "tokens: a list or a doubling range")
+      ->capture_default_str();
   command->add_option("--batch", arguments->batch, "sequences")->capture_default_str();
-  command->add_option("--heads", arguments->heads, "heads")->check(CLI::PositiveNumber)->capture_default_str();
+  command->add_option("--heads", arguments->heads, "heads")
+      ->check(whole(1, most_count))
+      ->capture_default_str();
   command->add_option("--dim", arguments->dim, "head sizes")->capture_default_str();
   command->add_option("--value-dim", arguments->value_dim, "size of value heads; as --dim by default")
-      ->check(CLI::PositiveNumber);
+      ->check(whole(1, most_count));
   arguments->bench.add_to(*command);
   command->callback([=] {
-    for (const std::string& pass : name_list(arguments->pass))
-      if (pass != "forward" && pass != "training") throw CLI::ValidationError("--pass: expected forward or training, got " + pass);
+    for (const std::string& pass : name_list("--pass", arguments->pass))
+      if (pass != "forward" && pass != "training")
+        throw CLI::ValidationError("--pass: expected forward or training, got " + pass);
     run(*arguments);
   });
 }

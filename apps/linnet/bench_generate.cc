@@ -22,8 +22,8 @@ struct Arguments {
   BenchOptions bench;
 };
 
-/// One configuration, family and number of streams. Without a cache every step costs more than the one before; then
-/// the steps of evenly spaced positions are measured and stand for those between them.
+/// One configuration, family and number of streams. Without a cache every step costs more than the one
+/// before; then the steps of evenly spaced positions are measured and stand for those between them.
 struct Row {
   std::string config, family;
   std::int64_t streams = 1;
@@ -37,8 +37,10 @@ double memory_seconds(std::size_t weight_bytes, std::size_t state_bytes, bool st
   std::vector<double> times = time_calls(
       [&] {
         kernels::sum_of_squares(weights.span<float>());
-        if (states_are_written) kernels::scale(states.span<float>(), 1.0f);
-        else kernels::sum_of_squares(states.span<float>());
+        if (states_are_written)
+          kernels::scale(states.span<float>(), 1.0f);
+        else
+          kernels::sum_of_squares(states.span<float>());
       },
       0.1);
   std::sort(times.begin(), times.end());
@@ -47,7 +49,8 @@ double memory_seconds(std::size_t weight_bytes, std::size_t state_bytes, bool st
 
 std::vector<std::int32_t> random_prompt(const ModelConfig& config, std::int64_t length) {
   std::vector<std::int32_t> tokens(static_cast<std::size_t>(length));
-  for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<std::int32_t>(i * 2654435761u % config.vocabulary);
+  for (std::size_t i = 0; i < tokens.size(); ++i)
+    tokens[i] = static_cast<std::int32_t>(i * 2654435761u % config.vocabulary);
   return tokens;
 }
 
@@ -68,7 +71,8 @@ Json measure(const std::shared_ptr<const Model>& model, const Row& row) {
   Session session(model, row.streams, options);
   if (row.cache) {
     session.step(tokens);  // creates primitives
-    for (std::int64_t position = 1; position < config.length; ++position) times.push_back(time_step(session, tokens));
+    for (std::int64_t position = 1; position < config.length; ++position)
+      times.push_back(time_step(session, tokens));
   } else {
     constexpr std::int64_t measured = 12;
     for (std::int64_t i = 0; i < measured; ++i) {
@@ -91,7 +95,8 @@ Json measure(const std::shared_ptr<const Model>& model, const Row& row) {
   const double flops = streams * generation_cost(config, visible).forward();
   const double products_ms = 1e3 * flops / (1e9 * ceiling().gemm_gflops);
   const bool written = config.family == "linear";
-  const std::size_t touched = row.cache ? static_cast<std::size_t>(row.streams) * state_bytes / (written ? 1 : 2) : 0;
+  const std::size_t touched =
+      row.cache ? static_cast<std::size_t>(row.streams) * state_bytes / (written ? 1 : 2) : 0;
   const double memory_ms = 1e3 * memory_seconds(model->weight_bytes(), touched, written);
 
   Json json = bench_row("generate");
@@ -142,7 +147,8 @@ void plot(const Json& rows, const std::string& path) {
   Chart time{"One stream, one token", "tokens seen", "ms per token", {}};
   Chart memory{"Memory of one stream", "tokens seen", "bytes", {}};
   for (const Json& row : rows) {
-    const std::string name = row["family"] == "linear" ? "linear attention" : row["family"].get<std::string>() + " with cache";
+    const std::string name =
+        row["family"] == "linear" ? "linear attention" : row["family"].get<std::string>() + " with cache";
     time.add(name, row["position"], row["step_ms"]["p50"]);
     memory.add(name, row["position"], row["state_bytes_per_stream"]);
   }
@@ -152,30 +158,39 @@ void plot(const Json& rows, const std::string& path) {
 void run(const Arguments& arguments) {
   if (!arguments.plot.empty() && arguments.position.empty())
     fail<UsageError>("bench", "expected --position with --plot, got none");
+  if (!arguments.plot.empty()) require_file_path(arguments.plot);
+  const auto configs = name_list("--config", arguments.config),
+             families = family_list("--family", arguments.family);
+  const auto stream_counts = number_list("--streams", arguments.streams);
+  const auto positions = arguments.position.empty() ? std::vector<std::int64_t>()
+                                                    : number_list("--position", arguments.position);
   Json rows = Json::array();
   std::vector<int> threads = arguments.bench.threads;
   if (threads.empty()) threads = {thread_count()};
   for (const int count : threads) {
     set_thread_count(count);
-    for (const std::string& name : name_list(arguments.config)) {
+    for (const std::string& name : configs) {
       RunConfig config;
       config.load(name, arguments.settings);
       config.fit_to_kind();
-      for (const std::string& family : name_list(arguments.family)) {
+      for (const std::string& family : families) {
         config.model.family = family;
-        if (!arguments.position.empty()) config.model.positions = "sinusoidal";  // go on beyond the trained length
+        config.check_memory(false);
+        if (!arguments.position.empty())
+          config.model.positions = "sinusoidal";  // go on beyond the trained length
         const auto model = Model::random(config.model, 1);
         if (!arguments.position.empty()) {
-          for (const std::int64_t position : number_list("--position", arguments.position)) {
+          for (const std::int64_t position : positions) {
             fmt::print(stderr, "{} {} at position {}\n", name, family, position);
             rows.push_back(measure_at(model, {name, family}, position));
           }
           continue;
         }
-        for (const std::int64_t streams : number_list("--streams", arguments.streams)) {
+        for (const std::int64_t streams : stream_counts) {
           fmt::print(stderr, "{} {} {} streams\n", name, family, streams);
           rows.push_back(measure(model, {name, family, streams, true}));
-          if (arguments.no_cache && family == "softmax") rows.push_back(measure(model, {name, family, streams, false}));
+          if (arguments.no_cache && family == "softmax")
+            rows.push_back(measure(model, {name, family, streams, false}));
         }
       }
     }
@@ -186,30 +201,36 @@ void run(const Arguments& arguments) {
     return;
   }
   if (!arguments.position.empty()) {
-    print_table(rows, {"threads", "config", "family", "position", "step_ms.p50", "step_ms.p99", "state_bytes_per_stream"});
+    print_table(rows, {"threads", "config", "family", "position", "step_ms.p50", "step_ms.p99",
+                       "state_bytes_per_stream"});
     return;
   }
-  fmt::print("This machine: {:.0f} GFLOP/s dense f32, {:.1f} GB/s copied\n\n", ceiling().gemm_gflops, ceiling().copy_gbs);
-  print_table(rows, {"threads", "config", "family", "cache", "streams", "tokens_per_second", "images_per_second",
-                     "step_ms.p50", "step_ms.p99", "floor_ms", "times_floor", "state_bytes_per_stream"});
+  fmt::print("This machine: {:.0f} GFLOP/s dense f32, {:.1f} GB/s copied\n\n", ceiling().gemm_gflops,
+             ceiling().copy_gbs);
+  print_table(rows,
+              {"threads", "config", "family", "cache", "streams", "tokens_per_second", "images_per_second",
+               "step_ms.p50", "step_ms.p99", "floor_ms", "times_floor", "state_bytes_per_stream"});
 }
 
 }  // namespace
 
 void add_bench_generate(CLI::App& bench) {
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* command = bench.add_subcommand("generate", "Rate of generation, against the ceilings and against softmax");
+  CLI::App* command =
+      bench.add_subcommand("generate", "Rate of generation, against the ceilings and against softmax");
   command->footer(
       "Example: linnet bench generate --config paper-mnist --streams 1,64 --no-cache\n"
       "         linnet bench generate --position 64:65536 --plot generation.svg");
-  command->add_option("--config", arguments->config, "configurations: files or shipped names")->capture_default_str();
+  command->add_option("--config", arguments->config, "configurations: files or shipped names")
+      ->capture_default_str();
   command->add_option("--family", arguments->family, "attention families")->capture_default_str();
   command->add_option("--streams", arguments->streams, "streams at a time: a list or a doubling range")
       ->capture_default_str();
   command->add_option("--position", arguments->position,
                       "measure one stream's step after that many tokens instead: a list or a doubling range");
   command->add_option("--plot", arguments->plot, "draw time and memory against --position into an SVG file");
-  command->add_flag("--no-cache", arguments->no_cache, "softmax also without a cache, as the paper's baseline");
+  command->add_flag("--no-cache", arguments->no_cache,
+                    "softmax also without a cache, as the paper's baseline");
   command->add_option("--set", arguments->settings, "replace a value of the configuration, key=value");
   arguments->bench.add_to(*command);
   command->callback([=] { run(*arguments); });

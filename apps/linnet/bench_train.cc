@@ -22,14 +22,16 @@ struct Arguments {
   BenchOptions bench;
 };
 
-/// A whole update: forward, backward, norm, optimiser, packing; on random tokens, which cost what real ones cost.
+/// A whole update: forward, backward, norm, optimiser, packing; on random tokens, which cost what real ones
+/// cost.
 Json measure(const RunConfig& config, std::int64_t batch, double seconds) {
   const ModelConfig& model = config.model;
   TrainingOptions options = config.training;
   options.batch = batch;
   reset_peak_memory();
   Network network(model);
-  Tensor values = Tensor::of<float>({network.table().size()}), gradients = Tensor::of<float>({network.table().size()});
+  Tensor values = Tensor::of<float>({network.table().size()}),
+         gradients = Tensor::of<float>({network.table().size()});
   network.table().initialise(values.span<float>(), 1);
   network.pack(values.span<float>(), true);
   Optimiser optimiser(network.table(), options);
@@ -39,7 +41,8 @@ Json measure(const RunConfig& config, std::int64_t batch, double seconds) {
   std::vector<std::int32_t> ids(static_cast<std::size_t>(batch * model.length)), targets(ids.size());
   for (std::size_t i = 0; i < ids.size(); ++i) {
     ids[i] = static_cast<std::int32_t>(random.below(static_cast<std::uint64_t>(model.vocabulary), 2 * i));
-    targets[i] = static_cast<std::int32_t>(random.below(static_cast<std::uint64_t>(model.vocabulary), 2 * i + 1));
+    targets[i] =
+        static_cast<std::int32_t>(random.below(static_cast<std::uint64_t>(model.vocabulary), 2 * i + 1));
   }
   std::int64_t step = 0;
   const auto update = [&] {
@@ -70,20 +73,25 @@ Json measure(const RunConfig& config, std::int64_t batch, double seconds) {
 }
 
 void run(const Arguments& arguments) {
+  const auto configs = name_list("--config", arguments.config);
+  const auto families =
+      arguments.family.empty() ? std::vector<std::string>() : family_list("--family", arguments.family);
+  const auto batches =
+      arguments.batch.empty() ? std::vector<std::int64_t>() : number_list("--batch", arguments.batch);
   Json rows = Json::array();
   std::vector<int> threads = arguments.bench.threads;
   if (threads.empty()) threads = {thread_count()};
   for (const int count : threads) {
     set_thread_count(count);
-    for (const std::string& name : name_list(arguments.config)) {
+    for (const std::string& name : configs) {
       RunConfig config;
       config.load(name, arguments.settings);
       config.fit_to_kind();
-      for (const std::string& family :
-           arguments.family.empty() ? std::vector{config.model.family} : name_list(arguments.family)) {
+      for (const std::string& family : families.empty() ? std::vector{config.model.family} : families) {
         config.model.family = family;
-        for (const std::int64_t batch : arguments.batch.empty() ? std::vector{config.training.batch}
-                                                                : number_list("--batch", arguments.batch)) {
+        for (const std::int64_t batch : batches.empty() ? std::vector{config.training.batch} : batches) {
+          config.training.batch = batch;
+          config.check_memory(true);
           fmt::print(stderr, "{} {} batch {}\n", name, family, batch);
           Json row = measure(config, batch, arguments.bench.seconds);
           row["config"] = name;
@@ -97,8 +105,8 @@ void run(const Arguments& arguments) {
     return;
   }
   fmt::print("This machine: {:.0f} GFLOP/s dense f32\n\n", ceiling().gemm_gflops);
-  print_table(rows, {"threads", "config", "family", "batch", "length", "time_ms.median", "tokens_per_second", "gflops",
-                     "fraction_of_ceiling"});
+  print_table(rows, {"threads", "config", "family", "batch", "length", "time_ms.median", "tokens_per_second",
+                     "gflops", "fraction_of_ceiling"});
 }
 
 }  // namespace
@@ -107,7 +115,8 @@ void add_bench_train(CLI::App& bench) {
   auto arguments = std::make_shared<Arguments>();
   CLI::App* command = bench.add_subcommand("train", "Rate of training steps against the dense ceiling");
   command->footer("Example: linnet bench train --config paper-mnist --family linear,softmax");
-  command->add_option("--config", arguments->config, "configurations: files or shipped names")->capture_default_str();
+  command->add_option("--config", arguments->config, "configurations: files or shipped names")
+      ->capture_default_str();
   command->add_option("--family", arguments->family, "attention families; the configuration's by default");
   command->add_option("--batch", arguments->batch, "examples a step; the configuration's by default");
   command->add_option("--set", arguments->settings, "replace a value of the configuration, key=value");

@@ -1,10 +1,13 @@
 #include "config.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "base/fail.h"
 #include "data/copy_task.h"
+#include "io/file.h"
 #include "model/config.h"
+#include "report.h"
 #include "training/config.h"
 
 namespace linnet {
@@ -50,7 +53,8 @@ Options RunConfig::options() {
   options.add("data.kind", data.kind, "what to train on", {"digits", "mnist", "text", "copy"});
   options.add("data.path", data.path, "folder of IDX files (mnist) or a file (text)");
   options.add("data.length", data.length, "tokens an example, of text and copy", 0, std::int64_t{1} << 32);
-  options.add("data.size", data.size, "height and width of pictures; 0 leaves those of the files", 0, 1 << 12);
+  options.add("data.size", data.size, "height and width of pictures; 0 leaves those of the files", 0,
+              1 << 12);
   options.add("data.levels", data.levels, "grey levels of pictures", 2, 256);
   options.add("data.labels", data.labels, "whether digits come with their label");
   options.add("data.examples", data.examples, "training examples of made data", 1, std::int64_t{1} << 40);
@@ -61,7 +65,11 @@ Options RunConfig::options() {
 
 void RunConfig::load(const std::string& file_or_name, const std::vector<std::string>& settings) {
   Options table = options();
-  table.load_toml(find_config(file_or_name));
+  const fs::path path = find_config(file_or_name);
+  const std::string text = read_file(path);
+  if (text.find_first_not_of(" \t\r\n") == std::string::npos)
+    fail<UsageError>("config", "expected keys of a configuration in {}, got an empty file", path.string());
+  table.parse_toml(text, path.string());
   for (const std::string& setting : settings) table.apply_assignment(setting);
 }
 
@@ -83,6 +91,26 @@ void RunConfig::fit_to_kind() {
   if (model.classes == 0) model.classes = pictures && data.labels ? 10 : 0;
   if (pictures && model.image_height == 0) model.image_height = model.image_width = size;
   model.check();
+}
+
+void RunConfig::check_memory(bool for_training) const {
+  const double layers = static_cast<double>(model.layers), width = static_cast<double>(model.width),
+               hidden = static_cast<double>(model.feed_forward),
+               vocabulary = static_cast<double>(model.vocabulary),
+               outputs = model.head == "logistics" ? 3.0 * static_cast<double>(model.mixtures) : vocabulary;
+  const double rows_of_tables = static_cast<double>(model.input_tokens()) +
+                                (model.positions == "learned" ? static_cast<double>(model.length) : 0);
+  const double parameters =
+      width * (rows_of_tables + (model.tied_output ? 0 : outputs) + layers * (4 * width + 2 * hidden));
+  // As they are and packed for products; in training also gradients and two moments.
+  double floats = parameters * (for_training ? 5 : 2);
+  if (for_training) {
+    const double tokens = static_cast<double>(training.batch) * static_cast<double>(model.length);
+    // Of every layer: its input, query, key, value, both branches' outputs, and what the activation saw.
+    floats += tokens * (layers * (6 * width + hidden) + 2 * width + outputs) +
+              2 * tokens * static_cast<double>(training.accumulate);
+  }
+  require_memory("the configuration", sizeof(float) * floats);
 }
 
 void set_source(DataOptions& data, const std::string& source) {
@@ -108,7 +136,8 @@ DataOptions data_for_model(const ModelConfig& model, const std::string& source) 
   data.labels = model.classes > 0;
   const bool pictures = data.kind == "digits" || data.kind == "mnist";
   if (pictures && model.image_height == 0)
-    fail<UsageError>("data", "expected a model of pictures for {}, got one whose tokens are not pixels", source);
+    fail<UsageError>("data", "expected a model of pictures for {}, got one whose tokens are not pixels",
+                     source);
   if (pictures) data.length = 0;
   return data;
 }

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "data/dataset.h"
 #include "io/options.h"
+#include "linnet/dataset.h"
 #include "linnet/model.h"
 #include "linnet/training.h"
 
@@ -27,17 +27,23 @@ struct RunConfig {
   /// Loads a file, or the configuration shipped under that name, then the settings "key=value".
   void load(const std::string& file_or_name, const std::vector<std::string>& settings);
 
-  /// Takes length, vocabulary, classes and picture size from the data where the configuration leaves them open.
+  /// Takes length, vocabulary, classes and picture size from the data where the configuration leaves them
+  /// open.
   void fit_to_data(const Dataset& dataset);
 
   /// The same from the kind of data alone, without reading any: for benchmarks.
   void fit_to_kind();
+
+  /// Throws Error where training, or generation alone, needs more memory than the machine has free. After
+  /// fitting.
+  void check_memory(bool training) const;
 };
 
 /// The file itself, or configs/NAME.toml above the program's own folder or in its share/linnet.
 std::filesystem::path find_config(const std::string& file_or_name);
 
-/// Where data of a model's kind come from: "digits" and "copy" are made, a folder holds MNIST's files, a file is text.
+/// Where data of a model's kind come from: "digits" and "copy" are made, a folder holds MNIST's files, a file
+/// is text.
 DataOptions data_for_model(const ModelConfig& model, const std::string& source);
 
 /// "digits", "copy", a folder or a file, put into `data`.

@@ -1,5 +1,6 @@
 #include <fmt/core.h>
 
+#include "checks.h"
 #include "commands.h"
 #include "data/copy_task.h"
 #include "data/digits.h"
@@ -20,25 +21,41 @@ void add_data(CLI::App& program) {
   data->require_subcommand(1);
   auto arguments = std::make_shared<Arguments>();
 
-  CLI::App* digits = data->add_subcommand("digits", "Synthetic handwritten digits as four IDX files, named as MNIST's");
+  CLI::App* digits =
+      data->add_subcommand("digits", "Synthetic handwritten digits as four IDX files, named as MNIST's");
   digits->footer("Example: linnet data digits --out my-digits --size 28 --count 60000");
   digits->add_option("--out", arguments->out, "new or empty folder")->required();
-  digits->add_option("--count", arguments->count, "training digits")->check(CLI::PositiveNumber)->capture_default_str();
-  digits->add_option("--test", arguments->test, "test digits")->check(CLI::PositiveNumber)->capture_default_str();
-  digits->add_option("--size", arguments->size, "height and width")->check(CLI::Range(8, 64))->capture_default_str();
-  digits->add_option("--seed", arguments->seed, "decides every digit")->capture_default_str();
+  digits->add_option("--count", arguments->count, "training digits")
+      ->check(whole(1, most_count))
+      ->capture_default_str();
+  digits->add_option("--test", arguments->test, "test digits")
+      ->check(whole(1, most_count))
+      ->capture_default_str();
+  digits->add_option("--size", arguments->size, "height and width")
+      ->check(whole(8, 64))
+      ->capture_default_str();
+  digits->add_option("--seed", arguments->seed, "decides every digit")
+      ->check(whole(0))
+      ->capture_default_str();
   digits->callback([=] {
     write_digits(arguments->out, arguments->count, arguments->test, arguments->size, arguments->seed);
-    fmt::print("{} training and {} test digits of {}×{}: {}\n", arguments->count, arguments->test, arguments->size,
-               arguments->size, arguments->out);
+    fmt::print("{} training and {} test digits of {}×{}: {}\n", arguments->count, arguments->test,
+               arguments->size, arguments->size, arguments->out);
   });
 
-  CLI::App* copy = data->add_subcommand("copy", "Sequences of the copy task as safetensors: tokens and targets");
+  CLI::App* copy =
+      data->add_subcommand("copy", "Sequences of the copy task as safetensors: tokens and targets");
   copy->footer("Example: linnet data copy --out copy.safetensors --length 256");
   copy->add_option("--out", arguments->out, "safetensors file")->required();
-  copy->add_option("--count", arguments->count, "sequences")->check(CLI::PositiveNumber)->capture_default_str();
-  copy->add_option("--length", arguments->length, "tokens of each")->check(CLI::Range(4, 1 << 24))->capture_default_str();
-  copy->add_option("--seed", arguments->seed, "decides every sequence")->capture_default_str();
+  copy->add_option("--count", arguments->count, "sequences")
+      ->check(whole(1, most_count))
+      ->capture_default_str();
+  copy->add_option("--length", arguments->length, "tokens of each")
+      ->check(whole(4, 1 << 24))
+      ->capture_default_str();
+  copy->add_option("--seed", arguments->seed, "decides every sequence")
+      ->check(whole(0))
+      ->capture_default_str();
   copy->callback([=] {
     write_copy(arguments->out, arguments->count, arguments->length, arguments->seed);
     fmt::print("{} sequences of {} tokens: {}\n", arguments->count, arguments->length, arguments->out);

@@ -1,6 +1,7 @@
 #include <fmt/core.h>
 
 #include "base/threads.h"
+#include "checks.h"
 #include "commands.h"
 #include "config.h"
 #include "report.h"
@@ -40,28 +41,32 @@ void run(const Arguments& arguments) {
                            .dump(2));
     return;
   }
-  fmt::print("{:.4f} bits per token, perplexity {:.3f}, accuracy {:.1f} % ({} tokens of {} examples, {:.1f} s)\n",
-             result.bits, result.perplexity, 100 * result.accuracy, result.tokens, result.examples, seconds);
+  fmt::print(
+      "{:.4f} bits per token, perplexity {:.3f}, accuracy {:.1f} % ({} tokens of {} examples, {:.1f} s)\n",
+      result.bits, result.perplexity, 100 * result.accuracy, result.tokens, result.examples, seconds);
 }
 
 }  // namespace
 
 void add_evaluate(CLI::App& program) {
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* command = program.add_subcommand("evaluate", "Bits per token, perplexity and accuracy on held-out data");
+  CLI::App* command =
+      program.add_subcommand("evaluate", "Bits per token, perplexity and accuracy on held-out data");
   command->footer(
       "Bits per token are bits per dimension for pictures (every pixel counts) and bits per byte for text.\n"
       "Example: linnet evaluate runs/digits --data digits");
   command->add_option("model", arguments->model, "folder of a model or of a run")->required();
-  command->add_option("--data", arguments->data, "digits, copy, a folder of MNIST's files, or a text file")->required();
+  command->add_option("--data", arguments->data, "digits, copy, a folder of MNIST's files, or a text file")
+      ->required();
   command->add_option("--split", arguments->split, "which part of the data")
-      ->check(CLI::IsMember({"validation", "training"}));
+      ->check(one_of({"validation", "training"}));
   command->add_option("--examples", arguments->examples, "evenly spaced examples; all by default")
-      ->check(CLI::PositiveNumber);
-  command->add_option("--batch", arguments->batch, "examples at a time")->check(CLI::PositiveNumber);
+      ->check(whole(1, most_count));
+  command->add_option("--batch", arguments->batch, "examples at a time")->check(whole(1, most_count));
   command->add_option("--attention", arguments->attention, "use the weights under another attention family");
   command->add_option("--feature-map", arguments->feature_map, "use the weights with another feature map");
-  command->add_option("--threads", arguments->threads, "threads to use; all by default")->check(CLI::PositiveNumber);
+  command->add_option("--threads", arguments->threads, "threads to use; all by default")
+      ->check(whole(1, most_threads));
   command->add_flag("--json", arguments->json, "print the result as JSON");
   command->callback([=] { run(*arguments); });
 }

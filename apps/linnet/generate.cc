@@ -4,10 +4,11 @@
 
 #include "base/fail.h"
 #include "base/threads.h"
+#include "checks.h"
 #include "commands.h"
-#include "data/dataset.h"
 #include "data/idx.h"
 #include "io/file.h"
+#include "linnet/dataset.h"
 #include "pictures.h"
 
 namespace linnet {
@@ -32,22 +33,25 @@ std::vector<std::vector<std::int32_t>> upper_halves(const ModelConfig& config, c
   std::int64_t found = 1, found_height, found_width;
   if (fs::path(path).extension() == ".png") {
     const Image image = read_png(path);
-    if (image.channels != 1) fail("complete", "expected a grey picture in {}, got {} channels", path, image.channels);
+    if (image.channels != 1)
+      fail("complete", "expected a grey picture in {}, got {} channels", path, image.channels);
     found_height = image.height;
     found_width = image.width;
     values = image.pixels;
   } else {
     IdxArray array = read_idx(path);
     if (array.shape.size() != 3)
-      fail("complete", "expected pictures [count, height, width] in {}, got {}", path, to_string(array.shape));
+      fail("complete", "expected pictures [count, height, width] in {}, got {}", path,
+           to_string(array.shape));
     found = array.shape[0];
     found_height = array.shape[1];
     found_width = array.shape[2];
     values = std::move(array.values);
   }
   if (found_height != height || found_width != width)
-    fail("complete", "expected pictures of {} × {} as the model draws, got {} × {} in {}", height, width, found_height,
-         found_width, path);
+    fail("complete", "expected pictures of {} × {} as the model draws, got {} × {} in {}", height, width,
+         found_height, found_width, path);
+  if (found == 0) fail("complete", "expected at least 1 picture in {}, got 0", path);
   if (count > found) fail("complete", "expected at least {} pictures in {}, got {}", count, path, found);
   std::vector<std::vector<std::int32_t>> halves(static_cast<std::size_t>(count == 0 ? found : count));
   for (std::size_t i = 0; i < halves.size(); ++i)
@@ -58,6 +62,10 @@ std::vector<std::vector<std::int32_t>> upper_halves(const ModelConfig& config, c
 
 void draw_pictures(const std::shared_ptr<const Model>& model, const Arguments& arguments) {
   if (arguments.out.empty()) fail<UsageError>("generate", "expected --out FILE.png for pictures, got none");
+  if (!arguments.prompt.empty() || !arguments.prompt_file.empty() || arguments.length != 0)
+    fail<UsageError>("generate",
+                     "expected --prompt, --prompt-file and --length for models of text, got one of pictures");
+  require_file_path(arguments.out);
   std::vector<std::vector<std::int32_t>> prompts;
   std::int64_t count = arguments.count == 0 ? 64 : arguments.count;
   if (!arguments.complete.empty()) {
@@ -87,7 +95,10 @@ void draw_pictures(const std::shared_ptr<const Model>& model, const Arguments& a
 /// Tokens of a model without pictures: bytes where there are 256 of them, otherwise numbers.
 class Text {
  public:
-  explicit Text(const ModelConfig& config) : bytes_(config.vocabulary == 256), vocabulary_(config.vocabulary) {}
+  explicit Text(const ModelConfig& config)
+      : bytes_(config.vocabulary == 256), vocabulary_(config.vocabulary) {}
+
+  bool bytes() const { return bytes_; }
 
   std::vector<std::int32_t> tokens(const std::string& prompt) const {
     std::vector<std::int32_t> result;
@@ -121,11 +132,27 @@ class Text {
 };
 
 void write_text(const std::shared_ptr<const Model>& model, const Arguments& arguments) {
+  if (!arguments.complete.empty() || arguments.columns != 0)
+    fail<UsageError>("generate", "expected --complete and --columns for models of pictures, got one of text");
   const Text text(model->config());
-  const std::string prompt = arguments.prompt_file.empty() ? arguments.prompt : read_file(arguments.prompt_file);
+  if (!arguments.out.empty()) require_file_path(arguments.out);
+  std::string prompt = arguments.prompt_file.empty() ? arguments.prompt : read_file(arguments.prompt_file);
+  if (prompt.empty() && !arguments.prompt_file.empty())
+    fail("prompt", "expected something to continue in {}, got an empty file", arguments.prompt_file);
   const std::vector<std::int32_t> given = text.tokens(prompt);
   const std::int64_t count = arguments.count == 0 ? 1 : arguments.count;
-  const std::int64_t length = arguments.length == 0 ? model->config().length : arguments.length;
+  // Numbers that follow the prompt must not run into its last one.
+  if (!text.bytes() && !prompt.empty() && prompt.back() != ' ') prompt += ' ';
+  const std::int64_t known = static_cast<std::int64_t>(given.size());
+  const bool bounded = model->config().positions == "learned";
+  std::int64_t length = arguments.length;
+  if (length == 0)
+    length = bounded ? std::max<std::int64_t>(model->config().length - known, 1) : model->config().length;
+  if (bounded && known + length > model->config().length)
+    fail<UsageError>(
+        "generate",
+        "expected at most {} tokens, the model's learned positions, got {} of prompt and {} of --length",
+        model->config().length, known, length);
   std::vector<std::int64_t> labels = arguments.labels;
   if (labels.empty()) labels = {model->config().classes > 0 ? 0 : -1};
 
@@ -161,10 +188,11 @@ void write_text(const std::shared_ptr<const Model>& model, const Arguments& argu
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (!arguments.out.empty()) write_file_atomically(arguments.out, all);
   const double rate = static_cast<double>(count * length) / seconds;
-  fmt::print(stderr, "{} tokens, {:.0f} tokens/s\n", count * length, rate);
+  Progress().show(fmt::format("{} tokens, {:.0f} tokens/s", count * length, rate), true);
   if (arguments.json)
-    fmt::print("{}\n", Json{{"tokens", count * length}, {"tokens_per_second", rate}, {"results", results}}.dump(
-                           2, ' ', false, Json::error_handler_t::replace));
+    fmt::print("{}\n",
+               Json{{"tokens", count * length}, {"tokens_per_second", rate}, {"results", results}}.dump(
+                   2, ' ', false, Json::error_handler_t::replace));
 }
 
 void run(const Arguments& arguments) {
@@ -172,8 +200,10 @@ void run(const Arguments& arguments) {
   arguments.sampling.check();
   const std::shared_ptr<const Model> model = Model::load(arguments.model);
   for (const std::int64_t label : arguments.labels) model->config().first_input(label);
-  if (model->config().image_height > 0) draw_pictures(model, arguments);
-  else write_text(model, arguments);
+  if (model->config().image_height > 0)
+    draw_pictures(model, arguments);
+  else
+    write_text(model, arguments);
 }
 
 }  // namespace
@@ -185,22 +215,35 @@ void add_generate(CLI::App& program) {
       "Examples: linnet generate runs/digits --count 64 --out samples.png\n"
       "          linnet generate runs/text --prompt \"ROMEO:\" --length 500 --temperature 0.8");
   command->add_option("model", arguments->model, "folder of a model or of a run")->required();
-  command->add_option("--count", arguments->count, "pictures (64) or texts (1)")->check(CLI::PositiveNumber);
+  command->add_option("--count", arguments->count, "pictures (64) or texts (1)")->check(whole(1, most_count));
   command->add_option("--out", arguments->out, "PNG grid of pictures, or file of text (standard output)");
-  command->add_option("--label", arguments->labels, "classes to draw in turn, 3,1,4; all by default")->delimiter(',');
-  auto* prompt = command->add_option("--prompt", arguments->prompt, "text to continue (numbers where tokens are not bytes)");
+  command->add_option("--label", arguments->labels, "classes to draw in turn, 3,1,4; all by default")
+      ->delimiter(',')
+      ->check(whole(0));
+  auto* prompt = command->add_option("--prompt", arguments->prompt,
+                                     "text to continue (numbers where tokens are not bytes)");
   command->add_option("--prompt-file", arguments->prompt_file, "file to continue")->excludes(prompt);
-  command->add_option("--complete", arguments->complete, "complete the upper halves of a PNG's or IDX file's pictures");
+  command->add_option("--complete", arguments->complete,
+                      "complete the upper halves of a PNG's or IDX file's pictures");
   command->add_option("--length", arguments->length, "tokens of a text; model.length by default")
-      ->check(CLI::PositiveNumber);
-  command->add_option("--temperature", arguments->sampling.temperature, "below 1 more probable, above 1 more varied; 0 greedy");
-  command->add_option("--top-k", arguments->sampling.top_k, "only the k most probable tokens");
-  command->add_option("--top-p", arguments->sampling.top_p, "only the fewest tokens with this probability together");
+      ->check(whole(1, most_count));
+  command
+      ->add_option("--temperature", arguments->sampling.temperature,
+                   "below 1 more probable, above 1 more varied; 0 greedy")
+      ->check(number(0));
+  command->add_option("--top-k", arguments->sampling.top_k, "only the k most probable tokens")
+      ->check(whole(1));
+  command
+      ->add_option("--top-p", arguments->sampling.top_p,
+                   "only the fewest tokens with this probability together")
+      ->check(number(0, 1, true));
   command->add_option("--seed", arguments->sampling.seed, "of the first stream; the next ones count on");
-  command->add_option("--streams", arguments->streams, "pictures drawn at a time")->check(CLI::PositiveNumber);
-  command->add_option("--columns", arguments->columns, "of the grid")->check(CLI::PositiveNumber);
+  command->add_option("--streams", arguments->streams, "pictures drawn at a time")
+      ->check(whole(1, most_count));
+  command->add_option("--columns", arguments->columns, "of the grid")->check(whole(1, most_count));
   command->add_flag("--no-cache", arguments->no_cache, "compute every token from the whole sequence again");
-  command->add_option("--threads", arguments->threads, "threads to use; all by default")->check(CLI::PositiveNumber);
+  command->add_option("--threads", arguments->threads, "threads to use; all by default")
+      ->check(whole(1, most_threads));
   command->add_flag("--json", arguments->json, "print the result as JSON");
   command->callback([=] { run(*arguments); });
 }

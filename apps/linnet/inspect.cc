@@ -12,7 +12,8 @@ namespace {
 
 constexpr std::int64_t lengths[] = {1, 784, 4096, 100000, 1000000};
 
-/// Bytes of one stream's past after its first and after its second token, from real states: all families grow evenly.
+/// Bytes of one stream's past after its first and after its second token, from real states: all families grow
+/// evenly.
 struct StateGrowth {
   double first, each;
   double at(std::int64_t tokens) const { return first + each * static_cast<double>(tokens - 1); }
@@ -39,7 +40,8 @@ void run(const std::string& folder, bool json) {
   cached.family = "softmax";
   ModelConfig linear = config;
   linear.family = "linear";
-  const StateGrowth linear_growth = state_growth(linear, "linear"), cache_growth = state_growth(cached, "softmax");
+  const StateGrowth linear_growth = state_growth(linear, "linear"),
+                    cache_growth = state_growth(cached, "softmax");
 
   Json tensors = Json::array();
   for (const ParameterTable::Row& row : model->network().table().rows())
@@ -49,7 +51,8 @@ void run(const std::string& folder, bool json) {
   for (const std::int64_t length : lengths) {
     const double position = static_cast<double>(length);
     const double state = linear_growth.at(length), cache = cache_growth.at(length);
-    // A step reads every weight once, reads and writes the linear state, or reads the cache and appends to it.
+    // A step reads every weight once, reads and writes the linear state, or reads the cache and appends to
+    // it.
     tokens.push_back({{"position", length},
                       {"linear_flops", generation_cost(linear, position).forward()},
                       {"linear_state_bytes", state},
@@ -70,12 +73,13 @@ void run(const std::string& folder, bool json) {
                            .dump(2));
     return;
   }
-  fmt::print("{}: {} attention{}, {} layers, {} heads, width {}, feed-forward {}, {} positions, {} tokens\n", folder,
-             config.family, config.family == "linear" ? " (" + config.feature_map + ")" : "", config.layers,
-             config.heads, config.width, config.feed_forward, config.positions, config.length);
+  fmt::print("{}: {} attention{}, {} layers, {} heads, width {}, feed-forward {}, {} positions, {} tokens\n",
+             folder, config.family, config.family == "linear" ? " (" + config.feature_map + ")" : "",
+             config.layers, config.heads, config.width, config.feed_forward, config.positions, config.length);
   fmt::print("{} parameters, {} of weights, {:.3g} MFLOP a token to train\n\n", model->parameter_count(),
              bytes_text(weights), training_flops(config) / 1e6);
-  fmt::print("One generated token of one stream, with this model's attention as linear and as cached softmax:\n\n");
+  fmt::print(
+      "One generated token of one stream, with this model's attention as linear and as cached softmax:\n\n");
   Json readable = Json::array();
   for (const Json& row : tokens)
     readable.push_back({{"position", row["position"]},

@@ -1,11 +1,14 @@
-#include <fmt/core.h>
+#include <fmt/format.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <exception>
 #include <new>
 #include <string>
+#include <system_error>
 #include <vector>
 
+#include "base/fail.h"
 #include "base/names.h"
 #include "commands.h"
 #include "linnet/error.h"
@@ -22,12 +25,17 @@ const CLI::App& innermost(const CLI::App& program) {
   return chosen.empty() ? program : innermost(*chosen.front());
 }
 
+std::vector<std::string> child_names(const CLI::App& command) {
+  std::vector<std::string> names;
+  for (const CLI::App* child : command.get_subcommands([](const CLI::App*) { return true; }))
+    names.push_back(child->get_name());
+  return names;
+}
+
 std::string known_near(const std::string& word, const CLI::App& command) {
-  std::vector<std::string> known;
+  std::vector<std::string> known = child_names(command);
   for (const CLI::Option* option : command.get_options())
     for (const std::string& name : option->get_lnames()) known.push_back("--" + name);
-  for (const CLI::App* child : command.get_subcommands([](const CLI::App*) { return true; }))
-    known.push_back(child->get_name());
   const std::string name = word.substr(0, word.find('='));
   const std::string nearest = nearest_name(name, known);
   return nearest.empty() ? "" : fmt::format("; did you mean {}?", nearest);
@@ -38,8 +46,15 @@ std::string full_name(const CLI::App& command) {
                                          : full_name(*command.get_parent()) + " " + command.get_name();
 }
 
+/// Unlike fmt::print it never throws, should standard error be full or closed.
+int complain(const std::string& line, int status) {
+  std::fputs((line + "\n").c_str(), stderr);
+  return status;
+}
+
 int run(int argc, char** argv) {
-  CLI::App program("Transformers with linear-time attention: train them, and generate in constant memory.", "linnet");
+  CLI::App program("Transformers with linear-time attention: train them, and generate in constant memory.",
+                   "linnet");
   program.require_subcommand(1);
   program.set_version_flag("--version", std::string("linnet ") + LINNET_VERSION);
   add_train(program);
@@ -52,26 +67,27 @@ int run(int argc, char** argv) {
   add_families(program);
   try {
     program.parse(argc, argv);
+    if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
+      fail("output", "cannot write standard output: {}", std::generic_category().message(errno));
     return 0;
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) return program.exit(error);
     const CLI::App& command = innermost(program);
     std::string message = error.what();
     const std::vector<std::string> unknown = command.remaining();
-    if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr && !unknown.empty()) {
+    const bool no_command = message.find("subcommand is required") != std::string::npos;
+    if (!unknown.empty() && (no_command || dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr))
       message = fmt::format("{} is not known here{}", unknown.front(), known_near(unknown.front(), command));
-    }
-    fmt::print(stderr, "{}: {} (see {} --help)\n", full_name(command), message, full_name(command));
-    return usage;
+    else if (no_command)
+      message = fmt::format("expected a command ({}), got none", fmt::join(child_names(command), ", "));
+    return complain(fmt::format("{}: {} (see {} --help)", full_name(command), message, full_name(command)),
+                    usage);
   } catch (const UsageError& error) {
-    fmt::print(stderr, "linnet: {}\n", error.what());
-    return usage;
+    return complain(fmt::format("linnet: {}", error.what()), usage);
   } catch (const std::bad_alloc&) {
-    fmt::print(stderr, "linnet: [memory] expected more memory than this machine has free\n");
-    return failed;
+    return complain("linnet: [memory] expected more memory than this machine has free", failed);
   } catch (const std::exception& error) {
-    fmt::print(stderr, "linnet: {}\n", error.what());
-    return failed;
+    return complain(fmt::format("linnet: {}", error.what()), failed);
   }
 }
 

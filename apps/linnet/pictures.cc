@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "base/fail.h"
-#include "data/dataset.h"
+#include "linnet/dataset.h"
 
 namespace linnet {
 
@@ -16,8 +16,9 @@ Image picture(const ModelConfig& config, std::span<const std::int32_t> tokens) {
   return image;
 }
 
-std::vector<std::vector<std::int32_t>> draw_examples(const std::shared_ptr<const Model>& model, std::int64_t count,
-                                                     std::span<const std::int64_t> labels, SamplingOptions sampling,
+std::vector<std::vector<std::int32_t>> draw_examples(const std::shared_ptr<const Model>& model,
+                                                     std::int64_t count, std::span<const std::int64_t> labels,
+                                                     SamplingOptions sampling,
                                                      std::span<const std::vector<std::int32_t>> prompts,
                                                      std::int64_t streams, const Session::Options& options,
                                                      Progress* progress) {
@@ -32,7 +33,8 @@ std::vector<std::vector<std::int32_t>> draw_examples(const std::shared_ptr<const
     for (std::int64_t i = 0; i < here; ++i) {
       const std::int64_t picture = first + i;
       std::int64_t label = -1;
-      if (config.classes > 0) label = labels.empty() ? picture % config.classes : labels[picture % labels.size()];
+      if (config.classes > 0)
+        label = labels.empty() ? picture % config.classes : labels[picture % labels.size()];
       sampling.seed = first_seed + static_cast<std::uint64_t>(picture);
       session.begin(i, label, sampling);
       if (!prompts.empty()) {
@@ -51,11 +53,13 @@ std::vector<std::vector<std::int32_t>> draw_examples(const std::shared_ptr<const
       session.step(tokens, running);
       for (std::size_t i = 0; i < running.size(); ++i) examples[first + running[i]].push_back(tokens[i]);
       if (progress != nullptr) {
-        const double done = static_cast<double>(first) +
-                            static_cast<double>(here * (position + 1 - least)) / static_cast<double>(config.length - least);
-        const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-        progress->show(fmt::format("drawing {}/{}  {:.3g} images/s  {} left", static_cast<std::int64_t>(done), count,
-                                   done / seconds, duration_text(seconds / done * (static_cast<double>(count) - done))));
+        const double done = static_cast<double>(first) + static_cast<double>(here * (position + 1 - least)) /
+                                                             static_cast<double>(config.length - least);
+        const double seconds =
+            std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+        progress->show(fmt::format("drawing {}/{}  {:.3g} images/s  {} left", static_cast<std::int64_t>(done),
+                                   count, done / seconds,
+                                   duration_text(seconds / done * (static_cast<double>(count) - done))));
       }
     }
   }
@@ -67,8 +71,10 @@ Image picture_grid(const ModelConfig& config, std::span<const std::vector<std::i
   constexpr std::int64_t wanted_pixels = 56;
   std::vector<Image> images;
   for (const auto& tokens : examples) images.push_back(picture(config, tokens));
-  if (columns == 0) columns = static_cast<std::int64_t>(std::ceil(std::sqrt(static_cast<double>(images.size()))));
-  const std::int64_t scale = std::max<std::int64_t>(1, wanted_pixels / std::max(config.image_width, config.image_height));
+  if (columns == 0)
+    columns = static_cast<std::int64_t>(std::ceil(std::sqrt(static_cast<double>(images.size()))));
+  const std::int64_t scale =
+      std::max<std::int64_t>(1, wanted_pixels / std::max(config.image_width, config.image_height));
   return grid(images, columns, scale);
 }
 

@@ -29,7 +29,9 @@ struct Axis {
     if (last <= first) last = first + 1;
   }
 
-  double place(double value) const { return from + (std::log(value) / std::log(base) - first) / (last - first) * (to - from); }
+  double place(double value) const {
+    return from + (std::log(value) / std::log(base) - first) / (last - first) * (to - from);
+  }
   /// Exponents of the marks, at most about eight.
   std::vector<double> marks() const {
     const double step = std::max(1.0, std::ceil((last - first) / 8));
@@ -45,8 +47,10 @@ std::string number_text(double value) {
   return fmt::format("{:.4g}", value);
 }
 
-std::string text(double x, double y, const std::string& anchor, const std::string& content, const std::string& more = "") {
-  return fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\"{}>{}</text>\n", x, y, anchor, more, content);
+std::string text(double x, double y, const std::string& anchor, const std::string& content,
+                 const std::string& more = "") {
+  return fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\"{}>{}</text>\n", x, y, anchor, more,
+                     content);
 }
 
 std::string draw(const Chart& chart, double origin) {
@@ -62,16 +66,19 @@ std::string draw(const Chart& chart, double origin) {
   }
   const Axis across(x0, x1, origin + left, origin + width - right, 2), up(y0, y1, height - bottom, top, 10);
   const bool bytes = chart.y_label == "bytes";
-  std::string svg = text(origin + (left + width - right) / 2, 22, "middle", chart.title, " font-weight=\"bold\"");
+  std::string svg =
+      text(origin + (left + width - right) / 2, 22, "middle", chart.title, " font-weight=\"bold\"");
   for (const double mark : across.marks()) {
     const double x = across.place(std::pow(2, mark));
-    svg += fmt::format("<line x1=\"{0:.1f}\" y1=\"{1}\" x2=\"{0:.1f}\" y2=\"{2}\" stroke=\"#ddd\"/>\n", x, top, height - bottom);
+    svg += fmt::format("<line x1=\"{0:.1f}\" y1=\"{1}\" x2=\"{0:.1f}\" y2=\"{2}\" stroke=\"#ddd\"/>\n", x,
+                       top, height - bottom);
     svg += text(x, height - bottom + 18, "middle", number_text(std::pow(2, mark)));
   }
   for (const double mark : up.marks()) {
     const double value = std::pow(10, mark), y = up.place(value);
-    svg += fmt::format("<line x1=\"{1:.1f}\" y1=\"{0:.1f}\" x2=\"{2:.1f}\" y2=\"{0:.1f}\" stroke=\"#ddd\"/>\n", y, origin + left,
-                       origin + width - right);
+    svg +=
+        fmt::format("<line x1=\"{1:.1f}\" y1=\"{0:.1f}\" x2=\"{2:.1f}\" y2=\"{0:.1f}\" stroke=\"#ddd\"/>\n",
+                    y, origin + left, origin + width - right);
     svg += text(origin + left - 8, y + 4, "end", bytes ? bytes_text(value) : number_text(value));
   }
   svg += text(origin + (left + width - right) / 2, height - 10, "middle", chart.x_label);
@@ -79,12 +86,16 @@ std::string draw(const Chart& chart, double origin) {
   for (std::size_t i = 0; i < chart.lines.size(); ++i) {
     const char* colour = colours[i % std::size(colours)];
     std::string points;
-    for (const auto& [x, y] : chart.lines[i].points) points += fmt::format("{:.1f},{:.1f} ", across.place(x), up.place(y));
-    svg += fmt::format("<polyline points=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"2.5\"/>\n", points, colour);
     for (const auto& [x, y] : chart.lines[i].points)
-      svg += fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3\" fill=\"{}\"/>\n", across.place(x), up.place(y), colour);
+      points += fmt::format("{:.1f},{:.1f} ", across.place(x), up.place(y));
+    svg += fmt::format("<polyline points=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"2.5\"/>\n", points,
+                       colour);
+    for (const auto& [x, y] : chart.lines[i].points)
+      svg += fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3\" fill=\"{}\"/>\n", across.place(x),
+                         up.place(y), colour);
     const double legend = origin + left + 150 * static_cast<double>(i);
-    svg += fmt::format("<rect x=\"{:.1f}\" y=\"32\" width=\"14\" height=\"4\" fill=\"{}\"/>\n", legend, colour);
+    svg +=
+        fmt::format("<rect x=\"{:.1f}\" y=\"32\" width=\"14\" height=\"4\" fill=\"{}\"/>\n", legend, colour);
     svg += text(legend + 20, 38, "start", chart.lines[i].name);
   }
   return svg;

@@ -4,9 +4,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
+
+#include "base/fail.h"
 
 namespace linnet {
 namespace {
@@ -17,18 +21,24 @@ constexpr std::chrono::milliseconds plain_interval(5000);
 Progress::Progress() : last_(), terminal_(isatty(STDERR_FILENO) != 0) {}
 
 Progress::~Progress() {
-  if (open_) fmt::print(stderr, "\n");
+  if (open_) std::fputs("\n", stderr);
 }
 
 void Progress::show(const std::string& line, bool always) {
   const auto now = std::chrono::steady_clock::now();
   if (!always && now - last_ < (terminal_ ? terminal_interval : plain_interval)) return;
   last_ = now;
-  if (terminal_) fmt::print(stderr, "\r\x1b[K{}", line);
-  else fmt::print(stderr, "{}", line);
   open_ = terminal_ && !always;
-  if (!open_) fmt::print(stderr, "\n");
+  // Not fmt::print, which throws where standard error is full or closed: work goes on without progress then.
+  std::fputs(((terminal_ ? "\r\x1b[K" : "") + line + (open_ ? "" : "\n")).c_str(), stderr);
   std::fflush(stderr);
+}
+
+void Progress::hint(const std::string& line) {
+  if (!terminal_) return;
+  last_ = {};
+  show(line);
+  last_ = {};
 }
 
 std::string duration_text(double seconds) {
@@ -66,6 +76,25 @@ void reset_peak_memory() {
   std::ofstream("/proc/self/clear_refs") << "5";  // Linux: resets VmHWM to what is held now
 }
 
+void require_memory(const std::string& what, double bytes) {
+  std::ifstream info("/proc/meminfo");
+  std::string key;
+  double kilobytes = 0;
+  while (info >> key && key != "MemAvailable:") std::getline(info, key);
+  if (!(info >> kilobytes) || bytes <= 1024 * kilobytes) return;
+  fail("memory", "expected {} to fit into the {} of memory that are free, got one that needs at least {}",
+       what, bytes_text(1024 * kilobytes), bytes_text(bytes));
+}
+
+void require_file_path(const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  if (fs::is_directory(path, ignored)) fail("output", "expected the path of a file, got the folder {}", path);
+  const fs::path folder = fs::absolute(path, ignored).parent_path();
+  if (!fs::is_directory(folder, ignored))
+    fail("output", "expected a path in a folder that exists, got {}", path);
+}
+
 namespace {
 
 std::string cell(const Json& value) {
@@ -85,6 +114,23 @@ Json at_path(const Json& row, const std::string& path) {
   return dot == std::string::npos ? row[key] : at_path(row[key], path.substr(dot + 1));
 }
 
+/// Whether a column holds words; a number and its unit ("1.2 MB") are none.
+bool is_text(const Json& rows, const std::string& key) {
+  return std::any_of(rows.begin(), rows.end(), [&](const Json& row) {
+    const Json value = at_path(row, key);
+    if (!value.is_string()) return value.is_boolean();
+    const std::string text = value;
+    return !std::isdigit(static_cast<unsigned char>(text[0])) ||
+           std::count(text.begin(), text.end(), ' ') > 1;
+  });
+}
+
+/// Columns of a terminal that a text in UTF-8 takes: one a character, for the letters that Linnet prints.
+std::size_t columns_of(const std::string& text) {
+  return static_cast<std::size_t>(std::count_if(
+      text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
+}
+
 }  // namespace
 
 void print_table(const Json& rows, const std::vector<std::string>& keys) {
@@ -95,10 +141,13 @@ void print_table(const Json& rows, const std::vector<std::string>& keys) {
   }
   std::vector<std::size_t> widths(keys.size());
   for (const auto& line : lines)
-    for (std::size_t i = 0; i < keys.size(); ++i) widths[i] = std::max(widths[i], line[i].size());
+    for (std::size_t i = 0; i < keys.size(); ++i) widths[i] = std::max(widths[i], columns_of(line[i]));
   for (const auto& line : lines) {
     std::string text;
-    for (std::size_t i = 0; i < keys.size(); ++i) text += fmt::format("{:>{}}  ", line[i], widths[i]);
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      const std::string space(widths[i] - columns_of(line[i]), ' ');
+      text += (is_text(rows, keys[i]) ? line[i] + space : space + line[i]) + "  ";
+    }
     text.erase(text.find_last_not_of(' ') + 1);
     fmt::print("{}\n", text);
   }
@@ -106,7 +155,9 @@ void print_table(const Json& rows, const std::vector<std::string>& keys) {
 
 Json time_summary(std::vector<double> seconds) {
   std::sort(seconds.begin(), seconds.end());
-  return {{"median", 1e3 * quantile(seconds, 0.5)}, {"min", 1e3 * seconds.front()}, {"max", 1e3 * seconds.back()}};
+  return {{"median", 1e3 * quantile(seconds, 0.5)},
+          {"min", 1e3 * seconds.front()},
+          {"max", 1e3 * seconds.back()}};
 }
 
 double quantile(const std::vector<double>& sorted, double share) {

@@ -9,7 +9,8 @@
 
 namespace linnet {
 
-/// One line of progress on standard error: rewritten in place on a terminal, printed every few seconds elsewhere.
+/// One line of progress on standard error: rewritten in place on a terminal, printed every few seconds
+/// elsewhere.
 class Progress {
  public:
   Progress();
@@ -17,6 +18,9 @@ class Progress {
 
   /// Shows `line` if it is time to; `always` prints it in any case and keeps it.
   void show(const std::string& line, bool always = false);
+
+  /// Shows `line` on a terminal, until something else is to be shown; nowhere else.
+  void hint(const std::string& line);
 
  private:
   std::chrono::steady_clock::time_point last_;
@@ -33,7 +37,14 @@ std::string bytes_text(double bytes);
 std::size_t peak_memory();
 void reset_peak_memory();
 
-/// Prints rows of equal keys as a table with right-aligned numbers.
+/// Throws Error where the machine has less memory free than `bytes`, which `what` needs at the very least:
+/// asking for it would end in other programs being killed.
+void require_memory(const std::string& what, double bytes);
+
+/// Throws Error where `path` cannot become a file: known before the work whose result it is to hold.
+void require_file_path(const std::string& path);
+
+/// Prints rows of equal keys as a table: text to the left, numbers to the right.
 void print_table(const Json& rows, const std::vector<std::string>& keys);
 
 /// Median, least and most of durations in seconds, as {"median", "min", "max"} in milliseconds.

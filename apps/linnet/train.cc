@@ -5,6 +5,7 @@
 
 #include "base/fail.h"
 #include "base/threads.h"
+#include "checks.h"
 #include "commands.h"
 #include "config.h"
 #include "io/file.h"
@@ -57,27 +58,37 @@ void run(const Arguments& arguments) {
   RunConfig config;
   config.load(arguments.config, arguments.settings);
   if (!arguments.data.empty()) set_source(config.data, arguments.data);
-  fmt::print(stderr, "reading {} data\n", config.data.kind);
+  if (config.data.kind == "digits")
+    require_memory("the digits",
+                   1.1 * static_cast<double>(config.data.examples * config.data.size * config.data.size));
+  Progress progress;
+  progress.hint(fmt::format("reading {} data", config.data.kind));
   const Datasets data = open_datasets(config.data);
   config.fit_to_data(*data.training);
+  config.check_memory(true);
 
   const fs::path folder = arguments.out;
-  Progress progress;
   const auto start = std::chrono::steady_clock::now();
   std::int64_t first_step = 0;
   double bits = 0;
   TrainingCallbacks callbacks;
-  callbacks.on_message = [&](const std::string& message) { fmt::print(stderr, "{}\n", message); };
+  callbacks.on_message = [&](const std::string& message) { progress.show(message, true); };
   callbacks.on_step = [&](const StepReport& report) {
-    if (first_step == 0) first_step = report.step;
+    if (first_step == 0) {
+      first_step = report.step;
+      progress.show(fmt::format("training on {} examples of {} ({} tokens each)", data.training->size(),
+                                config.data.kind, config.model.length),
+                    true);
+    }
     bits = report.bits;
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     double left = seconds / static_cast<double>(report.step - first_step + 1) *
                   static_cast<double>(config.training.steps - report.step);
     if (config.training.minutes > 0) left = std::min(left, 60 * config.training.minutes - seconds);
-    progress.show(fmt::format("step {}/{}  {:.4f} bits/token  norm {:.2f}  rate {:.2e}  {:.0f} tokens/s  {} left",
-                              report.step, config.training.steps, report.bits, report.gradient_norm,
-                              report.learning_rate, report.tokens_per_second, duration_text(left)));
+    progress.show(
+        fmt::format("step {}/{}  {:.4f} bits/token  norm {:.2f}  rate {:.2e}  {:.0f} tokens/s  {} left",
+                    report.step, config.training.steps, report.bits, report.gradient_norm,
+                    report.learning_rate, report.tokens_per_second, duration_text(left)));
   };
   callbacks.on_evaluation = [&](std::int64_t step, const Evaluation& evaluation) {
     progress.show(fmt::format("step {}: {:.4f} bits/token on {} held-out examples", step, evaluation.bits,
@@ -90,11 +101,11 @@ void run(const Arguments& arguments) {
   callbacks.should_stop = [] { return interrupted.load(); };
 
   std::signal(SIGINT, on_interrupt);
-  const TrainingResult result =
-      train(config.model, config.training, *data.training, *data.validation, folder, arguments.resume, callbacks);
+  const TrainingResult result = train(config.model, config.training, *data.training, *data.validation, folder,
+                                      arguments.resume, callbacks);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  progress.show(fmt::format("{} after {} steps in {}: {}", result.finished ? "finished" : "stopped", result.step,
-                            duration_text(seconds), folder.string()),
+  progress.show(fmt::format("{} after {} steps in {}: {}", result.finished ? "finished" : "stopped",
+                            result.step, duration_text(seconds), folder.string()),
                 true);
   if (arguments.json) {
     Json json = {{"out", folder.string()},
@@ -122,11 +133,14 @@ void add_train(CLI::App& program) {
   command->footer("Example: linnet train digits --out runs/digits --set training.steps=500");
   auto* config = command->add_option("config,--config", arguments->config,
                                      "TOML file, or the name of a shipped configuration");
-  auto* out = command->add_option("--out", arguments->out, "folder of the run: model, metrics, samples, checkpoints");
-  command->add_option("--set", arguments->settings, "replace a value of the configuration, key=value; may be repeated");
+  auto* out =
+      command->add_option("--out", arguments->out, "folder of the run: model, metrics, samples, checkpoints");
+  command->add_option("--set", arguments->settings,
+                      "replace a value of the configuration, key=value; may be repeated");
   command->add_option("--data", arguments->data, "digits, copy, a folder of MNIST's files, or a text file");
   command->add_flag("--resume", arguments->resume, "continue from the run's last checkpoint");
-  command->add_option("--threads", arguments->threads, "threads to use; all by default")->check(CLI::PositiveNumber);
+  command->add_option("--threads", arguments->threads, "threads to use; all by default")
+      ->check(whole(1, most_threads));
   command->add_flag("--json", arguments->json, "print the result as JSON");
   command->add_flag("--options", arguments->list, "list all keys of the configuration and end");
   command->callback([=] {

@@ -55,13 +55,14 @@ class State {
   /// Makes `slot` continue as `source_slot` of `source`, which the same Attention made and may be this state.
   virtual void copy(std::int64_t slot, const State& source, std::int64_t source_slot) = 0;
 
-  /// The slot's numbers, `bytes(slot) / 4` of them, in the layout that the family documents; and back again, with the
-  /// number of tokens they stand for. Throws Error when the count does not fit.
+  /// The slot's numbers, `bytes(slot) / 4` of them, in the layout that the family documents; and back again,
+  /// with the number of tokens they stand for. Throws Error when the count does not fit.
   virtual void save(std::int64_t slot, std::span<float> to) const = 0;
   virtual void restore(std::int64_t slot, std::span<const float> from, std::int64_t position) = 0;
 };
 
-/// Inputs of the parallel form: query [B, L, H, E], key [B, S, H, E], value [B, S, H, M]; outer strides are free.
+/// Inputs of the parallel form: query [B, L, H, E], key [B, S, H, E], value [B, S, H, M]; outer strides are
+/// free.
 struct AttentionInputs {
   View<const float> query, key, value;
   Mask mask = Mask::full();
@@ -72,8 +73,8 @@ struct AttentionInputs {
 };
 
 /// out [B, L, H, M]. `normaliser` [B, L, H], where given, receives what `backward` needs: the linear family's
-/// denominators, softmax's log-sum-exp. `final`, where given, receives the state after the last key, B slots (key
-/// lengths count: padding is not seen); it may be the initial state. Causal masks only.
+/// denominators, softmax's log-sum-exp. `final`, where given, receives the state after the last key, B slots
+/// (key lengths count: padding is not seen); it may be the initial state. Causal masks only.
 struct AttentionOutputs {
   View<float> out;
   View<float> normaliser;
@@ -96,17 +97,18 @@ class Attention {
 
   /// Gradients of a loss from `grad_out` [B, L, H, M], with the inputs of `forward` and what it put into
   /// `out` and `normaliser`. The initial state is a constant.
-  virtual void backward(const AttentionGradients& gradients, View<const float> grad_out, const AttentionInputs& inputs,
-                        View<const float> out, View<const float> normaliser) const = 0;
+  virtual void backward(const AttentionGradients& gradients, View<const float> grad_out,
+                        const AttentionInputs& inputs, View<const float> out,
+                        View<const float> normaliser) const = 0;
 
   /// Slots for `slots` streams, all at position 0. `capacity` tokens are reserved where memory grows with the
   /// tokens (softmax); more are taken as they come.
   virtual std::unique_ptr<State> make_state(std::int64_t slots, const HeadShape& shape,
                                             std::int64_t capacity = 0) const = 0;
 
-  /// One token for each of n streams: row i of query [n, H, E], key [n, H, E], value [n, H, M] and out [n, H, M]
-  /// belongs to slot slots[i], each slot at most once. Runs on the calling thread; different threads may step
-  /// different slots of one state at once.
+  /// One token for each of n streams: row i of query [n, H, E], key [n, H, E], value [n, H, M] and out [n, H,
+  /// M] belongs to slot slots[i], each slot at most once. Runs on the calling thread; different threads may
+  /// step different slots of one state at once.
   virtual void step(View<float> out, View<const float> query, View<const float> key, View<const float> value,
                     State& state, std::span<const std::int64_t> slots) const = 0;
 };

@@ -18,9 +18,10 @@ struct TileContext {
   bool query = true;          ///< rows are queries, otherwise keys
 };
 
-/// The map φ of linear attention, on tiles of rows: one virtual call a tile, so a map of your own costs no more than
-/// a built-in one as long as its inside is fast; `tile_exp` and its siblings below are the vector mathematics that the built-in
-/// maps are made of. Objects are immutable while in use and called from many threads.
+/// The map φ of linear attention, on tiles of rows: one virtual call a tile, so a map of your own costs no
+/// more than a built-in one as long as its inside is fast; `tile_exp` and its siblings below are the vector
+/// mathematics that the built-in maps are made of. Objects are immutable while in use and called from many
+/// threads.
 class FeatureMap {
  public:
   virtual ~FeatureMap() = default;
@@ -34,8 +35,8 @@ class FeatureMap {
   /// φ: y [rows, F] from x [rows, head_dim]. Outer strides are free; y and x do not overlap.
   virtual void forward(View<float> y, View<const float> x, const TileContext& context) const = 0;
 
-  /// Gradient of x [rows, head_dim] from that of y [rows, F], with x as in `forward` and y what it gave. Assigns dx.
-  /// dx and dy may be the same memory where F = head_dim.
+  /// Gradient of x [rows, head_dim] from that of y [rows, F], with x as in `forward` and y what it gave.
+  /// Assigns dx. dx and dy may be the same memory where F = head_dim.
   virtual void backward(View<float> dx, View<const float> dy, View<const float> x, View<const float> y,
                         const TileContext& context) const = 0;
 
@@ -73,8 +74,8 @@ std::span<const FeatureMapInfo> feature_map_table();
 /// The built-in map of that name; `alpha` serves elu alone. Throws UsageError, naming the nearest known one.
 std::shared_ptr<const FeatureMap> find_feature_map(const std::string& name, float alpha = 1.0f);
 
-/// Vector mathematics for maps of your own: y[i] = f(x[i]) for i < count, y may be x. Relative error below 4e-7
-/// for exp (x limited to ±87) and absolute error below 4e-7 for tanh; for every instruction set.
+/// Vector mathematics for maps of your own: y[i] = f(x[i]) for i < count, y may be x. Relative error below
+/// 4e-7 for exp (x limited to ±87) and absolute error below 4e-7 for tanh; for every instruction set.
 void tile_exp(float* y, const float* x, std::int64_t count);
 void tile_tanh(float* y, const float* x, std::int64_t count);
 

@@ -20,8 +20,8 @@ struct SamplingOptions {
   void check() const;
 };
 
-/// Many streams of one model, each at its own position with its own seed. A stream's tokens do not depend on the streams beside
-/// it. One session is used by one thread at a time; it uses all threads inside.
+/// Many streams of one model, each at its own position with its own seed. A stream's tokens do not depend on
+/// the streams beside it. One session is used by one thread at a time; it uses all threads inside.
 class Session {
  public:
   struct Options {
@@ -32,19 +32,20 @@ class Session {
   };
 
   /// `streams` streams, all begun without a label where the model has no classes, with label 0 otherwise.
-  Session(std::shared_ptr<const Model> model, std::int64_t streams) : Session(std::move(model), streams, Options{}) {}
+  Session(std::shared_ptr<const Model> model, std::int64_t streams)
+      : Session(std::move(model), streams, Options{}) {}
   Session(std::shared_ptr<const Model> model, std::int64_t streams, const Options& options);
   ~Session();
 
   /// Forgets what the stream has seen. `label` is the class to draw, −1 for a model without classes.
   void begin(std::int64_t stream, std::int64_t label, const SamplingOptions& sampling);
 
-  /// Appends given tokens to a stream, in the parallel form. Throws Error where a token or the position that would be reached is
-  /// outside the model; the stream is unchanged then.
+  /// Appends given tokens to a stream, in the parallel form. Throws Error where a token or the position that
+  /// would be reached is outside the model; the stream is unchanged then.
   void prefill(std::int64_t stream, std::span<const std::int32_t> tokens);
 
-  /// Draws the next token of each of `streams` (each at most once) and appends it: tokens[i] belongs to streams[i].
-  /// Constant time a token for models of the linear family.
+  /// Draws the next token of each of `streams` (each at most once) and appends it: tokens[i] belongs to
+  /// streams[i]. Constant time a token for models of the linear family.
   void step(std::span<std::int32_t> tokens, std::span<const std::int64_t> streams);
 
   /// The same for all streams.

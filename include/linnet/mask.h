@@ -20,11 +20,12 @@ class Mask {
   /// Every query sees every key.
   static Mask full() { return Mask(Kind::full); }
 
-  /// Query i sees the keys 0 … i of its own call, and all that an initial state holds. Needs as many queries as keys.
+  /// Query i sees the keys 0 … i of its own call, and all that an initial state holds. Needs as many queries
+  /// as keys.
   static Mask causal() { return Mask(Kind::causal); }
 
-  /// Limits batch entry b to its first lengths[b] keys; the keys behind are padding and enter neither numerator
-  /// nor denominator.
+  /// Limits batch entry b to its first lengths[b] keys; the keys behind are padding and enter neither
+  /// numerator nor denominator.
   Mask with_key_lengths(std::vector<std::int64_t> lengths) const;
 
   Kind kind() const { return kind_; }
@@ -41,8 +42,8 @@ class Mask {
     return {0, kind_ == Kind::causal && i + 1 < limit ? i + 1 : limit};
   }
 
-  /// Throws Error when the mask does not fit: key lengths not one a batch entry or outside 0 … keys, a causal mask
-  /// with queries ≠ keys.
+  /// Throws Error when the mask does not fit: key lengths not one a batch entry or outside 0 … keys, a causal
+  /// mask with queries ≠ keys.
   void check(const char* operation, std::int64_t batch, std::int64_t queries, std::int64_t keys) const;
 
   /// "causal, key lengths".

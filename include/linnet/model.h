@@ -11,31 +11,33 @@
 
 namespace linnet {
 
-/// Everything that decides a model's shape. The keys of TOML files, of `--set` and of config.json are those of
-/// `linnet train --help`: model.layers, attention.family and so on.
+/// Everything that decides a model's shape. The keys of TOML files, of `--set` and of config.json are those
+/// of `linnet train --help`: model.layers, attention.family and so on.
 struct ModelConfig {
   std::int64_t layers = 4;
   std::int64_t heads = 4;
-  std::int64_t width = 64;          ///< of the residual stream; heads · head size
-  std::int64_t feed_forward = 256;  ///< hidden width of the feed-forward layers
-  std::string norm = "pre";         ///< "pre" or "post"
-  std::string activation = "gelu";  ///< "gelu" (exact), "gelu-tanh", "relu"
-  double dropout = 0;               ///< on the output of attention and of feed-forward, in training
-  bool tied_output = false;         ///< the output's weights are the embedding's (categorical head)
+  std::int64_t width = 64;            ///< of the residual stream; heads · head size
+  std::int64_t feed_forward = 256;    ///< hidden width of the feed-forward layers
+  std::string norm = "pre";           ///< "pre" or "post"
+  std::string activation = "gelu";    ///< "gelu" (exact), "gelu-tanh", "relu"
+  double dropout = 0;                 ///< on the output of attention and of feed-forward, in training
+  bool tied_output = false;           ///< the output's weights are the embedding's (categorical head)
   std::string positions = "learned";  ///< "learned", "sinusoidal", "none"
   std::int64_t length = 256;          ///< tokens of a training example
   std::int64_t vocabulary = 256;      ///< tokens are 0 … vocabulary − 1
-  std::int64_t classes = 0;  ///< labels; with them the first input is a class token, otherwise the start token
+  std::int64_t classes =
+      0;  ///< labels; with them the first input is a class token, otherwise the start token
   std::string head = "categorical";  ///< "categorical" or "logistics", a mixture of discretised logistics
   std::int64_t mixtures = 10;        ///< components of the mixture
 
-  std::string family = "linear";      ///< attention.family
-  std::string feature_map = "elu";    ///< attention.feature_map
-  double alpha = 1;                   ///< attention.alpha, of elu
-  double epsilon = 1e-6;              ///< attention.epsilon, in the linear denominator
-  std::string normalise = "sum";      ///< attention.normalise, "sum" or "none"
+  std::string family = "linear";    ///< attention.family
+  std::string feature_map = "elu";  ///< attention.feature_map
+  double alpha = 1;                 ///< attention.alpha, of elu
+  double epsilon = 1e-6;            ///< attention.epsilon, in the linear denominator
+  std::string normalise = "sum";    ///< attention.normalise, "sum" or "none"
 
-  std::int64_t image_height = 0;  ///< pixels in reading order, where tokens are grey levels; 0 where they are not
+  std::int64_t image_height =
+      0;  ///< pixels in reading order, where tokens are grey levels; 0 where they are not
   std::int64_t image_width = 0;
 
   /// Throws UsageError, naming the key, where the values do not make a model.
@@ -44,8 +46,8 @@ struct ModelConfig {
   /// Rows of the embedding: the vocabulary, then the start token or one token a class.
   std::int64_t input_tokens() const { return vocabulary + (classes > 0 ? classes : 1); }
 
-  /// The first input of a sequence: the token of class `label`, or the start token for label −1 where the model has
-  /// no classes. Throws Error for labels that the model does not have.
+  /// The first input of a sequence: the token of class `label`, or the start token for label −1 where the
+  /// model has no classes. Throws Error for labels that the model does not have.
   std::int32_t first_input(std::int64_t label) const;
 };
 
@@ -54,9 +56,9 @@ class Network;
 /// A trained model: immutable, shared by any number of sessions and threads.
 class Model {
  public:
-  /// From a folder with config.json and model.safetensors. `settings` ("attention.family=softmax") replace values of the
-  /// configuration where the weights still fit; a feature map of your own is passed as an object, whose name must be the
-  /// configuration's. Throws Error naming the file and what is wrong with it.
+  /// From a folder with config.json and model.safetensors. `settings` ("attention.family=softmax") replace
+  /// values of the configuration where the weights still fit; a feature map of your own is passed as an
+  /// object, whose name must be the configuration's. Throws Error naming the file and what is wrong with it.
   static std::shared_ptr<const Model> load(const std::filesystem::path& folder,
                                            std::span<const std::string> settings = {},
                                            std::shared_ptr<const FeatureMap> feature_map = nullptr);

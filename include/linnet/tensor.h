@@ -43,11 +43,16 @@ const char* name_of(DType type);
 template <class T>
 constexpr DType dtype_of() {
   using U = std::remove_const_t<T>;
-  if constexpr (std::is_same_v<U, float>) return DType::f32;
-  else if constexpr (std::is_same_v<U, bf16>) return DType::bf16;
-  else if constexpr (std::is_same_v<U, double>) return DType::f64;
-  else if constexpr (std::is_same_v<U, std::int32_t>) return DType::i32;
-  else if constexpr (std::is_same_v<U, std::int64_t>) return DType::i64;
+  if constexpr (std::is_same_v<U, float>)
+    return DType::f32;
+  else if constexpr (std::is_same_v<U, bf16>)
+    return DType::bf16;
+  else if constexpr (std::is_same_v<U, double>)
+    return DType::f64;
+  else if constexpr (std::is_same_v<U, std::int32_t>)
+    return DType::i32;
+  else if constexpr (std::is_same_v<U, std::int64_t>)
+    return DType::i64;
   else {
     static_assert(std::is_same_v<U, std::uint8_t>, "no DType for this type");
     return DType::u8;
@@ -72,7 +77,8 @@ class View {
   View() = default;
 
   /// Rows of `shape` lie one after another.
-  View(T* data, std::initializer_list<std::int64_t> shape) : View(data, std::span(shape.begin(), shape.size())) {}
+  View(T* data, std::initializer_list<std::int64_t> shape)
+      : View(data, std::span(shape.begin(), shape.size())) {}
   View(T* data, std::span<const std::int64_t> shape) : data_(data), rank_(static_cast<int>(shape.size())) {
     assert(rank_ <= max_rank);
     std::int64_t step = 1;
@@ -94,9 +100,7 @@ class View {
   }
 
   /// A view for writing serves as one for reading.
-  operator View<const T>() const
-    requires(!std::is_const_v<T>)
-  {
+  operator View<const T>() const requires(!std::is_const_v<T>) {
     View<const T> result;
     result.assign(data_, rank_, shape_, stride_);
     return result;
@@ -175,7 +179,8 @@ class View {
   std::array<std::int64_t, max_rank> stride_{};
 };
 
-/// Owner of 64-byte-aligned memory with a shape and an element type. Moves, does not copy by accident: `clone`.
+/// Owner of 64-byte-aligned memory with a shape and an element type. Moves, does not copy by accident:
+/// `clone`.
 class Tensor {
  public:
   Tensor() = default;

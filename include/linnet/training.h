@@ -7,36 +7,35 @@
 #include <optional>
 #include <string>
 
+#include "linnet/dataset.h"
 #include "linnet/model.h"
 
 namespace linnet {
 
-class Dataset;
-
 /// How a model is trained. The keys are those of `linnet train --help`, training.*.
 struct TrainingOptions {
-  std::int64_t steps = 1000;           ///< updates in all
-  std::int64_t batch = 16;             ///< examples a pass
-  std::int64_t accumulate = 1;         ///< passes an update
-  std::string optimiser = "adamw";     ///< "adamw" or "radam"
-  double learning_rate = 1e-3;         ///< the highest
+  std::int64_t steps = 1000;        ///< updates in all
+  std::int64_t batch = 16;          ///< examples a pass
+  std::int64_t accumulate = 1;      ///< passes an update
+  std::string optimiser = "adamw";  ///< "adamw" or "radam"
+  double learning_rate = 1e-3;      ///< the highest
   double beta1 = 0.9;
   double beta2 = 0.999;
   double epsilon = 1e-8;
-  double weight_decay = 0.01;          ///< decoupled; of matrices only
-  double clip = 1.0;                   ///< largest norm of the gradient; 0 does not clip
-  std::string schedule = "cosine";     ///< "constant", "cosine" (down to final_rate at `steps`), "step"
-  std::int64_t warmup = 0;             ///< updates over which the rate rises from 0
-  double final_rate = 0.1;             ///< share of learning_rate that cosine ends at, or that follows the step
-  std::int64_t step_at = 3000;         ///< updates before the step
-  double minutes = 0;                  ///< stop, with a checkpoint, after that much time; 0 does not
-  std::int64_t seed = 1;               ///< of initial weights, order of examples, dropout
-  std::int64_t log_every = 10;         ///< updates between lines of metrics.jsonl
-  std::int64_t evaluate_every = 500;   ///< updates between evaluations; 0 only at the end
+  double weight_decay = 0.01;       ///< decoupled; of matrices only
+  double clip = 1.0;                ///< largest norm of the gradient; 0 does not clip
+  std::string schedule = "cosine";  ///< "constant", "cosine" (down to final_rate at `steps`), "step"
+  std::int64_t warmup = 0;          ///< updates over which the rate rises from 0
+  double final_rate = 0.1;          ///< share of learning_rate that cosine ends at, or that follows the step
+  std::int64_t step_at = 3000;      ///< updates before the step
+  double minutes = 0;               ///< stop, with a checkpoint, after that much time; 0 does not
+  std::int64_t seed = 1;            ///< of initial weights, order of examples, dropout
+  std::int64_t log_every = 10;      ///< updates between lines of metrics.jsonl
+  std::int64_t evaluate_every = 500;     ///< updates between evaluations; 0 only at the end
   std::int64_t evaluate_examples = 256;  ///< of the validation set, evenly spaced; 0 takes all
-  std::int64_t sample_every = 500;     ///< updates between sample pictures; 0 none
-  std::int64_t checkpoint_every = 500;  ///< updates between checkpoints; the end always has one
-  std::int64_t keep_checkpoints = 2;   ///< older ones are deleted
+  std::int64_t sample_every = 500;       ///< updates between sample pictures; 0 none
+  std::int64_t checkpoint_every = 500;   ///< updates between checkpoints; the end always has one
+  std::int64_t keep_checkpoints = 2;     ///< older ones are deleted
 };
 
 /// What the loop reports after an update.
@@ -74,16 +73,16 @@ struct TrainingResult {
   std::optional<Evaluation> evaluation;
 };
 
-/// Trains a model in `folder`, which gets config.json and model.safetensors (a model's folder), metrics.jsonl and
-/// checkpoints/STEP. With `resume` it continues from the last checkpoint, if there is one, and ends in the very bits it would have
-/// reached without stopping; otherwise the folder must be empty or not exist.
+/// Trains a model in `folder`, which gets config.json and model.safetensors (a model's folder), metrics.jsonl
+/// and checkpoints/STEP. With `resume` it continues from the last checkpoint, if there is one, and ends in
+/// the very bits it would have reached without stopping; otherwise the folder must be empty or not exist.
 /// Throws Error where the loss stops being finite, naming the step, the layer and the last good checkpoint.
 TrainingResult train(const ModelConfig& config, const TrainingOptions& options, const Dataset& training,
                      const Dataset& validation, const std::filesystem::path& folder, bool resume,
                      const TrainingCallbacks& callbacks = {});
 
-/// Mean loss of up to `examples` (0: all) evenly spaced examples, `batch` at a time. With `accuracy`, the most probable value
-/// of every token is compared too.
+/// Mean loss of up to `examples` (0: all) evenly spaced examples, `batch` at a time. With `accuracy`, the
+/// most probable value of every token is compared too.
 Evaluation evaluate(const Model& model, const Dataset& dataset, std::int64_t examples, std::int64_t batch,
                     bool accuracy = false);
 

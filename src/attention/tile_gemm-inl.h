@@ -42,6 +42,13 @@ template <int kVectors>
 constexpr int kTileRows = kVectors == 2 ? 4 : 8;
 #endif
 
+/// At least how often a product of `rows` by `columns` over `depth` fetches ahead.
+HWY_INLINE std::size_t FetchesOf(std::size_t rows, std::size_t columns, std::size_t depth,
+                                 std::size_t steps) {
+  const std::size_t panel = kMaxVectors * hn::Lanes(F32());
+  return (columns + panel - 1) / panel * (rows / (columns >= panel ? 4 : kRowBlock)) * (depth / steps);
+}
+
 /// How the left factor lies in memory: element (row, k) at a[row·ld + k], or at a[k·ld + row].
 enum class Left { plain, transposed };
 
@@ -58,28 +65,36 @@ class Ahead {
   /// Products call Fetch once in so many steps of their depth.
   static constexpr std::size_t kSteps = 16;
 
-  /// Forgets what is left, and takes so many rows with each of `fetches` that these take all `rows` to be
-  /// added.
-  void Start(std::size_t rows, std::size_t fetches) {
-    first_ = last_ = 0;
-    rows_a_fetch_ = (rows + fetches - 1) / fetches;
+  /// Forgets what is left; what is added from now on is spread over `fetches` calls of Fetch.
+  void Start(std::size_t fetches) {
+    first_ = last_ = lines_ = lines_a_fetch_ = column_ = 0;
+    fetches_ = fetches;
   }
 
   /// `rows` rows of `columns` floats, `stride` floats apart.
   void Add(const float* data, std::ptrdiff_t stride, std::size_t rows, std::size_t columns) {
-    if (rows > 0) areas_[last_++] = {data, stride, rows, columns};
+    if (rows == 0) return;
+    areas_[last_++] = {data, stride, rows, columns};
+    lines_ += rows * ((columns + kLine - 1) / kLine);
+    lines_a_fetch_ = (lines_ + fetches_ - 1) / fetches_;
   }
 
   HWY_INLINE void Fetch() {
-    for (std::size_t i = 0; i < rows_a_fetch_ && first_ < last_; ++i) {
+    for (std::size_t i = 0; i < lines_a_fetch_ && first_ < last_; ++i) {
       Area& area = areas_[first_];
-      for (std::size_t c = 0; c < area.columns; c += 16) __builtin_prefetch(area.data + c, 0, 2);
-      area.data += area.stride;
-      if (--area.rows == 0) ++first_;
+      __builtin_prefetch(area.data + column_, 0, 2);
+      column_ += kLine;
+      if (column_ >= area.columns) {
+        column_ = 0;
+        area.data += area.stride;
+        if (--area.rows == 0) ++first_;
+      }
     }
   }
 
  private:
+  static constexpr std::size_t kLine = 16;  // floats of a cache line
+
   struct Area {
     const float* data;
     std::ptrdiff_t stride;
@@ -87,7 +102,7 @@ class Ahead {
   };
 
   Area areas_[8];
-  std::size_t first_ = 0, last_ = 0, rows_a_fetch_ = 0;
+  std::size_t first_ = 0, last_ = 0, column_ = 0, lines_ = 0, lines_a_fetch_ = 0, fetches_ = 1;
 };
 
 /// kRows rows of kVectors vectors, held in registers.

@@ -6,15 +6,16 @@
 namespace linnet {
 
 std::array<std::uint32_t, 4> Random::block(std::uint64_t index) const {
-  std::array<std::uint32_t, 4> counter = {static_cast<std::uint32_t>(index), static_cast<std::uint32_t>(index >> 32),
-                                          stream_, purpose_};
+  std::array<std::uint32_t, 4> counter = {static_cast<std::uint32_t>(index),
+                                          static_cast<std::uint32_t>(index >> 32), stream_, purpose_};
   std::uint32_t key0 = static_cast<std::uint32_t>(seed_);
   std::uint32_t key1 = static_cast<std::uint32_t>(seed_ >> 32);
   for (int round = 0; round < 10; ++round) {
     const std::uint64_t product0 = std::uint64_t{0xD2511F53u} * counter[0];
     const std::uint64_t product1 = std::uint64_t{0xCD9E8D57u} * counter[2];
-    counter = {static_cast<std::uint32_t>(product1 >> 32) ^ counter[1] ^ key0, static_cast<std::uint32_t>(product1),
-               static_cast<std::uint32_t>(product0 >> 32) ^ counter[3] ^ key1, static_cast<std::uint32_t>(product0)};
+    counter = {
+        static_cast<std::uint32_t>(product1 >> 32) ^ counter[1] ^ key0, static_cast<std::uint32_t>(product1),
+        static_cast<std::uint32_t>(product0 >> 32) ^ counter[3] ^ key1, static_cast<std::uint32_t>(product0)};
     key0 += 0x9E3779B9u;
     key1 += 0xBB67AE85u;
   }

@@ -1,5 +1,7 @@
 #include "linnet/tensor.h"
 
+#include <sys/mman.h>
+
 #include <cstdlib>
 #include <limits>
 #include <new>
@@ -10,24 +12,34 @@ namespace linnet {
 
 std::size_t size_of(DType type) {
   switch (type) {
-    case DType::u8: return 1;
-    case DType::bf16: return 2;
+    case DType::u8:
+      return 1;
+    case DType::bf16:
+      return 2;
     case DType::f32:
-    case DType::i32: return 4;
+    case DType::i32:
+      return 4;
     case DType::f64:
-    case DType::i64: return 8;
+    case DType::i64:
+      return 8;
   }
   return 0;
 }
 
 const char* name_of(DType type) {
   switch (type) {
-    case DType::f32: return "f32";
-    case DType::bf16: return "bf16";
-    case DType::f64: return "f64";
-    case DType::i32: return "i32";
-    case DType::i64: return "i64";
-    case DType::u8: return "u8";
+    case DType::f32:
+      return "f32";
+    case DType::bf16:
+      return "bf16";
+    case DType::f64:
+      return "f64";
+    case DType::i32:
+      return "i32";
+    case DType::i64:
+      return "i64";
+    case DType::u8:
+      return "u8";
   }
   return "unknown";
 }
@@ -45,24 +57,37 @@ std::int64_t checked_size(std::span<const std::int64_t> shape, std::size_t eleme
       fail("tensor", "expected a size below 2^63, got shape {}", to_string(shape));
   }
   if (element_bytes != 0 && product > limit / static_cast<std::int64_t>(element_bytes))
-    fail("tensor", "expected fewer than 2^63 bytes, got shape {} of {} bytes each", to_string(shape), element_bytes);
+    fail("tensor", "expected fewer than 2^63 bytes, got shape {} of {} bytes each", to_string(shape),
+         element_bytes);
   return product;
 }
 
 namespace {
+
 constexpr std::size_t alignment = 64;
+
+// Rows of one head lie kilobytes apart, so walking over a large tensor in small pages misses the TLB at every row: large
+// ones ask for the kernel's large pages. Results do not depend on it, so a kernel that refuses is fine.
+constexpr std::size_t large_page = std::size_t{2} << 20;
+constexpr std::size_t least_for_large_pages = 2 * large_page;
+
+void* allocate(std::size_t bytes) {
+  const std::size_t boundary = bytes >= least_for_large_pages ? large_page : alignment;
+  const std::size_t rounded = (bytes + boundary - 1) / boundary * boundary;
+  void* memory = std::aligned_alloc(boundary, rounded);
+  if (memory == nullptr) throw std::bad_alloc();
+  if (boundary == large_page) madvise(memory, rounded, MADV_HUGEPAGE);
+  std::memset(memory, 0, bytes);
+  return memory;
 }
+
+}  // namespace
 
 Tensor::Tensor(DType type, Shape shape)
     : type_(type), shape_(std::move(shape)), size_(checked_size(shape_, size_of(type))) {
   if (shape_.size() > static_cast<std::size_t>(View<float>::max_rank))
     fail("tensor", "expected at most {} dimensions, got shape {}", View<float>::max_rank, to_string(shape_));
-  const std::size_t bytes = (this->bytes() + alignment - 1) / alignment * alignment;
-  if (bytes == 0) return;
-  void* memory = std::aligned_alloc(alignment, bytes);
-  if (memory == nullptr) throw std::bad_alloc();
-  std::memset(memory, 0, bytes);
-  memory_.reset(static_cast<std::byte*>(memory));
+  if (bytes() != 0) memory_.reset(static_cast<std::byte*>(allocate(bytes())));
 }
 
 Tensor Tensor::clone() const {

@@ -7,7 +7,8 @@
 
 namespace linnet {
 
-/// A reference to anything callable, which must outlive it: what std::function is without owning or allocating.
+/// A reference to anything callable, which must outlive it: what std::function is without owning or
+/// allocating.
 template <class Signature>
 class FunctionReference;
 
@@ -15,14 +16,15 @@ template <class Result, class... Arguments>
 class FunctionReference<Result(Arguments...)> {
  public:
   template <class F>
-    requires(!std::is_same_v<std::remove_cvref_t<F>, FunctionReference>)
-  FunctionReference(F&& function)
+  requires(!std::is_same_v<std::remove_cvref_t<F>, FunctionReference>) FunctionReference(F&& function)
       : object_(const_cast<void*>(static_cast<const void*>(std::addressof(function)))),
         call_([](void* object, Arguments... arguments) -> Result {
           return (*static_cast<std::remove_reference_t<F>*>(object))(std::forward<Arguments>(arguments)...);
         }) {}
 
-  Result operator()(Arguments... arguments) const { return call_(object_, std::forward<Arguments>(arguments)...); }
+  Result operator()(Arguments... arguments) const {
+    return call_(object_, std::forward<Arguments>(arguments)...);
+  }
 
  private:
   void* object_;
@@ -43,7 +45,9 @@ int thread_index();
 /// Whoever calls it must make body's work depend on i alone, never on the thread.
 void parallel_for(std::int64_t count, FunctionReference<void(std::int64_t)> body);
 
-/// The same for blocks of `block` consecutive indices: body(begin, end). The blocks depend on count and block alone.
-void parallel_blocks(std::int64_t count, std::int64_t block, FunctionReference<void(std::int64_t, std::int64_t)> body);
+/// The same for blocks of `block` consecutive indices: body(begin, end). The blocks depend on count and block
+/// alone.
+void parallel_blocks(std::int64_t count, std::int64_t block,
+                     FunctionReference<void(std::int64_t, std::int64_t)> body);
 
 }  // namespace linnet

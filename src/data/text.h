@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "data/dataset.h"
+#include "linnet/dataset.h"
 
 namespace linnet {
 

@@ -13,7 +13,8 @@ void SamplingOptions::check() const {
   if (!(temperature >= 0) || !std::isfinite(temperature))
     fail<UsageError>("sampling", "expected a temperature of at least 0, got {}", temperature);
   if (top_k < 1) fail<UsageError>("sampling", "expected top-k of at least 1, got {}", top_k);
-  if (!(top_p > 0 && top_p <= 1)) fail<UsageError>("sampling", "expected top-p above 0 and at most 1, got {}", top_p);
+  if (!(top_p > 0 && top_p <= 1))
+    fail<UsageError>("sampling", "expected top-p above 0 and at most 1, got {}", top_p);
 }
 
 Sampler::Sampler(const OutputHead& head)
@@ -21,7 +22,8 @@ Sampler::Sampler(const OutputHead& head)
       workspace_(Tensor::of<float>({std::max(head.vocabulary(), head.outputs())})),
       order_(static_cast<std::size_t>(head.vocabulary())) {}
 
-std::int32_t Sampler::sample(View<const float> parameters, const SamplingOptions& options, std::int64_t position) {
+std::int32_t Sampler::sample(View<const float> parameters, const SamplingOptions& options,
+                             std::int64_t position) {
   const Random random(options.seed, Draw::sampling);
   const std::uint64_t index = 2 * static_cast<std::uint64_t>(position);
   const float u1 = random.uniform(index), u2 = random.uniform(index + 1);

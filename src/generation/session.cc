@@ -12,11 +12,12 @@
 namespace linnet {
 namespace {
 
-/// Prompts are cut where a stream's position is a multiple of this, so that its bits depend on its tokens alone.
+/// Prompts are cut where a stream's position is a multiple of this, so that its bits depend on its tokens
+/// alone.
 constexpr std::int64_t prefill_slice = 512;
 
-/// Streams that one thread takes through all layers together. Rows do not influence each other, so the split may
-/// follow the number of threads.
+/// Streams that one thread takes through all layers together. Rows do not influence each other, so the split
+/// may follow the number of threads.
 constexpr std::int64_t most_block = 64;
 
 constexpr std::int64_t most_streams = 1 << 20;
@@ -159,7 +160,8 @@ void Session::prefill(std::int64_t stream, std::span<const std::int32_t> tokens)
     for (std::int64_t position = chosen.position; position < end;) {
       const std::int64_t stop = std::min(end, (position / prefill_slice + 1) * prefill_slice);
       const auto slice = std::span(inputs).subspan(position - chosen.position, stop - position);
-      impl_->parallel.forward(slice, 1, stop - position, position, &impl_->prompt_state, &impl_->prompt_state);
+      impl_->parallel.forward(slice, 1, stop - position, position, &impl_->prompt_state,
+                              &impl_->prompt_state);
       position = stop;
     }
     impl_->state.copy(stream, impl_->prompt_state, 0);

@@ -24,7 +24,8 @@ void write_file_atomically(const std::filesystem::path& path, std::string_view b
 /// the disk.
 void append_line(const std::filesystem::path& path, std::string_view line);
 
-/// Creates a folder and those above it, where they are missing. Throws Error naming the folder and the reason.
+/// Creates a folder and those above it, where they are missing. Throws Error naming the folder and the
+/// reason.
 void create_folders(const std::filesystem::path& path);
 
 /// A folder of files that appears as a whole or not at all: write into `path()`, then `commit()`.

@@ -5,7 +5,8 @@
 
 namespace linnet::kernels {
 
-/// y = f(x) elementwise; gelu is the exact one, x·Φ(x). y may be x. Any shapes up to rank 2, outer strides free.
+/// y = f(x) elementwise; gelu is the exact one, x·Φ(x). y may be x. Any shapes up to rank 2, outer strides
+/// free.
 void activation_forward(View<float> y, View<const float> x, Activation activation);
 
 /// dx = dy · f'(x). dx may be dy.

@@ -1,16 +1,18 @@
-// The only file that knows oneDNN. Large products go to its AVX-512 kernels in blocks of rows, each by a
-// primitive made for one thread; products of few rows, and all products where those kernels are missing or
-// would round otherwise than ours, to panels.cc. Both read the same packed weights and give the same bits.
+// The only file that knows oneDNN. Large dense products go to its AVX-512 kernels in blocks of rows, each by
+// a primitive made for one thread. Products of fewer rows, of strided rows (which oneDNN 2.6 multiplies by a
+// plain loop), and all products where those kernels are missing or would round otherwise than ours, go to
+// panels.cc. Both read the same packed weights and give the same bits.
 #include "kernels/dense.h"
 
 #include <omp.h>
 
+#include <algorithm>
 #include <cassert>
+#include <cstdint>
 #include <cstring>
 #include <map>
 #include <memory>
 #include <mutex>
-#include <new>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <unordered_map>
 #include <utility>
@@ -21,6 +23,10 @@
 
 namespace linnet::kernels {
 namespace {
+
+// Below this many rows our own kernel is as fast, and reads the weights once where every block would read
+// them again.
+constexpr std::int64_t least_library_rows = 128;
 
 // Rows of a block for oneDNN: the larger where there are enough of them to go round.
 constexpr std::int64_t large_block = 64;
@@ -278,7 +284,7 @@ void multiply(View<float> c, View<const float> a, const PackedMatrix& b, const E
   const bool dense = a.stride(0) == b.inputs() && c.stride(0) == b.outputs() &&
                      (epilogue.residual.data() != c.data() || epilogue.residual.stride(0) == b.outputs());
   const std::int64_t block = block_rows(rows);
-  const std::int64_t blocks = storage.weights && dense && rows >= 2 * small_block ? rows / block : 0;
+  const std::int64_t blocks = storage.weights && dense && rows >= least_library_rows ? rows / block : 0;
   const std::int64_t done = blocks * block;
   const std::int64_t left = rows - done;
   const std::int64_t work = left * layout.inputs * layout.panels() * PanelLayout::columns;
@@ -304,7 +310,7 @@ void multiply(View<float> c, View<const float> a, const PackedMatrix& b, const E
 }
 
 void prepare_multiply(std::int64_t rows, const PackedMatrix& b, const Epilogue& epilogue) {
-  if (!b.storage().weights || rows < 2 * small_block) return;
+  if (!b.storage().weights || rows < least_library_rows) return;
   const bool bias = epilogue.bias.data() != nullptr;
   for (const bool add : {false, true}) call_for({block_rows(rows), b.inputs(), b.outputs(), bias, add});
 }

@@ -9,8 +9,9 @@ namespace linnet::kernels {
 
 enum class Activation { none, relu, gelu, gelu_tanh };
 
-/// A matrix B [inputs, outputs] in the layout that the dense products want it in (oneDNN's own). Packed once for
-/// generation, after every update in training. Immutable but for `pack`; products may share it across threads.
+/// A matrix B [inputs, outputs] in the layout that the dense products want it in (oneDNN's own). Packed once
+/// for generation, after every update in training. Immutable but for `pack`; products may share it across
+/// threads.
 class PackedMatrix {
  public:
   PackedMatrix(std::int64_t inputs, std::int64_t outputs);
@@ -46,12 +47,13 @@ struct Epilogue {
 };
 
 /// c [rows, outputs] = epilogue(a [rows, inputs] · B). Outer strides of a, c and residual are free.
-/// 2 · rows · inputs · outputs FLOPs. Row i of c depends on row i of a alone, bit for bit: not on the number of
-/// rows, their order or the threads. Runs on all threads outside of `parallel_for`, on the caller's thread inside of it.
+/// 2 · rows · inputs · outputs FLOPs. Row i of c depends on row i of a alone, bit for bit: not on the number
+/// of rows, their order or the threads. Runs on all threads outside of `parallel_for`, on the caller's thread
+/// inside of it.
 void multiply(View<float> c, View<const float> a, const PackedMatrix& b, const Epilogue& epilogue = {});
 
-/// dw [outputs, inputs] += dyᵀ · x for dy [rows, outputs], x [rows, inputs]; db [outputs] += column sums of dy
-/// (an empty db is left out). The bits do not depend on the threads.
+/// dw [outputs, inputs] += dyᵀ · x for dy [rows, outputs], x [rows, inputs]; db [outputs] += column sums of
+/// dy (an empty db is left out). The bits do not depend on the threads.
 void accumulate_weight_gradient(View<float> dw, View<float> db, View<const float> dy, View<const float> x);
 
 /// Makes what `multiply` needs for that many rows now, so that later calls create nothing.

@@ -11,8 +11,8 @@ namespace linnet::kernels {
 /// y = a + b, rank up to 2, outer strides free; y may be a or b.
 void add(View<float> y, View<const float> a, View<const float> b);
 
-/// y = x · keep / (1 − rate), keep drawn for element i of the dense x from random.bits(i): zero with probability
-/// `rate`. The same call on a gradient is the backward. y may be x. 0 ≤ rate < 1.
+/// y = x · keep / (1 − rate), keep drawn for element i of the dense x from random.bits(i): zero with
+/// probability `rate`. The same call on a gradient is the backward. y may be x. 0 ≤ rate < 1.
 void dropout(View<float> y, View<const float> x, float rate, const Random& random);
 
 /// y ·= factor.

@@ -19,8 +19,9 @@ void add_rows(View<float> y, View<const float> rows);
 /// drows [length, d] += sum of dy [batch, length, d] over the batch, in order.
 void add_rows_backward(View<float> drows, View<const float> dy);
 
-/// Sinusoidal positions (Vaswani et al. 2017, section 3.5): row i holds, for position first + i, sin(p / 10000^(2j/d))
-/// at 2j and the cosine at 2j + 1. Angles are reduced in f64, so that positions up to 2^40 keep f32 accuracy.
+/// Sinusoidal positions (Vaswani et al. 2017, section 3.5): row i holds, for position first + i, sin(p /
+/// 10000^(2j/d)) at 2j and the cosine at 2j + 1. Angles are reduced in f64, so that positions up to 2^40 keep
+/// f32 accuracy.
 void sinusoidal_positions(View<float> rows, std::int64_t first);
 
 }  // namespace linnet::kernels

@@ -14,7 +14,8 @@ struct AdamStep {
   std::int64_t step = 1;       ///< of this update, from 1
 };
 
-/// AdamW (Loshchilov and Hutter 2019, algorithm 2): moments m and v and parameters are updated in place. All of one size.
+/// AdamW (Loshchilov and Hutter 2019, algorithm 2): moments m and v and parameters are updated in place. All
+/// of one size.
 void adamw_update(std::span<float> parameters, std::span<float> m, std::span<float> v,
                   std::span<const float> gradients, const AdamStep& step);
 

@@ -110,6 +110,7 @@ void pack_panel(float* to, std::int64_t rows, std::int64_t padded_rows, std::int
 
 void pack_panels(float* packed, const PanelLayout& layout, const float* b, std::int64_t k_stride,
                  std::int64_t n_stride) {
+  if (layout.floats() == 0) return;
   parallel_for(layout.panels(), [&](std::int64_t panel) {
     const std::int64_t j = panel * PanelLayout::columns;
     pack_panel(packed + panel * layout.panel_floats(), layout.inputs, layout.padded_inputs(),

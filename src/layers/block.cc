@@ -51,7 +51,8 @@ void Block::forward(View<float> y, View<const float> x, Saved& saved, Scratch& s
     return first_rows(tensor.view<float>(), count).reshape({x.extent(0), x.extent(1), x.extent(2)});
   };
   const auto stats = [&](Tensor& tensor) { return first_rows(tensor.view<float>(), count); };
-  const View<float> inner1 = like_x(saved.inner1), middle = like_x(saved.middle), inner2 = like_x(saved.inner2);
+  const View<float> inner1 = like_x(saved.inner1), middle = like_x(saved.middle),
+                    inner2 = like_x(saved.inner2);
   const bool fused = dropout.rate == 0;
   const Scratch::Frame frame(scratch);
 
@@ -66,14 +67,15 @@ void Block::forward(View<float> y, View<const float> x, Saved& saved, Scratch& s
     attention_.forward(inner1, x, fused ? x : View<const float>(), saved.attention);
     if (!fused) add_dropped(rows(inner1), rows(x), dropout, 0);
     norm1_.forward(rows(middle), stats(saved.stats1), rows(inner1));
-    feed_forward_.forward(rows(inner2), rows(middle), fused ? rows(middle) : View<float>(), saved.feed_forward);
+    feed_forward_.forward(rows(inner2), rows(middle), fused ? rows(middle) : View<float>(),
+                          saved.feed_forward);
     if (!fused) add_dropped(rows(inner2), rows(middle), dropout, 1);
     norm2_.forward(rows(y), stats(saved.stats2), rows(inner2));
   }
 }
 
-void Block::backward(View<float> d, View<const float> x, const Saved& saved, Scratch& scratch, const Dropout& dropout,
-                     std::span<float> gradients) const {
+void Block::backward(View<float> d, View<const float> x, const Saved& saved, Scratch& scratch,
+                     const Dropout& dropout, std::span<float> gradients) const {
   const std::int64_t batch = x.extent(0), length = x.extent(1), width = x.extent(2), count = batch * length;
   const auto part = [&](const Tensor& tensor) { return first_rows(tensor.view<float>(), count); };
   const auto cube = [&](auto view) { return view.reshape({batch, length, width}); };
@@ -85,14 +87,16 @@ void Block::backward(View<float> d, View<const float> x, const Saved& saved, Scr
   const auto dropped = [&](int which) -> View<const float> {
     if (dropout.rate == 0) return stream;
     const View<float> result = scratch.take(count, width);
-    kernels::dropout(result, stream, dropout.rate, Random(dropout.seed, Draw::dropout, 2 * parts_.layer + which));
+    kernels::dropout(result, stream, dropout.rate,
+                     Random(dropout.seed, Draw::dropout, 2 * parts_.layer + which));
     return result;
   };
 
   if (parts_.norm_first) {
     feed_forward_.backward(branch, dropped(1), part(saved.inner2), saved.feed_forward, scratch, gradients);
     norm2_.backward(stream, branch, part(saved.middle), part(saved.stats2), gradients, true);
-    attention_.backward(cube(branch), cube(dropped(0)), cube(part(saved.inner1)), saved.attention, scratch, gradients);
+    attention_.backward(cube(branch), cube(dropped(0)), cube(part(saved.inner1)), saved.attention, scratch,
+                        gradients);
     norm1_.backward(stream, branch, rows(x), part(saved.stats1), gradients, true);
   } else {
     norm2_.backward(stream, stream, part(saved.inner2), part(saved.stats2), gradients, false);

@@ -16,8 +16,8 @@ struct Dropout {
   std::uint64_t seed = 0;
 };
 
-/// One layer of a transformer: self-attention and feed-forward, each with a residual and a normalisation, before it
-/// (x + f(norm x); Xiong et al. 2020) or after it (norm(x + f x); Vaswani et al. 2017).
+/// One layer of a transformer: self-attention and feed-forward, each with a residual and a normalisation,
+/// before it (x + f(norm x); Xiong et al. 2020) or after it (norm(x + f x); Vaswani et al. 2017).
 class Block {
  public:
   struct Parts {
@@ -29,7 +29,8 @@ class Block {
 
   Block(ParameterTable& table, const std::string& name, const Parts& parts);
 
-  /// What `backward` needs of a forward pass. `inner` is what each norm made (norm first) or was given (norm after).
+  /// What `backward` needs of a forward pass. `inner` is what each norm made (norm first) or was given (norm
+  /// after).
   struct Saved {
     Tensor inner1, middle, inner2;  ///< [batch · length, width]
     Tensor stats1, stats2;          ///< [batch · length, 2]
@@ -41,16 +42,17 @@ class Block {
   void pack(std::span<const float> parameters, bool training);
 
   /// y from x, [batch, length, width], for training from position 0.
-  void forward(View<float> y, View<const float> x, Saved& saved, Scratch& scratch, const Dropout& dropout) const;
+  void forward(View<float> y, View<const float> x, Saved& saved, Scratch& scratch,
+               const Dropout& dropout) const;
 
   /// d becomes the gradient of x where it was that of y; gradients of parameters are added.
-  void backward(View<float> d, View<const float> x, const Saved& saved, Scratch& scratch, const Dropout& dropout,
-                std::span<float> gradients) const;
+  void backward(View<float> d, View<const float> x, const Saved& saved, Scratch& scratch,
+                const Dropout& dropout, std::span<float> gradients) const;
 
-  /// x [batch, length, width] becomes the block's output; nothing is kept for a backward. Continues `initial`, leaves
-  /// `final`, where given. `saved` is only memory.
-  void apply(View<float> x, SelfAttention::Saved& saved, Scratch& scratch, std::int64_t position, const State* initial,
-             State* final) const;
+  /// x [batch, length, width] becomes the block's output; nothing is kept for a backward. Continues
+  /// `initial`, leaves `final`, where given. `saved` is only memory.
+  void apply(View<float> x, SelfAttention::Saved& saved, Scratch& scratch, std::int64_t position,
+             const State* initial, State* final) const;
 
   /// x [n, width], one token a stream, becomes the block's output.
   void step(View<float> x, State& state, std::span<const std::int64_t> slots, Scratch& scratch) const;

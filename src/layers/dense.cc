@@ -8,7 +8,8 @@ Dense::Dense(ParameterTable& table, const std::string& name, std::int64_t inputs
              const Parts& parts)
     : Dense(table, name,
             table.add(name + ".weight", {outputs, inputs},
-                      parts.weight_initial ? parts.weight_initial : normal(1 / std::sqrt(static_cast<double>(inputs))),
+                      parts.weight_initial ? parts.weight_initial
+                                           : normal(1 / std::sqrt(static_cast<double>(inputs))),
                       true),
             parts) {}
 
@@ -18,7 +19,8 @@ Dense::Dense(ParameterTable& table, const std::string& name, const Slot& weight,
       packed_(weight.shape()[1], weight.shape()[0]),
       packed_backward_(weight.shape()[0], weight.shape()[1]) {
   if (has_bias_)
-    bias_ = table.add(name + ".bias", {outputs()}, parts.bias_initial ? parts.bias_initial : constant(0), false);
+    bias_ =
+        table.add(name + ".bias", {outputs()}, parts.bias_initial ? parts.bias_initial : constant(0), false);
 }
 
 void Dense::pack(std::span<const float> parameters, bool training) {
@@ -32,8 +34,10 @@ void Dense::forward(View<float> y, View<const float> x, kernels::Activation acti
   kernels::multiply(y, x, packed_, {bias_values_, activation, residual});
 }
 
-void Dense::backward(View<float> dx, View<const float> dy, View<const float> x, std::span<float> gradients) const {
-  kernels::accumulate_weight_gradient(weight_.of(gradients), has_bias_ ? bias_.of(gradients) : View<float>(), dy, x);
+void Dense::backward(View<float> dx, View<const float> dy, View<const float> x,
+                     std::span<float> gradients) const {
+  kernels::accumulate_weight_gradient(weight_.of(gradients), has_bias_ ? bias_.of(gradients) : View<float>(),
+                                      dy, x);
   if (!dx.empty()) kernels::multiply(dx, dy, packed_backward_);
 }
 

@@ -19,7 +19,8 @@ class Dense {
 
   Dense(ParameterTable& table, const std::string& name, std::int64_t inputs, std::int64_t outputs)
       : Dense(table, name, inputs, outputs, Parts{}) {}
-  Dense(ParameterTable& table, const std::string& name, std::int64_t inputs, std::int64_t outputs, const Parts& parts);
+  Dense(ParameterTable& table, const std::string& name, std::int64_t inputs, std::int64_t outputs,
+        const Parts& parts);
 
   /// With a weight that another layer owns: a tied output. Gradients are added to that layer's.
   Dense(ParameterTable& table, const std::string& name, const Slot& weight, const Parts& parts);

@@ -29,13 +29,15 @@ void Embedding::pack(std::span<const float> parameters) {
 
 void Embedding::check_ids(std::span<const std::int32_t> ids) const {
   for (const std::int32_t id : ids) {
-    if (id < 0 || id >= shape_.tokens) fail("embedding", "expected tokens in 0 … {}, got {}", shape_.tokens - 1, id);
+    if (id < 0 || id >= shape_.tokens)
+      fail("embedding", "expected tokens in 0 … {}, got {}", shape_.tokens - 1, id);
   }
 }
 
 void Embedding::check_position(std::int64_t position) const {
   if (shape_.positions == Positions::learned && position >= shape_.length)
-    fail("positions", "expected at most {} tokens, the learned positions of this model, got position {}; a model with "
+    fail("positions",
+         "expected at most {} tokens, the learned positions of this model, got position {}; a model with "
          "sinusoidal positions goes on beyond its trained length",
          shape_.length, position);
 }
@@ -56,7 +58,8 @@ void Embedding::forward(View<float> y, std::span<const std::int32_t> ids, std::i
   }
 }
 
-void Embedding::backward(View<const float> dy, std::span<const std::int32_t> ids, std::span<float> gradients) const {
+void Embedding::backward(View<const float> dy, std::span<const std::int32_t> ids,
+                         std::span<float> gradients) const {
   const std::int64_t length = dy.extent(1);
   kernels::embedding_backward(table_.of(gradients), dy.reshape({dy.extent(0) * length, shape_.width}), ids);
   if (shape_.positions == Positions::learned)

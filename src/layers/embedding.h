@@ -10,8 +10,8 @@ namespace linnet {
 
 enum class Positions { learned, sinusoidal, none };
 
-/// x = table[id] + position. Learned positions exist for the trained length alone and are refused beyond it; sinusoidal ones
-/// are a formula and go on; `none` leaves the order to the recurrence.
+/// x = table[id] + position. Learned positions exist for the trained length alone and are refused beyond it;
+/// sinusoidal ones are a formula and go on; `none` leaves the order to the recurrence.
 class Embedding {
  public:
   struct Shape {
@@ -26,8 +26,8 @@ class Embedding {
 
   void pack(std::span<const float> parameters);
 
-  /// y [batch, length, width] for ids [batch · length]; the first token of each entry stands at position `first`.
-  /// Throws Error where an id or a position is outside.
+  /// y [batch, length, width] for ids [batch · length]; the first token of each entry stands at position
+  /// `first`. Throws Error where an id or a position is outside.
   void forward(View<float> y, std::span<const std::int32_t> ids, std::int64_t first) const;
 
   /// Gradients of `forward` with first = 0 are added.

@@ -20,7 +20,8 @@ void FeedForward::pack(std::span<const float> parameters, bool training) {
   second_.pack(parameters, training);
 }
 
-void FeedForward::forward(View<float> y, View<const float> x, View<const float> residual, Saved& saved) const {
+void FeedForward::forward(View<float> y, View<const float> x, View<const float> residual,
+                          Saved& saved) const {
   const View<float> before = saved.before.view<float>().slice(0, 0, x.extent(0));
   const View<float> after = saved.after.view<float>().slice(0, 0, x.extent(0));
   first_.forward(before, x);
@@ -28,7 +29,8 @@ void FeedForward::forward(View<float> y, View<const float> x, View<const float> 
   second_.forward(y, after, kernels::Activation::none, residual);
 }
 
-void FeedForward::apply(View<float> y, View<const float> x, View<const float> residual, Scratch& scratch) const {
+void FeedForward::apply(View<float> y, View<const float> x, View<const float> residual,
+                        Scratch& scratch) const {
   const Scratch::Frame frame(scratch);
   const View<float> hidden = scratch.take(x.extent(0), parts_.hidden);
   first_.forward(hidden, x, parts_.activation);

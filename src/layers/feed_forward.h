@@ -36,8 +36,8 @@ class FeedForward {
   void apply(View<float> y, View<const float> x, View<const float> residual, Scratch& scratch) const;
 
   /// dx is assigned; gradients of parameters are added.
-  void backward(View<float> dx, View<const float> dy, View<const float> x, const Saved& saved, Scratch& scratch,
-                std::span<float> gradients) const;
+  void backward(View<float> dx, View<const float> dy, View<const float> x, const Saved& saved,
+                Scratch& scratch, std::span<float> gradients) const;
 
   const Parts& parts() const { return parts_; }
 

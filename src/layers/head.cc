@@ -38,7 +38,8 @@ class CategoricalHead final : public OutputHead {
     std::copy_n(parameters.data(), vocabulary(), logits.data());
   }
 
-  std::int32_t sample(View<const float> parameters, float u1, float, std::span<float> workspace) const override {
+  std::int32_t sample(View<const float> parameters, float u1, float,
+                      std::span<float> workspace) const override {
     return static_cast<std::int32_t>(pick(parameters.data(), vocabulary(), u1, workspace));
   }
 };
@@ -62,7 +63,8 @@ class LogisticMixtureHead final : public OutputHead {
     for (float& value : nll) value = -value;
   }
 
-  std::int32_t sample(View<const float> parameters, float u1, float u2, std::span<float> workspace) const override {
+  std::int32_t sample(View<const float> parameters, float u1, float u2,
+                      std::span<float> workspace) const override {
     const std::int64_t components = outputs() / 3;
     const float* row = parameters.data();
     const std::int64_t k = pick(row, components, u1, workspace);
@@ -78,8 +80,9 @@ class LogisticMixtureHead final : public OutputHead {
 
 }  // namespace
 
-std::unique_ptr<OutputHead> OutputHead::categorical(ParameterTable& table, const std::string& name, std::int64_t width,
-                                                    std::int64_t vocabulary, const Slot* tied) {
+std::unique_ptr<OutputHead> OutputHead::categorical(ParameterTable& table, const std::string& name,
+                                                    std::int64_t width, std::int64_t vocabulary,
+                                                    const Slot* tied) {
   if (tied != nullptr) {
     const Slot weight(tied->offset(), {vocabulary, width});
     return std::make_unique<CategoricalHead>(Dense(table, name, weight, {}), vocabulary);
@@ -96,7 +99,8 @@ std::unique_ptr<OutputHead> OutputHead::logistic_mixture(ParameterTable& table, 
   const auto initial_bias = [components](std::int64_t i, double) {
     if (i < components) return 0.0f;
     const double share = 2.0 / static_cast<double>(components);
-    if (i < 2 * components) return static_cast<float>(-1 + share * (static_cast<double>(i - components) + 0.5));
+    if (i < 2 * components)
+      return static_cast<float>(-1 + share * (static_cast<double>(i - components) + 0.5));
     return static_cast<float>(std::log(share));
   };
   Dense projection(table, name, width, 3 * components,

@@ -13,16 +13,19 @@ namespace linnet {
 /// The distribution of the next token, from a hidden row: a linear map to its parameters, and its loss.
 class OutputHead {
  public:
-  /// Softmax over `vocabulary` tokens. `tied` is the embedding's table, whose first rows are the weights, or nullptr.
-  static std::unique_ptr<OutputHead> categorical(ParameterTable& table, const std::string& name, std::int64_t width,
-                                                 std::int64_t vocabulary, const Slot* tied);
+  /// Softmax over `vocabulary` tokens. `tied` is the embedding's table, whose first rows are the weights, or
+  /// nullptr.
+  static std::unique_ptr<OutputHead> categorical(ParameterTable& table, const std::string& name,
+                                                 std::int64_t width, std::int64_t vocabulary,
+                                                 const Slot* tied);
 
   /// A mixture of discretised logistics over the ordered values 0 … vocabulary − 1 (Salimans et al. 2017).
   static std::unique_ptr<OutputHead> logistic_mixture(ParameterTable& table, const std::string& name,
                                                       std::int64_t width, std::int64_t vocabulary,
                                                       std::int64_t components);
 
-  OutputHead(Dense projection, std::int64_t vocabulary) : projection_(std::move(projection)), vocabulary_(vocabulary) {}
+  OutputHead(Dense projection, std::int64_t vocabulary)
+      : projection_(std::move(projection)), vocabulary_(vocabulary) {}
   virtual ~OutputHead() = default;
 
   void pack(std::span<const float> parameters, bool training) { projection_.pack(parameters, training); }
@@ -32,7 +35,9 @@ class OutputHead {
   std::int64_t vocabulary() const { return vocabulary_; }
 
   /// parameters [rows, outputs] from hidden [rows, width].
-  void forward(View<float> parameters, View<const float> hidden) const { projection_.forward(parameters, hidden); }
+  void forward(View<float> parameters, View<const float> hidden) const {
+    projection_.forward(parameters, hidden);
+  }
 
   /// dhidden is assigned from dparameters; gradients of the weights are added.
   void backward(View<float> dhidden, View<const float> dparameters, View<const float> hidden,
@@ -40,8 +45,8 @@ class OutputHead {
     projection_.backward(dhidden, dparameters, hidden, gradients);
   }
 
-  /// nll[row] = −log p(targets[row]) in nats, 0 where the target is negative. dparameters, where not empty, is
-  /// assigned the gradient of weight · Σ nll and may be `parameters`' own memory.
+  /// nll[row] = −log p(targets[row]) in nats, 0 where the target is negative. dparameters, where not empty,
+  /// is assigned the gradient of weight · Σ nll and may be `parameters`' own memory.
   virtual void loss(std::span<float> nll, View<float> dparameters, View<const float> parameters,
                     std::span<const std::int32_t> targets, float weight) const = 0;
 
@@ -50,7 +55,8 @@ class OutputHead {
 
   /// One draw from the distribution itself, u₁ and u₂ uniform in (0, 1). `workspace`
   /// [max(vocabulary, outputs)] is written over.
-  virtual std::int32_t sample(View<const float> parameters, float u1, float u2, std::span<float> workspace) const = 0;
+  virtual std::int32_t sample(View<const float> parameters, float u1, float u2,
+                              std::span<float> workspace) const = 0;
 
  private:
   Dense projection_;

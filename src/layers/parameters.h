@@ -10,7 +10,8 @@
 
 namespace linnet {
 
-/// Where a parameter lies in a flat buffer of all of them: of the values, of the gradients or of an optimiser's moments.
+/// Where a parameter lies in a flat buffer of all of them: of the values, of the gradients or of an
+/// optimiser's moments.
 class Slot {
  public:
   Slot() = default;
@@ -35,8 +36,9 @@ using Initialiser = std::function<float(std::int64_t index, double normal)>;
 Initialiser constant(float value);
 Initialiser normal(double deviation);
 
-/// Names, shapes and places of a model's parameters. They lie in one buffer, each aligned to 64 bytes, so that an
-/// optimiser, a norm or a checkpoint treats them as one array; what lies between two is 0 and stays 0.
+/// Names, shapes and places of a model's parameters. They lie in one buffer, each aligned to 64 bytes, so
+/// that an optimiser, a norm or a checkpoint treats them as one array; what lies between two is 0 and stays
+/// 0.
 class ParameterTable {
  public:
   struct Row {

@@ -8,8 +8,8 @@
 
 namespace linnet {
 
-/// Memory for values that live no longer than one layer's pass. It grows to the largest pass and is then reused, so
-/// that later passes of that size allocate nothing. One object serves one thread.
+/// Memory for values that live no longer than one layer's pass. It grows to the largest pass and is then
+/// reused, so that later passes of that size allocate nothing. One object serves one thread.
 class Scratch {
  public:
   /// Values live until the Frame that was open when they were taken is gone.

@@ -43,14 +43,16 @@ View<T> by_heads(View<T> x, std::int64_t heads) {
 
 void SelfAttention::forward(View<float> y, View<const float> x, View<const float> residual, Saved& saved,
                             std::int64_t position, const State* initial, State* final) const {
-  const View<float> qkv = View<float>(saved.qkv.view<float>().data(), {x.extent(0), x.extent(1), 3 * parts_.width});
+  const View<float> qkv =
+      View<float>(saved.qkv.view<float>().data(), {x.extent(0), x.extent(1), 3 * parts_.width});
   const View<float> attended = View<float>(saved.attended.view<float>().data(), x.shape());
   const View<float> normaliser =
       View<float>(saved.normaliser.view<float>().data(), {x.extent(0), x.extent(1), parts_.heads});
   qkv_.forward(rows(qkv), rows(x));
   const View<const float> projected = qkv;
-  attention_->forward({by_heads(attended, parts_.heads), normaliser, final},
-                      {part(projected, 0), part(projected, 1), part(projected, 2), Mask::causal(), initial, position});
+  attention_->forward(
+      {by_heads(attended, parts_.heads), normaliser, final},
+      {part(projected, 0), part(projected, 1), part(projected, 2), Mask::causal(), initial, position});
   output_.forward(rows(y), rows(View<const float>(attended)), kernels::Activation::none,
                   residual.empty() ? residual : rows(residual));
 }
@@ -63,14 +65,16 @@ void SelfAttention::backward(View<float> dx, View<const float> dy, View<const fl
   const View<const float> qkv(saved.qkv.view<float>().data(), {batch, length, 3 * parts_.width});
   const View<const float> normaliser(saved.normaliser.view<float>().data(), {batch, length, parts_.heads});
 
-  const View<float> dattended = scratch.take(batch * length, parts_.width).reshape({batch, length, parts_.width});
+  const View<float> dattended =
+      scratch.take(batch * length, parts_.width).reshape({batch, length, parts_.width});
   output_.backward(rows(dattended), rows(dy), rows(attended), gradients);
 
-  const View<float> dqkv = scratch.take(batch * length, 3 * parts_.width).reshape({batch, length, 3 * parts_.width});
+  const View<float> dqkv =
+      scratch.take(batch * length, 3 * parts_.width).reshape({batch, length, 3 * parts_.width});
   attention_->backward({part(dqkv, 0), part(dqkv, 1), part(dqkv, 2)},
                        by_heads(View<const float>(dattended), parts_.heads),
-                       {part(qkv, 0), part(qkv, 1), part(qkv, 2), Mask::causal()}, by_heads(attended, parts_.heads),
-                       normaliser);
+                       {part(qkv, 0), part(qkv, 1), part(qkv, 2), Mask::causal()},
+                       by_heads(attended, parts_.heads), normaliser);
   qkv_.backward(rows(dx), rows(View<const float>(dqkv)), rows(x), gradients);
 }
 
@@ -85,8 +89,8 @@ void SelfAttention::step(View<float> y, View<const float> x, View<const float> r
                              {qkv.stride(0), head_dim, 1});
   };
   const View<float> attended = scratch.take(n, parts_.width);
-  attention_->step(attended.reshape({n, parts_.heads, head_dim}), head_part(0), head_part(1), head_part(2), state,
-                   slots);
+  attention_->step(attended.reshape({n, parts_.heads, head_dim}), head_part(0), head_part(1), head_part(2),
+                   state, slots);
   output_.forward(y, attended, kernels::Activation::none, residual);
 }
 

@@ -10,8 +10,8 @@
 
 namespace linnet {
 
-/// Causal multi-head self-attention: queries, keys and values from one product, any attention family, and the output
-/// product. width = heads · head size.
+/// Causal multi-head self-attention: queries, keys and values from one product, any attention family, and the
+/// output product. width = heads · head size.
 class SelfAttention {
  public:
   struct Parts {
@@ -33,14 +33,14 @@ class SelfAttention {
 
   void pack(std::span<const float> parameters, bool training);
 
-  /// y = attention(x) + residual (which may be empty or y), x and y [batch, length, width]. Continues the state
-  /// `initial` and leaves `final`, where given.
-  void forward(View<float> y, View<const float> x, View<const float> residual, Saved& saved, std::int64_t position = 0,
-               const State* initial = nullptr, State* final = nullptr) const;
+  /// y = attention(x) + residual (which may be empty or y), x and y [batch, length, width]. Continues the
+  /// state `initial` and leaves `final`, where given.
+  void forward(View<float> y, View<const float> x, View<const float> residual, Saved& saved,
+               std::int64_t position = 0, const State* initial = nullptr, State* final = nullptr) const;
 
   /// dx is assigned; gradients of parameters are added.
-  void backward(View<float> dx, View<const float> dy, View<const float> x, const Saved& saved, Scratch& scratch,
-                std::span<float> gradients) const;
+  void backward(View<float> dx, View<const float> dy, View<const float> x, const Saved& saved,
+                Scratch& scratch, std::span<float> gradients) const;
 
   /// One token for each of n streams: y = attention(x) + residual, [n, width].
   void step(View<float> y, View<const float> x, View<const float> residual, State& state,

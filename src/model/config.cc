@@ -16,20 +16,22 @@ void add_options(Options& options, ModelConfig& config) {
   options.add("model.layers", config.layers, "number of transformer layers", 1, 1000);
   options.add("model.heads", config.heads, "attention heads; must divide the width", 1, 1024);
   options.add("model.width", config.width, "width of the residual stream", 1, most_width);
-  options.add("model.feed_forward", config.feed_forward, "hidden width of the feed-forward layers", 1, 4 * most_width);
+  options.add("model.feed_forward", config.feed_forward, "hidden width of the feed-forward layers", 1,
+              4 * most_width);
   options.add("model.norm", config.norm, "layer normalisation before or after attention and feed-forward",
               {"pre", "post"});
-  options.add("model.activation", config.activation, "activation of the feed-forward layers (gelu is the exact one)",
-              {"gelu", "gelu-tanh", "relu"});
-  options.add("model.dropout", config.dropout, "probability of dropping a branch's output in training", 0, 0.95);
+  options.add("model.activation", config.activation,
+              "activation of the feed-forward layers (gelu is the exact one)", {"gelu", "gelu-tanh", "relu"});
+  options.add("model.dropout", config.dropout, "probability of dropping a branch's output in training", 0,
+              0.95);
   options.add("model.tied_output", config.tied_output, "use the embedding's table as the output's weights");
   options.add("model.positions", config.positions,
               "positions: learned (refused beyond model.length), sinusoidal (go on beyond it), none",
               {"learned", "sinusoidal", "none"});
   options.add("model.length", config.length, "tokens of a training example", 1, most_length);
   options.add("model.vocabulary", config.vocabulary, "number of tokens", 2, 1 << 20);
-  options.add("model.classes", config.classes, "labels; with them the first input is the label's own token", 0,
-              1 << 20);
+  options.add("model.classes", config.classes, "labels; with them the first input is the label's own token",
+              0, 1 << 20);
   options.add("model.head", config.head, "distribution of the next token", {"categorical", "logistics"});
   options.add("model.mixtures", config.mixtures, "components of the mixture of logistics", 1, 1000);
   options.add("attention.family", config.family, "attention family; `linnet families` lists them");
@@ -49,22 +51,25 @@ void ModelConfig::check() const {
   options.load_json(options.to_json(), "model configuration");  // the ranges of the single values
   find_family(family);
   if (width % heads != 0)
-    fail<UsageError>("model", "expected model.heads to divide model.width, got {} heads and width {}", heads, width);
+    fail<UsageError>("model", "expected model.heads to divide model.width, got {} heads and width {}", heads,
+                     width);
   if (width / heads > 1024)
-    fail<UsageError>("model", "expected heads of at most 1,024 numbers, got {} (width {} over {} heads)", width / heads,
-                     width, heads);
+    fail<UsageError>("model", "expected heads of at most 1,024 numbers, got {} (width {} over {} heads)",
+                     width / heads, width, heads);
   if (tied_output && head != "categorical")
-    fail<UsageError>("model", "expected model.head = \"categorical\" with model.tied_output, got \"{}\"", head);
+    fail<UsageError>("model", "expected model.head = \"categorical\" with model.tied_output, got \"{}\"",
+                     head);
   if ((image_height == 0) != (image_width == 0))
-    fail<UsageError>("model", "expected image.height and image.width both or neither, got {} and {}", image_height,
-                     image_width);
+    fail<UsageError>("model", "expected image.height and image.width both or neither, got {} and {}",
+                     image_height, image_width);
   if (image_height != 0 && image_height * image_width != length)
     fail<UsageError>("model", "expected image.height · image.width to be model.length, got {} · {} and {}",
                      image_height, image_width, length);
 }
 
 std::int32_t ModelConfig::first_input(std::int64_t label) const {
-  if (classes == 0 && label >= 0) fail("model", "expected no label for a model without classes, got {}", label);
+  if (classes == 0 && label >= 0)
+    fail("model", "expected no label for a model without classes, got {}", label);
   if (classes > 0 && (label < 0 || label >= classes))
     fail("model", "expected a label in 0 … {}, got {}", classes - 1, label);
   return static_cast<std::int32_t>(vocabulary + std::max<std::int64_t>(label, 0));

@@ -19,7 +19,8 @@ constexpr int format_version = 1;
 ModelConfig read_config(const std::filesystem::path& path, std::span<const std::string> settings) {
   Json json = read_json(path);
   if (!json.is_object() || !json.contains("model_type") || json["model_type"] != model_type)
-    fail("model", "expected {} to have model_type \"{}\", got another kind of file", path.string(), model_type);
+    fail("model", "expected {} to have model_type \"{}\", got another kind of file", path.string(),
+         model_type);
   if (!json.contains("format") || json["format"] != format_version)
     fail("model", "expected {} to have format {}, got {}", path.string(), format_version,
          json.contains("format") ? json["format"].dump() : "none");
@@ -38,11 +39,12 @@ Tensor read_values(const std::filesystem::path& path, const ParameterTable& tabl
   const Safetensors file = Safetensors::read(path);
   Tensor values = Tensor::of<float>({table.size()});
   for (const ParameterTable::Row& row : table.rows()) {
-    if (!file.contains(row.name)) fail("model", "expected {} to contain {}, which it does not", path.string(), row.name);
+    if (!file.contains(row.name))
+      fail("model", "expected {} to contain {}, which it does not", path.string(), row.name);
     const Tensor tensor = file.tensor(row.name);
     if (tensor.dtype() != DType::f32 || tensor.shape() != row.slot.shape())
-      fail("model", "expected {} in {} to be f32 {}, got {} {}", row.name, path.string(), to_string(row.slot.shape()),
-           name_of(tensor.dtype()), to_string(tensor.shape()));
+      fail("model", "expected {} in {} to be f32 {}, got {} {}", row.name, path.string(),
+           to_string(row.slot.shape()), name_of(tensor.dtype()), to_string(tensor.shape()));
     std::copy_n(tensor.span<float>().data(), row.count, values.span<float>().data() + row.slot.offset());
   }
   for (const std::string& name : file.names()) {

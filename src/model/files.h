@@ -16,8 +16,8 @@ inline constexpr const char* weights_file = "model.safetensors";
 /// The configuration of a config.json, with `settings` ("key=value") in place of its values, checked.
 ModelConfig read_config(const std::filesystem::path& path, std::span<const std::string> settings = {});
 
-/// The parameters of a safetensors file as one buffer in the table's order. Throws Error where one is missing, has
-/// another shape, or is not the table's.
+/// The parameters of a safetensors file as one buffer in the table's order. Throws Error where one is
+/// missing, has another shape, or is not the table's.
 Tensor read_values(const std::filesystem::path& path, const ParameterTable& table);
 
 /// Writes both files into the folder, each whole or not at all.

@@ -17,7 +17,8 @@ Model::Model(const ModelConfig& config, Tensor values, std::shared_ptr<const Fea
 
 Model::~Model() = default;
 
-std::shared_ptr<const Model> Model::load(const std::filesystem::path& folder, std::span<const std::string> settings,
+std::shared_ptr<const Model> Model::load(const std::filesystem::path& folder,
+                                         std::span<const std::string> settings,
                                          std::shared_ptr<const FeatureMap> feature_map) {
   if (!std::filesystem::is_directory(folder))
     fail("model", "expected a folder with config.json and model.safetensors, got {}", folder.string());
@@ -40,6 +41,8 @@ void Model::save(const std::filesystem::path& folder) const {
 
 std::int64_t Model::parameter_count() const { return network_->table().parameter_count(); }
 
-std::size_t Model::weight_bytes() const { return static_cast<std::size_t>(parameter_count()) * sizeof(float); }
+std::size_t Model::weight_bytes() const {
+  return static_cast<std::size_t>(parameter_count()) * sizeof(float);
+}
 
 }  // namespace linnet

@@ -1,8 +1,8 @@
 #include "model/network.h"
 
-#include <cmath>
-
 #include <fmt/format.h>
+
+#include <cmath>
 
 namespace linnet {
 namespace {
@@ -29,7 +29,8 @@ Block::Parts parts_of(const ModelConfig& config, std::shared_ptr<const FeatureMa
   const double depth = std::sqrt(2.0 * static_cast<double>(config.layers));
   const double width = static_cast<double>(config.width), hidden = static_cast<double>(config.feed_forward);
   return {.attention = {config.width, config.heads, attention, 1 / (std::sqrt(width) * depth)},
-          .feed_forward = {config.width, config.feed_forward, activation_of(config), 1 / (std::sqrt(hidden) * depth)},
+          .feed_forward = {config.width, config.feed_forward, activation_of(config),
+                           1 / (std::sqrt(hidden) * depth)},
           .norm_first = config.norm == "pre"};
 }
 
@@ -38,8 +39,8 @@ Block::Parts parts_of(const ModelConfig& config, std::shared_ptr<const FeatureMa
 Network::Network(const ModelConfig& config, std::shared_ptr<const FeatureMap> feature_map)
     : config_(config), block_parts_((config.check(), parts_of(config, std::move(feature_map)))) {
   embedding_.emplace(table_, "embedding",
-                     Embedding::Shape{config.input_tokens(), config.width, config.length, positions_of(config),
-                                      config.tied_output});
+                     Embedding::Shape{config.input_tokens(), config.width, config.length,
+                                      positions_of(config), config.tied_output});
   blocks_.reserve(static_cast<std::size_t>(config.layers));
   for (int layer = 0; layer < config.layers; ++layer) {
     Block::Parts parts = block_parts_;

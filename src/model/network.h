@@ -12,7 +12,8 @@
 
 namespace linnet {
 
-/// The layers of a decoder-only transformer, in the order in which they are applied, and the table of their parameters.
+/// The layers of a decoder-only transformer, in the order in which they are applied, and the table of their
+/// parameters.
 class Network {
  public:
   /// `feature_map` is the one that the configuration names, or nullptr for a built-in one.

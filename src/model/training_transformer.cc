@@ -12,7 +12,8 @@ TrainingTransformer::TrainingTransformer(const Network& network, std::int64_t ba
     : network_(network) {
   const ModelConfig& config = network.config();
   const std::int64_t rows = batch * length;
-  for (std::size_t i = 0; i <= network.blocks().size(); ++i) streams_.push_back(Tensor::of<float>({rows, config.width}));
+  for (std::size_t i = 0; i <= network.blocks().size(); ++i)
+    streams_.push_back(Tensor::of<float>({rows, config.width}));
   saved_.resize(network.blocks().size());
   for (Block::Saved& saved : saved_) saved.reserve(batch, length, network.block_parts());
   if (network.final_norm()) {
@@ -25,13 +26,16 @@ TrainingTransformer::TrainingTransformer(const Network& network, std::int64_t ba
 }
 
 double TrainingTransformer::forward(std::span<const std::int32_t> ids, std::span<const std::int32_t> targets,
-                                    std::int64_t batch, std::int64_t length, float weight, const Dropout& dropout) {
+                                    std::int64_t batch, std::int64_t length, float weight,
+                                    const Dropout& dropout) {
   ids_ = ids;
   batch_ = batch;
   length_ = length;
   dropout_ = dropout;
   const std::int64_t rows = batch * length, width = network_.config().width;
-  const auto cube = [&](Tensor& tensor) { return View<float>(tensor.span<float>().data(), {batch, length, width}); };
+  const auto cube = [&](Tensor& tensor) {
+    return View<float>(tensor.span<float>().data(), {batch, length, width});
+  };
   const auto flat = [&](Tensor& tensor) { return tensor.view<float>().slice(0, 0, rows); };
 
   network_.embedding().forward(cube(streams_[0]), ids, 0);
@@ -53,18 +57,22 @@ double TrainingTransformer::forward(std::span<const std::int32_t> ids, std::span
 
 void TrainingTransformer::backward(std::span<float> gradients) {
   const std::int64_t rows = batch_ * length_, width = network_.config().width;
-  const auto cube = [&](Tensor& tensor) { return View<float>(tensor.span<float>().data(), {batch_, length_, width}); };
+  const auto cube = [&](Tensor& tensor) {
+    return View<float>(tensor.span<float>().data(), {batch_, length_, width});
+  };
   const auto flat = [&](Tensor& tensor) { return tensor.view<float>().slice(0, 0, rows); };
 
   const View<float> gradient = flat(gradient_);
   if (network_.final_norm()) {
     network_.head().backward(gradient, flat(parameters_), flat(normed_), gradients);
-    network_.final_norm()->backward(gradient, gradient, flat(streams_.back()), flat(stats_), gradients, false);
+    network_.final_norm()->backward(gradient, gradient, flat(streams_.back()), flat(stats_), gradients,
+                                    false);
   } else {
     network_.head().backward(gradient, flat(parameters_), flat(streams_.back()), gradients);
   }
   for (std::size_t i = saved_.size(); i-- > 0;)
-    network_.blocks()[i].backward(cube(gradient_), cube(streams_[i]), saved_[i], scratch_, dropout_, gradients);
+    network_.blocks()[i].backward(cube(gradient_), cube(streams_[i]), saved_[i], scratch_, dropout_,
+                                  gradients);
   network_.embedding().backward(cube(gradient_), ids_, gradients);
 }
 

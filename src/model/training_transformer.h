@@ -9,21 +9,23 @@
 
 namespace linnet {
 
-/// The parallel form with its backward: a forward pass keeps what the backward pass reads. Memory for batches of up to
-/// `batch` × `length` tokens is taken at construction.
+/// The parallel form with its backward: a forward pass keeps what the backward pass reads. Memory for batches
+/// of up to `batch` × `length` tokens is taken at construction.
 class TrainingTransformer {
  public:
   TrainingTransformer(const Network& network, std::int64_t batch, std::int64_t length);
 
-  /// Σ −log p(target) in nats over the targets that are not negative. ids and targets [batch · length]; `weight`
-  /// multiplies the gradient that `backward` will start from. The loss is kept per token for `first_not_finite`.
+  /// Σ −log p(target) in nats over the targets that are not negative. ids and targets [batch · length];
+  /// `weight` multiplies the gradient that `backward` will start from. The loss is kept per token for
+  /// `first_not_finite`.
   double forward(std::span<const std::int32_t> ids, std::span<const std::int32_t> targets, std::int64_t batch,
                  std::int64_t length, float weight, const Dropout& dropout);
 
   /// Adds the gradients of weight · (what `forward` returned) to the buffer, once after each forward.
   void backward(std::span<float> gradients);
 
-  /// Where the last forward pass left the finite numbers first: "embedding", "layers.3", "head"; empty if nowhere.
+  /// Where the last forward pass left the finite numbers first: "embedding", "layers.3", "head"; empty if
+  /// nowhere.
   std::string first_not_finite() const;
 
  private:

@@ -23,8 +23,9 @@ void RecurrentState::copy(std::int64_t slot, const RecurrentState& source, std::
   for (std::size_t i = 0; i < layers.size(); ++i) layers[i]->copy(slot, *source.layers[i], source_slot);
 }
 
-View<const float> Transformer::forward(std::span<const std::int32_t> ids, std::int64_t batch, std::int64_t length,
-                                       std::int64_t position, const RecurrentState* initial, RecurrentState* final) {
+View<const float> Transformer::forward(std::span<const std::int32_t> ids, std::int64_t batch,
+                                       std::int64_t length, std::int64_t position,
+                                       const RecurrentState* initial, RecurrentState* final) {
   const std::int64_t width = network_.config().width;
   if (batch * length > reserved_batch_ * reserved_length_) {
     hidden_ = Tensor::of<float>({batch * length, width});
@@ -35,7 +36,8 @@ View<const float> Transformer::forward(std::span<const std::int32_t> ids, std::i
   const View<float> hidden(hidden_.span<float>().data(), {batch, length, width});
   network_.embedding().forward(hidden, ids, position);
   for (std::size_t i = 0; i < network_.blocks().size(); ++i)
-    network_.blocks()[i].apply(hidden, attention_, scratch_, position, initial ? initial->layers[i].get() : nullptr,
+    network_.blocks()[i].apply(hidden, attention_, scratch_, position,
+                               initial ? initial->layers[i].get() : nullptr,
                                final ? final->layers[i].get() : nullptr);
   if (network_.final_norm()) {
     const View<float> flat = hidden.reshape({batch * length, width});
@@ -44,8 +46,8 @@ View<const float> Transformer::forward(std::span<const std::int32_t> ids, std::i
   return hidden;
 }
 
-double Transformer::loss(std::span<const std::int32_t> ids, std::span<const std::int32_t> targets, std::int64_t batch,
-                         std::int64_t length, std::span<float> nll) {
+double Transformer::loss(std::span<const std::int32_t> ids, std::span<const std::int32_t> targets,
+                         std::int64_t batch, std::int64_t length, std::span<float> nll) {
   const View<const float> hidden = forward(ids, batch, length);
   const std::int64_t rows = batch * length;
   if (nll.empty()) {
@@ -64,7 +66,8 @@ double Transformer::loss(std::span<const std::int32_t> ids, std::span<const std:
 }
 
 void RecurrentTransformer::step(View<float> parameters, std::span<const std::int32_t> ids,
-                                std::span<const std::int64_t> slots, RecurrentState& state, Scratch& scratch) const {
+                                std::span<const std::int64_t> slots, RecurrentState& state,
+                                Scratch& scratch) const {
   const std::int64_t n = static_cast<std::int64_t>(ids.size());
   constexpr std::size_t piece = 64;
   const Scratch::Frame frame(scratch);

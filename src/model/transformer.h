@@ -23,21 +23,21 @@ struct RecurrentState {
   void copy(std::int64_t slot, const RecurrentState& source, std::int64_t source_slot);
 };
 
-/// The parallel form without a backward: prefill and evaluation. One object serves one thread at a time and uses all
-/// threads inside; it grows to the largest pass and is then reused.
+/// The parallel form without a backward: prefill and evaluation. One object serves one thread at a time and
+/// uses all threads inside; it grows to the largest pass and is then reused.
 class Transformer {
  public:
   explicit Transformer(const Network& network) : network_(network) {}
 
-  /// Hidden rows [batch, length, width] for the inputs ids [batch · length], of which the first of each entry stands at
-  /// `position`; what the output head takes. Continues `initial` and leaves `final` (each `batch` slots), where given. The
-  /// view lives until the next call.
+  /// Hidden rows [batch, length, width] for the inputs ids [batch · length], of which the first of each entry
+  /// stands at `position`; what the output head takes. Continues `initial` and leaves `final` (each `batch`
+  /// slots), where given. The view lives until the next call.
   View<const float> forward(std::span<const std::int32_t> ids, std::int64_t batch, std::int64_t length,
                             std::int64_t position = 0, const RecurrentState* initial = nullptr,
                             RecurrentState* final = nullptr);
 
-  /// Σ −log p(target) in nats over the targets that are not negative, of tokens [batch · length] that follow the
-  /// inputs `ids`; `nll` [batch · length], where not empty, receives each one's.
+  /// Σ −log p(target) in nats over the targets that are not negative, of tokens [batch · length] that follow
+  /// the inputs `ids`; `nll` [batch · length], where not empty, receives each one's.
   double loss(std::span<const std::int32_t> ids, std::span<const std::int32_t> targets, std::int64_t batch,
               std::int64_t length, std::span<float> nll = {});
 
@@ -55,14 +55,14 @@ class Transformer {
   Scratch scratch_;
 };
 
-/// The recurrent form: one token for each of n streams at constant cost. Runs on the calling thread; any number of threads may
-/// step different slots of one state at once, each with its own Scratch.
+/// The recurrent form: one token for each of n streams at constant cost. Runs on the calling thread; any
+/// number of threads may step different slots of one state at once, each with its own Scratch.
 class RecurrentTransformer {
  public:
   explicit RecurrentTransformer(const Network& network) : network_(network) {}
 
-  /// parameters [n, head outputs] of the token that follows ids[i] in the stream of slots[i]. Throws Error where an
-  /// id or a stream's position is outside the model; nothing has moved then.
+  /// parameters [n, head outputs] of the token that follows ids[i] in the stream of slots[i]. Throws Error
+  /// where an id or a stream's position is outside the model; nothing has moved then.
   void step(View<float> parameters, std::span<const std::int32_t> ids, std::span<const std::int64_t> slots,
             RecurrentState& state, Scratch& scratch) const;
 

@@ -38,7 +38,8 @@ Json model_options(const ModelConfig& config) {
   return table.to_json();
 }
 
-void require_equal(const Json& saved, const Json& wanted, const std::string& group, const fs::path& checkpoint) {
+void require_equal(const Json& saved, const Json& wanted, const std::string& group,
+                   const fs::path& checkpoint) {
   for (const auto& [key, value] : wanted.items()) {
     const std::string name = group.empty() ? key : group + "." + key;
     if (value.is_object()) {
@@ -59,7 +60,8 @@ std::vector<std::int64_t> Checkpoints::steps() const {
     const std::string name = entry.path().filename().string();
     std::int64_t step = 0;
     const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), step);
-    if (error == std::errc() && end == name.data() + name.size() && entry.is_directory()) steps.push_back(step);
+    if (error == std::errc() && end == name.data() + name.size() && entry.is_directory())
+      steps.push_back(step);
   }
   std::sort(steps.begin(), steps.end());
   return steps;
@@ -73,7 +75,8 @@ std::optional<std::int64_t> Checkpoints::newest() const {
 fs::path Checkpoints::path(std::int64_t step) const { return folder_ / std::to_string(step); }
 
 void Checkpoints::save(std::int64_t step, const ModelConfig& config, const TrainingOptions& options,
-                       const ParameterTable& table, std::span<const float> values, Optimiser& optimiser) const {
+                       const ParameterTable& table, std::span<const float> values,
+                       Optimiser& optimiser) const {
   create_folders(folder_);
   AtomicFolder folder(path(step));
   write_model(folder.path(), config, table, values);
@@ -96,7 +99,8 @@ void Checkpoints::load(std::int64_t step, const ModelConfig& config, const Train
   const fs::path folder = path(step);
   const Json state = read_json(folder / state_file);
   if (!state.is_object() || !state.contains("step") || state["step"] != step || !state.contains("training"))
-    fail("resume", "expected {} to be the state of step {}, got something else", (folder / state_file).string(), step);
+    fail("resume", "expected {} to be the state of step {}, got something else",
+         (folder / state_file).string(), step);
   require_equal(model_options(read_config(folder / config_file)), model_options(config), "", folder);
   require_equal(state["training"], decisive_options(options), "training", folder);
 

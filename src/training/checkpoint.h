@@ -11,7 +11,8 @@
 namespace linnet {
 
 /// The checkpoints of a run, `folder`/checkpoints/STEP: config.json and model.safetensors (a model's folder),
-/// optimiser.safetensors (the moments), state.json (step, examples seen, options). A checkpoint appears whole or not at all.
+/// optimiser.safetensors (the moments), state.json (step, examples seen, options). A checkpoint appears whole
+/// or not at all.
 class Checkpoints {
  public:
   explicit Checkpoints(const std::filesystem::path& run) : folder_(run / "checkpoints") {}
@@ -22,13 +23,13 @@ class Checkpoints {
   std::filesystem::path path(std::int64_t step) const;
 
   /// Writes one, then deletes all but the newest `keep`.
-  void save(std::int64_t step, const ModelConfig& config, const TrainingOptions& options, const ParameterTable& table,
-            std::span<const float> values, Optimiser& optimiser) const;
+  void save(std::int64_t step, const ModelConfig& config, const TrainingOptions& options,
+            const ParameterTable& table, std::span<const float> values, Optimiser& optimiser) const;
 
-  /// Reads one into parameters and moments. Throws Error where it is damaged, belongs to another configuration or to
-  /// training options that would have led elsewhere, naming the first key that differs.
-  void load(std::int64_t step, const ModelConfig& config, const TrainingOptions& options, const ParameterTable& table,
-            std::span<float> values, Optimiser& optimiser) const;
+  /// Reads one into parameters and moments. Throws Error where it is damaged, belongs to another
+  /// configuration or to training options that would have led elsewhere, naming the first key that differs.
+  void load(std::int64_t step, const ModelConfig& config, const TrainingOptions& options,
+            const ParameterTable& table, std::span<float> values, Optimiser& optimiser) const;
 
  private:
   std::vector<std::int64_t> steps() const;

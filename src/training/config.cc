@@ -10,29 +10,37 @@ constexpr std::int64_t many = std::int64_t{1} << 40;
 void add_options(Options& table, TrainingOptions& options) {
   table.add("training.steps", options.steps, "updates in all", 0, many);
   table.add("training.batch", options.batch, "examples a pass", 1, 1 << 20);
-  table.add("training.accumulate", options.accumulate, "passes an update, whose gradients are added", 1, 1 << 20);
+  table.add("training.accumulate", options.accumulate, "passes an update, whose gradients are added", 1,
+            1 << 20);
   table.add("training.optimiser", options.optimiser, "AdamW or RAdam, both with decoupled weight decay",
             {"adamw", "radam"});
   table.add("training.learning_rate", options.learning_rate, "highest learning rate", 0, 10);
   table.add("training.beta1", options.beta1, "decay of the gradient's mean", 0, 0.999999);
   table.add("training.beta2", options.beta2, "decay of the squared gradient's mean", 0, 0.9999999);
-  table.add("training.epsilon", options.epsilon, "added to the root of the squared gradient's mean", 1e-16, 1);
+  table.add("training.epsilon", options.epsilon, "added to the root of the squared gradient's mean", 1e-16,
+            1);
   table.add("training.weight_decay", options.weight_decay, "weight decay of matrices", 0, 10);
   table.add("training.clip", options.clip, "largest norm of the gradient; 0 does not clip", 0, 1e9);
-  table.add("training.schedule", options.schedule, "course of the learning rate", {"constant", "cosine", "step"});
+  table.add("training.schedule", options.schedule, "course of the learning rate",
+            {"constant", "cosine", "step"});
   table.add("training.warmup", options.warmup, "updates over which the rate rises from 0", 0, many);
-  table.add("training.final_rate", options.final_rate, "share of the rate at cosine's end, or after the step", 0, 1);
+  table.add("training.final_rate", options.final_rate, "share of the rate at cosine's end, or after the step",
+            0, 1);
   table.add("training.step_at", options.step_at, "updates before the step of schedule \"step\"", 0, many);
-  table.add("training.minutes", options.minutes, "stop with a checkpoint after this time; 0 does not", 0, 1e7);
+  table.add("training.minutes", options.minutes, "stop with a checkpoint after this time; 0 does not", 0,
+            1e7);
   table.add("training.seed", options.seed, "of initial weights, order of examples and dropout", 0,
             std::numeric_limits<std::int64_t>::max());
   table.add("training.log_every", options.log_every, "updates between lines of metrics.jsonl", 1, many);
-  table.add("training.evaluate_every", options.evaluate_every, "updates between evaluations; 0 only at the end", 0,
+  table.add("training.evaluate_every", options.evaluate_every,
+            "updates between evaluations; 0 only at the end", 0, many);
+  table.add("training.evaluate_examples", options.evaluate_examples, "validation examples; 0 takes all", 0,
             many);
-  table.add("training.evaluate_examples", options.evaluate_examples, "validation examples; 0 takes all", 0, many);
-  table.add("training.sample_every", options.sample_every, "updates between sample pictures; 0 none", 0, many);
+  table.add("training.sample_every", options.sample_every, "updates between sample pictures; 0 none", 0,
+            many);
   table.add("training.checkpoint_every", options.checkpoint_every, "updates between checkpoints", 1, many);
-  table.add("training.keep_checkpoints", options.keep_checkpoints, "checkpoints kept, the newest", 1, 1 << 20);
+  table.add("training.keep_checkpoints", options.keep_checkpoints, "checkpoints kept, the newest", 1,
+            1 << 20);
 }
 
 }  // namespace linnet

@@ -1,13 +1,14 @@
+#include "training/evaluation.h"
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <numbers>
 
 #include "base/threads.h"
-#include "data/dataset.h"
+#include "linnet/dataset.h"
 #include "linnet/training.h"
 #include "model/transformer.h"
-#include "training/evaluation.h"
 #include "training/examples.h"
 
 namespace linnet {
@@ -53,8 +54,9 @@ Evaluation evaluate(const Network& network, const Dataset& dataset, std::int64_t
   result.examples = count;
   result.bits = nats / std::numbers::ln2 / static_cast<double>(std::max<std::int64_t>(result.tokens, 1));
   result.perplexity = std::exp2(result.bits);
-  result.accuracy = accuracy ? static_cast<double>(right) / static_cast<double>(std::max<std::int64_t>(result.tokens, 1))
-                             : std::numeric_limits<double>::quiet_NaN();
+  result.accuracy =
+      accuracy ? static_cast<double>(right) / static_cast<double>(std::max<std::int64_t>(result.tokens, 1))
+               : std::numeric_limits<double>::quiet_NaN();
   return result;
 }
 

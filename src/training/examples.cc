@@ -4,13 +4,14 @@
 
 #include "base/fail.h"
 #include "base/threads.h"
-#include "data/dataset.h"
+#include "linnet/dataset.h"
 
 namespace linnet {
 
 void check_fit(const ModelConfig& config, const Dataset& dataset) {
   if (dataset.length() != config.length)
-    fail<UsageError>("training", "expected model.length = {} as the data has, got {}", dataset.length(), config.length);
+    fail<UsageError>("training", "expected model.length = {} as the data has, got {}", dataset.length(),
+                     config.length);
   if (dataset.vocabulary() > config.vocabulary)
     fail<UsageError>("training", "expected model.vocabulary of at least {} as the data has, got {}",
                      dataset.vocabulary(), config.vocabulary);

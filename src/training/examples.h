@@ -10,7 +10,8 @@ namespace linnet {
 
 class Dataset;
 
-/// Examples laid out for a model: inputs are the first token (start or class) and then all tokens but the last.
+/// Examples laid out for a model: inputs are the first token (start or class) and then all tokens but the
+/// last.
 struct Examples {
   std::vector<std::int32_t> inputs;   ///< [count · length]
   std::vector<std::int32_t> targets;  ///< [count · length], −1 where nothing is counted

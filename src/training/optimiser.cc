@@ -11,7 +11,8 @@ namespace linnet {
 
 double learning_rate(const TrainingOptions& options, std::int64_t step) {
   const double highest = options.learning_rate;
-  if (step <= options.warmup) return highest * static_cast<double>(step) / static_cast<double>(options.warmup);
+  if (step <= options.warmup)
+    return highest * static_cast<double>(step) / static_cast<double>(options.warmup);
   if (options.schedule == "step") return step <= options.step_at ? highest : highest * options.final_rate;
   if (options.schedule == "constant") return highest;
   const double length = static_cast<double>(std::max<std::int64_t>(options.steps - options.warmup, 1));
@@ -26,7 +27,8 @@ Optimiser::Optimiser(const ParameterTable& table, const TrainingOptions& options
       m_(Tensor::of<float>({table.size()})),
       v_(Tensor::of<float>({table.size()})) {}
 
-void Optimiser::update(std::span<float> parameters, std::span<float> gradients, float factor, std::int64_t step) {
+void Optimiser::update(std::span<float> parameters, std::span<float> gradients, float factor,
+                       std::int64_t step) {
   if (factor != 1) kernels::scale(gradients, factor);
   kernels::AdamStep settings{.learning_rate = static_cast<float>(learning_rate(options_, step)),
                              .beta1 = static_cast<float>(options_.beta1),

@@ -7,7 +7,8 @@
 
 namespace linnet {
 
-/// Learning rate of update `step` (from 1): a warm-up that rises linearly to the highest rate, then the schedule.
+/// Learning rate of update `step` (from 1): a warm-up that rises linearly to the highest rate, then the
+/// schedule.
 double learning_rate(const TrainingOptions& options, std::int64_t step);
 
 /// Moments of AdamW or RAdam and their update.
@@ -15,8 +16,8 @@ class Optimiser {
  public:
   Optimiser(const ParameterTable& table, const TrainingOptions& options);
 
-  /// Updates the parameters from gradients that are multiplied by `factor` first. Rows that do not decay are left
-  /// without weight decay.
+  /// Updates the parameters from gradients that are multiplied by `factor` first. Rows that do not decay are
+  /// left without weight decay.
   void update(std::span<float> parameters, std::span<float> gradients, float factor, std::int64_t step);
 
   Tensor& first_moments() { return m_; }

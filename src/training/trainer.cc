@@ -5,10 +5,10 @@
 #include <sstream>
 
 #include "base/fail.h"
-#include "data/dataset.h"
 #include "io/file.h"
 #include "io/json.h"
 #include "kernels/elementwise.h"
+#include "linnet/dataset.h"
 #include "linnet/training.h"
 #include "model/files.h"
 #include "model/training_transformer.h"
@@ -40,8 +40,8 @@ void check_ranges(TrainingOptions options) {
 /// One run: the parameters and all that changes with them.
 class Trainer {
  public:
-  Trainer(const ModelConfig& config, const TrainingOptions& options, const Dataset& training, const Dataset& validation,
-          const fs::path& folder, const TrainingCallbacks& callbacks)
+  Trainer(const ModelConfig& config, const TrainingOptions& options, const Dataset& training,
+          const Dataset& validation, const fs::path& folder, const TrainingCallbacks& callbacks)
       : config_(config),
         options_(options),
         training_(training),
@@ -87,12 +87,15 @@ class Trainer {
     std::optional<std::int64_t> newest;
     if (resume) newest = checkpoints_.newest();
     if (!resume && fs::exists(folder_) && (!fs::is_directory(folder_) || !fs::is_empty(folder_)))
-      fail("train", "expected {} to be a new or empty folder, got one that exists; add --resume to continue its run",
+      fail("train",
+           "expected {} to be a new or empty folder, got one that exists; add --resume to continue its run",
            folder_.string());
     create_folders(folder_);
     if (newest) {
       checkpoints_.load(*newest, config_, options_, network_.table(), values_.span<float>(), optimiser_);
       step_ = *newest;
+      // The run may have been killed between its checkpoint and its own model, which no later step need write again.
+      write_model(folder_, config_, network_.table(), values_.span<float>());
       say(fmt::format("resuming from {}", checkpoints_.path(step_).string()));
     } else {
       network_.table().initialise(values_.span<float>(), static_cast<std::uint64_t>(options_.seed));
@@ -106,10 +109,10 @@ class Trainer {
     const Clock::time_point start = Clock::now();
     const std::uint64_t seed = static_cast<std::uint64_t>(options_.seed);
     const std::int64_t count = options_.batch * options_.accumulate;
-    examples_.read(training_, config_, count, [&](std::int64_t i) {
-      return shuffled_index(seed, step_ * count + i, training_.size());
-    });
-    if (examples_.counted == 0) fail("train", "expected examples with targets, got none at step {}", step_ + 1);
+    examples_.read(training_, config_, count,
+                   [&](std::int64_t i) { return shuffled_index(seed, step_ * count + i, training_.size()); });
+    if (examples_.counted == 0)
+      fail("train", "expected examples with targets, got none at step {}", step_ + 1);
 
     const std::span<float> gradients = gradients_.span<float>();
     std::fill(gradients.begin(), gradients.end(), 0.0f);
@@ -117,7 +120,8 @@ class Trainer {
     double nats = 0;
     for (std::int64_t a = 0; a < options_.accumulate; ++a) {
       const std::uint64_t passes = static_cast<std::uint64_t>(step_ * options_.accumulate + a);
-      // Seeds of different passes and of different runs never meet: both are mixed through the generator itself.
+      // Seeds of different passes and of different runs never meet: both are mixed through the generator
+      // itself.
       const auto mixed = Random(seed, Draw::dropout, 0xffffffffu).block(passes);
       const Dropout dropout{static_cast<float>(config_.dropout), (std::uint64_t{mixed[0]} << 32) | mixed[1]};
       nats += transformer_.forward(std::span(examples_.inputs).subspan(a * pass, pass),
@@ -141,7 +145,8 @@ class Trainer {
 
   [[noreturn]] void fail_not_finite(const char* what, const std::string& where) const {
     const std::optional<std::int64_t> newest = checkpoints_.newest();
-    fail("train", "expected a finite {}, got one that is not at step {}, first in {}; the last good checkpoint is {}",
+    fail("train",
+         "expected a finite {}, got one that is not at step {}, first in {}; the last good checkpoint is {}",
          what, step_ + 1, where.empty() ? "the sum" : where,
          newest ? checkpoints_.path(*newest).string() : "none: the run had not saved one");
   }
@@ -169,7 +174,8 @@ class Trainer {
     const Evaluation evaluation =
         evaluate(network_, validation_, options_.evaluate_examples, options_.batch, false);
     if (callbacks_.on_evaluation) callbacks_.on_evaluation(step_, evaluation);
-    append_metrics({{"step", step_}, {"validation_bits", evaluation.bits}, {"validation_tokens", evaluation.tokens}});
+    append_metrics(
+        {{"step", step_}, {"validation_bits", evaluation.bits}, {"validation_tokens", evaluation.tokens}});
     return evaluation;
   }
 
@@ -188,7 +194,8 @@ class Trainer {
     std::string kept, line;
     while (std::getline(lines, line)) {
       const Json json = Json::parse(line, nullptr, false);
-      if (json.is_object() && json.value("step", std::int64_t{0}) <= step && json.contains("step")) kept += line + "\n";
+      if (json.is_object() && json.value("step", std::int64_t{0}) <= step && json.contains("step"))
+        kept += line + "\n";
     }
     write_file_atomically(path, kept);
   }

@@ -8,7 +8,8 @@ namespace linnet {
 namespace {
 
 TEST(NearestName, FindsTheSlipOfTheFinger) {
-  const std::vector<std::string> known = {"model.layers", "model.heads", "training.batch", "attention.family"};
+  const std::vector<std::string> known = {"model.layers", "model.heads", "training.batch",
+                                          "attention.family"};
   EXPECT_EQ(nearest_name("model.layer", known), "model.layers");
   EXPECT_EQ(nearest_name("model.haeds", known), "model.heads");
   EXPECT_EQ(nearest_name("attention.familie", known), "attention.family");

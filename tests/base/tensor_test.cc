@@ -51,8 +51,8 @@ TEST(View, SlicesAndKnowsDensity) {
 
 TEST(Bf16, RoundsToNearestEvenAndKeepsNaN) {
   EXPECT_EQ(to_float(to_bf16(1.0f)), 1.0f);
-  EXPECT_EQ(to_float(to_bf16(1.00390625f)), 1.0f);        // a tie goes to the even neighbour
-  EXPECT_EQ(to_float(to_bf16(1.01171875f)), 1.015625f);   // likewise, upwards
+  EXPECT_EQ(to_float(to_bf16(1.00390625f)), 1.0f);       // a tie goes to the even neighbour
+  EXPECT_EQ(to_float(to_bf16(1.01171875f)), 1.015625f);  // likewise, upwards
   EXPECT_TRUE(std::isnan(to_float(to_bf16(std::numeric_limits<float>::quiet_NaN()))));
   EXPECT_TRUE(std::isinf(to_float(to_bf16(std::numeric_limits<float>::infinity()))));
   EXPECT_TRUE(std::isinf(to_float(to_bf16(std::numeric_limits<float>::max()))));

@@ -36,7 +36,11 @@ TEST(ParallelFor, NestsOnTheCallingThread) {
 
 TEST(ParallelFor, PassesOnExceptions) {
   set_thread_count(2);
-  EXPECT_THROW(parallel_for(10, [](std::int64_t i) { if (i == 5) throw Error("five"); }), Error);
+  EXPECT_THROW(parallel_for(10,
+                            [](std::int64_t i) {
+                              if (i == 5) throw Error("five");
+                            }),
+               Error);
 }
 
 TEST(ParallelBlocks, CoversTheRangeInFixedBlocks) {

@@ -6,9 +6,9 @@
 #include <set>
 #include <vector>
 
-#include "data/dataset.h"
 #include "io/safetensors.h"
 #include "io/temporary_folder.h"
+#include "linnet/dataset.h"
 
 namespace linnet {
 namespace {

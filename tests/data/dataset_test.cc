@@ -1,4 +1,4 @@
-#include "data/dataset.h"
+#include "linnet/dataset.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "base/threads.h"
-#include "data/dataset.h"
 #include "data/digit_skeletons.h"
 #include "io/temporary_folder.h"
+#include "linnet/dataset.h"
 
 namespace linnet {
 namespace {

@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <vector>
 
-#include "data/dataset.h"
+#include "linnet/dataset.h"
 
 namespace linnet {
 namespace {

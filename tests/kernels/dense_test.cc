@@ -158,7 +158,7 @@ TEST(Multiply, PanelsMatchOnEveryTarget) {
     pack_panels(packed.span<float>().data(), layout, b.span<float>().data(), outputs, 1);
     const Epilogue epilogue{bias.view<float>(), Activation::gelu, {}};
     const auto expected = finished(plain_product(a.view<float>(), b.view<float>()), outputs, epilogue);
-    for_every_target([&] {
+    for_every_target([&, outputs = outputs] {  // clang 14 cannot capture the binding itself
       Tensor c = Tensor::of<float>({17, outputs});
       multiply_panels(c.view<float>(), a.view<float>(), packed.span<float>().data(), layout, 0,
                       layout.panels(), epilogue);
@@ -275,6 +275,13 @@ TEST(WeightGradient, LeavesOutAnEmptyBias) {
   Tensor dy = normal({9, 5}, 1), x = normal({9, 4}, 2), dw = Tensor::of<float>({5, 4});
   accumulate_weight_gradient(dw.view<float>(), {}, dy.view<float>(), x.view<float>());
   EXPECT_NE(dw.span<float>()[0], 0);
+}
+
+TEST(Ceilings, AreMeasured) {
+  set_thread_count(2);
+  const double gflops = measure_gemm_gflops(), gbs = measure_copy_gbs();
+  EXPECT_TRUE(std::isfinite(gflops) && gflops > 0) << gflops;
+  EXPECT_TRUE(std::isfinite(gbs) && gbs > 0) << gbs;
 }
 
 }  // namespace

@@ -3,7 +3,7 @@
 #include <span>
 #include <vector>
 
-#include "data/dataset.h"
+#include "linnet/dataset.h"
 
 namespace linnet {
 

@@ -20,14 +20,14 @@ using D = hn::ScalableTag<float>;
 using V = hn::Vec<D>;
 constexpr D d;
 
-/// exp(x) for x ≤ 0, relative error below 2e-7, at least exp(−86); anything for x > 0. Shorter than FastExp,
-/// because this is most of what the elu map costs, and the map a good part of linear attention. The
+/// exp(x) for x ≤ 0, relative error below 2e-7, at least exp(−86); anything for x > 0 and NaN. Shorter than
+/// FastExp, because this is most of what the elu map costs, and the map a good part of linear attention. The
 /// polynomial is a minimax fit of exp on |r| ≤ ln 2 / 2 whose first two coefficients are 1.
 HWY_INLINE V ExpNonPositive(V x) {
   const hn::RebindToSigned<D> di;
-  const V magic =
-      hn::Set(d, 12582912.0f);         // 1.5·2^23: adding it rounds, and leaves the integer in the low bits
-  x = hn::Max(hn::Set(d, -86.0f), x);  // of a NaN, x86 returns the second operand
+  // 1.5·2^23: adding it rounds, and leaves the integer in the low bits.
+  const V magic = hn::Set(d, 12582912.0f);
+  x = hn::Max(x, hn::Set(d, -86.0f));
   const V shifted = hn::MulAdd(x, hn::Set(d, 1.44269504089f), magic);
   const V n = hn::Sub(shifted, magic);
   V r = hn::NegMulAdd(n, hn::Set(d, 0.693359375f), x);
@@ -46,7 +46,7 @@ struct Elu {
   explicit Elu(float a) : alpha(hn::Set(d, a)), rest(hn::Set(d, 1.0f - a)) {}
   V value(V x) const {
     const V low = hn::MulAdd(alpha, ExpNonPositive(x), rest);
-    return hn::IfThenElse(hn::Gt(x, hn::Zero(d)), hn::Add(x, hn::Set(d, 1.0f)), low);
+    return hn::IfThenElse(hn::Le(x, hn::Zero(d)), low, hn::Add(x, hn::Set(d, 1.0f)));
   }
   V slope(V x, V y) const {
     return hn::IfThenElse(hn::Gt(x, hn::Zero(d)), hn::Set(d, 1.0f), hn::Sub(y, rest));

@@ -52,7 +52,7 @@ class BackwardSweep {
       for (std::size_t first = 0; first < keys_; first += kChunk) {
         for (std::size_t head = 0; head < heads_; ++head) {
           SelectHead(head);
-          Fetch(first, kForwards, keys_, {call_.inputs.key, call_.inputs.value}, Fetches(call_, 0, 1));
+          Fetch(first, kForwards, keys_, {call_.inputs.key, call_.inputs.value}, Fetches(call_, 0, 0, 1));
           const std::size_t count = std::min(kChunk, keys_ - first);
           LoadKeys(first, count, count);
           AddKeysToState(count);
@@ -71,10 +71,10 @@ class BackwardSweep {
           Fetch(first, kForwards, queries_,
                 {call_.inputs.query, gradient_call_.grad_out, gradient_call_.out, call_.inputs.key,
                  call_.inputs.value},
-                Fetches(call_, 2, 1));
+                Fetches(call_, 1, 1, 1));
         } else {
           Fetch(first, kForwards, queries_, {call_.inputs.query, gradient_call_.grad_out, gradient_call_.out},
-                Fetches(call_, 1, 0));
+                Fetches(call_, 0, 1, 0));
         }
         LoadQueries(first, count, rows);
         if (causal) {
@@ -109,7 +109,7 @@ class BackwardSweep {
         for (std::size_t head = 0; head < heads_; ++head) {
           SelectHead(head);
           Fetch(first, kForwards, queries_, {call_.inputs.query, gradient_call_.grad_out, gradient_call_.out},
-                Fetches(call_, 0, 1));
+                Fetches(call_, 0, 0, 1));
           const std::size_t count = std::min(kChunk, queries_ - first);
           LoadQueries(first, count, count);
           AddQueriesToState(count);
@@ -129,9 +129,9 @@ class BackwardSweep {
           Fetch(first, kBackwards, length,
                 {call_.inputs.query, gradient_call_.grad_out, gradient_call_.out, call_.inputs.key,
                  call_.inputs.value},
-                Fetches(call_, 4, 1));
+                Fetches(call_, 2, 2, 1));
         } else {
-          Fetch(first, kBackwards, length, {call_.inputs.key, call_.inputs.value}, Fetches(call_, 2, 0));
+          Fetch(first, kBackwards, length, {call_.inputs.key, call_.inputs.value}, Fetches(call_, 0, 2, 0));
         }
         KeyChunk(grad_key, grad_value, first, std::min(kChunk, length - first));
       }
@@ -178,12 +178,12 @@ class BackwardSweep {
     std::size_t next = first;
     if (h == group_.last_head) {
       h = group_.first_head;
-      if (direction == kBackwards && first == 0) return ahead_.Start(0, 1);
+      if (direction == kBackwards && first == 0) return ahead_.Start(1);
       next = direction == kForwards ? first + kChunk : first - kChunk;
     }
-    if (next >= length) return ahead_.Start(0, 1);
+    if (next >= length) return ahead_.Start(1);
     const std::size_t rows = std::min(kChunk, length - next);
-    ahead_.Start(tensors.size() * rows, fetches);
+    ahead_.Start(fetches);
     for (const View<const float>& tensor : tensors)
       ahead_.Add(RowsOf(tensor, group_.batch, h).at(next), tensor.stride(1), rows,
                  static_cast<std::size_t>(tensor.extent(3)));

@@ -106,10 +106,10 @@ class ForwardBlock {
   /// further on.
   void FetchNext(std::size_t first, std::size_t head, std::size_t length, bool queries, bool keys) {
     const std::size_t next = head + 1 < heads_ ? first : first + kChunk;
-    if (next >= length) return ahead_.Start(0, 1);
+    if (next >= length) return ahead_.Start(1);
     const std::int64_t h = head + 1 < heads_ ? head_ + 1 : block_.first_head;
     const std::size_t rows = std::min(kChunk, length - next);
-    ahead_.Start((queries + 2 * keys) * rows, Fetches(call_, queries, keys));
+    ahead_.Start(Fetches(call_, queries && keys, queries, keys));
     const auto add = [&](const View<const float>& tensor, std::int64_t first_column, std::int64_t columns) {
       ahead_.Add(RowsOf(tensor, block_.batch, h, first_column).at(next), tensor.stride(1), rows,
                  static_cast<std::size_t>(columns));

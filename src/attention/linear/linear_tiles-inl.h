@@ -64,15 +64,15 @@ HWY_INLINE void LoadFeatures(const LinearCall& call, bool query, std::int64_t he
   ZeroRows(tile, ld, count, rows);
 }
 
-/// About how often products of a chunk's rows with S, and of its columns into S, fetch ahead.
-HWY_INLINE std::size_t Fetches(const LinearCall& call, std::size_t of_chunk, std::size_t of_state) {
+/// How often the products of a causal chunk fetch ahead: triangles within it, its rows with S, its columns
+/// into S.
+HWY_INLINE std::size_t Fetches(const LinearCall& call, std::size_t triangles, std::size_t of_chunk,
+                               std::size_t of_state) {
   const auto features = static_cast<std::size_t>(call.features),
              columns = static_cast<std::size_t>(call.sizes.value_dim);
-  const std::size_t panels = (columns + 63) / 64;
-  return panels *
-             (of_chunk * kChunk / 4 * RoundUp(features, Ahead::kSteps) + of_state * features / 4 * kChunk) /
-             Ahead::kSteps +
-         1;
+  return std::max<std::size_t>(1, triangles * FetchesOf(kChunk, kPad, features, Ahead::kSteps) +
+                                      of_chunk * FetchesOf(kChunk, columns, features, Ahead::kSteps) +
+                                      of_state * FetchesOf(features, columns, kChunk, Ahead::kSteps));
 }
 
 /// Whether stores past the caches suit `tensor`: they pay where it is larger than the caches are, and need

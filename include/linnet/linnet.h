@@ -1,0 +1,13 @@
+#pragma once
+
+// All of Linnet.
+
+#include "linnet/attention.h"
+#include "linnet/dataset.h"
+#include "linnet/error.h"
+#include "linnet/feature_map.h"
+#include "linnet/generation.h"
+#include "linnet/mask.h"
+#include "linnet/model.h"
+#include "linnet/tensor.h"
+#include "linnet/training.h"

@@ -1,0 +1,493 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <random>
+#include <set>
+
+#include "apps/program.h"
+#include "apps/tiny_models.h"
+#include "data/idx.h"
+#include "io/file.h"
+#include "io/json.h"
+#include "io/png.h"
+#include "io/safetensors.h"
+#include "io/temporary_folder.h"
+#include "linnet/attention.h"
+#include "linnet/dataset.h"
+
+namespace linnet {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+using testing::StartsWith;
+using testing::UnorderedElementsAreArray;
+
+Json json_of(const Ended& ended) { return parse_json(ended.out, "standard output"); }
+
+Strings keys_of(const Json& object) {
+  Strings keys;
+  for (const auto& [key, value] : object.items()) keys.push_back(key);
+  return keys;
+}
+
+TEST(Program, HelpAndVersionSucceed) {
+  EXPECT_THAT(succeed({"--help"}).out, HasSubstr("train"));
+  EXPECT_THAT(succeed({"--version"}).out, StartsWith("linnet 0."));
+}
+
+// Of the models of tiny_models.h, each trained by one run of `train`.
+
+TEST(Train, LeavesAModelMetricsSamplesAndCheckpoints) {
+  const TinyModels& tiny = TinyModels::get();
+  for (const std::string& run : {tiny.digits(), tiny.copy(), tiny.text()}) {
+    SCOPED_TRACE(run);
+    const fs::path folder = run;
+    EXPECT_EQ(read_json(folder / "config.json")["model_type"], "linnet");
+    EXPECT_FALSE(Safetensors::read(folder / "model.safetensors").names().empty());
+    EXPECT_TRUE(fs::exists(folder / "checkpoints/6/optimiser.safetensors"));
+    EXPECT_EQ(read_file(folder / "checkpoints/6/model.safetensors"), read_file(folder / "model.safetensors"));
+    const std::string sample = run == tiny.digits() ? "samples/6.png" : "samples/6.txt";
+    EXPECT_TRUE(fs::exists(folder / "samples" / fs::path(sample).filename())) << sample;
+    int evaluations = 0;
+    for (const std::string& line : lines_of(read_file(folder / "metrics.jsonl"))) {
+      const Json row = parse_json(line, "metrics.jsonl");
+      evaluations += row.contains("validation_bits");
+      const double bits = row.contains("bits") ? row["bits"] : row["validation_bits"];
+      EXPECT_GT(bits, 0);
+      EXPECT_LT(bits, 12);
+    }
+    EXPECT_GE(evaluations, 1);
+  }
+  // 64 pictures of 8 × 8, seven times as large, with gaps of 2.
+  const Image samples = read_png(fs::path(tiny.digits()) / "samples/6.png");
+  EXPECT_EQ(samples.width, 8 * 7 * 8 + 9 * 2);
+  EXPECT_EQ(samples.height, samples.width);
+  EXPECT_EQ(read_json(fs::path(tiny.digits()) / "config.json")["model"]["classes"], 10);
+}
+
+TEST(Train, PrintsItsResultAsJson) {
+  const TemporaryFolder folder;
+  const Ended ended = succeed({"train", TinyModels::get().config("copy"), "--out", (folder / "run").string(),
+                               "--json", "--set", "training.steps=2", "--threads", "1"});
+  const Json result = json_of(ended);
+  EXPECT_THAT(keys_of(result),
+              UnorderedElementsAreArray({"out", "step", "finished", "seconds", "bits", "validation_bits"}));
+  EXPECT_EQ(result["step"], 2);
+  EXPECT_EQ(result["finished"], true);
+  EXPECT_THAT(ended.err, HasSubstr("training on 200 examples"));
+  EXPECT_THAT(ended.err, HasSubstr("finished after 2 steps"));
+}
+
+TEST(Train, ListsEveryKeyWithItsRange) {
+  const std::string out = succeed({"train", "--options"}).out;
+  for (const char* key : {"model.width", "attention.family", "data.kind", "training.checkpoint_every"})
+    EXPECT_THAT(out, HasSubstr(key));
+  for (const std::string& line : lines_of(out))
+    EXPECT_GE(std::count(line.begin(), line.end(), ' '), 4) << line;
+}
+
+TEST(Train, FindsShippedConfigurationsFromAnyFolder) {
+  const TemporaryFolder folder;
+  const Ended ended = succeed({"train", "paper-copy", "--out", "run", "--json", "--set", "training.steps=0",
+                               "--set", "model.width=16", "--set", "model.feed_forward=16"},
+                              {.folder = folder.path().string()});
+  EXPECT_EQ(json_of(ended)["step"], 0);
+  EXPECT_TRUE(fs::exists(folder / "run/model.safetensors"));
+}
+
+TEST(Generate, DrawsAGridOfTheAskedSize) {
+  const TemporaryFolder folder;
+  const std::string out = (folder / "grid.png").string();
+  const Ended ended = succeed({"generate", TinyModels::get().digits(), "--count", "6", "--columns", "3",
+                               "--label", "3,1", "--streams", "4", "--out", out, "--json"});
+  const Image image = read_png(out);
+  EXPECT_EQ(image.width, 3 * 56 + 4 * 2);
+  EXPECT_EQ(image.height, 2 * 56 + 3 * 2);
+  EXPECT_EQ(image.channels, 1);
+  const Json result = json_of(ended);
+  EXPECT_THAT(keys_of(result), UnorderedElementsAreArray({"out", "images", "seconds", "images_per_second"}));
+  EXPECT_EQ(result["images"], 6);
+}
+
+TEST(Generate, SeedsDecideThePictures) {
+  const TemporaryFolder folder;
+  const auto draw = [&](const std::string& name, const Strings& options) {
+    const std::string out = (folder / name).string();
+    succeed(joined({"generate", TinyModels::get().digits(), "--count", "4", "--out", out}, options));
+    return read_file(out);
+  };
+  const std::string first = draw("a", {"--seed", "7"});
+  EXPECT_EQ(first, draw("b", {"--seed", "7", "--streams", "1", "--threads", "1"}));
+  EXPECT_NE(first, draw("c", {"--seed", "8"}));
+  EXPECT_EQ(draw("d", {"--temperature", "0"}), draw("e", {"--top-k", "1", "--seed", "5"}));
+}
+
+class Completion : public testing::Test {
+ protected:
+  Completion() {
+    std::mt19937 random(1);
+    for (std::uint8_t& pixel : pixels_) pixel = static_cast<std::uint8_t>(random());
+  }
+  /// The upper half of picture `i` of a grid of one row is that of `pixels_`, quantised as the model sees it.
+  void expect_upper_half(const Image& grid, std::int64_t picture) const {
+    for (std::int64_t y = 0; y < 4; ++y) {
+      for (std::int64_t x = 0; x < 8; ++x) {
+        const std::int64_t row = 2 + 7 * y + 3, column = 2 + picture * 58 + 7 * x + 3;
+        const std::uint8_t given = pixels_[static_cast<std::size_t>(picture * 64 + y * 8 + x)];
+        EXPECT_EQ(grid.pixels[static_cast<std::size_t>(row * grid.width + column)],
+                  pixel_of_token(token_of_pixel(given, 8), 8))
+            << picture << " at " << y << ", " << x;
+      }
+    }
+  }
+
+  TemporaryFolder folder_;
+  std::vector<std::uint8_t> pixels_ = std::vector<std::uint8_t>(2 * 64);
+  std::string out_ = (folder_ / "out.png").string();
+};
+
+TEST_F(Completion, KeepsTheUpperHalfOfAPng) {
+  const fs::path in = folder_ / "in.png";
+  write_png(in, {8, 8, 1, std::vector<std::uint8_t>(pixels_.begin(), pixels_.begin() + 64)});
+  succeed({"generate", TinyModels::get().digits(), "--complete", in.string(), "--out", out_});
+  const Image image = read_png(out_);
+  EXPECT_EQ(image.width, 60);
+  expect_upper_half(image, 0);
+}
+
+TEST_F(Completion, KeepsTheUpperHalvesOfAnIdxFile) {
+  const fs::path in = folder_ / "in-idx";
+  write_idx(in, Shape{2, 8, 8}, pixels_);
+  succeed(
+      {"generate", TinyModels::get().digits(), "--complete", in.string(), "--columns", "2", "--out", out_});
+  const Image image = read_png(out_);
+  ASSERT_EQ(image.width, 118);
+  for (int i = 0; i < 2; ++i) expect_upper_half(image, i);
+}
+
+TEST(Generate, StreamsTextThatBeginsWithThePrompt) {
+  const Ended ended =
+      succeed({"generate", TinyModels::get().text(), "--prompt", "the quick", "--length", "40"});
+  EXPECT_THAT(ended.out, StartsWith("the quick"));
+  EXPECT_EQ(ended.out.size(), 9 + 40 + 1);
+  EXPECT_EQ(ended.out.back(), '\n');
+}
+
+TEST(Generate, TextIsTheSameFromAFileAndIntoAFile) {
+  const TinyModels& tiny = TinyModels::get();
+  const TemporaryFolder folder;
+  const std::string prompt = folder.file("prompt", "the lazy").string(), out = (folder / "out").string();
+  const std::string shown =
+      succeed({"generate", tiny.text(), "--prompt", "the lazy", "--length", "30", "--seed", "4"}).out;
+  const Ended ended = succeed(
+      {"generate", tiny.text(), "--prompt-file", prompt, "--length", "30", "--seed", "4", "--out", out});
+  EXPECT_EQ(ended.out, "");
+  EXPECT_EQ(read_file(out), shown);
+  EXPECT_NE(shown,
+            succeed({"generate", tiny.text(), "--prompt", "the lazy", "--length", "30", "--seed", "5"}).out);
+}
+
+TEST(Generate, NoCacheGivesTheSameGreedyText) {
+  const Strings command = {"generate", TinyModels::get().text(), "--prompt", "the", "--length",
+                           "50",       "--temperature",          "0"};
+  const std::string cached = succeed(command).out;
+  EXPECT_EQ(succeed(joined(command, {"--no-cache"})).out, cached);
+}
+
+TEST(Generate, NumbersAreTheTokensOfModelsWithoutBytes) {
+  const Ended ended = succeed({"generate", TinyModels::get().copy(), "--prompt", "0 3 1 4", "--length", "5",
+                               "--count", "2", "--json"});
+  const Json result = json_of(ended);
+  ASSERT_EQ(result["results"].size(), 2u);
+  EXPECT_EQ(result["tokens"], 10);
+  for (const Json& row : result["results"]) {
+    std::istringstream words(row["text"].get<std::string>());
+    std::vector<int> tokens;
+    for (int token; words >> token;) tokens.push_back(token);
+    ASSERT_EQ(tokens.size(), 9u) << row;
+    EXPECT_EQ(tokens[3], 4);
+    for (const int token : tokens) EXPECT_TRUE(token >= 0 && token < 11) << token;
+  }
+}
+
+TEST(Evaluate, PrintsBitsPerplexityAndAccuracy) {
+  const TinyModels& tiny = TinyModels::get();
+  const std::vector<Strings> commands = {{"evaluate", tiny.copy(), "--data", "copy", "--examples", "10"},
+                                         {"evaluate", tiny.digits(), "--data", "digits", "--examples", "10"},
+                                         {"evaluate", tiny.text(), "--data", tiny.learnt()}};
+  for (const Strings& command : commands) {
+    EXPECT_THAT(succeed(command).out, HasSubstr("bits per token"));
+    const Json result = json_of(succeed(joined(command, {"--json"})));
+    EXPECT_THAT(keys_of(result),
+                UnorderedElementsAreArray({"model", "family", "data", "split", "examples", "tokens",
+                                           "bits_per_token", "perplexity", "accuracy", "seconds"}));
+    EXPECT_NEAR(result["perplexity"].get<double>(), std::exp2(result["bits_per_token"].get<double>()), 1e-6);
+    EXPECT_GE(result["accuracy"].get<double>(), 0);
+    EXPECT_LE(result["accuracy"].get<double>(), 1);
+  }
+  // Every byte of the last tenth of the text counts.
+  EXPECT_EQ(json_of(succeed(joined(commands[2], {"--json"})))["tokens"],
+            read_file(tiny.learnt()).size() / 10);
+}
+
+TEST(Evaluate, SwapsTheAttentionUnderTheWeights) {
+  const Strings command = {"evaluate", TinyModels::get().copy(), "--data", "copy", "--examples", "10",
+                           "--json"};
+  const Json linear = json_of(succeed(command)),
+             softmax = json_of(succeed(joined(command, {"--attention", "softmax"}))),
+             relu = json_of(succeed(joined(command, {"--feature-map", "relu"})));
+  EXPECT_EQ(linear["family"], "linear");
+  EXPECT_EQ(softmax["family"], "softmax");
+  EXPECT_NE(linear["bits_per_token"], softmax["bits_per_token"]);
+  EXPECT_NE(linear["bits_per_token"], relu["bits_per_token"]);
+  EXPECT_NE(linear["bits_per_token"],
+            json_of(succeed(joined(command, {"--split", "training"})))["bits_per_token"]);
+}
+
+/// Random q [2, 37, 3, 8], k, v [2, 37, 3, 5] and grad_out in a file, and what the reference makes of them.
+class Attend : public testing::Test {
+ protected:
+  Attend() {
+    std::mt19937 random(3);
+    std::normal_distribution<float> normal;
+    std::vector<NamedTensor> named;
+    for (const auto& [name, shape] : std::vector<std::pair<std::string, Shape>>{
+             {"q", queries_}, {"k", queries_}, {"v", values_}, {"grad_out", values_}}) {
+      Tensor tensor = Tensor::of<float>(shape), exact = Tensor::of<double>(shape);
+      for (std::int64_t i = 0; i < tensor.size(); ++i)
+        exact.span<double>()[i] = tensor.span<float>()[i] = normal(random);
+      inputs_.push_back(std::move(tensor));
+      exact_.push_back(std::move(exact));
+      named.push_back({name, DType::f32, shape, inputs_.back().raw()});
+    }
+    write_safetensors(in_, named, {});
+  }
+
+  static double error(const Safetensors& file, const std::string& name, const Tensor& expected) {
+    const Tensor found = file.tensor(name);
+    EXPECT_EQ(found.shape(), expected.shape());
+    double difference = 0, norm = 0;
+    for (std::int64_t i = 0; i < found.size(); ++i) {
+      const double e = expected.span<double>()[i], d = found.span<float>()[i] - e;
+      difference += d * d;
+      norm += e * e;
+    }
+    return std::sqrt(difference / norm);
+  }
+
+  void expect_reference(const AttentionOptions& options, const Mask& mask, const Strings& arguments) {
+    const std::string out = (folder_ / "out.safetensors").string();
+    succeed(joined({"attend", in_.string(), "--out", out, "--gradients"}, arguments));
+    const Safetensors file = Safetensors::read(out);
+    EXPECT_THAT(file.names(), UnorderedElementsAreArray({"out", "dq", "dk", "dv"}));
+    Tensor expected = Tensor::of<double>(values_), dq = Tensor::of<double>(queries_),
+           dk = Tensor::of<double>(queries_), dv = Tensor::of<double>(values_);
+    const ReferenceInputs inputs{exact_[0].view<double>(), exact_[1].view<double>(), exact_[2].view<double>(),
+                                 mask};
+    reference_forward(options, expected.view<double>(), inputs);
+    reference_backward(options, dq.view<double>(), dk.view<double>(), dv.view<double>(),
+                       exact_[3].view<double>(), inputs);
+    EXPECT_LT(error(file, "out", expected), 1e-5);
+    EXPECT_LT(error(file, "dq", dq), 1e-5);
+    EXPECT_LT(error(file, "dk", dk), 1e-5);
+    EXPECT_LT(error(file, "dv", dv), 1e-5);
+  }
+
+  const Shape queries_ = {2, 37, 3, 8}, values_ = {2, 37, 3, 5};
+  TemporaryFolder folder_;
+  fs::path in_ = folder_ / "in.safetensors";
+  std::vector<Tensor> inputs_, exact_;
+};
+
+TEST_F(Attend, AgreesWithTheReference) {
+  AttentionOptions linear, relu, plain, softmax, scaled;
+  relu.feature_map = relu_map();
+  plain.feature_map = identity_map();
+  plain.normalise = Normalise::none;
+  softmax.family = Family::softmax;
+  scaled.family = Family::softmax;
+  scaled.scale = 0.5f;
+  expect_reference(linear, Mask::full(), {});
+  expect_reference(linear, Mask::causal(), {"--mask", "causal"});
+  expect_reference(linear, Mask::causal().with_key_lengths({37, 20}),
+                   {"--mask", "causal", "--key-lengths", "37,20"});
+  expect_reference(relu, Mask::causal(), {"--mask", "causal", "--feature-map", "relu"});
+  expect_reference(plain, Mask::full(), {"--feature-map", "identity", "--normalise", "none"});
+  expect_reference(softmax, Mask::full().with_key_lengths({5, 37}),
+                   {"--family", "softmax", "--key-lengths", "5,37"});
+  expect_reference(scaled, Mask::causal(), {"--family", "softmax", "--mask", "causal", "--scale", "0.5"});
+}
+
+TEST_F(Attend, ComparesFamilies) {
+  const Strings command = {"attend", in_.string(), "--out", (folder_ / "out").string(), "--compare"};
+  EXPECT_THAT(succeed(joined(command, {"softmax"})).out, StartsWith("against softmax: relative error "));
+  const Json same = json_of(succeed(joined(command, {"linear", "--json"})));
+  EXPECT_EQ(same["compare"]["relative_error"], 0);
+  const Json other = json_of(succeed(joined(command, {"softmax", "--json"})));
+  EXPECT_GT(other["compare"]["relative_error"].get<double>(), 0.01);
+  EXPECT_GT(other["compare"]["largest_error"].get<double>(), 0.01);
+  EXPECT_THAT(keys_of(other), UnorderedElementsAreArray({"out", "family", "mask", "ms", "compare"}));
+}
+
+TEST(Inspect, PrintsSizesAndTheCostOfATokenAtSeveralLengths) {
+  const TinyModels& tiny = TinyModels::get();
+  EXPECT_THAT(succeed({"inspect", tiny.copy()}).out, HasSubstr("linear attention (elu)"));
+  const Json model = json_of(succeed({"inspect", tiny.copy(), "--json"}));
+  const Safetensors file = Safetensors::read(fs::path(tiny.copy()) / "model.safetensors");
+  std::int64_t parameters = 0;
+  for (const std::string& name : file.names()) parameters += checked_size(file.shape(name));
+  EXPECT_EQ(model["parameters"], parameters);
+  EXPECT_EQ(model["weight_bytes"], 4 * parameters);
+  EXPECT_EQ(model["tensors"].size(), file.names().size());
+  double first = 0;
+  for (const Json& row : model["per_token"]) {
+    const double position = row["position"];
+    if (first == 0) first = row["linear_state_bytes"];
+    EXPECT_EQ(row["linear_state_bytes"], first);
+    // Keys and values of width 16 in one layer, f32.
+    EXPECT_EQ(row["softmax_cache_bytes"], position * 2 * 16 * 4);
+  }
+  EXPECT_GE(model["per_token"].size(), 4u);
+}
+
+TEST(Families, NamesAllThatTheLibraryHas) {
+  const std::string text = succeed({"families"}).out;
+  const Json tables = json_of(succeed({"families", "--json"}));
+  EXPECT_EQ(tables["families"].size(), family_table().size());
+  EXPECT_EQ(tables["feature_maps"].size(), feature_map_table().size());
+  for (const FamilyInfo& row : family_table()) EXPECT_THAT(text, HasSubstr(row.name));
+  for (const FeatureMapInfo& row : feature_map_table()) EXPECT_THAT(text, HasSubstr(row.name));
+}
+
+TEST(Data, DigitsAreReadableAndDecidedByTheSeed) {
+  const TemporaryFolder folder;
+  const auto write = [&](const std::string& name, const std::string& seed) {
+    succeed({"data", "digits", "--out", (folder / name).string(), "--count", "12", "--test", "5", "--size",
+             "16", "--seed", seed});
+    return read_idx(folder / name / "train-images-idx3-ubyte");
+  };
+  const IdxArray images = write("a", "1");
+  EXPECT_EQ(images.shape, (Shape{12, 16, 16}));
+  EXPECT_EQ(images.values, write("b", "1").values);
+  EXPECT_NE(images.values, write("c", "2").values);
+  EXPECT_EQ(read_idx(folder / "a/t10k-images-idx3-ubyte").shape, (Shape{5, 16, 16}));
+  EXPECT_EQ(read_idx(folder / "a/train-labels-idx1-ubyte").shape, (Shape{12}));
+}
+
+TEST(Data, CopyIsReadable) {
+  const TemporaryFolder folder;
+  const std::string out = (folder / "copy.safetensors").string();
+  succeed({"data", "copy", "--out", out, "--count", "7", "--length", "20"});
+  const Safetensors file = Safetensors::read(out);
+  EXPECT_EQ(file.shape("tokens"), (Shape{7, 20}));
+  EXPECT_EQ(file.shape("targets"), (Shape{7, 20}));
+  EXPECT_EQ(file.dtype("tokens"), DType::i32);
+}
+
+/// All that every row of a benchmark has.
+void expect_common_fields(const Json& row, const std::string& bench, int threads) {
+  EXPECT_EQ(row["bench"], bench);
+  EXPECT_EQ(row["threads"], threads);
+  EXPECT_EQ(row["dtype"], "f32");
+  EXPECT_FALSE(row["isa"].get<std::string>().empty());
+  EXPECT_GT(row["peak_memory_bytes"].get<std::int64_t>(), 1 << 20);
+  EXPECT_THAT(keys_of(row["ceiling"]), UnorderedElementsAreArray({"gemm_gflops", "copy_gbs"}));
+  EXPECT_THAT(keys_of(row["time_ms"]), UnorderedElementsAreArray({"median", "min", "max"}));
+  EXPECT_GT(row["ceiling"]["gemm_gflops"].get<double>(), 0);
+  EXPECT_GT(row["time_ms"]["min"].get<double>(), 0);
+  EXPECT_LE(row["time_ms"]["min"], row["time_ms"]["median"]);
+  EXPECT_LE(row["time_ms"]["median"], row["time_ms"]["max"]);
+}
+
+void expect_fields(const Json& row, const Strings& names) {
+  for (const std::string& name : names) EXPECT_TRUE(row.contains(name)) << name << " in " << row;
+}
+
+TEST(Bench, AttentionMeasuresEveryCombination) {
+  const Strings command = {"bench",     "attention",
+                           "--family",  "linear,softmax",
+                           "--length",  "16:64",
+                           "--batch",   "1,2",
+                           "--dim",     "8",
+                           "--heads",   "2",
+                           "--pass",    "forward,training",
+                           "--seconds", "0.001",
+                           "--threads", "1"};
+  const Json rows = json_of(succeed(joined(command, {"--json"})));
+  std::set<std::string> combinations;
+  for (const Json& row : rows) {
+    expect_common_fields(row, "attention", 1);
+    expect_fields(row, {"family", "feature_map", "mask", "pass", "batch", "length", "heads", "head_dim",
+                        "gflops", "floor_ms", "times_floor"});
+    combinations.insert(row["family"].dump() + row["length"].dump() + row["batch"].dump() +
+                        row["pass"].dump());
+    const double n = row["length"], queries = n * row["batch"].get<double>() * 2, e = 8;
+    const bool training = row["pass"] == "training";
+    const double flops = row["family"] == "linear" ? queries * e * e * (training ? 14 : 4)
+                                                   : queries * (n + 1) / 2 * (training ? 14 * e : 4 * e);
+    const double bytes = queries * 4 * 4 * e * (training ? 3 : 1);
+    const double floor = 1e3 * std::max(flops / (1e9 * row["ceiling"]["gemm_gflops"].get<double>()),
+                                        bytes / (1e9 * row["ceiling"]["copy_gbs"].get<double>()));
+    EXPECT_NEAR(row["floor_ms"].get<double>() / floor, 1, 1e-9);
+    EXPECT_NEAR(row["times_floor"].get<double>(), row["time_ms"]["median"].get<double>() / floor,
+                1e-9 * row["times_floor"].get<double>());
+  }
+  EXPECT_EQ(rows.size(), 2u * 3 * 2 * 2);
+  EXPECT_EQ(combinations.size(), rows.size());
+  EXPECT_THAT(succeed(command).out, HasSubstr("GFLOP/s dense f32"));
+}
+
+TEST(Bench, TrainMeasuresUpdates) {
+  const Strings command = {"bench",     "train",          "--config",  TinyModels::get().config("copy"),
+                           "--family",  "linear,softmax", "--batch",   "2,4",
+                           "--seconds", "0.01",           "--threads", "1,2"};
+  const Json rows = json_of(succeed(joined(command, {"--json"})));
+  EXPECT_EQ(rows.size(), 8u);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    expect_common_fields(rows[i], "train", i < 4 ? 1 : 2);
+    expect_fields(rows[i], {"config", "family", "batch", "tokens_per_second", "model_flops_per_token",
+                            "fraction_of_ceiling"});
+    EXPECT_EQ(rows[i]["batch"], i % 2 == 0 ? 2 : 4);
+    EXPECT_NEAR(rows[i]["tokens_per_second"].get<double>() * rows[i]["time_ms"]["median"].get<double>() / 1e3,
+                16 * rows[i]["batch"].get<double>(), 1e-6);
+  }
+  EXPECT_THAT(succeed(command).out, HasSubstr("fraction_of_ceiling"));
+}
+
+TEST(Bench, GenerateMeasuresStepsOfStreams) {
+  const Strings command = {"bench",     "generate",  "--config",   TinyModels::get().config("digits"),
+                           "--streams", "1,3",       "--no-cache", "--seconds",
+                           "0.01",      "--threads", "1"};
+  const Json rows = json_of(succeed(joined(command, {"--json"})));
+  EXPECT_EQ(rows.size(), 6u);
+  for (const Json& row : rows) {
+    expect_common_fields(row, "generate", 1);
+    expect_fields(row, {"config", "family", "streams", "tokens_per_second", "images_per_second", "step_ms",
+                        "floor_ms", "times_floor", "state_bytes_per_stream", "weight_bytes"});
+    EXPECT_THAT(keys_of(row["step_ms"]), UnorderedElementsAreArray({"p50", "p99", "p999"}));
+    EXPECT_NEAR(row["images_per_second"].get<double>() * 64, row["tokens_per_second"].get<double>(),
+                1e-6 * row["tokens_per_second"].get<double>());
+  }
+  EXPECT_THAT(succeed(command).out, HasSubstr("images_per_second"));
+}
+
+TEST(Bench, GeneratePlotsAgainstThePosition) {
+  const TemporaryFolder folder;
+  const std::string plot = (folder / "plot.svg").string();
+  const Json rows = json_of(succeed({"bench", "generate", "--config", TinyModels::get().config("digits"),
+                                     "--position", "8:32", "--plot", plot, "--json"}));
+  EXPECT_EQ(rows.size(), 6u);
+  std::map<std::string, std::set<std::int64_t>> bytes;
+  for (const Json& row : rows) bytes[row["family"]].insert(row["state_bytes_per_stream"].get<std::int64_t>());
+  EXPECT_EQ(bytes["linear"].size(), 1u);
+  EXPECT_EQ(bytes["softmax"].size(), 3u);
+  const std::string svg = read_file(plot);
+  EXPECT_THAT(svg, StartsWith("<svg"));
+  EXPECT_THAT(svg, HasSubstr("softmax with cache"));
+}
+
+}  // namespace
+}  // namespace linnet
