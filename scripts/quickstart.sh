@@ -51,4 +51,4 @@ say "Training on $data for about two minutes: $run"
 say "Drawing with the model just trained: $out/trained.png"
 "$linnet" generate "$run" --count 100 --columns 10 --out "$out/trained.png"
 
-say "Done. Look at $out/samples.png and $out/trained.png; the run is in $run"
+say "Done. Look at $out/samples.png and $out/trained.png; the run is in $PWD/$run"

@@ -60,33 +60,59 @@ double time_step(Session& session, std::span<std::int32_t> tokens) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-Json measure(const std::shared_ptr<const Model>& model, const Row& row) {
+void begin_all(Session& session, const ModelConfig& config) {
+  for (std::int64_t stream = 0; stream < session.streams(); ++stream)
+    session.begin(stream, config.classes > 0 ? 0 : -1, {});
+}
+
+/// Steps of whole examples, drawn again and again until `seconds` are over; the result is the median over the
+/// examples of the mean step, which a pause of the machine does not move.
+double time_examples(Session& session, const ModelConfig& config, double seconds,
+                     std::vector<double>& times) {
+  std::vector<std::int32_t> tokens(static_cast<std::size_t>(session.streams()));
+  session.step(tokens);  // takes the memory that steps need
+  std::vector<double> examples;
+  double total = 0;
+  while (examples.empty() || total < seconds) {
+    begin_all(session, config);
+    double example = 0;
+    for (std::int64_t position = 0; position < config.length; ++position) {
+      times.push_back(time_step(session, tokens));
+      example += times.back();
+    }
+    examples.push_back(example / static_cast<double>(config.length));
+    total += example;
+  }
+  std::sort(examples.begin(), examples.end());
+  return quantile(examples, 0.5);
+}
+
+/// Steps without a cache at evenly spaced positions, and their mean.
+double time_positions(Session& session, const ModelConfig& config, std::vector<double>& times) {
+  constexpr std::int64_t measured = 12;
+  std::vector<std::int32_t> tokens(static_cast<std::size_t>(session.streams()));
+  double total = 0;
+  for (std::int64_t i = 0; i < measured; ++i) {
+    const std::vector<std::int32_t> prompt =
+        random_prompt(config, (2 * i + 1) * config.length / (2 * measured));
+    begin_all(session, config);
+    for (std::int64_t stream = 0; stream < session.streams(); ++stream) session.prefill(stream, prompt);
+    times.push_back(time_step(session, tokens));
+    total += times.back();
+  }
+  return total / measured;
+}
+
+Json measure(const std::shared_ptr<const Model>& model, const Row& row, double seconds) {
   const ModelConfig& config = model->config();
   reset_peak_memory();
   Session::Options options;
   options.cache = row.cache;
   options.capacity = config.length;
-  std::vector<double> times;
-  std::vector<std::int32_t> tokens(static_cast<std::size_t>(row.streams));
   Session session(model, row.streams, options);
-  if (row.cache) {
-    session.step(tokens);  // creates primitives
-    for (std::int64_t position = 1; position < config.length; ++position)
-      times.push_back(time_step(session, tokens));
-  } else {
-    constexpr std::int64_t measured = 12;
-    for (std::int64_t i = 0; i < measured; ++i) {
-      const std::int64_t position = (2 * i + 1) * config.length / (2 * measured);
-      for (std::int64_t stream = 0; stream < row.streams; ++stream) {
-        session.begin(stream, config.classes > 0 ? 0 : -1, {});
-        session.prefill(stream, random_prompt(config, position));
-      }
-      times.push_back(time_step(session, tokens));
-    }
-  }
-  double sum = 0;
-  for (const double time : times) sum += time;
-  const double mean = sum / static_cast<double>(times.size());
+  std::vector<double> times;
+  const double mean =
+      row.cache ? time_examples(session, config, seconds, times) : time_positions(session, config, times);
   std::sort(times.begin(), times.end());
 
   const double streams = static_cast<double>(row.streams), length = static_cast<double>(config.length);
@@ -183,9 +209,9 @@ void run(const Arguments& arguments) {
         }
         for (const std::int64_t streams : stream_counts) {
           fmt::print(stderr, "{} {} {} streams\n", name, family, streams);
-          rows.push_back(measure(model, {name, family, streams, true}));
+          rows.push_back(measure(model, {name, family, streams, true}, arguments.bench.seconds));
           if (arguments.no_cache && family == "softmax")
-            rows.push_back(measure(model, {name, family, streams, false}));
+            rows.push_back(measure(model, {name, family, streams, false}, arguments.bench.seconds));
         }
       }
     }
