@@ -204,8 +204,8 @@ TEST(Training, LossThatIsNotFiniteStopsWithStepLayerAndCheckpoint) {
   ASSERT_GT(checkpoint, 0) << message;
   const auto path = std::filesystem::path("checkpoints") / std::to_string(checkpoint);
   EXPECT_NE(message.find(path.string()), std::string::npos) << message;
-  for (const float value : Model::load(folder.path() / path)->values().span<float>())
-    ASSERT_TRUE(std::isfinite(value));
+  const auto saved = Model::load(folder.path() / path);
+  for (const float value : saved->values().span<float>()) ASSERT_TRUE(std::isfinite(value));
 }
 
 TEST(Training, LearnsToCount) {
