@@ -17,12 +17,17 @@ enum class Family { linear, softmax };
 /// Whether the linear family divides by φ(q)ᵀz + ε or leaves the sum as it is.
 enum class Normalise { sum, none };
 
+/// How the linear family's states add up tokens: one f32 number each, or two, the second of which collects
+/// what the first one rounds off (Kahan 1965), so that ten million tokens do not drift.
+enum class StateSums { plain, compensated };
+
 /// Which attention. One object of options describes a layer; families ignore what is not theirs.
 struct AttentionOptions {
   Family family = Family::linear;
   std::shared_ptr<const FeatureMap> feature_map = elu_map();  ///< linear
   Normalise normalise = Normalise::sum;                       ///< linear
   float epsilon = 1e-6f;                                      ///< linear, added to the denominator
+  StateSums sums = StateSums::compensated;                    ///< linear, of the states it makes
   float scale = 0;                                            ///< softmax; 0 means 1/√E
   int layer = 0;                                              ///< told to the feature map
 };
@@ -35,8 +40,9 @@ struct HeadShape {
 };
 
 /// What the recurrent form remembers: f32, one slot a stream. The linear family's slots have a fixed size,
-/// H·(F·M + F) floats; softmax keeps every key and value, H·(E + M) floats a token. A state belongs to the
-/// Attention that made it; it may be used by one thread at a time for each slot.
+/// H·(F·M + F) floats, twice that with compensated sums; softmax keeps every key and value, H·(E + M) floats
+/// a token. A state belongs to the Attention that made it; it may be used by one thread at a time for each
+/// slot.
 class State {
  public:
   virtual ~State() = default;
@@ -61,29 +67,35 @@ class State {
   virtual void restore(std::int64_t slot, std::span<const float> from, std::int64_t position) = 0;
 };
 
-/// Inputs of the parallel form: query [B, L, H, E], key [B, S, H, E], value [B, S, H, M]; outer strides are
-/// free.
+/// Inputs of the parallel form: query [B, L, H, E], key [B, S, H, E], value [B, S, H, M], all f32 or all
+/// bf16; outer strides are free. Sums are f32 for either.
 struct AttentionInputs {
-  View<const float> query, key, value;
+  ConstFloatView query, key, value;
   Mask mask = Mask::full();
-  /// What the queries continue, B slots; nullptr starts from nothing. Causal masks only.
+  /// What the queries continue, B slots; nullptr starts from nothing. Masks that take a state only.
   const State* initial = nullptr;
   /// Position of the first query in its sequence, told to the feature map.
   std::int64_t position = 0;
+  /// γ [H], 0 < γ ≤ 1: a token's weight falls by γ with each token after it, S_i = γ S_{i−1} + φ(k_i) v_iᵀ
+  /// and z alike (Sun et al. 2023, equation 6, with a normaliser). Linear family with a causal mask only;
+  /// none by default.
+  View<const float> decay = {};
 };
 
-/// out [B, L, H, M]. `normaliser` [B, L, H], where given, receives what `backward` needs: the linear family's
-/// denominators, softmax's log-sum-exp. `final`, where given, receives the state after the last key, B slots
-/// (key lengths count: padding is not seen); it may be the initial state. Causal masks only.
+/// out [B, L, H, M], of the inputs' type. `normaliser` [B, L, H], where given, receives what `backward`
+/// needs: the linear family's denominators, softmax's log-sum-exp. `final`, where given, receives the state
+/// after the last key, B slots (key lengths count: padding is not seen); it may be the initial state. Masks
+/// that take a state only.
 struct AttentionOutputs {
-  View<float> out;
-  View<float> normaliser;
+  FloatView out;
+  View<float> normaliser = {};
   State* final = nullptr;
 };
 
-/// Gradients of the inputs, shaped like them; assigned.
+/// Gradients of the inputs, shaped and typed like them; assigned. `decay` may be left out.
 struct AttentionGradients {
-  View<float> query, key, value;
+  FloatView query, key, value;
+  View<float> decay = {};
 };
 
 /// An attention family with its options: the same doors everywhere. Immutable, shared by threads.
@@ -97,8 +109,8 @@ class Attention {
 
   /// Gradients of a loss from `grad_out` [B, L, H, M], with the inputs of `forward` and what it put into
   /// `out` and `normaliser`. The initial state is a constant.
-  virtual void backward(const AttentionGradients& gradients, View<const float> grad_out,
-                        const AttentionInputs& inputs, View<const float> out,
+  virtual void backward(const AttentionGradients& gradients, ConstFloatView grad_out,
+                        const AttentionInputs& inputs, ConstFloatView out,
                         View<const float> normaliser) const = 0;
 
   /// Slots for `slots` streams, all at position 0. `capacity` tokens are reserved where memory grows with the
@@ -107,10 +119,11 @@ class Attention {
                                             std::int64_t capacity = 0) const = 0;
 
   /// One token for each of n streams: row i of query [n, H, E], key [n, H, E], value [n, H, M] and out [n, H,
-  /// M] belongs to slot slots[i], each slot at most once. Runs on the calling thread; different threads may
-  /// step different slots of one state at once.
+  /// M] belongs to slot slots[i], each slot at most once. `decay` is γ [H] as in `AttentionInputs`. Runs on
+  /// the calling thread; different threads may step different slots of one state at once.
   virtual void step(View<float> out, View<const float> query, View<const float> key, View<const float> value,
-                    State& state, std::span<const std::int64_t> slots) const = 0;
+                    State& state, std::span<const std::int64_t> slots,
+                    View<const float> decay = {}) const = 0;
 };
 
 /// Throws Error where the options cannot be.
@@ -120,10 +133,12 @@ std::unique_ptr<Attention> make_attention(const AttentionOptions& options);
 struct ReferenceInputs {
   View<const double> query, key, value;
   Mask mask = Mask::full();
+  View<const double> decay = {};  ///< γ [H]
 };
 void reference_forward(const AttentionOptions& options, View<double> out, const ReferenceInputs& inputs);
 void reference_backward(const AttentionOptions& options, View<double> grad_query, View<double> grad_key,
-                        View<double> grad_value, View<const double> grad_out, const ReferenceInputs& inputs);
+                        View<double> grad_value, View<const double> grad_out, const ReferenceInputs& inputs,
+                        View<double> grad_decay = {});
 
 /// A row of the table of families that `linnet families` prints.
 struct FamilyInfo {

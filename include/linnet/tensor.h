@@ -90,11 +90,13 @@ class View {
   }
   /// The last of `strides` must be 1.
   View(T* data, std::initializer_list<std::int64_t> shape, std::initializer_list<std::int64_t> strides)
+      : View(data, std::span(shape.begin(), shape.size()), std::span(strides.begin(), strides.size())) {}
+  View(T* data, std::span<const std::int64_t> shape, std::span<const std::int64_t> strides)
       : data_(data), rank_(static_cast<int>(shape.size())) {
     assert(rank_ <= max_rank && strides.size() == shape.size());
     for (int i = 0; i < rank_; ++i) {
-      shape_[i] = shape.begin()[i];
-      stride_[i] = strides.begin()[i];
+      shape_[i] = shape[i];
+      stride_[i] = strides[i];
     }
     assert(rank_ == 0 || stride_[rank_ - 1] == 1);
   }
@@ -111,6 +113,7 @@ class View {
   std::int64_t extent(int dimension) const { return shape_[dimension]; }
   std::int64_t stride(int dimension) const { return stride_[dimension]; }
   std::span<const std::int64_t> shape() const { return {shape_.data(), static_cast<std::size_t>(rank_)}; }
+  std::span<const std::int64_t> strides() const { return {stride_.data(), static_cast<std::size_t>(rank_)}; }
   bool empty() const { return data_ == nullptr || size() == 0; }
 
   std::int64_t size() const {
@@ -179,6 +182,62 @@ class View {
   std::array<std::int64_t, max_rank> stride_{};
 };
 
+/// A view whose elements are f32 or bf16, which of the two is known at run time: what attention reads and
+/// writes. `Byte` is std::byte, or const std::byte for reading only.
+template <class Byte>
+class BasicFloatView {
+ public:
+  BasicFloatView() = default;
+
+  template <class T>
+  requires((std::is_same_v<std::remove_const_t<T>, float> ||
+            std::is_same_v<std::remove_const_t<T>, bf16>)&&(std::is_const_v<Byte> || !std::is_const_v<T>))
+      BasicFloatView(View<T> view)
+      : type_(dtype_of<T>()),
+        bytes_(view.rank() == 0
+                   ? View<Byte>()
+                   : View<Byte>(reinterpret_cast<Byte*>(view.data()), view.shape(), view.strides())) {}
+
+  operator BasicFloatView<const std::byte>() const requires(!std::is_const_v<Byte>) {
+    BasicFloatView<const std::byte> result;
+    result.type_ = type_;
+    result.bytes_ = bytes_;
+    return result;
+  }
+
+  DType dtype() const { return type_; }
+  int rank() const { return bytes_.rank(); }
+  std::int64_t extent(int dimension) const { return bytes_.extent(dimension); }
+  std::int64_t stride(int dimension) const { return bytes_.stride(dimension); }
+  std::span<const std::int64_t> shape() const { return bytes_.shape(); }
+  std::int64_t size() const { return bytes_.size(); }
+
+  /// The view as one of T, float or bf16, which must be its element type.
+  template <class T>
+  View<T> as() const {
+    assert(type_ == dtype_of<T>() || rank() == 0);
+    if (rank() == 0) return {};
+    return View<T>(reinterpret_cast<T*>(bytes_.data()), bytes_.shape(), bytes_.strides());
+  }
+
+  /// Indices `begin` to `end` of one dimension.
+  BasicFloatView slice(int dimension, std::int64_t begin, std::int64_t end) const {
+    if (type_ == DType::bf16) return as<Element<bf16>>().slice(dimension, begin, end);
+    return as<Element<float>>().slice(dimension, begin, end);
+  }
+
+ private:
+  template <class>
+  friend class BasicFloatView;
+  template <class T>
+  using Element = std::conditional_t<std::is_const_v<Byte>, const T, T>;
+
+  DType type_ = DType::f32;
+  View<Byte> bytes_;  // strides count elements, not bytes
+};
+using FloatView = BasicFloatView<std::byte>;
+using ConstFloatView = BasicFloatView<const std::byte>;
+
 /// Owner of 64-byte-aligned memory with a shape and an element type. Moves, does not copy by accident:
 /// `clone`.
 class Tensor {
@@ -214,6 +273,10 @@ class Tensor {
     require(dtype_of<T>());
     return View<const T>(reinterpret_cast<const T*>(memory_.get()), std::span<const std::int64_t>(shape_));
   }
+  /// The view of an f32 or bf16 tensor. Throws Error for any other.
+  FloatView float_view();
+  ConstFloatView float_view() const;
+
   template <class T>
   std::span<T> span() {
     require(dtype_of<T>());

@@ -5,14 +5,14 @@
 namespace linnet {
 namespace {
 
-template <class T>
-void expect_rank(const char* operation, const char* name, View<T> view, int rank, const char* layout) {
+template <class V>
+void expect_rank(const char* operation, const char* name, const V& view, int rank, const char* layout) {
   if (view.rank() != rank)
     fail(operation, "expected {} to be {}, got {}", name, layout, to_string(view.shape()));
 }
 
-template <class T>
-void expect_shape(const char* operation, const char* name, View<T> view,
+template <class V>
+void expect_shape(const char* operation, const char* name, const V& view,
                   std::initializer_list<std::int64_t> shape) {
   const std::span<const std::int64_t> wanted(shape.begin(), shape.size());
   const auto found = view.shape();
@@ -20,19 +20,26 @@ void expect_shape(const char* operation, const char* name, View<T> view,
     fail(operation, "expected {} {}, got {}", name, to_string(wanted), to_string(found));
 }
 
+void expect_type_of_query(const char* operation, const char* name, const ConstFloatView& view,
+                          const ConstFloatView& query) {
+  if (view.dtype() != query.dtype())
+    fail(operation, "expected {} in {} as query, got {}", name, name_of(query.dtype()),
+         name_of(view.dtype()));
+}
+
 void expect_some(const char* operation, const char* what, std::int64_t count) {
   if (count < 1) fail(operation, "expected {} of at least 1, got {}", what, count);
 }
 
-template <class T>
-AttentionSizes check_inputs(const char* operation, View<const T> query, View<const T> key,
-                            View<const T> value, const Mask& mask) {
+template <class V>
+AttentionSizes check_inputs(const char* operation, const V& query, const V& key, const V& value,
+                            const Mask& mask) {
   expect_rank(operation, "query", query, 4, "[batch, length, heads, dim]");
   expect_rank(operation, "key", key, 4, "[batch, length, heads, dim]");
   expect_rank(operation, "value", value, 4, "[batch, length, heads, dim]");
   const AttentionSizes sizes = {query.extent(0), query.extent(1), key.extent(1),
                                 query.extent(2), query.extent(3), value.extent(3)};
-  const auto shapes_of = [&](const char* as, View<const T> other, const char* what) {
+  const auto shapes_of = [&](const char* as, const V& other, const char* what) {
     fail(operation, "expected {} {} to have as {} as query, got {}", as, to_string(other.shape()), what,
          to_string(query.shape()));
   };
@@ -51,11 +58,18 @@ AttentionSizes check_inputs(const char* operation, View<const T> query, View<con
   return sizes;
 }
 
+AttentionSizes check_call(const char* operation, const AttentionInputs& inputs) {
+  const AttentionSizes sizes = check_inputs(operation, inputs.query, inputs.key, inputs.value, inputs.mask);
+  expect_type_of_query(operation, "key", inputs.key, inputs.query);
+  expect_type_of_query(operation, "value", inputs.value, inputs.query);
+  return sizes;
+}
+
 void check_state_argument(const char* operation, const char* which, const State* state,
                           const AttentionInputs& inputs, std::int64_t batch) {
   if (state == nullptr) return;
-  if (inputs.mask.kind() != Mask::Kind::causal)
-    fail(operation, "expected a causal mask with {}, got the mask {}", which, inputs.mask.name());
+  if (!inputs.mask.takes_state())
+    fail(operation, "expected a causal or prefix mask with {}, got the mask {}", which, inputs.mask.name());
   if (state->slots() != batch)
     fail(operation, "expected {} to have a slot for each of {} batch entries, got {}", which, batch,
          state->slots());
@@ -65,8 +79,9 @@ void check_state_argument(const char* operation, const char* which, const State*
 
 AttentionSizes check_forward(const char* operation, const AttentionOutputs& outputs,
                              const AttentionInputs& inputs) {
-  const AttentionSizes sizes = check_inputs(operation, inputs.query, inputs.key, inputs.value, inputs.mask);
+  const AttentionSizes sizes = check_call(operation, inputs);
   expect_shape(operation, "out", outputs.out, {sizes.batch, sizes.queries, sizes.heads, sizes.value_dim});
+  expect_type_of_query(operation, "out", outputs.out, inputs.query);
   if (outputs.normaliser.rank() != 0)
     expect_shape(operation, "normaliser", outputs.normaliser, {sizes.batch, sizes.queries, sizes.heads});
   check_state_argument(operation, "an initial state", inputs.initial, inputs, sizes.batch);
@@ -75,19 +90,42 @@ AttentionSizes check_forward(const char* operation, const AttentionOutputs& outp
 }
 
 AttentionSizes check_backward(const char* operation, const AttentionGradients& gradients,
-                              View<const float> grad_out, const AttentionInputs& inputs,
-                              View<const float> out, View<const float> normaliser) {
-  const AttentionSizes sizes = check_inputs(operation, inputs.query, inputs.key, inputs.value, inputs.mask);
+                              ConstFloatView grad_out, const AttentionInputs& inputs, ConstFloatView out,
+                              View<const float> normaliser) {
+  const AttentionSizes sizes = check_call(operation, inputs);
   const auto [batch, queries, keys, heads, head_dim, value_dim] = sizes;
-  expect_shape(operation, "the gradient of query", gradients.query, {batch, queries, heads, head_dim});
-  expect_shape(operation, "the gradient of key", gradients.key, {batch, keys, heads, head_dim});
-  expect_shape(operation, "the gradient of value", gradients.value, {batch, keys, heads, value_dim});
-  expect_shape(operation, "the gradient of out", grad_out, {batch, queries, heads, value_dim});
-  expect_shape(operation, "out", out, {batch, queries, heads, value_dim});
+  const auto expect = [&](const char* name, const ConstFloatView& view, std::int64_t length,
+                          std::int64_t dim) {
+    expect_shape(operation, name, view, {inputs.query.extent(0), length, inputs.query.extent(2), dim});
+    expect_type_of_query(operation, name, view, inputs.query);
+  };
+  expect("the gradient of query", gradients.query, queries, head_dim);
+  expect("the gradient of key", gradients.key, keys, head_dim);
+  expect("the gradient of value", gradients.value, keys, value_dim);
+  expect("the gradient of out", grad_out, queries, value_dim);
+  expect("out", out, queries, value_dim);
   expect_shape(operation, "normaliser", normaliser, {batch, queries, heads});
+  if (gradients.decay.rank() != 0) {
+    if (inputs.decay.rank() == 0) fail(operation, "expected a decay where its gradient is wanted, got none");
+    expect_shape(operation, "the gradient of decay", gradients.decay, {heads});
+  }
   check_state_argument(operation, "an initial state", inputs.initial, inputs, batch);
   return sizes;
 }
+
+template <class T>
+void check_decay(const char* operation, View<const T> decay, const Mask& mask, std::int64_t heads) {
+  if (decay.rank() == 0) return;
+  if (mask.kind() != Mask::Kind::causal)
+    fail(operation, "expected a causal mask with a decay, got the mask {}", mask.name());
+  expect_shape(operation, "decay", decay, {heads});
+  for (std::int64_t h = 0; h < heads; ++h) {
+    if (!(decay(h) > 0 && decay(h) <= 1))
+      fail(operation, "expected a decay above 0 and at most 1 for head {}, got {}", h, decay(h));
+  }
+}
+template void check_decay(const char*, View<const float>, const Mask&, std::int64_t);
+template void check_decay(const char*, View<const double>, const Mask&, std::int64_t);
 
 AttentionSizes check_step(const char* operation, View<float> out, View<const float> query,
                           View<const float> key, View<const float> value, const State& state,
@@ -118,6 +156,12 @@ AttentionSizes check_reference(const char* operation, View<const double> out, co
   const AttentionSizes sizes = check_inputs(operation, inputs.query, inputs.key, inputs.value, inputs.mask);
   expect_shape(operation, "out", out, {sizes.batch, sizes.queries, sizes.heads, sizes.value_dim});
   return sizes;
+}
+
+std::vector<std::uint8_t> seen_keys(const Mask& mask, std::int64_t b, std::int64_t i, std::int64_t keys) {
+  std::vector<std::uint8_t> seen(static_cast<std::size_t>(keys));
+  mask.fill({seen.data(), {1, keys}}, b, i, 0, keys);
+  return seen;
 }
 
 void check_held_shape(const char* operation, const char* which, const HeadShape& held,

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "base/fail.h"
 #include "linnet/attention.h"
@@ -23,15 +24,15 @@ struct AttentionSizes {
 // Each check throws Error, "[operation] expected …, got …", before anything is written. `operation` names the
 // family, "linear attention".
 
-/// Shapes of inputs, out and normaliser, the mask, and that states come with a causal mask and have B slots.
-/// What a family's states hold is its own to check: `check_held_shape`.
+/// Shapes and types of inputs, out and normaliser, the mask, and that states come with a mask that takes them
+/// and have B slots. What a family's states hold is its own to check: `check_held_shape`.
 AttentionSizes check_forward(const char* operation, const AttentionOutputs& outputs,
                              const AttentionInputs& inputs);
 
 /// The same for `backward`.
 AttentionSizes check_backward(const char* operation, const AttentionGradients& gradients,
-                              View<const float> grad_out, const AttentionInputs& inputs,
-                              View<const float> out, View<const float> normaliser);
+                              ConstFloatView grad_out, const AttentionInputs& inputs, ConstFloatView out,
+                              View<const float> normaliser);
 
 /// Shapes [n, H, ·] of `step` and that the slots exist. In the result batch is n and queries and keys are 1.
 AttentionSizes check_step(const char* operation, View<float> out, View<const float> query,
@@ -44,6 +45,14 @@ void check_make_state(const char* operation, std::int64_t slots, const HeadShape
 
 /// Shapes of the double-precision reference; `out` is what has the shape of the output.
 AttentionSizes check_reference(const char* operation, View<const double> out, const ReferenceInputs& inputs);
+
+/// Throws unless `decay`, where given, has a number above 0 and at most 1 for each head and the mask is
+/// causal.
+template <class T>
+void check_decay(const char* operation, View<const T> decay, const Mask& mask, std::int64_t heads);
+
+/// For the references: 1 for every key that query i of batch entry b sees.
+std::vector<std::uint8_t> seen_keys(const Mask& mask, std::int64_t b, std::int64_t i, std::int64_t keys);
 
 /// Throws unless a state made for `held` serves a call with `needed`. `which` is "the initial state", say.
 void check_held_shape(const char* operation, const char* which, const HeadShape& held,

@@ -9,9 +9,8 @@ namespace linnet {
 namespace {
 
 const std::array<FamilyInfo, 2> table = {{
-    {Family::linear, "linear", "full, causal; key lengths", true, "4 F M", "F M + F"},
-    {Family::softmax, "softmax", "full, causal; key lengths", true, "2 (E + M) a visible key",
-     "E + M a token"},
+    {Family::linear, "linear", "every mask; quadratic under boolean ones", true, "4 F M", "F M + F"},
+    {Family::softmax, "softmax", "every mask", true, "2 (E + M) a visible key", "E + M a token"},
 }};
 
 }  // namespace
@@ -49,11 +48,12 @@ void reference_forward(const AttentionOptions& options, View<double> out, const 
 }
 
 void reference_backward(const AttentionOptions& options, View<double> grad_query, View<double> grad_key,
-                        View<double> grad_value, View<const double> grad_out, const ReferenceInputs& inputs) {
+                        View<double> grad_value, View<const double> grad_out, const ReferenceInputs& inputs,
+                        View<double> grad_decay) {
   if (options.family == Family::softmax)
     softmax_reference_backward(options, grad_query, grad_key, grad_value, grad_out, inputs);
   else
-    linear_reference_backward(options, grad_query, grad_key, grad_value, grad_out, inputs);
+    linear_reference_backward(options, grad_query, grad_key, grad_value, grad_out, inputs, grad_decay);
 }
 
 }  // namespace linnet

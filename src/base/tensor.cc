@@ -91,6 +91,16 @@ Tensor::Tensor(DType type, Shape shape)
   if (bytes() != 0) memory_.reset(static_cast<std::byte*>(allocate(bytes())));
 }
 
+FloatView Tensor::float_view() {
+  if (type_ == DType::bf16) return view<bf16>();
+  return view<float>();
+}
+
+ConstFloatView Tensor::float_view() const {
+  if (type_ == DType::bf16) return view<bf16>();
+  return view<float>();
+}
+
 Tensor Tensor::clone() const {
   Tensor copy(type_, shape_);
   if (bytes() != 0) std::memcpy(copy.raw(), raw(), bytes());

@@ -275,8 +275,9 @@ TEST(UsersFeatureMap, LearnsLayerHeadAndPosition) {
   const std::int64_t slot = 0;
   for (std::int64_t i = 0; i < 100; ++i) {
     const auto token = [&](auto view) { return decltype(view)(view.at(0, i), {1, 3, 8}); };
-    attention->step(token(out.view<float>()), token(problem.inputs().query), token(problem.inputs().key),
-                    token(problem.inputs().value), *state, {&slot, 1});
+    attention->step(token(out.view<float>()), token(problem.inputs().query.as<const float>()),
+                    token(problem.inputs().key.as<const float>()),
+                    token(problem.inputs().value.as<const float>()), *state, {&slot, 1});
   }
   EXPECT_LT(relative_error(out.span<float>(), problem.out.span<float>()), tolerance);
 }

@@ -112,8 +112,8 @@ TEST(LinearState, StepsContinueAPrefill) {
                                 {view.stride(0), view.stride(2), 1});
         };
         const AttentionInputs all = problem.inputs();
-        attention->step(token(problem.out.view<float>()), token(all.query), token(all.key), token(all.value),
-                        *state, slots);
+        attention->step(token(problem.out.view<float>()), token(all.query.as<const float>()),
+                        token(all.key.as<const float>()), token(all.value.as<const float>()), *state, slots);
       }
       EXPECT_EQ(state->position(0), 60);
       EXPECT_LT(error_of(problem.out, exact.out), tolerance);

@@ -23,8 +23,8 @@ void step_through(Case& c, const Attention& attention, State& state, std::int64_
   for (std::int64_t b = 0; b < c.sizes.batch; ++b) slots.push_back(b);
   const AttentionInputs in = c.inputs();
   for (std::int64_t i = begin; i < end; ++i)
-    attention.step(token(c.outputs().out, i), token(in.query, i), token(in.key, i), token(in.value, i), state,
-                   slots);
+    attention.step(token(c.outputs().out.as<float>(), i), token(in.query.as<const float>(), i),
+                   token(in.key.as<const float>(), i), token(in.value.as<const float>(), i), state, slots);
 }
 
 /// The inputs and outputs of tokens begin … end.
@@ -223,8 +223,8 @@ TEST(SoftmaxCache, StreamsDoNotDependOnTheirNeighbours) {
   const AttentionInputs in = alone.inputs();
   for (std::int64_t i = 0; i < 70; ++i) {
     const auto second = [&](auto x) { return token(x, i).slice(0, 1, 2); };
-    attention->step(second(alone.outputs().out), second(in.query), second(in.key), second(in.value), *single,
-                    slot);
+    attention->step(second(alone.outputs().out.as<float>()), second(in.query.as<const float>()),
+                    second(in.key.as<const float>()), second(in.value.as<const float>()), *single, slot);
   }
   for (std::size_t i = both.out.size() / 2; i < both.out.size(); ++i) EXPECT_EQ(both.out[i], alone.out[i]);
   EXPECT_TRUE(std::isnan(both.out[0]));
@@ -256,8 +256,9 @@ TEST(SoftmaxCache, WhatDoesNotFitIsRefused) {
   EXPECT_THROW(attention->forward(full.out, full.in), Error);
   const AttentionInputs in = c.inputs();
   const std::vector<std::int64_t> missing = {0, 2};
-  EXPECT_THROW(attention->step(token(c.outputs().out, 0), token(in.query, 0), token(in.key, 0),
-                               token(in.value, 0), *state, missing),
+  EXPECT_THROW(attention->step(token(c.outputs().out.as<float>(), 0), token(in.query.as<const float>(), 0),
+                               token(in.key.as<const float>(), 0), token(in.value.as<const float>(), 0),
+                               *state, missing),
                Error);
   EXPECT_EQ(state->position(0), 0) << "a refused step leaves the cache alone";
 }

@@ -188,9 +188,9 @@ TEST(Softmax, ViewsIntoFusedTensorsGiveTheSame) {
         for (std::int64_t h = 0; h < heads; ++h) std::copy_n(from.at(b, i, h), dim, to.at(b, i, h));
   };
   AttentionInputs in = c.inputs();
-  copy(part(fused, 0), in.query);
-  copy(part(fused, 1), in.key);
-  copy(part(fused, 2), in.value);
+  copy(part(fused, 0), in.query.as<const float>());
+  copy(part(fused, 1), in.key.as<const float>());
+  copy(part(fused, 2), in.value.as<const float>());
   in.query = part(fused, 0);
   in.key = part(fused, 1);
   in.value = part(fused, 2);
@@ -200,9 +200,9 @@ TEST(Softmax, ViewsIntoFusedTensorsGiveTheSame) {
   EXPECT_EQ(again.out, c.out);
   attention->backward({part(fused_grads, 0), part(fused_grads, 1), part(fused_grads, 2)}, c.grad(), in,
                       again.outputs().out, again.outputs().normaliser);
-  copy(again.gradients().query, part(fused_grads, 0));
-  copy(again.gradients().key, part(fused_grads, 1));
-  copy(again.gradients().value, part(fused_grads, 2));
+  copy(again.gradients().query.as<float>(), part(fused_grads, 0));
+  copy(again.gradients().key.as<float>(), part(fused_grads, 1));
+  copy(again.gradients().value.as<float>(), part(fused_grads, 2));
   EXPECT_EQ(again.grad_query, c.grad_query);
   EXPECT_EQ(again.grad_key, c.grad_key);
   EXPECT_EQ(again.grad_value, c.grad_value);

@@ -16,13 +16,12 @@ class LinearAttention final : public Attention {
   explicit LinearAttention(const AttentionOptions& options) : options_(options) {}
 
   void forward(const AttentionOutputs& outputs, const AttentionInputs& inputs) const override;
-  void backward(const AttentionGradients& gradients, View<const float> grad_out,
-                const AttentionInputs& inputs, View<const float> out,
-                View<const float> normaliser) const override;
+  void backward(const AttentionGradients& gradients, ConstFloatView grad_out, const AttentionInputs& inputs,
+                ConstFloatView out, View<const float> normaliser) const override;
   std::unique_ptr<State> make_state(std::int64_t slots, const HeadShape& shape,
                                     std::int64_t capacity) const override;
   void step(View<float> out, View<const float> query, View<const float> key, View<const float> value,
-            State& state, std::span<const std::int64_t> slots) const override;
+            State& state, std::span<const std::int64_t> slots, View<const float> decay) const override;
 
  private:
   std::int64_t features(std::int64_t head_dim) const {
@@ -44,6 +43,11 @@ class LinearAttention final : public Attention {
   }
 
   LinearCall call(const AttentionSizes& sizes, const AttentionInputs& inputs) const {
+    const Mask::Kind kind = inputs.mask.kind();
+    if ((kind != Mask::Kind::full && kind != Mask::Kind::causal) || inputs.mask.has_segments())
+      fail(operation, "expected a full or causal mask, got {}", inputs.mask.name());
+    if (inputs.query.dtype() != DType::f32 || inputs.decay.rank() != 0)
+      fail(operation, "expected f32 inputs without decay");
     const std::int64_t count = features(sizes.head_dim);
     const LinearState* initial = nullptr;
     if (inputs.initial != nullptr)
@@ -106,11 +110,12 @@ void LinearAttention::forward(const AttentionOutputs& outputs, const AttentionIn
   }
 }
 
-void LinearAttention::backward(const AttentionGradients& gradients, View<const float> grad_out,
-                               const AttentionInputs& inputs, View<const float> out,
+void LinearAttention::backward(const AttentionGradients& gradients, ConstFloatView grad_out,
+                               const AttentionInputs& inputs, ConstFloatView out,
                                View<const float> normaliser) const {
   const AttentionSizes sizes = check_backward(operation, gradients, grad_out, inputs, out, normaliser);
-  const LinearGradientCall call = {this->call(sizes, inputs), grad_out, out, normaliser};
+  const LinearGradientCall call = {this->call(sizes, inputs), grad_out.as<const float>(),
+                                   out.as<const float>(), normaliser};
   const std::int64_t group = head_group(sizes, call.forward.features);
   const std::int64_t groups = (sizes.heads + group - 1) / group;
   // The two sweeps of a group are tasks of their own; the longer ones come first.
@@ -119,9 +124,9 @@ void LinearAttention::backward(const AttentionGradients& gradients, View<const f
     const std::int64_t b = i / groups % sizes.batch, h = i % groups * group;
     const LinearHeads heads = {b, h, std::min(h + group, sizes.heads)};
     if (of_keys)
-      linear_key_gradient(call, gradients.key, gradients.value, heads);
+      linear_key_gradient(call, gradients.key.as<float>(), gradients.value.as<float>(), heads);
     else
-      linear_query_gradient(call, gradients.query, heads);
+      linear_query_gradient(call, gradients.query.as<float>(), heads);
   });
 }
 
@@ -132,7 +137,9 @@ std::unique_ptr<State> LinearAttention::make_state(std::int64_t slots, const Hea
 }
 
 void LinearAttention::step(View<float> out, View<const float> query, View<const float> key,
-                           View<const float> value, State& state, std::span<const std::int64_t> slots) const {
+                           View<const float> value, State& state, std::span<const std::int64_t> slots,
+                           View<const float> decay) const {
+  if (decay.rank() != 0) fail(operation, "expected no decay, got one");
   const AttentionSizes sizes = check_step(operation, out, query, key, value, state, slots);
   const FeatureMap& map = *options_.feature_map;
   const std::int64_t count = features(sizes.head_dim);

@@ -14,6 +14,6 @@ void linear_reference_forward(const AttentionOptions& options, View<double> out,
                               const ReferenceInputs& inputs);
 void linear_reference_backward(const AttentionOptions& options, View<double> grad_query,
                                View<double> grad_key, View<double> grad_value, View<const double> grad_out,
-                               const ReferenceInputs& inputs);
+                               const ReferenceInputs& inputs, View<double> grad_decay);
 
 }  // namespace linnet

@@ -52,7 +52,9 @@ class BackwardSweep {
       for (std::size_t first = 0; first < keys_; first += kChunk) {
         for (std::size_t head = 0; head < heads_; ++head) {
           SelectHead(head);
-          Fetch(first, kForwards, keys_, {call_.inputs.key, call_.inputs.value}, Fetches(call_, 0, 0, 1));
+          Fetch(first, kForwards, keys_,
+                {call_.inputs.key.as<const float>(), call_.inputs.value.as<const float>()},
+                Fetches(call_, 0, 0, 1));
           const std::size_t count = std::min(kChunk, keys_ - first);
           LoadKeys(first, count, count);
           AddKeysToState(count);
@@ -69,11 +71,12 @@ class BackwardSweep {
         }
         if (causal) {
           Fetch(first, kForwards, queries_,
-                {call_.inputs.query, gradient_call_.grad_out, gradient_call_.out, call_.inputs.key,
-                 call_.inputs.value},
+                {call_.inputs.query.as<const float>(), gradient_call_.grad_out, gradient_call_.out,
+                 call_.inputs.key.as<const float>(), call_.inputs.value.as<const float>()},
                 Fetches(call_, 1, 1, 1));
         } else {
-          Fetch(first, kForwards, queries_, {call_.inputs.query, gradient_call_.grad_out, gradient_call_.out},
+          Fetch(first, kForwards, queries_,
+                {call_.inputs.query.as<const float>(), gradient_call_.grad_out, gradient_call_.out},
                 Fetches(call_, 0, 1, 0));
         }
         LoadQueries(first, count, rows);
@@ -108,7 +111,8 @@ class BackwardSweep {
       for (std::size_t first = 0; first < queries_; first += kChunk) {
         for (std::size_t head = 0; head < heads_; ++head) {
           SelectHead(head);
-          Fetch(first, kForwards, queries_, {call_.inputs.query, gradient_call_.grad_out, gradient_call_.out},
+          Fetch(first, kForwards, queries_,
+                {call_.inputs.query.as<const float>(), gradient_call_.grad_out, gradient_call_.out},
                 Fetches(call_, 0, 0, 1));
           const std::size_t count = std::min(kChunk, queries_ - first);
           LoadQueries(first, count, count);
@@ -127,11 +131,13 @@ class BackwardSweep {
         SelectHead(head);
         if (causal) {
           Fetch(first, kBackwards, length,
-                {call_.inputs.query, gradient_call_.grad_out, gradient_call_.out, call_.inputs.key,
-                 call_.inputs.value},
+                {call_.inputs.query.as<const float>(), gradient_call_.grad_out, gradient_call_.out,
+                 call_.inputs.key.as<const float>(), call_.inputs.value.as<const float>()},
                 Fetches(call_, 2, 2, 1));
         } else {
-          Fetch(first, kBackwards, length, {call_.inputs.key, call_.inputs.value}, Fetches(call_, 0, 2, 0));
+          Fetch(first, kBackwards, length,
+                {call_.inputs.key.as<const float>(), call_.inputs.value.as<const float>()},
+                Fetches(call_, 0, 2, 0));
         }
         KeyChunk(grad_key, grad_value, first, std::min(kChunk, length - first));
       }
@@ -155,9 +161,9 @@ class BackwardSweep {
 
   void SelectHead(std::size_t head) {
     head_ = group_.first_head + static_cast<std::int64_t>(head);
-    query_ = RowsOf(call_.inputs.query, group_.batch, head_);
-    key_ = RowsOf(call_.inputs.key, group_.batch, head_);
-    value_ = RowsOf(call_.inputs.value, group_.batch, head_);
+    query_ = RowsOf(call_.inputs.query.as<const float>(), group_.batch, head_);
+    key_ = RowsOf(call_.inputs.key.as<const float>(), group_.batch, head_);
+    value_ = RowsOf(call_.inputs.value.as<const float>(), group_.batch, head_);
     grad_out_ = RowsOf(gradient_call_.grad_out, group_.batch, head_);
     out_ = RowsOf(gradient_call_.out, group_.batch, head_);
     state_transposed_ = states_ + head * state_floats_;

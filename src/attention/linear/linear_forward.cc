@@ -36,7 +36,8 @@ class ForwardBlock {
         p_(zeroed(kChunk * kChunk)),
         states_(zeroed(heads_ * ldf_ * (ldm_ + 1))) {
     const std::int64_t lanes = hn::Lanes(F32());
-    stream_ = CanStream(outputs.out) && block.first_column % lanes == 0 && block.last_column % lanes == 0;
+    stream_ = CanStream(outputs.out.as<float>()) && block.first_column % lanes == 0 &&
+              block.last_column % lanes == 0;
   }
 
   void Run(LinearState* final, float* final_z) {
@@ -73,10 +74,10 @@ class ForwardBlock {
 
   void SelectHead(std::size_t head) {
     head_ = block_.first_head + static_cast<std::int64_t>(head);
-    query_ = RowsOf(call_.inputs.query, block_.batch, head_);
-    key_ = RowsOf(call_.inputs.key, block_.batch, head_);
-    value_ = RowsOf(call_.inputs.value, block_.batch, head_, block_.first_column);
-    out_ = RowsOf(outputs_.out, block_.batch, head_, block_.first_column);
+    query_ = RowsOf(call_.inputs.query.as<const float>(), block_.batch, head_);
+    key_ = RowsOf(call_.inputs.key.as<const float>(), block_.batch, head_);
+    value_ = RowsOf(call_.inputs.value.as<const float>(), block_.batch, head_, block_.first_column);
+    out_ = RowsOf(outputs_.out.as<float>(), block_.batch, head_, block_.first_column);
     sums_ = states_ + head * ldf_ * (ldm_ + 1);
     z_ = sums_ + ldf_ * ldm_;
   }
@@ -114,10 +115,11 @@ class ForwardBlock {
       ahead_.Add(RowsOf(tensor, block_.batch, h, first_column).at(next), tensor.stride(1), rows,
                  static_cast<std::size_t>(columns));
     };
-    if (queries) add(call_.inputs.query, 0, call_.sizes.head_dim);
+    if (queries) add(call_.inputs.query.as<const float>(), 0, call_.sizes.head_dim);
     if (keys) {
-      add(call_.inputs.key, 0, call_.sizes.head_dim);
-      add(call_.inputs.value, block_.first_column, block_.last_column - block_.first_column);
+      add(call_.inputs.key.as<const float>(), 0, call_.sizes.head_dim);
+      add(call_.inputs.value.as<const float>(), block_.first_column,
+          block_.last_column - block_.first_column);
     }
   }
 

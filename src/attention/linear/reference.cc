@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "attention/arguments.h"
@@ -8,8 +9,8 @@
 namespace linnet {
 namespace {
 
-/// One head in dense double precision, with its features and the weights φ(q_i)·φ(k_j) of the keys that i
-/// sees.
+/// One head in dense double precision, with its features and the weights γ^(i−j) φ(q_i)·φ(k_j) of the keys
+/// that i sees, 0 for the others.
 struct ReferenceHead {
   ReferenceHead(const AttentionOptions& options, const AttentionSizes& sizes, const ReferenceInputs& inputs,
                 std::int64_t b, std::int64_t h)
@@ -23,19 +24,25 @@ struct ReferenceHead {
         phi_q(sizes.queries * features),
         phi_k(sizes.keys * features),
         weight(sizes.queries * sizes.keys),
+        fading(sizes.queries * sizes.keys, 1.0),
+        seen(sizes.queries * sizes.keys),
         denominator(sizes.queries, 1.0) {
     reference_features(map, phi_q.data(), q.data(), sizes.queries, sizes.head_dim, query_context);
     reference_features(map, phi_k.data(), k.data(), sizes.keys, sizes.head_dim, key_context);
     for (std::int64_t i = 0; i < sizes.queries; ++i) {
-      const auto [begin, end] = inputs.mask.interval(b, i, sizes.keys);
+      const std::vector<std::uint8_t> row = seen_keys(inputs.mask, b, i, sizes.keys);
+      std::copy(row.begin(), row.end(), seen.begin() + i * sizes.keys);
       double sum = 0;
-      for (std::int64_t j = begin; j < end; ++j) {
+      for (std::int64_t j = 0; j < sizes.keys; ++j) {
+        if (row[j] == 0) continue;
         double dot = 0;
         for (std::int64_t f = 0; f < features; ++f) dot += phi_q[i * features + f] * phi_k[j * features + f];
-        weight[i * sizes.keys + j] = dot;
-        sum += dot;
+        if (inputs.decay.rank() != 0) fading[i * sizes.keys + j] = std::pow(inputs.decay(h), double(i - j));
+        weight[i * sizes.keys + j] = dot * fading[i * sizes.keys + j];
+        sum += weight[i * sizes.keys + j];
       }
-      if (options.normalise == Normalise::sum && begin < end) denominator[i] = sum + options.epsilon;
+      const bool sees = std::ranges::count(row, 1) > 0;
+      if (options.normalise == Normalise::sum && sees) denominator[i] = sum + options.epsilon;
     }
   }
 
@@ -57,6 +64,8 @@ struct ReferenceHead {
   TileContext query_context, key_context;
   std::vector<double> q, k, v, phi_q, phi_k;
   std::vector<double> weight;       // [L, S]
+  std::vector<double> fading;       // [L, S], γ^(i−j)
+  std::vector<std::uint8_t> seen;   // [L, S]
   std::vector<double> denominator;  // [L]
 };
 
@@ -65,14 +74,14 @@ struct ReferenceHead {
 void linear_reference_forward(const AttentionOptions& options, View<double> out,
                               const ReferenceInputs& inputs) {
   const AttentionSizes sizes = check_reference("linear attention", out, inputs);
+  check_decay("linear attention", inputs.decay, inputs.mask, sizes.heads);
   for (std::int64_t b = 0; b < sizes.batch; ++b) {
     for (std::int64_t h = 0; h < sizes.heads; ++h) {
       const ReferenceHead head(options, sizes, inputs, b, h);
       for (std::int64_t i = 0; i < sizes.queries; ++i) {
-        const auto [begin, end] = inputs.mask.interval(b, i, sizes.keys);
         for (std::int64_t m = 0; m < sizes.value_dim; ++m) {
           double sum = 0;
-          for (std::int64_t j = begin; j < end; ++j)
+          for (std::int64_t j = 0; j < sizes.keys; ++j)
             sum += head.weight[i * sizes.keys + j] * head.v[j * sizes.value_dim + m];
           out(b, i, h, m) = sum / head.denominator[i];
         }
@@ -83,8 +92,9 @@ void linear_reference_forward(const AttentionOptions& options, View<double> out,
 
 void linear_reference_backward(const AttentionOptions& options, View<double> grad_query,
                                View<double> grad_key, View<double> grad_value, View<const double> grad_out,
-                               const ReferenceInputs& inputs) {
+                               const ReferenceInputs& inputs, View<double> grad_decay) {
   const AttentionSizes sizes = check_reference("linear attention", grad_out, inputs);
+  if (grad_decay.rank() != 0) std::fill_n(grad_decay.data(), sizes.heads, 0.0);
   const std::int64_t width = sizes.value_dim;
   for (std::int64_t b = 0; b < sizes.batch; ++b) {
     for (std::int64_t h = 0; h < sizes.heads; ++h) {
@@ -92,24 +102,26 @@ void linear_reference_backward(const AttentionOptions& options, View<double> gra
       const std::int64_t features = head.features;
       std::vector<double> d_phi_q(head.phi_q.size()), d_phi_k(head.phi_k.size()), d_value(head.v.size());
       for (std::int64_t i = 0; i < sizes.queries; ++i) {
-        const auto [begin, end] = inputs.mask.interval(b, i, sizes.keys);
         const double* g = grad_out.at(b, i, h);
         const double* weight = head.weight.data() + i * sizes.keys;
         // With w_j = φ(q)·φ(k_j) and o = Σ w_j v_j / d: do/dw_j = (v_j − o) / d, without o where nothing is
         // divided.
         double g_out = 0;
         if (options.normalise == Normalise::sum) {
-          for (std::int64_t j = begin; j < end; ++j)
+          for (std::int64_t j = 0; j < sizes.keys; ++j)
             for (std::int64_t m = 0; m < width; ++m) g_out += g[m] * weight[j] * head.v[j * width + m];
           g_out /= head.denominator[i];
         }
-        for (std::int64_t j = begin; j < end; ++j) {
+        for (std::int64_t j = 0; j < sizes.keys; ++j) {
+          if (head.seen[i * sizes.keys + j] == 0) continue;
           double d_weight = -g_out;
           for (std::int64_t m = 0; m < width; ++m) {
             d_weight += g[m] * head.v[j * width + m];
             d_value[j * width + m] += weight[j] / head.denominator[i] * g[m];
           }
           d_weight /= head.denominator[i];
+          if (grad_decay.rank() != 0) grad_decay(h) += d_weight * weight[j] * double(i - j) / inputs.decay(h);
+          d_weight *= head.fading[i * sizes.keys + j];
           for (std::int64_t f = 0; f < features; ++f) {
             d_phi_q[i * features + f] += d_weight * head.phi_k[j * features + f];
             d_phi_k[j * features + f] += d_weight * head.phi_q[i * features + f];

@@ -22,15 +22,18 @@ double dot(const double* x, const double* y, std::int64_t count) {
 /// softmax_j(scale · q_i·k_j) over the keys that the query sees.
 std::vector<double> probabilities(double scale, const ReferenceInputs& inputs, const AttentionSizes& sizes,
                                   std::int64_t b, std::int64_t i, std::int64_t h) {
-  const Mask::Interval seen = inputs.mask.interval(b, i, sizes.keys);
+  const std::vector<std::uint8_t> seen = seen_keys(inputs.mask, b, i, sizes.keys);
   std::vector<double> p(static_cast<std::size_t>(sizes.keys), 0.0);
   double maximum = -INFINITY, sum = 0;
-  for (std::int64_t j = seen.begin; j < seen.end; ++j) {
+  for (std::int64_t j = 0; j < sizes.keys; ++j) {
+    if (seen[j] == 0) continue;
     p[j] = scale * dot(inputs.query.at(b, i, h), inputs.key.at(b, j, h), sizes.head_dim);
     maximum = std::max(maximum, p[j]);
   }
-  for (std::int64_t j = seen.begin; j < seen.end; ++j) sum += p[j] = std::exp(p[j] - maximum);
-  for (std::int64_t j = seen.begin; j < seen.end; ++j) p[j] /= sum;
+  for (std::int64_t j = 0; j < sizes.keys; ++j) {
+    if (seen[j] != 0) sum += p[j] = std::exp(p[j] - maximum);
+  }
+  for (double& weight : p) weight = sum > 0 ? weight / sum : 0;
   return p;
 }
 

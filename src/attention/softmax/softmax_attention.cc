@@ -29,6 +29,19 @@ MutableRows rows_of(View<float> x, std::int64_t b, std::int64_t first, std::int6
 
 std::int64_t blocks_of(std::int64_t count, std::int64_t block) { return (count + block - 1) / block; }
 
+void refuse_decay(View<const float> decay) {
+  if (decay.rank() != 0) fail(kOperation, "expected no decay, which the linear family alone has, got one");
+}
+
+/// What the tiles below are made for.
+void check_tiles(const AttentionInputs& inputs) {
+  const Mask::Kind kind = inputs.mask.kind();
+  if ((kind != Mask::Kind::full && kind != Mask::Kind::causal) || inputs.mask.has_segments())
+    fail(kOperation, "expected a full or causal mask, got {}", inputs.mask.name());
+  if (inputs.query.dtype() != DType::f32)
+    fail(kOperation, "expected f32 inputs, got {}", name_of(inputs.query.dtype()));
+}
+
 /// Zeros for a gradient [B, N, H, D].
 void clear(View<float> x) {
   parallel_blocks(x.extent(0) * x.extent(1), 256, [&](std::int64_t begin, std::int64_t end) {
@@ -43,13 +56,12 @@ class SoftmaxAttention final : public Attention {
   explicit SoftmaxAttention(float scale) : scale_(scale) {}
 
   void forward(const AttentionOutputs& outputs, const AttentionInputs& inputs) const override;
-  void backward(const AttentionGradients& gradients, View<const float> grad_out,
-                const AttentionInputs& inputs, View<const float> out,
-                View<const float> normaliser) const override;
+  void backward(const AttentionGradients& gradients, ConstFloatView grad_out, const AttentionInputs& inputs,
+                ConstFloatView out, View<const float> normaliser) const override;
   std::unique_ptr<State> make_state(std::int64_t slots, const HeadShape& shape,
                                     std::int64_t capacity) const override;
   void step(View<float> out, View<const float> query, View<const float> key, View<const float> value,
-            State& state, std::span<const std::int64_t> slots) const override;
+            State& state, std::span<const std::int64_t> slots, View<const float> decay) const override;
 
  private:
   float scale_of(std::int64_t head_dim) const {
@@ -72,8 +84,8 @@ C* cache_of(const char* which, S* state, const HeadShape& shape) {
 KeyRange keys_of(const AttentionInputs& inputs, std::int64_t b, std::int64_t h, std::int64_t first,
                  std::int64_t count) {
   KeyRange range;
-  range.key = rows_of(inputs.key, b, first, h);
-  range.value = rows_of(inputs.value, b, first, h);
+  range.key = rows_of(inputs.key.as<const float>(), b, first, h);
+  range.value = rows_of(inputs.value.as<const float>(), b, first, h);
   range.first = first;
   range.count = std::clamp<std::int64_t>(inputs.mask.visible_keys(b, inputs.key.extent(1)) - first, 0, count);
   return range;
@@ -81,6 +93,8 @@ KeyRange keys_of(const AttentionInputs& inputs, std::int64_t b, std::int64_t h, 
 
 void SoftmaxAttention::forward(const AttentionOutputs& outputs, const AttentionInputs& inputs) const {
   const AttentionSizes sizes = check_forward(kOperation, outputs, inputs);
+  refuse_decay(inputs.decay);
+  check_tiles(inputs);
   const Cache* initial = cache_of<const Cache>("the initial state", inputs.initial, sizes.shape());
   Cache* final = cache_of<Cache>("the final state", outputs.final, sizes.shape());
 
@@ -98,12 +112,12 @@ void SoftmaxAttention::forward(const AttentionOutputs& outputs, const AttentionI
     block.value_dim = sizes.value_dim;
     block.scale = scale_of(sizes.head_dim);
     block.causal = inputs.mask.kind() == Mask::Kind::causal;
-    block.query = rows_of(inputs.query, b, first, h);
+    block.query = rows_of(inputs.query.as<const float>(), b, first, h);
     block.first = first;
     block.count = std::min(size, sizes.queries - first);
     if (initial) block.cached = initial->head(b, h);
     block.fresh = keys_of(inputs, b, h, 0, sizes.keys);
-    block.out = rows_of(outputs.out, b, first, h);
+    block.out = rows_of(outputs.out.as<float>(), b, first, h);
     if (outputs.normaliser.rank() != 0) block.normaliser = rows_of(outputs.normaliser, b, first, h);
     Scratch scratch(softmax::forward_scratch(sizes.head_dim, sizes.value_dim));
     block.scratch = scratch.take(softmax::forward_scratch(sizes.head_dim, sizes.value_dim));
@@ -120,21 +134,23 @@ void SoftmaxAttention::forward(const AttentionOutputs& outputs, const AttentionI
     const auto entry = [&](View<const float> x) {
       return View<const float>(x.at(b), {count, x.extent(2), x.extent(3)}, {x.stride(1), x.stride(2), 1});
     };
-    final->append(b, entry(inputs.key), entry(inputs.value));
+    final->append(b, entry(inputs.key.as<const float>()), entry(inputs.value.as<const float>()));
   }
 }
 
 // One pass over all pairs of a chunk of queries and a chunk of keys, in rounds: in round t chunk c of the
 // keys meets chunk c + t of the queries, so that a round writes every gradient from one place only, and every
 // gradient is summed in the order of the rounds, whatever the number of threads.
-void SoftmaxAttention::backward(const AttentionGradients& gradients, View<const float> grad_out,
-                                const AttentionInputs& inputs, View<const float> out,
+void SoftmaxAttention::backward(const AttentionGradients& gradients, ConstFloatView grad_out,
+                                const AttentionInputs& inputs, ConstFloatView out,
                                 View<const float> normaliser) const {
   const AttentionSizes sizes = check_backward(kOperation, gradients, grad_out, inputs, out, normaliser);
+  refuse_decay(inputs.decay);
+  check_tiles(inputs);
   const Cache* initial = cache_of<const Cache>("the initial state", inputs.initial, sizes.shape());
-  clear(gradients.query);
-  clear(gradients.key);
-  clear(gradients.value);
+  clear(gradients.query.as<float>());
+  clear(gradients.key.as<float>());
+  clear(gradients.value.as<float>());
 
   const bool causal = inputs.mask.kind() == Mask::Kind::causal;
   const std::int64_t query_chunk = softmax::backward_queries(sizes.head_dim, sizes.value_dim);
@@ -148,13 +164,13 @@ void SoftmaxAttention::backward(const AttentionGradients& gradients, View<const 
     block.head_dim = sizes.head_dim;
     block.value_dim = sizes.value_dim;
     block.scale = scale_of(sizes.head_dim);
-    block.query = rows_of(inputs.query, b, first, h);
-    block.out = rows_of(out, b, first, h);
-    block.grad_out = rows_of(grad_out, b, first, h);
+    block.query = rows_of(inputs.query.as<const float>(), b, first, h);
+    block.out = rows_of(out.as<const float>(), b, first, h);
+    block.grad_out = rows_of(grad_out.as<const float>(), b, first, h);
     block.normaliser = rows_of(normaliser, b, first, h);
     block.first = first;
     block.count = std::min(query_chunk, sizes.queries - first);
-    block.grad_query = rows_of(gradients.query, b, first, h);
+    block.grad_query = rows_of(gradients.query.as<float>(), b, first, h);
     return block;
   };
 
@@ -180,8 +196,8 @@ void SoftmaxAttention::backward(const AttentionGradients& gradients, View<const 
       block.causal = causal;
       block.keys = keys_of(inputs, b, h, first, std::min(key_chunk, sizes.keys - first));
       if (block.keys.count == 0) return;
-      block.grad_key = rows_of(gradients.key, b, first, h);
-      block.grad_value = rows_of(gradients.value, b, first, h);
+      block.grad_key = rows_of(gradients.key.as<float>(), b, first, h);
+      block.grad_value = rows_of(gradients.value.as<float>(), b, first, h);
       Scratch scratch(scratch_size);
       block.scratch = scratch.take(scratch_size);
       softmax::backward_block(block);
@@ -196,8 +212,9 @@ std::unique_ptr<State> SoftmaxAttention::make_state(std::int64_t slots, const He
 }
 
 void SoftmaxAttention::step(View<float> out, View<const float> query, View<const float> key,
-                            View<const float> value, State& state,
-                            std::span<const std::int64_t> slots) const {
+                            View<const float> value, State& state, std::span<const std::int64_t> slots,
+                            View<const float> decay) const {
+  refuse_decay(decay);
   Cache& cache = family_state<Cache>(kOperation, "the state", state);
   const AttentionSizes sizes = check_step(kOperation, out, query, key, value, state, slots);
   check_held_shape(kOperation, "the state", cache.shape(), sizes.shape());
