@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <numbers>
+#include <set>
 
 #include "reference/transformer.h"
 #include "support/runs.h"
@@ -109,6 +110,33 @@ TEST(Training, DoesNotDependOnTheNumberOfThreads) {
       EXPECT_EQ(weights_of(folder.path()), expected) << family << ", " << threads << " threads";
     }
   }
+}
+
+TEST(Training, EveryPassDropsOtherElements) {
+  // One example and a learning rate of 0: only the masks can make a difference.
+  const Counting set(1, 6, 5);
+  const auto bits_of = [&](double dropout, std::int64_t accumulate) {
+    ModelConfig config = tiny_config();
+    config.dropout = dropout;
+    TrainingOptions options = tiny_options();
+    options.batch = 1;
+    options.accumulate = accumulate;
+    options.learning_rate = 0;
+    std::vector<double> bits;
+    TrainingCallbacks callbacks;
+    callbacks.on_step = [&](const StepReport& report) { bits.push_back(report.bits); };
+    Folder folder;
+    train(config, options, set, set, folder.path(), false, callbacks);
+    return bits;
+  };
+  const std::vector<double> undropped = bits_of(0, 1);
+  EXPECT_EQ(std::set<double>(undropped.begin(), undropped.end()).size(), 1u);
+  std::set<double> all;
+  for (const std::int64_t accumulate : {1, 2}) {
+    const std::vector<double> bits = bits_of(0.5, accumulate);
+    all.insert(bits.begin(), bits.end());
+  }
+  EXPECT_EQ(all.size(), 2u * 12) << "two updates, or the passes of one, had the same mask";
 }
 
 TEST(Training, ClippingBoundsTheGradientThatIsUsed) {
