@@ -12,6 +12,7 @@
 #include "commands.h"
 #include "kernels/dense.h"
 #include "linnet/attention.h"
+#include "linnet/instruction_set.h"
 #include "report.h"
 
 namespace linnet {
@@ -83,7 +84,7 @@ Json bench_row(const std::string& bench) {
   const Ceiling limits = ceiling();
   return {{"bench", bench},
           {"threads", thread_count()},
-          {"isa", kernels::isa_name()},
+          {"isa", instruction_set()},
           {"dtype", "f32"},
           {"peak_memory_bytes", peak_memory()},
           {"ceiling", {{"gemm_gflops", limits.gemm_gflops}, {"copy_gbs", limits.copy_gbs}}}};
