@@ -34,7 +34,8 @@ kernels::LibraryLimit library_limit(std::int64_t target) {
 
 std::string names_of(const std::vector<std::int64_t>& targets) {
   std::string names;
-  for (const std::int64_t target : targets) names += (names.empty() ? "" : ", ") + std::string(hwy::TargetName(target));
+  for (const std::int64_t target : targets)
+    names += (names.empty() ? "" : ", ") + std::string(hwy::TargetName(target));
   return names;
 }
 

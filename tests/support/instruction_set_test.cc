@@ -1,10 +1,11 @@
+#include "linnet/instruction_set.h"
+
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 #include <string>
 
 #include "linnet/error.h"
-#include "linnet/instruction_set.h"
 
 namespace linnet {
 namespace {
