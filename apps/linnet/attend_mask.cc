@@ -40,7 +40,8 @@ void MaskOptions::add_to(CLI::App& command) {
   command.add_option("--mask", mask, "full, causal, prefix, window, intervals or boolean")
       ->check(one_of({"full", "causal", "prefix", "window", "intervals", "boolean"}))
       ->capture_default_str();
-  list("--prefix", prefix, "keys that every query sees under --mask prefix, one a batch entry or one for all");
+  list("--prefix", prefix,
+       "keys that every query sees under --mask prefix, one a batch entry or one for all");
   list("--window", window, "keys to the left and to the right that --mask window shows, 49,0");
   list("--key-lengths", key_lengths, "keys that are not padding, one a batch entry");
   list("--segments", segments, "bounds of packed sequences, 0,70,71,200: nothing is seen across one");
@@ -50,7 +51,8 @@ void MaskOptions::check() const {
   const auto belongs = [&](const char* option, const char* name, bool given) {
     if (given && mask != name)
       fail<UsageError>("attend", "expected --mask {} with {}, got --mask {}", name, option, mask);
-    if (!given && mask == name) fail<UsageError>("attend", "expected {} with --mask {}, got none", option, name);
+    if (!given && mask == name)
+      fail<UsageError>("attend", "expected {} with --mask {}, got none", option, name);
   };
   belongs("--prefix", "prefix", !prefix.empty());
   belongs("--window", "window", !window.empty());

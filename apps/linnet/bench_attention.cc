@@ -1,6 +1,7 @@
 #include "bench_attention.h"
 
 #include <fmt/core.h>
+#include <malloc.h>
 
 #include <algorithm>
 #include <map>
@@ -117,8 +118,8 @@ class Patience {
     if (row.is_step() || known == measured_.end()) return true;
     const double seconds = known->second.first * time_units(row) / known->second.second;
     if (seconds <= longest_) return true;
-    fmt::print(stderr, "left out: {} would take {} a call; --longest allows {}\n", description(row),
-               duration_text(seconds), duration_text(longest_));
+    fmt::print(stderr, "left out: {}: a call would take {:.2g} s, --longest allows {:.3g} s\n",
+               description(row), seconds, longest_);
     return false;
   }
 
@@ -182,6 +183,8 @@ void run(const Arguments& arguments) {
   const std::vector<AttentionRow> wanted = rows_of(arguments);
   if (!arguments.plot.empty()) check_plot(arguments, wanted);
   for (const AttentionRow& row : wanted) require_memory(description(row), tensor_bytes(row));
+  // One arena, which gives back what is free when asked: working memory is then counted in full by every row.
+  mallopt(M_ARENA_MAX, 1);
   const Json rows = arguments.bench.rows([&](Json& rows) {
     ceiling();
     Patience patience(arguments.longest);

@@ -22,7 +22,8 @@ Tensor random_tensor(DType type, const Shape& shape, std::uint32_t stream) {
   parallel_blocks(tensor.size(), 1 << 14, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
       double sum = 0;
-      for (const std::uint32_t word : random.block(static_cast<std::uint64_t>(i))) sum += word * 0x1p-32 - 0.5;
+      for (const std::uint32_t word : random.block(static_cast<std::uint64_t>(i)))
+        sum += word * 0x1p-32 - 0.5;
       const float value = static_cast<float>(sum * 1.732);
       if (type == DType::bf16)
         tensor.span<bf16>()[static_cast<std::size_t>(i)] = to_bf16(value);
@@ -51,7 +52,8 @@ double least_flops(const AttentionRow& row) {
 /// Every input and output once: q, k, v, out; in training also their gradients, and the inputs and out a
 /// second time.
 double least_bytes(const AttentionRow& row) {
-  const double rows = static_cast<double>(row.batch * row.length * row.heads * static_cast<std::int64_t>(size_of(row.dtype)));
+  const double rows =
+      static_cast<double>(row.batch * row.length * row.heads * static_cast<std::int64_t>(size_of(row.dtype)));
   const double forward = rows * static_cast<double>(2 * row.head_dim + 2 * row.value_dim);
   return row.pass == "training" ? 3 * forward : forward;
 }
@@ -130,12 +132,14 @@ class StepWork {
   }
 
   void run() {
-    const View<const float> decay = decay_.size() == 0 ? View<const float>() : std::as_const(decay_).view<float>();
+    const View<const float> decay =
+        decay_.size() == 0 ? View<const float>() : std::as_const(decay_).view<float>();
     parallel_blocks(out_.shape()[0], streams_of_block, [&](std::int64_t begin, std::int64_t end) {
       const auto part = [&](const Tensor& tensor) { return tensor.view<float>().slice(0, begin, end); };
-      attention_->step(out_.view<float>().slice(0, begin, end), part(q_), part(k_), part(v_), *state_,
-                       std::span(slots_).subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin)),
-                       decay);
+      attention_->step(
+          out_.view<float>().slice(0, begin, end), part(q_), part(k_), part(v_), *state_,
+          std::span(slots_).subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin)),
+          decay);
     });
   }
 
@@ -195,7 +199,8 @@ Json row_json(const AttentionRow& row, const Measured& measured, double flops, d
 Json measure_step(const AttentionRow& row, double seconds) {
   StepWork work(row);
   const Measured measured = measure_calls([&] { work.run(); }, seconds);
-  const double streams = static_cast<double>(row.streams), state_bytes = static_cast<double>(work.state_bytes());
+  const double streams = static_cast<double>(row.streams),
+               state_bytes = static_cast<double>(work.state_bytes());
   const double flops = streams * static_cast<double>(row.heads * features_of(row) * row.value_dim) * 4;
   Json json = row_json(row, measured, flops, 2 * state_bytes * streams / (1e6 * ceiling().copy_gbs));
   json["streams"] = row.streams;

@@ -32,7 +32,8 @@ double block_sparse_pairs(std::int64_t length) {
   double pairs = 0, far_keys = 0;  // keys of every eighth block before the one before
   for (std::int64_t b = 0; b * block < length; ++b) {
     if (b >= 2 && (b - 2) % far_blocks == 0) far_keys += block;
-    pairs += static_cast<double>(rows_of(b)) * (far_keys + static_cast<double>(rows_of(b) + (b > 0 ? block : 0)));
+    pairs +=
+        static_cast<double>(rows_of(b)) * (far_keys + static_cast<double>(rows_of(b) + (b > 0 ? block : 0)));
   }
   return pairs;
 }

@@ -55,13 +55,14 @@ double time_at(const Curve& curve, double length) {
 
 Chart::Note crossing_note(const std::string& pass, const Curve& linear, const Curve& softmax) {
   const std::optional<double> from = crossing(linear, softmax);
-  if (!from) return {fmt::format("softmax is faster up to N = {:.0f}, the longest of both ({})",
-                                 std::min(linear.rbegin()->first, softmax.rbegin()->first), pass)};
+  if (!from)
+    return {fmt::format("softmax is faster up to N = {:.0f}, the longest of both ({})",
+                        std::min(linear.rbegin()->first, softmax.rbegin()->first), pass)};
   if (*from == 0)
     return {fmt::format("linear is faster from the shortest length measured on, N = {:.0f} ({})",
                         std::max(linear.begin()->first, softmax.begin()->first), pass)};
   return {fmt::format("linear is faster from N = {:.0f} on ({})", rounded(*from), pass), *from,
-          time_at(linear, *from)};
+          time_at(linear, *from), fmt::format("N = {:.0f}, {}", rounded(*from), pass)};
 }
 
 std::string subtitle_of(const Json& row) {
@@ -91,7 +92,8 @@ std::vector<std::string> plot_scaling(const Json& rows, const std::string& path)
     const std::string family = row["family"], pass = row["pass"];
     const double batch = row["batch"], length = row["length"];
     const double ms = row["time_ms"]["median"].get<double>() / batch;
-    const double bytes = (row["tensor_bytes"].get<double>() + row["working_memory_bytes"].get<double>()) / batch;
+    const double bytes =
+        (row["tensor_bytes"].get<double>() + row["working_memory_bytes"].get<double>()) / batch;
     curves[pass][family][length] = ms;
     for (Chart* chart : {&time, &memory}) {
       Chart::Line& line = chart->line(family + ", " + pass);

@@ -15,7 +15,7 @@ namespace {
 
 constexpr double plot_width = 400, plot_height = 300;
 constexpr double left = 84, bottom = 58, gap = 16, head = 56, legend_row = 18;
-constexpr double letter = 6.3;  // mean width at 12 px, generous
+constexpr double letter = 6.7;  // mean width at 12 px, generous
 constexpr double label_height = 15;
 constexpr const char* colours[] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"};
 
@@ -106,8 +106,7 @@ std::vector<double> spread(std::vector<double> wanted, double top, double end) {
 /// One chart with its place in the picture.
 class Panel {
  public:
-  Panel(const Chart& chart, double origin, int legend_rows)
-      : chart_(chart), x0_(origin + left), y0_(head + legend_row * legend_rows) {
+  Panel(const Chart& chart, double origin, double header) : chart_(chart), x0_(origin + left), y0_(header) {
     double x_least = std::numeric_limits<double>::infinity(), x_most = 0, y_least = x_least, y_most = 0;
     for (const Chart::Line& line : chart.lines) {
       for (const auto& [x, y] : line.points) {
@@ -122,11 +121,16 @@ class Panel {
     across_ = {x_least / 1.15, x_most * 1.15, x0_, x0_ + plot_width};
     const double room = std::max(1.2, std::pow(y_most / y_least, 0.06));
     up_ = {y_least / room, y_most * room, y0_ + plot_height, y0_};
+    // The marks of notes are named below all curves.
+    const double marks = static_cast<double>(std::count_if(
+        chart.notes.begin(), chart.notes.end(), [](const Chart::Note& note) { return note.x > 0; }));
+    up_.least /= std::pow(up_.most / up_.least, marks * label_height / (plot_height - marks * label_height));
   }
 
   static double width(const Chart& chart) { return left + plot_width + end_width(chart) + gap; }
 
-  static int legend_rows(const Chart& chart) {
+  /// Height above the plot: titles, legend and notes.
+  static double header(const Chart& chart) {
     int rows = 1;
     double x = 0;
     for (const Chart::Line& line : chart.lines) {
@@ -136,10 +140,10 @@ class Panel {
       }
       x += legend_width(line);
     }
-    return rows;
+    return head + legend_row * (rows + static_cast<double>(chart.notes.size()));
   }
 
-  std::string draw() const { return titles() + grid() + legend() + notes() + curves() + ends(); }
+  std::string draw() const { return titles() + grid() + legend() + notes() + curves() + marks() + ends(); }
 
  private:
   static double legend_width(const Chart::Line& line) { return 48 + text_width(line.name); }
@@ -153,8 +157,10 @@ class Panel {
     const int own = chart_.lines[i].colour;
     return colours[(own < 0 ? i : static_cast<std::size_t>(own)) % std::size(colours)];
   }
+  /// Wider below, narrower above, so that lines that coincide are both seen.
   std::string stroke(std::size_t i) const {
-    return fmt::format("fill=\"none\" stroke=\"{}\" stroke-width=\"2.2\"{}", colour(i),
+    const double width = colour(i) == colours[0] ? 4 : 2;
+    return fmt::format("fill=\"none\" stroke=\"{}\" stroke-width=\"{}\"{}", colour(i), width,
                        chart_.lines[i].dashed ? " stroke-dasharray=\"7 4\"" : "");
   }
 
@@ -207,23 +213,34 @@ class Panel {
     return svg;
   }
 
-  /// Sentences from the top down, where rising curves leave the room.
   std::string notes() const {
     std::string svg;
-    double y = y0_ + 18;
+    double y = y0_ - legend_row * static_cast<double>(chart_.notes.size()) + 4;
     for (const Chart::Note& note : chart_.notes) {
-      const double x = note.x > 0 ? across_.place(note.x) : x0_;
-      if (note.x > 0)
-        svg += segment(x, y0_, x, y0_ + plot_height, "stroke=\"#777\" stroke-dasharray=\"2 3\"") +
-               fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"7\" fill=\"none\" stroke=\"#333\"/>\n", x,
-                           up_.place(note.y));
-      const double start = std::min(x + 8, x0_ + plot_width - text_width(note.text) - 4);
-      svg += fmt::format("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{}\" fill=\"white\"/>\n",
-                         start - 3, y - 12, text_width(note.text) + 6, label_height + 1) +
-             text(start, y, "start", note.text);
-      y += label_height + 3;
+      svg += text(x0_, y, "start", note.text, " font-style=\"italic\"");
+      y += legend_row;
     }
     return svg;
+  }
+
+  /// The points of notes, named at the foot of their verticals.
+  std::string marks() const {
+    std::string lines, names;
+    double y = y0_ + plot_height - 5;
+    for (const Chart::Note& note : chart_.notes) {
+      if (note.x <= 0) continue;
+      const double x = across_.place(note.x), height = up_.place(note.y);
+      lines += segment(x, height + 7, x, y0_ + plot_height, "stroke=\"#333\" stroke-dasharray=\"2 3\"") +
+               fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"7\" fill=\"none\" stroke=\"#333\"/>\n", x,
+                           height);
+      const double start = std::min(x + 5, x0_ + plot_width - text_width(note.mark));
+      names +=
+          fmt::format("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"13\" fill=\"white\"/>\n",
+                      start - 2, y - 10, text_width(note.mark)) +
+          text(start, y, "start", note.mark, " font-size=\"11\"");
+      y -= label_height;
+    }
+    return lines + names;
   }
 
   std::string curves() const {
@@ -251,7 +268,7 @@ class Panel {
       const double x = across_.place(chart_.lines[i].points.back().first), label = x0_ + plot_width + 12;
       svg +=
           segment(x + 4, wanted[i], label - 3, placed[i],
-                  fmt::format("stroke=\"{}\" stroke-width=\"0.7\"", colour(i))) +
+                  fmt::format("stroke=\"{}\" stroke-width=\"0.8\" stroke-dasharray=\"1 2\"", colour(i))) +
           text(label, placed[i] + 4, "start", chart_.lines[i].name, fmt::format(" fill=\"{}\"", colour(i)));
     }
     return svg;
@@ -274,13 +291,12 @@ Chart::Line& Chart::line(const std::string& name) {
 }
 
 void write_svg(const std::filesystem::path& path, const std::vector<Chart>& charts) {
-  int legend_rows = 0;
-  double width = 0;
+  double header = 0, width = 0;
   for (const Chart& chart : charts) {
-    legend_rows = std::max(legend_rows, Panel::legend_rows(chart));
+    header = std::max(header, Panel::header(chart));
     width += Panel::width(chart);
   }
-  const double height = head + legend_row * legend_rows + plot_height + bottom;
+  const double height = header + plot_height + bottom;
   std::string svg = fmt::format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0:.0f}\" height=\"{1:.0f}\" viewBox=\"0 0 {0:.0f} "
       "{1:.0f}\" "
@@ -289,7 +305,7 @@ void write_svg(const std::filesystem::path& path, const std::vector<Chart>& char
       width, height);
   double origin = 0;
   for (const Chart& chart : charts) {
-    svg += Panel(chart, origin, legend_rows).draw();
+    svg += Panel(chart, origin, header).draw();
     origin += Panel::width(chart);
   }
   write_file_atomically(path, svg + "</svg>\n");

@@ -17,10 +17,11 @@ struct Chart {
     int colour = -1;                                ///< shared by lines of a kind; one of its own by default
     bool dashed = false;
   };
-  /// A sentence in the picture, at a point and its vertical where x > 0.
+  /// A sentence above the plot, and where x > 0 the point that it speaks of, with its name.
   struct Note {
     std::string text;
     double x = 0, y = 0;
+    std::string mark = {};
   };
 
   std::string title, subtitle, x_label, y_label;
