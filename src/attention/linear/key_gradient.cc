@@ -68,16 +68,17 @@ class KeySweep : public BackwardSweep<KeySweep> {
       q = faded_;
       fade = decay()->Power(static_cast<std::int64_t>(count));
     }
-    const std::size_t rows = RoundUp(features_, kRowBlock);
-    float* z = state + width_ * ldm_;
-    if (pieces.fresh()) {
-      ForEachPanel(Multiply<Left::transposed>{state, ldm_, q, ldf_, g_, ldv_, rows, count, &ahead_}, ldm_);
-      SumRows(z, q, ldf_, g_ + columns_, ldv_, count, width_);
-    } else {
-      float* rest = pieces.rest();
-      ForEachPanel(CollectProduct{state, rest, ldm_, q, ldf_, g_, ldv_, rows, count, fade, &ahead_}, ldm_);
-      CollectRows(z, rest + width_ * ldm_, q, ldf_, g_ + columns_, ldv_, count, width_, fade);
-    }
+    AddProduct(pieces, {.c = state,
+                        .ldc = ldm_,
+                        .a = q,
+                        .lda = ldf_,
+                        .b = g_,
+                        .ldb = ldv_,
+                        .rows = RoundUp(features_, kRowBlock),
+                        .depth = count,
+                        .columns = ldm_,
+                        .fade = fade});
+    AddSums(pieces, state + width_ * ldm_, q, ldf_, g_ + columns_, ldv_, count, width_, fade);
   }
 
   void Rows(const SweepStep& step, const float* core) {

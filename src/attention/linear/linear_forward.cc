@@ -44,6 +44,7 @@ class ForwardSweep : public Sweep<ForwardSweep> {
   }
 
   void Run(LinearState* final, float* final_z) {
+    compensated_ = compensated_ || (final != nullptr && final->parts() == 2);
     if (call_.continues(block_.batch)) LoadStates();
     Walk(final != nullptr ? &plan_.final_step() : nullptr);
     if (stream_) hwy::FlushStream();
@@ -141,18 +142,17 @@ class ForwardSweep : public Sweep<ForwardSweep> {
       k = faded_;
       fade = decay()->Power(static_cast<std::int64_t>(count));
     }
-    if (pieces.fresh()) {
-      ForEachPanel(Multiply<Left::transposed>{sums, ldm_, k, ldf_, v_, ldm_, RoundUp(features_, kRowBlock),
-                                              count, &ahead_},
-                   ldm_);
-      SumRows(sums + width_ * ldm_, k, ldf_, nullptr, 0, count, width_);
-    } else {
-      ForEachPanel(CollectProduct{sums, pieces.rest(), ldm_, k, ldf_, v_, ldm_, RoundUp(features_, kRowBlock),
-                                  count, fade, &ahead_},
-                   ldm_);
-      CollectRows(sums + width_ * ldm_, pieces.rest() + width_ * ldm_, k, ldf_, nullptr, 0, count, width_,
-                  fade);
-    }
+    AddProduct(pieces, {.c = sums,
+                        .ldc = ldm_,
+                        .a = k,
+                        .lda = ldf_,
+                        .b = v_,
+                        .ldb = ldm_,
+                        .rows = RoundUp(features_, kRowBlock),
+                        .depth = count,
+                        .columns = ldm_,
+                        .fade = fade});
+    AddSums(pieces, sums + width_ * ldm_, k, ldf_, nullptr, 0, count, width_, fade);
   }
 
   void Rows(const SweepStep& step, const float* core) {
@@ -173,16 +173,19 @@ class ForwardSweep : public Sweep<ForwardSweep> {
       ZeroRows(faded_, ldf_, count, rows);
       q = faded_;
     }
-    for (std::size_t i = 0; i < count; ++i)
-      denominators_[i] =
-          call_.epsilon + (core != nullptr ? Dot(q + i * ldf_, core + width_ * ldm_, width_) : 0);
     if (triangle) {
-      Diagonal(tiles_.front().others, count, rows, q, core);
+      Diagonal(tiles_.front().others, rows, q, core);
     } else {
       ForEachPanel(Multiply<Left::plain>{o_, ldm_, q, ldf_, core != nullptr ? core : sum_, ldm_, rows,
                                          core != nullptr ? features_ : 0, &ahead_},
                    ldm_);
     }
+    for (std::size_t i = 0; i < count; ++i)
+      denominators_[i] =
+          call_.epsilon + Denominator(triangle ? p_ + i * chunk_ : nullptr, i + 1, q + i * ldf_,
+                                      core != nullptr ? core + width_ * ldm_ : nullptr);
+    // Only now may the state, which `core` is part of, take the chunk in.
+    if (triangle) AddWhileLoaded(tiles_.front().others);
     std::uint32_t seeing = core != nullptr || triangle ? ~0u : 0;
     for (std::size_t tile = triangle ? 1 : 0; tile < tiles_.size(); ++tile)
       seeing |= Edge(tiles_[tile], count);
@@ -190,7 +193,7 @@ class ForwardSweep : public Sweep<ForwardSweep> {
   }
 
   /// The keys of the chunk itself, of which each query sees those before it and its own.
-  void Diagonal(Mask::Interval keys, std::size_t count, std::size_t rows, const float* q, const float* core) {
+  void Diagonal(Mask::Interval keys, std::size_t rows, const float* q, const float* core) {
     LoadOthers(keys, rows);
     Transpose(k_transposed_, chunk_, k_, ldf_, rows, features_);
     MultiplyLower{p_, chunk_, q_, ldf_, k_transposed_, chunk_, rows, features_, &ahead_}();
@@ -199,8 +202,24 @@ class ForwardSweep : public Sweep<ForwardSweep> {
         MultiplyWithTriangle<false>{o_, ldm_, q, ldf_, core != nullptr ? core : sum_, ldm_, p_, chunk_, v_,
                                     ldm_, rows, core != nullptr ? features_ : 0, &ahead_},
         ldm_);
-    for (std::size_t i = 0; i < count; ++i) denominators_[i] += SumTo(p_ + i * chunk_, i + 1);
-    AddWhileLoaded(keys);
+  }
+
+  /// Σ_j<count weights[j] + q·z, where given.
+  float Denominator(const float* weights, std::size_t count, const float* q, const float* z) const {
+    const F32 d;
+    const std::size_t lanes = hn::Lanes(d);
+    Vec32 sum = hn::Zero(d);
+    if (z != nullptr) {
+      for (std::size_t f = 0; f < width_; f += lanes)
+        sum = hn::MulAdd(hn::Load(d, q + f), hn::Load(d, z + f), sum);
+    }
+    if (weights != nullptr) {
+      std::size_t j = 0;
+      for (; j + lanes <= count; j += lanes) sum = hn::Add(sum, hn::Load(d, weights + j));
+      if (j < count)
+        sum = hn::Add(sum, hn::IfThenElseZero(hn::FirstN(d, count - j), hn::Load(d, weights + j)));
+    }
+    return hn::GetLane(hn::SumOfLanes(d, sum));
   }
 
   /// Adds what the rows see of an edge; a bit for each of them that sees anything.

@@ -242,17 +242,6 @@ HWY_INLINE void CollectRows(float* HWY_RESTRICT sum, float* HWY_RESTRICT rest, c
     CollectVector(sum + c, rest + c, SumOfRows(tile + c, ld, weight, step, rows), hn::Set(d, fade));
 }
 
-/// x[0] + … + x[count − 1]; what follows in the last vector is not looked at.
-HWY_INLINE float SumTo(const float* x, std::size_t count) {
-  const F32 d;
-  const std::size_t lanes = hn::Lanes(d);
-  Vec32 sum = hn::Zero(d);
-  std::size_t j = 0;
-  for (; j + lanes <= count; j += lanes) sum = hn::Add(sum, hn::Load(d, x + j));
-  if (j < count) sum = hn::Add(sum, hn::IfThenElseZero(hn::FirstN(d, count - j), hn::Load(d, x + j)));
-  return hn::GetLane(hn::SumOfLanes(d, sum));
-}
-
 /// x·y of `columns` numbers, a multiple of kPad.
 HWY_INLINE float Dot(const float* HWY_RESTRICT x, const float* HWY_RESTRICT y, std::size_t columns) {
   const F32 d;

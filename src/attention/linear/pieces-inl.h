@@ -74,6 +74,8 @@ class Pieces {
     return Slot(open_);
   }
   float* rest() const { return rest_; }
+  /// What the sum at `sums` in the open piece rounded off.
+  float* RestOf(const float* sums) const { return rest_ + (sums - Slot(open_)); }
   bool rest_valid() const { return rest_valid_; }
   bool fresh() const { return fresh_; }
   void Added() {

@@ -71,18 +71,18 @@ class QuerySweep : public BackwardSweep<QuerySweep> {
     }
     // Where M is no multiple of a block of rows, the product's last rows contain the normaliser's.
     const std::size_t rows = RoundUp(columns_, kRowBlock);
-    float* z = state + columns_ * width_;
-    if (pieces.fresh()) {
-      ForEachPanel(Multiply<Left::transposed>{state, width_, v_, ldv_, k, ldf_, rows, count, &ahead_},
-                   width_);
-      if (rows == columns_) SumRows(z, k, ldf_, nullptr, 0, count, width_);
-    } else {
-      float* rest = pieces.rest();
-      ForEachPanel(CollectProduct{state, rest, width_, v_, ldv_, k, ldf_, rows, count, fade, &ahead_},
-                   width_);
-      if (rows == columns_)
-        CollectRows(z, rest + columns_ * width_, k, ldf_, nullptr, 0, count, width_, fade);
-    }
+    AddProduct(pieces, {.c = state,
+                        .ldc = width_,
+                        .a = v_,
+                        .lda = ldv_,
+                        .b = k,
+                        .ldb = ldf_,
+                        .rows = rows,
+                        .depth = count,
+                        .columns = width_,
+                        .fade = fade});
+    if (rows == columns_)
+      AddSums(pieces, state + columns_ * width_, k, ldf_, nullptr, 0, count, width_, fade);
   }
 
   void Rows(const SweepStep& step, const float* core) {

@@ -65,6 +65,8 @@ class Sweep {
         heads_(static_cast<std::size_t>(block.last_head - block.first_head)),
         chunk_(static_cast<std::size_t>(call.chunk())),
         plan_(call.inputs.mask, side, block.batch, call.sizes.queries, call.sizes.keys, call.chunk()) {
+    compensated_ = call.decays() || plan_.chunks() > most_plain_chunks ||
+                   (call.initial != nullptr && call.initial->parts() == 2);
     if (call.decays()) {
       for (std::int64_t h = block.first_head; h < block.last_head; ++h)
         decay_.emplace_back(call.decay(h), chunk_);
@@ -126,6 +128,41 @@ class Sweep {
     pieces.Added();
   }
 
+  /// c [rows, columns] = fade · c + aᵀ b over `depth` rows of a and b, c in the open piece of a state.
+  struct StateProduct {
+    float* c;
+    std::size_t ldc;
+    const float* a;
+    std::size_t lda;
+    const float* b;
+    std::size_t ldb;
+    std::size_t rows, depth, columns;
+    float fade;
+  };
+  void AddProduct(const Pieces& pieces, const StateProduct& p) {
+    if (pieces.fresh()) {
+      ForEachPanel(Multiply<Left::transposed>{p.c, p.ldc, p.a, p.lda, p.b, p.ldb, p.rows, p.depth, &ahead_},
+                   p.columns);
+    } else if (compensated_) {
+      ForEachPanel(CollectProduct{p.c, pieces.RestOf(p.c), p.ldc, p.a, p.lda, p.b, p.ldb, p.rows, p.depth,
+                                  p.fade, &ahead_},
+                   p.columns);
+    } else {
+      ForEachPanel(
+          Multiply<Left::transposed, true>{p.c, p.ldc, p.a, p.lda, p.b, p.ldb, p.rows, p.depth, &ahead_},
+          p.columns);
+    }
+  }
+
+  /// sums [columns] = fade · sums + Σ_r weight[r · step] tile[r], sums in the open piece of a state.
+  void AddSums(const Pieces& pieces, float* sums, const float* tile, std::size_t ld, const float* weight,
+               std::size_t step, std::size_t rows, std::size_t columns, float fade) {
+    if (pieces.fresh())
+      SumRows(sums, tile, ld, weight, step, rows, columns);
+    else
+      CollectRows(sums, pieces.RestOf(sums), tile, ld, weight, step, rows, columns, fade);
+  }
+
   std::int64_t head() const { return block_.first_head + static_cast<std::int64_t>(head_); }
   const Decay* decay() const { return decay_.empty() ? nullptr : &decay_[head_]; }
 
@@ -153,9 +190,13 @@ class Sweep {
   std::vector<Pieces> pieces_;   // of each head
   float* sum_ = nullptr;
   bool initial_ = false;
+  bool compensated_ = false;  // what the sums over chunks round off is kept
   Ahead ahead_;
 
  private:
+  // Two thousand roundings of a sum of positive terms are some 1e-5 of it at the very worst.
+  static constexpr std::int64_t most_plain_chunks = 2048;
+
   Task& task() { return static_cast<Task&>(*this); }
 
   std::vector<Decay> decay_;
