@@ -25,3 +25,22 @@ function(linnet_test name)
   target_include_directories(${name}_test PRIVATE ${PROJECT_SOURCE_DIR}/tests)
   add_test(NAME ${name} COMMAND ${name}_test ${test_ARGUMENTS})
 endfunction()
+
+# linnet_isa_tests(NAME [FILTER filter]): registers a test program once more for each instruction set below the best,
+# which LINNET_ISA names; those that the machine lacks count as skipped. The program has to hold
+# support/instruction_set_test.cc. FILTER leaves out what is slow without vectors, or the same on every set.
+function(linnet_isa_tests name)
+  cmake_parse_arguments(isa "" "FILTER" "" ${ARGN})
+  set(plain SCALAR)
+  if(CMAKE_CXX_COMPILER_ID MATCHES Clang)
+    set(plain EMU128)  # Highway's choice for what it trusts the compiler with
+  endif()
+  if(NOT isa_FILTER)
+    set(isa_FILTER *)
+  endif()
+  foreach(set AVX2 SSE4 SSSE3 ${plain})
+    add_test(NAME ${name}_${set} COMMAND ${name}_test --gtest_filter=${isa_FILTER})
+    set_tests_properties(${name}_${set} PROPERTIES
+      ENVIRONMENT LINNET_ISA=${set} LABELS isa SKIP_REGULAR_EXPRESSION "\\[LINNET_ISA\\] expected")
+  endforeach()
+endfunction()

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <charconv>
 #include <chrono>
+#include <exception>
 #include <map>
 #include <sstream>
+#include <thread>
 
 #include "base/fail.h"
 #include "base/threads.h"
@@ -12,9 +14,13 @@
 #include "commands.h"
 #include "kernels/dense.h"
 #include "linnet/attention.h"
+#include "linnet/instruction_set.h"
 #include "report.h"
 
 namespace linnet {
+namespace {
+constexpr double long_call = 2;  // seconds
+}
 
 void BenchOptions::add_to(CLI::App& command) {
   command.add_option("--threads", threads, "numbers of threads, 1,2; all by default")
@@ -83,7 +89,7 @@ Json bench_row(const std::string& bench) {
   const Ceiling limits = ceiling();
   return {{"bench", bench},
           {"threads", thread_count()},
-          {"isa", kernels::isa_name()},
+          {"isa", instruction_set()},
           {"dtype", "f32"},
           {"peak_memory_bytes", peak_memory()},
           {"ceiling", {{"gemm_gflops", limits.gemm_gflops}, {"copy_gbs", limits.copy_gbs}}}};
@@ -91,17 +97,36 @@ Json bench_row(const std::string& bench) {
 
 std::vector<double> time_calls(const std::function<void()>& call, double seconds, int least) {
   using Clock = std::chrono::steady_clock;
-  call();
-  std::vector<double> times;
-  double total = 0;
-  while (static_cast<int>(times.size()) < least || total < seconds) {
+  const auto time = [&] {
     const Clock::time_point start = Clock::now();
     call();
-    times.push_back(std::chrono::duration<double>(Clock::now() - start).count());
+    return std::chrono::duration<double>(Clock::now() - start).count();
+  };
+  // A call of seconds has no use for one that warms up: the first counts, and one more will do.
+  std::vector<double> times = {time()};
+  const bool is_long = times[0] > long_call && times[0] > seconds;
+  if (!is_long) times.clear();
+  double total = is_long ? times[0] : 0;
+  while (static_cast<int>(times.size()) < (is_long ? 2 : least) || total < seconds) {
+    times.push_back(time());
     total += times.back();
     if (total > 20 * seconds && times.size() >= 3) break;
   }
   return times;
+}
+
+void on_own_thread(const std::function<void()>& work) {
+  std::exception_ptr failure;
+  std::thread([&] {
+    try {
+      work();
+    } catch (...) {
+      failure = std::current_exception();
+    }
+  }).join();
+  // The threads that OpenMP gave it end by themselves, a little later.
+  std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  if (failure) std::rethrow_exception(failure);
 }
 
 void add_bench(CLI::App& program) {

@@ -41,7 +41,12 @@ Ceiling ceiling();
 Json bench_row(const std::string& bench);
 
 /// Seconds of repeated calls, after one that warms up: at least `least` calls, then until `seconds` are over.
+/// Two are enough where one takes seconds, and the first counts.
 std::vector<double> time_calls(const std::function<void()>& call, double seconds, int least = 5);
+
+/// Runs `work` on a thread of its own, whose helpers end with it: working memory that threads keep for their
+/// next task is gone afterwards, and so is counted by everyone who needs it.
+void on_own_thread(const std::function<void()>& work);
 
 void add_bench_attention(CLI::App& bench);
 void add_bench_train(CLI::App& bench);

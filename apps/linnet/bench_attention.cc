@@ -1,9 +1,12 @@
+#include "bench_attention.h"
+
 #include <fmt/core.h>
+#include <malloc.h>
 
 #include <algorithm>
+#include <map>
 
-#include "base/random.h"
-#include "base/threads.h"
+#include "base/fail.h"
 #include "bench.h"
 #include "checks.h"
 #include "linnet/attention.h"
@@ -13,137 +16,193 @@ namespace linnet {
 namespace {
 
 struct Arguments {
-  std::string family = "linear,softmax", feature_map = "elu", mask = "causal", length = "1024:4096",
-              batch = "1", dim = "64", pass = "forward,training";
-  std::int64_t heads = 8, value_dim = 0;
+  std::string family = "linear,softmax", feature_map = "elu", mask = "causal", dtype = "f32",
+              length = "1024:4096", batch = "1", dim = "64", pass = "forward,training", streams = "4096",
+              plot;
+  std::vector<std::int64_t> window = {1023, 0};
+  std::int64_t heads = 8, value_dim = 0, prefix = 1024, segments = 1024;
+  double decay = 0, longest = 60;
   BenchOptions bench;
 };
 
-struct Row {
-  std::string family, feature_map, mask, pass;
-  std::int64_t batch, length, heads, head_dim, value_dim;
+/// Names of a list, all of them in `known`.
+std::vector<std::string> known_list(const std::string& option, const std::string& text,
+                                    const std::vector<std::string>& known) {
+  std::vector<std::string> names = name_list(option, text);
+  for (const std::string& name : names) {
+    const std::string problem = one_of(known)(const_cast<std::string&>(name));
+    if (!problem.empty()) fail<UsageError>("bench", "{}: {}", option, problem);
+  }
+  return names;
+}
+
+bool has(const std::vector<std::string>& list, const std::string& name) {
+  return std::find(list.begin(), list.end(), name) != list.end();
+}
+
+/// Every combination that the options ask for.
+std::vector<AttentionRow> rows_of(const Arguments& arguments) {
+  const auto families = family_list("--family", arguments.family),
+             maps = name_list("--feature-map", arguments.feature_map),
+             passes = known_list("--pass", arguments.pass, {"forward", "training", "step"}),
+             masks = known_list("--mask", arguments.mask, bench_mask_names()),
+             dtypes = known_list("--dtype", arguments.dtype, {"f32", "bf16"});
+  for (const std::string& map : maps) bench_feature_map(map);
+  const auto dims = number_list("--dim", arguments.dim), batches = number_list("--batch", arguments.batch),
+             lengths = number_list("--length", arguments.length),
+             stream_counts = number_list("--streams", arguments.streams);
+  if (arguments.window.size() != 2)
+    fail<UsageError>("bench", "expected --window with two numbers, left and right, got {}",
+                     arguments.window.size());
+  const bool parallel = has(passes, "forward") || has(passes, "training");
+  if (arguments.decay != 0 && parallel && masks != std::vector<std::string>{"causal"})
+    fail<UsageError>("bench", "expected --mask causal with --decay, got {}", arguments.mask);
+  if (!parallel && !has(families, "linear"))
+    fail<UsageError>("bench", "expected --family linear with --pass step, got {}", arguments.family);
+
+  std::vector<AttentionRow> rows;
+  AttentionRow row;
+  row.heads = arguments.heads;
+  row.mask_sizes = {arguments.window[0], arguments.window[1], arguments.prefix, arguments.segments};
+  for (const std::string& family : families) {
+    row.family = family;
+    row.decay = family == "linear" ? arguments.decay : 0;
+    for (const std::string& map : family == "linear" ? maps : std::vector<std::string>{"elu"}) {
+      row.feature_map = map;
+      for (const std::int64_t dim : dims) {
+        row.head_dim = dim;
+        row.value_dim = arguments.value_dim == 0 ? dim : arguments.value_dim;
+        for (const std::string& mask : masks)
+          for (const std::string& dtype : dtypes)
+            for (const std::int64_t batch : batches)
+              for (const std::int64_t length : lengths)
+                for (const std::string& pass : passes) {
+                  if (pass == "step") continue;
+                  rows.push_back(row);
+                  rows.back().mask = mask;
+                  rows.back().dtype = dtype == "bf16" ? DType::bf16 : DType::f32;
+                  rows.back().batch = batch;
+                  rows.back().length = length;
+                  rows.back().pass = pass;
+                }
+        for (const std::int64_t streams : stream_counts) {
+          if (!has(passes, "step") || family != "linear") continue;
+          rows.push_back(row);
+          rows.back().streams = streams;
+          rows.back().pass = "step";
+        }
+      }
+    }
+  }
+  if (has(passes, "step") && has(families, "softmax"))
+    fmt::print(stderr, "softmax has no step of fixed cost: linnet bench generate measures its cache\n");
+  return rows;
+}
+
+std::string description(const AttentionRow& row) {
+  const std::string start =
+      fmt::format("{}{} d {} {}", row.family, row.family == "linear" ? " " + row.feature_map : "",
+                  row.head_dim, row.pass);
+  if (row.is_step()) return fmt::format("{}: {} streams", start, row.streams);
+  return fmt::format("{}: {} {} batch {} length {}", start, row.mask, name_of(row.dtype), row.batch,
+                     row.length);
+}
+
+/// Leaves out rows of which one call would take longer than wanted, by what shorter ones of their kind took.
+class Patience {
+ public:
+  explicit Patience(double longest) : longest_(longest) {}
+
+  bool allows(const AttentionRow& row) {
+    const auto known = measured_.find(kind(row));
+    if (row.is_step() || known == measured_.end()) return true;
+    const double seconds = known->second.first * time_units(row) / known->second.second;
+    if (seconds <= longest_) return true;
+    fmt::print(stderr, "left out: {}: a call would take {:.2g} s, --longest allows {:.3g} s\n",
+               description(row), seconds, longest_);
+    return false;
+  }
+
+  void learn(const AttentionRow& row, double seconds) {
+    if (!row.is_step()) measured_[kind(row)] = {seconds, time_units(row)};
+  }
+
+ private:
+  static std::string kind(AttentionRow row) {
+    row.length = 0;
+    return description(row);
+  }
+
+  double longest_;
+  std::map<std::string, std::pair<double, double>> measured_;  // seconds and units of the last length
 };
 
-Tensor random_tensor(const Shape& shape, std::uint32_t stream) {
-  Tensor tensor = Tensor::of<float>(shape);
-  const Random random(1, Draw::test, stream);
-  const std::span<float> values = tensor.span<float>();
-  // Sums of uniform numbers: normal enough to measure with, and fast for a million tokens.
-  parallel_blocks(tensor.size(), 1 << 14, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) {
-      const auto words = random.block(static_cast<std::uint64_t>(i));
-      double sum = 0;
-      for (const std::uint32_t word : words) sum += word * 0x1p-32 - 0.5;
-      values[i] = static_cast<float>(sum * 1.732);
-    }
-  });
-  return tensor;
-}
-
-/// Least FLOPs, docs/performance.md: what has to be multiplied, whatever the algorithm.
-double least_flops(const Row& row) {
-  const double queries = static_cast<double>(row.batch * row.length * row.heads);
-  const double e = static_cast<double>(row.head_dim), m = static_cast<double>(row.value_dim);
-  const bool training = row.pass == "training";
-  if (row.family == "softmax") {
-    const double visible =
-        row.mask == "causal" ? (static_cast<double>(row.length) + 1) / 2 : static_cast<double>(row.length);
-    return queries * visible * (training ? 8 * e + 6 * m : 2 * (e + m));
-  }
-  const double f = static_cast<double>(find_feature_map(row.feature_map)->features(row.head_dim));
-  return queries * f * m * (training ? 14 : 4);
-}
-
-/// Every input and output once: q, k, v, out; in training also their gradients, and the inputs and out a
-/// second time.
-double least_bytes(const Row& row) {
-  const double rows = static_cast<double>(row.batch * row.length * row.heads) * sizeof(float);
-  const double forward = rows * static_cast<double>(2 * row.head_dim + 2 * row.value_dim);
-  return row.pass == "training" ? 3 * forward : forward;
-}
-
-Json measure(const Row& row, double seconds) {
-  AttentionOptions options;
-  options.family = find_family(row.family);
-  options.feature_map = find_feature_map(row.feature_map);
-  const auto attention = make_attention(options);
-  const Shape keys = {row.batch, row.length, row.heads, row.head_dim};
-  const Shape values = {row.batch, row.length, row.heads, row.value_dim};
-  const Tensor q = random_tensor(keys, 0), k = random_tensor(keys, 1), v = random_tensor(values, 2);
-  const Tensor grad_out = random_tensor(values, 3);
-  Tensor out = Tensor::of<float>(values), normaliser = Tensor::of<float>({row.batch, row.length, row.heads});
-  const AttentionInputs inputs{q.view<float>(), k.view<float>(), v.view<float>(),
-                               row.mask == "causal" ? Mask::causal() : Mask::full()};
-  const bool training = row.pass == "training";
-  Tensor dq, dk, dv;
-  if (training) {
-    dq = Tensor::of<float>(keys);
-    dk = Tensor::of<float>(keys);
-    dv = Tensor::of<float>(values);
-  }
-  reset_peak_memory();
-  const std::vector<double> times = time_calls(
-      [&] {
-        attention->forward({out.view<float>(), training ? normaliser.view<float>() : View<float>()}, inputs);
-        if (training)
-          attention->backward({dq.view<float>(), dk.view<float>(), dv.view<float>()}, grad_out.view<float>(),
-                              inputs, out.view<float>(), normaliser.view<float>());
-      },
-      seconds);
-
-  Json json = bench_row("attention");
+void print_rows(const Json& rows) {
   const Ceiling limits = ceiling();
-  json["time_ms"] = time_summary(times);
-  const double median = json["time_ms"]["median"];
-  const double floor_ms = 1e3 * std::max(least_flops(row) / (1e9 * limits.gemm_gflops),
-                                         least_bytes(row) / (1e9 * limits.copy_gbs));
-  json["family"] = row.family;
-  json["feature_map"] = row.family == "linear" ? Json(row.feature_map) : Json(nullptr);
-  json["mask"] = row.mask;
-  json["pass"] = row.pass;
-  json["batch"] = row.batch;
-  json["length"] = row.length;
-  json["heads"] = row.heads;
-  json["head_dim"] = row.head_dim;
-  json["value_dim"] = row.value_dim;
-  json["gflops"] = least_flops(row) / (1e6 * median);
-  json["floor_ms"] = floor_ms;
-  json["times_floor"] = median / floor_ms;
-  return json;
+  fmt::print("This machine: {:.0f} GFLOP/s dense f32, {:.1f} GB/s copied, {}\n", limits.gemm_gflops,
+             limits.copy_gbs, rows.front()["isa"].get<std::string>());
+  Json parallel = Json::array(), steps = Json::array();
+  for (const Json& row : rows) (row["pass"] == "step" ? steps : parallel).push_back(row);
+  for (Json& row : parallel) row["working"] = bytes_text(row["working_memory_bytes"].get<double>());
+  if (std::any_of(rows.begin(), rows.end(), [](const Json& row) { return row["dtype"] == "bf16"; }))
+    fmt::print("Products of bf16 rows sum in f32, and so are held against the f32 ceiling.\n");
+  if (!parallel.empty()) {
+    fmt::print("\n");
+    print_table(parallel,
+                {"threads", "family", "feature_map", "mask", "dtype", "pass", "batch", "length", "heads",
+                 "head_dim", "time_ms.median", "gflops", "floor_ms", "times_floor", "working"});
+  }
+  if (!steps.empty()) {
+    fmt::print("\n");
+    print_table(steps, {"threads", "family", "feature_map", "pass", "streams", "heads", "head_dim",
+                        "state_bytes_per_stream", "time_ms.median", "floor_ms", "times_floor", "fraction"});
+  }
+}
+
+/// A plot holds a line for each family and pass: everything else has to be one.
+void check_plot(const Arguments& arguments, const std::vector<AttentionRow>& rows) {
+  require_file_path(arguments.plot);
+  const auto same = [](const AttentionRow& a, const AttentionRow& b) {
+    return a.mask == b.mask && a.dtype == b.dtype && a.batch == b.batch && a.head_dim == b.head_dim &&
+           (a.family != b.family || a.feature_map == b.feature_map);
+  };
+  for (const AttentionRow& row : rows) {
+    if (row.is_step())
+      fail<UsageError>("bench", "expected --pass forward or training with --plot, got {}", arguments.pass);
+    if (!std::all_of(rows.begin(), rows.end(), [&](const AttentionRow& other) { return same(row, other); }))
+      fail<UsageError>(
+          "bench",
+          "expected one of --mask, --dtype, --batch, --dim and --feature-map with --plot, got several");
+  }
+  if (arguments.bench.threads.size() > 1)
+    fail<UsageError>("bench", "expected one number of --threads with --plot, got {}",
+                     arguments.bench.threads.size());
 }
 
 void run(const Arguments& arguments) {
-  const auto families = family_list("--family", arguments.family),
-             maps = name_list("--feature-map", arguments.feature_map);
-  for (const std::string& map : maps) find_feature_map(map);
-  const auto dims = number_list("--dim", arguments.dim), batches = number_list("--batch", arguments.batch),
-             lengths = number_list("--length", arguments.length);
-  const auto passes = name_list("--pass", arguments.pass);
+  const std::vector<AttentionRow> wanted = rows_of(arguments);
+  if (!arguments.plot.empty()) check_plot(arguments, wanted);
+  for (const AttentionRow& row : wanted) require_memory(description(row), tensor_bytes(row));
+  // One arena, which gives back what is free when asked: working memory is then counted in full by every row.
+  mallopt(M_ARENA_MAX, 1);
   const Json rows = arguments.bench.rows([&](Json& rows) {
     ceiling();
-    for (const std::string& family : families) {
-      for (const std::string& map : family == "linear" ? maps : std::vector<std::string>{"elu"})
-        for (const std::int64_t dim : dims)
-          for (const std::int64_t batch : batches)
-            for (const std::int64_t length : lengths)
-              for (const std::string& pass : passes) {
-                fmt::print(stderr, "{} {} d {} batch {} length {} {}\n", family, arguments.mask, dim, batch,
-                           length, pass);
-                rows.push_back(measure({family, map, arguments.mask, pass, batch, length, arguments.heads,
-                                        dim, arguments.value_dim == 0 ? dim : arguments.value_dim},
-                                       arguments.bench.seconds));
-              }
+    Patience patience(arguments.longest);
+    for (const AttentionRow& row : wanted) {
+      if (!patience.allows(row)) continue;
+      fmt::print(stderr, "{}\n", description(row));
+      rows.push_back(measure_attention(row, arguments.bench.seconds));
+      patience.learn(row, 1e-3 * rows.back()["time_ms"]["median"].get<double>());
     }
   });
-  if (arguments.bench.json) {
+  if (arguments.bench.json)
     fmt::print("{}\n", rows.dump(2));
-    return;
-  }
-  const Ceiling limits = ceiling();
-  fmt::print("This machine: {:.0f} GFLOP/s dense f32, {:.1f} GB/s copied, {}\n\n", limits.gemm_gflops,
-             limits.copy_gbs, rows.front()["isa"].get<std::string>());
-  print_table(rows, {"threads", "family", "feature_map", "mask", "pass", "batch", "length", "heads",
-                     "head_dim", "time_ms.median", "gflops", "floor_ms", "times_floor"});
+  else
+    print_rows(rows);
+  if (arguments.plot.empty()) return;
+  if (!arguments.bench.json) fmt::print("\n");
+  for (const std::string& sentence : plot_scaling(rows, arguments.plot))
+    fmt::print(arguments.bench.json ? stderr : stdout, "{}\n", sentence);
 }
 
 }  // namespace
@@ -154,32 +213,52 @@ void add_bench_attention(CLI::App& bench) {
       bench.add_subcommand("attention", "Time of one attention against the machine's ceilings");
   command->footer(
       "floor_ms is the larger of the least FLOPs at the dense ceiling and the least bytes at the copy "
-      "ceiling.\n"
-      "Example: linnet bench attention --family linear,softmax --length 512:16384 --pass forward");
-  command->add_option("--family", arguments->family, "families, linear,softmax")->capture_default_str();
-  command->add_option("--feature-map", arguments->feature_map, "feature maps of linear")
+      "ceiling;\n"
+      "of a step the bytes of the states, read and written.\n"
+      "Example: linnet bench attention --family linear,softmax --length 512:16384 --pass forward\n"
+      "         linnet bench attention --family linear,softmax --length 512:65536 --plot scaling.svg\n"
+      "         linnet bench attention --family linear --mask causal,window,boolean --window 255,0 --dtype "
+      "f32,bf16\n"
+      "         linnet bench attention --family linear --pass step --streams 4096 --dim 32");
+  const auto list = [&](const char* name, std::string& value, const char* text) {
+    command->add_option(name, value, text)->capture_default_str();
+  };
+  list("--family", arguments->family, "families, linear,softmax");
+  list("--feature-map", arguments->feature_map,
+       "feature maps of linear; user is elu written with the exported tile mathematics");
+  list("--mask", arguments->mask, "full, causal, prefix, window, segments (causal ones), intervals, boolean");
+  command->add_option("--window", arguments->window, "keys to the left and right, of window and intervals")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->check(whole(0))
       ->capture_default_str();
-  command->add_option("--mask", arguments->mask, "causal or full")
-      ->check(one_of({"causal", "full"}))
+  command->add_option("--prefix", arguments->prefix, "keys that all queries see under prefix")
+      ->check(whole(0))
       ->capture_default_str();
-  command->add_option("--pass", arguments->pass, "forward, training (forward and backward)")
+  command->add_option("--segments", arguments->segments, "length of the segments")
+      ->check(whole(1))
       ->capture_default_str();
-  command->add_option("--length", arguments->length, "tokens: a list or a doubling range")
-      ->capture_default_str();
-  command->add_option("--batch", arguments->batch, "sequences")->capture_default_str();
+  list("--dtype", arguments->dtype, "f32, bf16: of inputs and outputs");
+  command->add_option("--decay", arguments->decay, "γ of the causal linear family")
+      ->check(number(0, 1, true));
+  list("--pass", arguments->pass, "forward, training (forward and backward), step (recurrent, linear)");
+  list("--length", arguments->length, "tokens: a list or a doubling range");
+  list("--batch", arguments->batch, "sequences");
+  list("--streams", arguments->streams, "streams of a step");
   command->add_option("--heads", arguments->heads, "heads")
       ->check(whole(1, most_count))
       ->capture_default_str();
-  command->add_option("--dim", arguments->dim, "head sizes")->capture_default_str();
+  list("--dim", arguments->dim, "head sizes");
   command->add_option("--value-dim", arguments->value_dim, "size of value heads; as --dim by default")
       ->check(whole(1, most_count));
+  command
+      ->add_option("--longest", arguments->longest,
+                   "seconds that a call may take; longer ones are left out, by what shorter lengths took")
+      ->check(number(0, 1e9, true))
+      ->capture_default_str();
+  command->add_option("--plot", arguments->plot, "draw time and memory against --length into an SVG file");
   arguments->bench.add_to(*command);
-  command->callback([=] {
-    for (const std::string& pass : name_list("--pass", arguments->pass))
-      if (pass != "forward" && pass != "training")
-        throw CLI::ValidationError("--pass: expected forward or training, got " + pass);
-    run(*arguments);
-  });
+  command->callback([=] { run(*arguments); });
 }
 
 }  // namespace linnet

@@ -170,13 +170,19 @@ Json measure_at(const std::shared_ptr<const Model>& model, const Row& row, std::
 }
 
 void plot(const Json& rows, const std::string& path) {
-  Chart time{"One stream, one token", "tokens seen", "ms per token", {}};
-  Chart memory{"Memory of one stream", "tokens seen", "bytes", {}};
+  Chart time, memory;
+  time.title = "One stream, one token";
+  time.y_label = "time per token";
+  time.unit = Chart::Unit::milliseconds;
+  memory.title = "Memory of one stream";
+  memory.y_label = "state or cache";
+  memory.unit = Chart::Unit::bytes;
+  time.x_label = memory.x_label = "tokens seen";
   for (const Json& row : rows) {
     const std::string name =
         row["family"] == "linear" ? "linear attention" : row["family"].get<std::string>() + " with cache";
-    time.add(name, row["position"], row["step_ms"]["p50"]);
-    memory.add(name, row["position"], row["state_bytes_per_stream"]);
+    time.line(name).points.emplace_back(row["position"], row["step_ms"]["p50"]);
+    memory.line(name).points.emplace_back(row["position"], row["state_bytes_per_stream"]);
   }
   write_svg(path, {time, memory});
 }

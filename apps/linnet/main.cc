@@ -12,6 +12,7 @@
 #include "base/names.h"
 #include "commands.h"
 #include "linnet/error.h"
+#include "linnet/instruction_set.h"
 
 namespace linnet {
 namespace {
@@ -66,6 +67,7 @@ int run(int argc, char** argv) {
   add_data(program);
   add_families(program);
   try {
+    instruction_set();  // refuses a LINNET_ISA that cannot be obeyed
     program.parse(argc, argv);
     if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
       fail("output", "cannot write standard output: {}", std::generic_category().message(errno));

@@ -58,11 +58,13 @@ std::string bytes_text(double bytes) {
   return unit == 0 ? fmt::format("{:.0f} B", bytes) : fmt::format("{:.3g} {}", bytes, units[unit]);
 }
 
-std::size_t peak_memory() {
+namespace {
+
+std::size_t status_bytes(const char* wanted) {
   std::ifstream status("/proc/self/status");
   std::string key;
   while (status >> key) {
-    if (key == "VmHWM:") {
+    if (key == wanted) {
       std::size_t kilobytes = 0;
       status >> kilobytes;
       return kilobytes * 1024;
@@ -71,6 +73,11 @@ std::size_t peak_memory() {
   }
   return 0;
 }
+
+}  // namespace
+
+std::size_t resident_memory() { return status_bytes("VmRSS:"); }
+std::size_t peak_memory() { return status_bytes("VmHWM:"); }
 
 void reset_peak_memory() {
   std::ofstream("/proc/self/clear_refs") << "5";  // Linux: resets VmHWM to what is held now

@@ -33,7 +33,8 @@ std::string duration_text(double seconds);
 /// "1.2 MB", decimal units.
 std::string bytes_text(double bytes);
 
-/// Bytes of memory that this process has held at most since `reset_peak_memory`.
+/// Bytes of memory that this process holds, and that it has held at most since `reset_peak_memory`.
+std::size_t resident_memory();
 std::size_t peak_memory();
 void reset_peak_memory();
 

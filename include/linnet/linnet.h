@@ -7,6 +7,7 @@
 #include "linnet/error.h"
 #include "linnet/feature_map.h"
 #include "linnet/generation.h"
+#include "linnet/instruction_set.h"
 #include "linnet/mask.h"
 #include "linnet/model.h"
 #include "linnet/tensor.h"

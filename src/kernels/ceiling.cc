@@ -1,5 +1,3 @@
-#include <hwy/targets.h>
-
 #include <algorithm>
 #include <chrono>
 #include <vector>
@@ -81,12 +79,6 @@ double measure_copy_gbs() {
     });
   });
   return 2.0 * bytes / seconds * 1e-9;
-}
-
-const char* isa_name() {
-  // The best target has the lowest bit.
-  const std::int64_t supported = hwy::SupportedTargets();
-  return hwy::TargetName(supported & -supported);
 }
 
 }  // namespace linnet::kernels

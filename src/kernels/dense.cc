@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cassert>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -19,6 +20,7 @@
 #include <vector>
 
 #include "base/threads.h"
+#include "kernels/instruction_set.h"
 #include "kernels/panels.h"
 
 namespace linnet::kernels {
@@ -249,8 +251,17 @@ Epilogue rows_of(Epilogue epilogue, std::int64_t begin, std::int64_t end) {
 
 }  // namespace
 
+void limit_library(LibraryLimit limit) {
+  // oneDNN's own variable may ask for less than AVX-512 already.
+  if (limit == LibraryLimit::avx512_core && std::getenv("DNNL_MAX_CPU_ISA") != nullptr) return;
+  dnnl::set_max_cpu_isa(limit == LibraryLimit::avx512_core ? dnnl::cpu_isa::avx512_core
+                        : limit == LibraryLimit::avx2      ? dnnl::cpu_isa::avx2
+                                                           : dnnl::cpu_isa::sse41);
+}
+
 PackedMatrix::PackedMatrix(std::int64_t inputs, std::int64_t outputs)
     : inputs_(inputs), outputs_(outputs), storage_(std::make_unique<Storage>()) {
+  instruction_set();  // throws where LINNET_ISA cannot be obeyed
   storage_->layout = {inputs, outputs};
   storage_->packed = Tensor::of<float>({storage_->layout.floats()});
   if (library_agrees(inputs, outputs))

@@ -59,9 +59,6 @@ void accumulate_weight_gradient(View<float> dw, View<float> db, View<const float
 /// Makes what `multiply` needs for that many rows now, so that later calls create nothing.
 void prepare_multiply(std::int64_t rows, const PackedMatrix& b, const Epilogue& epilogue = {});
 
-/// The instruction set that the kernels use here, by Highway's name: "AVX3", "AVX2" …
-const char* isa_name();
-
 /// The dense ceiling of this machine in GFLOP/s, f32: the best of 256×256×1024 and 2048×1024×1024 with packed
 /// weights on all threads, median of several runs; and its copy bandwidth in GB/s: bytes read plus bytes
 /// written, 256 MB.

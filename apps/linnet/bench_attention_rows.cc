@@ -1,0 +1,246 @@
+#include <malloc.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/random.h"
+#include "base/threads.h"
+#include "bench.h"
+#include "bench_attention.h"
+#include "linnet/attention.h"
+#include "report.h"
+
+namespace linnet {
+namespace {
+
+constexpr std::int64_t streams_of_block = 16;
+
+Tensor random_tensor(DType type, const Shape& shape, std::uint32_t stream) {
+  Tensor tensor(type, shape);
+  const Random random(1, Draw::test, stream);
+  // Sums of uniform numbers: normal enough to measure with, and fast for a million tokens.
+  parallel_blocks(tensor.size(), 1 << 14, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      double sum = 0;
+      for (const std::uint32_t word : random.block(static_cast<std::uint64_t>(i)))
+        sum += word * 0x1p-32 - 0.5;
+      const float value = static_cast<float>(sum * 1.732);
+      if (type == DType::bf16)
+        tensor.span<bf16>()[static_cast<std::size_t>(i)] = to_bf16(value);
+      else
+        tensor.span<float>()[static_cast<std::size_t>(i)] = value;
+    }
+  });
+  return tensor;
+}
+
+std::int64_t features_of(const AttentionRow& row) {
+  return bench_feature_map(row.feature_map)->features(row.head_dim);
+}
+
+/// Least FLOPs, docs/performance.md: what has to be multiplied, whatever the algorithm.
+double least_flops(const AttentionRow& row) {
+  const double e = static_cast<double>(row.head_dim), m = static_cast<double>(row.value_dim);
+  const bool training = row.pass == "training";
+  if (row.family == "softmax")
+    return static_cast<double>(row.batch * row.heads) * visible_pairs(row.mask, row.mask_sizes, row.length) *
+           (training ? 8 * e + 6 * m : 2 * (e + m));
+  const double queries = static_cast<double>(row.batch * row.length * row.heads);
+  return queries * static_cast<double>(features_of(row)) * m * (training ? 14 : 4);
+}
+
+/// Every input and output once: q, k, v, out; in training also their gradients, and the inputs and out a
+/// second time.
+double least_bytes(const AttentionRow& row) {
+  const double rows =
+      static_cast<double>(row.batch * row.length * row.heads * static_cast<std::int64_t>(size_of(row.dtype)));
+  const double forward = rows * static_cast<double>(2 * row.head_dim + 2 * row.value_dim);
+  return row.pass == "training" ? 3 * forward : forward;
+}
+
+AttentionOptions options_of(const AttentionRow& row) {
+  AttentionOptions options;
+  options.family = find_family(row.family);
+  options.feature_map = bench_feature_map(row.feature_map);
+  return options;
+}
+
+Tensor decay_of(const AttentionRow& row) {
+  if (row.decay == 0) return {};
+  Tensor decay = Tensor::of<float>({row.heads});
+  std::ranges::fill(decay.span<float>(), static_cast<float>(row.decay));
+  return decay;
+}
+
+/// Inputs and room for the results of one row of the parallel form.
+class ParallelWork {
+ public:
+  explicit ParallelWork(const AttentionRow& row)
+      : attention_(make_attention(options_of(row))),
+        training_(row.pass == "training"),
+        mask_(bench_mask(row.mask, row.mask_sizes, row.length)),
+        decay_(decay_of(row)) {
+    const Shape keys = {row.batch, row.length, row.heads, row.head_dim};
+    const Shape values = {row.batch, row.length, row.heads, row.value_dim};
+    q_ = random_tensor(row.dtype, keys, 0);
+    k_ = random_tensor(row.dtype, keys, 1);
+    v_ = random_tensor(row.dtype, values, 2);
+    out_ = Tensor(row.dtype, values);
+    if (!training_) return;
+    grad_out_ = random_tensor(row.dtype, values, 3);
+    normaliser_ = Tensor::of<float>({row.batch, row.length, row.heads});
+    dq_ = Tensor(row.dtype, keys);
+    dk_ = Tensor(row.dtype, keys);
+    dv_ = Tensor(row.dtype, values);
+    if (row.decay != 0) grad_decay_ = Tensor::of<float>({row.heads});
+  }
+
+  void run() {
+    AttentionInputs inputs{std::as_const(q_).float_view(), std::as_const(k_).float_view(),
+                           std::as_const(v_).float_view(), mask_};
+    if (decay_.size() != 0) inputs.decay = decay_.view<float>();
+    AttentionOutputs outputs{out_.float_view()};
+    if (training_) outputs.normaliser = normaliser_.view<float>();
+    attention_->forward(outputs, inputs);
+    if (!training_) return;
+    AttentionGradients gradients{dq_.float_view(), dk_.float_view(), dv_.float_view()};
+    if (decay_.size() != 0) gradients.decay = grad_decay_.view<float>();
+    attention_->backward(gradients, std::as_const(grad_out_).float_view(), inputs,
+                         std::as_const(out_).float_view(), std::as_const(normaliser_).view<float>());
+  }
+
+ private:
+  std::unique_ptr<Attention> attention_;
+  bool training_;
+  Mask mask_;
+  Tensor decay_, q_, k_, v_, grad_out_, out_, normaliser_, dq_, dk_, dv_, grad_decay_;
+};
+
+/// One token for each of many streams, which the threads share in blocks.
+class StepWork {
+ public:
+  explicit StepWork(const AttentionRow& row)
+      : attention_(make_attention(options_of(row))),
+        decay_(decay_of(row)),
+        q_(random_tensor(DType::f32, {row.streams, row.heads, row.head_dim}, 0)),
+        k_(random_tensor(DType::f32, {row.streams, row.heads, row.head_dim}, 1)),
+        v_(random_tensor(DType::f32, {row.streams, row.heads, row.value_dim}, 2)),
+        out_(Tensor::of<float>({row.streams, row.heads, row.value_dim})),
+        slots_(static_cast<std::size_t>(row.streams)),
+        state_(attention_->make_state(row.streams, {row.heads, row.head_dim, row.value_dim})) {
+    std::iota(slots_.begin(), slots_.end(), 0);
+  }
+
+  void run() {
+    const View<const float> decay =
+        decay_.size() == 0 ? View<const float>() : std::as_const(decay_).view<float>();
+    parallel_blocks(out_.shape()[0], streams_of_block, [&](std::int64_t begin, std::int64_t end) {
+      const auto part = [&](const Tensor& tensor) { return tensor.view<float>().slice(0, begin, end); };
+      attention_->step(
+          out_.view<float>().slice(0, begin, end), part(q_), part(k_), part(v_), *state_,
+          std::span(slots_).subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin)),
+          decay);
+    });
+  }
+
+  std::size_t state_bytes() const { return state_->bytes(0); }
+
+ private:
+  std::unique_ptr<Attention> attention_;
+  Tensor decay_, q_, k_, v_, out_;
+  std::vector<std::int64_t> slots_;
+  std::unique_ptr<State> state_;
+};
+
+struct Measured {
+  std::vector<double> times;
+  std::size_t peak = 0, working = 0;
+};
+
+/// Times calls, and what memory they take beyond what is held before the first.
+Measured measure_calls(const std::function<void()>& call, double seconds) {
+  Measured result;
+  on_own_thread([&] {
+    malloc_trim(0);  // freed memory that the process keeps would serve unseen
+    const std::size_t before = resident_memory();
+    reset_peak_memory();
+    result.times = time_calls(call, seconds);
+    result.peak = peak_memory();
+    result.working = result.peak - std::min(result.peak, before);
+  });
+  return result;
+}
+
+Json row_json(const AttentionRow& row, const Measured& measured, double flops, double floor_ms) {
+  Json json = bench_row("attention");
+  json["time_ms"] = time_summary(measured.times);
+  const double median = json["time_ms"]["median"];
+  json["dtype"] = name_of(row.dtype);
+  json["peak_memory_bytes"] = measured.peak;
+  json["working_memory_bytes"] = measured.working;
+  json["tensor_bytes"] = tensor_bytes(row);
+  json["family"] = row.family;
+  json["feature_map"] = row.family == "linear" ? Json(row.feature_map) : Json(nullptr);
+  json["mask"] = row.mask;
+  json["decay"] = row.decay == 0 ? Json(nullptr) : Json(row.decay);
+  json["pass"] = row.pass;
+  json["batch"] = row.batch;
+  json["length"] = row.length;
+  json["heads"] = row.heads;
+  json["head_dim"] = row.head_dim;
+  json["value_dim"] = row.value_dim;
+  json["gflops"] = flops / (1e6 * median);
+  json["floor_ms"] = floor_ms;
+  json["times_floor"] = median / floor_ms;
+  json["fraction"] = floor_ms / median;
+  return json;
+}
+
+Json measure_step(const AttentionRow& row, double seconds) {
+  StepWork work(row);
+  const Measured measured = measure_calls([&] { work.run(); }, seconds);
+  const double streams = static_cast<double>(row.streams),
+               state_bytes = static_cast<double>(work.state_bytes());
+  const double flops = streams * static_cast<double>(row.heads * features_of(row) * row.value_dim) * 4;
+  Json json = row_json(row, measured, flops, 2 * state_bytes * streams / (1e6 * ceiling().copy_gbs));
+  json["streams"] = row.streams;
+  json["state_bytes_per_stream"] = work.state_bytes();
+  json["tensor_bytes"] = json["tensor_bytes"].get<double>() + state_bytes * streams;
+  return json;
+}
+
+}  // namespace
+
+double time_units(const AttentionRow& row) {
+  return row.family == "softmax" || row.mask == "boolean"
+             ? visible_pairs(row.mask, row.mask_sizes, row.length)
+             : static_cast<double>(row.length);
+}
+
+double tensor_bytes(const AttentionRow& row) {
+  const double rows = static_cast<double>((row.is_step() ? row.streams : row.batch * row.length) * row.heads);
+  const double inputs_and_out = rows * static_cast<double>(2 * row.head_dim + 2 * row.value_dim) *
+                                static_cast<double>(size_of(row.dtype));
+  return row.pass == "training" ? 2 * inputs_and_out + rows * sizeof(float) : inputs_and_out;
+}
+
+Json measure_attention(const AttentionRow& row, double seconds) {
+  if (row.is_step()) return measure_step(row, seconds);
+  {
+    // Code is memory too, where it is used for the first time: a short sequence sees to that.
+    AttentionRow small = row;
+    small.batch = 1;
+    small.length = std::min<std::int64_t>(row.length, 256);
+    ParallelWork warm(small);
+    on_own_thread([&] { warm.run(); });
+  }
+  ParallelWork work(row);
+  const Measured measured = measure_calls([&] { work.run(); }, seconds);
+  const Ceiling limits = ceiling();
+  const double flops = least_flops(row);
+  const double floor_ms =
+      1e3 * std::max(flops / (1e9 * limits.gemm_gflops), least_bytes(row) / (1e9 * limits.copy_gbs));
+  return row_json(row, measured, flops, floor_ms);
+}
+
+}  // namespace linnet
