@@ -131,8 +131,9 @@ void AddPairs(const Pairs& pairs, std::int64_t panel, std::int64_t queries, cons
 
   const float* query = pairs.query + panel * kPanel * pairs.head_width;
   const float* grad_out = pairs.grad_out + panel * kPanel * pairs.value_width;
-  const Span some = sight.any(), rows = RowsOf(sight);
-  if (sight.masked() &&
+  const Span some = sight.any(), open = sight.all(0, sight.vectors), rows = RowsOf(sight);
+  // The products multiply with zeros where some query of the panel does not see some of the rows.
+  if ((rows.begin < open.begin || open.end < rows.end) &&
       !(AllFinite(query, queries * pairs.head_width) && AllFinite(grad_out, queries * pairs.value_width) &&
         AllFinite(pairs.keys + some.begin * pairs.head_width, (some.end - some.begin) * pairs.head_width))) {
     AddPairByPair(pairs, panel, queries, sight);

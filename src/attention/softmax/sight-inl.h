@@ -17,8 +17,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace linnet::softmax::HWY_NAMESPACE {
 
-/// A tile of keys as a panel of queries sees it; lanes are queries. Query i sees the keys begin[i] … end[i] − 1
-/// of the tile, and neither bound decreases with i: the vectors' own bounds are those of their outermost
+/// A tile of keys as a panel of queries sees it; lanes are queries. Query i sees the keys begin[i] … end[i] −
+/// 1 of the tile, and neither bound decreases with i: the vectors' own bounds are those of their outermost
 /// lanes. Under a boolean mask the bounds hold the whole tile and `seen` says which keys it is.
 struct Sight {
   std::int64_t vectors;
@@ -31,18 +31,12 @@ struct Sight {
   HWY_INLINE std::int64_t last(std::int64_t v) const { return end[(v + 1) * kLanes - 1]; }
   HWY_INLINE Span any() const { return {first(0), last(vectors - 1)}; }
 
-  /// Keys that every query of `count` vectors from vector v on sees; where there are none, a place from which
-  /// on none of these vectors has keys that an earlier one does not share or follow.
+  /// Keys that every query of `count` vectors from vector v on sees. Where there are none, an empty span that
+  /// no query's interval begins behind.
   HWY_INLINE Span all(std::int64_t v, std::int64_t count) const {
     if (seen != nullptr) return {0, 0};
     const std::int64_t from = begin[(v + count) * kLanes - 1];
     return {from, std::max<std::int64_t>(from, end[v * kLanes])};
-  }
-
-  /// Whether some query does not see a key that another one sees.
-  HWY_INLINE bool masked() const {
-    const Span open = all(0, vectors), some = any();
-    return some.begin < open.begin || open.end < some.end;
   }
 
   /// The queries of vector v that see key j.

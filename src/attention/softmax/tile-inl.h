@@ -195,7 +195,7 @@ HWY_INLINE void NarrowRow(bf16* to, const float* from, std::int64_t count) {
     const auto bits = hn::BitCast(wide, x);
     const auto even = hn::And(hn::ShiftRight<16>(bits), hn::Set(wide, 1));
     const auto rounded = hn::Add(bits, hn::Add(even, hn::Set(wide, 0x7fff)));
-    const auto nan = hn::RebindMask(wide, hn::Ne(x, x));
+    const auto nan = hn::RebindMask(wide, hn::IsNaN(x));
     const auto upper =
         hn::ShiftRight<16>(hn::IfThenElse(nan, hn::Or(bits, hn::Set(wide, 0x400000)), rounded));
     hn::StoreU(hn::DemoteTo(half, hn::BitCast(positive, upper)), half, &to[i].bits);
