@@ -48,8 +48,7 @@ struct NarrowCase {
   }
   std::vector<float> gather(const std::vector<bf16>& x, std::int64_t dim) const {
     std::vector<float> result(x.size() / (dim + gap) * dim);
-    for (std::size_t i = 0; i < result.size(); ++i)
-      result[i] = to_float(x[i / dim * (dim + gap) + i % dim]);
+    for (std::size_t i = 0; i < result.size(); ++i) result[i] = to_float(x[i / dim * (dim + gap) + i % dim]);
     return result;
   }
 
@@ -122,7 +121,8 @@ TEST(SoftmaxBf16, ErrorIsAtMostTwiceThatOfRoundingTheResults) {
       c.run();
       // f32 agrees with the reference a thousand times better, as other tests find.
       c.wide.run();
-      const auto expect = [&](const std::vector<bf16>& found, const std::vector<float>& exact, const char* name) {
+      const auto expect = [&](const std::vector<bf16>& found, const std::vector<float>& exact,
+                              const char* name) {
         const double rounding = relative_error(widen(narrow(exact)), exact);
         EXPECT_LE(relative_error(widen(found), exact), 2 * rounding) << name;
       };
@@ -136,7 +136,8 @@ TEST(SoftmaxBf16, ErrorIsAtMostTwiceThatOfRoundingTheResults) {
 
 TEST(SoftmaxBf16, RoundingIsThatOfToBf16) {
   kernels::for_every_target([] {
-    std::vector<float> x = {0.0f, -0.0f, 1.0f, 1.00390625f, 1.01171875f, 3.4e38f, -1e-45f, INFINITY, -INFINITY, NAN};
+    std::vector<float> x = {0.0f,    -0.0f,   1.0f,     1.00390625f, 1.01171875f,
+                            3.4e38f, -1e-45f, INFINITY, -INFINITY,   NAN};
     std::uint32_t signalling = 0x7f800001u;
     x.resize(11);
     std::memcpy(&x[10], &signalling, 4);

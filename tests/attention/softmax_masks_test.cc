@@ -14,8 +14,8 @@ namespace {
 
 constexpr std::uint64_t kSeed = 40;
 
-/// The same pairs however they are cut into tiles: no key of some blocks, every one of others, and in the rest
-/// one of three.
+/// The same pairs however they are cut into tiles: no key of some blocks, every one of others, and in the
+/// rest one of three.
 bool visible_pair(std::int64_t b, std::int64_t i, std::int64_t j) {
   const std::int64_t block = (i / 60 + 2 * (j / 70) + b) % 3;
   if (block == 0) return false;
@@ -98,8 +98,9 @@ TEST(SoftmaxMasks, MatchReferenceOnEveryInstructionSet) {
 
 TEST(SoftmaxMasks, MatchReferenceAcrossChunks) {
   // Several blocks and chunks of either side, few of which meet: 384 rows in narrow heads, 96 in wide ones.
-  for (const Mask& mask : {Mask::window(30, 0), Mask::window(400, 3), Mask::causal().with_segments({0, 384, 400, 1000}),
-                           steps(1000, 1000), Mask::boolean(fill_pairs)})
+  for (const Mask& mask :
+       {Mask::window(30, 0), Mask::window(400, 3), Mask::causal().with_segments({0, 384, 400, 1000}),
+        steps(1000, 1000), Mask::boolean(fill_pairs)})
     expect_agreement({1, 1000, 1000, 1, 4, 3}, mask);
   for (const Mask& mask : {Mask::window(100, 20), Mask::prefix({150}).with_segments({0, 180, 290})})
     expect_agreement({1, 290, 290, 1, 256, 257}, mask);
@@ -108,8 +109,9 @@ TEST(SoftmaxMasks, MatchReferenceAcrossChunks) {
 TEST(SoftmaxMasks, MatchReferenceAcrossLengths) {
   for (const auto& [queries, keys] :
        {std::pair{1, 300}, {300, 1}, {0, 10}, {10, 0}, {49, 97}, {200, 64}, {1000, 90}, {90, 1000}}) {
-    for (const Mask& mask : {steps(queries, keys), steps(queries, keys).with_key_lengths({keys, keys / 2}),
-                             Mask::boolean(fill_pairs), Mask::boolean(fill_pairs).with_key_lengths({keys / 3, keys})})
+    for (const Mask& mask :
+         {steps(queries, keys), steps(queries, keys).with_key_lengths({keys, keys / 2}),
+          Mask::boolean(fill_pairs), Mask::boolean(fill_pairs).with_key_lengths({keys / 3, keys})})
       expect_agreement({2, queries, keys, 1, 9, 6}, mask);
   }
 }
@@ -176,9 +178,8 @@ TEST(SoftmaxMasks, NanStaysWhereItIsSeen) {
 TEST(SoftmaxMasks, BitsDoNotDependOnTheThreads) {
   const int threads_before = thread_count();
   const std::int64_t length = 430;
-  for (const Mask& mask :
-       {Mask::window(60, 5), Mask::prefix({100}).with_segments({0, 120, 400, 430}),
-        steps(length, length).with_key_lengths({400, 77}), Mask::boolean(fill_pairs)}) {
+  for (const Mask& mask : {Mask::window(60, 5), Mask::prefix({100}).with_segments({0, 120, 400, 430}),
+                           steps(length, length).with_key_lengths({400, 77}), Mask::boolean(fill_pairs)}) {
     Case one({2, length, length, 3, 128, 70}, mask, kSeed);
     SCOPED_TRACE(one.describe(kSeed));
     set_thread_count(1);
@@ -214,12 +215,12 @@ TEST(SoftmaxMasks, ExtremeInputsStayFinite) {
 TEST(SoftmaxMasks, BooleanMatrixAndFunctionAreOne) {
   for (const std::int64_t entries : {1, 2}) {
     std::vector<std::uint8_t> pairs(entries * 90 * 210);
-    for (std::int64_t b = 0; b < entries; ++b)
-      fill_pairs({pairs.data() + b * 90 * 210, {90, 210}}, b, 0, 0);
+    for (std::int64_t b = 0; b < entries; ++b) fill_pairs({pairs.data() + b * 90 * 210, {90, 210}}, b, 0, 0);
     const auto same = [entries](View<std::uint8_t> tile, std::int64_t b, std::int64_t i, std::int64_t j) {
       fill_pairs(tile, entries == 1 ? 0 : b, i, j);
     };
-    Case stored({2, 90, 210, 2, 8, 8}, Mask::boolean(View<const std::uint8_t>(pairs.data(), {entries, 90, 210})), kSeed);
+    Case stored({2, 90, 210, 2, 8, 8},
+                Mask::boolean(View<const std::uint8_t>(pairs.data(), {entries, 90, 210})), kSeed);
     Case computed({2, 90, 210, 2, 8, 8}, Mask::boolean(same), kSeed);
     stored.run();
     stored.expect_reference();
@@ -234,8 +235,8 @@ TEST(SoftmaxMasks, BooleanMatrixAndFunctionAreOne) {
 TEST(SoftmaxMasks, TilesOutsideEveryIntervalAreSkipped) {
   // Ten segments of the size of a tile: the pairs that a call looks at are those of 20 panels with one tile.
   std::atomic<std::int64_t> asked = 0;
-  const Mask everything = Mask::boolean(
-      [&](View<std::uint8_t> tile, std::int64_t, std::int64_t, std::int64_t) {
+  const Mask everything =
+      Mask::boolean([&](View<std::uint8_t> tile, std::int64_t, std::int64_t, std::int64_t) {
         std::fill_n(tile.data(), tile.size(), std::uint8_t{1});
         asked += tile.size();
       });
@@ -262,8 +263,9 @@ TEST(SoftmaxMasks, StatesAndDecayAreRefusedWhereTheyAreNotTaken) {
   };
   AttentionInputs in = c.inputs();
   in.initial = state.get();
-  EXPECT_EQ(message(in, c.outputs()),
-            "[softmax attention] expected a causal or prefix mask with an initial state, got the mask window");
+  EXPECT_EQ(
+      message(in, c.outputs()),
+      "[softmax attention] expected a causal or prefix mask with an initial state, got the mask window");
   AttentionOutputs out = c.outputs();
   out.final = state.get();
   EXPECT_EQ(message(c.inputs(), out),
