@@ -96,13 +96,15 @@ TEST(SoftmaxMasks, MatchReferenceOnEveryInstructionSet) {
 }
 
 TEST(SoftmaxMasks, MatchReferenceAcrossChunks) {
-  // Several blocks and chunks of either side, few of which meet: 384 rows in narrow heads, 96 in wide ones.
+  // Several blocks and chunks of either side, few of which meet: 384 rows in narrow heads, 96 in wide ones,
+  // 192 in the widest.
   for (const Mask& mask :
        {Mask::window(30, 0), Mask::window(400, 3), Mask::causal().with_segments({0, 384, 400, 1000}),
         steps(1000, 1000), Mask::boolean(fill_pairs)})
     expect_agreement({1, 1000, 1000, 1, 4, 3}, mask);
   for (const Mask& mask : {Mask::window(100, 20), Mask::prefix({150}).with_segments({0, 180, 290})})
     expect_agreement({1, 290, 290, 1, 256, 257}, mask);
+  expect_agreement({1, 290, 290, 1, 520, 511}, Mask::window(40, 20));
 }
 
 TEST(SoftmaxMasks, MatchReferenceAcrossLengths) {
