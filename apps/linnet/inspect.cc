@@ -22,6 +22,7 @@ struct StateGrowth {
 StateGrowth state_growth(const ModelConfig& config, const std::string& family) {
   ModelConfig other = config;
   other.family = family;
+  if (family != "linear") other.decay = "none";
   other.positions = "none";  // so that two tokens are never too many
   Session session(Model::random(other), 1);
   std::int32_t token = 0;
@@ -38,6 +39,7 @@ void run(const std::string& folder, bool json) {
   const ModelConfig& config = model->config();
   ModelConfig cached = config;
   cached.family = "softmax";
+  cached.decay = "none";
   ModelConfig linear = config;
   linear.family = "linear";
   const StateGrowth linear_growth = state_growth(linear, "linear"),

@@ -70,6 +70,11 @@ class Mask {
   bool has_segments() const { return segments_ != nullptr; }
   const std::vector<std::int64_t>& key_lengths() const { return key_lengths_; }
 
+  /// Whether queries and keys are the same tokens, so that there must be as many of both.
+  bool together() const {
+    return kind_ == Kind::causal || kind_ == Kind::prefix || kind_ == Kind::window || has_segments();
+  }
+
   /// Whether a state can come before the keys and one can be left behind them: causal and prefix, with key
   /// lengths and segments (the first segment continues the state, the last one leaves it).
   bool takes_state() const { return kind_ == Kind::causal || kind_ == Kind::prefix; }

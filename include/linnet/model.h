@@ -35,6 +35,9 @@ struct ModelConfig {
   double alpha = 1;                 ///< attention.alpha, of elu
   double epsilon = 1e-6;            ///< attention.epsilon, in the linear denominator
   std::string normalise = "sum";    ///< attention.normalise, "sum" or "none"
+  std::string decay = "none";       ///< attention.decay, "none", "fixed" or "learned": γ of every head
+  double shortest_memory = 32;      ///< attention.shortest_memory, 1/(1 − γ) tokens of the first head
+  double longest_memory = 4096;     ///< attention.longest_memory, of the last one; geometric between them
 
   std::int64_t image_height =
       0;  ///< pixels in reading order, where tokens are grey levels; 0 where they are not

@@ -8,7 +8,7 @@
 namespace linnet {
 
 /// Working memory of one task, 64-byte aligned. It is the calling thread's own and kept for the thread's next
-/// task; a task inside a task gets memory of its own.
+/// task, unless it is very large; a task inside a task gets memory of its own.
 class Scratch {
  public:
   explicit Scratch(std::size_t floats) : buffer_(std::move(kept())) {
@@ -19,7 +19,7 @@ class Scratch {
     }
   }
   ~Scratch() {
-    if (buffer_.size > kept().size) kept() = std::move(buffer_);
+    if (buffer_.size > kept().size && buffer_.size <= most_kept) kept() = std::move(buffer_);
   }
   Scratch(const Scratch&) = delete;
   Scratch& operator=(const Scratch&) = delete;
@@ -36,6 +36,7 @@ class Scratch {
 
  private:
   static constexpr std::align_val_t alignment{64};
+  static constexpr std::size_t most_kept = std::size_t{1} << 23;
 
   struct Free {
     void operator()(float* memory) const { ::operator delete(memory, alignment); }

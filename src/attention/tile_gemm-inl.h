@@ -35,11 +35,11 @@ constexpr std::size_t kRowBlock = 8;
 #if HWY_TARGET <= HWY_AVX3
 constexpr int kMaxVectors = 4;
 template <int kVectors>
-constexpr int kTileRows = kVectors == 4 ? 4 : 8;
+constexpr int kRegisterRows = kVectors == 4 ? 4 : 8;
 #else
 constexpr int kMaxVectors = 2;
 template <int kVectors>
-constexpr int kTileRows = kVectors == 2 ? 4 : 8;
+constexpr int kRegisterRows = kVectors == 2 ? 4 : 8;
 #endif
 
 /// At least how often a product of `rows` by `columns` over `depth` fetches ahead.
@@ -71,11 +71,11 @@ class Ahead {
     fetches_ = fetches;
   }
 
-  /// `rows` rows of `columns` floats, `stride` floats apart.
-  void Add(const float* data, std::ptrdiff_t stride, std::size_t rows, std::size_t columns) {
+  /// `rows` rows of `bytes` bytes, `stride` bytes apart.
+  void Add(const void* data, std::ptrdiff_t stride, std::size_t rows, std::size_t bytes) {
     if (rows == 0) return;
-    areas_[last_++] = {data, stride, rows, columns};
-    lines_ += rows * ((columns + kLine - 1) / kLine);
+    areas_[last_++] = {static_cast<const std::byte*>(data), stride, rows, bytes};
+    lines_ += rows * ((bytes + kLine - 1) / kLine);
     lines_a_fetch_ = (lines_ + fetches_ - 1) / fetches_;
   }
 
@@ -84,7 +84,7 @@ class Ahead {
       Area& area = areas_[first_];
       __builtin_prefetch(area.data + column_, 0, 2);
       column_ += kLine;
-      if (column_ >= area.columns) {
+      if (column_ >= area.bytes) {
         column_ = 0;
         area.data += area.stride;
         if (--area.rows == 0) ++first_;
@@ -93,17 +93,27 @@ class Ahead {
   }
 
  private:
-  static constexpr std::size_t kLine = 16;  // floats of a cache line
+  static constexpr std::size_t kLine = 64;  // bytes of a cache line
 
   struct Area {
-    const float* data;
+    const std::byte* data;
     std::ptrdiff_t stride;
-    std::size_t rows, columns;
+    std::size_t rows, bytes;
   };
 
   Area areas_[8];
   std::size_t first_ = 0, last_ = 0, column_ = 0, lines_ = 0, lines_a_fetch_ = 0, fetches_ = 1;
 };
+
+/// sum = fade · sum + term, where `rest` keeps what the additions so far rounded off (Kahan 1965).
+HWY_INLINE void CollectVector(float* HWY_RESTRICT sum, float* HWY_RESTRICT rest, Vec32 term, Vec32 fade) {
+  const F32 d;
+  const Vec32 old = hn::Mul(fade, hn::Load(d, sum));
+  const Vec32 wanted = hn::NegMulAdd(fade, hn::Load(d, rest), term);
+  const Vec32 next = hn::Add(old, wanted);
+  hn::Store(hn::Sub(hn::Sub(next, old), wanted), d, rest);
+  hn::Store(next, d, sum);
+}
 
 /// kRows rows of kVectors vectors, held in registers.
 template <int kRows, int kVectors>
@@ -179,6 +189,18 @@ struct Accumulators {
         hn::Store(hn::Add(hn::Load(d, to), sum[r][v]), d, to);
       }
   }
+
+  HWY_INLINE void Collect(float* HWY_RESTRICT c, float* HWY_RESTRICT rest, std::size_t ldc,
+                          float fade) const {
+    const F32 d;
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 8
+      for (int v = 0; v < kVectors; ++v) {
+        const std::size_t at = r * ldc + v * hn::Lanes(d);
+        CollectVector(c + at, rest + at, sum[r][v], hn::Set(d, fade));
+      }
+  }
 };
 
 /// Calls product.Panel<kVectors>(column) for panels that cover `columns`, a multiple of the vector length.
@@ -204,7 +226,7 @@ HWY_INLINE void ForEachPanel(const Product& product, std::size_t columns) {
 }
 
 /// C = A B, or C += A B: C [rows, columns], A [rows, depth], B [depth, columns].
-template <Left kLeft, bool kAddTo>
+template <Left kLeft, bool kAddTo = false>
 struct Multiply {
   float* c;
   std::size_t ldc;
@@ -217,13 +239,39 @@ struct Multiply {
 
   template <int kVectors>
   HWY_NOINLINE void Panel(std::size_t column) const {
-    constexpr int kRows = kTileRows<kVectors>;
+    constexpr int kRows = kRegisterRows<kVectors>;
     for (std::size_t row = 0; row < rows; row += kRows) {
       Accumulators<kRows, kVectors> tile;
       tile.Clear();
       tile.template Add<kLeft>(LeftAt<kLeft>(a, lda, row, 0), lda, b + column, ldb, depth, ahead);
       float* to = c + row * ldc + column;
       kAddTo ? tile.AddTo(to, ldc) : tile.Store(to, ldc);
+    }
+  }
+};
+
+/// C = fade · C + Aᵀ B with compensated sums: C and `rest` [rows, columns], A [depth, rows], B [depth,
+/// columns].
+struct CollectProduct {
+  float* c;
+  float* rest;
+  std::size_t ldc;
+  const float* a;
+  std::size_t lda;
+  const float* b;
+  std::size_t ldb;
+  std::size_t rows, depth;
+  float fade = 1.0f;
+  Ahead* ahead = nullptr;
+
+  template <int kVectors>
+  HWY_NOINLINE void Panel(std::size_t column) const {
+    constexpr int kRows = kRegisterRows<kVectors>;
+    for (std::size_t row = 0; row < rows; row += kRows) {
+      Accumulators<kRows, kVectors> tile;
+      tile.Clear();
+      tile.template Add<Left::transposed>(a + row, lda, b + column, ldb, depth, ahead);
+      tile.Collect(c + row * ldc + column, rest + row * ldc + column, ldc, fade);
     }
   }
 };
@@ -253,7 +301,7 @@ struct MultiplyLower {
 
     template <int kVectors>
     HWY_NOINLINE void Panel(std::size_t column) const {
-      constexpr int kRows = kTileRows<kVectors>;
+      constexpr int kRows = kRegisterRows<kVectors>;
       for (std::size_t row = first_row; row < first_row + kRowBlock; row += kRows) {
         Accumulators<kRows, kVectors> tile;
         tile.Clear();
@@ -285,7 +333,7 @@ struct MultiplyWithTriangle {
 
   template <int kVectors>
   HWY_NOINLINE void Panel(std::size_t column) const {
-    constexpr int kRows = kTileRows<kVectors>;
+    constexpr int kRows = kRegisterRows<kVectors>;
     for (std::size_t row = 0; row < rows; row += kRows) {
       Accumulators<kRows, kVectors> tile;
       tile.Clear();

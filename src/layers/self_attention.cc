@@ -1,5 +1,8 @@
 #include "layers/self_attention.h"
 
+#include <algorithm>
+#include <cmath>
+
 namespace linnet {
 
 SelfAttention::SelfAttention(ParameterTable& table, const std::string& name, const Parts& parts)
@@ -7,7 +10,15 @@ SelfAttention::SelfAttention(ParameterTable& table, const std::string& name, con
       qkv_(table, name + ".qkv", parts.width, 3 * parts.width),
       output_(table, name + ".output", parts.width, parts.width,
               {.bias = true, .weight_initial = normal(parts.output_deviation), .bias_initial = {}}),
-      attention_(make_attention(parts.attention)) {}
+      decay_(parts.initial_decay),
+      attention_(make_attention(parts.attention)) {
+  if (parts.decay != Decay::learned) return;
+  const auto logit = [initial = parts.initial_decay](std::int64_t head, double) {
+    const double gamma = initial[static_cast<std::size_t>(head)];
+    return static_cast<float>(std::log(gamma / (1 - gamma)));
+  };
+  decay_logit_ = table.add(name + ".decay", {parts.heads}, logit, false);
+}
 
 void SelfAttention::Saved::reserve(std::int64_t batch, std::int64_t length, const Parts& parts) {
   qkv = Tensor::of<float>({batch, length, 3 * parts.width});
@@ -18,6 +29,16 @@ void SelfAttention::Saved::reserve(std::int64_t batch, std::int64_t length, cons
 void SelfAttention::pack(std::span<const float> parameters, bool training) {
   qkv_.pack(parameters, training);
   output_.pack(parameters, training);
+  if (!decay_logit_) return;
+  const View<const float> logit = decay_logit_->of(parameters);
+  for (std::int64_t h = 0; h < parts_.heads; ++h) {
+    const double gamma = 1 / (1 + std::exp(-static_cast<double>(logit(h))));
+    decay_[static_cast<std::size_t>(h)] = std::max(static_cast<float>(gamma), 1e-6f);
+  }
+}
+
+View<const float> SelfAttention::decay() const {
+  return decay_.empty() ? View<const float>() : View<const float>(decay_.data(), {parts_.heads});
 }
 
 template <class T>
@@ -50,9 +71,9 @@ void SelfAttention::forward(View<float> y, View<const float> x, View<const float
       View<float>(saved.normaliser.view<float>().data(), {x.extent(0), x.extent(1), parts_.heads});
   qkv_.forward(rows(qkv), rows(x));
   const View<const float> projected = qkv;
-  attention_->forward(
-      {by_heads(attended, parts_.heads), normaliser, final},
-      {part(projected, 0), part(projected, 1), part(projected, 2), Mask::causal(), initial, position});
+  attention_->forward({by_heads(attended, parts_.heads), normaliser, final},
+                      {part(projected, 0), part(projected, 1), part(projected, 2), Mask::causal(), initial,
+                       position, decay()});
   output_.forward(rows(y), rows(View<const float>(attended)), kernels::Activation::none,
                   residual.empty() ? residual : rows(residual));
 }
@@ -71,10 +92,15 @@ void SelfAttention::backward(View<float> dx, View<const float> dy, View<const fl
 
   const View<float> dqkv =
       scratch.take(batch * length, 3 * parts_.width).reshape({batch, length, 3 * parts_.width});
-  attention_->backward({part(dqkv, 0), part(dqkv, 1), part(dqkv, 2)},
+  std::vector<float> decay_gradient(decay_logit_ ? decay_.size() : 0);
+  const View<float> ddecay =
+      decay_logit_ ? View<float>(decay_gradient.data(), {parts_.heads}) : View<float>();
+  attention_->backward({part(dqkv, 0), part(dqkv, 1), part(dqkv, 2), ddecay},
                        by_heads(View<const float>(dattended), parts_.heads),
-                       {part(qkv, 0), part(qkv, 1), part(qkv, 2), Mask::causal()},
+                       {part(qkv, 0), part(qkv, 1), part(qkv, 2), Mask::causal(), nullptr, 0, decay()},
                        by_heads(attended, parts_.heads), normaliser);
+  for (std::size_t h = 0; h < decay_gradient.size(); ++h)
+    decay_logit_->of(gradients).data()[h] += decay_gradient[h] * decay_[h] * (1 - decay_[h]);
   qkv_.backward(rows(dx), rows(View<const float>(dqkv)), rows(x), gradients);
 }
 
@@ -90,7 +116,7 @@ void SelfAttention::step(View<float> y, View<const float> x, View<const float> r
   };
   const View<float> attended = scratch.take(n, parts_.width);
   attention_->step(attended.reshape({n, parts_.heads, head_dim}), head_part(0), head_part(1), head_part(2),
-                   state, slots);
+                   state, slots, decay());
   output_.forward(y, attended, kernels::Activation::none, residual);
 }
 

@@ -1,8 +1,10 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "layers/dense.h"
 #include "layers/scratch.h"
@@ -14,11 +16,16 @@ namespace linnet {
 /// output product. width = heads · head size.
 class SelfAttention {
  public:
+  /// γ of every head: none, the one it begins with, or learned from there as γ = sigmoid(w).
+  enum class Decay { none, fixed, learned };
+
   struct Parts {
     std::int64_t width = 0;
     std::int64_t heads = 1;
     AttentionOptions attention;
-    double output_deviation = 0;  ///< of the initial output weights
+    Decay decay = Decay::none;
+    std::vector<float> initial_decay = {};  ///< γ [heads], unless there is none
+    double output_deviation = 0;            ///< of the initial output weights
   };
 
   SelfAttention(ParameterTable& table, const std::string& name, const Parts& parts);
@@ -49,6 +56,9 @@ class SelfAttention {
   std::unique_ptr<State> make_state(std::int64_t slots, std::int64_t capacity) const;
   const Parts& parts() const { return parts_; }
 
+  /// γ [heads] as last packed, or nothing.
+  View<const float> decay() const;
+
  private:
   /// Part 0, 1 or 2 (query, key, value) of [batch, length, 3 · width], by heads.
   template <class T>
@@ -57,6 +67,8 @@ class SelfAttention {
   Parts parts_;
   Dense qkv_;
   Dense output_;
+  std::optional<Slot> decay_logit_;  // w [heads]
+  std::vector<float> decay_;         // γ
   std::unique_ptr<Attention> attention_;
 };
 

@@ -40,6 +40,15 @@ void add_options(Options& options, ModelConfig& config) {
   options.add("attention.epsilon", config.epsilon, "ε of the linear denominator", 0, 1);
   options.add("attention.normalise", config.normalise, "whether the linear family divides by its denominator",
               {"sum", "none"});
+  options.add(
+      "attention.decay", config.decay,
+      "per-head decay γ of the linear family, S = γ S + φ(k) vᵀ: none, fixed, or learned from the same "
+      "beginning",
+      {"none", "fixed", "learned"});
+  options.add("attention.shortest_memory", config.shortest_memory,
+              "tokens that the first head remembers, 1/(1 − γ), with a decay", 1.01, 1e7);
+  options.add("attention.longest_memory", config.longest_memory,
+              "tokens that the last head remembers; those between are spaced geometrically", 1.01, 1e7);
   options.add("image.height", config.image_height, "rows of a picture, where tokens are pixels", 0, 1 << 14);
   options.add("image.width", config.image_width, "columns of a picture, where tokens are pixels", 0, 1 << 14);
 }
@@ -50,6 +59,9 @@ void ModelConfig::check() const {
   add_options(options, copy);
   options.load_json(options.to_json(), "model configuration");  // the ranges of the single values
   find_family(family);
+  if (decay != "none" && family != "linear")
+    fail<UsageError>("model", "expected attention.decay = \"none\" with the family {}, got \"{}\"", family,
+                     decay);
   if (width % heads != 0)
     fail<UsageError>("model", "expected model.heads to divide model.width, got {} heads and width {}", heads,
                      width);

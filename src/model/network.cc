@@ -17,6 +17,25 @@ Positions positions_of(const ModelConfig& config) {
   return config.positions == "none" ? Positions::none : Positions::learned;
 }
 
+SelfAttention::Decay decay_of(const ModelConfig& config) {
+  if (config.decay == "none") return SelfAttention::Decay::none;
+  return config.decay == "fixed" ? SelfAttention::Decay::fixed : SelfAttention::Decay::learned;
+}
+
+/// γ of each head, its memory 1/(1 − γ) going geometrically from the shortest to the longest.
+std::vector<float> initial_decay(const ModelConfig& config) {
+  std::vector<float> decay;
+  if (config.decay == "none") return decay;
+  for (std::int64_t head = 0; head < config.heads; ++head) {
+    const double share =
+        config.heads == 1 ? 0 : static_cast<double>(head) / static_cast<double>(config.heads - 1);
+    const double memory =
+        config.shortest_memory * std::pow(config.longest_memory / config.shortest_memory, share);
+    decay.push_back(static_cast<float>(1 - 1 / memory));
+  }
+  return decay;
+}
+
 Block::Parts parts_of(const ModelConfig& config, std::shared_ptr<const FeatureMap> feature_map) {
   AttentionOptions attention;
   attention.family = find_family(config.family);
@@ -25,10 +44,19 @@ Block::Parts parts_of(const ModelConfig& config, std::shared_ptr<const FeatureMa
                               : find_feature_map(config.feature_map, static_cast<float>(config.alpha));
   attention.normalise = config.normalise == "none" ? Normalise::none : Normalise::sum;
   attention.epsilon = static_cast<float>(config.epsilon);
+  // Where no stream is longer than this, plain sums stay exact enough and the state is half as large.
+  constexpr std::int64_t plain_length = 1 << 16;
+  attention.sums = config.positions == "learned" && config.length <= plain_length ? StateSums::plain
+                                                                                  : StateSums::compensated;
   // Every layer adds two branches to the residual stream; their initial sum should not grow with the depth.
   const double depth = std::sqrt(2.0 * static_cast<double>(config.layers));
   const double width = static_cast<double>(config.width), hidden = static_cast<double>(config.feed_forward);
-  return {.attention = {config.width, config.heads, attention, 1 / (std::sqrt(width) * depth)},
+  return {.attention = {.width = config.width,
+                        .heads = config.heads,
+                        .attention = attention,
+                        .decay = decay_of(config),
+                        .initial_decay = initial_decay(config),
+                        .output_deviation = 1 / (std::sqrt(width) * depth)},
           .feed_forward = {config.width, config.feed_forward, activation_of(config),
                            1 / (std::sqrt(hidden) * depth)},
           .norm_first = config.norm == "pre"};

@@ -125,6 +125,7 @@ TEST(LinearState, HoldsTheDocumentedSums) {
   AttentionOptions options;
   options.feature_map = identity_map();
   options.normalise = Normalise::none;
+  options.sums = StateSums::plain;
   const auto attention = make_attention(options);
   const Problem problem({1, 3, 3, 2, 4, 5}, Mask::causal(), 24);
   Tensor out = problem.out.clone();

@@ -141,6 +141,96 @@ TEST(SoftmaxCache, GradientsBehindACacheAreThoseOfTheWhole) {
   }
 }
 
+/// A case cut at `split` into two calls with masks of their own, the second of which continues the first's
+/// state. Expects outputs and gradients, where grad_out is zero in the first part, to be those of one call
+/// under `whole`.
+void expect_continuation(const Mask& whole, const Mask& first, const Mask& second, std::int64_t split,
+                         std::int64_t length, std::int64_t held) {
+  SCOPED_TRACE(fmt::format("{}, then {}, cut at {} of {}", first.name(), second.name(), split, length));
+  Case exact({2, length, length, 2, 11, 6}, whole, kSeed);
+  for (std::int64_t b = 0; b < 2; ++b)
+    std::fill_n(exact.grad_out.begin() + b * length * 12, split * 12, 0.0f);
+  Case c = exact;
+  exact.run();
+  exact.expect_reference();
+  const auto attention = make_softmax_attention(c.options());
+  const auto state = attention->make_state(2, shape_of(c)), final = attention->make_state(2, shape_of(c));
+  Part head(c, 0, split, nullptr, state.get()), tail(c, split, length, state.get(), final.get());
+  head.in.mask = first;
+  tail.in.mask = second;
+  attention->forward(head.out, head.in);
+  attention->forward(tail.out, tail.in);
+  EXPECT_LE(relative_error(c.out, exact.out), 1e-5);
+  EXPECT_EQ(final->position(1), held);
+  AttentionGradients gradients = c.gradients();
+  gradients.query = gradients.query.slice(1, split, length);
+  gradients.key = gradients.key.slice(1, split, length);
+  gradients.value = gradients.value.slice(1, split, length);
+  attention->backward(gradients, c.grad().slice(1, split, length), tail.in, tail.out.out,
+                      tail.out.normaliser);
+  const auto expect = [&](const std::vector<float>& found, const std::vector<float>& wanted,
+                          std::int64_t dim) {
+    for (std::int64_t b = 0; b < 2; ++b) {
+      const auto behind = [&](const std::vector<float>& x) {
+        const auto entry = x.begin() + b * length * 2 * dim;
+        return std::vector<float>(entry + split * 2 * dim, entry + length * 2 * dim);
+      };
+      EXPECT_LE(relative_error(behind(found), behind(wanted)), 1e-5);
+    }
+  };
+  expect(c.grad_query, exact.grad_query, 11);
+  expect(c.grad_key, exact.grad_key, 11);
+  expect(c.grad_value, exact.grad_value, 6);
+}
+
+TEST(SoftmaxCache, SegmentsContinueAcrossCalls) {
+  const std::int64_t length = 230;
+  for (const std::int64_t split : {1, 60, 149, 160}) {
+    // 0 … 150 … 180 … 230: the second call's first segment is what is left of the one that the first leaves.
+    std::vector<std::int64_t> head = {0, split}, tail = {0, 150 - split, 180 - split, length - split};
+    if (split > 150) {
+      head = {0, 150, split};
+      tail = {0, 180 - split, length - split};
+    }
+    expect_continuation(Mask::causal().with_segments({0, 150, 180, length}),
+                        Mask::causal().with_segments(head), Mask::causal().with_segments(tail), split, length,
+                        50);
+  }
+}
+
+TEST(SoftmaxCache, PrefixContinuesAState) {
+  const std::int64_t length = 150, split = 70, prefix = 33;
+  std::vector<std::int64_t> begin(length), end(length);
+  for (std::int64_t i = 0; i < length; ++i) end[i] = i < split ? i + 1 : std::max(i + 1, split + prefix);
+  expect_continuation(Mask::intervals(begin, end), Mask::causal(), Mask::prefix({prefix}), split, length,
+                      length);
+}
+
+TEST(SoftmaxCache, PaddingBehindAStateIsNotSeen) {
+  const std::int64_t length = 150, split = 70;
+  const std::vector<std::int64_t> lengths = {length - 30, length - 30};
+  expect_continuation(Mask::causal().with_key_lengths(lengths), Mask::causal(),
+                      Mask::causal().with_key_lengths({50, 50}), split, length, length - 30);
+  // Padding that reaches into the segment before the last: nothing is left of the last one.
+  expect_continuation(Mask::causal().with_segments({0, 125, length}).with_key_lengths(lengths),
+                      Mask::causal(), Mask::causal().with_segments({0, 55, 80}).with_key_lengths({50, 50}),
+                      split, length, 0);
+}
+
+TEST(SoftmaxCache, LaterSegmentsWithoutKeysDoNotSeeTheState) {
+  Case c({1, 40, 40, 1, 8, 8}, Mask::causal(), kSeed);
+  const auto attention = make_softmax_attention(c.options());
+  const auto state = attention->make_state(1, shape_of(c));
+  const Part head(c, 0, 20, nullptr, state.get());
+  attention->forward(head.out, head.in);
+  Part tail(c, 20, 40, state.get(), nullptr);
+  tail.in.mask = Mask::causal().with_segments({0, 5, 20}).with_key_lengths({0});
+  attention->forward(tail.out, tail.in);
+  for (std::int64_t i = 20 * 8; i < 25 * 8; ++i) EXPECT_NE(c.out[i], 0);
+  for (std::int64_t i = 25 * 8; i < 40 * 8; ++i) EXPECT_EQ(c.out[i], 0);
+  for (std::int64_t i = 25; i < 40; ++i) EXPECT_EQ(c.normaliser[i], -INFINITY);
+}
+
 TEST(SoftmaxCache, CachedKeysOfAQueryWithoutKeysOfItsOwnAreSeen) {
   Case c({1, 30, 30, 1, 8, 8}, Mask::causal(), kSeed);
   const auto attention = make_softmax_attention(c.options());

@@ -21,7 +21,13 @@ void expect_agreement(const Sizes& sizes, const Mask& mask, std::uint64_t seed =
 }
 
 TEST(SoftmaxReference, GradientsMatchFiniteDifferences) {
-  for (const Mask& mask : {Mask::full(), Mask::causal(), Mask::causal().with_key_lengths({3})}) {
+  const std::vector<std::uint8_t> pairs = {1, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1,
+                                           1, 1, 0, 1, 1, 0, 1, 0, 0, 0, 0, 1};
+  for (const Mask& mask :
+       {Mask::full(), Mask::causal(), Mask::causal().with_key_lengths({3}), Mask::prefix({2}),
+        Mask::window(1, 1), Mask::intervals({0, 0, 2, 3, 3}, {0, 2, 4, 4, 5}),
+        Mask::full().with_segments({0, 1, 3, 5}),
+        Mask::boolean(View<const std::uint8_t>(pairs.data(), {1, 5, 5}))}) {
     const std::int64_t length = 5, heads = 2, head_dim = 3, value_dim = 2;
     std::vector<double> inputs[3], grads[3], weight(length * heads * value_dim);
     const std::int64_t dims[3] = {head_dim, head_dim, value_dim};
@@ -172,9 +178,9 @@ TEST(Softmax, LargeInputsStayFinite) {
   }
 }
 
-TEST(Softmax, ViewsIntoFusedTensorsGiveTheSame) {
+void expect_same_from_fused_tensors(const Mask& mask) {
   const std::int64_t batch = 2, length = 75, heads = 3, dim = 12, row = 3 * heads * dim + 5;
-  Case c({batch, length, length, heads, dim, dim}, Mask::causal(), kSeed);
+  Case c({batch, length, length, heads, dim, dim}, mask, kSeed);
   c.run();
   // query, key and value beside one another in a row, as one projection writes them; gradients likewise.
   std::vector<float> fused(batch * length * row), fused_grads(fused.size(), -7.0f);
@@ -208,6 +214,11 @@ TEST(Softmax, ViewsIntoFusedTensorsGiveTheSame) {
   EXPECT_EQ(again.grad_value, c.grad_value);
   for (std::int64_t i = 0; i < batch * length; ++i)
     for (std::int64_t x = 3 * heads * dim; x < row; ++x) EXPECT_EQ(fused_grads[i * row + x], -7.0f);
+}
+
+TEST(Softmax, ViewsIntoFusedTensorsGiveTheSame) {
+  expect_same_from_fused_tensors(Mask::causal());
+  expect_same_from_fused_tensors(Mask::window(20, 4).with_segments({0, 50, 75}).with_key_lengths({75, 60}));
 }
 
 /// Rows (b, i, h) of x that hold a NaN.

@@ -14,7 +14,7 @@ Block::Parts parts_of(bool norm_first, Family family, std::int64_t width = 6, st
   AttentionOptions attention;
   attention.family = family;
   attention.layer = 3;
-  return {.attention = {width, heads, attention, 0.1},
+  return {.attention = {.width = width, .heads = heads, .attention = attention, .output_deviation = 0.1},
           .feed_forward = {width, 7, kernels::Activation::gelu, 0.1},
           .norm_first = norm_first,
           .layer = 3};

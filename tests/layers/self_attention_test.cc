@@ -13,7 +13,16 @@ struct Kind {
   const char* name;
   AttentionOptions options;
   reference::AttentionSettings settings;
+  SelfAttention::Decay decay = SelfAttention::Decay::none;
 };
+
+/// γ of each head, different ones.
+std::vector<float> decays(std::int64_t heads) {
+  std::vector<float> result;
+  for (std::int64_t h = 0; h < heads; ++h)
+    result.push_back(0.5f + 0.4f * static_cast<float>(h) / static_cast<float>(heads));
+  return result;
+}
 
 std::vector<Kind> kinds() {
   std::vector<Kind> result;
@@ -34,6 +43,10 @@ std::vector<Kind> kinds() {
   linear("identity", identity_map(), 1, 1e-6f);
   result.back().options.normalise = Normalise::none;
   result.back().settings.normalise = false;
+  linear("elu", elu_map(), 1, 1e-6f);
+  result.back().decay = SelfAttention::Decay::fixed;
+  linear("elu", elu_map(), 1, 1e-6f);
+  result.back().decay = SelfAttention::Decay::learned;
   Kind softmax{"softmax", {}, {}};
   softmax.options.family = Family::softmax;
   softmax.settings.family = "softmax";
@@ -48,7 +61,12 @@ struct Made {
   Tensor values;
 
   Made(const Kind& kind, std::int64_t heads, std::int64_t head_dim, bool training) {
-    parts = {heads * head_dim, heads, kind.options, 0.1};
+    parts = {.width = heads * head_dim,
+             .heads = heads,
+             .attention = kind.options,
+             .decay = kind.decay,
+             .output_deviation = 0.1};
+    if (kind.decay != SelfAttention::Decay::none) parts.initial_decay = decays(heads);
     attention = std::make_unique<SelfAttention>(table, "attention", parts);
     values = random_values(table, seed);
     attention->pack(values.span<float>(), training);
@@ -68,6 +86,10 @@ TEST(SelfAttention, MatchesReferenceWithGradients) {
       Scratch scratch;
       auto settings = kind.settings;
       settings.heads = heads;
+      if (kind.decay == SelfAttention::Decay::fixed) {
+        const std::vector<float> decay = decays(heads);
+        settings.decay.assign(decay.begin(), decay.end());
+      }
       const LayerUnderTest layer = {
           b * l, d,
           [&](auto& y, const auto& x) {
@@ -91,6 +113,10 @@ TEST(SelfAttention, StepsAndSplitsGiveTheParallelFormWithResidual) {
     Made made(kind, heads, head_dim, false);
     auto settings = kind.settings;
     settings.heads = heads;
+    if (kind.decay == SelfAttention::Decay::fixed) {
+      const std::vector<float> decay = decays(heads);
+      settings.decay.assign(decay.begin(), decay.end());
+    }
     const auto x = normals(length * d, seed), residual = normals(length * d, seed + 1);
     auto expected =
         reference::self_attention(reference::Matrix(length, d, in_double(x)), length,

@@ -126,6 +126,8 @@ Matrix causal_attention(const Matrix& qkv, std::int64_t length, const AttentionS
       for (std::int64_t j = begin; j <= row; ++j) {
         double product = 0;
         for (std::int64_t e = 0; e < head_dim; ++e) product += mapped(row, query + e) * mapped(j, key + e);
+        if (!settings.decay.empty())
+          product *= std::pow(settings.decay[static_cast<std::size_t>(head)], static_cast<double>(row - j));
         seen[static_cast<std::size_t>(j - begin)] = product;
       }
       double denominator = 1;
@@ -147,7 +149,12 @@ Matrix causal_attention(const Matrix& qkv, std::int64_t length, const AttentionS
 
 Matrix self_attention(const Matrix& x, std::int64_t length, const Parameters& parameters,
                       const std::string& name, const AttentionSettings& settings) {
-  return dense(causal_attention(dense(x, parameters, name + ".qkv"), length, settings), parameters,
+  AttentionSettings own = settings;
+  if (const auto learned = parameters.find(name + ".decay"); learned != parameters.end()) {
+    own.decay.clear();
+    for (const double logit : learned->second) own.decay.push_back(1 / (1 + std::exp(-logit)));
+  }
+  return dense(causal_attention(dense(x, parameters, name + ".qkv"), length, own), parameters,
                name + ".output");
 }
 

@@ -41,6 +41,7 @@ struct AttentionSettings {
   double epsilon = 1e-6;
   bool normalise = true;
   std::int64_t heads = 1;
+  std::vector<double> decay = {};  ///< γ of each head, none where empty
 };
 
 /// φ of the feature map of that name.
@@ -50,7 +51,7 @@ double feature(const AttentionSettings& settings, double x);
 /// side inside each. Quadratic.
 Matrix causal_attention(const Matrix& qkv, std::int64_t length, const AttentionSettings& settings);
 
-/// name.qkv, causal attention, name.output.
+/// name.qkv, causal attention, name.output; γ = sigmoid(name.decay) where there is such a parameter.
 Matrix self_attention(const Matrix& x, std::int64_t length, const Parameters& parameters,
                       const std::string& name, const AttentionSettings& settings);
 

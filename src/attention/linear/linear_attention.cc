@@ -4,9 +4,20 @@
 #include <cmath>
 
 #include "attention/linear/linear_kernels.h"
+#include "attention/linear/sweep_plan.h"
 #include "base/threads.h"
 
 namespace linnet {
+
+// Short enough that the triangle within a chunk, C (F + M) FLOPs a token, stays small beside the 4 F M of the
+// state, long enough that loading and storing S once a chunk does. A state beyond the second-level cache is
+// loaded rarely.
+std::int64_t LinearCall::chunk() const {
+  const Mask::Kind kind = inputs.mask.kind();
+  const bool plain = (kind == Mask::Kind::full || kind == Mask::Kind::causal) && !inputs.mask.has_segments();
+  return plain && features * sizes.value_dim >= (1 << 18) ? 128 : kTileRows;
+}
+
 namespace {
 
 constexpr const char* operation = "linear attention";
@@ -43,11 +54,7 @@ class LinearAttention final : public Attention {
   }
 
   LinearCall call(const AttentionSizes& sizes, const AttentionInputs& inputs) const {
-    const Mask::Kind kind = inputs.mask.kind();
-    if ((kind != Mask::Kind::full && kind != Mask::Kind::causal) || inputs.mask.has_segments())
-      fail(operation, "expected a full or causal mask, got {}", inputs.mask.name());
-    if (inputs.query.dtype() != DType::f32 || inputs.decay.rank() != 0)
-      fail(operation, "expected f32 inputs without decay");
+    check_decay(operation, inputs.decay, inputs.mask, sizes.heads);
     const std::int64_t count = features(sizes.head_dim);
     const LinearState* initial = nullptr;
     if (inputs.initial != nullptr)
@@ -74,9 +81,16 @@ std::int64_t column_blocks(const AttentionSizes& sizes) {
 // Heads that one task sweeps side by side. Their rows lie beside each other in memory: together they use what
 // one alone would fetch in vain, lines as well as address translations. Their states must fit the
 // second-level cache, and every thread should find a task. Heads do not meet, so the grouping changes no bit.
-std::int64_t head_group(const AttentionSizes& sizes, std::int64_t features) {
+std::int64_t head_group(const AttentionSizes& sizes, std::int64_t features, const Mask& mask) {
   constexpr std::int64_t cache_floats = 1 << 17;
-  const std::int64_t fitting = std::max<std::int64_t>(1, cache_floats / (features * sizes.value_dim));
+  std::int64_t states = 1;
+  if (sizes.queries > 0 && (mask.kind() == Mask::Kind::window || mask.kind() == Mask::Kind::intervals)) {
+    // A state for every chunk of what a query sees.
+    const Mask::Interval seen = mask.interval(0, sizes.queries / 2, sizes.keys);
+    states += (seen.end - seen.begin) / kTileRows;
+  }
+  const std::int64_t fitting =
+      std::max<std::int64_t>(1, cache_floats / (features * sizes.value_dim * states));
   const std::int64_t shared = std::max<std::int64_t>(1, sizes.batch * sizes.heads / thread_count());
   return std::min({fitting, shared, sizes.heads});
 }
@@ -87,12 +101,12 @@ void LinearAttention::forward(const AttentionOutputs& outputs, const AttentionIn
   LinearState* final = nullptr;
   if (outputs.final != nullptr)
     final = &own_state("a final state", *outputs.final, sizes.shape(), call.features);
-  const std::int64_t blocks = column_blocks(sizes), group = head_group(sizes, call.features);
+  const std::int64_t blocks = column_blocks(sizes), group = head_group(sizes, call.features, inputs.mask);
   const std::int64_t groups = (sizes.heads + group - 1) / group;
   const std::int64_t width = (sizes.value_dim / blocks + 15) / 16 * 16;
   // Every block of a head reads the initial z, whose memory the final one may share: written once all have
   // read it.
-  std::vector<float> final_z(final == nullptr ? 0 : sizes.batch * sizes.heads * call.features);
+  std::vector<float> final_z(final == nullptr ? 0 : 2 * sizes.batch * sizes.heads * call.features);
   parallel_for(sizes.batch * groups * blocks, [&](std::int64_t i) {
     const std::int64_t b = i / blocks / groups, h = i / blocks % groups * group;
     const std::int64_t first = i % blocks * width;
@@ -103,8 +117,9 @@ void LinearAttention::forward(const AttentionOutputs& outputs, const AttentionIn
   if (final == nullptr) return;
   for (std::int64_t b = 0; b < sizes.batch; ++b) {
     for (std::int64_t h = 0; h < sizes.heads; ++h)
-      std::copy_n(final_z.data() + (b * sizes.heads + h) * call.features, call.features,
-                  final->normaliser(b, h));
+      for (int part = 0; part < final->parts(); ++part)
+        std::copy_n(final_z.data() + ((b * sizes.heads + h) * 2 + part) * call.features, call.features,
+                    final->normaliser(b, h, part));
     const std::int64_t before = call.initial == nullptr ? 0 : call.initial->position(b);
     final->set_position(b, before + call.visible_keys(b));
   }
@@ -114,36 +129,43 @@ void LinearAttention::backward(const AttentionGradients& gradients, ConstFloatVi
                                const AttentionInputs& inputs, ConstFloatView out,
                                View<const float> normaliser) const {
   const AttentionSizes sizes = check_backward(operation, gradients, grad_out, inputs, out, normaliser);
-  const LinearGradientCall call = {this->call(sizes, inputs), grad_out.as<const float>(),
-                                   out.as<const float>(), normaliser};
-  const std::int64_t group = head_group(sizes, call.forward.features);
+  std::vector<double> decay_sums(2 * sizes.batch * sizes.heads);
+  const LinearGradientCall call = {this->call(sizes, inputs), grad_out, out, normaliser, decay_sums.data()};
+  const std::int64_t group = head_group(sizes, call.forward.features, inputs.mask);
   const std::int64_t groups = (sizes.heads + group - 1) / group;
   // The two sweeps of a group are tasks of their own; the longer ones come first.
   parallel_for(2 * sizes.batch * groups, [&](std::int64_t i) {
     const bool of_keys = i < sizes.batch * groups;
     const std::int64_t b = i / groups % sizes.batch, h = i % groups * group;
-    const LinearHeads heads = {b, h, std::min(h + group, sizes.heads)};
+    const LinearBlock heads = {b, h, std::min(h + group, sizes.heads), 0, sizes.value_dim};
     if (of_keys)
-      linear_key_gradient(call, gradients.key.as<float>(), gradients.value.as<float>(), heads);
+      linear_key_gradient(call, gradients.key, gradients.value, heads);
     else
-      linear_query_gradient(call, gradients.query.as<float>(), heads);
+      linear_query_gradient(call, gradients.query, heads);
   });
+  if (gradients.decay.rank() == 0) return;
+  for (std::int64_t h = 0; h < sizes.heads; ++h) {
+    double sum = 0;
+    for (std::int64_t b = 0; b < sizes.batch; ++b)
+      sum += call.decay_sum(false, b, h) - call.decay_sum(true, b, h);
+    gradients.decay(h) = static_cast<float>(sum / inputs.decay(h));
+  }
 }
 
 std::unique_ptr<State> LinearAttention::make_state(std::int64_t slots, const HeadShape& shape,
                                                    std::int64_t capacity) const {
   check_make_state(operation, slots, shape, capacity);
-  return std::make_unique<LinearState>(slots, shape, features(shape.head_dim));
+  return std::make_unique<LinearState>(slots, shape, features(shape.head_dim), options_.sums);
 }
 
 void LinearAttention::step(View<float> out, View<const float> query, View<const float> key,
                            View<const float> value, State& state, std::span<const std::int64_t> slots,
                            View<const float> decay) const {
-  if (decay.rank() != 0) fail(operation, "expected no decay, got one");
   const AttentionSizes sizes = check_step(operation, out, query, key, value, state, slots);
   const FeatureMap& map = *options_.feature_map;
   const std::int64_t count = features(sizes.head_dim);
   LinearState& own = own_state("a state", state, sizes.shape(), count);
+  check_decay(operation, decay, Mask::causal(), sizes.heads);
   for (std::int64_t i = 0; i < sizes.batch; ++i) {
     const std::int64_t slot = slots[i];
     float* query_features = own.feature_rows(slot);
@@ -155,9 +177,20 @@ void LinearAttention::step(View<float> out, View<const float> query, View<const 
       map.forward({query_features, {1, count}}, {query.at(i, h), {1, sizes.head_dim}}, context);
       context.query = false;
       map.forward({key_features, {1, count}}, {key.at(i, h), {1, sizes.head_dim}}, context);
-      linear_step_head(out.at(i, h), own.sums(slot, h), own.normaliser(slot, h), query_features, key_features,
-                       value.at(i, h), count, sizes.value_dim, options_.normalise == Normalise::sum,
-                       options_.epsilon);
+      linear_step_head({.out = out.at(i, h),
+                        .sums = own.sums(slot, h, 0),
+                        .z = own.normaliser(slot, h, 0),
+                        .sums_rest = own.sums(slot, h, own.parts() - 1),
+                        .z_rest = own.normaliser(slot, h, own.parts() - 1),
+                        .compensated = own.parts() == 2,
+                        .query_features = query_features,
+                        .key_features = key_features,
+                        .value = value.at(i, h),
+                        .features = count,
+                        .value_dim = sizes.value_dim,
+                        .decay = decay.rank() == 0 ? 1.0f : decay(h),
+                        .normalise = options_.normalise == Normalise::sum,
+                        .epsilon = options_.epsilon});
     }
     own.set_position(slot, own.position(slot) + 1);
   }

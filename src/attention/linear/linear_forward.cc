@@ -5,222 +5,283 @@
 // clang-format off
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
-#include "attention/linear/linear_tiles-inl.h"
+#include "attention/linear/sweep-inl.h"
 // clang-format on
 
 HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE {
 
 /// The forward pass of a group of heads and a block of value columns, chunk by chunk (Katharopoulos et al.
-/// 2020, equations 8 to 12):
-///   P = tril(φQ φKᵀ),  O = φQ S + P V,  d = φQ z + rowsum(P) + ε,  then S += φKᵀ V,  z += colsum(φK).
-class ForwardBlock {
+/// 2020, equations 8 to 12). With S and z summed up over the keys that all rows of the chunk see, and P = φQ
+/// φKᵀ where a query sees a key of an edge, 0 elsewhere:
+///   O = φQ S + P V,  d = φQ z + rowsum(P) + ε;  and S += φKᵀ V,  z += colsum(φK) for the keys that enter.
+class ForwardSweep : public Sweep<ForwardSweep> {
  public:
-  ForwardBlock(const LinearCall& call, const AttentionOutputs& outputs, const LinearBlock& block)
-      : call_(call),
+  ForwardSweep(const LinearCall& call, const AttentionOutputs& outputs, const LinearBlock& block)
+      : Sweep(call, SweepSide::queries, block),
         outputs_(outputs),
-        block_(block),
-        heads_(static_cast<std::size_t>(block.last_head - block.first_head)),
         features_(static_cast<std::size_t>(call.features)),
         columns_(static_cast<std::size_t>(block.last_column - block.first_column)),
-        ldf_(RoundUp(features_, kPad)),
+        width_(RoundUp(features_, kPad)),
+        ldf_(TileStride(features_)),
         ldm_(RoundUp(columns_, kPad)),
-        queries_(static_cast<std::size_t>(call.sizes.queries)),
-        keys_(static_cast<std::size_t>(call.visible_keys(block.batch))),
-        scratch_(3 * kChunk * ldf_ + 2 * kChunk * ldm_ + kChunk * kChunk + heads_ * ldf_ * (ldm_ + 1)),
-        q_(zeroed(kChunk * ldf_)),
-        k_(zeroed(kChunk * ldf_)),
-        k_transposed_(zeroed(ldf_ * kChunk)),
-        v_(zeroed(kChunk * ldm_)),
-        o_(zeroed(kChunk * ldm_)),
-        p_(zeroed(kChunk * kChunk)),
-        states_(zeroed(heads_ * ldf_ * (ldm_ + 1))) {
+        scratch_(Scratch::rounded(4 * chunk_ * ldf_ + 2 * chunk_ * ldm_ + chunk_ * chunk_ + 8 * kPad) +
+                 Scratch::rounded(chunk_ * static_cast<std::size_t>(call.sizes.head_dim)) + 2 * chunk_ +
+                 kPad + PiecesMemory(width_ * ldm_ + width_)),
+        q_(Zeroed(chunk_ * ldf_)),
+        faded_(Zeroed(chunk_ * ldf_)),
+        k_(Zeroed(chunk_ * ldf_)),
+        k_transposed_(Zeroed(width_ * chunk_)),
+        v_(Zeroed(chunk_ * ldm_)),
+        o_(Zeroed(chunk_ * ldm_)),
+        p_(Zeroed(chunk_ * chunk_)),
+        wide_(Zeroed(chunk_ * static_cast<std::size_t>(call.sizes.head_dim))),
+        power_(Zeroed(chunk_)),
+        denominators_(Zeroed(chunk_)) {
+    TakePieces(width_ * ldm_ + width_, scratch_);
     const std::int64_t lanes = hn::Lanes(F32());
-    stream_ = CanStream(outputs.out.as<float>()) && block.first_column % lanes == 0 &&
-              block.last_column % lanes == 0;
+    stream_ = CanStream(outputs.out) && block.first_column % lanes == 0 && block.last_column % lanes == 0;
   }
 
   void Run(LinearState* final, float* final_z) {
-    keep_last_ = final != nullptr;
-    if (call_.initial != nullptr) LoadStates();
-    if (!call_.causal()) {
-      for (std::size_t first = 0; first < keys_; first += kChunk) {
-        for (std::size_t head = 0; head < heads_; ++head) {
-          const std::size_t count = std::min(kChunk, keys_ - first);
-          SelectHead(head);
-          FetchNext(first, head, keys_, false, true);
-          LoadKeys(first, count, count);
-          AddToState(count);
-        }
-      }
-    }
-    for (std::size_t first = 0; first < queries_; first += kChunk) {
-      for (std::size_t head = 0; head < heads_; ++head) {
-        SelectHead(head);
-        FetchNext(first, head, queries_, true, call_.causal());
-        Chunk(first, std::min(kChunk, queries_ - first));
-      }
-    }
+    compensated_ = compensated_ || (final != nullptr && final->parts() == 2);
+    if (call_.continues(block_.batch)) LoadStates();
+    Walk(final != nullptr ? &plan_.final_step() : nullptr);
     if (stream_) hwy::FlushStream();
     if (final != nullptr) StoreStates(*final, final_z);
   }
 
  private:
-  float* zeroed(std::size_t floats) {
+  friend Sweep;
+
+  float* Zeroed(std::size_t floats) {
     float* memory = scratch_.take(floats);
     std::memset(memory, 0, floats * sizeof(float));
     return memory;
   }
 
-  void SelectHead(std::size_t head) {
-    head_ = block_.first_head + static_cast<std::int64_t>(head);
-    query_ = RowsOf(call_.inputs.query.as<const float>(), block_.batch, head_);
-    key_ = RowsOf(call_.inputs.key.as<const float>(), block_.batch, head_);
-    value_ = RowsOf(call_.inputs.value.as<const float>(), block_.batch, head_, block_.first_column);
-    out_ = RowsOf(outputs_.out.as<float>(), block_.batch, head_, block_.first_column);
-    sums_ = states_ + head * ldf_ * (ldm_ + 1);
-    z_ = sums_ + ldf_ * ldm_;
+  InputRows Values(std::int64_t head) const {
+    return RowsOf(call_.inputs.value, block_.batch, head, block_.first_column, block_.last_column);
+  }
+
+  void SelectHead(std::size_t) {
+    query_ = RowsOf(call_.inputs.query, block_.batch, head());
+    key_ = RowsOf(call_.inputs.key, block_.batch, head());
+    value_ = Values(head());
+    out_ = RowsOf(outputs_.out, block_.batch, head(), block_.first_column, block_.last_column);
   }
 
   void LoadStates() {
-    for (std::size_t head = 0; head < heads_; ++head) {
-      SelectHead(head);
-      const float* sums = call_.initial->sums(block_.batch, head_) + block_.first_column;
-      for (std::size_t f = 0; f < features_; ++f)
-        CopyRow(sums_ + f * ldm_, sums + f * call_.sizes.value_dim, columns_);
-      CopyRow(z_, call_.initial->normaliser(block_.batch, head_), features_);
+    initial_ = true;
+    for (std::size_t i = 0; i < heads_; ++i) {
+      const std::int64_t h = block_.first_head + static_cast<std::int64_t>(i);
+      float* sums = pieces_[i].Initial();
+      for (int part = 0; part < call_.initial->parts(); ++part, sums = pieces_[i].rest()) {
+        const float* from = call_.initial->sums(block_.batch, h, part) + block_.first_column;
+        for (std::size_t f = 0; f < features_; ++f)
+          CopyRow(sums + f * ldm_, from + f * static_cast<std::size_t>(call_.sizes.value_dim), columns_);
+        CopyRow(sums + width_ * ldm_, call_.initial->normaliser(block_.batch, h, part), features_);
+      }
     }
   }
 
   void StoreStates(LinearState& final, float* final_z) {
-    for (std::size_t head = 0; head < heads_; ++head) {
-      SelectHead(head);
-      float* sums = final.sums(block_.batch, head_) + block_.first_column;
-      for (std::size_t f = 0; f < features_; ++f)
-        CopyRow(sums + f * call_.sizes.value_dim, sums_ + f * ldm_, columns_);
-      if (block_.first_column == 0)
-        CopyRow(final_z + (block_.batch * call_.sizes.heads + head_) * call_.features, z_, features_);
+    const bool any = plan_.final_step().has_core(initial_);
+    for (std::size_t i = 0; i < heads_; ++i) {
+      const std::int64_t h = block_.first_head + static_cast<std::int64_t>(i);
+      const float* sums = any ? pieces_[i].Sum(sum_) : nullptr;
+      for (int part = 0; part < final.parts(); ++part) {
+        if (part == 1) sums = any && pieces_[i].rest_valid() ? pieces_[i].rest() : nullptr;
+        float* to = final.sums(block_.batch, h, part) + block_.first_column;
+        for (std::size_t f = 0; f < features_; ++f) {
+          float* row = to + f * static_cast<std::size_t>(call_.sizes.value_dim);
+          sums != nullptr ? CopyRow(row, sums + f * ldm_, columns_) : ZeroRows(row, columns_, 0, 1);
+        }
+        if (block_.first_column != 0) continue;
+        float* z = final_z + ((block_.batch * call_.sizes.heads + h) * 2 + part) * call_.features;
+        sums != nullptr ? CopyRow(z, sums + width_ * ldm_, features_) : ZeroRows(z, features_, 0, 1);
+      }
     }
   }
 
-  /// Has the products of this chunk fetch the rows of the next one: the next head's, or the first head's
-  /// further on.
-  void FetchNext(std::size_t first, std::size_t head, std::size_t length, bool queries, bool keys) {
-    const std::size_t next = head + 1 < heads_ ? first : first + kChunk;
-    if (next >= length) return ahead_.Start(1);
-    const std::int64_t h = head + 1 < heads_ ? head_ + 1 : block_.first_head;
-    const std::size_t rows = std::min(kChunk, length - next);
-    ahead_.Start(Fetches(call_, queries && keys, queries, keys));
-    const auto add = [&](const View<const float>& tensor, std::int64_t first_column, std::int64_t columns) {
-      ahead_.Add(RowsOf(tensor, block_.batch, h, first_column).at(next), tensor.stride(1), rows,
-                 static_cast<std::size_t>(columns));
-    };
-    if (queries) add(call_.inputs.query.as<const float>(), 0, call_.sizes.head_dim);
-    if (keys) {
-      add(call_.inputs.key.as<const float>(), 0, call_.sizes.head_dim);
-      add(call_.inputs.value.as<const float>(), block_.first_column,
-          block_.last_column - block_.first_column);
+  /// Has the products of this chunk fetch the rows of the next one.
+  void FetchRows(const SweepStep& step) {
+    const Place next = NextRows(step);
+    const bool diagonal = call_.inputs.mask.together();
+    ahead_.Start(Fetches(diagonal, diagonal));
+    Fetch(ahead_, RowsOf(call_.inputs.query, block_.batch, next.head), next.rows);
+    if (!diagonal) return;
+    Fetch(ahead_, RowsOf(call_.inputs.key, block_.batch, next.head), next.rows);
+    Fetch(ahead_, Values(next.head), next.rows);
+  }
+  void FetchOthers(std::int64_t ordinal) {
+    const Place next = NextOthers(ordinal);
+    ahead_.Start(Fetches(false, true));
+    Fetch(ahead_, RowsOf(call_.inputs.key, block_.batch, next.head), next.rows);
+    Fetch(ahead_, Values(next.head), next.rows);
+  }
+  /// How often the products of a chunk fetch.
+  std::size_t Fetches(bool triangle, bool state) const {
+    return std::max<std::size_t>(1, (triangle ? FetchesOf(chunk_, kPad, features_, Ahead::kSteps) : 0) +
+                                        FetchesOf(chunk_, columns_, features_, Ahead::kSteps) +
+                                        (state ? FetchesOf(features_, columns_, chunk_, Ahead::kSteps) : 0));
+  }
+
+  void LoadOthers(Mask::Interval range, std::size_t rows) {
+    LoadFeatures(call_, false, head(), key_, range, k_, ldf_, rows, wide_);
+    LoadRows(value_, range, v_, ldm_, rows);
+  }
+
+  void AddOthers(std::size_t count, Pieces& pieces) {
+    float* sums = pieces.Open();
+    const float* k = k_;
+    float fade = 1;
+    if (decay() != nullptr) {
+      decay()->Falling(power_, 0, count);
+      ScaleRows(faded_, k_, ldf_, power_, count, width_);
+      k = faded_;
+      fade = decay()->Power(static_cast<std::int64_t>(count));
     }
+    AddProduct(pieces, {.c = sums,
+                        .ldc = ldm_,
+                        .a = k,
+                        .lda = ldf_,
+                        .b = v_,
+                        .ldb = ldm_,
+                        .rows = RoundUp(features_, kRowBlock),
+                        .depth = count,
+                        .columns = ldm_,
+                        .fade = fade});
+    AddSums(pieces, sums + width_ * ldm_, k, ldf_, nullptr, 0, count, width_, fade);
   }
 
-  void LoadKeys(std::size_t first, std::size_t count, std::size_t rows) {
-    LoadFeatures(call_, false, head_, key_, first, count, k_, ldf_, rows);
-    LoadRows(value_, first, count, columns_, v_, ldm_, rows);
-  }
-
-  void AddToState(std::size_t rows) {
-    ForEachPanel(Multiply<Left::transposed, true>{sums_, ldm_, k_, ldf_, v_, ldm_,
-                                                  RoundUp(features_, kRowBlock), rows, &ahead_},
-                 ldm_);
-    AddRows(z_, k_, ldf_, rows, ldf_);
-  }
-
-  void Chunk(std::size_t first, std::size_t count) {
-    if (!call_.sees_keys(block_.batch)) return WriteZeros(first, count);
-    const std::size_t rows = RoundUp(count, kRowBlock);
-    LoadFeatures(call_, true, head_, query_, first, count, q_, ldf_, rows);
-    if (!call_.causal()) {
-      ForEachPanel(Multiply<Left::plain, false>{o_, ldm_, q_, ldf_, sums_, ldm_, rows, features_, &ahead_},
+  void Rows(const SweepStep& step, const float* core) {
+    const auto count = static_cast<std::size_t>(step.rows.end - step.rows.begin);
+    if (core == nullptr && tiles_.empty()) return WriteZeros(step.rows);
+    std::size_t rows = RoundUp(count, kRowBlock);
+    const bool triangle = !tiles_.empty() && tiles_.front().triangle;
+    if (triangle) {
+      const Mask::Interval keys = tiles_.front().others;
+      rows = std::max(rows, RoundUp(static_cast<std::size_t>(keys.end - keys.begin), kRowBlock));
+    }
+    LoadFeatures(call_, true, head(), query_, step.rows, q_, ldf_, rows, wide_);
+    const float* q = q_;
+    if (core != nullptr && decay() != nullptr) {
+      const std::int64_t end = step.last > 0 ? plan_.chunk(step.last - 1).end : 0;
+      decay()->Rising(power_, step.rows.begin - end + 1, count);
+      ScaleRows(faded_, q_, ldf_, power_, count, width_);
+      ZeroRows(faded_, ldf_, count, rows);
+      q = faded_;
+    }
+    if (triangle) {
+      Diagonal(tiles_.front().others, rows, q, core);
+    } else {
+      ForEachPanel(Multiply<Left::plain>{o_, ldm_, q, ldf_, core != nullptr ? core : sum_, ldm_, rows,
+                                         core != nullptr ? features_ : 0, &ahead_},
                    ldm_);
-      return WriteRows<false>(first, count);
     }
-    const std::size_t seen = keys_ <= first ? 0 : std::min(count, keys_ - first);
-    LoadKeys(first, seen, rows);
-    Transpose(k_transposed_, kChunk, k_, ldf_, rows, features_);
-    MultiplyLower{p_, kChunk, q_, ldf_, k_transposed_, kChunk, rows, features_, &ahead_}();
-    ForEachPanel(MultiplyWithTriangle<false>{o_, ldm_, q_, ldf_, sums_, ldm_, p_, kChunk, v_, ldm_, rows,
-                                             features_, &ahead_},
-                 ldm_);
-    WriteRows<true>(first, count);
-    if (seen > 0 && (first + count < queries_ || keep_last_)) AddToState(seen);
+    for (std::size_t i = 0; i < count; ++i)
+      denominators_[i] =
+          call_.epsilon + Denominator(triangle ? p_ + i * chunk_ : nullptr, i + 1, q + i * ldf_,
+                                      core != nullptr ? core + width_ * ldm_ : nullptr);
+    // Only now may the state, which `core` is part of, take the chunk in.
+    if (triangle) AddWhileLoaded(tiles_.front().others);
+    std::uint32_t seeing = core != nullptr || triangle ? ~0u : 0;
+    for (std::size_t tile = triangle ? 1 : 0; tile < tiles_.size(); ++tile)
+      seeing |= Edge(tiles_[tile], count);
+    WriteRows(step.rows, seeing);
   }
 
-  /// d of row i of the chunk.
-  template <bool kWithinChunk>
-  HWY_INLINE float Denominator(std::size_t i) const {
+  /// The keys of the chunk itself, of which each query sees those before it and its own.
+  void Diagonal(Mask::Interval keys, std::size_t rows, const float* q, const float* core) {
+    LoadOthers(keys, rows);
+    Transpose(k_transposed_, chunk_, k_, ldf_, rows, features_);
+    MultiplyLower{p_, chunk_, q_, ldf_, k_transposed_, chunk_, rows, features_, &ahead_}();
+    if (decay() != nullptr) decay()->Fade(p_, chunk_, rows);
+    ForEachPanel(
+        MultiplyWithTriangle<false>{o_, ldm_, q, ldf_, core != nullptr ? core : sum_, ldm_, p_, chunk_, v_,
+                                    ldm_, rows, core != nullptr ? features_ : 0, &ahead_},
+        ldm_);
+  }
+
+  /// Σ_j<count weights[j] + q·z, where given.
+  float Denominator(const float* weights, std::size_t count, const float* q, const float* z) const {
     const F32 d;
     const std::size_t lanes = hn::Lanes(d);
     Vec32 sum = hn::Zero(d);
-    for (std::size_t f = 0; f < ldf_; f += lanes)
-      sum = hn::MulAdd(hn::Load(d, q_ + i * ldf_ + f), hn::Load(d, z_ + f), sum);
-    if constexpr (kWithinChunk) {
-      const float* row = p_ + i * kChunk;
+    if (z != nullptr) {
+      for (std::size_t f = 0; f < width_; f += lanes)
+        sum = hn::MulAdd(hn::Load(d, q + f), hn::Load(d, z + f), sum);
+    }
+    if (weights != nullptr) {
       std::size_t j = 0;
-      for (; j + lanes <= i + 1; j += lanes) sum = hn::Add(sum, hn::Load(d, row + j));
-      if (j < i + 1) sum = hn::Add(sum, hn::IfThenElseZero(hn::FirstN(d, i + 1 - j), hn::Load(d, row + j)));
+      for (; j + lanes <= count; j += lanes) sum = hn::Add(sum, hn::Load(d, weights + j));
+      if (j < count)
+        sum = hn::Add(sum, hn::IfThenElseZero(hn::FirstN(d, count - j), hn::Load(d, weights + j)));
     }
-    return hn::GetLane(hn::SumOfLanes(d, sum)) + call_.epsilon;
+    return hn::GetLane(hn::SumOfLanes(d, sum));
   }
 
-  /// out = O / d, and d where it is wanted.
-  template <bool kWithinChunk>
-  void WriteRows(std::size_t first, std::size_t count) {
-    float* normaliser = Normaliser(first);
+  /// Adds what the rows see of an edge; a bit for each of them that sees anything.
+  std::uint32_t Edge(const EdgeTile& tile, std::size_t count) {
+    const auto keys = static_cast<std::size_t>(tile.others.end - tile.others.begin);
+    LoadOthers(tile.others, RoundUp(keys, kRowBlock));
+    Transpose(k_transposed_, chunk_, k_, ldf_, RoundUp(keys, kRowBlock), features_);
+    const EdgeWeights weights(tile, count, keys, p_);
+    weights.Multiply(q_, ldf_, k_transposed_, features_);
+    weights.AddToQueries(o_, ldm_, v_, ldm_, ldm_);
+    std::uint32_t seeing = 0;
     for (std::size_t i = 0; i < count; ++i) {
-      const float denominator = call_.normalise ? Denominator<kWithinChunk>(i) : 1.0f;
-      CopyRow(out_.at(first + i), o_ + i * ldm_, columns_, 1.0f / denominator, stream_);
-      if (normaliser != nullptr)
-        normaliser[static_cast<std::int64_t>(i) * outputs_.normaliser.stride(1)] = denominator;
+      denominators_[i] += weights.Sum(i);
+      if (tile.seen[i] != 0) seeing |= 1u << i;
     }
+    AddWhileLoaded(tile.others);
+    return seeing;
   }
 
-  void WriteZeros(std::size_t first, std::size_t count) {
-    float* normaliser = Normaliser(first);
-    for (std::size_t i = 0; i < count; ++i) {
-      std::memset(out_.at(first + i), 0, columns_ * sizeof(float));
-      if (normaliser != nullptr)
-        normaliser[static_cast<std::int64_t>(i) * outputs_.normaliser.stride(1)] = 1.0f;
-    }
-  }
-
-  float* Normaliser(std::size_t row) const {
+  float* Normaliser(std::int64_t row) const {
     const bool wanted = block_.first_column == 0 && outputs_.normaliser.rank() != 0;
-    return wanted ? outputs_.normaliser.at(block_.batch, row, head_) : nullptr;
+    return wanted ? outputs_.normaliser.at(block_.batch, row, head()) : nullptr;
   }
 
-  const LinearCall& call_;
+  /// out = O / d, and d where it is wanted; zeros and 1 for rows that see nothing.
+  void WriteRows(Mask::Interval rows, std::uint32_t seeing) {
+    const auto count = static_cast<std::size_t>(rows.end - rows.begin);
+    for (std::size_t i = 0; i < count; ++i) {
+      const auto row = static_cast<std::size_t>(rows.begin) + i;
+      const bool sees = seeing == ~0u || (seeing >> i & 1) != 0;
+      if (!sees) ZeroRows(o_, ldm_, i, i + 1);
+      const float denominator = call_.normalise && sees ? denominators_[i] : 1.0f;
+      StoreRow(out_, row, o_ + i * ldm_, 1.0f / denominator, stream_);
+      if (float* normaliser = Normaliser(rows.begin + static_cast<std::int64_t>(i)))
+        *normaliser = denominator;
+    }
+  }
+
+  void WriteZeros(Mask::Interval rows) {
+    ClearRows(out_, static_cast<std::size_t>(rows.begin), static_cast<std::size_t>(rows.end));
+    for (std::int64_t row = rows.begin; row < rows.end; ++row)
+      if (float* normaliser = Normaliser(row)) *normaliser = 1.0f;
+  }
+
   const AttentionOutputs& outputs_;
-  const LinearBlock block_;
-  const std::size_t heads_, features_, columns_;  // of this block: heads, F, M
-  const std::size_t ldf_, ldm_;                   // padded leading dimensions of F and M
-  const std::size_t queries_, keys_;              // keys that are not padding
-  bool stream_, keep_last_ = false;
-  Ahead ahead_;
+  const std::size_t features_, columns_;  // F, and M of this block
+  const std::size_t width_, ldf_, ldm_;   // F padded, from row to row of φ, M padded
   Scratch scratch_;
-  float *q_, *k_, *k_transposed_;  // φQ, φK [C, F] and φKᵀ
-  float *v_, *o_, *p_;             // V, O [C, M] and P [C, C]
-  float* states_;                  // S [F, M] and z [F] of every head
+  float *q_, *faded_, *k_, *k_transposed_;  // φQ, rows with their decay, φK [C, F] and φKᵀ
+  float *v_, *o_, *p_;                      // V, O [C, M] and P [C, C]
+  float* wide_;                             // rows of bf16, widened
+  float *power_, *denominators_;            // [C]
+  bool stream_ = false;
 
   // The head at work.
-  std::int64_t head_ = 0;
-  Rows<const float> query_, key_, value_;
-  Rows<float> out_;
-  float *sums_ = nullptr, *z_ = nullptr;
+  InputRows query_, key_, value_;
+  OutputRows out_;
 };
 
 void RunForwardBlock(const LinearCall& call, const AttentionOutputs& outputs, const LinearBlock& block,
                      LinearState* final, float* final_z) {
-  ForwardBlock(call, outputs, block).Run(final, final_z);
+  ForwardSweep(call, outputs, block).Run(final, final_z);
 }
 
 }  // namespace linnet::HWY_NAMESPACE

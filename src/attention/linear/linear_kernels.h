@@ -15,48 +15,64 @@ struct LinearCall {
   const AttentionInputs& inputs;
   const LinearState* initial;
 
-  bool causal() const { return inputs.mask.kind() == Mask::Kind::causal; }
   std::int64_t visible_keys(std::int64_t b) const { return inputs.mask.visible_keys(b, sizes.keys); }
-  /// Whether any key is seen, be it one of this call or one of the initial state.
-  bool sees_keys(std::int64_t b) const {
-    return visible_keys(b) > 0 || (initial != nullptr && initial->position(b) > 0);
-  }
-  /// Position of the first row: keys go with the queries under a causal mask, and count from 0 otherwise.
-  std::int64_t position(bool query) const { return query || causal() ? inputs.position : 0; }
+  /// Position of the first row: keys go with the queries where they are the same tokens, and count from 0
+  /// otherwise.
+  std::int64_t position(bool query) const { return query || inputs.mask.together() ? inputs.position : 0; }
+  /// Whether an initial state comes before the first keys of batch entry b.
+  bool continues(std::int64_t b) const { return initial != nullptr && initial->position(b) > 0; }
+  float decay(std::int64_t h) const { return inputs.decay.rank() == 0 ? 1.0f : inputs.decay(h); }
+  bool decays() const { return inputs.decay.rank() != 0; }
+  /// Rows that a sweep takes at once.
+  std::int64_t chunk() const;
 };
 
-/// A task of the forward pass: heads [first_head, last_head) of a batch entry, value columns [first_column,
-/// last_column).
+/// Heads [first_head, last_head) of a batch entry, and value columns [first_column, last_column): a task of
+/// the forward pass. Tasks of the backward pass take all columns.
 struct LinearBlock {
   std::int64_t batch, first_head, last_head, first_column, last_column;
 };
 
 /// Computes the block's part of out; the block with column 0 also writes the normaliser and, where `final` is
-/// given, each head's final z to `final_z` [B, H, F]. The final S goes to `final`, which may be the initial
-/// state.
+/// given, each head's final z, with what it rounded off, to `final_z` [B, H, 2, F]. The final S goes to
+/// `final`, which may be the initial state.
 void linear_forward_block(const LinearCall& call, const AttentionOutputs& outputs, const LinearBlock& block,
                           LinearState* final, float* final_z);
 
-/// What both sides of the backward pass read.
+/// What both sides of the backward pass read. `decay_sums` [2, B, H] receives, for queries and for keys, what
+/// their difference makes γ dL/dγ = Σ (i − j) A_ij, A_ij the share of the pair of query i and key j in
+/// φ(q_i)·dφ(q_i) as in φ(k_j)·dφ(k_j): Σ (p + 1) x·dx over what rows x at positions p take from states, and
+/// the pairs of the diagonal.
 struct LinearGradientCall {
   LinearCall forward;
-  View<const float> grad_out, out, normaliser;
-};
+  ConstFloatView grad_out, out;
+  View<const float> normaliser;
+  double* decay_sums;
 
-/// Heads [first_head, last_head) of a batch entry.
-struct LinearHeads {
-  std::int64_t batch, first_head, last_head;
+  double& decay_sum(bool of_keys, std::int64_t b, std::int64_t h) const {
+    return decay_sums[((of_keys ? forward.sizes.batch : 0) + b) * forward.sizes.heads + h];
+  }
 };
 
 /// The gradient of the heads' queries, sweeping forwards; and of their keys and values, sweeping from the
 /// end.
-void linear_query_gradient(const LinearGradientCall& call, View<float> grad_query, const LinearHeads& heads);
-void linear_key_gradient(const LinearGradientCall& call, View<float> grad_key, View<float> grad_value,
-                         const LinearHeads& heads);
+void linear_query_gradient(const LinearGradientCall& call, FloatView grad_query, const LinearBlock& heads);
+void linear_key_gradient(const LinearGradientCall& call, FloatView grad_key, FloatView grad_value,
+                         const LinearBlock& heads);
 
-/// One token of one head, in one pass over its state: z += φk, S += φk vᵀ, out = Sᵀ φq / (zᵀ φq + ε).
-void linear_step_head(float* out, float* sums, float* z, const float* query_features,
-                      const float* key_features, const float* value, std::int64_t features,
-                      std::int64_t value_dim, bool normalise, float epsilon);
+/// One token of one head, in one pass over its state: z = γ z + φk, S = γ S + φk vᵀ, out = Sᵀ φq / (zᵀ φq +
+/// ε).
+struct LinearStep {
+  float* out;
+  float *sums, *z;            ///< S [F, M], z [F]
+  float *sums_rest, *z_rest;  ///< what their additions rounded off, where they are compensated
+  bool compensated;
+  const float *query_features, *key_features, *value;
+  std::int64_t features, value_dim;
+  float decay;
+  bool normalise;
+  float epsilon;
+};
+void linear_step_head(const LinearStep& step);
 
 }  // namespace linnet

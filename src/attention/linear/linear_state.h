@@ -7,10 +7,11 @@
 namespace linnet {
 
 /// The state of linear attention. A slot's numbers, as `save` writes them: S [H, F, M], then z [H, F], f32,
-/// with S = Σ φ(k) vᵀ and z = Σ φ(k) over the tokens seen.
+/// with S = Σ φ(k) vᵀ and z = Σ φ(k) over the tokens seen; with compensated sums a second part follows, laid
+/// out alike: what the sums have rounded off so far and is still to be subtracted from them.
 class LinearState final : public State {
  public:
-  LinearState(std::int64_t slots, const HeadShape& shape, std::int64_t features);
+  LinearState(std::int64_t slots, const HeadShape& shape, std::int64_t features, StateSums sums);
 
   std::int64_t slots() const override { return static_cast<std::int64_t>(positions_.size()); }
   std::int64_t position(std::int64_t slot) const override;
@@ -23,20 +24,25 @@ class LinearState final : public State {
   const HeadShape& shape() const { return shape_; }
   std::int64_t features() const { return features_; }
 
-  /// S [F, M] and z [F] of a head.
-  float* sums(std::int64_t slot, std::int64_t head) { return at(slot) + head * features_ * shape_.value_dim; }
-  const float* sums(std::int64_t slot, std::int64_t head) const {
-    return const_cast<LinearState*>(this)->sums(slot, head);
+  /// 1, or 2 with compensated sums.
+  int parts() const { return parts_; }
+
+  /// S [F, M] and z [F] of a head; part 1 is what they rounded off.
+  float* sums(std::int64_t slot, std::int64_t head, int part) {
+    return at(slot) + part * numbers_ + head * features_ * shape_.value_dim;
   }
-  float* normaliser(std::int64_t slot, std::int64_t head) {
-    return at(slot) + features_ * (shape_.heads * shape_.value_dim + head);
+  const float* sums(std::int64_t slot, std::int64_t head, int part) const {
+    return const_cast<LinearState*>(this)->sums(slot, head, part);
   }
-  const float* normaliser(std::int64_t slot, std::int64_t head) const {
-    return const_cast<LinearState*>(this)->normaliser(slot, head);
+  float* normaliser(std::int64_t slot, std::int64_t head, int part) {
+    return at(slot) + part * numbers_ + features_ * (shape_.heads * shape_.value_dim + head);
+  }
+  const float* normaliser(std::int64_t slot, std::int64_t head, int part) const {
+    return const_cast<LinearState*>(this)->normaliser(slot, head, part);
   }
 
   /// Room for two rows of features, so that a step allocates nothing.
-  float* feature_rows(std::int64_t slot) { return at(slot) + numbers_; }
+  float* feature_rows(std::int64_t slot) { return at(slot) + parts_ * numbers_; }
 
   void set_position(std::int64_t slot, std::int64_t position) { positions_[slot] = position; }
 
@@ -46,7 +52,8 @@ class LinearState final : public State {
 
   HeadShape shape_;
   std::int64_t features_;
-  std::int64_t numbers_;  // of a slot: H (F M + F)
+  int parts_;
+  std::int64_t numbers_;  // of a part of a slot: H (F M + F)
   std::int64_t stride_;   // from slot to slot
   Tensor memory_;
   std::vector<std::int64_t> positions_;

@@ -16,73 +16,109 @@ namespace hn = hwy::HWY_NAMESPACE;
 using F32 = hn::ScalableTag<float>;
 using Vec32 = hn::Vec<F32>;
 
-float DotWithAdd(float* HWY_RESTRICT z, const float* HWY_RESTRICT q, const float* HWY_RESTRICT k,
-                 std::size_t count) {
+/// How a sum takes a token: sum = γ sum + k v, or only where γ = 1, and with what was rounded off (Kahan
+/// 1965) or not.
+template <bool kFade, bool kCompensated>
+struct Taking {
+  float decay;
+
+  HWY_INLINE Vec32 operator()(float* HWY_RESTRICT sum, float* HWY_RESTRICT rest, Vec32 k, Vec32 v) const {
+    const F32 d;
+    Vec32 old = hn::LoadU(d, sum);
+    if constexpr (kFade) old = hn::Mul(hn::Set(d, decay), old);
+    Vec32 next;
+    if constexpr (kCompensated) {
+      Vec32 missing = hn::LoadU(d, rest);
+      if constexpr (kFade) missing = hn::Mul(hn::Set(d, decay), missing);
+      const Vec32 wanted = hn::MulSub(k, v, missing);
+      next = hn::Add(old, wanted);
+      hn::StoreU(hn::Sub(hn::Sub(next, old), wanted), d, rest);
+    } else {
+      next = hn::MulAdd(k, v, old);
+    }
+    hn::StoreU(next, d, sum);
+    return next;
+  }
+
+  /// The same for one number.
+  HWY_INLINE float Single(float* sum, float* rest, float k, float v) const {
+    const float old = kFade ? decay * *sum : *sum;
+    if constexpr (!kCompensated) return *sum = old + k * v;
+    const float wanted = k * v - (kFade ? decay * *rest : *rest);
+    const float next = old + wanted;
+    *rest = (next - old) - wanted;
+    return *sum = next;
+  }
+};
+
+template <class Take>
+float StepNormaliser(const LinearStep& step, const Take& take) {
   const F32 d;
-  const std::size_t lanes = hn::Lanes(d);
+  const std::size_t lanes = hn::Lanes(d), count = static_cast<std::size_t>(step.features);
   Vec32 sum = hn::Zero(d);
   std::size_t f = 0;
   for (; f + lanes <= count; f += lanes) {
-    const Vec32 next = hn::Add(hn::LoadU(d, z + f), hn::LoadU(d, k + f));
-    hn::StoreU(next, d, z + f);
-    sum = hn::MulAdd(hn::LoadU(d, q + f), next, sum);
+    const Vec32 next =
+        take(step.z + f, step.z_rest + f, hn::LoadU(d, step.key_features + f), hn::Set(d, 1.0f));
+    sum = hn::MulAdd(hn::LoadU(d, step.query_features + f), next, sum);
   }
   float total = hn::GetLane(hn::SumOfLanes(d, sum));
-  for (; f < count; ++f) {
-    z[f] += k[f];
-    total += q[f] * z[f];
-  }
+  for (; f < count; ++f)
+    total += step.query_features[f] * take.Single(step.z + f, step.z_rest + f, step.key_features[f], 1.0f);
   return total;
 }
 
-/// kVectors vectors of columns of S and of out.
-template <int kVectors>
-void StepColumns(float* HWY_RESTRICT out, float* HWY_RESTRICT sums, const float* HWY_RESTRICT q,
-                 const float* HWY_RESTRICT k, const float* HWY_RESTRICT v, std::size_t features,
-                 std::size_t ld, float scale) {
+/// kVectors vectors of columns of S and of out, from column c on.
+template <int kVectors, class Take>
+HWY_INLINE void StepColumns(const LinearStep& step, const Take& take, std::size_t c, float scale) {
   const F32 d;
   const std::size_t lanes = hn::Lanes(d);
   Vec32 value[kVectors], result[kVectors];
 #pragma GCC unroll 8
   for (int i = 0; i < kVectors; ++i) {
-    value[i] = hn::LoadU(d, v + i * lanes);
+    value[i] = hn::LoadU(d, step.value + c + i * lanes);
     result[i] = hn::Zero(d);
   }
-  for (std::size_t f = 0; f < features; ++f) {
-    const Vec32 key = hn::Set(d, k[f]), query = hn::Set(d, q[f]);
-    float* row = sums + f * ld;
+  for (std::int64_t f = 0; f < step.features; ++f) {
+    const Vec32 key = hn::Set(d, step.key_features[f]), query = hn::Set(d, step.query_features[f]);
+    const std::size_t row = static_cast<std::size_t>(f * step.value_dim) + c;
 #pragma GCC unroll 8
     for (int i = 0; i < kVectors; ++i) {
-      const Vec32 next = hn::MulAdd(key, value[i], hn::LoadU(d, row + i * lanes));
-      hn::StoreU(next, d, row + i * lanes);
-      result[i] = hn::MulAdd(query, next, result[i]);
+      const std::size_t at = row + i * lanes;
+      result[i] = hn::MulAdd(query, take(step.sums + at, step.sums_rest + at, key, value[i]), result[i]);
     }
   }
 #pragma GCC unroll 8
-  for (int i = 0; i < kVectors; ++i) hn::StoreU(hn::Mul(result[i], hn::Set(d, scale)), d, out + i * lanes);
+  for (int i = 0; i < kVectors; ++i)
+    hn::StoreU(hn::Mul(result[i], hn::Set(d, scale)), d, step.out + c + i * lanes);
 }
 
-void StepHead(float* out, float* sums, float* z, const float* q, const float* k, const float* v,
-              std::int64_t feature_count, std::int64_t value_dim, bool normalise, float epsilon) {
-  const F32 d;
-  const std::size_t lanes = hn::Lanes(d);
-  const auto features = static_cast<std::size_t>(feature_count),
-             columns = static_cast<std::size_t>(value_dim);
-  const float dot = DotWithAdd(z, q, k, features);
-  const float scale = normalise ? 1.0f / (dot + epsilon) : 1.0f;
+template <class Take>
+void StepWith(const LinearStep& step, const Take& take) {
+  const std::size_t lanes = hn::Lanes(F32()), columns = static_cast<std::size_t>(step.value_dim);
+  const float dot = StepNormaliser(step, take);
+  const float scale = step.normalise ? 1.0f / (dot + step.epsilon) : 1.0f;
   std::size_t c = 0;
-  for (; c + 4 * lanes <= columns; c += 4 * lanes)
-    StepColumns<4>(out + c, sums + c, q, k, v + c, features, columns, scale);
-  for (; c + lanes <= columns; c += lanes)
-    StepColumns<1>(out + c, sums + c, q, k, v + c, features, columns, scale);
+  for (; c + 4 * lanes <= columns; c += 4 * lanes) StepColumns<4>(step, take, c, scale);
+  for (; c + 2 * lanes <= columns; c += 2 * lanes) StepColumns<2>(step, take, c, scale);
+  for (; c + lanes <= columns; c += lanes) StepColumns<1>(step, take, c, scale);
   for (; c < columns; ++c) {
     float result = 0;
-    for (std::size_t f = 0; f < features; ++f) {
-      sums[f * columns + c] += k[f] * v[c];
-      result += q[f] * sums[f * columns + c];
+    for (std::int64_t f = 0; f < step.features; ++f) {
+      const std::size_t at = static_cast<std::size_t>(f) * columns + c;
+      result += step.query_features[f] *
+                take.Single(step.sums + at, step.sums_rest + at, step.key_features[f], step.value[c]);
     }
-    out[c] = result * scale;
+    step.out[c] = result * scale;
   }
+}
+
+void StepHead(const LinearStep& step) {
+  const bool fade = step.decay != 1.0f, compensated = step.compensated;
+  if (fade && compensated) return StepWith(step, Taking<true, true>{step.decay});
+  if (fade) return StepWith(step, Taking<true, false>{step.decay});
+  if (compensated) return StepWith(step, Taking<false, true>{1.0f});
+  StepWith(step, Taking<false, false>{1.0f});
 }
 
 }  // namespace linnet::HWY_NAMESPACE
@@ -93,12 +129,7 @@ namespace linnet {
 
 HWY_EXPORT(StepHead);
 
-void linear_step_head(float* out, float* sums, float* z, const float* query_features,
-                      const float* key_features, const float* value, std::int64_t features,
-                      std::int64_t value_dim, bool normalise, float epsilon) {
-  HWY_DYNAMIC_DISPATCH(StepHead)
-  (out, sums, z, query_features, key_features, value, features, value_dim, normalise, epsilon);
-}
+void linear_step_head(const LinearStep& step) { HWY_DYNAMIC_DISPATCH(StepHead)(step); }
 
 }  // namespace linnet
 #endif  // HWY_ONCE

@@ -20,69 +20,93 @@
 HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE {
 
-/// Rows of a chunk: short enough that the triangle within a chunk, C (F + M) FLOPs a token, stays small
-/// beside the 4 F M of the state, long enough that loading and storing S once a chunk does.
-constexpr std::size_t kChunk = 32;
-
 HWY_INLINE std::size_t RoundUp(std::size_t count, std::size_t unit) {
   return (count + unit - 1) / unit * unit;
 }
 
-/// The rows of one head, `stride` floats apart.
-template <class T>
-struct Rows {
-  T* data = nullptr;
-  std::int64_t stride = 0;
+/// From row to row of a tile with `columns` columns: rows whole pages apart would meet in the same few lines
+/// of a cache.
+HWY_INLINE std::size_t TileStride(std::size_t columns) {
+  const std::size_t padded = RoundUp(columns, kPad);
+  return padded % 256 == 0 ? padded + kPad : padded;
+}
 
-  T* at(std::size_t row) const { return data + static_cast<std::int64_t>(row) * stride; }
+/// The rows of one head in the caller's memory, f32 or bf16.
+template <class Byte>
+struct HeadRows {
+  Byte* data = nullptr;
+  std::int64_t stride = 0;  ///< in elements
+  std::int64_t columns = 0;
+  bool half = false;
 
-  View<T> Tile(std::size_t first, std::size_t count, std::int64_t columns) const {
-    return View<T>(at(first), {static_cast<std::int64_t>(count), columns}, {stride, 1});
-  }
+  std::size_t element() const { return half ? sizeof(bf16) : sizeof(float); }
+  Byte* at(std::size_t row) const { return data + static_cast<std::int64_t>(row * element()) * stride; }
 };
+using InputRows = HeadRows<const std::byte>;
+using OutputRows = HeadRows<std::byte>;
 
-template <class T>
-HWY_INLINE Rows<T> RowsOf(const View<T>& tensor, std::int64_t b, std::int64_t h,
-                          std::int64_t first_column = 0) {
-  return {tensor.at(b, 0, h, first_column), tensor.stride(1)};
+/// Rows of head h of batch entry b, their columns [first, last).
+template <class Byte>
+HWY_INLINE HeadRows<Byte> RowsOf(const BasicFloatView<Byte>& tensor, std::int64_t b, std::int64_t h,
+                                 std::int64_t first, std::int64_t last) {
+  const bool half = tensor.dtype() == DType::bf16;
+  using Float = std::conditional_t<std::is_const_v<Byte>, const float, float>;
+  using Half = std::conditional_t<std::is_const_v<Byte>, const bf16, bf16>;
+  Byte* data = half ? reinterpret_cast<Byte*>(tensor.template as<Half>().at(b, 0, h, first))
+                    : reinterpret_cast<Byte*>(tensor.template as<Float>().at(b, 0, h, first));
+  return {data, tensor.stride(1), last - first, half};
+}
+
+template <class Byte>
+HWY_INLINE HeadRows<Byte> RowsOf(const BasicFloatView<Byte>& tensor, std::int64_t b, std::int64_t h) {
+  return RowsOf(tensor, b, h, 0, tensor.extent(3));
+}
+
+HWY_INLINE void Fetch(Ahead& ahead, const InputRows& rows, Mask::Interval range) {
+  ahead.Add(rows.at(static_cast<std::size_t>(range.begin)),
+            rows.stride * static_cast<std::int64_t>(rows.element()),
+            static_cast<std::size_t>(range.end - range.begin),
+            static_cast<std::size_t>(rows.columns) * rows.element());
 }
 
 HWY_INLINE void ZeroRows(float* tile, std::size_t ld, std::size_t first, std::size_t last) {
   if (first < last) std::memset(tile + first * ld, 0, (last - first) * ld * sizeof(float));
 }
 
-/// tile = φ of rows [first, first + count), then zeros up to `rows`.
-HWY_INLINE void LoadFeatures(const LinearCall& call, bool query, std::int64_t head, Rows<const float> x,
-                             std::size_t first, std::size_t count, float* tile, std::size_t ld,
-                             std::size_t rows) {
-  if (count > 0) {
-    call.map.forward(
-        Rows<float>{tile, static_cast<std::int64_t>(ld)}.Tile(0, count, call.features),
-        x.Tile(first, count, call.sizes.head_dim),
-        {call.layer, static_cast<int>(head), call.position(query) + static_cast<std::int64_t>(first), query});
+/// to[i] = from[i], bf16 widened.
+HWY_INLINE void WidenRow(float* HWY_RESTRICT to, const bf16* HWY_RESTRICT from, std::size_t count) {
+  const F32 d;
+  const hn::Rebind<std::uint32_t, F32> d32;
+  const hn::Rebind<std::uint16_t, F32> d16;
+  const std::size_t lanes = hn::Lanes(d);
+  const auto* bits = reinterpret_cast<const std::uint16_t*>(from);
+  std::size_t i = 0;
+  for (; i + lanes <= count; i += lanes)
+    hn::StoreU(hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(d32, hn::LoadU(d16, bits + i)))), d, to + i);
+  for (; i < count; ++i) to[i] = to_float(from[i]);
+}
+
+/// to[i] = scale · from[i], rounded to the nearest bf16, ties to even.
+HWY_INLINE void NarrowRow(bf16* HWY_RESTRICT to, const float* HWY_RESTRICT from, std::size_t count,
+                          float scale) {
+  const F32 d;
+  const hn::Rebind<std::int32_t, F32> d32;
+  const hn::Rebind<std::uint16_t, F32> d16;
+  const std::size_t lanes = hn::Lanes(d);
+  auto* bits = reinterpret_cast<std::uint16_t*>(to);
+  const Vec32 factor = hn::Set(d, scale);
+  std::size_t i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    const Vec32 value = hn::Mul(factor, hn::LoadU(d, from + i));
+    const hn::Rebind<std::uint32_t, F32> u32;
+    const auto word = hn::BitCast(u32, value);
+    const auto odd = hn::And(hn::ShiftRight<16>(word), hn::Set(u32, 1));
+    const auto rounded = hn::ShiftRight<16>(hn::Add(hn::Add(word, hn::Set(u32, 0x7fff)), odd));
+    const auto quiet = hn::Or(hn::ShiftRight<16>(word), hn::Set(u32, 0x40));
+    const auto nan = hn::RebindMask(u32, hn::IsNaN(value));
+    hn::StoreU(hn::DemoteTo(d16, hn::BitCast(d32, hn::IfThenElse(nan, quiet, rounded))), d16, bits + i);
   }
-  ZeroRows(tile, ld, count, rows);
-}
-
-/// How often the products of a causal chunk fetch ahead: triangles within it, its rows with S, its columns
-/// into S.
-HWY_INLINE std::size_t Fetches(const LinearCall& call, std::size_t triangles, std::size_t of_chunk,
-                               std::size_t of_state) {
-  const auto features = static_cast<std::size_t>(call.features),
-             columns = static_cast<std::size_t>(call.sizes.value_dim);
-  return std::max<std::size_t>(1, triangles * FetchesOf(kChunk, kPad, features, Ahead::kSteps) +
-                                      of_chunk * FetchesOf(kChunk, columns, features, Ahead::kSteps) +
-                                      of_state * FetchesOf(features, columns, kChunk, Ahead::kSteps));
-}
-
-/// Whether stores past the caches suit `tensor`: they pay where it is larger than the caches are, and need
-/// whole vectors.
-HWY_INLINE bool CanStream(const View<float>& tensor) {
-  const std::int64_t lanes = hn::Lanes(F32());
-  const auto aligned = [&](std::int64_t floats) { return floats % lanes == 0; };
-  return tensor.size() >= (std::int64_t{1} << 20) && aligned(tensor.stride(0)) && aligned(tensor.stride(1)) &&
-         aligned(tensor.stride(2)) && aligned(tensor.extent(3)) &&
-         reinterpret_cast<std::uintptr_t>(tensor.data()) % (lanes * sizeof(float)) == 0;
+  for (; i < count; ++i) to[i] = to_bf16(scale * from[i]);
 }
 
 /// to = scale · from. `stream` asks for stores past the caches and needs `to` aligned and `count` in whole
@@ -101,35 +125,130 @@ HWY_INLINE void CopyRow(float* HWY_RESTRICT to, const float* HWY_RESTRICT from, 
   for (; i < count; ++i) to[i] = scale * from[i];
 }
 
-/// tile = rows [first, first + count) of the first `columns` of x, then zeros up to `rows`.
-HWY_INLINE void LoadRows(Rows<const float> x, std::size_t first, std::size_t count, std::size_t columns,
-                         float* tile, std::size_t ld, std::size_t rows) {
-  for (std::size_t i = 0; i < count; ++i) CopyRow(tile + i * ld, x.at(first + i), columns);
-  ZeroRows(tile, ld, count, rows);
+/// Whether stores past the caches suit `tensor`: they pay where it is larger than the caches are, and need
+/// whole vectors.
+HWY_INLINE bool CanStream(const FloatView& tensor) {
+  if (tensor.dtype() != DType::f32 || tensor.size() < (std::int64_t{1} << 20)) return false;
+  const std::int64_t lanes = hn::Lanes(F32());
+  const auto aligned = [&](std::int64_t floats) { return floats % lanes == 0; };
+  return aligned(tensor.stride(0)) && aligned(tensor.stride(1)) && aligned(tensor.stride(2)) &&
+         aligned(tensor.extent(3)) &&
+         reinterpret_cast<std::uintptr_t>(tensor.as<float>().data()) % (lanes * sizeof(float)) == 0;
 }
 
-/// sum[c] += Σ_r weight[r·weight_step] tile[r, c].
-HWY_INLINE void AddWeightedRows(float* HWY_RESTRICT sum, const float* HWY_RESTRICT tile, std::size_t ld,
-                                const float* HWY_RESTRICT weight, std::size_t weight_step, std::size_t rows,
-                                std::size_t columns) {
+/// The row of the caller's tensor = scale · from.
+HWY_INLINE void StoreRow(const OutputRows& rows, std::size_t row, const float* from, float scale,
+                         bool stream) {
+  const auto count = static_cast<std::size_t>(rows.columns);
+  if (rows.half)
+    NarrowRow(reinterpret_cast<bf16*>(rows.at(row)), from, count, scale);
+  else
+    CopyRow(reinterpret_cast<float*>(rows.at(row)), from, count, scale, stream);
+}
+
+HWY_INLINE void ClearRows(const OutputRows& rows, std::size_t first, std::size_t last) {
+  for (std::size_t i = first; i < last; ++i)
+    std::memset(rows.at(i), 0, static_cast<std::size_t>(rows.columns) * rows.element());
+}
+
+HWY_INLINE void LoadRow(float* to, const InputRows& rows, std::size_t row) {
+  const auto count = static_cast<std::size_t>(rows.columns);
+  if (rows.half)
+    WidenRow(to, reinterpret_cast<const bf16*>(rows.at(row)), count);
+  else
+    CopyRow(to, reinterpret_cast<const float*>(rows.at(row)), count);
+}
+
+/// tile = rows `range` of x, then zeros up to `padded` rows.
+HWY_INLINE void LoadRows(const InputRows& x, Mask::Interval range, float* tile, std::size_t ld,
+                         std::size_t padded) {
+  const auto count = static_cast<std::size_t>(range.end - range.begin);
+  for (std::size_t i = 0; i < count; ++i)
+    LoadRow(tile + i * ld, x, static_cast<std::size_t>(range.begin) + i);
+  ZeroRows(tile, ld, count, padded);
+}
+
+/// Rows `range` of x as f32: where they lie, or widened into `wide` [rows, columns].
+HWY_INLINE View<const float> InputTile(const InputRows& x, Mask::Interval range, float* wide) {
+  const std::int64_t count = range.end - range.begin;
+  const auto first = static_cast<std::size_t>(range.begin);
+  if (!x.half) return {reinterpret_cast<const float*>(x.at(first)), {count, x.columns}, {x.stride, 1}};
+  LoadRows(x, range, wide, static_cast<std::size_t>(x.columns), 0);
+  return {wide, {count, x.columns}};
+}
+
+HWY_INLINE TileContext ContextOf(const LinearCall& call, bool query, std::int64_t head, std::int64_t first) {
+  return {call.layer, static_cast<int>(head), call.position(query) + first, query};
+}
+
+/// tile = φ of rows `range`, then zeros up to `padded` rows.
+HWY_INLINE void LoadFeatures(const LinearCall& call, bool query, std::int64_t head, const InputRows& x,
+                             Mask::Interval range, float* tile, std::size_t ld, std::size_t padded,
+                             float* wide) {
+  const std::int64_t count = range.end - range.begin;
+  if (count > 0)
+    call.map.forward({tile, {count, call.features}, {static_cast<std::int64_t>(ld), 1}},
+                     InputTile(x, range, wide), ContextOf(call, query, head, range.begin));
+  ZeroRows(tile, ld, static_cast<std::size_t>(count), padded);
+}
+
+/// to[i] = weight[i] · from[i] for rows of a tile, `columns` a multiple of kPad.
+HWY_INLINE void ScaleRows(float* HWY_RESTRICT to, const float* HWY_RESTRICT from, std::size_t ld,
+                          const float* HWY_RESTRICT weight, std::size_t rows, std::size_t columns) {
   const F32 d;
-  for (std::size_t c = 0; c < columns; c += hn::Lanes(d)) {
-    Vec32 part = hn::Zero(d);
-    for (std::size_t r = 0; r < rows; ++r)
-      part = hn::MulAdd(hn::Set(d, weight[r * weight_step]), hn::Load(d, tile + r * ld + c), part);
-    hn::Store(hn::Add(hn::Load(d, sum + c), part), d, sum + c);
-  }
+  for (std::size_t r = 0; r < rows; ++r)
+    for (std::size_t c = 0; c < columns; c += hn::Lanes(d))
+      hn::Store(hn::Mul(hn::Set(d, weight[r]), hn::Load(d, from + r * ld + c)), d, to + r * ld + c);
 }
 
-/// sum[c] += Σ_r tile[r, c].
-HWY_INLINE void AddRows(float* HWY_RESTRICT sum, const float* HWY_RESTRICT tile, std::size_t ld,
+/// to += from for rows of a tile.
+HWY_INLINE void AddTile(float* HWY_RESTRICT to, const float* HWY_RESTRICT from, std::size_t ld,
                         std::size_t rows, std::size_t columns) {
   const F32 d;
-  for (std::size_t c = 0; c < columns; c += hn::Lanes(d)) {
-    Vec32 part = hn::Zero(d);
-    for (std::size_t r = 0; r < rows; ++r) part = hn::Add(part, hn::Load(d, tile + r * ld + c));
-    hn::Store(hn::Add(hn::Load(d, sum + c), part), d, sum + c);
+  for (std::size_t r = 0; r < rows; ++r)
+    for (std::size_t c = 0; c < columns; c += hn::Lanes(d))
+      hn::Store(hn::Add(hn::Load(d, to + r * ld + c), hn::Load(d, from + r * ld + c)), d, to + r * ld + c);
+}
+
+/// Σ_r weight[r · step] tile[r, c] for a vector of columns; every weight is 1 where it is null.
+HWY_INLINE Vec32 SumOfRows(const float* HWY_RESTRICT tile, std::size_t ld, const float* HWY_RESTRICT weight,
+                           std::size_t step, std::size_t rows) {
+  const F32 d;
+  Vec32 sum = hn::Zero(d);
+  if (weight == nullptr) {
+    for (std::size_t r = 0; r < rows; ++r) sum = hn::Add(sum, hn::Load(d, tile + r * ld));
+  } else {
+    for (std::size_t r = 0; r < rows; ++r)
+      sum = hn::MulAdd(hn::Set(d, weight[r * step]), hn::Load(d, tile + r * ld), sum);
   }
+  return sum;
+}
+
+/// sum[c] = Σ_r weight[r · step] tile[r, c].
+HWY_INLINE void SumRows(float* HWY_RESTRICT sum, const float* HWY_RESTRICT tile, std::size_t ld,
+                        const float* HWY_RESTRICT weight, std::size_t step, std::size_t rows,
+                        std::size_t columns) {
+  const F32 d;
+  for (std::size_t c = 0; c < columns; c += hn::Lanes(d))
+    hn::Store(SumOfRows(tile + c, ld, weight, step, rows), d, sum + c);
+}
+
+/// sum[c] = fade · sum[c] + Σ_r weight[r · step] tile[r, c], compensated.
+HWY_INLINE void CollectRows(float* HWY_RESTRICT sum, float* HWY_RESTRICT rest, const float* HWY_RESTRICT tile,
+                            std::size_t ld, const float* HWY_RESTRICT weight, std::size_t step,
+                            std::size_t rows, std::size_t columns, float fade) {
+  const F32 d;
+  for (std::size_t c = 0; c < columns; c += hn::Lanes(d))
+    CollectVector(sum + c, rest + c, SumOfRows(tile + c, ld, weight, step, rows), hn::Set(d, fade));
+}
+
+/// x·y of `columns` numbers, a multiple of kPad.
+HWY_INLINE float Dot(const float* HWY_RESTRICT x, const float* HWY_RESTRICT y, std::size_t columns) {
+  const F32 d;
+  Vec32 sum = hn::Zero(d);
+  for (std::size_t c = 0; c < columns; c += hn::Lanes(d))
+    sum = hn::MulAdd(hn::Load(d, x + c), hn::Load(d, y + c), sum);
+  return hn::GetLane(hn::SumOfLanes(d, sum));
 }
 
 }  // namespace linnet::HWY_NAMESPACE

@@ -7,7 +7,7 @@
 #define HWY_TARGET_INCLUDE "attention/softmax/backward.cc"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
-#include "attention/softmax/tile-inl.h"
+#include "attention/softmax/sight-inl.h"
 // clang-format on
 
 // With the log-sum-exp of every query's scores known, P = exp(S − lse), dP = dO Vᵀ, dS = P ∘ (dP − D) with
@@ -35,9 +35,16 @@ struct Pairs {
   float* grad_scores;       ///< [kKeyTile][48]
 };
 
-/// P from the scores and dS from dP, in place, and zeros where no query of a vector sees the key.
+/// The rows of a tile that hold what is seen, so that products over kRowMultiple rows at a time end inside.
+HWY_INLINE Span RowsOf(const Sight& sight) {
+  const Span some = sight.any();
+  return {some.begin / kRowMultiple * kRowMultiple, round_up(some.end, kRowMultiple)};
+}
+
+/// P from the scores and dS from dP, in place, and zeros in the same rows where nothing is seen.
 HWY_INLINE void Probabilities(const Pairs& pairs, std::int64_t panel, const Sight& sight) {
   const D d;
+  const Span rows = RowsOf(sight);
   for (std::int64_t v = 0; v < sight.vectors; ++v) {
     const V log_sum = hn::Load(d, pairs.log_sum + panel * kPanel + v * kLanes);
     const V correction = hn::Load(d, pairs.correction + panel * kPanel + v * kLanes);
@@ -51,21 +58,29 @@ HWY_INLINE void Probabilities(const Pairs& pairs, std::int64_t panel, const Sigh
     const auto grad_score = [&](std::int64_t j, V p) HWY_ATTR {
       return hn::Mul(p, hn::Sub(hn::Load(d, grads + j * kPanel), correction));
     };
-    std::int64_t j = 0;
-    for (; j < sight.seen_by_all(v); ++j) {
+    const auto clear = [&](std::int64_t begin, std::int64_t end) HWY_ATTR {
+      for (std::int64_t j = begin; j < end; ++j) {
+        hn::Store(hn::Zero(d), d, scores + j * kPanel);
+        hn::Store(hn::Zero(d), d, grads + j * kPanel);
+      }
+    };
+    const auto masked = [&](std::int64_t begin, std::int64_t end) HWY_ATTR {
+      for (std::int64_t j = begin; j < end; ++j) {
+        const V p = probability(j), grad = grad_score(j, p);
+        hn::Store(hn::IfThenElseZero(sight.lanes(v, j), p), d, scores + j * kPanel);
+        hn::Store(hn::IfThenElseZero(sight.lanes(v, j), grad), d, grads + j * kPanel);
+      }
+    };
+    const Span open = sight.all(v, 1);
+    clear(rows.begin, sight.first(v));
+    masked(sight.first(v), open.begin);
+    for (std::int64_t j = open.begin; j < open.end; ++j) {
       const V p = probability(j), grad = grad_score(j, p);
       hn::Store(p, d, scores + j * kPanel);
       hn::Store(grad, d, grads + j * kPanel);
     }
-    for (; j < sight.seen(v); ++j) {
-      const V p = probability(j), grad = grad_score(j, p);
-      hn::Store(hn::IfThenElseZero(sight.lanes(v, j), p), d, scores + j * kPanel);
-      hn::Store(hn::IfThenElseZero(sight.lanes(v, j), grad), d, grads + j * kPanel);
-    }
-    for (; j < sight.keys; ++j) {
-      hn::Store(hn::Zero(d), d, scores + j * kPanel);
-      hn::Store(hn::Zero(d), d, grads + j * kPanel);
-    }
+    masked(open.end, sight.last(v));
+    clear(sight.last(v), rows.end);
   }
 }
 
@@ -73,8 +88,10 @@ HWY_INLINE void Probabilities(const Pairs& pairs, std::int64_t panel, const Sigh
 /// what the mask keeps apart.
 HWY_NOINLINE void AddPairByPair(const Pairs& pairs, std::int64_t panel, std::int64_t queries,
                                 const Sight& sight) {
-  for (std::int64_t j = 0; j < sight.keys; ++j) {
-    for (std::int64_t i = std::max<std::int64_t>(0, sight.ahead + j); i < queries; ++i) {
+  const Span some = sight.any();
+  for (std::int64_t j = some.begin; j < some.end; ++j) {
+    for (std::int64_t i = 0; i < queries; ++i) {
+      if (!sight.sees(i, j)) continue;
       const std::int64_t row = panel * kPanel + i;
       const float p = pairs.probabilities[j * kPanel + i], grad = pairs.grad_scores[j * kPanel + i];
       for (std::int64_t m = 0; m < pairs.value_dim; ++m)
@@ -87,6 +104,22 @@ HWY_NOINLINE void AddPairByPair(const Pairs& pairs, std::int64_t panel, std::int
   }
 }
 
+/// The queries, of `queries`, that see some key from row `from` of a tile to row `to`, whose intervals lie
+/// between the bounds that two of these arrays hold for every row.
+struct Seeing {
+  std::int32_t first[kKeyTile + 1], end[kKeyTile + 1];
+
+  HWY_INLINE Seeing(const Sight& sight, std::int64_t queries, Span rows) {
+    std::int32_t before = 0, behind = 0;
+    for (std::int64_t j = rows.begin; j < rows.end; ++j) {
+      while (before < queries && sight.end[before] <= j) ++before;
+      while (behind < queries && sight.begin[behind] <= j) ++behind;
+      first[j] = before;
+      end[j] = behind;
+    }
+  }
+};
+
 /// One panel of queries with one tile of keys.
 void AddPairs(const Pairs& pairs, std::int64_t panel, std::int64_t queries, const Sight& sight,
               bool constant_keys) {
@@ -98,24 +131,29 @@ void AddPairs(const Pairs& pairs, std::int64_t panel, std::int64_t queries, cons
 
   const float* query = pairs.query + panel * kPanel * pairs.head_width;
   const float* grad_out = pairs.grad_out + panel * kPanel * pairs.value_width;
-  if (sight.masked() &&
+  const Span some = sight.any(), open = sight.all(0, sight.vectors), rows = RowsOf(sight);
+  // The products multiply with zeros where some query of the panel does not see some of the rows.
+  if ((rows.begin < open.begin || open.end < rows.end) &&
       !(AllFinite(query, queries * pairs.head_width) && AllFinite(grad_out, queries * pairs.value_width) &&
-        AllFinite(pairs.keys, sight.keys * pairs.head_width))) {
+        AllFinite(pairs.keys + some.begin * pairs.head_width, (some.end - some.begin) * pairs.head_width))) {
     AddPairByPair(pairs, panel, queries, sight);
     return;
   }
   const std::int64_t head_vectors = pairs.head_width / kLanes, value_vectors = pairs.value_width / kLanes;
   if (!constant_keys) {
-    const auto seeing = [&](std::int64_t j, std::int64_t) {
-      return Span{std::max<std::int64_t>(0, sight.ahead + j), queries};
+    const Seeing seeing(sight, queries, rows);
+    const auto terms = [&](std::int64_t r, std::int64_t count) {
+      return Span{seeing.first[rows.begin + r], seeing.end[rows.begin + r + count - 1]};
     };
-    Multiply<Layout::rows, Start::add>(sight.keys, value_vectors, seeing, pairs.probabilities, kPanel,
-                                       grad_out, pairs.value_width, pairs.grad_values, pairs.value_width);
-    Multiply<Layout::rows, Start::add>(sight.keys, head_vectors, seeing, pairs.grad_scores, kPanel, query,
-                                       pairs.head_width, pairs.grad_keys, pairs.head_width);
+    Multiply<Layout::rows, Start::add>(
+        rows.end - rows.begin, value_vectors, terms, pairs.probabilities + rows.begin * kPanel, kPanel,
+        grad_out, pairs.value_width, pairs.grad_values + rows.begin * pairs.value_width, pairs.value_width);
+    Multiply<Layout::rows, Start::add>(
+        rows.end - rows.begin, head_vectors, terms, pairs.grad_scores + rows.begin * kPanel, kPanel, query,
+        pairs.head_width, pairs.grad_keys + rows.begin * pairs.head_width, pairs.head_width);
   }
-  const auto seen = [&](std::int64_t i, std::int64_t rows) {
-    return Span{0, std::min(sight.keys, i + rows - sight.ahead)};
+  const auto seen = [&](std::int64_t i, std::int64_t count) {
+    return Span{sight.begin[i], sight.end[i + count - 1]};
   };
   Multiply<Layout::columns, Start::add>(
       queries, head_vectors, seen, pairs.grad_scores, kPanel, pairs.keys, pairs.head_width,
@@ -126,7 +164,7 @@ void AddPairs(const Pairs& pairs, std::int64_t panel, std::int64_t queries, cons
 HWY_INLINE void AddRows(std::int64_t count, std::int64_t dim, const float* from, std::int64_t width,
                         MutableRows to, float scale) {
   for (std::int64_t i = 0; i < count; ++i) {
-    float* row = to.data + i * to.stride;
+    float* row = static_cast<float*>(to.data) + i * to.stride;
     for (std::int64_t e = 0; e < dim; ++e) row[e] += scale * from[i * width + e];
   }
 }
@@ -179,43 +217,42 @@ void BackwardBlockOf(const BackwardBlock& block) {
   for (std::int64_t p = 0; p < panels; ++p) {
     const std::int64_t at = p * kPanel;
     ReadPanel(queries_of(p), pairs.head_dim, {pairs.query + at * pairs.head_width, pairs.head_width},
-              pairs.query_columns + at * pairs.head_dim, 1.0f);
+              pairs.query_columns + at * pairs.head_dim, 1.0f, nullptr);
     ReadPanel(queries_of(p), pairs.value_dim, {pairs.grad_out + at * pairs.value_width, pairs.value_width},
-              pairs.grad_out_columns + at * pairs.value_dim, 1.0f);
+              pairs.grad_out_columns + at * pairs.value_dim, 1.0f, nullptr);
   }
   for (std::int64_t i = 0; i < block.count; ++i) {
-    pairs.log_sum[i] = block.normaliser.data[i * block.normaliser.stride];
-    pairs.correction[i] =
-        Dot(pairs.value_dim, block.out.data + i * block.out.stride, pairs.grad_out + i * pairs.value_width);
+    pairs.log_sum[i] = block.normaliser[i * block.normaliser_stride];
+    PackRows(1, pairs.value_dim, block.out.from(i), pairs.values, pairs.value_width);
+    pairs.correction[i] = Dot(pairs.value_dim, pairs.values, pairs.grad_out + i * pairs.value_width);
   }
 
   const KeyRange& range = block.keys;
   const bool constant_keys = block.grad_key.data == nullptr;
+  Sight sight;
+  HWY_ALIGN std::uint8_t seen[kKeyTile * kPanel];
   for (std::int64_t j = 0; j < range.count; j += kKeyTile) {
     const std::int64_t count = std::min(kKeyTile, range.count - j);
-    if (block.causal && range.first + j >= block.first + block.count) break;
-    PackRows(count, pairs.head_dim, {range.key.data + j * range.key.stride, range.key.stride}, pairs.keys,
-             pairs.head_width);
-    PackRows(count, pairs.value_dim, {range.value.data + j * range.value.stride, range.value.stride},
-             pairs.values, pairs.value_width);
-    if (!constant_keys) {
-      std::fill_n(pairs.grad_keys, kKeyTile * pairs.head_width, 0.0f);
-      std::fill_n(pairs.grad_values, kKeyTile * pairs.value_width, 0.0f);
-    }
+    bool packed = false;
     for (std::int64_t p = 0; p < panels; ++p) {
-      const std::int64_t queries = queries_of(p);
-      const std::int64_t ahead = block.causal ? range.first + j - (block.first + p * kPanel) : -kKeyTile;
-      const Sight sight = {std::min(count, queries - ahead), (queries + kLanes - 1) / kLanes, ahead};
-      if (sight.keys > 0) AddPairs(pairs, p, queries, sight, constant_keys);
+      if (!Look(block.sees, p * kPanel, queries_of(p), range.first + j, count, seen, sight)) continue;
+      if (!packed) {
+        PackRows(count, pairs.head_dim, range.key.from(j), pairs.keys, pairs.head_width);
+        PackRows(count, pairs.value_dim, range.value.from(j), pairs.values, pairs.value_width);
+        std::fill_n(pairs.grad_keys, kKeyTile * pairs.head_width, 0.0f);
+        std::fill_n(pairs.grad_values, kKeyTile * pairs.value_width, 0.0f);
+        packed = true;
+      }
+      AddPairs(pairs, p, queries_of(p), sight, constant_keys);
     }
-    if (constant_keys) continue;
-    AddRows(count, pairs.head_dim, pairs.grad_keys, pairs.head_width,
-            {block.grad_key.data + j * block.grad_key.stride, block.grad_key.stride}, 1.0f);
-    AddRows(count, pairs.value_dim, pairs.grad_values, pairs.value_width,
-            {block.grad_value.data + j * block.grad_value.stride, block.grad_value.stride}, 1.0f);
+    if (constant_keys || !packed) continue;
+    AddRows(count, pairs.head_dim, pairs.grad_keys, pairs.head_width, block.grad_key.from(j), 1.0f);
+    AddRows(count, pairs.value_dim, pairs.grad_values, pairs.value_width, block.grad_value.from(j), 1.0f);
   }
   AddRows(block.count, pairs.head_dim, pairs.grad_query, pairs.head_width, block.grad_query, block.scale);
 }
+
+void NarrowRowOf(bf16* to, const float* from, std::int64_t count) { NarrowRow(to, from, count); }
 
 }  // namespace linnet::softmax::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -225,12 +262,19 @@ namespace linnet::softmax {
 
 HWY_EXPORT(BackwardBlockOf);
 
+HWY_EXPORT(NarrowRowOf);
+
 void backward_block(const BackwardBlock& block) { HWY_DYNAMIC_DISPATCH(BackwardBlockOf)(block); }
 
-// The chunk's five copies of its rows take about 1 MB, so that they stay in the second-level cache.
+void narrow_row(bf16* to, const float* from, std::int64_t count) {
+  HWY_DYNAMIC_DISPATCH(NarrowRowOf)(to, from, count);
+}
+
+// The chunk's five copies of its rows take about 1 MB, so that they stay in the second-level cache; of the
+// widest heads not even 96 rows do, and 192 share the tiles of keys that they meet.
 std::int64_t backward_queries(std::int64_t head_dim, std::int64_t value_dim) {
-  const std::int64_t rows = 49152 / (head_dim + value_dim);
-  return std::clamp<std::int64_t>(rows / 96 * 96, 96, 384);
+  const std::int64_t dims = head_dim + value_dim;
+  return std::clamp<std::int64_t>(49152 / dims / 96 * 96, dims > 1024 ? 192 : 96, kMaxQueries);
 }
 
 std::size_t backward_scratch(std::int64_t head_dim, std::int64_t value_dim) {

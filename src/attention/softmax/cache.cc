@@ -13,6 +13,17 @@ constexpr const char* kOperation = "key-value cache";
 // A head's rows are read in whole vectors: 64 bytes behind the last one must be memory of ours.
 constexpr std::int64_t kSlack = 16;
 
+/// Head h of tokens [count, H, dim], dense and in f32.
+void copy_tokens(float* to, ConstFloatView from, std::int64_t h) {
+  const std::int64_t dim = from.extent(2);
+  for (std::int64_t i = 0; i < from.extent(0); ++i, to += dim) {
+    if (from.dtype() == DType::bf16)
+      std::transform(from.as<const bf16>().at(i, h), from.as<const bf16>().at(i, h) + dim, to, to_float);
+    else
+      std::copy_n(from.as<const float>().at(i, h), dim, to);
+  }
+}
+
 }  // namespace
 
 hwy::AlignedFreeUniquePtr<float[]> allocate_floats(std::size_t count) {
@@ -105,17 +116,14 @@ void Cache::restore(std::int64_t slot, std::span<const float> from, std::int64_t
   to.position = position;
 }
 
-void Cache::append(std::int64_t slot, View<const float> key, View<const float> value) {
+void Cache::append(std::int64_t slot, ConstFloatView key, ConstFloatView value) {
   Slot& to = at(slot);
   const std::int64_t count = key.extent(0);
   reserve(to, to.position + count);
   for (std::int64_t h = 0; h < shape_.heads; ++h) {
-    float* keys = to.keys.get() + (h * to.capacity + to.position) * shape_.head_dim;
-    float* values = to.values.get() + (h * to.capacity + to.position) * shape_.value_dim;
-    for (std::int64_t i = 0; i < count; ++i) {
-      std::copy_n(key.at(i, h), shape_.head_dim, keys + i * shape_.head_dim);
-      std::copy_n(value.at(i, h), shape_.value_dim, values + i * shape_.value_dim);
-    }
+    const std::int64_t next = h * to.capacity + to.position;
+    copy_tokens(to.keys.get() + next * shape_.head_dim, key, h);
+    copy_tokens(to.values.get() + next * shape_.value_dim, value, h);
   }
   to.position += count;
 }

@@ -25,9 +25,9 @@ class Cache final : public State {
   void save(std::int64_t slot, std::span<float> to) const override;
   void restore(std::int64_t slot, std::span<const float> from, std::int64_t position) override;
 
-  /// Keys [count, H, E] and values [count, H, M] of the slot's next tokens; strides of tokens and heads are
-  /// free.
-  void append(std::int64_t slot, View<const float> key, View<const float> value);
+  /// Keys [count, H, E] and values [count, H, M] of the slot's next tokens, f32 or bf16; strides of tokens
+  /// and heads are free.
+  void append(std::int64_t slot, ConstFloatView key, ConstFloatView value);
 
   /// A head's keys and values, dense, readable for 64 bytes past their end.
   KeyRange head(std::int64_t slot, std::int64_t h) const;

@@ -8,7 +8,7 @@
 #define HWY_TARGET_INCLUDE "attention/softmax/forward.cc"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
-#include "attention/softmax/tile-inl.h"
+#include "attention/softmax/sight-inl.h"
 // clang-format on
 
 // Everything is computed transposed, a lane a query: scores Sᵀ = K Qᵀ and outputs Oᵀ = Vᵀ Pᵀ. Keys and values
@@ -33,33 +33,42 @@ struct Walk {
 };
 
 /// Turns the scores of N vectors of queries, from vector v on, into exp(score − maximum) with the new
-/// maximum, brings the sums up to date and leaves in `decay` what the earlier outputs have to be multiplied
-/// with.
+/// maximum, 0 where a query does not see a key that an earlier one of them does, brings the sums up to date
+/// and leaves in `decay` what the earlier outputs have to be multiplied with.
 template <int N>
 HWY_INLINE void Normalise(const Sight& sight, std::int64_t v, float* scores, float* maximum, float* sum,
                           float* decay) {
   const D d;
-  const std::int64_t open = sight.seen_by_all(v);
+  const Span open = sight.all(v, N);
+  // The keys that some queries of vector v + n see: those before and those behind the open ones.
+  const auto for_masked = [&](int n, const auto& body) HWY_ATTR {
+    const std::int64_t last = sight.last(v + n);
+    for (std::int64_t j = sight.first(v + n); j < std::min(open.begin, last); ++j)
+      body(scores + j * kPanel + n * kLanes, sight.lanes(v + n, j));
+    for (std::int64_t j = open.end; j < last; ++j)
+      body(scores + j * kPanel + n * kLanes, sight.lanes(v + n, j));
+  };
   V top[N];
   for (int n = 0; n < N; ++n) top[n] = hn::Load(d, maximum + n * kLanes);
-  for (std::int64_t j = 0; j < open; ++j) {
+  for (std::int64_t j = open.begin; j < open.end; ++j) {
     for (int n = 0; n < N; ++n) top[n] = hn::Max(top[n], hn::Load(d, scores + j * kPanel + n * kLanes));
   }
   for (int n = 0; n < N; ++n) {
-    for (std::int64_t j = open; j < sight.seen(v + n); ++j) {
-      const V score = hn::Load(d, scores + j * kPanel + n * kLanes);
-      top[n] = hn::IfThenElse(sight.lanes(v + n, j), hn::Max(top[n], score), top[n]);
-    }
+    for_masked(n, [&](const float* at, auto lanes)
+                      HWY_ATTR { top[n] = hn::IfThenElse(lanes, hn::Max(top[n], hn::Load(d, at)), top[n]); });
   }
   V total[N];
   for (int n = 0; n < N; ++n) {
-    // Where the maximum stays the factor is exactly 1: it is multiplied in tile after tile.
-    const V factor = kernels::HWY_NAMESPACE::FastExp(d, hn::Sub(hn::Load(d, maximum + n * kLanes), top[n]));
+    // Where the maximum stays the factor is exactly 1: it is multiplied in tile after tile, and a maximum of
+    // −∞ stays where nothing was seen yet.
+    const V old = hn::Load(d, maximum + n * kLanes);
+    const V ratio = kernels::HWY_NAMESPACE::FastExp(d, hn::Sub(old, top[n]));
+    const V factor = hn::IfThenElse(hn::Eq(old, top[n]), hn::Set(d, 1.0f), ratio);
     hn::Store(factor, d, decay + n * kLanes);
     hn::Store(top[n], d, maximum + n * kLanes);
     total[n] = hn::Mul(factor, hn::Load(d, sum + n * kLanes));
   }
-  for (std::int64_t j = 0; j < open; ++j) {
+  for (std::int64_t j = open.begin; j < open.end; ++j) {
     for (int n = 0; n < N; ++n) {
       float* at = scores + j * kPanel + n * kLanes;
       const V p = ExpNotPositive(hn::Sub(hn::Load(d, at), top[n]));
@@ -68,13 +77,14 @@ HWY_INLINE void Normalise(const Sight& sight, std::int64_t v, float* scores, flo
     }
   }
   for (int n = 0; n < N; ++n) {
-    for (std::int64_t j = open; j < sight.seen(v + n); ++j) {
-      float* at = scores + j * kPanel + n * kLanes;
-      const V p = hn::IfThenElseZero(sight.lanes(v + n, j), ExpNotPositive(hn::Sub(hn::Load(d, at), top[n])));
+    for_masked(n, [&](float* at, auto lanes) HWY_ATTR {
+      const V p = hn::IfThenElseZero(lanes, ExpNotPositive(hn::Sub(hn::Load(d, at), top[n])));
       total[n] = hn::Add(total[n], p);
       hn::Store(p, d, at);
-    }
+    });
     hn::Store(total[n], d, sum + n * kLanes);
+    for (std::int64_t j = sight.first(v); j < sight.first(v + n); ++j)
+      hn::Store(hn::Zero(d), d, scores + j * kPanel + n * kLanes);
   }
 }
 
@@ -83,20 +93,22 @@ template <int N>
 HWY_INLINE void AddValues(const Walk& walk, const Sight& sight, std::int64_t v, float* out) {
   constexpr int R = kRowsOf<N>;
   std::int64_t depth[N];
-  for (int n = 0; n < N; ++n) depth[n] = sight.seen(v + n);
+  for (int n = 0; n < N; ++n) depth[n] = sight.last(v + n);
   for (std::int64_t m = 0; m < walk.value_dim; m += R) {
     MultiplyTile<R, N, Layout::columns, Start::rescale>(
-        0, depth, walk.values + m, walk.value_rows, walk.scores + v * kLanes, kPanel,
+        sight.first(v), depth, walk.values + m, walk.value_rows, walk.scores + v * kLanes, kPanel,
         out + m * kPanel + v * kLanes, kPanel, walk.decay + v * kLanes);
   }
 }
 
-/// Adds the values of the keys from `begin` on one by one to the queries that see them: 0 · NaN must not
-/// reach the others.
-HWY_NOINLINE void AddMaskedValues(const Walk& walk, const Sight& sight, std::int64_t begin, float* out) {
+/// Adds the values of the keys that are seen, but not by every query, one by one to the queries that see
+/// them: 0 · NaN must not reach the others.
+HWY_NOINLINE void AddMaskedValues(const Walk& walk, const Sight& sight, float* out) {
   const D d;
+  const Span open = sight.all(0, sight.vectors);
   for (std::int64_t v = 0; v < sight.vectors; ++v) {
-    for (std::int64_t j = begin; j < sight.seen(v); ++j) {
+    for (std::int64_t j = sight.first(v); j < sight.last(v); ++j) {
+      if (open.begin <= j && j < open.end) continue;
       const V p = hn::Load(d, walk.scores + j * kPanel + v * kLanes);
       for (std::int64_t m = 0; m < walk.value_dim; ++m) {
         float* at = out + m * kPanel + v * kLanes;
@@ -120,13 +132,22 @@ void Attend(const Walk& walk, std::int64_t panel, const Sight& sight) {
     Normalise<decltype(group)::value>(sight, v, walk.scores + first, maximum + first, sum + first,
                                       walk.decay + first);
   });
-  const std::int64_t open = sight.seen_by_all(0);
-  const bool finite = !sight.masked() ||
-                      AllFinite(walk.values + open * walk.value_rows, (sight.keys - open) * walk.value_rows);
-  const Sight safe = finite ? sight : Sight{open, sight.vectors, -kKeyTile};
-  ForGroups(sight.vectors, [&](auto group, std::int64_t v)
-                               HWY_ATTR { AddValues<decltype(group)::value>(walk, safe, v, out); });
-  if (!finite) AddMaskedValues(walk, sight, open, out);
+  const auto add_values = [&](const Sight& safe) HWY_ATTR {
+    ForGroups(sight.vectors, [&](auto group, std::int64_t v)
+                                 HWY_ATTR { AddValues<decltype(group)::value>(walk, safe, v, out); });
+  };
+  const Span some = sight.any(), open = sight.all(0, sight.vectors);
+  const auto finite = [&](std::int64_t begin, std::int64_t end) HWY_ATTR {
+    return begin >= end || AllFinite(walk.values + begin * walk.value_rows, (end - begin) * walk.value_rows);
+  };
+  if (finite(some.begin, std::min(open.begin, some.end)) && finite(open.end, some.end)) {
+    add_values(sight);
+    return;
+  }
+  Sight safe = sight;
+  safe.narrow_to(open);
+  add_values(safe);
+  AddMaskedValues(walk, sight, out);
 }
 
 void ForwardBlockOf(const ForwardBlock& block) {
@@ -154,29 +175,32 @@ void ForwardBlockOf(const ForwardBlock& block) {
   std::fill_n(walk.maximum, panels * kPanel, -std::numeric_limits<float>::infinity());
   std::fill_n(walk.sum, panels * kPanel, 0.0f);
   const auto queries_of = [&](std::int64_t p) { return std::min(kPanel, block.count - p * kPanel); };
-  const auto vectors_of = [&](std::int64_t p) { return (queries_of(p) + kLanes - 1) / kLanes; };
   for (std::int64_t p = 0; p < panels; ++p) {
-    ReadPanel(queries_of(p), walk.head_dim,
-              {block.query.data + p * kPanel * block.query.stride, block.query.stride},
-              walk.query + p * kPanel * walk.head_dim, block.scale);
+    ReadPanel(queries_of(p), walk.head_dim, block.query.from(p * kPanel),
+              walk.query + p * kPanel * walk.head_dim, block.scale, walk.keys);
   }
 
-  for (const KeyRange* range : {&block.cached, &block.fresh}) {
-    const bool causal = block.causal && range == &block.fresh;
-    const std::int64_t seen = causal ? std::min(range->count, block.first + block.count) : range->count;
-    for (std::int64_t j = 0; j < seen; j += kKeyTile) {
-      const std::int64_t end = std::min(seen, j + kKeyTile);
-      PackRows(end - j, walk.head_dim, {range->key.data + j * range->key.stride, range->key.stride},
-               walk.keys, walk.head_dim);
-      PackRows(end - j, walk.value_dim, {range->value.data + j * range->value.stride, range->value.stride},
-               walk.values, walk.value_rows);
+  Sight sight;
+  HWY_ALIGN std::uint8_t seen[kKeyTile * kPanel];
+  const auto walk_over = [&](const KeyRange& range, const Visible& visible) HWY_ATTR {
+    if (range.count == 0) return;
+    const std::int64_t end = std::min(range.count, visible.interval[block.count - 1].end);
+    for (std::int64_t j = visible.interval[0].begin / kKeyTile * kKeyTile; j < end; j += kKeyTile) {
+      const std::int64_t keys = std::min(end - j, kKeyTile);
+      bool packed = false;
       for (std::int64_t p = 0; p < panels; ++p) {
-        const std::int64_t ahead = causal ? j - (block.first + p * kPanel) : -kKeyTile;
-        const std::int64_t keys = std::min(end - j, causal ? queries_of(p) - ahead : kKeyTile);
-        if (keys > 0) Attend(walk, p, {keys, vectors_of(p), ahead});
+        if (!Look(visible, p * kPanel, queries_of(p), j, keys, seen, sight)) continue;
+        if (!packed) {
+          PackRows(keys, walk.head_dim, range.key.from(j), walk.keys, walk.head_dim);
+          PackRows(keys, walk.value_dim, range.value.from(j), walk.values, walk.value_rows);
+          packed = true;
+        }
+        Attend(walk, p, sight);
       }
     }
-  }
+  };
+  walk_over(block.cached, block.sees_cached);
+  walk_over(block.fresh, block.sees_fresh);
 
   const D d;
   for (std::int64_t p = 0; p < panels; ++p) {
@@ -193,12 +217,11 @@ void ForwardBlockOf(const ForwardBlock& block) {
       }
       hn::Store(hn::Add(hn::Load(d, maximum), kernels::HWY_NAMESPACE::FastLog(d, total)), d, maximum);
     }
-    WritePanel(queries_of(p), walk.value_dim, out,
-               {block.out.data + p * kPanel * block.out.stride, block.out.stride});
+    WritePanel(queries_of(p), walk.value_dim, out, block.out.from(p * kPanel), walk.values);
   }
-  if (block.normaliser.data == nullptr) return;
+  if (block.normaliser == nullptr) return;
   for (std::int64_t i = 0; i < block.count; ++i)
-    block.normaliser.data[i * block.normaliser.stride] = walk.maximum[i];
+    block.normaliser[i * block.normaliser_stride] = walk.maximum[i];
 }
 
 }  // namespace linnet::softmax::HWY_NAMESPACE
@@ -215,7 +238,7 @@ void forward_block(const ForwardBlock& block) { HWY_DYNAMIC_DISPATCH(ForwardBloc
 // widest heads.
 std::int64_t queries_in_block(std::int64_t head_dim, std::int64_t value_dim) {
   const std::int64_t dims = head_dim + value_dim;
-  return dims <= 256 ? 8 * kPanel : dims <= 512 ? 4 * kPanel : dims <= 2048 ? 2 * kPanel : kPanel;
+  return dims <= 256 ? kMaxQueries : dims <= 512 ? 4 * kPanel : dims <= 2048 ? 2 * kPanel : kPanel;
 }
 
 std::size_t forward_scratch(std::int64_t head_dim, std::int64_t value_dim) {

@@ -6,7 +6,7 @@
 #include "attention/arguments.h"
 #include "attention/scratch.h"
 #include "attention/softmax/cache.h"
-#include "attention/softmax/tiles.h"
+#include "attention/softmax/visible.h"
 #include "base/threads.h"
 
 namespace linnet {
@@ -16,15 +16,28 @@ using softmax::Cache;
 using softmax::KeyRange;
 using softmax::MutableRows;
 using softmax::Rows;
+using softmax::Sights;
 
 constexpr const char* kOperation = "softmax attention";
 
-Rows rows_of(View<const float> x, std::int64_t b, std::int64_t first, std::int64_t h) {
-  return {x.at(b, first, h), x.stride(1)};
+Rows rows_of(ConstFloatView x, std::int64_t b, std::int64_t first, std::int64_t h) {
+  if (x.dtype() == DType::bf16) return {x.as<const bf16>().at(b, first, h), x.stride(1), DType::bf16};
+  return {x.as<const float>().at(b, first, h), x.stride(1)};
 }
 
-MutableRows rows_of(View<float> x, std::int64_t b, std::int64_t first, std::int64_t h) {
-  return {x.at(b, first, h), x.stride(1)};
+MutableRows rows_of(FloatView x, std::int64_t b, std::int64_t first, std::int64_t h) {
+  if (x.dtype() == DType::bf16) return {x.as<bf16>().at(b, first, h), x.stride(1), DType::bf16};
+  return {x.as<float>().at(b, first, h), x.stride(1)};
+}
+
+/// Tokens [begin, end) of batch entry b, [end − begin, H, D].
+template <class T>
+View<const T> tokens_of(View<const T> x, std::int64_t b, std::int64_t begin, std::int64_t end) {
+  return {x.at(b, begin), {end - begin, x.extent(2), x.extent(3)}, {x.stride(1), x.stride(2), 1}};
+}
+ConstFloatView tokens_of(ConstFloatView x, std::int64_t b, std::int64_t begin, std::int64_t end) {
+  if (x.dtype() == DType::bf16) return tokens_of(x.as<const bf16>(), b, begin, end);
+  return tokens_of(x.as<const float>(), b, begin, end);
 }
 
 std::int64_t blocks_of(std::int64_t count, std::int64_t block) { return (count + block - 1) / block; }
@@ -33,23 +46,49 @@ void refuse_decay(View<const float> decay) {
   if (decay.rank() != 0) fail(kOperation, "expected no decay, which the linear family alone has, got one");
 }
 
-/// What the tiles below are made for.
-void check_tiles(const AttentionInputs& inputs) {
-  const Mask::Kind kind = inputs.mask.kind();
-  if ((kind != Mask::Kind::full && kind != Mask::Kind::causal) || inputs.mask.has_segments())
-    fail(kOperation, "expected a full or causal mask, got {}", inputs.mask.name());
-  if (inputs.query.dtype() != DType::f32)
-    fail(kOperation, "expected f32 inputs, got {}", name_of(inputs.query.dtype()));
-}
-
-/// Zeros for a gradient [B, N, H, D].
-void clear(View<float> x) {
+/// Calls body(b, i, h) for every row of x [B, N, H, D].
+template <class Body>
+void for_each_row(View<float> x, const Body& body) {
   parallel_blocks(x.extent(0) * x.extent(1), 256, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin; row < end; ++row)
-      for (std::int64_t h = 0; h < x.extent(2); ++h)
-        std::fill_n(x.at(row / x.extent(1), row % x.extent(1), h), x.extent(3), 0.0f);
+      for (std::int64_t h = 0; h < x.extent(2); ++h) body(row / x.extent(1), row % x.extent(1), h);
   });
 }
+
+/// A gradient while it is summed up: f32, the caller's own memory where that is f32.
+class Sum {
+ public:
+  /// Begins with zeros.
+  explicit Sum(FloatView gradient) : gradient_(gradient) {
+    if (gradient.dtype() == DType::bf16) {
+      wide_ = Tensor::of<float>(Shape(gradient.shape().begin(), gradient.shape().end()));
+      view_ = wide_.view<float>();
+      return;
+    }
+    view_ = gradient.as<float>();
+    for_each_row(view_, [&](std::int64_t b, std::int64_t i, std::int64_t h) {
+      std::fill_n(view_.at(b, i, h), view_.extent(3), 0.0f);
+    });
+  }
+
+  MutableRows rows(std::int64_t b, std::int64_t first, std::int64_t h) const {
+    return rows_of(FloatView(view_), b, first, h);
+  }
+
+  /// Rounds the sums to what the caller wants, once.
+  void finish() const {
+    if (gradient_.dtype() != DType::bf16) return;
+    const View<bf16> to = gradient_.as<bf16>();
+    for_each_row(view_, [&](std::int64_t b, std::int64_t i, std::int64_t h) {
+      softmax::narrow_row(to.at(b, i, h), view_.at(b, i, h), view_.extent(3));
+    });
+  }
+
+ private:
+  FloatView gradient_;
+  Tensor wide_;
+  View<float> view_;
+};
 
 class SoftmaxAttention final : public Attention {
  public:
@@ -80,21 +119,27 @@ C* cache_of(const char* which, S* state, const HeadShape& shape) {
   return &cache;
 }
 
-/// Keys [first, first + count) of a head, of which those behind the batch entry's last are left out.
+/// Keys [first, first + count) of a head.
 KeyRange keys_of(const AttentionInputs& inputs, std::int64_t b, std::int64_t h, std::int64_t first,
                  std::int64_t count) {
-  KeyRange range;
-  range.key = rows_of(inputs.key.as<const float>(), b, first, h);
-  range.value = rows_of(inputs.value.as<const float>(), b, first, h);
-  range.first = first;
-  range.count = std::clamp<std::int64_t>(inputs.mask.visible_keys(b, inputs.key.extent(1)) - first, 0, count);
-  return range;
+  return {rows_of(inputs.key, b, first, h), rows_of(inputs.value, b, first, h), first, count};
+}
+
+/// Leaves in slot b what a token behind the last one sees of those up to it: all of its segment.
+void leave_state(Cache& final, const Cache* initial, const AttentionInputs& inputs, std::int64_t b) {
+  const std::int64_t keys = inputs.key.extent(1);
+  const std::int64_t begin = keys > 0 ? inputs.mask.segment(b, keys - 1, keys).begin : 0;
+  const std::int64_t end = std::max(begin, inputs.mask.visible_keys(b, keys));
+  if (initial && begin == 0)
+    final.copy(b, *initial, b);
+  else
+    final.reset(b);
+  final.append(b, tokens_of(inputs.key, b, begin, end), tokens_of(inputs.value, b, begin, end));
 }
 
 void SoftmaxAttention::forward(const AttentionOutputs& outputs, const AttentionInputs& inputs) const {
   const AttentionSizes sizes = check_forward(kOperation, outputs, inputs);
   refuse_decay(inputs.decay);
-  check_tiles(inputs);
   const Cache* initial = cache_of<const Cache>("the initial state", inputs.initial, sizes.shape());
   Cache* final = cache_of<Cache>("the final state", outputs.final, sizes.shape());
 
@@ -102,6 +147,7 @@ void SoftmaxAttention::forward(const AttentionOutputs& outputs, const AttentionI
   std::int64_t size = softmax::queries_in_block(sizes.head_dim, sizes.value_dim);
   while (size > softmax::kPanel && sizes.batch * sizes.heads * blocks_of(sizes.queries, size) < 16) size /= 2;
   const std::int64_t blocks = blocks_of(sizes.queries, size);
+  const Sights sights(inputs.mask, sizes);
   parallel_for(sizes.batch * sizes.heads * blocks, [&](std::int64_t item) {
     const std::int64_t entries = sizes.batch * sizes.heads, b = item % entries / sizes.heads,
                        h = item % sizes.heads;
@@ -111,48 +157,64 @@ void SoftmaxAttention::forward(const AttentionOutputs& outputs, const AttentionI
     block.head_dim = sizes.head_dim;
     block.value_dim = sizes.value_dim;
     block.scale = scale_of(sizes.head_dim);
-    block.causal = inputs.mask.kind() == Mask::Kind::causal;
-    block.query = rows_of(inputs.query.as<const float>(), b, first, h);
-    block.first = first;
+    block.query = rows_of(inputs.query, b, first, h);
     block.count = std::min(size, sizes.queries - first);
-    if (initial) block.cached = initial->head(b, h);
+    Sights::Room room;
+    if (initial) {
+      block.cached = initial->head(b, h);
+      block.sees_cached = sights.cached(room, b, first, block.count, block.cached.count);
+    }
     block.fresh = keys_of(inputs, b, h, 0, sizes.keys);
-    block.out = rows_of(outputs.out.as<float>(), b, first, h);
-    if (outputs.normaliser.rank() != 0) block.normaliser = rows_of(outputs.normaliser, b, first, h);
+    block.sees_fresh = sights.own(b, first);
+    block.out = rows_of(outputs.out, b, first, h);
+    if (outputs.normaliser.rank() != 0) {
+      block.normaliser = outputs.normaliser.at(b, first, h);
+      block.normaliser_stride = outputs.normaliser.stride(1);
+    }
     Scratch scratch(softmax::forward_scratch(sizes.head_dim, sizes.value_dim));
     block.scratch = scratch.take(softmax::forward_scratch(sizes.head_dim, sizes.value_dim));
     softmax::forward_block(block);
   });
 
   if (final == nullptr) return;
-  for (std::int64_t b = 0; b < sizes.batch; ++b) {
-    if (initial)
-      final->copy(b, *initial, b);
-    else
-      final->reset(b);
-    const std::int64_t count = inputs.mask.visible_keys(b, sizes.keys);
-    const auto entry = [&](View<const float> x) {
-      return View<const float>(x.at(b), {count, x.extent(2), x.extent(3)}, {x.stride(1), x.stride(2), 1});
-    };
-    final->append(b, entry(inputs.key.as<const float>()), entry(inputs.value.as<const float>()));
-  }
+  for (std::int64_t b = 0; b < sizes.batch; ++b) leave_state(*final, initial, inputs, b);
 }
 
-// One pass over all pairs of a chunk of queries and a chunk of keys, in rounds: in round t chunk c of the
-// keys meets chunk c + t of the queries, so that a round writes every gradient from one place only, and every
-// gradient is summed in the order of the rounds, whatever the number of threads.
+/// The rounds in which chunks of one side meet those of the other: in round t chunk s of the smaller side
+/// meets chunk s + t of the larger one, counted round. True for those in which some pair sees anything.
+std::vector<bool> rounds_needed(const Sights& sights, const AttentionSizes& sizes, std::int64_t query_chunk) {
+  const std::int64_t query_chunks = blocks_of(sizes.queries, query_chunk);
+  const std::int64_t key_chunks = blocks_of(sizes.keys, softmax::kBackwardKeys);
+  const std::int64_t rounds = std::max(query_chunks, key_chunks);
+  std::vector<bool> needed(static_cast<std::size_t>(rounds));
+  std::int64_t missing = rounds;
+  for (std::int64_t b = 0; b < sizes.batch; ++b) {
+    for (std::int64_t q = 0; q < query_chunks && missing > 0; ++q) {
+      const std::int64_t first = q * query_chunk;
+      const Mask::Interval seen = sights.reach(b, first, std::min(query_chunk, sizes.queries - first));
+      for (std::int64_t k = seen.begin / softmax::kBackwardKeys; k * softmax::kBackwardKeys < seen.end; ++k) {
+        const std::int64_t ahead = query_chunks <= key_chunks ? k - q : q - k;
+        const std::size_t round = static_cast<std::size_t>((ahead + rounds) % rounds);
+        missing -= needed[round] ? 0 : 1;
+        needed[round] = true;
+      }
+    }
+  }
+  return needed;
+}
+
+// One pass over all pairs of a chunk of queries and a chunk of keys, in rounds, so that a round writes every
+// gradient from one place only, and every gradient is summed in the order of the rounds, whatever the number
+// of threads.
 void SoftmaxAttention::backward(const AttentionGradients& gradients, ConstFloatView grad_out,
                                 const AttentionInputs& inputs, ConstFloatView out,
                                 View<const float> normaliser) const {
   const AttentionSizes sizes = check_backward(kOperation, gradients, grad_out, inputs, out, normaliser);
   refuse_decay(inputs.decay);
-  check_tiles(inputs);
   const Cache* initial = cache_of<const Cache>("the initial state", inputs.initial, sizes.shape());
-  clear(gradients.query.as<float>());
-  clear(gradients.key.as<float>());
-  clear(gradients.value.as<float>());
+  const Sum grad_query(gradients.query), grad_key(gradients.key), grad_value(gradients.value);
 
-  const bool causal = inputs.mask.kind() == Mask::Kind::causal;
+  const Sights sights(inputs.mask, sizes);
   const std::int64_t query_chunk = softmax::backward_queries(sizes.head_dim, sizes.value_dim);
   const std::int64_t key_chunk = softmax::kBackwardKeys;
   const std::int64_t query_chunks = blocks_of(sizes.queries, query_chunk);
@@ -164,45 +226,52 @@ void SoftmaxAttention::backward(const AttentionGradients& gradients, ConstFloatV
     block.head_dim = sizes.head_dim;
     block.value_dim = sizes.value_dim;
     block.scale = scale_of(sizes.head_dim);
-    block.query = rows_of(inputs.query.as<const float>(), b, first, h);
-    block.out = rows_of(out.as<const float>(), b, first, h);
-    block.grad_out = rows_of(grad_out.as<const float>(), b, first, h);
-    block.normaliser = rows_of(normaliser, b, first, h);
-    block.first = first;
+    block.query = rows_of(inputs.query, b, first, h);
+    block.out = rows_of(out, b, first, h);
+    block.grad_out = rows_of(grad_out, b, first, h);
+    block.normaliser = normaliser.at(b, first, h);
+    block.normaliser_stride = normaliser.stride(1);
     block.count = std::min(query_chunk, sizes.queries - first);
-    block.grad_query = rows_of(gradients.query.as<float>(), b, first, h);
+    block.grad_query = grad_query.rows(b, first, h);
     return block;
   };
 
   if (initial) {
     parallel_for(sizes.batch * sizes.heads * query_chunks, [&](std::int64_t item) {
       const std::int64_t b = item / query_chunks / sizes.heads, h = item / query_chunks % sizes.heads;
-      softmax::BackwardBlock block = block_of(b, h, item % query_chunks);
+      const std::int64_t chunk = item % query_chunks;
+      softmax::BackwardBlock block = block_of(b, h, chunk);
       block.keys = initial->head(b, h);
+      Sights::Room room;
+      block.sees = sights.cached(room, b, chunk * query_chunk, block.count, block.keys.count);
       Scratch scratch(scratch_size);
       block.scratch = scratch.take(scratch_size);
       softmax::backward_block(block);
     });
   }
-  const std::int64_t rounds = std::max(query_chunks, key_chunks);
+  const std::vector<bool> needed = rounds_needed(sights, sizes, query_chunk);
+  const std::int64_t rounds = static_cast<std::int64_t>(needed.size());
+  const std::int64_t chunks = std::min(query_chunks, key_chunks);
   for (std::int64_t round = 0; round < rounds; ++round) {
-    parallel_for(sizes.batch * sizes.heads * key_chunks, [&](std::int64_t item) {
-      const std::int64_t b = item / key_chunks / sizes.heads, h = item / key_chunks % sizes.heads;
-      const std::int64_t of_keys = item % key_chunks, of_queries = (of_keys + round) % rounds;
-      if (of_queries >= query_chunks) return;
+    if (!needed[static_cast<std::size_t>(round)]) continue;
+    parallel_for(sizes.batch * sizes.heads * chunks, [&](std::int64_t item) {
+      const std::int64_t b = item / chunks / sizes.heads, h = item / chunks % sizes.heads;
+      const std::int64_t here = item % chunks, there = (here + round) % rounds;
+      const std::int64_t of_queries = query_chunks <= key_chunks ? here : there;
+      const std::int64_t first = (query_chunks <= key_chunks ? there : here) * key_chunk;
       softmax::BackwardBlock block = block_of(b, h, of_queries);
-      const std::int64_t first = of_keys * key_chunk;
-      if (causal && block.first + block.count <= first) return;
-      block.causal = causal;
+      const Mask::Interval seen = sights.reach(b, of_queries * query_chunk, block.count);
+      if (seen.end <= first || first + key_chunk <= seen.begin) return;
       block.keys = keys_of(inputs, b, h, first, std::min(key_chunk, sizes.keys - first));
-      if (block.keys.count == 0) return;
-      block.grad_key = rows_of(gradients.key.as<float>(), b, first, h);
-      block.grad_value = rows_of(gradients.value.as<float>(), b, first, h);
+      block.sees = sights.own(b, of_queries * query_chunk);
+      block.grad_key = grad_key.rows(b, first, h);
+      block.grad_value = grad_value.rows(b, first, h);
       Scratch scratch(scratch_size);
       block.scratch = scratch.take(scratch_size);
       softmax::backward_block(block);
     });
   }
+  for (const Sum* sum : {&grad_query, &grad_key, &grad_value}) sum->finish();
 }
 
 std::unique_ptr<State> SoftmaxAttention::make_state(std::int64_t slots, const HeadShape& shape,
@@ -229,8 +298,8 @@ void SoftmaxAttention::step(View<float> out, View<const float> query, View<const
       head.count = seen.count;
       head.scale = scale_of(sizes.head_dim);
       head.query = query.at(i, h);
-      head.keys = seen.key.data;
-      head.values = seen.value.data;
+      head.keys = static_cast<const float*>(seen.key.data);
+      head.values = static_cast<const float*>(seen.value.data);
       head.out = out.at(i, h);
       head.scratch = cache.scratch(slot);
       softmax::step_head(head);

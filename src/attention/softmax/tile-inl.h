@@ -130,53 +130,6 @@ HWY_INLINE void Multiply(std::int64_t rows, std::int64_t vectors, const SpanOf& 
   });
 }
 
-/// A tile of keys as a panel of queries sees it: key j is seen from the panel's query `ahead + j` on. Lanes
-/// are queries.
-struct Sight {
-  std::int64_t keys, vectors, ahead;
-
-  /// Keys that some query of vector v sees: they are the first ones.
-  HWY_INLINE std::int64_t seen(std::int64_t v) const {
-    return std::clamp<std::int64_t>((v + 1) * kLanes - ahead, 0, keys);
-  }
-  /// Keys that every query of vector v sees.
-  HWY_INLINE std::int64_t seen_by_all(std::int64_t v) const {
-    return std::clamp<std::int64_t>(v * kLanes + 1 - ahead, 0, keys);
-  }
-  /// The queries of vector v that see key j.
-  HWY_INLINE hn::Mask<D> lanes(std::int64_t v, std::int64_t j) const {
-    const D d;
-    return hn::Ge(hn::Iota(d, static_cast<float>(v * kLanes)), hn::Set(d, static_cast<float>(ahead + j)));
-  }
-  HWY_INLINE bool masked() const { return seen_by_all(0) < keys; }
-};
-
-/// scores[j][i] = Σ_e rows[j][e] columns[e][i] for what is seen, in slices of e that stay in the first-level
-/// cache. The order of the sum is the same wherever it is called, so that the backward pass meets the forward
-/// pass's scores bit for bit.
-HWY_INLINE void Scores(const Sight& sight, std::int64_t dim, const float* rows, std::int64_t step,
-                       const float* columns, float* scores) {
-  constexpr std::int64_t slice = 128;
-  std::int64_t begin = 0;
-  for (std::int64_t v = 0; v < sight.vectors && begin < sight.keys; ++v) {
-    const std::int64_t end = std::min(sight.keys, round_up(sight.seen(v), kBlockRows));
-    if (end <= begin) continue;
-    for (std::int64_t e = 0; e < dim; e += slice) {
-      const auto terms = [&](std::int64_t, std::int64_t) { return Span{0, std::min(dim - e, slice)}; };
-      const float *a = rows + begin * step + e, *b = columns + e * kPanel + v * kLanes;
-      float* c = scores + begin * kPanel + v * kLanes;
-      if (e == 0) {
-        Multiply<Layout::rows, Start::zero>(end - begin, sight.vectors - v, terms, a, step, b, kPanel, c,
-                                            kPanel);
-      } else {
-        Multiply<Layout::rows, Start::add>(end - begin, sight.vectors - v, terms, a, step, b, kPanel, c,
-                                           kPanel);
-      }
-    }
-    begin = end;
-  }
-}
-
 /// exp(x) for x ≤ 0 with a relative error below 4e-7, exactly 0 below -86.9; NaN gives NaN. Cheaper than
 /// FastExp.
 HWY_INLINE V ExpNotPositive(V x) {
@@ -217,41 +170,89 @@ HWY_INLINE void TransposeBlock(std::int64_t rows, std::int64_t columns, const fl
   }
 }
 
+/// to[i] = from[i].
+HWY_INLINE void WidenRow(float* to, const bf16* from, std::int64_t count) {
+  const D d;
+  const hn::RebindToUnsigned<D> wide;
+  const hn::Rebind<std::uint16_t, D> half;
+  std::int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    const auto bits = hn::PromoteTo(wide, hn::LoadU(half, &from[i].bits));
+    hn::StoreU(hn::BitCast(d, hn::ShiftLeft<16>(bits)), d, to + i);
+  }
+  for (; i < count; ++i) to[i] = to_float(from[i]);
+}
+
+/// to[i] = from[i], rounded as `to_bf16` does.
+HWY_INLINE void NarrowRow(bf16* to, const float* from, std::int64_t count) {
+  const D d;
+  const hn::RebindToUnsigned<D> wide;
+  const hn::RebindToSigned<D> positive;
+  const hn::Rebind<std::uint16_t, D> half;
+  std::int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    const V x = hn::LoadU(d, from + i);
+    const auto bits = hn::BitCast(wide, x);
+    const auto even = hn::And(hn::ShiftRight<16>(bits), hn::Set(wide, 1));
+    const auto rounded = hn::Add(bits, hn::Add(even, hn::Set(wide, 0x7fff)));
+    const auto nan = hn::RebindMask(wide, hn::IsNaN(x));
+    const auto upper =
+        hn::ShiftRight<16>(hn::IfThenElse(nan, hn::Or(bits, hn::Set(wide, 0x400000)), rounded));
+    hn::StoreU(hn::DemoteTo(half, hn::BitCast(positive, upper)), half, &to[i].bits);
+  }
+  for (; i < count; ++i) to[i] = to_bf16(from[i]);
+}
+
+/// Rows one after another in f32, each filled up with zeros to `width`.
+HWY_INLINE void PackRows(std::int64_t count, std::int64_t dim, Rows rows, float* to, std::int64_t width) {
+  const D d;
+  for (std::int64_t i = 0; i < count; ++i, to += width) {
+    if (rows.type == DType::bf16) {
+      WidenRow(to, static_cast<const bf16*>(rows.data) + i * rows.stride, dim);
+    } else {
+      const float* from = static_cast<const float*>(rows.data) + i * rows.stride;
+      std::int64_t e = 0;
+      for (; e + kLanes <= dim; e += kLanes) hn::StoreU(hn::LoadU(d, from + e), d, to + e);
+      for (; e < dim; ++e) to[e] = from[e];
+    }
+    for (std::int64_t e = dim; e < width; ++e) to[e] = 0;
+  }
+}
+
 // Both ways walk along the rows of the caller's tensor, whose stride may put all of them into the same few
-// lines of a cache.
+// lines of a cache. `room` holds 48 rows of f32.
 
 /// A panel of up to 48 rows [count, dim] as [dim, 48]; absent rows are zero.
-HWY_INLINE void ReadPanel(std::int64_t count, std::int64_t dim, Rows rows, float* panel, float scale) {
+HWY_INLINE void ReadPanel(std::int64_t count, std::int64_t dim, Rows rows, float* panel, float scale,
+                          float* room) {
+  if (rows.type == DType::bf16) {
+    PackRows(count, dim, rows, room, dim);
+    rows = {room, dim};
+  }
   if (count < kPanel) std::fill_n(panel, dim * kPanel, 0.0f);
+  const float* data = static_cast<const float*>(rows.data);
   for (std::int64_t i = 0; i < count; i += 4) {
     for (std::int64_t e = 0; e < dim; e += 4) {
       TransposeBlock(std::min<std::int64_t>(4, count - i), std::min<std::int64_t>(4, dim - e),
-                     rows.data + i * rows.stride + e, rows.stride, panel + e * kPanel + i, kPanel, scale);
+                     data + i * rows.stride + e, rows.stride, panel + e * kPanel + i, kPanel, scale);
     }
   }
 }
 
 /// A panel [dim, 48] as its first `count` rows [count, dim].
-HWY_INLINE void WritePanel(std::int64_t count, std::int64_t dim, const float* panel, MutableRows rows) {
+HWY_INLINE void WritePanel(std::int64_t count, std::int64_t dim, const float* panel, MutableRows rows,
+                           float* room) {
+  const bool narrow = rows.type == DType::bf16;
+  float* data = narrow ? room : static_cast<float*>(rows.data);
+  const std::int64_t stride = narrow ? dim : rows.stride;
   for (std::int64_t i = 0; i < count; i += 4) {
     for (std::int64_t m = 0; m < dim; m += 4) {
       TransposeBlock(std::min<std::int64_t>(4, dim - m), std::min<std::int64_t>(4, count - i),
-                     panel + m * kPanel + i, kPanel, rows.data + i * rows.stride + m, rows.stride, 1.0f);
+                     panel + m * kPanel + i, kPanel, data + i * stride + m, stride, 1.0f);
     }
   }
-}
-
-/// Rows one after another, each filled up with zeros to `width`.
-HWY_INLINE void PackRows(std::int64_t count, std::int64_t dim, Rows rows, float* to, std::int64_t width) {
-  const D d;
-  for (std::int64_t i = 0; i < count; ++i) {
-    const float* from = rows.data + i * rows.stride;
-    std::int64_t e = 0;
-    for (; e + kLanes <= dim; e += kLanes) hn::StoreU(hn::LoadU(d, from + e), d, to + e);
-    for (; e < dim; ++e) to[e] = from[e];
-    for (; e < width; ++e) to[e] = 0;
-    to += width;
-  }
+  for (std::int64_t i = 0; narrow && i < count; ++i)
+    NarrowRow(static_cast<bf16*>(rows.data) + i * rows.stride, room + i * dim, dim);
 }
 
 /// Whether no element is infinite or NaN.

@@ -3,6 +3,9 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "linnet/mask.h"
+#include "linnet/tensor.h"
+
 namespace linnet::softmax {
 
 /// Queries whose scores are computed together, lane by lane: three AVX-512 vectors. Every tile size is a
@@ -12,36 +15,71 @@ inline constexpr std::int64_t kPanel = 48;
 /// Keys in a tile: the scores of a panel, 18 KB, and its queries fit the first-level cache.
 inline constexpr std::int64_t kKeyTile = 96;
 
-/// Rows of one head: row i begins at data + i · stride.
+/// Queries in a block at most, forward or backward.
+inline constexpr std::int64_t kMaxQueries = 8 * kPanel;
+
+/// Rows of one head, f32 or bf16: row i begins `stride` · i elements behind `data`.
 struct Rows {
-  const float* data = nullptr;
+  const void* data = nullptr;
   std::int64_t stride = 0;
+  DType type = DType::f32;
+
+  /// The rows from row `first` on.
+  Rows from(std::int64_t first) const {
+    return {static_cast<const char*>(data) + first * stride * static_cast<std::int64_t>(size_of(type)),
+            stride, type};
+  }
 };
 
+/// The same for writing.
 struct MutableRows {
-  float* data = nullptr;
+  void* data = nullptr;
   std::int64_t stride = 0;
+  DType type = DType::f32;
+
+  MutableRows from(std::int64_t first) const {
+    return {static_cast<char*>(data) + first * stride * static_cast<std::int64_t>(size_of(type)), stride,
+            type};
+  }
 };
 
-/// Keys [count, E] with their values [count, M]. `first` is the index of the first one among the keys of the
-/// call; under a causal mask query i sees the keys up to index i.
+/// Keys [count, E] with their values [count, M]. `first` is the index of the first one among the keys that
+/// the intervals count.
 struct KeyRange {
   Rows key, value;
   std::int64_t first = 0;
   std::int64_t count = 0;
 };
 
-/// One head's attention for queries `first` … `first + count`, which fit `queries_in_block`.
+/// What the queries of a block see of a range of keys: query i of the block the keys interval[i], and under a
+/// boolean mask those of them that it names.
+struct Visible {
+  const Mask::Interval* interval = nullptr;  ///< neither bound decreases
+  const Mask* boolean = nullptr;             ///< null for every other mask
+  std::int64_t entry = 0;                    ///< of the batch, as are the next two what Mask::fill is told
+  std::int64_t first_query = 0;              ///< of the block
+  std::int64_t keys = 0;                     ///< of the call
+};
+
+/// What a panel of queries sees of a tile of keys under a boolean mask.
+enum class Seen { none, some, all };
+
+/// Fills `tile` [keys][kPanel] with 1 where the block's query `query` + i sees key `key` + j at [j][i], else
+/// 0; queries from `queries` on see nothing. The tile means nothing unless the answer is `some`.
+Seen fill_seen(std::uint8_t* tile, const Visible& visible, std::int64_t query, std::int64_t queries,
+               std::int64_t key, std::int64_t keys);
+
+/// One head's attention for `count` queries, which fit `queries_in_block`.
 struct ForwardBlock {
   std::int64_t head_dim = 0, value_dim = 0;
   float scale = 1;
-  bool causal = false;
   Rows query;  ///< of the block's first query, as are out and normaliser
-  std::int64_t first = 0, count = 0;
-  KeyRange cached;  ///< seen by every query
-  KeyRange fresh;   ///< under the mask
+  std::int64_t count = 0;
+  KeyRange cached, fresh;  ///< what a state holds and the call's own keys
+  Visible sees_cached, sees_fresh;
   MutableRows out;
-  MutableRows normaliser;  ///< data may be null
+  float* normaliser = nullptr;  ///< may be null
+  std::int64_t normaliser_stride = 0;
   float* scratch = nullptr;
 };
 
@@ -49,14 +87,17 @@ std::int64_t queries_in_block(std::int64_t head_dim, std::int64_t value_dim);
 std::size_t forward_scratch(std::int64_t head_dim, std::int64_t value_dim);
 void forward_block(const ForwardBlock& block);
 
-/// Adds to the gradients what the pairs of one chunk of queries and one range of keys contribute.
+/// Adds to the gradients, which are f32, what the pairs of one chunk of queries and one range of keys
+/// contribute.
 struct BackwardBlock {
   std::int64_t head_dim = 0, value_dim = 0;
   float scale = 1;
-  bool causal = false;
-  Rows query, out, grad_out, normaliser;  ///< of the chunk's first query
-  std::int64_t first = 0, count = 0;      ///< at most `backward_queries` of them
-  KeyRange keys;                          ///< the pointers are those of the range's first key
+  Rows query, out, grad_out;  ///< of the chunk's first query
+  const float* normaliser = nullptr;
+  std::int64_t normaliser_stride = 0;
+  std::int64_t count = 0;  ///< at most `backward_queries`
+  KeyRange keys;           ///< the pointers are those of the range's first key
+  Visible sees;
   MutableRows grad_query;
   MutableRows grad_key, grad_value;  ///< data null: the keys are constants
   float* scratch = nullptr;
@@ -68,6 +109,9 @@ inline constexpr std::int64_t kBackwardKeys = 384;
 std::int64_t backward_queries(std::int64_t head_dim, std::int64_t value_dim);
 std::size_t backward_scratch(std::int64_t head_dim, std::int64_t value_dim);
 void backward_block(const BackwardBlock& block);
+
+/// to[i] = from[i], rounded to nearest; NaN stays NaN.
+void narrow_row(bf16* to, const float* from, std::int64_t count);
 
 /// One query against `count` ≥ 1 keys [count, E] and values [count, M], each dense and readable for 64 bytes
 /// past their end. `scratch` holds step_scratch floats, aligned to 64 bytes.

@@ -1,0 +1,242 @@
+// What the two sweeps of the backward pass share. Include it inside a file that is compiled by
+// hwy/foreach_target.h.
+
+#if defined(LINNET_ATTENTION_LINEAR_BACKWARD_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef LINNET_ATTENTION_LINEAR_BACKWARD_INL_H_
+#undef LINNET_ATTENTION_LINEAR_BACKWARD_INL_H_
+#else
+#define LINNET_ATTENTION_LINEAR_BACKWARD_INL_H_
+#endif
+
+#include "attention/linear/sweep-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace linnet::HWY_NAMESPACE {
+
+/// The backward pass of a group of heads. With the normaliser as one more column of values, V⁺ = [V, 1], and
+/// G⁺ = [g/d, −(g·o)/d], the gradients are
+///   dφQ_i = S⁺_i G⁺_i,  dφK_j = R⁺_j V⁺_j,  dV_j = R_jᵀ φK_j,
+///   S⁺_i = Σ_j φK_j V⁺_jᵀ over the keys that i sees,  R⁺_j = Σ_i φQ_i G⁺_iᵀ over the queries that see j
+/// (Katharopoulos et al. 2020, equations 13 to 15, with the normaliser's part): products of the forward
+/// pass's kind. Neither S⁺ nor R⁺ is stored along the sequence: queries and keys have a sweep each.
+template <class Task>
+class BackwardSweep : public Sweep<Task> {
+ protected:
+  BackwardSweep(const LinearGradientCall& call, SweepSide side, const LinearBlock& block)
+      : Sweep<Task>(call.forward, side, block),
+        gradient_call_(call),
+        features_(static_cast<std::size_t>(call.forward.features)),
+        columns_(static_cast<std::size_t>(call.forward.sizes.value_dim)),
+        head_dim_(static_cast<std::size_t>(call.forward.sizes.head_dim)),
+        width_(RoundUp(features_, kPad)),
+        ldf_(TileStride(features_)),
+        ldm_(RoundUp(columns_, kPad)),
+        ldv_(TileStride(columns_ + 1)),
+        lde_(RoundUp(head_dim_, kPad)) {}
+
+  /// Memory of the tiles below, and taking it.
+  std::size_t TilesMemory() const {
+    const std::size_t chunk = this->chunk_;
+    return Scratch::rounded(4 * chunk * (ldf_ + ldv_) + chunk * std::max(ldf_, ldv_)) +
+           Scratch::rounded(chunk * lde_) + Scratch::rounded(WideFloats()) + Scratch::rounded(chunk * chunk) +
+           Scratch::rounded(chunk);
+  }
+  void TakeTiles(Scratch& scratch) {
+    const std::size_t chunk = this->chunk_;
+    q_ = Zeroed(scratch, chunk * ldf_);
+    k_ = Zeroed(scratch, chunk * ldf_);
+    v_ = Zeroed(scratch, chunk * ldv_);
+    g_ = Zeroed(scratch, chunk * ldv_);
+    faded_ = Zeroed(scratch, chunk * std::max(ldf_, ldv_));
+    transposed_ = Zeroed(scratch, chunk * std::max(ldf_, ldv_));
+    result_ = Zeroed(scratch, chunk * ldf_);
+    weights_ = Zeroed(scratch, chunk * chunk);
+    wide_ = Zeroed(scratch, WideFloats());
+    input_gradient_ = Zeroed(scratch, chunk * lde_);
+    power_ = Zeroed(scratch, chunk);
+  }
+  std::size_t WideFloats() const { return std::max(this->chunk_ * lde_, ldv_); }
+  static float* Zeroed(Scratch& scratch, std::size_t floats) {
+    float* memory = scratch.take(floats);
+    std::memset(memory, 0, floats * sizeof(float));
+    return memory;
+  }
+
+  void SelectHead(std::size_t) {
+    const AttentionInputs& inputs = this->call_.inputs;
+    const std::int64_t b = this->block_.batch, h = this->head();
+    query_ = RowsOf(inputs.query, b, h);
+    key_ = RowsOf(inputs.key, b, h);
+    value_ = RowsOf(inputs.value, b, h);
+    grad_out_ = RowsOf(gradient_call_.grad_out, b, h);
+    out_ = RowsOf(gradient_call_.out, b, h);
+  }
+
+  /// φK and V⁺, zeros up to `rows`.
+  void LoadKeys(Mask::Interval range, std::size_t rows) {
+    LoadFeatures(this->call_, false, this->head(), key_, range, k_, ldf_, rows, wide_);
+    LoadRows(value_, range, v_, ldv_, rows);
+    for (std::size_t j = 0; j < static_cast<std::size_t>(range.end - range.begin); ++j)
+      v_[j * ldv_ + columns_] = 1.0f;
+  }
+
+  /// φQ and G⁺, zeros up to `rows`.
+  void LoadQueries(Mask::Interval range, std::size_t rows) {
+    LoadFeatures(this->call_, true, this->head(), query_, range, q_, ldf_, rows, wide_);
+    const View<const float>& normaliser = gradient_call_.normaliser;
+    const auto count = static_cast<std::size_t>(range.end - range.begin);
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::size_t row = static_cast<std::size_t>(range.begin) + i;
+      float* g = g_ + i * ldv_;
+      LoadRow(g, grad_out_, row);
+      if (!this->call_.normalise) continue;
+      const float scale = 1.0f / *normaliser.at(this->block_.batch, row, this->head());
+      g[columns_] =
+          -GradientOfScale(g, out_.half ? Widened(row) : reinterpret_cast<const float*>(out_.at(row)), scale);
+    }
+    ZeroRows(g_, ldv_, count, rows);
+  }
+
+  void FetchKeys(std::int64_t h, Mask::Interval rows) {
+    Fetch(this->ahead_, RowsOf(this->call_.inputs.key, this->block_.batch, h), rows);
+    Fetch(this->ahead_, RowsOf(this->call_.inputs.value, this->block_.batch, h), rows);
+  }
+  void FetchQueries(std::int64_t h, Mask::Interval rows) {
+    Fetch(this->ahead_, RowsOf(this->call_.inputs.query, this->block_.batch, h), rows);
+    Fetch(this->ahead_, RowsOf(gradient_call_.grad_out, this->block_.batch, h), rows);
+    Fetch(this->ahead_, RowsOf(gradient_call_.out, this->block_.batch, h), rows);
+  }
+  /// How often the products of a chunk fetch: triangles within it, its rows with S, its columns into S.
+  std::size_t Fetches(std::size_t triangles, std::size_t of_chunk, std::size_t of_state) const {
+    const std::size_t chunk = this->chunk_, steps = Ahead::kSteps;
+    return std::max<std::size_t>(1, triangles * FetchesOf(chunk, kPad, features_, steps) +
+                                        of_chunk * FetchesOf(chunk, columns_, features_, steps) +
+                                        of_state * FetchesOf(features_, columns_, chunk, steps));
+  }
+
+  /// tril(G⁺ V⁺ᵀ), [query, key].
+  void WeighValues(std::size_t rows) {
+    Transpose(transposed_, this->chunk_, v_, ldv_, rows, columns_ + 1);
+    Weigh(g_, ldv_, rows, columns_ + 1);
+    if (this->decay() != nullptr) this->decay()->Fade(weights_, this->chunk_, rows);
+  }
+  /// tril(φQ φKᵀ), without the decay.
+  void WeighKeys(std::size_t rows) {
+    Transpose(transposed_, this->chunk_, k_, ldf_, rows, features_);
+    Weigh(q_, ldf_, rows, features_);
+  }
+
+  /// G⁺ V⁺ᵀ and φQ φKᵀ of the pairs of an edge.
+  EdgeWeights WeighValues(const EdgeTile& tile, std::size_t queries, std::size_t keys) {
+    Transpose(transposed_, kEdge, v_, ldv_, RoundUp(keys, kRowBlock), columns_ + 1);
+    const EdgeWeights weights(tile, queries, keys, weights_);
+    weights.Multiply(g_, ldv_, transposed_, columns_ + 1);
+    return weights;
+  }
+  EdgeWeights WeighKeys(const EdgeTile& tile, std::size_t queries, std::size_t keys) {
+    Transpose(transposed_, kEdge, k_, ldf_, RoundUp(keys, kRowBlock), features_);
+    const EdgeWeights weights(tile, queries, keys, weights_);
+    weights.Multiply(q_, ldf_, transposed_, features_);
+    return weights;
+  }
+
+  /// result = A S, and where `others` is given + T · others with the triangle T of the weights, or its
+  /// transpose: the gradient of the rows' `features`. Under a decay what came from S is weighed by its
+  /// distance for γ's gradient.
+  template <bool kUpper>
+  void FeatureGradient(Mask::Interval range, const float* a, const float* state, std::size_t depth,
+                       const float* others, const float* features, std::size_t rows) {
+    Ahead* ahead = &this->ahead_;
+    const std::size_t chunk = this->chunk_;
+    const auto triangle = [&](float* result, std::size_t of_state) {
+      ForEachPanel(MultiplyWithTriangle<kUpper>{result, ldf_, a, ldv_, state, width_, weights_, chunk, others,
+                                                ldf_, rows, of_state, ahead},
+                   width_);
+    };
+    if (others != nullptr && this->decay() == nullptr) return triangle(result_, depth);
+    ForEachPanel(Multiply<Left::plain>{result_, ldf_, a, ldv_, state, width_, rows, depth, ahead}, width_);
+    if (this->decay() == nullptr) return;
+    double& sum = gradient_call_.decay_sum(kUpper, this->block_.batch, this->head());
+    for (std::int64_t i = 0; i < range.end - range.begin; ++i) {
+      const auto row = static_cast<std::size_t>(i) * ldf_;
+      sum += static_cast<double>(range.begin + i + 1) * Dot(features + row, result_ + row, width_);
+    }
+    if (others == nullptr) return;
+    triangle(faded_, 0);
+    AddTile(result_, faded_, ldf_, rows, width_);
+  }
+
+  /// Rows of the gradient of x from `result_`, that of its features.
+  void WriteThroughMap(const FloatView& gradient, const InputRows& x, const float* features,
+                       Mask::Interval range, bool query) {
+    const std::int64_t count = range.end - range.begin;
+    const auto tile = [&](auto* data, std::size_t columns, std::size_t ld) {
+      return View(data, {count, static_cast<std::int64_t>(columns)}, {static_cast<std::int64_t>(ld), 1});
+    };
+    this->call_.map.backward(tile(input_gradient_, head_dim_, lde_),
+                             tile(static_cast<const float*>(result_), features_, ldf_),
+                             InputTile(x, range, wide_), tile(features, features_, ldf_),
+                             ContextOf(this->call_, query, this->head(), range.begin));
+    WriteTile(gradient, input_gradient_, lde_, range);
+  }
+
+  void WriteTile(const FloatView& gradient, const float* tile, std::size_t ld, Mask::Interval range) {
+    const OutputRows rows = RowsOf(gradient, this->block_.batch, this->head());
+    const bool stream = CanStream(gradient);
+    for (std::int64_t i = 0; i < range.end - range.begin; ++i)
+      StoreRow(rows, static_cast<std::size_t>(range.begin + i), tile + static_cast<std::size_t>(i) * ld, 1.0f,
+               stream);
+  }
+
+  void ClearTile(const FloatView& gradient, Mask::Interval range) {
+    ClearRows(RowsOf(gradient, this->block_.batch, this->head()), static_cast<std::size_t>(range.begin),
+              static_cast<std::size_t>(range.end));
+  }
+
+  const LinearGradientCall& gradient_call_;
+  const std::size_t features_, columns_, head_dim_;  // F, M and E
+  const std::size_t width_, ldf_, ldm_, ldv_,
+      lde_;                               // F padded, and from row to row of φ, of values, V⁺ and x
+  float *q_, *k_, *v_, *g_;               // φQ, φK [C, F], V⁺ and G⁺ [C, M + 1]
+  float *faded_, *transposed_, *result_;  // [C, F] or [C, M + 1]
+  float *weights_, *wide_, *input_gradient_, *power_;  // [C, C], rows of bf16 widened, [C, E], [C]
+
+  // The head at work.
+  InputRows query_, key_, value_, grad_out_, out_;
+
+ private:
+  void Weigh(const float* a, std::size_t lda, std::size_t rows, std::size_t depth) {
+    const std::size_t chunk = this->chunk_;
+    MultiplyLower{weights_, chunk, a, lda, transposed_, chunk, rows, depth, &this->ahead_}();
+  }
+
+  const float* Widened(std::size_t row) const {
+    LoadRow(wide_, out_, row);
+    return wide_;
+  }
+
+  /// g *= scale; returns g·o.
+  float GradientOfScale(float* HWY_RESTRICT g, const float* HWY_RESTRICT o, float scale) const {
+    const F32 d;
+    const std::size_t lanes = hn::Lanes(d);
+    const Vec32 factor = hn::Set(d, scale);
+    Vec32 sum = hn::Zero(d);
+    std::size_t m = 0;
+    for (; m + lanes <= columns_; m += lanes) {
+      const Vec32 part = hn::Mul(hn::Load(d, g + m), factor);
+      hn::Store(part, d, g + m);
+      sum = hn::MulAdd(part, hn::LoadU(d, o + m), sum);
+    }
+    float dot = hn::GetLane(hn::SumOfLanes(d, sum));
+    for (; m < columns_; ++m) {
+      g[m] *= scale;
+      dot += g[m] * o[m];
+    }
+    return dot;
+  }
+};
+
+}  // namespace linnet::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target include guard

@@ -1,0 +1,146 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "attention/linear/query_gradient.cc"
+// clang-format off
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+#include "attention/linear/backward-inl.h"
+// clang-format on
+
+HWY_BEFORE_NAMESPACE();
+namespace linnet::HWY_NAMESPACE {
+
+/// dφQ_i = S⁺_i G⁺_i. The state is S⁺ᵀ [M + 1, F].
+class QuerySweep : public BackwardSweep<QuerySweep> {
+ public:
+  QuerySweep(const LinearGradientCall& call, const LinearBlock& block, const FloatView& gradient)
+      : BackwardSweep(call, SweepSide::queries, block),
+        gradient_(gradient),
+        floats_(RoundUp(columns_ + 1, kRowBlock) * width_),
+        scratch_(TilesMemory() + PiecesMemory(floats_)) {
+    TakeTiles(scratch_);
+    TakePieces(floats_, scratch_);
+  }
+
+  void Run() {
+    if (call_.continues(block_.batch)) LoadStates();
+    Walk();
+  }
+
+ private:
+  friend Sweep<QuerySweep>;
+  using BackwardSweep::SelectHead;
+
+  void LoadStates() {
+    initial_ = true;
+    for (std::size_t i = 0; i < heads_; ++i) {
+      const std::int64_t h = block_.first_head + static_cast<std::int64_t>(i);
+      float* state = pieces_[i].Initial();
+      for (int part = 0; part < call_.initial->parts(); ++part, state = pieces_[i].rest()) {
+        const float* sums = call_.initial->sums(block_.batch, h, part);
+        for (std::size_t f = 0; f < features_; ++f)
+          for (std::size_t m = 0; m < columns_; ++m) state[m * width_ + f] = sums[f * columns_ + m];
+        CopyRow(state + columns_ * width_, call_.initial->normaliser(block_.batch, h, part), features_);
+      }
+    }
+  }
+
+  void FetchRows(const SweepStep& step) {
+    const Place next = NextRows(step);
+    const bool diagonal = call_.inputs.mask.together();
+    ahead_.Start(diagonal ? Fetches(1, 1, 1) : Fetches(0, 1, 0));
+    FetchQueries(next.head, next.rows);
+    if (diagonal) FetchKeys(next.head, next.rows);
+  }
+  void FetchOthers(std::int64_t ordinal) {
+    const Place next = NextOthers(ordinal);
+    ahead_.Start(Fetches(0, 0, 1));
+    FetchKeys(next.head, next.rows);
+  }
+
+  void LoadOthers(Mask::Interval range, std::size_t rows) { LoadKeys(range, rows); }
+
+  void AddOthers(std::size_t count, Pieces& pieces) {
+    float* state = pieces.Open();
+    const float* k = k_;
+    float fade = 1;
+    if (decay() != nullptr) {
+      decay()->Falling(power_, 0, count);
+      ScaleRows(faded_, k_, ldf_, power_, count, width_);
+      k = faded_;
+      fade = decay()->Power(static_cast<std::int64_t>(count));
+    }
+    // Where M is no multiple of a block of rows, the product's last rows contain the normaliser's.
+    const std::size_t rows = RoundUp(columns_, kRowBlock);
+    AddProduct(pieces, {.c = state,
+                        .ldc = width_,
+                        .a = v_,
+                        .lda = ldv_,
+                        .b = k,
+                        .ldb = ldf_,
+                        .rows = rows,
+                        .depth = count,
+                        .columns = width_,
+                        .fade = fade});
+    if (rows == columns_)
+      AddSums(pieces, state + columns_ * width_, k, ldf_, nullptr, 0, count, width_, fade);
+  }
+
+  void Rows(const SweepStep& step, const float* core) {
+    if (core == nullptr && tiles_.empty()) return ClearTile(gradient_, step.rows);
+    const auto count = static_cast<std::size_t>(step.rows.end - step.rows.begin);
+    std::size_t rows = RoundUp(count, kRowBlock);
+    const bool triangle = !tiles_.empty() && tiles_.front().triangle;
+    if (triangle) {
+      const Mask::Interval keys = tiles_.front().others;
+      rows = std::max(rows, RoundUp(static_cast<std::size_t>(keys.end - keys.begin), kRowBlock));
+    }
+    LoadQueries(step.rows, rows);
+    const float* g = g_;
+    if (core != nullptr && decay() != nullptr) {
+      const std::int64_t end = step.last > 0 ? plan_.chunk(step.last - 1).end : 0;
+      decay()->Rising(power_, step.rows.begin - end + 1, count);
+      ScaleRows(faded_, g_, ldv_, power_, count, RoundUp(columns_ + 1, kPad));
+      ZeroRows(faded_, ldv_, count, rows);
+      g = faded_;
+    }
+    const float* state = core != nullptr ? core : sum_;
+    const std::size_t depth = core != nullptr ? columns_ + 1 : 0;
+    if (triangle) {
+      LoadKeys(tiles_.front().others, rows);
+      WeighValues(rows);
+    }
+    FeatureGradient<false>(step.rows, g, state, depth, triangle ? k_ : nullptr, q_, rows);
+    if (triangle) AddWhileLoaded(tiles_.front().others);
+    for (std::size_t tile = triangle ? 1 : 0; tile < tiles_.size(); ++tile) {
+      const Mask::Interval range = tiles_[tile].others;
+      const auto keys = static_cast<std::size_t>(range.end - range.begin);
+      LoadKeys(range, RoundUp(keys, kRowBlock));
+      WeighValues(tiles_[tile], count, keys).AddToQueries(result_, ldf_, k_, ldf_, width_);
+      AddWhileLoaded(range);
+    }
+    WriteThroughMap(gradient_, query_, q_, step.rows, true);
+  }
+
+  const FloatView& gradient_;
+  const std::size_t floats_;  // of a state
+  Scratch scratch_;
+};
+
+void RunQueryGradient(const LinearGradientCall& call, const FloatView& gradient, const LinearBlock& block) {
+  QuerySweep(call, block, gradient).Run();
+}
+
+}  // namespace linnet::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace linnet {
+
+HWY_EXPORT(RunQueryGradient);
+
+void linear_query_gradient(const LinearGradientCall& call, FloatView grad_query, const LinearBlock& heads) {
+  HWY_DYNAMIC_DISPATCH(RunQueryGradient)(call, grad_query, heads);
+}
+
+}  // namespace linnet
+#endif  // HWY_ONCE

@@ -1,0 +1,210 @@
+// The walk of a sweep over the rows of a group of heads. Include it inside a file that is compiled by
+// hwy/foreach_target.h.
+
+#if defined(LINNET_ATTENTION_LINEAR_SWEEP_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef LINNET_ATTENTION_LINEAR_SWEEP_INL_H_
+#undef LINNET_ATTENTION_LINEAR_SWEEP_INL_H_
+#else
+#define LINNET_ATTENTION_LINEAR_SWEEP_INL_H_
+#endif
+
+#include <cmath>
+#include <vector>
+
+#include "attention/linear/edge-inl.h"
+#include "attention/linear/pieces-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace linnet::HWY_NAMESPACE {
+
+/// The powers of one head's γ.
+class Decay {
+ public:
+  Decay(float gamma, std::size_t chunk) : gamma_(gamma), falling_(chunk) {
+    Falling(falling_.data(), 0, chunk);
+  }
+
+  float Power(std::int64_t n) const { return static_cast<float>(std::pow(gamma_, static_cast<double>(n))); }
+
+  /// to[i] = γ^(least + i).
+  void Rising(float* to, std::int64_t least, std::size_t count) const {
+    double power = std::pow(gamma_, static_cast<double>(least));
+    for (std::size_t i = 0; i < count; ++i, power *= gamma_) to[i] = static_cast<float>(power);
+  }
+  /// to[i] = γ^(least + count − 1 − i).
+  void Falling(float* to, std::int64_t least, std::size_t count) const {
+    double power = std::pow(gamma_, static_cast<double>(least));
+    for (std::size_t i = count; i-- > 0; power *= gamma_) to[i] = static_cast<float>(power);
+  }
+
+  /// weights[i, j] *= γ^(i − j) on and below the diagonal.
+  void Fade(float* HWY_RESTRICT weights, std::size_t ld, std::size_t rows) const {
+    for (std::size_t i = 0; i < rows; ++i) {
+      const float* power = falling_.data() + falling_.size() - 1 - i;
+      for (std::size_t j = 0; j <= i; ++j) weights[i * ld + j] *= power[j];
+    }
+  }
+
+ private:
+  double gamma_;
+  std::vector<float> falling_;
+};
+
+/// What the sweeps have in common. `Task` is the sweep itself:
+///   SelectHead(head)          turns to a head of the group
+///   LoadOthers(range, rows)   loads rows of the other side, with zeros up to `rows`
+///   AddOthers(count, pieces)  adds the rows that were loaded to a state
+///   Rows(step, core)          computes a step's rows; `core` is the sum over the chunks that all of them
+///   see, or null
+template <class Task>
+class Sweep {
+ protected:
+  Sweep(const LinearCall& call, SweepSide side, const LinearBlock& block)
+      : call_(call),
+        block_(block),
+        heads_(static_cast<std::size_t>(block.last_head - block.first_head)),
+        chunk_(static_cast<std::size_t>(call.chunk())),
+        plan_(call.inputs.mask, side, block.batch, call.sizes.queries, call.sizes.keys, call.chunk()) {
+    compensated_ = call.decays() || plan_.chunks() > most_plain_chunks ||
+                   (call.initial != nullptr && call.initial->parts() == 2);
+    if (call.decays()) {
+      for (std::int64_t h = block.first_head; h < block.last_head; ++h)
+        decay_.emplace_back(call.decay(h), chunk_);
+    }
+  }
+
+  /// Memory for the heads' sums of `floats` floats each, a multiple of kPad, and for one sum of pieces.
+  std::size_t PiecesMemory(std::size_t floats) const {
+    return heads_ * Pieces::Memory(plan_, floats) + floats;
+  }
+  void TakePieces(std::size_t floats, Scratch& scratch) {
+    for (std::size_t head = 0; head < heads_; ++head)
+      pieces_.emplace_back(plan_, floats, scratch.take(Pieces::Memory(plan_, floats)));
+    sum_ = scratch.take(floats);
+  }
+
+  /// Through all steps; `after_last` is what the states are brought to afterwards, where given.
+  void Walk(const SweepStep* after_last = nullptr) {
+    for (std::size_t i = 0; i < plan_.steps().size(); ++i) {
+      const SweepStep& step = plan_.steps()[i];
+      next_step_ = i + 1 < plan_.steps().size() ? &plan_.steps()[i + 1] : after_last;
+      plan_.edge_tiles(step, tiles_);
+      Gather(step);
+      for (head_ = 0; head_ < heads_; ++head_) {
+        task().SelectHead(head_);
+        task().FetchRows(step);
+        const bool core = step.has_core(initial_);
+        task().Rows(step, core ? pieces_[head_].Sum(sum_) : nullptr);
+      }
+    }
+    if (after_last != nullptr) Gather(*after_last);
+  }
+
+  /// Brings the states to what `step` needs.
+  void Gather(const SweepStep& step) {
+    if (!step.has_core(initial_)) return;
+    for (Pieces& pieces : pieces_) pieces.Leave(step.first);
+    for (std::int64_t ordinal = pieces_[0].next(); ordinal < step.last; ++ordinal) {
+      for (head_ = 0; head_ < heads_; ++head_) {
+        task().SelectHead(head_);
+        const Mask::Interval range = plan_.chunk(ordinal);
+        const auto count = static_cast<std::size_t>(range.end - range.begin);
+        task().FetchOthers(ordinal);
+        task().LoadOthers(range, RoundUp(count, kRowBlock));
+        task().AddOthers(count, pieces_[head_]);
+        pieces_[head_].Added();
+      }
+    }
+  }
+
+  /// Adds the rows of the other side that are loaded to the state, where they are the chunk that the next
+  /// step needs: under a causal mask those of the diagonal.
+  void AddWhileLoaded(Mask::Interval others) {
+    Pieces& pieces = pieces_[head_];
+    if (next_step_ == nullptr || !next_step_->has_core(initial_)) return;
+    const std::int64_t ordinal = pieces.next();
+    if (ordinal < next_step_->first || ordinal >= next_step_->last || plan_.chunk(ordinal) != others) return;
+    task().AddOthers(static_cast<std::size_t>(others.end - others.begin), pieces);
+    pieces.Added();
+  }
+
+  /// c [rows, columns] = fade · c + aᵀ b over `depth` rows of a and b, c in the open piece of a state.
+  struct StateProduct {
+    float* c;
+    std::size_t ldc;
+    const float* a;
+    std::size_t lda;
+    const float* b;
+    std::size_t ldb;
+    std::size_t rows, depth, columns;
+    float fade;
+  };
+  void AddProduct(const Pieces& pieces, const StateProduct& p) {
+    if (pieces.fresh()) {
+      ForEachPanel(Multiply<Left::transposed>{p.c, p.ldc, p.a, p.lda, p.b, p.ldb, p.rows, p.depth, &ahead_},
+                   p.columns);
+    } else if (compensated_) {
+      ForEachPanel(CollectProduct{p.c, pieces.RestOf(p.c), p.ldc, p.a, p.lda, p.b, p.ldb, p.rows, p.depth,
+                                  p.fade, &ahead_},
+                   p.columns);
+    } else {
+      ForEachPanel(
+          Multiply<Left::transposed, true>{p.c, p.ldc, p.a, p.lda, p.b, p.ldb, p.rows, p.depth, &ahead_},
+          p.columns);
+    }
+  }
+
+  /// sums [columns] = fade · sums + Σ_r weight[r · step] tile[r], sums in the open piece of a state.
+  void AddSums(const Pieces& pieces, float* sums, const float* tile, std::size_t ld, const float* weight,
+               std::size_t step, std::size_t rows, std::size_t columns, float fade) {
+    if (pieces.fresh())
+      SumRows(sums, tile, ld, weight, step, rows, columns);
+    else
+      CollectRows(sums, pieces.RestOf(sums), tile, ld, weight, step, rows, columns, fade);
+  }
+
+  std::int64_t head() const { return block_.first_head + static_cast<std::int64_t>(head_); }
+  const Decay* decay() const { return decay_.empty() ? nullptr : &decay_[head_]; }
+
+  /// The rows that the walk comes to after those of `step`: the next head's, or the first head's of the next
+  /// step.
+  struct Place {
+    std::int64_t head = 0;
+    Mask::Interval rows;
+  };
+  Place NextRows(const SweepStep& step) const {
+    if (head_ + 1 < heads_) return {head() + 1, step.rows};
+    const auto* last = plan_.steps().data() + plan_.steps().size();
+    return {block_.first_head, &step + 1 == last ? Mask::Interval{} : (&step + 1)->rows};
+  }
+  Place NextOthers(std::int64_t ordinal) const {
+    if (head_ + 1 < heads_) return {head() + 1, plan_.chunk(ordinal)};
+    return {block_.first_head, ordinal + 1 < plan_.chunks() ? plan_.chunk(ordinal + 1) : Mask::Interval{}};
+  }
+
+  const LinearCall& call_;
+  const LinearBlock block_;
+  const std::size_t heads_, chunk_;
+  const SweepPlan plan_;
+  std::vector<EdgeTile> tiles_;  // of the step at work
+  std::vector<Pieces> pieces_;   // of each head
+  float* sum_ = nullptr;
+  bool initial_ = false;
+  bool compensated_ = false;  // what the sums over chunks round off is kept
+  Ahead ahead_;
+
+ private:
+  // Two thousand roundings of a sum of positive terms are some 1e-5 of it at the very worst.
+  static constexpr std::int64_t most_plain_chunks = 2048;
+
+  Task& task() { return static_cast<Task&>(*this); }
+
+  std::vector<Decay> decay_;
+  const SweepStep* next_step_ = nullptr;
+  std::size_t head_ = 0;
+};
+
+}  // namespace linnet::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target include guard

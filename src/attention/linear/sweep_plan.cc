@@ -1,0 +1,162 @@
+#include "attention/linear/sweep_plan.h"
+
+#include <algorithm>
+
+namespace linnet {
+
+SweepPlan::SweepPlan(const Mask& mask, SweepSide side, std::int64_t b, std::int64_t queries,
+                     std::int64_t keys, std::int64_t chunk)
+    : mask_(mask),
+      side_(side),
+      batch_(b),
+      queries_(queries),
+      keys_(keys),
+      chunk_(chunk),
+      others_(side == SweepSide::queries ? mask.visible_keys(b, keys) : queries) {
+  const std::int64_t rows = side == SweepSide::queries ? queries : mask.visible_keys(b, keys);
+  std::vector<std::int64_t> starts;
+  for (std::int64_t first = 0; first < rows; first = end_of_step(first)) starts.push_back(first);
+  // Where queries and keys go together the other side is cut like this one, so that edges begin at a cut.
+  cuts_.push_back(0);
+  if (mask.together()) {
+    for (const std::int64_t start : starts)
+      if (start > 0 && start < others_) cuts_.push_back(start);
+  }
+  while (cuts_.back() < others_) {
+    const std::int64_t end = mask.has_segments() ? mask.segment(b, cuts_.back(), keys).end : others_;
+    cuts_.push_back(std::min({cuts_.back() + chunk_, end, others_}));
+  }
+
+  steps_.reserve(starts.size());
+  starts.push_back(rows);
+  for (std::size_t i = 0; i + 1 < starts.size(); ++i) add_step({starts[i], starts[i + 1]});
+  if (side == SweepSide::keys) std::reverse(steps_.begin(), steps_.end());
+  if (side == SweepSide::queries && mask.takes_state()) {
+    const Mask::Interval last = keys > 0 ? mask.segment(b, keys - 1, keys) : Mask::Interval{};
+    final_.first = std::lower_bound(cuts_.begin(), cuts_.end(), last.begin) - cuts_.begin();
+    final_.last = chunks();
+    final_.after_initial = last.begin == 0;
+  }
+  find_pieces();
+}
+
+Mask::Interval SweepPlan::seen(std::int64_t row) const {
+  return side_ == SweepSide::queries ? mask_.interval(batch_, row, keys_)
+                                     : mask_.seen_by(batch_, row, queries_, keys_);
+}
+
+/// Rows go into one step as long as their edges stay short: where a bound jumps a new step begins, and with
+/// every segment.
+std::int64_t SweepPlan::end_of_step(std::int64_t first) const {
+  const std::int64_t rows = side_ == SweepSide::queries ? queries_ : mask_.visible_keys(batch_, keys_);
+  std::int64_t end = std::min(rows, first + chunk_);
+  if (mask_.kind() == Mask::Kind::boolean && !mask_.has_segments()) return end;
+  if (mask_.has_segments()) end = std::min(end, mask_.segment(batch_, first, keys_).end);
+  const Mask::Interval begin = seen(first);
+  const auto close = [&](std::int64_t row) {
+    const Mask::Interval other = seen(row);
+    return other.begin - begin.begin <= chunk_ && other.end - begin.end <= chunk_;
+  };
+  if (close(end - 1)) return end;
+  std::int64_t last = first + 1;
+  while (close(last)) ++last;
+  return last;
+}
+
+void SweepPlan::add_step(Mask::Interval rows) {
+  SweepStep step;
+  step.rows = rows;
+  step.after_initial = side_ == SweepSide::queries && mask_.segment(batch_, rows.begin, keys_).begin == 0;
+  Mask::Interval first = seen(rows.begin), last = seen(rows.end - 1);
+  const Mask::Interval edge = {first.begin, last.end};
+  if (mask_.kind() == Mask::Kind::causal) {
+    // A chunk's own rows are its diagonal even where it is a single row.
+    first.end = side_ == SweepSide::queries ? std::min(first.end, rows.begin) : first.end;
+    last.begin = side_ == SweepSide::keys ? std::max(last.begin, rows.end) : last.begin;
+  }
+  const auto cut_from = [&](std::int64_t row) { return std::lower_bound(cuts_.begin(), cuts_.end(), row); };
+  // The first cut that no row begins behind, and the last one that all of them reach.
+  std::int64_t begin = cut_from(last.begin) - cuts_.begin();
+  std::int64_t end = std::upper_bound(cuts_.begin(), cuts_.end(), first.end) - cuts_.begin() - 1;
+  if (mask_.kind() == Mask::Kind::boolean || begin >= end) {
+    step.edges[0] = {edge.begin, std::max(edge.begin, edge.end)};
+    // What an initial state holds comes before the first chunk.
+    begin = end = 0;
+  } else {
+    step.edges[0] = {edge.begin, cuts_[static_cast<std::size_t>(begin)]};
+    step.edges[1] = {cuts_[static_cast<std::size_t>(end)], edge.end};
+  }
+  const bool forwards = side_ == SweepSide::queries;
+  step.first = forwards ? begin : chunks() - end;
+  step.last = forwards ? end : chunks() - begin;
+  steps_.push_back(step);
+}
+
+void SweepPlan::find_pieces() {
+  const auto each = [&](const auto& body) {
+    for (const SweepStep& step : steps_)
+      if (step.has_core(true)) body(step);
+    if (final_.has_core(true)) body(final_);
+  };
+  each([&](const SweepStep& step) {
+    if (pieces_.empty() || step.first > pieces_.back()) pieces_.push_back(step.first);
+  });
+  if (pieces_.empty()) pieces_.push_back(0);
+  const auto piece = [&](std::int64_t ordinal) {
+    return std::upper_bound(pieces_.begin(), pieces_.end(), ordinal) - pieces_.begin();
+  };
+  each([&](const SweepStep& step) {
+    most_pieces_ = std::max<std::int64_t>(most_pieces_, piece(step.last - 1) - piece(step.first) + 1);
+  });
+}
+
+Mask::Interval SweepPlan::chunk(std::int64_t ordinal) const {
+  const std::int64_t i = side_ == SweepSide::queries ? ordinal : chunks() - 1 - ordinal;
+  return {cuts_[static_cast<std::size_t>(i)], cuts_[static_cast<std::size_t>(i + 1)]};
+}
+
+void SweepPlan::edge_tiles(const SweepStep& step, std::vector<EdgeTile>& tiles) const {
+  tiles.clear();
+  // The edge at the end comes first: under a causal mask it is the chunk itself.
+  for (const Mask::Interval& edge : {step.edges[1], step.edges[0]}) {
+    for (std::int64_t begin = edge.begin; begin < edge.end; begin += chunk_)
+      add_tile(step, {begin, std::min(begin + chunk_, edge.end)}, tiles);
+  }
+}
+
+void SweepPlan::add_tile(const SweepStep& step, Mask::Interval others, std::vector<EdgeTile>& tiles) const {
+  EdgeTile tile;
+  tile.others = others;
+  const bool of_queries = side_ == SweepSide::queries;
+  const Mask::Interval queries = of_queries ? step.rows : others, keys = of_queries ? others : step.rows;
+  const std::int64_t count = queries.end - queries.begin, width = keys.end - keys.begin;
+  if (mask_.kind() == Mask::Kind::causal && queries.begin == keys.begin && !mask_.has_segments()) {
+    tile.triangle = true;
+    tiles.push_back(tile);
+    return;
+  }
+  std::uint32_t any = 0;
+  tile.triangle = queries.begin == keys.begin;
+  const std::uint32_t all = width == 32 ? ~0u : (1u << width) - 1;
+  std::uint8_t pairs[kTileRows * kTileRows];
+  if (mask_.kind() == Mask::Kind::boolean)
+    mask_.fill({pairs, {count, width}}, batch_, queries.begin, keys.begin, keys_);
+  for (std::int64_t i = 0; i < count; ++i) {
+    std::uint32_t& seen = tile.seen[static_cast<std::size_t>(i)];
+    seen = 0;
+    if (mask_.kind() == Mask::Kind::boolean) {
+      for (std::int64_t j = 0; j < width; ++j) seen |= std::uint32_t{pairs[i * width + j] != 0} << j;
+    } else {
+      const Mask::Interval bounds = mask_.interval(batch_, queries.begin + i, keys_);
+      const std::int64_t begin = std::clamp<std::int64_t>(bounds.begin - keys.begin, 0, width);
+      const std::int64_t end = std::clamp<std::int64_t>(bounds.end - keys.begin, 0, width);
+      if (begin < end) seen = (end == 32 ? ~0u : (1u << end) - 1) & ~((1u << begin) - 1);
+    }
+    any |= seen;
+    const std::uint32_t lower = i == 31 ? ~0u : (2u << i) - 1;
+    tile.triangle = tile.triangle && seen == (lower & all);
+  }
+  if (any != 0) tiles.push_back(tile);
+}
+
+}  // namespace linnet
