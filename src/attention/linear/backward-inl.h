@@ -29,8 +29,9 @@ class BackwardSweep : public Sweep<Task> {
         columns_(static_cast<std::size_t>(call.forward.sizes.value_dim)),
         head_dim_(static_cast<std::size_t>(call.forward.sizes.head_dim)),
         width_(RoundUp(features_, kPad)),
+        value_width_(RoundUp(columns_, kPad)),
         ldf_(TileStride(features_)),
-        ldm_(RoundUp(columns_, kPad)),
+        ldm_(TileStride(columns_)),
         ldv_(TileStride(columns_ + 1)),
         lde_(RoundUp(head_dim_, kPad)) {}
 
@@ -149,12 +150,12 @@ class BackwardSweep : public Sweep<Task> {
     Ahead* ahead = &this->ahead_;
     const std::size_t chunk = this->chunk_;
     const auto triangle = [&](float* result, std::size_t of_state) {
-      ForEachPanel(MultiplyWithTriangle<kUpper>{result, ldf_, a, ldv_, state, width_, weights_, chunk, others,
+      ForEachPanel(MultiplyWithTriangle<kUpper>{result, ldf_, a, ldv_, state, ldf_, weights_, chunk, others,
                                                 ldf_, rows, of_state, ahead},
                    width_);
     };
     if (others != nullptr && this->decay() == nullptr) return triangle(result_, depth);
-    ForEachPanel(Multiply<Left::plain>{result_, ldf_, a, ldv_, state, width_, rows, depth, ahead}, width_);
+    ForEachPanel(Multiply<Left::plain>{result_, ldf_, a, ldv_, state, ldf_, rows, depth, ahead}, width_);
     if (this->decay() == nullptr) return;
     double& sum = gradient_call_.decay_sum(kUpper, this->block_.batch, this->head());
     for (std::int64_t i = 0; i < range.end - range.begin; ++i) {
@@ -194,11 +195,11 @@ class BackwardSweep : public Sweep<Task> {
   }
 
   const LinearGradientCall& gradient_call_;
-  const std::size_t features_, columns_, head_dim_;  // F, M and E
-  const std::size_t width_, ldf_, ldm_, ldv_,
-      lde_;                               // F padded, and from row to row of φ, of values, V⁺ and x
-  float *q_, *k_, *v_, *g_;               // φQ, φK [C, F], V⁺ and G⁺ [C, M + 1]
-  float *faded_, *transposed_, *result_;  // [C, F] or [C, M + 1]
+  const std::size_t features_, columns_, head_dim_;    // F, M and E
+  const std::size_t width_, value_width_;              // F and M padded
+  const std::size_t ldf_, ldm_, ldv_, lde_;            // from row to row of φ, of values, V⁺ and x
+  float *q_, *k_, *v_, *g_;                            // φQ, φK [C, F], V⁺ and G⁺ [C, M + 1]
+  float *faded_, *transposed_, *result_;               // [C, F] or [C, M + 1]
   float *weights_, *wide_, *input_gradient_, *power_;  // [C, C], rows of bf16 widened, [C, E], [C]
 
   // The head at work.

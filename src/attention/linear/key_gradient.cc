@@ -20,10 +20,11 @@ class KeySweep : public BackwardSweep<KeySweep> {
         grad_value_(grad_value),
         floats_(width_ * ldm_ + width_),
         scratch_(TilesMemory() + Scratch::rounded(chunk_ * ldm_) + Scratch::rounded(chunk_ * chunk_) +
-                 Scratch::rounded(RoundUp(columns_ + 1, 8) * width_) + PiecesMemory(floats_)) {
+                 heads_ * Scratch::rounded(RoundUp(columns_ + 1, 8) * ldf_) + PiecesMemory(floats_)) {
     TakeTiles(scratch_);
     value_result_ = Zeroed(scratch_, chunk_ * ldm_);
-    core_transposed_ = Zeroed(scratch_, RoundUp(columns_ + 1, 8) * width_);
+    for (std::size_t i = 0; i < heads_; ++i)
+      transposed_cores_.push_back({Zeroed(scratch_, RoundUp(columns_ + 1, 8) * ldf_)});
     value_weights_ = Zeroed(scratch_, chunk_ * chunk_);
     TakePieces(floats_, scratch_);
   }
@@ -76,7 +77,7 @@ class KeySweep : public BackwardSweep<KeySweep> {
                         .ldb = ldv_,
                         .rows = RoundUp(features_, kRowBlock),
                         .depth = count,
-                        .columns = ldm_,
+                        .columns = value_width_,
                         .fade = fade});
     AddSums(pieces, state + width_ * ldm_, q, ldf_, g_ + columns_, ldv_, count, width_, fade);
   }
@@ -95,17 +96,14 @@ class KeySweep : public BackwardSweep<KeySweep> {
       LoadQueries(queries, rows);
     }
     LoadKeys(step.rows, rows);
-    if (core != nullptr) {
-      Transpose(core_transposed_, width_, core, ldm_, features_, columns_);
-      std::memcpy(core_transposed_ + columns_ * width_, core + width_ * ldm_, width_ * sizeof(float));
-    }
+    const float* transposed = core != nullptr ? TransposedCore(step, core) : sum_;
     const float* state = core != nullptr ? core : sum_;
     const std::size_t value_depth = core != nullptr ? columns_ + 1 : 0,
                       key_depth = core != nullptr ? features_ : 0;
 
     const float* v = Faded(step, core, v_, ldv_, RoundUp(columns_ + 1, kPad), count, rows);
     if (triangle) WeighValues(rows);
-    FeatureGradient<true>(step.rows, v, core_transposed_, value_depth, triangle ? q_ : nullptr, k_, rows);
+    FeatureGradient<true>(step.rows, v, transposed, value_depth, triangle ? q_ : nullptr, k_, rows);
     if (triangle && decay() != nullptr) std::memcpy(value_weights_, weights_, rows * chunk_ * sizeof(float));
     const float* k = Faded(step, core, k_, ldf_, width_, count, rows);
     if (triangle) {
@@ -113,22 +111,34 @@ class KeySweep : public BackwardSweep<KeySweep> {
       if (decay() != nullptr) FadeKeyWeights(rows);
       ForEachPanel(MultiplyWithTriangle<true>{value_result_, ldm_, k, ldf_, state, ldm_, weights_, chunk_, g_,
                                               ldv_, rows, key_depth, &ahead_},
-                   ldm_);
+                   value_width_);
       AddWhileLoaded(tiles_.front().others);
     } else {
       ForEachPanel(Multiply<Left::plain>{value_result_, ldm_, k, ldf_, state, ldm_, rows, key_depth, &ahead_},
-                   ldm_);
+                   value_width_);
     }
     for (std::size_t tile = triangle ? 1 : 0; tile < tiles_.size(); ++tile) {
       const Mask::Interval range = tiles_[tile].others;
       const auto queries = static_cast<std::size_t>(range.end - range.begin);
       LoadQueries(range, RoundUp(queries, kRowBlock));
       WeighValues(tiles_[tile], queries, count).AddToKeys(result_, ldf_, q_, ldf_, width_);
-      WeighKeys(tiles_[tile], queries, count).AddToKeys(value_result_, ldm_, g_, ldv_, ldm_);
+      WeighKeys(tiles_[tile], queries, count).AddToKeys(value_result_, ldm_, g_, ldv_, value_width_);
       AddWhileLoaded(range);
     }
     WriteThroughMap(grad_key_, key_, k_, step.rows, false);
     WriteTile(grad_value_, value_result_, ldm_, step.rows);
+  }
+
+  /// R⁺ᵀ [M + 1, F]. Under masks without causality it serves many steps.
+  const float* TransposedCore(const SweepStep& step, const float* core) {
+    const auto index = static_cast<std::size_t>(head() - block_.first_head);
+    auto& [transposed, first, next] = transposed_cores_[index];
+    if (first == step.first && next == pieces_[index].next()) return transposed;
+    first = step.first;
+    next = pieces_[index].next();
+    Transpose(transposed, ldf_, core, ldm_, features_, columns_);
+    std::memcpy(transposed + columns_ * ldf_, core + width_ * ldm_, width_ * sizeof(float));
+    return transposed;
   }
 
   /// The rows as they meet the state: with what they have decayed since the state's first query.
@@ -157,8 +167,13 @@ class KeySweep : public BackwardSweep<KeySweep> {
   const FloatView &grad_key_, &grad_value_;
   const std::size_t floats_;  // of a state
   Scratch scratch_;
-  float *value_result_, *core_transposed_;  // dV [C, M] and R⁺ᵀ [M + 1, F]
-  float* value_weights_;                    // [C, C]
+  float* value_result_;   // dV [C, M]
+  float* value_weights_;  // [C, C]
+  struct TransposedSum {
+    float* sum;                          // [M + 1, F]
+    std::int64_t first = -1, next = -1;  // of which chunks
+  };
+  std::vector<TransposedSum> transposed_cores_;  // of each head
 };
 
 void RunKeyGradient(const LinearGradientCall& call, const FloatView& grad_key, const FloatView& grad_value,

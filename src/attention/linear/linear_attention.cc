@@ -15,6 +15,7 @@ namespace linnet {
 std::int64_t LinearCall::chunk() const {
   const Mask::Kind kind = inputs.mask.kind();
   const bool plain = (kind == Mask::Kind::full || kind == Mask::Kind::causal) && !inputs.mask.has_segments();
+  if (plain && kind == Mask::Kind::full) return features * sizes.value_dim >= (1 << 18) ? 128 : 64;
   return plain && features * sizes.value_dim >= (1 << 18) ? 128 : kTileRows;
 }
 

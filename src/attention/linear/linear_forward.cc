@@ -23,8 +23,9 @@ class ForwardSweep : public Sweep<ForwardSweep> {
         features_(static_cast<std::size_t>(call.features)),
         columns_(static_cast<std::size_t>(block.last_column - block.first_column)),
         width_(RoundUp(features_, kPad)),
+        value_width_(RoundUp(columns_, kPad)),
         ldf_(TileStride(features_)),
-        ldm_(RoundUp(columns_, kPad)),
+        ldm_(TileStride(columns_)),
         scratch_(Scratch::rounded(4 * chunk_ * ldf_ + 2 * chunk_ * ldm_ + chunk_ * chunk_ + 8 * kPad) +
                  Scratch::rounded(chunk_ * static_cast<std::size_t>(call.sizes.head_dim)) + 2 * chunk_ +
                  kPad + PiecesMemory(width_ * ldm_ + width_)),
@@ -150,7 +151,7 @@ class ForwardSweep : public Sweep<ForwardSweep> {
                         .ldb = ldm_,
                         .rows = RoundUp(features_, kRowBlock),
                         .depth = count,
-                        .columns = ldm_,
+                        .columns = value_width_,
                         .fade = fade});
     AddSums(pieces, sums + width_ * ldm_, k, ldf_, nullptr, 0, count, width_, fade);
   }
@@ -178,7 +179,7 @@ class ForwardSweep : public Sweep<ForwardSweep> {
     } else {
       ForEachPanel(Multiply<Left::plain>{o_, ldm_, q, ldf_, core != nullptr ? core : sum_, ldm_, rows,
                                          core != nullptr ? features_ : 0, &ahead_},
-                   ldm_);
+                   value_width_);
     }
     for (std::size_t i = 0; i < count; ++i)
       denominators_[i] =
@@ -201,7 +202,7 @@ class ForwardSweep : public Sweep<ForwardSweep> {
     ForEachPanel(
         MultiplyWithTriangle<false>{o_, ldm_, q, ldf_, core != nullptr ? core : sum_, ldm_, p_, chunk_, v_,
                                     ldm_, rows, core != nullptr ? features_ : 0, &ahead_},
-        ldm_);
+        value_width_);
   }
 
   /// Σ_j<count weights[j] + q·z, where given.
@@ -229,7 +230,7 @@ class ForwardSweep : public Sweep<ForwardSweep> {
     Transpose(k_transposed_, chunk_, k_, ldf_, RoundUp(keys, kRowBlock), features_);
     const EdgeWeights weights(tile, count, keys, p_);
     weights.Multiply(q_, ldf_, k_transposed_, features_);
-    weights.AddToQueries(o_, ldm_, v_, ldm_, ldm_);
+    weights.AddToQueries(o_, ldm_, v_, ldm_, value_width_);
     std::uint32_t seeing = 0;
     for (std::size_t i = 0; i < count; ++i) {
       denominators_[i] += weights.Sum(i);
@@ -265,8 +266,9 @@ class ForwardSweep : public Sweep<ForwardSweep> {
   }
 
   const AttentionOutputs& outputs_;
-  const std::size_t features_, columns_;  // F, and M of this block
-  const std::size_t width_, ldf_, ldm_;   // F padded, from row to row of φ, M padded
+  const std::size_t features_, columns_;   // F, and M of this block
+  const std::size_t width_, value_width_;  // F and M padded
+  const std::size_t ldf_, ldm_;            // from row to row of φ and of values
   Scratch scratch_;
   float *q_, *faded_, *k_, *k_transposed_;  // φQ, rows with their decay, φK [C, F] and φKᵀ
   float *v_, *o_, *p_;                      // V, O [C, M] and P [C, C]

@@ -15,7 +15,7 @@ class QuerySweep : public BackwardSweep<QuerySweep> {
   QuerySweep(const LinearGradientCall& call, const LinearBlock& block, const FloatView& gradient)
       : BackwardSweep(call, SweepSide::queries, block),
         gradient_(gradient),
-        floats_(RoundUp(columns_ + 1, kRowBlock) * width_),
+        floats_(RoundUp(columns_ + 1, kRowBlock) * ldf_),
         scratch_(TilesMemory() + PiecesMemory(floats_)) {
     TakeTiles(scratch_);
     TakePieces(floats_, scratch_);
@@ -38,8 +38,8 @@ class QuerySweep : public BackwardSweep<QuerySweep> {
       for (int part = 0; part < call_.initial->parts(); ++part, state = pieces_[i].rest()) {
         const float* sums = call_.initial->sums(block_.batch, h, part);
         for (std::size_t f = 0; f < features_; ++f)
-          for (std::size_t m = 0; m < columns_; ++m) state[m * width_ + f] = sums[f * columns_ + m];
-        CopyRow(state + columns_ * width_, call_.initial->normaliser(block_.batch, h, part), features_);
+          for (std::size_t m = 0; m < columns_; ++m) state[m * ldf_ + f] = sums[f * columns_ + m];
+        CopyRow(state + columns_ * ldf_, call_.initial->normaliser(block_.batch, h, part), features_);
       }
     }
   }
@@ -72,7 +72,7 @@ class QuerySweep : public BackwardSweep<QuerySweep> {
     // Where M is no multiple of a block of rows, the product's last rows contain the normaliser's.
     const std::size_t rows = RoundUp(columns_, kRowBlock);
     AddProduct(pieces, {.c = state,
-                        .ldc = width_,
+                        .ldc = ldf_,
                         .a = v_,
                         .lda = ldv_,
                         .b = k,
@@ -81,8 +81,7 @@ class QuerySweep : public BackwardSweep<QuerySweep> {
                         .depth = count,
                         .columns = width_,
                         .fade = fade});
-    if (rows == columns_)
-      AddSums(pieces, state + columns_ * width_, k, ldf_, nullptr, 0, count, width_, fade);
+    if (rows == columns_) AddSums(pieces, state + columns_ * ldf_, k, ldf_, nullptr, 0, count, width_, fade);
   }
 
   void Rows(const SweepStep& step, const float* core) {
