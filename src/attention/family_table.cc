@@ -4,6 +4,7 @@
 #include "attention/softmax/softmax_attention.h"
 #include "base/fail.h"
 #include "base/names.h"
+#include "linnet/instruction_set.h"
 
 namespace linnet {
 namespace {
@@ -37,6 +38,7 @@ const char* name_of(Family family) {
 }
 
 std::unique_ptr<Attention> make_attention(const AttentionOptions& options) {
+  instruction_set();  // throws where LINNET_ISA cannot be obeyed
   return options.family == Family::softmax ? make_softmax_attention(options) : make_linear_attention(options);
 }
 
