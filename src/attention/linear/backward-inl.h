@@ -89,11 +89,13 @@ class BackwardSweep : public Sweep<Task> {
     for (std::size_t i = 0; i < count; ++i) {
       const std::size_t row = static_cast<std::size_t>(range.begin) + i;
       float* g = g_ + i * ldv_;
-      LoadRow(g, grad_out_, row);
-      if (!this->call_.normalise) continue;
+      if (!this->call_.normalise) {
+        LoadRow(g, grad_out_, row);
+        continue;
+      }
       const float scale = 1.0f / *normaliser.at(this->block_.batch, row, this->head());
-      g[columns_] =
-          -GradientOfScale(g, out_.half ? Widened(row) : reinterpret_cast<const float*>(out_.at(row)), scale);
+      const float* o = RowOf(out_, row, wide_);
+      g[columns_] = -ScaledDot(g, RowOf(grad_out_, row, g), o, scale);
     }
     ZeroRows(g_, ldv_, count, rows);
   }
@@ -211,27 +213,29 @@ class BackwardSweep : public Sweep<Task> {
     MultiplyLower{weights_, chunk, a, lda, transposed_, chunk, rows, depth, &this->ahead_}();
   }
 
-  const float* Widened(std::size_t row) const {
-    LoadRow(wide_, out_, row);
-    return wide_;
+  /// The row where it lies, or widened into `wide`.
+  static const float* RowOf(const InputRows& rows, std::size_t row, float* wide) {
+    if (!rows.half) return reinterpret_cast<const float*>(rows.at(row));
+    LoadRow(wide, rows, row);
+    return wide;
   }
 
-  /// g *= scale; returns g·o.
-  float GradientOfScale(float* HWY_RESTRICT g, const float* HWY_RESTRICT o, float scale) const {
+  /// to = scale · from, which may be `to`; returns to·o.
+  float ScaledDot(float* to, const float* from, const float* HWY_RESTRICT o, float scale) const {
     const F32 d;
     const std::size_t lanes = hn::Lanes(d);
     const Vec32 factor = hn::Set(d, scale);
     Vec32 sum = hn::Zero(d);
     std::size_t m = 0;
     for (; m + lanes <= columns_; m += lanes) {
-      const Vec32 part = hn::Mul(hn::Load(d, g + m), factor);
-      hn::Store(part, d, g + m);
+      const Vec32 part = hn::Mul(hn::LoadU(d, from + m), factor);
+      hn::Store(part, d, to + m);
       sum = hn::MulAdd(part, hn::LoadU(d, o + m), sum);
     }
     float dot = hn::GetLane(hn::SumOfLanes(d, sum));
     for (; m < columns_; ++m) {
-      g[m] *= scale;
-      dot += g[m] * o[m];
+      to[m] = from[m] * scale;
+      dot += to[m] * o[m];
     }
     return dot;
   }

@@ -105,6 +105,8 @@ class KeySweep : public BackwardSweep<KeySweep> {
     if (triangle) WeighValues(rows);
     FeatureGradient<true>(step.rows, v, transposed, value_depth, triangle ? q_ : nullptr, k_, rows);
     if (triangle && decay() != nullptr) std::memcpy(value_weights_, weights_, rows * chunk_ * sizeof(float));
+    const bool edges = tiles_.size() > (triangle ? 1 : 0);
+    if (!edges) WriteThroughMap(grad_key_, key_, k_, step.rows, false);
     const float* k = Faded(step, core, k_, ldf_, width_, count, rows);
     if (triangle) {
       WeighKeys(rows);
@@ -125,7 +127,7 @@ class KeySweep : public BackwardSweep<KeySweep> {
       WeighKeys(tiles_[tile], queries, count).AddToKeys(value_result_, ldm_, g_, ldv_, value_width_);
       AddWhileLoaded(range);
     }
-    WriteThroughMap(grad_key_, key_, k_, step.rows, false);
+    if (edges) WriteThroughMap(grad_key_, key_, k_, step.rows, false);
     WriteTile(grad_value_, value_result_, ldm_, step.rows);
   }
 
