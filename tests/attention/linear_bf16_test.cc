@@ -30,9 +30,7 @@ struct Bf16 {
         for (std::int64_t h = 0; h < all.extent(2); ++h)
           for (std::int64_t d = 0; d < width; ++d) body(all(b, i, h, d), next++);
   }
-  View<bf16> view() const {
-    return const_cast<Tensor&>(tensor).view<bf16>().slice(3, 0, width);
-  }
+  View<bf16> view() const { return const_cast<Tensor&>(tensor).view<bf16>().slice(3, 0, width); }
   View<const bf16> read() const { return view(); }
   std::vector<double> numbers() const {
     std::vector<double> result;
@@ -75,7 +73,8 @@ struct Rounded {
     if (options.normalise == Normalise::sum) {
       const std::int64_t width = exact.v.shape()[3];
       Tensor values = with_column(exact.v), sums = with_column(exact.grad), grad = with_column(exact.grad);
-      for (std::int64_t r = 0; r < exact.v.size() / width; ++r) values.span<double>()[r * (width + 1) + width] = 1;
+      for (std::int64_t r = 0; r < exact.v.size() / width; ++r)
+        values.span<double>()[r * (width + 1) + width] = 1;
       const ReferenceInputs inputs = {exact.q.view<double>(), exact.k.view<double>(), values.view<double>(),
                                       problem.mask, exact.decay.view<double>()};
       options.normalise = Normalise::none;
@@ -93,7 +92,8 @@ struct Rounded {
       reference_backward(options, exact.dq.view<double>(), exact.dk.view<double>(), d_values.view<double>(),
                          grad.view<double>(), inputs, exact.d_decay.view<double>());
       for (std::int64_t r = 0; r < exact.v.size() / width; ++r)
-        std::copy_n(d_values.span<double>().data() + r * (width + 1), width, exact.dv.span<double>().data() + r * width);
+        std::copy_n(d_values.span<double>().data() + r * (width + 1), width,
+                    exact.dv.span<double>().data() + r * width);
     }
     for (Tensor* result : {&exact.out, &exact.dq, &exact.dk, &exact.dv}) *result = narrowed(*result);
   }
@@ -104,7 +104,8 @@ struct Rounded {
     const std::int64_t width = shape[3]++;
     Tensor result = Tensor::of<double>(shape);
     for (std::int64_t r = 0; r < narrow.size() / std::max<std::int64_t>(1, width); ++r)
-      std::copy_n(narrow.span<double>().data() + r * width, width, result.span<double>().data() + r * (width + 1));
+      std::copy_n(narrow.span<double>().data() + r * width, width,
+                  result.span<double>().data() + r * (width + 1));
     return result;
   }
 
@@ -156,7 +157,8 @@ TEST(LinearBf16, ErrorIsAtMostTwiceThatOfRounding) {
       expect_twice_the_rounding({}, {2, n, n, 2, 12, 9}, mask, 401 + n);
     }
   }
-  for (const MaskCase& mask : test::some_masks(1, 1000, 402)) expect_twice_the_rounding({}, {1, 1000, 1000, 1, 16, 16}, mask, 403);
+  for (const MaskCase& mask : test::some_masks(1, 1000, 402))
+    expect_twice_the_rounding({}, {1, 1000, 1000, 1, 16, 16}, mask, 403);
 }
 
 TEST(LinearBf16, EveryInstructionSetAndSize) {
@@ -219,7 +221,8 @@ TEST(LinearBf16, MixedTypesAreRefused) {
   EXPECT_EQ(refusal([&] { attention->forward(problem.outputs(), inputs); }), sentence("key", "f32", "bf16"));
   inputs = problem.inputs();
   inputs.value = narrow.read();
-  EXPECT_EQ(refusal([&] { attention->forward(problem.outputs(), inputs); }), sentence("value", "f32", "bf16"));
+  EXPECT_EQ(refusal([&] { attention->forward(problem.outputs(), inputs); }),
+            sentence("value", "f32", "bf16"));
   inputs = problem.inputs();
   EXPECT_EQ(refusal([&] { attention->forward({narrow.view()}, inputs); }), sentence("out", "f32", "bf16"));
   inputs.query = inputs.key = inputs.value = narrow.read();
@@ -233,8 +236,8 @@ TEST(LinearBf16, MixedTypesAreRefused) {
             }),
             sentence("the gradient of key", "f32", "bf16"));
   EXPECT_EQ(refusal([&] {
-              attention->backward(problem.gradients(), narrow.read(), problem.inputs(), problem.out.view<float>(),
-                                  problem.normaliser.view<float>());
+              attention->backward(problem.gradients(), narrow.read(), problem.inputs(),
+                                  problem.out.view<float>(), problem.normaliser.view<float>());
             }),
             sentence("the gradient of out", "f32", "bf16"));
 }

@@ -27,7 +27,8 @@ std::vector<MaskCase> causal_masks(std::int64_t batch, std::int64_t n, std::uint
           test::with_key_lengths(packed, test::random_lengths(batch, n, seed + 1))};
 }
 
-void expect_exact(const AttentionOptions& options, const Sizes& sizes, const MaskCase& mask, std::uint64_t seed) {
+void expect_exact(const AttentionOptions& options, const Sizes& sizes, const MaskCase& mask,
+                  std::uint64_t seed) {
   Problem problem(sizes, mask.mask, seed);
   problem.decaying(gammas);
   SCOPED_TRACE(mask.what + "; " + problem.describe(seed));
@@ -52,14 +53,16 @@ void expect_exact(const AttentionOptions& options, const Sizes& sizes, const Mas
 
 TEST(LinearDecay, ParallelMatchesReferenceAtEveryLength) {
   for (const std::int64_t n : {0, 1, 2, 31, 32, 33, 63, 64, 65, 97, 200})
-    for (const MaskCase& mask : causal_masks(2, n, 10 + n)) expect_exact({}, {2, n, n, heads, 5, 7}, mask, 11 + n);
+    for (const MaskCase& mask : causal_masks(2, n, 10 + n))
+      expect_exact({}, {2, n, n, heads, 5, 7}, mask, 11 + n);
   expect_exact({}, {1, 1000, 1000, heads, 6, 5}, test::causal_case(), 12);
 }
 
 TEST(LinearDecay, EveryInstructionSetMatchesReference) {
   for_each_target([] {
     for (const auto& [e, m] : test::uneven_sizes)
-      for (const MaskCase& mask : causal_masks(1, 100, 20)) expect_exact({}, {1, 100, 100, heads, e, m}, mask, 21);
+      for (const MaskCase& mask : causal_masks(1, 100, 20))
+        expect_exact({}, {1, 100, 100, heads, e, m}, mask, 21);
   });
 }
 
@@ -77,7 +80,8 @@ TEST(LinearDecay, EveryMapMatchesReference) {
 }
 
 TEST(LinearDecay, OneIsNoDecay) {
-  Problem fixed({2, 150, 150, 2, 12, 10}, Mask::causal(), 40), none({2, 150, 150, 2, 12, 10}, Mask::causal(), 40);
+  Problem fixed({2, 150, 150, 2, 12, 10}, Mask::causal(), 40),
+      none({2, 150, 150, 2, 12, 10}, Mask::causal(), 40);
   fixed.decaying({1, 1});
   for (Problem* problem : {&fixed, &none}) {
     problem->forward(*make_attention({}));
@@ -143,7 +147,8 @@ TEST(LinearDecay, TwoCallsAndStepsMakeAWhole) {
     options.sums = sums;
     const auto attention = make_attention(options);
     for (const std::int64_t split : {1, 31, 32, 33, 64, 100, 149}) {
-      Problem problem({2, 150, 150, heads, 9, 6}, Mask::causal(), 60), tail({2, 190, 190, heads, 9, 6}, Mask::causal(), 60);
+      Problem problem({2, 150, 150, heads, 9, 6}, Mask::causal(), 60),
+          tail({2, 190, 190, heads, 9, 6}, Mask::causal(), 60);
       problem.decaying(gammas);
       const auto state = attention->make_state(2, {heads, 9, 6});
       forward_in_two(*attention, problem, split, *state);
@@ -207,7 +212,8 @@ double loss_after(const Problem& problem, std::int64_t split, std::int64_t h, do
           sum = (i < split ? first : second) * sum + phi(k(b, i, h, e)) * (m < width ? v(b, i, h, m) : 1.0);
           above[m] += phi(q(b, i, h, e)) * sum;
         }
-      for (std::int64_t m = 0; m < width && i >= split; ++m) loss += grad(b, i, h, m) * above[m] / (above[width] + 1e-6);
+      for (std::int64_t m = 0; m < width && i >= split; ++m)
+        loss += grad(b, i, h, m) * above[m] / (above[width] + 1e-6);
     }
   }
   return loss;
@@ -219,9 +225,11 @@ TEST(LinearDecay, GradientsContinueAnInitialState) {
     const auto attention = make_attention({});
     Problem problem({2, n, n, heads, 9, 6}, Mask::causal(), 80);
     problem.decaying(gammas);
-    for (std::int64_t b = 0; b < 2; ++b) std::fill_n(problem.grad.view<float>().at(b), split * heads * 6, 0.0f);
+    for (std::int64_t b = 0; b < 2; ++b)
+      std::fill_n(problem.grad.view<float>().at(b), split * heads * 6, 0.0f);
     const Exact exact({}, problem, true);
-    const auto state = attention->make_state(2, {heads, 9, 6}), last = attention->make_state(2, {heads, 9, 6});
+    const auto state = attention->make_state(2, {heads, 9, 6}),
+               last = attention->make_state(2, {heads, 9, 6});
     AttentionInputs first = problem.inputs(), second = problem.inputs();
     const auto rest = [&](auto view) { return view.slice(1, split, n); };
     first.query = first.query.slice(1, 0, split);
@@ -232,10 +240,11 @@ TEST(LinearDecay, GradientsContinueAnInitialState) {
     second.key = rest(second.key);
     second.value = rest(second.value);
     second.initial = state.get();
-    const View<float> out = rest(problem.out.view<float>()), normaliser = rest(problem.normaliser.view<float>());
+    const View<float> out = rest(problem.out.view<float>()),
+                      normaliser = rest(problem.normaliser.view<float>());
     attention->forward({out, normaliser, last.get()}, second);
     attention->backward({rest(problem.dq.view<float>()), rest(problem.dk.view<float>()),
-                          rest(problem.dv.view<float>()), problem.d_decay.view<float>()},
+                         rest(problem.dv.view<float>()), problem.d_decay.view<float>()},
                         rest(std::as_const(problem.grad).view<float>()), second, out, normaliser);
     // The state is a constant, but what of it is left after some tokens is not.
     std::vector<double> differences;

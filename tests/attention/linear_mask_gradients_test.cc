@@ -15,7 +15,8 @@ using test::relative_error;
 using test::Sizes;
 using test::some_masks;
 
-void expect_exact(const AttentionOptions& options, const Sizes& sizes, const MaskCase& mask, std::uint64_t seed) {
+void expect_exact(const AttentionOptions& options, const Sizes& sizes, const MaskCase& mask,
+                  std::uint64_t seed) {
   Problem problem(sizes, mask.mask, seed);
   SCOPED_TRACE(mask.what + "; " + problem.describe(seed));
   expect_reference(options, problem, mask.visible_keys(sizes.batch, sizes.queries, sizes.keys));
@@ -54,7 +55,8 @@ TEST(LinearMaskGradients, EveryMapMatchesReference) {
     for (const Normalise normalise : {Normalise::sum, Normalise::none}) {
       options.normalise = normalise;
       if (normalise == Normalise::sum && !info.non_negative) continue;
-      for (const MaskCase& mask : some_masks(2, 110, 50)) expect_exact(options, {2, 110, 110, 2, 16, 9}, mask, 51);
+      for (const MaskCase& mask : some_masks(2, 110, 50))
+        expect_exact(options, {2, 110, 110, 2, 16, 9}, mask, 51);
     }
   }
 }
@@ -65,12 +67,14 @@ TEST(LinearMaskGradients, UsersMapsLearnHeadAndPosition) {
         std::shared_ptr<const FeatureMap>(std::make_shared<test::Positional>())}) {
     AttentionOptions options;
     options.feature_map = map;
-    for (const MaskCase& mask : some_masks(2, 110, 60)) expect_exact(options, {2, 110, 110, 3, 7, 5}, mask, 61);
+    for (const MaskCase& mask : some_masks(2, 110, 60))
+      expect_exact(options, {2, 110, 110, 3, 7, 5}, mask, 61);
   }
 }
 
 /// 1 for every query that sees a key, and for every key that is seen.
-std::pair<std::vector<int>, std::vector<int>> taking_part(const MaskCase& mask, std::int64_t b, std::int64_t n) {
+std::pair<std::vector<int>, std::vector<int>> taking_part(const MaskCase& mask, std::int64_t b,
+                                                          std::int64_t n) {
   std::vector<int> sees(n), seen(n);
   for (std::int64_t i = 0; i < n; ++i)
     for (std::int64_t j = 0; j < n; ++j)
@@ -128,11 +132,12 @@ TEST(LinearMaskGradients, SegmentsAreSeparateCalls) {
       const auto piece = [&](auto view) { return view.slice(1, bounds[s], bounds[s + 1]); };
       const AttentionInputs all = pieces.inputs();
       const AttentionInputs inputs = {piece(all.query), piece(all.key), piece(all.value), mask};
-      const View<float> out = piece(pieces.out.view<float>()), normaliser = piece(pieces.normaliser.view<float>());
+      const View<float> out = piece(pieces.out.view<float>()),
+                        normaliser = piece(pieces.normaliser.view<float>());
       attention->forward({out, normaliser}, inputs);
-      attention->backward({piece(pieces.dq.view<float>()), piece(pieces.dk.view<float>()),
-                           piece(pieces.dv.view<float>())},
-                          piece(std::as_const(pieces.grad).view<float>()), inputs, out, normaliser);
+      attention->backward(
+          {piece(pieces.dq.view<float>()), piece(pieces.dk.view<float>()), piece(pieces.dv.view<float>())},
+          piece(std::as_const(pieces.grad).view<float>()), inputs, out, normaliser);
     }
     EXPECT_LT(relative_error(problem.dq.span<float>(), pieces.dq.span<float>()), 1e-5);
     EXPECT_LT(relative_error(problem.dk.span<float>(), pieces.dk.span<float>()), 1e-5);
@@ -161,7 +166,8 @@ TEST(LinearMaskGradients, ViewsOfFusedTensorsGiveTheSame) {
     };
     Tensor* dense[] = {&problem.q, &problem.k, &problem.v};
     for (int which = 0; which < 3; ++which)
-      each_row(inputs, which, *dense[which], [&](float* to, float* from) { std::copy_n(from, heads * dim, to); });
+      each_row(inputs, which, *dense[which],
+               [&](float* to, float* from) { std::copy_n(from, heads * dim, to); });
     AttentionInputs views = {part(inputs, 0), part(inputs, 1), part(inputs, 2), mask.mask};
     const Tensor out = problem.out.clone();
     problem.out = test::unset_tensor(out.shape());

@@ -1,11 +1,12 @@
 #include "attention/attention_tools.h"
 #include "attention/mask_cases.h"
+#include "attention/user_maps.h"
 
 namespace linnet {
 namespace {
 
-using test::Bounds;
 using test::boolean_case;
+using test::Bounds;
 using test::error_of;
 using test::Exact;
 using test::MaskCase;
@@ -51,8 +52,9 @@ struct TwoCalls {
   }
 
   void forward(const Attention& attention, State* between, State* last) {
-    attention.forward({rows(problem.out.view<float>(), 0), rows(problem.normaliser.view<float>(), 0), between},
-                      part(0, nullptr));
+    attention.forward(
+        {rows(problem.out.view<float>(), 0), rows(problem.normaliser.view<float>(), 0), between},
+        part(0, nullptr));
     // Kept: the last state may be the one between.
     initial = attention.make_state(batch, shape);
     for (std::int64_t b = 0; b < batch; ++b) initial->copy(b, *between, b);
@@ -65,8 +67,8 @@ struct TwoCalls {
     const View<const float> out = problem.out.view<float>(), normaliser = problem.normaliser.view<float>();
     attention.backward({rows(problem.dq.view<float>(), 1), rows(problem.dk.view<float>(), 1),
                         rows(problem.dv.view<float>(), 1)},
-                       rows(std::as_const(problem.grad).view<float>(), 1), part(1, initial.get()), rows(out, 1),
-                       rows(normaliser, 1));
+                       rows(std::as_const(problem.grad).view<float>(), 1), part(1, initial.get()),
+                       rows(out, 1), rows(normaliser, 1));
   }
 
   std::int64_t split, length;
@@ -91,17 +93,21 @@ void for_each_pair(const std::function<void(TwoCalls&)>& body) {
           MaskCase masks[2] = {plain(kind, first), plain((kind + 1) % 3, second)};
           std::int64_t front = second;
           if (segments) {
-            const Bounds bounds[2] = {test::random_bounds(first, seed), test::random_bounds(second, seed + 1000)};
-            for (int call = 0; call < 2; ++call) masks[call] = test::with_segments(masks[call], {bounds[call]});
+            const Bounds bounds[2] = {test::random_bounds(first, seed),
+                                      test::random_bounds(second, seed + 1000)};
+            for (int call = 0; call < 2; ++call)
+              masks[call] = test::with_segments(masks[call], {bounds[call]});
             if (bounds[1].size() > 1) front = bounds[1][1];
           }
           if (padding) {
             const std::int64_t n[2] = {first, second};
             for (int call = 0; call < 2; ++call)
-              masks[call] = test::with_key_lengths(masks[call], test::random_lengths(batch, n[call], seed + call));
+              masks[call] =
+                  test::with_key_lengths(masks[call], test::random_lengths(batch, n[call], seed + call));
           }
           TwoCalls calls(first, second, masks[0], masks[1], front, seed);
-          SCOPED_TRACE(masks[0].what + "; then " + masks[1].what + fmt::format("; {} and {} tokens, seed {}", first, second, seed));
+          SCOPED_TRACE(masks[0].what + "; then " + masks[1].what +
+                       fmt::format("; {} and {} tokens, seed {}", first, second, seed));
           body(calls);
         }
       }
@@ -150,7 +156,8 @@ TEST(LinearMaskStates, GradientsContinueAnInitialState) {
             a.insert(a.end(), found.view<float>().at(b, i), found.view<float>().at(b, i) + width);
             e.insert(e.end(), whole.view<double>().at(b, i), whole.view<double>().at(b, i) + width);
           }
-        EXPECT_LT(relative_error(a, e, 0.03 * std::sqrt(double(e.size()) / (1 + visible))), tolerance) << what;
+        EXPECT_LT(relative_error(a, e, 0.03 * std::sqrt(double(e.size()) / (1 + visible))), tolerance)
+            << what;
       };
       expect("query", calls.problem.dq, exact.dq);
       expect("key", calls.problem.dk, exact.dk);
@@ -170,12 +177,13 @@ TEST(LinearMaskStates, StepsContinueWhatTheLastSegmentLeaves) {
       const Problem next({batch, 1, 1, heads, head_dim, value_dim}, Mask::causal(), 7);
       Problem after({batch, 1, calls.length + 1, heads, head_dim, value_dim}, Mask::full(), 7);
       const std::int64_t end = calls.length;
-      const MaskCase sees = boolean_case("step", batch, 1, end + 1, false, [&](std::int64_t b, auto, std::int64_t j) {
-        return j == end || calls.whole.sees(b, end - 1, j);
-      });
+      const MaskCase sees = boolean_case(
+          "step", batch, 1, end + 1, false,
+          [&](std::int64_t b, auto, std::int64_t j) { return j == end || calls.whole.sees(b, end - 1, j); });
       for (std::int64_t b = 0; b < batch; ++b) {
         std::copy_n(calls.problem.k.view<float>().at(b), end * heads * head_dim, after.k.view<float>().at(b));
-        std::copy_n(calls.problem.v.view<float>().at(b), end * heads * value_dim, after.v.view<float>().at(b));
+        std::copy_n(calls.problem.v.view<float>().at(b), end * heads * value_dim,
+                    after.v.view<float>().at(b));
         std::copy_n(next.q.view<float>().at(b), heads * head_dim, after.q.view<float>().at(b));
         std::copy_n(next.k.view<float>().at(b), heads * head_dim, after.k.view<float>().at(b, end));
         std::copy_n(next.v.view<float>().at(b), heads * value_dim, after.v.view<float>().at(b, end));
@@ -188,10 +196,33 @@ TEST(LinearMaskStates, StepsContinueWhatTheLastSegmentLeaves) {
   }
 }
 
+TEST(LinearMaskStates, UsersMapsLearnWhereACallContinues) {
+  AttentionOptions options;
+  options.feature_map = std::make_shared<test::Positional>();
+  const auto attention = make_attention(options);
+  for (const std::int64_t first : {1, 32, 45, 70}) {
+    TwoCalls calls(first, 90, test::causal_case(), test::prefix_case({20}), 90, 300 + first);
+    const auto state = attention->make_state(batch, shape);
+    calls.forward(*attention, state.get(), state.get());
+    calls.backward(*attention);
+    for (std::int64_t b = 0; b < batch; ++b)
+      std::fill_n(calls.problem.grad.view<float>().at(b), first * heads * value_dim, 0.0f);
+    const Exact exact(options, calls.problem, true);
+    EXPECT_LT(error_of(calls.problem.out, exact.out), tolerance);
+    for (std::int64_t b = 0; b < batch; ++b) {
+      const auto count = std::size_t(90 * heads * head_dim);
+      EXPECT_LT(relative_error(std::span(calls.problem.dk.view<float>().at(b, first), count),
+                               std::span(exact.dk.view<double>().at(b, first), count), 0.01),
+                tolerance);
+    }
+  }
+}
+
 TEST(LinearMaskStates, PositionsCountTheKeysSeen) {
   const auto attention = make_attention({});
   const auto state = attention->make_state(batch, shape);
-  Problem problem({batch, 70, 70, heads, head_dim, value_dim}, Mask::prefix({30}).with_key_lengths({0, 41}), 9);
+  Problem problem({batch, 70, 70, heads, head_dim, value_dim}, Mask::prefix({30}).with_key_lengths({0, 41}),
+                  9);
   AttentionOutputs outputs = problem.outputs();
   outputs.final = state.get();
   problem.forward(*attention);

@@ -33,7 +33,8 @@ TEST(LinearMasks, EveryMaskMatchesReferenceAtEveryLength) {
 }
 
 TEST(LinearMasks, SomeMasksMatchReferenceAtAThousandTokens) {
-  for (const MaskCase& mask : some_masks(1, 1000, 20)) expect_exact_forward({}, {1, 1000, 1000, 1, 6, 9}, mask, 21);
+  for (const MaskCase& mask : some_masks(1, 1000, 20))
+    expect_exact_forward({}, {1, 1000, 1000, 1, 6, 9}, mask, 21);
 }
 
 TEST(LinearMasks, QueriesAndKeysOfDifferentLengths) {
@@ -45,9 +46,11 @@ TEST(LinearMasks, QueriesAndKeysOfDifferentLengths) {
 
 TEST(LinearMasks, EveryInstructionSetMatchesReference) {
   for_each_target([] {
-    for (const MaskCase& mask : all_masks(2, 97, 97, 40)) expect_exact_forward({}, {2, 97, 97, 1, 16, 16}, mask, 41);
+    for (const MaskCase& mask : all_masks(2, 97, 97, 40))
+      expect_exact_forward({}, {2, 97, 97, 1, 16, 16}, mask, 41);
     for (const auto& [e, m] : test::uneven_sizes)
-      for (const MaskCase& mask : some_masks(2, 131, 42)) expect_exact_forward({}, {2, 131, 131, 2, e, m}, mask, 43);
+      for (const MaskCase& mask : some_masks(2, 131, 42))
+        expect_exact_forward({}, {2, 131, 131, 2, e, m}, mask, 43);
   });
 }
 
@@ -59,7 +62,8 @@ TEST(LinearMasks, EveryMapMatchesReference) {
     for (const Normalise normalise : {Normalise::sum, Normalise::none}) {
       options.normalise = normalise;
       if (normalise == Normalise::sum && !info.non_negative) continue;
-      for (const MaskCase& mask : some_masks(2, 150, 50)) expect_exact_forward(options, {2, 150, 150, 2, 16, 9}, mask, 51);
+      for (const MaskCase& mask : some_masks(2, 150, 50))
+        expect_exact_forward(options, {2, 150, 150, 2, 16, 9}, mask, 51);
     }
   }
 }
@@ -71,7 +75,8 @@ TEST(LinearMasks, UsersMapsLearnHeadAndPosition) {
     AttentionOptions options;
     options.feature_map = map;
     options.layer = 2;
-    for (const MaskCase& mask : some_masks(2, 150, 60)) expect_exact_forward(options, {2, 150, 150, 3, 7, 5}, mask, 61);
+    for (const MaskCase& mask : some_masks(2, 150, 60))
+      expect_exact_forward(options, {2, 150, 150, 3, 7, 5}, mask, 61);
   }
 }
 
@@ -147,7 +152,8 @@ TEST(LinearMasks, IntervalsAndBooleansOfAMaskAreThatMask) {
       SCOPED_TRACE(mask.what);
       std::vector<std::uint8_t> visible(n * n);
       mask.mask.fill({visible.data(), {n, n}}, 0, 0, 0, n);
-      EXPECT_LT(apart(Mask::boolean(View<const std::uint8_t>(visible.data(), {1, n, n})), mask.mask, n, 101), 1e-6);
+      EXPECT_LT(apart(Mask::boolean(View<const std::uint8_t>(visible.data(), {1, n, n})), mask.mask, n, 101),
+                1e-6);
       if (mask.mask.kind() == Mask::Kind::boolean) continue;
       Bounds begin, end;
       for (std::int64_t i = 0; i < n; ++i) {
@@ -172,7 +178,8 @@ TEST(LinearMasks, SegmentsAreSeparateCalls) {
     const AttentionInputs all = problem.inputs();
     for (std::size_t s = 0; s + 1 < bounds.size(); ++s) {
       const auto piece = [&](auto view) { return view.slice(1, bounds[s], bounds[s + 1]); };
-      attention->forward({piece(pieces.view<float>())}, {piece(all.query), piece(all.key), piece(all.value), mask});
+      attention->forward({piece(pieces.view<float>())},
+                         {piece(all.query), piece(all.key), piece(all.value), mask});
     }
     EXPECT_LT(relative_error(problem.out.span<float>(), pieces.span<float>()), 1e-6);
   }
@@ -180,13 +187,15 @@ TEST(LinearMasks, SegmentsAreSeparateCalls) {
 
 // Tiles are asked for inside the mask alone, and one that says yes everywhere is the full mask.
 TEST(LinearMasks, TilesOfABooleanFunctionLieInside) {
-  for (const auto& [queries, keys] : {std::pair<std::int64_t, std::int64_t>{1, 1}, {97, 97}, {40, 133}, {133, 40}}) {
-    const auto inside = [queries = queries, keys = keys](View<std::uint8_t> tile, std::int64_t b, std::int64_t i0,
-                                                         std::int64_t j0) {
+  for (const auto& [queries, keys] :
+       {std::pair<std::int64_t, std::int64_t>{1, 1}, {97, 97}, {40, 133}, {133, 40}}) {
+    const auto inside = [queries = queries, keys = keys](View<std::uint8_t> tile, std::int64_t b,
+                                                         std::int64_t i0, std::int64_t j0) {
       EXPECT_TRUE(b >= 0 && b < 2 && i0 >= 0 && j0 >= 0);
       EXPECT_LE(i0 + tile.extent(0), queries);
       EXPECT_LE(j0 + tile.extent(1), keys);
-      for (std::int64_t i = 0; i < tile.extent(0); ++i) std::fill_n(tile.at(i), tile.extent(1), std::uint8_t{255});
+      for (std::int64_t i = 0; i < tile.extent(0); ++i)
+        std::fill_n(tile.at(i), tile.extent(1), std::uint8_t{255});
     };
     for (const Bounds& lengths : {Bounds{keys, keys}, Bounds{0, keys / 2}}) {
       Problem problem({2, queries, keys, 2, 5, 7}, Mask::boolean(inside).with_key_lengths(lengths), 120);

@@ -113,14 +113,16 @@ struct Reach {
 };
 
 /// Expects the rows of `found` that NaN may not reach to be as `clean`.
-void expect_clean(const char* what, const Tensor& found, const Tensor& clean, const std::vector<bool>& reached) {
+void expect_clean(const char* what, const Tensor& found, const Tensor& clean,
+                  const std::vector<bool>& reached) {
   const auto all = found.view<float>(), wanted = clean.view<float>();
   for (std::int64_t b = 0; b < all.extent(0); ++b)
     for (std::int64_t i = 0; i < all.extent(1); ++i)
       for (std::int64_t h = 0; h < all.extent(2); ++h) {
         if (b == 1 && h == 1 && reached[i]) continue;
         for (std::int64_t d = 0; d < all.extent(3); ++d)
-          ASSERT_EQ(all(b, i, h, d), wanted(b, i, h, d)) << what << " of row " << i << ", entry " << b << ", head " << h;
+          ASSERT_EQ(all(b, i, h, d), wanted(b, i, h, d))
+              << what << " of row " << i << ", entry " << b << ", head " << h;
       }
 }
 
@@ -165,7 +167,8 @@ TEST(LinearNumbers, NanStaysInItsHeadAndInRowsThatSeeIt) {
 TEST(LinearNumbers, NanStaysInItsHeadAndInLaterRowsWithDecay) {
   const std::int64_t n = 101;
   const auto attention = make_attention({});
-  for (const MaskCase& mask : {test::causal_case(), test::with_segments(test::causal_case(), {{0, 40, 101}})}) {
+  for (const MaskCase& mask :
+       {test::causal_case(), test::with_segments(test::causal_case(), {{0, 40, 101}})}) {
     Problem problem({2, n, n, 3, 16, 16}, mask.mask, 540);
     problem.decaying({0.9f, 0.5f, 1.0f});
     problem.forward(*attention);
@@ -187,7 +190,8 @@ TEST(LinearNumbers, NanStaysInItsHeadAndInLaterRowsWithDecay) {
         expect_clean("gradient of query", problem.dq, dq, reach.query);
         expect_clean("gradient of key", problem.dk, dk, reach.key);
         expect_clean("gradient of value", problem.dv, dv, reach.key);
-        for (const std::int64_t h : {0, 2}) EXPECT_EQ(problem.d_decay.view<float>()(h), d_decay.view<float>()(h));
+        for (const std::int64_t h : {0, 2})
+          EXPECT_EQ(problem.d_decay.view<float>()(h), d_decay.view<float>()(h));
       }
     }
   }

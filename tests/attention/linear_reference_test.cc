@@ -13,7 +13,8 @@ using test::some_masks;
 // The oracle of the other tests, against the definition written out once more and against differences.
 
 /// out_i = Σ_j γ^(i−j) (φ(q_i)·φ(k_j)) v_j / (Σ_j γ^(i−j) φ(q_i)·φ(k_j) + ε) with elu features.
-std::vector<double> by_definition(const Problem& problem, const MaskCase& mask, bool normalise, double epsilon) {
+std::vector<double> by_definition(const Problem& problem, const MaskCase& mask, bool normalise,
+                                  double epsilon) {
   const auto phi = [](long double x) { return x > 0 ? x + 1 : std::exp(x); };
   const auto q = problem.q.view<float>(), k = problem.k.view<float>(), v = problem.v.view<float>();
   std::vector<double> out;
@@ -39,7 +40,8 @@ std::vector<double> by_definition(const Problem& problem, const MaskCase& mask, 
 }
 
 TEST(LinearReference, MatchesTheDefinition) {
-  for (const auto& [queries, keys] : {std::pair<std::int64_t, std::int64_t>{1, 1}, {12, 12}, {9, 14}, {14, 9}}) {
+  for (const auto& [queries, keys] :
+       {std::pair<std::int64_t, std::int64_t>{1, 1}, {12, 12}, {9, 14}, {14, 9}}) {
     for (const MaskCase& mask : test::all_masks(2, queries, keys, 40)) {
       for (const Normalise normalise : {Normalise::sum, Normalise::none}) {
         SCOPED_TRACE(mask.what);
@@ -86,8 +88,9 @@ void expect_differences(const AttentionOptions& options, const Problem& problem)
                                         {&exact.k, &exact.dk},
                                         {&exact.v, &exact.dv},
                                         {&exact.decay, &exact.d_decay}})
-    EXPECT_LT(relative_error(gradient->span<double>(), differences(options, exact, problem.mask, *input), 1e-3),
-              1e-6);
+    EXPECT_LT(
+        relative_error(gradient->span<double>(), differences(options, exact, problem.mask, *input), 1e-3),
+        1e-6);
 }
 
 TEST(LinearReference, GradientMatchesDifferenceForEveryMap) {
@@ -119,8 +122,8 @@ TEST(LinearReference, GradientMatchesDifferenceForEveryMask) {
 
 TEST(LinearReference, GradientOfDecayMatchesDifference) {
   for (const Normalise normalise : {Normalise::sum, Normalise::none}) {
-    for (const Mask& mask : {Mask::causal(), Mask::causal().with_key_lengths({6, 9}),
-                             Mask::causal().with_segments({0, 4, 9})}) {
+    for (const Mask& mask :
+         {Mask::causal(), Mask::causal().with_key_lengths({6, 9}), Mask::causal().with_segments({0, 4, 9})}) {
       SCOPED_TRACE(mask.name());
       AttentionOptions options;
       options.normalise = normalise;

@@ -9,7 +9,8 @@ using test::Problem;
 
 /// The sentence with which `body` refuses, having written to nothing that the problem holds.
 std::string refusal_before_any_work(Problem& problem, const std::function<void()>& body) {
-  Tensor* results[] = {&problem.out, &problem.normaliser, &problem.dq, &problem.dk, &problem.dv, &problem.d_decay};
+  Tensor* results[] = {&problem.out, &problem.normaliser, &problem.dq,
+                       &problem.dk,  &problem.dv,         &problem.d_decay};
   for (Tensor* result : results)
     for (float& number : result->span<float>()) number = 77;
   const std::string sentence = error_of(body);
@@ -82,9 +83,8 @@ TEST(LinearRefusals, DecayIsTheLinearFamilysAlone) {
   EXPECT_NE(refusal_before_any_work(problem, [&] { problem.backward(*attention); }).find("decay"),
             std::string::npos);
   const auto state = attention->make_state(2, {3, 8, 8});
-  EXPECT_NE(refusal_before_any_work(problem, [&] {
-              test::run_steps(*attention, problem, *state, 0, 1);
-            }).find("decay"),
+  EXPECT_NE(refusal_before_any_work(problem, [&] { test::run_steps(*attention, problem, *state, 0, 1); })
+                .find("decay"),
             std::string::npos);
 }
 

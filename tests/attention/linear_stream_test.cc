@@ -21,8 +21,8 @@ struct Stream {
 
   void step(const float* q, const float* k, const float* v) {
     const std::int64_t slot = 0;
-    attention->step({out, {1, 1, dim}}, {q, {1, 1, dim}}, {k, {1, 1, dim}}, {v, {1, 1, dim}}, *state, {&slot, 1},
-                    std::as_const(decay).view<float>());
+    attention->step({out, {1, 1, dim}}, {q, {1, 1, dim}}, {k, {1, 1, dim}}, {v, {1, 1, dim}}, *state,
+                    {&slot, 1}, std::as_const(decay).view<float>());
   }
   void token(std::int64_t i) {
     const float* row = tokens.span<float>().data() + i % period * 3 * dim;

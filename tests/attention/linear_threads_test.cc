@@ -87,7 +87,8 @@ TEST(LinearThreads, BitsDoNotDependOnThemInBf16) {
       return result;
     };
     const Problem problem({1, 700, 700, 1, 32, 32}, mask.mask, 631);
-    const Tensor q = narrow(problem.q), k = narrow(problem.k), v = narrow(problem.v), grad = narrow(problem.grad);
+    const Tensor q = narrow(problem.q), k = narrow(problem.k), v = narrow(problem.v),
+                 grad = narrow(problem.grad);
     const auto attention = make_attention({});
     std::vector<std::uint16_t> first;
     for (const int threads : {1, 2, 3}) {

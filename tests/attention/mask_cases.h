@@ -176,8 +176,7 @@ MaskCase boolean_case(const std::string& what, std::int64_t batch, std::int64_t 
   return {"boolean function, " + what,
           Mask::boolean([=](View<std::uint8_t> tile, std::int64_t b, std::int64_t i0, std::int64_t j0) {
             for (std::int64_t i = 0; i < tile.extent(0); ++i)
-              for (std::int64_t j = 0; j < tile.extent(1); ++j)
-                tile(i, j) = again(b, i0 + i, j0 + j) ? 1 : 0;
+              for (std::int64_t j = 0; j < tile.extent(1); ++j) tile(i, j) = again(b, i0 + i, j0 + j) ? 1 : 0;
           }),
           again};
 }
@@ -212,9 +211,17 @@ inline std::vector<MaskCase> all_masks(std::int64_t batch, std::int64_t queries,
     kinds.push_back(prefix_case({keys / 3}));
     kinds.push_back(prefix_case(random_lengths(batch, keys, seed + 1)));
     constexpr std::int64_t far = 1'000'000'000;
-    for (const auto& [left, right] :
-         std::vector<std::pair<std::int64_t, std::int64_t>>{
-             {0, 0}, {49, 0}, {5, 7}, {0, 31}, {31, 0}, {32, 0}, {63, 0}, {64, 0}, {200, 3}, {far, 0}, {0, far}})
+    for (const auto& [left, right] : std::vector<std::pair<std::int64_t, std::int64_t>>{{0, 0},
+                                                                                        {49, 0},
+                                                                                        {5, 7},
+                                                                                        {0, 31},
+                                                                                        {31, 0},
+                                                                                        {32, 0},
+                                                                                        {63, 0},
+                                                                                        {64, 0},
+                                                                                        {200, 3},
+                                                                                        {far, 0},
+                                                                                        {0, far}})
       kinds.push_back(window_case(left, right));
   }
   for (MaskCase& mask : boolean_cases(batch, queries, keys, seed)) kinds.push_back(std::move(mask));
