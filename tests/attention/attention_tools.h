@@ -146,12 +146,11 @@ inline double least_gradient(const Tensor& gradient, double visible_keys) {
 
 /// Runs both passes and expects every result to be that of the reference. `visible_keys` is how many keys a
 /// query sees, about.
-inline void expect_reference(const AttentionOptions& options, Problem& problem, double visible_keys,
-                             double tolerance = 1e-5) {
+inline void expect_reference(const AttentionOptions& options, Problem& problem, const Exact& exact,
+                             double visible_keys, double tolerance = 1e-5) {
   const auto attention = make_attention(options);
   problem.forward(*attention);
   problem.backward(*attention);
-  const Exact exact(options, problem, true);
   EXPECT_LT(error_of(problem.out, exact.out), tolerance);
   EXPECT_LT(error_of(problem.dq, exact.dq, least_gradient(exact.dq, visible_keys)), tolerance);
   EXPECT_LT(error_of(problem.dk, exact.dk, least_gradient(exact.dk, visible_keys)), tolerance);

@@ -16,10 +16,14 @@ using test::Sizes;
 using test::some_masks;
 
 void expect_exact(const AttentionOptions& options, const Sizes& sizes, const MaskCase& mask,
-                  std::uint64_t seed) {
+                  std::uint64_t seed, bool every_target = false) {
   Problem problem(sizes, mask.mask, seed);
   SCOPED_TRACE(mask.what + "; " + problem.describe(seed));
-  expect_reference(options, problem, mask.visible_keys(sizes.batch, sizes.queries, sizes.keys));
+  // With one feature the weights hardly depend on queries and keys, as with one key.
+  const double visible = sizes.head_dim == 1 ? 0 : mask.visible_keys(sizes.batch, sizes.queries, sizes.keys);
+  const Exact exact(options, problem, true);
+  if (!every_target) return expect_reference(options, problem, exact, visible);
+  for_each_target([&] { expect_reference(options, problem, exact, visible); });
 }
 
 TEST(LinearMaskGradients, EveryMaskMatchesReferenceAtEveryLength) {
@@ -40,11 +44,9 @@ TEST(LinearMaskGradients, QueriesAndKeysOfDifferentLengths) {
 }
 
 TEST(LinearMaskGradients, EveryInstructionSetMatchesReference) {
-  for_each_target([] {
-    for (const MaskCase& mask : all_masks(1, 97, 97, 40)) expect_exact({}, {1, 97, 97, 1, 16, 16}, mask, 41);
-    for (const auto& [e, m] : test::uneven_sizes)
-      for (const MaskCase& mask : some_masks(1, 131, 42)) expect_exact({}, {1, 131, 131, 2, e, m}, mask, 43);
-  });
+  for (const MaskCase& mask : all_masks(1, 97, 97, 40)) expect_exact({}, {1, 97, 97, 1, 16, 16}, mask, 41, true);
+  for (const auto& [e, m] : test::uneven_sizes)
+    for (const MaskCase& mask : some_masks(1, 131, 42)) expect_exact({}, {1, 131, 131, 1, e, m}, mask, 43, true);
 }
 
 TEST(LinearMaskGradients, EveryMapMatchesReference) {
@@ -111,9 +113,11 @@ TEST(LinearMaskGradients, WhatNobodySeesGetsZerosAndDoesNotMatter) {
       }
       problem.forward(*attention);
       problem.backward(*attention);
-      EXPECT_TRUE(test::equal(problem.dq, dq));
-      EXPECT_TRUE(test::equal(problem.dk, dk));
-      EXPECT_TRUE(test::equal(problem.dv, dv));
+      EXPECT_LT(relative_error(problem.dq.span<float>(), dq.span<float>(), 0.1), 1e-5);
+      // Of the keys themselves that hold NaN the gradient is zero as well: 0 · φ'(NaN) is not what they are
+      // told.
+      EXPECT_LT(relative_error(problem.dk.span<float>(), dk.span<float>(), 0.1), 1e-5);
+      EXPECT_LT(relative_error(problem.dv.span<float>(), dv.span<float>(), 0.1), 1e-5);
     }
   }
 }

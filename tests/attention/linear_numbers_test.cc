@@ -37,44 +37,69 @@ void make_extreme(Tensor& tensor, float size, std::uint64_t seed) {
   }
 }
 
-/// Expects all results to be finite and near the reference's. `exp` reaches e^size a feature, and f32 e^88:
-/// products of two features, which every sum is made of, allow ±40.
+/// The norms of what the gradients of queries and keys are made of: Σ (g·v_j) / d · φ, from which (g·o) / d
+/// is then subtracted. With one visible key little more than rounding is left. They are the gradients of the
+/// attention that does not divide, for g/d.
+std::pair<double, double> gradient_terms(AttentionOptions options, const Problem& problem,
+                                         const Exact& exact) {
+  const auto norm = [](const Tensor& tensor) {
+    return relative_error(tensor.span<double>(), std::vector<double>(tensor.size()), 1);
+  };
+  if (options.normalise == Normalise::none) return {norm(exact.dq), norm(exact.dk)};
+  options.normalise = Normalise::none;
+  Tensor ones = exact.v.clone(), sums = exact.grad.clone(), dq = exact.q.clone(), dk = exact.k.clone(),
+         dv = exact.v.clone();
+  for (double& number : ones.span<double>()) number = 1;
+  ReferenceInputs inputs = exact.inputs(problem.mask);
+  inputs.value = ones.view<double>();
+  reference_forward(options, sums.view<double>(), inputs);
+  for (std::int64_t i = 0; i < sums.size(); ++i)
+    sums.span<double>()[i] = exact.grad.span<double>()[i] / (sums.span<double>()[i] + options.epsilon);
+  reference_backward(options, dq.view<double>(), dk.view<double>(), dv.view<double>(),
+                     std::as_const(sums).view<double>(), exact.inputs(problem.mask));
+  return {norm(dq), norm(dk)};
+}
+
+/// Expects all results to be finite and near the reference's, with every instruction set.
 void expect_near_reference(const AttentionOptions& options, Problem& problem) {
-  const auto attention = make_attention(options);
-  problem.forward(*attention);
-  problem.backward(*attention);
   const Exact exact(options, problem, true);
-  const auto expect = [](const char* what, const Tensor& found, const Tensor& wanted) {
+  const auto expect = [](const char* what, const Tensor& found, const Tensor& wanted, double terms) {
     for (const float number : found.span<float>()) ASSERT_TRUE(std::isfinite(number)) << what;
     // What is below the smallest normal number may be zero.
     const double least = 1e-36 * std::sqrt(1.0 + double(found.size()));
-    EXPECT_LT(test::error_of(found, wanted, least), 1e-4) << what;
+    EXPECT_LT(test::error_of(found, wanted, std::max(terms, least)), 1e-5) << what;
   };
-  expect("out", problem.out, exact.out);
-  expect("gradient of query", problem.dq, exact.dq);
-  expect("gradient of key", problem.dk, exact.dk);
-  expect("gradient of value", problem.dv, exact.dv);
+  const std::pair<double, double> terms = gradient_terms(options, problem, exact);
+  for_each_target([&] {
+    const auto attention = make_attention(options);
+    problem.forward(*attention);
+    problem.backward(*attention);
+    expect("out", problem.out, exact.out, 0);
+    expect("gradient of query", problem.dq, exact.dq, terms.first);
+    expect("gradient of key", problem.dk, exact.dk, terms.second);
+    expect("gradient of value", problem.dv, exact.dv, 0);
+  });
 }
 
+// Of exp the inputs stay within ±20: two features' product, which every sum is made of, is e^40 then, while
+// f32 ends at e^88 and exp itself is limited to e^80.
 TEST(LinearNumbers, ExtremeInputsStayFinite) {
-  for_each_target([] {
-    for (const FeatureMapInfo& info : feature_map_table()) {
-      AttentionOptions options;
-      options.feature_map = find_feature_map(info.name);
-      options.normalise = info.non_negative ? Normalise::sum : Normalise::none;
-      for (const MaskCase& mask : masks(70)) {
-        for (int which = 0; which < 4; ++which) {
-          SCOPED_TRACE(info.name + ", " + mask.what + ", extreme input " + std::to_string(which));
-          Problem problem({2, 70, 70, 2, 12, 9}, mask.mask, 510);
-          const float size = info.name == "exp" ? 20.0f : 1e4f;
-          if (which == 0 || which == 3) make_extreme(problem.q, size, 511);
-          if (which == 1 || which == 3) make_extreme(problem.k, size, 512);
-          if (which == 2 || which == 3) make_extreme(problem.v, 1e4f, 513);
-          expect_near_reference(options, problem);
-        }
+  for (const FeatureMapInfo& info : feature_map_table()) {
+    AttentionOptions options;
+    options.feature_map = find_feature_map(info.name);
+    options.normalise = info.non_negative ? Normalise::sum : Normalise::none;
+    for (const MaskCase& mask : masks(70)) {
+      for (int which = 0; which < 4; ++which) {
+        SCOPED_TRACE(info.name + ", " + mask.what + ", extreme input " + std::to_string(which));
+        Problem problem({2, 70, 70, 1, 12, 9}, mask.mask, 510);
+        const float size = info.name == "exp" ? 20.0f : 1e4f;
+        if (which == 0 || which == 3) make_extreme(problem.q, size, 511);
+        if (which == 1 || which == 3) make_extreme(problem.k, size, 512);
+        if (which == 2 || which == 3) make_extreme(problem.v, 1e4f, 513);
+        expect_near_reference(options, problem);
       }
     }
-  });
+  }
 }
 
 // Every feature is zero, or nearly: the denominator is ε, and nothing is seen.
@@ -120,9 +145,11 @@ void expect_clean(const char* what, const Tensor& found, const Tensor& clean,
     for (std::int64_t i = 0; i < all.extent(1); ++i)
       for (std::int64_t h = 0; h < all.extent(2); ++h) {
         if (b == 1 && h == 1 && reached[i]) continue;
-        for (std::int64_t d = 0; d < all.extent(3); ++d)
-          ASSERT_EQ(all(b, i, h, d), wanted(b, i, h, d))
-              << what << " of row " << i << ", entry " << b << ", head " << h;
+        const auto width = std::size_t(all.extent(3));
+        ASSERT_LT(
+            relative_error(std::span(all.at(b, i, h), width), std::span(wanted.at(b, i, h), width), 0.03),
+            1e-5)
+            << what << " of row " << i << ", entry " << b << ", head " << h;
       }
 }
 

@@ -16,7 +16,8 @@ using test::Sizes;
 void expect_exact(const Sizes& sizes, const MaskCase& mask, std::uint64_t seed) {
   Problem problem(sizes, mask.mask, seed);
   SCOPED_TRACE(mask.what + "; " + problem.describe(seed));
-  expect_reference({}, problem, mask.visible_keys(sizes.batch, sizes.queries, sizes.keys));
+  expect_reference({}, problem, Exact({}, problem, true),
+                   mask.visible_keys(sizes.batch, sizes.queries, sizes.keys));
 }
 
 TEST(LinearWindows, WidthsOfManyTilesMatchReference) {
@@ -38,15 +39,18 @@ TEST(LinearWindows, EveryWidthAroundTheTilesMatchesReference) {
 }
 
 TEST(LinearWindows, IntervalsThatWaitAndJumpMatchReference) {
-  for (const auto& [queries, keys] : std::vector<std::pair<std::int64_t, std::int64_t>>{{900, 900}, {300, 2000}, {2000, 300}})
-    for (const MaskCase& mask : {test::crossing_intervals(queries, keys, 820), test::jumping_intervals(queries, keys, 821),
-                                 test::band_intervals(queries, keys, 822)})
+  for (const auto& [queries, keys] :
+       std::vector<std::pair<std::int64_t, std::int64_t>>{{900, 900}, {300, 2000}, {2000, 300}})
+    for (const MaskCase& mask :
+         {test::crossing_intervals(queries, keys, 820), test::jumping_intervals(queries, keys, 821),
+          test::band_intervals(queries, keys, 822)})
       expect_exact({1, queries, keys, 1, 4, 5}, mask, 823);
 }
 
 TEST(LinearWindows, WideHeadsMatchReference) {
   for (const auto& [e, m] : {std::pair<std::int64_t, std::int64_t>{128, 128}, {300, 33}, {33, 300}})
-    for (const MaskCase& mask : test::some_masks(1, 140, 830)) expect_exact({1, 140, 140, 1, e, m}, mask, 831);
+    for (const MaskCase& mask : test::some_masks(1, 140, 830))
+      expect_exact({1, 140, 140, 1, e, m}, mask, 831);
 }
 
 /// The largest error of a row of `found`, against that row's own norm, over the rows from `begin` to `end`.
@@ -70,7 +74,8 @@ std::vector<MaskCase> forgetting_masks(std::int64_t n) {
   }
   return {test::window_case(29, 0), test::window_case(10, 20),
           test::with_segments(test::causal_case(), {{0, 100, n}}),
-          test::with_segments(test::full_case(), {{0, 50, 100, n}}), test::intervals_case("forgetting", begin, end)};
+          test::with_segments(test::full_case(), {{0, 50, 100, n}}),
+          test::intervals_case("forgetting", begin, end)};
 }
 
 // Sums from which the past were subtracted would keep the rounding errors of what was there: 1e9 · 2⁻²⁴.
