@@ -57,8 +57,8 @@ std::vector<double> decay_terms(const Problem& problem, const MaskCase& mask, co
   return squares;
 }
 
-void expect_exact(const AttentionOptions& options, const Sizes& sizes, const MaskCase& mask, std::uint64_t seed,
-                  bool every_target = false) {
+void expect_exact(const AttentionOptions& options, const Sizes& sizes, const MaskCase& mask,
+                  std::uint64_t seed, bool every_target = false) {
   Problem problem(sizes, mask.mask, seed);
   problem.decaying(gammas);
   SCOPED_TRACE(mask.what + "; " + problem.describe(seed));
@@ -89,7 +89,8 @@ TEST(LinearDecay, ParallelMatchesReferenceAtEveryLength) {
 
 TEST(LinearDecay, EveryInstructionSetMatchesReference) {
   for (const auto& [e, m] : test::uneven_sizes)
-    for (const MaskCase& mask : causal_masks(1, 100, 20)) expect_exact({}, {1, 100, 100, heads, e, m}, mask, 21, true);
+    for (const MaskCase& mask : causal_masks(1, 100, 20))
+      expect_exact({}, {1, 100, 100, heads, e, m}, mask, 21, true);
 }
 
 TEST(LinearDecay, EveryMapMatchesReference) {

@@ -44,9 +44,11 @@ TEST(LinearMaskGradients, QueriesAndKeysOfDifferentLengths) {
 }
 
 TEST(LinearMaskGradients, EveryInstructionSetMatchesReference) {
-  for (const MaskCase& mask : all_masks(1, 97, 97, 40)) expect_exact({}, {1, 97, 97, 1, 16, 16}, mask, 41, true);
+  for (const MaskCase& mask : all_masks(1, 97, 97, 40))
+    expect_exact({}, {1, 97, 97, 1, 16, 16}, mask, 41, true);
   for (const auto& [e, m] : test::uneven_sizes)
-    for (const MaskCase& mask : some_masks(1, 131, 42)) expect_exact({}, {1, 131, 131, 1, e, m}, mask, 43, true);
+    for (const MaskCase& mask : some_masks(1, 131, 42))
+      expect_exact({}, {1, 131, 131, 1, e, m}, mask, 43, true);
 }
 
 TEST(LinearMaskGradients, EveryMapMatchesReference) {
