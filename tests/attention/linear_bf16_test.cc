@@ -157,7 +157,7 @@ TEST(LinearBf16, ErrorIsAtMostTwiceThatOfRounding) {
       expect_twice_the_rounding({}, {2, n, n, 2, 12, 9}, mask, 401 + n);
     }
   }
-  for (const MaskCase& mask : test::some_masks(1, 1000, 402))
+  for (const MaskCase& mask : {test::causal_case(), test::window_case(49, 0)})
     expect_twice_the_rounding({}, {1, 1000, 1000, 1, 16, 16}, mask, 403);
 }
 
