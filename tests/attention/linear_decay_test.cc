@@ -1,6 +1,5 @@
 #include "attention/attention_tools.h"
 #include "attention/mask_cases.h"
-#include "linnet/error.h"
 
 namespace linnet {
 namespace {
@@ -174,8 +173,7 @@ TEST(LinearDecay, TwoCallsAndStepsMakeAWhole) {
     options.sums = sums;
     const auto attention = make_attention(options);
     for (const std::int64_t split : {1, 31, 32, 33, 64, 100, 149}) {
-      Problem problem({2, 150, 150, heads, 9, 6}, Mask::causal(), 60),
-          tail({2, 190, 190, heads, 9, 6}, Mask::causal(), 60);
+      Problem problem({2, 150, 150, heads, 9, 6}, Mask::causal(), 60);
       problem.decaying(gammas);
       const auto state = attention->make_state(2, {heads, 9, 6});
       forward_in_two(*attention, problem, split, *state);
