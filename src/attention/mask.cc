@@ -180,12 +180,15 @@ Mask::Interval Mask::seen_by(std::int64_t b, std::int64_t j, std::int64_t querie
 void Mask::fill(View<std::uint8_t> tile, std::int64_t b, std::int64_t first_query, std::int64_t first_key,
                 std::int64_t keys) const {
   if (tile_) (*tile_)(tile, b, first_query, first_key);
+  const std::int64_t width = tile.extent(1);
   for (std::int64_t i = 0; i < tile.extent(0); ++i) {
     const Interval seen = interval(b, first_query + i, keys);
-    for (std::int64_t j = 0; j < tile.extent(1); ++j) {
-      const bool inside = seen.contains(first_key + j);
-      tile(i, j) = inside && (!tile_ || tile(i, j) != 0);
-    }
+    const std::int64_t begin = std::clamp<std::int64_t>(seen.begin - first_key, 0, width);
+    const std::int64_t end = std::clamp<std::int64_t>(seen.end - first_key, begin, width);
+    std::uint8_t* row = tile.at(i);
+    std::fill(row, row + begin, std::uint8_t{0});
+    for (std::int64_t j = begin; j < end; ++j) row[j] = !tile_ || row[j] != 0;
+    std::fill(row + end, row + width, std::uint8_t{0});
   }
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "apps/program.h"
+#include "apps/refusal.h"
 #include "apps/tiny_models.h"
 #include "data/idx.h"
 #include "io/file.h"
@@ -17,24 +18,6 @@ namespace linnet {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr int failed = 1, usage = 2;
-
-/// The program refuses: that exit status, one line on standard error that mentions all of `words`, nothing on
-/// standard output.
-void refuses(int status, const Strings& arguments, const Strings& words, const Program::Limits& limits = {}) {
-  std::string line = "linnet";
-  for (const std::string& argument : arguments) line += " " + argument.substr(0, 200);
-  SCOPED_TRACE(line);
-  const Ended ended = run_linnet(arguments, limits);
-  EXPECT_EQ(ended.signal, 0) << ended.err;
-  EXPECT_EQ(ended.status, status) << ended.err;
-  EXPECT_EQ(ended.out, "");
-  EXPECT_EQ(lines_of(ended.err).size(), 1u) << ended.err;
-  EXPECT_TRUE(ended.err.starts_with("linnet")) << ended.err;
-  for (const std::string& word : words)
-    EXPECT_NE(ended.err.find(word), std::string::npos) << word << " in: " << ended.err;
-}
 
 /// What a file may have become: `change` makes the bytes of a good one bad.
 struct Damage {

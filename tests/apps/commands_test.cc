@@ -6,6 +6,7 @@
 #include <random>
 #include <set>
 
+#include "apps/bench_rows.h"
 #include "apps/program.h"
 #include "apps/tiny_models.h"
 #include "data/idx.h"
@@ -24,14 +25,6 @@ namespace fs = std::filesystem;
 using testing::HasSubstr;
 using testing::StartsWith;
 using testing::UnorderedElementsAreArray;
-
-Json json_of(const Ended& ended) { return parse_json(ended.out, "standard output"); }
-
-Strings keys_of(const Json& object) {
-  Strings keys;
-  for (const auto& [key, value] : object.items()) keys.push_back(key);
-  return keys;
-}
 
 TEST(Program, HelpAndVersionSucceed) {
   EXPECT_THAT(succeed({"--help"}).out, HasSubstr("train"));
@@ -329,7 +322,7 @@ TEST_F(Attend, ComparesFamilies) {
   const Json other = json_of(succeed(joined(command, {"softmax", "--json"})));
   EXPECT_GT(other["compare"]["relative_error"].get<double>(), 0.01);
   EXPECT_GT(other["compare"]["largest_error"].get<double>(), 0.01);
-  EXPECT_THAT(keys_of(other), UnorderedElementsAreArray({"out", "family", "mask", "ms", "compare"}));
+  EXPECT_THAT(keys_of(other), UnorderedElementsAreArray({"out", "family", "mask", "dtype", "ms", "compare"}));
 }
 
 TEST(Inspect, PrintsSizesAndTheCostOfATokenAtSeveralLengths) {
@@ -385,59 +378,6 @@ TEST(Data, CopyIsReadable) {
   EXPECT_EQ(file.shape("tokens"), (Shape{7, 20}));
   EXPECT_EQ(file.shape("targets"), (Shape{7, 20}));
   EXPECT_EQ(file.dtype("tokens"), DType::i32);
-}
-
-/// All that every row of a benchmark has.
-void expect_common_fields(const Json& row, const std::string& bench, int threads) {
-  EXPECT_EQ(row["bench"], bench);
-  EXPECT_EQ(row["threads"], threads);
-  EXPECT_EQ(row["dtype"], "f32");
-  EXPECT_FALSE(row["isa"].get<std::string>().empty());
-  EXPECT_GT(row["peak_memory_bytes"].get<std::int64_t>(), 1 << 20);
-  EXPECT_THAT(keys_of(row["ceiling"]), UnorderedElementsAreArray({"gemm_gflops", "copy_gbs"}));
-  EXPECT_THAT(keys_of(row["time_ms"]), UnorderedElementsAreArray({"median", "min", "max"}));
-  EXPECT_GT(row["ceiling"]["gemm_gflops"].get<double>(), 0);
-  EXPECT_GT(row["time_ms"]["min"].get<double>(), 0);
-  EXPECT_LE(row["time_ms"]["min"], row["time_ms"]["median"]);
-  EXPECT_LE(row["time_ms"]["median"], row["time_ms"]["max"]);
-}
-
-void expect_fields(const Json& row, const Strings& names) {
-  for (const std::string& name : names) EXPECT_TRUE(row.contains(name)) << name << " in " << row;
-}
-
-TEST(Bench, AttentionMeasuresEveryCombination) {
-  const Strings command = {"bench",     "attention",
-                           "--family",  "linear,softmax",
-                           "--length",  "16:64",
-                           "--batch",   "1,2",
-                           "--dim",     "8",
-                           "--heads",   "2",
-                           "--pass",    "forward,training",
-                           "--seconds", "0.001",
-                           "--threads", "1"};
-  const Json rows = json_of(succeed(joined(command, {"--json"})));
-  std::set<std::string> combinations;
-  for (const Json& row : rows) {
-    expect_common_fields(row, "attention", 1);
-    expect_fields(row, {"family", "feature_map", "mask", "pass", "batch", "length", "heads", "head_dim",
-                        "gflops", "floor_ms", "times_floor"});
-    combinations.insert(row["family"].dump() + row["length"].dump() + row["batch"].dump() +
-                        row["pass"].dump());
-    const double n = row["length"], queries = n * row["batch"].get<double>() * 2, e = 8;
-    const bool training = row["pass"] == "training";
-    const double flops = row["family"] == "linear" ? queries * e * e * (training ? 14 : 4)
-                                                   : queries * (n + 1) / 2 * (training ? 14 * e : 4 * e);
-    const double bytes = queries * 4 * 4 * e * (training ? 3 : 1);
-    const double floor = 1e3 * std::max(flops / (1e9 * row["ceiling"]["gemm_gflops"].get<double>()),
-                                        bytes / (1e9 * row["ceiling"]["copy_gbs"].get<double>()));
-    EXPECT_NEAR(row["floor_ms"].get<double>() / floor, 1, 1e-9);
-    EXPECT_NEAR(row["times_floor"].get<double>(), row["time_ms"]["median"].get<double>() / floor,
-                1e-9 * row["times_floor"].get<double>());
-  }
-  EXPECT_EQ(rows.size(), 2u * 3 * 2 * 2);
-  EXPECT_EQ(combinations.size(), rows.size());
-  EXPECT_THAT(succeed(command).out, HasSubstr("GFLOP/s dense f32"));
 }
 
 TEST(Bench, TrainMeasuresUpdates) {

@@ -86,29 +86,6 @@ HWY_INLINE void WidenRow(float* HWY_RESTRICT to, const bf16* HWY_RESTRICT from, 
   for (; i < count; ++i) to[i] = to_float(from[i]);
 }
 
-/// to[i] = scale · from[i], rounded to the nearest bf16, ties to even.
-HWY_INLINE void NarrowRow(bf16* HWY_RESTRICT to, const float* HWY_RESTRICT from, std::size_t count,
-                          float scale) {
-  const F32 d;
-  const hn::Rebind<std::int32_t, F32> d32;
-  const hn::Rebind<std::uint16_t, F32> d16;
-  const std::size_t lanes = hn::Lanes(d);
-  auto* bits = reinterpret_cast<std::uint16_t*>(to);
-  const Vec32 factor = hn::Set(d, scale);
-  std::size_t i = 0;
-  for (; i + lanes <= count; i += lanes) {
-    const Vec32 value = hn::Mul(factor, hn::LoadU(d, from + i));
-    const hn::Rebind<std::uint32_t, F32> u32;
-    const auto word = hn::BitCast(u32, value);
-    const auto odd = hn::And(hn::ShiftRight<16>(word), hn::Set(u32, 1));
-    const auto rounded = hn::ShiftRight<16>(hn::Add(hn::Add(word, hn::Set(u32, 0x7fff)), odd));
-    const auto quiet = hn::Or(hn::ShiftRight<16>(word), hn::Set(u32, 0x40));
-    const auto nan = hn::RebindMask(u32, hn::IsNaN(value));
-    hn::StoreU(hn::DemoteTo(d16, hn::BitCast(d32, hn::IfThenElse(nan, quiet, rounded))), d16, bits + i);
-  }
-  for (; i < count; ++i) to[i] = to_bf16(scale * from[i]);
-}
-
 /// to = scale · from. `stream` asks for stores past the caches and needs `to` aligned and `count` in whole
 /// vectors.
 HWY_INLINE void CopyRow(float* HWY_RESTRICT to, const float* HWY_RESTRICT from, std::size_t count,
@@ -125,15 +102,41 @@ HWY_INLINE void CopyRow(float* HWY_RESTRICT to, const float* HWY_RESTRICT from, 
   for (; i < count; ++i) to[i] = scale * from[i];
 }
 
+/// to[i] = scale · from[i], rounded to the nearest bf16, ties to even; `stream` as for CopyRow.
+HWY_INLINE void NarrowRow(bf16* HWY_RESTRICT to, const float* HWY_RESTRICT from, std::size_t count,
+                          float scale, bool stream) {
+  const F32 d;
+  const hn::Rebind<std::int32_t, F32> i32;
+  const hn::Rebind<std::uint32_t, F32> u32;
+  const hn::Rebind<std::uint16_t, F32> u16;
+  const std::size_t lanes = hn::Lanes(d);
+  auto* bits = reinterpret_cast<std::uint16_t*>(to);
+  const Vec32 factor = hn::Set(d, scale);
+  std::size_t i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    const Vec32 value = hn::Mul(factor, hn::LoadU(d, from + i));
+    const auto word = hn::BitCast(u32, value);
+    const auto odd = hn::And(hn::ShiftRight<16>(word), hn::Set(u32, 1));
+    const auto rounded = hn::ShiftRight<16>(hn::Add(hn::Add(word, hn::Set(u32, 0x7fff)), odd));
+    const auto quiet = hn::Or(hn::ShiftRight<16>(word), hn::Set(u32, 0x40));
+    const auto nan = hn::RebindMask(u32, hn::IsNaN(value));
+    const auto half = hn::DemoteTo(u16, hn::BitCast(i32, hn::IfThenElse(nan, quiet, rounded)));
+    stream ? hn::Stream(half, u16, bits + i) : hn::StoreU(half, u16, bits + i);
+  }
+  for (; i < count; ++i) to[i] = to_bf16(scale * from[i]);
+}
+
 /// Whether stores past the caches suit `tensor`: they pay where it is larger than the caches are, and need
 /// whole vectors.
 HWY_INLINE bool CanStream(const FloatView& tensor) {
-  if (tensor.dtype() != DType::f32 || tensor.size() < (std::int64_t{1} << 20)) return false;
+  if (tensor.size() < (std::int64_t{1} << 20)) return false;
+  const bool half = tensor.dtype() == DType::bf16;
   const std::int64_t lanes = hn::Lanes(F32());
   const auto aligned = [&](std::int64_t floats) { return floats % lanes == 0; };
+  const void* data = half ? static_cast<const void*>(tensor.as<bf16>().data()) : tensor.as<float>().data();
+  const auto vector = static_cast<std::uintptr_t>(lanes) * (half ? sizeof(bf16) : sizeof(float));
   return aligned(tensor.stride(0)) && aligned(tensor.stride(1)) && aligned(tensor.stride(2)) &&
-         aligned(tensor.extent(3)) &&
-         reinterpret_cast<std::uintptr_t>(tensor.as<float>().data()) % (lanes * sizeof(float)) == 0;
+         aligned(tensor.extent(3)) && reinterpret_cast<std::uintptr_t>(data) % vector == 0;
 }
 
 /// The row of the caller's tensor = scale · from.
@@ -141,7 +144,7 @@ HWY_INLINE void StoreRow(const OutputRows& rows, std::size_t row, const float* f
                          bool stream) {
   const auto count = static_cast<std::size_t>(rows.columns);
   if (rows.half)
-    NarrowRow(reinterpret_cast<bf16*>(rows.at(row)), from, count, scale);
+    NarrowRow(reinterpret_cast<bf16*>(rows.at(row)), from, count, scale, stream);
   else
     CopyRow(reinterpret_cast<float*>(rows.at(row)), from, count, scale, stream);
 }

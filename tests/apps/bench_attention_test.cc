@@ -1,0 +1,226 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <map>
+#include <set>
+
+#include "apps/bench_rows.h"
+#include "apps/refusal.h"
+#include "io/file.h"
+#include "io/temporary_folder.h"
+#include "linnet/attention.h"
+#include "linnet/error.h"
+#include "linnet/instruction_set.h"
+
+namespace linnet {
+namespace {
+
+using testing::HasSubstr;
+using testing::StartsWith;
+
+const Strings small = {"bench", "attention", "--dim", "8",         "--heads",
+                       "2",     "--seconds", "0.001", "--threads", "1"};
+
+/// With which sentence the library refuses a causal or other mask of that kind in that type; empty where it
+/// does not.
+std::string refusal(Family family, const Mask& mask, DType type) {
+  const Tensor q(type, {1, 96, 2, 8});
+  Tensor out(type, q.shape());
+  AttentionOptions options;
+  options.family = family;
+  try {
+    make_attention(options)->forward({out.float_view()},
+                                     {q.float_view(), q.float_view(), q.float_view(), mask});
+    return {};
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+TEST(BenchAttention, MeasuresEveryCombination) {
+  const Strings command = {"bench",     "attention",
+                           "--family",  "linear,softmax",
+                           "--length",  "16:64",
+                           "--batch",   "1,2",
+                           "--dim",     "8",
+                           "--heads",   "2",
+                           "--pass",    "forward,training",
+                           "--seconds", "0.001",
+                           "--threads", "1"};
+  const Json rows = json_of(succeed(joined(command, {"--json"})));
+  std::set<std::string> combinations;
+  for (const Json& row : rows) {
+    expect_common_fields(row, "attention", 1);
+    expect_fields(row, {"family", "feature_map", "mask", "pass", "batch", "length", "heads", "head_dim",
+                        "value_dim", "decay", "gflops", "floor_ms", "times_floor", "fraction", "tensor_bytes",
+                        "working_memory_bytes"});
+    combinations.insert(row["family"].dump() + row["length"].dump() + row["batch"].dump() +
+                        row["pass"].dump());
+    const double n = row["length"], queries = n * row["batch"].get<double>() * 2, e = 8;
+    const bool training = row["pass"] == "training";
+    const double flops = row["family"] == "linear" ? queries * e * e * (training ? 14 : 4)
+                                                   : queries * (n + 1) / 2 * (training ? 14 * e : 4 * e);
+    const double bytes = queries * 4 * 4 * e * (training ? 3 : 1);
+    const double floor = 1e3 * std::max(flops / (1e9 * row["ceiling"]["gemm_gflops"].get<double>()),
+                                        bytes / (1e9 * row["ceiling"]["copy_gbs"].get<double>()));
+    EXPECT_NEAR(row["floor_ms"].get<double>() / floor, 1, 1e-9);
+    EXPECT_NEAR(row["times_floor"].get<double>(), row["time_ms"]["median"].get<double>() / floor,
+                1e-9 * row["times_floor"].get<double>());
+  }
+  EXPECT_EQ(rows.size(), 2u * 3 * 2 * 2);
+  EXPECT_EQ(combinations.size(), rows.size());
+  EXPECT_THAT(succeed(command).out, HasSubstr("GFLOP/s dense f32"));
+}
+
+TEST(BenchAttention, FloorsCountTheKeysThatMasksShow) {
+  // Visible pairs of 96 queries, by hand: windows of 8 keys at most; 16 first keys for all; segments of 40,
+  // 40 and 16.
+  const std::map<std::string, std::pair<Mask, double>> masks = {
+      {"full", {Mask::full(), 96 * 96}},
+      {"causal", {Mask::causal(), 96 * 97 / 2}},
+      {"prefix", {Mask::prefix({16}), 96 * 97 / 2 + 16 * 15 / 2}},
+      {"window", {Mask::window(7, 0), 96 * 8 - 7 * 8 / 2}},
+      {"segments", {Mask::causal().with_segments({0, 40, 80, 96}), 2 * 40 * 41 / 2 + 16 * 17 / 2}},
+      {"boolean", {Mask::boolean(Mask::BooleanTile([](auto...) {})), 64 * 64 + 32 * 96}}};
+  for (const DType type : {DType::f32, DType::bf16}) {
+    const Strings command =
+        joined(small, {"--family", "softmax", "--dtype", name_of(type), "--length", "96", "--window", "7,0",
+                       "--prefix", "16", "--segments", "40", "--json", "--mask"});
+    std::string measured;
+    for (const auto& [name, known] : masks)
+      if (refusal(Family::softmax, known.first, type).empty())
+        measured += (measured.empty() ? "" : ",") + name;
+    if (measured.empty()) continue;
+    for (const Json& row : json_of(succeed(joined(command, {measured})))) {
+      SCOPED_TRACE(row.dump());
+      EXPECT_EQ(row["dtype"], name_of(type));
+      const bool training = row["pass"] == "training";
+      const double flops = 2 * masks.at(row["mask"]).second * 8 * (training ? 14 : 4);
+      EXPECT_NEAR(row["gflops"].get<double>() * 1e6 * row["time_ms"]["median"].get<double>() / flops, 1,
+                  1e-9);
+      const double bytes = 2.0 * 96 * 4 * 8 * static_cast<double>(size_of(type)) * (training ? 3 : 1);
+      const double floor = 1e3 * std::max(flops / (1e9 * row["ceiling"]["gemm_gflops"].get<double>()),
+                                          bytes / (1e9 * row["ceiling"]["copy_gbs"].get<double>()));
+      EXPECT_NEAR(row["floor_ms"].get<double>() / floor, 1, 1e-9);
+    }
+  }
+}
+
+TEST(BenchAttention, StepsAreHeldAgainstTheirStates) {
+  const Json rows =
+      json_of(succeed({"bench", "attention", "--pass", "step", "--family", "linear", "--streams", "3,40",
+                       "--dim", "8,16", "--heads", "2", "--seconds", "0.001", "--threads", "1", "--json"}));
+  EXPECT_EQ(rows.size(), 4u);
+  for (const Json& row : rows) {
+    expect_common_fields(row, "attention", 1);
+    EXPECT_EQ(row["pass"], "step");
+    const double e = row["head_dim"], streams = row["streams"], state = row["state_bytes_per_stream"];
+    const double floats = state / (4 * 2 * (e * e + e));  // once, or twice where sums are compensated
+    EXPECT_TRUE(floats == 1 || floats == 2) << floats;
+    EXPECT_NEAR(row["floor_ms"].get<double>() * 1e6 * row["ceiling"]["copy_gbs"].get<double>(),
+                2 * state * streams, 1e-3);
+    EXPECT_NEAR(row["fraction"].get<double>() * row["times_floor"].get<double>(), 1, 1e-9);
+  }
+  const Ended softmax = succeed(joined(small, {"--pass", "step", "--streams", "3", "--json"}));
+  EXPECT_EQ(json_of(softmax).size(), 1u);
+  EXPECT_THAT(softmax.err, HasSubstr("softmax has no step"));
+}
+
+TEST(BenchAttention, MeasuresAUsersMapBesideTheBuiltInOnes) {
+  const Json rows = json_of(succeed(joined(small, {"--family", "linear", "--feature-map", "elu,user",
+                                                   "--length", "70", "--pass", "training", "--json"})));
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_EQ(rows[0]["feature_map"], "elu");
+  EXPECT_EQ(rows[1]["feature_map"], "user");
+}
+
+TEST(BenchAttention, LeavesOutWhatWouldTakeTooLong) {
+  const Ended ended = succeed(joined(small, {"--length", "16:64", "--longest", "0.000000001", "--json"}));
+  std::set<std::string> rows;
+  for (const Json& row : json_of(ended)) {
+    EXPECT_EQ(row["length"], 16);
+    rows.insert(row["family"].get<std::string>() + row["pass"].get<std::string>());
+  }
+  EXPECT_EQ(rows.size(), 4u);
+  EXPECT_THAT(ended.err, HasSubstr("left out: softmax d 8 training: causal f32 batch 1 length 64"));
+}
+
+TEST(BenchAttention, PlotsTimeAndMemoryAndNamesTheCrossing) {
+  const TemporaryFolder folder;
+  const std::string plot = (folder / "scaling.svg").string();
+  const Strings command = joined(small, {"--length", "16:64", "--plot", plot});
+  const std::string out = succeed(command).out, svg = read_file(plot);
+  EXPECT_THAT(svg, StartsWith("<svg"));
+  for (const char* text : {"linear, forward", "linear, training", "softmax, forward", "softmax, training",
+                           "Time of one sample", "Peak memory of one sample", "sequence length N"})
+    EXPECT_THAT(svg, HasSubstr(text));
+  int crossings = 0;
+  for (const std::string& line : lines_of(out)) {
+    if (line.find(" is faster ") == std::string::npos) continue;
+    ++crossings;
+    EXPECT_THAT(svg, HasSubstr(line));
+  }
+  EXPECT_EQ(crossings, 2);
+  EXPECT_EQ(json_of(succeed(joined(command, {"--json"}))).size(), 12u);
+}
+
+TEST(BenchAttention, ListsThatCannotBeAreRefusedBeforeAnythingIsMeasured) {
+  const auto refuses_options = [](const Strings& options, const Strings& words) {
+    refuses(usage, joined({"bench", "attention"}, options), words);
+  };
+  refuses_options({"--mask", "causal,casual"}, {"--mask", "casual"});
+  refuses_options({"--dtype", "f16"}, {"--dtype", "f16", "bf16"});
+  refuses_options({"--window", "4"}, {"--window", "two", "1"});
+  refuses_options({"--window", "4,-2"}, {"--window", "-2"});
+  refuses_options({"--prefix", "-1"}, {"--prefix", "-1"});
+  refuses_options({"--segments", "0"}, {"--segments", "0"});
+  refuses_options({"--decay", "2"}, {"--decay", "2"});
+  refuses_options({"--decay", "0.9", "--mask", "causal,full"}, {"--decay", "causal", "full"});
+  refuses_options({"--streams", "0"}, {"--streams", "0"});
+  refuses_options({"--pass", "step", "--family", "softmax"}, {"--pass step", "softmax"});
+  refuses_options({"--longest", "0"}, {"--longest", "0"});
+  refuses_options({"--plot", "x.svg", "--pass", "step", "--family", "linear"}, {"--plot", "step"});
+  refuses_options({"--plot", "x.svg", "--mask", "full,causal"}, {"--plot", "--mask"});
+  refuses_options({"--plot", "x.svg", "--threads", "1,2"}, {"--plot", "--threads", "2"});
+  refuses(failed, {"bench", "attention", "--plot", "/no/such/folder/x.svg"}, {"/no/such/folder/x.svg"});
+  refuses(failed, {"bench", "attention", "--length", "1099511627776"}, {"memory", "1099511627776"});
+}
+
+/// LINNET_ISA while this lives.
+class ChosenSet {
+ public:
+  explicit ChosenSet(const char* name) {
+    if (const char* now = std::getenv("LINNET_ISA")) before_ = now;
+    setenv("LINNET_ISA", name, 1);
+  }
+  ~ChosenSet() {
+    if (before_.empty())
+      unsetenv("LINNET_ISA");
+    else
+      setenv("LINNET_ISA", before_.c_str(), 1);
+  }
+
+ private:
+  std::string before_;
+};
+
+TEST(InstructionSets, TheEnvironmentChoosesTheOneThatBenchNames) {
+  const Strings command =
+      joined(small, {"--family", "linear", "--length", "16", "--pass", "forward", "--json"});
+  EXPECT_EQ(json_of(succeed(command))[0]["isa"], instruction_set());
+  const ChosenSet chosen("SSE4");
+  const Ended ended = run_linnet(command);
+  if (ended.status == usage) GTEST_SKIP() << ended.err;
+  EXPECT_EQ(json_of(ended)[0]["isa"], "SSE4");
+}
+
+TEST(InstructionSets, NamesThatNobodyKnowsAreRefused) {
+  for (const char* name : {"AVX9", "avx2", "SVE", "-1"}) {
+    const ChosenSet chosen(name);
+    refuses(usage, {"families"}, {"LINNET_ISA", name, "expected one of"});
+  }
+}
+
+}  // namespace
+}  // namespace linnet
