@@ -1,4 +1,5 @@
 #include "attention/attention_tools.h"
+#include "attention/user_maps.h"
 
 namespace linnet {
 namespace {
@@ -6,9 +7,11 @@ namespace {
 using test::error_of;
 using test::Exact;
 using test::for_each_target;
+using test::Positional;
 using test::Problem;
 using test::relative_error;
 using test::Sizes;
+using test::TwoSided;
 
 constexpr double tolerance = 1e-5;
 
@@ -29,46 +32,6 @@ void expect_exact_gradients(const AttentionOptions& options, const Sizes& sizes,
   EXPECT_LT(error_of(problem.dq, exact.dq, least), tolerance);
   EXPECT_LT(error_of(problem.dk, exact.dk, least), tolerance);
   EXPECT_LT(error_of(problem.dv, exact.dv, least), tolerance);
-}
-
-TEST(LinearReference, GradientMatchesDifference) {
-  for (const Normalise normalise : {Normalise::sum, Normalise::none}) {
-    for (const FeatureMapInfo& info : feature_map_table()) {
-      for (const Mask& mask :
-           {Mask::causal().with_key_lengths({6, 9}), Mask::full().with_key_lengths({0, 5})}) {
-        if (!info.non_negative && normalise == Normalise::sum) continue;
-        SCOPED_TRACE(info.name + ", " + mask.name());
-        AttentionOptions options;
-        options.feature_map = find_feature_map(info.name);
-        options.normalise = normalise;
-        const Problem problem({2, 9, 9, 2, 4, 3}, mask, 11);
-        Exact exact(options, problem, true);
-        const auto loss = [&] {
-          Tensor out = Tensor::of<double>(problem.grad.shape());
-          reference_forward(options, out.view<double>(),
-                            {std::as_const(exact.q).view<double>(), std::as_const(exact.k).view<double>(),
-                             std::as_const(exact.v).view<double>(), mask});
-          double sum = 0;
-          for (std::size_t i = 0; i < out.span<double>().size(); ++i)
-            sum += out.span<double>()[i] * exact.grad.span<double>()[i];
-          return sum;
-        };
-        for (const auto& [input, gradient] :
-             {std::pair{&exact.q, &exact.dq}, {&exact.k, &exact.dk}, {&exact.v, &exact.dv}}) {
-          std::vector<double> differences;
-          for (double& number : input->span<double>()) {
-            const double at = number, step = 1e-6;
-            number = at + step;
-            const double above = loss();
-            number = at - step;
-            differences.push_back((above - loss()) / (2 * step));
-            number = at;
-          }
-          EXPECT_LT(relative_error(gradient->span<double>(), differences, 1e-3), 1e-6);
-        }
-      }
-    }
-  }
 }
 
 TEST(LinearBackward, MatchesReferenceAtManyLengths) {
@@ -204,32 +167,6 @@ TEST(LinearBackward, BitsDoNotDependOnThreads) {
   set_thread_count(before);
 }
 
-/// Two features a number, exp(±x/2), made of the exported mathematics alone.
-class TwoSided final : public FeatureMap {
- public:
-  std::string name() const override { return "two-sided"; }
-  std::int64_t features(std::int64_t head_dim) const override { return 2 * head_dim; }
-
-  void forward(View<float> y, View<const float> x, const TileContext&) const override {
-    for (std::int64_t r = 0; r < x.extent(0); ++r) {
-      const std::int64_t width = x.extent(1);
-      for (std::int64_t c = 0; c < width; ++c) {
-        y(r, c) = x(r, c) / 2;
-        y(r, c + width) = -x(r, c) / 2;
-      }
-      tile_exp(y.at(r), y.at(r), 2 * width);
-    }
-  }
-
-  void backward(View<float> dx, View<const float> dy, View<const float> x, View<const float> y,
-                const TileContext&) const override {
-    const std::int64_t width = x.extent(1);
-    for (std::int64_t r = 0; r < x.extent(0); ++r)
-      for (std::int64_t c = 0; c < width; ++c)
-        dx(r, c) = (dy(r, c) * y(r, c) - dy(r, c + width) * y(r, c + width)) / 2;
-  }
-};
-
 TEST(UsersFeatureMap, ValuesAndGradientsMatchReference) {
   AttentionOptions options;
   options.feature_map = std::make_shared<TwoSided>();
@@ -240,25 +177,6 @@ TEST(UsersFeatureMap, ValuesAndGradientsMatchReference) {
     expect_exact_gradients(options, {2, 80, 80, 2, 13, 10}, mask, 131);
   }
 }
-
-/// Notes where its tiles come from, by adding the position to the features.
-class Positional final : public FeatureMap {
- public:
-  std::string name() const override { return "positional"; }
-
-  void forward(View<float> y, View<const float> x, const TileContext& context) const override {
-    for (std::int64_t r = 0; r < x.extent(0); ++r)
-      for (std::int64_t c = 0; c < x.extent(1); ++c)
-        y(r, c) = std::abs(x(r, c)) + 0.1f * float(context.position + r) + float(context.head) +
-                  float(context.layer) + (context.query ? 0.5f : 0.0f);
-  }
-
-  void backward(View<float> dx, View<const float> dy, View<const float> x, View<const float>,
-                const TileContext&) const override {
-    for (std::int64_t r = 0; r < x.extent(0); ++r)
-      for (std::int64_t c = 0; c < x.extent(1); ++c) dx(r, c) = x(r, c) > 0 ? dy(r, c) : -dy(r, c);
-  }
-};
 
 TEST(UsersFeatureMap, LearnsLayerHeadAndPosition) {
   AttentionOptions options;
@@ -271,14 +189,8 @@ TEST(UsersFeatureMap, LearnsLayerHeadAndPosition) {
   EXPECT_LT(error_of(problem.out, Exact(options, problem, false).out), tolerance);
   // The recurrent form says the same positions.
   const auto state = attention->make_state(1, {3, 8, 8});
-  Tensor out = Tensor::of<float>({1, 100, 3, 8});
-  const std::int64_t slot = 0;
-  for (std::int64_t i = 0; i < 100; ++i) {
-    const auto token = [&](auto view) { return decltype(view)(view.at(0, i), {1, 3, 8}); };
-    attention->step(token(out.view<float>()), token(problem.inputs().query.as<const float>()),
-                    token(problem.inputs().key.as<const float>()),
-                    token(problem.inputs().value.as<const float>()), *state, {&slot, 1});
-  }
+  const Tensor out = problem.out.clone();
+  test::run_steps(*attention, problem, *state, 0, 100);
   EXPECT_LT(relative_error(out.span<float>(), problem.out.span<float>()), tolerance);
 }
 

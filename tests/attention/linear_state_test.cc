@@ -10,14 +10,9 @@ using test::for_each_target;
 using test::Problem;
 using test::random_tensor;
 using test::relative_error;
+using test::saved;
 
 constexpr double tolerance = 1e-5;
-
-std::vector<float> saved(const State& state, std::int64_t slot) {
-  std::vector<float> numbers(state.bytes(slot) / sizeof(float));
-  state.save(slot, numbers);
-  return numbers;
-}
 
 AttentionInputs part(const Problem& problem, std::int64_t begin, std::int64_t end) {
   const AttentionInputs all = problem.inputs();
