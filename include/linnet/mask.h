@@ -121,6 +121,7 @@ class Mask {
   std::int64_t left_ = 0, right_ = 0;
   std::shared_ptr<const Bounds> begin_, end_;
   std::shared_ptr<const std::vector<Bounds>> segments_;
+  bool matrix_ = false;  // whether a boolean mask is `visible_`
   View<const std::uint8_t> visible_;
   std::shared_ptr<const BooleanTile> tile_;
 };

@@ -105,6 +105,7 @@ Mask Mask::boolean(View<const std::uint8_t> visible) {
         for (std::int64_t i = 0; i < tile.extent(0); ++i)
           std::copy_n(visible.at(entry, first_query + i, first_key), tile.extent(1), tile.at(i));
       });
+  mask.matrix_ = true;
   mask.visible_ = visible;
   return mask;
 }
@@ -207,7 +208,8 @@ void Mask::check(const char* operation, std::int64_t batch, std::int64_t queries
     check_ends(operation, "begin", *begin_, queries, keys);
     check_ends(operation, "end", *end_, queries, keys);
   }
-  if (visible_.rank() != 0) {
+  if (tile_ && !*tile_) fail(operation, "expected a function for a boolean mask, got none");
+  if (matrix_) {
     const bool fits = visible_.rank() == 3 && (visible_.extent(0) == 1 || visible_.extent(0) == batch) &&
                       visible_.extent(1) == queries && visible_.extent(2) == keys;
     if (!fits)

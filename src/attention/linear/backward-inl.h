@@ -22,6 +22,8 @@ namespace linnet::HWY_NAMESPACE {
 template <class Task>
 class BackwardSweep : public Sweep<Task> {
  protected:
+  static constexpr std::uint32_t kAll = ~0u;
+
   BackwardSweep(const LinearGradientCall& call, SweepSide side, const LinearBlock& block)
       : Sweep<Task>(call.forward, side, block),
         gradient_call_(call),
@@ -144,34 +146,23 @@ class BackwardSweep : public Sweep<Task> {
   }
 
   /// result = A S, and where `others` is given + T · others with the triangle T of the weights, or its
-  /// transpose: the gradient of the rows' `features`. Under a decay what came from S is weighed by its
-  /// distance for γ's gradient.
+  /// transpose: the gradient of the rows' features.
   template <bool kUpper>
-  void FeatureGradient(Mask::Interval range, const float* a, const float* state, std::size_t depth,
-                       const float* others, const float* features, std::size_t rows) {
-    Ahead* ahead = &this->ahead_;
-    const std::size_t chunk = this->chunk_;
-    const auto triangle = [&](float* result, std::size_t of_state) {
-      ForEachPanel(MultiplyWithTriangle<kUpper>{result, ldf_, a, ldv_, state, ldf_, weights_, chunk, others,
-                                                ldf_, rows, of_state, ahead},
+  void FeatureGradient(float* result, const float* a, const float* state, std::size_t depth,
+                       const float* others, std::size_t rows) {
+    if (others == nullptr)
+      ForEachPanel(Multiply<Left::plain>{result, ldf_, a, ldv_, state, ldf_, rows, depth, &this->ahead_},
                    width_);
-    };
-    if (others != nullptr && this->decay() == nullptr) return triangle(result_, depth);
-    ForEachPanel(Multiply<Left::plain>{result_, ldf_, a, ldv_, state, ldf_, rows, depth, ahead}, width_);
-    if (this->decay() == nullptr) return;
-    double& sum = gradient_call_.decay_sum(kUpper, this->block_.batch, this->head());
-    for (std::int64_t i = 0; i < range.end - range.begin; ++i) {
-      const auto row = static_cast<std::size_t>(i) * ldf_;
-      sum += static_cast<double>(range.begin + i + 1) * Dot(features + row, result_ + row, width_);
-    }
-    if (others == nullptr) return;
-    triangle(faded_, 0);
-    AddTile(result_, faded_, ldf_, rows, width_);
+    else
+      ForEachPanel(MultiplyWithTriangle<kUpper>{result, ldf_, a, ldv_, state, ldf_, weights_, this->chunk_,
+                                                others, ldf_, rows, depth, &this->ahead_},
+                   width_);
   }
 
-  /// Rows of the gradient of x from `result_`, that of its features.
+  /// Rows of the gradient of x from `result_`, that of its features; zeros for rows without a bit in `seen`,
+  /// of which nothing is known, not even that they are numbers.
   void WriteThroughMap(const FloatView& gradient, const InputRows& x, const float* features,
-                       Mask::Interval range, bool query) {
+                       Mask::Interval range, bool query, std::uint32_t seen) {
     const std::int64_t count = range.end - range.begin;
     const auto tile = [&](auto* data, std::size_t columns, std::size_t ld) {
       return View(data, {count, static_cast<std::int64_t>(columns)}, {static_cast<std::int64_t>(ld), 1});
@@ -181,6 +172,9 @@ class BackwardSweep : public Sweep<Task> {
                              InputTile(x, range, wide_), tile(features, features_, ldf_),
                              ContextOf(this->call_, query, this->head(), range.begin));
     WriteTile(gradient, input_gradient_, lde_, range);
+    if (seen == kAll) return;
+    for (std::int64_t i = 0; i < count; ++i)
+      if ((seen >> i & 1) == 0) ClearTile(gradient, {range.begin + i, range.begin + i + 1});
   }
 
   void WriteTile(const FloatView& gradient, const float* tile, std::size_t ld, Mask::Interval range) {

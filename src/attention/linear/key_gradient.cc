@@ -103,10 +103,10 @@ class KeySweep : public BackwardSweep<KeySweep> {
 
     const float* v = Faded(step, core, v_, ldv_, RoundUp(columns_ + 1, kPad), count, rows);
     if (triangle) WeighValues(rows);
-    FeatureGradient<true>(step.rows, v, transposed, value_depth, triangle ? q_ : nullptr, k_, rows);
+    FeatureGradient<true>(result_, v, transposed, value_depth, triangle ? q_ : nullptr, rows);
     if (triangle && decay() != nullptr) std::memcpy(value_weights_, weights_, rows * chunk_ * sizeof(float));
     const bool edges = tiles_.size() > (triangle ? 1 : 0);
-    if (!edges) WriteThroughMap(grad_key_, key_, k_, step.rows, false);
+    if (!edges) WriteThroughMap(grad_key_, key_, k_, step.rows, false, kAll);
     const float* k = Faded(step, core, k_, ldf_, width_, count, rows);
     if (triangle) {
       WeighKeys(rows);
@@ -119,15 +119,17 @@ class KeySweep : public BackwardSweep<KeySweep> {
       ForEachPanel(Multiply<Left::plain>{value_result_, ldm_, k, ldf_, state, ldm_, rows, key_depth, &ahead_},
                    value_width_);
     }
+    std::uint32_t seen = core != nullptr || triangle ? kAll : 0;
     for (std::size_t tile = triangle ? 1 : 0; tile < tiles_.size(); ++tile) {
       const Mask::Interval range = tiles_[tile].others;
       const auto queries = static_cast<std::size_t>(range.end - range.begin);
+      for (std::size_t i = 0; i < queries; ++i) seen |= tiles_[tile].seen[i];
       LoadQueries(range, RoundUp(queries, kRowBlock));
       WeighValues(tiles_[tile], queries, count).AddToKeys(result_, ldf_, q_, ldf_, width_);
       WeighKeys(tiles_[tile], queries, count).AddToKeys(value_result_, ldm_, g_, ldv_, value_width_);
       AddWhileLoaded(range);
     }
-    if (edges) WriteThroughMap(grad_key_, key_, k_, step.rows, false);
+    if (edges) WriteThroughMap(grad_key_, key_, k_, step.rows, false, seen);
     WriteTile(grad_value_, value_result_, ldm_, step.rows);
   }
 
@@ -162,7 +164,7 @@ class KeySweep : public BackwardSweep<KeySweep> {
         of_row += static_cast<float>(i - j) * (value_weights_[i * chunk_ + j] * weights_[i * chunk_ + j]);
       sum += of_row;
     }
-    gradient_call_.decay_sum(true, block_.batch, head()) -= sum;
+    if (gradient_call_.decay_sums != nullptr) gradient_call_.decay_sum(true, block_.batch, head()) += sum;
     decay()->Fade(weights_, chunk_, rows);
   }
 

@@ -131,7 +131,8 @@ void LinearAttention::backward(const AttentionGradients& gradients, ConstFloatVi
                                View<const float> normaliser) const {
   const AttentionSizes sizes = check_backward(operation, gradients, grad_out, inputs, out, normaliser);
   std::vector<double> decay_sums(2 * sizes.batch * sizes.heads);
-  const LinearGradientCall call = {this->call(sizes, inputs), grad_out, out, normaliser, decay_sums.data()};
+  const LinearGradientCall call = {this->call(sizes, inputs), grad_out, out, normaliser,
+                                   gradients.decay.rank() != 0 ? decay_sums.data() : nullptr};
   const std::int64_t group = head_group(sizes, call.forward.features, inputs.mask);
   const std::int64_t groups = (sizes.heads + group - 1) / group;
   // The two sweeps of a group are tasks of their own; the longer ones come first.
@@ -148,7 +149,7 @@ void LinearAttention::backward(const AttentionGradients& gradients, ConstFloatVi
   for (std::int64_t h = 0; h < sizes.heads; ++h) {
     double sum = 0;
     for (std::int64_t b = 0; b < sizes.batch; ++b)
-      sum += call.decay_sum(false, b, h) - call.decay_sum(true, b, h);
+      sum += call.decay_sum(false, b, h) + call.decay_sum(true, b, h);
     gradients.decay(h) = static_cast<float>(sum / inputs.decay(h));
   }
 }

@@ -39,10 +39,8 @@ struct LinearBlock {
 void linear_forward_block(const LinearCall& call, const AttentionOutputs& outputs, const LinearBlock& block,
                           LinearState* final, float* final_z);
 
-/// What both sides of the backward pass read. `decay_sums` [2, B, H] receives, for queries and for keys, what
-/// their difference makes γ dL/dγ = Σ (i − j) A_ij, A_ij the share of the pair of query i and key j in
-/// φ(q_i)·dφ(q_i) as in φ(k_j)·dφ(k_j): Σ (p + 1) x·dx over what rows x at positions p take from states, and
-/// the pairs of the diagonal.
+/// What both sides of the backward pass read. `decay_sums` [2, B, H], where γ's gradient is wanted, receives
+/// the shares of queries and of keys in γ dL/dγ.
 struct LinearGradientCall {
   LinearCall forward;
   ConstFloatView grad_out, out;

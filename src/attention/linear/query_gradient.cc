@@ -16,9 +16,14 @@ class QuerySweep : public BackwardSweep<QuerySweep> {
       : BackwardSweep(call, SweepSide::queries, block),
         gradient_(gradient),
         floats_(RoundUp(columns_ + 1, kRowBlock) * ldf_),
-        scratch_(TilesMemory() + PiecesMemory(floats_)) {
+        of_decay_(call.decay_sums != nullptr),
+        scratch_(TilesMemory() + PiecesMemory(floats_) +
+                 (of_decay_ ? heads_ * floats_ + Scratch::rounded(chunk_) : 0)) {
     TakeTiles(scratch_);
     TakePieces(floats_, scratch_);
+    if (!of_decay_) return;
+    distances_ = Zeroed(scratch_, heads_ * floats_);
+    distance_power_ = Zeroed(scratch_, chunk_);
   }
 
   void Run() {
@@ -68,6 +73,7 @@ class QuerySweep : public BackwardSweep<QuerySweep> {
       ScaleRows(faded_, k_, ldf_, power_, count, width_);
       k = faded_;
       fade = decay()->Power(static_cast<std::int64_t>(count));
+      if (of_decay_) AddDistances(count, pieces.fresh() ? nullptr : state, fade);
     }
     // Where M is no multiple of a block of rows, the product's last rows contain the normaliser's.
     const std::size_t rows = RoundUp(columns_, kRowBlock);
@@ -108,21 +114,77 @@ class QuerySweep : public BackwardSweep<QuerySweep> {
       LoadKeys(tiles_.front().others, rows);
       WeighValues(rows);
     }
-    FeatureGradient<false>(step.rows, g, state, depth, triangle ? k_ : nullptr, q_, rows);
+    if (decay() != nullptr && core != nullptr) {
+      // In the same order whether γ's gradient is wanted or not: the bits of dφQ do not depend on it.
+      FeatureGradient<false>(result_, g, state, depth, nullptr, rows);
+      if (of_decay_) AddDecayGradient(step, g, count, rows);
+      if (triangle) {
+        FeatureGradient<false>(transposed_, g, state, 0, k_, rows);
+        AddTile(result_, transposed_, ldf_, rows, width_);
+      }
+    } else {
+      FeatureGradient<false>(result_, g, state, depth, triangle ? k_ : nullptr, rows);
+    }
     if (triangle) AddWhileLoaded(tiles_.front().others);
+    std::uint32_t seen = core != nullptr || triangle ? kAll : 0;
     for (std::size_t tile = triangle ? 1 : 0; tile < tiles_.size(); ++tile) {
       const Mask::Interval range = tiles_[tile].others;
       const auto keys = static_cast<std::size_t>(range.end - range.begin);
+      for (std::size_t i = 0; i < count; ++i) seen |= std::uint32_t{tiles_[tile].seen[i] != 0} << i;
       LoadKeys(range, RoundUp(keys, kRowBlock));
       WeighValues(tiles_[tile], count, keys).AddToQueries(result_, ldf_, k_, ldf_, width_);
       AddWhileLoaded(range);
     }
-    WriteThroughMap(gradient_, query_, q_, step.rows, true);
+    WriteThroughMap(gradient_, query_, q_, step.rows, true, seen);
+  }
+
+  // γ dL/dγ = Σ (i − j) A_ij, A_ij = γ^(i − j) φq_i·(φk_j V⁺_jᵀ) G⁺_i. With c the end of the state's chunks,
+  // (i − j) is (i − c + 1) + (c − 1 − j): the first part weighs what a row takes from S⁺, the second is kept
+  // as a state of its own, D = Σ (c − 1 − j) γ^(c − 1 − j) φk_j V⁺_jᵀ. No distance is ever the difference of
+  // two positions, which would lose their digits.
+  float* Distances() const {
+    return distances_ + static_cast<std::size_t>(head() - block_.first_head) * floats_;
+  }
+
+  /// D = γ^n (D + n S⁺) + Σ (n − 1 − l) γ^(n − 1 − l) φk_l V⁺_lᵀ for the n keys that are loaded; `power_`
+  /// holds γ^(n − 1 − l).
+  void AddDistances(std::size_t count, const float* state, float fade) {
+    float* distances = Distances();
+    for (std::size_t l = 0; l < count; ++l)
+      distance_power_[l] = power_[l] * static_cast<float>(count - 1 - l);
+    ScaleRows(transposed_, k_, ldf_, distance_power_, count, width_);
+    if (state == nullptr) {
+      std::memset(distances, 0, floats_ * sizeof(float));
+    } else {
+      const F32 d;
+      const Vec32 factor = hn::Set(d, fade), keys = hn::Set(d, static_cast<float>(count));
+      for (std::size_t i = 0; i < floats_; i += hn::Lanes(d)) {
+        const Vec32 sum = hn::MulAdd(keys, hn::Load(d, state + i), hn::Load(d, distances + i));
+        hn::Store(hn::Mul(factor, sum), d, distances + i);
+      }
+    }
+    ForEachPanel(Multiply<Left::transposed, true>{distances, ldf_, v_, ldv_, transposed_, ldf_,
+                                                  RoundUp(columns_ + 1, kRowBlock), count, &ahead_},
+                 width_);
+  }
+
+  /// What the step's rows take from states for γ's gradient; `result_` is what they take from S⁺ by `g`.
+  void AddDecayGradient(const SweepStep& step, const float* g, std::size_t count, std::size_t rows) {
+    FeatureGradient<false>(transposed_, g, Distances(), columns_ + 1, nullptr, rows);
+    const std::int64_t end = step.last > 0 ? plan_.chunk(step.last - 1).end : 0;
+    double& sum = gradient_call_.decay_sum(false, block_.batch, head());
+    for (std::size_t i = 0; i < count; ++i) {
+      const double distance = static_cast<double>(step.rows.begin - end + 1) + static_cast<double>(i);
+      sum += distance * Dot(q_ + i * ldf_, result_ + i * ldf_, width_) +
+             Dot(q_ + i * ldf_, transposed_ + i * ldf_, width_);
+    }
   }
 
   const FloatView& gradient_;
   const std::size_t floats_;  // of a state
+  const bool of_decay_;       // whether γ's gradient is wanted
   Scratch scratch_;
+  float *distances_ = nullptr, *distance_power_ = nullptr;  // D of each head, [C]
 };
 
 void RunQueryGradient(const LinearGradientCall& call, const FloatView& gradient, const LinearBlock& block) {
