@@ -93,7 +93,8 @@ Snapshot Snapshot::read(std::span<const std::byte> bytes) {
   snapshot.position = reader.take<std::int64_t>();
   const auto next_input = reader.take<std::int64_t>();
   if (snapshot.position < 0 || next_input < 0 || next_input > std::numeric_limits<std::int32_t>::max())
-    fail(operation, "expected a position and an input of at least 0, got {} and {}", snapshot.position, next_input);
+    fail(operation, "expected a position and an input of at least 0, got {} and {}", snapshot.position,
+         next_input);
   snapshot.next_input = static_cast<std::int32_t>(next_input);
   snapshot.sampling.temperature = reader.take<double>();
   snapshot.sampling.top_k = reader.take<std::int64_t>();

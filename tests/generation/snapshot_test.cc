@@ -9,7 +9,8 @@ namespace {
 const std::vector<std::int32_t> prompt = {3, 1, 4, 1, 5, 2, 6};
 
 /// A session whose stream 1 has read a prompt and drawn twenty tokens, its neighbours others.
-std::unique_ptr<Session> begun(const std::shared_ptr<const Model>& model, const Session::Options& options = {}) {
+std::unique_ptr<Session> begun(const std::shared_ptr<const Model>& model,
+                               const Session::Options& options = {}) {
   auto session = std::make_unique<Session>(model, 3, options);
   SamplingOptions sampling = seeded(7);
   sampling.temperature = 0.9;
