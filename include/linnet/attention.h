@@ -8,11 +8,12 @@
 
 #include "linnet/feature_map.h"
 #include "linnet/mask.h"
+#include "linnet/similarity.h"
 #include "linnet/tensor.h"
 
 namespace linnet {
 
-enum class Family { linear, softmax };
+enum class Family { linear, softmax, kernel };
 
 /// Whether the linear family divides by φ(q)ᵀz + ε or leaves the sum as it is.
 enum class Normalise { sum, none };
@@ -25,11 +26,12 @@ enum class StateSums { plain, compensated };
 struct AttentionOptions {
   Family family = Family::linear;
   std::shared_ptr<const FeatureMap> feature_map = elu_map();  ///< linear
-  Normalise normalise = Normalise::sum;                       ///< linear
-  float epsilon = 1e-6f;                                      ///< linear, added to the denominator
+  Normalise normalise = Normalise::sum;                       ///< linear, kernel
+  float epsilon = 1e-6f;                                      ///< linear, kernel: added to the denominator
   StateSums sums = StateSums::compensated;                    ///< linear, of the states it makes
   float scale = 0;                                            ///< softmax; 0 means 1/√E
   int layer = 0;                                              ///< told to the feature map
+  std::shared_ptr<const Similarity> similarity = exponential_similarity();  ///< kernel
 };
 
 /// E, M and H of a layer.
@@ -83,9 +85,9 @@ struct AttentionInputs {
 };
 
 /// out [B, L, H, M], of the inputs' type. `normaliser` [B, L, H], where given, receives what `backward`
-/// needs: the linear family's denominators, softmax's log-sum-exp. `final`, where given, receives the state
-/// after the last key, B slots (key lengths count: padding is not seen); it may be the initial state. Masks
-/// that take a state only.
+/// needs: the linear and the kernel family's denominators, softmax's log-sum-exp. `final`, where given,
+/// receives the state after the last key, B slots (key lengths count: padding is not seen); it may be the
+/// initial state. Masks that take a state only.
 struct AttentionOutputs {
   FloatView out;
   View<float> normaliser = {};
@@ -114,7 +116,7 @@ class Attention {
                         View<const float> normaliser) const = 0;
 
   /// Slots for `slots` streams, all at position 0. `capacity` tokens are reserved where memory grows with the
-  /// tokens (softmax); more are taken as they come.
+  /// tokens (softmax); more are taken as they come. Throws Error for a family without a recurrent form.
   virtual std::unique_ptr<State> make_state(std::int64_t slots, const HeadShape& shape,
                                             std::int64_t capacity = 0) const = 0;
 
