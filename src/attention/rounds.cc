@@ -44,8 +44,7 @@ void Rounds::run(FunctionReference<void(std::int64_t, std::int64_t, std::int64_t
       const std::int64_t here = item % chunks, there = (here + round) % rounds;
       const std::int64_t query = (query_chunks_ <= key_chunks_ ? here : there) * query_chunk_;
       const std::int64_t key = (query_chunks_ <= key_chunks_ ? there : here) * key_chunk_;
-      const Mask::Interval seen =
-          sights_.reach(b, query, std::min(query_chunk_, sizes_.queries - query));
+      const Mask::Interval seen = sights_.reach(b, query, std::min(query_chunk_, sizes_.queries - query));
       if (seen.end <= key || key + key_chunk_ <= seen.begin) return;
       body(b, h, query, key);
     });

@@ -9,8 +9,8 @@
 namespace linnet {
 
 /// The order in which a quadratic backward pass meets the pairs of a chunk of queries and a chunk of keys: in
-/// rounds, in which every chunk takes part in one pair at most. So every gradient is written from one place at
-/// a time and summed in the order of the rounds, whatever the number of threads. In round t chunk s of the
+/// rounds, in which every chunk takes part in one pair at most. So every gradient is written from one place
+/// at a time and summed in the order of the rounds, whatever the number of threads. In round t chunk s of the
 /// smaller side meets chunk s + t of the larger one, counted round; pairs that see nothing are left out.
 class Rounds {
  public:

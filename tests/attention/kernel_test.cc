@@ -2,11 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <limits>
-
-#include "attention/attention_tools.h"
+#include "attention/family_cases.h"
 #include "attention/mask_cases.h"
-#include "linnet/error.h"
 #include "linnet/similarity.h"
 
 namespace linnet::test {
@@ -23,7 +20,7 @@ AttentionOptions kernel_options(std::shared_ptr<const Similarity> similarity = e
 
 std::vector<std::shared_ptr<const Similarity>> built_in() {
   return {exponential_similarity(), polynomial_similarity(), polynomial_similarity(0.5, 6),
-          gaussian_similarity(),    gaussian_similarity(1.3)};
+          gaussian_similarity(), gaussian_similarity(1.3)};
 }
 
 /// 1 / (1 + ‖q − k‖²), made of plain loops; or what a test wants to be refused.
@@ -36,8 +33,7 @@ class Cauchy final : public Similarity {
     for (std::int64_t i = 0; i < s.extent(0); ++i)
       for (std::int64_t j = 0; j < s.extent(1); ++j) {
         float distance = 0;
-        for (std::int64_t e = 0; e < q.extent(1); ++e)
-          distance += (q(i, e) - k(j, e)) * (q(i, e) - k(j, e));
+        for (std::int64_t e = 0; e < q.extent(1); ++e) distance += (q(i, e) - k(j, e)) * (q(i, e) - k(j, e));
         s(i, j) = sign_ / (1 + distance);
       }
   }
@@ -56,16 +52,6 @@ class Cauchy final : public Similarity {
  private:
   float sign_;
 };
-
-template <class Call>
-std::string message_of(const Call& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return {};
-}
 
 TEST(Kernel, MatchesTheReferenceForEverySimilarity) {
   for_each_target([] {
@@ -145,8 +131,8 @@ TEST(Kernel, ExponentialIsSoftmax) {
   AttentionOptions kernel = kernel_options(), softmax;
   kernel.epsilon = 0;
   softmax.family = Family::softmax;
-  Problem a({2, 200, 200, 2, 32, 16}, Mask::causal(), kSeed, 3.0f), b({2, 200, 200, 2, 32, 16},
-                                                                     Mask::causal(), kSeed, 3.0f);
+  Problem a({2, 200, 200, 2, 32, 16}, Mask::causal(), kSeed, 3.0f),
+      b({2, 200, 200, 2, 32, 16}, Mask::causal(), kSeed, 3.0f);
   a.forward(*make_attention(kernel));
   a.backward(*make_attention(kernel));
   b.forward(*make_attention(softmax));
@@ -204,8 +190,8 @@ TEST(Kernel, QueriesWithoutKeysGiveZeros) {
 TEST(Kernel, NonFiniteRowsReachOnlyWhoSeesThem) {
   for (const auto& similarity : {exponential_similarity(), gaussian_similarity()}) {
     const auto attention = make_attention(kernel_options(similarity));
-    Problem clean({1, 150, 150, 1, 4, 4}, Mask::causal(), kSeed), hurt({1, 150, 150, 1, 4, 4},
-                                                                       Mask::causal(), kSeed);
+    Problem clean({1, 150, 150, 1, 4, 4}, Mask::causal(), kSeed),
+        hurt({1, 150, 150, 1, 4, 4}, Mask::causal(), kSeed);
     clean.forward(*attention);
     hurt.v.view<float>()(0, 100, 0, 1) = INFINITY;
     hurt.k.view<float>()(0, 120, 0, 1) = NAN;
@@ -228,56 +214,18 @@ TEST(Kernel, NonFiniteRowsReachOnlyWhoSeesThem) {
 }
 
 TEST(Kernel, WidensBrainFloats) {
-  const auto attention = make_attention(kernel_options(gaussian_similarity()));
-  Problem problem({2, 140, 140, 2, 12, 9}, Mask::causal(), kSeed);
-  std::vector<Tensor> narrow;
-  for (Tensor* tensor : {&problem.q, &problem.k, &problem.v, &problem.grad}) {
-    narrow.emplace_back(DType::bf16, tensor->shape());
-    for (std::size_t i = 0; i < tensor->span<float>().size(); ++i) {
-      narrow.back().span<bf16>()[i] = to_bf16(tensor->span<float>()[i]);
-      tensor->span<float>()[i] = to_float(narrow.back().span<bf16>()[i]);
-    }
-  }
-  problem.forward(*attention);
-  problem.backward(*attention);
-  Tensor out(DType::bf16, problem.out.shape()), dq(DType::bf16, problem.q.shape()),
-      dk(DType::bf16, problem.k.shape()), dv(DType::bf16, problem.v.shape());
-  Tensor normaliser = Tensor::of<float>(problem.normaliser.shape());
-  const AttentionInputs inputs = {std::as_const(narrow[0]).float_view(), std::as_const(narrow[1]).float_view(),
-                                  std::as_const(narrow[2]).float_view(), problem.mask};
-  attention->forward({out.float_view(), normaliser.view<float>()}, inputs);
-  attention->backward({dq.float_view(), dk.float_view(), dv.float_view()},
-                      std::as_const(narrow[3]).float_view(), inputs, std::as_const(out).float_view(),
-                      std::as_const(normaliser).view<float>());
-  for (const auto& [half, whole] : {std::pair(&out, &problem.out), std::pair(&dq, &problem.dq),
-                                    std::pair(&dk, &problem.dk), std::pair(&dv, &problem.dv)}) {
-    std::vector<float> wide;
-    for (const bf16 x : half->span<bf16>()) wide.push_back(to_float(x));
-    EXPECT_LT(relative_error(wide, whole->span<float>()), 4e-3);
-  }
+  expect_brain_floats_widened(kernel_options(gaussian_similarity()), {2, 140, 140, 2, 12, 9}, Mask::causal());
 }
 
 TEST(Kernel, BitsDoNotDependOnThreads) {
-  const auto attention = make_attention(kernel_options());
-  const int threads = thread_count();
-  const auto run = [&](int count) {
-    set_thread_count(count);
-    auto problem = std::make_unique<Problem>(Sizes{2, 300, 300, 2, 16, 8}, Mask::window(150, 20), kSeed);
-    problem->forward(*attention);
-    problem->backward(*attention);
-    return problem;
-  };
-  const auto one = run(1), three = run(3);
-  set_thread_count(threads);
-  EXPECT_TRUE(equal(one->out, three->out));
-  EXPECT_TRUE(equal(one->dq, three->dq));
-  EXPECT_TRUE(equal(one->dk, three->dk));
-  EXPECT_TRUE(equal(one->dv, three->dv));
+  expect_bits_of_any_thread_count(kernel_options(), {2, 300, 300, 2, 16, 8}, Mask::window(150, 20));
 }
 
 TEST(Kernel, SaysWhatItCannotDo) {
   const auto attention = make_attention(kernel_options());
-  EXPECT_THAT(message_of([&] { attention->make_state(1, {1, 4, 4}); }),
+  EXPECT_THAT(message_of([&] {
+                attention->make_state(1, {1, 4, 4});
+              }),
               testing::HasSubstr("[kernel attention] expected a family with a recurrent form (linear with a "
                                  "feature map of the similarity, or softmax with its cache), got kernel"));
   EXPECT_THAT(message_of([] { make_attention(kernel_options(nullptr)); }),

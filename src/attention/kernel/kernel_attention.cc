@@ -191,7 +191,8 @@ class KernelAttention final : public Attention {
  private:
   [[noreturn]] static void refuse_state() {
     fail(kOperation,
-         "expected a family with a recurrent form (linear with a feature map of the similarity, or softmax with "
+         "expected a family with a recurrent form (linear with a feature map of the similarity, or softmax "
+         "with "
          "its cache), got kernel: no state sums up any similarity");
   }
 
@@ -233,7 +234,8 @@ void KernelAttention::forward_block(const AttentionOutputs& outputs, const Atten
       for (std::int64_t i = 0; i < tile.queries; ++i)
         for (std::int64_t j = 0; j < tile.keys; ++j)
           for (std::int64_t m = 0; tile.sees(i, j) && m < sizes.value_dim; ++m)
-            sums[i * tile.value_width + m] += tile.weights[i * kTile + j] * tile.value[j * tile.value_width + m];
+            sums[i * tile.value_width + m] +=
+                tile.weights[i * kTile + j] * tile.value[j * tile.value_width + m];
       continue;
     }
     kernel::multiply_add(sums, tile.value_width, tile.weights, kTile, tile.value, tile.value_width,
@@ -269,65 +271,65 @@ void KernelAttention::backward(const AttentionGradients& gradients, ConstFloatVi
   refuse(inputs, nullptr);
   const GradientSum grad_query(gradients.query), grad_key(gradients.key), grad_value(gradients.value);
   const Sights sights(inputs.mask, sizes);
-  Rounds(sights, sizes, kTile, kTile).run([&](std::int64_t b, std::int64_t h, std::int64_t first,
-                                              std::int64_t first_key) {
-    Tile tile(inputs, sizes, *similarity_, b, h);
-    const std::int64_t width = tile.value_width;
-    tile.read_queries(first, std::min(kTile, sizes.queries - first));
-    if (!tile.read_keys(sights, first_key, std::min(kTile, sizes.keys - first_key))) return;
-    double totals[kTile] = {};
-    tile.ask(totals);
+  Rounds(sights, sizes, kTile, kTile)
+      .run([&](std::int64_t b, std::int64_t h, std::int64_t first, std::int64_t first_key) {
+        Tile tile(inputs, sizes, *similarity_, b, h);
+        const std::int64_t width = tile.value_width;
+        tile.read_queries(first, std::min(kTile, sizes.queries - first));
+        if (!tile.read_keys(sights, first_key, std::min(kTile, sizes.keys - first_key))) return;
+        double totals[kTile] = {};
+        tile.ask(totals);
 
-    float* gradient = tile.take(width);
-    float* room = tile.take(width);  // out, then the gradient of value
-    read_rows(gradient, width, grad_out, b, first, h, tile.queries);
-    read_rows(room, width, out, b, first, h, tile.queries);
-    float corrections[kTile];
-    for (std::int64_t i = 0; i < tile.queries; ++i) {
-      const float divisor = normaliser(b, first + i, h);
-      double correction = 0;
-      for (std::int64_t m = 0; m < sizes.value_dim; ++m) {
-        gradient[i * width + m] /= divisor;
-        correction += static_cast<double>(gradient[i * width + m]) * room[i * width + m];
-      }
-      corrections[i] = normalise_ == Normalise::sum ? static_cast<float>(correction) : 0.0f;
-    }
-    float* value_columns = tile.take(width);
-    float* grad_weights = tile.take(kTile);
-    kernel::transpose(value_columns, kTile, tile.value, width, tile.keys, sizes.value_dim);
-    kernel::multiply(grad_weights, kTile, gradient, width, value_columns, kTile, tile.queries, tile.keys,
-                     sizes.value_dim);
-    for (std::int64_t i = 0; i < tile.queries; ++i)
-      for (std::int64_t j = 0; j < tile.keys; ++j) grad_weights[i * kTile + j] -= corrections[i];
-    tile.clear_unseen(grad_weights);
-
-    const View<float> dq = {grad_query.view().at(b, first, h),
-                            {tile.queries, sizes.head_dim},
-                            {grad_query.view().stride(1), 1}};
-    const View<float> dk = {
-        grad_key.view().at(b, first_key, h), {tile.keys, sizes.head_dim}, {grad_key.view().stride(1), 1}};
-    if (tile.keeps_apart(gradient)) {
-      for (std::int64_t i = 0; i < tile.queries; ++i) {
-        for (std::int64_t j = 0; j < tile.keys; ++j) {
-          if (!tile.sees(i, j)) continue;
-          const std::int64_t at = i * kTile + j;
-          for (std::int64_t m = 0; m < sizes.value_dim; ++m)
-            grad_value.view()(b, first_key + j, h, m) += tile.weights[at] * gradient[i * width + m];
-          similarity_->backward(dq.slice(0, i, i + 1), dk.slice(0, j, j + 1), {grad_weights + at, {1, 1}},
-                                {tile.weights + at, {1, 1}}, tile.query_rows().slice(0, i, i + 1),
-                                tile.key_rows().slice(0, j, j + 1));
+        float* gradient = tile.take(width);
+        float* room = tile.take(width);  // out, then the gradient of value
+        read_rows(gradient, width, grad_out, b, first, h, tile.queries);
+        read_rows(room, width, out, b, first, h, tile.queries);
+        float corrections[kTile];
+        for (std::int64_t i = 0; i < tile.queries; ++i) {
+          const float divisor = normaliser(b, first + i, h);
+          double correction = 0;
+          for (std::int64_t m = 0; m < sizes.value_dim; ++m) {
+            gradient[i * width + m] /= divisor;
+            correction += static_cast<double>(gradient[i * width + m]) * room[i * width + m];
+          }
+          corrections[i] = normalise_ == Normalise::sum ? static_cast<float>(correction) : 0.0f;
         }
-      }
-      return;
-    }
-    kernel::multiply_transposed(room, width, tile.weights, kTile, gradient, width, tile.keys,
-                                sizes.value_dim, tile.queries);
-    for (std::int64_t j = 0; j < tile.keys; ++j)
-      for (std::int64_t m = 0; m < sizes.value_dim; ++m)
-        grad_value.view()(b, first_key + j, h, m) += room[j * width + m];
-    similarity_->backward(dq, dk, tile.pairs(grad_weights), tile.pairs(tile.weights), tile.query_rows(),
-                          tile.key_rows());
-  });
+        float* value_columns = tile.take(width);
+        float* grad_weights = tile.take(kTile);
+        kernel::transpose(value_columns, kTile, tile.value, width, tile.keys, sizes.value_dim);
+        kernel::multiply(grad_weights, kTile, gradient, width, value_columns, kTile, tile.queries, tile.keys,
+                         sizes.value_dim);
+        for (std::int64_t i = 0; i < tile.queries; ++i)
+          for (std::int64_t j = 0; j < tile.keys; ++j) grad_weights[i * kTile + j] -= corrections[i];
+        tile.clear_unseen(grad_weights);
+
+        const View<float> dq = {grad_query.view().at(b, first, h),
+                                {tile.queries, sizes.head_dim},
+                                {grad_query.view().stride(1), 1}};
+        const View<float> dk = {
+            grad_key.view().at(b, first_key, h), {tile.keys, sizes.head_dim}, {grad_key.view().stride(1), 1}};
+        if (tile.keeps_apart(gradient)) {
+          for (std::int64_t i = 0; i < tile.queries; ++i) {
+            for (std::int64_t j = 0; j < tile.keys; ++j) {
+              if (!tile.sees(i, j)) continue;
+              const std::int64_t at = i * kTile + j;
+              for (std::int64_t m = 0; m < sizes.value_dim; ++m)
+                grad_value.view()(b, first_key + j, h, m) += tile.weights[at] * gradient[i * width + m];
+              similarity_->backward(dq.slice(0, i, i + 1), dk.slice(0, j, j + 1), {grad_weights + at, {1, 1}},
+                                    {tile.weights + at, {1, 1}}, tile.query_rows().slice(0, i, i + 1),
+                                    tile.key_rows().slice(0, j, j + 1));
+            }
+          }
+          return;
+        }
+        kernel::multiply_transposed(room, width, tile.weights, kTile, gradient, width, tile.keys,
+                                    sizes.value_dim, tile.queries);
+        for (std::int64_t j = 0; j < tile.keys; ++j)
+          for (std::int64_t m = 0; m < sizes.value_dim; ++m)
+            grad_value.view()(b, first_key + j, h, m) += room[j * width + m];
+        similarity_->backward(dq, dk, tile.pairs(grad_weights), tile.pairs(tile.weights), tile.query_rows(),
+                              tile.key_rows());
+      });
   for (const GradientSum* sum : {&grad_query, &grad_key, &grad_value}) sum->finish();
 }
 

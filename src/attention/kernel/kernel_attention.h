@@ -6,14 +6,14 @@
 
 namespace linnet {
 
-/// Attention with any similarity, V'_i = Σ_j sim(q_i, k_j) v_j / (Σ_j sim(q_i, k_j) + ε) (Katharopoulos et al.
-/// 2020, equation 3), or the plain sum with Normalise::none; exact, in quadratic time. `normaliser` receives
-/// the denominators, 1 without them.
+/// Attention with any similarity, V'_i = Σ_j sim(q_i, k_j) v_j / (Σ_j sim(q_i, k_j) + ε) (Katharopoulos et
+/// al. 2020, equation 3), or the plain sum with Normalise::none; exact, in quadratic time. `normaliser`
+/// receives the denominators, 1 without them.
 ///
 /// Similarities are asked for tiles of 128 queries and 128 keys, twice in a training step; tiles in which
 /// nothing is seen are skipped. Memory beyond inputs and outputs: a constant for each thread; with bf16 the
-/// gradients are summed up in f32 tensors and rounded once. NaN and infinities reach only the queries that see
-/// them, and gradients through these; tiles that hold some and are partly masked go pair by pair.
+/// gradients are summed up in f32 tensors and rounded once. NaN and infinities reach only the queries that
+/// see them, and gradients through these; tiles that hold some and are partly masked go pair by pair.
 ///
 /// There is no recurrent form. Throws Error for a similarity below 0 or NaN of finite rows, naming it and the
 /// pair; out is partly written then.

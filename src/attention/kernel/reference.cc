@@ -52,8 +52,8 @@ void add_outputs(double* out, const Weights& weights, const ReferenceInputs& inp
                  const AttentionSizes& sizes, std::int64_t b, std::int64_t h) {
   for (std::int64_t j = 0; j < sizes.keys; ++j)
     for (std::int64_t m = 0; m < sizes.value_dim; ++m)
-      out[m] += weights.similarity[static_cast<std::size_t>(j)] * inputs.value(b, j, h, m) /
-                weights.denominator;
+      out[m] +=
+          weights.similarity[static_cast<std::size_t>(j)] * inputs.value(b, j, h, m) / weights.denominator;
 }
 
 }  // namespace

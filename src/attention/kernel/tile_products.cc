@@ -152,8 +152,9 @@ void GaussianRow(float* s, const float* x, const float* others, std::int64_t cou
 
 void ProductRow(float* w, const float* s, const float* ds, std::int64_t count, float factor) {
   const F32 d;
-  ForRow(w, s, ds, count, [&](Vec32 similarity, Vec32 grad)
-                              HWY_ATTR { return hn::Mul(hn::Set(d, factor), hn::Mul(similarity, grad)); });
+  ForRow(w, s, ds, count, [&](Vec32 similarity, Vec32 grad) HWY_ATTR {
+    return hn::Mul(hn::Set(d, factor), hn::Mul(similarity, grad));
+  });
 }
 
 }  // namespace linnet::HWY_NAMESPACE
