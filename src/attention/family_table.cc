@@ -1,7 +1,10 @@
 #include <array>
 
+#include "attention/kernel/kernel_attention.h"
 #include "attention/linear/linear_attention.h"
 #include "attention/softmax/softmax_attention.h"
+#include "attention/sparse/local_attention.h"
+#include "attention/sparse/strided_attention.h"
 #include "base/fail.h"
 #include "base/names.h"
 #include "linnet/instruction_set.h"
@@ -9,9 +12,14 @@
 namespace linnet {
 namespace {
 
-const std::array<FamilyInfo, 2> table = {{
+const std::array<FamilyInfo, 5> table = {{
     {Family::linear, "linear", "every mask; quadratic under boolean ones", true, "4 F M", "F M + F"},
     {Family::softmax, "softmax", "every mask", true, "2 (E + M) a visible key", "E + M a token"},
+    {Family::kernel, "kernel", "every mask", false, "2 (E + M) a visible key", "none"},
+    {Family::local, "local", "every mask but boolean ones", true, "2 (E + M) a key in the window",
+     "(left + 1) (E + M)"},
+    {Family::strided, "strided", "causal, key lengths", true, "2 (E + M) (s + N/s), s about N^(1/2)",
+     "E + M a token; fixed: (s + c N/s) (E + M)"},
 }};
 
 }  // namespace
@@ -39,23 +47,52 @@ const char* name_of(Family family) {
 
 std::unique_ptr<Attention> make_attention(const AttentionOptions& options) {
   instruction_set();  // throws where LINNET_ISA cannot be obeyed
-  return options.family == Family::softmax ? make_softmax_attention(options) : make_linear_attention(options);
+  switch (options.family) {
+    case Family::softmax:
+      return make_softmax_attention(options);
+    case Family::kernel:
+      return make_kernel_attention(options);
+    case Family::local:
+      return make_local_attention(options);
+    case Family::strided:
+      return make_strided_attention(options);
+    case Family::linear:
+      break;
+  }
+  return make_linear_attention(options);
 }
 
 void reference_forward(const AttentionOptions& options, View<double> out, const ReferenceInputs& inputs) {
-  if (options.family == Family::softmax)
-    softmax_reference_forward(options, out, inputs);
-  else
-    linear_reference_forward(options, out, inputs);
+  switch (options.family) {
+    case Family::softmax:
+      return softmax_reference_forward(options, out, inputs);
+    case Family::kernel:
+      return kernel_reference_forward(options, out, inputs);
+    case Family::local:
+      return local_reference_forward(options, out, inputs);
+    case Family::strided:
+      return strided_reference_forward(options, out, inputs);
+    case Family::linear:
+      return linear_reference_forward(options, out, inputs);
+  }
 }
 
 void reference_backward(const AttentionOptions& options, View<double> grad_query, View<double> grad_key,
                         View<double> grad_value, View<const double> grad_out, const ReferenceInputs& inputs,
                         View<double> grad_decay) {
-  if (options.family == Family::softmax)
-    softmax_reference_backward(options, grad_query, grad_key, grad_value, grad_out, inputs);
-  else
-    linear_reference_backward(options, grad_query, grad_key, grad_value, grad_out, inputs, grad_decay);
+  switch (options.family) {
+    case Family::softmax:
+      return softmax_reference_backward(options, grad_query, grad_key, grad_value, grad_out, inputs);
+    case Family::kernel:
+      return kernel_reference_backward(options, grad_query, grad_key, grad_value, grad_out, inputs);
+    case Family::local:
+      return local_reference_backward(options, grad_query, grad_key, grad_value, grad_out, inputs);
+    case Family::strided:
+      return strided_reference_backward(options, grad_query, grad_key, grad_value, grad_out, inputs);
+    case Family::linear:
+      return linear_reference_backward(options, grad_query, grad_key, grad_value, grad_out, inputs,
+                                       grad_decay);
+  }
 }
 
 }  // namespace linnet
