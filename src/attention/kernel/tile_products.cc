@@ -33,26 +33,26 @@ ProductSizes SizesOf(std::int64_t ldc, std::int64_t lda, std::int64_t ldb, std::
           size(depth)};
 }
 
-template <Left kLeft, bool kAddTo>
+template <Left kLeft, Into kInto>
 HWY_INLINE void Product(float* c, const float* a, const float* b, const ProductSizes& sizes) {
   ForEachPanel(
-      Multiply<kLeft, kAddTo>{c, sizes.ldc, a, sizes.lda, b, sizes.ldb, sizes.rows, sizes.depth, nullptr},
+      Multiply<kLeft, kInto>{c, sizes.ldc, a, sizes.lda, b, sizes.ldb, sizes.rows, sizes.depth, nullptr},
       sizes.columns);
 }
 
 void MultiplyTiles(float* c, std::int64_t ldc, const float* a, std::int64_t lda, const float* b,
                    std::int64_t ldb, std::int64_t rows, std::int64_t columns, std::int64_t depth) {
-  Product<Left::plain, false>(c, a, b, SizesOf(ldc, lda, ldb, rows, columns, depth));
+  Product<Left::plain, Into::assign>(c, a, b, SizesOf(ldc, lda, ldb, rows, columns, depth));
 }
 
 void MultiplyAddTiles(float* c, std::int64_t ldc, const float* a, std::int64_t lda, const float* b,
                       std::int64_t ldb, std::int64_t rows, std::int64_t columns, std::int64_t depth) {
-  Product<Left::plain, true>(c, a, b, SizesOf(ldc, lda, ldb, rows, columns, depth));
+  Product<Left::plain, Into::add>(c, a, b, SizesOf(ldc, lda, ldb, rows, columns, depth));
 }
 
 void MultiplyTransposedTiles(float* c, std::int64_t ldc, const float* a, std::int64_t lda, const float* b,
                              std::int64_t ldb, std::int64_t rows, std::int64_t columns, std::int64_t depth) {
-  Product<Left::transposed, false>(c, a, b, SizesOf(ldc, lda, ldb, rows, columns, depth));
+  Product<Left::transposed, Into::assign>(c, a, b, SizesOf(ldc, lda, ldb, rows, columns, depth));
 }
 
 void TransposeTile(float* to, std::int64_t ldt, const float* from, std::int64_t ldf, std::int64_t rows,
