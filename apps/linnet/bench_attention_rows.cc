@@ -1,9 +1,9 @@
 #include <malloc.h>
 
 #include <algorithm>
-#include <cmath>
 #include <numeric>
 
+#include "attention/sparse/strided_attention.h"
 #include "base/random.h"
 #include "base/threads.h"
 #include "bench.h"
@@ -54,9 +54,7 @@ double pairs_of(const AttentionRow& row) {
     return pairs;
   }
   if (row.family == "strided") {
-    const std::int64_t root =
-        static_cast<std::int64_t>(std::ceil(std::sqrt(static_cast<double>(row.length))));
-    const std::int64_t stride = std::max<std::int64_t>(32, (root + 31) / 32 * 32);
+    const std::int64_t stride = default_stride(row.length);
     for (std::int64_t i = 0; i < row.length; ++i)
       pairs += static_cast<double>(std::min(i + 1, stride) + i / stride);
     return pairs;

@@ -40,6 +40,15 @@ void add_options(Options& options, ModelConfig& config) {
   options.add("attention.epsilon", config.epsilon, "ε of the linear denominator", 0, 1);
   options.add("attention.normalise", config.normalise, "whether the linear family divides by its denominator",
               {"sum", "none"});
+  options.add("attention.similarity", config.similarity, "similarity of the kernel family");
+  options.add("attention.window", config.window, "keys before the query that the local family sees", 0,
+              1 << 30);
+  options.add("attention.stride", config.stride,
+              "stride of the strided family; 0 is the root of model.length, rounded up to a multiple of 32",
+              0, 1 << 30);
+  options.add("attention.pattern", config.pattern,
+              "strided family: every key a stride away, or a fixed summary of every block",
+              {"strided", "fixed"});
   options.add(
       "attention.decay", config.decay,
       "per-head decay γ of the linear family, S = γ S + φ(k) vᵀ: none, fixed, or learned from the same "
@@ -59,6 +68,7 @@ void ModelConfig::check() const {
   add_options(options, copy);
   options.load_json(options.to_json(), "model configuration");  // the ranges of the single values
   find_family(family);
+  find_similarity(similarity);
   if (decay != "none" && family != "linear")
     fail<UsageError>("model", "expected attention.decay = \"none\" with the family {}, got \"{}\"", family,
                      decay);

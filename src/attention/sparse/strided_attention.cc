@@ -22,10 +22,7 @@ using sparse::StridedState;
 constexpr const char* kOperation = "strided attention";
 
 std::int64_t stride_for(std::int64_t stride, std::int64_t keys) {
-  if (stride != 0) return stride;
-  std::int64_t root = static_cast<std::int64_t>(std::sqrt(static_cast<double>(keys)));
-  while (root * root < keys) ++root;
-  return std::max<std::int64_t>(32, (root + 31) / 32 * 32);
+  return stride != 0 ? stride : default_stride(keys);
 }
 
 /// Rows from, from + step, … of x [1, N, H, D], `count` of them.
@@ -423,6 +420,12 @@ ReferenceInputs patterned(const AttentionOptions& options, const ReferenceInputs
 }
 
 }  // namespace
+
+std::int64_t default_stride(std::int64_t length) {
+  std::int64_t root = static_cast<std::int64_t>(std::sqrt(static_cast<double>(length)));
+  while (root * root < length) ++root;
+  return std::max<std::int64_t>(32, (root + 31) / 32 * 32);
+}
 
 std::unique_ptr<Attention> make_strided_attention(const AttentionOptions& options) {
   constexpr std::int64_t most = std::int64_t{1} << 40;

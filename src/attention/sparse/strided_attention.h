@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 
 #include "linnet/attention.h"
@@ -19,6 +20,9 @@ namespace linnet {
 /// of which a step reads s + N/s; of the fixed one the current block and c tokens of each earlier block. They
 /// need a stride. Throws Error when stride or summary cannot be.
 std::unique_ptr<Attention> make_strided_attention(const AttentionOptions& options);
+
+/// The stride of sequences of that length where none is given: √N, rounded up to a multiple of 32.
+std::int64_t default_stride(std::int64_t length);
 
 /// Softmax's reference under the boolean mask of the same pattern.
 void strided_reference_forward(const AttentionOptions& options, View<double> out,
