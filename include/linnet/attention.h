@@ -12,7 +12,7 @@
 
 namespace linnet {
 
-enum class Family { linear, softmax };
+enum class Family { linear, softmax, linformer };
 
 /// Whether the linear family divides by φ(q)ᵀz + ε or leaves the sum as it is.
 enum class Normalise { sum, none };
@@ -28,7 +28,7 @@ struct AttentionOptions {
   Normalise normalise = Normalise::sum;                       ///< linear
   float epsilon = 1e-6f;                                      ///< linear, added to the denominator
   StateSums sums = StateSums::compensated;                    ///< linear, of the states it makes
-  float scale = 0;                                            ///< softmax; 0 means 1/√E
+  float scale = 0;                                            ///< softmax, linformer; 0 means 1/√E
   int layer = 0;                                              ///< told to the feature map
 };
 
@@ -80,6 +80,10 @@ struct AttentionInputs {
   /// and z alike (Sun et al. 2023, equation 6, with a normaliser). Linear family with a causal mask only;
   /// none by default.
   View<const float> decay = {};
+  /// Linformer's E and F (Wang et al. 2020, equation 7), [H, k, N], or [1, k, N] for all heads; they may be
+  /// the same view. Its keys and values are E K and F V, k of each for at most N tokens: shorter inputs use
+  /// the leading columns. Other families ignore them.
+  View<const float> key_projection = {}, value_projection = {};
 };
 
 /// out [B, L, H, M], of the inputs' type. `normaliser` [B, L, H], where given, receives what `backward`
@@ -92,10 +96,13 @@ struct AttentionOutputs {
   State* final = nullptr;
 };
 
-/// Gradients of the inputs, shaped and typed like them; assigned. `decay` may be left out.
+/// Gradients of the inputs, shaped and typed like them; assigned. `decay` and the projections may be left
+/// out. Where both projections are the same view its gradient is the sum of these two, which the caller adds:
+/// their memory must not be the same.
 struct AttentionGradients {
   FloatView query, key, value;
   View<float> decay = {};
+  View<float> key_projection = {}, value_projection = {};
 };
 
 /// An attention family with its options: the same doors everywhere. Immutable, shared by threads.
@@ -134,11 +141,13 @@ struct ReferenceInputs {
   View<const double> query, key, value;
   Mask mask = Mask::full();
   View<const double> decay = {};  ///< γ [H]
+  View<const double> key_projection = {}, value_projection = {};
 };
 void reference_forward(const AttentionOptions& options, View<double> out, const ReferenceInputs& inputs);
 void reference_backward(const AttentionOptions& options, View<double> grad_query, View<double> grad_key,
                         View<double> grad_value, View<const double> grad_out, const ReferenceInputs& inputs,
-                        View<double> grad_decay = {});
+                        View<double> grad_decay = {}, View<double> grad_key_projection = {},
+                        View<double> grad_value_projection = {});
 
 /// A row of the table of families that `linnet families` prints.
 struct FamilyInfo {

@@ -1,6 +1,7 @@
 #include <array>
 
 #include "attention/linear/linear_attention.h"
+#include "attention/linformer/linformer_attention.h"
 #include "attention/softmax/softmax_attention.h"
 #include "base/fail.h"
 #include "base/names.h"
@@ -9,9 +10,11 @@
 namespace linnet {
 namespace {
 
-const std::array<FamilyInfo, 2> table = {{
+const std::array<FamilyInfo, 3> table = {{
     {Family::linear, "linear", "every mask; quadratic under boolean ones", true, "4 F M", "F M + F"},
     {Family::softmax, "softmax", "every mask", true, "2 (E + M) a visible key", "E + M a token"},
+    {Family::linformer, "linformer", "full, with key lengths; at most the trained length", false,
+     "4 k (E + M), k the rank", "none"},
 }};
 
 }  // namespace
@@ -39,23 +42,42 @@ const char* name_of(Family family) {
 
 std::unique_ptr<Attention> make_attention(const AttentionOptions& options) {
   instruction_set();  // throws where LINNET_ISA cannot be obeyed
-  return options.family == Family::softmax ? make_softmax_attention(options) : make_linear_attention(options);
+  switch (options.family) {
+    case Family::softmax:
+      return make_softmax_attention(options);
+    case Family::linformer:
+      return make_linformer_attention(options);
+    case Family::linear:
+      break;
+  }
+  return make_linear_attention(options);
 }
 
 void reference_forward(const AttentionOptions& options, View<double> out, const ReferenceInputs& inputs) {
-  if (options.family == Family::softmax)
-    softmax_reference_forward(options, out, inputs);
-  else
-    linear_reference_forward(options, out, inputs);
+  switch (options.family) {
+    case Family::softmax:
+      return softmax_reference_forward(options, out, inputs);
+    case Family::linformer:
+      return linformer_reference_forward(options, out, inputs);
+    case Family::linear:
+      return linear_reference_forward(options, out, inputs);
+  }
 }
 
 void reference_backward(const AttentionOptions& options, View<double> grad_query, View<double> grad_key,
                         View<double> grad_value, View<const double> grad_out, const ReferenceInputs& inputs,
-                        View<double> grad_decay) {
-  if (options.family == Family::softmax)
-    softmax_reference_backward(options, grad_query, grad_key, grad_value, grad_out, inputs);
-  else
-    linear_reference_backward(options, grad_query, grad_key, grad_value, grad_out, inputs, grad_decay);
+                        View<double> grad_decay, View<double> grad_key_projection,
+                        View<double> grad_value_projection) {
+  switch (options.family) {
+    case Family::softmax:
+      return softmax_reference_backward(options, grad_query, grad_key, grad_value, grad_out, inputs);
+    case Family::linformer:
+      return linformer_reference_backward(options, grad_query, grad_key, grad_value, grad_out, inputs,
+                                          grad_key_projection, grad_value_projection);
+    case Family::linear:
+      return linear_reference_backward(options, grad_query, grad_key, grad_value, grad_out, inputs,
+                                       grad_decay);
+  }
 }
 
 }  // namespace linnet
