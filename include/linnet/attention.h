@@ -12,7 +12,7 @@
 
 namespace linnet {
 
-enum class Family { linear, softmax, linformer };
+enum class Family { linear, softmax, linformer, lsh };
 
 /// Whether the linear family divides by φ(q)ᵀz + ε or leaves the sum as it is.
 enum class Normalise { sum, none };
@@ -21,6 +21,16 @@ enum class Normalise { sum, none };
 /// what the first one rounds off (Kahan 1965), so that ten million tokens do not drift.
 enum class StateSums { plain, compensated };
 
+/// How the lsh family (Kitaev et al. 2020) finds the keys that matter to a query.
+struct LshOptions {
+  /// Buckets of a round's hash: 1, or an even number; 0 stands for the least power of two with at most
+  /// `chunk` tokens a bucket on average.
+  std::int64_t buckets = 0;
+  std::int64_t chunk = 64;  ///< tokens that, sorted by bucket, attend to each other and to the chunk before
+  std::int64_t rounds = 1;  ///< 1 … 64 hashes, each another chance for a query to meet a key
+  std::uint64_t seed = 0;   ///< of the random rotations; with `layer`, round and head it decides them
+};
+
 /// Which attention. One object of options describes a layer; families ignore what is not theirs.
 struct AttentionOptions {
   Family family = Family::linear;
@@ -28,8 +38,9 @@ struct AttentionOptions {
   Normalise normalise = Normalise::sum;                       ///< linear
   float epsilon = 1e-6f;                                      ///< linear, added to the denominator
   StateSums sums = StateSums::compensated;                    ///< linear, of the states it makes
-  float scale = 0;                                            ///< softmax, linformer; 0 means 1/√E
-  int layer = 0;                                              ///< told to the feature map
+  float scale = 0;                                            ///< softmax, linformer, lsh; 0 means 1/√E
+  LshOptions lsh = {};                                        ///< lsh
+  int layer = 0;                                              ///< told to the feature map, part of lsh's seed
 };
 
 /// E, M and H of a layer.

@@ -2,6 +2,7 @@
 
 #include "attention/linear/linear_attention.h"
 #include "attention/linformer/linformer_attention.h"
+#include "attention/lsh/lsh_attention.h"
 #include "attention/softmax/softmax_attention.h"
 #include "base/fail.h"
 #include "base/names.h"
@@ -10,11 +11,13 @@
 namespace linnet {
 namespace {
 
-const std::array<FamilyInfo, 3> table = {{
+const std::array<FamilyInfo, 4> table = {{
     {Family::linear, "linear", "every mask; quadratic under boolean ones", true, "4 F M", "F M + F"},
     {Family::softmax, "softmax", "every mask", true, "2 (E + M) a visible key", "E + M a token"},
     {Family::linformer, "linformer", "full, with key lengths; at most the trained length", false,
      "4 k (E + M), k the rank", "none"},
+    {Family::lsh, "lsh", "full and causal, with key lengths; key is query", false,
+     "4 R C (E + M) + R E b, R rounds, C the chunk, b the hashes' buckets", "none"},
 }};
 
 }  // namespace
@@ -47,6 +50,8 @@ std::unique_ptr<Attention> make_attention(const AttentionOptions& options) {
       return make_softmax_attention(options);
     case Family::linformer:
       return make_linformer_attention(options);
+    case Family::lsh:
+      return make_lsh_attention(options);
     case Family::linear:
       break;
   }
@@ -59,6 +64,8 @@ void reference_forward(const AttentionOptions& options, View<double> out, const 
       return softmax_reference_forward(options, out, inputs);
     case Family::linformer:
       return linformer_reference_forward(options, out, inputs);
+    case Family::lsh:
+      return lsh_reference_forward(options, out, inputs);
     case Family::linear:
       return linear_reference_forward(options, out, inputs);
   }
@@ -74,6 +81,8 @@ void reference_backward(const AttentionOptions& options, View<double> grad_query
     case Family::linformer:
       return linformer_reference_backward(options, grad_query, grad_key, grad_value, grad_out, inputs,
                                           grad_key_projection, grad_value_projection);
+    case Family::lsh:
+      return lsh_reference_backward(options, grad_query, grad_key, grad_value, grad_out, inputs);
     case Family::linear:
       return linear_reference_backward(options, grad_query, grad_key, grad_value, grad_out, inputs,
                                        grad_decay);
