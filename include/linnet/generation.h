@@ -1,9 +1,11 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "linnet/model.h"
 
@@ -53,6 +55,16 @@ class Session {
 
   /// Makes `stream` continue exactly as `source` would, with a seed of its own.
   void fork(std::int64_t stream, std::int64_t source, std::uint64_t seed);
+
+  /// The stream as bytes, 88 + `state_bytes` of them, with a checksum and its model's fingerprint. Restored
+  /// in any session of the same model, in another process or later, it continues as it would have here: bit
+  /// for bit on the same instruction set and oneDNN version.
+  std::vector<std::byte> save(std::int64_t stream) const;
+
+  /// Makes `stream` continue the one that was saved, its seed and sampling included. Throws Error, and leaves
+  /// the stream as it is, where the bytes are damaged, of another version or model, or saved with a cache by
+  /// a session without one, or the other way round.
+  void restore(std::int64_t stream, std::span<const std::byte> bytes);
 
   std::int64_t streams() const;
 

@@ -225,8 +225,12 @@ HWY_INLINE void ForEachPanel(const Product& product, std::size_t columns) {
   }
 }
 
-/// C = A B, or C += A B: C [rows, columns], A [rows, depth], B [depth, columns].
-template <Left kLeft, bool kAddTo = false>
+/// What a product does with C: assigns it, adds to it, or adds to fade · C, keeping in `rest` what that
+/// rounds off.
+enum class Into { assign, add, collect };
+
+/// C = A B, C += A B or C = fade · C + A B: C and rest [rows, columns], A [rows, depth], B [depth, columns].
+template <Left kLeft, Into kInto = Into::assign>
 struct Multiply {
   float* c;
   std::size_t ldc;
@@ -236,6 +240,8 @@ struct Multiply {
   std::size_t ldb;
   std::size_t rows, depth;
   Ahead* ahead = nullptr;
+  float* rest = nullptr;
+  float fade = 1.0f;
 
   template <int kVectors>
   HWY_NOINLINE void Panel(std::size_t column) const {
@@ -244,35 +250,17 @@ struct Multiply {
       Accumulators<kRows, kVectors> tile;
       tile.Clear();
       tile.template Add<kLeft>(LeftAt<kLeft>(a, lda, row, 0), lda, b + column, ldb, depth, ahead);
-      float* to = c + row * ldc + column;
-      kAddTo ? tile.AddTo(to, ldc) : tile.Store(to, ldc);
+      const std::size_t at = row * ldc + column;
+      if constexpr (kInto == Into::assign) tile.Store(c + at, ldc);
+      if constexpr (kInto == Into::add) tile.AddTo(c + at, ldc);
+      if constexpr (kInto == Into::collect) tile.Collect(c + at, rest + at, ldc, fade);
     }
   }
-};
 
-/// C = fade · C + Aᵀ B with compensated sums: C and `rest` [rows, columns], A [depth, rows], B [depth,
-/// columns].
-struct CollectProduct {
-  float* c;
-  float* rest;
-  std::size_t ldc;
-  const float* a;
-  std::size_t lda;
-  const float* b;
-  std::size_t ldb;
-  std::size_t rows, depth;
-  float fade = 1.0f;
-  Ahead* ahead = nullptr;
-
-  template <int kVectors>
-  HWY_NOINLINE void Panel(std::size_t column) const {
-    constexpr int kRows = kRegisterRows<kVectors>;
-    for (std::size_t row = 0; row < rows; row += kRows) {
-      Accumulators<kRows, kVectors> tile;
-      tile.Clear();
-      tile.template Add<Left::transposed>(a + row, lda, b + column, ldb, depth, ahead);
-      tile.Collect(c + row * ldc + column, rest + row * ldc + column, ldc, fade);
-    }
+  /// The same product into C in another way.
+  template <Into kOther>
+  Multiply<kLeft, kOther> As(float* its_rest = nullptr, float its_fade = 1.0f) const {
+    return {c, ldc, a, lda, b, ldb, rows, depth, ahead, its_rest, its_fade};
   }
 };
 

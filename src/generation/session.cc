@@ -1,11 +1,14 @@
 #include <algorithm>
+#include <cstring>
 #include <numeric>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "base/fail.h"
 #include "base/threads.h"
 #include "generation/sampler.h"
+#include "generation/snapshot.h"
 #include "linnet/generation.h"
 #include "model/transformer.h"
 
@@ -56,6 +59,12 @@ struct Session::Impl {
   }
 
   const Network& network() const { return model->network(); }
+
+  /// Of the model, taken when it is first asked for.
+  std::uint64_t fingerprint() {
+    if (!fingerprint_) fingerprint_ = linnet::fingerprint(*model);
+    return *fingerprint_;
+  }
 
   Stream& stream(std::int64_t index) {
     if (index < 0 || index >= static_cast<std::int64_t>(streams.size()))
@@ -116,6 +125,7 @@ struct Session::Impl {
   std::vector<Worker> workers;
   std::vector<std::int64_t> all;
   std::vector<std::uint8_t> named;  ///< by the step that is being checked
+  std::optional<std::uint64_t> fingerprint_;
 };
 
 Session::Session(std::shared_ptr<const Model> model, std::int64_t streams, const Options& options) {
@@ -200,6 +210,50 @@ void Session::fork(std::int64_t stream, std::int64_t source, std::uint64_t seed)
   target = impl_->stream(source);
   target.sampling.seed = seed;
   if (impl_->options.cache && stream != source) impl_->state.copy(stream, impl_->state, source);
+}
+
+std::vector<std::byte> Session::save(std::int64_t stream) const {
+  const Impl::Stream& chosen = impl_->stream(stream);
+  Snapshot snapshot;
+  snapshot.cache = impl_->options.cache;
+  snapshot.model = impl_->fingerprint();
+  snapshot.position = chosen.position;
+  snapshot.next_input = chosen.next_input;
+  snapshot.sampling = chosen.sampling;
+  if (snapshot.cache) {
+    snapshot.past = impl_->state.save(stream);
+  } else {
+    const auto history = std::as_bytes(std::span(chosen.history));
+    snapshot.past.assign(history.begin(), history.end());
+  }
+  return snapshot.bytes();
+}
+
+void Session::restore(std::int64_t stream, std::span<const std::byte> bytes) {
+  Impl::Stream& chosen = impl_->stream(stream);
+  const Snapshot snapshot = Snapshot::read(bytes);
+  if (snapshot.model != impl_->fingerprint())
+    fail("restore", "expected a snapshot of this model, {:016x}, got one of {:016x}", impl_->fingerprint(),
+         snapshot.model);
+  if (snapshot.cache != impl_->options.cache)
+    fail("restore", "expected a snapshot {} a cache, as this session has it, got one {}",
+         impl_->options.cache ? "with" : "without", snapshot.cache ? "with" : "without");
+  snapshot.sampling.check();
+  if (snapshot.next_input >= impl_->model->config().input_tokens())
+    fail("restore", "expected an input below {}, got {}", impl_->model->config().input_tokens(),
+         snapshot.next_input);
+  std::vector<std::int32_t> history(snapshot.cache ? 0 : snapshot.past.size() / sizeof(std::int32_t));
+  if (snapshot.cache) {
+    impl_->state.restore(stream, snapshot.past, snapshot.position);
+  } else {
+    if (snapshot.past.size() != sizeof(std::int32_t) * static_cast<std::size_t>(snapshot.position))
+      fail("restore", "expected {} inputs, got {} bytes", snapshot.position, snapshot.past.size());
+    std::memcpy(history.data(), snapshot.past.data(), snapshot.past.size());
+  }
+  chosen.history = std::move(history);
+  chosen.position = snapshot.position;
+  chosen.next_input = snapshot.next_input;
+  chosen.sampling = snapshot.sampling;
 }
 
 std::int64_t Session::streams() const { return static_cast<std::int64_t>(impl_->streams.size()); }

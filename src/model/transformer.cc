@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
+
+#include "base/fail.h"
 
 namespace linnet {
 
@@ -21,6 +24,30 @@ void RecurrentState::reset(std::int64_t slot) {
 
 void RecurrentState::copy(std::int64_t slot, const RecurrentState& source, std::int64_t source_slot) {
   for (std::size_t i = 0; i < layers.size(); ++i) layers[i]->copy(slot, *source.layers[i], source_slot);
+}
+
+std::vector<std::byte> RecurrentState::save(std::int64_t slot) const {
+  std::vector<std::byte> bytes;
+  std::vector<float> numbers;
+  for (const auto& layer : layers) {
+    numbers.resize(layer->bytes(slot) / sizeof(float));
+    layer->save(slot, numbers);
+    const auto own = std::as_bytes(std::span(numbers));
+    bytes.insert(bytes.end(), own.begin(), own.end());
+  }
+  return bytes;
+}
+
+void RecurrentState::restore(std::int64_t slot, std::span<const std::byte> bytes, std::int64_t position) {
+  // All layers are alike: where one takes its share, so do the others.
+  const std::size_t share = bytes.size() / layers.size() / sizeof(float);
+  if (bytes.size() != layers.size() * share * sizeof(float))
+    fail("state", "expected numbers for {} layers alike, got {} bytes", layers.size(), bytes.size());
+  std::vector<float> numbers(share);
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    std::memcpy(numbers.data(), bytes.data() + i * share * sizeof(float), share * sizeof(float));
+    layers[i]->restore(slot, numbers, position);
+  }
 }
 
 View<const float> Transformer::forward(std::span<const std::int32_t> ids, std::int64_t batch,

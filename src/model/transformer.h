@@ -21,6 +21,11 @@ struct RecurrentState {
   std::size_t bytes(std::int64_t slot) const;
   void reset(std::int64_t slot);
   void copy(std::int64_t slot, const RecurrentState& source, std::int64_t source_slot);
+
+  /// All layers' numbers, `bytes(slot)` bytes; and back again, with the number of tokens they stand for.
+  /// Throws Error where the size does not fit, before anything has changed.
+  std::vector<std::byte> save(std::int64_t slot) const;
+  void restore(std::int64_t slot, std::span<const std::byte> bytes, std::int64_t position);
 };
 
 /// The parallel form without a backward: prefill and evaluation. One object serves one thread at a time and

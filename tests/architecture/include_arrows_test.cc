@@ -44,7 +44,7 @@ const std::map<std::string, std::string> room_of_public_header = {
     {"training.h", "training"},
     {"generation.h", "generation"},
     {"linnet.h", "apps"},
-    {"c_api.h", "apps"},
+    {"c_api.h", "generation"},
 };
 
 bool may_include(const std::string& from, const std::string& to) {

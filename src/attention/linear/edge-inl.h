@@ -63,11 +63,11 @@ class EdgeWeights {
     for (std::size_t row = 0; row < queries_; row += kRowBlock) {
       const auto [first, last] = KeysOf(row);
       if (first < last)
-        ForEachPanel(
-            linnet::HWY_NAMESPACE::Multiply<Left::plain, true>{result + row * ldr, ldr,
-                                                               weights_ + row * kEdge + first, kEdge,
-                                                               x + first * ldx, ldx, kRowBlock, last - first},
-            columns);
+        ForEachPanel(linnet::HWY_NAMESPACE::Multiply<Left::plain, Into::add>{result + row * ldr, ldr,
+                                                                             weights_ + row * kEdge + first,
+                                                                             kEdge, x + first * ldx, ldx,
+                                                                             kRowBlock, last - first},
+                     columns);
     }
   }
 
@@ -77,11 +77,11 @@ class EdgeWeights {
     for (std::size_t row = 0; row < keys_; row += kRowBlock) {
       const auto [first, last] = QueriesOf(row);
       if (first < last)
-        ForEachPanel(linnet::HWY_NAMESPACE::Multiply<Left::transposed, true>{result + row * ldr, ldr,
-                                                                             weights_ + first * kEdge + row,
-                                                                             kEdge, x + first * ldx, ldx,
-                                                                             kRowBlock, last - first},
-                     columns);
+        ForEachPanel(
+            linnet::HWY_NAMESPACE::Multiply<Left::transposed, Into::add>{
+                result + row * ldr, ldr, weights_ + first * kEdge + row, kEdge, x + first * ldx, ldx,
+                kRowBlock, last - first},
+            columns);
     }
   }
 

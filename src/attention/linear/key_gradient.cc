@@ -61,24 +61,9 @@ class KeySweep : public BackwardSweep<KeySweep> {
 
   void AddOthers(std::size_t count, Pieces& pieces) {
     float* state = pieces.Open();
-    const float* q = q_;
-    float fade = 1;
-    if (decay() != nullptr) {
-      decay()->Rising(power_, 0, count);
-      ScaleRows(faded_, q_, ldf_, power_, count, width_);
-      q = faded_;
-      fade = decay()->Power(static_cast<std::int64_t>(count));
-    }
-    AddProduct(pieces, {.c = state,
-                        .ldc = ldm_,
-                        .a = q,
-                        .lda = ldf_,
-                        .b = g_,
-                        .ldb = ldv_,
-                        .rows = RoundUp(features_, kRowBlock),
-                        .depth = count,
-                        .columns = value_width_,
-                        .fade = fade});
+    const auto [q, fade] = Enter(q_, ldf_, width_, count, faded_, power_);
+    AddProduct(pieces, {state, ldm_, q, ldf_, g_, ldv_, RoundUp(features_, kRowBlock), count, &ahead_},
+               value_width_, fade);
     AddSums(pieces, state + width_ * ldm_, q, ldf_, g_ + columns_, ldv_, count, width_, fade);
   }
 
@@ -101,13 +86,13 @@ class KeySweep : public BackwardSweep<KeySweep> {
     const std::size_t value_depth = core != nullptr ? columns_ + 1 : 0,
                       key_depth = core != nullptr ? features_ : 0;
 
-    const float* v = Faded(step, core, v_, ldv_, RoundUp(columns_ + 1, kPad), count, rows);
+    const float* v = Meet(step, core, v_, ldv_, RoundUp(columns_ + 1, kPad), rows, faded_, power_);
     if (triangle) WeighValues(rows);
     FeatureGradient<true>(result_, v, transposed, value_depth, triangle ? q_ : nullptr, rows);
     if (triangle && decay() != nullptr) std::memcpy(value_weights_, weights_, rows * chunk_ * sizeof(float));
     const bool edges = tiles_.size() > (triangle ? 1 : 0);
     if (!edges) WriteThroughMap(grad_key_, key_, k_, step.rows, false, kAll);
-    const float* k = Faded(step, core, k_, ldf_, width_, count, rows);
+    const float* k = Meet(step, core, k_, ldf_, width_, rows, faded_, power_);
     if (triangle) {
       WeighKeys(rows);
       if (decay() != nullptr) FadeKeyWeights(rows);
@@ -143,16 +128,6 @@ class KeySweep : public BackwardSweep<KeySweep> {
     Transpose(transposed, ldf_, core, ldm_, features_, columns_);
     std::memcpy(transposed + columns_ * ldf_, core + width_ * ldm_, width_ * sizeof(float));
     return transposed;
-  }
-
-  /// The rows as they meet the state: with what they have decayed since the state's first query.
-  const float* Faded(const SweepStep& step, const float* core, const float* tile, std::size_t ld,
-                     std::size_t columns, std::size_t count, std::size_t rows) {
-    if (core == nullptr || decay() == nullptr) return tile;
-    decay()->Falling(power_, plan_.chunk(step.last - 1).begin - step.rows.end + 1, count);
-    ScaleRows(faded_, tile, ld, power_, count, columns);
-    ZeroRows(faded_, ld, count, rows);
-    return faded_;
   }
 
   /// γ^(i − j) on the weights of keys, and what the pairs of the diagonal add to γ's gradient.

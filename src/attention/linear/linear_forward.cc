@@ -135,24 +135,9 @@ class ForwardSweep : public Sweep<ForwardSweep> {
 
   void AddOthers(std::size_t count, Pieces& pieces) {
     float* sums = pieces.Open();
-    const float* k = k_;
-    float fade = 1;
-    if (decay() != nullptr) {
-      decay()->Falling(power_, 0, count);
-      ScaleRows(faded_, k_, ldf_, power_, count, width_);
-      k = faded_;
-      fade = decay()->Power(static_cast<std::int64_t>(count));
-    }
-    AddProduct(pieces, {.c = sums,
-                        .ldc = ldm_,
-                        .a = k,
-                        .lda = ldf_,
-                        .b = v_,
-                        .ldb = ldm_,
-                        .rows = RoundUp(features_, kRowBlock),
-                        .depth = count,
-                        .columns = value_width_,
-                        .fade = fade});
+    const auto [k, fade] = Enter(k_, ldf_, width_, count, faded_, power_);
+    AddProduct(pieces, {sums, ldm_, k, ldf_, v_, ldm_, RoundUp(features_, kRowBlock), count, &ahead_},
+               value_width_, fade);
     AddSums(pieces, sums + width_ * ldm_, k, ldf_, nullptr, 0, count, width_, fade);
   }
 
@@ -166,14 +151,7 @@ class ForwardSweep : public Sweep<ForwardSweep> {
       rows = std::max(rows, RoundUp(static_cast<std::size_t>(keys.end - keys.begin), kRowBlock));
     }
     LoadFeatures(call_, true, head(), query_, step.rows, q_, ldf_, rows, wide_);
-    const float* q = q_;
-    if (core != nullptr && decay() != nullptr) {
-      const std::int64_t end = step.last > 0 ? plan_.chunk(step.last - 1).end : 0;
-      decay()->Rising(power_, step.rows.begin - end + 1, count);
-      ScaleRows(faded_, q_, ldf_, power_, count, width_);
-      ZeroRows(faded_, ldf_, count, rows);
-      q = faded_;
-    }
+    const float* q = Meet(step, core, q_, ldf_, width_, rows, faded_, power_);
     if (triangle) {
       Diagonal(tiles_.front().others, rows, q, core);
     } else {

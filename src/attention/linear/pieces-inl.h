@@ -30,13 +30,15 @@ class Pieces {
         slots_(memory),
         newer_(memory + Slots(plan) * floats),
         rest_(newer_ + floats) {
-    std::memset(memory, 0, Memory(plan, floats) * sizeof(float));
+    // Sums are assigned before they are read, all but the padding of their rows.
+    std::memset(memory, 0, Slots(plan) * floats * sizeof(float));
   }
 
   /// The sums of what comes before the first chunk, for the caller to fill, as `rest()` with what they
   /// rounded off.
   float* Initial() {
     initial_ = rest_valid_ = true;
+    std::memset(rest_, 0, floats_ * sizeof(float));
     fresh_ = false;
     return Slot(0);
   }

@@ -66,27 +66,11 @@ class QuerySweep : public BackwardSweep<QuerySweep> {
 
   void AddOthers(std::size_t count, Pieces& pieces) {
     float* state = pieces.Open();
-    const float* k = k_;
-    float fade = 1;
-    if (decay() != nullptr) {
-      decay()->Falling(power_, 0, count);
-      ScaleRows(faded_, k_, ldf_, power_, count, width_);
-      k = faded_;
-      fade = decay()->Power(static_cast<std::int64_t>(count));
-      if (of_decay_) AddDistances(count, pieces.fresh() ? nullptr : state, fade);
-    }
+    const auto [k, fade] = Enter(k_, ldf_, width_, count, faded_, power_);
+    if (of_decay_ && decay() != nullptr) AddDistances(count, pieces.fresh() ? nullptr : state, fade);
     // Where M is no multiple of a block of rows, the product's last rows contain the normaliser's.
     const std::size_t rows = RoundUp(columns_, kRowBlock);
-    AddProduct(pieces, {.c = state,
-                        .ldc = ldf_,
-                        .a = v_,
-                        .lda = ldv_,
-                        .b = k,
-                        .ldb = ldf_,
-                        .rows = rows,
-                        .depth = count,
-                        .columns = width_,
-                        .fade = fade});
+    AddProduct(pieces, {state, ldf_, v_, ldv_, k, ldf_, rows, count, &ahead_}, width_, fade);
     if (rows == columns_) AddSums(pieces, state + columns_ * ldf_, k, ldf_, nullptr, 0, count, width_, fade);
   }
 
@@ -100,14 +84,7 @@ class QuerySweep : public BackwardSweep<QuerySweep> {
       rows = std::max(rows, RoundUp(static_cast<std::size_t>(keys.end - keys.begin), kRowBlock));
     }
     LoadQueries(step.rows, rows);
-    const float* g = g_;
-    if (core != nullptr && decay() != nullptr) {
-      const std::int64_t end = step.last > 0 ? plan_.chunk(step.last - 1).end : 0;
-      decay()->Rising(power_, step.rows.begin - end + 1, count);
-      ScaleRows(faded_, g_, ldv_, power_, count, RoundUp(columns_ + 1, kPad));
-      ZeroRows(faded_, ldv_, count, rows);
-      g = faded_;
-    }
+    const float* g = Meet(step, core, g_, ldv_, RoundUp(columns_ + 1, kPad), rows, faded_, power_);
     const float* state = core != nullptr ? core : sum_;
     const std::size_t depth = core != nullptr ? columns_ + 1 : 0;
     if (triangle) {
@@ -163,18 +140,18 @@ class QuerySweep : public BackwardSweep<QuerySweep> {
         hn::Store(hn::Mul(factor, sum), d, distances + i);
       }
     }
-    ForEachPanel(Multiply<Left::transposed, true>{distances, ldf_, v_, ldv_, transposed_, ldf_,
-                                                  RoundUp(columns_ + 1, kRowBlock), count, &ahead_},
+    ForEachPanel(Multiply<Left::transposed, Into::add>{distances, ldf_, v_, ldv_, transposed_, ldf_,
+                                                       RoundUp(columns_ + 1, kRowBlock), count, &ahead_},
                  width_);
   }
 
   /// What the step's rows take from states for γ's gradient; `result_` is what they take from S⁺ by `g`.
   void AddDecayGradient(const SweepStep& step, const float* g, std::size_t count, std::size_t rows) {
     FeatureGradient<false>(transposed_, g, Distances(), columns_ + 1, nullptr, rows);
-    const std::int64_t end = step.last > 0 ? plan_.chunk(step.last - 1).end : 0;
     double& sum = gradient_call_.decay_sum(false, block_.batch, head());
     for (std::size_t i = 0; i < count; ++i) {
-      const double distance = static_cast<double>(step.rows.begin - end + 1) + static_cast<double>(i);
+      const double distance =
+          static_cast<double>(step.rows.begin - CoreEnd(step) + 1) + static_cast<double>(i);
       sum += distance * Dot(q_ + i * ldf_, result_ + i * ldf_, width_) +
              Dot(q_ + i * ldf_, transposed_ + i * ldf_, width_);
     }

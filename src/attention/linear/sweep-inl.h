@@ -61,6 +61,7 @@ class Sweep {
  protected:
   Sweep(const LinearCall& call, SweepSide side, const LinearBlock& block)
       : call_(call),
+        side_(side),
         block_(block),
         heads_(static_cast<std::size_t>(block.last_head - block.first_head)),
         chunk_(static_cast<std::size_t>(call.chunk())),
@@ -128,30 +129,15 @@ class Sweep {
     pieces.Added();
   }
 
-  /// c [rows, columns] = fade · c + aᵀ b over `depth` rows of a and b, c in the open piece of a state.
-  struct StateProduct {
-    float* c;
-    std::size_t ldc;
-    const float* a;
-    std::size_t lda;
-    const float* b;
-    std::size_t ldb;
-    std::size_t rows, depth, columns;
-    float fade;
-  };
-  void AddProduct(const Pieces& pieces, const StateProduct& p) {
-    if (pieces.fresh()) {
-      ForEachPanel(Multiply<Left::transposed>{p.c, p.ldc, p.a, p.lda, p.b, p.ldb, p.rows, p.depth, &ahead_},
-                   p.columns);
-    } else if (compensated_) {
-      ForEachPanel(CollectProduct{p.c, pieces.RestOf(p.c), p.ldc, p.a, p.lda, p.b, p.ldb, p.rows, p.depth,
-                                  p.fade, &ahead_},
-                   p.columns);
-    } else {
-      ForEachPanel(
-          Multiply<Left::transposed, true>{p.c, p.ldc, p.a, p.lda, p.b, p.ldb, p.rows, p.depth, &ahead_},
-          p.columns);
-    }
+  /// `product` into the open piece of a state, C = fade · C + Aᵀ B.
+  void AddProduct(const Pieces& pieces, const Multiply<Left::transposed>& product, std::size_t columns,
+                  float fade) const {
+    if (pieces.fresh())
+      ForEachPanel(product, columns);
+    else if (compensated_)
+      ForEachPanel(product.template As<Into::collect>(pieces.RestOf(product.c), fade), columns);
+    else
+      ForEachPanel(product.template As<Into::add>(), columns);
   }
 
   /// sums [columns] = fade · sums + Σ_r weight[r · step] tile[r], sums in the open piece of a state.
@@ -161,6 +147,45 @@ class Sweep {
       SumRows(sums, tile, ld, weight, step, rows, columns);
     else
       CollectRows(sums, pieces.RestOf(sums), tile, ld, weight, step, rows, columns, fade);
+  }
+
+  /// Rows of the other side as they enter a state, and what the state itself has decayed by then.
+  struct Entering {
+    const float* rows;
+    float fade;
+  };
+  /// `faded` takes the rows, `power` their `count` factors.
+  Entering Enter(const float* rows, std::size_t ld, std::size_t columns, std::size_t count, float* faded,
+                 float* power) const {
+    if (decay() == nullptr) return {rows, 1.0f};
+    if (side_ == SweepSide::queries)
+      decay()->Falling(power, 0, count);
+    else
+      decay()->Rising(power, 0, count);
+    ScaleRows(faded, rows, ld, power, count, columns);
+    return {faded, decay()->Power(static_cast<std::int64_t>(count))};
+  }
+
+  /// A step's rows, zeros from their end to `padded`, as they meet `core`: decayed since then.
+  const float* Meet(const SweepStep& step, const float* core, const float* rows, std::size_t ld,
+                    std::size_t columns, std::size_t padded, float* faded, float* power) const {
+    if (core == nullptr || decay() == nullptr) return rows;
+    const auto count = static_cast<std::size_t>(step.rows.end - step.rows.begin);
+    if (side_ == SweepSide::queries)
+      decay()->Rising(power, step.rows.begin - CoreEnd(step) + 1, count);
+    else
+      decay()->Falling(power, CoreEnd(step) - step.rows.end + 1, count);
+    ScaleRows(faded, rows, ld, power, count, columns);
+    ZeroRows(faded, ld, count, padded);
+    return faded;
+  }
+
+  /// The row of the other side at which a step's state ends, the first one there where it was swept from the
+  /// end.
+  std::int64_t CoreEnd(const SweepStep& step) const {
+    if (step.last == 0) return 0;
+    const Mask::Interval chunk = plan_.chunk(step.last - 1);
+    return side_ == SweepSide::queries ? chunk.end : chunk.begin;
   }
 
   std::int64_t head() const { return block_.first_head + static_cast<std::int64_t>(head_); }
@@ -183,6 +208,7 @@ class Sweep {
   }
 
   const LinearCall& call_;
+  const SweepSide side_;
   const LinearBlock block_;
   const std::size_t heads_, chunk_;
   const SweepPlan plan_;

@@ -16,19 +16,10 @@ SweepPlan::SweepPlan(const Mask& mask, SweepSide side, std::int64_t b, std::int6
   const std::int64_t rows = side == SweepSide::queries ? queries : mask.visible_keys(b, keys);
   std::vector<std::int64_t> starts;
   for (std::int64_t first = 0; first < rows; first = end_of_step(first)) starts.push_back(first);
-  // Where queries and keys go together the other side is cut like this one, so that edges begin at a cut.
-  cuts_.push_back(0);
-  if (mask.together()) {
-    for (const std::int64_t start : starts)
-      if (start > 0 && start < others_) cuts_.push_back(start);
-  }
-  while (cuts_.back() < others_) {
-    const std::int64_t end = mask.has_segments() ? mask.segment(b, cuts_.back(), keys).end : others_;
-    cuts_.push_back(std::min({cuts_.back() + chunk_, end, others_}));
-  }
+  starts.push_back(rows);
+  cut_others(starts);
 
   steps_.reserve(starts.size());
-  starts.push_back(rows);
   for (std::size_t i = 0; i + 1 < starts.size(); ++i) add_step({starts[i], starts[i + 1]});
   if (side == SweepSide::keys) std::reverse(steps_.begin(), steps_.end());
   if (side == SweepSide::queries && mask.takes_state()) {
@@ -38,6 +29,29 @@ SweepPlan::SweepPlan(const Mask& mask, SweepSide side, std::int64_t b, std::int6
     final_.after_initial = last.begin == 0;
   }
   find_pieces();
+}
+
+/// Edges should be short, so the other side is cut where they begin: where queries and keys go together like
+/// this side, and under intervals of any kind where those of the steps, `starts`, have their bounds.
+void SweepPlan::cut_others(const std::vector<std::int64_t>& starts) {
+  std::vector<std::int64_t> wanted = {others_};
+  if (mask_.together()) {
+    wanted.insert(wanted.end(), starts.begin(), starts.end() - 1);
+  } else if (mask_.kind() == Mask::Kind::intervals) {
+    for (std::size_t i = 0; i + 1 < starts.size(); ++i) {
+      wanted.push_back(seen(starts[i + 1] - 1).begin);
+      wanted.push_back(seen(starts[i]).end);
+    }
+  }
+  std::sort(wanted.begin(), wanted.end());
+  cuts_.push_back(0);
+  for (const std::int64_t cut : wanted) {
+    while (cuts_.back() < std::min(cut, others_)) {
+      const std::int64_t end =
+          mask_.has_segments() ? mask_.segment(batch_, cuts_.back(), keys_).end : others_;
+      cuts_.push_back(std::min({cuts_.back() + chunk_, end, cut, others_}));
+    }
+  }
 }
 
 Mask::Interval SweepPlan::seen(std::int64_t row) const {

@@ -66,6 +66,7 @@ class SweepPlan {
  private:
   Mask::Interval seen(std::int64_t row) const;
   std::int64_t end_of_step(std::int64_t first) const;
+  void cut_others(const std::vector<std::int64_t>& starts);
   void add_step(Mask::Interval rows);
   void find_pieces();
   void add_tile(const SweepStep& step, Mask::Interval others, std::vector<EdgeTile>& tiles) const;

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "linnet/generation.h"
+
+namespace linnet {
+
+/// A stream apart from its session: what `Session::save` writes. In bytes, little-endian:
+///   "LINNETST", version (u32), 1 with a cache and 0 without (u32), the model's fingerprint (u64),
+///   position (i64), next input (i64), temperature (f64), top_k (i64), top_p (f64), seed (u64), n (u64),
+///   n bytes of the past, CRC-32 of all before it (u64):
+/// 88 + n bytes. The past is the state of every layer, f32, or without a cache all inputs, i32.
+struct Snapshot {
+  bool cache = true;
+  std::uint64_t model = 0;
+  std::int64_t position = 0;
+  std::int32_t next_input = 0;
+  SamplingOptions sampling;
+  std::vector<std::byte> past;
+
+  std::vector<std::byte> bytes() const;
+
+  /// Throws Error where the bytes are no snapshot, one of another version or a damaged one.
+  static Snapshot read(std::span<const std::byte> bytes);
+};
+
+/// Tells models apart: from the configuration and every weight.
+std::uint64_t fingerprint(const Model& model);
+
+}  // namespace linnet

@@ -1,0 +1,107 @@
+/* The C interface, from a C program: c_api_test MODEL. */
+
+#include "linnet/c_api.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int failures = 0;
+
+static void expect(int holds, const char* what, int line) {
+  if (holds) return;
+  fprintf(stderr, "line %d: expected %s; last error: %s\n", line, what, linnet_error());
+  ++failures;
+}
+#define EXPECT(condition) expect(condition, #condition, __LINE__)
+#define EXPECT_REFUSED(call, status, sentence) \
+  do {                                         \
+    EXPECT((call) == (status));                \
+    EXPECT(strstr(linnet_error(), sentence) != NULL); \
+  } while (0)
+
+enum { kTokens = 40 };
+
+static void continues_bit_for_bit(const linnet_model* model) {
+  linnet_session *session = NULL, *other = NULL;
+  EXPECT(linnet_session_create(model, 3, &session) == LINNET_OK);
+  EXPECT(linnet_session_create(model, 1, &other) == LINNET_OK);
+  linnet_sampling sampling = linnet_sampling_default();
+  sampling.temperature = 0.8;
+  sampling.seed = 5;
+  EXPECT(linnet_begin(session, 1, 7, &sampling) == LINNET_OK);
+  const int32_t prompt[] = {0, 0, 1, 2, 1, 0};
+  EXPECT(linnet_prefill(session, 1, prompt, 6) == LINNET_OK);
+
+  int32_t all[3];
+  EXPECT(linnet_step(session, all, NULL, 3) == LINNET_OK);
+  int64_t position = 0;
+  EXPECT(linnet_position(session, 1, &position) == LINNET_OK);
+  EXPECT(position == 7);
+
+  size_t size = 0;
+  EXPECT(linnet_save(session, 1, NULL, 0, &size) == LINNET_OK);
+  EXPECT(size > 88);
+  void* bytes = malloc(size);
+  EXPECT_REFUSED(linnet_save(session, 1, bytes, size - 1, &size), LINNET_FAILED, "expected room for");
+  EXPECT(linnet_save(session, 1, bytes, size, &size) == LINNET_OK);
+  EXPECT(linnet_restore(other, 0, bytes, size) == LINNET_OK);
+  EXPECT(linnet_fork(session, 2, 1, 5) == LINNET_OK);
+  for (int i = 0; i < kTokens; ++i) {
+    int32_t here[2], there;
+    const int64_t streams[] = {1, 2};
+    EXPECT(linnet_step(session, here, streams, 2) == LINNET_OK);
+    EXPECT(linnet_step(other, &there, NULL, 1) == LINNET_OK);
+    EXPECT(here[0] == there && here[1] == there);
+    EXPECT(0 <= there && there < linnet_model_vocabulary(model));
+  }
+  ((char*)bytes)[90] ^= 1;
+  EXPECT_REFUSED(linnet_restore(other, 0, bytes, size), LINNET_FAILED, "damaged");
+  free(bytes);
+  linnet_session_free(other);
+  linnet_session_free(session);
+}
+
+static void what_cannot_be_is_refused(const linnet_model* model) {
+  linnet_model* none = NULL;
+  EXPECT_REFUSED(linnet_model_load("/no/such/folder", &none), LINNET_FAILED, "[model] expected a folder");
+  EXPECT(none == NULL);
+  EXPECT_REFUSED(linnet_model_load(NULL, &none), LINNET_USAGE, "got NULL");
+  linnet_session* session = NULL;
+  EXPECT_REFUSED(linnet_session_create(model, 0, &session), LINNET_USAGE, "streams, got 0");
+  EXPECT(session == NULL);
+  EXPECT(linnet_session_create(model, 1, &session) == LINNET_OK);
+  linnet_sampling sampling = linnet_sampling_default();
+  sampling.temperature = NAN;
+  EXPECT_REFUSED(linnet_begin(session, 0, 1, &sampling), LINNET_USAGE, "temperature");
+  EXPECT_REFUSED(linnet_begin(session, 0, 1000, NULL), LINNET_FAILED, "label");
+  EXPECT_REFUSED(linnet_begin(session, 1, 1, NULL), LINNET_FAILED, "expected a stream");
+  const int32_t outside = 1 << 20;
+  EXPECT_REFUSED(linnet_prefill(session, 0, &outside, 1), LINNET_FAILED, "expected tokens in");
+  EXPECT_REFUSED(linnet_prefill(session, 0, NULL, 1), LINNET_USAGE, "got NULL");
+  EXPECT_REFUSED(linnet_restore(session, 0, "no snapshot", 11), LINNET_FAILED, "[snapshot] expected");
+  /* The session is as good as before. */
+  int32_t token = -1;
+  EXPECT(linnet_step(session, &token, NULL, 1) == LINNET_OK);
+  EXPECT(token >= 0);
+  linnet_session_free(session);
+}
+
+int main(int count, char** arguments) {
+  if (count != 2) {
+    fprintf(stderr, "usage: %s MODEL\n", arguments[0]);
+    return 2;
+  }
+  linnet_model* model = NULL;
+  EXPECT(linnet_model_load(arguments[1], &model) == LINNET_OK);
+  if (model == NULL) return 1;
+  EXPECT(linnet_model_classes(model) == 10);
+  continues_bit_for_bit(model);
+  what_cannot_be_is_refused(model);
+  linnet_model_free(model);
+  linnet_model_free(NULL);
+  linnet_session_free(NULL);
+  if (failures == 0) puts("all expectations hold");
+  return failures == 0 ? 0 : 1;
+}
