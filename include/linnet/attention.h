@@ -13,7 +13,7 @@
 
 namespace linnet {
 
-enum class Family { linear, softmax, kernel, local, strided };
+enum class Family { linear, softmax, kernel, linformer, lsh, local, strided };
 
 /// Whether the linear family divides by φ(q)ᵀz + ε or leaves the sum as it is.
 enum class Normalise { sum, none };
@@ -27,6 +27,16 @@ enum class StateSums { plain, compensated };
 /// block.
 enum class SparsePattern { strided, fixed };
 
+/// How the lsh family (Kitaev et al. 2020) finds the keys that matter to a query.
+struct LshOptions {
+  /// Buckets of a round's hash: 1, or an even number; 0 stands for the least power of two with at most
+  /// `chunk` tokens a bucket on average.
+  std::int64_t buckets = 0;
+  std::int64_t chunk = 64;  ///< tokens that, sorted by bucket, attend to each other and to the chunk before
+  std::int64_t rounds = 1;  ///< 1 … 64 hashes, each another chance for a query to meet a key
+  std::uint64_t seed = 0;   ///< of the random rotations; with `layer`, round and head it decides them
+};
+
 /// Which attention. One object of options describes a layer; families ignore what is not theirs.
 struct AttentionOptions {
   Family family = Family::linear;
@@ -34,9 +44,10 @@ struct AttentionOptions {
   Normalise normalise = Normalise::sum;                       ///< linear, kernel
   float epsilon = 1e-6f;                                      ///< linear, kernel: added to the denominator
   StateSums sums = StateSums::compensated;                    ///< linear, of the states it makes
-  float scale = 0;                                            ///< softmax, local, strided; 0 means 1/√E
-  int layer = 0;                                              ///< told to the feature map
+  float scale = 0;  ///< softmax, linformer, lsh, local, strided; 0 means 1/√E
+  int layer = 0;    ///< told to the feature map, part of lsh's seed
   std::shared_ptr<const Similarity> similarity = exponential_similarity();  ///< kernel
+  LshOptions lsh = {};                                                      ///< lsh
   std::int64_t window_left = 128;                  ///< local: query i sees the keys i − left … i + right
   std::int64_t window_right = 0;                   ///< local; 0 for the recurrent form
   SparsePattern pattern = SparsePattern::strided;  ///< strided
@@ -92,6 +103,10 @@ struct AttentionInputs {
   /// and z alike (Sun et al. 2023, equation 6, with a normaliser). Linear family with a causal mask only;
   /// none by default.
   View<const float> decay = {};
+  /// Linformer's E and F (Wang et al. 2020, equation 7), [H, k, N], or [1, k, N] for all heads; they may be
+  /// the same view. Its keys and values are E K and F V, k of each for at most N tokens: shorter inputs use
+  /// the leading columns. Other families ignore them.
+  View<const float> key_projection = {}, value_projection = {};
 };
 
 /// out [B, L, H, M], of the inputs' type. `normaliser` [B, L, H], where given, receives what `backward`
@@ -104,10 +119,13 @@ struct AttentionOutputs {
   State* final = nullptr;
 };
 
-/// Gradients of the inputs, shaped and typed like them; assigned. `decay` may be left out.
+/// Gradients of the inputs, shaped and typed like them; assigned. `decay` and the projections may be left
+/// out. Where both projections are the same view its gradient is the sum of these two, which the caller adds:
+/// their memory must not be the same.
 struct AttentionGradients {
   FloatView query, key, value;
   View<float> decay = {};
+  View<float> key_projection = {}, value_projection = {};
 };
 
 /// An attention family with its options: the same doors everywhere. Immutable, shared by threads.
@@ -146,11 +164,13 @@ struct ReferenceInputs {
   View<const double> query, key, value;
   Mask mask = Mask::full();
   View<const double> decay = {};  ///< γ [H]
+  View<const double> key_projection = {}, value_projection = {};
 };
 void reference_forward(const AttentionOptions& options, View<double> out, const ReferenceInputs& inputs);
 void reference_backward(const AttentionOptions& options, View<double> grad_query, View<double> grad_key,
                         View<double> grad_value, View<const double> grad_out, const ReferenceInputs& inputs,
-                        View<double> grad_decay = {});
+                        View<double> grad_decay = {}, View<double> grad_key_projection = {},
+                        View<double> grad_value_projection = {});
 
 /// A row of the table of families that `linnet families` prints.
 struct FamilyInfo {

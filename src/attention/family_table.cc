@@ -2,6 +2,8 @@
 
 #include "attention/kernel/kernel_attention.h"
 #include "attention/linear/linear_attention.h"
+#include "attention/linformer/linformer_attention.h"
+#include "attention/lsh/lsh_attention.h"
 #include "attention/softmax/softmax_attention.h"
 #include "attention/sparse/local_attention.h"
 #include "attention/sparse/strided_attention.h"
@@ -12,10 +14,14 @@
 namespace linnet {
 namespace {
 
-const std::array<FamilyInfo, 5> table = {{
+const std::array<FamilyInfo, 7> table = {{
     {Family::linear, "linear", "every mask; quadratic under boolean ones", true, "4 F M", "F M + F"},
     {Family::softmax, "softmax", "every mask", true, "2 (E + M) a visible key", "E + M a token"},
     {Family::kernel, "kernel", "every mask", false, "2 (E + M) a visible key", "none"},
+    {Family::linformer, "linformer", "full, with key lengths; at most the trained length", false,
+     "4 k (E + M), k the rank", "none"},
+    {Family::lsh, "lsh", "full and causal, with key lengths; key is query", false,
+     "4 R C (E + M) + R E b, R rounds, C the chunk, b the hashes' buckets", "none"},
     {Family::local, "local", "every mask but boolean ones", true, "2 (E + M) a key in the window",
      "(left + 1) (E + M)"},
     {Family::strided, "strided", "causal, key lengths", true, "2 (E + M) (s + N/s), s about N^(1/2)",
@@ -56,6 +62,10 @@ std::unique_ptr<Attention> make_attention(const AttentionOptions& options) {
       return make_local_attention(options);
     case Family::strided:
       return make_strided_attention(options);
+    case Family::linformer:
+      return make_linformer_attention(options);
+    case Family::lsh:
+      return make_lsh_attention(options);
     case Family::linear:
       break;
   }
@@ -72,6 +82,10 @@ void reference_forward(const AttentionOptions& options, View<double> out, const 
       return local_reference_forward(options, out, inputs);
     case Family::strided:
       return strided_reference_forward(options, out, inputs);
+    case Family::linformer:
+      return linformer_reference_forward(options, out, inputs);
+    case Family::lsh:
+      return lsh_reference_forward(options, out, inputs);
     case Family::linear:
       return linear_reference_forward(options, out, inputs);
   }
@@ -79,7 +93,8 @@ void reference_forward(const AttentionOptions& options, View<double> out, const 
 
 void reference_backward(const AttentionOptions& options, View<double> grad_query, View<double> grad_key,
                         View<double> grad_value, View<const double> grad_out, const ReferenceInputs& inputs,
-                        View<double> grad_decay) {
+                        View<double> grad_decay, View<double> grad_key_projection,
+                        View<double> grad_value_projection) {
   switch (options.family) {
     case Family::softmax:
       return softmax_reference_backward(options, grad_query, grad_key, grad_value, grad_out, inputs);
@@ -89,6 +104,11 @@ void reference_backward(const AttentionOptions& options, View<double> grad_query
       return local_reference_backward(options, grad_query, grad_key, grad_value, grad_out, inputs);
     case Family::strided:
       return strided_reference_backward(options, grad_query, grad_key, grad_value, grad_out, inputs);
+    case Family::linformer:
+      return linformer_reference_backward(options, grad_query, grad_key, grad_value, grad_out, inputs,
+                                          grad_key_projection, grad_value_projection);
+    case Family::lsh:
+      return lsh_reference_backward(options, grad_query, grad_key, grad_value, grad_out, inputs);
     case Family::linear:
       return linear_reference_backward(options, grad_query, grad_key, grad_value, grad_out, inputs,
                                        grad_decay);

@@ -8,7 +8,15 @@ namespace linnet {
 
 /// What random numbers are drawn for. Every purpose has its own sequence, so that adding a draw to one
 /// never changes another.
-enum class Draw : std::uint32_t { initial_weights, dropout, batches, sampling, synthetic_data, test };
+enum class Draw : std::uint32_t {
+  initial_weights,
+  dropout,
+  batches,
+  sampling,
+  synthetic_data,
+  test,
+  rotations
+};
 
 /// Counter-based generator (Philox 4x32-10; Salmon et al., "Parallel random numbers: as easy as 1, 2, 3",
 /// 2011). A number is a pure function of (seed, purpose, stream, index): nothing is stored, any number can be

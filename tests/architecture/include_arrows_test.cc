@@ -33,18 +33,10 @@ const std::map<std::string, std::set<std::string>> arrows = {
 };
 
 const std::map<std::string, std::string> room_of_public_header = {
-    {"instruction_set.h", "kernels"},
-    {"tensor.h", "base"},
-    {"error.h", "base"},
-    {"mask.h", "attention"},
-    {"feature_map.h", "attention"},
-    {"similarity.h", "attention"},
-    {"attention.h", "attention"},
-    {"model.h", "model"},
-    {"dataset.h", "data"},
-    {"training.h", "training"},
-    {"generation.h", "generation"},
-    {"linnet.h", "apps"},
+    {"instruction_set.h", "kernels"}, {"tensor.h", "base"},           {"error.h", "base"},
+    {"mask.h", "attention"},          {"feature_map.h", "attention"}, {"similarity.h", "attention"},
+    {"attention.h", "attention"},     {"model.h", "model"},           {"dataset.h", "data"},
+    {"training.h", "training"},       {"generation.h", "generation"}, {"linnet.h", "apps"},
     {"c_api.h", "generation"},
 };
 

@@ -1,0 +1,32 @@
+#pragma once
+
+#include "linnet/attention.h"
+
+namespace linnet {
+
+/// Linformer (Wang et al. 2020, equation 7): V' = softmax(scale · Q (E K)ᵀ) (F V). The projections E and F
+/// come with each call; k of them stand for all keys, so that time and memory are linear in the length.
+/// `normaliser` receives the log-sum-exp of every query's k scores.
+///
+/// Inputs shorter than the projections use their leading columns, padded keys (key lengths) are left out
+/// before anything is projected, longer inputs are refused. So is every mask but the full one, and every
+/// state: a compressed key is a sum over all positions, in which no mask can tell them apart any more.
+///
+/// Memory beyond inputs and outputs: O(k) a head, two numbers a query; with bf16 copies of all in f32.
+std::unique_ptr<Attention> make_linformer_attention(const AttentionOptions& options);
+
+/// The same in double precision, with the gradients written out. Those of the projections may be left out.
+void linformer_reference_forward(const AttentionOptions& options, View<double> out,
+                                 const ReferenceInputs& inputs);
+void linformer_reference_backward(const AttentionOptions& options, View<double> grad_query,
+                                  View<double> grad_key, View<double> grad_value, View<const double> grad_out,
+                                  const ReferenceInputs& inputs, View<double> grad_key_projection,
+                                  View<double> grad_value_projection);
+
+/// Throws Error unless `mask` is full, with key lengths or without, and both projections fit `keys` keys of
+/// `heads` heads: [heads or 1, k, N] with 1 ≤ k ≤ N and N ≥ keys.
+template <class T>
+void check_linformer(const char* operation, const Mask& mask, View<const T> key_projection,
+                     View<const T> value_projection, std::int64_t heads, std::int64_t keys);
+
+}  // namespace linnet

@@ -1,0 +1,134 @@
+#include "attention/linformer/projection.h"
+
+#include <algorithm>
+
+// clang-format off
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "attention/linformer/projection.cc"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+#include "attention/tile_gemm-inl.h"
+// clang-format on
+
+// The factors of a product are copied into dense, padded tiles of 128 terms: 64 KB and less, whatever the
+// strides of the caller, and no tile is read fewer than 64 times.
+
+HWY_BEFORE_NAMESPACE();
+namespace linnet::linformer::HWY_NAMESPACE {
+
+using linnet::HWY_NAMESPACE::Into;
+using linnet::HWY_NAMESPACE::ForEachPanel;
+using linnet::HWY_NAMESPACE::Left;
+using linnet::HWY_NAMESPACE::Multiply;
+
+constexpr std::size_t kDepth = 128;  // terms of a sum that are held in registers
+
+HWY_INLINE std::size_t RoundUp(std::size_t count, std::size_t multiple) {
+  return (count + multiple - 1) / multiple * multiple;
+}
+
+/// Columns [first, first + columns) of x as rows `ld` apart, with zeros up to `rows` rows and `ld` columns.
+HWY_INLINE void Pack(float* HWY_RESTRICT to, std::size_t ld, std::size_t rows, View<const float> x,
+                     std::int64_t first, std::int64_t columns) {
+  const std::size_t filled = static_cast<std::size_t>(x.extent(0));
+  for (std::size_t r = 0; r < filled; ++r) {
+    float* row = to + r * ld;
+    std::copy_n(x.at(r, first), columns, row);
+    std::fill(row + columns, row + ld, 0.0f);
+  }
+  std::fill(to + filled * ld, to + std::max(rows, filled) * ld, 0.0f);
+}
+
+void CompressOf(View<float> compressed, View<const float> projection, View<const float> x, float* scratch) {
+  const std::int64_t dim = x.extent(1), tokens = x.extent(0);
+  const std::size_t width = RoundUp(dim, linnet::HWY_NAMESPACE::kPad);
+  const std::size_t rows = RoundUp(projection.extent(0), linnet::HWY_NAMESPACE::kRowBlock);
+  float* left = scratch;
+  float* right = left + kRanks * kDepth;
+  float* sums = right + kDepth * width;
+  std::fill_n(sums, rows * width, 0.0f);
+  for (std::int64_t first = 0; first < tokens; first += kDepth) {
+    const std::int64_t depth = std::min<std::int64_t>(kDepth, tokens - first);
+    Pack(left, kDepth, rows, projection, first, depth);
+    Pack(right, width, depth, x.slice(0, first, first + depth), 0, dim);
+    ForEachPanel(Multiply<Left::plain, Into::add>{sums, width, left, kDepth, right, width, rows,
+                                                  static_cast<std::size_t>(depth)},
+                 width);
+  }
+  for (std::int64_t r = 0; r < compressed.extent(0); ++r)
+    std::copy_n(sums + r * width, dim, compressed.at(r));
+}
+
+void ExpandOf(View<float> x, View<const float> projection, std::int64_t first, View<const float> compressed,
+              float* scratch) {
+  const std::int64_t dim = x.extent(1), tokens = x.extent(0), ranks = compressed.extent(0);
+  const std::size_t width = RoundUp(dim, linnet::HWY_NAMESPACE::kPad);
+  const std::size_t rows = RoundUp(tokens, linnet::HWY_NAMESPACE::kRowBlock);
+  float* left = scratch;
+  float* right = left + kDepth * kTokens;
+  float* sums = right + kDepth * width;
+  std::fill_n(sums, rows * width, 0.0f);
+  for (std::int64_t rank = 0; rank < ranks; rank += kDepth) {
+    const std::int64_t depth = std::min<std::int64_t>(kDepth, ranks - rank);
+    Pack(left, kTokens, depth, projection.slice(0, rank, rank + depth), first, tokens);
+    Pack(right, width, depth, compressed.slice(0, rank, rank + depth), 0, dim);
+    ForEachPanel(Multiply<Left::transposed, Into::add>{sums, width, left, kTokens, right, width, rows,
+                                                       static_cast<std::size_t>(depth)},
+                 width);
+  }
+  for (std::int64_t t = 0; t < tokens; ++t) std::copy_n(sums + t * width, dim, x.at(t));
+}
+
+void AddProjectionGradientOf(float* sums, View<const float> compressed, View<const float> x, float* scratch) {
+  const std::int64_t dim = x.extent(1), tokens = x.extent(0);
+  const std::size_t width = RoundUp(dim, linnet::HWY_NAMESPACE::kPad);
+  const std::size_t rows = RoundUp(compressed.extent(0), linnet::HWY_NAMESPACE::kRowBlock);
+  const std::size_t columns = RoundUp(tokens, linnet::HWY_NAMESPACE::kPad);
+  float* left = scratch;
+  float* plain = left + kRanks * width;
+  float* right = plain + kTokens * width;
+  Pack(left, width, rows, compressed, 0, dim);
+  Pack(plain, width, columns, x, 0, dim);
+  linnet::HWY_NAMESPACE::Transpose(right, kTokens, plain, width, columns, width);
+  ForEachPanel(Multiply<Left::plain, Into::add>{sums, kTokens, left, width, right, kTokens, rows,
+                                                static_cast<std::size_t>(dim)},
+               columns);
+}
+
+}  // namespace linnet::linformer::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace linnet::linformer {
+
+HWY_EXPORT(CompressOf);
+HWY_EXPORT(ExpandOf);
+HWY_EXPORT(AddProjectionGradientOf);
+
+void compress(View<float> compressed, View<const float> projection, View<const float> x, float* scratch) {
+  HWY_DYNAMIC_DISPATCH(CompressOf)(compressed, projection, x, scratch);
+}
+
+void expand(View<float> x, View<const float> projection, std::int64_t first, View<const float> compressed,
+            float* scratch) {
+  HWY_DYNAMIC_DISPATCH(ExpandOf)(x, projection, first, compressed, scratch);
+}
+
+void add_projection_gradient(float* sums, View<const float> compressed, View<const float> x, float* scratch) {
+  HWY_DYNAMIC_DISPATCH(AddProjectionGradientOf)(sums, compressed, x, scratch);
+}
+
+std::size_t compress_scratch(std::int64_t dim) {
+  return static_cast<std::size_t>(kRanks * 128 + (128 + kRanks) * (dim + 16));
+}
+
+std::size_t expand_scratch(std::int64_t dim) {
+  return static_cast<std::size_t>(kTokens * 128 + (128 + kTokens) * (dim + 16));
+}
+
+std::size_t projection_gradient_scratch(std::int64_t dim) {
+  return static_cast<std::size_t>((kRanks + 2 * kTokens) * (dim + 16));
+}
+
+}  // namespace linnet::linformer
+#endif

@@ -1,0 +1,339 @@
+#include "attention/lsh/lsh_attention.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "attention/lsh/plan.h"
+#include "attention/scratch.h"
+#include "attention/softmax/tiles.h"
+#include "attention/wide.h"
+
+namespace linnet {
+
+void check_lsh_mask(const char* operation, const Mask& mask) {
+  if ((mask.kind() != Mask::Kind::full && mask.kind() != Mask::Kind::causal) || mask.has_segments())
+    fail(operation,
+         "expected a full or a causal mask, since tokens that were sorted by bucket have no neighbours in "
+         "position (use the softmax or the linear family), got the mask {}",
+         mask.name());
+}
+
+namespace {
+
+using lsh::Plan;
+using softmax::KeyRange;
+using softmax::MutableRows;
+using softmax::Rows;
+
+constexpr const char* kOperation = "lsh attention";
+constexpr std::int64_t kMostBuckets = 1 << 16;
+constexpr std::int64_t kMostRounds = 64;
+
+/// f32 tensors of one call.
+struct Call {
+  const AttentionSizes& sizes;
+  const Plan& plan;
+  float scale;
+  View<const float> query, value;
+};
+
+/// Sorted tokens [begin, end) of x [B, N, H, D] as dense rows.
+float* gather(Scratch& scratch, const std::int64_t* order, std::int64_t begin, std::int64_t end,
+              View<const float> x, std::int64_t b, std::int64_t h) {
+  const std::int64_t dim = x.extent(3);
+  float* rows = scratch.take(static_cast<std::size_t>((end - begin) * dim));
+  for (std::int64_t s = begin; s < end; ++s) std::copy_n(x.at(b, order[s], h), dim, rows + (s - begin) * dim);
+  return rows;
+}
+
+/// The same of the keys: queries of unit length.
+float* gather_keys(Scratch& scratch, const Call& call, const std::int64_t* order, std::int64_t begin,
+                   std::int64_t end, std::int64_t b, std::int64_t h) {
+  const std::int64_t dim = call.sizes.head_dim;
+  float* rows = scratch.take(static_cast<std::size_t>((end - begin) * dim));
+  for (std::int64_t s = begin; s < end; ++s) {
+    const float factor = call.plan.inverse_norm(b, order[s], h);
+    const float* x = call.query.at(b, order[s], h);
+    float* row = rows + (s - begin) * dim;
+    for (std::int64_t e = 0; e < dim; ++e) row[e] = factor * x[e];
+  }
+  return rows;
+}
+
+/// Floats that the rows of a block and its keys take, `queries` numbers a query and `keys` a key; and
+/// `arrays` of them.
+std::size_t rows_scratch(const Plan& plan, std::int64_t queries, std::int64_t keys, std::int64_t arrays) {
+  return static_cast<std::size_t>(plan.block() * queries + (plan.block() + plan.chunk()) * keys +
+                                  16 * arrays);
+}
+
+/// out and log = those of the keys seen so far, `old` of them, and of the ones of another round, combined.
+void combine(float* out, float& log, const float* other, float other_log, std::int64_t dim) {
+  if (other_log == -std::numeric_limits<float>::infinity()) return;
+  if (log == -std::numeric_limits<float>::infinity()) {
+    std::copy_n(other, dim, out);
+    log = other_log;
+    return;
+  }
+  const float top = std::max(log, other_log);
+  const float here = std::exp(log - top), there = std::exp(other_log - top), sum = here + there;
+  for (std::int64_t m = 0; m < dim; ++m) out[m] = (here * out[m] + there * other[m]) / sum;
+  log = top + std::log(sum);
+}
+
+/// One block's queries in one round.
+void attend(const Call& call, View<float> out, View<float> log, std::int64_t round, std::int64_t b,
+            std::int64_t h, std::int64_t index) {
+  const auto& [batch, queries, keys, heads, head_dim, value_dim] = call.sizes;
+  const Plan::Block block = call.plan.look(round, b, h, index);
+  if (block.first == block.end) return;
+  const std::int64_t* order = call.plan.order(round, b, h);
+  const std::size_t room = softmax::forward_scratch(head_dim, value_dim);
+  Scratch scratch(rows_scratch(call.plan, head_dim + value_dim + 1, head_dim + value_dim, 5) + room);
+  const float* q = gather(scratch, order, block.first, block.end, call.query, b, h);
+  const float* k = gather_keys(scratch, call, order, block.first_key, block.end, b, h);
+  const float* v = gather(scratch, order, block.first_key, block.end, call.value, b, h);
+  const std::int64_t count = block.end - block.first;
+  float* rows = scratch.take(static_cast<std::size_t>(count * value_dim));
+  float* logs = scratch.take(static_cast<std::size_t>(count));
+  float* rest = scratch.take(room);
+  const KeyRange range = {{k, head_dim}, {v, value_dim}, 0, block.end - block.first_key};
+  const std::int64_t size = softmax::queries_in_block(head_dim, value_dim);
+  for (std::int64_t i = 0; i < count; i += size) {
+    softmax::ForwardBlock part;
+    part.head_dim = head_dim;
+    part.value_dim = value_dim;
+    part.scale = call.scale;
+    part.query = Rows{q, head_dim}.from(i);
+    part.count = std::min(size, count - i);
+    part.fresh = range;
+    part.sees_fresh.interval = block.before.data() + i;
+    if (!block.behind.empty()) {
+      part.cached = range;
+      part.sees_cached.interval = block.behind.data() + i;
+    }
+    part.out = MutableRows{rows, value_dim}.from(i);
+    part.normaliser = logs + i;
+    part.normaliser_stride = 1;
+    part.scratch = rest;
+    softmax::forward_block(part);
+  }
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::int64_t at = order[block.first + i];
+    combine(out.at(b, at, h), *log.at(b, at, h), rows + i * value_dim, logs[i], value_dim);
+  }
+}
+
+struct Gradients {
+  View<float> query, value;
+  View<const float> out, grad_out, log;
+};
+
+/// Adds what the block's queries in one round contribute to the gradients of themselves and of their keys.
+void attend_backward(const Call& call, const Gradients& gradients, std::int64_t round, std::int64_t b,
+                     std::int64_t h, std::int64_t index) {
+  const auto& [batch, queries, keys, heads, head_dim, value_dim] = call.sizes;
+  const Plan::Block block = call.plan.look(round, b, h, index);
+  if (block.first == block.end) return;
+  const std::int64_t* order = call.plan.order(round, b, h);
+  const std::int64_t count = block.end - block.first, key_count = block.end - block.first_key;
+  const std::size_t room = softmax::backward_scratch(head_dim, value_dim);
+  Scratch scratch(rows_scratch(call.plan, 2 * (head_dim + value_dim) + 1, 2 * (head_dim + value_dim), 9) +
+                  room);
+  const float* q = gather(scratch, order, block.first, block.end, call.query, b, h);
+  const float* k = gather_keys(scratch, call, order, block.first_key, block.end, b, h);
+  const float* v = gather(scratch, order, block.first_key, block.end, call.value, b, h);
+  const float* out = gather(scratch, order, block.first, block.end, gradients.out, b, h);
+  const float* grad_out = gather(scratch, order, block.first, block.end, gradients.grad_out, b, h);
+  const auto zeros = [&](std::int64_t rows, std::int64_t dim) {
+    float* x = scratch.take(static_cast<std::size_t>(rows * dim));
+    std::fill_n(x, rows * dim, 0.0f);
+    return x;
+  };
+  float* logs = zeros(count, 1);
+  for (std::int64_t i = 0; i < count; ++i) logs[i] = gradients.log(b, order[block.first + i], h);
+  float* grad_query = zeros(count, head_dim);
+  float* grad_key = zeros(key_count, head_dim);
+  float* grad_value = zeros(key_count, value_dim);
+  float* rest = scratch.take(room);
+  const std::int64_t size = softmax::backward_queries(head_dim, value_dim);
+  for (std::int64_t i = 0; i < count; i += size) {
+    softmax::BackwardBlock part;
+    part.head_dim = head_dim;
+    part.value_dim = value_dim;
+    part.scale = call.scale;
+    part.query = Rows{q, head_dim}.from(i);
+    part.out = Rows{out, value_dim}.from(i);
+    part.grad_out = Rows{grad_out, value_dim}.from(i);
+    // With the log-sum-exp of all rounds exp(score − log) is a key's weight among those of all of them.
+    part.normaliser = logs + i;
+    part.normaliser_stride = 1;
+    part.count = std::min(size, count - i);
+    part.keys = {{k, head_dim}, {v, value_dim}, 0, key_count};
+    part.grad_query = MutableRows{grad_query, head_dim}.from(i);
+    part.grad_key = {grad_key, head_dim};
+    part.grad_value = {grad_value, value_dim};
+    part.scratch = rest;
+    part.sees.interval = block.before.data() + i;
+    softmax::backward_block(part);
+    if (block.behind.empty()) continue;
+    part.sees.interval = block.behind.data() + i;
+    softmax::backward_block(part);
+  }
+  for (std::int64_t i = 0; i < count; ++i) {
+    float* to = gradients.query.at(b, order[block.first + i], h);
+    for (std::int64_t e = 0; e < head_dim; ++e) to[e] += grad_query[i * head_dim + e];
+  }
+  for (std::int64_t j = 0; j < key_count; ++j) {
+    const std::int64_t at = order[block.first_key + j];
+    const float factor = call.plan.inverse_norm(b, at, h);
+    const float *unit = k + j * head_dim, *grad = grad_key + j * head_dim;
+    float along = 0;
+    for (std::int64_t e = 0; e < head_dim; ++e) along += unit[e] * grad[e];
+    float* to = gradients.query.at(b, at, h);
+    for (std::int64_t e = 0; e < head_dim; ++e) to[e] += factor * (grad[e] - along * unit[e]);
+    float* to_value = gradients.value.at(b, at, h);
+    for (std::int64_t m = 0; m < value_dim; ++m) to_value[m] += grad_value[j * value_dim + m];
+  }
+}
+
+class LshAttention final : public Attention {
+ public:
+  explicit LshAttention(const AttentionOptions& options) : options_(options) {}
+
+  void forward(const AttentionOutputs& outputs, const AttentionInputs& inputs) const override;
+  void backward(const AttentionGradients& gradients, ConstFloatView grad_out, const AttentionInputs& inputs,
+                ConstFloatView out, View<const float> normaliser) const override;
+
+  std::unique_ptr<State> make_state(std::int64_t, const HeadShape&, std::int64_t) const override {
+    refuse_state();
+  }
+  void step(View<float>, View<const float>, View<const float>, View<const float>, State&,
+            std::span<const std::int64_t>, View<const float>) const override {
+    refuse_state();
+  }
+
+ private:
+  [[noreturn]] static void refuse_state() {
+    fail(kOperation,
+         "expected a call without states, since every new token may move the others to another chunk (use "
+         "the softmax or the linear family), got one with a state");
+  }
+  static void check(const AttentionInputs& inputs);
+  float scale_of(std::int64_t head_dim) const {
+    return options_.scale != 0 ? options_.scale
+                               : static_cast<float>(1 / std::sqrt(static_cast<double>(head_dim)));
+  }
+
+  AttentionOptions options_;
+};
+
+void LshAttention::check(const AttentionInputs& inputs) {
+  if (inputs.initial != nullptr) refuse_state();
+  if (inputs.decay.rank() != 0)
+    fail(kOperation, "expected no decay, which the linear family alone has, got one");
+  check_lsh_mask(kOperation, inputs.mask);
+}
+
+/// Throws unless key is query's own view: the hash would not know which keys a query of another kind needs.
+void check_shared(const AttentionInputs& inputs) {
+  const auto same = [&](auto query, auto key) {
+    return query.data() == key.data() && std::ranges::equal(query.shape(), key.shape()) &&
+           (query.size() == 0 || std::ranges::equal(query.strides(), key.strides()));
+  };
+  const bool shared = inputs.query.dtype() == DType::bf16
+                          ? same(inputs.query.as<const bf16>(), inputs.key.as<const bf16>())
+                          : same(inputs.query.as<const float>(), inputs.key.as<const float>());
+  if (!shared)
+    fail(kOperation,
+         "expected key to be the same view as query, since one hash finds both (its unit length is made "
+         "inside), got another one");
+}
+
+void LshAttention::forward(const AttentionOutputs& outputs, const AttentionInputs& inputs) const {
+  if (outputs.final != nullptr) refuse_state();
+  check(inputs);
+  const AttentionSizes sizes = check_forward(kOperation, outputs, inputs);
+  check_shared(inputs);
+  const WideInput query(inputs.query), value(inputs.value);
+  const WideOutput out(outputs.out);
+  Tensor own_log;
+  View<float> log = outputs.normaliser;
+  if (log.rank() == 0) {
+    own_log = Tensor::of<float>({sizes.batch, sizes.queries, sizes.heads});
+    log = own_log.view<float>();
+  }
+  const Plan plan(options_, query.view(), inputs.mask);
+  const Call call = {sizes, plan, scale_of(sizes.head_dim), query.view(), value.view()};
+  out.clear();
+  for_each_row(out.view().shape(), [&](std::int64_t b, std::int64_t i, std::int64_t h) {
+    log(b, i, h) = -std::numeric_limits<float>::infinity();
+  });
+  for (std::int64_t round = 0; round < options_.lsh.rounds; ++round) {
+    parallel_for(sizes.batch * sizes.heads * plan.blocks(), [&](std::int64_t item) {
+      const std::int64_t entry = item / plan.blocks();
+      attend(call, out.view(), log, round, entry / sizes.heads, entry % sizes.heads, item % plan.blocks());
+    });
+  }
+  for_each_row(out.view().shape(), [&](std::int64_t b, std::int64_t i, std::int64_t h) {
+    if (i >= plan.tokens(b) || !plan.alone(b, i, h)) return;
+    std::copy_n(call.value.at(b, i, h), sizes.value_dim, out.view().at(b, i, h));
+    const float inverse = plan.inverse_norm(b, i, h);
+    log(b, i, h) = inverse == 0 ? 0 : call.scale / inverse;
+  });
+  out.finish();
+}
+
+// The blocks of a round share the keys of a chunk with their neighbours, so the even ones run before the odd
+// ones: every gradient is summed in this order, whatever the number of threads.
+void LshAttention::backward(const AttentionGradients& gradients, ConstFloatView grad_out,
+                            const AttentionInputs& inputs, ConstFloatView out,
+                            View<const float> normaliser) const {
+  check(inputs);
+  const AttentionSizes sizes = check_backward(kOperation, gradients, grad_out, inputs, out, normaliser);
+  check_shared(inputs);
+  const WideInput query(inputs.query), value(inputs.value), wide_out(out), wide_grad(grad_out);
+  const WideOutput grad_query(gradients.query), grad_key(gradients.key), grad_value(gradients.value);
+  const Plan plan(options_, query.view(), inputs.mask);
+  const Call call = {sizes, plan, scale_of(sizes.head_dim), query.view(), value.view()};
+  for (const WideOutput* gradient : {&grad_key, &grad_query, &grad_value}) gradient->clear();
+  grad_key.finish();
+  const Gradients sums = {grad_query.view(), grad_value.view(), wide_out.view(), wide_grad.view(),
+                          normaliser};
+  for (std::int64_t round = 0; round < options_.lsh.rounds; ++round) {
+    for (const std::int64_t odd : {0, 1}) {
+      const std::int64_t blocks = (plan.blocks() + 1 - odd) / 2;
+      parallel_for(sizes.batch * sizes.heads * blocks, [&](std::int64_t item) {
+        const std::int64_t entry = item / blocks;
+        attend_backward(call, sums, round, entry / sizes.heads, entry % sizes.heads,
+                        2 * (item % blocks) + odd);
+      });
+    }
+  }
+  // What is alone has one weight, 1: only its value has a gradient.
+  for_each_row(sums.grad_out.shape(), [&](std::int64_t b, std::int64_t i, std::int64_t h) {
+    if (i >= plan.tokens(b) || !plan.alone(b, i, h)) return;
+    for (std::int64_t m = 0; m < sizes.value_dim; ++m)
+      *(sums.value.at(b, i, h) + m) += *(sums.grad_out.at(b, i, h) + m);
+  });
+  grad_query.finish();
+  grad_value.finish();
+}
+
+}  // namespace
+
+std::unique_ptr<Attention> make_lsh_attention(const AttentionOptions& options) {
+  const LshOptions& lsh = options.lsh;
+  if (lsh.buckets < 0 || lsh.buckets > kMostBuckets || (lsh.buckets > 1 && lsh.buckets % 2 != 0))
+    fail<UsageError>(kOperation, "expected 1 or an even number of buckets up to {} (0 chooses one), got {}",
+                     kMostBuckets, lsh.buckets);
+  if (lsh.chunk < 1) fail<UsageError>(kOperation, "expected chunks of at least 1 token, got {}", lsh.chunk);
+  if (lsh.rounds < 1 || lsh.rounds > kMostRounds)
+    fail<UsageError>(kOperation, "expected 1 to {} rounds, got {}", kMostRounds, lsh.rounds);
+  if (!std::isfinite(options.scale) || options.scale < 0)
+    fail<UsageError>(kOperation, "expected a scale of at least 0, got {}", options.scale);
+  return std::make_unique<LshAttention>(options);
+}
+
+}  // namespace linnet

@@ -1,0 +1,96 @@
+#include "attention/lsh/plan.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "attention/lsh/hash.h"
+#include "attention/softmax/tiles.h"
+#include "base/threads.h"
+
+namespace linnet::lsh {
+
+Plan::Plan(const AttentionOptions& options, View<const float> query, const Mask& mask)
+    : batch_(query.extent(0)),
+      length_(query.extent(1)),
+      heads_(query.extent(2)),
+      // One chunk holds all tokens from there on.
+      chunk_(std::min(options.lsh.chunk, std::max<std::int64_t>(1, length_))),
+      block_(std::max<std::int64_t>(1, softmax::kMaxQueries / chunk_) * chunk_),
+      blocks_((length_ + block_ - 1) / block_),
+      causal_(mask.kind() == Mask::Kind::causal),
+      buckets_(hash_tokens(options, query, mask)),
+      order_(buckets_.size()),
+      inverse_norm_(static_cast<std::size_t>(batch_ * heads_ * length_)),
+      alone_(inverse_norm_.size()) {
+  for (std::int64_t b = 0; b < batch_; ++b) tokens_.push_back(mask.visible_keys(b, length_));
+  const std::int64_t rounds = options.lsh.rounds, buckets = bucket_count(options.lsh, length_);
+  parallel_for(rounds * batch_ * heads_, [&](std::int64_t item) {
+    sort(item / heads_ / batch_, item / heads_ % batch_, item % heads_, buckets);
+  });
+  parallel_for(batch_ * heads_, [&](std::int64_t item) {
+    const std::int64_t b = item / heads_, h = item % heads_;
+    for (std::int64_t i = 0; i < tokens(b); ++i) {
+      const float* x = query.at(b, i, h);
+      double square = 0;
+      for (std::int64_t e = 0; e < query.extent(3); ++e) square += double(x[e]) * double(x[e]);
+      // What a float cannot invert counts as 0.
+      inverse_norm_[static_cast<std::size_t>(item * length_ + i)] =
+          square < 1e-72 ? 0.0f : static_cast<float>(1 / std::sqrt(square));
+    }
+    find_alone(b, h, rounds);
+  });
+}
+
+void Plan::sort(std::int64_t round, std::int64_t b, std::int64_t h, std::int64_t buckets) {
+  const std::uint32_t* bucket = buckets_.data() + at(round, b, h);
+  std::int64_t* order = order_.data() + at(round, b, h);
+  std::vector<std::int64_t> places(static_cast<std::size_t>(buckets + 1));
+  for (std::int64_t i = 0; i < tokens(b); ++i) ++places[bucket[i] + 1];
+  for (std::int64_t k = 0; k < buckets; ++k) places[k + 1] += places[k];
+  for (std::int64_t i = 0; i < tokens(b); ++i) order[places[bucket[i]]++] = i;
+}
+
+void Plan::find_alone(std::int64_t b, std::int64_t h, std::int64_t rounds) {
+  std::uint8_t* alone = alone_.data() + at(0, b, h);
+  std::fill_n(alone, tokens(b), std::uint8_t{1});
+  for (std::int64_t round = 0; round < rounds; ++round) {
+    const std::uint32_t* bucket = buckets_.data() + at(round, b, h);
+    const std::int64_t* sorted = order(round, b, h);
+    for (std::int64_t s = 1; s < tokens(b); ++s) {
+      if (bucket[sorted[s - 1]] != bucket[sorted[s]]) continue;
+      alone[sorted[s]] = 0;
+      if (!causal_ && s % chunk_ != 0) alone[sorted[s - 1]] = 0;
+    }
+  }
+}
+
+Plan::Block Plan::look(std::int64_t round, std::int64_t b, std::int64_t h, std::int64_t block) const {
+  const std::uint32_t* bucket = buckets_.data() + at(round, b, h);
+  const std::int64_t* sorted = order(round, b, h);
+  Block result;
+  result.first = std::min(block * block_, tokens(b));
+  result.end = std::min(result.first + block_, tokens(b));
+  result.first_key = std::max<std::int64_t>(0, result.first - chunk_);
+  const std::int64_t count = result.end - result.first;
+  result.before.resize(static_cast<std::size_t>(count));
+  std::int64_t begin = result.first_key;  // of the bucket, or of what the block holds of it
+  for (std::int64_t s = result.first_key; s < result.end; ++s) {
+    if (s > result.first_key && bucket[sorted[s]] != bucket[sorted[s - 1]]) begin = s;
+    if (s < result.first) continue;
+    const std::int64_t reach = std::max(begin, s / chunk_ * chunk_ - chunk_);
+    result.before[static_cast<std::size_t>(s - result.first)] = {reach - result.first_key,
+                                                                 s - result.first_key};
+  }
+  if (causal_) return result;
+  result.behind.resize(static_cast<std::size_t>(count));
+  std::int64_t end = result.end;  // of the bucket within its chunk
+  for (std::int64_t s = result.end - 1; s >= result.first; --s) {
+    if (s + 1 < result.end && (bucket[sorted[s]] != bucket[sorted[s + 1]] || (s + 1) % chunk_ == 0))
+      end = s + 1;
+    result.behind[static_cast<std::size_t>(s - result.first)] = {s + 1 - result.first_key,
+                                                                 end - result.first_key};
+  }
+  return result;
+}
+
+}  // namespace linnet::lsh

@@ -1,0 +1,149 @@
+#include <algorithm>
+#include <cmath>
+
+#include "attention/arguments.h"
+#include "attention/lsh/hash.h"
+#include "attention/lsh/lsh_attention.h"
+
+namespace linnet {
+namespace {
+
+constexpr const char* kOperation = "lsh attention reference";
+
+double dot(const double* x, const double* y, std::int64_t count) {
+  double sum = 0;
+  for (std::int64_t i = 0; i < count; ++i) sum += x[i] * y[i];
+  return sum;
+}
+
+/// Buckets and chunks of every token, quadratic: a token's place is the number of those that come before it.
+class Meetings {
+ public:
+  Meetings(const AttentionOptions& options, const ReferenceInputs& inputs, const AttentionSizes& sizes)
+      : options_(options), mask_(inputs.mask), sizes_(sizes) {
+    Tensor query = Tensor::of<float>({sizes.batch, sizes.keys, sizes.heads, sizes.head_dim});
+    for (std::int64_t b = 0; b < sizes.batch; ++b)
+      for (std::int64_t i = 0; i < sizes.keys; ++i)
+        for (std::int64_t h = 0; h < sizes.heads; ++h)
+          std::copy_n(inputs.query.at(b, i, h), sizes.head_dim, query.view<float>().at(b, i, h));
+    buckets_ = lsh::hash_tokens(options, query.view<float>(), inputs.mask);
+  }
+
+  /// The keys that query i attends to, one entry for each round in which it meets them.
+  std::vector<std::int64_t> met_by(std::int64_t b, std::int64_t i, std::int64_t h) const {
+    std::vector<std::int64_t> met;
+    const std::int64_t tokens = mask_.visible_keys(b, sizes_.keys);
+    for (std::int64_t round = 0; round < options_.lsh.rounds; ++round) {
+      const std::uint32_t* bucket =
+          buckets_.data() + ((round * sizes_.batch + b) * sizes_.heads + h) * sizes_.keys;
+      std::int64_t before = 0;  // tokens of smaller buckets
+      for (std::int64_t j = 0; j < tokens; ++j) before += bucket[j] < bucket[i];
+      std::int64_t place = before;
+      std::vector<std::int64_t> peers, chunks;
+      std::int64_t own = 0;
+      for (std::int64_t j = 0; j < tokens; ++j) {
+        if (bucket[j] != bucket[i]) continue;
+        if (j == i) own = place / options_.lsh.chunk;
+        peers.push_back(j);
+        chunks.push_back(place++ / options_.lsh.chunk);
+      }
+      for (std::size_t p = 0; p < peers.size(); ++p) {
+        const bool near = chunks[p] == own || chunks[p] == own - 1;
+        const bool allowed = mask_.kind() == Mask::Kind::full ? peers[p] != i : peers[p] < i;
+        if (near && allowed) met.push_back(peers[p]);
+      }
+    }
+    if (met.empty()) met.push_back(i);
+    return met;
+  }
+
+ private:
+  const AttentionOptions& options_;
+  const Mask& mask_;
+  AttentionSizes sizes_;
+  std::vector<std::uint32_t> buckets_;
+};
+
+/// The attention of one query: calls body(keys, weights, unit keys).
+template <class Body>
+void for_each_query(const AttentionOptions& options, const ReferenceInputs& inputs,
+                    const AttentionSizes& sizes, const Body& body) {
+  check_lsh_mask(kOperation, inputs.mask);
+  const double scale = options.scale != 0 ? options.scale : 1 / std::sqrt(double(sizes.head_dim));
+  const Meetings meetings(options, inputs, sizes);
+  for (std::int64_t b = 0; b < sizes.batch; ++b) {
+    for (std::int64_t i = 0; i < inputs.mask.visible_keys(b, sizes.keys); ++i) {
+      for (std::int64_t h = 0; h < sizes.heads; ++h) {
+        const std::vector<std::int64_t> keys = meetings.met_by(b, i, h);
+        std::vector<double> weights;
+        double maximum = -INFINITY, sum = 0;
+        for (const std::int64_t j : keys) {
+          const double* x = inputs.query.at(b, j, h);
+          const double norm = std::sqrt(dot(x, x, sizes.head_dim));
+          weights.push_back(norm > 0 ? scale * dot(inputs.query.at(b, i, h), x, sizes.head_dim) / norm : 0);
+          maximum = std::max(maximum, weights.back());
+        }
+        for (double& weight : weights) sum += weight = std::exp(weight - maximum);
+        for (double& weight : weights) weight /= sum;
+        body(b, i, h, keys, weights, scale);
+      }
+    }
+  }
+}
+
+void clear(View<double> x) {
+  for (std::int64_t b = 0; b < x.extent(0); ++b)
+    for (std::int64_t i = 0; i < x.extent(1); ++i)
+      for (std::int64_t h = 0; h < x.extent(2); ++h) std::fill_n(x.at(b, i, h), x.extent(3), 0.0);
+}
+
+}  // namespace
+
+void lsh_reference_forward(const AttentionOptions& options, View<double> out, const ReferenceInputs& inputs) {
+  const AttentionSizes sizes = check_reference(kOperation, out, inputs);
+  clear(out);
+  for_each_query(
+      options, inputs, sizes,
+      [&](std::int64_t b, std::int64_t i, std::int64_t h, const auto& keys, const auto& weights, double) {
+        for (std::size_t p = 0; p < keys.size(); ++p)
+          for (std::int64_t m = 0; m < sizes.value_dim; ++m)
+            out(b, i, h, m) += weights[p] * inputs.value(b, keys[p], h, m);
+      });
+}
+
+void lsh_reference_backward(const AttentionOptions& options, View<double> grad_query, View<double> grad_key,
+                            View<double> grad_value, View<const double> grad_out,
+                            const ReferenceInputs& inputs) {
+  const AttentionSizes sizes = check_reference(kOperation, grad_out, inputs);
+  clear(grad_query);
+  clear(grad_key);
+  clear(grad_value);
+  for_each_query(
+      options, inputs, sizes,
+      [&](std::int64_t b, std::int64_t i, std::int64_t h, const auto& keys, const auto& weights,
+          double scale) {
+        std::vector<double> grad_weights;
+        double mean = 0;
+        for (std::size_t p = 0; p < keys.size(); ++p) {
+          grad_weights.push_back(dot(grad_out.at(b, i, h), inputs.value.at(b, keys[p], h), sizes.value_dim));
+          mean += weights[p] * grad_weights[p];
+        }
+        const double* query = inputs.query.at(b, i, h);
+        for (std::size_t p = 0; p < keys.size(); ++p) {
+          const std::int64_t j = keys[p];
+          for (std::int64_t m = 0; m < sizes.value_dim; ++m)
+            grad_value(b, j, h, m) += weights[p] * grad_out(b, i, h, m);
+          const double grad_score = scale * weights[p] * (grad_weights[p] - mean);
+          const double* x = inputs.query.at(b, j, h);
+          const double norm = std::sqrt(dot(x, x, sizes.head_dim));
+          if (norm == 0) continue;
+          const double along = dot(query, x, sizes.head_dim) / (norm * norm);
+          for (std::int64_t e = 0; e < sizes.head_dim; ++e) {
+            grad_query(b, i, h, e) += grad_score * x[e] / norm;
+            grad_query(b, j, h, e) += grad_score * (query[e] - along * x[e]) / norm;
+          }
+        }
+      });
+}
+
+}  // namespace linnet
