@@ -17,6 +17,7 @@ HWY_BEFORE_NAMESPACE();
 namespace linnet::linformer::HWY_NAMESPACE {
 
 using linnet::HWY_NAMESPACE::ForEachPanel;
+using linnet::HWY_NAMESPACE::Into;
 using linnet::HWY_NAMESPACE::Left;
 using linnet::HWY_NAMESPACE::Multiply;
 
@@ -50,8 +51,8 @@ void CompressOf(View<float> compressed, View<const float> projection, View<const
     const std::int64_t depth = std::min<std::int64_t>(kDepth, tokens - first);
     Pack(left, kDepth, rows, projection, first, depth);
     Pack(right, width, depth, x.slice(0, first, first + depth), 0, dim);
-    ForEachPanel(Multiply<Left::plain, true>{sums, width, left, kDepth, right, width, rows,
-                                             static_cast<std::size_t>(depth)},
+    ForEachPanel(Multiply<Left::plain, Into::add>{sums, width, left, kDepth, right, width, rows,
+                                                  static_cast<std::size_t>(depth)},
                  width);
   }
   for (std::int64_t r = 0; r < compressed.extent(0); ++r)
@@ -71,8 +72,8 @@ void ExpandOf(View<float> x, View<const float> projection, std::int64_t first, V
     const std::int64_t depth = std::min<std::int64_t>(kDepth, ranks - rank);
     Pack(left, kTokens, depth, projection.slice(0, rank, rank + depth), first, tokens);
     Pack(right, width, depth, compressed.slice(0, rank, rank + depth), 0, dim);
-    ForEachPanel(Multiply<Left::transposed, true>{sums, width, left, kTokens, right, width, rows,
-                                                  static_cast<std::size_t>(depth)},
+    ForEachPanel(Multiply<Left::transposed, Into::add>{sums, width, left, kTokens, right, width, rows,
+                                                       static_cast<std::size_t>(depth)},
                  width);
   }
   for (std::int64_t t = 0; t < tokens; ++t) std::copy_n(sums + t * width, dim, x.at(t));
@@ -89,8 +90,8 @@ void AddProjectionGradientOf(float* sums, View<const float> compressed, View<con
   Pack(left, width, rows, compressed, 0, dim);
   Pack(plain, width, columns, x, 0, dim);
   linnet::HWY_NAMESPACE::Transpose(right, kTokens, plain, width, columns, width);
-  ForEachPanel(Multiply<Left::plain, true>{sums, kTokens, left, width, right, kTokens, rows,
-                                           static_cast<std::size_t>(dim)},
+  ForEachPanel(Multiply<Left::plain, Into::add>{sums, kTokens, left, width, right, kTokens, rows,
+                                                static_cast<std::size_t>(dim)},
                columns);
 }
 
