@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "attention/sparse/strided_attention.h"
 #include "base/random.h"
 #include "base/threads.h"
 #include "bench.h"
@@ -38,12 +39,35 @@ std::int64_t features_of(const AttentionRow& row) {
   return bench_feature_map(row.feature_map)->features(row.head_dim);
 }
 
+/// Pairs of a query and a key that a quadratic or sparse family multiplies, of one sequence.
+double pairs_of(const AttentionRow& row) {
+  const AttentionOptions defaults;
+  double pairs = 0;
+  if (row.family == "local") {
+    const Mask mask = bench_mask(row.mask, row.mask_sizes, row.length);
+    for (std::int64_t i = 0; i < row.length; ++i) {
+      const Mask::Interval seen = mask.interval(0, i, row.length);
+      const std::int64_t begin = std::max(seen.begin, i - defaults.window_left);
+      pairs += static_cast<double>(
+          std::max<std::int64_t>(0, std::min(seen.end, i + defaults.window_right + 1) - begin));
+    }
+    return pairs;
+  }
+  if (row.family == "strided") {
+    const std::int64_t stride = default_stride(row.length);
+    for (std::int64_t i = 0; i < row.length; ++i)
+      pairs += static_cast<double>(std::min(i + 1, stride) + i / stride);
+    return pairs;
+  }
+  return visible_pairs(row.mask, row.mask_sizes, row.length);
+}
+
 /// Least FLOPs, docs/performance.md: what has to be multiplied, whatever the algorithm.
 double least_flops(const AttentionRow& row) {
   const double e = static_cast<double>(row.head_dim), m = static_cast<double>(row.value_dim);
   const bool training = row.pass == "training";
-  if (row.family == "softmax")
-    return static_cast<double>(row.batch * row.heads) * visible_pairs(row.mask, row.mask_sizes, row.length) *
+  if (row.family != "linear")
+    return static_cast<double>(row.batch * row.heads) * pairs_of(row) *
            (training ? 8 * e + 6 * m : 2 * (e + m));
   const double queries = static_cast<double>(row.batch * row.length * row.heads);
   return queries * static_cast<double>(features_of(row)) * m * (training ? 14 : 4);
@@ -212,9 +236,7 @@ Json measure_step(const AttentionRow& row, double seconds) {
 }  // namespace
 
 double time_units(const AttentionRow& row) {
-  return row.family == "softmax" || row.mask == "boolean"
-             ? visible_pairs(row.mask, row.mask_sizes, row.length)
-             : static_cast<double>(row.length);
+  return row.family != "linear" || row.mask == "boolean" ? pairs_of(row) : static_cast<double>(row.length);
 }
 
 double tensor_bytes(const AttentionRow& row) {

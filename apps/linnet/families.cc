@@ -8,7 +8,7 @@ namespace linnet {
 namespace {
 
 void run(bool json) {
-  Json families = Json::array(), maps = Json::array();
+  Json families = Json::array(), maps = Json::array(), similarities = Json::array();
   for (const FamilyInfo& row : family_table())
     families.push_back({{"family", row.name},
                         {"masks", row.masks},
@@ -20,21 +20,28 @@ void run(bool json) {
                     {"formula", row.formula},
                     {"features", row.features},
                     {"non_negative", row.non_negative}});
+  for (const SimilarityInfo& row : similarity_table())
+    similarities.push_back(
+        {{"similarity", row.name}, {"formula", row.formula}, {"parameters", row.parameters}});
   if (json) {
-    fmt::print("{}\n", Json{{"families", families}, {"feature_maps", maps}}.dump(2));
+    fmt::print("{}\n",
+               Json{{"families", families}, {"feature_maps", maps}, {"similarities", similarities}}.dump(2));
     return;
   }
   fmt::print("Attention families (flops: a query and head, forward; state: floats a head)\n\n");
   print_table(families, {"family", "masks", "recurrent", "flops", "state"});
   fmt::print("\nFeature maps of the linear family\n\n");
   print_table(maps, {"feature_map", "formula", "features", "non_negative"});
+  fmt::print("\nSimilarities of the kernel family\n\n");
+  print_table(similarities, {"similarity", "formula", "parameters"});
 }
 
 }  // namespace
 
 void add_families(CLI::App& program) {
   auto json = std::make_shared<bool>(false);
-  CLI::App* command = program.add_subcommand("families", "List the attention families and feature maps");
+  CLI::App* command =
+      program.add_subcommand("families", "List the attention families, feature maps and similarities");
   command->footer("Example: linnet families");
   command->add_flag("--json", *json, "print the tables as JSON");
   command->callback([=] { run(*json); });

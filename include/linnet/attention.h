@@ -8,11 +8,12 @@
 
 #include "linnet/feature_map.h"
 #include "linnet/mask.h"
+#include "linnet/similarity.h"
 #include "linnet/tensor.h"
 
 namespace linnet {
 
-enum class Family { linear, softmax, linformer, lsh };
+enum class Family { linear, softmax, kernel, local, strided, linformer, lsh };
 
 /// Whether the linear family divides by φ(q)ᵀz + ε or leaves the sum as it is.
 enum class Normalise { sum, none };
@@ -20,6 +21,11 @@ enum class Normalise { sum, none };
 /// How the linear family's states add up tokens: one f32 number each, or two, the second of which collects
 /// what the first one rounds off (Kahan 1965), so that ten million tokens do not drift.
 enum class StateSums { plain, compensated };
+
+/// Which keys the strided family shows of those up to the query (Child et al. 2019, section 4.3), with stride
+/// s: the last s and every s-th before them, or the query's own block of s and the last c of every earlier
+/// block.
+enum class SparsePattern { strided, fixed };
 
 /// How the lsh family (Kitaev et al. 2020) finds the keys that matter to a query.
 struct LshOptions {
@@ -35,12 +41,18 @@ struct LshOptions {
 struct AttentionOptions {
   Family family = Family::linear;
   std::shared_ptr<const FeatureMap> feature_map = elu_map();  ///< linear
-  Normalise normalise = Normalise::sum;                       ///< linear
-  float epsilon = 1e-6f;                                      ///< linear, added to the denominator
+  Normalise normalise = Normalise::sum;                       ///< linear, kernel
+  float epsilon = 1e-6f;                                      ///< linear, kernel: added to the denominator
   StateSums sums = StateSums::compensated;                    ///< linear, of the states it makes
-  float scale = 0;                                            ///< softmax, linformer, lsh; 0 means 1/√E
-  LshOptions lsh = {};                                        ///< lsh
-  int layer = 0;                                              ///< told to the feature map, part of lsh's seed
+  float scale = 0;  ///< softmax, local, strided, linformer, lsh; 0 means 1/√E
+  int layer = 0;    ///< told to the feature map, part of lsh's seed
+  std::shared_ptr<const Similarity> similarity = exponential_similarity();  ///< kernel
+  std::int64_t window_left = 128;                  ///< local: query i sees the keys i − left … i + right
+  std::int64_t window_right = 0;                   ///< local; 0 for the recurrent form
+  SparsePattern pattern = SparsePattern::strided;  ///< strided
+  std::int64_t stride = 0;   ///< strided: s; 0 means √N, rounded up to a multiple of 32
+  std::int64_t summary = 8;  ///< strided, the fixed pattern: c, from 1 to s
+  LshOptions lsh = {};       ///< lsh
 };
 
 /// E, M and H of a layer.
@@ -52,8 +64,8 @@ struct HeadShape {
 
 /// What the recurrent form remembers: f32, one slot a stream. The linear family's slots have a fixed size,
 /// H·(F·M + F) floats, twice that with compensated sums; softmax keeps every key and value, H·(E + M) floats
-/// a token. A state belongs to the Attention that made it; it may be used by one thread at a time for each
-/// slot.
+/// a token; local the last left + 1 of them, strided those that a later query may see. A state belongs to the
+/// Attention that made it; it may be used by one thread at a time for each slot.
 class State {
  public:
   virtual ~State() = default;
@@ -98,9 +110,9 @@ struct AttentionInputs {
 };
 
 /// out [B, L, H, M], of the inputs' type. `normaliser` [B, L, H], where given, receives what `backward`
-/// needs: the linear family's denominators, softmax's log-sum-exp. `final`, where given, receives the state
-/// after the last key, B slots (key lengths count: padding is not seen); it may be the initial state. Masks
-/// that take a state only.
+/// needs: the linear and the kernel family's denominators, softmax's, local's and strided's log-sum-exp.
+/// `final`, where given, receives the state after the last key, B slots (key lengths count: padding is not
+/// seen); it may be the initial state. Masks that take a state only.
 struct AttentionOutputs {
   FloatView out;
   View<float> normaliser = {};
@@ -132,7 +144,7 @@ class Attention {
                         View<const float> normaliser) const = 0;
 
   /// Slots for `slots` streams, all at position 0. `capacity` tokens are reserved where memory grows with the
-  /// tokens (softmax); more are taken as they come.
+  /// tokens (softmax); more are taken as they come. Throws Error for a family without a recurrent form.
   virtual std::unique_ptr<State> make_state(std::int64_t slots, const HeadShape& shape,
                                             std::int64_t capacity = 0) const = 0;
 

@@ -1,9 +1,9 @@
 #ifndef LINNET_C_API_H_
 #define LINNET_C_API_H_
 
-/* Generation from C and from any language that calls C. Handles are opaque; every function that can fail returns a
- * status, and no exception crosses. A model may be shared by sessions on any threads; a session is used by one
- * thread at a time. Docstrings of the C++ interface, linnet/generation.h, say more. */
+/* Generation from C and from any language that calls C. Handles are opaque; every function that can fail
+ * returns a status, and no exception crosses. A model may be shared by sessions on any threads; a session is
+ * used by one thread at a time. Docstrings of the C++ interface, linnet/generation.h, say more. */
 
 #include <stddef.h>
 #include <stdint.h>
@@ -14,8 +14,8 @@ extern "C" {
 
 typedef enum {
   LINNET_OK = 0,
-  LINNET_FAILED = 1,       /* a file, a token, a snapshot that cannot be; linnet_error says which */
-  LINNET_USAGE = 2,        /* an argument that can never be */
+  LINNET_FAILED = 1, /* a file, a token, a snapshot that cannot be; linnet_error says which */
+  LINNET_USAGE = 2,  /* an argument that can never be */
   LINNET_OUT_OF_MEMORY = 3
 } linnet_status;
 
@@ -30,8 +30,8 @@ typedef struct {
   uint64_t seed;
 } linnet_sampling;
 
-/* What went wrong in this thread's last call that failed: one sentence, "[operation] expected …, got …"; valid until
- * the thread's next call. Empty before any failed. */
+/* What went wrong in this thread's last call that failed: one sentence, "[operation] expected …, got …";
+ * valid until the thread's next call. Empty before any failed. */
 const char* linnet_error(void);
 
 linnet_sampling linnet_sampling_default(void);
@@ -46,9 +46,10 @@ int64_t linnet_model_classes(const linnet_model* model); /* 0 for models without
 linnet_status linnet_session_create(const linnet_model* model, int64_t streams, linnet_session** session);
 void linnet_session_free(linnet_session* session);
 
-/* Forgets what the stream has seen. `label` is the class to draw, −1 for a model without classes; `sampling` may be
- * NULL for the default. */
-linnet_status linnet_begin(linnet_session* session, int64_t stream, int64_t label, const linnet_sampling* sampling);
+/* Forgets what the stream has seen. `label` is the class to draw, −1 for a model without classes; `sampling`
+ * may be NULL for the default. */
+linnet_status linnet_begin(linnet_session* session, int64_t stream, int64_t label,
+                           const linnet_sampling* sampling);
 
 /* Appends given tokens to a stream, in the parallel form. The stream is unchanged where it fails. */
 linnet_status linnet_prefill(linnet_session* session, int64_t stream, const int32_t* tokens, size_t count);
@@ -65,7 +66,8 @@ linnet_status linnet_position(const linnet_session* session, int64_t stream, int
 
 /* The stream as bytes. *size receives how many there are; they are written where `capacity` holds them, and
  * `bytes` may be NULL with capacity 0 to ask for the size. A capacity above 0 that is too small fails. */
-linnet_status linnet_save(const linnet_session* session, int64_t stream, void* bytes, size_t capacity, size_t* size);
+linnet_status linnet_save(const linnet_session* session, int64_t stream, void* bytes, size_t capacity,
+                          size_t* size);
 linnet_status linnet_restore(linnet_session* session, int64_t stream, const void* bytes, size_t size);
 
 #ifdef __cplusplus

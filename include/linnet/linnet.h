@@ -10,5 +10,6 @@
 #include "linnet/instruction_set.h"
 #include "linnet/mask.h"
 #include "linnet/model.h"
+#include "linnet/similarity.h"
 #include "linnet/tensor.h"
 #include "linnet/training.h"

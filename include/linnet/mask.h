@@ -66,6 +66,10 @@ class Mask {
   Mask with_segments(std::vector<std::int64_t> bounds) const;
   Mask with_segments(std::vector<std::vector<std::int64_t>> bounds) const;
 
+  /// What a full, causal or window mask shows within a window: a window mask with the same key lengths and
+  /// segments. Throws Error for any other.
+  Mask within(std::int64_t left, std::int64_t right) const;
+
   Kind kind() const { return kind_; }
   bool has_segments() const { return segments_ != nullptr; }
   const std::vector<std::int64_t>& key_lengths() const { return key_lengths_; }

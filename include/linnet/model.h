@@ -30,11 +30,15 @@ struct ModelConfig {
   std::string head = "categorical";  ///< "categorical" or "logistics", a mixture of discretised logistics
   std::int64_t mixtures = 10;        ///< components of the mixture
 
-  std::string family = "linear";    ///< attention.family
-  std::string feature_map = "elu";  ///< attention.feature_map
-  double alpha = 1;                 ///< attention.alpha, of elu
-  double epsilon = 1e-6;            ///< attention.epsilon, in the linear denominator
-  std::string normalise = "sum";    ///< attention.normalise, "sum" or "none"
+  std::string family = "linear";           ///< attention.family
+  std::string feature_map = "elu";         ///< attention.feature_map
+  double alpha = 1;                        ///< attention.alpha, of elu
+  double epsilon = 1e-6;                   ///< attention.epsilon, in the linear denominator
+  std::string normalise = "sum";           ///< attention.normalise, "sum" or "none"
+  std::string similarity = "exponential";  ///< attention.similarity, of the kernel family
+  std::int64_t window = 128;               ///< attention.window, keys before the query in the local family
+  std::int64_t stride = 0;          ///< attention.stride, of the strided family; 0 is the root of the length
+  std::string pattern = "strided";  ///< attention.pattern, "strided" or "fixed"
   std::string decay = "none";       ///< attention.decay, "none", "fixed" or "learned": γ of every head
   double shortest_memory = 32;      ///< attention.shortest_memory, 1/(1 − γ) tokens of the first head
   double longest_memory = 4096;     ///< attention.longest_memory, of the last one; geometric between them

@@ -1,9 +1,12 @@
 #include <array>
 
+#include "attention/kernel/kernel_attention.h"
 #include "attention/linear/linear_attention.h"
 #include "attention/linformer/linformer_attention.h"
 #include "attention/lsh/lsh_attention.h"
 #include "attention/softmax/softmax_attention.h"
+#include "attention/sparse/local_attention.h"
+#include "attention/sparse/strided_attention.h"
 #include "base/fail.h"
 #include "base/names.h"
 #include "linnet/instruction_set.h"
@@ -11,9 +14,14 @@
 namespace linnet {
 namespace {
 
-const std::array<FamilyInfo, 4> table = {{
+const std::array<FamilyInfo, 7> table = {{
     {Family::linear, "linear", "every mask; quadratic under boolean ones", true, "4 F M", "F M + F"},
     {Family::softmax, "softmax", "every mask", true, "2 (E + M) a visible key", "E + M a token"},
+    {Family::kernel, "kernel", "every mask", false, "2 (E + M) a visible key", "none"},
+    {Family::local, "local", "every mask but boolean ones", true, "2 (E + M) a key in the window",
+     "(left + 1) (E + M)"},
+    {Family::strided, "strided", "causal, key lengths", true, "2 (E + M) (s + N/s), s about N^(1/2)",
+     "E + M a token; fixed: (s + c N/s) (E + M)"},
     {Family::linformer, "linformer", "full, with key lengths; at most the trained length", false,
      "4 k (E + M), k the rank", "none"},
     {Family::lsh, "lsh", "full and causal, with key lengths; key is query", false,
@@ -48,6 +56,12 @@ std::unique_ptr<Attention> make_attention(const AttentionOptions& options) {
   switch (options.family) {
     case Family::softmax:
       return make_softmax_attention(options);
+    case Family::kernel:
+      return make_kernel_attention(options);
+    case Family::local:
+      return make_local_attention(options);
+    case Family::strided:
+      return make_strided_attention(options);
     case Family::linformer:
       return make_linformer_attention(options);
     case Family::lsh:
@@ -62,6 +76,12 @@ void reference_forward(const AttentionOptions& options, View<double> out, const 
   switch (options.family) {
     case Family::softmax:
       return softmax_reference_forward(options, out, inputs);
+    case Family::kernel:
+      return kernel_reference_forward(options, out, inputs);
+    case Family::local:
+      return local_reference_forward(options, out, inputs);
+    case Family::strided:
+      return strided_reference_forward(options, out, inputs);
     case Family::linformer:
       return linformer_reference_forward(options, out, inputs);
     case Family::lsh:
@@ -83,6 +103,12 @@ void reference_backward(const AttentionOptions& options, View<double> grad_query
                                           grad_key_projection, grad_value_projection);
     case Family::lsh:
       return lsh_reference_backward(options, grad_query, grad_key, grad_value, grad_out, inputs);
+    case Family::kernel:
+      return kernel_reference_backward(options, grad_query, grad_key, grad_value, grad_out, inputs);
+    case Family::local:
+      return local_reference_backward(options, grad_query, grad_key, grad_value, grad_out, inputs);
+    case Family::strided:
+      return strided_reference_backward(options, grad_query, grad_key, grad_value, grad_out, inputs);
     case Family::linear:
       return linear_reference_backward(options, grad_query, grad_key, grad_value, grad_out, inputs,
                                        grad_decay);

@@ -132,6 +132,16 @@ Mask Mask::with_segments(std::vector<std::vector<std::int64_t>> bounds) const {
   return result;
 }
 
+Mask Mask::within(std::int64_t left, std::int64_t right) const {
+  if (kind_ != Kind::full && kind_ != Kind::causal && kind_ != Kind::window)
+    fail("mask", "expected a full, causal or window mask within a window, got {}", name());
+  Mask result = *this;
+  result.kind_ = Kind::window;
+  result.left_ = kind_ == Kind::window ? std::min(left_, left) : left;
+  result.right_ = kind_ == Kind::window ? std::min(right_, right) : kind_ == Kind::causal ? 0 : right;
+  return result;
+}
+
 Mask::Interval Mask::segment(std::int64_t b, std::int64_t i, std::int64_t keys) const {
   if (!segments_) return {0, keys};
   const Bounds& all = bounds(b);

@@ -93,7 +93,8 @@ linnet_status linnet_session_create(const linnet_model* model, int64_t streams, 
 
 void linnet_session_free(linnet_session* session) { delete session; }
 
-linnet_status linnet_begin(linnet_session* session, int64_t stream, int64_t label, const linnet_sampling* sampling) {
+linnet_status linnet_begin(linnet_session* session, int64_t stream, int64_t label,
+                           const linnet_sampling* sampling) {
   return guarded([&] {
     linnet::SamplingOptions options;
     if (sampling != nullptr)
@@ -104,7 +105,8 @@ linnet_status linnet_begin(linnet_session* session, int64_t stream, int64_t labe
 
 linnet_status linnet_prefill(linnet_session* session, int64_t stream, const int32_t* tokens, size_t count) {
   return guarded([&] {
-    given("prefill", "a session", session).session.prefill(stream, elements("prefill", "tokens", tokens, count));
+    given("prefill", "a session", session)
+        .session.prefill(stream, elements("prefill", "tokens", tokens, count));
   });
 }
 
@@ -128,7 +130,8 @@ linnet_status linnet_position(const linnet_session* session, int64_t stream, int
   });
 }
 
-linnet_status linnet_save(const linnet_session* session, int64_t stream, void* bytes, size_t capacity, size_t* size) {
+linnet_status linnet_save(const linnet_session* session, int64_t stream, void* bytes, size_t capacity,
+                          size_t* size) {
   return guarded([&] {
     const std::vector<std::byte> saved = given("save", "a session", session).session.save(stream);
     given("save", "where to put the size", size) = saved.size();

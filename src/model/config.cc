@@ -40,6 +40,15 @@ void add_options(Options& options, ModelConfig& config) {
   options.add("attention.epsilon", config.epsilon, "ε of the linear denominator", 0, 1);
   options.add("attention.normalise", config.normalise, "whether the linear family divides by its denominator",
               {"sum", "none"});
+  options.add("attention.similarity", config.similarity, "similarity of the kernel family");
+  options.add("attention.window", config.window, "keys before the query that the local family sees", 0,
+              1 << 30);
+  options.add("attention.stride", config.stride,
+              "stride of the strided family; 0 is the root of model.length, rounded up to a multiple of 32",
+              0, 1 << 30);
+  options.add("attention.pattern", config.pattern,
+              "strided family: every key a stride away, or a fixed summary of every block",
+              {"strided", "fixed"});
   options.add(
       "attention.decay", config.decay,
       "per-head decay γ of the linear family, S = γ S + φ(k) vᵀ: none, fixed, or learned from the same "
@@ -64,6 +73,7 @@ void ModelConfig::check() const {
   Options options;
   add_options(options, copy);
   options.load_json(options.to_json(), "model configuration");  // the ranges of the single values
+  find_similarity(similarity);
   const Family known = find_family(family);
   if (known == Family::linformer && rank > length)
     fail<UsageError>("model", "expected attention.rank of at most model.length {}, got {}", length, rank);
@@ -73,8 +83,8 @@ void ModelConfig::check() const {
                      "whose projections mix all positions: use linear or softmax");
   if (known == Family::lsh)
     fail<UsageError>("model",
-                     "expected an attention.family with a recurrent form, got lsh, in which every new token "
-                     "may move the others to another chunk: use linear or softmax");
+                     "expected an attention.family whose queries and keys are projected apart, as the layers "
+                     "of a model do, got lsh, whose keys are its queries: use linear or softmax");
   if (decay != "none" && family != "linear")
     fail<UsageError>("model", "expected attention.decay = \"none\" with the family {}, got \"{}\"", family,
                      decay);

@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+
+#include "attention/sparse/strided_attention.h"
 
 namespace linnet {
 namespace {
@@ -51,6 +54,12 @@ Block::Parts parts_of(const ModelConfig& config, std::shared_ptr<const FeatureMa
                               : find_feature_map(config.feature_map, static_cast<float>(config.alpha));
   attention.normalise = config.normalise == "none" ? Normalise::none : Normalise::sum;
   attention.epsilon = static_cast<float>(config.epsilon);
+  attention.similarity = find_similarity(config.similarity);
+  attention.window_left = config.window;
+  attention.pattern = config.pattern == "fixed" ? SparsePattern::fixed : SparsePattern::strided;
+  // Streams have no length of their own: the stride is that of the examples.
+  attention.stride = config.stride != 0 ? config.stride : default_stride(config.length);
+  attention.summary = std::min(attention.summary, attention.stride);
   // Where no stream is longer than this, plain sums stay exact enough and the state is half as large.
   constexpr std::int64_t plain_length = 1 << 16;
   attention.sums = config.positions == "learned" && config.length <= plain_length ? StateSums::plain

@@ -38,6 +38,7 @@ const std::map<std::string, std::string> room_of_public_header = {
     {"error.h", "base"},
     {"mask.h", "attention"},
     {"feature_map.h", "attention"},
+    {"similarity.h", "attention"},
     {"attention.h", "attention"},
     {"model.h", "model"},
     {"dataset.h", "data"},

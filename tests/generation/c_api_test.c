@@ -15,9 +15,9 @@ static void expect(int holds, const char* what, int line) {
   ++failures;
 }
 #define EXPECT(condition) expect(condition, #condition, __LINE__)
-#define EXPECT_REFUSED(call, status, sentence) \
-  do {                                         \
-    EXPECT((call) == (status));                \
+#define EXPECT_REFUSED(call, status, sentence)        \
+  do {                                                \
+    EXPECT((call) == (status));                       \
     EXPECT(strstr(linnet_error(), sentence) != NULL); \
   } while (0)
 

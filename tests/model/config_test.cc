@@ -77,7 +77,7 @@ TEST(ModelConfig, NamesTheNearestFamilyAndFeatureMap) {
   EXPECT_NE(error_of<UsageError>([&] { Model::random(config); }).find("squared-relu"), std::string::npos);
 }
 
-TEST(ModelConfig, RefusesFamiliesThatCannotGenerate) {
+TEST(ModelConfig, RefusesFamiliesThatItsLayersCannotServe) {
   ModelConfig config = tiny_config();
   config.family = "linformer";
   config.rank = config.length + 1;
@@ -89,8 +89,8 @@ TEST(ModelConfig, RefusesFamiliesThatCannotGenerate) {
             "whose projections mix all positions: use linear or softmax");
   config.family = "lsh";
   EXPECT_EQ(error_of<UsageError>([&] { Model::random(config); }),
-            "[model] expected an attention.family with a recurrent form, got lsh, in which every new token "
-            "may move the others to another chunk: use linear or softmax");
+            "[model] expected an attention.family whose queries and keys are projected apart, as the layers "
+            "of a model do, got lsh, whose keys are its queries: use linear or softmax");
 }
 
 TEST(ModelConfig, RefusesHeadsThatAreTooLarge) {

@@ -128,6 +128,19 @@ void Cache::append(std::int64_t slot, ConstFloatView key, ConstFloatView value) 
   to.position += count;
 }
 
+void Cache::erase(std::int64_t slot, std::int64_t first, std::int64_t count) {
+  Slot& from = at(slot);
+  const std::int64_t behind = from.position - first - count;
+  for (const auto& [memory, dim] :
+       {std::pair(from.keys.get(), shape_.head_dim), std::pair(from.values.get(), shape_.value_dim)}) {
+    for (std::int64_t h = 0; h < shape_.heads; ++h) {
+      float* to = memory + (h * from.capacity + first) * dim;
+      std::copy_n(to + count * dim, behind * dim, to);
+    }
+  }
+  from.position -= count;
+}
+
 KeyRange Cache::head(std::int64_t slot, std::int64_t h) const {
   const Slot& from = at(slot);
   KeyRange range;

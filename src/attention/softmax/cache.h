@@ -29,6 +29,9 @@ class Cache final : public State {
   /// and heads are free.
   void append(std::int64_t slot, ConstFloatView key, ConstFloatView value);
 
+  /// Forgets `count` tokens from token `first` on, as if they had never been; those behind move up.
+  void erase(std::int64_t slot, std::int64_t first, std::int64_t count);
+
   /// A head's keys and values, dense, readable for 64 bytes past their end.
   KeyRange head(std::int64_t slot, std::int64_t h) const;
 

@@ -4,6 +4,8 @@
 #include <cmath>
 
 #include "attention/arguments.h"
+#include "attention/gradient_sum.h"
+#include "attention/rounds.h"
 #include "attention/scratch.h"
 #include "attention/softmax/cache.h"
 #include "attention/softmax/visible.h"
@@ -45,50 +47,6 @@ std::int64_t blocks_of(std::int64_t count, std::int64_t block) { return (count +
 void refuse_decay(View<const float> decay) {
   if (decay.rank() != 0) fail(kOperation, "expected no decay, which the linear family alone has, got one");
 }
-
-/// Calls body(b, i, h) for every row of x [B, N, H, D].
-template <class Body>
-void for_each_row(View<float> x, const Body& body) {
-  parallel_blocks(x.extent(0) * x.extent(1), 256, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t row = begin; row < end; ++row)
-      for (std::int64_t h = 0; h < x.extent(2); ++h) body(row / x.extent(1), row % x.extent(1), h);
-  });
-}
-
-/// A gradient while it is summed up: f32, the caller's own memory where that is f32.
-class Sum {
- public:
-  /// Begins with zeros.
-  explicit Sum(FloatView gradient) : gradient_(gradient) {
-    if (gradient.dtype() == DType::bf16) {
-      wide_ = Tensor::of<float>(Shape(gradient.shape().begin(), gradient.shape().end()));
-      view_ = wide_.view<float>();
-      return;
-    }
-    view_ = gradient.as<float>();
-    for_each_row(view_, [&](std::int64_t b, std::int64_t i, std::int64_t h) {
-      std::fill_n(view_.at(b, i, h), view_.extent(3), 0.0f);
-    });
-  }
-
-  MutableRows rows(std::int64_t b, std::int64_t first, std::int64_t h) const {
-    return rows_of(FloatView(view_), b, first, h);
-  }
-
-  /// Rounds the sums to what the caller wants, once.
-  void finish() const {
-    if (gradient_.dtype() != DType::bf16) return;
-    const View<bf16> to = gradient_.as<bf16>();
-    for_each_row(view_, [&](std::int64_t b, std::int64_t i, std::int64_t h) {
-      softmax::narrow_row(to.at(b, i, h), view_.at(b, i, h), view_.extent(3));
-    });
-  }
-
- private:
-  FloatView gradient_;
-  Tensor wide_;
-  View<float> view_;
-};
 
 class SoftmaxAttention final : public Attention {
  public:
@@ -180,45 +138,19 @@ void SoftmaxAttention::forward(const AttentionOutputs& outputs, const AttentionI
   for (std::int64_t b = 0; b < sizes.batch; ++b) leave_state(*final, initial, inputs, b);
 }
 
-/// The rounds in which chunks of one side meet those of the other: in round t chunk s of the smaller side
-/// meets chunk s + t of the larger one, counted round. True for those in which some pair sees anything.
-std::vector<bool> rounds_needed(const Sights& sights, const AttentionSizes& sizes, std::int64_t query_chunk) {
-  const std::int64_t query_chunks = blocks_of(sizes.queries, query_chunk);
-  const std::int64_t key_chunks = blocks_of(sizes.keys, softmax::kBackwardKeys);
-  const std::int64_t rounds = std::max(query_chunks, key_chunks);
-  std::vector<bool> needed(static_cast<std::size_t>(rounds));
-  std::int64_t missing = rounds;
-  for (std::int64_t b = 0; b < sizes.batch; ++b) {
-    for (std::int64_t q = 0; q < query_chunks && missing > 0; ++q) {
-      const std::int64_t first = q * query_chunk;
-      const Mask::Interval seen = sights.reach(b, first, std::min(query_chunk, sizes.queries - first));
-      for (std::int64_t k = seen.begin / softmax::kBackwardKeys; k * softmax::kBackwardKeys < seen.end; ++k) {
-        const std::int64_t ahead = query_chunks <= key_chunks ? k - q : q - k;
-        const std::size_t round = static_cast<std::size_t>((ahead + rounds) % rounds);
-        missing -= needed[round] ? 0 : 1;
-        needed[round] = true;
-      }
-    }
-  }
-  return needed;
-}
-
-// One pass over all pairs of a chunk of queries and a chunk of keys, in rounds, so that a round writes every
-// gradient from one place only, and every gradient is summed in the order of the rounds, whatever the number
-// of threads.
+// One pass over all pairs of a chunk of queries and a chunk of keys (rounds.h).
 void SoftmaxAttention::backward(const AttentionGradients& gradients, ConstFloatView grad_out,
                                 const AttentionInputs& inputs, ConstFloatView out,
                                 View<const float> normaliser) const {
   const AttentionSizes sizes = check_backward(kOperation, gradients, grad_out, inputs, out, normaliser);
   refuse_decay(inputs.decay);
   const Cache* initial = cache_of<const Cache>("the initial state", inputs.initial, sizes.shape());
-  const Sum grad_query(gradients.query), grad_key(gradients.key), grad_value(gradients.value);
+  const GradientSum grad_query(gradients.query), grad_key(gradients.key), grad_value(gradients.value);
 
   const Sights sights(inputs.mask, sizes);
   const std::int64_t query_chunk = softmax::backward_queries(sizes.head_dim, sizes.value_dim);
   const std::int64_t key_chunk = softmax::kBackwardKeys;
   const std::int64_t query_chunks = blocks_of(sizes.queries, query_chunk);
-  const std::int64_t key_chunks = blocks_of(sizes.keys, key_chunk);
   const std::size_t scratch_size = softmax::backward_scratch(sizes.head_dim, sizes.value_dim);
   const auto block_of = [&](std::int64_t b, std::int64_t h, std::int64_t chunk) {
     const std::int64_t first = chunk * query_chunk;
@@ -232,7 +164,7 @@ void SoftmaxAttention::backward(const AttentionGradients& gradients, ConstFloatV
     block.normaliser = normaliser.at(b, first, h);
     block.normaliser_stride = normaliser.stride(1);
     block.count = std::min(query_chunk, sizes.queries - first);
-    block.grad_query = grad_query.rows(b, first, h);
+    block.grad_query = rows_of(FloatView(grad_query.view()), b, first, h);
     return block;
   };
 
@@ -249,29 +181,18 @@ void SoftmaxAttention::backward(const AttentionGradients& gradients, ConstFloatV
       softmax::backward_block(block);
     });
   }
-  const std::vector<bool> needed = rounds_needed(sights, sizes, query_chunk);
-  const std::int64_t rounds = static_cast<std::int64_t>(needed.size());
-  const std::int64_t chunks = std::min(query_chunks, key_chunks);
-  for (std::int64_t round = 0; round < rounds; ++round) {
-    if (!needed[static_cast<std::size_t>(round)]) continue;
-    parallel_for(sizes.batch * sizes.heads * chunks, [&](std::int64_t item) {
-      const std::int64_t b = item / chunks / sizes.heads, h = item / chunks % sizes.heads;
-      const std::int64_t here = item % chunks, there = (here + round) % rounds;
-      const std::int64_t of_queries = query_chunks <= key_chunks ? here : there;
-      const std::int64_t first = (query_chunks <= key_chunks ? there : here) * key_chunk;
-      softmax::BackwardBlock block = block_of(b, h, of_queries);
-      const Mask::Interval seen = sights.reach(b, of_queries * query_chunk, block.count);
-      if (seen.end <= first || first + key_chunk <= seen.begin) return;
-      block.keys = keys_of(inputs, b, h, first, std::min(key_chunk, sizes.keys - first));
-      block.sees = sights.own(b, of_queries * query_chunk);
-      block.grad_key = grad_key.rows(b, first, h);
-      block.grad_value = grad_value.rows(b, first, h);
-      Scratch scratch(scratch_size);
-      block.scratch = scratch.take(scratch_size);
-      softmax::backward_block(block);
-    });
-  }
-  for (const Sum* sum : {&grad_query, &grad_key, &grad_value}) sum->finish();
+  Rounds(sights, sizes, query_chunk, key_chunk)
+      .run([&](std::int64_t b, std::int64_t h, std::int64_t first_query, std::int64_t first) {
+        softmax::BackwardBlock block = block_of(b, h, first_query / query_chunk);
+        block.keys = keys_of(inputs, b, h, first, std::min(key_chunk, sizes.keys - first));
+        block.sees = sights.own(b, first_query);
+        block.grad_key = rows_of(FloatView(grad_key.view()), b, first, h);
+        block.grad_value = rows_of(FloatView(grad_value.view()), b, first, h);
+        Scratch scratch(scratch_size);
+        block.scratch = scratch.take(scratch_size);
+        softmax::backward_block(block);
+      });
+  for (const GradientSum* sum : {&grad_query, &grad_key, &grad_value}) sum->finish();
 }
 
 std::unique_ptr<State> SoftmaxAttention::make_state(std::int64_t slots, const HeadShape& shape,

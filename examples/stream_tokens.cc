@@ -1,0 +1,32 @@
+// Draws tokens one by one and prints each as it comes: text for a model of bytes, numbers for any other.
+//   stream_tokens MODEL COUNT [PROMPT]
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "linnet/error.h"
+#include "linnet/generation.h"
+
+int main(int count, char** arguments) try {
+  if (count < 3) return std::fputs("usage: stream_tokens MODEL COUNT [PROMPT]\n", stderr), 2;
+  const auto model = linnet::Model::load(arguments[1]);
+  const linnet::ModelConfig& config = model->config();
+  linnet::Session session(model, /*streams=*/1);
+  session.begin(0, config.classes > 0 ? 3 : -1, {.temperature = 0.8, .seed = 1});
+
+  const std::string prompt = count > 3 ? arguments[3] : "";
+  const std::vector<std::int32_t> tokens(prompt.begin(), prompt.end());
+  session.prefill(0, tokens);
+
+  for (long i = 0; i < std::atol(arguments[2]); ++i) {
+    std::int32_t token;
+    session.step({&token, 1});  // the same time and memory for the first token and for the millionth
+    config.vocabulary == 256 ? std::printf("%c", token) : std::printf("%d ", token);
+    std::fflush(stdout);
+  }
+  std::printf("\n%zu bytes of state after %lld tokens\n", session.state_bytes(0),
+              static_cast<long long>(session.position(0)));
+} catch (const linnet::Error& error) {
+  return std::fprintf(stderr, "%s\n", error.what()), 1;
+}

@@ -1,0 +1,99 @@
+#include <algorithm>
+#include <vector>
+
+#include "attention/arguments.h"
+#include "attention/kernel/exact_similarity.h"
+#include "attention/kernel/kernel_attention.h"
+
+namespace linnet {
+namespace {
+
+constexpr const char* kOperation = "kernel attention reference";
+
+/// sim(q_i, k_j) of a query, 0 for the keys that it does not see, and what its sum is divided by.
+struct Weights {
+  std::vector<double> similarity;
+  double denominator = 1;
+};
+
+Weights weights_of(const AttentionOptions& options, const ReferenceInputs& inputs,
+                   const AttentionSizes& sizes, std::int64_t b, std::int64_t i, std::int64_t h) {
+  const std::vector<std::uint8_t> seen = seen_keys(inputs.mask, b, i, sizes.keys);
+  Weights weights;
+  weights.similarity.resize(seen.size());
+  double sum = 0;
+  for (std::int64_t j = 0; j < sizes.keys; ++j) {
+    const std::size_t at = static_cast<std::size_t>(j);
+    if (seen[at] == 0) continue;
+    weights.similarity[at] = reference_similarity(*options.similarity, inputs.query.at(b, i, h),
+                                                  inputs.key.at(b, j, h), sizes.head_dim);
+    sum += weights.similarity[at];
+  }
+  // Where all similarities are 0 so is the sum that is divided.
+  if (options.normalise == Normalise::sum && sum + static_cast<double>(options.epsilon) > 0)
+    weights.denominator = sum + static_cast<double>(options.epsilon);
+  return weights;
+}
+
+template <class Body>
+void for_each_query(const AttentionSizes& sizes, const Body& body) {
+  for (std::int64_t b = 0; b < sizes.batch; ++b)
+    for (std::int64_t i = 0; i < sizes.queries; ++i)
+      for (std::int64_t h = 0; h < sizes.heads; ++h) body(b, i, h);
+}
+
+void clear(View<double> x) {
+  for (std::int64_t b = 0; b < x.extent(0); ++b)
+    for (std::int64_t i = 0; i < x.extent(1); ++i)
+      for (std::int64_t h = 0; h < x.extent(2); ++h) std::fill_n(x.at(b, i, h), x.extent(3), 0.0);
+}
+
+void add_outputs(double* out, const Weights& weights, const ReferenceInputs& inputs,
+                 const AttentionSizes& sizes, std::int64_t b, std::int64_t h) {
+  for (std::int64_t j = 0; j < sizes.keys; ++j)
+    for (std::int64_t m = 0; m < sizes.value_dim; ++m)
+      out[m] +=
+          weights.similarity[static_cast<std::size_t>(j)] * inputs.value(b, j, h, m) / weights.denominator;
+}
+
+}  // namespace
+
+void kernel_reference_forward(const AttentionOptions& options, View<double> out,
+                              const ReferenceInputs& inputs) {
+  const AttentionSizes sizes = check_reference(kOperation, out, inputs);
+  clear(out);
+  for_each_query(sizes, [&](std::int64_t b, std::int64_t i, std::int64_t h) {
+    add_outputs(out.at(b, i, h), weights_of(options, inputs, sizes, b, i, h), inputs, sizes, b, h);
+  });
+}
+
+void kernel_reference_backward(const AttentionOptions& options, View<double> grad_query,
+                               View<double> grad_key, View<double> grad_value, View<const double> grad_out,
+                               const ReferenceInputs& inputs) {
+  const AttentionSizes sizes = check_reference(kOperation, grad_out, inputs);
+  clear(grad_query);
+  clear(grad_key);
+  clear(grad_value);
+  for_each_query(sizes, [&](std::int64_t b, std::int64_t i, std::int64_t h) {
+    const Weights weights = weights_of(options, inputs, sizes, b, i, h);
+    std::vector<double> out(static_cast<std::size_t>(sizes.value_dim));
+    add_outputs(out.data(), weights, inputs, sizes, b, h);
+    const double* gradient = grad_out.at(b, i, h);
+    for (std::int64_t j = 0; j < sizes.keys; ++j) {
+      if (seen_keys(inputs.mask, b, i, sizes.keys)[static_cast<std::size_t>(j)] == 0) continue;
+      const double weight = weights.similarity[static_cast<std::size_t>(j)] / weights.denominator;
+      double grad_similarity = 0;
+      for (std::int64_t m = 0; m < sizes.value_dim; ++m) {
+        grad_value(b, j, h, m) += weight * gradient[m];
+        const double through_sum =
+            options.normalise == Normalise::sum ? out[static_cast<std::size_t>(m)] : 0.0;
+        grad_similarity += gradient[m] * (inputs.value(b, j, h, m) - through_sum) / weights.denominator;
+      }
+      add_reference_gradient(*options.similarity, grad_query.at(b, i, h), grad_key.at(b, j, h),
+                             grad_similarity, inputs.query.at(b, i, h), inputs.key.at(b, j, h),
+                             sizes.head_dim);
+    }
+  });
+}
+
+}  // namespace linnet

@@ -1,0 +1,303 @@
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <vector>
+
+#include "attention/kernel/exact_similarity.h"
+#include "attention/kernel/tile_products.h"
+#include "attention/scratch.h"
+#include "base/fail.h"
+#include "base/names.h"
+
+namespace linnet {
+namespace {
+
+using kernel::padded;
+
+const std::array<SimilarityInfo, 3> table = {{
+    {"exponential", "exp(min(q.k / sqrt(E), 80))", "none"},
+    {"polynomial", "(q.k / sqrt(E) + c)^p", "offset c = 1, even power p = 2"},
+    {"gaussian", "exp(-|q - k|^2 / (2 sigma^2))", "sigma = E^(1/4)"},
+}};
+
+double dot(const double* x, const double* y, std::int64_t dim) {
+  double sum = 0;
+  for (std::int64_t e = 0; e < dim; ++e) sum += x[e] * y[e];
+  return sum;
+}
+
+double root_of(std::int64_t dim) { return std::sqrt(static_cast<double>(dim)); }
+
+/// Copies of q and k in padded memory, and room for what becomes of them.
+class PackedTile {
+ public:
+  PackedTile(View<const float> q, View<const float> k)
+      : rows_(q.extent(0)),
+        keys_(k.extent(0)),
+        dim_(q.extent(1)),
+        width_(padded(dim_)),
+        ld_(padded(keys_)),
+        scratch_(static_cast<std::size_t>(padded(rows_) * (2 * width_ + ld_) + ld_ * 3 * width_)) {
+    query_ = pack(q, rows_);
+    key_ = pack(k, keys_);
+    key_columns_ = take(width_ * ld_);
+    pairs_ = take(padded(rows_) * ld_);
+    sums_ = take(std::max(padded(rows_), ld_) * width_);
+  }
+
+  /// q·k of every pair, rows `ld` apart.
+  float* dots() {
+    kernel::transpose(key_columns_, ld_, key_, width_, keys_, dim_);
+    kernel::multiply(pairs_, ld_, query_, width_, key_columns_, ld_, rows_, keys_, dim_);
+    return pairs_;
+  }
+
+  std::int64_t ld() const { return ld_; }
+
+  /// A number for every pair, rows `ld` apart.
+  float* pairs() { return pairs_; }
+
+  /// dq += w k and dk += wᵀ q, where w is what `pairs` holds.
+  void add_products(View<float> dq, View<float> dk) {
+    kernel::multiply(sums_, width_, pairs_, ld_, key_, width_, rows_, dim_, keys_);
+    add(dq, rows_);
+    kernel::multiply_transposed(sums_, width_, pairs_, ld_, query_, width_, keys_, dim_, rows_);
+    add(dk, keys_);
+  }
+
+ private:
+  float* take(std::int64_t floats) { return scratch_.take(static_cast<std::size_t>(floats)); }
+
+  float* pack(View<const float> x, std::int64_t count) {
+    float* to = take(padded(count) * width_);
+    for (std::int64_t i = 0; i < count; ++i)
+      std::fill_n(std::copy_n(x.at(i), dim_, to + i * width_), width_ - dim_, 0.0f);
+    std::fill_n(to + count * width_, (padded(count) - count) * width_, 0.0f);
+    return to;
+  }
+
+  void add(View<float> to, std::int64_t count) const {
+    for (std::int64_t i = 0; i < count; ++i)
+      for (std::int64_t e = 0; e < dim_; ++e) to.at(i)[e] += sums_[i * width_ + e];
+  }
+
+  std::int64_t rows_, keys_, dim_, width_, ld_;
+  Scratch scratch_;
+  float *query_, *key_, *key_columns_, *pairs_, *sums_;
+};
+
+class Polynomial final : public ExactSimilarity {
+ public:
+  Polynomial(double offset, int power) : offset_(offset), power_(power) {}
+
+  std::string name() const override { return "polynomial"; }
+
+  void forward(View<float> s, View<const float> q, View<const float> k) const override {
+    PackedTile tile(q, k);
+    const float* dots = tile.dots();
+    for (std::int64_t i = 0; i < s.extent(0); ++i)
+      kernel::polynomial_row(s.at(i), dots + i * tile.ld(), s.extent(1), scale(q.extent(1)), offset(),
+                             power_);
+  }
+
+  void backward(View<float> dq, View<float> dk, View<const float> ds, View<const float>, View<const float> q,
+                View<const float> k) const override {
+    PackedTile tile(q, k);
+    float* pairs = tile.dots();
+    for (std::int64_t i = 0; i < ds.extent(0); ++i) {
+      float* row = pairs + i * tile.ld();
+      kernel::polynomial_slope_row(row, row, ds.at(i), ds.extent(1), scale(q.extent(1)), offset(), power_);
+    }
+    tile.add_products(dq, dk);
+  }
+
+  double exact(const double* q, const double* k, std::int64_t dim) const override {
+    return std::pow(dot(q, k, dim) / root_of(dim) + offset_, power_);
+  }
+
+  void add_exact_gradient(double* dq, double* dk, double ds, const double* q, const double* k,
+                          std::int64_t dim) const override {
+    const double slope =
+        ds * power_ * std::pow(dot(q, k, dim) / root_of(dim) + offset_, power_ - 1) / root_of(dim);
+    for (std::int64_t e = 0; e < dim; ++e) {
+      dq[e] += slope * k[e];
+      dk[e] += slope * q[e];
+    }
+  }
+
+ private:
+  static float scale(std::int64_t dim) { return static_cast<float>(1 / root_of(dim)); }
+  float offset() const { return static_cast<float>(offset_); }
+
+  double offset_;
+  int power_;
+};
+
+class Exponential final : public ExactSimilarity {
+ public:
+  std::string name() const override { return "exponential"; }
+
+  void forward(View<float> s, View<const float> q, View<const float> k) const override {
+    PackedTile tile(q, k);
+    const float* dots = tile.dots();
+    for (std::int64_t i = 0; i < s.extent(0); ++i)
+      kernel::limited_exp_row(s.at(i), dots + i * tile.ld(), s.extent(1), scale(q.extent(1)));
+  }
+
+  void backward(View<float> dq, View<float> dk, View<const float> ds, View<const float> s,
+                View<const float> q, View<const float> k) const override {
+    PackedTile tile(q, k);
+    for (std::int64_t i = 0; i < ds.extent(0); ++i)
+      kernel::limited_exp_slope_row(tile.pairs() + i * tile.ld(), s.at(i), ds.at(i), ds.extent(1),
+                                    scale(q.extent(1)));
+    tile.add_products(dq, dk);
+  }
+
+  double exact(const double* q, const double* k, std::int64_t dim) const override {
+    return std::exp(std::min(dot(q, k, dim) / root_of(dim), 80.0));
+  }
+
+  void add_exact_gradient(double* dq, double* dk, double ds, const double* q, const double* k,
+                          std::int64_t dim) const override {
+    const double argument = dot(q, k, dim) / root_of(dim);
+    if (argument >= 80) return;
+    const double slope = ds * std::exp(argument) / root_of(dim);
+    for (std::int64_t e = 0; e < dim; ++e) {
+      dq[e] += slope * k[e];
+      dk[e] += slope * q[e];
+    }
+  }
+
+ private:
+  static float scale(std::int64_t dim) { return static_cast<float>(1 / root_of(dim)); }
+};
+
+class Gaussian final : public ExactSimilarity {
+ public:
+  explicit Gaussian(double sigma) : sigma_(sigma) {}
+
+  std::string name() const override { return "gaussian"; }
+
+  void forward(View<float> s, View<const float> q, View<const float> k) const override {
+    PackedTile tile(q, k);
+    const float* dots = tile.dots();
+    const float factor = static_cast<float>(0.5 / variance(q.extent(1)));
+    std::vector<float> lengths(static_cast<std::size_t>(k.extent(0)));
+    for (std::size_t j = 0; j < lengths.size(); ++j) lengths[j] = square(k.at(j), k.extent(1));
+    for (std::int64_t i = 0; i < s.extent(0); ++i)
+      kernel::gaussian_row(s.at(i), dots + i * tile.ld(), lengths.data(), s.extent(1),
+                           square(q.at(i), q.extent(1)), factor);
+  }
+
+  // With w = ds · s / σ²: dq_i = Σ_j w_ij (k_j − q_i), dk_j = Σ_i w_ij (q_i − k_j).
+  void backward(View<float> dq, View<float> dk, View<const float> ds, View<const float> s,
+                View<const float> q, View<const float> k) const override {
+    PackedTile tile(q, k);
+    const std::int64_t rows = ds.extent(0), keys = ds.extent(1), dim = q.extent(1);
+    const float factor = static_cast<float>(1 / variance(dim));
+    std::vector<float> of_key(static_cast<std::size_t>(keys));
+    for (std::int64_t i = 0; i < rows; ++i) {
+      float* w = tile.pairs() + i * tile.ld();
+      kernel::product_row(w, s.at(i), ds.at(i), keys, factor);
+      float of_query = 0;
+      for (std::int64_t j = 0; j < keys; ++j) {
+        of_query += w[j];
+        of_key[static_cast<std::size_t>(j)] += w[j];
+      }
+      for (std::int64_t e = 0; e < dim; ++e) dq.at(i)[e] -= of_query * q.at(i)[e];
+    }
+    for (std::int64_t j = 0; j < keys; ++j)
+      for (std::int64_t e = 0; e < dim; ++e) dk.at(j)[e] -= of_key[static_cast<std::size_t>(j)] * k.at(j)[e];
+    tile.add_products(dq, dk);
+  }
+
+  double exact(const double* q, const double* k, std::int64_t dim) const override {
+    double distance = 0;
+    for (std::int64_t e = 0; e < dim; ++e) distance += (q[e] - k[e]) * (q[e] - k[e]);
+    return std::exp(-distance / (2 * variance(dim)));
+  }
+
+  void add_exact_gradient(double* dq, double* dk, double ds, const double* q, const double* k,
+                          std::int64_t dim) const override {
+    const double slope = ds * exact(q, k, dim) / variance(dim);
+    for (std::int64_t e = 0; e < dim; ++e) {
+      dq[e] += slope * (k[e] - q[e]);
+      dk[e] += slope * (q[e] - k[e]);
+    }
+  }
+
+ private:
+  double variance(std::int64_t dim) const { return sigma_ != 0 ? sigma_ * sigma_ : root_of(dim); }
+
+  static float square(const float* x, std::int64_t dim) {
+    double sum = 0;
+    for (std::int64_t e = 0; e < dim; ++e) sum += static_cast<double>(x[e]) * x[e];
+    return static_cast<float>(sum);
+  }
+
+  double sigma_;
+};
+
+}  // namespace
+
+double reference_similarity(const Similarity& similarity, const double* q, const double* k,
+                            std::int64_t dim) {
+  if (const auto* own = dynamic_cast<const ExactSimilarity*>(&similarity)) return own->exact(q, k, dim);
+  const std::vector<float> q32(q, q + dim), k32(k, k + dim);
+  float s = 0;
+  similarity.forward({&s, {1, 1}}, {q32.data(), {1, dim}}, {k32.data(), {1, dim}});
+  return s;
+}
+
+void add_reference_gradient(const Similarity& similarity, double* dq, double* dk, double ds, const double* q,
+                            const double* k, std::int64_t dim) {
+  if (const auto* own = dynamic_cast<const ExactSimilarity*>(&similarity)) {
+    own->add_exact_gradient(dq, dk, ds, q, k, dim);
+    return;
+  }
+  const std::vector<float> q32(q, q + dim), k32(k, k + dim);
+  std::vector<float> dq32(q32.size()), dk32(k32.size());
+  const float ds32 = static_cast<float>(ds);
+  float s = 0;
+  similarity.forward({&s, {1, 1}}, {q32.data(), {1, dim}}, {k32.data(), {1, dim}});
+  similarity.backward({dq32.data(), {1, dim}}, {dk32.data(), {1, dim}}, {&ds32, {1, 1}}, {&s, {1, 1}},
+                      {q32.data(), {1, dim}}, {k32.data(), {1, dim}});
+  for (std::int64_t e = 0; e < dim; ++e) {
+    dq[e] += dq32[static_cast<std::size_t>(e)];
+    dk[e] += dk32[static_cast<std::size_t>(e)];
+  }
+}
+
+std::shared_ptr<const Similarity> polynomial_similarity(double offset, int power) {
+  if (!(offset >= 0) || !std::isfinite(offset))
+    fail<UsageError>("polynomial similarity", "expected an offset of at least 0, got {}", offset);
+  if (power < 2 || power > 64 || power % 2 != 0)
+    fail<UsageError>("polynomial similarity", "expected an even power from 2 to 64, got {}", power);
+  return std::make_shared<Polynomial>(offset, power);
+}
+
+std::shared_ptr<const Similarity> gaussian_similarity(double sigma) {
+  if (!(sigma >= 0) || !std::isfinite(sigma))
+    fail<UsageError>("gaussian similarity", "expected sigma of at least 0, got {}", sigma);
+  return std::make_shared<Gaussian>(sigma);
+}
+
+std::shared_ptr<const Similarity> exponential_similarity() { return std::make_shared<Exponential>(); }
+
+std::span<const SimilarityInfo> similarity_table() { return table; }
+
+std::shared_ptr<const Similarity> find_similarity(const std::string& name,
+                                                  const SimilarityParameters& parameters) {
+  if (name == "exponential") return exponential_similarity();
+  if (name == "polynomial") return polynomial_similarity(parameters.offset, parameters.power);
+  if (name == "gaussian") return gaussian_similarity(parameters.sigma);
+  std::vector<std::string> names;
+  for (const SimilarityInfo& row : table) names.push_back(row.name);
+  const std::string nearest = nearest_name(name, names);
+  if (nearest.empty())
+    fail<UsageError>("similarity", "expected one of {}, got '{}'", fmt::join(names, ", "), name);
+  fail<UsageError>("similarity", "expected one of {}, got '{}'; did you mean {}?", fmt::join(names, ", "),
+                   name, nearest);
+}
+
+}  // namespace linnet

@@ -1,0 +1,232 @@
+#include "attention/kernel/tile_products.h"
+
+#include <algorithm>
+#include <cstddef>
+
+// clang-format off
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "attention/kernel/tile_products.cc"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+#include "attention/tile_gemm-inl.h"
+#include "kernels/simd_math-inl.h"
+// clang-format on
+
+HWY_BEFORE_NAMESPACE();
+namespace linnet::HWY_NAMESPACE {
+
+/// Sizes of a product, rows rounded up to whole blocks and columns to whole vectors.
+struct ProductSizes {
+  std::size_t ldc, lda, ldb, rows, columns, depth;
+};
+
+ProductSizes SizesOf(std::int64_t ldc, std::int64_t lda, std::int64_t ldb, std::int64_t rows,
+                     std::int64_t columns, std::int64_t depth) {
+  const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(F32()));
+  const std::int64_t block = static_cast<std::int64_t>(kRowBlock);
+  const auto size = [](std::int64_t count) { return static_cast<std::size_t>(count); };
+  return {size(ldc),
+          size(lda),
+          size(ldb),
+          size((rows + block - 1) / block * block),
+          size((columns + lanes - 1) / lanes * lanes),
+          size(depth)};
+}
+
+template <Left kLeft, Into kInto>
+HWY_INLINE void Product(float* c, const float* a, const float* b, const ProductSizes& sizes) {
+  ForEachPanel(
+      Multiply<kLeft, kInto>{c, sizes.ldc, a, sizes.lda, b, sizes.ldb, sizes.rows, sizes.depth, nullptr},
+      sizes.columns);
+}
+
+void MultiplyTiles(float* c, std::int64_t ldc, const float* a, std::int64_t lda, const float* b,
+                   std::int64_t ldb, std::int64_t rows, std::int64_t columns, std::int64_t depth) {
+  Product<Left::plain, Into::assign>(c, a, b, SizesOf(ldc, lda, ldb, rows, columns, depth));
+}
+
+void MultiplyAddTiles(float* c, std::int64_t ldc, const float* a, std::int64_t lda, const float* b,
+                      std::int64_t ldb, std::int64_t rows, std::int64_t columns, std::int64_t depth) {
+  Product<Left::plain, Into::add>(c, a, b, SizesOf(ldc, lda, ldb, rows, columns, depth));
+}
+
+void MultiplyTransposedTiles(float* c, std::int64_t ldc, const float* a, std::int64_t lda, const float* b,
+                             std::int64_t ldb, std::int64_t rows, std::int64_t columns, std::int64_t depth) {
+  Product<Left::transposed, Into::assign>(c, a, b, SizesOf(ldc, lda, ldb, rows, columns, depth));
+}
+
+void TransposeTile(float* to, std::int64_t ldt, const float* from, std::int64_t ldf, std::int64_t rows,
+                   std::int64_t columns) {
+  Transpose(to, static_cast<std::size_t>(ldt), from, static_cast<std::size_t>(ldf),
+            static_cast<std::size_t>(rows), static_cast<std::size_t>(columns));
+}
+
+bool AddRowSums(double* sums, const float* s, std::int64_t lds, std::int64_t rows, std::int64_t columns) {
+  const F32 d;
+  const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  auto good = hn::Eq(hn::Zero(d), hn::Zero(d));
+  for (std::int64_t i = 0; i < rows; ++i, s += lds) {
+    Vec32 sum = hn::Zero(d);
+    for (std::int64_t j = 0; j < columns; j += lanes) {
+      const Vec32 x = hn::Load(d, s + j);
+      good = hn::And(good, hn::Ge(x, hn::Zero(d)));
+      sum = hn::Add(sum, x);
+    }
+    sums[i] += static_cast<double>(hn::GetLane(hn::SumOfLanes(d, sum)));
+  }
+  return hn::AllTrue(d, good);
+}
+
+/// to[i] = f(x[i], y[i]), whole vectors at a time.
+template <class F>
+HWY_INLINE void ForRow(float* to, const float* x, const float* y, std::int64_t count, const F& f) {
+  const F32 d;
+  constexpr std::int64_t most = static_cast<std::int64_t>(hn::MaxLanes(F32()));
+  const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  std::int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) hn::StoreU(f(hn::LoadU(d, x + i), hn::LoadU(d, y + i)), d, to + i);
+  if (i == count) return;
+  HWY_ALIGN float last_x[most] = {}, last_y[most] = {}, last[most];
+  std::copy(x + i, x + count, last_x);
+  std::copy(y + i, y + count, last_y);
+  hn::Store(f(hn::Load(d, last_x), hn::Load(d, last_y)), d, last);
+  std::copy_n(last, count - i, to + i);
+}
+
+/// x^exponent by squaring.
+HWY_INLINE Vec32 PowerOf(Vec32 x, int exponent) {
+  const F32 d;
+  Vec32 power = hn::Set(d, 1.0f);
+  for (; exponent > 0; exponent >>= 1) {
+    if ((exponent & 1) != 0) power = hn::Mul(power, x);
+    x = hn::Mul(x, x);
+  }
+  return power;
+}
+
+void PolynomialRow(float* s, const float* x, std::int64_t count, float scale, float offset, int power) {
+  const F32 d;
+  ForRow(s, x, x, count, [&](Vec32 dot, Vec32) HWY_ATTR {
+    return PowerOf(hn::MulAdd(hn::Set(d, scale), dot, hn::Set(d, offset)), power);
+  });
+}
+
+void PolynomialSlopeRow(float* w, const float* x, const float* ds, std::int64_t count, float scale,
+                        float offset, int power) {
+  const F32 d;
+  const Vec32 factor = hn::Set(d, scale * static_cast<float>(power));
+  ForRow(w, x, ds, count, [&](Vec32 dot, Vec32 grad) HWY_ATTR {
+    const Vec32 base = hn::MulAdd(hn::Set(d, scale), dot, hn::Set(d, offset));
+    return hn::Mul(hn::Mul(factor, grad), PowerOf(base, power - 1));
+  });
+}
+
+constexpr float kLimit = 80.0f;
+
+void LimitedExpRow(float* s, const float* x, std::int64_t count, float scale) {
+  const F32 d;
+  ForRow(s, x, x, count, [&](Vec32 dot, Vec32) HWY_ATTR {
+    // The argument comes second: x86's minimum returns it when it is NaN.
+    const Vec32 argument = hn::Min(hn::Set(d, kLimit), hn::Mul(hn::Set(d, scale), dot));
+    return kernels::HWY_NAMESPACE::FastExp(d, argument);
+  });
+}
+
+void LimitedExpSlopeRow(float* w, const float* s, const float* ds, std::int64_t count, float scale) {
+  const F32 d;
+  const Vec32 largest = kernels::HWY_NAMESPACE::FastExp(d, hn::Set(d, kLimit));
+  ForRow(w, s, ds, count, [&](Vec32 similarity, Vec32 grad) HWY_ATTR {
+    const Vec32 slope = hn::Mul(hn::Set(d, scale), hn::Mul(similarity, grad));
+    return hn::IfThenZeroElse(hn::Ge(similarity, largest), slope);
+  });
+}
+
+void GaussianRow(float* s, const float* x, const float* others, std::int64_t count, float own, float factor) {
+  const F32 d;
+  ForRow(s, x, others, count, [&](Vec32 dot, Vec32 other) HWY_ATTR {
+    const Vec32 distance = hn::NegMulAdd(hn::Set(d, 2.0f), dot, hn::Add(hn::Set(d, own), other));
+    const Vec32 argument = hn::Mul(hn::Set(d, -factor), hn::Max(hn::Zero(d), distance));
+    return kernels::HWY_NAMESPACE::FastExp(d, argument);
+  });
+}
+
+void ProductRow(float* w, const float* s, const float* ds, std::int64_t count, float factor) {
+  const F32 d;
+  ForRow(w, s, ds, count, [&](Vec32 similarity, Vec32 grad) HWY_ATTR {
+    return hn::Mul(hn::Set(d, factor), hn::Mul(similarity, grad));
+  });
+}
+
+}  // namespace linnet::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace linnet {
+
+HWY_EXPORT(MultiplyTiles);
+HWY_EXPORT(MultiplyAddTiles);
+HWY_EXPORT(MultiplyTransposedTiles);
+HWY_EXPORT(TransposeTile);
+HWY_EXPORT(AddRowSums);
+HWY_EXPORT(PolynomialRow);
+HWY_EXPORT(PolynomialSlopeRow);
+HWY_EXPORT(LimitedExpRow);
+HWY_EXPORT(LimitedExpSlopeRow);
+HWY_EXPORT(GaussianRow);
+HWY_EXPORT(ProductRow);
+
+namespace kernel {
+
+void multiply(float* c, std::int64_t ldc, const float* a, std::int64_t lda, const float* b, std::int64_t ldb,
+              std::int64_t rows, std::int64_t columns, std::int64_t depth) {
+  HWY_DYNAMIC_DISPATCH(MultiplyTiles)(c, ldc, a, lda, b, ldb, rows, columns, depth);
+}
+
+void multiply_add(float* c, std::int64_t ldc, const float* a, std::int64_t lda, const float* b,
+                  std::int64_t ldb, std::int64_t rows, std::int64_t columns, std::int64_t depth) {
+  HWY_DYNAMIC_DISPATCH(MultiplyAddTiles)(c, ldc, a, lda, b, ldb, rows, columns, depth);
+}
+
+void multiply_transposed(float* c, std::int64_t ldc, const float* a, std::int64_t lda, const float* b,
+                         std::int64_t ldb, std::int64_t rows, std::int64_t columns, std::int64_t depth) {
+  HWY_DYNAMIC_DISPATCH(MultiplyTransposedTiles)(c, ldc, a, lda, b, ldb, rows, columns, depth);
+}
+
+void transpose(float* to, std::int64_t ldt, const float* from, std::int64_t ldf, std::int64_t rows,
+               std::int64_t columns) {
+  HWY_DYNAMIC_DISPATCH(TransposeTile)(to, ldt, from, ldf, rows, columns);
+}
+
+bool add_row_sums(double* sums, const float* s, std::int64_t lds, std::int64_t rows, std::int64_t columns) {
+  return HWY_DYNAMIC_DISPATCH(AddRowSums)(sums, s, lds, rows, columns);
+}
+
+void polynomial_row(float* s, const float* x, std::int64_t count, float scale, float offset, int power) {
+  HWY_DYNAMIC_DISPATCH(PolynomialRow)(s, x, count, scale, offset, power);
+}
+
+void polynomial_slope_row(float* w, const float* x, const float* ds, std::int64_t count, float scale,
+                          float offset, int power) {
+  HWY_DYNAMIC_DISPATCH(PolynomialSlopeRow)(w, x, ds, count, scale, offset, power);
+}
+
+void limited_exp_row(float* s, const float* x, std::int64_t count, float scale) {
+  HWY_DYNAMIC_DISPATCH(LimitedExpRow)(s, x, count, scale);
+}
+
+void limited_exp_slope_row(float* w, const float* s, const float* ds, std::int64_t count, float scale) {
+  HWY_DYNAMIC_DISPATCH(LimitedExpSlopeRow)(w, s, ds, count, scale);
+}
+
+void gaussian_row(float* s, const float* x, const float* others, std::int64_t count, float own,
+                  float factor) {
+  HWY_DYNAMIC_DISPATCH(GaussianRow)(s, x, others, count, own, factor);
+}
+
+void product_row(float* w, const float* s, const float* ds, std::int64_t count, float factor) {
+  HWY_DYNAMIC_DISPATCH(ProductRow)(w, s, ds, count, factor);
+}
+
+}  // namespace kernel
+}  // namespace linnet
+#endif

@@ -1,0 +1,59 @@
+#include "attention/sparse/entry.h"
+
+#include <algorithm>
+
+#include "attention/softmax/tiles.h"
+
+namespace linnet::sparse {
+
+Tensor joined(ConstFloatView x, std::int64_t b, std::int64_t held, RowOf row) {
+  const std::int64_t length = x.extent(1), heads = x.extent(2), dim = x.extent(3);
+  Tensor tokens = Tensor::of<float>({1, held + length, heads, dim});
+  const View<float> to = tokens.view<float>();
+  parallel_blocks(held + length, 256, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t t = begin; t < end; ++t) {
+      for (std::int64_t h = 0; h < heads; ++h) {
+        if (t < held) {
+          std::copy_n(row(t, h), dim, to.at(0, t, h));
+        } else if (x.dtype() == DType::bf16) {
+          const bf16* from = x.as<const bf16>().at(b, t - held, h);
+          std::transform(from, from + dim, to.at(0, t, h), to_float);
+        } else {
+          std::copy_n(x.as<const float>().at(b, t - held, h), dim, to.at(0, t, h));
+        }
+      }
+    }
+  });
+  return tokens;
+}
+
+Tensor joined(ConstFloatView x, std::int64_t b) {
+  return joined(x, b, 0, [](std::int64_t, std::int64_t) -> const float* { return nullptr; });
+}
+
+void assign(FloatView to, std::int64_t b, View<const float> from) {
+  parallel_blocks(to.extent(1), 256, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      for (std::int64_t h = 0; h < to.extent(2); ++h) {
+        if (to.dtype() == DType::bf16)
+          softmax::narrow_row(to.as<bf16>().at(b, i, h), from.at(0, i, h), to.extent(3));
+        else
+          std::copy_n(from.at(0, i, h), to.extent(3), to.as<float>().at(b, i, h));
+      }
+    }
+  });
+}
+
+Mask masked_pattern(const Mask& mask, std::int64_t keys,
+                    std::function<bool(std::int64_t i, std::int64_t j)> pattern) {
+  return Mask::boolean([mask, keys, pattern = std::move(pattern)](View<std::uint8_t> tile, std::int64_t b,
+                                                                  std::int64_t first_query,
+                                                                  std::int64_t first_key) {
+    mask.fill(tile, b, first_query, first_key, keys);
+    for (std::int64_t i = 0; i < tile.extent(0); ++i)
+      for (std::int64_t j = 0; j < tile.extent(1); ++j)
+        if (!pattern(first_query + i, first_key + j)) tile(i, j) = 0;
+  });
+}
+
+}  // namespace linnet::sparse

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+
+#include "base/threads.h"
+#include "linnet/attention.h"
+
+namespace linnet::sparse {
+
+// The sparse families are softmax attention on chosen keys. Where these are not a window of the call's own,
+// they are laid together in f32, a batch entry at a time.
+
+/// A row of token t and head h.
+using RowOf = FunctionReference<const float*(std::int64_t t, std::int64_t h)>;
+
+/// [1, held + N, H, D]: `held` tokens of a state, then those of batch entry b of x [B, N, H, D].
+Tensor joined(ConstFloatView x, std::int64_t b, std::int64_t held, RowOf row);
+Tensor joined(ConstFloatView x, std::int64_t b);
+
+/// Batch entry b of `to` [B, N, H, D] from [1, N, H, D], rounded where that is bf16.
+void assign(FloatView to, std::int64_t b, View<const float> from);
+
+/// [1, N, H] of batch entry b; nothing stays nothing.
+template <class T>
+View<T> entry_of(View<T> x, std::int64_t b) {
+  return x.rank() == 0 ? x : x.slice(0, b, b + 1);
+}
+
+/// What pattern(i, j) leaves of a mask over `keys` keys.
+Mask masked_pattern(const Mask& mask, std::int64_t keys,
+                    std::function<bool(std::int64_t i, std::int64_t j)> pattern);
+
+/// Hands a state's slot what a token behind those of batch entry b may see of them: its segment. It continues
+/// `initial`, where there is one and the segment is the first; both have `reset`, `copy` and `append`.
+template <class S>
+void leave_state(S& final, const S* initial, const AttentionInputs& inputs, std::int64_t b) {
+  const std::int64_t keys = inputs.key.extent(1);
+  const std::int64_t begin = keys > 0 ? inputs.mask.segment(b, keys - 1, keys).begin : 0;
+  const std::int64_t end = std::max(begin, inputs.mask.visible_keys(b, keys));
+  if (initial != nullptr && begin == 0)
+    final.copy(b, *initial, b);
+  else
+    final.reset(b);
+  const auto tokens = [&](ConstFloatView x) -> ConstFloatView {
+    const auto part = [&]<class T>(View<const T> view) -> ConstFloatView {
+      return View<const T>(view.at(b, begin), {end - begin, view.extent(2), view.extent(3)},
+                           {view.stride(1), view.stride(2), 1});
+    };
+    return x.dtype() == DType::bf16 ? part(x.as<const bf16>()) : part(x.as<const float>());
+  };
+  final.append(b, tokens(inputs.key), tokens(inputs.value));
+}
+
+}  // namespace linnet::sparse

@@ -1,0 +1,131 @@
+#include "attention/sparse/ring.h"
+
+#include <algorithm>
+
+#include "attention/arguments.h"
+#include "attention/softmax/cache.h"
+
+namespace linnet::sparse {
+namespace {
+
+constexpr const char* kOperation = "ring of keys and values";
+
+// A head's rows are read in whole vectors: 64 bytes behind the last one must be memory of ours.
+constexpr std::int64_t kSlack = 16;
+
+void copy_row(float* to, ConstFloatView from, std::int64_t token, std::int64_t h) {
+  const std::int64_t dim = from.extent(2);
+  if (from.dtype() == DType::bf16)
+    std::transform(from.as<const bf16>().at(token, h), from.as<const bf16>().at(token, h) + dim, to,
+                   to_float);
+  else
+    std::copy_n(from.as<const float>().at(token, h), dim, to);
+}
+
+}  // namespace
+
+Ring::Ring(std::int64_t slots, const HeadShape& shape, std::int64_t left)
+    : shape_(shape), capacity_(left + 1), slots_(static_cast<std::size_t>(slots)) {
+  const auto room = [&](std::int64_t dim) {
+    const Shape sizes = {shape.heads, capacity_, dim};
+    return static_cast<std::size_t>(checked_size(sizes, sizeof(float)) + kSlack);
+  };
+  for (Slot& slot : slots_) {
+    slot.keys = softmax::allocate_floats(room(shape.head_dim));
+    slot.values = softmax::allocate_floats(room(shape.value_dim));
+    slot.scratch = softmax::allocate_floats(softmax::step_scratch(shape.head_dim, shape.value_dim));
+  }
+}
+
+std::size_t Ring::index(std::int64_t slot) const {
+  check_slot(kOperation, *this, slot);
+  return static_cast<std::size_t>(slot);
+}
+
+std::size_t Ring::bytes(std::int64_t slot) const {
+  return static_cast<std::size_t>(held(slot) * shape_.heads * (shape_.head_dim + shape_.value_dim)) *
+         sizeof(float);
+}
+
+void Ring::reset(std::int64_t slot) { at(slot).position = 0; }
+
+void Ring::copy(std::int64_t slot, const State& source, std::int64_t source_slot) {
+  const Ring& other = family_state<const Ring>(kOperation, "the source state", source);
+  check_held_shape(kOperation, "a source state", other.shape_, shape_);
+  if (other.capacity_ != capacity_)
+    fail(kOperation, "expected a source state of {} tokens, got one of {}", capacity_, other.capacity_);
+  const Slot& from = other.at(source_slot);
+  Slot& to = at(slot);
+  if (&to == &from) return;
+  to.position = from.position;
+  const std::int64_t rows = std::min(from.position, capacity_);
+  for (std::int64_t h = 0; h < shape_.heads; ++h) {
+    const std::int64_t first = h * capacity_;
+    std::copy_n(from.keys.get() + first * shape_.head_dim, rows * shape_.head_dim,
+                to.keys.get() + first * shape_.head_dim);
+    std::copy_n(from.values.get() + first * shape_.value_dim, rows * shape_.value_dim,
+                to.values.get() + first * shape_.value_dim);
+  }
+}
+
+void Ring::save(std::int64_t slot, std::span<float> to) const {
+  if (to.size_bytes() != bytes(slot))
+    fail(kOperation, "expected room for {} numbers, got {}", bytes(slot) / sizeof(float), to.size());
+  float* next = to.data();
+  for (std::int64_t h = 0; h < shape_.heads; ++h)
+    for (std::int64_t age = held(slot); age-- > 0;)
+      next = std::copy_n(key(slot, age, h), shape_.head_dim, next);
+  for (std::int64_t h = 0; h < shape_.heads; ++h)
+    for (std::int64_t age = held(slot); age-- > 0;)
+      next = std::copy_n(value(slot, age, h), shape_.value_dim, next);
+}
+
+void Ring::restore(std::int64_t slot, std::span<const float> from, std::int64_t position) {
+  Slot& to = at(slot);
+  if (position < 0) fail(kOperation, "expected a position of at least 0, got {}", position);
+  const std::int64_t held = std::min(position, capacity_);
+  const std::int64_t token = shape_.heads * (shape_.head_dim + shape_.value_dim);
+  const std::int64_t found = static_cast<std::int64_t>(from.size());
+  if (found % token != 0 || found / token != held)
+    fail(kOperation, "expected {} numbers for each of {} tokens, got {}", token, held, found);
+  to.position = position;
+  const float* next = from.data();
+  for (std::int64_t h = 0; h < shape_.heads; ++h)
+    for (std::int64_t t = position - held; t < position; ++t, next += shape_.head_dim)
+      std::copy_n(next, shape_.head_dim, to.keys.get() + (h * capacity_ + t % capacity_) * shape_.head_dim);
+  for (std::int64_t h = 0; h < shape_.heads; ++h)
+    for (std::int64_t t = position - held; t < position; ++t, next += shape_.value_dim)
+      std::copy_n(next, shape_.value_dim,
+                  to.values.get() + (h * capacity_ + t % capacity_) * shape_.value_dim);
+}
+
+void Ring::append(std::int64_t slot, ConstFloatView key, ConstFloatView value) {
+  Slot& to = at(slot);
+  const std::int64_t count = key.extent(0);
+  for (std::int64_t i = std::max<std::int64_t>(0, count - capacity_); i < count; ++i) {
+    for (std::int64_t h = 0; h < shape_.heads; ++h) {
+      const std::int64_t row = h * capacity_ + (to.position + i) % capacity_;
+      copy_row(to.keys.get() + row * shape_.head_dim, key, i, h);
+      copy_row(to.values.get() + row * shape_.value_dim, value, i, h);
+    }
+  }
+  to.position += count;
+}
+
+const float* Ring::key(std::int64_t slot, std::int64_t age, std::int64_t h) const {
+  return keys(slot, h) + (at(slot).position - 1 - age) % capacity_ * shape_.head_dim;
+}
+
+const float* Ring::value(std::int64_t slot, std::int64_t age, std::int64_t h) const {
+  return values(slot, h) + (at(slot).position - 1 - age) % capacity_ * shape_.value_dim;
+}
+
+const float* Ring::keys(std::int64_t slot, std::int64_t h) const {
+  return at(slot).keys.get() + h * capacity_ * shape_.head_dim;
+}
+
+const float* Ring::values(std::int64_t slot, std::int64_t h) const {
+  return at(slot).values.get() + h * capacity_ * shape_.value_dim;
+}
+
+}  // namespace linnet::sparse

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "linnet/attention.h"
+
+namespace linnet {
+
+/// Softmax over the patterns of Child et al. 2019, section 4.3, with stride s; query i sees the keys j ≤ i
+/// with
+///   strided: i − j < s, or s divides i − j;
+///   fixed: ⌊j/s⌋ = ⌊i/s⌋, or j mod s ≥ s − c.
+/// Exact, causal, O(N √N): the near keys are a window or a segment of softmax attention, the far ones dense
+/// softmax attention too, among the tokens of each residue of s or on the gathered summaries; both meet by
+/// their log-sum-exp, which `normaliser` receives. Masks: causal, with key lengths.
+///
+/// One batch entry after another, in f32 copies of its tokens: 6 (E + M) floats a token and head at most, for
+/// one entry. States (`StridedState`) hold every token of the strided pattern, since a later query sees each,
+/// of which a step reads s + N/s; of the fixed one the current block and c tokens of each earlier block. They
+/// need a stride. Throws Error when stride or summary cannot be.
+std::unique_ptr<Attention> make_strided_attention(const AttentionOptions& options);
+
+/// The stride of sequences of that length where none is given: √N, rounded up to a multiple of 32.
+std::int64_t default_stride(std::int64_t length);
+
+/// Softmax's reference under the boolean mask of the same pattern.
+void strided_reference_forward(const AttentionOptions& options, View<double> out,
+                               const ReferenceInputs& inputs);
+void strided_reference_backward(const AttentionOptions& options, View<double> grad_query,
+                                View<double> grad_key, View<double> grad_value, View<const double> grad_out,
+                                const ReferenceInputs& inputs);
+
+}  // namespace linnet

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <vector>
+
+#include "attention/softmax/cache.h"
+#include "linnet/attention.h"
+
+namespace linnet::sparse {
+
+/// The keys and values of a stream that a later query of the strided family may see, in the order of their
+/// tokens: all of them, or of the fixed pattern the last `summary` of every block behind and the current
+/// block. A slot at position p holds p tokens, or ⌊p/s⌋ c + p mod s; `save` writes keys [H, held, E], then
+/// values [H, held, M].
+class StridedState final : public State {
+ public:
+  /// `summary` 0 is the strided pattern.
+  StridedState(std::int64_t slots, const HeadShape& shape, std::int64_t capacity, std::int64_t stride,
+               std::int64_t summary);
+
+  const HeadShape& shape() const { return cache_.shape(); }
+  std::int64_t stride() const { return stride_; }
+  std::int64_t summary() const { return summary_; }
+
+  std::int64_t slots() const override { return cache_.slots(); }
+  std::int64_t position(std::int64_t slot) const override;
+  std::size_t bytes(std::int64_t slot) const override { return cache_.bytes(slot); }
+  void reset(std::int64_t slot) override;
+  void copy(std::int64_t slot, const State& source, std::int64_t source_slot) override;
+  void save(std::int64_t slot, std::span<float> to) const override { cache_.save(slot, to); }
+  void restore(std::int64_t slot, std::span<const float> from, std::int64_t position) override;
+
+  /// Keys [count, H, E] and values [count, H, M] of the slot's next tokens, f32 or bf16.
+  void append(std::int64_t slot, ConstFloatView key, ConstFloatView value);
+
+  /// The same for one token, which may still see all of its block, until `forget` lets go of what no later
+  /// query sees: of a block that is full all but its summary.
+  void push(std::int64_t slot, ConstFloatView key, ConstFloatView value);
+  void forget(std::int64_t slot);
+
+  /// Tokens that the slot holds.
+  std::int64_t held(std::int64_t slot) const { return cache_.position(slot); }
+
+  const softmax::Cache& cache() const { return cache_; }
+  float* scratch(std::int64_t slot) { return cache_.scratch(slot); }
+
+ private:
+  std::int64_t stride_, summary_;
+  softmax::Cache cache_;
+  std::vector<std::int64_t> positions_;
+};
+
+}  // namespace linnet::sparse

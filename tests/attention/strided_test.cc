@@ -1,0 +1,123 @@
+// The strided family: both patterns against softmax's reference under the boolean mask of the pattern.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "attention/family_cases.h"
+
+namespace linnet::test {
+namespace {
+
+constexpr std::uint64_t kSeed = 91;
+
+AttentionOptions strided_options(std::int64_t stride, std::int64_t summary = 0) {
+  AttentionOptions options;
+  options.family = Family::strided;
+  options.stride = stride;
+  options.pattern = summary == 0 ? SparsePattern::strided : SparsePattern::fixed;
+  if (summary != 0) options.summary = summary;
+  return options;
+}
+
+const std::vector<std::pair<std::int64_t, std::int64_t>> kPatterns = {
+    {0, 0}, {1, 0}, {7, 0}, {32, 0}, {500, 0}, {0, 8}, {1, 1}, {7, 2}, {7, 7}, {32, 8}, {500, 8}};
+
+TEST(Strided, MatchesTheReferenceAtAwkwardSizes) {
+  for (const auto& [stride, summary] : kPatterns) {
+    for (const std::int64_t n : {0, 1, 63, 64, 65, 200}) {
+      const auto options = strided_options(stride, summary);
+      Problem problem({1, n, n, 1, 17, 9}, Mask::causal(), kSeed);
+      SCOPED_TRACE(fmt::format("stride {}, summary {}, {}", stride, summary, problem.describe(kSeed)));
+      expect_reference(options, problem, Exact(options, problem, true), std::min<double>(n, 30));
+    }
+  }
+}
+
+TEST(Strided, KeyLengthsMatchTheReference) {
+  for (const auto& [stride, summary] : kPatterns) {
+    if (stride == 1 || stride == 500) continue;
+    for (const std::int64_t length : {0, 31, 100}) {
+      const auto options = strided_options(stride, summary);
+      Problem problem({2, 130, 130, 1, 8, 5}, Mask::causal().with_key_lengths({length, 130}), kSeed);
+      SCOPED_TRACE(fmt::format("stride {}, summary {}, length {}", stride, summary, length));
+      expect_reference(options, problem, Exact(options, problem, true), 20);
+    }
+  }
+}
+
+TEST(Strided, DenseStridesAreSoftmax) {
+  AttentionOptions softmax;
+  softmax.family = Family::softmax;
+  for (const auto& options : {strided_options(1), strided_options(9, 9), strided_options(400)}) {
+    Problem a({1, 150, 150, 2, 16, 8}, Mask::causal(), kSeed),
+        b({1, 150, 150, 2, 16, 8}, Mask::causal(), kSeed);
+    a.forward(*make_attention(options));
+    a.backward(*make_attention(options));
+    b.forward(*make_attention(softmax));
+    b.backward(*make_attention(softmax));
+    EXPECT_LT(relative_error(a.out.span<float>(), b.out.span<float>()), 2e-6);
+    EXPECT_LT(relative_error(a.normaliser.span<float>(), b.normaliser.span<float>()), 2e-6);
+    EXPECT_LT(relative_error(a.dk.span<float>(), b.dk.span<float>()), 5e-6);
+  }
+}
+
+TEST(Strided, RecurrentFormIsTheParallelOne) {
+  for (const auto& [stride, summary] : kPatterns) {
+    if (stride == 0) continue;
+    SCOPED_TRACE(fmt::format("stride {}, summary {}", stride, summary));
+    expect_recurrent_is_parallel(strided_options(stride, summary), 150);
+  }
+}
+
+TEST(Strided, GradientsBehindAStateMatchTheReference) {
+  for (const auto& [stride, summary] : kPatterns) {
+    if (stride == 0) continue;
+    SCOPED_TRACE(fmt::format("stride {}, summary {}", stride, summary));
+    expect_gradients_behind_a_state(strided_options(stride, summary), 120, 50);
+    expect_gradients_behind_a_state(strided_options(stride, summary), 120, 64);
+  }
+}
+
+TEST(Strided, FixedStatesHoldSummariesOnly) {
+  const auto attention = make_attention(strided_options(16, 3));
+  Problem problem({1, 100, 100, 2, 4, 6}, Mask::causal(), kSeed);
+  const auto state = attention->make_state(1, {2, 4, 6});
+  for (const std::int64_t end : {15, 16, 31, 32, 100}) {
+    run_steps(*attention, problem, *state, state->position(0), end);
+    EXPECT_EQ(state->bytes(0), std::size_t(end / 16 * 3 + end % 16) * 2 * 10 * sizeof(float)) << end;
+  }
+}
+
+TEST(Strided, WidensBrainFloats) {
+  expect_brain_floats_widened(strided_options(11), {2, 140, 140, 2, 12, 9}, Mask::causal());
+  expect_brain_floats_widened(strided_options(11, 4), {2, 140, 140, 2, 12, 9}, Mask::causal());
+}
+
+TEST(Strided, BitsDoNotDependOnThreads) {
+  expect_bits_of_any_thread_count(strided_options(20), {2, 300, 300, 2, 16, 8}, Mask::causal());
+  expect_bits_of_any_thread_count(strided_options(20, 5), {2, 300, 300, 2, 16, 8}, Mask::causal());
+}
+
+TEST(Strided, SaysWhatItCannotDo) {
+  const auto attention = make_attention(strided_options(0));
+  EXPECT_THAT(message_of([&] {
+                attention->make_state(1, {1, 4, 4});
+              }),
+              testing::HasSubstr("[strided attention] expected a stride for a recurrent form"));
+  for (const Mask& mask : {Mask::full(), Mask::window(2, 0), Mask::causal().with_segments({0, 2, 5})}) {
+    Problem problem({1, 5, 5, 1, 4, 4}, mask, kSeed);
+    EXPECT_THAT(message_of([&] { problem.forward(*attention); }),
+                testing::HasSubstr("expected a causal mask without segments, got the mask " + mask.name() +
+                                   "; use local, or softmax with a boolean mask of the pattern"));
+  }
+  EXPECT_THAT(message_of([] { make_attention(strided_options(-3)); }), testing::HasSubstr("got -3"));
+  EXPECT_THAT(message_of([] { make_attention(strided_options(8, 9)); }),
+              testing::HasSubstr("expected a summary of 1 key to the stride 8, got 9"));
+  Problem problem({1, 5, 5, 1, 4, 4}, Mask::causal(), kSeed);
+  EXPECT_THAT(message_of([&] { problem.forward(*make_attention(strided_options(0, 33))); }),
+              testing::HasSubstr("expected a summary of at most the stride 32, got 33"));
+  EXPECT_EQ(find_family("strided"), Family::strided);
+}
+
+}  // namespace
+}  // namespace linnet::test
