@@ -42,6 +42,8 @@ struct ModelConfig {
   std::string decay = "none";       ///< attention.decay, "none", "fixed" or "learned": γ of every head
   double shortest_memory = 32;      ///< attention.shortest_memory, 1/(1 − γ) tokens of the first head
   double longest_memory = 4096;     ///< attention.longest_memory, of the last one; geometric between them
+  std::int64_t rank = 128;          ///< attention.rank, of linformer's projections, at most the length
+  std::string sharing = "none";     ///< attention.sharing, "none", "headwise", "key-value" or "layerwise"
 
   std::int64_t image_height =
       0;  ///< pixels in reading order, where tokens are grey levels; 0 where they are not

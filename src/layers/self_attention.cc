@@ -12,12 +12,25 @@ SelfAttention::SelfAttention(ParameterTable& table, const std::string& name, con
               {.bias = true, .weight_initial = normal(parts.output_deviation), .bias_initial = {}}),
       decay_(parts.initial_decay),
       attention_(make_attention(parts.attention)) {
+  if (parts.attention.family == Family::linformer) add_projections(table, name);
   if (parts.decay != Decay::learned) return;
   const auto logit = [initial = parts.initial_decay](std::int64_t head, double) {
     const double gamma = initial[static_cast<std::size_t>(head)];
     return static_cast<float>(std::log(gamma / (1 - gamma)));
   };
   decay_logit_ = table.add(name + ".decay", {parts.heads}, logit, false);
+}
+
+void SelfAttention::add_projections(ParameterTable& table, const std::string& name) {
+  const Projections& wanted = parts_.projections;
+  // A compressed key of independent tokens is about as long as a token's.
+  const Initialiser initial = normal(1 / std::sqrt(static_cast<double>(wanted.length)));
+  const Shape shape = {wanted.sharing == Sharing::none ? parts_.heads : 1, wanted.rank, wanted.length};
+  key_projection_ = wanted.sharing == Sharing::layerwise && wanted.owned != nullptr
+                        ? *wanted.owned
+                        : table.add(name + ".key_projection", shape, initial, true);
+  const bool both = wanted.sharing == Sharing::key_value || wanted.sharing == Sharing::layerwise;
+  value_projection_ = both ? *key_projection_ : table.add(name + ".value_projection", shape, initial, true);
 }
 
 void SelfAttention::Saved::reserve(std::int64_t batch, std::int64_t length, const Parts& parts) {
@@ -29,6 +42,10 @@ void SelfAttention::Saved::reserve(std::int64_t batch, std::int64_t length, cons
 void SelfAttention::pack(std::span<const float> parameters, bool training) {
   qkv_.pack(parameters, training);
   output_.pack(parameters, training);
+  if (key_projection_) {
+    key_projection_values_ = key_projection_->of(parameters);
+    value_projection_values_ = value_projection_->of(parameters);
+  }
   if (!decay_logit_) return;
   const View<const float> logit = decay_logit_->of(parameters);
   for (std::int64_t h = 0; h < parts_.heads; ++h) {
@@ -48,7 +65,23 @@ View<T> SelfAttention::part(View<T> qkv, int index) const {
                  {qkv.stride(0), qkv.stride(1), head_dim, 1});
 }
 
+AttentionInputs SelfAttention::inputs(View<const float> qkv) const {
+  const bool all = parts_.attention.family == Family::linformer;
+  return {.query = part(qkv, 0),
+          .key = part(qkv, 1),
+          .value = part(qkv, 2),
+          .mask = all ? Mask::full() : Mask::causal(),
+          .decay = decay(),
+          .key_projection = key_projection_values_,
+          .value_projection = value_projection_values_};
+}
+
 namespace {
+
+/// to += from, dense and of one size.
+void add(View<float> to, View<const float> from) {
+  for (std::int64_t i = 0; i < to.size(); ++i) to.data()[i] += from.data()[i];
+}
 
 template <class T>
 View<T> rows(View<T> x) {
@@ -70,10 +103,10 @@ void SelfAttention::forward(View<float> y, View<const float> x, View<const float
   const View<float> normaliser =
       View<float>(saved.normaliser.view<float>().data(), {x.extent(0), x.extent(1), parts_.heads});
   qkv_.forward(rows(qkv), rows(x));
-  const View<const float> projected = qkv;
-  attention_->forward({by_heads(attended, parts_.heads), normaliser, final},
-                      {part(projected, 0), part(projected, 1), part(projected, 2), Mask::causal(), initial,
-                       position, decay()});
+  AttentionInputs inputs = this->inputs(qkv);
+  inputs.initial = initial;
+  inputs.position = position;
+  attention_->forward({by_heads(attended, parts_.heads), normaliser, final}, inputs);
   output_.forward(rows(y), rows(View<const float>(attended)), kernels::Activation::none,
                   residual.empty() ? residual : rows(residual));
 }
@@ -95,10 +128,21 @@ void SelfAttention::backward(View<float> dx, View<const float> dy, View<const fl
   std::vector<float> decay_gradient(decay_logit_ ? decay_.size() : 0);
   const View<float> ddecay =
       decay_logit_ ? View<float>(decay_gradient.data(), {parts_.heads}) : View<float>();
-  attention_->backward({part(dqkv, 0), part(dqkv, 1), part(dqkv, 2), ddecay},
-                       by_heads(View<const float>(dattended), parts_.heads),
-                       {part(qkv, 0), part(qkv, 1), part(qkv, 2), Mask::causal(), nullptr, 0, decay()},
-                       by_heads(attended, parts_.heads), normaliser);
+  const auto projection_gradient = [&](const std::optional<Slot>& slot) {
+    if (!slot) return View<float>();
+    const Shape& shape = slot->shape();
+    return scratch.take(shape[0] * shape[1], shape[2]).reshape({shape[0], shape[1], shape[2]});
+  };
+  const View<float> dkey_projection = projection_gradient(key_projection_),
+                    dvalue_projection = projection_gradient(value_projection_);
+  attention_->backward(
+      {part(dqkv, 0), part(dqkv, 1), part(dqkv, 2), ddecay, dkey_projection, dvalue_projection},
+      by_heads(View<const float>(dattended), parts_.heads), inputs(qkv), by_heads(attended, parts_.heads),
+      normaliser);
+  if (key_projection_) {
+    add(key_projection_->of(gradients), dkey_projection);
+    add(value_projection_->of(gradients), dvalue_projection);
+  }
   for (std::size_t h = 0; h < decay_gradient.size(); ++h)
     decay_logit_->of(gradients).data()[h] += decay_gradient[h] * decay_[h] * (1 - decay_[h]);
   qkv_.backward(rows(dx), rows(View<const float>(dqkv)), rows(x), gradients);

@@ -12,12 +12,24 @@
 
 namespace linnet {
 
-/// Causal multi-head self-attention: queries, keys and values from one product, any attention family, and the
-/// output product. width = heads · head size.
+/// Multi-head self-attention: queries, keys and values from one product, an attention family, and the output
+/// product. width = heads · head size. Causal, but for linformer, which sees all positions and has no
+/// recurrent form. Not for lsh, whose keys are its queries.
 class SelfAttention {
  public:
   /// γ of every head: none, the one it begins with, or learned from there as γ = sigmoid(w).
   enum class Decay { none, fixed, learned };
+
+  /// Linformer's projections E and F (Wang et al. 2020, section 4): a pair for each head, one pair for all
+  /// heads, one for keys and values too, and that one for all layers.
+  enum class Sharing { none, headwise, key_value, layerwise };
+
+  struct Projections {
+    std::int64_t rank = 0;    ///< k
+    std::int64_t length = 0;  ///< N, tokens of an input at most
+    Sharing sharing = Sharing::none;
+    const Slot* owned = nullptr;  ///< the first layer's, null in itself; layerwise takes it
+  };
 
   struct Parts {
     std::int64_t width = 0;
@@ -26,6 +38,7 @@ class SelfAttention {
     Decay decay = Decay::none;
     std::vector<float> initial_decay = {};  ///< γ [heads], unless there is none
     double output_deviation = 0;            ///< of the initial output weights
+    Projections projections = {};           ///< of the linformer family
   };
 
   SelfAttention(ParameterTable& table, const std::string& name, const Parts& parts);
@@ -59,16 +72,24 @@ class SelfAttention {
   /// γ [heads] as last packed, or nothing.
   View<const float> decay() const;
 
+  /// E, which layers behind may share; null for other families than linformer.
+  const Slot* projection() const { return key_projection_ ? &*key_projection_ : nullptr; }
+
  private:
   /// Part 0, 1 or 2 (query, key, value) of [batch, length, 3 · width], by heads.
   template <class T>
   View<T> part(View<T> qkv, int index) const;
 
+  AttentionInputs inputs(View<const float> qkv) const;
+  void add_projections(ParameterTable& table, const std::string& name);
+
   Parts parts_;
   Dense qkv_;
   Dense output_;
-  std::optional<Slot> decay_logit_;  // w [heads]
-  std::vector<float> decay_;         // γ
+  std::optional<Slot> decay_logit_;                        // w [heads]
+  std::vector<float> decay_;                               // γ
+  std::optional<Slot> key_projection_, value_projection_;  // the same one where it is shared
+  View<const float> key_projection_values_, value_projection_values_;
   std::unique_ptr<Attention> attention_;
 };
 

@@ -58,6 +58,12 @@ void add_options(Options& options, ModelConfig& config) {
               "tokens that the first head remembers, 1/(1 − γ), with a decay", 1.01, 1e7);
   options.add("attention.longest_memory", config.longest_memory,
               "tokens that the last head remembers; those between are spaced geometrically", 1.01, 1e7);
+  options.add("attention.rank", config.rank, "rank of linformer's projections, at most model.length", 1,
+              most_width);
+  options.add("attention.sharing", config.sharing,
+              "linformer's projections: a pair for each head (none), a pair for all heads, one for keys and "
+              "values too, that one for all layers",
+              {"none", "headwise", "key-value", "layerwise"});
   options.add("image.height", config.image_height, "rows of a picture, where tokens are pixels", 0, 1 << 14);
   options.add("image.width", config.image_width, "columns of a picture, where tokens are pixels", 0, 1 << 14);
 }
@@ -67,8 +73,18 @@ void ModelConfig::check() const {
   Options options;
   add_options(options, copy);
   options.load_json(options.to_json(), "model configuration");  // the ranges of the single values
-  find_family(family);
   find_similarity(similarity);
+  const Family known = find_family(family);
+  if (known == Family::linformer && rank > length)
+    fail<UsageError>("model", "expected attention.rank of at most model.length {}, got {}", length, rank);
+  if (known == Family::linformer)
+    fail<UsageError>("model",
+                     "expected an attention.family for a model that predicts the next token, got linformer, "
+                     "whose projections mix all positions: use linear or softmax");
+  if (known == Family::lsh)
+    fail<UsageError>("model",
+                     "expected an attention.family whose queries and keys are projected apart, as the layers "
+                     "of a model do, got lsh, whose keys are its queries: use linear or softmax");
   if (decay != "none" && family != "linear")
     fail<UsageError>("model", "expected attention.decay = \"none\" with the family {}, got \"{}\"", family,
                      decay);

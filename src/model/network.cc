@@ -25,6 +25,13 @@ SelfAttention::Decay decay_of(const ModelConfig& config) {
   return config.decay == "fixed" ? SelfAttention::Decay::fixed : SelfAttention::Decay::learned;
 }
 
+SelfAttention::Sharing sharing_of(const ModelConfig& config) {
+  using Sharing = SelfAttention::Sharing;
+  if (config.sharing == "none") return Sharing::none;
+  if (config.sharing == "headwise") return Sharing::headwise;
+  return config.sharing == "key-value" ? Sharing::key_value : Sharing::layerwise;
+}
+
 /// γ of each head, its memory 1/(1 − γ) going geometrically from the shortest to the longest.
 std::vector<float> initial_decay(const ModelConfig& config) {
   std::vector<float> decay;
@@ -65,7 +72,8 @@ Block::Parts parts_of(const ModelConfig& config, std::shared_ptr<const FeatureMa
                         .attention = attention,
                         .decay = decay_of(config),
                         .initial_decay = initial_decay(config),
-                        .output_deviation = 1 / (std::sqrt(width) * depth)},
+                        .output_deviation = 1 / (std::sqrt(width) * depth),
+                        .projections = {config.rank, config.length, sharing_of(config)}},
           .feed_forward = {config.width, config.feed_forward, activation_of(config),
                            1 / (std::sqrt(hidden) * depth)},
           .norm_first = config.norm == "pre"};
@@ -82,6 +90,7 @@ Network::Network(const ModelConfig& config, std::shared_ptr<const FeatureMap> fe
   for (int layer = 0; layer < config.layers; ++layer) {
     Block::Parts parts = block_parts_;
     parts.layer = parts.attention.attention.layer = layer;
+    if (layer > 0) parts.attention.projections.owned = blocks_.front().attention().projection();
     blocks_.emplace_back(table_, fmt::format("layers.{}", layer), parts);
   }
   if (block_parts_.norm_first) final_norm_.emplace(table_, "final_norm", config.width);

@@ -106,6 +106,60 @@ TEST(SelfAttention, MatchesReferenceWithGradients) {
     }
 }
 
+TEST(SelfAttention, LinformerMatchesReferenceHoweverItsProjectionsAreShared) {
+  using Sharing = SelfAttention::Sharing;
+  const std::int64_t b = 2, l = 5, heads = 2, d = 6;
+  for (const Sharing sharing : {Sharing::none, Sharing::headwise, Sharing::key_value, Sharing::layerwise}) {
+    SCOPED_TRACE(testing::Message() << "sharing " << static_cast<int>(sharing));
+    SelfAttention::Parts parts;
+    parts.width = d;
+    parts.heads = heads;
+    parts.output_deviation = 0.1;
+    parts.attention.family = Family::linformer;
+    parts.projections = {.rank = 3, .length = 7, .sharing = sharing};
+    ParameterTable table;
+    SelfAttention first(table, "first", parts);
+    parts.projections.owned = sharing == Sharing::layerwise ? first.projection() : nullptr;
+    SelfAttention second(table, "second", parts);
+    const std::int64_t pairs = (sharing == Sharing::none ? heads : 1) * 3 * 7;
+    EXPECT_EQ(table.parameter_count(),
+              2 * (3 * d * d + 3 * d + d * d + d) + pairs * (sharing == Sharing::layerwise   ? 1
+                                                             : sharing == Sharing::key_value ? 2
+                                                                                             : 4));
+    const Tensor values = random_values(table, seed);
+    for (SelfAttention* layer : {&first, &second}) layer->pack(values.span<float>(), true);
+
+    reference::AttentionSettings settings;
+    settings.family = "linformer";
+    settings.heads = heads;
+    settings.rank = 3;
+    settings.projection_length = 7;
+    auto shared = settings;
+    if (sharing == Sharing::layerwise) shared.projections_of = "first";
+    SelfAttention::Saved saved[2];
+    for (auto& one : saved) one.reserve(b, l, parts);
+    std::vector<float> between(static_cast<std::size_t>(b * l * d)), dbetween(between.size());
+    Scratch scratch;
+    const LayerUnderTest layer = {
+        b * l, d,
+        [&](auto& y, const auto& x) {
+          first.forward(view(between, {b, l, d}), view(x, {b, l, d}), {}, saved[0]);
+          second.forward(view(y, {b, l, d}), view(std::as_const(between), {b, l, d}), {}, saved[1]);
+        },
+        [&](auto& dx, const auto& dy, const auto& x, std::span<float> gradients) {
+          second.backward(view(dbetween, {b, l, d}), view(dy, {b, l, d}),
+                          view(std::as_const(between), {b, l, d}), saved[1], scratch, gradients);
+          first.backward(view(dx, {b, l, d}), view(std::as_const(dbetween), {b, l, d}), view(x, {b, l, d}),
+                         saved[0], scratch, gradients);
+        },
+        [&](const auto& x, const auto& p) {
+          return reference::self_attention(reference::self_attention(x, l, p, "first", settings), l, p,
+                                           "second", shared);
+        }};
+    expect_matches_reference(table, values.span<float>(), layer, seed);
+  }
+}
+
 TEST(SelfAttention, StepsAndSplitsGiveTheParallelFormWithResidual) {
   const std::int64_t heads = 2, head_dim = 9, d = heads * head_dim, length = 150;
   for (const Kind& kind : kinds()) {

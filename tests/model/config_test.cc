@@ -77,6 +77,22 @@ TEST(ModelConfig, NamesTheNearestFamilyAndFeatureMap) {
   EXPECT_NE(error_of<UsageError>([&] { Model::random(config); }).find("squared-relu"), std::string::npos);
 }
 
+TEST(ModelConfig, RefusesFamiliesThatItsLayersCannotServe) {
+  ModelConfig config = tiny_config();
+  config.family = "linformer";
+  config.rank = config.length + 1;
+  EXPECT_NE(error_of<UsageError>([&] { config.check(); }).find("attention.rank of at most model.length"),
+            std::string::npos);
+  config.rank = config.length;
+  EXPECT_EQ(error_of<UsageError>([&] { Model::random(config); }),
+            "[model] expected an attention.family for a model that predicts the next token, got linformer, "
+            "whose projections mix all positions: use linear or softmax");
+  config.family = "lsh";
+  EXPECT_EQ(error_of<UsageError>([&] { Model::random(config); }),
+            "[model] expected an attention.family whose queries and keys are projected apart, as the layers "
+            "of a model do, got lsh, whose keys are its queries: use linear or softmax");
+}
+
 TEST(ModelConfig, RefusesHeadsThatAreTooLarge) {
   ModelConfig config = tiny_config();
   config.width = 1025;

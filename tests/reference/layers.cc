@@ -147,6 +147,42 @@ Matrix causal_attention(const Matrix& qkv, std::int64_t length, const AttentionS
   return y;
 }
 
+Matrix linformer_attention(const Matrix& qkv, std::int64_t length, const Parameters& parameters,
+                           const std::string& name, const AttentionSettings& settings) {
+  const std::int64_t width = qkv.columns / 3, head_dim = width / settings.heads;
+  const std::string& owner = settings.projections_of.empty() ? name : settings.projections_of;
+  const std::vector<double>& e = parameters.at(owner + ".key_projection");
+  const auto own_f = parameters.find(owner + ".value_projection");
+  const std::vector<double>& f = own_f == parameters.end() ? e : own_f->second;
+  const std::int64_t longest = settings.projection_length, rank = settings.rank;
+  const std::int64_t owners = static_cast<std::int64_t>(e.size()) / (rank * longest);
+  Matrix y(qkv.rows, width);
+  for (std::int64_t row = 0; row < qkv.rows; ++row) {
+    const std::int64_t begin = row / length * length;
+    for (std::int64_t head = 0; head < settings.heads; ++head) {
+      const std::int64_t query = head * head_dim, key = width + query, value = 2 * width + query;
+      const std::int64_t first = (owners == 1 ? 0 : head) * rank * longest;
+      std::vector<double> scores(static_cast<std::size_t>(rank));
+      for (std::int64_t r = 0; r < rank; ++r) {
+        double score = 0;
+        for (std::int64_t j = 0; j < length; ++j)
+          for (std::int64_t i = 0; i < head_dim; ++i)
+            score += e[static_cast<std::size_t>(first + r * longest + j)] * qkv(row, query + i) *
+                     qkv(begin + j, key + i);
+        scores[static_cast<std::size_t>(r)] = score / std::sqrt(static_cast<double>(head_dim));
+      }
+      const double normaliser = log_sum_exp(scores);
+      for (std::int64_t r = 0; r < rank; ++r)
+        for (std::int64_t j = 0; j < length; ++j)
+          for (std::int64_t m = 0; m < head_dim; ++m)
+            y(row, query + m) += std::exp(scores[static_cast<std::size_t>(r)] - normaliser) *
+                                 f[static_cast<std::size_t>(first + r * longest + j)] *
+                                 qkv(begin + j, value + m);
+    }
+  }
+  return y;
+}
+
 Matrix self_attention(const Matrix& x, std::int64_t length, const Parameters& parameters,
                       const std::string& name, const AttentionSettings& settings) {
   AttentionSettings own = settings;
@@ -154,8 +190,11 @@ Matrix self_attention(const Matrix& x, std::int64_t length, const Parameters& pa
     own.decay.clear();
     for (const double logit : learned->second) own.decay.push_back(1 / (1 + std::exp(-logit)));
   }
-  return dense(causal_attention(dense(x, parameters, name + ".qkv"), length, own), parameters,
-               name + ".output");
+  const Matrix qkv = dense(x, parameters, name + ".qkv");
+  const Matrix attended = settings.family == "linformer"
+                              ? linformer_attention(qkv, length, parameters, name, own)
+                              : causal_attention(qkv, length, own);
+  return dense(attended, parameters, name + ".output");
 }
 
 Matrix block(const Matrix& x, std::int64_t length, const Parameters& parameters, const std::string& name,

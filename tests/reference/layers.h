@@ -41,7 +41,10 @@ struct AttentionSettings {
   double epsilon = 1e-6;
   bool normalise = true;
   std::int64_t heads = 1;
-  std::vector<double> decay = {};  ///< γ of each head, none where empty
+  std::vector<double> decay = {};      ///< γ of each head, none where empty
+  std::int64_t rank = 0;               ///< of linformer
+  std::int64_t projection_length = 0;  ///< tokens that its projections are for
+  std::string projections_of = {};     ///< the layer that owns them, if it is not the layer itself
 };
 
 /// φ of the feature map of that name.
@@ -51,7 +54,13 @@ double feature(const AttentionSettings& settings, double x);
 /// side inside each. Quadratic.
 Matrix causal_attention(const Matrix& qkv, std::int64_t length, const AttentionSettings& settings);
 
-/// name.qkv, causal attention, name.output; γ = sigmoid(name.decay) where there is such a parameter.
+/// Linformer's attention over all rows of each entry with name.key_projection [heads or 1, rank, projection
+/// length] and name.value_projection, or the first for both.
+Matrix linformer_attention(const Matrix& qkv, std::int64_t length, const Parameters& parameters,
+                           const std::string& name, const AttentionSettings& settings);
+
+/// name.qkv, causal attention (linformer: its own), name.output; γ = sigmoid(name.decay) where there is such
+/// a parameter.
 Matrix self_attention(const Matrix& x, std::int64_t length, const Parameters& parameters,
                       const std::string& name, const AttentionSettings& settings);
 

@@ -16,8 +16,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace linnet::linformer::HWY_NAMESPACE {
 
-using linnet::HWY_NAMESPACE::Into;
 using linnet::HWY_NAMESPACE::ForEachPanel;
+using linnet::HWY_NAMESPACE::Into;
 using linnet::HWY_NAMESPACE::Left;
 using linnet::HWY_NAMESPACE::Multiply;
 

@@ -38,12 +38,25 @@ struct Call {
   View<const float> query, value;
 };
 
+/// Asks for the row of the sorted token a few places behind s: rows lie anywhere in memory.
+template <class T>
+void fetch_ahead(const std::int64_t* order, std::int64_t s, std::int64_t end, View<T> x, std::int64_t b,
+                 std::int64_t h) {
+  constexpr std::int64_t places = 8, line = 16;
+  if (s + places >= end) return;
+  const T* row = x.at(b, order[s + places], h);
+  for (std::int64_t e = 0; e < x.extent(3); e += line) __builtin_prefetch(row + e);
+}
+
 /// Sorted tokens [begin, end) of x [B, N, H, D] as dense rows.
 float* gather(Scratch& scratch, const std::int64_t* order, std::int64_t begin, std::int64_t end,
               View<const float> x, std::int64_t b, std::int64_t h) {
   const std::int64_t dim = x.extent(3);
   float* rows = scratch.take(static_cast<std::size_t>((end - begin) * dim));
-  for (std::int64_t s = begin; s < end; ++s) std::copy_n(x.at(b, order[s], h), dim, rows + (s - begin) * dim);
+  for (std::int64_t s = begin; s < end; ++s) {
+    fetch_ahead(order, s, end, x, b, h);
+    std::copy_n(x.at(b, order[s], h), dim, rows + (s - begin) * dim);
+  }
   return rows;
 }
 
@@ -53,6 +66,7 @@ float* gather_keys(Scratch& scratch, const Call& call, const std::int64_t* order
   const std::int64_t dim = call.sizes.head_dim;
   float* rows = scratch.take(static_cast<std::size_t>((end - begin) * dim));
   for (std::int64_t s = begin; s < end; ++s) {
+    fetch_ahead(order, s, end, call.query, b, h);
     const float factor = call.plan.inverse_norm(b, order[s], h);
     const float* x = call.query.at(b, order[s], h);
     float* row = rows + (s - begin) * dim;
@@ -121,6 +135,7 @@ void attend(const Call& call, View<float> out, View<float> log, std::int64_t rou
   }
   for (std::int64_t i = 0; i < count; ++i) {
     const std::int64_t at = order[block.first + i];
+    fetch_ahead(order, block.first + i, block.end, out, b, h);
     combine(out.at(b, at, h), *log.at(b, at, h), rows + i * value_dim, logs[i], value_dim);
   }
 }
@@ -182,11 +197,14 @@ void attend_backward(const Call& call, const Gradients& gradients, std::int64_t 
     softmax::backward_block(part);
   }
   for (std::int64_t i = 0; i < count; ++i) {
+    fetch_ahead(order, block.first + i, block.end, gradients.query, b, h);
     float* to = gradients.query.at(b, order[block.first + i], h);
     for (std::int64_t e = 0; e < head_dim; ++e) to[e] += grad_query[i * head_dim + e];
   }
   for (std::int64_t j = 0; j < key_count; ++j) {
     const std::int64_t at = order[block.first_key + j];
+    fetch_ahead(order, block.first_key + j, block.end, gradients.query, b, h);
+    fetch_ahead(order, block.first_key + j, block.end, gradients.value, b, h);
     const float factor = call.plan.inverse_norm(b, at, h);
     const float *unit = k + j * head_dim, *grad = grad_key + j * head_dim;
     float along = 0;
