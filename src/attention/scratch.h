@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstring>
 #include <memory>
 #include <new>
 #include <utility>
@@ -29,6 +30,13 @@ class Scratch {
   float* take(std::size_t floats) {
     float* memory = buffer_.memory.get() + taken_;
     taken_ += rounded(floats);
+    return memory;
+  }
+
+  /// The same, set to 0.
+  float* take_zeroed(std::size_t floats) {
+    float* memory = take(floats);
+    std::memset(memory, 0, floats * sizeof(float));
     return memory;
   }
 

@@ -1,9 +1,9 @@
 #include <algorithm>
 #include <vector>
 
-#include "attention/arguments.h"
 #include "attention/kernel/exact_similarity.h"
 #include "attention/kernel/kernel_attention.h"
+#include "attention/reference_rows.h"
 
 namespace linnet {
 namespace {
@@ -33,19 +33,6 @@ Weights weights_of(const AttentionOptions& options, const ReferenceInputs& input
   if (options.normalise == Normalise::sum && sum + static_cast<double>(options.epsilon) > 0)
     weights.denominator = sum + static_cast<double>(options.epsilon);
   return weights;
-}
-
-template <class Body>
-void for_each_query(const AttentionSizes& sizes, const Body& body) {
-  for (std::int64_t b = 0; b < sizes.batch; ++b)
-    for (std::int64_t i = 0; i < sizes.queries; ++i)
-      for (std::int64_t h = 0; h < sizes.heads; ++h) body(b, i, h);
-}
-
-void clear(View<double> x) {
-  for (std::int64_t b = 0; b < x.extent(0); ++b)
-    for (std::int64_t i = 0; i < x.extent(1); ++i)
-      for (std::int64_t h = 0; h < x.extent(2); ++h) std::fill_n(x.at(b, i, h), x.extent(3), 0.0);
 }
 
 void add_outputs(double* out, const Weights& weights, const ReferenceInputs& inputs,

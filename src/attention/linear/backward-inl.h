@@ -46,24 +46,19 @@ class BackwardSweep : public Sweep<Task> {
   }
   void TakeTiles(Scratch& scratch) {
     const std::size_t chunk = this->chunk_;
-    q_ = Zeroed(scratch, chunk * ldf_);
-    k_ = Zeroed(scratch, chunk * ldf_);
-    v_ = Zeroed(scratch, chunk * ldv_);
-    g_ = Zeroed(scratch, chunk * ldv_);
-    faded_ = Zeroed(scratch, chunk * std::max(ldf_, ldv_));
-    transposed_ = Zeroed(scratch, chunk * std::max(ldf_, ldv_));
-    result_ = Zeroed(scratch, chunk * ldf_);
-    weights_ = Zeroed(scratch, chunk * chunk);
-    wide_ = Zeroed(scratch, WideFloats());
-    input_gradient_ = Zeroed(scratch, chunk * lde_);
-    power_ = Zeroed(scratch, chunk);
+    q_ = scratch.take_zeroed(chunk * ldf_);
+    k_ = scratch.take_zeroed(chunk * ldf_);
+    v_ = scratch.take_zeroed(chunk * ldv_);
+    g_ = scratch.take_zeroed(chunk * ldv_);
+    faded_ = scratch.take_zeroed(chunk * std::max(ldf_, ldv_));
+    transposed_ = scratch.take_zeroed(chunk * std::max(ldf_, ldv_));
+    result_ = scratch.take_zeroed(chunk * ldf_);
+    weights_ = scratch.take_zeroed(chunk * chunk);
+    wide_ = scratch.take_zeroed(WideFloats());
+    input_gradient_ = scratch.take_zeroed(chunk * lde_);
+    power_ = scratch.take_zeroed(chunk);
   }
   std::size_t WideFloats() const { return std::max(this->chunk_ * lde_, ldv_); }
-  static float* Zeroed(Scratch& scratch, std::size_t floats) {
-    float* memory = scratch.take(floats);
-    std::memset(memory, 0, floats * sizeof(float));
-    return memory;
-  }
 
   void SelectHead(std::size_t) {
     const AttentionInputs& inputs = this->call_.inputs;

@@ -22,10 +22,10 @@ class KeySweep : public BackwardSweep<KeySweep> {
         scratch_(TilesMemory() + Scratch::rounded(chunk_ * ldm_) + Scratch::rounded(chunk_ * chunk_) +
                  heads_ * Scratch::rounded(RoundUp(columns_ + 1, 8) * ldf_) + PiecesMemory(floats_)) {
     TakeTiles(scratch_);
-    value_result_ = Zeroed(scratch_, chunk_ * ldm_);
+    value_result_ = scratch_.take_zeroed(chunk_ * ldm_);
     for (std::size_t i = 0; i < heads_; ++i)
-      transposed_cores_.push_back({Zeroed(scratch_, RoundUp(columns_ + 1, 8) * ldf_)});
-    value_weights_ = Zeroed(scratch_, chunk_ * chunk_);
+      transposed_cores_.push_back({scratch_.take_zeroed(RoundUp(columns_ + 1, 8) * ldf_)});
+    value_weights_ = scratch_.take_zeroed(chunk_ * chunk_);
     TakePieces(floats_, scratch_);
   }
 

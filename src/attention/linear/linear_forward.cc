@@ -29,16 +29,16 @@ class ForwardSweep : public Sweep<ForwardSweep> {
         scratch_(Scratch::rounded(4 * chunk_ * ldf_ + 2 * chunk_ * ldm_ + chunk_ * chunk_ + 8 * kPad) +
                  Scratch::rounded(chunk_ * static_cast<std::size_t>(call.sizes.head_dim)) + 2 * chunk_ +
                  kPad + PiecesMemory(width_ * ldm_ + width_)),
-        q_(Zeroed(chunk_ * ldf_)),
-        faded_(Zeroed(chunk_ * ldf_)),
-        k_(Zeroed(chunk_ * ldf_)),
-        k_transposed_(Zeroed(width_ * chunk_)),
-        v_(Zeroed(chunk_ * ldm_)),
-        o_(Zeroed(chunk_ * ldm_)),
-        p_(Zeroed(chunk_ * chunk_)),
-        wide_(Zeroed(chunk_ * static_cast<std::size_t>(call.sizes.head_dim))),
-        power_(Zeroed(chunk_)),
-        denominators_(Zeroed(chunk_)) {
+        q_(scratch_.take_zeroed(chunk_ * ldf_)),
+        faded_(scratch_.take_zeroed(chunk_ * ldf_)),
+        k_(scratch_.take_zeroed(chunk_ * ldf_)),
+        k_transposed_(scratch_.take_zeroed(width_ * chunk_)),
+        v_(scratch_.take_zeroed(chunk_ * ldm_)),
+        o_(scratch_.take_zeroed(chunk_ * ldm_)),
+        p_(scratch_.take_zeroed(chunk_ * chunk_)),
+        wide_(scratch_.take_zeroed(chunk_ * static_cast<std::size_t>(call.sizes.head_dim))),
+        power_(scratch_.take_zeroed(chunk_)),
+        denominators_(scratch_.take_zeroed(chunk_)) {
     TakePieces(width_ * ldm_ + width_, scratch_);
     const std::int64_t lanes = hn::Lanes(F32());
     stream_ = CanStream(outputs.out) && block.first_column % lanes == 0 && block.last_column % lanes == 0;
@@ -54,12 +54,6 @@ class ForwardSweep : public Sweep<ForwardSweep> {
 
  private:
   friend Sweep;
-
-  float* Zeroed(std::size_t floats) {
-    float* memory = scratch_.take(floats);
-    std::memset(memory, 0, floats * sizeof(float));
-    return memory;
-  }
 
   InputRows Values(std::int64_t head) const {
     return RowsOf(call_.inputs.value, block_.batch, head, block_.first_column, block_.last_column);

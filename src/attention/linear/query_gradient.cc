@@ -22,8 +22,8 @@ class QuerySweep : public BackwardSweep<QuerySweep> {
     TakeTiles(scratch_);
     TakePieces(floats_, scratch_);
     if (!of_decay_) return;
-    distances_ = Zeroed(scratch_, heads_ * floats_);
-    distance_power_ = Zeroed(scratch_, chunk_);
+    distances_ = scratch_.take_zeroed(heads_ * floats_);
+    distance_power_ = scratch_.take_zeroed(chunk_);
   }
 
   void Run() {

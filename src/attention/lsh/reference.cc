@@ -1,9 +1,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "attention/arguments.h"
 #include "attention/lsh/hash.h"
 #include "attention/lsh/lsh_attention.h"
+#include "attention/reference_rows.h"
 
 namespace linnet {
 namespace {
@@ -89,12 +89,6 @@ void for_each_query(const AttentionOptions& options, const ReferenceInputs& inpu
       }
     }
   }
-}
-
-void clear(View<double> x) {
-  for (std::int64_t b = 0; b < x.extent(0); ++b)
-    for (std::int64_t i = 0; i < x.extent(1); ++i)
-      for (std::int64_t h = 0; h < x.extent(2); ++h) std::fill_n(x.at(b, i, h), x.extent(3), 0.0);
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 #include <cmath>
 #include <vector>
 
-#include "attention/arguments.h"
+#include "attention/reference_rows.h"
 #include "attention/softmax/softmax_attention.h"
 
 namespace linnet {
@@ -35,19 +35,6 @@ std::vector<double> probabilities(double scale, const ReferenceInputs& inputs, c
   }
   for (double& weight : p) weight = sum > 0 ? weight / sum : 0;
   return p;
-}
-
-template <class Body>
-void for_each_query(const AttentionSizes& sizes, const Body& body) {
-  for (std::int64_t b = 0; b < sizes.batch; ++b)
-    for (std::int64_t i = 0; i < sizes.queries; ++i)
-      for (std::int64_t h = 0; h < sizes.heads; ++h) body(b, i, h);
-}
-
-void clear(View<double> x) {
-  for (std::int64_t b = 0; b < x.extent(0); ++b)
-    for (std::int64_t i = 0; i < x.extent(1); ++i)
-      for (std::int64_t h = 0; h < x.extent(2); ++h) std::fill_n(x.at(b, i, h), x.extent(3), 0.0);
 }
 
 }  // namespace
