@@ -110,13 +110,17 @@ struct AttentionInputs {
 };
 
 /// out [B, L, H, M], of the inputs' type. `normaliser` [B, L, H], where given, receives what `backward`
-/// needs: the linear and the kernel family's denominators, softmax's, local's and strided's log-sum-exp.
+/// needs: the linear and the kernel family's denominators (their logarithms with a LogScaledMap, without the
+/// query's log-scale; infinity where they are not positive), softmax's, local's and strided's log-sum-exp.
 /// `final`, where given, receives the state after the last key, B slots (key lengths count: padding is not
 /// seen); it may be the initial state. Masks that take a state only.
 struct AttentionOutputs {
   FloatView out;
   View<float> normaliser = {};
   State* final = nullptr;
+  /// Where given, the linear family adds the number of queries that see a key and whose denominator is not
+  /// positive: features of either sign approximate nothing there.
+  std::int64_t* non_positive = nullptr;
 };
 
 /// Gradients of the inputs, shaped and typed like them; assigned. `decay` and the projections may be left

@@ -44,6 +44,24 @@ class FeatureMap {
   virtual bool non_negative() const { return true; }
 };
 
+/// A map whose features may leave the range of floats: φ(x) = e^s y with a log-scale s for every row. The
+/// linear family keeps a running maximum of the keys' log-scales and rescales its sums by it, as online
+/// softmax does; those of the queries cancel in the quotient. Its ε is 0, and a query whose denominator is
+/// not positive gives zeros.
+class LogScaledMap : public FeatureMap {
+ public:
+  /// y [rows, F] and log_scale [rows], s, from x [rows, head_dim].
+  virtual void forward_scaled(View<float> y, std::span<double> log_scale, View<const float> x,
+                              const TileContext& context) const = 0;
+
+  /// e^s y, which may overflow.
+  void forward(View<float> y, View<const float> x, const TileContext& context) const final;
+
+  /// As in FeatureMap, with y as `forward_scaled` gave it and dy = e^s ∂L/∂φ; dx has the part of s too.
+  void backward(View<float> dx, View<const float> dy, View<const float> x, View<const float> y,
+                const TileContext& context) const override = 0;
+};
+
 /// φ(x) = x + 1 for x > 0, α(exp(x) − 1) + 1 otherwise; Katharopoulos et al. 2020, equation 7 with α = 1.
 /// 0 < α ≤ 1 keeps it non-negative.
 std::shared_ptr<const FeatureMap> elu_map(float alpha = 1.0f);
