@@ -53,8 +53,8 @@ TEST(LinearScaled, LargeInputsMatchReference) {
 }
 
 TEST(LinearScaled, QueriesAndKeysOfDifferentLengths) {
-  for (const auto& [queries, keys] :
-       std::vector<std::pair<std::int64_t, std::int64_t>>{{0, 5}, {5, 0}, {1, 100}, {100, 1}, {200, 7}, {40, 300}})
+  for (const auto& [queries, keys] : std::vector<std::pair<std::int64_t, std::int64_t>>{
+           {0, 5}, {5, 0}, {1, 100}, {100, 1}, {200, 7}, {40, 300}})
     for (const MaskCase& mask : all_masks(2, queries, keys, queries))
       expect_exact(loud(), {2, queries, keys, 2, 9, 12}, mask, 30 + queries);
 }
@@ -70,7 +70,8 @@ TEST(LinearScaled, EveryInstructionSetMatchesReference) {
 TEST(LinearScaled, WithoutNormaliserMatchesReference) {
   AttentionOptions options = loud();
   options.normalise = Normalise::none;
-  for (const MaskCase& mask : some_masks(2, 110, 50)) expect_exact(options, {2, 110, 110, 2, 16, 9}, mask, 51);
+  for (const MaskCase& mask : some_masks(2, 110, 50))
+    expect_exact(options, {2, 110, 110, 2, 16, 9}, mask, 51);
 }
 
 /// Keys whose log-scales climb and fall by hundreds within a chunk and from chunk to chunk.
@@ -137,7 +138,8 @@ TEST(LinearScaled, ParallelFormContinuesAState) {
   whole.forward(*attention);
   const auto state = attention->make_state(1, {2, 6, 9});
   std::vector<float> out;
-  for (const auto& [begin, end] : std::vector<std::pair<std::int64_t, std::int64_t>>{{0, 1}, {1, 71}, {71, 150}}) {
+  for (const auto& [begin, end] :
+       std::vector<std::pair<std::int64_t, std::int64_t>>{{0, 1}, {1, 71}, {71, 150}}) {
     Tensor part = test::unset_tensor({1, end - begin, 2, 9});
     AttentionInputs inputs = whole.inputs();
     inputs.query = std::as_const(whole.q).view<float>().slice(1, begin, end);

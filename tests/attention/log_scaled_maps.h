@@ -55,7 +55,9 @@ class LoudMap final : public LogScaledMap {
   double sign(std::int64_t f, const TileContext& context) const {
     return signs_ && f % 2 == 1 && !context.query ? -1 : 1;
   }
-  double weight(std::int64_t f, std::int64_t e) const { return weights_[static_cast<std::size_t>(f * 80 + e)]; }
+  double weight(std::int64_t f, std::int64_t e) const {
+    return weights_[static_cast<std::size_t>(f * 80 + e)];
+  }
 
   std::vector<double> weights_;
   bool signs_;

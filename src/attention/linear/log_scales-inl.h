@@ -27,9 +27,7 @@ HWY_INLINE Vec32 ExpOf(Vec32 x) {
   const Vec32 most = hn::Set(d, static_cast<float>(kMostScale));
   return kernels::HWY_NAMESPACE::FastExp(d, hn::IfThenElse(hn::Gt(x, most), most, x));
 }
-HWY_INLINE float ExpOf(double x) {
-  return hn::GetLane(ExpOf(hn::Set(F32(), static_cast<float>(x))));
-}
+HWY_INLINE float ExpOf(double x) { return hn::GetLane(ExpOf(hn::Set(F32(), static_cast<float>(x)))); }
 
 /// What a scale is subtracted as: nothing has a scale of −∞, and is 0 whatever is subtracted.
 HWY_INLINE double FiniteScale(double scale) { return scale == kNoScale ? 0 : scale; }
@@ -58,8 +56,8 @@ class LogScales {
   void EndKeys(Mask::Interval range) { End(key, range); }
   void EndQueries(Mask::Interval range) { End(query, range); }
 
-  /// To be called before `Pair`: takes the scales as floats, of which the keys' are differences from the first
-  /// one. The largest one would do as well, but for the bits of rows that see nothing of it yet.
+  /// To be called before `Pair`: takes the scales as floats, of which the keys' are differences from the
+  /// first one. The largest one would do as well, but for the bits of rows that see nothing of it yet.
   void Settle() {
     const auto finite = [](double scale) { return std::isfinite(scale); };
     const auto first = std::find_if(key.begin(), key.end(), finite);
