@@ -62,8 +62,8 @@ Block::Parts parts_of(const ModelConfig& config, std::shared_ptr<const FeatureMa
   attention.summary = std::min(attention.summary, attention.stride);
   // Where no stream is longer than this, plain sums stay exact enough and the state is half as large.
   constexpr std::int64_t plain_length = 1 << 16;
-  attention.sums = config.positions == "learned" && config.length <= plain_length ? StateSums::plain
-                                                                                  : StateSums::compensated;
+  const bool bounded = config.positions == "learned" || config.image_height > 0;
+  attention.sums = bounded && config.length <= plain_length ? StateSums::plain : StateSums::compensated;
   // Every layer adds two branches to the residual stream; their initial sum should not grow with the depth.
   const double depth = std::sqrt(2.0 * static_cast<double>(config.layers));
   const double width = static_cast<double>(config.width), hidden = static_cast<double>(config.feed_forward);
@@ -82,7 +82,9 @@ Block::Parts parts_of(const ModelConfig& config, std::shared_ptr<const FeatureMa
 }  // namespace
 
 Network::Network(const ModelConfig& config, std::shared_ptr<const FeatureMap> feature_map)
-    : config_(config), block_parts_((config.check(), parts_of(config, std::move(feature_map)))) {
+    : config_(config),
+      table_(kernels::find_weight_type(config.weights)),
+      block_parts_((config.check(), parts_of(config, std::move(feature_map)))) {
   embedding_.emplace(table_, "embedding",
                      Embedding::Shape{config.input_tokens(), config.width, config.length,
                                       positions_of(config), config.tied_output});
