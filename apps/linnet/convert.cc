@@ -22,8 +22,9 @@ void run(const Arguments& arguments) {
   const auto after = Model::load(arguments.model, std::span(&setting, 1));
   after->save(out);
   fmt::print("{}: {} weights, {} parameters in {:.1f} MB (before: {} in {:.1f} MB)\n", out.string(),
-             after->config().weights, after->parameter_count(), 1e-6 * static_cast<double>(after->weight_bytes()),
-             before->config().weights, 1e-6 * static_cast<double>(before->weight_bytes()));
+             after->config().weights, after->parameter_count(),
+             1e-6 * static_cast<double>(after->weight_bytes()), before->config().weights,
+             1e-6 * static_cast<double>(before->weight_bytes()));
 }
 
 }  // namespace
@@ -32,8 +33,10 @@ void add_convert(CLI::App& program) {
   auto arguments = std::make_shared<Arguments>();
   CLI::App* command = program.add_subcommand("convert", "Writes a model with narrower weights");
   command->footer(
-      "The dense products of the copy hold their weights as bf16, or as int8 with a scale an output; embeddings,\n"
-      "norms, biases and the output head stay f32. It runs everywhere; on machines with products of these types\n"
+      "The dense products of the copy hold their weights as bf16, or as int8 with a scale an output; "
+      "embeddings,\n"
+      "norms, biases and the output head stay f32. It runs everywhere; on machines with products of these "
+      "types\n"
       "it runs faster.\n"
       "Example: linnet convert runs/digits --weights int8 --out digits-int8");
   command->add_option("model", arguments->model, "folder of a model or of a run")->required();
