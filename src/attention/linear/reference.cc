@@ -27,8 +27,8 @@ struct ReferenceHead {
         fading(sizes.queries * sizes.keys, 1.0),
         seen(sizes.queries * sizes.keys),
         denominator(sizes.queries, 1.0) {
-    reference_features(map, phi_q.data(), q.data(), sizes.queries, sizes.head_dim, query_context);
-    reference_features(map, phi_k.data(), k.data(), sizes.keys, sizes.head_dim, key_context);
+    reference_features(map, phi_q.data(), nullptr, q.data(), sizes.queries, sizes.head_dim, query_context);
+    reference_features(map, phi_k.data(), nullptr, k.data(), sizes.keys, sizes.head_dim, key_context);
     for (std::int64_t i = 0; i < sizes.queries; ++i) {
       const std::vector<std::uint8_t> row = seen_keys(inputs.mask, b, i, sizes.keys);
       std::copy(row.begin(), row.end(), seen.begin() + i * sizes.keys);
