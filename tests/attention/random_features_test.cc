@@ -234,9 +234,13 @@ TEST(RandomFeatures, BadInputIsRefused) {
             std::string::npos);
   EXPECT_EQ(error_of<UsageError>([] { random_feature_map("favor", 8)->features(16); }),
             "[favor] expected the head size 8 of its directions, got 16");
-  EXPECT_EQ(error_of([] { random_feature_map("favor", {.head_dim = 4, .directions = {1, 2, 3}}); }),
+  EXPECT_EQ(error_of([] {
+              random_feature_map("favor", {.head_dim = 4, .directions = {1, 2, 3}});
+            }),
             "[favor] expected directions of 4 numbers each and at least one, got 3 numbers");
-  EXPECT_EQ(error_of([] { random_feature_map("favor-trig", {.head_dim = 1, .directions = {1, 2}}); }),
+  EXPECT_EQ(error_of([] {
+              random_feature_map("favor-trig", {.head_dim = 1, .directions = {1, 2}});
+            }),
             "[favor-trig] expected 2 phases for 2 directions, got 0");
   EXPECT_EQ(error_of([] { random_feature_map("favor", {.head_dim = 1, .directions = {NAN}}); }),
             "[favor] expected draws that are numbers, got one that is not");

@@ -78,11 +78,13 @@ TEST(RandomStatistics, ErrorsAreThoseOfTheClosedForms) {
     for (const std::int64_t m : {16, 64}) {
       SCOPED_TRACE("norm " + std::to_string(norm) + ", m " + std::to_string(m));
       const std::uint64_t trials = m == 16 ? 16000 : 6000;
-      EXPECT_NEAR(mean_squared_error("favor-sincos", 2 * m, false, pair, trials) / trigonometric(pair, double(m)), 1,
-                  0.1);
+      EXPECT_NEAR(
+          mean_squared_error("favor-sincos", 2 * m, false, pair, trials) / trigonometric(pair, double(m)), 1,
+          0.1);
       EXPECT_NEAR(mean_squared_error("favor", m, false, pair, trials) / positive(pair, double(m)), 1, 0.1);
-      EXPECT_NEAR(mean_squared_error("favor-hyperbolic", 2 * m, false, pair, trials) / hyperbolic(pair, double(m)),
-                  1, 0.1);
+      EXPECT_NEAR(
+          mean_squared_error("favor-hyperbolic", 2 * m, false, pair, trials) / hyperbolic(pair, double(m)), 1,
+          0.1);
     }
   }
 }
@@ -97,8 +99,8 @@ TEST(RandomStatistics, OrthogonalDirectionsAreBetter) {
   }
 }
 
-// exp(w·z − ‖z‖²/2) is 1 on average for every z: along axes and diagonals, where a decomposition with signs of
-// its own shows first.
+// exp(w·z − ‖z‖²/2) is 1 on average for every z: along axes and diagonals, where a decomposition with signs
+// of its own shows first.
 TEST(RandomStatistics, OrthogonalDrawsAreUnbiased) {
   const std::uint64_t draws = 40000;
   double sums[4] = {};

@@ -52,8 +52,8 @@ double dot(const double* a, const double* b, std::int64_t count) {
 }
 
 /// Makes `rows` Gaussian rows orthonormal by modified Gram and Schmidt steps, each done twice, so that they
-/// are orthogonal to the last bits. This is the decomposition QR with R's diagonal above 0, the one whose Q is
-/// distributed evenly over all rotations (Mezzadri 2007): no signs are left to chance.
+/// are orthogonal to the last bits. This is the decomposition QR with R's diagonal above 0, the one whose Q
+/// is distributed evenly over all rotations (Mezzadri 2007): no signs are left to chance.
 void orthonormalise(double* g, std::int64_t rows, std::int64_t width) {
   for (std::int64_t r = 0; r < rows; ++r) {
     double* row = g + r * width;

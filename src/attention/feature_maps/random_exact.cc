@@ -78,7 +78,8 @@ struct ExactRow {
         break;
       case RandomMap::sincos:
         log_scale = half;
-        fill([](double product) { return std::cos(product); }, [](double product) { return std::sin(product); });
+        fill([](double product) { return std::cos(product); },
+             [](double product) { return std::sin(product); });
         break;
       case RandomMap::hyperbolic: {
         const double most = std::max(top, -*std::ranges::min_element(p));
@@ -101,11 +102,12 @@ struct ExactRow {
   template <class... F>
   void fill(const F&... functions) {
     auto to = y.begin();
-    (..., (to = std::ranges::transform(p, to, [&](double product) { return factor * functions(product); }).out));
+    (...,
+     (to = std::ranges::transform(p, to, [&](double product) { return factor * functions(product); }).out));
   }
 
   std::int64_t dim, count, features;
-  double scale;   // E^-1/4
+  double scale;           // E^-1/4
   std::vector<double> p;  // w·x, and b of favor-trig
   std::vector<double> y;
   double factor = 0, log_scale = 0;

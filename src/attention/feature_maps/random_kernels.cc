@@ -31,8 +31,8 @@ constexpr std::int64_t kRows = RandomProjection::tile_rows;
 constexpr float kLeast = static_cast<float>(RandomProjection::least);
 constexpr float kLowest = std::numeric_limits<float>::lowest();
 
-/// C = A B as tiles::Multiply, for any number of rows and any lda: rows that fill no block are computed one by
-/// one, with the same bits.
+/// C = A B as tiles::Multiply, for any number of rows and any lda: rows that fill no block are computed one
+/// by one, with the same bits.
 struct Project {
   float* c;
   std::size_t ldc;
@@ -74,20 +74,19 @@ HWY_INLINE float Square(const float* x, std::int64_t count) {
 template <class F>
 HWY_INLINE float Largest(const float* p, std::int64_t count, F f) {
   V top = hn::Set(d, kLowest);
-  for_vectors(count, [&](auto lanes, std::int64_t i) HWY_ATTR {
-    top = hn::Max(top, lanes.keep(f(lanes.load(p + i)), kLowest));
-  });
+  for_vectors(count, [&](auto lanes, std::int64_t i)
+                         HWY_ATTR { top = hn::Max(top, lanes.keep(f(lanes.load(p + i)), kLowest)); });
   return hn::GetLane(hn::MaxOfLanes(d, top));
 }
 
 /// What a row's values and gradients are made of. `p` [m] are the products w·x, `half` is ‖x‖²/2, both of the
 /// scaled x.
 struct Row {
-  std::int64_t count;   // m
+  std::int64_t count;  // m
   const float* p;
   const float* phases;
   double half;
-  float factor;         // √(1/F), or √(2/F) of the trigonometric maps
+  float factor;  // √(1/F), or √(2/F) of the trigonometric maps
 };
 
 // Each map as Values, which writes y and returns the log-scale, and Gradient, which writes g [m], e^s ∂L/∂p,
@@ -305,8 +304,8 @@ HWY_INLINE void ProjectRows(const RandomProjection& projection, float* p, View<c
                             std::int64_t first, std::int64_t rows) {
   const auto columns = static_cast<std::size_t>(projection.padded_rows);
   tiles::ForEachPanel(Project{p, columns, x.at(first), static_cast<std::size_t>(x.stride(0)),
-                              projection.across.span<float>().data(), columns,
-                              static_cast<std::size_t>(rows), static_cast<std::size_t>(projection.head_dim)},
+                              projection.across.span<float>().data(), columns, static_cast<std::size_t>(rows),
+                              static_cast<std::size_t>(projection.head_dim)},
                       columns);
 }
 
@@ -439,8 +438,7 @@ HWY_EXPORT(BackwardOf);
 /// should allocate nothing.
 float* scratch_of(const RandomProjection& projection) {
   thread_local Tensor memory;
-  const std::int64_t floats =
-      RandomProjection::tile_rows * (projection.padded_rows + projection.padded_dim);
+  const std::int64_t floats = RandomProjection::tile_rows * (projection.padded_rows + projection.padded_dim);
   if (memory.size() < floats) memory = Tensor::of<float>({floats});
   return memory.span<float>().data();
 }

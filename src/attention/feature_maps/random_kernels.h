@@ -14,15 +14,15 @@ class RandomProjection {
   RandomProjection(RandomMap map, const RandomDraws& draws);
 
   RandomMap map;
-  std::int64_t head_dim;        ///< E
-  std::int64_t directions;      ///< m
-  std::int64_t features;        ///< F
-  std::int64_t padded_dim;      ///< E, padded to whole vectors with zeros
-  std::int64_t padded_rows;     ///< m, the same
-  Tensor across;                ///< [E, padded m]: x's products with all directions
-  Tensor along;                 ///< [m, padded E]: sums of directions
-  Tensor phases;                ///< [padded m], for favor-trig
-  double square_scale;          ///< ‖x E^-1/4‖² = square_scale ‖x‖²
+  std::int64_t head_dim;     ///< E
+  std::int64_t directions;   ///< m
+  std::int64_t features;     ///< F
+  std::int64_t padded_dim;   ///< E, padded to whole vectors with zeros
+  std::int64_t padded_rows;  ///< m, the same
+  Tensor across;             ///< [E, padded m]: x's products with all directions
+  Tensor along;              ///< [m, padded E]: sums of directions
+  Tensor phases;             ///< [padded m], for favor-trig
+  double square_scale;       ///< ‖x E^-1/4‖² = square_scale ‖x‖²
 };
 
 /// y [rows, F] and, for the maps that have them, log_scale [rows] of x [rows, E].
