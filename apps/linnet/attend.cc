@@ -19,6 +19,8 @@ struct Arguments {
   std::string in, out, family = "linear", feature_map = "elu", compare, normalise = "sum";
   MaskOptions mask;
   double alpha = 1, epsilon = 1e-6, scale = 0;
+  std::int64_t features = 0;
+  std::uint64_t seed = 0;
   std::vector<double> decay;
   bool gradients = false, json = false;
   int threads = 0;
@@ -52,10 +54,13 @@ Tensor read_decay(const Arguments& arguments, const Safetensors& file, std::int6
   return decay;
 }
 
-AttentionOptions options_of(const Arguments& arguments, const std::string& family) {
+AttentionOptions options_of(const Arguments& arguments, const std::string& family, std::int64_t head_dim) {
   AttentionOptions options;
   options.family = find_family(family);
-  options.feature_map = find_feature_map(arguments.feature_map, static_cast<float>(arguments.alpha));
+  options.feature_map = find_feature_map(
+      arguments.feature_map, {.alpha = static_cast<float>(arguments.alpha),
+                              .head_dim = head_dim,
+                              .random = {.features = arguments.features, .seed = arguments.seed}});
   options.normalise = arguments.normalise == "none" ? Normalise::none : Normalise::sum;
   options.epsilon = static_cast<float>(arguments.epsilon);
   options.scale = static_cast<float>(arguments.scale);
@@ -110,13 +115,15 @@ Json compare(const Arguments& arguments, const Attention& other, AttentionInputs
 void run(const Arguments& arguments) {
   if (arguments.threads > 0) set_thread_count(arguments.threads);
   arguments.mask.check();
-  const auto attention = make_attention(options_of(arguments, arguments.family));
-  const auto other_attention =
-      arguments.compare.empty() ? nullptr : make_attention(options_of(arguments, arguments.compare));
   const Safetensors file = Safetensors::read(arguments.in);
   require_file_path(arguments.out);
   const Tensor q = read_input(file, arguments.in, "q"), k = read_input(file, arguments.in, "k"),
                v = read_input(file, arguments.in, "v");
+  const std::int64_t head_dim = q.shape()[3];
+  const auto attention = make_attention(options_of(arguments, arguments.family, head_dim));
+  const auto other_attention = arguments.compare.empty()
+                                   ? nullptr
+                                   : make_attention(options_of(arguments, arguments.compare, head_dim));
   const FileMask mask = read_mask(arguments.mask, file, arguments.in);
   const Tensor decay = read_decay(arguments, file, q.shape()[2]);
   AttentionInputs inputs{q.float_view(), k.float_view(), v.float_view(), mask.mask};
@@ -180,6 +187,9 @@ void add_attend(CLI::App& program) {
   command->add_option("--out", arguments->out, "safetensors file to write")->required();
   command->add_option("--family", arguments->family, "attention family")->capture_default_str();
   command->add_option("--feature-map", arguments->feature_map, "of the linear family")->capture_default_str();
+  command->add_option("--features", arguments->features, "of random maps; E ln E by default")
+      ->check(whole(1, most_count));
+  command->add_option("--seed", arguments->seed, "of the directions of random maps")->capture_default_str();
   command->add_option("--alpha", arguments->alpha, "of elu")
       ->check(number(0, 1, true))
       ->capture_default_str();

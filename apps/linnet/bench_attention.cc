@@ -20,7 +20,7 @@ struct Arguments {
               length = "1024:4096", batch = "1", dim = "64", pass = "forward,training", streams = "4096",
               plot;
   std::vector<std::int64_t> window = {1023, 0};
-  std::int64_t heads = 8, value_dim = 0, prefix = 1024, segments = 1024;
+  std::int64_t heads = 8, value_dim = 0, features = 0, prefix = 1024, segments = 1024;
   double decay = 0, longest = 60;
   BenchOptions bench;
 };
@@ -47,10 +47,11 @@ std::vector<AttentionRow> rows_of(const Arguments& arguments) {
              passes = known_list("--pass", arguments.pass, {"forward", "training", "step"}),
              masks = known_list("--mask", arguments.mask, bench_mask_names()),
              dtypes = known_list("--dtype", arguments.dtype, {"f32", "bf16"});
-  for (const std::string& map : maps) bench_feature_map(map);
   const auto dims = number_list("--dim", arguments.dim), batches = number_list("--batch", arguments.batch),
              lengths = number_list("--length", arguments.length),
              stream_counts = number_list("--streams", arguments.streams);
+  for (const std::string& map : maps)
+    for (const std::int64_t dim : dims) bench_feature_map(map, dim, arguments.features);
   if (arguments.window.size() != 2)
     fail<UsageError>("bench", "expected --window with two numbers, left and right, got {}",
                      arguments.window.size());
@@ -63,6 +64,7 @@ std::vector<AttentionRow> rows_of(const Arguments& arguments) {
   std::vector<AttentionRow> rows;
   AttentionRow row;
   row.heads = arguments.heads;
+  row.features = arguments.features;
   row.mask_sizes = {arguments.window[0], arguments.window[1], arguments.prefix, arguments.segments};
   for (const std::string& family : families) {
     row.family = family;
@@ -226,6 +228,8 @@ void add_bench_attention(CLI::App& bench) {
   list("--family", arguments->family, "families, linear,softmax");
   list("--feature-map", arguments->feature_map,
        "feature maps of linear; user is elu written with the exported tile mathematics");
+  command->add_option("--features", arguments->features, "of random maps; E ln E by default")
+      ->check(whole(1, most_count));
   list("--mask", arguments->mask, "full, causal, prefix, window, segments (causal ones), intervals, boolean");
   command->add_option("--window", arguments->window, "keys to the left and right, of window and intervals")
       ->delimiter(',')

@@ -18,6 +18,7 @@ struct AttentionRow {
   std::string family, feature_map, mask = "causal", pass;
   DType dtype = DType::f32;
   std::int64_t batch = 1, length = 1, heads = 1, head_dim = 1, value_dim = 1;
+  std::int64_t features = 0;  ///< of random maps; 0 for their default
   std::int64_t streams = 0;
   double decay = 0;  ///< γ of every head; 0 for none
   BenchMaskSizes mask_sizes;
@@ -25,8 +26,10 @@ struct AttentionRow {
   bool is_step() const { return pass == "step"; }
 };
 
-/// The built-in map of that name; or "user", elu written as a user would, with the exported tile mathematics.
-std::shared_ptr<const FeatureMap> bench_feature_map(const std::string& name);
+/// The built-in map of that name, for heads of `head_dim` numbers, a random one with so many features; or
+/// "user", elu written as a user would, with the exported tile mathematics.
+std::shared_ptr<const FeatureMap> bench_feature_map(const std::string& name, std::int64_t head_dim,
+                                                    std::int64_t features);
 
 /// What grows with the length as the time does: visible pairs of softmax and under boolean masks, otherwise
 /// queries.

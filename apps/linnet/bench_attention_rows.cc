@@ -35,9 +35,11 @@ Tensor random_tensor(DType type, const Shape& shape, std::uint32_t stream) {
   return tensor;
 }
 
-std::int64_t features_of(const AttentionRow& row) {
-  return bench_feature_map(row.feature_map)->features(row.head_dim);
+std::shared_ptr<const FeatureMap> map_of(const AttentionRow& row) {
+  return bench_feature_map(row.feature_map, row.head_dim, row.features);
 }
+
+std::int64_t features_of(const AttentionRow& row) { return map_of(row)->features(row.head_dim); }
 
 /// Pairs of a query and a key that a quadratic or sparse family multiplies, of one sequence.
 double pairs_of(const AttentionRow& row) {
@@ -85,7 +87,7 @@ double least_bytes(const AttentionRow& row) {
 AttentionOptions options_of(const AttentionRow& row) {
   AttentionOptions options;
   options.family = find_family(row.family);
-  options.feature_map = bench_feature_map(row.feature_map);
+  options.feature_map = map_of(row);
   return options;
 }
 
@@ -205,6 +207,7 @@ Json row_json(const AttentionRow& row, const Measured& measured, double flops, d
   json["tensor_bytes"] = tensor_bytes(row);
   json["family"] = row.family;
   json["feature_map"] = row.family == "linear" ? Json(row.feature_map) : Json(nullptr);
+  json["features"] = row.family == "linear" ? Json(features_of(row)) : Json(nullptr);
   json["mask"] = row.mask;
   json["decay"] = row.decay == 0 ? Json(nullptr) : Json(row.decay);
   json["pass"] = row.pass;

@@ -48,9 +48,10 @@ class UserMap final : public FeatureMap {
 
 }  // namespace
 
-std::shared_ptr<const FeatureMap> bench_feature_map(const std::string& name) {
+std::shared_ptr<const FeatureMap> bench_feature_map(const std::string& name, std::int64_t head_dim,
+                                                    std::int64_t features) {
   if (name == "user") return std::make_shared<UserMap>();
-  return find_feature_map(name);
+  return find_feature_map(name, {.head_dim = head_dim, .random = {.features = features}});
 }
 
 }  // namespace linnet

@@ -15,11 +15,12 @@ void run(bool json) {
                         {"recurrent", row.recurrent},
                         {"flops", row.cost},
                         {"state", row.state}});
-  for (const FeatureMapInfo& row : feature_map_table())
-    maps.push_back({{"feature_map", row.name},
-                    {"formula", row.formula},
-                    {"features", row.features},
-                    {"non_negative", row.non_negative}});
+  for (const auto table : {feature_map_table(), random_feature_map_table()})
+    for (const FeatureMapInfo& row : table)
+      maps.push_back({{"feature_map", row.name},
+                      {"formula", row.formula},
+                      {"features", row.features},
+                      {"non_negative", row.non_negative}});
   for (const SimilarityInfo& row : similarity_table())
     similarities.push_back(
         {{"similarity", row.name}, {"formula", row.formula}, {"parameters", row.parameters}});

@@ -49,9 +49,10 @@ std::vector<float> initial_decay(const ModelConfig& config) {
 Block::Parts parts_of(const ModelConfig& config, std::shared_ptr<const FeatureMap> feature_map) {
   AttentionOptions attention;
   attention.family = find_family(config.family);
-  attention.feature_map = feature_map && feature_map->name() == config.feature_map
-                              ? std::move(feature_map)
-                              : find_feature_map(config.feature_map, static_cast<float>(config.alpha));
+  attention.feature_map =
+      feature_map && feature_map->name() == config.feature_map
+          ? std::move(feature_map)
+          : find_feature_map(config.feature_map, {.alpha = static_cast<float>(config.alpha)});
   attention.normalise = config.normalise == "none" ? Normalise::none : Normalise::sum;
   attention.epsilon = static_cast<float>(config.epsilon);
   attention.similarity = find_similarity(config.similarity);
