@@ -54,9 +54,12 @@ void add_evaluate(CLI::App& program) {
       program.add_subcommand("evaluate", "Bits per token, perplexity and accuracy on held-out data");
   command->footer(
       "Bits per token are bits per dimension for pictures (every pixel counts) and bits per byte for text.\n"
+      "Of an encoder the hidden tokens count, the same ones in every evaluation.\n"
       "Example: linnet evaluate runs/digits --data digits");
   command->add_option("model", arguments->model, "folder of a model or of a run")->required();
-  command->add_option("--data", arguments->data, "digits, copy, a folder of MNIST's files, or a text file")
+  command
+      ->add_option("--data", arguments->data,
+                   "digits, copy, a folder of MNIST's files, a text or a FASTA file")
       ->required();
   command->add_option("--split", arguments->split, "which part of the data")
       ->check(one_of({"validation", "training"}));

@@ -7,7 +7,7 @@ namespace linnet {
 
 SelfAttention::SelfAttention(ParameterTable& table, const std::string& name, const Parts& parts)
     : parts_(parts),
-      qkv_(table, name + ".qkv", parts.width, 3 * parts.width),
+      qkv_(table, name + ".qkv", parts.width, parts.projected()),
       output_(table, name + ".output", parts.width, parts.width,
               {.bias = true, .weight_initial = normal(parts.output_deviation), .bias_initial = {}}),
       decay_(parts.initial_decay),
@@ -34,7 +34,7 @@ void SelfAttention::add_projections(ParameterTable& table, const std::string& na
 }
 
 void SelfAttention::Saved::reserve(std::int64_t batch, std::int64_t length, const Parts& parts) {
-  qkv = Tensor::of<float>({batch, length, 3 * parts.width});
+  qkv = Tensor::of<float>({batch, length, parts.projected()});
   attended = Tensor::of<float>({batch, length, parts.width});
   normaliser = Tensor::of<float>({batch, length, parts.heads});
 }
@@ -65,12 +65,13 @@ View<T> SelfAttention::part(View<T> qkv, int index) const {
                  {qkv.stride(0), qkv.stride(1), head_dim, 1});
 }
 
-AttentionInputs SelfAttention::inputs(View<const float> qkv) const {
-  const bool all = parts_.attention.family == Family::linformer;
+AttentionInputs SelfAttention::inputs(View<const float> qkv,
+                                      const std::vector<std::int64_t>& key_lengths) const {
+  const Mask mask = parts_.causal ? Mask::causal() : Mask::full();
   return {.query = part(qkv, 0),
-          .key = part(qkv, 1),
-          .value = part(qkv, 2),
-          .mask = all ? Mask::full() : Mask::causal(),
+          .key = part(qkv, key_part()),
+          .value = part(qkv, value_part()),
+          .mask = key_lengths.empty() ? mask : mask.with_key_lengths(key_lengths),
           .decay = decay(),
           .key_projection = key_projection_values_,
           .value_projection = value_projection_values_};
@@ -96,14 +97,16 @@ View<T> by_heads(View<T> x, std::int64_t heads) {
 }  // namespace
 
 void SelfAttention::forward(View<float> y, View<const float> x, View<const float> residual, Saved& saved,
-                            std::int64_t position, const State* initial, State* final) const {
+                            std::int64_t position, const State* initial, State* final,
+                            std::span<const std::int64_t> key_lengths) const {
   const View<float> qkv =
-      View<float>(saved.qkv.view<float>().data(), {x.extent(0), x.extent(1), 3 * parts_.width});
+      View<float>(saved.qkv.view<float>().data(), {x.extent(0), x.extent(1), parts_.projected()});
   const View<float> attended = View<float>(saved.attended.view<float>().data(), x.shape());
   const View<float> normaliser =
       View<float>(saved.normaliser.view<float>().data(), {x.extent(0), x.extent(1), parts_.heads});
   qkv_.forward(rows(qkv), rows(x));
-  AttentionInputs inputs = this->inputs(qkv);
+  saved.key_lengths.assign(key_lengths.begin(), key_lengths.end());
+  AttentionInputs inputs = this->inputs(qkv, saved.key_lengths);
   inputs.initial = initial;
   inputs.position = position;
   attention_->forward({by_heads(attended, parts_.heads), normaliser, final}, inputs);
@@ -113,18 +116,24 @@ void SelfAttention::forward(View<float> y, View<const float> x, View<const float
 
 void SelfAttention::backward(View<float> dx, View<const float> dy, View<const float> x, const Saved& saved,
                              Scratch& scratch, std::span<float> gradients) const {
-  const std::int64_t batch = x.extent(0), length = x.extent(1);
+  const std::int64_t batch = x.extent(0), length = x.extent(1), projected = parts_.projected();
   const Scratch::Frame frame(scratch);
   const View<const float> attended(saved.attended.view<float>().data(), x.shape());
-  const View<const float> qkv(saved.qkv.view<float>().data(), {batch, length, 3 * parts_.width});
+  const View<const float> qkv(saved.qkv.view<float>().data(), {batch, length, projected});
   const View<const float> normaliser(saved.normaliser.view<float>().data(), {batch, length, parts_.heads});
 
   const View<float> dattended =
       scratch.take(batch * length, parts_.width).reshape({batch, length, parts_.width});
   output_.backward(rows(dattended), rows(dy), rows(attended), gradients);
 
-  const View<float> dqkv =
-      scratch.take(batch * length, 3 * parts_.width).reshape({batch, length, 3 * parts_.width});
+  const View<float> dqkv = scratch.take(batch * length, projected).reshape({batch, length, projected});
+  // Where the key is the query, the family adds up both roles' gradients in the query's and leaves zeros
+  // here.
+  const bool shared = key_part() == 0;
+  const View<float> dkey =
+      shared ? by_heads(scratch.take(batch * length, parts_.width).reshape({batch, length, parts_.width}),
+                        parts_.heads)
+             : part(dqkv, key_part());
   std::vector<float> decay_gradient(decay_logit_ ? decay_.size() : 0);
   const View<float> ddecay =
       decay_logit_ ? View<float>(decay_gradient.data(), {parts_.heads}) : View<float>();
@@ -136,9 +145,9 @@ void SelfAttention::backward(View<float> dx, View<const float> dy, View<const fl
   const View<float> dkey_projection = projection_gradient(key_projection_),
                     dvalue_projection = projection_gradient(value_projection_);
   attention_->backward(
-      {part(dqkv, 0), part(dqkv, 1), part(dqkv, 2), ddecay, dkey_projection, dvalue_projection},
-      by_heads(View<const float>(dattended), parts_.heads), inputs(qkv), by_heads(attended, parts_.heads),
-      normaliser);
+      {part(dqkv, 0), dkey, part(dqkv, value_part()), ddecay, dkey_projection, dvalue_projection},
+      by_heads(View<const float>(dattended), parts_.heads), inputs(qkv, saved.key_lengths),
+      by_heads(attended, parts_.heads), normaliser);
   if (key_projection_) {
     add(key_projection_->of(gradients), dkey_projection);
     add(value_projection_->of(gradients), dvalue_projection);

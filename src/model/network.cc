@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "attention/lsh/hash.h"
 #include "attention/sparse/strided_attention.h"
 
 namespace linnet {
@@ -57,10 +58,18 @@ Block::Parts parts_of(const ModelConfig& config, std::shared_ptr<const FeatureMa
   attention.epsilon = static_cast<float>(config.epsilon);
   attention.similarity = find_similarity(config.similarity);
   attention.window_left = config.window;
+  attention.window_right = config.masked() ? config.window : 0;
   attention.pattern = config.pattern == "fixed" ? SparsePattern::fixed : SparsePattern::strided;
   // Streams have no length of their own: the stride is that of the examples.
   attention.stride = config.stride != 0 ? config.stride : default_stride(config.length);
   attention.summary = std::min(attention.summary, attention.stride);
+  attention.lsh = {.buckets = config.buckets,
+                   .chunk = config.chunk,
+                   .rounds = config.rounds,
+                   .seed = static_cast<std::uint64_t>(config.hash_seed)};
+  // A sequence keeps its hashes however long the batch around it is.
+  constexpr std::int64_t most_buckets = 1 << 16;
+  attention.lsh.buckets = std::min(lsh::bucket_count(attention.lsh, config.length), most_buckets);
   // Where no stream is longer than this, plain sums stay exact enough and the state is half as large.
   constexpr std::int64_t plain_length = 1 << 16;
   const bool bounded = config.positions == "learned" || config.image_height > 0;
@@ -71,6 +80,7 @@ Block::Parts parts_of(const ModelConfig& config, std::shared_ptr<const FeatureMa
   return {.attention = {.width = config.width,
                         .heads = config.heads,
                         .attention = attention,
+                        .causal = !config.masked(),
                         .decay = decay_of(config),
                         .initial_decay = initial_decay(config),
                         .output_deviation = 1 / (std::sqrt(width) * depth),

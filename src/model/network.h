@@ -12,7 +12,7 @@
 
 namespace linnet {
 
-/// The layers of a decoder-only transformer, in the order in which they are applied, and the table of their
+/// The layers of a transformer, in the order in which they are applied, and the table of their
 /// parameters.
 class Network {
  public:

@@ -114,8 +114,10 @@ class Trainer {
     const Clock::time_point start = Clock::now();
     const std::uint64_t seed = static_cast<std::uint64_t>(options_.seed);
     const std::int64_t count = options_.batch * options_.accumulate;
-    examples_.read(training_, config_, count,
-                   [&](std::int64_t i) { return shuffled_index(seed, step_ * count + i, training_.size()); });
+    examples_.read(
+        training_, config_, count,
+        [&](std::int64_t i) { return shuffled_index(seed, step_ * count + i, training_.size()); },
+        {Random(seed, Draw::masking, training_masks), [&](std::int64_t i) { return step_ * count + i; }});
     if (examples_.counted == 0)
       fail("train", "expected examples with targets, got none at step {}", step_ + 1);
 
@@ -131,7 +133,8 @@ class Trainer {
       const Dropout dropout{static_cast<float>(config_.dropout), (std::uint64_t{mixed[0]} << 32) | mixed[1]};
       nats += transformer_.forward(std::span(examples_.inputs).subspan(a * pass, pass),
                                    std::span(examples_.targets).subspan(a * pass, pass), options_.batch,
-                                   config_.length, 1 / static_cast<float>(examples_.counted), dropout);
+                                   config_.length, 1 / static_cast<float>(examples_.counted), dropout,
+                                   examples_.lengths_of(a * options_.batch, options_.batch));
       if (!std::isfinite(nats)) fail_not_finite("loss", transformer_.first_not_finite());
       transformer_.backward(gradients);
     }
@@ -177,10 +180,15 @@ class Trainer {
 
   Evaluation report_evaluation() {
     const Evaluation evaluation =
-        evaluate(network_, validation_, options_.evaluate_examples, options_.batch, false);
+        evaluate(network_, validation_, options_.evaluate_examples, options_.batch, config_.masked());
     if (callbacks_.on_evaluation) callbacks_.on_evaluation(step_, evaluation);
-    append_metrics(
-        {{"step", step_}, {"validation_bits", evaluation.bits}, {"validation_tokens", evaluation.tokens}});
+    Json line = {
+        {"step", step_}, {"validation_bits", evaluation.bits}, {"validation_tokens", evaluation.tokens}};
+    if (config_.masked()) {
+      line["validation_perplexity"] = evaluation.perplexity;
+      line["validation_accuracy"] = evaluation.accuracy;
+    }
+    append_metrics(line);
     return evaluation;
   }
 
