@@ -53,7 +53,11 @@ struct ModelConfig {
   std::int64_t buckets = 0;         ///< attention.buckets of lsh; 0 takes about length / chunk
   std::int64_t chunk = 64;          ///< attention.chunk, tokens that attend to each other in lsh
   std::int64_t rounds = 1;          ///< attention.rounds, hashes of lsh
-  std::int64_t hash_seed = 0;       ///< attention.seed, of lsh's random rotations
+  std::int64_t seed = 0;            ///< attention.seed, of random features and of lsh's rotations
+  std::int64_t features = 0;        ///< attention.features, F of random feature maps; 0 is E ln E, rounded up
+  std::string directions = "orthogonal";  ///< attention.directions of random maps, or "independent"
+  std::int64_t redraw =
+      0;  ///< attention.redraw, training steps until random features are drawn anew; 0: never
 
   std::int64_t image_height =
       0;  ///< pixels in reading order, where tokens are grey levels; 0 where they are not

@@ -54,6 +54,8 @@ struct Evaluation {
   double accuracy = 0;    ///< share of tokens whose most probable value is right; NaN where not asked for
   std::int64_t tokens = 0;
   std::int64_t examples = 0;
+  /// Share of the queries of all layers and heads whose linear attention had no positive denominator.
+  double non_positive = 0;
 };
 
 /// Doors through which a program follows and steers the loop; each may be empty. They cannot change results.

@@ -49,6 +49,7 @@ class ParameterTable {
     bool decay = false;  ///< whether weight decay applies: to matrices, not to gains, biases and positions
     Initialiser initial;
     bool product = false;  ///< the weights of dense products, held as `weight_type` says
+    bool trained = true;   ///< random draws are not: their gradients are 0, and a model's file may lack them
   };
 
   explicit ParameterTable(kernels::WeightType weight_type = kernels::WeightType::f32)
@@ -58,6 +59,9 @@ class ParameterTable {
 
   /// The weights [outputs, inputs] of dense products.
   Slot add_weights(std::string name, Shape shape, Initialiser initial);
+
+  /// What is kept with the parameters and not trained.
+  Slot add_untrained(std::string name, Shape shape, Initialiser initial);
 
   /// How dense products hold their weights; the buffer is f32 for all.
   kernels::WeightType weight_type() const { return weight_type_; }
@@ -78,6 +82,7 @@ class ParameterTable {
 
   /// Writes the initial values, decided by the seed and the order in which the parameters were added.
   void initialise(std::span<float> values, std::uint64_t seed) const;
+  void initialise_row(std::span<float> values, std::size_t row, std::uint64_t seed) const;
 
  private:
   kernels::WeightType weight_type_;

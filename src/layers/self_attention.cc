@@ -13,6 +13,10 @@ SelfAttention::SelfAttention(ParameterTable& table, const std::string& name, con
       decay_(parts.initial_decay),
       attention_(make_attention(parts.attention)) {
   if (parts.attention.family == Family::linformer) add_projections(table, name);
+  if (parts.attention.family == Family::linear && !parts.random_map.empty()) {
+    parts_.random.layer = parts.attention.layer;
+    draws_.emplace(table, name, parts.random_map, parts.width / parts.heads, parts_.random);
+  }
   if (parts.decay != Decay::learned) return;
   const auto logit = [initial = parts.initial_decay](std::int64_t head, double) {
     const double gamma = initial[static_cast<std::size_t>(head)];
@@ -46,12 +50,22 @@ void SelfAttention::pack(std::span<const float> parameters, bool training) {
     key_projection_values_ = key_projection_->of(parameters);
     value_projection_values_ = value_projection_->of(parameters);
   }
+  if (draws_) {
+    if (std::shared_ptr<const FeatureMap> map = draws_->pack(parameters)) {
+      parts_.attention.feature_map = std::move(map);
+      attention_ = make_attention(parts_.attention);
+    }
+  }
   if (!decay_logit_) return;
   const View<const float> logit = decay_logit_->of(parameters);
   for (std::int64_t h = 0; h < parts_.heads; ++h) {
     const double gamma = 1 / (1 + std::exp(-static_cast<double>(logit(h))));
     decay_[static_cast<std::size_t>(h)] = std::max(static_cast<float>(gamma), 1e-6f);
   }
+}
+
+void SelfAttention::redraw(std::span<float> parameters, std::uint64_t draw) const {
+  if (draws_) draws_->redraw(parameters, draw);
 }
 
 View<const float> SelfAttention::decay() const {
@@ -109,7 +123,7 @@ void SelfAttention::forward(View<float> y, View<const float> x, View<const float
   AttentionInputs inputs = this->inputs(qkv, saved.key_lengths);
   inputs.initial = initial;
   inputs.position = position;
-  attention_->forward({by_heads(attended, parts_.heads), normaliser, final}, inputs);
+  attention_->forward({by_heads(attended, parts_.heads), normaliser, final, &saved.non_positive}, inputs);
   output_.forward(rows(y), rows(View<const float>(attended)), kernels::Activation::none,
                   residual.empty() ? residual : rows(residual));
 }

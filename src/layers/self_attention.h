@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "layers/dense.h"
+#include "layers/feature_draws.h"
 #include "layers/scratch.h"
 #include "linnet/attention.h"
 
@@ -40,6 +41,8 @@ class SelfAttention {
     std::vector<float> initial_decay = {};  ///< γ [heads], unless there is none
     double output_deviation = 0;            ///< of the initial output weights
     Projections projections = {};           ///< of the linformer family
+    std::string random_map = {};            ///< name of the linear family's random feature map, or empty
+    RandomFeatureOptions random = {};       ///< how it is drawn; the layer comes from `attention`
 
     /// Numbers a token that the first product makes: query, key and value, or query and value.
     std::int64_t projected() const { return (attention.family == Family::lsh ? 2 : 3) * width; }
@@ -53,10 +56,14 @@ class SelfAttention {
     Tensor attended;    ///< [batch, length, width]
     Tensor normaliser;  ///< [batch, length, heads]
     std::vector<std::int64_t> key_lengths;
+    std::int64_t non_positive = 0;  ///< queries of all forward passes whose denominator was not positive
     void reserve(std::int64_t batch, std::int64_t length, const Parts& parts);
   };
 
   void pack(std::span<const float> parameters, bool training);
+
+  /// Draws random features anew, for the `draw`-th time; no other parameters change.
+  void redraw(std::span<float> parameters, std::uint64_t draw) const;
 
   /// y = attention(x) + residual (which may be empty or y), x and y [batch, length, width]. Continues the
   /// state `initial` and leaves `final`, where given. `key_lengths` [batch], where not empty, are the tokens
@@ -101,6 +108,7 @@ class SelfAttention {
   std::vector<float> decay_;                               // γ
   std::optional<Slot> key_projection_, value_projection_;  // the same one where it is shared
   View<const float> key_projection_values_, value_projection_values_;
+  std::optional<FeatureDraws> draws_;
   std::unique_ptr<Attention> attention_;
 };
 

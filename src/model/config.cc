@@ -79,10 +79,30 @@ void add_options(Options& options, ModelConfig& config) {
   options.add("attention.chunk", config.chunk,
               "tokens of a bucket that attend to each other and to the chunk before in lsh", 1, most_width);
   options.add("attention.rounds", config.rounds, "rounds of hashing in lsh", 1, 64);
-  options.add("attention.seed", config.hash_seed, "of lsh's random rotations", 0,
+  options.add("attention.features", config.features,
+              "features of a random map; 0 is E ln E of the head size E, rounded up to a multiple of 16", 0,
+              most_width);
+  options.add("attention.directions", config.directions, "how a random map's directions are drawn",
+              {"orthogonal", "independent"});
+  options.add("attention.redraw", config.redraw,
+              "training steps after which random features are drawn anew, never in evaluation; 0 keeps them",
+              0, 1 << 30);
+  options.add("attention.seed", config.seed, "of random features and of lsh's rotations", 0,
               std::numeric_limits<std::int64_t>::max());
   options.add("image.height", config.image_height, "rows of a picture, where tokens are pixels", 0, 1 << 14);
   options.add("image.width", config.image_width, "columns of a picture, where tokens are pixels", 0, 1 << 14);
+}
+
+RandomFeatureOptions random_features_of(const ModelConfig& config) {
+  return {.features = config.features,
+          .orthogonal = config.directions == "orthogonal",
+          .seed = static_cast<std::uint64_t>(config.seed)};
+}
+
+std::shared_ptr<const FeatureMap> feature_map_of(const ModelConfig& config) {
+  return find_feature_map(config.feature_map, {.alpha = static_cast<float>(config.alpha),
+                                               .head_dim = config.width / config.heads,
+                                               .random = random_features_of(config)});
 }
 
 void ModelConfig::check() const {

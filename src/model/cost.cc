@@ -1,11 +1,13 @@
 #include "model/cost.h"
 
+#include "model/config.h"
+
 namespace linnet {
 namespace {
 
 double features(const ModelConfig& config) {
   const std::int64_t head_dim = config.width / config.heads;
-  return static_cast<double>(find_feature_map(config.feature_map)->features(head_dim));
+  return static_cast<double>(feature_map_of(config)->features(head_dim));
 }
 
 double dense(const ModelConfig& config) {

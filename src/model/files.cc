@@ -16,6 +16,11 @@ constexpr const char* model_type = "linnet";
 constexpr int format_version = 1;
 constexpr const char* scale_suffix = "_scale";
 
+/// Whether a tensor holds the draws of a random feature map, which other maps leave alone.
+bool is_draw(const std::string& name) {
+  return name.ends_with(".attention.directions") || name.ends_with(".attention.phases");
+}
+
 /// A parameter in f32, from what the file holds it as: f32, or for weights of dense products also bf16, or
 /// int8 codes [outputs, inputs] with a tensor of scales [outputs] beside them.
 void read_parameter(float* to, const Safetensors& file, const ParameterTable::Row& row,
@@ -87,16 +92,22 @@ ModelConfig read_config(const std::filesystem::path& path, std::span<const std::
 Tensor read_values(const std::filesystem::path& path, const ParameterTable& table) {
   const Safetensors file = Safetensors::read(path);
   Tensor values = Tensor::of<float>({table.size()});
-  for (const ParameterTable::Row& row : table.rows()) {
-    if (!file.contains(row.name))
-      fail("model", "expected {} to contain {}, which it does not", path.string(), row.name);
+  for (std::size_t i = 0; i < table.rows().size(); ++i) {
+    const ParameterTable::Row& row = table.rows()[i];
+    const bool there = file.contains(row.name);
+    if (!row.trained && (!there || file.shape(row.name) != row.slot.shape())) {
+      // The weights are used under another feature map or another number of features: these are drawn.
+      table.initialise_row(values.span<float>(), i, 0);
+      continue;
+    }
+    if (!there) fail("model", "expected {} to contain {}, which it does not", path.string(), row.name);
     read_parameter(values.span<float>().data() + row.slot.offset(), file, row, path.string());
   }
   for (const std::string& name : file.names()) {
     const auto names_row = [&](const ParameterTable::Row& row) {
       return row.name == name || (row.product && row.name + scale_suffix == name);
     };
-    if (std::ranges::none_of(table.rows(), names_row))
+    if (std::ranges::none_of(table.rows(), names_row) && !is_draw(name))
       fail("model", "expected {} to contain the model's {} parameters alone, got {} too", path.string(),
            table.rows().size(), name);
   }

@@ -7,6 +7,7 @@
 
 #include "attention/lsh/hash.h"
 #include "attention/sparse/strided_attention.h"
+#include "model/config.h"
 
 namespace linnet {
 namespace {
@@ -50,10 +51,8 @@ std::vector<float> initial_decay(const ModelConfig& config) {
 Block::Parts parts_of(const ModelConfig& config, std::shared_ptr<const FeatureMap> feature_map) {
   AttentionOptions attention;
   attention.family = find_family(config.family);
-  attention.feature_map =
-      feature_map && feature_map->name() == config.feature_map
-          ? std::move(feature_map)
-          : find_feature_map(config.feature_map, {.alpha = static_cast<float>(config.alpha)});
+  attention.feature_map = feature_map && feature_map->name() == config.feature_map ? std::move(feature_map)
+                                                                                   : feature_map_of(config);
   attention.normalise = config.normalise == "none" ? Normalise::none : Normalise::sum;
   attention.epsilon = static_cast<float>(config.epsilon);
   attention.similarity = find_similarity(config.similarity);
@@ -66,7 +65,7 @@ Block::Parts parts_of(const ModelConfig& config, std::shared_ptr<const FeatureMa
   attention.lsh = {.buckets = config.buckets,
                    .chunk = config.chunk,
                    .rounds = config.rounds,
-                   .seed = static_cast<std::uint64_t>(config.hash_seed)};
+                   .seed = static_cast<std::uint64_t>(config.seed)};
   // A sequence keeps its hashes however long the batch around it is.
   constexpr std::int64_t most_buckets = 1 << 16;
   attention.lsh.buckets = std::min(lsh::bucket_count(attention.lsh, config.length), most_buckets);
@@ -84,7 +83,9 @@ Block::Parts parts_of(const ModelConfig& config, std::shared_ptr<const FeatureMa
                         .decay = decay_of(config),
                         .initial_decay = initial_decay(config),
                         .output_deviation = 1 / (std::sqrt(width) * depth),
-                        .projections = {config.rank, config.length, sharing_of(config)}},
+                        .projections = {config.rank, config.length, sharing_of(config)},
+                        .random_map = is_random_feature_map(config.feature_map) ? config.feature_map : "",
+                        .random = random_features_of(config)},
           .feed_forward = {config.width, config.feed_forward, activation_of(config),
                            1 / (std::sqrt(hidden) * depth)},
           .norm_first = config.norm == "pre"};
@@ -111,6 +112,10 @@ Network::Network(const ModelConfig& config, std::shared_ptr<const FeatureMap> fe
               ? OutputHead::logistic_mixture(table_, "head", config.width, config.vocabulary, config.mixtures)
               : OutputHead::categorical(table_, "head", config.width, config.vocabulary,
                                         config.tied_output ? &embedding_->table() : nullptr);
+}
+
+void Network::redraw(std::span<float> parameters, std::uint64_t draw) const {
+  for (const Block& block : blocks_) block.attention().redraw(parameters, draw);
 }
 
 void Network::pack(std::span<const float> parameters, bool training) {

@@ -22,6 +22,9 @@ class Network {
   /// Takes the parameters of the buffer, whose memory must stay; `training` also packs what a backward needs.
   void pack(std::span<const float> parameters, bool training);
 
+  /// Draws the random features of all layers anew, for the `draw`-th time; to be packed afterwards.
+  void redraw(std::span<float> parameters, std::uint64_t draw) const;
+
   const ModelConfig& config() const { return config_; }
   const ParameterTable& table() const { return table_; }
   const Block::Parts& block_parts() const { return block_parts_; }

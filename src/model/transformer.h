@@ -49,6 +49,9 @@ class Transformer {
   double loss(std::span<const std::int32_t> ids, std::span<const std::int32_t> targets, std::int64_t batch,
               std::int64_t length, std::span<float> nll = {}, std::span<const std::int64_t> key_lengths = {});
 
+  /// Queries of all heads and passes so far whose denominator was not positive (linear attention).
+  std::int64_t non_positive() const { return attention_.non_positive; }
+
   /// The head's parameters [batch · length, outputs] of the last `loss`, until the next call.
   View<const float> parameters() const { return parameters_; }
 

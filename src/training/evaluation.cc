@@ -55,6 +55,8 @@ Evaluation evaluate(const Network& network, const Dataset& dataset, std::int64_t
   }
   result.examples = count;
   result.bits = nats / std::numbers::ln2 / static_cast<double>(std::max<std::int64_t>(result.tokens, 1));
+  const auto queries = static_cast<double>(count * config.length * config.layers * config.heads);
+  result.non_positive = static_cast<double>(transformer.non_positive()) / std::max(queries, 1.0);
   result.perplexity = std::exp2(result.bits);
   result.accuracy =
       accuracy ? static_cast<double>(right) / static_cast<double>(std::max<std::int64_t>(result.tokens, 1))

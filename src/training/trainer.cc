@@ -144,6 +144,8 @@ class Trainer {
 
     ++step_;
     optimiser_.update(values_.span<float>(), gradients, static_cast<float>(factor), step_);
+    if (config_.redraw > 0 && step_ % config_.redraw == 0)
+      network_.redraw(values_.span<float>(), static_cast<std::uint64_t>(step_ / config_.redraw));
     network_.pack(values_.span<float>(), true);
 
     const double tokens = static_cast<double>(count * config_.length);

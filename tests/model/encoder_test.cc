@@ -177,13 +177,13 @@ TEST(Lsh, ModelsHaveNoRecurrentFormAndKeepTheirHashes) {
   config.family = "lsh";
   const auto model = random_model(config, seed);
   EXPECT_THROW(RecurrentState(model->network(), 1), Error);
-  config.hash_seed = 1;
+  config.seed = 1;
   config.chunk = 2;
   config.length = 40;
   const auto ids = random_inputs(config, 1, 40, seed);
   const auto first = random_model(config, seed), again = random_model(config, seed);
   EXPECT_TRUE(same_bits(hidden_rows(*first, ids), hidden_rows(*again, ids)));
-  config.hash_seed = 2;
+  config.seed = 2;
   EXPECT_FALSE(same_bits(hidden_rows(*first, ids), hidden_rows(*random_model(config, seed), ids)));
 }
 

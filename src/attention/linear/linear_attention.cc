@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "attention/feature_maps/elementwise_map.h"
+#include "attention/feature_maps/exact_map.h"
 #include "attention/linear/linear_kernels.h"
 #include "attention/linear/sweep_plan.h"
 #include "base/threads.h"
@@ -29,7 +29,7 @@ class LinearAttention final : public Attention {
   explicit LinearAttention(const AttentionOptions& options)
       : options_(options),
         scaled_(dynamic_cast<const LogScaledMap*>(options.feature_map.get())),
-        elementwise_(dynamic_cast<const ElementwiseMap*>(options.feature_map.get()) != nullptr) {}
+        alike_(dynamic_cast<const ExactMap*>(options.feature_map.get()) != nullptr) {}
 
   void forward(const AttentionOutputs& outputs, const AttentionInputs& inputs) const override;
   void backward(const AttentionGradients& gradients, ConstFloatView grad_out, const AttentionInputs& inputs,
@@ -70,7 +70,9 @@ class LinearAttention final : public Attention {
 
   /// φ of one token's heads, y [H, F] and their log-scales [H] from x [H, E].
   void map_heads(View<float> y, double* log_scale, View<const float> x, TileContext context) const {
-    if (elementwise_) return options_.feature_map->forward(y, x, context);
+    if (alike_ && scaled_ != nullptr)
+      return scaled_->forward_scaled(y, {log_scale, static_cast<std::size_t>(x.extent(0))}, x, context);
+    if (alike_) return options_.feature_map->forward(y, x, context);
     for (std::int64_t h = 0; h < x.extent(0); ++h) {
       context.head = static_cast<int>(h);
       const View<float> to = y.slice(0, h, h + 1);
@@ -118,7 +120,7 @@ class LinearAttention final : public Attention {
 
   AttentionOptions options_;
   const LogScaledMap* scaled_;  // the feature map where it has log-scales, or null
-  const bool elementwise_;      // it takes rows of all heads alike
+  const bool alike_;            // it is one of ours, which take the rows of all heads alike
 };
 
 // Few heads leave threads idle: two blocks of value columns a head then, each computing what they share for
