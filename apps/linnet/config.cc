@@ -5,6 +5,7 @@
 
 #include "base/fail.h"
 #include "data/copy_task.h"
+#include "data/fasta.h"
 #include "io/file.h"
 #include "model/config.h"
 #include "report.h"
@@ -50,9 +51,10 @@ RunConfig::RunConfig() {
 Options RunConfig::options() {
   Options options;
   add_options(options, model);
-  options.add("data.kind", data.kind, "what to train on", {"digits", "mnist", "text", "copy"});
-  options.add("data.path", data.path, "folder of IDX files (mnist) or a file (text)");
-  options.add("data.length", data.length, "tokens an example, of text and copy", 0, std::int64_t{1} << 32);
+  options.add("data.kind", data.kind, "what to train on", {"digits", "mnist", "text", "copy", "fasta"});
+  options.add("data.path", data.path, "folder of IDX files (mnist) or a file (text, fasta)");
+  options.add("data.length", data.length, "tokens an example, of text, copy and fasta", 0,
+              std::int64_t{1} << 32);
   options.add("data.size", data.size, "height and width of pictures; 0 leaves those of the files", 0,
               1 << 12);
   options.add("data.levels", data.levels, "grey levels of pictures", 2, 256);
@@ -76,7 +78,7 @@ void RunConfig::load(const std::string& file_or_name, const std::vector<std::str
 void RunConfig::fit_to_data(const Dataset& dataset) {
   if (model.length == 0) model.length = dataset.length();
   if (model.vocabulary == 0) model.vocabulary = dataset.vocabulary();
-  if (model.classes == 0) model.classes = dataset.classes();
+  if (model.classes == 0 && !model.masked()) model.classes = dataset.classes();
   if (model.image_height == 0) model.image_height = dataset.height();
   if (model.image_width == 0) model.image_width = dataset.width();
   model.check();
@@ -88,8 +90,11 @@ void RunConfig::load_without_data(const std::string& file_or_name, const std::ve
   const std::int64_t size = data.size != 0 ? data.size : data.kind == "mnist" ? 28 : 16;
   if (model.length == 0) model.length = pictures ? size * size : data.length;
   if (model.vocabulary == 0)
-    model.vocabulary = pictures ? data.levels : data.kind == "copy" ? copy_vocabulary : 256;
-  if (model.classes == 0) model.classes = pictures && data.labels ? 10 : 0;
+    model.vocabulary = pictures               ? data.levels
+                       : data.kind == "copy"  ? copy_vocabulary
+                       : data.kind == "fasta" ? static_cast<std::int64_t>(residues.size())
+                                              : 256;
+  if (model.classes == 0 && !model.masked()) model.classes = pictures && data.labels ? 10 : 0;
   if (pictures && model.image_height == 0) model.image_height = model.image_width = size;
   model.check();
 }
@@ -121,15 +126,20 @@ void set_source(DataOptions& data, const std::string& source) {
     data.kind = "mnist";
     data.path = source;
   } else if (fs::is_regular_file(source)) {
-    data.kind = "text";
+    const std::string extension = fs::path(source).extension().string();
+    const bool fasta = extension == ".fasta" || extension == ".fa" || extension == ".faa";
+    if (data.kind != "fasta") data.kind = fasta ? "fasta" : "text";
     data.path = source;
   } else {
-    fail<UsageError>("data", "expected digits, copy, a folder of IDX files or a text file, got {}", source);
+    fail<UsageError>("data", "expected digits, copy, a folder of IDX files, a text or a FASTA file, got {}",
+                     source);
   }
 }
 
 DataOptions data_for_model(const ModelConfig& model, const std::string& source) {
   DataOptions data;
+  if (model.image_height == 0 && model.vocabulary == static_cast<std::int64_t>(residues.size()))
+    data.kind = "fasta";
   set_source(data, source);
   data.length = model.length;
   data.size = model.image_height;

@@ -44,10 +44,11 @@ struct RunConfig {
 std::filesystem::path find_config(const std::string& file_or_name);
 
 /// Where data of a model's kind come from: "digits" and "copy" are made, a folder holds MNIST's files, a file
-/// is text.
+/// is FASTA for a model of its letters, otherwise as `set_source` says.
 DataOptions data_for_model(const ModelConfig& model, const std::string& source);
 
-/// "digits", "copy", a folder or a file, put into `data`.
+/// "digits", "copy", a folder or a file, put into `data`. A file is FASTA where `data` says so already or it
+/// is called .fasta, .fa or .faa, otherwise text.
 void set_source(DataOptions& data, const std::string& source);
 
 }  // namespace linnet

@@ -1,5 +1,6 @@
 #include <fmt/core.h>
 
+#include "base/fail.h"
 #include "base/threads.h"
 #include "checks.h"
 #include "commands.h"
@@ -11,16 +12,34 @@ namespace {
 
 struct Arguments {
   std::string model, data, attention, feature_map, split = "validation";
-  std::int64_t examples = 0, batch = 8;
+  std::int64_t examples = 0, batch = 8, features = 0;
   bool json = false;
   int threads = 0;
 };
 
+/// What replaces the model's own attention. A feature map's name stands for the linear family with that map.
+std::vector<std::string> settings_of(const Arguments& arguments) {
+  std::vector<std::string> settings;
+  const auto set = [&](const char* key, const std::string& value) {
+    settings.push_back(fmt::format("attention.{}={}", key, value));
+  };
+  if (is_feature_map(arguments.attention)) {
+    if (!arguments.feature_map.empty() && arguments.feature_map != arguments.attention)
+      fail<UsageError>("evaluate", "expected one feature map, got --attention {} and --feature-map {}",
+                       arguments.attention, arguments.feature_map);
+    set("family", "linear");
+    set("feature_map", arguments.attention);
+  } else if (!arguments.attention.empty()) {
+    set("family", arguments.attention);
+  }
+  if (!arguments.feature_map.empty()) set("feature_map", arguments.feature_map);
+  if (arguments.features > 0) set("features", fmt::format("{}", arguments.features));
+  return settings;
+}
+
 void run(const Arguments& arguments) {
   if (arguments.threads > 0) set_thread_count(arguments.threads);
-  std::vector<std::string> settings;
-  if (!arguments.attention.empty()) settings.push_back("attention.family=" + arguments.attention);
-  if (!arguments.feature_map.empty()) settings.push_back("attention.feature_map=" + arguments.feature_map);
+  const std::vector<std::string> settings = settings_of(arguments);
   const std::shared_ptr<const Model> model = Model::load(arguments.model, settings);
   const Datasets data = open_datasets(data_for_model(model->config(), arguments.data));
   const Dataset& dataset = arguments.split == "training" ? *data.training : *data.validation;
@@ -37,6 +56,7 @@ void run(const Arguments& arguments) {
                             {"bits_per_token", result.bits},
                             {"perplexity", result.perplexity},
                             {"accuracy", result.accuracy},
+                            {"non_positive_denominators", result.non_positive},
                             {"seconds", seconds}}
                            .dump(2));
     return;
@@ -44,6 +64,9 @@ void run(const Arguments& arguments) {
   fmt::print(
       "{:.4f} bits per token, perplexity {:.3f}, accuracy {:.1f} % ({} tokens of {} examples, {:.1f} s)\n",
       result.bits, result.perplexity, 100 * result.accuracy, result.tokens, result.examples, seconds);
+  if (result.non_positive > 0)
+    fmt::print("{:.2g} % of the queries had no positive denominator and gave zeros\n",
+               100 * result.non_positive);
 }
 
 }  // namespace
@@ -54,17 +77,26 @@ void add_evaluate(CLI::App& program) {
       program.add_subcommand("evaluate", "Bits per token, perplexity and accuracy on held-out data");
   command->footer(
       "Bits per token are bits per dimension for pictures (every pixel counts) and bits per byte for text.\n"
-      "Example: linnet evaluate runs/digits --data digits");
+      "Of an encoder the hidden tokens count, the same ones in every evaluation.\n"
+      "Example: linnet evaluate runs/digits --data digits\n"
+      "         linnet evaluate runs/softmax --data digits --attention favor --features 256");
   command->add_option("model", arguments->model, "folder of a model or of a run")->required();
-  command->add_option("--data", arguments->data, "digits, copy, a folder of MNIST's files, or a text file")
+  command
+      ->add_option("--data", arguments->data,
+                   "digits, copy, a folder of MNIST's files, a text or a FASTA file")
       ->required();
   command->add_option("--split", arguments->split, "which part of the data")
       ->check(one_of({"validation", "training"}));
   command->add_option("--examples", arguments->examples, "evenly spaced examples; all by default")
       ->check(whole(1, most_count));
   command->add_option("--batch", arguments->batch, "examples at a time")->check(whole(1, most_count));
-  command->add_option("--attention", arguments->attention, "use the weights under another attention family");
+  command->add_option(
+      "--attention", arguments->attention,
+      "use the weights under another attention family, or with the linear one's feature map of "
+      "that name (favor, say)");
   command->add_option("--feature-map", arguments->feature_map, "use the weights with another feature map");
+  command->add_option("--features", arguments->features, "features of a random map; E ln E by default")
+      ->check(whole(1, most_count));
   command->add_option("--threads", arguments->threads, "threads to use; all by default")
       ->check(whole(1, most_threads));
   command->add_flag("--json", arguments->json, "print the result as JSON");

@@ -199,6 +199,7 @@ void run(const Arguments& arguments) {
   if (arguments.threads > 0) set_thread_count(arguments.threads);
   arguments.sampling.check();
   const std::shared_ptr<const Model> model = Model::load(arguments.model);
+  model->config().check_generates();
   for (const std::int64_t label : arguments.labels) model->config().first_input(label);
   if (model->config().image_height > 0)
     draw_pictures(model, arguments);

@@ -34,9 +34,10 @@ StateGrowth state_growth(const ModelConfig& config, const std::string& family) {
   return {bytes[0], bytes[1] - bytes[0]};
 }
 
-void run(const std::string& folder, bool json) {
-  const std::shared_ptr<const Model> model = Model::load(folder);
-  const ModelConfig& config = model->config();
+/// What a generated token costs at several positions, with the model's attention as linear and as softmax
+/// with a cache.
+Json cost_per_token(const Model& model) {
+  const ModelConfig& config = model.config();
   ModelConfig cached = config;
   cached.family = "softmax";
   cached.decay = "none";
@@ -45,11 +46,8 @@ void run(const std::string& folder, bool json) {
   const StateGrowth linear_growth = state_growth(linear, "linear"),
                     cache_growth = state_growth(cached, "softmax");
 
-  Json tensors = Json::array();
-  for (const ParameterTable::Row& row : model->network().table().rows())
-    tensors.push_back({{"name", row.name}, {"shape", to_string(row.slot.shape())}, {"count", row.count}});
   Json tokens = Json::array();
-  const double weights = static_cast<double>(model->weight_bytes());
+  const double weights = static_cast<double>(model.weight_bytes());
   for (const std::int64_t length : lengths) {
     const double position = static_cast<double>(length);
     const double state = linear_growth.at(length), cache = cache_growth.at(length);
@@ -63,8 +61,19 @@ void run(const std::string& folder, bool json) {
                       {"softmax_cache_bytes", cache},
                       {"softmax_bytes_moved", weights + cache}});
   }
+  return tokens;
+}
+
+void run(const std::string& folder, bool json) {
+  const std::shared_ptr<const Model> model = Model::load(folder);
+  const ModelConfig& config = model->config();
+  Json tensors = Json::array();
+  for (const ParameterTable::Row& row : model->network().table().rows())
+    tensors.push_back({{"name", row.name}, {"shape", to_string(row.slot.shape())}, {"count", row.count}});
+  const Json tokens = config.masked() ? Json::array() : cost_per_token(*model);
   if (json) {
     fmt::print("{}\n", Json{{"model", folder},
+                            {"objective", config.objective},
                             {"family", config.family},
                             {"feature_map", config.feature_map},
                             {"parameters", model->parameter_count()},
@@ -75,11 +84,17 @@ void run(const std::string& folder, bool json) {
                            .dump(2));
     return;
   }
-  fmt::print("{}: {} attention{}, {} layers, {} heads, width {}, feed-forward {}, {} positions, {} tokens\n",
-             folder, config.family, config.family == "linear" ? " (" + config.feature_map + ")" : "",
-             config.layers, config.heads, config.width, config.feed_forward, config.positions, config.length);
+  fmt::print(
+      "{}: {}{} attention{}, {} layers, {} heads, width {}, feed-forward {}, {} positions, {} tokens\n",
+      folder, config.masked() ? "encoder, " : "", config.family,
+      config.family == "linear" ? " (" + config.feature_map + ")" : "", config.layers, config.heads,
+      config.width, config.feed_forward, config.positions, config.length);
   fmt::print("{} parameters, {} of weights, {:.3g} MFLOP a token to train\n\n", model->parameter_count(),
-             bytes_text(weights), training_flops(config) / 1e6);
+             bytes_text(static_cast<double>(model->weight_bytes())), training_flops(config) / 1e6);
+  if (config.masked()) {
+    print_table(tensors, {"name", "shape", "count"});
+    return;
+  }
   fmt::print(
       "One generated token of one stream, with this model's attention as linear and as cached softmax:\n\n");
   Json readable = Json::array();

@@ -1,5 +1,6 @@
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <atomic>
 #include <csignal>
 
@@ -33,6 +34,12 @@ struct Arguments {
 
 constexpr std::int64_t sample_pictures = 64;
 constexpr std::int64_t sample_text = 400;
+
+/// Whether samples can be drawn token by token.
+bool has_recurrent_form(const ModelConfig& config) {
+  const Family family = find_family(config.family);
+  return !config.masked() && std::ranges::find(family_table(), family, &FamilyInfo::family)->recurrent;
+}
 
 /// The samples of one step: a grid of pictures or a text.
 void draw(const fs::path& folder, std::int64_t step, const std::shared_ptr<const Model>& model) {
@@ -91,13 +98,19 @@ void run(const Arguments& arguments) {
                     report.learning_rate, report.tokens_per_second, duration_text(left)));
   };
   callbacks.on_evaluation = [&](std::int64_t step, const Evaluation& evaluation) {
-    progress.show(fmt::format("step {}: {:.4f} bits/token on {} held-out examples", step, evaluation.bits,
-                              evaluation.examples),
+    const std::string hidden =
+        config.model.masked()
+            ? fmt::format(", perplexity {:.3f}, accuracy {:.1f} % of {} hidden tokens", evaluation.perplexity,
+                          100 * evaluation.accuracy, evaluation.tokens)
+            : "";
+    progress.show(fmt::format("step {}: {:.4f} bits/token on {} held-out examples{}", step, evaluation.bits,
+                              evaluation.examples, hidden),
                   true);
   };
-  callbacks.draw_samples = [&](std::int64_t step, const std::shared_ptr<const Model>& model) {
-    draw(folder, step, model);
-  };
+  if (has_recurrent_form(config.model))
+    callbacks.draw_samples = [&](std::int64_t step, const std::shared_ptr<const Model>& model) {
+      draw(folder, step, model);
+    };
   callbacks.should_stop = [] { return interrupted.load(); };
 
   std::signal(SIGINT, on_interrupt);
@@ -114,6 +127,10 @@ void run(const Arguments& arguments) {
                  {"seconds", seconds},
                  {"bits", bits}};
     if (result.evaluation) json["validation_bits"] = result.evaluation->bits;
+    if (result.evaluation && config.model.masked()) {
+      json["validation_perplexity"] = result.evaluation->perplexity;
+      json["validation_accuracy"] = result.evaluation->accuracy;
+    }
     fmt::print("{}\n", json.dump(2));
   }
 }
@@ -137,7 +154,8 @@ void add_train(CLI::App& program) {
       command->add_option("--out", arguments->out, "folder of the run: model, metrics, samples, checkpoints");
   command->add_option("--set", arguments->settings,
                       "replace a value of the configuration, key=value; may be repeated");
-  command->add_option("--data", arguments->data, "digits, copy, a folder of MNIST's files, or a text file");
+  command->add_option("--data", arguments->data,
+                      "digits, copy, a folder of MNIST's files, a text or a FASTA file");
   command->add_flag("--resume", arguments->resume, "continue from the run's last checkpoint");
   command->add_option("--threads", arguments->threads, "threads to use; all by default")
       ->check(whole(1, most_threads));

@@ -21,7 +21,8 @@ class Dataset {
   /// Labels are 0 … classes - 1; 0 where there are none.
   virtual std::int64_t classes() const { return 0; }
   /// Writes the tokens of example `index`, and as targets the tokens again where they count in the loss, -1
-  /// elsewhere (both [length]). Returns the label, -1 where there are none.
+  /// elsewhere (both [length]). A shorter example ends in padding, which is -1 in both. Returns the label, -1
+  /// where there are none.
   virtual std::int64_t read(std::int64_t index, std::span<std::int32_t> tokens,
                             std::span<std::int32_t> targets) const = 0;
   /// Of images, whose pixels are the tokens row by row; 0 where examples are none.
@@ -51,14 +52,16 @@ std::uint8_t pixel_of_token(std::int32_t token, std::int64_t levels);
 /// example; the
 ///   last 10 % are covered by windows that overlap by half, where only bytes with half a window before them
 ///   count (all of them in the first window), so that every byte counts exactly once;
-/// - "copy": the copy task (data/copy_task.h), `examples` for training and a tenth of that for validation.
+/// - "copy": the copy task (data/copy_task.h), `examples` for training and a tenth of that for validation;
+/// - "fasta": the proteins of the FASTA file `path` (data/fasta.h). Every tenth sequence is for validation,
+/// the others for training; those longer than `length` are cut into equal pieces.
 struct DataOptions {
   std::string kind = "digits";
   std::string path = {};
-  std::int64_t length = 0;    ///< tokens an example; text and copy need it, for images 0 or height × width
-  std::int64_t size = 16;     ///< height and width of images; 0: that of the files, 16 for digits
-  std::int64_t levels = 256;  ///< grey levels that pixels are quantised to
-  bool labels = true;         ///< whether examples of labelled data carry their label
+  std::int64_t length = 0;        ///< tokens an example, for images 0 or height × width; the others need it
+  std::int64_t size = 16;         ///< height and width of images; 0: that of the files, 16 for digits
+  std::int64_t levels = 256;      ///< grey levels that pixels are quantised to
+  bool labels = true;             ///< whether examples of labelled data carry their label
   std::int64_t examples = 20000;  ///< of synthetic sets
   std::int64_t seed = 1;          ///< of synthetic sets
 };

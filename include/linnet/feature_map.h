@@ -138,6 +138,9 @@ std::shared_ptr<const FeatureMap> random_feature_map(const std::string& map, Ran
 std::shared_ptr<const FeatureMap> random_feature_map(const std::string& map, std::int64_t head_dim,
                                                      const RandomFeatureOptions& options = {});
 
+/// Whether one of the two tables has that name.
+bool is_feature_map(const std::string& name);
+
 /// What `find_feature_map` needs besides a name.
 struct FeatureMapOptions {
   float alpha = 1;            ///< of elu

@@ -34,6 +34,7 @@ class Session {
   };
 
   /// `streams` streams, all begun without a label where the model has no classes, with label 0 otherwise.
+  /// Throws UsageError for an encoder, with a cache also Error for a family without a recurrent form.
   Session(std::shared_ptr<const Model> model, std::int64_t streams)
       : Session(std::move(model), streams, Options{}) {}
   Session(std::shared_ptr<const Model> model, std::int64_t streams, const Options& options);

@@ -14,6 +14,10 @@ namespace linnet {
 /// Everything that decides a model's shape. The keys of TOML files, of `--set` and of config.json are those
 /// of `linnet train --help`: model.layers, attention.family and so on.
 struct ModelConfig {
+  /// What the model learns: "next-token", every token from those before it, or "masked", some hidden tokens
+  /// from all the others (Devlin et al. 2019, section 3.1). A masked model is a bidirectional encoder, which
+  /// fills in and does not generate.
+  std::string objective = "next-token";
   std::int64_t layers = 4;
   std::int64_t heads = 4;
   std::int64_t width = 64;            ///< of the residual stream; heads · head size
@@ -29,6 +33,7 @@ struct ModelConfig {
       0;  ///< labels; with them the first input is a class token, otherwise the start token
   std::string head = "categorical";  ///< "categorical" or "logistics", a mixture of discretised logistics
   std::int64_t mixtures = 10;        ///< components of the mixture
+  std::string weights = "f32";       ///< of the dense products: "f32", "bf16" or "int8"; trained in f32
 
   std::string family = "linear";           ///< attention.family
   std::string feature_map = "elu";         ///< attention.feature_map
@@ -36,7 +41,8 @@ struct ModelConfig {
   double epsilon = 1e-6;                   ///< attention.epsilon, in the linear denominator
   std::string normalise = "sum";           ///< attention.normalise, "sum" or "none"
   std::string similarity = "exponential";  ///< attention.similarity, of the kernel family
-  std::int64_t window = 128;               ///< attention.window, keys before the query in the local family
+  std::int64_t window =
+      128;  ///< attention.window of the local family: keys before the query, in encoders also behind
   std::int64_t stride = 0;          ///< attention.stride, of the strided family; 0 is the root of the length
   std::string pattern = "strided";  ///< attention.pattern, "strided" or "fixed"
   std::string decay = "none";       ///< attention.decay, "none", "fixed" or "learned": γ of every head
@@ -44,6 +50,14 @@ struct ModelConfig {
   double longest_memory = 4096;     ///< attention.longest_memory, of the last one; geometric between them
   std::int64_t rank = 128;          ///< attention.rank, of linformer's projections, at most the length
   std::string sharing = "none";     ///< attention.sharing, "none", "headwise", "key-value" or "layerwise"
+  std::int64_t buckets = 0;         ///< attention.buckets of lsh; 0 takes about length / chunk
+  std::int64_t chunk = 64;          ///< attention.chunk, tokens that attend to each other in lsh
+  std::int64_t rounds = 1;          ///< attention.rounds, hashes of lsh
+  std::int64_t seed = 0;            ///< attention.seed, of random features and of lsh's rotations
+  std::int64_t features = 0;        ///< attention.features, F of random feature maps; 0 is E ln E, rounded up
+  std::string directions = "orthogonal";  ///< attention.directions of random maps, or "independent"
+  std::int64_t redraw =
+      0;  ///< attention.redraw, training steps until random features are drawn anew; 0: never
 
   std::int64_t image_height =
       0;  ///< pixels in reading order, where tokens are grey levels; 0 where they are not
@@ -52,12 +66,22 @@ struct ModelConfig {
   /// Throws UsageError, naming the key, where the values do not make a model.
   void check() const;
 
-  /// Rows of the embedding: the vocabulary, then the start token or one token a class.
+  /// Whether the objective is "masked".
+  bool masked() const { return objective == "masked"; }
+
+  /// Rows of the embedding: the vocabulary, then the start token (of a masked model the mask token) or one
+  /// token a class.
   std::int64_t input_tokens() const { return vocabulary + (classes > 0 ? classes : 1); }
 
   /// The first input of a sequence: the token of class `label`, or the start token for label −1 where the
   /// model has no classes. Throws Error for labels that the model does not have.
   std::int32_t first_input(std::int64_t label) const;
+
+  /// The input that stands for a hidden token in a masked model.
+  std::int32_t mask_token() const { return static_cast<std::int32_t>(vocabulary); }
+
+  /// Throws UsageError for a model that does not generate: a masked one.
+  void check_generates() const;
 };
 
 class Network;

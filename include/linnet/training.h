@@ -29,7 +29,7 @@ struct TrainingOptions {
   double final_rate = 0.1;          ///< share of learning_rate that cosine ends at, or that follows the step
   std::int64_t step_at = 3000;      ///< updates before the step
   double minutes = 0;               ///< stop, with a checkpoint, after that much time; 0 does not
-  std::int64_t seed = 1;            ///< of initial weights, order of examples, dropout
+  std::int64_t seed = 1;            ///< of initial weights, order of examples, dropout, hidden tokens
   std::int64_t log_every = 10;      ///< updates between lines of metrics.jsonl
   std::int64_t evaluate_every = 500;     ///< updates between evaluations; 0 only at the end
   std::int64_t evaluate_examples = 256;  ///< of the validation set, evenly spaced; 0 takes all
@@ -47,13 +47,15 @@ struct StepReport {
   double tokens_per_second = 0;  ///< of this update
 };
 
-/// Mean over the counted tokens of the evaluated examples.
+/// Mean over the counted tokens of the evaluated examples; of a masked model, the hidden ones.
 struct Evaluation {
   double bits = 0;        ///< bits a token: per byte, per dimension
   double perplexity = 0;  ///< 2^bits
   double accuracy = 0;    ///< share of tokens whose most probable value is right; NaN where not asked for
   std::int64_t tokens = 0;
   std::int64_t examples = 0;
+  /// Share of the queries of all layers and heads whose linear attention had no positive denominator.
+  double non_positive = 0;
 };
 
 /// Doors through which a program follows and steers the loop; each may be empty. They cannot change results.
@@ -82,7 +84,8 @@ TrainingResult train(const ModelConfig& config, const TrainingOptions& options, 
                      const TrainingCallbacks& callbacks = {});
 
 /// Mean loss of up to `examples` (0: all) evenly spaced examples, `batch` at a time. With `accuracy`, the
-/// most probable value of every token is compared too.
+/// most probable value of every token is compared too. A masked model has the same tokens of an example
+/// hidden in every evaluation.
 Evaluation evaluate(const Model& model, const Dataset& dataset, std::int64_t examples, std::int64_t batch,
                     bool accuracy = false);
 

@@ -16,7 +16,8 @@ enum class Draw : std::uint32_t {
   synthetic_data,
   test,
   rotations,
-  random_features
+  random_features,
+  masking
 };
 
 /// Counter-based generator (Philox 4x32-10; Salmon et al., "Parallel random numbers: as easy as 1, 2, 3",

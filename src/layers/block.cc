@@ -45,7 +45,7 @@ void Block::add_dropped(View<float> y, View<const float> x, const Dropout& dropo
 }
 
 void Block::forward(View<float> y, View<const float> x, Saved& saved, Scratch& scratch,
-                    const Dropout& dropout) const {
+                    const Dropout& dropout, std::span<const std::int64_t> key_lengths) const {
   const std::int64_t count = x.extent(0) * x.extent(1);
   const auto like_x = [&](Tensor& tensor) {
     return first_rows(tensor.view<float>(), count).reshape({x.extent(0), x.extent(1), x.extent(2)});
@@ -55,16 +55,20 @@ void Block::forward(View<float> y, View<const float> x, Saved& saved, Scratch& s
                     inner2 = like_x(saved.inner2);
   const bool fused = dropout.rate == 0;
   const Scratch::Frame frame(scratch);
+  const auto attend = [&](View<float> to, View<const float> from) {
+    attention_.forward(to, from, fused ? x : View<const float>(), saved.attention, 0, nullptr, nullptr,
+                       key_lengths);
+  };
 
   if (parts_.norm_first) {
     norm1_.forward(rows(inner1), stats(saved.stats1), rows(x));
-    attention_.forward(middle, inner1, fused ? x : View<const float>(), saved.attention);
+    attend(middle, inner1);
     if (!fused) add_dropped(rows(middle), rows(x), dropout, 0);
     norm2_.forward(rows(inner2), stats(saved.stats2), rows(middle));
     feed_forward_.forward(rows(y), rows(inner2), fused ? rows(middle) : View<float>(), saved.feed_forward);
     if (!fused) add_dropped(rows(y), rows(middle), dropout, 1);
   } else {
-    attention_.forward(inner1, x, fused ? x : View<const float>(), saved.attention);
+    attend(inner1, x);
     if (!fused) add_dropped(rows(inner1), rows(x), dropout, 0);
     norm1_.forward(rows(middle), stats(saved.stats1), rows(inner1));
     feed_forward_.forward(rows(inner2), rows(middle), fused ? rows(middle) : View<float>(),
@@ -109,18 +113,18 @@ void Block::backward(View<float> d, View<const float> x, const Saved& saved, Scr
 }
 
 void Block::apply(View<float> x, SelfAttention::Saved& saved, Scratch& scratch, std::int64_t position,
-                  const State* initial, State* final) const {
+                  const State* initial, State* final, std::span<const std::int64_t> key_lengths) const {
   const Scratch::Frame frame(scratch);
   const View<float> flat = rows(x);
   const View<float> inner = scratch.take(flat.extent(0), flat.extent(1));
   const View<float> inner_cube = inner.reshape({x.extent(0), x.extent(1), x.extent(2)});
   if (parts_.norm_first) {
     norm1_.forward(inner, {}, flat);
-    attention_.forward(x, inner_cube, x, saved, position, initial, final);
+    attention_.forward(x, inner_cube, x, saved, position, initial, final, key_lengths);
     norm2_.forward(inner, {}, flat);
     feed_forward_.apply(flat, inner, flat, scratch);
   } else {
-    attention_.forward(inner_cube, x, x, saved, position, initial, final);
+    attention_.forward(inner_cube, x, x, saved, position, initial, final, key_lengths);
     norm1_.forward(flat, {}, inner);
     feed_forward_.apply(inner, flat, flat, scratch);
     norm2_.forward(flat, {}, inner);

@@ -41,9 +41,9 @@ class Block {
 
   void pack(std::span<const float> parameters, bool training);
 
-  /// y from x, [batch, length, width], for training from position 0.
-  void forward(View<float> y, View<const float> x, Saved& saved, Scratch& scratch,
-               const Dropout& dropout) const;
+  /// y from x, [batch, length, width], for training from position 0. `key_lengths` as in SelfAttention.
+  void forward(View<float> y, View<const float> x, Saved& saved, Scratch& scratch, const Dropout& dropout,
+               std::span<const std::int64_t> key_lengths = {}) const;
 
   /// d becomes the gradient of x where it was that of y; gradients of parameters are added.
   void backward(View<float> d, View<const float> x, const Saved& saved, Scratch& scratch,
@@ -52,7 +52,7 @@ class Block {
   /// x [batch, length, width] becomes the block's output; nothing is kept for a backward. Continues
   /// `initial`, leaves `final`, where given. `saved` is only memory.
   void apply(View<float> x, SelfAttention::Saved& saved, Scratch& scratch, std::int64_t position,
-             const State* initial, State* final) const;
+             const State* initial, State* final, std::span<const std::int64_t> key_lengths = {}) const;
 
   /// x [n, width], one token a stream, becomes the block's output.
   void step(View<float> x, State& state, std::span<const std::int64_t> slots, Scratch& scratch) const;

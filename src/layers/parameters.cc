@@ -21,18 +21,51 @@ Slot ParameterTable::add(std::string name, Shape shape, Initialiser initial, boo
   return slot;
 }
 
+Slot ParameterTable::add_weights(std::string name, Shape shape, Initialiser initial) {
+  const Slot slot = add(std::move(name), std::move(shape), std::move(initial), true);
+  rows_.back().product = true;
+  return slot;
+}
+
+Slot ParameterTable::add_untrained(std::string name, Shape shape, Initialiser initial) {
+  const Slot slot = add(std::move(name), std::move(shape), std::move(initial), false);
+  rows_.back().trained = false;
+  return slot;
+}
+
+void ParameterTable::round(std::span<float> values) const {
+  for (const Row& row : rows_)
+    if (row.product) kernels::round_weights(row.slot.of(values), weight_type_);
+}
+
+std::size_t ParameterTable::bytes() const {
+  std::size_t sum = 0;
+  for (const Row& row : rows_) {
+    const auto count = static_cast<std::size_t>(row.count);
+    if (!row.product || weight_type_ == kernels::WeightType::f32)
+      sum += count * sizeof(float);
+    else if (weight_type_ == kernels::WeightType::bf16)
+      sum += count * sizeof(bf16);
+    else
+      sum += count + static_cast<std::size_t>(row.slot.shape()[0]) * sizeof(float);
+  }
+  return sum;
+}
+
 std::int64_t ParameterTable::parameter_count() const {
   std::int64_t count = 0;
-  for (const Row& row : rows_) count += row.count;
+  for (const Row& row : rows_) count += row.trained ? row.count : 0;
   return count;
 }
 
 void ParameterTable::initialise(std::span<float> values, std::uint64_t seed) const {
-  for (std::size_t r = 0; r < rows_.size(); ++r) {
-    const Random random(seed, Draw::initial_weights, static_cast<std::uint32_t>(r));
-    float* first = values.data() + rows_[r].slot.offset();
-    for (std::int64_t i = 0; i < rows_[r].count; ++i) first[i] = rows_[r].initial(i, random.normal(i));
-  }
+  for (std::size_t r = 0; r < rows_.size(); ++r) initialise_row(values, r, seed);
+}
+
+void ParameterTable::initialise_row(std::span<float> values, std::size_t row, std::uint64_t seed) const {
+  const Random random(seed, Draw::initial_weights, static_cast<std::uint32_t>(row));
+  float* first = values.data() + rows_[row].slot.offset();
+  for (std::int64_t i = 0; i < rows_[row].count; ++i) first[i] = rows_[row].initial(i, random.normal(i));
 }
 
 }  // namespace linnet

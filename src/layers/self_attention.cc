@@ -7,12 +7,16 @@ namespace linnet {
 
 SelfAttention::SelfAttention(ParameterTable& table, const std::string& name, const Parts& parts)
     : parts_(parts),
-      qkv_(table, name + ".qkv", parts.width, 3 * parts.width),
+      qkv_(table, name + ".qkv", parts.width, parts.projected()),
       output_(table, name + ".output", parts.width, parts.width,
               {.bias = true, .weight_initial = normal(parts.output_deviation), .bias_initial = {}}),
       decay_(parts.initial_decay),
       attention_(make_attention(parts.attention)) {
   if (parts.attention.family == Family::linformer) add_projections(table, name);
+  if (parts.attention.family == Family::linear && !parts.random_map.empty()) {
+    parts_.random.layer = parts.attention.layer;
+    draws_.emplace(table, name, parts.random_map, parts.width / parts.heads, parts_.random);
+  }
   if (parts.decay != Decay::learned) return;
   const auto logit = [initial = parts.initial_decay](std::int64_t head, double) {
     const double gamma = initial[static_cast<std::size_t>(head)];
@@ -34,7 +38,7 @@ void SelfAttention::add_projections(ParameterTable& table, const std::string& na
 }
 
 void SelfAttention::Saved::reserve(std::int64_t batch, std::int64_t length, const Parts& parts) {
-  qkv = Tensor::of<float>({batch, length, 3 * parts.width});
+  qkv = Tensor::of<float>({batch, length, parts.projected()});
   attended = Tensor::of<float>({batch, length, parts.width});
   normaliser = Tensor::of<float>({batch, length, parts.heads});
 }
@@ -46,12 +50,22 @@ void SelfAttention::pack(std::span<const float> parameters, bool training) {
     key_projection_values_ = key_projection_->of(parameters);
     value_projection_values_ = value_projection_->of(parameters);
   }
+  if (draws_) {
+    if (std::shared_ptr<const FeatureMap> map = draws_->pack(parameters)) {
+      parts_.attention.feature_map = std::move(map);
+      attention_ = make_attention(parts_.attention);
+    }
+  }
   if (!decay_logit_) return;
   const View<const float> logit = decay_logit_->of(parameters);
   for (std::int64_t h = 0; h < parts_.heads; ++h) {
     const double gamma = 1 / (1 + std::exp(-static_cast<double>(logit(h))));
     decay_[static_cast<std::size_t>(h)] = std::max(static_cast<float>(gamma), 1e-6f);
   }
+}
+
+void SelfAttention::redraw(std::span<float> parameters, std::uint64_t draw) const {
+  if (draws_) draws_->redraw(parameters, draw);
 }
 
 View<const float> SelfAttention::decay() const {
@@ -65,12 +79,13 @@ View<T> SelfAttention::part(View<T> qkv, int index) const {
                  {qkv.stride(0), qkv.stride(1), head_dim, 1});
 }
 
-AttentionInputs SelfAttention::inputs(View<const float> qkv) const {
-  const bool all = parts_.attention.family == Family::linformer;
+AttentionInputs SelfAttention::inputs(View<const float> qkv,
+                                      const std::vector<std::int64_t>& key_lengths) const {
+  const Mask mask = parts_.causal ? Mask::causal() : Mask::full();
   return {.query = part(qkv, 0),
-          .key = part(qkv, 1),
-          .value = part(qkv, 2),
-          .mask = all ? Mask::full() : Mask::causal(),
+          .key = part(qkv, key_part()),
+          .value = part(qkv, value_part()),
+          .mask = key_lengths.empty() ? mask : mask.with_key_lengths(key_lengths),
           .decay = decay(),
           .key_projection = key_projection_values_,
           .value_projection = value_projection_values_};
@@ -96,35 +111,43 @@ View<T> by_heads(View<T> x, std::int64_t heads) {
 }  // namespace
 
 void SelfAttention::forward(View<float> y, View<const float> x, View<const float> residual, Saved& saved,
-                            std::int64_t position, const State* initial, State* final) const {
+                            std::int64_t position, const State* initial, State* final,
+                            std::span<const std::int64_t> key_lengths) const {
   const View<float> qkv =
-      View<float>(saved.qkv.view<float>().data(), {x.extent(0), x.extent(1), 3 * parts_.width});
+      View<float>(saved.qkv.view<float>().data(), {x.extent(0), x.extent(1), parts_.projected()});
   const View<float> attended = View<float>(saved.attended.view<float>().data(), x.shape());
   const View<float> normaliser =
       View<float>(saved.normaliser.view<float>().data(), {x.extent(0), x.extent(1), parts_.heads});
   qkv_.forward(rows(qkv), rows(x));
-  AttentionInputs inputs = this->inputs(qkv);
+  saved.key_lengths.assign(key_lengths.begin(), key_lengths.end());
+  AttentionInputs inputs = this->inputs(qkv, saved.key_lengths);
   inputs.initial = initial;
   inputs.position = position;
-  attention_->forward({by_heads(attended, parts_.heads), normaliser, final}, inputs);
+  attention_->forward({by_heads(attended, parts_.heads), normaliser, final, &saved.non_positive}, inputs);
   output_.forward(rows(y), rows(View<const float>(attended)), kernels::Activation::none,
                   residual.empty() ? residual : rows(residual));
 }
 
 void SelfAttention::backward(View<float> dx, View<const float> dy, View<const float> x, const Saved& saved,
                              Scratch& scratch, std::span<float> gradients) const {
-  const std::int64_t batch = x.extent(0), length = x.extent(1);
+  const std::int64_t batch = x.extent(0), length = x.extent(1), projected = parts_.projected();
   const Scratch::Frame frame(scratch);
   const View<const float> attended(saved.attended.view<float>().data(), x.shape());
-  const View<const float> qkv(saved.qkv.view<float>().data(), {batch, length, 3 * parts_.width});
+  const View<const float> qkv(saved.qkv.view<float>().data(), {batch, length, projected});
   const View<const float> normaliser(saved.normaliser.view<float>().data(), {batch, length, parts_.heads});
 
   const View<float> dattended =
       scratch.take(batch * length, parts_.width).reshape({batch, length, parts_.width});
   output_.backward(rows(dattended), rows(dy), rows(attended), gradients);
 
-  const View<float> dqkv =
-      scratch.take(batch * length, 3 * parts_.width).reshape({batch, length, 3 * parts_.width});
+  const View<float> dqkv = scratch.take(batch * length, projected).reshape({batch, length, projected});
+  // Where the key is the query, the family adds up both roles' gradients in the query's and leaves zeros
+  // here.
+  const bool shared = key_part() == 0;
+  const View<float> dkey =
+      shared ? by_heads(scratch.take(batch * length, parts_.width).reshape({batch, length, parts_.width}),
+                        parts_.heads)
+             : part(dqkv, key_part());
   std::vector<float> decay_gradient(decay_logit_ ? decay_.size() : 0);
   const View<float> ddecay =
       decay_logit_ ? View<float>(decay_gradient.data(), {parts_.heads}) : View<float>();
@@ -136,9 +159,9 @@ void SelfAttention::backward(View<float> dx, View<const float> dy, View<const fl
   const View<float> dkey_projection = projection_gradient(key_projection_),
                     dvalue_projection = projection_gradient(value_projection_);
   attention_->backward(
-      {part(dqkv, 0), part(dqkv, 1), part(dqkv, 2), ddecay, dkey_projection, dvalue_projection},
-      by_heads(View<const float>(dattended), parts_.heads), inputs(qkv), by_heads(attended, parts_.heads),
-      normaliser);
+      {part(dqkv, 0), dkey, part(dqkv, value_part()), ddecay, dkey_projection, dvalue_projection},
+      by_heads(View<const float>(dattended), parts_.heads), inputs(qkv, saved.key_lengths),
+      by_heads(attended, parts_.heads), normaliser);
   if (key_projection_) {
     add(key_projection_->of(gradients), dkey_projection);
     add(value_projection_->of(gradients), dvalue_projection);

@@ -7,14 +7,15 @@
 #include <vector>
 
 #include "layers/dense.h"
+#include "layers/feature_draws.h"
 #include "layers/scratch.h"
 #include "linnet/attention.h"
 
 namespace linnet {
 
 /// Multi-head self-attention: queries, keys and values from one product, an attention family, and the output
-/// product. width = heads · head size. Causal, but for linformer, which sees all positions and has no
-/// recurrent form. Not for lsh, whose keys are its queries.
+/// product. width = heads · head size. Causal, or bidirectional, which has no recurrent form. In the lsh
+/// family queries and keys are the same vectors: the product makes these and the values alone.
 class SelfAttention {
  public:
   /// γ of every head: none, the one it begins with, or learned from there as γ = sigmoid(w).
@@ -35,28 +36,41 @@ class SelfAttention {
     std::int64_t width = 0;
     std::int64_t heads = 1;
     AttentionOptions attention;
+    bool causal = true;  ///< whether a position sees those up to itself alone
     Decay decay = Decay::none;
     std::vector<float> initial_decay = {};  ///< γ [heads], unless there is none
     double output_deviation = 0;            ///< of the initial output weights
     Projections projections = {};           ///< of the linformer family
+    std::string random_map = {};            ///< name of the linear family's random feature map, or empty
+    RandomFeatureOptions random = {};       ///< how it is drawn; the layer comes from `attention`
+
+    /// Numbers a token that the first product makes: query, key and value, or query and value.
+    std::int64_t projected() const { return (attention.family == Family::lsh ? 2 : 3) * width; }
   };
 
   SelfAttention(ParameterTable& table, const std::string& name, const Parts& parts);
 
   /// What `backward` needs of a forward pass.
   struct Saved {
-    Tensor qkv;         ///< [batch, length, 3 · width]
+    Tensor qkv;         ///< [batch, length, projected]
     Tensor attended;    ///< [batch, length, width]
     Tensor normaliser;  ///< [batch, length, heads]
+    std::vector<std::int64_t> key_lengths;
+    std::int64_t non_positive = 0;  ///< queries of all forward passes whose denominator was not positive
     void reserve(std::int64_t batch, std::int64_t length, const Parts& parts);
   };
 
   void pack(std::span<const float> parameters, bool training);
 
+  /// Draws random features anew, for the `draw`-th time; no other parameters change.
+  void redraw(std::span<float> parameters, std::uint64_t draw) const;
+
   /// y = attention(x) + residual (which may be empty or y), x and y [batch, length, width]. Continues the
-  /// state `initial` and leaves `final`, where given.
+  /// state `initial` and leaves `final`, where given. `key_lengths` [batch], where not empty, are the tokens
+  /// of each entry; those behind are padding, which no other position sees.
   void forward(View<float> y, View<const float> x, View<const float> residual, Saved& saved,
-               std::int64_t position = 0, const State* initial = nullptr, State* final = nullptr) const;
+               std::int64_t position = 0, const State* initial = nullptr, State* final = nullptr,
+               std::span<const std::int64_t> key_lengths = {}) const;
 
   /// dx is assigned; gradients of parameters are added.
   void backward(View<float> dx, View<const float> dy, View<const float> x, const Saved& saved,
@@ -76,11 +90,15 @@ class SelfAttention {
   const Slot* projection() const { return key_projection_ ? &*key_projection_ : nullptr; }
 
  private:
-  /// Part 0, 1 or 2 (query, key, value) of [batch, length, 3 · width], by heads.
+  /// Where key and value stand behind the query among the parts that are `width` numbers each.
+  int key_part() const { return parts_.attention.family == Family::lsh ? 0 : 1; }
+  int value_part() const { return key_part() + 1; }
+
+  /// One part of [batch, length, projected], by heads.
   template <class T>
   View<T> part(View<T> qkv, int index) const;
 
-  AttentionInputs inputs(View<const float> qkv) const;
+  AttentionInputs inputs(View<const float> qkv, const std::vector<std::int64_t>& key_lengths) const;
   void add_projections(ParameterTable& table, const std::string& name);
 
   Parts parts_;
@@ -90,6 +108,7 @@ class SelfAttention {
   std::vector<float> decay_;                               // γ
   std::optional<Slot> key_projection_, value_projection_;  // the same one where it is shared
   View<const float> key_projection_values_, value_projection_values_;
+  std::optional<FeatureDraws> draws_;
   std::unique_ptr<Attention> attention_;
 };
 

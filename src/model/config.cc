@@ -1,6 +1,7 @@
 #include "model/config.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "base/fail.h"
 
@@ -13,6 +14,9 @@ constexpr std::int64_t most_length = std::int64_t{1} << 32;
 }  // namespace
 
 void add_options(Options& options, ModelConfig& config) {
+  options.add("model.objective", config.objective,
+              "learn every token from those before it, or hidden tokens from all others (an encoder)",
+              {"next-token", "masked"});
   options.add("model.layers", config.layers, "number of transformer layers", 1, 1000);
   options.add("model.heads", config.heads, "attention heads; must divide the width", 1, 1024);
   options.add("model.width", config.width, "width of the residual stream", 1, most_width);
@@ -34,6 +38,10 @@ void add_options(Options& options, ModelConfig& config) {
               0, 1 << 20);
   options.add("model.head", config.head, "distribution of the next token", {"categorical", "logistics"});
   options.add("model.mixtures", config.mixtures, "components of the mixture of logistics", 1, 1000);
+  options.add(
+      "model.weights", config.weights,
+      "how the dense products hold their weights; training takes f32, `linnet convert` makes the others",
+      {"f32", "bf16", "int8"});
   options.add("attention.family", config.family, "attention family; `linnet families` lists them");
   options.add("attention.feature_map", config.feature_map, "feature map of the linear family");
   options.add("attention.alpha", config.alpha, "α of the elu feature map", 1e-6, 1);
@@ -41,7 +49,8 @@ void add_options(Options& options, ModelConfig& config) {
   options.add("attention.normalise", config.normalise, "whether the linear family divides by its denominator",
               {"sum", "none"});
   options.add("attention.similarity", config.similarity, "similarity of the kernel family");
-  options.add("attention.window", config.window, "keys before the query that the local family sees", 0,
+  options.add("attention.window", config.window,
+              "keys before the query that the local family sees, in an encoder as many behind it", 0,
               1 << 30);
   options.add("attention.stride", config.stride,
               "stride of the strided family; 0 is the root of model.length, rounded up to a multiple of 32",
@@ -64,8 +73,36 @@ void add_options(Options& options, ModelConfig& config) {
               "linformer's projections: a pair for each head (none), a pair for all heads, one for keys and "
               "values too, that one for all layers",
               {"none", "headwise", "key-value", "layerwise"});
+  options.add("attention.buckets", config.buckets,
+              "buckets of lsh's hashes, 1 or an even number; 0 takes about model.length / attention.chunk", 0,
+              1 << 16);
+  options.add("attention.chunk", config.chunk,
+              "tokens of a bucket that attend to each other and to the chunk before in lsh", 1, most_width);
+  options.add("attention.rounds", config.rounds, "rounds of hashing in lsh", 1, 64);
+  options.add("attention.features", config.features,
+              "features of a random map; 0 is E ln E of the head size E, rounded up to a multiple of 16", 0,
+              most_width);
+  options.add("attention.directions", config.directions, "how a random map's directions are drawn",
+              {"orthogonal", "independent"});
+  options.add("attention.redraw", config.redraw,
+              "training steps after which random features are drawn anew, never in evaluation; 0 keeps them",
+              0, 1 << 30);
+  options.add("attention.seed", config.seed, "of random features and of lsh's rotations", 0,
+              std::numeric_limits<std::int64_t>::max());
   options.add("image.height", config.image_height, "rows of a picture, where tokens are pixels", 0, 1 << 14);
   options.add("image.width", config.image_width, "columns of a picture, where tokens are pixels", 0, 1 << 14);
+}
+
+RandomFeatureOptions random_features_of(const ModelConfig& config) {
+  return {.features = config.features,
+          .orthogonal = config.directions == "orthogonal",
+          .seed = static_cast<std::uint64_t>(config.seed)};
+}
+
+std::shared_ptr<const FeatureMap> feature_map_of(const ModelConfig& config) {
+  return find_feature_map(config.feature_map, {.alpha = static_cast<float>(config.alpha),
+                                               .head_dim = config.width / config.heads,
+                                               .random = random_features_of(config)});
 }
 
 void ModelConfig::check() const {
@@ -77,14 +114,26 @@ void ModelConfig::check() const {
   const Family known = find_family(family);
   if (known == Family::linformer && rank > length)
     fail<UsageError>("model", "expected attention.rank of at most model.length {}, got {}", length, rank);
-  if (known == Family::linformer)
+  if (known == Family::linformer && !masked())
     fail<UsageError>("model",
                      "expected an attention.family for a model that predicts the next token, got linformer, "
-                     "whose projections mix all positions: use linear or softmax");
-  if (known == Family::lsh)
+                     "whose projections mix all positions: use linear or softmax, or model.objective = "
+                     "\"masked\"");
+  if (known == Family::strided && masked())
     fail<UsageError>("model",
-                     "expected an attention.family whose queries and keys are projected apart, as the layers "
-                     "of a model do, got lsh, whose keys are its queries: use linear or softmax");
+                     "expected an attention.family that sees tokens on both sides with model.objective = "
+                     "\"masked\", got strided, whose patterns look back alone: use local, linear or softmax");
+  if (known == Family::lsh && buckets > 1 && buckets % 2 != 0)
+    fail<UsageError>("model", "expected attention.buckets of 1 or an even number, got {}", buckets);
+  if (masked() && classes > 0)
+    fail<UsageError>("model", "expected model.classes = 0 with model.objective = \"masked\", got {}",
+                     classes);
+  if (masked() && decay != "none")
+    fail<UsageError>(
+        "model",
+        "expected attention.decay = \"none\" with model.objective = \"masked\", since tokens fade "
+        "only behind a query, got \"{}\"",
+        decay);
   if (decay != "none" && family != "linear")
     fail<UsageError>("model", "expected attention.decay = \"none\" with the family {}, got \"{}\"", family,
                      decay);
@@ -103,6 +152,13 @@ void ModelConfig::check() const {
   if (image_height != 0 && image_height * image_width != length)
     fail<UsageError>("model", "expected image.height · image.width to be model.length, got {} · {} and {}",
                      image_height, image_width, length);
+}
+
+void ModelConfig::check_generates() const {
+  if (masked())
+    fail<UsageError>("generate",
+                     "expected a model that predicts the next token, got an encoder (model.objective = "
+                     "\"masked\"), which fills in masked tokens and does not generate");
 }
 
 std::int32_t ModelConfig::first_input(std::int64_t label) const {

@@ -5,6 +5,10 @@
 
 namespace linnet {
 
+/// The feature map that the configuration names, random ones as they are drawn first.
+std::shared_ptr<const FeatureMap> feature_map_of(const ModelConfig& config);
+RandomFeatureOptions random_features_of(const ModelConfig& config);
+
 /// Adds the keys of a model's configuration, model.* , attention.* and image.*, bound to `config`.
 void add_options(Options& options, ModelConfig& config);
 

@@ -1,11 +1,13 @@
 #include "model/cost.h"
 
+#include "model/config.h"
+
 namespace linnet {
 namespace {
 
 double features(const ModelConfig& config) {
   const std::int64_t head_dim = config.width / config.heads;
-  return static_cast<double>(find_feature_map(config.feature_map)->features(head_dim));
+  return static_cast<double>(feature_map_of(config)->features(head_dim));
 }
 
 double dense(const ModelConfig& config) {
@@ -26,8 +28,11 @@ TokenCost generation_cost(const ModelConfig& config, double visible) {
 
 double training_flops(const ModelConfig& config) {
   const double width = static_cast<double>(config.width), layers = static_cast<double>(config.layers);
-  const double visible = (static_cast<double>(config.length) + 1) / 2;
-  const double per_layer = config.family == "softmax" ? 14 * width * visible : 14 * width * features(config);
+  const double length = static_cast<double>(config.length);
+  const double visible = config.masked() ? length : (length + 1) / 2, rank = static_cast<double>(config.rank);
+  const double per_layer = config.family == "softmax"     ? 14 * width * visible
+                           : config.family == "linformer" ? 26 * width * rank
+                                                          : 14 * width * features(config);
   return 3 * dense(config) + layers * per_layer;
 }
 

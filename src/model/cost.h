@@ -16,7 +16,8 @@ struct TokenCost {
 TokenCost generation_cost(const ModelConfig& config, double visible);
 
 /// FLOPs a token of a training step over sequences of model.length: 3 × the dense products, and the
-/// attention's forward and backward (linear 14FM a head; softmax 8E + 6M a head and visible key).
+/// attention's forward and backward (linear 14FM a head; softmax 8E + 6M a head and visible key; linformer
+/// that for its k compressed keys and 6k(E + M) a head for the products with its projections).
 double training_flops(const ModelConfig& config);
 
 }  // namespace linnet

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "attention/lsh/hash.h"
 #include "attention/sparse/strided_attention.h"
+#include "model/config.h"
 
 namespace linnet {
 namespace {
@@ -49,32 +51,41 @@ std::vector<float> initial_decay(const ModelConfig& config) {
 Block::Parts parts_of(const ModelConfig& config, std::shared_ptr<const FeatureMap> feature_map) {
   AttentionOptions attention;
   attention.family = find_family(config.family);
-  attention.feature_map =
-      feature_map && feature_map->name() == config.feature_map
-          ? std::move(feature_map)
-          : find_feature_map(config.feature_map, {.alpha = static_cast<float>(config.alpha)});
+  attention.feature_map = feature_map && feature_map->name() == config.feature_map ? std::move(feature_map)
+                                                                                   : feature_map_of(config);
   attention.normalise = config.normalise == "none" ? Normalise::none : Normalise::sum;
   attention.epsilon = static_cast<float>(config.epsilon);
   attention.similarity = find_similarity(config.similarity);
   attention.window_left = config.window;
+  attention.window_right = config.masked() ? config.window : 0;
   attention.pattern = config.pattern == "fixed" ? SparsePattern::fixed : SparsePattern::strided;
   // Streams have no length of their own: the stride is that of the examples.
   attention.stride = config.stride != 0 ? config.stride : default_stride(config.length);
   attention.summary = std::min(attention.summary, attention.stride);
+  attention.lsh = {.buckets = config.buckets,
+                   .chunk = config.chunk,
+                   .rounds = config.rounds,
+                   .seed = static_cast<std::uint64_t>(config.seed)};
+  // A sequence keeps its hashes however long the batch around it is.
+  constexpr std::int64_t most_buckets = 1 << 16;
+  attention.lsh.buckets = std::min(lsh::bucket_count(attention.lsh, config.length), most_buckets);
   // Where no stream is longer than this, plain sums stay exact enough and the state is half as large.
   constexpr std::int64_t plain_length = 1 << 16;
-  attention.sums = config.positions == "learned" && config.length <= plain_length ? StateSums::plain
-                                                                                  : StateSums::compensated;
+  const bool bounded = config.positions == "learned" || config.image_height > 0;
+  attention.sums = bounded && config.length <= plain_length ? StateSums::plain : StateSums::compensated;
   // Every layer adds two branches to the residual stream; their initial sum should not grow with the depth.
   const double depth = std::sqrt(2.0 * static_cast<double>(config.layers));
   const double width = static_cast<double>(config.width), hidden = static_cast<double>(config.feed_forward);
   return {.attention = {.width = config.width,
                         .heads = config.heads,
                         .attention = attention,
+                        .causal = !config.masked(),
                         .decay = decay_of(config),
                         .initial_decay = initial_decay(config),
                         .output_deviation = 1 / (std::sqrt(width) * depth),
-                        .projections = {config.rank, config.length, sharing_of(config)}},
+                        .projections = {config.rank, config.length, sharing_of(config)},
+                        .random_map = is_random_feature_map(config.feature_map) ? config.feature_map : "",
+                        .random = random_features_of(config)},
           .feed_forward = {config.width, config.feed_forward, activation_of(config),
                            1 / (std::sqrt(hidden) * depth)},
           .norm_first = config.norm == "pre"};
@@ -83,7 +94,9 @@ Block::Parts parts_of(const ModelConfig& config, std::shared_ptr<const FeatureMa
 }  // namespace
 
 Network::Network(const ModelConfig& config, std::shared_ptr<const FeatureMap> feature_map)
-    : config_(config), block_parts_((config.check(), parts_of(config, std::move(feature_map)))) {
+    : config_(config),
+      table_(kernels::find_weight_type(config.weights)),
+      block_parts_((config.check(), parts_of(config, std::move(feature_map)))) {
   embedding_.emplace(table_, "embedding",
                      Embedding::Shape{config.input_tokens(), config.width, config.length,
                                       positions_of(config), config.tied_output});
@@ -99,6 +112,10 @@ Network::Network(const ModelConfig& config, std::shared_ptr<const FeatureMap> fe
               ? OutputHead::logistic_mixture(table_, "head", config.width, config.vocabulary, config.mixtures)
               : OutputHead::categorical(table_, "head", config.width, config.vocabulary,
                                         config.tied_output ? &embedding_->table() : nullptr);
+}
+
+void Network::redraw(std::span<float> parameters, std::uint64_t draw) const {
+  for (const Block& block : blocks_) block.attention().redraw(parameters, draw);
 }
 
 void Network::pack(std::span<const float> parameters, bool training) {

@@ -12,7 +12,7 @@
 
 namespace linnet {
 
-/// The layers of a decoder-only transformer, in the order in which they are applied, and the table of their
+/// The layers of a transformer, in the order in which they are applied, and the table of their
 /// parameters.
 class Network {
  public:
@@ -21,6 +21,9 @@ class Network {
 
   /// Takes the parameters of the buffer, whose memory must stay; `training` also packs what a backward needs.
   void pack(std::span<const float> parameters, bool training);
+
+  /// Draws the random features of all layers anew, for the `draw`-th time; to be packed afterwards.
+  void redraw(std::span<float> parameters, std::uint64_t draw) const;
 
   const ModelConfig& config() const { return config_; }
   const ParameterTable& table() const { return table_; }

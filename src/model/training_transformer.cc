@@ -27,7 +27,7 @@ TrainingTransformer::TrainingTransformer(const Network& network, std::int64_t ba
 
 double TrainingTransformer::forward(std::span<const std::int32_t> ids, std::span<const std::int32_t> targets,
                                     std::int64_t batch, std::int64_t length, float weight,
-                                    const Dropout& dropout) {
+                                    const Dropout& dropout, std::span<const std::int64_t> key_lengths) {
   ids_ = ids;
   batch_ = batch;
   length_ = length;
@@ -40,7 +40,8 @@ double TrainingTransformer::forward(std::span<const std::int32_t> ids, std::span
 
   network_.embedding().forward(cube(streams_[0]), ids, 0);
   for (std::size_t i = 0; i < saved_.size(); ++i)
-    network_.blocks()[i].forward(cube(streams_[i + 1]), cube(streams_[i]), saved_[i], scratch_, dropout);
+    network_.blocks()[i].forward(cube(streams_[i + 1]), cube(streams_[i]), saved_[i], scratch_, dropout,
+                                 key_lengths);
   View<float> hidden = flat(streams_.back());
   if (network_.final_norm()) {
     network_.final_norm()->forward(flat(normed_), flat(stats_), hidden);

@@ -17,9 +17,11 @@ class TrainingTransformer {
 
   /// Σ −log p(target) in nats over the targets that are not negative. ids and targets [batch · length];
   /// `weight` multiplies the gradient that `backward` will start from. The loss is kept per token for
-  /// `first_not_finite`.
+  /// `first_not_finite`. `key_lengths` [batch], where not empty, are the tokens of each entry: the rest of it
+  /// is padding.
   double forward(std::span<const std::int32_t> ids, std::span<const std::int32_t> targets, std::int64_t batch,
-                 std::int64_t length, float weight, const Dropout& dropout);
+                 std::int64_t length, float weight, const Dropout& dropout,
+                 std::span<const std::int64_t> key_lengths = {});
 
   /// Adds the gradients of weight · (what `forward` returned) to the buffer, once after each forward.
   void backward(std::span<float> gradients);

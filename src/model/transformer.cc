@@ -9,6 +9,7 @@
 namespace linnet {
 
 RecurrentState::RecurrentState(const Network& network, std::int64_t slots, std::int64_t capacity) {
+  network.config().check_generates();
   for (const Block& block : network.blocks()) layers.push_back(block.attention().make_state(slots, capacity));
 }
 
@@ -52,7 +53,8 @@ void RecurrentState::restore(std::int64_t slot, std::span<const std::byte> bytes
 
 View<const float> Transformer::forward(std::span<const std::int32_t> ids, std::int64_t batch,
                                        std::int64_t length, std::int64_t position,
-                                       const RecurrentState* initial, RecurrentState* final) {
+                                       const RecurrentState* initial, RecurrentState* final,
+                                       std::span<const std::int64_t> key_lengths) {
   const std::int64_t width = network_.config().width;
   if (batch * length > reserved_batch_ * reserved_length_) {
     hidden_ = Tensor::of<float>({batch * length, width});
@@ -65,7 +67,7 @@ View<const float> Transformer::forward(std::span<const std::int32_t> ids, std::i
   for (std::size_t i = 0; i < network_.blocks().size(); ++i)
     network_.blocks()[i].apply(hidden, attention_, scratch_, position,
                                initial ? initial->layers[i].get() : nullptr,
-                               final ? final->layers[i].get() : nullptr);
+                               final ? final->layers[i].get() : nullptr, key_lengths);
   if (network_.final_norm()) {
     const View<float> flat = hidden.reshape({batch * length, width});
     network_.final_norm()->forward(flat, {}, flat);
@@ -74,8 +76,9 @@ View<const float> Transformer::forward(std::span<const std::int32_t> ids, std::i
 }
 
 double Transformer::loss(std::span<const std::int32_t> ids, std::span<const std::int32_t> targets,
-                         std::int64_t batch, std::int64_t length, std::span<float> nll) {
-  const View<const float> hidden = forward(ids, batch, length);
+                         std::int64_t batch, std::int64_t length, std::span<float> nll,
+                         std::span<const std::int64_t> key_lengths) {
+  const View<const float> hidden = forward(ids, batch, length, 0, nullptr, nullptr, key_lengths);
   const std::int64_t rows = batch * length;
   if (nll.empty()) {
     nll_.resize(std::max(nll_.size(), static_cast<std::size_t>(rows)));

@@ -14,7 +14,8 @@ struct RecurrentState {
   std::vector<std::unique_ptr<State>> layers;
 
   RecurrentState() = default;
-  /// `capacity` tokens a stream are reserved where memory grows with them.
+  /// `capacity` tokens a stream are reserved where memory grows with them. Throws Error for a model without a
+  /// recurrent form, as the next.
   RecurrentState(const Network& network, std::int64_t slots, std::int64_t capacity = 0);
 
   std::int64_t position(std::int64_t slot) const { return layers.front()->position(slot); }
@@ -36,15 +37,20 @@ class Transformer {
 
   /// Hidden rows [batch, length, width] for the inputs ids [batch · length], of which the first of each entry
   /// stands at `position`; what the output head takes. Continues `initial` and leaves `final` (each `batch`
-  /// slots), where given. The view lives until the next call.
+  /// slots), where given. `key_lengths` [batch], where not empty, are the tokens of each entry: the rest of
+  /// it is padding. The view lives until the next call.
   View<const float> forward(std::span<const std::int32_t> ids, std::int64_t batch, std::int64_t length,
                             std::int64_t position = 0, const RecurrentState* initial = nullptr,
-                            RecurrentState* final = nullptr);
+                            RecurrentState* final = nullptr, std::span<const std::int64_t> key_lengths = {});
 
-  /// Σ −log p(target) in nats over the targets that are not negative, of tokens [batch · length] that follow
-  /// the inputs `ids`; `nll` [batch · length], where not empty, receives each one's.
+  /// Σ −log p(target) in nats over the targets [batch · length] that are not negative, each predicted from
+  /// the inputs `ids` up to its own (in an encoder from all of them); `nll` [batch · length], where not
+  /// empty, receives each one's.
   double loss(std::span<const std::int32_t> ids, std::span<const std::int32_t> targets, std::int64_t batch,
-              std::int64_t length, std::span<float> nll = {});
+              std::int64_t length, std::span<float> nll = {}, std::span<const std::int64_t> key_lengths = {});
+
+  /// Queries of all heads and passes so far whose denominator was not positive (linear attention).
+  std::int64_t non_positive() const { return attention_.non_positive; }
 
   /// The head's parameters [batch · length, outputs] of the last `loss`, until the next call.
   View<const float> parameters() const { return parameters_; }
@@ -64,7 +70,9 @@ class Transformer {
 /// number of threads may step different slots of one state at once, each with its own Scratch.
 class RecurrentTransformer {
  public:
-  explicit RecurrentTransformer(const Network& network) : network_(network) {}
+  explicit RecurrentTransformer(const Network& network) : network_(network) {
+    network.config().check_generates();
+  }
 
   /// parameters [n, head outputs] of the token that follows ids[i] in the stream of slots[i]. Throws Error
   /// where an id or a stream's position is outside the model; nothing has moved then.

@@ -29,8 +29,8 @@ void add_options(Options& table, TrainingOptions& options) {
   table.add("training.step_at", options.step_at, "updates before the step of schedule \"step\"", 0, many);
   table.add("training.minutes", options.minutes, "stop with a checkpoint after this time; 0 does not", 0,
             1e7);
-  table.add("training.seed", options.seed, "of initial weights, order of examples and dropout", 0,
-            std::numeric_limits<std::int64_t>::max());
+  table.add("training.seed", options.seed, "of initial weights, order of examples, dropout and hidden tokens",
+            0, std::numeric_limits<std::int64_t>::max());
   table.add("training.log_every", options.log_every, "updates between lines of metrics.jsonl", 1, many);
   table.add("training.evaluate_every", options.evaluate_every,
             "updates between evaluations; 0 only at the end", 0, many);

@@ -46,13 +46,17 @@ Evaluation evaluate(const Network& network, const Dataset& dataset, std::int64_t
   std::int64_t right = 0;
   for (std::int64_t first = 0; first < count; first += batch) {
     const std::int64_t here = std::min(batch, count - first);
-    chosen.read(dataset, config, here, [&](std::int64_t i) { return (first + i) * size / count; });
-    nats += transformer.loss(chosen.inputs, chosen.targets, here, config.length);
+    const auto index = [&](std::int64_t i) { return (first + i) * size / count; };
+    chosen.read(dataset, config, here, index, {Random(0, Draw::masking, evaluation_masks), index});
+    nats +=
+        transformer.loss(chosen.inputs, chosen.targets, here, config.length, {}, chosen.lengths_of(0, here));
     result.tokens += chosen.counted;
     if (accuracy) right += count_right(network.head(), transformer.parameters(), chosen.targets);
   }
   result.examples = count;
   result.bits = nats / std::numbers::ln2 / static_cast<double>(std::max<std::int64_t>(result.tokens, 1));
+  const auto queries = static_cast<double>(count * config.length * config.layers * config.heads);
+  result.non_positive = static_cast<double>(transformer.non_positive()) / std::max(queries, 1.0);
   result.perplexity = std::exp2(result.bits);
   result.accuracy =
       accuracy ? static_cast<double>(right) / static_cast<double>(std::max<std::int64_t>(result.tokens, 1))

@@ -54,6 +54,10 @@ class Trainer {
         optimiser_(network_.table(), options),
         checkpoints_(folder),
         transformer_(network_, options.batch, config.length) {
+    if (config.weights != "f32")
+      fail<UsageError>("training",
+                       "expected model.weights = \"f32\", got \"{}\": train in f32 and convert the model",
+                       config.weights);
     check_fit(config, training);
     check_fit(config, validation);
   }
@@ -110,8 +114,10 @@ class Trainer {
     const Clock::time_point start = Clock::now();
     const std::uint64_t seed = static_cast<std::uint64_t>(options_.seed);
     const std::int64_t count = options_.batch * options_.accumulate;
-    examples_.read(training_, config_, count,
-                   [&](std::int64_t i) { return shuffled_index(seed, step_ * count + i, training_.size()); });
+    examples_.read(
+        training_, config_, count,
+        [&](std::int64_t i) { return shuffled_index(seed, step_ * count + i, training_.size()); },
+        {Random(seed, Draw::masking, training_masks), [&](std::int64_t i) { return step_ * count + i; }});
     if (examples_.counted == 0)
       fail("train", "expected examples with targets, got none at step {}", step_ + 1);
 
@@ -127,7 +133,8 @@ class Trainer {
       const Dropout dropout{static_cast<float>(config_.dropout), (std::uint64_t{mixed[0]} << 32) | mixed[1]};
       nats += transformer_.forward(std::span(examples_.inputs).subspan(a * pass, pass),
                                    std::span(examples_.targets).subspan(a * pass, pass), options_.batch,
-                                   config_.length, 1 / static_cast<float>(examples_.counted), dropout);
+                                   config_.length, 1 / static_cast<float>(examples_.counted), dropout,
+                                   examples_.lengths_of(a * options_.batch, options_.batch));
       if (!std::isfinite(nats)) fail_not_finite("loss", transformer_.first_not_finite());
       transformer_.backward(gradients);
     }
@@ -137,6 +144,8 @@ class Trainer {
 
     ++step_;
     optimiser_.update(values_.span<float>(), gradients, static_cast<float>(factor), step_);
+    if (config_.redraw > 0 && step_ % config_.redraw == 0)
+      network_.redraw(values_.span<float>(), static_cast<std::uint64_t>(step_ / config_.redraw));
     network_.pack(values_.span<float>(), true);
 
     const double tokens = static_cast<double>(count * config_.length);
@@ -173,10 +182,15 @@ class Trainer {
 
   Evaluation report_evaluation() {
     const Evaluation evaluation =
-        evaluate(network_, validation_, options_.evaluate_examples, options_.batch, false);
+        evaluate(network_, validation_, options_.evaluate_examples, options_.batch, config_.masked());
     if (callbacks_.on_evaluation) callbacks_.on_evaluation(step_, evaluation);
-    append_metrics(
-        {{"step", step_}, {"validation_bits", evaluation.bits}, {"validation_tokens", evaluation.tokens}});
+    Json line = {
+        {"step", step_}, {"validation_bits", evaluation.bits}, {"validation_tokens", evaluation.tokens}};
+    if (config_.masked()) {
+      line["validation_perplexity"] = evaluation.perplexity;
+      line["validation_accuracy"] = evaluation.accuracy;
+    }
+    append_metrics(line);
     return evaluation;
   }
 

@@ -143,6 +143,24 @@ TEST(SessionOfDamagedWeights, DrawsTokensOrFailsButDoesNotCrash) {
     }
 }
 
+TEST(SessionConstruction, RefusesEncodersAndFamiliesWithoutARecurrentForm) {
+  ModelConfig config = small_config();
+  config.objective = "masked";
+  const auto encoder = Model::random(config);
+  for (const Session::Options& options : {Session::Options{}, no_cache})
+    EXPECT_NE(error_of<UsageError>([&] {
+                Session(encoder, 1, options);
+              }).find("fills in masked tokens and does not generate"),
+              std::string::npos);
+  config.objective = "next-token";
+  config.family = "lsh";
+  const auto decoder = Model::random(config);
+  EXPECT_NE(error_of([&] { Session(decoder, 1); }).find("lsh attention"), std::string::npos);
+  Session session(decoder, 1, no_cache);
+  std::int32_t token = 0;
+  EXPECT_NO_THROW(session.step(std::span(&token, 1)));
+}
+
 TEST(SessionConstruction, RefusesNumbersOfStreamsThatCannotBe) {
   const auto model = random_model(tiny_config(), seed);
   for (const std::int64_t streams : {std::int64_t{0}, std::int64_t{-1}, huge})

@@ -116,6 +116,7 @@ TEST(SelfAttention, LinformerMatchesReferenceHoweverItsProjectionsAreShared) {
     parts.heads = heads;
     parts.output_deviation = 0.1;
     parts.attention.family = Family::linformer;
+    parts.causal = false;
     parts.projections = {.rank = 3, .length = 7, .sharing = sharing};
     ParameterTable table;
     SelfAttention first(table, "first", parts);

@@ -5,6 +5,7 @@
 
 #include "linnet/error.h"
 #include "linnet/model.h"
+#include "model/transformer.h"
 #include "support/errors.h"
 #include "support/models.h"
 
@@ -53,6 +54,11 @@ TEST(ModelConfig, RefusesWhatIsNoModelNamingTheKey) {
       {"attention.alpha", [](auto& c) { c.alpha = 1.5; }},
       {"attention.epsilon", [](auto& c) { c.epsilon = -1e-6; }},
       {"attention.epsilon", [](auto& c) { c.epsilon = std::nan(""); }},
+      {"attention.buckets", [](auto& c) { c.family = "lsh", c.buckets = 3; }},
+      {"attention.buckets", [](auto& c) { c.buckets = -2; }},
+      {"attention.chunk", [](auto& c) { c.chunk = 0; }},
+      {"attention.rounds", [](auto& c) { c.rounds = 0; }},
+      {"attention.rounds", [](auto& c) { c.rounds = 65; }},
       {"attention.normalise", [](auto& c) { c.normalise = "softmax"; }},
       {"image.height", [](auto& c) { c.image_height = 2; }},                    // without a width
       {"image.width", [](auto& c) { c.image_height = 2, c.image_width = 4; }},  // 8 pixels for 6 tokens
@@ -86,11 +92,40 @@ TEST(ModelConfig, RefusesFamiliesThatItsLayersCannotServe) {
   config.rank = config.length;
   EXPECT_EQ(error_of<UsageError>([&] { Model::random(config); }),
             "[model] expected an attention.family for a model that predicts the next token, got linformer, "
-            "whose projections mix all positions: use linear or softmax");
-  config.family = "lsh";
+            "whose projections mix all positions: use linear or softmax, or model.objective = \"masked\"");
+  config.objective = "masked";
+  EXPECT_NO_THROW(Model::random(config));
+  config.family = "strided";
   EXPECT_EQ(error_of<UsageError>([&] { Model::random(config); }),
-            "[model] expected an attention.family whose queries and keys are projected apart, as the layers "
-            "of a model do, got lsh, whose keys are its queries: use linear or softmax");
+            "[model] expected an attention.family that sees tokens on both sides with model.objective = "
+            "\"masked\", got strided, whose patterns look back alone: use local, linear or softmax");
+}
+
+TEST(ModelConfig, RefusesEncodersThatCannotBe) {
+  ModelConfig config = tiny_config();
+  config.objective = "masked";
+  EXPECT_NO_THROW(config.check());
+  config.decay = "fixed";
+  EXPECT_NE(error_of<UsageError>([&] { config.check(); }).find("attention.decay = \"none\""),
+            std::string::npos);
+  config.decay = "none";
+  config.classes = 3;
+  EXPECT_NE(error_of<UsageError>([&] { config.check(); }).find("model.classes = 0"), std::string::npos);
+  config.objective = "fill-in";
+  EXPECT_NE(error_of<UsageError>([&] { config.check(); }).find("model.objective"), std::string::npos);
+}
+
+TEST(ModelConfig, AnEncoderDoesNotGenerate) {
+  ModelConfig config = tiny_config();
+  EXPECT_NO_THROW(config.check_generates());
+  config.objective = "masked";
+  const std::string sentence =
+      "[generate] expected a model that predicts the next token, got an encoder (model.objective = "
+      "\"masked\"), which fills in masked tokens and does not generate";
+  EXPECT_EQ(error_of<UsageError>([&] { config.check_generates(); }), sentence);
+  const Network network(config);
+  EXPECT_EQ(error_of<UsageError>([&] { RecurrentTransformer{network}; }), sentence);
+  EXPECT_EQ(error_of<UsageError>([&] { RecurrentState(network, 1); }), sentence);
 }
 
 TEST(ModelConfig, RefusesHeadsThatAreTooLarge) {

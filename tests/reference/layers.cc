@@ -108,40 +108,66 @@ double feature(const AttentionSettings& settings, double x) {
   throw std::invalid_argument("feature map " + map);
 }
 
-Matrix causal_attention(const Matrix& qkv, std::int64_t length, const AttentionSettings& settings) {
-  const std::int64_t width = qkv.columns / 3, head_dim = width / settings.heads;
-  const bool softmax = settings.family == "softmax";
+namespace {
+
+/// Tokens of the entry that begins at row `begin`.
+std::int64_t tokens_of(const AttentionSettings& settings, std::int64_t begin, std::int64_t length) {
+  return settings.key_lengths.empty() ? length
+                                      : settings.key_lengths[static_cast<std::size_t>(begin / length)];
+}
+
+/// The rows that a row sees.
+std::vector<std::int64_t> seen_rows(std::int64_t row, std::int64_t length,
+                                    const AttentionSettings& settings) {
+  const std::int64_t begin = row / length * length, end = begin + tokens_of(settings, begin, length);
+  std::vector<std::int64_t> seen;
+  for (std::int64_t j = begin; j < (settings.causal ? std::min(row + 1, end) : end); ++j)
+    if (std::abs(row - j) <= settings.window && (settings.family != "lsh" || j != row)) seen.push_back(j);
+  if (seen.empty() && settings.family == "lsh") seen.push_back(row);
+  return seen;
+}
+
+}  // namespace
+
+Matrix pairwise_attention(const Matrix& qkv, std::int64_t length, const AttentionSettings& settings) {
+  const bool shared = settings.family == "lsh";
+  const bool softmax = shared || settings.family == "softmax" || settings.family == "local";
   if (!softmax && settings.family != "linear") throw std::invalid_argument("family " + settings.family);
+  const std::int64_t width = qkv.columns / (shared ? 2 : 3), head_dim = width / settings.heads;
   Matrix mapped = qkv;  // queries and keys as the similarity takes them
   if (!softmax)
     for (std::int64_t row = 0; row < qkv.rows; ++row)
       for (std::int64_t i = 0; i < 2 * width; ++i) mapped(row, i) = feature(settings, qkv(row, i));
   Matrix y(qkv.rows, width);
-  std::vector<double> weight(static_cast<std::size_t>(length));
   for (std::int64_t row = 0; row < qkv.rows; ++row) {
-    const std::int64_t begin = row / length * length;
-    const std::span<double> seen(weight.data(), static_cast<std::size_t>(row - begin + 1));
+    const std::vector<std::int64_t> seen = seen_rows(row, length, settings);
     for (std::int64_t head = 0; head < settings.heads; ++head) {
-      const std::int64_t query = head * head_dim, key = width + query, value = 2 * width + query;
-      for (std::int64_t j = begin; j <= row; ++j) {
-        double product = 0;
-        for (std::int64_t e = 0; e < head_dim; ++e) product += mapped(row, query + e) * mapped(j, key + e);
+      const std::int64_t query = head * head_dim, key = shared ? query : width + query, value = key + width;
+      std::vector<double> weights;
+      for (const std::int64_t j : seen) {
+        double product = 0, square = 0;
+        for (std::int64_t e = 0; e < head_dim; ++e) {
+          product += mapped(row, query + e) * mapped(j, key + e);
+          square += mapped(j, key + e) * mapped(j, key + e);
+        }
+        if (shared) product /= std::sqrt(square);
         if (!settings.decay.empty())
           product *= std::pow(settings.decay[static_cast<std::size_t>(head)], static_cast<double>(row - j));
-        seen[static_cast<std::size_t>(j - begin)] = product;
+        weights.push_back(product);
       }
+      if (seen.empty()) continue;
       double denominator = 1;
       if (softmax) {
-        for (double& similarity : seen) similarity /= std::sqrt(static_cast<double>(head_dim));
-        const double normaliser = log_sum_exp(seen);
-        for (double& similarity : seen) similarity = std::exp(similarity - normaliser);
+        for (double& similarity : weights) similarity /= std::sqrt(static_cast<double>(head_dim));
+        const double normaliser = log_sum_exp(weights);
+        for (double& similarity : weights) similarity = std::exp(similarity - normaliser);
       } else if (settings.normalise) {
         denominator = settings.epsilon;
-        for (const double similarity : seen) denominator += similarity;
+        for (const double similarity : weights) denominator += similarity;
       }
-      for (std::int64_t j = begin; j <= row; ++j)
+      for (std::size_t n = 0; n < seen.size(); ++n)
         for (std::int64_t m = 0; m < head_dim; ++m)
-          y(row, query + m) += seen[static_cast<std::size_t>(j - begin)] / denominator * qkv(j, value + m);
+          y(row, query + m) += weights[n] / denominator * qkv(seen[n], value + m);
     }
   }
   return y;
@@ -158,14 +184,14 @@ Matrix linformer_attention(const Matrix& qkv, std::int64_t length, const Paramet
   const std::int64_t owners = static_cast<std::int64_t>(e.size()) / (rank * longest);
   Matrix y(qkv.rows, width);
   for (std::int64_t row = 0; row < qkv.rows; ++row) {
-    const std::int64_t begin = row / length * length;
+    const std::int64_t begin = row / length * length, tokens = tokens_of(settings, begin, length);
     for (std::int64_t head = 0; head < settings.heads; ++head) {
       const std::int64_t query = head * head_dim, key = width + query, value = 2 * width + query;
       const std::int64_t first = (owners == 1 ? 0 : head) * rank * longest;
       std::vector<double> scores(static_cast<std::size_t>(rank));
       for (std::int64_t r = 0; r < rank; ++r) {
         double score = 0;
-        for (std::int64_t j = 0; j < length; ++j)
+        for (std::int64_t j = 0; j < tokens; ++j)
           for (std::int64_t i = 0; i < head_dim; ++i)
             score += e[static_cast<std::size_t>(first + r * longest + j)] * qkv(row, query + i) *
                      qkv(begin + j, key + i);
@@ -173,7 +199,7 @@ Matrix linformer_attention(const Matrix& qkv, std::int64_t length, const Paramet
       }
       const double normaliser = log_sum_exp(scores);
       for (std::int64_t r = 0; r < rank; ++r)
-        for (std::int64_t j = 0; j < length; ++j)
+        for (std::int64_t j = 0; j < tokens; ++j)
           for (std::int64_t m = 0; m < head_dim; ++m)
             y(row, query + m) += std::exp(scores[static_cast<std::size_t>(r)] - normaliser) *
                                  f[static_cast<std::size_t>(first + r * longest + j)] *
@@ -193,7 +219,7 @@ Matrix self_attention(const Matrix& x, std::int64_t length, const Parameters& pa
   const Matrix qkv = dense(x, parameters, name + ".qkv");
   const Matrix attended = settings.family == "linformer"
                               ? linformer_attention(qkv, length, parameters, name, own)
-                              : causal_attention(qkv, length, own);
+                              : pairwise_attention(qkv, length, own);
   return dense(attended, parameters, name + ".output");
 }
 

@@ -34,6 +34,7 @@ Matrix embedding(std::span<const std::int32_t> ids, std::int64_t length, std::in
 /// sin(p / 10000^(2j/d)) at column 2j, the cosine at 2j + 1.
 double sinusoid(std::int64_t position, std::int64_t column, std::int64_t width);
 
+/// Attention under a causal mask or, without `causal`, among all tokens of an entry.
 struct AttentionSettings {
   std::string family = "linear";
   std::string feature_map = "elu";
@@ -41,26 +42,31 @@ struct AttentionSettings {
   double epsilon = 1e-6;
   bool normalise = true;
   std::int64_t heads = 1;
-  std::vector<double> decay = {};      ///< γ of each head, none where empty
-  std::int64_t rank = 0;               ///< of linformer
-  std::int64_t projection_length = 0;  ///< tokens that its projections are for
-  std::string projections_of = {};     ///< the layer that owns them, if it is not the layer itself
+  bool causal = true;
+  std::int64_t window = std::int64_t{1} << 40;  ///< keys to either side of the query
+  std::vector<std::int64_t> key_lengths = {};   ///< tokens of each entry, all where empty
+  std::vector<double> decay = {};               ///< γ of each head, none where empty
+  std::int64_t rank = 0;                        ///< of linformer
+  std::int64_t projection_length = 0;           ///< tokens that its projections are for
+  std::string projections_of = {};              ///< the layer that owns them, if it is not the layer itself
 };
 
 /// φ of the feature map of that name.
 double feature(const AttentionSettings& settings, double x);
 
-/// Causal attention of rows [batch · length, 3 · width]: queries, keys and values side by side, heads side by
-/// side inside each. Quadratic.
-Matrix causal_attention(const Matrix& qkv, std::int64_t length, const AttentionSettings& settings);
+/// Attention of rows [batch · length, 3 · width]: queries, keys and values side by side, heads side by side
+/// inside each. Quadratic. The family lsh has [batch · length, 2 · width], queries and values, and here a
+/// single bucket and chunk: a key is its query brought to length 1, seen by all others, and by itself where
+/// there are none.
+Matrix pairwise_attention(const Matrix& qkv, std::int64_t length, const AttentionSettings& settings);
 
 /// Linformer's attention over all rows of each entry with name.key_projection [heads or 1, rank, projection
 /// length] and name.value_projection, or the first for both.
 Matrix linformer_attention(const Matrix& qkv, std::int64_t length, const Parameters& parameters,
                            const std::string& name, const AttentionSettings& settings);
 
-/// name.qkv, causal attention (linformer: its own), name.output; γ = sigmoid(name.decay) where there is such
-/// a parameter.
+/// name.qkv, pairwise attention (linformer: its own), name.output; γ = sigmoid(name.decay) where there is
+/// such a parameter.
 Matrix self_attention(const Matrix& x, std::int64_t length, const Parameters& parameters,
                       const std::string& name, const AttentionSettings& settings);
 

@@ -15,18 +15,25 @@ Matrix tied_head(const Matrix& x, const Parameters& parameters, std::int64_t voc
 }  // namespace
 
 BlockSettings block_settings(const ModelConfig& config) {
-  return {{config.family, config.feature_map, config.alpha, config.epsilon, config.normalise == "sum",
-           config.heads},
-          config.activation,
-          config.norm == "pre"};
+  BlockSettings settings = {{config.family, config.feature_map, config.alpha, config.epsilon,
+                             config.normalise == "sum", config.heads, !config.masked()},
+                            config.activation,
+                            config.norm == "pre"};
+  if (config.family == "local") settings.attention.window = config.window;
+  settings.attention.rank = config.rank;
+  settings.attention.projection_length = config.length;
+  if (config.sharing == "layerwise") settings.attention.projections_of = "layers.0.attention";
+  return settings;
 }
 
 Matrix head_parameters(const ModelConfig& config, const Parameters& parameters,
                        std::span<const std::int32_t> ids, std::int64_t length,
-                       std::span<const BlockMasks> masks) {
+                       std::span<const BlockMasks> masks, std::span<const std::int64_t> key_lengths) {
+  BlockSettings settings = block_settings(config);
+  settings.attention.key_lengths.assign(key_lengths.begin(), key_lengths.end());
   Matrix x = embedding(ids, length, config.width, parameters, "embedding", config.positions);
   for (std::size_t layer = 0; layer < static_cast<std::size_t>(config.layers); ++layer)
-    x = block(x, length, parameters, "layers." + std::to_string(layer), block_settings(config),
+    x = block(x, length, parameters, "layers." + std::to_string(layer), settings,
               masks.empty() ? BlockMasks{} : masks[layer]);
   if (config.norm == "pre") x = layer_norm(x, parameters, "final_norm");
   return config.tied_output ? tied_head(x, parameters, config.vocabulary) : dense(x, parameters, "head");
@@ -38,8 +45,9 @@ std::vector<double> log_probabilities(const ModelConfig& config, std::span<const
 }
 
 double loss(const ModelConfig& config, const Parameters& parameters, std::span<const std::int32_t> ids,
-            std::span<const std::int32_t> targets, std::int64_t length, std::span<const BlockMasks> masks) {
-  const Matrix rows = head_parameters(config, parameters, ids, length, masks);
+            std::span<const std::int32_t> targets, std::int64_t length, std::span<const BlockMasks> masks,
+            std::span<const std::int64_t> key_lengths) {
+  const Matrix rows = head_parameters(config, parameters, ids, length, masks, key_lengths);
   const auto columns = static_cast<std::size_t>(rows.columns);
   double sum = 0;
   for (std::size_t i = 0; i < targets.size(); ++i)

@@ -10,9 +10,11 @@
 namespace linnet::reference {
 
 /// The output head's numbers, a row for every input of ids [batch · length].
+/// `key_lengths`, where not empty, are the tokens of each entry; the rest of it is padding.
 Matrix head_parameters(const ModelConfig& config, const Parameters& parameters,
                        std::span<const std::int32_t> ids, std::int64_t length,
-                       std::span<const BlockMasks> masks = {});
+                       std::span<const BlockMasks> masks = {},
+                       std::span<const std::int64_t> key_lengths = {});
 
 /// log-probabilities [vocabulary] of the token that a row of head_parameters describes.
 std::vector<double> log_probabilities(const ModelConfig& config, std::span<const double> row);
@@ -20,7 +22,7 @@ std::vector<double> log_probabilities(const ModelConfig& config, std::span<const
 /// Σ −log p(target) over the targets that are not negative.
 double loss(const ModelConfig& config, const Parameters& parameters, std::span<const std::int32_t> ids,
             std::span<const std::int32_t> targets, std::int64_t length,
-            std::span<const BlockMasks> masks = {});
+            std::span<const BlockMasks> masks = {}, std::span<const std::int64_t> key_lengths = {});
 
 /// How the reference names a configuration's attention and blocks.
 BlockSettings block_settings(const ModelConfig& config);

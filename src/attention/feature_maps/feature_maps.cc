@@ -96,6 +96,10 @@ std::shared_ptr<const FeatureMap> identity_map() {
 
 std::span<const FeatureMapInfo> feature_map_table() { return table; }
 
+bool is_feature_map(const std::string& name) {
+  return std::ranges::find(table, name, &FeatureMapInfo::name) != table.end() || is_random_feature_map(name);
+}
+
 std::shared_ptr<const FeatureMap> find_feature_map(const std::string& name,
                                                    const FeatureMapOptions& options) {
   if (is_random_feature_map(name)) {

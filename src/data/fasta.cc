@@ -1,0 +1,132 @@
+#include "data/fasta.h"
+
+#include <algorithm>
+#include <cassert>
+
+#include "base/fail.h"
+#include "io/file.h"
+
+namespace linnet {
+namespace {
+
+constexpr std::size_t held_out_every = 10;
+
+std::string_view trimmed(std::string_view line) {
+  constexpr const char* blank = " \t\r";
+  const std::size_t begin = line.find_first_not_of(blank);
+  if (begin == std::string_view::npos) return {};
+  return line.substr(begin, line.find_last_not_of(blank) + 1 - begin);
+}
+
+std::int32_t token_of(char letter) {
+  if (letter >= 'a' && letter <= 'z') letter = static_cast<char>(letter - 'a' + 'A');
+  const std::size_t at = residues.find(letter);
+  return at == std::string_view::npos ? -1 : static_cast<std::int32_t>(at);
+}
+
+/// As it is, or as a number where it cannot be printed.
+std::string shown(char letter) {
+  const auto byte = static_cast<unsigned char>(letter);
+  return byte > 32 && byte < 127 ? fmt::format("'{}'", letter) : fmt::format("byte {}", byte);
+}
+
+class PieceDataset final : public Dataset {
+ public:
+  PieceDataset(std::vector<Sequence> sequences, std::int64_t length)
+      : sequences_(std::move(sequences)), length_(length) {
+    for (std::size_t s = 0; s < sequences_.size(); ++s) {
+      const auto tokens = static_cast<std::int64_t>(sequences_[s].size());
+      const std::int64_t pieces = (tokens + length - 1) / length;
+      for (std::int64_t piece = 0; piece < pieces; ++piece)
+        pieces_.push_back({s, tokens * piece / pieces, tokens * (piece + 1) / pieces});
+    }
+  }
+  std::int64_t size() const override { return static_cast<std::int64_t>(pieces_.size()); }
+  std::int64_t length() const override { return length_; }
+  std::int64_t vocabulary() const override { return static_cast<std::int64_t>(residues.size()); }
+  std::int64_t read(std::int64_t index, std::span<std::int32_t> tokens,
+                    std::span<std::int32_t> targets) const override {
+    assert(index >= 0 && index < size());
+    const auto& [sequence, begin, end] = pieces_[static_cast<std::size_t>(index)];
+    for (std::int64_t i = 0; i < length_; ++i) {
+      const bool inside = begin + i < end;
+      const std::int32_t token = inside ? sequences_[sequence][static_cast<std::size_t>(begin + i)] : -1;
+      tokens[static_cast<std::size_t>(i)] = token;
+      targets[static_cast<std::size_t>(i)] = token < first_ambiguous_residue ? token : -1;
+    }
+    return -1;
+  }
+
+ private:
+  struct Piece {
+    std::size_t sequence;
+    std::int64_t begin, end;
+  };
+  std::vector<Sequence> sequences_;
+  std::int64_t length_;
+  std::vector<Piece> pieces_;
+};
+
+}  // namespace
+
+std::vector<Sequence> parse_fasta(std::string_view text, const std::string& origin) {
+  std::vector<Sequence> sequences;
+  std::int64_t number = 0, header = 0, stop = 0;  // lines; 0 where there is none
+  const auto check_last = [&] {
+    if (!sequences.empty() && sequences.back().empty())
+      fail("fasta", "{}: expected residues behind the header of line {}, got none", origin, header);
+  };
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    const std::string_view line = trimmed(text.substr(begin, end - begin));
+    begin = end + 1;
+    ++number;
+    if (line.empty()) continue;
+    if (line.front() == '>') {
+      check_last();
+      sequences.emplace_back();
+      header = number;
+      stop = 0;
+      continue;
+    }
+    if (sequences.empty())
+      fail("fasta", "{}: expected a header that begins with '>' before any residues, got {} in line {}",
+           origin, shown(line.front()), number);
+    for (const char letter : line) {
+      const std::int32_t token = token_of(letter);
+      if (stop != 0)
+        fail("fasta", "{}: expected '*' at the end of a sequence alone, got it inside in line {}", origin,
+             stop);
+      if (letter == '*')
+        stop = number;
+      else if (token < 0)
+        fail("fasta", "{}: expected residues of {}, got {} in line {}", origin, residues, shown(letter),
+             number);
+      else
+        sequences.back().push_back(static_cast<std::uint8_t>(token));
+    }
+  }
+  check_last();
+  if (sequences.empty()) fail("fasta", "{}: expected at least 1 sequence, got an empty file", origin);
+  return sequences;
+}
+
+std::unique_ptr<Dataset> sequence_pieces(std::vector<Sequence> sequences, std::int64_t length) {
+  return std::make_unique<PieceDataset>(std::move(sequences), length);
+}
+
+Datasets open_fasta(const DataOptions& options) {
+  if (options.path.empty()) fail<UsageError>("data", "expected the path of a FASTA file, got none");
+  if (options.length < 1)
+    fail<UsageError>("data", "expected a length of at least 1 for sequences, got {}", options.length);
+  std::vector<Sequence> all = parse_fasta(read_file(options.path), options.path), training, validation;
+  if (all.size() < held_out_every)
+    fail("data", "{}: expected at least {} sequences, every tenth of which is held out, got {}", options.path,
+         held_out_every, all.size());
+  for (std::size_t i = 0; i < all.size(); ++i)
+    (i % held_out_every == held_out_every - 1 ? validation : training).push_back(std::move(all[i]));
+  return {sequence_pieces(std::move(training), options.length),
+          sequence_pieces(std::move(validation), options.length)};
+}
+
+}  // namespace linnet

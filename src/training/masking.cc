@@ -1,0 +1,40 @@
+#include "training/masking.h"
+
+#include <algorithm>
+#include <array>
+#include <cassert>
+
+namespace linnet {
+namespace {
+
+/// 2^32 times a share.
+constexpr std::uint32_t of_words(double share) { return static_cast<std::uint32_t>(share * 4294967296.0); }
+
+constexpr std::uint32_t chosen = of_words(0.15);
+constexpr std::uint32_t masked = of_words(0.8);
+constexpr std::uint32_t replaced = of_words(0.9);
+
+}  // namespace
+
+void hide_tokens(std::span<std::int32_t> tokens, std::span<std::int32_t> targets, std::int64_t vocabulary,
+                 std::int32_t mask_token, const Random& random, std::uint64_t example) {
+  assert(tokens.size() == targets.size());
+  const auto words_of = [&](std::size_t i) { return random.block(example * tokens.size() + i); };
+  // Where the threshold finds none, the smallest word is the one that a higher one would have found.
+  std::uint32_t least = ~0u;
+  for (std::size_t i = 0; i < tokens.size(); ++i)
+    if (targets[i] >= 0) least = std::min(least, words_of(i)[0]);
+  const std::uint32_t most = std::max(least, chosen - 1);
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    if (targets[i] < 0) continue;
+    const std::array<std::uint32_t, 4> words = words_of(i);
+    if (words[0] > most)
+      targets[i] = -1;
+    else if (words[1] < masked)
+      tokens[i] = mask_token;
+    else if (words[1] < replaced)
+      tokens[i] = static_cast<std::int32_t>(words[2] * static_cast<std::uint64_t>(vocabulary) >> 32);
+  }
+}
+
+}  // namespace linnet

@@ -1,0 +1,201 @@
+#include "training/masking.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <numeric>
+#include <vector>
+
+#include "support/numbers.h"
+#include "support/runs.h"
+#include "training/examples.h"
+
+namespace linnet {
+namespace {
+
+constexpr std::int32_t mask = 40;
+
+struct Hidden {
+  std::vector<std::int32_t> before, tokens, targets;
+};
+
+Hidden hidden(std::int64_t length, std::uint64_t example, std::uint64_t seed = 5, std::uint32_t stream = 0) {
+  Hidden result;
+  result.before = random_tokens(length, mask, seed + example);
+  result.tokens = result.targets = result.before;
+  hide_tokens(result.tokens, result.targets, mask, mask, Random(seed, Draw::masking, stream), example);
+  return result;
+}
+
+TEST(HideTokens, HidesThePublishedShares) {
+  double chosen = 0, masked = 0, other = 0, all = 0;
+  for (std::uint64_t example = 0; example < 100; ++example) {
+    const Hidden h = hidden(1000, example);
+    for (std::size_t i = 0; i < h.tokens.size(); ++i) {
+      ++all;
+      if (h.targets[i] < 0) {
+        ASSERT_EQ(h.targets[i], -1);
+        ASSERT_EQ(h.tokens[i], h.before[i]);
+        continue;
+      }
+      ++chosen;
+      ASSERT_EQ(h.targets[i], h.before[i]);
+      masked += h.tokens[i] == mask;
+      other += h.tokens[i] != mask && h.tokens[i] != h.before[i];
+    }
+  }
+  const auto expect_share = [](double count, double of, double share) {
+    EXPECT_NEAR(count / of, share, 5 * std::sqrt(share * (1 - share) / of));  // five deviations
+  };
+  expect_share(chosen, all, 0.15);
+  expect_share(masked, chosen, 0.8);
+  expect_share(other, chosen, 0.1 * (mask - 1) / mask);  // a random token may be the old one
+}
+
+TEST(HideTokens, ChoosesAtLeastOneOfThoseThatCount) {
+  for (std::uint64_t example = 0; example < 200; ++example) {
+    const Hidden one = hidden(1, example), three = hidden(3, example);
+    EXPECT_EQ(one.targets, one.before);
+    EXPECT_GE(std::ranges::count_if(three.targets, [](std::int32_t t) { return t >= 0; }), 1);
+    std::vector<std::int32_t> tokens = {1, 2, 3, 4}, targets = {-1, -1, 3, -1};
+    hide_tokens(tokens, targets, mask, mask, Random(1, Draw::masking), example);
+    EXPECT_EQ(targets, (std::vector<std::int32_t>{-1, -1, 3, -1}));
+    tokens[2] = 3;
+    EXPECT_EQ(tokens, (std::vector<std::int32_t>{1, 2, 3, 4}));
+    targets = {-1, -1, -1, -1};
+    hide_tokens(tokens, targets, mask, mask, Random(1, Draw::masking), example);
+    EXPECT_EQ(tokens, (std::vector<std::int32_t>{1, 2, 3, 4}));
+  }
+}
+
+TEST(HideTokens, DependsOnSeedStreamAndExampleAlone) {
+  const Hidden first = hidden(100, 3);
+  EXPECT_EQ(hidden(100, 3).tokens, first.tokens);
+  EXPECT_NE(hidden(100, 4).targets, first.targets);
+  EXPECT_NE(hidden(100, 3, 5, 1).targets, first.targets);
+}
+
+/// Sequences of 1 … length tokens, token 1 first.
+class Uneven final : public Dataset {
+ public:
+  explicit Uneven(std::int64_t length) : length_(length) {}
+  std::int64_t size() const override { return length_; }
+  std::int64_t length() const override { return length_; }
+  std::int64_t vocabulary() const override { return 5; }
+  std::int64_t read(std::int64_t index, std::span<std::int32_t> tokens,
+                    std::span<std::int32_t> targets) const override {
+    for (std::int64_t i = 0; i < length_; ++i) {
+      tokens[static_cast<std::size_t>(i)] = i <= index ? 1 + static_cast<std::int32_t>(i % 4) : -1;
+      targets[static_cast<std::size_t>(i)] = tokens[static_cast<std::size_t>(i)];
+    }
+    return -1;
+  }
+
+ private:
+  std::int64_t length_;
+};
+
+TEST(Examples, KeepThePaddingOfShortOnesApart) {
+  const Uneven set(6);
+  const auto itself = [](std::int64_t i) { return i; };
+  for (const char* objective : {"next-token", "masked"}) {
+    ModelConfig config = tiny_config();
+    config.objective = objective;
+    Examples examples;
+    examples.read(set, config, 6, itself, {Random(1, Draw::masking), itself});
+    EXPECT_EQ(examples.key_lengths, (std::vector<std::int64_t>{1, 2, 3, 4, 5, 6}));
+    EXPECT_EQ(examples.lengths_of(2, 3).size(), 3u);
+    EXPECT_EQ(examples.lengths_of(2, 3)[0], 3);
+    for (std::size_t i = 0; i < 36; ++i) {
+      EXPECT_GE(examples.inputs[i], 0);
+      EXPECT_LT(examples.inputs[i], config.input_tokens());
+      if (i % 6 > i / 6) {
+        EXPECT_EQ(examples.targets[i], -1);
+      }
+    }
+    EXPECT_EQ(examples.counted == 21, !config.masked());
+    examples.read(set, config, 1, [](std::int64_t) { return 5; }, {Random(1, Draw::masking), itself});
+    EXPECT_TRUE(examples.key_lengths.empty());
+    EXPECT_TRUE(examples.lengths_of(0, 1).empty());
+  }
+}
+
+ModelConfig masked_config(const std::string& family) {
+  ModelConfig config = trained_config();
+  config.objective = "masked";
+  config.family = family;
+  config.rank = 3;
+  config.window = 2;
+  return config;
+}
+
+TEST(MaskedTraining, LossFallsAndAccuracyRises) {
+  const Counting set(400, 12, 5), held_out(40, 12, 5);
+  for (const char* family : {"linear", "softmax", "linformer", "lsh"}) {
+    SCOPED_TRACE(family);
+    ModelConfig config = masked_config(family);
+    config.dropout = 0;
+    config.length = 12;
+    config.rank = 12;
+    config.width = 24;
+    config.feed_forward = 48;
+    TrainingOptions options = tiny_options();
+    options.steps = 150;
+    options.batch = 16;
+    options.accumulate = 1;
+    options.evaluate_every = 150;
+    options.evaluate_examples = 0;
+    Folder folder;
+    train(config, options, set, held_out, folder.path(), false);
+    const Json first = metrics_of(folder.path()).front(), last = metrics_of(folder.path()).back();
+    EXPECT_GT(first["bits"].get<double>(), 2);
+    EXPECT_LT(last["validation_bits"].get<double>(), 0.85 * first["bits"].get<double>());
+    EXPECT_GT(last["validation_accuracy"].get<double>(), 0.4);  // guesses: 0.2
+    EXPECT_NEAR(last["validation_perplexity"].get<double>(), std::exp2(last["validation_bits"].get<double>()),
+                1e-9);
+    const Evaluation again = evaluate(*Model::load(folder.path()), held_out, 0, 3, true);
+    EXPECT_EQ(again.tokens, last["validation_tokens"].get<std::int64_t>()) << "other tokens are hidden";
+    EXPECT_NEAR(again.bits, last["validation_bits"].get<double>(), 1e-6);
+    EXPECT_EQ(again.accuracy, last["validation_accuracy"].get<double>());
+  }
+}
+
+TEST(MaskedTraining, ResumesInTheSameBits) {
+  const Uneven set(6);
+  for (const char* family : {"linear", "lsh", "linformer"}) {
+    const ModelConfig config = masked_config(family);
+    Folder whole("whole"), stopped("stopped");
+    train(config, tiny_options(), set, set, whole.path(), false);
+    train(config, tiny_options(), set, set, stopped.path(), false, stopping_after(6));
+    {
+      const Threads one(1);
+      train(config, tiny_options(), set, set, stopped.path(), true);
+    }
+    EXPECT_EQ(weights_of(stopped.path()), weights_of(whole.path())) << family;
+    const auto found = metrics_of(stopped.path()), expected = metrics_of(whole.path());
+    ASSERT_EQ(found.size(), expected.size());
+    for (std::size_t i = 0; i < found.size(); ++i)
+      for (const char* key : {"bits", "validation_bits", "validation_accuracy"})
+        EXPECT_EQ(found[i].value(key, -1.0), expected[i].value(key, -1.0)) << key;
+  }
+}
+
+TEST(MaskedTraining, HidesOtherTokensInEveryUpdate) {
+  // One example and a learning rate of 0: only what is hidden can make a difference.
+  const Counting set(1, 6, 5);
+  ModelConfig config = masked_config("linear");
+  config.dropout = 0;
+  TrainingOptions options = tiny_options();
+  options.learning_rate = 0;
+  std::vector<double> bits;
+  TrainingCallbacks callbacks;
+  callbacks.on_step = [&](const StepReport& report) { bits.push_back(report.bits); };
+  Folder folder;
+  train(config, options, set, set, folder.path(), false, callbacks);
+  ASSERT_EQ(bits.size(), 12u);
+  EXPECT_NE(bits[0], bits[1]);
+  EXPECT_NE(bits[1], bits[2]);
+}
+
+}  // namespace
+}  // namespace linnet
