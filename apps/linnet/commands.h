@@ -15,5 +15,6 @@ void add_inspect(CLI::App& program);
 void add_convert(CLI::App& program);
 void add_data(CLI::App& program);
 void add_families(CLI::App& program);
+void add_plot(CLI::App& program);
 
 }  // namespace linnet

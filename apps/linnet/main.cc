@@ -67,6 +67,7 @@ int run(int argc, char** argv) {
   add_convert(program);
   add_data(program);
   add_families(program);
+  add_plot(program);
   try {
     instruction_set();  // refuses a LINNET_ISA that cannot be obeyed
     program.parse(argc, argv);

@@ -36,8 +36,8 @@ std::vector<float> recurrent(const Model& model, std::span<const std::int32_t> i
   const std::int64_t slot[] = {0}, outputs = model.network().head().outputs();
   std::vector<float> numbers(ids.size() * static_cast<std::size_t>(outputs));
   for (std::size_t i = 0; i < ids.size(); ++i)
-    transformer.step({numbers.data() + static_cast<std::int64_t>(i) * outputs, {1, outputs}}, ids.subspan(i, 1),
-                     slot, state, scratch);
+    transformer.step({numbers.data() + static_cast<std::int64_t>(i) * outputs, {1, outputs}},
+                     ids.subspan(i, 1), slot, state, scratch);
   return numbers;
 }
 
@@ -99,7 +99,8 @@ TEST(RandomFeatureModels, WeightsServeUnderOtherMapsAndFamilies) {
             parallel(*Model::load(folder / "softmax"), ids));
   // Another number of features than the file's: drawn anew.
   const std::vector<std::string> fewer = {"attention.features=16"};
-  EXPECT_EQ(Model::load(folder / "favor", fewer)->network().blocks()[0].attention().parts().random.features, 16);
+  EXPECT_EQ(Model::load(folder / "favor", fewer)->network().blocks()[0].attention().parts().random.features,
+            16);
 }
 
 // Softmax at random features' best: many of them, small queries and keys.
