@@ -116,23 +116,31 @@ void linear_step(benchmark::State& state) {
 }
 BENCHMARK(linear_step)->ArgsProduct({{32, 64}, {8, 2048}});
 
+void map_forward(const FeatureMap& map, View<float> y, View<const float> x, std::span<double> log_scale) {
+  if (const auto* scaled = dynamic_cast<const LogScaledMap*>(&map))
+    return scaled->forward_scaled(y, log_scale, x, {});
+  map.forward(y, x, {});
+}
+
 /// A tile of 64 rows.
 void feature_map_forward(benchmark::State& state, const std::string& name) {
   constexpr std::int64_t rows = 64, dim = 64;
-  const auto map = find_feature_map(name);
+  const auto map = find_feature_map(name, {.head_dim = dim, .random = {.features = dim}});
   const Tensor x = random_tensor({rows, dim}, 0);
   Tensor y = Tensor::of<float>({rows, map->features(dim)});
-  for (auto _ : state) map->forward(y.view<float>(), x.view<float>(), {});
+  std::vector<double> log_scale(rows);
+  for (auto _ : state) map_forward(*map, y.view<float>(), x.view<float>(), log_scale);
   state.SetItemsProcessed(state.iterations() * rows * dim);
 }
 
 void feature_map_backward(benchmark::State& state, const std::string& name) {
   constexpr std::int64_t rows = 64, dim = 64;
-  const auto map = find_feature_map(name);
+  const auto map = find_feature_map(name, {.head_dim = dim, .random = {.features = dim}});
   const Tensor x = random_tensor({rows, dim}, 0);
   Tensor y = Tensor::of<float>({rows, map->features(dim)}), dx = Tensor::of<float>(x.shape());
   const Tensor dy = random_tensor(y.shape(), 1);
-  map->forward(y.view<float>(), x.view<float>(), {});
+  std::vector<double> log_scale(rows);
+  map_forward(*map, y.view<float>(), x.view<float>(), log_scale);
   for (auto _ : state)
     map->backward(dx.view<float>(), dy.view<float>(), x.view<float>(), std::as_const(y).view<float>(), {});
   state.SetItemsProcessed(state.iterations() * rows * dim);
@@ -141,9 +149,14 @@ void feature_map_backward(benchmark::State& state, const std::string& name) {
 BENCHMARK_CAPTURE(feature_map_forward, elu, "elu");
 BENCHMARK_CAPTURE(feature_map_forward, squared_relu, "squared-relu");
 BENCHMARK_CAPTURE(feature_map_forward, exp, "exp");
+BENCHMARK_CAPTURE(feature_map_forward, favor, "favor");
+BENCHMARK_CAPTURE(feature_map_forward, favor_sincos, "favor-sincos");
+BENCHMARK_CAPTURE(feature_map_forward, random_relu, "random-relu");
 BENCHMARK_CAPTURE(feature_map_backward, elu, "elu");
 BENCHMARK_CAPTURE(feature_map_backward, squared_relu, "squared-relu");
 BENCHMARK_CAPTURE(feature_map_backward, exp, "exp");
+BENCHMARK_CAPTURE(feature_map_backward, favor, "favor");
+BENCHMARK_CAPTURE(feature_map_backward, random_relu, "random-relu");
 
 void tile_function(benchmark::State& state, void (*function)(float*, const float*, std::int64_t)) {
   constexpr std::int64_t count = 4096;

@@ -178,7 +178,7 @@ HWY_INLINE void FastSinCos(D d, V x, V& sine, V& cosine) {
   V r = hn::NegMulAdd(n, hn::Set(d, 1.5703125f), x);
   r = hn::NegMulAdd(n, hn::Set(d, 4.837512969970703125e-4f), r);
   r = hn::NegMulAdd(n, hn::Set(d, 7.549789954891882e-8f), r);
-  r = hn::Max(hn::Neg(one), hn::Min(one, r));  // r second: a NaN stays one
+  r = hn::IfThenElse(hn::Gt(hn::Abs(r), one), one, r);
   const V r2 = hn::Mul(r, r);
   V s = hn::MulAdd(hn::Set(d, -1.9496165212959e-4f), r2, hn::Set(d, 8.331983934430e-3f));
   s = hn::MulAdd(s, r2, hn::Set(d, -0.16666650794721f));

@@ -17,7 +17,8 @@ FeatureDraws::FeatureDraws(ParameterTable& table, const std::string& name, std::
   RandomDraws draws = draw_random_features(map_, head_dim, options);
   const auto count = static_cast<std::int64_t>(draws.directions.size()) / head_dim;
   has_phases_ = !draws.phases.empty();
-  directions_ = table.add_untrained(name + ".directions", {count, head_dim}, numbers(std::move(draws.directions)));
+  directions_ =
+      table.add_untrained(name + ".directions", {count, head_dim}, numbers(std::move(draws.directions)));
   if (has_phases_) phases_ = table.add_untrained(name + ".phases", {count}, numbers(std::move(draws.phases)));
 }
 

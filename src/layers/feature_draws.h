@@ -10,8 +10,8 @@
 
 namespace linnet {
 
-/// The draws of a layer's random feature map. They lie among the parameters, so that they are saved with them,
-/// but nothing trains them; every so many training steps they may be drawn anew.
+/// The draws of a layer's random feature map. They lie among the parameters, so that they are saved with
+/// them, but nothing trains them; every so many training steps they may be drawn anew.
 class FeatureDraws {
  public:
   FeatureDraws(ParameterTable& table, const std::string& name, std::string map, std::int64_t head_dim,

@@ -3,6 +3,7 @@
 
 #include <set>
 
+#include "io/safetensors.h"
 #include "support/runs.h"
 
 namespace linnet {
@@ -31,6 +32,44 @@ TEST(Resume, EndsInTheBitsOfARunThatNeverStopped) {
       EXPECT_EQ(metrics_of(stopped.path()).size(), metrics_of(whole.path()).size());
     }
   }
+}
+
+std::vector<float> directions_of(const fs::path& folder) {
+  const Tensor tensor =
+      Safetensors::read(folder / "model.safetensors").tensor("layers.1.attention.directions");
+  return {tensor.span<float>().begin(), tensor.span<float>().end()};
+}
+
+ModelConfig redrawing(std::int64_t steps) {
+  ModelConfig config = trained_config();
+  config.feature_map = "favor";
+  config.features = 8;
+  config.redraw = steps;
+  return config;
+}
+
+TEST(Resume, RandomFeaturesAreDrawnAnewAtTheSameSteps) {
+  Folder whole("whole");
+  run(whole.path(), redrawing(4), tiny_options());
+  for (const std::int64_t stop : {3, 4, 5, 8, 11}) {
+    Folder stopped("stopped");
+    run(stopped.path(), redrawing(4), tiny_options(), false, stopping_after(stop));
+    EXPECT_EQ(directions_of(stopped.path()),
+              draw_random_features("favor", 3,
+                                   {.features = 8, .draw = static_cast<std::uint64_t>(stop / 4), .layer = 1})
+                  .directions);
+    run(stopped.path(), redrawing(4), tiny_options(), true);
+    EXPECT_EQ(weights_of(stopped.path()), weights_of(whole.path()));
+  }
+}
+
+TEST(Resume, RandomFeaturesStayWithoutRedrawing) {
+  Folder folder;
+  TrainingOptions options = tiny_options();
+  options.weight_decay = 0.5;
+  run(folder.path(), redrawing(0), options);
+  EXPECT_EQ(directions_of(folder.path()),
+            draw_random_features("favor", 3, {.features = 8, .layer = 1}).directions);
 }
 
 TEST(Resume, OfAKilledRunEndsInTheSameBits) {

@@ -1,0 +1,137 @@
+// Models with random feature maps: draws that are kept with the parameters and not trained.
+#include <gtest/gtest.h>
+
+#include "io/safetensors.h"
+#include "linnet/error.h"
+#include "model/transformer.h"
+#include "support/errors.h"
+#include "support/folder.h"
+#include "support/models.h"
+
+namespace linnet {
+namespace {
+
+ModelConfig favor_config(const std::string& map = "favor") {
+  ModelConfig config = small_config();
+  config.feature_map = map;
+  config.features = 32;
+  config.length = 150;
+  return config;
+}
+
+std::vector<float> parallel(const Model& model, std::span<const std::int32_t> ids) {
+  Transformer transformer(model.network());
+  const View<const float> hidden = transformer.forward(ids, 1, static_cast<std::int64_t>(ids.size()));
+  std::vector<float> numbers(ids.size() * static_cast<std::size_t>(model.network().head().outputs()));
+  const std::int64_t outputs = model.network().head().outputs(), rows = static_cast<std::int64_t>(ids.size());
+  model.network().head().forward({numbers.data(), {rows, outputs}},
+                                 hidden.reshape({rows, model.config().width}));
+  return numbers;
+}
+
+std::vector<float> recurrent(const Model& model, std::span<const std::int32_t> ids) {
+  const RecurrentTransformer transformer(model.network());
+  RecurrentState state(model.network(), 1);
+  Scratch scratch;
+  const std::int64_t slot[] = {0}, outputs = model.network().head().outputs();
+  std::vector<float> numbers(ids.size() * static_cast<std::size_t>(outputs));
+  for (std::size_t i = 0; i < ids.size(); ++i)
+    transformer.step({numbers.data() + static_cast<std::int64_t>(i) * outputs, {1, outputs}}, ids.subspan(i, 1),
+                     slot, state, scratch);
+  return numbers;
+}
+
+double difference(const std::vector<float>& a, const std::vector<float>& b) {
+  double sum = 0, norm = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    sum += (double{a[i]} - b[i]) * (double{a[i]} - b[i]);
+    norm += double{b[i]} * b[i];
+  }
+  return std::sqrt(sum / norm);
+}
+
+TEST(RandomFeatureModels, ParallelAndRecurrentFormsAgree) {
+  for (const char* map : {"favor", "favor-hyperbolic", "random-relu", "random-exp"}) {
+    SCOPED_TRACE(map);
+    const auto model = Model::random(favor_config(map), 3);
+    const auto ids = random_inputs(model->config(), 1, 150, 4);
+    EXPECT_LT(difference(recurrent(*model, ids), parallel(*model, ids)), 3e-5);
+  }
+}
+
+TEST(RandomFeatureModels, DrawsAreSavedWithTheModelAndFollowTheSeed) {
+  const Folder folder;
+  const auto model = Model::random(favor_config("favor-trig"), 3);
+  model->save(folder / "a");
+  const auto again = Model::load(folder / "a");
+  const auto ids = random_inputs(model->config(), 1, 50, 4);
+  EXPECT_EQ(parallel(*model, ids), parallel(*again, ids));
+  const Safetensors file = Safetensors::read(folder / "a" / "model.safetensors");
+  EXPECT_EQ(file.shape("layers.0.attention.directions"), (Shape{32, 9}));
+  EXPECT_EQ(file.shape("layers.1.attention.phases"), Shape{32});
+  const Tensor first = file.tensor("layers.0.attention.directions"),
+               second = file.tensor("layers.1.attention.directions");
+  EXPECT_FALSE(std::ranges::equal(first.span<float>(), second.span<float>()));
+
+  ModelConfig other = favor_config("favor-trig");
+  other.seed = 1;
+  EXPECT_NE(parallel(*Model::random(other, 3), ids), parallel(*model, ids));
+}
+
+TEST(RandomFeatureModels, DrawsAreNoParameters) {
+  ModelConfig plain = favor_config();
+  plain.feature_map = "elu";
+  EXPECT_EQ(Model::random(favor_config())->parameter_count(), Model::random(plain)->parameter_count());
+}
+
+TEST(RandomFeatureModels, WeightsServeUnderOtherMapsAndFamilies) {
+  const Folder folder;
+  ModelConfig config = favor_config();
+  config.family = "softmax";
+  Model::random(config, 3)->save(folder / "softmax");
+  const std::vector<std::string> favor = {"attention.family=linear", "attention.features=64"};
+  const auto drawn = Model::load(folder / "softmax", favor);
+  drawn->save(folder / "favor");
+  const auto ids = random_inputs(config, 1, 60, 4);
+  EXPECT_EQ(parallel(*Model::load(folder / "favor"), ids), parallel(*drawn, ids));
+  const std::vector<std::string> softmax = {"attention.family=softmax"};
+  EXPECT_EQ(parallel(*Model::load(folder / "favor", softmax), ids),
+            parallel(*Model::load(folder / "softmax"), ids));
+  // Another number of features than the file's: drawn anew.
+  const std::vector<std::string> fewer = {"attention.features=16"};
+  EXPECT_EQ(Model::load(folder / "favor", fewer)->network().blocks()[0].attention().parts().random.features, 16);
+}
+
+// Softmax at random features' best: many of them, small queries and keys.
+TEST(RandomFeatureModels, ManyFeaturesApproachSoftmax) {
+  ModelConfig config = favor_config();
+  config.family = "softmax";
+  const Folder folder;
+  const auto loud = Model::random(config, 3);
+  Tensor values = loud->values().clone();
+  for (const ParameterTable::Row& row : loud->network().table().rows())
+    if (row.name.ends_with("qkv.weight"))
+      for (float& x : std::span(row.slot.of(values.span<float>()).data(), 2 * 27 * 27)) x *= 0.4f;
+  const auto exact = std::make_shared<const Model>(config, std::move(values));
+  exact->save(folder / "softmax");
+  const auto ids = random_inputs(config, 1, 100, 4);
+  const std::vector<float> expected = parallel(*exact, ids);
+  std::vector<double> error;
+  for (const char* features : {"attention.features=16", "attention.features=4096"}) {
+    const std::vector<std::string> settings = {"attention.family=linear", features};
+    error.push_back(difference(parallel(*Model::load(folder / "softmax", settings), ids), expected));
+  }
+  EXPECT_LT(error[1], error[0] / 4);
+  EXPECT_LT(error[1], 0.05);
+}
+
+TEST(RandomFeatureModels, RefusesWhatCannotBeDrawn) {
+  ModelConfig config = favor_config("favor-sincos");
+  config.features = 33;
+  EXPECT_FALSE(error_of<UsageError>([&] { Model::random(config); }).empty());
+  config.features = -1;
+  EXPECT_FALSE(error_of<UsageError>([&] { Model::random(config); }).empty());
+}
+
+}  // namespace
+}  // namespace linnet
