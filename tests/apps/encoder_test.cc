@@ -70,6 +70,8 @@ TEST_F(Proteins, AreLearntAndEvaluatedUnderEveryFamilyThatSeesAll) {
     EXPECT_EQ(json_of(succeed({"inspect", path(run), "--json"}))["objective"], "masked");
   }
   succeed({"evaluate", path("linear"), "--data", path("proteins.fasta"), "--attention", "softmax"});
+  succeed({"evaluate", path("softmax"), "--data", path("proteins.fasta"), "--attention", "favor"});
+  succeed(train("favor", {"--set", "attention.feature_map=favor"}));
   refuses(usage, {"evaluate", path("linear"), "--data", path("proteins.fasta"), "--attention", "strided"},
           {"strided", "look back"});
 }

@@ -83,8 +83,8 @@ std::string complaint(const std::string& room, const fs::path& file, const std::
   if (to && !may_include(room, *to)) return room + " may not include " + *to;
   if (target.starts_with("hwy/") && room != "kernels" && room != "attention")
     return "Highway belongs to kernels and attention";
-  if (starts_with_any(target, {"dnnl", "oneapi/"}) && file != fs::path("src/kernels/dense.cc"))
-    return "oneDNN belongs to src/kernels/dense.cc";
+  if (starts_with_any(target, {"dnnl", "oneapi/"}) && file != fs::path("src/kernels/library.cc"))
+    return "oneDNN belongs to src/kernels/library.cc";
   if (target.ends_with("intrin.h") && room != "kernels" && room != "attention")
     return "intrinsics belong to kernels and attention";
   return {};
@@ -145,7 +145,7 @@ TEST(IncludeArrows, TellAllowedFromForbidden) {
   EXPECT_TRUE(allowed("data", "src/data/a.cc", "io/file.h"));
   EXPECT_TRUE(allowed("apps", "apps/linnet/main.cc", "generation/sampler.h"));
   EXPECT_TRUE(allowed("attention", "src/attention/linear/a.cc", "hwy/highway.h"));
-  EXPECT_TRUE(allowed("kernels", "src/kernels/dense.cc", "dnnl.hpp"));
+  EXPECT_TRUE(allowed("kernels", "src/kernels/library.cc", "dnnl.hpp"));
   EXPECT_TRUE(allowed("base", "src/base/tensor.h", "linnet/error.h"));
   EXPECT_TRUE(allowed("base", "src/base/tensor.h", "vector"));
 
