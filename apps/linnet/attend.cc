@@ -3,7 +3,7 @@
 #include <chrono>
 #include <cmath>
 
-#include "attend_mask.h"
+#include "attend_inputs.h"
 #include "base/fail.h"
 #include "base/threads.h"
 #include "checks.h"
@@ -16,51 +16,13 @@ namespace linnet {
 namespace {
 
 struct Arguments {
-  std::string in, out, family = "linear", feature_map = "elu", compare, normalise = "sum";
+  std::string in, out, family = "linear", feature_map = "elu", compare;
   MaskOptions mask;
-  double alpha = 1, epsilon = 1e-6, scale = 0;
+  FamilyOptions options;
   std::vector<double> decay;
   bool gradients = false, json = false;
   int threads = 0;
 };
-
-Tensor read_input(const Safetensors& file, const std::string& path, const std::string& name) {
-  if (!file.contains(name)) fail("attend", "expected a tensor {} in {}, got none", name, path);
-  const DType type = file.dtype(name);
-  if ((type != DType::f32 && type != DType::bf16) || file.shape(name).size() != 4)
-    fail("attend", "expected {} in {} to be f32 or bf16 [batch, length, heads, dim], got {} {}", name, path,
-         name_of(type), to_string(file.shape(name)));
-  return file.tensor(name);
-}
-
-/// γ [heads] of the option, else of the file; empty where neither gives one.
-Tensor read_decay(const Arguments& arguments, const Safetensors& file, std::int64_t heads) {
-  if (arguments.decay.empty()) {
-    if (!file.contains("decay")) return {};
-    if (file.dtype("decay") != DType::f32 || file.shape("decay") != Shape{heads})
-      fail("attend", "expected decay in {} to be f32 [{}], one γ a head, got {} {}", arguments.in, heads,
-           name_of(file.dtype("decay")), to_string(file.shape("decay")));
-    return file.tensor("decay");
-  }
-  const std::size_t given = arguments.decay.size();
-  if (given != 1 && static_cast<std::int64_t>(given) != heads)
-    fail<UsageError>("attend", "expected --decay with one γ or one for each of {} heads, got {}", heads,
-                     given);
-  Tensor decay = Tensor::of<float>({heads});
-  for (std::size_t h = 0; h < decay.span<float>().size(); ++h)
-    decay.span<float>()[h] = static_cast<float>(arguments.decay[given == 1 ? 0 : h]);
-  return decay;
-}
-
-AttentionOptions options_of(const Arguments& arguments, const std::string& family) {
-  AttentionOptions options;
-  options.family = find_family(family);
-  options.feature_map = find_feature_map(arguments.feature_map, static_cast<float>(arguments.alpha));
-  options.normalise = arguments.normalise == "none" ? Normalise::none : Normalise::sum;
-  options.epsilon = static_cast<float>(arguments.epsilon);
-  options.scale = static_cast<float>(arguments.scale);
-  return options;
-}
 
 struct Attended {
   Tensor out, normaliser;
@@ -93,8 +55,15 @@ Json difference(const Tensor& a, const Tensor& b) {
           {"largest_error", largest}};
 }
 
-/// Against another family, which keeps the decay only if it is one that has decays.
-Json compare(const Arguments& arguments, const Attention& other, AttentionInputs inputs, const Tensor& out) {
+/// Against another family, which keeps the decay only if it is one that has decays, and sees the keys that
+/// lsh saw.
+Json compare(const Arguments& arguments, const Attention& other, const FileInputs& read, const Tensor& out) {
+  AttentionInputs inputs = read.views();
+  Tensor unit_keys;
+  if (arguments.family == "lsh" && arguments.compare != "lsh") {
+    unit_keys = read.unit_keys();
+    inputs.key = std::as_const(unit_keys).float_view();
+  }
   const bool decay = inputs.decay.rank() != 0, dropped = decay && arguments.compare != "linear";
   if (dropped) inputs.decay = {};
   Json result = difference(out, attend(other, inputs).out);
@@ -110,17 +79,24 @@ Json compare(const Arguments& arguments, const Attention& other, AttentionInputs
 void run(const Arguments& arguments) {
   if (arguments.threads > 0) set_thread_count(arguments.threads);
   arguments.mask.check();
-  const auto attention = make_attention(options_of(arguments, arguments.family));
-  const auto other_attention =
-      arguments.compare.empty() ? nullptr : make_attention(options_of(arguments, arguments.compare));
+  std::vector<std::string> families = {arguments.family};
+  if (!arguments.compare.empty()) families.push_back(arguments.compare);
+  arguments.options.check("attend", families);
+  const auto make = [&](const std::string& family) {
+    return make_attention(arguments.options.of(family, arguments.feature_map));
+  };
+  const auto attention = make(arguments.family);
+  const auto other_attention = arguments.compare.empty() ? nullptr : make(arguments.compare);
+  if (arguments.compare == "lsh" && arguments.family != "lsh")
+    fail<UsageError>("attend",
+                     "expected --family lsh, whose keys are queries of unit length, with --compare lsh, got "
+                     "{}: compare the other way round",
+                     arguments.family);
   const Safetensors file = Safetensors::read(arguments.in);
   require_file_path(arguments.out);
-  const Tensor q = read_input(file, arguments.in, "q"), k = read_input(file, arguments.in, "k"),
-               v = read_input(file, arguments.in, "v");
-  const FileMask mask = read_mask(arguments.mask, file, arguments.in);
-  const Tensor decay = read_decay(arguments, file, q.shape()[2]);
-  AttentionInputs inputs{q.float_view(), k.float_view(), v.float_view(), mask.mask};
-  if (decay.size() != 0) inputs.decay = decay.view<float>();
+  const FileInputs read = read_inputs(file, arguments.in, arguments.family, arguments.compare, arguments.mask,
+                                      arguments.options, arguments.decay);
+  const AttentionInputs inputs = read.views();
   const auto start = std::chrono::steady_clock::now();
   const Attended attended = attend(*attention, inputs);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -130,16 +106,30 @@ void run(const Arguments& arguments) {
     outputs.push_back({name, tensor.dtype(), tensor.shape(), tensor.raw()});
   };
   keep("out", attended.out);
-  Tensor dq, dk, dv, ddecay;
+  const bool projected = arguments.family == "linformer";
+  if (projected && read.drawn) {
+    keep("key_projection", read.projections.key);
+    keep("value_projection", read.projections.value);
+  }
+  Tensor dq, dk, dv, ddecay, dkey_projection, dvalue_projection;
   if (arguments.gradients) {
     const Tensor grad_out = read_input(file, arguments.in, "grad_out");
-    dq = Tensor(q.dtype(), q.shape());
-    dk = Tensor(k.dtype(), k.shape());
-    dv = Tensor(v.dtype(), v.shape());
+    const auto like = [](ConstFloatView x) {
+      return Tensor(x.dtype(), {x.extent(0), x.extent(1), x.extent(2), x.extent(3)});
+    };
+    dq = like(inputs.query);
+    dk = like(inputs.key);
+    dv = like(inputs.value);
     AttentionGradients gradients{dq.float_view(), dk.float_view(), dv.float_view()};
     if (inputs.decay.rank() != 0) {
-      ddecay = Tensor::of<float>(decay.shape());
+      ddecay = Tensor::of<float>(read.decay.shape());
       gradients.decay = ddecay.view<float>();
+    }
+    if (projected) {
+      dkey_projection = Tensor::of<float>(read.projections.key.shape());
+      dvalue_projection = Tensor::of<float>(read.projections.value.shape());
+      gradients.key_projection = dkey_projection.view<float>();
+      gradients.value_projection = dvalue_projection.view<float>();
     }
     attention->backward(gradients, grad_out.float_view(), inputs, attended.out.float_view(),
                         attended.normaliser.view<float>());
@@ -147,17 +137,21 @@ void run(const Arguments& arguments) {
     keep("dk", dk);
     keep("dv", dv);
     if (inputs.decay.rank() != 0) keep("ddecay", ddecay);
+    if (projected) {
+      keep("dkey_projection", dkey_projection);
+      keep("dvalue_projection", dvalue_projection);
+    }
   }
-  write_safetensors(arguments.out, outputs, {{"family", arguments.family}, {"mask", mask.mask.name()}});
+  write_safetensors(arguments.out, outputs, {{"family", arguments.family}, {"mask", inputs.mask.name()}});
 
   Json result = {{"out", arguments.out},
                  {"family", arguments.family},
-                 {"mask", mask.mask.name()},
-                 {"dtype", name_of(q.dtype())},
+                 {"mask", inputs.mask.name()},
+                 {"dtype", name_of(inputs.query.dtype())},
                  {"ms", 1e3 * seconds}};
   fmt::print(stderr, "{} attention over {} in {:.3g} ms: {}\n", arguments.family,
              to_string(attended.out.shape()), 1e3 * seconds, arguments.out);
-  if (other_attention) result["compare"] = compare(arguments, *other_attention, inputs, attended.out);
+  if (other_attention) result["compare"] = compare(arguments, *other_attention, read, attended.out);
   if (arguments.json) fmt::print("{}\n", result.dump(2));
 }
 
@@ -169,25 +163,25 @@ void add_attend(CLI::App& program) {
   command->footer(
       "The input holds q, k and v (and grad_out for --gradients), f32 or bf16 [batch, length, heads, dim];\n"
       "begin and end, i64 or i32 [queries], for --mask intervals; mask, u8 [batch or 1, queries, keys], for\n"
-      "--mask boolean; decay, f32 [heads], if it likes. The output gets out (and dq, dk, dv, ddecay).\n"
+      "--mask boolean; decay, f32 [heads], if it likes; key_projection and value_projection, f32 [heads or "
+      "1,\n"
+      "rank, length], of linformer, which are drawn otherwise. lsh takes q for k. The output gets out (and "
+      "dq,\n"
+      "dk, dv, ddecay, dkey_projection, dvalue_projection).\n"
       "Example: linnet attend qkv.safetensors --family linear --mask causal --out out.safetensors --compare "
       "softmax\n"
       "         linnet attend qkv.safetensors --mask window --window 49,0 --segments 0,70,71,200 --out "
       "out.safetensors\n"
       "         linnet attend qkv.safetensors --mask causal --decay 0.9,0.99 --gradients --out "
-      "out.safetensors");
+      "out.safetensors\n"
+      "         linnet attend qkv.safetensors --family linformer --rank 64 --out out.safetensors --compare "
+      "softmax");
   command->add_option("in", arguments->in, "safetensors file")->required();
   command->add_option("--out", arguments->out, "safetensors file to write")->required();
-  command->add_option("--family", arguments->family, "attention family")->capture_default_str();
+  command->add_option("--family", arguments->family, "attention family; linnet families lists them")
+      ->capture_default_str();
   command->add_option("--feature-map", arguments->feature_map, "of the linear family")->capture_default_str();
-  command->add_option("--alpha", arguments->alpha, "of elu")
-      ->check(number(0, 1, true))
-      ->capture_default_str();
-  command->add_option("--epsilon", arguments->epsilon, "in the linear denominator")
-      ->check(number(0, 1))
-      ->capture_default_str();
-  command->add_option("--normalise", arguments->normalise, "sum or none")->check(one_of({"sum", "none"}));
-  command->add_option("--scale", arguments->scale, "of softmax; 0 is 1/√E")->check(number(0));
+  arguments->options.add_to(*command);
   arguments->mask.add_to(*command);
   command
       ->add_option("--decay", arguments->decay,

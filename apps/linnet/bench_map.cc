@@ -48,9 +48,6 @@ class UserMap final : public FeatureMap {
 
 }  // namespace
 
-std::shared_ptr<const FeatureMap> bench_feature_map(const std::string& name) {
-  if (name == "user") return std::make_shared<UserMap>();
-  return find_feature_map(name);
-}
+std::shared_ptr<const FeatureMap> user_map() { return std::make_shared<UserMap>(); }
 
 }  // namespace linnet

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "linnet/attention.h"
+
+namespace linnet {
+
+/// The options of `attend` and `bench attention` that say of an attention what the names of its family and
+/// feature map leave open.
+struct FamilyOptions {
+  double alpha = 1, epsilon = 1e-6, scale = 0;
+  std::string normalise = "sum";
+  std::string similarity = "exponential";
+  SimilarityParameters similarity_parameters;
+  std::vector<std::int64_t> window = {128, 0};  ///< of local
+  std::string pattern = "strided";
+  std::int64_t stride = 0, summary = 8;
+  std::int64_t rank = 128;
+  LshOptions lsh;
+  std::uint64_t seed = 0;  ///< of lsh's rotations and of linformer's projections
+
+  void add_to(CLI::App& command);
+
+  /// Throws UsageError for an option that none of `families` has, and for values that cannot be together.
+  void check(const char* operation, const std::vector<std::string>& families) const;
+
+  /// Whether the user gave that option.
+  bool given(const std::string& option) const;
+
+  /// Those of that family; `feature_map` serves linear alone. Throws UsageError for unknown names, with the
+  /// nearest known one.
+  AttentionOptions of(const std::string& family, const std::string& feature_map) const;
+
+ private:
+  struct Owned {
+    CLI::Option* option;
+    std::vector<std::string> families;
+  };
+  std::vector<Owned> owned_;
+};
+
+/// Linformer's E and F, [heads, rank, length].
+struct Projections {
+  Tensor key, value;
+};
+
+/// Normal with variance 1/length, as a model's begin: a compressed key of independent tokens is about as long
+/// as a token's. Throws UsageError where the rank is above the length.
+Projections draw_projections(const char* operation, const FamilyOptions& options, std::int64_t heads,
+                             std::int64_t length);
+
+}  // namespace linnet
