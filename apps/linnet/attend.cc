@@ -76,17 +76,40 @@ Json compare(const Arguments& arguments, const Attention& other, const FileInput
   return result;
 }
 
+using Tensors = std::vector<std::pair<std::string, Tensor>>;
+
+/// Those of all inputs, by the names that the output gives them.
+Tensors gradients_of(const Arguments& arguments, const Attention& attention, const Safetensors& file,
+                     const FileInputs& read, const Attended& attended) {
+  const AttentionInputs inputs = read.views();
+  const Tensor grad_out = read_input(file, arguments.in, "grad_out");
+  Tensors result;
+  const auto add = [&](const char* name, DType type, std::span<const std::int64_t> shape) -> Tensor& {
+    return result.emplace_back(name, Tensor(type, Shape(shape.begin(), shape.end()))).second;
+  };
+  const auto like = [&](const char* name, ConstFloatView view) {
+    return add(name, view.dtype(), view.shape()).float_view();
+  };
+  const auto numbers_like = [&](const char* name, View<const float> view) {
+    return add(name, DType::f32, view.shape()).view<float>();
+  };
+  AttentionGradients gradients{like("dq", inputs.query), like("dk", inputs.key), like("dv", inputs.value)};
+  if (inputs.decay.rank() != 0) gradients.decay = numbers_like("ddecay", inputs.decay);
+  if (arguments.family == "linformer") {
+    gradients.key_projection = numbers_like("dkey_projection", inputs.key_projection);
+    gradients.value_projection = numbers_like("dvalue_projection", inputs.value_projection);
+  }
+  attention.backward(gradients, grad_out.float_view(), inputs, attended.out.float_view(),
+                     attended.normaliser.view<float>());
+  return result;
+}
+
 void run(const Arguments& arguments) {
   if (arguments.threads > 0) set_thread_count(arguments.threads);
   arguments.mask.check();
   std::vector<std::string> families = {arguments.family};
   if (!arguments.compare.empty()) families.push_back(arguments.compare);
   arguments.options.check("attend", families);
-  const auto make = [&](const std::string& family) {
-    return make_attention(arguments.options.of(family, arguments.feature_map));
-  };
-  const auto attention = make(arguments.family);
-  const auto other_attention = arguments.compare.empty() ? nullptr : make(arguments.compare);
   if (arguments.compare == "lsh" && arguments.family != "lsh")
     fail<UsageError>("attend",
                      "expected --family lsh, whose keys are queries of unit length, with --compare lsh, got "
@@ -96,51 +119,27 @@ void run(const Arguments& arguments) {
   require_file_path(arguments.out);
   const FileInputs read = read_inputs(file, arguments.in, arguments.family, arguments.compare, arguments.mask,
                                       arguments.options, arguments.decay);
+  const auto make = [&](const std::string& family) {
+    return make_attention(arguments.options.of(family, arguments.feature_map));
+  };
+  const auto attention = make(arguments.family);
+  const auto other_attention = arguments.compare.empty() ? nullptr : make(arguments.compare);
   const AttentionInputs inputs = read.views();
   const auto start = std::chrono::steady_clock::now();
   const Attended attended = attend(*attention, inputs);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 
+  const Tensors gradients =
+      arguments.gradients ? gradients_of(arguments, *attention, file, read, attended) : Tensors();
   std::vector<NamedTensor> outputs;
-  const auto keep = [&](const char* name, const Tensor& tensor) {
+  const auto keep = [&](const std::string& name, const Tensor& tensor) {
     outputs.push_back({name, tensor.dtype(), tensor.shape(), tensor.raw()});
   };
   keep("out", attended.out);
-  const bool projected = arguments.family == "linformer";
-  if (projected && read.drawn) {
+  for (const auto& [name, tensor] : gradients) keep(name, tensor);
+  if (read.drawn && arguments.family == "linformer") {
     keep("key_projection", read.projections.key);
     keep("value_projection", read.projections.value);
-  }
-  Tensor dq, dk, dv, ddecay, dkey_projection, dvalue_projection;
-  if (arguments.gradients) {
-    const Tensor grad_out = read_input(file, arguments.in, "grad_out");
-    const auto like = [](ConstFloatView x) {
-      return Tensor(x.dtype(), {x.extent(0), x.extent(1), x.extent(2), x.extent(3)});
-    };
-    dq = like(inputs.query);
-    dk = like(inputs.key);
-    dv = like(inputs.value);
-    AttentionGradients gradients{dq.float_view(), dk.float_view(), dv.float_view()};
-    if (inputs.decay.rank() != 0) {
-      ddecay = Tensor::of<float>(read.decay.shape());
-      gradients.decay = ddecay.view<float>();
-    }
-    if (projected) {
-      dkey_projection = Tensor::of<float>(read.projections.key.shape());
-      dvalue_projection = Tensor::of<float>(read.projections.value.shape());
-      gradients.key_projection = dkey_projection.view<float>();
-      gradients.value_projection = dvalue_projection.view<float>();
-    }
-    attention->backward(gradients, grad_out.float_view(), inputs, attended.out.float_view(),
-                        attended.normaliser.view<float>());
-    keep("dq", dq);
-    keep("dk", dk);
-    keep("dv", dv);
-    if (inputs.decay.rank() != 0) keep("ddecay", ddecay);
-    if (projected) {
-      keep("dkey_projection", dkey_projection);
-      keep("dvalue_projection", dvalue_projection);
-    }
   }
   write_safetensors(arguments.out, outputs, {{"family", arguments.family}, {"mask", inputs.mask.name()}});
 

@@ -80,8 +80,8 @@ FileInputs read_inputs(const Safetensors& file, const std::string& path, const s
   if (family != "linformer" && compare != "linformer") return inputs;
   inputs.drawn = !file.contains("key_projection") && !file.contains("value_projection");
   if (inputs.drawn)
-    inputs.projections = draw_projections("attend", options, inputs.query.shape()[2],
-                                          inputs.views().key.extent(1));
+    inputs.projections =
+        draw_projections("attend", options, inputs.query.shape()[2], inputs.views().key.extent(1));
   else
     inputs.projections = {read_projection(file, path, "key_projection", options),
                           read_projection(file, path, "value_projection", options)};
@@ -110,9 +110,12 @@ Tensor FileInputs::unit_keys() const {
     }
   };
   if (query.dtype() == DType::bf16)
-    fill(unit.span<bf16>(), query.span<bf16>(), [](bf16 x) { return double(to_float(x)); }, to_bf16);
+    fill(
+        unit.span<bf16>(), query.span<bf16>(), [](bf16 x) { return double(to_float(x)); }, to_bf16);
   else
-    fill(unit.span<float>(), query.span<float>(), [](float x) { return double(x); }, [](float x) { return x; });
+    fill(
+        unit.span<float>(), query.span<float>(), [](float x) { return double(x); },
+        [](float x) { return x; });
   return unit;
 }
 

@@ -1,6 +1,5 @@
 #include "attention_options.h"
 
-
 #include <algorithm>
 #include <cmath>
 
@@ -46,8 +45,7 @@ void FamilyOptions::add_to(CLI::App& command) {
       ->delimiter(',')
       ->allow_extra_args(false)
       ->check(whole(0, most_tokens));
-  add("--pattern", pattern, "of strided: strided or fixed", {"strided"})
-      ->check(one_of({"strided", "fixed"}));
+  add("--pattern", pattern, "of strided: strided or fixed", {"strided"})->check(one_of({"strided", "fixed"}));
   add("--stride", stride, "of strided; 0 is √N, rounded up to a multiple of 32", {"strided"})
       ->check(whole(0, most_tokens));
   add("--summary", summary, "tokens that --pattern fixed keeps of a block", {"strided"})
@@ -69,14 +67,17 @@ bool FamilyOptions::given(const std::string& option) const {
 }
 
 void FamilyOptions::check(const char* operation, const std::vector<std::string>& families) const {
+  for (const std::string& family : families) find_family(family);
   for (const auto& [option, owners] : owned_) {
-    const bool owned = std::ranges::any_of(
-        owners, [&](const std::string& owner) { return std::ranges::find(families, owner) != families.end(); });
+    const bool owned = std::ranges::any_of(owners, [&](const std::string& owner) {
+      return std::ranges::find(families, owner) != families.end();
+    });
     if (option->count() > 0 && !owned)
       fail<UsageError>(operation, "expected --family {} with {}, got {}", fmt::join(owners, " or "),
                        option->get_name(), fmt::join(families, ","));
   }
-  const auto needs = [&](const char* option, const char* other, const std::string& value, const char* wanted) {
+  const auto needs = [&](const char* option, const char* other, const std::string& value,
+                         const char* wanted) {
     if (given(option) && value != wanted)
       fail<UsageError>(operation, "expected {} {} with {}, got {}", other, wanted, option, value);
   };

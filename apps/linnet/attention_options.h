@@ -27,7 +27,8 @@ struct FamilyOptions {
 
   void add_to(CLI::App& command);
 
-  /// Throws UsageError for an option that none of `families` has, and for values that cannot be together.
+  /// Throws UsageError for an unknown one of `families`, for an option that none of them has, and for values
+  /// that cannot be together.
   void check(const char* operation, const std::vector<std::string>& families) const;
 
   /// Whether the user gave that option.

@@ -22,9 +22,9 @@ class AttendFamilies : public testing::Test {
   AttendFamilies() {
     std::mt19937 random(3);
     std::normal_distribution<float> normal;
-    for (const Shape& shape : {Shape{batch, length, heads, 8}, Shape{batch, length, heads, 8},
-                               Shape{batch, length, heads, 5}, Shape{batch, length, heads, 5},
-                               Shape{heads, rank, length}, Shape{1, rank, length + 3}}) {
+    for (const Shape& shape :
+         {Shape{batch, length, heads, 8}, Shape{batch, length, heads, 8}, Shape{batch, length, heads, 5},
+          Shape{batch, length, heads, 5}, Shape{heads, rank, length}, Shape{1, rank, length + 3}}) {
       tensors_.push_back(Tensor::of<float>(shape));
       for (float& number : tensors_.back().span<float>()) number = normal(random);
     }
@@ -61,7 +61,8 @@ class AttendFamilies : public testing::Test {
       return std::as_const(tensors_[static_cast<std::size_t>(index)]).view<float>();
     };
     AttentionInputs inputs{view(0), view(lsh ? 0 : 1), view(2), mask};
-    Tensor out = Tensor::of<float>(tensors_[2].shape()), normaliser = Tensor::of<float>({batch, length, heads});
+    Tensor out = Tensor::of<float>(tensors_[2].shape()),
+           normaliser = Tensor::of<float>({batch, length, heads});
     Tensor dq = Tensor::of<float>(tensors_[0].shape()), dk = Tensor::of<float>(tensors_[0].shape()),
            dv = Tensor::of<float>(tensors_[2].shape());
     Tensor dkey_projection = Tensor::of<float>(tensors_[4].shape()),
@@ -107,7 +108,8 @@ TEST_F(AttendFamilies, KernelTakesItsSimilarity) {
   options.family = Family::kernel;
   expect_library({}, options, Mask::full(), in);
   options.similarity = polynomial_similarity(0.5, 4);
-  expect_library({"--similarity", "polynomial", "--offset", "0.5", "--power", "4"}, options, Mask::full(), in);
+  expect_library({"--similarity", "polynomial", "--offset", "0.5", "--power", "4"}, options, Mask::full(),
+                 in);
   options.similarity = gaussian_similarity(2);
   options.normalise = Normalise::none;
   expect_library({"--similarity", "gaussian", "--sigma", "2", "--normalise", "none", "--mask", "causal"},
@@ -161,8 +163,8 @@ TEST_F(AttendFamilies, LshIsComparedOverKeysOfUnitLength) {
   const Json all = json_of(succeed({"attend", in, "--out", out_, "--family", "lsh", "--buckets", "1",
                                     "--chunk", "64", "--compare", "softmax", "--json"}));
   EXPECT_LT(all["compare"]["relative_error"].get<double>(), 0.5);
-  const Json itself = json_of(succeed(
-      {"attend", in, "--out", out_, "--family", "lsh", "--seed", "1", "--compare", "lsh", "--json"}));
+  const Json itself = json_of(
+      succeed({"attend", in, "--out", out_, "--family", "lsh", "--seed", "1", "--compare", "lsh", "--json"}));
   EXPECT_EQ(itself["compare"]["relative_error"], 0);
   refuses_options({"--compare", "lsh"}, {"--family lsh", "--compare lsh", "linear"});
 }
@@ -172,8 +174,8 @@ TEST_F(AttendFamilies, LinformerTakesTheProjectionsOfTheFile) {
   options.family = Family::linformer;
   const std::string in = write(projected());
   expect_library({}, options, Mask::full(), in);
-  expect_library({"--rank", "5", "--key-lengths", "30,37"}, options,
-                 Mask::full().with_key_lengths({30, 37}), in);
+  expect_library({"--rank", "5", "--key-lengths", "30,37"}, options, Mask::full().with_key_lengths({30, 37}),
+                 in);
   refuses_options({"--family", "linformer", "--rank", "6"}, {"--rank 5", "6"});
 }
 
@@ -200,15 +202,16 @@ TEST_F(AttendFamilies, WhatAFamilyCannotDoIsRefused) {
   write(plain());
   refuses_options({"--family", "linformer", "--rank", "38"}, {"--rank", "37", "38"});
   refuses_options({"--family", "linformer", "--rank", "0"}, {"--rank", "0"});
-  refuses_options({"--family", "linformer", "--rank", "4", "--mask", "causal"}, {"linformer", "full", "causal"},
-                  failed);
+  refuses_options({"--family", "linformer", "--rank", "4", "--mask", "causal"},
+                  {"linformer", "full", "causal"}, failed);
   refuses_options({"--family", "strided"}, {"strided", "causal", "full"}, failed);
   refuses_options({"--family", "lsh", "--buckets", "3"}, {"even", "3"});
   refuses_options({"--family", "lsh", "--chunk", "0"}, {"--chunk", "0"});
   refuses_options({"--family", "lsh", "--rounds", "65"}, {"64", "65"});
   refuses_options({"--family", "kernel", "--similarity", "gausian"}, {"gausian", "did you mean gaussian?"});
   refuses_options({"--family", "kernel", "--similarity", "polynomial", "--power", "3"}, {"even", "3"});
-  refuses_options({"--family", "kernel", "--power", "4"}, {"--similarity polynomial", "--power", "exponential"});
+  refuses_options({"--family", "kernel", "--power", "4"},
+                  {"--similarity polynomial", "--power", "exponential"});
   refuses_options({"--family", "strided", "--summary", "4"}, {"--pattern fixed", "--summary", "strided"});
   refuses_options({"--family", "strided", "--pattern", "fixed", "--stride", "4", "--summary", "5"},
                   {"--summary", "--stride 4", "5"});
@@ -225,8 +228,8 @@ TEST_F(AttendFamilies, ProjectionsThatCannotBeAreRefused) {
   refuses_options({"--family", "linformer"}, {"value_projection", "in.safetensors"}, failed);
   names.push_back({"value_projection", 0});
   write(names);
-  refuses_options({"--family", "linformer"}, {"value_projection", "f32 [heads or 1, rank, length]", "[2, 37, 3, 8]"},
-                  failed);
+  refuses_options({"--family", "linformer"},
+                  {"value_projection", "f32 [heads or 1, rank, length]", "[2, 37, 3, 8]"}, failed);
 }
 
 }  // namespace

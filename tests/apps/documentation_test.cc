@@ -73,12 +73,12 @@ std::map<std::string, std::string> tables_of(const std::string& page) {
 TEST(Families, PageHoldsTheTablesOfTheProgram) {
   const auto printed = tables_of(succeed({"families", "--markdown"}).out);
   EXPECT_EQ(printed.size(), 3u);
-  EXPECT_EQ(tables_of(read_file(LINNET_SOURCE "/docs/families.md")), printed)
+  EXPECT_EQ(tables_of(read_file(LINNET_SOURCE_FOLDER "/docs/families.md")), printed)
       << "scripts/families.sh writes them into the page";
 }
 
 TEST(Families, PageHasASectionForEach) {
-  const std::string page = read_file(LINNET_SOURCE "/docs/families.md");
+  const std::string page = read_file(LINNET_SOURCE_FOLDER "/docs/families.md");
   for (const FamilyInfo& info : family_table())
     EXPECT_THAT(page, testing::HasSubstr("\n## " + info.name + "\n"));
 }

@@ -38,19 +38,16 @@ TEST(Cost, PairsOfStridedLieInThePattern) {
   for (const std::int64_t n : lengths) {
     options.stride = 8;
     options.pattern = SparsePattern::strided;
-    EXPECT_EQ(multiplied_pairs(options, Mask::causal(), n), count_pairs(n, [](auto i, auto j) {
-                return j <= i && (i - j < 8 || (i - j) % 8 == 0);
-              }));
+    EXPECT_EQ(multiplied_pairs(options, Mask::causal(), n),
+              count_pairs(n, [](auto i, auto j) { return j <= i && (i - j < 8 || (i - j) % 8 == 0); }));
     options.pattern = SparsePattern::fixed;
-    EXPECT_EQ(multiplied_pairs(options, Mask::causal(), n), count_pairs(n, [](auto i, auto j) {
-                return j <= i && (i / 8 == j / 8 || j % 8 >= 5);
-              }));
+    EXPECT_EQ(multiplied_pairs(options, Mask::causal(), n),
+              count_pairs(n, [](auto i, auto j) { return j <= i && (i / 8 == j / 8 || j % 8 >= 5); }));
   }
   options.stride = 0;  // 32 for up to 1,024 tokens
   options.pattern = SparsePattern::strided;
-  EXPECT_EQ(multiplied_pairs(options, Mask::causal(), 200), count_pairs(200, [](auto i, auto j) {
-              return j <= i && (i - j < 32 || (i - j) % 32 == 0);
-            }));
+  EXPECT_EQ(multiplied_pairs(options, Mask::causal(), 200),
+            count_pairs(200, [](auto i, auto j) { return j <= i && (i - j < 32 || (i - j) % 32 == 0); }));
 }
 
 TEST(Cost, PairsOfLshMeetInTheirBucketAndChunks) {
