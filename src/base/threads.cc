@@ -30,6 +30,8 @@ void set_thread_count(int count) {
 
 int thread_index() { return omp_in_parallel() ? omp_get_thread_num() : 0; }
 
+bool in_parallel() { return omp_in_parallel() != 0; }
+
 void parallel_for(std::int64_t count, FunctionReference<void(std::int64_t)> body) {
   const int threads = static_cast<int>(std::min<std::int64_t>(thread_count(), count));
   if (threads <= 1 || omp_in_parallel()) {

@@ -40,6 +40,9 @@ void set_thread_count(int count);
 /// Index of the calling thread inside `parallel_for`, 0 outside of it; below `thread_count()`.
 int thread_index();
 
+/// Whether the caller runs inside a `parallel_for`.
+bool in_parallel();
+
 /// Calls body(i) once for every i in [0, count), shared out in order among the threads. Inside another
 /// parallel_for it runs on the calling thread. The first exception of a body is thrown again here.
 /// Whoever calls it must make body's work depend on i alone, never on the thread.

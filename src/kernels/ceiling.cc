@@ -4,6 +4,8 @@
 
 #include "base/threads.h"
 #include "kernels/dense.h"
+#include "kernels/library.h"
+#include "kernels/narrow.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/ceiling.cc"
@@ -48,24 +50,47 @@ double median_seconds(int runs, Work work) {
   return seconds[runs / 2];
 }
 
-double gflops(std::int64_t rows, std::int64_t inputs, std::int64_t outputs) {
-  Tensor a = Tensor::of<float>({rows, inputs}), b = Tensor::of<float>({inputs, outputs});
+/// A product [rows, inputs] · [inputs, outputs] with everything packed beforehand; its rows are shared out.
+double gflops(std::int64_t rows, std::int64_t inputs, std::int64_t outputs, WeightType type) {
+  Tensor a = Tensor::of<float>({rows, inputs}), b = Tensor::of<float>({outputs, inputs});
   Tensor c = Tensor::of<float>({rows, outputs});
   // Ordinary values: zeros might be cheaper.
   for (Tensor* tensor : {&a, &b}) {
     const auto values = tensor->span<float>();
     for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i % 31) * 0.0625f - 1;
   }
-  PackedMatrix packed(inputs, outputs);
-  packed.pack(b.view<float>());
+  PackedMatrix packed(inputs, outputs, type);
+  packed.pack_transposed(b.view<float>());
   const double work = 2.0 * static_cast<double>(rows * inputs * outputs);
   const int runs = std::clamp(static_cast<int>(2e10 / work), 9, 101);
-  return work / median_seconds(runs, [&] { multiply(c.view<float>(), a.view<float>(), packed); }) * 1e-9;
+  constexpr std::int64_t block = 64;
+  const LibraryProduct product{type, block, inputs, outputs};
+  if (type == WeightType::f32 || !library_is_fast(product))
+    return work / median_seconds(runs, [&] { multiply(c.view<float>(), a.view<float>(), packed); }) * 1e-9;
+
+  const NarrowLayout layout{type, inputs, outputs};
+  Tensor narrow = Tensor::of<std::uint8_t>({rows * inputs * layout.element()});
+  Tensor panels = Tensor::of<std::uint8_t>({layout.bytes()});
+  std::fill_n(panels.span<std::uint8_t>().data(), layout.bytes(), std::uint8_t{0x3c});
+  Tensor scales = Tensor::of<float>({rows});
+  if (type == WeightType::bf16)
+    narrow_rows(reinterpret_cast<bf16*>(narrow.raw()), a.view<float>());
+  else
+    quantise_rows(narrow.span<std::uint8_t>().data(), scales.span<float>().data(), a.view<float>());
+  const double seconds = median_seconds(runs, [&] {
+    parallel_for(rows / block, [&](std::int64_t i) {
+      run_library(product, c.view<float>().at(i * block),
+                  narrow.span<std::uint8_t>().data() + i * block * inputs * layout.element(), panels.raw());
+    });
+  });
+  return work / seconds * 1e-9;
 }
 
 }  // namespace
 
-double measure_gemm_gflops() { return std::max(gflops(256, 256, 1024), gflops(2048, 1024, 1024)); }
+double measure_gemm_gflops(WeightType type) {
+  return std::max(gflops(256, 256, 1024, type), gflops(2048, 1024, 1024, type));
+}
 
 double measure_copy_gbs() {
   constexpr std::int64_t bytes = 128 << 20, block = 1 << 20;

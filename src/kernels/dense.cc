@@ -1,26 +1,24 @@
-// The only file that knows oneDNN. Large dense products go to its AVX-512 kernels in blocks of rows, each by
-// a primitive made for one thread. Products of fewer rows, of strided rows (which oneDNN 2.6 multiplies by a
-// plain loop), and all products where those kernels are missing or would round otherwise than ours, go to
-// panels.cc. Both read the same packed weights and give the same bits.
+// Large f32 products go to oneDNN's AVX-512 kernels in blocks of rows. Products of fewer rows, of strided
+// rows (which oneDNN 2.6 multiplies by a plain loop), and all products where those kernels are missing or
+// would round otherwise than ours, go to panels.cc. Both read the same packed weights and give the same bits.
+// Products with narrow weights are all oneDNN's, but for turning rows into what they take.
 #include "kernels/dense.h"
-
-#include <omp.h>
 
 #include <algorithm>
 #include <cassert>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <memory>
 #include <mutex>
-#include <oneapi/dnnl/dnnl.hpp>
-#include <unordered_map>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "base/threads.h"
 #include "kernels/instruction_set.h"
+#include "kernels/library.h"
+#include "kernels/narrow.h"
 #include "kernels/panels.h"
 
 namespace linnet::kernels {
@@ -42,139 +40,19 @@ constexpr std::int64_t least_work = 1 << 17;
 
 struct PackedMatrix::Storage {
   PanelLayout layout;
+  bool library = false;  // oneDNN multiplies by `packed`
   Tensor packed;
-  dnnl::memory weights;  // oneDNN's view of `packed`; empty where oneDNN is not used
+
+  /// Of weights that are held as bf16 or int8 here; they may be wanted so and held as f32.
+  std::optional<NarrowLayout> narrow;
+  CodeScales scales;
 };
 
 namespace {
 
-using Dims = dnnl::memory::dims;
-constexpr auto f32 = dnnl::memory::data_type::f32;
-
-const dnnl::engine& cpu() {
-  static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
-  return engine;
-}
-
-// oneDNN uses the OpenMP threads of whoever calls it: one, while this lives.
-class OneThread {
- public:
-  OneThread() : before_(omp_get_max_threads()) { omp_set_num_threads(1); }
-  ~OneThread() { omp_set_num_threads(before_); }
-  OneThread(const OneThread&) = delete;
-  OneThread& operator=(const OneThread&) = delete;
-
- private:
-  int before_;
-};
-
-dnnl::memory::desc matrix(std::int64_t rows, std::int64_t columns) {
-  return {Dims{rows, columns}, f32, Dims{columns, 1}};
-}
-
-dnnl::memory::desc packed_matrix(const PanelLayout& layout) {
-  return {Dims{layout.inputs, layout.outputs}, f32, dnnl::memory::format_tag::BA16a64b};
-}
-
-// c [rows, outputs] (=, or += where `add`) a [rows, inputs] · B (+ bias), c and a dense: with strides
-// oneDNN 2.6 falls back to a plain loop.
-struct ProductKey {
-  std::int64_t rows, inputs, outputs;
-  bool bias, add;
-
-  auto operator<=>(const ProductKey&) const = default;
-};
-
-dnnl::matmul::primitive_desc describe(const ProductKey& key) {
-  dnnl::primitive_attr attributes;
-  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-  if (key.add) {
-    dnnl::post_ops after;
-    after.append_sum(1.0f);
-    attributes.set_post_ops(after);
-  }
-  const auto a = matrix(key.rows, key.inputs);
-  const auto b = packed_matrix({key.inputs, key.outputs});
-  const auto c = matrix(key.rows, key.outputs);
-#if DNNL_VERSION_MAJOR >= 3
-  if (key.bias) return {cpu(), a, b, matrix(1, key.outputs), c, attributes};
-  return {cpu(), a, b, c, attributes};
-#else
-  if (key.bias) return {dnnl::matmul::desc(a, b, matrix(1, key.outputs), c), attributes, cpu()};
-  return {dnnl::matmul::desc(a, b, c), attributes, cpu()};
-#endif
-}
-
-// A primitive, shared by all threads.
-struct Product {
-  explicit Product(const ProductKey& key) {
-    const OneThread one;
-    const auto description = describe(key);
-    scratchpad = description.scratchpad_desc();
-    primitive = dnnl::matmul(description);
-  }
-  dnnl::matmul primitive;
-  dnnl::memory::desc scratchpad;
-};
-
-const Product& shared_product(const ProductKey& key) {
-  static std::mutex mutex;
-  static std::map<ProductKey, std::unique_ptr<Product>> products;
-  const std::lock_guard lock(mutex);
-  auto& product = products[key];
-  if (!product) product = std::make_unique<Product>(key);
-  return *product;
-}
-
-// A primitive with one thread's own arguments, so that a call only sets pointers.
-class Call {
- public:
-  explicit Call(const ProductKey& key)
-      : product_(&shared_product(key)),
-        a_(matrix(key.rows, key.inputs), cpu(), nullptr),
-        c_(matrix(key.rows, key.outputs), cpu(), nullptr),
-        scratchpad_(product_->scratchpad, cpu(), nullptr) {
-    arguments_ = {{DNNL_ARG_SRC, a_}, {DNNL_ARG_DST, c_}, {DNNL_ARG_SCRATCHPAD, scratchpad_}};
-    if (key.bias) {
-      bias_ = dnnl::memory(matrix(1, key.outputs), cpu(), nullptr);
-      arguments_.emplace(DNNL_ARG_BIAS, bias_);
-    }
-  }
-
-  void operator()(float* c, const float* a, const dnnl::memory& b, const float* bias) {
-    thread_local const dnnl::stream stream(cpu());
-    a_.set_data_handle(const_cast<float*>(a));
-    c_.set_data_handle(c);
-    if (bias_) bias_.set_data_handle(const_cast<float*>(bias));
-    scratchpad_.set_data_handle(scratchpad(product_->scratchpad.get_size()));
-    arguments_[DNNL_ARG_WEIGHTS] = b;
-    const OneThread one;
-    product_->primitive.execute(stream, arguments_);
-  }
-
- private:
-  static void* scratchpad(std::size_t bytes) {
-    thread_local Tensor memory;
-    if (memory.bytes() < bytes) memory = Tensor::of<std::uint8_t>({static_cast<std::int64_t>(bytes)});
-    return memory.raw();
-  }
-
-  const Product* product_;
-  dnnl::memory a_, c_, bias_, scratchpad_;
-  std::unordered_map<int, dnnl::memory> arguments_;
-};
-
-Call& call_for(const ProductKey& key) {
-  thread_local std::map<ProductKey, Call> calls;
-  const auto found = calls.find(key);
-  if (found != calls.end()) return found->second;
-  return calls.emplace(key, Call(key)).first->second;
-}
-
 // Whether oneDNN has its AVX-512 kernels for these extents and rounds as ours do, with bias and sum, in a try
 // with few rows and as many panels as matter.
 bool try_library(std::int64_t inputs, std::int64_t outputs) {
-  if (inputs == 0 || outputs == 0 || dnnl::get_effective_cpu_isa() < dnnl::cpu_isa::avx512_core) return false;
   constexpr std::int64_t rows = 7;
   if (outputs > 3 * PanelLayout::columns) outputs = 2 * PanelLayout::columns + outputs % PanelLayout::columns;
   const PanelLayout layout{inputs, outputs};
@@ -186,23 +64,17 @@ bool try_library(std::int64_t inputs, std::int64_t outputs) {
     for (float& x : tensor->span<float>())
       x = static_cast<float>(static_cast<std::int32_t>(state = state * 1664525u + 1013904223u)) * 0x1p-31f;
   pack_panels(packed.span<float>().data(), layout, b.span<float>().data(), outputs, 1);
-  const dnnl::memory weights(packed_matrix(layout), cpu(), packed.raw());
   for (const bool with_bias : {false, true}) {
     for (const bool add : {false, true}) {
-      const ProductKey key{rows, inputs, outputs, with_bias, add};
+      const LibraryProduct product{WeightType::f32, rows, inputs, outputs, with_bias, add};
+      if (!library_is_fast(product)) return false;
       Tensor ours = before.clone(), theirs = before.clone();
       Epilogue epilogue;
       if (with_bias) epilogue.bias = bias.view<float>();
       if (add) epilogue.residual = ours.view<float>();
       multiply_panels(ours.view<float>(), a.view<float>(), packed.span<float>().data(), layout, 0,
                       layout.panels(), epilogue);
-      try {
-        const OneThread one;
-        if (std::strstr(describe(key).impl_info_str(), "brg") == nullptr) return false;
-        Call{key}(theirs.span<float>().data(), a.span<float>().data(), weights, bias.span<float>().data());
-      } catch (const dnnl::error&) {
-        return false;
-      }
+      run_library(product, theirs.raw(), a.raw(), packed.raw(), bias.span<float>().data());
       if (std::memcmp(ours.raw(), theirs.raw(), ours.bytes()) != 0) return false;
     }
   }
@@ -236,8 +108,8 @@ void multiply_block(View<float> c, View<const float> a, const PackedMatrix::Stor
   const bool in_place = epilogue.residual.data() == c.data();
   const bool add = in_place && epilogue.activation == Activation::none;
   float* sums = in_place && !add ? block_sums(rows * outputs) : c.data();
-  call_for({rows, b.layout.inputs, outputs, epilogue.bias.data() != nullptr, add})(sums, a.data(), b.weights,
-                                                                                   epilogue.bias.data());
+  run_library({WeightType::f32, rows, b.layout.inputs, outputs, epilogue.bias.data() != nullptr, add}, sums,
+              a.data(), b.packed.raw(), epilogue.bias.data());
   epilogue.bias = {};
   if (add) epilogue.residual = {};
   if (epilogue.residual.data() != nullptr || epilogue.activation != Activation::none)
@@ -249,23 +121,102 @@ Epilogue rows_of(Epilogue epilogue, std::int64_t begin, std::int64_t end) {
   return epilogue;
 }
 
-}  // namespace
-
-void limit_library(LibraryLimit limit) {
-  // oneDNN's own variable may ask for less than AVX-512 already.
-  if (limit == LibraryLimit::avx512_core && std::getenv("DNNL_MAX_CPU_ISA") != nullptr) return;
-  dnnl::set_max_cpu_isa(limit == LibraryLimit::avx512_core ? dnnl::cpu_isa::avx512_core
-                        : limit == LibraryLimit::avx2      ? dnnl::cpu_isa::avx2
-                                                           : dnnl::cpu_isa::sse41);
+void pack_narrow(PackedMatrix::Storage& storage, View<const float> w) {
+  const NarrowLayout& layout = *storage.narrow;
+  std::memset(storage.packed.raw(), 0, storage.packed.bytes());
+  storage.scales.scale.resize(static_cast<std::size_t>(layout.outputs));
+  storage.scales.sum.resize(static_cast<std::size_t>(layout.outputs));
+  const auto inputs = static_cast<std::size_t>(layout.inputs);
+  auto* halves = reinterpret_cast<bf16*>(storage.packed.raw());
+  auto* codes = reinterpret_cast<std::int8_t*>(storage.packed.raw());
+  parallel_for(layout.outputs, [&](std::int64_t n) {
+    if (layout.type == WeightType::bf16) {
+      for (std::int64_t k = 0; k < layout.inputs; ++k) halves[layout.offset(k, n)] = to_bf16(w(n, k));
+      return;
+    }
+    std::vector<std::int8_t> row(inputs);
+    storage.scales.scale[n] = quantise_weights(row, {w.at(n), inputs});
+    std::int32_t sum = 0;
+    for (std::int64_t k = 0; k < layout.inputs; ++k) {
+      codes[layout.offset(k, n)] = row[k];
+      sum += row[k];
+    }
+    storage.scales.sum[n] = sum;
+  });
 }
 
-PackedMatrix::PackedMatrix(std::int64_t inputs, std::int64_t outputs)
-    : inputs_(inputs), outputs_(outputs), storage_(std::make_unique<Storage>()) {
+/// Of rows that are made narrow, their scales, and sums.
+struct NarrowScratch {
+  Tensor rows, scales, sums;
+
+  static NarrowScratch& reserve(std::int64_t rows, std::int64_t inputs, std::int64_t outputs) {
+    thread_local NarrowScratch scratch;
+    if (scratch.rows.size() < 2 * rows * inputs) scratch.rows = Tensor::of<std::uint8_t>({2 * rows * inputs});
+    if (scratch.scales.size() < rows) scratch.scales = Tensor::of<float>({rows});
+    if (scratch.sums.size() < rows * outputs) scratch.sums = Tensor::of<float>({rows * outputs});
+    return scratch;
+  }
+};
+
+// Columns of panels [first, last) of a block of rows. The rows are made narrow once for all panels of a
+// block, again for every piece of the columns.
+void multiply_narrow_block(View<float> c, View<const float> a, const PackedMatrix::Storage& b,
+                           std::int64_t first, std::int64_t last, const Epilogue& epilogue) {
+  const NarrowLayout& layout = *b.narrow;
+  const std::int64_t rows = a.extent(0), begin = first * NarrowLayout::columns,
+                     columns = std::min(last * NarrowLayout::columns, layout.outputs) - begin;
+  NarrowScratch& scratch = NarrowScratch::reserve(rows, layout.inputs, columns);
+  float* scales = scratch.scales.span<float>().data();
+  if (layout.type == WeightType::bf16)
+    narrow_rows(reinterpret_cast<bf16*>(scratch.rows.raw()), a);
+  else
+    quantise_rows(scratch.rows.span<std::uint8_t>().data(), scales, a);
+  run_library({layout.type, rows, layout.inputs, columns}, scratch.sums.raw(), scratch.rows.raw(),
+              static_cast<const std::byte*>(b.packed.raw()) + first * layout.panel_bytes());
+
+  Epilogue part = epilogue;
+  if (part.bias.data() != nullptr) part.bias = part.bias.slice(0, begin, begin + columns);
+  if (part.residual.data() != nullptr) part.residual = part.residual.slice(1, begin, begin + columns);
+  const View<float> to = c.slice(1, begin, begin + columns);
+  float* sums = scratch.sums.span<float>().data();
+  if (layout.type == WeightType::bf16) return finish_rows(to, sums, columns, part);
+  for (std::int64_t i = 0; i < rows; ++i) {
+    float* row = sums + i * columns;
+    scale_codes(row, reinterpret_cast<const std::int32_t*>(row), scales[i], b.scales, begin, columns);
+    Epilogue of_row = part;
+    if (part.residual.data() != nullptr) of_row.residual = part.residual.slice(0, i, i + 1);
+    finish_rows(to.slice(0, i, i + 1), row, columns, of_row);
+  }
+}
+
+void multiply_narrow(View<float> c, View<const float> a, const PackedMatrix::Storage& b,
+                     const Epilogue& epilogue) {
+  const std::int64_t rows = a.extent(0), panels = b.narrow->panels();
+  const std::int64_t blocks = (rows + large_block - 1) / large_block;
+  // Blocks of rows do not depend on the threads; pieces of columns may, since columns do not meet.
+  const std::int64_t pieces =
+      blocks == 1 && !in_parallel() ? std::min<std::int64_t>(thread_count(), panels) : 1;
+  parallel_for(blocks * pieces, [&](std::int64_t i) {
+    const std::int64_t block = i / pieces, piece = i % pieces;
+    const std::int64_t begin = block * large_block, end = std::min(rows, begin + large_block);
+    multiply_narrow_block(c.slice(0, begin, end), a.slice(0, begin, end), b, panels * piece / pieces,
+                          panels * (piece + 1) / pieces, rows_of(epilogue, begin, end));
+  });
+}
+
+}  // namespace
+
+PackedMatrix::PackedMatrix(std::int64_t inputs, std::int64_t outputs, WeightType type)
+    : inputs_(inputs), outputs_(outputs), type_(type), storage_(std::make_unique<Storage>()) {
   instruction_set();  // throws where LINNET_ISA cannot be obeyed
   storage_->layout = {inputs, outputs};
+  if (type != WeightType::f32 && library_is_fast({type, large_block, inputs, outputs})) {
+    storage_->narrow = NarrowLayout{type, inputs, outputs};
+    storage_->packed = Tensor::of<std::uint8_t>({storage_->narrow->bytes()});
+    return;
+  }
   storage_->packed = Tensor::of<float>({storage_->layout.floats()});
-  if (library_agrees(inputs, outputs))
-    storage_->weights = dnnl::memory(packed_matrix(storage_->layout), cpu(), storage_->packed.raw());
+  storage_->library = library_agrees(inputs, outputs);
 }
 
 PackedMatrix::~PackedMatrix() = default;
@@ -273,13 +224,20 @@ PackedMatrix::PackedMatrix(PackedMatrix&&) noexcept = default;
 PackedMatrix& PackedMatrix::operator=(PackedMatrix&&) noexcept = default;
 
 void PackedMatrix::pack(View<const float> b) {
-  assert(b.extent(0) == inputs_ && b.extent(1) == outputs_);
+  assert(b.extent(0) == inputs_ && b.extent(1) == outputs_ && type_ == WeightType::f32);
   pack_panels(storage_->packed.span<float>().data(), storage_->layout, b.data(), b.stride(0), 1);
 }
 
 void PackedMatrix::pack_transposed(View<const float> w) {
   assert(w.extent(0) == outputs_ && w.extent(1) == inputs_);
-  pack_panels(storage_->packed.span<float>().data(), storage_->layout, w.data(), 1, w.stride(0));
+  if (storage_->narrow) return pack_narrow(*storage_, w);
+  if (type_ == WeightType::f32)
+    return pack_panels(storage_->packed.span<float>().data(), storage_->layout, w.data(), 1, w.stride(0));
+  Tensor rounded = Tensor::of<float>({outputs_, inputs_});
+  for (std::int64_t n = 0; n < outputs_; ++n) std::copy_n(w.at(n), inputs_, rounded.view<float>().at(n));
+  round_weights(rounded.view<float>(), type_);
+  pack_panels(storage_->packed.span<float>().data(), storage_->layout, rounded.span<float>().data(), 1,
+              inputs_);
 }
 
 std::size_t PackedMatrix::bytes() const { return storage_->packed.bytes(); }
@@ -290,12 +248,13 @@ void multiply(View<float> c, View<const float> a, const PackedMatrix& b, const E
   const std::int64_t rows = a.extent(0);
   assert(a.extent(1) == b.inputs() && c.extent(0) == rows && c.extent(1) == b.outputs());
   if (rows == 0 || b.outputs() == 0) return;
+  if (storage.narrow) return multiply_narrow(c, a, storage, epilogue);
 
   // First the blocks for oneDNN; what is left of the rows is cut along panels, then along rows.
   const bool dense = a.stride(0) == b.inputs() && c.stride(0) == b.outputs() &&
                      (epilogue.residual.data() != c.data() || epilogue.residual.stride(0) == b.outputs());
   const std::int64_t block = block_rows(rows);
-  const std::int64_t blocks = storage.weights && dense && rows >= least_library_rows ? rows / block : 0;
+  const std::int64_t blocks = storage.library && dense && rows >= least_library_rows ? rows / block : 0;
   const std::int64_t done = blocks * block;
   const std::int64_t left = rows - done;
   const std::int64_t work = left * layout.inputs * layout.panels() * PanelLayout::columns;
@@ -321,9 +280,10 @@ void multiply(View<float> c, View<const float> a, const PackedMatrix& b, const E
 }
 
 void prepare_multiply(std::int64_t rows, const PackedMatrix& b, const Epilogue& epilogue) {
-  if (!b.storage().weights || rows < least_library_rows) return;
+  if (!b.storage().library || rows < least_library_rows) return;
   const bool bias = epilogue.bias.data() != nullptr;
-  for (const bool add : {false, true}) call_for({block_rows(rows), b.inputs(), b.outputs(), bias, add});
+  for (const bool add : {false, true})
+    prepare_library({WeightType::f32, block_rows(rows), b.inputs(), b.outputs(), bias, add});
 }
 
 }  // namespace linnet::kernels

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 
 #include "linnet/tensor.h"
 
@@ -9,12 +10,18 @@ namespace linnet::kernels {
 
 enum class Activation { none, relu, gelu, gelu_tanh };
 
+/// How the weights of a product are held. bf16: weights and the rows they multiply rounded to bf16, sums f32.
+/// int8: an integer code and one scale an output for the weights, codes and one scale a row, found anew every
+/// time, for what they multiply, sums exact. Where a machine has no fast products of bf16 or of 8 bits, the
+/// rounded weights are multiplied in f32.
+enum class WeightType { f32, bf16, int8 };
+
 /// A matrix B [inputs, outputs] in the layout that the dense products want it in (oneDNN's own). Packed once
 /// for generation, after every update in training. Immutable but for `pack`; products may share it across
 /// threads.
 class PackedMatrix {
  public:
-  PackedMatrix(std::int64_t inputs, std::int64_t outputs);
+  PackedMatrix(std::int64_t inputs, std::int64_t outputs, WeightType type = WeightType::f32);
   ~PackedMatrix();
   PackedMatrix(PackedMatrix&&) noexcept;
   PackedMatrix& operator=(PackedMatrix&&) noexcept;
@@ -27,6 +34,7 @@ class PackedMatrix {
 
   std::int64_t inputs() const { return inputs_; }
   std::int64_t outputs() const { return outputs_; }
+  WeightType type() const { return type_; }
   std::size_t bytes() const;
 
   struct Storage;
@@ -35,6 +43,7 @@ class PackedMatrix {
  private:
   std::int64_t inputs_;
   std::int64_t outputs_;
+  WeightType type_;
   std::unique_ptr<Storage> storage_;
 };
 
@@ -48,8 +57,8 @@ struct Epilogue {
 
 /// c [rows, outputs] = epilogue(a [rows, inputs] · B). Outer strides of a, c and residual are free.
 /// 2 · rows · inputs · outputs FLOPs. Row i of c depends on row i of a alone, bit for bit: not on the number
-/// of rows, their order or the threads. Runs on all threads outside of `parallel_for`, on the caller's thread
-/// inside of it.
+/// of rows, their order or the threads (bf16: on the number of rows too, in the last bits of f32). Runs on
+/// all threads outside of `parallel_for`, on the caller's thread inside of it.
 void multiply(View<float> c, View<const float> a, const PackedMatrix& b, const Epilogue& epilogue = {});
 
 /// dw [outputs, inputs] += dyᵀ · x for dy [rows, outputs], x [rows, inputs]; db [outputs] += column sums of
@@ -59,10 +68,17 @@ void accumulate_weight_gradient(View<float> dw, View<float> db, View<const float
 /// Makes what `multiply` needs for that many rows now, so that later calls create nothing.
 void prepare_multiply(std::int64_t rows, const PackedMatrix& b, const Epilogue& epilogue = {});
 
-/// The dense ceiling of this machine in GFLOP/s, f32: the best of 256×256×1024 and 2048×1024×1024 with packed
-/// weights on all threads, median of several runs; and its copy bandwidth in GB/s: bytes read plus bytes
-/// written, 256 MB.
-double measure_gemm_gflops();
+/// The nearest weights that `type` can hold, w [outputs, inputs], in place: packing them rounds nothing more.
+void round_weights(View<float> w, WeightType type);
+
+/// The int8 codes of a row of weights and the scale they are multiples of, the largest one over 127; 0 for a
+/// row of zeros.
+float quantise_weights(std::span<std::int8_t> codes, std::span<const float> row);
+
+/// The dense ceiling of this machine in GFLOP/s for a type of weights: the best of 256×256×1024 and
+/// 2048×1024×1024 with packed weights on all threads, median of several runs; and its copy bandwidth in GB/s:
+/// bytes read plus bytes written, 256 MB.
+double measure_gemm_gflops(WeightType type = WeightType::f32);
 double measure_copy_gbs();
 
 }  // namespace linnet::kernels

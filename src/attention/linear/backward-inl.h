@@ -72,7 +72,9 @@ class BackwardSweep : public Sweep<Task> {
 
   /// φK and V⁺, zeros up to `rows`.
   void LoadKeys(Mask::Interval range, std::size_t rows) {
-    LoadFeatures(this->call_, false, this->head(), key_, range, k_, ldf_, rows, wide_);
+    LoadFeatures(this->call_, false, this->head(), key_, range, k_, ldf_, rows, wide_,
+                 this->scales_.key.data());
+    this->scales_.EndKeys(range);
     LoadRows(value_, range, v_, ldv_, rows);
     for (std::size_t j = 0; j < static_cast<std::size_t>(range.end - range.begin); ++j)
       v_[j * ldv_ + columns_] = 1.0f;
@@ -80,7 +82,9 @@ class BackwardSweep : public Sweep<Task> {
 
   /// φQ and G⁺, zeros up to `rows`.
   void LoadQueries(Mask::Interval range, std::size_t rows) {
-    LoadFeatures(this->call_, true, this->head(), query_, range, q_, ldf_, rows, wide_);
+    LoadFeatures(this->call_, true, this->head(), query_, range, q_, ldf_, rows, wide_,
+                 this->scales_.query.data());
+    this->scales_.EndQueries(range);
     const View<const float>& normaliser = gradient_call_.normaliser;
     const auto count = static_cast<std::size_t>(range.end - range.begin);
     for (std::size_t i = 0; i < count; ++i) {
@@ -90,7 +94,10 @@ class BackwardSweep : public Sweep<Task> {
         LoadRow(g, grad_out_, row);
         continue;
       }
-      const float scale = 1.0f / *normaliser.at(this->block_.batch, row, this->head());
+      const float denominator = *normaliser.at(this->block_.batch, row, this->head());
+      // A query's own log-scale cancels; the logarithm of its denominator takes its place.
+      if (this->scaled()) this->scales_.query[i] = -static_cast<double>(denominator);
+      const float scale = this->scaled() ? 1.0f : 1.0f / denominator;
       const float* o = RowOf(out_, row, wide_);
       g[columns_] = -ScaledDot(g, RowOf(grad_out_, row, g), o, scale);
     }
@@ -119,11 +126,13 @@ class BackwardSweep : public Sweep<Task> {
     Transpose(transposed_, this->chunk_, v_, ldv_, rows, columns_ + 1);
     Weigh(g_, ldv_, rows, columns_ + 1);
     if (this->decay() != nullptr) this->decay()->Fade(weights_, this->chunk_, rows);
+    if (this->scaled()) this->scales_.ScaleTriangle(weights_, this->chunk_, rows);
   }
   /// tril(φQ φKᵀ), without the decay.
   void WeighKeys(std::size_t rows) {
     Transpose(transposed_, this->chunk_, k_, ldf_, rows, features_);
     Weigh(q_, ldf_, rows, features_);
+    if (this->scaled()) this->scales_.ScaleTriangle(weights_, this->chunk_, rows);
   }
 
   /// G⁺ V⁺ᵀ and φQ φKᵀ of the pairs of an edge.
@@ -131,12 +140,14 @@ class BackwardSweep : public Sweep<Task> {
     Transpose(transposed_, kEdge, v_, ldv_, RoundUp(keys, kRowBlock), columns_ + 1);
     const EdgeWeights weights(tile, queries, keys, weights_);
     weights.Multiply(g_, ldv_, transposed_, columns_ + 1);
+    if (this->scaled()) weights.Scale(this->scales_);
     return weights;
   }
   EdgeWeights WeighKeys(const EdgeTile& tile, std::size_t queries, std::size_t keys) {
     Transpose(transposed_, kEdge, k_, ldf_, RoundUp(keys, kRowBlock), features_);
     const EdgeWeights weights(tile, queries, keys, weights_);
     weights.Multiply(q_, ldf_, transposed_, features_);
+    if (this->scaled()) weights.Scale(this->scales_);
     return weights;
   }
 

@@ -10,7 +10,7 @@
 
 #include <bit>
 
-#include "attention/linear/linear_tiles-inl.h"
+#include "attention/linear/log_scales-inl.h"
 #include "attention/linear/sweep_plan.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -43,6 +43,19 @@ class EdgeWeights {
           const bool computed = first < last && begin <= j && j < end;
           hn::Store(computed ? hn::IfThenElseZero(Bits(seen, j), hn::Load(d, at)) : hn::Zero(d), d, at);
         }
+      }
+    }
+  }
+
+  /// weights *= e^(query + key), where the map is log-scaled.
+  void Scale(LogScales& scales) const {
+    const F32 d;
+    scales.Settle();
+    for (std::size_t i = 0; i < queries_; ++i) {
+      for (std::size_t j = 0; j < keys_; j += hn::Lanes(d)) {
+        float* at = weights_ + i * kEdge + j;
+        hn::Store(hn::IfThenElseZero(Bits(tile_.seen[i], j), hn::Mul(hn::Load(d, at), scales.Pair(i, j))), d,
+                  at);
       }
     }
   }

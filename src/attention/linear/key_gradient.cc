@@ -61,7 +61,7 @@ class KeySweep : public BackwardSweep<KeySweep> {
 
   void AddOthers(std::size_t count, Pieces& pieces) {
     float* state = pieces.Open();
-    const auto [q, fade] = Enter(q_, ldf_, width_, count, faded_, power_);
+    const auto [q, fade] = Enter(pieces, q_, ldf_, width_, count, faded_, power_);
     AddProduct(pieces, {state, ldm_, q, ldf_, g_, ldv_, RoundUp(features_, kRowBlock), count, &ahead_},
                value_width_, fade);
     AddSums(pieces, state + width_ * ldm_, q, ldf_, g_ + columns_, ldv_, count, width_, fade);

@@ -25,7 +25,8 @@ constexpr const char* operation = "linear attention";
 
 class LinearAttention final : public Attention {
  public:
-  explicit LinearAttention(const AttentionOptions& options) : options_(options) {}
+  explicit LinearAttention(const AttentionOptions& options)
+      : options_(options), scaled_(dynamic_cast<const LogScaledMap*>(options.feature_map.get())) {}
 
   void forward(const AttentionOutputs& outputs, const AttentionInputs& inputs) const override;
   void backward(const AttentionGradients& gradients, ConstFloatView grad_out, const AttentionInputs& inputs,
@@ -51,19 +52,58 @@ class LinearAttention final : public Attention {
     check_held_shape(operation, which, own.shape(), shape);
     if (own.features() != features)
       fail(operation, "expected {} with {} features a head, got {}", which, features, own.features());
+    if (own.scaled() != (scaled_ != nullptr))
+      fail(operation, "expected {} of the feature map {}, got one {} log-scales", which,
+           options_.feature_map->name(), own.scaled() ? "with" : "without");
     return own;
   }
 
+  void check_decay(View<const float> decay, const Mask& mask, std::int64_t heads) const {
+    linnet::check_decay(operation, decay, mask, heads);
+    if (decay.rank() != 0 && scaled_ != nullptr)
+      fail(operation, "expected no decay with the feature map {}, whose sums are rescaled by the largest key",
+           options_.feature_map->name());
+  }
+
+  /// φ of one row into `y`; returns its log-scale.
+  double map_row(float* y, std::int64_t count, const float* x, std::int64_t head_dim,
+                 const TileContext& context) const {
+    double log_scale = 0;
+    if (scaled_ != nullptr)
+      scaled_->forward_scaled({y, {1, count}}, {&log_scale, 1}, {x, {1, head_dim}}, context);
+    else
+      options_.feature_map->forward({y, {1, count}}, {x, {1, head_dim}}, context);
+    return log_scale;
+  }
+
+  /// Takes a key with its log-scale into a head's: scales its features, and returns what the sums so far are
+  /// to be multiplied by.
+  static float rescale(LinearState& state, std::int64_t slot, std::int64_t head,
+                       std::span<float> key_features, double key_scale) {
+    const double before = state.scale(slot, head);
+    if (!(key_scale <= before)) state.set_scale(slot, head, key_scale);
+    const double now = state.scale(slot, head);
+    const float weight = exp_or_zero(key_scale - now);
+    for (float& feature : key_features) feature *= weight;
+    return exp_or_zero(before - now);
+  }
+
+  /// e^x, without the subnormal numbers that slow everything down.
+  static float exp_or_zero(double x) { return x < -87 ? 0.0f : static_cast<float>(std::exp(x)); }
+
+  float epsilon() const { return scaled_ != nullptr ? 0.0f : options_.epsilon; }
+
   LinearCall call(const AttentionSizes& sizes, const AttentionInputs& inputs) const {
-    check_decay(operation, inputs.decay, inputs.mask, sizes.heads);
+    check_decay(inputs.decay, inputs.mask, sizes.heads);
     const std::int64_t count = features(sizes.head_dim);
     const LinearState* initial = nullptr;
     if (inputs.initial != nullptr)
       initial = &own_state("an initial state", *inputs.initial, sizes.shape(), count);
     return {*options_.feature_map,
+            scaled_,
             count,
             options_.normalise == Normalise::sum,
-            options_.epsilon,
+            epsilon(),
             options_.layer,
             sizes,
             inputs,
@@ -71,6 +111,7 @@ class LinearAttention final : public Attention {
   }
 
   AttentionOptions options_;
+  const LogScaledMap* scaled_;  // the feature map where it has log-scales, or null
 };
 
 // Few heads leave threads idle: two blocks of value columns a head then, each computing what they share for
@@ -107,20 +148,24 @@ void LinearAttention::forward(const AttentionOutputs& outputs, const AttentionIn
   const std::int64_t width = (sizes.value_dim / blocks + 15) / 16 * 16;
   // Every block of a head reads the initial z, whose memory the final one may share: written once all have
   // read it.
-  std::vector<float> final_z(final == nullptr ? 0 : 2 * sizes.batch * sizes.heads * call.features);
+  const std::int64_t heads = final == nullptr ? 0 : sizes.batch * sizes.heads;
+  std::vector<float> final_z(2 * heads * call.features);
+  std::vector<double> final_scale(heads);
   parallel_for(sizes.batch * groups * blocks, [&](std::int64_t i) {
     const std::int64_t b = i / blocks / groups, h = i / blocks % groups * group;
     const std::int64_t first = i % blocks * width;
     const std::int64_t last = i % blocks + 1 == blocks ? sizes.value_dim : first + width;
     linear_forward_block(call, outputs, {b, h, std::min(h + group, sizes.heads), first, last}, final,
-                         final_z.data());
+                         {final_z.data(), final_scale.data()});
   });
   if (final == nullptr) return;
   for (std::int64_t b = 0; b < sizes.batch; ++b) {
-    for (std::int64_t h = 0; h < sizes.heads; ++h)
+    for (std::int64_t h = 0; h < sizes.heads; ++h) {
       for (int part = 0; part < final->parts(); ++part)
         std::copy_n(final_z.data() + ((b * sizes.heads + h) * 2 + part) * call.features, call.features,
                     final->normaliser(b, h, part));
+      final->set_scale(b, h, final_scale[b * sizes.heads + h]);
+    }
     const std::int64_t before = call.initial == nullptr ? 0 : call.initial->position(b);
     final->set_position(b, before + call.visible_keys(b));
   }
@@ -157,17 +202,17 @@ void LinearAttention::backward(const AttentionGradients& gradients, ConstFloatVi
 std::unique_ptr<State> LinearAttention::make_state(std::int64_t slots, const HeadShape& shape,
                                                    std::int64_t capacity) const {
   check_make_state(operation, slots, shape, capacity);
-  return std::make_unique<LinearState>(slots, shape, features(shape.head_dim), options_.sums);
+  return std::make_unique<LinearState>(slots, shape, features(shape.head_dim), options_.sums,
+                                       scaled_ != nullptr);
 }
 
 void LinearAttention::step(View<float> out, View<const float> query, View<const float> key,
                            View<const float> value, State& state, std::span<const std::int64_t> slots,
                            View<const float> decay) const {
   const AttentionSizes sizes = check_step(operation, out, query, key, value, state, slots);
-  const FeatureMap& map = *options_.feature_map;
   const std::int64_t count = features(sizes.head_dim);
   LinearState& own = own_state("a state", state, sizes.shape(), count);
-  check_decay(operation, decay, Mask::causal(), sizes.heads);
+  check_decay(decay, Mask::causal(), sizes.heads);
   for (std::int64_t i = 0; i < sizes.batch; ++i) {
     const std::int64_t slot = slots[i];
     float* query_features = own.feature_rows(slot);
@@ -176,9 +221,14 @@ void LinearAttention::step(View<float> out, View<const float> query, View<const 
     for (std::int64_t h = 0; h < sizes.heads; ++h) {
       context.head = static_cast<int>(h);
       context.query = true;
-      map.forward({query_features, {1, count}}, {query.at(i, h), {1, sizes.head_dim}}, context);
+      const double query_scale = map_row(query_features, count, query.at(i, h), sizes.head_dim, context);
       context.query = false;
-      map.forward({key_features, {1, count}}, {key.at(i, h), {1, sizes.head_dim}}, context);
+      const double key_scale = map_row(key_features, count, key.at(i, h), sizes.head_dim, context);
+      float fade = decay.rank() == 0 ? 1.0f : decay(h), scale = 1;
+      if (scaled_ != nullptr) {
+        fade = rescale(own, slot, h, {key_features, static_cast<std::size_t>(count)}, key_scale);
+        scale = exp_or_zero(query_scale + own.scale(slot, h));
+      }
       linear_step_head({.out = out.at(i, h),
                         .sums = own.sums(slot, h, 0),
                         .z = own.normaliser(slot, h, 0),
@@ -190,9 +240,12 @@ void LinearAttention::step(View<float> out, View<const float> query, View<const 
                         .value = value.at(i, h),
                         .features = count,
                         .value_dim = sizes.value_dim,
-                        .decay = decay.rank() == 0 ? 1.0f : decay(h),
+                        .decay = fade,
                         .normalise = options_.normalise == Normalise::sum,
-                        .epsilon = options_.epsilon});
+                        .epsilon = epsilon(),
+                        .least = scaled_ != nullptr ? std::exp(-float{kMostScale})
+                                                    : -std::numeric_limits<float>::infinity(),
+                        .scale = scale});
     }
     own.set_position(slot, own.position(slot) + 1);
   }

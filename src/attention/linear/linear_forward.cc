@@ -1,3 +1,4 @@
+#include <atomic>
 #include <cstdint>
 
 #undef HWY_TARGET_INCLUDE
@@ -15,6 +16,8 @@ namespace linnet::HWY_NAMESPACE {
 /// 2020, equations 8 to 12). With S and z summed up over the keys that all rows of the chunk see, and P = φQ
 /// φKᵀ where a query sees a key of an edge, 0 elsewhere:
 ///   O = φQ S + P V,  d = φQ z + rowsum(P) + ε;  and S += φKᵀ V,  z += colsum(φK) for the keys that enter.
+/// With log-scales s of the keys, row i's O and d are those of the features times e^(s − m_i), m_i the
+/// largest s that i sees.
 class ForwardSweep : public Sweep<ForwardSweep> {
  public:
   ForwardSweep(const LinearCall& call, const AttentionOutputs& outputs, const LinearBlock& block)
@@ -38,18 +41,21 @@ class ForwardSweep : public Sweep<ForwardSweep> {
         p_(scratch_.take_zeroed(chunk_ * chunk_)),
         wide_(scratch_.take_zeroed(chunk_ * static_cast<std::size_t>(call.sizes.head_dim))),
         power_(scratch_.take_zeroed(chunk_)),
-        denominators_(scratch_.take_zeroed(chunk_)) {
+        denominators_(scratch_.take_zeroed(chunk_)),
+        query_scale_(scales_.query.size()),
+        highest_(scales_.query.size()) {
     TakePieces(width_ * ldm_ + width_, scratch_);
     const std::int64_t lanes = hn::Lanes(F32());
     stream_ = CanStream(outputs.out) && block.first_column % lanes == 0 && block.last_column % lanes == 0;
   }
 
-  void Run(LinearState* final, float* final_z) {
+  void Run(LinearState* final, const FinalNormalisers& normalisers) {
     compensated_ = compensated_ || (final != nullptr && final->parts() == 2);
     if (call_.continues(block_.batch)) LoadStates();
     Walk(final != nullptr ? &plan_.final_step() : nullptr);
     if (stream_) hwy::FlushStream();
-    if (final != nullptr) StoreStates(*final, final_z);
+    if (final != nullptr) StoreStates(*final, normalisers);
+    if (non_positive_ > 0) std::atomic_ref(*outputs_.non_positive) += non_positive_;
   }
 
  private:
@@ -71,6 +77,7 @@ class ForwardSweep : public Sweep<ForwardSweep> {
     for (std::size_t i = 0; i < heads_; ++i) {
       const std::int64_t h = block_.first_head + static_cast<std::int64_t>(i);
       float* sums = pieces_[i].Initial();
+      if (scaled()) pieces_[i].OpenScale() = call_.initial->scale(block_.batch, h);
       for (int part = 0; part < call_.initial->parts(); ++part, sums = pieces_[i].rest()) {
         const float* from = call_.initial->sums(block_.batch, h, part) + block_.first_column;
         for (std::size_t f = 0; f < features_; ++f)
@@ -80,11 +87,13 @@ class ForwardSweep : public Sweep<ForwardSweep> {
     }
   }
 
-  void StoreStates(LinearState& final, float* final_z) {
+  void StoreStates(LinearState& final, const FinalNormalisers& normalisers) {
     const bool any = plan_.final_step().has_core(initial_);
     for (std::size_t i = 0; i < heads_; ++i) {
       const std::int64_t h = block_.first_head + static_cast<std::int64_t>(i);
       const float* sums = any ? pieces_[i].Sum(sum_) : nullptr;
+      const std::int64_t index = block_.batch * call_.sizes.heads + h;
+      if (block_.first_column == 0) normalisers.scale[index] = any ? pieces_[i].sum_scale() : kNoScale;
       for (int part = 0; part < final.parts(); ++part) {
         if (part == 1) sums = any && pieces_[i].rest_valid() ? pieces_[i].rest() : nullptr;
         float* to = final.sums(block_.batch, h, part) + block_.first_column;
@@ -93,7 +102,7 @@ class ForwardSweep : public Sweep<ForwardSweep> {
           sums != nullptr ? CopyRow(row, sums + f * ldm_, columns_) : ZeroRows(row, columns_, 0, 1);
         }
         if (block_.first_column != 0) continue;
-        float* z = final_z + ((block_.batch * call_.sizes.heads + h) * 2 + part) * call_.features;
+        float* z = normalisers.z + (index * 2 + part) * call_.features;
         sums != nullptr ? CopyRow(z, sums + width_ * ldm_, features_) : ZeroRows(z, features_, 0, 1);
       }
     }
@@ -123,13 +132,14 @@ class ForwardSweep : public Sweep<ForwardSweep> {
   }
 
   void LoadOthers(Mask::Interval range, std::size_t rows) {
-    LoadFeatures(call_, false, head(), key_, range, k_, ldf_, rows, wide_);
+    LoadFeatures(call_, false, head(), key_, range, k_, ldf_, rows, wide_, scales_.key.data());
+    scales_.EndKeys(range);
     LoadRows(value_, range, v_, ldm_, rows);
   }
 
   void AddOthers(std::size_t count, Pieces& pieces) {
     float* sums = pieces.Open();
-    const auto [k, fade] = Enter(k_, ldf_, width_, count, faded_, power_);
+    const auto [k, fade] = Enter(pieces, k_, ldf_, width_, count, faded_, power_);
     AddProduct(pieces, {sums, ldm_, k, ldf_, v_, ldm_, RoundUp(features_, kRowBlock), count, &ahead_},
                value_width_, fade);
     AddSums(pieces, sums + width_ * ldm_, k, ldf_, nullptr, 0, count, width_, fade);
@@ -144,10 +154,12 @@ class ForwardSweep : public Sweep<ForwardSweep> {
       const Mask::Interval keys = tiles_.front().others;
       rows = std::max(rows, RoundUp(static_cast<std::size_t>(keys.end - keys.begin), kRowBlock));
     }
-    LoadFeatures(call_, true, head(), query_, step.rows, q_, ldf_, rows, wide_);
+    LoadFeatures(call_, true, head(), query_, step.rows, q_, ldf_, rows, wide_, query_scale_.data());
+    if (triangle) LoadOthers(tiles_.front().others, rows);
+    if (scaled()) FindHighest(count, triangle);
     const float* q = Meet(step, core, q_, ldf_, width_, rows, faded_, power_);
     if (triangle) {
-      Diagonal(tiles_.front().others, rows, q, core);
+      Diagonal(rows, q, core);
     } else {
       ForEachPanel(Multiply<Left::plain>{o_, ldm_, q, ldf_, core != nullptr ? core : sum_, ldm_, rows,
                                          core != nullptr ? features_ : 0, &ahead_},
@@ -166,15 +178,44 @@ class ForwardSweep : public Sweep<ForwardSweep> {
   }
 
   /// The keys of the chunk itself, of which each query sees those before it and its own.
-  void Diagonal(Mask::Interval keys, std::size_t rows, const float* q, const float* core) {
-    LoadOthers(keys, rows);
+  void Diagonal(std::size_t rows, const float* q, const float* core) {
     Transpose(k_transposed_, chunk_, k_, ldf_, rows, features_);
     MultiplyLower{p_, chunk_, q_, ldf_, k_transposed_, chunk_, rows, features_, &ahead_}();
     if (decay() != nullptr) decay()->Fade(p_, chunk_, rows);
+    if (scaled()) scales_.ScaleTriangle(p_, chunk_, rows);
     ForEachPanel(
         MultiplyWithTriangle<false>{o_, ldm_, q, ldf_, core != nullptr ? core : sum_, ldm_, p_, chunk_, v_,
                                     ldm_, rows, core != nullptr ? features_ : 0, &ahead_},
         value_width_);
+  }
+
+  /// The largest log-scale of the keys that each row sees in the core and on the diagonal, which its results
+  /// are relative to.
+  void FindHighest(std::size_t count, bool triangle) {
+    double highest = core_scale_;
+    for (std::size_t i = 0; i < count; ++i) {
+      if (triangle) highest = LargestScale(&scales_.key[i], 1, highest);
+      highest_[i] = highest;
+      scales_.query[i] = -FiniteScale(highest);
+    }
+    std::fill(scales_.query.begin() + static_cast<std::ptrdiff_t>(count), scales_.query.end(), kNoScale);
+  }
+
+  /// The same with the keys of an edge: rows that see a larger one are scaled down to it.
+  void RaiseHighest(const EdgeTile& tile, std::size_t count) {
+    for (std::size_t i = 0; i < count; ++i) {
+      double highest = highest_[i];
+      for (std::uint32_t word = tile.seen[i]; word != 0; word &= word - 1)
+        highest = LargestScale(&scales_.key[static_cast<std::size_t>(std::countr_zero(word))], 1, highest);
+      if (highest == highest_[i]) continue;
+      if (highest_[i] != kNoScale) {
+        const float factor = ExpOf(highest_[i] - highest);
+        CopyRow(o_ + i * ldm_, o_ + i * ldm_, value_width_, factor);
+        denominators_[i] *= factor;
+      }
+      highest_[i] = highest;
+      scales_.query[i] = -highest;
+    }
   }
 
   /// Σ_j<count weights[j] + q·z, where given.
@@ -202,6 +243,10 @@ class ForwardSweep : public Sweep<ForwardSweep> {
     Transpose(k_transposed_, chunk_, k_, ldf_, RoundUp(keys, kRowBlock), features_);
     const EdgeWeights weights(tile, count, keys, p_);
     weights.Multiply(q_, ldf_, k_transposed_, features_);
+    if (scaled()) {
+      RaiseHighest(tile, count);
+      weights.Scale(scales_);
+    }
     weights.AddToQueries(o_, ldm_, v_, ldm_, value_width_);
     std::uint32_t seeing = 0;
     for (std::size_t i = 0; i < count; ++i) {
@@ -217,18 +262,38 @@ class ForwardSweep : public Sweep<ForwardSweep> {
     return wanted ? outputs_.normaliser.at(block_.batch, row, head()) : nullptr;
   }
 
-  /// out = O / d, and d where it is wanted; zeros and 1 for rows that see nothing.
+  /// out = O / d, and d or its logarithm where it is wanted; zeros for rows that see nothing and, with
+  /// log-scales, for those whose d is not positive.
   void WriteRows(Mask::Interval rows, std::uint32_t seeing) {
     const auto count = static_cast<std::size_t>(rows.end - rows.begin);
+    if (scaled() && call_.normalise && outputs_.normaliser.rank() != 0) TakeLogarithms(count);
     for (std::size_t i = 0; i < count; ++i) {
       const auto row = static_cast<std::size_t>(rows.begin) + i;
       const bool sees = seeing == ~0u || (seeing >> i & 1) != 0;
-      if (!sees) ZeroRows(o_, ldm_, i, i + 1);
-      const float denominator = call_.normalise && sees ? denominators_[i] : 1.0f;
-      StoreRow(out_, row, o_ + i * ldm_, 1.0f / denominator, stream_);
+      const bool divides = call_.normalise && sees;
+      const bool vanishes = divides && denominators_[i] <= Least();
+      if (vanishes && outputs_.non_positive != nullptr && block_.first_column == 0) ++non_positive_;
+      const bool zero = !sees || (vanishes && scaled());
+      if (zero) ZeroRows(o_, ldm_, i, i + 1);
+      float scale = divides ? 1.0f / denominators_[i] : 1.0f;
+      if (scaled() && !call_.normalise) scale = ExpOf(query_scale_[i] + highest_[i]);
+      StoreRow(out_, row, o_ + i * ldm_, zero ? 1.0f : scale, stream_);
       if (float* normaliser = Normaliser(rows.begin + static_cast<std::int64_t>(i)))
-        *normaliser = denominator;
+        *normaliser = !divides ? 1.0f : scaled() ? LogDenominator(i, vanishes) : denominators_[i];
     }
+  }
+
+  /// What denominators must exceed.
+  float Least() const { return scaled() ? least_ : 0.0f; }
+
+  void TakeLogarithms(std::size_t count) {
+    const F32 d;
+    for (std::size_t i = 0; i < count; i += hn::Lanes(d))
+      hn::Store(kernels::HWY_NAMESPACE::FastLog(d, hn::Load(d, denominators_ + i)), d, power_ + i);
+  }
+  float LogDenominator(std::size_t i, bool vanishes) const {
+    if (vanishes) return std::numeric_limits<float>::infinity();
+    return static_cast<float>(highest_[i] + static_cast<double>(power_[i]));
   }
 
   void WriteZeros(Mask::Interval rows) {
@@ -242,10 +307,13 @@ class ForwardSweep : public Sweep<ForwardSweep> {
   const std::size_t width_, value_width_;  // F and M padded
   const std::size_t ldf_, ldm_;            // from row to row of φ and of values
   Scratch scratch_;
-  float *q_, *faded_, *k_, *k_transposed_;  // φQ, rows with their decay, φK [C, F] and φKᵀ
-  float *v_, *o_, *p_;                      // V, O [C, M] and P [C, C]
-  float* wide_;                             // rows of bf16, widened
-  float *power_, *denominators_;            // [C]
+  float *q_, *faded_, *k_, *k_transposed_;     // φQ, rows with their decay, φK [C, F] and φKᵀ
+  float *v_, *o_, *p_;                         // V, O [C, M] and P [C, C]
+  float* wide_;                                // rows of bf16, widened
+  float *power_, *denominators_;               // [C]
+  std::vector<double> query_scale_, highest_;  // with log-scales: of the queries, and m [C]
+  const float least_ = ExpOf(-kMostScale);
+  std::int64_t non_positive_ = 0;
   bool stream_ = false;
 
   // The head at work.
@@ -254,8 +322,8 @@ class ForwardSweep : public Sweep<ForwardSweep> {
 };
 
 void RunForwardBlock(const LinearCall& call, const AttentionOutputs& outputs, const LinearBlock& block,
-                     LinearState* final, float* final_z) {
-  ForwardSweep(call, outputs, block).Run(final, final_z);
+                     LinearState* final, const FinalNormalisers& normalisers) {
+  ForwardSweep(call, outputs, block).Run(final, normalisers);
 }
 
 }  // namespace linnet::HWY_NAMESPACE
@@ -267,8 +335,8 @@ namespace linnet {
 HWY_EXPORT(RunForwardBlock);
 
 void linear_forward_block(const LinearCall& call, const AttentionOutputs& outputs, const LinearBlock& block,
-                          LinearState* final, float* final_z) {
-  HWY_DYNAMIC_DISPATCH(RunForwardBlock)(call, outputs, block, final, final_z);
+                          LinearState* final, const FinalNormalisers& normalisers) {
+  HWY_DYNAMIC_DISPATCH(RunForwardBlock)(call, outputs, block, final, normalisers);
 }
 
 }  // namespace linnet

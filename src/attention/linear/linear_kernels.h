@@ -4,10 +4,15 @@
 
 namespace linnet {
 
+/// Products of log-scaled features below e^−kMostScale, next to the largest key's scale, count as 0: what
+/// floats hold is used up there. A denominator that small is not positive.
+inline constexpr double kMostScale = 75;
+
 /// One call of the parallel form, its arguments checked.
 struct LinearCall {
   const FeatureMap& map;
-  std::int64_t features;  ///< F
+  const LogScaledMap* scaled;  ///< the same map where it has log-scales, or null
+  std::int64_t features;       ///< F
   bool normalise;
   float epsilon;
   int layer;
@@ -33,11 +38,17 @@ struct LinearBlock {
   std::int64_t batch, first_head, last_head, first_column, last_column;
 };
 
-/// Computes the block's part of out; the block with column 0 also writes the normaliser and, where `final` is
-/// given, each head's final z, with what it rounded off, to `final_z` [B, H, 2, F]. The final S goes to
-/// `final`, which may be the initial state.
+/// The heads' final z, with what they rounded off, and the log-scales of their states.
+struct FinalNormalisers {
+  float* z;       ///< [B, H, 2, F]
+  double* scale;  ///< [B, H]
+};
+
+/// Computes the block's part of out; the block with column 0 also writes the normaliser, counts denominators
+/// that are not positive and writes `normalisers`, where `final` is given. The final S goes to `final`, which
+/// may be the initial state.
 void linear_forward_block(const LinearCall& call, const AttentionOutputs& outputs, const LinearBlock& block,
-                          LinearState* final, float* final_z);
+                          LinearState* final, const FinalNormalisers& normalisers);
 
 /// What both sides of the backward pass read. `decay_sums` [2, B, H], where γ's gradient is wanted, receives
 /// the shares of queries and of keys in γ dL/dγ.
@@ -59,7 +70,7 @@ void linear_key_gradient(const LinearGradientCall& call, FloatView grad_key, Flo
                          const LinearBlock& heads);
 
 /// One token of one head, in one pass over its state: z = γ z + φk, S = γ S + φk vᵀ, out = Sᵀ φq / (zᵀ φq +
-/// ε).
+/// ε), or `scale` Sᵀ φq where it is not normalised. A denominator of at most `least` gives zeros.
 struct LinearStep {
   float* out;
   float *sums, *z;            ///< S [F, M], z [F]
@@ -70,6 +81,8 @@ struct LinearStep {
   float decay;
   bool normalise;
   float epsilon;
+  float least;
+  float scale;
 };
 void linear_step_head(const LinearStep& step);
 

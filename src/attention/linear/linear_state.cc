@@ -1,6 +1,8 @@
 #include "attention/linear/linear_state.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 namespace linnet {
 namespace {
@@ -9,14 +11,18 @@ constexpr const char* operation = "linear attention state";
 const char* name_of_sums(int parts) { return parts == 2 ? "compensated" : "plain"; }
 }  // namespace
 
-LinearState::LinearState(std::int64_t slots, const HeadShape& shape, std::int64_t features, StateSums sums)
+LinearState::LinearState(std::int64_t slots, const HeadShape& shape, std::int64_t features, StateSums sums,
+                         bool scaled)
     : shape_(shape),
       features_(features),
       parts_(sums == StateSums::compensated ? 2 : 1),
       numbers_(checked_size(Shape{shape.heads, features, shape.value_dim + 1}, sizeof(float))),
-      stride_((parts_ * numbers_ + 2 * features + 15) / 16 * 16),
+      scales_(scaled ? 2 * shape.heads : 0),
+      stride_((saved() + 2 * features + 15) / 16 * 16),
       memory_(DType::f32, {slots, stride_}),
-      positions_(slots) {}
+      positions_(slots) {
+  for (std::int64_t slot = 0; slot < slots; ++slot) reset(slot);
+}
 
 std::int64_t LinearState::position(std::int64_t slot) const {
   check_slot(operation, *this, slot);
@@ -25,12 +31,14 @@ std::int64_t LinearState::position(std::int64_t slot) const {
 
 std::size_t LinearState::bytes(std::int64_t slot) const {
   check_slot(operation, *this, slot);
-  return static_cast<std::size_t>(parts_ * numbers_) * sizeof(float);
+  return static_cast<std::size_t>(saved()) * sizeof(float);
 }
 
 void LinearState::reset(std::int64_t slot) {
   check_slot(operation, *this, slot);
-  std::fill_n(at(slot), parts_ * numbers_, 0.0f);
+  std::fill_n(at(slot), saved(), 0.0f);
+  for (std::int64_t head = 0; scaled() && head < shape_.heads; ++head)
+    set_scale(slot, head, -std::numeric_limits<double>::infinity());
   positions_[slot] = 0;
 }
 
@@ -42,24 +50,39 @@ void LinearState::copy(std::int64_t slot, const State& source, std::int64_t sour
   if (other.features_ != features_)
     fail(operation, "expected a source with {} features, got {}", features_, other.features_);
   if (other.parts_ != parts_) fail(operation, "expected a source with {} sums", name_of_sums(parts_));
-  if (other.at(source_slot) != at(slot)) std::copy_n(other.at(source_slot), parts_ * numbers_, at(slot));
+  if (other.scaled() != scaled())
+    fail(operation, "expected a source {} log-scales", scaled() ? "with" : "without");
+  if (other.at(source_slot) != at(slot)) std::copy_n(other.at(source_slot), saved(), at(slot));
   positions_[slot] = other.positions_[source_slot];
 }
 
 void LinearState::save(std::int64_t slot, std::span<float> to) const {
   check_slot(operation, *this, slot);
-  if (static_cast<std::int64_t>(to.size()) != parts_ * numbers_)
-    fail(operation, "expected room for {} numbers, got {}", parts_ * numbers_, to.size());
-  std::copy_n(at(slot), parts_ * numbers_, to.begin());
+  if (static_cast<std::int64_t>(to.size()) != saved())
+    fail(operation, "expected room for {} numbers, got {}", saved(), to.size());
+  std::copy_n(at(slot), saved(), to.begin());
 }
 
 void LinearState::restore(std::int64_t slot, std::span<const float> from, std::int64_t position) {
   check_slot(operation, *this, slot);
-  if (static_cast<std::int64_t>(from.size()) != parts_ * numbers_)
-    fail(operation, "expected {} numbers, got {}", parts_ * numbers_, from.size());
+  if (static_cast<std::int64_t>(from.size()) != saved())
+    fail(operation, "expected {} numbers, got {}", saved(), from.size());
   if (position < 0) fail(operation, "expected a position of at least 0, got {}", position);
   std::copy(from.begin(), from.end(), at(slot));
   positions_[slot] = position;
+}
+
+double LinearState::scale(std::int64_t slot, std::int64_t head) const {
+  if (!scaled()) return 0;
+  const float* floats = const_cast<LinearState*>(this)->scale_floats(slot, head);
+  return static_cast<double>(floats[0]) + static_cast<double>(floats[1]);
+}
+
+void LinearState::set_scale(std::int64_t slot, std::int64_t head, double scale) {
+  if (!scaled()) return;
+  float* floats = scale_floats(slot, head);
+  floats[0] = static_cast<float>(scale);
+  floats[1] = std::isfinite(floats[0]) ? static_cast<float>(scale - static_cast<double>(floats[0])) : 0.0f;
 }
 
 }  // namespace linnet

@@ -8,10 +8,12 @@ namespace linnet {
 
 /// The state of linear attention. A slot's numbers, as `save` writes them: S [H, F, M], then z [H, F], f32,
 /// with S = Σ φ(k) vᵀ and z = Σ φ(k) over the tokens seen; with compensated sums a second part follows, laid
-/// out alike: what the sums have rounded off so far and is still to be subtracted from them.
+/// out alike: what the sums have rounded off so far and is still to be subtracted from them. With a
+/// log-scaled map the sums stand for e^M times their numbers; each head's M follows as two floats whose sum
+/// it is.
 class LinearState final : public State {
  public:
-  LinearState(std::int64_t slots, const HeadShape& shape, std::int64_t features, StateSums sums);
+  LinearState(std::int64_t slots, const HeadShape& shape, std::int64_t features, StateSums sums, bool scaled);
 
   std::int64_t slots() const override { return static_cast<std::int64_t>(positions_.size()); }
   std::int64_t position(std::int64_t slot) const override;
@@ -41,12 +43,22 @@ class LinearState final : public State {
     return const_cast<LinearState*>(this)->normaliser(slot, head, part);
   }
 
+  /// M, the log-scale of a head's sums: −∞ before the first token, 0 always where the map has none. Kept as
+  /// far as two floats hold it.
+  double scale(std::int64_t slot, std::int64_t head) const;
+  void set_scale(std::int64_t slot, std::int64_t head, double scale);
+  bool scaled() const { return scales_ != 0; }
+
   /// Room for two rows of features, so that a step allocates nothing.
-  float* feature_rows(std::int64_t slot) { return at(slot) + parts_ * numbers_; }
+  float* feature_rows(std::int64_t slot) { return at(slot) + saved(); }
 
   void set_position(std::int64_t slot, std::int64_t position) { positions_[slot] = position; }
 
  private:
+  std::int64_t saved() const { return parts_ * numbers_ + scales_; }
+  float* scale_floats(std::int64_t slot, std::int64_t head) {
+    return at(slot) + parts_ * numbers_ + 2 * head;
+  }
   float* at(std::int64_t slot) { return memory_.span<float>().data() + slot * stride_; }
   const float* at(std::int64_t slot) const { return memory_.span<float>().data() + slot * stride_; }
 
@@ -54,6 +66,7 @@ class LinearState final : public State {
   std::int64_t features_;
   int parts_;
   std::int64_t numbers_;  // of a part of a slot: H (F M + F)
+  std::int64_t scales_;   // floats of a slot's log-scales, behind its parts
   std::int64_t stride_;   // from slot to slot
   Tensor memory_;
   std::vector<std::int64_t> positions_;

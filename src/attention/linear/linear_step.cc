@@ -97,7 +97,8 @@ template <class Take>
 void StepWith(const LinearStep& step, const Take& take) {
   const std::size_t lanes = hn::Lanes(F32()), columns = static_cast<std::size_t>(step.value_dim);
   const float dot = StepNormaliser(step, take);
-  const float scale = step.normalise ? 1.0f / (dot + step.epsilon) : 1.0f;
+  const float denominator = dot + step.epsilon;
+  const float scale = !step.normalise ? step.scale : denominator <= step.least ? 0.0f : 1.0f / denominator;
   std::size_t c = 0;
   for (; c + 4 * lanes <= columns; c += 4 * lanes) StepColumns<4>(step, take, c, scale);
   for (; c + 2 * lanes <= columns; c += 2 * lanes) StepColumns<2>(step, take, c, scale);

@@ -184,14 +184,19 @@ HWY_INLINE TileContext ContextOf(const LinearCall& call, bool query, std::int64_
   return {call.layer, static_cast<int>(head), call.position(query) + first, query};
 }
 
-/// tile = φ of rows `range`, then zeros up to `padded` rows.
+/// tile = φ of rows `range`, then zeros up to `padded` rows. `log_scale` receives the rows' log-scales where
+/// the map has them.
 HWY_INLINE void LoadFeatures(const LinearCall& call, bool query, std::int64_t head, const InputRows& x,
                              Mask::Interval range, float* tile, std::size_t ld, std::size_t padded,
-                             float* wide) {
+                             float* wide, double* log_scale) {
   const std::int64_t count = range.end - range.begin;
-  if (count > 0)
-    call.map.forward({tile, {count, call.features}, {static_cast<std::int64_t>(ld), 1}},
-                     InputTile(x, range, wide), ContextOf(call, query, head, range.begin));
+  const View<float> features(tile, {count, call.features}, {static_cast<std::int64_t>(ld), 1});
+  const TileContext context = ContextOf(call, query, head, range.begin);
+  if (count > 0 && call.scaled != nullptr)
+    call.scaled->forward_scaled(features, {log_scale, static_cast<std::size_t>(count)},
+                                InputTile(x, range, wide), context);
+  else if (count > 0)
+    call.map.forward(features, InputTile(x, range, wide), context);
   ZeroRows(tile, ld, static_cast<std::size_t>(count), padded);
 }
 

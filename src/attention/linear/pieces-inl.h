@@ -7,7 +7,9 @@
 #define LINNET_ATTENTION_LINEAR_PIECES_INL_H_
 #endif
 
-#include "attention/linear/linear_tiles-inl.h"
+#include <vector>
+
+#include "attention/linear/log_scales-inl.h"
 #include "attention/linear/sweep_plan.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -18,24 +20,26 @@ namespace linnet::HWY_NAMESPACE {
 /// queue of two stacks. The older pieces hold the sums from themselves to the pivot, so that a piece goes
 /// without any work; the newer ones are summed up as they close, and become the older ones when those are
 /// used up. Every chunk is added to a sum, and every piece to two others, once. A causal mask has a single
-/// piece that grows.
+/// piece that grows. With log-scaled maps every sum has a log-scale of its own: it stands for e^scale times
+/// its numbers.
 class Pieces {
  public:
   /// Floats of memory for a head whose sums take `floats` of them, a multiple of kPad.
   static std::size_t Memory(const SweepPlan& plan, std::size_t floats) { return (Slots(plan) + 2) * floats; }
 
-  Pieces(const SweepPlan& plan, std::size_t floats, float* memory)
+  Pieces(const SweepPlan& plan, std::size_t floats, float* memory, bool scaled)
       : plan_(&plan),
         floats_(floats),
         slots_(memory),
         newer_(memory + Slots(plan) * floats),
-        rest_(newer_ + floats) {
+        rest_(newer_ + floats),
+        scales_(scaled ? Slots(plan) : 0) {
     // Sums are assigned before they are read, all but the padding of their rows.
     std::memset(memory, 0, Slots(plan) * floats * sizeof(float));
   }
 
   /// The sums of what comes before the first chunk, for the caller to fill, as `rest()` with what they
-  /// rounded off.
+  /// rounded off and `OpenScale()`.
   float* Initial() {
     initial_ = rest_valid_ = true;
     std::memset(rest_, 0, floats_ * sizeof(float));
@@ -61,7 +65,7 @@ class Pieces {
     if (first_ <= pivot_) return;
     // The older pieces are used up: the newer ones take their place.
     for (std::int64_t piece = open_ - 2; piece >= first_; --piece)
-      Add(Slot(piece), Slot(piece), Slot(piece + 1));
+      Add(Slot(piece), Scale(piece), Slot(piece), Scale(piece), Slot(piece + 1), Scale(piece + 1));
     pivot_ = open_;
   }
 
@@ -80,6 +84,9 @@ class Pieces {
   float* RestOf(const float* sums) const { return rest_ + (sums - Slot(open_)); }
   bool rest_valid() const { return rest_valid_; }
   bool fresh() const { return fresh_; }
+  /// The log-scale of the open piece, and that of the last `Sum`.
+  double& OpenScale() { return *Scale(open_); }
+  double sum_scale() const { return sum_scale_; }
   void Added() {
     fresh_ = false;
     ++next_;
@@ -87,13 +94,22 @@ class Pieces {
 
   /// The sum of all that is held, which may be put into `sum`; null where nothing is held.
   const float* Sum(float* sum) {
-    const float* older = first_ < pivot_ ? Slot(first_) : nullptr;
-    if (CompletesPiece() && (older != nullptr || pivot_ < open_)) ClosePiece();
-    const float* result = older;
-    for (const float* part : {pivot_ < open_ ? newer_ : nullptr, fresh_ ? nullptr : Slot(open_)}) {
-      if (part == nullptr) continue;
-      if (result != nullptr) Add(sum, result, part);
-      result = result != nullptr ? sum : part;
+    if (CompletesPiece() && (first_ < pivot_ || pivot_ < open_)) ClosePiece();
+    struct Part {
+      const float* sums;
+      const double* scale;
+    };
+    const Part parts[] = {{first_ < pivot_ ? Slot(first_) : nullptr, Scale(first_)},
+                          {pivot_ < open_ ? newer_ : nullptr, &newer_scale_},
+                          {fresh_ ? nullptr : Slot(open_), Scale(open_)}};
+    const float* result = nullptr;
+    for (const Part& part : parts) {
+      if (part.sums == nullptr) continue;
+      if (result != nullptr)
+        Add(sum, &sum_scale_, result, &sum_scale_, part.sums, part.scale);
+      else if (!scales_.empty())
+        sum_scale_ = *part.scale;
+      result = result != nullptr ? sum : part.sums;
     }
     return result;
   }
@@ -116,19 +132,36 @@ class Pieces {
   }
 
   void ClosePiece() {
-    if (pivot_ < open_)
-      Add(newer_, newer_, Slot(open_));
-    else
+    if (pivot_ < open_) {
+      Add(newer_, &newer_scale_, newer_, &newer_scale_, Slot(open_), Scale(open_));
+    } else {
       std::memcpy(newer_, Slot(open_), floats_ * sizeof(float));
+      if (!scales_.empty()) newer_scale_ = *Scale(open_);
+    }
     ++open_;
     fresh_ = true;
     rest_valid_ = false;
   }
 
-  void Add(float* to, const float* a, const float* b) const {
+  double* Scale(std::int64_t piece) {
+    return scales_.empty() ? nullptr : &scales_[static_cast<std::size_t>(piece) % scales_.size()];
+  }
+
+  /// to = a + b; log-scales where there are any.
+  void Add(float* to, double* to_scale, const float* a, const double* a_scale, const float* b,
+           const double* b_scale) const {
     const F32 d;
+    if (scales_.empty()) {
+      for (std::size_t i = 0; i < floats_; i += hn::Lanes(d))
+        hn::Store(hn::Add(hn::Load(d, a + i), hn::Load(d, b + i)), d, to + i);
+      return;
+    }
+    const double scale = std::max(*a_scale, *b_scale);
+    const Vec32 of_a = hn::Set(d, ExpOf(*a_scale - FiniteScale(scale))),
+                of_b = hn::Set(d, ExpOf(*b_scale - FiniteScale(scale)));
     for (std::size_t i = 0; i < floats_; i += hn::Lanes(d))
-      hn::Store(hn::Add(hn::Load(d, a + i), hn::Load(d, b + i)), d, to + i);
+      hn::Store(hn::MulAdd(of_a, hn::Load(d, a + i), hn::Mul(of_b, hn::Load(d, b + i))), d, to + i);
+    *to_scale = scale;
   }
 
   const SweepPlan* plan_;
@@ -138,6 +171,8 @@ class Pieces {
   std::int64_t first_ = 0, pivot_ = 0, open_ = 0;
   std::int64_t next_ = 0;
   bool fresh_ = true, initial_ = false, rest_valid_ = false;
+  std::vector<double> scales_;  // of the slots, where the map is log-scaled
+  double newer_scale_ = 0, sum_scale_ = 0;
 };
 
 }  // namespace linnet::HWY_NAMESPACE

@@ -40,6 +40,7 @@ class QuerySweep : public BackwardSweep<QuerySweep> {
     for (std::size_t i = 0; i < heads_; ++i) {
       const std::int64_t h = block_.first_head + static_cast<std::int64_t>(i);
       float* state = pieces_[i].Initial();
+      if (scaled()) pieces_[i].OpenScale() = call_.initial->scale(block_.batch, h);
       for (int part = 0; part < call_.initial->parts(); ++part, state = pieces_[i].rest()) {
         const float* sums = call_.initial->sums(block_.batch, h, part);
         for (std::size_t f = 0; f < features_; ++f)
@@ -66,7 +67,7 @@ class QuerySweep : public BackwardSweep<QuerySweep> {
 
   void AddOthers(std::size_t count, Pieces& pieces) {
     float* state = pieces.Open();
-    const auto [k, fade] = Enter(k_, ldf_, width_, count, faded_, power_);
+    const auto [k, fade] = Enter(pieces, k_, ldf_, width_, count, faded_, power_);
     if (of_decay_ && decay() != nullptr) AddDistances(count, pieces.fresh() ? nullptr : state, fade);
     // Where M is no multiple of a block of rows, the product's last rows contain the normaliser's.
     const std::size_t rows = RoundUp(columns_, kRowBlock);

@@ -1,16 +1,19 @@
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <vector>
 
 #include "attention/arguments.h"
 #include "attention/feature_maps/elementwise_map.h"
 #include "attention/linear/linear_attention.h"
+#include "attention/linear/linear_kernels.h"
 
 namespace linnet {
 namespace {
 
 /// One head in dense double precision, with its features and the weights γ^(i−j) φ(q_i)·φ(k_j) of the keys
-/// that i sees, 0 for the others.
+/// that i sees, 0 for the others. Log-scaled maps have their scales, those of the keys less the largest that
+/// i sees, in the factor of γ; the queries' own ones cancel where the sum is divided.
 struct ReferenceHead {
   ReferenceHead(const AttentionOptions& options, const AttentionSizes& sizes, const ReferenceInputs& inputs,
                 std::int64_t b, std::int64_t h)
@@ -27,22 +30,35 @@ struct ReferenceHead {
         fading(sizes.queries * sizes.keys, 1.0),
         seen(sizes.queries * sizes.keys),
         denominator(sizes.queries, 1.0) {
-    reference_features(map, phi_q.data(), q.data(), sizes.queries, sizes.head_dim, query_context);
-    reference_features(map, phi_k.data(), k.data(), sizes.keys, sizes.head_dim, key_context);
+    const bool scaled = dynamic_cast<const LogScaledMap*>(&map) != nullptr;
+    const bool divides = options.normalise == Normalise::sum;
+    std::vector<double> query_scale(sizes.queries), key_scale(sizes.keys);
+    reference_features(map, phi_q.data(), query_scale.data(), q.data(), sizes.queries, sizes.head_dim,
+                       query_context);
+    reference_features(map, phi_k.data(), key_scale.data(), k.data(), sizes.keys, sizes.head_dim,
+                       key_context);
     for (std::int64_t i = 0; i < sizes.queries; ++i) {
       const std::vector<std::uint8_t> row = seen_keys(inputs.mask, b, i, sizes.keys);
       std::copy(row.begin(), row.end(), seen.begin() + i * sizes.keys);
-      double sum = 0;
+      const bool sees = std::ranges::count(row, 1) > 0;
+      double highest = -std::numeric_limits<double>::infinity(), sum = 0;
+      for (std::int64_t j = 0; j < sizes.keys; ++j)
+        if (row[j] != 0) highest = std::max(highest, key_scale[j]);
+      const double scale = divides ? -highest : query_scale[i];
       for (std::int64_t j = 0; j < sizes.keys; ++j) {
         if (row[j] == 0) continue;
         double dot = 0;
         for (std::int64_t f = 0; f < features; ++f) dot += phi_q[i * features + f] * phi_k[j * features + f];
         if (inputs.decay.rank() != 0) fading[i * sizes.keys + j] = std::pow(inputs.decay(h), double(i - j));
+        if (scaled) fading[i * sizes.keys + j] = std::exp(key_scale[j] + scale);
         weight[i * sizes.keys + j] = dot * fading[i * sizes.keys + j];
         sum += weight[i * sizes.keys + j];
       }
-      const bool sees = std::ranges::count(row, 1) > 0;
-      if (options.normalise == Normalise::sum && sees) denominator[i] = sum + options.epsilon;
+      if (!divides || !sees) continue;
+      if (!scaled)
+        denominator[i] = sum + options.epsilon;
+      else
+        denominator[i] = sum <= std::exp(-kMostScale) ? std::numeric_limits<double>::infinity() : sum;
     }
   }
 

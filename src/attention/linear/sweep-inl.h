@@ -60,13 +60,14 @@ template <class Task>
 class Sweep {
  protected:
   Sweep(const LinearCall& call, SweepSide side, const LinearBlock& block)
-      : call_(call),
+      : scales_(call.scaled != nullptr ? static_cast<std::size_t>(call.chunk()) : 0),
+        call_(call),
         side_(side),
         block_(block),
         heads_(static_cast<std::size_t>(block.last_head - block.first_head)),
         chunk_(static_cast<std::size_t>(call.chunk())),
         plan_(call.inputs.mask, side, block.batch, call.sizes.queries, call.sizes.keys, call.chunk()) {
-    compensated_ = call.decays() || plan_.chunks() > most_plain_chunks ||
+    compensated_ = call.decays() || scaled() || plan_.chunks() > most_plain_chunks ||
                    (call.initial != nullptr && call.initial->parts() == 2);
     if (call.decays()) {
       for (std::int64_t h = block.first_head; h < block.last_head; ++h)
@@ -80,7 +81,7 @@ class Sweep {
   }
   void TakePieces(std::size_t floats, Scratch& scratch) {
     for (std::size_t head = 0; head < heads_; ++head)
-      pieces_.emplace_back(plan_, floats, scratch.take(Pieces::Memory(plan_, floats)));
+      pieces_.emplace_back(plan_, floats, scratch.take(Pieces::Memory(plan_, floats)), scaled());
     sum_ = scratch.take(floats);
   }
 
@@ -95,7 +96,9 @@ class Sweep {
         task().SelectHead(head_);
         task().FetchRows(step);
         const bool core = step.has_core(initial_);
-        task().Rows(step, core ? pieces_[head_].Sum(sum_) : nullptr);
+        const float* sum = core ? pieces_[head_].Sum(sum_) : nullptr;
+        core_scale_ = sum != nullptr ? pieces_[head_].sum_scale() : kNoScale;
+        task().Rows(step, sum);
       }
     }
     if (after_last != nullptr) Gather(*after_last);
@@ -149,14 +152,24 @@ class Sweep {
       CollectRows(sums, pieces.RestOf(sums), tile, ld, weight, step, rows, columns, fade);
   }
 
-  /// Rows of the other side as they enter a state, and what the state itself has decayed by then.
+  /// Rows of the other side as they enter a state, and what the state itself has decayed by then or is
+  /// rescaled by.
   struct Entering {
     const float* rows;
     float fade;
   };
   /// `faded` takes the rows, `power` their `count` factors.
-  Entering Enter(const float* rows, std::size_t ld, std::size_t columns, std::size_t count, float* faded,
-                 float* power) const {
+  Entering Enter(Pieces& pieces, const float* rows, std::size_t ld, std::size_t columns, std::size_t count,
+                 float* faded, float* power) const {
+    if (scaled()) {
+      const double* scales = (side_ == SweepSide::queries ? scales_.key : scales_.query).data();
+      const double before = pieces.fresh() ? kNoScale : pieces.OpenScale();
+      const double now = LargestScale(scales, count, before);
+      pieces.OpenScale() = now;
+      ExpRows(power, scales, -FiniteScale(now), count);
+      ScaleRows(faded, rows, ld, power, count, columns);
+      return {faded, ExpOf(before - FiniteScale(now))};
+    }
     if (decay() == nullptr) return {rows, 1.0f};
     if (side_ == SweepSide::queries)
       decay()->Falling(power, 0, count);
@@ -166,12 +179,15 @@ class Sweep {
     return {faded, decay()->Power(static_cast<std::int64_t>(count))};
   }
 
-  /// A step's rows, zeros from their end to `padded`, as they meet `core`: decayed since then.
+  /// A step's rows, zeros from their end to `padded`, as they meet `core`: decayed since then, or with
+  /// both log-scales.
   const float* Meet(const SweepStep& step, const float* core, const float* rows, std::size_t ld,
                     std::size_t columns, std::size_t padded, float* faded, float* power) const {
-    if (core == nullptr || decay() == nullptr) return rows;
+    if (core == nullptr || (decay() == nullptr && !scaled())) return rows;
     const auto count = static_cast<std::size_t>(step.rows.end - step.rows.begin);
-    if (side_ == SweepSide::queries)
+    if (scaled())
+      ExpRows(power, (side_ == SweepSide::queries ? scales_.query : scales_.key).data(), core_scale_, count);
+    else if (side_ == SweepSide::queries)
       decay()->Rising(power, step.rows.begin - CoreEnd(step) + 1, count);
     else
       decay()->Falling(power, CoreEnd(step) - step.rows.end + 1, count);
@@ -189,6 +205,7 @@ class Sweep {
   }
 
   std::int64_t head() const { return block_.first_head + static_cast<std::int64_t>(head_); }
+  bool scaled() const { return call_.scaled != nullptr; }
   const Decay* decay() const { return decay_.empty() ? nullptr : &decay_[head_]; }
 
   /// The rows that the walk comes to after those of `step`: the next head's, or the first head's of the next
@@ -206,6 +223,9 @@ class Sweep {
     if (head_ + 1 < heads_) return {head() + 1, plan_.chunk(ordinal)};
     return {block_.first_head, ordinal + 1 < plan_.chunks() ? plan_.chunk(ordinal + 1) : Mask::Interval{}};
   }
+
+  LogScales scales_;              // of the rows that are loaded, with a log-scaled map
+  double core_scale_ = kNoScale;  // of the step's core
 
   const LinearCall& call_;
   const SweepSide side_;

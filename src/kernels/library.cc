@@ -1,0 +1,198 @@
+// The only file that knows oneDNN. Its primitives are made for one thread, with a scratchpad of the calling
+// thread's own, and shared by all threads.
+#include "kernels/library.h"
+
+#include <omp.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <oneapi/dnnl/dnnl.hpp>
+#include <unordered_map>
+
+#include "kernels/instruction_set.h"
+
+namespace linnet::kernels {
+namespace {
+
+using Dims = dnnl::memory::dims;
+using DataType = dnnl::memory::data_type;
+
+/// Of a, B and c.
+struct Types {
+  DataType a, b, c;
+};
+Types types_of(WeightType type) {
+  switch (type) {
+    case WeightType::f32:
+      return {DataType::f32, DataType::f32, DataType::f32};
+    case WeightType::bf16:
+      return {DataType::bf16, DataType::bf16, DataType::f32};
+    case WeightType::int8:
+      return {DataType::u8, DataType::s8, DataType::s32};
+  }
+  return {};
+}
+
+dnnl::cpu_isa least_isa(WeightType type) {
+  switch (type) {
+    case WeightType::f32:
+      return dnnl::cpu_isa::avx512_core;
+    case WeightType::bf16:
+      return dnnl::cpu_isa::avx512_core_bf16;
+    case WeightType::int8:
+      return dnnl::cpu_isa::avx512_core_vnni;
+  }
+  return {};
+}
+
+const dnnl::engine& cpu() {
+  static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+  return engine;
+}
+
+// oneDNN uses the OpenMP threads of whoever calls it: one, while this lives.
+class OneThread {
+ public:
+  OneThread() : before_(omp_get_max_threads()) { omp_set_num_threads(1); }
+  ~OneThread() { omp_set_num_threads(before_); }
+  OneThread(const OneThread&) = delete;
+  OneThread& operator=(const OneThread&) = delete;
+
+ private:
+  int before_;
+};
+
+dnnl::memory::desc matrix(DataType type, std::int64_t rows, std::int64_t columns) {
+  return {Dims{rows, columns}, type, Dims{columns, 1}};
+}
+
+dnnl::memory::desc panels_of(const LibraryProduct& product) {
+  using Tag = dnnl::memory::format_tag;
+  const Tag tag = product.type == WeightType::f32    ? Tag::BA16a64b
+                  : product.type == WeightType::bf16 ? Tag::BA16a64b2a
+                                                     : Tag::BA16a64b4a;
+  return {Dims{product.inputs, product.outputs}, types_of(product.type).b, tag};
+}
+
+dnnl::matmul::primitive_desc describe(const LibraryProduct& product) {
+  dnnl::primitive_attr attributes;
+  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  if (product.add) {
+    dnnl::post_ops after;
+    after.append_sum(1.0f);
+    attributes.set_post_ops(after);
+  }
+  const Types types = types_of(product.type);
+  const auto a = matrix(types.a, product.rows, product.inputs);
+  const auto b = panels_of(product);
+  const auto c = matrix(types.c, product.rows, product.outputs);
+  const auto bias = matrix(DataType::f32, 1, product.outputs);
+#if DNNL_VERSION_MAJOR >= 3
+  if (product.bias) return {cpu(), a, b, bias, c, attributes};
+  return {cpu(), a, b, c, attributes};
+#else
+  if (product.bias) return {dnnl::matmul::desc(a, b, bias, c), attributes, cpu()};
+  return {dnnl::matmul::desc(a, b, c), attributes, cpu()};
+#endif
+}
+
+// A primitive, shared by all threads.
+struct Primitive {
+  explicit Primitive(const LibraryProduct& product) {
+    const OneThread one;
+    const auto description = describe(product);
+    scratchpad = description.scratchpad_desc();
+    primitive = dnnl::matmul(description);
+  }
+  dnnl::matmul primitive;
+  dnnl::memory::desc scratchpad;
+};
+
+const Primitive& shared_primitive(const LibraryProduct& product) {
+  static std::mutex mutex;
+  static std::map<LibraryProduct, std::unique_ptr<Primitive>> primitives;
+  const std::lock_guard lock(mutex);
+  auto& primitive = primitives[product];
+  if (!primitive) primitive = std::make_unique<Primitive>(product);
+  return *primitive;
+}
+
+// A primitive with one thread's own arguments, so that a call only sets pointers.
+class Call {
+ public:
+  explicit Call(const LibraryProduct& product)
+      : primitive_(&shared_primitive(product)),
+        a_(matrix(types_of(product.type).a, product.rows, product.inputs), cpu(), nullptr),
+        b_(panels_of(product), cpu(), nullptr),
+        c_(matrix(types_of(product.type).c, product.rows, product.outputs), cpu(), nullptr),
+        scratchpad_(primitive_->scratchpad, cpu(), nullptr) {
+    arguments_ = {
+        {DNNL_ARG_SRC, a_}, {DNNL_ARG_WEIGHTS, b_}, {DNNL_ARG_DST, c_}, {DNNL_ARG_SCRATCHPAD, scratchpad_}};
+    if (product.bias) {
+      bias_ = dnnl::memory(matrix(DataType::f32, 1, product.outputs), cpu(), nullptr);
+      arguments_.emplace(DNNL_ARG_BIAS, bias_);
+    }
+  }
+
+  void operator()(void* c, const void* a, const void* panels, const float* bias) {
+    thread_local const dnnl::stream stream(cpu());
+    a_.set_data_handle(const_cast<void*>(a));
+    b_.set_data_handle(const_cast<void*>(panels));
+    c_.set_data_handle(c);
+    if (bias_) bias_.set_data_handle(const_cast<float*>(bias));
+    scratchpad_.set_data_handle(scratchpad(primitive_->scratchpad.get_size()));
+    const OneThread one;
+    primitive_->primitive.execute(stream, arguments_);
+  }
+
+ private:
+  static void* scratchpad(std::size_t bytes) {
+    thread_local Tensor memory;
+    if (memory.bytes() < bytes) memory = Tensor::of<std::uint8_t>({static_cast<std::int64_t>(bytes)});
+    return memory.raw();
+  }
+
+  const Primitive* primitive_;
+  dnnl::memory a_, b_, c_, bias_, scratchpad_;
+  std::unordered_map<int, dnnl::memory> arguments_;
+};
+
+Call& call_for(const LibraryProduct& product) {
+  thread_local std::map<LibraryProduct, Call> calls;
+  const auto found = calls.find(product);
+  if (found != calls.end()) return found->second;
+  return calls.emplace(product, Call(product)).first->second;
+}
+
+}  // namespace
+
+void run_library(const LibraryProduct& product, void* c, const void* a, const void* panels,
+                 const float* bias) {
+  call_for(product)(c, a, panels, bias);
+}
+
+void prepare_library(const LibraryProduct& product) { call_for(product); }
+
+bool library_is_fast(const LibraryProduct& product) {
+  if (product.inputs == 0 || product.outputs == 0) return false;
+  if (dnnl::get_effective_cpu_isa() < least_isa(product.type)) return false;
+  try {
+    const OneThread one;
+    return std::strstr(describe(product).impl_info_str(), "brg") != nullptr;
+  } catch (const dnnl::error&) {
+    return false;
+  }
+}
+
+void limit_library(LibraryLimit limit) {
+  // oneDNN's own variable may ask for less than AVX-512 already.
+  if (limit == LibraryLimit::avx512_core && std::getenv("DNNL_MAX_CPU_ISA") != nullptr) return;
+  dnnl::set_max_cpu_isa(limit == LibraryLimit::avx512_core ? dnnl::cpu_isa::avx512_core
+                        : limit == LibraryLimit::avx2      ? dnnl::cpu_isa::avx2
+                                                           : dnnl::cpu_isa::sse41);
+}
+
+}  // namespace linnet::kernels

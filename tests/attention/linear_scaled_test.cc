@@ -1,0 +1,228 @@
+// The linear family with log-scaled maps: features that no float holds.
+#include <gmock/gmock.h>
+
+#include "attention/attention_tools.h"
+#include "attention/log_scaled_maps.h"
+#include "attention/mask_cases.h"
+#include "support/errors.h"
+
+namespace linnet {
+namespace {
+
+using test::all_masks;
+using test::Exact;
+using test::expect_reference;
+using test::for_each_target;
+using test::LoudMap;
+using test::MaskCase;
+using test::Problem;
+using test::run_steps;
+using test::saved;
+using test::Sizes;
+using test::some_masks;
+
+AttentionOptions loud(bool signs = false) {
+  AttentionOptions options;
+  options.feature_map = std::make_shared<LoudMap>(signs);
+  return options;
+}
+
+/// 1e-5 times the size of the log-scales, about ‖x‖²/2.
+double tolerance(const Sizes& sizes, float scale) {
+  return 1e-5 * std::max(1.0, double(scale) * scale * double(sizes.head_dim) / 6);
+}
+
+void expect_exact(const AttentionOptions& options, const Sizes& sizes, const MaskCase& mask,
+                  std::uint64_t seed, float scale = 1.0f) {
+  Problem problem(sizes, mask.mask, seed, scale);
+  SCOPED_TRACE(mask.what + "; " + problem.describe(seed));
+  const Exact exact(options, problem, true);
+  expect_reference(options, problem, exact, mask.visible_keys(sizes.batch, sizes.queries, sizes.keys),
+                   tolerance(sizes, scale));
+}
+
+TEST(LinearScaled, EveryMaskMatchesReferenceAtEveryLength) {
+  for (const std::int64_t n : {0, 1, 31, 32, 33, 65, 97, 200})
+    for (const MaskCase& mask : all_masks(2, n, n, 10 * n)) expect_exact(loud(), {2, n, n, 1, 5, 7}, mask, n);
+}
+
+TEST(LinearScaled, LargeInputsMatchReference) {
+  for (const float scale : {3.0f, 10.0f})
+    for (const MaskCase& mask : some_masks(2, 131, 30))
+      expect_exact(loud(), {2, 131, 131, 2, 6, 9}, mask, 31, scale);
+}
+
+TEST(LinearScaled, QueriesAndKeysOfDifferentLengths) {
+  for (const auto& [queries, keys] : std::vector<std::pair<std::int64_t, std::int64_t>>{
+           {0, 5}, {5, 0}, {1, 100}, {100, 1}, {200, 7}, {40, 300}})
+    for (const MaskCase& mask : all_masks(2, queries, keys, queries))
+      expect_exact(loud(), {2, queries, keys, 2, 9, 12}, mask, 30 + queries);
+}
+
+TEST(LinearScaled, EveryInstructionSetMatchesReference) {
+  for_each_target([] {
+    for (const auto& [e, m] : test::uneven_sizes)
+      for (const MaskCase& mask : {test::causal_case(), test::full_case(), test::window_case(40, 0)})
+        expect_exact(loud(), {1, 131, 131, 1, e, m}, mask, 43);
+  });
+}
+
+TEST(LinearScaled, WithoutNormaliserMatchesReference) {
+  AttentionOptions options = loud();
+  options.normalise = Normalise::none;
+  for (const MaskCase& mask : some_masks(2, 110, 50))
+    expect_exact(options, {2, 110, 110, 2, 16, 9}, mask, 51);
+}
+
+/// Keys whose log-scales climb and fall by hundreds within a chunk and from chunk to chunk.
+void make_steep(Problem& problem) {
+  const View<float> k = problem.k.view<float>();
+  for (std::int64_t b = 0; b < k.extent(0); ++b)
+    for (std::int64_t j = 0; j < k.extent(1); ++j)
+      for (std::int64_t h = 0; h < k.extent(2); ++h)
+        for (std::int64_t e = 0; e < k.extent(3); ++e) k(b, j, h, e) *= float((j * 7 + h) % 41) / 2;
+}
+
+TEST(LinearScaled, ScalesFarApartMatchReference) {
+  for (const MaskCase& mask : some_masks(2, 200, 60)) {
+    const Sizes sizes = {2, 200, 200, 2, 5, 7};
+    Problem problem(sizes, mask.mask, 61);
+    make_steep(problem);
+    SCOPED_TRACE(mask.what);
+    const Exact exact(loud(), problem, true);
+    expect_reference(loud(), problem, exact, mask.visible_keys(2, 200, 200), 1e-3);
+  }
+}
+
+TEST(LinearScaled, CausalOutputDoesNotDependOnTheFuture) {
+  for (const std::int64_t cut : {1, 31, 32, 40, 95, 96}) {
+    Problem problem({1, 130, 130, 2, 6, 5}, Mask::causal(), 70);
+    const auto attention = make_attention(loud());
+    problem.forward(*attention);
+    const Tensor before = problem.out.clone();
+    for (std::int64_t j = cut; j < 130; ++j)
+      for (std::int64_t h = 0; h < 2; ++h)
+        for (std::int64_t e = 0; e < 6; ++e) problem.k.view<float>()(0, j, h, e) *= j == cut + 3 ? NAN : 25;
+    problem.forward(*attention);
+    for (std::int64_t i = 0; i < cut * 2 * 5; ++i)
+      ASSERT_EQ(problem.out.span<float>()[i], before.span<float>()[i]) << cut << " " << i;
+  }
+}
+
+TEST(LinearScaled, StepsAndStatesMatchReference) {
+  for (const StateSums sums : {StateSums::plain, StateSums::compensated}) {
+    for (const float scale : {1.0f, 8.0f}) {
+      AttentionOptions options = loud();
+      options.sums = sums;
+      const Sizes sizes = {2, 150, 150, 3, 6, 9};
+      Problem problem(sizes, Mask::causal(), 80, scale);
+      const Exact exact(options, problem, false);
+      const auto attention = make_attention(options);
+      const auto state = attention->make_state(2, {3, 6, 9});
+      run_steps(*attention, problem, *state, 0, 70);
+      // A saved state goes on like the one it was.
+      const auto other = attention->make_state(2, {3, 6, 9});
+      for (std::int64_t slot = 0; slot < 2; ++slot) {
+        EXPECT_EQ(state->bytes(slot), sizeof(float) * 3 * ((sums == StateSums::plain ? 1 : 2) * 9 * 10 + 2));
+        other->restore(slot, saved(*state, slot), 70);
+      }
+      run_steps(*attention, problem, *other, 70, 150);
+      EXPECT_LT(test::error_of(problem.out, exact.out), tolerance(sizes, scale));
+    }
+  }
+}
+
+TEST(LinearScaled, ParallelFormContinuesAState) {
+  Problem whole({1, 150, 150, 2, 6, 9}, Mask::causal(), 90, 4.0f);
+  const auto attention = make_attention(loud());
+  whole.forward(*attention);
+  const auto state = attention->make_state(1, {2, 6, 9});
+  std::vector<float> out;
+  for (const auto& [begin, end] :
+       std::vector<std::pair<std::int64_t, std::int64_t>>{{0, 1}, {1, 71}, {71, 150}}) {
+    Tensor part = test::unset_tensor({1, end - begin, 2, 9});
+    AttentionInputs inputs = whole.inputs();
+    inputs.query = std::as_const(whole.q).view<float>().slice(1, begin, end);
+    inputs.key = std::as_const(whole.k).view<float>().slice(1, begin, end);
+    inputs.value = std::as_const(whole.v).view<float>().slice(1, begin, end);
+    inputs.initial = state.get();
+    inputs.position = begin;
+    attention->forward({part.view<float>(), {}, state.get()}, inputs);
+    out.insert(out.end(), part.span<float>().begin(), part.span<float>().end());
+  }
+  EXPECT_LT(test::relative_error(out, whole.out.span<float>()), 1e-4);
+}
+
+TEST(LinearScaled, BitsDoNotDependOnThreads) {
+  const int before = thread_count();
+  std::vector<std::vector<float>> results;
+  for (const int threads : {1, 2, 3}) {
+    set_thread_count(threads);
+    Problem problem({1, 300, 300, 3, 16, 40}, Mask::causal(), 95, 3.0f);
+    const auto attention = make_attention(loud());
+    problem.forward(*attention);
+    problem.backward(*attention);
+    std::vector<float> all;
+    for (const Tensor* tensor : {&problem.out, &problem.dq, &problem.dk, &problem.dv})
+      all.insert(all.end(), tensor->span<float>().begin(), tensor->span<float>().end());
+    results.push_back(all);
+  }
+  set_thread_count(before);
+  EXPECT_EQ(results[0], results[1]);
+  EXPECT_EQ(results[0], results[2]);
+}
+
+TEST(LinearScaled, DenominatorsThatAreNotPositiveAreCountedAndGiveZeros) {
+  Problem problem({2, 90, 90, 2, 4, 5}, Mask::causal(), 100, 2.0f);
+  const Exact exact(loud(true), problem, true);
+  const auto attention = make_attention(loud(true));
+  std::int64_t count = 0;
+  AttentionOutputs outputs = problem.outputs();
+  outputs.non_positive = &count;
+  attention->forward(outputs, problem.inputs());
+  problem.backward(*attention);
+  std::int64_t zeros = 0;
+  for (std::int64_t b = 0; b < 2; ++b)
+    for (std::int64_t i = 0; i < 90; ++i)
+      for (std::int64_t h = 0; h < 2; ++h)
+        if (problem.out.view<float>()(b, i, h, 0) == 0) {
+          ++zeros;
+          EXPECT_EQ(problem.normaliser.view<float>()(b, i, h), INFINITY);
+          for (std::int64_t e = 0; e < 4; ++e) EXPECT_EQ(problem.dq.view<float>()(b, i, h, e), 0);
+        }
+  EXPECT_GT(count, 0);
+  EXPECT_EQ(count, zeros);
+  EXPECT_LT(test::error_of(problem.out, exact.out), 1e-2);
+}
+
+TEST(LinearScaled, OtherMapsCountToo) {
+  AttentionOptions options;
+  options.feature_map = identity_map();
+  Problem problem({1, 40, 40, 1, 4, 5}, Mask::causal(), 110);
+  std::int64_t count = 7;
+  AttentionOutputs outputs = problem.outputs();
+  outputs.non_positive = &count;
+  make_attention(options)->forward(outputs, problem.inputs());
+  std::int64_t negative = 0;
+  for (const float denominator : problem.normaliser.span<float>()) negative += denominator <= 0;
+  EXPECT_GT(negative, 0);
+  EXPECT_EQ(count, 7 + negative);
+}
+
+TEST(LinearScaled, RefusesDecayAndStatesOfOtherMaps) {
+  const auto attention = make_attention(loud());
+  Problem problem({1, 5, 5, 1, 4, 4}, Mask::causal(), 1);
+  problem.decaying({0.5f});
+  EXPECT_THAT(linnet::error_of([&] { problem.forward(*attention); }),
+              testing::HasSubstr("expected no decay with the feature map loud"));
+  AttentionOptions plain;
+  plain.feature_map = relu_map();
+  const auto state = make_attention(plain)->make_state(1, {1, 7, 4});
+  Problem other({1, 5, 5, 1, 4, 4}, Mask::causal(), 1);
+  AttentionOutputs outputs = other.outputs();
+  outputs.final = state.get();
+  EXPECT_THROW(attention->forward(outputs, other.inputs()), Error);
+}
+
+}  // namespace
+}  // namespace linnet

@@ -1,0 +1,160 @@
+// Products with weights of bf16 and of int8.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "base/threads.h"
+#include "kernels/dense.h"
+#include "kernels/library.h"
+#include "kernels/narrow.h"
+#include "kernels/samples.h"
+#include "kernels/targets.h"
+
+namespace linnet::kernels {
+namespace {
+
+constexpr std::pair<std::int64_t, std::int64_t> extents[] = {{1, 1},     {5, 3},      {30, 257},
+                                                             {257, 30},  {64, 64},    {63, 65},
+                                                             {256, 768}, {1024, 256}, {513, 130}};
+
+/// What a row becomes before it is multiplied, in double precision.
+std::vector<double> rounded_row(const float* row, std::int64_t count, WeightType type) {
+  std::vector<double> rounded(row, row + count);
+  float largest = 0;
+  for (std::int64_t k = 0; k < count; ++k) largest = std::max(largest, std::abs(row[k]));
+  for (double& x : rounded) {
+    if (type == WeightType::bf16) x = to_float(to_bf16(static_cast<float>(x)));
+    if (type == WeightType::int8 && largest > 0)
+      x = std::nearbyint(static_cast<float>(x) * (127.0f / largest)) * (largest / 127.0);
+  }
+  return rounded;
+}
+
+/// a · wᵀ with both rounded as `type` says; rows stay as they are where there are no fast products.
+std::vector<double> expected_product(View<const float> a, Tensor weights, WeightType type) {
+  const std::int64_t outputs = weights.shape()[0], inputs = weights.shape()[1];
+  round_weights(weights.view<float>(), type);
+  const View<const float> w = std::as_const(weights).view<float>();
+  const bool fast = library_is_fast({type, 64, inputs, outputs});
+  std::vector<double> c;
+  for (std::int64_t i = 0; i < a.extent(0); ++i) {
+    const std::vector<double> row = rounded_row(a.at(i), inputs, fast ? type : WeightType::f32);
+    for (std::int64_t n = 0; n < outputs; ++n) {
+      double sum = 0;
+      for (std::int64_t k = 0; k < inputs; ++k) sum += row[static_cast<std::size_t>(k)] * w(n, k);
+      c.push_back(sum);
+    }
+  }
+  return c;
+}
+
+double error(View<const float> c, const std::vector<double>& expected) {
+  double difference = 0, norm = 1e-30;
+  for (std::int64_t i = 0; i < c.extent(0); ++i)
+    for (std::int64_t n = 0; n < c.extent(1); ++n) {
+      const double e = expected[static_cast<std::size_t>(i * c.extent(1) + n)];
+      difference += (c(i, n) - e) * (c(i, n) - e);
+      norm += e * e;
+    }
+  return std::sqrt(difference / norm);
+}
+
+TEST(NarrowMultiply, IsTheProductOfTheRoundedNumbers) {
+  set_thread_count(2);
+  std::uint32_t stream = 0;
+  for (const WeightType type : {WeightType::bf16, WeightType::int8}) {
+    for (const auto& [inputs, outputs] : extents) {
+      Tensor w = normal({outputs, inputs}, ++stream);
+      PackedMatrix packed(inputs, outputs, type);
+      packed.pack_transposed(w.view<float>());
+      for (const std::int64_t rows : {0, 1, 2, 7, 31, 64, 131}) {
+        SCOPED_TRACE(testing::Message() << rows << " x " << inputs << " x " << outputs);
+        Tensor a = normal({rows, inputs}, ++stream), c = normal({rows, outputs}, ++stream);
+        multiply(c.view<float>(), a.view<float>(), packed);
+        EXPECT_LT(error(c.view<float>(), expected_product(a.view<float>(), w.clone(), type)), 2e-6);
+      }
+    }
+  }
+}
+
+TEST(NarrowMultiply, BiasActivationAndResidualFollow) {
+  for (const WeightType type : {WeightType::bf16, WeightType::int8}) {
+    Tensor w = normal({70, 40}, 1), a = normal({5, 40}, 2), bias = normal({70}, 3), residual = normal({5, 70}, 4);
+    PackedMatrix packed(40, 70, type);
+    packed.pack_transposed(w.view<float>());
+    std::vector<double> expected = expected_product(a.view<float>(), w.clone(), type);
+    for (std::int64_t i = 0; i < 5; ++i)
+      for (std::int64_t n = 0; n < 70; ++n) {
+        double& x = expected[static_cast<std::size_t>(i * 70 + n)];
+        x = std::max(0.0, x + bias.view<float>()(n)) + residual.view<float>()(i, n);
+      }
+    // In place, with room between the rows.
+    Tensor wide = normal({5, 80}, 5);
+    const View<float> c = wide.view<float>().slice(1, 3, 73);
+    for (std::int64_t i = 0; i < 5; ++i) std::copy_n(residual.view<float>().at(i), 70, c.at(i));
+    multiply(c, a.view<float>(), packed, {bias.view<float>(), Activation::relu, c});
+    EXPECT_LT(error(c, expected), 2e-6);
+  }
+}
+
+TEST(NarrowMultiply, IntegerRowsDoNotDependOnTheirCompany) {
+  Tensor w = normal({130, 257}, 1), a = normal({131, 257}, 2);
+  PackedMatrix packed(257, 130, WeightType::int8);
+  packed.pack_transposed(w.view<float>());
+  Tensor all = Tensor::of<float>({131, 130}), one = Tensor::of<float>({1, 130});
+  multiply(all.view<float>(), a.view<float>(), packed);
+  for (const int threads : {1, 2, 3}) {
+    set_thread_count(threads);
+    for (const std::int64_t i : {0, 1, 63, 64, 130}) {
+      multiply(one.view<float>(), a.view<float>().slice(0, i, i + 1), packed);
+      for (std::int64_t n = 0; n < 130; ++n) ASSERT_EQ(one.view<float>()(0, n), all.view<float>()(i, n));
+    }
+  }
+  set_thread_count(2);
+}
+
+TEST(NarrowMultiply, SmallRowsAndZerosKeepTheirScale) {
+  for (const float scale : {0.0f, 1e-30f, 1e30f}) {
+    Tensor w = normal({33, 20}, 1), a = normal({3, 20}, 2);
+    for (float& x : a.span<float>()) x *= scale;
+    PackedMatrix packed(20, 33, WeightType::int8);
+    packed.pack_transposed(w.view<float>());
+    Tensor c = Tensor::of<float>({3, 33});
+    multiply(c.view<float>(), a.view<float>(), packed);
+    EXPECT_LT(error(c.view<float>(), expected_product(a.view<float>(), w.clone(), WeightType::int8)), 2e-6)
+        << scale;
+  }
+}
+
+TEST(NarrowMultiply, NotANumberStaysOneInItsRow) {
+  for (const WeightType type : {WeightType::bf16, WeightType::int8}) {
+    Tensor w = normal({33, 40}, 1), a = normal({3, 40}, 2), c = Tensor::of<float>({3, 33});
+    a.view<float>()(1, 17) = NAN;
+    PackedMatrix packed(40, 33, type);
+    packed.pack_transposed(w.view<float>());
+    multiply(c.view<float>(), a.view<float>(), packed);
+    for (std::int64_t n = 0; n < 33; ++n) {
+      EXPECT_TRUE(std::isnan(c.view<float>()(1, n)));
+      EXPECT_TRUE(std::isfinite(c.view<float>()(0, n)) && std::isfinite(c.view<float>()(2, n)));
+    }
+  }
+}
+
+TEST(RoundWeights, IsIdempotentAndNear) {
+  for (const auto& [type, step] : {std::pair(WeightType::bf16, 1.0 / 256), std::pair(WeightType::int8, 0.02)}) {
+    Tensor w = normal({9, 100}, 1);
+    w.view<float>()(3, 7) = 0;
+    for (float& x : std::span(w.view<float>().at(5), 100)) x = 0;
+    Tensor once = w.clone();
+    round_weights(once.view<float>(), type);
+    Tensor twice = once.clone();
+    round_weights(twice.view<float>(), type);
+    for (std::size_t i = 0; i < 900; ++i) {
+      EXPECT_EQ(once.span<float>()[i], twice.span<float>()[i]);
+      EXPECT_NEAR(once.span<float>()[i], w.span<float>()[i], step * 4);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace linnet::kernels
