@@ -90,6 +90,8 @@ void FamilyOptions::check(const char* operation, const std::vector<std::string>&
                      window.size());
   if (stride != 0 && pattern == "fixed" && summary > stride)
     fail<UsageError>(operation, "expected --summary of at most --stride {}, got {}", stride, summary);
+  // The library's own sentences; feature maps may have to know the size of a head first.
+  for (const std::string& family : families) make_attention(of(family, "elu"));
 }
 
 AttentionOptions FamilyOptions::of(const std::string& family, const std::string& feature_map) const {

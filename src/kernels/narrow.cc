@@ -65,8 +65,7 @@ void scale_row(float* to, const std::int32_t* sums, float row_scale, const float
   const auto factor = hn::Set(d, row_scale);
   std::int64_t n = 0;
   for (; n + lanes <= count; n += lanes) {
-    const auto exact =
-        hn::Sub(hn::LoadU(i32, sums + n), hn::ShiftLeft<7>(hn::LoadU(i32, sum + n)));
+    const auto exact = hn::Sub(hn::LoadU(i32, sums + n), hn::ShiftLeft<7>(hn::LoadU(i32, sum + n)));
     const auto value = hn::Mul(hn::ConvertTo(d, exact), hn::Mul(factor, hn::LoadU(d, scale + n)));
     hn::StoreU(value, d, to + n);
   }

@@ -1,4 +1,6 @@
 // Products with weights of bf16 and of int8.
+#include "kernels/narrow.h"
+
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -6,16 +8,14 @@
 #include "base/threads.h"
 #include "kernels/dense.h"
 #include "kernels/library.h"
-#include "kernels/narrow.h"
 #include "kernels/samples.h"
 #include "kernels/targets.h"
 
 namespace linnet::kernels {
 namespace {
 
-constexpr std::pair<std::int64_t, std::int64_t> extents[] = {{1, 1},     {5, 3},      {30, 257},
-                                                             {257, 30},  {64, 64},    {63, 65},
-                                                             {256, 768}, {1024, 256}, {513, 130}};
+constexpr std::pair<std::int64_t, std::int64_t> extents[] = {
+    {1, 1}, {5, 3}, {30, 257}, {257, 30}, {64, 64}, {63, 65}, {256, 768}, {1024, 256}, {513, 130}};
 
 /// What a row becomes before it is multiplied, in double precision.
 std::vector<double> rounded_row(const float* row, std::int64_t count, WeightType type) {
@@ -79,7 +79,8 @@ TEST(NarrowMultiply, IsTheProductOfTheRoundedNumbers) {
 
 TEST(NarrowMultiply, BiasActivationAndResidualFollow) {
   for (const WeightType type : {WeightType::bf16, WeightType::int8}) {
-    Tensor w = normal({70, 40}, 1), a = normal({5, 40}, 2), bias = normal({70}, 3), residual = normal({5, 70}, 4);
+    Tensor w = normal({70, 40}, 1), a = normal({5, 40}, 2), bias = normal({70}, 3),
+           residual = normal({5, 70}, 4);
     PackedMatrix packed(40, 70, type);
     packed.pack_transposed(w.view<float>());
     std::vector<double> expected = expected_product(a.view<float>(), w.clone(), type);
@@ -141,7 +142,8 @@ TEST(NarrowMultiply, NotANumberStaysOneInItsRow) {
 }
 
 TEST(RoundWeights, IsIdempotentAndNear) {
-  for (const auto& [type, step] : {std::pair(WeightType::bf16, 1.0 / 256), std::pair(WeightType::int8, 0.02)}) {
+  for (const auto& [type, step] :
+       {std::pair(WeightType::bf16, 1.0 / 256), std::pair(WeightType::int8, 0.02)}) {
     Tensor w = normal({9, 100}, 1);
     w.view<float>()(3, 7) = 0;
     for (float& x : std::span(w.view<float>().at(5), 100)) x = 0;
