@@ -120,7 +120,7 @@ void run(const Arguments& arguments) {
   const FileInputs read = read_inputs(file, arguments.in, arguments.family, arguments.compare, arguments.mask,
                                       arguments.options, arguments.decay);
   const auto make = [&](const std::string& family) {
-    return make_attention(arguments.options.of(family, arguments.feature_map));
+    return make_attention(arguments.options.of(family, arguments.feature_map, read.query.shape()[3]));
   };
   const auto attention = make(arguments.family);
   const auto other_attention = arguments.compare.empty() ? nullptr : make(arguments.compare);

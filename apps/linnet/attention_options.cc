@@ -33,6 +33,11 @@ void FamilyOptions::add_to(CLI::App& command) {
     return option;
   };
   add("--alpha", alpha, "of elu", {})->check(number(0, 1, true));
+  add("--features", features, "of random maps; 0 is E ln E, rounded up to a multiple of 16", {"linear"})
+      ->check(whole(0, most_count));
+  owned_.push_back({command.add_flag("--orthogonal,!--independent", orthogonal,
+                                     "how random maps draw their directions; orthogonal by default"),
+                    {"linear"}});
   add("--epsilon", epsilon, "in the denominator of linear and kernel", {})->check(number(0, 1));
   add("--normalise", normalise, "sum or none, of linear and kernel", {})->check(one_of({"sum", "none"}));
   add("--scale", scale, "of the softmax families; 0 is 1/√E", {})->check(number(0));
@@ -56,7 +61,8 @@ void FamilyOptions::add_to(CLI::App& command) {
   add("--chunk", lsh.chunk, "sorted tokens that meet each other in lsh", {"lsh"})
       ->check(whole(1, most_tokens));
   add("--rounds", lsh.rounds, "hashes of lsh", {"lsh"})->check(whole(1));
-  add("--seed", seed, "of lsh's rotations and of projections that linformer draws", {"lsh", "linformer"})
+  add("--seed", seed, "of random maps, lsh's rotations and the projections that linformer draws",
+      {"linear", "linformer", "lsh"})
       ->check(whole(0));
 }
 
@@ -91,13 +97,17 @@ void FamilyOptions::check(const char* operation, const std::vector<std::string>&
   if (stride != 0 && pattern == "fixed" && summary > stride)
     fail<UsageError>(operation, "expected --summary of at most --stride {}, got {}", stride, summary);
   // The library's own sentences; feature maps may have to know the size of a head first.
-  for (const std::string& family : families) make_attention(of(family, "elu"));
+  for (const std::string& family : families) make_attention(of(family, "elu", 1));
 }
 
-AttentionOptions FamilyOptions::of(const std::string& family, const std::string& feature_map) const {
+AttentionOptions FamilyOptions::of(const std::string& family, const std::string& feature_map,
+                                   std::int64_t head_dim) const {
   AttentionOptions options;
   options.family = find_family(family);
-  options.feature_map = find_feature_map(feature_map, static_cast<float>(alpha));
+  options.feature_map = find_feature_map(
+      feature_map, {.alpha = static_cast<float>(alpha),
+                    .head_dim = head_dim,
+                    .random = {.features = features, .orthogonal = orthogonal, .seed = seed}});
   options.normalise = normalise == "none" ? Normalise::none : Normalise::sum;
   options.epsilon = static_cast<float>(epsilon);
   options.scale = static_cast<float>(scale);

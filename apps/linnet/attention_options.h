@@ -23,7 +23,9 @@ struct FamilyOptions {
   std::int64_t stride = 0, summary = 8;
   std::int64_t rank = 128;
   LshOptions lsh;
-  std::uint64_t seed = 0;  ///< of lsh's rotations and of linformer's projections
+  std::int64_t features = 0;  ///< of random maps; 0 is their default
+  bool orthogonal = true;     ///< directions of random maps
+  std::uint64_t seed = 0;     ///< of random maps, of lsh's rotations and of linformer's projections
 
   void add_to(CLI::App& command);
 
@@ -34,9 +36,9 @@ struct FamilyOptions {
   /// Whether the user gave that option.
   bool given(const std::string& option) const;
 
-  /// Those of that family; `feature_map` serves linear alone. Throws UsageError for unknown names, with the
-  /// nearest known one.
-  AttentionOptions of(const std::string& family, const std::string& feature_map) const;
+  /// Those of that family for heads of `head_dim` numbers; `feature_map` serves linear alone. Throws
+  /// UsageError for unknown names, with the nearest known one.
+  AttentionOptions of(const std::string& family, const std::string& feature_map, std::int64_t head_dim) const;
 
  private:
   struct Owned {

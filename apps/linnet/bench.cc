@@ -92,19 +92,21 @@ std::vector<std::int64_t> number_list(const std::string& option, const std::stri
   return values;
 }
 
-Ceiling ceiling() {
-  static std::map<int, Ceiling> measured;
-  auto [place, added] = measured.try_emplace(thread_count());
-  if (added) place->second = {kernels::measure_gemm_gflops(), kernels::measure_copy_gbs()};
+Ceiling ceiling(const std::string& dtype) {
+  static std::map<std::pair<int, std::string>, Ceiling> measured;
+  auto [place, added] = measured.try_emplace({thread_count(), dtype});
+  if (added)
+    place->second = {kernels::measure_gemm_gflops(kernels::find_weight_type(dtype)),
+                     kernels::measure_copy_gbs()};
   return place->second;
 }
 
-Json bench_row(const std::string& bench) {
-  const Ceiling limits = ceiling();
+Json bench_row(const std::string& bench, const std::string& dtype) {
+  const Ceiling limits = ceiling(dtype);
   return {{"bench", bench},
           {"threads", thread_count()},
           {"isa", instruction_set()},
-          {"dtype", "f32"},
+          {"dtype", dtype},
           {"peak_memory_bytes", peak_memory()},
           {"ceiling", {{"gemm_gflops", limits.gemm_gflops}, {"copy_gbs", limits.copy_gbs}}}};
 }

@@ -39,16 +39,17 @@ struct Families {
 };
 Families families_of(const std::string& option, const std::string& text);
 
-/// Ceilings of this machine with the present number of threads, measured once for each number.
+/// Ceilings of this machine with the present number of threads, products with weights of `dtype` (f32, bf16,
+/// int8), measured once for each.
 struct Ceiling {
   double gemm_gflops = 0;
   double copy_gbs = 0;
 };
-Ceiling ceiling();
+Ceiling ceiling(const std::string& dtype = "f32");
 
 /// The fields that all rows share: bench, threads, isa, dtype, ceiling; and the peak memory since the last
 /// call of `reset_peak_memory`.
-Json bench_row(const std::string& bench);
+Json bench_row(const std::string& bench, const std::string& dtype = "f32");
 
 /// Seconds of repeated calls, after one that warms up: at least `least` calls, then until `seconds` are over.
 /// Two are enough where one takes seconds, and the first counts.

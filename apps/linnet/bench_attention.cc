@@ -81,9 +81,9 @@ std::vector<AttentionRow> rows_of(const Arguments& arguments) {
     row.decay = family == "linear" ? arguments.decay : 0;
     for (const std::string& map : family == "linear" ? maps : std::vector<std::string>{"elu"}) {
       row.feature_map = map;
-      make_attention(attention_of(row));  // throws for options that cannot be
       for (const std::int64_t dim : dims) {
         row.head_dim = dim;
+        make_attention(attention_of(row));  // throws for options that cannot be
         row.value_dim = arguments.value_dim == 0 ? dim : arguments.value_dim;
         for (const std::string& mask : masks)
           for (const std::string& dtype : dtypes)

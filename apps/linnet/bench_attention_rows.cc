@@ -204,6 +204,8 @@ Json row_json(const AttentionRow& row, const Measured& measured, double flops, d
   json["tensor_bytes"] = tensor_bytes(row);
   json["family"] = row.family;
   json["feature_map"] = row.family == "linear" ? Json(row.feature_map) : Json(nullptr);
+  const bool linear = row.family == "linear";
+  json["features"] = linear ? Json(attention_of(row).feature_map->features(row.head_dim)) : Json(nullptr);
   json["cost"] = row.pass == "training" ? info_of(row.family).training : info_of(row.family).cost;
   json["mask"] = row.mask;
   json["decay"] = row.decay == 0 ? Json(nullptr) : Json(row.decay);
@@ -240,7 +242,7 @@ Json measure_step(const AttentionRow& row, double seconds) {
 
 AttentionOptions attention_of(const AttentionRow& row) {
   const bool user = row.feature_map == "user";
-  AttentionOptions options = row.family_options.of(row.family, user ? "elu" : row.feature_map);
+  AttentionOptions options = row.family_options.of(row.family, user ? "elu" : row.feature_map, row.head_dim);
   if (user) options.feature_map = user_map();
   return options;
 }

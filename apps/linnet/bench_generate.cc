@@ -6,6 +6,7 @@
 #include "base/threads.h"
 #include "bench.h"
 #include "config.h"
+#include "kernels/dense.h"
 #include "kernels/elementwise.h"
 #include "linnet/generation.h"
 #include "model/cost.h"
@@ -16,7 +17,8 @@ namespace linnet {
 namespace {
 
 struct Arguments {
-  std::string config = "paper-mnist", family = "linear,softmax", streams = "1,64", position, plot;
+  std::string config = "paper-mnist", family = "linear,softmax", streams = "1,64", weights = "f32", position,
+              plot;
   std::vector<std::string> settings;
   bool no_cache = false;
   BenchOptions bench;
@@ -25,10 +27,21 @@ struct Arguments {
 /// One configuration, family and number of streams. Without a cache every step costs more than the one
 /// before; then the steps of evenly spaced positions are measured and stand for those between them.
 struct Row {
-  std::string config, family;
+  std::string config, family, weights;
   std::int64_t streams = 1;
   bool cache = true;
 };
+
+/// Images a second on a GPU that the paper reports for its own models, 0 where it reports none (Katharopoulos
+/// et al. 2020, tables 1 and 2).
+double published_images_per_second(const Row& row) {
+  const bool mnist = row.config == "paper-mnist", cifar = row.config == "paper-cifar10";
+  if (!mnist && !cifar) return 0;
+  if (row.family == "linear") return mnist ? 142.8 : 17.85;
+  if (row.family != "softmax") return 0;
+  if (row.cache) return mnist ? 7.56 : 0.32;
+  return mnist ? 0.45 : 0.004;
+}
 
 /// Seconds that it takes to read the weights once, and to read and write the states of a step once.
 double memory_seconds(std::size_t weight_bytes, std::size_t state_bytes, bool states_are_written) {
@@ -119,19 +132,21 @@ Json measure(const std::shared_ptr<const Model>& model, const Row& row, double s
   const std::size_t state_bytes = session.state_bytes(0);
   const double visible = row.cache ? (length + 1) / 2 : 1;
   const double flops = streams * generation_cost(config, visible).forward();
-  const double products_ms = 1e3 * flops / (1e9 * ceiling().gemm_gflops);
+  const double products_ms = 1e3 * flops / (1e9 * ceiling(row.weights).gemm_gflops);
   const bool written = config.family == "linear";
   const std::size_t touched =
       row.cache ? static_cast<std::size_t>(row.streams) * state_bytes / (written ? 1 : 2) : 0;
   const double memory_ms = 1e3 * memory_seconds(model->weight_bytes(), touched, written);
 
-  Json json = bench_row("generate");
+  Json json = bench_row("generate", row.weights);
   json["config"] = row.config;
   json["family"] = row.family;
   json["cache"] = row.cache;
   json["streams"] = row.streams;
   json["tokens_per_second"] = streams / mean;
   json["images_per_second"] = config.image_height > 0 ? Json(streams / (mean * length)) : Json(nullptr);
+  const double published = published_images_per_second(row);
+  json["paper_images_per_second"] = published > 0 ? Json(published) : Json(nullptr);
   json["step_ms"] = {{"p50", 1e3 * quantile(times, 0.5)},
                      {"p99", 1e3 * quantile(times, 0.99)},
                      {"p999", 1e3 * quantile(times, 0.999)}};
@@ -155,7 +170,7 @@ Json measure_at(const std::shared_ptr<const Model>& model, const Row& row, std::
   for (int i = 0; i < 42; ++i) times.push_back(time_step(session, std::span(&token, 1)));
   times.erase(times.begin(), times.begin() + 2);
   std::sort(times.begin(), times.end());
-  Json json = bench_row("generate");
+  Json json = bench_row("generate", row.weights);
   json["config"] = row.config;
   json["family"] = row.family;
   json["cache"] = true;
@@ -167,6 +182,14 @@ Json measure_at(const std::shared_ptr<const Model>& model, const Row& row, std::
   json["state_bytes_per_stream"] = session.state_bytes(0);
   json["weight_bytes"] = model->weight_bytes();
   return json;
+}
+
+std::vector<std::pair<std::string, std::string>> pairs(const std::vector<std::string>& first,
+                                                       const std::vector<std::string>& second) {
+  std::vector<std::pair<std::string, std::string>> all;
+  for (const std::string& a : first)
+    for (const std::string& b : second) all.emplace_back(a, b);
+  return all;
 }
 
 void plot(const Json& rows, const std::string& path) {
@@ -192,7 +215,9 @@ void run(const Arguments& arguments) {
     fail<UsageError>("bench", "expected --position with --plot, got none");
   if (!arguments.plot.empty()) require_file_path(arguments.plot);
   const auto configs = name_list("--config", arguments.config),
-             families = family_list("--family", arguments.family);
+             families = family_list("--family", arguments.family),
+             weights = name_list("--weights", arguments.weights);
+  for (const std::string& name : weights) kernels::find_weight_type(name);
   const auto stream_counts = number_list("--streams", arguments.streams);
   const auto positions = arguments.position.empty() ? std::vector<std::int64_t>()
                                                     : number_list("--position", arguments.position);
@@ -200,8 +225,9 @@ void run(const Arguments& arguments) {
     for (const std::string& name : configs) {
       RunConfig config;
       config.load_without_data(name, arguments.settings);
-      for (const std::string& family : families) {
+      for (const auto& [family, type] : pairs(families, weights)) {
         config.model.family = family;
+        config.model.weights = type;
         config.check_memory(false);
         if (!arguments.position.empty())
           config.model.positions = "sinusoidal";  // go on beyond the trained length
@@ -209,15 +235,15 @@ void run(const Arguments& arguments) {
         if (!arguments.position.empty()) {
           for (const std::int64_t position : positions) {
             fmt::print(stderr, "{} {} at position {}\n", name, family, position);
-            rows.push_back(measure_at(model, {name, family}, position));
+            rows.push_back(measure_at(model, {name, family, type}, position));
           }
           continue;
         }
         for (const std::int64_t streams : stream_counts) {
-          fmt::print(stderr, "{} {} {} streams\n", name, family, streams);
-          rows.push_back(measure(model, {name, family, streams, true}, arguments.bench.seconds));
+          fmt::print(stderr, "{} {} {} {} streams\n", name, family, type, streams);
+          rows.push_back(measure(model, {name, family, type, streams, true}, arguments.bench.seconds));
           if (arguments.no_cache && family == "softmax")
-            rows.push_back(measure(model, {name, family, streams, false}, arguments.bench.seconds));
+            rows.push_back(measure(model, {name, family, type, streams, false}, arguments.bench.seconds));
         }
       }
     }
@@ -235,8 +261,9 @@ void run(const Arguments& arguments) {
   fmt::print("This machine: {:.0f} GFLOP/s dense f32, {:.1f} GB/s copied\n\n", ceiling().gemm_gflops,
              ceiling().copy_gbs);
   print_table(rows,
-              {"threads", "config", "family", "cache", "streams", "tokens_per_second", "images_per_second",
-               "step_ms.p50", "step_ms.p99", "floor_ms", "times_floor", "state_bytes_per_stream"});
+              {"threads", "config", "family", "cache", "dtype", "streams", "tokens_per_second",
+               "images_per_second", "paper_images_per_second", "step_ms.p50", "step_ms.p99", "step_ms.p999",
+               "floor_ms", "times_floor", "fraction_of_ceiling", "state_bytes_per_stream"});
 }
 
 }  // namespace
@@ -246,12 +273,15 @@ void add_bench_generate(CLI::App& bench) {
   CLI::App* command =
       bench.add_subcommand("generate", "Rate of generation, against the ceilings and against softmax");
   command->footer(
-      "Example: linnet bench generate --config paper-mnist --streams 1,64 --no-cache\n"
+      "Example: linnet bench generate --config paper-mnist --streams 1,64 --weights f32,bf16,int8 "
+      "--no-cache\n"
       "         linnet bench generate --position 64:65536 --plot generation.svg");
   command->add_option("--config", arguments->config, "configurations: files or shipped names")
       ->capture_default_str();
   command->add_option("--family", arguments->family, "attention families")->capture_default_str();
   command->add_option("--streams", arguments->streams, "streams at a time: a list or a doubling range")
+      ->capture_default_str();
+  command->add_option("--weights", arguments->weights, "how the weights are held: f32, bf16, int8")
       ->capture_default_str();
   command->add_option("--position", arguments->position,
                       "measure one stream's step after that many tokens instead: a list or a doubling range");

@@ -12,6 +12,7 @@ void add_evaluate(CLI::App& program);
 void add_attend(CLI::App& program);
 void add_bench(CLI::App& program);
 void add_inspect(CLI::App& program);
+void add_convert(CLI::App& program);
 void add_data(CLI::App& program);
 void add_families(CLI::App& program);
 

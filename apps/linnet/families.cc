@@ -32,11 +32,12 @@ std::vector<Table> tables() {
                 Json::array(),
                 {"feature_map", "formula", "features", "non_negative"},
                 {"feature map", "formula", "features F", "never negative"}};
-  for (const FeatureMapInfo& row : feature_map_table())
-    maps.rows.push_back({{"feature_map", row.name},
-                         {"formula", row.formula},
-                         {"features", row.features},
-                         {"non_negative", row.non_negative}});
+  for (const auto table : {feature_map_table(), random_feature_map_table()})
+    for (const FeatureMapInfo& row : table)
+      maps.rows.push_back({{"feature_map", row.name},
+                           {"formula", row.formula},
+                           {"features", row.features},
+                           {"non_negative", row.non_negative}});
   Table similarities = {"similarities",
                         "Similarities of the kernel family",
                         Json::array(),

@@ -64,6 +64,7 @@ int run(int argc, char** argv) {
   add_attend(program);
   add_bench(program);
   add_inspect(program);
+  add_convert(program);
   add_data(program);
   add_families(program);
   try {

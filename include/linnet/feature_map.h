@@ -86,11 +86,69 @@ struct FeatureMapInfo {
   bool non_negative = true;
 };
 
-/// All built-in maps.
+/// All built-in maps that need nothing drawn.
 std::span<const FeatureMapInfo> feature_map_table();
 
-/// The built-in map of that name; `alpha` serves elu alone. Throws UsageError, naming the nearest known one.
-std::shared_ptr<const FeatureMap> find_feature_map(const std::string& name, float alpha = 1.0f);
+/// Random features: maps of w_f·x with random directions w_f, x first multiplied by E^-1/4.
+///
+/// Of the maps `favor…` the products φ(q)·φ(k) are exp(q·k/√E) on average, the weights of softmax attention:
+/// - `favor-trig`: exp(‖x‖²/2) √(2/F) cos(w·x + b), b uniform in (0, 2π), and `favor-sincos`: the same with
+///   [cos(w·x), sin(w·x)]. Rahimi and Recht 2007; their factors exp(‖x‖²/2) are D_Q and D_K in Choromanski
+///   et al. 2020, "Masked Language Modeling for Proteins via Linearly Scalable Long-Context Transformers".
+///   Features of either sign.
+/// - `favor`: exp(w·x − ‖x‖²/2)/√F, and `favor-hyperbolic`: [exp(w·x), exp(−w·x)] exp(−‖x‖²/2)/√F, positive;
+///   Choromanski et al. 2021, "Rethinking Attention with Performers", lemma 1. Lemma 2 gives their errors and
+///   those of sines and cosines for independent directions; theorem 2 says that orthogonal ones err less.
+///
+/// The others are (f(w·x) + 0.001)/√F, the generalised attention of the same paper: kernels of their own.
+///
+/// The maps with exponentials are LogScaledMaps.
+std::span<const FeatureMapInfo> random_feature_map_table();
+
+/// Whether the table of random maps has that name.
+bool is_random_feature_map(const std::string& name);
+
+/// How directions are drawn.
+struct RandomFeatureOptions {
+  std::int64_t features = 0;  ///< F; 0: E ln E, rounded up to a multiple of 16. Even for two a direction
+  bool orthogonal = true;     ///< blocks of E orthogonal directions, otherwise all independent
+  std::uint64_t seed = 0;
+  std::uint64_t draw = 0;  ///< how often drawn anew, below 2^30
+  int layer = 0;           ///< every layer has directions of its own; its heads share them
+};
+
+/// What is drawn, to be kept with a model.
+struct RandomDraws {
+  std::int64_t head_dim = 0;           ///< E
+  std::vector<float> directions = {};  ///< W [m, E]: m = F, or F/2 for favor-sincos and favor-hyperbolic
+  std::vector<float> phases = {};      ///< b [m], of favor-trig alone
+};
+
+/// The draws of a random map, the same bits on every machine. Every direction is distributed as E independent
+/// normal numbers; orthogonal ones have evenly distributed directions (Haar) and independent lengths. Throws
+/// UsageError where the options make no sense.
+RandomDraws draw_random_features(const std::string& map, std::int64_t head_dim,
+                                 const RandomFeatureOptions& options = {});
+
+/// The random map of that name with these draws. Throws UsageError for an unknown name, Error where the draws
+/// do not fit. Its `features` throws UsageError for another head size than that of the draws.
+std::shared_ptr<const FeatureMap> random_feature_map(const std::string& map, RandomDraws draws);
+
+/// The same, drawn here.
+std::shared_ptr<const FeatureMap> random_feature_map(const std::string& map, std::int64_t head_dim,
+                                                     const RandomFeatureOptions& options = {});
+
+/// What `find_feature_map` needs besides a name.
+struct FeatureMapOptions {
+  float alpha = 1;            ///< of elu
+  std::int64_t head_dim = 0;  ///< of the random maps
+  RandomFeatureOptions random = {};
+};
+
+/// The built-in map of that name, from either table. Throws UsageError: for an unknown name with the nearest
+/// known one, for a random map without a head size.
+std::shared_ptr<const FeatureMap> find_feature_map(const std::string& name,
+                                                   const FeatureMapOptions& options = {});
 
 /// Vector mathematics for maps of your own: y[i] = f(x[i]) for i < count, y may be x. Relative error below
 /// 4e-7 for exp (x limited to ±87) and absolute error below 4e-7 for tanh; for every instruction set.

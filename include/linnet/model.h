@@ -29,6 +29,7 @@ struct ModelConfig {
       0;  ///< labels; with them the first input is a class token, otherwise the start token
   std::string head = "categorical";  ///< "categorical" or "logistics", a mixture of discretised logistics
   std::int64_t mixtures = 10;        ///< components of the mixture
+  std::string weights = "f32";       ///< of the dense products: "f32", "bf16" or "int8"; trained in f32
 
   std::string family = "linear";           ///< attention.family
   std::string feature_map = "elu";         ///< attention.feature_map

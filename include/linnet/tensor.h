@@ -35,7 +35,7 @@ inline float to_float(bf16 value) {
 }
 
 /// Element types of tensors and of model files.
-enum class DType { f32, bf16, f64, i32, i64, u8 };
+enum class DType { f32, bf16, f64, i32, i64, u8, i8 };
 
 std::size_t size_of(DType type);
 const char* name_of(DType type);
@@ -53,9 +53,11 @@ constexpr DType dtype_of() {
     return DType::i32;
   else if constexpr (std::is_same_v<U, std::int64_t>)
     return DType::i64;
-  else {
-    static_assert(std::is_same_v<U, std::uint8_t>, "no DType for this type");
+  else if constexpr (std::is_same_v<U, std::uint8_t>)
     return DType::u8;
+  else {
+    static_assert(std::is_same_v<U, std::int8_t>, "no DType for this type");
+    return DType::i8;
   }
 }
 

@@ -15,7 +15,8 @@ enum class Draw : std::uint32_t {
   sampling,
   synthetic_data,
   test,
-  rotations
+  rotations,
+  random_features
 };
 
 /// Counter-based generator (Philox 4x32-10; Salmon et al., "Parallel random numbers: as easy as 1, 2, 3",

@@ -13,6 +13,7 @@ namespace linnet {
 std::size_t size_of(DType type) {
   switch (type) {
     case DType::u8:
+    case DType::i8:
       return 1;
     case DType::bf16:
       return 2;
@@ -40,6 +41,8 @@ const char* name_of(DType type) {
       return "i64";
     case DType::u8:
       return "u8";
+    case DType::i8:
+      return "i8";
   }
   return "unknown";
 }

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 
 #include "linnet/tensor.h"
 
@@ -15,6 +16,9 @@ enum class Activation { none, relu, gelu, gelu_tanh };
 /// time, for what they multiply, sums exact. Where a machine has no fast products of bf16 or of 8 bits, the
 /// rounded weights are multiplied in f32.
 enum class WeightType { f32, bf16, int8 };
+
+/// By its name: "f32", "bf16" or "int8". Throws UsageError.
+WeightType find_weight_type(const std::string& name);
 
 /// A matrix B [inputs, outputs] in the layout that the dense products want it in (oneDNN's own). Packed once
 /// for generation, after every update in training. Immutable but for `pack`; products may share it across

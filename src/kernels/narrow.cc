@@ -1,6 +1,9 @@
 #include "kernels/narrow.h"
 
+#include <algorithm>
 #include <cmath>
+
+#include "base/fail.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/narrow.cc"
@@ -101,6 +104,13 @@ void scale_codes(float* to, const std::int32_t* sums, float row_scale, const Cod
                  std::int64_t first, std::int64_t count) {
   HWY_DYNAMIC_DISPATCH(scale_row)
   (to, sums, row_scale, scales.scale.data() + first, scales.sum.data() + first, count);
+}
+
+WeightType find_weight_type(const std::string& name) {
+  if (name == "f32") return WeightType::f32;
+  if (name == "bf16") return WeightType::bf16;
+  if (name == "int8") return WeightType::int8;
+  fail<UsageError>("weights", "expected f32, bf16 or int8, got '{}'", name);
 }
 
 float quantise_weights(std::span<std::int8_t> codes, std::span<const float> row) {

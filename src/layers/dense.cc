@@ -6,18 +6,29 @@ namespace linnet {
 
 Dense::Dense(ParameterTable& table, const std::string& name, std::int64_t inputs, std::int64_t outputs,
              const Parts& parts)
-    : Dense(table, name,
-            table.add(name + ".weight", {outputs, inputs},
-                      parts.weight_initial ? parts.weight_initial
-                                           : normal(1 / std::sqrt(static_cast<double>(inputs))),
-                      true),
-            parts) {}
+    : weight_(add_weights(table, name, {outputs, inputs}, parts)),
+      has_bias_(parts.bias),
+      packed_(inputs, outputs, parts.exact ? kernels::WeightType::f32 : table.weight_type()),
+      packed_backward_(outputs, inputs) {
+  add_bias(table, name, parts);
+}
 
 Dense::Dense(ParameterTable& table, const std::string& name, const Slot& weight, const Parts& parts)
     : weight_(weight),
       has_bias_(parts.bias),
       packed_(weight.shape()[1], weight.shape()[0]),
       packed_backward_(weight.shape()[0], weight.shape()[1]) {
+  add_bias(table, name, parts);
+}
+
+Slot Dense::add_weights(ParameterTable& table, const std::string& name, Shape shape, const Parts& parts) {
+  const Initialiser initial =
+      parts.weight_initial ? parts.weight_initial : normal(1 / std::sqrt(static_cast<double>(shape[1])));
+  if (parts.exact) return table.add(name + ".weight", std::move(shape), initial, true);
+  return table.add_weights(name + ".weight", std::move(shape), initial);
+}
+
+void Dense::add_bias(ParameterTable& table, const std::string& name, const Parts& parts) {
   if (has_bias_)
     bias_ =
         table.add(name + ".bias", {outputs()}, parts.bias_initial ? parts.bias_initial : constant(0), false);

@@ -15,6 +15,7 @@ class Dense {
     bool bias = true;
     Initialiser weight_initial;  ///< by default N(0, 1 / inputs)
     Initialiser bias_initial;    ///< by default 0
+    bool exact = false;          ///< f32 weights, whatever the table's type
   };
 
   Dense(ParameterTable& table, const std::string& name, std::int64_t inputs, std::int64_t outputs)
@@ -22,7 +23,7 @@ class Dense {
   Dense(ParameterTable& table, const std::string& name, std::int64_t inputs, std::int64_t outputs,
         const Parts& parts);
 
-  /// With a weight that another layer owns: a tied output. Gradients are added to that layer's.
+  /// With a weight that another layer owns, in f32: a tied output. Gradients are added to that layer's.
   Dense(ParameterTable& table, const std::string& name, const Slot& weight, const Parts& parts);
 
   /// Takes the parameters of the buffer, whose memory must stay; `training` also packs what `backward` needs.
@@ -39,6 +40,9 @@ class Dense {
   std::int64_t outputs() const { return packed_.outputs(); }
 
  private:
+  static Slot add_weights(ParameterTable& table, const std::string& name, Shape shape, const Parts& parts);
+  void add_bias(ParameterTable& table, const std::string& name, const Parts& parts);
+
   Slot weight_;
   Slot bias_;
   bool has_bias_;

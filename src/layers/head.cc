@@ -87,8 +87,9 @@ std::unique_ptr<OutputHead> OutputHead::categorical(ParameterTable& table, const
     const Slot weight(tied->offset(), {vocabulary, width});
     return std::make_unique<CategoricalHead>(Dense(table, name, weight, {}), vocabulary);
   }
-  Dense projection(table, name, width, vocabulary,
-                   {.bias = true, .weight_initial = normal(initial_deviation), .bias_initial = {}});
+  Dense projection(
+      table, name, width, vocabulary,
+      {.bias = true, .weight_initial = normal(initial_deviation), .bias_initial = {}, .exact = true});
   return std::make_unique<CategoricalHead>(std::move(projection), vocabulary);
 }
 
@@ -104,7 +105,10 @@ std::unique_ptr<OutputHead> OutputHead::logistic_mixture(ParameterTable& table, 
     return static_cast<float>(std::log(share));
   };
   Dense projection(table, name, width, 3 * components,
-                   {.bias = true, .weight_initial = normal(initial_deviation), .bias_initial = initial_bias});
+                   {.bias = true,
+                    .weight_initial = normal(initial_deviation),
+                    .bias_initial = initial_bias,
+                    .exact = true});
   return std::make_unique<LogisticMixtureHead>(std::move(projection), vocabulary);
 }
 

@@ -21,6 +21,31 @@ Slot ParameterTable::add(std::string name, Shape shape, Initialiser initial, boo
   return slot;
 }
 
+Slot ParameterTable::add_weights(std::string name, Shape shape, Initialiser initial) {
+  const Slot slot = add(std::move(name), std::move(shape), std::move(initial), true);
+  rows_.back().product = true;
+  return slot;
+}
+
+void ParameterTable::round(std::span<float> values) const {
+  for (const Row& row : rows_)
+    if (row.product) kernels::round_weights(row.slot.of(values), weight_type_);
+}
+
+std::size_t ParameterTable::bytes() const {
+  std::size_t sum = 0;
+  for (const Row& row : rows_) {
+    const auto count = static_cast<std::size_t>(row.count);
+    if (!row.product || weight_type_ == kernels::WeightType::f32)
+      sum += count * sizeof(float);
+    else if (weight_type_ == kernels::WeightType::bf16)
+      sum += count * sizeof(bf16);
+    else
+      sum += count + static_cast<std::size_t>(row.slot.shape()[0]) * sizeof(float);
+  }
+  return sum;
+}
+
 std::int64_t ParameterTable::parameter_count() const {
   std::int64_t count = 0;
   for (const Row& row : rows_) count += row.count;

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/dense.h"
 #include "linnet/tensor.h"
 
 namespace linnet {
@@ -47,9 +48,25 @@ class ParameterTable {
     std::int64_t count = 0;
     bool decay = false;  ///< whether weight decay applies: to matrices, not to gains, biases and positions
     Initialiser initial;
+    bool product = false;  ///< the weights of dense products, held as `weight_type` says
   };
 
+  explicit ParameterTable(kernels::WeightType weight_type = kernels::WeightType::f32)
+      : weight_type_(weight_type) {}
+
   Slot add(std::string name, Shape shape, Initialiser initial, bool decay);
+
+  /// The weights [outputs, inputs] of dense products.
+  Slot add_weights(std::string name, Shape shape, Initialiser initial);
+
+  /// How dense products hold their weights; the buffer is f32 for all.
+  kernels::WeightType weight_type() const { return weight_type_; }
+
+  /// Rounds the weights of dense products to what their type can hold.
+  void round(std::span<float> values) const;
+
+  /// Bytes of all parameters as their types hold them.
+  std::size_t bytes() const;
 
   /// Floats in a buffer of all parameters, padding included.
   std::int64_t size() const { return size_; }
@@ -63,6 +80,7 @@ class ParameterTable {
   void initialise(std::span<float> values, std::uint64_t seed) const;
 
  private:
+  kernels::WeightType weight_type_;
   std::vector<Row> rows_;
   std::int64_t size_ = 0;
 };

@@ -34,6 +34,10 @@ void add_options(Options& options, ModelConfig& config) {
               0, 1 << 20);
   options.add("model.head", config.head, "distribution of the next token", {"categorical", "logistics"});
   options.add("model.mixtures", config.mixtures, "components of the mixture of logistics", 1, 1000);
+  options.add(
+      "model.weights", config.weights,
+      "how the dense products hold their weights; training takes f32, `linnet convert` makes the others",
+      {"f32", "bf16", "int8"});
   options.add("attention.family", config.family, "attention family; `linnet families` lists them");
   options.add("attention.feature_map", config.feature_map, "feature map of the linear family");
   options.add("attention.alpha", config.alpha, "α of the elu feature map", 1e-6, 1);

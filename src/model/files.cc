@@ -1,6 +1,7 @@
 #include "model/files.h"
 
 #include <algorithm>
+#include <deque>
 
 #include "base/fail.h"
 #include "io/file.h"
@@ -13,6 +14,54 @@ namespace {
 
 constexpr const char* model_type = "linnet";
 constexpr int format_version = 1;
+constexpr const char* scale_suffix = "_scale";
+
+/// A parameter in f32, from what the file holds it as: f32, or for weights of dense products also bf16, or
+/// int8 codes [outputs, inputs] with a tensor of scales [outputs] beside them.
+void read_parameter(float* to, const Safetensors& file, const ParameterTable::Row& row,
+                    const std::string& path) {
+  const Tensor tensor = file.tensor(row.name);
+  const DType type = tensor.dtype();
+  const bool narrow = row.product && (type == DType::bf16 || type == DType::i8);
+  if ((type != DType::f32 && !narrow) || tensor.shape() != row.slot.shape())
+    fail("model", "expected {} in {} to be f32{} {}, got {} {}", row.name, path,
+         row.product ? ", bf16 or i8" : "", to_string(row.slot.shape()), name_of(type),
+         to_string(tensor.shape()));
+  if (type == DType::f32) {
+    std::copy_n(tensor.span<float>().data(), row.count, to);
+    return;
+  }
+  if (type == DType::bf16) {
+    std::ranges::transform(tensor.span<bf16>(), to, to_float);
+    return;
+  }
+  const Tensor scales = file.tensor(row.name + scale_suffix);
+  const std::int64_t outputs = row.slot.shape()[0];
+  if (scales.dtype() != DType::f32 || scales.shape() != Shape{outputs})
+    fail("model", "expected {}{} in {} to be f32 [{}], got {} {}", row.name, scale_suffix, path, outputs,
+         name_of(scales.dtype()), to_string(scales.shape()));
+  const std::int64_t inputs = row.count / std::max<std::int64_t>(1, outputs);
+  for (std::int64_t i = 0; i < row.count; ++i)
+    to[i] = scales.span<float>()[static_cast<std::size_t>(i / inputs)] *
+            static_cast<float>(tensor.span<std::int8_t>()[static_cast<std::size_t>(i)]);
+}
+
+/// The weights of a dense product as bf16, or as int8 codes and their scales.
+Tensor as_bf16(View<const float> weights) {
+  Tensor halves = Tensor::of<bf16>({weights.extent(0), weights.extent(1)});
+  std::transform(weights.data(), weights.data() + weights.size(), halves.span<bf16>().begin(), to_bf16);
+  return halves;
+}
+std::pair<Tensor, Tensor> as_codes(View<const float> weights) {
+  const std::int64_t outputs = weights.extent(0), inputs = weights.extent(1);
+  Tensor codes = Tensor::of<std::int8_t>({outputs, inputs}), scales = Tensor::of<float>({outputs});
+  for (std::int64_t n = 0; n < outputs; ++n)
+    scales.view<float>()(n) =
+        kernels::quantise_weights(codes.span<std::int8_t>().subspan(static_cast<std::size_t>(n * inputs),
+                                                                    static_cast<std::size_t>(inputs)),
+                                  {weights.at(n), static_cast<std::size_t>(inputs)});
+  return {std::move(codes), std::move(scales)};
+}
 
 }  // namespace
 
@@ -41,14 +90,13 @@ Tensor read_values(const std::filesystem::path& path, const ParameterTable& tabl
   for (const ParameterTable::Row& row : table.rows()) {
     if (!file.contains(row.name))
       fail("model", "expected {} to contain {}, which it does not", path.string(), row.name);
-    const Tensor tensor = file.tensor(row.name);
-    if (tensor.dtype() != DType::f32 || tensor.shape() != row.slot.shape())
-      fail("model", "expected {} in {} to be f32 {}, got {} {}", row.name, path.string(),
-           to_string(row.slot.shape()), name_of(tensor.dtype()), to_string(tensor.shape()));
-    std::copy_n(tensor.span<float>().data(), row.count, values.span<float>().data() + row.slot.offset());
+    read_parameter(values.span<float>().data() + row.slot.offset(), file, row, path.string());
   }
   for (const std::string& name : file.names()) {
-    if (std::ranges::find(table.rows(), name, &ParameterTable::Row::name) == table.rows().end())
+    const auto names_row = [&](const ParameterTable::Row& row) {
+      return row.name == name || (row.product && row.name + scale_suffix == name);
+    };
+    if (std::ranges::none_of(table.rows(), names_row))
       fail("model", "expected {} to contain the model's {} parameters alone, got {} too", path.string(),
            table.rows().size(), name);
   }
@@ -63,8 +111,22 @@ void write_model(const std::filesystem::path& folder, const ModelConfig& config,
   Json json = {{"model_type", model_type}, {"format", format_version}};
   json.update(options.to_json());
   std::vector<NamedTensor> tensors;
-  for (const ParameterTable::Row& row : table.rows())
-    tensors.push_back({row.name, DType::f32, row.slot.shape(), values.data() + row.slot.offset()});
+  std::deque<Tensor> converted;
+  const auto add = [&](const std::string& name, Tensor tensor) {
+    converted.push_back(std::move(tensor));
+    tensors.push_back({name, converted.back().dtype(), converted.back().shape(), converted.back().raw()});
+  };
+  for (const ParameterTable::Row& row : table.rows()) {
+    if (!row.product || table.weight_type() == kernels::WeightType::f32) {
+      tensors.push_back({row.name, DType::f32, row.slot.shape(), values.data() + row.slot.offset()});
+    } else if (table.weight_type() == kernels::WeightType::bf16) {
+      add(row.name, as_bf16(row.slot.of(values)));
+    } else {
+      auto [codes, scales] = as_codes(row.slot.of(values));
+      add(row.name, std::move(codes));
+      add(row.name + scale_suffix, std::move(scales));
+    }
+  }
   create_folders(folder);
   write_safetensors(folder / weights_file, tensors, {{"format", "linnet"}});
   write_json(folder / config_file, json);

@@ -12,6 +12,7 @@ Model::Model(const ModelConfig& config, Tensor values, std::shared_ptr<const Fea
       network_(std::make_unique<Network>(config, feature_map_)) {
   if (values_.size() != network_->table().size())
     fail("model", "expected a buffer of {} parameters, got {}", network_->table().size(), values_.size());
+  network_->table().round(values_.span<float>());
   network_->pack(values_.span<float>(), false);
 }
 
@@ -41,8 +42,6 @@ void Model::save(const std::filesystem::path& folder) const {
 
 std::int64_t Model::parameter_count() const { return network_->table().parameter_count(); }
 
-std::size_t Model::weight_bytes() const {
-  return static_cast<std::size_t>(parameter_count()) * sizeof(float);
-}
+std::size_t Model::weight_bytes() const { return network_->table().bytes(); }
 
 }  // namespace linnet

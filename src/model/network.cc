@@ -51,9 +51,10 @@ std::vector<float> initial_decay(const ModelConfig& config) {
 AttentionOptions attention_of(const ModelConfig& config, std::shared_ptr<const FeatureMap> feature_map) {
   AttentionOptions attention;
   attention.family = find_family(config.family);
-  attention.feature_map = feature_map && feature_map->name() == config.feature_map
-                              ? std::move(feature_map)
-                              : find_feature_map(config.feature_map, static_cast<float>(config.alpha));
+  attention.feature_map =
+      feature_map && feature_map->name() == config.feature_map
+          ? std::move(feature_map)
+          : find_feature_map(config.feature_map, {.alpha = static_cast<float>(config.alpha)});
   attention.normalise = config.normalise == "none" ? Normalise::none : Normalise::sum;
   attention.epsilon = static_cast<float>(config.epsilon);
   attention.similarity = find_similarity(config.similarity);
@@ -64,8 +65,8 @@ AttentionOptions attention_of(const ModelConfig& config, std::shared_ptr<const F
   attention.summary = std::min(attention.summary, attention.stride);
   // Where no stream is longer than this, plain sums stay exact enough and the state is half as large.
   constexpr std::int64_t plain_length = 1 << 16;
-  attention.sums = config.positions == "learned" && config.length <= plain_length ? StateSums::plain
-                                                                                  : StateSums::compensated;
+  const bool bounded = config.positions == "learned" || config.image_height > 0;
+  attention.sums = bounded && config.length <= plain_length ? StateSums::plain : StateSums::compensated;
   return attention;
 }
 
@@ -90,7 +91,9 @@ Block::Parts parts_of(const ModelConfig& config, std::shared_ptr<const FeatureMa
 }  // namespace
 
 Network::Network(const ModelConfig& config, std::shared_ptr<const FeatureMap> feature_map)
-    : config_(config), block_parts_((config.check(), parts_of(config, std::move(feature_map)))) {
+    : config_(config),
+      table_(kernels::find_weight_type(config.weights)),
+      block_parts_((config.check(), parts_of(config, std::move(feature_map)))) {
   embedding_.emplace(table_, "embedding",
                      Embedding::Shape{config.input_tokens(), config.width, config.length,
                                       positions_of(config), config.tied_output});

@@ -54,6 +54,10 @@ class Trainer {
         optimiser_(network_.table(), options),
         checkpoints_(folder),
         transformer_(network_, options.batch, config.length) {
+    if (config.weights != "f32")
+      fail<UsageError>("training",
+                       "expected model.weights = \"f32\", got \"{}\": train in f32 and convert the model",
+                       config.weights);
     check_fit(config, training);
     check_fit(config, validation);
   }

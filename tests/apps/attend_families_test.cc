@@ -102,6 +102,19 @@ class AttendFamilies : public testing::Test {
   std::vector<Tensor> tensors_;
 };
 
+TEST_F(AttendFamilies, LinearTakesItsRandomFeatures) {
+  const std::string in = write(plain());
+  AttentionOptions options;
+  const RandomFeatureOptions random = {.features = 24, .orthogonal = false, .seed = 5};
+  options.feature_map = random_feature_map("favor", 8, random);
+  expect_library({"--feature-map", "favor", "--features", "24", "--independent", "--seed", "5"}, options,
+                 Mask::full(), in);
+  options.feature_map = random_feature_map("favor", 8);
+  expect_library({"--feature-map", "favor", "--mask", "causal"}, options, Mask::causal(), in);
+  refuses_options({"--family", "softmax", "--features", "24"}, {"--family linear", "--features", "softmax"});
+  refuses_options({"--feature-map", "favour"}, {"favour", "did you mean favor?"});
+}
+
 TEST_F(AttendFamilies, KernelTakesItsSimilarity) {
   const std::string in = write(plain());
   AttentionOptions options;
@@ -217,7 +230,8 @@ TEST_F(AttendFamilies, WhatAFamilyCannotDoIsRefused) {
                   {"--summary", "--stride 4", "5"});
   refuses_options({"--family", "local", "--local-window", "1,2,3"}, {"--local-window", "3"});
   refuses_options({"--rank", "4"}, {"--family linformer", "--rank", "linear"});
-  refuses_options({"--family", "softmax", "--seed", "4"}, {"--family lsh or linformer", "--seed", "softmax"});
+  refuses_options({"--family", "softmax", "--seed", "4"},
+                  {"--family linear or linformer or lsh", "--seed", "softmax"});
   refuses_options({"--family", "stridded"}, {"stridded", "did you mean strided?"});
 }
 

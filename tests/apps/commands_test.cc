@@ -350,9 +350,10 @@ TEST(Families, NamesAllThatTheLibraryHas) {
   const std::string text = succeed({"families"}).out;
   const Json tables = json_of(succeed({"families", "--json"}));
   EXPECT_EQ(tables["families"].size(), family_table().size());
-  EXPECT_EQ(tables["feature_maps"].size(), feature_map_table().size());
+  EXPECT_EQ(tables["feature_maps"].size(), feature_map_table().size() + random_feature_map_table().size());
   for (const FamilyInfo& row : family_table()) EXPECT_THAT(text, HasSubstr(row.name));
-  for (const FeatureMapInfo& row : feature_map_table()) EXPECT_THAT(text, HasSubstr(row.name));
+  for (const auto table : {feature_map_table(), random_feature_map_table()})
+    for (const FeatureMapInfo& row : table) EXPECT_THAT(text, HasSubstr(row.name));
 }
 
 TEST(Data, DigitsAreReadableAndDecidedByTheSeed) {

@@ -20,7 +20,7 @@ double exact(const std::string& name, double alpha, double x) {
 
 // Tiles with rows apart, of awkward widths.
 void expect_exact_values_and_slopes(const std::string& name, float alpha) {
-  const auto map = find_feature_map(name, alpha);
+  const auto map = find_feature_map(name, {.alpha = alpha});
   for (const std::int64_t width : {1, 3, 16, 17, 64, 65}) {
     SCOPED_TRACE(name + " of width " + std::to_string(width));
     const std::int64_t rows = 5, stride = width + 3;
@@ -117,8 +117,8 @@ TEST(FeatureMap, UnknownNamesAreRefused) {
     EXPECT_NE(std::string(error.what()).find("did you mean squared-relu?"), std::string::npos)
         << error.what();
   }
-  EXPECT_THROW(find_feature_map("elu", 0.0f), UsageError);
-  EXPECT_THROW(find_feature_map("elu", NAN), UsageError);
+  EXPECT_THROW(find_feature_map("elu", {.alpha = 0.0f}), UsageError);
+  EXPECT_THROW(find_feature_map("elu", {.alpha = NAN}), UsageError);
 }
 
 TEST(TileMathematics, MatchesDouble) {

@@ -49,6 +49,20 @@ void one_minus_exp_all(std::vector<float>& x) {
 void erf_all(std::vector<float>& x) {
   apply(x, [](auto d, auto v) { return FastErf(d, v); });
 }
+void sin_all(std::vector<float>& x) {
+  apply(x, [](auto d, auto v) {
+    auto sine = v, cosine = v;
+    FastSinCos(d, v, sine, cosine);
+    return sine;
+  });
+}
+void cos_all(std::vector<float>& x) {
+  apply(x, [](auto d, auto v) {
+    auto sine = v, cosine = v;
+    FastSinCos(d, v, sine, cosine);
+    return cosine;
+  });
+}
 void cdf_all(std::vector<float>& x) {
   apply(x, [](auto d, auto v) {
     auto density = v, cdf = v;
@@ -72,6 +86,8 @@ HWY_EXPORT(sigmoid_all);
 HWY_EXPORT(softplus_all);
 HWY_EXPORT(one_minus_exp_all);
 HWY_EXPORT(erf_all);
+HWY_EXPORT(sin_all);
+HWY_EXPORT(cos_all);
 HWY_EXPORT(cdf_all);
 
 constexpr float infinity = std::numeric_limits<float>::infinity();
@@ -213,6 +229,28 @@ TEST(SimdMath, ErfAndNormalCdfAreAccurate) {
     EXPECT_TRUE(std::isnan(at(erf, nan)));
     EXPECT_EQ(at(erf, infinity), 1);
     EXPECT_EQ(at(erf, -infinity), -1);
+  });
+}
+
+TEST(SimdMath, SineAndCosineAreAccurate) {
+  for_every_target([] {
+    const auto sin = HWY_DYNAMIC_DISPATCH(sin_all);
+    const auto cos = HWY_DYNAMIC_DISPATCH(cos_all);
+    const auto expected_sin = [](double x) { return std::sin(x); };
+    const auto expected_cos = [](double x) { return std::cos(x); };
+    for (const float range : {1.0f, 10.0f, 1e3f, 1e4f}) {
+      EXPECT_LT(worst(evenly(-range, range, 200001), sin, expected_sin, one), 2e-7) << range;
+      EXPECT_LT(worst(evenly(-range, range, 200001), cos, expected_cos, one), 2e-7) << range;
+    }
+    EXPECT_LT(worst(geometrically(1e-30f, 0.1f, 10001), sin, expected_sin, itself), 2e-7);
+    EXPECT_EQ(at(sin, 0), 0);
+    EXPECT_EQ(at(cos, 0), 1);
+    for (const float far : {1e6f, -1e12f, 3e38f}) {
+      EXPECT_LE(std::abs(at(sin, far)), 1);
+      EXPECT_LE(std::abs(at(cos, far)), 1);
+    }
+    EXPECT_TRUE(std::isnan(at(sin, nan)));
+    EXPECT_TRUE(std::isnan(at(cos, infinity)));
   });
 }
 

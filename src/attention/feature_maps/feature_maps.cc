@@ -96,15 +96,23 @@ std::shared_ptr<const FeatureMap> identity_map() {
 
 std::span<const FeatureMapInfo> feature_map_table() { return table; }
 
-std::shared_ptr<const FeatureMap> find_feature_map(const std::string& name, float alpha) {
+std::shared_ptr<const FeatureMap> find_feature_map(const std::string& name,
+                                                   const FeatureMapOptions& options) {
+  if (is_random_feature_map(name)) {
+    if (options.head_dim == 0)
+      fail<UsageError>("feature map", "expected a head size, for which {} draws its directions, got none",
+                       name);
+    return random_feature_map(name, options.head_dim, options.random);
+  }
   std::vector<std::string> names;
   for (std::size_t i = 0; i < table.size(); ++i) {
     if (table[i].name == name) {
       const auto map = static_cast<Elementwise>(i);
-      return map == Elementwise::elu ? elu_map(alpha) : std::make_shared<BuiltInMap>(map);
+      return map == Elementwise::elu ? elu_map(options.alpha) : std::make_shared<BuiltInMap>(map);
     }
     names.push_back(table[i].name);
   }
+  for (const FeatureMapInfo& row : random_feature_map_table()) names.push_back(row.name);
   const std::string nearest = nearest_name(name, names);
   if (nearest.empty())
     fail<UsageError>("feature map", "expected one of {}, got '{}'", fmt::join(names, ", "), name);

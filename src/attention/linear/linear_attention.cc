@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "attention/feature_maps/elementwise_map.h"
 #include "attention/linear/linear_kernels.h"
 #include "attention/linear/sweep_plan.h"
 #include "base/threads.h"
@@ -26,7 +27,9 @@ constexpr const char* operation = "linear attention";
 class LinearAttention final : public Attention {
  public:
   explicit LinearAttention(const AttentionOptions& options)
-      : options_(options), scaled_(dynamic_cast<const LogScaledMap*>(options.feature_map.get())) {}
+      : options_(options),
+        scaled_(dynamic_cast<const LogScaledMap*>(options.feature_map.get())),
+        elementwise_(dynamic_cast<const ElementwiseMap*>(options.feature_map.get()) != nullptr) {}
 
   void forward(const AttentionOutputs& outputs, const AttentionInputs& inputs) const override;
   void backward(const AttentionGradients& gradients, ConstFloatView grad_out, const AttentionInputs& inputs,
@@ -65,15 +68,18 @@ class LinearAttention final : public Attention {
            options_.feature_map->name());
   }
 
-  /// φ of one row into `y`; returns its log-scale.
-  double map_row(float* y, std::int64_t count, const float* x, std::int64_t head_dim,
-                 const TileContext& context) const {
-    double log_scale = 0;
-    if (scaled_ != nullptr)
-      scaled_->forward_scaled({y, {1, count}}, {&log_scale, 1}, {x, {1, head_dim}}, context);
-    else
-      options_.feature_map->forward({y, {1, count}}, {x, {1, head_dim}}, context);
-    return log_scale;
+  /// φ of one token's heads, y [H, F] and their log-scales [H] from x [H, E].
+  void map_heads(View<float> y, double* log_scale, View<const float> x, TileContext context) const {
+    if (elementwise_) return options_.feature_map->forward(y, x, context);
+    for (std::int64_t h = 0; h < x.extent(0); ++h) {
+      context.head = static_cast<int>(h);
+      const View<float> to = y.slice(0, h, h + 1);
+      const View<const float> from = x.slice(0, h, h + 1);
+      if (scaled_ != nullptr)
+        scaled_->forward_scaled(to, {log_scale + h, 1}, from, context);
+      else
+        options_.feature_map->forward(to, from, context);
+    }
   }
 
   /// Takes a key with its log-scale into a head's: scales its features, and returns what the sums so far are
@@ -112,6 +118,7 @@ class LinearAttention final : public Attention {
 
   AttentionOptions options_;
   const LogScaledMap* scaled_;  // the feature map where it has log-scales, or null
+  const bool elementwise_;      // it takes rows of all heads alike
 };
 
 // Few heads leave threads idle: two blocks of value columns a head then, each computing what they share for
@@ -215,19 +222,19 @@ void LinearAttention::step(View<float> out, View<const float> query, View<const 
   check_decay(decay, Mask::causal(), sizes.heads);
   for (std::int64_t i = 0; i < sizes.batch; ++i) {
     const std::int64_t slot = slots[i];
-    float* query_features = own.feature_rows(slot);
-    float* key_features = query_features + count;
-    TileContext context = {options_.layer, 0, own.position(slot), true};
+    const LinearState::Features mapped = own.features_of(slot);
+    const auto heads_of = [&](View<const float> rows) {
+      return View<const float>(rows.at(i), {sizes.heads, sizes.head_dim}, {rows.stride(1), 1});
+    };
+    map_heads(mapped.query, mapped.query_scale, heads_of(query),
+              {options_.layer, 0, own.position(slot), true});
+    map_heads(mapped.key, mapped.key_scale, heads_of(key), {options_.layer, 0, own.position(slot), false});
     for (std::int64_t h = 0; h < sizes.heads; ++h) {
-      context.head = static_cast<int>(h);
-      context.query = true;
-      const double query_scale = map_row(query_features, count, query.at(i, h), sizes.head_dim, context);
-      context.query = false;
-      const double key_scale = map_row(key_features, count, key.at(i, h), sizes.head_dim, context);
       float fade = decay.rank() == 0 ? 1.0f : decay(h), scale = 1;
       if (scaled_ != nullptr) {
-        fade = rescale(own, slot, h, {key_features, static_cast<std::size_t>(count)}, key_scale);
-        scale = exp_or_zero(query_scale + own.scale(slot, h));
+        const std::span<float> key_features(mapped.key.at(h), static_cast<std::size_t>(count));
+        fade = rescale(own, slot, h, key_features, mapped.key_scale[h]);
+        scale = exp_or_zero(mapped.query_scale[h] + own.scale(slot, h));
       }
       linear_step_head({.out = out.at(i, h),
                         .sums = own.sums(slot, h, 0),
@@ -235,8 +242,8 @@ void LinearAttention::step(View<float> out, View<const float> query, View<const 
                         .sums_rest = own.sums(slot, h, own.parts() - 1),
                         .z_rest = own.normaliser(slot, h, own.parts() - 1),
                         .compensated = own.parts() == 2,
-                        .query_features = query_features,
-                        .key_features = key_features,
+                        .query_features = mapped.query.at(h),
+                        .key_features = mapped.key.at(h),
                         .value = value.at(i, h),
                         .features = count,
                         .value_dim = sizes.value_dim,

@@ -18,8 +18,9 @@ LinearState::LinearState(std::int64_t slots, const HeadShape& shape, std::int64_
       parts_(sums == StateSums::compensated ? 2 : 1),
       numbers_(checked_size(Shape{shape.heads, features, shape.value_dim + 1}, sizeof(float))),
       scales_(scaled ? 2 * shape.heads : 0),
-      stride_((saved() + 2 * features + 15) / 16 * 16),
+      stride_((saved() + 2 * shape.heads * features + 15) / 16 * 16),
       memory_(DType::f32, {slots, stride_}),
+      token_scales_(scaled ? 2 * slots * shape.heads : 0),
       positions_(slots) {
   for (std::int64_t slot = 0; slot < slots; ++slot) reset(slot);
 }
@@ -70,6 +71,15 @@ void LinearState::restore(std::int64_t slot, std::span<const float> from, std::i
   if (position < 0) fail(operation, "expected a position of at least 0, got {}", position);
   std::copy(from.begin(), from.end(), at(slot));
   positions_[slot] = position;
+}
+
+LinearState::Features LinearState::features_of(std::int64_t slot) {
+  float* query = at(slot) + saved();
+  double* scales = scaled() ? token_scales_.data() + 2 * slot * shape_.heads : nullptr;
+  return {{query, {shape_.heads, features_}},
+          {query + shape_.heads * features_, {shape_.heads, features_}},
+          scales,
+          scaled() ? scales + shape_.heads : nullptr};
 }
 
 double LinearState::scale(std::int64_t slot, std::int64_t head) const {

@@ -49,8 +49,12 @@ class LinearState final : public State {
   void set_scale(std::int64_t slot, std::int64_t head, double scale);
   bool scaled() const { return scales_ != 0; }
 
-  /// Room for two rows of features, so that a step allocates nothing.
-  float* feature_rows(std::int64_t slot) { return at(slot) + saved(); }
+  /// Room for what a token's queries and keys become, so that a step allocates nothing: [H, F] and [H].
+  struct Features {
+    View<float> query, key;
+    double *query_scale, *key_scale;
+  };
+  Features features_of(std::int64_t slot);
 
   void set_position(std::int64_t slot, std::int64_t position) { positions_[slot] = position; }
 
@@ -69,6 +73,7 @@ class LinearState final : public State {
   std::int64_t scales_;   // floats of a slot's log-scales, behind its parts
   std::int64_t stride_;   // from slot to slot
   Tensor memory_;
+  std::vector<double> token_scales_;  // of the heads' queries and keys, where the map has log-scales
   std::vector<std::int64_t> positions_;
 };
 

@@ -1,0 +1,50 @@
+#include <fmt/core.h>
+
+#include "base/fail.h"
+#include "checks.h"
+#include "commands.h"
+#include "io/file.h"
+#include "linnet/model.h"
+
+namespace linnet {
+namespace {
+
+struct Arguments {
+  std::string model, weights, out;
+};
+
+void run(const Arguments& arguments) {
+  const std::filesystem::path out(arguments.out);
+  if (std::filesystem::exists(out))
+    fail<UsageError>("convert", "expected --out to be a new folder, got {}, which exists", out.string());
+  const auto before = Model::load(arguments.model);
+  const std::string setting = "model.weights=" + arguments.weights;
+  const auto after = Model::load(arguments.model, std::span(&setting, 1));
+  after->save(out);
+  fmt::print("{}: {} weights, {} parameters in {:.1f} MB (before: {} in {:.1f} MB)\n", out.string(),
+             after->config().weights, after->parameter_count(),
+             1e-6 * static_cast<double>(after->weight_bytes()), before->config().weights,
+             1e-6 * static_cast<double>(before->weight_bytes()));
+}
+
+}  // namespace
+
+void add_convert(CLI::App& program) {
+  auto arguments = std::make_shared<Arguments>();
+  CLI::App* command = program.add_subcommand("convert", "Writes a model with narrower weights");
+  command->footer(
+      "The dense products of the copy hold their weights as bf16, or as int8 with a scale an output; "
+      "embeddings,\n"
+      "norms, biases and the output head stay f32. It runs everywhere; on machines with products of these "
+      "types\n"
+      "it runs faster.\n"
+      "Example: linnet convert runs/digits --weights int8 --out digits-int8");
+  command->add_option("model", arguments->model, "folder of a model or of a run")->required();
+  command->add_option("--weights", arguments->weights, "f32, bf16 or int8")
+      ->check(one_of({"f32", "bf16", "int8"}))
+      ->required();
+  command->add_option("--out", arguments->out, "the new model's folder")->required();
+  command->callback([=] { run(*arguments); });
+}
+
+}  // namespace linnet

@@ -1,0 +1,487 @@
+#include "attention/feature_maps/random_kernels.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+
+// clang-format off
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "attention/feature_maps/random_kernels.cc"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+#include "attention/tile_gemm-inl.h"
+#include "kernels/lanes-inl.h"
+#include "kernels/simd_math-inl.h"
+// clang-format on
+
+HWY_BEFORE_NAMESPACE();
+namespace linnet::random_maps::HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+namespace tiles = linnet::HWY_NAMESPACE;
+namespace math = linnet::kernels::HWY_NAMESPACE;
+using math::for_vectors;
+using D = hn::ScalableTag<float>;
+using V = hn::Vec<D>;
+constexpr D d;
+
+constexpr std::int64_t kRows = RandomProjection::tile_rows;
+constexpr float kLeast = static_cast<float>(RandomProjection::least);
+constexpr float kLowest = std::numeric_limits<float>::lowest();
+
+/// C = A B as tiles::Multiply, for any number of rows and any lda: rows that fill no block are computed one
+/// by one, with the same bits.
+struct Project {
+  float* c;
+  std::size_t ldc;
+  const float* a;
+  std::size_t lda;
+  const float* b;
+  std::size_t ldb;
+  std::size_t rows, depth;
+
+  template <int kVectors>
+  HWY_NOINLINE void Panel(std::size_t column) const {
+    constexpr int kBlock = tiles::kRegisterRows<kVectors>;
+    std::size_t row = 0;
+    for (; row + kBlock <= rows; row += kBlock) Block<kBlock, kVectors>(row, column);
+    for (; row < rows; ++row) Block<1, kVectors>(row, column);
+  }
+
+ private:
+  template <int kBlock, int kVectors>
+  HWY_INLINE void Block(std::size_t row, std::size_t column) const {
+    tiles::Accumulators<kBlock, kVectors> tile;
+    tile.Clear();
+    tile.template Add<tiles::Left::plain>(a + row * lda, lda, b + column, ldb, depth, nullptr);
+    tile.Store(c + row * ldc + column, ldc);
+  }
+};
+
+/// ‖x‖².
+HWY_INLINE float Square(const float* x, std::int64_t count) {
+  V sum = hn::Zero(d);
+  for_vectors(count, [&](auto lanes, std::int64_t i) HWY_ATTR {
+    const V v = lanes.load(x + i);
+    sum = hn::MulAdd(v, v, sum);
+  });
+  return hn::GetLane(hn::SumOfLanes(d, sum));
+}
+
+/// Largest of f(p_i).
+template <class F>
+HWY_INLINE float Largest(const float* p, std::int64_t count, F f) {
+  V top = hn::Set(d, kLowest);
+  for_vectors(count, [&](auto lanes, std::int64_t i)
+                         HWY_ATTR { top = hn::Max(top, lanes.keep(f(lanes.load(p + i)), kLowest)); });
+  return hn::GetLane(hn::MaxOfLanes(d, top));
+}
+
+/// What a row's values and gradients are made of. `p` [m] are the products w·x, `half` is ‖x‖²/2, both of the
+/// scaled x.
+struct Row {
+  std::int64_t count;  // m
+  const float* p;
+  const float* phases;
+  double half;
+  float factor;  // √(1/F), or √(2/F) of the trigonometric maps
+};
+
+// Each map as Values, which writes y and returns the log-scale, and Gradient, which writes g [m], e^s ∂L/∂p,
+// and returns what ∂s/∂x = ±x of the log-scale's explicit part is multiplied by.
+
+struct Favor {
+  static constexpr bool kProjectsAgain = false;
+
+  static double Values(const Row& row, float* y) {
+    const float top = Largest(row.p, row.count, [](V v) HWY_ATTR { return v; });
+    const V shift = hn::Set(d, top), factor = hn::Set(d, row.factor);
+    for_vectors(row.count, [&](auto lanes, std::int64_t i) HWY_ATTR {
+      const V e = math::FastExp(d, hn::Sub(lanes.load(row.p + i), shift));
+      lanes.store(hn::Mul(e, factor), y + i);
+    });
+    return static_cast<double>(top) - row.half;
+  }
+
+  static float Gradient(const Row& row, float* g, const float* dy, const float* y) {
+    V sum = hn::Zero(d);
+    for_vectors(row.count, [&](auto lanes, std::int64_t i) HWY_ATTR {
+      const V product = hn::Mul(lanes.load(dy + i), lanes.load(y + i));
+      sum = hn::Add(sum, product);
+      lanes.store(product, g + i);
+    });
+    return -hn::GetLane(hn::SumOfLanes(d, sum));
+  }
+};
+
+struct Hyperbolic {
+  static constexpr bool kProjectsAgain = false;
+
+  static double Values(const Row& row, float* y) {
+    const float top = Largest(row.p, row.count, [](V v) HWY_ATTR { return hn::Abs(v); });
+    const V shift = hn::Set(d, top), factor = hn::Set(d, row.factor);
+    for_vectors(row.count, [&](auto lanes, std::int64_t i) HWY_ATTR {
+      const V p = lanes.load(row.p + i);
+      lanes.store(hn::Mul(math::FastExp(d, hn::Sub(p, shift)), factor), y + i);
+      lanes.store(hn::Mul(math::FastExp(d, hn::Sub(hn::Neg(p), shift)), factor), y + row.count + i);
+    });
+    return static_cast<double>(top) - row.half;
+  }
+
+  static float Gradient(const Row& row, float* g, const float* dy, const float* y) {
+    V sum = hn::Zero(d);
+    for_vectors(row.count, [&](auto lanes, std::int64_t i) HWY_ATTR {
+      const std::int64_t other = row.count + i;
+      const V up = hn::Mul(lanes.load(dy + i), lanes.load(y + i));
+      const V down = hn::Mul(lanes.load(dy + other), lanes.load(y + other));
+      sum = hn::Add(sum, hn::Add(up, down));
+      lanes.store(hn::Sub(up, down), g + i);
+    });
+    return -hn::GetLane(hn::SumOfLanes(d, sum));
+  }
+};
+
+struct Trig {
+  static constexpr bool kProjectsAgain = true;
+
+  static double Values(const Row& row, float* y) {
+    const V factor = hn::Set(d, row.factor);
+    for_vectors(row.count, [&](auto lanes, std::int64_t i) HWY_ATTR {
+      V sine, cosine;
+      math::FastSinCos(d, hn::Add(lanes.load(row.p + i), lanes.load(row.phases + i)), sine, cosine);
+      lanes.store(hn::Mul(cosine, factor), y + i);
+    });
+    return row.half;
+  }
+
+  static float Gradient(const Row& row, float* g, const float* dy, const float* y) {
+    const V factor = hn::Set(d, -row.factor);
+    V sum = hn::Zero(d);
+    for_vectors(row.count, [&](auto lanes, std::int64_t i) HWY_ATTR {
+      V sine, cosine;
+      math::FastSinCos(d, hn::Add(lanes.load(row.p + i), lanes.load(row.phases + i)), sine, cosine);
+      const V slope = lanes.load(dy + i);
+      sum = hn::MulAdd(slope, lanes.load(y + i), sum);
+      lanes.store(hn::Mul(hn::Mul(slope, sine), factor), g + i);
+    });
+    return hn::GetLane(hn::SumOfLanes(d, sum));
+  }
+};
+
+struct SinCos {
+  static constexpr bool kProjectsAgain = false;
+
+  static double Values(const Row& row, float* y) {
+    const V factor = hn::Set(d, row.factor);
+    for_vectors(row.count, [&](auto lanes, std::int64_t i) HWY_ATTR {
+      V sine, cosine;
+      math::FastSinCos(d, lanes.load(row.p + i), sine, cosine);
+      lanes.store(hn::Mul(cosine, factor), y + i);
+      lanes.store(hn::Mul(sine, factor), y + row.count + i);
+    });
+    return row.half;
+  }
+
+  static float Gradient(const Row& row, float* g, const float* dy, const float* y) {
+    V sum = hn::Zero(d);
+    for_vectors(row.count, [&](auto lanes, std::int64_t i) HWY_ATTR {
+      const std::int64_t other = row.count + i;
+      const V cosine = lanes.load(y + i), sine = lanes.load(y + other);
+      const V of_cosine = lanes.load(dy + i), of_sine = lanes.load(dy + other);
+      sum = hn::MulAdd(of_cosine, cosine, hn::MulAdd(of_sine, sine, sum));
+      lanes.store(hn::Sub(hn::Mul(of_sine, cosine), hn::Mul(of_cosine, sine)), g + i);
+    });
+    return hn::GetLane(hn::SumOfLanes(d, sum));
+  }
+};
+
+/// (exp(p) + ε)/√F with s = max(p, 0): 0, or ε e^−s would overflow where all p are far below it.
+struct Exp {
+  static constexpr bool kProjectsAgain = true;
+
+  static float Scale(const Row& row) {
+    return std::max(0.0f, Largest(row.p, row.count, [](V v) HWY_ATTR { return v; }));
+  }
+
+  static double Values(const Row& row, float* y) {
+    const float scale = Scale(row);
+    const V shift = hn::Set(d, scale), factor = hn::Set(d, row.factor);
+    const V least = hn::Mul(hn::Set(d, kLeast), math::FastExp(d, hn::Neg(shift)));
+    for_vectors(row.count, [&](auto lanes, std::int64_t i) HWY_ATTR {
+      const V e = math::FastExp(d, hn::Sub(lanes.load(row.p + i), shift));
+      lanes.store(hn::Mul(hn::Add(e, least), factor), y + i);
+    });
+    return scale;
+  }
+
+  static float Gradient(const Row& row, float* g, const float* dy, const float* /*y*/) {
+    const V shift = hn::Set(d, Scale(row)), factor = hn::Set(d, row.factor);
+    for_vectors(row.count, [&](auto lanes, std::int64_t i) HWY_ATTR {
+      const V e = math::FastExp(d, hn::Sub(lanes.load(row.p + i), shift));
+      lanes.store(hn::Mul(hn::Mul(e, factor), lanes.load(dy + i)), g + i);
+    });
+    return 0;
+  }
+};
+
+struct Relu {
+  static V value(V p) { return hn::IfThenZeroElse(hn::Lt(p, hn::Zero(d)), p); }
+  static V slope(V p) { return hn::IfThenElseZero(hn::Gt(p, hn::Zero(d)), hn::Set(d, 1.0f)); }
+};
+
+struct Gelu {
+  static V value(V p) {
+    V density, cdf;
+    math::FastNormal(d, p, density, cdf);
+    return hn::Mul(p, cdf);
+  }
+  static V slope(V p) {
+    V density, cdf;
+    math::FastNormal(d, p, density, cdf);
+    return hn::MulAdd(p, density, cdf);
+  }
+};
+
+struct Sigmoid {
+  static V value(V p) { return math::FastSigmoid(d, p); }
+  static V slope(V p) { return hn::Mul(value(p), math::FastSigmoid(d, hn::Neg(p))); }
+};
+
+struct Tanh {
+  static V value(V p) { return math::FastTanh(d, p); }
+  static V slope(V p) {
+    const V tanh = value(p);
+    return hn::NegMulAdd(tanh, tanh, hn::Set(d, 1.0f));
+  }
+};
+
+struct Abs {
+  static V value(V p) { return hn::Abs(p); }
+  static V slope(V p) {
+    return hn::IfThenZeroElse(hn::Eq(p, hn::Zero(d)), hn::CopySign(hn::Set(d, 1.0f), p));
+  }
+};
+
+struct Cos {
+  static V value(V p) {
+    V sine, cosine;
+    math::FastSinCos(d, p, sine, cosine);
+    return cosine;
+  }
+  static V slope(V p) {
+    V sine, cosine;
+    math::FastSinCos(d, p, sine, cosine);
+    return hn::Neg(sine);
+  }
+};
+
+/// (f(p) + ε)/√F.
+template <class F>
+struct General {
+  static constexpr bool kProjectsAgain = true;
+
+  static double Values(const Row& row, float* y) {
+    const V factor = hn::Set(d, row.factor), least = hn::Set(d, kLeast);
+    for_vectors(row.count, [&](auto lanes, std::int64_t i) HWY_ATTR {
+      lanes.store(hn::Mul(hn::Add(F::value(lanes.load(row.p + i)), least), factor), y + i);
+    });
+    return 0;
+  }
+
+  static float Gradient(const Row& row, float* g, const float* dy, const float* /*y*/) {
+    const V factor = hn::Set(d, row.factor);
+    for_vectors(row.count, [&](auto lanes, std::int64_t i) HWY_ATTR {
+      lanes.store(hn::Mul(hn::Mul(F::slope(lanes.load(row.p + i)), factor), lanes.load(dy + i)), g + i);
+    });
+    return 0;
+  }
+};
+
+/// p [rows, padded m] = x Wᵀ.
+HWY_INLINE void ProjectRows(const RandomProjection& projection, float* p, View<const float> x,
+                            std::int64_t first, std::int64_t rows) {
+  const auto columns = static_cast<std::size_t>(projection.padded_rows);
+  tiles::ForEachPanel(Project{p, columns, x.at(first), static_cast<std::size_t>(x.stride(0)),
+                              projection.across.span<float>().data(), columns, static_cast<std::size_t>(rows),
+                              static_cast<std::size_t>(projection.head_dim)},
+                      columns);
+}
+
+Row RowOf(const RandomProjection& projection) {
+  const bool waves = projection.map == RandomMap::trig || projection.map == RandomMap::sincos;
+  return {projection.directions, nullptr, projection.phases.span<float>().data(), 0,
+          static_cast<float>(std::sqrt((waves ? 2.0 : 1.0) / static_cast<double>(projection.features)))};
+}
+
+template <class Map>
+void Forward(const RandomProjection& projection, float* scratch, View<float> y, double* log_scale,
+             View<const float> x) {
+  Row row = RowOf(projection);
+  for (std::int64_t first = 0; first < x.extent(0); first += kRows) {
+    const std::int64_t rows = std::min(kRows, x.extent(0) - first);
+    ProjectRows(projection, scratch, x, first, rows);
+    for (std::int64_t r = 0; r < rows; ++r) {
+      row.p = scratch + r * projection.padded_rows;
+      if (log_scale != nullptr)
+        row.half = 0.5 * projection.square_scale * Square(x.at(first + r), projection.head_dim);
+      const double scale = Map::Values(row, y.at(first + r));
+      if (log_scale != nullptr) log_scale[first + r] = scale;
+    }
+  }
+}
+
+template <class Map>
+void Backward(const RandomProjection& projection, float* scratch, View<float> dx, View<const float> dy,
+              View<const float> x, View<const float> y) {
+  Row row = RowOf(projection);
+  const std::int64_t width = projection.padded_dim;
+  float* sums = scratch + kRows * projection.padded_rows;
+  float radial[kRows];
+  for (std::int64_t first = 0; first < x.extent(0); first += kRows) {
+    const std::int64_t rows = std::min(kRows, x.extent(0) - first);
+    if (Map::kProjectsAgain) ProjectRows(projection, scratch, x, first, rows);
+    for (std::int64_t r = 0; r < rows; ++r) {
+      float* g = scratch + r * projection.padded_rows;
+      row.p = g;
+      radial[r] = static_cast<float>(projection.square_scale) *
+                  Map::Gradient(row, g, dy.at(first + r), y.at(first + r));
+    }
+    tiles::ForEachPanel(
+        Project{sums, static_cast<std::size_t>(width), scratch,
+                static_cast<std::size_t>(projection.padded_rows), projection.along.span<float>().data(),
+                static_cast<std::size_t>(width), static_cast<std::size_t>(rows),
+                static_cast<std::size_t>(projection.directions)},
+        static_cast<std::size_t>(width));
+    for (std::int64_t r = 0; r < rows; ++r) {
+      const V factor = hn::Set(d, radial[r]);
+      const float *sum = sums + r * width, *from = x.at(first + r);
+      float* to = dx.at(first + r);
+      for_vectors(projection.head_dim, [&](auto lanes, std::int64_t i) HWY_ATTR {
+        lanes.store(hn::MulAdd(factor, lanes.load(from + i), lanes.load(sum + i)), to + i);
+      });
+    }
+  }
+}
+
+void ForwardOf(const RandomProjection& projection, float* scratch, View<float> y, double* log_scale,
+               View<const float> x) {
+  const auto run = [&](auto map) { Forward<decltype(map)>(projection, scratch, y, log_scale, x); };
+  switch (projection.map) {
+    case RandomMap::favor:
+      return run(Favor());
+    case RandomMap::trig:
+      return run(Trig());
+    case RandomMap::sincos:
+      return run(SinCos());
+    case RandomMap::hyperbolic:
+      return run(Hyperbolic());
+    case RandomMap::relu:
+      return run(General<Relu>());
+    case RandomMap::gelu:
+      return run(General<Gelu>());
+    case RandomMap::sigmoid:
+      return run(General<Sigmoid>());
+    case RandomMap::tanh:
+      return run(General<Tanh>());
+    case RandomMap::abs:
+      return run(General<Abs>());
+    case RandomMap::cos:
+      return run(General<Cos>());
+    case RandomMap::exp:
+      return run(Exp());
+  }
+}
+
+void BackwardOf(const RandomProjection& projection, float* scratch, View<float> dx, View<const float> dy,
+                View<const float> x, View<const float> y) {
+  const auto run = [&](auto map) { Backward<decltype(map)>(projection, scratch, dx, dy, x, y); };
+  switch (projection.map) {
+    case RandomMap::favor:
+      return run(Favor());
+    case RandomMap::trig:
+      return run(Trig());
+    case RandomMap::sincos:
+      return run(SinCos());
+    case RandomMap::hyperbolic:
+      return run(Hyperbolic());
+    case RandomMap::relu:
+      return run(General<Relu>());
+    case RandomMap::gelu:
+      return run(General<Gelu>());
+    case RandomMap::sigmoid:
+      return run(General<Sigmoid>());
+    case RandomMap::tanh:
+      return run(General<Tanh>());
+    case RandomMap::abs:
+      return run(General<Abs>());
+    case RandomMap::cos:
+      return run(General<Cos>());
+    case RandomMap::exp:
+      return run(Exp());
+  }
+}
+
+}  // namespace linnet::random_maps::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace linnet {
+namespace random_maps {
+namespace {
+
+HWY_EXPORT(ForwardOf);
+HWY_EXPORT(BackwardOf);
+
+/// The thread's own, apart from attention's Scratch: maps are called by tasks that hold that one, and a step
+/// should allocate nothing.
+float* scratch_of(const RandomProjection& projection) {
+  thread_local Tensor memory;
+  const std::int64_t floats = RandomProjection::tile_rows * (projection.padded_rows + projection.padded_dim);
+  if (memory.size() < floats) memory = Tensor::of<float>({floats});
+  return memory.span<float>().data();
+}
+
+std::int64_t padded(std::int64_t count) { return (count + 15) / 16 * 16; }
+
+}  // namespace
+}  // namespace random_maps
+
+RandomProjection::RandomProjection(RandomMap map, const RandomDraws& draws)
+    : map(map),
+      head_dim(draws.head_dim),
+      directions(static_cast<std::int64_t>(draws.directions.size()) / head_dim),
+      features(directions * features_a_direction(map)),
+      padded_dim(random_maps::padded(head_dim)),
+      padded_rows(random_maps::padded(directions)),
+      across(Tensor::of<float>({head_dim, padded_rows})),
+      along(Tensor::of<float>({directions, padded_dim})),
+      phases(Tensor::of<float>({padded_rows})),
+      square_scale(1 / std::sqrt(static_cast<double>(head_dim))) {
+  const double scale = std::sqrt(square_scale);
+  const View<float> to_across = across.view<float>(), to_along = along.view<float>();
+  for (std::int64_t r = 0; r < directions; ++r)
+    for (std::int64_t i = 0; i < head_dim; ++i)
+      to_across(i, r) = to_along(r, i) =
+          static_cast<float>(scale * draws.directions[static_cast<std::size_t>(r * head_dim + i)]);
+  std::ranges::copy(draws.phases, phases.span<float>().begin());
+}
+
+void random_features(const RandomProjection& projection, View<float> y, double* log_scale,
+                     View<const float> x) {
+  assert(x.rank() == 2 && x.extent(1) == projection.head_dim && y.extent(0) == x.extent(0) &&
+         y.extent(1) == projection.features);
+  HWY_DYNAMIC_DISPATCH(random_maps::ForwardOf)
+  (projection, random_maps::scratch_of(projection), y, log_scale, x);
+}
+
+void random_features_backward(const RandomProjection& projection, View<float> dx, View<const float> dy,
+                              View<const float> x, View<const float> y) {
+  assert(x.rank() == 2 && dx.extent(0) == x.extent(0) && dx.extent(1) == projection.head_dim);
+  HWY_DYNAMIC_DISPATCH(random_maps::BackwardOf)
+  (projection, random_maps::scratch_of(projection), dx, dy, x, y);
+}
+
+}  // namespace linnet
+#endif  // HWY_ONCE

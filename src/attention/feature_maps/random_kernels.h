@@ -1,0 +1,36 @@
+#pragma once
+
+#include "attention/feature_maps/random_draws.h"
+#include "linnet/tensor.h"
+
+namespace linnet {
+
+/// The draws of a map as its kernels read them: packed once, E^-1/4 multiplied in.
+class RandomProjection {
+ public:
+  static constexpr std::int64_t tile_rows = 32;  ///< projected together
+  static constexpr double least = 1e-3;          ///< ε of the general maps
+
+  RandomProjection(RandomMap map, const RandomDraws& draws);
+
+  RandomMap map;
+  std::int64_t head_dim;     ///< E
+  std::int64_t directions;   ///< m
+  std::int64_t features;     ///< F
+  std::int64_t padded_dim;   ///< E, padded to whole vectors with zeros
+  std::int64_t padded_rows;  ///< m, the same
+  Tensor across;             ///< [E, padded m]: x's products with all directions
+  Tensor along;              ///< [m, padded E]: sums of directions
+  Tensor phases;             ///< [padded m], for favor-trig
+  double square_scale;       ///< ‖x E^-1/4‖² = square_scale ‖x‖²
+};
+
+/// y [rows, F] and, for the maps that have them, log_scale [rows] of x [rows, E].
+void random_features(const RandomProjection& projection, View<float> y, double* log_scale,
+                     View<const float> x);
+
+/// dx [rows, E] from dy [rows, F], e^s ∂L/∂φ, and from x and y as in `random_features`. dx may be dy.
+void random_features_backward(const RandomProjection& projection, View<float> dx, View<const float> dy,
+                              View<const float> x, View<const float> y);
+
+}  // namespace linnet
