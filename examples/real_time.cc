@@ -1,5 +1,5 @@
-// A loop at a fixed rate on a thread of its own: every tick it draws a token in bounded time, and at the end it
-// reports its worst step.
+// A loop at a fixed rate on a thread of its own: every tick it draws a token in bounded time, and at the end
+// it reports its worst step.
 //   real_time MODEL TICKS RATE_IN_HZ
 #include <algorithm>
 #include <chrono>
@@ -14,7 +14,8 @@ int main(int count, char** arguments) try {
   if (count < 4) return std::fputs("usage: real_time MODEL TICKS RATE_IN_HZ\n", stderr), 2;
   const auto model = linnet::Model::load(arguments[1]);
   const long ticks = std::atol(arguments[2]);
-  const auto period = std::chrono::nanoseconds(std::chrono::seconds(1)) / std::max(1L, std::atol(arguments[3]));
+  const auto period =
+      std::chrono::nanoseconds(std::chrono::seconds(1)) / std::max(1L, std::atol(arguments[3]));
   linnet::Session session(model, /*streams=*/1, {.threads = 1});  // built here, stepped there
 
   double worst = 0;
@@ -31,7 +32,8 @@ int main(int count, char** arguments) try {
     }
   });
   loop.join();
-  std::printf("%ld ticks, worst step %.1f microseconds of %.1f\n", ticks, worst, 1e-3 * double(period.count()));
+  std::printf("%ld ticks, worst step %.1f microseconds of %.1f\n", ticks, worst,
+              1e-3 * double(period.count()));
 } catch (const linnet::Error& error) {
   return std::fprintf(stderr, "%s\n", error.what()), 1;
 }

@@ -398,6 +398,25 @@ TEST(Bench, TrainMeasuresUpdates) {
   EXPECT_THAT(succeed(command).out, HasSubstr("fraction_of_ceiling"));
 }
 
+TEST(Bench, TrainLeavesOutFamiliesThatNoModelHasUnlessNamed) {
+  const Strings command = {"bench",     "train",
+                           "--config",  TinyModels::get().config("copy"),
+                           "--batch",   "2",
+                           "--seconds", "0.01",
+                           "--set",     "attention.rank=4",
+                           "--json",    "--family"};
+  const Ended ended = succeed(joined(command, {"all"}));
+  std::set<std::string> families;
+  for (const Json& row : json_of(ended)) families.insert(row["family"]);
+  for (const char* family : {"linear", "softmax", "kernel", "local", "strided"})
+    EXPECT_EQ(families.count(family), 1u) << family;
+  EXPECT_EQ(families.count("linformer"), 0u);
+  EXPECT_THAT(ended.err, HasSubstr("left out: linformer: [model] expected"));
+  const Ended named = run_linnet(joined(command, {"linformer"}));
+  EXPECT_EQ(named.status, 2);
+  EXPECT_THAT(named.err, HasSubstr("linformer"));
+}
+
 TEST(Bench, GenerateMeasuresStepsOfStreams) {
   const Strings command = {"bench",     "generate",  "--config",   TinyModels::get().config("digits"),
                            "--streams", "1,3",       "--no-cache", "--seconds",
