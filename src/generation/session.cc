@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "base/fail.h"
-#include "base/float_mode.h"
 #include "base/threads.h"
 #include "generation/sampler.h"
 #include "generation/snapshot.h"
+#include "kernels/float_mode.h"
 #include "linnet/generation.h"
 #include "model/transformer.h"
 

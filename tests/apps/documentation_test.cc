@@ -12,8 +12,8 @@ namespace linnet {
 namespace {
 
 const std::vector<Strings> commands = {
-    {"train"},          {"generate"},           {"evaluate"},         {"attend"},
-    {"inspect"},        {"families"},           {"data", "digits"},   {"data", "copy"},
+    {"train"},          {"generate"},           {"evaluate"},         {"attend"},  {"inspect"},
+    {"families"},       {"data", "digits"},     {"data", "copy"},     {"convert"}, {"plot"},
     {"bench", "train"}, {"bench", "attention"}, {"bench", "generate"}};
 
 /// The words of a line of shell: quotes, no more.
