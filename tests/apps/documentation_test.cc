@@ -8,10 +8,10 @@
 namespace linnet {
 namespace {
 
-const std::vector<Strings> commands = {
-    {"train"},          {"generate"},           {"evaluate"},         {"attend"},
-    {"inspect"},        {"families"},           {"data", "digits"},   {"data", "copy"},
-    {"bench", "train"}, {"bench", "attention"}, {"bench", "generate"}};
+const std::vector<Strings> commands = {{"train"},          {"generate"},           {"evaluate"},
+                                       {"attend"},         {"approximate"},        {"inspect"},
+                                       {"families"},       {"data", "digits"},     {"data", "copy"},
+                                       {"bench", "train"}, {"bench", "attention"}, {"bench", "generate"}};
 
 /// The words of a line of shell: quotes, no more.
 Strings words_of(const std::string& line) {
