@@ -10,6 +10,7 @@ void add_train(CLI::App& program);
 void add_generate(CLI::App& program);
 void add_evaluate(CLI::App& program);
 void add_attend(CLI::App& program);
+void add_approximate(CLI::App& program);
 void add_bench(CLI::App& program);
 void add_inspect(CLI::App& program);
 void add_convert(CLI::App& program);

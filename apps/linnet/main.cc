@@ -62,6 +62,7 @@ int run(int argc, char** argv) {
   add_generate(program);
   add_evaluate(program);
   add_attend(program);
+  add_approximate(program);
   add_bench(program);
   add_inspect(program);
   add_convert(program);

@@ -9,30 +9,21 @@
 #define HWY_TARGET_INCLUDE "kernels/narrow.cc"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
+#include "kernels/bf16-inl.h"
 #include "kernels/lanes-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace linnet::kernels::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// The upper half of each float, rounded to the nearest, ties to even; NaN stay NaN.
+/// The nearest bf16 of each.
 void narrow(bf16* to, const float* from, std::int64_t count) {
   const FloatTag d;
-  const hn::RebindToSigned<FloatTag> i32;
-  const hn::RebindToUnsigned<FloatTag> u32;
   const hn::Rebind<std::uint16_t, FloatTag> u16;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   auto* bits = reinterpret_cast<std::uint16_t*>(to);
   std::int64_t i = 0;
-  for (; i + lanes <= count; i += lanes) {
-    const auto value = hn::LoadU(d, from + i);
-    const auto word = hn::BitCast(u32, value);
-    const auto odd = hn::And(hn::ShiftRight<16>(word), hn::Set(u32, 1));
-    const auto rounded = hn::ShiftRight<16>(hn::Add(hn::Add(word, hn::Set(u32, 0x7fff)), odd));
-    const auto quiet = hn::Or(hn::ShiftRight<16>(word), hn::Set(u32, 0x40));
-    const auto half = hn::IfThenElse(hn::RebindMask(u32, hn::IsNaN(value)), quiet, rounded);
-    hn::StoreU(hn::DemoteTo(u16, hn::BitCast(i32, half)), u16, bits + i);
-  }
+  for (; i + lanes <= count; i += lanes) hn::StoreU(Bf16Bits(d, hn::LoadU(d, from + i)), u16, bits + i);
   for (; i < count; ++i) to[i] = to_bf16(from[i]);
 }
 

@@ -51,10 +51,8 @@ void RecurrentState::restore(std::int64_t slot, std::span<const std::byte> bytes
   }
 }
 
-View<const float> Transformer::forward(std::span<const std::int32_t> ids, std::int64_t batch,
-                                       std::int64_t length, std::int64_t position,
-                                       const RecurrentState* initial, RecurrentState* final,
-                                       std::span<const std::int64_t> key_lengths) {
+View<float> Transformer::embed(std::span<const std::int32_t> ids, std::int64_t batch, std::int64_t length,
+                               std::int64_t position) {
   const std::int64_t width = network_.config().width;
   if (batch * length > reserved_batch_ * reserved_length_) {
     hidden_ = Tensor::of<float>({batch * length, width});
@@ -64,15 +62,36 @@ View<const float> Transformer::forward(std::span<const std::int32_t> ids, std::i
   }
   const View<float> hidden(hidden_.span<float>().data(), {batch, length, width});
   network_.embedding().forward(hidden, ids, position);
+  return hidden;
+}
+
+View<const float> Transformer::forward(std::span<const std::int32_t> ids, std::int64_t batch,
+                                       std::int64_t length, std::int64_t position,
+                                       const RecurrentState* initial, RecurrentState* final,
+                                       std::span<const std::int64_t> key_lengths) {
+  const View<float> hidden = embed(ids, batch, length, position);
   for (std::size_t i = 0; i < network_.blocks().size(); ++i)
     network_.blocks()[i].apply(hidden, attention_, scratch_, position,
                                initial ? initial->layers[i].get() : nullptr,
                                final ? final->layers[i].get() : nullptr, key_lengths);
   if (network_.final_norm()) {
-    const View<float> flat = hidden.reshape({batch * length, width});
+    const View<float> flat = hidden.reshape({batch * length, network_.config().width});
     network_.final_norm()->forward(flat, {}, flat);
   }
   return hidden;
+}
+
+View<const float> Transformer::queries_keys_values(std::span<const std::int32_t> ids, std::int64_t batch,
+                                                   std::int64_t length, std::int64_t layer,
+                                                   std::span<const std::int64_t> key_lengths) {
+  const std::int64_t layers = std::ssize(network_.blocks());
+  if (layer < 0 || layer >= layers)
+    fail<UsageError>("model", "expected a layer in 0 … {}, got {}", layers - 1, layer);
+  const View<float> hidden = embed(ids, batch, length, 0);
+  for (std::int64_t i = 0; i <= layer; ++i)
+    network_.blocks()[static_cast<std::size_t>(i)].apply(hidden, attention_, scratch_, 0, nullptr, nullptr,
+                                                         key_lengths);
+  return {attention_.qkv.span<float>().data(), {batch, length, 3 * network_.config().width}};
 }
 
 double Transformer::loss(std::span<const std::int32_t> ids, std::span<const std::int32_t> targets,

@@ -52,10 +52,21 @@ class Transformer {
   /// Queries of all heads and passes so far whose denominator was not positive (linear attention).
   std::int64_t non_positive() const { return attention_.non_positive; }
 
+  /// Queries, keys and values [batch, length, 3 · width] of the self-attention of block `layer`, 0 being the
+  /// first, for the inputs ids [batch · length]: three parts of width, each by heads. The view lives until
+  /// the next call. Throws UsageError for a layer that the network does not have.
+  View<const float> queries_keys_values(std::span<const std::int32_t> ids, std::int64_t batch,
+                                        std::int64_t length, std::int64_t layer,
+                                        std::span<const std::int64_t> key_lengths = {});
+
   /// The head's parameters [batch · length, outputs] of the last `loss`, until the next call.
   View<const float> parameters() const { return parameters_; }
 
  private:
+  /// The residual stream [batch, length, width] as embedded.
+  View<float> embed(std::span<const std::int32_t> ids, std::int64_t batch, std::int64_t length,
+                    std::int64_t position);
+
   const Network& network_;
   Tensor hidden_;
   SelfAttention::Saved attention_;

@@ -16,6 +16,7 @@
 #include "attention/scratch.h"
 #include "attention/tile_gemm-inl.h"
 #include "hwy/cache_control.h"
+#include "kernels/bf16-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE {
@@ -106,21 +107,13 @@ HWY_INLINE void CopyRow(float* HWY_RESTRICT to, const float* HWY_RESTRICT from, 
 HWY_INLINE void NarrowRow(bf16* HWY_RESTRICT to, const float* HWY_RESTRICT from, std::size_t count,
                           float scale, bool stream) {
   const F32 d;
-  const hn::Rebind<std::int32_t, F32> i32;
-  const hn::Rebind<std::uint32_t, F32> u32;
   const hn::Rebind<std::uint16_t, F32> u16;
   const std::size_t lanes = hn::Lanes(d);
   auto* bits = reinterpret_cast<std::uint16_t*>(to);
   const Vec32 factor = hn::Set(d, scale);
   std::size_t i = 0;
   for (; i + lanes <= count; i += lanes) {
-    const Vec32 value = hn::Mul(factor, hn::LoadU(d, from + i));
-    const auto word = hn::BitCast(u32, value);
-    const auto odd = hn::And(hn::ShiftRight<16>(word), hn::Set(u32, 1));
-    const auto rounded = hn::ShiftRight<16>(hn::Add(hn::Add(word, hn::Set(u32, 0x7fff)), odd));
-    const auto quiet = hn::Or(hn::ShiftRight<16>(word), hn::Set(u32, 0x40));
-    const auto nan = hn::RebindMask(u32, hn::IsNaN(value));
-    const auto half = hn::DemoteTo(u16, hn::BitCast(i32, hn::IfThenElse(nan, quiet, rounded)));
+    const auto half = kernels::HWY_NAMESPACE::Bf16Bits(d, hn::Mul(factor, hn::LoadU(d, from + i)));
     stream ? hn::Stream(half, u16, bits + i) : hn::StoreU(half, u16, bits + i);
   }
   for (; i < count; ++i) to[i] = to_bf16(scale * from[i]);

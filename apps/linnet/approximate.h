@@ -1,0 +1,34 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "attention/approximation.h"
+#include "io/json.h"
+
+namespace linnet {
+
+/// Where the queries, keys and values of `approximate` come from: a file, a layer of a model, or else random
+/// numbers.
+struct ApproximateSource {
+  std::string qkv, model, data, mask = "full";
+  std::int64_t layer = 0, examples = 1, length = 256, dim = 64;
+  double deviation = 0, norm = 0;
+  std::uint64_t seed = 0;
+};
+
+struct ApproximateHeads {
+  std::string description;
+  std::vector<HeadRows> heads;
+};
+
+ApproximateHeads read_heads(const ApproximateSource& source);
+
+/// For every map with orthogonal directions how many features keep the output's error below `wanted`, from
+/// the rows of `approximate`: a JSON object each, with a sentence `text`. `norms` are those of the heads.
+Json advice(const Json& rows, double wanted, const Json& norms);
+
+/// Draws the errors of weights and output, and where there are some those of low rank, into an SVG file.
+void plot_approximation(const Json& result, const std::string& path);
+
+}  // namespace linnet

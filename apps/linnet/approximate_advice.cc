@@ -1,0 +1,79 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "approximate.h"
+
+namespace linnet {
+namespace {
+
+/// Errors fall as 1/√F once they are well below 1; above this nothing can be foretold.
+constexpr double most_foretold = 0.7;
+constexpr double most_features = 65536;
+
+/// Rounded up to two digits: more would pretend.
+std::int64_t rounded_up(double value) {
+  const double unit = std::pow(10, std::max(0.0, std::floor(std::log10(value)) - 1));
+  return static_cast<std::int64_t>(std::ceil(value / unit) * unit);
+}
+
+Json advice_of(const std::string& map, const std::vector<Json>& rows, double wanted, const Json& norms) {
+  Json result = {{"map", map}, {"wanted", wanted}, {"features", nullptr}};
+  const auto error = [](const Json& row) {
+    const Json& value = row["output"]["error"];
+    return value.is_null() ? INFINITY : value.get<double>();
+  };
+  for (const Json& row : rows) {
+    if (error(row) > wanted) continue;
+    const std::int64_t features = row["features"];
+    result["verdict"] = "measured";
+    result["features"] = features;
+    result["text"] = fmt::format(
+        "{}: {} features keep the output's error at {:.2g}; beyond about {} tokens that is less work "
+        "than exact softmax.",
+        map, features, error(row), 2 * features);
+    return result;
+  }
+  const Json& last = rows.back();
+  const double features = last["features"], at_most = error(last);
+  const double needed = features * std::pow(at_most / wanted, 2);
+  if (at_most <= most_foretold && needed <= most_features) {
+    const std::int64_t estimate = rounded_up(needed);
+    result["verdict"] = "foretold";
+    result["features"] = estimate;
+    result["text"] = fmt::format(
+        "{}: about {} features for an error of {:g}, going by {:.2g} with {}; exact softmax is less work "
+        "below about {} tokens.",
+        map, estimate, wanted, at_most, last["features"].get<std::int64_t>(), 2 * estimate);
+    return result;
+  }
+  result["verdict"] = "hopeless";
+  result["text"] = fmt::format(
+      "{}: hopeless for an error of {:g}: {} with {} features, because the norms of queries and keys are "
+      "{:.3g} and "
+      "{:.3g} and logits reach {:.3g}. Use softmax, or train with the map.",
+      map, wanted, std::isfinite(at_most) ? fmt::format("{:.2g}", at_most) : "beyond all numbers",
+      last["features"].get<std::int64_t>(), norms["query"].get<double>(), norms["key"].get<double>(),
+      norms["largest_logit"].get<double>());
+  return result;
+}
+
+}  // namespace
+
+Json advice(const Json& rows, double wanted, const Json& norms) {
+  std::map<std::string, std::vector<Json>> maps;
+  for (const Json& row : rows)
+    if (row["directions"] == "orthogonal") maps[row["map"]].push_back(row);
+  Json result = Json::array();
+  for (auto& [map, own] : maps) {
+    std::stable_sort(own.begin(), own.end(), [](const Json& a, const Json& b) {
+      return a["features"].get<std::int64_t>() < b["features"].get<std::int64_t>();
+    });
+    result.push_back(advice_of(map, own, wanted, norms));
+  }
+  return result;
+}
+
+}  // namespace linnet

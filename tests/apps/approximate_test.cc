@@ -1,0 +1,111 @@
+// `approximate` on random inputs, a file and a model's layer.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "apps/bench_rows.h"
+#include "apps/refusal.h"
+#include "apps/tiny_models.h"
+#include "io/safetensors.h"
+#include "io/temporary_folder.h"
+#include "support/numbers.h"
+
+namespace linnet {
+namespace {
+
+using testing::HasSubstr;
+
+const Strings small = {"approximate", "--length", "40", "--dim", "16", "--features", "8,64", "--draws", "4"};
+
+Strings with(const Strings& more) {
+  Strings arguments = small;
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return arguments;
+}
+
+Json result_of(const Strings& arguments) { return Json::parse(succeed(with(arguments)).out); }
+
+TEST(Approximate, MeasuresEveryCombination) {
+  const Json result = result_of({"--json", "--linformer"});
+  EXPECT_EQ(result["rows"].size(), 3u * 2 * 2);
+  for (const Json& row : result["rows"]) {
+    EXPECT_TRUE(row["directions"] == "orthogonal" || row["directions"] == "independent");
+    EXPECT_GT(row["predicted"].get<double>(), 0);
+    for (const char* part : {"weights", "attention", "output"})
+      for (const char* number : {"error", "bias", "deviation"})
+        EXPECT_GE(row[part][number].get<double>(), 0) << part << number;
+    if (row["map"] == "favor") {
+      EXPECT_EQ(row["non_positive"], 0);
+    }
+  }
+  EXPECT_EQ(result["ranks"].size(), 1u);  // 8; 64 is more than the 40 tokens
+  EXPECT_LT(result["ranks"][0]["error"].get<double>(), 0.5);
+  EXPECT_EQ(result["advice"].size(), 3u);
+}
+
+TEST(Approximate, AdvisesByTheNorms) {
+  const Json easy = result_of({"--json", "--maps", "favor", "--norm", "0.5"})["advice"][0];
+  EXPECT_EQ(easy["verdict"], "measured");
+  EXPECT_LE(easy["features"].get<int>(), 64);
+  const Json fair =
+      result_of({"--json", "--maps", "favor", "--deviation", "0.8", "--error", "0.02"})["advice"][0];
+  EXPECT_EQ(fair["verdict"], "foretold");
+  EXPECT_GT(fair["features"].get<int>(), 64);
+  const Json hard = result_of({"--json", "--maps", "favor", "--norm", "20"})["advice"][0];
+  EXPECT_EQ(hard["verdict"], "hopeless");
+  EXPECT_THAT(succeed(with({"--maps", "favor", "--norm", "20"})).out, HasSubstr("favor: hopeless"));
+  // Norms at which trigonometric weights leave all numbers.
+  const Json far = result_of({"--json", "--maps", "favor-sincos", "--norm", "100"});
+  EXPECT_EQ(far["advice"][0]["verdict"], "hopeless");
+}
+
+TEST(Approximate, ReadsAFileAndDrawsAPlot) {
+  const TemporaryFolder folder;
+  const std::string file = (folder / "qkv.safetensors").string(), plot = (folder / "plot.svg").string();
+  std::vector<Tensor> tensors;
+  std::vector<NamedTensor> named;
+  for (const auto& [name, dim] : {std::pair{"q", 8}, {"k", 8}, {"v", 3}}) {
+    tensors.push_back(Tensor::of<float>({2, 12, 2, dim}));
+    const std::vector<float> numbers = normals(tensors.back().size(), static_cast<std::uint64_t>(dim));
+    std::ranges::copy(numbers, tensors.back().span<float>().begin());
+    named.push_back({name, DType::f32, tensors.back().shape(), tensors.back().raw()});
+  }
+  write_safetensors(file, named, {});
+  const Json result = result_of({"--json", "--qkv", file, "--mask", "causal", "--linformer", "--plot", plot});
+  EXPECT_THAT(result["inputs"].get<std::string>(), HasSubstr("4 heads of 8, 12 tokens, causal"));
+  EXPECT_EQ(result["ranks"].size(), 1u);
+  EXPECT_TRUE(std::filesystem::exists(plot));
+  EXPECT_EQ(result_of({"--json", "--qkv", file, "--threads", "1"}), result_of({"--json", "--qkv", file}));
+  write_safetensors(file, std::vector(named.begin(), named.begin() + 2), {});
+  refuses(failed, with({"--qkv", file}), {"expected a tensor v in", "got none"});
+}
+
+TEST(Approximate, ReadsALayerOfAModel) {
+  const TinyModels& tiny = TinyModels::get();
+  const Json result = result_of({"--json", "--model", tiny.copy(), "--data", "copy", "--examples", "2"});
+  EXPECT_THAT(result["inputs"].get<std::string>(), HasSubstr("layer 0 of "));
+  EXPECT_THAT(result["inputs"].get<std::string>(), HasSubstr("causal"));
+  EXPECT_GT(result["norms"]["query"].get<double>(), 0);
+  refuses(usage, with({"--model", tiny.copy(), "--data", "copy", "--layer", "7"}),
+          {"expected --layer in 0", "got 7"});
+}
+
+TEST(Approximate, BadInputIsRefused) {
+  const auto one = [](Strings arguments) {
+    arguments.insert(arguments.begin(), "approximate");
+    return arguments;
+  };
+  refuses(usage, one({"--maps", "elu"}), {"expected --maps of favor", "got elu"});
+  refuses(usage, one({"--features", "9", "--maps", "favor-sincos"}), {"expected an even number", "got 9"});
+  refuses(usage, one({"--features", "0"}), {"[approximate]", "--features", "got 0"});
+  refuses(usage, one({"--draws", "1"}), {"--draws", "got 1"});
+  refuses(usage, one({"--length", "2000"}), {"expected --length of at most 1024", "got 2000"});
+  refuses(usage, one({"--directions", "random"}), {"got random"});
+  refuses(usage, one({"--model", "m"}), {"expected --data with --model"});
+  refuses(usage, one({"--model", "m", "--data", "d", "--qkv", "f"}), {"got both"});
+  refuses(failed, one({"--qkv", "nowhere.safetensors"}), {"nowhere.safetensors"});
+}
+
+}  // namespace
+}  // namespace linnet
