@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "base/fail.h"
+#include "data/cifar.h"
 #include "data/copy_task.h"
 #include "data/fasta.h"
 #include "io/file.h"
@@ -26,6 +27,15 @@ std::vector<fs::path> config_folders() {
   return folders;
 }
 
+bool are_pictures(const std::string& kind) {
+  return kind == "digits" || kind == "mnist" || kind == "cifar10";
+}
+
+/// Height and width of a kind's pictures where data.size leaves them open.
+std::int64_t size_of_files(const std::string& kind) {
+  return kind == "mnist" ? 28 : kind == "cifar10" ? cifar_size : 16;
+}
+
 }  // namespace
 
 fs::path find_config(const std::string& file_or_name) {
@@ -44,21 +54,23 @@ fs::path find_config(const std::string& file_or_name) {
 }
 
 RunConfig::RunConfig() {
-  model.length = model.vocabulary = 0;
+  model.length = model.vocabulary = model.image_channels = 0;
   training.sample_every = 500;
 }
 
 Options RunConfig::options() {
   Options options;
   add_options(options, model);
-  options.add("data.kind", data.kind, "what to train on", {"digits", "mnist", "text", "copy", "fasta"});
-  options.add("data.path", data.path, "folder of IDX files (mnist) or a file (text, fasta)");
+  options.add("data.kind", data.kind, "what to train on",
+              {"digits", "mnist", "cifar10", "text", "copy", "fasta"});
+  options.add("data.path", data.path,
+              "folder of IDX files (mnist) or of binary batches (cifar10), or a file (text, fasta)");
   options.add("data.length", data.length, "tokens an example, of text, copy and fasta", 0,
               std::int64_t{1} << 32);
   options.add("data.size", data.size, "height and width of pictures; 0 leaves those of the files", 0,
               1 << 12);
-  options.add("data.levels", data.levels, "grey levels of pictures", 2, 256);
-  options.add("data.labels", data.labels, "whether digits come with their label");
+  options.add("data.levels", data.levels, "levels of pictures' pixels", 2, 256);
+  options.add("data.labels", data.labels, "whether pictures come with their label");
   options.add("data.examples", data.examples, "training examples of made data", 1, std::int64_t{1} << 40);
   options.add("data.seed", data.seed, "of made data", 0, std::numeric_limits<std::int64_t>::max());
   add_options(options, training);
@@ -81,14 +93,16 @@ void RunConfig::fit_to_data(const Dataset& dataset) {
   if (model.classes == 0 && !model.masked()) model.classes = dataset.classes();
   if (model.image_height == 0) model.image_height = dataset.height();
   if (model.image_width == 0) model.image_width = dataset.width();
+  if (model.image_channels == 0) model.image_channels = dataset.channels();
   model.check();
 }
 
 void RunConfig::load_without_data(const std::string& file_or_name, const std::vector<std::string>& settings) {
   load(file_or_name, settings);
-  const bool pictures = data.kind == "digits" || data.kind == "mnist";
-  const std::int64_t size = data.size != 0 ? data.size : data.kind == "mnist" ? 28 : 16;
-  if (model.length == 0) model.length = pictures ? size * size : data.length;
+  const bool pictures = are_pictures(data.kind);
+  if (model.image_channels == 0) model.image_channels = data.kind == "cifar10" ? cifar_channels : 1;
+  const std::int64_t size = data.size != 0 ? data.size : size_of_files(data.kind);
+  if (model.length == 0) model.length = pictures ? size * size * model.image_channels : data.length;
   if (model.vocabulary == 0)
     model.vocabulary = pictures               ? data.levels
                        : data.kind == "copy"  ? copy_vocabulary
@@ -123,7 +137,8 @@ void set_source(DataOptions& data, const std::string& source) {
   if (source == "digits" || source == "copy") {
     data.kind = source;
   } else if (fs::is_directory(source)) {
-    data.kind = "mnist";
+    const bool cifar = data.kind == "cifar10" || fs::exists(fs::path(source) / "data_batch_1.bin");
+    data.kind = cifar ? "cifar10" : "mnist";
     data.path = source;
   } else if (fs::is_regular_file(source)) {
     const std::string extension = fs::path(source).extension().string();
@@ -131,8 +146,9 @@ void set_source(DataOptions& data, const std::string& source) {
     if (data.kind != "fasta") data.kind = fasta ? "fasta" : "text";
     data.path = source;
   } else {
-    fail<UsageError>("data", "expected digits, copy, a folder of IDX files, a text or a FASTA file, got {}",
-                     source);
+    fail<UsageError>(
+        "data", "expected digits, copy, a folder of IDX or CIFAR-10 files, a text or a FASTA file, got {}",
+        source);
   }
 }
 
@@ -140,12 +156,13 @@ DataOptions data_for_model(const ModelConfig& model, const std::string& source) 
   DataOptions data;
   if (model.image_height == 0 && model.vocabulary == static_cast<std::int64_t>(residues.size()))
     data.kind = "fasta";
+  if (model.image_channels == cifar_channels) data.kind = "cifar10";
   set_source(data, source);
   data.length = model.length;
   data.size = model.image_height;
   data.levels = model.vocabulary;
   data.labels = model.classes > 0;
-  const bool pictures = data.kind == "digits" || data.kind == "mnist";
+  const bool pictures = are_pictures(data.kind);
   if (pictures && model.image_height == 0)
     fail<UsageError>("data", "expected a model of pictures for {}, got one whose tokens are not pixels",
                      source);

@@ -83,7 +83,7 @@ void add_evaluate(CLI::App& program) {
   command->add_option("model", arguments->model, "folder of a model or of a run")->required();
   command
       ->add_option("--data", arguments->data,
-                   "digits, copy, a folder of MNIST's files, a text or a FASTA file")
+                   "digits, copy, a folder of MNIST's or CIFAR-10's files, a text or a FASTA file")
       ->required();
   command->add_option("--split", arguments->split, "which part of the data")
       ->check(one_of({"validation", "training"}));

@@ -6,9 +6,8 @@
 #include "base/threads.h"
 #include "checks.h"
 #include "commands.h"
-#include "data/idx.h"
+#include "generation/stream_file.h"
 #include "io/file.h"
-#include "linnet/dataset.h"
 #include "pictures.h"
 
 namespace linnet {
@@ -17,79 +16,58 @@ namespace {
 namespace fs = std::filesystem;
 
 struct Arguments {
-  std::string model, prompt, prompt_file, complete, out;
+  std::string model, prompt, prompt_file, complete, out, states, save_states;
   std::int64_t count = 0, length = 0, streams = 64, columns = 0;
+  std::int64_t steps = std::numeric_limits<std::int64_t>::max();
   std::vector<std::int64_t> labels;
   SamplingOptions sampling;
   bool no_cache = false, json = false;
   int threads = 0;
 };
 
-/// The upper halves of the pictures in a PNG or IDX file, as tokens.
-std::vector<std::vector<std::int32_t>> upper_halves(const ModelConfig& config, const std::string& path,
-                                                    std::int64_t count) {
-  const std::int64_t width = config.image_width, height = config.image_height, pixels = width * height;
-  std::vector<std::uint8_t> values;
-  std::int64_t found = 1, found_height, found_width;
-  if (fs::path(path).extension() == ".png") {
-    const Image image = read_png(path);
-    if (image.channels != 1)
-      fail("complete", "expected a grey picture in {}, got {} channels", path, image.channels);
-    found_height = image.height;
-    found_width = image.width;
-    values = image.pixels;
-  } else {
-    IdxArray array = read_idx(path);
-    if (array.shape.size() != 3)
-      fail("complete", "expected pictures [count, height, width] in {}, got {}", path,
-           to_string(array.shape));
-    found = array.shape[0];
-    found_height = array.shape[1];
-    found_width = array.shape[2];
-    values = std::move(array.values);
-  }
-  if (found_height != height || found_width != width)
-    fail("complete", "expected pictures of {} × {} as the model draws, got {} × {} in {}", height, width,
-         found_height, found_width, path);
-  if (found == 0) fail("complete", "expected at least 1 picture in {}, got 0", path);
-  if (count > found) fail("complete", "expected at least {} pictures in {}, got {}", count, path, found);
-  std::vector<std::vector<std::int32_t>> halves(static_cast<std::size_t>(count == 0 ? found : count));
-  for (std::size_t i = 0; i < halves.size(); ++i)
-    for (std::int64_t p = 0; p < height / 2 * width; ++p)
-      halves[i].push_back(token_of_pixel(values[i * pixels + p], config.vocabulary));
-  return halves;
-}
-
 void draw_pictures(const std::shared_ptr<const Model>& model, const Arguments& arguments) {
-  if (arguments.out.empty()) fail<UsageError>("generate", "expected --out FILE.png for pictures, got none");
+  const ModelConfig& config = model->config();
+  const bool saves = !arguments.save_states.empty();
+  if (arguments.out.empty() && !saves)
+    fail<UsageError>("generate", "expected --out FILE.png for pictures, got none");
   if (!arguments.prompt.empty() || !arguments.prompt_file.empty() || arguments.length != 0)
     fail<UsageError>("generate",
                      "expected --prompt, --prompt-file and --length for models of text, got one of pictures");
-  require_file_path(arguments.out);
-  std::vector<std::vector<std::int32_t>> prompts;
-  std::int64_t count = arguments.count == 0 ? 64 : arguments.count;
+  if (!arguments.out.empty()) require_file_path(arguments.out);
+  Drawing drawing{.labels = arguments.labels, .sampling = arguments.sampling, .steps = arguments.steps};
+  drawing.count = arguments.count == 0 ? 64 : arguments.count;
   if (!arguments.complete.empty()) {
-    prompts = upper_halves(model->config(), arguments.complete, arguments.count);
-    count = static_cast<std::int64_t>(prompts.size());
+    drawing.prompts = upper_halves(config, arguments.complete, arguments.count);
+    drawing.count = static_cast<std::int64_t>(drawing.prompts.size());
   }
+  if (!arguments.states.empty()) {
+    drawing.begun = read_streams(arguments.states);
+    drawing.count = static_cast<std::int64_t>(drawing.begun.size());
+  }
+  drawing.streams = std::min(arguments.streams, drawing.count);
+  drawing.session.cache = !arguments.no_cache;
+  drawing.session.capacity = config.length;
   Progress progress;
   const auto start = std::chrono::steady_clock::now();
-  Session::Options options;
-  options.cache = !arguments.no_cache;
-  options.capacity = model->config().length;
-  const auto examples = draw_examples(model, count, arguments.labels, arguments.sampling, prompts,
-                                      std::min(arguments.streams, count), options, &progress);
+  std::vector<SavedStream> saved;
+  const auto examples = draw_examples(model, drawing, &progress, saves ? &saved : nullptr);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  write_png(arguments.out, picture_grid(model->config(), examples, arguments.columns));
-  progress.show(fmt::format("{} images in {:.2f} s, {:.3g} images/s: {}", count, seconds,
-                            static_cast<double>(count) / seconds, arguments.out),
-                true);
-  if (arguments.json)
-    fmt::print("{}\n", Json{{"out", arguments.out},
-                            {"images", count},
-                            {"seconds", seconds},
-                            {"images_per_second", static_cast<double>(count) / seconds}}
-                           .dump(2));
+  if (saves) write_streams(arguments.save_states, saved);
+  if (!arguments.out.empty()) write_png(arguments.out, picture_grid(config, examples, arguments.columns));
+  const double count = static_cast<double>(drawing.count), rate = count / seconds;
+  if (saves)
+    progress.show(fmt::format("{} streams in {:.2f} s: {}", count, seconds, arguments.save_states), true);
+  else
+    progress.show(
+        fmt::format("{} images in {:.2f} s, {:.3g} images/s: {}", count, seconds, rate, arguments.out), true);
+  if (arguments.json) {
+    Json json = {{"out", arguments.out}, {"images", drawing.count}, {"seconds", seconds}};
+    if (saves)
+      json["states"] = arguments.save_states;
+    else
+      json["images_per_second"] = rate;
+    fmt::print("{}\n", json.dump(2));
+  }
 }
 
 /// Tokens of a model without pictures: bytes where there are 256 of them, otherwise numbers.
@@ -140,7 +118,10 @@ void write_text(const std::shared_ptr<const Model>& model, const Arguments& argu
   if (prompt.empty() && !arguments.prompt_file.empty())
     fail("prompt", "expected something to continue in {}, got an empty file", arguments.prompt_file);
   const std::vector<std::int32_t> given = text.tokens(prompt);
-  const std::int64_t count = arguments.count == 0 ? 1 : arguments.count;
+  const std::vector<SavedStream> begun =
+      arguments.states.empty() ? std::vector<SavedStream>() : read_streams(arguments.states);
+  std::int64_t count = arguments.count == 0 ? 1 : arguments.count;
+  if (!begun.empty()) count = static_cast<std::int64_t>(begun.size());
   // Numbers that follow the prompt must not run into its last one.
   if (!text.bytes() && !prompt.empty() && prompt.back() != ' ') prompt += ' ';
   const std::int64_t known = static_cast<std::int64_t>(given.size());
@@ -160,18 +141,27 @@ void write_text(const std::shared_ptr<const Model>& model, const Arguments& argu
   options.cache = !arguments.no_cache;
   std::string all;
   Json results = Json::array();
+  std::vector<SavedStream> saved;
+  std::int64_t drawn = 0;
   const auto start = std::chrono::steady_clock::now();
   for (std::int64_t i = 0; i < count; ++i) {
     Session session(model, 1, options);
-    SamplingOptions sampling = arguments.sampling;
-    sampling.seed += static_cast<std::uint64_t>(i);
-    session.begin(0, labels[static_cast<std::size_t>(i) % labels.size()], sampling);
-    session.prefill(0, given);
+    std::int64_t left = length;
+    if (begun.empty()) {
+      SamplingOptions sampling = arguments.sampling;
+      sampling.seed += static_cast<std::uint64_t>(i);
+      session.begin(0, labels[static_cast<std::size_t>(i) % labels.size()], sampling);
+      session.prefill(0, given);
+    } else {
+      session.restore(0, begun[static_cast<std::size_t>(i)].state);
+      left = begun[static_cast<std::size_t>(i)].left;
+    }
     // With --json, and with --out, standard output is not for the text.
     const bool stream = arguments.out.empty() && !arguments.json;
     std::string written = prompt;
     if (stream) fmt::print("{}", prompt);
-    for (std::int64_t n = 0; n < length; ++n) {
+    const std::int64_t steps = std::min(left, arguments.steps);
+    for (std::int64_t n = 0; n < steps; ++n) {
       std::int32_t token = 0;
       session.step(std::span(&token, 1));
       const std::string piece = text.text(token);
@@ -181,23 +171,29 @@ void write_text(const std::shared_ptr<const Model>& model, const Arguments& argu
         std::fflush(stdout);
       }
     }
-    if (stream) fmt::print("\n");
-    all += written + "\n";
+    drawn += steps;
+    left -= steps;
+    if (!arguments.save_states.empty()) saved.push_back({left, {}, session.save(0)});
+    // A single text that is to go on has no end yet.
+    const char* const end = left > 0 && count == 1 ? "" : "\n";
+    if (stream) fmt::print("{}", end);
+    all += written + end;
     results.push_back(Json{{"text", written}});
   }
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  if (!arguments.save_states.empty()) write_streams(arguments.save_states, saved);
   if (!arguments.out.empty()) write_file_atomically(arguments.out, all);
-  const double rate = static_cast<double>(count * length) / seconds;
-  Progress().show(fmt::format("{} tokens, {:.0f} tokens/s", count * length, rate), true);
+  const double rate = static_cast<double>(drawn) / seconds;
+  Progress().show(fmt::format("{} tokens, {:.0f} tokens/s", drawn, rate), true);
   if (arguments.json)
-    fmt::print("{}\n",
-               Json{{"tokens", count * length}, {"tokens_per_second", rate}, {"results", results}}.dump(
-                   2, ' ', false, Json::error_handler_t::replace));
+    fmt::print("{}\n", Json{{"tokens", drawn}, {"tokens_per_second", rate}, {"results", results}}.dump(
+                           2, ' ', false, Json::error_handler_t::replace));
 }
 
 void run(const Arguments& arguments) {
   if (arguments.threads > 0) set_thread_count(arguments.threads);
   arguments.sampling.check();
+  if (!arguments.save_states.empty()) require_file_path(arguments.save_states);
   const std::shared_ptr<const Model> model = Model::load(arguments.model);
   model->config().check_generates();
   for (const std::int64_t label : arguments.labels) model->config().first_input(label);
@@ -216,29 +212,37 @@ void add_generate(CLI::App& program) {
       "Examples: linnet generate runs/digits --count 64 --out samples.png\n"
       "          linnet generate runs/text --prompt \"ROMEO:\" --length 500 --temperature 0.8");
   command->add_option("model", arguments->model, "folder of a model or of a run")->required();
-  command->add_option("--count", arguments->count, "pictures (64) or texts (1)")->check(whole(1, most_count));
+  std::vector<CLI::Option*> of_new_streams;
+  const auto add = [&](const char* name, auto& value, const char* help) {
+    return of_new_streams.emplace_back(command->add_option(name, value, help));
+  };
+  add("--count", arguments->count, "pictures (64) or texts (1)")->check(whole(1, most_count));
   command->add_option("--out", arguments->out, "PNG grid of pictures, or file of text (standard output)");
-  command->add_option("--label", arguments->labels, "classes to draw in turn, 3,1,4; all by default")
+  add("--label", arguments->labels, "classes to draw in turn, 3,1,4; all by default")
       ->delimiter(',')
       ->check(whole(0));
-  auto* prompt = command->add_option("--prompt", arguments->prompt,
-                                     "text to continue (numbers where tokens are not bytes)");
-  command->add_option("--prompt-file", arguments->prompt_file, "file to continue")->excludes(prompt);
-  command->add_option("--complete", arguments->complete,
-                      "complete the upper halves of a PNG's or IDX file's pictures");
-  command->add_option("--length", arguments->length, "tokens of a text; model.length by default")
+  auto* prompt = add("--prompt", arguments->prompt, "text to continue (numbers where tokens are not bytes)");
+  add("--prompt-file", arguments->prompt_file, "file to continue")->excludes(prompt);
+  add("--complete", arguments->complete,
+      "complete the upper halves of the pictures in a PNG, an IDX or a CIFAR-10 file (.bin)");
+  add("--length", arguments->length, "tokens of a text; model.length by default")
       ->check(whole(1, most_count));
-  command
-      ->add_option("--temperature", arguments->sampling.temperature,
-                   "below 1 more probable, above 1 more varied; 0 greedy")
+  add("--temperature", arguments->sampling.temperature,
+      "below 1 more probable, above 1 more varied; 0 greedy")
       ->check(number(0));
-  command->add_option("--top-k", arguments->sampling.top_k, "only the k most probable tokens")
-      ->check(whole(1));
-  command
-      ->add_option("--top-p", arguments->sampling.top_p,
-                   "only the fewest tokens with this probability together")
+  add("--top-k", arguments->sampling.top_k, "only the k most probable tokens")->check(whole(1));
+  add("--top-p", arguments->sampling.top_p, "only the fewest tokens with this probability together")
       ->check(number(0, 1, true));
-  command->add_option("--seed", arguments->sampling.seed, "of the first stream; the next ones count on");
+  add("--seed", arguments->sampling.seed, "of the first stream; the next ones count on");
+  auto* save_states = command->add_option("--save-states", arguments->save_states,
+                                          "file for the streams that --steps leaves");
+  auto* steps = command->add_option("--steps", arguments->steps,
+                                    "stop each stream after that many tokens, to go on with --states");
+  steps->check(whole(1))->needs(save_states);
+  save_states->needs(steps);
+  auto* states = command->add_option("--states", arguments->states,
+                                     "go on with the streams that --save-states wrote, as they were begun");
+  for (CLI::Option* option : of_new_streams) states->excludes(option);
   command->add_option("--streams", arguments->streams, "pictures drawn at a time")
       ->check(whole(1, most_count));
   command->add_option("--columns", arguments->columns, "of the grid")->check(whole(1, most_count));

@@ -2,59 +2,130 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 
 #include "base/fail.h"
+#include "data/cifar.h"
+#include "data/idx.h"
 #include "linnet/dataset.h"
 
 namespace linnet {
+namespace {
+
+/// Pictures of a file: `pixels` [count, height, width, channels].
+struct Pictures {
+  std::int64_t count = 1, height = 0, width = 0, channels = 1;
+  std::vector<std::uint8_t> pixels;
+};
+
+/// Reads a PNG, one of CIFAR-10's .bin files, or else an IDX file.
+Pictures read_pictures(const std::string& path) {
+  const std::filesystem::path extension = std::filesystem::path(path).extension();
+  if (extension == ".png") {
+    Image image = read_png(path);
+    return {1, image.height, image.width, image.channels, std::move(image.pixels)};
+  }
+  if (extension == ".bin") {
+    const CifarBatch batch = read_cifar(path);
+    return {batch.size(), cifar_size, cifar_size, cifar_channels,
+            interleave(batch.planes, cifar_channels, cifar_size * cifar_size)};
+  }
+  IdxArray array = read_idx(path);
+  if (array.shape.size() != 3)
+    fail("complete", "expected pictures [count, height, width] in {}, got {}", path, to_string(array.shape));
+  return {array.shape[0], array.shape[1], array.shape[2], 1, std::move(array.values)};
+}
+
+/// Starts example `index` in a stream of a session: the one that was begun, or a new one. Returns its tokens.
+std::vector<std::int32_t> begin(Session& session, std::int64_t stream, const ModelConfig& config,
+                                const Drawing& drawing, std::int64_t index) {
+  if (!drawing.begun.empty()) {
+    const SavedStream& begun = drawing.begun[static_cast<std::size_t>(index)];
+    session.restore(stream, begun.state);
+    const std::int64_t position = session.position(stream);
+    if (static_cast<std::int64_t>(begun.tokens.size()) != position || position + begun.left != config.length)
+      fail("states", "expected {} tokens of a stream at position {}, got {} and {} to come", config.length,
+           position, begun.tokens.size(), begun.left);
+    for (const std::int32_t token : begun.tokens)
+      if (token < 0 || token >= config.vocabulary)
+        fail("states", "expected tokens in 0 … {}, got {}", config.vocabulary - 1, token);
+    return begun.tokens;
+  }
+  std::int64_t label = -1;
+  if (config.classes > 0)
+    label = drawing.labels.empty() ? index % config.classes : drawing.labels[index % drawing.labels.size()];
+  SamplingOptions sampling = drawing.sampling;
+  sampling.seed += static_cast<std::uint64_t>(index);
+  session.begin(stream, label, sampling);
+  if (drawing.prompts.empty()) return {};
+  session.prefill(stream, drawing.prompts[static_cast<std::size_t>(index)]);
+  return drawing.prompts[static_cast<std::size_t>(index)];
+}
+
+}  // namespace
 
 Image picture(const ModelConfig& config, std::span<const std::int32_t> tokens) {
   if (config.image_height == 0)
     fail<UsageError>("picture", "expected a model of pictures, got one whose tokens are not pixels");
-  Image image{config.image_width, config.image_height, 1, {}};
+  Image image{config.image_width, config.image_height, config.image_channels, {}};
   for (const std::int32_t token : tokens) image.pixels.push_back(pixel_of_token(token, config.vocabulary));
+  image.pixels.resize(static_cast<std::size_t>(config.length));
   return image;
 }
 
+std::vector<std::vector<std::int32_t>> upper_halves(const ModelConfig& config, const std::string& path,
+                                                    std::int64_t count) {
+  const Pictures found = read_pictures(path);
+  if (found.channels != config.image_channels)
+    fail("complete", "expected pictures of {} in {}, got {}",
+         config.image_channels == 1 ? "1 channel (grey)" : "3 channels (red, green, blue)", path,
+         found.channels == 1 ? "1 channel" : "3 channels");
+  if (found.height != config.image_height || found.width != config.image_width)
+    fail("complete", "expected pictures of {} × {} as the model draws, got {} × {} in {}",
+         config.image_height, config.image_width, found.height, found.width, path);
+  if (found.count == 0) fail("complete", "expected at least 1 picture in {}, got 0", path);
+  if (count > found.count)
+    fail("complete", "expected at least {} pictures in {}, got {}", count, path, found.count);
+  const std::int64_t row = config.image_width * config.image_channels, given = config.image_height / 2 * row;
+  std::vector<std::vector<std::int32_t>> halves(static_cast<std::size_t>(count == 0 ? found.count : count));
+  for (std::size_t i = 0; i < halves.size(); ++i)
+    for (std::int64_t p = 0; p < given; ++p)
+      halves[i].push_back(token_of_pixel(found.pixels[i * config.length + p], config.vocabulary));
+  return halves;
+}
+
 std::vector<std::vector<std::int32_t>> draw_examples(const std::shared_ptr<const Model>& model,
-                                                     std::int64_t count, std::span<const std::int64_t> labels,
-                                                     SamplingOptions sampling,
-                                                     std::span<const std::vector<std::int32_t>> prompts,
-                                                     std::int64_t streams, const Session::Options& options,
-                                                     Progress* progress) {
+                                                     const Drawing& drawing, Progress* progress,
+                                                     std::vector<SavedStream>* saved) {
   const ModelConfig& config = model->config();
+  const std::int64_t count =
+      drawing.begun.empty() ? drawing.count : static_cast<std::int64_t>(drawing.begun.size());
   std::vector<std::vector<std::int32_t>> examples(static_cast<std::size_t>(count));
-  const std::uint64_t first_seed = sampling.seed;
   const auto start = std::chrono::steady_clock::now();
-  for (std::int64_t first = 0; first < count; first += streams) {
-    const std::int64_t here = std::min(streams, count - first);
-    Session session(model, here, options);
-    std::int64_t least = config.length;
+  for (std::int64_t first = 0; first < count; first += drawing.streams) {
+    const std::int64_t here = std::min(drawing.streams, count - first);
+    Session session(model, here, drawing.session);
+    std::vector<std::int64_t> ends;
+    std::int64_t least = config.length, most = 0;
     for (std::int64_t i = 0; i < here; ++i) {
-      const std::int64_t picture = first + i;
-      std::int64_t label = -1;
-      if (config.classes > 0)
-        label = labels.empty() ? picture % config.classes : labels[picture % labels.size()];
-      sampling.seed = first_seed + static_cast<std::uint64_t>(picture);
-      session.begin(i, label, sampling);
-      if (!prompts.empty()) {
-        examples[picture] = prompts[picture];
-        session.prefill(i, prompts[picture]);
-      }
-      least = std::min(least, session.position(i));
+      examples[first + i] = begin(session, i, config, drawing, first + i);
+      const std::int64_t position = session.position(i);
+      ends.push_back(position + std::min(drawing.steps, config.length - position));
+      least = std::min(least, position);
+      most = std::max(most, ends.back());
     }
     std::vector<std::int64_t> running;
     std::vector<std::int32_t> tokens;
-    for (std::int64_t position = least; position < config.length; ++position) {
+    for (std::int64_t position = least; position < most; ++position) {
       running.clear();
       for (std::int64_t i = 0; i < here; ++i)
-        if (session.position(i) == position) running.push_back(i);
+        if (session.position(i) == position && position < ends[i]) running.push_back(i);
       tokens.resize(running.size());
       session.step(tokens, running);
       for (std::size_t i = 0; i < running.size(); ++i) examples[first + running[i]].push_back(tokens[i]);
       if (progress != nullptr) {
         const double done = static_cast<double>(first) + static_cast<double>(here * (position + 1 - least)) /
-                                                             static_cast<double>(config.length - least);
+                                                             static_cast<double>(most - least);
         const double seconds =
             std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
         progress->show(fmt::format("drawing {}/{}  {:.3g} images/s  {} left", static_cast<std::int64_t>(done),
@@ -62,6 +133,12 @@ std::vector<std::vector<std::int32_t>> draw_examples(const std::shared_ptr<const
                                    duration_text(seconds / done * (static_cast<double>(count) - done))));
       }
     }
+    if (saved == nullptr) continue;
+    // As they are, and once more as one file.
+    require_memory("the states",
+                   2.0 * static_cast<double>(count - first) * static_cast<double>(session.state_bytes(0)));
+    for (std::int64_t i = 0; i < here; ++i)
+      saved->push_back({config.length - session.position(i), examples[first + i], session.save(i)});
   }
   return examples;
 }

@@ -1,26 +1,45 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
+#include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
+#include "generation/stream_file.h"
 #include "io/png.h"
 #include "linnet/generation.h"
 #include "report.h"
 
 namespace linnet {
 
-/// Tokens as a grey picture. Throws UsageError where the model's tokens are not pixels.
+/// Tokens as a grey or colour picture, black where there are none yet. Throws UsageError where the model's
+/// tokens are not pixels.
 Image picture(const ModelConfig& config, std::span<const std::int32_t> tokens);
 
-/// Draws `count` whole examples, at most `streams` at a time. Picture i has label labels[i % labels.size()]
-/// (empty: all classes in turn), seed sampling.seed + i, and begins with prompts[i], where there are prompts.
+/// The upper halves of the pictures in a PNG, one of CIFAR-10's .bin files or an IDX file, as tokens: of all
+/// of them, or of the first `count`. Throws Error where they are not of the model's size and channels.
+std::vector<std::vector<std::int32_t>> upper_halves(const ModelConfig& config, const std::string& path,
+                                                    std::int64_t count);
+
+/// What to draw, and how far.
+struct Drawing {
+  std::int64_t count = 64;                              ///< examples
+  std::vector<std::int64_t> labels = {};                ///< of the examples in turn; empty: all classes
+  SamplingOptions sampling = {};                        ///< example i has seed sampling.seed + i
+  std::vector<std::vector<std::int32_t>> prompts = {};  ///< what the examples begin with; empty: nothing
+  std::vector<SavedStream> begun = {};  ///< if any, examples to go on with, instead of all above
+  std::int64_t streams = 64;            ///< drawn at a time
+  std::int64_t steps = std::numeric_limits<std::int64_t>::max();  ///< tokens drawn of each, at most
+  Session::Options session = {};
+};
+
+/// Draws examples, whole or as far as `drawing.steps` lets it; `saved`, unless null, receives their streams.
+/// Throws Error where `drawing.begun` are not this model's.
 std::vector<std::vector<std::int32_t>> draw_examples(const std::shared_ptr<const Model>& model,
-                                                     std::int64_t count, std::span<const std::int64_t> labels,
-                                                     SamplingOptions sampling,
-                                                     std::span<const std::vector<std::int32_t>> prompts,
-                                                     std::int64_t streams, const Session::Options& options,
-                                                     Progress* progress);
+                                                     const Drawing& drawing, Progress* progress,
+                                                     std::vector<SavedStream>* saved = nullptr);
 
 /// A grid of pictures, as square as it can be unless `columns` says otherwise, enlarged so that small ones
 /// are seen.

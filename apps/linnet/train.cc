@@ -46,7 +46,7 @@ void draw(const fs::path& folder, std::int64_t step, const std::shared_ptr<const
   const ModelConfig& config = model->config();
   fs::create_directories(folder / "samples");
   if (config.image_height > 0) {
-    const auto examples = draw_examples(model, sample_pictures, {}, {}, {}, sample_pictures, {}, nullptr);
+    const auto examples = draw_examples(model, {.count = sample_pictures}, nullptr);
     write_png(folder / "samples" / fmt::format("{}.png", step), picture_grid(config, examples));
     return;
   }
@@ -155,7 +155,7 @@ void add_train(CLI::App& program) {
   command->add_option("--set", arguments->settings,
                       "replace a value of the configuration, key=value; may be repeated");
   command->add_option("--data", arguments->data,
-                      "digits, copy, a folder of MNIST's files, a text or a FASTA file");
+                      "digits, copy, a folder of MNIST's or CIFAR-10's files, a text or a FASTA file");
   command->add_flag("--resume", arguments->resume, "continue from the run's last checkpoint");
   command->add_option("--threads", arguments->threads, "threads to use; all by default")
       ->check(whole(1, most_threads));

@@ -25,9 +25,11 @@ class Dataset {
   /// where there are none.
   virtual std::int64_t read(std::int64_t index, std::span<std::int32_t> tokens,
                             std::span<std::int32_t> targets) const = 0;
-  /// Of images, whose pixels are the tokens row by row; 0 where examples are none.
+  /// Of images, whose pixels are the tokens row by row, the channels of each one after another; height and
+  /// width are 0 where examples are none.
   virtual std::int64_t height() const { return 0; }
   virtual std::int64_t width() const { return 0; }
+  virtual std::int64_t channels() const { return 1; }
 };
 
 /// Index of the i-th example of an endless training order: every epoch (`size` examples) is a permutation of
@@ -48,6 +50,9 @@ std::uint8_t pixel_of_token(std::int32_t token, std::int64_t levels);
 /// - "mnist": a folder `path` of IDX files under MNIST's names, plain or gzipped; train-* for training,
 /// t10k-* for
 ///   validation. Larger images are scaled down to `size` by averaging areas;
+/// - "cifar10": a folder `path` of CIFAR-10's binary files (data/cifar.h); data_batch_1.bin …
+/// data_batch_5.bin
+///   for training, test_batch.bin for validation. Scaled down to `size` like MNIST's, channel by channel;
 /// - "text": the bytes of the file `path`. Every window of `length` bytes of the first 90 % is a training
 /// example; the
 ///   last 10 % are covered by windows that overlap by half, where only bytes with half a window before them
@@ -58,9 +63,9 @@ std::uint8_t pixel_of_token(std::int32_t token, std::int64_t levels);
 struct DataOptions {
   std::string kind = "digits";
   std::string path = {};
-  std::int64_t length = 0;        ///< tokens an example, for images 0 or height × width; the others need it
+  std::int64_t length = 0;        ///< tokens an example, for images 0 or all of them; the others need it
   std::int64_t size = 16;         ///< height and width of images; 0: that of the files, 16 for digits
-  std::int64_t levels = 256;      ///< grey levels that pixels are quantised to
+  std::int64_t levels = 256;      ///< levels that pixels are quantised to
   bool labels = true;             ///< whether examples of labelled data carry their label
   std::int64_t examples = 20000;  ///< of synthetic sets
   std::int64_t seed = 1;          ///< of synthetic sets

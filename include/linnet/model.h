@@ -59,9 +59,11 @@ struct ModelConfig {
   std::int64_t redraw =
       0;  ///< attention.redraw, training steps until random features are drawn anew; 0: never
 
-  std::int64_t image_height =
-      0;  ///< pixels in reading order, where tokens are grey levels; 0 where they are not
+  /// Where tokens are the levels of pixels in reading order, the channels of each one after another; height
+  /// and width are 0 where they are not.
+  std::int64_t image_height = 0;
   std::int64_t image_width = 0;
+  std::int64_t image_channels = 1;  ///< image.channels, 1 (grey) or 3 (red, green, blue)
 
   /// Throws UsageError, naming the key, where the values do not make a model.
   void check() const;

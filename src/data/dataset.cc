@@ -93,13 +93,14 @@ std::uint8_t pixel_of_token(std::int32_t token, std::int64_t levels) {
 
 Datasets open_datasets(const DataOptions& options) {
   if (options.kind == "mnist") return open_mnist(options);
+  if (options.kind == "cifar10") return open_cifar(options);
   if (options.kind == "text") return open_text(options);
   if (options.kind == "fasta") return open_fasta(options);
   if (options.kind == "digits" || options.kind == "copy") {
     check_examples(options);
     return options.kind == "digits" ? open_digits(options) : open_copy(options);
   }
-  const std::vector<std::string> kinds = {"digits", "mnist", "text", "copy", "fasta"};
+  const std::vector<std::string> kinds = {"digits", "mnist", "cifar10", "text", "copy", "fasta"};
   const std::string nearest = nearest_name(options.kind, kinds);
   fail<UsageError>("data", "expected a kind of data among {}, got \"{}\"{}", fmt::join(kinds, ", "),
                    options.kind, nearest.empty() ? "" : fmt::format("; did you mean \"{}\"?", nearest));

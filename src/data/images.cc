@@ -7,6 +7,7 @@
 #include "base/fail.h"
 #include "base/random.h"
 #include "base/threads.h"
+#include "data/cifar.h"
 #include "data/digits.h"
 #include "data/idx.h"
 #include "data/mnist_files.h"
@@ -15,14 +16,15 @@ namespace linnet {
 namespace {
 
 constexpr std::int64_t digit_classes = 10;
+constexpr std::int64_t cifar_batches = 5;
 
 // Checks what image options have in common against the size that the images will have.
-void check(const DataOptions& options, std::int64_t height, std::int64_t width) {
+void check(const DataOptions& options, std::int64_t height, std::int64_t width, std::int64_t channels = 1) {
   if (options.levels < 2 || options.levels > 256)
     fail<UsageError>("data", "expected 2 to 256 levels, got {}", options.levels);
-  if (options.length != 0 && options.length != height * width)
-    fail<UsageError>("data", "expected length 0 or {} for images of {} × {}, got {}", height * width, height,
-                     width, options.length);
+  if (const std::int64_t length = height * width * channels; options.length != 0 && options.length != length)
+    fail<UsageError>("data", "expected length 0 or {} for images of {} × {}{}, got {}", length, height, width,
+                     channels == 1 ? "" : fmt::format(" × {}", channels), options.length);
 }
 
 // A file of the folder under one of the names that it goes by.
@@ -67,15 +69,26 @@ std::unique_ptr<Dataset> open_part(const DataOptions& options, const MnistFiles&
                                         std::move(labels.values), size, size, options.levels);
 }
 
+std::unique_ptr<Dataset> open_cifar_part(const DataOptions& options, CifarBatch batch) {
+  const std::int64_t size = options.size == 0 ? cifar_size : options.size;
+  if (size < cifar_size)
+    batch.planes = scale_down(batch.planes, batch.size() * cifar_channels, cifar_size, cifar_size, size);
+  if (!options.labels) batch.labels.clear();
+  return std::make_unique<ImageDataset>(interleave(batch.planes, cifar_channels, size * size),
+                                        std::move(batch.labels), size, size, options.levels, cifar_channels);
+}
+
 }  // namespace
 
 ImageDataset::ImageDataset(std::vector<std::uint8_t> pixels, std::vector<std::uint8_t> labels,
-                           std::int64_t height, std::int64_t width, std::int64_t levels)
+                           std::int64_t height, std::int64_t width, std::int64_t levels,
+                           std::int64_t channels)
     : pixels_(std::move(pixels)),
       labels_(std::move(labels)),
       height_(height),
       width_(width),
-      levels_(levels) {
+      levels_(levels),
+      channels_(channels) {
   assert(static_cast<std::int64_t>(pixels_.size()) % length() == 0);
   assert(labels_.empty() || static_cast<std::int64_t>(labels_.size()) == size());
 }
@@ -140,6 +153,29 @@ Datasets open_mnist(const DataOptions& options) {
          datasets.training->height(), datasets.training->width(), datasets.validation->height(),
          datasets.validation->width());
   return datasets;
+}
+
+Datasets open_cifar(const DataOptions& options) {
+  if (options.path.empty())
+    fail<UsageError>("data", "expected the path of a folder of CIFAR-10's binary files, got none");
+  if (options.size < 0 || options.size > cifar_size)
+    fail<UsageError>("data", "expected a size of 0 to {} pixels, got {}", cifar_size, options.size);
+  const std::int64_t size = options.size == 0 ? cifar_size : options.size;
+  check(options, size, size, cifar_channels);
+  const std::filesystem::path folder = options.path;
+  CifarBatch training = read_cifar(folder / "data_batch_1.bin");
+  const std::int64_t first = training.size();
+  for (std::int64_t i = 2; i <= cifar_batches; ++i) {
+    const std::filesystem::path path = folder / fmt::format("data_batch_{}.bin", i);
+    const CifarBatch batch = read_cifar(path);
+    if (batch.size() != first)
+      fail("data", "{}: expected {} images as in data_batch_1.bin, got {}", path.string(), first,
+           batch.size());
+    training.planes.insert(training.planes.end(), batch.planes.begin(), batch.planes.end());
+    training.labels.insert(training.labels.end(), batch.labels.begin(), batch.labels.end());
+  }
+  return {open_cifar_part(options, std::move(training)),
+          open_cifar_part(options, read_cifar(folder / "test_batch.bin"))};
 }
 
 }  // namespace linnet

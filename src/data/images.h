@@ -7,25 +7,26 @@
 
 namespace linnet {
 
-/// Grey images of one size: pixels [count, height, width] are read as tokens of `levels` grey levels.
+/// Images of one size: pixels [count, height, width, channels] are read as tokens of `levels` levels.
 class ImageDataset final : public Dataset {
  public:
   /// `labels` [count], all below 10, or empty where images have none.
   ImageDataset(std::vector<std::uint8_t> pixels, std::vector<std::uint8_t> labels, std::int64_t height,
-               std::int64_t width, std::int64_t levels);
+               std::int64_t width, std::int64_t levels, std::int64_t channels = 1);
 
   std::int64_t size() const override { return static_cast<std::int64_t>(pixels_.size()) / length(); }
-  std::int64_t length() const override { return height_ * width_; }
+  std::int64_t length() const override { return height_ * width_ * channels_; }
   std::int64_t vocabulary() const override { return levels_; }
   std::int64_t classes() const override { return labels_.empty() ? 0 : 10; }
   std::int64_t height() const override { return height_; }
   std::int64_t width() const override { return width_; }
+  std::int64_t channels() const override { return channels_; }
   std::int64_t read(std::int64_t index, std::span<std::int32_t> tokens,
                     std::span<std::int32_t> targets) const override;
 
  private:
   std::vector<std::uint8_t> pixels_, labels_;
-  std::int64_t height_, width_, levels_;
+  std::int64_t height_, width_, levels_, channels_;
 };
 
 /// Images [count, height, width] scaled down to [count, size, size]: every new pixel is the mean over its
@@ -33,8 +34,9 @@ class ImageDataset final : public Dataset {
 std::vector<std::uint8_t> scale_down(std::span<const std::uint8_t> pixels, std::int64_t count,
                                      std::int64_t height, std::int64_t width, std::int64_t size);
 
-/// The kinds "digits" and "mnist" of open_datasets, their options checked.
+/// The kinds "digits", "mnist" and "cifar10" of open_datasets, their options checked.
 Datasets open_digits(const DataOptions& options);
 Datasets open_mnist(const DataOptions& options);
+Datasets open_cifar(const DataOptions& options);
 
 }  // namespace linnet

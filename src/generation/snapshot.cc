@@ -17,10 +17,6 @@ constexpr char magic[8] = {'L', 'I', 'N', 'N', 'E', 'T', 'S', 'T'};
 constexpr std::uint32_t version = 1;
 constexpr std::size_t header_bytes = 80, checksum_bytes = 8;
 
-std::uint64_t crc(std::span<const std::byte> bytes) {
-  return crc32_z(0, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size());
-}
-
 class Writer {
  public:
   explicit Writer(std::byte* to) : to_(to) {}
@@ -57,6 +53,10 @@ class Reader {
 
 }  // namespace
 
+std::uint64_t checksum(std::span<const std::byte> bytes) {
+  return crc32_z(0, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size());
+}
+
 std::vector<std::byte> Snapshot::bytes() const {
   std::vector<std::byte> result(header_bytes + past.size() + checksum_bytes);
   Writer writer(result.data());
@@ -72,7 +72,7 @@ std::vector<std::byte> Snapshot::bytes() const {
   writer.add(sampling.seed);
   writer.add(static_cast<std::uint64_t>(past.size()));
   if (!past.empty()) writer.add(past.data(), past.size());
-  writer.add(crc(std::span(result).first(result.size() - checksum_bytes)));
+  writer.add(checksum(std::span(result).first(result.size() - checksum_bytes)));
   return result;
 }
 
@@ -85,7 +85,7 @@ Snapshot Snapshot::read(std::span<const std::byte> bytes) {
   const auto found = reader.take<std::uint32_t>();
   if (found != version) fail(operation, "expected version {}, got {}", version, found);
   const auto body = bytes.first(bytes.size() - checksum_bytes);
-  if (Reader(bytes.subspan(body.size())).take<std::uint64_t>() != crc(body))
+  if (Reader(bytes.subspan(body.size())).take<std::uint64_t>() != checksum(body))
     fail(operation, "expected bytes whose checksum is right, got damaged ones");
   Snapshot snapshot;
   snapshot.cache = reader.take<std::uint32_t>() != 0;
@@ -113,7 +113,7 @@ std::uint64_t fingerprint(const Model& model) {
   add_options(options, config);
   const std::string text = options.to_json().dump();
   const auto values = model.values().span<float>();
-  return crc(std::as_bytes(std::span(text))) << 32 | crc(std::as_bytes(values));
+  return checksum(std::as_bytes(std::span(text))) << 32 | checksum(std::as_bytes(values));
 }
 
 }  // namespace linnet

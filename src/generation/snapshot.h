@@ -9,6 +9,9 @@
 
 namespace linnet {
 
+/// CRC-32.
+std::uint64_t checksum(std::span<const std::byte> bytes);
+
 /// A stream apart from its session: what `Session::save` writes. In bytes, little-endian:
 ///   "LINNETST", version (u32), 1 with a cache and 0 without (u32), the model's fingerprint (u64),
 ///   position (i64), next input (i64), temperature (f64), top_k (i64), top_p (f64), seed (u64), n (u64),

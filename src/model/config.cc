@@ -91,6 +91,8 @@ void add_options(Options& options, ModelConfig& config) {
               std::numeric_limits<std::int64_t>::max());
   options.add("image.height", config.image_height, "rows of a picture, where tokens are pixels", 0, 1 << 14);
   options.add("image.width", config.image_width, "columns of a picture, where tokens are pixels", 0, 1 << 14);
+  options.add("image.channels", config.image_channels,
+              "tokens of a pixel, one after another: 1 (grey) or 3 (red, green, blue)", 1, 3);
 }
 
 RandomFeatureOptions random_features_of(const ModelConfig& config) {
@@ -149,9 +151,13 @@ void ModelConfig::check() const {
   if ((image_height == 0) != (image_width == 0))
     fail<UsageError>("model", "expected image.height and image.width both or neither, got {} and {}",
                      image_height, image_width);
-  if (image_height != 0 && image_height * image_width != length)
-    fail<UsageError>("model", "expected image.height · image.width to be model.length, got {} · {} and {}",
-                     image_height, image_width, length);
+  if (image_channels != 1 && image_channels != 3)
+    fail<UsageError>("model", "expected image.channels of 1 or 3, got {}", image_channels);
+  if (image_height != 0 && image_height * image_width * image_channels != length)
+    fail<UsageError>("model",
+                     "expected image.height · image.width · image.channels to be model.length, got {} · {} · "
+                     "{} and {}",
+                     image_height, image_width, image_channels, length);
 }
 
 void ModelConfig::check_generates() const {

@@ -112,6 +112,11 @@ class Trainer {
 
   void update() {
     const Clock::time_point start = Clock::now();
+    // Before an update and not after one: a model is saved with the draws that it was trained with last.
+    if (config_.redraw > 0 && step_ > 0 && step_ % config_.redraw == 0) {
+      network_.redraw(values_.span<float>(), static_cast<std::uint64_t>(step_ / config_.redraw));
+      network_.pack(values_.span<float>(), true);
+    }
     const std::uint64_t seed = static_cast<std::uint64_t>(options_.seed);
     const std::int64_t count = options_.batch * options_.accumulate;
     examples_.read(
@@ -144,8 +149,6 @@ class Trainer {
 
     ++step_;
     optimiser_.update(values_.span<float>(), gradients, static_cast<float>(factor), step_);
-    if (config_.redraw > 0 && step_ % config_.redraw == 0)
-      network_.redraw(values_.span<float>(), static_cast<std::uint64_t>(step_ / config_.redraw));
     network_.pack(values_.span<float>(), true);
 
     const double tokens = static_cast<double>(count * config_.length);

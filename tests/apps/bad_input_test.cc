@@ -447,7 +447,7 @@ TEST(BadPicture, IsRefused) {
   write_png(in, {9, 8, 1, std::vector<std::uint8_t>(72)});
   refuses(failed, complete(in), {in, "8 × 8", "8 × 9"});
   write_png(in, {8, 8, 3, std::vector<std::uint8_t>(192, 5)});
-  refuses(failed, complete(in), {in, "3 channels"});
+  refuses(failed, complete(in), {in, "expected pictures of 1 channel (grey)", "3 channels"});
   const std::string idx = (folder / "in-idx").string();
   write_idx(idx, Shape{2, 8, 8}, std::vector<std::uint8_t>(128));
   for_every_damage(idx, [&] { refuses(failed, complete(idx), {idx}); });

@@ -63,6 +63,9 @@ TEST(ModelConfig, RefusesWhatIsNoModelNamingTheKey) {
       {"image.height", [](auto& c) { c.image_height = 2; }},                    // without a width
       {"image.width", [](auto& c) { c.image_height = 2, c.image_width = 4; }},  // 8 pixels for 6 tokens
       {"image.height", [](auto& c) { c.image_height = c.image_width = huge; }},
+      {"image.channels", [](auto& c) { c.image_channels = 0; }},
+      {"image.channels", [](auto& c) { c.image_height = 3, c.image_width = 1, c.image_channels = 2; }},
+      {"image.channels", [](auto& c) { c.image_height = 2, c.image_width = 3, c.image_channels = 3; }},
   };
   for (const Bad& bad : all) {
     ModelConfig config = tiny_config();

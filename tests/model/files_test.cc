@@ -84,7 +84,8 @@ TEST_F(ModelFiles, KeepEveryValueOfTheConfiguration) {
   config.epsilon = 3e-5;
   config.normalise = "none";
   config.image_height = 2;
-  config.image_width = 3;
+  config.image_width = 1;
+  config.image_channels = 3;
   Folder second("second");
   random_model(config, seed)->save(second.path());
   const ModelConfig loaded = Model::load(second.path())->config();
@@ -104,7 +105,8 @@ TEST_F(ModelFiles, KeepEveryValueOfTheConfiguration) {
   EXPECT_EQ(loaded.epsilon, 3e-5);
   EXPECT_EQ(loaded.normalise, "none");
   EXPECT_EQ(loaded.image_height, 2);
-  EXPECT_EQ(loaded.image_width, 3);
+  EXPECT_EQ(loaded.image_width, 1);
+  EXPECT_EQ(loaded.image_channels, 3);
 }
 
 TEST_F(ModelFiles, AreTensorsByNameForAnyReader) {

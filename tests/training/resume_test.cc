@@ -55,8 +55,8 @@ TEST(Resume, RandomFeaturesAreDrawnAnewAtTheSameSteps) {
     Folder stopped("stopped");
     run(stopped.path(), redrawing(4), tiny_options(), false, stopping_after(stop));
     EXPECT_EQ(directions_of(stopped.path()),
-              draw_random_features("favor", 3,
-                                   {.features = 8, .draw = static_cast<std::uint64_t>(stop / 4), .layer = 1})
+              draw_random_features(
+                  "favor", 3, {.features = 8, .draw = static_cast<std::uint64_t>((stop - 1) / 4), .layer = 1})
                   .directions);
     run(stopped.path(), redrawing(4), tiny_options(), true);
     EXPECT_EQ(weights_of(stopped.path()), weights_of(whole.path()));

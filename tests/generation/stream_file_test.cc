@@ -1,0 +1,69 @@
+#include "generation/stream_file.h"
+
+#include <gtest/gtest.h>
+
+#include "io/file.h"
+#include "io/temporary_folder.h"
+#include "support/sessions.h"
+
+namespace linnet {
+namespace {
+
+const std::vector<SavedStream> streams = {
+    {7, {3, 1, 4}, {std::byte{1}, std::byte{255}}}, {0, {}, {}}, {1 << 20, {}, {std::byte{9}}}};
+
+TEST(StreamFile, GivesBackWhatWasWritten) {
+  const TemporaryFolder folder;
+  write_streams(folder / "states", streams);
+  const std::vector<SavedStream> read = read_streams(folder / "states");
+  ASSERT_EQ(read.size(), streams.size());
+  for (std::size_t i = 0; i < read.size(); ++i) {
+    EXPECT_EQ(read[i].left, streams[i].left);
+    EXPECT_EQ(read[i].tokens, streams[i].tokens);
+    EXPECT_EQ(read[i].state, streams[i].state);
+  }
+}
+
+TEST(StreamFile, ContinuesSessionsBitForBit) {
+  const TemporaryFolder folder;
+  for (const ModelConfig& config : session_configs()) {
+    SCOPED_TRACE(config.family + ", " + config.head);
+    const auto model = Model::random(config, 5);
+    Session session(model, 2);
+    draw(session, 0, 20);
+    draw(session, 1, 31);
+    write_streams(folder / "states",
+                  std::vector<SavedStream>{{0, {}, session.save(0)}, {0, {}, session.save(1)}});
+    Session other(model, 2);
+    const std::vector<SavedStream> read = read_streams(folder / "states");
+    for (std::int64_t i = 0; i < 2; ++i) {
+      other.restore(i, read[static_cast<std::size_t>(i)].state);
+      EXPECT_EQ(draw(other, i, 30), draw(session, i, 30));
+    }
+  }
+}
+
+TEST(StreamFile, EveryDamageIsNoticedByName) {
+  const TemporaryFolder folder;
+  const std::filesystem::path path = folder / "states";
+  write_streams(path, streams);
+  const std::string good = read_file(path);
+  const auto refuses = [&](const std::string& bytes) {
+    folder.file("states", bytes);
+    const std::string error = error_of([&] { read_streams(path); });
+    EXPECT_NE(error.find(path.string()), std::string::npos) << error;
+  };
+  for (std::size_t at = 0; at < good.size(); ++at) {
+    SCOPED_TRACE(at);
+    std::string damaged = good;
+    damaged[at] = static_cast<char>(damaged[at] ^ 0x10);
+    refuses(damaged);
+    refuses(good.substr(0, at));
+  }
+  refuses(good + '\0');
+  write_streams(path, {});
+  refuses(read_file(path));
+}
+
+}  // namespace
+}  // namespace linnet
