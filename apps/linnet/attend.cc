@@ -3,7 +3,7 @@
 #include <chrono>
 #include <cmath>
 
-#include "attend_mask.h"
+#include "attend_inputs.h"
 #include "base/fail.h"
 #include "base/threads.h"
 #include "checks.h"
@@ -16,56 +16,13 @@ namespace linnet {
 namespace {
 
 struct Arguments {
-  std::string in, out, family = "linear", feature_map = "elu", compare, normalise = "sum";
+  std::string in, out, family = "linear", feature_map = "elu", compare;
   MaskOptions mask;
-  double alpha = 1, epsilon = 1e-6, scale = 0;
-  std::int64_t features = 0;
-  std::uint64_t seed = 0;
+  FamilyOptions options;
   std::vector<double> decay;
   bool gradients = false, json = false;
   int threads = 0;
 };
-
-Tensor read_input(const Safetensors& file, const std::string& path, const std::string& name) {
-  if (!file.contains(name)) fail("attend", "expected a tensor {} in {}, got none", name, path);
-  const DType type = file.dtype(name);
-  if ((type != DType::f32 && type != DType::bf16) || file.shape(name).size() != 4)
-    fail("attend", "expected {} in {} to be f32 or bf16 [batch, length, heads, dim], got {} {}", name, path,
-         name_of(type), to_string(file.shape(name)));
-  return file.tensor(name);
-}
-
-/// γ [heads] of the option, else of the file; empty where neither gives one.
-Tensor read_decay(const Arguments& arguments, const Safetensors& file, std::int64_t heads) {
-  if (arguments.decay.empty()) {
-    if (!file.contains("decay")) return {};
-    if (file.dtype("decay") != DType::f32 || file.shape("decay") != Shape{heads})
-      fail("attend", "expected decay in {} to be f32 [{}], one γ a head, got {} {}", arguments.in, heads,
-           name_of(file.dtype("decay")), to_string(file.shape("decay")));
-    return file.tensor("decay");
-  }
-  const std::size_t given = arguments.decay.size();
-  if (given != 1 && static_cast<std::int64_t>(given) != heads)
-    fail<UsageError>("attend", "expected --decay with one γ or one for each of {} heads, got {}", heads,
-                     given);
-  Tensor decay = Tensor::of<float>({heads});
-  for (std::size_t h = 0; h < decay.span<float>().size(); ++h)
-    decay.span<float>()[h] = static_cast<float>(arguments.decay[given == 1 ? 0 : h]);
-  return decay;
-}
-
-AttentionOptions options_of(const Arguments& arguments, const std::string& family, std::int64_t head_dim) {
-  AttentionOptions options;
-  options.family = find_family(family);
-  options.feature_map = find_feature_map(
-      arguments.feature_map, {.alpha = static_cast<float>(arguments.alpha),
-                              .head_dim = head_dim,
-                              .random = {.features = arguments.features, .seed = arguments.seed}});
-  options.normalise = arguments.normalise == "none" ? Normalise::none : Normalise::sum;
-  options.epsilon = static_cast<float>(arguments.epsilon);
-  options.scale = static_cast<float>(arguments.scale);
-  return options;
-}
 
 struct Attended {
   Tensor out, normaliser;
@@ -98,8 +55,15 @@ Json difference(const Tensor& a, const Tensor& b) {
           {"largest_error", largest}};
 }
 
-/// Against another family, which keeps the decay only if it is one that has decays.
-Json compare(const Arguments& arguments, const Attention& other, AttentionInputs inputs, const Tensor& out) {
+/// Against another family, which keeps the decay only if it is one that has decays, and sees the keys that
+/// lsh saw.
+Json compare(const Arguments& arguments, const Attention& other, const FileInputs& read, const Tensor& out) {
+  AttentionInputs inputs = read.views();
+  Tensor unit_keys;
+  if (arguments.family == "lsh" && arguments.compare != "lsh") {
+    unit_keys = read.unit_keys();
+    inputs.key = std::as_const(unit_keys).float_view();
+  }
   const bool decay = inputs.decay.rank() != 0, dropped = decay && arguments.compare != "linear";
   if (dropped) inputs.decay = {};
   Json result = difference(out, attend(other, inputs).out);
@@ -112,59 +76,81 @@ Json compare(const Arguments& arguments, const Attention& other, AttentionInputs
   return result;
 }
 
+using Tensors = std::vector<std::pair<std::string, Tensor>>;
+
+/// Those of all inputs, by the names that the output gives them.
+Tensors gradients_of(const Arguments& arguments, const Attention& attention, const Safetensors& file,
+                     const FileInputs& read, const Attended& attended) {
+  const AttentionInputs inputs = read.views();
+  const Tensor grad_out = read_input(file, arguments.in, "grad_out");
+  Tensors result;
+  const auto add = [&](const char* name, DType type, std::span<const std::int64_t> shape) -> Tensor& {
+    return result.emplace_back(name, Tensor(type, Shape(shape.begin(), shape.end()))).second;
+  };
+  const auto like = [&](const char* name, ConstFloatView view) {
+    return add(name, view.dtype(), view.shape()).float_view();
+  };
+  const auto numbers_like = [&](const char* name, View<const float> view) {
+    return add(name, DType::f32, view.shape()).view<float>();
+  };
+  AttentionGradients gradients{like("dq", inputs.query), like("dk", inputs.key), like("dv", inputs.value)};
+  if (inputs.decay.rank() != 0) gradients.decay = numbers_like("ddecay", inputs.decay);
+  if (arguments.family == "linformer") {
+    gradients.key_projection = numbers_like("dkey_projection", inputs.key_projection);
+    gradients.value_projection = numbers_like("dvalue_projection", inputs.value_projection);
+  }
+  attention.backward(gradients, grad_out.float_view(), inputs, attended.out.float_view(),
+                     attended.normaliser.view<float>());
+  return result;
+}
+
 void run(const Arguments& arguments) {
   if (arguments.threads > 0) set_thread_count(arguments.threads);
   arguments.mask.check();
+  std::vector<std::string> families = {arguments.family};
+  if (!arguments.compare.empty()) families.push_back(arguments.compare);
+  arguments.options.check("attend", families);
+  if (arguments.compare == "lsh" && arguments.family != "lsh")
+    fail<UsageError>("attend",
+                     "expected --family lsh, whose keys are queries of unit length, with --compare lsh, got "
+                     "{}: compare the other way round",
+                     arguments.family);
   const Safetensors file = Safetensors::read(arguments.in);
   require_file_path(arguments.out);
-  const Tensor q = read_input(file, arguments.in, "q"), k = read_input(file, arguments.in, "k"),
-               v = read_input(file, arguments.in, "v");
-  const std::int64_t head_dim = q.shape()[3];
-  const auto attention = make_attention(options_of(arguments, arguments.family, head_dim));
-  const auto other_attention = arguments.compare.empty()
-                                   ? nullptr
-                                   : make_attention(options_of(arguments, arguments.compare, head_dim));
-  const FileMask mask = read_mask(arguments.mask, file, arguments.in);
-  const Tensor decay = read_decay(arguments, file, q.shape()[2]);
-  AttentionInputs inputs{q.float_view(), k.float_view(), v.float_view(), mask.mask};
-  if (decay.size() != 0) inputs.decay = decay.view<float>();
+  const FileInputs read = read_inputs(file, arguments.in, arguments.family, arguments.compare, arguments.mask,
+                                      arguments.options, arguments.decay);
+  const auto make = [&](const std::string& family) {
+    return make_attention(arguments.options.of(family, arguments.feature_map, read.query.shape()[3]));
+  };
+  const auto attention = make(arguments.family);
+  const auto other_attention = arguments.compare.empty() ? nullptr : make(arguments.compare);
+  const AttentionInputs inputs = read.views();
   const auto start = std::chrono::steady_clock::now();
   const Attended attended = attend(*attention, inputs);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 
+  const Tensors gradients =
+      arguments.gradients ? gradients_of(arguments, *attention, file, read, attended) : Tensors();
   std::vector<NamedTensor> outputs;
-  const auto keep = [&](const char* name, const Tensor& tensor) {
+  const auto keep = [&](const std::string& name, const Tensor& tensor) {
     outputs.push_back({name, tensor.dtype(), tensor.shape(), tensor.raw()});
   };
   keep("out", attended.out);
-  Tensor dq, dk, dv, ddecay;
-  if (arguments.gradients) {
-    const Tensor grad_out = read_input(file, arguments.in, "grad_out");
-    dq = Tensor(q.dtype(), q.shape());
-    dk = Tensor(k.dtype(), k.shape());
-    dv = Tensor(v.dtype(), v.shape());
-    AttentionGradients gradients{dq.float_view(), dk.float_view(), dv.float_view()};
-    if (inputs.decay.rank() != 0) {
-      ddecay = Tensor::of<float>(decay.shape());
-      gradients.decay = ddecay.view<float>();
-    }
-    attention->backward(gradients, grad_out.float_view(), inputs, attended.out.float_view(),
-                        attended.normaliser.view<float>());
-    keep("dq", dq);
-    keep("dk", dk);
-    keep("dv", dv);
-    if (inputs.decay.rank() != 0) keep("ddecay", ddecay);
+  for (const auto& [name, tensor] : gradients) keep(name, tensor);
+  if (read.drawn && arguments.family == "linformer") {
+    keep("key_projection", read.projections.key);
+    keep("value_projection", read.projections.value);
   }
-  write_safetensors(arguments.out, outputs, {{"family", arguments.family}, {"mask", mask.mask.name()}});
+  write_safetensors(arguments.out, outputs, {{"family", arguments.family}, {"mask", inputs.mask.name()}});
 
   Json result = {{"out", arguments.out},
                  {"family", arguments.family},
-                 {"mask", mask.mask.name()},
-                 {"dtype", name_of(q.dtype())},
+                 {"mask", inputs.mask.name()},
+                 {"dtype", name_of(inputs.query.dtype())},
                  {"ms", 1e3 * seconds}};
   fmt::print(stderr, "{} attention over {} in {:.3g} ms: {}\n", arguments.family,
              to_string(attended.out.shape()), 1e3 * seconds, arguments.out);
-  if (other_attention) result["compare"] = compare(arguments, *other_attention, inputs, attended.out);
+  if (other_attention) result["compare"] = compare(arguments, *other_attention, read, attended.out);
   if (arguments.json) fmt::print("{}\n", result.dump(2));
 }
 
@@ -176,28 +162,25 @@ void add_attend(CLI::App& program) {
   command->footer(
       "The input holds q, k and v (and grad_out for --gradients), f32 or bf16 [batch, length, heads, dim];\n"
       "begin and end, i64 or i32 [queries], for --mask intervals; mask, u8 [batch or 1, queries, keys], for\n"
-      "--mask boolean; decay, f32 [heads], if it likes. The output gets out (and dq, dk, dv, ddecay).\n"
+      "--mask boolean; decay, f32 [heads], if it likes; key_projection and value_projection, f32 [heads or "
+      "1,\n"
+      "rank, length], of linformer, which are drawn otherwise. lsh takes q for k. The output gets out (and "
+      "dq,\n"
+      "dk, dv, ddecay, dkey_projection, dvalue_projection).\n"
       "Example: linnet attend qkv.safetensors --family linear --mask causal --out out.safetensors --compare "
       "softmax\n"
       "         linnet attend qkv.safetensors --mask window --window 49,0 --segments 0,70,71,200 --out "
       "out.safetensors\n"
       "         linnet attend qkv.safetensors --mask causal --decay 0.9,0.99 --gradients --out "
-      "out.safetensors");
+      "out.safetensors\n"
+      "         linnet attend qkv.safetensors --family linformer --rank 64 --out out.safetensors --compare "
+      "softmax");
   command->add_option("in", arguments->in, "safetensors file")->required();
   command->add_option("--out", arguments->out, "safetensors file to write")->required();
-  command->add_option("--family", arguments->family, "attention family")->capture_default_str();
+  command->add_option("--family", arguments->family, "attention family; linnet families lists them")
+      ->capture_default_str();
   command->add_option("--feature-map", arguments->feature_map, "of the linear family")->capture_default_str();
-  command->add_option("--features", arguments->features, "of random maps; E ln E by default")
-      ->check(whole(1, most_count));
-  command->add_option("--seed", arguments->seed, "of the directions of random maps")->capture_default_str();
-  command->add_option("--alpha", arguments->alpha, "of elu")
-      ->check(number(0, 1, true))
-      ->capture_default_str();
-  command->add_option("--epsilon", arguments->epsilon, "in the linear denominator")
-      ->check(number(0, 1))
-      ->capture_default_str();
-  command->add_option("--normalise", arguments->normalise, "sum or none")->check(one_of({"sum", "none"}));
-  command->add_option("--scale", arguments->scale, "of softmax; 0 is 1/√E")->check(number(0));
+  arguments->options.add_to(*command);
   arguments->mask.add_to(*command);
   command
       ->add_option("--decay", arguments->decay,

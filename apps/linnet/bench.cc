@@ -1,5 +1,7 @@
 #include "bench.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <charconv>
 #include <chrono>
@@ -51,6 +53,18 @@ std::vector<std::string> family_list(const std::string& option, const std::strin
   std::vector<std::string> names = name_list(option, text);
   for (const std::string& name : names) find_family(name);
   return names;
+}
+
+Families families_of(const std::string& option, const std::string& text) {
+  if (text != "all") return {family_list(option, text)};
+  Families families{{}, true};
+  for (const FamilyInfo& info : family_table()) families.names.push_back(info.name);
+  return families;
+}
+
+void Families::refuse(const std::string& family, const std::string& sentence) const {
+  if (!all) throw UsageError(sentence);
+  fmt::print(stderr, "left out: {}: {}\n", family, sentence);
 }
 
 std::vector<std::int64_t> number_list(const std::string& option, const std::string& text) {

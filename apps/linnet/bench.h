@@ -29,6 +29,16 @@ std::vector<std::string> name_list(const std::string& option, const std::string&
 /// Names of attention families, all of them known.
 std::vector<std::string> family_list(const std::string& option, const std::string& text);
 
+/// The same, or `all` of the table, of which what cannot be is left out instead of refused.
+struct Families {
+  std::vector<std::string> names;
+  bool all = false;
+
+  /// Throws UsageError with the sentence, or says that the family is left out.
+  void refuse(const std::string& family, const std::string& sentence) const;
+};
+Families families_of(const std::string& option, const std::string& text);
+
 /// Ceilings of this machine with the present number of threads, products with weights of `dtype` (f32, bf16,
 /// int8), measured once for each.
 struct Ceiling {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "base/fail.h"
 #include "bench.h"
@@ -20,8 +21,9 @@ struct Arguments {
               length = "1024:4096", batch = "1", dim = "64", pass = "forward,training", streams = "4096",
               plot;
   std::vector<std::int64_t> window = {1023, 0};
-  std::int64_t heads = 8, value_dim = 0, features = 0, prefix = 1024, segments = 1024;
+  std::int64_t heads = 8, value_dim = 0, prefix = 1024, segments = 1024;
   double decay = 0, longest = 60;
+  FamilyOptions family_options;
   BenchOptions bench;
 };
 
@@ -40,39 +42,48 @@ bool has(const std::vector<std::string>& list, const std::string& name) {
   return std::find(list.begin(), list.end(), name) != list.end();
 }
 
+std::string description(const AttentionRow& row) {
+  const std::string start =
+      fmt::format("{}{} d {} {}", row.family, row.family == "linear" ? " " + row.feature_map : "",
+                  row.head_dim, row.pass);
+  if (row.is_step()) return fmt::format("{}: {} streams", start, row.streams);
+  return fmt::format("{}: {} {} batch {} length {}", start, row.mask, name_of(row.dtype), row.batch,
+                     row.length);
+}
+
 /// Every combination that the options ask for.
 std::vector<AttentionRow> rows_of(const Arguments& arguments) {
-  const auto families = family_list("--family", arguments.family),
-             maps = name_list("--feature-map", arguments.feature_map),
+  const Families families = families_of("--family", arguments.family);
+  arguments.family_options.check("bench", families.names);
+  const auto maps = name_list("--feature-map", arguments.feature_map),
              passes = known_list("--pass", arguments.pass, {"forward", "training", "step"}),
              masks = known_list("--mask", arguments.mask, bench_mask_names()),
              dtypes = known_list("--dtype", arguments.dtype, {"f32", "bf16"});
   const auto dims = number_list("--dim", arguments.dim), batches = number_list("--batch", arguments.batch),
              lengths = number_list("--length", arguments.length),
              stream_counts = number_list("--streams", arguments.streams);
-  for (const std::string& map : maps)
-    for (const std::int64_t dim : dims) bench_feature_map(map, dim, arguments.features);
   if (arguments.window.size() != 2)
     fail<UsageError>("bench", "expected --window with two numbers, left and right, got {}",
                      arguments.window.size());
   const bool parallel = has(passes, "forward") || has(passes, "training");
   if (arguments.decay != 0 && parallel && masks != std::vector<std::string>{"causal"})
     fail<UsageError>("bench", "expected --mask causal with --decay, got {}", arguments.mask);
-  if (!parallel && !has(families, "linear"))
+  if (!parallel && !has(families.names, "linear"))
     fail<UsageError>("bench", "expected --family linear with --pass step, got {}", arguments.family);
 
   std::vector<AttentionRow> rows;
   AttentionRow row;
   row.heads = arguments.heads;
-  row.features = arguments.features;
+  row.family_options = arguments.family_options;
   row.mask_sizes = {arguments.window[0], arguments.window[1], arguments.prefix, arguments.segments};
-  for (const std::string& family : families) {
+  for (const std::string& family : families.names) {
     row.family = family;
     row.decay = family == "linear" ? arguments.decay : 0;
     for (const std::string& map : family == "linear" ? maps : std::vector<std::string>{"elu"}) {
       row.feature_map = map;
       for (const std::int64_t dim : dims) {
         row.head_dim = dim;
+        make_attention(attention_of(row));  // throws for options that cannot be
         row.value_dim = arguments.value_dim == 0 ? dim : arguments.value_dim;
         for (const std::string& mask : masks)
           for (const std::string& dtype : dtypes)
@@ -96,18 +107,29 @@ std::vector<AttentionRow> rows_of(const Arguments& arguments) {
       }
     }
   }
-  if (has(passes, "step") && has(families, "softmax"))
+  if (has(passes, "step") && has(families.names, "softmax"))
     fmt::print(stderr, "softmax has no step of fixed cost: linnet bench generate measures its cache\n");
+  std::set<std::pair<std::string, std::string>> refused;  // a line each, not one a row
+  std::erase_if(rows, [&](const AttentionRow& row) {
+    const std::string sentence = refusal_of(row);
+    if (!sentence.empty() && refused.emplace(row.family, sentence).second)
+      families.refuse(row.family, sentence);
+    return !sentence.empty();
+  });
+  if (rows.empty()) fail<UsageError>("bench", "expected a row that can be measured, got none");
   return rows;
 }
 
-std::string description(const AttentionRow& row) {
-  const std::string start =
-      fmt::format("{}{} d {} {}", row.family, row.family == "linear" ? " " + row.feature_map : "",
-                  row.head_dim, row.pass);
-  if (row.is_step()) return fmt::format("{}: {} streams", start, row.streams);
-  return fmt::format("{}: {} {} batch {} length {}", start, row.mask, name_of(row.dtype), row.batch,
-                     row.length);
+/// By which formulas the FLOPs of these families are counted.
+void print_costs(const Json& rows) {
+  Json costs = Json::array();
+  for (const FamilyInfo& info : family_table()) {
+    const auto measured = [&](const Json& row) { return row["family"] == info.name; };
+    if (std::any_of(rows.begin(), rows.end(), measured))
+      costs.push_back({{"family", info.name}, {"forward", info.cost}, {"training", info.training}});
+  }
+  fmt::print("\nFLOPs a query and head\n\n");
+  print_table(costs, {"family", "forward", "training"});
 }
 
 /// Leaves out rows of which one call would take longer than wanted, by what shorter ones of their kind took.
@@ -150,9 +172,10 @@ void print_rows(const Json& rows) {
     fmt::print("Products of bf16 rows sum in f32, and so are held against the f32 ceiling.\n");
   if (!parallel.empty()) {
     fmt::print("\n");
-    print_table(parallel,
-                {"threads", "family", "feature_map", "mask", "dtype", "pass", "batch", "length", "heads",
-                 "head_dim", "time_ms.median", "gflops", "floor_ms", "times_floor", "working"});
+    print_table(parallel, {"threads", "family", "feature_map", "mask", "dtype", "pass", "batch", "length",
+                           "heads", "head_dim", "time_ms.median", "tokens_per_second", "gflops", "floor_ms",
+                           "times_floor", "working"});
+    print_costs(parallel);
   }
   if (!steps.empty()) {
     fmt::print("\n");
@@ -221,15 +244,14 @@ void add_bench_attention(CLI::App& bench) {
       "         linnet bench attention --family linear,softmax --length 512:65536 --plot scaling.svg\n"
       "         linnet bench attention --family linear --mask causal,window,boolean --window 255,0 --dtype "
       "f32,bf16\n"
+      "         linnet bench attention --family all --mask causal,full --length 512:65536 --longest 20\n"
       "         linnet bench attention --family linear --pass step --streams 4096 --dim 32");
   const auto list = [&](const char* name, std::string& value, const char* text) {
     command->add_option(name, value, text)->capture_default_str();
   };
-  list("--family", arguments->family, "families, linear,softmax");
+  list("--family", arguments->family, "families, linear,softmax, or all");
   list("--feature-map", arguments->feature_map,
        "feature maps of linear; user is elu written with the exported tile mathematics");
-  command->add_option("--features", arguments->features, "of random maps; E ln E by default")
-      ->check(whole(1, most_count));
   list("--mask", arguments->mask, "full, causal, prefix, window, segments (causal ones), intervals, boolean");
   command->add_option("--window", arguments->window, "keys to the left and right, of window and intervals")
       ->delimiter(',')
@@ -261,6 +283,7 @@ void add_bench_attention(CLI::App& bench) {
       ->check(number(0, 1e9, true))
       ->capture_default_str();
   command->add_option("--plot", arguments->plot, "draw time and memory against --length into an SVG file");
+  arguments->family_options.add_to(*command);
   arguments->bench.add_to(*command);
   command->callback([=] { run(*arguments); });
 }

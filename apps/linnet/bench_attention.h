@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "attention_options.h"
 #include "bench_masks.h"
 #include "io/json.h"
 #include "linnet/feature_map.h"
@@ -18,24 +19,27 @@ struct AttentionRow {
   std::string family, feature_map, mask = "causal", pass;
   DType dtype = DType::f32;
   std::int64_t batch = 1, length = 1, heads = 1, head_dim = 1, value_dim = 1;
-  std::int64_t features = 0;  ///< of random maps; 0 for their default
   std::int64_t streams = 0;
   double decay = 0;  ///< γ of every head; 0 for none
   BenchMaskSizes mask_sizes;
+  FamilyOptions family_options;
 
   bool is_step() const { return pass == "step"; }
 };
 
-/// The built-in map of that name, for heads of `head_dim` numbers, a random one with so many features; or
-/// "user", elu written as a user would, with the exported tile mathematics.
-std::shared_ptr<const FeatureMap> bench_feature_map(const std::string& name, std::int64_t head_dim,
-                                                    std::int64_t features);
+/// What is measured: of linear also with the feature map "user", elu written as a user would, with the
+/// exported tile mathematics.
+AttentionOptions attention_of(const AttentionRow& row);
+std::shared_ptr<const FeatureMap> user_map();
 
-/// What grows with the length as the time does: visible pairs of softmax and under boolean masks, otherwise
-/// queries.
+/// Why the row cannot be measured, found out by a sequence of one token; empty where it can.
+std::string refusal_of(const AttentionRow& row);
+
+/// What grows with the length as the time does: pairs of quadratic and sparse families and under boolean
+/// masks, otherwise queries.
 double time_units(const AttentionRow& row);
 
-/// Bytes of inputs, outputs, gradients and states.
+/// Bytes of inputs, projections, outputs, gradients and states.
 double tensor_bytes(const AttentionRow& row);
 
 /// Measures a row for at least so many seconds.

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <numeric>
 
+#include "attention/cost.h"
 #include "attention/sparse/strided_attention.h"
+#include "base/fail.h"
 #include "base/random.h"
 #include "base/threads.h"
 #include "bench.h"
@@ -35,60 +37,35 @@ Tensor random_tensor(DType type, const Shape& shape, std::uint32_t stream) {
   return tensor;
 }
 
-std::shared_ptr<const FeatureMap> map_of(const AttentionRow& row) {
-  return bench_feature_map(row.feature_map, row.head_dim, row.features);
+CostSizes sizes_of(const AttentionRow& row) {
+  return {row.length, row.head_dim, row.value_dim, row.family_options.rank};
 }
 
-std::int64_t features_of(const AttentionRow& row) { return map_of(row)->features(row.head_dim); }
-
-/// Pairs of a query and a key that a quadratic or sparse family multiplies, of one sequence.
+/// Pairs of a query and a key that the family multiplies, of one sequence.
 double pairs_of(const AttentionRow& row) {
-  const AttentionOptions defaults;
-  double pairs = 0;
-  if (row.family == "local") {
-    const Mask mask = bench_mask(row.mask, row.mask_sizes, row.length);
-    for (std::int64_t i = 0; i < row.length; ++i) {
-      const Mask::Interval seen = mask.interval(0, i, row.length);
-      const std::int64_t begin = std::max(seen.begin, i - defaults.window_left);
-      pairs += static_cast<double>(
-          std::max<std::int64_t>(0, std::min(seen.end, i + defaults.window_right + 1) - begin));
-    }
-    return pairs;
-  }
-  if (row.family == "strided") {
-    const std::int64_t stride = default_stride(row.length);
-    for (std::int64_t i = 0; i < row.length; ++i)
-      pairs += static_cast<double>(std::min(i + 1, stride) + i / stride);
-    return pairs;
-  }
-  return visible_pairs(row.mask, row.mask_sizes, row.length);
+  if (row.mask == "boolean") return visible_pairs(row.mask, row.mask_sizes, row.length);
+  return multiplied_pairs(attention_of(row), bench_mask(row.mask, row.mask_sizes, row.length), row.length);
 }
 
-/// Least FLOPs, docs/performance.md: what has to be multiplied, whatever the algorithm.
 double least_flops(const AttentionRow& row) {
-  const double e = static_cast<double>(row.head_dim), m = static_cast<double>(row.value_dim);
-  const bool training = row.pass == "training";
-  if (row.family != "linear")
-    return static_cast<double>(row.batch * row.heads) * pairs_of(row) *
-           (training ? 8 * e + 6 * m : 2 * (e + m));
-  const double queries = static_cast<double>(row.batch * row.length * row.heads);
-  return queries * static_cast<double>(features_of(row)) * m * (training ? 14 : 4);
+  const AttentionCost cost = least_cost(attention_of(row), sizes_of(row), pairs_of(row));
+  return static_cast<double>(row.batch * row.heads) * (row.pass == "training" ? cost.training : cost.forward);
+}
+
+/// Bytes of linformer's E and F.
+double projection_bytes(const AttentionRow& row) {
+  if (row.family != "linformer") return 0;
+  return 2.0 * sizeof(float) * static_cast<double>(row.heads * row.family_options.rank * row.length);
 }
 
 /// Every input and output once: q, k, v, out; in training also their gradients, and the inputs and out a
-/// second time.
+/// second time. The keys of lsh are its queries.
 double least_bytes(const AttentionRow& row) {
   const double rows =
       static_cast<double>(row.batch * row.length * row.heads * static_cast<std::int64_t>(size_of(row.dtype)));
-  const double forward = rows * static_cast<double>(2 * row.head_dim + 2 * row.value_dim);
-  return row.pass == "training" ? 3 * forward : forward;
-}
-
-AttentionOptions options_of(const AttentionRow& row) {
-  AttentionOptions options;
-  options.family = find_family(row.family);
-  options.feature_map = map_of(row);
-  return options;
+  const double e = static_cast<double>(row.head_dim), m = static_cast<double>(row.value_dim);
+  const double inputs = rows * ((row.family == "lsh" ? 1 : 2) * e + m) + projection_bytes(row);
+  return row.pass == "training" ? 3 * inputs + 3 * rows * m : inputs + rows * m;
 }
 
 Tensor decay_of(const AttentionRow& row) {
@@ -102,28 +79,39 @@ Tensor decay_of(const AttentionRow& row) {
 class ParallelWork {
  public:
   explicit ParallelWork(const AttentionRow& row)
-      : attention_(make_attention(options_of(row))),
+      : attention_(make_attention(attention_of(row))),
         training_(row.pass == "training"),
         mask_(bench_mask(row.mask, row.mask_sizes, row.length)),
         decay_(decay_of(row)) {
     const Shape keys = {row.batch, row.length, row.heads, row.head_dim};
     const Shape values = {row.batch, row.length, row.heads, row.value_dim};
     q_ = random_tensor(row.dtype, keys, 0);
-    k_ = random_tensor(row.dtype, keys, 1);
+    if (row.family != "lsh") k_ = random_tensor(row.dtype, keys, 1);
     v_ = random_tensor(row.dtype, values, 2);
     out_ = Tensor(row.dtype, values);
+    if (row.family == "linformer")
+      projections_ = draw_projections("bench", row.family_options, row.heads, row.length);
     if (!training_) return;
     grad_out_ = random_tensor(row.dtype, values, 3);
     normaliser_ = Tensor::of<float>({row.batch, row.length, row.heads});
     dq_ = Tensor(row.dtype, keys);
     dk_ = Tensor(row.dtype, keys);
     dv_ = Tensor(row.dtype, values);
+    if (row.family == "linformer")
+      grad_projections_ = {Tensor::of<float>(projections_.key.shape()),
+                           Tensor::of<float>(projections_.value.shape())};
     if (row.decay != 0) grad_decay_ = Tensor::of<float>({row.heads});
   }
 
   void run() {
-    AttentionInputs inputs{std::as_const(q_).float_view(), std::as_const(k_).float_view(),
-                           std::as_const(v_).float_view(), mask_};
+    const Tensor& key = k_.size() == 0 ? q_ : k_;
+    AttentionInputs inputs{std::as_const(q_).float_view(), key.float_view(), std::as_const(v_).float_view(),
+                           mask_};
+    const bool projected = projections_.key.size() != 0;
+    if (projected) {
+      inputs.key_projection = std::as_const(projections_.key).view<float>();
+      inputs.value_projection = std::as_const(projections_.value).view<float>();
+    }
     if (decay_.size() != 0) inputs.decay = decay_.view<float>();
     AttentionOutputs outputs{out_.float_view()};
     if (training_) outputs.normaliser = normaliser_.view<float>();
@@ -131,6 +119,10 @@ class ParallelWork {
     if (!training_) return;
     AttentionGradients gradients{dq_.float_view(), dk_.float_view(), dv_.float_view()};
     if (decay_.size() != 0) gradients.decay = grad_decay_.view<float>();
+    if (projected) {
+      gradients.key_projection = grad_projections_.key.view<float>();
+      gradients.value_projection = grad_projections_.value.view<float>();
+    }
     attention_->backward(gradients, std::as_const(grad_out_).float_view(), inputs,
                          std::as_const(out_).float_view(), std::as_const(normaliser_).view<float>());
   }
@@ -140,13 +132,14 @@ class ParallelWork {
   bool training_;
   Mask mask_;
   Tensor decay_, q_, k_, v_, grad_out_, out_, normaliser_, dq_, dk_, dv_, grad_decay_;
+  Projections projections_, grad_projections_;
 };
 
 /// One token for each of many streams, which the threads share in blocks.
 class StepWork {
  public:
   explicit StepWork(const AttentionRow& row)
-      : attention_(make_attention(options_of(row))),
+      : attention_(make_attention(attention_of(row))),
         decay_(decay_of(row)),
         q_(random_tensor(DType::f32, {row.streams, row.heads, row.head_dim}, 0)),
         k_(random_tensor(DType::f32, {row.streams, row.heads, row.head_dim}, 1)),
@@ -197,6 +190,10 @@ Measured measure_calls(const std::function<void()>& call, double seconds) {
   return result;
 }
 
+const FamilyInfo& info_of(const std::string& family) {
+  return *std::ranges::find(family_table(), family, &FamilyInfo::name);
+}
+
 Json row_json(const AttentionRow& row, const Measured& measured, double flops, double floor_ms) {
   Json json = bench_row("attention");
   json["time_ms"] = time_summary(measured.times);
@@ -207,7 +204,9 @@ Json row_json(const AttentionRow& row, const Measured& measured, double flops, d
   json["tensor_bytes"] = tensor_bytes(row);
   json["family"] = row.family;
   json["feature_map"] = row.family == "linear" ? Json(row.feature_map) : Json(nullptr);
-  json["features"] = row.family == "linear" ? Json(features_of(row)) : Json(nullptr);
+  const bool linear = row.family == "linear";
+  json["features"] = linear ? Json(attention_of(row).feature_map->features(row.head_dim)) : Json(nullptr);
+  json["cost"] = row.pass == "training" ? info_of(row.family).training : info_of(row.family).cost;
   json["mask"] = row.mask;
   json["decay"] = row.decay == 0 ? Json(nullptr) : Json(row.decay);
   json["pass"] = row.pass;
@@ -216,6 +215,8 @@ Json row_json(const AttentionRow& row, const Measured& measured, double flops, d
   json["heads"] = row.heads;
   json["head_dim"] = row.head_dim;
   json["value_dim"] = row.value_dim;
+  json["tokens_per_second"] =
+      1e3 * static_cast<double>(row.is_step() ? row.streams : row.batch * row.length) / median;
   json["gflops"] = flops / (1e6 * median);
   json["floor_ms"] = floor_ms;
   json["times_floor"] = median / floor_ms;
@@ -228,7 +229,8 @@ Json measure_step(const AttentionRow& row, double seconds) {
   const Measured measured = measure_calls([&] { work.run(); }, seconds);
   const double streams = static_cast<double>(row.streams),
                state_bytes = static_cast<double>(work.state_bytes());
-  const double flops = streams * static_cast<double>(row.heads * features_of(row) * row.value_dim) * 4;
+  const double flops =
+      streams * static_cast<double>(row.heads) * least_cost(attention_of(row), sizes_of(row), 0).forward;
   Json json = row_json(row, measured, flops, 2 * state_bytes * streams / (1e6 * ceiling().copy_gbs));
   json["streams"] = row.streams;
   json["state_bytes_per_stream"] = work.state_bytes();
@@ -238,14 +240,41 @@ Json measure_step(const AttentionRow& row, double seconds) {
 
 }  // namespace
 
+AttentionOptions attention_of(const AttentionRow& row) {
+  const bool user = row.feature_map == "user";
+  AttentionOptions options = row.family_options.of(row.family, user ? "elu" : row.feature_map, row.head_dim);
+  if (user) options.feature_map = user_map();
+  return options;
+}
+
+std::string refusal_of(const AttentionRow& row) {
+  if (row.is_step()) return {};
+  AttentionRow one = row;
+  one.batch = one.heads = one.length = one.family_options.rank = 1;
+  if (row.family_options.stride == 0) one.family_options.stride = default_stride(row.length);
+  try {
+    if (row.family == "linformer" && row.family_options.rank > row.length)
+      fail<UsageError>("bench", "expected --rank of at most --length {} for linformer, got {}", row.length,
+                       row.family_options.rank);
+    ParallelWork(one).run();
+    return {};
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
 double time_units(const AttentionRow& row) {
-  return row.family != "linear" || row.mask == "boolean" ? pairs_of(row) : static_cast<double>(row.length);
+  const Family family = find_family(row.family);
+  const bool linear = family == Family::linear || family == Family::linformer || family == Family::lsh;
+  return linear && row.mask != "boolean" ? static_cast<double>(row.length) : pairs_of(row);
 }
 
 double tensor_bytes(const AttentionRow& row) {
   const double rows = static_cast<double>((row.is_step() ? row.streams : row.batch * row.length) * row.heads);
-  const double inputs_and_out = rows * static_cast<double>(2 * row.head_dim + 2 * row.value_dim) *
-                                static_cast<double>(size_of(row.dtype));
+  const std::int64_t keys = row.family == "lsh" ? 0 : row.head_dim;
+  const double inputs_and_out = rows * static_cast<double>(row.head_dim + keys + 2 * row.value_dim) *
+                                    static_cast<double>(size_of(row.dtype)) +
+                                projection_bytes(row);
   return row.pass == "training" ? 2 * inputs_and_out + rows * sizeof(float) : inputs_and_out;
 }
 
@@ -256,6 +285,7 @@ Json measure_attention(const AttentionRow& row, double seconds) {
     AttentionRow small = row;
     small.batch = 1;
     small.length = std::min<std::int64_t>(row.length, 256);
+    small.family_options.rank = std::min(row.family_options.rank, small.length);
     ParallelWork warm(small);
     on_own_thread([&] { warm.run(); });
   }

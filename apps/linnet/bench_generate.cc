@@ -5,6 +5,7 @@
 #include "base/fail.h"
 #include "base/threads.h"
 #include "bench.h"
+#include "checks.h"
 #include "config.h"
 #include "kernels/dense.h"
 #include "kernels/elementwise.h"
@@ -20,7 +21,8 @@ struct Arguments {
   std::string config = "paper-mnist", family = "linear,softmax", streams = "1,64", weights = "f32", position,
               plot;
   std::vector<std::string> settings;
-  bool no_cache = false;
+  bool no_cache = false, real_time = false;
+  std::int64_t steps = 1'000'000;
   BenchOptions bench;
 };
 
@@ -192,6 +194,33 @@ std::vector<std::pair<std::string, std::string>> pairs(const std::vector<std::st
   return all;
 }
 
+/// A stream without an end on one thread: what matters is its slowest steps.
+Json measure_real_time(const std::shared_ptr<const Model>& model, const Row& row, std::int64_t steps) {
+  Session::Options options;
+  options.capacity = steps;
+  options.threads = 1;
+  Session session(model, 1, options);
+  std::vector<double> times(static_cast<std::size_t>(steps));
+  std::int32_t token = 0;
+  for (int i = 0; i < 1000; ++i) session.step(std::span(&token, 1));
+  for (double& time : times) time = time_step(session, std::span(&token, 1));
+  std::sort(times.begin(), times.end());
+  Json json = bench_row("generate", row.weights);
+  json["config"] = row.config;
+  json["family"] = row.family;
+  json["cache"] = true;
+  json["streams"] = 1;
+  json["steps"] = steps;
+  json["parameters"] = model->parameter_count();
+  json["step_us"] = {{"p50", 1e6 * quantile(times, 0.5)},
+                     {"p99", 1e6 * quantile(times, 0.99)},
+                     {"p999", 1e6 * quantile(times, 0.999)},
+                     {"max", 1e6 * times.back()}};
+  json["state_bytes_per_stream"] = session.state_bytes(0);
+  json["weight_bytes"] = model->weight_bytes();
+  return json;
+}
+
 void plot(const Json& rows, const std::string& path) {
   Chart time, memory;
   time.title = "One stream, one token";
@@ -213,6 +242,8 @@ void plot(const Json& rows, const std::string& path) {
 void run(const Arguments& arguments) {
   if (!arguments.plot.empty() && arguments.position.empty())
     fail<UsageError>("bench", "expected --position with --plot, got none");
+  if (arguments.real_time && !arguments.position.empty())
+    fail<UsageError>("bench", "expected --real-time or --position, got both");
   if (!arguments.plot.empty()) require_file_path(arguments.plot);
   const auto configs = name_list("--config", arguments.config),
              families = family_list("--family", arguments.family),
@@ -229,9 +260,15 @@ void run(const Arguments& arguments) {
         config.model.family = family;
         config.model.weights = type;
         config.check_memory(false);
-        if (!arguments.position.empty())
-          config.model.positions = "sinusoidal";  // go on beyond the trained length
+        const bool endless = !arguments.position.empty() || arguments.real_time;
+        if (endless && config.model.positions == "learned")
+          config.model.positions = "sinusoidal";  // goes on beyond the trained length
         const auto model = Model::random(config.model, 1);
+        if (arguments.real_time) {
+          fmt::print(stderr, "{} {} {} in real time\n", name, family, type);
+          rows.push_back(measure_real_time(model, {name, family, type}, arguments.steps));
+          continue;
+        }
         if (!arguments.position.empty()) {
           for (const std::int64_t position : positions) {
             fmt::print(stderr, "{} {} at position {}\n", name, family, position);
@@ -251,6 +288,11 @@ void run(const Arguments& arguments) {
   if (!arguments.plot.empty()) plot(rows, arguments.plot);
   if (arguments.bench.json) {
     fmt::print("{}\n", rows.dump(2));
+    return;
+  }
+  if (arguments.real_time) {
+    print_table(rows, {"config", "family", "dtype", "parameters", "steps", "step_us.p50", "step_us.p99",
+                       "step_us.p999", "step_us.max", "state_bytes_per_stream"});
     return;
   }
   if (!arguments.position.empty()) {
@@ -275,7 +317,8 @@ void add_bench_generate(CLI::App& bench) {
   command->footer(
       "Example: linnet bench generate --config paper-mnist --streams 1,64 --weights f32,bf16,int8 "
       "--no-cache\n"
-      "         linnet bench generate --position 64:65536 --plot generation.svg");
+      "         linnet bench generate --position 64:65536 --plot generation.svg\n"
+      "         linnet bench generate --config stream --family linear --real-time");
   command->add_option("--config", arguments->config, "configurations: files or shipped names")
       ->capture_default_str();
   command->add_option("--family", arguments->family, "attention families")->capture_default_str();
@@ -286,6 +329,11 @@ void add_bench_generate(CLI::App& bench) {
   command->add_option("--position", arguments->position,
                       "measure one stream's step after that many tokens instead: a list or a doubling range");
   command->add_option("--plot", arguments->plot, "draw time and memory against --position into an SVG file");
+  command->add_flag("--real-time", arguments->real_time,
+                    "one stream on one thread: the slowest of --steps steps, in microseconds");
+  command->add_option("--steps", arguments->steps, "steps of --real-time")
+      ->capture_default_str()
+      ->check(whole(1, std::int64_t{1} << 32));
   command->add_flag("--no-cache", arguments->no_cache,
                     "softmax also without a cache, as the paper's baseline");
   command->add_option("--set", arguments->settings, "replace a value of the configuration, key=value");

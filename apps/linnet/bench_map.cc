@@ -48,10 +48,6 @@ class UserMap final : public FeatureMap {
 
 }  // namespace
 
-std::shared_ptr<const FeatureMap> bench_feature_map(const std::string& name, std::int64_t head_dim,
-                                                    std::int64_t features) {
-  if (name == "user") return std::make_shared<UserMap>();
-  return find_feature_map(name, {.head_dim = head_dim, .random = {.features = features}});
-}
+std::shared_ptr<const FeatureMap> user_map() { return std::make_shared<UserMap>(); }
 
 }  // namespace linnet

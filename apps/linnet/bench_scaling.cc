@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "bench_attention.h"
+#include "linnet/attention.h"
 #include "plot.h"
 
 namespace linnet {
@@ -98,7 +99,7 @@ std::vector<std::string> plot_scaling(const Json& rows, const std::string& path)
     for (Chart* chart : {&time, &memory}) {
       Chart::Line& line = chart->line(family + ", " + pass);
       line.points.emplace_back(length, chart == &time ? ms : bytes);
-      line.colour = family == "linear" ? 0 : 1;
+      line.colour = static_cast<int>(find_family(family));
       line.dashed = pass == "training";
     }
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/fail.h"
 #include "base/random.h"
 #include "base/threads.h"
 #include "bench.h"
@@ -72,18 +73,32 @@ Json measure(const RunConfig& config, std::int64_t batch, double seconds) {
   return json;
 }
 
+/// Why there is no such model; empty where there is.
+std::string refusal_of(const ModelConfig& config) {
+  try {
+    config.check();
+    return {};
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+}
+
 void run(const Arguments& arguments) {
   const auto configs = name_list("--config", arguments.config);
-  const auto families =
-      arguments.family.empty() ? std::vector<std::string>() : family_list("--family", arguments.family);
+  const Families families = arguments.family.empty() ? Families() : families_of("--family", arguments.family);
   const auto batches =
       arguments.batch.empty() ? std::vector<std::int64_t>() : number_list("--batch", arguments.batch);
   const Json rows = arguments.bench.rows([&](Json& rows) {
     for (const std::string& name : configs) {
       RunConfig config;
       config.load_without_data(name, arguments.settings);
-      for (const std::string& family : families.empty() ? std::vector{config.model.family} : families) {
+      for (const std::string& family :
+           families.names.empty() ? std::vector{config.model.family} : families.names) {
         config.model.family = family;
+        if (const std::string sentence = refusal_of(config.model); !sentence.empty()) {
+          families.refuse(family, sentence);
+          continue;
+        }
         for (const std::int64_t batch : batches.empty() ? std::vector{config.training.batch} : batches) {
           config.training.batch = batch;
           config.check_memory(true);
@@ -109,10 +124,13 @@ void run(const Arguments& arguments) {
 void add_bench_train(CLI::App& bench) {
   auto arguments = std::make_shared<Arguments>();
   CLI::App* command = bench.add_subcommand("train", "Rate of training steps against the dense ceiling");
-  command->footer("Example: linnet bench train --config paper-mnist --family linear,softmax");
+  command->footer(
+      "Example: linnet bench train --config paper-mnist --family linear,softmax\n"
+      "         linnet bench train --config text --family all");
   command->add_option("--config", arguments->config, "configurations: files or shipped names")
       ->capture_default_str();
-  command->add_option("--family", arguments->family, "attention families; the configuration's by default");
+  command->add_option("--family", arguments->family,
+                      "attention families, or all; the configuration's by default");
   command->add_option("--batch", arguments->batch, "examples a step; the configuration's by default");
   command->add_option("--set", arguments->settings, "replace a value of the configuration, key=value");
   arguments->bench.seconds = 5;

@@ -17,7 +17,8 @@ constexpr double plot_width = 400, plot_height = 300;
 constexpr double left = 84, bottom = 58, gap = 16, head = 56, legend_row = 18;
 constexpr double letter = 6.7;  // mean width at 12 px, generous
 constexpr double label_height = 15;
-constexpr const char* colours[] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"};
+constexpr const char* colours[] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7",
+                                   "#e69f00", "#56b4e9", "#7f7f7f"};
 
 double text_width(const std::string& text) {
   const auto letters = std::count_if(text.begin(), text.end(),

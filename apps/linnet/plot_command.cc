@@ -30,12 +30,14 @@ std::vector<std::pair<double, double>> points_of(const std::vector<Json>& metric
 std::vector<Json> metrics_of(const std::filesystem::path& run) {
   const std::filesystem::path path = run / "metrics.jsonl";
   if (!std::filesystem::exists(path))
-    fail<UsageError>("plot", "expected folders of training runs, got {}, which has no metrics.jsonl", run.string());
+    fail<UsageError>("plot", "expected folders of training runs, got {}, which has no metrics.jsonl",
+                     run.string());
   std::vector<Json> metrics;
   std::istringstream lines(read_file(path));
   for (std::string line; std::getline(lines, line);) {
     metrics.push_back(parse_json(line, path.string()));
-    if (!metrics.back().is_object() || !metrics.back().contains("step") || !metrics.back()["step"].is_number())
+    if (!metrics.back().is_object() || !metrics.back().contains("step") ||
+        !metrics.back()["step"].is_number())
       fail("plot", "expected every line of {} to have a step, got {}", path.string(), line);
   }
   return metrics;

@@ -182,8 +182,9 @@ struct FamilyInfo {
   std::string name;
   std::string masks;
   bool recurrent = true;
-  std::string cost;   ///< FLOPs a query and head, forward
-  std::string state;  ///< floats a head
+  std::string cost;      ///< FLOPs a query and head, forward
+  std::string training;  ///< the same, forward and backward
+  std::string state;     ///< floats a head
 };
 std::span<const FamilyInfo> family_table();
 

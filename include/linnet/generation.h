@@ -31,6 +31,9 @@ class Session {
     std::int64_t capacity = 0;
     /// false computes every token from the whole sequence again, as the paper's baseline does.
     bool cache = true;
+    /// 1 keeps every step on the thread that calls it, without parallel regions or threads of its own, for
+    /// callers with a deadline; 0 uses all threads.
+    int threads = 0;
   };
 
   /// `streams` streams, all begun without a label where the model has no classes, with label 0 otherwise.
@@ -51,7 +54,9 @@ class Session {
   /// streams[i]. Constant time a token for models of the linear family.
   void step(std::span<std::int32_t> tokens, std::span<const std::int64_t> streams);
 
-  /// The same for all streams.
+  /// The same for all streams. With one thread steps allocate nothing, take no lock and write nothing to
+  /// files; with more, threads take their working memory when they come to a step for the first time. The
+  /// session may be built on one thread and stepped on another.
   void step(std::span<std::int32_t> tokens);
 
   /// Makes `stream` continue exactly as `source` would, with a seed of its own.

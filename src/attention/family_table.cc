@@ -15,17 +15,21 @@ namespace linnet {
 namespace {
 
 const std::array<FamilyInfo, 7> table = {{
-    {Family::linear, "linear", "every mask; quadratic under boolean ones", true, "4 F M", "F M + F"},
-    {Family::softmax, "softmax", "every mask", true, "2 (E + M) a visible key", "E + M a token"},
-    {Family::kernel, "kernel", "every mask", false, "2 (E + M) a visible key", "none"},
+    {Family::linear, "linear", "every mask; quadratic under boolean ones", true, "4 F M", "14 F M",
+     "F M + F"},
+    {Family::softmax, "softmax", "every mask", true, "2 (E + M) a visible key", "8 E + 6 M a visible key",
+     "E + M a token"},
+    {Family::kernel, "kernel", "every mask", false, "2 (E + M) a visible key", "8 E + 6 M a visible key",
+     "none"},
     {Family::linformer, "linformer", "full, with key lengths; at most the trained length", false,
-     "4 k (E + M), k the rank", "none"},
+     "4 k (E + M), k the rank", "k (14 E + 12 M)", "none"},
     {Family::lsh, "lsh", "full and causal, with key lengths; key is query", false,
-     "4 R C (E + M) + R E b, R rounds, C the chunk, b the hashes' buckets", "none"},
+     "2 R c (E + M) + R E b, c keys met in a round, b the hashes' buckets", "R c (8 E + 6 M) + R E b",
+     "none"},
     {Family::local, "local", "every mask but boolean ones", true, "2 (E + M) a key in the window",
-     "(left + 1) (E + M)"},
+     "8 E + 6 M a key in the window", "(left + 1) (E + M)"},
     {Family::strided, "strided", "causal, key lengths", true, "2 (E + M) (s + N/s), s about N^(1/2)",
-     "E + M a token; fixed: (s + c N/s) (E + M)"},
+     "(8 E + 6 M) (s + N/s)", "E + M a token; fixed: (s + c N/s) (E + M)"},
 }};
 
 }  // namespace

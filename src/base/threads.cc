@@ -16,6 +16,8 @@ std::atomic<int>& configured_threads() {
   return count;
 }
 
+thread_local bool on_callers_thread = false;
+
 }  // namespace
 
 int thread_count() {
@@ -30,11 +32,16 @@ void set_thread_count(int count) {
 
 int thread_index() { return omp_in_parallel() ? omp_get_thread_num() : 0; }
 
-bool in_parallel() { return omp_in_parallel() != 0; }
+bool in_parallel() { return on_callers_thread || omp_in_parallel() != 0; }
+
+OnCallersThread::OnCallersThread(bool active) : before_(on_callers_thread) {
+  on_callers_thread = on_callers_thread || active;
+}
+OnCallersThread::~OnCallersThread() { on_callers_thread = before_; }
 
 void parallel_for(std::int64_t count, FunctionReference<void(std::int64_t)> body) {
   const int threads = static_cast<int>(std::min<std::int64_t>(thread_count(), count));
-  if (threads <= 1 || omp_in_parallel()) {
+  if (threads <= 1 || in_parallel()) {
     for (std::int64_t i = 0; i < count; ++i) body(i);
     return;
   }

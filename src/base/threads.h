@@ -40,8 +40,20 @@ void set_thread_count(int count);
 /// Index of the calling thread inside `parallel_for`, 0 outside of it; below `thread_count()`.
 int thread_index();
 
-/// Whether the caller runs inside a `parallel_for`.
+/// Whether the caller runs inside a `parallel_for`, or while an `OnCallersThread` of its own lives.
 bool in_parallel();
+
+/// While it lives, `parallel_for` on this thread runs on this thread.
+class OnCallersThread {
+ public:
+  explicit OnCallersThread(bool active = true);
+  ~OnCallersThread();
+  OnCallersThread(const OnCallersThread&) = delete;
+  OnCallersThread& operator=(const OnCallersThread&) = delete;
+
+ private:
+  bool before_;
+};
 
 /// Calls body(i) once for every i in [0, count), shared out in order among the threads. Inside another
 /// parallel_for it runs on the calling thread. The first exception of a body is thrown again here.

@@ -9,6 +9,7 @@
 #include "base/threads.h"
 #include "generation/sampler.h"
 #include "generation/snapshot.h"
+#include "kernels/float_mode.h"
 #include "linnet/generation.h"
 #include "model/transformer.h"
 
@@ -93,6 +94,26 @@ struct Session::Impl {
       tokens[i] = append_sample(streams[slots[i]], parameters.slice(0, i, i + 1), worker.sampler);
   }
 
+  /// Takes what steps of all streams need, with a step of as many streams of their own.
+  void reserve(std::int64_t label) {
+    if (!options.cache || options.threads != 1) return;
+    const OnCallersThread alone;
+    const std::int64_t block = std::min<std::int64_t>(static_cast<std::int64_t>(streams.size()), most_block);
+    const std::int64_t blocks = (static_cast<std::int64_t>(streams.size()) + block - 1) / block;
+    while (static_cast<std::int64_t>(workers.size()) < blocks) workers.emplace_back(network());
+    RecurrentState nothing(network(), block);
+    std::vector<std::int64_t> slots(static_cast<std::size_t>(block));
+    std::iota(slots.begin(), slots.end(), 0);
+    const std::vector<std::int32_t> ids(slots.size(), model->config().first_input(label));
+    for (Worker& worker : workers) {
+      worker.ids.reserve(slots.size());
+      const Scratch::Frame frame(worker.scratch);
+      const View<float> parameters = worker.scratch.take(block, network().head().outputs());
+      recurrent.step(parameters, ids, slots, nothing, worker.scratch);
+      for (const std::int64_t slot : slots) nothing.reset(slot);
+    }
+  }
+
   void step_without_cache(std::span<std::int32_t> tokens, std::span<const std::int64_t> slots) {
     Worker& worker = workers.front();
     for (std::size_t i = 0; i < slots.size(); ++i) {
@@ -129,6 +150,8 @@ struct Session::Impl {
 };
 
 Session::Session(std::shared_ptr<const Model> model, std::int64_t streams, const Options& options) {
+  if (options.threads != 0 && options.threads != 1)
+    fail<UsageError>("session", "expected 0 threads, for all, or 1, got {}", options.threads);
   if (streams < 1 || streams > most_streams)
     fail<UsageError>("session", "expected 1 … {} streams, got {}", most_streams, streams);
   impl_ = std::make_unique<Impl>(std::move(model), streams, options);
@@ -138,6 +161,7 @@ Session::Session(std::shared_ptr<const Model> model, std::int64_t streams, const
     sampling.seed = static_cast<std::uint64_t>(i);
     begin(i, label, sampling);
   }
+  impl_->reserve(label);
 }
 
 Session::~Session() = default;
@@ -187,14 +211,18 @@ void Session::step(std::span<std::int32_t> tokens, std::span<const std::int64_t>
     fail("step", "expected as many tokens as streams, got {} and {}", tokens.size(), streams.size());
   impl_->check_step(streams);
 
+  const OnCallersThread alone(impl_->options.threads == 1);
+  const FlushSubnormals flush;
   const std::int64_t count = static_cast<std::int64_t>(streams.size());
-  const std::int64_t share = (count + thread_count() - 1) / thread_count();
+  const std::int64_t threads = impl_->options.threads == 1 ? 1 : thread_count();
+  const std::int64_t share = (count + threads - 1) / threads;
   const std::int64_t block = std::clamp<std::int64_t>(share, 1, most_block);
   const std::int64_t blocks = (count + block - 1) / block;
   while (static_cast<std::int64_t>(impl_->workers.size()) < std::max<std::int64_t>(blocks, 1))
     impl_->workers.emplace_back(impl_->network());
   if (!impl_->options.cache) return impl_->step_without_cache(tokens, streams);
   const auto step_one = [&](std::int64_t i) {
+    const FlushSubnormals flush_here;  // the mode is each thread's own
     const std::int64_t first = i * block, here = std::min(block, count - first);
     impl_->step_block(tokens.subspan(first, here), streams.subspan(first, here), impl_->workers[i]);
   };

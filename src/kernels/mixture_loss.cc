@@ -2,6 +2,7 @@
 // 1], h half the width of its bin, and per component a = (x + h − μ) e^-s, b = (x − h − μ) e^-s, w = a − b:
 //   log P = log σ(a) + log σ(−b) + log(1 − exp(−w))   in the middle, exact and without cancellation
 //   everywhere, log σ(a) for the first value, log σ(−b) for the last.
+#include <array>
 #include <cassert>
 #include <vector>
 
@@ -156,9 +157,12 @@ void logistic_mixture_loss(std::span<float> nll, View<float> dparameters, View<c
   const auto block = HWY_DYNAMIC_DISPATCH(mixture_rows);
   const auto floats = static_cast<std::size_t>(HWY_DYNAMIC_DISPATCH(mixture_memory)(components));
   parallel_blocks(rows, 128, [&](std::int64_t begin, std::int64_t end) {
-    std::vector<float> memory(floats);
+    // Generation's steps come here and must not allocate, but for mixtures of more than a score.
+    std::array<float, 2048> own;
+    std::vector<float> larger(floats > own.size() ? floats : 0);
+    float* const memory = larger.empty() ? own.data() : larger.data();
     block(nll.data() + begin, dparameters.data() == nullptr ? dparameters : dparameters.slice(0, begin, end),
-          parameters.slice(0, begin, end), targets.data() + begin, levels, weight, memory.data());
+          parameters.slice(0, begin, end), targets.data() + begin, levels, weight, memory);
   });
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <vector>
 
 #include "kernels/loss.h"
@@ -46,7 +47,10 @@ class CategoricalHead final : public OutputHead {
 
 class LogisticMixtureHead final : public OutputHead {
  public:
-  using OutputHead::OutputHead;
+  LogisticMixtureHead(Dense projection, std::int64_t vocabulary)
+      : OutputHead(std::move(projection), vocabulary), values_(static_cast<std::size_t>(vocabulary)) {
+    std::iota(values_.begin(), values_.end(), 0);
+  }
 
   void loss(std::span<float> nll, View<float> dparameters, View<const float> parameters,
             std::span<const std::int32_t> targets, float weight) const override {
@@ -55,11 +59,9 @@ class LogisticMixtureHead final : public OutputHead {
 
   void logits(View<float> logits, View<const float> parameters) const override {
     // The loss of every value under the same parameters: one row repeated by a stride of 0.
-    std::vector<std::int32_t> values(static_cast<std::size_t>(vocabulary()));
-    for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<std::int32_t>(i);
     const View<const float> repeated(parameters.data(), {vocabulary(), outputs()}, {0, 1});
-    const std::span<float> nll(logits.data(), values.size());
-    kernels::logistic_mixture_loss(nll, {}, repeated, values, vocabulary(), 1);
+    const std::span<float> nll(logits.data(), values_.size());
+    kernels::logistic_mixture_loss(nll, {}, repeated, values_, vocabulary(), 1);
     for (float& value : nll) value = -value;
   }
 
@@ -76,6 +78,9 @@ class LogisticMixtureHead final : public OutputHead {
     const float level = std::nearbyint((x + 1) * 0.5f * top);
     return level > 0 ? static_cast<std::int32_t>(std::min(level, top)) : 0;  // 0 also where x is no number
   }
+
+ private:
+  std::vector<std::int32_t> values_;  // all of them, in order
 };
 
 }  // namespace

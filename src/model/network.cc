@@ -48,7 +48,9 @@ std::vector<float> initial_decay(const ModelConfig& config) {
   return decay;
 }
 
-Block::Parts parts_of(const ModelConfig& config, std::shared_ptr<const FeatureMap> feature_map) {
+}  // namespace
+
+AttentionOptions attention_of(const ModelConfig& config, std::shared_ptr<const FeatureMap> feature_map) {
   AttentionOptions attention;
   attention.family = find_family(config.family);
   attention.feature_map = feature_map && feature_map->name() == config.feature_map ? std::move(feature_map)
@@ -73,12 +75,18 @@ Block::Parts parts_of(const ModelConfig& config, std::shared_ptr<const FeatureMa
   constexpr std::int64_t plain_length = 1 << 16;
   const bool bounded = config.positions == "learned" || config.image_height > 0;
   attention.sums = bounded && config.length <= plain_length ? StateSums::plain : StateSums::compensated;
+  return attention;
+}
+
+namespace {
+
+Block::Parts parts_of(const ModelConfig& config, std::shared_ptr<const FeatureMap> feature_map) {
   // Every layer adds two branches to the residual stream; their initial sum should not grow with the depth.
   const double depth = std::sqrt(2.0 * static_cast<double>(config.layers));
   const double width = static_cast<double>(config.width), hidden = static_cast<double>(config.feed_forward);
   return {.attention = {.width = config.width,
                         .heads = config.heads,
-                        .attention = attention,
+                        .attention = attention_of(config, std::move(feature_map)),
                         .causal = !config.masked(),
                         .decay = decay_of(config),
                         .initial_decay = initial_decay(config),

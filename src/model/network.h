@@ -12,11 +12,16 @@
 
 namespace linnet {
 
+/// The attention of a model's layers; `feature_map` is the one that the configuration names, or nullptr for a
+/// built-in one.
+AttentionOptions attention_of(const ModelConfig& config,
+                              std::shared_ptr<const FeatureMap> feature_map = nullptr);
+
 /// The layers of a transformer, in the order in which they are applied, and the table of their
 /// parameters.
 class Network {
  public:
-  /// `feature_map` is the one that the configuration names, or nullptr for a built-in one.
+  /// `feature_map` as in `attention_of`.
   explicit Network(const ModelConfig& config, std::shared_ptr<const FeatureMap> feature_map = nullptr);
 
   /// Takes the parameters of the buffer, whose memory must stay; `training` also packs what a backward needs.

@@ -107,6 +107,100 @@ TEST(BenchAttention, FloorsCountTheKeysThatMasksShow) {
   }
 }
 
+/// Family, mask and pass of rows.
+std::set<Strings> kinds_of(const Json& rows) {
+  std::set<Strings> kinds;
+  for (const Json& row : rows) {
+    const auto text = [&](const char* key) { return row[key].get<std::string>(); };
+    kinds.insert({text("family"), text("mask"), text("pass")});
+  }
+  return kinds;
+}
+
+TEST(BenchAttention, AllFamiliesAreOneTable) {
+  const Strings command = joined(small, {"--family", "all", "--mask", "causal,full", "--length", "48,96",
+                                         "--rank", "64", "--chunk", "16"});
+  const Ended ended = succeed(joined(command, {"--json"}));
+  const Json rows = json_of(ended);
+  std::set<Strings> expected;
+  for (const FamilyInfo& info : family_table())
+    for (const char* mask : {"causal", "full"})
+      for (const char* pass : {"forward", "training"})
+        if (info.name != (mask == std::string("causal") ? "linformer" : "strided"))
+          expected.insert({info.name, mask, pass});
+  EXPECT_EQ(kinds_of(rows), expected);
+  EXPECT_EQ(rows.size(), 2 * expected.size() - 2);  // linformer's shorter length is below its rank
+  for (const Json& row : rows) {
+    expect_common_fields(row, "attention", 1);
+    expect_fields(row, {"cost", "tokens_per_second", "working_memory_bytes"});
+    EXPECT_NEAR(row["tokens_per_second"].get<double>() * row["time_ms"]["median"].get<double>(),
+                1e3 * row["length"].get<double>(), 1e-6 * 1e3 * row["length"].get<double>());
+  }
+  for (const char* line : {"left out: linformer: [linformer attention] expected the full mask",
+                           "left out: strided: [strided attention] expected a causal mask",
+                           "left out: linformer: [bench] expected --rank of at most --length 48"}) {
+    const std::size_t at = ended.err.find(line);
+    ASSERT_NE(at, std::string::npos) << line << " in: " << ended.err;
+    EXPECT_EQ(ended.err.find(line, at + 1), std::string::npos) << line;
+  }
+  const std::string table = succeed(command).out;
+  for (const FamilyInfo& info : family_table()) EXPECT_THAT(table, HasSubstr(info.training));
+}
+
+TEST(BenchAttention, FloorsOfEveryFamilyCountWhatItMultiplies) {
+  // FLOPs of one head of 8 over 96 tokens, by hand: forward with 32 a pair, training with 112.
+  struct Known {
+    Strings options;
+    double forward, training, inputs;  // inputs and out: floats a token, and floats beside the tokens
+    double more = 0;
+  };
+  const double window = 96 * 8 - 7 * 8 / 2, strided = 32 * 33 / 2 + 64 * 32 + 32 * (1 + 2),
+               chunks = 96 * 7 / 2 + (96 - 8) * 8;
+  const std::vector<Known> all = {
+      {{"--family", "kernel", "--similarity", "gaussian"}, 96 * 97 / 2 * 32.0, 96 * 97 / 2 * 112.0, 32},
+      {{"--family", "local", "--local-window", "7"}, window * 32, window * 112, 32},
+      {{"--family", "strided"}, strided * 32, strided * 112, 32},
+      {{"--family", "lsh", "--buckets", "1", "--chunk", "8", "--rounds", "2"},
+       2 * chunks * 32,
+       2 * chunks * 112,
+       24},
+      {{"--family", "linformer", "--rank", "16", "--mask", "full"},
+       96 * 4 * 16 * 16.0,
+       96 * 16 * 26 * 8.0,
+       32,
+       2 * 16 * 96}};
+  for (const Known& known : all) {
+    for (const Json& row :
+         json_of(succeed(joined(joined(small, {"--length", "96", "--json"}), known.options)))) {
+      SCOPED_TRACE(row.dump());
+      const bool training = row["pass"] == "training";
+      const double flops = 2 * (training ? known.training : known.forward);
+      EXPECT_NEAR(row["gflops"].get<double>() * 1e6 * row["time_ms"]["median"].get<double>() / flops, 1,
+                  1e-9);
+      const double bytes = 2 * 4 * (96 * known.inputs + known.more) * (training ? 3 : 1);
+      const double floor = 1e3 * std::max(flops / (1e9 * row["ceiling"]["gemm_gflops"].get<double>()),
+                                          bytes / (1e9 * row["ceiling"]["copy_gbs"].get<double>()));
+      EXPECT_NEAR(row["floor_ms"].get<double>() / floor, 1, 1e-9);
+    }
+  }
+}
+
+TEST(BenchAttention, FamiliesThatCannotDoWhatIsAskedAreRefusedByName) {
+  const auto refuses_options = [](const Strings& options, const Strings& words) {
+    refuses(usage, joined({"bench", "attention", "--length", "64"}, options), words);
+  };
+  refuses_options({"--family", "linear,linformer", "--rank", "8"}, {"linformer", "full mask", "causal"});
+  refuses_options({"--family", "strided", "--mask", "causal,full"}, {"strided", "causal", "full"});
+  refuses_options({"--family", "lsh", "--mask", "window"}, {"lsh", "window"});
+  refuses_options({"--family", "local", "--mask", "boolean"}, {"local", "boolean"});
+  refuses_options({"--family", "linformer", "--mask", "full"}, {"--rank", "--length 64", "128"});
+  refuses_options({"--family", "all", "--buckets", "3"}, {"lsh", "even", "3"});
+  refuses_options({"--family", "all", "--similarity", "gausian"}, {"gausian", "did you mean gaussian?"});
+  refuses_options({"--family", "linear,softmax", "--stride", "4"},
+                  {"--family strided", "--stride", "linear,softmax"});
+  refuses_options({"--family", "linear,all"}, {"all"});
+}
+
 TEST(BenchAttention, StepsAreHeldAgainstTheirStates) {
   const Json rows =
       json_of(succeed({"bench", "attention", "--pass", "step", "--family", "linear", "--streams", "3,40",

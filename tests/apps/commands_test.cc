@@ -206,6 +206,46 @@ TEST(Generate, NumbersAreTheTokensOfModelsWithoutBytes) {
   }
 }
 
+TEST(Evaluate, RunsWeightsUnderRandomFeatures) {
+  const TinyModels& tiny = TinyModels::get();
+  const Strings favor = {"evaluate",    tiny.copy(), "--data",     "copy", "--examples", "10",
+                         "--attention", "favor",     "--features", "32",   "--json"};
+  const Json result = json_of(succeed(favor));
+  EXPECT_EQ(result["family"], "linear");
+  EXPECT_EQ(result["non_positive_denominators"], 0);
+  EXPECT_EQ(json_of(succeed(favor))["bits_per_token"], result["bits_per_token"]);
+  EXPECT_EQ(
+      run_linnet({"evaluate", tiny.copy(), "--data", "copy", "--attention", "favor", "--feature-map", "elu"})
+          .status,
+      2);
+}
+
+TEST(Convert, WritesAModelThatPredictsTheSame) {
+  const TinyModels& tiny = TinyModels::get();
+  const TemporaryFolder folder;
+  const auto bits = [](const std::string& model) {
+    return json_of(succeed(
+        {"evaluate", model, "--data", "digits", "--examples", "10", "--json"}))["bits_per_token"]
+        .get<double>();
+  };
+  const double exact = bits(tiny.digits());
+  for (const auto& [type, tolerance] : {std::pair("bf16", 0.002), std::pair("int8", 0.01)}) {
+    const std::string out = (folder.path() / type).string();
+    succeed({"convert", tiny.digits(), "--weights", type, "--out", out});
+    EXPECT_NEAR(bits(out), exact, tolerance * exact) << type;
+    EXPECT_LT(std::filesystem::file_size(out + "/model.safetensors"),
+              std::filesystem::file_size(std::string(tiny.digits()) + "/model.safetensors"));
+    EXPECT_EQ(run_linnet({"convert", tiny.digits(), "--weights", type, "--out", out}).status, 2);
+    // What is converted twice stays what it is.
+    succeed({"convert", out, "--weights", type, "--out", out + "-again"});
+    EXPECT_EQ(bits(out + "-again"), bits(out));
+    EXPECT_EQ(
+        run_linnet({"train", "digits", "--set", std::string("model.weights=") + type, "--out", out + "-run"})
+            .status,
+        2);
+  }
+}
+
 TEST(Evaluate, PrintsBitsPerplexityAndAccuracy) {
   const TinyModels& tiny = TinyModels::get();
   const std::vector<Strings> commands = {{"evaluate", tiny.copy(), "--data", "copy", "--examples", "10"},
@@ -214,9 +254,10 @@ TEST(Evaluate, PrintsBitsPerplexityAndAccuracy) {
   for (const Strings& command : commands) {
     EXPECT_THAT(succeed(command).out, HasSubstr("bits per token"));
     const Json result = json_of(succeed(joined(command, {"--json"})));
-    EXPECT_THAT(keys_of(result),
-                UnorderedElementsAreArray({"model", "family", "data", "split", "examples", "tokens",
-                                           "bits_per_token", "perplexity", "accuracy", "seconds"}));
+    EXPECT_THAT(
+        keys_of(result),
+        UnorderedElementsAreArray({"model", "family", "data", "split", "examples", "tokens", "bits_per_token",
+                                   "perplexity", "accuracy", "non_positive_denominators", "seconds"}));
     EXPECT_NEAR(result["perplexity"].get<double>(), std::exp2(result["bits_per_token"].get<double>()), 1e-6);
     EXPECT_GE(result["accuracy"].get<double>(), 0);
     EXPECT_LE(result["accuracy"].get<double>(), 1);
@@ -398,6 +439,25 @@ TEST(Bench, TrainMeasuresUpdates) {
   EXPECT_THAT(succeed(command).out, HasSubstr("fraction_of_ceiling"));
 }
 
+TEST(Bench, TrainLeavesOutFamiliesThatNoModelHasUnlessNamed) {
+  const Strings command = {"bench",     "train",
+                           "--config",  TinyModels::get().config("copy"),
+                           "--batch",   "2",
+                           "--seconds", "0.01",
+                           "--set",     "attention.rank=4",
+                           "--json",    "--family"};
+  const Ended ended = succeed(joined(command, {"all"}));
+  std::set<std::string> families;
+  for (const Json& row : json_of(ended)) families.insert(row["family"]);
+  for (const char* family : {"linear", "softmax", "kernel", "local", "strided"})
+    EXPECT_EQ(families.count(family), 1u) << family;
+  EXPECT_EQ(families.count("linformer"), 0u);
+  EXPECT_THAT(ended.err, HasSubstr("left out: linformer: [model] expected"));
+  const Ended named = run_linnet(joined(command, {"linformer"}));
+  EXPECT_EQ(named.status, 2);
+  EXPECT_THAT(named.err, HasSubstr("linformer"));
+}
+
 TEST(Bench, GenerateMeasuresStepsOfStreams) {
   const Strings command = {"bench",     "generate",  "--config",   TinyModels::get().config("digits"),
                            "--streams", "1,3",       "--no-cache", "--seconds",
@@ -413,6 +473,32 @@ TEST(Bench, GenerateMeasuresStepsOfStreams) {
                 1e-6 * row["tokens_per_second"].get<double>());
   }
   EXPECT_THAT(succeed(command).out, HasSubstr("images_per_second"));
+}
+
+TEST(Bench, GenerateComparesWeightsAndFindsTheSlowestStep) {
+  const Strings command = {"bench", "generate", "--config", "digits", "--family", "linear", "--json"};
+  const Json weights = json_of(succeed(joined(
+      command, {"--weights", "f32,int8", "--streams", "2", "--seconds", "0.01", "--set", "model.layers=1"})));
+  ASSERT_EQ(weights.size(), 2u);
+  EXPECT_EQ(weights[0]["dtype"], "f32");
+  EXPECT_EQ(weights[1]["dtype"], "int8");
+  EXPECT_LT(weights[1]["weight_bytes"], weights[0]["weight_bytes"]);
+  const Json slowest = json_of(succeed(joined(command, {"--real-time", "--steps", "2000"})))[0];
+  EXPECT_LE(slowest["step_us"]["p50"], slowest["step_us"]["p999"]);
+  EXPECT_LE(slowest["step_us"]["p999"], slowest["step_us"]["max"]);
+  EXPECT_EQ(run_linnet(joined(command, {"--weights", "int4"})).status, 2);
+  EXPECT_EQ(run_linnet(joined(command, {"--real-time", "--position", "64"})).status, 2);
+}
+
+TEST(Plot, DrawsALineForEveryRun) {
+  const TinyModels& tiny = TinyModels::get();
+  const TemporaryFolder folder;
+  const std::string picture = (folder.path() / "losses.svg").string();
+  succeed({"plot", tiny.copy(), tiny.digits(), "--out", picture});
+  const std::string svg = read_file(picture);
+  for (const std::string& run : {tiny.copy(), tiny.digits()})
+    EXPECT_THAT(svg, HasSubstr(std::filesystem::path(run).filename().string()));
+  EXPECT_EQ(run_linnet({"plot", folder.path().string(), "--out", picture}).status, 2);
 }
 
 TEST(Bench, GeneratePlotsAgainstThePosition) {

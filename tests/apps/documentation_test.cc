@@ -1,16 +1,19 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <sstream>
 
 #include "apps/program.h"
+#include "io/file.h"
+#include "linnet/attention.h"
 
 namespace linnet {
 namespace {
 
 const std::vector<Strings> commands = {
-    {"train"},          {"generate"},           {"evaluate"},         {"attend"},
-    {"inspect"},        {"families"},           {"data", "digits"},   {"data", "copy"},
+    {"train"},          {"generate"},           {"evaluate"},         {"attend"},  {"inspect"},
+    {"families"},       {"data", "digits"},     {"data", "copy"},     {"convert"}, {"plot"},
     {"bench", "train"}, {"bench", "attention"}, {"bench", "generate"}};
 
 /// The words of a line of shell: quotes, no more.
@@ -52,6 +55,32 @@ TEST(Help, NamesAnExampleThatParses) {
     }
     EXPECT_GE(examples, 1);
   }
+}
+
+/// The tables between comments that name them, "<!-- NAME: printed by …" to "<!-- end of NAME -->".
+std::map<std::string, std::string> tables_of(const std::string& page) {
+  std::map<std::string, std::string> tables;
+  std::string name;
+  for (const std::string& line : lines_of(page)) {
+    if (line.starts_with("<!-- end of ")) name.clear();
+    if (!name.empty()) tables[name] += line + "\n";
+    const std::size_t colon = line.find(": printed by ");
+    if (line.starts_with("<!-- ") && colon != std::string::npos) name = line.substr(5, colon - 5);
+  }
+  return tables;
+}
+
+TEST(Families, PageHoldsTheTablesOfTheProgram) {
+  const auto printed = tables_of(succeed({"families", "--markdown"}).out);
+  EXPECT_EQ(printed.size(), 3u);
+  EXPECT_EQ(tables_of(read_file(LINNET_SOURCE_FOLDER "/docs/families.md")), printed)
+      << "scripts/families.sh writes them into the page";
+}
+
+TEST(Families, PageHasASectionForEach) {
+  const std::string page = read_file(LINNET_SOURCE_FOLDER "/docs/families.md");
+  for (const FamilyInfo& info : family_table())
+    EXPECT_THAT(page, testing::HasSubstr("\n## " + info.name + "\n"));
 }
 
 }  // namespace

@@ -94,6 +94,12 @@ std::int64_t bucket_count(const LshOptions& options, std::int64_t length) {
   return buckets;
 }
 
+std::int64_t rotation_columns(std::int64_t buckets) {
+  std::int64_t columns = 0;
+  for (const std::int64_t factor : factors_of(buckets)) columns += factor / 2;
+  return columns;
+}
+
 std::vector<std::uint32_t> hash_tokens(const AttentionOptions& options, View<const float> query,
                                        const Mask& mask) {
   const std::int64_t batch = query.extent(0), length = query.extent(1), heads = query.extent(2),
@@ -101,8 +107,7 @@ std::vector<std::uint32_t> hash_tokens(const AttentionOptions& options, View<con
   std::vector<std::uint32_t> buckets(static_cast<std::size_t>(rounds * batch * heads * length));
   const std::vector<std::int64_t> factors = factors_of(bucket_count(options.lsh, length));
   if (factors.empty()) return buckets;
-  std::int64_t columns = 0;
-  for (const std::int64_t factor : factors) columns += factor / 2;
+  const std::int64_t columns = rotation_columns(bucket_count(options.lsh, length));
   const std::int64_t width = (rounds * columns + 15) / 16 * 16;
   const Tensor rotations = draw_rotations(options, heads, head_dim, columns, width);
   const std::int64_t blocks = (length + kTokens - 1) / kTokens;

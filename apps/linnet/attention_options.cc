@@ -1,0 +1,134 @@
+#include "attention_options.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/fail.h"
+#include "base/random.h"
+#include "base/threads.h"
+#include "checks.h"
+
+namespace linnet {
+namespace {
+
+Tensor draw_projection(std::uint64_t seed, std::uint32_t stream, const Shape& shape) {
+  Tensor projection = Tensor::of<float>(shape);
+  const Random random(seed, Draw::initial_weights, stream);
+  const double deviation = 1 / std::sqrt(static_cast<double>(shape.back()));
+  parallel_blocks(projection.size(), 1 << 14, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i)
+      projection.span<float>()[static_cast<std::size_t>(i)] =
+          static_cast<float>(deviation * random.normal(static_cast<std::uint64_t>(i)));
+  });
+  return projection;
+}
+
+}  // namespace
+
+void FamilyOptions::add_to(CLI::App& command) {
+  constexpr std::int64_t most_tokens = std::int64_t{1} << 40;
+  const auto add = [&](const char* name, auto& value, const char* text, std::vector<std::string> families) {
+    CLI::Option* option = command.add_option(name, value, text)->capture_default_str();
+    if (!families.empty()) owned_.push_back({option, std::move(families)});
+    return option;
+  };
+  add("--alpha", alpha, "of elu", {})->check(number(0, 1, true));
+  add("--features", features, "of random maps; 0 is E ln E, rounded up to a multiple of 16", {"linear"})
+      ->check(whole(0, most_count));
+  owned_.push_back({command.add_flag("--orthogonal,!--independent", orthogonal,
+                                     "how random maps draw their directions; orthogonal by default"),
+                    {"linear"}});
+  add("--epsilon", epsilon, "in the denominator of linear and kernel", {})->check(number(0, 1));
+  add("--normalise", normalise, "sum or none, of linear and kernel", {})->check(one_of({"sum", "none"}));
+  add("--scale", scale, "of the softmax families; 0 is 1/√E", {})->check(number(0));
+  add("--similarity", similarity, "of kernel: exponential, polynomial or gaussian", {"kernel"});
+  add("--offset", similarity_parameters.offset, "c of polynomial, (q·k/√E + c)^p", {"kernel"})
+      ->check(number(0));
+  add("--power", similarity_parameters.power, "p of polynomial, even", {"kernel"})->check(whole(2, 64));
+  add("--sigma", similarity_parameters.sigma, "σ of gaussian; 0 is E^¼", {"kernel"})->check(number(0));
+  add("--local-window", window, "keys to the left and to the right that local sees, 128,0", {"local"})
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->check(whole(0, most_tokens));
+  add("--pattern", pattern, "of strided: strided or fixed", {"strided"})->check(one_of({"strided", "fixed"}));
+  add("--stride", stride, "of strided; 0 is √N, rounded up to a multiple of 32", {"strided"})
+      ->check(whole(0, most_tokens));
+  add("--summary", summary, "tokens that --pattern fixed keeps of a block", {"strided"})
+      ->check(whole(1, most_tokens));
+  add("--rank", rank, "of linformer's projections", {"linformer"})->check(whole(1, most_count));
+  add("--buckets", lsh.buckets, "of a round's hash in lsh; 0 is one for --chunk tokens", {"lsh"})
+      ->check(whole(0));
+  add("--chunk", lsh.chunk, "sorted tokens that meet each other in lsh", {"lsh"})
+      ->check(whole(1, most_tokens));
+  add("--rounds", lsh.rounds, "hashes of lsh", {"lsh"})->check(whole(1));
+  add("--seed", seed, "of random maps, lsh's rotations and the projections that linformer draws",
+      {"linear", "linformer", "lsh"})
+      ->check(whole(0));
+}
+
+bool FamilyOptions::given(const std::string& option) const {
+  return std::ranges::any_of(owned_, [&](const Owned& owned) {
+    return owned.option->get_name() == option && owned.option->count() > 0;
+  });
+}
+
+void FamilyOptions::check(const char* operation, const std::vector<std::string>& families) const {
+  for (const std::string& family : families) find_family(family);
+  for (const auto& [option, owners] : owned_) {
+    const bool owned = std::ranges::any_of(owners, [&](const std::string& owner) {
+      return std::ranges::find(families, owner) != families.end();
+    });
+    if (option->count() > 0 && !owned)
+      fail<UsageError>(operation, "expected --family {} with {}, got {}", fmt::join(owners, " or "),
+                       option->get_name(), fmt::join(families, ","));
+  }
+  const auto needs = [&](const char* option, const char* other, const std::string& value,
+                         const char* wanted) {
+    if (given(option) && value != wanted)
+      fail<UsageError>(operation, "expected {} {} with {}, got {}", other, wanted, option, value);
+  };
+  needs("--offset", "--similarity", similarity, "polynomial");
+  needs("--power", "--similarity", similarity, "polynomial");
+  needs("--sigma", "--similarity", similarity, "gaussian");
+  needs("--summary", "--pattern", pattern, "fixed");
+  if (window.size() > 2)
+    fail<UsageError>(operation, "expected --local-window with one or two numbers, left and right, got {}",
+                     window.size());
+  if (stride != 0 && pattern == "fixed" && summary > stride)
+    fail<UsageError>(operation, "expected --summary of at most --stride {}, got {}", stride, summary);
+  // The library's own sentences; feature maps may have to know the size of a head first.
+  for (const std::string& family : families) make_attention(of(family, "elu", 1));
+}
+
+AttentionOptions FamilyOptions::of(const std::string& family, const std::string& feature_map,
+                                   std::int64_t head_dim) const {
+  AttentionOptions options;
+  options.family = find_family(family);
+  options.feature_map = find_feature_map(
+      feature_map, {.alpha = static_cast<float>(alpha),
+                    .head_dim = head_dim,
+                    .random = {.features = features, .orthogonal = orthogonal, .seed = seed}});
+  options.normalise = normalise == "none" ? Normalise::none : Normalise::sum;
+  options.epsilon = static_cast<float>(epsilon);
+  options.scale = static_cast<float>(scale);
+  options.similarity = find_similarity(similarity, similarity_parameters);
+  options.lsh = lsh;
+  options.lsh.seed = seed;
+  options.window_left = window.front();
+  options.window_right = window.size() > 1 ? window[1] : 0;
+  options.pattern = pattern == "fixed" ? SparsePattern::fixed : SparsePattern::strided;
+  options.stride = stride;
+  options.summary = summary;
+  return options;
+}
+
+Projections draw_projections(const char* operation, const FamilyOptions& options, std::int64_t heads,
+                             std::int64_t length) {
+  if (options.rank > length)
+    fail<UsageError>(operation, "expected --rank of at most the {} keys of the input, got {}", length,
+                     options.rank);
+  const Shape shape = {heads, options.rank, length};
+  return {draw_projection(options.seed, 0, shape), draw_projection(options.seed, 1, shape)};
+}
+
+}  // namespace linnet

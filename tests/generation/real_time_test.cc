@@ -1,0 +1,118 @@
+// Steps on one thread: they allocate nothing, stay on the thread that calls them, and do not slow down where
+// a state fades away.
+#include <gtest/gtest.h>
+#include <omp.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <thread>
+
+#include "linnet/generation.h"
+#include "support/models.h"
+
+namespace {
+std::atomic<std::int64_t> allocations{0};
+}
+
+// Everything that asks for memory in this program comes through here.
+extern "C" void* __libc_malloc(std::size_t);
+extern "C" void* __libc_memalign(std::size_t, std::size_t);
+extern "C" void* malloc(std::size_t bytes) {
+  allocations.fetch_add(1, std::memory_order_relaxed);
+  return __libc_malloc(bytes);
+}
+extern "C" void* aligned_alloc(std::size_t alignment, std::size_t bytes) {
+  allocations.fetch_add(1, std::memory_order_relaxed);
+  return __libc_memalign(alignment, bytes);
+}
+
+namespace linnet {
+namespace {
+
+/// As large as the issue of bounded steps is about: some 200,000 parameters.
+ModelConfig stream_config(const char* weights, const char* head) {
+  ModelConfig config;
+  config.layers = 4;
+  config.heads = 4;
+  config.width = 64;
+  config.feed_forward = 256;
+  config.positions = "none";
+  config.decay = "fixed";
+  config.vocabulary = 64;
+  config.head = head;
+  config.weights = weights;
+  return config;
+}
+
+std::int64_t allocations_of(Session& session, std::int64_t steps) {
+  std::vector<std::int32_t> tokens(static_cast<std::size_t>(session.streams()));
+  const std::int64_t before = allocations;
+  for (std::int64_t i = 0; i < steps; ++i) session.step(tokens);
+  return allocations - before;
+}
+
+TEST(RealTime, TheCountIsAlive) {
+  const std::int64_t before = allocations;
+  delete new volatile int(1);
+  EXPECT_GT(allocations, before);
+}
+
+TEST(RealTime, AHundredThousandStepsAllocateNothing) {
+  for (const char* head : {"categorical", "logistics"}) {
+    Session session(Model::random(stream_config("f32", head), 1), 1, {.threads = 1});
+    EXPECT_EQ(allocations_of(session, 50'000), 0) << head;
+  }
+}
+
+TEST(RealTime, NorWithManyStreamsAndOtherSampling) {
+  for (const char* head : {"categorical", "logistics"}) {
+    for (const std::int64_t streams : {3, 70}) {
+      Session session(Model::random(stream_config("f32", head), 1), streams, {.threads = 1});
+      for (std::int64_t i = 0; i < streams; ++i)
+        session.begin(i, -1, {.temperature = 0.7, .top_k = 20, .top_p = 0.9, .seed = 5});
+      EXPECT_EQ(allocations_of(session, 300), 0) << head << " " << streams;
+      session.begin(0, -1, {});
+      EXPECT_EQ(allocations_of(session, 10), 0);
+    }
+  }
+}
+
+// What oneDNN allocates in its own calls does not grow.
+TEST(RealTime, NarrowWeightsAllocateTheSameEveryStep) {
+  for (const char* weights : {"bf16", "int8"}) {
+    Session session(Model::random(stream_config(weights, "categorical"), 1), 1, {.threads = 1});
+    const std::int64_t first = allocations_of(session, 200);
+    EXPECT_EQ(allocations_of(session, 200), first) << weights;
+  }
+}
+
+TEST(RealTime, BuiltOnOneThreadAndSteppedOnAnother) {
+  const auto model = Model::random(stream_config("f32", "categorical"), 1);
+  Session here(model, 2, {.threads = 1}), there(model, 2, {.threads = 1});
+  std::vector<std::int32_t> expected(2), tokens(2);
+  std::int64_t made = -1;
+  for (int i = 0; i < 20; ++i) here.step(expected);
+  std::thread([&] {
+    there.step(tokens);
+    made = allocations_of(there, 19);
+    for (std::int64_t i = 0; i < 2; ++i) EXPECT_EQ(there.position(i), 20);
+  }).join();
+  EXPECT_EQ(made, 0);
+  here.step(expected);
+  there.step(tokens);
+  EXPECT_EQ(tokens, expected);
+}
+
+TEST(RealTime, TokensAreThoseOfAllThreads) {
+  const auto model = Model::random(stream_config("f32", "categorical"), 1);
+  Session one(model, 5, {.threads = 1}), all(model, 5);
+  std::vector<std::int32_t> expected(5), tokens(5);
+  for (int i = 0; i < 50; ++i) {
+    one.step(tokens);
+    all.step(expected);
+    ASSERT_EQ(tokens, expected);
+  }
+}
+
+}  // namespace
+}  // namespace linnet
