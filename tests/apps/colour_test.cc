@@ -37,7 +37,8 @@ class Colours : public testing::Test {
     std::string bytes;
     for (char label = 0; label < 2; ++label) {
       bytes += label;
-      for (int i = 0; i < 3072; ++i) bytes += static_cast<char>((i * 37 + label * 101 + (i >> 10) * 77) % 251);
+      for (int i = 0; i < 3072; ++i)
+        bytes += static_cast<char>((i * 37 + label * 101 + (i >> 10) * 77) % 251);
     }
     folder_.file("cifar/" + name, bytes);
   }
@@ -75,30 +76,33 @@ TEST_F(Colours, AreCompleted) {
     for (std::int64_t x = 0; x < size; ++x)
       for (std::int64_t c = 0; c < 3; ++c)
         EXPECT_EQ(grid.pixels[static_cast<std::size_t>(((2 + 7 * y) * 60 + 2 + 7 * x) * 3 + c)],
-                  pixel_of_token(token_of_pixel(given.pixels[static_cast<std::size_t>((y * size + x) * 3 + c)],
-                                                levels),
-                                 levels))
+                  pixel_of_token(
+                      token_of_pixel(given.pixels[static_cast<std::size_t>((y * size + x) * 3 + c)], levels),
+                      levels))
             << y << ", " << x << ", " << c;
 }
 
 TEST_F(Colours, OfFilesThatDoNotFitAreRefused) {
   const std::string grey = (folder_ / "grey.png").string();
   write_png(grey, {size, size, 1, std::vector<std::uint8_t>(size * size)});
-  refuses(failed, {"generate", run_, "--complete", grey, "--out", out_}, {grey, "red, green, blue", "1 channel"});
+  refuses(failed, {"generate", run_, "--complete", grey, "--out", out_},
+          {grey, "red, green, blue", "1 channel"});
   refuses(failed, {"generate", run_, "--complete", (cifar_ / "test_batch.bin").string(), "--out", out_},
           {"test_batch.bin", "8 × 8", "32 × 32"});
   folder_.file("cifar/data_batch_2.bin", "damaged");
   refuses(failed, {"evaluate", run_, "--data", cifar_.string()}, {"data_batch_2.bin", "3073", "7"});
-  refuses(usage, {"train", config_, "--out", (folder_ / "two").string(), "--data", cifar_.string(), "--set",
-                  "image.channels=4"},
+  refuses(usage,
+          {"train", config_, "--out", (folder_ / "two").string(), "--data", cifar_.string(), "--set",
+           "image.channels=4"},
           {"image.channels", "4"});
   EXPECT_FALSE(fs::exists(out_));
 }
 
 TEST(PaperCifar10, IsMeasuredByBench) {
-  const Strings tiny = {"--set", "model.layers=1", "--set", "model.width=16", "--set", "model.feed_forward=16"};
-  const Json rows = json_of(succeed(joined({"bench", "generate", "--config", "paper-cifar10", "--streams", "2",
-                                            "--family", "linear", "--seconds", "0.01", "--json"},
+  const Strings tiny = {"--set",          "model.layers=1", "--set",
+                        "model.width=16", "--set",          "model.feed_forward=16"};
+  const Json rows = json_of(succeed(joined({"bench", "generate", "--config", "paper-cifar10", "--streams",
+                                            "2", "--family", "linear", "--seconds", "0.01", "--json"},
                                            tiny)));
   ASSERT_EQ(rows.size(), 1u);
   EXPECT_EQ(rows[0]["paper_images_per_second"], 17.85);

@@ -41,8 +41,8 @@ TEST_F(States, OfATextGoOnWithTheBytesOfOneRun) {
 }
 
 TEST_F(States, OfSeveralTextsGoOnEachWithItsOwnSeed) {
-  const Strings begin = {"generate", tiny_.copy(), "--prompt", "0 3 1", "--length", "9", "--count", "3",
-                         "--json"};
+  const Strings begin = {"generate", tiny_.copy(), "--prompt", "0 3 1", "--length",
+                         "9",        "--count",    "3",        "--json"};
   const Json whole = json_of(succeed(begin))["results"];
   const Json first = json_of(succeed(joined(begin, {"--steps", "4", "--save-states", a_})));
   const Json second = json_of(succeed({"generate", tiny_.copy(), "--states", a_, "--json"}));
@@ -50,9 +50,9 @@ TEST_F(States, OfSeveralTextsGoOnEachWithItsOwnSeed) {
   EXPECT_EQ(second["tokens"], 15);
   ASSERT_EQ(second["results"].size(), 3u);
   for (std::size_t i = 0; i < 3; ++i)
-    EXPECT_EQ(first["results"][i]["text"].get<std::string>() +
-                  second["results"][i]["text"].get<std::string>(),
-              whole[i]["text"]);
+    EXPECT_EQ(
+        first["results"][i]["text"].get<std::string>() + second["results"][i]["text"].get<std::string>(),
+        whole[i]["text"]);
 }
 
 TEST_F(States, OfPicturesEndInTheFileOfOneRun) {
@@ -83,8 +83,9 @@ TEST_F(States, ThatDoNotFitAreRefused) {
   refuses(failed, {"generate", tiny_.digits(), "--states", a_, "--out", path("o.png")},
           {"expected a snapshot of this model"});
   refuses(failed, joined(go_on, {"--no-cache"}), {"cache"});
-  for (const Strings& option : {Strings{"--prompt", "a"}, Strings{"--prompt-file", "a"}, Strings{"--seed", "1"},
-                                Strings{"--count", "2"}, Strings{"--length", "3"}, Strings{"--top-k", "3"}})
+  for (const Strings& option :
+       {Strings{"--prompt", "a"}, Strings{"--prompt-file", "a"}, Strings{"--seed", "1"},
+        Strings{"--count", "2"}, Strings{"--length", "3"}, Strings{"--top-k", "3"}})
     refuses(usage, joined(go_on, option), {"--states", option.front()});
   refuses(usage, {"generate", tiny_.text(), "--steps", "4"}, {"--steps", "--save-states"});
   refuses(usage, {"generate", tiny_.text(), "--save-states", b_}, {"--save-states", "--steps"});
@@ -92,8 +93,8 @@ TEST_F(States, ThatDoNotFitAreRefused) {
   refuses(failed, {"generate", tiny_.text(), "--steps", "1", "--save-states", folder_.path().string()},
           {folder_.path().string()});
   const std::string good = read_file(a_);
-  for (const std::string& bad : {std::string(), good.substr(0, 30), good.substr(0, good.size() - 1), good + "x",
-                                 "x" + good, std::string(300, '\0')}) {
+  for (const std::string& bad : {std::string(), good.substr(0, 30), good.substr(0, good.size() - 1),
+                                 good + "x", "x" + good, std::string(300, '\0')}) {
     write_file_atomically(a_, bad);
     refuses(failed, go_on, {a_});
   }

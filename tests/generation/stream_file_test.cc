@@ -32,7 +32,8 @@ TEST(StreamFile, ContinuesSessionsBitForBit) {
     Session session(model, 2);
     draw(session, 0, 20);
     draw(session, 1, 31);
-    write_streams(folder / "states", std::vector<SavedStream>{{0, {}, session.save(0)}, {0, {}, session.save(1)}});
+    write_streams(folder / "states",
+                  std::vector<SavedStream>{{0, {}, session.save(0)}, {0, {}, session.save(1)}});
     Session other(model, 2);
     const std::vector<SavedStream> read = read_streams(folder / "states");
     for (std::int64_t i = 0; i < 2; ++i) {
