@@ -16,7 +16,7 @@ train_all() { # CONFIG DATA [OPTION…]
   local common=("$@")
   run linear
   run softmax attention.family=softmax
-  run favor attention.feature_map=favor attention.features=64 attention.redraw=500
+  run favor attention.feature_map=favor attention.features=64
   run local attention.family=local attention.window=32
   run strided attention.family=strided attention.stride=16
   run lsh attention.family=lsh attention.chunk=16 attention.rounds=2
