@@ -34,6 +34,15 @@ struct Row {
   bool cache = true;
 };
 
+Json json_of(const Row& row) {
+  Json json = bench_row("generate", row.weights);
+  json["config"] = row.config;
+  json["family"] = row.family;
+  json["cache"] = row.cache;
+  json["streams"] = row.streams;
+  return json;
+}
+
 /// Images a second on a GPU that the paper reports for its own models, 0 where it reports none (Katharopoulos
 /// et al. 2020, tables 1 and 2).
 double published_images_per_second(const Row& row) {
@@ -140,11 +149,7 @@ Json measure(const std::shared_ptr<const Model>& model, const Row& row, double s
       row.cache ? static_cast<std::size_t>(row.streams) * state_bytes / (written ? 1 : 2) : 0;
   const double memory_ms = 1e3 * memory_seconds(model->weight_bytes(), touched, written);
 
-  Json json = bench_row("generate", row.weights);
-  json["config"] = row.config;
-  json["family"] = row.family;
-  json["cache"] = row.cache;
-  json["streams"] = row.streams;
+  Json json = json_of(row);
   json["tokens_per_second"] = streams / mean;
   json["images_per_second"] = config.image_height > 0 ? Json(streams / (mean * length)) : Json(nullptr);
   const double published = published_images_per_second(row);
@@ -172,11 +177,7 @@ Json measure_at(const std::shared_ptr<const Model>& model, const Row& row, std::
   for (int i = 0; i < 42; ++i) times.push_back(time_step(session, std::span(&token, 1)));
   times.erase(times.begin(), times.begin() + 2);
   std::sort(times.begin(), times.end());
-  Json json = bench_row("generate", row.weights);
-  json["config"] = row.config;
-  json["family"] = row.family;
-  json["cache"] = true;
-  json["streams"] = 1;
+  Json json = json_of(row);
   json["position"] = position;
   json["tokens_per_second"] = 1 / quantile(times, 0.5);
   json["step_ms"] = {{"p50", 1e3 * quantile(times, 0.5)}, {"p99", 1e3 * quantile(times, 0.99)}};
@@ -205,11 +206,7 @@ Json measure_real_time(const std::shared_ptr<const Model>& model, const Row& row
   for (int i = 0; i < 1000; ++i) session.step(std::span(&token, 1));
   for (double& time : times) time = time_step(session, std::span(&token, 1));
   std::sort(times.begin(), times.end());
-  Json json = bench_row("generate", row.weights);
-  json["config"] = row.config;
-  json["family"] = row.family;
-  json["cache"] = true;
-  json["streams"] = 1;
+  Json json = json_of(row);
   json["steps"] = steps;
   json["parameters"] = model->parameter_count();
   json["step_us"] = {{"p50", 1e6 * quantile(times, 0.5)},
