@@ -115,6 +115,7 @@ struct Session::Impl {
   }
 
   void step_without_cache(std::span<std::int32_t> tokens, std::span<const std::int64_t> slots) {
+    const FlushSubnormals flush;
     Worker& worker = workers.front();
     for (std::size_t i = 0; i < slots.size(); ++i) {
       Stream& stream = streams[slots[i]];
@@ -212,7 +213,6 @@ void Session::step(std::span<std::int32_t> tokens, std::span<const std::int64_t>
   impl_->check_step(streams);
 
   const OnCallersThread alone(impl_->options.threads == 1);
-  const FlushSubnormals flush;
   const std::int64_t count = static_cast<std::int64_t>(streams.size());
   const std::int64_t threads = impl_->options.threads == 1 ? 1 : thread_count();
   const std::int64_t share = (count + threads - 1) / threads;
@@ -222,7 +222,7 @@ void Session::step(std::span<std::int32_t> tokens, std::span<const std::int64_t>
     impl_->workers.emplace_back(impl_->network());
   if (!impl_->options.cache) return impl_->step_without_cache(tokens, streams);
   const auto step_one = [&](std::int64_t i) {
-    const FlushSubnormals flush_here;  // the mode is each thread's own
+    const FlushSubnormals flush;  // the mode is each thread's own
     const std::int64_t first = i * block, here = std::min(block, count - first);
     impl_->step_block(tokens.subspan(first, here), streams.subspan(first, here), impl_->workers[i]);
   };

@@ -365,10 +365,10 @@ void Backward(const RandomProjection& projection, float* scratch, View<float> dx
   }
 }
 
-void ForwardOf(const RandomProjection& projection, float* scratch, View<float> y, double* log_scale,
-               View<const float> x) {
-  const auto run = [&](auto map) { Forward<decltype(map)>(projection, scratch, y, log_scale, x); };
-  switch (projection.map) {
+/// Calls run with the map of that name.
+template <class Run>
+void WithMap(RandomMap map, const Run& run) {
+  switch (map) {
     case RandomMap::favor:
       return run(Favor());
     case RandomMap::trig:
@@ -394,33 +394,14 @@ void ForwardOf(const RandomProjection& projection, float* scratch, View<float> y
   }
 }
 
+void ForwardOf(const RandomProjection& projection, float* scratch, View<float> y, double* log_scale,
+               View<const float> x) {
+  WithMap(projection.map, [&](auto map) { Forward<decltype(map)>(projection, scratch, y, log_scale, x); });
+}
+
 void BackwardOf(const RandomProjection& projection, float* scratch, View<float> dx, View<const float> dy,
                 View<const float> x, View<const float> y) {
-  const auto run = [&](auto map) { Backward<decltype(map)>(projection, scratch, dx, dy, x, y); };
-  switch (projection.map) {
-    case RandomMap::favor:
-      return run(Favor());
-    case RandomMap::trig:
-      return run(Trig());
-    case RandomMap::sincos:
-      return run(SinCos());
-    case RandomMap::hyperbolic:
-      return run(Hyperbolic());
-    case RandomMap::relu:
-      return run(General<Relu>());
-    case RandomMap::gelu:
-      return run(General<Gelu>());
-    case RandomMap::sigmoid:
-      return run(General<Sigmoid>());
-    case RandomMap::tanh:
-      return run(General<Tanh>());
-    case RandomMap::abs:
-      return run(General<Abs>());
-    case RandomMap::cos:
-      return run(General<Cos>());
-    case RandomMap::exp:
-      return run(Exp());
-  }
+  WithMap(projection.map, [&](auto map) { Backward<decltype(map)>(projection, scratch, dx, dy, x, y); });
 }
 
 }  // namespace linnet::random_maps::HWY_NAMESPACE
