@@ -73,10 +73,7 @@ double gflops(std::int64_t rows, std::int64_t inputs, std::int64_t outputs, Weig
   Tensor panels = Tensor::of<std::uint8_t>({layout.bytes()});
   std::fill_n(panels.span<std::uint8_t>().data(), layout.bytes(), std::uint8_t{0x3c});
   Tensor scales = Tensor::of<float>({rows});
-  if (type == WeightType::bf16)
-    narrow_rows(reinterpret_cast<bf16*>(narrow.raw()), a.view<float>());
-  else
-    quantise_rows(narrow.span<std::uint8_t>().data(), scales.span<float>().data(), a.view<float>());
+  narrow_rows({type, narrow.raw(), scales.span<float>().data()}, a.view<float>());
   const double seconds = median_seconds(runs, [&] {
     parallel_for(rows / block, [&](std::int64_t i) {
       run_library(product, c.view<float>().at(i * block),

@@ -1,7 +1,7 @@
 // Large f32 products go to oneDNN's AVX-512 kernels in blocks of rows. Products of fewer rows, of strided
 // rows (which oneDNN 2.6 multiplies by a plain loop), and all products where those kernels are missing or
 // would round otherwise than ours, go to panels.cc. Both read the same packed weights and give the same bits.
-// Products with narrow weights are all oneDNN's, but for turning rows into what they take.
+// Products with narrow weights are narrow_matrix.cc's.
 #include "kernels/dense.h"
 
 #include <algorithm>
@@ -18,7 +18,7 @@
 #include "base/threads.h"
 #include "kernels/instruction_set.h"
 #include "kernels/library.h"
-#include "kernels/narrow.h"
+#include "kernels/narrow_matrix.h"
 #include "kernels/panels.h"
 
 namespace linnet::kernels {
@@ -43,9 +43,8 @@ struct PackedMatrix::Storage {
   bool library = false;  // oneDNN multiplies by `packed`
   Tensor packed;
 
-  /// Of weights that are held as bf16 or int8 here; they may be wanted so and held as f32.
-  std::optional<NarrowLayout> narrow;
-  CodeScales scales;
+  /// Instead of them where weights are held as bf16 or int8; they may be wanted so and held as f32.
+  std::optional<NarrowMatrix> narrow;
 };
 
 namespace {
@@ -121,98 +120,14 @@ Epilogue rows_of(Epilogue epilogue, std::int64_t begin, std::int64_t end) {
   return epilogue;
 }
 
-void pack_narrow(PackedMatrix::Storage& storage, View<const float> w) {
-  const NarrowLayout& layout = *storage.narrow;
-  std::memset(storage.packed.raw(), 0, storage.packed.bytes());
-  storage.scales.scale.resize(static_cast<std::size_t>(layout.outputs));
-  storage.scales.sum.resize(static_cast<std::size_t>(layout.outputs));
-  const auto inputs = static_cast<std::size_t>(layout.inputs);
-  auto* halves = reinterpret_cast<bf16*>(storage.packed.raw());
-  auto* codes = reinterpret_cast<std::int8_t*>(storage.packed.raw());
-  parallel_for(layout.outputs, [&](std::int64_t n) {
-    if (layout.type == WeightType::bf16) {
-      for (std::int64_t k = 0; k < layout.inputs; ++k) halves[layout.offset(k, n)] = to_bf16(w(n, k));
-      return;
-    }
-    std::vector<std::int8_t> row(inputs);
-    storage.scales.scale[n] = quantise_weights(row, {w.at(n), inputs});
-    std::int32_t sum = 0;
-    for (std::int64_t k = 0; k < layout.inputs; ++k) {
-      codes[layout.offset(k, n)] = row[k];
-      sum += row[k];
-    }
-    storage.scales.sum[n] = sum;
-  });
-}
-
-/// Of rows that are made narrow, their scales, and sums.
-struct NarrowScratch {
-  Tensor rows, scales, sums;
-
-  static NarrowScratch& reserve(std::int64_t rows, std::int64_t inputs, std::int64_t outputs) {
-    thread_local NarrowScratch scratch;
-    if (scratch.rows.size() < 2 * rows * inputs) scratch.rows = Tensor::of<std::uint8_t>({2 * rows * inputs});
-    if (scratch.scales.size() < rows) scratch.scales = Tensor::of<float>({rows});
-    if (scratch.sums.size() < rows * outputs) scratch.sums = Tensor::of<float>({rows * outputs});
-    return scratch;
-  }
-};
-
-// Columns of panels [first, last) of a block of rows. The rows are made narrow once for all panels of a
-// block, again for every piece of the columns.
-void multiply_narrow_block(View<float> c, View<const float> a, const PackedMatrix::Storage& b,
-                           std::int64_t first, std::int64_t last, const Epilogue& epilogue) {
-  const NarrowLayout& layout = *b.narrow;
-  const std::int64_t rows = a.extent(0), begin = first * NarrowLayout::columns,
-                     columns = std::min(last * NarrowLayout::columns, layout.outputs) - begin;
-  NarrowScratch& scratch = NarrowScratch::reserve(rows, layout.inputs, columns);
-  float* scales = scratch.scales.span<float>().data();
-  if (layout.type == WeightType::bf16)
-    narrow_rows(reinterpret_cast<bf16*>(scratch.rows.raw()), a);
-  else
-    quantise_rows(scratch.rows.span<std::uint8_t>().data(), scales, a);
-  run_library({layout.type, rows, layout.inputs, columns}, scratch.sums.raw(), scratch.rows.raw(),
-              static_cast<const std::byte*>(b.packed.raw()) + first * layout.panel_bytes());
-
-  Epilogue part = epilogue;
-  if (part.bias.data() != nullptr) part.bias = part.bias.slice(0, begin, begin + columns);
-  if (part.residual.data() != nullptr) part.residual = part.residual.slice(1, begin, begin + columns);
-  const View<float> to = c.slice(1, begin, begin + columns);
-  float* sums = scratch.sums.span<float>().data();
-  if (layout.type == WeightType::bf16) return finish_rows(to, sums, columns, part);
-  for (std::int64_t i = 0; i < rows; ++i) {
-    float* row = sums + i * columns;
-    scale_codes(row, reinterpret_cast<const std::int32_t*>(row), scales[i], b.scales, begin, columns);
-    Epilogue of_row = part;
-    if (part.residual.data() != nullptr) of_row.residual = part.residual.slice(0, i, i + 1);
-    finish_rows(to.slice(0, i, i + 1), row, columns, of_row);
-  }
-}
-
-void multiply_narrow(View<float> c, View<const float> a, const PackedMatrix::Storage& b,
-                     const Epilogue& epilogue) {
-  const std::int64_t rows = a.extent(0), panels = b.narrow->panels();
-  const std::int64_t blocks = (rows + large_block - 1) / large_block;
-  // Blocks of rows do not depend on the threads; pieces of columns may, since columns do not meet.
-  const std::int64_t pieces =
-      blocks == 1 && !in_parallel() ? std::min<std::int64_t>(thread_count(), panels) : 1;
-  parallel_for(blocks * pieces, [&](std::int64_t i) {
-    const std::int64_t block = i / pieces, piece = i % pieces;
-    const std::int64_t begin = block * large_block, end = std::min(rows, begin + large_block);
-    multiply_narrow_block(c.slice(0, begin, end), a.slice(0, begin, end), b, panels * piece / pieces,
-                          panels * (piece + 1) / pieces, rows_of(epilogue, begin, end));
-  });
-}
-
 }  // namespace
 
 PackedMatrix::PackedMatrix(std::int64_t inputs, std::int64_t outputs, WeightType type)
     : inputs_(inputs), outputs_(outputs), type_(type), storage_(std::make_unique<Storage>()) {
   instruction_set();  // throws where LINNET_ISA cannot be obeyed
   storage_->layout = {inputs, outputs};
-  if (type != WeightType::f32 && library_is_fast({type, large_block, inputs, outputs})) {
-    storage_->narrow = NarrowLayout{type, inputs, outputs};
-    storage_->packed = Tensor::of<std::uint8_t>({storage_->narrow->bytes()});
+  if (type != WeightType::f32 && NarrowMatrix::is_fast(type, inputs, outputs)) {
+    storage_->narrow.emplace(NarrowLayout{type, inputs, outputs});
     return;
   }
   storage_->packed = Tensor::of<float>({storage_->layout.floats()});
@@ -230,7 +145,7 @@ void PackedMatrix::pack(View<const float> b) {
 
 void PackedMatrix::pack_transposed(View<const float> w) {
   assert(w.extent(0) == outputs_ && w.extent(1) == inputs_);
-  if (storage_->narrow) return pack_narrow(*storage_, w);
+  if (storage_->narrow) return storage_->narrow->pack_transposed(w);
   if (type_ == WeightType::f32)
     return pack_panels(storage_->packed.span<float>().data(), storage_->layout, w.data(), 1, w.stride(0));
   Tensor rounded = Tensor::of<float>({outputs_, inputs_});
@@ -240,7 +155,9 @@ void PackedMatrix::pack_transposed(View<const float> w) {
               inputs_);
 }
 
-std::size_t PackedMatrix::bytes() const { return storage_->packed.bytes(); }
+std::size_t PackedMatrix::bytes() const {
+  return storage_->narrow ? storage_->narrow->bytes() : storage_->packed.bytes();
+}
 
 void multiply(View<float> c, View<const float> a, const PackedMatrix& b, const Epilogue& epilogue) {
   const PackedMatrix::Storage& storage = b.storage();
@@ -248,7 +165,7 @@ void multiply(View<float> c, View<const float> a, const PackedMatrix& b, const E
   const std::int64_t rows = a.extent(0);
   assert(a.extent(1) == b.inputs() && c.extent(0) == rows && c.extent(1) == b.outputs());
   if (rows == 0 || b.outputs() == 0) return;
-  if (storage.narrow) return multiply_narrow(c, a, storage, epilogue);
+  if (storage.narrow) return storage.narrow->multiply(c, a, epilogue);
 
   // First the blocks for oneDNN; what is left of the rows is cut along panels, then along rows.
   const bool dense = a.stride(0) == b.inputs() && c.stride(0) == b.outputs() &&
@@ -277,6 +194,16 @@ void multiply(View<float> c, View<const float> a, const PackedMatrix& b, const E
                     layout.panels() * column_piece / column_pieces,
                     layout.panels() * (column_piece + 1) / column_pieces, rows_of(epilogue, begin, end));
   });
+}
+
+void multiply_twice(View<float> c, View<const float> a, const PackedMatrix& first, const Epilogue& between,
+                    const PackedMatrix& second, const Epilogue& after, View<float> hidden) {
+  assert(between.residual.data() == nullptr);
+  const auto &one = first.storage().narrow, &two = second.storage().narrow;
+  const bool shared = in_parallel() || thread_count() == 1 || a.extent(0) > NarrowMatrix::block_rows;
+  if (one && two && shared) return multiply_narrow_twice(c, a, *one, between, *two, after);
+  multiply(hidden, a, first, between);
+  multiply(c, hidden, second, after);
 }
 
 void prepare_multiply(std::int64_t rows, const PackedMatrix& b, const Epilogue& epilogue) {

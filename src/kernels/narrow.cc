@@ -9,6 +9,7 @@
 #define HWY_TARGET_INCLUDE "kernels/narrow.cc"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
+#include "kernels/activation-inl.h"
 #include "kernels/bf16-inl.h"
 #include "kernels/lanes-inl.h"
 
@@ -17,7 +18,7 @@ namespace linnet::kernels::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 /// The nearest bf16 of each.
-void narrow(bf16* to, const float* from, std::int64_t count) {
+void round_row(bf16* to, const float* from, std::int64_t count) {
   const FloatTag d;
   const hn::Rebind<std::uint16_t, FloatTag> u16;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
@@ -27,43 +28,130 @@ void narrow(bf16* to, const float* from, std::int64_t count) {
   for (; i < count; ++i) to[i] = to_bf16(from[i]);
 }
 
+/// The largest |x|; NaN or infinite where a number is.
+float largest_size(const float* from, std::int64_t count) {
+  const FloatTag d;
+  const hn::RebindToUnsigned<FloatTag> u32;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  // Floats without their sign are ordered as integers are, NaN above all.
+  const auto size = hn::Set(u32, 0x7fffffffu);
+  hn::Vec<decltype(u32)> most[4];
+#pragma GCC unroll 4
+  for (auto& part : most) part = hn::Zero(u32);
+  std::int64_t i = 0;
+  for (; i + 4 * lanes <= count; i += 4 * lanes) {
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; ++j)
+      most[j] = hn::Max(most[j], hn::And(hn::BitCast(u32, hn::LoadU(d, from + i + j * lanes)), size));
+  }
+  for_vectors(count - i, [&](auto part, std::int64_t j) {
+    most[0] = hn::Max(most[0], hn::And(hn::BitCast(u32, part.load(from + i + j)), size));
+  });
+  const auto all = hn::Max(hn::Max(most[0], most[1]), hn::Max(most[2], most[3]));
+  return hn::GetLane(hn::BitCast(d, hn::MaxOfLanes(u32, all)));
+}
+
 /// Codes 128 + round(127 x / largest); returns their scale, NaN where a number is not finite.
-float quantise(std::uint8_t* to, const float* from, std::int64_t count) {
+float quantise_row(std::uint8_t* to, const float* from, std::int64_t count) {
   const FloatTag d;
   const hn::RebindToSigned<FloatTag> i32;
+  const hn::RebindToUnsigned<FloatTag> u32;
   const hn::Rebind<std::uint8_t, FloatTag> u8;
-  auto most = hn::Zero(d), not_finite = hn::Zero(d);
-  for_vectors(count, [&](auto lanes, std::int64_t i) {
-    const auto x = lanes.load(from + i);
-    most = hn::Max(most, hn::Abs(x));
-    not_finite = hn::MulAdd(x, hn::Zero(d), not_finite);
-  });
-  const float largest = hn::GetLane(hn::MaxOfLanes(d, most));
+  const float largest = largest_size(from, count);
   const float steps = largest > 0 ? 127.0f / largest : 0.0f;
   const auto factor = hn::Set(d, steps);
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   std::int64_t i = 0;
   for (; i + lanes <= count; i += lanes) {
     const auto code = hn::Add(hn::NearestInt(hn::Mul(hn::LoadU(d, from + i), factor)), hn::Set(i32, 128));
-    hn::StoreU(hn::DemoteTo(u8, code), u8, to + i);
+    hn::StoreU(hn::U8FromU32(hn::BitCast(u32, code)), u8, to + i);
   }
   for (; i < count; ++i) to[i] = static_cast<std::uint8_t>(128 + std::lrint(from[i] * steps));
-  return largest / 127.0f + hn::GetLane(hn::SumOfLanes(d, not_finite));
+  return largest / 127.0f + 0.0f * largest;
 }
 
-void scale_row(float* to, const std::int32_t* sums, float row_scale, const float* scale,
-               const std::int32_t* sum, std::int64_t count) {
+void narrow_row(const NarrowRows& to, std::int64_t i, const float* from, std::int64_t count) {
+  if (to.type == WeightType::bf16)
+    round_row(static_cast<bf16*>(to.rows) + i * count, from, count);
+  else
+    to.scales[i] = quantise_row(static_cast<std::uint8_t*>(to.rows) + i * count, from, count);
+}
+
+void narrow_all(const NarrowRows& to, View<const float> rows) {
+  for (std::int64_t i = 0; i < rows.extent(0); ++i) narrow_row(to, i, rows.at(i), rows.extent(1));
+}
+
+template <Activation activation>
+HWY_INLINE FloatVector activate_narrow(FloatVector x) {
+  if constexpr (activation == Activation::gelu) return NearGelu(FloatTag(), x);
+  return activate<activation>(FloatTag(), x);
+}
+
+/// to [count] = bias, activation and residual after row i of the sums.
+template <WeightType type, Activation activation>
+void finish_row(float* to, const NarrowSums& sums, std::int64_t i, std::int64_t count, const float* bias,
+                const float* residual) {
   const FloatTag d;
   const hn::RebindToSigned<FloatTag> i32;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  const auto factor = hn::Set(d, row_scale);
-  std::int64_t n = 0;
-  for (; n + lanes <= count; n += lanes) {
-    const auto exact = hn::Sub(hn::LoadU(i32, sums + n), hn::ShiftLeft<7>(hn::LoadU(i32, sum + n)));
-    const auto value = hn::Mul(hn::ConvertTo(d, exact), hn::Mul(factor, hn::LoadU(d, scale + n)));
-    hn::StoreU(value, d, to + n);
+  // Both kinds of sums are 32 bits wide; whole numbers pass through the loads of floats unchanged.
+  const float* row = static_cast<const float*>(sums.sums) + i * count;
+  const float *scale = nullptr, *excess = nullptr;
+  FloatVector row_scale = hn::Zero(d);
+  if constexpr (type == WeightType::int8) {
+    scale = sums.weights->scale.data() + sums.first;
+    excess = reinterpret_cast<const float*>(sums.weights->excess.data() + sums.first);
+    row_scale = hn::Set(d, sums.row_scales[i]);
   }
-  for (; n < count; ++n) to[n] = static_cast<float>(sums[n] - 128 * sum[n]) * (row_scale * scale[n]);
+  for_vectors(count, [&](auto lanes, std::int64_t j) {
+    FloatVector x = lanes.load(row + j);
+    if constexpr (type == WeightType::int8) {
+      const auto exact = hn::Sub(hn::BitCast(i32, x), hn::BitCast(i32, lanes.load(excess + j)));
+      x = hn::Mul(hn::ConvertTo(d, exact), hn::Mul(row_scale, lanes.load(scale + j)));
+    }
+    if (bias != nullptr) x = hn::Add(x, lanes.load(bias + j));
+    x = activate_narrow<activation>(x);
+    if (residual != nullptr) x = hn::Add(x, lanes.load(residual + j));
+    lanes.store(x, to + j);
+  });
+}
+
+using FinishRow = void (*)(float*, const NarrowSums&, std::int64_t, std::int64_t, const float*, const float*);
+
+template <WeightType type>
+FinishRow finisher(Activation activation) {
+  switch (activation) {
+    case Activation::none:
+      return finish_row<type, Activation::none>;
+    case Activation::relu:
+      return finish_row<type, Activation::relu>;
+    case Activation::gelu:
+      return finish_row<type, Activation::gelu>;
+    case Activation::gelu_tanh:
+      return finish_row<type, Activation::gelu_tanh>;
+  }
+  return nullptr;
+}
+
+FinishRow finisher(const NarrowSums& sums, Activation activation) {
+  return sums.type == WeightType::bf16 ? finisher<WeightType::bf16>(activation)
+                                       : finisher<WeightType::int8>(activation);
+}
+
+void finish(View<float> to, const NarrowSums& sums, const Epilogue& epilogue) {
+  const FinishRow run = finisher(sums, epilogue.activation);
+  const bool residual = epilogue.residual.data() != nullptr;
+  for (std::int64_t i = 0; i < to.extent(0); ++i)
+    run(to.at(i), sums, i, to.extent(1), epilogue.bias.data(), residual ? epilogue.residual.at(i) : nullptr);
+}
+
+void finish_and_narrow(const NarrowRows& to, std::int64_t rows, std::span<float> row, const NarrowSums& sums,
+                       const Epilogue& epilogue) {
+  const FinishRow run = finisher(sums, epilogue.activation);
+  const auto count = static_cast<std::int64_t>(row.size());
+  for (std::int64_t i = 0; i < rows; ++i) {
+    run(row.data(), sums, i, count, epilogue.bias.data(), nullptr);
+    narrow_row(to, i, row.data(), count);
+  }
 }
 
 }  // namespace linnet::kernels::HWY_NAMESPACE
@@ -73,28 +161,21 @@ HWY_AFTER_NAMESPACE();
 namespace linnet::kernels {
 namespace {
 
-HWY_EXPORT(narrow);
-HWY_EXPORT(quantise);
-HWY_EXPORT(scale_row);
+HWY_EXPORT(narrow_all);
+HWY_EXPORT(finish);
+HWY_EXPORT(finish_and_narrow);
 
 }  // namespace
 
-void narrow_rows(bf16* to, View<const float> rows) {
-  const std::int64_t columns = rows.extent(1);
-  const auto run = HWY_DYNAMIC_DISPATCH(narrow);
-  for (std::int64_t i = 0; i < rows.extent(0); ++i) run(to + i * columns, rows.at(i), columns);
+void narrow_rows(const NarrowRows& to, View<const float> rows) { HWY_DYNAMIC_DISPATCH(narrow_all)(to, rows); }
+
+void finish_narrow(View<float> to, const NarrowSums& sums, const Epilogue& epilogue) {
+  HWY_DYNAMIC_DISPATCH(finish)(to, sums, epilogue);
 }
 
-void quantise_rows(std::uint8_t* to, float* scales, View<const float> rows) {
-  const std::int64_t columns = rows.extent(1);
-  const auto run = HWY_DYNAMIC_DISPATCH(quantise);
-  for (std::int64_t i = 0; i < rows.extent(0); ++i) scales[i] = run(to + i * columns, rows.at(i), columns);
-}
-
-void scale_codes(float* to, const std::int32_t* sums, float row_scale, const CodeScales& scales,
-                 std::int64_t first, std::int64_t count) {
-  HWY_DYNAMIC_DISPATCH(scale_row)
-  (to, sums, row_scale, scales.scale.data() + first, scales.sum.data() + first, count);
+void finish_narrow(const NarrowRows& to, std::int64_t rows, std::span<float> row, const NarrowSums& sums,
+                   const Epilogue& epilogue) {
+  HWY_DYNAMIC_DISPATCH(finish_and_narrow)(to, rows, row, sums, epilogue);
 }
 
 WeightType find_weight_type(const std::string& name) {

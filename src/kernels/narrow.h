@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "kernels/dense.h"
@@ -35,21 +36,40 @@ struct NarrowLayout {
   }
 };
 
-/// What int8 weights come with: the scale of every output's codes, and the sum of its codes, 128 of which the
-/// products with unsigned rows have too much.
+/// What int8 weights come with: the scale of every output's codes, and 128 times the sum of its codes, which
+/// the products with unsigned rows have too much.
 struct CodeScales {
   std::vector<float> scale;
-  std::vector<std::int32_t> sum;
+  std::vector<std::int32_t> excess;
 };
 
-/// Rows of f32 as the products with narrow weights take them, dense: bf16, or codes 1 … 255 that stand for
-/// scale · (code − 128).
-void narrow_rows(bf16* to, View<const float> rows);
-void quantise_rows(std::uint8_t* to, float* scales, View<const float> rows);
+/// Rows as the products with narrow weights take them, dense: bf16, or codes 1 … 255 of int8 that stand for
+/// scales[i] · (code − 128).
+struct NarrowRows {
+  WeightType type;
+  void* rows;
+  float* scales;  ///< a row's, NaN where it holds numbers that are not finite; int8 alone
+};
 
-/// A row of int8 products as f32: to[n] = row_scale · scale[n] · (sums[n] − 128 · sum[n]), for the outputs
-/// from `first` on. `to` may be the memory of `sums`.
-void scale_codes(float* to, const std::int32_t* sums, float row_scale, const CodeScales& scales,
-                 std::int64_t first, std::int64_t count);
+/// `to` = rows, rounded.
+void narrow_rows(const NarrowRows& to, View<const float> rows);
+
+/// What the products of some rows left for some outputs, dense [rows, outputs]: sums of f32 (bf16), or of s32
+/// with the scales of the rows and of the weights. Output 0 is output `first` of `weights`.
+struct NarrowSums {
+  WeightType type;
+  const void* sums;
+  const float* row_scales;
+  const CodeScales* weights;
+  std::int64_t first;
+};
+
+/// to = epilogue(sums), which may be the memory of the sums. GELU with an absolute error below 1e-5.
+void finish_narrow(View<float> to, const NarrowSums& sums, const Epilogue& epilogue);
+
+/// The same as the rows [rows, outputs] of a next product, without a residual; `row` has room for one of
+/// them.
+void finish_narrow(const NarrowRows& to, std::int64_t rows, std::span<float> row, const NarrowSums& sums,
+                   const Epilogue& epilogue);
 
 }  // namespace linnet::kernels

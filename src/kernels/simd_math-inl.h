@@ -154,6 +154,28 @@ HWY_INLINE void FastNormal(D d, V x, V& density, V& cdf) {
   cdf = hn::IfThenElse(hn::Lt(x, hn::Zero(d)), tail, hn::Sub(one, tail));
 }
 
+/// x Φ(x) with an absolute error below 1e-5, half as expensive as by FastNormal; exactly x or 0 for |x| > 5.
+template <class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
+HWY_INLINE V NearGelu(D d, V x) {
+  namespace hn = hwy::HWY_NAMESPACE;
+  // x Φ(x) = x/2 + E(x²), E(t) = t Q(u) with u = 2 t / 25 − 1 in [−1, 1], and √t / 2 beyond.
+  const V t = hn::Mul(x, x);
+  const V u = hn::MulAdd(t, hn::Set(d, 0.08f), hn::Set(d, -1.0f));
+  V q = hn::MulAdd(hn::Set(d, 2.27730349e-3f), u, hn::Set(d, -6.27800869e-3f));
+  q = hn::MulAdd(q, u, hn::Set(d, 7.02123251e-3f));
+  q = hn::MulAdd(q, u, hn::Set(d, -8.32983665e-3f));
+  q = hn::MulAdd(q, u, hn::Set(d, 1.55479191e-2f));
+  q = hn::MulAdd(q, u, hn::Set(d, -2.42151543e-2f));
+  q = hn::MulAdd(q, u, hn::Set(d, 3.17441486e-2f));
+  q = hn::MulAdd(q, u, hn::Set(d, -4.03191708e-2f));
+  q = hn::MulAdd(q, u, hn::Set(d, 5.14880121e-2f));
+  q = hn::MulAdd(q, u, hn::Set(d, -7.03005195e-2f));
+  q = hn::MulAdd(q, u, hn::Set(d, 0.141364306f));
+  const V half = hn::Mul(x, hn::Set(d, 0.5f));
+  const V even = hn::IfThenElse(hn::Gt(t, hn::Set(d, 25.0f)), hn::Abs(half), hn::Mul(t, q));
+  return hn::Add(half, even);
+}
+
 /// erf(x), absolute error below 5e-7.
 template <class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
 HWY_INLINE V FastErf(D d, V x) {

@@ -45,6 +45,13 @@ void Dense::forward(View<float> y, View<const float> x, kernels::Activation acti
   kernels::multiply(y, x, packed_, {bias_values_, activation, residual});
 }
 
+void Dense::forward_through(const Dense& second, View<float> y, View<const float> x,
+                            kernels::Activation activation, View<const float> residual,
+                            View<float> hidden) const {
+  kernels::multiply_twice(y, x, packed_, {bias_values_, activation, {}}, second.packed_,
+                          {second.bias_values_, kernels::Activation::none, residual}, hidden);
+}
+
 void Dense::backward(View<float> dx, View<const float> dy, View<const float> x,
                      std::span<float> gradients) const {
   kernels::accumulate_weight_gradient(weight_.of(gradients), has_bias_ ? bias_.of(gradients) : View<float>(),

@@ -33,6 +33,10 @@ class Dense {
   void forward(View<float> y, View<const float> x, kernels::Activation activation = kernels::Activation::none,
                View<const float> residual = {}) const;
 
+  /// y = second(activation(this(x))) + residual; `hidden` [rows, outputs] as in kernels::multiply_twice.
+  void forward_through(const Dense& second, View<float> y, View<const float> x,
+                       kernels::Activation activation, View<const float> residual, View<float> hidden) const;
+
   /// dx [rows, inputs] is assigned (an empty one is left out); gradients of W and b are added.
   void backward(View<float> dx, View<const float> dy, View<const float> x, std::span<float> gradients) const;
 

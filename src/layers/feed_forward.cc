@@ -33,8 +33,7 @@ void FeedForward::apply(View<float> y, View<const float> x, View<const float> re
                         Scratch& scratch) const {
   const Scratch::Frame frame(scratch);
   const View<float> hidden = scratch.take(x.extent(0), parts_.hidden);
-  first_.forward(hidden, x, parts_.activation);
-  second_.forward(y, hidden, kernels::Activation::none, residual);
+  first_.forward_through(second_, y, x, parts_.activation, residual, hidden);
 }
 
 void FeedForward::backward(View<float> dx, View<const float> dy, View<const float> x, const Saved& saved,

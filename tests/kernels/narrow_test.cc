@@ -141,6 +141,45 @@ TEST(NarrowMultiply, NotANumberStaysOneInItsRow) {
   }
 }
 
+TEST(NarrowMultiply, TwiceIsOneAfterTheOther) {
+  for (const WeightType type : {WeightType::f32, WeightType::bf16, WeightType::int8}) {
+    Tensor w1 = normal({257, 30}, 1), w2 = normal({33, 257}, 2), bias = normal({257}, 3);
+    PackedMatrix first(30, 257, type), second(257, 33, type);
+    first.pack_transposed(w1.view<float>());
+    second.pack_transposed(w2.view<float>());
+    for (const std::int64_t rows : {0, 1, 64, 65, 131}) {
+      Tensor a = normal({rows, 30}, 4), residual = normal({rows, 33}, 5);
+      Tensor hidden = Tensor::of<float>({rows, 257}), expected = Tensor::of<float>({rows, 33});
+      const Epilogue between{bias.view<float>(), Activation::gelu, {}};
+      multiply(hidden.view<float>(), a.view<float>(), first, between);
+      multiply(expected.view<float>(), hidden.view<float>(), second,
+               {{}, Activation::none, residual.view<float>()});
+      std::vector<double> numbers;
+      for (const float x : expected.span<float>()) numbers.push_back(x);
+      for (const int threads : {1, 2}) {
+        set_thread_count(threads);
+        Tensor c = residual.clone();  // in place
+        multiply_twice(c.view<float>(), a.view<float>(), first, between, second,
+                       {{}, Activation::none, c.view<float>()}, hidden.view<float>());
+        EXPECT_LE(error(c.view<float>(), numbers), type == WeightType::bf16 ? 1e-4 : 0) << rows;
+      }
+    }
+  }
+  set_thread_count(2);
+}
+
+TEST(NarrowMultiply, GeluIsNear) {
+  for (const WeightType type : {WeightType::bf16, WeightType::int8}) {
+    Tensor w = normal({70, 40}, 1), a = normal({9, 40}, 2), c = Tensor::of<float>({9, 70});
+    PackedMatrix packed(40, 70, type);
+    packed.pack_transposed(w.view<float>());
+    std::vector<double> expected = expected_product(a.view<float>(), w.clone(), type);
+    for (double& x : expected) x *= 0.5 * std::erfc(-x / std::sqrt(2.0));
+    multiply(c.view<float>(), a.view<float>(), packed, {{}, Activation::gelu, {}});
+    EXPECT_LT(error(c.view<float>(), expected), 1e-5);
+  }
+}
+
 TEST(RoundWeights, IsIdempotentAndNear) {
   for (const auto& [type, step] :
        {std::pair(WeightType::bf16, 1.0 / 256), std::pair(WeightType::int8, 0.02)}) {

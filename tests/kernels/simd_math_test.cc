@@ -70,6 +70,9 @@ void cdf_all(std::vector<float>& x) {
     return cdf;
   });
 }
+void near_gelu_all(std::vector<float>& x) {
+  apply(x, [](auto d, auto v) { return NearGelu(d, v); });
+}
 
 }  // namespace linnet::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -89,6 +92,7 @@ HWY_EXPORT(erf_all);
 HWY_EXPORT(sin_all);
 HWY_EXPORT(cos_all);
 HWY_EXPORT(cdf_all);
+HWY_EXPORT(near_gelu_all);
 
 constexpr float infinity = std::numeric_limits<float>::infinity();
 constexpr float nan = std::numeric_limits<float>::quiet_NaN();
@@ -229,6 +233,20 @@ TEST(SimdMath, ErfAndNormalCdfAreAccurate) {
     EXPECT_TRUE(std::isnan(at(erf, nan)));
     EXPECT_EQ(at(erf, infinity), 1);
     EXPECT_EQ(at(erf, -infinity), -1);
+  });
+}
+
+TEST(SimdMath, NearGeluIsAccurate) {
+  for_every_target([] {
+    const auto f = HWY_DYNAMIC_DISPATCH(near_gelu_all);
+    const auto expected = [](double x) { return 0.5 * x * std::erfc(-x / std::sqrt(2.0)); };
+    EXPECT_LT(worst(evenly(-7, 7, 200001), f, expected, one), 1e-5);
+    EXPECT_LT(worst(geometrically(1e-30f, 1, 10001), f, expected, itself), 1e-4);
+    EXPECT_EQ(at(f, 0), 0);
+    EXPECT_EQ(at(f, 5.5f), 5.5f);
+    EXPECT_EQ(at(f, -5.5f), 0);
+    EXPECT_EQ(at(f, infinity), infinity);
+    EXPECT_TRUE(std::isnan(at(f, nan)));
   });
 }
 

@@ -1,0 +1,134 @@
+#include "kernels/narrow_matrix.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cstring>
+#include <vector>
+
+#include "base/threads.h"
+#include "kernels/library.h"
+
+namespace linnet::kernels {
+namespace {
+
+/// Room of one thread: rows made narrow with their scales, sums, one row of f32.
+struct NarrowScratch {
+  Tensor rows, scales, sums, row;
+
+  static NarrowScratch& mine() {
+    thread_local NarrowScratch scratch;
+    return scratch;
+  }
+
+  NarrowRows narrow(WeightType type, std::int64_t count, std::int64_t inputs) {
+    if (rows.size() < 2 * count * inputs) rows = Tensor::of<std::uint8_t>({2 * count * inputs});
+    if (scales.size() < count) scales = Tensor::of<float>({count});
+    return {type, rows.raw(), scales.span<float>().data()};
+  }
+  static float* floats(Tensor& tensor, std::int64_t count) {
+    if (tensor.size() < count) tensor = Tensor::of<float>({count});
+    return tensor.span<float>().data();
+  }
+};
+
+Epilogue rows_of(Epilogue epilogue, std::int64_t begin, std::int64_t end) {
+  if (epilogue.residual.data() != nullptr) epilogue.residual = epilogue.residual.slice(0, begin, end);
+  return epilogue;
+}
+
+}  // namespace
+
+bool NarrowMatrix::is_fast(WeightType type, std::int64_t inputs, std::int64_t outputs) {
+  return library_is_fast({type, block_rows, inputs, outputs});
+}
+
+NarrowMatrix::NarrowMatrix(const NarrowLayout& layout)
+    : layout_(layout), packed_(Tensor::of<std::uint8_t>({layout.bytes()})) {
+  if (layout.type == WeightType::bf16) return;
+  scales_.scale.resize(static_cast<std::size_t>(layout.outputs));
+  scales_.excess.resize(static_cast<std::size_t>(layout.outputs));
+}
+
+void NarrowMatrix::pack_transposed(View<const float> w) {
+  std::memset(packed_.raw(), 0, packed_.bytes());
+  const auto inputs = static_cast<std::size_t>(layout_.inputs);
+  auto* halves = reinterpret_cast<bf16*>(packed_.raw());
+  auto* codes = reinterpret_cast<std::int8_t*>(packed_.raw());
+  parallel_for(layout_.outputs, [&](std::int64_t n) {
+    if (layout_.type == WeightType::bf16) {
+      for (std::int64_t k = 0; k < layout_.inputs; ++k) halves[layout_.offset(k, n)] = to_bf16(w(n, k));
+      return;
+    }
+    std::vector<std::int8_t> row(inputs);
+    scales_.scale[n] = quantise_weights(row, {w.at(n), inputs});
+    std::int32_t sum = 0;
+    for (std::int64_t k = 0; k < layout_.inputs; ++k) {
+      codes[layout_.offset(k, n)] = row[k];
+      sum += row[k];
+    }
+    scales_.excess[n] = 128 * sum;
+  });
+}
+
+NarrowSums NarrowMatrix::product(void* sums, const NarrowRows& rows, std::int64_t count, std::int64_t first,
+                                 std::int64_t last) const {
+  const std::int64_t begin = first * NarrowLayout::columns,
+                     end = std::min(last * NarrowLayout::columns, layout_.outputs);
+  run_library({layout_.type, count, layout_.inputs, end - begin}, sums, rows.rows,
+              static_cast<const std::byte*>(packed_.raw()) + first * layout_.panel_bytes());
+  return {layout_.type, sums, rows.scales, &scales_, begin};
+}
+
+// Columns of panels [first, last) of a block of rows. The rows are made narrow once for all panels of a
+// block, again for every piece of the columns.
+void NarrowMatrix::multiply_block(View<float> c, View<const float> a, std::int64_t first, std::int64_t last,
+                                  Epilogue epilogue) const {
+  const std::int64_t rows = a.extent(0), begin = first * NarrowLayout::columns,
+                     end = std::min(last * NarrowLayout::columns, layout_.outputs);
+  NarrowScratch& scratch = NarrowScratch::mine();
+  const NarrowRows narrow = scratch.narrow(layout_.type, rows, layout_.inputs);
+  narrow_rows(narrow, a);
+  if (epilogue.bias.data() != nullptr) epilogue.bias = epilogue.bias.slice(0, begin, end);
+  if (epilogue.residual.data() != nullptr) epilogue.residual = epilogue.residual.slice(1, begin, end);
+  const View<float> to = c.slice(1, begin, end);
+  const bool in_place = epilogue.residual.data() != to.data() && c.stride(0) == end - begin;
+  float* sums = in_place ? to.data() : NarrowScratch::floats(scratch.sums, rows * (end - begin));
+  finish_narrow(to, product(sums, narrow, rows, first, last), epilogue);
+}
+
+void NarrowMatrix::multiply(View<float> c, View<const float> a, const Epilogue& epilogue) const {
+  const std::int64_t rows = a.extent(0), panels = layout_.panels();
+  const std::int64_t blocks = (rows + block_rows - 1) / block_rows;
+  // Pieces of columns may depend on the threads, since columns do not meet.
+  const std::int64_t pieces =
+      blocks == 1 && !in_parallel() ? std::min<std::int64_t>(thread_count(), panels) : 1;
+  parallel_for(blocks * pieces, [&](std::int64_t i) {
+    const std::int64_t block = i / pieces, piece = i % pieces;
+    const std::int64_t begin = block * block_rows, end = std::min(rows, begin + block_rows);
+    multiply_block(c.slice(0, begin, end), a.slice(0, begin, end), panels * piece / pieces,
+                   panels * (piece + 1) / pieces, rows_of(epilogue, begin, end));
+  });
+}
+
+void multiply_narrow_twice(View<float> c, View<const float> a, const NarrowMatrix& first,
+                           const Epilogue& between, const NarrowMatrix& second, const Epilogue& after) {
+  const NarrowLayout &one = first.layout(), &two = second.layout();
+  assert(one.outputs == two.inputs && a.extent(1) == one.inputs && c.extent(1) == two.outputs);
+  parallel_blocks(a.extent(0), NarrowMatrix::block_rows, [&](std::int64_t begin, std::int64_t end) {
+    const std::int64_t rows = end - begin;
+    NarrowScratch& scratch = NarrowScratch::mine();
+    float* sums = NarrowScratch::floats(scratch.sums, rows * std::max(one.outputs, two.outputs));
+    const std::span<float> row(NarrowScratch::floats(scratch.row, one.outputs),
+                               static_cast<std::size_t>(one.outputs));
+    // The second product's rows take the place of the first's, of which only row i's scale is still read
+    // when row i is written.
+    const NarrowRows narrow = scratch.narrow(one.type, rows, std::max(one.inputs, two.inputs));
+    narrow_rows(narrow, a.slice(0, begin, end));
+    const NarrowSums hidden = first.product(sums, narrow, rows, 0, one.panels());
+    finish_narrow(narrow, rows, row, hidden, between);
+    const NarrowSums result = second.product(sums, narrow, rows, 0, two.panels());
+    finish_narrow(c.slice(0, begin, end), result, rows_of(after, begin, end));
+  });
+}
+
+}  // namespace linnet::kernels
