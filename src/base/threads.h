@@ -40,7 +40,8 @@ void set_thread_count(int count);
 /// Index of the calling thread inside `parallel_for`, 0 outside of it; below `thread_count()`.
 int thread_index();
 
-/// Whether the caller runs inside a `parallel_for`, or while an `OnCallersThread` of its own lives.
+/// Whether the caller runs inside the body of a `parallel_for`, or while an `OnCallersThread` of its own
+/// lives.
 bool in_parallel();
 
 /// While it lives, `parallel_for` on this thread runs on this thread.
@@ -64,5 +65,10 @@ void parallel_for(std::int64_t count, FunctionReference<void(std::int64_t)> body
 /// alone.
 void parallel_blocks(std::int64_t count, std::int64_t block,
                      FunctionReference<void(std::int64_t, std::int64_t)> body);
+
+/// Calls body() on this thread while the others wait by spinning, so that every `parallel_for` in it reaches
+/// them within a fraction of a microsecond: for many short loops in a row. Inside another parallel_for, or
+/// with one thread, only body().
+void run_on_team(FunctionReference<void()> body);
 
 }  // namespace linnet

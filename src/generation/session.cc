@@ -226,8 +226,8 @@ void Session::step(std::span<std::int32_t> tokens, std::span<const std::int64_t>
     const std::int64_t first = i * block, here = std::min(block, count - first);
     impl_->step_block(tokens.subspan(first, here), streams.subspan(first, here), impl_->workers[i]);
   };
-  // A single block stays outside of the parallel region, so that its products may use all threads.
-  if (blocks == 1) return step_one(0);
+  // A single block is one thread's, whose products use all threads.
+  if (blocks == 1) return run_on_team([&] { step_one(0); });
   parallel_for(blocks, step_one);
 }
 

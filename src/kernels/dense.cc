@@ -33,8 +33,10 @@ constexpr std::int64_t large_block = 64;
 constexpr std::int64_t small_block = 32;
 constexpr std::int64_t rows_for_large_blocks = 4 * large_block;
 
-// Our own kernel's work is cut into pieces of at least about this many multiply-adds, a few microseconds.
+// Our own kernel's work is cut into pieces of a few microseconds: of at least about this many multiply-adds,
+// or weights to be read.
 constexpr std::int64_t least_work = 1 << 17;
+constexpr std::int64_t least_weights = 1 << 14;
 
 }  // namespace
 
@@ -174,8 +176,9 @@ void multiply(View<float> c, View<const float> a, const PackedMatrix& b, const E
   const std::int64_t blocks = storage.library && dense && rows >= least_library_rows ? rows / block : 0;
   const std::int64_t done = blocks * block;
   const std::int64_t left = rows - done;
-  const std::int64_t work = left * layout.inputs * layout.panels() * PanelLayout::columns;
-  const std::int64_t pieces = left == 0 ? 0 : std::clamp<std::int64_t>(work / least_work, 1, 8 + left / 48);
+  const std::int64_t weights = layout.inputs * layout.panels() * PanelLayout::columns;
+  const std::int64_t wanted = std::max(left * weights / least_work, weights / least_weights);
+  const std::int64_t pieces = left == 0 ? 0 : std::clamp<std::int64_t>(wanted, 1, 8 + left / 48);
   const std::int64_t column_pieces = std::min(pieces, layout.panels());
   const std::int64_t row_pieces =
       std::min(pieces == 0 ? 0 : (pieces + column_pieces - 1) / column_pieces, left);

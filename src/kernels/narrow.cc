@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "base/fail.h"
 
@@ -79,6 +80,121 @@ void narrow_row(const NarrowRows& to, std::int64_t i, const float* from, std::in
 
 void narrow_all(const NarrowRows& to, View<const float> rows) {
   for (std::int64_t i = 0; i < rows.extent(0); ++i) narrow_row(to, i, rows.at(i), rows.extent(1));
+}
+
+#if HWY_ARCH_X86 && HWY_MAX_BYTES == 64
+
+/// One panel of bf16 pairs: the even inputs are the low halves of its words, the odd ones the high halves.
+void multiply_panel(float* sums, const bf16* row, std::int64_t inputs, const std::byte* panel) {
+  const FloatTag d;
+  const hn::RebindToUnsigned<FloatTag> u32;
+  constexpr int lanes = 16, vectors = 4;
+  const auto high = hn::Set(u32, 0xffff0000u);
+  FloatVector sum[vectors];
+#pragma GCC unroll 4
+  for (auto& part : sum) part = hn::Zero(d);
+  for (std::int64_t k = 0; k < inputs; k += 2) {
+    const auto even = hn::Set(d, to_float(row[k]));
+    const auto odd = hn::Set(d, k + 1 < inputs ? to_float(row[k + 1]) : 0.0f);
+    const auto* pairs = reinterpret_cast<const std::uint32_t*>(panel) + k / 2 * NarrowLayout::columns;
+#pragma GCC unroll 4
+    for (int v = 0; v < vectors; ++v) {
+      const auto pair = hn::LoadU(u32, pairs + v * lanes);
+      sum[v] = hn::MulAdd(even, hn::BitCast(d, hn::ShiftLeft<16>(pair)), sum[v]);
+      sum[v] = hn::MulAdd(odd, hn::BitCast(d, hn::And(pair, high)), sum[v]);
+    }
+  }
+#pragma GCC unroll 4
+  for (int v = 0; v < vectors; ++v) hn::StoreU(sum[v], d, sums + v * lanes);
+}
+
+/// One panel of int8 fours, widened to 16 bits and multiplied in pairs; the two sums of a four meet at the
+/// end.
+void multiply_panel(std::int32_t* sums, const std::uint8_t* row, std::int64_t inputs,
+                    const std::byte* panel) {
+  const hn::ScalableTag<std::int32_t> i32;
+  const hn::ScalableTag<std::int16_t> i16;
+  const hn::ScalableTag<std::uint64_t> u64;
+  const hn::Rebind<std::int8_t, decltype(i16)> i8;
+  constexpr int lanes = 32, vectors = 8;
+  hn::Vec<decltype(i32)> sum[vectors], other = hn::Zero(i32);
+#pragma GCC unroll 8
+  for (auto& part : sum) part = hn::Zero(i32);
+  const auto add_four = [&](std::int64_t k, std::uint32_t codes) {
+    // Four bytes become four words of 16 bits.
+    std::uint64_t wide = codes;
+    wide = (wide | wide << 16) & 0x0000ffff0000ffffull;
+    wide = (wide | wide << 8) & 0x00ff00ff00ff00ffull;
+    const auto x = hn::BitCast(i16, hn::Set(u64, wide));
+    const auto* fours = reinterpret_cast<const std::int8_t*>(panel) + k * NarrowLayout::columns;
+#pragma GCC unroll 8
+    for (int v = 0; v < vectors; ++v)
+      sum[v] = hn::ReorderWidenMulAccumulate(i32, hn::PromoteTo(i16, hn::LoadU(i8, fours + v * lanes)), x,
+                                             sum[v], other);  // x86 has no second sum
+  };
+  std::uint32_t codes = 0;
+  std::int64_t k = 0;
+  for (; k + 4 <= inputs; k += 4) {
+    std::memcpy(&codes, row + k, 4);
+    add_four(k, codes);
+  }
+  if (k < inputs) {
+    codes = 0;
+    std::memcpy(&codes, row + k, static_cast<std::size_t>(inputs - k));
+    add_four(k, codes);
+  }
+#pragma GCC unroll 4
+  for (int v = 0; v < vectors; v += 2) {
+    const auto low = hn::ConcatEven(i32, sum[v + 1], sum[v]), high = hn::ConcatOdd(i32, sum[v + 1], sum[v]);
+    hn::StoreU(hn::Add(low, high), i32, sums + v * lanes / 4);
+  }
+}
+
+#else  // oneDNN has fast products of narrow weights with AVX-512 alone, so nobody waits for these.
+
+void multiply_panel(float* sums, const bf16* row, std::int64_t inputs, const std::byte* panel) {
+  const NarrowLayout layout{WeightType::bf16, inputs, NarrowLayout::columns};
+  for (std::int64_t n = 0; n < NarrowLayout::columns; ++n) {
+    sums[n] = 0;
+    for (std::int64_t k = 0; k < inputs; ++k)
+      sums[n] += to_float(row[k]) * to_float(reinterpret_cast<const bf16*>(panel)[layout.offset(k, n)]);
+  }
+}
+
+void multiply_panel(std::int32_t* sums, const std::uint8_t* row, std::int64_t inputs,
+                    const std::byte* panel) {
+  const NarrowLayout layout{WeightType::int8, inputs, NarrowLayout::columns};
+  for (std::int64_t n = 0; n < NarrowLayout::columns; ++n) {
+    sums[n] = 0;
+    for (std::int64_t k = 0; k < inputs; ++k)
+      sums[n] += row[k] * reinterpret_cast<const std::int8_t*>(panel)[layout.offset(k, n)];
+  }
+}
+
+#endif
+
+template <class Sum, class Row>
+void multiply_row(Sum* sums, const NarrowLayout& layout, const Row* row, const std::byte* panels,
+                  std::int64_t outputs) {
+  constexpr std::int64_t columns = NarrowLayout::columns;
+  for (std::int64_t n = 0; n < outputs; n += columns, panels += layout.panel_bytes()) {
+    if (n + columns <= outputs) {
+      multiply_panel(sums + n, row, layout.inputs, panels);
+      continue;
+    }
+    Sum whole[columns];
+    multiply_panel(whole, row, layout.inputs, panels);
+    std::copy_n(whole, outputs - n, sums + n);
+  }
+}
+
+void multiply_any_row(void* sums, const NarrowLayout& layout, const void* row, const std::byte* panels,
+                      std::int64_t outputs) {
+  if (layout.type == WeightType::bf16)
+    multiply_row(static_cast<float*>(sums), layout, static_cast<const bf16*>(row), panels, outputs);
+  else
+    multiply_row(static_cast<std::int32_t*>(sums), layout, static_cast<const std::uint8_t*>(row), panels,
+                 outputs);
 }
 
 template <Activation activation>
@@ -162,12 +278,18 @@ namespace linnet::kernels {
 namespace {
 
 HWY_EXPORT(narrow_all);
+HWY_EXPORT(multiply_any_row);
 HWY_EXPORT(finish);
 HWY_EXPORT(finish_and_narrow);
 
 }  // namespace
 
 void narrow_rows(const NarrowRows& to, View<const float> rows) { HWY_DYNAMIC_DISPATCH(narrow_all)(to, rows); }
+
+void multiply_narrow_row(void* sums, const NarrowLayout& layout, const void* row, const std::byte* panels,
+                         std::int64_t outputs) {
+  HWY_DYNAMIC_DISPATCH(multiply_any_row)(sums, layout, row, panels, outputs);
+}
 
 void finish_narrow(View<float> to, const NarrowSums& sums, const Epilogue& epilogue) {
   HWY_DYNAMIC_DISPATCH(finish)(to, sums, epilogue);

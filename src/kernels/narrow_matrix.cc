@@ -74,8 +74,11 @@ NarrowSums NarrowMatrix::product(void* sums, const NarrowRows& rows, std::int64_
                                  std::int64_t last) const {
   const std::int64_t begin = first * NarrowLayout::columns,
                      end = std::min(last * NarrowLayout::columns, layout_.outputs);
-  run_library({layout_.type, count, layout_.inputs, end - begin}, sums, rows.rows,
-              static_cast<const std::byte*>(packed_.raw()) + first * layout_.panel_bytes());
+  const auto* panels = static_cast<const std::byte*>(packed_.raw()) + first * layout_.panel_bytes();
+  if (count == 1)
+    multiply_narrow_row(sums, layout_, rows.rows, panels, end - begin);
+  else
+    run_library({layout_.type, count, layout_.inputs, end - begin}, sums, rows.rows, panels);
   return {layout_.type, sums, rows.scales, &scales_, begin};
 }
 
