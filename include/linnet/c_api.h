@@ -42,8 +42,19 @@ void linnet_model_free(linnet_model* model);
 int64_t linnet_model_vocabulary(const linnet_model* model);
 int64_t linnet_model_classes(const linnet_model* model); /* 0 for models without labels */
 
-/* `streams` streams, all begun: with label 0 where the model has classes, and seeds 0, 1, … */
-linnet_status linnet_session_create(const linnet_model* model, int64_t streams, linnet_session** session);
+/* How a session keeps its streams; linnet_session_options_default() is what NULL stands for. */
+typedef struct {
+  int64_t capacity; /* tokens a stream to reserve memory for, where a family's memory grows (softmax) */
+  int32_t cache;    /* 0 computes every token from the whole sequence again */
+  int32_t threads;  /* 1 keeps every step on its caller's thread, for callers with a deadline; 0 uses all */
+} linnet_session_options;
+
+linnet_session_options linnet_session_options_default(void);
+
+/* `streams` streams, all begun: with label 0 where the model has classes, and seeds 0, 1, … `options` may be
+ * NULL. */
+linnet_status linnet_session_create(const linnet_model* model, int64_t streams,
+                                    const linnet_session_options* options, linnet_session** session);
 void linnet_session_free(linnet_session* session);
 
 /* Forgets what the stream has seen. `label` is the class to draw, −1 for a model without classes; `sampling`

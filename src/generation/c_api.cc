@@ -84,10 +84,19 @@ int64_t linnet_model_vocabulary(const linnet_model* model) { return model->model
 
 int64_t linnet_model_classes(const linnet_model* model) { return model->model->config().classes; }
 
-linnet_status linnet_session_create(const linnet_model* model, int64_t streams, linnet_session** session) {
+linnet_session_options linnet_session_options_default(void) {
+  const linnet::Session::Options options;
+  return {options.capacity, options.cache, options.threads};
+}
+
+linnet_status linnet_session_create(const linnet_model* model, int64_t streams,
+                                    const linnet_session_options* options, linnet_session** session) {
   return guarded([&] {
     given("session", "where to put the session", session) = nullptr;
-    *session = new linnet_session{linnet::Session(given("session", "a model", model).model, streams)};
+    const linnet_session_options chosen = options != nullptr ? *options : linnet_session_options_default();
+    *session = new linnet_session{
+        linnet::Session(given("session", "a model", model).model, streams,
+                        {.capacity = chosen.capacity, .cache = chosen.cache != 0, .threads = chosen.threads})};
   });
 }
 

@@ -153,6 +153,8 @@ struct Session::Impl {
 Session::Session(std::shared_ptr<const Model> model, std::int64_t streams, const Options& options) {
   if (options.threads != 0 && options.threads != 1)
     fail<UsageError>("session", "expected 0 threads, for all, or 1, got {}", options.threads);
+  if (options.capacity < 0)
+    fail<UsageError>("session", "expected a capacity of at least 0 tokens, got {}", options.capacity);
   if (streams < 1 || streams > most_streams)
     fail<UsageError>("session", "expected 1 … {} streams, got {}", most_streams, streams);
   impl_ = std::make_unique<Impl>(std::move(model), streams, options);

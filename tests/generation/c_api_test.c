@@ -25,8 +25,10 @@ enum { kTokens = 40 };
 
 static void continues_bit_for_bit(const linnet_model* model) {
   linnet_session *session = NULL, *other = NULL;
-  EXPECT(linnet_session_create(model, 3, &session) == LINNET_OK);
-  EXPECT(linnet_session_create(model, 1, &other) == LINNET_OK);
+  EXPECT(linnet_session_create(model, 3, NULL, &session) == LINNET_OK);
+  linnet_session_options options = linnet_session_options_default();
+  options.threads = 1;
+  EXPECT(linnet_session_create(model, 1, &options, &other) == LINNET_OK);
   linnet_sampling sampling = linnet_sampling_default();
   sampling.temperature = 0.8;
   sampling.seed = 5;
@@ -69,9 +71,16 @@ static void what_cannot_be_is_refused(const linnet_model* model) {
   EXPECT(none == NULL);
   EXPECT_REFUSED(linnet_model_load(NULL, &none), LINNET_USAGE, "got NULL");
   linnet_session* session = NULL;
-  EXPECT_REFUSED(linnet_session_create(model, 0, &session), LINNET_USAGE, "streams, got 0");
+  EXPECT_REFUSED(linnet_session_create(model, 0, NULL, &session), LINNET_USAGE, "streams, got 0");
   EXPECT(session == NULL);
-  EXPECT(linnet_session_create(model, 1, &session) == LINNET_OK);
+  linnet_session_options options = linnet_session_options_default();
+  options.threads = 2;
+  EXPECT_REFUSED(linnet_session_create(model, 1, &options, &session), LINNET_USAGE, "threads, for all, or 1");
+  options.threads = 0;
+  options.capacity = -1;
+  EXPECT_REFUSED(linnet_session_create(model, 1, &options, &session), LINNET_USAGE, "capacity");
+  EXPECT(session == NULL);
+  EXPECT(linnet_session_create(model, 1, NULL, &session) == LINNET_OK);
   linnet_sampling sampling = linnet_sampling_default();
   sampling.temperature = NAN;
   EXPECT_REFUSED(linnet_begin(session, 0, 1, &sampling), LINNET_USAGE, "temperature");
