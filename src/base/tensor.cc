@@ -71,16 +71,15 @@ constexpr std::size_t alignment = 64;
 
 // Rows of one head lie kilobytes apart, so walking over a large tensor in small pages misses the TLB at every
 // row: large ones ask for the kernel's large pages. Results do not depend on it, so a kernel that refuses is
-// fine.
+// fine. What a tensor's last large page would have left over stays in small ones.
 constexpr std::size_t large_page = std::size_t{2} << 20;
-constexpr std::size_t least_for_large_pages = 2 * large_page;
 
 void* allocate(std::size_t bytes) {
-  const std::size_t boundary = bytes >= least_for_large_pages ? large_page : alignment;
-  const std::size_t rounded = (bytes + boundary - 1) / boundary * boundary;
-  void* memory = std::aligned_alloc(boundary, rounded);
+  const bool large = bytes >= large_page;
+  const std::size_t rounded = (bytes + alignment - 1) / alignment * alignment;
+  void* memory = std::aligned_alloc(large ? large_page : alignment, rounded);
   if (memory == nullptr) throw std::bad_alloc();
-  if (boundary == large_page) madvise(memory, rounded, MADV_HUGEPAGE);
+  if (large) madvise(memory, bytes / large_page * large_page, MADV_HUGEPAGE);
   std::memset(memory, 0, bytes);
   return memory;
 }

@@ -94,9 +94,9 @@ linnet_status linnet_session_create(const linnet_model* model, int64_t streams,
   return guarded([&] {
     given("session", "where to put the session", session) = nullptr;
     const linnet_session_options chosen = options != nullptr ? *options : linnet_session_options_default();
-    *session = new linnet_session{
-        linnet::Session(given("session", "a model", model).model, streams,
-                        {.capacity = chosen.capacity, .cache = chosen.cache != 0, .threads = chosen.threads})};
+    *session = new linnet_session{linnet::Session(
+        given("session", "a model", model).model, streams,
+        {.capacity = chosen.capacity, .cache = chosen.cache != 0, .threads = chosen.threads})};
   });
 }
 

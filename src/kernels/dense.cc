@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/pages.h"
 #include "base/threads.h"
 #include "kernels/instruction_set.h"
 #include "kernels/library.h"
@@ -43,7 +44,7 @@ constexpr std::int64_t least_weights = 1 << 14;
 struct PackedMatrix::Storage {
   PanelLayout layout;
   bool library = false;  // oneDNN multiplies by `packed`
-  Tensor packed;
+  SharedPages packed;
 
   /// Instead of them where weights are held as bf16 or int8; they may be wanted so and held as f32.
   std::optional<NarrowMatrix> narrow;
@@ -110,7 +111,7 @@ void multiply_block(View<float> c, View<const float> a, const PackedMatrix::Stor
   const bool add = in_place && epilogue.activation == Activation::none;
   float* sums = in_place && !add ? block_sums(rows * outputs) : c.data();
   run_library({WeightType::f32, rows, b.layout.inputs, outputs, epilogue.bias.data() != nullptr, add}, sums,
-              a.data(), b.packed.raw(), epilogue.bias.data());
+              a.data(), b.packed.data(), epilogue.bias.data());
   epilogue.bias = {};
   if (add) epilogue.residual = {};
   if (epilogue.residual.data() != nullptr || epilogue.activation != Activation::none)
@@ -132,7 +133,7 @@ PackedMatrix::PackedMatrix(std::int64_t inputs, std::int64_t outputs, WeightType
     storage_->narrow.emplace(NarrowLayout{type, inputs, outputs});
     return;
   }
-  storage_->packed = Tensor::of<float>({storage_->layout.floats()});
+  storage_->packed = SharedPages(static_cast<std::size_t>(storage_->layout.floats()) * sizeof(float));
   storage_->library = library_agrees(inputs, outputs);
 }
 
@@ -142,19 +143,18 @@ PackedMatrix& PackedMatrix::operator=(PackedMatrix&&) noexcept = default;
 
 void PackedMatrix::pack(View<const float> b) {
   assert(b.extent(0) == inputs_ && b.extent(1) == outputs_ && type_ == WeightType::f32);
-  pack_panels(storage_->packed.span<float>().data(), storage_->layout, b.data(), b.stride(0), 1);
+  pack_panels(storage_->packed.as<float>(), storage_->layout, b.data(), b.stride(0), 1);
 }
 
 void PackedMatrix::pack_transposed(View<const float> w) {
   assert(w.extent(0) == outputs_ && w.extent(1) == inputs_);
   if (storage_->narrow) return storage_->narrow->pack_transposed(w);
   if (type_ == WeightType::f32)
-    return pack_panels(storage_->packed.span<float>().data(), storage_->layout, w.data(), 1, w.stride(0));
+    return pack_panels(storage_->packed.as<float>(), storage_->layout, w.data(), 1, w.stride(0));
   Tensor rounded = Tensor::of<float>({outputs_, inputs_});
   for (std::int64_t n = 0; n < outputs_; ++n) std::copy_n(w.at(n), inputs_, rounded.view<float>().at(n));
   round_weights(rounded.view<float>(), type_);
-  pack_panels(storage_->packed.span<float>().data(), storage_->layout, rounded.span<float>().data(), 1,
-              inputs_);
+  pack_panels(storage_->packed.as<float>(), storage_->layout, rounded.span<float>().data(), 1, inputs_);
 }
 
 std::size_t PackedMatrix::bytes() const {
@@ -183,7 +183,7 @@ void multiply(View<float> c, View<const float> a, const PackedMatrix& b, const E
   const std::int64_t row_pieces =
       std::min(pieces == 0 ? 0 : (pieces + column_pieces - 1) / column_pieces, left);
 
-  const float* packed = storage.packed.span<float>().data();
+  const float* packed = storage.packed.as<float>();
   parallel_for(blocks + column_pieces * row_pieces, [&](std::int64_t i) {
     if (i < blocks) {
       const std::int64_t begin = i * block, end = begin + block;

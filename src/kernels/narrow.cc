@@ -59,7 +59,8 @@ float quantise_row(std::uint8_t* to, const float* from, std::int64_t count) {
   const hn::Rebind<std::uint8_t, FloatTag> u8;
   const float largest = largest_size(from, count);
   const float steps = largest > 0 ? 127.0f / largest : 0.0f;
-  // Among floats from 2^23 on, neighbours differ by 1: adding one rounds, and leaves the code in the lowest byte.
+  // Among floats from 2^23 on, neighbours differ by 1: adding one rounds, and leaves the code in the lowest
+  // byte.
   const float shift = 12582912.0f + 128.0f;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   std::int64_t i = 0;

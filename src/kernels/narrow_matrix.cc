@@ -43,17 +43,17 @@ bool NarrowMatrix::is_fast(WeightType type, std::int64_t inputs, std::int64_t ou
 }
 
 NarrowMatrix::NarrowMatrix(const NarrowLayout& layout)
-    : layout_(layout), packed_(Tensor::of<std::uint8_t>({layout.bytes()})) {
+    : layout_(layout), packed_(static_cast<std::size_t>(layout.bytes())) {
   if (layout.type == WeightType::bf16) return;
   scales_.scale.resize(static_cast<std::size_t>(layout.outputs));
   scales_.excess.resize(static_cast<std::size_t>(layout.outputs));
 }
 
 void NarrowMatrix::pack_transposed(View<const float> w) {
-  std::memset(packed_.raw(), 0, packed_.bytes());
+  std::memset(packed_.data(), 0, packed_.bytes());
   const auto inputs = static_cast<std::size_t>(layout_.inputs);
-  auto* halves = reinterpret_cast<bf16*>(packed_.raw());
-  auto* codes = reinterpret_cast<std::int8_t*>(packed_.raw());
+  auto* halves = packed_.as<bf16>();
+  auto* codes = packed_.as<std::int8_t>();
   parallel_for(layout_.outputs, [&](std::int64_t n) {
     if (layout_.type == WeightType::bf16) {
       for (std::int64_t k = 0; k < layout_.inputs; ++k) halves[layout_.offset(k, n)] = to_bf16(w(n, k));
@@ -74,7 +74,7 @@ NarrowSums NarrowMatrix::product(void* sums, const NarrowRows& rows, std::int64_
                                  std::int64_t last) const {
   const std::int64_t begin = first * NarrowLayout::columns,
                      end = std::min(last * NarrowLayout::columns, layout_.outputs);
-  const auto* panels = static_cast<const std::byte*>(packed_.raw()) + first * layout_.panel_bytes();
+  const auto* panels = packed_.data() + first * layout_.panel_bytes();
   if (count == 1)
     multiply_narrow_row(sums, layout_, rows.rows, panels, end - begin);
   else

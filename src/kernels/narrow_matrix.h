@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/pages.h"
 #include "kernels/narrow.h"
 
 namespace linnet::kernels {
@@ -38,7 +39,7 @@ class NarrowMatrix {
                       Epilogue epilogue) const;
 
   NarrowLayout layout_;
-  Tensor packed_;
+  SharedPages packed_;
   CodeScales scales_;
 };
 

@@ -10,8 +10,8 @@
 namespace linnet {
 namespace {
 
-/// The tokens of the stream repeat. Without positions the sums of the first layer are then, at the end of every
-/// period, whole multiples of those of one period, and a layer of attention answers the same each time.
+/// The tokens of the stream repeat. Without positions the sums of the first layer are then, at the end of
+/// every period, whole multiples of those of one period, and a layer of attention answers the same each time.
 constexpr std::int64_t period = 10, tokens = 10'000'000;
 
 ModelConfig stream_config(std::int64_t layers) {
@@ -36,8 +36,8 @@ class Stream {
   std::vector<float> outputs_at(std::int64_t count) {
     const std::int64_t slot = 0;
     for (; seen_ < count; ++seen_)
-      transformer_.step(parameters_.view<float>(), std::span(ids_).subspan(seen_ % period, 1), {&slot, 1}, state_,
-                        scratch_);
+      transformer_.step(parameters_.view<float>(), std::span(ids_).subspan(seen_ % period, 1), {&slot, 1},
+                        state_, scratch_);
     const auto outputs = parameters_.span<float>();
     return {outputs.begin(), outputs.end()};
   }
@@ -55,7 +55,8 @@ class Stream {
 
 double distance(const std::vector<float>& a, const std::vector<float>& b) {
   double largest = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) largest = std::max(largest, std::abs(double{a[i]} - double{b[i]}));
+  for (std::size_t i = 0; i < a.size(); ++i)
+    largest = std::max(largest, std::abs(double{a[i]} - double{b[i]}));
   return largest;
 }
 
