@@ -6,8 +6,8 @@
 namespace linnet {
 
 /// Zeroed memory, 64-byte aligned, in large pages of the system that several owners share: for pieces of some
-/// hundred kilobytes that are read together again and again, the weights of a model say, whose small pages the
-/// TLB would miss. A page is given back with its last piece.
+/// hundred kilobytes that are read together again and again, the weights of a model say, whose small pages
+/// the TLB would miss. A page is given back with its last piece.
 class SharedPages {
  public:
   SharedPages() = default;

@@ -75,10 +75,9 @@ constexpr std::size_t alignment = 64;
 constexpr std::size_t large_page = std::size_t{2} << 20;
 
 void* allocate(std::size_t bytes) {
+  void* memory = nullptr;
   const bool large = bytes >= large_page;
-  const std::size_t rounded = (bytes + alignment - 1) / alignment * alignment;
-  void* memory = std::aligned_alloc(large ? large_page : alignment, rounded);
-  if (memory == nullptr) throw std::bad_alloc();
+  if (posix_memalign(&memory, large ? large_page : alignment, bytes) != 0) throw std::bad_alloc();
   if (large) madvise(memory, bytes / large_page * large_page, MADV_HUGEPAGE);
   std::memset(memory, 0, bytes);
   return memory;

@@ -11,7 +11,8 @@ namespace {
 
 TEST(SharedPages, PiecesAreZeroedAlignedAndApart) {
   std::vector<SharedPages> pieces;
-  for (const std::size_t bytes : {1, 63, 64, 65, 700'000, 1'400'000, 3'000'000, 5}) pieces.emplace_back(bytes);
+  for (const std::size_t bytes : {1, 63, 64, 65, 700'000, 1'400'000, 3'000'000, 5})
+    pieces.emplace_back(bytes);
   for (std::size_t i = 0; i < pieces.size(); ++i) {
     std::byte* data = pieces[i].data();
     EXPECT_EQ(reinterpret_cast<std::uintptr_t>(data) % 64, 0u);
@@ -20,7 +21,8 @@ TEST(SharedPages, PiecesAreZeroedAlignedAndApart) {
   }
   for (std::size_t i = 0; i < pieces.size(); ++i) {
     const std::byte* data = pieces[i].data();
-    EXPECT_TRUE(std::all_of(data, data + pieces[i].bytes(), [&](std::byte b) { return b == std::byte(i + 1); }));
+    EXPECT_TRUE(
+        std::all_of(data, data + pieces[i].bytes(), [&](std::byte b) { return b == std::byte(i + 1); }));
   }
 }
 

@@ -4,6 +4,7 @@
 #include <omp.h>
 
 #include <atomic>
+#include <cerrno>
 #include <cstdlib>
 #include <thread>
 
@@ -24,6 +25,10 @@ extern "C" void* malloc(std::size_t bytes) {
 extern "C" void* aligned_alloc(std::size_t alignment, std::size_t bytes) {
   allocations.fetch_add(1, std::memory_order_relaxed);
   return __libc_memalign(alignment, bytes);
+}
+extern "C" int posix_memalign(void** memory, std::size_t alignment, std::size_t bytes) {
+  *memory = aligned_alloc(alignment, bytes);
+  return *memory == nullptr ? ENOMEM : 0;
 }
 
 namespace linnet {
@@ -55,6 +60,9 @@ TEST(RealTime, TheCountIsAlive) {
   const std::int64_t before = allocations;
   delete new volatile int(1);
   EXPECT_GT(allocations, before);
+  const std::int64_t between = allocations;
+  EXPECT_EQ(Tensor::of<float>({10}).size(), 10);
+  EXPECT_GT(allocations, between + 1);  // its shape and its memory
 }
 
 TEST(RealTime, AHundredThousandStepsAllocateNothing) {
