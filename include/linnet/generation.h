@@ -26,6 +26,9 @@ struct SamplingOptions {
 /// the streams beside it. One session is used by one thread at a time; it uses all threads inside.
 class Session {
  public:
+  /// Most tokens that `prefill` takes through the layers together.
+  static constexpr std::int64_t prefill_slice = 512;
+
   struct Options {
     /// Tokens a stream for which memory is reserved where a family's memory grows (softmax).
     std::int64_t capacity = 0;
@@ -46,8 +49,10 @@ class Session {
   /// Forgets what the stream has seen. `label` is the class to draw, −1 for a model without classes.
   void begin(std::int64_t stream, std::int64_t label, const SamplingOptions& sampling);
 
-  /// Appends given tokens to a stream, in the parallel form. Throws Error where a token or the position that
-  /// would be reached is outside the model; the stream is unchanged then.
+  /// Appends given tokens to a stream, in the parallel form, cut where the position is a multiple of
+  /// `prefill_slice`. So that other streams need not wait for a long prompt, it may come in pieces between
+  /// their steps: pieces that end at such positions give the same bits as one call. Throws Error where a
+  /// token or the position that would be reached is outside the model; the stream is unchanged then.
   void prefill(std::int64_t stream, std::span<const std::int32_t> tokens);
 
   /// Draws the next token of each of `streams` (each at most once) and appends it: tokens[i] belongs to

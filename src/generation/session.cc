@@ -16,10 +16,6 @@
 namespace linnet {
 namespace {
 
-/// Prompts are cut where a stream's position is a multiple of this, so that its bits depend on its tokens
-/// alone.
-constexpr std::int64_t prefill_slice = 512;
-
 /// Streams that one thread takes through all layers together. Rows do not influence each other, so the split
 /// may follow the number of threads.
 constexpr std::int64_t most_block = 64;

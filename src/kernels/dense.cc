@@ -118,11 +118,6 @@ void multiply_block(View<float> c, View<const float> a, const PackedMatrix::Stor
     finish_rows(c, sums, outputs, epilogue);
 }
 
-Epilogue rows_of(Epilogue epilogue, std::int64_t begin, std::int64_t end) {
-  if (epilogue.residual.data() != nullptr) epilogue.residual = epilogue.residual.slice(0, begin, end);
-  return epilogue;
-}
-
 }  // namespace
 
 PackedMatrix::PackedMatrix(std::int64_t inputs, std::int64_t outputs, WeightType type)
@@ -187,7 +182,7 @@ void multiply(View<float> c, View<const float> a, const PackedMatrix& b, const E
   parallel_for(blocks + column_pieces * row_pieces, [&](std::int64_t i) {
     if (i < blocks) {
       const std::int64_t begin = i * block, end = begin + block;
-      multiply_block(c.slice(0, begin, end), a.slice(0, begin, end), storage, rows_of(epilogue, begin, end));
+      multiply_block(c.slice(0, begin, end), a.slice(0, begin, end), storage, epilogue.of_rows(begin, end));
       return;
     }
     const std::int64_t row_piece = (i - blocks) / column_pieces, column_piece = (i - blocks) % column_pieces;
@@ -195,7 +190,7 @@ void multiply(View<float> c, View<const float> a, const PackedMatrix& b, const E
     const std::int64_t end = done + left * (row_piece + 1) / row_pieces;
     multiply_panels(c.slice(0, begin, end), a.slice(0, begin, end), packed, layout,
                     layout.panels() * column_piece / column_pieces,
-                    layout.panels() * (column_piece + 1) / column_pieces, rows_of(epilogue, begin, end));
+                    layout.panels() * (column_piece + 1) / column_pieces, epilogue.of_rows(begin, end));
   });
 }
 

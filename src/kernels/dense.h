@@ -58,6 +58,11 @@ struct Epilogue {
   View<const float> bias;
   Activation activation = Activation::none;
   View<const float> residual;
+
+  /// What follows rows begin … end − 1.
+  Epilogue of_rows(std::int64_t begin, std::int64_t end) const {
+    return {bias, activation, residual.data() != nullptr ? residual.slice(0, begin, end) : residual};
+  }
 };
 
 /// c [rows, outputs] = epilogue(a [rows, inputs] · B). Outer strides of a, c and residual are free.

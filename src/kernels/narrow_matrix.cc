@@ -31,11 +31,6 @@ struct NarrowScratch {
   }
 };
 
-Epilogue rows_of(Epilogue epilogue, std::int64_t begin, std::int64_t end) {
-  if (epilogue.residual.data() != nullptr) epilogue.residual = epilogue.residual.slice(0, begin, end);
-  return epilogue;
-}
-
 }  // namespace
 
 bool NarrowMatrix::is_fast(WeightType type, std::int64_t inputs, std::int64_t outputs) {
@@ -109,7 +104,7 @@ void NarrowMatrix::multiply(View<float> c, View<const float> a, const Epilogue& 
     const std::int64_t block = i / pieces, piece = i % pieces;
     const std::int64_t begin = block * block_rows, end = std::min(rows, begin + block_rows);
     multiply_block(c.slice(0, begin, end), a.slice(0, begin, end), panels * piece / pieces,
-                   panels * (piece + 1) / pieces, rows_of(epilogue, begin, end));
+                   panels * (piece + 1) / pieces, epilogue.of_rows(begin, end));
   });
 }
 
@@ -130,7 +125,7 @@ void multiply_narrow_twice(View<float> c, View<const float> a, const NarrowMatri
     const NarrowSums hidden = first.product(sums, narrow, rows, 0, one.panels());
     finish_narrow(narrow, rows, row, hidden, between);
     const NarrowSums result = second.product(sums, narrow, rows, 0, two.panels());
-    finish_narrow(c.slice(0, begin, end), result, rows_of(after, begin, end));
+    finish_narrow(c.slice(0, begin, end), result, after.of_rows(begin, end));
   });
 }
 

@@ -119,6 +119,24 @@ TEST(Session, PrefillThenStepsIsSteppingAllTheWay) {
   }
 }
 
+TEST(Session, PrefillInPiecesIsPrefillAtOnceWhileOthersStep) {
+  for (ModelConfig config : session_configs()) {
+    SCOPED_TRACE(describe(config));
+    config.length = 1400;
+    const auto model = random_model(config, seed);
+    const auto prompt = random_tokens(1300, config.vocabulary, seed);
+    Session once(model, 2), pieces(model, 2);
+    once.prefill(0, prompt);
+    for (std::int64_t first = 0; first < 1300; first += Session::prefill_slice) {
+      const std::int64_t count = std::min(Session::prefill_slice, 1300 - first);
+      pieces.prefill(
+          0, std::span(prompt).subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count)));
+      draw(pieces, 1, 3);
+    }
+    EXPECT_EQ(pieces.save(0), once.save(0));
+  }
+}
+
 TEST(Session, DrawsAreDecidedBySeedAndPosition) {
   for (const ModelConfig& config : session_configs()) {
     SCOPED_TRACE(describe(config));
