@@ -153,8 +153,9 @@ class Attention {
                                             std::int64_t capacity = 0) const = 0;
 
   /// One token for each of n streams: row i of query [n, H, E], key [n, H, E], value [n, H, M] and out [n, H,
-  /// M] belongs to slot slots[i], each slot at most once. `decay` is γ [H] as in `AttentionInputs`. Runs on
-  /// the calling thread; different threads may step different slots of one state at once.
+  /// M] belongs to slot slots[i], each slot at most once. `decay` is γ [H] as in `AttentionInputs`. The
+  /// linear and softmax families share the work among threads, as `forward` does, the others run on the
+  /// calling thread; different threads may step different slots of one state at once.
   virtual void step(View<float> out, View<const float> query, View<const float> key, View<const float> value,
                     State& state, std::span<const std::int64_t> slots,
                     View<const float> decay = {}) const = 0;

@@ -20,6 +20,10 @@ namespace {
 /// may follow the number of threads.
 constexpr std::int64_t most_block = 64;
 
+/// Up to so many streams reading the weights takes longer than anything else: they stay together, and all
+/// threads share their products.
+constexpr std::int64_t most_together = 8;
+
 constexpr std::int64_t most_streams = 1 << 20;
 
 }  // namespace
@@ -213,7 +217,7 @@ void Session::step(std::span<std::int32_t> tokens, std::span<const std::int64_t>
   const OnCallersThread alone(impl_->options.threads == 1);
   const std::int64_t count = static_cast<std::int64_t>(streams.size());
   const std::int64_t threads = impl_->options.threads == 1 ? 1 : thread_count();
-  const std::int64_t share = (count + threads - 1) / threads;
+  const std::int64_t share = count <= most_together ? count : (count + threads - 1) / threads;
   const std::int64_t block = std::clamp<std::int64_t>(share, 1, most_block);
   const std::int64_t blocks = (count + block - 1) / block;
   while (static_cast<std::int64_t>(impl_->workers.size()) < std::max<std::int64_t>(blocks, 1))

@@ -222,7 +222,7 @@ void LinearAttention::step(View<float> out, View<const float> query, View<const 
   const std::int64_t count = features(sizes.head_dim);
   LinearState& own = own_state("a state", state, sizes.shape(), count);
   check_decay(decay, Mask::causal(), sizes.heads);
-  for (std::int64_t i = 0; i < sizes.batch; ++i) {
+  parallel_for(sizes.batch, [&](std::int64_t i) {
     const std::int64_t slot = slots[i];
     const LinearState::Features mapped = own.features_of(slot);
     const auto heads_of = [&](View<const float> rows) {
@@ -257,7 +257,7 @@ void LinearAttention::step(View<float> out, View<const float> query, View<const 
                         .scale = scale});
     }
     own.set_position(slot, own.position(slot) + 1);
-  }
+  });
 }
 
 }  // namespace

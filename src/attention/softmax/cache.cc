@@ -33,9 +33,11 @@ hwy::AlignedFreeUniquePtr<float[]> allocate_floats(std::size_t count) {
 }
 
 Cache::Cache(std::int64_t slots, const HeadShape& shape, std::int64_t capacity)
-    : shape_(shape), slots_(static_cast<std::size_t>(slots)) {
+    : shape_(shape),
+      scratch_(static_cast<std::int64_t>(step_scratch(shape.head_dim, shape.value_dim) + 31) / 32 * 32),
+      slots_(static_cast<std::size_t>(slots)) {
   for (Slot& slot : slots_) {
-    slot.scratch = allocate_floats(step_scratch(shape.head_dim, shape.value_dim));
+    slot.scratch = allocate_floats(static_cast<std::size_t>(shape.heads * scratch_));
     reserve(slot, capacity);
   }
 }

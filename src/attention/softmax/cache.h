@@ -35,8 +35,8 @@ class Cache final : public State {
   /// A head's keys and values, dense, readable for 64 bytes past their end.
   KeyRange head(std::int64_t slot, std::int64_t h) const;
 
-  /// The slot's own memory for a step.
-  float* scratch(std::int64_t slot) { return at(slot).scratch.get(); }
+  /// A head's own memory for a step.
+  float* scratch(std::int64_t slot, std::int64_t head) { return at(slot).scratch.get() + head * scratch_; }
 
  private:
   using Memory = hwy::AlignedFreeUniquePtr<float[]>;
@@ -52,6 +52,7 @@ class Cache final : public State {
   void reserve(Slot& slot, std::int64_t tokens);
 
   HeadShape shape_;
+  std::int64_t scratch_;  // floats of a head
   std::vector<Slot> slots_;
 };
 

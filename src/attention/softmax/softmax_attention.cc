@@ -208,10 +208,20 @@ void SoftmaxAttention::step(View<float> out, View<const float> query, View<const
   Cache& cache = family_state<Cache>(kOperation, "the state", state);
   const AttentionSizes sizes = check_step(kOperation, out, query, key, value, state, slots);
   check_held_shape(kOperation, "the state", cache.shape(), sizes.shape());
+  std::int64_t longest = 1;
   for (std::int64_t i = 0; i < sizes.batch; ++i) {
     const std::int64_t slot = slots[static_cast<std::size_t>(i)];
     cache.append(slot, key.slice(0, i, i + 1), value.slice(0, i, i + 1));
-    for (std::int64_t h = 0; h < sizes.heads; ++h) {
+    longest = std::max(longest, cache.position(slot));
+  }
+  // A block of heads reads this many numbers, a few microseconds' worth, or is one head.
+  constexpr std::int64_t least_work = 1 << 15;
+  const std::int64_t block =
+      std::max<std::int64_t>(1, least_work / (longest * (sizes.head_dim + sizes.value_dim)));
+  parallel_blocks(sizes.batch * sizes.heads, block, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t item = begin; item < end; ++item) {
+      const std::int64_t i = item / sizes.heads, h = item % sizes.heads;
+      const std::int64_t slot = slots[static_cast<std::size_t>(i)];
       const KeyRange seen = cache.head(slot, h);
       softmax::StepHead head;
       head.head_dim = sizes.head_dim;
@@ -222,10 +232,10 @@ void SoftmaxAttention::step(View<float> out, View<const float> query, View<const
       head.keys = static_cast<const float*>(seen.key.data);
       head.values = static_cast<const float*>(seen.value.data);
       head.out = out.at(i, h);
-      head.scratch = cache.scratch(slot);
+      head.scratch = cache.scratch(slot, h);
       softmax::step_head(head);
     }
-  }
+  });
 }
 
 }  // namespace

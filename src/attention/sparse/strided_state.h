@@ -41,7 +41,7 @@ class StridedState final : public State {
   std::int64_t held(std::int64_t slot) const { return cache_.position(slot); }
 
   const softmax::Cache& cache() const { return cache_; }
-  float* scratch(std::int64_t slot) { return cache_.scratch(slot); }
+  float* scratch(std::int64_t slot) { return cache_.scratch(slot, 0); }
 
  private:
   std::int64_t stride_, summary_;
