@@ -111,7 +111,8 @@ void NarrowMatrix::multiply(View<float> c, View<const float> a, const Epilogue& 
 void multiply_narrow_twice(View<float> c, View<const float> a, const NarrowMatrix& first,
                            const Epilogue& between, const NarrowMatrix& second, const Epilogue& after) {
   const NarrowLayout &one = first.layout(), &two = second.layout();
-  assert(one.outputs == two.inputs && a.extent(1) == one.inputs && c.extent(1) == two.outputs);
+  assert(one.type == two.type && one.outputs == two.inputs);
+  assert(a.extent(1) == one.inputs && c.extent(1) == two.outputs);
   parallel_blocks(a.extent(0), NarrowMatrix::block_rows, [&](std::int64_t begin, std::int64_t end) {
     const std::int64_t rows = end - begin;
     NarrowScratch& scratch = NarrowScratch::mine();
