@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cassert>
-#include <cstring>
 #include <vector>
 
 #include "base/threads.h"
@@ -22,8 +21,7 @@ struct NarrowScratch {
 
   NarrowRows narrow(WeightType type, std::int64_t count, std::int64_t inputs) {
     if (rows.size() < 2 * count * inputs) rows = Tensor::of<std::uint8_t>({2 * count * inputs});
-    if (scales.size() < count) scales = Tensor::of<float>({count});
-    return {type, rows.raw(), scales.span<float>().data()};
+    return {type, rows.raw(), floats(scales, count)};
   }
   static float* floats(Tensor& tensor, std::int64_t count) {
     if (tensor.size() < count) tensor = Tensor::of<float>({count});
@@ -45,7 +43,7 @@ NarrowMatrix::NarrowMatrix(const NarrowLayout& layout)
 }
 
 void NarrowMatrix::pack_transposed(View<const float> w) {
-  std::memset(packed_.data(), 0, packed_.bytes());
+  // What pads the panels is zero from the beginning and is never written.
   const auto inputs = static_cast<std::size_t>(layout_.inputs);
   auto* halves = packed_.as<bf16>();
   auto* codes = packed_.as<std::int8_t>();

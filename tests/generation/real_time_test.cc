@@ -34,7 +34,7 @@ extern "C" int posix_memalign(void** memory, std::size_t alignment, std::size_t 
 namespace linnet {
 namespace {
 
-/// As large as the issue of bounded steps is about: some 200,000 parameters.
+/// Some 200,000 parameters: as large as a model for steps of a few microseconds gets.
 ModelConfig stream_config(const char* weights, const char* head) {
   ModelConfig config;
   config.layers = 4;
