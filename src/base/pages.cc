@@ -1,7 +1,11 @@
 #include "base/pages.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
+#include <cstdlib>
 #include <mutex>
+#include <new>
 
 #include "linnet/tensor.h"
 
@@ -9,9 +13,19 @@ namespace linnet {
 namespace {
 
 constexpr std::size_t alignment = 64;
-constexpr std::size_t least_chunk = std::size_t{2} << 20;  // as large as a large page
+constexpr std::size_t large_page = std::size_t{2} << 20;
 
 }  // namespace
+
+// Results do not depend on large pages, so a kernel that refuses them is fine. What would be left over of the
+// last one stays in small pages.
+void* allocate_aligned(std::size_t bytes) {
+  void* memory = nullptr;
+  const bool large = bytes >= large_page;
+  if (posix_memalign(&memory, large ? large_page : alignment, bytes) != 0) throw std::bad_alloc();
+  if (large) madvise(memory, bytes / large_page * large_page, MADV_HUGEPAGE);
+  return memory;
+}
 
 SharedPages::SharedPages(std::size_t bytes) : bytes_(bytes) {
   static std::mutex mutex;
@@ -21,7 +35,7 @@ SharedPages::SharedPages(std::size_t bytes) : bytes_(bytes) {
   const std::size_t wanted = (bytes + alignment - 1) / alignment * alignment;
   std::shared_ptr<Tensor> chunk = newest.lock();
   if (chunk == nullptr || chunk->bytes() - used < wanted) {
-    const auto size = static_cast<std::int64_t>(std::max(wanted, least_chunk));
+    const auto size = static_cast<std::int64_t>(std::max(wanted, large_page));
     chunk = std::make_shared<Tensor>(Tensor::of<std::uint8_t>({size}));
     newest = chunk;
     used = 0;

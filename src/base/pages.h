@@ -5,6 +5,11 @@
 
 namespace linnet {
 
+/// `bytes` undefined bytes, aligned to 64; of 2 MB and more to the system's large pages, which are asked for:
+/// rows of one head lie kilobytes apart, so that walking over a large tensor in small pages would miss the
+/// TLB at every row. Freed by std::free. Throws std::bad_alloc.
+void* allocate_aligned(std::size_t bytes);
+
 /// Zeroed memory, 64-byte aligned, in large pages of the system that several owners share: for pieces of some
 /// hundred kilobytes that are read together again and again, the weights of a model say, whose small pages
 /// the TLB would miss. A page is given back with its last piece.

@@ -1,12 +1,10 @@
 #include "linnet/tensor.h"
 
-#include <sys/mman.h>
-
 #include <cstdlib>
 #include <limits>
-#include <new>
 
 #include "base/fail.h"
+#include "base/pages.h"
 
 namespace linnet {
 
@@ -65,31 +63,14 @@ std::int64_t checked_size(std::span<const std::int64_t> shape, std::size_t eleme
   return product;
 }
 
-namespace {
-
-constexpr std::size_t alignment = 64;
-
-// Rows of one head lie kilobytes apart, so walking over a large tensor in small pages misses the TLB at every
-// row: large ones ask for the kernel's large pages. Results do not depend on it, so a kernel that refuses is
-// fine. What a tensor's last large page would have left over stays in small ones.
-constexpr std::size_t large_page = std::size_t{2} << 20;
-
-void* allocate(std::size_t bytes) {
-  void* memory = nullptr;
-  const bool large = bytes >= large_page;
-  if (posix_memalign(&memory, large ? large_page : alignment, bytes) != 0) throw std::bad_alloc();
-  if (large) madvise(memory, bytes / large_page * large_page, MADV_HUGEPAGE);
-  std::memset(memory, 0, bytes);
-  return memory;
-}
-
-}  // namespace
-
 Tensor::Tensor(DType type, Shape shape)
     : type_(type), shape_(std::move(shape)), size_(checked_size(shape_, size_of(type))) {
   if (shape_.size() > static_cast<std::size_t>(View<float>::max_rank))
     fail("tensor", "expected at most {} dimensions, got shape {}", View<float>::max_rank, to_string(shape_));
-  if (bytes() != 0) memory_.reset(static_cast<std::byte*>(allocate(bytes())));
+  if (bytes() != 0) {
+    memory_.reset(static_cast<std::byte*>(allocate_aligned(bytes())));
+    std::memset(memory_.get(), 0, bytes());
+  }
 }
 
 FloatView Tensor::float_view() {

@@ -1,35 +1,10 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
-#include <type_traits>
-#include <utility>
+
+#include "base/parallel.h"
 
 namespace linnet {
-
-/// A reference to anything callable, which must outlive it: what std::function is without owning or
-/// allocating.
-template <class Signature>
-class FunctionReference;
-
-template <class Result, class... Arguments>
-class FunctionReference<Result(Arguments...)> {
- public:
-  template <class F>
-  requires(!std::is_same_v<std::remove_cvref_t<F>, FunctionReference>) FunctionReference(F&& function)
-      : object_(const_cast<void*>(static_cast<const void*>(std::addressof(function)))),
-        call_([](void* object, Arguments... arguments) -> Result {
-          return (*static_cast<std::remove_reference_t<F>*>(object))(std::forward<Arguments>(arguments)...);
-        }) {}
-
-  Result operator()(Arguments... arguments) const {
-    return call_(object_, std::forward<Arguments>(arguments)...);
-  }
-
- private:
-  void* object_;
-  Result (*call_)(void*, Arguments...);
-};
 
 /// Threads that `parallel_for` may use: OpenMP's number unless `set_thread_count` was called.
 int thread_count();

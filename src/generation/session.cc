@@ -9,7 +9,7 @@
 #include "base/threads.h"
 #include "generation/sampler.h"
 #include "generation/snapshot.h"
-#include "kernels/float_mode.h"
+#include "base/float_mode.h"
 #include "linnet/generation.h"
 #include "model/transformer.h"
 

@@ -1,0 +1,181 @@
+#include "base/thread_pool.h"
+
+#include <unistd.h>
+
+#if defined(__linux__)
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#endif
+
+#include <chrono>
+#include <exception>
+#include <limits>
+#include <mutex>
+#include <system_error>
+
+#include "base/fail.h"
+#include "base/float_mode.h"
+
+namespace linnet {
+namespace {
+
+// The caller of a computation takes some tens of microseconds between two loops; a thread that sleeps needs
+// about as long to wake.
+constexpr std::chrono::microseconds spin_time{50};
+
+void pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+/// Sleeps while the word is `value`; may wake for no reason.
+void sleep_while(std::atomic<std::uint32_t>& word, std::uint32_t value) {
+#if defined(__linux__)
+  syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, value, nullptr, nullptr, 0);
+#else
+  word.wait(value);
+#endif
+}
+
+/// Wakes up to `count` threads that sleep on the word.
+void wake(std::atomic<std::uint32_t>& word, int count) {
+#if defined(__linux__)
+  syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, count, nullptr, nullptr, 0);
+#else
+  if (count > 0) word.notify_all();
+#endif
+}
+
+/// Keeps the first exception of several threads.
+class FirstException {
+ public:
+  template <class F>
+  void guard(F&& body) {
+    try {
+      body();
+    } catch (...) {
+      const std::lock_guard lock(mutex_);
+      if (!first_) first_ = std::current_exception();
+    }
+  }
+  void rethrow() const {
+    if (first_) std::rethrow_exception(first_);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::exception_ptr first_;
+};
+
+}  // namespace
+
+struct ThreadPool::Job {
+  LoopBody body;
+  unsigned float_mode;
+};
+
+ThreadPool::ThreadPool(int threads) : process_(getpid()), spins_(threads <= available_processors()) {
+  for (int i = 0; i < threads; ++i) contexts_.emplace_back(1);
+  try {
+    for (int i = 1; i < threads; ++i) threads_.emplace_back([this, i] { follow(i); });
+  } catch (const std::system_error& error) {
+    const std::size_t started = threads_.size();
+    stop();
+    fail("context", "expected {} threads, got {}: {}", threads, started + 1, error.what());
+  }
+}
+
+ThreadPool::~ThreadPool() { stop(); }
+
+void ThreadPool::stop() {
+  // A child process has the memory of its parent's threads, but not the threads.
+  if (getpid() != process_) {
+    for (std::thread& thread : threads_) thread.detach();
+    return;
+  }
+  stopped_.store(true, std::memory_order_seq_cst);
+  loops_.fetch_add(1, std::memory_order_seq_cst);
+  wake(loops_, std::numeric_limits<int>::max());
+  for (std::thread& thread : threads_) thread.join();
+}
+
+template <class Ready>
+bool ThreadPool::spin(Ready ready) const {
+  if (ready()) return true;
+  if (!spins_) return false;
+  const auto end = std::chrono::steady_clock::now() + spin_time;
+  do {
+    for (int i = 0; i < 32; ++i) {
+      pause();
+      if (ready()) return true;
+    }
+  } while (std::chrono::steady_clock::now() < end);
+  return false;
+}
+
+void ThreadPool::run(std::int64_t count, LoopBody body) {
+  if (in_use_.exchange(true, std::memory_order_acquire))
+    fail("context", "expected a context that is not in use, got one that another call works with");
+  FirstException first;
+  auto guarded = [&](Context& own, std::int64_t i) { first.guard([&] { body(own, i); }); };
+  constexpr std::int64_t most = std::numeric_limits<std::uint32_t>::max();
+  for (std::int64_t begin = 0; begin < count; begin += most) {
+    auto part = [&](Context& own, std::int64_t i) { guarded(own, begin + i); };
+    run_part(static_cast<std::uint32_t>(std::min(most, count - begin)), {LoopBody(part), float_mode()});
+  }
+  in_use_.store(false, std::memory_order_release);
+  first.rethrow();
+}
+
+void ThreadPool::run_part(std::uint32_t count, const Job& job) {
+  job_.store(&job, std::memory_order_relaxed);
+  count_.store(count, std::memory_order_relaxed);
+  done_.store(0, std::memory_order_relaxed);
+  const std::uint32_t loop = loops_.load(std::memory_order_relaxed) + 1;
+  ticket_.store((std::uint64_t{loop} << 32) + count, std::memory_order_release);
+  loops_.store(loop, std::memory_order_seq_cst);
+  const std::uint32_t sleeping = sleeping_.load(std::memory_order_seq_cst);
+  if (sleeping > 0) wake(loops_, static_cast<int>(std::min(sleeping, count - 1)));
+  while (take(contexts_.front())) {
+  }
+  for (;;) {
+    if (spin([&] { return done_.load(std::memory_order_acquire) == count; })) return;
+    caller_sleeps_.store(true, std::memory_order_seq_cst);
+    const std::uint32_t done = done_.load(std::memory_order_seq_cst);
+    if (done != count) sleep_while(done_, done);
+    caller_sleeps_.store(false, std::memory_order_relaxed);
+  }
+}
+
+void ThreadPool::follow(int thread) {
+  Context& own = contexts_[static_cast<std::size_t>(thread)];
+  for (;;) {
+    const std::uint32_t seen = loops_.load(std::memory_order_acquire);
+    while (take(own)) {
+    }
+    if (stopped_.load(std::memory_order_acquire)) return;
+    if (spin([&] { return loops_.load(std::memory_order_acquire) != seen; })) continue;
+    sleeping_.fetch_add(1, std::memory_order_seq_cst);
+    if (loops_.load(std::memory_order_seq_cst) == seen) sleep_while(loops_, seen);
+    sleeping_.fetch_sub(1, std::memory_order_relaxed);
+  }
+}
+
+// Does one index of the present loop; false where none is left.
+bool ThreadPool::take(Context& own) {
+  std::uint64_t ticket = ticket_.load(std::memory_order_acquire);
+  const auto left = static_cast<std::uint32_t>(ticket);
+  if (left == 0) return false;
+  const Job* job = job_.load(std::memory_order_relaxed);
+  const std::uint32_t index = count_.load(std::memory_order_relaxed) - left;
+  if (!ticket_.compare_exchange_strong(ticket, ticket - 1, std::memory_order_acq_rel)) return true;
+  if (float_mode() != job->float_mode) set_float_mode(job->float_mode);
+  job->body(own, index);
+  // The loop's caller may return as soon as the last index is done: nothing of the job is touched after that.
+  done_.fetch_add(1, std::memory_order_seq_cst);
+  if (caller_sleeps_.load(std::memory_order_seq_cst)) wake(done_, 1);
+  return true;
+}
+
+}  // namespace linnet
