@@ -1,4 +1,5 @@
-// The tiles of attention, through its public doors: one head of 1,024 tokens, a few chunks, on one thread.
+// The tiles of attention, through its public interface: one head of 1,024 tokens, a few chunks, on one
+// thread.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -8,7 +9,6 @@
 #include <vector>
 
 #include "base/random.h"
-#include "base/threads.h"
 #include "linnet/attention.h"
 
 namespace linnet {
@@ -44,19 +44,20 @@ struct Head {
         dq(Tensor::of<float>(q.shape())),
         dk(Tensor::of<float>(q.shape())),
         dv(Tensor::of<float>(q.shape())) {
-    set_thread_count(1);
     AttentionOptions options;
     options.family = family;
     attention = make_attention(options);
   }
 
   AttentionInputs inputs() const { return {q.float_view(), k.float_view(), v.float_view(), mask}; }
-  void forward() { attention->forward({out.float_view(), normaliser.view<float>()}, inputs()); }
+  void forward() { attention->forward(context, {out.float_view(), normaliser.view<float>()}, inputs()); }
   void backward() {
-    attention->backward({dq.float_view(), dk.float_view(), dv.float_view()}, std::as_const(grad).float_view(),
-                        inputs(), std::as_const(out).float_view(), std::as_const(normaliser).view<float>());
+    attention->backward(context, {dq.float_view(), dk.float_view(), dv.float_view()},
+                        std::as_const(grad).float_view(), inputs(), std::as_const(out).float_view(),
+                        std::as_const(normaliser).view<float>());
   }
 
+  Context context{1};
   Mask mask;
   Tensor q, k, v, grad, out, normaliser, dq, dk, dv;
   std::unique_ptr<Attention> attention;
@@ -100,7 +101,7 @@ BENCHMARK(softmax_backward)->Arg(32)->Arg(64)->Arg(128);
 
 /// A token for each of range(1) streams of 8 heads: few fit the caches, many do not.
 void linear_step(benchmark::State& state) {
-  set_thread_count(1);
+  Context context(1);
   const std::int64_t dim = state.range(0), streams = state.range(1), heads = 8;
   const auto attention = make_attention({});
   const auto states = attention->make_state(streams, {heads, dim, dim});
@@ -110,39 +111,45 @@ void linear_step(benchmark::State& state) {
   std::vector<std::int64_t> slots(static_cast<std::size_t>(streams));
   std::iota(slots.begin(), slots.end(), 0);
   for (auto _ : state)
-    attention->step(out.view<float>(), q.view<float>(), k.view<float>(), v.view<float>(), *states, slots);
+    attention->step(context, out.view<float>(), q.view<float>(), k.view<float>(), v.view<float>(), *states,
+                    slots);
   const auto bytes = static_cast<std::int64_t>(2 * states->bytes(0)) * streams;
   state.SetBytesProcessed(state.iterations() * bytes);
 }
 BENCHMARK(linear_step)->ArgsProduct({{32, 64}, {8, 2048}});
 
-void map_forward(const FeatureMap& map, View<float> y, View<const float> x, std::span<double> log_scale) {
+void map_forward(const FeatureMap& map, View<float> y, View<const float> x, std::span<double> log_scale,
+                 Context& context) {
+  const TileContext tile = {.context = &context};
   if (const auto* scaled = dynamic_cast<const LogScaledMap*>(&map))
-    return scaled->forward_scaled(y, log_scale, x, {});
-  map.forward(y, x, {});
+    return scaled->forward_scaled(y, log_scale, x, tile);
+  map.forward(y, x, tile);
 }
 
 /// A tile of 64 rows.
 void feature_map_forward(benchmark::State& state, const std::string& name) {
   constexpr std::int64_t rows = 64, dim = 64;
+  Context context(1);
   const auto map = find_feature_map(name, {.head_dim = dim, .random = {.features = dim}});
   const Tensor x = random_tensor({rows, dim}, 0);
   Tensor y = Tensor::of<float>({rows, map->features(dim)});
   std::vector<double> log_scale(rows);
-  for (auto _ : state) map_forward(*map, y.view<float>(), x.view<float>(), log_scale);
+  for (auto _ : state) map_forward(*map, y.view<float>(), x.view<float>(), log_scale, context);
   state.SetItemsProcessed(state.iterations() * rows * dim);
 }
 
 void feature_map_backward(benchmark::State& state, const std::string& name) {
   constexpr std::int64_t rows = 64, dim = 64;
+  Context context(1);
   const auto map = find_feature_map(name, {.head_dim = dim, .random = {.features = dim}});
   const Tensor x = random_tensor({rows, dim}, 0);
   Tensor y = Tensor::of<float>({rows, map->features(dim)}), dx = Tensor::of<float>(x.shape());
   const Tensor dy = random_tensor(y.shape(), 1);
   std::vector<double> log_scale(rows);
-  map_forward(*map, y.view<float>(), x.view<float>(), log_scale);
+  map_forward(*map, y.view<float>(), x.view<float>(), log_scale, context);
   for (auto _ : state)
-    map->backward(dx.view<float>(), dy.view<float>(), x.view<float>(), std::as_const(y).view<float>(), {});
+    map->backward(dx.view<float>(), dy.view<float>(), x.view<float>(), std::as_const(y).view<float>(),
+                  {.context = &context});
   state.SetItemsProcessed(state.iterations() * rows * dim);
 }
 

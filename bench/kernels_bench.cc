@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/threads.h"
 #include "kernels/activation.h"
 #include "kernels/dense.h"
 #include "kernels/normalisation.h"
@@ -22,14 +21,14 @@ Tensor ramp(Shape shape) {
 }
 
 void dense_rows(benchmark::State& state, Activation activation) {
-  set_thread_count(1);
+  Context context(1);
   const std::int64_t rows = state.range(0);
   const Tensor a = ramp({rows, width}), b = ramp({width, hidden}), bias = ramp({hidden});
   Tensor c = Tensor::of<float>({rows, hidden});
   PackedMatrix packed(width, hidden);
-  packed.pack(b.view<float>());
+  packed.pack(context, b.view<float>());
   const Epilogue epilogue{bias.view<float>(), activation, {}};
-  for (auto _ : state) multiply(c.view<float>(), a.view<float>(), packed, epilogue);
+  for (auto _ : state) multiply(context, c.view<float>(), a.view<float>(), packed, epilogue);
   state.counters["FLOPs"] = benchmark::Counter(2.0 * static_cast<double>(rows * width * hidden),
                                                benchmark::Counter::kIsIterationInvariantRate);
 }
@@ -37,34 +36,35 @@ BENCHMARK_CAPTURE(dense_rows, bias, Activation::none)->Arg(1)->Arg(16)->Arg(64)-
 BENCHMARK_CAPTURE(dense_rows, bias_gelu, Activation::gelu)->Arg(1)->Arg(16)->Arg(64)->Arg(256);
 
 void weight_gradient(benchmark::State& state) {
-  set_thread_count(1);
+  Context context(1);
   const std::int64_t rows = state.range(0);
   const Tensor x = ramp({rows, width}), dy = ramp({rows, hidden});
   Tensor dw = Tensor::of<float>({hidden, width}), db = Tensor::of<float>({hidden});
   for (auto _ : state)
-    accumulate_weight_gradient(dw.view<float>(), db.view<float>(), dy.view<float>(), x.view<float>());
+    accumulate_weight_gradient(context, dw.view<float>(), db.view<float>(), dy.view<float>(),
+                               x.view<float>());
   state.counters["FLOPs"] = benchmark::Counter(2.0 * static_cast<double>(rows * width * hidden),
                                                benchmark::Counter::kIsIterationInvariantRate);
 }
 BENCHMARK(weight_gradient)->Arg(784);
 
 void layer_norm(benchmark::State& state) {
-  set_thread_count(1);
+  Context context(1);
   const std::int64_t rows = state.range(0);
   const Tensor x = ramp({rows, width}), gain = ramp({width}), bias = ramp({width});
   Tensor y = Tensor::of<float>(x.shape()), stats = Tensor::of<float>({rows, 2});
   for (auto _ : state)
-    layer_norm_forward(y.view<float>(), stats.view<float>(), x.view<float>(), gain.view<float>(),
+    layer_norm_forward(context, y.view<float>(), stats.view<float>(), x.view<float>(), gain.view<float>(),
                        bias.view<float>(), 1e-5f);
   state.SetBytesProcessed(state.iterations() * 2 * static_cast<std::int64_t>(x.bytes()));
 }
 BENCHMARK(layer_norm)->Arg(64);
 
 void activation(benchmark::State& state, Activation which) {
-  set_thread_count(1);
+  Context context(1);
   const Tensor x = ramp({64, hidden});
   Tensor y = Tensor::of<float>(x.shape());
-  for (auto _ : state) activation_forward(y.view<float>(), x.view<float>(), which);
+  for (auto _ : state) activation_forward(context, y.view<float>(), x.view<float>(), which);
   state.SetItemsProcessed(state.iterations() * x.size());
 }
 BENCHMARK_CAPTURE(activation, gelu, Activation::gelu);

@@ -16,10 +16,6 @@ function(linnet_room name)
   target_link_libraries(linnet_${name} PUBLIC linnet_flags ${room_ROOMS} PRIVATE ${room_USES})
 endfunction()
 
-# Threads that spin while they wait for work pay in programs that measure or serve; tests, which start regions by the
-# thousand beside other work, finish many times sooner when they sleep.
-set(LINNET_TEST_ENVIRONMENT OMP_WAIT_POLICY=passive)
-
 # linnet_test(NAME SOURCES file... ROOMS room...): one GoogleTest program, registered with CTest.
 function(linnet_test name)
   cmake_parse_arguments(test "" "" "SOURCES;ROOMS;USES;ARGUMENTS" ${ARGN})
@@ -28,7 +24,6 @@ function(linnet_test name)
   target_link_libraries(${name}_test PRIVATE ${test_ROOMS} ${test_USES} fmt::fmt GTest::gtest GTest::gtest_main)
   target_include_directories(${name}_test PRIVATE ${PROJECT_SOURCE_DIR}/tests)
   add_test(NAME ${name} COMMAND ${name}_test ${test_ARGUMENTS})
-  set_tests_properties(${name} PROPERTIES ENVIRONMENT "${LINNET_TEST_ENVIRONMENT}")
 endfunction()
 
 # linnet_isa_tests(NAME [FILTER filter]): registers a test program once more for each instruction set below the best,
@@ -46,6 +41,6 @@ function(linnet_isa_tests name)
   foreach(set AVX2 SSE4 SSSE3 ${plain})
     add_test(NAME ${name}_${set} COMMAND ${name}_test --gtest_filter=${isa_FILTER})
     set_tests_properties(${name}_${set} PROPERTIES
-      ENVIRONMENT "${LINNET_TEST_ENVIRONMENT};LINNET_ISA=${set}" LABELS isa SKIP_REGULAR_EXPRESSION "\\[LINNET_ISA\\] expected")
+      ENVIRONMENT "LINNET_ISA=${set}" LABELS isa SKIP_REGULAR_EXPRESSION "\\[LINNET_ISA\\] expected")
   endforeach()
 endfunction()

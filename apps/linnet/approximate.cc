@@ -5,7 +5,6 @@
 #include <cmath>
 
 #include "base/fail.h"
-#include "base/threads.h"
 #include "bench.h"
 #include "checks.h"
 #include "commands.h"
@@ -37,8 +36,8 @@ class MeanOfHeads {
   double sum_ = 0;
 };
 
-Json measure(const std::vector<HeadRows>& heads, const std::string& map, const RandomFeatureOptions& options,
-             std::int64_t draws) {
+Json measure(Context& context, const std::vector<HeadRows>& heads, const std::string& map,
+             const RandomFeatureOptions& options, std::int64_t draws) {
   using Member = EstimateError RandomFeatureError::*;
   constexpr std::pair<const char*, Member> parts[] = {{"weights", &RandomFeatureError::weights},
                                                       {"attention", &RandomFeatureError::attention},
@@ -46,7 +45,7 @@ Json measure(const std::vector<HeadRows>& heads, const std::string& map, const R
   MeanOfHeads means[3][3], predicted;
   double non_positive = 0;
   for (const HeadRows& head : heads) {
-    const RandomFeatureError error = random_feature_error(head, map, options, draws);
+    const RandomFeatureError error = random_feature_error(context, head, map, options, draws);
     for (int p = 0; p < 3; ++p) {
       const EstimateError& part = error.*parts[p].second;
       means[p][0].add(part.error, heads.size());
@@ -67,10 +66,10 @@ Json measure(const std::vector<HeadRows>& heads, const std::string& map, const R
   return row;
 }
 
-Json norms_of(const std::vector<HeadRows>& heads) {
+Json norms_of(Context& context, const std::vector<HeadRows>& heads) {
   HeadNorms mean;
   for (const HeadRows& head : heads) {
-    const HeadNorms norms = head_norms(head);
+    const HeadNorms norms = head_norms(context, head);
     const double share = 1 / static_cast<double>(heads.size());
     mean.query += share * norms.query;
     mean.key += share * norms.key;
@@ -84,11 +83,12 @@ Json norms_of(const std::vector<HeadRows>& heads) {
 }
 
 /// Errors at those ranks that the heads' lengths allow, root mean squares over the heads.
-Json measure_ranks(const std::vector<HeadRows>& heads, const std::vector<std::int64_t>& ranks) {
+Json measure_ranks(Context& context, const std::vector<HeadRows>& heads,
+                   const std::vector<std::int64_t>& ranks) {
   std::vector<std::vector<double>> spectra;
   std::int64_t most = 0;
   for (const HeadRows& head : heads) {
-    spectra.push_back(singular_values(attention_matrix(head), head.length));
+    spectra.push_back(singular_values(attention_matrix(context, head), head.length));
     most = std::max(most, head.length);
   }
   Json rows = Json::array();
@@ -133,7 +133,7 @@ void print(const Json& result) {
 }
 
 void run(const Arguments& arguments) {
-  if (arguments.threads > 0) set_thread_count(arguments.threads);
+  Context context(arguments.threads);
   check(arguments);
   const std::vector<std::int64_t> features = number_list("--features", arguments.features, "approximate");
   std::vector<std::pair<std::string, RandomFeatureOptions>> wanted;
@@ -155,20 +155,20 @@ void run(const Arguments& arguments) {
       }
     }
   }
-  const ApproximateHeads inputs = read_heads(arguments.source);
+  const ApproximateHeads inputs = read_heads(context, arguments.source);
   Json result = {
-      {"inputs", inputs.description}, {"draws", arguments.draws}, {"norms", norms_of(inputs.heads)}};
+      {"inputs", inputs.description}, {"draws", arguments.draws}, {"norms", norms_of(context, inputs.heads)}};
   Progress progress;
   Json rows = Json::array();
   for (const auto& [map, options] : wanted) {
     progress.hint(fmt::format("{} with {} features", map, options.features));
-    rows.push_back(measure(inputs.heads, map, options, arguments.draws));
+    rows.push_back(measure(context, inputs.heads, map, options, arguments.draws));
   }
   result["advice"] = advice(rows, arguments.error, result["norms"]);
   result["rows"] = std::move(rows);
   if (arguments.linformer) {
     progress.hint("singular values");
-    result["ranks"] = measure_ranks(inputs.heads, features);
+    result["ranks"] = measure_ranks(context, inputs.heads, features);
   }
   progress.hint("");
   if (!arguments.plot.empty()) plot_approximation(result, arguments.plot);

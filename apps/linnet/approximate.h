@@ -22,7 +22,7 @@ struct ApproximateHeads {
   std::vector<HeadRows> heads;
 };
 
-ApproximateHeads read_heads(const ApproximateSource& source);
+ApproximateHeads read_heads(Context& context, const ApproximateSource& source);
 
 /// For every map with orthogonal directions how many features keep the output's error below `wanted`, from
 /// the rows of `approximate`: a JSON object each, with a sentence `text`. `norms` are those of the heads.

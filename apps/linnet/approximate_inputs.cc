@@ -96,7 +96,7 @@ ApproximateHeads file_heads(const ApproximateSource& source) {
   return result;
 }
 
-ApproximateHeads model_heads(const ApproximateSource& source) {
+ApproximateHeads model_heads(Context& context, const ApproximateSource& source) {
   const std::shared_ptr<const Model> model = Model::load(source.model);
   const ModelConfig& config = model->config();
   if (source.layer >= config.layers)
@@ -107,10 +107,10 @@ ApproximateHeads model_heads(const ApproximateSource& source) {
   const std::int64_t count = std::min(source.examples, dataset.size());
   const auto index = [&](std::int64_t i) { return i * dataset.size() / count; };
   Examples examples;
-  examples.read(dataset, config, count, index, {Random(0, Draw::masking, evaluation_masks), index});
+  examples.read(context, dataset, config, count, index, {Random(0, Draw::masking, evaluation_masks), index});
   Transformer transformer(model->network());
-  const View<const float> qkv = transformer.queries_keys_values(examples.inputs, count, config.length,
-                                                                source.layer, examples.lengths_of(0, count));
+  const View<const float> qkv = transformer.queries_keys_values(
+      context, examples.inputs, count, config.length, source.layer, examples.lengths_of(0, count));
 
   ApproximateHeads result;
   const std::int64_t head_dim = config.width / config.heads;
@@ -146,10 +146,10 @@ ApproximateHeads model_heads(const ApproximateSource& source) {
 
 }  // namespace
 
-ApproximateHeads read_heads(const ApproximateSource& source) {
+ApproximateHeads read_heads(Context& context, const ApproximateSource& source) {
   if (source.length > most_length)
     fail<UsageError>("approximate", "expected --length of at most {}, got {}", most_length, source.length);
-  if (!source.model.empty()) return model_heads(source);
+  if (!source.model.empty()) return model_heads(context, source);
   return source.qkv.empty() ? random_heads(source) : file_heads(source);
 }
 

@@ -5,7 +5,6 @@
 
 #include "attend_inputs.h"
 #include "base/fail.h"
-#include "base/threads.h"
 #include "checks.h"
 #include "commands.h"
 #include "io/safetensors.h"
@@ -28,12 +27,12 @@ struct Attended {
   Tensor out, normaliser;
 };
 
-Attended attend(const Attention& attention, const AttentionInputs& inputs) {
+Attended attend(Context& context, const Attention& attention, const AttentionInputs& inputs) {
   const std::int64_t batch = inputs.query.extent(0), length = inputs.query.extent(1),
                      heads = inputs.query.extent(2);
   Attended result{Tensor(inputs.query.dtype(), {batch, length, heads, inputs.value.extent(3)}),
                   Tensor::of<float>({batch, length, heads})};
-  attention.forward({result.out.float_view(), result.normaliser.view<float>()}, inputs);
+  attention.forward(context, {result.out.float_view(), result.normaliser.view<float>()}, inputs);
   return result;
 }
 
@@ -57,7 +56,8 @@ Json difference(const Tensor& a, const Tensor& b) {
 
 /// Against another family, which keeps the decay only if it is one that has decays, and sees the keys that
 /// lsh saw.
-Json compare(const Arguments& arguments, const Attention& other, const FileInputs& read, const Tensor& out) {
+Json compare(Context& context, const Arguments& arguments, const Attention& other, const FileInputs& read,
+             const Tensor& out) {
   AttentionInputs inputs = read.views();
   Tensor unit_keys;
   if (arguments.family == "lsh" && arguments.compare != "lsh") {
@@ -66,7 +66,7 @@ Json compare(const Arguments& arguments, const Attention& other, const FileInput
   }
   const bool decay = inputs.decay.rank() != 0, dropped = decay && arguments.compare != "linear";
   if (dropped) inputs.decay = {};
-  Json result = difference(out, attend(other, inputs).out);
+  Json result = difference(out, attend(context, other, inputs).out);
   result["family"] = arguments.compare;
   if (decay) result["decay"] = !dropped;
   if (!arguments.json)
@@ -79,8 +79,8 @@ Json compare(const Arguments& arguments, const Attention& other, const FileInput
 using Tensors = std::vector<std::pair<std::string, Tensor>>;
 
 /// Those of all inputs, by the names that the output gives them.
-Tensors gradients_of(const Arguments& arguments, const Attention& attention, const Safetensors& file,
-                     const FileInputs& read, const Attended& attended) {
+Tensors gradients_of(Context& context, const Arguments& arguments, const Attention& attention,
+                     const Safetensors& file, const FileInputs& read, const Attended& attended) {
   const AttentionInputs inputs = read.views();
   const Tensor grad_out = read_input(file, arguments.in, "grad_out");
   Tensors result;
@@ -99,13 +99,13 @@ Tensors gradients_of(const Arguments& arguments, const Attention& attention, con
     gradients.key_projection = numbers_like("dkey_projection", inputs.key_projection);
     gradients.value_projection = numbers_like("dvalue_projection", inputs.value_projection);
   }
-  attention.backward(gradients, grad_out.float_view(), inputs, attended.out.float_view(),
+  attention.backward(context, gradients, grad_out.float_view(), inputs, attended.out.float_view(),
                      attended.normaliser.view<float>());
   return result;
 }
 
 void run(const Arguments& arguments) {
-  if (arguments.threads > 0) set_thread_count(arguments.threads);
+  Context context(arguments.threads);
   arguments.mask.check();
   std::vector<std::string> families = {arguments.family};
   if (!arguments.compare.empty()) families.push_back(arguments.compare);
@@ -117,8 +117,8 @@ void run(const Arguments& arguments) {
                      arguments.family);
   const Safetensors file = Safetensors::read(arguments.in);
   require_file_path(arguments.out);
-  const FileInputs read = read_inputs(file, arguments.in, arguments.family, arguments.compare, arguments.mask,
-                                      arguments.options, arguments.decay);
+  const FileInputs read = read_inputs(context, file, arguments.in, arguments.family, arguments.compare,
+                                      arguments.mask, arguments.options, arguments.decay);
   const auto make = [&](const std::string& family) {
     return make_attention(arguments.options.of(family, arguments.feature_map, read.query.shape()[3]));
   };
@@ -126,11 +126,11 @@ void run(const Arguments& arguments) {
   const auto other_attention = arguments.compare.empty() ? nullptr : make(arguments.compare);
   const AttentionInputs inputs = read.views();
   const auto start = std::chrono::steady_clock::now();
-  const Attended attended = attend(*attention, inputs);
+  const Attended attended = attend(context, *attention, inputs);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 
   const Tensors gradients =
-      arguments.gradients ? gradients_of(arguments, *attention, file, read, attended) : Tensors();
+      arguments.gradients ? gradients_of(context, arguments, *attention, file, read, attended) : Tensors();
   std::vector<NamedTensor> outputs;
   const auto keep = [&](const std::string& name, const Tensor& tensor) {
     outputs.push_back({name, tensor.dtype(), tensor.shape(), tensor.raw()});
@@ -150,7 +150,7 @@ void run(const Arguments& arguments) {
                  {"ms", 1e3 * seconds}};
   fmt::print(stderr, "{} attention over {} in {:.3g} ms: {}\n", arguments.family,
              to_string(attended.out.shape()), 1e3 * seconds, arguments.out);
-  if (other_attention) result["compare"] = compare(arguments, *other_attention, read, attended.out);
+  if (other_attention) result["compare"] = compare(context, arguments, *other_attention, read, attended.out);
   if (arguments.json) fmt::print("{}\n", result.dump(2));
 }
 

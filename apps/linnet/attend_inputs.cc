@@ -65,9 +65,9 @@ Tensor read_input(const Safetensors& file, const std::string& path, const std::s
   return file.tensor(name);
 }
 
-FileInputs read_inputs(const Safetensors& file, const std::string& path, const std::string& family,
-                       const std::string& compare, const MaskOptions& mask, const FamilyOptions& options,
-                       const std::vector<double>& decay) {
+FileInputs read_inputs(Context& context, const Safetensors& file, const std::string& path,
+                       const std::string& family, const std::string& compare, const MaskOptions& mask,
+                       const FamilyOptions& options, const std::vector<double>& decay) {
   FileInputs inputs;
   inputs.query = read_input(file, path, "q");
   if (family == "lsh")
@@ -81,7 +81,7 @@ FileInputs read_inputs(const Safetensors& file, const std::string& path, const s
   inputs.drawn = !file.contains("key_projection") && !file.contains("value_projection");
   if (inputs.drawn)
     inputs.projections =
-        draw_projections("attend", options, inputs.query.shape()[2], inputs.views().key.extent(1));
+        draw_projections(context, "attend", options, inputs.query.shape()[2], inputs.views().key.extent(1));
   else
     inputs.projections = {read_projection(file, path, "key_projection", options),
                           read_projection(file, path, "value_projection", options)};

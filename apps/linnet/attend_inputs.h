@@ -29,8 +29,8 @@ Tensor read_input(const Safetensors& file, const std::string& path, const std::s
 
 /// `decay` is that of the option, which wins over the file's. Throws Error where the file does not have what
 /// family, mask and decay need, UsageError where options do not fit it.
-FileInputs read_inputs(const Safetensors& file, const std::string& path, const std::string& family,
-                       const std::string& compare, const MaskOptions& mask, const FamilyOptions& options,
-                       const std::vector<double>& decay);
+FileInputs read_inputs(Context& context, const Safetensors& file, const std::string& path,
+                       const std::string& family, const std::string& compare, const MaskOptions& mask,
+                       const FamilyOptions& options, const std::vector<double>& decay);
 
 }  // namespace linnet

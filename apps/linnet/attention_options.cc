@@ -4,18 +4,18 @@
 #include <cmath>
 
 #include "base/fail.h"
+#include "base/parallel.h"
 #include "base/random.h"
-#include "base/threads.h"
 #include "checks.h"
 
 namespace linnet {
 namespace {
 
-Tensor draw_projection(std::uint64_t seed, std::uint32_t stream, const Shape& shape) {
+Tensor draw_projection(Context& context, std::uint64_t seed, std::uint32_t stream, const Shape& shape) {
   Tensor projection = Tensor::of<float>(shape);
   const Random random(seed, Draw::initial_weights, stream);
   const double deviation = 1 / std::sqrt(static_cast<double>(shape.back()));
-  parallel_blocks(projection.size(), 1 << 14, [&](std::int64_t begin, std::int64_t end) {
+  parallel_blocks(context, projection.size(), 1 << 14, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i)
       projection.span<float>()[static_cast<std::size_t>(i)] =
           static_cast<float>(deviation * random.normal(static_cast<std::uint64_t>(i)));
@@ -122,13 +122,13 @@ AttentionOptions FamilyOptions::of(const std::string& family, const std::string&
   return options;
 }
 
-Projections draw_projections(const char* operation, const FamilyOptions& options, std::int64_t heads,
-                             std::int64_t length) {
+Projections draw_projections(Context& context, const char* operation, const FamilyOptions& options,
+                             std::int64_t heads, std::int64_t length) {
   if (options.rank > length)
     fail<UsageError>(operation, "expected --rank of at most the {} keys of the input, got {}", length,
                      options.rank);
   const Shape shape = {heads, options.rank, length};
-  return {draw_projection(options.seed, 0, shape), draw_projection(options.seed, 1, shape)};
+  return {draw_projection(context, options.seed, 0, shape), draw_projection(context, options.seed, 1, shape)};
 }
 
 }  // namespace linnet

@@ -55,7 +55,7 @@ struct Projections {
 
 /// Normal with variance 1/length, as a model's begin: a compressed key of independent tokens is about as long
 /// as a token's. Throws UsageError where the rank is above the length.
-Projections draw_projections(const char* operation, const FamilyOptions& options, std::int64_t heads,
-                             std::int64_t length);
+Projections draw_projections(Context& context, const char* operation, const FamilyOptions& options,
+                             std::int64_t heads, std::int64_t length);
 
 }  // namespace linnet

@@ -5,13 +5,10 @@
 #include <algorithm>
 #include <charconv>
 #include <chrono>
-#include <exception>
 #include <map>
 #include <sstream>
-#include <thread>
 
 #include "base/fail.h"
-#include "base/threads.h"
 #include "checks.h"
 #include "commands.h"
 #include "kernels/dense.h"
@@ -32,11 +29,11 @@ void BenchOptions::add_to(CLI::App& command) {
   command.add_flag("--json", json, "print an array of rows as JSON");
 }
 
-Json BenchOptions::rows(const std::function<void(Json& rows)>& measure) const {
+Json BenchOptions::rows(const std::function<void(Context& context, Json& rows)>& measure) const {
   Json rows = Json::array();
-  for (const int count : threads.empty() ? std::vector{thread_count()} : threads) {
-    set_thread_count(count);
-    measure(rows);
+  for (const int count : threads.empty() ? std::vector{0} : threads) {
+    Context context(count);
+    measure(context, rows);
   }
   return rows;
 }
@@ -94,23 +91,36 @@ std::vector<std::int64_t> number_list(const std::string& option, const std::stri
   return values;
 }
 
-Ceiling ceiling(const std::string& dtype) {
+Ceiling ceiling(Context& context, const std::string& dtype) {
   static std::map<std::pair<int, std::string>, Ceiling> measured;
-  auto [place, added] = measured.try_emplace({thread_count(), dtype});
+  auto [place, added] = measured.try_emplace({context.threads(), dtype});
   if (added)
-    place->second = {kernels::measure_gemm_gflops(kernels::find_weight_type(dtype)),
-                     kernels::measure_copy_gbs()};
+    place->second = {kernels::measure_gemm_gflops(context, kernels::find_weight_type(dtype)),
+                     kernels::measure_copy_gbs(context)};
   return place->second;
 }
 
-Json bench_row(const std::string& bench, const std::string& dtype) {
-  const Ceiling limits = ceiling(dtype);
-  return {{"bench", bench},
-          {"threads", thread_count()},
-          {"isa", instruction_set()},
-          {"dtype", dtype},
-          {"peak_memory_bytes", peak_memory()},
-          {"ceiling", {{"gemm_gflops", limits.gemm_gflops}, {"copy_gbs", limits.copy_gbs}}}};
+Json bench_row(Context& context, const std::string& bench, const std::string& dtype) {
+  const Ceiling limits = ceiling(context, dtype);
+  return {
+      {"bench", bench},
+      {"threads", context.threads()},
+      {"isa", instruction_set()},
+      {"dtype", dtype},
+      {"peak_memory_bytes", peak_memory()},
+      {"ceiling", {{"dtype", dtype}, {"gemm_gflops", limits.gemm_gflops}, {"copy_gbs", limits.copy_gbs}}}};
+}
+
+void print_ceilings(const Json& rows) {
+  std::map<std::string, double> gflops;
+  for (const Json& row : rows)
+    gflops.emplace(
+        fmt::format("{}, {} threads", row["ceiling"]["dtype"].get<std::string>(), row["threads"].get<int>()),
+        row["ceiling"]["gemm_gflops"].get<double>());
+  for (const auto& [kind, rate] : gflops) fmt::print("This machine: {:.0f} GFLOP/s dense {}\n", rate, kind);
+  if (!rows.empty())
+    fmt::print("This machine: {:.1f} GB/s copied, {}\n\n", rows.front()["ceiling"]["copy_gbs"].get<double>(),
+               rows.front()["isa"].get<std::string>());
 }
 
 std::vector<double> time_calls(const std::function<void()>& call, double seconds, int least) {
@@ -131,20 +141,6 @@ std::vector<double> time_calls(const std::function<void()>& call, double seconds
     if (total > 20 * seconds && times.size() >= 3) break;
   }
   return times;
-}
-
-void on_own_thread(const std::function<void()>& work) {
-  std::exception_ptr failure;
-  std::thread([&] {
-    try {
-      work();
-    } catch (...) {
-      failure = std::current_exception();
-    }
-  }).join();
-  // The threads that OpenMP gave it end by themselves, a little later.
-  std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  if (failure) std::rethrow_exception(failure);
 }
 
 void add_bench(CLI::App& program) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "io/json.h"
+#include "linnet/context.h"
 
 namespace linnet {
 
@@ -20,7 +21,7 @@ struct BenchOptions {
   void add_to(CLI::App& command);
 
   /// The rows that `measure` appends, once for each number of threads.
-  Json rows(const std::function<void(Json& rows)>& measure) const;
+  Json rows(const std::function<void(Context& context, Json& rows)>& measure) const;
 };
 
 /// "16,32,64" and doubling ranges "512:65536", mixed. Throws UsageError of the `operation`.
@@ -41,25 +42,24 @@ struct Families {
 };
 Families families_of(const std::string& option, const std::string& text);
 
-/// Ceilings of this machine with the present number of threads, products with weights of `dtype` (f32, bf16,
-/// int8), measured once for each.
+/// Ceilings of this machine with the context's number of threads, products with weights of `dtype` (f32,
+/// bf16, int8), measured once for each.
 struct Ceiling {
   double gemm_gflops = 0;
   double copy_gbs = 0;
 };
-Ceiling ceiling(const std::string& dtype = "f32");
+Ceiling ceiling(Context& context, const std::string& dtype = "f32");
+
+/// Prints the ceilings that the rows were held against, and an empty line.
+void print_ceilings(const Json& rows);
 
 /// The fields that all rows share: bench, threads, isa, dtype, ceiling; and the peak memory since the last
 /// call of `reset_peak_memory`.
-Json bench_row(const std::string& bench, const std::string& dtype = "f32");
+Json bench_row(Context& context, const std::string& bench, const std::string& dtype = "f32");
 
 /// Seconds of repeated calls, after one that warms up: at least `least` calls, then until `seconds` are over.
 /// Two are enough where one takes seconds, and the first counts.
 std::vector<double> time_calls(const std::function<void()>& call, double seconds, int least = 5);
-
-/// Runs `work` on a thread of its own, whose helpers end with it: working memory that threads keep for their
-/// next task is gone afterwards, and so is counted by everyone who needs it.
-void on_own_thread(const std::function<void()>& work);
 
 void add_bench_attention(CLI::App& bench);
 void add_bench_train(CLI::App& bench);

@@ -162,23 +162,20 @@ class Patience {
 };
 
 void print_rows(const Json& rows) {
-  const Ceiling limits = ceiling();
-  fmt::print("This machine: {:.0f} GFLOP/s dense f32, {:.1f} GB/s copied, {}\n", limits.gemm_gflops,
-             limits.copy_gbs, rows.front()["isa"].get<std::string>());
+  print_ceilings(rows);
   Json parallel = Json::array(), steps = Json::array();
   for (const Json& row : rows) (row["pass"] == "step" ? steps : parallel).push_back(row);
   for (Json& row : parallel) row["working"] = bytes_text(row["working_memory_bytes"].get<double>());
   if (std::any_of(rows.begin(), rows.end(), [](const Json& row) { return row["dtype"] == "bf16"; }))
-    fmt::print("Products of bf16 rows sum in f32, and so are held against the f32 ceiling.\n");
+    fmt::print("Products of bf16 rows sum in f32, and so are held against the f32 ceiling.\n\n");
   if (!parallel.empty()) {
-    fmt::print("\n");
     print_table(parallel, {"threads", "family", "feature_map", "mask", "dtype", "pass", "batch", "length",
                            "heads", "head_dim", "time_ms.median", "tokens_per_second", "gflops", "floor_ms",
                            "times_floor", "working"});
     print_costs(parallel);
   }
   if (!steps.empty()) {
-    fmt::print("\n");
+    if (!parallel.empty()) fmt::print("\n");
     print_table(steps, {"threads", "family", "feature_map", "pass", "streams", "heads", "head_dim",
                         "state_bytes_per_stream", "time_ms.median", "floor_ms", "times_floor", "fraction"});
   }
@@ -210,13 +207,13 @@ void run(const Arguments& arguments) {
   for (const AttentionRow& row : wanted) require_memory(description(row), tensor_bytes(row));
   // One arena, which gives back what is free when asked: working memory is then counted in full by every row.
   mallopt(M_ARENA_MAX, 1);
-  const Json rows = arguments.bench.rows([&](Json& rows) {
-    ceiling();
+  const Json rows = arguments.bench.rows([&](Context& context, Json& rows) {
+    ceiling(context);
     Patience patience(arguments.longest);
     for (const AttentionRow& row : wanted) {
       if (!patience.allows(row)) continue;
       fmt::print(stderr, "{}\n", description(row));
-      rows.push_back(measure_attention(row, arguments.bench.seconds));
+      rows.push_back(measure_attention(context, row, arguments.bench.seconds));
       patience.learn(row, 1e-3 * rows.back()["time_ms"]["median"].get<double>());
     }
   });

@@ -43,7 +43,7 @@ double time_units(const AttentionRow& row);
 double tensor_bytes(const AttentionRow& row);
 
 /// Measures a row for at least so many seconds.
-Json measure_attention(const AttentionRow& row, double seconds);
+Json measure_attention(Context& context, const AttentionRow& row, double seconds);
 
 /// Draws time and peak memory of a sample against the length into an SVG file, and returns where one family
 /// becomes the faster one, a sentence for each pass. Rows differ in family, length and pass alone.

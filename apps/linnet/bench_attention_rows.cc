@@ -6,8 +6,8 @@
 #include "attention/cost.h"
 #include "attention/sparse/strided_attention.h"
 #include "base/fail.h"
+#include "base/parallel.h"
 #include "base/random.h"
-#include "base/threads.h"
 #include "bench.h"
 #include "bench_attention.h"
 #include "linnet/attention.h"
@@ -18,11 +18,11 @@ namespace {
 
 constexpr std::int64_t streams_of_block = 16;
 
-Tensor random_tensor(DType type, const Shape& shape, std::uint32_t stream) {
+Tensor random_tensor(Context& context, DType type, const Shape& shape, std::uint32_t stream) {
   Tensor tensor(type, shape);
   const Random random(1, Draw::test, stream);
   // Sums of uniform numbers: normal enough to measure with, and fast for a million tokens.
-  parallel_blocks(tensor.size(), 1 << 14, [&](std::int64_t begin, std::int64_t end) {
+  parallel_blocks(context, tensor.size(), 1 << 14, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
       double sum = 0;
       for (const std::uint32_t word : random.block(static_cast<std::uint64_t>(i)))
@@ -78,21 +78,21 @@ Tensor decay_of(const AttentionRow& row) {
 /// Inputs and room for the results of one row of the parallel form.
 class ParallelWork {
  public:
-  explicit ParallelWork(const AttentionRow& row)
+  ParallelWork(Context& context, const AttentionRow& row)
       : attention_(make_attention(attention_of(row))),
         training_(row.pass == "training"),
         mask_(bench_mask(row.mask, row.mask_sizes, row.length)),
         decay_(decay_of(row)) {
     const Shape keys = {row.batch, row.length, row.heads, row.head_dim};
     const Shape values = {row.batch, row.length, row.heads, row.value_dim};
-    q_ = random_tensor(row.dtype, keys, 0);
-    if (row.family != "lsh") k_ = random_tensor(row.dtype, keys, 1);
-    v_ = random_tensor(row.dtype, values, 2);
+    q_ = random_tensor(context, row.dtype, keys, 0);
+    if (row.family != "lsh") k_ = random_tensor(context, row.dtype, keys, 1);
+    v_ = random_tensor(context, row.dtype, values, 2);
     out_ = Tensor(row.dtype, values);
     if (row.family == "linformer")
-      projections_ = draw_projections("bench", row.family_options, row.heads, row.length);
+      projections_ = draw_projections(context, "bench", row.family_options, row.heads, row.length);
     if (!training_) return;
-    grad_out_ = random_tensor(row.dtype, values, 3);
+    grad_out_ = random_tensor(context, row.dtype, values, 3);
     normaliser_ = Tensor::of<float>({row.batch, row.length, row.heads});
     dq_ = Tensor(row.dtype, keys);
     dk_ = Tensor(row.dtype, keys);
@@ -103,7 +103,7 @@ class ParallelWork {
     if (row.decay != 0) grad_decay_ = Tensor::of<float>({row.heads});
   }
 
-  void run() {
+  void run(Context& context) {
     const Tensor& key = k_.size() == 0 ? q_ : k_;
     AttentionInputs inputs{std::as_const(q_).float_view(), key.float_view(), std::as_const(v_).float_view(),
                            mask_};
@@ -115,7 +115,7 @@ class ParallelWork {
     if (decay_.size() != 0) inputs.decay = decay_.view<float>();
     AttentionOutputs outputs{out_.float_view()};
     if (training_) outputs.normaliser = normaliser_.view<float>();
-    attention_->forward(outputs, inputs);
+    attention_->forward(context, outputs, inputs);
     if (!training_) return;
     AttentionGradients gradients{dq_.float_view(), dk_.float_view(), dv_.float_view()};
     if (decay_.size() != 0) gradients.decay = grad_decay_.view<float>();
@@ -123,7 +123,7 @@ class ParallelWork {
       gradients.key_projection = grad_projections_.key.view<float>();
       gradients.value_projection = grad_projections_.value.view<float>();
     }
-    attention_->backward(gradients, std::as_const(grad_out_).float_view(), inputs,
+    attention_->backward(context, gradients, std::as_const(grad_out_).float_view(), inputs,
                          std::as_const(out_).float_view(), std::as_const(normaliser_).view<float>());
   }
 
@@ -138,28 +138,30 @@ class ParallelWork {
 /// One token for each of many streams, which the threads share in blocks.
 class StepWork {
  public:
-  explicit StepWork(const AttentionRow& row)
+  StepWork(Context& context, const AttentionRow& row)
       : attention_(make_attention(attention_of(row))),
         decay_(decay_of(row)),
-        q_(random_tensor(DType::f32, {row.streams, row.heads, row.head_dim}, 0)),
-        k_(random_tensor(DType::f32, {row.streams, row.heads, row.head_dim}, 1)),
-        v_(random_tensor(DType::f32, {row.streams, row.heads, row.value_dim}, 2)),
+        q_(random_tensor(context, DType::f32, {row.streams, row.heads, row.head_dim}, 0)),
+        k_(random_tensor(context, DType::f32, {row.streams, row.heads, row.head_dim}, 1)),
+        v_(random_tensor(context, DType::f32, {row.streams, row.heads, row.value_dim}, 2)),
         out_(Tensor::of<float>({row.streams, row.heads, row.value_dim})),
         slots_(static_cast<std::size_t>(row.streams)),
         state_(attention_->make_state(row.streams, {row.heads, row.head_dim, row.value_dim})) {
     std::iota(slots_.begin(), slots_.end(), 0);
   }
 
-  void run() {
+  void run(Context& context) {
     const View<const float> decay =
         decay_.size() == 0 ? View<const float>() : std::as_const(decay_).view<float>();
-    parallel_blocks(out_.shape()[0], streams_of_block, [&](std::int64_t begin, std::int64_t end) {
-      const auto part = [&](const Tensor& tensor) { return tensor.view<float>().slice(0, begin, end); };
-      attention_->step(
-          out_.view<float>().slice(0, begin, end), part(q_), part(k_), part(v_), *state_,
-          std::span(slots_).subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin)),
-          decay);
-    });
+    parallel_blocks(
+        context, out_.shape()[0], streams_of_block, [&](Context& own, std::int64_t begin, std::int64_t end) {
+          const auto part = [&](const Tensor& tensor) { return tensor.view<float>().slice(0, begin, end); };
+          attention_->step(own, out_.view<float>().slice(0, begin, end), part(q_), part(k_), part(v_),
+                           *state_,
+                           std::span(slots_).subspan(static_cast<std::size_t>(begin),
+                                                     static_cast<std::size_t>(end - begin)),
+                           decay);
+        });
   }
 
   std::size_t state_bytes() const { return state_->bytes(0); }
@@ -176,17 +178,17 @@ struct Measured {
   std::size_t peak = 0, working = 0;
 };
 
-/// Times calls, and what memory they take beyond what is held before the first.
-Measured measure_calls(const std::function<void()>& call, double seconds) {
+/// Times calls with a context of their own of so many threads, and what memory they take beyond what is held
+/// before the first.
+Measured measure_calls(int threads, const std::function<void(Context& context)>& call, double seconds) {
   Measured result;
-  on_own_thread([&] {
-    malloc_trim(0);  // freed memory that the process keeps would serve unseen
-    const std::size_t before = resident_memory();
-    reset_peak_memory();
-    result.times = time_calls(call, seconds);
-    result.peak = peak_memory();
-    result.working = result.peak - std::min(result.peak, before);
-  });
+  malloc_trim(0);  // freed memory that the process keeps would serve unseen
+  const std::size_t before = resident_memory();
+  reset_peak_memory();
+  Context context(threads);
+  result.times = time_calls([&] { call(context); }, seconds);
+  result.peak = peak_memory();
+  result.working = result.peak - std::min(result.peak, before);
   return result;
 }
 
@@ -194,8 +196,9 @@ const FamilyInfo& info_of(const std::string& family) {
   return *std::ranges::find(family_table(), family, &FamilyInfo::name);
 }
 
-Json row_json(const AttentionRow& row, const Measured& measured, double flops, double floor_ms) {
-  Json json = bench_row("attention");
+Json row_json(Context& context, const AttentionRow& row, const Measured& measured, double flops,
+              double floor_ms) {
+  Json json = bench_row(context, "attention");
   json["time_ms"] = time_summary(measured.times);
   const double median = json["time_ms"]["median"];
   json["dtype"] = name_of(row.dtype);
@@ -224,14 +227,16 @@ Json row_json(const AttentionRow& row, const Measured& measured, double flops, d
   return json;
 }
 
-Json measure_step(const AttentionRow& row, double seconds) {
-  StepWork work(row);
-  const Measured measured = measure_calls([&] { work.run(); }, seconds);
+Json measure_step(Context& context, const AttentionRow& row, double seconds) {
+  StepWork work(context, row);
+  const Measured measured = measure_calls(
+      context.threads(), [&](Context& own) { work.run(own); }, seconds);
   const double streams = static_cast<double>(row.streams),
                state_bytes = static_cast<double>(work.state_bytes());
   const double flops =
       streams * static_cast<double>(row.heads) * least_cost(attention_of(row), sizes_of(row), 0).forward;
-  Json json = row_json(row, measured, flops, 2 * state_bytes * streams / (1e6 * ceiling().copy_gbs));
+  Json json =
+      row_json(context, row, measured, flops, 2 * state_bytes * streams / (1e6 * ceiling(context).copy_gbs));
   json["streams"] = row.streams;
   json["state_bytes_per_stream"] = work.state_bytes();
   json["tensor_bytes"] = json["tensor_bytes"].get<double>() + state_bytes * streams;
@@ -256,7 +261,8 @@ std::string refusal_of(const AttentionRow& row) {
     if (row.family == "linformer" && row.family_options.rank > row.length)
       fail<UsageError>("bench", "expected --rank of at most --length {} for linformer, got {}", row.length,
                        row.family_options.rank);
-    ParallelWork(one).run();
+    Context own(1);
+    ParallelWork(own, one).run(own);
     return {};
   } catch (const Error& error) {
     return error.what();
@@ -278,24 +284,25 @@ double tensor_bytes(const AttentionRow& row) {
   return row.pass == "training" ? 2 * inputs_and_out + rows * sizeof(float) : inputs_and_out;
 }
 
-Json measure_attention(const AttentionRow& row, double seconds) {
-  if (row.is_step()) return measure_step(row, seconds);
+Json measure_attention(Context& context, const AttentionRow& row, double seconds) {
+  if (row.is_step()) return measure_step(context, row, seconds);
   {
     // Code is memory too, where it is used for the first time: a short sequence sees to that.
     AttentionRow small = row;
     small.batch = 1;
     small.length = std::min<std::int64_t>(row.length, 256);
     small.family_options.rank = std::min(row.family_options.rank, small.length);
-    ParallelWork warm(small);
-    on_own_thread([&] { warm.run(); });
+    Context own(context.threads());
+    ParallelWork(own, small).run(own);
   }
-  ParallelWork work(row);
-  const Measured measured = measure_calls([&] { work.run(); }, seconds);
-  const Ceiling limits = ceiling();
+  ParallelWork work(context, row);
+  const Measured measured = measure_calls(
+      context.threads(), [&](Context& own) { work.run(own); }, seconds);
+  const Ceiling limits = ceiling(context);
   const double flops = least_flops(row);
   const double floor_ms =
       1e3 * std::max(flops / (1e9 * limits.gemm_gflops), least_bytes(row) / (1e9 * limits.copy_gbs));
-  return row_json(row, measured, flops, floor_ms);
+  return row_json(context, row, measured, flops, floor_ms);
 }
 
 }  // namespace linnet

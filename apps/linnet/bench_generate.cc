@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/fail.h"
-#include "base/threads.h"
 #include "bench.h"
 #include "checks.h"
 #include "config.h"
@@ -34,8 +33,8 @@ struct Row {
   bool cache = true;
 };
 
-Json json_of(const Row& row) {
-  Json json = bench_row("generate", row.weights);
+Json json_of(Context& context, const Row& row) {
+  Json json = bench_row(context, "generate", row.weights);
   json["config"] = row.config;
   json["family"] = row.family;
   json["cache"] = row.cache;
@@ -55,16 +54,17 @@ double published_images_per_second(const Row& row) {
 }
 
 /// Seconds that it takes to read the weights once, and to read and write the states of a step once.
-double memory_seconds(std::size_t weight_bytes, std::size_t state_bytes, bool states_are_written) {
+double memory_seconds(Context& context, std::size_t weight_bytes, std::size_t state_bytes,
+                      bool states_are_written) {
   Tensor weights = Tensor::of<float>({static_cast<std::int64_t>(weight_bytes / sizeof(float))});
   Tensor states = Tensor::of<float>({static_cast<std::int64_t>(state_bytes / sizeof(float))});
   std::vector<double> times = time_calls(
       [&] {
-        kernels::sum_of_squares(weights.span<float>());
+        kernels::sum_of_squares(context, weights.span<float>());
         if (states_are_written)
-          kernels::scale(states.span<float>(), 1.0f);
+          kernels::scale(context, states.span<float>(), 1.0f);
         else
-          kernels::sum_of_squares(states.span<float>());
+          kernels::sum_of_squares(context, states.span<float>());
       },
       0.1);
   std::sort(times.begin(), times.end());
@@ -127,12 +127,13 @@ double time_positions(Session& session, const ModelConfig& config, std::vector<d
   return total / measured;
 }
 
-Json measure(const std::shared_ptr<const Model>& model, const Row& row, double seconds) {
+Json measure(Context& context, const std::shared_ptr<const Model>& model, const Row& row, double seconds) {
   const ModelConfig& config = model->config();
   reset_peak_memory();
   Session::Options options;
   options.cache = row.cache;
   options.capacity = config.length;
+  options.threads = context.threads();
   Session session(model, row.streams, options);
   std::vector<double> times;
   const double mean =
@@ -143,13 +144,13 @@ Json measure(const std::shared_ptr<const Model>& model, const Row& row, double s
   const std::size_t state_bytes = session.state_bytes(0);
   const double visible = row.cache ? (length + 1) / 2 : 1;
   const double flops = streams * generation_cost(config, visible).forward();
-  const double products_ms = 1e3 * flops / (1e9 * ceiling(row.weights).gemm_gflops);
+  const double products_ms = 1e3 * flops / (1e9 * ceiling(context, row.weights).gemm_gflops);
   const bool written = config.family == "linear";
   const std::size_t touched =
       row.cache ? static_cast<std::size_t>(row.streams) * state_bytes / (written ? 1 : 2) : 0;
-  const double memory_ms = 1e3 * memory_seconds(model->weight_bytes(), touched, written);
+  const double memory_ms = 1e3 * memory_seconds(context, model->weight_bytes(), touched, written);
 
-  Json json = json_of(row);
+  Json json = json_of(context, row);
   json["tokens_per_second"] = streams / mean;
   json["images_per_second"] = config.image_height > 0 ? Json(streams / (mean * length)) : Json(nullptr);
   const double published = published_images_per_second(row);
@@ -167,9 +168,11 @@ Json measure(const std::shared_ptr<const Model>& model, const Row& row, double s
 }
 
 /// Median step of one stream whose past is `position` tokens long.
-Json measure_at(const std::shared_ptr<const Model>& model, const Row& row, std::int64_t position) {
+Json measure_at(Context& context, const std::shared_ptr<const Model>& model, const Row& row,
+                std::int64_t position) {
   Session::Options options;
   options.capacity = position + 64;
+  options.threads = context.threads();
   Session session(model, 1, options);
   session.prefill(0, random_prompt(model->config(), position));
   std::vector<double> times;
@@ -177,7 +180,7 @@ Json measure_at(const std::shared_ptr<const Model>& model, const Row& row, std::
   for (int i = 0; i < 42; ++i) times.push_back(time_step(session, std::span(&token, 1)));
   times.erase(times.begin(), times.begin() + 2);
   std::sort(times.begin(), times.end());
-  Json json = json_of(row);
+  Json json = json_of(context, row);
   json["position"] = position;
   json["tokens_per_second"] = 1 / quantile(times, 0.5);
   json["step_ms"] = {{"p50", 1e3 * quantile(times, 0.5)}, {"p99", 1e3 * quantile(times, 0.99)}};
@@ -196,7 +199,8 @@ std::vector<std::pair<std::string, std::string>> pairs(const std::vector<std::st
 }
 
 /// A stream without an end on one thread: what matters is its slowest steps.
-Json measure_real_time(const std::shared_ptr<const Model>& model, const Row& row, std::int64_t steps) {
+Json measure_real_time(Context& context, const std::shared_ptr<const Model>& model, const Row& row,
+                       std::int64_t steps) {
   Session::Options options;
   options.capacity = steps;
   options.threads = 1;
@@ -206,7 +210,7 @@ Json measure_real_time(const std::shared_ptr<const Model>& model, const Row& row
   for (int i = 0; i < 1000; ++i) session.step(std::span(&token, 1));
   for (double& time : times) time = time_step(session, std::span(&token, 1));
   std::sort(times.begin(), times.end());
-  Json json = json_of(row);
+  Json json = json_of(context, row);
   json["steps"] = steps;
   json["parameters"] = model->parameter_count();
   json["step_us"] = {{"p50", 1e6 * quantile(times, 0.5)},
@@ -249,7 +253,7 @@ void run(const Arguments& arguments) {
   const auto stream_counts = number_list("--streams", arguments.streams);
   const auto positions = arguments.position.empty() ? std::vector<std::int64_t>()
                                                     : number_list("--position", arguments.position);
-  const Json rows = arguments.bench.rows([&](Json& rows) {
+  const Json rows = arguments.bench.rows([&](Context& context, Json& rows) {
     for (const std::string& name : configs) {
       RunConfig config;
       config.load_without_data(name, arguments.settings);
@@ -263,21 +267,23 @@ void run(const Arguments& arguments) {
         const auto model = Model::random(config.model, 1);
         if (arguments.real_time) {
           fmt::print(stderr, "{} {} {} in real time\n", name, family, type);
-          rows.push_back(measure_real_time(model, {name, family, type}, arguments.steps));
+          rows.push_back(measure_real_time(context, model, {name, family, type}, arguments.steps));
           continue;
         }
         if (!arguments.position.empty()) {
           for (const std::int64_t position : positions) {
             fmt::print(stderr, "{} {} at position {}\n", name, family, position);
-            rows.push_back(measure_at(model, {name, family, type}, position));
+            rows.push_back(measure_at(context, model, {name, family, type}, position));
           }
           continue;
         }
         for (const std::int64_t streams : stream_counts) {
           fmt::print(stderr, "{} {} {} {} streams\n", name, family, type, streams);
-          rows.push_back(measure(model, {name, family, type, streams, true}, arguments.bench.seconds));
+          rows.push_back(
+              measure(context, model, {name, family, type, streams, true}, arguments.bench.seconds));
           if (arguments.no_cache && family == "softmax")
-            rows.push_back(measure(model, {name, family, type, streams, false}, arguments.bench.seconds));
+            rows.push_back(
+                measure(context, model, {name, family, type, streams, false}, arguments.bench.seconds));
         }
       }
     }
@@ -297,8 +303,7 @@ void run(const Arguments& arguments) {
                        "state_bytes_per_stream"});
     return;
   }
-  fmt::print("This machine: {:.0f} GFLOP/s dense f32, {:.1f} GB/s copied\n\n", ceiling().gemm_gflops,
-             ceiling().copy_gbs);
+  print_ceilings(rows);
   print_table(rows,
               {"threads", "config", "family", "cache", "dtype", "streams", "tokens_per_second",
                "images_per_second", "paper_images_per_second", "step_ms.p50", "step_ms.p99", "step_ms.p999",

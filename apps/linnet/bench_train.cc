@@ -5,7 +5,6 @@
 
 #include "base/fail.h"
 #include "base/random.h"
-#include "base/threads.h"
 #include "bench.h"
 #include "config.h"
 #include "kernels/elementwise.h"
@@ -25,7 +24,7 @@ struct Arguments {
 
 /// A whole update: forward, backward, norm, optimiser, packing; on random tokens, which cost what real ones
 /// cost.
-Json measure(const RunConfig& config, std::int64_t batch, double seconds) {
+Json measure(Context& context, const RunConfig& config, std::int64_t batch, double seconds) {
   const ModelConfig& model = config.model;
   TrainingOptions options = config.training;
   options.batch = batch;
@@ -34,7 +33,7 @@ Json measure(const RunConfig& config, std::int64_t batch, double seconds) {
   Tensor values = Tensor::of<float>({network.table().size()}),
          gradients = Tensor::of<float>({network.table().size()});
   network.table().initialise(values.span<float>(), 1);
-  network.pack(values.span<float>(), true);
+  network.pack(context, values.span<float>(), true);
   Optimiser optimiser(network.table(), options);
   TrainingTransformer transformer(network, batch, model.length);
 
@@ -50,16 +49,17 @@ Json measure(const RunConfig& config, std::int64_t batch, double seconds) {
     const std::span<float> gradient = gradients.span<float>();
     std::fill(gradient.begin(), gradient.end(), 0.0f);
     const Dropout dropout{static_cast<float>(model.dropout), static_cast<std::uint64_t>(step)};
-    transformer.forward(ids, targets, batch, model.length, 1 / static_cast<float>(ids.size()), dropout);
-    transformer.backward(gradient);
-    const double norm = std::sqrt(kernels::sum_of_squares(gradient));
+    transformer.forward(context, ids, targets, batch, model.length, 1 / static_cast<float>(ids.size()),
+                        dropout);
+    transformer.backward(context, gradient);
+    const double norm = std::sqrt(kernels::sum_of_squares(context, gradient));
     const double factor = options.clip > 0 && norm > options.clip ? options.clip / norm : 1;
-    optimiser.update(values.span<float>(), gradient, static_cast<float>(factor), ++step);
-    network.pack(values.span<float>(), true);
+    optimiser.update(context, values.span<float>(), gradient, static_cast<float>(factor), ++step);
+    network.pack(context, values.span<float>(), true);
   };
   const std::vector<double> times = time_calls(update, seconds, 3);
 
-  Json json = bench_row("train");
+  Json json = bench_row(context, "train");
   json["time_ms"] = time_summary(times);
   const double tokens = static_cast<double>(ids.size());
   const double rate = tokens / (1e-3 * json["time_ms"]["median"].get<double>());
@@ -69,7 +69,7 @@ Json measure(const RunConfig& config, std::int64_t batch, double seconds) {
   json["tokens_per_second"] = rate;
   json["model_flops_per_token"] = training_flops(model);
   json["gflops"] = rate * training_flops(model) / 1e9;
-  json["fraction_of_ceiling"] = rate * training_flops(model) / (1e9 * ceiling().gemm_gflops);
+  json["fraction_of_ceiling"] = rate * training_flops(model) / (1e9 * ceiling(context).gemm_gflops);
   return json;
 }
 
@@ -88,7 +88,7 @@ void run(const Arguments& arguments) {
   const Families families = arguments.family.empty() ? Families() : families_of("--family", arguments.family);
   const auto batches =
       arguments.batch.empty() ? std::vector<std::int64_t>() : number_list("--batch", arguments.batch);
-  const Json rows = arguments.bench.rows([&](Json& rows) {
+  const Json rows = arguments.bench.rows([&](Context& context, Json& rows) {
     for (const std::string& name : configs) {
       RunConfig config;
       config.load_without_data(name, arguments.settings);
@@ -103,7 +103,7 @@ void run(const Arguments& arguments) {
           config.training.batch = batch;
           config.check_memory(true);
           fmt::print(stderr, "{} {} batch {}\n", name, family, batch);
-          Json row = measure(config, batch, arguments.bench.seconds);
+          Json row = measure(context, config, batch, arguments.bench.seconds);
           row["config"] = name;
           rows.push_back(row);
         }
@@ -114,7 +114,7 @@ void run(const Arguments& arguments) {
     fmt::print("{}\n", rows.dump(2));
     return;
   }
-  fmt::print("This machine: {:.0f} GFLOP/s dense f32\n\n", ceiling().gemm_gflops);
+  print_ceilings(rows);
   print_table(rows, {"threads", "config", "family", "batch", "length", "time_ms.median", "tokens_per_second",
                      "gflops", "fraction_of_ceiling"});
 }

@@ -11,12 +11,14 @@
 #include <string>
 #include <vector>
 
+#include "linnet/context.h"
+
 // Checks of single values on the command line, on the text itself: what does not fit is refused, never
 // wrapped or cut.
 
 namespace linnet {
 
-inline constexpr std::int64_t most_threads = 4096;
+inline constexpr std::int64_t most_threads = Context::most_threads;
 inline constexpr std::int64_t most_count = 1 << 24;
 
 /// A whole number in `least` … `most`.

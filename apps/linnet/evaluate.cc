@@ -1,7 +1,6 @@
 #include <fmt/core.h>
 
 #include "base/fail.h"
-#include "base/threads.h"
 #include "checks.h"
 #include "commands.h"
 #include "config.h"
@@ -38,13 +37,13 @@ std::vector<std::string> settings_of(const Arguments& arguments) {
 }
 
 void run(const Arguments& arguments) {
-  if (arguments.threads > 0) set_thread_count(arguments.threads);
+  Context context(arguments.threads);
   const std::vector<std::string> settings = settings_of(arguments);
   const std::shared_ptr<const Model> model = Model::load(arguments.model, settings);
   const Datasets data = open_datasets(data_for_model(model->config(), arguments.data));
   const Dataset& dataset = arguments.split == "training" ? *data.training : *data.validation;
   const auto start = std::chrono::steady_clock::now();
-  const Evaluation result = evaluate(*model, dataset, arguments.examples, arguments.batch, true);
+  const Evaluation result = evaluate(context, *model, dataset, arguments.examples, arguments.batch, true);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (arguments.json) {
     fmt::print("{}\n", Json{{"model", arguments.model},

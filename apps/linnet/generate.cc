@@ -3,7 +3,6 @@
 #include <cstdio>
 
 #include "base/fail.h"
-#include "base/threads.h"
 #include "checks.h"
 #include "commands.h"
 #include "generation/stream_file.h"
@@ -47,6 +46,7 @@ void draw_pictures(const std::shared_ptr<const Model>& model, const Arguments& a
   drawing.streams = std::min(arguments.streams, drawing.count);
   drawing.session.cache = !arguments.no_cache;
   drawing.session.capacity = config.length;
+  drawing.session.threads = arguments.threads;
   Progress progress;
   const auto start = std::chrono::steady_clock::now();
   std::vector<SavedStream> saved;
@@ -139,6 +139,7 @@ void write_text(const std::shared_ptr<const Model>& model, const Arguments& argu
 
   Session::Options options;
   options.cache = !arguments.no_cache;
+  options.threads = arguments.threads;
   std::string all;
   Json results = Json::array();
   std::vector<SavedStream> saved;
@@ -191,7 +192,6 @@ void write_text(const std::shared_ptr<const Model>& model, const Arguments& argu
 }
 
 void run(const Arguments& arguments) {
-  if (arguments.threads > 0) set_thread_count(arguments.threads);
   arguments.sampling.check();
   if (!arguments.save_states.empty()) require_file_path(arguments.save_states);
   const std::shared_ptr<const Model> model = Model::load(arguments.model);

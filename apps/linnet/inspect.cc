@@ -24,7 +24,7 @@ StateGrowth state_growth(const ModelConfig& config, const std::string& family) {
   other.family = family;
   if (family != "linear") other.decay = "none";
   other.positions = "none";  // so that two tokens are never too many
-  Session session(Model::random(other), 1);
+  Session session(Model::random(other), 1, {.threads = 1});
   std::int32_t token = 0;
   double bytes[2];
   for (double& after : bytes) {

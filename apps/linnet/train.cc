@@ -5,7 +5,6 @@
 #include <csignal>
 
 #include "base/fail.h"
-#include "base/threads.h"
 #include "checks.h"
 #include "commands.h"
 #include "config.h"
@@ -42,15 +41,16 @@ bool has_recurrent_form(const ModelConfig& config) {
 }
 
 /// The samples of one step: a grid of pictures or a text.
-void draw(const fs::path& folder, std::int64_t step, const std::shared_ptr<const Model>& model) {
+void draw(const fs::path& folder, std::int64_t step, const std::shared_ptr<const Model>& model, int threads) {
   const ModelConfig& config = model->config();
   fs::create_directories(folder / "samples");
   if (config.image_height > 0) {
-    const auto examples = draw_examples(model, {.count = sample_pictures}, nullptr);
+    const auto examples =
+        draw_examples(model, {.count = sample_pictures, .session = {.threads = threads}}, nullptr);
     write_png(folder / "samples" / fmt::format("{}.png", step), picture_grid(config, examples));
     return;
   }
-  Session session(model, 1);
+  Session session(model, 1, {.threads = threads});
   std::string text;
   std::int32_t token = 0;
   for (std::int64_t i = 0; i < std::min(config.length, sample_text); ++i) {
@@ -61,7 +61,7 @@ void draw(const fs::path& folder, std::int64_t step, const std::shared_ptr<const
 }
 
 void run(const Arguments& arguments) {
-  if (arguments.threads > 0) set_thread_count(arguments.threads);
+  Context context(arguments.threads);
   RunConfig config;
   config.load(arguments.config, arguments.settings);
   if (!arguments.data.empty()) set_source(config.data, arguments.data);
@@ -109,13 +109,13 @@ void run(const Arguments& arguments) {
   };
   if (has_recurrent_form(config.model))
     callbacks.draw_samples = [&](std::int64_t step, const std::shared_ptr<const Model>& model) {
-      draw(folder, step, model);
+      draw(folder, step, model, context.threads());
     };
   callbacks.should_stop = [] { return interrupted.load(); };
 
   std::signal(SIGINT, on_interrupt);
-  const TrainingResult result = train(config.model, config.training, *data.training, *data.validation, folder,
-                                      arguments.resume, callbacks);
+  const TrainingResult result = train(context, config.model, config.training, *data.training,
+                                      *data.validation, folder, arguments.resume, callbacks);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   progress.show(fmt::format("{} after {} steps in {}: {}", result.finished ? "finished" : "stopped",
                             result.step, duration_text(seconds), folder.string()),

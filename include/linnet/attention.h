@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "linnet/context.h"
 #include "linnet/feature_map.h"
 #include "linnet/mask.h"
 #include "linnet/similarity.h"
@@ -132,18 +133,20 @@ struct AttentionGradients {
   View<float> key_projection = {}, value_projection = {};
 };
 
-/// An attention family with its options: the same doors everywhere. Immutable, shared by threads.
+/// An attention family with its options. Every family has the same functions. Immutable, shared by threads.
+/// `context` does the work and holds the working memory of each call (context.h).
 class Attention {
  public:
   virtual ~Attention() = default;
 
-  /// The parallel form. A query that sees no key gives zeros. Uses `parallel_for` inside.
+  /// The parallel form. A query that sees no key gives zeros.
   /// Throws Error when shapes or mask do not fit, before anything is written.
-  virtual void forward(const AttentionOutputs& outputs, const AttentionInputs& inputs) const = 0;
+  virtual void forward(Context& context, const AttentionOutputs& outputs,
+                       const AttentionInputs& inputs) const = 0;
 
   /// Gradients of a loss from `grad_out` [B, L, H, M], with the inputs of `forward` and what it put into
   /// `out` and `normaliser`. The initial state is a constant.
-  virtual void backward(const AttentionGradients& gradients, ConstFloatView grad_out,
+  virtual void backward(Context& context, const AttentionGradients& gradients, ConstFloatView grad_out,
                         const AttentionInputs& inputs, ConstFloatView out,
                         View<const float> normaliser) const = 0;
 
@@ -154,10 +157,10 @@ class Attention {
 
   /// One token for each of n streams: row i of query [n, H, E], key [n, H, E], value [n, H, M] and out [n, H,
   /// M] belongs to slot slots[i], each slot at most once. `decay` is γ [H] as in `AttentionInputs`. The
-  /// linear and softmax families share the work among threads, as `forward` does, the others run on the
-  /// calling thread; different threads may step different slots of one state at once.
-  virtual void step(View<float> out, View<const float> query, View<const float> key, View<const float> value,
-                    State& state, std::span<const std::int64_t> slots,
+  /// linear and softmax families share the work among the context's threads, as `forward` does, the others
+  /// run on the calling thread; different contexts may step different slots of one state at once.
+  virtual void step(Context& context, View<float> out, View<const float> query, View<const float> key,
+                    View<const float> value, State& state, std::span<const std::int64_t> slots,
                     View<const float> decay = {}) const = 0;
 };
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "linnet/context.h"
 #include "linnet/tensor.h"
 
 namespace linnet {
@@ -14,8 +15,9 @@ namespace linnet {
 struct TileContext {
   int layer = 0;
   int head = 0;
-  std::int64_t position = 0;  ///< of the tile's first row in its sequence
-  bool query = true;          ///< rows are queries, otherwise keys
+  std::int64_t position = 0;   ///< of the tile's first row in its sequence
+  bool query = true;           ///< rows are queries, otherwise keys
+  Context* context = nullptr;  ///< whose working memory the map may use; null: the map allocates its own
 };
 
 /// The map φ of linear attention, on tiles of rows: one virtual call a tile, so a map of your own costs no

@@ -23,7 +23,7 @@ struct SamplingOptions {
 };
 
 /// Many streams of one model, each at its own position with its own seed. A stream's tokens do not depend on
-/// the streams beside it. One session is used by one thread at a time; it uses all threads inside.
+/// the streams beside it. One session is used by one thread at a time; it works with threads of its own.
 class Session {
  public:
   /// Most tokens that `prefill` takes through the layers together.
@@ -34,8 +34,8 @@ class Session {
     std::int64_t capacity = 0;
     /// false computes every token from the whole sequence again, as the paper's baseline does.
     bool cache = true;
-    /// 1 keeps every step on the thread that calls it, without parallel regions or threads of its own, for
-    /// callers with a deadline; 0 uses all threads.
+    /// Threads that the session works with, the caller's included; 1 keeps everything on the thread that
+    /// calls, for callers with a deadline; 0 stands for one per processor. Results do not depend on it.
     int threads = 0;
   };
 
@@ -59,9 +59,8 @@ class Session {
   /// streams[i]. Constant time a token for models of the linear family.
   void step(std::span<std::int32_t> tokens, std::span<const std::int64_t> streams);
 
-  /// The same for all streams. With one thread steps allocate nothing, take no lock and write nothing to
-  /// files; with more, threads take their working memory when they come to a step for the first time. The
-  /// session may be built on one thread and stepped on another.
+  /// The same for all streams. Steps allocate nothing and write nothing to files; with one thread they take
+  /// no lock either. The session may be built on one thread and stepped on another.
   void step(std::span<std::int32_t> tokens);
 
   /// Makes `stream` continue exactly as `source` would, with a seed of its own.

@@ -4,6 +4,7 @@
 #include <span>
 #include <string>
 
+#include "linnet/context.h"
 #include "linnet/tensor.h"
 
 namespace linnet {
@@ -11,7 +12,8 @@ namespace linnet {
 /// sim(q, k) ≥ 0 of the kernel family, on tiles: of Katharopoulos et al. 2020, equation 3, "any similarity".
 /// One virtual call a tile, so a similarity of your own costs no more than a built-in one as long as its
 /// inside is fast. Element (i, j) may depend on row i of q and row j of k alone. Objects are immutable while
-/// in use and called from many threads.
+/// in use and called from many threads. `own` is the context of the calling thread, whose working memory may
+/// be used.
 class Similarity {
  public:
   virtual ~Similarity() = default;
@@ -21,12 +23,12 @@ class Similarity {
 
   /// s [rows, keys] from q [rows, E] and k [keys, E]; assigns s. Outer strides are free; nothing overlaps.
   /// A number below 0 or NaN that finite rows give is refused by the attention, where the mask shows it.
-  virtual void forward(View<float> s, View<const float> q, View<const float> k) const = 0;
+  virtual void forward(Context& own, View<float> s, View<const float> q, View<const float> k) const = 0;
 
   /// Adds to dq [rows, E] and dk [keys, E] what ds [rows, keys] makes of them, with q and k as in `forward`
   /// and s what it gave. Where ds is 0 because of the mask, s is 0 too, whatever `forward` gave.
-  virtual void backward(View<float> dq, View<float> dk, View<const float> ds, View<const float> s,
-                        View<const float> q, View<const float> k) const = 0;
+  virtual void backward(Context& own, View<float> dq, View<float> dk, View<const float> ds,
+                        View<const float> s, View<const float> q, View<const float> k) const = 0;
 };
 
 /// What the built-in similarities are made with; each takes what is its own.

@@ -79,14 +79,14 @@ struct TrainingResult {
 /// and checkpoints/STEP. With `resume` it continues from the last checkpoint, if there is one, and ends in
 /// the very bits it would have reached without stopping; otherwise the folder must be empty or not exist.
 /// Throws Error where the loss stops being finite, naming the step, the layer and the last good checkpoint.
-TrainingResult train(const ModelConfig& config, const TrainingOptions& options, const Dataset& training,
-                     const Dataset& validation, const std::filesystem::path& folder, bool resume,
-                     const TrainingCallbacks& callbacks = {});
+TrainingResult train(Context& context, const ModelConfig& config, const TrainingOptions& options,
+                     const Dataset& training, const Dataset& validation, const std::filesystem::path& folder,
+                     bool resume, const TrainingCallbacks& callbacks = {});
 
 /// Mean loss of up to `examples` (0: all) evenly spaced examples, `batch` at a time. With `accuracy`, the
 /// most probable value of every token is compared too. A masked model has the same tokens of an example
 /// hidden in every evaluation.
-Evaluation evaluate(const Model& model, const Dataset& dataset, std::int64_t examples, std::int64_t batch,
-                    bool accuracy = false);
+Evaluation evaluate(Context& context, const Model& model, const Dataset& dataset, std::int64_t examples,
+                    std::int64_t batch, bool accuracy = false);
 
 }  // namespace linnet

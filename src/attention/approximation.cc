@@ -8,7 +8,7 @@
 
 #include "attention/feature_maps/exact_map.h"
 #include "base/fail.h"
-#include "base/threads.h"
+#include "base/parallel.h"
 
 namespace linnet {
 namespace {
@@ -32,9 +32,9 @@ void logits_of(const HeadRows& head, std::int64_t i, std::vector<double>& logits
                             &head.k[j * static_cast<std::size_t>(head.head_dim)], head.head_dim);
 }
 
-double largest_logit(const HeadRows& head) {
+double largest_logit(Context& context, const HeadRows& head) {
   std::vector<double> tops(static_cast<std::size_t>(head.length));
-  parallel_for(head.length, [&](std::int64_t i) {
+  parallel_for(context, head.length, [&](std::int64_t i) {
     std::vector<double> logits;
     logits_of(head, i, logits);
     tops[static_cast<std::size_t>(i)] = *std::ranges::max_element(logits);
@@ -192,13 +192,13 @@ double log_mean_squared_error(const std::string& map, std::int64_t features, con
   fail<UsageError>("approximate", "expected one of {}, got '{}'", fmt::join(softmax_maps, ", "), map);
 }
 
-RandomFeatureError random_feature_error(const HeadRows& head, const std::string& map,
+RandomFeatureError random_feature_error(Context& context, const HeadRows& head, const std::string& map,
                                         const RandomFeatureOptions& options, std::int64_t draws) {
   if (!estimates_softmax(map))
     fail<UsageError>("approximate", "expected one of {}, got '{}'", fmt::join(softmax_maps, ", "), map);
   if (draws < 2) fail<UsageError>("approximate", "expected at least 2 draws, got {}", draws);
   std::vector<std::unique_ptr<DrawnFeatures>> made(static_cast<std::size_t>(draws));
-  parallel_for(draws, [&](std::int64_t t) {
+  parallel_for(context, draws, [&](std::int64_t t) {
     RandomFeatureOptions drawn = options;
     drawn.draw += static_cast<std::uint64_t>(t);
     made[static_cast<std::size_t>(t)] =
@@ -207,9 +207,9 @@ RandomFeatureError random_feature_error(const HeadRows& head, const std::string&
   std::vector<DrawnFeatures> drawn;
   for (auto& features : made) drawn.push_back(std::move(*features));
 
-  const double shift = largest_logit(head);
+  const double shift = largest_logit(context, head);
   std::vector<RowResult> rows(static_cast<std::size_t>(head.length));
-  parallel_for(head.length, [&](std::int64_t i) {
+  parallel_for(context, head.length, [&](std::int64_t i) {
     rows[static_cast<std::size_t>(i)] = measure_row(head, map, drawn.front().count, drawn, i, shift);
   });
   RowResult total;
@@ -225,10 +225,10 @@ RandomFeatureError random_feature_error(const HeadRows& head, const std::string&
           static_cast<double>(total.non_positive) / static_cast<double>(draws * head.length)};
 }
 
-HeadNorms head_norms(const HeadRows& head) {
+HeadNorms head_norms(Context& context, const HeadRows& head) {
   HeadNorms result;
   const double count = static_cast<double>(head.length);
-  result.largest_logit = largest_logit(head);
+  result.largest_logit = largest_logit(context, head);
   std::vector<double> logits;
   for (std::int64_t i = 0; i < head.length; ++i) {
     const auto norm = [&](const std::vector<double>& rows) {
@@ -247,9 +247,9 @@ HeadNorms head_norms(const HeadRows& head) {
   return result;
 }
 
-std::vector<double> attention_matrix(const HeadRows& head) {
+std::vector<double> attention_matrix(Context& context, const HeadRows& head) {
   std::vector<double> matrix(static_cast<std::size_t>(head.length * head.length));
-  parallel_for(head.length, [&](std::int64_t i) {
+  parallel_for(context, head.length, [&](std::int64_t i) {
     std::vector<double> row;
     logits_of(head, i, row);
     weights_of(row, *std::ranges::max_element(row), true);

@@ -36,7 +36,7 @@ struct RandomFeatureError {
 
 /// Measured over `draws` draws, from options.draw on. Throws UsageError for a map that does not approximate
 /// softmax, or fewer than 2 draws.
-RandomFeatureError random_feature_error(const HeadRows& head, const std::string& map,
+RandomFeatureError random_feature_error(Context& context, const HeadRows& head, const std::string& map,
                                         const RandomFeatureOptions& options, std::int64_t draws);
 
 /// Whether φ(q)·φ(k) of the random map estimates exp(q·k/√E).
@@ -54,10 +54,10 @@ struct HeadNorms {
   double largest_logit = 0;   ///< largest q·k/√E that is seen
   double effective_keys = 0;  ///< mean of exp(entropy) of the rows of softmax
 };
-HeadNorms head_norms(const HeadRows& head);
+HeadNorms head_norms(Context& context, const HeadRows& head);
 
 /// The attention matrix softmax(q·k/√E) [length, length], rows of queries.
-std::vector<double> attention_matrix(const HeadRows& head);
+std::vector<double> attention_matrix(Context& context, const HeadRows& head);
 
 /// Singular values of a square matrix [size, size], the largest first: one-sided Jacobi rotations (Hestenes
 /// 1958).

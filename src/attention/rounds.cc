@@ -34,19 +34,21 @@ Rounds::Rounds(const softmax::Sights& sights, const AttentionSizes& sizes, std::
   }
 }
 
-void Rounds::run(FunctionReference<void(std::int64_t, std::int64_t, std::int64_t, std::int64_t)> body) const {
+void Rounds::run(
+    Context& context,
+    FunctionReference<void(Context&, std::int64_t, std::int64_t, std::int64_t, std::int64_t)> body) const {
   const std::int64_t rounds = static_cast<std::int64_t>(needed_.size());
   const std::int64_t chunks = std::min(query_chunks_, key_chunks_);
   for (std::int64_t round = 0; round < rounds; ++round) {
     if (!needed_[static_cast<std::size_t>(round)]) continue;
-    parallel_for(sizes_.batch * sizes_.heads * chunks, [&](std::int64_t item) {
+    parallel_for(context, sizes_.batch * sizes_.heads * chunks, [&](Context& own, std::int64_t item) {
       const std::int64_t b = item / chunks / sizes_.heads, h = item / chunks % sizes_.heads;
       const std::int64_t here = item % chunks, there = (here + round) % rounds;
       const std::int64_t query = (query_chunks_ <= key_chunks_ ? here : there) * query_chunk_;
       const std::int64_t key = (query_chunks_ <= key_chunks_ ? there : here) * key_chunk_;
       const Mask::Interval seen = sights_.reach(b, query, std::min(query_chunk_, sizes_.queries - query));
       if (seen.end <= key || key + key_chunk_ <= seen.begin) return;
-      body(b, h, query, key);
+      body(own, b, h, query, key);
     });
   }
 }

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "attention/softmax/visible.h"
-#include "base/threads.h"
+#include "base/parallel.h"
 
 namespace linnet {
 
@@ -17,8 +17,10 @@ class Rounds {
   Rounds(const softmax::Sights& sights, const AttentionSizes& sizes, std::int64_t query_chunk,
          std::int64_t key_chunk);
 
-  /// Calls body(b, h, first_query, first_key) for every pair of chunks in which something may be seen.
-  void run(FunctionReference<void(std::int64_t, std::int64_t, std::int64_t, std::int64_t)> body) const;
+  /// Calls body(own, b, h, first_query, first_key) for every pair of chunks in which something may be seen.
+  void run(
+      Context& context,
+      FunctionReference<void(Context&, std::int64_t, std::int64_t, std::int64_t, std::int64_t)> body) const;
 
  private:
   const softmax::Sights& sights_;

@@ -49,6 +49,10 @@ std::size_t Context::Impl::workspace_bytes() const {
   return sum;
 }
 
+std::span<Context> Context::Impl::contexts_of_threads() {
+  return pool_ != nullptr ? std::span(pool_->contexts()) : std::span<Context>();
+}
+
 void share_loop(Context& context, std::int64_t count, LoopBody body) {
   context.impl().pool()->run(count, body);
 }

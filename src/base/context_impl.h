@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "base/workspace.h"
@@ -20,6 +21,9 @@ class Context::Impl {
   Arena& arena() { return arena_; }
   ThreadPool* pool() { return pool_.get(); }
   std::size_t workspace_bytes() const;
+
+  /// Those that loop bodies get, one per thread; none where there is one thread.
+  std::span<Context> contexts_of_threads();
 
   /// The object of this type that the context keeps, made by the first call.
   template <class T>

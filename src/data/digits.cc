@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/fail.h"
-#include "base/threads.h"
+#include "base/parallel.h"
 #include "data/digit_skeletons.h"
 #include "data/idx.h"
 #include "data/mnist_files.h"
@@ -173,16 +173,17 @@ void draw_digit(std::span<std::uint8_t> pixels, std::int64_t size, int digit, co
     pixels[i] = static_cast<std::uint8_t>(255 * std::clamp(0.5 + inside[i] / softness, 0.0, 1.0) + 0.5);
 }
 
-void draw_digits(std::span<std::uint8_t> pixels, std::span<std::uint8_t> labels, std::int64_t size,
-                 const Random& random) {
+void draw_digits(Context& context, std::span<std::uint8_t> pixels, std::span<std::uint8_t> labels,
+                 std::int64_t size, const Random& random) {
   const std::size_t area = static_cast<std::size_t>(size * size);
   assert(pixels.size() == labels.size() * area);
-  parallel_blocks(static_cast<std::int64_t>(labels.size()), 256, [&](std::int64_t begin, std::int64_t end) {
-    for (std::size_t i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i) {
-      labels[i] = static_cast<std::uint8_t>(random.below(10, i * blocks_per_digit));
-      draw_digit(pixels.subspan(i * area, area), size, labels[i], random, i);
-    }
-  });
+  parallel_blocks(
+      context, static_cast<std::int64_t>(labels.size()), 256, [&](std::int64_t begin, std::int64_t end) {
+        for (std::size_t i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i) {
+          labels[i] = static_cast<std::uint8_t>(random.below(10, i * blocks_per_digit));
+          draw_digit(pixels.subspan(i * area, area), size, labels[i], random, i);
+        }
+      });
 }
 
 void write_digits(const std::filesystem::path& folder, std::int64_t training, std::int64_t test,
@@ -195,13 +196,14 @@ void write_digits(const std::filesystem::path& folder, std::int64_t training, st
   std::error_code error;
   if (std::filesystem::exists(folder, error) && !std::filesystem::is_empty(folder, error))
     fail("digits", "expected a new or empty folder, got {}, which holds something", folder.string());
+  Context context;
   AtomicFolder written(folder);
   std::uint32_t stream = 0;
   for (const MnistFiles& files : {mnist_training, mnist_test}) {
     const std::int64_t count = stream == 0 ? training : test;
     std::vector<std::uint8_t> pixels(static_cast<std::size_t>(count * size * size));
     std::vector<std::uint8_t> labels(static_cast<std::size_t>(count));
-    draw_digits(pixels, labels, size, Random(seed, Draw::synthetic_data, stream++));
+    draw_digits(context, pixels, labels, size, Random(seed, Draw::synthetic_data, stream++));
     write_idx(written.path() / files.images, Shape{count, size, size}, pixels);
     write_idx(written.path() / files.labels, Shape{count}, labels);
   }

@@ -5,6 +5,7 @@
 #include <span>
 
 #include "base/random.h"
+#include "linnet/context.h"
 
 namespace linnet {
 
@@ -17,8 +18,8 @@ void draw_digit(std::span<std::uint8_t> pixels, std::int64_t size, int digit, co
 
 /// `count` digits from number `first` on: pixels [count, size, size] and labels [count], drawn at random.
 /// Threaded.
-void draw_digits(std::span<std::uint8_t> pixels, std::span<std::uint8_t> labels, std::int64_t size,
-                 const Random& random);
+void draw_digits(Context& context, std::span<std::uint8_t> pixels, std::span<std::uint8_t> labels,
+                 std::int64_t size, const Random& random);
 
 /// Writes a data set with the four file names of MNIST into a new or empty folder. Training and test digits
 /// are drawn from different sequences of `seed`, the same as those of the data kind "digits".

@@ -5,8 +5,8 @@
 #include <filesystem>
 
 #include "base/fail.h"
+#include "base/parallel.h"
 #include "base/random.h"
-#include "base/threads.h"
 #include "data/cifar.h"
 #include "data/digits.h"
 #include "data/idx.h"
@@ -65,14 +65,18 @@ std::unique_ptr<Dataset> open_part(const DataOptions& options, const MnistFiles&
   if (whole)
     return std::make_unique<ImageDataset>(std::move(images.values), std::move(labels.values), height, width,
                                           options.levels);
-  return std::make_unique<ImageDataset>(scale_down(images.values, count, height, width, size),
+  Context context;
+  return std::make_unique<ImageDataset>(scale_down(context, images.values, count, height, width, size),
                                         std::move(labels.values), size, size, options.levels);
 }
 
 std::unique_ptr<Dataset> open_cifar_part(const DataOptions& options, CifarBatch batch) {
   const std::int64_t size = options.size == 0 ? cifar_size : options.size;
-  if (size < cifar_size)
-    batch.planes = scale_down(batch.planes, batch.size() * cifar_channels, cifar_size, cifar_size, size);
+  if (size < cifar_size) {
+    Context context;
+    batch.planes =
+        scale_down(context, batch.planes, batch.size() * cifar_channels, cifar_size, cifar_size, size);
+  }
   if (!options.labels) batch.labels.clear();
   return std::make_unique<ImageDataset>(interleave(batch.planes, cifar_channels, size * size),
                                         std::move(batch.labels), size, size, options.levels, cifar_channels);
@@ -102,8 +106,9 @@ std::int64_t ImageDataset::read(std::int64_t index, std::span<std::int32_t> toke
   return labels_.empty() ? -1 : labels_[static_cast<std::size_t>(index)];
 }
 
-std::vector<std::uint8_t> scale_down(std::span<const std::uint8_t> pixels, std::int64_t count,
-                                     std::int64_t height, std::int64_t width, std::int64_t size) {
+std::vector<std::uint8_t> scale_down(Context& context, std::span<const std::uint8_t> pixels,
+                                     std::int64_t count, std::int64_t height, std::int64_t width,
+                                     std::int64_t size) {
   assert(size >= 1 && size <= height && size <= width);
   std::vector<std::uint8_t> result(static_cast<std::size_t>(count * size * size));
   // In units of 1/size of an old pixel, new pixel i covers [i · old, (i + 1) · old), old pixel s [s · size,
@@ -111,7 +116,7 @@ std::vector<std::uint8_t> scale_down(std::span<const std::uint8_t> pixels, std::
   const auto overlap = [size](std::int64_t i, std::int64_t s, std::int64_t old) {
     return std::min((i + 1) * old, (s + 1) * size) - std::max(i * old, s * size);
   };
-  parallel_for(count, [&](std::int64_t image) {
+  parallel_for(context, count, [&](std::int64_t image) {
     const std::uint8_t* source = pixels.data() + image * height * width;
     for (std::int64_t y = 0; y < size; ++y) {
       for (std::int64_t x = 0; x < size; ++x) {
@@ -132,10 +137,11 @@ Datasets open_digits(const DataOptions& options) {
   const std::int64_t size = options.size == 0 ? 16 : options.size;
   if (size < 8 || size > 64) fail<UsageError>("data", "expected a size of 8 to 64 pixels, got {}", size);
   check(options, size, size);
+  Context context;
   const auto draw = [&](std::int64_t count, std::uint32_t stream) {
     std::vector<std::uint8_t> pixels(static_cast<std::size_t>(count * size * size));
     std::vector<std::uint8_t> labels(static_cast<std::size_t>(count));
-    draw_digits(pixels, labels, size,
+    draw_digits(context, pixels, labels, size,
                 Random(static_cast<std::uint64_t>(options.seed), Draw::synthetic_data, stream));
     if (!options.labels) labels.clear();
     return std::make_unique<ImageDataset>(std::move(pixels), std::move(labels), size, size, options.levels);

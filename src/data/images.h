@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "linnet/context.h"
 #include "linnet/dataset.h"
 
 namespace linnet {
@@ -31,8 +32,9 @@ class ImageDataset final : public Dataset {
 
 /// Images [count, height, width] scaled down to [count, size, size]: every new pixel is the mean over its
 /// area, rounded. Size is at most height and width.
-std::vector<std::uint8_t> scale_down(std::span<const std::uint8_t> pixels, std::int64_t count,
-                                     std::int64_t height, std::int64_t width, std::int64_t size);
+std::vector<std::uint8_t> scale_down(Context& context, std::span<const std::uint8_t> pixels,
+                                     std::int64_t count, std::int64_t height, std::int64_t width,
+                                     std::int64_t size);
 
 /// The kinds "digits", "mnist" and "cifar10" of open_datasets, their options checked.
 Datasets open_digits(const DataOptions& options);

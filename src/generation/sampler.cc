@@ -22,17 +22,17 @@ Sampler::Sampler(const OutputHead& head)
       workspace_(Tensor::of<float>({std::max(head.vocabulary(), head.outputs())})),
       order_(static_cast<std::size_t>(head.vocabulary())) {}
 
-std::int32_t Sampler::sample(View<const float> parameters, const SamplingOptions& options,
+std::int32_t Sampler::sample(Context& context, View<const float> parameters, const SamplingOptions& options,
                              std::int64_t position) {
   const Random random(options.seed, Draw::sampling);
   const std::uint64_t index = 2 * static_cast<std::uint64_t>(position);
   const float u1 = random.uniform(index), u2 = random.uniform(index + 1);
   const std::int64_t vocabulary = head_.vocabulary();
   if (options.temperature == 1 && options.top_k >= vocabulary && options.top_p == 1)
-    return head_.sample(parameters, u1, u2, workspace_.span<float>());
+    return head_.sample(context, parameters, u1, u2, workspace_.span<float>());
 
   const View<float> view = workspace_.view<float>().slice(0, 0, vocabulary);
-  head_.logits(view, parameters);
+  head_.logits(context, view, parameters);
   const std::span<float> logits(view.data(), static_cast<std::size_t>(vocabulary));
   if (options.temperature == 0)
     return static_cast<std::int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());

@@ -14,7 +14,8 @@ class Sampler {
   explicit Sampler(const OutputHead& head);
 
   /// A token for `position` of a stream, from the head's parameters [outputs].
-  std::int32_t sample(View<const float> parameters, const SamplingOptions& options, std::int64_t position);
+  std::int32_t sample(Context& context, View<const float> parameters, const SamplingOptions& options,
+                      std::int64_t position);
 
  private:
   const OutputHead& head_;

@@ -5,11 +5,13 @@
 #include <utility>
 #include <vector>
 
+#include "base/context_impl.h"
 #include "base/fail.h"
-#include "base/threads.h"
+#include "base/float_mode.h"
+#include "base/parallel.h"
+#include "base/workspace.h"
 #include "generation/sampler.h"
 #include "generation/snapshot.h"
-#include "base/float_mode.h"
 #include "linnet/generation.h"
 #include "model/transformer.h"
 
@@ -39,7 +41,6 @@ struct Session::Impl {
   /// What one block of streams needs while it is stepped.
   struct Worker {
     explicit Worker(const Network& network) : sampler(network.head()) {}
-    Scratch scratch;
     Sampler sampler;
     std::vector<std::int32_t> ids;
   };
@@ -47,6 +48,7 @@ struct Session::Impl {
   Impl(std::shared_ptr<const Model> model, std::int64_t streams, const Options& options)
       : model(std::move(model)),
         options(options),
+        context(options.threads),
         recurrent(this->model->network()),
         parallel(this->model->network()),
         streams(static_cast<std::size_t>(streams)) {
@@ -83,55 +85,65 @@ struct Session::Impl {
     }
   }
 
-  void step_block(std::span<std::int32_t> tokens, std::span<const std::int64_t> slots, Worker& worker) {
-    worker.ids.resize(slots.size());
-    for (std::size_t i = 0; i < slots.size(); ++i) worker.ids[i] = streams[slots[i]].next_input;
-    const Scratch::Frame frame(worker.scratch);
-    const View<float> parameters =
-        worker.scratch.take(static_cast<std::int64_t>(slots.size()), network().head().outputs());
-    recurrent.step(parameters, worker.ids, slots, state, worker.scratch);
-    for (std::size_t i = 0; i < slots.size(); ++i)
-      tokens[i] = append_sample(streams[slots[i]], parameters.slice(0, i, i + 1), worker.sampler);
+  /// Streams that one thread takes through all layers together where `count` are stepped.
+  std::int64_t block_of(std::int64_t count) const {
+    const std::int64_t threads = context.threads();
+    const std::int64_t share = count <= most_together ? count : (count + threads - 1) / threads;
+    return std::clamp<std::int64_t>(share, 1, most_block);
   }
 
-  /// Takes what steps of all streams need, with a step of as many streams of their own.
+  void step_block(Context& own, std::span<std::int32_t> tokens, std::span<const std::int64_t> slots,
+                  Worker& worker) {
+    worker.ids.resize(slots.size());
+    for (std::size_t i = 0; i < slots.size(); ++i) worker.ids[i] = streams[slots[i]].next_input;
+    Workspace workspace(own);
+    const View<float> parameters =
+        workspace.take(static_cast<std::int64_t>(slots.size()), network().head().outputs());
+    recurrent.step(own, parameters, worker.ids, slots, state);
+    for (std::size_t i = 0; i < slots.size(); ++i)
+      tokens[i] = append_sample(own, streams[slots[i]], parameters.slice(0, i, i + 1), worker.sampler);
+  }
+
+  /// Takes what steps of all streams need: every thread's memory makes a step with as many streams of its
+  /// own.
   void reserve(std::int64_t label) {
-    if (!options.cache || options.threads != 1) return;
-    const OnCallersThread alone;
-    const std::int64_t block = std::min<std::int64_t>(static_cast<std::int64_t>(streams.size()), most_block);
-    const std::int64_t blocks = (static_cast<std::int64_t>(streams.size()) + block - 1) / block;
+    if (!options.cache) return;
+    const auto count = static_cast<std::int64_t>(streams.size());
+    const std::int64_t block = block_of(count), blocks = (count + block - 1) / block;
     while (static_cast<std::int64_t>(workers.size()) < blocks) workers.emplace_back(network());
     RecurrentState nothing(network(), block);
     std::vector<std::int64_t> slots(static_cast<std::size_t>(block));
     std::iota(slots.begin(), slots.end(), 0);
     const std::vector<std::int32_t> ids(slots.size(), model->config().first_input(label));
-    for (Worker& worker : workers) {
-      worker.ids.reserve(slots.size());
-      const Scratch::Frame frame(worker.scratch);
-      const View<float> parameters = worker.scratch.take(block, network().head().outputs());
-      recurrent.step(parameters, ids, slots, nothing, worker.scratch);
+    for (Worker& worker : workers) worker.ids.reserve(slots.size());
+    const auto try_step = [&](Context& own) {
+      const FlushSubnormals flush;
+      Workspace workspace(own);
+      recurrent.step(own, workspace.take(block, network().head().outputs()), ids, slots, nothing);
       for (const std::int64_t slot : slots) nothing.reset(slot);
-    }
+    };
+    try_step(context);
+    for (Context& own : context.impl().contexts_of_threads()) try_step(own);
   }
 
   void step_without_cache(std::span<std::int32_t> tokens, std::span<const std::int64_t> slots) {
-    const FlushSubnormals flush;
     Worker& worker = workers.front();
     for (std::size_t i = 0; i < slots.size(); ++i) {
       Stream& stream = streams[slots[i]];
       stream.history.push_back(stream.next_input);
       const std::int64_t length = static_cast<std::int64_t>(stream.history.size());
-      const View<const float> hidden = parallel.forward(stream.history, 1, length);
-      const Scratch::Frame frame(worker.scratch);
-      const View<float> parameters = worker.scratch.take(1, network().head().outputs());
+      const View<const float> hidden = parallel.forward(context, stream.history, 1, length);
+      Workspace workspace(context);
+      const View<float> parameters = workspace.take(1, network().head().outputs());
       const std::int64_t width = network().config().width;
-      network().head().forward(parameters, hidden.reshape({length, width}).slice(0, length - 1, length));
-      tokens[i] = append_sample(stream, parameters, worker.sampler);
+      network().head().forward(context, parameters,
+                               hidden.reshape({length, width}).slice(0, length - 1, length));
+      tokens[i] = append_sample(context, stream, parameters, worker.sampler);
     }
   }
 
-  std::int32_t append_sample(Stream& stream, View<const float> parameters, Sampler& sampler) {
-    const std::int32_t token = sampler.sample(parameters, stream.sampling, stream.position);
+  std::int32_t append_sample(Context& own, Stream& stream, View<const float> parameters, Sampler& sampler) {
+    const std::int32_t token = sampler.sample(own, parameters, stream.sampling, stream.position);
     stream.next_input = token;
     ++stream.position;
     return token;
@@ -139,6 +151,7 @@ struct Session::Impl {
 
   std::shared_ptr<const Model> model;
   Options options;
+  Context context;
   RecurrentTransformer recurrent;
   Transformer parallel;
   RecurrentState state;
@@ -151,8 +164,6 @@ struct Session::Impl {
 };
 
 Session::Session(std::shared_ptr<const Model> model, std::int64_t streams, const Options& options) {
-  if (options.threads != 0 && options.threads != 1)
-    fail<UsageError>("session", "expected 0 threads, for all, or 1, got {}", options.threads);
   if (options.capacity < 0)
     fail<UsageError>("session", "expected a capacity of at least 0 tokens, got {}", options.capacity);
   if (streams < 1 || streams > most_streams)
@@ -197,7 +208,7 @@ void Session::prefill(std::int64_t stream, std::span<const std::int32_t> tokens)
     for (std::int64_t position = chosen.position; position < end;) {
       const std::int64_t stop = std::min(end, (position / prefill_slice + 1) * prefill_slice);
       const auto slice = std::span(inputs).subspan(position - chosen.position, stop - position);
-      impl_->parallel.forward(slice, 1, stop - position, position, &impl_->prompt_state,
+      impl_->parallel.forward(impl_->context, slice, 1, stop - position, position, &impl_->prompt_state,
                               &impl_->prompt_state);
       position = stop;
     }
@@ -214,23 +225,18 @@ void Session::step(std::span<std::int32_t> tokens, std::span<const std::int64_t>
     fail("step", "expected as many tokens as streams, got {} and {}", tokens.size(), streams.size());
   impl_->check_step(streams);
 
-  const OnCallersThread alone(impl_->options.threads == 1);
+  const FlushSubnormals flush;
   const std::int64_t count = static_cast<std::int64_t>(streams.size());
-  const std::int64_t threads = impl_->options.threads == 1 ? 1 : thread_count();
-  const std::int64_t share = count <= most_together ? count : (count + threads - 1) / threads;
-  const std::int64_t block = std::clamp<std::int64_t>(share, 1, most_block);
+  const std::int64_t block = impl_->block_of(count);
   const std::int64_t blocks = (count + block - 1) / block;
   while (static_cast<std::int64_t>(impl_->workers.size()) < std::max<std::int64_t>(blocks, 1))
     impl_->workers.emplace_back(impl_->network());
   if (!impl_->options.cache) return impl_->step_without_cache(tokens, streams);
-  const auto step_one = [&](std::int64_t i) {
-    const FlushSubnormals flush;  // the mode is each thread's own
+  // A single block gets the whole context, whose threads share its products.
+  parallel_for(impl_->context, blocks, [&](Context& own, std::int64_t i) {
     const std::int64_t first = i * block, here = std::min(block, count - first);
-    impl_->step_block(tokens.subspan(first, here), streams.subspan(first, here), impl_->workers[i]);
-  };
-  // A single block is one thread's, whose products use all threads.
-  if (blocks == 1) return run_on_team([&] { step_one(0); });
-  parallel_for(blocks, step_one);
+    impl_->step_block(own, tokens.subspan(first, here), streams.subspan(first, here), impl_->workers[i]);
+  });
 }
 
 void Session::step(std::span<std::int32_t> tokens) { step(tokens, impl_->all); }

@@ -68,19 +68,23 @@ HWY_EXPORT(differentiate_piece);
 
 }  // namespace
 
-void activation_forward(View<float> y, View<const float> x, Activation activation) {
+void activation_forward(Context& context, View<float> y, View<const float> x, Activation activation) {
   assert(y.size() == x.size());
   const auto piece = HWY_DYNAMIC_DISPATCH(activate_piece);
-  parallel_pieces([&](std::int64_t n, float* to, const float* from) { piece(to, from, n, activation); }, y,
-                  x);
+  parallel_pieces(
+      context, [&](std::int64_t n, float* to, const float* from) { piece(to, from, n, activation); }, y, x);
 }
 
-void activation_backward(View<float> dx, View<const float> dy, View<const float> x, Activation activation) {
+void activation_backward(Context& context, View<float> dx, View<const float> dy, View<const float> x,
+                         Activation activation) {
   assert(dx.size() == x.size() && dy.size() == x.size());
   const auto piece = HWY_DYNAMIC_DISPATCH(differentiate_piece);
-  parallel_pieces([&](std::int64_t n, float* to, const float* gradient,
-                      const float* from) { piece(to, gradient, from, n, activation); },
-                  dx, dy, x);
+  parallel_pieces(
+      context,
+      [&](std::int64_t n, float* to, const float* gradient, const float* from) {
+        piece(to, gradient, from, n, activation);
+      },
+      dx, dy, x);
 }
 
 }  // namespace linnet::kernels

@@ -91,24 +91,24 @@ HWY_EXPORT(softmax);
 
 }  // namespace
 
-void categorical_loss(std::span<float> nll, View<float> dlogits, View<const float> logits,
+void categorical_loss(Context& context, std::span<float> nll, View<float> dlogits, View<const float> logits,
                       std::span<const std::int32_t> targets, float weight, std::span<std::uint8_t> correct) {
   const std::int64_t rows = logits.extent(0);
   assert(static_cast<std::int64_t>(nll.size()) == rows && static_cast<std::int64_t>(targets.size()) == rows);
   assert(correct.empty() || static_cast<std::int64_t>(correct.size()) == rows);
   const auto block = HWY_DYNAMIC_DISPATCH(loss_rows);
-  parallel_blocks(rows, rows_of_piece(logits.extent(1)), [&](std::int64_t begin, std::int64_t end) {
+  parallel_blocks(context, rows, rows_of_piece(logits.extent(1)), [&](std::int64_t begin, std::int64_t end) {
     block(nll.data() + begin, dlogits.data() == nullptr ? dlogits : dlogits.slice(0, begin, end),
           logits.slice(0, begin, end), targets.data() + begin, weight,
           correct.empty() ? nullptr : correct.data() + begin);
   });
 }
 
-void softmax_rows(View<float> y, View<const float> logits, float temperature) {
+void softmax_rows(Context& context, View<float> y, View<const float> logits, float temperature) {
   assert(temperature > 0 && y.extent(0) == logits.extent(0) && y.extent(1) == logits.extent(1));
   if (logits.size() == 0) return;
   const auto block = HWY_DYNAMIC_DISPATCH(softmax);
-  parallel_blocks(logits.extent(0), rows_of_piece(logits.extent(1)),
+  parallel_blocks(context, logits.extent(0), rows_of_piece(logits.extent(1)),
                   [&](std::int64_t begin, std::int64_t end) {
                     block(y.slice(0, begin, end), logits.slice(0, begin, end), 1 / temperature);
                   });

@@ -2,7 +2,7 @@
 #include <chrono>
 #include <vector>
 
-#include "base/threads.h"
+#include "base/parallel.h"
 #include "kernels/dense.h"
 #include "kernels/library.h"
 #include "kernels/narrow.h"
@@ -51,7 +51,8 @@ double median_seconds(int runs, Work work) {
 }
 
 /// A product [rows, inputs] · [inputs, outputs] with everything packed beforehand; its rows are shared out.
-double gflops(std::int64_t rows, std::int64_t inputs, std::int64_t outputs, WeightType type) {
+double gflops(Context& context, std::int64_t rows, std::int64_t inputs, std::int64_t outputs,
+              WeightType type) {
   Tensor a = Tensor::of<float>({rows, inputs}), b = Tensor::of<float>({outputs, inputs});
   Tensor c = Tensor::of<float>({rows, outputs});
   // Ordinary values: zeros might be cheaper.
@@ -60,13 +61,14 @@ double gflops(std::int64_t rows, std::int64_t inputs, std::int64_t outputs, Weig
     for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i % 31) * 0.0625f - 1;
   }
   PackedMatrix packed(inputs, outputs, type);
-  packed.pack_transposed(b.view<float>());
+  packed.pack_transposed(context, b.view<float>());
   const double work = 2.0 * static_cast<double>(rows * inputs * outputs);
   const int runs = std::clamp(static_cast<int>(2e10 / work), 9, 101);
   constexpr std::int64_t block = 64;
   const LibraryProduct product{type, block, inputs, outputs};
   if (type == WeightType::f32 || !library_is_fast(product))
-    return work / median_seconds(runs, [&] { multiply(c.view<float>(), a.view<float>(), packed); }) * 1e-9;
+    return work / median_seconds(runs, [&] { multiply(context, c.view<float>(), a.view<float>(), packed); }) *
+           1e-9;
 
   const NarrowLayout layout{type, inputs, outputs};
   Tensor narrow = Tensor::of<std::uint8_t>({rows * inputs * layout.element()});
@@ -75,8 +77,8 @@ double gflops(std::int64_t rows, std::int64_t inputs, std::int64_t outputs, Weig
   Tensor scales = Tensor::of<float>({rows});
   narrow_rows({type, narrow.raw(), scales.span<float>().data()}, a.view<float>());
   const double seconds = median_seconds(runs, [&] {
-    parallel_for(rows / block, [&](std::int64_t i) {
-      run_library(product, c.view<float>().at(i * block),
+    parallel_for(context, rows / block, [&](Context& own, std::int64_t i) {
+      run_library(own, product, c.view<float>().at(i * block),
                   narrow.span<std::uint8_t>().data() + i * block * inputs * layout.element(), panels.raw());
     });
   });
@@ -85,18 +87,18 @@ double gflops(std::int64_t rows, std::int64_t inputs, std::int64_t outputs, Weig
 
 }  // namespace
 
-double measure_gemm_gflops(WeightType type) {
-  return std::max(gflops(256, 256, 1024, type), gflops(2048, 1024, 1024, type));
+double measure_gemm_gflops(Context& context, WeightType type) {
+  return std::max(gflops(context, 256, 256, 1024, type), gflops(context, 2048, 1024, 1024, type));
 }
 
-double measure_copy_gbs() {
+double measure_copy_gbs(Context& context) {
   constexpr std::int64_t bytes = 128 << 20, block = 1 << 20;
   Tensor from = Tensor::of<std::uint8_t>({bytes}), to = Tensor::of<std::uint8_t>({bytes});
   const auto* source = from.span<std::uint8_t>().data();
   auto* destination = to.span<std::uint8_t>().data();
   const auto copy = HWY_DYNAMIC_DISPATCH(stream_copy);
   const double seconds = median_seconds(7, [&] {
-    parallel_blocks(bytes, block, [&](std::int64_t begin, std::int64_t end) {
+    parallel_blocks(context, bytes, block, [&](std::int64_t begin, std::int64_t end) {
       copy(destination + begin, source + begin, end - begin);
     });
   });

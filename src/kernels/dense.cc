@@ -16,7 +16,8 @@
 #include <vector>
 
 #include "base/pages.h"
-#include "base/threads.h"
+#include "base/parallel.h"
+#include "base/workspace.h"
 #include "kernels/instruction_set.h"
 #include "kernels/library.h"
 #include "kernels/narrow_matrix.h"
@@ -55,6 +56,7 @@ namespace {
 // Whether oneDNN has its AVX-512 kernels for these extents and rounds as ours do, with bias and sum, in a try
 // with few rows and as many panels as matter.
 bool try_library(std::int64_t inputs, std::int64_t outputs) {
+  Context own(1);
   constexpr std::int64_t rows = 7;
   if (outputs > 3 * PanelLayout::columns) outputs = 2 * PanelLayout::columns + outputs % PanelLayout::columns;
   const PanelLayout layout{inputs, outputs};
@@ -65,7 +67,7 @@ bool try_library(std::int64_t inputs, std::int64_t outputs) {
   for (Tensor* tensor : {&a, &b, &bias, &before})
     for (float& x : tensor->span<float>())
       x = static_cast<float>(static_cast<std::int32_t>(state = state * 1664525u + 1013904223u)) * 0x1p-31f;
-  pack_panels(packed.span<float>().data(), layout, b.span<float>().data(), outputs, 1);
+  pack_panels(own, packed.span<float>().data(), layout, b.span<float>().data(), outputs, 1);
   for (const bool with_bias : {false, true}) {
     for (const bool add : {false, true}) {
       const LibraryProduct product{WeightType::f32, rows, inputs, outputs, with_bias, add};
@@ -76,7 +78,7 @@ bool try_library(std::int64_t inputs, std::int64_t outputs) {
       if (add) epilogue.residual = ours.view<float>();
       multiply_panels(ours.view<float>(), a.view<float>(), packed.span<float>().data(), layout, 0,
                       layout.panels(), epilogue);
-      run_library(product, theirs.raw(), a.raw(), packed.raw(), bias.span<float>().data());
+      run_library(own, product, theirs.raw(), a.raw(), packed.raw(), bias.span<float>().data());
       if (std::memcmp(ours.raw(), theirs.raw(), ours.bytes()) != 0) return false;
     }
   }
@@ -98,20 +100,16 @@ std::int64_t block_rows(std::int64_t rows) {
   return rows >= rows_for_large_blocks ? large_block : small_block;
 }
 
-float* block_sums(std::int64_t floats) {
-  thread_local Tensor memory;
-  if (memory.size() < floats) memory = Tensor::of<float>({floats});
-  return memory.span<float>().data();
-}
-
 // One block of rows by oneDNN, which adds the bias, and a residual that is c itself; the rest is ours.
-void multiply_block(View<float> c, View<const float> a, const PackedMatrix::Storage& b, Epilogue epilogue) {
+void multiply_block(Context& own, View<float> c, View<const float> a, const PackedMatrix::Storage& b,
+                    Epilogue epilogue) {
+  Workspace workspace(own);
   const std::int64_t rows = a.extent(0), outputs = b.layout.outputs;
   const bool in_place = epilogue.residual.data() == c.data();
   const bool add = in_place && epilogue.activation == Activation::none;
-  float* sums = in_place && !add ? block_sums(rows * outputs) : c.data();
-  run_library({WeightType::f32, rows, b.layout.inputs, outputs, epilogue.bias.data() != nullptr, add}, sums,
-              a.data(), b.packed.data(), epilogue.bias.data());
+  float* sums = in_place && !add ? workspace.take(rows, outputs).data() : c.data();
+  run_library(own, {WeightType::f32, rows, b.layout.inputs, outputs, epilogue.bias.data() != nullptr, add},
+              sums, a.data(), b.packed.data(), epilogue.bias.data());
   epilogue.bias = {};
   if (add) epilogue.residual = {};
   if (epilogue.residual.data() != nullptr || epilogue.activation != Activation::none)
@@ -136,33 +134,35 @@ PackedMatrix::~PackedMatrix() = default;
 PackedMatrix::PackedMatrix(PackedMatrix&&) noexcept = default;
 PackedMatrix& PackedMatrix::operator=(PackedMatrix&&) noexcept = default;
 
-void PackedMatrix::pack(View<const float> b) {
+void PackedMatrix::pack(Context& context, View<const float> b) {
   assert(b.extent(0) == inputs_ && b.extent(1) == outputs_ && type_ == WeightType::f32);
-  pack_panels(storage_->packed.as<float>(), storage_->layout, b.data(), b.stride(0), 1);
+  pack_panels(context, storage_->packed.as<float>(), storage_->layout, b.data(), b.stride(0), 1);
 }
 
-void PackedMatrix::pack_transposed(View<const float> w) {
+void PackedMatrix::pack_transposed(Context& context, View<const float> w) {
   assert(w.extent(0) == outputs_ && w.extent(1) == inputs_);
-  if (storage_->narrow) return storage_->narrow->pack_transposed(w);
+  if (storage_->narrow) return storage_->narrow->pack_transposed(context, w);
   if (type_ == WeightType::f32)
-    return pack_panels(storage_->packed.as<float>(), storage_->layout, w.data(), 1, w.stride(0));
+    return pack_panels(context, storage_->packed.as<float>(), storage_->layout, w.data(), 1, w.stride(0));
   Tensor rounded = Tensor::of<float>({outputs_, inputs_});
   for (std::int64_t n = 0; n < outputs_; ++n) std::copy_n(w.at(n), inputs_, rounded.view<float>().at(n));
   round_weights(rounded.view<float>(), type_);
-  pack_panels(storage_->packed.as<float>(), storage_->layout, rounded.span<float>().data(), 1, inputs_);
+  pack_panels(context, storage_->packed.as<float>(), storage_->layout, rounded.span<float>().data(), 1,
+              inputs_);
 }
 
 std::size_t PackedMatrix::bytes() const {
   return storage_->narrow ? storage_->narrow->bytes() : storage_->packed.bytes();
 }
 
-void multiply(View<float> c, View<const float> a, const PackedMatrix& b, const Epilogue& epilogue) {
+void multiply(Context& context, View<float> c, View<const float> a, const PackedMatrix& b,
+              const Epilogue& epilogue) {
   const PackedMatrix::Storage& storage = b.storage();
   const PanelLayout& layout = storage.layout;
   const std::int64_t rows = a.extent(0);
   assert(a.extent(1) == b.inputs() && c.extent(0) == rows && c.extent(1) == b.outputs());
   if (rows == 0 || b.outputs() == 0) return;
-  if (storage.narrow) return storage.narrow->multiply(c, a, epilogue);
+  if (storage.narrow) return storage.narrow->multiply(context, c, a, epilogue);
 
   // First the blocks for oneDNN; what is left of the rows is cut along panels, then along rows.
   const bool dense = a.stride(0) == b.inputs() && c.stride(0) == b.outputs() &&
@@ -179,10 +179,11 @@ void multiply(View<float> c, View<const float> a, const PackedMatrix& b, const E
       std::min(pieces == 0 ? 0 : (pieces + column_pieces - 1) / column_pieces, left);
 
   const float* packed = storage.packed.as<float>();
-  parallel_for(blocks + column_pieces * row_pieces, [&](std::int64_t i) {
+  parallel_for(context, blocks + column_pieces * row_pieces, [&](Context& own, std::int64_t i) {
     if (i < blocks) {
       const std::int64_t begin = i * block, end = begin + block;
-      multiply_block(c.slice(0, begin, end), a.slice(0, begin, end), storage, epilogue.of_rows(begin, end));
+      multiply_block(own, c.slice(0, begin, end), a.slice(0, begin, end), storage,
+                     epilogue.of_rows(begin, end));
       return;
     }
     const std::int64_t row_piece = (i - blocks) / column_pieces, column_piece = (i - blocks) % column_pieces;
@@ -194,21 +195,15 @@ void multiply(View<float> c, View<const float> a, const PackedMatrix& b, const E
   });
 }
 
-void multiply_twice(View<float> c, View<const float> a, const PackedMatrix& first, const Epilogue& between,
-                    const PackedMatrix& second, const Epilogue& after, View<float> hidden) {
+void multiply_twice(Context& context, View<float> c, View<const float> a, const PackedMatrix& first,
+                    const Epilogue& between, const PackedMatrix& second, const Epilogue& after,
+                    View<float> hidden) {
   assert(between.residual.data() == nullptr);
   const auto &one = first.storage().narrow, &two = second.storage().narrow;
-  const bool shared = in_parallel() || thread_count() == 1 || a.extent(0) > NarrowMatrix::block_rows;
-  if (one && two && shared) return multiply_narrow_twice(c, a, *one, between, *two, after);
-  multiply(hidden, a, first, between);
-  multiply(c, hidden, second, after);
-}
-
-void prepare_multiply(std::int64_t rows, const PackedMatrix& b, const Epilogue& epilogue) {
-  if (!b.storage().library || rows < least_library_rows) return;
-  const bool bias = epilogue.bias.data() != nullptr;
-  for (const bool add : {false, true})
-    prepare_library({WeightType::f32, block_rows(rows), b.inputs(), b.outputs(), bias, add});
+  const bool shared = context.threads() == 1 || a.extent(0) > NarrowMatrix::block_rows;
+  if (one && two && shared) return multiply_narrow_twice(context, c, a, *one, between, *two, after);
+  multiply(context, hidden, a, first, between);
+  multiply(context, c, hidden, second, after);
 }
 
 }  // namespace linnet::kernels

@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 
+#include "linnet/context.h"
 #include "linnet/tensor.h"
 
 namespace linnet::kernels {
@@ -31,10 +32,10 @@ class PackedMatrix {
   PackedMatrix& operator=(PackedMatrix&&) noexcept;
 
   /// From b [inputs, outputs].
-  void pack(View<const float> b);
+  void pack(Context& context, View<const float> b);
 
   /// From the transpose, w [outputs, inputs]: how weights are stored.
-  void pack_transposed(View<const float> w);
+  void pack_transposed(Context& context, View<const float> w);
 
   std::int64_t inputs() const { return inputs_; }
   std::int64_t outputs() const { return outputs_; }
@@ -67,22 +68,21 @@ struct Epilogue {
 
 /// c [rows, outputs] = epilogue(a [rows, inputs] · B). Outer strides of a, c and residual are free.
 /// 2 · rows · inputs · outputs FLOPs. Row i of c depends on row i of a alone, bit for bit: not on the number
-/// of rows, their order or the threads (bf16: on the number of rows too, in the last bits of f32). Runs on
-/// all threads outside of `parallel_for`, on the caller's thread inside of it.
-void multiply(View<float> c, View<const float> a, const PackedMatrix& b, const Epilogue& epilogue = {});
+/// of rows, their order or the threads (bf16: on the number of rows too, in the last bits of f32).
+void multiply(Context& context, View<float> c, View<const float> a, const PackedMatrix& b,
+              const Epilogue& epilogue = {});
 
 /// c = after(between(a · first) · second), without a residual between them. `hidden` [rows, outputs of first]
 /// is room that may be used or not. A thread takes a block of rows through both, so that what lies between
 /// stays in its caches, narrow where the weights are.
-void multiply_twice(View<float> c, View<const float> a, const PackedMatrix& first, const Epilogue& between,
-                    const PackedMatrix& second, const Epilogue& after, View<float> hidden);
+void multiply_twice(Context& context, View<float> c, View<const float> a, const PackedMatrix& first,
+                    const Epilogue& between, const PackedMatrix& second, const Epilogue& after,
+                    View<float> hidden);
 
 /// dw [outputs, inputs] += dyᵀ · x for dy [rows, outputs], x [rows, inputs]; db [outputs] += column sums of
 /// dy (an empty db is left out). The bits do not depend on the threads.
-void accumulate_weight_gradient(View<float> dw, View<float> db, View<const float> dy, View<const float> x);
-
-/// Makes what `multiply` needs for that many rows now, so that later calls create nothing.
-void prepare_multiply(std::int64_t rows, const PackedMatrix& b, const Epilogue& epilogue = {});
+void accumulate_weight_gradient(Context& context, View<float> dw, View<float> db, View<const float> dy,
+                                View<const float> x);
 
 /// The nearest weights that `type` can hold, w [outputs, inputs], in place: packing them rounds nothing more.
 void round_weights(View<float> w, WeightType type);
@@ -92,9 +92,9 @@ void round_weights(View<float> w, WeightType type);
 float quantise_weights(std::span<std::int8_t> codes, std::span<const float> row);
 
 /// The dense ceiling of this machine in GFLOP/s for a type of weights: the best of 256×256×1024 and
-/// 2048×1024×1024 with packed weights on all threads, median of several runs; and its copy bandwidth in GB/s:
-/// bytes read plus bytes written, 256 MB.
-double measure_gemm_gflops(WeightType type = WeightType::f32);
-double measure_copy_gbs();
+/// 2048×1024×1024 with packed weights on the context's threads, median of several runs; and its copy
+/// bandwidth in GB/s: bytes read plus bytes written, 256 MB.
+double measure_gemm_gflops(Context& context, WeightType type = WeightType::f32);
+double measure_copy_gbs(Context& context);
 
 }  // namespace linnet::kernels

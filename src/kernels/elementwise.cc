@@ -57,24 +57,26 @@ HWY_EXPORT(squares_piece);
 
 }  // namespace
 
-void add(View<float> y, View<const float> a, View<const float> b) {
+void add(Context& context, View<float> y, View<const float> a, View<const float> b) {
   assert(y.size() == a.size() && y.size() == b.size());
   const auto piece = HWY_DYNAMIC_DISPATCH(add_piece);
-  parallel_pieces([&](std::int64_t n, float* to, const float* p, const float* q) { piece(to, p, q, n); }, y,
-                  a, b);
+  parallel_pieces(
+      context, [&](std::int64_t n, float* to, const float* p, const float* q) { piece(to, p, q, n); }, y, a,
+      b);
 }
 
-void scale(std::span<float> y, float factor) {
+void scale(Context& context, std::span<float> y, float factor) {
   const auto piece = HWY_DYNAMIC_DISPATCH(scale_piece);
-  parallel_pieces([&](std::int64_t n, float* to) { piece(to, factor, n); },
-                  View<float>(y.data(), {static_cast<std::int64_t>(y.size())}));
+  parallel_pieces(
+      context, [&](std::int64_t n, float* to) { piece(to, factor, n); },
+      View<float>(y.data(), {static_cast<std::int64_t>(y.size())}));
 }
 
-double sum_of_squares(std::span<const float> x) {
+double sum_of_squares(Context& context, std::span<const float> x) {
   const auto size = static_cast<std::int64_t>(x.size());
   std::vector<double> parts(static_cast<std::size_t>((size + piece_elements - 1) / piece_elements));
   const auto piece = HWY_DYNAMIC_DISPATCH(squares_piece);
-  parallel_blocks(size, piece_elements, [&](std::int64_t begin, std::int64_t end) {
+  parallel_blocks(context, size, piece_elements, [&](std::int64_t begin, std::int64_t end) {
     parts[static_cast<std::size_t>(begin / piece_elements)] = piece(x.data() + begin, end - begin);
   });
   double sum = 0;

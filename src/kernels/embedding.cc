@@ -53,48 +53,50 @@ constexpr Twofold turns_per_radian{0.15915494309189535, -9.839338337591243e-18};
 
 }  // namespace
 
-void embedding_forward(View<float> y, View<const float> table, std::span<const std::int32_t> ids) {
+void embedding_forward(Context& context, View<float> y, View<const float> table,
+                       std::span<const std::int32_t> ids) {
   const std::int64_t d = table.extent(1);
   assert(y.extent(0) == static_cast<std::int64_t>(ids.size()) && y.extent(1) == d);
-  parallel_blocks(y.extent(0), rows_of_piece(d), [&](std::int64_t begin, std::int64_t end) {
+  parallel_blocks(context, y.extent(0), rows_of_piece(d), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i)
       std::memcpy(y.at(i), table.at(ids[static_cast<std::size_t>(i)]),
                   static_cast<std::size_t>(d) * sizeof(float));
   });
 }
 
-void embedding_backward(View<float> dtable, View<const float> dy, std::span<const std::int32_t> ids) {
+void embedding_backward(Context& context, View<float> dtable, View<const float> dy,
+                        std::span<const std::int32_t> ids) {
   assert(dy.extent(0) == static_cast<std::int64_t>(ids.size()) && dy.extent(1) == dtable.extent(1));
   // Columns are shared out, so that each thread meets the rows in order.
-  parallel_blocks(dtable.extent(1), 64, [&](std::int64_t begin, std::int64_t end) {
+  parallel_blocks(context, dtable.extent(1), 64, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = 0; i < dy.extent(0); ++i)
       add_row(dtable.at(ids[static_cast<std::size_t>(i)], begin), dy.at(i, begin), end - begin);
   });
 }
 
-void add_rows(View<float> y, View<const float> rows) {
+void add_rows(Context& context, View<float> y, View<const float> rows) {
   const std::int64_t length = y.extent(1), d = y.extent(2);
   assert(rows.extent(0) == length && rows.extent(1) == d);
-  parallel_blocks(y.extent(0) * length, rows_of_piece(d), [&](std::int64_t begin, std::int64_t end) {
+  parallel_blocks(context, y.extent(0) * length, rows_of_piece(d), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) add_row(y.at(i / length, i % length), rows.at(i % length), d);
   });
 }
 
-void add_rows_backward(View<float> drows, View<const float> dy) {
+void add_rows_backward(Context& context, View<float> drows, View<const float> dy) {
   const std::int64_t d = dy.extent(2);
   assert(drows.extent(0) == dy.extent(1) && drows.extent(1) == d);
-  parallel_blocks(dy.extent(1), rows_of_piece(d * std::max<std::int64_t>(1, dy.extent(0))),
+  parallel_blocks(context, dy.extent(1), rows_of_piece(d * std::max<std::int64_t>(1, dy.extent(0))),
                   [&](std::int64_t begin, std::int64_t end) {
                     for (std::int64_t batch = 0; batch < dy.extent(0); ++batch)
                       for (std::int64_t i = begin; i < end; ++i) add_row(drows.at(i), dy.at(batch, i), d);
                   });
 }
 
-void sinusoidal_positions(View<float> rows, std::int64_t first) {
+void sinusoidal_positions(Context& context, View<float> rows, std::int64_t first) {
   const std::int64_t d = rows.extent(1);
   if (rows.size() == 0) return;
   const Twofold ratio = frequency_ratio(d);
-  parallel_blocks(rows.extent(0), rows_of_piece(32 * d), [&](std::int64_t begin, std::int64_t end) {
+  parallel_blocks(context, rows.extent(0), rows_of_piece(32 * d), [&](std::int64_t begin, std::int64_t end) {
     Twofold frequency = turns_per_radian;
     for (std::int64_t j = 0; j < d; j += 2, frequency = frequency * ratio) {
       for (std::int64_t i = begin; i < end; ++i) {

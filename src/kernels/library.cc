@@ -12,6 +12,8 @@
 #include <oneapi/dnnl/dnnl.hpp>
 #include <unordered_map>
 
+#include "base/context_impl.h"
+#include "base/workspace.h"
 #include "kernels/instruction_set.h"
 
 namespace linnet::kernels {
@@ -137,44 +139,44 @@ class Call {
     }
   }
 
-  void operator()(void* c, const void* a, const void* panels, const float* bias) {
-    thread_local const dnnl::stream stream(cpu());
+  void operator()(const dnnl::stream& stream, Context& own, void* c, const void* a, const void* panels,
+                  const float* bias) {
+    Workspace workspace(own);
     a_.set_data_handle(const_cast<void*>(a));
     b_.set_data_handle(const_cast<void*>(panels));
     c_.set_data_handle(c);
     if (bias_) bias_.set_data_handle(const_cast<float*>(bias));
-    scratchpad_.set_data_handle(scratchpad(primitive_->scratchpad.get_size()));
+    scratchpad_.set_data_handle(
+        workspace.array<std::byte>(static_cast<std::int64_t>(primitive_->scratchpad.get_size())).data());
     const OneThread one;
     primitive_->primitive.execute(stream, arguments_);
   }
 
  private:
-  static void* scratchpad(std::size_t bytes) {
-    thread_local Tensor memory;
-    if (memory.bytes() < bytes) memory = Tensor::of<std::uint8_t>({static_cast<std::int64_t>(bytes)});
-    return memory.raw();
-  }
-
   const Primitive* primitive_;
   dnnl::memory a_, b_, c_, bias_, scratchpad_;
   std::unordered_map<int, dnnl::memory> arguments_;
 };
 
-Call& call_for(const LibraryProduct& product) {
-  thread_local std::map<LibraryProduct, Call> calls;
-  const auto found = calls.find(product);
-  if (found != calls.end()) return found->second;
-  return calls.emplace(product, Call(product)).first->second;
-}
+// What a context of one thread keeps.
+struct Calls {
+  dnnl::stream stream{cpu()};
+  std::map<LibraryProduct, Call> of_products;
+
+  Call& call(const LibraryProduct& product) {
+    const auto found = of_products.find(product);
+    if (found != of_products.end()) return found->second;
+    return of_products.emplace(product, Call(product)).first->second;
+  }
+};
 
 }  // namespace
 
-void run_library(const LibraryProduct& product, void* c, const void* a, const void* panels,
+void run_library(Context& context, const LibraryProduct& product, void* c, const void* a, const void* panels,
                  const float* bias) {
-  call_for(product)(c, a, panels, bias);
+  Calls& calls = context.impl().kept<Calls>();
+  calls.call(product)(calls.stream, context, c, a, panels, bias);
 }
-
-void prepare_library(const LibraryProduct& product) { call_for(product); }
 
 bool library_is_fast(const LibraryProduct& product) {
   if (product.inputs == 0 || product.outputs == 0) return false;

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "kernels/dense.h"
+#include "linnet/context.h"
 
 namespace linnet::kernels {
 
@@ -18,12 +19,10 @@ struct LibraryProduct {
 };
 
 /// Runs it on the calling thread; B lies in panels of 64 columns (`PanelLayout`, or `NarrowLayout` for the
-/// narrow types). What it needs is made at the first call and kept.
-void run_library(const LibraryProduct& product, void* c, const void* a, const void* panels,
+/// narrow types). What it needs is made at the first call and kept
+/// in the context.
+void run_library(Context& context, const LibraryProduct& product, void* c, const void* a, const void* panels,
                  const float* bias = nullptr);
-
-/// Makes what `run_library` needs on the calling thread now.
-void prepare_library(const LibraryProduct& product);
 
 /// Whether oneDNN has one of its fast kernels for the product on this machine. Others are plain loops.
 bool library_is_fast(const LibraryProduct& product);

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <span>
 
+#include "linnet/context.h"
 #include "linnet/tensor.h"
 
 namespace linnet::kernels {
@@ -11,18 +12,19 @@ namespace linnet::kernels {
 /// rows whose target is negative count 0. Where `dlogits` is not empty it is assigned the gradient of weight
 /// · Σ nll; it may be `logits`' memory. Where `correct` is not empty, correct[row] is 1 when the target has
 /// the largest logit.
-void categorical_loss(std::span<float> nll, View<float> dlogits, View<const float> logits,
+void categorical_loss(Context& context, std::span<float> nll, View<float> dlogits, View<const float> logits,
                       std::span<const std::int32_t> targets, float weight,
                       std::span<std::uint8_t> correct = {});
 
 /// y [rows, categories] = softmax(logits / temperature), row by row; temperature > 0.
-void softmax_rows(View<float> y, View<const float> logits, float temperature);
+void softmax_rows(Context& context, View<float> y, View<const float> logits, float temperature);
 
 /// Mixture of discretised logistics (Salimans et al. 2017, PixelCNN++, equation 2) over the values 0 … levels
 /// − 1, placed evenly on [−1, 1]. parameters [rows, 3 K]: K logits of the weights, K means, K log-scales
 /// (clamped to at least −7). The first and the last value own the tails, so that the probabilities of all
 /// values add up to 1. nll, gradients and negative targets as in `categorical_loss`.
-void logistic_mixture_loss(std::span<float> nll, View<float> dparameters, View<const float> parameters,
-                           std::span<const std::int32_t> targets, std::int64_t levels, float weight);
+void logistic_mixture_loss(Context& context, std::span<float> nll, View<float> dparameters,
+                           View<const float> parameters, std::span<const std::int32_t> targets,
+                           std::int64_t levels, float weight);
 
 }  // namespace linnet::kernels

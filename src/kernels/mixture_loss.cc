@@ -6,6 +6,7 @@
 #include <cassert>
 #include <vector>
 
+#include "base/workspace.h"
 #include "kernels/loss.h"
 #include "kernels/pieces.h"
 
@@ -149,20 +150,18 @@ HWY_EXPORT(mixture_rows);
 
 }  // namespace
 
-void logistic_mixture_loss(std::span<float> nll, View<float> dparameters, View<const float> parameters,
-                           std::span<const std::int32_t> targets, std::int64_t levels, float weight) {
+void logistic_mixture_loss(Context& context, std::span<float> nll, View<float> dparameters,
+                           View<const float> parameters, std::span<const std::int32_t> targets,
+                           std::int64_t levels, float weight) {
   const std::int64_t rows = parameters.extent(0), components = parameters.extent(1) / 3;
   assert(levels >= 2 && parameters.extent(1) % 3 == 0 && components > 0);
   assert(static_cast<std::int64_t>(nll.size()) == rows && static_cast<std::int64_t>(targets.size()) == rows);
   const auto block = HWY_DYNAMIC_DISPATCH(mixture_rows);
   const auto floats = static_cast<std::size_t>(HWY_DYNAMIC_DISPATCH(mixture_memory)(components));
-  parallel_blocks(rows, 128, [&](std::int64_t begin, std::int64_t end) {
-    // Generation's steps come here and must not allocate, but for mixtures of more than a score.
-    std::array<float, 2048> own;
-    std::vector<float> larger(floats > own.size() ? floats : 0);
-    float* const memory = larger.empty() ? own.data() : larger.data();
+  parallel_blocks(context, rows, 128, [&](Context& own, std::int64_t begin, std::int64_t end) {
+    Workspace workspace(own);
     block(nll.data() + begin, dparameters.data() == nullptr ? dparameters : dparameters.slice(0, begin, end),
-          parameters.slice(0, begin, end), targets.data() + begin, levels, weight, memory);
+          parameters.slice(0, begin, end), targets.data() + begin, levels, weight, workspace.take(floats));
   });
 }
 

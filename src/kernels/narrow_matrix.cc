@@ -4,30 +4,19 @@
 #include <cassert>
 #include <vector>
 
-#include "base/threads.h"
+#include "base/parallel.h"
+#include "base/workspace.h"
 #include "kernels/library.h"
 
 namespace linnet::kernels {
 namespace {
 
-/// Room of one thread: rows made narrow with their scales, sums, one row of f32.
-struct NarrowScratch {
-  Tensor rows, scales, sums, row;
-
-  static NarrowScratch& mine() {
-    thread_local NarrowScratch scratch;
-    return scratch;
-  }
-
-  NarrowRows narrow(WeightType type, std::int64_t count, std::int64_t inputs) {
-    if (rows.size() < 2 * count * inputs) rows = Tensor::of<std::uint8_t>({2 * count * inputs});
-    return {type, rows.raw(), floats(scales, count)};
-  }
-  static float* floats(Tensor& tensor, std::int64_t count) {
-    if (tensor.size() < count) tensor = Tensor::of<float>({count});
-    return tensor.span<float>().data();
-  }
-};
+/// Memory for `count` narrow rows with their scales.
+NarrowRows take_rows(Workspace& workspace, WeightType type, std::int64_t count, std::int64_t inputs) {
+  const std::int64_t element = NarrowLayout{type}.element();
+  return {type, workspace.array<std::byte>(count * inputs * element).data(),
+          workspace.take(static_cast<std::size_t>(count))};
+}
 
 }  // namespace
 
@@ -42,12 +31,12 @@ NarrowMatrix::NarrowMatrix(const NarrowLayout& layout)
   scales_.excess.resize(static_cast<std::size_t>(layout.outputs));
 }
 
-void NarrowMatrix::pack_transposed(View<const float> w) {
+void NarrowMatrix::pack_transposed(Context& context, View<const float> w) {
   // What pads the panels is zero from the beginning and is never written.
   const auto inputs = static_cast<std::size_t>(layout_.inputs);
   auto* halves = packed_.as<bf16>();
   auto* codes = packed_.as<std::int8_t>();
-  parallel_for(layout_.outputs, [&](std::int64_t n) {
+  parallel_for(context, layout_.outputs, [&](std::int64_t n) {
     if (layout_.type == WeightType::bf16) {
       for (std::int64_t k = 0; k < layout_.inputs; ++k) halves[layout_.offset(k, n)] = to_bf16(w(n, k));
       return;
@@ -63,69 +52,70 @@ void NarrowMatrix::pack_transposed(View<const float> w) {
   });
 }
 
-NarrowSums NarrowMatrix::product(void* sums, const NarrowRows& rows, std::int64_t count, std::int64_t first,
-                                 std::int64_t last) const {
+NarrowSums NarrowMatrix::product(Context& own, void* sums, const NarrowRows& rows, std::int64_t count,
+                                 std::int64_t first, std::int64_t last) const {
   const std::int64_t begin = first * NarrowLayout::columns,
                      end = std::min(last * NarrowLayout::columns, layout_.outputs);
   const auto* panels = packed_.data() + first * layout_.panel_bytes();
   if (count == 1)
     multiply_narrow_row(sums, layout_, rows.rows, panels, end - begin);
   else
-    run_library({layout_.type, count, layout_.inputs, end - begin}, sums, rows.rows, panels);
+    run_library(own, {layout_.type, count, layout_.inputs, end - begin}, sums, rows.rows, panels);
   return {layout_.type, sums, rows.scales, &scales_, begin};
 }
 
 // Columns of panels [first, last) of a block of rows. The rows are made narrow once for all panels of a
 // block, again for every piece of the columns.
-void NarrowMatrix::multiply_block(View<float> c, View<const float> a, std::int64_t first, std::int64_t last,
-                                  Epilogue epilogue) const {
+void NarrowMatrix::multiply_block(Context& own, View<float> c, View<const float> a, std::int64_t first,
+                                  std::int64_t last, Epilogue epilogue) const {
   const std::int64_t rows = a.extent(0), begin = first * NarrowLayout::columns,
                      end = std::min(last * NarrowLayout::columns, layout_.outputs);
-  NarrowScratch& scratch = NarrowScratch::mine();
-  const NarrowRows narrow = scratch.narrow(layout_.type, rows, layout_.inputs);
+  Workspace workspace(own);
+  const NarrowRows narrow = take_rows(workspace, layout_.type, rows, layout_.inputs);
   narrow_rows(narrow, a);
   if (epilogue.bias.data() != nullptr) epilogue.bias = epilogue.bias.slice(0, begin, end);
   if (epilogue.residual.data() != nullptr) epilogue.residual = epilogue.residual.slice(1, begin, end);
   const View<float> to = c.slice(1, begin, end);
   const bool in_place = epilogue.residual.data() != to.data() && c.stride(0) == end - begin;
-  float* sums = in_place ? to.data() : NarrowScratch::floats(scratch.sums, rows * (end - begin));
-  finish_narrow(to, product(sums, narrow, rows, first, last), epilogue);
+  float* sums = in_place ? to.data() : workspace.take(rows, end - begin).data();
+  finish_narrow(to, product(own, sums, narrow, rows, first, last), epilogue);
 }
 
-void NarrowMatrix::multiply(View<float> c, View<const float> a, const Epilogue& epilogue) const {
+void NarrowMatrix::multiply(Context& context, View<float> c, View<const float> a,
+                            const Epilogue& epilogue) const {
   const std::int64_t rows = a.extent(0), panels = layout_.panels();
   const std::int64_t blocks = (rows + block_rows - 1) / block_rows;
   // Pieces of columns may depend on the threads, since columns do not meet.
-  const std::int64_t pieces =
-      blocks == 1 && !in_parallel() ? std::min<std::int64_t>(thread_count(), panels) : 1;
-  parallel_for(blocks * pieces, [&](std::int64_t i) {
+  const std::int64_t pieces = blocks == 1 ? std::min<std::int64_t>(context.threads(), panels) : 1;
+  parallel_for(context, blocks * pieces, [&](Context& own, std::int64_t i) {
     const std::int64_t block = i / pieces, piece = i % pieces;
     const std::int64_t begin = block * block_rows, end = std::min(rows, begin + block_rows);
-    multiply_block(c.slice(0, begin, end), a.slice(0, begin, end), panels * piece / pieces,
+    multiply_block(own, c.slice(0, begin, end), a.slice(0, begin, end), panels * piece / pieces,
                    panels * (piece + 1) / pieces, epilogue.of_rows(begin, end));
   });
 }
 
-void multiply_narrow_twice(View<float> c, View<const float> a, const NarrowMatrix& first,
+void multiply_narrow_twice(Context& context, View<float> c, View<const float> a, const NarrowMatrix& first,
                            const Epilogue& between, const NarrowMatrix& second, const Epilogue& after) {
   const NarrowLayout &one = first.layout(), &two = second.layout();
   assert(one.type == two.type && one.outputs == two.inputs);
   assert(a.extent(1) == one.inputs && c.extent(1) == two.outputs);
-  parallel_blocks(a.extent(0), NarrowMatrix::block_rows, [&](std::int64_t begin, std::int64_t end) {
-    const std::int64_t rows = end - begin;
-    NarrowScratch& scratch = NarrowScratch::mine();
-    float* sums = NarrowScratch::floats(scratch.sums, rows * std::max(one.outputs, two.outputs));
-    const std::span<float> row(NarrowScratch::floats(scratch.row, one.outputs),
-                               static_cast<std::size_t>(one.outputs));
-    // The second product's rows take the place of the first's, of which only row i's scale is still read
-    // when row i is written.
-    const NarrowRows narrow = scratch.narrow(one.type, rows, std::max(one.inputs, two.inputs));
-    narrow_rows(narrow, a.slice(0, begin, end));
-    const NarrowSums hidden = first.product(sums, narrow, rows, 0, one.panels());
-    finish_narrow(narrow, rows, row, hidden, between);
-    const NarrowSums result = second.product(sums, narrow, rows, 0, two.panels());
-    finish_narrow(c.slice(0, begin, end), result, after.of_rows(begin, end));
-  });
+  parallel_blocks(context, a.extent(0), NarrowMatrix::block_rows,
+                  [&](Context& own, std::int64_t begin, std::int64_t end) {
+                    const std::int64_t rows = end - begin;
+                    Workspace workspace(own);
+                    float* sums = workspace.take(rows, std::max(one.outputs, two.outputs)).data();
+                    const std::span<float> row = workspace.array<float>(one.outputs);
+                    // The second product's rows take the place of the first's, of which only row i's scale is
+                    // still read when row i is written.
+                    const NarrowRows narrow =
+                        take_rows(workspace, one.type, rows, std::max(one.inputs, two.inputs));
+                    narrow_rows(narrow, a.slice(0, begin, end));
+                    const NarrowSums hidden = first.product(own, sums, narrow, rows, 0, one.panels());
+                    finish_narrow(narrow, rows, row, hidden, between);
+                    const NarrowSums result = second.product(own, sums, narrow, rows, 0, two.panels());
+                    finish_narrow(c.slice(0, begin, end), result, after.of_rows(begin, end));
+                  });
 }
 
 }  // namespace linnet::kernels

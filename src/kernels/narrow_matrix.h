@@ -21,21 +21,21 @@ class NarrowMatrix {
   explicit NarrowMatrix(const NarrowLayout& layout);
 
   /// From w [outputs, inputs].
-  void pack_transposed(View<const float> w);
+  void pack_transposed(Context& context, View<const float> w);
 
   /// As `kernels::multiply`.
-  void multiply(View<float> c, View<const float> a, const Epilogue& epilogue) const;
+  void multiply(Context& context, View<float> c, View<const float> a, const Epilogue& epilogue) const;
 
   const NarrowLayout& layout() const { return layout_; }
   std::size_t bytes() const { return packed_.bytes(); }
 
   /// sums [rows, outputs of the panels first … last − 1] = rows · weights, on the calling thread. `sums` is
   /// memory for 32 bits a number.
-  NarrowSums product(void* sums, const NarrowRows& rows, std::int64_t count, std::int64_t first,
+  NarrowSums product(Context& own, void* sums, const NarrowRows& rows, std::int64_t count, std::int64_t first,
                      std::int64_t last) const;
 
  private:
-  void multiply_block(View<float> c, View<const float> a, std::int64_t first, std::int64_t last,
+  void multiply_block(Context& own, View<float> c, View<const float> a, std::int64_t first, std::int64_t last,
                       Epilogue epilogue) const;
 
   NarrowLayout layout_;
@@ -44,7 +44,7 @@ class NarrowMatrix {
 };
 
 /// As `kernels::multiply_twice`: what lies between is never written as f32.
-void multiply_narrow_twice(View<float> c, View<const float> a, const NarrowMatrix& first,
+void multiply_narrow_twice(Context& context, View<float> c, View<const float> a, const NarrowMatrix& first,
                            const Epilogue& between, const NarrowMatrix& second, const Epilogue& after);
 
 }  // namespace linnet::kernels

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <vector>
 
+#include "base/workspace.h"
 #include "kernels/pieces.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -101,29 +102,31 @@ constexpr std::int64_t gradient_rows = 64;
 
 }  // namespace
 
-void layer_norm_forward(View<float> y, View<float> stats, View<const float> x, View<const float> gain,
-                        View<const float> bias, float epsilon) {
+void layer_norm_forward(Context& context, View<float> y, View<float> stats, View<const float> x,
+                        View<const float> gain, View<const float> bias, float epsilon) {
   assert(y.extent(0) == x.extent(0) && y.extent(1) == x.extent(1) && gain.size() == x.extent(1));
   const auto rows = HWY_DYNAMIC_DISPATCH(forward_rows);
-  parallel_blocks(x.extent(0), rows_of_piece(x.extent(1)), [&](std::int64_t begin, std::int64_t end) {
-    rows(y.slice(0, begin, end), stats.data() == nullptr ? stats : stats.slice(0, begin, end),
-         x.slice(0, begin, end), gain.data(), bias.data(), epsilon);
-  });
+  parallel_blocks(context, x.extent(0), rows_of_piece(x.extent(1)),
+                  [&](std::int64_t begin, std::int64_t end) {
+                    rows(y.slice(0, begin, end), stats.data() == nullptr ? stats : stats.slice(0, begin, end),
+                         x.slice(0, begin, end), gain.data(), bias.data(), epsilon);
+                  });
 }
 
-void layer_norm_backward(View<float> dx, View<float> dgain, View<float> dbias, View<const float> dy,
-                         View<const float> x, View<const float> stats, View<const float> gain, bool add) {
+void layer_norm_backward(Context& context, View<float> dx, View<float> dgain, View<float> dbias,
+                         View<const float> dy, View<const float> x, View<const float> stats,
+                         View<const float> gain, bool add) {
   const std::int64_t n = x.extent(1);
   assert(dx.extent(0) == x.extent(0) && dy.extent(0) == x.extent(0) && gain.size() == n);
   const std::int64_t blocks = (x.extent(0) + gradient_rows - 1) / gradient_rows;
-  Tensor sums = Tensor::of<float>({blocks, 2 * n});
   const auto rows = HWY_DYNAMIC_DISPATCH(backward_rows);
-  const View<float> parts = sums.view<float>();
-  parallel_blocks(x.extent(0), gradient_rows, [&](std::int64_t begin, std::int64_t end) {
+  Workspace workspace(context);
+  const View<float> parts(workspace.take_zeroed(blocks * 2 * n), {blocks, 2 * n});
+  parallel_blocks(context, x.extent(0), gradient_rows, [&](std::int64_t begin, std::int64_t end) {
     rows(dx.slice(0, begin, end), parts.at(begin / gradient_rows), dy.slice(0, begin, end),
          x.slice(0, begin, end), stats.slice(0, begin, end), gain.data(), add);
   });
-  parallel_blocks(n, 64, [&](std::int64_t begin, std::int64_t end) {
+  parallel_blocks(context, n, 64, [&](std::int64_t begin, std::int64_t end) {
     double gains[64] = {}, biases[64] = {};
     for (std::int64_t block = 0; block < blocks; ++block) {
       for (std::int64_t j = begin; j < end; ++j) {

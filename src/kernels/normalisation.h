@@ -1,17 +1,19 @@
 #pragma once
 
+#include "linnet/context.h"
 #include "linnet/tensor.h"
 
 namespace linnet::kernels {
 
 /// Layer normalisation (Ba et al. 2016): y = (x − mean) / √(variance + epsilon) · gain + bias over the last
 /// dimension of x [rows, d]. `stats` [rows, 2] receives mean and 1/√(variance + epsilon); it may be empty.
-void layer_norm_forward(View<float> y, View<float> stats, View<const float> x, View<const float> gain,
-                        View<const float> bias, float epsilon);
+void layer_norm_forward(Context& context, View<float> y, View<float> stats, View<const float> x,
+                        View<const float> gain, View<const float> bias, float epsilon);
 
 /// dx [rows, d] (assigned, or added to where `add`), dgain [d] and dbias [d] (added to) from dy, with x and
 /// stats of `forward`. dx may be dy unless `add`. The sums over rows are taken over fixed blocks, in order.
-void layer_norm_backward(View<float> dx, View<float> dgain, View<float> dbias, View<const float> dy,
-                         View<const float> x, View<const float> stats, View<const float> gain, bool add);
+void layer_norm_backward(Context& context, View<float> dx, View<float> dgain, View<float> dbias,
+                         View<const float> dy, View<const float> x, View<const float> stats,
+                         View<const float> gain, bool add);
 
 }  // namespace linnet::kernels

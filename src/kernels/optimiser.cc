@@ -47,7 +47,7 @@ namespace {
 
 HWY_EXPORT(moments_piece);
 
-void update(std::span<float> parameters, std::span<float> m, std::span<float> v,
+void update(Context& context, std::span<float> parameters, std::span<float> m, std::span<float> v,
             std::span<const float> gradients, const AdamStep& step, bool adaptive, double rate) {
   assert(m.size() == parameters.size() && v.size() == parameters.size() &&
          gradients.size() == parameters.size());
@@ -55,7 +55,7 @@ void update(std::span<float> parameters, std::span<float> m, std::span<float> v,
   const double bias1 = 1 - std::pow(static_cast<double>(step.beta1), static_cast<double>(step.step));
   const double bias2 = 1 - std::pow(static_cast<double>(step.beta2), static_cast<double>(step.step));
   const auto piece = HWY_DYNAMIC_DISPATCH(moments_piece);
-  parallel_blocks(static_cast<std::int64_t>(parameters.size()), piece_elements,
+  parallel_blocks(context, static_cast<std::int64_t>(parameters.size()), piece_elements,
                   [&](std::int64_t begin, std::int64_t end) {
                     piece(parameters.data() + begin, m.data() + begin, v.data() + begin,
                           gradients.data() + begin, end - begin, step, adaptive,
@@ -65,20 +65,20 @@ void update(std::span<float> parameters, std::span<float> m, std::span<float> v,
 
 }  // namespace
 
-void adamw_update(std::span<float> parameters, std::span<float> m, std::span<float> v,
+void adamw_update(Context& context, std::span<float> parameters, std::span<float> m, std::span<float> v,
                   std::span<const float> gradients, const AdamStep& step) {
-  update(parameters, m, v, gradients, step, true, step.learning_rate);
+  update(context, parameters, m, v, gradients, step, true, step.learning_rate);
 }
 
-void radam_update(std::span<float> parameters, std::span<float> m, std::span<float> v,
+void radam_update(Context& context, std::span<float> parameters, std::span<float> m, std::span<float> v,
                   std::span<const float> gradients, const AdamStep& step) {
   const double beta2 = step.beta2, t = static_cast<double>(step.step);
   const double power = std::pow(beta2, t);
   const double limit = 2 / (1 - beta2) - 1;
   const double rho = limit - 2 * t * power / (1 - power);
-  if (rho <= 5) return update(parameters, m, v, gradients, step, false, step.learning_rate);
+  if (rho <= 5) return update(context, parameters, m, v, gradients, step, false, step.learning_rate);
   const double rectification = std::sqrt((rho - 4) * (rho - 2) * limit / ((limit - 4) * (limit - 2) * rho));
-  update(parameters, m, v, gradients, step, true, step.learning_rate * rectification);
+  update(context, parameters, m, v, gradients, step, true, step.learning_rate * rectification);
 }
 
 }  // namespace linnet::kernels

@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <span>
 
+#include "linnet/context.h"
+
 namespace linnet::kernels {
 
 struct AdamStep {
@@ -16,12 +18,12 @@ struct AdamStep {
 
 /// AdamW (Loshchilov and Hutter 2019, algorithm 2): moments m and v and parameters are updated in place. All
 /// of one size.
-void adamw_update(std::span<float> parameters, std::span<float> m, std::span<float> v,
+void adamw_update(Context& context, std::span<float> parameters, std::span<float> m, std::span<float> v,
                   std::span<const float> gradients, const AdamStep& step);
 
 /// RAdam (Liu et al. 2020, algorithm 2) with the same decoupled decay; plain momentum while the variance's
 /// rectification is not defined (ρ_t ≤ 5).
-void radam_update(std::span<float> parameters, std::span<float> m, std::span<float> v,
+void radam_update(Context& context, std::span<float> parameters, std::span<float> m, std::span<float> v,
                   std::span<const float> gradients, const AdamStep& step);
 
 }  // namespace linnet::kernels

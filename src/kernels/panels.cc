@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "base/threads.h"
+#include "base/parallel.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/panels.cc"
@@ -108,10 +108,10 @@ void pack_panel(float* to, std::int64_t rows, std::int64_t padded_rows, std::int
 
 }  // namespace
 
-void pack_panels(float* packed, const PanelLayout& layout, const float* b, std::int64_t k_stride,
-                 std::int64_t n_stride) {
+void pack_panels(Context& context, float* packed, const PanelLayout& layout, const float* b,
+                 std::int64_t k_stride, std::int64_t n_stride) {
   if (layout.floats() == 0) return;
-  parallel_for(layout.panels(), [&](std::int64_t panel) {
+  parallel_for(context, layout.panels(), [&](std::int64_t panel) {
     const std::int64_t j = panel * PanelLayout::columns;
     pack_panel(packed + panel * layout.panel_floats(), layout.inputs, layout.padded_inputs(),
                std::min(PanelLayout::columns, layout.outputs - j), b + j * n_stride, k_stride, n_stride);

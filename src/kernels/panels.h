@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "kernels/dense.h"
+#include "linnet/context.h"
 #include "linnet/tensor.h"
 
 namespace linnet::kernels {
@@ -27,8 +28,8 @@ struct PanelLayout {
 };
 
 /// Writes B, of which element (k, n) lies at b[k · k_stride + n · n_stride]; one of the strides is 1.
-void pack_panels(float* packed, const PanelLayout& layout, const float* b, std::int64_t k_stride,
-                 std::int64_t n_stride);
+void pack_panels(Context& context, float* packed, const PanelLayout& layout, const float* b,
+                 std::int64_t k_stride, std::int64_t n_stride);
 
 /// Columns of panels [first, last) of c = epilogue(a · B), on the calling thread. c, bias and residual are
 /// whole.

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "base/threads.h"
+#include "base/parallel.h"
 #include "linnet/tensor.h"
 
 namespace linnet::kernels {
@@ -26,17 +26,18 @@ View<T> as_rows(View<T> x) {
 
 /// Calls body(n, pointers…) for stretches of n elements that together cover views of one shape, rank up to 2.
 template <class Body, class... T>
-void parallel_pieces(Body body, View<T>... views) {
+void parallel_pieces(Context& context, Body body, View<T>... views) {
   const auto first = [](auto head, auto...) { return as_rows(head); }(views...);
   if ((views.dense() && ...)) {
-    parallel_blocks(first.size(), piece_elements, [&](std::int64_t begin, std::int64_t end) {
+    parallel_blocks(context, first.size(), piece_elements, [&](std::int64_t begin, std::int64_t end) {
       body(end - begin, (views.data() + begin)...);
     });
     return;
   }
-  parallel_blocks(first.extent(0), rows_of_piece(first.extent(1)), [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) body(first.extent(1), as_rows(views).at(i)...);
-  });
+  parallel_blocks(context, first.extent(0), rows_of_piece(first.extent(1)),
+                  [&](std::int64_t begin, std::int64_t end) {
+                    for (std::int64_t i = begin; i < end; ++i) body(first.extent(1), as_rows(views).at(i)...);
+                  });
 }
 
 }  // namespace linnet::kernels

@@ -3,7 +3,8 @@
 #include <cassert>
 #include <cstring>
 
-#include "base/threads.h"
+#include "base/parallel.h"
+#include "base/workspace.h"
 #include "kernels/dense.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -127,8 +128,7 @@ constexpr std::int64_t most_inputs = 512;
 
 // Blocks along the outputs. An element of dw is summed in the same order whatever block it lies in, so their
 // number may follow the threads: two for each of them, and the same number for all.
-std::int64_t output_blocks(std::int64_t tiles, std::int64_t in_blocks) {
-  const std::int64_t threads = thread_count();
+std::int64_t output_blocks(std::int64_t tiles, std::int64_t in_blocks, std::int64_t threads) {
   std::int64_t blocks = (tiles * 6 + most_outputs - 1) / most_outputs;
   if (threads > 1) {
     blocks = std::max(blocks, (2 * threads + in_blocks - 1) / in_blocks);
@@ -137,24 +137,20 @@ std::int64_t output_blocks(std::int64_t tiles, std::int64_t in_blocks) {
   return std::min(blocks, (tiles + 3) / 4);
 }
 
-float* copies(std::int64_t floats) {
-  thread_local Tensor memory;
-  if (memory.size() < floats) memory = Tensor::of<float>({floats});
-  return memory.span<float>().data();
-}
-
 }  // namespace
 
-void accumulate_weight_gradient(View<float> dw, View<float> db, View<const float> dy, View<const float> x) {
+void accumulate_weight_gradient(Context& context, View<float> dw, View<float> db, View<const float> dy,
+                                View<const float> x) {
   const std::int64_t outputs = dy.extent(1), inputs = x.extent(1);
   assert(dy.extent(0) == x.extent(0) && dw.extent(0) == outputs && dw.extent(1) == inputs);
   // Whole tiles of 6 outputs and panels of 64 inputs, shared out evenly.
   const std::int64_t tiles = (outputs + 5) / 6, panels = (inputs + 63) / 64;
   const std::int64_t in_blocks = (inputs + most_inputs - 1) / most_inputs;
-  const std::int64_t out_blocks = output_blocks(tiles, std::max<std::int64_t>(1, in_blocks));
+  const std::int64_t out_blocks =
+      output_blocks(tiles, std::max<std::int64_t>(1, in_blocks), context.threads());
   const std::int64_t products = out_blocks * in_blocks;
   const std::int64_t sums = db.data() == nullptr ? 0 : (outputs + 63) / 64;
-  parallel_for(products + sums, [&](std::int64_t i) {
+  parallel_for(context, products + sums, [&](Context& own, std::int64_t i) {
     if (i >= products) {
       const std::int64_t begin = (i - products) * 64;
       HWY_DYNAMIC_DISPATCH(column_sums)(db, dy, begin, std::min(begin + 64, outputs));
@@ -165,9 +161,10 @@ void accumulate_weight_gradient(View<float> dw, View<float> db, View<const float
                        out_end = std::min(tiles * (o + 1) / out_blocks * 6, outputs);
     const std::int64_t in = panels * p / in_blocks * 64,
                        in_end = std::min(panels * (p + 1) / in_blocks * 64, inputs);
+    Workspace workspace(own);
     HWY_DYNAMIC_DISPATCH(gradient_block)
     (dw, dy, x, out, out_end, in, in_end,
-     copies(HWY_DYNAMIC_DISPATCH(gradient_slice)() * (out_end - out + 16 + in_end - in + 64)));
+     workspace.take(HWY_DYNAMIC_DISPATCH(gradient_slice)(), out_end - out + 16 + in_end - in + 64).data());
   });
 }
 

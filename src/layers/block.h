@@ -39,29 +39,30 @@ class Block {
     void reserve(std::int64_t batch, std::int64_t length, const Parts& parts);
   };
 
-  void pack(std::span<const float> parameters, bool training);
+  void pack(Context& context, std::span<const float> parameters, bool training);
 
   /// y from x, [batch, length, width], for training from position 0. `key_lengths` as in SelfAttention.
-  void forward(View<float> y, View<const float> x, Saved& saved, Scratch& scratch, const Dropout& dropout,
+  void forward(Context& context, View<float> y, View<const float> x, Saved& saved, const Dropout& dropout,
                std::span<const std::int64_t> key_lengths = {}) const;
 
   /// d becomes the gradient of x where it was that of y; gradients of parameters are added.
-  void backward(View<float> d, View<const float> x, const Saved& saved, Scratch& scratch,
+  void backward(Context& context, View<float> d, View<const float> x, const Saved& saved,
                 const Dropout& dropout, std::span<float> gradients) const;
 
   /// x [batch, length, width] becomes the block's output; nothing is kept for a backward. Continues
   /// `initial`, leaves `final`, where given. `saved` is only memory.
-  void apply(View<float> x, SelfAttention::Saved& saved, Scratch& scratch, std::int64_t position,
+  void apply(Context& context, View<float> x, SelfAttention::Saved& saved, std::int64_t position,
              const State* initial, State* final, std::span<const std::int64_t> key_lengths = {}) const;
 
   /// x [n, width], one token a stream, becomes the block's output.
-  void step(View<float> x, State& state, std::span<const std::int64_t> slots, Scratch& scratch) const;
+  void step(Context& context, View<float> x, State& state, std::span<const std::int64_t> slots) const;
 
   const SelfAttention& attention() const { return attention_; }
 
  private:
   /// y = x + dropout(y), with numbers of their own for `part` 0 and 1 of the layer.
-  void add_dropped(View<float> y, View<const float> x, const Dropout& dropout, int part) const;
+  void add_dropped(Context& context, View<float> y, View<const float> x, const Dropout& dropout,
+                   int part) const;
 
   Parts parts_;
   LayerNorm norm1_;

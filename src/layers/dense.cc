@@ -34,29 +34,29 @@ void Dense::add_bias(ParameterTable& table, const std::string& name, const Parts
         table.add(name + ".bias", {outputs()}, parts.bias_initial ? parts.bias_initial : constant(0), false);
 }
 
-void Dense::pack(std::span<const float> parameters, bool training) {
-  packed_.pack_transposed(weight_.of(parameters));
-  if (training) packed_backward_.pack(weight_.of(parameters));
+void Dense::pack(Context& context, std::span<const float> parameters, bool training) {
+  packed_.pack_transposed(context, weight_.of(parameters));
+  if (training) packed_backward_.pack(context, weight_.of(parameters));
   if (has_bias_) bias_values_ = bias_.of(parameters);
 }
 
-void Dense::forward(View<float> y, View<const float> x, kernels::Activation activation,
+void Dense::forward(Context& context, View<float> y, View<const float> x, kernels::Activation activation,
                     View<const float> residual) const {
-  kernels::multiply(y, x, packed_, {bias_values_, activation, residual});
+  kernels::multiply(context, y, x, packed_, {bias_values_, activation, residual});
 }
 
-void Dense::forward_through(const Dense& second, View<float> y, View<const float> x,
+void Dense::forward_through(Context& context, const Dense& second, View<float> y, View<const float> x,
                             kernels::Activation activation, View<const float> residual,
                             View<float> hidden) const {
-  kernels::multiply_twice(y, x, packed_, {bias_values_, activation, {}}, second.packed_,
+  kernels::multiply_twice(context, y, x, packed_, {bias_values_, activation, {}}, second.packed_,
                           {second.bias_values_, kernels::Activation::none, residual}, hidden);
 }
 
-void Dense::backward(View<float> dx, View<const float> dy, View<const float> x,
+void Dense::backward(Context& context, View<float> dx, View<const float> dy, View<const float> x,
                      std::span<float> gradients) const {
-  kernels::accumulate_weight_gradient(weight_.of(gradients), has_bias_ ? bias_.of(gradients) : View<float>(),
-                                      dy, x);
-  if (!dx.empty()) kernels::multiply(dx, dy, packed_backward_);
+  kernels::accumulate_weight_gradient(context, weight_.of(gradients),
+                                      has_bias_ ? bias_.of(gradients) : View<float>(), dy, x);
+  if (!dx.empty()) kernels::multiply(context, dx, dy, packed_backward_);
 }
 
 }  // namespace linnet

@@ -27,18 +27,20 @@ class Dense {
   Dense(ParameterTable& table, const std::string& name, const Slot& weight, const Parts& parts);
 
   /// Takes the parameters of the buffer, whose memory must stay; `training` also packs what `backward` needs.
-  void pack(std::span<const float> parameters, bool training);
+  void pack(Context& context, std::span<const float> parameters, bool training);
 
   /// y [rows, outputs] from x [rows, inputs]; activation and residual as in kernels::Epilogue.
-  void forward(View<float> y, View<const float> x, kernels::Activation activation = kernels::Activation::none,
+  void forward(Context& context, View<float> y, View<const float> x,
+               kernels::Activation activation = kernels::Activation::none,
                View<const float> residual = {}) const;
 
   /// y = second(activation(this(x))) + residual; `hidden` [rows, outputs] as in kernels::multiply_twice.
-  void forward_through(const Dense& second, View<float> y, View<const float> x,
+  void forward_through(Context& context, const Dense& second, View<float> y, View<const float> x,
                        kernels::Activation activation, View<const float> residual, View<float> hidden) const;
 
   /// dx [rows, inputs] is assigned (an empty one is left out); gradients of W and b are added.
-  void backward(View<float> dx, View<const float> dy, View<const float> x, std::span<float> gradients) const;
+  void backward(Context& context, View<float> dx, View<const float> dy, View<const float> x,
+                std::span<float> gradients) const;
 
   std::int64_t inputs() const { return packed_.inputs(); }
   std::int64_t outputs() const { return packed_.outputs(); }

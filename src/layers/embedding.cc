@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/fail.h"
+#include "base/workspace.h"
 #include "kernels/elementwise.h"
 #include "kernels/embedding.h"
 
@@ -15,16 +16,16 @@ Embedding::Embedding(ParameterTable& table, const std::string& name, const Shape
   table_ = table.add(name + ".weight", {shape.tokens, shape.width}, normal(deviation), true);
   if (shape.positions == Positions::learned)
     positions_ = table.add(name + ".positions", {shape.length, shape.width}, normal(0.1), false);
-  if (shape.positions == Positions::sinusoidal) {
-    sinusoids_ = Tensor::of<float>({shape.length, shape.width});
-    kernels::sinusoidal_positions(sinusoids_.view<float>(), 0);
-    position_values_ = sinusoids_.view<float>();
-  }
 }
 
-void Embedding::pack(std::span<const float> parameters) {
+void Embedding::pack(Context& context, std::span<const float> parameters) {
   table_values_ = table_.of(parameters);
   if (shape_.positions == Positions::learned) position_values_ = positions_.of(parameters);
+  if (shape_.positions == Positions::sinusoidal && position_values_.empty()) {
+    sinusoids_ = Tensor::of<float>({shape_.length, shape_.width});
+    kernels::sinusoidal_positions(context, sinusoids_.view<float>(), 0);
+    position_values_ = sinusoids_.view<float>();
+  }
 }
 
 void Embedding::check_ids(std::span<const std::int32_t> ids) const {
@@ -42,43 +43,46 @@ void Embedding::check_position(std::int64_t position) const {
          shape_.length, position);
 }
 
-void Embedding::forward(View<float> y, std::span<const std::int32_t> ids, std::int64_t first) const {
+void Embedding::forward(Context& context, View<float> y, std::span<const std::int32_t> ids,
+                        std::int64_t first) const {
   const std::int64_t length = y.extent(1);
   check_ids(ids);
   if (length == 0) return;
   check_position(first + length - 1);
-  kernels::embedding_forward(y.reshape({y.extent(0) * length, shape_.width}), table_values_, ids);
+  kernels::embedding_forward(context, y.reshape({y.extent(0) * length, shape_.width}), table_values_, ids);
   if (shape_.positions == Positions::none) return;
   if (first + length <= shape_.length) {
-    kernels::add_rows(y, position_values_.slice(0, first, first + length));
+    kernels::add_rows(context, y, position_values_.slice(0, first, first + length));
   } else {
-    Tensor rows = Tensor::of<float>({length, shape_.width});
-    kernels::sinusoidal_positions(rows.view<float>(), first);
-    kernels::add_rows(y, rows.view<float>());
+    Workspace workspace(context);
+    const View<float> rows = workspace.take(length, shape_.width);
+    kernels::sinusoidal_positions(context, rows, first);
+    kernels::add_rows(context, y, rows);
   }
 }
 
-void Embedding::backward(View<const float> dy, std::span<const std::int32_t> ids,
+void Embedding::backward(Context& context, View<const float> dy, std::span<const std::int32_t> ids,
                          std::span<float> gradients) const {
   const std::int64_t length = dy.extent(1);
-  kernels::embedding_backward(table_.of(gradients), dy.reshape({dy.extent(0) * length, shape_.width}), ids);
+  kernels::embedding_backward(context, table_.of(gradients),
+                              dy.reshape({dy.extent(0) * length, shape_.width}), ids);
   if (shape_.positions == Positions::learned)
-    kernels::add_rows_backward(positions_.of(gradients).slice(0, 0, length), dy);
+    kernels::add_rows_backward(context, positions_.of(gradients).slice(0, 0, length), dy);
 }
 
-void Embedding::step(View<float> y, std::span<const std::int32_t> ids,
+void Embedding::step(Context& context, View<float> y, std::span<const std::int32_t> ids,
                      std::span<const std::int64_t> positions) const {
   check_ids(ids);
-  kernels::embedding_forward(y, table_values_, ids);
+  kernels::embedding_forward(context, y, table_values_, ids);
   if (shape_.positions == Positions::none) return;
   for (std::size_t i = 0; i < ids.size(); ++i) {
     const View<float> row = y.slice(0, i, i + 1);
     if (positions[i] < shape_.length) {
-      kernels::add(row, row, position_values_.slice(0, positions[i], positions[i] + 1));
+      kernels::add(context, row, row, position_values_.slice(0, positions[i], positions[i] + 1));
     } else {
       check_position(positions[i]);
-      kernels::sinusoidal_positions(row, positions[i]);
-      kernels::add(row, row, table_values_.slice(0, ids[i], ids[i] + 1));
+      kernels::sinusoidal_positions(context, row, positions[i]);
+      kernels::add(context, row, row, table_values_.slice(0, ids[i], ids[i] + 1));
     }
   }
 }

@@ -24,17 +24,19 @@ class Embedding {
 
   Embedding(ParameterTable& table, const std::string& name, const Shape& shape);
 
-  void pack(std::span<const float> parameters);
+  void pack(Context& context, std::span<const float> parameters);
 
   /// y [batch, length, width] for ids [batch · length]; the first token of each entry stands at position
   /// `first`. Throws Error where an id or a position is outside.
-  void forward(View<float> y, std::span<const std::int32_t> ids, std::int64_t first) const;
+  void forward(Context& context, View<float> y, std::span<const std::int32_t> ids, std::int64_t first) const;
 
   /// Gradients of `forward` with first = 0 are added.
-  void backward(View<const float> dy, std::span<const std::int32_t> ids, std::span<float> gradients) const;
+  void backward(Context& context, View<const float> dy, std::span<const std::int32_t> ids,
+                std::span<float> gradients) const;
 
   /// y [n, width]: row i is ids[i] at positions[i]. Allocates nothing.
-  void step(View<float> y, std::span<const std::int32_t> ids, std::span<const std::int64_t> positions) const;
+  void step(Context& context, View<float> y, std::span<const std::int32_t> ids,
+            std::span<const std::int64_t> positions) const;
 
   /// Throws Error where a position is beyond what the model has learned; `position` counts from 0.
   void check_position(std::int64_t position) const;

@@ -1,5 +1,6 @@
 #include "layers/feed_forward.h"
 
+#include "base/workspace.h"
 #include "kernels/activation.h"
 
 namespace linnet {
@@ -15,35 +16,35 @@ void FeedForward::Saved::reserve(std::int64_t rows, const Parts& parts) {
   after = Tensor::of<float>({rows, parts.hidden});
 }
 
-void FeedForward::pack(std::span<const float> parameters, bool training) {
-  first_.pack(parameters, training);
-  second_.pack(parameters, training);
+void FeedForward::pack(Context& context, std::span<const float> parameters, bool training) {
+  first_.pack(context, parameters, training);
+  second_.pack(context, parameters, training);
 }
 
-void FeedForward::forward(View<float> y, View<const float> x, View<const float> residual,
+void FeedForward::forward(Context& context, View<float> y, View<const float> x, View<const float> residual,
                           Saved& saved) const {
   const View<float> before = saved.before.view<float>().slice(0, 0, x.extent(0));
   const View<float> after = saved.after.view<float>().slice(0, 0, x.extent(0));
-  first_.forward(before, x);
-  kernels::activation_forward(after, before, parts_.activation);
-  second_.forward(y, after, kernels::Activation::none, residual);
+  first_.forward(context, before, x);
+  kernels::activation_forward(context, after, before, parts_.activation);
+  second_.forward(context, y, after, kernels::Activation::none, residual);
 }
 
-void FeedForward::apply(View<float> y, View<const float> x, View<const float> residual,
-                        Scratch& scratch) const {
-  const Scratch::Frame frame(scratch);
-  const View<float> hidden = scratch.take(x.extent(0), parts_.hidden);
-  first_.forward_through(second_, y, x, parts_.activation, residual, hidden);
+void FeedForward::apply(Context& context, View<float> y, View<const float> x,
+                        View<const float> residual) const {
+  Workspace workspace(context);
+  const View<float> hidden = workspace.take(x.extent(0), parts_.hidden);
+  first_.forward_through(context, second_, y, x, parts_.activation, residual, hidden);
 }
 
-void FeedForward::backward(View<float> dx, View<const float> dy, View<const float> x, const Saved& saved,
-                           Scratch& scratch, std::span<float> gradients) const {
-  const Scratch::Frame frame(scratch);
-  const View<float> hidden = scratch.take(x.extent(0), parts_.hidden);
-  second_.backward(hidden, dy, saved.after.view<float>().slice(0, 0, x.extent(0)), gradients);
-  kernels::activation_backward(hidden, hidden, saved.before.view<float>().slice(0, 0, x.extent(0)),
+void FeedForward::backward(Context& context, View<float> dx, View<const float> dy, View<const float> x,
+                           const Saved& saved, std::span<float> gradients) const {
+  Workspace workspace(context);
+  const View<float> hidden = workspace.take(x.extent(0), parts_.hidden);
+  second_.backward(context, hidden, dy, saved.after.view<float>().slice(0, 0, x.extent(0)), gradients);
+  kernels::activation_backward(context, hidden, hidden, saved.before.view<float>().slice(0, 0, x.extent(0)),
                                parts_.activation);
-  first_.backward(dx, hidden, x, gradients);
+  first_.backward(context, dx, hidden, x, gradients);
 }
 
 }  // namespace linnet

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "layers/dense.h"
-#include "layers/scratch.h"
+#include "linnet/context.h"
 
 namespace linnet {
 
@@ -27,17 +27,18 @@ class FeedForward {
     void reserve(std::int64_t rows, const Parts& parts);
   };
 
-  void pack(std::span<const float> parameters, bool training);
+  void pack(Context& context, std::span<const float> parameters, bool training);
 
   /// y = feed-forward(x) + residual (which may be empty or y), [rows, width].
-  void forward(View<float> y, View<const float> x, View<const float> residual, Saved& saved) const;
+  void forward(Context& context, View<float> y, View<const float> x, View<const float> residual,
+               Saved& saved) const;
 
   /// The same where no backward will follow.
-  void apply(View<float> y, View<const float> x, View<const float> residual, Scratch& scratch) const;
+  void apply(Context& context, View<float> y, View<const float> x, View<const float> residual) const;
 
   /// dx is assigned; gradients of parameters are added.
-  void backward(View<float> dx, View<const float> dy, View<const float> x, const Saved& saved,
-                Scratch& scratch, std::span<float> gradients) const;
+  void backward(Context& context, View<float> dx, View<const float> dy, View<const float> x,
+                const Saved& saved, std::span<float> gradients) const;
 
   const Parts& parts() const { return parts_; }
 

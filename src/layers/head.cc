@@ -14,8 +14,10 @@ constexpr double initial_deviation = 0.02;
 constexpr float least_log_scale = -7.0f;  // as in kernels::logistic_mixture_loss
 
 /// Index drawn with the probabilities softmax(logits [count]): the part of [0, 1) that u falls into.
-std::int64_t pick(const float* logits, std::int64_t count, float u, std::span<float> workspace) {
-  kernels::softmax_rows(View<float>(workspace.data(), {1, count}), View<const float>(logits, {1, count}), 1);
+std::int64_t pick(Context& context, const float* logits, std::int64_t count, float u,
+                  std::span<float> workspace) {
+  kernels::softmax_rows(context, View<float>(workspace.data(), {1, count}),
+                        View<const float>(logits, {1, count}), 1);
   float rest = 0;
   for (std::int64_t i = 0; i < count; ++i) rest += workspace[i];  // 1 up to rounding
   rest *= u;
@@ -30,18 +32,18 @@ class CategoricalHead final : public OutputHead {
  public:
   using OutputHead::OutputHead;
 
-  void loss(std::span<float> nll, View<float> dparameters, View<const float> parameters,
+  void loss(Context& context, std::span<float> nll, View<float> dparameters, View<const float> parameters,
             std::span<const std::int32_t> targets, float weight) const override {
-    kernels::categorical_loss(nll, dparameters, parameters, targets, weight);
+    kernels::categorical_loss(context, nll, dparameters, parameters, targets, weight);
   }
 
-  void logits(View<float> logits, View<const float> parameters) const override {
+  void logits(Context&, View<float> logits, View<const float> parameters) const override {
     std::copy_n(parameters.data(), vocabulary(), logits.data());
   }
 
-  std::int32_t sample(View<const float> parameters, float u1, float,
+  std::int32_t sample(Context& context, View<const float> parameters, float u1, float,
                       std::span<float> workspace) const override {
-    return static_cast<std::int32_t>(pick(parameters.data(), vocabulary(), u1, workspace));
+    return static_cast<std::int32_t>(pick(context, parameters.data(), vocabulary(), u1, workspace));
   }
 };
 
@@ -52,24 +54,24 @@ class LogisticMixtureHead final : public OutputHead {
     std::iota(values_.begin(), values_.end(), 0);
   }
 
-  void loss(std::span<float> nll, View<float> dparameters, View<const float> parameters,
+  void loss(Context& context, std::span<float> nll, View<float> dparameters, View<const float> parameters,
             std::span<const std::int32_t> targets, float weight) const override {
-    kernels::logistic_mixture_loss(nll, dparameters, parameters, targets, vocabulary(), weight);
+    kernels::logistic_mixture_loss(context, nll, dparameters, parameters, targets, vocabulary(), weight);
   }
 
-  void logits(View<float> logits, View<const float> parameters) const override {
+  void logits(Context& context, View<float> logits, View<const float> parameters) const override {
     // The loss of every value under the same parameters: one row repeated by a stride of 0.
     const View<const float> repeated(parameters.data(), {vocabulary(), outputs()}, {0, 1});
     const std::span<float> nll(logits.data(), values_.size());
-    kernels::logistic_mixture_loss(nll, {}, repeated, values_, vocabulary(), 1);
+    kernels::logistic_mixture_loss(context, nll, {}, repeated, values_, vocabulary(), 1);
     for (float& value : nll) value = -value;
   }
 
-  std::int32_t sample(View<const float> parameters, float u1, float u2,
+  std::int32_t sample(Context& context, View<const float> parameters, float u1, float u2,
                       std::span<float> workspace) const override {
     const std::int64_t components = outputs() / 3;
     const float* row = parameters.data();
-    const std::int64_t k = pick(row, components, u1, workspace);
+    const std::int64_t k = pick(context, row, components, u1, workspace);
     const float mean = row[components + k];
     const float deviation = std::exp(std::max(row[2 * components + k], least_log_scale));
     // A logistic variable is mean + s · logit(u); its value's bin is the nearest of the levels on [−1, 1].

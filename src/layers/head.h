@@ -6,7 +6,7 @@
 #include <string>
 
 #include "layers/dense.h"
-#include "layers/scratch.h"
+#include "linnet/context.h"
 
 namespace linnet {
 
@@ -28,34 +28,37 @@ class OutputHead {
       : projection_(std::move(projection)), vocabulary_(vocabulary) {}
   virtual ~OutputHead() = default;
 
-  void pack(std::span<const float> parameters, bool training) { projection_.pack(parameters, training); }
+  void pack(Context& context, std::span<const float> parameters, bool training) {
+    projection_.pack(context, parameters, training);
+  }
 
   /// Numbers that describe one token's distribution: `vocabulary` logits, or 3 a component.
   std::int64_t outputs() const { return projection_.outputs(); }
   std::int64_t vocabulary() const { return vocabulary_; }
 
   /// parameters [rows, outputs] from hidden [rows, width].
-  void forward(View<float> parameters, View<const float> hidden) const {
-    projection_.forward(parameters, hidden);
+  void forward(Context& context, View<float> parameters, View<const float> hidden) const {
+    projection_.forward(context, parameters, hidden);
   }
 
   /// dhidden is assigned from dparameters; gradients of the weights are added.
-  void backward(View<float> dhidden, View<const float> dparameters, View<const float> hidden,
-                std::span<float> gradients) const {
-    projection_.backward(dhidden, dparameters, hidden, gradients);
+  void backward(Context& context, View<float> dhidden, View<const float> dparameters,
+                View<const float> hidden, std::span<float> gradients) const {
+    projection_.backward(context, dhidden, dparameters, hidden, gradients);
   }
 
   /// nll[row] = −log p(targets[row]) in nats, 0 where the target is negative. dparameters, where not empty,
   /// is assigned the gradient of weight · Σ nll and may be `parameters`' own memory.
-  virtual void loss(std::span<float> nll, View<float> dparameters, View<const float> parameters,
-                    std::span<const std::int32_t> targets, float weight) const = 0;
+  virtual void loss(Context& context, std::span<float> nll, View<float> dparameters,
+                    View<const float> parameters, std::span<const std::int32_t> targets,
+                    float weight) const = 0;
 
   /// logits [vocabulary], up to a constant the log-probabilities of every token under parameters [outputs].
-  virtual void logits(View<float> logits, View<const float> parameters) const = 0;
+  virtual void logits(Context& context, View<float> logits, View<const float> parameters) const = 0;
 
   /// One draw from the distribution itself, u₁ and u₂ uniform in (0, 1). `workspace`
   /// [max(vocabulary, outputs)] is written over.
-  virtual std::int32_t sample(View<const float> parameters, float u1, float u2,
+  virtual std::int32_t sample(Context& context, View<const float> parameters, float u1, float u2,
                               std::span<float> workspace) const = 0;
 
  private:

@@ -16,13 +16,14 @@ void LayerNorm::pack(std::span<const float> parameters) {
   bias_values_ = bias_.of(parameters);
 }
 
-void LayerNorm::forward(View<float> y, View<float> stats, View<const float> x) const {
-  kernels::layer_norm_forward(y, stats, x, gain_values_, bias_values_, epsilon);
+void LayerNorm::forward(Context& context, View<float> y, View<float> stats, View<const float> x) const {
+  kernels::layer_norm_forward(context, y, stats, x, gain_values_, bias_values_, epsilon);
 }
 
-void LayerNorm::backward(View<float> dx, View<const float> dy, View<const float> x, View<const float> stats,
-                         std::span<float> gradients, bool add) const {
-  kernels::layer_norm_backward(dx, gain_.of(gradients), bias_.of(gradients), dy, x, stats, gain_values_, add);
+void LayerNorm::backward(Context& context, View<float> dx, View<const float> dy, View<const float> x,
+                         View<const float> stats, std::span<float> gradients, bool add) const {
+  kernels::layer_norm_backward(context, dx, gain_.of(gradients), bias_.of(gradients), dy, x, stats,
+                               gain_values_, add);
 }
 
 }  // namespace linnet

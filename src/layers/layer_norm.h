@@ -16,11 +16,11 @@ class LayerNorm {
   void pack(std::span<const float> parameters);
 
   /// y [rows, width] from x; `stats` [rows, 2] receives what `backward` needs and may be empty.
-  void forward(View<float> y, View<float> stats, View<const float> x) const;
+  void forward(Context& context, View<float> y, View<float> stats, View<const float> x) const;
 
   /// dx is assigned, or added to where `add`; gradients of gain and bias are added.
-  void backward(View<float> dx, View<const float> dy, View<const float> x, View<const float> stats,
-                std::span<float> gradients, bool add) const;
+  void backward(Context& context, View<float> dx, View<const float> dy, View<const float> x,
+                View<const float> stats, std::span<float> gradients, bool add) const;
 
  private:
   Slot gain_;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/workspace.h"
+
 namespace linnet {
 
 SelfAttention::SelfAttention(ParameterTable& table, const std::string& name, const Parts& parts)
@@ -43,9 +45,9 @@ void SelfAttention::Saved::reserve(std::int64_t batch, std::int64_t length, cons
   normaliser = Tensor::of<float>({batch, length, parts.heads});
 }
 
-void SelfAttention::pack(std::span<const float> parameters, bool training) {
-  qkv_.pack(parameters, training);
-  output_.pack(parameters, training);
+void SelfAttention::pack(Context& context, std::span<const float> parameters, bool training) {
+  qkv_.pack(context, parameters, training);
+  output_.pack(context, parameters, training);
   if (key_projection_) {
     key_projection_values_ = key_projection_->of(parameters);
     value_projection_values_ = value_projection_->of(parameters);
@@ -110,42 +112,43 @@ View<T> by_heads(View<T> x, std::int64_t heads) {
 
 }  // namespace
 
-void SelfAttention::forward(View<float> y, View<const float> x, View<const float> residual, Saved& saved,
-                            std::int64_t position, const State* initial, State* final,
+void SelfAttention::forward(Context& context, View<float> y, View<const float> x, View<const float> residual,
+                            Saved& saved, std::int64_t position, const State* initial, State* final,
                             std::span<const std::int64_t> key_lengths) const {
   const View<float> qkv =
       View<float>(saved.qkv.view<float>().data(), {x.extent(0), x.extent(1), parts_.projected()});
   const View<float> attended = View<float>(saved.attended.view<float>().data(), x.shape());
   const View<float> normaliser =
       View<float>(saved.normaliser.view<float>().data(), {x.extent(0), x.extent(1), parts_.heads});
-  qkv_.forward(rows(qkv), rows(x));
+  qkv_.forward(context, rows(qkv), rows(x));
   saved.key_lengths.assign(key_lengths.begin(), key_lengths.end());
   AttentionInputs inputs = this->inputs(qkv, saved.key_lengths);
   inputs.initial = initial;
   inputs.position = position;
-  attention_->forward({by_heads(attended, parts_.heads), normaliser, final, &saved.non_positive}, inputs);
-  output_.forward(rows(y), rows(View<const float>(attended)), kernels::Activation::none,
+  attention_->forward(context, {by_heads(attended, parts_.heads), normaliser, final, &saved.non_positive},
+                      inputs);
+  output_.forward(context, rows(y), rows(View<const float>(attended)), kernels::Activation::none,
                   residual.empty() ? residual : rows(residual));
 }
 
-void SelfAttention::backward(View<float> dx, View<const float> dy, View<const float> x, const Saved& saved,
-                             Scratch& scratch, std::span<float> gradients) const {
+void SelfAttention::backward(Context& context, View<float> dx, View<const float> dy, View<const float> x,
+                             const Saved& saved, std::span<float> gradients) const {
   const std::int64_t batch = x.extent(0), length = x.extent(1), projected = parts_.projected();
-  const Scratch::Frame frame(scratch);
+  Workspace workspace(context);
   const View<const float> attended(saved.attended.view<float>().data(), x.shape());
   const View<const float> qkv(saved.qkv.view<float>().data(), {batch, length, projected});
   const View<const float> normaliser(saved.normaliser.view<float>().data(), {batch, length, parts_.heads});
 
   const View<float> dattended =
-      scratch.take(batch * length, parts_.width).reshape({batch, length, parts_.width});
-  output_.backward(rows(dattended), rows(dy), rows(attended), gradients);
+      workspace.take(batch * length, parts_.width).reshape({batch, length, parts_.width});
+  output_.backward(context, rows(dattended), rows(dy), rows(attended), gradients);
 
-  const View<float> dqkv = scratch.take(batch * length, projected).reshape({batch, length, projected});
+  const View<float> dqkv = workspace.take(batch * length, projected).reshape({batch, length, projected});
   // Where the key is the query, the family adds up both roles' gradients in the query's and leaves zeros
   // here.
   const bool shared = key_part() == 0;
   const View<float> dkey =
-      shared ? by_heads(scratch.take(batch * length, parts_.width).reshape({batch, length, parts_.width}),
+      shared ? by_heads(workspace.take(batch * length, parts_.width).reshape({batch, length, parts_.width}),
                         parts_.heads)
              : part(dqkv, key_part());
   std::vector<float> decay_gradient(decay_logit_ ? decay_.size() : 0);
@@ -154,12 +157,12 @@ void SelfAttention::backward(View<float> dx, View<const float> dy, View<const fl
   const auto projection_gradient = [&](const std::optional<Slot>& slot) {
     if (!slot) return View<float>();
     const Shape& shape = slot->shape();
-    return scratch.take(shape[0] * shape[1], shape[2]).reshape({shape[0], shape[1], shape[2]});
+    return workspace.take(shape[0] * shape[1], shape[2]).reshape({shape[0], shape[1], shape[2]});
   };
   const View<float> dkey_projection = projection_gradient(key_projection_),
                     dvalue_projection = projection_gradient(value_projection_);
   attention_->backward(
-      {part(dqkv, 0), dkey, part(dqkv, value_part()), ddecay, dkey_projection, dvalue_projection},
+      context, {part(dqkv, 0), dkey, part(dqkv, value_part()), ddecay, dkey_projection, dvalue_projection},
       by_heads(View<const float>(dattended), parts_.heads), inputs(qkv, saved.key_lengths),
       by_heads(attended, parts_.heads), normaliser);
   if (key_projection_) {
@@ -168,23 +171,23 @@ void SelfAttention::backward(View<float> dx, View<const float> dy, View<const fl
   }
   for (std::size_t h = 0; h < decay_gradient.size(); ++h)
     decay_logit_->of(gradients).data()[h] += decay_gradient[h] * decay_[h] * (1 - decay_[h]);
-  qkv_.backward(rows(dx), rows(View<const float>(dqkv)), rows(x), gradients);
+  qkv_.backward(context, rows(dx), rows(View<const float>(dqkv)), rows(x), gradients);
 }
 
-void SelfAttention::step(View<float> y, View<const float> x, View<const float> residual, State& state,
-                         std::span<const std::int64_t> slots, Scratch& scratch) const {
+void SelfAttention::step(Context& context, View<float> y, View<const float> x, View<const float> residual,
+                         State& state, std::span<const std::int64_t> slots) const {
   const std::int64_t n = x.extent(0), head_dim = parts_.width / parts_.heads;
-  const Scratch::Frame frame(scratch);
-  const View<float> qkv = scratch.take(n, 3 * parts_.width);
-  qkv_.forward(qkv, x);
+  Workspace workspace(context);
+  const View<float> qkv = workspace.take(n, 3 * parts_.width);
+  qkv_.forward(context, qkv, x);
   const auto head_part = [&](int index) {
     return View<const float>(qkv.data() + index * parts_.width, {n, parts_.heads, head_dim},
                              {qkv.stride(0), head_dim, 1});
   };
-  const View<float> attended = scratch.take(n, parts_.width);
-  attention_->step(attended.reshape({n, parts_.heads, head_dim}), head_part(0), head_part(1), head_part(2),
-                   state, slots, decay());
-  output_.forward(y, attended, kernels::Activation::none, residual);
+  const View<float> attended = workspace.take(n, parts_.width);
+  attention_->step(context, attended.reshape({n, parts_.heads, head_dim}), head_part(0), head_part(1),
+                   head_part(2), state, slots, decay());
+  output_.forward(context, y, attended, kernels::Activation::none, residual);
 }
 
 std::unique_ptr<State> SelfAttention::make_state(std::int64_t slots, std::int64_t capacity) const {

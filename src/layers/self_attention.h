@@ -8,8 +8,8 @@
 
 #include "layers/dense.h"
 #include "layers/feature_draws.h"
-#include "layers/scratch.h"
 #include "linnet/attention.h"
+#include "linnet/context.h"
 
 namespace linnet {
 
@@ -60,7 +60,7 @@ class SelfAttention {
     void reserve(std::int64_t batch, std::int64_t length, const Parts& parts);
   };
 
-  void pack(std::span<const float> parameters, bool training);
+  void pack(Context& context, std::span<const float> parameters, bool training);
 
   /// Draws random features anew, for the `draw`-th time; no other parameters change.
   void redraw(std::span<float> parameters, std::uint64_t draw) const;
@@ -68,17 +68,17 @@ class SelfAttention {
   /// y = attention(x) + residual (which may be empty or y), x and y [batch, length, width]. Continues the
   /// state `initial` and leaves `final`, where given. `key_lengths` [batch], where not empty, are the tokens
   /// of each entry; those behind are padding, which no other position sees.
-  void forward(View<float> y, View<const float> x, View<const float> residual, Saved& saved,
+  void forward(Context& context, View<float> y, View<const float> x, View<const float> residual, Saved& saved,
                std::int64_t position = 0, const State* initial = nullptr, State* final = nullptr,
                std::span<const std::int64_t> key_lengths = {}) const;
 
   /// dx is assigned; gradients of parameters are added.
-  void backward(View<float> dx, View<const float> dy, View<const float> x, const Saved& saved,
-                Scratch& scratch, std::span<float> gradients) const;
+  void backward(Context& context, View<float> dx, View<const float> dy, View<const float> x,
+                const Saved& saved, std::span<float> gradients) const;
 
   /// One token for each of n streams: y = attention(x) + residual, [n, width].
-  void step(View<float> y, View<const float> x, View<const float> residual, State& state,
-            std::span<const std::int64_t> slots, Scratch& scratch) const;
+  void step(Context& context, View<float> y, View<const float> x, View<const float> residual, State& state,
+            std::span<const std::int64_t> slots) const;
 
   std::unique_ptr<State> make_state(std::int64_t slots, std::int64_t capacity) const;
   const Parts& parts() const { return parts_; }

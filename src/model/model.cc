@@ -13,7 +13,8 @@ Model::Model(const ModelConfig& config, Tensor values, std::shared_ptr<const Fea
   if (values_.size() != network_->table().size())
     fail("model", "expected a buffer of {} parameters, got {}", network_->table().size(), values_.size());
   network_->table().round(values_.span<float>());
-  network_->pack(values_.span<float>(), false);
+  Context context;
+  network_->pack(context, values_.span<float>(), false);
 }
 
 Model::~Model() = default;

@@ -126,11 +126,11 @@ void Network::redraw(std::span<float> parameters, std::uint64_t draw) const {
   for (const Block& block : blocks_) block.attention().redraw(parameters, draw);
 }
 
-void Network::pack(std::span<const float> parameters, bool training) {
-  embedding_->pack(parameters);
-  for (Block& block : blocks_) block.pack(parameters, training);
+void Network::pack(Context& context, std::span<const float> parameters, bool training) {
+  embedding_->pack(context, parameters);
+  for (Block& block : blocks_) block.pack(context, parameters, training);
   if (final_norm_) final_norm_->pack(parameters);
-  head_->pack(parameters, training);
+  head_->pack(context, parameters, training);
 }
 
 }  // namespace linnet

@@ -25,7 +25,7 @@ class Network {
   explicit Network(const ModelConfig& config, std::shared_ptr<const FeatureMap> feature_map = nullptr);
 
   /// Takes the parameters of the buffer, whose memory must stay; `training` also packs what a backward needs.
-  void pack(std::span<const float> parameters, bool training);
+  void pack(Context& context, std::span<const float> parameters, bool training);
 
   /// Draws the random features of all layers anew, for the `draw`-th time; to be packed afterwards.
   void redraw(std::span<float> parameters, std::uint64_t draw) const;

@@ -25,9 +25,10 @@ TrainingTransformer::TrainingTransformer(const Network& network, std::int64_t ba
   nll_.resize(static_cast<std::size_t>(rows));
 }
 
-double TrainingTransformer::forward(std::span<const std::int32_t> ids, std::span<const std::int32_t> targets,
-                                    std::int64_t batch, std::int64_t length, float weight,
-                                    const Dropout& dropout, std::span<const std::int64_t> key_lengths) {
+double TrainingTransformer::forward(Context& context, std::span<const std::int32_t> ids,
+                                    std::span<const std::int32_t> targets, std::int64_t batch,
+                                    std::int64_t length, float weight, const Dropout& dropout,
+                                    std::span<const std::int64_t> key_lengths) {
   ids_ = ids;
   batch_ = batch;
   length_ = length;
@@ -38,25 +39,25 @@ double TrainingTransformer::forward(std::span<const std::int32_t> ids, std::span
   };
   const auto flat = [&](Tensor& tensor) { return tensor.view<float>().slice(0, 0, rows); };
 
-  network_.embedding().forward(cube(streams_[0]), ids, 0);
+  network_.embedding().forward(context, cube(streams_[0]), ids, 0);
   for (std::size_t i = 0; i < saved_.size(); ++i)
-    network_.blocks()[i].forward(cube(streams_[i + 1]), cube(streams_[i]), saved_[i], scratch_, dropout,
+    network_.blocks()[i].forward(context, cube(streams_[i + 1]), cube(streams_[i]), saved_[i], dropout,
                                  key_lengths);
   View<float> hidden = flat(streams_.back());
   if (network_.final_norm()) {
-    network_.final_norm()->forward(flat(normed_), flat(stats_), hidden);
+    network_.final_norm()->forward(context, flat(normed_), flat(stats_), hidden);
     hidden = flat(normed_);
   }
   const View<float> parameters = flat(parameters_);
-  network_.head().forward(parameters, hidden);
+  network_.head().forward(context, parameters, hidden);
   const std::span<float> nll = std::span(nll_).first(static_cast<std::size_t>(rows));
-  network_.head().loss(nll, parameters, parameters, targets, weight);
+  network_.head().loss(context, nll, parameters, parameters, targets, weight);
   double sum = 0;
   for (const float value : nll) sum += value;
   return sum;
 }
 
-void TrainingTransformer::backward(std::span<float> gradients) {
+void TrainingTransformer::backward(Context& context, std::span<float> gradients) {
   const std::int64_t rows = batch_ * length_, width = network_.config().width;
   const auto cube = [&](Tensor& tensor) {
     return View<float>(tensor.span<float>().data(), {batch_, length_, width});
@@ -65,22 +66,22 @@ void TrainingTransformer::backward(std::span<float> gradients) {
 
   const View<float> gradient = flat(gradient_);
   if (network_.final_norm()) {
-    network_.head().backward(gradient, flat(parameters_), flat(normed_), gradients);
-    network_.final_norm()->backward(gradient, gradient, flat(streams_.back()), flat(stats_), gradients,
-                                    false);
+    network_.head().backward(context, gradient, flat(parameters_), flat(normed_), gradients);
+    network_.final_norm()->backward(context, gradient, gradient, flat(streams_.back()), flat(stats_),
+                                    gradients, false);
   } else {
-    network_.head().backward(gradient, flat(parameters_), flat(streams_.back()), gradients);
+    network_.head().backward(context, gradient, flat(parameters_), flat(streams_.back()), gradients);
   }
   for (std::size_t i = saved_.size(); i-- > 0;)
-    network_.blocks()[i].backward(cube(gradient_), cube(streams_[i]), saved_[i], scratch_, dropout_,
+    network_.blocks()[i].backward(context, cube(gradient_), cube(streams_[i]), saved_[i], dropout_,
                                   gradients);
-  network_.embedding().backward(cube(gradient_), ids_, gradients);
+  network_.embedding().backward(context, cube(gradient_), ids_, gradients);
 }
 
-std::string TrainingTransformer::first_not_finite() const {
+std::string TrainingTransformer::first_not_finite(Context& context) const {
   const std::size_t count = static_cast<std::size_t>(batch_ * length_ * network_.config().width);
   for (std::size_t i = 0; i < streams_.size(); ++i) {
-    if (std::isfinite(kernels::sum_of_squares(streams_[i].span<float>().first(count)))) continue;
+    if (std::isfinite(kernels::sum_of_squares(context, streams_[i].span<float>().first(count)))) continue;
     return i == 0 ? "embedding" : fmt::format("layers.{}", i - 1);
   }
   for (const float value : std::span(nll_).first(static_cast<std::size_t>(batch_ * length_)))

@@ -19,16 +19,16 @@ class TrainingTransformer {
   /// `weight` multiplies the gradient that `backward` will start from. The loss is kept per token for
   /// `first_not_finite`. `key_lengths` [batch], where not empty, are the tokens of each entry: the rest of it
   /// is padding.
-  double forward(std::span<const std::int32_t> ids, std::span<const std::int32_t> targets, std::int64_t batch,
-                 std::int64_t length, float weight, const Dropout& dropout,
+  double forward(Context& context, std::span<const std::int32_t> ids, std::span<const std::int32_t> targets,
+                 std::int64_t batch, std::int64_t length, float weight, const Dropout& dropout,
                  std::span<const std::int64_t> key_lengths = {});
 
   /// Adds the gradients of weight · (what `forward` returned) to the buffer, once after each forward.
-  void backward(std::span<float> gradients);
+  void backward(Context& context, std::span<float> gradients);
 
   /// Where the last forward pass left the finite numbers first: "embedding", "layers.3", "head"; empty if
   /// nowhere.
-  std::string first_not_finite() const;
+  std::string first_not_finite(Context& context) const;
 
  private:
   const Network& network_;
@@ -39,7 +39,6 @@ class TrainingTransformer {
   std::span<const std::int32_t> ids_;
   std::int64_t batch_ = 0, length_ = 0;
   Dropout dropout_;
-  Scratch scratch_;
 };
 
 }  // namespace linnet

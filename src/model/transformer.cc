@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/fail.h"
+#include "base/workspace.h"
 
 namespace linnet {
 
@@ -51,8 +52,8 @@ void RecurrentState::restore(std::int64_t slot, std::span<const std::byte> bytes
   }
 }
 
-View<float> Transformer::embed(std::span<const std::int32_t> ids, std::int64_t batch, std::int64_t length,
-                               std::int64_t position) {
+View<float> Transformer::embed(Context& context, std::span<const std::int32_t> ids, std::int64_t batch,
+                               std::int64_t length, std::int64_t position) {
   const std::int64_t width = network_.config().width;
   if (batch * length > reserved_batch_ * reserved_length_) {
     hidden_ = Tensor::of<float>({batch * length, width});
@@ -61,43 +62,44 @@ View<float> Transformer::embed(std::span<const std::int32_t> ids, std::int64_t b
     reserved_length_ = length;
   }
   const View<float> hidden(hidden_.span<float>().data(), {batch, length, width});
-  network_.embedding().forward(hidden, ids, position);
+  network_.embedding().forward(context, hidden, ids, position);
   return hidden;
 }
 
-View<const float> Transformer::forward(std::span<const std::int32_t> ids, std::int64_t batch,
-                                       std::int64_t length, std::int64_t position,
+View<const float> Transformer::forward(Context& context, std::span<const std::int32_t> ids,
+                                       std::int64_t batch, std::int64_t length, std::int64_t position,
                                        const RecurrentState* initial, RecurrentState* final,
                                        std::span<const std::int64_t> key_lengths) {
-  const View<float> hidden = embed(ids, batch, length, position);
+  const View<float> hidden = embed(context, ids, batch, length, position);
   for (std::size_t i = 0; i < network_.blocks().size(); ++i)
-    network_.blocks()[i].apply(hidden, attention_, scratch_, position,
+    network_.blocks()[i].apply(context, hidden, attention_, position,
                                initial ? initial->layers[i].get() : nullptr,
                                final ? final->layers[i].get() : nullptr, key_lengths);
   if (network_.final_norm()) {
     const View<float> flat = hidden.reshape({batch * length, network_.config().width});
-    network_.final_norm()->forward(flat, {}, flat);
+    network_.final_norm()->forward(context, flat, {}, flat);
   }
   return hidden;
 }
 
-View<const float> Transformer::queries_keys_values(std::span<const std::int32_t> ids, std::int64_t batch,
-                                                   std::int64_t length, std::int64_t layer,
+View<const float> Transformer::queries_keys_values(Context& context, std::span<const std::int32_t> ids,
+                                                   std::int64_t batch, std::int64_t length,
+                                                   std::int64_t layer,
                                                    std::span<const std::int64_t> key_lengths) {
   const std::int64_t layers = std::ssize(network_.blocks());
   if (layer < 0 || layer >= layers)
     fail<UsageError>("model", "expected a layer in 0 … {}, got {}", layers - 1, layer);
-  const View<float> hidden = embed(ids, batch, length, 0);
+  const View<float> hidden = embed(context, ids, batch, length, 0);
   for (std::int64_t i = 0; i <= layer; ++i)
-    network_.blocks()[static_cast<std::size_t>(i)].apply(hidden, attention_, scratch_, 0, nullptr, nullptr,
+    network_.blocks()[static_cast<std::size_t>(i)].apply(context, hidden, attention_, 0, nullptr, nullptr,
                                                          key_lengths);
   return {attention_.qkv.span<float>().data(), {batch, length, 3 * network_.config().width}};
 }
 
-double Transformer::loss(std::span<const std::int32_t> ids, std::span<const std::int32_t> targets,
-                         std::int64_t batch, std::int64_t length, std::span<float> nll,
-                         std::span<const std::int64_t> key_lengths) {
-  const View<const float> hidden = forward(ids, batch, length, 0, nullptr, nullptr, key_lengths);
+double Transformer::loss(Context& context, std::span<const std::int32_t> ids,
+                         std::span<const std::int32_t> targets, std::int64_t batch, std::int64_t length,
+                         std::span<float> nll, std::span<const std::int64_t> key_lengths) {
+  const View<const float> hidden = forward(context, ids, batch, length, 0, nullptr, nullptr, key_lengths);
   const std::int64_t rows = batch * length;
   if (nll.empty()) {
     nll_.resize(std::max(nll_.size(), static_cast<std::size_t>(rows)));
@@ -107,31 +109,30 @@ double Transformer::loss(std::span<const std::int32_t> ids, std::span<const std:
   if (parameter_memory_.size() < rows * outputs) parameter_memory_ = Tensor::of<float>({rows, outputs});
   const View<float> parameters(parameter_memory_.span<float>().data(), {rows, outputs});
   parameters_ = parameters;
-  network_.head().forward(parameters, hidden.reshape({rows, network_.config().width}));
-  network_.head().loss(nll, {}, parameters, targets, 1);
+  network_.head().forward(context, parameters, hidden.reshape({rows, network_.config().width}));
+  network_.head().loss(context, nll, {}, parameters, targets, 1);
   double sum = 0;
   for (const float value : nll) sum += value;
   return sum;
 }
 
-void RecurrentTransformer::step(View<float> parameters, std::span<const std::int32_t> ids,
-                                std::span<const std::int64_t> slots, RecurrentState& state,
-                                Scratch& scratch) const {
+void RecurrentTransformer::step(Context& context, View<float> parameters, std::span<const std::int32_t> ids,
+                                std::span<const std::int64_t> slots, RecurrentState& state) const {
   const std::int64_t n = static_cast<std::int64_t>(ids.size());
   constexpr std::size_t piece = 64;
-  const Scratch::Frame frame(scratch);
-  const View<float> x = scratch.take(n, network_.config().width);
+  Workspace workspace(context);
+  const View<float> x = workspace.take(n, network_.config().width);
   std::array<std::int64_t, piece> positions;
   for (std::size_t first = 0; first < ids.size(); first += piece) {
     const std::size_t count = std::min(piece, ids.size() - first);
     for (std::size_t i = 0; i < count; ++i) positions[i] = state.position(slots[first + i]);
-    network_.embedding().step(x.slice(0, first, first + count), ids.subspan(first, count),
+    network_.embedding().step(context, x.slice(0, first, first + count), ids.subspan(first, count),
                               std::span(positions).first(count));
   }
   for (std::size_t i = 0; i < network_.blocks().size(); ++i)
-    network_.blocks()[i].step(x, *state.layers[i], slots, scratch);
-  if (network_.final_norm()) network_.final_norm()->forward(x, {}, x);
-  network_.head().forward(parameters, x);
+    network_.blocks()[i].step(context, x, *state.layers[i], slots);
+  if (network_.final_norm()) network_.final_norm()->forward(context, x, {}, x);
+  network_.head().forward(context, parameters, x);
 }
 
 }  // namespace linnet

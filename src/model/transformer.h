@@ -29,8 +29,8 @@ struct RecurrentState {
   void restore(std::int64_t slot, std::span<const std::byte> bytes, std::int64_t position);
 };
 
-/// The parallel form without a backward: prefill and evaluation. One object serves one thread at a time and
-/// uses all threads inside; it grows to the largest pass and is then reused.
+/// The parallel form without a backward: prefill and evaluation. One object serves one call at a time;
+/// it grows to the largest pass and is then reused.
 class Transformer {
  public:
   explicit Transformer(const Network& network) : network_(network) {}
@@ -39,15 +39,17 @@ class Transformer {
   /// stands at `position`; what the output head takes. Continues `initial` and leaves `final` (each `batch`
   /// slots), where given. `key_lengths` [batch], where not empty, are the tokens of each entry: the rest of
   /// it is padding. The view lives until the next call.
-  View<const float> forward(std::span<const std::int32_t> ids, std::int64_t batch, std::int64_t length,
-                            std::int64_t position = 0, const RecurrentState* initial = nullptr,
-                            RecurrentState* final = nullptr, std::span<const std::int64_t> key_lengths = {});
+  View<const float> forward(Context& context, std::span<const std::int32_t> ids, std::int64_t batch,
+                            std::int64_t length, std::int64_t position = 0,
+                            const RecurrentState* initial = nullptr, RecurrentState* final = nullptr,
+                            std::span<const std::int64_t> key_lengths = {});
 
   /// Σ −log p(target) in nats over the targets [batch · length] that are not negative, each predicted from
   /// the inputs `ids` up to its own (in an encoder from all of them); `nll` [batch · length], where not
   /// empty, receives each one's.
-  double loss(std::span<const std::int32_t> ids, std::span<const std::int32_t> targets, std::int64_t batch,
-              std::int64_t length, std::span<float> nll = {}, std::span<const std::int64_t> key_lengths = {});
+  double loss(Context& context, std::span<const std::int32_t> ids, std::span<const std::int32_t> targets,
+              std::int64_t batch, std::int64_t length, std::span<float> nll = {},
+              std::span<const std::int64_t> key_lengths = {});
 
   /// Queries of all heads and passes so far whose denominator was not positive (linear attention).
   std::int64_t non_positive() const { return attention_.non_positive; }
@@ -55,8 +57,8 @@ class Transformer {
   /// Queries, keys and values [batch, length, 3 · width] of the self-attention of block `layer`, 0 being the
   /// first, for the inputs ids [batch · length]: three parts of width, each by heads. The view lives until
   /// the next call. Throws UsageError for a layer that the network does not have.
-  View<const float> queries_keys_values(std::span<const std::int32_t> ids, std::int64_t batch,
-                                        std::int64_t length, std::int64_t layer,
+  View<const float> queries_keys_values(Context& context, std::span<const std::int32_t> ids,
+                                        std::int64_t batch, std::int64_t length, std::int64_t layer,
                                         std::span<const std::int64_t> key_lengths = {});
 
   /// The head's parameters [batch · length, outputs] of the last `loss`, until the next call.
@@ -64,8 +66,8 @@ class Transformer {
 
  private:
   /// The residual stream [batch, length, width] as embedded.
-  View<float> embed(std::span<const std::int32_t> ids, std::int64_t batch, std::int64_t length,
-                    std::int64_t position);
+  View<float> embed(Context& context, std::span<const std::int32_t> ids, std::int64_t batch,
+                    std::int64_t length, std::int64_t position);
 
   const Network& network_;
   Tensor hidden_;
@@ -74,11 +76,10 @@ class Transformer {
   std::vector<float> nll_;
   Tensor parameter_memory_;
   View<const float> parameters_;
-  Scratch scratch_;
 };
 
-/// The recurrent form: one token for each of n streams at constant cost. Runs on the calling thread; any
-/// number of threads may step different slots of one state at once, each with its own Scratch.
+/// The recurrent form: one token for each of n streams at constant cost. Any number of
+/// threads may step different slots of one state at once, each with its own context.
 class RecurrentTransformer {
  public:
   explicit RecurrentTransformer(const Network& network) : network_(network) {
@@ -87,8 +88,8 @@ class RecurrentTransformer {
 
   /// parameters [n, head outputs] of the token that follows ids[i] in the stream of slots[i]. Throws Error
   /// where an id or a stream's position is outside the model; nothing has moved then.
-  void step(View<float> parameters, std::span<const std::int32_t> ids, std::span<const std::int64_t> slots,
-            RecurrentState& state, Scratch& scratch) const;
+  void step(Context& context, View<float> parameters, std::span<const std::int32_t> ids,
+            std::span<const std::int64_t> slots, RecurrentState& state) const;
 
  private:
   const Network& network_;

@@ -5,7 +5,8 @@
 #include <limits>
 #include <numbers>
 
-#include "base/threads.h"
+#include "base/parallel.h"
+#include "base/workspace.h"
 #include "linnet/dataset.h"
 #include "linnet/training.h"
 #include "model/transformer.h"
@@ -15,25 +16,27 @@ namespace linnet {
 namespace {
 
 /// Targets that are the most probable value under their row of parameters.
-std::int64_t count_right(const OutputHead& head, View<const float> parameters,
+std::int64_t count_right(Context& context, const OutputHead& head, View<const float> parameters,
                          std::span<const std::int32_t> targets) {
   std::vector<std::uint8_t> right(targets.size());
-  parallel_blocks(static_cast<std::int64_t>(targets.size()), 256, [&](std::int64_t begin, std::int64_t end) {
-    Tensor logits = Tensor::of<float>({head.vocabulary()});
-    for (std::int64_t i = begin; i < end; ++i) {
-      if (targets[i] < 0) continue;
-      head.logits(logits.view<float>(), parameters.slice(0, i, i + 1));
-      const std::span<const float> values = logits.span<float>();
-      right[i] = std::max_element(values.begin(), values.end()) - values.begin() == targets[i];
-    }
-  });
+  parallel_blocks(
+      context, static_cast<std::int64_t>(targets.size()), 256,
+      [&](Context& own, std::int64_t begin, std::int64_t end) {
+        Workspace workspace(own);
+        const std::span<float> values = workspace.array<float>(head.vocabulary());
+        for (std::int64_t i = begin; i < end; ++i) {
+          if (targets[i] < 0) continue;
+          head.logits(own, View<float>(values.data(), {head.vocabulary()}), parameters.slice(0, i, i + 1));
+          right[i] = std::max_element(values.begin(), values.end()) - values.begin() == targets[i];
+        }
+      });
   return std::count(right.begin(), right.end(), 1);
 }
 
 }  // namespace
 
-Evaluation evaluate(const Network& network, const Dataset& dataset, std::int64_t examples, std::int64_t batch,
-                    bool accuracy) {
+Evaluation evaluate(Context& context, const Network& network, const Dataset& dataset, std::int64_t examples,
+                    std::int64_t batch, bool accuracy) {
   const ModelConfig& config = network.config();
   check_fit(config, dataset);
   const std::int64_t size = dataset.size();
@@ -47,11 +50,11 @@ Evaluation evaluate(const Network& network, const Dataset& dataset, std::int64_t
   for (std::int64_t first = 0; first < count; first += batch) {
     const std::int64_t here = std::min(batch, count - first);
     const auto index = [&](std::int64_t i) { return (first + i) * size / count; };
-    chosen.read(dataset, config, here, index, {Random(0, Draw::masking, evaluation_masks), index});
-    nats +=
-        transformer.loss(chosen.inputs, chosen.targets, here, config.length, {}, chosen.lengths_of(0, here));
+    chosen.read(context, dataset, config, here, index, {Random(0, Draw::masking, evaluation_masks), index});
+    nats += transformer.loss(context, chosen.inputs, chosen.targets, here, config.length, {},
+                             chosen.lengths_of(0, here));
     result.tokens += chosen.counted;
-    if (accuracy) right += count_right(network.head(), transformer.parameters(), chosen.targets);
+    if (accuracy) right += count_right(context, network.head(), transformer.parameters(), chosen.targets);
   }
   result.examples = count;
   result.bits = nats / std::numbers::ln2 / static_cast<double>(std::max<std::int64_t>(result.tokens, 1));
@@ -64,9 +67,9 @@ Evaluation evaluate(const Network& network, const Dataset& dataset, std::int64_t
   return result;
 }
 
-Evaluation evaluate(const Model& model, const Dataset& dataset, std::int64_t examples, std::int64_t batch,
-                    bool accuracy) {
-  return evaluate(model.network(), dataset, examples, batch, accuracy);
+Evaluation evaluate(Context& context, const Model& model, const Dataset& dataset, std::int64_t examples,
+                    std::int64_t batch, bool accuracy) {
+  return evaluate(context, model.network(), dataset, examples, batch, accuracy);
 }
 
 }  // namespace linnet

@@ -6,7 +6,7 @@
 namespace linnet {
 
 /// `evaluate` of linnet/training.h for a network whose parameters are still being trained.
-Evaluation evaluate(const Network& network, const Dataset& dataset, std::int64_t examples, std::int64_t batch,
-                    bool accuracy);
+Evaluation evaluate(Context& context, const Network& network, const Dataset& dataset, std::int64_t examples,
+                    std::int64_t batch, bool accuracy);
 
 }  // namespace linnet

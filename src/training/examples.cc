@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/fail.h"
-#include "base/threads.h"
+#include "base/parallel.h"
 #include "linnet/dataset.h"
 #include "training/masking.h"
 
@@ -22,13 +22,13 @@ void check_fit(const ModelConfig& config, const Dataset& dataset) {
   if (dataset.size() == 0) fail("training", "expected at least 1 example, got an empty set");
 }
 
-void Examples::read(const Dataset& dataset, const ModelConfig& config, std::int64_t count, const Index& index,
-                    const Masks& masks) {
+void Examples::read(Context& context, const Dataset& dataset, const ModelConfig& config, std::int64_t count,
+                    const Index& index, const Masks& masks) {
   const std::int64_t length = config.length;
   inputs.resize(static_cast<std::size_t>(count * length));
   targets.resize(inputs.size());
   key_lengths.resize(static_cast<std::size_t>(count));
-  parallel_for(count, [&](std::int64_t i) {
+  parallel_for(context, count, [&](std::int64_t i) {
     const std::span<std::int32_t> tokens(inputs.data() + i * length, static_cast<std::size_t>(length));
     const std::span<std::int32_t> counted(targets.data() + i * length, static_cast<std::size_t>(length));
     const std::int64_t label = dataset.read(index(i), tokens, counted);

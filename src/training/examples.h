@@ -29,9 +29,9 @@ struct Examples {
   std::vector<std::int64_t> key_lengths;  ///< [count], tokens of each example; empty where all are whole
   std::int64_t counted = 0;               ///< targets that are not negative
 
-  /// Reads `count` examples, the i-th being index(i) of the dataset; read on all threads.
-  void read(const Dataset& dataset, const ModelConfig& config, std::int64_t count, const Index& index,
-            const Masks& masks);
+  /// Reads `count` examples, the i-th being index(i) of the dataset; read on all threads of the context.
+  void read(Context& context, const Dataset& dataset, const ModelConfig& config, std::int64_t count,
+            const Index& index, const Masks& masks);
 
   /// The key lengths of `count` examples from `first` on.
   std::span<const std::int64_t> lengths_of(std::int64_t first, std::int64_t count) const {

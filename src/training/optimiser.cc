@@ -27,9 +27,9 @@ Optimiser::Optimiser(const ParameterTable& table, const TrainingOptions& options
       m_(Tensor::of<float>({table.size()})),
       v_(Tensor::of<float>({table.size()})) {}
 
-void Optimiser::update(std::span<float> parameters, std::span<float> gradients, float factor,
-                       std::int64_t step) {
-  if (factor != 1) kernels::scale(gradients, factor);
+void Optimiser::update(Context& context, std::span<float> parameters, std::span<float> gradients,
+                       float factor, std::int64_t step) {
+  if (factor != 1) kernels::scale(context, gradients, factor);
   kernels::AdamStep settings{.learning_rate = static_cast<float>(learning_rate(options_, step)),
                              .beta1 = static_cast<float>(options_.beta1),
                              .beta2 = static_cast<float>(options_.beta2),
@@ -42,7 +42,8 @@ void Optimiser::update(std::span<float> parameters, std::span<float> gradients, 
     const auto part = [&](std::span<float> all) {
       return all.subspan(static_cast<std::size_t>(row.slot.offset()), static_cast<std::size_t>(row.count));
     };
-    update(part(parameters), part(m_.span<float>()), part(v_.span<float>()), part(gradients), settings);
+    update(context, part(parameters), part(m_.span<float>()), part(v_.span<float>()), part(gradients),
+           settings);
   }
 }
 

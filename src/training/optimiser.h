@@ -18,7 +18,8 @@ class Optimiser {
 
   /// Updates the parameters from gradients that are multiplied by `factor` first. Rows that do not decay are
   /// left without weight decay.
-  void update(std::span<float> parameters, std::span<float> gradients, float factor, std::int64_t step);
+  void update(Context& context, std::span<float> parameters, std::span<float> gradients, float factor,
+              std::int64_t step);
 
   Tensor& first_moments() { return m_; }
   Tensor& second_moments() { return v_; }

@@ -40,9 +40,11 @@ void check_ranges(TrainingOptions options) {
 /// One run: the parameters and all that changes with them.
 class Trainer {
  public:
-  Trainer(const ModelConfig& config, const TrainingOptions& options, const Dataset& training,
-          const Dataset& validation, const fs::path& folder, const TrainingCallbacks& callbacks)
-      : config_(config),
+  Trainer(Context& context, const ModelConfig& config, const TrainingOptions& options,
+          const Dataset& training, const Dataset& validation, const fs::path& folder,
+          const TrainingCallbacks& callbacks)
+      : context_(context),
+        config_(config),
         options_(options),
         training_(training),
         validation_(validation),
@@ -107,7 +109,7 @@ class Trainer {
       if (resume) say("no checkpoint yet: starting from the beginning");
     }
     keep_metrics_up_to(step_);
-    network_.pack(values_.span<float>(), true);
+    network_.pack(context_, values_.span<float>(), true);
   }
 
   void update() {
@@ -115,12 +117,12 @@ class Trainer {
     // Before an update and not after one: a model is saved with the draws that it was trained with last.
     if (config_.redraw > 0 && step_ > 0 && step_ % config_.redraw == 0) {
       network_.redraw(values_.span<float>(), static_cast<std::uint64_t>(step_ / config_.redraw));
-      network_.pack(values_.span<float>(), true);
+      network_.pack(context_, values_.span<float>(), true);
     }
     const std::uint64_t seed = static_cast<std::uint64_t>(options_.seed);
     const std::int64_t count = options_.batch * options_.accumulate;
     examples_.read(
-        training_, config_, count,
+        context_, training_, config_, count,
         [&](std::int64_t i) { return shuffled_index(seed, step_ * count + i, training_.size()); },
         {Random(seed, Draw::masking, training_masks), [&](std::int64_t i) { return step_ * count + i; }});
     if (examples_.counted == 0)
@@ -136,20 +138,20 @@ class Trainer {
       // itself.
       const auto mixed = Random(seed, Draw::dropout, 0xffffffffu).block(passes);
       const Dropout dropout{static_cast<float>(config_.dropout), (std::uint64_t{mixed[0]} << 32) | mixed[1]};
-      nats += transformer_.forward(std::span(examples_.inputs).subspan(a * pass, pass),
+      nats += transformer_.forward(context_, std::span(examples_.inputs).subspan(a * pass, pass),
                                    std::span(examples_.targets).subspan(a * pass, pass), options_.batch,
                                    config_.length, 1 / static_cast<float>(examples_.counted), dropout,
                                    examples_.lengths_of(a * options_.batch, options_.batch));
-      if (!std::isfinite(nats)) fail_not_finite("loss", transformer_.first_not_finite());
-      transformer_.backward(gradients);
+      if (!std::isfinite(nats)) fail_not_finite("loss", transformer_.first_not_finite(context_));
+      transformer_.backward(context_, gradients);
     }
-    const double norm = std::sqrt(kernels::sum_of_squares(gradients));
+    const double norm = std::sqrt(kernels::sum_of_squares(context_, gradients));
     if (!std::isfinite(norm)) fail_not_finite("gradient", parameter_not_finite());
     const double factor = options_.clip > 0 && norm > options_.clip ? options_.clip / norm : 1;
 
     ++step_;
-    optimiser_.update(values_.span<float>(), gradients, static_cast<float>(factor), step_);
-    network_.pack(values_.span<float>(), true);
+    optimiser_.update(context_, values_.span<float>(), gradients, static_cast<float>(factor), step_);
+    network_.pack(context_, values_.span<float>(), true);
 
     const double tokens = static_cast<double>(count * config_.length);
     report({step_, nats / std::numbers::ln2 / static_cast<double>(examples_.counted), norm,
@@ -168,7 +170,7 @@ class Trainer {
     for (const ParameterTable::Row& row : network_.table().rows()) {
       const auto part = gradients_.span<float>().subspan(static_cast<std::size_t>(row.slot.offset()),
                                                          static_cast<std::size_t>(row.count));
-      if (!std::isfinite(kernels::sum_of_squares(part))) return row.name;
+      if (!std::isfinite(kernels::sum_of_squares(context_, part))) return row.name;
     }
     return {};
   }
@@ -184,8 +186,8 @@ class Trainer {
   }
 
   Evaluation report_evaluation() {
-    const Evaluation evaluation =
-        evaluate(network_, validation_, options_.evaluate_examples, options_.batch, config_.masked());
+    const Evaluation evaluation = evaluate(context_, network_, validation_, options_.evaluate_examples,
+                                           options_.batch, config_.masked());
     if (callbacks_.on_evaluation) callbacks_.on_evaluation(step_, evaluation);
     Json line = {
         {"step", step_}, {"validation_bits", evaluation.bits}, {"validation_tokens", evaluation.tokens}};
@@ -222,6 +224,7 @@ class Trainer {
     if (callbacks_.on_message) callbacks_.on_message(message);
   }
 
+  Context& context_;
   ModelConfig config_;
   TrainingOptions options_;
   const Dataset& training_;
@@ -239,11 +242,11 @@ class Trainer {
 
 }  // namespace
 
-TrainingResult train(const ModelConfig& config, const TrainingOptions& options, const Dataset& training,
-                     const Dataset& validation, const std::filesystem::path& folder, bool resume,
-                     const TrainingCallbacks& callbacks) {
+TrainingResult train(Context& context, const ModelConfig& config, const TrainingOptions& options,
+                     const Dataset& training, const Dataset& validation, const std::filesystem::path& folder,
+                     bool resume, const TrainingCallbacks& callbacks) {
   check_ranges(options);
-  return Trainer(config, options, training, validation, folder, callbacks).run(resume);
+  return Trainer(context, config, options, training, validation, folder, callbacks).run(resume);
 }
 
 }  // namespace linnet

@@ -9,6 +9,7 @@
 #include "io/safetensors.h"
 #include "io/temporary_folder.h"
 #include "linnet/attention.h"
+#include "support/contexts.h"
 
 namespace linnet {
 namespace {
@@ -79,8 +80,8 @@ class AttendFamilies : public testing::Test {
       expected.push_back({"dvalue_projection", &dvalue_projection});
     }
     const auto attention = make_attention(options);
-    attention->forward({out.float_view(), normaliser.view<float>()}, inputs);
-    attention->backward(gradients, view(3), inputs, std::as_const(out).float_view(),
+    attention->forward(any_context(), {out.float_view(), normaliser.view<float>()}, inputs);
+    attention->backward(any_context(), gradients, view(3), inputs, std::as_const(out).float_view(),
                         std::as_const(normaliser).view<float>());
     succeed(joined({"attend", in, "--out", out_, "--gradients", "--family", name_of(options.family)}, words));
     const Safetensors file = Safetensors::read(out_);

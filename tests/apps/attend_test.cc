@@ -12,6 +12,7 @@
 #include "io/temporary_folder.h"
 #include "linnet/attention.h"
 #include "linnet/error.h"
+#include "support/contexts.h"
 
 namespace linnet {
 namespace {
@@ -89,9 +90,9 @@ class AttendMasks : public testing::Test {
     }
     Answer answer;
     try {
-      attention->forward({out.float_view(), normaliser.view<float>()}, inputs);
-      attention->backward(gradients, tensors_[3].float_view(), inputs, std::as_const(out).float_view(),
-                          std::as_const(normaliser).view<float>());
+      attention->forward(any_context(), {out.float_view(), normaliser.view<float>()}, inputs);
+      attention->backward(any_context(), gradients, tensors_[3].float_view(), inputs,
+                          std::as_const(out).float_view(), std::as_const(normaliser).view<float>());
     } catch (const Error& error) {
       answer.refusal = error.what();
       return answer;

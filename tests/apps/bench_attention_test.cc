@@ -12,6 +12,7 @@
 #include "linnet/attention.h"
 #include "linnet/error.h"
 #include "linnet/instruction_set.h"
+#include "support/contexts.h"
 
 namespace linnet {
 namespace {
@@ -30,7 +31,7 @@ std::string refusal(Family family, const Mask& mask, DType type) {
   AttentionOptions options;
   options.family = family;
   try {
-    make_attention(options)->forward({out.float_view()},
+    make_attention(options)->forward(any_context(), {out.float_view()},
                                      {q.float_view(), q.float_view(), q.float_view(), mask});
     return {};
   } catch (const Error& error) {

@@ -47,8 +47,6 @@ class Program {
     std::vector<char*> pointers;
     for (std::string& word : words) pointers.push_back(word.data());
     pointers.push_back(nullptr);
-    // Threads that share the machine with other tests had better not wait actively.
-    setenv("OMP_WAIT_POLICY", "passive", 0);
     process_ = fork();
     if (process_ != 0) return;
     // Only what is safe between fork and exec.

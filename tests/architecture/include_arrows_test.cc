@@ -140,7 +140,7 @@ TEST(IncludeArrows, TellAllowedFromForbidden) {
     return complaint(room, file, target).empty();
   };
   EXPECT_TRUE(allowed("layers", "src/layers/a.cc", "kernels/dense.h"));
-  EXPECT_TRUE(allowed("generation", "src/generation/a.cc", "base/threads.h"));
+  EXPECT_TRUE(allowed("generation", "src/generation/a.cc", "base/parallel.h"));
   EXPECT_TRUE(allowed("training", "src/training/a.cc", "linnet/dataset.h"));
   EXPECT_TRUE(allowed("data", "src/data/a.cc", "io/file.h"));
   EXPECT_TRUE(allowed("apps", "apps/linnet/main.cc", "generation/sampler.h"));

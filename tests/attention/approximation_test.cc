@@ -5,6 +5,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "support/contexts.h"
 #include "support/errors.h"
 #include "support/numbers.h"
 
@@ -24,15 +25,16 @@ HeadRows normal_head(std::int64_t length, std::int64_t dim, double deviation, bo
 TEST(Approximation, WeightsErrAsTheClosedFormsSay) {
   const HeadRows head = normal_head(12, 16, 0.35);
   for (const std::string map : {"favor", "favor-trig", "favor-sincos", "favor-hyperbolic"}) {
-    const RandomFeatureError error =
-        random_feature_error(head, map, {.features = 32, .orthogonal = false, .seed = 4}, 3000);
+    const RandomFeatureError error = random_feature_error(
+        any_context(), head, map, {.features = 32, .orthogonal = false, .seed = 4}, 3000);
     EXPECT_NEAR(error.weights.error / error.predicted, 1, 0.1) << map;
   }
 }
 
 TEST(Approximation, WeightsAreUnbiasedAndWhatIsDividedIsNot) {
   const HeadRows head = normal_head(24, 16, 1);
-  const RandomFeatureError error = random_feature_error(head, "favor", {.features = 8, .seed = 1}, 2000);
+  const RandomFeatureError error =
+      random_feature_error(any_context(), head, "favor", {.features = 8, .seed = 1}, 2000);
   EXPECT_LT(error.weights.bias, 0.05 * error.weights.deviation);
   EXPECT_GT(error.attention.bias, 0.1 * error.attention.deviation);
   EXPECT_GT(error.output.bias, 0.1 * error.output.deviation);
@@ -43,23 +45,25 @@ TEST(Approximation, WeightsAreUnbiasedAndWhatIsDividedIsNot) {
 
 TEST(Approximation, WavesHaveDenominatorsBelowZero) {
   const HeadRows head = normal_head(32, 16, 2);
-  EXPECT_GT(random_feature_error(head, "favor-sincos", {.features = 16}, 8).non_positive, 0.05);
+  EXPECT_GT(random_feature_error(any_context(), head, "favor-sincos", {.features = 16}, 8).non_positive,
+            0.05);
 }
 
 TEST(Approximation, MoreFeaturesErrLessAndThreadsChangeNothing) {
   for (const bool causal : {false, true}) {
     const HeadRows head = normal_head(20, 8, 0.5, causal);
-    const RandomFeatureError few = random_feature_error(head, "favor", {.features = 16}, 8),
-                             many = random_feature_error(head, "favor", {.features = 256}, 8);
+    const RandomFeatureError few = random_feature_error(any_context(), head, "favor", {.features = 16}, 8),
+                             many = random_feature_error(any_context(), head, "favor", {.features = 256}, 8);
     EXPECT_LT(many.output.error, 0.5 * few.output.error);
     EXPECT_NEAR(many.predicted, few.predicted / 4, 1e-9 * few.predicted);
-    const Threads one(1);
-    EXPECT_EQ(random_feature_error(head, "favor", {.features = 16}, 8).output.error, few.output.error);
+    Context one(1);
+    EXPECT_EQ(random_feature_error(one, head, "favor", {.features = 16}, 8).output.error, few.output.error);
   }
 }
 
 TEST(Approximation, LargeNormsOverflowNothing) {
-  const RandomFeatureError error = random_feature_error(normal_head(8, 64, 12), "favor", {.features = 64}, 4);
+  const RandomFeatureError error =
+      random_feature_error(any_context(), normal_head(8, 64, 12), "favor", {.features = 64}, 4);
   EXPECT_TRUE(std::isfinite(error.output.error));
   EXPECT_TRUE(std::isfinite(error.weights.error));
 }
@@ -69,18 +73,18 @@ TEST(Approximation, NormsAreThoseOfTheRows) {
   head.q = {3, 0, 0, 4, 3, 0, 0, 4};
   head.k = {2, 0, 0, 0, 2, 0, 0, 0};
   head.v = {1, 1};
-  const HeadNorms norms = head_norms(head);
+  const HeadNorms norms = head_norms(any_context(), head);
   EXPECT_DOUBLE_EQ(norms.query, 5);
   EXPECT_DOUBLE_EQ(norms.key, 2);
   EXPECT_DOUBLE_EQ(norms.largest_logit, 3);
   EXPECT_NEAR(norms.effective_keys, 2, 1e-12);
   head.causal = true;
-  EXPECT_NEAR(head_norms(head).effective_keys, 1.5, 1e-12);
+  EXPECT_NEAR(head_norms(any_context(), head).effective_keys, 1.5, 1e-12);
 }
 
 TEST(Approximation, RowsOfSoftmaxSumToOne) {
   for (const bool causal : {false, true}) {
-    const std::vector<double> matrix = attention_matrix(normal_head(9, 4, 3, causal));
+    const std::vector<double> matrix = attention_matrix(any_context(), normal_head(9, 4, 3, causal));
     for (std::int64_t i = 0; i < 9; ++i) {
       EXPECT_NEAR(std::accumulate(matrix.begin() + i * 9, matrix.begin() + (i + 1) * 9, 0.0), 1, 1e-12);
       for (std::int64_t j = i + 1; j < 9 && causal; ++j) EXPECT_EQ(matrix[i * 9 + j], 0);
@@ -131,9 +135,11 @@ TEST(Approximation, MatricesOfLowRankLoseNothingBeyondIt) {
 
 TEST(Approximation, BadInputIsRefused) {
   const HeadRows head = normal_head(4, 4, 1);
-  EXPECT_NE(error_of<UsageError>([&] { random_feature_error(head, "elu", {}, 4); }).find("got 'elu'"),
+  EXPECT_NE(error_of<UsageError>([&] {
+              random_feature_error(any_context(), head, "elu", {}, 4);
+            }).find("got 'elu'"),
             std::string::npos);
-  EXPECT_EQ(error_of<UsageError>([&] { random_feature_error(head, "favor", {}, 1); }),
+  EXPECT_EQ(error_of<UsageError>([&] { random_feature_error(any_context(), head, "favor", {}, 1); }),
             "[approximate] expected at least 2 draws, got 1");
   EXPECT_TRUE(estimates_softmax("favor-trig"));
   EXPECT_FALSE(estimates_softmax("random-exp"));

@@ -32,7 +32,7 @@ class Arguments : public testing::TestWithParam<Family> {
     const Tensor query = Tensor::of<float>(q), key = Tensor::of<float>(k), value = Tensor::of<float>(v);
     Tensor out = Tensor::of<float>({q[0], q[1], q[2], v[3]});
     return message_of([&] {
-      attention->forward({out.view<float>(), {}},
+      attention->forward(any_context(), {out.view<float>(), {}},
                          {query.view<float>(), key.view<float>(), value.view<float>(), mask});
     });
   }
@@ -62,11 +62,14 @@ TEST_P(Arguments, ShapesThatDoNotFitAreRefused) {
 TEST_P(Arguments, OutputsThatDoNotFitAreRefused) {
   Problem problem({2, 7, 7, 3, 4, 6}, Mask::causal(), 1);
   Tensor wrong = Tensor::of<float>({2, 7, 3, 5});
-  EXPECT_THROW(attention->forward({wrong.view<float>(), {}}, problem.inputs()), Error);
-  EXPECT_THROW(attention->forward({problem.out.view<float>(), wrong.view<float>()}, problem.inputs()), Error);
+  EXPECT_THROW(attention->forward(any_context(), {wrong.view<float>(), {}}, problem.inputs()), Error);
+  EXPECT_THROW(
+      attention->forward(any_context(), {problem.out.view<float>(), wrong.view<float>()}, problem.inputs()),
+      Error);
   const auto backward = [&](AttentionGradients gradients, View<const float> out,
                             View<const float> normaliser) {
-    attention->backward(gradients, problem.grad.view<float>(), problem.inputs(), out, normaliser);
+    attention->backward(any_context(), gradients, problem.grad.view<float>(), problem.inputs(), out,
+                        normaliser);
   };
   problem.forward(*attention);
   EXPECT_NO_THROW(backward(problem.gradients(), problem.out.view<float>(), problem.normaliser.view<float>()));
@@ -82,14 +85,14 @@ TEST_P(Arguments, StatesGoWithCausalMasksAndOneSlotAnEntry) {
   const auto two = attention->make_state(2, {3, 4, 6}), three = attention->make_state(3, {3, 4, 6});
   AttentionOutputs outputs = problem.outputs();
   outputs.final = two.get();
-  EXPECT_THROW(attention->forward(outputs, problem.inputs()), Error);
+  EXPECT_THROW(attention->forward(any_context(), outputs, problem.inputs()), Error);
   problem.mask = Mask::causal();
-  EXPECT_NO_THROW(attention->forward(outputs, problem.inputs()));
+  EXPECT_NO_THROW(attention->forward(any_context(), outputs, problem.inputs()));
   outputs.final = three.get();
-  EXPECT_THROW(attention->forward(outputs, problem.inputs()), Error);
+  EXPECT_THROW(attention->forward(any_context(), outputs, problem.inputs()), Error);
   AttentionInputs inputs = problem.inputs();
   inputs.initial = three.get();
-  EXPECT_THROW(attention->forward(problem.outputs(), inputs), Error);
+  EXPECT_THROW(attention->forward(any_context(), problem.outputs(), inputs), Error);
 }
 
 TEST_P(Arguments, StepsThatDoNotFitAreRefused) {
@@ -100,8 +103,8 @@ TEST_P(Arguments, StepsThatDoNotFitAreRefused) {
   const auto step = [&](const Tensor& query, const Tensor& key, const Tensor& value,
                         std::vector<std::int64_t> slots) {
     return message_of([&] {
-      attention->step(out.view<float>(), query.view<float>(), key.view<float>(), value.view<float>(), *state,
-                      slots);
+      attention->step(any_context(), out.view<float>(), query.view<float>(), key.view<float>(),
+                      value.view<float>(), *state, slots);
     });
   };
   EXPECT_EQ(step(q, q, v, {0, 1}), "nothing was thrown");

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "base/random.h"
-#include "base/threads.h"
 #include "hwy/targets.h"
 #include "linnet/attention.h"
+#include "support/contexts.h"
 
 namespace linnet::test {
 
@@ -89,9 +89,11 @@ struct Problem {
     return {dq.view<float>(), dk.view<float>(), dv.view<float>(), d_decay.view<float>()};
   }
 
-  void forward(const Attention& attention) { attention.forward(outputs(), inputs()); }
-  void backward(const Attention& attention) {
-    attention.backward(gradients(), std::as_const(grad).view<float>(), inputs(),
+  void forward(const Attention& attention, Context& context = any_context()) {
+    attention.forward(context, outputs(), inputs());
+  }
+  void backward(const Attention& attention, Context& context = any_context()) {
+    attention.backward(context, gradients(), std::as_const(grad).view<float>(), inputs(),
                        std::as_const(out).view<float>(), std::as_const(normaliser).view<float>());
   }
 
@@ -175,10 +177,10 @@ inline void run_steps(const Attention& attention, Problem& problem, State& state
   std::vector<std::int64_t> slots(problem.q.shape()[0]);
   for (std::size_t b = 0; b < slots.size(); ++b) slots[b] = std::int64_t(b);
   for (std::int64_t i = begin; i < end; ++i)
-    attention.step(token(problem.out.view<float>(), i), token(std::as_const(problem.q).view<float>(), i),
-                   token(std::as_const(problem.k).view<float>(), i),
-                   token(std::as_const(problem.v).view<float>(), i), state, slots,
-                   std::as_const(problem.decay).view<float>());
+    attention.step(
+        any_context(), token(problem.out.view<float>(), i), token(std::as_const(problem.q).view<float>(), i),
+        token(std::as_const(problem.k).view<float>(), i), token(std::as_const(problem.v).view<float>(), i),
+        state, slots, std::as_const(problem.decay).view<float>());
 }
 
 /// The numbers of a slot.

@@ -59,9 +59,9 @@ inline void expect_recurrent_is_parallel(const AttentionOptions& options, std::i
     std::ranges::fill(problem.out.span<float>(), NAN);
     const auto state = attention->make_state(2, shape), other = attention->make_state(2, shape);
     const Part head(problem, 0, first, nullptr, state.get());
-    attention->forward(head.out, head.in);
+    attention->forward(any_context(), head.out, head.in);
     const Part middle(problem, first, second, state.get(), state.get());
-    attention->forward(middle.out, middle.in);
+    attention->forward(any_context(), middle.out, middle.in);
     for (std::int64_t b = 0; b < 2; ++b) {
       EXPECT_EQ(state->position(b), second);
       other->restore(b, saved(*state, b), second);
@@ -70,7 +70,7 @@ inline void expect_recurrent_is_parallel(const AttentionOptions& options, std::i
     const auto copied = attention->make_state(2, shape);
     for (std::int64_t b = 0; b < 2; ++b) copied->copy(b, *other, b);
     const Part tail(problem, (second + length) / 2, length, copied.get(), copied.get());
-    attention->forward(tail.out, tail.in);
+    attention->forward(any_context(), tail.out, tail.in);
     expect_out(options, problem);
     EXPECT_EQ(copied->position(0), length);
   }
@@ -86,14 +86,15 @@ inline void expect_gradients_behind_a_state(const AttentionOptions& options, std
   const Exact exact(options, problem, true);
   const auto state = attention->make_state(2, {2, 9, 5});
   const Part head(problem, 0, first, nullptr, state.get());
-  attention->forward(head.out, head.in);
+  attention->forward(any_context(), head.out, head.in);
   const Part tail(problem, first, length, state.get(), nullptr);
-  attention->forward(tail.out, tail.in);
+  attention->forward(any_context(), tail.out, tail.in);
   AttentionGradients gradients = problem.gradients();
   gradients.query = gradients.query.slice(1, first, length);
   gradients.key = gradients.key.slice(1, first, length);
   gradients.value = gradients.value.slice(1, first, length);
-  attention->backward(gradients, std::as_const(problem.grad).view<float>().slice(1, first, length), tail.in,
+  attention->backward(any_context(), gradients,
+                      std::as_const(problem.grad).view<float>().slice(1, first, length), tail.in,
                       tail.out.out, tail.out.normaliser);
   for (const auto& [found, wanted] : {std::pair(&problem.dq, &exact.dq), std::pair(&problem.dk, &exact.dk),
                                       std::pair(&problem.dv, &exact.dv)}) {
@@ -112,20 +113,22 @@ inline void expect_gradients_behind_a_state(const AttentionOptions& options, std
 inline void expect_bits_of_any_thread_count(const AttentionOptions& options, const Sizes& sizes,
                                             const Mask& mask) {
   const auto attention = make_attention(options);
-  const int threads = thread_count();
   const auto run = [&](int count) {
-    set_thread_count(count);
+    Context context(count);
     auto problem = std::make_unique<Problem>(sizes, mask, 8);
-    problem->forward(*attention);
-    problem->backward(*attention);
+    problem->forward(*attention, context);
+    problem->backward(*attention, context);
     return problem;
   };
-  const auto one = run(1), three = run(3);
-  set_thread_count(threads);
-  EXPECT_TRUE(equal(one->out, three->out));
-  EXPECT_TRUE(equal(one->dq, three->dq));
-  EXPECT_TRUE(equal(one->dk, three->dk));
-  EXPECT_TRUE(equal(one->dv, three->dv));
+  const auto one = run(1);
+  for (const int threads : {2, 3, 8}) {
+    SCOPED_TRACE(std::to_string(threads) + " threads");
+    const auto more = run(threads);
+    EXPECT_TRUE(equal(more->out, one->out));
+    EXPECT_TRUE(equal(more->dq, one->dq));
+    EXPECT_TRUE(equal(more->dk, one->dk));
+    EXPECT_TRUE(equal(more->dv, one->dv));
+  }
 }
 
 /// Both passes with bf16 against the same numbers in f32.
@@ -149,8 +152,8 @@ inline void expect_brain_floats_widened(const AttentionOptions& options, const S
   const AttentionInputs inputs = {std::as_const(narrow[0]).float_view(),
                                   std::as_const(narrow[1]).float_view(),
                                   std::as_const(narrow[2]).float_view(), problem.mask};
-  attention->forward({out.float_view(), normaliser.view<float>()}, inputs);
-  attention->backward({dq.float_view(), dk.float_view(), dv.float_view()},
+  attention->forward(any_context(), {out.float_view(), normaliser.view<float>()}, inputs);
+  attention->backward(any_context(), {dq.float_view(), dk.float_view(), dv.float_view()},
                       std::as_const(narrow[3]).float_view(), inputs, std::as_const(out).float_view(),
                       std::as_const(normaliser).view<float>());
   for (const auto& [half, whole] : {std::pair(&out, &problem.out), std::pair(&dq, &problem.dq),

@@ -29,7 +29,7 @@ class Cauchy final : public Similarity {
   explicit Cauchy(float sign = 1) : sign_(sign) {}
   std::string name() const override { return "cauchy"; }
 
-  void forward(View<float> s, View<const float> q, View<const float> k) const override {
+  void forward(Context&, View<float> s, View<const float> q, View<const float> k) const override {
     for (std::int64_t i = 0; i < s.extent(0); ++i)
       for (std::int64_t j = 0; j < s.extent(1); ++j) {
         float distance = 0;
@@ -38,7 +38,7 @@ class Cauchy final : public Similarity {
       }
   }
 
-  void backward(View<float> dq, View<float> dk, View<const float> ds, View<const float> s,
+  void backward(Context&, View<float> dq, View<float> dk, View<const float> ds, View<const float> s,
                 View<const float> q, View<const float> k) const override {
     for (std::int64_t i = 0; i < s.extent(0); ++i)
       for (std::int64_t j = 0; j < s.extent(1); ++j)

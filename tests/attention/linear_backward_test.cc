@@ -143,16 +143,15 @@ TEST(LinearBackward, NanStaysInItsHeadAndInRowsThatSeeIt) {
 }
 
 TEST(LinearBackward, BitsDoNotDependOnThreads) {
-  const int before = thread_count();
   for (const Sizes& sizes : {Sizes{1, 200, 200, 1, 64, 64}, Sizes{2, 100, 100, 3, 33, 47}}) {
     for (const Mask& mask : {Mask::causal(), Mask::full()}) {
       Problem problem(sizes, mask, 110);
       const auto attention = make_attention({});
       problem.forward(*attention);
       Tensor dq, dk, dv;
-      for (const int threads : {1, 2, 3}) {
-        set_thread_count(threads);
-        problem.backward(*attention);
+      for (const int threads : {1, 2, 3, 8}) {
+        Context context(threads);
+        problem.backward(*attention, context);
         if (threads == 1) {
           dq = problem.dq.clone();
           dk = problem.dk.clone();
@@ -164,7 +163,6 @@ TEST(LinearBackward, BitsDoNotDependOnThreads) {
       }
     }
   }
-  set_thread_count(before);
 }
 
 TEST(UsersFeatureMap, ValuesAndGradientsMatchReference) {

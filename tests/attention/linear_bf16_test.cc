@@ -130,9 +130,9 @@ void expect_twice_the_rounding(const AttentionOptions& options, const Sizes& siz
   AttentionInputs inputs = {q.read(), k.read(), v.read(), mask.mask};
   inputs.decay = std::as_const(problem.decay).view<float>();
   const auto attention = make_attention(options);
-  attention->forward({out.view(), problem.normaliser.view<float>()}, inputs);
-  attention->backward({dq.view(), dk.view(), dv.view(), problem.d_decay.view<float>()}, grad.read(), inputs,
-                      out.read(), std::as_const(problem.normaliser).view<float>());
+  attention->forward(any_context(), {out.view(), problem.normaliser.view<float>()}, inputs);
+  attention->backward(any_context(), {dq.view(), dk.view(), dv.view(), problem.d_decay.view<float>()},
+                      grad.read(), inputs, out.read(), std::as_const(problem.normaliser).view<float>());
   const auto expect = [&](const char* what, const auto& found, const Tensor& wanted, const Tensor& least) {
     const double unavoidable = relative_error(least.span<double>(), wanted.span<double>());
     EXPECT_LE(relative_error(found, wanted.span<double>()), 2 * unavoidable + 1e-5) << what;
@@ -192,8 +192,9 @@ TEST(LinearBf16, StatesGoOnFromBf16) {
   for (Tensor* tensor : {&problem.q, &problem.k, &problem.v}) *tensor = rounded(*tensor);
   const Bf16 q(problem.q), k(problem.k), v(problem.v), out(problem.out.shape());
   const auto state = attention->make_state(1, {2, 12, 9}), wide = attention->make_state(1, {2, 12, 9});
-  attention->forward({out.view(), {}, state.get()}, {q.read(), k.read(), v.read(), Mask::causal()});
-  attention->forward({problem.out.view<float>(), {}, wide.get()}, problem.inputs());
+  attention->forward(any_context(), {out.view(), {}, state.get()},
+                     {q.read(), k.read(), v.read(), Mask::causal()});
+  attention->forward(any_context(), {problem.out.view<float>(), {}, wide.get()}, problem.inputs());
   // The numbers are the same in bf16 and f32, and so are the sums.
   EXPECT_LT(relative_error(test::saved(*state, 0), test::saved(*wide, 0)), 1e-6);
   std::vector<double> narrow;
@@ -218,25 +219,29 @@ TEST(LinearBf16, MixedTypesAreRefused) {
   };
   AttentionInputs inputs = problem.inputs();
   inputs.key = narrow.read();
-  EXPECT_EQ(refusal([&] { attention->forward(problem.outputs(), inputs); }), sentence("key", "f32", "bf16"));
+  EXPECT_EQ(refusal([&] { attention->forward(any_context(), problem.outputs(), inputs); }),
+            sentence("key", "f32", "bf16"));
   inputs = problem.inputs();
   inputs.value = narrow.read();
-  EXPECT_EQ(refusal([&] { attention->forward(problem.outputs(), inputs); }),
+  EXPECT_EQ(refusal([&] { attention->forward(any_context(), problem.outputs(), inputs); }),
             sentence("value", "f32", "bf16"));
   inputs = problem.inputs();
-  EXPECT_EQ(refusal([&] { attention->forward({narrow.view()}, inputs); }), sentence("out", "f32", "bf16"));
+  EXPECT_EQ(refusal([&] { attention->forward(any_context(), {narrow.view()}, inputs); }),
+            sentence("out", "f32", "bf16"));
   inputs.query = inputs.key = inputs.value = narrow.read();
-  EXPECT_EQ(refusal([&] { attention->forward(problem.outputs(), inputs); }), sentence("out", "bf16", "f32"));
+  EXPECT_EQ(refusal([&] { attention->forward(any_context(), problem.outputs(), inputs); }),
+            sentence("out", "bf16", "f32"));
   problem.forward(*attention);
   AttentionGradients gradients = problem.gradients();
   gradients.key = narrow.view();
   EXPECT_EQ(refusal([&] {
-              attention->backward(gradients, std::as_const(problem.grad).view<float>(), problem.inputs(),
-                                  problem.out.view<float>(), problem.normaliser.view<float>());
+              attention->backward(any_context(), gradients, std::as_const(problem.grad).view<float>(),
+                                  problem.inputs(), problem.out.view<float>(),
+                                  problem.normaliser.view<float>());
             }),
             sentence("the gradient of key", "f32", "bf16"));
   EXPECT_EQ(refusal([&] {
-              attention->backward(problem.gradients(), narrow.read(), problem.inputs(),
+              attention->backward(any_context(), problem.gradients(), narrow.read(), problem.inputs(),
                                   problem.out.view<float>(), problem.normaliser.view<float>());
             }),
             sentence("the gradient of out", "f32", "bf16"));

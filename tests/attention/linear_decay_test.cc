@@ -128,7 +128,7 @@ TEST(LinearDecay, GradientOfDecayMayBeLeftOut) {
   const Tensor dq = problem.dq.clone(), dk = problem.dk.clone(), dv = problem.dv.clone();
   AttentionGradients gradients = problem.gradients();
   gradients.decay = {};
-  attention->backward(gradients, std::as_const(problem.grad).view<float>(), problem.inputs(),
+  attention->backward(any_context(), gradients, std::as_const(problem.grad).view<float>(), problem.inputs(),
                       problem.out.view<float>(), problem.normaliser.view<float>());
   EXPECT_TRUE(test::equal(problem.dq, dq));
   EXPECT_TRUE(test::equal(problem.dk, dk));
@@ -161,7 +161,8 @@ void forward_in_two(const Attention& attention, Problem& problem, std::int64_t s
     inputs.key = inputs.key.slice(1, begin, end);
     inputs.value = inputs.value.slice(1, begin, end);
     inputs.initial = begin == 0 ? nullptr : &state;
-    attention.forward({problem.out.view<float>().slice(1, begin, end),
+    attention.forward(any_context(),
+                      {problem.out.view<float>().slice(1, begin, end),
                        problem.normaliser.view<float>().slice(1, begin, end), &state},
                       inputs);
   }
@@ -196,7 +197,7 @@ TEST(LinearDecay, PaddingDoesNotFadeTheState) {
   const auto state = attention->make_state(2, {heads, 9, 6});
   AttentionOutputs outputs = padded.outputs();
   outputs.final = state.get();
-  attention->forward(outputs, padded.inputs());
+  attention->forward(any_context(), outputs, padded.inputs());
   for (std::int64_t b = 0; b < 2; ++b) {
     const std::int64_t n = padded.mask.key_lengths()[b];
     const auto alone = attention->make_state(1, {heads, 9, 6});
@@ -205,7 +206,8 @@ TEST(LinearDecay, PaddingDoesNotFadeTheState) {
     inputs.query = inputs.query.slice(0, b, b + 1).slice(1, 0, n);
     inputs.key = inputs.key.slice(0, b, b + 1).slice(1, 0, n);
     inputs.value = inputs.value.slice(0, b, b + 1).slice(1, 0, n);
-    attention->forward({padded.out.view<float>().slice(0, b, b + 1).slice(1, 0, n), {}, alone.get()}, inputs);
+    attention->forward(any_context(),
+                       {padded.out.view<float>().slice(0, b, b + 1).slice(1, 0, n), {}, alone.get()}, inputs);
     const auto continued = [&](State& from, std::int64_t slot) {
       Problem next({1, 10, 10, heads, 9, 6}, Mask::causal(), 71);
       next.decaying(gammas);
@@ -260,15 +262,16 @@ TEST(LinearDecay, GradientsContinueAnInitialState) {
     first.query = first.query.slice(1, 0, split);
     first.key = first.key.slice(1, 0, split);
     first.value = first.value.slice(1, 0, split);
-    attention->forward({problem.out.view<float>().slice(1, 0, split), {}, state.get()}, first);
+    attention->forward(any_context(), {problem.out.view<float>().slice(1, 0, split), {}, state.get()}, first);
     second.query = rest(second.query);
     second.key = rest(second.key);
     second.value = rest(second.value);
     second.initial = state.get();
     const View<float> out = rest(problem.out.view<float>()),
                       normaliser = rest(problem.normaliser.view<float>());
-    attention->forward({out, normaliser, last.get()}, second);
-    attention->backward({rest(problem.dq.view<float>()), rest(problem.dk.view<float>()),
+    attention->forward(any_context(), {out, normaliser, last.get()}, second);
+    attention->backward(any_context(),
+                        {rest(problem.dq.view<float>()), rest(problem.dk.view<float>()),
                          rest(problem.dv.view<float>()), problem.d_decay.view<float>()},
                         rest(std::as_const(problem.grad).view<float>()), second, out, normaliser);
     // The state is a constant, but what of it is left after some tokens is not.

@@ -57,7 +57,8 @@ TEST(LinearForward, RecurrentMatchesReferenceAtEveryLength) {
         return decltype(view)(view.at(0, i), {2, view.extent(2), view.extent(3)},
                               {view.stride(0), view.stride(2), 1});
       };
-      attention->step(token(problem.out.view<float>()), token(std::as_const(problem.q).view<float>()),
+      attention->step(any_context(), token(problem.out.view<float>()),
+                      token(std::as_const(problem.q).view<float>()),
                       token(std::as_const(problem.k).view<float>()),
                       token(std::as_const(problem.v).view<float>()), *state, slots);
     }
@@ -141,7 +142,7 @@ TEST(LinearForward, ViewsOfAFusedTensor) {
     Tensor wide = Tensor::of<float>({batch, n, heads, dim + 5});
     const View<float> out(wide.span<float>().data(), {batch, n, heads, dim},
                           {n * heads * (dim + 5), heads * (dim + 5), dim + 5, 1});
-    make_attention({})->forward({out, {}}, {part(0), part(1), part(2), mask});
+    make_attention({})->forward(any_context(), {out, {}}, {part(0), part(1), part(2), mask});
     for (std::int64_t b = 0; b < batch; ++b)
       for (std::int64_t i = 0; i < n; ++i)
         for (std::int64_t h = 0; h < heads; ++h)
@@ -182,22 +183,20 @@ TEST(LinearForward, NanStaysInItsHeadAndInRowsThatSeeIt) {
 }
 
 TEST(LinearForward, BitsDoNotDependOnThreads) {
-  const int before = thread_count();
   for (const Sizes& sizes : {Sizes{1, 200, 200, 1, 64, 64}, Sizes{2, 100, 100, 3, 33, 47}}) {
     for (const Mask& mask : {Mask::causal(), Mask::full()}) {
       Problem problem(sizes, mask, 110);
       const auto attention = make_attention({});
       Tensor first;
-      for (const int threads : {1, 2, 3}) {
-        set_thread_count(threads);
-        problem.forward(*attention);
+      for (const int threads : {1, 2, 3, 8}) {
+        Context context(threads);
+        problem.forward(*attention, context);
         if (threads == 1) first = problem.out.clone();
         EXPECT_TRUE(std::ranges::equal(problem.out.span<float>(), first.span<float>()))
             << threads << " threads";
       }
     }
   }
-  set_thread_count(before);
 }
 
 TEST(LinearForward, LargeOutputsStoredPastTheCachesAreTheSame) {
@@ -206,8 +205,9 @@ TEST(LinearForward, LargeOutputsStoredPastTheCachesAreTheSame) {
   large.forward(*make_attention({}));
   Tensor alone = Tensor::of<float>({1, 1000, 2, 64});
   const AttentionInputs all = large.inputs();
-  make_attention({})->forward({alone.view<float>(), {}}, {all.query.slice(0, 8, 9), all.key.slice(0, 8, 9),
-                                                          all.value.slice(0, 8, 9), Mask::causal()});
+  make_attention({})->forward(
+      any_context(), {alone.view<float>(), {}},
+      {all.query.slice(0, 8, 9), all.key.slice(0, 8, 9), all.value.slice(0, 8, 9), Mask::causal()});
   EXPECT_TRUE(std::ranges::equal(large.out.span<float>().last(1000 * 2 * 64), alone.span<float>()));
 }
 

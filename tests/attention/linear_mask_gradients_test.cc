@@ -143,8 +143,9 @@ TEST(LinearMaskGradients, SegmentsAreSeparateCalls) {
       const AttentionInputs inputs = {piece(all.query), piece(all.key), piece(all.value), mask};
       const View<float> out = piece(pieces.out.view<float>()),
                         normaliser = piece(pieces.normaliser.view<float>());
-      attention->forward({out, normaliser}, inputs);
+      attention->forward(any_context(), {out, normaliser}, inputs);
       attention->backward(
+          any_context(),
           {piece(pieces.dq.view<float>()), piece(pieces.dk.view<float>()), piece(pieces.dv.view<float>())},
           piece(std::as_const(pieces.grad).view<float>()), inputs, out, normaliser);
     }
@@ -180,9 +181,9 @@ TEST(LinearMaskGradients, ViewsOfFusedTensorsGiveTheSame) {
     AttentionInputs views = {part(inputs, 0), part(inputs, 1), part(inputs, 2), mask.mask};
     const Tensor out = problem.out.clone();
     problem.out = test::unset_tensor(out.shape());
-    attention->forward(problem.outputs(), views);
+    attention->forward(any_context(), problem.outputs(), views);
     EXPECT_TRUE(test::equal(problem.out, out));
-    attention->backward({part(gradients, 0), part(gradients, 1), part(gradients, 2)},
+    attention->backward(any_context(), {part(gradients, 0), part(gradients, 1), part(gradients, 2)},
                         std::as_const(problem.grad).view<float>(), views, problem.out.view<float>(),
                         problem.normaliser.view<float>());
     Tensor* expected[] = {&problem.dq, &problem.dk, &problem.dv};

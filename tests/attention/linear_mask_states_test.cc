@@ -53,19 +53,22 @@ struct TwoCalls {
 
   void forward(const Attention& attention, State* between, State* last) {
     attention.forward(
+        any_context(),
         {rows(problem.out.view<float>(), 0), rows(problem.normaliser.view<float>(), 0), between},
         part(0, nullptr));
     // Kept: the last state may be the one between.
     initial = attention.make_state(batch, shape);
     for (std::int64_t b = 0; b < batch; ++b) initial->copy(b, *between, b);
-    attention.forward({rows(problem.out.view<float>(), 1), rows(problem.normaliser.view<float>(), 1), last},
+    attention.forward(any_context(),
+                      {rows(problem.out.view<float>(), 1), rows(problem.normaliser.view<float>(), 1), last},
                       part(1, between));
   }
 
   /// Gradients of the second call alone; the first one's outputs do not enter the loss.
   void backward(const Attention& attention) {
     const View<const float> out = problem.out.view<float>(), normaliser = problem.normaliser.view<float>();
-    attention.backward({rows(problem.dq.view<float>(), 1), rows(problem.dk.view<float>(), 1),
+    attention.backward(any_context(),
+                       {rows(problem.dq.view<float>(), 1), rows(problem.dk.view<float>(), 1),
                         rows(problem.dv.view<float>(), 1)},
                        rows(std::as_const(problem.grad).view<float>(), 1), part(1, initial.get()),
                        rows(out, 1), rows(normaliser, 1));
@@ -226,7 +229,7 @@ TEST(LinearMaskStates, PositionsCountTheKeysSeen) {
   AttentionOutputs outputs = problem.outputs();
   outputs.final = state.get();
   problem.forward(*attention);
-  attention->forward(outputs, problem.inputs());
+  attention->forward(any_context(), outputs, problem.inputs());
   EXPECT_EQ(state->position(0), 0);
   EXPECT_EQ(state->position(1), 41);
   for (const float number : saved(*state, 0)) EXPECT_EQ(number, 0);

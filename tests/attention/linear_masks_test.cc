@@ -183,7 +183,7 @@ TEST(LinearMasks, SegmentsAreSeparateCalls) {
     const AttentionInputs all = problem.inputs();
     for (std::size_t s = 0; s + 1 < bounds.size(); ++s) {
       const auto piece = [&](auto view) { return view.slice(1, bounds[s], bounds[s + 1]); };
-      attention->forward({piece(pieces.view<float>())},
+      attention->forward(any_context(), {piece(pieces.view<float>())},
                          {piece(all.query), piece(all.key), piece(all.value), mask});
     }
     EXPECT_LT(relative_error(problem.out.span<float>(), pieces.span<float>()), 1e-6);

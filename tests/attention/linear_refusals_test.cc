@@ -102,17 +102,18 @@ TEST(LinearRefusals, StatesWithMasksThatTakeNone) {
     AttentionOutputs outputs = problem.outputs();
     const std::string sentence = " state, got the mask " + mask.name();
     const std::string expected = "[linear attention] expected a causal or prefix mask with ";
-    EXPECT_EQ(refusal_before_any_work(problem, [&] { attention->forward(outputs, inputs); }),
+    EXPECT_EQ(refusal_before_any_work(problem, [&] { attention->forward(any_context(), outputs, inputs); }),
               expected + "an initial" + sentence);
-    EXPECT_EQ(refusal_before_any_work(problem,
-                                      [&] {
-                                        attention->backward(problem.gradients(), problem.grad.view<float>(),
-                                                            inputs, problem.out.view<float>(),
-                                                            problem.normaliser.view<float>());
-                                      }),
+    EXPECT_EQ(refusal_before_any_work(
+                  problem,
+                  [&] {
+                    attention->backward(any_context(), problem.gradients(), problem.grad.view<float>(),
+                                        inputs, problem.out.view<float>(), problem.normaliser.view<float>());
+                  }),
               expected + "an initial" + sentence);
     outputs.final = state.get();
-    EXPECT_EQ(refusal_before_any_work(problem, [&] { attention->forward(outputs, problem.inputs()); }),
+    EXPECT_EQ(refusal_before_any_work(problem,
+                                      [&] { attention->forward(any_context(), outputs, problem.inputs()); }),
               expected + "a final" + sentence);
     EXPECT_EQ(state->position(0), 0);
   }

@@ -147,29 +147,26 @@ TEST(LinearScaled, ParallelFormContinuesAState) {
     inputs.value = std::as_const(whole.v).view<float>().slice(1, begin, end);
     inputs.initial = state.get();
     inputs.position = begin;
-    attention->forward({part.view<float>(), {}, state.get()}, inputs);
+    attention->forward(any_context(), {part.view<float>(), {}, state.get()}, inputs);
     out.insert(out.end(), part.span<float>().begin(), part.span<float>().end());
   }
   EXPECT_LT(test::relative_error(out, whole.out.span<float>()), 1e-4);
 }
 
 TEST(LinearScaled, BitsDoNotDependOnThreads) {
-  const int before = thread_count();
   std::vector<std::vector<float>> results;
-  for (const int threads : {1, 2, 3}) {
-    set_thread_count(threads);
+  for (const int threads : {1, 2, 3, 8}) {
+    Context context(threads);
     Problem problem({1, 300, 300, 3, 16, 40}, Mask::causal(), 95, 3.0f);
     const auto attention = make_attention(loud());
-    problem.forward(*attention);
-    problem.backward(*attention);
+    problem.forward(*attention, context);
+    problem.backward(*attention, context);
     std::vector<float> all;
     for (const Tensor* tensor : {&problem.out, &problem.dq, &problem.dk, &problem.dv})
       all.insert(all.end(), tensor->span<float>().begin(), tensor->span<float>().end());
     results.push_back(all);
   }
-  set_thread_count(before);
-  EXPECT_EQ(results[0], results[1]);
-  EXPECT_EQ(results[0], results[2]);
+  for (const std::vector<float>& result : results) EXPECT_EQ(result, results[0]);
 }
 
 TEST(LinearScaled, DenominatorsThatAreNotPositiveAreCountedAndGiveZeros) {
@@ -179,7 +176,7 @@ TEST(LinearScaled, DenominatorsThatAreNotPositiveAreCountedAndGiveZeros) {
   std::int64_t count = 0;
   AttentionOutputs outputs = problem.outputs();
   outputs.non_positive = &count;
-  attention->forward(outputs, problem.inputs());
+  attention->forward(any_context(), outputs, problem.inputs());
   problem.backward(*attention);
   std::int64_t zeros = 0;
   for (std::int64_t b = 0; b < 2; ++b)
@@ -202,7 +199,7 @@ TEST(LinearScaled, OtherMapsCountToo) {
   std::int64_t count = 7;
   AttentionOutputs outputs = problem.outputs();
   outputs.non_positive = &count;
-  make_attention(options)->forward(outputs, problem.inputs());
+  make_attention(options)->forward(any_context(), outputs, problem.inputs());
   std::int64_t negative = 0;
   for (const float denominator : problem.normaliser.span<float>()) negative += denominator <= 0;
   EXPECT_GT(negative, 0);
@@ -221,7 +218,7 @@ TEST(LinearScaled, RefusesDecayAndStatesOfOtherMaps) {
   Problem other({1, 5, 5, 1, 4, 4}, Mask::causal(), 1);
   AttentionOutputs outputs = other.outputs();
   outputs.final = state.get();
-  EXPECT_THROW(attention->forward(outputs, other.inputs()), Error);
+  EXPECT_THROW(attention->forward(any_context(), outputs, other.inputs()), Error);
 }
 
 }  // namespace

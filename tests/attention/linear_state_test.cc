@@ -29,7 +29,8 @@ TEST(LinearState, TwoPartsMakeAWhole) {
   for (const auto& [e, m] : std::vector<std::pair<std::int64_t, std::int64_t>>{{8, 5}, {17, 64}, {64, 33}}) {
     Problem problem({2, 150, 150, 1, e, m}, Mask::causal(), 21);
     const auto whole = attention->make_state(2, {1, e, m});
-    attention->forward({problem.out.view<float>(), problem.normaliser.view<float>(), whole.get()},
+    attention->forward(any_context(),
+                       {problem.out.view<float>(), problem.normaliser.view<float>(), whole.get()},
                        problem.inputs());
     const Tensor out = problem.out.clone(), normaliser = problem.normaliser.clone();
     const std::vector<float> last = saved(*whole, 1);
@@ -41,12 +42,14 @@ TEST(LinearState, TwoPartsMakeAWhole) {
         const auto rows = [&](Tensor& tensor, std::int64_t begin, std::int64_t end) {
           return tensor.view<float>().slice(1, begin, end);
         };
-        attention->forward({rows(problem.out, 0, split), rows(problem.normaliser, 0, split), first.get()},
+        attention->forward(any_context(),
+                           {rows(problem.out, 0, split), rows(problem.normaliser, 0, split), first.get()},
                            part(problem, 0, split));
         EXPECT_EQ(first->position(0), split);
         AttentionInputs rest = part(problem, split, 150);
         rest.initial = first.get();
-        attention->forward({rows(problem.out, split, 150), rows(problem.normaliser, split, 150), final},
+        attention->forward(any_context(),
+                           {rows(problem.out, split, 150), rows(problem.normaliser, split, 150), final},
                            rest);
         EXPECT_EQ(final->position(0), 150);
         EXPECT_LT(relative_error(problem.out.span<float>(), out.span<float>()), tolerance)
@@ -69,16 +72,16 @@ TEST(LinearState, GradientsContinueAnInitialState) {
     problem.forward(*attention);
     problem.backward(*attention);
     const auto state = attention->make_state(2, {2, 17, 20});
-    attention->forward({problem.out.view<float>().slice(1, 0, split), {}, state.get()},
+    attention->forward(any_context(), {problem.out.view<float>().slice(1, 0, split), {}, state.get()},
                        part(problem, 0, split));
     AttentionInputs rest = part(problem, split, 120);
     rest.initial = state.get();
     const auto rows = [&](auto view) { return view.slice(1, split, 120); };
     Tensor dq = problem.q.clone(), dk = problem.k.clone(), dv = problem.v.clone();
-    attention->backward({rows(dq.view<float>()), rows(dk.view<float>()), rows(dv.view<float>())},
-                        rows(std::as_const(problem.grad).view<float>()), rest,
-                        rows(std::as_const(problem.out).view<float>()),
-                        rows(std::as_const(problem.normaliser).view<float>()));
+    attention->backward(
+        any_context(), {rows(dq.view<float>()), rows(dk.view<float>()), rows(dv.view<float>())},
+        rows(std::as_const(problem.grad).view<float>()), rest, rows(std::as_const(problem.out).view<float>()),
+        rows(std::as_const(problem.normaliser).view<float>()));
     for (const auto& [found, whole] : {std::pair{&dq, &problem.dq}, {&dk, &problem.dk}, {&dv, &problem.dv}}) {
       for (std::int64_t b = 0; b < 2; ++b) {
         const auto count = static_cast<std::size_t>((120 - split) * 2 * found->shape()[3]);
@@ -99,7 +102,7 @@ TEST(LinearState, StepsContinueAPrefill) {
       const Exact exact({}, problem, false);
       const auto state = attention->make_state(2, {2, e, m});
       AttentionInputs prompt = part(problem, 0, 40);
-      attention->forward({problem.out.view<float>().slice(1, 0, 40), {}, state.get()}, prompt);
+      attention->forward(any_context(), {problem.out.view<float>().slice(1, 0, 40), {}, state.get()}, prompt);
       const std::vector<std::int64_t> slots = {0, 1};
       for (std::int64_t i = 40; i < 60; ++i) {
         const auto token = [&](auto view) {
@@ -107,7 +110,7 @@ TEST(LinearState, StepsContinueAPrefill) {
                                 {view.stride(0), view.stride(2), 1});
         };
         const AttentionInputs all = problem.inputs();
-        attention->step(token(problem.out.view<float>()), token(all.query.as<const float>()),
+        attention->step(any_context(), token(problem.out.view<float>()), token(all.query.as<const float>()),
                         token(all.key.as<const float>()), token(all.value.as<const float>()), *state, slots);
       }
       EXPECT_EQ(state->position(0), 60);
@@ -125,7 +128,7 @@ TEST(LinearState, HoldsTheDocumentedSums) {
   const Problem problem({1, 3, 3, 2, 4, 5}, Mask::causal(), 24);
   Tensor out = problem.out.clone();
   const auto state = attention->make_state(1, {2, 4, 5});
-  attention->forward({out.view<float>(), {}, state.get()}, problem.inputs());
+  attention->forward(any_context(), {out.view<float>(), {}, state.get()}, problem.inputs());
   ASSERT_EQ(state->bytes(0), (2 * 4 * 5 + 2 * 4) * sizeof(float));
   const std::vector<float> numbers = saved(*state, 0);
   const auto k = problem.k.view<float>(), v = problem.v.view<float>();
@@ -149,17 +152,17 @@ TEST(LinearState, PaddingIsNotSeen) {
   const auto state = attention->make_state(2, {2, 8, 8}), shorter = attention->make_state(2, {2, 8, 8});
   AttentionOutputs outputs = problem.outputs();
   outputs.final = state.get();
-  attention->forward(outputs, problem.inputs());
+  attention->forward(any_context(), outputs, problem.inputs());
   EXPECT_EQ(state->position(0), 0);
   EXPECT_EQ(state->position(1), 37);
   Tensor out = Tensor::of<float>({2, 37, 2, 8});
-  attention->forward({out.view<float>(), {}, shorter.get()}, part(problem, 0, 37));
+  attention->forward(any_context(), {out.view<float>(), {}, shorter.get()}, part(problem, 0, 37));
   EXPECT_LT(relative_error(saved(*state, 1), saved(*shorter, 1)), 1e-6);
   for (const float number : saved(*state, 0)) EXPECT_EQ(number, 0);
   // Queries of an entry without keys of its own still see what came before.
   AttentionInputs next = problem.inputs();
   next.initial = shorter.get();
-  attention->forward(problem.outputs(), next);
+  attention->forward(any_context(), problem.outputs(), next);
   double sum = 0;
   for (const float number : problem.out.span<float>().first(70 * 2 * 8)) sum += std::abs(number);
   EXPECT_GT(sum, 1);
@@ -169,7 +172,7 @@ TEST(LinearState, CopiesSavesAndResets) {
   const auto attention = make_attention({});
   Problem problem({2, 20, 20, 2, 8, 5}, Mask::causal(), 26);
   const auto state = attention->make_state(2, {2, 8, 5}), other = attention->make_state(3, {2, 8, 5});
-  attention->forward({problem.out.view<float>(), {}, state.get()}, problem.inputs());
+  attention->forward(any_context(), {problem.out.view<float>(), {}, state.get()}, problem.inputs());
   other->copy(2, *state, 1);
   EXPECT_EQ(saved(*other, 2), saved(*state, 1));
   EXPECT_EQ(other->position(2), 20);
@@ -185,7 +188,8 @@ TEST(LinearState, CopiesSavesAndResets) {
   const Tensor q = random_tensor({1, 2, 8}, 27), v = random_tensor({1, 2, 5}, 28);
   Tensor out = Tensor::of<float>({1, 2, 5});
   const std::int64_t slot = 0;
-  attention->step(out.view<float>(), q.view<float>(), q.view<float>(), v.view<float>(), *other, {&slot, 1});
+  attention->step(any_context(), out.view<float>(), q.view<float>(), q.view<float>(), v.view<float>(), *other,
+                  {&slot, 1});
   EXPECT_NE(saved(*other, 0), saved(*state, 1));
   EXPECT_EQ(saved(*other, 2), saved(*state, 1));
 }
@@ -198,9 +202,10 @@ TEST(LinearState, StatesOfAnotherShapeAreRefused) {
     EXPECT_THROW(state->copy(0, *other, 0), Error);
     Problem problem({2, 20, 20, 2, 8, 5}, Mask::causal(), 29);
     AttentionInputs inputs = problem.inputs();
-    EXPECT_THROW(attention->forward({problem.out.view<float>(), {}, other.get()}, inputs), Error);
+    EXPECT_THROW(attention->forward(any_context(), {problem.out.view<float>(), {}, other.get()}, inputs),
+                 Error);
     inputs.initial = other.get();
-    EXPECT_THROW(attention->forward(problem.outputs(), inputs), Error);
+    EXPECT_THROW(attention->forward(any_context(), problem.outputs(), inputs), Error);
   }
   EXPECT_THROW(state->copy(2, *state, 0), Error);
   EXPECT_THROW(state->copy(0, *state, -1), Error);

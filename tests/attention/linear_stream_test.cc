@@ -21,8 +21,8 @@ struct Stream {
 
   void step(const float* q, const float* k, const float* v) {
     const std::int64_t slot = 0;
-    attention->step({out, {1, 1, dim}}, {q, {1, 1, dim}}, {k, {1, 1, dim}}, {v, {1, 1, dim}}, *state,
-                    {&slot, 1}, std::as_const(decay).view<float>());
+    attention->step(any_context(), {out, {1, 1, dim}}, {q, {1, 1, dim}}, {k, {1, 1, dim}}, {v, {1, 1, dim}},
+                    *state, {&slot, 1}, std::as_const(decay).view<float>());
   }
   void token(std::int64_t i) {
     const float* row = tokens.span<float>().data() + i % period * 3 * dim;
@@ -172,7 +172,7 @@ TEST(LinearStream, CompensatedSumsDoNotDriftInThePrefill) {
   };
   for (std::int64_t round = 0; round <= rounds; ++round) {
     const AttentionInputs inputs = {rows(0), rows(1), rows(2), Mask::causal(), stream.state.get()};
-    stream.attention->forward({out.view<float>(), {}, stream.state.get()}, inputs);
+    stream.attention->forward(any_context(), {out.view<float>(), {}, stream.state.get()}, inputs);
   }
   EXPECT_EQ(stream.state->position(0), (rounds + 1) * period);
   const double error = relative_error(out.span<float>(), outputs_after_rounds(stream, rounds));

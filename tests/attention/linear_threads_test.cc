@@ -1,3 +1,5 @@
+#include <thread>
+
 #include "attention/attention_tools.h"
 #include "attention/mask_cases.h"
 
@@ -9,7 +11,7 @@ using test::Problem;
 using test::Sizes;
 
 /// All results of both passes and of the final state, one number after another.
-std::vector<float> everything(const Attention& attention, Problem& problem) {
+std::vector<float> everything(Context& context, const Attention& attention, Problem& problem) {
   std::vector<float> numbers;
   const auto add = [&](const Tensor& tensor) {
     numbers.insert(numbers.end(), tensor.span<float>().begin(), tensor.span<float>().end());
@@ -19,8 +21,8 @@ std::vector<float> everything(const Attention& attention, Problem& problem) {
   const auto state =
       attention.make_state(batch, {problem.q.shape()[2], problem.q.shape()[3], problem.v.shape()[3]});
   if (problem.mask.takes_state()) outputs.final = state.get();
-  attention.forward(outputs, problem.inputs());
-  problem.backward(attention);
+  attention.forward(context, outputs, problem.inputs());
+  problem.backward(attention, context);
   for (const Tensor* tensor : {&problem.out, &problem.normaliser, &problem.dq, &problem.dk, &problem.dv})
     add(*tensor);
   if (problem.decay.size() != 0) add(problem.d_decay);
@@ -32,16 +34,14 @@ std::vector<float> everything(const Attention& attention, Problem& problem) {
 }
 
 void expect_same_bits(Problem& problem) {
-  const int before = thread_count();
   const auto attention = make_attention({});
   std::vector<float> first;
-  for (const int threads : {1, 2, 3}) {
-    set_thread_count(threads);
-    const std::vector<float> numbers = everything(*attention, problem);
+  for (const int threads : {1, 2, 3, 8}) {
+    Context context(threads);
+    const std::vector<float> numbers = everything(context, *attention, problem);
     if (threads == 1) first = numbers;
     EXPECT_TRUE(numbers == first) << threads << " threads";
   }
-  set_thread_count(before);
 }
 
 // One head too, whose work is split otherwise.
@@ -78,7 +78,6 @@ TEST(LinearThreads, BitsDoNotDependOnThemWithDecay) {
 }
 
 TEST(LinearThreads, BitsDoNotDependOnThemInBf16) {
-  const int before = thread_count();
   for (const MaskCase& mask : test::some_masks(1, 700, 630)) {
     SCOPED_TRACE(mask.what);
     const auto narrow = [](const Tensor& f32) {
@@ -91,14 +90,15 @@ TEST(LinearThreads, BitsDoNotDependOnThemInBf16) {
                  grad = narrow(problem.grad);
     const auto attention = make_attention({});
     std::vector<std::uint16_t> first;
-    for (const int threads : {1, 2, 3}) {
-      set_thread_count(threads);
+    for (const int threads : {1, 2, 3, 8}) {
+      Context context(threads);
       Tensor results[4];
       for (Tensor& result : results) result = Tensor::of<bf16>(q.shape());
       Tensor normaliser = Tensor::of<float>({1, 700, 1});
       const AttentionInputs inputs = {q.view<bf16>(), k.view<bf16>(), v.view<bf16>(), mask.mask};
-      attention->forward({results[0].view<bf16>(), normaliser.view<float>()}, inputs);
-      attention->backward({results[1].view<bf16>(), results[2].view<bf16>(), results[3].view<bf16>()},
+      attention->forward(context, {results[0].view<bf16>(), normaliser.view<float>()}, inputs);
+      attention->backward(context,
+                          {results[1].view<bf16>(), results[2].view<bf16>(), results[3].view<bf16>()},
                           grad.view<bf16>(), inputs, results[0].view<bf16>(), normaliser.view<float>());
       std::vector<std::uint16_t> bits;
       for (const Tensor& result : results)
@@ -107,7 +107,25 @@ TEST(LinearThreads, BitsDoNotDependOnThemInBf16) {
       EXPECT_TRUE(bits == first) << threads << " threads";
     }
   }
-  set_thread_count(before);
+}
+
+TEST(LinearThreads, BitsAreThoseOfOneContextWithTwoAtOnce) {
+  const Sizes sizes = {2, 300, 300, 3, 33, 47};
+  const auto attention = make_attention({});
+  const auto run = [&](int threads) {
+    Context context(threads);
+    Problem problem(sizes, Mask::causal(), 640);
+    return everything(context, *attention, problem);
+  };
+  const std::vector<float> alone = run(1);
+  for (int repeat = 0; repeat < 5; ++repeat) {
+    std::vector<float> first, second;
+    std::thread other([&] { second = run(2); });
+    first = run(3);
+    other.join();
+    EXPECT_TRUE(first == alone);
+    EXPECT_TRUE(second == alone);
+  }
 }
 
 }  // namespace

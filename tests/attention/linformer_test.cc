@@ -43,9 +43,11 @@ struct Projected {
     gradients.value_projection = df.view<float>();
     return gradients;
   }
-  void forward(const Attention& attention) { attention.forward(problem.outputs(), inputs()); }
-  void backward(const Attention& attention) {
-    attention.backward(gradients(), std::as_const(problem.grad).view<float>(), inputs(),
+  void forward(const Attention& attention, Context& context = any_context()) {
+    attention.forward(context, problem.outputs(), inputs());
+  }
+  void backward(const Attention& attention, Context& context = any_context()) {
+    attention.backward(context, gradients(), std::as_const(problem.grad).view<float>(), inputs(),
                        std::as_const(problem.out).view<float>(),
                        std::as_const(problem.normaliser).view<float>());
   }
@@ -216,14 +218,14 @@ TEST(Linformer, PaddingIsAsIfTheInputWereShort) {
 TEST(Linformer, BitsDoNotDependOnTheThreads) {
   const auto attention = make_attention(linformer_options());
   Projected one({2, 300, 300, 3, 33, 20}, 140, 300, 1, 480);
-  set_thread_count(1);
-  one.forward(*attention);
-  one.backward(*attention);
-  for (const int threads : {2, 3}) {
+  Context single(1);
+  one.forward(*attention, single);
+  one.backward(*attention, single);
+  for (const int threads : {2, 3, 8}) {
     Projected more({2, 300, 300, 3, 33, 20}, 140, 300, 1, 480);
-    set_thread_count(threads);
-    more.forward(*attention);
-    more.backward(*attention);
+    Context context(threads);
+    more.forward(*attention, context);
+    more.backward(*attention, context);
     EXPECT_TRUE(test::equal(more.problem.out, one.problem.out));
     EXPECT_TRUE(test::equal(more.problem.normaliser, one.problem.normaliser));
     EXPECT_TRUE(test::equal(more.problem.dq, one.problem.dq));
@@ -254,12 +256,12 @@ TEST(Linformer, Bf16IsTheRoundedInputsAttention) {
   inputs.query = q.float_view();
   inputs.key = k.float_view();
   inputs.value = v.float_view();
-  attention->forward({out.float_view(), p.problem.normaliser.view<float>()}, inputs);
+  attention->forward(any_context(), {out.float_view(), p.problem.normaliser.view<float>()}, inputs);
   AttentionGradients gradients = p.gradients();
   gradients.query = dq.float_view();
   gradients.key = dk.float_view();
   gradients.value = dv.float_view();
-  attention->backward(gradients, grad.float_view(), inputs, std::as_const(out).float_view(),
+  attention->backward(any_context(), gradients, grad.float_view(), inputs, std::as_const(out).float_view(),
                       std::as_const(p.problem.normaliser).view<float>());
   const auto error = [](const Tensor& half, const Tensor& exact) {
     std::vector<float> wide;
@@ -329,13 +331,13 @@ TEST(LinformerRefusals, GradientsThatDoNotFit) {
   AttentionGradients gradients = p.gradients();
   gradients.key_projection = gradients.value_projection;
   EXPECT_EQ(error_of([&] {
-              attention->backward(gradients, p.problem.grad.view<float>(), p.inputs(),
+              attention->backward(any_context(), gradients, p.problem.grad.view<float>(), p.inputs(),
                                   p.problem.out.view<float>(), p.problem.normaliser.view<float>());
             }),
             "[linformer attention] expected memory of its own for the gradient of each projection, got the "
             "same twice");
   gradients.key_projection = gradients.value_projection = {};
-  EXPECT_NO_THROW(attention->backward(gradients, p.problem.grad.view<float>(), p.inputs(),
+  EXPECT_NO_THROW(attention->backward(any_context(), gradients, p.problem.grad.view<float>(), p.inputs(),
                                       p.problem.out.view<float>(), p.problem.normaliser.view<float>()));
 }
 
@@ -349,10 +351,10 @@ TEST(LinformerRefusals, StatesAndDecay) {
   Projected p({1, 6, 6, 3, 4, 4}, 4, 8, 3, 540);
   AttentionInputs inputs = p.inputs();
   inputs.initial = other.get();
-  EXPECT_EQ(error_of([&] { attention->forward(p.problem.outputs(), inputs); }), sentence);
+  EXPECT_EQ(error_of([&] { attention->forward(any_context(), p.problem.outputs(), inputs); }), sentence);
   AttentionOutputs outputs = p.problem.outputs();
   outputs.final = other.get();
-  EXPECT_EQ(error_of([&] { attention->forward(outputs, p.inputs()); }), sentence);
+  EXPECT_EQ(error_of([&] { attention->forward(any_context(), outputs, p.inputs()); }), sentence);
   p.problem.decaying({0.5f, 0.5f, 0.5f});
   EXPECT_EQ(error_of([&] { p.forward(*attention); }),
             "[linformer attention] expected no decay, which the linear family alone has, got one");

@@ -65,7 +65,7 @@ TEST(Local, StatesFollowKeyLengthsAndSegments) {
   const auto state = attention->make_state(2, {1, 4, 4});
   AttentionOutputs outputs = problem.outputs();
   outputs.final = state.get();
-  attention->forward(outputs, problem.inputs());
+  attention->forward(any_context(), outputs, problem.inputs());
   expect_out(options, problem);
   EXPECT_EQ(state->position(0), 20);
   EXPECT_EQ(state->bytes(0), 11u * 8 * sizeof(float));
@@ -76,10 +76,10 @@ TEST(Local, StatesFollowKeyLengthsAndSegments) {
   const Part head(whole, 0, 30, nullptr, before.get());
   AttentionInputs in = head.in;
   in.mask = Mask::causal();
-  attention->forward(head.out, in);
+  attention->forward(any_context(), head.out, in);
   Part tail(whole, 30, 90, before.get(), nullptr);
   tail.in.mask = Mask::causal().with_segments({0, 40, 60});
-  attention->forward(tail.out, tail.in);
+  attention->forward(any_context(), tail.out, tail.in);
   expect_out(options, whole);
 }
 
@@ -123,7 +123,7 @@ TEST(Local, SaysWhatItCannotDo) {
   Problem problem({1, 5, 5, 1, 4, 4}, Mask::causal(), kSeed);
   const auto state = other->make_state(1, {1, 4, 4});
   const Part part(problem, 0, 5, state.get(), nullptr);
-  EXPECT_THAT(message_of([&] { causal->forward(part.out, part.in); }),
+  EXPECT_THAT(message_of([&] { causal->forward(any_context(), part.out, part.in); }),
               testing::HasSubstr("expected the initial state of 11 tokens, got one of 12"));
   EXPECT_EQ(find_family("local"), Family::local);
 }

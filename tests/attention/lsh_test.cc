@@ -43,9 +43,11 @@ struct Problem {
   AttentionInputs inputs() const { return {q.view<float>(), q.view<float>(), v.view<float>(), mask}; }
   AttentionOutputs outputs() { return {out.view<float>(), normaliser.view<float>()}; }
   AttentionGradients gradients() { return {dq.view<float>(), dk.view<float>(), dv.view<float>()}; }
-  void forward(const Attention& attention) { attention.forward(outputs(), inputs()); }
-  void backward(const Attention& attention) {
-    attention.backward(gradients(), std::as_const(grad).view<float>(), inputs(),
+  void forward(const Attention& attention, Context& context = any_context()) {
+    attention.forward(context, outputs(), inputs());
+  }
+  void backward(const Attention& attention, Context& context = any_context()) {
+    attention.backward(context, gradients(), std::as_const(grad).view<float>(), inputs(),
                        std::as_const(out).view<float>(), std::as_const(normaliser).view<float>());
   }
 
@@ -135,7 +137,7 @@ TEST(Lsh, OneBucketAndOneChunkIsSoftmaxWithoutItself) {
     softmax.family = Family::softmax;
     Tensor exact = unset_tensor(p.out.shape());
     make_attention(softmax)->forward(
-        {exact.view<float>(), {}},
+        any_context(), {exact.view<float>(), {}},
         {std::as_const(p.q).view<float>(), std::as_const(unit).view<float>(),
          std::as_const(p.v).view<float>(),
          Mask::boolean(View<const std::uint8_t>(others.data(), {1, length, length}))});
@@ -144,8 +146,6 @@ TEST(Lsh, OneBucketAndOneChunkIsSoftmaxWithoutItself) {
 }
 
 TEST(Lsh, ReferenceGradientsMatchFiniteDifferences) {
-  const int threads = thread_count();
-  set_thread_count(1);  // hundreds of tiny hashes
   for (const Mask& mask : {Mask::full(), Mask::causal().with_key_lengths({9, 12})}) {
     const AttentionOptions options = lsh_options(2, 4, 2, 3);
     const Problem p({2, 12, 2, 4, 3}, mask, 740);
@@ -170,7 +170,6 @@ TEST(Lsh, ReferenceGradientsMatchFiniteDifferences) {
       EXPECT_LT(test::relative_error(differences, dx->span<double>()), 1e-7);
     }
   }
-  set_thread_count(threads);
 }
 
 TEST(Lsh, PaddingIsAsIfTheInputWereShort) {
@@ -220,14 +219,14 @@ TEST(Lsh, BitsDoNotDependOnTheThreads) {
   for (const Mask& mask : {Mask::full(), Mask::causal()}) {
     const auto attention = make_attention(lsh_options(16, 32, 3));
     Problem one({2, 1000, 2, 33, 20}, mask, 780);
-    set_thread_count(1);
-    one.forward(*attention);
-    one.backward(*attention);
-    for (const int threads : {2, 3}) {
+    Context single(1);
+    one.forward(*attention, single);
+    one.backward(*attention, single);
+    for (const int threads : {2, 3, 8}) {
       Problem more({2, 1000, 2, 33, 20}, mask, 780);
-      set_thread_count(threads);
-      more.forward(*attention);
-      more.backward(*attention);
+      Context context(threads);
+      more.forward(*attention, context);
+      more.backward(*attention, context);
       EXPECT_TRUE(test::equal(more.out, one.out));
       EXPECT_TRUE(test::equal(more.normaliser, one.normaliser));
       EXPECT_TRUE(test::equal(more.dq, one.dq));
@@ -252,9 +251,9 @@ TEST(Lsh, Bf16IsTheRoundedInputsAttention) {
   Tensor out = Tensor::of<bf16>(v.shape()), dq = q.clone(), dk = q.clone(), dv = v.clone();
   const Expected expected(options, p);
   const AttentionInputs inputs = {q.float_view(), q.float_view(), v.float_view(), p.mask};
-  attention->forward({out.float_view(), p.normaliser.view<float>()}, inputs);
-  attention->backward({dq.float_view(), dk.float_view(), dv.float_view()}, grad.float_view(), inputs,
-                      std::as_const(out).float_view(), std::as_const(p.normaliser).view<float>());
+  attention->forward(any_context(), {out.float_view(), p.normaliser.view<float>()}, inputs);
+  attention->backward(any_context(), {dq.float_view(), dk.float_view(), dv.float_view()}, grad.float_view(),
+                      inputs, std::as_const(out).float_view(), std::as_const(p.normaliser).view<float>());
   const auto error = [](const Tensor& half, const Tensor& exact) {
     std::vector<float> wide;
     for (const bf16 x : half.span<bf16>()) wide.push_back(to_float(x));
@@ -282,7 +281,9 @@ TEST(LshHash, OppositesNeverMeetAndLengthDoesNotMatter) {
   for (float& x : opposite.span<float>()) x = -x;
   for (float& x : longer.span<float>()) x *= 4;
   const AttentionOptions options = lsh_options(256, 64, 3);
-  const auto hash = [&](const Tensor& x) { return lsh::hash_tokens(options, x.view<float>(), Mask::full()); };
+  const auto hash = [&](const Tensor& x) {
+    return lsh::hash_tokens(any_context(), options, x.view<float>(), Mask::full());
+  };
   const std::vector<std::uint32_t> buckets = hash(q), of_opposite = hash(opposite);
   EXPECT_EQ(hash(longer), buckets);
   for (std::size_t i = 0; i < buckets.size(); ++i) {
@@ -302,7 +303,7 @@ TEST(LshHash, NearVectorsMeetMoreOftenThanFarOnes) {
         q.view<float>().at(0, 2 * i + 1)[e] =
             q.view<float>().at(0, 2 * i)[e] + apart * other.view<float>().at(0, i)[e];
     const auto buckets =
-        lsh::hash_tokens(lsh_options(16, 64, 1), std::as_const(q).view<float>(), Mask::full());
+        lsh::hash_tokens(any_context(), lsh_options(16, 64, 1), std::as_const(q).view<float>(), Mask::full());
     std::int64_t met = 0;
     for (std::int64_t i = 0; i < pairs; ++i) met += buckets[2 * i] == buckets[2 * i + 1];
     return met;
@@ -320,7 +321,9 @@ TEST(LshHash, SeedRoundHeadAndLayerDecideTheRotations) {
   for (std::int64_t i = 0; i < 200; ++i)
     std::copy_n(q.view<float>().at(0, i, 0), 16, q.view<float>().at(0, i, 1));
   AttentionOptions options = lsh_options(16, 64, 2);
-  const auto hash = [&] { return lsh::hash_tokens(options, std::as_const(q).view<float>(), Mask::full()); };
+  const auto hash = [&] {
+    return lsh::hash_tokens(any_context(), options, std::as_const(q).view<float>(), Mask::full());
+  };
   const std::vector<std::uint32_t> buckets = hash();
   EXPECT_EQ(hash(), buckets);
   const auto part = [&](std::int64_t index) {
@@ -362,7 +365,7 @@ TEST(LshRefusals, KeysOfTheirOwn) {
   const Tensor copy = p.q.clone();
   AttentionInputs inputs = p.inputs();
   inputs.key = copy.view<float>();
-  EXPECT_EQ(error_of([&] { attention->forward(p.outputs(), inputs); }),
+  EXPECT_EQ(error_of([&] { attention->forward(any_context(), p.outputs(), inputs); }),
             "[lsh attention] expected key to be the same view as query, since one hash finds both (its unit "
             "length is made inside), got another one");
   for (const float x : p.out.span<float>()) EXPECT_TRUE(std::isnan(x)) << "written before the check";
@@ -388,11 +391,11 @@ TEST(LshRefusals, OtherMasksStatesAndDecay) {
   const auto other = make_attention({})->make_state(1, {2, 8, 8});
   AttentionInputs inputs = p.inputs();
   inputs.initial = other.get();
-  EXPECT_EQ(error_of([&] { attention->forward(p.outputs(), inputs); }), sentence);
+  EXPECT_EQ(error_of([&] { attention->forward(any_context(), p.outputs(), inputs); }), sentence);
   const Tensor decay = random_tensor({2}, 851);
   inputs = p.inputs();
   inputs.decay = decay.view<float>();
-  EXPECT_EQ(error_of([&] { attention->forward(p.outputs(), inputs); }),
+  EXPECT_EQ(error_of([&] { attention->forward(any_context(), p.outputs(), inputs); }),
             "[lsh attention] expected no decay, which the linear family alone has, got one");
 }
 

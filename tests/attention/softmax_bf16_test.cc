@@ -68,8 +68,9 @@ struct NarrowCase {
 
   void run() {
     const auto attention = make_softmax_attention(wide.options());
-    attention->forward(outputs(), inputs());
-    attention->backward({rows(grad_query, wide.sizes.queries, wide.sizes.head_dim),
+    attention->forward(any_context(), outputs(), inputs());
+    attention->backward(any_context(),
+                        {rows(grad_query, wide.sizes.queries, wide.sizes.head_dim),
                          rows(grad_key, wide.sizes.keys, wide.sizes.head_dim),
                          rows(grad_value, wide.sizes.keys, wide.sizes.value_dim)},
                         rows(grad_out, wide.sizes.queries, wide.sizes.value_dim), inputs(), outputs().out,
@@ -99,8 +100,8 @@ TEST(SoftmaxBf16, IsF32OnTheSameNumbersRoundedOnce) {
         // The gradients are those with the output as it was stored.
         c.wide.out = c.gather(c.out, 17);
         make_softmax_attention(c.wide.options())
-            ->backward(c.wide.gradients(), c.wide.grad(), c.wide.inputs(), c.wide.outputs().out,
-                       c.wide.outputs().normaliser);
+            ->backward(any_context(), c.wide.gradients(), c.wide.grad(), c.wide.inputs(),
+                       c.wide.outputs().out, c.wide.outputs().normaliser);
         EXPECT_EQ(c.gather(c.grad_query, 35), widen(narrow(c.wide.grad_query)));
         EXPECT_EQ(c.gather(c.grad_key, 35), widen(narrow(c.wide.grad_key)));
         EXPECT_EQ(c.gather(c.grad_value, 17), widen(narrow(c.wide.grad_value)));
@@ -155,10 +156,10 @@ TEST(SoftmaxBf16, CacheHoldsTheSameNumbers) {
   const auto narrow_state = attention->make_state(2, {2, 9, 5}), state = attention->make_state(2, {2, 9, 5});
   AttentionOutputs out = c.outputs();
   out.final = narrow_state.get();
-  attention->forward(out, c.inputs());
+  attention->forward(any_context(), out, c.inputs());
   out = c.wide.outputs();
   out.final = state.get();
-  attention->forward(out, c.wide.inputs());
+  attention->forward(any_context(), out, c.wide.inputs());
   std::vector<float> a(state->bytes(1) / 4), b(narrow_state->bytes(1) / 4);
   state->save(1, a);
   narrow_state->save(1, b);

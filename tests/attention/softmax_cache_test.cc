@@ -23,7 +23,7 @@ void step_through(Case& c, const Attention& attention, State& state, std::int64_
   for (std::int64_t b = 0; b < c.sizes.batch; ++b) slots.push_back(b);
   const AttentionInputs in = c.inputs();
   for (std::int64_t i = begin; i < end; ++i)
-    attention.step(token(c.outputs().out.as<float>(), i), token(in.query.as<const float>(), i),
+    attention.step(any_context(), token(c.outputs().out.as<float>(), i), token(in.query.as<const float>(), i),
                    token(in.key.as<const float>(), i), token(in.value.as<const float>(), i), state, slots);
 }
 
@@ -77,11 +77,11 @@ TEST(SoftmaxCache, SequencesSplitAnywhereMatchTheReference) {
     const auto state = attention->make_state(2, shape_of(c));
     const auto other = attention->make_state(2, shape_of(c));
     const Part head(c, 0, first, nullptr, state.get());
-    attention->forward(head.out, head.in);
+    attention->forward(any_context(), head.out, head.in);
     const Part middle(c, first, second, state.get(), state.get());
-    attention->forward(middle.out, middle.in);
+    attention->forward(any_context(), middle.out, middle.in);
     const Part tail(c, second, 150, state.get(), other.get());
-    attention->forward(tail.out, tail.in);
+    attention->forward(any_context(), tail.out, tail.in);
     c.expect_reference(1e-5, false);
     EXPECT_EQ(state->position(1), second);
     EXPECT_EQ(other->position(1), 150);
@@ -93,7 +93,7 @@ TEST(SoftmaxCache, StepsContinueAPrefill) {
   const auto attention = make_softmax_attention(c.options());
   const auto state = attention->make_state(2, shape_of(c), 10);
   const Part prompt(c, 0, 130, nullptr, state.get());
-  attention->forward(prompt.out, prompt.in);
+  attention->forward(any_context(), prompt.out, prompt.in);
   step_through(c, *attention, *state, 130, 200);
   c.expect_reference(1e-5, false);
 }
@@ -103,7 +103,7 @@ TEST(SoftmaxCache, PaddingIsNotStored) {
   const auto attention = make_softmax_attention(c.options());
   const auto state = attention->make_state(2, shape_of(c));
   const Part all(c, 0, 40, nullptr, state.get());
-  attention->forward(all.out, all.in);
+  attention->forward(any_context(), all.out, all.in);
   EXPECT_EQ(state->position(0), 25);
   EXPECT_EQ(state->position(1), 0);
   EXPECT_EQ(state->bytes(0), 25u * 16 * 4);
@@ -123,14 +123,14 @@ TEST(SoftmaxCache, GradientsBehindACacheAreThoseOfTheWhole) {
     const auto attention = make_softmax_attention(c.options());
     const auto state = attention->make_state(1, shape_of(c));
     const Part head(c, 0, split, nullptr, state.get());
-    attention->forward(head.out, head.in);
+    attention->forward(any_context(), head.out, head.in);
     const Part tail(c, split, length, state.get(), nullptr);
-    attention->forward(tail.out, tail.in);
+    attention->forward(any_context(), tail.out, tail.in);
     AttentionGradients gradients = c.gradients();
     gradients.query = gradients.query.slice(1, split, length);
     gradients.key = gradients.key.slice(1, split, length);
     gradients.value = gradients.value.slice(1, split, length);
-    attention->backward(gradients, c.grad().slice(1, split, length), tail.in, tail.out.out,
+    attention->backward(any_context(), gradients, c.grad().slice(1, split, length), tail.in, tail.out.out,
                         tail.out.normaliser);
     const auto behind = [&](const std::vector<float>& x, std::int64_t dim) {
       return std::vector<float>(x.begin() + split * 2 * dim, x.end());
@@ -158,15 +158,15 @@ void expect_continuation(const Mask& whole, const Mask& first, const Mask& secon
   Part head(c, 0, split, nullptr, state.get()), tail(c, split, length, state.get(), final.get());
   head.in.mask = first;
   tail.in.mask = second;
-  attention->forward(head.out, head.in);
-  attention->forward(tail.out, tail.in);
+  attention->forward(any_context(), head.out, head.in);
+  attention->forward(any_context(), tail.out, tail.in);
   EXPECT_LE(relative_error(c.out, exact.out), 1e-5);
   EXPECT_EQ(final->position(1), held);
   AttentionGradients gradients = c.gradients();
   gradients.query = gradients.query.slice(1, split, length);
   gradients.key = gradients.key.slice(1, split, length);
   gradients.value = gradients.value.slice(1, split, length);
-  attention->backward(gradients, c.grad().slice(1, split, length), tail.in, tail.out.out,
+  attention->backward(any_context(), gradients, c.grad().slice(1, split, length), tail.in, tail.out.out,
                       tail.out.normaliser);
   const auto expect = [&](const std::vector<float>& found, const std::vector<float>& wanted,
                           std::int64_t dim) {
@@ -222,10 +222,10 @@ TEST(SoftmaxCache, LaterSegmentsWithoutKeysDoNotSeeTheState) {
   const auto attention = make_softmax_attention(c.options());
   const auto state = attention->make_state(1, shape_of(c));
   const Part head(c, 0, 20, nullptr, state.get());
-  attention->forward(head.out, head.in);
+  attention->forward(any_context(), head.out, head.in);
   Part tail(c, 20, 40, state.get(), nullptr);
   tail.in.mask = Mask::causal().with_segments({0, 5, 20}).with_key_lengths({0});
-  attention->forward(tail.out, tail.in);
+  attention->forward(any_context(), tail.out, tail.in);
   for (std::int64_t i = 20 * 8; i < 25 * 8; ++i) EXPECT_NE(c.out[i], 0);
   for (std::int64_t i = 25 * 8; i < 40 * 8; ++i) EXPECT_EQ(c.out[i], 0);
   for (std::int64_t i = 25; i < 40; ++i) EXPECT_EQ(c.normaliser[i], -INFINITY);
@@ -236,10 +236,10 @@ TEST(SoftmaxCache, CachedKeysOfAQueryWithoutKeysOfItsOwnAreSeen) {
   const auto attention = make_softmax_attention(c.options());
   const auto state = attention->make_state(1, shape_of(c));
   const Part head(c, 0, 29, nullptr, state.get());
-  attention->forward(head.out, head.in);
+  attention->forward(any_context(), head.out, head.in);
   Part tail(c, 29, 30, state.get(), state.get());
   tail.in.mask = Mask::causal().with_key_lengths({0});
-  attention->forward(tail.out, tail.in);
+  attention->forward(any_context(), tail.out, tail.in);
   EXPECT_EQ(state->position(0), 29);
   Case cross({1, 1, 29, 1, 8, 8}, Mask::full(), kSeed);
   std::copy_n(c.query.end() - 8, 8, cross.query.begin());
@@ -313,8 +313,9 @@ TEST(SoftmaxCache, StreamsDoNotDependOnTheirNeighbours) {
   const AttentionInputs in = alone.inputs();
   for (std::int64_t i = 0; i < 70; ++i) {
     const auto second = [&](auto x) { return token(x, i).slice(0, 1, 2); };
-    attention->step(second(alone.outputs().out.as<float>()), second(in.query.as<const float>()),
-                    second(in.key.as<const float>()), second(in.value.as<const float>()), *single, slot);
+    attention->step(any_context(), second(alone.outputs().out.as<float>()),
+                    second(in.query.as<const float>()), second(in.key.as<const float>()),
+                    second(in.value.as<const float>()), *single, slot);
   }
   for (std::size_t i = both.out.size() / 2; i < both.out.size(); ++i) EXPECT_EQ(both.out[i], alone.out[i]);
   EXPECT_TRUE(std::isnan(both.out[0]));
@@ -338,17 +339,17 @@ TEST(SoftmaxCache, WhatDoesNotFitIsRefused) {
   EXPECT_THROW(state->restore(0, {}, -1), Error);
   for (State* wrong : {narrow.get(), single.get()}) {
     const Part initial(c, 0, 4, wrong, nullptr), final(c, 0, 4, nullptr, wrong);
-    EXPECT_THROW(attention->forward(initial.out, initial.in), Error);
-    EXPECT_THROW(attention->forward(final.out, final.in), Error);
+    EXPECT_THROW(attention->forward(any_context(), initial.out, initial.in), Error);
+    EXPECT_THROW(attention->forward(any_context(), final.out, final.in), Error);
   }
   Part full(c, 0, 4, state.get(), nullptr);
   full.in.mask = Mask::full();
-  EXPECT_THROW(attention->forward(full.out, full.in), Error);
+  EXPECT_THROW(attention->forward(any_context(), full.out, full.in), Error);
   const AttentionInputs in = c.inputs();
   const std::vector<std::int64_t> missing = {0, 2};
-  EXPECT_THROW(attention->step(token(c.outputs().out.as<float>(), 0), token(in.query.as<const float>(), 0),
-                               token(in.key.as<const float>(), 0), token(in.value.as<const float>(), 0),
-                               *state, missing),
+  EXPECT_THROW(attention->step(any_context(), token(c.outputs().out.as<float>(), 0),
+                               token(in.query.as<const float>(), 0), token(in.key.as<const float>(), 0),
+                               token(in.value.as<const float>(), 0), *state, missing),
                Error);
   EXPECT_EQ(state->position(0), 0) << "a refused step leaves the cache alone";
 }

@@ -9,8 +9,8 @@
 
 #include "attention/softmax/softmax_attention.h"
 #include "base/random.h"
-#include "base/threads.h"
 #include "linnet/tensor.h"
+#include "support/contexts.h"
 
 namespace linnet::testing {
 
@@ -88,11 +88,11 @@ struct Case {
     return result;
   }
 
-  void run(bool with_backward = true) {
+  void run(bool with_backward = true, Context& context = any_context()) {
     const auto attention = make_softmax_attention(options());
-    attention->forward(outputs(), inputs());
+    attention->forward(context, outputs(), inputs());
     if (with_backward)
-      attention->backward(gradients(), grad(), inputs(), outputs().out, outputs().normaliser);
+      attention->backward(context, gradients(), grad(), inputs(), outputs().out, outputs().normaliser);
   }
 
   /// Expects what `run` gave to be within `bound` of the double-precision reference.

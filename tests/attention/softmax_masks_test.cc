@@ -177,18 +177,17 @@ TEST(SoftmaxMasks, NanStaysWhereItIsSeen) {
 }
 
 TEST(SoftmaxMasks, BitsDoNotDependOnTheThreads) {
-  const int threads_before = thread_count();
   const std::int64_t length = 430;
   for (const Mask& mask : {Mask::window(60, 5), Mask::prefix({100}).with_segments({0, 120, 400, 430}),
                            steps(length, length).with_key_lengths({400, 77}), Mask::boolean(fill_pairs)}) {
     Case one({2, length, length, 3, 128, 70}, mask, kSeed);
     SCOPED_TRACE(one.describe(kSeed));
-    set_thread_count(1);
-    one.run();
-    for (const int threads : {2, 3}) {
+    Context single(1);
+    one.run(true, single);
+    for (const int threads : {2, 3, 8}) {
       Case more({2, length, length, 3, 128, 70}, mask, kSeed);
-      set_thread_count(threads);
-      more.run();
+      Context context(threads);
+      more.run(true, context);
       EXPECT_EQ(more.out, one.out);
       EXPECT_EQ(more.normaliser, one.normaliser);
       EXPECT_EQ(more.grad_query, one.grad_query);
@@ -196,7 +195,6 @@ TEST(SoftmaxMasks, BitsDoNotDependOnTheThreads) {
       EXPECT_EQ(more.grad_value, one.grad_value);
     }
   }
-  set_thread_count(threads_before);
 }
 
 TEST(SoftmaxMasks, ExtremeInputsStayFinite) {
@@ -256,7 +254,7 @@ TEST(SoftmaxMasks, StatesAndDecayAreRefusedWhereTheyAreNotTaken) {
   const auto state = attention->make_state(2, {2, 8, 8});
   const auto message = [&](const AttentionInputs& in, const AttentionOutputs& out) {
     try {
-      attention->forward(out, in);
+      attention->forward(any_context(), out, in);
     } catch (const Error& error) {
       return std::string(error.what());
     }

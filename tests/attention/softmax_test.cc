@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <optional>
+#include <thread>
 
 #include "attention/softmax_cases.h"
 #include "kernels/targets.h"
@@ -156,7 +158,7 @@ TEST(Softmax, NormaliserIsTheLogSumExp) {
   const std::vector<float> out = c.out;
   AttentionOutputs without = c.outputs();
   without.normaliser = {};
-  make_softmax_attention(c.options())->forward(without, c.inputs());
+  make_softmax_attention(c.options())->forward(any_context(), without, c.inputs());
   EXPECT_EQ(c.out, out);
 }
 
@@ -202,10 +204,10 @@ void expect_same_from_fused_tensors(const Mask& mask) {
   in.value = part(fused, 2);
   Case again = c;
   const auto attention = make_softmax_attention(c.options());
-  attention->forward(again.outputs(), in);
+  attention->forward(any_context(), again.outputs(), in);
   EXPECT_EQ(again.out, c.out);
-  attention->backward({part(fused_grads, 0), part(fused_grads, 1), part(fused_grads, 2)}, c.grad(), in,
-                      again.outputs().out, again.outputs().normaliser);
+  attention->backward(any_context(), {part(fused_grads, 0), part(fused_grads, 1), part(fused_grads, 2)},
+                      c.grad(), in, again.outputs().out, again.outputs().normaliser);
   copy(again.gradients().query.as<float>(), part(fused_grads, 0));
   copy(again.gradients().key.as<float>(), part(fused_grads, 1));
   copy(again.gradients().value.as<float>(), part(fused_grads, 2));
@@ -275,15 +277,40 @@ TEST(Softmax, InfiniteValueDoesNotReachEarlierQueries) {
   EXPECT_EQ(c.out[30 * 8], INFINITY);
 }
 
+TEST(Softmax, BitsAreThoseOfOneContextWithTwoAtOnce) {
+  const auto run = [](int threads) {
+    Context context(threads);
+    Case result({2, 420, 420, 3, 40, 24}, Mask::causal(), kSeed);
+    result.run(true, context);
+    return result;
+  };
+  const Case alone = run(1);
+  const auto expect_equal = [&](const Case& found) {
+    EXPECT_EQ(found.out, alone.out);
+    EXPECT_EQ(found.normaliser, alone.normaliser);
+    EXPECT_EQ(found.grad_query, alone.grad_query);
+    EXPECT_EQ(found.grad_key, alone.grad_key);
+    EXPECT_EQ(found.grad_value, alone.grad_value);
+  };
+  for (int repeat = 0; repeat < 5; ++repeat) {
+    std::optional<Case> second;
+    std::thread other([&] { second = run(2); });
+    const Case first = run(3);
+    other.join();
+    expect_equal(first);
+    expect_equal(*second);
+  }
+}
+
 TEST(Softmax, BitsDoNotDependOnTheThreads) {
   for (const Mask& mask : {Mask::causal(), Mask::full()}) {
     Case one({2, 420, 420, 3, 128, 130}, mask, kSeed);
-    set_thread_count(1);
-    one.run();
-    for (const int threads : {2, 3}) {
+    Context single(1);
+    one.run(true, single);
+    for (const int threads : {2, 3, 8}) {
       Case more({2, 420, 420, 3, 128, 130}, mask, kSeed);
-      set_thread_count(threads);
-      more.run();
+      Context context(threads);
+      more.run(true, context);
       EXPECT_EQ(more.out, one.out);
       EXPECT_EQ(more.normaliser, one.normaliser);
       EXPECT_EQ(more.grad_query, one.grad_query);
@@ -314,24 +341,26 @@ TEST(Softmax, ArgumentsThatDoNotFitAreRefused) {
   Case c({1, 4, 6, 2, 8, 8}, Mask::full(), kSeed);
   AttentionInputs in = c.inputs();
   in.mask = Mask::causal();
-  EXPECT_THROW(attention->forward(c.outputs(), in), Error);
+  EXPECT_THROW(attention->forward(any_context(), c.outputs(), in), Error);
   in = c.inputs();
   in.key = in.key.slice(3, 0, 7);
-  EXPECT_THROW(attention->forward(c.outputs(), in), Error);
+  EXPECT_THROW(attention->forward(any_context(), c.outputs(), in), Error);
   in = c.inputs();
   in.value = in.value.slice(1, 0, 5);
-  EXPECT_THROW(attention->forward(c.outputs(), in), Error);
+  EXPECT_THROW(attention->forward(any_context(), c.outputs(), in), Error);
   in = c.inputs();
   in.mask = Mask::full().with_key_lengths({7});
-  EXPECT_THROW(attention->forward(c.outputs(), in), Error);
+  EXPECT_THROW(attention->forward(any_context(), c.outputs(), in), Error);
   AttentionOutputs out = c.outputs();
   out.out = out.out.slice(2, 0, 1);
-  EXPECT_THROW(attention->forward(out, c.inputs()), Error);
+  EXPECT_THROW(attention->forward(any_context(), out, c.inputs()), Error);
   AttentionGradients gradients = c.gradients();
   std::swap(gradients.query, gradients.key);
-  EXPECT_THROW(attention->backward(gradients, c.grad(), c.inputs(), c.outputs().out, c.outputs().normaliser),
+  EXPECT_THROW(attention->backward(any_context(), gradients, c.grad(), c.inputs(), c.outputs().out,
+                                   c.outputs().normaliser),
                Error);
-  EXPECT_THROW(attention->backward(c.gradients(), c.grad(), c.inputs(), c.outputs().out, {}), Error);
+  EXPECT_THROW(attention->backward(any_context(), c.gradients(), c.grad(), c.inputs(), c.outputs().out, {}),
+               Error);
   for (const float x : c.out) EXPECT_TRUE(std::isnan(x)) << "written before the check";
 }
 

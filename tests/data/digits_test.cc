@@ -7,10 +7,10 @@
 #include <numeric>
 #include <vector>
 
-#include "base/threads.h"
 #include "data/digit_skeletons.h"
 #include "io/temporary_folder.h"
 #include "linnet/dataset.h"
+#include "support/contexts.h"
 
 namespace linnet {
 namespace {
@@ -25,10 +25,10 @@ struct Digits {
   }
 };
 
-Digits draw(std::size_t count, std::int64_t size, std::uint32_t stream) {
+Digits draw(std::size_t count, std::int64_t size, std::uint32_t stream, Context& context = any_context()) {
   Digits digits{std::vector<std::uint8_t>(count * static_cast<std::size_t>(size * size)),
                 std::vector<std::uint8_t>(count), size * size};
-  draw_digits(digits.pixels, digits.labels, size, Random(1, Draw::synthetic_data, stream));
+  draw_digits(context, digits.pixels, digits.labels, size, Random(1, Draw::synthetic_data, stream));
   return digits;
 }
 
@@ -45,12 +45,8 @@ TEST(Digits, AreTheSameOnEveryMachine) {
 }
 
 TEST(Digits, DoNotDependOnTheThreads) {
-  const int threads = thread_count();
-  set_thread_count(1);
-  const Digits one = draw(1000, 16, 0);
-  set_thread_count(3);
-  const Digits three = draw(1000, 16, 0);
-  set_thread_count(threads);
+  Context single(1), several(3);
+  const Digits one = draw(1000, 16, 0, single), three = draw(1000, 16, 0, several);
   EXPECT_EQ(one.pixels, three.pixels);
   EXPECT_EQ(one.labels, three.labels);
 }

@@ -9,6 +9,7 @@
 #include "data/idx.h"
 #include "io/file.h"
 #include "io/temporary_folder.h"
+#include "support/contexts.h"
 
 namespace linnet {
 namespace {
@@ -20,21 +21,21 @@ using testing::HasSubstr;
 TEST(ScaleDown, AveragesAreas) {
   const std::vector<std::uint8_t> pixels = {0,  10, 20,  30,  40,  50,  60,  70,
                                             80, 90, 100, 110, 120, 130, 140, 150};
-  EXPECT_THAT(scale_down(pixels, 1, 4, 4, 2), ElementsAre(25, 45, 105, 125));
-  EXPECT_THAT(scale_down(pixels, 1, 4, 4, 1), ElementsAre(75));
-  EXPECT_THAT(scale_down(pixels, 4, 2, 2, 1), ElementsAre(15, 55, 95, 135));
+  EXPECT_THAT(scale_down(any_context(), pixels, 1, 4, 4, 2), ElementsAre(25, 45, 105, 125));
+  EXPECT_THAT(scale_down(any_context(), pixels, 1, 4, 4, 1), ElementsAre(75));
+  EXPECT_THAT(scale_down(any_context(), pixels, 4, 2, 2, 1), ElementsAre(15, 55, 95, 135));
   // Three pixels become two: each new one covers one and a half old ones.
   const std::vector<std::uint8_t> nine = {0, 90, 240, 0, 90, 240, 0, 90, 240};
-  EXPECT_THAT(scale_down(nine, 1, 3, 3, 2), ElementsAre(30, 190, 30, 190));
+  EXPECT_THAT(scale_down(any_context(), nine, 1, 3, 3, 2), ElementsAre(30, 190, 30, 190));
 }
 
 TEST(ScaleDown, KeepsConstantsAndSizes) {
   const std::vector<std::uint8_t> white(28 * 20, 255);
   for (const std::int64_t size : {1, 7, 13, 16, 20})
-    EXPECT_THAT(scale_down(white, 1, 28, 20, size), testing::Each(255));
+    EXPECT_THAT(scale_down(any_context(), white, 1, 28, 20, size), testing::Each(255));
   std::vector<std::uint8_t> pixels(49);
   for (std::size_t i = 0; i < 49; ++i) pixels[i] = static_cast<std::uint8_t>(i * 5);
-  EXPECT_EQ(scale_down(pixels, 1, 7, 7, 7), pixels);
+  EXPECT_EQ(scale_down(any_context(), pixels, 1, 7, 7, 7), pixels);
 }
 
 // A folder of two training images and one test image of 4 × 4.

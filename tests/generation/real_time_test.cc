@@ -1,7 +1,6 @@
 // Steps on one thread: they allocate nothing, stay on the thread that calls them, and do not slow down where
 // a state fades away.
 #include <gtest/gtest.h>
-#include <omp.h>
 
 #include <atomic>
 #include <cerrno>

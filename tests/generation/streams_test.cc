@@ -21,9 +21,8 @@ void expect_alone_as_among_seventy(const ModelConfig& config) {
   alone.prefill(0, prompt);
   const auto expected = draw(alone, 0, 25);
 
-  for (const int threads : {1, 3}) {
-    const Threads set(threads);
-    Session session(model, 70);
+  for (const int threads : {1, 2, 3, 8}) {
+    Session session(model, 70, {.threads = threads});
     for (std::int64_t i = 0; i < 70; ++i)
       session.begin(i, label, seeded(static_cast<std::uint64_t>(i + 1000)));
     session.begin(37, label, seeded(7));

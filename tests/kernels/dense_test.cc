@@ -5,10 +5,11 @@
 #include <limits>
 #include <tuple>
 
-#include "base/threads.h"
+#include "base/parallel.h"
 #include "kernels/panels.h"
 #include "kernels/samples.h"
 #include "kernels/targets.h"
+#include "support/contexts.h"
 
 namespace linnet::kernels {
 namespace {
@@ -51,12 +52,12 @@ constexpr Extents extents[] = {{1, 1},     {0, 5},     {30, 257},   {257, 30},  
                                {256, 768}, {256, 256}, {1024, 256}, {513, 130}, {1100, 70}};
 
 TEST(Multiply, MatchesDoublePrecision) {
-  set_thread_count(2);
+  Context context(2);
   std::uint32_t stream = 0;
   for (const auto& [inputs, outputs] : extents) {
     Tensor b = normal({inputs, outputs}, ++stream), bias = normal({outputs}, ++stream);
     PackedMatrix packed(inputs, outputs);
-    packed.pack(b.view<float>());
+    packed.pack(context, b.view<float>());
     for (const std::int64_t rows : {0, 1, 7, 64, 131}) {
       Tensor a = normal({rows, inputs}, ++stream), other = normal({rows, outputs}, ++stream);
       const auto product = plain_product(a.view<float>(), b.view<float>());
@@ -70,7 +71,7 @@ TEST(Multiply, MatchesDoublePrecision) {
           if (residual == 1) epilogue.residual = c.view<float>();
           if (residual == 2) epilogue.residual = other.view<float>();
           const auto expected = finished(product, outputs, epilogue);
-          multiply(c.view<float>(), a.view<float>(), packed, epilogue);
+          multiply(context, c.view<float>(), a.view<float>(), packed, epilogue);
           EXPECT_LT(relative_error(c.span<float>(), expected), 2e-6);
         }
       }
@@ -86,10 +87,10 @@ TEST(Multiply, TransposedPackingIsTheSameMatrix) {
     Tensor a = normal({5, inputs}, 2), c = Tensor::of<float>({5, outputs}),
            d = Tensor::of<float>({5, outputs});
     PackedMatrix packed(inputs, outputs);
-    packed.pack(b.view<float>());
-    multiply(c.view<float>(), a.view<float>(), packed);
-    packed.pack_transposed(w.view<float>());
-    multiply(d.view<float>(), a.view<float>(), packed);
+    packed.pack(any_context(), b.view<float>());
+    multiply(any_context(), c.view<float>(), a.view<float>(), packed);
+    packed.pack_transposed(any_context(), w.view<float>());
+    multiply(any_context(), d.view<float>(), a.view<float>(), packed);
     EXPECT_TRUE(same_bits(c.span<float>(), d.span<float>()));
   }
 }
@@ -100,7 +101,7 @@ void expect_rows_independent(std::int64_t inputs, std::int64_t outputs, Activati
   Tensor a = normal({most, inputs}, 1), b = normal({inputs, outputs}, 2), bias = normal({outputs}, 3);
   Tensor before = normal({most, outputs}, 4);
   PackedMatrix packed(inputs, outputs);
-  packed.pack(b.view<float>());
+  packed.pack(any_context(), b.view<float>());
   const auto epilogue_of = [&](View<float> c, View<const float> other) {
     Epilogue epilogue;
     if (activation != Activation::relu) epilogue.bias = bias.view<float>();
@@ -112,10 +113,10 @@ void expect_rows_independent(std::int64_t inputs, std::int64_t outputs, Activati
   Tensor alone = before.clone();
   for (std::int64_t i = 0; i < most; ++i) {
     const View<float> c = alone.view<float>().slice(0, i, i + 1);
-    multiply(c, a.view<float>().slice(0, i, i + 1), packed,
+    multiply(any_context(), c, a.view<float>().slice(0, i, i + 1), packed,
              epilogue_of(c, before.view<float>().slice(0, i, i + 1)));
   }
-  const auto check = [&](std::int64_t rows, std::int64_t first, std::int64_t gap) {
+  const auto check = [&](Context& context, std::int64_t rows, std::int64_t first, std::int64_t gap) {
     SCOPED_TRACE(testing::Message() << rows << " rows from " << first << ", gap " << gap << ", " << inputs
                                     << " × " << outputs << ", activation " << static_cast<int>(activation)
                                     << ", residual " << residual);
@@ -126,17 +127,17 @@ void expect_rows_independent(std::int64_t inputs, std::int64_t outputs, Activati
       std::copy_n(a.view<float>().at(first + i), inputs, x.at(i));
       std::copy_n(before.view<float>().at(first + i), outputs, c.at(i));
     }
-    multiply(c, x, packed, epilogue_of(c, before.view<float>().slice(0, first, first + rows)));
+    multiply(context, c, x, packed, epilogue_of(c, before.view<float>().slice(0, first, first + rows)));
     const auto expected = dense_copy(alone.view<float>().slice(0, first, first + rows));
     EXPECT_TRUE(same_bits(dense_copy(c), expected));
   };
-  for (std::int64_t rows = 1; rows <= 40; ++rows) check(rows, rows % 3, 0);
+  for (std::int64_t rows = 1; rows <= 40; ++rows) check(any_context(), rows, rows % 3, 0);
   for (const std::int64_t rows : {63, 64, 65, 100, 200, 256, 260}) {
-    for (const int threads : {1, 2, 3}) {
-      set_thread_count(threads);
-      check(rows, 3, 0);
+    for (const int threads : {1, 2, 3, 8}) {
+      Context context(threads);
+      check(context, rows, 3, 0);
     }
-    check(rows, 1, 7);
+    check(any_context(), rows, 1, 7);
   }
 }
 
@@ -155,7 +156,7 @@ TEST(Multiply, PanelsMatchOnEveryTarget) {
     Tensor b = normal({inputs, outputs}, 1), bias = normal({outputs}, 2), a = normal({17, inputs}, 3);
     const PanelLayout layout{inputs, outputs};
     Tensor packed = Tensor::of<float>({layout.floats()});
-    pack_panels(packed.span<float>().data(), layout, b.span<float>().data(), outputs, 1);
+    pack_panels(any_context(), packed.span<float>().data(), layout, b.span<float>().data(), outputs, 1);
     const Epilogue epilogue{bias.view<float>(), Activation::gelu, {}};
     const auto expected = finished(plain_product(a.view<float>(), b.view<float>()), outputs, epilogue);
     for_every_target([&, outputs = outputs] {  // clang 14 cannot capture the binding itself
@@ -179,8 +180,8 @@ TEST(Multiply, KeepsNaNInItsRow) {
       Tensor a = normal({rows, 65}, 1), b = normal({65, 70}, 2), c = Tensor::of<float>({rows, 70});
       a.view<float>()(2, 64) = std::numeric_limits<float>::quiet_NaN();
       PackedMatrix packed(65, 70);
-      packed.pack(b.view<float>());
-      multiply(c.view<float>(), a.view<float>(), packed, {{}, activation, {}});
+      packed.pack(any_context(), b.view<float>());
+      multiply(any_context(), c.view<float>(), a.view<float>(), packed, {{}, activation, {}});
       for (std::int64_t i = 0; i < rows; ++i)
         for (std::int64_t j = 0; j < 70; ++j)
           ASSERT_EQ(std::isnan(c.view<float>()(i, j)), i == 2) << i << ", " << j;
@@ -189,15 +190,14 @@ TEST(Multiply, KeepsNaNInItsRow) {
 }
 
 TEST(Multiply, RunsInsideParallelFor) {
-  set_thread_count(2);
+  Context context(2);
   Tensor a = normal({400, 256}, 1), b = normal({256, 256}, 2), c = Tensor::of<float>({400, 256});
   Tensor d = Tensor::of<float>({400, 256});
   PackedMatrix packed(256, 256);
-  packed.pack(b.view<float>());
-  prepare_multiply(100, packed);
-  multiply(c.view<float>(), a.view<float>(), packed);
-  parallel_for(4, [&](std::int64_t i) {
-    multiply(d.view<float>().slice(0, 100 * i, 100 * i + 100),
+  packed.pack(context, b.view<float>());
+  multiply(context, c.view<float>(), a.view<float>(), packed);
+  parallel_for(context, 4, [&](Context& own, std::int64_t i) {
+    multiply(own, d.view<float>().slice(0, 100 * i, 100 * i + 100),
              a.view<float>().slice(0, 100 * i, 100 * i + 100), packed);
   });
   EXPECT_TRUE(same_bits(c.span<float>(), d.span<float>()));
@@ -206,10 +206,10 @@ TEST(Multiply, RunsInsideParallelFor) {
 TEST(PackedMatrix, MovesAndRepacks) {
   Tensor a = normal({70, 64}, 1), b = normal({64, 64}, 2), c = Tensor::of<float>({70, 64});
   PackedMatrix first(64, 64);
-  first.pack(normal({64, 64}, 3).view<float>());
+  first.pack(any_context(), normal({64, 64}, 3).view<float>());
   PackedMatrix second = std::move(first);
-  second.pack(b.view<float>());
-  multiply(c.view<float>(), a.view<float>(), second);
+  second.pack(any_context(), b.view<float>());
+  multiply(any_context(), c.view<float>(), a.view<float>(), second);
   EXPECT_LT(relative_error(c.span<float>(), plain_product(a.view<float>(), b.view<float>())), 2e-6);
   EXPECT_EQ(second.bytes(), 64u * 64u * sizeof(float));
 }
@@ -218,11 +218,12 @@ struct Gradient {
   std::vector<float> dw, db;
 };
 
-Gradient gradient_of(std::int64_t rows, std::int64_t outputs, std::int64_t inputs, std::int64_t gap) {
+Gradient gradient_of(Context& context, std::int64_t rows, std::int64_t outputs, std::int64_t inputs,
+                     std::int64_t gap) {
   Tensor dy_memory = normal({rows, outputs + gap}, 1), x_memory = normal({rows, inputs + gap}, 2);
   Tensor dw_memory = normal({outputs, inputs + gap}, 3), db = normal({outputs}, 4);
   const View<float> dw = strided(dw_memory, outputs, inputs, gap);
-  accumulate_weight_gradient(dw, db.view<float>(), strided(dy_memory, rows, outputs, gap),
+  accumulate_weight_gradient(context, dw, db.view<float>(), strided(dy_memory, rows, outputs, gap),
                              strided(x_memory, rows, inputs, gap));
   return {dense_copy(dw), {db.span<float>().begin(), db.span<float>().end()}};
 }
@@ -244,13 +245,12 @@ void expect_gradient_right(std::int64_t rows, std::int64_t outputs, std::int64_t
     for (std::int64_t r = 0; r < rows; ++r) sum += dy(r, o);
     expected_db.push_back(sum);
   }
-  const Gradient actual = gradient_of(rows, outputs, inputs, gap);
+  const Gradient actual = gradient_of(any_context(), rows, outputs, inputs, gap);
   EXPECT_LT(relative_error(actual.dw, expected_dw), 2e-6);
   EXPECT_LT(relative_error(actual.db, expected_db), 2e-6);
 }
 
 TEST(WeightGradient, MatchesDoublePrecision) {
-  set_thread_count(2);
   for (const std::int64_t rows : {0, 1, 63, 65, 600})
     for (const auto& [outputs, inputs] :
          {Extents{1, 1}, Extents{30, 257}, Extents{257, 64}, Extents{130, 300}})
@@ -260,11 +260,11 @@ TEST(WeightGradient, MatchesDoublePrecision) {
 
 TEST(WeightGradient, DoesNotDependOnThreads) {
   for (const auto& [outputs, inputs] : {Extents{768, 256}, Extents{30, 256}, Extents{97, 513}}) {
-    set_thread_count(1);
-    const Gradient one = gradient_of(700, outputs, inputs, 0);
-    for (const int threads : {2, 3}) {
-      set_thread_count(threads);
-      const Gradient more = gradient_of(700, outputs, inputs, 0);
+    Context alone(1);
+    const Gradient one = gradient_of(alone, 700, outputs, inputs, 0);
+    for (const int threads : {2, 3, 8}) {
+      Context context(threads);
+      const Gradient more = gradient_of(context, 700, outputs, inputs, 0);
       EXPECT_TRUE(same_bits(one.dw, more.dw));
       EXPECT_TRUE(same_bits(one.db, more.db));
     }
@@ -273,13 +273,13 @@ TEST(WeightGradient, DoesNotDependOnThreads) {
 
 TEST(WeightGradient, LeavesOutAnEmptyBias) {
   Tensor dy = normal({9, 5}, 1), x = normal({9, 4}, 2), dw = Tensor::of<float>({5, 4});
-  accumulate_weight_gradient(dw.view<float>(), {}, dy.view<float>(), x.view<float>());
+  accumulate_weight_gradient(any_context(), dw.view<float>(), {}, dy.view<float>(), x.view<float>());
   EXPECT_NE(dw.span<float>()[0], 0);
 }
 
 TEST(Ceilings, AreMeasured) {
-  set_thread_count(2);
-  const double gflops = measure_gemm_gflops(), gbs = measure_copy_gbs();
+  Context context(2);
+  const double gflops = measure_gemm_gflops(context), gbs = measure_copy_gbs(context);
   EXPECT_TRUE(std::isfinite(gflops) && gflops > 0) << gflops;
   EXPECT_TRUE(std::isfinite(gbs) && gbs > 0) << gbs;
 }

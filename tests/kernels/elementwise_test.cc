@@ -2,10 +2,10 @@
 
 #include <gtest/gtest.h>
 
-#include "base/threads.h"
 #include "kernels/activation.h"
 #include "kernels/samples.h"
 #include "kernels/targets.h"
+#include "support/contexts.h"
 
 namespace linnet::kernels {
 namespace {
@@ -40,8 +40,8 @@ TEST(Activation, IsAccurateOnEveryTarget) {
       for (std::int64_t i = 0; i < x.size(); ++i)
         x.span<float>()[static_cast<std::size_t>(i)] = (static_cast<float>(i) - 50000.3f) * 3e-4f;
       Tensor dy = dx.clone();
-      activation_forward(y.view<float>(), x.view<float>(), activation);
-      activation_backward(dx.view<float>(), dx.view<float>(), x.view<float>(), activation);
+      activation_forward(any_context(), y.view<float>(), x.view<float>(), activation);
+      activation_backward(any_context(), dx.view<float>(), dx.view<float>(), x.view<float>(), activation);
       double error = 0, slope_error = 0;
       for (std::size_t i = 0; i < x.span<float>().size(); ++i) {
         const double v = x.span<float>()[i], g = dy.span<float>()[i];
@@ -60,7 +60,7 @@ TEST(Activation, TakesStridedRowsInPlace) {
   Tensor memory = normal({300, 77}, 1);
   const View<float> x = strided(memory, 300, 70, 7);
   Tensor before = memory.clone();
-  activation_forward(x, x, Activation::relu);
+  activation_forward(any_context(), x, x, Activation::relu);
   for (std::int64_t i = 0; i < 300; ++i)
     for (std::int64_t j = 0; j < 77; ++j) {
       const float old = before.view<float>()(i, j);
@@ -72,13 +72,13 @@ TEST(Add, IsExactForAllShapes) {
   for_every_target([] {
     for (const std::int64_t n : lengths) {
       Tensor a = normal({n}, 1), b = normal({n}, 2), y = Tensor::of<float>({n});
-      add(y.view<float>(), a.view<float>(), b.view<float>());
+      add(any_context(), y.view<float>(), a.view<float>(), b.view<float>());
       for (std::size_t i = 0; i < y.span<float>().size(); ++i)
         ASSERT_EQ(y.span<float>()[i], a.span<float>()[i] + b.span<float>()[i]);
     }
     Tensor memory = normal({65, 40}, 3), b = normal({65, 33}, 4), before = memory.clone();
     const View<float> a = strided(memory, 65, 33, 7);
-    add(a, a, b.view<float>());
+    add(any_context(), a, a, b.view<float>());
     for (std::int64_t i = 0; i < 65; ++i)
       for (std::int64_t j = 0; j < 40; ++j)
         ASSERT_EQ(memory.view<float>()(i, j),
@@ -90,7 +90,7 @@ TEST(Scale, IsExact) {
   for_every_target([] {
     for (const std::int64_t n : lengths) {
       Tensor x = normal({n}, 1), y = x.clone();
-      scale(y.span<float>(), 0.3f);
+      scale(any_context(), y.span<float>(), 0.3f);
       for (std::size_t i = 0; i < y.span<float>().size(); ++i)
         ASSERT_EQ(y.span<float>()[i], x.span<float>()[i] * 0.3f);
     }
@@ -103,12 +103,11 @@ TEST(SumOfSquares, IsAccurateAndIndependentOfThreads) {
       Tensor x = normal({n}, 1);
       double expected = 0;
       for (const float v : x.span<float>()) expected += static_cast<double>(v) * v;
-      set_thread_count(1);
-      const double one = sum_of_squares(x.span<float>());
+      Context alone(1);
+      const double one = sum_of_squares(alone, x.span<float>());
       EXPECT_NEAR(one, expected, 1e-12 * expected);
-      set_thread_count(3);
-      EXPECT_EQ(sum_of_squares(x.span<float>()), one);
-      set_thread_count(2);
+      Context context(3);
+      EXPECT_EQ(sum_of_squares(context, x.span<float>()), one);
     }
   });
 }
@@ -119,7 +118,7 @@ TEST(Dropout, FollowsTheGeneratorBitForBit) {
     for (const std::int64_t n : {0, 1, 3, 4, 63, 64, 65, 32771}) {
       for_every_target([&] {
         Tensor x = normal({n}, 1), y = x.clone();
-        dropout(y.view<float>(), y.view<float>(), rate, random);
+        dropout(any_context(), y.view<float>(), y.view<float>(), rate, random);
         for (std::size_t i = 0; i < y.span<float>().size(); ++i) {
           const bool dropped = random.bits(i) < static_cast<double>(rate) * 0x1p32;
           ASSERT_EQ(y.span<float>()[i], dropped ? 0 : x.span<float>()[i] * (1 / (1 - rate)))
@@ -133,7 +132,7 @@ TEST(Dropout, FollowsTheGeneratorBitForBit) {
 TEST(Dropout, KeepsTheMean) {
   Tensor y = Tensor::of<float>({200, 500});
   for (float& v : y.span<float>()) v = 1;
-  dropout(y.view<float>(), y.view<float>(), 0.25f, Random(test_seed, Draw::dropout));
+  dropout(any_context(), y.view<float>(), y.view<float>(), 0.25f, Random(test_seed, Draw::dropout));
   double sum = 0;
   for (const float v : y.span<float>()) sum += v;
   EXPECT_NEAR(sum / 100000, 1, 0.01);

@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "base/threads.h"
 #include "kernels/samples.h"
+#include "support/contexts.h"
 
 namespace linnet::kernels {
 namespace {
@@ -14,7 +14,7 @@ TEST(Embedding, LooksUpAndAddsBack) {
       Tensor table = normal({7, d}, 1), dy = normal({rows, d}, 2), y = Tensor::of<float>({rows, d});
       std::vector<std::int32_t> ids;
       for (std::int64_t i = 0; i < rows; ++i) ids.push_back(static_cast<std::int32_t>(i * i % 7));
-      embedding_forward(y.view<float>(), table.view<float>(), ids);
+      embedding_forward(any_context(), y.view<float>(), table.view<float>(), ids);
       Tensor expected = table.clone();
       for (std::int64_t i = 0; i < rows; ++i) {
         for (std::int64_t j = 0; j < d; ++j) {
@@ -23,9 +23,9 @@ TEST(Embedding, LooksUpAndAddsBack) {
         }
       }
       for (const int threads : {1, 2, 3}) {
-        set_thread_count(threads);
+        Context context(threads);
         Tensor dtable = table.clone();
-        embedding_backward(dtable.view<float>(), dy.view<float>(), ids);
+        embedding_backward(context, dtable.view<float>(), dy.view<float>(), ids);
         EXPECT_TRUE(same_bits(dtable.span<float>(), expected.span<float>()));
       }
     }
@@ -38,8 +38,8 @@ TEST(AddRows, AddsToEveryBatchEntryAndSumsBack) {
       Tensor y = normal({batch, length, 33}, 1), rows = normal({length, 33}, 2), before = y.clone(),
              sums = rows.clone();
       Tensor expected = rows.clone();
-      add_rows(y.view<float>(), rows.view<float>());
-      add_rows_backward(sums.view<float>(), before.view<float>());
+      add_rows(any_context(), y.view<float>(), rows.view<float>());
+      add_rows_backward(any_context(), sums.view<float>(), before.view<float>());
       for (std::int64_t b = 0; b < batch; ++b)
         for (std::int64_t i = 0; i < length; ++i)
           for (std::int64_t j = 0; j < 33; ++j) {
@@ -54,7 +54,7 @@ TEST(AddRows, AddsToEveryBatchEntryAndSumsBack) {
 TEST(SinusoidalPositions, FollowTheFormulaNearTheStart) {
   for (const std::int64_t d : {1, 2, 7, 64, 257}) {
     Tensor rows = Tensor::of<float>({100, d});
-    sinusoidal_positions(rows.view<float>(), 3);
+    sinusoidal_positions(any_context(), rows.view<float>(), 3);
     for (std::int64_t i = 0; i < 100; ++i) {
       for (std::int64_t j = 0; j < d; ++j) {
         const double angle =
@@ -70,7 +70,7 @@ TEST(SinusoidalPositions, FollowTheFormulaNearTheStart) {
 TEST(SinusoidalPositions, StayAccurateFarOut) {
   const std::int64_t first = std::int64_t{1} << 40;
   Tensor rows = Tensor::of<float>({5, 8});
-  sinusoidal_positions(rows.view<float>(), first);
+  sinusoidal_positions(any_context(), rows.view<float>(), first);
   // 2π to 120 bits: the multiple of it nearest to the position is taken away in pieces that are exact.
   const double two_pi[3] = {6.28318530717958623, 2.44929359829470635e-16, -5.98954050886949e-33};
   for (std::int64_t i = 0; i < 5; ++i) {
@@ -93,8 +93,8 @@ TEST(SinusoidalPositions, StayAccurateFarOut) {
 
 TEST(SinusoidalPositions, ContinueWhereTheyStopped) {
   Tensor all = Tensor::of<float>({50, 30}), end = Tensor::of<float>({20, 30});
-  sinusoidal_positions(all.view<float>(), 0);
-  sinusoidal_positions(end.view<float>(), 30);
+  sinusoidal_positions(any_context(), all.view<float>(), 0);
+  sinusoidal_positions(any_context(), end.view<float>(), 30);
   EXPECT_TRUE(same_bits(dense_copy(all.view<float>().slice(0, 30, 50)), end.span<float>()));
 }
 

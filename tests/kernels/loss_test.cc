@@ -4,9 +4,9 @@
 
 #include <limits>
 
-#include "base/threads.h"
 #include "kernels/samples.h"
 #include "kernels/targets.h"
+#include "support/contexts.h"
 
 namespace linnet::kernels {
 namespace {
@@ -41,16 +41,17 @@ TEST(CategoricalLoss, MatchesDoublePrecisionOnEveryTarget) {
             expected_gradient.push_back(
                 target < 0 ? 0 : 0.7 * (std::exp(static_cast<double>(row[j])) / sum - (j == target)));
         }
-        categorical_loss(nll.span<float>(), gradient.view<float>(), logits.view<float>(), targets, 0.7f,
-                         correct);
+        categorical_loss(any_context(), nll.span<float>(), gradient.view<float>(), logits.view<float>(),
+                         targets, 0.7f, correct);
         EXPECT_LT(mixed_error(nll.span<float>(), expected), 1e-6);
         EXPECT_LT(mixed_error(gradient.span<float>(), expected_gradient), 1e-6);
         EXPECT_EQ(correct, expected_correct);
         // In place, and without a gradient.
         Tensor again = Tensor::of<float>({rows});
-        categorical_loss(again.span<float>(), {}, logits.view<float>(), targets, 0.7f);
+        categorical_loss(any_context(), again.span<float>(), {}, logits.view<float>(), targets, 0.7f);
         EXPECT_TRUE(same_bits(again.span<float>(), nll.span<float>()));
-        categorical_loss(again.span<float>(), logits.view<float>(), logits.view<float>(), targets, 0.7f);
+        categorical_loss(any_context(), again.span<float>(), logits.view<float>(), logits.view<float>(),
+                         targets, 0.7f);
         EXPECT_TRUE(same_bits(again.span<float>(), nll.span<float>()));
         EXPECT_TRUE(same_bits(logits.span<float>(), gradient.span<float>()));
       }
@@ -65,7 +66,8 @@ TEST(CategoricalLoss, StandsLargeLogitsAndKeepsNaNInItsRow) {
     logits.view<float>()(2, 19) = nan;
     const std::vector<std::int32_t> targets = {19, 4, 5, 6};
     std::vector<std::uint8_t> correct(4);
-    categorical_loss(nll.span<float>(), gradient.view<float>(), logits.view<float>(), targets, 1, correct);
+    categorical_loss(any_context(), nll.span<float>(), gradient.view<float>(), logits.view<float>(), targets,
+                     1, correct);
     EXPECT_EQ(nll.span<float>()[0], 0);
     EXPECT_TRUE(std::isnan(nll.span<float>()[2]));
     EXPECT_EQ(correct[2], 0);
@@ -87,7 +89,7 @@ TEST(SoftmaxRows, MatchesDoublePrecisionOnEveryTarget) {
           for (std::int64_t j = 0; j < n; ++j)
             expected.push_back(std::exp(logits.view<float>()(i, j) / static_cast<double>(temperature)) / sum);
         }
-        softmax_rows(y.view<float>(), logits.view<float>(), temperature);
+        softmax_rows(any_context(), y.view<float>(), logits.view<float>(), temperature);
         EXPECT_LT(relative_error(y.span<float>(), expected), 5e-6);
       }
     }
@@ -139,8 +141,8 @@ TEST(LogisticMixtureLoss, MatchesDoublePrecisionOnEveryTarget) {
           if (rows > 10) targets[5] = 0, targets[6] = static_cast<std::int32_t>(levels - 1);
           Tensor parameters = mixture_parameters(rows, components, targets, levels);
           Tensor nll = Tensor::of<float>({rows}), gradient = normal({rows, 3 * components}, 2);
-          logistic_mixture_loss(nll.span<float>(), gradient.view<float>(), parameters.view<float>(), targets,
-                                levels, 0.5f);
+          logistic_mixture_loss(any_context(), nll.span<float>(), gradient.view<float>(),
+                                parameters.view<float>(), targets, levels, 0.5f);
           std::vector<double> expected, expected_gradient;
           for (std::int64_t i = 0; i < rows; ++i) {
             const float* row = parameters.view<float>().at(i);
@@ -182,7 +184,7 @@ TEST(LogisticMixtureLoss, ProbabilitiesAddUpToOne) {
       std::copy_n(one.span<float>().data(), 30, parameters.view<float>().at(i));
       targets.push_back(static_cast<std::int32_t>(i));
     }
-    logistic_mixture_loss(nll.span<float>(), {}, parameters.view<float>(), targets, 256, 1);
+    logistic_mixture_loss(any_context(), nll.span<float>(), {}, parameters.view<float>(), targets, 256, 1);
     double sum = 0;
     for (const float loss : nll.span<float>()) sum += std::exp(-static_cast<double>(loss));
     EXPECT_NEAR(sum, 1, 2e-6);
@@ -198,8 +200,8 @@ TEST(LogisticMixtureLoss, IsFiniteFarAwayAndFlatBelowTheClamp) {
     parameters.view<float>()(0, 1) = 1.0f;
     parameters.view<float>()(0, 2) = -8;
     const std::vector<std::int32_t> targets = {64};
-    logistic_mixture_loss(nll.span<float>(), gradient.view<float>(), parameters.view<float>(), targets, 256,
-                          1);
+    logistic_mixture_loss(any_context(), nll.span<float>(), gradient.view<float>(), parameters.view<float>(),
+                          targets, 256, 1);
     const double x = 2 * 64.0 / 255 - 1, h = 1 / 255.0, scale = std::exp(7.0);
     const double expected = -((x + h - 1) * scale + std::log1p(-std::exp(-2 * h * scale)));
     EXPECT_NEAR(nll.span<float>()[0], expected, 1e-6 * expected);
@@ -215,10 +217,10 @@ TEST(LogisticMixtureLoss, KeepsNaNInItsRowAndDoesNotDependOnThreads) {
   parameters.view<float>()(501, 24) = nan;
   std::vector<float> first;
   for (const int threads : {1, 2, 3}) {
-    set_thread_count(threads);
+    Context context(threads);
     Tensor nll = Tensor::of<float>({1000}), gradient = Tensor::of<float>({1000, 30});
-    logistic_mixture_loss(nll.span<float>(), gradient.view<float>(), parameters.view<float>(), targets, 256,
-                          1);
+    logistic_mixture_loss(context, nll.span<float>(), gradient.view<float>(), parameters.view<float>(),
+                          targets, 256, 1);
     for (std::int64_t i = 0; i < 1000; ++i) {
       ASSERT_EQ(std::isnan(*nll.view<float>().at(i)), i == 501);
       ASSERT_EQ(std::isnan(gradient.view<float>()(i, 0)), i == 501);

@@ -5,11 +5,11 @@
 
 #include <cmath>
 
-#include "base/threads.h"
 #include "kernels/dense.h"
 #include "kernels/library.h"
 #include "kernels/samples.h"
 #include "kernels/targets.h"
+#include "support/contexts.h"
 
 namespace linnet::kernels {
 namespace {
@@ -60,17 +60,17 @@ double error(View<const float> c, const std::vector<double>& expected) {
 }
 
 TEST(NarrowMultiply, IsTheProductOfTheRoundedNumbers) {
-  set_thread_count(2);
+  Context context(2);
   std::uint32_t stream = 0;
   for (const WeightType type : {WeightType::bf16, WeightType::int8}) {
     for (const auto& [inputs, outputs] : extents) {
       Tensor w = normal({outputs, inputs}, ++stream);
       PackedMatrix packed(inputs, outputs, type);
-      packed.pack_transposed(w.view<float>());
+      packed.pack_transposed(context, w.view<float>());
       for (const std::int64_t rows : {0, 1, 2, 7, 31, 64, 131}) {
         SCOPED_TRACE(testing::Message() << rows << " x " << inputs << " x " << outputs);
         Tensor a = normal({rows, inputs}, ++stream), c = normal({rows, outputs}, ++stream);
-        multiply(c.view<float>(), a.view<float>(), packed);
+        multiply(context, c.view<float>(), a.view<float>(), packed);
         EXPECT_LT(error(c.view<float>(), expected_product(a.view<float>(), w.clone(), type)), 2e-6);
       }
     }
@@ -82,7 +82,7 @@ TEST(NarrowMultiply, BiasActivationAndResidualFollow) {
     Tensor w = normal({70, 40}, 1), a = normal({5, 40}, 2), bias = normal({70}, 3),
            residual = normal({5, 70}, 4);
     PackedMatrix packed(40, 70, type);
-    packed.pack_transposed(w.view<float>());
+    packed.pack_transposed(any_context(), w.view<float>());
     std::vector<double> expected = expected_product(a.view<float>(), w.clone(), type);
     for (std::int64_t i = 0; i < 5; ++i)
       for (std::int64_t n = 0; n < 70; ++n) {
@@ -93,7 +93,7 @@ TEST(NarrowMultiply, BiasActivationAndResidualFollow) {
     Tensor wide = normal({5, 80}, 5);
     const View<float> c = wide.view<float>().slice(1, 3, 73);
     for (std::int64_t i = 0; i < 5; ++i) std::copy_n(residual.view<float>().at(i), 70, c.at(i));
-    multiply(c, a.view<float>(), packed, {bias.view<float>(), Activation::relu, c});
+    multiply(any_context(), c, a.view<float>(), packed, {bias.view<float>(), Activation::relu, c});
     EXPECT_LT(error(c, expected), 2e-6);
   }
 }
@@ -101,17 +101,16 @@ TEST(NarrowMultiply, BiasActivationAndResidualFollow) {
 TEST(NarrowMultiply, IntegerRowsDoNotDependOnTheirCompany) {
   Tensor w = normal({130, 257}, 1), a = normal({131, 257}, 2);
   PackedMatrix packed(257, 130, WeightType::int8);
-  packed.pack_transposed(w.view<float>());
+  packed.pack_transposed(any_context(), w.view<float>());
   Tensor all = Tensor::of<float>({131, 130}), one = Tensor::of<float>({1, 130});
-  multiply(all.view<float>(), a.view<float>(), packed);
+  multiply(any_context(), all.view<float>(), a.view<float>(), packed);
   for (const int threads : {1, 2, 3}) {
-    set_thread_count(threads);
+    Context context(threads);
     for (const std::int64_t i : {0, 1, 63, 64, 130}) {
-      multiply(one.view<float>(), a.view<float>().slice(0, i, i + 1), packed);
+      multiply(context, one.view<float>(), a.view<float>().slice(0, i, i + 1), packed);
       for (std::int64_t n = 0; n < 130; ++n) ASSERT_EQ(one.view<float>()(0, n), all.view<float>()(i, n));
     }
   }
-  set_thread_count(2);
 }
 
 TEST(NarrowMultiply, SmallRowsAndZerosKeepTheirScale) {
@@ -119,9 +118,9 @@ TEST(NarrowMultiply, SmallRowsAndZerosKeepTheirScale) {
     Tensor w = normal({33, 20}, 1), a = normal({3, 20}, 2);
     for (float& x : a.span<float>()) x *= scale;
     PackedMatrix packed(20, 33, WeightType::int8);
-    packed.pack_transposed(w.view<float>());
+    packed.pack_transposed(any_context(), w.view<float>());
     Tensor c = Tensor::of<float>({3, 33});
-    multiply(c.view<float>(), a.view<float>(), packed);
+    multiply(any_context(), c.view<float>(), a.view<float>(), packed);
     EXPECT_LT(error(c.view<float>(), expected_product(a.view<float>(), w.clone(), WeightType::int8)), 2e-6)
         << scale;
   }
@@ -132,8 +131,8 @@ TEST(NarrowMultiply, NotANumberStaysOneInItsRow) {
     Tensor w = normal({33, 40}, 1), a = normal({3, 40}, 2), c = Tensor::of<float>({3, 33});
     a.view<float>()(1, 17) = NAN;
     PackedMatrix packed(40, 33, type);
-    packed.pack_transposed(w.view<float>());
-    multiply(c.view<float>(), a.view<float>(), packed);
+    packed.pack_transposed(any_context(), w.view<float>());
+    multiply(any_context(), c.view<float>(), a.view<float>(), packed);
     for (std::int64_t n = 0; n < 33; ++n) {
       EXPECT_TRUE(std::isnan(c.view<float>()(1, n)));
       EXPECT_TRUE(std::isfinite(c.view<float>()(0, n)) && std::isfinite(c.view<float>()(2, n)));
@@ -145,37 +144,36 @@ TEST(NarrowMultiply, TwiceIsOneAfterTheOther) {
   for (const WeightType type : {WeightType::f32, WeightType::bf16, WeightType::int8}) {
     Tensor w1 = normal({257, 30}, 1), w2 = normal({33, 257}, 2), bias = normal({257}, 3);
     PackedMatrix first(30, 257, type), second(257, 33, type);
-    first.pack_transposed(w1.view<float>());
-    second.pack_transposed(w2.view<float>());
+    first.pack_transposed(any_context(), w1.view<float>());
+    second.pack_transposed(any_context(), w2.view<float>());
     for (const std::int64_t rows : {0, 1, 64, 65, 131}) {
       Tensor a = normal({rows, 30}, 4), residual = normal({rows, 33}, 5);
       Tensor hidden = Tensor::of<float>({rows, 257}), expected = Tensor::of<float>({rows, 33});
       const Epilogue between{bias.view<float>(), Activation::gelu, {}};
-      multiply(hidden.view<float>(), a.view<float>(), first, between);
-      multiply(expected.view<float>(), hidden.view<float>(), second,
+      multiply(any_context(), hidden.view<float>(), a.view<float>(), first, between);
+      multiply(any_context(), expected.view<float>(), hidden.view<float>(), second,
                {{}, Activation::none, residual.view<float>()});
       std::vector<double> numbers;
       for (const float x : expected.span<float>()) numbers.push_back(x);
       for (const int threads : {1, 2}) {
-        set_thread_count(threads);
+        Context context(threads);
         Tensor c = residual.clone();  // in place
-        multiply_twice(c.view<float>(), a.view<float>(), first, between, second,
+        multiply_twice(context, c.view<float>(), a.view<float>(), first, between, second,
                        {{}, Activation::none, c.view<float>()}, hidden.view<float>());
         EXPECT_LE(error(c.view<float>(), numbers), type == WeightType::bf16 ? 1e-4 : 0) << rows;
       }
     }
   }
-  set_thread_count(2);
 }
 
 TEST(NarrowMultiply, GeluIsNear) {
   for (const WeightType type : {WeightType::bf16, WeightType::int8}) {
     Tensor w = normal({70, 40}, 1), a = normal({9, 40}, 2), c = Tensor::of<float>({9, 70});
     PackedMatrix packed(40, 70, type);
-    packed.pack_transposed(w.view<float>());
+    packed.pack_transposed(any_context(), w.view<float>());
     std::vector<double> expected = expected_product(a.view<float>(), w.clone(), type);
     for (double& x : expected) x *= 0.5 * std::erfc(-x / std::sqrt(2.0));
-    multiply(c.view<float>(), a.view<float>(), packed, {{}, Activation::gelu, {}});
+    multiply(any_context(), c.view<float>(), a.view<float>(), packed, {{}, Activation::gelu, {}});
     EXPECT_LT(error(c.view<float>(), expected), 1e-5);
   }
 }

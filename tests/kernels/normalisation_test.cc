@@ -4,9 +4,9 @@
 
 #include <limits>
 
-#include "base/threads.h"
 #include "kernels/samples.h"
 #include "kernels/targets.h"
+#include "support/contexts.h"
 
 namespace linnet::kernels {
 namespace {
@@ -53,13 +53,13 @@ void expect_layer_norm_right(std::int64_t rows, std::int64_t n, float offset, do
   const View<float> x = strided(x_memory, rows, n, 3);
   const Expected expected = expected_layer_norm(x, gain.view<float>(), bias.view<float>(), dy.view<float>());
   Tensor y = Tensor::of<float>({rows, n}), stats = Tensor::of<float>({rows, 2});
-  layer_norm_forward(y.view<float>(), stats.view<float>(), x, gain.view<float>(), bias.view<float>(),
-                     epsilon);
+  layer_norm_forward(any_context(), y.view<float>(), stats.view<float>(), x, gain.view<float>(),
+                     bias.view<float>(), epsilon);
   EXPECT_LT(relative_error(y.span<float>(), expected.y), tolerance);
 
   Tensor dgain = Tensor::of<float>({n}), dbias = Tensor::of<float>({n}), dx = dy.clone();
-  layer_norm_backward(dx.view<float>(), dgain.view<float>(), dbias.view<float>(), dx.view<float>(), x,
-                      stats.view<float>(), gain.view<float>(), false);
+  layer_norm_backward(any_context(), dx.view<float>(), dgain.view<float>(), dbias.view<float>(),
+                      dx.view<float>(), x, stats.view<float>(), gain.view<float>(), false);
   if (n > 1) {  // one element has no gradient, only rounding
     EXPECT_LT(relative_error(dx.span<float>(), expected.dx), tolerance);
     EXPECT_LT(relative_error(dgain.span<float>(), expected.dgain), tolerance);
@@ -70,8 +70,8 @@ void expect_layer_norm_right(std::int64_t rows, std::int64_t n, float offset, do
   Tensor more = normal({rows, n}, 5);
   std::vector<double> sum = expected.dx;
   for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += more.span<float>()[i];
-  layer_norm_backward(more.view<float>(), dgain.view<float>(), dbias.view<float>(), dy.view<float>(), x,
-                      stats.view<float>(), gain.view<float>(), true);
+  layer_norm_backward(any_context(), more.view<float>(), dgain.view<float>(), dbias.view<float>(),
+                      dy.view<float>(), x, stats.view<float>(), gain.view<float>(), true);
   EXPECT_LT(relative_error(more.span<float>(), sum), tolerance);
 }
 
@@ -90,12 +90,12 @@ TEST(LayerNorm, DoesNotDependOnThreads) {
   Tensor x = normal({500, 100}, 1), gain = normal({100}, 2), dy = normal({500, 100}, 3);
   std::vector<float> first;
   for (const int threads : {1, 2, 3}) {
-    set_thread_count(threads);
+    Context context(threads);
     Tensor y = Tensor::of<float>({500, 100}), stats = Tensor::of<float>({500, 2});
     Tensor dgain = Tensor::of<float>({100}), dbias = Tensor::of<float>({100});
-    layer_norm_forward(y.view<float>(), stats.view<float>(), x.view<float>(), gain.view<float>(),
+    layer_norm_forward(context, y.view<float>(), stats.view<float>(), x.view<float>(), gain.view<float>(),
                        gain.view<float>(), 1e-5f);
-    layer_norm_backward(y.view<float>(), dgain.view<float>(), dbias.view<float>(), dy.view<float>(),
+    layer_norm_backward(context, y.view<float>(), dgain.view<float>(), dbias.view<float>(), dy.view<float>(),
                         x.view<float>(), stats.view<float>(), gain.view<float>(), true);
     std::vector<float> all;
     for (Tensor* tensor : {&y, &stats, &dgain, &dbias})
@@ -108,7 +108,8 @@ TEST(LayerNorm, DoesNotDependOnThreads) {
 TEST(LayerNorm, KeepsNaNInItsRow) {
   Tensor x = normal({5, 70}, 1), gain = normal({70}, 2), y = Tensor::of<float>({5, 70});
   x.view<float>()(3, 69) = std::numeric_limits<float>::quiet_NaN();
-  layer_norm_forward(y.view<float>(), {}, x.view<float>(), gain.view<float>(), gain.view<float>(), 1e-5f);
+  layer_norm_forward(any_context(), y.view<float>(), {}, x.view<float>(), gain.view<float>(),
+                     gain.view<float>(), 1e-5f);
   for (std::int64_t i = 0; i < 5; ++i)
     for (std::int64_t j = 0; j < 70; ++j) ASSERT_EQ(std::isnan(y.view<float>()(i, j)), i == 3);
 }

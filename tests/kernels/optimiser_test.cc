@@ -2,9 +2,9 @@
 
 #include <gtest/gtest.h>
 
-#include "base/threads.h"
 #include "kernels/samples.h"
 #include "kernels/targets.h"
+#include "support/contexts.h"
 
 namespace linnet::kernels {
 namespace {
@@ -42,7 +42,7 @@ void expect_update_right(Update update, bool rectified, std::int64_t size) {
   for (step.step = 1; step.step <= 50; ++step.step) {
     step.learning_rate = 1e-2f / static_cast<float>(step.step);
     Tensor g = normal({size}, static_cast<std::uint32_t>(step.step + 1), 0.1f);
-    update(p.span<float>(), m.span<float>(), v.span<float>(), g.span<float>(), step);
+    update(any_context(), p.span<float>(), m.span<float>(), v.span<float>(), g.span<float>(), step);
     for (std::size_t i = 0; i < expected.size(); ++i) expected[i].update(g.span<float>()[i], step, rectified);
     std::vector<double> parameters;
     for (const Reference& reference : expected) parameters.push_back(reference.p);
@@ -65,10 +65,10 @@ TEST(RAdam, FollowsItsPaperOnEveryTarget) {
 TEST(Optimisers, MoveManyParametersAlikeOnAnyThreads) {
   std::vector<float> first;
   for (const int threads : {1, 3}) {
-    set_thread_count(threads);
+    Context context(threads);
     Tensor p = normal({100003}, 1), m = normal({100003}, 2), v = Tensor::of<float>({100003}),
            g = normal({100003}, 3);
-    radam_update(p.span<float>(), m.span<float>(), v.span<float>(), g.span<float>(), {.step = 20});
+    radam_update(context, p.span<float>(), m.span<float>(), v.span<float>(), g.span<float>(), {.step = 20});
     std::vector<float> all(p.span<float>().begin(), p.span<float>().end());
     if (first.empty()) first = all;
     EXPECT_TRUE(same_bits(all, first));

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "support/contexts.h"
 #include "support/dropout.h"
 #include "support/layer_check.h"
 
@@ -33,23 +34,21 @@ void expect_block_matches(const Block::Parts& parts, std::int64_t batch, std::in
   ParameterTable table;
   Block block(table, "block", parts);
   const Tensor values = random_values(table, seed);
-  block.pack(values.span<float>(), true);
+  block.pack(any_context(), values.span<float>(), true);
   Block::Saved saved;
   saved.reserve(batch, length, parts);
-  Scratch scratch;
   const std::int64_t width = parts.attention.width;
   const reference::BlockMasks masks =
       dropout.rate > 0 ? dropout_masks(parts, batch, length, dropout) : reference::BlockMasks{};
   const LayerUnderTest layer = {batch * length, width,
                                 [&](auto& y, const auto& x) {
-                                  block.forward(view(y, {batch, length, width}),
-                                                view(x, {batch, length, width}), saved, scratch, dropout);
+                                  block.forward(any_context(), view(y, {batch, length, width}),
+                                                view(x, {batch, length, width}), saved, dropout);
                                 },
                                 [&](auto& dx, const auto& dy, const auto& x, std::span<float> gradients) {
                                   dx = dy;
-                                  block.backward(view(dx, {batch, length, width}),
-                                                 view(x, {batch, length, width}), saved, scratch, dropout,
-                                                 gradients);
+                                  block.backward(any_context(), view(dx, {batch, length, width}),
+                                                 view(x, {batch, length, width}), saved, dropout, gradients);
                                 },
                                 [&](const auto& x, const auto& p) {
                                   return reference::block(x, length, p, "block", settings_of(parts), masks);
@@ -122,28 +121,27 @@ TEST(Block, AppliesAndStepsAsItTrains) {
       ParameterTable table;
       Block block(table, "block", parts);
       const Tensor values = random_values(table, seed);
-      block.pack(values.span<float>(), false);
+      block.pack(any_context(), values.span<float>(), false);
       const auto x = normals(length * width, seed);
       const auto expected =
           reference::block(reference::Matrix(length, width, in_double(x)), length,
                            by_name(table, values.span<float>()), "block", settings_of(parts))
               .values;
-      Scratch scratch;
       SelfAttention::Saved saved;
       saved.reserve(1, length, parts.attention);
       for (const std::int64_t split : {0, 1, 64, 130, 131}) {
         const auto state = block.attention().make_state(1, 0);
         std::vector<float> applied = x;
         const View<float> all = view(applied, {1, length, width});
-        block.apply(all.slice(1, 0, split), saved, scratch, 0, nullptr, state.get());
-        block.apply(all.slice(1, split, length), saved, scratch, split, state.get(), state.get());
+        block.apply(any_context(), all.slice(1, 0, split), saved, 0, nullptr, state.get());
+        block.apply(any_context(), all.slice(1, split, length), saved, split, state.get(), state.get());
         EXPECT_LT(relative_error(applied, expected), 1e-5) << "split at " << split;
       }
       const auto state = block.attention().make_state(2, 0);
       std::vector<float> stepped = x;
       const std::int64_t slot[] = {1};
       for (std::int64_t t = 0; t < length; ++t)
-        block.step(view(stepped, {length, width}).slice(0, t, t + 1), *state, slot, scratch);
+        block.step(any_context(), view(stepped, {length, width}).slice(0, t, t + 1), *state, slot);
       EXPECT_LT(relative_error(stepped, expected), 1e-5);
     }
 }

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "layers/embedding.h"
+#include "support/contexts.h"
 #include "support/layer_check.h"
 
 namespace linnet {
@@ -41,15 +42,15 @@ TEST(OutputHead, ProjectionMatchesReferenceWithGradients) {
     EXPECT_EQ(made.head->outputs(), components > 0 ? 3 * components : vocabulary);
     EXPECT_EQ(made.head->vocabulary(), vocabulary);
     const Tensor values = random_values(made.table, seed);
-    made.head->pack(values.span<float>(), true);
+    made.head->pack(any_context(), values.span<float>(), true);
     const std::int64_t o = made.head->outputs();
     const LayerUnderTest layer = {
         3, 5,
         [&](auto& y, const auto& x) {
-          made.head->forward(view(y, {3, o}), view(x, {3, 5}));
+          made.head->forward(any_context(), view(y, {3, o}), view(x, {3, 5}));
         },
         [&](auto& dx, const auto& dy, const auto& x, std::span<float> gradients) {
-          made.head->backward(view(dx, {3, 5}), view(dy, {3, o}), view(x, {3, 5}), gradients);
+          made.head->backward(any_context(), view(dx, {3, 5}), view(dy, {3, o}), view(x, {3, 5}), gradients);
         },
         [](const auto& x, const auto& p) { return reference::dense(x, p, "head"); }};
     expect_matches_reference(made.table, values.span<float>(), layer, seed);
@@ -62,14 +63,14 @@ TEST(OutputHead, TiedUsesTheFirstRowsOfTheEmbedding) {
   const auto head = OutputHead::categorical(table, "head", 5, 7, &embedding.table());
   EXPECT_EQ(head->outputs(), 7);
   const Tensor values = random_values(table, seed);
-  head->pack(values.span<float>(), true);
+  head->pack(any_context(), values.span<float>(), true);
   const LayerUnderTest layer = {
       4, 5,
       [&](auto& y, const auto& x) {
-        head->forward(view(y, {4, 7}), view(x, {4, 5}));
+        head->forward(any_context(), view(y, {4, 7}), view(x, {4, 5}));
       },
       [&](auto& dx, const auto& dy, const auto& x, std::span<float> gradients) {
-        head->backward(view(dx, {4, 5}), view(dy, {4, 7}), view(x, {4, 5}), gradients);
+        head->backward(any_context(), view(dx, {4, 5}), view(dy, {4, 7}), view(x, {4, 5}), gradients);
       },
       [](const auto& x, const auto& p) {
         reference::Parameters own = p;
@@ -109,7 +110,8 @@ TEST(OutputHead, LossMatchesReferenceWithGradients) {
       return -made.log_probabilities(row)[static_cast<std::size_t>(target)];
     };
     std::vector<float> nll(rows), gradient(numbers.size());
-    made.head->loss(nll, view(gradient, {rows, outputs}), view(numbers, {rows, outputs}), targets, 0.25f);
+    made.head->loss(any_context(), nll, view(gradient, {rows, outputs}), view(numbers, {rows, outputs}),
+                    targets, 0.25f);
     std::vector<double> expected, expected_gradient;
     for (std::size_t row = 0; row < rows; ++row) {
       std::vector<double> at = in_double(std::span(numbers).subspan(row * outputs, outputs));
@@ -132,9 +134,10 @@ TEST(OutputHead, LossMatchesReferenceWithGradients) {
       EXPECT_EQ(gradient[static_cast<std::size_t>(2 * outputs + i)], 0);
 
     std::vector<float> alone(rows), in_place = numbers;
-    made.head->loss(alone, {}, view(numbers, {rows, outputs}), targets, 0.25f);
+    made.head->loss(any_context(), alone, {}, view(numbers, {rows, outputs}), targets, 0.25f);
     EXPECT_TRUE(same_bits(alone, nll));
-    made.head->loss(alone, view(in_place, {rows, outputs}), view(in_place, {rows, outputs}), targets, 0.25f);
+    made.head->loss(any_context(), alone, view(in_place, {rows, outputs}), view(in_place, {rows, outputs}),
+                    targets, 0.25f);
     EXPECT_TRUE(same_bits(alone, nll));
     EXPECT_TRUE(same_bits(in_place, gradient));
   }
@@ -154,12 +157,13 @@ TEST(OutputHead, ProbabilitiesAddUpToOneAndLogitsGiveThem) {
       std::vector<std::int32_t> all(static_cast<std::size_t>(vocabulary));
       std::iota(all.begin(), all.end(), 0);
       std::vector<float> nll(all.size()), logits(all.size());
-      made.head->loss(nll, {}, view(repeated, {vocabulary, outputs}), all, 1);
+      made.head->loss(any_context(), nll, {}, view(repeated, {vocabulary, outputs}), all, 1);
       double sum = 0;
       for (const float value : nll) sum += std::exp(-static_cast<double>(value));
       EXPECT_NEAR(sum, 1, 2e-5);
 
-      made.head->logits(view(logits, {vocabulary}), View<const float>(&numbers[row * outputs], {outputs}));
+      made.head->logits(any_context(), view(logits, {vocabulary}),
+                        View<const float>(&numbers[row * outputs], {outputs}));
       const auto from_logits = reference::categorical_log_probabilities(in_double(logits));
       for (std::size_t v = 0; v < all.size(); ++v)
         EXPECT_NEAR(std::exp(from_logits[v]), std::exp(-static_cast<double>(nll[v])), 2e-5) << "token " << v;
@@ -184,9 +188,9 @@ TEST(OutputHead, SamplesAsOftenAsTheLossSays) {
       std::vector<std::int64_t> counts(expected.size());
       for (int i = 0; i < grid1; ++i)
         for (int j = 0; j < grid2; ++j) {
-          const std::int32_t token =
-              made.head->sample({own.data(), {outputs}}, (static_cast<float>(i) + 0.5f) / grid1,
-                                (static_cast<float>(j) + 0.5f) / grid2, workspace);
+          const std::int32_t token = made.head->sample(any_context(), {own.data(), {outputs}},
+                                                       (static_cast<float>(i) + 0.5f) / grid1,
+                                                       (static_cast<float>(j) + 0.5f) / grid2, workspace);
           ASSERT_GE(token, 0);
           ASSERT_LT(token, vocabulary);
           ++counts[static_cast<std::size_t>(token)];
@@ -209,18 +213,20 @@ TEST(OutputHead, EveryDrawIsATokenAndEveryLossFiniteInTheExtremes) {
       std::vector<float> row(static_cast<std::size_t>(outputs), extreme), gradient(row.size());
       for (const float u1 : {least, 0.5f, most})
         for (const float u2 : {least, 0.5f, most}) {
-          const std::int32_t token = made.head->sample(view(row, {outputs}), u1, u2, workspace);
+          const std::int32_t token =
+              made.head->sample(any_context(), view(row, {outputs}), u1, u2, workspace);
           EXPECT_TRUE(token >= 0 && token < vocabulary) << token << " at " << extreme;
         }
       if (!(std::abs(extreme) <= 1000)) continue;
       for (const std::int32_t target : {std::int32_t{0}, static_cast<std::int32_t>(vocabulary - 1)}) {
         std::vector<float> nll(1);
-        made.head->loss(nll, view(gradient, {1, outputs}), view(row, {1, outputs}), std::span(&target, 1), 1);
+        made.head->loss(any_context(), nll, view(gradient, {1, outputs}), view(row, {1, outputs}),
+                        std::span(&target, 1), 1);
         EXPECT_TRUE(std::isfinite(nll[0])) << nll[0] << " at " << extreme;
         for (const float value : gradient) EXPECT_TRUE(std::isfinite(value)) << value << " at " << extreme;
       }
       std::vector<float> logits(static_cast<std::size_t>(vocabulary));
-      made.head->logits(view(logits, {vocabulary}), view(row, {outputs}));
+      made.head->logits(any_context(), view(logits, {vocabulary}), view(row, {outputs}));
       for (const float value : logits)
         if (std::abs(extreme) <= 30) {
           EXPECT_TRUE(std::isfinite(value)) << value << " at " << extreme;

@@ -4,6 +4,7 @@
 #include "layers/dense.h"
 #include "layers/feed_forward.h"
 #include "layers/layer_norm.h"
+#include "support/contexts.h"
 #include "support/layer_check.h"
 
 namespace linnet {
@@ -21,15 +22,15 @@ TEST(Dense, MatchesReferenceWithGradients) {
       Dense dense(table, "dense", inputs, outputs, {.bias = bias, .weight_initial = {}, .bias_initial = {}});
       EXPECT_EQ(table.parameter_count(), inputs * outputs + (bias ? outputs : 0));
       const Tensor values = random_values(table, seed);
-      dense.pack(values.span<float>(), true);
+      dense.pack(any_context(), values.span<float>(), true);
       const std::int64_t n = rows, i = inputs, o = outputs;
       const LayerUnderTest layer = {
           rows, inputs,
           [&](auto& y, const auto& x) {
-            dense.forward(view(y, {n, o}), view(x, {n, i}));
+            dense.forward(any_context(), view(y, {n, o}), view(x, {n, i}));
           },
           [&](auto& dx, const auto& dy, const auto& x, std::span<float> gradients) {
-            dense.backward(view(dx, {n, i}), view(dy, {n, o}), view(x, {n, i}), gradients);
+            dense.backward(any_context(), view(dx, {n, i}), view(dy, {n, o}), view(x, {n, i}), gradients);
           },
           [](const auto& x, const auto& p) { return reference::dense(x, p, "dense"); }};
       expect_matches_reference(table, values.span<float>(), layer, seed);
@@ -41,7 +42,7 @@ TEST(Dense, AppliesActivationThenResidual) {
   ParameterTable table;
   Dense dense(table, "dense", inputs, outputs);
   const Tensor values = random_values(table, seed);
-  dense.pack(values.span<float>(), false);
+  dense.pack(any_context(), values.span<float>(), false);
   const auto x = normals(rows * inputs, seed + 1), residual = normals(rows * outputs, seed + 2);
   const reference::Matrix product = reference::dense(reference::Matrix(rows, inputs, in_double(x)),
                                                      by_name(table, values.span<float>()), "dense");
@@ -55,9 +56,10 @@ TEST(Dense, AppliesActivationThenResidual) {
     for (std::size_t i = 0; i < expected.size(); ++i)
       expected[i] = reference::activation(name, expected[i]) + residual[i];
     std::vector<float> y(expected.size()), in_place = residual;
-    dense.forward(view(y, {rows, outputs}), view(x, {rows, inputs}), kind, view(residual, {rows, outputs}));
+    dense.forward(any_context(), view(y, {rows, outputs}), view(x, {rows, inputs}), kind,
+                  view(residual, {rows, outputs}));
     EXPECT_LT(relative_error(y, expected), 2e-6);
-    dense.forward(view(in_place, {rows, outputs}), view(x, {rows, inputs}), kind,
+    dense.forward(any_context(), view(in_place, {rows, outputs}), view(x, {rows, inputs}), kind,
                   view(in_place, {rows, outputs}));
     EXPECT_TRUE(same_bits(in_place, y));
   }
@@ -67,10 +69,10 @@ TEST(Dense, LeavesOutAnEmptyInputGradient) {
   ParameterTable table;
   Dense dense(table, "dense", 3, 2);
   const Tensor values = random_values(table, seed);
-  dense.pack(values.span<float>(), true);
+  dense.pack(any_context(), values.span<float>(), true);
   const auto x = normals(12, seed), dy = normals(8, seed + 1);
   Tensor gradients = Tensor::of<float>({table.size()});
-  dense.backward({}, view(dy, {4, 2}), view(x, {4, 3}), gradients.span<float>());
+  dense.backward(any_context(), {}, view(dy, {4, 2}), view(x, {4, 3}), gradients.span<float>());
   double bias0 = 0;
   for (std::size_t row = 0; row < 4; ++row) bias0 += dy[2 * row];
   EXPECT_NEAR(by_name(table, gradients.span<float>()).at("dense.bias")[0], bias0, 1e-6);
@@ -88,11 +90,11 @@ TEST(LayerNorm, MatchesReferenceWithGradients) {
     const LayerUnderTest layer = {
         rows, width,
         [&](auto& y, const auto& x) {
-          norm.forward(view(y, {n, d}), view(stats, {n, 2}), view(x, {n, d}));
+          norm.forward(any_context(), view(y, {n, d}), view(stats, {n, 2}), view(x, {n, d}));
         },
         [&](auto& dx, const auto& dy, const auto& x, std::span<float> gradients) {
-          norm.backward(view(dx, {n, d}), view(dy, {n, d}), view(x, {n, d}), view(stats, {n, 2}), gradients,
-                        false);
+          norm.backward(any_context(), view(dx, {n, d}), view(dy, {n, d}), view(x, {n, d}),
+                        view(stats, {n, 2}), gradients, false);
         },
         [](const auto& x, const auto& p) { return reference::layer_norm(x, p, "norm"); }};
     expect_matches_reference(table, values.span<float>(), layer, seed);
@@ -107,10 +109,10 @@ TEST(LayerNorm, AddsTheInputGradientWhereAsked) {
   norm.pack(values.span<float>());
   const auto x = normals(rows * width, 1), dy = normals(rows * width, 2), start = normals(rows * width, 3);
   std::vector<float> y(x.size()), stats(2 * rows), assigned(x.size()), added = start;
-  norm.forward(view(y, {rows, width}), view(stats, {rows, 2}), view(x, {rows, width}));
+  norm.forward(any_context(), view(y, {rows, width}), view(stats, {rows, 2}), view(x, {rows, width}));
   Tensor gradients = Tensor::of<float>({table.size()});
   for (const bool add : {false, true})
-    norm.backward(view(add ? added : assigned, {rows, width}), view(dy, {rows, width}),
+    norm.backward(any_context(), view(add ? added : assigned, {rows, width}), view(dy, {rows, width}),
                   view(x, {rows, width}), view(stats, {rows, 2}), gradients.span<float>(), add);
   for (std::size_t i = 0; i < x.size(); ++i) EXPECT_NEAR(added[i], start[i] + assigned[i], 1e-6);
 }
@@ -123,7 +125,7 @@ TEST(LayerNorm, SurvivesRowsFarFromZero) {
   norm.pack(values.span<float>());
   std::vector<float> x = normals(rows * width, seed), y(x.size());
   for (std::size_t i = 0; i < x.size(); ++i) x[i] += 1000;  // a one-pass variance would lose three digits
-  norm.forward(view(y, {rows, width}), {}, view(x, {rows, width}));
+  norm.forward(any_context(), view(y, {rows, width}), {}, view(x, {rows, width}));
   const auto expected = reference::layer_norm(reference::Matrix(rows, width, in_double(x)),
                                               by_name(table, values.span<float>()), "norm");
   EXPECT_LT(relative_error(y, expected.values), 1e-4);
@@ -142,18 +144,17 @@ TEST(FeedForward, MatchesReferenceWithGradients) {
       const FeedForward::Parts parts{width, hidden, kind, 0.1};
       FeedForward feed_forward(table, "ff", parts);
       const Tensor values = random_values(table, seed);
-      feed_forward.pack(values.span<float>(), true);
+      feed_forward.pack(any_context(), values.span<float>(), true);
       FeedForward::Saved saved;
       saved.reserve(rows, parts);
-      Scratch scratch;
       const std::int64_t n = rows, d = width;
       const LayerUnderTest layer = {
           rows, width,
           [&](auto& y, const auto& x) {
-            feed_forward.forward(view(y, {n, d}), view(x, {n, d}), {}, saved);
+            feed_forward.forward(any_context(), view(y, {n, d}), view(x, {n, d}), {}, saved);
           },
           [&](auto& dx, const auto& dy, const auto& x, std::span<float> gradients) {
-            feed_forward.backward(view(dx, {n, d}), view(dy, {n, d}), view(x, {n, d}), saved, scratch,
+            feed_forward.backward(any_context(), view(dx, {n, d}), view(dy, {n, d}), view(x, {n, d}), saved,
                                   gradients);
           },
           [name = name](const auto& x, const auto& p) { return reference::feed_forward(x, p, "ff", name); }};
@@ -167,19 +168,18 @@ TEST(FeedForward, ApplyIsForwardWithResidual) {
   const FeedForward::Parts parts{width, 14, kernels::Activation::gelu, 0.1};
   FeedForward feed_forward(table, "ff", parts);
   const Tensor values = random_values(table, seed);
-  feed_forward.pack(values.span<float>(), false);
+  feed_forward.pack(any_context(), values.span<float>(), false);
   const auto x = normals(rows * width, 1), residual = normals(rows * width, 2);
   auto expected = reference::feed_forward(reference::Matrix(rows, width, in_double(x)),
                                           by_name(table, values.span<float>()), "ff", "gelu");
   for (std::size_t i = 0; i < residual.size(); ++i) expected.values[i] += residual[i];
   FeedForward::Saved saved;
   saved.reserve(rows, parts);
-  Scratch scratch;
   std::vector<float> forward(x.size()), applied = residual;
-  feed_forward.forward(view(forward, {rows, width}), view(x, {rows, width}), view(residual, {rows, width}),
-                       saved);
-  feed_forward.apply(view(applied, {rows, width}), view(x, {rows, width}), view(applied, {rows, width}),
-                     scratch);
+  feed_forward.forward(any_context(), view(forward, {rows, width}), view(x, {rows, width}),
+                       view(residual, {rows, width}), saved);
+  feed_forward.apply(any_context(), view(applied, {rows, width}), view(x, {rows, width}),
+                     view(applied, {rows, width}));
   EXPECT_LT(relative_error(forward, expected.values), 2e-6);
   EXPECT_LT(relative_error(applied, expected.values), 2e-6);
 }

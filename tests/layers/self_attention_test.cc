@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "support/contexts.h"
 #include "support/layer_check.h"
 
 namespace linnet {
@@ -69,7 +70,7 @@ struct Made {
     if (kind.decay != SelfAttention::Decay::none) parts.initial_decay = decays(heads);
     attention = std::make_unique<SelfAttention>(table, "attention", parts);
     values = random_values(table, seed);
-    attention->pack(values.span<float>(), training);
+    attention->pack(any_context(), values.span<float>(), training);
   }
 };
 
@@ -83,7 +84,6 @@ TEST(SelfAttention, MatchesReferenceWithGradients) {
       Made made(kind, heads, head_dim, true);
       SelfAttention::Saved saved;
       saved.reserve(b, l, made.parts);
-      Scratch scratch;
       auto settings = kind.settings;
       settings.heads = heads;
       if (kind.decay == SelfAttention::Decay::fixed) {
@@ -93,11 +93,11 @@ TEST(SelfAttention, MatchesReferenceWithGradients) {
       const LayerUnderTest layer = {
           b * l, d,
           [&](auto& y, const auto& x) {
-            made.attention->forward(view(y, {b, l, d}), view(x, {b, l, d}), {}, saved);
+            made.attention->forward(any_context(), view(y, {b, l, d}), view(x, {b, l, d}), {}, saved);
           },
           [&](auto& dx, const auto& dy, const auto& x, std::span<float> gradients) {
-            made.attention->backward(view(dx, {b, l, d}), view(dy, {b, l, d}), view(x, {b, l, d}), saved,
-                                     scratch, gradients);
+            made.attention->backward(any_context(), view(dx, {b, l, d}), view(dy, {b, l, d}),
+                                     view(x, {b, l, d}), saved, gradients);
           },
           [&](const auto& x, const auto& p) {
             return reference::self_attention(x, l, p, "attention", settings);
@@ -128,7 +128,7 @@ TEST(SelfAttention, LinformerMatchesReferenceHoweverItsProjectionsAreShared) {
                                                              : sharing == Sharing::key_value ? 2
                                                                                              : 4));
     const Tensor values = random_values(table, seed);
-    for (SelfAttention* layer : {&first, &second}) layer->pack(values.span<float>(), true);
+    for (SelfAttention* layer : {&first, &second}) layer->pack(any_context(), values.span<float>(), true);
 
     reference::AttentionSettings settings;
     settings.family = "linformer";
@@ -140,18 +140,18 @@ TEST(SelfAttention, LinformerMatchesReferenceHoweverItsProjectionsAreShared) {
     SelfAttention::Saved saved[2];
     for (auto& one : saved) one.reserve(b, l, parts);
     std::vector<float> between(static_cast<std::size_t>(b * l * d)), dbetween(between.size());
-    Scratch scratch;
     const LayerUnderTest layer = {
         b * l, d,
         [&](auto& y, const auto& x) {
-          first.forward(view(between, {b, l, d}), view(x, {b, l, d}), {}, saved[0]);
-          second.forward(view(y, {b, l, d}), view(std::as_const(between), {b, l, d}), {}, saved[1]);
+          first.forward(any_context(), view(between, {b, l, d}), view(x, {b, l, d}), {}, saved[0]);
+          second.forward(any_context(), view(y, {b, l, d}), view(std::as_const(between), {b, l, d}), {},
+                         saved[1]);
         },
         [&](auto& dx, const auto& dy, const auto& x, std::span<float> gradients) {
-          second.backward(view(dbetween, {b, l, d}), view(dy, {b, l, d}),
-                          view(std::as_const(between), {b, l, d}), saved[1], scratch, gradients);
-          first.backward(view(dx, {b, l, d}), view(std::as_const(dbetween), {b, l, d}), view(x, {b, l, d}),
-                         saved[0], scratch, gradients);
+          second.backward(any_context(), view(dbetween, {b, l, d}), view(dy, {b, l, d}),
+                          view(std::as_const(between), {b, l, d}), saved[1], gradients);
+          first.backward(any_context(), view(dx, {b, l, d}), view(std::as_const(dbetween), {b, l, d}),
+                         view(x, {b, l, d}), saved[0], gradients);
         },
         [&](const auto& x, const auto& p) {
           return reference::self_attention(reference::self_attention(x, l, p, "first", settings), l, p,
@@ -179,14 +179,13 @@ TEST(SelfAttention, StepsAndSplitsGiveTheParallelFormWithResidual) {
             .values;
     for (std::size_t i = 0; i < expected.size(); ++i) expected[i] += residual[i];
 
-    Scratch scratch;
     const auto state = made.attention->make_state(3, 0);
     std::vector<float> stepped(x.size());
     const std::int64_t slot[] = {1};
     for (std::int64_t t = 0; t < length; ++t)
-      made.attention->step(view(stepped, {length, d}).slice(0, t, t + 1),
+      made.attention->step(any_context(), view(stepped, {length, d}).slice(0, t, t + 1),
                            view(x, {length, d}).slice(0, t, t + 1),
-                           view(residual, {length, d}).slice(0, t, t + 1), *state, slot, scratch);
+                           view(residual, {length, d}).slice(0, t, t + 1), *state, slot);
     EXPECT_LT(relative_error(stepped, expected), 1e-5);
     EXPECT_EQ(state->position(1), length);
     EXPECT_EQ(state->position(0), 0);
@@ -198,9 +197,10 @@ TEST(SelfAttention, StepsAndSplitsGiveTheParallelFormWithResidual) {
       saved.reserve(1, length, made.parts);
       std::vector<float> y(x.size());
       const auto part = [&](std::int64_t begin, std::int64_t end, const State* initial) {
-        made.attention->forward(
-            view(y, {1, length, d}).slice(1, begin, end), view(x, {1, length, d}).slice(1, begin, end),
-            view(residual, {1, length, d}).slice(1, begin, end), saved, begin, initial, own.get());
+        made.attention->forward(any_context(), view(y, {1, length, d}).slice(1, begin, end),
+                                view(x, {1, length, d}).slice(1, begin, end),
+                                view(residual, {1, length, d}).slice(1, begin, end), saved, begin, initial,
+                                own.get());
       };
       part(0, split, nullptr);
       part(split, length, own.get());

@@ -5,6 +5,7 @@
 #include "model/training_transformer.h"
 #include "model/transformer.h"
 #include "reference/transformer.h"
+#include "support/contexts.h"
 #include "support/models.h"
 
 namespace linnet {
@@ -37,7 +38,7 @@ void expect_matches(const ModelConfig& config, std::int64_t batch, std::int64_t 
                                   << testing::PrintToString(key_lengths));
   Network network(config);
   const Tensor values = random_values(network.table(), seed);
-  network.pack(values.span<float>(), true);
+  network.pack(any_context(), values.span<float>(), true);
   const auto ids =
       config.masked() ? hidden_inputs(config, batch * length) : random_inputs(config, batch, length, seed);
   auto targets = random_tokens(batch * length, config.vocabulary, seed + 1);
@@ -46,8 +47,9 @@ void expect_matches(const ModelConfig& config, std::int64_t batch, std::int64_t 
               targets.begin() + static_cast<std::int64_t>(b + 1) * length, -1);
   TrainingTransformer transformer(network, batch, length);
   Tensor gradients = Tensor::of<float>({network.table().size()});
-  const double loss = transformer.forward(ids, targets, batch, length, 0.125f, {}, key_lengths);
-  transformer.backward(gradients.span<float>());
+  const double loss =
+      transformer.forward(any_context(), ids, targets, batch, length, 0.125f, {}, key_lengths);
+  transformer.backward(any_context(), gradients.span<float>());
   const Loss expected = [&](const reference::Parameters& p) {
     return reference::loss(config, p, ids, targets, length, {}, key_lengths);
   };
@@ -55,7 +57,8 @@ void expect_matches(const ModelConfig& config, std::int64_t batch, std::int64_t 
   EXPECT_NEAR(loss, expected(at), 1e-6 * expected(at));
   expect_gradients(by_name(network.table(), gradients.span<float>(), 1 / 0.125), differences(expected, at),
                    tolerance);
-  EXPECT_NEAR(Transformer(network).loss(ids, targets, batch, length, {}, key_lengths), loss, 1e-5 * loss);
+  EXPECT_NEAR(Transformer(network).loss(any_context(), ids, targets, batch, length, {}, key_lengths), loss,
+              1e-5 * loss);
 }
 
 TEST(Encoder, GradientsMatchReference) {
@@ -87,7 +90,8 @@ TEST(Lsh, GradientsOfADecoderMatchReference) {
 /// Hidden rows of the ids, [length, width].
 std::vector<float> hidden_rows(const Model& model, const std::vector<std::int32_t>& ids) {
   Transformer transformer(model.network());
-  const View<const float> hidden = transformer.forward(ids, 1, static_cast<std::int64_t>(ids.size()));
+  const View<const float> hidden =
+      transformer.forward(any_context(), ids, 1, static_cast<std::int64_t>(ids.size()));
   return {hidden.data(), hidden.data() + hidden.size()};
 }
 
@@ -121,7 +125,7 @@ TEST(Encoder, PaddingChangesNothing) {
       for (const std::int32_t padding : {0, 3}) {
         std::fill(ids.begin() + length + tokens, ids.end(), padding);
         const View<const float> hidden =
-            transformer.forward(ids, 2, length, 0, nullptr, nullptr, key_lengths);
+            transformer.forward(any_context(), ids, 2, length, 0, nullptr, nullptr, key_lengths);
         const std::vector<float> rows(hidden.at(1), hidden.at(1) + tokens * config.width);
         EXPECT_LT(relative_error(rows, hidden_rows(*model, alone)), 1e-5) << tokens << " tokens";
         if (padding != 0) {

@@ -7,6 +7,7 @@
 #include "io/safetensors.h"
 #include "model/transformer.h"
 #include "reference/transformer.h"
+#include "support/contexts.h"
 #include "support/errors.h"
 #include "support/folder.h"
 #include "support/models.h"
@@ -202,7 +203,7 @@ TEST_F(ModelFiles, SettingsReplaceValuesWhereTheWeightsFit) {
   const auto ids = random_inputs(config, 1, 6, seed);
   Transformer transformer(model->network());
   const std::vector<std::int32_t> targets = random_tokens(6, 5, seed);
-  EXPECT_NEAR(transformer.loss(ids, targets, 1, 6),
+  EXPECT_NEAR(transformer.loss(any_context(), ids, targets, 1, 6),
               reference::loss(config, by_name(*model_), ids, targets, 6), 1e-4);
   EXPECT_GT(std::abs(reference::loss(config, by_name(*model_), ids, targets, 6) -
                      reference::loss(config_, by_name(*model_), ids, targets, 6)),
@@ -247,8 +248,8 @@ TEST_F(ModelFiles, FindAFeatureMapOfTheUsersByItsName) {
   const auto ids = random_inputs(relu, 1, 6, seed);
   const std::vector<std::int32_t> targets = random_tokens(6, 5, seed);
   Transformer transformer(model->network());
-  EXPECT_NEAR(transformer.loss(ids, targets, 1, 6), reference::loss(relu, by_name(*model_), ids, targets, 6),
-              1e-4);
+  EXPECT_NEAR(transformer.loss(any_context(), ids, targets, 1, 6),
+              reference::loss(relu, by_name(*model_), ids, targets, 6), 1e-4);
 
   Folder second("second");
   model->save(second.path());

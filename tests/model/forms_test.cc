@@ -4,6 +4,7 @@
 #include "linnet/error.h"
 #include "model/transformer.h"
 #include "reference/transformer.h"
+#include "support/contexts.h"
 #include "support/models.h"
 #include "support/targets.h"
 
@@ -52,11 +53,11 @@ Rows parallel(const Network& network, std::span<const std::int32_t> ids,
   std::int64_t begin = 0;
   for (const std::int64_t end : splits) {
     const View<const float> hidden = transformer.forward(
-        ids.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin)), 1, end - begin,
-        begin, begin > 0 ? &state : nullptr, &state);
+        any_context(), ids.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin)), 1,
+        end - begin, begin, begin > 0 ? &state : nullptr, &state);
     EXPECT_EQ(hidden.size(), (end - begin) * network.config().width);
     std::vector<float> numbers(static_cast<std::size_t>((end - begin) * outputs));
-    network.head().forward(view(numbers, {end - begin, outputs}),
+    network.head().forward(any_context(), view(numbers, {end - begin, outputs}),
                            hidden.reshape({end - begin, network.config().width}));
     for (auto row = numbers.begin(); row != numbers.end(); row += outputs)
       rows.emplace_back(row, row + outputs);
@@ -69,12 +70,11 @@ Rows parallel(const Network& network, std::span<const std::int32_t> ids,
 Rows recurrent(const Network& network, std::span<const std::int32_t> ids) {
   const RecurrentTransformer transformer(network);
   RecurrentState state(network, 3);
-  Scratch scratch;
   const std::int64_t slot[] = {1}, outputs = network.head().outputs();
   Rows rows;
   for (std::size_t t = 0; t < ids.size(); ++t) {
     rows.emplace_back(static_cast<std::size_t>(outputs));
-    transformer.step(view(rows.back(), {1, outputs}), ids.subspan(t, 1), slot, state, scratch);
+    transformer.step(any_context(), view(rows.back(), {1, outputs}), ids.subspan(t, 1), slot, state);
   }
   EXPECT_EQ(state.position(1), static_cast<std::int64_t>(ids.size()));
   EXPECT_EQ(state.position(0), 0);
@@ -149,7 +149,6 @@ void expect_same_bits_alone_and_together(const ModelConfig& config) {
   const std::int64_t streams = 71, steps = 10, outputs = network.head().outputs();
   const auto ids = random_tokens(streams * steps, config.vocabulary, seed);
   RecurrentState together(network, streams);
-  Scratch scratch;
   std::vector<float> all(static_cast<std::size_t>(streams * outputs));
   std::vector<std::int64_t> order(streams);
   for (std::int64_t i = 0; i < streams; ++i) order[static_cast<std::size_t>(i)] = (4 * i + 2) % streams;
@@ -157,7 +156,7 @@ void expect_same_bits_alone_and_together(const ModelConfig& config) {
   for (std::int64_t t = 0; t < steps; ++t) {
     std::vector<std::int32_t> now;
     for (const std::int64_t stream : order) now.push_back(ids[static_cast<std::size_t>(stream * steps + t)]);
-    transformer.step(view(all, {streams, outputs}), now, order, together, scratch);
+    transformer.step(any_context(), view(all, {streams, outputs}), now, order, together);
     const std::int64_t row = std::ranges::find(order, 5) - order.begin();
     of_stream_5.emplace_back(&all[static_cast<std::size_t>(row * outputs)],
                              &all[static_cast<std::size_t>(row * outputs)] + outputs);
@@ -183,14 +182,14 @@ TEST(Forms, LossMatchesTheReferenceForBatches) {
     targets[7] = targets.back() = -1;
     Transformer transformer(model->network());
     std::vector<float> nll(targets.size());
-    const double loss = transformer.loss(ids, targets, batch, length, nll);
+    const double loss = transformer.loss(any_context(), ids, targets, batch, length, nll);
     const double expected = reference::loss(config, by_name(*model), ids, targets, length);
     EXPECT_NEAR(loss, expected, 2e-6 * expected);
     double sum = 0;
     for (const float value : nll) sum += value;
     EXPECT_NEAR(sum, expected, 2e-6 * expected);
     EXPECT_EQ(nll[7], 0);
-    EXPECT_EQ(transformer.loss(ids, targets, batch, length), loss);
+    EXPECT_EQ(transformer.loss(any_context(), ids, targets, batch, length), loss);
     const reference::Matrix rows = reference::head_parameters(config, by_name(*model), ids, length);
     std::vector<float> parameters(transformer.parameters().data(),
                                   transformer.parameters().data() + transformer.parameters().size());
@@ -204,18 +203,17 @@ TEST(Positions, LearnedOnesEndAtTheTrainedLengthWithASentence) {
   const auto model = random_model(config, seed);
   const auto ids = random_inputs(config, 1, 13, seed);
   Transformer transformer(model->network());
-  EXPECT_NO_THROW(transformer.forward(std::span(ids).first(12), 1, 12));
-  EXPECT_THROW(transformer.forward(ids, 1, 13), Error);
+  EXPECT_NO_THROW(transformer.forward(any_context(), std::span(ids).first(12), 1, 12));
+  EXPECT_THROW(transformer.forward(any_context(), ids, 1, 13), Error);
   const RecurrentTransformer stepper(model->network());
   RecurrentState state(model->network(), 2);
-  Scratch scratch;
   const std::int64_t outputs = config.vocabulary, slots[] = {0, 1};
   std::vector<float> row(static_cast<std::size_t>(outputs)), two(2 * row.size());
   for (std::size_t t = 0; t < 12; ++t)
-    stepper.step(view(row, {1, outputs}), std::span(ids).subspan(t, 1), std::span(slots).first(1), state,
-                 scratch);
+    stepper.step(any_context(), view(row, {1, outputs}), std::span(ids).subspan(t, 1),
+                 std::span(slots).first(1), state);
   try {
-    stepper.step(view(two, {2, outputs}), std::span(ids).first(2), slots, state, scratch);
+    stepper.step(any_context(), view(two, {2, outputs}), std::span(ids).first(2), slots, state);
     ADD_FAILURE() << "a learned position beyond the trained length was taken";
   } catch (const Error& error) {
     EXPECT_NE(std::string(error.what()).find("12"), std::string::npos) << error.what();
@@ -244,17 +242,16 @@ TEST(RecurrentTransformer, RefusesTokensOutsideAndMovesNothing) {
   const auto model = random_model(config, seed);
   const RecurrentTransformer stepper(model->network());
   RecurrentState state(model->network(), 2), fresh(model->network(), 2);
-  Scratch scratch;
   const std::int64_t outputs = config.vocabulary, slots[] = {0, 1};
   std::vector<float> rows(static_cast<std::size_t>(2 * outputs)), expected(rows.size());
   const std::vector<std::int32_t> good = {1, 2};
   for (const std::int32_t token : {-1, 12, 1 << 30}) {
     const std::vector<std::int32_t> bad = {1, token};
-    EXPECT_THROW(stepper.step(view(rows, {2, outputs}), bad, slots, state, scratch), Error) << token;
+    EXPECT_THROW(stepper.step(any_context(), view(rows, {2, outputs}), bad, slots, state), Error) << token;
   }
   EXPECT_EQ(state.position(0), 0);
-  stepper.step(view(rows, {2, outputs}), good, slots, state, scratch);
-  stepper.step(view(expected, {2, outputs}), good, slots, fresh, scratch);
+  stepper.step(any_context(), view(rows, {2, outputs}), good, slots, state);
+  stepper.step(any_context(), view(expected, {2, outputs}), good, slots, fresh);
   EXPECT_TRUE(same_bits(rows, expected));
 }
 

@@ -3,6 +3,7 @@
 
 #include "model/training_transformer.h"
 #include "reference/transformer.h"
+#include "support/contexts.h"
 #include "support/dropout.h"
 #include "support/models.h"
 
@@ -21,7 +22,7 @@ void expect_model_matches(const ModelConfig& config, std::int64_t batch, std::in
   Network network(config);
   const ParameterTable& table = network.table();
   const Tensor values = random_values(table, seed);
-  network.pack(values.span<float>(), true);
+  network.pack(any_context(), values.span<float>(), true);
   const auto ids = random_inputs(config, batch, length, seed);
   auto targets = random_tokens(batch * length, config.vocabulary, seed + 1);
   if (targets.size() > 2) targets[1] = -1;
@@ -31,10 +32,10 @@ void expect_model_matches(const ModelConfig& config, std::int64_t batch, std::in
   Tensor gradients = Tensor::of<float>({table.size()});
   double loss = 0;
   for (int time = 0; time < 2; ++time) {
-    loss = transformer.forward(ids, targets, batch, length, 0.125f, dropout);
-    transformer.backward(gradients.span<float>());
+    loss = transformer.forward(any_context(), ids, targets, batch, length, 0.125f, dropout);
+    transformer.backward(any_context(), gradients.span<float>());
   }
-  EXPECT_EQ(transformer.first_not_finite(), "");
+  EXPECT_EQ(transformer.first_not_finite(any_context()), "");
 
   std::vector<reference::BlockMasks> masks;
   for (int layer = 0; layer < config.layers && dropout.rate > 0; ++layer) {
@@ -123,10 +124,10 @@ TEST(TrainingTransformer, NamesTheFirstPlaceThatIsNotFinite) {
   const auto place = [&](const std::string& parameter, float value) {
     Tensor values = random_values(network.table(), seed);
     fill(network.table(), values.span<float>(), parameter, value);
-    network.pack(values.span<float>(), true);
+    network.pack(any_context(), values.span<float>(), true);
     TrainingTransformer transformer(network, 1, 4);
-    EXPECT_FALSE(std::isfinite(transformer.forward(ids, targets, 1, 4, 1, {}))) << parameter;
-    return transformer.first_not_finite();
+    EXPECT_FALSE(std::isfinite(transformer.forward(any_context(), ids, targets, 1, 4, 1, {}))) << parameter;
+    return transformer.first_not_finite(any_context());
   };
   for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
     EXPECT_EQ(place("embedding.weight", bad), "embedding");

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "model/transformer.h"
+#include "support/contexts.h"
 #include "support/models.h"
 
 namespace linnet {
@@ -36,8 +37,8 @@ class Stream {
   std::vector<float> outputs_at(std::int64_t count) {
     const std::int64_t slot = 0;
     for (; seen_ < count; ++seen_)
-      transformer_.step(parameters_.view<float>(), std::span(ids_).subspan(seen_ % period, 1), {&slot, 1},
-                        state_, scratch_);
+      transformer_.step(any_context(), parameters_.view<float>(), std::span(ids_).subspan(seen_ % period, 1),
+                        {&slot, 1}, state_);
     const auto outputs = parameters_.span<float>();
     return {outputs.begin(), outputs.end()};
   }
@@ -47,7 +48,6 @@ class Stream {
   std::shared_ptr<const Model> model_;
   RecurrentTransformer transformer_;
   RecurrentState state_;
-  Scratch scratch_;
   Tensor parameters_;
   std::vector<std::int32_t> ids_;
   std::int64_t seen_ = 0;

@@ -4,6 +4,7 @@
 #include "io/safetensors.h"
 #include "linnet/error.h"
 #include "model/transformer.h"
+#include "support/contexts.h"
 #include "support/errors.h"
 #include "support/folder.h"
 #include "support/models.h"
@@ -21,10 +22,11 @@ ModelConfig favor_config(const std::string& map = "favor") {
 
 std::vector<float> parallel(const Model& model, std::span<const std::int32_t> ids) {
   Transformer transformer(model.network());
-  const View<const float> hidden = transformer.forward(ids, 1, static_cast<std::int64_t>(ids.size()));
+  const View<const float> hidden =
+      transformer.forward(any_context(), ids, 1, static_cast<std::int64_t>(ids.size()));
   std::vector<float> numbers(ids.size() * static_cast<std::size_t>(model.network().head().outputs()));
   const std::int64_t outputs = model.network().head().outputs(), rows = static_cast<std::int64_t>(ids.size());
-  model.network().head().forward({numbers.data(), {rows, outputs}},
+  model.network().head().forward(any_context(), {numbers.data(), {rows, outputs}},
                                  hidden.reshape({rows, model.config().width}));
   return numbers;
 }
@@ -32,12 +34,11 @@ std::vector<float> parallel(const Model& model, std::span<const std::int32_t> id
 std::vector<float> recurrent(const Model& model, std::span<const std::int32_t> ids) {
   const RecurrentTransformer transformer(model.network());
   RecurrentState state(model.network(), 1);
-  Scratch scratch;
   const std::int64_t slot[] = {0}, outputs = model.network().head().outputs();
   std::vector<float> numbers(ids.size() * static_cast<std::size_t>(outputs));
   for (std::size_t i = 0; i < ids.size(); ++i)
-    transformer.step({numbers.data() + static_cast<std::int64_t>(i) * outputs, {1, outputs}},
-                     ids.subspan(i, 1), slot, state, scratch);
+    transformer.step(any_context(), {numbers.data() + static_cast<std::int64_t>(i) * outputs, {1, outputs}},
+                     ids.subspan(i, 1), slot, state);
   return numbers;
 }
 

@@ -29,13 +29,13 @@ std::vector<ModelConfig> configs() {
   return result;
 }
 
-/// Runs `compute` with 1, 2, 3 and 5 threads and compares all results with the first.
+/// Runs `compute` with 1, 2, 3 and 8 threads and compares all results with the first.
 template <class Compute>
 void expect_same_bits(Compute compute) {
   std::vector<float> expected;
-  for (const int threads : {1, 2, 3, 5}) {
-    const Threads set(threads);
-    const std::vector<float> actual = compute();
+  for (const int threads : {1, 2, 3, 8}) {
+    Context context(threads);
+    const std::vector<float> actual = compute(context);
     if (threads == 1) expected = actual;
     EXPECT_FALSE(actual.empty());
     EXPECT_TRUE(same_bits(actual, expected)) << threads << " threads";
@@ -50,12 +50,13 @@ TEST(ThreadCount, DoesNotChangeLossAndGradients) {
     const std::int64_t batch = 3;
     const auto ids = random_inputs(config, batch, config.length, seed);
     const auto targets = random_tokens(batch * config.length, config.vocabulary, seed + 1);
-    expect_same_bits([&] {
-      network.pack(values.span<float>(), true);
+    expect_same_bits([&](Context& context) {
+      network.pack(context, values.span<float>(), true);
       TrainingTransformer transformer(network, batch, config.length);
       Tensor gradients = Tensor::of<float>({network.table().size()});
-      const double loss = transformer.forward(ids, targets, batch, config.length, 1e-3f, {0.2f, 4});
-      transformer.backward(gradients.span<float>());
+      const double loss =
+          transformer.forward(context, ids, targets, batch, config.length, 1e-3f, {0.2f, 4});
+      transformer.backward(context, gradients.span<float>());
       std::vector<float> result(gradients.span<float>().begin(), gradients.span<float>().end());
       result.resize(result.size() + 2);
       std::memcpy(&result[result.size() - 2], &loss, sizeof loss);
@@ -71,10 +72,10 @@ TEST(ThreadCount, DoesNotChangeTheParallelForm) {
     for (const std::int64_t batch : {1, 3}) {
       const auto ids = random_inputs(config, batch, config.length, seed);
       const auto targets = random_tokens(batch * config.length, config.vocabulary, seed + 1);
-      expect_same_bits([&] {
+      expect_same_bits([&](Context& context) {
         Transformer transformer(model->network());
         std::vector<float> nll(targets.size());
-        transformer.loss(ids, targets, batch, config.length, nll);
+        transformer.loss(context, ids, targets, batch, config.length, nll);
         const View<const float> parameters = transformer.parameters();
         nll.insert(nll.end(), parameters.data(), parameters.data() + parameters.size());
         return nll;
@@ -91,14 +92,13 @@ TEST(ThreadCount, DoesNotChangeSteps) {
     const auto ids = random_tokens(streams * 20, config.vocabulary, seed);
     std::vector<std::int64_t> slots(streams);
     for (std::int64_t i = 0; i < streams; ++i) slots[static_cast<std::size_t>(i)] = i;
-    expect_same_bits([&] {
+    expect_same_bits([&](Context& context) {
       const RecurrentTransformer transformer(model->network());
       RecurrentState state(model->network(), streams);
-      Scratch scratch;
       std::vector<float> rows(static_cast<std::size_t>(streams * outputs));
       for (std::size_t t = 0; t < 20; ++t)
-        transformer.step(view(rows, {streams, outputs}), std::span(ids).subspan(t * streams, streams), slots,
-                         state, scratch);
+        transformer.step(context, view(rows, {streams, outputs}),
+                         std::span(ids).subspan(t * streams, streams), slots, state);
       return rows;
     });
   }

@@ -4,6 +4,7 @@
 
 #include "layers/block.h"
 #include "reference/layers.h"
+#include "support/contexts.h"
 #include "support/parameters.h"
 
 namespace linnet {
@@ -20,13 +21,13 @@ inline reference::BlockMasks dropout_masks(Block::Parts parts, std::int64_t batc
   const std::vector<float> x(static_cast<std::size_t>(batch * length * width));
   Block::Saved saved;
   saved.reserve(batch, length, parts);
-  Scratch scratch;
   const auto under_mask = [&](const char* bias) {
     Tensor values = Tensor::of<float>({table.size()});
     fill(table, values.span<float>(), bias, 1);
-    block.pack(values.span<float>(), true);
+    block.pack(any_context(), values.span<float>(), true);
     std::vector<float> y(x.size());
-    block.forward(view(y, {batch, length, width}), view(x, {batch, length, width}), saved, scratch, dropout);
+    block.forward(any_context(), view(y, {batch, length, width}), view(x, {batch, length, width}), saved,
+                  dropout);
     return in_double(y);
   };
   return {under_mask("b.attention.output.bias"), under_mask("b.feed_forward.second.bias")};

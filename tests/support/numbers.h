@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "base/random.h"
-#include "base/threads.h"
 #include "linnet/tensor.h"
 
 namespace linnet {
@@ -71,17 +70,5 @@ bool same_bits(const A& a, const B& b) {
   return std::size(a) == std::size(b) &&
          std::memcmp(std::data(a), std::data(b), std::size(a) * sizeof *std::data(a)) == 0;
 }
-
-/// Sets the number of threads, and back again.
-class Threads {
- public:
-  explicit Threads(int count) : before_(thread_count()) { set_thread_count(count); }
-  ~Threads() { set_thread_count(before_); }
-  Threads(const Threads&) = delete;
-  Threads& operator=(const Threads&) = delete;
-
- private:
-  int before_;
-};
 
 }  // namespace linnet

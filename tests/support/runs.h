@@ -9,6 +9,7 @@
 #include "io/file.h"
 #include "io/json.h"
 #include "linnet/training.h"
+#include "support/contexts.h"
 #include "support/datasets.h"
 #include "support/errors.h"
 #include "support/folder.h"
@@ -52,7 +53,7 @@ inline const Counting& validation_set() {
 inline TrainingResult run(const std::filesystem::path& folder, const ModelConfig& config,
                           const TrainingOptions& options, bool resume = false,
                           const TrainingCallbacks& callbacks = {}) {
-  return train(config, options, training_set(), validation_set(), folder, resume, callbacks);
+  return train(any_context(), config, options, training_set(), validation_set(), folder, resume, callbacks);
 }
 
 /// Callbacks that stop a run after update `step`.

@@ -1,6 +1,7 @@
 // Training on the data sets that the program offers.
 #include <gtest/gtest.h>
 
+#include "support/contexts.h"
 #include "support/runs.h"
 
 namespace linnet {
@@ -28,8 +29,8 @@ std::pair<double, double> train_on(const DataOptions& data, ModelConfig config, 
     if (report.step == 1) first = report.bits;
   };
   Folder folder;
-  const TrainingResult result =
-      train(config, options, *sets.training, *sets.validation, folder.path(), false, callbacks);
+  const TrainingResult result = train(any_context(), config, options, *sets.training, *sets.validation,
+                                      folder.path(), false, callbacks);
   return {first, result.evaluation->bits};
 }
 

@@ -6,6 +6,7 @@
 #include <numeric>
 #include <vector>
 
+#include "support/contexts.h"
 #include "support/numbers.h"
 #include "support/runs.h"
 #include "training/examples.h"
@@ -102,7 +103,7 @@ TEST(Examples, KeepThePaddingOfShortOnesApart) {
     ModelConfig config = tiny_config();
     config.objective = objective;
     Examples examples;
-    examples.read(set, config, 6, itself, {Random(1, Draw::masking), itself});
+    examples.read(any_context(), set, config, 6, itself, {Random(1, Draw::masking), itself});
     EXPECT_EQ(examples.key_lengths, (std::vector<std::int64_t>{1, 2, 3, 4, 5, 6}));
     EXPECT_EQ(examples.lengths_of(2, 3).size(), 3u);
     EXPECT_EQ(examples.lengths_of(2, 3)[0], 3);
@@ -114,7 +115,8 @@ TEST(Examples, KeepThePaddingOfShortOnesApart) {
       }
     }
     EXPECT_EQ(examples.counted == 21, !config.masked());
-    examples.read(set, config, 1, [](std::int64_t) { return 5; }, {Random(1, Draw::masking), itself});
+    examples.read(any_context(), set, config, 1, [](std::int64_t) { return 5; },
+                  {Random(1, Draw::masking), itself});
     EXPECT_TRUE(examples.key_lengths.empty());
     EXPECT_TRUE(examples.lengths_of(0, 1).empty());
   }
@@ -146,14 +148,14 @@ TEST(MaskedTraining, LossFallsAndAccuracyRises) {
     options.evaluate_every = 150;
     options.evaluate_examples = 0;
     Folder folder;
-    train(config, options, set, held_out, folder.path(), false);
+    train(any_context(), config, options, set, held_out, folder.path(), false);
     const Json first = metrics_of(folder.path()).front(), last = metrics_of(folder.path()).back();
     EXPECT_GT(first["bits"].get<double>(), 2);
     EXPECT_LT(last["validation_bits"].get<double>(), 0.85 * first["bits"].get<double>());
     EXPECT_GT(last["validation_accuracy"].get<double>(), 0.4);  // guesses: 0.2
     EXPECT_NEAR(last["validation_perplexity"].get<double>(), std::exp2(last["validation_bits"].get<double>()),
                 1e-9);
-    const Evaluation again = evaluate(*Model::load(folder.path()), held_out, 0, 3, true);
+    const Evaluation again = evaluate(any_context(), *Model::load(folder.path()), held_out, 0, 3, true);
     EXPECT_EQ(again.tokens, last["validation_tokens"].get<std::int64_t>()) << "other tokens are hidden";
     EXPECT_NEAR(again.bits, last["validation_bits"].get<double>(), 1e-6);
     EXPECT_EQ(again.accuracy, last["validation_accuracy"].get<double>());
@@ -165,11 +167,11 @@ TEST(MaskedTraining, ResumesInTheSameBits) {
   for (const char* family : {"linear", "lsh", "linformer"}) {
     const ModelConfig config = masked_config(family);
     Folder whole("whole"), stopped("stopped");
-    train(config, tiny_options(), set, set, whole.path(), false);
-    train(config, tiny_options(), set, set, stopped.path(), false, stopping_after(6));
+    train(any_context(), config, tiny_options(), set, set, whole.path(), false);
+    train(any_context(), config, tiny_options(), set, set, stopped.path(), false, stopping_after(6));
     {
-      const Threads one(1);
-      train(config, tiny_options(), set, set, stopped.path(), true);
+      Context context(1);
+      train(context, config, tiny_options(), set, set, stopped.path(), true);
     }
     EXPECT_EQ(weights_of(stopped.path()), weights_of(whole.path())) << family;
     const auto found = metrics_of(stopped.path()), expected = metrics_of(whole.path());
@@ -191,7 +193,7 @@ TEST(MaskedTraining, HidesOtherTokensInEveryUpdate) {
   TrainingCallbacks callbacks;
   callbacks.on_step = [&](const StepReport& report) { bits.push_back(report.bits); };
   Folder folder;
-  train(config, options, set, set, folder.path(), false, callbacks);
+  train(any_context(), config, options, set, set, folder.path(), false, callbacks);
   ASSERT_EQ(bits.size(), 12u);
   EXPECT_NE(bits[0], bits[1]);
   EXPECT_NE(bits[1], bits[2]);

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "support/contexts.h"
 #include "support/parameters.h"
 
 namespace linnet {
@@ -123,7 +124,7 @@ TEST(Optimiser, FollowsItsPaperAndDecaysMatricesAlone) {
             expected[row.name][i] = scalars[row.name][i].update(expected[row.name][i], factor * numbers[i],
                                                                 0.01, static_cast<double>(t));
         }
-        optimiser.update(values.span<float>(), gradients.span<float>(), factor, t);
+        optimiser.update(any_context(), values.span<float>(), gradients.span<float>(), factor, t);
       }
       const reference::Parameters actual = by_name(table, values.span<float>());
       for (const auto& [name, numbers] : expected)

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "reference/transformer.h"
+#include "support/contexts.h"
 #include "support/runs.h"
 
 namespace linnet {
@@ -45,7 +46,7 @@ TEST(Training, FirstUpdateReportsTheLossAndGradientOfTheInitialWeights) {
     TrainingCallbacks callbacks;
     callbacks.on_step = [&](const StepReport& report) { reports.push_back(report); };
     Folder folder;
-    train(config, options, set, set, folder / "run", false, callbacks);
+    train(any_context(), config, options, set, set, folder / "run", false, callbacks);
     ASSERT_EQ(reports.size(), 1u);
 
     const auto initial = by_name(*Model::random(config, static_cast<std::uint64_t>(options.seed)));
@@ -76,7 +77,7 @@ TEST(Training, AccumulatedPassesAreOneLargeBatch) {
         norms[i].push_back(report.gradient_norm);
       };
       Folder folder;
-      train(tiny_config(), options, set, set, folder.path(), false, callbacks);
+      train(any_context(), tiny_config(), options, set, set, folder.path(), false, callbacks);
       parameters.push_back(by_name(*Model::load(folder.path())));
     }
     for (std::size_t i = 1; i < 3; ++i) {
@@ -102,10 +103,10 @@ TEST(Training, DoesNotDependOnTheNumberOfThreads) {
     TrainingOptions options = tiny_options();
     options.steps = 4;
     std::string expected;
-    for (const int threads : {1, 2, 3}) {
-      const Threads set_threads(threads);
+    for (const int threads : {1, 2, 3, 8}) {
+      Context context(threads);
       Folder folder;
-      train(config, options, set, set, folder.path(), false);
+      train(context, config, options, set, set, folder.path(), false);
       if (threads == 1) expected = weights_of(folder.path());
       EXPECT_EQ(weights_of(folder.path()), expected) << family << ", " << threads << " threads";
     }
@@ -126,7 +127,7 @@ TEST(Training, EveryPassDropsOtherElements) {
     TrainingCallbacks callbacks;
     callbacks.on_step = [&](const StepReport& report) { bits.push_back(report.bits); };
     Folder folder;
-    train(config, options, set, set, folder.path(), false, callbacks);
+    train(any_context(), config, options, set, set, folder.path(), false, callbacks);
     return bits;
   };
   const std::vector<double> undropped = bits_of(0, 1);
@@ -263,7 +264,8 @@ TEST(Training, LearnsToCount) {
 TEST(Training, RefusesDataThatDoesNotFitTheModel) {
   Folder folder;
   const auto refused = [&](const Counting& set, const ModelConfig& config) {
-    error_of<UsageError>([&] { train(config, tiny_options(), set, set, folder / "run", false); });
+    error_of<UsageError>(
+        [&] { train(any_context(), config, tiny_options(), set, set, folder / "run", false); });
     EXPECT_FALSE(std::filesystem::exists(folder / "run/config.json"));
   };
   refused(Counting(9, 7, 5), tiny_config());
@@ -313,15 +315,15 @@ TEST(Evaluation, IsTheReferencesMeanOverTheCountedTokens) {
         right += laid.targets[i] >= 0 && laid.targets[i] == std::ranges::max_element(p) - p.begin();
       }
       for (const std::int64_t batch : {1, 3, 7, 50}) {
-        const Evaluation all = evaluate(*model, set, 0, batch, true);
+        const Evaluation all = evaluate(any_context(), *model, set, 0, batch, true);
         EXPECT_EQ(all.examples, 7);
         EXPECT_EQ(all.tokens, laid.counted);
         EXPECT_NEAR(all.bits, laid.bits(config, by_name(*model)), 1e-6);
         EXPECT_NEAR(all.accuracy, static_cast<double>(right) / static_cast<double>(laid.counted), 1e-9);
-        EXPECT_TRUE(std::isnan(evaluate(*model, set, 0, batch).accuracy));
+        EXPECT_TRUE(std::isnan(evaluate(any_context(), *model, set, 0, batch).accuracy));
       }
-      EXPECT_EQ(evaluate(*model, set, 3, 2).examples, 3);
-      EXPECT_EQ(evaluate(*model, set, 100, 2).examples, 7);
+      EXPECT_EQ(evaluate(any_context(), *model, set, 3, 2).examples, 3);
+      EXPECT_EQ(evaluate(any_context(), *model, set, 100, 2).examples, 7);
     }
 }
 

@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <limits>
 
+#include "base/workspace.h"
+
 // clang-format off
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "attention/feature_maps/random_kernels.cc"
@@ -415,13 +417,16 @@ namespace {
 HWY_EXPORT(ForwardOf);
 HWY_EXPORT(BackwardOf);
 
-/// The thread's own, apart from attention's Scratch: maps are called by tasks that hold that one, and a step
-/// should allocate nothing.
-float* scratch_of(const RandomProjection& projection) {
-  thread_local Tensor memory;
-  const std::int64_t floats = RandomProjection::tile_rows * (projection.padded_rows + projection.padded_dim);
-  if (memory.size() < floats) memory = Tensor::of<float>({floats});
-  return memory.span<float>().data();
+/// Calls run(memory) with the working memory of a tile.
+template <class Run>
+void with_memory(Context* own, const RandomProjection& projection, const Run& run) {
+  if (own == nullptr) {
+    Context made(1);
+    return with_memory(&made, projection, run);
+  }
+  Workspace workspace(*own);
+  run(workspace.take(static_cast<std::size_t>(RandomProjection::tile_rows *
+                                              (projection.padded_rows + projection.padded_dim))));
 }
 
 std::int64_t padded(std::int64_t count) { return (count + 15) / 16 * 16; }
@@ -449,19 +454,21 @@ RandomProjection::RandomProjection(RandomMap map, const RandomDraws& draws)
   std::ranges::copy(draws.phases, phases.span<float>().begin());
 }
 
-void random_features(const RandomProjection& projection, View<float> y, double* log_scale,
+void random_features(Context* own, const RandomProjection& projection, View<float> y, double* log_scale,
                      View<const float> x) {
   assert(x.rank() == 2 && x.extent(1) == projection.head_dim && y.extent(0) == x.extent(0) &&
          y.extent(1) == projection.features);
-  HWY_DYNAMIC_DISPATCH(random_maps::ForwardOf)
-  (projection, random_maps::scratch_of(projection), y, log_scale, x);
+  random_maps::with_memory(own, projection, [&](float* memory) {
+    HWY_DYNAMIC_DISPATCH(random_maps::ForwardOf)(projection, memory, y, log_scale, x);
+  });
 }
 
-void random_features_backward(const RandomProjection& projection, View<float> dx, View<const float> dy,
-                              View<const float> x, View<const float> y) {
+void random_features_backward(Context* own, const RandomProjection& projection, View<float> dx,
+                              View<const float> dy, View<const float> x, View<const float> y) {
   assert(x.rank() == 2 && dx.extent(0) == x.extent(0) && dx.extent(1) == projection.head_dim);
-  HWY_DYNAMIC_DISPATCH(random_maps::BackwardOf)
-  (projection, random_maps::scratch_of(projection), dx, dy, x, y);
+  random_maps::with_memory(own, projection, [&](float* memory) {
+    HWY_DYNAMIC_DISPATCH(random_maps::BackwardOf)(projection, memory, dx, dy, x, y);
+  });
 }
 
 }  // namespace linnet

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "attention/feature_maps/random_draws.h"
+#include "linnet/context.h"
 #include "linnet/tensor.h"
 
 namespace linnet {
@@ -25,12 +26,13 @@ class RandomProjection {
   double square_scale;       ///< ‖x E^-1/4‖² = square_scale ‖x‖²
 };
 
-/// y [rows, F] and, for the maps that have them, log_scale [rows] of x [rows, E].
-void random_features(const RandomProjection& projection, View<float> y, double* log_scale,
+/// y [rows, F] and, for the maps that have them, log_scale [rows] of x [rows, E]. `own` is the calling
+/// thread's context; null: the working memory is allocated.
+void random_features(Context* own, const RandomProjection& projection, View<float> y, double* log_scale,
                      View<const float> x);
 
 /// dx [rows, E] from dy [rows, F], e^s ∂L/∂φ, and from x and y as in `random_features`. dx may be dy.
-void random_features_backward(const RandomProjection& projection, View<float> dx, View<const float> dy,
-                              View<const float> x, View<const float> y);
+void random_features_backward(Context* own, const RandomProjection& projection, View<float> dx,
+                              View<const float> dy, View<const float> x, View<const float> y);
 
 }  // namespace linnet

@@ -23,8 +23,8 @@ class RandomMapOf : public Base, public ExactMap {
   }
 
   void backward(View<float> dx, View<const float> dy, View<const float> x, View<const float> y,
-                const TileContext&) const final {
-    random_features_backward(projection_, dx, dy, x, y);
+                const TileContext& context) const final {
+    random_features_backward(context.context, projection_, dx, dy, x, y);
   }
 
   bool non_negative() const final { return info().non_negative; }
@@ -50,8 +50,8 @@ class PlainRandomMap final : public RandomMapOf<FeatureMap> {
  public:
   using RandomMapOf::RandomMapOf;
 
-  void forward(View<float> y, View<const float> x, const TileContext&) const override {
-    random_features(projection_, y, nullptr, x);
+  void forward(View<float> y, View<const float> x, const TileContext& context) const override {
+    random_features(context.context, projection_, y, nullptr, x);
   }
 };
 
@@ -60,8 +60,8 @@ class LogScaledRandomMap final : public RandomMapOf<LogScaledMap> {
   using RandomMapOf::RandomMapOf;
 
   void forward_scaled(View<float> y, std::span<double> log_scale, View<const float> x,
-                      const TileContext&) const override {
-    random_features(projection_, y, log_scale.data(), x);
+                      const TileContext& context) const override {
+    random_features(context.context, projection_, y, log_scale.data(), x);
   }
 };
 

@@ -7,9 +7,9 @@
 #include "attention/gradient_sum.h"
 #include "attention/kernel/tile_products.h"
 #include "attention/rounds.h"
-#include "attention/scratch.h"
 #include "attention/softmax/visible.h"
-#include "base/threads.h"
+#include "base/parallel.h"
+#include "base/workspace.h"
 #include "linnet/similarity.h"
 
 namespace linnet {
@@ -58,26 +58,26 @@ bool all_finite(const float* x, std::int64_t count) {
 /// A tile of pairs of one head: rows in f32 and what the queries see of the keys.
 class Tile {
  public:
-  Tile(const AttentionInputs& inputs, const AttentionSizes& sizes, const Similarity& similarity,
+  Tile(Context& own, const AttentionInputs& inputs, const AttentionSizes& sizes, const Similarity& similarity,
        std::int64_t b, std::int64_t h)
-      : inputs_(inputs),
+      : own_(own),
+        inputs_(inputs),
         sizes_(sizes),
         similarity_(similarity),
         b_(b),
         h_(h),
         head_width(padded(sizes.head_dim)),
         value_width(padded(sizes.value_dim)),
-        scratch_(static_cast<std::size_t>(kTile * (2 * head_width + 4 * value_width + 2 * kTile))) {
+        workspace_(own) {
     query = take(head_width);
     key = take(head_width);
     value = take(value_width);
     weights = take(kTile);
-    seen_ = std::make_unique<std::uint8_t[]>(static_cast<std::size_t>(kTile * kTile));
+    seen_ = workspace_.array<std::uint8_t>(kTile * kTile).data();
   }
 
-  /// Room for a number of columns for each row of a tile. Three of value_width and one of kTile
-  /// are left.
-  float* take(std::int64_t width) { return scratch_.take(static_cast<std::size_t>(kTile * width)); }
+  /// A number of columns for each row of a tile.
+  float* take(std::int64_t width) { return workspace_.take(static_cast<std::size_t>(kTile * width)); }
 
   void read_queries(std::int64_t first, std::int64_t count) {
     first_query = first;
@@ -94,8 +94,8 @@ class Tile {
     partial = own.boolean != nullptr || own.interval[queries - 1].begin > first ||
               own.interval[0].end < first + count;
     if (partial) {
-      inputs_.mask.fill({seen_.get(), {queries, keys}}, b_, first_query, first, sizes_.keys);
-      const std::int64_t pairs = std::count(seen_.get(), seen_.get() + queries * keys, std::uint8_t{1});
+      inputs_.mask.fill({seen_, {queries, keys}}, b_, first_query, first, sizes_.keys);
+      const std::int64_t pairs = std::count(seen_, seen_ + queries * keys, std::uint8_t{1});
       if (pairs == 0) return false;
       partial = pairs < queries * keys;
     }
@@ -104,9 +104,7 @@ class Tile {
     return true;
   }
 
-  bool sees(std::int64_t i, std::int64_t j) const {
-    return !partial || seen_[static_cast<std::size_t>(i * keys + j)] != 0;
-  }
+  bool sees(std::int64_t i, std::int64_t j) const { return !partial || seen_[i * keys + j] != 0; }
 
   View<const float> query_rows() const { return {query, {queries, sizes_.head_dim}, {head_width, 1}}; }
   View<const float> key_rows() const { return {key, {keys, sizes_.head_dim}, {head_width, 1}}; }
@@ -114,7 +112,7 @@ class Tile {
 
   /// Fills `weights` with the similarities, 0 for what is not seen, and adds them up.
   void ask(double* sums) {
-    similarity_.forward(pairs(weights), query_rows(), key_rows());
+    similarity_.forward(own_, pairs(weights), query_rows(), key_rows());
     clear_unseen(weights);
     for (std::int64_t i = 0; i < queries; ++i)
       std::fill(weights + i * kTile + keys, weights + i * kTile + padded(keys), 0.0f);
@@ -135,6 +133,7 @@ class Tile {
   }
 
  private:
+  Context& own_;
   const AttentionInputs& inputs_;
   const AttentionSizes& sizes_;
   const Similarity& similarity_;
@@ -164,8 +163,8 @@ class Tile {
     }
   }
 
-  Scratch scratch_;
-  std::unique_ptr<std::uint8_t[]> seen_;
+  Workspace workspace_;
+  std::uint8_t* seen_ = nullptr;
 };
 
 class KernelAttention final : public Attention {
@@ -173,9 +172,11 @@ class KernelAttention final : public Attention {
   explicit KernelAttention(const AttentionOptions& options)
       : similarity_(options.similarity), normalise_(options.normalise), epsilon_(options.epsilon) {}
 
-  void forward(const AttentionOutputs& outputs, const AttentionInputs& inputs) const override;
-  void backward(const AttentionGradients& gradients, ConstFloatView grad_out, const AttentionInputs& inputs,
-                ConstFloatView out, View<const float> normaliser) const override;
+  void forward(Context& context, const AttentionOutputs& outputs,
+               const AttentionInputs& inputs) const override;
+  void backward(Context& context, const AttentionGradients& gradients, ConstFloatView grad_out,
+                const AttentionInputs& inputs, ConstFloatView out,
+                View<const float> normaliser) const override;
 
   std::unique_ptr<State> make_state(std::int64_t slots, const HeadShape& shape,
                                     std::int64_t capacity) const override {
@@ -183,7 +184,7 @@ class KernelAttention final : public Attention {
     refuse_state();
   }
 
-  void step(View<float>, View<const float>, View<const float>, View<const float>, State&,
+  void step(Context&, View<float>, View<const float>, View<const float>, View<const float>, State&,
             std::span<const std::int64_t>, View<const float>) const override {
     refuse_state();
   }
@@ -209,7 +210,7 @@ class KernelAttention final : public Attention {
     return total == 0 ? 1.0f : total;
   }
 
-  void forward_block(const AttentionOutputs& outputs, const AttentionInputs& inputs,
+  void forward_block(Context& own, const AttentionOutputs& outputs, const AttentionInputs& inputs,
                      const AttentionSizes& sizes, const Sights& sights, std::int64_t b, std::int64_t h,
                      std::int64_t first) const;
 
@@ -218,10 +219,11 @@ class KernelAttention final : public Attention {
   float epsilon_;
 };
 
-void KernelAttention::forward_block(const AttentionOutputs& outputs, const AttentionInputs& inputs,
-                                    const AttentionSizes& sizes, const Sights& sights, std::int64_t b,
-                                    std::int64_t h, std::int64_t first) const {
-  Tile tile(inputs, sizes, *similarity_, b, h);
+void KernelAttention::forward_block(Context& own, const AttentionOutputs& outputs,
+                                    const AttentionInputs& inputs, const AttentionSizes& sizes,
+                                    const Sights& sights, std::int64_t b, std::int64_t h,
+                                    std::int64_t first) const {
+  Tile tile(own, inputs, sizes, *similarity_, b, h);
   float* sums = tile.take(tile.value_width);
   double totals[kTile] = {};
   std::fill_n(sums, kTile * tile.value_width, 0.0f);
@@ -250,30 +252,33 @@ void KernelAttention::forward_block(const AttentionOutputs& outputs, const Atten
   }
 }
 
-void KernelAttention::forward(const AttentionOutputs& outputs, const AttentionInputs& inputs) const {
+void KernelAttention::forward(Context& context, const AttentionOutputs& outputs,
+                              const AttentionInputs& inputs) const {
   const AttentionSizes sizes = check_forward(kOperation, outputs, inputs);
   refuse(inputs, outputs.final);
-  const Sights sights(inputs.mask, sizes);
+  const Sights sights(context, inputs.mask, sizes);
   const std::int64_t blocks = (sizes.queries + kTile - 1) / kTile, entries = sizes.batch * sizes.heads;
   // The last blocks, which see the most keys under a causal mask, come first: threads end together.
-  parallel_for(entries * blocks, [&](std::int64_t item) {
-    forward_block(outputs, inputs, sizes, sights, item % entries / sizes.heads, item % sizes.heads,
+  parallel_for(context, entries * blocks, [&](Context& own, std::int64_t item) {
+    forward_block(own, outputs, inputs, sizes, sights, item % entries / sizes.heads, item % sizes.heads,
                   (blocks - 1 - item / entries) * kTile);
   });
 }
 
 // With g_i = dO_i / denominator_i: dV = Sᵀ g and dS_ij = g_i · (v_j − out_i), the last term from the
 // denominator, where there is one.
-void KernelAttention::backward(const AttentionGradients& gradients, ConstFloatView grad_out,
+void KernelAttention::backward(Context& context, const AttentionGradients& gradients, ConstFloatView grad_out,
                                const AttentionInputs& inputs, ConstFloatView out,
                                View<const float> normaliser) const {
   const AttentionSizes sizes = check_backward(kOperation, gradients, grad_out, inputs, out, normaliser);
   refuse(inputs, nullptr);
-  const GradientSum grad_query(gradients.query), grad_key(gradients.key), grad_value(gradients.value);
-  const Sights sights(inputs.mask, sizes);
+  const GradientSum grad_query(context, gradients.query), grad_key(context, gradients.key),
+      grad_value(context, gradients.value);
+  const Sights sights(context, inputs.mask, sizes);
   Rounds(sights, sizes, kTile, kTile)
-      .run([&](std::int64_t b, std::int64_t h, std::int64_t first, std::int64_t first_key) {
-        Tile tile(inputs, sizes, *similarity_, b, h);
+      .run(context, [&](Context& own, std::int64_t b, std::int64_t h, std::int64_t first,
+                        std::int64_t first_key) {
+        Tile tile(own, inputs, sizes, *similarity_, b, h);
         const std::int64_t width = tile.value_width;
         tile.read_queries(first, std::min(kTile, sizes.queries - first));
         if (!tile.read_keys(sights, first_key, std::min(kTile, sizes.keys - first_key))) return;
@@ -315,9 +320,9 @@ void KernelAttention::backward(const AttentionGradients& gradients, ConstFloatVi
               const std::int64_t at = i * kTile + j;
               for (std::int64_t m = 0; m < sizes.value_dim; ++m)
                 grad_value.view()(b, first_key + j, h, m) += tile.weights[at] * gradient[i * width + m];
-              similarity_->backward(dq.slice(0, i, i + 1), dk.slice(0, j, j + 1), {grad_weights + at, {1, 1}},
-                                    {tile.weights + at, {1, 1}}, tile.query_rows().slice(0, i, i + 1),
-                                    tile.key_rows().slice(0, j, j + 1));
+              similarity_->backward(own, dq.slice(0, i, i + 1), dk.slice(0, j, j + 1),
+                                    {grad_weights + at, {1, 1}}, {tile.weights + at, {1, 1}},
+                                    tile.query_rows().slice(0, i, i + 1), tile.key_rows().slice(0, j, j + 1));
             }
           }
           return;
@@ -327,10 +332,10 @@ void KernelAttention::backward(const AttentionGradients& gradients, ConstFloatVi
         for (std::int64_t j = 0; j < tile.keys; ++j)
           for (std::int64_t m = 0; m < sizes.value_dim; ++m)
             grad_value.view()(b, first_key + j, h, m) += room[j * width + m];
-        similarity_->backward(dq, dk, tile.pairs(grad_weights), tile.pairs(tile.weights), tile.query_rows(),
-                              tile.key_rows());
+        similarity_->backward(own, dq, dk, tile.pairs(grad_weights), tile.pairs(tile.weights),
+                              tile.query_rows(), tile.key_rows());
       });
-  for (const GradientSum* sum : {&grad_query, &grad_key, &grad_value}) sum->finish();
+  for (const GradientSum* sum : {&grad_query, &grad_key, &grad_value}) sum->finish(context);
 }
 
 }  // namespace

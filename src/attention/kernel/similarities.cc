@@ -5,9 +5,9 @@
 
 #include "attention/kernel/exact_similarity.h"
 #include "attention/kernel/tile_products.h"
-#include "attention/scratch.h"
 #include "base/fail.h"
 #include "base/names.h"
+#include "base/workspace.h"
 
 namespace linnet {
 namespace {
@@ -28,16 +28,16 @@ double dot(const double* x, const double* y, std::int64_t dim) {
 
 double root_of(std::int64_t dim) { return std::sqrt(static_cast<double>(dim)); }
 
-/// Copies of q and k in padded memory, and room for what becomes of them.
+/// Copies of q and k in padded memory, and memory for what becomes of them.
 class PackedTile {
  public:
-  PackedTile(View<const float> q, View<const float> k)
+  PackedTile(Context& own, View<const float> q, View<const float> k)
       : rows_(q.extent(0)),
         keys_(k.extent(0)),
         dim_(q.extent(1)),
         width_(padded(dim_)),
         ld_(padded(keys_)),
-        scratch_(static_cast<std::size_t>(padded(rows_) * (2 * width_ + ld_) + ld_ * 3 * width_)) {
+        workspace_(own) {
     query_ = pack(q, rows_);
     key_ = pack(k, keys_);
     key_columns_ = take(width_ * ld_);
@@ -66,7 +66,7 @@ class PackedTile {
   }
 
  private:
-  float* take(std::int64_t floats) { return scratch_.take(static_cast<std::size_t>(floats)); }
+  float* take(std::int64_t floats) { return workspace_.take(static_cast<std::size_t>(floats)); }
 
   float* pack(View<const float> x, std::int64_t count) {
     float* to = take(padded(count) * width_);
@@ -82,7 +82,7 @@ class PackedTile {
   }
 
   std::int64_t rows_, keys_, dim_, width_, ld_;
-  Scratch scratch_;
+  Workspace workspace_;
   float *query_, *key_, *key_columns_, *pairs_, *sums_;
 };
 
@@ -92,17 +92,17 @@ class Polynomial final : public ExactSimilarity {
 
   std::string name() const override { return "polynomial"; }
 
-  void forward(View<float> s, View<const float> q, View<const float> k) const override {
-    PackedTile tile(q, k);
+  void forward(Context& own, View<float> s, View<const float> q, View<const float> k) const override {
+    PackedTile tile(own, q, k);
     const float* dots = tile.dots();
     for (std::int64_t i = 0; i < s.extent(0); ++i)
       kernel::polynomial_row(s.at(i), dots + i * tile.ld(), s.extent(1), scale(q.extent(1)), offset(),
                              power_);
   }
 
-  void backward(View<float> dq, View<float> dk, View<const float> ds, View<const float>, View<const float> q,
-                View<const float> k) const override {
-    PackedTile tile(q, k);
+  void backward(Context& own, View<float> dq, View<float> dk, View<const float> ds, View<const float>,
+                View<const float> q, View<const float> k) const override {
+    PackedTile tile(own, q, k);
     float* pairs = tile.dots();
     for (std::int64_t i = 0; i < ds.extent(0); ++i) {
       float* row = pairs + i * tile.ld();
@@ -137,16 +137,16 @@ class Exponential final : public ExactSimilarity {
  public:
   std::string name() const override { return "exponential"; }
 
-  void forward(View<float> s, View<const float> q, View<const float> k) const override {
-    PackedTile tile(q, k);
+  void forward(Context& own, View<float> s, View<const float> q, View<const float> k) const override {
+    PackedTile tile(own, q, k);
     const float* dots = tile.dots();
     for (std::int64_t i = 0; i < s.extent(0); ++i)
       kernel::limited_exp_row(s.at(i), dots + i * tile.ld(), s.extent(1), scale(q.extent(1)));
   }
 
-  void backward(View<float> dq, View<float> dk, View<const float> ds, View<const float> s,
+  void backward(Context& own, View<float> dq, View<float> dk, View<const float> ds, View<const float> s,
                 View<const float> q, View<const float> k) const override {
-    PackedTile tile(q, k);
+    PackedTile tile(own, q, k);
     for (std::int64_t i = 0; i < ds.extent(0); ++i)
       kernel::limited_exp_slope_row(tile.pairs() + i * tile.ld(), s.at(i), ds.at(i), ds.extent(1),
                                     scale(q.extent(1)));
@@ -178,11 +178,12 @@ class Gaussian final : public ExactSimilarity {
 
   std::string name() const override { return "gaussian"; }
 
-  void forward(View<float> s, View<const float> q, View<const float> k) const override {
-    PackedTile tile(q, k);
+  void forward(Context& own, View<float> s, View<const float> q, View<const float> k) const override {
+    PackedTile tile(own, q, k);
     const float* dots = tile.dots();
     const float factor = static_cast<float>(0.5 / variance(q.extent(1)));
-    std::vector<float> lengths(static_cast<std::size_t>(k.extent(0)));
+    Workspace workspace(own);
+    const std::span<float> lengths = workspace.array<float>(k.extent(0));
     for (std::size_t j = 0; j < lengths.size(); ++j) lengths[j] = square(k.at(j), k.extent(1));
     for (std::int64_t i = 0; i < s.extent(0); ++i)
       kernel::gaussian_row(s.at(i), dots + i * tile.ld(), lengths.data(), s.extent(1),
@@ -190,24 +191,25 @@ class Gaussian final : public ExactSimilarity {
   }
 
   // With w = ds · s / σ²: dq_i = Σ_j w_ij (k_j − q_i), dk_j = Σ_i w_ij (q_i − k_j).
-  void backward(View<float> dq, View<float> dk, View<const float> ds, View<const float> s,
+  void backward(Context& own, View<float> dq, View<float> dk, View<const float> ds, View<const float> s,
                 View<const float> q, View<const float> k) const override {
-    PackedTile tile(q, k);
+    PackedTile tile(own, q, k);
     const std::int64_t rows = ds.extent(0), keys = ds.extent(1), dim = q.extent(1);
     const float factor = static_cast<float>(1 / variance(dim));
-    std::vector<float> of_key(static_cast<std::size_t>(keys));
+    Workspace workspace(own);
+    float* of_key = workspace.take_zeroed(static_cast<std::size_t>(keys));
     for (std::int64_t i = 0; i < rows; ++i) {
       float* w = tile.pairs() + i * tile.ld();
       kernel::product_row(w, s.at(i), ds.at(i), keys, factor);
       float of_query = 0;
       for (std::int64_t j = 0; j < keys; ++j) {
         of_query += w[j];
-        of_key[static_cast<std::size_t>(j)] += w[j];
+        of_key[j] += w[j];
       }
       for (std::int64_t e = 0; e < dim; ++e) dq.at(i)[e] -= of_query * q.at(i)[e];
     }
     for (std::int64_t j = 0; j < keys; ++j)
-      for (std::int64_t e = 0; e < dim; ++e) dk.at(j)[e] -= of_key[static_cast<std::size_t>(j)] * k.at(j)[e];
+      for (std::int64_t e = 0; e < dim; ++e) dk.at(j)[e] -= of_key[j] * k.at(j)[e];
     tile.add_products(dq, dk);
   }
 
@@ -245,7 +247,8 @@ double reference_similarity(const Similarity& similarity, const double* q, const
   if (const auto* own = dynamic_cast<const ExactSimilarity*>(&similarity)) return own->exact(q, k, dim);
   const std::vector<float> q32(q, q + dim), k32(k, k + dim);
   float s = 0;
-  similarity.forward({&s, {1, 1}}, {q32.data(), {1, dim}}, {k32.data(), {1, dim}});
+  Context own(1);
+  similarity.forward(own, {&s, {1, 1}}, {q32.data(), {1, dim}}, {k32.data(), {1, dim}});
   return s;
 }
 
@@ -259,8 +262,9 @@ void add_reference_gradient(const Similarity& similarity, double* dq, double* dk
   std::vector<float> dq32(q32.size()), dk32(k32.size());
   const float ds32 = static_cast<float>(ds);
   float s = 0;
-  similarity.forward({&s, {1, 1}}, {q32.data(), {1, dim}}, {k32.data(), {1, dim}});
-  similarity.backward({dq32.data(), {1, dim}}, {dk32.data(), {1, dim}}, {&ds32, {1, 1}}, {&s, {1, 1}},
+  Context own(1);
+  similarity.forward(own, {&s, {1, 1}}, {q32.data(), {1, dim}}, {k32.data(), {1, dim}});
+  similarity.backward(own, {dq32.data(), {1, dim}}, {dk32.data(), {1, dim}}, {&ds32, {1, 1}}, {&s, {1, 1}},
                       {q32.data(), {1, dim}}, {k32.data(), {1, dim}});
   for (std::int64_t e = 0; e < dim; ++e) {
     dq[e] += dq32[static_cast<std::size_t>(e)];

@@ -24,8 +24,8 @@ class BackwardSweep : public Sweep<Task> {
  protected:
   static constexpr std::uint32_t kAll = ~0u;
 
-  BackwardSweep(const LinearGradientCall& call, SweepSide side, const LinearBlock& block)
-      : Sweep<Task>(call.forward, side, block),
+  BackwardSweep(Context& own, const LinearGradientCall& call, SweepSide side, const LinearBlock& block)
+      : Sweep<Task>(own, call.forward, side, block),
         gradient_call_(call),
         features_(static_cast<std::size_t>(call.forward.features)),
         columns_(static_cast<std::size_t>(call.forward.sizes.value_dim)),
@@ -37,26 +37,19 @@ class BackwardSweep : public Sweep<Task> {
         ldv_(TileStride(columns_ + 1)),
         lde_(RoundUp(head_dim_, kPad)) {}
 
-  /// Memory of the tiles below, and taking it.
-  std::size_t TilesMemory() const {
+  void TakeTiles(Workspace& workspace) {
     const std::size_t chunk = this->chunk_;
-    return Scratch::rounded(4 * chunk * (ldf_ + ldv_) + chunk * std::max(ldf_, ldv_)) +
-           Scratch::rounded(chunk * lde_) + Scratch::rounded(WideFloats()) + Scratch::rounded(chunk * chunk) +
-           Scratch::rounded(chunk);
-  }
-  void TakeTiles(Scratch& scratch) {
-    const std::size_t chunk = this->chunk_;
-    q_ = scratch.take_zeroed(chunk * ldf_);
-    k_ = scratch.take_zeroed(chunk * ldf_);
-    v_ = scratch.take_zeroed(chunk * ldv_);
-    g_ = scratch.take_zeroed(chunk * ldv_);
-    faded_ = scratch.take_zeroed(chunk * std::max(ldf_, ldv_));
-    transposed_ = scratch.take_zeroed(chunk * std::max(ldf_, ldv_));
-    result_ = scratch.take_zeroed(chunk * ldf_);
-    weights_ = scratch.take_zeroed(chunk * chunk);
-    wide_ = scratch.take_zeroed(WideFloats());
-    input_gradient_ = scratch.take_zeroed(chunk * lde_);
-    power_ = scratch.take_zeroed(chunk);
+    q_ = workspace.take_zeroed(chunk * ldf_);
+    k_ = workspace.take_zeroed(chunk * ldf_);
+    v_ = workspace.take_zeroed(chunk * ldv_);
+    g_ = workspace.take_zeroed(chunk * ldv_);
+    faded_ = workspace.take_zeroed(chunk * std::max(ldf_, ldv_));
+    transposed_ = workspace.take_zeroed(chunk * std::max(ldf_, ldv_));
+    result_ = workspace.take_zeroed(chunk * ldf_);
+    weights_ = workspace.take_zeroed(chunk * chunk);
+    wide_ = workspace.take_zeroed(WideFloats());
+    input_gradient_ = workspace.take_zeroed(chunk * lde_);
+    power_ = workspace.take_zeroed(chunk);
   }
   std::size_t WideFloats() const { return std::max(this->chunk_ * lde_, ldv_); }
 
@@ -72,7 +65,7 @@ class BackwardSweep : public Sweep<Task> {
 
   /// φK and V⁺, zeros up to `rows`.
   void LoadKeys(Mask::Interval range, std::size_t rows) {
-    LoadFeatures(this->call_, false, this->head(), key_, range, k_, ldf_, rows, wide_,
+    LoadFeatures(this->own_, this->call_, false, this->head(), key_, range, k_, ldf_, rows, wide_,
                  this->scales_.key.data());
     this->scales_.EndKeys(range);
     LoadRows(value_, range, v_, ldv_, rows);
@@ -82,7 +75,7 @@ class BackwardSweep : public Sweep<Task> {
 
   /// φQ and G⁺, zeros up to `rows`.
   void LoadQueries(Mask::Interval range, std::size_t rows) {
-    LoadFeatures(this->call_, true, this->head(), query_, range, q_, ldf_, rows, wide_,
+    LoadFeatures(this->own_, this->call_, true, this->head(), query_, range, q_, ldf_, rows, wide_,
                  this->scales_.query.data());
     this->scales_.EndQueries(range);
     const View<const float>& normaliser = gradient_call_.normaliser;
@@ -176,7 +169,7 @@ class BackwardSweep : public Sweep<Task> {
     this->call_.map.backward(tile(input_gradient_, head_dim_, lde_),
                              tile(static_cast<const float*>(result_), features_, ldf_),
                              InputTile(x, range, wide_), tile(features, features_, ldf_),
-                             ContextOf(this->call_, query, this->head(), range.begin));
+                             ContextOf(this->own_, this->call_, query, this->head(), range.begin));
     WriteTile(gradient, input_gradient_, lde_, range);
     if (seen == kAll) return;
     for (std::int64_t i = 0; i < count; ++i)

@@ -13,20 +13,19 @@ namespace linnet::HWY_NAMESPACE {
 /// normaliser's column of R⁺ [F].
 class KeySweep : public BackwardSweep<KeySweep> {
  public:
-  KeySweep(const LinearGradientCall& call, const LinearBlock& block, const FloatView& grad_key,
+  KeySweep(Context& own, const LinearGradientCall& call, const LinearBlock& block, const FloatView& grad_key,
            const FloatView& grad_value)
-      : BackwardSweep(call, SweepSide::keys, block),
+      : BackwardSweep(own, call, SweepSide::keys, block),
         grad_key_(grad_key),
         grad_value_(grad_value),
         floats_(width_ * ldm_ + width_),
-        scratch_(TilesMemory() + Scratch::rounded(chunk_ * ldm_) + Scratch::rounded(chunk_ * chunk_) +
-                 heads_ * Scratch::rounded(RoundUp(columns_ + 1, 8) * ldf_) + PiecesMemory(floats_)) {
-    TakeTiles(scratch_);
-    value_result_ = scratch_.take_zeroed(chunk_ * ldm_);
+        workspace_(own) {
+    TakeTiles(workspace_);
+    value_result_ = workspace_.take_zeroed(chunk_ * ldm_);
     for (std::size_t i = 0; i < heads_; ++i)
-      transposed_cores_.push_back({scratch_.take_zeroed(RoundUp(columns_ + 1, 8) * ldf_)});
-    value_weights_ = scratch_.take_zeroed(chunk_ * chunk_);
-    TakePieces(floats_, scratch_);
+      transposed_cores_.push_back({workspace_.take_zeroed(RoundUp(columns_ + 1, 8) * ldf_)});
+    value_weights_ = workspace_.take_zeroed(chunk_ * chunk_);
+    TakePieces(floats_, workspace_);
   }
 
   void Run() {
@@ -145,7 +144,7 @@ class KeySweep : public BackwardSweep<KeySweep> {
 
   const FloatView &grad_key_, &grad_value_;
   const std::size_t floats_;  // of a state
-  Scratch scratch_;
+  Workspace workspace_;
   float* value_result_;   // dV [C, M]
   float* value_weights_;  // [C, C]
   struct TransposedSum {
@@ -155,9 +154,9 @@ class KeySweep : public BackwardSweep<KeySweep> {
   std::vector<TransposedSum> transposed_cores_;  // of each head
 };
 
-void RunKeyGradient(const LinearGradientCall& call, const FloatView& grad_key, const FloatView& grad_value,
-                    const LinearBlock& block) {
-  KeySweep(call, block, grad_key, grad_value).Run();
+void RunKeyGradient(Context& own, const LinearGradientCall& call, const FloatView& grad_key,
+                    const FloatView& grad_value, const LinearBlock& block) {
+  KeySweep(own, call, block, grad_key, grad_value).Run();
 }
 
 }  // namespace linnet::HWY_NAMESPACE
@@ -168,9 +167,9 @@ namespace linnet {
 
 HWY_EXPORT(RunKeyGradient);
 
-void linear_key_gradient(const LinearGradientCall& call, FloatView grad_key, FloatView grad_value,
-                         const LinearBlock& heads) {
-  HWY_DYNAMIC_DISPATCH(RunKeyGradient)(call, grad_key, grad_value, heads);
+void linear_key_gradient(Context& own, const LinearGradientCall& call, FloatView grad_key,
+                         FloatView grad_value, const LinearBlock& heads) {
+  HWY_DYNAMIC_DISPATCH(RunKeyGradient)(own, call, grad_key, grad_value, heads);
 }
 
 }  // namespace linnet

@@ -6,7 +6,7 @@
 #include "attention/feature_maps/exact_map.h"
 #include "attention/linear/linear_kernels.h"
 #include "attention/linear/sweep_plan.h"
-#include "base/threads.h"
+#include "base/parallel.h"
 
 namespace linnet {
 
@@ -31,13 +31,16 @@ class LinearAttention final : public Attention {
         scaled_(dynamic_cast<const LogScaledMap*>(options.feature_map.get())),
         alike_(dynamic_cast<const ExactMap*>(options.feature_map.get()) != nullptr) {}
 
-  void forward(const AttentionOutputs& outputs, const AttentionInputs& inputs) const override;
-  void backward(const AttentionGradients& gradients, ConstFloatView grad_out, const AttentionInputs& inputs,
-                ConstFloatView out, View<const float> normaliser) const override;
+  void forward(Context& context, const AttentionOutputs& outputs,
+               const AttentionInputs& inputs) const override;
+  void backward(Context& context, const AttentionGradients& gradients, ConstFloatView grad_out,
+                const AttentionInputs& inputs, ConstFloatView out,
+                View<const float> normaliser) const override;
   std::unique_ptr<State> make_state(std::int64_t slots, const HeadShape& shape,
                                     std::int64_t capacity) const override;
-  void step(View<float> out, View<const float> query, View<const float> key, View<const float> value,
-            State& state, std::span<const std::int64_t> slots, View<const float> decay) const override;
+  void step(Context& context, View<float> out, View<const float> query, View<const float> key,
+            View<const float> value, State& state, std::span<const std::int64_t> slots,
+            View<const float> decay) const override;
 
  private:
   std::int64_t features(std::int64_t head_dim) const {
@@ -132,7 +135,8 @@ std::int64_t column_blocks(const AttentionSizes& sizes) {
 // Heads that one task sweeps side by side. Their rows lie beside each other in memory: together they use what
 // one alone would fetch in vain, lines as well as address translations. Their states must fit the
 // second-level cache, and every thread should find a task. Heads do not meet, so the grouping changes no bit.
-std::int64_t head_group(const AttentionSizes& sizes, std::int64_t features, const Mask& mask) {
+std::int64_t head_group(const Context& context, const AttentionSizes& sizes, std::int64_t features,
+                        const Mask& mask) {
   constexpr std::int64_t cache_floats = 1 << 17;
   std::int64_t states = 1;
   if (sizes.queries > 0 && (mask.kind() == Mask::Kind::window || mask.kind() == Mask::Kind::intervals)) {
@@ -142,17 +146,19 @@ std::int64_t head_group(const AttentionSizes& sizes, std::int64_t features, cons
   }
   const std::int64_t fitting =
       std::max<std::int64_t>(1, cache_floats / (features * sizes.value_dim * states));
-  const std::int64_t shared = std::max<std::int64_t>(1, sizes.batch * sizes.heads / thread_count());
+  const std::int64_t shared = std::max<std::int64_t>(1, sizes.batch * sizes.heads / context.threads());
   return std::min({fitting, shared, sizes.heads});
 }
 
-void LinearAttention::forward(const AttentionOutputs& outputs, const AttentionInputs& inputs) const {
+void LinearAttention::forward(Context& context, const AttentionOutputs& outputs,
+                              const AttentionInputs& inputs) const {
   const AttentionSizes sizes = check_forward(operation, outputs, inputs);
   const LinearCall call = this->call(sizes, inputs);
   LinearState* final = nullptr;
   if (outputs.final != nullptr)
     final = &own_state("a final state", *outputs.final, sizes.shape(), call.features);
-  const std::int64_t blocks = column_blocks(sizes), group = head_group(sizes, call.features, inputs.mask);
+  const std::int64_t blocks = column_blocks(sizes),
+                     group = head_group(context, sizes, call.features, inputs.mask);
   const std::int64_t groups = (sizes.heads + group - 1) / group;
   const std::int64_t width = (sizes.value_dim / blocks + 15) / 16 * 16;
   // Every block of a head reads the initial z, whose memory the final one may share: written once all have
@@ -160,11 +166,11 @@ void LinearAttention::forward(const AttentionOutputs& outputs, const AttentionIn
   const std::int64_t heads = final == nullptr ? 0 : sizes.batch * sizes.heads;
   std::vector<float> final_z(2 * heads * call.features);
   std::vector<double> final_scale(heads);
-  parallel_for(sizes.batch * groups * blocks, [&](std::int64_t i) {
+  parallel_for(context, sizes.batch * groups * blocks, [&](Context& own, std::int64_t i) {
     const std::int64_t b = i / blocks / groups, h = i / blocks % groups * group;
     const std::int64_t first = i % blocks * width;
     const std::int64_t last = i % blocks + 1 == blocks ? sizes.value_dim : first + width;
-    linear_forward_block(call, outputs, {b, h, std::min(h + group, sizes.heads), first, last}, final,
+    linear_forward_block(own, call, outputs, {b, h, std::min(h + group, sizes.heads), first, last}, final,
                          {final_z.data(), final_scale.data()});
   });
   if (final == nullptr) return;
@@ -180,24 +186,24 @@ void LinearAttention::forward(const AttentionOutputs& outputs, const AttentionIn
   }
 }
 
-void LinearAttention::backward(const AttentionGradients& gradients, ConstFloatView grad_out,
+void LinearAttention::backward(Context& context, const AttentionGradients& gradients, ConstFloatView grad_out,
                                const AttentionInputs& inputs, ConstFloatView out,
                                View<const float> normaliser) const {
   const AttentionSizes sizes = check_backward(operation, gradients, grad_out, inputs, out, normaliser);
   std::vector<double> decay_sums(2 * sizes.batch * sizes.heads);
   const LinearGradientCall call = {this->call(sizes, inputs), grad_out, out, normaliser,
                                    gradients.decay.rank() != 0 ? decay_sums.data() : nullptr};
-  const std::int64_t group = head_group(sizes, call.forward.features, inputs.mask);
+  const std::int64_t group = head_group(context, sizes, call.forward.features, inputs.mask);
   const std::int64_t groups = (sizes.heads + group - 1) / group;
   // The two sweeps of a group are tasks of their own; the longer ones come first.
-  parallel_for(2 * sizes.batch * groups, [&](std::int64_t i) {
+  parallel_for(context, 2 * sizes.batch * groups, [&](Context& own, std::int64_t i) {
     const bool of_keys = i < sizes.batch * groups;
     const std::int64_t b = i / groups % sizes.batch, h = i % groups * group;
     const LinearBlock heads = {b, h, std::min(h + group, sizes.heads), 0, sizes.value_dim};
     if (of_keys)
-      linear_key_gradient(call, gradients.key, gradients.value, heads);
+      linear_key_gradient(own, call, gradients.key, gradients.value, heads);
     else
-      linear_query_gradient(call, gradients.query, heads);
+      linear_query_gradient(own, call, gradients.query, heads);
   });
   if (gradients.decay.rank() == 0) return;
   for (std::int64_t h = 0; h < sizes.heads; ++h) {
@@ -215,35 +221,36 @@ std::unique_ptr<State> LinearAttention::make_state(std::int64_t slots, const Hea
                                        scaled_ != nullptr);
 }
 
-void LinearAttention::step(View<float> out, View<const float> query, View<const float> key,
+void LinearAttention::step(Context& context, View<float> out, View<const float> query, View<const float> key,
                            View<const float> value, State& state, std::span<const std::int64_t> slots,
                            View<const float> decay) const {
   const AttentionSizes sizes = check_step(operation, out, query, key, value, state, slots);
   const std::int64_t count = features(sizes.head_dim);
-  LinearState& own = own_state("a state", state, sizes.shape(), count);
+  LinearState& states = own_state("a state", state, sizes.shape(), count);
   check_decay(decay, Mask::causal(), sizes.heads);
-  parallel_for(sizes.batch, [&](std::int64_t i) {
+  parallel_for(context, sizes.batch, [&](Context& own, std::int64_t i) {
     const std::int64_t slot = slots[i];
-    const LinearState::Features mapped = own.features_of(slot);
+    const LinearState::Features mapped = states.features_of(slot);
     const auto heads_of = [&](View<const float> rows) {
       return View<const float>(rows.at(i), {sizes.heads, sizes.head_dim}, {rows.stride(1), 1});
     };
     map_heads(mapped.query, mapped.query_scale, heads_of(query),
-              {options_.layer, 0, own.position(slot), true});
-    map_heads(mapped.key, mapped.key_scale, heads_of(key), {options_.layer, 0, own.position(slot), false});
+              {options_.layer, 0, states.position(slot), true, &own});
+    map_heads(mapped.key, mapped.key_scale, heads_of(key),
+              {options_.layer, 0, states.position(slot), false, &own});
     for (std::int64_t h = 0; h < sizes.heads; ++h) {
       float fade = decay.rank() == 0 ? 1.0f : decay(h), scale = 1;
       if (scaled_ != nullptr) {
         const std::span<float> key_features(mapped.key.at(h), static_cast<std::size_t>(count));
-        fade = rescale(own, slot, h, key_features, mapped.key_scale[h]);
-        scale = exp_or_zero(mapped.query_scale[h] + own.scale(slot, h));
+        fade = rescale(states, slot, h, key_features, mapped.key_scale[h]);
+        scale = exp_or_zero(mapped.query_scale[h] + states.scale(slot, h));
       }
       linear_step_head({.out = out.at(i, h),
-                        .sums = own.sums(slot, h, 0),
-                        .z = own.normaliser(slot, h, 0),
-                        .sums_rest = own.sums(slot, h, own.parts() - 1),
-                        .z_rest = own.normaliser(slot, h, own.parts() - 1),
-                        .compensated = own.parts() == 2,
+                        .sums = states.sums(slot, h, 0),
+                        .z = states.normaliser(slot, h, 0),
+                        .sums_rest = states.sums(slot, h, states.parts() - 1),
+                        .z_rest = states.normaliser(slot, h, states.parts() - 1),
+                        .compensated = states.parts() == 2,
                         .query_features = mapped.query.at(h),
                         .key_features = mapped.key.at(h),
                         .value = value.at(i, h),
@@ -256,7 +263,7 @@ void LinearAttention::step(View<float> out, View<const float> query, View<const 
                                                     : -std::numeric_limits<float>::infinity(),
                         .scale = scale});
     }
-    own.set_position(slot, own.position(slot) + 1);
+    states.set_position(slot, states.position(slot) + 1);
   });
 }
 

@@ -20,8 +20,9 @@ namespace linnet::HWY_NAMESPACE {
 /// largest s that i sees.
 class ForwardSweep : public Sweep<ForwardSweep> {
  public:
-  ForwardSweep(const LinearCall& call, const AttentionOutputs& outputs, const LinearBlock& block)
-      : Sweep(call, SweepSide::queries, block),
+  ForwardSweep(Context& own, const LinearCall& call, const AttentionOutputs& outputs,
+               const LinearBlock& block)
+      : Sweep(own, call, SweepSide::queries, block),
         outputs_(outputs),
         features_(static_cast<std::size_t>(call.features)),
         columns_(static_cast<std::size_t>(block.last_column - block.first_column)),
@@ -29,22 +30,20 @@ class ForwardSweep : public Sweep<ForwardSweep> {
         value_width_(RoundUp(columns_, kPad)),
         ldf_(TileStride(features_)),
         ldm_(TileStride(columns_)),
-        scratch_(Scratch::rounded(4 * chunk_ * ldf_ + 2 * chunk_ * ldm_ + chunk_ * chunk_ + 8 * kPad) +
-                 Scratch::rounded(chunk_ * static_cast<std::size_t>(call.sizes.head_dim)) + 2 * chunk_ +
-                 kPad + PiecesMemory(width_ * ldm_ + width_)),
-        q_(scratch_.take_zeroed(chunk_ * ldf_)),
-        faded_(scratch_.take_zeroed(chunk_ * ldf_)),
-        k_(scratch_.take_zeroed(chunk_ * ldf_)),
-        k_transposed_(scratch_.take_zeroed(width_ * chunk_)),
-        v_(scratch_.take_zeroed(chunk_ * ldm_)),
-        o_(scratch_.take_zeroed(chunk_ * ldm_)),
-        p_(scratch_.take_zeroed(chunk_ * chunk_)),
-        wide_(scratch_.take_zeroed(chunk_ * static_cast<std::size_t>(call.sizes.head_dim))),
-        power_(scratch_.take_zeroed(chunk_)),
-        denominators_(scratch_.take_zeroed(chunk_)),
+        workspace_(own),
+        q_(workspace_.take_zeroed(chunk_ * ldf_)),
+        faded_(workspace_.take_zeroed(chunk_ * ldf_)),
+        k_(workspace_.take_zeroed(chunk_ * ldf_)),
+        k_transposed_(workspace_.take_zeroed(width_ * chunk_)),
+        v_(workspace_.take_zeroed(chunk_ * ldm_)),
+        o_(workspace_.take_zeroed(chunk_ * ldm_)),
+        p_(workspace_.take_zeroed(chunk_ * chunk_)),
+        wide_(workspace_.take_zeroed(chunk_ * static_cast<std::size_t>(call.sizes.head_dim))),
+        power_(workspace_.take_zeroed(chunk_)),
+        denominators_(workspace_.take_zeroed(chunk_)),
         query_scale_(scales_.query.size()),
         highest_(scales_.query.size()) {
-    TakePieces(width_ * ldm_ + width_, scratch_);
+    TakePieces(width_ * ldm_ + width_, workspace_);
     const std::int64_t lanes = hn::Lanes(F32());
     stream_ = CanStream(outputs.out) && block.first_column % lanes == 0 && block.last_column % lanes == 0;
   }
@@ -132,7 +131,7 @@ class ForwardSweep : public Sweep<ForwardSweep> {
   }
 
   void LoadOthers(Mask::Interval range, std::size_t rows) {
-    LoadFeatures(call_, false, head(), key_, range, k_, ldf_, rows, wide_, scales_.key.data());
+    LoadFeatures(own_, call_, false, head(), key_, range, k_, ldf_, rows, wide_, scales_.key.data());
     scales_.EndKeys(range);
     LoadRows(value_, range, v_, ldm_, rows);
   }
@@ -154,7 +153,7 @@ class ForwardSweep : public Sweep<ForwardSweep> {
       const Mask::Interval keys = tiles_.front().others;
       rows = std::max(rows, RoundUp(static_cast<std::size_t>(keys.end - keys.begin), kRowBlock));
     }
-    LoadFeatures(call_, true, head(), query_, step.rows, q_, ldf_, rows, wide_, query_scale_.data());
+    LoadFeatures(own_, call_, true, head(), query_, step.rows, q_, ldf_, rows, wide_, query_scale_.data());
     if (triangle) LoadOthers(tiles_.front().others, rows);
     if (scaled()) FindHighest(count, triangle);
     const float* q = Meet(step, core, q_, ldf_, width_, rows, faded_, power_);
@@ -306,7 +305,7 @@ class ForwardSweep : public Sweep<ForwardSweep> {
   const std::size_t features_, columns_;   // F, and M of this block
   const std::size_t width_, value_width_;  // F and M padded
   const std::size_t ldf_, ldm_;            // from row to row of φ and of values
-  Scratch scratch_;
+  Workspace workspace_;
   float *q_, *faded_, *k_, *k_transposed_;     // φQ, rows with their decay, φK [C, F] and φKᵀ
   float *v_, *o_, *p_;                         // V, O [C, M] and P [C, C]
   float* wide_;                                // rows of bf16, widened
@@ -321,9 +320,9 @@ class ForwardSweep : public Sweep<ForwardSweep> {
   OutputRows out_;
 };
 
-void RunForwardBlock(const LinearCall& call, const AttentionOutputs& outputs, const LinearBlock& block,
-                     LinearState* final, const FinalNormalisers& normalisers) {
-  ForwardSweep(call, outputs, block).Run(final, normalisers);
+void RunForwardBlock(Context& own, const LinearCall& call, const AttentionOutputs& outputs,
+                     const LinearBlock& block, LinearState* final, const FinalNormalisers& normalisers) {
+  ForwardSweep(own, call, outputs, block).Run(final, normalisers);
 }
 
 }  // namespace linnet::HWY_NAMESPACE
@@ -334,9 +333,9 @@ namespace linnet {
 
 HWY_EXPORT(RunForwardBlock);
 
-void linear_forward_block(const LinearCall& call, const AttentionOutputs& outputs, const LinearBlock& block,
-                          LinearState* final, const FinalNormalisers& normalisers) {
-  HWY_DYNAMIC_DISPATCH(RunForwardBlock)(call, outputs, block, final, normalisers);
+void linear_forward_block(Context& own, const LinearCall& call, const AttentionOutputs& outputs,
+                          const LinearBlock& block, LinearState* final, const FinalNormalisers& normalisers) {
+  HWY_DYNAMIC_DISPATCH(RunForwardBlock)(own, call, outputs, block, final, normalisers);
 }
 
 }  // namespace linnet

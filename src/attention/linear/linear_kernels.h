@@ -44,11 +44,11 @@ struct FinalNormalisers {
   double* scale;  ///< [B, H]
 };
 
-/// Computes the block's part of out; the block with column 0 also writes the normaliser, counts denominators
-/// that are not positive and writes `normalisers`, where `final` is given. The final S goes to `final`, which
-/// may be the initial state.
-void linear_forward_block(const LinearCall& call, const AttentionOutputs& outputs, const LinearBlock& block,
-                          LinearState* final, const FinalNormalisers& normalisers);
+/// Computes the block's part of out on the calling thread, whose context is `own`; the block with column 0
+/// also writes the normaliser, counts denominators that are not positive and writes `normalisers`, where
+/// `final` is given. The final S goes to `final`, which may be the initial state.
+void linear_forward_block(Context& own, const LinearCall& call, const AttentionOutputs& outputs,
+                          const LinearBlock& block, LinearState* final, const FinalNormalisers& normalisers);
 
 /// What both sides of the backward pass read. `decay_sums` [2, B, H], where γ's gradient is wanted, receives
 /// the shares of queries and of keys in γ dL/dγ.
@@ -65,9 +65,10 @@ struct LinearGradientCall {
 
 /// The gradient of the heads' queries, sweeping forwards; and of their keys and values, sweeping from the
 /// end.
-void linear_query_gradient(const LinearGradientCall& call, FloatView grad_query, const LinearBlock& heads);
-void linear_key_gradient(const LinearGradientCall& call, FloatView grad_key, FloatView grad_value,
-                         const LinearBlock& heads);
+void linear_query_gradient(Context& own, const LinearGradientCall& call, FloatView grad_query,
+                           const LinearBlock& heads);
+void linear_key_gradient(Context& own, const LinearGradientCall& call, FloatView grad_key,
+                         FloatView grad_value, const LinearBlock& heads);
 
 /// One token of one head, in one pass over its state: z = γ z + φk, S = γ S + φk vᵀ, out = Sᵀ φq / (zᵀ φq +
 /// ε), or `scale` Sᵀ φq where it is not normalised. A denominator of at most `least` gives zeros.

@@ -13,7 +13,6 @@
 #include <cstring>
 
 #include "attention/linear/linear_kernels.h"
-#include "attention/scratch.h"
 #include "attention/tile_gemm-inl.h"
 #include "hwy/cache_control.h"
 #include "kernels/bf16-inl.h"
@@ -75,13 +74,13 @@ HWY_INLINE void ZeroRows(float* tile, std::size_t ld, std::size_t first, std::si
 }
 
 /// to[i] = from[i], bf16 widened.
-HWY_INLINE void WidenRow(float* HWY_RESTRICT to, const bf16* HWY_RESTRICT from, std::size_t count) {
+HWY_INLINE void WidenRow(float* HWY_RESTRICT to, const bf16* HWY_RESTRICT from, std::int64_t count) {
   const F32 d;
   const hn::Rebind<std::uint32_t, F32> d32;
   const hn::Rebind<std::uint16_t, F32> d16;
-  const std::size_t lanes = hn::Lanes(d);
+  const std::int64_t lanes = hn::Lanes(d);
   const auto* bits = reinterpret_cast<const std::uint16_t*>(from);
-  std::size_t i = 0;
+  std::int64_t i = 0;
   for (; i + lanes <= count; i += lanes)
     hn::StoreU(hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(d32, hn::LoadU(d16, bits + i)))), d, to + i);
   for (; i < count; ++i) to[i] = to_float(from[i]);
@@ -89,12 +88,12 @@ HWY_INLINE void WidenRow(float* HWY_RESTRICT to, const bf16* HWY_RESTRICT from, 
 
 /// to = scale · from. `stream` asks for stores past the caches and needs `to` aligned and `count` in whole
 /// vectors.
-HWY_INLINE void CopyRow(float* HWY_RESTRICT to, const float* HWY_RESTRICT from, std::size_t count,
+HWY_INLINE void CopyRow(float* HWY_RESTRICT to, const float* HWY_RESTRICT from, std::int64_t count,
                         float scale = 1.0f, bool stream = false) {
   const F32 d;
-  const std::size_t lanes = hn::Lanes(d);
+  const std::int64_t lanes = hn::Lanes(d);
   const Vec32 factor = hn::Set(d, scale);
-  std::size_t i = 0;
+  std::int64_t i = 0;
   if (stream) {
     for (; i < count; i += lanes) hn::Stream(hn::Mul(factor, hn::LoadU(d, from + i)), d, to + i);
     return;
@@ -104,14 +103,14 @@ HWY_INLINE void CopyRow(float* HWY_RESTRICT to, const float* HWY_RESTRICT from, 
 }
 
 /// to[i] = scale · from[i], rounded to the nearest bf16, ties to even; `stream` as for CopyRow.
-HWY_INLINE void NarrowRow(bf16* HWY_RESTRICT to, const float* HWY_RESTRICT from, std::size_t count,
+HWY_INLINE void NarrowRow(bf16* HWY_RESTRICT to, const float* HWY_RESTRICT from, std::int64_t count,
                           float scale, bool stream) {
   const F32 d;
   const hn::Rebind<std::uint16_t, F32> u16;
-  const std::size_t lanes = hn::Lanes(d);
+  const std::int64_t lanes = hn::Lanes(d);
   auto* bits = reinterpret_cast<std::uint16_t*>(to);
   const Vec32 factor = hn::Set(d, scale);
-  std::size_t i = 0;
+  std::int64_t i = 0;
   for (; i + lanes <= count; i += lanes) {
     const auto half = kernels::HWY_NAMESPACE::Bf16Bits(d, hn::Mul(factor, hn::LoadU(d, from + i)));
     stream ? hn::Stream(half, u16, bits + i) : hn::StoreU(half, u16, bits + i);
@@ -173,18 +172,19 @@ HWY_INLINE View<const float> InputTile(const InputRows& x, Mask::Interval range,
   return {wide, {count, x.columns}};
 }
 
-HWY_INLINE TileContext ContextOf(const LinearCall& call, bool query, std::int64_t head, std::int64_t first) {
-  return {call.layer, static_cast<int>(head), call.position(query) + first, query};
+HWY_INLINE TileContext ContextOf(Context& own, const LinearCall& call, bool query, std::int64_t head,
+                                 std::int64_t first) {
+  return {call.layer, static_cast<int>(head), call.position(query) + first, query, &own};
 }
 
 /// tile = φ of rows `range`, then zeros up to `padded` rows. `log_scale` receives the rows' log-scales where
 /// the map has them.
-HWY_INLINE void LoadFeatures(const LinearCall& call, bool query, std::int64_t head, const InputRows& x,
-                             Mask::Interval range, float* tile, std::size_t ld, std::size_t padded,
-                             float* wide, double* log_scale) {
+HWY_INLINE void LoadFeatures(Context& own, const LinearCall& call, bool query, std::int64_t head,
+                             const InputRows& x, Mask::Interval range, float* tile, std::size_t ld,
+                             std::size_t padded, float* wide, double* log_scale) {
   const std::int64_t count = range.end - range.begin;
   const View<float> features(tile, {count, call.features}, {static_cast<std::int64_t>(ld), 1});
-  const TileContext context = ContextOf(call, query, head, range.begin);
+  const TileContext context = ContextOf(own, call, query, head, range.begin);
   if (count > 0 && call.scaled != nullptr)
     call.scaled->forward_scaled(features, {log_scale, static_cast<std::size_t>(count)},
                                 InputTile(x, range, wide), context);

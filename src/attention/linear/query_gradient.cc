@@ -12,18 +12,18 @@ namespace linnet::HWY_NAMESPACE {
 /// dφQ_i = S⁺_i G⁺_i. The state is S⁺ᵀ [M + 1, F].
 class QuerySweep : public BackwardSweep<QuerySweep> {
  public:
-  QuerySweep(const LinearGradientCall& call, const LinearBlock& block, const FloatView& gradient)
-      : BackwardSweep(call, SweepSide::queries, block),
+  QuerySweep(Context& own, const LinearGradientCall& call, const LinearBlock& block,
+             const FloatView& gradient)
+      : BackwardSweep(own, call, SweepSide::queries, block),
         gradient_(gradient),
         floats_(RoundUp(columns_ + 1, kRowBlock) * ldf_),
         of_decay_(call.decay_sums != nullptr),
-        scratch_(TilesMemory() + PiecesMemory(floats_) +
-                 (of_decay_ ? heads_ * floats_ + Scratch::rounded(chunk_) : 0)) {
-    TakeTiles(scratch_);
-    TakePieces(floats_, scratch_);
+        workspace_(own) {
+    TakeTiles(workspace_);
+    TakePieces(floats_, workspace_);
     if (!of_decay_) return;
-    distances_ = scratch_.take_zeroed(heads_ * floats_);
-    distance_power_ = scratch_.take_zeroed(chunk_);
+    distances_ = workspace_.take_zeroed(heads_ * floats_);
+    distance_power_ = workspace_.take_zeroed(chunk_);
   }
 
   void Run() {
@@ -161,12 +161,13 @@ class QuerySweep : public BackwardSweep<QuerySweep> {
   const FloatView& gradient_;
   const std::size_t floats_;  // of a state
   const bool of_decay_;       // whether γ's gradient is wanted
-  Scratch scratch_;
+  Workspace workspace_;
   float *distances_ = nullptr, *distance_power_ = nullptr;  // D of each head, [C]
 };
 
-void RunQueryGradient(const LinearGradientCall& call, const FloatView& gradient, const LinearBlock& block) {
-  QuerySweep(call, block, gradient).Run();
+void RunQueryGradient(Context& own, const LinearGradientCall& call, const FloatView& gradient,
+                      const LinearBlock& block) {
+  QuerySweep(own, call, block, gradient).Run();
 }
 
 }  // namespace linnet::HWY_NAMESPACE
@@ -177,8 +178,9 @@ namespace linnet {
 
 HWY_EXPORT(RunQueryGradient);
 
-void linear_query_gradient(const LinearGradientCall& call, FloatView grad_query, const LinearBlock& heads) {
-  HWY_DYNAMIC_DISPATCH(RunQueryGradient)(call, grad_query, heads);
+void linear_query_gradient(Context& own, const LinearGradientCall& call, FloatView grad_query,
+                           const LinearBlock& heads) {
+  HWY_DYNAMIC_DISPATCH(RunQueryGradient)(own, call, grad_query, heads);
 }
 
 }  // namespace linnet

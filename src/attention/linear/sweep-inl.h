@@ -13,6 +13,7 @@
 
 #include "attention/linear/edge-inl.h"
 #include "attention/linear/pieces-inl.h"
+#include "base/workspace.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE {
@@ -59,8 +60,9 @@ class Decay {
 template <class Task>
 class Sweep {
  protected:
-  Sweep(const LinearCall& call, SweepSide side, const LinearBlock& block)
+  Sweep(Context& own, const LinearCall& call, SweepSide side, const LinearBlock& block)
       : scales_(call.scaled != nullptr ? static_cast<std::size_t>(call.chunk()) : 0),
+        own_(own),
         call_(call),
         side_(side),
         block_(block),
@@ -75,14 +77,11 @@ class Sweep {
     }
   }
 
-  /// Memory for the heads' sums of `floats` floats each, a multiple of kPad, and for one sum of pieces.
-  std::size_t PiecesMemory(std::size_t floats) const {
-    return heads_ * Pieces::Memory(plan_, floats) + floats;
-  }
-  void TakePieces(std::size_t floats, Scratch& scratch) {
+  /// Takes memory for the heads' sums of `floats` floats each, a multiple of kPad, and for one sum of pieces.
+  void TakePieces(std::size_t floats, Workspace& workspace) {
     for (std::size_t head = 0; head < heads_; ++head)
-      pieces_.emplace_back(plan_, floats, scratch.take(Pieces::Memory(plan_, floats)), scaled());
-    sum_ = scratch.take(floats);
+      pieces_.emplace_back(plan_, floats, workspace.take(Pieces::Memory(plan_, floats)), scaled());
+    sum_ = workspace.take(floats);
   }
 
   /// Through all steps; `after_last` is what the states are brought to afterwards, where given.
@@ -227,6 +226,7 @@ class Sweep {
   LogScales scales_;              // of the rows that are loaded, with a log-scaled map
   double core_scale_ = kNoScale;  // of the step's core
 
+  Context& own_;
   const LinearCall& call_;
   const SweepSide side_;
   const LinearBlock block_;

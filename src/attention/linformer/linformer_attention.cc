@@ -4,9 +4,10 @@
 
 #include "attention/arguments.h"
 #include "attention/linformer/projection.h"
-#include "attention/scratch.h"
 #include "attention/softmax/softmax_attention.h"
 #include "attention/wide.h"
+#include "base/parallel.h"
+#include "base/workspace.h"
 
 namespace linnet {
 
@@ -60,49 +61,46 @@ View<const float> ranks_of(View<const float> projection, std::int64_t h, std::in
 }
 
 /// P x for every batch entry and head: [B, k, H, D].
-Tensor compress_all(View<const float> projection, View<const float> x, const Mask& mask) {
+Tensor compress_all(Context& context, View<const float> projection, View<const float> x, const Mask& mask) {
   const std::int64_t batch = x.extent(0), heads = x.extent(2), dim = x.extent(3);
   const std::int64_t rank = projection.extent(1), blocks = blocks_of(rank, linformer::kRanks);
   Tensor compressed = Tensor::of<float>({batch, rank, heads, dim});
   const View<float> to = compressed.view<float>();
-  parallel_for(batch * heads * blocks, [&](std::int64_t item) {
+  parallel_for(context, batch * heads * blocks, [&](Context& own, std::int64_t item) {
     const std::int64_t b = item / blocks / heads, h = item / blocks % heads;
     const std::int64_t begin = item % blocks * linformer::kRanks;
     const std::int64_t end = std::min(begin + linformer::kRanks, rank);
-    Scratch scratch(linformer::compress_scratch(dim));
-    linformer::compress(rows_of(to, b, h, begin, end), ranks_of(projection, h, begin, end),
-                        rows_of(x, b, h, 0, mask.visible_keys(b, x.extent(1))),
-                        scratch.take(linformer::compress_scratch(dim)));
+    linformer::compress(own, rows_of(to, b, h, begin, end), ranks_of(projection, h, begin, end),
+                        rows_of(x, b, h, 0, mask.visible_keys(b, x.extent(1))));
   });
   return compressed;
 }
 
 /// grad [B, N, H, D] = Pᵀ compressed, zeros where tokens are padding.
-void expand_all(View<float> grad, View<const float> projection, View<const float> compressed,
-                const Mask& mask) {
+void expand_all(Context& context, View<float> grad, View<const float> projection,
+                View<const float> compressed, const Mask& mask) {
   const std::int64_t heads = grad.extent(2), length = grad.extent(1), dim = grad.extent(3);
   const std::int64_t blocks = blocks_of(length, linformer::kTokens), rank = projection.extent(1);
-  parallel_for(grad.extent(0) * heads * blocks, [&](std::int64_t item) {
+  parallel_for(context, grad.extent(0) * heads * blocks, [&](Context& own, std::int64_t item) {
     const std::int64_t b = item / blocks / heads, h = item / blocks % heads;
     const std::int64_t begin = item % blocks * linformer::kTokens;
     const std::int64_t end = std::min(begin + linformer::kTokens, length);
     const std::int64_t seen = std::clamp(mask.visible_keys(b, length), begin, end);
-    Scratch scratch(linformer::expand_scratch(dim));
-    linformer::expand(rows_of(grad, b, h, begin, seen), ranks_of(projection, h, 0, rank), begin,
-                      rows_of(compressed, b, h, 0, rank), scratch.take(linformer::expand_scratch(dim)));
+    linformer::expand(own, rows_of(grad, b, h, begin, seen), ranks_of(projection, h, 0, rank), begin,
+                      rows_of(compressed, b, h, 0, rank));
     for (std::int64_t i = seen; i < end; ++i) std::fill_n(grad.at(b, i, h), dim, 0.0f);
   });
 }
 
 /// grad [H or 1, k, N] = Σ compressed xᵀ over the batch and the heads that share a projection, in this order.
-void projection_gradient(View<float> grad, View<const float> compressed, View<const float> x,
-                         const Mask& mask) {
-  const std::int64_t batch = x.extent(0), length = x.extent(1), heads = x.extent(2), dim = x.extent(3);
+void projection_gradient(Context& context, View<float> grad, View<const float> compressed,
+                         View<const float> x, const Mask& mask) {
+  const std::int64_t batch = x.extent(0), length = x.extent(1), heads = x.extent(2);
   const std::int64_t rank = grad.extent(1), columns = grad.extent(2);
   const std::int64_t rank_blocks = blocks_of(rank, linformer::kRanks);
   const std::int64_t token_blocks = blocks_of(columns, linformer::kTokens);
   constexpr std::int64_t tile = linformer::kRanks * linformer::kTokens;
-  parallel_for(grad.extent(0) * rank_blocks * token_blocks, [&](std::int64_t item) {
+  parallel_for(context, grad.extent(0) * rank_blocks * token_blocks, [&](Context& own, std::int64_t item) {
     const std::int64_t owner = item / token_blocks / rank_blocks;
     const std::int64_t first_rank = item / token_blocks % rank_blocks * linformer::kRanks;
     const std::int64_t last_rank = std::min(first_rank + linformer::kRanks, rank);
@@ -110,16 +108,13 @@ void projection_gradient(View<float> grad, View<const float> compressed, View<co
     const std::int64_t end = std::min(begin + linformer::kTokens, columns);
     const std::int64_t first_head = grad.extent(0) == 1 ? 0 : owner;
     const std::int64_t last_head = grad.extent(0) == 1 ? heads : owner + 1;
-    const std::size_t room = linformer::projection_gradient_scratch(dim);
-    Scratch scratch(room + tile);
-    float* sums = scratch.take(tile);
-    float* rest = scratch.take(room);
-    std::fill_n(sums, tile, 0.0f);
+    Workspace workspace(own);
+    float* sums = workspace.take_zeroed(tile);
     for (std::int64_t b = 0; b < batch; ++b) {
       const std::int64_t seen = std::min(mask.visible_keys(b, length), end);
       for (std::int64_t h = first_head; h < last_head && begin < seen; ++h)
-        linformer::add_projection_gradient(sums, rows_of(compressed, b, h, first_rank, last_rank),
-                                           rows_of(x, b, h, begin, seen), rest);
+        linformer::add_projection_gradient(own, sums, rows_of(compressed, b, h, first_rank, last_rank),
+                                           rows_of(x, b, h, begin, seen));
     }
     for (std::int64_t r = first_rank; r < last_rank; ++r)
       std::copy_n(sums + (r - first_rank) * linformer::kTokens, end - begin, grad.at(owner, r, begin));
@@ -130,48 +125,50 @@ class LinformerAttention final : public Attention {
  public:
   explicit LinformerAttention(const AttentionOptions& options) : softmax_(make_softmax_attention(options)) {}
 
-  void forward(const AttentionOutputs& outputs, const AttentionInputs& inputs) const override {
+  void forward(Context& context, const AttentionOutputs& outputs,
+               const AttentionInputs& inputs) const override {
     if (outputs.final != nullptr) refuse_state();
     check(inputs);
     check_forward(kOperation, outputs, inputs);
-    const WideInput query(inputs.query), key(inputs.key), value(inputs.value);
+    const WideInput query(context, inputs.query), key(context, inputs.key), value(context, inputs.value);
     const WideOutput out(outputs.out);
-    const Tensor keys = compress_all(inputs.key_projection, key.view(), inputs.mask);
-    const Tensor values = compress_all(inputs.value_projection, value.view(), inputs.mask);
-    softmax_->forward({out.view(), outputs.normaliser},
+    const Tensor keys = compress_all(context, inputs.key_projection, key.view(), inputs.mask);
+    const Tensor values = compress_all(context, inputs.value_projection, value.view(), inputs.mask);
+    softmax_->forward(context, {out.view(), outputs.normaliser},
                       {query.view(), keys.view<float>(), values.view<float>()});
-    out.finish();
+    out.finish(context);
   }
 
-  void backward(const AttentionGradients& gradients, ConstFloatView grad_out, const AttentionInputs& inputs,
-                ConstFloatView out, View<const float> normaliser) const override {
+  void backward(Context& context, const AttentionGradients& gradients, ConstFloatView grad_out,
+                const AttentionInputs& inputs, ConstFloatView out,
+                View<const float> normaliser) const override {
     check(inputs);
     check_backward(kOperation, gradients, grad_out, inputs, out, normaliser);
     check_gradients(gradients, inputs);
-    const WideInput query(inputs.query), key(inputs.key), value(inputs.value);
-    const WideInput wide_out(out), wide_grad(grad_out);
+    const WideInput query(context, inputs.query), key(context, inputs.key), value(context, inputs.value);
+    const WideInput wide_out(context, out), wide_grad(context, grad_out);
     const WideOutput grad_query(gradients.query), grad_key(gradients.key), grad_value(gradients.value);
-    const Tensor keys = compress_all(inputs.key_projection, key.view(), inputs.mask);
-    const Tensor values = compress_all(inputs.value_projection, value.view(), inputs.mask);
+    const Tensor keys = compress_all(context, inputs.key_projection, key.view(), inputs.mask);
+    const Tensor values = compress_all(context, inputs.value_projection, value.view(), inputs.mask);
     Tensor grad_keys = Tensor::of<float>(keys.shape()), grad_values = Tensor::of<float>(values.shape());
-    softmax_->backward({grad_query.view(), grad_keys.view<float>(), grad_values.view<float>()},
+    softmax_->backward(context, {grad_query.view(), grad_keys.view<float>(), grad_values.view<float>()},
                        wide_grad.view(), {query.view(), keys.view<float>(), values.view<float>()},
                        wide_out.view(), normaliser);
     const View<const float> of_keys = grad_keys.view<float>(), of_values = grad_values.view<float>();
-    expand_all(grad_key.view(), inputs.key_projection, of_keys, inputs.mask);
-    expand_all(grad_value.view(), inputs.value_projection, of_values, inputs.mask);
+    expand_all(context, grad_key.view(), inputs.key_projection, of_keys, inputs.mask);
+    expand_all(context, grad_value.view(), inputs.value_projection, of_values, inputs.mask);
     if (gradients.key_projection.rank() != 0)
-      projection_gradient(gradients.key_projection, of_keys, key.view(), inputs.mask);
+      projection_gradient(context, gradients.key_projection, of_keys, key.view(), inputs.mask);
     if (gradients.value_projection.rank() != 0)
-      projection_gradient(gradients.value_projection, of_values, value.view(), inputs.mask);
-    for (const WideOutput* gradient : {&grad_query, &grad_key, &grad_value}) gradient->finish();
+      projection_gradient(context, gradients.value_projection, of_values, value.view(), inputs.mask);
+    for (const WideOutput* gradient : {&grad_query, &grad_key, &grad_value}) gradient->finish(context);
   }
 
   std::unique_ptr<State> make_state(std::int64_t, const HeadShape&, std::int64_t) const override {
     refuse_state();
   }
 
-  void step(View<float>, View<const float>, View<const float>, View<const float>, State&,
+  void step(Context&, View<float>, View<const float>, View<const float>, View<const float>, State&,
             std::span<const std::int64_t>, View<const float>) const override {
     refuse_state();
   }

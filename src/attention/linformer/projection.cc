@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/workspace.h"
+
 // clang-format off
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "attention/linformer/projection.cc"
@@ -39,14 +41,14 @@ HWY_INLINE void Pack(float* HWY_RESTRICT to, std::size_t ld, std::size_t rows, V
   std::fill(to + filled * ld, to + std::max(rows, filled) * ld, 0.0f);
 }
 
-void CompressOf(View<float> compressed, View<const float> projection, View<const float> x, float* scratch) {
+void CompressOf(Context& own, View<float> compressed, View<const float> projection, View<const float> x) {
   const std::int64_t dim = x.extent(1), tokens = x.extent(0);
   const std::size_t width = RoundUp(dim, linnet::HWY_NAMESPACE::kPad);
   const std::size_t rows = RoundUp(projection.extent(0), linnet::HWY_NAMESPACE::kRowBlock);
-  float* left = scratch;
-  float* right = left + kRanks * kDepth;
-  float* sums = right + kDepth * width;
-  std::fill_n(sums, rows * width, 0.0f);
+  Workspace workspace(own);
+  float* left = workspace.take(kRanks * kDepth);
+  float* right = workspace.take(kDepth * width);
+  float* sums = workspace.take_zeroed(rows * width);
   for (std::int64_t first = 0; first < tokens; first += kDepth) {
     const std::int64_t depth = std::min<std::int64_t>(kDepth, tokens - first);
     Pack(left, kDepth, rows, projection, first, depth);
@@ -59,15 +61,15 @@ void CompressOf(View<float> compressed, View<const float> projection, View<const
     std::copy_n(sums + r * width, dim, compressed.at(r));
 }
 
-void ExpandOf(View<float> x, View<const float> projection, std::int64_t first, View<const float> compressed,
-              float* scratch) {
+void ExpandOf(Context& own, View<float> x, View<const float> projection, std::int64_t first,
+              View<const float> compressed) {
   const std::int64_t dim = x.extent(1), tokens = x.extent(0), ranks = compressed.extent(0);
   const std::size_t width = RoundUp(dim, linnet::HWY_NAMESPACE::kPad);
   const std::size_t rows = RoundUp(tokens, linnet::HWY_NAMESPACE::kRowBlock);
-  float* left = scratch;
-  float* right = left + kDepth * kTokens;
-  float* sums = right + kDepth * width;
-  std::fill_n(sums, rows * width, 0.0f);
+  Workspace workspace(own);
+  float* left = workspace.take(kDepth * kTokens);
+  float* right = workspace.take(kDepth * width);
+  float* sums = workspace.take_zeroed(rows * width);
   for (std::int64_t rank = 0; rank < ranks; rank += kDepth) {
     const std::int64_t depth = std::min<std::int64_t>(kDepth, ranks - rank);
     Pack(left, kTokens, depth, projection.slice(0, rank, rank + depth), first, tokens);
@@ -79,14 +81,15 @@ void ExpandOf(View<float> x, View<const float> projection, std::int64_t first, V
   for (std::int64_t t = 0; t < tokens; ++t) std::copy_n(sums + t * width, dim, x.at(t));
 }
 
-void AddProjectionGradientOf(float* sums, View<const float> compressed, View<const float> x, float* scratch) {
+void AddProjectionGradientOf(Context& own, float* sums, View<const float> compressed, View<const float> x) {
   const std::int64_t dim = x.extent(1), tokens = x.extent(0);
   const std::size_t width = RoundUp(dim, linnet::HWY_NAMESPACE::kPad);
   const std::size_t rows = RoundUp(compressed.extent(0), linnet::HWY_NAMESPACE::kRowBlock);
   const std::size_t columns = RoundUp(tokens, linnet::HWY_NAMESPACE::kPad);
-  float* left = scratch;
-  float* plain = left + kRanks * width;
-  float* right = plain + kTokens * width;
+  Workspace workspace(own);
+  float* left = workspace.take(kRanks * width);
+  float* plain = workspace.take(kTokens * width);
+  float* right = workspace.take(kTokens * width);
   Pack(left, width, rows, compressed, 0, dim);
   Pack(plain, width, columns, x, 0, dim);
   linnet::HWY_NAMESPACE::Transpose(right, kTokens, plain, width, columns, width);
@@ -105,29 +108,17 @@ HWY_EXPORT(CompressOf);
 HWY_EXPORT(ExpandOf);
 HWY_EXPORT(AddProjectionGradientOf);
 
-void compress(View<float> compressed, View<const float> projection, View<const float> x, float* scratch) {
-  HWY_DYNAMIC_DISPATCH(CompressOf)(compressed, projection, x, scratch);
+void compress(Context& own, View<float> compressed, View<const float> projection, View<const float> x) {
+  HWY_DYNAMIC_DISPATCH(CompressOf)(own, compressed, projection, x);
 }
 
-void expand(View<float> x, View<const float> projection, std::int64_t first, View<const float> compressed,
-            float* scratch) {
-  HWY_DYNAMIC_DISPATCH(ExpandOf)(x, projection, first, compressed, scratch);
+void expand(Context& own, View<float> x, View<const float> projection, std::int64_t first,
+            View<const float> compressed) {
+  HWY_DYNAMIC_DISPATCH(ExpandOf)(own, x, projection, first, compressed);
 }
 
-void add_projection_gradient(float* sums, View<const float> compressed, View<const float> x, float* scratch) {
-  HWY_DYNAMIC_DISPATCH(AddProjectionGradientOf)(sums, compressed, x, scratch);
-}
-
-std::size_t compress_scratch(std::int64_t dim) {
-  return static_cast<std::size_t>(kRanks * 128 + (128 + kRanks) * (dim + 16));
-}
-
-std::size_t expand_scratch(std::int64_t dim) {
-  return static_cast<std::size_t>(kTokens * 128 + (128 + kTokens) * (dim + 16));
-}
-
-std::size_t projection_gradient_scratch(std::int64_t dim) {
-  return static_cast<std::size_t>((kRanks + 2 * kTokens) * (dim + 16));
+void add_projection_gradient(Context& own, float* sums, View<const float> compressed, View<const float> x) {
+  HWY_DYNAMIC_DISPATCH(AddProjectionGradientOf)(own, sums, compressed, x);
 }
 
 }  // namespace linnet::linformer

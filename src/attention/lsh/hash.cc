@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "attention/scratch.h"
+#include "base/parallel.h"
 #include "base/random.h"
-#include "base/threads.h"
+#include "base/workspace.h"
 
 // clang-format off
 #undef HWY_TARGET_INCLUDE
@@ -68,11 +68,11 @@ std::int64_t largest(const float* x, std::int64_t count) {
 }
 
 /// Every head's R of all rounds side by side: [H, E, width].
-Tensor draw_rotations(const AttentionOptions& options, std::int64_t heads, std::int64_t head_dim,
-                      std::int64_t columns, std::int64_t width) {
+Tensor draw_rotations(Context& context, const AttentionOptions& options, std::int64_t heads,
+                      std::int64_t head_dim, std::int64_t columns, std::int64_t width) {
   Tensor rotations = Tensor::of<float>({heads, head_dim, width});
   const View<float> to = rotations.view<float>();
-  parallel_for(heads, [&](std::int64_t h) {
+  parallel_for(context, heads, [&](std::int64_t h) {
     for (std::int64_t round = 0; round < options.lsh.rounds; ++round) {
       const Random random(options.lsh.seed, Draw::rotations,
                           static_cast<std::uint32_t>(64 * options.layer + round));
@@ -100,8 +100,8 @@ std::int64_t rotation_columns(std::int64_t buckets) {
   return columns;
 }
 
-std::vector<std::uint32_t> hash_tokens(const AttentionOptions& options, View<const float> query,
-                                       const Mask& mask) {
+std::vector<std::uint32_t> hash_tokens(Context& context, const AttentionOptions& options,
+                                       View<const float> query, const Mask& mask) {
   const std::int64_t batch = query.extent(0), length = query.extent(1), heads = query.extent(2),
                      head_dim = query.extent(3), rounds = options.lsh.rounds;
   std::vector<std::uint32_t> buckets(static_cast<std::size_t>(rounds * batch * heads * length));
@@ -109,17 +109,17 @@ std::vector<std::uint32_t> hash_tokens(const AttentionOptions& options, View<con
   if (factors.empty()) return buckets;
   const std::int64_t columns = rotation_columns(bucket_count(options.lsh, length));
   const std::int64_t width = (rounds * columns + 15) / 16 * 16;
-  const Tensor rotations = draw_rotations(options, heads, head_dim, columns, width);
+  const Tensor rotations = draw_rotations(context, options, heads, head_dim, columns, width);
   const std::int64_t blocks = (length + kTokens - 1) / kTokens;
-  parallel_for(batch * heads * blocks, [&](std::int64_t item) {
+  parallel_for(context, batch * heads * blocks, [&](Context& own, std::int64_t item) {
     const std::int64_t b = item / blocks / heads, h = item / blocks % heads;
     const std::int64_t first = item % blocks * kTokens;
     const std::int64_t count = std::min(kTokens, mask.visible_keys(b, length) - first);
     if (count <= 0) return;
     const std::int64_t rows = (count + 7) / 8 * 8;
-    Scratch scratch(static_cast<std::size_t>(kTokens * (head_dim + width)));
-    float* x = scratch.take(static_cast<std::size_t>(kTokens * head_dim));
-    float* rotated = scratch.take(static_cast<std::size_t>(kTokens * width));
+    Workspace workspace(own);
+    float* x = workspace.take(static_cast<std::size_t>(kTokens * head_dim));
+    float* rotated = workspace.take(static_cast<std::size_t>(kTokens * width));
     for (std::int64_t i = 0; i < count; ++i)
       std::copy_n(query.at(b, first + i, h), head_dim, x + i * head_dim);
     std::fill(x + count * head_dim, x + rows * head_dim, 0.0f);

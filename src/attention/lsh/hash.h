@@ -17,7 +17,7 @@ std::int64_t rotation_columns(std::int64_t buckets);
 /// with a random R [E, buckets/2] (Andoni et al. 2015), drawn from the seed, the layer, the round and the
 /// head. More than 32 buckets are the product of several hashes of at most 32 where their number allows it,
 /// so that the default hash costs E log N. 2 N E `rotation_columns` FLOPs a round and head.
-std::vector<std::uint32_t> hash_tokens(const AttentionOptions& options, View<const float> query,
-                                       const Mask& mask);
+std::vector<std::uint32_t> hash_tokens(Context& context, const AttentionOptions& options,
+                                       View<const float> query, const Mask& mask);
 
 }  // namespace linnet::lsh

@@ -5,9 +5,10 @@
 #include <limits>
 
 #include "attention/lsh/plan.h"
-#include "attention/scratch.h"
 #include "attention/softmax/tiles.h"
 #include "attention/wide.h"
+#include "base/parallel.h"
+#include "base/workspace.h"
 
 namespace linnet {
 
@@ -49,10 +50,10 @@ void fetch_ahead(const std::int64_t* order, std::int64_t s, std::int64_t end, Vi
 }
 
 /// Sorted tokens [begin, end) of x [B, N, H, D] as dense rows.
-float* gather(Scratch& scratch, const std::int64_t* order, std::int64_t begin, std::int64_t end,
+float* gather(Workspace& workspace, const std::int64_t* order, std::int64_t begin, std::int64_t end,
               View<const float> x, std::int64_t b, std::int64_t h) {
   const std::int64_t dim = x.extent(3);
-  float* rows = scratch.take(static_cast<std::size_t>((end - begin) * dim));
+  float* rows = workspace.take(static_cast<std::size_t>((end - begin) * dim));
   for (std::int64_t s = begin; s < end; ++s) {
     fetch_ahead(order, s, end, x, b, h);
     std::copy_n(x.at(b, order[s], h), dim, rows + (s - begin) * dim);
@@ -61,10 +62,10 @@ float* gather(Scratch& scratch, const std::int64_t* order, std::int64_t begin, s
 }
 
 /// The same of the keys: queries of unit length.
-float* gather_keys(Scratch& scratch, const Call& call, const std::int64_t* order, std::int64_t begin,
+float* gather_keys(Workspace& workspace, const Call& call, const std::int64_t* order, std::int64_t begin,
                    std::int64_t end, std::int64_t b, std::int64_t h) {
   const std::int64_t dim = call.sizes.head_dim;
-  float* rows = scratch.take(static_cast<std::size_t>((end - begin) * dim));
+  float* rows = workspace.take(static_cast<std::size_t>((end - begin) * dim));
   for (std::int64_t s = begin; s < end; ++s) {
     fetch_ahead(order, s, end, call.query, b, h);
     const float factor = call.plan.inverse_norm(b, order[s], h);
@@ -73,13 +74,6 @@ float* gather_keys(Scratch& scratch, const Call& call, const std::int64_t* order
     for (std::int64_t e = 0; e < dim; ++e) row[e] = factor * x[e];
   }
   return rows;
-}
-
-/// Floats that the rows of a block and its keys take, `queries` numbers a query and `keys` a key; and
-/// `arrays` of them.
-std::size_t rows_scratch(const Plan& plan, std::int64_t queries, std::int64_t keys, std::int64_t arrays) {
-  return static_cast<std::size_t>(plan.block() * queries + (plan.block() + plan.chunk()) * keys +
-                                  16 * arrays);
 }
 
 /// out and log = those of the keys seen so far, `old` of them, and of the ones of another round, combined.
@@ -97,21 +91,19 @@ void combine(float* out, float& log, const float* other, float other_log, std::i
 }
 
 /// One block's queries in one round.
-void attend(const Call& call, View<float> out, View<float> log, std::int64_t round, std::int64_t b,
-            std::int64_t h, std::int64_t index) {
+void attend(Context& own, const Call& call, View<float> out, View<float> log, std::int64_t round,
+            std::int64_t b, std::int64_t h, std::int64_t index) {
   const auto& [batch, queries, keys, heads, head_dim, value_dim] = call.sizes;
   const Plan::Block block = call.plan.look(round, b, h, index);
   if (block.first == block.end) return;
   const std::int64_t* order = call.plan.order(round, b, h);
-  const std::size_t room = softmax::forward_scratch(head_dim, value_dim);
-  Scratch scratch(rows_scratch(call.plan, head_dim + value_dim + 1, head_dim + value_dim, 5) + room);
-  const float* q = gather(scratch, order, block.first, block.end, call.query, b, h);
-  const float* k = gather_keys(scratch, call, order, block.first_key, block.end, b, h);
-  const float* v = gather(scratch, order, block.first_key, block.end, call.value, b, h);
+  Workspace workspace(own);
+  const float* q = gather(workspace, order, block.first, block.end, call.query, b, h);
+  const float* k = gather_keys(workspace, call, order, block.first_key, block.end, b, h);
+  const float* v = gather(workspace, order, block.first_key, block.end, call.value, b, h);
   const std::int64_t count = block.end - block.first;
-  float* rows = scratch.take(static_cast<std::size_t>(count * value_dim));
-  float* logs = scratch.take(static_cast<std::size_t>(count));
-  float* rest = scratch.take(room);
+  float* rows = workspace.take(static_cast<std::size_t>(count * value_dim));
+  float* logs = workspace.take(static_cast<std::size_t>(count));
   const KeyRange range = {{k, head_dim}, {v, value_dim}, 0, block.end - block.first_key};
   const std::int64_t size = softmax::queries_in_block(head_dim, value_dim);
   for (std::int64_t i = 0; i < count; i += size) {
@@ -130,8 +122,7 @@ void attend(const Call& call, View<float> out, View<float> log, std::int64_t rou
     part.out = MutableRows{rows, value_dim}.from(i);
     part.normaliser = logs + i;
     part.normaliser_stride = 1;
-    part.scratch = rest;
-    softmax::forward_block(part);
+    softmax::forward_block(own, part);
   }
   for (std::int64_t i = 0; i < count; ++i) {
     const std::int64_t at = order[block.first + i];
@@ -146,32 +137,27 @@ struct Gradients {
 };
 
 /// Adds what the block's queries in one round contribute to the gradients of themselves and of their keys.
-void attend_backward(const Call& call, const Gradients& gradients, std::int64_t round, std::int64_t b,
-                     std::int64_t h, std::int64_t index) {
+void attend_backward(Context& own, const Call& call, const Gradients& gradients, std::int64_t round,
+                     std::int64_t b, std::int64_t h, std::int64_t index) {
   const auto& [batch, queries, keys, heads, head_dim, value_dim] = call.sizes;
   const Plan::Block block = call.plan.look(round, b, h, index);
   if (block.first == block.end) return;
   const std::int64_t* order = call.plan.order(round, b, h);
   const std::int64_t count = block.end - block.first, key_count = block.end - block.first_key;
-  const std::size_t room = softmax::backward_scratch(head_dim, value_dim);
-  Scratch scratch(rows_scratch(call.plan, 2 * (head_dim + value_dim) + 1, 2 * (head_dim + value_dim), 9) +
-                  room);
-  const float* q = gather(scratch, order, block.first, block.end, call.query, b, h);
-  const float* k = gather_keys(scratch, call, order, block.first_key, block.end, b, h);
-  const float* v = gather(scratch, order, block.first_key, block.end, call.value, b, h);
-  const float* out = gather(scratch, order, block.first, block.end, gradients.out, b, h);
-  const float* grad_out = gather(scratch, order, block.first, block.end, gradients.grad_out, b, h);
+  Workspace workspace(own);
+  const float* q = gather(workspace, order, block.first, block.end, call.query, b, h);
+  const float* k = gather_keys(workspace, call, order, block.first_key, block.end, b, h);
+  const float* v = gather(workspace, order, block.first_key, block.end, call.value, b, h);
+  const float* out = gather(workspace, order, block.first, block.end, gradients.out, b, h);
+  const float* grad_out = gather(workspace, order, block.first, block.end, gradients.grad_out, b, h);
   const auto zeros = [&](std::int64_t rows, std::int64_t dim) {
-    float* x = scratch.take(static_cast<std::size_t>(rows * dim));
-    std::fill_n(x, rows * dim, 0.0f);
-    return x;
+    return workspace.take_zeroed(static_cast<std::size_t>(rows * dim));
   };
   float* logs = zeros(count, 1);
   for (std::int64_t i = 0; i < count; ++i) logs[i] = gradients.log(b, order[block.first + i], h);
   float* grad_query = zeros(count, head_dim);
   float* grad_key = zeros(key_count, head_dim);
   float* grad_value = zeros(key_count, value_dim);
-  float* rest = scratch.take(room);
   const std::int64_t size = softmax::backward_queries(head_dim, value_dim);
   for (std::int64_t i = 0; i < count; i += size) {
     softmax::BackwardBlock part;
@@ -189,12 +175,11 @@ void attend_backward(const Call& call, const Gradients& gradients, std::int64_t 
     part.grad_query = MutableRows{grad_query, head_dim}.from(i);
     part.grad_key = {grad_key, head_dim};
     part.grad_value = {grad_value, value_dim};
-    part.scratch = rest;
     part.sees.interval = block.before.data() + i;
-    softmax::backward_block(part);
+    softmax::backward_block(own, part);
     if (block.behind.empty()) continue;
     part.sees.interval = block.behind.data() + i;
-    softmax::backward_block(part);
+    softmax::backward_block(own, part);
   }
   for (std::int64_t i = 0; i < count; ++i) {
     fetch_ahead(order, block.first + i, block.end, gradients.query, b, h);
@@ -220,14 +205,16 @@ class LshAttention final : public Attention {
  public:
   explicit LshAttention(const AttentionOptions& options) : options_(options) {}
 
-  void forward(const AttentionOutputs& outputs, const AttentionInputs& inputs) const override;
-  void backward(const AttentionGradients& gradients, ConstFloatView grad_out, const AttentionInputs& inputs,
-                ConstFloatView out, View<const float> normaliser) const override;
+  void forward(Context& context, const AttentionOutputs& outputs,
+               const AttentionInputs& inputs) const override;
+  void backward(Context& context, const AttentionGradients& gradients, ConstFloatView grad_out,
+                const AttentionInputs& inputs, ConstFloatView out,
+                View<const float> normaliser) const override;
 
   std::unique_ptr<State> make_state(std::int64_t, const HeadShape&, std::int64_t) const override {
     refuse_state();
   }
-  void step(View<float>, View<const float>, View<const float>, View<const float>, State&,
+  void step(Context&, View<float>, View<const float>, View<const float>, View<const float>, State&,
             std::span<const std::int64_t>, View<const float>) const override {
     refuse_state();
   }
@@ -269,12 +256,13 @@ void check_shared(const AttentionInputs& inputs) {
          "inside), got another one");
 }
 
-void LshAttention::forward(const AttentionOutputs& outputs, const AttentionInputs& inputs) const {
+void LshAttention::forward(Context& context, const AttentionOutputs& outputs,
+                           const AttentionInputs& inputs) const {
   if (outputs.final != nullptr) refuse_state();
   check(inputs);
   const AttentionSizes sizes = check_forward(kOperation, outputs, inputs);
   check_shared(inputs);
-  const WideInput query(inputs.query), value(inputs.value);
+  const WideInput query(context, inputs.query), value(context, inputs.value);
   const WideOutput out(outputs.out);
   Tensor own_log;
   View<float> log = outputs.normaliser;
@@ -282,61 +270,63 @@ void LshAttention::forward(const AttentionOutputs& outputs, const AttentionInput
     own_log = Tensor::of<float>({sizes.batch, sizes.queries, sizes.heads});
     log = own_log.view<float>();
   }
-  const Plan plan(options_, query.view(), inputs.mask);
+  const Plan plan(context, options_, query.view(), inputs.mask);
   const Call call = {sizes, plan, scale_of(sizes.head_dim), query.view(), value.view()};
-  out.clear();
-  for_each_row(out.view().shape(), [&](std::int64_t b, std::int64_t i, std::int64_t h) {
+  out.clear(context);
+  for_each_row(context, out.view().shape(), [&](std::int64_t b, std::int64_t i, std::int64_t h) {
     log(b, i, h) = -std::numeric_limits<float>::infinity();
   });
   for (std::int64_t round = 0; round < options_.lsh.rounds; ++round) {
-    parallel_for(sizes.batch * sizes.heads * plan.blocks(), [&](std::int64_t item) {
+    parallel_for(context, sizes.batch * sizes.heads * plan.blocks(), [&](Context& own, std::int64_t item) {
       const std::int64_t entry = item / plan.blocks();
-      attend(call, out.view(), log, round, entry / sizes.heads, entry % sizes.heads, item % plan.blocks());
+      attend(own, call, out.view(), log, round, entry / sizes.heads, entry % sizes.heads,
+             item % plan.blocks());
     });
   }
-  for_each_row(out.view().shape(), [&](std::int64_t b, std::int64_t i, std::int64_t h) {
+  for_each_row(context, out.view().shape(), [&](std::int64_t b, std::int64_t i, std::int64_t h) {
     if (i >= plan.tokens(b) || !plan.alone(b, i, h)) return;
     std::copy_n(call.value.at(b, i, h), sizes.value_dim, out.view().at(b, i, h));
     const float inverse = plan.inverse_norm(b, i, h);
     log(b, i, h) = inverse == 0 ? 0 : call.scale / inverse;
   });
-  out.finish();
+  out.finish(context);
 }
 
 // The blocks of a round share the keys of a chunk with their neighbours, so the even ones run before the odd
 // ones: every gradient is summed in this order, whatever the number of threads.
-void LshAttention::backward(const AttentionGradients& gradients, ConstFloatView grad_out,
+void LshAttention::backward(Context& context, const AttentionGradients& gradients, ConstFloatView grad_out,
                             const AttentionInputs& inputs, ConstFloatView out,
                             View<const float> normaliser) const {
   check(inputs);
   const AttentionSizes sizes = check_backward(kOperation, gradients, grad_out, inputs, out, normaliser);
   check_shared(inputs);
-  const WideInput query(inputs.query), value(inputs.value), wide_out(out), wide_grad(grad_out);
+  const WideInput query(context, inputs.query), value(context, inputs.value), wide_out(context, out),
+      wide_grad(context, grad_out);
   const WideOutput grad_query(gradients.query), grad_key(gradients.key), grad_value(gradients.value);
-  const Plan plan(options_, query.view(), inputs.mask);
+  const Plan plan(context, options_, query.view(), inputs.mask);
   const Call call = {sizes, plan, scale_of(sizes.head_dim), query.view(), value.view()};
-  for (const WideOutput* gradient : {&grad_key, &grad_query, &grad_value}) gradient->clear();
-  grad_key.finish();
+  for (const WideOutput* gradient : {&grad_key, &grad_query, &grad_value}) gradient->clear(context);
+  grad_key.finish(context);
   const Gradients sums = {grad_query.view(), grad_value.view(), wide_out.view(), wide_grad.view(),
                           normaliser};
   for (std::int64_t round = 0; round < options_.lsh.rounds; ++round) {
     for (const std::int64_t odd : {0, 1}) {
       const std::int64_t blocks = (plan.blocks() + 1 - odd) / 2;
-      parallel_for(sizes.batch * sizes.heads * blocks, [&](std::int64_t item) {
+      parallel_for(context, sizes.batch * sizes.heads * blocks, [&](Context& own, std::int64_t item) {
         const std::int64_t entry = item / blocks;
-        attend_backward(call, sums, round, entry / sizes.heads, entry % sizes.heads,
+        attend_backward(own, call, sums, round, entry / sizes.heads, entry % sizes.heads,
                         2 * (item % blocks) + odd);
       });
     }
   }
   // What is alone has one weight, 1: only its value has a gradient.
-  for_each_row(sums.grad_out.shape(), [&](std::int64_t b, std::int64_t i, std::int64_t h) {
+  for_each_row(context, sums.grad_out.shape(), [&](std::int64_t b, std::int64_t i, std::int64_t h) {
     if (i >= plan.tokens(b) || !plan.alone(b, i, h)) return;
     for (std::int64_t m = 0; m < sizes.value_dim; ++m)
       *(sums.value.at(b, i, h) + m) += *(sums.grad_out.at(b, i, h) + m);
   });
-  grad_query.finish();
-  grad_value.finish();
+  grad_query.finish(context);
+  grad_value.finish(context);
 }
 
 }  // namespace

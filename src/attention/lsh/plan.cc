@@ -5,11 +5,11 @@
 
 #include "attention/lsh/hash.h"
 #include "attention/softmax/tiles.h"
-#include "base/threads.h"
+#include "base/parallel.h"
 
 namespace linnet::lsh {
 
-Plan::Plan(const AttentionOptions& options, View<const float> query, const Mask& mask)
+Plan::Plan(Context& context, const AttentionOptions& options, View<const float> query, const Mask& mask)
     : batch_(query.extent(0)),
       length_(query.extent(1)),
       heads_(query.extent(2)),
@@ -18,16 +18,16 @@ Plan::Plan(const AttentionOptions& options, View<const float> query, const Mask&
       block_(std::max<std::int64_t>(1, softmax::kMaxQueries / chunk_) * chunk_),
       blocks_((length_ + block_ - 1) / block_),
       causal_(mask.kind() == Mask::Kind::causal),
-      buckets_(hash_tokens(options, query, mask)),
+      buckets_(hash_tokens(context, options, query, mask)),
       order_(buckets_.size()),
       inverse_norm_(static_cast<std::size_t>(batch_ * heads_ * length_)),
       alone_(inverse_norm_.size()) {
   for (std::int64_t b = 0; b < batch_; ++b) tokens_.push_back(mask.visible_keys(b, length_));
   const std::int64_t rounds = options.lsh.rounds, buckets = bucket_count(options.lsh, length_);
-  parallel_for(rounds * batch_ * heads_, [&](std::int64_t item) {
+  parallel_for(context, rounds * batch_ * heads_, [&](std::int64_t item) {
     sort(item / heads_ / batch_, item / heads_ % batch_, item % heads_, buckets);
   });
-  parallel_for(batch_ * heads_, [&](std::int64_t item) {
+  parallel_for(context, batch_ * heads_, [&](std::int64_t item) {
     const std::int64_t b = item / heads_, h = item % heads_;
     for (std::int64_t i = 0; i < tokens(b); ++i) {
       const float* x = query.at(b, i, h);

@@ -11,7 +11,7 @@ namespace linnet::lsh {
 /// the queries alone. O(rounds · N) memory.
 class Plan {
  public:
-  Plan(const AttentionOptions& options, View<const float> query, const Mask& mask);
+  Plan(Context& context, const AttentionOptions& options, View<const float> query, const Mask& mask);
 
   /// Tokens of batch entry b that are no padding.
   std::int64_t tokens(std::int64_t b) const { return tokens_[static_cast<std::size_t>(b)]; }

@@ -26,7 +26,8 @@ class Meetings {
       for (std::int64_t i = 0; i < sizes.keys; ++i)
         for (std::int64_t h = 0; h < sizes.heads; ++h)
           std::copy_n(inputs.query.at(b, i, h), sizes.head_dim, query.view<float>().at(b, i, h));
-    buckets_ = lsh::hash_tokens(options, query.view<float>(), inputs.mask);
+    Context context(1);
+    buckets_ = lsh::hash_tokens(context, options, query.view<float>(), inputs.mask);
   }
 
   /// The keys that query i attends to, one entry for each round in which it meets them.

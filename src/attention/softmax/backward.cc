@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "attention/softmax/tiles.h"
+#include "base/workspace.h"
 
 // clang-format off
 #undef HWY_TARGET_INCLUDE
@@ -179,7 +180,7 @@ HWY_INLINE float Dot(std::int64_t count, const float* x, const float* y) {
   return sum;
 }
 
-void BackwardBlockOf(const BackwardBlock& block) {
+void BackwardBlockOf(Context& own, const BackwardBlock& block) {
   const std::int64_t panels = (block.count + kPanel - 1) / kPanel;
   const std::int64_t chunk = panels * kPanel;
   Pairs pairs;
@@ -187,12 +188,8 @@ void BackwardBlockOf(const BackwardBlock& block) {
   pairs.value_dim = block.value_dim;
   pairs.head_width = round_up(block.head_dim, kLanes);
   pairs.value_width = round_up(block.value_dim, kLanes);
-  float* free = block.scratch;
-  const auto take = [&](std::int64_t count) {
-    float* taken = free;
-    free += count;
-    return taken;
-  };
+  Workspace workspace(own);
+  const auto take = [&](std::int64_t count) { return workspace.take(static_cast<std::size_t>(count)); };
   pairs.query = take(chunk * pairs.head_width);
   pairs.grad_out = take(chunk * pairs.value_width);
   pairs.query_columns = take(chunk * pairs.head_dim);
@@ -264,7 +261,9 @@ HWY_EXPORT(BackwardBlockOf);
 
 HWY_EXPORT(NarrowRowOf);
 
-void backward_block(const BackwardBlock& block) { HWY_DYNAMIC_DISPATCH(BackwardBlockOf)(block); }
+void backward_block(Context& own, const BackwardBlock& block) {
+  HWY_DYNAMIC_DISPATCH(BackwardBlockOf)(own, block);
+}
 
 void narrow_row(bf16* to, const float* from, std::int64_t count) {
   HWY_DYNAMIC_DISPATCH(NarrowRowOf)(to, from, count);
@@ -275,13 +274,6 @@ void narrow_row(bf16* to, const float* from, std::int64_t count) {
 std::int64_t backward_queries(std::int64_t head_dim, std::int64_t value_dim) {
   const std::int64_t dims = head_dim + value_dim;
   return std::clamp<std::int64_t>(49152 / dims / 96 * 96, dims > 1024 ? 192 : 96, kMaxQueries);
-}
-
-std::size_t backward_scratch(std::int64_t head_dim, std::int64_t value_dim) {
-  const std::int64_t chunk = backward_queries(head_dim, value_dim);
-  const std::int64_t head_width = head_dim + 16, value_width = value_dim + 16;
-  return static_cast<std::size_t>(chunk * (3 * head_width + 2 * value_width + 2) +
-                                  2 * kKeyTile * (head_width + value_width + kPanel));
 }
 
 }  // namespace linnet::softmax

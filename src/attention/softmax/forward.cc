@@ -2,6 +2,7 @@
 #include <limits>
 
 #include "attention/softmax/tiles.h"
+#include "base/workspace.h"
 
 // clang-format off
 #undef HWY_TARGET_INCLUDE
@@ -150,18 +151,14 @@ void Attend(const Walk& walk, std::int64_t panel, const Sight& sight) {
   AddMaskedValues(walk, sight, out);
 }
 
-void ForwardBlockOf(const ForwardBlock& block) {
+void ForwardBlockOf(Context& own, const ForwardBlock& block) {
   const std::int64_t panels = (block.count + kPanel - 1) / kPanel;
   Walk walk;
   walk.head_dim = block.head_dim;
   walk.value_dim = block.value_dim;
   walk.value_rows = round_up(block.value_dim, kRowMultiple);
-  float* free = block.scratch;
-  const auto take = [&](std::int64_t count) {
-    float* taken = free;
-    free += round_up(count, 16);
-    return taken;
-  };
+  Workspace workspace(own);
+  const auto take = [&](std::int64_t count) { return workspace.take(static_cast<std::size_t>(count)); };
   walk.query = take(panels * kPanel * walk.head_dim);
   walk.out = take(panels * kPanel * walk.value_rows);
   walk.maximum = take(panels * kPanel);
@@ -232,20 +229,15 @@ namespace linnet::softmax {
 
 HWY_EXPORT(ForwardBlockOf);
 
-void forward_block(const ForwardBlock& block) { HWY_DYNAMIC_DISPATCH(ForwardBlockOf)(block); }
+void forward_block(Context& own, const ForwardBlock& block) {
+  HWY_DYNAMIC_DISPATCH(ForwardBlockOf)(own, block);
+}
 
 // Queries, outputs and one tile of keys and values stay in a second-level cache of 1 MB, or of 2 for the
 // widest heads.
 std::int64_t queries_in_block(std::int64_t head_dim, std::int64_t value_dim) {
   const std::int64_t dims = head_dim + value_dim;
   return dims <= 256 ? kMaxQueries : dims <= 512 ? 4 * kPanel : dims <= 2048 ? 2 * kPanel : kPanel;
-}
-
-std::size_t forward_scratch(std::int64_t head_dim, std::int64_t value_dim) {
-  const std::int64_t queries = queries_in_block(head_dim, value_dim);
-  const std::int64_t value_rows = value_dim + 24;
-  return static_cast<std::size_t>((queries + kKeyTile) * (head_dim + value_rows) + 2 * queries +
-                                  (kKeyTile + 1) * kPanel);
 }
 
 }  // namespace linnet::softmax

@@ -6,10 +6,9 @@
 #include "attention/arguments.h"
 #include "attention/gradient_sum.h"
 #include "attention/rounds.h"
-#include "attention/scratch.h"
 #include "attention/softmax/cache.h"
 #include "attention/softmax/visible.h"
-#include "base/threads.h"
+#include "base/parallel.h"
 
 namespace linnet {
 namespace {
@@ -52,13 +51,16 @@ class SoftmaxAttention final : public Attention {
  public:
   explicit SoftmaxAttention(float scale) : scale_(scale) {}
 
-  void forward(const AttentionOutputs& outputs, const AttentionInputs& inputs) const override;
-  void backward(const AttentionGradients& gradients, ConstFloatView grad_out, const AttentionInputs& inputs,
-                ConstFloatView out, View<const float> normaliser) const override;
+  void forward(Context& context, const AttentionOutputs& outputs,
+               const AttentionInputs& inputs) const override;
+  void backward(Context& context, const AttentionGradients& gradients, ConstFloatView grad_out,
+                const AttentionInputs& inputs, ConstFloatView out,
+                View<const float> normaliser) const override;
   std::unique_ptr<State> make_state(std::int64_t slots, const HeadShape& shape,
                                     std::int64_t capacity) const override;
-  void step(View<float> out, View<const float> query, View<const float> key, View<const float> value,
-            State& state, std::span<const std::int64_t> slots, View<const float> decay) const override;
+  void step(Context& context, View<float> out, View<const float> query, View<const float> key,
+            View<const float> value, State& state, std::span<const std::int64_t> slots,
+            View<const float> decay) const override;
 
  private:
   float scale_of(std::int64_t head_dim) const {
@@ -95,7 +97,8 @@ void leave_state(Cache& final, const Cache* initial, const AttentionInputs& inpu
   final.append(b, tokens_of(inputs.key, b, begin, end), tokens_of(inputs.value, b, begin, end));
 }
 
-void SoftmaxAttention::forward(const AttentionOutputs& outputs, const AttentionInputs& inputs) const {
+void SoftmaxAttention::forward(Context& context, const AttentionOutputs& outputs,
+                               const AttentionInputs& inputs) const {
   const AttentionSizes sizes = check_forward(kOperation, outputs, inputs);
   refuse_decay(inputs.decay);
   const Cache* initial = cache_of<const Cache>("the initial state", inputs.initial, sizes.shape());
@@ -105,8 +108,8 @@ void SoftmaxAttention::forward(const AttentionOutputs& outputs, const AttentionI
   std::int64_t size = softmax::queries_in_block(sizes.head_dim, sizes.value_dim);
   while (size > softmax::kPanel && sizes.batch * sizes.heads * blocks_of(sizes.queries, size) < 16) size /= 2;
   const std::int64_t blocks = blocks_of(sizes.queries, size);
-  const Sights sights(inputs.mask, sizes);
-  parallel_for(sizes.batch * sizes.heads * blocks, [&](std::int64_t item) {
+  const Sights sights(context, inputs.mask, sizes);
+  parallel_for(context, sizes.batch * sizes.heads * blocks, [&](Context& own, std::int64_t item) {
     const std::int64_t entries = sizes.batch * sizes.heads, b = item % entries / sizes.heads,
                        h = item % sizes.heads;
     // The last blocks, which see the most keys under a causal mask, come first: threads end together.
@@ -129,9 +132,7 @@ void SoftmaxAttention::forward(const AttentionOutputs& outputs, const AttentionI
       block.normaliser = outputs.normaliser.at(b, first, h);
       block.normaliser_stride = outputs.normaliser.stride(1);
     }
-    Scratch scratch(softmax::forward_scratch(sizes.head_dim, sizes.value_dim));
-    block.scratch = scratch.take(softmax::forward_scratch(sizes.head_dim, sizes.value_dim));
-    softmax::forward_block(block);
+    softmax::forward_block(own, block);
   });
 
   if (final == nullptr) return;
@@ -139,19 +140,19 @@ void SoftmaxAttention::forward(const AttentionOutputs& outputs, const AttentionI
 }
 
 // One pass over all pairs of a chunk of queries and a chunk of keys (rounds.h).
-void SoftmaxAttention::backward(const AttentionGradients& gradients, ConstFloatView grad_out,
-                                const AttentionInputs& inputs, ConstFloatView out,
+void SoftmaxAttention::backward(Context& context, const AttentionGradients& gradients,
+                                ConstFloatView grad_out, const AttentionInputs& inputs, ConstFloatView out,
                                 View<const float> normaliser) const {
   const AttentionSizes sizes = check_backward(kOperation, gradients, grad_out, inputs, out, normaliser);
   refuse_decay(inputs.decay);
   const Cache* initial = cache_of<const Cache>("the initial state", inputs.initial, sizes.shape());
-  const GradientSum grad_query(gradients.query), grad_key(gradients.key), grad_value(gradients.value);
+  const GradientSum grad_query(context, gradients.query), grad_key(context, gradients.key),
+      grad_value(context, gradients.value);
 
-  const Sights sights(inputs.mask, sizes);
+  const Sights sights(context, inputs.mask, sizes);
   const std::int64_t query_chunk = softmax::backward_queries(sizes.head_dim, sizes.value_dim);
   const std::int64_t key_chunk = softmax::kBackwardKeys;
   const std::int64_t query_chunks = blocks_of(sizes.queries, query_chunk);
-  const std::size_t scratch_size = softmax::backward_scratch(sizes.head_dim, sizes.value_dim);
   const auto block_of = [&](std::int64_t b, std::int64_t h, std::int64_t chunk) {
     const std::int64_t first = chunk * query_chunk;
     softmax::BackwardBlock block;
@@ -169,30 +170,27 @@ void SoftmaxAttention::backward(const AttentionGradients& gradients, ConstFloatV
   };
 
   if (initial) {
-    parallel_for(sizes.batch * sizes.heads * query_chunks, [&](std::int64_t item) {
+    parallel_for(context, sizes.batch * sizes.heads * query_chunks, [&](Context& own, std::int64_t item) {
       const std::int64_t b = item / query_chunks / sizes.heads, h = item / query_chunks % sizes.heads;
       const std::int64_t chunk = item % query_chunks;
       softmax::BackwardBlock block = block_of(b, h, chunk);
       block.keys = initial->head(b, h);
       Sights::Room room;
       block.sees = sights.cached(room, b, chunk * query_chunk, block.count, block.keys.count);
-      Scratch scratch(scratch_size);
-      block.scratch = scratch.take(scratch_size);
-      softmax::backward_block(block);
+      softmax::backward_block(own, block);
     });
   }
   Rounds(sights, sizes, query_chunk, key_chunk)
-      .run([&](std::int64_t b, std::int64_t h, std::int64_t first_query, std::int64_t first) {
-        softmax::BackwardBlock block = block_of(b, h, first_query / query_chunk);
-        block.keys = keys_of(inputs, b, h, first, std::min(key_chunk, sizes.keys - first));
-        block.sees = sights.own(b, first_query);
-        block.grad_key = rows_of(FloatView(grad_key.view()), b, first, h);
-        block.grad_value = rows_of(FloatView(grad_value.view()), b, first, h);
-        Scratch scratch(scratch_size);
-        block.scratch = scratch.take(scratch_size);
-        softmax::backward_block(block);
-      });
-  for (const GradientSum* sum : {&grad_query, &grad_key, &grad_value}) sum->finish();
+      .run(context,
+           [&](Context& own, std::int64_t b, std::int64_t h, std::int64_t first_query, std::int64_t first) {
+             softmax::BackwardBlock block = block_of(b, h, first_query / query_chunk);
+             block.keys = keys_of(inputs, b, h, first, std::min(key_chunk, sizes.keys - first));
+             block.sees = sights.own(b, first_query);
+             block.grad_key = rows_of(FloatView(grad_key.view()), b, first, h);
+             block.grad_value = rows_of(FloatView(grad_value.view()), b, first, h);
+             softmax::backward_block(own, block);
+           });
+  for (const GradientSum* sum : {&grad_query, &grad_key, &grad_value}) sum->finish(context);
 }
 
 std::unique_ptr<State> SoftmaxAttention::make_state(std::int64_t slots, const HeadShape& shape,
@@ -201,7 +199,7 @@ std::unique_ptr<State> SoftmaxAttention::make_state(std::int64_t slots, const He
   return std::make_unique<Cache>(slots, shape, capacity);
 }
 
-void SoftmaxAttention::step(View<float> out, View<const float> query, View<const float> key,
+void SoftmaxAttention::step(Context& context, View<float> out, View<const float> query, View<const float> key,
                             View<const float> value, State& state, std::span<const std::int64_t> slots,
                             View<const float> decay) const {
   refuse_decay(decay);
@@ -218,7 +216,7 @@ void SoftmaxAttention::step(View<float> out, View<const float> query, View<const
   constexpr std::int64_t least_work = 1 << 15;
   const std::int64_t block =
       std::max<std::int64_t>(1, least_work / (longest * (sizes.head_dim + sizes.value_dim)));
-  parallel_blocks(sizes.batch * sizes.heads, block, [&](std::int64_t begin, std::int64_t end) {
+  parallel_blocks(context, sizes.batch * sizes.heads, block, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t item = begin; item < end; ++item) {
       const std::int64_t i = item / sizes.heads, h = item % sizes.heads;
       const std::int64_t slot = slots[static_cast<std::size_t>(i)];

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "linnet/context.h"
 #include "linnet/mask.h"
 #include "linnet/tensor.h"
 
@@ -80,12 +81,12 @@ struct ForwardBlock {
   MutableRows out;
   float* normaliser = nullptr;  ///< may be null
   std::int64_t normaliser_stride = 0;
-  float* scratch = nullptr;
 };
 
 std::int64_t queries_in_block(std::int64_t head_dim, std::int64_t value_dim);
-std::size_t forward_scratch(std::int64_t head_dim, std::int64_t value_dim);
-void forward_block(const ForwardBlock& block);
+
+/// Computes the block on the calling thread, whose context is `own`.
+void forward_block(Context& own, const ForwardBlock& block);
 
 /// Adds to the gradients, which are f32, what the pairs of one chunk of queries and one range of keys
 /// contribute.
@@ -100,15 +101,13 @@ struct BackwardBlock {
   Visible sees;
   MutableRows grad_query;
   MutableRows grad_key, grad_value;  ///< data null: the keys are constants
-  float* scratch = nullptr;
 };
 
 /// Keys that one block of the backward pass is given, so that preparing its queries counts for little.
 inline constexpr std::int64_t kBackwardKeys = 384;
 
 std::int64_t backward_queries(std::int64_t head_dim, std::int64_t value_dim);
-std::size_t backward_scratch(std::int64_t head_dim, std::int64_t value_dim);
-void backward_block(const BackwardBlock& block);
+void backward_block(Context& own, const BackwardBlock& block);
 
 /// to[i] = from[i], rounded to nearest; NaN stays NaN.
 void narrow_row(bf16* to, const float* from, std::int64_t count);

@@ -2,16 +2,16 @@
 
 #include <algorithm>
 
-#include "base/threads.h"
+#include "base/parallel.h"
 
 namespace linnet::softmax {
 
-Sights::Sights(const Mask& mask, const AttentionSizes& sizes)
+Sights::Sights(Context& context, const Mask& mask, const AttentionSizes& sizes)
     : mask_(mask),
       queries_(sizes.queries),
       keys_(sizes.keys),
       intervals_(static_cast<std::size_t>(sizes.batch * sizes.queries)) {
-  parallel_blocks(sizes.batch * queries_, 4096, [&](std::int64_t begin, std::int64_t end) {
+  parallel_blocks(context, sizes.batch * queries_, 4096, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin; row < end; ++row)
       intervals_[static_cast<std::size_t>(row)] = mask.interval(row / queries_, row % queries_, keys_);
   });

@@ -11,7 +11,7 @@ namespace linnet::softmax {
 /// What every query of one call sees: two numbers a query and batch entry, computed once for all heads.
 class Sights {
  public:
-  Sights(const Mask& mask, const AttentionSizes& sizes);
+  Sights(Context& context, const Mask& mask, const AttentionSizes& sizes);
 
   /// What the queries of batch entry b from query `first` on see of the call's keys.
   Visible own(std::int64_t b, std::int64_t first) const;

@@ -6,11 +6,11 @@
 
 namespace linnet::sparse {
 
-Tensor joined(ConstFloatView x, std::int64_t b, std::int64_t held, RowOf row) {
+Tensor joined(Context& context, ConstFloatView x, std::int64_t b, std::int64_t held, RowOf row) {
   const std::int64_t length = x.extent(1), heads = x.extent(2), dim = x.extent(3);
   Tensor tokens = Tensor::of<float>({1, held + length, heads, dim});
   const View<float> to = tokens.view<float>();
-  parallel_blocks(held + length, 256, [&](std::int64_t begin, std::int64_t end) {
+  parallel_blocks(context, held + length, 256, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t t = begin; t < end; ++t) {
       for (std::int64_t h = 0; h < heads; ++h) {
         if (t < held) {
@@ -27,12 +27,12 @@ Tensor joined(ConstFloatView x, std::int64_t b, std::int64_t held, RowOf row) {
   return tokens;
 }
 
-Tensor joined(ConstFloatView x, std::int64_t b) {
-  return joined(x, b, 0, [](std::int64_t, std::int64_t) -> const float* { return nullptr; });
+Tensor joined(Context& context, ConstFloatView x, std::int64_t b) {
+  return joined(context, x, b, 0, [](std::int64_t, std::int64_t) -> const float* { return nullptr; });
 }
 
-void assign(FloatView to, std::int64_t b, View<const float> from) {
-  parallel_blocks(to.extent(1), 256, [&](std::int64_t begin, std::int64_t end) {
+void assign(Context& context, FloatView to, std::int64_t b, View<const float> from) {
+  parallel_blocks(context, to.extent(1), 256, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
       for (std::int64_t h = 0; h < to.extent(2); ++h) {
         if (to.dtype() == DType::bf16)

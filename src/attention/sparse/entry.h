@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "base/threads.h"
+#include "base/parallel.h"
 #include "linnet/attention.h"
 
 namespace linnet::sparse {
@@ -14,11 +14,11 @@ namespace linnet::sparse {
 using RowOf = FunctionReference<const float*(std::int64_t t, std::int64_t h)>;
 
 /// [1, held + N, H, D]: `held` tokens of a state, then those of batch entry b of x [B, N, H, D].
-Tensor joined(ConstFloatView x, std::int64_t b, std::int64_t held, RowOf row);
-Tensor joined(ConstFloatView x, std::int64_t b);
+Tensor joined(Context& context, ConstFloatView x, std::int64_t b, std::int64_t held, RowOf row);
+Tensor joined(Context& context, ConstFloatView x, std::int64_t b);
 
 /// Batch entry b of `to` [B, N, H, D] from [1, N, H, D], rounded where that is bf16.
-void assign(FloatView to, std::int64_t b, View<const float> from);
+void assign(Context& context, FloatView to, std::int64_t b, View<const float> from);
 
 /// [1, N, H] of batch entry b; nothing stays nothing.
 template <class T>

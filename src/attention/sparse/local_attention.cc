@@ -38,13 +38,16 @@ class LocalAttention final : public Attention {
         scale_(options.scale),
         softmax_(make_softmax_attention(options)) {}
 
-  void forward(const AttentionOutputs& outputs, const AttentionInputs& inputs) const override;
-  void backward(const AttentionGradients& gradients, ConstFloatView grad_out, const AttentionInputs& inputs,
-                ConstFloatView out, View<const float> normaliser) const override;
+  void forward(Context& context, const AttentionOutputs& outputs,
+               const AttentionInputs& inputs) const override;
+  void backward(Context& context, const AttentionGradients& gradients, ConstFloatView grad_out,
+                const AttentionInputs& inputs, ConstFloatView out,
+                View<const float> normaliser) const override;
   std::unique_ptr<State> make_state(std::int64_t slots, const HeadShape& shape,
                                     std::int64_t capacity) const override;
-  void step(View<float> out, View<const float> query, View<const float> key, View<const float> value,
-            State& state, std::span<const std::int64_t> slots, View<const float> decay) const override;
+  void step(Context& context, View<float> out, View<const float> query, View<const float> key,
+            View<const float> value, State& state, std::span<const std::int64_t> slots,
+            View<const float> decay) const override;
 
  private:
   /// Whether softmax knows the intersection of mask and window for all batch entries at once.
@@ -57,7 +60,7 @@ class LocalAttention final : public Attention {
   void check_mask(const AttentionInputs& inputs, const AttentionSizes& sizes) const;
   template <class R, class S>
   R* ring_of(const char* which, S* state, const AttentionSizes& sizes) const;
-  Entry entry(const AttentionInputs& inputs, const Ring* initial, std::int64_t b) const;
+  Entry entry(Context& context, const AttentionInputs& inputs, const Ring* initial, std::int64_t b) const;
 
   std::int64_t left_, right_;
   float scale_;
@@ -86,14 +89,15 @@ R* LocalAttention::ring_of(const char* which, S* state, const AttentionSizes& si
   return &ring;
 }
 
-Entry LocalAttention::entry(const AttentionInputs& inputs, const Ring* initial, std::int64_t b) const {
+Entry LocalAttention::entry(Context& context, const AttentionInputs& inputs, const Ring* initial,
+                            std::int64_t b) const {
   const std::int64_t length = inputs.query.extent(1);
   Entry entry;
   entry.held = initial != nullptr ? std::min(initial->held(b), left_) : 0;
-  entry.query = joined(inputs.query, b);
-  entry.key = joined(inputs.key, b, entry.held,
+  entry.query = joined(context, inputs.query, b);
+  entry.key = joined(context, inputs.key, b, entry.held,
                      [&](std::int64_t t, std::int64_t h) { return initial->key(b, entry.held - 1 - t, h); });
-  entry.value = joined(inputs.value, b, entry.held, [&](std::int64_t t, std::int64_t h) {
+  entry.value = joined(context, inputs.value, b, entry.held, [&](std::int64_t t, std::int64_t h) {
     return initial->value(b, entry.held - 1 - t, h);
   });
   std::vector<std::int64_t> begin, end;
@@ -109,7 +113,8 @@ Entry LocalAttention::entry(const AttentionInputs& inputs, const Ring* initial, 
   return entry;
 }
 
-void LocalAttention::forward(const AttentionOutputs& outputs, const AttentionInputs& inputs) const {
+void LocalAttention::forward(Context& context, const AttentionOutputs& outputs,
+                             const AttentionInputs& inputs) const {
   const AttentionSizes sizes = check_forward(kOperation, outputs, inputs);
   check_mask(inputs, sizes);
   const Ring* initial = ring_of<const Ring>("the initial state", inputs.initial, sizes);
@@ -117,20 +122,20 @@ void LocalAttention::forward(const AttentionOutputs& outputs, const AttentionInp
   if (at_once(inputs)) {
     AttentionInputs in = inputs;
     in.mask = inputs.mask.within(left_, right_);
-    softmax_->forward({outputs.out, outputs.normaliser}, in);
+    softmax_->forward(context, {outputs.out, outputs.normaliser}, in);
   } else {
     for (std::int64_t b = 0; b < sizes.batch; ++b) {
-      const Entry one = entry(inputs, initial, b);
+      const Entry one = entry(context, inputs, initial, b);
       Tensor out = Tensor::of<float>({1, sizes.queries, sizes.heads, sizes.value_dim});
-      softmax_->forward({out.view<float>(), entry_of(outputs.normaliser, b)}, one.inputs());
-      assign(outputs.out, b, out.view<float>());
+      softmax_->forward(context, {out.view<float>(), entry_of(outputs.normaliser, b)}, one.inputs());
+      assign(context, outputs.out, b, out.view<float>());
     }
   }
   for (std::int64_t b = 0; final != nullptr && b < sizes.batch; ++b)
     sparse::leave_state(*final, initial, inputs, b);
 }
 
-void LocalAttention::backward(const AttentionGradients& gradients, ConstFloatView grad_out,
+void LocalAttention::backward(Context& context, const AttentionGradients& gradients, ConstFloatView grad_out,
                               const AttentionInputs& inputs, ConstFloatView out,
                               View<const float> normaliser) const {
   const AttentionSizes sizes = check_backward(kOperation, gradients, grad_out, inputs, out, normaliser);
@@ -139,19 +144,20 @@ void LocalAttention::backward(const AttentionGradients& gradients, ConstFloatVie
   if (at_once(inputs)) {
     AttentionInputs in = inputs;
     in.mask = inputs.mask.within(left_, right_);
-    softmax_->backward(gradients, grad_out, in, out, normaliser);
+    softmax_->backward(context, gradients, grad_out, in, out, normaliser);
     return;
   }
   for (std::int64_t b = 0; b < sizes.batch; ++b) {
-    const Entry one = entry(inputs, initial, b);
-    const Tensor wide_grad = joined(grad_out, b), wide_out = joined(out, b);
+    const Entry one = entry(context, inputs, initial, b);
+    const Tensor wide_grad = joined(context, grad_out, b), wide_out = joined(context, out, b);
     Tensor dq = Tensor::of<float>(one.query.shape()), dk = Tensor::of<float>(one.key.shape()),
            dv = Tensor::of<float>(one.value.shape());
-    softmax_->backward({dq.view<float>(), dk.view<float>(), dv.view<float>()}, wide_grad.view<float>(),
-                       one.inputs(), wide_out.view<float>(), entry_of(normaliser, b));
-    assign(gradients.query, b, dq.view<float>());
-    assign(gradients.key, b, dk.view<float>().slice(1, one.held, one.held + sizes.keys));
-    assign(gradients.value, b, dv.view<float>().slice(1, one.held, one.held + sizes.keys));
+    softmax_->backward(context, {dq.view<float>(), dk.view<float>(), dv.view<float>()},
+                       wide_grad.view<float>(), one.inputs(), wide_out.view<float>(),
+                       entry_of(normaliser, b));
+    assign(context, gradients.query, b, dq.view<float>());
+    assign(context, gradients.key, b, dk.view<float>().slice(1, one.held, one.held + sizes.keys));
+    assign(context, gradients.value, b, dv.view<float>().slice(1, one.held, one.held + sizes.keys));
   }
 }
 
@@ -164,7 +170,7 @@ std::unique_ptr<State> LocalAttention::make_state(std::int64_t slots, const Head
   return std::make_unique<Ring>(slots, shape, left_);
 }
 
-void LocalAttention::step(View<float> out, View<const float> query, View<const float> key,
+void LocalAttention::step(Context&, View<float> out, View<const float> query, View<const float> key,
                           View<const float> value, State& state, std::span<const std::int64_t> slots,
                           View<const float> decay) const {
   if (decay.rank() != 0) fail(kOperation, "expected no decay, which the linear family alone has, got one");

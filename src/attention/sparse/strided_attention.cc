@@ -5,11 +5,12 @@
 #include <limits>
 
 #include "attention/arguments.h"
-#include "attention/scratch.h"
 #include "attention/softmax/softmax_attention.h"
 #include "attention/softmax/tiles.h"
 #include "attention/sparse/entry.h"
 #include "attention/sparse/strided_state.h"
+#include "base/parallel.h"
+#include "base/workspace.h"
 
 namespace linnet {
 namespace {
@@ -64,13 +65,16 @@ class StridedAttention final : public Attention {
         scale_(options.scale),
         softmax_(make_softmax_attention(options)) {}
 
-  void forward(const AttentionOutputs& outputs, const AttentionInputs& inputs) const override;
-  void backward(const AttentionGradients& gradients, ConstFloatView grad_out, const AttentionInputs& inputs,
-                ConstFloatView out, View<const float> normaliser) const override;
+  void forward(Context& context, const AttentionOutputs& outputs,
+               const AttentionInputs& inputs) const override;
+  void backward(Context& context, const AttentionGradients& gradients, ConstFloatView grad_out,
+                const AttentionInputs& inputs, ConstFloatView out,
+                View<const float> normaliser) const override;
   std::unique_ptr<State> make_state(std::int64_t slots, const HeadShape& shape,
                                     std::int64_t capacity) const override;
-  void step(View<float> out, View<const float> query, View<const float> key, View<const float> value,
-            State& state, std::span<const std::int64_t> slots, View<const float> decay) const override;
+  void step(Context& context, View<float> out, View<const float> query, View<const float> key,
+            View<const float> value, State& state, std::span<const std::int64_t> slots,
+            View<const float> decay) const override;
 
  private:
   void check_call(const AttentionInputs& inputs) const;
@@ -78,7 +82,8 @@ class StridedAttention final : public Attention {
   R* state_of(const char* which, S* state, const AttentionSizes& sizes) const;
   std::int64_t stride(std::int64_t keys) const;
 
-  Entry entry(const AttentionInputs& inputs, const StridedState* initial, std::int64_t b) const;
+  Entry entry(Context& context, const AttentionInputs& inputs, const StridedState* initial,
+              std::int64_t b) const;
   Part near_part(const Entry& entry, std::int64_t stride) const;
   std::vector<Part> far_parts(const Entry& entry, std::int64_t stride) const;
 
@@ -122,7 +127,7 @@ R* StridedAttention::state_of(const char* which, S* state, const AttentionSizes&
   return &own;
 }
 
-Entry StridedAttention::entry(const AttentionInputs& inputs, const StridedState* initial,
+Entry StridedAttention::entry(Context& context, const AttentionInputs& inputs, const StridedState* initial,
                               std::int64_t b) const {
   const std::int64_t length = inputs.query.extent(1), s = stride(length);
   Entry entry;
@@ -138,9 +143,9 @@ Entry StridedAttention::entry(const AttentionInputs& inputs, const StridedState*
   const auto held_value = [&](std::int64_t t, std::int64_t h) {
     return static_cast<const float*>(initial->cache().head(b, h).value.from(summaries + t).data);
   };
-  entry.query = joined(inputs.query, b);
-  entry.key = joined(inputs.key, b, held, held_key);
-  entry.value = joined(inputs.value, b, held, held_value);
+  entry.query = joined(context, inputs.query, b);
+  entry.key = joined(context, inputs.key, b, held, held_key);
+  entry.value = joined(context, inputs.value, b, held, held_value);
   if (summary_ == 0 || length == 0) return entry;
 
   const std::int64_t count = (entry.position + length - 1) / s * summary_;
@@ -216,9 +221,10 @@ std::vector<Part> StridedAttention::far_parts(const Entry& entry, std::int64_t s
 }
 
 /// out and log-sum-exp over both sets of keys, in place of those over the near ones.
-void merge(View<float> out, View<float> log_sum, View<const float> far, View<const float> far_log_sum) {
+void merge(Context& context, View<float> out, View<float> log_sum, View<const float> far,
+           View<const float> far_log_sum) {
   constexpr float none = -std::numeric_limits<float>::infinity();
-  parallel_blocks(out.extent(1), 256, [&](std::int64_t begin, std::int64_t end) {
+  parallel_blocks(context, out.extent(1), 256, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
       for (std::int64_t h = 0; h < out.extent(2); ++h) {
         const float near = log_sum(0, i, h), other = far_log_sum(0, i, h);
@@ -236,39 +242,41 @@ void merge(View<float> out, View<float> log_sum, View<const float> far, View<con
   });
 }
 
-void StridedAttention::forward(const AttentionOutputs& outputs, const AttentionInputs& inputs) const {
+void StridedAttention::forward(Context& context, const AttentionOutputs& outputs,
+                               const AttentionInputs& inputs) const {
   const AttentionSizes sizes = check_forward(kOperation, outputs, inputs);
   check_call(inputs);
   const StridedState* initial = state_of<const StridedState>("the initial state", inputs.initial, sizes);
   StridedState* final = state_of<StridedState>("the final state", outputs.final, sizes);
   const std::int64_t s = stride(sizes.keys);
   for (std::int64_t b = 0; b < sizes.batch && sizes.queries > 0; ++b) {
-    const Entry one = entry(inputs, initial, b);
+    const Entry one = entry(context, inputs, initial, b);
     const Shape shape = {1, sizes.queries, sizes.heads, sizes.value_dim};
     Tensor out = Tensor::of<float>(shape), far = Tensor::of<float>(shape);
     Tensor log_sum = Tensor::of<float>({1, sizes.queries, sizes.heads});
     Tensor far_log_sum = Tensor::of<float>(log_sum.shape());
     std::ranges::fill(far_log_sum.span<float>(), -std::numeric_limits<float>::infinity());
-    const auto run = [&](const Part& part, const Tensor& keys, const Tensor& values, std::int64_t step,
-                         Tensor& to, Tensor& sums) {
-      softmax_->forward({rows_of(to.view<float>(), part.from, part.step, part.queries),
+    const auto run = [&](Context& own, const Part& part, const Tensor& keys, const Tensor& values,
+                         std::int64_t step, Tensor& to, Tensor& sums) {
+      softmax_->forward(own,
+                        {rows_of(to.view<float>(), part.from, part.step, part.queries),
                          numbers_of(sums.view<float>(), part.from, part.step, part.queries)},
                         {rows_of(one.query.view<float>(), part.from, part.step, part.queries),
                          rows_of(keys.view<float>(), part.key_from, step, part.keys),
                          rows_of(values.view<float>(), part.key_from, step, part.keys), part.mask});
     };
-    run(near_part(one, s), one.key, one.value, 1, out, log_sum);
+    run(context, near_part(one, s), one.key, one.value, 1, out, log_sum);
     const std::vector<Part> parts = far_parts(one, s);
-    parallel_for(static_cast<std::int64_t>(parts.size()), [&](std::int64_t p) {
+    parallel_for(context, static_cast<std::int64_t>(parts.size()), [&](Context& own, std::int64_t p) {
       const Part& part = parts[static_cast<std::size_t>(p)];
       if (summary_ != 0)
-        run(part, one.far_key, one.far_value, 1, far, far_log_sum);
+        run(own, part, one.far_key, one.far_value, 1, far, far_log_sum);
       else
-        run(part, one.key, one.value, s, far, far_log_sum);
+        run(own, part, one.key, one.value, s, far, far_log_sum);
     });
-    merge(out.view<float>(), log_sum.view<float>(), std::as_const(far).view<float>(),
+    merge(context, out.view<float>(), log_sum.view<float>(), std::as_const(far).view<float>(),
           std::as_const(far_log_sum).view<float>());
-    assign(outputs.out, b, out.view<float>());
+    assign(context, outputs.out, b, out.view<float>());
     for (std::int64_t i = 0; outputs.normaliser.rank() != 0 && i < sizes.queries; ++i)
       std::copy_n(log_sum.view<float>().at(0, i), sizes.heads, outputs.normaliser.at(b, i));
   }
@@ -284,16 +292,16 @@ void add_to(Tensor& sum, const Tensor& other) {
 
 // With the output and the log-sum-exp over all keys, softmax's backward pass over some keys gives what they
 // contribute.
-void StridedAttention::backward(const AttentionGradients& gradients, ConstFloatView grad_out,
-                                const AttentionInputs& inputs, ConstFloatView out,
+void StridedAttention::backward(Context& context, const AttentionGradients& gradients,
+                                ConstFloatView grad_out, const AttentionInputs& inputs, ConstFloatView out,
                                 View<const float> normaliser) const {
   const AttentionSizes sizes = check_backward(kOperation, gradients, grad_out, inputs, out, normaliser);
   check_call(inputs);
   const StridedState* initial = state_of<const StridedState>("the initial state", inputs.initial, sizes);
   const std::int64_t s = stride(sizes.keys);
   for (std::int64_t b = 0; b < sizes.batch && sizes.queries > 0; ++b) {
-    const Entry one = entry(inputs, initial, b);
-    const Tensor wide_grad = joined(grad_out, b), wide_out = joined(out, b);
+    const Entry one = entry(context, inputs, initial, b);
+    const Tensor wide_grad = joined(context, grad_out, b), wide_out = joined(context, out, b);
     const View<const float> log_sum = entry_of(normaliser, b);
     struct Sums {
       Tensor query, key, value;
@@ -302,9 +310,10 @@ void StridedAttention::backward(const AttentionGradients& gradients, ConstFloatV
       return Sums{Tensor::of<float>(one.query.shape()), Tensor::of<float>(keys.shape()),
                   Tensor::of<float>(values.shape())};
     };
-    const auto run = [&](const Part& part, const Tensor& keys, const Tensor& values, std::int64_t step,
-                         Sums& to) {
-      softmax_->backward({rows_of(to.query.view<float>(), part.from, part.step, part.queries),
+    const auto run = [&](Context& own, const Part& part, const Tensor& keys, const Tensor& values,
+                         std::int64_t step, Sums& to) {
+      softmax_->backward(own,
+                         {rows_of(to.query.view<float>(), part.from, part.step, part.queries),
                           rows_of(to.key.view<float>(), part.key_from, step, part.keys),
                           rows_of(to.value.view<float>(), part.key_from, step, part.keys)},
                          rows_of(wide_grad.view<float>(), part.from, part.step, part.queries),
@@ -315,19 +324,19 @@ void StridedAttention::backward(const AttentionGradients& gradients, ConstFloatV
                          numbers_of(log_sum, part.from, part.step, part.queries));
     };
     Sums near = sums_for(one.key, one.value);
-    run(near_part(one, s), one.key, one.value, 1, near);
+    run(context, near_part(one, s), one.key, one.value, 1, near);
     const std::vector<Part> parts = far_parts(one, s);
     if (!parts.empty() && summary_ == 0) {
       Sums far = sums_for(one.key, one.value);
-      parallel_for(static_cast<std::int64_t>(parts.size()), [&](std::int64_t p) {
-        run(parts[static_cast<std::size_t>(p)], one.key, one.value, s, far);
+      parallel_for(context, static_cast<std::int64_t>(parts.size()), [&](Context& own, std::int64_t p) {
+        run(own, parts[static_cast<std::size_t>(p)], one.key, one.value, s, far);
       });
       add_to(near.query, far.query);
       add_to(near.key, far.key);
       add_to(near.value, far.value);
     } else if (!parts.empty()) {
       Sums far = sums_for(one.far_key, one.far_value);
-      run(parts[0], one.far_key, one.far_value, 1, far);
+      run(context, parts[0], one.far_key, one.far_value, 1, far);
       add_to(near.query, far.query);
       for (std::int64_t f = 0; f < one.far_key.shape()[1]; ++f) {
         const std::int64_t row = position_of(f, s, summary_) - one.first_key;
@@ -340,9 +349,9 @@ void StridedAttention::backward(const AttentionGradients& gradients, ConstFloatV
       }
     }
     const std::int64_t held = one.key.shape()[1] - sizes.keys;
-    assign(gradients.query, b, near.query.view<float>());
-    assign(gradients.key, b, near.key.view<float>().slice(1, held, held + sizes.keys));
-    assign(gradients.value, b, near.value.view<float>().slice(1, held, held + sizes.keys));
+    assign(context, gradients.query, b, near.query.view<float>());
+    assign(context, gradients.key, b, near.key.view<float>().slice(1, held, held + sizes.keys));
+    assign(context, gradients.value, b, near.value.view<float>().slice(1, held, held + sizes.keys));
   }
 }
 
@@ -363,7 +372,7 @@ void gather_seen(float* to, const float* rows, std::int64_t dim, std::int64_t ne
   for (std::int64_t j = newest - stride; j >= 0; j -= stride) to = std::copy_n(rows + j * dim, dim, to);
 }
 
-void StridedAttention::step(View<float> out, View<const float> query, View<const float> key,
+void StridedAttention::step(Context& context, View<float> out, View<const float> query, View<const float> key,
                             View<const float> value, State& state, std::span<const std::int64_t> slots,
                             View<const float> decay) const {
   if (decay.rank() != 0) fail(kOperation, "expected no decay, which the linear family alone has, got one");
@@ -379,9 +388,9 @@ void StridedAttention::step(View<float> out, View<const float> query, View<const
     constexpr std::int64_t slack = 16;
     const std::size_t key_room = static_cast<std::size_t>(seen * sizes.head_dim + slack),
                       value_room = static_cast<std::size_t>(seen * sizes.value_dim + slack);
-    Scratch scratch(summary_ != 0 ? 0 : Scratch::rounded(key_room) + Scratch::rounded(value_room));
-    float* keys = summary_ != 0 ? nullptr : scratch.take(key_room);
-    float* values = summary_ != 0 ? nullptr : scratch.take(value_room);
+    Workspace workspace(context);
+    float* keys = summary_ != 0 ? nullptr : workspace.take(key_room);
+    float* values = summary_ != 0 ? nullptr : workspace.take(value_room);
     for (std::int64_t h = 0; h < sizes.heads; ++h) {
       const softmax::KeyRange range = own.cache().head(slot, h);
       softmax::StepHead head;
