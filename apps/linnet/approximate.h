@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "attention/approximation.h"
 #include "io/json.h"
+#include "study/approximation.h"
 
 namespace linnet {
 

@@ -1,6 +1,6 @@
 // Reads every #include of the public headers, of src/ and of apps/, and holds it against the rooms of
 // docs/architecture.md: base ← kernels ← attention ← layers ← model ← {training, generation} ← apps, base ←
-// io ← {model, data, training, generation}, base ← data ← training.
+// io ← {model, data, training, generation}, base ← data ← training, attention ← study ← apps.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -23,20 +23,30 @@ const std::map<std::string, std::set<std::string>> arrows = {
     {"base", {}},
     {"kernels", {"base"}},
     {"attention", {"kernels"}},
+    {"study", {"attention"}},
     {"layers", {"attention"}},
     {"io", {"base"}},
     {"model", {"layers", "io"}},
     {"data", {"base", "io"}},
     {"training", {"model", "data", "io"}},
     {"generation", {"model", "io"}},
-    {"apps", {"training", "generation"}},
+    {"apps", {"training", "generation", "study"}},
 };
 
 const std::map<std::string, std::string> room_of_public_header = {
-    {"instruction_set.h", "kernels"}, {"tensor.h", "base"},           {"error.h", "base"},
-    {"mask.h", "attention"},          {"feature_map.h", "attention"}, {"similarity.h", "attention"},
-    {"attention.h", "attention"},     {"model.h", "model"},           {"dataset.h", "data"},
-    {"training.h", "training"},       {"generation.h", "generation"}, {"linnet.h", "apps"},
+    {"instruction_set.h", "kernels"},
+    {"context.h", "base"},
+    {"tensor.h", "base"},
+    {"error.h", "base"},
+    {"mask.h", "attention"},
+    {"feature_map.h", "attention"},
+    {"similarity.h", "attention"},
+    {"attention.h", "attention"},
+    {"model.h", "model"},
+    {"dataset.h", "data"},
+    {"training.h", "training"},
+    {"generation.h", "generation"},
+    {"linnet.h", "apps"},
     {"c_api.h", "generation"},
 };
 

@@ -1,4 +1,4 @@
-#include "attention/approximation.h"
+#include "study/approximation.h"
 
 #include <algorithm>
 #include <array>

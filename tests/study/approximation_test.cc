@@ -1,4 +1,4 @@
-#include "attention/approximation.h"
+#include "study/approximation.h"
 
 #include <gtest/gtest.h>
 
