@@ -9,7 +9,7 @@ std::int64_t chunks_of(std::int64_t count, std::int64_t chunk) { return (count +
 
 }  // namespace
 
-Rounds::Rounds(const softmax::Sights& sights, const AttentionSizes& sizes, std::int64_t query_chunk,
+Rounds::Rounds(const Sights& sights, const AttentionSizes& sizes, std::int64_t query_chunk,
                std::int64_t key_chunk)
     : sights_(sights),
       sizes_(sizes),

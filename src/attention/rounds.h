@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "attention/softmax/visible.h"
+#include "attention/visible.h"
 #include "base/parallel.h"
 
 namespace linnet {
@@ -14,8 +14,7 @@ namespace linnet {
 /// smaller side meets chunk s + t of the larger one, counted round; pairs that see nothing are left out.
 class Rounds {
  public:
-  Rounds(const softmax::Sights& sights, const AttentionSizes& sizes, std::int64_t query_chunk,
-         std::int64_t key_chunk);
+  Rounds(const Sights& sights, const AttentionSizes& sizes, std::int64_t query_chunk, std::int64_t key_chunk);
 
   /// Calls body(own, b, h, first_query, first_key) for every pair of chunks in which something may be seen.
   void run(
@@ -23,7 +22,7 @@ class Rounds {
       FunctionReference<void(Context&, std::int64_t, std::int64_t, std::int64_t, std::int64_t)> body) const;
 
  private:
-  const softmax::Sights& sights_;
+  const Sights& sights_;
   AttentionSizes sizes_;
   std::int64_t query_chunk_, key_chunk_, query_chunks_, key_chunks_;
   std::vector<bool> needed_;

@@ -13,7 +13,7 @@
 #define HWY_TARGET_INCLUDE "attention/feature_maps/random_kernels.cc"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
-#include "attention/tile_gemm-inl.h"
+#include "attention/tiles/gemm-inl.h"
 #include "kernels/lanes-inl.h"
 #include "kernels/simd_math-inl.h"
 // clang-format on
@@ -33,34 +33,8 @@ constexpr std::int64_t kRows = RandomProjection::tile_rows;
 constexpr float kLeast = static_cast<float>(RandomProjection::least);
 constexpr float kLowest = std::numeric_limits<float>::lowest();
 
-/// C = A B as tiles::Multiply, for any number of rows and any lda: rows that fill no block are computed one
-/// by one, with the same bits.
-struct Project {
-  float* c;
-  std::size_t ldc;
-  const float* a;
-  std::size_t lda;
-  const float* b;
-  std::size_t ldb;
-  std::size_t rows, depth;
-
-  template <int kVectors>
-  HWY_NOINLINE void Panel(std::size_t column) const {
-    constexpr int kBlock = tiles::kRegisterRows<kVectors>;
-    std::size_t row = 0;
-    for (; row + kBlock <= rows; row += kBlock) Block<kBlock, kVectors>(row, column);
-    for (; row < rows; ++row) Block<1, kVectors>(row, column);
-  }
-
- private:
-  template <int kBlock, int kVectors>
-  HWY_INLINE void Block(std::size_t row, std::size_t column) const {
-    tiles::Accumulators<kBlock, kVectors> tile;
-    tile.Clear();
-    tile.template Add<tiles::Left::plain>(a + row * lda, lda, b + column, ldb, depth, nullptr);
-    tile.Store(c + row * ldc + column, ldc);
-  }
-};
+/// c [rows, columns] = a [rows, depth] b for any number of rows.
+using Project = tiles::Multiply<tiles::Left::plain, tiles::Into::assign, tiles::Blocks::any>;
 
 /// ‖x‖².
 HWY_INLINE float Square(const float* x, std::int64_t count) {

@@ -4,10 +4,10 @@
 #include <cmath>
 
 #include "attention/arguments.h"
-#include "attention/gradient_sum.h"
 #include "attention/kernel/tile_products.h"
 #include "attention/rounds.h"
-#include "attention/softmax/visible.h"
+#include "attention/tiles/wide.h"
+#include "attention/visible.h"
 #include "base/parallel.h"
 #include "base/workspace.h"
 #include "linnet/similarity.h"
@@ -16,7 +16,6 @@ namespace linnet {
 namespace {
 
 using kernel::padded;
-using softmax::Sights;
 
 constexpr const char* kOperation = "kernel attention";
 
@@ -27,32 +26,12 @@ constexpr std::int64_t kTile = 128;
 /// padded(count) rows.
 void read_rows(float* to, std::int64_t width, ConstFloatView x, std::int64_t b, std::int64_t first,
                std::int64_t h, std::int64_t count) {
-  const std::int64_t dim = x.extent(3);
+  const InputRows rows = rows_of(x, b, h);
   for (std::int64_t i = 0; i < count; ++i, to += width) {
-    if (x.dtype() == DType::bf16) {
-      const bf16* from = x.as<const bf16>().at(b, first + i, h);
-      std::transform(from, from + dim, to, to_float);
-    } else {
-      std::copy_n(x.as<const float>().at(b, first + i, h), dim, to);
-    }
-    std::fill_n(to + dim, width - dim, 0.0f);
+    read_row(to, rows, first + i);
+    std::fill_n(to + rows.columns, width - rows.columns, 0.0f);
   }
   std::fill_n(to, (padded(count) - count) * width, 0.0f);
-}
-
-void write_row(FloatView x, std::int64_t b, std::int64_t i, std::int64_t h, const float* from) {
-  if (x.dtype() == DType::bf16)
-    softmax::narrow_row(x.as<bf16>().at(b, i, h), from, x.extent(3));
-  else
-    std::copy_n(from, x.extent(3), x.as<float>().at(b, i, h));
-}
-
-/// `count` is a multiple of 16.
-bool all_finite(const float* x, std::int64_t count) {
-  float sums[16] = {};  // of 0 · x, one for each lane of a vector
-  for (std::int64_t i = 0; i < count; i += 16)
-    for (std::int64_t lane = 0; lane < 16; ++lane) sums[lane] += x[i + lane] * 0.0f;
-  return std::all_of(sums, sums + 16, [](float sum) { return sum == 0; });
 }
 
 /// A tile of pairs of one head: rows in f32 and what the queries see of the keys.
@@ -89,7 +68,7 @@ class Tile {
   bool read_keys(const Sights& sights, std::int64_t first, std::int64_t count) {
     first_key = first;
     keys = count;
-    const softmax::Visible own = sights.own(b_, first_query);
+    const Visible own = sights.own(b_, first_query);
     if (own.interval[0].begin >= first + count || own.interval[queries - 1].end <= first) return false;
     partial = own.boolean != nullptr || own.interval[queries - 1].begin > first ||
               own.interval[0].end < first + count;
@@ -247,7 +226,7 @@ void KernelAttention::forward_block(Context& own, const AttentionOutputs& output
     const float divisor = denominator(totals[i]);
     float* row = sums + i * tile.value_width;
     for (std::int64_t m = 0; m < sizes.value_dim; ++m) row[m] /= divisor;
-    write_row(outputs.out, b, first + i, h, row);
+    write_row(rows_of(outputs.out, b, h), first + i, row);
     if (outputs.normaliser.rank() != 0) outputs.normaliser(b, first + i, h) = divisor;
   }
 }
@@ -272,8 +251,9 @@ void KernelAttention::backward(Context& context, const AttentionGradients& gradi
                                View<const float> normaliser) const {
   const AttentionSizes sizes = check_backward(kOperation, gradients, grad_out, inputs, out, normaliser);
   refuse(inputs, nullptr);
-  const GradientSum grad_query(context, gradients.query), grad_key(context, gradients.key),
-      grad_value(context, gradients.value);
+  const WideOutput grad_query = WideOutput::zeros(context, gradients.query),
+                   grad_key = WideOutput::zeros(context, gradients.key),
+                   grad_value = WideOutput::zeros(context, gradients.value);
   const Sights sights(context, inputs.mask, sizes);
   Rounds(sights, sizes, kTile, kTile)
       .run(context, [&](Context& own, std::int64_t b, std::int64_t h, std::int64_t first,
@@ -335,7 +315,7 @@ void KernelAttention::backward(Context& context, const AttentionGradients& gradi
         similarity_->backward(own, dq, dk, tile.pairs(grad_weights), tile.pairs(tile.weights),
                               tile.query_rows(), tile.key_rows());
       });
-  for (const GradientSum* sum : {&grad_query, &grad_key, &grad_value}) sum->finish(context);
+  for (const WideOutput* sum : {&grad_query, &grad_key, &grad_value}) sum->finish(context);
 }
 
 }  // namespace

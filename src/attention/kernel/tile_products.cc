@@ -8,7 +8,7 @@
 #define HWY_TARGET_INCLUDE "attention/kernel/tile_products.cc"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
-#include "attention/tile_gemm-inl.h"
+#include "attention/tiles/gemm-inl.h"
 #include "kernels/simd_math-inl.h"
 // clang-format on
 

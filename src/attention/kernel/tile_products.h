@@ -4,10 +4,10 @@
 
 namespace linnet::kernel {
 
-// Products of tiles in padded memory, compiled for every instruction set: what attention/tile_gemm-inl.h has,
-// called once a tile. Buffers begin at 64-byte boundaries, their rows are `padded` floats long and as many as
-// `padded` of their count; what lies behind the rows and columns that are named is read and written, and
-// means nothing.
+// Products of tiles in padded memory, compiled for every instruction set: what attention/tiles/gemm-inl.h
+// has, called once a tile. Buffers begin at 64-byte boundaries, their rows are `padded` floats long and as
+// many as `padded` of their count; what lies behind the rows and columns that are named is read and written,
+// and means nothing.
 
 constexpr std::int64_t padded(std::int64_t count) { return (count + 15) / 16 * 16; }
 

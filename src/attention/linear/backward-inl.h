@@ -56,11 +56,11 @@ class BackwardSweep : public Sweep<Task> {
   void SelectHead(std::size_t) {
     const AttentionInputs& inputs = this->call_.inputs;
     const std::int64_t b = this->block_.batch, h = this->head();
-    query_ = RowsOf(inputs.query, b, h);
-    key_ = RowsOf(inputs.key, b, h);
-    value_ = RowsOf(inputs.value, b, h);
-    grad_out_ = RowsOf(gradient_call_.grad_out, b, h);
-    out_ = RowsOf(gradient_call_.out, b, h);
+    query_ = rows_of(inputs.query, b, h);
+    key_ = rows_of(inputs.key, b, h);
+    value_ = rows_of(inputs.value, b, h);
+    grad_out_ = rows_of(gradient_call_.grad_out, b, h);
+    out_ = rows_of(gradient_call_.out, b, h);
   }
 
   /// φK and V⁺, zeros up to `rows`.
@@ -98,13 +98,13 @@ class BackwardSweep : public Sweep<Task> {
   }
 
   void FetchKeys(std::int64_t h, Mask::Interval rows) {
-    Fetch(this->ahead_, RowsOf(this->call_.inputs.key, this->block_.batch, h), rows);
-    Fetch(this->ahead_, RowsOf(this->call_.inputs.value, this->block_.batch, h), rows);
+    Fetch(this->ahead_, rows_of(this->call_.inputs.key, this->block_.batch, h), rows);
+    Fetch(this->ahead_, rows_of(this->call_.inputs.value, this->block_.batch, h), rows);
   }
   void FetchQueries(std::int64_t h, Mask::Interval rows) {
-    Fetch(this->ahead_, RowsOf(this->call_.inputs.query, this->block_.batch, h), rows);
-    Fetch(this->ahead_, RowsOf(gradient_call_.grad_out, this->block_.batch, h), rows);
-    Fetch(this->ahead_, RowsOf(gradient_call_.out, this->block_.batch, h), rows);
+    Fetch(this->ahead_, rows_of(this->call_.inputs.query, this->block_.batch, h), rows);
+    Fetch(this->ahead_, rows_of(gradient_call_.grad_out, this->block_.batch, h), rows);
+    Fetch(this->ahead_, rows_of(gradient_call_.out, this->block_.batch, h), rows);
   }
   /// How often the products of a chunk fetch: triangles within it, its rows with S, its columns into S.
   std::size_t Fetches(std::size_t triangles, std::size_t of_chunk, std::size_t of_state) const {
@@ -177,7 +177,7 @@ class BackwardSweep : public Sweep<Task> {
   }
 
   void WriteTile(const FloatView& gradient, const float* tile, std::size_t ld, Mask::Interval range) {
-    const OutputRows rows = RowsOf(gradient, this->block_.batch, this->head());
+    const OutputRows rows = rows_of(gradient, this->block_.batch, this->head());
     const bool stream = CanStream(gradient);
     for (std::int64_t i = 0; i < range.end - range.begin; ++i)
       StoreRow(rows, static_cast<std::size_t>(range.begin + i), tile + static_cast<std::size_t>(i) * ld, 1.0f,
@@ -185,7 +185,7 @@ class BackwardSweep : public Sweep<Task> {
   }
 
   void ClearTile(const FloatView& gradient, Mask::Interval range) {
-    ClearRows(RowsOf(gradient, this->block_.batch, this->head()), static_cast<std::size_t>(range.begin),
+    ClearRows(rows_of(gradient, this->block_.batch, this->head()), static_cast<std::size_t>(range.begin),
               static_cast<std::size_t>(range.end));
   }
 
@@ -208,7 +208,7 @@ class BackwardSweep : public Sweep<Task> {
 
   /// The row where it lies, or widened into `wide`.
   static const float* RowOf(const InputRows& rows, std::size_t row, float* wide) {
-    if (!rows.half) return reinterpret_cast<const float*>(rows.at(row));
+    if (!rows.half()) return rows.from(static_cast<std::int64_t>(row)).floats();
     LoadRow(wide, rows, row);
     return wide;
   }

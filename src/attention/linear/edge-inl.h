@@ -145,15 +145,6 @@ class EdgeWeights {
     }
   }
 
-  static bool AllFinite(const float* x, std::size_t ldx, std::size_t rows, std::size_t columns) {
-    const F32 d;
-    Vec32 sum = hn::Zero(d);
-    for (std::size_t r = 0; r < rows; ++r)
-      for (std::size_t c = 0; c < columns; c += hn::Lanes(d))
-        sum = hn::MulAdd(hn::Load(d, x + r * ldx + c), hn::Zero(d), sum);
-    return hn::AllTrue(d, hn::Eq(sum, hn::Zero(d)));
-  }
-
   const EdgeTile& tile_;
   std::size_t queries_, keys_;
   float* weights_;

@@ -34,7 +34,7 @@ class KeySweep : public BackwardSweep<KeySweep> {
     const Mask::Interval padding = {call_.visible_keys(block_.batch), call_.sizes.keys};
     for (std::int64_t h = block_.first_head; h < block_.last_head; ++h) {
       for (const FloatView& gradient : {grad_key_, grad_value_})
-        ClearRows(RowsOf(gradient, block_.batch, h), static_cast<std::size_t>(padding.begin),
+        ClearRows(rows_of(gradient, block_.batch, h), static_cast<std::size_t>(padding.begin),
                   static_cast<std::size_t>(padding.end));
     }
   }

@@ -61,14 +61,14 @@ class ForwardSweep : public Sweep<ForwardSweep> {
   friend Sweep;
 
   InputRows Values(std::int64_t head) const {
-    return RowsOf(call_.inputs.value, block_.batch, head, block_.first_column, block_.last_column);
+    return rows_of(call_.inputs.value, block_.batch, head, block_.first_column, block_.last_column);
   }
 
   void SelectHead(std::size_t) {
-    query_ = RowsOf(call_.inputs.query, block_.batch, head());
-    key_ = RowsOf(call_.inputs.key, block_.batch, head());
+    query_ = rows_of(call_.inputs.query, block_.batch, head());
+    key_ = rows_of(call_.inputs.key, block_.batch, head());
     value_ = Values(head());
-    out_ = RowsOf(outputs_.out, block_.batch, head(), block_.first_column, block_.last_column);
+    out_ = rows_of(outputs_.out, block_.batch, head(), block_.first_column, block_.last_column);
   }
 
   void LoadStates() {
@@ -112,15 +112,15 @@ class ForwardSweep : public Sweep<ForwardSweep> {
     const Place next = NextRows(step);
     const bool diagonal = call_.inputs.mask.together();
     ahead_.Start(Fetches(diagonal, diagonal));
-    Fetch(ahead_, RowsOf(call_.inputs.query, block_.batch, next.head), next.rows);
+    Fetch(ahead_, rows_of(call_.inputs.query, block_.batch, next.head), next.rows);
     if (!diagonal) return;
-    Fetch(ahead_, RowsOf(call_.inputs.key, block_.batch, next.head), next.rows);
+    Fetch(ahead_, rows_of(call_.inputs.key, block_.batch, next.head), next.rows);
     Fetch(ahead_, Values(next.head), next.rows);
   }
   void FetchOthers(std::int64_t ordinal) {
     const Place next = NextOthers(ordinal);
     ahead_.Start(Fetches(false, true));
-    Fetch(ahead_, RowsOf(call_.inputs.key, block_.batch, next.head), next.rows);
+    Fetch(ahead_, rows_of(call_.inputs.key, block_.batch, next.head), next.rows);
     Fetch(ahead_, Values(next.head), next.rows);
   }
   /// How often the products of a chunk fetch.

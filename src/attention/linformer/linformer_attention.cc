@@ -5,7 +5,7 @@
 #include "attention/arguments.h"
 #include "attention/linformer/projection.h"
 #include "attention/softmax/softmax_attention.h"
-#include "attention/wide.h"
+#include "attention/tiles/wide.h"
 #include "base/parallel.h"
 #include "base/workspace.h"
 

@@ -9,7 +9,7 @@
 #define HWY_TARGET_INCLUDE "attention/linformer/projection.cc"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
-#include "attention/tile_gemm-inl.h"
+#include "attention/tiles/gemm-inl.h"
 // clang-format on
 
 // The factors of a product are copied into dense, padded tiles of 128 terms: 64 KB and less, whatever the

@@ -12,13 +12,13 @@
 #define HWY_TARGET_INCLUDE "attention/lsh/hash.cc"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
-#include "attention/tile_gemm-inl.h"
+#include "attention/tiles/gemm-inl.h"
 // clang-format on
 
 HWY_BEFORE_NAMESPACE();
 namespace linnet::lsh::HWY_NAMESPACE {
 
-/// c [rows, columns] = a [rows, depth] b: dense, rows and columns padded as tile_gemm-inl.h says.
+/// c [rows, columns] = a [rows, depth] b: dense, rows and columns padded as gemm-inl.h says.
 void RotateOf(float* c, const float* a, const float* b, std::int64_t rows, std::int64_t columns,
               std::int64_t depth) {
   using linnet::HWY_NAMESPACE::Left;

@@ -6,7 +6,8 @@
 
 #include "attention/lsh/plan.h"
 #include "attention/softmax/tiles.h"
-#include "attention/wide.h"
+#include "attention/tiles/merge.h"
+#include "attention/tiles/wide.h"
 #include "base/parallel.h"
 #include "base/workspace.h"
 
@@ -24,8 +25,6 @@ namespace {
 
 using lsh::Plan;
 using softmax::KeyRange;
-using softmax::MutableRows;
-using softmax::Rows;
 
 constexpr const char* kOperation = "lsh attention";
 constexpr std::int64_t kMostBuckets = 1 << 16;
@@ -76,20 +75,6 @@ float* gather_keys(Workspace& workspace, const Call& call, const std::int64_t* o
   return rows;
 }
 
-/// out and log = those of the keys seen so far, `old` of them, and of the ones of another round, combined.
-void combine(float* out, float& log, const float* other, float other_log, std::int64_t dim) {
-  if (other_log == -std::numeric_limits<float>::infinity()) return;
-  if (log == -std::numeric_limits<float>::infinity()) {
-    std::copy_n(other, dim, out);
-    log = other_log;
-    return;
-  }
-  const float top = std::max(log, other_log);
-  const float here = std::exp(log - top), there = std::exp(other_log - top), sum = here + there;
-  for (std::int64_t m = 0; m < dim; ++m) out[m] = (here * out[m] + there * other[m]) / sum;
-  log = top + std::log(sum);
-}
-
 /// One block's queries in one round.
 void attend(Context& own, const Call& call, View<float> out, View<float> log, std::int64_t round,
             std::int64_t b, std::int64_t h, std::int64_t index) {
@@ -104,14 +89,14 @@ void attend(Context& own, const Call& call, View<float> out, View<float> log, st
   const std::int64_t count = block.end - block.first;
   float* rows = workspace.take(static_cast<std::size_t>(count * value_dim));
   float* logs = workspace.take(static_cast<std::size_t>(count));
-  const KeyRange range = {{k, head_dim}, {v, value_dim}, 0, block.end - block.first_key};
+  const KeyRange range = {dense_rows(k, head_dim), dense_rows(v, value_dim), 0, block.end - block.first_key};
   const std::int64_t size = softmax::queries_in_block(head_dim, value_dim);
   for (std::int64_t i = 0; i < count; i += size) {
     softmax::ForwardBlock part;
     part.head_dim = head_dim;
     part.value_dim = value_dim;
     part.scale = call.scale;
-    part.query = Rows{q, head_dim}.from(i);
+    part.query = dense_rows(q, head_dim).from(i);
     part.count = std::min(size, count - i);
     part.fresh = range;
     part.sees_fresh.interval = block.before.data() + i;
@@ -119,7 +104,7 @@ void attend(Context& own, const Call& call, View<float> out, View<float> log, st
       part.cached = range;
       part.sees_cached.interval = block.behind.data() + i;
     }
-    part.out = MutableRows{rows, value_dim}.from(i);
+    part.out = dense_rows(rows, value_dim).from(i);
     part.normaliser = logs + i;
     part.normaliser_stride = 1;
     softmax::forward_block(own, part);
@@ -127,7 +112,7 @@ void attend(Context& own, const Call& call, View<float> out, View<float> log, st
   for (std::int64_t i = 0; i < count; ++i) {
     const std::int64_t at = order[block.first + i];
     fetch_ahead(order, block.first + i, block.end, out, b, h);
-    combine(out.at(b, at, h), *log.at(b, at, h), rows + i * value_dim, logs[i], value_dim);
+    merge(out.at(b, at, h), *log.at(b, at, h), rows + i * value_dim, logs[i], value_dim);
   }
 }
 
@@ -164,17 +149,17 @@ void attend_backward(Context& own, const Call& call, const Gradients& gradients,
     part.head_dim = head_dim;
     part.value_dim = value_dim;
     part.scale = call.scale;
-    part.query = Rows{q, head_dim}.from(i);
-    part.out = Rows{out, value_dim}.from(i);
-    part.grad_out = Rows{grad_out, value_dim}.from(i);
+    part.query = dense_rows(q, head_dim).from(i);
+    part.out = dense_rows(out, value_dim).from(i);
+    part.grad_out = dense_rows(grad_out, value_dim).from(i);
     // With the log-sum-exp of all rounds exp(score − log) is a key's weight among those of all of them.
     part.normaliser = logs + i;
     part.normaliser_stride = 1;
     part.count = std::min(size, count - i);
-    part.keys = {{k, head_dim}, {v, value_dim}, 0, key_count};
-    part.grad_query = MutableRows{grad_query, head_dim}.from(i);
-    part.grad_key = {grad_key, head_dim};
-    part.grad_value = {grad_value, value_dim};
+    part.keys = {dense_rows(k, head_dim), dense_rows(v, value_dim), 0, key_count};
+    part.grad_query = dense_rows(grad_query, head_dim).from(i);
+    part.grad_key = dense_rows(grad_key, head_dim);
+    part.grad_value = dense_rows(grad_value, value_dim);
     part.sees.interval = block.before.data() + i;
     softmax::backward_block(own, part);
     if (block.behind.empty()) continue;

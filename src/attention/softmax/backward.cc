@@ -146,26 +146,26 @@ void AddPairs(const Pairs& pairs, std::int64_t panel, std::int64_t queries, cons
     const auto terms = [&](std::int64_t r, std::int64_t count) {
       return Span{seeing.first[rows.begin + r], seeing.end[rows.begin + r + count - 1]};
     };
-    Multiply<Layout::rows, Start::add>(
+    Multiply<Left::plain, Start::add>(
         rows.end - rows.begin, value_vectors, terms, pairs.probabilities + rows.begin * kPanel, kPanel,
         grad_out, pairs.value_width, pairs.grad_values + rows.begin * pairs.value_width, pairs.value_width);
-    Multiply<Layout::rows, Start::add>(
+    Multiply<Left::plain, Start::add>(
         rows.end - rows.begin, head_vectors, terms, pairs.grad_scores + rows.begin * kPanel, kPanel, query,
         pairs.head_width, pairs.grad_keys + rows.begin * pairs.head_width, pairs.head_width);
   }
   const auto seen = [&](std::int64_t i, std::int64_t count) {
     return Span{sight.begin[i], sight.end[i + count - 1]};
   };
-  Multiply<Layout::columns, Start::add>(
+  Multiply<Left::transposed, Start::add>(
       queries, head_vectors, seen, pairs.grad_scores, kPanel, pairs.keys, pairs.head_width,
       pairs.grad_query + panel * kPanel * pairs.head_width, pairs.head_width);
 }
 
 /// to[i] += scale · from[i] for rows.
 HWY_INLINE void AddRows(std::int64_t count, std::int64_t dim, const float* from, std::int64_t width,
-                        MutableRows to, float scale) {
+                        const OutputRows& to, float scale) {
   for (std::int64_t i = 0; i < count; ++i) {
-    float* row = static_cast<float*>(to.data) + i * to.stride;
+    float* row = to.floats() + i * to.stride;
     for (std::int64_t e = 0; e < dim; ++e) row[e] += scale * from[i * width + e];
   }
 }
@@ -207,20 +207,22 @@ void BackwardBlockOf(Context& own, const BackwardBlock& block) {
   std::fill_n(pairs.grad_query, chunk * pairs.head_width, 0.0f);
   std::fill_n(pairs.log_sum, chunk, 0.0f);
   std::fill_n(pairs.correction, chunk, 0.0f);
-  PackRows(block.count, pairs.head_dim, block.query, pairs.query, pairs.head_width);
-  PackRows(block.count, pairs.value_dim, block.grad_out, pairs.grad_out, pairs.value_width);
+  PackRows(pairs.query, pairs.head_width, block.query, block.count, pairs.head_width);
+  PackRows(pairs.grad_out, pairs.value_width, block.grad_out, block.count, pairs.value_width);
   for (std::int64_t i = 0; i < block.count * pairs.head_width; ++i) pairs.query[i] *= block.scale;
   const auto queries_of = [&](std::int64_t p) { return std::min(kPanel, block.count - p * kPanel); };
   for (std::int64_t p = 0; p < panels; ++p) {
     const std::int64_t at = p * kPanel;
-    ReadPanel(queries_of(p), pairs.head_dim, {pairs.query + at * pairs.head_width, pairs.head_width},
+    ReadPanel(queries_of(p), pairs.head_dim,
+              dense_rows(pairs.query + at * pairs.head_width, pairs.head_width),
               pairs.query_columns + at * pairs.head_dim, 1.0f, nullptr);
-    ReadPanel(queries_of(p), pairs.value_dim, {pairs.grad_out + at * pairs.value_width, pairs.value_width},
+    ReadPanel(queries_of(p), pairs.value_dim,
+              dense_rows(pairs.grad_out + at * pairs.value_width, pairs.value_width),
               pairs.grad_out_columns + at * pairs.value_dim, 1.0f, nullptr);
   }
   for (std::int64_t i = 0; i < block.count; ++i) {
     pairs.log_sum[i] = block.normaliser[i * block.normaliser_stride];
-    PackRows(1, pairs.value_dim, block.out.from(i), pairs.values, pairs.value_width);
+    PackRows(pairs.values, pairs.value_width, block.out.from(i), 1, pairs.value_width);
     pairs.correction[i] = Dot(pairs.value_dim, pairs.values, pairs.grad_out + i * pairs.value_width);
   }
 
@@ -234,8 +236,8 @@ void BackwardBlockOf(Context& own, const BackwardBlock& block) {
     for (std::int64_t p = 0; p < panels; ++p) {
       if (!Look(block.sees, p * kPanel, queries_of(p), range.first + j, count, seen, sight)) continue;
       if (!packed) {
-        PackRows(count, pairs.head_dim, range.key.from(j), pairs.keys, pairs.head_width);
-        PackRows(count, pairs.value_dim, range.value.from(j), pairs.values, pairs.value_width);
+        PackRows(pairs.keys, pairs.head_width, range.key.from(j), count, pairs.head_width);
+        PackRows(pairs.values, pairs.value_width, range.value.from(j), count, pairs.value_width);
         std::fill_n(pairs.grad_keys, kKeyTile * pairs.head_width, 0.0f);
         std::fill_n(pairs.grad_values, kKeyTile * pairs.value_width, 0.0f);
         packed = true;
@@ -249,8 +251,6 @@ void BackwardBlockOf(Context& own, const BackwardBlock& block) {
   AddRows(block.count, pairs.head_dim, pairs.grad_query, pairs.head_width, block.grad_query, block.scale);
 }
 
-void NarrowRowOf(bf16* to, const float* from, std::int64_t count) { NarrowRow(to, from, count); }
-
 }  // namespace linnet::softmax::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -259,14 +259,8 @@ namespace linnet::softmax {
 
 HWY_EXPORT(BackwardBlockOf);
 
-HWY_EXPORT(NarrowRowOf);
-
 void backward_block(Context& own, const BackwardBlock& block) {
   HWY_DYNAMIC_DISPATCH(BackwardBlockOf)(own, block);
-}
-
-void narrow_row(bf16* to, const float* from, std::int64_t count) {
-  HWY_DYNAMIC_DISPATCH(NarrowRowOf)(to, from, count);
 }
 
 // The chunk's five copies of its rows take about 1 MB, so that they stay in the second-level cache; of the

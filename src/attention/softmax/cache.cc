@@ -15,13 +15,8 @@ constexpr std::int64_t kSlack = 16;
 
 /// Head h of tokens [count, H, dim], dense and in f32.
 void copy_tokens(float* to, ConstFloatView from, std::int64_t h) {
-  const std::int64_t dim = from.extent(2);
-  for (std::int64_t i = 0; i < from.extent(0); ++i, to += dim) {
-    if (from.dtype() == DType::bf16)
-      std::transform(from.as<const bf16>().at(i, h), from.as<const bf16>().at(i, h) + dim, to, to_float);
-    else
-      std::copy_n(from.as<const float>().at(i, h), dim, to);
-  }
+  const InputRows rows = rows_of(from, h);
+  for (std::int64_t i = 0; i < from.extent(0); ++i) read_row(to + i * rows.columns, rows, i);
 }
 
 }  // namespace
@@ -146,8 +141,8 @@ void Cache::erase(std::int64_t slot, std::int64_t first, std::int64_t count) {
 KeyRange Cache::head(std::int64_t slot, std::int64_t h) const {
   const Slot& from = at(slot);
   KeyRange range;
-  range.key = {from.keys.get() + h * from.capacity * shape_.head_dim, shape_.head_dim};
-  range.value = {from.values.get() + h * from.capacity * shape_.value_dim, shape_.value_dim};
+  range.key = dense_rows(from.keys.get() + h * from.capacity * shape_.head_dim, shape_.head_dim);
+  range.value = dense_rows(from.values.get() + h * from.capacity * shape_.value_dim, shape_.value_dim);
   range.count = from.position;
   return range;
 }

@@ -93,10 +93,10 @@ HWY_INLINE void Normalise(const Sight& sight, std::int64_t v, float* scores, flo
 template <int N>
 HWY_INLINE void AddValues(const Walk& walk, const Sight& sight, std::int64_t v, float* out) {
   constexpr int R = kRowsOf<N>;
-  std::int64_t depth[N];
-  for (int n = 0; n < N; ++n) depth[n] = sight.last(v + n);
+  std::size_t depth[N];
+  for (int n = 0; n < N; ++n) depth[n] = static_cast<std::size_t>(sight.last(v + n));
   for (std::int64_t m = 0; m < walk.value_dim; m += R) {
-    MultiplyTile<R, N, Layout::columns, Start::rescale>(
+    MultiplyTile<R, N, Left::transposed, Start::rescale>(
         sight.first(v), depth, walk.values + m, walk.value_rows, walk.scores + v * kLanes, kPanel,
         out + m * kPanel + v * kLanes, kPanel, walk.decay + v * kLanes);
   }
@@ -188,8 +188,8 @@ void ForwardBlockOf(Context& own, const ForwardBlock& block) {
       for (std::int64_t p = 0; p < panels; ++p) {
         if (!Look(visible, p * kPanel, queries_of(p), j, keys, seen, sight)) continue;
         if (!packed) {
-          PackRows(keys, walk.head_dim, range.key.from(j), walk.keys, walk.head_dim);
-          PackRows(keys, walk.value_dim, range.value.from(j), walk.values, walk.value_rows);
+          PackRows(walk.keys, walk.head_dim, range.key.from(j), keys, walk.head_dim);
+          PackRows(walk.values, walk.value_rows, range.value.from(j), keys, walk.value_rows);
           packed = true;
         }
         Attend(walk, p, sight);

@@ -115,9 +115,9 @@ HWY_INLINE void Scores(const Sight& sight, std::int64_t dim, const float* rows, 
       const float *a = rows + begin * step + e, *b = columns + e * kPanel + v * kLanes;
       float* c = scores + begin * kPanel + v * kLanes;
       if (e == 0) {
-        Multiply<Layout::rows, Start::zero>(end - begin, w - v, terms, a, step, b, kPanel, c, kPanel);
+        Multiply<Left::plain, Start::zero>(end - begin, w - v, terms, a, step, b, kPanel, c, kPanel);
       } else {
-        Multiply<Layout::rows, Start::add>(end - begin, w - v, terms, a, step, b, kPanel, c, kPanel);
+        Multiply<Left::plain, Start::add>(end - begin, w - v, terms, a, step, b, kPanel, c, kPanel);
       }
     }
     begin = end;

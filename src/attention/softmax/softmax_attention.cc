@@ -1,13 +1,14 @@
 #include "attention/softmax/softmax_attention.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "attention/arguments.h"
-#include "attention/gradient_sum.h"
 #include "attention/rounds.h"
 #include "attention/softmax/cache.h"
-#include "attention/softmax/visible.h"
+#include "attention/tiles/wide.h"
+#include "attention/visible.h"
 #include "base/parallel.h"
 
 namespace linnet {
@@ -15,21 +16,8 @@ namespace {
 
 using softmax::Cache;
 using softmax::KeyRange;
-using softmax::MutableRows;
-using softmax::Rows;
-using softmax::Sights;
 
 constexpr const char* kOperation = "softmax attention";
-
-Rows rows_of(ConstFloatView x, std::int64_t b, std::int64_t first, std::int64_t h) {
-  if (x.dtype() == DType::bf16) return {x.as<const bf16>().at(b, first, h), x.stride(1), DType::bf16};
-  return {x.as<const float>().at(b, first, h), x.stride(1)};
-}
-
-MutableRows rows_of(FloatView x, std::int64_t b, std::int64_t first, std::int64_t h) {
-  if (x.dtype() == DType::bf16) return {x.as<bf16>().at(b, first, h), x.stride(1), DType::bf16};
-  return {x.as<float>().at(b, first, h), x.stride(1)};
-}
 
 /// Tokens [begin, end) of batch entry b, [end − begin, H, D].
 template <class T>
@@ -82,7 +70,7 @@ C* cache_of(const char* which, S* state, const HeadShape& shape) {
 /// Keys [first, first + count) of a head.
 KeyRange keys_of(const AttentionInputs& inputs, std::int64_t b, std::int64_t h, std::int64_t first,
                  std::int64_t count) {
-  return {rows_of(inputs.key, b, first, h), rows_of(inputs.value, b, first, h), first, count};
+  return {rows_of(inputs.key, b, h).from(first), rows_of(inputs.value, b, h).from(first), first, count};
 }
 
 /// Leaves in slot b what a token behind the last one sees of those up to it: all of its segment.
@@ -118,16 +106,17 @@ void SoftmaxAttention::forward(Context& context, const AttentionOutputs& outputs
     block.head_dim = sizes.head_dim;
     block.value_dim = sizes.value_dim;
     block.scale = scale_of(sizes.head_dim);
-    block.query = rows_of(inputs.query, b, first, h);
+    block.query = rows_of(inputs.query, b, h).from(first);
     block.count = std::min(size, sizes.queries - first);
-    Sights::Room room;
+    std::array<Mask::Interval, softmax::kMaxQueries> intervals;
     if (initial) {
       block.cached = initial->head(b, h);
-      block.sees_cached = sights.cached(room, b, first, block.count, block.cached.count);
+      block.sees_cached = sights.cached({intervals.data(), static_cast<std::size_t>(block.count)}, b, first,
+                                        block.cached.count);
     }
     block.fresh = keys_of(inputs, b, h, 0, sizes.keys);
     block.sees_fresh = sights.own(b, first);
-    block.out = rows_of(outputs.out, b, first, h);
+    block.out = rows_of(outputs.out, b, h).from(first);
     if (outputs.normaliser.rank() != 0) {
       block.normaliser = outputs.normaliser.at(b, first, h);
       block.normaliser_stride = outputs.normaliser.stride(1);
@@ -146,8 +135,9 @@ void SoftmaxAttention::backward(Context& context, const AttentionGradients& grad
   const AttentionSizes sizes = check_backward(kOperation, gradients, grad_out, inputs, out, normaliser);
   refuse_decay(inputs.decay);
   const Cache* initial = cache_of<const Cache>("the initial state", inputs.initial, sizes.shape());
-  const GradientSum grad_query(context, gradients.query), grad_key(context, gradients.key),
-      grad_value(context, gradients.value);
+  const WideOutput grad_query = WideOutput::zeros(context, gradients.query),
+                   grad_key = WideOutput::zeros(context, gradients.key),
+                   grad_value = WideOutput::zeros(context, gradients.value);
 
   const Sights sights(context, inputs.mask, sizes);
   const std::int64_t query_chunk = softmax::backward_queries(sizes.head_dim, sizes.value_dim);
@@ -159,13 +149,13 @@ void SoftmaxAttention::backward(Context& context, const AttentionGradients& grad
     block.head_dim = sizes.head_dim;
     block.value_dim = sizes.value_dim;
     block.scale = scale_of(sizes.head_dim);
-    block.query = rows_of(inputs.query, b, first, h);
-    block.out = rows_of(out, b, first, h);
-    block.grad_out = rows_of(grad_out, b, first, h);
+    block.query = rows_of(inputs.query, b, h).from(first);
+    block.out = rows_of(out, b, h).from(first);
+    block.grad_out = rows_of(grad_out, b, h).from(first);
     block.normaliser = normaliser.at(b, first, h);
     block.normaliser_stride = normaliser.stride(1);
     block.count = std::min(query_chunk, sizes.queries - first);
-    block.grad_query = rows_of(FloatView(grad_query.view()), b, first, h);
+    block.grad_query = rows_of(FloatView(grad_query.view()), b, h).from(first);
     return block;
   };
 
@@ -175,8 +165,9 @@ void SoftmaxAttention::backward(Context& context, const AttentionGradients& grad
       const std::int64_t chunk = item % query_chunks;
       softmax::BackwardBlock block = block_of(b, h, chunk);
       block.keys = initial->head(b, h);
-      Sights::Room room;
-      block.sees = sights.cached(room, b, chunk * query_chunk, block.count, block.keys.count);
+      std::array<Mask::Interval, softmax::kMaxQueries> intervals;
+      block.sees = sights.cached({intervals.data(), static_cast<std::size_t>(block.count)}, b,
+                                 chunk * query_chunk, block.keys.count);
       softmax::backward_block(own, block);
     });
   }
@@ -186,11 +177,11 @@ void SoftmaxAttention::backward(Context& context, const AttentionGradients& grad
              softmax::BackwardBlock block = block_of(b, h, first_query / query_chunk);
              block.keys = keys_of(inputs, b, h, first, std::min(key_chunk, sizes.keys - first));
              block.sees = sights.own(b, first_query);
-             block.grad_key = rows_of(FloatView(grad_key.view()), b, first, h);
-             block.grad_value = rows_of(FloatView(grad_value.view()), b, first, h);
+             block.grad_key = rows_of(FloatView(grad_key.view()), b, h).from(first);
+             block.grad_value = rows_of(FloatView(grad_value.view()), b, h).from(first);
              softmax::backward_block(own, block);
            });
-  for (const GradientSum* sum : {&grad_query, &grad_key, &grad_value}) sum->finish(context);
+  for (const WideOutput* sum : {&grad_query, &grad_key, &grad_value}) sum->finish(context);
 }
 
 std::unique_ptr<State> SoftmaxAttention::make_state(std::int64_t slots, const HeadShape& shape,
@@ -227,8 +218,8 @@ void SoftmaxAttention::step(Context& context, View<float> out, View<const float>
       head.count = seen.count;
       head.scale = scale_of(sizes.head_dim);
       head.query = query.at(i, h);
-      head.keys = static_cast<const float*>(seen.key.data);
-      head.values = static_cast<const float*>(seen.value.data);
+      head.keys = seen.key.floats();
+      head.values = seen.value.floats();
       head.out = out.at(i, h);
       head.scratch = cache.scratch(slot, h);
       softmax::step_head(head);

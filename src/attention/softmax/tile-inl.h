@@ -1,5 +1,5 @@
 // Micro-kernels of the softmax family, one source for every instruction set: small matrix products with their
-// accumulators in registers, transposes, packing. Include it inside a file that hwy/foreach_target.h
+// accumulators in registers, transposes. Include it inside a file that hwy/foreach_target.h
 // compiles.
 
 #if defined(LINNET_ATTENTION_SOFTMAX_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -13,6 +13,8 @@
 #include <type_traits>
 
 #include "attention/softmax/tiles.h"
+#include "attention/tiles/gemm-inl.h"
+#include "attention/tiles/rows-inl.h"
 #include "hwy/highway.h"
 #include "kernels/simd_math-inl.h"
 
@@ -22,6 +24,11 @@ namespace linnet::softmax::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 using D = hn::ScalableTag<float>;
 using V = hn::Vec<D>;
+namespace tiles = linnet::HWY_NAMESPACE;
+using tiles::AllFinite;
+using tiles::Left;
+using tiles::PackRows;
+using tiles::StoreRow;
 
 constexpr std::int64_t kLanes = hn::MaxLanes(D());
 
@@ -42,68 +49,25 @@ constexpr std::int64_t round_up(std::int64_t count, std::int64_t multiple) {
 /// Calls body(N, v) for groups of N vectors that begin at vector v, N a compile-time constant.
 template <class Body>
 HWY_INLINE void ForGroups(std::int64_t vectors, const Body& body) {
-  std::int64_t v = 0;
-  while (v < vectors) {
-    const std::int64_t left = vectors - v;
-    // No group of one behind a full one: 3 + 2 rather than 4 + 1.
-    const std::int64_t n = left == kMaxGroup + 1 ? kMaxGroup - 1 : std::min<std::int64_t>(left, kMaxGroup);
-    if constexpr (kMaxGroup == 4) {
-      if (n == 4) body(std::integral_constant<int, kMaxGroup>(), v);
-    }
-    if (n == 3) body(std::integral_constant<int, 3>(), v);
-    if (n == 2) body(std::integral_constant<int, 2>(), v);
-    if (n == 1) body(std::integral_constant<int, 1>(), v);
-    v += n;
-  }
+  tiles::ForVectorGroups<kMaxGroup>(static_cast<std::size_t>(vectors), body);
 }
 
 /// What a product begins with: nothing, what c holds, or what c holds times a factor for each column.
 enum class Start { zero, add, rescale };
 
-/// How A lies: A(r, k) = a[r · step + k], or a[k · step + r].
-enum class Layout { rows, columns };
-
-/// sum[r][n] += Σ_k A(r, k) b[k][n] for k from `k` on: up to depth[0] for all N vectors, to depth[1] for
-/// those from the second on, and so on; the depths never decrease.
-template <int R, int N, Layout kLayout, int kFirst = 0>
-HWY_INLINE void Accumulate(V (&sum)[R][N], std::int64_t k, const std::int64_t* depth, const float* a,
-                           std::int64_t step, const float* b, std::int64_t ldb) {
-  const D d;
-  for (; k < depth[kFirst]; ++k) {
-    V column[N];
-    for (int n = kFirst; n < N; ++n) column[n] = hn::Load(d, b + k * ldb + n * kLanes);
-    for (int r = 0; r < R; ++r) {
-      const V element = hn::Set(d, kLayout == Layout::rows ? a[r * step + k] : a[k * step + r]);
-      for (int n = kFirst; n < N; ++n) sum[r][n] = hn::MulAdd(element, column[n], sum[r][n]);
-    }
-  }
-  if constexpr (kFirst + 1 < N) Accumulate<R, N, kLayout, kFirst + 1>(sum, k, depth, a, step, b, ldb);
-}
-
 /// c[r][n] = start + Σ_k A(r, k) b[k][n] for R rows and N vectors of columns, k from `first` to each vector's
-/// depth.
-template <int R, int N, Layout kLayout, Start kStart>
-HWY_INLINE void MultiplyTile(std::int64_t first, const std::int64_t* depth, const float* a, std::int64_t step,
+/// depth; the depths never decrease. A(r, k) = a[r · step + k], or a[k · step + r] where it is transposed.
+template <int R, int N, Left kLeft, Start kStart>
+HWY_INLINE void MultiplyTile(std::int64_t first, const std::size_t* depth, const float* a, std::int64_t step,
                              const float* b, std::int64_t ldb, float* c, std::int64_t ldc,
                              const float* factor) {
-  const D d;
-  V sum[R][N];
-  for (int r = 0; r < R; ++r) {
-    for (int n = 0; n < N; ++n) {
-      if constexpr (kStart == Start::zero) {
-        sum[r][n] = hn::Zero(d);
-      } else {
-        sum[r][n] = hn::Load(d, c + r * ldc + n * kLanes);
-      }
-      if constexpr (kStart == Start::rescale) {
-        sum[r][n] = hn::Mul(sum[r][n], hn::Load(d, factor + n * kLanes));
-      }
-    }
-  }
-  Accumulate<R, N, kLayout>(sum, first, depth, a, step, b, ldb);
-  for (int r = 0; r < R; ++r) {
-    for (int n = 0; n < N; ++n) hn::Store(sum[r][n], d, c + r * ldc + n * kLanes);
-  }
+  const auto size = [](std::int64_t count) { return static_cast<std::size_t>(count); };
+  tiles::Accumulators<R, N> tile;
+  if constexpr (kStart == Start::zero) tile.Clear();
+  if constexpr (kStart == Start::add) tile.Load(c, size(ldc));
+  if constexpr (kStart == Start::rescale) tile.LoadScaled(c, size(ldc), factor);
+  tile.template AddStairs<kLeft>(a, size(step), b, size(ldb), size(first), depth);
+  tile.Store(c, size(ldc));
 }
 
 /// Terms begin … end of a sum.
@@ -114,7 +78,7 @@ struct Span {
 /// c[r][n] = start + Σ_k A(r, k) b[k][n] for rows of `vectors` vectors, where span(r, R) says which terms the
 /// rows r … r + R take. Rows are rounded up, to a multiple of kRowMultiple at most: what a and c hold there
 /// is read and written, and means nothing.
-template <Layout kLayout, Start kStart, class SpanOf>
+template <Left kLeft, Start kStart, class SpanOf>
 HWY_INLINE void Multiply(std::int64_t rows, std::int64_t vectors, const SpanOf& span, const float* a,
                          std::int64_t step, const float* b, std::int64_t ldb, float* c, std::int64_t ldc) {
   ForGroups(vectors, [&](auto group, std::int64_t v) HWY_ATTR {
@@ -122,10 +86,10 @@ HWY_INLINE void Multiply(std::int64_t rows, std::int64_t vectors, const SpanOf& 
     constexpr int R = kRowsOf<N>;
     for (std::int64_t r = 0; r < rows; r += R) {
       const Span terms = span(r, R);
-      std::int64_t depth[N];
-      std::fill_n(depth, N, terms.end);
-      MultiplyTile<R, N, kLayout, kStart>(terms.begin, depth, a + r * (kLayout == Layout::rows ? step : 1),
-                                          step, b + v * kLanes, ldb, c + r * ldc + v * kLanes, ldc, nullptr);
+      std::size_t depth[N];
+      std::fill_n(depth, N, static_cast<std::size_t>(terms.end));
+      MultiplyTile<R, N, kLeft, kStart>(terms.begin, depth, a + r * (kLeft == Left::plain ? step : 1), step,
+                                        b + v * kLanes, ldb, c + r * ldc + v * kLanes, ldc, nullptr);
     }
   });
 }
@@ -170,67 +134,18 @@ HWY_INLINE void TransposeBlock(std::int64_t rows, std::int64_t columns, const fl
   }
 }
 
-/// to[i] = from[i].
-HWY_INLINE void WidenRow(float* to, const bf16* from, std::int64_t count) {
-  const D d;
-  const hn::RebindToUnsigned<D> wide;
-  const hn::Rebind<std::uint16_t, D> half;
-  std::int64_t i = 0;
-  for (; i + kLanes <= count; i += kLanes) {
-    const auto bits = hn::PromoteTo(wide, hn::LoadU(half, &from[i].bits));
-    hn::StoreU(hn::BitCast(d, hn::ShiftLeft<16>(bits)), d, to + i);
-  }
-  for (; i < count; ++i) to[i] = to_float(from[i]);
-}
-
-/// to[i] = from[i], rounded as `to_bf16` does.
-HWY_INLINE void NarrowRow(bf16* to, const float* from, std::int64_t count) {
-  const D d;
-  const hn::RebindToUnsigned<D> wide;
-  const hn::RebindToSigned<D> positive;
-  const hn::Rebind<std::uint16_t, D> half;
-  std::int64_t i = 0;
-  for (; i + kLanes <= count; i += kLanes) {
-    const V x = hn::LoadU(d, from + i);
-    const auto bits = hn::BitCast(wide, x);
-    const auto even = hn::And(hn::ShiftRight<16>(bits), hn::Set(wide, 1));
-    const auto rounded = hn::Add(bits, hn::Add(even, hn::Set(wide, 0x7fff)));
-    const auto nan = hn::RebindMask(wide, hn::IsNaN(x));
-    const auto upper =
-        hn::ShiftRight<16>(hn::IfThenElse(nan, hn::Or(bits, hn::Set(wide, 0x400000)), rounded));
-    hn::StoreU(hn::DemoteTo(half, hn::BitCast(positive, upper)), half, &to[i].bits);
-  }
-  for (; i < count; ++i) to[i] = to_bf16(from[i]);
-}
-
-/// Rows one after another in f32, each filled up with zeros to `width`.
-HWY_INLINE void PackRows(std::int64_t count, std::int64_t dim, Rows rows, float* to, std::int64_t width) {
-  const D d;
-  for (std::int64_t i = 0; i < count; ++i, to += width) {
-    if (rows.type == DType::bf16) {
-      WidenRow(to, static_cast<const bf16*>(rows.data) + i * rows.stride, dim);
-    } else {
-      const float* from = static_cast<const float*>(rows.data) + i * rows.stride;
-      std::int64_t e = 0;
-      for (; e + kLanes <= dim; e += kLanes) hn::StoreU(hn::LoadU(d, from + e), d, to + e);
-      for (; e < dim; ++e) to[e] = from[e];
-    }
-    for (std::int64_t e = dim; e < width; ++e) to[e] = 0;
-  }
-}
-
 // Both ways walk along the rows of the caller's tensor, whose stride may put all of them into the same few
-// lines of a cache. `room` holds 48 rows of f32.
+// lines of a cache. `room` is memory for 48 rows of f32.
 
 /// A panel of up to 48 rows [count, dim] as [dim, 48]; absent rows are zero.
-HWY_INLINE void ReadPanel(std::int64_t count, std::int64_t dim, Rows rows, float* panel, float scale,
+HWY_INLINE void ReadPanel(std::int64_t count, std::int64_t dim, InputRows rows, float* panel, float scale,
                           float* room) {
-  if (rows.type == DType::bf16) {
-    PackRows(count, dim, rows, room, dim);
-    rows = {room, dim};
+  if (rows.half()) {
+    PackRows(room, dim, rows, count, dim);
+    rows = dense_rows(room, dim);
   }
   if (count < kPanel) std::fill_n(panel, dim * kPanel, 0.0f);
-  const float* data = static_cast<const float*>(rows.data);
+  const float* data = rows.floats();
   for (std::int64_t i = 0; i < count; i += 4) {
     for (std::int64_t e = 0; e < dim; e += 4) {
       TransposeBlock(std::min<std::int64_t>(4, count - i), std::min<std::int64_t>(4, dim - e),
@@ -240,10 +155,10 @@ HWY_INLINE void ReadPanel(std::int64_t count, std::int64_t dim, Rows rows, float
 }
 
 /// A panel [dim, 48] as its first `count` rows [count, dim].
-HWY_INLINE void WritePanel(std::int64_t count, std::int64_t dim, const float* panel, MutableRows rows,
+HWY_INLINE void WritePanel(std::int64_t count, std::int64_t dim, const float* panel, const OutputRows& rows,
                            float* room) {
-  const bool narrow = rows.type == DType::bf16;
-  float* data = narrow ? room : static_cast<float*>(rows.data);
+  const bool narrow = rows.half();
+  float* data = narrow ? room : rows.floats();
   const std::int64_t stride = narrow ? dim : rows.stride;
   for (std::int64_t i = 0; i < count; i += 4) {
     for (std::int64_t m = 0; m < dim; m += 4) {
@@ -251,19 +166,7 @@ HWY_INLINE void WritePanel(std::int64_t count, std::int64_t dim, const float* pa
                      panel + m * kPanel + i, kPanel, data + i * stride + m, stride, 1.0f);
     }
   }
-  for (std::int64_t i = 0; narrow && i < count; ++i)
-    NarrowRow(static_cast<bf16*>(rows.data) + i * rows.stride, room + i * dim, dim);
-}
-
-/// Whether no element is infinite or NaN.
-HWY_INLINE bool AllFinite(const float* x, std::int64_t count) {
-  const D d;
-  V sums = hn::Zero(d);
-  std::int64_t i = 0;
-  for (; i + kLanes <= count; i += kLanes) sums = hn::MulAdd(hn::LoadU(d, x + i), hn::Zero(d), sums);
-  float sum = hn::GetLane(hn::SumOfLanes(d, sums));
-  for (; i < count; ++i) sum += x[i] * 0.0f;
-  return sum == 0.0f;
+  for (std::int64_t i = 0; narrow && i < count; ++i) StoreRow(rows, i, room + i * dim);
 }
 
 }  // namespace linnet::softmax::HWY_NAMESPACE

@@ -3,6 +3,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "attention/tiles/rows.h"
+#include "attention/visible.h"
 #include "linnet/context.h"
 #include "linnet/mask.h"
 #include "linnet/tensor.h"
@@ -19,47 +21,12 @@ inline constexpr std::int64_t kKeyTile = 96;
 /// Queries in a block at most, forward or backward.
 inline constexpr std::int64_t kMaxQueries = 8 * kPanel;
 
-/// Rows of one head, f32 or bf16: row i begins `stride` · i elements behind `data`.
-struct Rows {
-  const void* data = nullptr;
-  std::int64_t stride = 0;
-  DType type = DType::f32;
-
-  /// The rows from row `first` on.
-  Rows from(std::int64_t first) const {
-    return {static_cast<const char*>(data) + first * stride * static_cast<std::int64_t>(size_of(type)),
-            stride, type};
-  }
-};
-
-/// The same for writing.
-struct MutableRows {
-  void* data = nullptr;
-  std::int64_t stride = 0;
-  DType type = DType::f32;
-
-  MutableRows from(std::int64_t first) const {
-    return {static_cast<char*>(data) + first * stride * static_cast<std::int64_t>(size_of(type)), stride,
-            type};
-  }
-};
-
 /// Keys [count, E] with their values [count, M]. `first` is the index of the first one among the keys that
 /// the intervals count.
 struct KeyRange {
-  Rows key, value;
+  InputRows key, value;
   std::int64_t first = 0;
   std::int64_t count = 0;
-};
-
-/// What the queries of a block see of a range of keys: query i of the block the keys interval[i], and under a
-/// boolean mask those of them that it names.
-struct Visible {
-  const Mask::Interval* interval = nullptr;  ///< neither bound decreases
-  const Mask* boolean = nullptr;             ///< null for every other mask
-  std::int64_t entry = 0;                    ///< of the batch, as are the next two what Mask::fill is told
-  std::int64_t first_query = 0;              ///< of the block
-  std::int64_t keys = 0;                     ///< of the call
 };
 
 /// What a panel of queries sees of a tile of keys under a boolean mask.
@@ -74,11 +41,11 @@ Seen fill_seen(std::uint8_t* tile, const Visible& visible, std::int64_t query, s
 struct ForwardBlock {
   std::int64_t head_dim = 0, value_dim = 0;
   float scale = 1;
-  Rows query;  ///< of the block's first query, as are out and normaliser
+  InputRows query;  ///< of the block's first query, as are out and normaliser
   std::int64_t count = 0;
   KeyRange cached, fresh;  ///< what a state holds and the call's own keys
   Visible sees_cached, sees_fresh;
-  MutableRows out;
+  OutputRows out;
   float* normaliser = nullptr;  ///< may be null
   std::int64_t normaliser_stride = 0;
 };
@@ -93,14 +60,14 @@ void forward_block(Context& own, const ForwardBlock& block);
 struct BackwardBlock {
   std::int64_t head_dim = 0, value_dim = 0;
   float scale = 1;
-  Rows query, out, grad_out;  ///< of the chunk's first query
+  InputRows query, out, grad_out;  ///< of the chunk's first query
   const float* normaliser = nullptr;
   std::int64_t normaliser_stride = 0;
   std::int64_t count = 0;  ///< at most `backward_queries`
   KeyRange keys;           ///< the pointers are those of the range's first key
   Visible sees;
-  MutableRows grad_query;
-  MutableRows grad_key, grad_value;  ///< data null: the keys are constants
+  OutputRows grad_query;
+  OutputRows grad_key, grad_value;  ///< data null: the keys are constants
 };
 
 /// Keys that one block of the backward pass is given, so that preparing its queries counts for little.
@@ -108,9 +75,6 @@ inline constexpr std::int64_t kBackwardKeys = 384;
 
 std::int64_t backward_queries(std::int64_t head_dim, std::int64_t value_dim);
 void backward_block(Context& own, const BackwardBlock& block);
-
-/// to[i] = from[i], rounded to nearest; NaN stays NaN.
-void narrow_row(bf16* to, const float* from, std::int64_t count);
 
 /// One query against `count` ≥ 1 keys [count, E] and values [count, M], each dense and readable for 64 bytes
 /// past their end. `scratch` holds step_scratch floats, aligned to 64 bytes.

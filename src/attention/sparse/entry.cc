@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "attention/softmax/tiles.h"
+#include "attention/tiles/rows.h"
 
 namespace linnet::sparse {
 
@@ -13,14 +13,10 @@ Tensor joined(Context& context, ConstFloatView x, std::int64_t b, std::int64_t h
   parallel_blocks(context, held + length, 256, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t t = begin; t < end; ++t) {
       for (std::int64_t h = 0; h < heads; ++h) {
-        if (t < held) {
+        if (t < held)
           std::copy_n(row(t, h), dim, to.at(0, t, h));
-        } else if (x.dtype() == DType::bf16) {
-          const bf16* from = x.as<const bf16>().at(b, t - held, h);
-          std::transform(from, from + dim, to.at(0, t, h), to_float);
-        } else {
-          std::copy_n(x.as<const float>().at(b, t - held, h), dim, to.at(0, t, h));
-        }
+        else
+          read_row(to.at(0, t, h), rows_of(x, b, h), t - held);
       }
     }
   });
@@ -34,12 +30,7 @@ Tensor joined(Context& context, ConstFloatView x, std::int64_t b) {
 void assign(Context& context, FloatView to, std::int64_t b, View<const float> from) {
   parallel_blocks(context, to.extent(1), 256, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
-      for (std::int64_t h = 0; h < to.extent(2); ++h) {
-        if (to.dtype() == DType::bf16)
-          softmax::narrow_row(to.as<bf16>().at(b, i, h), from.at(0, i, h), to.extent(3));
-        else
-          std::copy_n(from.at(0, i, h), to.extent(3), to.as<float>().at(b, i, h));
-      }
+      for (std::int64_t h = 0; h < to.extent(2); ++h) write_row(rows_of(to, b, h), i, from.at(0, i, h));
     }
   });
 }

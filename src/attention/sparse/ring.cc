@@ -4,6 +4,7 @@
 
 #include "attention/arguments.h"
 #include "attention/softmax/cache.h"
+#include "attention/tiles/rows.h"
 
 namespace linnet::sparse {
 namespace {
@@ -12,15 +13,6 @@ constexpr const char* kOperation = "ring of keys and values";
 
 // A head's rows are read in whole vectors: 64 bytes behind the last one must be memory of ours.
 constexpr std::int64_t kSlack = 16;
-
-void copy_row(float* to, ConstFloatView from, std::int64_t token, std::int64_t h) {
-  const std::int64_t dim = from.extent(2);
-  if (from.dtype() == DType::bf16)
-    std::transform(from.as<const bf16>().at(token, h), from.as<const bf16>().at(token, h) + dim, to,
-                   to_float);
-  else
-    std::copy_n(from.as<const float>().at(token, h), dim, to);
-}
 
 }  // namespace
 
@@ -105,8 +97,8 @@ void Ring::append(std::int64_t slot, ConstFloatView key, ConstFloatView value) {
   for (std::int64_t i = std::max<std::int64_t>(0, count - capacity_); i < count; ++i) {
     for (std::int64_t h = 0; h < shape_.heads; ++h) {
       const std::int64_t row = h * capacity_ + (to.position + i) % capacity_;
-      copy_row(to.keys.get() + row * shape_.head_dim, key, i, h);
-      copy_row(to.values.get() + row * shape_.value_dim, value, i, h);
+      read_row(to.keys.get() + row * shape_.head_dim, rows_of(key, h), i);
+      read_row(to.values.get() + row * shape_.value_dim, rows_of(value, h), i);
     }
   }
   to.position += count;

@@ -9,6 +9,8 @@
 #include "attention/softmax/tiles.h"
 #include "attention/sparse/entry.h"
 #include "attention/sparse/strided_state.h"
+#include "attention/tiles/merge.h"
+#include "attention/tiles/wide.h"
 #include "base/parallel.h"
 #include "base/workspace.h"
 
@@ -138,10 +140,10 @@ Entry StridedAttention::entry(Context& context, const AttentionInputs& inputs, c
   const std::int64_t summaries = entry.first_key / s * summary_;
   const std::int64_t held = initial != nullptr ? initial->held(b) - summaries : 0;
   const auto held_key = [&](std::int64_t t, std::int64_t h) {
-    return static_cast<const float*>(initial->cache().head(b, h).key.from(summaries + t).data);
+    return initial->cache().head(b, h).key.from(summaries + t).floats();
   };
   const auto held_value = [&](std::int64_t t, std::int64_t h) {
-    return static_cast<const float*>(initial->cache().head(b, h).value.from(summaries + t).data);
+    return initial->cache().head(b, h).value.from(summaries + t).floats();
   };
   entry.query = joined(context, inputs.query, b);
   entry.key = joined(context, inputs.key, b, held, held_key);
@@ -221,24 +223,10 @@ std::vector<Part> StridedAttention::far_parts(const Entry& entry, std::int64_t s
 }
 
 /// out and log-sum-exp over both sets of keys, in place of those over the near ones.
-void merge(Context& context, View<float> out, View<float> log_sum, View<const float> far,
-           View<const float> far_log_sum) {
-  constexpr float none = -std::numeric_limits<float>::infinity();
-  parallel_blocks(context, out.extent(1), 256, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) {
-      for (std::int64_t h = 0; h < out.extent(2); ++h) {
-        const float near = log_sum(0, i, h), other = far_log_sum(0, i, h);
-        if (other == none) continue;
-        const float top = near == none ? other : std::max(near, other);
-        const float near_weight = std::exp(near - top), far_weight = std::exp(other - top);
-        const float sum = near_weight + far_weight;
-        log_sum(0, i, h) = top + std::log(sum);
-        for (std::int64_t m = 0; m < out.extent(3); ++m) {
-          const float kept = near == none ? 0.0f : near_weight * out(0, i, h, m);
-          out(0, i, h, m) = (kept + far_weight * far(0, i, h, m)) / sum;
-        }
-      }
-    }
+void merge_rows(Context& context, View<float> out, View<float> log_sum, View<const float> far,
+                View<const float> far_log_sum) {
+  for_each_row(context, out.shape(), [&](std::int64_t b, std::int64_t i, std::int64_t h) {
+    merge(out.at(b, i, h), log_sum(b, i, h), far.at(b, i, h), far_log_sum(b, i, h), out.extent(3));
   });
 }
 
@@ -274,8 +262,8 @@ void StridedAttention::forward(Context& context, const AttentionOutputs& outputs
       else
         run(own, part, one.key, one.value, s, far, far_log_sum);
     });
-    merge(context, out.view<float>(), log_sum.view<float>(), std::as_const(far).view<float>(),
-          std::as_const(far_log_sum).view<float>());
+    merge_rows(context, out.view<float>(), log_sum.view<float>(), std::as_const(far).view<float>(),
+               std::as_const(far_log_sum).view<float>());
     assign(context, outputs.out, b, out.view<float>());
     for (std::int64_t i = 0; outputs.normaliser.rank() != 0 && i < sizes.queries; ++i)
       std::copy_n(log_sum.view<float>().at(0, i), sizes.heads, outputs.normaliser.at(b, i));
@@ -400,8 +388,8 @@ void StridedAttention::step(Context& context, View<float> out, View<const float>
       head.scale =
           scale_ != 0 ? scale_ : static_cast<float>(1 / std::sqrt(static_cast<double>(sizes.head_dim)));
       head.query = query.at(i, h);
-      head.keys = static_cast<const float*>(range.key.data);
-      head.values = static_cast<const float*>(range.value.data);
+      head.keys = range.key.floats();
+      head.values = range.value.floats();
       if (summary_ == 0) {
         gather_seen(keys, head.keys, sizes.head_dim, newest, stride_);
         gather_seen(values, head.values, sizes.value_dim, newest, stride_);

@@ -1,21 +1,23 @@
-// Products of small row-major f32 matrices that lie in the caches, for the chunks of attention; one source
-// for every instruction set. Include it inside a file that is compiled by hwy/foreach_target.h.
+// Products of small row-major f32 matrices that lie in the caches, for the tiles of attention; one source for
+// every instruction set. Include it inside a file that is compiled by hwy/foreach_target.h.
 //
 // Every sum runs over its depth in order with one multiply-add a term, so an element's bits depend neither on
 // the column at which it lies nor on how many columns are computed with it.
 //
 // Rows are computed in blocks of `kRowBlock`, columns in whole vectors: buffers have their rows padded to a
-// multiple of kRowBlock and their leading dimension to one of `kPad`, and start at 64-byte boundaries.
+// multiple of kRowBlock and their leading dimension to one of `kPad`, and start at 64-byte boundaries. A
+// family with other blocks (softmax) makes its products of `Accumulators` and `for_vector_groups` itself.
 
-#if defined(LINNET_ATTENTION_TILE_GEMM_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef LINNET_ATTENTION_TILE_GEMM_INL_H_
-#undef LINNET_ATTENTION_TILE_GEMM_INL_H_
+#if defined(LINNET_ATTENTION_TILES_GEMM_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef LINNET_ATTENTION_TILES_GEMM_INL_H_
+#undef LINNET_ATTENTION_TILES_GEMM_INL_H_
 #else
-#define LINNET_ATTENTION_TILE_GEMM_INL_H_
+#define LINNET_ATTENTION_TILES_GEMM_INL_H_
 #endif
 
 #include <algorithm>
 #include <cstddef>
+#include <type_traits>
 
 #include "hwy/highway.h"
 
@@ -126,19 +128,45 @@ struct Accumulators {
       for (int v = 0; v < kVectors; ++v) sum[r][v] = hn::Zero(d);
   }
 
-  /// Adds a column of the left factor times a row of the right one, for the rows from kFirst to kLast.
-  template <Left kLeft, int kFirst = 0, int kLast = kRows - 1>
+  /// Begins with what c holds.
+  HWY_INLINE void Load(const float* c, std::size_t ldc) {
+    const F32 d;
+    for (int r = 0; r < kRows; ++r)
+      for (int v = 0; v < kVectors; ++v) sum[r][v] = hn::Load(d, c + r * ldc + v * hn::Lanes(d));
+  }
+
+  /// Begins with what c holds times a factor for each column.
+  HWY_INLINE void LoadScaled(const float* c, std::size_t ldc, const float* factor) {
+    const F32 d;
+    Load(c, ldc);
+    for (int r = 0; r < kRows; ++r)
+      for (int v = 0; v < kVectors; ++v)
+        sum[r][v] = hn::Mul(sum[r][v], hn::Load(d, factor + v * hn::Lanes(d)));
+  }
+
+  /// Adds a column of the left factor times a row of the right one, for the rows from kFirst to kLast and the
+  /// vectors from kFirstVector on.
+  template <Left kLeft, int kFirst = 0, int kLast = kRows - 1, int kFirstVector = 0>
   HWY_INLINE void AddOuter(const float* HWY_RESTRICT a, std::size_t lda, const float* HWY_RESTRICT b) {
     const F32 d;
     Vec32 right[kVectors];
 #pragma GCC unroll 8
-    for (int v = 0; v < kVectors; ++v) right[v] = hn::Load(d, b + v * hn::Lanes(d));
+    for (int v = kFirstVector; v < kVectors; ++v) right[v] = hn::Load(d, b + v * hn::Lanes(d));
 #pragma GCC unroll 8
     for (int r = kFirst; r <= kLast; ++r) {
       const Vec32 left = hn::Set(d, *LeftAt<kLeft>(a, lda, r, 0));
 #pragma GCC unroll 8
-      for (int v = 0; v < kVectors; ++v) sum[r][v] = hn::MulAdd(left, right[v], sum[r][v]);
+      for (int v = kFirstVector; v < kVectors; ++v) sum[r][v] = hn::MulAdd(left, right[v], sum[r][v]);
     }
+  }
+
+  /// Adds the terms from k on: vector v takes those before depth[v], and the depths never decrease.
+  template <Left kLeft, int kFirstVector = 0>
+  HWY_INLINE void AddStairs(const float* HWY_RESTRICT a, std::size_t lda, const float* HWY_RESTRICT b,
+                            std::size_t ldb, std::size_t k, const std::size_t* depth) {
+    for (; k < depth[kFirstVector]; ++k)
+      AddOuter<kLeft, 0, kRows - 1, kFirstVector>(LeftAt<kLeft>(a, lda, 0, k), lda, b + k * ldb);
+    if constexpr (kFirstVector + 1 < kVectors) AddStairs<kLeft, kFirstVector + 1>(a, lda, b, ldb, k, depth);
   }
 
   template <Left kLeft>
@@ -203,34 +231,46 @@ struct Accumulators {
   }
 };
 
+/// Calls body(N, v) for groups of N vectors, at most kMost, that begin at vector v of `vectors`; N is a
+/// compile-time constant.
+template <int kMost, class Body>
+HWY_INLINE void ForVectorGroups(std::size_t vectors, const Body& body) {
+  static_assert(2 <= kMost && kMost <= 4);
+  for (std::size_t v = 0; v < vectors;) {
+    const std::size_t left = vectors - v;
+    // No group of one behind a full one: 3 + 2 rather than 4 + 1.
+    const std::size_t n = left == kMost + 1 ? kMost - 1 : std::min<std::size_t>(left, kMost);
+    if constexpr (kMost >= 4) {
+      if (n == 4) body(std::integral_constant<int, 4>(), v);
+    }
+    if constexpr (kMost >= 3) {
+      if (n == 3) body(std::integral_constant<int, 3>(), v);
+    }
+    if (n == 2) body(std::integral_constant<int, 2>(), v);
+    if (n == 1) body(std::integral_constant<int, 1>(), v);
+    v += n;
+  }
+}
+
 /// Calls product.Panel<kVectors>(column) for panels that cover `columns`, a multiple of the vector length.
 template <class Product>
 HWY_INLINE void ForEachPanel(const Product& product, std::size_t columns) {
   const std::size_t lanes = hn::Lanes(F32());
-  std::size_t column = 0;
-  for (; column + kMaxVectors * lanes <= columns; column += kMaxVectors * lanes)
-    product.template Panel<kMaxVectors>(column);
-  switch ((columns - column) / lanes) {
-    case 1:
-      product.template Panel<1>(column);
-      break;
-    case 2:
-      if constexpr (kMaxVectors > 2) product.template Panel<2>(column);
-      break;
-    case 3:
-      if constexpr (kMaxVectors > 3) product.template Panel<3>(column);
-      break;
-    default:
-      break;
-  }
+  ForVectorGroups<kMaxVectors>(columns / lanes, [&](auto vectors, std::size_t v) HWY_ATTR {
+    product.template Panel<decltype(vectors)::value>(v * lanes);
+  });
 }
 
 /// What a product does with C: assigns it, adds to it, or adds to fade · C, keeping in `rest` what that
 /// rounds off.
 enum class Into { assign, add, collect };
 
+/// Whether a product has whole blocks of rows alone, or any number: rows that fill no block are then computed
+/// one by one, with the same bits.
+enum class Blocks { whole, any };
+
 /// C = A B, C += A B or C = fade · C + A B: C and rest [rows, columns], A [rows, depth], B [depth, columns].
-template <Left kLeft, Into kInto = Into::assign>
+template <Left kLeft, Into kInto = Into::assign, Blocks kBlocks = Blocks::whole>
 struct Multiply {
   float* c;
   std::size_t ldc;
@@ -246,21 +286,28 @@ struct Multiply {
   template <int kVectors>
   HWY_NOINLINE void Panel(std::size_t column) const {
     constexpr int kRows = kRegisterRows<kVectors>;
-    for (std::size_t row = 0; row < rows; row += kRows) {
-      Accumulators<kRows, kVectors> tile;
-      tile.Clear();
-      tile.template Add<kLeft>(LeftAt<kLeft>(a, lda, row, 0), lda, b + column, ldb, depth, ahead);
-      const std::size_t at = row * ldc + column;
-      if constexpr (kInto == Into::assign) tile.Store(c + at, ldc);
-      if constexpr (kInto == Into::add) tile.AddTo(c + at, ldc);
-      if constexpr (kInto == Into::collect) tile.Collect(c + at, rest + at, ldc, fade);
-    }
+    std::size_t row = 0;
+    for (; row + kRows <= rows; row += kRows) Block<kRows, kVectors>(row, column);
+    if constexpr (kBlocks == Blocks::any)
+      for (; row < rows; ++row) Block<1, kVectors>(row, column);
   }
 
   /// The same product into C in another way.
   template <Into kOther>
-  Multiply<kLeft, kOther> As(float* its_rest = nullptr, float its_fade = 1.0f) const {
+  Multiply<kLeft, kOther, kBlocks> As(float* its_rest = nullptr, float its_fade = 1.0f) const {
     return {c, ldc, a, lda, b, ldb, rows, depth, ahead, its_rest, its_fade};
+  }
+
+ private:
+  template <int kRows, int kVectors>
+  HWY_INLINE void Block(std::size_t row, std::size_t column) const {
+    Accumulators<kRows, kVectors> tile;
+    tile.Clear();
+    tile.template Add<kLeft>(LeftAt<kLeft>(a, lda, row, 0), lda, b + column, ldb, depth, ahead);
+    const std::size_t at = row * ldc + column;
+    if constexpr (kInto == Into::assign) tile.Store(c + at, ldc);
+    if constexpr (kInto == Into::add) tile.AddTo(c + at, ldc);
+    if constexpr (kInto == Into::collect) tile.Collect(c + at, rest + at, ldc, fade);
   }
 };
 
