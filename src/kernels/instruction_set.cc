@@ -39,35 +39,44 @@ std::string names_of(const std::vector<std::int64_t>& targets) {
   return names;
 }
 
-// What is wrong with LINNET_ISA; empty where it is obeyed or not set.
-std::string limit_process() {
-  const char* wanted = std::getenv("LINNET_ISA");
-  if (wanted == nullptr || *wanted == '\0') return {};
+/// What the process uses.
+struct Choice {
+  std::string name;
+  std::string complaint;  ///< what is wrong with LINNET_ISA; empty where it is obeyed or not set
+};
+
+Choice choose() {
   const std::vector<std::int64_t> targets = usable_targets();
+  const char* wanted = std::getenv("LINNET_ISA");
+  if (wanted == nullptr || *wanted == '\0') return {hwy::TargetName(targets.front()), {}};
   for (const std::int64_t target : targets) {
     if (std::string(wanted) != hwy::TargetName(target)) continue;
     hwy::DisableTargets(target - 1);
+    // Every call of Highway 1.0.3's SupportedTargets makes the dispatch choose among all targets of the
+    // machine again, the disabled ones too, so the choice is made here and nothing but tests asks for the
+    // targets later.
+    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
     kernels::limit_library(library_limit(target));
-    return {};
+    return {wanted, {}};
   }
-  return fmt::format("expected one of {}, which this machine has, got {}", names_of(targets), wanted);
+  return {{}, fmt::format("expected one of {}, which this machine has, got {}", names_of(targets), wanted)};
 }
 
-// Set before main, while there is one thread, and never again.
-const std::string& complaint() {
-  static const std::string text = limit_process();
-  return text;
+// Made before main, while there is one thread, and never again.
+const Choice& choice() {
+  static const Choice made = choose();
+  return made;
 }
 
 }  // namespace
 
 const char* instruction_set() {
-  if (!complaint().empty()) fail<UsageError>("LINNET_ISA", "{}", complaint());
-  return hwy::TargetName(usable_targets().front());
+  if (!choice().complaint.empty()) fail<UsageError>("LINNET_ISA", "{}", choice().complaint);
+  return choice().name.c_str();
 }
 
 }  // namespace linnet
 
 /// What the link option of CMakeLists.txt asks for; its initialiser is what counts.
 extern "C" const bool linnet_instruction_set_is_limited;
-extern "C" const bool linnet_instruction_set_is_limited = (linnet::complaint(), true);
+extern "C" const bool linnet_instruction_set_is_limited = (linnet::choice(), true);

@@ -12,6 +12,7 @@
 #include "hwy/highway.h"
 #include "kernels/simd_math-inl.h"
 #include "kernels/targets.h"
+#include "linnet/instruction_set.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace linnet::kernels::HWY_NAMESPACE {
@@ -24,6 +25,8 @@ void apply(std::vector<float>& x, F f) {
   x.resize((x.size() + lanes - 1) / lanes * lanes, 0.0f);
   for (std::size_t i = 0; i < x.size(); i += lanes) hn::StoreU(f(d, hn::LoadU(d, &x[i])), d, &x[i]);
 }
+
+std::int64_t target_in_use() { return HWY_TARGET; }
 
 void exp_all(std::vector<float>& x) {
   apply(x, [](auto d, auto v) { return FastExp(d, v); });
@@ -81,6 +84,7 @@ HWY_AFTER_NAMESPACE();
 namespace linnet::kernels {
 namespace {
 
+HWY_EXPORT(target_in_use);
 HWY_EXPORT(exp_all);
 HWY_EXPORT(log_all);
 HWY_EXPORT(log1p_all);
@@ -131,6 +135,13 @@ float at(void (*f)(std::vector<float>&), float x) {
   std::vector<float> y = {x};
   f(y);
   return y[0];
+}
+
+TEST(InstructionSet, IsTheOneThatKernelsAreDispatchedTo) {
+  for (int time = 0; time < 2; ++time) {
+    const std::string name = instruction_set();
+    EXPECT_EQ(hwy::TargetName(HWY_DYNAMIC_DISPATCH(target_in_use)()), name);
+  }
 }
 
 TEST(SimdMath, ExpIsAccurate) {
