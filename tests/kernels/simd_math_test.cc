@@ -12,7 +12,7 @@
 #include "hwy/highway.h"
 #include "kernels/simd_math-inl.h"
 #include "kernels/targets.h"
-#include "linnet/instruction_set.h"
+#include "support/portable_bits.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace linnet::kernels::HWY_NAMESPACE {
@@ -282,6 +282,56 @@ TEST(SimdMath, SineAndCosineAreAccurate) {
     }
     EXPECT_TRUE(std::isnan(at(sin, nan)));
     EXPECT_TRUE(std::isnan(at(cos, infinity)));
+  });
+}
+
+/// A grid over [begin, end], and numbers of either sign that grow from 1e-30 until they leave it.
+std::vector<float> portable_grid(float begin, float end) {
+  std::vector<float> x = evenly(begin, end, 4001);
+  for (const float sign : {1.0f, -1.0f})
+    for (float size = sign * 1e-30f; size >= begin && size <= end; size *= 1.4375f) x.push_back(size);
+  return x;
+}
+
+struct MathBits {
+  const char* name;
+  float begin, end;
+  void (*function)(std::vector<float>&);
+  std::uint64_t fused, unfused;  ///< with and without fused multiply-add: lanes do not meet
+};
+
+// On every target that was compiled and that this machine has.
+TEST(PortableBits, VectorMathematics) {
+  for_every_target([] {
+    for (const MathBits& math : {
+             MathBits{"exp", -90, 90, HWY_DYNAMIC_DISPATCH(exp_all), 0x01ca0d9dca4dea13, 0xf214fa3d5931e2cb},
+             MathBits{"log", 0, 1e30f, HWY_DYNAMIC_DISPATCH(log_all), 0x33763992f3f2ee27, 0x33763992f3f2ee27},
+             MathBits{"log1p", 0, 1, HWY_DYNAMIC_DISPATCH(log1p_all), 0xb7074369dca81825, 0x6abc05976a36b7e8},
+             MathBits{"tanh", -12, 12, HWY_DYNAMIC_DISPATCH(tanh_all), 0xc491fedbba3b68c1,
+                      0x1df50535b3d7c289},
+             MathBits{"sigmoid", -90, 90, HWY_DYNAMIC_DISPATCH(sigmoid_all), 0xf3330fbea1869f49,
+                      0xd752c0286b860f4f},
+             MathBits{"softplus", -90, 90, HWY_DYNAMIC_DISPATCH(softplus_all), 0xf533b148621e126a,
+                      0x1a95cd4be85e1172},
+             MathBits{"1 - exp(-x)", 0, 90, HWY_DYNAMIC_DISPATCH(one_minus_exp_all), 0x0587a70b60c1aac6,
+                      0x35827f191a478ad8},
+             MathBits{"erf", -6, 6, HWY_DYNAMIC_DISPATCH(erf_all), 0x38ee3115226cb85a, 0x50d93008999db31c},
+             MathBits{"sin", -1e4f, 1e4f, HWY_DYNAMIC_DISPATCH(sin_all), 0x22dec0c9a7650f6a,
+                      0xb509fda69c4c93fc},
+             MathBits{"cos", -1e4f, 1e4f, HWY_DYNAMIC_DISPATCH(cos_all), 0xb854faa6a3a0dc76,
+                      0xf97360995587b8fd},
+             MathBits{"normal cdf", -20, 20, HWY_DYNAMIC_DISPATCH(cdf_all), 0x374a838053befacd,
+                      0xbc204c077d33e580},
+             MathBits{"near GELU", -7, 7, HWY_DYNAMIC_DISPATCH(near_gelu_all), 0x4c2782b0b4b0872d,
+                      0x9dabcfbca22f0b94},
+         }) {
+      const std::vector<float> x = portable_grid(math.begin, math.end);
+      std::vector<float> y = x;
+      math.function(y);
+      y.resize(x.size());
+      expect_bits(math.name, BitHash().add(y), {math.fused, math.fused, math.unfused, math.unfused},
+                  hwy::TargetName(hwy::SupportedTargets()));
+    }
   });
 }
 

@@ -1,0 +1,72 @@
+// The linear and the softmax family have the same bits on every processor with the same instruction set, in
+// all three passes. No product of oneDNN's is part of them.
+#include "support/portable_bits.h"
+
+#include "attention/attention_tools.h"
+
+namespace linnet {
+namespace {
+
+using test::Problem;
+
+constexpr std::uint64_t seed = 640;
+
+/// Both passes over 70 tokens, causal.
+BitHash parallel_bits(const AttentionOptions& options, const std::vector<float>& decay = {}) {
+  Problem problem({2, 70, 70, 3, 24, 19}, Mask::causal(), seed);
+  if (!decay.empty()) problem.decaying(decay);
+  const auto attention = make_attention(options);
+  problem.forward(*attention);
+  problem.backward(*attention);
+  BitHash bits;
+  for (const Tensor* tensor : {&problem.out, &problem.normaliser, &problem.dq, &problem.dk, &problem.dv})
+    bits.add(*tensor);
+  if (!decay.empty()) bits.add(problem.d_decay);
+  return bits;
+}
+
+/// The outputs of 20 steps and the states that they end in.
+BitHash step_bits(const AttentionOptions& options, const std::vector<float>& decay = {}) {
+  Problem problem({2, 20, 20, 3, 24, 19}, Mask::causal(), seed + 1);
+  if (!decay.empty()) problem.decaying(decay);
+  const auto attention = make_attention(options);
+  const auto state = attention->make_state(2, {3, 24, 19});
+  test::run_steps(*attention, problem, *state, 0, 20);
+  return BitHash().add(problem.out).add(test::saved(*state, 0)).add(test::saved(*state, 1));
+}
+
+const std::vector<float> some_decay = {0.9f, 0.99f, 1.0f};
+
+TEST(PortableBits, LinearAttention) {
+  const AttentionOptions elu;
+  expect_bits("elu, forward and backward", parallel_bits(elu),
+              {0x646d10adb3d66d6d, 0x3f7973df79aeb964, 0x5219c6f3f8488c10, 0x097aac908c2fb9e1});
+  expect_bits("elu, steps", step_bits(elu),
+              {0x354056b7830db0aa, 0x829c60884dacc0ba, 0x6ab68046e47dadb6, 0x413395ed34b5a9c7});
+  expect_bits("decay, forward and backward", parallel_bits(elu, some_decay),
+              {0x4fb44448b366f4f4, 0x140055e759f9173f, 0xa166882ecb6a6dcf, 0x32067d9e4d87ca15});
+  expect_bits("decay, steps", step_bits(elu, some_decay),
+              {0xa56a9f7f31247a19, 0xbacede192daba8a6, 0xbd3299c4a6a68a26, 0xb054d9b3cde44cbd});
+}
+
+TEST(PortableBits, LinearAttentionWithLogScales) {
+  AttentionOptions favor;
+  favor.feature_map = random_feature_map("favor", 24, {.features = 32, .seed = seed});
+  favor.epsilon = 0;
+  expect_bits("favor, forward and backward", parallel_bits(favor),
+              {0x9164a3f1ad3a4ca2, 0x32652076645c1f4c, 0x74411f470be33a6c, 0x2289d1c9da47b8aa});
+  expect_bits("favor, steps", step_bits(favor),
+              {0xa6f5a3973419e305, 0x2320776ac72688b1, 0x7c8a1acef8065d84, 0xed2196458c509f5e});
+}
+
+TEST(PortableBits, SoftmaxAttention) {
+  AttentionOptions softmax;
+  softmax.family = Family::softmax;
+  expect_bits("forward and backward", parallel_bits(softmax),
+              {0x353cc56d6b2b40e3, 0x726d9437f41040bc, 0xb127c6fdd2a68191, 0xe0d2c932099ab1a0});
+  expect_bits("steps", step_bits(softmax),
+              {0xbaed845a4a670a75, 0xb2552078d8479c0c, 0x471e07d14759a48e, 0x319e6b5b6dca9830});
+}
+
+}  // namespace
+}  // namespace linnet

@@ -1,0 +1,61 @@
+// A session's tokens and states have the same bits on every processor with the same instruction set: a stream
+// that is saved on one continues on another. The prompt's dense products are oneDNN's on AVX-512
+// (tests/kernels hashes such products alone), those of the steps ours.
+#include "support/portable_bits.h"
+
+#include "support/sessions.h"
+
+namespace linnet {
+namespace {
+
+constexpr std::uint64_t seed = 171;
+
+/// The numbers of a saved stream: what stands before its checksum, without the header, which depends on the
+/// version of the configuration.
+std::span<const std::byte> numbers_of(const std::vector<std::byte>& saved, std::size_t state_bytes) {
+  return std::span(saved).last(state_bytes + sizeof(std::uint64_t)).first(state_bytes);
+}
+
+/// 40 tokens of three streams, one of which has a prompt, and their states.
+BitHash session_bits(const ModelConfig& config, const SamplingOptions& sampling) {
+  const auto model = random_model(config, seed);
+  Session session(model, 3);
+  for (std::int64_t stream = 0; stream < 3; ++stream)
+    session.begin(stream, config.classes > 0 ? stream : -1, sampling);
+  session.prefill(1, random_tokens(140, config.vocabulary, seed));
+  BitHash bits;
+  std::vector<std::int32_t> tokens(3);
+  for (int t = 0; t < 40; ++t) {
+    session.step(tokens);
+    bits.add(tokens);
+  }
+  for (std::int64_t stream = 0; stream < 3; ++stream)
+    bits.add(numbers_of(session.save(stream), session.state_bytes(stream)));
+  return bits;
+}
+
+TEST(PortableBits, GreedyStreams) {
+  const std::vector<ModelConfig> configs = session_configs();
+  expect_bits(describe(configs[0]), session_bits(configs[0], greedy()),
+              {0xd2a12a5f85ca5eee, 0x566bb5400db8211e, 0xa15ff3fa656eddd3, 0x5d5d651b95716598});
+  expect_bits(describe(configs[1]), session_bits(configs[1], greedy()),
+              {0x563af571a1262d52, 0x0981a75a0db03749, 0xcbeb0845e3d885f2, 0x49466c3728d1f809});
+  expect_bits(describe(configs[2]), session_bits(configs[2], greedy()),
+              {0xe445267ea702a3ec, 0x16aba5d99d6446e6, 0xbf3df77930141b33, 0xa69cb23e4f083e31});
+  expect_bits(describe(configs[3]), session_bits(configs[3], greedy()),
+              {0x85eeb7f6fcc94dee, 0x2d2db706b2f1fd97, 0x853e46b4d764e616, 0xcf4452714b1f75a2});
+}
+
+TEST(PortableBits, DrawnStreams) {
+  SamplingOptions nucleus = seeded(3);
+  nucleus.temperature = 0.8;
+  nucleus.top_p = 0.9;
+  const std::vector<ModelConfig> configs = session_configs();
+  expect_bits("categorical", session_bits(configs[0], nucleus),
+              {0xe00df184fe9a353d, 0x83c7646713189301, 0x4feb9b917b171ce9, 0x566da499f4be38ab});
+  expect_bits("logistics", session_bits(configs[1], seeded(4)),
+              {0x6bd705aef296900f, 0xe563d1f86c145f2a, 0x7f05a7ca7823e353, 0xc7555eb4881c7a0a});
+}
+
+}  // namespace
+}  // namespace linnet
