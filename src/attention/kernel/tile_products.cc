@@ -126,9 +126,9 @@ constexpr float kLimit = 80.0f;
 void LimitedExpRow(float* s, const float* x, std::int64_t count, float scale) {
   const F32 d;
   ForRow(s, x, x, count, [&](Vec32 dot, Vec32) HWY_ATTR {
-    // The argument comes second: x86's minimum returns it when it is NaN.
-    const Vec32 argument = hn::Min(hn::Set(d, kLimit), hn::Mul(hn::Set(d, scale), dot));
-    return kernels::HWY_NAMESPACE::FastExp(d, argument);
+    // By a comparison, which keeps NaN: what a minimum makes of it depends on the instruction set.
+    const Vec32 argument = hn::Mul(hn::Set(d, scale), dot), limit = hn::Set(d, kLimit);
+    return kernels::HWY_NAMESPACE::FastExp(d, hn::IfThenElse(hn::Gt(argument, limit), limit, argument));
   });
 }
 
@@ -145,8 +145,9 @@ void GaussianRow(float* s, const float* x, const float* others, std::int64_t cou
   const F32 d;
   ForRow(s, x, others, count, [&](Vec32 dot, Vec32 other) HWY_ATTR {
     const Vec32 distance = hn::NegMulAdd(hn::Set(d, 2.0f), dot, hn::Add(hn::Set(d, own), other));
-    const Vec32 argument = hn::Mul(hn::Set(d, -factor), hn::Max(hn::Zero(d), distance));
-    return kernels::HWY_NAMESPACE::FastExp(d, argument);
+    // As above.
+    const Vec32 positive = hn::IfThenZeroElse(hn::Lt(distance, hn::Zero(d)), distance);
+    return kernels::HWY_NAMESPACE::FastExp(d, hn::Mul(hn::Set(d, -factor), positive));
   });
 }
 
