@@ -67,6 +67,24 @@ struct HeadShape {
 /// H·(F·M + F) floats, twice that with compensated sums; softmax keeps every key and value, H·(E + M) floats
 /// a token; local the last left + 1 of them, strided those that a later query may see. A state belongs to the
 /// Attention that made it; it may be used by one thread at a time for each slot.
+///
+/// `save` writes and `restore` reads these arrays, row-major and f32:
+/// - linear: S [H, F, M] = Σ φ(k) vᵀ, then z [H, F] = Σ φ(k). With compensated sums a second S and z follow,
+///   which are to be subtracted from the first ones. With a LogScaledMap [H, 2] follows: the sum of a head's
+///   two floats is M, and its S and z stand for e^M times their numbers.
+/// - softmax: keys [H, n, E], then values [H, n, M] of all n tokens, the oldest first.
+/// - local: the same arrays for the last min(n, left + 1) tokens.
+/// - strided: the same arrays for all tokens. With the fixed pattern: for the last `summary` tokens of each
+///   full block, then for the tokens of the block that is not full.
+///
+/// In the caller's memory (`make_state`) slot i begins at float i · `state_floats`:
+/// - linear: the arrays that `save` writes.
+/// - softmax: keys [H, capacity, E], then values [H, capacity, M]. The first n tokens of a head are in use.
+///   16 floats follow, which vector loads may read and which have no meaning.
+/// - strided: the same, with the tokens in the order of `save`. With the fixed pattern there are
+///   ⌊capacity/s⌋ c + s of them in place of `capacity`.
+/// - local: the same with left + 1 tokens, where token t of the stream is at row t mod (left + 1).
+/// A linear slot at position 0 is empty whatever its memory holds.
 class State {
  public:
   virtual ~State() = default;
@@ -78,6 +96,10 @@ class State {
 
   /// Bytes that the slot's tokens need now (not what is reserved for more of them).
   virtual std::size_t bytes(std::int64_t slot) const = 0;
+
+  /// Numbers of the slot's gradient (`AttentionGradients::initial` and `final`). They lie as `save` writes
+  /// them: dS [H, F, M], then dz [H, F] of the linear family, dK and dV of the tokens that the others hold.
+  virtual std::int64_t gradient_floats(std::int64_t slot) const = 0;
 
   /// Forgets everything: the slot of a stream that begins.
   virtual void reset(std::int64_t slot) = 0;
@@ -127,10 +149,25 @@ struct AttentionOutputs {
 /// Gradients of the inputs, shaped and typed like them; assigned. `decay` and the projections may be left
 /// out. Where both projections are the same view its gradient is the sum of these two, which the caller adds:
 /// their memory must not be the same.
+///
+/// Gradients of states carry a loss from one call back to the call before it: for truncated back-propagation,
+/// or for a sequence that is spread over several machines. `final` [B, G] is an input: the gradient of the
+/// state that `forward` left; zero where it is left out. `initial` [B, G] is assigned: the gradient of the
+/// initial state, which must be given. Row b has the layout that `State::gradient_floats` describes for slot
+/// b. G may be larger than a slot needs; the numbers behind are neither read nor written. The two must not
+/// share memory. Only masks that take a state have them.
+///
+/// In the linear family the gradient is that of S and z, with compensated sums of the difference of their two
+/// parts. An empty slot counts as S = 0, z = 0. With a LogScaledMap a state stands for e^M S and e^M z, on
+/// which the loss depends; the gradient is that of S and z with M held constant, which is e^M times the
+/// gradient of what they stand for, and 0 for an empty slot (M = −∞). So the gradient `initial` of one call
+/// is the gradient `final` of the call before it, as long as the state is handed on unchanged.
 struct AttentionGradients {
   FloatView query, key, value;
   View<float> decay = {};
   View<float> key_projection = {}, value_projection = {};
+  View<float> initial = {};
+  View<const float> final = {};
 };
 
 /// An attention family with its options. Every family has the same functions. Immutable, shared by threads.
@@ -145,15 +182,27 @@ class Attention {
                        const AttentionInputs& inputs) const = 0;
 
   /// Gradients of a loss from `grad_out` [B, L, H, M], with the inputs of `forward` and what it put into
-  /// `out` and `normaliser`. The initial state is a constant.
+  /// `out` and `normaliser`. The initial state must be as `forward` met it. Throws Error when something does
+  /// not fit, before anything is written.
   virtual void backward(Context& context, const AttentionGradients& gradients, ConstFloatView grad_out,
                         const AttentionInputs& inputs, ConstFloatView out,
                         View<const float> normaliser) const = 0;
 
   /// Slots for `slots` streams, all at position 0. `capacity` tokens are reserved where memory grows with the
-  /// tokens (softmax); more are taken as they come. Throws Error for a family without a recurrent form.
+  /// tokens (softmax, strided); more are taken as they come. Throws Error for a family without a recurrent
+  /// form.
+  ///
+  /// With `memory`, at least slots · `state_floats` floats of any alignment, the state lives there, in the
+  /// layout that `State` documents: what was in it is lost, and it must outlive the state. The capacity is
+  /// fixed then: a call that would go beyond it throws Error and leaves the state as it was. Numbers may be
+  /// read there between calls, and those of the linear family changed; the position is the state's own.
+  /// Throws Error where `memory` is too small.
   virtual std::unique_ptr<State> make_state(std::int64_t slots, const HeadShape& shape,
-                                            std::int64_t capacity = 0) const = 0;
+                                            std::int64_t capacity = 0,
+                                            std::span<float> memory = {}) const = 0;
+
+  /// Floats that a slot takes in the caller's memory. Throws Error as `make_state` does.
+  virtual std::int64_t state_floats(const HeadShape& shape, std::int64_t capacity = 0) const = 0;
 
   /// One token for each of n streams: row i of query [n, H, E], key [n, H, E], value [n, H, M] and out [n, H,
   /// M] belongs to slot slots[i], each slot at most once. `decay` is γ [H] as in `AttentionInputs`. The

@@ -110,7 +110,24 @@ AttentionSizes check_backward(const char* operation, const AttentionGradients& g
     expect_shape(operation, "the gradient of decay", gradients.decay, {heads});
   }
   check_state_argument(operation, "an initial state", inputs.initial, inputs, batch);
+  if (gradients.initial.rank() != 0) {
+    if (inputs.initial == nullptr)
+      fail(operation, "expected an initial state where its gradient is wanted, got none");
+    check_state_gradient(operation, "the gradient of the initial state", gradients.initial, batch,
+                         [&](std::int64_t b) { return inputs.initial->gradient_floats(b); });
+  }
+  if (gradients.final.rank() != 0 && !inputs.mask.takes_state())
+    fail(operation, "expected a causal or prefix mask with the gradient of a final state, got the mask {}",
+         inputs.mask.name());
   return sizes;
+}
+
+void check_memory(const char* operation, std::span<const float> memory, std::int64_t slots,
+                  std::int64_t slot_floats) {
+  const std::int64_t found = static_cast<std::int64_t>(memory.size());
+  if (memory.data() != nullptr && slots > 0 && found / slots < slot_floats)
+    fail(operation, "expected memory of {} floats for each of {} slots, got {} floats", slot_floats, slots,
+         found);
 }
 
 template <class T>
@@ -156,6 +173,11 @@ AttentionSizes check_reference(const char* operation, View<const double> out, co
   const AttentionSizes sizes = check_inputs(operation, inputs.query, inputs.key, inputs.value, inputs.mask);
   expect_shape(operation, "out", out, {sizes.batch, sizes.queries, sizes.heads, sizes.value_dim});
   return sizes;
+}
+
+Mask::Interval kept_keys(const Mask& mask, std::int64_t b, std::int64_t keys) {
+  const std::int64_t begin = keys > 0 ? mask.segment(b, keys - 1, keys).begin : 0;
+  return {begin, std::max(begin, mask.visible_keys(b, keys))};
 }
 
 std::vector<std::uint8_t> seen_keys(const Mask& mask, std::int64_t b, std::int64_t i, std::int64_t keys) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -29,10 +30,28 @@ struct AttentionSizes {
 AttentionSizes check_forward(const char* operation, const AttentionOutputs& outputs,
                              const AttentionInputs& inputs);
 
-/// The same for `backward`.
+/// The same for `backward`, with the gradient of the initial state. What a final state would hold, and so
+/// the size of its gradient, is the family's to check: `check_state_gradient`.
 AttentionSizes check_backward(const char* operation, const AttentionGradients& gradients,
                               ConstFloatView grad_out, const AttentionInputs& inputs, ConstFloatView out,
                               View<const float> normaliser);
+
+/// Throws unless the gradient of a state, where given, is [B, G] with G at least what slot b needs,
+/// `floats(b)`. `which` is "the gradient of the final state", say.
+template <class Floats>
+void check_state_gradient(const char* operation, const char* which, View<const float> gradient,
+                          std::int64_t batch, const Floats& floats) {
+  if (gradient.rank() == 0) return;
+  std::int64_t needed = 0;
+  for (std::int64_t b = 0; b < batch; ++b) needed = std::max<std::int64_t>(needed, floats(b));
+  if (gradient.rank() != 2 || gradient.extent(0) != batch || gradient.extent(1) < needed)
+    fail(operation, "expected {} [{}, at least {}], got {}", which, batch, needed,
+         to_string(gradient.shape()));
+}
+
+/// Throws unless `memory`, where given, has floats for that many slots.
+void check_memory(const char* operation, std::span<const float> memory, std::int64_t slots,
+                  std::int64_t slot_floats);
 
 /// Shapes [n, H, ·] of `step` and that the slots exist. In the result batch is n and queries and keys are 1.
 AttentionSizes check_step(const char* operation, View<float> out, View<const float> query,
@@ -50,6 +69,10 @@ AttentionSizes check_reference(const char* operation, View<const double> out, co
 /// causal.
 template <class T>
 void check_decay(const char* operation, View<const T> decay, const Mask& mask, std::int64_t heads);
+
+/// The keys of batch entry b that a final state takes in: those of the last segment, without padding. It
+/// continues the initial state where they begin at 0.
+Mask::Interval kept_keys(const Mask& mask, std::int64_t b, std::int64_t keys);
 
 /// For the references: 1 for every key that query i of batch entry b sees.
 std::vector<std::uint8_t> seen_keys(const Mask& mask, std::int64_t b, std::int64_t i, std::int64_t keys);

@@ -157,11 +157,13 @@ class KernelAttention final : public Attention {
                 const AttentionInputs& inputs, ConstFloatView out,
                 View<const float> normaliser) const override;
 
-  std::unique_ptr<State> make_state(std::int64_t slots, const HeadShape& shape,
-                                    std::int64_t capacity) const override {
+  std::unique_ptr<State> make_state(std::int64_t slots, const HeadShape& shape, std::int64_t capacity,
+                                    std::span<float>) const override {
     check_make_state(kOperation, slots, shape, capacity);
     refuse_state();
   }
+
+  std::int64_t state_floats(const HeadShape&, std::int64_t) const override { refuse_state(); }
 
   void step(Context&, View<float>, View<const float>, View<const float>, View<const float>, State&,
             std::span<const std::int64_t>, View<const float>) const override {
@@ -249,6 +251,7 @@ void KernelAttention::forward(Context& context, const AttentionOutputs& outputs,
 void KernelAttention::backward(Context& context, const AttentionGradients& gradients, ConstFloatView grad_out,
                                const AttentionInputs& inputs, ConstFloatView out,
                                View<const float> normaliser) const {
+  if (gradients.initial.rank() != 0 || gradients.final.rank() != 0) refuse_state();
   const AttentionSizes sizes = check_backward(kOperation, gradients, grad_out, inputs, out, normaliser);
   refuse(inputs, nullptr);
   const WideOutput grad_query = WideOutput::zeros(context, gradients.query),

@@ -29,7 +29,10 @@ class KeySweep : public BackwardSweep<KeySweep> {
   }
 
   void Run() {
-    Walk();
+    if (gradient_call_.reaches_final(block_.batch)) LoadFinalGradient();
+    const bool to_initial = gradient_call_.grad_initial.rank() != 0;
+    Walk(to_initial ? &plan_.final_step() : nullptr);
+    if (to_initial) StoreInitialGradient();
     // Padding is seen by nobody.
     const Mask::Interval padding = {call_.visible_keys(block_.batch), call_.sizes.keys};
     for (std::int64_t h = block_.first_head; h < block_.last_head; ++h) {
@@ -64,6 +67,71 @@ class KeySweep : public BackwardSweep<KeySweep> {
     AddProduct(pieces, {state, ldm_, q, ldf_, g_, ldv_, RoundUp(features_, kRowBlock), count, &ahead_},
                value_width_, fade);
     AddSums(pieces, state + width_ * ldm_, q, ldf_, g_ + columns_, ldv_, count, width_, fade);
+    if (adds_final_ && plan_.chunk(pieces.next()).begin == call_.visible_keys(block_.batch))
+      AddFinalGradient(state);
+  }
+
+  /// The gradient of the final state joins R⁺ behind the last visible key, which is before the first query of
+  /// the sweep, unless there is padding. Only a decay tells the two apart.
+  void LoadFinalGradient() {
+    adds_final_ = call_.decays() && call_.visible_keys(block_.batch) < call_.sizes.queries;
+    if (adds_final_) return;
+    initial_ = true;
+    for (std::size_t i = 0; i < heads_; ++i) {
+      TurnTo(i);
+      float* state = pieces_[i].Initial();
+      if (scaled()) {
+        // Relative to e^−M, with M the log-scale of the final state. An empty one has no gradient.
+        const double scale = FinalScale();
+        pieces_[i].OpenScale() = scale == kNoScale ? kNoScale : -scale;
+        if (scale == kNoScale) continue;
+      }
+      AddFinalGradient(state);
+    }
+  }
+  void AddFinalGradient(float* state) {
+    const float* gradient = gradient_call_.grad_final.at(block_.batch);
+    const float* sums = gradient + gradient_call_.sums_at(head());
+    const float* z = gradient + gradient_call_.normaliser_at(head());
+    for (std::size_t f = 0; f < features_; ++f) {
+      for (std::size_t m = 0; m < columns_; ++m) state[f * ldm_ + m] += sums[f * columns_ + m];
+      state[width_ * ldm_ + f] += z[f];
+    }
+  }
+
+  /// The log-scale of the head's final state, as the forward pass found it.
+  double FinalScale() {
+    const Mask::Interval kept = kept_keys(call_.inputs.mask, block_.batch, call_.sizes.keys);
+    double scale = kNoScale;
+    if (kept.begin == 0 && call_.continues(block_.batch)) scale = call_.initial->scale(block_.batch, head());
+    for (std::int64_t first = kept.begin; first < kept.end; first += call_.chunk()) {
+      const Mask::Interval range = {first, std::min(first + call_.chunk(), kept.end)};
+      LoadKeys(range, chunk_);
+      scale = LargestScale(scales_.key.data(), static_cast<std::size_t>(range.end - range.begin), scale);
+    }
+    return scale;
+  }
+
+  /// That of the initial state is R⁺ before the first query.
+  void StoreInitialGradient() {
+    const bool any = plan_.final_step().has_core(initial_);
+    for (std::size_t i = 0; i < heads_; ++i) {
+      const std::int64_t h = block_.first_head + static_cast<std::int64_t>(i);
+      float* gradient = gradient_call_.grad_initial.at(block_.batch);
+      float* sums = gradient + gradient_call_.sums_at(h);
+      float* z = gradient + gradient_call_.normaliser_at(h);
+      const float* state = any ? pieces_[i].Sum(sum_) : nullptr;
+      if (state == nullptr) {
+        std::fill_n(sums, features_ * columns_, 0.0f);
+        std::fill_n(z, features_, 0.0f);
+        continue;
+      }
+      float scale = 1;
+      if (scaled()) scale = ExpOf(call_.initial->scale(block_.batch, h) + pieces_[i].sum_scale());
+      for (std::size_t f = 0; f < features_; ++f)
+        CopyRow(sums + f * columns_, state + f * ldm_, columns_, scale);
+      CopyRow(z, state + width_ * ldm_, features_, scale);
+    }
   }
 
   void Rows(const SweepStep& step, const float* core) {
@@ -144,6 +212,7 @@ class KeySweep : public BackwardSweep<KeySweep> {
 
   const FloatView &grad_key_, &grad_value_;
   const std::size_t floats_;  // of a state
+  bool adds_final_ = false;   // the gradient of the final state comes in along the way
   Workspace workspace_;
   float* value_result_;   // dV [C, M]
   float* value_weights_;  // [C, C]

@@ -36,8 +36,9 @@ class LinearAttention final : public Attention {
   void backward(Context& context, const AttentionGradients& gradients, ConstFloatView grad_out,
                 const AttentionInputs& inputs, ConstFloatView out,
                 View<const float> normaliser) const override;
-  std::unique_ptr<State> make_state(std::int64_t slots, const HeadShape& shape,
-                                    std::int64_t capacity) const override;
+  std::unique_ptr<State> make_state(std::int64_t slots, const HeadShape& shape, std::int64_t capacity,
+                                    std::span<float> memory) const override;
+  std::int64_t state_floats(const HeadShape& shape, std::int64_t capacity) const override;
   void step(Context& context, View<float> out, View<const float> query, View<const float> key,
             View<const float> value, State& state, std::span<const std::int64_t> slots,
             View<const float> decay) const override;
@@ -191,8 +192,17 @@ void LinearAttention::backward(Context& context, const AttentionGradients& gradi
                                View<const float> normaliser) const {
   const AttentionSizes sizes = check_backward(operation, gradients, grad_out, inputs, out, normaliser);
   std::vector<double> decay_sums(2 * sizes.batch * sizes.heads);
-  const LinearGradientCall call = {this->call(sizes, inputs), grad_out, out, normaliser,
-                                   gradients.decay.rank() != 0 ? decay_sums.data() : nullptr};
+  LinearGradientCall call = {this->call(sizes, inputs),
+                             grad_out,
+                             out,
+                             normaliser,
+                             gradients.decay.rank() != 0 ? decay_sums.data() : nullptr,
+                             gradients.initial,
+                             gradients.final};
+  call.forward.state_gradients = gradients.initial.rank() != 0 || gradients.final.rank() != 0;
+  check_state_gradient(
+      operation, "the gradient of the final state", gradients.final, sizes.batch,
+      [&](std::int64_t) { return call.sums_at(sizes.heads) + sizes.heads * call.forward.features; });
   const std::int64_t group = head_group(context, sizes, call.forward.features, inputs.mask);
   const std::int64_t groups = (sizes.heads + group - 1) / group;
   // The two sweeps of a group are tasks of their own; the longer ones come first.
@@ -215,10 +225,16 @@ void LinearAttention::backward(Context& context, const AttentionGradients& gradi
 }
 
 std::unique_ptr<State> LinearAttention::make_state(std::int64_t slots, const HeadShape& shape,
-                                                   std::int64_t capacity) const {
+                                                   std::int64_t capacity, std::span<float> memory) const {
   check_make_state(operation, slots, shape, capacity);
+  check_memory(operation, memory, slots, state_floats(shape, capacity));
   return std::make_unique<LinearState>(slots, shape, features(shape.head_dim), options_.sums,
-                                       scaled_ != nullptr);
+                                       scaled_ != nullptr, memory.data());
+}
+
+std::int64_t LinearAttention::state_floats(const HeadShape& shape, std::int64_t capacity) const {
+  check_make_state(operation, 0, shape, capacity);
+  return LinearState::slot_floats(shape, features(shape.head_dim), options_.sums, scaled_ != nullptr);
 }
 
 void LinearAttention::step(Context& context, View<float> out, View<const float> query, View<const float> key,

@@ -19,6 +19,7 @@ struct LinearCall {
   AttentionSizes sizes;
   const AttentionInputs& inputs;
   const LinearState* initial;
+  bool state_gradients = false;  ///< backward: those of the initial or the final state take part
 
   std::int64_t visible_keys(std::int64_t b) const { return inputs.mask.visible_keys(b, sizes.keys); }
   /// Position of the first row: keys go with the queries where they are the same tokens, and count from 0
@@ -51,15 +52,31 @@ void linear_forward_block(Context& own, const LinearCall& call, const AttentionO
                           const LinearBlock& block, LinearState* final, const FinalNormalisers& normalisers);
 
 /// What both sides of the backward pass read. `decay_sums` [2, B, H], where γ's gradient is wanted, receives
-/// the shares of queries and of keys in γ dL/dγ.
+/// the shares of queries and of keys in γ dL/dγ. `grad_initial` and `grad_final`, where given, are [B, G]:
+/// dS [H, F, M], then dz [H, F].
 struct LinearGradientCall {
   LinearCall forward;
   ConstFloatView grad_out, out;
   View<const float> normaliser;
   double* decay_sums;
+  View<float> grad_initial;
+  View<const float> grad_final;
 
   double& decay_sum(bool of_keys, std::int64_t b, std::int64_t h) const {
     return decay_sums[((of_keys ? forward.sizes.batch : 0) + b) * forward.sizes.heads + h];
+  }
+
+  /// Where dS [F, M] and dz [F] of head h begin in a batch entry's G numbers.
+  std::int64_t sums_at(std::int64_t h) const { return h * forward.features * forward.sizes.value_dim; }
+  std::int64_t normaliser_at(std::int64_t h) const {
+    return sums_at(forward.sizes.heads) + h * forward.features;
+  }
+
+  /// Whether the final state of batch entry b depends on anything in this call: it holds the keys of the last
+  /// segment, and the initial state where that is the first.
+  bool reaches_final(std::int64_t b) const {
+    const Mask::Interval kept = kept_keys(forward.inputs.mask, b, forward.sizes.keys);
+    return grad_final.rank() != 0 && (kept.begin < kept.end || kept.begin == 0);
   }
 };
 

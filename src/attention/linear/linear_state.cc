@@ -12,17 +12,32 @@ const char* name_of_sums(int parts) { return parts == 2 ? "compensated" : "plain
 }  // namespace
 
 LinearState::LinearState(std::int64_t slots, const HeadShape& shape, std::int64_t features, StateSums sums,
-                         bool scaled)
+                         bool scaled, float* memory)
     : shape_(shape),
       features_(features),
       parts_(sums == StateSums::compensated ? 2 : 1),
       numbers_(checked_size(Shape{shape.heads, features, shape.value_dim + 1}, sizeof(float))),
       scales_(scaled ? 2 * shape.heads : 0),
-      stride_((saved() + 2 * shape.heads * features + 15) / 16 * 16),
-      memory_(DType::f32, {slots, stride_}),
+      stride_(memory != nullptr ? saved() : (saved() + 15) / 16 * 16),
+      memory_(DType::f32, {memory != nullptr ? 0 : slots, stride_}),
+      slots_(memory != nullptr ? memory : memory_.span<float>().data()),
+      token_stride_((2 * shape.heads * features + 15) / 16 * 16),
+      token_(DType::f32, {slots, token_stride_}),
       token_scales_(scaled ? 2 * slots * shape.heads : 0),
       positions_(slots) {
   for (std::int64_t slot = 0; slot < slots; ++slot) reset(slot);
+}
+
+std::int64_t LinearState::slot_floats(const HeadShape& shape, std::int64_t features, StateSums sums,
+                                      bool scaled) {
+  const std::int64_t parts = sums == StateSums::compensated ? 2 : 1;
+  return parts * checked_size(Shape{shape.heads, features, shape.value_dim + 1}, 2 * sizeof(float)) +
+         (scaled ? 2 * shape.heads : 0);
+}
+
+std::int64_t LinearState::gradient_floats(std::int64_t slot) const {
+  check_slot(operation, *this, slot);
+  return numbers_;
 }
 
 std::int64_t LinearState::position(std::int64_t slot) const {
@@ -74,7 +89,7 @@ void LinearState::restore(std::int64_t slot, std::span<const float> from, std::i
 }
 
 LinearState::Features LinearState::features_of(std::int64_t slot) {
-  float* query = at(slot) + saved();
+  float* query = token_.span<float>().data() + slot * token_stride_;
   double* scales = scaled() ? token_scales_.data() + 2 * slot * shape_.heads : nullptr;
   return {{query, {shape_.heads, features_}},
           {query + shape_.heads * features_, {shape_.heads, features_}},

@@ -10,14 +10,19 @@ namespace linnet {
 /// with S = Σ φ(k) vᵀ and z = Σ φ(k) over the tokens seen; with compensated sums a second part follows, laid
 /// out alike: what the sums have rounded off so far and is still to be subtracted from them. With a
 /// log-scaled map the sums stand for e^M times their numbers; each head's M follows as two floats whose sum
-/// it is.
+/// it is. Slots lie one after another in the caller's memory, 64-byte aligned in memory of the state's own.
 class LinearState final : public State {
  public:
-  LinearState(std::int64_t slots, const HeadShape& shape, std::int64_t features, StateSums sums, bool scaled);
+  /// `memory` holds slots · `slot_floats`, or is null: the state has its own then.
+  LinearState(std::int64_t slots, const HeadShape& shape, std::int64_t features, StateSums sums, bool scaled,
+              float* memory = nullptr);
+
+  static std::int64_t slot_floats(const HeadShape& shape, std::int64_t features, StateSums sums, bool scaled);
 
   std::int64_t slots() const override { return static_cast<std::int64_t>(positions_.size()); }
   std::int64_t position(std::int64_t slot) const override;
   std::size_t bytes(std::int64_t slot) const override;
+  std::int64_t gradient_floats(std::int64_t slot) const override;
   void reset(std::int64_t slot) override;
   void copy(std::int64_t slot, const State& source, std::int64_t source_slot) override;
   void save(std::int64_t slot, std::span<float> to) const override;
@@ -63,8 +68,8 @@ class LinearState final : public State {
   float* scale_floats(std::int64_t slot, std::int64_t head) {
     return at(slot) + parts_ * numbers_ + 2 * head;
   }
-  float* at(std::int64_t slot) { return memory_.span<float>().data() + slot * stride_; }
-  const float* at(std::int64_t slot) const { return memory_.span<float>().data() + slot * stride_; }
+  float* at(std::int64_t slot) { return slots_ + slot * stride_; }
+  const float* at(std::int64_t slot) const { return slots_ + slot * stride_; }
 
   HeadShape shape_;
   std::int64_t features_;
@@ -72,7 +77,10 @@ class LinearState final : public State {
   std::int64_t numbers_;  // of a part of a slot: H (F M + F)
   std::int64_t scales_;   // floats of a slot's log-scales, behind its parts
   std::int64_t stride_;   // from slot to slot
-  Tensor memory_;
+  Tensor memory_;         // empty where the caller owns the slots
+  float* slots_;
+  std::int64_t token_stride_;  // from slot to slot of `token_`
+  Tensor token_;               // features of a token's queries and keys
   std::vector<double> token_scales_;  // of the heads' queries and keys, where the map has log-scales
   std::vector<std::int64_t> positions_;
 };

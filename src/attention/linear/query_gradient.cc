@@ -28,7 +28,9 @@ class QuerySweep : public BackwardSweep<QuerySweep> {
 
   void Run() {
     if (call_.continues(block_.batch)) LoadStates();
-    Walk();
+    const bool to_final = of_decay_ && gradient_call_.reaches_final(block_.batch);
+    Walk(to_final ? &plan_.final_step() : nullptr);
+    if (to_final && plan_.final_step().has_core(initial_)) AddFinalDecayGradient();
   }
 
  private:
@@ -155,6 +157,23 @@ class QuerySweep : public BackwardSweep<QuerySweep> {
           static_cast<double>(step.rows.begin - CoreEnd(step) + 1) + static_cast<double>(i);
       sum += distance * Dot(q_ + i * ldf_, result_ + i * ldf_, width_) +
              Dot(q_ + i * ldf_, transposed_ + i * ldf_, width_);
+    }
+  }
+
+  /// The final state S⁺ depends on γ by γ dS⁺/dγ = D, D as it is behind the last visible key.
+  void AddFinalDecayGradient() {
+    const float* gradient = gradient_call_.grad_final.at(block_.batch);
+    for (std::int64_t h = block_.first_head; h < block_.last_head; ++h) {
+      const float* sums = gradient + gradient_call_.sums_at(h);
+      const float* z = gradient + gradient_call_.normaliser_at(h);
+      const float* distances = distances_ + static_cast<std::size_t>(h - block_.first_head) * floats_;
+      double& sum = gradient_call_.decay_sum(false, block_.batch, h);
+      for (std::size_t f = 0; f < features_; ++f) {
+        double of_feature = static_cast<double>(z[f]) * distances[columns_ * ldf_ + f];
+        for (std::size_t m = 0; m < columns_; ++m)
+          of_feature += static_cast<double>(sums[f * columns_ + m]) * distances[m * ldf_ + f];
+        sum += of_feature;
+      }
     }
   }
 

@@ -68,7 +68,9 @@ class Sweep {
         block_(block),
         heads_(static_cast<std::size_t>(block.last_head - block.first_head)),
         chunk_(static_cast<std::size_t>(call.chunk())),
-        plan_(call.inputs.mask, side, block.batch, call.sizes.queries, call.sizes.keys, call.chunk()) {
+        plan_(call.inputs.mask, side, block.batch, call.sizes.queries, call.sizes.keys, call.chunk(),
+              call.state_gradients),
+        shift_(side == SweepSide::keys && call.state_gradients ? 1 : 0) {
     compensated_ = call.decays() || scaled() || plan_.chunks() > most_plain_chunks ||
                    (call.initial != nullptr && call.initial->parts() == 2);
     if (call.decays()) {
@@ -173,7 +175,7 @@ class Sweep {
     if (side_ == SweepSide::queries)
       decay()->Falling(power, 0, count);
     else
-      decay()->Rising(power, 0, count);
+      decay()->Rising(power, shift_, count);
     ScaleRows(faded, rows, ld, power, count, columns);
     return {faded, decay()->Power(static_cast<std::int64_t>(count))};
   }
@@ -189,7 +191,7 @@ class Sweep {
     else if (side_ == SweepSide::queries)
       decay()->Rising(power, step.rows.begin - CoreEnd(step) + 1, count);
     else
-      decay()->Falling(power, CoreEnd(step) - step.rows.end + 1, count);
+      decay()->Falling(power, CoreEnd(step) - step.rows.end + 1 - shift_, count);
     ScaleRows(faded, rows, ld, power, count, columns);
     ZeroRows(faded, ld, count, padded);
     return faded;
@@ -198,11 +200,15 @@ class Sweep {
   /// The row of the other side at which a step's state ends, the first one there where it was swept from the
   /// end.
   std::int64_t CoreEnd(const SweepStep& step) const {
-    if (step.last == 0) return 0;
+    if (step.last == 0) return side_ == SweepSide::queries ? 0 : call_.sizes.queries;
     const Mask::Interval chunk = plan_.chunk(step.last - 1);
     return side_ == SweepSide::queries ? chunk.end : chunk.begin;
   }
 
+  void TurnTo(std::size_t head) {
+    head_ = head;
+    task().SelectHead(head);
+  }
   std::int64_t head() const { return block_.first_head + static_cast<std::int64_t>(head_); }
   bool scaled() const { return call_.scaled != nullptr; }
   const Decay* decay() const { return decay_.empty() ? nullptr : &decay_[head_]; }
@@ -232,6 +238,9 @@ class Sweep {
   const LinearBlock block_;
   const std::size_t heads_, chunk_;
   const SweepPlan plan_;
+  // In a sweep for keys a state at row c weighs query i by γ^(i − c + shift). With the gradients of states it
+  // is 1: then those enter and leave with weight 1, and no power is negative.
+  const std::int64_t shift_;
   std::vector<EdgeTile> tiles_;  // of the step at work
   std::vector<Pieces> pieces_;   // of each head
   float* sum_ = nullptr;

@@ -5,13 +5,14 @@
 namespace linnet {
 
 SweepPlan::SweepPlan(const Mask& mask, SweepSide side, std::int64_t b, std::int64_t queries,
-                     std::int64_t keys, std::int64_t chunk)
+                     std::int64_t keys, std::int64_t chunk, bool states)
     : mask_(mask),
       side_(side),
       batch_(b),
       queries_(queries),
       keys_(keys),
       chunk_(chunk),
+      states_(states),
       others_(side == SweepSide::queries ? mask.visible_keys(b, keys) : queries) {
   const std::int64_t rows = side == SweepSide::queries ? queries : mask.visible_keys(b, keys);
   std::vector<std::int64_t> starts;
@@ -28,6 +29,12 @@ SweepPlan::SweepPlan(const Mask& mask, SweepSide side, std::int64_t b, std::int6
     final_.last = chunks();
     final_.after_initial = last.begin == 0;
   }
+  if (side == SweepSide::keys && states) {
+    const std::int64_t end = keys > 0 ? mask.segment(b, 0, keys).end : 0;
+    final_.first = chunks() - (std::lower_bound(cuts_.begin(), cuts_.end(), end) - cuts_.begin());
+    final_.last = chunks();
+    final_.after_initial = end == keys;
+  }
   find_pieces();
 }
 
@@ -36,7 +43,7 @@ SweepPlan::SweepPlan(const Mask& mask, SweepSide side, std::int64_t b, std::int6
 void SweepPlan::cut_others(const std::vector<std::int64_t>& starts) {
   std::vector<std::int64_t> wanted = {others_};
   if (mask_.together()) {
-    wanted.insert(wanted.end(), starts.begin(), starts.end() - 1);
+    wanted.insert(wanted.end(), starts.begin(), starts.end() - (states_ ? 0 : 1));
   } else if (mask_.kind() == Mask::Kind::intervals) {
     for (std::size_t i = 0; i + 1 < starts.size(); ++i) {
       wanted.push_back(seen(starts[i + 1] - 1).begin);
@@ -64,6 +71,8 @@ Mask::Interval SweepPlan::seen(std::int64_t row) const {
 std::int64_t SweepPlan::end_of_step(std::int64_t first) const {
   const std::int64_t rows = side_ == SweepSide::queries ? queries_ : mask_.visible_keys(batch_, keys_);
   std::int64_t end = std::min(rows, first + chunk_);
+  const std::int64_t visible = mask_.visible_keys(batch_, keys_);
+  if (states_ && first < visible) end = std::min(end, visible);
   if (mask_.kind() == Mask::Kind::boolean && !mask_.has_segments()) return end;
   if (mask_.has_segments()) end = std::min(end, mask_.segment(batch_, first, keys_).end);
   const Mask::Interval begin = seen(first);
@@ -80,7 +89,10 @@ std::int64_t SweepPlan::end_of_step(std::int64_t first) const {
 void SweepPlan::add_step(Mask::Interval rows) {
   SweepStep step;
   step.rows = rows;
-  step.after_initial = side_ == SweepSide::queries && mask_.segment(batch_, rows.begin, keys_).begin == 0;
+  if (side_ == SweepSide::queries)
+    step.after_initial = mask_.segment(batch_, rows.begin, keys_).begin == 0;
+  else
+    step.after_initial = states_ && mask_.segment(batch_, rows.begin, keys_).end == keys_;
   Mask::Interval first = seen(rows.begin), last = seen(rows.end - 1);
   const Mask::Interval edge = {first.begin, last.end};
   if (mask_.kind() == Mask::Kind::causal) {
@@ -95,7 +107,7 @@ void SweepPlan::add_step(Mask::Interval rows) {
   if (mask_.kind() == Mask::Kind::boolean || begin >= end) {
     step.edges[0] = {edge.begin, std::max(edge.begin, edge.end)};
     // What an initial state holds comes before the first chunk.
-    begin = end = 0;
+    begin = end = side_ == SweepSide::keys && states_ ? chunks() : 0;
   } else {
     step.edges[0] = {edge.begin, cuts_[static_cast<std::size_t>(begin)]};
     step.edges[1] = {cuts_[static_cast<std::size_t>(end)], edge.end};

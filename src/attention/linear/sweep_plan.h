@@ -28,7 +28,8 @@ struct SweepStep {
   std::int64_t first = 0, last = 0;
   /// Rows of the other side that some of the rows see: they come pair by pair.
   std::array<Mask::Interval, 2> edges;
-  /// Whether an initial state comes before the other side's rows.
+  /// Whether an initial state comes before the other side's rows; in a sweep for keys the gradient of the
+  /// final state, which comes behind the queries.
   bool after_initial = false;
 
   bool has_core(bool initial) const { return first < last || (initial && after_initial); }
@@ -42,13 +43,16 @@ struct SweepStep {
 class SweepPlan {
  public:
   /// `chunk` rows at most in each chunk; at most kTileRows unless the mask is full or causal without
-  /// segments.
+  /// segments. `states`, for a mask that takes them, says that gradients of states take part: a sweep for
+  /// keys begins with that of the final one and ends with that of the initial one. Both sweeps then cut the
+  /// queries behind the last visible key, where the final state is left.
   SweepPlan(const Mask& mask, SweepSide side, std::int64_t b, std::int64_t queries, std::int64_t keys,
-            std::int64_t chunk);
+            std::int64_t chunk, bool states = false);
 
   const std::vector<SweepStep>& steps() const { return steps_; }
 
-  /// What a state left behind the last key holds: the last segment. For masks that take states.
+  /// What a state left behind the last key holds: the last segment. In a sweep for keys the queries that see
+  /// the initial state: the first segment. For masks that take states.
   const SweepStep& final_step() const { return final_; }
 
   /// The other side's rows of chunk `ordinal`, and the number of chunks.
@@ -74,6 +78,7 @@ class SweepPlan {
   const Mask& mask_;
   SweepSide side_;
   std::int64_t batch_, queries_, keys_, chunk_;
+  bool states_;
   std::int64_t others_;             // rows of the other side that can be seen at all
   std::vector<std::int64_t> cuts_;  // of the other side, from 0 to others_
   std::vector<SweepStep> steps_;

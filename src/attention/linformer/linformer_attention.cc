@@ -142,6 +142,7 @@ class LinformerAttention final : public Attention {
   void backward(Context& context, const AttentionGradients& gradients, ConstFloatView grad_out,
                 const AttentionInputs& inputs, ConstFloatView out,
                 View<const float> normaliser) const override {
+    if (gradients.initial.rank() != 0 || gradients.final.rank() != 0) refuse_state();
     check(inputs);
     check_backward(kOperation, gradients, grad_out, inputs, out, normaliser);
     check_gradients(gradients, inputs);
@@ -164,9 +165,12 @@ class LinformerAttention final : public Attention {
     for (const WideOutput* gradient : {&grad_query, &grad_key, &grad_value}) gradient->finish(context);
   }
 
-  std::unique_ptr<State> make_state(std::int64_t, const HeadShape&, std::int64_t) const override {
+  std::unique_ptr<State> make_state(std::int64_t, const HeadShape&, std::int64_t,
+                                    std::span<float>) const override {
     refuse_state();
   }
+
+  std::int64_t state_floats(const HeadShape&, std::int64_t) const override { refuse_state(); }
 
   void step(Context&, View<float>, View<const float>, View<const float>, View<const float>, State&,
             std::span<const std::int64_t>, View<const float>) const override {

@@ -196,9 +196,12 @@ class LshAttention final : public Attention {
                 const AttentionInputs& inputs, ConstFloatView out,
                 View<const float> normaliser) const override;
 
-  std::unique_ptr<State> make_state(std::int64_t, const HeadShape&, std::int64_t) const override {
+  std::unique_ptr<State> make_state(std::int64_t, const HeadShape&, std::int64_t,
+                                    std::span<float>) const override {
     refuse_state();
   }
+  std::int64_t state_floats(const HeadShape&, std::int64_t) const override { refuse_state(); }
+
   void step(Context&, View<float>, View<const float>, View<const float>, View<const float>, State&,
             std::span<const std::int64_t>, View<const float>) const override {
     refuse_state();
@@ -282,6 +285,7 @@ void LshAttention::forward(Context& context, const AttentionOutputs& outputs,
 void LshAttention::backward(Context& context, const AttentionGradients& gradients, ConstFloatView grad_out,
                             const AttentionInputs& inputs, ConstFloatView out,
                             View<const float> normaliser) const {
+  if (gradients.initial.rank() != 0 || gradients.final.rank() != 0) refuse_state();
   check(inputs);
   const AttentionSizes sizes = check_backward(kOperation, gradients, grad_out, inputs, out, normaliser);
   check_shared(inputs);

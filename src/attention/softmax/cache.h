@@ -10,16 +10,27 @@ namespace linnet::softmax {
 
 /// The key-value cache: every key and value of a stream, f32. In memory a slot holds keys [H, capacity, E]
 /// and values [H, capacity, M], so that a step streams both of a head; the capacity doubles when it is full.
-/// `save` writes the tokens only: keys [H, position, E], then values [H, position, M].
+/// In the caller's memory the two lie one behind the other, with kSlack floats behind them, and the capacity
+/// stays what it is: a call that needs a larger one throws Error and leaves the slot as it was. `save` writes
+/// the tokens only: keys [H, position, E], then values [H, position, M].
 class Cache final : public State {
  public:
-  Cache(std::int64_t slots, const HeadShape& shape, std::int64_t capacity);
+  /// `memory` holds slots · `slot_floats`, or is null: the state has its own then.
+  Cache(std::int64_t slots, const HeadShape& shape, std::int64_t capacity, float* memory = nullptr);
+
+  static std::int64_t slot_floats(const HeadShape& shape, std::int64_t capacity);
+
+  /// Throws unless a slot can hold that many tokens.
+  void check_capacity(std::int64_t tokens) const;
 
   const HeadShape& shape() const { return shape_; }
 
   std::int64_t slots() const override { return static_cast<std::int64_t>(slots_.size()); }
   std::int64_t position(std::int64_t slot) const override { return at(slot).position; }
   std::size_t bytes(std::int64_t slot) const override;
+  std::int64_t gradient_floats(std::int64_t slot) const override {
+    return static_cast<std::int64_t>(bytes(slot) / sizeof(float));
+  }
   void reset(std::int64_t slot) override;
   void copy(std::int64_t slot, const State& source, std::int64_t source_slot) override;
   void save(std::int64_t slot, std::span<float> to) const override;
@@ -43,7 +54,8 @@ class Cache final : public State {
 
   struct Slot {
     std::int64_t position = 0, capacity = 0;
-    Memory keys, values, scratch;
+    float *keys = nullptr, *values = nullptr;  // [H, capacity, E] and [H, capacity, M]
+    Memory own_keys, own_values, scratch;
   };
 
   Slot& at(std::int64_t slot) { return slots_[index(slot)]; }
@@ -52,9 +64,14 @@ class Cache final : public State {
   void reserve(Slot& slot, std::int64_t tokens);
 
   HeadShape shape_;
-  std::int64_t scratch_;  // floats of a head
+  std::int64_t scratch_;        // floats of a head
+  std::int64_t most_ = 0;       // tokens of a slot, where the caller owns the memory
+  bool of_caller_;
   std::vector<Slot> slots_;
 };
+
+/// A head's rows are read in whole vectors: 64 bytes behind the last one must be memory of ours.
+inline constexpr std::int64_t kSlack = 16;
 
 /// Memory for that many floats, aligned to 64 bytes, not set. Throws std::bad_alloc.
 hwy::AlignedFreeUniquePtr<float[]> allocate_floats(std::size_t count);

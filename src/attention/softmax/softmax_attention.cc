@@ -7,6 +7,7 @@
 #include "attention/arguments.h"
 #include "attention/rounds.h"
 #include "attention/softmax/cache.h"
+#include "attention/softmax/held_gradient.h"
 #include "attention/tiles/wide.h"
 #include "attention/visible.h"
 #include "base/parallel.h"
@@ -15,6 +16,8 @@ namespace linnet {
 namespace {
 
 using softmax::Cache;
+using softmax::held_gradient;
+using softmax::HeldGradient;
 using softmax::KeyRange;
 
 constexpr const char* kOperation = "softmax attention";
@@ -44,8 +47,9 @@ class SoftmaxAttention final : public Attention {
   void backward(Context& context, const AttentionGradients& gradients, ConstFloatView grad_out,
                 const AttentionInputs& inputs, ConstFloatView out,
                 View<const float> normaliser) const override;
-  std::unique_ptr<State> make_state(std::int64_t slots, const HeadShape& shape,
-                                    std::int64_t capacity) const override;
+  std::unique_ptr<State> make_state(std::int64_t slots, const HeadShape& shape, std::int64_t capacity,
+                                    std::span<float> memory) const override;
+  std::int64_t state_floats(const HeadShape& shape, std::int64_t capacity) const override;
   void step(Context& context, View<float> out, View<const float> query, View<const float> key,
             View<const float> value, State& state, std::span<const std::int64_t> slots,
             View<const float> decay) const override;
@@ -73,11 +77,21 @@ KeyRange keys_of(const AttentionInputs& inputs, std::int64_t b, std::int64_t h, 
   return {rows_of(inputs.key, b, h).from(first), rows_of(inputs.value, b, h).from(first), first, count};
 }
 
+/// Tokens of the initial state that the final one of batch entry b holds, before those of the call.
+std::int64_t carried(const Cache* initial, const AttentionInputs& inputs, std::int64_t b) {
+  const bool continues = kept_keys(inputs.mask, b, inputs.key.extent(1)).begin == 0;
+  return initial != nullptr && continues ? initial->position(b) : 0;
+}
+
+/// Tokens that the final state of batch entry b holds.
+std::int64_t held_at_last(const Cache* initial, const AttentionInputs& inputs, std::int64_t b) {
+  const Mask::Interval kept = kept_keys(inputs.mask, b, inputs.key.extent(1));
+  return carried(initial, inputs, b) + kept.end - kept.begin;
+}
+
 /// Leaves in slot b what a token behind the last one sees of those up to it: all of its segment.
 void leave_state(Cache& final, const Cache* initial, const AttentionInputs& inputs, std::int64_t b) {
-  const std::int64_t keys = inputs.key.extent(1);
-  const std::int64_t begin = keys > 0 ? inputs.mask.segment(b, keys - 1, keys).begin : 0;
-  const std::int64_t end = std::max(begin, inputs.mask.visible_keys(b, keys));
+  const auto [begin, end] = kept_keys(inputs.mask, b, inputs.key.extent(1));
   if (initial && begin == 0)
     final.copy(b, *initial, b);
   else
@@ -91,6 +105,8 @@ void SoftmaxAttention::forward(Context& context, const AttentionOutputs& outputs
   refuse_decay(inputs.decay);
   const Cache* initial = cache_of<const Cache>("the initial state", inputs.initial, sizes.shape());
   Cache* final = cache_of<Cache>("the final state", outputs.final, sizes.shape());
+  for (std::int64_t b = 0; final != nullptr && b < sizes.batch; ++b)
+    final->check_capacity(held_at_last(initial, inputs, b));
 
   // Large blocks read the keys less often; smaller ones where they would be too few for many threads.
   std::int64_t size = softmax::queries_in_block(sizes.head_dim, sizes.value_dim);
@@ -128,6 +144,37 @@ void SoftmaxAttention::forward(Context& context, const AttentionOutputs& outputs
   for (std::int64_t b = 0; b < sizes.batch; ++b) leave_state(*final, initial, inputs, b);
 }
 
+/// The gradient of the final state goes to the call's keys and values, to which it is added, and to those
+/// that the initial state held, to which it is assigned; tokens that the final state does not hold get zeros.
+void hand_back(Context& context, const WideOutput& grad_key, const WideOutput& grad_value,
+               const AttentionGradients& gradients, const Cache* initial, const AttentionInputs& inputs,
+               const AttentionSizes& sizes) {
+  const HeadShape shape = sizes.shape();
+  parallel_for(context, sizes.batch * sizes.heads, [&](Context&, std::int64_t item) {
+    const std::int64_t b = item / sizes.heads, h = item % sizes.heads;
+    const std::int64_t before = carried(initial, inputs, b), behind = held_at_last(initial, inputs, b);
+    const std::int64_t held = initial != nullptr ? initial->position(b) : 0;
+    const HeldGradient<const float> from = held_gradient(gradients.final, b, shape, behind);
+    const HeldGradient<float> to = held_gradient(gradients.initial, b, shape, held);
+    for (std::int64_t t = 0; to.data != nullptr && t < held; ++t) {
+      if (t < before && from.data != nullptr) {
+        std::copy_n(from.key(t, h), shape.head_dim, to.key(t, h));
+        std::copy_n(from.value(t, h), shape.value_dim, to.value(t, h));
+      } else {
+        std::fill_n(to.key(t, h), shape.head_dim, 0.0f);
+        std::fill_n(to.value(t, h), shape.value_dim, 0.0f);
+      }
+    }
+    const std::int64_t begin = kept_keys(inputs.mask, b, sizes.keys).begin;
+    for (std::int64_t t = before; from.data != nullptr && t < behind; ++t) {
+      float* key = grad_key.view().at(b, begin + t - before, h);
+      float* value = grad_value.view().at(b, begin + t - before, h);
+      for (std::int64_t e = 0; e < shape.head_dim; ++e) key[e] += from.key(t, h)[e];
+      for (std::int64_t m = 0; m < shape.value_dim; ++m) value[m] += from.value(t, h)[m];
+    }
+  });
+}
+
 // One pass over all pairs of a chunk of queries and a chunk of keys (rounds.h).
 void SoftmaxAttention::backward(Context& context, const AttentionGradients& gradients,
                                 ConstFloatView grad_out, const AttentionInputs& inputs, ConstFloatView out,
@@ -135,9 +182,15 @@ void SoftmaxAttention::backward(Context& context, const AttentionGradients& grad
   const AttentionSizes sizes = check_backward(kOperation, gradients, grad_out, inputs, out, normaliser);
   refuse_decay(inputs.decay);
   const Cache* initial = cache_of<const Cache>("the initial state", inputs.initial, sizes.shape());
+  check_state_gradient(kOperation, "the gradient of the final state", gradients.final, sizes.batch,
+                       [&](std::int64_t b) {
+                         return HeldGradient<float>::floats(sizes.shape(), held_at_last(initial, inputs, b));
+                       });
   const WideOutput grad_query = WideOutput::zeros(context, gradients.query),
                    grad_key = WideOutput::zeros(context, gradients.key),
                    grad_value = WideOutput::zeros(context, gradients.value);
+  if (gradients.initial.rank() != 0 || gradients.final.rank() != 0)
+    hand_back(context, grad_key, grad_value, gradients, initial, inputs, sizes);
 
   const Sights sights(context, inputs.mask, sizes);
   const std::int64_t query_chunk = softmax::backward_queries(sizes.head_dim, sizes.value_dim);
@@ -159,7 +212,30 @@ void SoftmaxAttention::backward(Context& context, const AttentionGradients& grad
     return block;
   };
 
-  if (initial) {
+  if (gradients.initial.rank() != 0) {
+    // In rounds too: in each of them every chunk of queries and of held keys takes part in one pair at most.
+    std::int64_t held_chunks = 0;
+    for (std::int64_t b = 0; b < sizes.batch; ++b)
+      held_chunks = std::max(held_chunks, blocks_of(initial->position(b), key_chunk));
+    const std::int64_t rounds = held_chunks > 0 ? std::max(query_chunks, held_chunks) : 0;
+    for (std::int64_t round = 0; round < rounds; ++round) {
+      parallel_for(context, sizes.batch * sizes.heads * query_chunks, [&](Context& own, std::int64_t item) {
+        const std::int64_t b = item / query_chunks / sizes.heads, h = item / query_chunks % sizes.heads;
+        const std::int64_t chunk = item % query_chunks, held = initial->position(b);
+        const std::int64_t first = (chunk + round) % rounds * key_chunk;
+        if (first >= held) return;
+        softmax::BackwardBlock block = block_of(b, h, chunk);
+        const KeyRange all = initial->head(b, h);
+        block.keys = {all.key.from(first), all.value.from(first), first, std::min(key_chunk, held - first)};
+        Sights::Room room;
+        block.sees = sights.cached(room, b, chunk * query_chunk, block.count, held);
+        const HeldGradient<float> to = held_gradient(gradients.initial, b, sizes.shape(), held);
+        block.grad_key = dense_rows(to.key(first, h), sizes.head_dim);
+        block.grad_value = dense_rows(to.value(first, h), sizes.value_dim);
+        softmax::backward_block(own, block);
+      });
+    }
+  } else if (initial) {
     parallel_for(context, sizes.batch * sizes.heads * query_chunks, [&](Context& own, std::int64_t item) {
       const std::int64_t b = item / query_chunks / sizes.heads, h = item / query_chunks % sizes.heads;
       const std::int64_t chunk = item % query_chunks;
@@ -185,9 +261,15 @@ void SoftmaxAttention::backward(Context& context, const AttentionGradients& grad
 }
 
 std::unique_ptr<State> SoftmaxAttention::make_state(std::int64_t slots, const HeadShape& shape,
-                                                    std::int64_t capacity) const {
+                                                    std::int64_t capacity, std::span<float> memory) const {
   check_make_state(kOperation, slots, shape, capacity);
-  return std::make_unique<Cache>(slots, shape, capacity);
+  check_memory(kOperation, memory, slots, Cache::slot_floats(shape, capacity));
+  return std::make_unique<Cache>(slots, shape, capacity, memory.data());
+}
+
+std::int64_t SoftmaxAttention::state_floats(const HeadShape& shape, std::int64_t capacity) const {
+  check_make_state(kOperation, 0, shape, capacity);
+  return Cache::slot_floats(shape, capacity);
 }
 
 void SoftmaxAttention::step(Context& context, View<float> out, View<const float> query, View<const float> key,
@@ -197,6 +279,7 @@ void SoftmaxAttention::step(Context& context, View<float> out, View<const float>
   Cache& cache = family_state<Cache>(kOperation, "the state", state);
   const AttentionSizes sizes = check_step(kOperation, out, query, key, value, state, slots);
   check_held_shape(kOperation, "the state", cache.shape(), sizes.shape());
+  for (const std::int64_t slot : slots) cache.check_capacity(cache.position(slot) + 1);
   std::int64_t longest = 1;
   for (std::int64_t i = 0; i < sizes.batch; ++i) {
     const std::int64_t slot = slots[static_cast<std::size_t>(i)];

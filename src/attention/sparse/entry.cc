@@ -35,6 +35,38 @@ void assign(Context& context, FloatView to, std::int64_t b, View<const float> fr
   });
 }
 
+namespace {
+
+void add_row(float* to, const float* from, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) to[i] += from[i];
+}
+
+}  // namespace
+
+void add_token(View<float> grad_key, View<float> grad_value, std::int64_t row,
+               const softmax::HeldGradient<const float>& from, std::int64_t t) {
+  for (std::int64_t h = 0; h < from.shape.heads; ++h) {
+    add_row(grad_key.at(0, row, h), from.key(t, h), from.shape.head_dim);
+    add_row(grad_value.at(0, row, h), from.value(t, h), from.shape.value_dim);
+  }
+}
+
+void copy_token(const softmax::HeldGradient<float>& to, std::int64_t t, View<const float> grad_key,
+                View<const float> grad_value, std::int64_t row) {
+  for (std::int64_t h = 0; h < to.shape.heads; ++h) {
+    std::copy_n(grad_key.at(0, row, h), to.shape.head_dim, to.key(t, h));
+    std::copy_n(grad_value.at(0, row, h), to.shape.value_dim, to.value(t, h));
+  }
+}
+
+void add_token(const softmax::HeldGradient<float>& to, std::int64_t to_token,
+               const softmax::HeldGradient<const float>& from, std::int64_t t) {
+  for (std::int64_t h = 0; h < to.shape.heads; ++h) {
+    add_row(to.key(to_token, h), from.key(t, h), to.shape.head_dim);
+    add_row(to.value(to_token, h), from.value(t, h), to.shape.value_dim);
+  }
+}
+
 Mask masked_pattern(const Mask& mask, std::int64_t keys,
                     std::function<bool(std::int64_t i, std::int64_t j)> pattern) {
   return Mask::boolean([mask, keys, pattern = std::move(pattern)](View<std::uint8_t> tile, std::int64_t b,

@@ -2,6 +2,8 @@
 
 #include <cstdint>
 
+#include "attention/arguments.h"
+#include "attention/softmax/held_gradient.h"
 #include "base/parallel.h"
 #include "linnet/attention.h"
 
@@ -26,6 +28,18 @@ View<T> entry_of(View<T> x, std::int64_t b) {
   return x.rank() == 0 ? x : x.slice(0, b, b + 1);
 }
 
+/// Adds token `t` of a state's gradient to row `row` of the gradients of joined keys and values.
+void add_token(View<float> grad_key, View<float> grad_value, std::int64_t row,
+               const softmax::HeldGradient<const float>& from, std::int64_t t);
+
+/// The other way round: token `t` of a state's gradient from row `row`.
+void copy_token(const softmax::HeldGradient<float>& to, std::int64_t t, View<const float> grad_key,
+                View<const float> grad_value, std::int64_t row);
+
+/// Token `to_token` of a state's gradient from token `t` of another one: added to it.
+void add_token(const softmax::HeldGradient<float>& to, std::int64_t to_token,
+               const softmax::HeldGradient<const float>& from, std::int64_t t);
+
 /// What pattern(i, j) leaves of a mask over `keys` keys.
 Mask masked_pattern(const Mask& mask, std::int64_t keys,
                     std::function<bool(std::int64_t i, std::int64_t j)> pattern);
@@ -34,9 +48,8 @@ Mask masked_pattern(const Mask& mask, std::int64_t keys,
 /// `initial`, where there is one and the segment is the first; both have `reset`, `copy` and `append`.
 template <class S>
 void leave_state(S& final, const S* initial, const AttentionInputs& inputs, std::int64_t b) {
-  const std::int64_t keys = inputs.key.extent(1);
-  const std::int64_t begin = keys > 0 ? inputs.mask.segment(b, keys - 1, keys).begin : 0;
-  const std::int64_t end = std::max(begin, inputs.mask.visible_keys(b, keys));
+  const std::int64_t begin = kept_keys(inputs.mask, b, inputs.key.extent(1)).begin;
+  const std::int64_t end = kept_keys(inputs.mask, b, inputs.key.extent(1)).end;
   if (initial != nullptr && begin == 0)
     final.copy(b, *initial, b);
   else

@@ -12,7 +12,11 @@
 namespace linnet {
 namespace {
 
+using softmax::held_gradient;
+using softmax::HeldGradient;
+using sparse::add_token;
 using sparse::assign;
+using sparse::copy_token;
 using sparse::entry_of;
 using sparse::joined;
 using sparse::Ring;
@@ -43,8 +47,9 @@ class LocalAttention final : public Attention {
   void backward(Context& context, const AttentionGradients& gradients, ConstFloatView grad_out,
                 const AttentionInputs& inputs, ConstFloatView out,
                 View<const float> normaliser) const override;
-  std::unique_ptr<State> make_state(std::int64_t slots, const HeadShape& shape,
-                                    std::int64_t capacity) const override;
+  std::unique_ptr<State> make_state(std::int64_t slots, const HeadShape& shape, std::int64_t capacity,
+                                    std::span<float> memory) const override;
+  std::int64_t state_floats(const HeadShape& shape, std::int64_t capacity) const override;
   void step(Context& context, View<float> out, View<const float> query, View<const float> key,
             View<const float> value, State& state, std::span<const std::int64_t> slots,
             View<const float> decay) const override;
@@ -58,6 +63,7 @@ class LocalAttention final : public Attention {
   }
 
   void check_mask(const AttentionInputs& inputs, const AttentionSizes& sizes) const;
+  void check_recurrent() const;
   template <class R, class S>
   R* ring_of(const char* which, S* state, const AttentionSizes& sizes) const;
   Entry entry(Context& context, const AttentionInputs& inputs, const Ring* initial, std::int64_t b) const;
@@ -135,13 +141,33 @@ void LocalAttention::forward(Context& context, const AttentionOutputs& outputs,
     sparse::leave_state(*final, initial, inputs, b);
 }
 
+/// What the final state of a batch entry holds: the last `held` tokens of `carried` that the initial one
+/// held and those of the call that follow them, from key `first` on.
+struct LastTokens {
+  LastTokens(const Ring* initial, const AttentionInputs& inputs, std::int64_t capacity, std::int64_t b) {
+    const Mask::Interval kept = kept_keys(inputs.mask, b, inputs.key.extent(1));
+    const bool continues = initial != nullptr && kept.begin == 0;
+    carried = continues ? initial->held(b) : 0;
+    first = kept.begin;
+    tokens = carried + kept.end - kept.begin;
+    held = std::min(tokens, capacity);
+  }
+
+  std::int64_t carried, first, tokens, held;
+};
+
 void LocalAttention::backward(Context& context, const AttentionGradients& gradients, ConstFloatView grad_out,
                               const AttentionInputs& inputs, ConstFloatView out,
                               View<const float> normaliser) const {
   const AttentionSizes sizes = check_backward(kOperation, gradients, grad_out, inputs, out, normaliser);
   check_mask(inputs, sizes);
   const Ring* initial = ring_of<const Ring>("the initial state", inputs.initial, sizes);
-  if (at_once(inputs)) {
+  if (gradients.final.rank() != 0) check_recurrent();
+  check_state_gradient(
+      kOperation, "the gradient of the final state", gradients.final, sizes.batch, [&](std::int64_t b) {
+        return HeldGradient<float>::floats(sizes.shape(), LastTokens(initial, inputs, left_ + 1, b).held);
+      });
+  if (at_once(inputs) && gradients.final.rank() == 0) {
     AttentionInputs in = inputs;
     in.mask = inputs.mask.within(left_, right_);
     softmax_->backward(context, gradients, grad_out, in, out, normaliser);
@@ -155,19 +181,49 @@ void LocalAttention::backward(Context& context, const AttentionGradients& gradie
     softmax_->backward(context, {dq.view<float>(), dk.view<float>(), dv.view<float>()},
                        wide_grad.view<float>(), one.inputs(), wide_out.view<float>(),
                        entry_of(normaliser, b));
+    const LastTokens last(initial, inputs, left_ + 1, b);
+    const std::int64_t held = initial != nullptr ? initial->held(b) : 0;
+    const HeldGradient<const float> from = held_gradient(gradients.final, b, sizes.shape(), last.held);
+    const HeldGradient<float> to = held_gradient(gradients.initial, b, sizes.shape(), held);
+    // Row r of the joined tokens is token r + unseen of the initial state, of which no query sees the first
+    // ones, or a key of the call.
+    const std::int64_t unseen = held - one.held;
+    const auto row_of = [&](std::int64_t t) {
+      const std::int64_t token = last.tokens - last.held + t;
+      return token < last.carried ? token - unseen : one.held + last.first + token - last.carried;
+    };
+    for (std::int64_t t = 0; from.data != nullptr && t < last.held; ++t)
+      if (row_of(t) >= 0) add_token(dk.view<float>(), dv.view<float>(), row_of(t), from, t);
+    if (to.data != nullptr) {
+      std::fill_n(to.data, HeldGradient<float>::floats(sizes.shape(), held), 0.0f);
+      for (std::int64_t r = 0; r < one.held; ++r)
+        copy_token(to, r + unseen, dk.view<float>(), dv.view<float>(), r);
+      for (std::int64_t t = 0; from.data != nullptr && t < last.held; ++t)
+        if (row_of(t) < 0) add_token(to, row_of(t) + unseen, from, t);
+    }
     assign(context, gradients.query, b, dq.view<float>());
     assign(context, gradients.key, b, dk.view<float>().slice(1, one.held, one.held + sizes.keys));
     assign(context, gradients.value, b, dv.view<float>().slice(1, one.held, one.held + sizes.keys));
   }
 }
 
-std::unique_ptr<State> LocalAttention::make_state(std::int64_t slots, const HeadShape& shape,
-                                                  std::int64_t capacity) const {
-  check_make_state(kOperation, slots, shape, capacity);
+void LocalAttention::check_recurrent() const {
   if (right_ != 0)
     fail(kOperation, "expected a window that ends at the query (right 0) for a recurrent form, got right {}",
          right_);
-  return std::make_unique<Ring>(slots, shape, left_);
+}
+
+std::unique_ptr<State> LocalAttention::make_state(std::int64_t slots, const HeadShape& shape,
+                                                  std::int64_t capacity, std::span<float> memory) const {
+  check_make_state(kOperation, slots, shape, capacity);
+  check_memory(kOperation, memory, slots, state_floats(shape, capacity));
+  return std::make_unique<Ring>(slots, shape, left_, memory.data());
+}
+
+std::int64_t LocalAttention::state_floats(const HeadShape& shape, std::int64_t capacity) const {
+  check_make_state(kOperation, 0, shape, capacity);
+  check_recurrent();
+  return Ring::slot_floats(shape, left_);
 }
 
 void LocalAttention::step(Context&, View<float> out, View<const float> query, View<const float> key,

@@ -11,22 +11,32 @@ namespace {
 
 constexpr const char* kOperation = "ring of keys and values";
 
-// A head's rows are read in whole vectors: 64 bytes behind the last one must be memory of ours.
-constexpr std::int64_t kSlack = 16;
-
 }  // namespace
 
-Ring::Ring(std::int64_t slots, const HeadShape& shape, std::int64_t left)
+Ring::Ring(std::int64_t slots, const HeadShape& shape, std::int64_t left, float* memory)
     : shape_(shape), capacity_(left + 1), slots_(static_cast<std::size_t>(slots)) {
   const auto room = [&](std::int64_t dim) {
     const Shape sizes = {shape.heads, capacity_, dim};
-    return static_cast<std::size_t>(checked_size(sizes, sizeof(float)) + kSlack);
+    return static_cast<std::size_t>(checked_size(sizes, sizeof(float)) + softmax::kSlack);
   };
   for (Slot& slot : slots_) {
-    slot.keys = softmax::allocate_floats(room(shape.head_dim));
-    slot.values = softmax::allocate_floats(room(shape.value_dim));
     slot.scratch = softmax::allocate_floats(softmax::step_scratch(shape.head_dim, shape.value_dim));
+    if (memory != nullptr) {
+      slot.keys = memory;
+      slot.values = memory + shape.heads * capacity_ * shape.head_dim;
+      std::fill_n(memory, slot_floats(shape, left), 0.0f);
+      memory += slot_floats(shape, left);
+      continue;
+    }
+    slot.own_keys = softmax::allocate_floats(room(shape.head_dim));
+    slot.own_values = softmax::allocate_floats(room(shape.value_dim));
+    slot.keys = slot.own_keys.get();
+    slot.values = slot.own_values.get();
   }
+}
+
+std::int64_t Ring::slot_floats(const HeadShape& shape, std::int64_t left) {
+  return softmax::Cache::slot_floats(shape, left + 1);
 }
 
 std::size_t Ring::index(std::int64_t slot) const {
@@ -53,10 +63,10 @@ void Ring::copy(std::int64_t slot, const State& source, std::int64_t source_slot
   const std::int64_t rows = std::min(from.position, capacity_);
   for (std::int64_t h = 0; h < shape_.heads; ++h) {
     const std::int64_t first = h * capacity_;
-    std::copy_n(from.keys.get() + first * shape_.head_dim, rows * shape_.head_dim,
-                to.keys.get() + first * shape_.head_dim);
-    std::copy_n(from.values.get() + first * shape_.value_dim, rows * shape_.value_dim,
-                to.values.get() + first * shape_.value_dim);
+    std::copy_n(from.keys + first * shape_.head_dim, rows * shape_.head_dim,
+                to.keys + first * shape_.head_dim);
+    std::copy_n(from.values + first * shape_.value_dim, rows * shape_.value_dim,
+                to.values + first * shape_.value_dim);
   }
 }
 
@@ -84,11 +94,10 @@ void Ring::restore(std::int64_t slot, std::span<const float> from, std::int64_t 
   const float* next = from.data();
   for (std::int64_t h = 0; h < shape_.heads; ++h)
     for (std::int64_t t = position - held; t < position; ++t, next += shape_.head_dim)
-      std::copy_n(next, shape_.head_dim, to.keys.get() + (h * capacity_ + t % capacity_) * shape_.head_dim);
+      std::copy_n(next, shape_.head_dim, to.keys + (h * capacity_ + t % capacity_) * shape_.head_dim);
   for (std::int64_t h = 0; h < shape_.heads; ++h)
     for (std::int64_t t = position - held; t < position; ++t, next += shape_.value_dim)
-      std::copy_n(next, shape_.value_dim,
-                  to.values.get() + (h * capacity_ + t % capacity_) * shape_.value_dim);
+      std::copy_n(next, shape_.value_dim, to.values + (h * capacity_ + t % capacity_) * shape_.value_dim);
 }
 
 void Ring::append(std::int64_t slot, ConstFloatView key, ConstFloatView value) {
@@ -97,8 +106,8 @@ void Ring::append(std::int64_t slot, ConstFloatView key, ConstFloatView value) {
   for (std::int64_t i = std::max<std::int64_t>(0, count - capacity_); i < count; ++i) {
     for (std::int64_t h = 0; h < shape_.heads; ++h) {
       const std::int64_t row = h * capacity_ + (to.position + i) % capacity_;
-      read_row(to.keys.get() + row * shape_.head_dim, rows_of(key, h), i);
-      read_row(to.values.get() + row * shape_.value_dim, rows_of(value, h), i);
+      read_row(to.keys + row * shape_.head_dim, rows_of(key, h), i);
+      read_row(to.values + row * shape_.value_dim, rows_of(value, h), i);
     }
   }
   to.position += count;
@@ -113,11 +122,11 @@ const float* Ring::value(std::int64_t slot, std::int64_t age, std::int64_t h) co
 }
 
 const float* Ring::keys(std::int64_t slot, std::int64_t h) const {
-  return at(slot).keys.get() + h * capacity_ * shape_.head_dim;
+  return at(slot).keys + h * capacity_ * shape_.head_dim;
 }
 
 const float* Ring::values(std::int64_t slot, std::int64_t h) const {
-  return at(slot).values.get() + h * capacity_ * shape_.value_dim;
+  return at(slot).values + h * capacity_ * shape_.value_dim;
 }
 
 }  // namespace linnet::sparse

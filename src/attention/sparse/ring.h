@@ -9,11 +9,15 @@ namespace linnet::sparse {
 
 /// The last left + 1 keys and values of each stream, f32: a ring of constant memory, H·(left + 1)·(E + M)
 /// floats a slot. In memory a slot holds keys [H, left + 1, E] and values [H, left + 1, M], token t at row t
-/// mod (left + 1), so that a step reads both of a head in one piece. `save` writes the tokens that are left,
-/// oldest first: keys [H, held, E], then values [H, held, M].
+/// mod (left + 1), so that a step reads both of a head in one piece; in the caller's memory the values follow
+/// the keys, and softmax::kSlack floats follow both. `save` writes the tokens that are left, oldest first:
+/// keys [H, held, E], then values [H, held, M].
 class Ring final : public State {
  public:
-  Ring(std::int64_t slots, const HeadShape& shape, std::int64_t left);
+  /// `memory` holds slots · `slot_floats`, or is null: the state has its own then.
+  Ring(std::int64_t slots, const HeadShape& shape, std::int64_t left, float* memory = nullptr);
+
+  static std::int64_t slot_floats(const HeadShape& shape, std::int64_t left);
 
   const HeadShape& shape() const { return shape_; }
   std::int64_t capacity() const { return capacity_; }
@@ -21,6 +25,9 @@ class Ring final : public State {
   std::int64_t slots() const override { return static_cast<std::int64_t>(slots_.size()); }
   std::int64_t position(std::int64_t slot) const override { return at(slot).position; }
   std::size_t bytes(std::int64_t slot) const override;
+  std::int64_t gradient_floats(std::int64_t slot) const override {
+    return static_cast<std::int64_t>(bytes(slot) / sizeof(float));
+  }
   void reset(std::int64_t slot) override;
   void copy(std::int64_t slot, const State& source, std::int64_t source_slot) override;
   void save(std::int64_t slot, std::span<float> to) const override;
@@ -48,7 +55,8 @@ class Ring final : public State {
 
   struct Slot {
     std::int64_t position = 0;
-    Memory keys, values, scratch;
+    float *keys = nullptr, *values = nullptr;
+    Memory own_keys, own_values, scratch;
   };
 
   Slot& at(std::int64_t slot) { return slots_[index(slot)]; }

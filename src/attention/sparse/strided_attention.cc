@@ -17,7 +17,11 @@
 namespace linnet {
 namespace {
 
+using softmax::held_gradient;
+using softmax::HeldGradient;
+using sparse::add_token;
 using sparse::assign;
+using sparse::copy_token;
 using sparse::entry_of;
 using sparse::joined;
 using sparse::StridedState;
@@ -72,14 +76,16 @@ class StridedAttention final : public Attention {
   void backward(Context& context, const AttentionGradients& gradients, ConstFloatView grad_out,
                 const AttentionInputs& inputs, ConstFloatView out,
                 View<const float> normaliser) const override;
-  std::unique_ptr<State> make_state(std::int64_t slots, const HeadShape& shape,
-                                    std::int64_t capacity) const override;
+  std::unique_ptr<State> make_state(std::int64_t slots, const HeadShape& shape, std::int64_t capacity,
+                                    std::span<float> memory) const override;
+  std::int64_t state_floats(const HeadShape& shape, std::int64_t capacity) const override;
   void step(Context& context, View<float> out, View<const float> query, View<const float> key,
             View<const float> value, State& state, std::span<const std::int64_t> slots,
             View<const float> decay) const override;
 
  private:
   void check_call(const AttentionInputs& inputs) const;
+  void check_recurrent() const;
   template <class R, class S>
   R* state_of(const char* which, S* state, const AttentionSizes& sizes) const;
   std::int64_t stride(std::int64_t keys) const;
@@ -92,6 +98,16 @@ class StridedAttention final : public Attention {
   /// The position of a summary key.
   static std::int64_t position_of(std::int64_t f, std::int64_t stride, std::int64_t summary) {
     return f / summary * stride + stride - summary + f % summary;
+  }
+
+  /// Tokens that a slot at that position holds, and the position of its token `t`.
+  std::int64_t held_at(std::int64_t position) const {
+    return summary_ == 0 ? position : position / stride_ * summary_ + position % stride_;
+  }
+  std::int64_t position_in_state(std::int64_t t, std::int64_t position) const {
+    if (summary_ == 0) return t;
+    const std::int64_t blocks = position / stride_, summaries = blocks * summary_;
+    return t < summaries ? position_of(t, stride_, summary_) : blocks * stride_ + t - summaries;
   }
 
   std::int64_t stride_, summary_;  // summary 0: the strided pattern
@@ -236,6 +252,9 @@ void StridedAttention::forward(Context& context, const AttentionOutputs& outputs
   check_call(inputs);
   const StridedState* initial = state_of<const StridedState>("the initial state", inputs.initial, sizes);
   StridedState* final = state_of<StridedState>("the final state", outputs.final, sizes);
+  for (std::int64_t b = 0; final != nullptr && b < sizes.batch; ++b)
+    final->check_capacity((initial != nullptr ? initial->position(b) : 0) +
+                          inputs.mask.visible_keys(b, sizes.keys));
   const std::int64_t s = stride(sizes.keys);
   for (std::int64_t b = 0; b < sizes.batch && sizes.queries > 0; ++b) {
     const Entry one = entry(context, inputs, initial, b);
@@ -286,8 +305,30 @@ void StridedAttention::backward(Context& context, const AttentionGradients& grad
   const AttentionSizes sizes = check_backward(kOperation, gradients, grad_out, inputs, out, normaliser);
   check_call(inputs);
   const StridedState* initial = state_of<const StridedState>("the initial state", inputs.initial, sizes);
+  if (gradients.final.rank() != 0) check_recurrent();
+  const auto position = [&](std::int64_t b) { return initial != nullptr ? initial->position(b) : 0; };
+  const auto last_position = [&](std::int64_t b) {
+    return position(b) + inputs.mask.visible_keys(b, sizes.keys);
+  };
+  check_state_gradient(
+      kOperation, "the gradient of the final state", gradients.final, sizes.batch,
+      [&](std::int64_t b) { return HeldGradient<float>::floats(sizes.shape(), held_at(last_position(b))); });
   const std::int64_t s = stride(sizes.keys);
-  for (std::int64_t b = 0; b < sizes.batch && sizes.queries > 0; ++b) {
+  for (std::int64_t b = 0; b < sizes.batch; ++b) {
+    const HeldGradient<const float> from =
+        gradients.final.rank() == 0
+            ? HeldGradient<const float>{}
+            : held_gradient(gradients.final, b, sizes.shape(), held_at(last_position(b)));
+    const HeldGradient<float> to = gradients.initial.rank() == 0
+                                       ? HeldGradient<float>{}
+                                       : held_gradient(gradients.initial, b, sizes.shape(), initial->held(b));
+    if (sizes.queries == 0) {
+      // The state stays as it was.
+      if (to.data == nullptr) continue;
+      std::fill_n(to.data, HeldGradient<float>::floats(sizes.shape(), to.held), 0.0f);
+      for (std::int64_t t = 0; from.data != nullptr && t < from.held; ++t) add_token(to, t, from, t);
+      continue;
+    }
     const Entry one = entry(context, inputs, initial, b);
     const Tensor wide_grad = joined(context, grad_out, b), wide_out = joined(context, out, b);
     const View<const float> log_sum = entry_of(normaliser, b);
@@ -313,6 +354,9 @@ void StridedAttention::backward(Context& context, const AttentionGradients& grad
     };
     Sums near = sums_for(one.key, one.value);
     run(context, near_part(one, s), one.key, one.value, 1, near);
+    const std::int64_t held = one.key.shape()[1] - sizes.keys;
+    const std::int64_t summaries = to.data != nullptr ? to.held - held : 0;
+    if (to.data != nullptr) std::fill_n(to.data, HeldGradient<float>::floats(sizes.shape(), to.held), 0.0f);
     const std::vector<Part> parts = far_parts(one, s);
     if (!parts.empty() && summary_ == 0) {
       Sums far = sums_for(one.key, one.value);
@@ -328,7 +372,10 @@ void StridedAttention::backward(Context& context, const AttentionGradients& grad
       add_to(near.query, far.query);
       for (std::int64_t f = 0; f < one.far_key.shape()[1]; ++f) {
         const std::int64_t row = position_of(f, s, summary_) - one.first_key;
-        if (row < 0) continue;  // the initial state is a constant
+        if (row < 0) {  // of the initial state
+          if (to.data != nullptr) copy_token(to, f, far.key.view<float>(), far.value.view<float>(), f);
+          continue;
+        }
         for (const auto& [from, to] : {std::pair(&far.key, &near.key), std::pair(&far.value, &near.value)}) {
           const std::int64_t numbers = from->shape()[2] * from->shape()[3];
           for (std::int64_t x = 0; x < numbers; ++x)
@@ -336,21 +383,39 @@ void StridedAttention::backward(Context& context, const AttentionGradients& grad
         }
       }
     }
-    const std::int64_t held = one.key.shape()[1] - sizes.keys;
+    for (std::int64_t t = 0; from.data != nullptr && t < from.held; ++t) {
+      const std::int64_t row = position_in_state(t, last_position(b)) - one.first_key;
+      if (row >= 0)
+        add_token(near.key.view<float>(), near.value.view<float>(), row, from, t);
+      else if (to.data != nullptr)
+        add_token(to, t, from, t);  // a summary, which stays where it was
+    }
+    for (std::int64_t r = 0; to.data != nullptr && r < held; ++r)
+      copy_token(to, summaries + r, near.key.view<float>(), near.value.view<float>(), r);
     assign(context, gradients.query, b, near.query.view<float>());
     assign(context, gradients.key, b, near.key.view<float>().slice(1, held, held + sizes.keys));
     assign(context, gradients.value, b, near.value.view<float>().slice(1, held, held + sizes.keys));
   }
 }
 
-std::unique_ptr<State> StridedAttention::make_state(std::int64_t slots, const HeadShape& shape,
-                                                    std::int64_t capacity) const {
-  check_make_state(kOperation, slots, shape, capacity);
+void StridedAttention::check_recurrent() const {
   if (stride_ == 0)
     fail(kOperation,
          "expected a stride for a recurrent form, since a stream has no length whose root it could "
          "be, got none");
-  return std::make_unique<StridedState>(slots, shape, capacity, stride_, summary_);
+}
+
+std::unique_ptr<State> StridedAttention::make_state(std::int64_t slots, const HeadShape& shape,
+                                                    std::int64_t capacity, std::span<float> memory) const {
+  check_make_state(kOperation, slots, shape, capacity);
+  check_memory(kOperation, memory, slots, state_floats(shape, capacity));
+  return std::make_unique<StridedState>(slots, shape, capacity, stride_, summary_, memory.data());
+}
+
+std::int64_t StridedAttention::state_floats(const HeadShape& shape, std::int64_t capacity) const {
+  check_make_state(kOperation, 0, shape, capacity);
+  check_recurrent();
+  return softmax::Cache::slot_floats(shape, StridedState::kept_at_most(capacity, stride_, summary_));
 }
 
 /// What the newest token of the strided pattern sees of `dim` numbers a token, one after another.
@@ -366,6 +431,7 @@ void StridedAttention::step(Context& context, View<float> out, View<const float>
   if (decay.rank() != 0) fail(kOperation, "expected no decay, which the linear family alone has, got one");
   const AttentionSizes sizes = check_step(kOperation, out, query, key, value, state, slots);
   StridedState& own = *state_of<StridedState>("the state", &state, sizes);
+  for (const std::int64_t slot : slots) own.check_capacity(own.position(slot) + 1);
   for (std::int64_t i = 0; i < sizes.batch; ++i) {
     const std::int64_t slot = slots[static_cast<std::size_t>(i)];
     own.push(slot, key.slice(0, i, i + 1), value.slice(0, i, i + 1));

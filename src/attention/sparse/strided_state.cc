@@ -1,6 +1,7 @@
 #include "attention/sparse/strided_state.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "attention/arguments.h"
 
@@ -12,11 +13,18 @@ constexpr const char* kOperation = "strided attention's state";
 }  // namespace
 
 StridedState::StridedState(std::int64_t slots, const HeadShape& shape, std::int64_t capacity,
-                           std::int64_t stride, std::int64_t summary)
+                           std::int64_t stride, std::int64_t summary, float* memory)
     : stride_(stride),
       summary_(summary),
-      cache_(slots, shape, summary == 0 ? capacity : capacity / stride * summary + stride),
+      most_(memory != nullptr ? capacity : std::numeric_limits<std::int64_t>::max()),
+      cache_(slots, shape, kept_at_most(capacity, stride, summary), memory),
       positions_(static_cast<std::size_t>(slots)) {}
+
+void StridedState::check_capacity(std::int64_t position) const {
+  if (position > most_)
+    fail(kOperation, "expected at most {} tokens, which the memory given to the state holds, got {}", most_,
+         position);
+}
 
 std::int64_t StridedState::position(std::int64_t slot) const {
   check_slot(kOperation, *this, slot);
@@ -33,12 +41,14 @@ void StridedState::copy(std::int64_t slot, const State& source, std::int64_t sou
   if (other.stride_ != stride_ || other.summary_ != summary_)
     fail(kOperation, "expected a source state of stride {} and summary {}, got one of {} and {}", stride_,
          summary_, other.stride_, other.summary_);
+  check_capacity(other.position(source_slot));
   cache_.copy(slot, other.cache_, source_slot);
   positions_[static_cast<std::size_t>(slot)] = other.position(source_slot);
 }
 
 void StridedState::restore(std::int64_t slot, std::span<const float> from, std::int64_t position) {
   if (position < 0) fail(kOperation, "expected a position of at least 0, got {}", position);
+  check_capacity(position);
   cache_.restore(slot, from, summary_ == 0 ? position : position / stride_ * summary_ + position % stride_);
   positions_[static_cast<std::size_t>(slot)] = position;
 }
@@ -46,6 +56,7 @@ void StridedState::restore(std::int64_t slot, std::span<const float> from, std::
 void StridedState::append(std::int64_t slot, ConstFloatView key, ConstFloatView value) {
   std::int64_t& position = positions_[static_cast<std::size_t>(slot)];
   const std::int64_t count = key.extent(0);
+  check_capacity(position + count);
   for (std::int64_t i = 0; i < count;) {
     const std::int64_t end = summary_ == 0 ? count : std::min(count, i + stride_ - position % stride_);
     cache_.append(slot, key.slice(0, i, end), value.slice(0, i, end));
