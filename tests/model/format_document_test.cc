@@ -1,0 +1,152 @@
+// docs/format.md ends with a forward pass in NumPy. This test extracts it and compares it with the library,
+// so that the page and the code say the same.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <sstream>
+
+#include "io/file.h"
+#include "model/transformer.h"
+#include "support/folder.h"
+#include "support/models.h"
+
+namespace linnet {
+namespace {
+
+constexpr std::uint64_t seed = 1811;
+
+/// Exit status of a command line of the shell.
+int status_of(const std::string& command) {
+  const int ended = std::system(command.c_str());
+  return WIFEXITED(ended) ? WEXITSTATUS(ended) : -1;
+}
+
+/// The last fenced block of Python in the page.
+std::string program_of(const std::string& page) {
+  const std::string fence = "\n```python\n";
+  const std::size_t begin = page.rfind(fence);
+  if (begin == std::string::npos) return "";
+  const std::size_t first = begin + fence.size();
+  return page.substr(first, page.find("\n```\n", first) + 1 - first);
+}
+
+/// log P [tokens, vocabulary] of every value at every position, from the library.
+std::vector<double> log_probabilities(const Model& model, std::span<const std::int32_t> tokens,
+                                      std::int64_t label) {
+  const ModelConfig& config = model.config();
+  std::vector<std::int32_t> inputs = {config.first_input(label)};
+  inputs.insert(inputs.end(), tokens.begin(), tokens.end() - 1);
+  const OutputHead& head = model.network().head();
+  Transformer transformer(model.network());
+  const std::int64_t rows = std::ssize(tokens);
+  const View<const float> hidden = transformer.forward(inputs, 1, rows);
+  Tensor parameters = Tensor::of<float>({rows, head.outputs()});
+  head.forward(parameters.view<float>(), hidden.reshape({rows, config.width}));
+  std::vector<double> result;
+  std::vector<float> logits(static_cast<std::size_t>(config.vocabulary));
+  for (std::int64_t row = 0; row < rows; ++row) {
+    head.logits(View<float>(logits.data(), {config.vocabulary}),
+                View<const float>(parameters.view<float>().at(row), {head.outputs()}));
+    double sum = 0;
+    for (const float logit : logits) sum += std::exp(static_cast<double>(logit) - logits[0]);
+    for (const float logit : logits) result.push_back(static_cast<double>(logit) - logits[0] - std::log(sum));
+  }
+  return result;
+}
+
+class FormatDocument : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (status_of("python3 -c 'import numpy' > /dev/null 2>&1") != 0)
+      GTEST_SKIP() << "python3 with numpy is missing (scripts/setup.sh installs it)";
+    const std::string program = program_of(read_file(LINNET_SOURCE_FOLDER "/docs/format.md"));
+    ASSERT_NE(program.find("def forward("), std::string::npos) << program;
+    write_file_atomically(folder_ / "forward.py", program);
+  }
+
+  /// The program reads `model_folder` and gives what `model` does.
+  void expect_equal(const Model& model, const std::filesystem::path& model_folder,
+                    std::span<const std::int32_t> tokens, std::int64_t label) {
+    std::string text;
+    for (const std::int32_t token : tokens) text += fmt::format("{}\n", token);
+    write_file_atomically(folder_ / "tokens.txt", text);
+    const std::string out = (folder_ / "out.txt").string();
+    ASSERT_EQ(status_of(fmt::format("python3 '{}' '{}' '{}' {} > '{}'", (folder_ / "forward.py").string(),
+                                    model_folder.string(), (folder_ / "tokens.txt").string(),
+                                    std::max<std::int64_t>(label, 0), out)),
+              0);
+    std::istringstream numbers(read_file(out));
+    const std::vector<double> expected = log_probabilities(model, tokens, label);
+    double largest = 0, value = 0;
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      ASSERT_TRUE(numbers >> value) << "value " << i << " of " << expected.size();
+      largest = std::max(largest, std::abs(value - expected[i]) / std::max(1.0, std::abs(expected[i])));
+      ASSERT_TRUE(std::isfinite(value) && std::isfinite(expected[i])) << value << " and " << expected[i];
+    }
+    EXPECT_FALSE(numbers >> value) << "expected no more than " << expected.size() << " values";
+    EXPECT_LT(largest, 1e-4);
+  }
+
+  Folder folder_;
+};
+
+TEST_F(FormatDocument, ComputesTheShippedModel) {
+  const std::filesystem::path path = LINNET_SOURCE_FOLDER "/models/digits";
+  const auto model = Model::load(path);
+  expect_equal(*model, path, random_tokens(model->config().length, model->config().vocabulary, seed), 3);
+}
+
+TEST_F(FormatDocument, ComputesRandomModels) {
+  std::vector<ModelConfig> configs;
+  const auto add = [&](const auto& change) {
+    ModelConfig config = tiny_config();
+    change(config);
+    configs.push_back(config);
+  };
+  add([](ModelConfig&) {});
+  add([](ModelConfig& config) { config.head = "logistics"; });
+  add([](ModelConfig& config) {
+    config.head = "logistics";
+    config.vocabulary = 16;
+    config.classes = 3;
+    config.mixtures = 4;
+    config.norm = "post";
+    config.positions = "sinusoidal";
+    config.activation = "gelu-tanh";
+    config.alpha = 0.4;
+  });
+  add([](ModelConfig& config) {
+    config.tied_output = true;
+    config.positions = "none";
+    config.activation = "relu";
+    config.decay = "learned";
+  });
+  add([](ModelConfig& config) {
+    config.decay = "fixed";
+    config.shortest_memory = 2;
+    config.longest_memory = 20;
+    config.epsilon = 0.01;
+    config.positions = "sinusoidal";
+  });
+  add([](ModelConfig& config) {
+    config.normalise = "none";
+    config.length = 40;
+  });
+  for (std::size_t i = 0; i < configs.size(); ++i) {
+    const ModelConfig& config = configs[i];
+    SCOPED_TRACE(describe(config) + ", decay " + config.decay);
+    const auto model = random_model(config, seed + i);
+    const std::filesystem::path path = folder_ / fmt::format("model{}", i);
+    model->save(path);
+    // Positions that are not learned go on beyond the trained length.
+    const std::int64_t tokens = config.positions == "learned" ? config.length : 3 * config.length + 1;
+    expect_equal(*model, path, random_tokens(tokens, config.vocabulary, seed + i),
+                 config.classes > 0 ? 2 : -1);
+  }
+}
+
+}  // namespace
+}  // namespace linnet
