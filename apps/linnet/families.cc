@@ -16,7 +16,7 @@ struct Table {
 
 std::vector<Table> tables() {
   Table families = {"families",
-                    "Attention families (FLOPs: a query and head; state: floats a head)",
+                    "Attention families (FLOPs per query and head; state in floats per head)",
                     Json::array(),
                     {"family", "masks", "recurrent", "flops", "training_flops", "state"},
                     {"family", "masks", "recurrent form", "FLOPs forward", "FLOPs in training", "state"}};
@@ -31,7 +31,7 @@ std::vector<Table> tables() {
                 "Feature maps of the linear family",
                 Json::array(),
                 {"feature_map", "formula", "features", "non_negative"},
-                {"feature map", "formula", "features F", "never negative"}};
+                {"feature map", "formula", "features F", "non-negative"}};
   for (const auto table : {feature_map_table(), random_feature_map_table()})
     for (const FeatureMapInfo& row : table)
       maps.rows.push_back({{"feature_map", row.name},

@@ -15,21 +15,21 @@ namespace linnet {
 namespace {
 
 const std::array<FamilyInfo, 7> table = {{
-    {Family::linear, "linear", "every mask; quadratic under boolean ones", true, "4 F M", "14 F M",
+    {Family::linear, "linear", "every mask; quadratic with boolean masks", true, "4 F M", "14 F M",
      "F M + F"},
-    {Family::softmax, "softmax", "every mask", true, "2 (E + M) a visible key", "8 E + 6 M a visible key",
-     "E + M a token"},
-    {Family::kernel, "kernel", "every mask", false, "2 (E + M) a visible key", "8 E + 6 M a visible key",
+    {Family::softmax, "softmax", "every mask", true, "2 (E + M) per visible key", "8 E + 6 M per visible key",
+     "E + M per token"},
+    {Family::kernel, "kernel", "every mask", false, "2 (E + M) per visible key", "8 E + 6 M per visible key",
      "none"},
     {Family::linformer, "linformer", "full, with key lengths; at most the trained length", false,
      "4 k (E + M), k the rank", "k (14 E + 12 M)", "none"},
-    {Family::lsh, "lsh", "full and causal, with key lengths; key is query", false,
-     "2 R c (E + M) + R E b, c keys met in a round, b the hashes' buckets", "R c (8 E + 6 M) + R E b",
+    {Family::lsh, "lsh", "full and causal, with key lengths; keys are the queries", false,
+     "2 R c (E + M) + R E b, c keys per query and round, b buckets of the hashes", "R c (8 E + 6 M) + R E b",
      "none"},
-    {Family::local, "local", "every mask but boolean ones", true, "2 (E + M) a key in the window",
-     "8 E + 6 M a key in the window", "(left + 1) (E + M)"},
-    {Family::strided, "strided", "causal, key lengths", true, "2 (E + M) (s + N/s), s about N^(1/2)",
-     "(8 E + 6 M) (s + N/s)", "E + M a token; fixed: (s + c N/s) (E + M)"},
+    {Family::local, "local", "every mask except boolean masks", true, "2 (E + M) per key in the window",
+     "8 E + 6 M per key in the window", "(left + 1) (E + M)"},
+    {Family::strided, "strided", "causal, with key lengths", true, "2 (E + M) (s + N/s), s about N^(1/2)",
+     "(8 E + 6 M) (s + N/s)", "E + M per token; fixed: (s + c N/s) (E + M)"},
 }};
 
 }  // namespace
