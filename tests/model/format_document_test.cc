@@ -60,8 +60,11 @@ std::vector<double> log_probabilities(const Model& model, std::span<const std::i
 class FormatDocument : public testing::Test {
  protected:
   void SetUp() override {
-    if (status_of("python3 -c 'import numpy' > /dev/null 2>&1") != 0)
-      GTEST_SKIP() << "python3 with numpy is missing (scripts/setup.sh installs it)";
+    // The interpreter of the path may be another one than the one that Debian's packages belong to.
+    for (const char* python : {"python3", "/usr/bin/python3"})
+      if (python_.empty() && status_of(fmt::format("{} -c 'import numpy' > /dev/null 2>&1", python)) == 0)
+        python_ = python;
+    if (python_.empty()) GTEST_SKIP() << "python3 with numpy is missing (scripts/setup.sh installs it)";
     const std::string program = program_of(read_file(LINNET_SOURCE_FOLDER "/docs/format.md"));
     ASSERT_NE(program.find("def forward("), std::string::npos) << program;
     write_file_atomically(folder_ / "forward.py", program);
@@ -74,7 +77,7 @@ class FormatDocument : public testing::Test {
     for (const std::int32_t token : tokens) text += fmt::format("{}\n", token);
     write_file_atomically(folder_ / "tokens.txt", text);
     const std::string out = (folder_ / "out.txt").string();
-    ASSERT_EQ(status_of(fmt::format("python3 '{}' '{}' '{}' {} > '{}'", (folder_ / "forward.py").string(),
+    ASSERT_EQ(status_of(fmt::format("{} '{}' '{}' '{}' {} > '{}'", python_, (folder_ / "forward.py").string(),
                                     model_folder.string(), (folder_ / "tokens.txt").string(),
                                     std::max<std::int64_t>(label, 0), out)),
               0);
@@ -91,6 +94,7 @@ class FormatDocument : public testing::Test {
   }
 
   Folder folder_;
+  std::string python_;  ///< an interpreter that has numpy
 };
 
 TEST_F(FormatDocument, ComputesTheShippedModel) {
