@@ -103,6 +103,17 @@ TEST_F(FormatDocument, ComputesTheShippedModel) {
   expect_equal(*model, path, random_tokens(model->config().length, model->config().vocabulary, seed), 3);
 }
 
+TEST_F(FormatDocument, LimitsLogScales) {
+  ModelConfig config = tiny_config();
+  config.head = "logistics";
+  config.mixtures = 1;
+  Tensor values = random_values(Network(config).table(), seed);
+  fill(Network(config).table(), values.span<float>(), "head.bias", -9);
+  const Model model(config, std::move(values));
+  model.save(folder_ / "model");
+  expect_equal(model, folder_ / "model", random_tokens(config.length, config.vocabulary, seed), -1);
+}
+
 TEST_F(FormatDocument, ComputesRandomModels) {
   std::vector<ModelConfig> configs;
   const auto add = [&](const auto& change) {
