@@ -117,7 +117,7 @@ void check(const Arguments& arguments) {
 void print(const Json& result) {
   const Json& norms = result["norms"];
   fmt::print(
-      "{}\nmean norms {:.3g} of queries, {:.3g} of keys; logits up to {:.3g}; softmax looks at {:.3g} "
+      "{}\nmean norms {:.3g} of queries, {:.3g} of keys; logits up to {:.3g}; softmax attends to {:.3g} "
       "keys\n\n",
       result["inputs"].get<std::string>(), norms["query"].get<double>(), norms["key"].get<double>(),
       norms["largest_logit"].get<double>(), norms["effective_keys"].get<double>());
@@ -187,9 +187,10 @@ void add_approximate(CLI::App& program) {
   CLI::App* command = program.add_subcommand(
       "approximate", "How well random features and low ranks approximate softmax attention");
   command->footer(
-      "Errors are relative to the norm of what is approximated; predicted is the closed form for "
-      "independent\n"
-      "directions, beside weights.error. Inputs are random, or q, k and v of a file, or a layer of a model.\n"
+      "Errors are relative to the norm of the exact result. The column predicted is the closed form of\n"
+      "weights.error for independent directions. Inputs are random, or q, k and v of a file, or a layer of "
+      "a\n"
+      "model.\n"
       "Example: linnet approximate --features 8:1024 --norm 4 --plot approximation.svg\n"
       "         linnet approximate --qkv qkv.safetensors --maps favor --error 0.05\n"
       "         linnet approximate --model runs/text --layer 3 --data book.txt --linformer");
@@ -201,42 +202,47 @@ void add_approximate(CLI::App& program) {
       ->capture_default_str();
   command->add_option("--directions", arguments->directions, "orthogonal, independent")
       ->capture_default_str();
-  command->add_option("--draws", arguments->draws, "draws that are averaged over")
+  command->add_option("--draws", arguments->draws, "number of draws to average over")
       ->check(whole(2, 100000))
       ->capture_default_str();
   command->add_flag("--linformer", arguments->linformer,
-                    "also the attention matrix's spectrum and its errors at low rank");
-  command->add_option("--error", arguments->error, "of the output, for which features are recommended")
+                    "also the spectrum of the attention matrix and its errors at low rank");
+  command
+      ->add_option("--error", arguments->error,
+                   "error of the output for which to recommend a number of features")
       ->check(number(0, 1, true))
       ->capture_default_str();
   command->add_option("--qkv", source.qkv, "safetensors file with q, k, v [batch, length, heads, dim]");
   command->add_option("--model", source.model, "folder of a model or of a run");
-  command->add_option("--layer", source.layer, "of the model, 0 the first")
+  command->add_option("--layer", source.layer, "layer of the model; 0 is the first")
       ->check(whole(0, most_count))
       ->capture_default_str();
   command->add_option("--data", source.data,
-                      "of the model: digits, copy, a folder of MNIST's files, or a text file");
-  command->add_option("--examples", source.examples, "evenly spaced validation examples of the data")
+                      "data for --model: digits, copy, a folder of MNIST files, or a text file");
+  command->add_option("--examples", source.examples, "number of validation examples, evenly spaced")
       ->check(whole(1, 1024))
       ->capture_default_str();
   command->add_option("--length", source.length, "tokens; longer inputs are cut")
       ->check(whole(1, most_count))
       ->capture_default_str();
-  command->add_option("--dim", source.dim, "E of random inputs")
+  command->add_option("--dim", source.dim, "head size E of random inputs")
       ->check(whole(1, 4096))
       ->capture_default_str();
-  CLI::Option* norm = command->add_option("--norm", source.norm, "of every random query and key")
+  CLI::Option* norm = command->add_option("--norm", source.norm, "norm of every random query and key")
                           ->check(number(0, 1e6, true));
-  command->add_option("--deviation", source.deviation, "of the numbers of random queries and keys")
+  command
+      ->add_option("--deviation", source.deviation,
+                   "standard deviation of the numbers of random queries and keys")
       ->check(number(0, 1e6, true))
       ->excludes(norm)
       ->capture_default_str();
-  command->add_option("--mask", source.mask, "full or causal; a model has its own")
+  command->add_option("--mask", source.mask, "full or causal; --model uses the mask of the model")
       ->check(one_of({"full", "causal"}))
       ->capture_default_str();
-  command->add_option("--seed", source.seed, "of random inputs and of directions")->capture_default_str();
+  command->add_option("--seed", source.seed, "seed of random inputs and of directions")
+      ->capture_default_str();
   command->add_option("--plot", arguments->plot, "draw the errors into an SVG file");
-  command->add_option("--threads", arguments->threads, "threads to use; all by default")
+  command->add_option("--threads", arguments->threads, "number of threads; default: all")
       ->check(whole(1, most_threads));
   command->add_flag("--json", arguments->json, "print the result as JSON");
   command->callback([=] { run(*arguments); });

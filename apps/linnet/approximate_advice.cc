@@ -31,7 +31,7 @@ Json advice_of(const std::string& map, const std::vector<Json>& rows, double wan
     result["verdict"] = "measured";
     result["features"] = features;
     result["text"] = fmt::format(
-        "{}: {} features keep the output's error at {:.2g}; beyond about {} tokens that is less work "
+        "{}: {} features give an output error of {:.2g}; beyond about {} tokens that is less work "
         "than exact softmax.",
         map, features, error(row), 2 * features);
     return result;
@@ -44,17 +44,18 @@ Json advice_of(const std::string& map, const std::vector<Json>& rows, double wan
     result["verdict"] = "foretold";
     result["features"] = estimate;
     result["text"] = fmt::format(
-        "{}: about {} features for an error of {:g}, going by {:.2g} with {}; exact softmax is less work "
+        "{}: about {} features for an error of {:g}, extrapolated from {:.2g} with {}; exact softmax is less "
+        "work "
         "below about {} tokens.",
         map, estimate, wanted, at_most, last["features"].get<std::int64_t>(), 2 * estimate);
     return result;
   }
   result["verdict"] = "hopeless";
   result["text"] = fmt::format(
-      "{}: hopeless for an error of {:g}: {} with {} features, because the norms of queries and keys are "
+      "{}: an error of {:g} is out of reach: {} with {} features, because the norms of queries and keys are "
       "{:.3g} and "
       "{:.3g} and logits reach {:.3g}. Use softmax, or train with the map.",
-      map, wanted, std::isfinite(at_most) ? fmt::format("{:.2g}", at_most) : "beyond all numbers",
+      map, wanted, std::isfinite(at_most) ? fmt::format("{:.2g}", at_most) : "infinite",
       last["features"].get<std::int64_t>(), norms["query"].get<double>(), norms["key"].get<double>(),
       norms["largest_logit"].get<double>());
   return result;

@@ -32,7 +32,7 @@ void plot_approximation(const Json& result, const std::string& path) {
   output.title = "Output of attention";
   output.subtitle = "orthogonal directions, dashed: independent";
   rank.title = "Attention matrix of rank k";
-  rank.subtitle = "the least error that any projection can have";
+  rank.subtitle = "least error of any projection";
   weights.x_label = output.x_label = "features F";
   rank.x_label = "rank k";
   weights.y_label = output.y_label = rank.y_label = "relative error";
@@ -54,7 +54,7 @@ void plot_approximation(const Json& result, const std::string& path) {
   if (result.contains("ranks")) {
     for (const Json& row : result["ranks"]) {
       add_point(rank, "best of rank k", row["rank"], row["error"], 0, false);
-      add_point(rank, "singular value k of the first", row["rank"], row["singular_value"], 1, true);
+      add_point(rank, "singular value k over the first", row["rank"], row["singular_value"], 1, true);
     }
     if (!rank.lines.empty()) charts.push_back(rank);
   }

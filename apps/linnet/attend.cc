@@ -112,8 +112,8 @@ void run(const Arguments& arguments) {
   arguments.options.check("attend", families);
   if (arguments.compare == "lsh" && arguments.family != "lsh")
     fail<UsageError>("attend",
-                     "expected --family lsh, whose keys are queries of unit length, with --compare lsh, got "
-                     "{}: compare the other way round",
+                     "expected --family lsh with --compare lsh, since the keys of lsh are its queries, got "
+                     "{}: exchange the two families",
                      arguments.family);
   const Safetensors file = Safetensors::read(arguments.in);
   require_file_path(arguments.out);
@@ -160,13 +160,14 @@ void add_attend(CLI::App& program) {
   auto arguments = std::make_shared<Arguments>();
   CLI::App* command = program.add_subcommand("attend", "One attention on your own queries, keys and values");
   command->footer(
-      "The input holds q, k and v (and grad_out for --gradients), f32 or bf16 [batch, length, heads, dim];\n"
-      "begin and end, i64 or i32 [queries], for --mask intervals; mask, u8 [batch or 1, queries, keys], for\n"
-      "--mask boolean; decay, f32 [heads], if it likes; key_projection and value_projection, f32 [heads or "
-      "1,\n"
-      "rank, length], of linformer, which are drawn otherwise. lsh takes q for k. The output gets out (and "
-      "dq,\n"
-      "dk, dv, ddecay, dkey_projection, dvalue_projection).\n"
+      "Tensors of the input:\n"
+      "  q, k, v, and grad_out for --gradients: f32 or bf16 [batch, length, heads, dim]; lsh uses q as k\n"
+      "  begin, end for --mask intervals: i64 or i32 [queries]\n"
+      "  mask for --mask boolean: u8 [batch or 1, queries, keys]\n"
+      "  decay, optional: f32 [heads]\n"
+      "  key_projection, value_projection of linformer, optional: f32 [heads or 1, rank, length]\n"
+      "Tensors of the output: out, and with --gradients dq, dk, dv, ddecay, dkey_projection and\n"
+      "dvalue_projection; the projections of linformer where they were drawn.\n"
       "Example: linnet attend qkv.safetensors --family linear --mask causal --out out.safetensors --compare "
       "softmax\n"
       "         linnet attend qkv.safetensors --mask window --window 49,0 --segments 0,70,71,200 --out "
@@ -179,18 +180,19 @@ void add_attend(CLI::App& program) {
   command->add_option("--out", arguments->out, "safetensors file to write")->required();
   command->add_option("--family", arguments->family, "attention family; linnet families lists them")
       ->capture_default_str();
-  command->add_option("--feature-map", arguments->feature_map, "of the linear family")->capture_default_str();
+  command->add_option("--feature-map", arguments->feature_map, "feature map of the linear family")
+      ->capture_default_str();
   arguments->options.add_to(*command);
   arguments->mask.add_to(*command);
   command
       ->add_option("--decay", arguments->decay,
-                   "γ of the causal linear family, 0 < γ ≤ 1: one a head or one for all")
+                   "γ of the causal linear family, 0 < γ ≤ 1: one per head or one for all")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->check(number(0, 1, true));
-  command->add_flag("--gradients", arguments->gradients, "also the gradients, from grad_out");
+  command->add_flag("--gradients", arguments->gradients, "also compute the gradients, from grad_out");
   command->add_option("--compare", arguments->compare, "print the error against another family");
-  command->add_option("--threads", arguments->threads, "threads to use; all by default")
+  command->add_option("--threads", arguments->threads, "number of threads; default: all")
       ->check(whole(1, most_threads));
   command->add_flag("--json", arguments->json, "print the result as JSON");
   command->callback([=] { run(*arguments); });

@@ -14,7 +14,7 @@ Tensor read_decay(const std::vector<double>& option, const Safetensors& file, co
   if (option.empty()) {
     if (!file.contains("decay")) return {};
     if (file.dtype("decay") != DType::f32 || file.shape("decay") != Shape{heads})
-      fail("attend", "expected decay in {} to be f32 [{}], one γ a head, got {} {}", path, heads,
+      fail("attend", "expected decay in {} to be f32 [{}], one γ per head, got {} {}", path, heads,
            name_of(file.dtype("decay")), to_string(file.shape("decay")));
     return file.tensor("decay");
   }

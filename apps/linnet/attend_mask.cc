@@ -41,10 +41,10 @@ void MaskOptions::add_to(CLI::App& command) {
       ->check(one_of({"full", "causal", "prefix", "window", "intervals", "boolean"}))
       ->capture_default_str();
   list("--prefix", prefix,
-       "keys that every query sees under --mask prefix, one a batch entry or one for all");
-  list("--window", window, "keys to the left and to the right that --mask window shows, 49,0");
-  list("--key-lengths", key_lengths, "keys that are not padding, one a batch entry");
-  list("--segments", segments, "bounds of packed sequences, 0,70,71,200: nothing is seen across one");
+       "keys of the prefix with --mask prefix, one number per batch entry or one for all");
+  list("--window", window, "keys to the left and to the right with --mask window, 49,0");
+  list("--key-lengths", key_lengths, "number of keys that are not padding, one per batch entry");
+  list("--segments", segments, "bounds of packed sequences, 0,70,71,200; no query sees across a bound");
 }
 
 void MaskOptions::check() const {

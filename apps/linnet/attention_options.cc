@@ -32,36 +32,40 @@ void FamilyOptions::add_to(CLI::App& command) {
     if (!families.empty()) owned_.push_back({option, std::move(families)});
     return option;
   };
-  add("--alpha", alpha, "of elu", {})->check(number(0, 1, true));
-  add("--features", features, "of random maps; 0 is E ln E, rounded up to a multiple of 16", {"linear"})
+  add("--alpha", alpha, "α of the map elu", {})->check(number(0, 1, true));
+  add("--features", features,
+      "number of features of random maps; 0 is E ln E, rounded up to a multiple of 16", {"linear"})
       ->check(whole(0, most_count));
   owned_.push_back({command.add_flag("--orthogonal,!--independent", orthogonal,
-                                     "how random maps draw their directions; orthogonal by default"),
+                                     "directions of random maps; default: orthogonal"),
                     {"linear"}});
-  add("--epsilon", epsilon, "in the denominator of linear and kernel", {})->check(number(0, 1));
-  add("--normalise", normalise, "sum or none, of linear and kernel", {})->check(one_of({"sum", "none"}));
-  add("--scale", scale, "of the softmax families; 0 is 1/√E", {})->check(number(0));
-  add("--similarity", similarity, "of kernel: exponential, polynomial or gaussian", {"kernel"});
-  add("--offset", similarity_parameters.offset, "c of polynomial, (q·k/√E + c)^p", {"kernel"})
+  add("--epsilon", epsilon, "ε in the denominator of linear and kernel", {})->check(number(0, 1));
+  add("--normalise", normalise, "normalisation of linear and kernel: sum or none", {})
+      ->check(one_of({"sum", "none"}));
+  add("--scale", scale, "scale of the softmax families; 0 is 1/√E", {})->check(number(0));
+  add("--similarity", similarity, "similarity of kernel: exponential, polynomial or gaussian", {"kernel"});
+  add("--offset", similarity_parameters.offset, "c of the polynomial similarity (q·k/√E + c)^p", {"kernel"})
       ->check(number(0));
-  add("--power", similarity_parameters.power, "p of polynomial, even", {"kernel"})->check(whole(2, 64));
-  add("--sigma", similarity_parameters.sigma, "σ of gaussian; 0 is E^¼", {"kernel"})->check(number(0));
-  add("--local-window", window, "keys to the left and to the right that local sees, 128,0", {"local"})
+  add("--power", similarity_parameters.power, "p of the polynomial similarity, even", {"kernel"})
+      ->check(whole(2, 64));
+  add("--sigma", similarity_parameters.sigma, "σ of the gaussian similarity; 0 is E^¼", {"kernel"})
+      ->check(number(0));
+  add("--local-window", window, "window of local: keys to the left and to the right, 128,0", {"local"})
       ->delimiter(',')
       ->allow_extra_args(false)
       ->check(whole(0, most_tokens));
-  add("--pattern", pattern, "of strided: strided or fixed", {"strided"})->check(one_of({"strided", "fixed"}));
-  add("--stride", stride, "of strided; 0 is √N, rounded up to a multiple of 32", {"strided"})
+  add("--pattern", pattern, "pattern of strided: strided or fixed", {"strided"})
+      ->check(one_of({"strided", "fixed"}));
+  add("--stride", stride, "stride of strided; 0 is √N, rounded up to a multiple of 32", {"strided"})
       ->check(whole(0, most_tokens));
-  add("--summary", summary, "tokens that --pattern fixed keeps of a block", {"strided"})
+  add("--summary", summary, "tokens that --pattern fixed keeps per block", {"strided"})
       ->check(whole(1, most_tokens));
-  add("--rank", rank, "of linformer's projections", {"linformer"})->check(whole(1, most_count));
-  add("--buckets", lsh.buckets, "of a round's hash in lsh; 0 is one for --chunk tokens", {"lsh"})
+  add("--rank", rank, "rank of the projections of linformer", {"linformer"})->check(whole(1, most_count));
+  add("--buckets", lsh.buckets, "buckets of a hash in lsh; 0 is about one per --chunk tokens", {"lsh"})
       ->check(whole(0));
-  add("--chunk", lsh.chunk, "sorted tokens that meet each other in lsh", {"lsh"})
-      ->check(whole(1, most_tokens));
-  add("--rounds", lsh.rounds, "hashes of lsh", {"lsh"})->check(whole(1));
-  add("--seed", seed, "of random maps, lsh's rotations and the projections that linformer draws",
+  add("--chunk", lsh.chunk, "tokens per chunk of lsh", {"lsh"})->check(whole(1, most_tokens));
+  add("--rounds", lsh.rounds, "rounds of hashing in lsh", {"lsh"})->check(whole(1));
+  add("--seed", seed, "seed of random maps, of the rotations of lsh and of drawn projections of linformer",
       {"linear", "linformer", "lsh"})
       ->check(whole(0));
 }

@@ -22,11 +22,11 @@ constexpr double long_call = 2;  // seconds
 }
 
 void BenchOptions::add_to(CLI::App& command) {
-  command.add_option("--threads", threads, "numbers of threads, 1,2; all by default")
+  command.add_option("--threads", threads, "numbers of threads, 1,2; default: all")
       ->delimiter(',')
       ->check(whole(1, most_threads));
-  command.add_option("--seconds", seconds, "seconds to measure each row for")->check(number(0, 1e6, true));
-  command.add_flag("--json", json, "print an array of rows as JSON");
+  command.add_option("--seconds", seconds, "measuring time per row, in seconds")->check(number(0, 1e6, true));
+  command.add_flag("--json", json, "print the rows as a JSON array");
 }
 
 Json BenchOptions::rows(const std::function<void(Context& context, Json& rows)>& measure) const {
@@ -62,7 +62,7 @@ Families families_of(const std::string& option, const std::string& text) {
 
 void Families::refuse(const std::string& family, const std::string& sentence) const {
   if (!all) throw UsageError(sentence);
-  fmt::print(stderr, "left out: {}: {}\n", family, sentence);
+  fmt::print(stderr, "skipped: {}: {}\n", family, sentence);
 }
 
 std::vector<std::int64_t> number_list(const std::string& option, const std::string& text,
@@ -145,7 +145,7 @@ std::vector<double> time_calls(const std::function<void()>& call, double seconds
 
 void add_bench(CLI::App& program) {
   CLI::App* bench =
-      program.add_subcommand("bench", "Measure this machine's ceilings, then the work against them");
+      program.add_subcommand("bench", "Measure the ceilings of this machine, and the work relative to them");
   bench->require_subcommand(1);
   add_bench_attention(*bench);
   add_bench_train(*bench);

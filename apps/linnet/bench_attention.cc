@@ -108,7 +108,7 @@ std::vector<AttentionRow> rows_of(const Arguments& arguments) {
     }
   }
   if (has(passes, "step") && has(families.names, "softmax"))
-    fmt::print(stderr, "softmax has no step of fixed cost: linnet bench generate measures its cache\n");
+    fmt::print(stderr, "a step of softmax has no fixed cost: linnet bench generate measures its cache\n");
   std::set<std::pair<std::string, std::string>> refused;  // a line each, not one a row
   std::erase_if(rows, [&](const AttentionRow& row) {
     const std::string sentence = refusal_of(row);
@@ -128,7 +128,7 @@ void print_costs(const Json& rows) {
     if (std::any_of(rows.begin(), rows.end(), measured))
       costs.push_back({{"family", info.name}, {"forward", info.cost}, {"training", info.training}});
   }
-  fmt::print("\nFLOPs a query and head\n\n");
+  fmt::print("\nFLOPs per query and head\n\n");
   print_table(costs, {"family", "forward", "training"});
 }
 
@@ -142,7 +142,7 @@ class Patience {
     if (row.is_step() || known == measured_.end()) return true;
     const double seconds = known->second.first * time_units(row) / known->second.second;
     if (seconds <= longest_) return true;
-    fmt::print(stderr, "left out: {}: a call would take {:.2g} s, --longest allows {:.3g} s\n",
+    fmt::print(stderr, "skipped: {}: a call would take {:.2g} s, --longest allows {:.3g} s\n",
                description(row), seconds, longest_);
     return false;
   }
@@ -167,7 +167,7 @@ void print_rows(const Json& rows) {
   for (const Json& row : rows) (row["pass"] == "step" ? steps : parallel).push_back(row);
   for (Json& row : parallel) row["working"] = bytes_text(row["working_memory_bytes"].get<double>());
   if (std::any_of(rows.begin(), rows.end(), [](const Json& row) { return row["dtype"] == "bf16"; }))
-    fmt::print("Products of bf16 rows sum in f32, and so are held against the f32 ceiling.\n\n");
+    fmt::print("Products of bf16 rows sum in f32, and are compared with the f32 ceiling.\n\n");
   if (!parallel.empty()) {
     print_table(parallel, {"threads", "family", "feature_map", "mask", "dtype", "pass", "batch", "length",
                            "heads", "head_dim", "time_ms.median", "tokens_per_second", "gflops", "floor_ms",
@@ -232,11 +232,11 @@ void run(const Arguments& arguments) {
 void add_bench_attention(CLI::App& bench) {
   auto arguments = std::make_shared<Arguments>();
   CLI::App* command =
-      bench.add_subcommand("attention", "Time of one attention against the machine's ceilings");
+      bench.add_subcommand("attention", "Time of one attention, relative to the ceilings of the machine");
   command->footer(
-      "floor_ms is the larger of the least FLOPs at the dense ceiling and the least bytes at the copy "
-      "ceiling;\n"
-      "of a step the bytes of the states, read and written.\n"
+      "floor_ms is the larger of two times: the least FLOPs at the dense ceiling, and the least bytes at "
+      "the\n"
+      "copy ceiling. For a step it is the time to read and write the states.\n"
       "Example: linnet bench attention --family linear,softmax --length 512:16384 --pass forward\n"
       "         linnet bench attention --family linear,softmax --length 512:65536 --plot scaling.svg\n"
       "         linnet bench attention --family linear --mask causal,window,boolean --window 255,0 --dtype "
@@ -246,37 +246,37 @@ void add_bench_attention(CLI::App& bench) {
   const auto list = [&](const char* name, std::string& value, const char* text) {
     command->add_option(name, value, text)->capture_default_str();
   };
-  list("--family", arguments->family, "families, linear,softmax, or all");
+  list("--family", arguments->family, "families: linear,softmax, or all");
   list("--feature-map", arguments->feature_map,
        "feature maps of linear; user is elu written with the exported tile mathematics");
-  list("--mask", arguments->mask, "full, causal, prefix, window, segments (causal ones), intervals, boolean");
-  command->add_option("--window", arguments->window, "keys to the left and right, of window and intervals")
+  list("--mask", arguments->mask, "full, causal, prefix, window, segments (causal), intervals, boolean");
+  command->add_option("--window", arguments->window, "keys to the left and right of window and intervals")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->check(whole(0))
       ->capture_default_str();
-  command->add_option("--prefix", arguments->prefix, "keys that all queries see under prefix")
+  command->add_option("--prefix", arguments->prefix, "keys of the prefix")
       ->check(whole(0))
       ->capture_default_str();
   command->add_option("--segments", arguments->segments, "length of the segments")
       ->check(whole(1))
       ->capture_default_str();
-  list("--dtype", arguments->dtype, "f32, bf16: of inputs and outputs");
+  list("--dtype", arguments->dtype, "type of inputs and outputs: f32, bf16");
   command->add_option("--decay", arguments->decay, "γ of the causal linear family")
       ->check(number(0, 1, true));
   list("--pass", arguments->pass, "forward, training (forward and backward), step (recurrent, linear)");
   list("--length", arguments->length, "tokens: a list or a doubling range");
-  list("--batch", arguments->batch, "sequences");
-  list("--streams", arguments->streams, "streams of a step");
+  list("--batch", arguments->batch, "sequences per call");
+  list("--streams", arguments->streams, "streams per step");
   command->add_option("--heads", arguments->heads, "heads")
       ->check(whole(1, most_count))
       ->capture_default_str();
   list("--dim", arguments->dim, "head sizes");
-  command->add_option("--value-dim", arguments->value_dim, "size of value heads; as --dim by default")
+  command->add_option("--value-dim", arguments->value_dim, "head size of values; default: --dim")
       ->check(whole(1, most_count));
   command
       ->add_option("--longest", arguments->longest,
-                   "seconds that a call may take; longer ones are left out, by what shorter lengths took")
+                   "longest time of a call in seconds; rows above it, by estimate, are skipped")
       ->check(number(0, 1e9, true))
       ->capture_default_str();
   command->add_option("--plot", arguments->plot, "draw time and memory against --length into an SVG file");

@@ -57,12 +57,12 @@ double time_at(const Curve& curve, double length) {
 Chart::Note crossing_note(const std::string& pass, const Curve& linear, const Curve& softmax) {
   const std::optional<double> from = crossing(linear, softmax);
   if (!from)
-    return {fmt::format("softmax is faster up to N = {:.0f}, the longest of both ({})",
+    return {fmt::format("softmax is faster up to N = {:.0f}, the longest length of both ({})",
                         std::min(linear.rbegin()->first, softmax.rbegin()->first), pass)};
   if (*from == 0)
-    return {fmt::format("linear is faster from the shortest length measured on, N = {:.0f} ({})",
+    return {fmt::format("linear is faster at all lengths measured, from N = {:.0f} ({})",
                         std::max(linear.begin()->first, softmax.begin()->first), pass)};
-  return {fmt::format("linear is faster from N = {:.0f} on ({})", rounded(*from), pass), *from,
+  return {fmt::format("linear is faster from N = {:.0f} ({})", rounded(*from), pass), *from,
           time_at(linear, *from), fmt::format("N = {:.0f}, {}", rounded(*from), pass)};
 }
 

@@ -123,15 +123,15 @@ void run(const Arguments& arguments) {
 
 void add_bench_train(CLI::App& bench) {
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* command = bench.add_subcommand("train", "Rate of training steps against the dense ceiling");
+  CLI::App* command = bench.add_subcommand("train", "Rate of training steps, relative to the dense ceiling");
   command->footer(
       "Example: linnet bench train --config paper-mnist --family linear,softmax\n"
       "         linnet bench train --config text --family all");
-  command->add_option("--config", arguments->config, "configurations: files or shipped names")
+  command->add_option("--config", arguments->config, "configurations: files, or names of shipped ones")
       ->capture_default_str();
   command->add_option("--family", arguments->family,
-                      "attention families, or all; the configuration's by default");
-  command->add_option("--batch", arguments->batch, "examples a step; the configuration's by default");
+                      "attention families, or all; default: that of the configuration");
+  command->add_option("--batch", arguments->batch, "examples per step; default: that of the configuration");
   command->add_option("--set", arguments->settings, "replace a value of the configuration, key=value");
   arguments->bench.seconds = 5;
   arguments->bench.add_to(*command);

@@ -61,18 +61,18 @@ RunConfig::RunConfig() {
 Options RunConfig::options() {
   Options options;
   add_options(options, model);
-  options.add("data.kind", data.kind, "what to train on",
+  options.add("data.kind", data.kind, "kind of data",
               {"digits", "mnist", "cifar10", "text", "copy", "fasta"});
   options.add("data.path", data.path,
               "folder of IDX files (mnist) or of binary batches (cifar10), or a file (text, fasta)");
-  options.add("data.length", data.length, "tokens an example, of text, copy and fasta", 0,
+  options.add("data.length", data.length, "tokens per example of text, copy and fasta", 0,
               std::int64_t{1} << 32);
-  options.add("data.size", data.size, "height and width of pictures; 0 leaves those of the files", 0,
-              1 << 12);
-  options.add("data.levels", data.levels, "levels of pictures' pixels", 2, 256);
-  options.add("data.labels", data.labels, "whether pictures come with their label");
-  options.add("data.examples", data.examples, "training examples of made data", 1, std::int64_t{1} << 40);
-  options.add("data.seed", data.seed, "of made data", 0, std::numeric_limits<std::int64_t>::max());
+  options.add("data.size", data.size, "height and width of pictures; 0 keeps those of the files", 0, 1 << 12);
+  options.add("data.levels", data.levels, "levels per pixel", 2, 256);
+  options.add("data.labels", data.labels, "use the labels of pictures");
+  options.add("data.examples", data.examples, "training examples of synthetic data", 1,
+              std::int64_t{1} << 40);
+  options.add("data.seed", data.seed, "seed of synthetic data", 0, std::numeric_limits<std::int64_t>::max());
   add_options(options, training);
   return options;
 }

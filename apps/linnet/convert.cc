@@ -31,19 +31,18 @@ void run(const Arguments& arguments) {
 
 void add_convert(CLI::App& program) {
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* command = program.add_subcommand("convert", "Writes a model with narrower weights");
+  CLI::App* command = program.add_subcommand("convert", "Write a model with narrower weights");
   command->footer(
-      "The dense products of the copy hold their weights as bf16, or as int8 with a scale an output; "
-      "embeddings,\n"
-      "norms, biases and the output head stay f32. It runs everywhere; on machines with products of these "
-      "types\n"
-      "it runs faster.\n"
+      "The copy has bf16 weights in its dense layers, or int8 weights with one scale per output. "
+      "Embeddings,\n"
+      "norms, biases and the output head remain f32. The copy runs everywhere, and faster on machines with\n"
+      "products of these types.\n"
       "Example: linnet convert runs/digits --weights int8 --out digits-int8");
   command->add_option("model", arguments->model, "folder of a model or of a run")->required();
   command->add_option("--weights", arguments->weights, "f32, bf16 or int8")
       ->check(one_of({"f32", "bf16", "int8"}))
       ->required();
-  command->add_option("--out", arguments->out, "the new model's folder")->required();
+  command->add_option("--out", arguments->out, "folder of the new model")->required();
   command->callback([=] { run(*arguments); });
 }
 

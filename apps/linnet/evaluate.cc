@@ -73,30 +73,31 @@ void run(const Arguments& arguments) {
 void add_evaluate(CLI::App& program) {
   auto arguments = std::make_shared<Arguments>();
   CLI::App* command =
-      program.add_subcommand("evaluate", "Bits per token, perplexity and accuracy on held-out data");
+      program.add_subcommand("evaluate", "Bits per token, perplexity and accuracy on validation data");
   command->footer(
       "Bits per token are bits per dimension for pictures (every pixel counts) and bits per byte for text.\n"
-      "Of an encoder the hidden tokens count, the same ones in every evaluation.\n"
+      "For an encoder only the hidden tokens count. They are the same in every evaluation.\n"
       "Example: linnet evaluate runs/digits --data digits\n"
       "         linnet evaluate runs/softmax --data digits --attention favor --features 256");
   command->add_option("model", arguments->model, "folder of a model or of a run")->required();
   command
       ->add_option("--data", arguments->data,
-                   "digits, copy, a folder of MNIST's or CIFAR-10's files, a text or a FASTA file")
+                   "digits, copy, a folder of MNIST or CIFAR-10 files, a text file or a FASTA file")
       ->required();
-  command->add_option("--split", arguments->split, "which part of the data")
+  command->add_option("--split", arguments->split, "part of the data")
       ->check(one_of({"validation", "training"}));
-  command->add_option("--examples", arguments->examples, "evenly spaced examples; all by default")
+  command->add_option("--examples", arguments->examples, "number of examples, evenly spaced; default: all")
       ->check(whole(1, most_count));
-  command->add_option("--batch", arguments->batch, "examples at a time")->check(whole(1, most_count));
+  command->add_option("--batch", arguments->batch, "examples per pass")->check(whole(1, most_count));
   command->add_option(
       "--attention", arguments->attention,
-      "use the weights under another attention family, or with the linear one's feature map of "
-      "that name (favor, say)");
+      "use the weights with another attention family, or with a feature map of the linear family "
+      "(for example favor)");
   command->add_option("--feature-map", arguments->feature_map, "use the weights with another feature map");
-  command->add_option("--features", arguments->features, "features of a random map; E ln E by default")
+  command
+      ->add_option("--features", arguments->features, "number of features of a random map; default: E ln E")
       ->check(whole(1, most_count));
-  command->add_option("--threads", arguments->threads, "threads to use; all by default")
+  command->add_option("--threads", arguments->threads, "number of threads; default: all")
       ->check(whole(1, most_threads));
   command->add_flag("--json", arguments->json, "print the result as JSON");
   command->callback([=] { run(*arguments); });

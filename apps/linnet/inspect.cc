@@ -89,14 +89,13 @@ void run(const std::string& folder, bool json) {
       folder, config.masked() ? "encoder, " : "", config.family,
       config.family == "linear" ? " (" + config.feature_map + ")" : "", config.layers, config.heads,
       config.width, config.feed_forward, config.positions, config.length);
-  fmt::print("{} parameters, {} of weights, {:.3g} MFLOP a token to train\n\n", model->parameter_count(),
+  fmt::print("{} parameters, {} of weights, {:.3g} MFLOP per training token\n\n", model->parameter_count(),
              bytes_text(static_cast<double>(model->weight_bytes())), training_flops(config) / 1e6);
   if (config.masked()) {
     print_table(tensors, {"name", "shape", "count"});
     return;
   }
-  fmt::print(
-      "One generated token of one stream, with this model's attention as linear and as cached softmax:\n\n");
+  fmt::print("Cost of one generated token of one stream, with linear attention and with cached softmax:\n\n");
   Json readable = Json::array();
   for (const Json& row : tokens)
     readable.push_back({{"position", row["position"]},
@@ -119,10 +118,11 @@ void add_inspect(CLI::App& program) {
     bool json = false;
   };
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* command = program.add_subcommand("inspect", "Sizes of a model, and what a generated token costs");
+  CLI::App* command =
+      program.add_subcommand("inspect", "Sizes of a model, and the cost of a generated token");
   command->footer("Example: linnet inspect runs/digits");
   command->add_option("model", arguments->model, "folder of a model or of a run")->required();
-  command->add_flag("--json", arguments->json, "print as JSON");
+  command->add_flag("--json", arguments->json, "print the result as JSON");
   command->callback([=] { run(arguments->model, arguments->json); });
 }
 

@@ -54,7 +54,7 @@ int complain(const std::string& line, int status) {
 }
 
 int run(int argc, char** argv) {
-  CLI::App program("Transformers with linear-time attention: train them, and generate in constant memory.",
+  CLI::App program("Train transformers with linear-time attention, and generate in constant memory.",
                    "linnet");
   program.require_subcommand(1);
   program.set_version_flag("--version", std::string("linnet ") + LINNET_VERSION);

@@ -64,9 +64,9 @@ void run(const Arguments& arguments) {
   require_file_path(arguments.out);
   Chart training, validation;
   training.title = arguments.title.empty() ? "Training loss" : arguments.title;
-  validation.title = "Held-out loss";
+  validation.title = "Validation loss";
   training.x_label = validation.x_label = "updates";
-  training.y_label = validation.y_label = "bits a token";
+  training.y_label = validation.y_label = "bits per token";
   constexpr std::size_t most_points = 60;
   for (const std::string& folder : arguments.runs) {
     const std::vector<Json> metrics = metrics_of(folder);
@@ -83,11 +83,11 @@ void run(const Arguments& arguments) {
 
 void add_plot(CLI::App& program) {
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* command = program.add_subcommand("plot", "Draws the losses of training runs");
+  CLI::App* command = program.add_subcommand("plot", "Draw the losses of training runs");
   command->footer("Example: linnet plot runs/linear runs/softmax --out losses.svg");
   command->add_option("runs", arguments->runs, "folders of training runs")->required();
   command->add_option("--out", arguments->out, "SVG file to write")->required();
-  command->add_option("--title", arguments->title, "above the picture");
+  command->add_option("--title", arguments->title, "title of the picture");
   command->callback([=] { run(*arguments); });
 }
 

@@ -103,7 +103,7 @@ void run(const Arguments& arguments) {
             ? fmt::format(", perplexity {:.3f}, accuracy {:.1f} % of {} hidden tokens", evaluation.perplexity,
                           100 * evaluation.accuracy, evaluation.tokens)
             : "";
-    progress.show(fmt::format("step {}: {:.4f} bits/token on {} held-out examples{}", step, evaluation.bits,
+    progress.show(fmt::format("step {}: {:.4f} bits/token on {} validation examples{}", step, evaluation.bits,
                               evaluation.examples, hidden),
                   true);
   };
@@ -155,12 +155,12 @@ void add_train(CLI::App& program) {
   command->add_option("--set", arguments->settings,
                       "replace a value of the configuration, key=value; may be repeated");
   command->add_option("--data", arguments->data,
-                      "digits, copy, a folder of MNIST's or CIFAR-10's files, a text or a FASTA file");
-  command->add_flag("--resume", arguments->resume, "continue from the run's last checkpoint");
-  command->add_option("--threads", arguments->threads, "threads to use; all by default")
+                      "digits, copy, a folder of MNIST or CIFAR-10 files, a text file or a FASTA file");
+  command->add_flag("--resume", arguments->resume, "continue from the newest checkpoint of the run");
+  command->add_option("--threads", arguments->threads, "number of threads; default: all")
       ->check(whole(1, most_threads));
   command->add_flag("--json", arguments->json, "print the result as JSON");
-  command->add_flag("--options", arguments->list, "list all keys of the configuration and end");
+  command->add_flag("--options", arguments->list, "list all keys of the configuration and exit");
   command->callback([=] {
     if (arguments->list) return list_options();
     for (const CLI::Option* option : {config, out})

@@ -15,7 +15,7 @@ constexpr std::int64_t most_length = std::int64_t{1} << 32;
 
 void add_options(Options& options, ModelConfig& config) {
   options.add("model.objective", config.objective,
-              "learn every token from those before it, or hidden tokens from all others (an encoder)",
+              "predict each token from those before it, or hidden tokens from all others (an encoder)",
               {"next-token", "masked"});
   options.add("model.layers", config.layers, "number of transformer layers", 1, 1000);
   options.add("model.heads", config.heads, "attention heads; must divide the width", 1, 1024);
@@ -25,23 +25,22 @@ void add_options(Options& options, ModelConfig& config) {
   options.add("model.norm", config.norm, "layer normalisation before or after attention and feed-forward",
               {"pre", "post"});
   options.add("model.activation", config.activation,
-              "activation of the feed-forward layers (gelu is the exact one)", {"gelu", "gelu-tanh", "relu"});
-  options.add("model.dropout", config.dropout, "probability of dropping a branch's output in training", 0,
+              "activation of the feed-forward layers; gelu is the exact form", {"gelu", "gelu-tanh", "relu"});
+  options.add("model.dropout", config.dropout, "dropout probability of each branch's output, in training", 0,
               0.95);
-  options.add("model.tied_output", config.tied_output, "use the embedding's table as the output's weights");
+  options.add("model.tied_output", config.tied_output, "use the embedding table as output weights");
   options.add("model.positions", config.positions,
-              "positions: learned (refused beyond model.length), sinusoidal (go on beyond it), none",
+              "position encoding: learned (up to model.length tokens), sinusoidal (any length), none",
               {"learned", "sinusoidal", "none"});
-  options.add("model.length", config.length, "tokens of a training example", 1, most_length);
+  options.add("model.length", config.length, "tokens per training example", 1, most_length);
   options.add("model.vocabulary", config.vocabulary, "number of tokens", 2, 1 << 20);
-  options.add("model.classes", config.classes, "labels; with them the first input is the label's own token",
-              0, 1 << 20);
-  options.add("model.head", config.head, "distribution of the next token", {"categorical", "logistics"});
+  options.add("model.classes", config.classes,
+              "number of labels; if above 0, the first input is the token of the label", 0, 1 << 20);
+  options.add("model.head", config.head, "output distribution of a token", {"categorical", "logistics"});
   options.add("model.mixtures", config.mixtures, "components of the mixture of logistics", 1, 1000);
-  options.add(
-      "model.weights", config.weights,
-      "how the dense products hold their weights; training takes f32, `linnet convert` makes the others",
-      {"f32", "bf16", "int8"});
+  options.add("model.weights", config.weights,
+              "type of the weights of dense layers; training needs f32, `linnet convert` makes the others",
+              {"f32", "bf16", "int8"});
   options.add("attention.family", config.family, "attention family; `linnet families` lists them");
   options.add("attention.feature_map", config.feature_map, "feature map of the linear family");
   options.add("attention.alpha", config.alpha, "α of the elu feature map", 1e-6, 1);
@@ -50,49 +49,46 @@ void add_options(Options& options, ModelConfig& config) {
               {"sum", "none"});
   options.add("attention.similarity", config.similarity, "similarity of the kernel family");
   options.add("attention.window", config.window,
-              "keys before the query that the local family sees, in an encoder as many behind it", 0,
-              1 << 30);
+              "local: keys before the query; an encoder sees the same number after it", 0, 1 << 30);
   options.add("attention.stride", config.stride,
-              "stride of the strided family; 0 is the root of model.length, rounded up to a multiple of 32",
-              0, 1 << 30);
+              "strided: the stride; 0 is the root of model.length, rounded up to a multiple of 32", 0,
+              1 << 30);
   options.add("attention.pattern", config.pattern,
-              "strided family: every key a stride away, or a fixed summary of every block",
+              "strided: every key a multiple of the stride back, or a fixed summary of every block",
               {"strided", "fixed"});
-  options.add(
-      "attention.decay", config.decay,
-      "per-head decay γ of the linear family, S = γ S + φ(k) vᵀ: none, fixed, or learned from the same "
-      "beginning",
-      {"none", "fixed", "learned"});
+  options.add("attention.decay", config.decay,
+              "linear: decay γ per head, S = γ S + φ(k) vᵀ: none, fixed, or learned from the same "
+              "initial values",
+              {"none", "fixed", "learned"});
   options.add("attention.shortest_memory", config.shortest_memory,
-              "tokens that the first head remembers, 1/(1 − γ), with a decay", 1.01, 1e7);
+              "decay: memory of the first head in tokens, 1/(1 − γ)", 1.01, 1e7);
   options.add("attention.longest_memory", config.longest_memory,
-              "tokens that the last head remembers; those between are spaced geometrically", 1.01, 1e7);
-  options.add("attention.rank", config.rank, "rank of linformer's projections, at most model.length", 1,
+              "decay: memory of the last head; those between are spaced geometrically", 1.01, 1e7);
+  options.add("attention.rank", config.rank, "linformer: rank of the projections, at most model.length", 1,
               most_width);
   options.add("attention.sharing", config.sharing,
-              "linformer's projections: a pair for each head (none), a pair for all heads, one for keys and "
-              "values too, that one for all layers",
+              "linformer: a pair of projections per head (none), a pair for all heads, one matrix for keys "
+              "and values of all heads, one matrix for all layers",
               {"none", "headwise", "key-value", "layerwise"});
   options.add("attention.buckets", config.buckets,
-              "buckets of lsh's hashes, 1 or an even number; 0 takes about model.length / attention.chunk", 0,
+              "lsh: buckets of a hash, 1 or an even number; 0 is about model.length / attention.chunk", 0,
               1 << 16);
   options.add("attention.chunk", config.chunk,
-              "tokens of a bucket that attend to each other and to the chunk before in lsh", 1, most_width);
-  options.add("attention.rounds", config.rounds, "rounds of hashing in lsh", 1, 64);
+              "lsh: tokens per chunk; a chunk attends to itself and to the one before", 1, most_width);
+  options.add("attention.rounds", config.rounds, "lsh: rounds of hashing", 1, 64);
   options.add("attention.features", config.features,
-              "features of a random map; 0 is E ln E of the head size E, rounded up to a multiple of 16", 0,
+              "number of features of a random map; 0 is E ln E, rounded up to a multiple of 16", 0,
               most_width);
   options.add("attention.directions", config.directions, "how a random map's directions are drawn",
               {"orthogonal", "independent"});
   options.add("attention.redraw", config.redraw,
-              "training steps after which random features are drawn anew, never in evaluation; 0 keeps them",
-              0, 1 << 30);
-  options.add("attention.seed", config.seed, "of random features and of lsh's rotations", 0,
+              "training steps between new draws of random features; 0 keeps the first draw", 0, 1 << 30);
+  options.add("attention.seed", config.seed, "seed of random features and of the rotations of lsh", 0,
               std::numeric_limits<std::int64_t>::max());
-  options.add("image.height", config.image_height, "rows of a picture, where tokens are pixels", 0, 1 << 14);
-  options.add("image.width", config.image_width, "columns of a picture, where tokens are pixels", 0, 1 << 14);
-  options.add("image.channels", config.image_channels,
-              "tokens of a pixel, one after another: 1 (grey) or 3 (red, green, blue)", 1, 3);
+  options.add("image.height", config.image_height, "rows of a picture, if tokens are pixels", 0, 1 << 14);
+  options.add("image.width", config.image_width, "columns of a picture, if tokens are pixels", 0, 1 << 14);
+  options.add("image.channels", config.image_channels, "tokens per pixel: 1 (grey) or 3 (red, green, blue)",
+              1, 3);
 }
 
 RandomFeatureOptions random_features_of(const ModelConfig& config) {

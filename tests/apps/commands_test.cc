@@ -452,7 +452,7 @@ TEST(Bench, TrainLeavesOutFamiliesThatNoModelHasUnlessNamed) {
   for (const char* family : {"linear", "softmax", "kernel", "local", "strided"})
     EXPECT_EQ(families.count(family), 1u) << family;
   EXPECT_EQ(families.count("linformer"), 0u);
-  EXPECT_THAT(ended.err, HasSubstr("left out: linformer: [model] expected"));
+  EXPECT_THAT(ended.err, HasSubstr("skipped: linformer: [model] expected"));
   const Ended named = run_linnet(joined(command, {"linformer"}));
   EXPECT_EQ(named.status, 2);
   EXPECT_THAT(named.err, HasSubstr("linformer"));
