@@ -19,41 +19,41 @@ enum class Family { linear, softmax, kernel, linformer, lsh, local, strided };
 /// Whether the linear family divides by φ(q)ᵀz + ε or leaves the sum as it is.
 enum class Normalise { sum, none };
 
-/// How the linear family's states add up tokens: one f32 number each, or two, the second of which collects
-/// what the first one rounds off (Kahan 1965), so that ten million tokens do not drift.
+/// How the states of the linear family sum over tokens: with one f32 number per sum, or with two. The second
+/// number collects the rounding errors of the first (Kahan 1965), so that ten million tokens do not drift.
 enum class StateSums { plain, compensated };
 
-/// Which keys the strided family shows of those up to the query (Child et al. 2019, section 4.3), with stride
-/// s: the last s and every s-th before them, or the query's own block of s and the last c of every earlier
-/// block.
+/// Pattern of the strided family (Child et al. 2019, section 4.3) with stride s, over the keys up to the
+/// query. strided: the last s keys, and every s-th key before them. fixed: the query's own block of s keys,
+/// and the last c keys of every earlier block.
 enum class SparsePattern { strided, fixed };
 
-/// How the lsh family (Kitaev et al. 2020) finds the keys that matter to a query.
+/// How the lsh family (Kitaev et al. 2020) selects the keys of a query.
 struct LshOptions {
-  /// Buckets of a round's hash: 1, or an even number; 0 stands for the least power of two with at most
-  /// `chunk` tokens a bucket on average.
+  /// Buckets of the hash of a round: 1, or an even number. 0 means the least power of two with at most
+  /// `chunk` tokens per bucket on average.
   std::int64_t buckets = 0;
-  std::int64_t chunk = 64;  ///< tokens that, sorted by bucket, attend to each other and to the chunk before
-  std::int64_t rounds = 1;  ///< 1 … 64 hashes, each another chance for a query to meet a key
-  std::uint64_t seed = 0;   ///< of the random rotations; with `layer`, round and head it decides them
+  std::int64_t chunk = 64;  ///< tokens, sorted by bucket, per chunk; it attends to itself and the one before
+  std::int64_t rounds = 1;  ///< rounds of hashing, 1 … 64
+  std::uint64_t seed = 0;   ///< seed of the random rotations, which also depend on `layer`, round and head
 };
 
-/// Which attention. One object of options describes a layer; families ignore what is not theirs.
+/// The attention of a layer. A family ignores the options of the other families.
 struct AttentionOptions {
   Family family = Family::linear;
   std::shared_ptr<const FeatureMap> feature_map = elu_map();  ///< linear
   Normalise normalise = Normalise::sum;                       ///< linear, kernel
   float epsilon = 1e-6f;                                      ///< linear, kernel: added to the denominator
-  StateSums sums = StateSums::compensated;                    ///< linear, of the states it makes
-  float scale = 0;  ///< softmax, linformer, lsh, local, strided; 0 means 1/√E
-  int layer = 0;    ///< told to the feature map, part of lsh's seed
+  StateSums sums = StateSums::compensated;  ///< linear: precision of the states that it makes
+  float scale = 0;                          ///< softmax, linformer, lsh, local, strided; 0 means 1/√E
+  int layer = 0;                            ///< passed to the feature map; part of the seed of lsh
   std::shared_ptr<const Similarity> similarity = exponential_similarity();  ///< kernel
   LshOptions lsh = {};                                                      ///< lsh
   std::int64_t window_left = 128;                  ///< local: query i sees the keys i − left … i + right
   std::int64_t window_right = 0;                   ///< local; 0 for the recurrent form
   SparsePattern pattern = SparsePattern::strided;  ///< strided
   std::int64_t stride = 0;   ///< strided: s; 0 means √N, rounded up to a multiple of 32
-  std::int64_t summary = 8;  ///< strided, the fixed pattern: c, from 1 to s
+  std::int64_t summary = 8;  ///< strided, fixed pattern: c, from 1 to s
 };
 
 /// E, M and H of a layer.
@@ -63,10 +63,10 @@ struct HeadShape {
   std::int64_t value_dim = 1;  ///< M, of values
 };
 
-/// What the recurrent form remembers: f32, one slot a stream. The linear family's slots have a fixed size,
-/// H·(F·M + F) floats, twice that with compensated sums; softmax keeps every key and value, H·(E + M) floats
-/// a token; local the last left + 1 of them, strided those that a later query may see. A state belongs to the
-/// Attention that made it; it may be used by one thread at a time for each slot.
+/// The state of the recurrent form: f32, one slot per stream. A slot of the linear family has a fixed size,
+/// H·(F·M + F) floats, or twice that with compensated sums. Softmax keeps every key and value, H·(E + M)
+/// floats per token. `local` keeps the last left + 1 of them, `strided` those that a later query may see. A
+/// state belongs to the Attention that made it. One thread at a time may use a slot.
 ///
 /// `save` writes and `restore` reads these arrays, row-major and f32:
 /// - linear: S [H, F, M] = Σ φ(k) vᵀ, then z [H, F] = Σ φ(k). With compensated sums a second S and z follow,
@@ -101,14 +101,15 @@ class State {
   /// them: dS [H, F, M], then dz [H, F] of the linear family, dK and dV of the tokens that the others hold.
   virtual std::int64_t gradient_floats(std::int64_t slot) const = 0;
 
-  /// Forgets everything: the slot of a stream that begins.
+  /// Clears the slot for a new stream.
   virtual void reset(std::int64_t slot) = 0;
 
-  /// Makes `slot` continue as `source_slot` of `source`, which the same Attention made and may be this state.
+  /// Copies `source_slot` of `source` to `slot`. The same Attention made `source`, which may be this state.
   virtual void copy(std::int64_t slot, const State& source, std::int64_t source_slot) = 0;
 
-  /// The slot's numbers, `bytes(slot) / 4` of them, in the layout that the family documents; and back again,
-  /// with the number of tokens they stand for. Throws Error when the count does not fit.
+  /// `save` writes the numbers of the slot, `bytes(slot) / 4` of them, in the layout that the family
+  /// documents. `restore` reads them; `position` is the number of tokens that they represent. Both throw
+  /// Error when the count does not fit.
   virtual void save(std::int64_t slot, std::span<float> to) const = 0;
   virtual void restore(std::int64_t slot, std::span<const float> from, std::int64_t position) = 0;
 };
@@ -118,37 +119,37 @@ class State {
 struct AttentionInputs {
   ConstFloatView query, key, value;
   Mask mask = Mask::full();
-  /// What the queries continue, B slots; nullptr starts from nothing. Masks that take a state only.
+  /// The state that the queries continue, B slots; nullptr for none. Only for masks that take a state.
   const State* initial = nullptr;
-  /// Position of the first query in its sequence, told to the feature map.
+  /// Position of the first query in its sequence, passed to the feature map.
   std::int64_t position = 0;
-  /// γ [H], 0 < γ ≤ 1: a token's weight falls by γ with each token after it, S_i = γ S_{i−1} + φ(k_i) v_iᵀ
-  /// and z alike (Sun et al. 2023, equation 6, with a normaliser). Linear family with a causal mask only;
-  /// none by default.
+  /// γ [H], 0 < γ ≤ 1: the weight of a token falls by the factor γ with each later token, S_i = γ S_{i−1} +
+  /// φ(k_i) v_iᵀ and the same for z (Sun et al. 2023, equation 6, with a normaliser). Optional; only for the
+  /// linear family with a causal mask.
   View<const float> decay = {};
-  /// Linformer's E and F (Wang et al. 2020, equation 7), [H, k, N], or [1, k, N] for all heads; they may be
-  /// the same view. Its keys and values are E K and F V, k of each for at most N tokens: shorter inputs use
-  /// the leading columns. Other families ignore them.
+  /// E and F of linformer (Wang et al. 2020, equation 7), [H, k, N], or [1, k, N] for all heads. They may be
+  /// the same view. The compressed keys and values are E K and F V, for at most N tokens. Shorter inputs use
+  /// the leading columns. Other families ignore both.
   View<const float> key_projection = {}, value_projection = {};
 };
 
-/// out [B, L, H, M], of the inputs' type. `normaliser` [B, L, H], where given, receives what `backward`
-/// needs: the linear and the kernel family's denominators (their logarithms with a LogScaledMap, without the
-/// query's log-scale; infinity where they are not positive), softmax's, local's and strided's log-sum-exp.
-/// `final`, where given, receives the state after the last key, B slots (key lengths count: padding is not
-/// seen); it may be the initial state. Masks that take a state only.
+/// out [B, L, H, M], of the type of the inputs. `normaliser` [B, L, H] is optional and receives what
+/// `backward` needs. For the linear and the kernel family this is the denominator, or with a LogScaledMap its
+/// logarithm without the log-scale of the query, and infinity where it is not positive. For softmax, local
+/// and strided it is the log-sum-exp. `final` is optional and receives the state after the last key, B slots;
+/// padding is not part of it. It may be the initial state. Only for masks that take a state.
 struct AttentionOutputs {
   FloatView out;
   View<float> normaliser = {};
   State* final = nullptr;
-  /// Where given, the linear family adds the number of queries that see a key and whose denominator is not
-  /// positive: features of either sign approximate nothing there.
+  /// Optional: the linear family adds the number of queries that see a key and have no positive denominator.
+  /// The output of these queries means nothing.
   std::int64_t* non_positive = nullptr;
 };
 
-/// Gradients of the inputs, shaped and typed like them; assigned. `decay` and the projections may be left
-/// out. Where both projections are the same view its gradient is the sum of these two, which the caller adds:
-/// their memory must not be the same.
+/// Gradients of the inputs, of the same shapes and types; assigned. `decay` and the projections are optional.
+/// If both projections are the same view, its gradient is the sum of these two. The caller adds them, and
+/// their memory must differ.
 ///
 /// Gradients of states carry a loss from one call back to the call before it: for truncated back-propagation,
 /// or for a sequence that is spread over several machines. `final` [B, G] is an input: the gradient of the
@@ -213,10 +214,10 @@ class Attention {
                     View<const float> decay = {}) const = 0;
 };
 
-/// Throws Error where the options cannot be.
+/// Throws Error for invalid options.
 std::unique_ptr<Attention> make_attention(const AttentionOptions& options);
 
-/// The same attention in double precision, quadratic, a page of plain code: for tests. Inputs dense f64.
+/// The same attention in double precision and quadratic time, as plain code for tests. The inputs are dense.
 struct ReferenceInputs {
   View<const double> query, key, value;
   Mask mask = Mask::full();
@@ -235,9 +236,9 @@ struct FamilyInfo {
   std::string name;
   std::string masks;
   bool recurrent = true;
-  std::string cost;      ///< FLOPs a query and head, forward
+  std::string cost;      ///< FLOPs per query and head, forward
   std::string training;  ///< the same, forward and backward
-  std::string state;     ///< floats a head
+  std::string state;     ///< floats per head
 };
 std::span<const FamilyInfo> family_table();
 

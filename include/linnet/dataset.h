@@ -7,41 +7,40 @@
 
 namespace linnet {
 
-/// Examples of one length: what a model is trained and evaluated on. Immutable after opening: any thread may
-/// read.
+/// Examples of one length, for training and evaluation. Immutable after opening: any thread may read.
 class Dataset {
  public:
   virtual ~Dataset() = default;
   /// Number of examples.
   virtual std::int64_t size() const = 0;
-  /// Tokens an example.
+  /// Tokens per example.
   virtual std::int64_t length() const = 0;
   /// Tokens are 0 … vocabulary - 1.
   virtual std::int64_t vocabulary() const = 0;
-  /// Labels are 0 … classes - 1; 0 where there are none.
+  /// Labels are 0 … classes - 1; 0 for data without labels.
   virtual std::int64_t classes() const { return 0; }
-  /// Writes the tokens of example `index`, and as targets the tokens again where they count in the loss, -1
-  /// elsewhere (both [length]). A shorter example ends in padding, which is -1 in both. Returns the label, -1
-  /// where there are none.
+  /// Writes the tokens and the targets of example `index` (both [length]). A target is the token itself if it
+  /// counts in the loss, and -1 otherwise. A shorter example ends in padding, which is -1 in both. Returns
+  /// the label, or -1 for data without labels.
   virtual std::int64_t read(std::int64_t index, std::span<std::int32_t> tokens,
                             std::span<std::int32_t> targets) const = 0;
-  /// Of images, whose pixels are the tokens row by row, the channels of each one after another; height and
-  /// width are 0 where examples are none.
+  /// Size of images, whose tokens are the pixels row by row, with the channels of a pixel one after another.
+  /// Height and width are 0 for other data.
   virtual std::int64_t height() const { return 0; }
   virtual std::int64_t width() const { return 0; }
   virtual std::int64_t channels() const { return 1; }
 };
 
-/// Index of the i-th example of an endless training order: every epoch (`size` examples) is a permutation of
-/// its own, computed by a cycle-walking Feistel network keyed by seed and epoch (Black and Rogaway, "Ciphers
-/// with arbitrary finite domains", 2002), so that nothing is stored and any position can be resumed from.
-/// Size is at least 1, i at least 0.
+/// Index of the i-th example of an endless training order. Every epoch (`size` examples) has its own
+/// permutation, computed by a cycle-walking Feistel network keyed by seed and epoch (Black and Rogaway,
+/// "Ciphers with arbitrary finite domains", 2002). So nothing is stored, and training can resume at any
+/// position. Size is at least 1, i at least 0.
 std::int64_t shuffled_index(std::uint64_t seed, std::int64_t i, std::int64_t size);
 
-/// Grey level that a pixel is quantised to, of `levels` (2 … 256): ⌊pixel · levels / 256⌋.
+/// The level of a pixel, out of `levels` (2 … 256): ⌊pixel · levels / 256⌋.
 std::int32_t token_of_pixel(std::uint8_t pixel, std::int64_t levels);
-/// A pixel that is quantised to `token`, so that 0 gives 0 and the highest level 255, and those between keep
-/// distances.
+/// A pixel whose level is `token`. Level 0 gives 0 and the highest level 255, with about equal distances
+/// between.
 std::uint8_t pixel_of_token(std::int32_t token, std::int64_t levels);
 
 /// What to open. The kinds:
@@ -63,19 +62,19 @@ std::uint8_t pixel_of_token(std::int32_t token, std::int64_t levels);
 struct DataOptions {
   std::string kind = "digits";
   std::string path = {};
-  std::int64_t length = 0;        ///< tokens an example, for images 0 or all of them; the others need it
+  std::int64_t length = 0;        ///< tokens per example; required, but for images 0 or all pixels
   std::int64_t size = 16;         ///< height and width of images; 0: that of the files, 16 for digits
   std::int64_t levels = 256;      ///< levels that pixels are quantised to
-  bool labels = true;             ///< whether examples of labelled data carry their label
-  std::int64_t examples = 20000;  ///< of synthetic sets
-  std::int64_t seed = 1;          ///< of synthetic sets
+  bool labels = true;             ///< whether examples have the labels of the data
+  std::int64_t examples = 20000;  ///< number of training examples of synthetic data
+  std::int64_t seed = 1;          ///< seed of synthetic data
 };
 
 struct Datasets {
   std::unique_ptr<Dataset> training, validation;
 };
 
-/// Throws UsageError for options that cannot be, Error for files that cannot be read or do not fit.
+/// Throws UsageError for invalid options, and Error for files that cannot be read or do not fit.
 Datasets open_datasets(const DataOptions& options);
 
 }  // namespace linnet

@@ -5,14 +5,14 @@
 
 namespace linnet {
 
-/// Everything Linnet throws for what a caller, a file or the machine did wrong. `what()` is one sentence,
-/// `[operation] expected ..., got ...`.
+/// The base of all exceptions of Linnet, for faults of a caller, a file or the machine. `what()` is one
+/// sentence, `[operation] expected ..., got ...`.
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-/// An option, key or argument that cannot be what it is; the program ends with status 2 for it.
+/// An invalid option, key or argument. The program then ends with status 2.
 class UsageError : public Error {
  public:
   using Error::Error;

@@ -20,15 +20,15 @@ struct TileContext {
   Context* context = nullptr;  ///< whose working memory the map may use; null: the map allocates its own
 };
 
-/// The map φ of linear attention, on tiles of rows: one virtual call a tile, so a map of your own costs no
-/// more than a built-in one as long as its inside is fast; `tile_exp` and its siblings below are the vector
-/// mathematics that the built-in maps are made of. Objects are immutable while in use and called from many
-/// threads.
+/// The map φ of linear attention, on tiles of rows. There is one virtual call per tile, so a map of your own
+/// costs no more than a built-in one if its code is as fast. `tile_exp` and `tile_tanh` below are the vector
+/// mathematics of the built-in maps. Objects are immutable while in use and called from many threads.
 class FeatureMap {
  public:
   virtual ~FeatureMap() = default;
 
-  /// The name under which a saved model finds its map: `find_feature_map` here, or yours given at loading.
+  /// The name that a saved model gives to its map: one of `find_feature_map`, or that of a map passed to
+  /// `Model::load`.
   virtual std::string name() const = 0;
 
   /// F, the number of features of a row of `head_dim` numbers.
@@ -37,8 +37,8 @@ class FeatureMap {
   /// φ: y [rows, F] from x [rows, head_dim]. Outer strides are free; y and x do not overlap.
   virtual void forward(View<float> y, View<const float> x, const TileContext& context) const = 0;
 
-  /// Gradient of x [rows, head_dim] from that of y [rows, F], with x as in `forward` and y what it gave.
-  /// Assigns dx. dx and dy may be the same memory where F = head_dim.
+  /// Gradient dx [rows, head_dim] from dy [rows, F], with x and y as in `forward`. Assigns dx. dx and dy may
+  /// be the same memory if F = head_dim.
   virtual void backward(View<float> dx, View<const float> dy, View<const float> x, View<const float> y,
                         const TileContext& context) const = 0;
 
@@ -46,10 +46,10 @@ class FeatureMap {
   virtual bool non_negative() const { return true; }
 };
 
-/// A map whose features may leave the range of floats: φ(x) = e^s y with a log-scale s for every row. The
-/// linear family keeps a running maximum of the keys' log-scales and rescales its sums by it, as online
-/// softmax does; those of the queries cancel in the quotient. Its ε is 0, and a query whose denominator is
-/// not positive gives zeros.
+/// A map whose features may exceed the range of f32: φ(x) = e^s y with a log-scale s for every row. The
+/// linear family keeps a running maximum of the log-scales of the keys and rescales its sums by it, as online
+/// softmax does. The log-scales of the queries cancel in the quotient. ε is 0, and a query whose denominator
+/// is not positive gives zeros.
 class LogScaledMap : public FeatureMap {
  public:
   /// y [rows, F] and log_scale [rows], s, from x [rows, head_dim].
@@ -59,7 +59,8 @@ class LogScaledMap : public FeatureMap {
   /// e^s y, which may overflow.
   void forward(View<float> y, View<const float> x, const TileContext& context) const final;
 
-  /// As in FeatureMap, with y as `forward_scaled` gave it and dy = e^s ∂L/∂φ; dx has the part of s too.
+  /// As in FeatureMap, with y as `forward_scaled` gave it and dy = e^s ∂L/∂φ. dx includes the derivative of
+  /// s.
   void backward(View<float> dx, View<const float> dy, View<const float> x, View<const float> y,
                 const TileContext& context) const override = 0;
 };
@@ -77,7 +78,7 @@ std::shared_ptr<const FeatureMap> squared_relu_map();
 /// φ(x) = exp(x), x limited to at most 80 so that nothing overflows.
 std::shared_ptr<const FeatureMap> exp_map();
 
-/// φ(x) = x. May be negative: use it with Normalise::none, or expect denominators near 0.
+/// φ(x) = x. Features may be negative, and denominators near 0: use it with Normalise::none.
 std::shared_ptr<const FeatureMap> identity_map();
 
 /// A row of the table of feature maps that `linnet families` prints.
@@ -88,21 +89,21 @@ struct FeatureMapInfo {
   bool non_negative = true;
 };
 
-/// All built-in maps that need nothing drawn.
+/// All built-in maps without random draws.
 std::span<const FeatureMapInfo> feature_map_table();
 
 /// Random features: maps of w_f·x with random directions w_f, x first multiplied by E^-1/4.
 ///
-/// Of the maps `favor…` the products φ(q)·φ(k) are exp(q·k/√E) on average, the weights of softmax attention:
+/// For the maps `favor…` the mean of φ(q)·φ(k) is exp(q·k/√E), the weight of softmax attention:
 /// - `favor-trig`: exp(‖x‖²/2) √(2/F) cos(w·x + b), b uniform in (0, 2π), and `favor-sincos`: the same with
 ///   [cos(w·x), sin(w·x)]. Rahimi and Recht 2007; their factors exp(‖x‖²/2) are D_Q and D_K in Choromanski
 ///   et al. 2020, "Masked Language Modeling for Proteins via Linearly Scalable Long-Context Transformers".
-///   Features of either sign.
+///   Features have either sign.
 /// - `favor`: exp(w·x − ‖x‖²/2)/√F, and `favor-hyperbolic`: [exp(w·x), exp(−w·x)] exp(−‖x‖²/2)/√F, positive;
-///   Choromanski et al. 2021, "Rethinking Attention with Performers", lemma 1. Lemma 2 gives their errors and
-///   those of sines and cosines for independent directions; theorem 2 says that orthogonal ones err less.
+///   Choromanski et al. 2021, "Rethinking Attention with Performers", lemma 1. Lemma 2 gives the errors of
+///   both kinds for independent directions. Theorem 2 says that those of orthogonal directions are smaller.
 ///
-/// The others are (f(w·x) + 0.001)/√F, the generalised attention of the same paper: kernels of their own.
+/// The other maps are (f(w·x) + 0.001)/√F, the generalised attention of the same paper.
 ///
 /// The maps with exponentials are LogScaledMaps.
 std::span<const FeatureMapInfo> random_feature_map_table();
@@ -112,38 +113,39 @@ bool is_random_feature_map(const std::string& name);
 
 /// How directions are drawn.
 struct RandomFeatureOptions {
-  std::int64_t features = 0;  ///< F; 0: E ln E, rounded up to a multiple of 16. Even for two a direction
+  std::int64_t features = 0;  ///< F; 0: E ln E, rounded up to a multiple of 16. Even if a direction gives two
   bool orthogonal = true;     ///< blocks of E orthogonal directions, otherwise all independent
   std::uint64_t seed = 0;
-  std::uint64_t draw = 0;  ///< how often drawn anew, below 2^30
-  int layer = 0;           ///< every layer has directions of its own; its heads share them
+  std::uint64_t draw = 0;  ///< number of the draw, below 2^30
+  int layer = 0;           ///< every layer has its own directions, which its heads share
 };
 
-/// What is drawn, to be kept with a model.
+/// The random numbers of a map, which are saved with a model.
 struct RandomDraws {
   std::int64_t head_dim = 0;           ///< E
   std::vector<float> directions = {};  ///< W [m, E]: m = F, or F/2 for favor-sincos and favor-hyperbolic
-  std::vector<float> phases = {};      ///< b [m], of favor-trig alone
+  std::vector<float> phases = {};      ///< b [m]; only for favor-trig
 };
 
-/// The draws of a random map, the same bits on every machine. Every direction is distributed as E independent
-/// normal numbers; orthogonal ones have evenly distributed directions (Haar) and independent lengths. Throws
-/// UsageError where the options make no sense.
+/// The draws of a random map, with the same bits on every machine. Every direction is distributed as E
+/// independent normal numbers. Orthogonal directions are uniform (Haar) and have independent lengths. Throws
+/// UsageError for invalid options.
 RandomDraws draw_random_features(const std::string& map, std::int64_t head_dim,
                                  const RandomFeatureOptions& options = {});
 
-/// The random map of that name with these draws. Throws UsageError for an unknown name, Error where the draws
-/// do not fit. Its `features` throws UsageError for another head size than that of the draws.
+/// The random map of that name with these draws. Throws UsageError for an unknown name, and Error if the
+/// draws do not fit the map. `features` of the map throws UsageError for a head size other than that of the
+/// draws.
 std::shared_ptr<const FeatureMap> random_feature_map(const std::string& map, RandomDraws draws);
 
-/// The same, drawn here.
+/// The same with new draws.
 std::shared_ptr<const FeatureMap> random_feature_map(const std::string& map, std::int64_t head_dim,
                                                      const RandomFeatureOptions& options = {});
 
 /// Whether one of the two tables has that name.
 bool is_feature_map(const std::string& name);
 
-/// What `find_feature_map` needs besides a name.
+/// Options of `find_feature_map`.
 struct FeatureMapOptions {
   float alpha = 1;            ///< of elu
   std::int64_t head_dim = 0;  ///< of the random maps

@@ -13,12 +13,12 @@ namespace linnet {
 
 /// How the next token is chosen from its distribution p.
 struct SamplingOptions {
-  double temperature = 1;  ///< p is raised to 1 / temperature; 0 takes the most probable token
+  double temperature = 1;  ///< p is raised to 1 / temperature; 0: the most probable token
   std::int64_t top_k = std::numeric_limits<std::int64_t>::max();  ///< only the k most probable tokens
-  double top_p = 1;        ///< only the fewest tokens whose probabilities add up to top_p (nucleus)
-  std::uint64_t seed = 0;  ///< with the position it decides the draw, on every machine
+  double top_p = 1;        ///< only the smallest set of tokens with total probability top_p (nucleus)
+  std::uint64_t seed = 0;  ///< the draw depends on it and the position alone, on every machine
 
-  /// Throws UsageError where a value cannot be.
+  /// Throws UsageError for an invalid value.
   void check() const;
 };
 
@@ -26,11 +26,11 @@ struct SamplingOptions {
 /// the streams beside it. One session is used by one thread at a time; it works with threads of its own.
 class Session {
  public:
-  /// Most tokens that `prefill` takes through the layers together.
+  /// Largest number of tokens that `prefill` takes through the layers together.
   static constexpr std::int64_t prefill_slice = 512;
 
   struct Options {
-    /// Tokens a stream for which memory is reserved where a family's memory grows (softmax).
+    /// Tokens per stream to reserve memory for, in families whose memory grows (softmax).
     std::int64_t capacity = 0;
     /// false computes every token from the whole sequence again, as the paper's baseline does.
     bool cache = true;
@@ -39,24 +39,25 @@ class Session {
     int threads = 0;
   };
 
-  /// `streams` streams, all begun without a label where the model has no classes, with label 0 otherwise.
-  /// Throws UsageError for an encoder, with a cache also Error for a family without a recurrent form.
+  /// `streams` streams, all at their beginning, with label 0 if the model has classes and without a label
+  /// otherwise. Throws UsageError for an encoder, and with a cache Error for a family without a recurrent
+  /// form.
   Session(std::shared_ptr<const Model> model, std::int64_t streams)
       : Session(std::move(model), streams, Options{}) {}
   Session(std::shared_ptr<const Model> model, std::int64_t streams, const Options& options);
   ~Session();
 
-  /// Forgets what the stream has seen. `label` is the class to draw, −1 for a model without classes.
+  /// Starts the stream anew. `label` is the class to draw, −1 for a model without classes.
   void begin(std::int64_t stream, std::int64_t label, const SamplingOptions& sampling);
 
-  /// Appends given tokens to a stream, in the parallel form, cut where the position is a multiple of
-  /// `prefill_slice`. So that other streams need not wait for a long prompt, it may come in pieces between
-  /// their steps: pieces that end at such positions give the same bits as one call. Throws Error where a
-  /// token or the position that would be reached is outside the model; the stream is unchanged then.
+  /// Appends given tokens to a stream, in the parallel form, in slices that end where the position is a
+  /// multiple of `prefill_slice`. A long prompt may be given in pieces between the steps of other streams.
+  /// Pieces that end at such positions give the same bits as one call. Throws Error if a token or the final
+  /// position is outside the model. The stream is then unchanged.
   void prefill(std::int64_t stream, std::span<const std::int32_t> tokens);
 
   /// Draws the next token of each of `streams` (each at most once) and appends it: tokens[i] belongs to
-  /// streams[i]. Constant time a token for models of the linear family.
+  /// streams[i]. Takes constant time per token for models of the linear family.
   void step(std::span<std::int32_t> tokens, std::span<const std::int64_t> streams);
 
   /// The same for all streams. Steps allocate nothing and write nothing to files; with one thread they take
@@ -66,14 +67,14 @@ class Session {
   /// Makes `stream` continue exactly as `source` would, with a seed of its own.
   void fork(std::int64_t stream, std::int64_t source, std::uint64_t seed);
 
-  /// The stream as bytes, 88 + `state_bytes` of them, with a checksum and its model's fingerprint. Restored
-  /// in any session of the same model, in another process or later, it continues as it would have here: bit
-  /// for bit on the same instruction set and oneDNN version.
+  /// The stream as 88 + `state_bytes` bytes, with a checksum and the fingerprint of its model. It can be
+  /// restored in any session of the same model, also in another process. It then continues as it would have
+  /// here, bit for bit on the same instruction set and oneDNN version.
   std::vector<std::byte> save(std::int64_t stream) const;
 
-  /// Makes `stream` continue the one that was saved, its seed and sampling included. Throws Error, and leaves
-  /// the stream as it is, where the bytes are damaged, of another version or model, or saved with a cache by
-  /// a session without one, or the other way round.
+  /// Makes `stream` continue the saved stream, including its seed and sampling. Throws Error, and leaves the
+  /// stream unchanged, if the bytes are damaged, or belong to another version or model, or if only one of the
+  /// two sessions has a cache.
   void restore(std::int64_t stream, std::span<const std::byte> bytes);
 
   std::int64_t streams() const;
@@ -81,7 +82,7 @@ class Session {
   /// Tokens given and drawn so far.
   std::int64_t position(std::int64_t stream) const;
 
-  /// Bytes that the stream's past occupies.
+  /// Bytes of the stream's state, cache or inputs.
   std::size_t state_bytes(std::int64_t stream) const;
 
  private:

@@ -10,9 +10,9 @@
 
 namespace linnet {
 
-/// Which keys a query may see. Every mask but `boolean` is a set of intervals: query i of batch entry b sees
-/// the keys [begin, end), and neither bound ever decreases with i; such a mask costs the linear family linear
-/// time, forward and backward. Masks are values, cheap to copy.
+/// Which keys a query may see. Every mask except `boolean` is a set of intervals: query i of batch entry b
+/// sees the keys [begin, end), and neither bound ever decreases with i. The linear family takes linear time
+/// with such a mask, forward and backward. Masks are values, cheap to copy.
 class Mask {
  public:
   struct Interval {
@@ -37,50 +37,50 @@ class Mask {
   /// as keys.
   static Mask causal() { return Mask(Kind::causal); }
 
-  /// The first lengths[b] keys of batch entry b are seen by every query, the others causally: query i sees
-  /// the keys up to max(i, lengths[b] − 1). One length serves all batch entries. Needs as many queries as
-  /// keys.
+  /// Every query sees the first lengths[b] keys of batch entry b, and the others causally: query i sees the
+  /// keys up to max(i, lengths[b] − 1). A single length is used for all batch entries. Needs as many queries
+  /// as keys.
   static Mask prefix(std::vector<std::int64_t> lengths);
 
   /// Query i sees the keys i − left … i + right. Needs as many queries as keys.
   static Mask window(std::int64_t left, std::int64_t right);
 
   /// Query i of every batch entry sees the keys begin[i] … end[i] − 1, none where end[i] ≤ begin[i]. Neither
-  /// array may decrease; a mask for which one does is a boolean one.
+  /// array may decrease; otherwise use a boolean mask.
   static Mask intervals(std::vector<std::int64_t> begin, std::vector<std::int64_t> end);
 
-  /// Query i sees key j where visible(b, i, j) ≠ 0: [B, L, S], or [1, L, S] for all batch entries; the
-  /// caller's memory. Exact, but quadratic: the time is N² in every family, less the tiles in which nothing
-  /// is seen; memory beyond the mask itself is O(N).
+  /// Query i sees key j where visible(b, i, j) ≠ 0: [B, L, S], or [1, L, S] for all batch entries, in
+  /// the caller's memory. Exact, but the time is quadratic in every family; tiles in which no pair is visible
+  /// are skipped. Memory beyond the mask itself is O(N).
   static Mask boolean(View<const std::uint8_t> visible);
 
-  /// The same from a function of tiles, called from many threads: a mask that nobody has to store.
+  /// The same from a function that computes tiles and is called from many threads. The mask is never stored.
   static Mask boolean(BooleanTile tile);
 
-  /// Limits batch entry b to its first lengths[b] keys; the keys behind are padding and enter neither
+  /// Limits batch entry b to its first lengths[b] keys. The keys after them are padding and enter neither
   /// numerator nor denominator.
   Mask with_key_lengths(std::vector<std::int64_t> lengths) const;
 
-  /// Packed sequences: nothing is seen across a bound. Bounds go from 0 to the length and increase; the same
-  /// for all batch entries, or a list for each. Needs as many queries as keys.
+  /// Packed sequences: no query sees a key across a bound. Bounds increase from 0 to the length. There is one
+  /// list for all batch entries, or one for each. Needs as many queries as keys.
   Mask with_segments(std::vector<std::int64_t> bounds) const;
   Mask with_segments(std::vector<std::vector<std::int64_t>> bounds) const;
 
-  /// What a full, causal or window mask shows within a window: a window mask with the same key lengths and
-  /// segments. Throws Error for any other.
+  /// The intersection of a full, causal or window mask with a window: a window mask with the same key lengths
+  /// and segments. Throws Error for any other mask.
   Mask within(std::int64_t left, std::int64_t right) const;
 
   Kind kind() const { return kind_; }
   bool has_segments() const { return segments_ != nullptr; }
   const std::vector<std::int64_t>& key_lengths() const { return key_lengths_; }
 
-  /// Whether queries and keys are the same tokens, so that there must be as many of both.
+  /// Whether queries and keys are the same tokens, so that their numbers must be equal.
   bool together() const {
     return kind_ == Kind::causal || kind_ == Kind::prefix || kind_ == Kind::window || has_segments();
   }
 
-  /// Whether a state can come before the keys and one can be left behind them: causal and prefix, with key
-  /// lengths and segments (the first segment continues the state, the last one leaves it).
+  /// Whether the mask supports an initial and a final state: causal and prefix, with key lengths and
+  /// segments. The first segment continues the initial state, and the last one gives the final state.
   bool takes_state() const { return kind_ == Kind::causal || kind_ == Kind::prefix; }
 
   /// The number of keys of batch entry b that are not padding.
@@ -88,24 +88,24 @@ class Mask {
     return key_lengths_.empty() ? keys : key_lengths_[static_cast<std::size_t>(b)];
   }
 
-  /// What query i of batch entry b sees of `keys` keys; under a boolean mask what it sees at most.
+  /// The keys, of `keys`, that query i of batch entry b sees; with a boolean mask those that it may see.
   Interval interval(std::int64_t b, std::int64_t i, std::int64_t keys) const;
 
-  /// The queries, of `queries`, that see key j: an interval too, whose bounds never decrease with j. O(log
-  /// N).
+  /// The queries, of `queries`, that see key j. This is also an interval whose bounds never decrease with j.
+  /// O(log N) time.
   Interval seen_by(std::int64_t b, std::int64_t j, std::int64_t queries, std::int64_t keys) const;
 
-  /// The segment [begin, end) that holds query or key i; all of them without segments.
+  /// The segment [begin, end) of query or key i; without segments the whole sequence.
   Interval segment(std::int64_t b, std::int64_t i, std::int64_t keys) const;
 
-  /// Fills `tile` for the queries and keys from (first_query, first_key) on, as `BooleanTile` says: for any
+  /// Fills `tile` for the queries and keys from (first_query, first_key), as `BooleanTile` does, for any
   /// mask.
   void fill(View<std::uint8_t> tile, std::int64_t b, std::int64_t first_query, std::int64_t first_key,
             std::int64_t keys) const;
 
-  /// Throws Error when the mask does not fit: lists not one a batch entry, lengths, intervals or bounds out
-  /// of range or decreasing, a boolean mask of another shape, and a mask that needs as many queries as keys
-  /// without them.
+  /// Throws Error when the mask does not fit: lists whose number is not that of the batch entries; lengths,
+  /// intervals or bounds that are out of range or decrease; a boolean mask of another shape; unequal numbers
+  /// of queries and keys for a mask that needs equal ones.
   void check(const char* operation, std::int64_t batch, std::int64_t queries, std::int64_t keys) const;
 
   /// "causal, segments, key lengths".

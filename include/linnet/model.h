@@ -11,12 +11,12 @@
 
 namespace linnet {
 
-/// Everything that decides a model's shape. The keys of TOML files, of `--set` and of config.json are those
-/// of `linnet train --help`: model.layers, attention.family and so on.
+/// The configuration of a model. The keys in TOML files, `--set` and config.json are those that
+/// `linnet train --options` lists: model.layers, attention.family and so on.
 struct ModelConfig {
-  /// What the model learns: "next-token", every token from those before it, or "masked", some hidden tokens
-  /// from all the others (Devlin et al. 2019, section 3.1). A masked model is a bidirectional encoder, which
-  /// fills in and does not generate.
+  /// What the model predicts: "next-token", each token from those before it, or "masked", some hidden tokens
+  /// from all others (Devlin et al. 2019, section 3.1). A masked model is a bidirectional encoder. It
+  /// predicts hidden tokens and does not generate.
   std::string objective = "next-token";
   std::int64_t layers = 4;
   std::int64_t heads = 4;
@@ -59,27 +59,27 @@ struct ModelConfig {
   std::int64_t redraw =
       0;  ///< attention.redraw, training steps until random features are drawn anew; 0: never
 
-  /// Where tokens are the levels of pixels in reading order, the channels of each one after another; height
-  /// and width are 0 where they are not.
+  /// For models of pictures, whose tokens are the levels of pixels in reading order, with the channels of a
+  /// pixel one after another. Height and width are 0 for other models.
   std::int64_t image_height = 0;
   std::int64_t image_width = 0;
   std::int64_t image_channels = 1;  ///< image.channels, 1 (grey) or 3 (red, green, blue)
 
-  /// Throws UsageError, naming the key, where the values do not make a model.
+  /// Throws UsageError, naming the key, for invalid values.
   void check() const;
 
   /// Whether the objective is "masked".
   bool masked() const { return objective == "masked"; }
 
-  /// Rows of the embedding: the vocabulary, then the start token (of a masked model the mask token) or one
-  /// token a class.
+  /// Rows of the embedding: the vocabulary, then one token per class, or the start token (in a masked model
+  /// the mask token) if there are no classes.
   std::int64_t input_tokens() const { return vocabulary + (classes > 0 ? classes : 1); }
 
-  /// The first input of a sequence: the token of class `label`, or the start token for label −1 where the
-  /// model has no classes. Throws Error for labels that the model does not have.
+  /// The first input of a sequence: the token of class `label`, or the start token for label −1 in a model
+  /// without classes. Throws Error for labels that the model does not have.
   std::int32_t first_input(std::int64_t label) const;
 
-  /// The input that stands for a hidden token in a masked model.
+  /// The input in place of a hidden token in a masked model.
   std::int32_t mask_token() const { return static_cast<std::int32_t>(vocabulary); }
 
   /// Throws UsageError for a model that does not generate: a masked one.
@@ -91,20 +91,20 @@ class Network;
 /// A trained model: immutable, shared by any number of sessions and threads.
 class Model {
  public:
-  /// From a folder with config.json and model.safetensors. `settings` ("attention.family=softmax") replace
-  /// values of the configuration where the weights still fit; a feature map of your own is passed as an
-  /// object, whose name must be the configuration's. Throws Error naming the file and what is wrong with it.
+  /// Loads a folder with config.json and model.safetensors. `settings` ("attention.family=softmax") replace
+  /// values of the configuration; the weights must still fit. A feature map of your own is passed as an
+  /// object whose name is that in the configuration. Throws Error that names the file and the fault.
   static std::shared_ptr<const Model> load(const std::filesystem::path& folder,
                                            std::span<const std::string> settings = {},
                                            std::shared_ptr<const FeatureMap> feature_map = nullptr);
 
-  /// With the random weights that training starts from.
+  /// A model with the random weights from which training starts.
   static std::shared_ptr<const Model> random(const ModelConfig& config, std::uint64_t seed = 0);
 
   Model(const ModelConfig& config, Tensor values, std::shared_ptr<const FeatureMap> feature_map = nullptr);
   ~Model();
 
-  /// Writes config.json and model.safetensors into the folder, each whole or not at all.
+  /// Writes config.json and model.safetensors into the folder, each atomically.
   void save(const std::filesystem::path& folder) const;
 
   const ModelConfig& config() const { return config_; }
@@ -113,7 +113,7 @@ class Model {
   /// Bytes of the weights as they are used.
   std::size_t weight_bytes() const;
 
-  /// The layers; for Linnet's own rooms.
+  /// The layers; for Linnet's own modules.
   const Network& network() const { return *network_; }
   const Tensor& values() const { return values_; }
 

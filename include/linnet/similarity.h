@@ -9,29 +9,29 @@
 
 namespace linnet {
 
-/// sim(q, k) ≥ 0 of the kernel family, on tiles: of Katharopoulos et al. 2020, equation 3, "any similarity".
-/// One virtual call a tile, so a similarity of your own costs no more than a built-in one as long as its
-/// inside is fast. Element (i, j) may depend on row i of q and row j of k alone. Objects are immutable while
-/// in use and called from many threads. `own` is the context of the calling thread, whose working memory may
-/// be used.
+/// sim(q, k) ≥ 0 of the kernel family, on tiles: the similarity in Katharopoulos et al. 2020, equation 3.
+/// There is one virtual call per tile, so a similarity of your own costs no more than a built-in one if its
+/// code is as fast. Element (i, j) may depend on row i of q and row j of k only. Objects are immutable while
+/// in use and called from many threads. `own` is the
+/// context of the calling thread, whose working memory may be used.
 class Similarity {
  public:
   virtual ~Similarity() = default;
 
-  /// The name under which it is found, and that errors give.
+  /// The name of the similarity, also used in errors.
   virtual std::string name() const = 0;
 
   /// s [rows, keys] from q [rows, E] and k [keys, E]; assigns s. Outer strides are free; nothing overlaps.
-  /// A number below 0 or NaN that finite rows give is refused by the attention, where the mask shows it.
+  /// The attention throws if finite rows give a negative number or NaN for a pair that the mask shows.
   virtual void forward(Context& own, View<float> s, View<const float> q, View<const float> k) const = 0;
 
-  /// Adds to dq [rows, E] and dk [keys, E] what ds [rows, keys] makes of them, with q and k as in `forward`
-  /// and s what it gave. Where ds is 0 because of the mask, s is 0 too, whatever `forward` gave.
+  /// Adds the gradients from ds [rows, keys] to dq [rows, E] and dk [keys, E], with q, k and s as in
+  /// `forward`. Where the mask hides a pair, ds and s are both 0.
   virtual void backward(Context& own, View<float> dq, View<float> dk, View<const float> ds,
                         View<const float> s, View<const float> q, View<const float> k) const = 0;
 };
 
-/// What the built-in similarities are made with; each takes what is its own.
+/// Parameters of the built-in similarities. Each uses its own.
 struct SimilarityParameters {
   double offset = 1;  ///< polynomial: c ≥ 0
   int power = 2;      ///< polynomial: p, even, from 2 to 64
@@ -45,8 +45,8 @@ std::shared_ptr<const Similarity> polynomial_similarity(double offset = 1, int p
 /// 1e-7 · (‖q‖² + ‖k‖²) / σ². Throws UsageError unless σ ≥ 0 is finite.
 std::shared_ptr<const Similarity> gaussian_similarity(double sigma = 0);
 
-/// exp(q·k/√E), its argument limited to 80 so that it does not overflow; where nothing is limited the family
-/// gives softmax, but for its ε. The f32 sum over the keys overflows with 6,000 of them at the limit.
+/// exp(q·k/√E). The argument is limited to 80 to prevent overflow. Below the limit the family computes
+/// softmax, except for ε. The f32 sum over the keys overflows with 6,000 keys at the limit.
 std::shared_ptr<const Similarity> exponential_similarity();
 
 /// A row of the table of similarities that `linnet families` prints.

@@ -69,8 +69,8 @@ std::string to_string(std::span<const std::int64_t> shape);
 /// Product of the extents. Throws Error when one is negative or the product times `element_bytes` overflows.
 std::int64_t checked_size(std::span<const std::int64_t> shape, std::size_t element_bytes = 1);
 
-/// A pointer with a shape and strides in elements: memory that somebody else owns. The innermost stride is 1,
-/// all others are free, so a head of `[batch, length, heads, dim]` is a view too. Rank 0 to 4.
+/// A pointer with a shape and strides in elements. It does not own the memory. The innermost stride is 1 and
+/// all others are free, so a head of `[batch, length, heads, dim]` is also a view. Rank 0 to 4.
 template <class T>
 class View {
  public:
@@ -78,7 +78,7 @@ class View {
 
   View() = default;
 
-  /// Rows of `shape` lie one after another.
+  /// A dense view: the rows of `shape` are contiguous.
   View(T* data, std::initializer_list<std::int64_t> shape)
       : View(data, std::span(shape.begin(), shape.size())) {}
   View(T* data, std::span<const std::int64_t> shape) : data_(data), rank_(static_cast<int>(shape.size())) {
@@ -124,7 +124,7 @@ class View {
     return product;
   }
 
-  /// Whether the elements lie one after another.
+  /// Whether the elements are contiguous.
   bool dense() const {
     std::int64_t step = 1;
     for (int i = rank_ - 1; i >= 0; --i) {
@@ -134,7 +134,7 @@ class View {
     return true;
   }
 
-  /// Address at the given leading indices; those left out are 0.
+  /// Address at the given leading indices; missing indices are 0.
   template <class... Index>
   T* at(Index... index) const {
     static_assert(sizeof...(Index) <= max_rank);
@@ -240,8 +240,7 @@ class BasicFloatView {
 using FloatView = BasicFloatView<std::byte>;
 using ConstFloatView = BasicFloatView<const std::byte>;
 
-/// Owner of 64-byte-aligned memory with a shape and an element type. Moves, does not copy by accident:
-/// `clone`.
+/// 64-byte-aligned memory with a shape and an element type. Movable; `clone` makes a copy.
 class Tensor {
  public:
   Tensor() = default;

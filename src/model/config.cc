@@ -120,7 +120,7 @@ void ModelConfig::check() const {
   if (known == Family::strided && masked())
     fail<UsageError>("model",
                      "expected an attention.family that sees tokens on both sides with model.objective = "
-                     "\"masked\", got strided, whose patterns look back alone: use local, linear or softmax");
+                     "\"masked\", got strided, which sees earlier tokens only: use local, linear or softmax");
   if (known == Family::lsh && buckets > 1 && buckets % 2 != 0)
     fail<UsageError>("model", "expected attention.buckets of 1 or an even number, got {}", buckets);
   if (masked() && classes > 0)
@@ -129,8 +129,8 @@ void ModelConfig::check() const {
   if (masked() && decay != "none")
     fail<UsageError>(
         "model",
-        "expected attention.decay = \"none\" with model.objective = \"masked\", since tokens fade "
-        "only behind a query, got \"{}\"",
+        "expected attention.decay = \"none\" with model.objective = \"masked\", since a decay needs "
+        "a causal mask, got \"{}\"",
         decay);
   if (decay != "none" && family != "linear")
     fail<UsageError>("model", "expected attention.decay = \"none\" with the family {}, got \"{}\"", family,

@@ -108,7 +108,7 @@ Tensor read_values(const std::filesystem::path& path, const ParameterTable& tabl
       return row.name == name || (row.product && row.name + scale_suffix == name);
     };
     if (std::ranges::none_of(table.rows(), names_row) && !is_draw(name))
-      fail("model", "expected {} to contain the model's {} parameters alone, got {} too", path.string(),
+      fail("model", "expected {} to contain only the {} parameters of the model, got also {}", path.string(),
            table.rows().size(), name);
   }
   return values;

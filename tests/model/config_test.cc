@@ -101,7 +101,7 @@ TEST(ModelConfig, RefusesFamiliesThatItsLayersCannotServe) {
   config.family = "strided";
   EXPECT_EQ(error_of<UsageError>([&] { Model::random(config); }),
             "[model] expected an attention.family that sees tokens on both sides with model.objective = "
-            "\"masked\", got strided, whose patterns look back alone: use local, linear or softmax");
+            "\"masked\", got strided, which sees earlier tokens only: use local, linear or softmax");
 }
 
 TEST(ModelConfig, RefusesEncodersThatCannotBe) {
