@@ -9,6 +9,8 @@
 #include <sstream>
 
 #include "io/file.h"
+#include "io/options.h"
+#include "model/config.h"
 #include "model/transformer.h"
 #include "support/folder.h"
 #include "support/models.h"
@@ -55,6 +57,65 @@ std::vector<double> log_probabilities(const Model& model, std::span<const std::i
     for (const float logit : logits) result.push_back(static_cast<double>(logit) - logits[0] - std::log(sum));
   }
   return result;
+}
+
+/// The cells of the row for `key` in the table of `group`, "model", "attention" or "image".
+std::vector<std::string> row_of(const std::string& page, const std::string& group, const std::string& key) {
+  const std::size_t table = page.find("\n`" + group + "`");
+  const std::size_t begin = page.find("\n| `" + key + "` |", table);
+  if (table == std::string::npos || begin == std::string::npos) return {};
+  std::istringstream line(page.substr(begin + 1, page.find('\n', begin + 1) - begin - 1));
+  std::vector<std::string> cells;
+  for (std::string cell; std::getline(line, cell, '|');) {
+    std::erase_if(cell, [](char letter) { return letter == ' ' || letter == '`'; });
+    cells.push_back(cell);
+  }
+  return cells;
+}
+
+TEST(FormatDocumentTables, ListEveryKeyWithItsTypeAndDefault) {
+  const std::string page = read_file(LINNET_SOURCE_FOLDER "/docs/format.md");
+  ModelConfig config;
+  Options options;
+  add_options(options, config);
+  for (const Options::Row& row : options.rows()) {
+    const std::size_t dot = row.key.find('.');
+    const auto cells = row_of(page, row.key.substr(0, dot), row.key.substr(dot + 1));
+    ASSERT_GE(cells.size(), 4u) << row.key << " has no row";
+    EXPECT_EQ(cells[2], row.type) << row.key;
+    if (row.type == "text" || row.type == "boolean")
+      EXPECT_EQ(cells[3], row.value) << row.key;
+    else
+      EXPECT_EQ(std::stod(cells[3]), std::stod(row.value)) << row.key;
+  }
+}
+
+TEST(FormatDocumentTables, NameEveryTensor) {
+  const std::string page = read_file(LINNET_SOURCE_FOLDER "/docs/format.md");
+  const auto expect_named = [&](const ModelConfig& config) {
+    const Network network(config);
+    for (const auto& row : network.table().rows()) {
+      std::string name = row.name;
+      if (name.starts_with("layers.")) name.replace(0, name.find('.', 7), "layers.L");
+      // A weight and its bias share a line where their shapes are the same.
+      const bool bias = name.ends_with(".bias");
+      const std::string weight = bias ? name.substr(0, name.size() - 4) + "weight`, `.bias`" : name;
+      EXPECT_TRUE(page.find("\n| `" + name + "`") != std::string::npos ||
+                  (bias && page.find("\n| `" + weight) != std::string::npos))
+          << row.name;
+    }
+  };
+  ModelConfig config = tiny_config();
+  config.feature_map = "favor-trig";
+  expect_named(config);
+  config = tiny_config();
+  config.decay = "learned";
+  expect_named(config);
+  config = tiny_config();
+  config.objective = "masked";
+  config.family = "linformer";
+  config.rank = 2;
+  expect_named(config);
 }
 
 class FormatDocument : public testing::Test {
