@@ -56,14 +56,15 @@ inline CLI::Validator number(double least, double most = std::numeric_limits<dou
       "");
 }
 
-/// One of these words.
+/// One of these words. The check's name holds them, for the shells' completions.
 inline CLI::Validator one_of(std::vector<std::string> words) {
+  std::string name = fmt::format("{}", fmt::join(words, " "));
   return CLI::Validator(
       [words = std::move(words)](const std::string& text) -> std::string {
         if (std::find(words.begin(), words.end(), text) != words.end()) return {};
         return fmt::format("expected {}, got {}", fmt::join(words, " or "), text);
       },
-      "");
+      "", std::move(name));
 }
 
 }  // namespace linnet

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
 
 // Each adds its command to the program; what a command does runs while CLI11 parses the line.
 
@@ -17,5 +19,10 @@ void add_convert(CLI::App& program);
 void add_data(CLI::App& program);
 void add_families(CLI::App& program);
 void add_plot(CLI::App& program);
+/// A hidden command: it prints the shells' completions of the commands that were added.
+void add_completions(CLI::App& program);
+
+/// The commands below a command, less the hidden ones.
+std::vector<const CLI::App*> shown_commands(const CLI::App& command);
 
 }  // namespace linnet

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <set>
 
 #include "base/fail.h"
 #include "data/cifar.h"
@@ -38,19 +39,24 @@ std::int64_t size_of_files(const std::string& kind) {
 
 }  // namespace
 
+std::vector<std::string> shipped_configs() {
+  std::set<std::string> shipped;
+  for (const fs::path& folder : config_folders()) {
+    if (!fs::is_directory(folder)) continue;
+    for (const fs::directory_entry& entry : fs::directory_iterator(folder))
+      if (entry.path().extension() == ".toml") shipped.insert(entry.path().stem().string());
+  }
+  return {shipped.begin(), shipped.end()};
+}
+
 fs::path find_config(const std::string& file_or_name) {
   if (fs::is_regular_file(file_or_name)) return file_or_name;
-  std::vector<std::string> shipped;
   for (const fs::path& folder : config_folders()) {
     const fs::path candidate = folder / (file_or_name + ".toml");
     if (fs::is_regular_file(candidate)) return candidate;
-    if (!fs::is_directory(folder)) continue;
-    for (const fs::directory_entry& entry : fs::directory_iterator(folder))
-      if (entry.path().extension() == ".toml") shipped.push_back(entry.path().stem().string());
   }
-  std::sort(shipped.begin(), shipped.end());
   fail<UsageError>("config", "expected a TOML file or one of the shipped configurations ({}), got {}",
-                   fmt::join(shipped, ", "), file_or_name);
+                   fmt::join(shipped_configs(), ", "), file_or_name);
 }
 
 RunConfig::RunConfig() {

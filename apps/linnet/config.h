@@ -40,6 +40,9 @@ struct RunConfig {
   void check_memory(bool training) const;
 };
 
+/// The names of the shipped configurations, sorted.
+std::vector<std::string> shipped_configs();
+
 /// The file itself, or configs/NAME.toml above the program's own folder or in its share/linnet.
 std::filesystem::path find_config(const std::string& file_or_name);
 

@@ -13,6 +13,7 @@
 #include "commands.h"
 #include "linnet/error.h"
 #include "linnet/instruction_set.h"
+#include "linnet/version.h"
 
 namespace linnet {
 namespace {
@@ -28,8 +29,7 @@ const CLI::App& innermost(const CLI::App& program) {
 
 std::vector<std::string> child_names(const CLI::App& command) {
   std::vector<std::string> names;
-  for (const CLI::App* child : command.get_subcommands([](const CLI::App*) { return true; }))
-    names.push_back(child->get_name());
+  for (const CLI::App* child : shown_commands(command)) names.push_back(child->get_name());
   return names;
 }
 
@@ -57,7 +57,7 @@ int run(int argc, char** argv) {
   CLI::App program("Train transformers with linear-time attention, and generate in constant memory.",
                    "linnet");
   program.require_subcommand(1);
-  program.set_version_flag("--version", std::string("linnet ") + LINNET_VERSION);
+  program.set_version_flag("--version", std::string("linnet ") + version());
   add_train(program);
   add_generate(program);
   add_evaluate(program);
@@ -69,6 +69,7 @@ int run(int argc, char** argv) {
   add_data(program);
   add_families(program);
   add_plot(program);
+  add_completions(program);
   try {
     instruction_set();  // refuses a LINNET_ISA that cannot be obeyed
     program.parse(argc, argv);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "linnet/context.h"
+#include "linnet/export.h"
 #include "linnet/feature_map.h"
 #include "linnet/mask.h"
 #include "linnet/similarity.h"
@@ -85,7 +86,7 @@ struct HeadShape {
 ///   ⌊capacity/s⌋ c + s of them in place of `capacity`.
 /// - local: the same with left + 1 tokens, where token t of the stream is at row t mod (left + 1).
 /// A linear slot at position 0 is empty whatever its memory holds.
-class State {
+class LINNET_API State {
  public:
   virtual ~State() = default;
 
@@ -173,7 +174,7 @@ struct AttentionGradients {
 
 /// An attention family with its options. Every family has the same functions. Immutable, shared by threads.
 /// `context` does the work and holds the working memory of each call (context.h).
-class Attention {
+class LINNET_API Attention {
  public:
   virtual ~Attention() = default;
 
@@ -215,7 +216,7 @@ class Attention {
 };
 
 /// Throws Error for invalid options.
-std::unique_ptr<Attention> make_attention(const AttentionOptions& options);
+LINNET_API std::unique_ptr<Attention> make_attention(const AttentionOptions& options);
 
 /// The same attention in double precision and quadratic time, as plain code for tests. The inputs are dense.
 struct ReferenceInputs {
@@ -224,11 +225,13 @@ struct ReferenceInputs {
   View<const double> decay = {};  ///< γ [H]
   View<const double> key_projection = {}, value_projection = {};
 };
-void reference_forward(const AttentionOptions& options, View<double> out, const ReferenceInputs& inputs);
-void reference_backward(const AttentionOptions& options, View<double> grad_query, View<double> grad_key,
-                        View<double> grad_value, View<const double> grad_out, const ReferenceInputs& inputs,
-                        View<double> grad_decay = {}, View<double> grad_key_projection = {},
-                        View<double> grad_value_projection = {});
+LINNET_API void reference_forward(const AttentionOptions& options, View<double> out,
+                                  const ReferenceInputs& inputs);
+LINNET_API void reference_backward(const AttentionOptions& options, View<double> grad_query,
+                                   View<double> grad_key, View<double> grad_value,
+                                   View<const double> grad_out, const ReferenceInputs& inputs,
+                                   View<double> grad_decay = {}, View<double> grad_key_projection = {},
+                                   View<double> grad_value_projection = {});
 
 /// A row of the table of families that `linnet families` prints.
 struct FamilyInfo {
@@ -240,10 +243,10 @@ struct FamilyInfo {
   std::string training;  ///< the same, forward and backward
   std::string state;     ///< floats per head
 };
-std::span<const FamilyInfo> family_table();
+LINNET_API std::span<const FamilyInfo> family_table();
 
 /// Throws UsageError, naming the nearest known one.
-Family find_family(const std::string& name);
-const char* name_of(Family family);
+LINNET_API Family find_family(const std::string& name);
+LINNET_API const char* name_of(Family family);
 
 }  // namespace linnet

@@ -2,11 +2,22 @@
 #define LINNET_C_API_H_
 
 /* Generation from C and from any language that calls C. Handles are opaque. Every function that can fail
- * returns a status, and no exception leaves a function. A model may be shared by sessions on any threads. A
- * session is used by one thread at a time. The C++ interface, linnet/generation.h, has more details. */
+ * returns a status, and no exception leaves it. NULL, sizes and numbers that cannot be are answered with a
+ * status and a sentence of linnet_error. A model may be shared by sessions on any threads; a session is used
+ * by one thread at a time. The comments of the C++ interface, linnet/generation.h, say more.
+ *
+ * Structs of options begin with their size in bytes, so that later versions can add members at the end. The
+ * functions linnet_…_init set the size and the defaults:
+ *
+ *   linnet_sampling sampling;
+ *   linnet_sampling_init(&sampling, sizeof sampling);
+ *   sampling.temperature = 0.8;
+ */
 
 #include <stddef.h>
 #include <stdint.h>
+
+#include "linnet/export.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -22,65 +33,76 @@ typedef enum {
 typedef struct linnet_model linnet_model;
 typedef struct linnet_session linnet_session;
 
-/* How the next token is chosen; linnet_sampling_default() does not change the distribution. */
+/* The version of the library that the program runs with, "0.1.0". */
+LINNET_API const char* linnet_version(void);
+
+/* How the next token is chosen; the defaults leave the distribution as it is, with seed 0. */
 typedef struct {
-  double temperature; /* 0: the most probable token */
+  size_t size;        /* sizeof(linnet_sampling) */
+  double temperature; /* 0 takes the most probable token */
   int64_t top_k;      /* only the k most probable tokens */
   double top_p;       /* only the smallest set of tokens with total probability top_p */
   uint64_t seed;
 } linnet_sampling;
 
-/* The error of the last call on this thread that failed: one sentence, "[operation] expected …, got …", valid
- * until the next call on this thread. Empty if no call has failed. */
-const char* linnet_error(void);
+/* What went wrong in this thread's last call that failed: one sentence, "[operation] expected …, got …";
+ * valid until the thread's next call. Empty before any failed. */
+LINNET_API const char* linnet_error(void);
 
-linnet_sampling linnet_sampling_default(void);
+LINNET_API linnet_status linnet_sampling_init(linnet_sampling* sampling, size_t size);
 
-/* Loads the folder of a model. The caller frees *model once; sessions keep what they need of it. */
-linnet_status linnet_model_load(const char* folder, linnet_model** model);
-void linnet_model_free(linnet_model* model);
-int64_t linnet_model_vocabulary(const linnet_model* model);
-int64_t linnet_model_classes(const linnet_model* model); /* 0 for models without labels */
+/* A model's folder. *model belongs to the caller and is freed once; sessions keep what they need of it. */
+LINNET_API linnet_status linnet_model_load(const char* folder, linnet_model** model);
+LINNET_API void linnet_model_free(linnet_model* model);
+/* Tokens are 0 … vocabulary - 1, labels 0 … classes - 1; 0 classes for models without labels. -1 where
+ * `model` is NULL. */
+LINNET_API int64_t linnet_model_vocabulary(const linnet_model* model);
+LINNET_API int64_t linnet_model_classes(const linnet_model* model);
 
-/* Options of a session; NULL means linnet_session_options_default(). */
+/* How a session keeps its streams; NULL stands for the defaults. */
 typedef struct {
-  int64_t capacity; /* tokens per stream to reserve memory for, in families whose memory grows */
-  int32_t cache;    /* 0: compute every token from the whole sequence again */
-  int32_t threads;  /* 1: run every step on the calling thread, for callers with a deadline; 0: all */
+  size_t size;      /* sizeof(linnet_session_options) */
+  int64_t capacity; /* tokens a stream to reserve memory for, where a family's memory grows (softmax) */
+  int32_t cache;    /* 0 computes every token from the whole sequence again */
+  int32_t threads;  /* of the session, the caller's included; 1 for callers with a deadline; 0: one per
+                       processor */
 } linnet_session_options;
 
-linnet_session_options linnet_session_options_default(void);
+LINNET_API linnet_status linnet_session_options_init(linnet_session_options* options, size_t size);
 
-/* `streams` streams, all at their beginning, with label 0 if the model has classes, and seeds 0, 1, …
- * `options` may be NULL. */
-linnet_status linnet_session_create(const linnet_model* model, int64_t streams,
-                                    const linnet_session_options* options, linnet_session** session);
-void linnet_session_free(linnet_session* session);
+/* `streams` streams, all begun: with label 0 where the model has classes, and seeds 0, 1, … `options` may be
+ * NULL. */
+LINNET_API linnet_status linnet_session_create(const linnet_model* model, int64_t streams,
+                                               const linnet_session_options* options,
+                                               linnet_session** session);
+LINNET_API void linnet_session_free(linnet_session* session);
 
 /* Starts the stream anew. `label` is the class to draw, −1 for a model without classes; `sampling`
  * may be NULL for the default. */
-linnet_status linnet_begin(linnet_session* session, int64_t stream, int64_t label,
-                           const linnet_sampling* sampling);
+LINNET_API linnet_status linnet_begin(linnet_session* session, int64_t stream, int64_t label,
+                                      const linnet_sampling* sampling);
 
-/* Appends given tokens to a stream, in the parallel form. The stream is unchanged if the call fails. */
-linnet_status linnet_prefill(linnet_session* session, int64_t stream, const int32_t* tokens, size_t count);
+/* Appends given tokens to a stream, in the parallel form. The stream is unchanged where it fails. */
+LINNET_API linnet_status linnet_prefill(linnet_session* session, int64_t stream, const int32_t* tokens,
+                                        size_t count);
 
 /* Draws the next token of each of `count` streams, each at most once, and appends it: tokens[i] belongs to
- * streams[i]. NULL for `streams` means all `count` streams of the session. */
-linnet_status linnet_step(linnet_session* session, int32_t* tokens, const int64_t* streams, size_t count);
+ * streams[i]. `streams` NULL takes all of the session's, `count` of them. */
+LINNET_API linnet_status linnet_step(linnet_session* session, int32_t* tokens, const int64_t* streams,
+                                     size_t count);
 
 /* Makes `stream` continue exactly as `source` would, with a seed of its own. */
-linnet_status linnet_fork(linnet_session* session, int64_t stream, int64_t source, uint64_t seed);
+LINNET_API linnet_status linnet_fork(linnet_session* session, int64_t stream, int64_t source, uint64_t seed);
 
 /* Tokens given and drawn so far. */
-linnet_status linnet_position(const linnet_session* session, int64_t stream, int64_t* position);
+LINNET_API linnet_status linnet_position(const linnet_session* session, int64_t stream, int64_t* position);
 
-/* The stream as bytes. *size receives their number. They are written to `bytes` if `capacity` is large
- * enough. `bytes` may be NULL with capacity 0 to ask for the size. A capacity above 0 that is too small is an
- * error. */
-linnet_status linnet_save(const linnet_session* session, int64_t stream, void* bytes, size_t capacity,
-                          size_t* size);
-linnet_status linnet_restore(linnet_session* session, int64_t stream, const void* bytes, size_t size);
+/* The stream as bytes. *size receives how many there are; they are written where `capacity` holds them, and
+ * `bytes` may be NULL with capacity 0 to ask for the size. A capacity above 0 that is too small fails. */
+LINNET_API linnet_status linnet_save(const linnet_session* session, int64_t stream, void* bytes,
+                                     size_t capacity, size_t* size);
+LINNET_API linnet_status linnet_restore(linnet_session* session, int64_t stream, const void* bytes,
+                                        size_t size);
 
 #ifdef __cplusplus
 }

@@ -3,6 +3,8 @@
 #include <cstddef>
 #include <memory>
 
+#include "linnet/export.h"
+
 namespace linnet {
 
 /// What computes: a number of threads and the working memory of each. A session, a trainer or a caller owns a
@@ -11,7 +13,7 @@ namespace linnet {
 ///
 /// Threads wait for work by spinning for some tens of microseconds and then sleep, so that an idle context
 /// costs other programs nothing. In a child process after `fork` a context works on the calling thread alone.
-class Context {
+class LINNET_API Context {
  public:
   /// `threads` threads, the caller's included; there may be more of them than processors. 0 stands for one
   /// thread per processor that the process may run on. Throws UsageError for a negative number or one above
@@ -36,6 +38,6 @@ class Context {
 };
 
 /// Processors that the process may run on; at least 1.
-int available_processors();
+LINNET_API int available_processors();
 
 }  // namespace linnet

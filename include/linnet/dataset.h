@@ -5,10 +5,12 @@
 #include <span>
 #include <string>
 
+#include "linnet/export.h"
+
 namespace linnet {
 
 /// Examples of one length, for training and evaluation. Immutable after opening: any thread may read.
-class Dataset {
+class LINNET_API Dataset {
  public:
   virtual ~Dataset() = default;
   /// Number of examples.
@@ -35,13 +37,13 @@ class Dataset {
 /// permutation, computed by a cycle-walking Feistel network keyed by seed and epoch (Black and Rogaway,
 /// "Ciphers with arbitrary finite domains", 2002). So nothing is stored, and training can resume at any
 /// position. Size is at least 1, i at least 0.
-std::int64_t shuffled_index(std::uint64_t seed, std::int64_t i, std::int64_t size);
+LINNET_API std::int64_t shuffled_index(std::uint64_t seed, std::int64_t i, std::int64_t size);
 
 /// The level of a pixel, out of `levels` (2 … 256): ⌊pixel · levels / 256⌋.
-std::int32_t token_of_pixel(std::uint8_t pixel, std::int64_t levels);
+LINNET_API std::int32_t token_of_pixel(std::uint8_t pixel, std::int64_t levels);
 /// A pixel whose level is `token`. Level 0 gives 0 and the highest level 255, with about equal distances
 /// between.
-std::uint8_t pixel_of_token(std::int32_t token, std::int64_t levels);
+LINNET_API std::uint8_t pixel_of_token(std::int32_t token, std::int64_t levels);
 
 /// What to open. The kinds:
 /// - "digits": synthetic handwritten digits (data/digits.h), `examples` for training and a tenth of that for
@@ -75,6 +77,6 @@ struct Datasets {
 };
 
 /// Throws UsageError for invalid options, and Error for files that cannot be read or do not fit.
-Datasets open_datasets(const DataOptions& options);
+LINNET_API Datasets open_datasets(const DataOptions& options);
 
 }  // namespace linnet

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "linnet/context.h"
+#include "linnet/export.h"
 #include "linnet/tensor.h"
 
 namespace linnet {
@@ -23,7 +24,7 @@ struct TileContext {
 /// The map φ of linear attention, on tiles of rows. There is one virtual call per tile, so a map of your own
 /// costs no more than a built-in one if its code is as fast. `tile_exp` and `tile_tanh` below are the vector
 /// mathematics of the built-in maps. Objects are immutable while in use and called from many threads.
-class FeatureMap {
+class LINNET_API FeatureMap {
  public:
   virtual ~FeatureMap() = default;
 
@@ -50,7 +51,7 @@ class FeatureMap {
 /// linear family keeps a running maximum of the log-scales of the keys and rescales its sums by it, as online
 /// softmax does. The log-scales of the queries cancel in the quotient. ε is 0, and a query whose denominator
 /// is not positive gives zeros.
-class LogScaledMap : public FeatureMap {
+class LINNET_API LogScaledMap : public FeatureMap {
  public:
   /// y [rows, F] and log_scale [rows], s, from x [rows, head_dim].
   virtual void forward_scaled(View<float> y, std::span<double> log_scale, View<const float> x,
@@ -67,19 +68,19 @@ class LogScaledMap : public FeatureMap {
 
 /// φ(x) = x + 1 for x > 0, α(exp(x) − 1) + 1 otherwise; Katharopoulos et al. 2020, equation 7 with α = 1.
 /// 0 < α ≤ 1 keeps it non-negative.
-std::shared_ptr<const FeatureMap> elu_map(float alpha = 1.0f);
+LINNET_API std::shared_ptr<const FeatureMap> elu_map(float alpha = 1.0f);
 
 /// φ(x) = max(x, 0).
-std::shared_ptr<const FeatureMap> relu_map();
+LINNET_API std::shared_ptr<const FeatureMap> relu_map();
 
 /// φ(x) = max(x, 0)².
-std::shared_ptr<const FeatureMap> squared_relu_map();
+LINNET_API std::shared_ptr<const FeatureMap> squared_relu_map();
 
 /// φ(x) = exp(x), x limited to at most 80 so that nothing overflows.
-std::shared_ptr<const FeatureMap> exp_map();
+LINNET_API std::shared_ptr<const FeatureMap> exp_map();
 
 /// φ(x) = x. Features may be negative, and denominators near 0: use it with Normalise::none.
-std::shared_ptr<const FeatureMap> identity_map();
+LINNET_API std::shared_ptr<const FeatureMap> identity_map();
 
 /// A row of the table of feature maps that `linnet families` prints.
 struct FeatureMapInfo {
@@ -90,7 +91,7 @@ struct FeatureMapInfo {
 };
 
 /// All built-in maps without random draws.
-std::span<const FeatureMapInfo> feature_map_table();
+LINNET_API std::span<const FeatureMapInfo> feature_map_table();
 
 /// Random features: maps of w_f·x with random directions w_f, x first multiplied by E^-1/4.
 ///
@@ -106,10 +107,10 @@ std::span<const FeatureMapInfo> feature_map_table();
 /// The other maps are (f(w·x) + 0.001)/√F, the generalised attention of the same paper.
 ///
 /// The maps with exponentials are LogScaledMaps.
-std::span<const FeatureMapInfo> random_feature_map_table();
+LINNET_API std::span<const FeatureMapInfo> random_feature_map_table();
 
 /// Whether the table of random maps has that name.
-bool is_random_feature_map(const std::string& name);
+LINNET_API bool is_random_feature_map(const std::string& name);
 
 /// How directions are drawn.
 struct RandomFeatureOptions {
@@ -130,20 +131,20 @@ struct RandomDraws {
 /// The draws of a random map, with the same bits on every machine. Every direction is distributed as E
 /// independent normal numbers. Orthogonal directions are uniform (Haar) and have independent lengths. Throws
 /// UsageError for invalid options.
-RandomDraws draw_random_features(const std::string& map, std::int64_t head_dim,
-                                 const RandomFeatureOptions& options = {});
+LINNET_API RandomDraws draw_random_features(const std::string& map, std::int64_t head_dim,
+                                            const RandomFeatureOptions& options = {});
 
 /// The random map of that name with these draws. Throws UsageError for an unknown name, and Error if the
 /// draws do not fit the map. `features` of the map throws UsageError for a head size other than that of the
 /// draws.
-std::shared_ptr<const FeatureMap> random_feature_map(const std::string& map, RandomDraws draws);
+LINNET_API std::shared_ptr<const FeatureMap> random_feature_map(const std::string& map, RandomDraws draws);
 
 /// The same with new draws.
-std::shared_ptr<const FeatureMap> random_feature_map(const std::string& map, std::int64_t head_dim,
-                                                     const RandomFeatureOptions& options = {});
+LINNET_API std::shared_ptr<const FeatureMap> random_feature_map(const std::string& map, std::int64_t head_dim,
+                                                                const RandomFeatureOptions& options = {});
 
 /// Whether one of the two tables has that name.
-bool is_feature_map(const std::string& name);
+LINNET_API bool is_feature_map(const std::string& name);
 
 /// Options of `find_feature_map`.
 struct FeatureMapOptions {
@@ -154,12 +155,12 @@ struct FeatureMapOptions {
 
 /// The built-in map of that name, from either table. Throws UsageError: for an unknown name with the nearest
 /// known one, for a random map without a head size.
-std::shared_ptr<const FeatureMap> find_feature_map(const std::string& name,
-                                                   const FeatureMapOptions& options = {});
+LINNET_API std::shared_ptr<const FeatureMap> find_feature_map(const std::string& name,
+                                                              const FeatureMapOptions& options = {});
 
 /// Vector mathematics for maps of your own: y[i] = f(x[i]) for i < count, y may be x. Relative error below
 /// 4e-7 for exp (x limited to ±87) and absolute error below 4e-7 for tanh; for every instruction set.
-void tile_exp(float* y, const float* x, std::int64_t count);
-void tile_tanh(float* y, const float* x, std::int64_t count);
+LINNET_API void tile_exp(float* y, const float* x, std::int64_t count);
+LINNET_API void tile_tanh(float* y, const float* x, std::int64_t count);
 
 }  // namespace linnet

@@ -7,12 +7,13 @@
 #include <span>
 #include <vector>
 
+#include "linnet/export.h"
 #include "linnet/model.h"
 
 namespace linnet {
 
 /// How the next token is chosen from its distribution p.
-struct SamplingOptions {
+struct LINNET_API SamplingOptions {
   double temperature = 1;  ///< p is raised to 1 / temperature; 0: the most probable token
   std::int64_t top_k = std::numeric_limits<std::int64_t>::max();  ///< only the k most probable tokens
   double top_p = 1;        ///< only the smallest set of tokens with total probability top_p (nucleus)
@@ -24,7 +25,7 @@ struct SamplingOptions {
 
 /// Many streams of one model, each at its own position with its own seed. A stream's tokens do not depend on
 /// the streams beside it. One session is used by one thread at a time; it works with threads of its own.
-class Session {
+class LINNET_API Session {
  public:
   /// Largest number of tokens that `prefill` takes through the layers together.
   static constexpr std::int64_t prefill_slice = 512;
@@ -46,6 +47,8 @@ class Session {
       : Session(std::move(model), streams, Options{}) {}
   Session(std::shared_ptr<const Model> model, std::int64_t streams, const Options& options);
   ~Session();
+  Session(Session&&) noexcept;
+  Session& operator=(Session&&) noexcept;
 
   /// Starts the stream anew. `label` is the class to draw, −1 for a model without classes.
   void begin(std::int64_t stream, std::int64_t label, const SamplingOptions& sampling);

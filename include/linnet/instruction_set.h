@@ -1,5 +1,7 @@
 #pragma once
 
+#include "linnet/export.h"
+
 namespace linnet {
 
 /// The instruction set that the kernels of this process use, by Highway's name: "AVX3" (AVX-512), "AVX2",
@@ -8,6 +10,6 @@ namespace linnet {
 /// UsageError if the variable names a set that was not compiled or that this machine lacks; then nothing is
 /// limited. The program `linnet` checks this first. In a program of your own this call or the first model
 /// does.
-const char* instruction_set();
+LINNET_API const char* instruction_set();
 
 }  // namespace linnet

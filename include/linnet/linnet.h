@@ -5,6 +5,7 @@
 #include "linnet/attention.h"
 #include "linnet/dataset.h"
 #include "linnet/error.h"
+#include "linnet/export.h"
 #include "linnet/feature_map.h"
 #include "linnet/generation.h"
 #include "linnet/instruction_set.h"
@@ -13,3 +14,4 @@
 #include "linnet/similarity.h"
 #include "linnet/tensor.h"
 #include "linnet/training.h"
+#include "linnet/version.h"

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "linnet/export.h"
 #include "linnet/tensor.h"
 
 namespace linnet {
@@ -13,7 +14,7 @@ namespace linnet {
 /// Which keys a query may see. Every mask except `boolean` is a set of intervals: query i of batch entry b
 /// sees the keys [begin, end), and neither bound ever decreases with i. The linear family takes linear time
 /// with such a mask, forward and backward. Masks are values, cheap to copy.
-class Mask {
+class LINNET_API Mask {
  public:
   struct Interval {
     std::int64_t begin = 0;

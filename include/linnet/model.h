@@ -8,12 +8,13 @@
 #include <vector>
 
 #include "linnet/attention.h"
+#include "linnet/export.h"
 
 namespace linnet {
 
 /// The configuration of a model. The keys in TOML files, `--set` and config.json are those that
 /// `linnet train --options` lists: model.layers, attention.family and so on.
-struct ModelConfig {
+struct LINNET_API ModelConfig {
   /// What the model predicts: "next-token", each token from those before it, or "masked", some hidden tokens
   /// from all others (Devlin et al. 2019, section 3.1). A masked model is a bidirectional encoder. It
   /// predicts hidden tokens and does not generate.
@@ -89,7 +90,7 @@ struct ModelConfig {
 class Network;
 
 /// A trained model: immutable, shared by any number of sessions and threads.
-class Model {
+class LINNET_API Model {
  public:
   /// Loads a folder with config.json and model.safetensors. `settings` ("attention.family=softmax") replace
   /// values of the configuration; the weights must still fit. A feature map of your own is passed as an

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "linnet/context.h"
+#include "linnet/export.h"
 #include "linnet/tensor.h"
 
 namespace linnet {
@@ -14,7 +15,7 @@ namespace linnet {
 /// code is as fast. Element (i, j) may depend on row i of q and row j of k only. Objects are immutable while
 /// in use and called from many threads. `own` is the
 /// context of the calling thread, whose working memory may be used.
-class Similarity {
+class LINNET_API Similarity {
  public:
   virtual ~Similarity() = default;
 
@@ -39,15 +40,15 @@ struct SimilarityParameters {
 };
 
 /// (q·k/√E + c)^p. Throws UsageError unless c ≥ 0 is finite and p is even and from 2 to 64.
-std::shared_ptr<const Similarity> polynomial_similarity(double offset = 1, int power = 2);
+LINNET_API std::shared_ptr<const Similarity> polynomial_similarity(double offset = 1, int power = 2);
 
 /// exp(−‖q − k‖² / (2 σ²)). The distance comes from ‖q‖² + ‖k‖² − 2 q·k, so that its relative error is about
 /// 1e-7 · (‖q‖² + ‖k‖²) / σ². Throws UsageError unless σ ≥ 0 is finite.
-std::shared_ptr<const Similarity> gaussian_similarity(double sigma = 0);
+LINNET_API std::shared_ptr<const Similarity> gaussian_similarity(double sigma = 0);
 
 /// exp(q·k/√E). The argument is limited to 80 to prevent overflow. Below the limit the family computes
 /// softmax, except for ε. The f32 sum over the keys overflows with 6,000 keys at the limit.
-std::shared_ptr<const Similarity> exponential_similarity();
+LINNET_API std::shared_ptr<const Similarity> exponential_similarity();
 
 /// A row of the table of similarities that `linnet families` prints.
 struct SimilarityInfo {
@@ -57,10 +58,10 @@ struct SimilarityInfo {
 };
 
 /// All built-in similarities.
-std::span<const SimilarityInfo> similarity_table();
+LINNET_API std::span<const SimilarityInfo> similarity_table();
 
 /// The built-in similarity of that name. Throws UsageError, naming the nearest known one.
-std::shared_ptr<const Similarity> find_similarity(const std::string& name,
-                                                  const SimilarityParameters& parameters = {});
+LINNET_API std::shared_ptr<const Similarity> find_similarity(const std::string& name,
+                                                             const SimilarityParameters& parameters = {});
 
 }  // namespace linnet

@@ -12,6 +12,8 @@
 #include <type_traits>
 #include <vector>
 
+#include "linnet/export.h"
+
 namespace linnet {
 
 /// Upper half of an IEEE single: 8 bits of exponent, 7 of fraction.
@@ -37,8 +39,8 @@ inline float to_float(bf16 value) {
 /// Element types of tensors and of model files.
 enum class DType { f32, bf16, f64, i32, i64, u8, i8 };
 
-std::size_t size_of(DType type);
-const char* name_of(DType type);
+LINNET_API std::size_t size_of(DType type);
+LINNET_API const char* name_of(DType type);
 
 template <class T>
 constexpr DType dtype_of() {
@@ -64,10 +66,10 @@ constexpr DType dtype_of() {
 using Shape = std::vector<std::int64_t>;
 
 /// "[2, 3, 4]".
-std::string to_string(std::span<const std::int64_t> shape);
+LINNET_API std::string to_string(std::span<const std::int64_t> shape);
 
 /// Product of the extents. Throws Error when one is negative or the product times `element_bytes` overflows.
-std::int64_t checked_size(std::span<const std::int64_t> shape, std::size_t element_bytes = 1);
+LINNET_API std::int64_t checked_size(std::span<const std::int64_t> shape, std::size_t element_bytes = 1);
 
 /// A pointer with a shape and strides in elements. It does not own the memory. The innermost stride is 1 and
 /// all others are free, so a head of `[batch, length, heads, dim]` is also a view. Rank 0 to 4.
@@ -241,7 +243,7 @@ using FloatView = BasicFloatView<std::byte>;
 using ConstFloatView = BasicFloatView<const std::byte>;
 
 /// 64-byte-aligned memory with a shape and an element type. Movable; `clone` makes a copy.
-class Tensor {
+class LINNET_API Tensor {
  public:
   Tensor() = default;
   /// Elements are zero. Throws Error when the shape is impossible, std::bad_alloc when memory is short.

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "linnet/dataset.h"
+#include "linnet/export.h"
 #include "linnet/model.h"
 
 namespace linnet {
@@ -79,14 +80,15 @@ struct TrainingResult {
 /// `folder`. With `resume` it continues from the newest checkpoint, if there is one, and ends with the same
 /// bits as without stopping. Otherwise the folder must be empty or must not exist. Throws Error when the loss
 /// is no longer finite, naming the step, the layer and the last good checkpoint.
-TrainingResult train(Context& context, const ModelConfig& config, const TrainingOptions& options,
-                     const Dataset& training, const Dataset& validation, const std::filesystem::path& folder,
-                     bool resume, const TrainingCallbacks& callbacks = {});
+LINNET_API TrainingResult train(Context& context, const ModelConfig& config, const TrainingOptions& options,
+                                const Dataset& training, const Dataset& validation,
+                                const std::filesystem::path& folder, bool resume,
+                                const TrainingCallbacks& callbacks = {});
 
 /// Mean loss of up to `examples` (0: all) evenly spaced examples, `batch` per pass. With `accuracy`, the most
 /// probable value of every token is also compared. For a masked model every evaluation hides the same tokens
 /// of an example.
-Evaluation evaluate(Context& context, const Model& model, const Dataset& dataset, std::int64_t examples,
-                    std::int64_t batch, bool accuracy = false);
+LINNET_API Evaluation evaluate(Context& context, const Model& model, const Dataset& dataset,
+                               std::int64_t examples, std::int64_t batch, bool accuracy = false);
 
 }  // namespace linnet

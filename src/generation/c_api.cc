@@ -1,10 +1,12 @@
 #include "linnet/c_api.h"
 
-#include <new>
+#include <memory>
 #include <string>
+#include <vector>
 
-#include "base/fail.h"
+#include "generation/c_boundary.h"
 #include "linnet/generation.h"
+#include "linnet/version.h"
 
 struct linnet_model {
   std::shared_ptr<const linnet::Model> model;
@@ -19,55 +21,59 @@ namespace {
 
 thread_local std::string error;
 
-linnet_status failed(linnet_status status, const char* what) {
+// What the structs' first versions had; never changed where members are added.
+constexpr std::size_t first_sampling_bytes = 40, first_session_options_bytes = 24;
+static_assert(sizeof(linnet_sampling) >= first_sampling_bytes);
+static_assert(sizeof(linnet_session_options) >= first_session_options_bytes);
+
+linnet_sampling default_sampling() {
+  const SamplingOptions options;
+  return {sizeof(linnet_sampling), options.temperature, options.top_k, options.top_p, options.seed};
+}
+
+SamplingOptions sampling_of(const char* operation, const linnet_sampling* sampling) {
+  const linnet_sampling chosen = options_of(operation, sampling, default_sampling(), first_sampling_bytes);
+  return {chosen.temperature, chosen.top_k, chosen.top_p, chosen.seed};
+}
+
+linnet_session_options default_session_options() {
+  const Session::Options options;
+  return {sizeof(linnet_session_options), options.capacity, options.cache, options.threads};
+}
+
+Session::Options session_options_of(const char* operation, const linnet_session_options* options) {
+  const linnet_session_options chosen =
+      options_of(operation, options, default_session_options(), first_session_options_bytes);
+  return {.capacity = chosen.capacity, .cache = chosen.cache != 0, .threads = chosen.threads};
+}
+
+}  // namespace
+
+linnet_status c_failed(linnet_status status, const char* sentence) noexcept {
   try {
-    error = what;
-  } catch (const std::bad_alloc&) {
+    error = sentence;
+  } catch (...) {
     error.clear();
   }
   return status;
 }
 
-/// Runs `body` and turns what it throws into a status.
-template <class Body>
-linnet_status guarded(const Body& body) {
-  try {
-    body();
-    return LINNET_OK;
-  } catch (const UsageError& caught) {
-    return failed(LINNET_USAGE, caught.what());
-  } catch (const std::bad_alloc&) {
-    return failed(LINNET_OUT_OF_MEMORY, "[memory] expected more memory than there is");
-  } catch (const std::exception& caught) {
-    return failed(LINNET_FAILED, caught.what());
-  }
-}
-
-template <class T>
-T& given(const char* operation, const char* what, T* pointer) {
-  if (pointer == nullptr) fail<UsageError>(operation, "expected {}, got NULL", what);
-  return *pointer;
-}
-
-/// `count` elements, of which NULL holds none.
-template <class T>
-std::span<T> elements(const char* operation, const char* what, T* pointer, std::size_t count) {
-  if (count > 0) given(operation, what, pointer);
-  return {pointer, count};
-}
-
-}  // namespace
 }  // namespace linnet
 
 using linnet::elements;
 using linnet::given;
 using linnet::guarded;
+using linnet::guarded_value;
 
 const char* linnet_error(void) { return linnet::error.c_str(); }
 
-linnet_sampling linnet_sampling_default(void) {
-  const linnet::SamplingOptions options;
-  return {options.temperature, options.top_k, options.top_p, options.seed};
+const char* linnet_version(void) { return linnet::version(); }
+
+linnet_status linnet_sampling_init(linnet_sampling* sampling, size_t size) {
+  return guarded([&] {
+    linnet::write_defaults("sampling", sampling, size, linnet::default_sampling(),
+                           linnet::first_sampling_bytes);
+  });
 }
 
 linnet_status linnet_model_load(const char* folder, linnet_model** model) {
@@ -80,23 +86,29 @@ linnet_status linnet_model_load(const char* folder, linnet_model** model) {
 
 void linnet_model_free(linnet_model* model) { delete model; }
 
-int64_t linnet_model_vocabulary(const linnet_model* model) { return model->model->config().vocabulary; }
+int64_t linnet_model_vocabulary(const linnet_model* model) {
+  return guarded_value<int64_t>(
+      -1, [&] { return given("vocabulary", "a model", model).model->config().vocabulary; });
+}
 
-int64_t linnet_model_classes(const linnet_model* model) { return model->model->config().classes; }
+int64_t linnet_model_classes(const linnet_model* model) {
+  return guarded_value<int64_t>(-1,
+                                [&] { return given("classes", "a model", model).model->config().classes; });
+}
 
-linnet_session_options linnet_session_options_default(void) {
-  const linnet::Session::Options options;
-  return {options.capacity, options.cache, options.threads};
+linnet_status linnet_session_options_init(linnet_session_options* options, size_t size) {
+  return guarded([&] {
+    linnet::write_defaults("session", options, size, linnet::default_session_options(),
+                           linnet::first_session_options_bytes);
+  });
 }
 
 linnet_status linnet_session_create(const linnet_model* model, int64_t streams,
                                     const linnet_session_options* options, linnet_session** session) {
   return guarded([&] {
     given("session", "where to put the session", session) = nullptr;
-    const linnet_session_options chosen = options != nullptr ? *options : linnet_session_options_default();
-    *session = new linnet_session{linnet::Session(
-        given("session", "a model", model).model, streams,
-        {.capacity = chosen.capacity, .cache = chosen.cache != 0, .threads = chosen.threads})};
+    *session = new linnet_session{linnet::Session(given("session", "a model", model).model, streams,
+                                                  linnet::session_options_of("session", options))};
   });
 }
 
@@ -105,10 +117,7 @@ void linnet_session_free(linnet_session* session) { delete session; }
 linnet_status linnet_begin(linnet_session* session, int64_t stream, int64_t label,
                            const linnet_sampling* sampling) {
   return guarded([&] {
-    linnet::SamplingOptions options;
-    if (sampling != nullptr)
-      options = {sampling->temperature, sampling->top_k, sampling->top_p, sampling->seed};
-    given("begin", "a session", session).session.begin(stream, label, options);
+    given("begin", "a session", session).session.begin(stream, label, linnet::sampling_of("begin", sampling));
   });
 }
 
@@ -123,8 +132,11 @@ linnet_status linnet_step(linnet_session* session, int32_t* tokens, const int64_
   return guarded([&] {
     linnet::Session& own = given("step", "a session", session).session;
     const std::span<int32_t> drawn = elements("step", "where to put the tokens", tokens, count);
-    if (streams != nullptr) return own.step(drawn, std::span(streams, count));
-    own.step(drawn);
+    if (streams == nullptr) return own.step(drawn);
+    if (count > static_cast<size_t>(own.streams()))
+      linnet::fail<linnet::UsageError>("step", "expected at most the session's {} streams, got {}",
+                                       own.streams(), count);
+    own.step(drawn, elements("step", "streams", streams, count));
   });
 }
 
@@ -134,21 +146,22 @@ linnet_status linnet_fork(linnet_session* session, int64_t stream, int64_t sourc
 
 linnet_status linnet_position(const linnet_session* session, int64_t stream, int64_t* position) {
   return guarded([&] {
-    given("position", "where to put the position", position) =
-        given("position", "a session", session).session.position(stream);
+    int64_t& found = given("position", "where to put the position", position);
+    found = given("position", "a session", session).session.position(stream);
   });
 }
 
 linnet_status linnet_save(const linnet_session* session, int64_t stream, void* bytes, size_t capacity,
                           size_t* size) {
   return guarded([&] {
+    size_t& needed = given("save", "where to put the size", size);
+    const std::span to = elements("save", "where to put the bytes", static_cast<std::byte*>(bytes), capacity);
     const std::vector<std::byte> saved = given("save", "a session", session).session.save(stream);
-    given("save", "where to put the size", size) = saved.size();
-    if (capacity == 0) return;
-    given("save", "room for the bytes", static_cast<std::byte*>(bytes));
-    if (capacity < saved.size())
-      linnet::fail("save", "expected room for {} bytes, got {}", saved.size(), capacity);
-    std::copy(saved.begin(), saved.end(), static_cast<std::byte*>(bytes));
+    needed = saved.size();
+    if (to.empty()) return;
+    if (to.size() < saved.size())
+      linnet::fail("save", "expected memory for {} bytes, got {}", saved.size(), to.size());
+    std::copy(saved.begin(), saved.end(), to.begin());
   });
 }
 

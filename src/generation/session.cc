@@ -179,6 +179,8 @@ Session::Session(std::shared_ptr<const Model> model, std::int64_t streams, const
 }
 
 Session::~Session() = default;
+Session::Session(Session&&) noexcept = default;
+Session& Session::operator=(Session&&) noexcept = default;
 
 void Session::begin(std::int64_t stream, std::int64_t label, const SamplingOptions& sampling) {
   sampling.check();
@@ -194,12 +196,12 @@ void Session::prefill(std::int64_t stream, std::span<const std::int32_t> tokens)
   if (tokens.empty()) return;
   Impl::Stream& chosen = impl_->stream(stream);
   const Network& network = impl_->network();
+  const std::int64_t end = chosen.position + static_cast<std::int64_t>(tokens.size());
+  network.embedding().check_position(end - 1);
   for (const std::int32_t token : tokens) {
     if (token < 0 || token >= network.config().vocabulary)
       fail("prefill", "expected tokens in 0 … {}, got {}", network.config().vocabulary - 1, token);
   }
-  const std::int64_t end = chosen.position + static_cast<std::int64_t>(tokens.size());
-  network.embedding().check_position(end - 1);
 
   std::vector<std::int32_t> inputs = {chosen.next_input};
   inputs.insert(inputs.end(), tokens.begin(), tokens.end() - 1);

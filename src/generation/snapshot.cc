@@ -84,6 +84,11 @@ Snapshot Snapshot::read(std::span<const std::byte> bytes) {
   Reader reader(bytes.subspan(sizeof magic));
   const auto found = reader.take<std::uint32_t>();
   if (found != version) fail(operation, "expected version {}, got {}", version, found);
+  // First of all the size, so that no more is read than there is where the caller's is wrong.
+  const auto size = Reader(bytes.subspan(header_bytes - sizeof(std::uint64_t))).take<std::uint64_t>();
+  if (size != bytes.size() - header_bytes - checksum_bytes)
+    fail(operation, "expected {} bytes of the past, got {}", size,
+         bytes.size() - header_bytes - checksum_bytes);
   const auto body = bytes.first(bytes.size() - checksum_bytes);
   if (Reader(bytes.subspan(body.size())).take<std::uint64_t>() != checksum(body))
     fail(operation, "expected bytes whose checksum is right, got damaged ones");
@@ -100,9 +105,7 @@ Snapshot Snapshot::read(std::span<const std::byte> bytes) {
   snapshot.sampling.top_k = reader.take<std::int64_t>();
   snapshot.sampling.top_p = reader.take<double>();
   snapshot.sampling.seed = reader.take<std::uint64_t>();
-  const auto size = reader.take<std::uint64_t>();
-  const auto past = reader.rest().first(reader.rest().size() - checksum_bytes);
-  if (size != past.size()) fail(operation, "expected {} bytes of the past, got {}", size, past.size());
+  const auto past = bytes.subspan(header_bytes, size);
   snapshot.past.assign(past.begin(), past.end());
   return snapshot;
 }

@@ -38,6 +38,8 @@ const std::map<std::string, std::string> room_of_public_header = {
     {"context.h", "base"},
     {"tensor.h", "base"},
     {"error.h", "base"},
+    {"export.h", "base"},
+    {"version.h", "base"},
     {"mask.h", "attention"},
     {"feature_map.h", "attention"},
     {"similarity.h", "attention"},

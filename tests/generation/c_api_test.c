@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "linnet/version.h"
+
 static int failures = 0;
 
 static void expect(int holds, const char* what, int line) {
@@ -26,10 +28,12 @@ enum { kTokens = 40 };
 static void continues_bit_for_bit(const linnet_model* model) {
   linnet_session *session = NULL, *other = NULL;
   EXPECT(linnet_session_create(model, 3, NULL, &session) == LINNET_OK);
-  linnet_session_options options = linnet_session_options_default();
+  linnet_session_options options;
+  EXPECT(linnet_session_options_init(&options, sizeof options) == LINNET_OK);
   options.threads = 1;
   EXPECT(linnet_session_create(model, 1, &options, &other) == LINNET_OK);
-  linnet_sampling sampling = linnet_sampling_default();
+  linnet_sampling sampling;
+  EXPECT(linnet_sampling_init(&sampling, sizeof sampling) == LINNET_OK);
   sampling.temperature = 0.8;
   sampling.seed = 5;
   EXPECT(linnet_begin(session, 1, 7, &sampling) == LINNET_OK);
@@ -46,7 +50,7 @@ static void continues_bit_for_bit(const linnet_model* model) {
   EXPECT(linnet_save(session, 1, NULL, 0, &size) == LINNET_OK);
   EXPECT(size > 88);
   void* bytes = malloc(size);
-  EXPECT_REFUSED(linnet_save(session, 1, bytes, size - 1, &size), LINNET_FAILED, "expected room for");
+  EXPECT_REFUSED(linnet_save(session, 1, bytes, size - 1, &size), LINNET_FAILED, "expected memory for");
   EXPECT(linnet_save(session, 1, bytes, size, &size) == LINNET_OK);
   EXPECT(linnet_restore(other, 0, bytes, size) == LINNET_OK);
   EXPECT(linnet_fork(session, 2, 1, 5) == LINNET_OK);
@@ -73,7 +77,8 @@ static void what_cannot_be_is_refused(const linnet_model* model) {
   linnet_session* session = NULL;
   EXPECT_REFUSED(linnet_session_create(model, 0, NULL, &session), LINNET_USAGE, "streams, got 0");
   EXPECT(session == NULL);
-  linnet_session_options options = linnet_session_options_default();
+  linnet_session_options options;
+  EXPECT(linnet_session_options_init(&options, sizeof options) == LINNET_OK);
   options.threads = 2;
   EXPECT_REFUSED(linnet_session_create(model, 1, &options, &session), LINNET_USAGE, "threads, for all, or 1");
   options.threads = 0;
@@ -81,7 +86,8 @@ static void what_cannot_be_is_refused(const linnet_model* model) {
   EXPECT_REFUSED(linnet_session_create(model, 1, &options, &session), LINNET_USAGE, "capacity");
   EXPECT(session == NULL);
   EXPECT(linnet_session_create(model, 1, NULL, &session) == LINNET_OK);
-  linnet_sampling sampling = linnet_sampling_default();
+  linnet_sampling sampling;
+  EXPECT(linnet_sampling_init(&sampling, sizeof sampling) == LINNET_OK);
   sampling.temperature = NAN;
   EXPECT_REFUSED(linnet_begin(session, 0, 1, &sampling), LINNET_USAGE, "temperature");
   EXPECT_REFUSED(linnet_begin(session, 0, 1000, NULL), LINNET_FAILED, "label");
@@ -97,6 +103,110 @@ static void what_cannot_be_is_refused(const linnet_model* model) {
   linnet_session_free(session);
 }
 
+/* Every pointer of every function, in turn. */
+static void null_is_refused(const linnet_model* model) {
+  linnet_session* session = NULL;
+  EXPECT(linnet_session_create(model, 2, NULL, &session) == LINNET_OK);
+  int32_t tokens[2] = {0, 0};
+  int64_t position = 0;
+  size_t size = 0;
+  char byte = 0;
+  EXPECT_REFUSED(linnet_sampling_init(NULL, sizeof(linnet_sampling)), LINNET_USAGE, "got NULL");
+  EXPECT_REFUSED(linnet_session_options_init(NULL, sizeof(linnet_session_options)), LINNET_USAGE, "got NULL");
+  EXPECT_REFUSED(linnet_model_load("somewhere", NULL), LINNET_USAGE, "got NULL");
+  EXPECT_REFUSED(linnet_model_vocabulary(NULL), -1, "[vocabulary] expected a model, got NULL");
+  EXPECT_REFUSED(linnet_model_classes(NULL), -1, "[classes] expected a model, got NULL");
+  EXPECT_REFUSED(linnet_session_create(model, 1, NULL, NULL), LINNET_USAGE, "got NULL");
+  linnet_session* none = session;
+  EXPECT_REFUSED(linnet_session_create(NULL, 1, NULL, &none), LINNET_USAGE, "got NULL");
+  EXPECT(none == NULL);
+  EXPECT_REFUSED(linnet_begin(NULL, 0, 0, NULL), LINNET_USAGE, "got NULL");
+  EXPECT_REFUSED(linnet_prefill(NULL, 0, tokens, 1), LINNET_USAGE, "got NULL");
+  EXPECT_REFUSED(linnet_prefill(session, 0, NULL, 1), LINNET_USAGE, "got NULL");
+  EXPECT(linnet_prefill(session, 0, NULL, 0) == LINNET_OK);
+  EXPECT_REFUSED(linnet_step(NULL, tokens, NULL, 2), LINNET_USAGE, "got NULL");
+  EXPECT_REFUSED(linnet_step(session, NULL, NULL, 2), LINNET_USAGE, "got NULL");
+  EXPECT_REFUSED(linnet_fork(NULL, 0, 1, 0), LINNET_USAGE, "got NULL");
+  EXPECT_REFUSED(linnet_position(NULL, 0, &position), LINNET_USAGE, "got NULL");
+  EXPECT_REFUSED(linnet_position(session, 0, NULL), LINNET_USAGE, "got NULL");
+  EXPECT_REFUSED(linnet_save(NULL, 0, NULL, 0, &size), LINNET_USAGE, "got NULL");
+  EXPECT_REFUSED(linnet_save(session, 0, NULL, 0, NULL), LINNET_USAGE, "got NULL");
+  EXPECT_REFUSED(linnet_save(session, 0, NULL, 100, &size), LINNET_USAGE, "got NULL");
+  EXPECT_REFUSED(linnet_restore(NULL, 0, &byte, 1), LINNET_USAGE, "got NULL");
+  EXPECT_REFUSED(linnet_restore(session, 0, NULL, 1), LINNET_USAGE, "got NULL");
+  EXPECT_REFUSED(linnet_restore(session, 0, NULL, 0), LINNET_FAILED, "[snapshot] expected at least");
+  EXPECT(linnet_step(session, tokens, NULL, 2) == LINNET_OK);
+  linnet_session_free(session);
+}
+
+static void absurd_sizes_are_refused(const linnet_model* model) {
+  const size_t absurd[] = {SIZE_MAX, SIZE_MAX / 2, SIZE_MAX / 16, (size_t)1 << 40};
+  linnet_session* session = NULL;
+  EXPECT(linnet_session_create(model, 2, NULL, &session) == LINNET_OK);
+  int32_t tokens[2] = {0, 0};
+  const int64_t streams[] = {0, 1};
+  size_t size = 0;
+  EXPECT(linnet_save(session, 0, NULL, 0, &size) == LINNET_OK);
+  char* bytes = malloc(size);
+  EXPECT(linnet_save(session, 0, bytes, size, &size) == LINNET_OK);
+  for (size_t i = 0; i < sizeof absurd / sizeof *absurd; ++i) {
+    EXPECT(linnet_prefill(session, 0, tokens, absurd[i]) != LINNET_OK);
+    EXPECT(linnet_step(session, tokens, NULL, absurd[i]) != LINNET_OK);
+    EXPECT(linnet_step(session, tokens, streams, absurd[i]) == LINNET_USAGE);
+    EXPECT(linnet_restore(session, 0, bytes, absurd[i]) != LINNET_OK);
+    EXPECT(linnet_session_create(model, (int64_t)absurd[i], NULL, &(linnet_session*){NULL}) == LINNET_USAGE);
+  }
+  EXPECT_REFUSED(linnet_save(session, 0, bytes, SIZE_MAX, &size), LINNET_USAGE, "expected at most");
+  EXPECT_REFUSED(linnet_begin(session, INT64_MIN, 0, NULL), LINNET_FAILED, "expected a stream");
+  EXPECT_REFUSED(linnet_begin(session, INT64_MAX, 0, NULL), LINNET_FAILED, "expected a stream");
+  EXPECT_REFUSED(linnet_fork(session, 0, INT64_MIN, 0), LINNET_FAILED, "expected a stream");
+  EXPECT_REFUSED(linnet_begin(session, 0, INT64_MAX, NULL), LINNET_FAILED, "label");
+  EXPECT(linnet_restore(session, 0, bytes, size) == LINNET_OK);
+  free(bytes);
+  EXPECT(linnet_step(session, tokens, NULL, 2) == LINNET_OK);
+  linnet_session_free(session);
+}
+
+/* Callers that were compiled with older and with newer headers. */
+static void options_may_grow(const linnet_model* model) {
+  struct {
+    linnet_sampling known;
+    double newer;
+  } grown;
+  linnet_session* session = NULL;
+  EXPECT(linnet_session_create(model, 1, NULL, &session) == LINNET_OK);
+
+  grown.newer = 7;
+  EXPECT(linnet_sampling_init(&grown.known, sizeof grown) == LINNET_OK);
+  EXPECT(grown.known.size == sizeof grown && grown.known.temperature == 1 && grown.newer == 0);
+  EXPECT(linnet_begin(session, 0, 1, &grown.known) == LINNET_OK);
+  grown.newer = 1;
+  EXPECT_REFUSED(linnet_begin(session, 0, 1, &grown.known), LINNET_USAGE, "from this version");
+  /* What is behind the size is nobody's. */
+  grown.known.size = sizeof grown.known;
+  EXPECT(linnet_begin(session, 0, 1, &grown.known) == LINNET_OK);
+
+  const size_t impossible[] = {0, 1, sizeof grown.known.size, 39, 4097, SIZE_MAX};
+  for (size_t i = 0; i < sizeof impossible / sizeof *impossible; ++i) {
+    grown.known.size = impossible[i];
+    EXPECT_REFUSED(linnet_begin(session, 0, 1, &grown.known), LINNET_USAGE,
+                   "[begin] expected options whose size");
+    EXPECT_REFUSED(linnet_sampling_init(&grown.known, impossible[i]), LINNET_USAGE,
+                   "expected options whose size");
+  }
+  linnet_session_options options;
+  EXPECT_REFUSED(linnet_session_options_init(&options, 23), LINNET_USAGE, "expected options whose size");
+  EXPECT(linnet_session_options_init(&options, sizeof options) == LINNET_OK);
+  EXPECT(options.size == sizeof options && options.cache == 1 && options.threads == 0 &&
+         options.capacity == 0);
+  options.size = 0;
+  linnet_session* none = NULL;
+  EXPECT_REFUSED(linnet_session_create(model, 1, &options, &none), LINNET_USAGE,
+                 "expected options whose size");
+  EXPECT(none == NULL);
+  linnet_session_free(session);
+}
+
 int main(int count, char** arguments) {
   if (count != 2) {
     fprintf(stderr, "usage: %s MODEL\n", arguments[0]);
@@ -106,8 +216,15 @@ int main(int count, char** arguments) {
   EXPECT(linnet_model_load(arguments[1], &model) == LINNET_OK);
   if (model == NULL) return 1;
   EXPECT(linnet_model_classes(model) == 10);
+  char version[32];
+  snprintf(version, sizeof version, "%d.%d.%d", LINNET_VERSION_MAJOR, LINNET_VERSION_MINOR,
+           LINNET_VERSION_PATCH);
+  EXPECT(strcmp(linnet_version(), version) == 0);
   continues_bit_for_bit(model);
   what_cannot_be_is_refused(model);
+  null_is_refused(model);
+  absurd_sizes_are_refused(model);
+  options_may_grow(model);
   linnet_model_free(model);
   linnet_model_free(NULL);
   linnet_session_free(NULL);

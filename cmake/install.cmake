@@ -1,0 +1,53 @@
+# What cmake --install puts where: headers, libraries, the package for find_package and the file for pkg-config. The program
+# and its files are installed in apps/linnet.
+include(CMakePackageConfigHelpers)
+
+set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/linnet)
+
+install(DIRECTORY include/linnet DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+foreach(kind IN LISTS LINNET_KINDS)
+  install(TARGETS linnet_${kind} EXPORT linnet-${kind}-targets)
+  install(EXPORT linnet-${kind}-targets NAMESPACE linnet:: DESTINATION ${package_folder})
+endforeach()
+
+# find_package
+list(TRANSFORM linnet_packages REPLACE "(.+)" "  find_dependency(\\1)" OUTPUT_VARIABLE LINNET_FIND_DEPENDENCIES)
+list(JOIN LINNET_FIND_DEPENDENCIES "\n" LINNET_FIND_DEPENDENCIES)
+if(BUILD_SHARED_LIBS)
+  set(LINNET_DEFAULT_KIND shared)
+else()
+  set(LINNET_DEFAULT_KIND static)
+endif()
+configure_package_config_file(cmake/linnet-config.cmake.in linnet-config.cmake INSTALL_DESTINATION ${package_folder}
+                              NO_SET_AND_CHECK_MACRO
+                              NO_CHECK_REQUIRED_COMPONENTS_MACRO)
+if(PROJECT_VERSION_MAJOR EQUAL 0)
+  set(compatibility SameMinorVersion)
+else()
+  set(compatibility SameMajorVersion)
+endif()
+write_basic_package_version_file(linnet-config-version.cmake COMPATIBILITY ${compatibility})
+install(FILES ${PROJECT_BINARY_DIR}/linnet-config.cmake ${PROJECT_BINARY_DIR}/linnet-config-version.cmake cmake/dnnl.cmake
+        DESTINATION ${package_folder})
+
+# pkg-config. Its file lies in LIBDIR/pkgconfig and finds the rest from there, wherever the tree is moved to.
+file(RELATIVE_PATH LINNET_PREFIX_FROM_FILE ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
+string(REGEX REPLACE "/$" "" LINNET_PREFIX_FROM_FILE "${LINNET_PREFIX_FROM_FILE}")
+list(TRANSFORM LINNET_LINK_OPTIONS REPLACE "^LINKER:" "-Wl," OUTPUT_VARIABLE libraries)
+get_filename_component(dnnl_folder ${DNNL_LIBRARY} DIRECTORY)
+if(NOT dnnl_folder IN_LIST CMAKE_CXX_IMPLICIT_LINK_DIRECTORIES)
+  list(APPEND libraries -L${dnnl_folder})
+endif()
+list(TRANSFORM OpenMP_CXX_LIB_NAMES PREPEND -l OUTPUT_VARIABLE openmp)
+list(APPEND libraries -ldnnl ${openmp} -lstdc++ -lm)
+list(JOIN libraries " " libraries)
+set(requires "fmt libpng zlib libhwy")
+# The static library needs these. Where both libraries are installed, -llinnet is the shared one, which does not.
+set(LINNET_PKG_CONFIG "Libs: -L\${libdir} -llinnet")
+if(LINNET_KINDS STREQUAL "static")
+  set(LINNET_PKG_CONFIG "Requires: ${requires}\n${LINNET_PKG_CONFIG} ${libraries}")
+elseif("static" IN_LIST LINNET_KINDS)
+  string(APPEND LINNET_PKG_CONFIG "\nRequires.private: ${requires}\nLibs.private: ${libraries}")
+endif()
+configure_file(cmake/linnet.pc.in linnet.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/linnet.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

@@ -1,0 +1,37 @@
+# The installed tree: what has to be there, and that no file of the package names the source folder.
+# PREFIX, LIBDIR, KINDS, VERSION, SOURCE, APPS.
+cmake_minimum_required(VERSION 3.25)
+set(expected include/linnet/linnet.h include/linnet/c_api.h include/linnet/version.h ${LIBDIR}/pkgconfig/linnet.pc
+  ${LIBDIR}/cmake/linnet/linnet-config.cmake ${LIBDIR}/cmake/linnet/linnet-config-version.cmake)
+if(KINDS MATCHES static)
+  list(APPEND expected ${LIBDIR}/liblinnet.a)
+endif()
+if(KINDS MATCHES shared)
+  string(REGEX MATCH "^[0-9]+\\.[0-9]+" soversion ${VERSION})
+  list(APPEND expected ${LIBDIR}/liblinnet.so ${LIBDIR}/liblinnet.so.${soversion} ${LIBDIR}/liblinnet.so.${VERSION})
+endif()
+if(APPS)
+  list(APPEND expected bin/linnet share/linnet/configs/paper-mnist.toml share/bash-completion/completions/linnet
+    share/zsh/site-functions/_linnet share/fish/vendor_completions.d/linnet.fish)
+endif()
+foreach(file IN LISTS expected)
+  if(NOT EXISTS ${PREFIX}/${file})
+    message(SEND_ERROR "expected ${file} in ${PREFIX}, got a tree without it")
+  endif()
+endforeach()
+
+file(GLOB texts ${PREFIX}/${LIBDIR}/cmake/linnet/* ${PREFIX}/${LIBDIR}/pkgconfig/*)
+foreach(file IN LISTS texts)
+  file(READ ${file} text)
+  string(FIND "${text}" "${SOURCE}" at)
+  if(NOT at EQUAL -1)
+    message(SEND_ERROR "expected ${file} not to name ${SOURCE}, got a file that does")
+  endif()
+endforeach()
+
+if(APPS)
+  execute_process(COMMAND ${PREFIX}/bin/linnet --version OUTPUT_VARIABLE printed COMMAND_ERROR_IS_FATAL ANY)
+  if(NOT printed STREQUAL "linnet ${VERSION}\n")
+    message(SEND_ERROR "expected linnet ${VERSION}, got ${printed}")
+  endif()
+endif()
