@@ -209,7 +209,7 @@ std::string zsh_script(const std::vector<Command>& commands) {
   std::string script = fmt::format(R"(#compdef linnet
 # zsh completion of linnet, printed by "linnet completions zsh".
 _linnet() {{
-  local command= word
+  local command= files= word
   local -a items values
   for word in "${{(@)words[2,CURRENT-1]}}"; do
     case "$command $word" in
@@ -240,15 +240,16 @@ _linnet() {{
       values.push_back(described(child->get_name(), one_line(child->get_description())));
     if (command.children.empty())
       for (const std::string& word : positional_words(command)) values.push_back(quoted(word));
-    script += fmt::format("    \"{}\")\n      items=({})\n      values=({})\n      ;;\n", command.path,
-                          fmt::join(items, " "), fmt::join(values, " "));
+    script += fmt::format("    \"{}\")\n      items=({})\n      values=({})\n      files={}\n      ;;\n",
+                          command.path, fmt::join(items, " "), fmt::join(values, " "),
+                          command.children.empty() ? "yes" : "");
   }
   return script + R"(  esac
   if [[ $PREFIX == -* ]]; then
     _describe option items
   else
     (( $#values )) && _describe value values
-    [[ -z $command ]] || _files
+    [[ -z $files ]] || _files
   fi
 }
 if [[ $funcstack[1] == _linnet ]]; then _linnet "$@"; else compdef _linnet linnet; fi

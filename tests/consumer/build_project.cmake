@@ -1,11 +1,11 @@
 # Configures and builds a separate project, looks at the options that its own sources are compiled with, and runs it.
 # SOURCE, BINARY, GENERATOR, CXX, CC, TARGET: what to build, and how. RUN: the program to run, with MODEL; none by default.
-# PREFIX, KIND: of the installed library, for find_package. LINNET: its source, for add_subdirectory.
+# PREFIX, KIND, VERSION: of the installed library, for find_package. LINNET: its source, for add_subdirectory.
 # FORBIDDEN: a folder that must not appear among the options.
 cmake_minimum_required(VERSION 3.25)
 file(REMOVE_RECURSE ${BINARY})
 execute_process(COMMAND ${CMAKE_COMMAND} -S ${SOURCE} -B ${BINARY} -G ${GENERATOR} -DCMAKE_CXX_COMPILER=${CXX}
-  -DCMAKE_C_COMPILER=${CC} -DCMAKE_PREFIX_PATH=${PREFIX} -DLINNET_KIND=${KIND} -DLINNET_SOURCE=${LINNET}
+  -DCMAKE_C_COMPILER=${CC} -DCMAKE_PREFIX_PATH=${PREFIX} -DLINNET_KIND=${KIND} -DLINNET_VERSION=${VERSION} -DLINNET_SOURCE=${LINNET}
   -DCMAKE_EXPORT_COMPILE_COMMANDS=ON ${OPTIONS} COMMAND_ERROR_IS_FATAL ANY)
 execute_process(COMMAND ${CMAKE_COMMAND} --build ${BINARY} --target ${TARGET} COMMAND_ERROR_IS_FATAL ANY)
 
