@@ -13,6 +13,7 @@
 #include "kernels/normalisation.h"
 #include "kernels/optimiser.h"
 #include "kernels/samples.h"
+#include "support/contexts.h"
 
 namespace linnet::kernels {
 namespace {
@@ -22,8 +23,8 @@ constexpr std::int64_t rows = 9, columns = 77;
 BitHash activation_bits(Activation activation) {
   const Tensor x = normal({rows, columns}, 1, 2), dy = normal({rows, columns}, 2);
   Tensor y = Tensor::of<float>(x.shape()), dx = Tensor::of<float>(x.shape());
-  activation_forward(y.view<float>(), x.view<float>(), activation);
-  activation_backward(dx.view<float>(), dy.view<float>(), x.view<float>(), activation);
+  activation_forward(any_context(), y.view<float>(), x.view<float>(), activation);
+  activation_backward(any_context(), dx.view<float>(), dy.view<float>(), x.view<float>(), activation);
   return BitHash().add(y).add(dx);
 }
 
@@ -33,10 +34,11 @@ BitHash layer_norm_bits() {
   Tensor y = Tensor::of<float>(x.shape()), dx = Tensor::of<float>(x.shape()),
          stats = Tensor::of<float>({rows, 2}), dgain = Tensor::of<float>({columns}),
          dbias = Tensor::of<float>({columns});
-  layer_norm_forward(y.view<float>(), stats.view<float>(), x.view<float>(), gain.view<float>(),
+  layer_norm_forward(any_context(), y.view<float>(), stats.view<float>(), x.view<float>(), gain.view<float>(),
                      bias.view<float>(), 1e-5f);
-  layer_norm_backward(dx.view<float>(), dgain.view<float>(), dbias.view<float>(), dy.view<float>(),
-                      x.view<float>(), std::as_const(stats).view<float>(), gain.view<float>(), false);
+  layer_norm_backward(any_context(), dx.view<float>(), dgain.view<float>(), dbias.view<float>(),
+                      dy.view<float>(), x.view<float>(), std::as_const(stats).view<float>(),
+                      gain.view<float>(), false);
   return BitHash().add(y).add(stats).add(dx).add(dgain).add(dbias);
 }
 
@@ -50,36 +52,36 @@ BitHash softmax_loss_bits() {
   const Tensor logits = normal({rows, columns}, 1, 3);
   Tensor nll = Tensor::of<float>({rows}), dlogits = Tensor::of<float>(logits.shape()),
          probabilities = Tensor::of<float>(logits.shape());
-  categorical_loss(nll.span<float>(), dlogits.view<float>(), logits.view<float>(),
+  categorical_loss(any_context(), nll.span<float>(), dlogits.view<float>(), logits.view<float>(),
                    some_targets(static_cast<std::int32_t>(columns)), 0.3f);
-  softmax_rows(probabilities.view<float>(), logits.view<float>(), 0.7f);
+  softmax_rows(any_context(), probabilities.view<float>(), logits.view<float>(), 0.7f);
   return BitHash().add(nll).add(dlogits).add(probabilities);
 }
 
 BitHash mixture_loss_bits() {
   const Tensor parameters = normal({rows, 30}, 1);
   Tensor nll = Tensor::of<float>({rows}), dparameters = Tensor::of<float>(parameters.shape());
-  logistic_mixture_loss(nll.span<float>(), dparameters.view<float>(), parameters.view<float>(),
+  logistic_mixture_loss(any_context(), nll.span<float>(), dparameters.view<float>(), parameters.view<float>(),
                         some_targets(256), 256, 0.3f);
   return BitHash().add(nll).add(dparameters);
 }
 
-using Update = void (*)(std::span<float>, std::span<float>, std::span<float>, std::span<const float>,
-                        const AdamStep&);
+using Update = void (*)(Context&, std::span<float>, std::span<float>, std::span<float>,
+                        std::span<const float>, const AdamStep&);
 
 BitHash optimiser_bits(Update update) {
   Tensor parameters = normal({1001}, 1), m = Tensor::of<float>({1001}), v = Tensor::of<float>({1001});
   for (std::int64_t step = 1; step <= 8; ++step) {
     const Tensor gradients = normal({1001}, static_cast<std::uint32_t>(step + 1));
-    update(parameters.span<float>(), m.span<float>(), v.span<float>(), gradients.span<float>(),
+    update(any_context(), parameters.span<float>(), m.span<float>(), v.span<float>(), gradients.span<float>(),
            {.step = step});
   }
-  return BitHash().add(parameters).add(m).add(v).add(sum_of_squares(parameters.span<float>()));
+  return BitHash().add(parameters).add(m).add(v).add(sum_of_squares(any_context(), parameters.span<float>()));
 }
 
 BitHash position_bits() {
   Tensor positions = Tensor::of<float>({40, columns});
-  sinusoidal_positions(positions.view<float>(), 100'000);
+  sinusoidal_positions(any_context(), positions.view<float>(), 100'000);
   return BitHash().add(positions);
 }
 
@@ -88,8 +90,8 @@ BitHash product_bits(std::int64_t product_rows, std::int64_t inputs, WeightType 
                residual = normal({product_rows, 130}, 4);
   Tensor c = Tensor::of<float>({product_rows, 130});
   PackedMatrix packed(inputs, 130, type);
-  packed.pack_transposed(b.view<float>());
-  multiply(c.view<float>(), a.view<float>(), packed,
+  packed.pack_transposed(any_context(), b.view<float>());
+  multiply(any_context(), c.view<float>(), a.view<float>(), packed,
            {bias.view<float>(), Activation::none, residual.view<float>()});
   return BitHash().add(c);
 }
@@ -97,7 +99,8 @@ BitHash product_bits(std::int64_t product_rows, std::int64_t inputs, WeightType 
 BitHash weight_gradient_bits() {
   const Tensor x = normal({300, 70}, 1), dy = normal({300, columns}, 2);
   Tensor dw = Tensor::of<float>({columns, 70}), db = Tensor::of<float>({columns});
-  accumulate_weight_gradient(dw.view<float>(), db.view<float>(), dy.view<float>(), x.view<float>());
+  accumulate_weight_gradient(any_context(), dw.view<float>(), db.view<float>(), dy.view<float>(),
+                             x.view<float>());
   return BitHash().add(dw).add(db);
 }
 

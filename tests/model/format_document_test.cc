@@ -12,6 +12,7 @@
 #include "io/options.h"
 #include "model/config.h"
 #include "model/transformer.h"
+#include "support/contexts.h"
 #include "support/folder.h"
 #include "support/models.h"
 
@@ -44,13 +45,13 @@ std::vector<double> log_probabilities(const Model& model, std::span<const std::i
   const OutputHead& head = model.network().head();
   Transformer transformer(model.network());
   const std::int64_t rows = std::ssize(tokens);
-  const View<const float> hidden = transformer.forward(inputs, 1, rows);
+  const View<const float> hidden = transformer.forward(any_context(), inputs, 1, rows);
   Tensor parameters = Tensor::of<float>({rows, head.outputs()});
-  head.forward(parameters.view<float>(), hidden.reshape({rows, config.width}));
+  head.forward(any_context(), parameters.view<float>(), hidden.reshape({rows, config.width}));
   std::vector<double> result;
   std::vector<float> logits(static_cast<std::size_t>(config.vocabulary));
   for (std::int64_t row = 0; row < rows; ++row) {
-    head.logits(View<float>(logits.data(), {config.vocabulary}),
+    head.logits(any_context(), View<float>(logits.data(), {config.vocabulary}),
                 View<const float>(parameters.view<float>().at(row), {head.outputs()}));
     double sum = 0;
     for (const float logit : logits) sum += std::exp(static_cast<double>(logit) - logits[0]);

@@ -5,6 +5,7 @@
 
 #include "model/training_transformer.h"
 #include "model/transformer.h"
+#include "support/contexts.h"
 #include "support/models.h"
 #include "training/optimiser.h"
 
@@ -50,7 +51,7 @@ BitHash output_bits(const ModelConfig& config) {
   const Sample sample(config);
   std::vector<float> nll(sample.targets.size());
   Transformer transformer(model->network());
-  transformer.loss(sample.ids, sample.targets, batch, config.length, nll);
+  transformer.loss(any_context(), sample.ids, sample.targets, batch, config.length, nll);
   const View<const float> outputs = transformer.parameters();
   return BitHash().add(std::span(outputs.data(), static_cast<std::size_t>(outputs.size()))).add(nll);
 }
@@ -60,16 +61,16 @@ BitHash update_bits(const ModelConfig& config) {
   Network network(config);
   Tensor values = random_values(network.table(), seed);
   const Sample sample(config);
-  network.pack(values.span<float>(), true);
+  network.pack(any_context(), values.span<float>(), true);
   TrainingTransformer transformer(network, batch, config.length);
   Tensor gradients = Tensor::of<float>({network.table().size()});
-  const double loss =
-      transformer.forward(sample.ids, sample.targets, batch, config.length, 1e-2f, {0.1f, seed});
-  transformer.backward(gradients.span<float>());
+  const double loss = transformer.forward(any_context(), sample.ids, sample.targets, batch, config.length,
+                                          1e-2f, {0.1f, seed});
+  transformer.backward(any_context(), gradients.span<float>());
   BitHash bits;
   bits.add(loss).add(gradients);
   Optimiser optimiser(network.table(), {});
-  optimiser.update(values.span<float>(), gradients.span<float>(), 1, 1);
+  optimiser.update(any_context(), values.span<float>(), gradients.span<float>(), 1, 1);
   return bits.add(values);
 }
 

@@ -227,8 +227,9 @@ void SoftmaxAttention::backward(Context& context, const AttentionGradients& grad
         softmax::BackwardBlock block = block_of(b, h, chunk);
         const KeyRange all = initial->head(b, h);
         block.keys = {all.key.from(first), all.value.from(first), first, std::min(key_chunk, held - first)};
-        Sights::Room room;
-        block.sees = sights.cached(room, b, chunk * query_chunk, block.count, held);
+        std::array<Mask::Interval, softmax::kMaxQueries> intervals;
+        block.sees = sights.cached({intervals.data(), static_cast<std::size_t>(block.count)}, b,
+                                   chunk * query_chunk, held);
         const HeldGradient<float> to = held_gradient(gradients.initial, b, sizes.shape(), held);
         block.grad_key = dense_rows(to.key(first, h), sizes.head_dim);
         block.grad_value = dense_rows(to.value(first, h), sizes.value_dim);
