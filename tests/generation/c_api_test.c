@@ -79,8 +79,8 @@ static void what_cannot_be_is_refused(const linnet_model* model) {
   EXPECT(session == NULL);
   linnet_session_options options;
   EXPECT(linnet_session_options_init(&options, sizeof options) == LINNET_OK);
-  options.threads = 2;
-  EXPECT_REFUSED(linnet_session_create(model, 1, &options, &session), LINNET_USAGE, "threads, for all, or 1");
+  options.threads = -1;
+  EXPECT_REFUSED(linnet_session_create(model, 1, &options, &session), LINNET_USAGE, "threads, for one per processor, or 1");
   options.threads = 0;
   options.capacity = -1;
   EXPECT_REFUSED(linnet_session_create(model, 1, &options, &session), LINNET_USAGE, "capacity");
