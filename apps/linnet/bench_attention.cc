@@ -108,7 +108,7 @@ std::vector<AttentionRow> rows_of(const Arguments& arguments) {
     }
   }
   if (has(passes, "step") && has(families.names, "softmax"))
-    fmt::print(stderr, "a step of softmax has no fixed cost: linnet bench generate measures its cache\n");
+    fmt::print(stderr, "softmax has no step of fixed cost: linnet bench generate measures its cache\n");
   std::set<std::pair<std::string, std::string>> refused;  // a line each, not one a row
   std::erase_if(rows, [&](const AttentionRow& row) {
     const std::string sentence = refusal_of(row);
