@@ -73,7 +73,7 @@ TEST_F(Proteins, AreLearntAndEvaluatedUnderEveryFamilyThatSeesAll) {
   succeed({"evaluate", path("softmax"), "--data", path("proteins.fasta"), "--attention", "favor"});
   succeed(train("favor", {"--set", "attention.feature_map=favor"}));
   refuses(usage, {"evaluate", path("linear"), "--data", path("proteins.fasta"), "--attention", "strided"},
-          {"strided", "look back"});
+          {"strided", "sees earlier tokens only"});
 }
 
 TEST_F(Proteins, ResumeInTheSameBits) {
