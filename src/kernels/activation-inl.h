@@ -25,12 +25,12 @@ HWY_INLINE V activate(D d, V x) {
     return hn::IfThenZeroElse(hn::Lt(x, hn::Zero(d)), x);  // NaN stays
   } else if constexpr (activation == Activation::gelu) {
     V density, cdf;
-    FastNormal(d, x, density, cdf);
+    fast_normal(d, x, density, cdf);
     return hn::Mul(x, cdf);
   } else if constexpr (activation == Activation::gelu_tanh) {
     // ½ (1 + tanh u) = 1 / (1 + exp(−2u)).
     const V inside = hn::MulAdd(hn::Mul(hn::Set(d, gelu_cubic), x), hn::Mul(x, x), x);
-    return hn::Mul(x, FastSigmoid(d, hn::Mul(inside, hn::Set(d, 2 * gelu_slope))));
+    return hn::Mul(x, fast_sigmoid(d, hn::Mul(inside, hn::Set(d, 2 * gelu_slope))));
   } else {
     return x;
   }
@@ -45,14 +45,14 @@ HWY_INLINE V activation_slope(D d, V x) {
     return hn::IfThenElse(hn::Le(x, hn::Zero(d)), hn::Zero(d), hn::IfThenElse(hn::Eq(x, x), one, x));
   } else if constexpr (activation == Activation::gelu) {
     V density, cdf;
-    FastNormal(d, x, density, cdf);
+    fast_normal(d, x, density, cdf);
     return hn::MulAdd(x, density, cdf);
   } else if constexpr (activation == Activation::gelu_tanh) {
     // With z = 2u and s = σ(z): f = x s, f' = s + x s (1 − s) z'; s (1 − s) without the difference that
     // cancels.
     const V x2 = hn::Mul(x, x);
     const V inside = hn::MulAdd(hn::Mul(hn::Set(d, gelu_cubic), x), x2, x);
-    const V e = FastExp(d, hn::Mul(hn::Abs(inside), hn::Set(d, -2 * gelu_slope)));
+    const V e = fast_exp(d, hn::Mul(hn::Abs(inside), hn::Set(d, -2 * gelu_slope)));
     const V larger = hn::Div(one, hn::Add(one, e));
     const V smaller = hn::Mul(e, larger);
     const V s = hn::IfThenElse(hn::Lt(x, hn::Zero(d)), smaller, larger);

@@ -16,7 +16,7 @@ namespace linnet::kernels::HWY_NAMESPACE {
 
 /// The bits of the nearest bf16, ties to even; NaN stay NaN.
 template <class D>
-HWY_INLINE auto Bf16Bits(D, hwy::HWY_NAMESPACE::Vec<D> value) {
+HWY_INLINE auto bf16_bits(D, hwy::HWY_NAMESPACE::Vec<D> value) {
   namespace hn = hwy::HWY_NAMESPACE;
   const hn::RebindToSigned<D> i32;
   const hn::RebindToUnsigned<D> u32;

@@ -23,7 +23,7 @@ inline float largest(const float* x, std::int64_t n) {
 
 inline float log_of(float x) {
   const FloatTag d;
-  return hn::GetLane(FastLog(d, hn::Set(d, x)));
+  return hn::GetLane(fast_log(d, hn::Set(d, x)));
 }
 
 // Σ exp((x_j − most) · factor); the terms go to `terms` where it is not null. A NaN in x makes the sum NaN.
@@ -32,7 +32,7 @@ inline float sum_of_exp(float* terms, const float* x, std::int64_t n, float most
   const FloatVector shift = hn::Set(d, most), slope = hn::Set(d, factor);
   FloatVector sum = hn::Zero(d);
   for_vectors(n, [&](auto lanes, std::int64_t j) {
-    const FloatVector e = FastExp(d, hn::Mul(hn::Sub(lanes.load(x + j), shift), slope));
+    const FloatVector e = fast_exp(d, hn::Mul(hn::Sub(lanes.load(x + j), shift), slope));
     if (terms != nullptr) lanes.store(e, terms + j);
     sum = hn::Add(sum, lanes.keep(e, 0));
   });

@@ -35,24 +35,24 @@ HWY_INLINE FloatVector component(FloatVector x, FloatVector half, Mask first, Ma
   const FloatTag d;
   const auto clamped = hn::Lt(log_scale, hn::Set(d, least_log_scale));
   const FloatVector s = hn::IfThenElse(clamped, hn::Set(d, least_log_scale), log_scale);
-  const FloatVector inverse = FastExp(d, hn::Neg(s));
+  const FloatVector inverse = fast_exp(d, hn::Neg(s));
   const FloatVector centred = hn::Sub(x, mean);
   const FloatVector a = hn::Mul(hn::Add(centred, half), inverse);
   const FloatVector b = hn::Mul(hn::Sub(centred, half), inverse);
   const FloatVector w = hn::Mul(hn::Add(half, half), inverse);
-  const FloatVector width = FastOneMinusExp(d, w);
-  const FloatVector lower = hn::Neg(FastSoftplus(d, hn::Neg(a)));  // log σ(a)
-  const FloatVector upper = hn::Neg(FastSoftplus(d, b));           // log σ(−b)
-  const FloatVector above = FastSigmoid(d, hn::Neg(a)), below = FastSigmoid(d, b);
+  const FloatVector width = fast_one_minus_exp(d, w);
+  const FloatVector lower = hn::Neg(fast_softplus(d, hn::Neg(a)));  // log σ(a)
+  const FloatVector upper = hn::Neg(fast_softplus(d, b));           // log σ(−b)
+  const FloatVector above = fast_sigmoid(d, hn::Neg(a)), below = fast_sigmoid(d, b);
   const auto end = hn::Or(first, last);
   // Each of the three terms is there or not, with its derivative.
   const FloatVector log_p =
       hn::Add(hn::Add(hn::IfThenZeroElse(last, lower), hn::IfThenZeroElse(first, upper)),
-              hn::IfThenZeroElse(end, FastLog(d, width)));
+              hn::IfThenZeroElse(end, fast_log(d, width)));
   const FloatVector slope_a = hn::IfThenZeroElse(last, above);   // d log σ(a) / da
   const FloatVector slope_b = hn::IfThenZeroElse(first, below);  // −d log σ(−b) / db
   // w exp(−w) / (1 − exp(−w)), the derivative of the third term by −s.
-  const FloatVector slope_w = hn::IfThenZeroElse(end, hn::Div(hn::Mul(w, FastExp(d, hn::Neg(w))), width));
+  const FloatVector slope_w = hn::IfThenZeroElse(end, hn::Div(hn::Mul(w, fast_exp(d, hn::Neg(w))), width));
   by_mean = hn::Mul(inverse, hn::Sub(slope_b, slope_a));
   by_scale = hn::IfThenZeroElse(clamped, hn::Sub(hn::NegMulAdd(a, slope_a, hn::Mul(b, slope_b)), slope_w));
   return log_p;
@@ -105,8 +105,8 @@ void mixture_rows(float* nll, View<float> dparameters, View<const float> paramet
     FloatVector weights = hn::Zero(d), joints = hn::Zero(d);
     for (std::int64_t k = 0; k < components; ++k) {
       const std::int64_t at = k * lanes;
-      const FloatVector prior = FastExp(d, hn::Sub(hn::LoadU(d, logits + at), most_weight));
-      const FloatVector joint = FastExp(d, hn::Sub(hn::LoadU(d, logs + at), most_joint));
+      const FloatVector prior = fast_exp(d, hn::Sub(hn::LoadU(d, logits + at), most_weight));
+      const FloatVector joint = fast_exp(d, hn::Sub(hn::LoadU(d, logs + at), most_joint));
       weights = hn::Add(weights, prior);
       joints = hn::Add(joints, joint);
       hn::StoreU(prior, d, logits + at);
@@ -114,7 +114,7 @@ void mixture_rows(float* nll, View<float> dparameters, View<const float> paramet
     }
     // −log Σ π_k P_k, from the two sums of exponentials.
     const FloatVector likelihood =
-        hn::Add(hn::Sub(most_joint, most_weight), hn::Sub(FastLog(d, joints), FastLog(d, weights)));
+        hn::Add(hn::Sub(most_joint, most_weight), hn::Sub(fast_log(d, joints), fast_log(d, weights)));
     hn::Store(hn::Neg(likelihood), d, result);
     for (std::int64_t lane = 0; lane < count; ++lane)
       nll[row + lane] = targets[row + lane] < 0 ? 0 : result[lane];

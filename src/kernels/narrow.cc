@@ -25,7 +25,7 @@ void round_row(bf16* to, const float* from, std::int64_t count) {
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   auto* bits = reinterpret_cast<std::uint16_t*>(to);
   std::int64_t i = 0;
-  for (; i + lanes <= count; i += lanes) hn::StoreU(Bf16Bits(d, hn::LoadU(d, from + i)), u16, bits + i);
+  for (; i + lanes <= count; i += lanes) hn::StoreU(bf16_bits(d, hn::LoadU(d, from + i)), u16, bits + i);
   for (; i < count; ++i) to[i] = to_bf16(from[i]);
 }
 
@@ -200,7 +200,7 @@ void multiply_any_row(void* sums, const NarrowLayout& layout, const void* row, c
 
 template <Activation activation>
 HWY_INLINE FloatVector activate_narrow(FloatVector x) {
-  if constexpr (activation == Activation::gelu) return NearGelu(FloatTag(), x);
+  if constexpr (activation == Activation::gelu) return near_gelu(FloatTag(), x);
   return activate<activation>(FloatTag(), x);
 }
 

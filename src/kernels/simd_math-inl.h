@@ -21,7 +21,7 @@ namespace linnet::kernels::HWY_NAMESPACE {
 
 /// exp(x) with a relative error below 2e-7 for x in [-86.9, 88.7]; exactly 0 below, +inf above.
 template <class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
-HWY_INLINE V FastExp(D d, V x) {
+HWY_INLINE V fast_exp(D d, V x) {
   namespace hn = hwy::HWY_NAMESPACE;
   const hn::RebindToSigned<D> di;
   // n = round(x / ln 2) by adding 1.5·2^23, whose low bits then hold n as an integer. Clamped so that +inf
@@ -47,7 +47,7 @@ HWY_INLINE V FastExp(D d, V x) {
 
 /// log(x) with an error below 2 ulp; log(0) = -inf, log(+inf) = +inf, NaN below 0. Subnormal x are exact too.
 template <class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
-HWY_INLINE V FastLog(D d, V x) {
+HWY_INLINE V fast_log(D d, V x) {
   namespace hn = hwy::HWY_NAMESPACE;
   const hn::RebindToSigned<D> di;
   const V zero = hn::Zero(d);
@@ -74,7 +74,7 @@ HWY_INLINE V FastLog(D d, V x) {
 
 /// log(1 + e) for e in [0, 1], relative error below 3e-7.
 template <class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
-HWY_INLINE V FastLog1p01(D d, V e) {
+HWY_INLINE V fast_log1p01(D d, V e) {
   namespace hn = hwy::HWY_NAMESPACE;
   // 2 artanh s, s = e / (2 + e) ≤ 1/3.
   const V s = hn::Div(e, hn::Add(e, hn::Set(d, 2.0f)));
@@ -88,7 +88,7 @@ HWY_INLINE V FastLog1p01(D d, V e) {
 
 /// tanh(x), relative error below 4e-7.
 template <class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
-HWY_INLINE V FastTanh(D d, V x) {
+HWY_INLINE V fast_tanh(D d, V x) {
   namespace hn = hwy::HWY_NAMESPACE;
   const V one = hn::Set(d, 1.0f);
   const V size = hn::Abs(x);
@@ -99,45 +99,45 @@ HWY_INLINE V FastTanh(D d, V x) {
   p = hn::MulAdd(p, x2, hn::Set(d, 0.1333148497f));
   p = hn::MulAdd(p, x2, hn::Set(d, -0.3333328371f));
   const V small = hn::MulAdd(hn::Mul(x, x2), p, x);
-  const V e = FastExp(d, hn::Add(size, size));
+  const V e = fast_exp(d, hn::Add(size, size));
   const V large = hn::Sub(one, hn::Div(hn::Set(d, 2.0f), hn::Add(e, one)));
   return hn::IfThenElse(hn::Lt(size, hn::Set(d, 0.625f)), small, hn::CopySign(large, x));
 }
 
 /// 1 / (1 + exp(−x)), relative error below 4e-7 for x above −86.
 template <class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
-HWY_INLINE V FastSigmoid(D d, V x) {
+HWY_INLINE V fast_sigmoid(D d, V x) {
   namespace hn = hwy::HWY_NAMESPACE;
   const V one = hn::Set(d, 1.0f);
-  return hn::Div(one, hn::Add(one, FastExp(d, hn::Neg(x))));
+  return hn::Div(one, hn::Add(one, fast_exp(d, hn::Neg(x))));
 }
 
 /// log(1 + exp(x)), relative error below 5e-7 for x above −86.
 template <class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
-HWY_INLINE V FastSoftplus(D d, V x) {
+HWY_INLINE V fast_softplus(D d, V x) {
   namespace hn = hwy::HWY_NAMESPACE;
-  const V rest = FastLog1p01(d, FastExp(d, hn::Neg(hn::Abs(x))));
+  const V rest = fast_log1p01(d, fast_exp(d, hn::Neg(hn::Abs(x))));
   // x comes second: x86's maximum returns its second argument when one is NaN; so does rest.
   return hn::Add(hn::Max(hn::Zero(d), x), rest);
 }
 
 /// 1 − exp(−x) for x ≥ 0, relative error below 6e-7.
 template <class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
-HWY_INLINE V FastOneMinusExp(D d, V x) {
+HWY_INLINE V fast_one_minus_exp(D d, V x) {
   namespace hn = hwy::HWY_NAMESPACE;
   // With t = tanh(x/2): 2 t / (1 + t), which does not cancel for small x.
-  const V t = FastTanh(d, hn::Mul(x, hn::Set(d, 0.5f)));
+  const V t = fast_tanh(d, hn::Mul(x, hn::Set(d, 0.5f)));
   return hn::Div(hn::Add(t, t), hn::Add(t, hn::Set(d, 1.0f)));
 }
 
 /// The standard normal distribution: density exp(−x²/2)/√(2π) and cdf Φ(x). Relative errors below 1.2e-6 for
 /// |x| ≤ 5 (of Φ also in its lower tail), absolute ones below 3.5e-7.
 template <class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
-HWY_INLINE void FastNormal(D d, V x, V& density, V& cdf) {
+HWY_INLINE void fast_normal(D d, V x, V& density, V& cdf) {
   namespace hn = hwy::HWY_NAMESPACE;
   const V one = hn::Set(d, 1.0f);
   const V size = hn::Abs(x);
-  const V e = FastExp(d, hn::Mul(hn::Mul(x, x), hn::Set(d, -0.5f)));
+  const V e = fast_exp(d, hn::Mul(hn::Mul(x, x), hn::Set(d, -0.5f)));
   // Φ(−t) exp(t²/2) = u P(u), u = 1 / (1 + 0.35 t), t in [0, 14].
   // Clamped for infinite x. The division takes no more time than an estimate that is refined once.
   const V u = hn::Div(one, hn::MulAdd(hn::Min(hn::Set(d, 20.0f), size), hn::Set(d, 0.35f), one));
@@ -154,9 +154,9 @@ HWY_INLINE void FastNormal(D d, V x, V& density, V& cdf) {
   cdf = hn::IfThenElse(hn::Lt(x, hn::Zero(d)), tail, hn::Sub(one, tail));
 }
 
-/// x Φ(x) with an absolute error below 1e-5, half as expensive as by FastNormal; exactly x or 0 for |x| > 5.
+/// x Φ(x) with an absolute error below 1e-5, half as expensive as by fast_normal; exactly x or 0 for |x| > 5.
 template <class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
-HWY_INLINE V NearGelu(D d, V x) {
+HWY_INLINE V near_gelu(D d, V x) {
   namespace hn = hwy::HWY_NAMESPACE;
   // x Φ(x) = x/2 + E(x²), E(t) = t Q(u) with u = 2 t / 25 − 1 in [−1, 1], and √t / 2 beyond.
   const V t = hn::Mul(x, x);
@@ -178,22 +178,22 @@ HWY_INLINE V NearGelu(D d, V x) {
 
 /// erf(x), absolute error below 7e-7.
 template <class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
-HWY_INLINE V FastErf(D d, V x) {
+HWY_INLINE V fast_erf(D d, V x) {
   namespace hn = hwy::HWY_NAMESPACE;
   V density, cdf;
-  FastNormal(d, hn::Mul(x, hn::Set(d, 1.41421356237f)), density, cdf);
+  fast_normal(d, hn::Mul(x, hn::Set(d, 1.41421356237f)), density, cdf);
   return hn::Sub(hn::Add(cdf, cdf), hn::Set(d, 1.0f));
 }
 
 /// Sine and cosine of x, absolute errors below 2e-7 for |x| ≤ 1e4. Far beyond, where a float has no digits
 /// left for an angle, still numbers in [-1, 1]; NaN for infinities.
 template <class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
-HWY_INLINE void FastSinCos(D d, V x, V& sine, V& cosine) {
+HWY_INLINE void fast_sin_cos(D d, V x, V& sine, V& cosine) {
   namespace hn = hwy::HWY_NAMESPACE;
   const hn::RebindToSigned<D> di;
   const V one = hn::Set(d, 1.0f);
-  // n = round(2 x / π) in the low bits, as in FastExp. π/2 in three parts (Cody and Waite 1980), of which the
-  // first two have so few bits that their products with n ≤ 2^13 are exact.
+  // n = round(2 x / π) in the low bits, as in fast_exp. π/2 in three parts (Cody and Waite 1980), of which
+  // the first two have so few bits that their products with n ≤ 2^13 are exact.
   const V magic = hn::Set(d, 12582912.0f);
   const V shifted = hn::MulAdd(x, hn::Set(d, 0.636619772368f), magic);
   const V n = hn::Sub(shifted, magic);

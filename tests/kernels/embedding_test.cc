@@ -32,7 +32,7 @@ TEST(Embedding, LooksUpAndAddsBack) {
   }
 }
 
-TEST(AddRows, AddsToEveryBatchEntryAndSumsBack) {
+TEST(add_rows, AddsToEveryBatchEntryAndSumsBack) {
   for (const std::int64_t batch : {0, 1, 3}) {
     for (const std::int64_t length : {0, 1, 65}) {
       Tensor y = normal({batch, length, 33}, 1), rows = normal({length, 33}, 2), before = y.clone(),

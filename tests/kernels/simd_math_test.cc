@@ -29,52 +29,52 @@ void apply(std::vector<float>& x, F f) {
 std::int64_t target_in_use() { return HWY_TARGET; }
 
 void exp_all(std::vector<float>& x) {
-  apply(x, [](auto d, auto v) { return FastExp(d, v); });
+  apply(x, [](auto d, auto v) { return fast_exp(d, v); });
 }
 void log_all(std::vector<float>& x) {
-  apply(x, [](auto d, auto v) { return FastLog(d, v); });
+  apply(x, [](auto d, auto v) { return fast_log(d, v); });
 }
 void log1p_all(std::vector<float>& x) {
-  apply(x, [](auto d, auto v) { return FastLog1p01(d, v); });
+  apply(x, [](auto d, auto v) { return fast_log1p01(d, v); });
 }
 void tanh_all(std::vector<float>& x) {
-  apply(x, [](auto d, auto v) { return FastTanh(d, v); });
+  apply(x, [](auto d, auto v) { return fast_tanh(d, v); });
 }
 void sigmoid_all(std::vector<float>& x) {
-  apply(x, [](auto d, auto v) { return FastSigmoid(d, v); });
+  apply(x, [](auto d, auto v) { return fast_sigmoid(d, v); });
 }
 void softplus_all(std::vector<float>& x) {
-  apply(x, [](auto d, auto v) { return FastSoftplus(d, v); });
+  apply(x, [](auto d, auto v) { return fast_softplus(d, v); });
 }
 void one_minus_exp_all(std::vector<float>& x) {
-  apply(x, [](auto d, auto v) { return FastOneMinusExp(d, v); });
+  apply(x, [](auto d, auto v) { return fast_one_minus_exp(d, v); });
 }
 void erf_all(std::vector<float>& x) {
-  apply(x, [](auto d, auto v) { return FastErf(d, v); });
+  apply(x, [](auto d, auto v) { return fast_erf(d, v); });
 }
 void sin_all(std::vector<float>& x) {
   apply(x, [](auto d, auto v) {
     auto sine = v, cosine = v;
-    FastSinCos(d, v, sine, cosine);
+    fast_sin_cos(d, v, sine, cosine);
     return sine;
   });
 }
 void cos_all(std::vector<float>& x) {
   apply(x, [](auto d, auto v) {
     auto sine = v, cosine = v;
-    FastSinCos(d, v, sine, cosine);
+    fast_sin_cos(d, v, sine, cosine);
     return cosine;
   });
 }
 void cdf_all(std::vector<float>& x) {
   apply(x, [](auto d, auto v) {
     auto density = v, cdf = v;
-    FastNormal(d, v, density, cdf);
+    fast_normal(d, v, density, cdf);
     return cdf;
   });
 }
 void near_gelu_all(std::vector<float>& x) {
-  apply(x, [](auto d, auto v) { return NearGelu(d, v); });
+  apply(x, [](auto d, auto v) { return near_gelu(d, v); });
 }
 
 }  // namespace linnet::kernels::HWY_NAMESPACE

@@ -20,10 +20,10 @@ using D = hn::ScalableTag<float>;
 using V = hn::Vec<D>;
 constexpr D d;
 
-/// exp(x) for −87 ≤ x ≤ 87, relative error below 4e-7; anything for others and NaN. Shorter than FastExp,
+/// exp(x) for −87 ≤ x ≤ 87, relative error below 4e-7; anything for others and NaN. Shorter than fast_exp,
 /// because this is most of what the elu map costs, and the map a good part of linear attention. The
 /// polynomial is a minimax fit of exp on |r| ≤ ln 2 / 2 whose first two coefficients are 1.
-HWY_INLINE V ExpWithin87(V x) {
+HWY_INLINE V exp_within87(V x) {
   const hn::RebindToSigned<D> di;
   // 1.5·2^23: adding it rounds, and leaves the integer in the low bits.
   const V magic = hn::Set(d, 12582912.0f);
@@ -49,7 +49,7 @@ struct Elu {
   V alpha, rest;  // φ(x) = α exp(x) + (1 − α) for x ≤ 0, which does not cancel for α = 1
   explicit Elu(float a) : alpha(hn::Set(d, a)), rest(hn::Set(d, 1.0f - a)) {}
   V value(V x) const {
-    const V exp = ExpWithin87(hn::Max(x, hn::Set(d, -86.0f)));
+    const V exp = exp_within87(hn::Max(x, hn::Set(d, -86.0f)));
     const V low = kAlphaIsOne ? exp : hn::MulAdd(alpha, exp, rest);
     return hn::IfThenElse(hn::Le(x, hn::Zero(d)), low, hn::Add(x, hn::Set(d, 1.0f)));
   }
@@ -77,7 +77,7 @@ struct Exp {
   explicit Exp(float) {}
   V value(V x) const {
     const V limit = hn::Set(d, 80.0f);
-    return kernels::HWY_NAMESPACE::FastExp(d, hn::IfThenElse(hn::Gt(x, limit), limit, x));
+    return kernels::HWY_NAMESPACE::fast_exp(d, hn::IfThenElse(hn::Gt(x, limit), limit, x));
   }
   V slope(V x, V y) const { return hn::IfThenZeroElse(hn::Gt(x, hn::Set(d, 80.0f)), y); }
 };
@@ -102,7 +102,7 @@ struct Tail {
 };
 
 template <class Function>
-void EachVector(float* y, const float* x, std::size_t count, const Function& function) {
+void each_vector(float* y, const float* x, std::size_t count, const Function& function) {
   const std::size_t lanes = hn::Lanes(d);
   std::size_t i = 0;
   for (; i + lanes <= count; i += lanes) hn::StoreU(function(hn::LoadU(d, x + i)), d, y + i);
@@ -113,14 +113,14 @@ void EachVector(float* y, const float* x, std::size_t count, const Function& fun
 }
 
 template <class Map>
-void Forward(const Map& map, View<float> y, View<const float> x) {
+void forward(const Map& map, View<float> y, View<const float> x) {
   const auto columns = static_cast<std::size_t>(x.extent(1));
   for (std::int64_t r = 0; r < x.extent(0); ++r)
-    EachVector(y.at(r), x.at(r), columns, [&](V v) HWY_ATTR { return map.value(v); });
+    each_vector(y.at(r), x.at(r), columns, [&](V v) HWY_ATTR { return map.value(v); });
 }
 
 template <class Map>
-void Backward(const Map& map, View<float> dx, View<const float> dy, View<const float> x,
+void backward(const Map& map, View<float> dx, View<const float> dy, View<const float> x,
               View<const float> y) {
   const std::size_t lanes = hn::Lanes(d);
   const auto columns = static_cast<std::size_t>(x.extent(1));
@@ -141,48 +141,48 @@ void Backward(const Map& map, View<float> dx, View<const float> dy, View<const f
   }
 }
 
-void MapTile(Elementwise map, float alpha, View<float> y, View<const float> x) {
+void map_tile(Elementwise map, float alpha, View<float> y, View<const float> x) {
   switch (map) {
     case Elementwise::elu:
-      return alpha == 1 ? Forward(Elu<true>(alpha), y, x) : Forward(Elu<false>(alpha), y, x);
+      return alpha == 1 ? forward(Elu<true>(alpha), y, x) : forward(Elu<false>(alpha), y, x);
     case Elementwise::relu:
-      return Forward(Relu(alpha), y, x);
+      return forward(Relu(alpha), y, x);
     case Elementwise::squared_relu:
-      return Forward(SquaredRelu(alpha), y, x);
+      return forward(SquaredRelu(alpha), y, x);
     case Elementwise::exp:
-      return Forward(Exp(alpha), y, x);
+      return forward(Exp(alpha), y, x);
     case Elementwise::identity:
-      return Forward(Identity(alpha), y, x);
+      return forward(Identity(alpha), y, x);
   }
 }
 
-void MapTileBackward(Elementwise map, float alpha, View<float> dx, View<const float> dy, View<const float> x,
-                     View<const float> y) {
+void map_tile_backward(Elementwise map, float alpha, View<float> dx, View<const float> dy,
+                       View<const float> x, View<const float> y) {
   switch (map) {
     case Elementwise::elu:
-      return Backward(Elu<false>(alpha), dx, dy, x, y);
+      return backward(Elu<false>(alpha), dx, dy, x, y);
     case Elementwise::relu:
-      return Backward(Relu(alpha), dx, dy, x, y);
+      return backward(Relu(alpha), dx, dy, x, y);
     case Elementwise::squared_relu:
-      return Backward(SquaredRelu(alpha), dx, dy, x, y);
+      return backward(SquaredRelu(alpha), dx, dy, x, y);
     case Elementwise::exp:
-      return Backward(Exp(alpha), dx, dy, x, y);
+      return backward(Exp(alpha), dx, dy, x, y);
     case Elementwise::identity:
-      return Backward(Identity(alpha), dx, dy, x, y);
+      return backward(Identity(alpha), dx, dy, x, y);
   }
 }
 
-void TileExp(float* y, const float* x, std::int64_t count) {
+void tile_exp(float* y, const float* x, std::int64_t count) {
   const V low = hn::Set(d, -87.0f), high = hn::Set(d, 87.0f);
-  EachVector(y, x, static_cast<std::size_t>(count), [&](V v) HWY_ATTR {
+  each_vector(y, x, static_cast<std::size_t>(count), [&](V v) HWY_ATTR {
     const V within = hn::Min(hn::Max(v, low), high);
-    return hn::IfThenElse(hn::IsNaN(v), v, ExpWithin87(within));
+    return hn::IfThenElse(hn::IsNaN(v), v, exp_within87(within));
   });
 }
 
-void TileTanh(float* y, const float* x, std::int64_t count) {
-  EachVector(y, x, static_cast<std::size_t>(count),
-             [](V v) HWY_ATTR { return kernels::HWY_NAMESPACE::FastTanh(d, v); });
+void tile_tanh(float* y, const float* x, std::int64_t count) {
+  each_vector(y, x, static_cast<std::size_t>(count),
+              [](V v) HWY_ATTR { return kernels::HWY_NAMESPACE::fast_tanh(d, v); });
 }
 
 }  // namespace linnet::HWY_NAMESPACE
@@ -191,25 +191,25 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace linnet {
 
-HWY_EXPORT(MapTile);
-HWY_EXPORT(MapTileBackward);
-HWY_EXPORT(TileExp);
-HWY_EXPORT(TileTanh);
+HWY_EXPORT(map_tile);
+HWY_EXPORT(map_tile_backward);
+HWY_EXPORT(tile_exp);
+HWY_EXPORT(tile_tanh);
 
 void map_tile(Elementwise map, float alpha, View<float> y, View<const float> x) {
   assert(x.rank() == 2 && y.extent(0) == x.extent(0) && y.extent(1) == x.extent(1));
-  HWY_DYNAMIC_DISPATCH(MapTile)(map, alpha, y, x);
+  HWY_DYNAMIC_DISPATCH(map_tile)(map, alpha, y, x);
 }
 
 void map_tile_backward(Elementwise map, float alpha, View<float> dx, View<const float> dy,
                        View<const float> x, View<const float> y) {
   assert(x.rank() == 2 && dx.extent(0) == x.extent(0) && dx.extent(1) == x.extent(1));
-  HWY_DYNAMIC_DISPATCH(MapTileBackward)(map, alpha, dx, dy, x, y);
+  HWY_DYNAMIC_DISPATCH(map_tile_backward)(map, alpha, dx, dy, x, y);
 }
 
-void tile_exp(float* y, const float* x, std::int64_t count) { HWY_DYNAMIC_DISPATCH(TileExp)(y, x, count); }
+void tile_exp(float* y, const float* x, std::int64_t count) { HWY_DYNAMIC_DISPATCH(tile_exp)(y, x, count); }
 
-void tile_tanh(float* y, const float* x, std::int64_t count) { HWY_DYNAMIC_DISPATCH(TileTanh)(y, x, count); }
+void tile_tanh(float* y, const float* x, std::int64_t count) { HWY_DYNAMIC_DISPATCH(tile_tanh)(y, x, count); }
 
 }  // namespace linnet
 #endif  // HWY_ONCE

@@ -37,7 +37,7 @@ constexpr float kLowest = std::numeric_limits<float>::lowest();
 using Project = tiles::Multiply<tiles::Left::plain, tiles::Into::assign, tiles::Blocks::any>;
 
 /// ‖x‖².
-HWY_INLINE float Square(const float* x, std::int64_t count) {
+HWY_INLINE float square(const float* x, std::int64_t count) {
   V sum = hn::Zero(d);
   for_vectors(count, [&](auto lanes, std::int64_t i) HWY_ATTR {
     const V v = lanes.load(x + i);
@@ -48,7 +48,7 @@ HWY_INLINE float Square(const float* x, std::int64_t count) {
 
 /// Largest of f(p_i).
 template <class F>
-HWY_INLINE float Largest(const float* p, std::int64_t count, F f) {
+HWY_INLINE float largest(const float* p, std::int64_t count, F f) {
   V top = hn::Set(d, kLowest);
   for_vectors(count, [&](auto lanes, std::int64_t i)
                          HWY_ATTR { top = hn::Max(top, lanes.keep(f(lanes.load(p + i)), kLowest)); });
@@ -71,17 +71,17 @@ struct Row {
 struct Favor {
   static constexpr bool kProjectsAgain = false;
 
-  static double Values(const Row& row, float* y) {
-    const float top = Largest(row.p, row.count, [](V v) HWY_ATTR { return v; });
+  static double values(const Row& row, float* y) {
+    const float top = largest(row.p, row.count, [](V v) HWY_ATTR { return v; });
     const V shift = hn::Set(d, top), factor = hn::Set(d, row.factor);
     for_vectors(row.count, [&](auto lanes, std::int64_t i) HWY_ATTR {
-      const V e = math::FastExp(d, hn::Sub(lanes.load(row.p + i), shift));
+      const V e = math::fast_exp(d, hn::Sub(lanes.load(row.p + i), shift));
       lanes.store(hn::Mul(e, factor), y + i);
     });
     return static_cast<double>(top) - row.half;
   }
 
-  static float Gradient(const Row& row, float* g, const float* dy, const float* y) {
+  static float gradient(const Row& row, float* g, const float* dy, const float* y) {
     V sum = hn::Zero(d);
     for_vectors(row.count, [&](auto lanes, std::int64_t i) HWY_ATTR {
       const V product = hn::Mul(lanes.load(dy + i), lanes.load(y + i));
@@ -95,18 +95,18 @@ struct Favor {
 struct Hyperbolic {
   static constexpr bool kProjectsAgain = false;
 
-  static double Values(const Row& row, float* y) {
-    const float top = Largest(row.p, row.count, [](V v) HWY_ATTR { return hn::Abs(v); });
+  static double values(const Row& row, float* y) {
+    const float top = largest(row.p, row.count, [](V v) HWY_ATTR { return hn::Abs(v); });
     const V shift = hn::Set(d, top), factor = hn::Set(d, row.factor);
     for_vectors(row.count, [&](auto lanes, std::int64_t i) HWY_ATTR {
       const V p = lanes.load(row.p + i);
-      lanes.store(hn::Mul(math::FastExp(d, hn::Sub(p, shift)), factor), y + i);
-      lanes.store(hn::Mul(math::FastExp(d, hn::Sub(hn::Neg(p), shift)), factor), y + row.count + i);
+      lanes.store(hn::Mul(math::fast_exp(d, hn::Sub(p, shift)), factor), y + i);
+      lanes.store(hn::Mul(math::fast_exp(d, hn::Sub(hn::Neg(p), shift)), factor), y + row.count + i);
     });
     return static_cast<double>(top) - row.half;
   }
 
-  static float Gradient(const Row& row, float* g, const float* dy, const float* y) {
+  static float gradient(const Row& row, float* g, const float* dy, const float* y) {
     V sum = hn::Zero(d);
     for_vectors(row.count, [&](auto lanes, std::int64_t i) HWY_ATTR {
       const std::int64_t other = row.count + i;
@@ -122,22 +122,22 @@ struct Hyperbolic {
 struct Trig {
   static constexpr bool kProjectsAgain = true;
 
-  static double Values(const Row& row, float* y) {
+  static double values(const Row& row, float* y) {
     const V factor = hn::Set(d, row.factor);
     for_vectors(row.count, [&](auto lanes, std::int64_t i) HWY_ATTR {
       V sine, cosine;
-      math::FastSinCos(d, hn::Add(lanes.load(row.p + i), lanes.load(row.phases + i)), sine, cosine);
+      math::fast_sin_cos(d, hn::Add(lanes.load(row.p + i), lanes.load(row.phases + i)), sine, cosine);
       lanes.store(hn::Mul(cosine, factor), y + i);
     });
     return row.half;
   }
 
-  static float Gradient(const Row& row, float* g, const float* dy, const float* y) {
+  static float gradient(const Row& row, float* g, const float* dy, const float* y) {
     const V factor = hn::Set(d, -row.factor);
     V sum = hn::Zero(d);
     for_vectors(row.count, [&](auto lanes, std::int64_t i) HWY_ATTR {
       V sine, cosine;
-      math::FastSinCos(d, hn::Add(lanes.load(row.p + i), lanes.load(row.phases + i)), sine, cosine);
+      math::fast_sin_cos(d, hn::Add(lanes.load(row.p + i), lanes.load(row.phases + i)), sine, cosine);
       const V slope = lanes.load(dy + i);
       sum = hn::MulAdd(slope, lanes.load(y + i), sum);
       lanes.store(hn::Mul(hn::Mul(slope, sine), factor), g + i);
@@ -149,18 +149,18 @@ struct Trig {
 struct SinCos {
   static constexpr bool kProjectsAgain = false;
 
-  static double Values(const Row& row, float* y) {
+  static double values(const Row& row, float* y) {
     const V factor = hn::Set(d, row.factor);
     for_vectors(row.count, [&](auto lanes, std::int64_t i) HWY_ATTR {
       V sine, cosine;
-      math::FastSinCos(d, lanes.load(row.p + i), sine, cosine);
+      math::fast_sin_cos(d, lanes.load(row.p + i), sine, cosine);
       lanes.store(hn::Mul(cosine, factor), y + i);
       lanes.store(hn::Mul(sine, factor), y + row.count + i);
     });
     return row.half;
   }
 
-  static float Gradient(const Row& row, float* g, const float* dy, const float* y) {
+  static float gradient(const Row& row, float* g, const float* dy, const float* y) {
     V sum = hn::Zero(d);
     for_vectors(row.count, [&](auto lanes, std::int64_t i) HWY_ATTR {
       const std::int64_t other = row.count + i;
@@ -177,25 +177,25 @@ struct SinCos {
 struct Exp {
   static constexpr bool kProjectsAgain = true;
 
-  static float Scale(const Row& row) {
-    return std::max(0.0f, Largest(row.p, row.count, [](V v) HWY_ATTR { return v; }));
+  static float scale_of(const Row& row) {
+    return std::max(0.0f, largest(row.p, row.count, [](V v) HWY_ATTR { return v; }));
   }
 
-  static double Values(const Row& row, float* y) {
-    const float scale = Scale(row);
+  static double values(const Row& row, float* y) {
+    const float scale = scale_of(row);
     const V shift = hn::Set(d, scale), factor = hn::Set(d, row.factor);
-    const V least = hn::Mul(hn::Set(d, kLeast), math::FastExp(d, hn::Neg(shift)));
+    const V least = hn::Mul(hn::Set(d, kLeast), math::fast_exp(d, hn::Neg(shift)));
     for_vectors(row.count, [&](auto lanes, std::int64_t i) HWY_ATTR {
-      const V e = math::FastExp(d, hn::Sub(lanes.load(row.p + i), shift));
+      const V e = math::fast_exp(d, hn::Sub(lanes.load(row.p + i), shift));
       lanes.store(hn::Mul(hn::Add(e, least), factor), y + i);
     });
     return scale;
   }
 
-  static float Gradient(const Row& row, float* g, const float* dy, const float* /*y*/) {
-    const V shift = hn::Set(d, Scale(row)), factor = hn::Set(d, row.factor);
+  static float gradient(const Row& row, float* g, const float* dy, const float* /*y*/) {
+    const V shift = hn::Set(d, scale_of(row)), factor = hn::Set(d, row.factor);
     for_vectors(row.count, [&](auto lanes, std::int64_t i) HWY_ATTR {
-      const V e = math::FastExp(d, hn::Sub(lanes.load(row.p + i), shift));
+      const V e = math::fast_exp(d, hn::Sub(lanes.load(row.p + i), shift));
       lanes.store(hn::Mul(hn::Mul(e, factor), lanes.load(dy + i)), g + i);
     });
     return 0;
@@ -210,23 +210,23 @@ struct Relu {
 struct Gelu {
   static V value(V p) {
     V density, cdf;
-    math::FastNormal(d, p, density, cdf);
+    math::fast_normal(d, p, density, cdf);
     return hn::Mul(p, cdf);
   }
   static V slope(V p) {
     V density, cdf;
-    math::FastNormal(d, p, density, cdf);
+    math::fast_normal(d, p, density, cdf);
     return hn::MulAdd(p, density, cdf);
   }
 };
 
 struct Sigmoid {
-  static V value(V p) { return math::FastSigmoid(d, p); }
-  static V slope(V p) { return hn::Mul(value(p), math::FastSigmoid(d, hn::Neg(p))); }
+  static V value(V p) { return math::fast_sigmoid(d, p); }
+  static V slope(V p) { return hn::Mul(value(p), math::fast_sigmoid(d, hn::Neg(p))); }
 };
 
 struct Tanh {
-  static V value(V p) { return math::FastTanh(d, p); }
+  static V value(V p) { return math::fast_tanh(d, p); }
   static V slope(V p) {
     const V tanh = value(p);
     return hn::NegMulAdd(tanh, tanh, hn::Set(d, 1.0f));
@@ -243,12 +243,12 @@ struct Abs {
 struct Cos {
   static V value(V p) {
     V sine, cosine;
-    math::FastSinCos(d, p, sine, cosine);
+    math::fast_sin_cos(d, p, sine, cosine);
     return cosine;
   }
   static V slope(V p) {
     V sine, cosine;
-    math::FastSinCos(d, p, sine, cosine);
+    math::fast_sin_cos(d, p, sine, cosine);
     return hn::Neg(sine);
   }
 };
@@ -258,7 +258,7 @@ template <class F>
 struct General {
   static constexpr bool kProjectsAgain = true;
 
-  static double Values(const Row& row, float* y) {
+  static double values(const Row& row, float* y) {
     const V factor = hn::Set(d, row.factor), least = hn::Set(d, kLeast);
     for_vectors(row.count, [&](auto lanes, std::int64_t i) HWY_ATTR {
       lanes.store(hn::Mul(hn::Add(F::value(lanes.load(row.p + i)), least), factor), y + i);
@@ -266,7 +266,7 @@ struct General {
     return 0;
   }
 
-  static float Gradient(const Row& row, float* g, const float* dy, const float* /*y*/) {
+  static float gradient(const Row& row, float* g, const float* dy, const float* /*y*/) {
     const V factor = hn::Set(d, row.factor);
     for_vectors(row.count, [&](auto lanes, std::int64_t i) HWY_ATTR {
       lanes.store(hn::Mul(hn::Mul(F::slope(lanes.load(row.p + i)), factor), lanes.load(dy + i)), g + i);
@@ -276,55 +276,56 @@ struct General {
 };
 
 /// p [rows, padded m] = x Wᵀ.
-HWY_INLINE void ProjectRows(const RandomProjection& projection, float* p, View<const float> x,
-                            std::int64_t first, std::int64_t rows) {
+HWY_INLINE void project_rows(const RandomProjection& projection, float* p, View<const float> x,
+                             std::int64_t first, std::int64_t rows) {
   const auto columns = static_cast<std::size_t>(projection.padded_rows);
-  tiles::ForEachPanel(Project{p, columns, x.at(first), static_cast<std::size_t>(x.stride(0)),
-                              projection.across.span<float>().data(), columns, static_cast<std::size_t>(rows),
-                              static_cast<std::size_t>(projection.head_dim)},
-                      columns);
+  tiles::for_each_panel(
+      Project{p, columns, x.at(first), static_cast<std::size_t>(x.stride(0)),
+              projection.across.span<float>().data(), columns, static_cast<std::size_t>(rows),
+              static_cast<std::size_t>(projection.head_dim)},
+      columns);
 }
 
-Row RowOf(const RandomProjection& projection) {
+Row row_of(const RandomProjection& projection) {
   const bool waves = projection.map == RandomMap::trig || projection.map == RandomMap::sincos;
   return {projection.directions, nullptr, projection.phases.span<float>().data(), 0,
           static_cast<float>(std::sqrt((waves ? 2.0 : 1.0) / static_cast<double>(projection.features)))};
 }
 
 template <class Map>
-void Forward(const RandomProjection& projection, float* scratch, View<float> y, double* log_scale,
+void forward(const RandomProjection& projection, float* scratch, View<float> y, double* log_scale,
              View<const float> x) {
-  Row row = RowOf(projection);
+  Row row = row_of(projection);
   for (std::int64_t first = 0; first < x.extent(0); first += kRows) {
     const std::int64_t rows = std::min(kRows, x.extent(0) - first);
-    ProjectRows(projection, scratch, x, first, rows);
+    project_rows(projection, scratch, x, first, rows);
     for (std::int64_t r = 0; r < rows; ++r) {
       row.p = scratch + r * projection.padded_rows;
       if (log_scale != nullptr)
-        row.half = 0.5 * projection.square_scale * Square(x.at(first + r), projection.head_dim);
-      const double scale = Map::Values(row, y.at(first + r));
+        row.half = 0.5 * projection.square_scale * square(x.at(first + r), projection.head_dim);
+      const double scale = Map::values(row, y.at(first + r));
       if (log_scale != nullptr) log_scale[first + r] = scale;
     }
   }
 }
 
 template <class Map>
-void Backward(const RandomProjection& projection, float* scratch, View<float> dx, View<const float> dy,
+void backward(const RandomProjection& projection, float* scratch, View<float> dx, View<const float> dy,
               View<const float> x, View<const float> y) {
-  Row row = RowOf(projection);
+  Row row = row_of(projection);
   const std::int64_t width = projection.padded_dim;
   float* sums = scratch + kRows * projection.padded_rows;
   float radial[kRows];
   for (std::int64_t first = 0; first < x.extent(0); first += kRows) {
     const std::int64_t rows = std::min(kRows, x.extent(0) - first);
-    if (Map::kProjectsAgain) ProjectRows(projection, scratch, x, first, rows);
+    if (Map::kProjectsAgain) project_rows(projection, scratch, x, first, rows);
     for (std::int64_t r = 0; r < rows; ++r) {
       float* g = scratch + r * projection.padded_rows;
       row.p = g;
       radial[r] = static_cast<float>(projection.square_scale) *
-                  Map::Gradient(row, g, dy.at(first + r), y.at(first + r));
+                  Map::gradient(row, g, dy.at(first + r), y.at(first + r));
     }
-    tiles::ForEachPanel(
+    tiles::for_each_panel(
         Project{sums, static_cast<std::size_t>(width), scratch,
                 static_cast<std::size_t>(projection.padded_rows), projection.along.span<float>().data(),
                 static_cast<std::size_t>(width), static_cast<std::size_t>(rows),
@@ -343,7 +344,7 @@ void Backward(const RandomProjection& projection, float* scratch, View<float> dx
 
 /// Calls run with the map of that name.
 template <class Run>
-void WithMap(RandomMap map, const Run& run) {
+void with_map(RandomMap map, const Run& run) {
   switch (map) {
     case RandomMap::favor:
       return run(Favor());
@@ -370,14 +371,14 @@ void WithMap(RandomMap map, const Run& run) {
   }
 }
 
-void ForwardOf(const RandomProjection& projection, float* scratch, View<float> y, double* log_scale,
-               View<const float> x) {
-  WithMap(projection.map, [&](auto map) { Forward<decltype(map)>(projection, scratch, y, log_scale, x); });
+void forward_of(const RandomProjection& projection, float* scratch, View<float> y, double* log_scale,
+                View<const float> x) {
+  with_map(projection.map, [&](auto map) { forward<decltype(map)>(projection, scratch, y, log_scale, x); });
 }
 
-void BackwardOf(const RandomProjection& projection, float* scratch, View<float> dx, View<const float> dy,
-                View<const float> x, View<const float> y) {
-  WithMap(projection.map, [&](auto map) { Backward<decltype(map)>(projection, scratch, dx, dy, x, y); });
+void backward_of(const RandomProjection& projection, float* scratch, View<float> dx, View<const float> dy,
+                 View<const float> x, View<const float> y) {
+  with_map(projection.map, [&](auto map) { backward<decltype(map)>(projection, scratch, dx, dy, x, y); });
 }
 
 }  // namespace linnet::random_maps::HWY_NAMESPACE
@@ -388,8 +389,8 @@ namespace linnet {
 namespace random_maps {
 namespace {
 
-HWY_EXPORT(ForwardOf);
-HWY_EXPORT(BackwardOf);
+HWY_EXPORT(forward_of);
+HWY_EXPORT(backward_of);
 
 /// Calls run(memory) with the working memory of a tile.
 template <class Run>
@@ -433,7 +434,7 @@ void random_features(Context* own, const RandomProjection& projection, View<floa
   assert(x.rank() == 2 && x.extent(1) == projection.head_dim && y.extent(0) == x.extent(0) &&
          y.extent(1) == projection.features);
   random_maps::with_memory(own, projection, [&](float* memory) {
-    HWY_DYNAMIC_DISPATCH(random_maps::ForwardOf)(projection, memory, y, log_scale, x);
+    HWY_DYNAMIC_DISPATCH(random_maps::forward_of)(projection, memory, y, log_scale, x);
   });
 }
 
@@ -441,7 +442,7 @@ void random_features_backward(Context* own, const RandomProjection& projection, 
                               View<const float> dy, View<const float> x, View<const float> y) {
   assert(x.rank() == 2 && dx.extent(0) == x.extent(0) && dx.extent(1) == projection.head_dim);
   random_maps::with_memory(own, projection, [&](float* memory) {
-    HWY_DYNAMIC_DISPATCH(random_maps::BackwardOf)(projection, memory, dx, dy, x, y);
+    HWY_DYNAMIC_DISPATCH(random_maps::backward_of)(projection, memory, dx, dy, x, y);
   });
 }
 

@@ -20,8 +20,8 @@ struct ProductSizes {
   std::size_t ldc, lda, ldb, rows, columns, depth;
 };
 
-ProductSizes SizesOf(std::int64_t ldc, std::int64_t lda, std::int64_t ldb, std::int64_t rows,
-                     std::int64_t columns, std::int64_t depth) {
+ProductSizes sizes_of(std::int64_t ldc, std::int64_t lda, std::int64_t ldb, std::int64_t rows,
+                      std::int64_t columns, std::int64_t depth) {
   const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(F32()));
   const std::int64_t block = static_cast<std::int64_t>(kRowBlock);
   const auto size = [](std::int64_t count) { return static_cast<std::size_t>(count); };
@@ -34,34 +34,35 @@ ProductSizes SizesOf(std::int64_t ldc, std::int64_t lda, std::int64_t ldb, std::
 }
 
 template <Left kLeft, Into kInto>
-HWY_INLINE void Product(float* c, const float* a, const float* b, const ProductSizes& sizes) {
-  ForEachPanel(
+HWY_INLINE void product(float* c, const float* a, const float* b, const ProductSizes& sizes) {
+  for_each_panel(
       Multiply<kLeft, kInto>{c, sizes.ldc, a, sizes.lda, b, sizes.ldb, sizes.rows, sizes.depth, nullptr},
       sizes.columns);
 }
 
-void MultiplyTiles(float* c, std::int64_t ldc, const float* a, std::int64_t lda, const float* b,
-                   std::int64_t ldb, std::int64_t rows, std::int64_t columns, std::int64_t depth) {
-  Product<Left::plain, Into::assign>(c, a, b, SizesOf(ldc, lda, ldb, rows, columns, depth));
+void multiply_tiles(float* c, std::int64_t ldc, const float* a, std::int64_t lda, const float* b,
+                    std::int64_t ldb, std::int64_t rows, std::int64_t columns, std::int64_t depth) {
+  product<Left::plain, Into::assign>(c, a, b, sizes_of(ldc, lda, ldb, rows, columns, depth));
 }
 
-void MultiplyAddTiles(float* c, std::int64_t ldc, const float* a, std::int64_t lda, const float* b,
-                      std::int64_t ldb, std::int64_t rows, std::int64_t columns, std::int64_t depth) {
-  Product<Left::plain, Into::add>(c, a, b, SizesOf(ldc, lda, ldb, rows, columns, depth));
+void multiply_add_tiles(float* c, std::int64_t ldc, const float* a, std::int64_t lda, const float* b,
+                        std::int64_t ldb, std::int64_t rows, std::int64_t columns, std::int64_t depth) {
+  product<Left::plain, Into::add>(c, a, b, sizes_of(ldc, lda, ldb, rows, columns, depth));
 }
 
-void MultiplyTransposedTiles(float* c, std::int64_t ldc, const float* a, std::int64_t lda, const float* b,
-                             std::int64_t ldb, std::int64_t rows, std::int64_t columns, std::int64_t depth) {
-  Product<Left::transposed, Into::assign>(c, a, b, SizesOf(ldc, lda, ldb, rows, columns, depth));
+void multiply_transposed_tiles(float* c, std::int64_t ldc, const float* a, std::int64_t lda, const float* b,
+                               std::int64_t ldb, std::int64_t rows, std::int64_t columns,
+                               std::int64_t depth) {
+  product<Left::transposed, Into::assign>(c, a, b, sizes_of(ldc, lda, ldb, rows, columns, depth));
 }
 
-void TransposeTile(float* to, std::int64_t ldt, const float* from, std::int64_t ldf, std::int64_t rows,
-                   std::int64_t columns) {
-  Transpose(to, static_cast<std::size_t>(ldt), from, static_cast<std::size_t>(ldf),
+void transpose_tile(float* to, std::int64_t ldt, const float* from, std::int64_t ldf, std::int64_t rows,
+                    std::int64_t columns) {
+  transpose(to, static_cast<std::size_t>(ldt), from, static_cast<std::size_t>(ldf),
             static_cast<std::size_t>(rows), static_cast<std::size_t>(columns));
 }
 
-bool AddRowSums(double* sums, const float* s, std::int64_t lds, std::int64_t rows, std::int64_t columns) {
+bool add_row_sums(double* sums, const float* s, std::int64_t lds, std::int64_t rows, std::int64_t columns) {
   const F32 d;
   const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(d));
   auto good = hn::Eq(hn::Zero(d), hn::Zero(d));
@@ -79,7 +80,7 @@ bool AddRowSums(double* sums, const float* s, std::int64_t lds, std::int64_t row
 
 /// to[i] = f(x[i], y[i]), whole vectors at a time.
 template <class F>
-HWY_INLINE void ForRow(float* to, const float* x, const float* y, std::int64_t count, const F& f) {
+HWY_INLINE void for_row(float* to, const float* x, const float* y, std::int64_t count, const F& f) {
   const F32 d;
   constexpr std::int64_t most = static_cast<std::int64_t>(hn::MaxLanes(F32()));
   const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(d));
@@ -94,7 +95,7 @@ HWY_INLINE void ForRow(float* to, const float* x, const float* y, std::int64_t c
 }
 
 /// x^exponent by squaring.
-HWY_INLINE Vec32 PowerOf(Vec32 x, int exponent) {
+HWY_INLINE Vec32 power_of(Vec32 x, int exponent) {
   const F32 d;
   Vec32 power = hn::Set(d, 1.0f);
   for (; exponent > 0; exponent >>= 1) {
@@ -104,56 +105,57 @@ HWY_INLINE Vec32 PowerOf(Vec32 x, int exponent) {
   return power;
 }
 
-void PolynomialRow(float* s, const float* x, std::int64_t count, float scale, float offset, int power) {
+void polynomial_row(float* s, const float* x, std::int64_t count, float scale, float offset, int power) {
   const F32 d;
-  ForRow(s, x, x, count, [&](Vec32 dot, Vec32) HWY_ATTR {
-    return PowerOf(hn::MulAdd(hn::Set(d, scale), dot, hn::Set(d, offset)), power);
+  for_row(s, x, x, count, [&](Vec32 dot, Vec32) HWY_ATTR {
+    return power_of(hn::MulAdd(hn::Set(d, scale), dot, hn::Set(d, offset)), power);
   });
 }
 
-void PolynomialSlopeRow(float* w, const float* x, const float* ds, std::int64_t count, float scale,
-                        float offset, int power) {
+void polynomial_slope_row(float* w, const float* x, const float* ds, std::int64_t count, float scale,
+                          float offset, int power) {
   const F32 d;
   const Vec32 factor = hn::Set(d, scale * static_cast<float>(power));
-  ForRow(w, x, ds, count, [&](Vec32 dot, Vec32 grad) HWY_ATTR {
+  for_row(w, x, ds, count, [&](Vec32 dot, Vec32 grad) HWY_ATTR {
     const Vec32 base = hn::MulAdd(hn::Set(d, scale), dot, hn::Set(d, offset));
-    return hn::Mul(hn::Mul(factor, grad), PowerOf(base, power - 1));
+    return hn::Mul(hn::Mul(factor, grad), power_of(base, power - 1));
   });
 }
 
 constexpr float kLimit = 80.0f;
 
-void LimitedExpRow(float* s, const float* x, std::int64_t count, float scale) {
+void limited_exp_row(float* s, const float* x, std::int64_t count, float scale) {
   const F32 d;
-  ForRow(s, x, x, count, [&](Vec32 dot, Vec32) HWY_ATTR {
+  for_row(s, x, x, count, [&](Vec32 dot, Vec32) HWY_ATTR {
     // By a comparison, which keeps NaN: what a minimum makes of it depends on the instruction set.
     const Vec32 argument = hn::Mul(hn::Set(d, scale), dot), limit = hn::Set(d, kLimit);
-    return kernels::HWY_NAMESPACE::FastExp(d, hn::IfThenElse(hn::Gt(argument, limit), limit, argument));
+    return kernels::HWY_NAMESPACE::fast_exp(d, hn::IfThenElse(hn::Gt(argument, limit), limit, argument));
   });
 }
 
-void LimitedExpSlopeRow(float* w, const float* s, const float* ds, std::int64_t count, float scale) {
+void limited_exp_slope_row(float* w, const float* s, const float* ds, std::int64_t count, float scale) {
   const F32 d;
-  const Vec32 largest = kernels::HWY_NAMESPACE::FastExp(d, hn::Set(d, kLimit));
-  ForRow(w, s, ds, count, [&](Vec32 similarity, Vec32 grad) HWY_ATTR {
+  const Vec32 largest = kernels::HWY_NAMESPACE::fast_exp(d, hn::Set(d, kLimit));
+  for_row(w, s, ds, count, [&](Vec32 similarity, Vec32 grad) HWY_ATTR {
     const Vec32 slope = hn::Mul(hn::Set(d, scale), hn::Mul(similarity, grad));
     return hn::IfThenZeroElse(hn::Ge(similarity, largest), slope);
   });
 }
 
-void GaussianRow(float* s, const float* x, const float* others, std::int64_t count, float own, float factor) {
+void gaussian_row(float* s, const float* x, const float* others, std::int64_t count, float own,
+                  float factor) {
   const F32 d;
-  ForRow(s, x, others, count, [&](Vec32 dot, Vec32 other) HWY_ATTR {
+  for_row(s, x, others, count, [&](Vec32 dot, Vec32 other) HWY_ATTR {
     const Vec32 distance = hn::NegMulAdd(hn::Set(d, 2.0f), dot, hn::Add(hn::Set(d, own), other));
     // As above.
     const Vec32 positive = hn::IfThenZeroElse(hn::Lt(distance, hn::Zero(d)), distance);
-    return kernels::HWY_NAMESPACE::FastExp(d, hn::Mul(hn::Set(d, -factor), positive));
+    return kernels::HWY_NAMESPACE::fast_exp(d, hn::Mul(hn::Set(d, -factor), positive));
   });
 }
 
-void ProductRow(float* w, const float* s, const float* ds, std::int64_t count, float factor) {
+void product_row(float* w, const float* s, const float* ds, std::int64_t count, float factor) {
   const F32 d;
-  ForRow(w, s, ds, count, [&](Vec32 similarity, Vec32 grad) HWY_ATTR {
+  for_row(w, s, ds, count, [&](Vec32 similarity, Vec32 grad) HWY_ATTR {
     return hn::Mul(hn::Set(d, factor), hn::Mul(similarity, grad));
   });
 }
@@ -164,68 +166,68 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace linnet {
 
-HWY_EXPORT(MultiplyTiles);
-HWY_EXPORT(MultiplyAddTiles);
-HWY_EXPORT(MultiplyTransposedTiles);
-HWY_EXPORT(TransposeTile);
-HWY_EXPORT(AddRowSums);
-HWY_EXPORT(PolynomialRow);
-HWY_EXPORT(PolynomialSlopeRow);
-HWY_EXPORT(LimitedExpRow);
-HWY_EXPORT(LimitedExpSlopeRow);
-HWY_EXPORT(GaussianRow);
-HWY_EXPORT(ProductRow);
+HWY_EXPORT(multiply_tiles);
+HWY_EXPORT(multiply_add_tiles);
+HWY_EXPORT(multiply_transposed_tiles);
+HWY_EXPORT(transpose_tile);
+HWY_EXPORT(add_row_sums);
+HWY_EXPORT(polynomial_row);
+HWY_EXPORT(polynomial_slope_row);
+HWY_EXPORT(limited_exp_row);
+HWY_EXPORT(limited_exp_slope_row);
+HWY_EXPORT(gaussian_row);
+HWY_EXPORT(product_row);
 
 namespace kernel {
 
 void multiply(float* c, std::int64_t ldc, const float* a, std::int64_t lda, const float* b, std::int64_t ldb,
               std::int64_t rows, std::int64_t columns, std::int64_t depth) {
-  HWY_DYNAMIC_DISPATCH(MultiplyTiles)(c, ldc, a, lda, b, ldb, rows, columns, depth);
+  HWY_DYNAMIC_DISPATCH(multiply_tiles)(c, ldc, a, lda, b, ldb, rows, columns, depth);
 }
 
 void multiply_add(float* c, std::int64_t ldc, const float* a, std::int64_t lda, const float* b,
                   std::int64_t ldb, std::int64_t rows, std::int64_t columns, std::int64_t depth) {
-  HWY_DYNAMIC_DISPATCH(MultiplyAddTiles)(c, ldc, a, lda, b, ldb, rows, columns, depth);
+  HWY_DYNAMIC_DISPATCH(multiply_add_tiles)(c, ldc, a, lda, b, ldb, rows, columns, depth);
 }
 
 void multiply_transposed(float* c, std::int64_t ldc, const float* a, std::int64_t lda, const float* b,
                          std::int64_t ldb, std::int64_t rows, std::int64_t columns, std::int64_t depth) {
-  HWY_DYNAMIC_DISPATCH(MultiplyTransposedTiles)(c, ldc, a, lda, b, ldb, rows, columns, depth);
+  HWY_DYNAMIC_DISPATCH(multiply_transposed_tiles)(c, ldc, a, lda, b, ldb, rows, columns, depth);
 }
 
 void transpose(float* to, std::int64_t ldt, const float* from, std::int64_t ldf, std::int64_t rows,
                std::int64_t columns) {
-  HWY_DYNAMIC_DISPATCH(TransposeTile)(to, ldt, from, ldf, rows, columns);
+  HWY_DYNAMIC_DISPATCH(transpose_tile)(to, ldt, from, ldf, rows, columns);
 }
 
 bool add_row_sums(double* sums, const float* s, std::int64_t lds, std::int64_t rows, std::int64_t columns) {
-  return HWY_DYNAMIC_DISPATCH(AddRowSums)(sums, s, lds, rows, columns);
+  return HWY_DYNAMIC_DISPATCH(add_row_sums)(sums, s, lds, rows, columns);
 }
 
 void polynomial_row(float* s, const float* x, std::int64_t count, float scale, float offset, int power) {
-  HWY_DYNAMIC_DISPATCH(PolynomialRow)(s, x, count, scale, offset, power);
+  HWY_DYNAMIC_DISPATCH(polynomial_row)(s, x, count, scale, offset, power);
 }
 
 void polynomial_slope_row(float* w, const float* x, const float* ds, std::int64_t count, float scale,
                           float offset, int power) {
-  HWY_DYNAMIC_DISPATCH(PolynomialSlopeRow)(w, x, ds, count, scale, offset, power);
+  HWY_DYNAMIC_DISPATCH(polynomial_slope_row)(w, x, ds, count, scale, offset, power);
 }
 
 void limited_exp_row(float* s, const float* x, std::int64_t count, float scale) {
-  HWY_DYNAMIC_DISPATCH(LimitedExpRow)(s, x, count, scale);
+  HWY_DYNAMIC_DISPATCH(limited_exp_row)(s, x, count, scale);
 }
 
 void limited_exp_slope_row(float* w, const float* s, const float* ds, std::int64_t count, float scale) {
-  HWY_DYNAMIC_DISPATCH(LimitedExpSlopeRow)(w, s, ds, count, scale);
+  HWY_DYNAMIC_DISPATCH(limited_exp_slope_row)(w, s, ds, count, scale);
 }
 
 void gaussian_row(float* s, const float* x, const float* others, std::int64_t count, float own,
                   float factor) {
-  HWY_DYNAMIC_DISPATCH(GaussianRow)(s, x, others, count, own, factor);
+  HWY_DYNAMIC_DISPATCH(gaussian_row)(s, x, others, count, own, factor);
 }
 
 void product_row(float* w, const float* s, const float* ds, std::int64_t count, float factor) {
-  HWY_DYNAMIC_DISPATCH(ProductRow)(w, s, ds, count, factor);
+  HWY_DYNAMIC_DISPATCH(product_row)(w, s, ds, count, factor);
 }
 
 }  // namespace kernel

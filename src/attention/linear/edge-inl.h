@@ -25,43 +25,44 @@ class EdgeWeights {
       : tile_(tile), queries_(queries), keys_(keys), weights_(weights) {}
 
   /// weights = a aᵀ of the queries' rows [queries, depth] and the keys' transposed ones [depth, kEdge].
-  void Multiply(const float* a, std::size_t lda, const float* keys_transposed, std::size_t depth) const {
+  void multiply(const float* a, std::size_t lda, const float* keys_transposed, std::size_t depth) const {
     const F32 d;
     const std::size_t lanes = hn::Lanes(d);
     for (std::size_t row = 0; row < queries_; row += kRowBlock) {
-      const auto [first, last] = KeysOf(row);
-      const std::size_t begin = first / lanes * lanes, end = RoundUp(last, lanes);
+      const auto [first, last] = keys_of(row);
+      const std::size_t begin = first / lanes * lanes, end = round_up(last, lanes);
       if (first < last)
-        ForEachPanel(linnet::HWY_NAMESPACE::Multiply<Left::plain>{weights_ + row * kEdge + begin, kEdge,
-                                                                  a + row * lda, lda, keys_transposed + begin,
-                                                                  kEdge, kRowBlock, depth},
-                     end - begin);
+        for_each_panel(
+            linnet::HWY_NAMESPACE::Multiply<Left::plain>{weights_ + row * kEdge + begin, kEdge, a + row * lda,
+                                                         lda, keys_transposed + begin, kEdge, kRowBlock,
+                                                         depth},
+            end - begin);
       for (std::size_t i = row; i < row + kRowBlock; ++i) {
         const std::uint32_t seen = i < queries_ ? tile_.seen[i] : 0;
         for (std::size_t j = 0; j < kEdge; j += lanes) {
           float* at = weights_ + i * kEdge + j;
           const bool computed = first < last && begin <= j && j < end;
-          hn::Store(computed ? hn::IfThenElseZero(Bits(seen, j), hn::Load(d, at)) : hn::Zero(d), d, at);
+          hn::Store(computed ? hn::IfThenElseZero(bits(seen, j), hn::Load(d, at)) : hn::Zero(d), d, at);
         }
       }
     }
   }
 
   /// weights *= e^(query + key), where the map is log-scaled.
-  void Scale(LogScales& scales) const {
+  void scale(LogScales& scales) const {
     const F32 d;
-    scales.Settle();
+    scales.settle();
     for (std::size_t i = 0; i < queries_; ++i) {
       for (std::size_t j = 0; j < keys_; j += hn::Lanes(d)) {
         float* at = weights_ + i * kEdge + j;
-        hn::Store(hn::IfThenElseZero(Bits(tile_.seen[i], j), hn::Mul(hn::Load(d, at), scales.Pair(i, j))), d,
+        hn::Store(hn::IfThenElseZero(bits(tile_.seen[i], j), hn::Mul(hn::Load(d, at), scales.pair(i, j))), d,
                   at);
       }
     }
   }
 
   /// Σ_j weights[i, j].
-  float Sum(std::size_t i) const {
+  float sum(std::size_t i) const {
     const F32 d;
     Vec32 sum = hn::Zero(d);
     for (std::size_t j = 0; j < kEdge; j += hn::Lanes(d))
@@ -70,27 +71,28 @@ class EdgeWeights {
   }
 
   /// result [queries, columns] += weights · x, x [keys, columns].
-  void AddToQueries(float* result, std::size_t ldr, const float* x, std::size_t ldx,
-                    std::size_t columns) const {
-    if (!AllFinite(x, ldx, keys_, columns)) return AddPairs<false>(result, ldr, x, ldx, columns);
+  void add_to_queries(float* result, std::size_t ldr, const float* x, std::size_t ldx,
+                      std::size_t columns) const {
+    if (!all_finite(x, ldx, keys_, columns)) return add_pairs<false>(result, ldr, x, ldx, columns);
     for (std::size_t row = 0; row < queries_; row += kRowBlock) {
-      const auto [first, last] = KeysOf(row);
+      const auto [first, last] = keys_of(row);
       if (first < last)
-        ForEachPanel(linnet::HWY_NAMESPACE::Multiply<Left::plain, Into::add>{result + row * ldr, ldr,
-                                                                             weights_ + row * kEdge + first,
-                                                                             kEdge, x + first * ldx, ldx,
-                                                                             kRowBlock, last - first},
-                     columns);
+        for_each_panel(linnet::HWY_NAMESPACE::Multiply<Left::plain, Into::add>{result + row * ldr, ldr,
+                                                                               weights_ + row * kEdge + first,
+                                                                               kEdge, x + first * ldx, ldx,
+                                                                               kRowBlock, last - first},
+                       columns);
     }
   }
 
   /// result [keys, columns] += weightsᵀ · x, x [queries, columns].
-  void AddToKeys(float* result, std::size_t ldr, const float* x, std::size_t ldx, std::size_t columns) const {
-    if (!AllFinite(x, ldx, queries_, columns)) return AddPairs<true>(result, ldr, x, ldx, columns);
+  void add_to_keys(float* result, std::size_t ldr, const float* x, std::size_t ldx,
+                   std::size_t columns) const {
+    if (!all_finite(x, ldx, queries_, columns)) return add_pairs<true>(result, ldr, x, ldx, columns);
     for (std::size_t row = 0; row < keys_; row += kRowBlock) {
-      const auto [first, last] = QueriesOf(row);
+      const auto [first, last] = queries_of(row);
       if (first < last)
-        ForEachPanel(
+        for_each_panel(
             linnet::HWY_NAMESPACE::Multiply<Left::transposed, Into::add>{
                 result + row * ldr, ldr, weights_ + first * kEdge + row, kEdge, x + first * ldx, ldx,
                 kRowBlock, last - first},
@@ -103,7 +105,7 @@ class EdgeWeights {
     std::size_t first = 0, last = 0;
   };
 
-  static hn::Mask<F32> Bits(std::uint32_t word, std::size_t first) {
+  static hn::Mask<F32> bits(std::uint32_t word, std::size_t first) {
     const F32 d;
     const std::uint32_t bits = word >> first;
     const std::uint8_t bytes[8] = {static_cast<std::uint8_t>(bits), static_cast<std::uint8_t>(bits >> 8)};
@@ -111,7 +113,7 @@ class EdgeWeights {
   }
 
   /// The keys from the first to the last one that any of the queries of a block sees.
-  Range KeysOf(std::size_t row) const {
+  Range keys_of(std::size_t row) const {
     std::uint32_t any = 0;
     for (std::size_t i = row; i < std::min(row + kRowBlock, queries_); ++i) any |= tile_.seen[i];
     if (any == 0) return {};
@@ -120,7 +122,7 @@ class EdgeWeights {
   }
 
   /// The queries from the first to the last one that sees any of the keys of a block.
-  Range QueriesOf(std::size_t row) const {
+  Range queries_of(std::size_t row) const {
     const std::uint32_t block = ((1u << kRowBlock) - 1) << row;
     Range range;
     for (std::size_t i = 0; i < queries_; ++i) {
@@ -133,8 +135,8 @@ class EdgeWeights {
 
   /// 0 · NaN must not reach the rows that do not see it: then every pair is added for itself.
   template <bool kToKeys>
-  HWY_NOINLINE void AddPairs(float* result, std::size_t ldr, const float* x, std::size_t ldx,
-                             std::size_t columns) const {
+  HWY_NOINLINE void add_pairs(float* result, std::size_t ldr, const float* x, std::size_t ldx,
+                              std::size_t columns) const {
     for (std::size_t i = 0; i < queries_; ++i) {
       for (std::size_t j = 0; j < keys_; ++j) {
         if ((tile_.seen[i] >> j & 1) == 0) continue;

@@ -20,15 +20,15 @@ class KeySweep : public BackwardSweep<KeySweep> {
         grad_value_(grad_value),
         floats_(width_ * ldm_ + width_),
         workspace_(own) {
-    TakeTiles(workspace_);
+    take_tiles(workspace_);
     value_result_ = workspace_.take_zeroed(chunk_ * ldm_);
     for (std::size_t i = 0; i < heads_; ++i)
-      transposed_cores_.push_back({workspace_.take_zeroed(RoundUp(columns_ + 1, 8) * ldf_)});
+      transposed_cores_.push_back({workspace_.take_zeroed(round_up(columns_ + 1, 8) * ldf_)});
     value_weights_ = workspace_.take_zeroed(chunk_ * chunk_);
-    TakePieces(floats_, workspace_);
+    take_pieces(floats_, workspace_);
   }
 
-  void Run() {
+  void run() {
     if (gradient_call_.reaches_final(block_.batch)) LoadFinalGradient();
     const bool to_initial = gradient_call_.grad_initial.rank() != 0;
     Walk(to_initial ? &plan_.final_step() : nullptr);
@@ -37,36 +37,36 @@ class KeySweep : public BackwardSweep<KeySweep> {
     const Mask::Interval padding = {call_.visible_keys(block_.batch), call_.sizes.keys};
     for (std::int64_t h = block_.first_head; h < block_.last_head; ++h) {
       for (const FloatView& gradient : {grad_key_, grad_value_})
-        ClearRows(rows_of(gradient, block_.batch, h), static_cast<std::size_t>(padding.begin),
-                  static_cast<std::size_t>(padding.end));
+        clear_rows(rows_of(gradient, block_.batch, h), static_cast<std::size_t>(padding.begin),
+                   static_cast<std::size_t>(padding.end));
     }
   }
 
  private:
   friend Sweep<KeySweep>;
-  using BackwardSweep::SelectHead;
+  using BackwardSweep::select_head;
 
-  void FetchRows(const SweepStep& step) {
-    const Place next = NextRows(step);
+  void fetch_rows(const SweepStep& step) {
+    const Place next = next_rows(step);
     const bool diagonal = call_.inputs.mask.together();
-    ahead_.Start(diagonal ? Fetches(2, 2, 1) : Fetches(0, 2, 0));
-    FetchKeys(next.head, next.rows);
-    if (diagonal) FetchQueries(next.head, next.rows);
+    ahead_.start(diagonal ? fetches(2, 2, 1) : fetches(0, 2, 0));
+    fetch_keys(next.head, next.rows);
+    if (diagonal) fetch_queries(next.head, next.rows);
   }
-  void FetchOthers(std::int64_t ordinal) {
-    const Place next = NextOthers(ordinal);
-    ahead_.Start(Fetches(0, 0, 1));
-    FetchQueries(next.head, next.rows);
+  void fetch_others(std::int64_t ordinal) {
+    const Place next = next_others(ordinal);
+    ahead_.start(fetches(0, 0, 1));
+    fetch_queries(next.head, next.rows);
   }
 
-  void LoadOthers(Mask::Interval range, std::size_t rows) { LoadQueries(range, rows); }
+  void load_others(Mask::Interval range, std::size_t rows) { load_queries(range, rows); }
 
-  void AddOthers(std::size_t count, Pieces& pieces) {
-    float* state = pieces.Open();
-    const auto [q, fade] = Enter(pieces, q_, ldf_, width_, count, faded_, power_);
-    AddProduct(pieces, {state, ldm_, q, ldf_, g_, ldv_, RoundUp(features_, kRowBlock), count, &ahead_},
-               value_width_, fade);
-    AddSums(pieces, state + width_ * ldm_, q, ldf_, g_ + columns_, ldv_, count, width_, fade);
+  void add_others(std::size_t count, Pieces& pieces) {
+    float* state = pieces.open();
+    const auto [q, fade] = enter(pieces, q_, ldf_, width_, count, faded_, power_);
+    add_product(pieces, {state, ldm_, q, ldf_, g_, ldv_, round_up(features_, kRowBlock), count, &ahead_},
+                value_width_, fade);
+    add_sums(pieces, state + width_ * ldm_, q, ldf_, g_ + columns_, ldv_, count, width_, fade);
     if (adds_final_ && plan_.chunk(pieces.next()).begin == call_.visible_keys(block_.batch))
       AddFinalGradient(state);
   }
@@ -106,7 +106,7 @@ class KeySweep : public BackwardSweep<KeySweep> {
     if (kept.begin == 0 && call_.continues(block_.batch)) scale = call_.initial->scale(block_.batch, head());
     for (std::int64_t first = kept.begin; first < kept.end; first += call_.chunk()) {
       const Mask::Interval range = {first, std::min(first + call_.chunk(), kept.end)};
-      LoadKeys(range, chunk_);
+      load_keys(range, chunk_);
       scale = LargestScale(scales_.key.data(), static_cast<std::size_t>(range.end - range.begin), scale);
     }
     return scale;
@@ -134,71 +134,72 @@ class KeySweep : public BackwardSweep<KeySweep> {
     }
   }
 
-  void Rows(const SweepStep& step, const float* core) {
+  void rows(const SweepStep& step, const float* core) {
     if (core == nullptr && tiles_.empty()) {
-      ClearTile(grad_key_, step.rows);
-      return ClearTile(grad_value_, step.rows);
+      clear_tile(grad_key_, step.rows);
+      return clear_tile(grad_value_, step.rows);
     }
     const auto count = static_cast<std::size_t>(step.rows.end - step.rows.begin);
-    std::size_t rows = RoundUp(count, kRowBlock);
+    std::size_t rows = round_up(count, kRowBlock);
     const bool triangle = !tiles_.empty() && tiles_.front().triangle;
     if (triangle) {
       const Mask::Interval queries = tiles_.front().others;
-      rows = std::max(rows, RoundUp(static_cast<std::size_t>(queries.end - queries.begin), kRowBlock));
-      LoadQueries(queries, rows);
+      rows = std::max(rows, round_up(static_cast<std::size_t>(queries.end - queries.begin), kRowBlock));
+      load_queries(queries, rows);
     }
-    LoadKeys(step.rows, rows);
-    const float* transposed = core != nullptr ? TransposedCore(step, core) : sum_;
+    load_keys(step.rows, rows);
+    const float* transposed = core != nullptr ? transposed_core(step, core) : sum_;
     const float* state = core != nullptr ? core : sum_;
     const std::size_t value_depth = core != nullptr ? columns_ + 1 : 0,
                       key_depth = core != nullptr ? features_ : 0;
 
-    const float* v = Meet(step, core, v_, ldv_, RoundUp(columns_ + 1, kPad), rows, faded_, power_);
-    if (triangle) WeighValues(rows);
-    FeatureGradient<true>(result_, v, transposed, value_depth, triangle ? q_ : nullptr, rows);
+    const float* v = meet(step, core, v_, ldv_, round_up(columns_ + 1, kPad), rows, faded_, power_);
+    if (triangle) weigh_values(rows);
+    feature_gradient<true>(result_, v, transposed, value_depth, triangle ? q_ : nullptr, rows);
     if (triangle && decay() != nullptr) std::memcpy(value_weights_, weights_, rows * chunk_ * sizeof(float));
     const bool edges = tiles_.size() > (triangle ? 1 : 0);
-    if (!edges) WriteThroughMap(grad_key_, key_, k_, step.rows, false, kAll);
-    const float* k = Meet(step, core, k_, ldf_, width_, rows, faded_, power_);
+    if (!edges) write_through_map(grad_key_, key_, k_, step.rows, false, kAll);
+    const float* k = meet(step, core, k_, ldf_, width_, rows, faded_, power_);
     if (triangle) {
-      WeighKeys(rows);
-      if (decay() != nullptr) FadeKeyWeights(rows);
-      ForEachPanel(MultiplyWithTriangle<true>{value_result_, ldm_, k, ldf_, state, ldm_, weights_, chunk_, g_,
-                                              ldv_, rows, key_depth, &ahead_},
-                   value_width_);
-      AddWhileLoaded(tiles_.front().others);
+      weigh_keys(rows);
+      if (decay() != nullptr) fade_key_weights(rows);
+      for_each_panel(MultiplyWithTriangle<true>{value_result_, ldm_, k, ldf_, state, ldm_, weights_, chunk_,
+                                                g_, ldv_, rows, key_depth, &ahead_},
+                     value_width_);
+      add_while_loaded(tiles_.front().others);
     } else {
-      ForEachPanel(Multiply<Left::plain>{value_result_, ldm_, k, ldf_, state, ldm_, rows, key_depth, &ahead_},
-                   value_width_);
+      for_each_panel(
+          Multiply<Left::plain>{value_result_, ldm_, k, ldf_, state, ldm_, rows, key_depth, &ahead_},
+          value_width_);
     }
     std::uint32_t seen = core != nullptr || triangle ? kAll : 0;
     for (std::size_t tile = triangle ? 1 : 0; tile < tiles_.size(); ++tile) {
       const Mask::Interval range = tiles_[tile].others;
       const auto queries = static_cast<std::size_t>(range.end - range.begin);
       for (std::size_t i = 0; i < queries; ++i) seen |= tiles_[tile].seen[i];
-      LoadQueries(range, RoundUp(queries, kRowBlock));
-      WeighValues(tiles_[tile], queries, count).AddToKeys(result_, ldf_, q_, ldf_, width_);
-      WeighKeys(tiles_[tile], queries, count).AddToKeys(value_result_, ldm_, g_, ldv_, value_width_);
-      AddWhileLoaded(range);
+      load_queries(range, round_up(queries, kRowBlock));
+      weigh_values(tiles_[tile], queries, count).add_to_keys(result_, ldf_, q_, ldf_, width_);
+      weigh_keys(tiles_[tile], queries, count).add_to_keys(value_result_, ldm_, g_, ldv_, value_width_);
+      add_while_loaded(range);
     }
-    if (edges) WriteThroughMap(grad_key_, key_, k_, step.rows, false, seen);
-    WriteTile(grad_value_, value_result_, ldm_, step.rows);
+    if (edges) write_through_map(grad_key_, key_, k_, step.rows, false, seen);
+    write_tile(grad_value_, value_result_, ldm_, step.rows);
   }
 
   /// R⁺ᵀ [M + 1, F]. Under masks without causality it serves many steps.
-  const float* TransposedCore(const SweepStep& step, const float* core) {
+  const float* transposed_core(const SweepStep& step, const float* core) {
     const auto index = static_cast<std::size_t>(head() - block_.first_head);
     auto& [transposed, first, next] = transposed_cores_[index];
     if (first == step.first && next == pieces_[index].next()) return transposed;
     first = step.first;
     next = pieces_[index].next();
-    Transpose(transposed, ldf_, core, ldm_, features_, columns_);
+    transpose(transposed, ldf_, core, ldm_, features_, columns_);
     std::memcpy(transposed + columns_ * ldf_, core + width_ * ldm_, width_ * sizeof(float));
     return transposed;
   }
 
   /// γ^(i − j) on the weights of keys, and what the pairs of the diagonal add to γ's gradient.
-  void FadeKeyWeights(std::size_t rows) {
+  void fade_key_weights(std::size_t rows) {
     double sum = 0;
     for (std::size_t i = 0; i < rows; ++i) {
       float of_row = 0;
@@ -207,7 +208,7 @@ class KeySweep : public BackwardSweep<KeySweep> {
       sum += of_row;
     }
     if (gradient_call_.decay_sums != nullptr) gradient_call_.decay_sum(true, block_.batch, head()) += sum;
-    decay()->Fade(weights_, chunk_, rows);
+    decay()->fade(weights_, chunk_, rows);
   }
 
   const FloatView &grad_key_, &grad_value_;
@@ -223,9 +224,9 @@ class KeySweep : public BackwardSweep<KeySweep> {
   std::vector<TransposedSum> transposed_cores_;  // of each head
 };
 
-void RunKeyGradient(Context& own, const LinearGradientCall& call, const FloatView& grad_key,
-                    const FloatView& grad_value, const LinearBlock& block) {
-  KeySweep(own, call, block, grad_key, grad_value).Run();
+void run_key_gradient(Context& own, const LinearGradientCall& call, const FloatView& grad_key,
+                      const FloatView& grad_value, const LinearBlock& block) {
+  KeySweep(own, call, block, grad_key, grad_value).run();
 }
 
 }  // namespace linnet::HWY_NAMESPACE
@@ -234,11 +235,11 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace linnet {
 
-HWY_EXPORT(RunKeyGradient);
+HWY_EXPORT(run_key_gradient);
 
 void linear_key_gradient(Context& own, const LinearGradientCall& call, FloatView grad_key,
                          FloatView grad_value, const LinearBlock& heads) {
-  HWY_DYNAMIC_DISPATCH(RunKeyGradient)(own, call, grad_key, grad_value, heads);
+  HWY_DYNAMIC_DISPATCH(run_key_gradient)(own, call, grad_key, grad_value, heads);
 }
 
 }  // namespace linnet

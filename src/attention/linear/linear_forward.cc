@@ -26,10 +26,10 @@ class ForwardSweep : public Sweep<ForwardSweep> {
         outputs_(outputs),
         features_(static_cast<std::size_t>(call.features)),
         columns_(static_cast<std::size_t>(block.last_column - block.first_column)),
-        width_(RoundUp(features_, kPad)),
-        value_width_(RoundUp(columns_, kPad)),
-        ldf_(TileStride(features_)),
-        ldm_(TileStride(columns_)),
+        width_(round_up(features_, kPad)),
+        value_width_(round_up(columns_, kPad)),
+        ldf_(tile_stride(features_)),
+        ldm_(tile_stride(columns_)),
         workspace_(own),
         q_(workspace_.take_zeroed(chunk_ * ldf_)),
         faded_(workspace_.take_zeroed(chunk_ * ldf_)),
@@ -43,54 +43,54 @@ class ForwardSweep : public Sweep<ForwardSweep> {
         denominators_(workspace_.take_zeroed(chunk_)),
         query_scale_(scales_.query.size()),
         highest_(scales_.query.size()) {
-    TakePieces(width_ * ldm_ + width_, workspace_);
+    take_pieces(width_ * ldm_ + width_, workspace_);
     const std::int64_t lanes = hn::Lanes(F32());
-    stream_ = CanStream(outputs.out) && block.first_column % lanes == 0 && block.last_column % lanes == 0;
+    stream_ = can_stream(outputs.out) && block.first_column % lanes == 0 && block.last_column % lanes == 0;
   }
 
-  void Run(LinearState* final, const FinalNormalisers& normalisers) {
+  void run(LinearState* final, const FinalNormalisers& normalisers) {
     compensated_ = compensated_ || (final != nullptr && final->parts() == 2);
-    if (call_.continues(block_.batch)) LoadStates();
-    Walk(final != nullptr ? &plan_.final_step() : nullptr);
+    if (call_.continues(block_.batch)) load_states();
+    walk(final != nullptr ? &plan_.final_step() : nullptr);
     if (stream_) hwy::FlushStream();
-    if (final != nullptr) StoreStates(*final, normalisers);
+    if (final != nullptr) store_states(*final, normalisers);
     if (non_positive_ > 0) std::atomic_ref(*outputs_.non_positive) += non_positive_;
   }
 
  private:
   friend Sweep;
 
-  InputRows Values(std::int64_t head) const {
+  InputRows values(std::int64_t head) const {
     return rows_of(call_.inputs.value, block_.batch, head, block_.first_column, block_.last_column);
   }
 
-  void SelectHead(std::size_t) {
+  void select_head(std::size_t) {
     query_ = rows_of(call_.inputs.query, block_.batch, head());
     key_ = rows_of(call_.inputs.key, block_.batch, head());
-    value_ = Values(head());
+    value_ = values(head());
     out_ = rows_of(outputs_.out, block_.batch, head(), block_.first_column, block_.last_column);
   }
 
-  void LoadStates() {
+  void load_states() {
     initial_ = true;
     for (std::size_t i = 0; i < heads_; ++i) {
       const std::int64_t h = block_.first_head + static_cast<std::int64_t>(i);
-      float* sums = pieces_[i].Initial();
-      if (scaled()) pieces_[i].OpenScale() = call_.initial->scale(block_.batch, h);
+      float* sums = pieces_[i].initial();
+      if (scaled()) pieces_[i].open_scale() = call_.initial->scale(block_.batch, h);
       for (int part = 0; part < call_.initial->parts(); ++part, sums = pieces_[i].rest()) {
         const float* from = call_.initial->sums(block_.batch, h, part) + block_.first_column;
         for (std::size_t f = 0; f < features_; ++f)
-          CopyRow(sums + f * ldm_, from + f * static_cast<std::size_t>(call_.sizes.value_dim), columns_);
-        CopyRow(sums + width_ * ldm_, call_.initial->normaliser(block_.batch, h, part), features_);
+          copy_row(sums + f * ldm_, from + f * static_cast<std::size_t>(call_.sizes.value_dim), columns_);
+        copy_row(sums + width_ * ldm_, call_.initial->normaliser(block_.batch, h, part), features_);
       }
     }
   }
 
-  void StoreStates(LinearState& final, const FinalNormalisers& normalisers) {
+  void store_states(LinearState& final, const FinalNormalisers& normalisers) {
     const bool any = plan_.final_step().has_core(initial_);
     for (std::size_t i = 0; i < heads_; ++i) {
       const std::int64_t h = block_.first_head + static_cast<std::int64_t>(i);
-      const float* sums = any ? pieces_[i].Sum(sum_) : nullptr;
+      const float* sums = any ? pieces_[i].sum(sum_) : nullptr;
       const std::int64_t index = block_.batch * call_.sizes.heads + h;
       if (block_.first_column == 0) normalisers.scale[index] = any ? pieces_[i].sum_scale() : kNoScale;
       for (int part = 0; part < final.parts(); ++part) {
@@ -98,91 +98,91 @@ class ForwardSweep : public Sweep<ForwardSweep> {
         float* to = final.sums(block_.batch, h, part) + block_.first_column;
         for (std::size_t f = 0; f < features_; ++f) {
           float* row = to + f * static_cast<std::size_t>(call_.sizes.value_dim);
-          sums != nullptr ? CopyRow(row, sums + f * ldm_, columns_) : ZeroRows(row, columns_, 0, 1);
+          sums != nullptr ? copy_row(row, sums + f * ldm_, columns_) : zero_rows(row, columns_, 0, 1);
         }
         if (block_.first_column != 0) continue;
         float* z = normalisers.z + (index * 2 + part) * call_.features;
-        sums != nullptr ? CopyRow(z, sums + width_ * ldm_, features_) : ZeroRows(z, features_, 0, 1);
+        sums != nullptr ? copy_row(z, sums + width_ * ldm_, features_) : zero_rows(z, features_, 0, 1);
       }
     }
   }
 
   /// Has the products of this chunk fetch the rows of the next one.
-  void FetchRows(const SweepStep& step) {
-    const Place next = NextRows(step);
+  void fetch_rows(const SweepStep& step) {
+    const Place next = next_rows(step);
     const bool diagonal = call_.inputs.mask.together();
-    ahead_.Start(Fetches(diagonal, diagonal));
-    Fetch(ahead_, rows_of(call_.inputs.query, block_.batch, next.head), next.rows);
+    ahead_.start(fetches(diagonal, diagonal));
+    fetch(ahead_, rows_of(call_.inputs.query, block_.batch, next.head), next.rows);
     if (!diagonal) return;
-    Fetch(ahead_, rows_of(call_.inputs.key, block_.batch, next.head), next.rows);
-    Fetch(ahead_, Values(next.head), next.rows);
+    fetch(ahead_, rows_of(call_.inputs.key, block_.batch, next.head), next.rows);
+    fetch(ahead_, values(next.head), next.rows);
   }
-  void FetchOthers(std::int64_t ordinal) {
-    const Place next = NextOthers(ordinal);
-    ahead_.Start(Fetches(false, true));
-    Fetch(ahead_, rows_of(call_.inputs.key, block_.batch, next.head), next.rows);
-    Fetch(ahead_, Values(next.head), next.rows);
+  void fetch_others(std::int64_t ordinal) {
+    const Place next = next_others(ordinal);
+    ahead_.start(fetches(false, true));
+    fetch(ahead_, rows_of(call_.inputs.key, block_.batch, next.head), next.rows);
+    fetch(ahead_, values(next.head), next.rows);
   }
   /// How often the products of a chunk fetch.
-  std::size_t Fetches(bool triangle, bool state) const {
-    return std::max<std::size_t>(1, (triangle ? FetchesOf(chunk_, kPad, features_, Ahead::kSteps) : 0) +
-                                        FetchesOf(chunk_, columns_, features_, Ahead::kSteps) +
-                                        (state ? FetchesOf(features_, columns_, chunk_, Ahead::kSteps) : 0));
+  std::size_t fetches(bool triangle, bool state) const {
+    return std::max<std::size_t>(1, (triangle ? fetches_of(chunk_, kPad, features_, Ahead::kSteps) : 0) +
+                                        fetches_of(chunk_, columns_, features_, Ahead::kSteps) +
+                                        (state ? fetches_of(features_, columns_, chunk_, Ahead::kSteps) : 0));
   }
 
-  void LoadOthers(Mask::Interval range, std::size_t rows) {
-    LoadFeatures(own_, call_, false, head(), key_, range, k_, ldf_, rows, wide_, scales_.key.data());
-    scales_.EndKeys(range);
-    LoadRows(value_, range, v_, ldm_, rows);
+  void load_others(Mask::Interval range, std::size_t rows) {
+    load_features(own_, call_, false, head(), key_, range, k_, ldf_, rows, wide_, scales_.key.data());
+    scales_.end_keys(range);
+    load_rows(value_, range, v_, ldm_, rows);
   }
 
-  void AddOthers(std::size_t count, Pieces& pieces) {
-    float* sums = pieces.Open();
-    const auto [k, fade] = Enter(pieces, k_, ldf_, width_, count, faded_, power_);
-    AddProduct(pieces, {sums, ldm_, k, ldf_, v_, ldm_, RoundUp(features_, kRowBlock), count, &ahead_},
-               value_width_, fade);
-    AddSums(pieces, sums + width_ * ldm_, k, ldf_, nullptr, 0, count, width_, fade);
+  void add_others(std::size_t count, Pieces& pieces) {
+    float* sums = pieces.open();
+    const auto [k, fade] = enter(pieces, k_, ldf_, width_, count, faded_, power_);
+    add_product(pieces, {sums, ldm_, k, ldf_, v_, ldm_, round_up(features_, kRowBlock), count, &ahead_},
+                value_width_, fade);
+    add_sums(pieces, sums + width_ * ldm_, k, ldf_, nullptr, 0, count, width_, fade);
   }
 
-  void Rows(const SweepStep& step, const float* core) {
+  void rows(const SweepStep& step, const float* core) {
     const auto count = static_cast<std::size_t>(step.rows.end - step.rows.begin);
-    if (core == nullptr && tiles_.empty()) return WriteZeros(step.rows);
-    std::size_t rows = RoundUp(count, kRowBlock);
+    if (core == nullptr && tiles_.empty()) return write_zeros(step.rows);
+    std::size_t rows = round_up(count, kRowBlock);
     const bool triangle = !tiles_.empty() && tiles_.front().triangle;
     if (triangle) {
       const Mask::Interval keys = tiles_.front().others;
-      rows = std::max(rows, RoundUp(static_cast<std::size_t>(keys.end - keys.begin), kRowBlock));
+      rows = std::max(rows, round_up(static_cast<std::size_t>(keys.end - keys.begin), kRowBlock));
     }
-    LoadFeatures(own_, call_, true, head(), query_, step.rows, q_, ldf_, rows, wide_, query_scale_.data());
-    if (triangle) LoadOthers(tiles_.front().others, rows);
-    if (scaled()) FindHighest(count, triangle);
-    const float* q = Meet(step, core, q_, ldf_, width_, rows, faded_, power_);
+    load_features(own_, call_, true, head(), query_, step.rows, q_, ldf_, rows, wide_, query_scale_.data());
+    if (triangle) load_others(tiles_.front().others, rows);
+    if (scaled()) find_highest(count, triangle);
+    const float* q = meet(step, core, q_, ldf_, width_, rows, faded_, power_);
     if (triangle) {
-      Diagonal(rows, q, core);
+      diagonal(rows, q, core);
     } else {
-      ForEachPanel(Multiply<Left::plain>{o_, ldm_, q, ldf_, core != nullptr ? core : sum_, ldm_, rows,
-                                         core != nullptr ? features_ : 0, &ahead_},
-                   value_width_);
+      for_each_panel(Multiply<Left::plain>{o_, ldm_, q, ldf_, core != nullptr ? core : sum_, ldm_, rows,
+                                           core != nullptr ? features_ : 0, &ahead_},
+                     value_width_);
     }
     for (std::size_t i = 0; i < count; ++i)
       denominators_[i] =
-          call_.epsilon + Denominator(triangle ? p_ + i * chunk_ : nullptr, i + 1, q + i * ldf_,
-                                      core != nullptr ? core + width_ * ldm_ : nullptr);
+          call_.epsilon + denominator_of(triangle ? p_ + i * chunk_ : nullptr, i + 1, q + i * ldf_,
+                                         core != nullptr ? core + width_ * ldm_ : nullptr);
     // Only now may the state, which `core` is part of, take the chunk in.
-    if (triangle) AddWhileLoaded(tiles_.front().others);
+    if (triangle) add_while_loaded(tiles_.front().others);
     std::uint32_t seeing = core != nullptr || triangle ? ~0u : 0;
     for (std::size_t tile = triangle ? 1 : 0; tile < tiles_.size(); ++tile)
-      seeing |= Edge(tiles_[tile], count);
-    WriteRows(step.rows, seeing);
+      seeing |= edge(tiles_[tile], count);
+    write_rows(step.rows, seeing);
   }
 
   /// The keys of the chunk itself, of which each query sees those before it and its own.
-  void Diagonal(std::size_t rows, const float* q, const float* core) {
-    Transpose(k_transposed_, chunk_, k_, ldf_, rows, features_);
+  void diagonal(std::size_t rows, const float* q, const float* core) {
+    transpose(k_transposed_, chunk_, k_, ldf_, rows, features_);
     MultiplyLower{p_, chunk_, q_, ldf_, k_transposed_, chunk_, rows, features_, &ahead_}();
-    if (decay() != nullptr) decay()->Fade(p_, chunk_, rows);
-    if (scaled()) scales_.ScaleTriangle(p_, chunk_, rows);
-    ForEachPanel(
+    if (decay() != nullptr) decay()->fade(p_, chunk_, rows);
+    if (scaled()) scales_.scale_triangle(p_, chunk_, rows);
+    for_each_panel(
         MultiplyWithTriangle<false>{o_, ldm_, q, ldf_, core != nullptr ? core : sum_, ldm_, p_, chunk_, v_,
                                     ldm_, rows, core != nullptr ? features_ : 0, &ahead_},
         value_width_);
@@ -190,26 +190,26 @@ class ForwardSweep : public Sweep<ForwardSweep> {
 
   /// The largest log-scale of the keys that each row sees in the core and on the diagonal, which its results
   /// are relative to.
-  void FindHighest(std::size_t count, bool triangle) {
+  void find_highest(std::size_t count, bool triangle) {
     double highest = core_scale_;
     for (std::size_t i = 0; i < count; ++i) {
-      if (triangle) highest = LargestScale(&scales_.key[i], 1, highest);
+      if (triangle) highest = largest_scale(&scales_.key[i], 1, highest);
       highest_[i] = highest;
-      scales_.query[i] = -FiniteScale(highest);
+      scales_.query[i] = -finite_scale(highest);
     }
     std::fill(scales_.query.begin() + static_cast<std::ptrdiff_t>(count), scales_.query.end(), kNoScale);
   }
 
   /// The same with the keys of an edge: rows that see a larger one are scaled down to it.
-  void RaiseHighest(const EdgeTile& tile, std::size_t count) {
+  void raise_highest(const EdgeTile& tile, std::size_t count) {
     for (std::size_t i = 0; i < count; ++i) {
       double highest = highest_[i];
       for (std::uint32_t word = tile.seen[i]; word != 0; word &= word - 1)
-        highest = LargestScale(&scales_.key[static_cast<std::size_t>(std::countr_zero(word))], 1, highest);
+        highest = largest_scale(&scales_.key[static_cast<std::size_t>(std::countr_zero(word))], 1, highest);
       if (highest == highest_[i]) continue;
       if (highest_[i] != kNoScale) {
-        const float factor = ExpOf(highest_[i] - highest);
-        CopyRow(o_ + i * ldm_, o_ + i * ldm_, value_width_, factor);
+        const float factor = exp_of(highest_[i] - highest);
+        copy_row(o_ + i * ldm_, o_ + i * ldm_, value_width_, factor);
         denominators_[i] *= factor;
       }
       highest_[i] = highest;
@@ -218,7 +218,7 @@ class ForwardSweep : public Sweep<ForwardSweep> {
   }
 
   /// Σ_j<count weights[j] + q·z, where given.
-  float Denominator(const float* weights, std::size_t count, const float* q, const float* z) const {
+  float denominator_of(const float* weights, std::size_t count, const float* q, const float* z) const {
     const F32 d;
     const std::size_t lanes = hn::Lanes(d);
     Vec32 sum = hn::Zero(d);
@@ -236,69 +236,69 @@ class ForwardSweep : public Sweep<ForwardSweep> {
   }
 
   /// Adds what the rows see of an edge; a bit for each of them that sees anything.
-  std::uint32_t Edge(const EdgeTile& tile, std::size_t count) {
+  std::uint32_t edge(const EdgeTile& tile, std::size_t count) {
     const auto keys = static_cast<std::size_t>(tile.others.end - tile.others.begin);
-    LoadOthers(tile.others, RoundUp(keys, kRowBlock));
-    Transpose(k_transposed_, chunk_, k_, ldf_, RoundUp(keys, kRowBlock), features_);
+    load_others(tile.others, round_up(keys, kRowBlock));
+    transpose(k_transposed_, chunk_, k_, ldf_, round_up(keys, kRowBlock), features_);
     const EdgeWeights weights(tile, count, keys, p_);
-    weights.Multiply(q_, ldf_, k_transposed_, features_);
+    weights.multiply(q_, ldf_, k_transposed_, features_);
     if (scaled()) {
-      RaiseHighest(tile, count);
-      weights.Scale(scales_);
+      raise_highest(tile, count);
+      weights.scale(scales_);
     }
-    weights.AddToQueries(o_, ldm_, v_, ldm_, value_width_);
+    weights.add_to_queries(o_, ldm_, v_, ldm_, value_width_);
     std::uint32_t seeing = 0;
     for (std::size_t i = 0; i < count; ++i) {
-      denominators_[i] += weights.Sum(i);
+      denominators_[i] += weights.sum(i);
       if (tile.seen[i] != 0) seeing |= 1u << i;
     }
-    AddWhileLoaded(tile.others);
+    add_while_loaded(tile.others);
     return seeing;
   }
 
-  float* Normaliser(std::int64_t row) const {
+  float* normaliser_of(std::int64_t row) const {
     const bool wanted = block_.first_column == 0 && outputs_.normaliser.rank() != 0;
     return wanted ? outputs_.normaliser.at(block_.batch, row, head()) : nullptr;
   }
 
   /// out = O / d, and d or its logarithm where it is wanted; zeros for rows that see nothing and, with
   /// log-scales, for those whose d is not positive.
-  void WriteRows(Mask::Interval rows, std::uint32_t seeing) {
+  void write_rows(Mask::Interval rows, std::uint32_t seeing) {
     const auto count = static_cast<std::size_t>(rows.end - rows.begin);
-    if (scaled() && call_.normalise && outputs_.normaliser.rank() != 0) TakeLogarithms(count);
+    if (scaled() && call_.normalise && outputs_.normaliser.rank() != 0) take_logarithms(count);
     for (std::size_t i = 0; i < count; ++i) {
       const auto row = static_cast<std::size_t>(rows.begin) + i;
       const bool sees = seeing == ~0u || (seeing >> i & 1) != 0;
       const bool divides = call_.normalise && sees;
-      const bool vanishes = divides && denominators_[i] <= Least();
+      const bool vanishes = divides && denominators_[i] <= least_denominator();
       if (vanishes && outputs_.non_positive != nullptr && block_.first_column == 0) ++non_positive_;
       const bool zero = !sees || (vanishes && scaled());
-      if (zero) ZeroRows(o_, ldm_, i, i + 1);
+      if (zero) zero_rows(o_, ldm_, i, i + 1);
       float scale = divides ? 1.0f / denominators_[i] : 1.0f;
-      if (scaled() && !call_.normalise) scale = ExpOf(query_scale_[i] + highest_[i]);
-      StoreRow(out_, row, o_ + i * ldm_, zero ? 1.0f : scale, stream_);
-      if (float* normaliser = Normaliser(rows.begin + static_cast<std::int64_t>(i)))
-        *normaliser = !divides ? 1.0f : scaled() ? LogDenominator(i, vanishes) : denominators_[i];
+      if (scaled() && !call_.normalise) scale = exp_of(query_scale_[i] + highest_[i]);
+      store_row(out_, row, o_ + i * ldm_, zero ? 1.0f : scale, stream_);
+      if (float* normaliser = normaliser_of(rows.begin + static_cast<std::int64_t>(i)))
+        *normaliser = !divides ? 1.0f : scaled() ? log_denominator(i, vanishes) : denominators_[i];
     }
   }
 
   /// What denominators must exceed.
-  float Least() const { return scaled() ? least_ : 0.0f; }
+  float least_denominator() const { return scaled() ? least_ : 0.0f; }
 
-  void TakeLogarithms(std::size_t count) {
+  void take_logarithms(std::size_t count) {
     const F32 d;
     for (std::size_t i = 0; i < count; i += hn::Lanes(d))
-      hn::Store(kernels::HWY_NAMESPACE::FastLog(d, hn::Load(d, denominators_ + i)), d, power_ + i);
+      hn::Store(kernels::HWY_NAMESPACE::fast_log(d, hn::Load(d, denominators_ + i)), d, power_ + i);
   }
-  float LogDenominator(std::size_t i, bool vanishes) const {
+  float log_denominator(std::size_t i, bool vanishes) const {
     if (vanishes) return std::numeric_limits<float>::infinity();
     return static_cast<float>(highest_[i] + static_cast<double>(power_[i]));
   }
 
-  void WriteZeros(Mask::Interval rows) {
-    ClearRows(out_, static_cast<std::size_t>(rows.begin), static_cast<std::size_t>(rows.end));
+  void write_zeros(Mask::Interval rows) {
+    clear_rows(out_, static_cast<std::size_t>(rows.begin), static_cast<std::size_t>(rows.end));
     for (std::int64_t row = rows.begin; row < rows.end; ++row)
-      if (float* normaliser = Normaliser(row)) *normaliser = 1.0f;
+      if (float* normaliser = normaliser_of(row)) *normaliser = 1.0f;
   }
 
   const AttentionOutputs& outputs_;
@@ -311,7 +311,7 @@ class ForwardSweep : public Sweep<ForwardSweep> {
   float* wide_;                                // rows of bf16, widened
   float *power_, *denominators_;               // [C]
   std::vector<double> query_scale_, highest_;  // with log-scales: of the queries, and m [C]
-  const float least_ = ExpOf(-kMostScale);
+  const float least_ = exp_of(-kMostScale);
   std::int64_t non_positive_ = 0;
   bool stream_ = false;
 
@@ -320,9 +320,9 @@ class ForwardSweep : public Sweep<ForwardSweep> {
   OutputRows out_;
 };
 
-void RunForwardBlock(Context& own, const LinearCall& call, const AttentionOutputs& outputs,
-                     const LinearBlock& block, LinearState* final, const FinalNormalisers& normalisers) {
-  ForwardSweep(own, call, outputs, block).Run(final, normalisers);
+void run_forward_block(Context& own, const LinearCall& call, const AttentionOutputs& outputs,
+                       const LinearBlock& block, LinearState* final, const FinalNormalisers& normalisers) {
+  ForwardSweep(own, call, outputs, block).run(final, normalisers);
 }
 
 }  // namespace linnet::HWY_NAMESPACE
@@ -331,11 +331,11 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace linnet {
 
-HWY_EXPORT(RunForwardBlock);
+HWY_EXPORT(run_forward_block);
 
 void linear_forward_block(Context& own, const LinearCall& call, const AttentionOutputs& outputs,
                           const LinearBlock& block, LinearState* final, const FinalNormalisers& normalisers) {
-  HWY_DYNAMIC_DISPATCH(RunForwardBlock)(own, call, outputs, block, final, normalisers);
+  HWY_DYNAMIC_DISPATCH(run_forward_block)(own, call, outputs, block, final, normalisers);
 }
 
 }  // namespace linnet

@@ -79,8 +79,8 @@ class LinearState final : public State {
   std::int64_t stride_;   // from slot to slot
   Tensor memory_;         // empty where the caller owns the slots
   float* slots_;
-  std::int64_t token_stride_;  // from slot to slot of `token_`
-  Tensor token_;               // features of a token's queries and keys
+  std::int64_t token_stride_;         // from slot to slot of `token_`
+  Tensor token_;                      // features of a token's queries and keys
   std::vector<double> token_scales_;  // of the heads' queries and keys, where the map has log-scales
   std::vector<std::int64_t> positions_;
 };

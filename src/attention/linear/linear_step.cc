@@ -41,7 +41,7 @@ struct Taking {
   }
 
   /// The same for one number.
-  HWY_INLINE float Single(float* sum, float* rest, float k, float v) const {
+  HWY_INLINE float single(float* sum, float* rest, float k, float v) const {
     const float old = kFade ? decay * *sum : *sum;
     if constexpr (!kCompensated) return *sum = old + k * v;
     const float wanted = k * v - (kFade ? decay * *rest : *rest);
@@ -52,7 +52,7 @@ struct Taking {
 };
 
 template <class Take>
-float StepNormaliser(const LinearStep& step, const Take& take) {
+float step_normaliser(const LinearStep& step, const Take& take) {
   const F32 d;
   const std::size_t lanes = hn::Lanes(d), count = static_cast<std::size_t>(step.features);
   Vec32 sum = hn::Zero(d);
@@ -64,13 +64,13 @@ float StepNormaliser(const LinearStep& step, const Take& take) {
   }
   float total = hn::GetLane(hn::SumOfLanes(d, sum));
   for (; f < count; ++f)
-    total += step.query_features[f] * take.Single(step.z + f, step.z_rest + f, step.key_features[f], 1.0f);
+    total += step.query_features[f] * take.single(step.z + f, step.z_rest + f, step.key_features[f], 1.0f);
   return total;
 }
 
 /// kVectors vectors of columns of S and of out, from column c on.
 template <int kVectors, class Take>
-HWY_INLINE void StepColumns(const LinearStep& step, const Take& take, std::size_t c, float scale) {
+HWY_INLINE void step_columns(const LinearStep& step, const Take& take, std::size_t c, float scale) {
   const F32 d;
   const std::size_t lanes = hn::Lanes(d);
   Vec32 value[kVectors], result[kVectors];
@@ -94,32 +94,32 @@ HWY_INLINE void StepColumns(const LinearStep& step, const Take& take, std::size_
 }
 
 template <class Take>
-void StepWith(const LinearStep& step, const Take& take) {
+void step_with(const LinearStep& step, const Take& take) {
   const std::size_t lanes = hn::Lanes(F32()), columns = static_cast<std::size_t>(step.value_dim);
-  const float dot = StepNormaliser(step, take);
+  const float dot = step_normaliser(step, take);
   const float denominator = dot + step.epsilon;
   const float scale = !step.normalise ? step.scale : denominator <= step.least ? 0.0f : 1.0f / denominator;
   std::size_t c = 0;
-  for (; c + 4 * lanes <= columns; c += 4 * lanes) StepColumns<4>(step, take, c, scale);
-  for (; c + 2 * lanes <= columns; c += 2 * lanes) StepColumns<2>(step, take, c, scale);
-  for (; c + lanes <= columns; c += lanes) StepColumns<1>(step, take, c, scale);
+  for (; c + 4 * lanes <= columns; c += 4 * lanes) step_columns<4>(step, take, c, scale);
+  for (; c + 2 * lanes <= columns; c += 2 * lanes) step_columns<2>(step, take, c, scale);
+  for (; c + lanes <= columns; c += lanes) step_columns<1>(step, take, c, scale);
   for (; c < columns; ++c) {
     float result = 0;
     for (std::int64_t f = 0; f < step.features; ++f) {
       const std::size_t at = static_cast<std::size_t>(f) * columns + c;
       result += step.query_features[f] *
-                take.Single(step.sums + at, step.sums_rest + at, step.key_features[f], step.value[c]);
+                take.single(step.sums + at, step.sums_rest + at, step.key_features[f], step.value[c]);
     }
     step.out[c] = result * scale;
   }
 }
 
-void StepHead(const LinearStep& step) {
+void step_head(const LinearStep& step) {
   const bool fade = step.decay != 1.0f, compensated = step.compensated;
-  if (fade && compensated) return StepWith(step, Taking<true, true>{step.decay});
-  if (fade) return StepWith(step, Taking<true, false>{step.decay});
-  if (compensated) return StepWith(step, Taking<false, true>{1.0f});
-  StepWith(step, Taking<false, false>{1.0f});
+  if (fade && compensated) return step_with(step, Taking<true, true>{step.decay});
+  if (fade) return step_with(step, Taking<true, false>{step.decay});
+  if (compensated) return step_with(step, Taking<false, true>{1.0f});
+  step_with(step, Taking<false, false>{1.0f});
 }
 
 }  // namespace linnet::HWY_NAMESPACE
@@ -128,9 +128,9 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace linnet {
 
-HWY_EXPORT(StepHead);
+HWY_EXPORT(step_head);
 
-void linear_step_head(const LinearStep& step) { HWY_DYNAMIC_DISPATCH(StepHead)(step); }
+void linear_step_head(const LinearStep& step) { HWY_DYNAMIC_DISPATCH(step_head)(step); }
 
 }  // namespace linnet
 #endif  // HWY_ONCE

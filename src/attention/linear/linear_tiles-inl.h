@@ -19,26 +19,26 @@
 HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE {
 
-HWY_INLINE std::size_t RoundUp(std::size_t count, std::size_t unit) {
+HWY_INLINE std::size_t round_up(std::size_t count, std::size_t unit) {
   return (count + unit - 1) / unit * unit;
 }
 
 /// From row to row of a tile with `columns` columns: rows whole pages apart would meet in the same few lines
 /// of a cache.
-HWY_INLINE std::size_t TileStride(std::size_t columns) {
-  const std::size_t padded = RoundUp(columns, kPad);
+HWY_INLINE std::size_t tile_stride(std::size_t columns) {
+  const std::size_t padded = round_up(columns, kPad);
   return padded % 256 == 0 ? padded + kPad : padded;
 }
 
-HWY_INLINE void Fetch(Ahead& ahead, const InputRows& rows, Mask::Interval range) {
-  ahead.Add(rows.at(range.begin), rows.stride * rows.element(),
+HWY_INLINE void fetch(Ahead& ahead, const InputRows& rows, Mask::Interval range) {
+  ahead.add(rows.at(range.begin), rows.stride * rows.element(),
             static_cast<std::size_t>(range.end - range.begin),
             static_cast<std::size_t>(rows.columns * rows.element()));
 }
 
 /// Whether stores past the caches suit `tensor`: they pay where it is larger than the caches are, and need
 /// whole vectors.
-HWY_INLINE bool CanStream(const FloatView& tensor) {
+HWY_INLINE bool can_stream(const FloatView& tensor) {
   if (tensor.size() < (std::int64_t{1} << 20)) return false;
   const bool half = tensor.dtype() == DType::bf16;
   const std::int64_t lanes = hn::Lanes(F32());
@@ -50,46 +50,46 @@ HWY_INLINE bool CanStream(const FloatView& tensor) {
 }
 
 /// tile = rows `range` of x, then zeros up to `padded` rows.
-HWY_INLINE void LoadRows(const InputRows& x, Mask::Interval range, float* tile, std::size_t ld,
-                         std::size_t padded) {
+HWY_INLINE void load_rows(const InputRows& x, Mask::Interval range, float* tile, std::size_t ld,
+                          std::size_t padded) {
   const auto count = static_cast<std::size_t>(range.end - range.begin);
   for (std::size_t i = 0; i < count; ++i)
-    LoadRow(tile + i * ld, x, range.begin + static_cast<std::int64_t>(i));
-  ZeroRows(tile, ld, count, padded);
+    load_row(tile + i * ld, x, range.begin + static_cast<std::int64_t>(i));
+  zero_rows(tile, ld, count, padded);
 }
 
 /// Rows `range` of x as f32: where they lie, or widened into `wide` [rows, columns].
-HWY_INLINE View<const float> InputTile(const InputRows& x, Mask::Interval range, float* wide) {
+HWY_INLINE View<const float> input_tile(const InputRows& x, Mask::Interval range, float* wide) {
   const std::int64_t count = range.end - range.begin;
   if (!x.half()) return {x.from(range.begin).floats(), {count, x.columns}, {x.stride, 1}};
-  LoadRows(x, range, wide, static_cast<std::size_t>(x.columns), 0);
+  load_rows(x, range, wide, static_cast<std::size_t>(x.columns), 0);
   return {wide, {count, x.columns}};
 }
 
-HWY_INLINE TileContext ContextOf(Context& own, const LinearCall& call, bool query, std::int64_t head,
-                                 std::int64_t first) {
+HWY_INLINE TileContext context_of(Context& own, const LinearCall& call, bool query, std::int64_t head,
+                                  std::int64_t first) {
   return {call.layer, static_cast<int>(head), call.position(query) + first, query, &own};
 }
 
 /// tile = φ of rows `range`, then zeros up to `padded` rows. `log_scale` receives the rows' log-scales where
 /// the map has them.
-HWY_INLINE void LoadFeatures(Context& own, const LinearCall& call, bool query, std::int64_t head,
-                             const InputRows& x, Mask::Interval range, float* tile, std::size_t ld,
-                             std::size_t padded, float* wide, double* log_scale) {
+HWY_INLINE void load_features(Context& own, const LinearCall& call, bool query, std::int64_t head,
+                              const InputRows& x, Mask::Interval range, float* tile, std::size_t ld,
+                              std::size_t padded, float* wide, double* log_scale) {
   const std::int64_t count = range.end - range.begin;
   const View<float> features(tile, {count, call.features}, {static_cast<std::int64_t>(ld), 1});
-  const TileContext context = ContextOf(own, call, query, head, range.begin);
+  const TileContext context = context_of(own, call, query, head, range.begin);
   if (count > 0 && call.scaled != nullptr)
     call.scaled->forward_scaled(features, {log_scale, static_cast<std::size_t>(count)},
-                                InputTile(x, range, wide), context);
+                                input_tile(x, range, wide), context);
   else if (count > 0)
-    call.map.forward(features, InputTile(x, range, wide), context);
-  ZeroRows(tile, ld, static_cast<std::size_t>(count), padded);
+    call.map.forward(features, input_tile(x, range, wide), context);
+  zero_rows(tile, ld, static_cast<std::size_t>(count), padded);
 }
 
 /// to[i] = weight[i] · from[i] for rows of a tile, `columns` a multiple of kPad.
-HWY_INLINE void ScaleRows(float* HWY_RESTRICT to, const float* HWY_RESTRICT from, std::size_t ld,
-                          const float* HWY_RESTRICT weight, std::size_t rows, std::size_t columns) {
+HWY_INLINE void scale_rows(float* HWY_RESTRICT to, const float* HWY_RESTRICT from, std::size_t ld,
+                           const float* HWY_RESTRICT weight, std::size_t rows, std::size_t columns) {
   const F32 d;
   for (std::size_t r = 0; r < rows; ++r)
     for (std::size_t c = 0; c < columns; c += hn::Lanes(d))
@@ -97,8 +97,8 @@ HWY_INLINE void ScaleRows(float* HWY_RESTRICT to, const float* HWY_RESTRICT from
 }
 
 /// to += from for rows of a tile.
-HWY_INLINE void AddTile(float* HWY_RESTRICT to, const float* HWY_RESTRICT from, std::size_t ld,
-                        std::size_t rows, std::size_t columns) {
+HWY_INLINE void add_tile(float* HWY_RESTRICT to, const float* HWY_RESTRICT from, std::size_t ld,
+                         std::size_t rows, std::size_t columns) {
   const F32 d;
   for (std::size_t r = 0; r < rows; ++r)
     for (std::size_t c = 0; c < columns; c += hn::Lanes(d))
@@ -106,8 +106,8 @@ HWY_INLINE void AddTile(float* HWY_RESTRICT to, const float* HWY_RESTRICT from, 
 }
 
 /// Σ_r weight[r · step] tile[r, c] for a vector of columns; every weight is 1 where it is null.
-HWY_INLINE Vec32 SumOfRows(const float* HWY_RESTRICT tile, std::size_t ld, const float* HWY_RESTRICT weight,
-                           std::size_t step, std::size_t rows) {
+HWY_INLINE Vec32 sum_of_rows(const float* HWY_RESTRICT tile, std::size_t ld, const float* HWY_RESTRICT weight,
+                             std::size_t step, std::size_t rows) {
   const F32 d;
   Vec32 sum = hn::Zero(d);
   if (weight == nullptr) {
@@ -120,25 +120,25 @@ HWY_INLINE Vec32 SumOfRows(const float* HWY_RESTRICT tile, std::size_t ld, const
 }
 
 /// sum[c] = Σ_r weight[r · step] tile[r, c].
-HWY_INLINE void SumRows(float* HWY_RESTRICT sum, const float* HWY_RESTRICT tile, std::size_t ld,
-                        const float* HWY_RESTRICT weight, std::size_t step, std::size_t rows,
-                        std::size_t columns) {
+HWY_INLINE void sum_rows(float* HWY_RESTRICT sum, const float* HWY_RESTRICT tile, std::size_t ld,
+                         const float* HWY_RESTRICT weight, std::size_t step, std::size_t rows,
+                         std::size_t columns) {
   const F32 d;
   for (std::size_t c = 0; c < columns; c += hn::Lanes(d))
-    hn::Store(SumOfRows(tile + c, ld, weight, step, rows), d, sum + c);
+    hn::Store(sum_of_rows(tile + c, ld, weight, step, rows), d, sum + c);
 }
 
 /// sum[c] = fade · sum[c] + Σ_r weight[r · step] tile[r, c], compensated.
-HWY_INLINE void CollectRows(float* HWY_RESTRICT sum, float* HWY_RESTRICT rest, const float* HWY_RESTRICT tile,
-                            std::size_t ld, const float* HWY_RESTRICT weight, std::size_t step,
-                            std::size_t rows, std::size_t columns, float fade) {
+HWY_INLINE void collect_rows(float* HWY_RESTRICT sum, float* HWY_RESTRICT rest,
+                             const float* HWY_RESTRICT tile, std::size_t ld, const float* HWY_RESTRICT weight,
+                             std::size_t step, std::size_t rows, std::size_t columns, float fade) {
   const F32 d;
   for (std::size_t c = 0; c < columns; c += hn::Lanes(d))
-    CollectVector(sum + c, rest + c, SumOfRows(tile + c, ld, weight, step, rows), hn::Set(d, fade));
+    collect_vector(sum + c, rest + c, sum_of_rows(tile + c, ld, weight, step, rows), hn::Set(d, fade));
 }
 
 /// x·y of `columns` numbers, a multiple of kPad.
-HWY_INLINE float Dot(const float* HWY_RESTRICT x, const float* HWY_RESTRICT y, std::size_t columns) {
+HWY_INLINE float dot(const float* HWY_RESTRICT x, const float* HWY_RESTRICT y, std::size_t columns) {
   const F32 d;
   Vec32 sum = hn::Zero(d);
   for (std::size_t c = 0; c < columns; c += hn::Lanes(d))

@@ -22,28 +22,28 @@ constexpr double kNoScale = -std::numeric_limits<double>::infinity();
 
 /// e^x for x up to kMostScale, more than which is taken for it: products of features that are smaller than
 /// e^−kMostScale count as 0. NaN stays.
-HWY_INLINE Vec32 ExpOf(Vec32 x) {
+HWY_INLINE Vec32 exp_of(Vec32 x) {
   const F32 d;
   const Vec32 most = hn::Set(d, static_cast<float>(kMostScale));
-  return kernels::HWY_NAMESPACE::FastExp(d, hn::IfThenElse(hn::Gt(x, most), most, x));
+  return kernels::HWY_NAMESPACE::fast_exp(d, hn::IfThenElse(hn::Gt(x, most), most, x));
 }
-HWY_INLINE float ExpOf(double x) { return hn::GetLane(ExpOf(hn::Set(F32(), static_cast<float>(x)))); }
+HWY_INLINE float exp_of(double x) { return hn::GetLane(exp_of(hn::Set(F32(), static_cast<float>(x)))); }
 
 /// What a scale is subtracted as: nothing has a scale of −∞, and is 0 whatever is subtracted.
-HWY_INLINE double FiniteScale(double scale) { return scale == kNoScale ? 0 : scale; }
+HWY_INLINE double finite_scale(double scale) { return scale == kNoScale ? 0 : scale; }
 
 /// The largest of `scales` and `least`; NaN are passed over, since what they belong to is NaN by itself.
-HWY_INLINE double LargestScale(const double* scales, std::size_t count, double least) {
+HWY_INLINE double largest_scale(const double* scales, std::size_t count, double least) {
   for (std::size_t i = 0; i < count; ++i)
     if (scales[i] > least) least = scales[i];
   return least;
 }
 
 /// to[i] = e^(scales[i] + shift), `count` rounded up to whole vectors.
-HWY_INLINE void ExpRows(float* to, const double* scales, double shift, std::size_t count) {
+HWY_INLINE void exp_rows(float* to, const double* scales, double shift, std::size_t count) {
   const F32 d;
   for (std::size_t i = 0; i < count; ++i) to[i] = static_cast<float>(scales[i] + shift);
-  for (std::size_t i = 0; i < count; i += hn::Lanes(d)) hn::Store(ExpOf(hn::Load(d, to + i)), d, to + i);
+  for (std::size_t i = 0; i < count; i += hn::Lanes(d)) hn::Store(exp_of(hn::Load(d, to + i)), d, to + i);
 }
 
 /// The scales of the queries and the keys that a sweep has loaded; behind the last one they are −∞.
@@ -53,12 +53,12 @@ class LogScales {
       : query(chunk, kNoScale), key(chunk, kNoScale), query_near_(chunk), key_near_(chunk) {}
 
   /// Of the rows `range` that were loaded; none behind them.
-  void EndKeys(Mask::Interval range) { End(key, range); }
-  void EndQueries(Mask::Interval range) { End(query, range); }
+  void end_keys(Mask::Interval range) { end(key, range); }
+  void end_queries(Mask::Interval range) { end(query, range); }
 
-  /// To be called before `Pair`: takes the scales as floats, of which the keys' are differences from the
+  /// To be called before `pair`: takes the scales as floats, of which the keys' are differences from the
   /// first one. The largest one would do as well, but for the bits of rows that see nothing of it yet.
-  void Settle() {
+  void settle() {
     const auto finite = [](double scale) { return std::isfinite(scale); };
     const auto first = std::find_if(key.begin(), key.end(), finite);
     const double middle = first == key.end() ? 0 : *first;
@@ -69,24 +69,24 @@ class LogScales {
   }
 
   /// e^(query i + key j) for a vector of keys from j on.
-  HWY_INLINE Vec32 Pair(std::size_t i, std::size_t j) const {
+  HWY_INLINE Vec32 pair(std::size_t i, std::size_t j) const {
     const F32 d;
-    return ExpOf(hn::Add(hn::Set(d, query_near_[i]), hn::LoadU(d, key_near_.data() + j)));
+    return exp_of(hn::Add(hn::Set(d, query_near_[i]), hn::LoadU(d, key_near_.data() + j)));
   }
 
   /// weights [query, key] *= e^(query + key) on and below the diagonal; what is above it is not kept.
-  void ScaleTriangle(float* HWY_RESTRICT weights, std::size_t ld, std::size_t rows) {
+  void scale_triangle(float* HWY_RESTRICT weights, std::size_t ld, std::size_t rows) {
     const F32 d;
-    Settle();
+    settle();
     for (std::size_t i = 0; i < rows; ++i)
       for (std::size_t j = 0; j <= i; j += hn::Lanes(d))
-        hn::Store(hn::Mul(hn::Load(d, weights + i * ld + j), Pair(i, j)), d, weights + i * ld + j);
+        hn::Store(hn::Mul(hn::Load(d, weights + i * ld + j), pair(i, j)), d, weights + i * ld + j);
   }
 
   std::vector<double> query, key;
 
  private:
-  static void End(std::vector<double>& scales, Mask::Interval range) {
+  static void end(std::vector<double>& scales, Mask::Interval range) {
     for (auto i = static_cast<std::size_t>(range.end - range.begin); i < scales.size(); ++i)
       scales[i] = kNoScale;
   }

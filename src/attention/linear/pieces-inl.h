@@ -25,88 +25,88 @@ namespace linnet::HWY_NAMESPACE {
 class Pieces {
  public:
   /// Floats of memory for a head whose sums take `floats` of them, a multiple of kPad.
-  static std::size_t Memory(const SweepPlan& plan, std::size_t floats) { return (Slots(plan) + 2) * floats; }
+  static std::size_t memory(const SweepPlan& plan, std::size_t floats) { return (slots(plan) + 2) * floats; }
 
   Pieces(const SweepPlan& plan, std::size_t floats, float* memory, bool scaled)
       : plan_(&plan),
         floats_(floats),
         slots_(memory),
-        newer_(memory + Slots(plan) * floats),
+        newer_(memory + slots(plan) * floats),
         rest_(newer_ + floats),
-        scales_(scaled ? Slots(plan) : 0) {
+        scales_(scaled ? slots(plan) : 0) {
     // Sums are assigned before they are read, all but the padding of their rows.
-    std::memset(memory, 0, Slots(plan) * floats * sizeof(float));
+    std::memset(memory, 0, slots(plan) * floats * sizeof(float));
   }
 
   /// The sums of what comes before the first chunk, for the caller to fill, as `rest()` with what they
-  /// rounded off and `OpenScale()`.
-  float* Initial() {
+  /// rounded off and `open_scale()`.
+  float* initial() {
     initial_ = rest_valid_ = true;
     std::memset(rest_, 0, floats_ * sizeof(float));
     fresh_ = false;
-    return Slot(0);
+    return slot(0);
   }
 
   /// The ordinal of the chunk to be added next.
   std::int64_t next() const { return next_; }
 
   /// Lets go of the chunks before `ordinal`, at which a piece begins.
-  void Leave(std::int64_t ordinal) {
+  void leave(std::int64_t ordinal) {
     if (initial_ && ordinal == 0) return;
     if (ordinal >= next_) {
-      while (Begin(open_) < ordinal) ++open_;
+      while (begin(open_) < ordinal) ++open_;
       first_ = pivot_ = open_;
       next_ = ordinal;
       initial_ = rest_valid_ = false;
       fresh_ = true;
       return;
     }
-    while (Begin(first_) < ordinal) ++first_;
+    while (begin(first_) < ordinal) ++first_;
     if (first_ <= pivot_) return;
     // The older pieces are used up: the newer ones take their place.
     for (std::int64_t piece = open_ - 2; piece >= first_; --piece)
-      Add(Slot(piece), Scale(piece), Slot(piece), Scale(piece), Slot(piece + 1), Scale(piece + 1));
+      add(slot(piece), scale_of(piece), slot(piece), scale_of(piece), slot(piece + 1), scale_of(piece + 1));
     pivot_ = open_;
   }
 
-  /// The sums that the chunk `next()` is to be added to, or assigned to where they are `fresh()`; `Added`
+  /// The sums that the chunk `next()` is to be added to, or assigned to where they are `fresh()`; `added`
   /// says that it is done.
-  float* Open() {
-    if (CompletesPiece()) ClosePiece();
+  float* open() {
+    if (completes_piece()) close_piece();
     if (!fresh_ && !rest_valid_) {
       std::memset(rest_, 0, floats_ * sizeof(float));
       rest_valid_ = true;
     }
-    return Slot(open_);
+    return slot(open_);
   }
   float* rest() const { return rest_; }
   /// What the sum at `sums` in the open piece rounded off.
-  float* RestOf(const float* sums) const { return rest_ + (sums - Slot(open_)); }
+  float* rest_of(const float* sums) const { return rest_ + (sums - slot(open_)); }
   bool rest_valid() const { return rest_valid_; }
   bool fresh() const { return fresh_; }
-  /// The log-scale of the open piece, and that of the last `Sum`.
-  double& OpenScale() { return *Scale(open_); }
+  /// The log-scale of the open piece, and that of the last `sum`.
+  double& open_scale() { return *scale_of(open_); }
   double sum_scale() const { return sum_scale_; }
-  void Added() {
+  void added() {
     fresh_ = false;
     ++next_;
   }
 
   /// The sum of all that is held, which may be put into `sum`; null where nothing is held.
-  const float* Sum(float* sum) {
-    if (CompletesPiece() && (first_ < pivot_ || pivot_ < open_)) ClosePiece();
+  const float* sum(float* sum) {
+    if (completes_piece() && (first_ < pivot_ || pivot_ < open_)) close_piece();
     struct Part {
       const float* sums;
       const double* scale;
     };
-    const Part parts[] = {{first_ < pivot_ ? Slot(first_) : nullptr, Scale(first_)},
+    const Part parts[] = {{first_ < pivot_ ? slot(first_) : nullptr, scale_of(first_)},
                           {pivot_ < open_ ? newer_ : nullptr, &newer_scale_},
-                          {fresh_ ? nullptr : Slot(open_), Scale(open_)}};
+                          {fresh_ ? nullptr : slot(open_), scale_of(open_)}};
     const float* result = nullptr;
     for (const Part& part : parts) {
       if (part.sums == nullptr) continue;
       if (result != nullptr)
-        Add(sum, &sum_scale_, result, &sum_scale_, part.sums, part.scale);
+        add(sum, &sum_scale_, result, &sum_scale_, part.sums, part.scale);
       else if (!scales_.empty())
         sum_scale_ = *part.scale;
       result = result != nullptr ? sum : part.sums;
@@ -116,39 +116,39 @@ class Pieces {
 
  private:
   // A chunk may come before the one that it takes the place of has gone.
-  static std::size_t Slots(const SweepPlan& plan) {
+  static std::size_t slots(const SweepPlan& plan) {
     return static_cast<std::size_t>(plan.most_pieces()) + (plan.pieces().size() > 1 ? 1 : 0);
   }
 
-  std::int64_t Begin(std::int64_t piece) const { return plan_->pieces()[static_cast<std::size_t>(piece)]; }
-  float* Slot(std::int64_t piece) const {
-    return slots_ + static_cast<std::size_t>(piece) % Slots(*plan_) * floats_;
+  std::int64_t begin(std::int64_t piece) const { return plan_->pieces()[static_cast<std::size_t>(piece)]; }
+  float* slot(std::int64_t piece) const {
+    return slots_ + static_cast<std::size_t>(piece) % slots(*plan_) * floats_;
   }
 
   /// Whether the open piece ends where the next chunk begins.
-  bool CompletesPiece() const {
+  bool completes_piece() const {
     const auto after = static_cast<std::size_t>(open_ + 1);
     return !fresh_ && after < plan_->pieces().size() && plan_->pieces()[after] == next_;
   }
 
-  void ClosePiece() {
+  void close_piece() {
     if (pivot_ < open_) {
-      Add(newer_, &newer_scale_, newer_, &newer_scale_, Slot(open_), Scale(open_));
+      add(newer_, &newer_scale_, newer_, &newer_scale_, slot(open_), scale_of(open_));
     } else {
-      std::memcpy(newer_, Slot(open_), floats_ * sizeof(float));
-      if (!scales_.empty()) newer_scale_ = *Scale(open_);
+      std::memcpy(newer_, slot(open_), floats_ * sizeof(float));
+      if (!scales_.empty()) newer_scale_ = *scale_of(open_);
     }
     ++open_;
     fresh_ = true;
     rest_valid_ = false;
   }
 
-  double* Scale(std::int64_t piece) {
+  double* scale_of(std::int64_t piece) {
     return scales_.empty() ? nullptr : &scales_[static_cast<std::size_t>(piece) % scales_.size()];
   }
 
   /// to = a + b; log-scales where there are any.
-  void Add(float* to, double* to_scale, const float* a, const double* a_scale, const float* b,
+  void add(float* to, double* to_scale, const float* a, const double* a_scale, const float* b,
            const double* b_scale) const {
     const F32 d;
     if (scales_.empty()) {
@@ -157,8 +157,8 @@ class Pieces {
       return;
     }
     const double scale = std::max(*a_scale, *b_scale);
-    const Vec32 of_a = hn::Set(d, ExpOf(*a_scale - FiniteScale(scale))),
-                of_b = hn::Set(d, ExpOf(*b_scale - FiniteScale(scale)));
+    const Vec32 of_a = hn::Set(d, exp_of(*a_scale - finite_scale(scale))),
+                of_b = hn::Set(d, exp_of(*b_scale - finite_scale(scale)));
     for (std::size_t i = 0; i < floats_; i += hn::Lanes(d))
       hn::Store(hn::MulAdd(of_a, hn::Load(d, a + i), hn::Mul(of_b, hn::Load(d, b + i))), d, to + i);
     *to_scale = scale;

@@ -16,18 +16,18 @@ class QuerySweep : public BackwardSweep<QuerySweep> {
              const FloatView& gradient)
       : BackwardSweep(own, call, SweepSide::queries, block),
         gradient_(gradient),
-        floats_(RoundUp(columns_ + 1, kRowBlock) * ldf_),
+        floats_(round_up(columns_ + 1, kRowBlock) * ldf_),
         of_decay_(call.decay_sums != nullptr),
         workspace_(own) {
-    TakeTiles(workspace_);
-    TakePieces(floats_, workspace_);
+    take_tiles(workspace_);
+    take_pieces(floats_, workspace_);
     if (!of_decay_) return;
     distances_ = workspace_.take_zeroed(heads_ * floats_);
     distance_power_ = workspace_.take_zeroed(chunk_);
   }
 
-  void Run() {
-    if (call_.continues(block_.batch)) LoadStates();
+  void run() {
+    if (call_.continues(block_.batch)) load_states();
     const bool to_final = of_decay_ && gradient_call_.reaches_final(block_.batch);
     Walk(to_final ? &plan_.final_step() : nullptr);
     if (to_final && plan_.final_step().has_core(initial_)) AddFinalDecayGradient();
@@ -35,104 +35,104 @@ class QuerySweep : public BackwardSweep<QuerySweep> {
 
  private:
   friend Sweep<QuerySweep>;
-  using BackwardSweep::SelectHead;
+  using BackwardSweep::select_head;
 
-  void LoadStates() {
+  void load_states() {
     initial_ = true;
     for (std::size_t i = 0; i < heads_; ++i) {
       const std::int64_t h = block_.first_head + static_cast<std::int64_t>(i);
-      float* state = pieces_[i].Initial();
-      if (scaled()) pieces_[i].OpenScale() = call_.initial->scale(block_.batch, h);
+      float* state = pieces_[i].initial();
+      if (scaled()) pieces_[i].open_scale() = call_.initial->scale(block_.batch, h);
       for (int part = 0; part < call_.initial->parts(); ++part, state = pieces_[i].rest()) {
         const float* sums = call_.initial->sums(block_.batch, h, part);
         for (std::size_t f = 0; f < features_; ++f)
           for (std::size_t m = 0; m < columns_; ++m) state[m * ldf_ + f] = sums[f * columns_ + m];
-        CopyRow(state + columns_ * ldf_, call_.initial->normaliser(block_.batch, h, part), features_);
+        copy_row(state + columns_ * ldf_, call_.initial->normaliser(block_.batch, h, part), features_);
       }
     }
   }
 
-  void FetchRows(const SweepStep& step) {
-    const Place next = NextRows(step);
+  void fetch_rows(const SweepStep& step) {
+    const Place next = next_rows(step);
     const bool diagonal = call_.inputs.mask.together();
-    ahead_.Start(diagonal ? Fetches(1, 1, 1) : Fetches(0, 1, 0));
-    FetchQueries(next.head, next.rows);
-    if (diagonal) FetchKeys(next.head, next.rows);
+    ahead_.start(diagonal ? fetches(1, 1, 1) : fetches(0, 1, 0));
+    fetch_queries(next.head, next.rows);
+    if (diagonal) fetch_keys(next.head, next.rows);
   }
-  void FetchOthers(std::int64_t ordinal) {
-    const Place next = NextOthers(ordinal);
-    ahead_.Start(Fetches(0, 0, 1));
-    FetchKeys(next.head, next.rows);
+  void fetch_others(std::int64_t ordinal) {
+    const Place next = next_others(ordinal);
+    ahead_.start(fetches(0, 0, 1));
+    fetch_keys(next.head, next.rows);
   }
 
-  void LoadOthers(Mask::Interval range, std::size_t rows) { LoadKeys(range, rows); }
+  void load_others(Mask::Interval range, std::size_t rows) { load_keys(range, rows); }
 
-  void AddOthers(std::size_t count, Pieces& pieces) {
-    float* state = pieces.Open();
-    const auto [k, fade] = Enter(pieces, k_, ldf_, width_, count, faded_, power_);
-    if (of_decay_ && decay() != nullptr) AddDistances(count, pieces.fresh() ? nullptr : state, fade);
+  void add_others(std::size_t count, Pieces& pieces) {
+    float* state = pieces.open();
+    const auto [k, fade] = enter(pieces, k_, ldf_, width_, count, faded_, power_);
+    if (of_decay_ && decay() != nullptr) add_distances(count, pieces.fresh() ? nullptr : state, fade);
     // Where M is no multiple of a block of rows, the product's last rows contain the normaliser's.
-    const std::size_t rows = RoundUp(columns_, kRowBlock);
-    AddProduct(pieces, {state, ldf_, v_, ldv_, k, ldf_, rows, count, &ahead_}, width_, fade);
-    if (rows == columns_) AddSums(pieces, state + columns_ * ldf_, k, ldf_, nullptr, 0, count, width_, fade);
+    const std::size_t rows = round_up(columns_, kRowBlock);
+    add_product(pieces, {state, ldf_, v_, ldv_, k, ldf_, rows, count, &ahead_}, width_, fade);
+    if (rows == columns_) add_sums(pieces, state + columns_ * ldf_, k, ldf_, nullptr, 0, count, width_, fade);
   }
 
-  void Rows(const SweepStep& step, const float* core) {
-    if (core == nullptr && tiles_.empty()) return ClearTile(gradient_, step.rows);
+  void rows(const SweepStep& step, const float* core) {
+    if (core == nullptr && tiles_.empty()) return clear_tile(gradient_, step.rows);
     const auto count = static_cast<std::size_t>(step.rows.end - step.rows.begin);
-    std::size_t rows = RoundUp(count, kRowBlock);
+    std::size_t rows = round_up(count, kRowBlock);
     const bool triangle = !tiles_.empty() && tiles_.front().triangle;
     if (triangle) {
       const Mask::Interval keys = tiles_.front().others;
-      rows = std::max(rows, RoundUp(static_cast<std::size_t>(keys.end - keys.begin), kRowBlock));
+      rows = std::max(rows, round_up(static_cast<std::size_t>(keys.end - keys.begin), kRowBlock));
     }
-    LoadQueries(step.rows, rows);
-    const float* g = Meet(step, core, g_, ldv_, RoundUp(columns_ + 1, kPad), rows, faded_, power_);
+    load_queries(step.rows, rows);
+    const float* g = meet(step, core, g_, ldv_, round_up(columns_ + 1, kPad), rows, faded_, power_);
     const float* state = core != nullptr ? core : sum_;
     const std::size_t depth = core != nullptr ? columns_ + 1 : 0;
     if (triangle) {
-      LoadKeys(tiles_.front().others, rows);
-      WeighValues(rows);
+      load_keys(tiles_.front().others, rows);
+      weigh_values(rows);
     }
     if (decay() != nullptr && core != nullptr) {
       // In the same order whether γ's gradient is wanted or not: the bits of dφQ do not depend on it.
-      FeatureGradient<false>(result_, g, state, depth, nullptr, rows);
-      if (of_decay_) AddDecayGradient(step, g, count, rows);
+      feature_gradient<false>(result_, g, state, depth, nullptr, rows);
+      if (of_decay_) add_decay_gradient(step, g, count, rows);
       if (triangle) {
-        FeatureGradient<false>(transposed_, g, state, 0, k_, rows);
-        AddTile(result_, transposed_, ldf_, rows, width_);
+        feature_gradient<false>(transposed_, g, state, 0, k_, rows);
+        add_tile(result_, transposed_, ldf_, rows, width_);
       }
     } else {
-      FeatureGradient<false>(result_, g, state, depth, triangle ? k_ : nullptr, rows);
+      feature_gradient<false>(result_, g, state, depth, triangle ? k_ : nullptr, rows);
     }
-    if (triangle) AddWhileLoaded(tiles_.front().others);
+    if (triangle) add_while_loaded(tiles_.front().others);
     std::uint32_t seen = core != nullptr || triangle ? kAll : 0;
     for (std::size_t tile = triangle ? 1 : 0; tile < tiles_.size(); ++tile) {
       const Mask::Interval range = tiles_[tile].others;
       const auto keys = static_cast<std::size_t>(range.end - range.begin);
       for (std::size_t i = 0; i < count; ++i) seen |= std::uint32_t{tiles_[tile].seen[i] != 0} << i;
-      LoadKeys(range, RoundUp(keys, kRowBlock));
-      WeighValues(tiles_[tile], count, keys).AddToQueries(result_, ldf_, k_, ldf_, width_);
-      AddWhileLoaded(range);
+      load_keys(range, round_up(keys, kRowBlock));
+      weigh_values(tiles_[tile], count, keys).add_to_queries(result_, ldf_, k_, ldf_, width_);
+      add_while_loaded(range);
     }
-    WriteThroughMap(gradient_, query_, q_, step.rows, true, seen);
+    write_through_map(gradient_, query_, q_, step.rows, true, seen);
   }
 
   // γ dL/dγ = Σ (i − j) A_ij, A_ij = γ^(i − j) φq_i·(φk_j V⁺_jᵀ) G⁺_i. With c the end of the state's chunks,
   // (i − j) is (i − c + 1) + (c − 1 − j): the first part weighs what a row takes from S⁺, the second is kept
   // as a state of its own, D = Σ (c − 1 − j) γ^(c − 1 − j) φk_j V⁺_jᵀ. No distance is ever the difference of
   // two positions, which would lose their digits.
-  float* Distances() const {
+  float* distances_of_head() const {
     return distances_ + static_cast<std::size_t>(head() - block_.first_head) * floats_;
   }
 
   /// D = γ^n (D + n S⁺) + Σ (n − 1 − l) γ^(n − 1 − l) φk_l V⁺_lᵀ for the n keys that are loaded; `power_`
   /// holds γ^(n − 1 − l).
-  void AddDistances(std::size_t count, const float* state, float fade) {
-    float* distances = Distances();
+  void add_distances(std::size_t count, const float* state, float fade) {
+    float* distances = distances_of_head();
     for (std::size_t l = 0; l < count; ++l)
       distance_power_[l] = power_[l] * static_cast<float>(count - 1 - l);
-    ScaleRows(transposed_, k_, ldf_, distance_power_, count, width_);
+    scale_rows(transposed_, k_, ldf_, distance_power_, count, width_);
     if (state == nullptr) {
       std::memset(distances, 0, floats_ * sizeof(float));
     } else {
@@ -143,20 +143,20 @@ class QuerySweep : public BackwardSweep<QuerySweep> {
         hn::Store(hn::Mul(factor, sum), d, distances + i);
       }
     }
-    ForEachPanel(Multiply<Left::transposed, Into::add>{distances, ldf_, v_, ldv_, transposed_, ldf_,
-                                                       RoundUp(columns_ + 1, kRowBlock), count, &ahead_},
-                 width_);
+    for_each_panel(Multiply<Left::transposed, Into::add>{distances, ldf_, v_, ldv_, transposed_, ldf_,
+                                                         round_up(columns_ + 1, kRowBlock), count, &ahead_},
+                   width_);
   }
 
   /// What the step's rows take from states for γ's gradient; `result_` is what they take from S⁺ by `g`.
-  void AddDecayGradient(const SweepStep& step, const float* g, std::size_t count, std::size_t rows) {
-    FeatureGradient<false>(transposed_, g, Distances(), columns_ + 1, nullptr, rows);
+  void add_decay_gradient(const SweepStep& step, const float* g, std::size_t count, std::size_t rows) {
+    feature_gradient<false>(transposed_, g, distances_of_head(), columns_ + 1, nullptr, rows);
     double& sum = gradient_call_.decay_sum(false, block_.batch, head());
     for (std::size_t i = 0; i < count; ++i) {
       const double distance =
-          static_cast<double>(step.rows.begin - CoreEnd(step) + 1) + static_cast<double>(i);
-      sum += distance * Dot(q_ + i * ldf_, result_ + i * ldf_, width_) +
-             Dot(q_ + i * ldf_, transposed_ + i * ldf_, width_);
+          static_cast<double>(step.rows.begin - core_end(step) + 1) + static_cast<double>(i);
+      sum += distance * dot(q_ + i * ldf_, result_ + i * ldf_, width_) +
+             dot(q_ + i * ldf_, transposed_ + i * ldf_, width_);
     }
   }
 
@@ -184,9 +184,9 @@ class QuerySweep : public BackwardSweep<QuerySweep> {
   float *distances_ = nullptr, *distance_power_ = nullptr;  // D of each head, [C]
 };
 
-void RunQueryGradient(Context& own, const LinearGradientCall& call, const FloatView& gradient,
-                      const LinearBlock& block) {
-  QuerySweep(own, call, block, gradient).Run();
+void run_query_gradient(Context& own, const LinearGradientCall& call, const FloatView& gradient,
+                        const LinearBlock& block) {
+  QuerySweep(own, call, block, gradient).run();
 }
 
 }  // namespace linnet::HWY_NAMESPACE
@@ -195,11 +195,11 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace linnet {
 
-HWY_EXPORT(RunQueryGradient);
+HWY_EXPORT(run_query_gradient);
 
 void linear_query_gradient(Context& own, const LinearGradientCall& call, FloatView grad_query,
                            const LinearBlock& heads) {
-  HWY_DYNAMIC_DISPATCH(RunQueryGradient)(own, call, grad_query, heads);
+  HWY_DYNAMIC_DISPATCH(run_query_gradient)(own, call, grad_query, heads);
 }
 
 }  // namespace linnet

@@ -84,8 +84,7 @@ struct ReferenceHead {
   /// What the keys weigh in the final state: γ^(n−1−j), or e^(s_j − M).
   void leave(const AttentionSizes& sizes, const ReferenceInputs& inputs, std::int64_t b, std::int64_t h) {
     const std::int64_t visible = inputs.mask.visible_keys(b, sizes.keys);
-    const std::int64_t begin =
-        sizes.keys > 0 ? inputs.mask.segment(b, sizes.keys - 1, sizes.keys).begin : 0;
+    const std::int64_t begin = sizes.keys > 0 ? inputs.mask.segment(b, sizes.keys - 1, sizes.keys).begin : 0;
     left.assign(keys, 0.0);
     distance.assign(keys, 0.0);
     for (std::int64_t j = 0; j < keys; ++j) {

@@ -22,24 +22,24 @@ namespace linnet::HWY_NAMESPACE {
 class Decay {
  public:
   Decay(float gamma, std::size_t chunk) : gamma_(gamma), falling_(chunk) {
-    Falling(falling_.data(), 0, chunk);
+    falling(falling_.data(), 0, chunk);
   }
 
-  float Power(std::int64_t n) const { return static_cast<float>(std::pow(gamma_, static_cast<double>(n))); }
+  float power(std::int64_t n) const { return static_cast<float>(std::pow(gamma_, static_cast<double>(n))); }
 
   /// to[i] = γ^(least + i).
-  void Rising(float* to, std::int64_t least, std::size_t count) const {
+  void rising(float* to, std::int64_t least, std::size_t count) const {
     double power = std::pow(gamma_, static_cast<double>(least));
     for (std::size_t i = 0; i < count; ++i, power *= gamma_) to[i] = static_cast<float>(power);
   }
   /// to[i] = γ^(least + count − 1 − i).
-  void Falling(float* to, std::int64_t least, std::size_t count) const {
+  void falling(float* to, std::int64_t least, std::size_t count) const {
     double power = std::pow(gamma_, static_cast<double>(least));
     for (std::size_t i = count; i-- > 0; power *= gamma_) to[i] = static_cast<float>(power);
   }
 
   /// weights[i, j] *= γ^(i − j) on and below the diagonal.
-  void Fade(float* HWY_RESTRICT weights, std::size_t ld, std::size_t rows) const {
+  void fade(float* HWY_RESTRICT weights, std::size_t ld, std::size_t rows) const {
     for (std::size_t i = 0; i < rows; ++i) {
       const float* power = falling_.data() + falling_.size() - 1 - i;
       for (std::size_t j = 0; j <= i; ++j) weights[i * ld + j] *= power[j];
@@ -52,10 +52,10 @@ class Decay {
 };
 
 /// What the sweeps have in common. `Task` is the sweep itself:
-///   SelectHead(head)          turns to a head of the group
-///   LoadOthers(range, rows)   loads rows of the other side, with zeros up to `rows`
-///   AddOthers(count, pieces)  adds the rows that were loaded to a state
-///   Rows(step, core)          computes a step's rows; `core` is the sum over the chunks that all of them
+///   select_head(head)          turns to a head of the group
+///   load_others(range, rows)   loads rows of the other side, with zeros up to `rows`
+///   add_others(count, pieces)  adds the rows that were loaded to a state
+///   rows(step, core)          computes a step's rows; `core` is the sum over the chunks that all of them
 ///   see, or null
 template <class Task>
 class Sweep {
@@ -80,126 +80,126 @@ class Sweep {
   }
 
   /// Takes memory for the heads' sums of `floats` floats each, a multiple of kPad, and for one sum of pieces.
-  void TakePieces(std::size_t floats, Workspace& workspace) {
+  void take_pieces(std::size_t floats, Workspace& workspace) {
     for (std::size_t head = 0; head < heads_; ++head)
-      pieces_.emplace_back(plan_, floats, workspace.take(Pieces::Memory(plan_, floats)), scaled());
+      pieces_.emplace_back(plan_, floats, workspace.take(Pieces::memory(plan_, floats)), scaled());
     sum_ = workspace.take(floats);
   }
 
   /// Through all steps; `after_last` is what the states are brought to afterwards, where given.
-  void Walk(const SweepStep* after_last = nullptr) {
+  void walk(const SweepStep* after_last = nullptr) {
     for (std::size_t i = 0; i < plan_.steps().size(); ++i) {
       const SweepStep& step = plan_.steps()[i];
       next_step_ = i + 1 < plan_.steps().size() ? &plan_.steps()[i + 1] : after_last;
       plan_.edge_tiles(step, tiles_);
-      Gather(step);
+      gather(step);
       for (head_ = 0; head_ < heads_; ++head_) {
-        task().SelectHead(head_);
-        task().FetchRows(step);
+        task().select_head(head_);
+        task().fetch_rows(step);
         const bool core = step.has_core(initial_);
-        const float* sum = core ? pieces_[head_].Sum(sum_) : nullptr;
+        const float* sum = core ? pieces_[head_].sum(sum_) : nullptr;
         core_scale_ = sum != nullptr ? pieces_[head_].sum_scale() : kNoScale;
-        task().Rows(step, sum);
+        task().rows(step, sum);
       }
     }
-    if (after_last != nullptr) Gather(*after_last);
+    if (after_last != nullptr) gather(*after_last);
   }
 
   /// Brings the states to what `step` needs.
-  void Gather(const SweepStep& step) {
+  void gather(const SweepStep& step) {
     if (!step.has_core(initial_)) return;
-    for (Pieces& pieces : pieces_) pieces.Leave(step.first);
+    for (Pieces& pieces : pieces_) pieces.leave(step.first);
     for (std::int64_t ordinal = pieces_[0].next(); ordinal < step.last; ++ordinal) {
       for (head_ = 0; head_ < heads_; ++head_) {
-        task().SelectHead(head_);
+        task().select_head(head_);
         const Mask::Interval range = plan_.chunk(ordinal);
         const auto count = static_cast<std::size_t>(range.end - range.begin);
-        task().FetchOthers(ordinal);
-        task().LoadOthers(range, RoundUp(count, kRowBlock));
-        task().AddOthers(count, pieces_[head_]);
-        pieces_[head_].Added();
+        task().fetch_others(ordinal);
+        task().load_others(range, round_up(count, kRowBlock));
+        task().add_others(count, pieces_[head_]);
+        pieces_[head_].added();
       }
     }
   }
 
   /// Adds the rows of the other side that are loaded to the state, where they are the chunk that the next
   /// step needs: under a causal mask those of the diagonal.
-  void AddWhileLoaded(Mask::Interval others) {
+  void add_while_loaded(Mask::Interval others) {
     Pieces& pieces = pieces_[head_];
     if (next_step_ == nullptr || !next_step_->has_core(initial_)) return;
     const std::int64_t ordinal = pieces.next();
     if (ordinal < next_step_->first || ordinal >= next_step_->last || plan_.chunk(ordinal) != others) return;
-    task().AddOthers(static_cast<std::size_t>(others.end - others.begin), pieces);
-    pieces.Added();
+    task().add_others(static_cast<std::size_t>(others.end - others.begin), pieces);
+    pieces.added();
   }
 
   /// `product` into the open piece of a state, C = fade · C + Aᵀ B.
-  void AddProduct(const Pieces& pieces, const Multiply<Left::transposed>& product, std::size_t columns,
-                  float fade) const {
+  void add_product(const Pieces& pieces, const Multiply<Left::transposed>& product, std::size_t columns,
+                   float fade) const {
     if (pieces.fresh())
-      ForEachPanel(product, columns);
+      for_each_panel(product, columns);
     else if (compensated_)
-      ForEachPanel(product.template As<Into::collect>(pieces.RestOf(product.c), fade), columns);
+      for_each_panel(product.template as<Into::collect>(pieces.rest_of(product.c), fade), columns);
     else
-      ForEachPanel(product.template As<Into::add>(), columns);
+      for_each_panel(product.template as<Into::add>(), columns);
   }
 
   /// sums [columns] = fade · sums + Σ_r weight[r · step] tile[r], sums in the open piece of a state.
-  void AddSums(const Pieces& pieces, float* sums, const float* tile, std::size_t ld, const float* weight,
-               std::size_t step, std::size_t rows, std::size_t columns, float fade) {
+  void add_sums(const Pieces& pieces, float* sums, const float* tile, std::size_t ld, const float* weight,
+                std::size_t step, std::size_t rows, std::size_t columns, float fade) {
     if (pieces.fresh())
-      SumRows(sums, tile, ld, weight, step, rows, columns);
+      sum_rows(sums, tile, ld, weight, step, rows, columns);
     else
-      CollectRows(sums, pieces.RestOf(sums), tile, ld, weight, step, rows, columns, fade);
+      collect_rows(sums, pieces.rest_of(sums), tile, ld, weight, step, rows, columns, fade);
   }
 
-  /// Rows of the other side as they enter a state, and what the state itself has decayed by then or is
+  /// rows of the other side as they enter a state, and what the state itself has decayed by then or is
   /// rescaled by.
   struct Entering {
     const float* rows;
     float fade;
   };
   /// `faded` takes the rows, `power` their `count` factors.
-  Entering Enter(Pieces& pieces, const float* rows, std::size_t ld, std::size_t columns, std::size_t count,
+  Entering enter(Pieces& pieces, const float* rows, std::size_t ld, std::size_t columns, std::size_t count,
                  float* faded, float* power) const {
     if (scaled()) {
       const double* scales = (side_ == SweepSide::queries ? scales_.key : scales_.query).data();
-      const double before = pieces.fresh() ? kNoScale : pieces.OpenScale();
-      const double now = LargestScale(scales, count, before);
-      pieces.OpenScale() = now;
-      ExpRows(power, scales, -FiniteScale(now), count);
-      ScaleRows(faded, rows, ld, power, count, columns);
-      return {faded, ExpOf(before - FiniteScale(now))};
+      const double before = pieces.fresh() ? kNoScale : pieces.open_scale();
+      const double now = largest_scale(scales, count, before);
+      pieces.open_scale() = now;
+      exp_rows(power, scales, -finite_scale(now), count);
+      scale_rows(faded, rows, ld, power, count, columns);
+      return {faded, exp_of(before - finite_scale(now))};
     }
     if (decay() == nullptr) return {rows, 1.0f};
     if (side_ == SweepSide::queries)
-      decay()->Falling(power, 0, count);
+      decay()->falling(power, 0, count);
     else
-      decay()->Rising(power, shift_, count);
-    ScaleRows(faded, rows, ld, power, count, columns);
-    return {faded, decay()->Power(static_cast<std::int64_t>(count))};
+      decay()->rising(power, shift_, count);
+    scale_rows(faded, rows, ld, power, count, columns);
+    return {faded, decay()->power(static_cast<std::int64_t>(count))};
   }
 
   /// A step's rows, zeros from their end to `padded`, as they meet `core`: decayed since then, or with
   /// both log-scales.
-  const float* Meet(const SweepStep& step, const float* core, const float* rows, std::size_t ld,
+  const float* meet(const SweepStep& step, const float* core, const float* rows, std::size_t ld,
                     std::size_t columns, std::size_t padded, float* faded, float* power) const {
     if (core == nullptr || (decay() == nullptr && !scaled())) return rows;
     const auto count = static_cast<std::size_t>(step.rows.end - step.rows.begin);
     if (scaled())
-      ExpRows(power, (side_ == SweepSide::queries ? scales_.query : scales_.key).data(), core_scale_, count);
+      exp_rows(power, (side_ == SweepSide::queries ? scales_.query : scales_.key).data(), core_scale_, count);
     else if (side_ == SweepSide::queries)
-      decay()->Rising(power, step.rows.begin - CoreEnd(step) + 1, count);
+      decay()->rising(power, step.rows.begin - core_end(step) + 1, count);
     else
-      decay()->Falling(power, CoreEnd(step) - step.rows.end + 1 - shift_, count);
-    ScaleRows(faded, rows, ld, power, count, columns);
-    ZeroRows(faded, ld, count, padded);
+      decay()->falling(power, core_end(step) - step.rows.end + 1 - shift_, count);
+    scale_rows(faded, rows, ld, power, count, columns);
+    zero_rows(faded, ld, count, padded);
     return faded;
   }
 
   /// The row of the other side at which a step's state ends, the first one there where it was swept from the
   /// end.
-  std::int64_t CoreEnd(const SweepStep& step) const {
+  std::int64_t core_end(const SweepStep& step) const {
     if (step.last == 0) return side_ == SweepSide::queries ? 0 : call_.sizes.queries;
     const Mask::Interval chunk = plan_.chunk(step.last - 1);
     return side_ == SweepSide::queries ? chunk.end : chunk.begin;
@@ -207,7 +207,7 @@ class Sweep {
 
   void TurnTo(std::size_t head) {
     head_ = head;
-    task().SelectHead(head);
+    task().select_head(head);
   }
   std::int64_t head() const { return block_.first_head + static_cast<std::int64_t>(head_); }
   bool scaled() const { return call_.scaled != nullptr; }
@@ -219,12 +219,12 @@ class Sweep {
     std::int64_t head = 0;
     Mask::Interval rows;
   };
-  Place NextRows(const SweepStep& step) const {
+  Place next_rows(const SweepStep& step) const {
     if (head_ + 1 < heads_) return {head() + 1, step.rows};
     const auto* last = plan_.steps().data() + plan_.steps().size();
     return {block_.first_head, &step + 1 == last ? Mask::Interval{} : (&step + 1)->rows};
   }
-  Place NextOthers(std::int64_t ordinal) const {
+  Place next_others(std::int64_t ordinal) const {
     if (head_ + 1 < heads_) return {head() + 1, plan_.chunk(ordinal)};
     return {block_.first_head, ordinal + 1 < plan_.chunks() ? plan_.chunk(ordinal + 1) : Mask::Interval{}};
   }

@@ -19,10 +19,10 @@ HWY_BEFORE_NAMESPACE();
 namespace linnet::lsh::HWY_NAMESPACE {
 
 /// c [rows, columns] = a [rows, depth] b: dense, rows and columns padded as gemm-inl.h says.
-void RotateOf(float* c, const float* a, const float* b, std::int64_t rows, std::int64_t columns,
-              std::int64_t depth) {
+void rotate_of(float* c, const float* a, const float* b, std::int64_t rows, std::int64_t columns,
+               std::int64_t depth) {
   using linnet::HWY_NAMESPACE::Left;
-  linnet::HWY_NAMESPACE::ForEachPanel(
+  linnet::HWY_NAMESPACE::for_each_panel(
       linnet::HWY_NAMESPACE::Multiply<Left::plain>{
           c, static_cast<std::size_t>(columns), a, static_cast<std::size_t>(depth), b,
           static_cast<std::size_t>(columns), static_cast<std::size_t>(rows), static_cast<std::size_t>(depth)},
@@ -36,7 +36,7 @@ HWY_AFTER_NAMESPACE();
 namespace linnet::lsh {
 namespace {
 
-HWY_EXPORT(RotateOf);
+HWY_EXPORT(rotate_of);
 
 constexpr std::int64_t kTokens = 64;  // hashed together
 constexpr std::int64_t kMostBuckets = 32;
@@ -123,7 +123,7 @@ std::vector<std::uint32_t> hash_tokens(Context& context, const AttentionOptions&
     for (std::int64_t i = 0; i < count; ++i)
       std::copy_n(query.at(b, first + i, h), head_dim, x + i * head_dim);
     std::fill(x + count * head_dim, x + rows * head_dim, 0.0f);
-    HWY_DYNAMIC_DISPATCH(RotateOf)
+    HWY_DYNAMIC_DISPATCH(rotate_of)
     (rotated, x, rotations.view<float>().at(h), rows, width, head_dim);
     for (std::int64_t round = 0; round < rounds; ++round) {
       std::uint32_t* to = buckets.data() + ((round * batch + b) * heads + h) * length + first;

@@ -37,15 +37,15 @@ struct Pairs {
 };
 
 /// The rows of a tile that hold what is seen, so that products over kRowMultiple rows at a time end inside.
-HWY_INLINE Span RowsOf(const Sight& sight) {
+HWY_INLINE Span seen_rows(const Sight& sight) {
   const Span some = sight.any();
   return {some.begin / kRowMultiple * kRowMultiple, round_up(some.end, kRowMultiple)};
 }
 
 /// P from the scores and dS from dP, in place, and zeros in the same rows where nothing is seen.
-HWY_INLINE void Probabilities(const Pairs& pairs, std::int64_t panel, const Sight& sight) {
+HWY_INLINE void probabilities(const Pairs& pairs, std::int64_t panel, const Sight& sight) {
   const D d;
-  const Span rows = RowsOf(sight);
+  const Span rows = seen_rows(sight);
   for (std::int64_t v = 0; v < sight.vectors; ++v) {
     const V log_sum = hn::Load(d, pairs.log_sum + panel * kPanel + v * kLanes);
     const V correction = hn::Load(d, pairs.correction + panel * kPanel + v * kLanes);
@@ -54,7 +54,7 @@ HWY_INLINE void Probabilities(const Pairs& pairs, std::int64_t panel, const Sigh
     const auto probability = [&](std::int64_t j) HWY_ATTR {
       // At most 0 but for rounding, which counts for scores so large that their log-sum-exp has lost its
       // digits.
-      return ExpNotPositive(hn::Min(hn::Zero(d), hn::Sub(hn::Load(d, scores + j * kPanel), log_sum)));
+      return exp_not_positive(hn::Min(hn::Zero(d), hn::Sub(hn::Load(d, scores + j * kPanel), log_sum)));
     };
     const auto grad_score = [&](std::int64_t j, V p) HWY_ATTR {
       return hn::Mul(p, hn::Sub(hn::Load(d, grads + j * kPanel), correction));
@@ -87,8 +87,8 @@ HWY_INLINE void Probabilities(const Pairs& pairs, std::int64_t panel, const Sigh
 
 /// The three products for a masked tile that holds infinities or NaN, pair by pair: 0 · NaN must not reach
 /// what the mask keeps apart.
-HWY_NOINLINE void AddPairByPair(const Pairs& pairs, std::int64_t panel, std::int64_t queries,
-                                const Sight& sight) {
+HWY_NOINLINE void add_pair_by_pair(const Pairs& pairs, std::int64_t panel, std::int64_t queries,
+                                   const Sight& sight) {
   const Span some = sight.any();
   for (std::int64_t j = some.begin; j < some.end; ++j) {
     for (std::int64_t i = 0; i < queries; ++i) {
@@ -122,22 +122,22 @@ struct Seeing {
 };
 
 /// One panel of queries with one tile of keys.
-void AddPairs(const Pairs& pairs, std::int64_t panel, std::int64_t queries, const Sight& sight,
-              bool constant_keys) {
-  Scores(sight, pairs.head_dim, pairs.keys, pairs.head_width,
+void add_pairs(const Pairs& pairs, std::int64_t panel, std::int64_t queries, const Sight& sight,
+               bool constant_keys) {
+  scores(sight, pairs.head_dim, pairs.keys, pairs.head_width,
          pairs.query_columns + panel * pairs.head_dim * kPanel, pairs.probabilities);
-  Scores(sight, pairs.value_dim, pairs.values, pairs.value_width,
+  scores(sight, pairs.value_dim, pairs.values, pairs.value_width,
          pairs.grad_out_columns + panel * pairs.value_dim * kPanel, pairs.grad_scores);
-  Probabilities(pairs, panel, sight);
+  probabilities(pairs, panel, sight);
 
   const float* query = pairs.query + panel * kPanel * pairs.head_width;
   const float* grad_out = pairs.grad_out + panel * kPanel * pairs.value_width;
-  const Span some = sight.any(), open = sight.all(0, sight.vectors), rows = RowsOf(sight);
+  const Span some = sight.any(), open = sight.all(0, sight.vectors), rows = seen_rows(sight);
   // The products multiply with zeros where some query of the panel does not see some of the rows.
   if ((rows.begin < open.begin || open.end < rows.end) &&
-      !(AllFinite(query, queries * pairs.head_width) && AllFinite(grad_out, queries * pairs.value_width) &&
-        AllFinite(pairs.keys + some.begin * pairs.head_width, (some.end - some.begin) * pairs.head_width))) {
-    AddPairByPair(pairs, panel, queries, sight);
+      !(all_finite(query, queries * pairs.head_width) && all_finite(grad_out, queries * pairs.value_width) &&
+        all_finite(pairs.keys + some.begin * pairs.head_width, (some.end - some.begin) * pairs.head_width))) {
+    add_pair_by_pair(pairs, panel, queries, sight);
     return;
   }
   const std::int64_t head_vectors = pairs.head_width / kLanes, value_vectors = pairs.value_width / kLanes;
@@ -146,31 +146,31 @@ void AddPairs(const Pairs& pairs, std::int64_t panel, std::int64_t queries, cons
     const auto terms = [&](std::int64_t r, std::int64_t count) {
       return Span{seeing.first[rows.begin + r], seeing.end[rows.begin + r + count - 1]};
     };
-    Multiply<Left::plain, Start::add>(
+    multiply<Left::plain, Start::add>(
         rows.end - rows.begin, value_vectors, terms, pairs.probabilities + rows.begin * kPanel, kPanel,
         grad_out, pairs.value_width, pairs.grad_values + rows.begin * pairs.value_width, pairs.value_width);
-    Multiply<Left::plain, Start::add>(
+    multiply<Left::plain, Start::add>(
         rows.end - rows.begin, head_vectors, terms, pairs.grad_scores + rows.begin * kPanel, kPanel, query,
         pairs.head_width, pairs.grad_keys + rows.begin * pairs.head_width, pairs.head_width);
   }
   const auto seen = [&](std::int64_t i, std::int64_t count) {
     return Span{sight.begin[i], sight.end[i + count - 1]};
   };
-  Multiply<Left::transposed, Start::add>(
+  multiply<Left::transposed, Start::add>(
       queries, head_vectors, seen, pairs.grad_scores, kPanel, pairs.keys, pairs.head_width,
       pairs.grad_query + panel * kPanel * pairs.head_width, pairs.head_width);
 }
 
 /// to[i] += scale · from[i] for rows.
-HWY_INLINE void AddRows(std::int64_t count, std::int64_t dim, const float* from, std::int64_t width,
-                        const OutputRows& to, float scale) {
+HWY_INLINE void add_rows(std::int64_t count, std::int64_t dim, const float* from, std::int64_t width,
+                         const OutputRows& to, float scale) {
   for (std::int64_t i = 0; i < count; ++i) {
     float* row = to.floats() + i * to.stride;
     for (std::int64_t e = 0; e < dim; ++e) row[e] += scale * from[i * width + e];
   }
 }
 
-HWY_INLINE float Dot(std::int64_t count, const float* x, const float* y) {
+HWY_INLINE float dot(std::int64_t count, const float* x, const float* y) {
   const D d;
   V sums = hn::Zero(d);
   std::int64_t i = 0;
@@ -180,7 +180,7 @@ HWY_INLINE float Dot(std::int64_t count, const float* x, const float* y) {
   return sum;
 }
 
-void BackwardBlockOf(Context& own, const BackwardBlock& block) {
+void backward_block_of(Context& own, const BackwardBlock& block) {
   const std::int64_t panels = (block.count + kPanel - 1) / kPanel;
   const std::int64_t chunk = panels * kPanel;
   Pairs pairs;
@@ -207,23 +207,23 @@ void BackwardBlockOf(Context& own, const BackwardBlock& block) {
   std::fill_n(pairs.grad_query, chunk * pairs.head_width, 0.0f);
   std::fill_n(pairs.log_sum, chunk, 0.0f);
   std::fill_n(pairs.correction, chunk, 0.0f);
-  PackRows(pairs.query, pairs.head_width, block.query, block.count, pairs.head_width);
-  PackRows(pairs.grad_out, pairs.value_width, block.grad_out, block.count, pairs.value_width);
+  pack_rows(pairs.query, pairs.head_width, block.query, block.count, pairs.head_width);
+  pack_rows(pairs.grad_out, pairs.value_width, block.grad_out, block.count, pairs.value_width);
   for (std::int64_t i = 0; i < block.count * pairs.head_width; ++i) pairs.query[i] *= block.scale;
   const auto queries_of = [&](std::int64_t p) { return std::min(kPanel, block.count - p * kPanel); };
   for (std::int64_t p = 0; p < panels; ++p) {
     const std::int64_t at = p * kPanel;
-    ReadPanel(queries_of(p), pairs.head_dim,
-              dense_rows(pairs.query + at * pairs.head_width, pairs.head_width),
-              pairs.query_columns + at * pairs.head_dim, 1.0f, nullptr);
-    ReadPanel(queries_of(p), pairs.value_dim,
-              dense_rows(pairs.grad_out + at * pairs.value_width, pairs.value_width),
-              pairs.grad_out_columns + at * pairs.value_dim, 1.0f, nullptr);
+    read_panel(queries_of(p), pairs.head_dim,
+               dense_rows(pairs.query + at * pairs.head_width, pairs.head_width),
+               pairs.query_columns + at * pairs.head_dim, 1.0f, nullptr);
+    read_panel(queries_of(p), pairs.value_dim,
+               dense_rows(pairs.grad_out + at * pairs.value_width, pairs.value_width),
+               pairs.grad_out_columns + at * pairs.value_dim, 1.0f, nullptr);
   }
   for (std::int64_t i = 0; i < block.count; ++i) {
     pairs.log_sum[i] = block.normaliser[i * block.normaliser_stride];
-    PackRows(pairs.values, pairs.value_width, block.out.from(i), 1, pairs.value_width);
-    pairs.correction[i] = Dot(pairs.value_dim, pairs.values, pairs.grad_out + i * pairs.value_width);
+    pack_rows(pairs.values, pairs.value_width, block.out.from(i), 1, pairs.value_width);
+    pairs.correction[i] = dot(pairs.value_dim, pairs.values, pairs.grad_out + i * pairs.value_width);
   }
 
   const KeyRange& range = block.keys;
@@ -234,21 +234,21 @@ void BackwardBlockOf(Context& own, const BackwardBlock& block) {
     const std::int64_t count = std::min(kKeyTile, range.count - j);
     bool packed = false;
     for (std::int64_t p = 0; p < panels; ++p) {
-      if (!Look(block.sees, p * kPanel, queries_of(p), range.first + j, count, seen, sight)) continue;
+      if (!look(block.sees, p * kPanel, queries_of(p), range.first + j, count, seen, sight)) continue;
       if (!packed) {
-        PackRows(pairs.keys, pairs.head_width, range.key.from(j), count, pairs.head_width);
-        PackRows(pairs.values, pairs.value_width, range.value.from(j), count, pairs.value_width);
+        pack_rows(pairs.keys, pairs.head_width, range.key.from(j), count, pairs.head_width);
+        pack_rows(pairs.values, pairs.value_width, range.value.from(j), count, pairs.value_width);
         std::fill_n(pairs.grad_keys, kKeyTile * pairs.head_width, 0.0f);
         std::fill_n(pairs.grad_values, kKeyTile * pairs.value_width, 0.0f);
         packed = true;
       }
-      AddPairs(pairs, p, queries_of(p), sight, constant_keys);
+      add_pairs(pairs, p, queries_of(p), sight, constant_keys);
     }
     if (constant_keys || !packed) continue;
-    AddRows(count, pairs.head_dim, pairs.grad_keys, pairs.head_width, block.grad_key.from(j), 1.0f);
-    AddRows(count, pairs.value_dim, pairs.grad_values, pairs.value_width, block.grad_value.from(j), 1.0f);
+    add_rows(count, pairs.head_dim, pairs.grad_keys, pairs.head_width, block.grad_key.from(j), 1.0f);
+    add_rows(count, pairs.value_dim, pairs.grad_values, pairs.value_width, block.grad_value.from(j), 1.0f);
   }
-  AddRows(block.count, pairs.head_dim, pairs.grad_query, pairs.head_width, block.grad_query, block.scale);
+  add_rows(block.count, pairs.head_dim, pairs.grad_query, pairs.head_width, block.grad_query, block.scale);
 }
 
 }  // namespace linnet::softmax::HWY_NAMESPACE
@@ -257,10 +257,10 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace linnet::softmax {
 
-HWY_EXPORT(BackwardBlockOf);
+HWY_EXPORT(backward_block_of);
 
 void backward_block(Context& own, const BackwardBlock& block) {
-  HWY_DYNAMIC_DISPATCH(BackwardBlockOf)(own, block);
+  HWY_DYNAMIC_DISPATCH(backward_block_of)(own, block);
 }
 
 // The chunk's five copies of its rows take about 1 MB, so that they stay in the second-level cache; of the

@@ -64,8 +64,8 @@ class Cache final : public State {
   void reserve(Slot& slot, std::int64_t tokens);
 
   HeadShape shape_;
-  std::int64_t scratch_;        // floats of a head
-  std::int64_t most_ = 0;       // tokens of a slot, where the caller owns the memory
+  std::int64_t scratch_;   // floats of a head
+  std::int64_t most_ = 0;  // tokens of a slot, where the caller owns the memory
   bool of_caller_;
   std::vector<Slot> slots_;
 };

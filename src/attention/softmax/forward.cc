@@ -37,7 +37,7 @@ struct Walk {
 /// maximum, 0 where a query does not see a key that an earlier one of them does, brings the sums up to date
 /// and leaves in `decay` what the earlier outputs have to be multiplied with.
 template <int N>
-HWY_INLINE void Normalise(const Sight& sight, std::int64_t v, float* scores, float* maximum, float* sum,
+HWY_INLINE void normalise(const Sight& sight, std::int64_t v, float* scores, float* maximum, float* sum,
                           float* decay) {
   const D d;
   const Span open = sight.all(v, N);
@@ -63,7 +63,7 @@ HWY_INLINE void Normalise(const Sight& sight, std::int64_t v, float* scores, flo
     // Where the maximum stays the factor is exactly 1: it is multiplied in tile after tile, and a maximum of
     // −∞ stays where nothing was seen yet.
     const V old = hn::Load(d, maximum + n * kLanes);
-    const V ratio = kernels::HWY_NAMESPACE::FastExp(d, hn::Sub(old, top[n]));
+    const V ratio = kernels::HWY_NAMESPACE::fast_exp(d, hn::Sub(old, top[n]));
     const V factor = hn::IfThenElse(hn::Eq(old, top[n]), hn::Set(d, 1.0f), ratio);
     hn::Store(factor, d, decay + n * kLanes);
     hn::Store(top[n], d, maximum + n * kLanes);
@@ -72,14 +72,14 @@ HWY_INLINE void Normalise(const Sight& sight, std::int64_t v, float* scores, flo
   for (std::int64_t j = open.begin; j < open.end; ++j) {
     for (int n = 0; n < N; ++n) {
       float* at = scores + j * kPanel + n * kLanes;
-      const V p = ExpNotPositive(hn::Sub(hn::Load(d, at), top[n]));
+      const V p = exp_not_positive(hn::Sub(hn::Load(d, at), top[n]));
       total[n] = hn::Add(total[n], p);
       hn::Store(p, d, at);
     }
   }
   for (int n = 0; n < N; ++n) {
     for_masked(n, [&](float* at, auto lanes) HWY_ATTR {
-      const V p = hn::IfThenElseZero(lanes, ExpNotPositive(hn::Sub(hn::Load(d, at), top[n])));
+      const V p = hn::IfThenElseZero(lanes, exp_not_positive(hn::Sub(hn::Load(d, at), top[n])));
       total[n] = hn::Add(total[n], p);
       hn::Store(p, d, at);
     });
@@ -91,12 +91,12 @@ HWY_INLINE void Normalise(const Sight& sight, std::int64_t v, float* scores, flo
 
 /// Oᵀ = decay · Oᵀ + Vᵀ Pᵀ for N vectors of queries, each over the keys that it sees.
 template <int N>
-HWY_INLINE void AddValues(const Walk& walk, const Sight& sight, std::int64_t v, float* out) {
+HWY_INLINE void add_weighted_values(const Walk& walk, const Sight& sight, std::int64_t v, float* out) {
   constexpr int R = kRowsOf<N>;
   std::size_t depth[N];
   for (int n = 0; n < N; ++n) depth[n] = static_cast<std::size_t>(sight.last(v + n));
   for (std::int64_t m = 0; m < walk.value_dim; m += R) {
-    MultiplyTile<R, N, Left::transposed, Start::rescale>(
+    multiply_tile<R, N, Left::transposed, Start::rescale>(
         sight.first(v), depth, walk.values + m, walk.value_rows, walk.scores + v * kLanes, kPanel,
         out + m * kPanel + v * kLanes, kPanel, walk.decay + v * kLanes);
   }
@@ -104,7 +104,7 @@ HWY_INLINE void AddValues(const Walk& walk, const Sight& sight, std::int64_t v, 
 
 /// Adds the values of the keys that are seen, but not by every query, one by one to the queries that see
 /// them: 0 · NaN must not reach the others.
-HWY_NOINLINE void AddMaskedValues(const Walk& walk, const Sight& sight, float* out) {
+HWY_NOINLINE void add_masked_values(const Walk& walk, const Sight& sight, float* out) {
   const D d;
   const Span open = sight.all(0, sight.vectors);
   for (std::int64_t v = 0; v < sight.vectors; ++v) {
@@ -122,24 +122,25 @@ HWY_NOINLINE void AddMaskedValues(const Walk& walk, const Sight& sight, float* o
 }
 
 /// One panel of queries takes in the tile's keys.
-void Attend(const Walk& walk, std::int64_t panel, const Sight& sight) {
+void attend(const Walk& walk, std::int64_t panel, const Sight& sight) {
   float* out = walk.out + panel * walk.value_rows * kPanel;
   float* maximum = walk.maximum + panel * kPanel;
   float* sum = walk.sum + panel * kPanel;
-  Scores(sight, walk.head_dim, walk.keys, walk.head_dim, walk.query + panel * walk.head_dim * kPanel,
+  scores(sight, walk.head_dim, walk.keys, walk.head_dim, walk.query + panel * walk.head_dim * kPanel,
          walk.scores);
-  ForGroups(sight.vectors, [&](auto group, std::int64_t v) HWY_ATTR {
+  for_groups(sight.vectors, [&](auto group, std::int64_t v) HWY_ATTR {
     const std::int64_t first = v * kLanes;
-    Normalise<decltype(group)::value>(sight, v, walk.scores + first, maximum + first, sum + first,
+    normalise<decltype(group)::value>(sight, v, walk.scores + first, maximum + first, sum + first,
                                       walk.decay + first);
   });
   const auto add_values = [&](const Sight& safe) HWY_ATTR {
-    ForGroups(sight.vectors, [&](auto group, std::int64_t v)
-                                 HWY_ATTR { AddValues<decltype(group)::value>(walk, safe, v, out); });
+    for_groups(sight.vectors, [&](auto group, std::int64_t v) HWY_ATTR {
+      add_weighted_values<decltype(group)::value>(walk, safe, v, out);
+    });
   };
   const Span some = sight.any(), open = sight.all(0, sight.vectors);
   const auto finite = [&](std::int64_t begin, std::int64_t end) HWY_ATTR {
-    return begin >= end || AllFinite(walk.values + begin * walk.value_rows, (end - begin) * walk.value_rows);
+    return begin >= end || all_finite(walk.values + begin * walk.value_rows, (end - begin) * walk.value_rows);
   };
   if (finite(some.begin, std::min(open.begin, some.end)) && finite(open.end, some.end)) {
     add_values(sight);
@@ -148,10 +149,10 @@ void Attend(const Walk& walk, std::int64_t panel, const Sight& sight) {
   Sight safe = sight;
   safe.narrow_to(open);
   add_values(safe);
-  AddMaskedValues(walk, sight, out);
+  add_masked_values(walk, sight, out);
 }
 
-void ForwardBlockOf(Context& own, const ForwardBlock& block) {
+void forward_block_of(Context& own, const ForwardBlock& block) {
   const std::int64_t panels = (block.count + kPanel - 1) / kPanel;
   Walk walk;
   walk.head_dim = block.head_dim;
@@ -173,8 +174,8 @@ void ForwardBlockOf(Context& own, const ForwardBlock& block) {
   std::fill_n(walk.sum, panels * kPanel, 0.0f);
   const auto queries_of = [&](std::int64_t p) { return std::min(kPanel, block.count - p * kPanel); };
   for (std::int64_t p = 0; p < panels; ++p) {
-    ReadPanel(queries_of(p), walk.head_dim, block.query.from(p * kPanel),
-              walk.query + p * kPanel * walk.head_dim, block.scale, walk.keys);
+    read_panel(queries_of(p), walk.head_dim, block.query.from(p * kPanel),
+               walk.query + p * kPanel * walk.head_dim, block.scale, walk.keys);
   }
 
   Sight sight;
@@ -186,13 +187,13 @@ void ForwardBlockOf(Context& own, const ForwardBlock& block) {
       const std::int64_t keys = std::min(end - j, kKeyTile);
       bool packed = false;
       for (std::int64_t p = 0; p < panels; ++p) {
-        if (!Look(visible, p * kPanel, queries_of(p), j, keys, seen, sight)) continue;
+        if (!look(visible, p * kPanel, queries_of(p), j, keys, seen, sight)) continue;
         if (!packed) {
-          PackRows(walk.keys, walk.head_dim, range.key.from(j), keys, walk.head_dim);
-          PackRows(walk.values, walk.value_rows, range.value.from(j), keys, walk.value_rows);
+          pack_rows(walk.keys, walk.head_dim, range.key.from(j), keys, walk.head_dim);
+          pack_rows(walk.values, walk.value_rows, range.value.from(j), keys, walk.value_rows);
           packed = true;
         }
-        Attend(walk, p, sight);
+        attend(walk, p, sight);
       }
     }
   };
@@ -212,9 +213,9 @@ void ForwardBlockOf(Context& own, const ForwardBlock& block) {
         float* at = out + m * kPanel + i;
         hn::Store(hn::Mul(hn::Load(d, at), inverse), d, at);
       }
-      hn::Store(hn::Add(hn::Load(d, maximum), kernels::HWY_NAMESPACE::FastLog(d, total)), d, maximum);
+      hn::Store(hn::Add(hn::Load(d, maximum), kernels::HWY_NAMESPACE::fast_log(d, total)), d, maximum);
     }
-    WritePanel(queries_of(p), walk.value_dim, out, block.out.from(p * kPanel), walk.values);
+    write_panel(queries_of(p), walk.value_dim, out, block.out.from(p * kPanel), walk.values);
   }
   if (block.normaliser == nullptr) return;
   for (std::int64_t i = 0; i < block.count; ++i)
@@ -227,10 +228,10 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace linnet::softmax {
 
-HWY_EXPORT(ForwardBlockOf);
+HWY_EXPORT(forward_block_of);
 
 void forward_block(Context& own, const ForwardBlock& block) {
-  HWY_DYNAMIC_DISPATCH(ForwardBlockOf)(own, block);
+  HWY_DYNAMIC_DISPATCH(forward_block_of)(own, block);
 }
 
 // Queries, outputs and one tile of keys and values stay in a second-level cache of 1 MB, or of 2 for the

@@ -69,7 +69,7 @@ struct Sight {
 /// Looks from `queries` queries of a block, its query `query` and those behind, to `keys` keys from key `key`
 /// on. False where nothing is seen. Lanes behind the last query see what it sees. `tile` is room for
 /// `Sight::seen`.
-HWY_INLINE bool Look(const Visible& visible, std::int64_t query, std::int64_t queries, std::int64_t key,
+HWY_INLINE bool look(const Visible& visible, std::int64_t query, std::int64_t queries, std::int64_t key,
                      std::int64_t keys, std::uint8_t* tile, Sight& sight) {
   const Mask::Interval* own = visible.interval + query;
   if (own[0].begin >= key + keys || own[queries - 1].end <= key) return false;
@@ -98,7 +98,7 @@ HWY_INLINE bool Look(const Visible& visible, std::int64_t query, std::int64_t qu
 /// scores[j][i] = Σ_e rows[j][e] columns[e][i] for what is seen, in slices of e that stay in the first-level
 /// cache. The order of the sum is the same wherever it is called, so that the backward pass meets the forward
 /// pass's scores bit for bit.
-HWY_INLINE void Scores(const Sight& sight, std::int64_t dim, const float* rows, std::int64_t step,
+HWY_INLINE void scores(const Sight& sight, std::int64_t dim, const float* rows, std::int64_t step,
                        const float* columns, float* scores) {
   constexpr std::int64_t slice = 128;
   const Span some = sight.any();
@@ -115,9 +115,9 @@ HWY_INLINE void Scores(const Sight& sight, std::int64_t dim, const float* rows, 
       const float *a = rows + begin * step + e, *b = columns + e * kPanel + v * kLanes;
       float* c = scores + begin * kPanel + v * kLanes;
       if (e == 0) {
-        Multiply<Left::plain, Start::zero>(end - begin, w - v, terms, a, step, b, kPanel, c, kPanel);
+        multiply<Left::plain, Start::zero>(end - begin, w - v, terms, a, step, b, kPanel, c, kPanel);
       } else {
-        Multiply<Left::plain, Start::add>(end - begin, w - v, terms, a, step, b, kPanel, c, kPanel);
+        multiply<Left::plain, Start::add>(end - begin, w - v, terms, a, step, b, kPanel, c, kPanel);
       }
     }
     begin = end;

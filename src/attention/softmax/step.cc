@@ -23,7 +23,7 @@ constexpr std::int64_t kSlice = 256;
 
 /// q·k for T keys, one after another in memory.
 template <int T>
-HWY_INLINE void Dots(std::int64_t dim, const float* query, const float* keys, float* scores) {
+HWY_INLINE void dots(std::int64_t dim, const float* query, const float* keys, float* scores) {
   const D d;
   const std::int64_t lanes = hn::Lanes(d);
   V sum[T];
@@ -47,8 +47,8 @@ HWY_INLINE void Dots(std::int64_t dim, const float* query, const float* keys, fl
 
 /// out[m] = decay · out[m] + Σ_t p[t] values[t][m] for N vectors of m.
 template <int N>
-HWY_INLINE void AddValues(std::int64_t count, std::int64_t dim, const float* p, const float* values,
-                          float decay, float* out) {
+HWY_INLINE void add_weighted_values(std::int64_t count, std::int64_t dim, const float* p, const float* values,
+                                    float decay, float* out) {
   const D d;
   const std::int64_t lanes = hn::Lanes(d);
   // Two sums a column hide the latency of the additions.
@@ -73,7 +73,7 @@ HWY_INLINE void AddValues(std::int64_t count, std::int64_t dim, const float* p, 
   for (int n = 0; n < N; ++n) hn::Store(hn::Add(even[n], odd[n]), d, out + n * lanes);
 }
 
-void StepHeadOf(const StepHead& head) {
+void step_head_of(const StepHead& head) {
   const D d;
   const std::int64_t lanes = hn::Lanes(d);
   float* scores = head.scratch;
@@ -89,8 +89,8 @@ void StepHeadOf(const StepHead& head) {
     const std::int64_t count = std::min(kSlice, head.count - j);
     const float* keys = head.keys + j * head.head_dim;
     std::int64_t t = 0;
-    for (; t + 4 <= count; t += 4) Dots<4>(head.head_dim, query, keys + t * head.head_dim, scores + t);
-    for (; t < count; ++t) Dots<1>(head.head_dim, query, keys + t * head.head_dim, scores + t);
+    for (; t + 4 <= count; t += 4) dots<4>(head.head_dim, query, keys + t * head.head_dim, scores + t);
+    for (; t < count; ++t) dots<1>(head.head_dim, query, keys + t * head.head_dim, scores + t);
 
     std::fill(scores + count, scores + (count + lanes - 1) / lanes * lanes,
               -std::numeric_limits<float>::infinity());
@@ -99,21 +99,21 @@ void StepHeadOf(const StepHead& head) {
     const float top = hn::GetLane(hn::MaxOfLanes(d, tops));
     V total = hn::Zero(d);
     for (t = 0; t < count; t += lanes) {
-      const V p = kernels::HWY_NAMESPACE::FastExp(d, hn::Sub(hn::Load(d, scores + t), hn::Set(d, top)));
+      const V p = kernels::HWY_NAMESPACE::fast_exp(d, hn::Sub(hn::Load(d, scores + t), hn::Set(d, top)));
       total = hn::Add(total, p);
       hn::Store(p, d, scores + t);
     }
     const float decay =
-        hn::GetLane(kernels::HWY_NAMESPACE::FastExp(d, hn::Sub(hn::Set(d, maximum), hn::Set(d, top))));
+        hn::GetLane(kernels::HWY_NAMESPACE::fast_exp(d, hn::Sub(hn::Set(d, maximum), hn::Set(d, top))));
     sum = decay * sum + hn::GetLane(hn::SumOfLanes(d, total));
     maximum = top;
 
     const float* values = head.values + j * head.value_dim;
     std::int64_t v = 0;
     for (; v + 4 <= vectors; v += 4)
-      AddValues<4>(count, head.value_dim, scores, values + v * lanes, decay, out + v * lanes);
+      add_weighted_values<4>(count, head.value_dim, scores, values + v * lanes, decay, out + v * lanes);
     for (; v < vectors; ++v)
-      AddValues<1>(count, head.value_dim, scores, values + v * lanes, decay, out + v * lanes);
+      add_weighted_values<1>(count, head.value_dim, scores, values + v * lanes, decay, out + v * lanes);
   }
   for (std::int64_t m = 0; m < head.value_dim; ++m) head.out[m] = out[m] / sum;
 }
@@ -124,9 +124,9 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace linnet::softmax {
 
-HWY_EXPORT(StepHeadOf);
+HWY_EXPORT(step_head_of);
 
-void step_head(const StepHead& head) { HWY_DYNAMIC_DISPATCH(StepHeadOf)(head); }
+void step_head(const StepHead& head) { HWY_DYNAMIC_DISPATCH(step_head_of)(head); }
 
 std::size_t step_scratch(std::int64_t head_dim, std::int64_t value_dim) {
   return static_cast<std::size_t>(256 + head_dim + value_dim + 64);

@@ -25,10 +25,10 @@ namespace hn = hwy::HWY_NAMESPACE;
 using D = hn::ScalableTag<float>;
 using V = hn::Vec<D>;
 namespace tiles = linnet::HWY_NAMESPACE;
-using tiles::AllFinite;
+using tiles::all_finite;
 using tiles::Left;
-using tiles::PackRows;
-using tiles::StoreRow;
+using tiles::pack_rows;
+using tiles::store_row;
 
 constexpr std::int64_t kLanes = hn::MaxLanes(D());
 
@@ -48,8 +48,8 @@ constexpr std::int64_t round_up(std::int64_t count, std::int64_t multiple) {
 
 /// Calls body(N, v) for groups of N vectors that begin at vector v, N a compile-time constant.
 template <class Body>
-HWY_INLINE void ForGroups(std::int64_t vectors, const Body& body) {
-  tiles::ForVectorGroups<kMaxGroup>(static_cast<std::size_t>(vectors), body);
+HWY_INLINE void for_groups(std::int64_t vectors, const Body& body) {
+  tiles::for_vector_groups<kMaxGroup>(static_cast<std::size_t>(vectors), body);
 }
 
 /// What a product begins with: nothing, what c holds, or what c holds times a factor for each column.
@@ -58,16 +58,16 @@ enum class Start { zero, add, rescale };
 /// c[r][n] = start + Σ_k A(r, k) b[k][n] for R rows and N vectors of columns, k from `first` to each vector's
 /// depth; the depths never decrease. A(r, k) = a[r · step + k], or a[k · step + r] where it is transposed.
 template <int R, int N, Left kLeft, Start kStart>
-HWY_INLINE void MultiplyTile(std::int64_t first, const std::size_t* depth, const float* a, std::int64_t step,
-                             const float* b, std::int64_t ldb, float* c, std::int64_t ldc,
-                             const float* factor) {
+HWY_INLINE void multiply_tile(std::int64_t first, const std::size_t* depth, const float* a, std::int64_t step,
+                              const float* b, std::int64_t ldb, float* c, std::int64_t ldc,
+                              const float* factor) {
   const auto size = [](std::int64_t count) { return static_cast<std::size_t>(count); };
   tiles::Accumulators<R, N> tile;
-  if constexpr (kStart == Start::zero) tile.Clear();
-  if constexpr (kStart == Start::add) tile.Load(c, size(ldc));
-  if constexpr (kStart == Start::rescale) tile.LoadScaled(c, size(ldc), factor);
-  tile.template AddStairs<kLeft>(a, size(step), b, size(ldb), size(first), depth);
-  tile.Store(c, size(ldc));
+  if constexpr (kStart == Start::zero) tile.clear();
+  if constexpr (kStart == Start::add) tile.load(c, size(ldc));
+  if constexpr (kStart == Start::rescale) tile.load_scaled(c, size(ldc), factor);
+  tile.template add_stairs<kLeft>(a, size(step), b, size(ldb), size(first), depth);
+  tile.store(c, size(ldc));
 }
 
 /// Terms begin … end of a sum.
@@ -79,24 +79,24 @@ struct Span {
 /// rows r … r + R take. Rows are rounded up, to a multiple of kRowMultiple at most: what a and c hold there
 /// is read and written, and means nothing.
 template <Left kLeft, Start kStart, class SpanOf>
-HWY_INLINE void Multiply(std::int64_t rows, std::int64_t vectors, const SpanOf& span, const float* a,
+HWY_INLINE void multiply(std::int64_t rows, std::int64_t vectors, const SpanOf& span, const float* a,
                          std::int64_t step, const float* b, std::int64_t ldb, float* c, std::int64_t ldc) {
-  ForGroups(vectors, [&](auto group, std::int64_t v) HWY_ATTR {
+  for_groups(vectors, [&](auto group, std::int64_t v) HWY_ATTR {
     constexpr int N = decltype(group)::value;
     constexpr int R = kRowsOf<N>;
     for (std::int64_t r = 0; r < rows; r += R) {
       const Span terms = span(r, R);
       std::size_t depth[N];
       std::fill_n(depth, N, static_cast<std::size_t>(terms.end));
-      MultiplyTile<R, N, kLeft, kStart>(terms.begin, depth, a + r * (kLeft == Left::plain ? step : 1), step,
-                                        b + v * kLanes, ldb, c + r * ldc + v * kLanes, ldc, nullptr);
+      multiply_tile<R, N, kLeft, kStart>(terms.begin, depth, a + r * (kLeft == Left::plain ? step : 1), step,
+                                         b + v * kLanes, ldb, c + r * ldc + v * kLanes, ldc, nullptr);
     }
   });
 }
 
 /// exp(x) for x ≤ 0 with a relative error below 4e-7, exactly 0 below -86.9; NaN gives NaN. Cheaper than
-/// FastExp.
-HWY_INLINE V ExpNotPositive(V x) {
+/// fast_exp.
+HWY_INLINE V exp_not_positive(V x) {
   const D d;
   const hn::RebindToSigned<D> di;
   const V magic = hn::Set(d, 12582912.0f);
@@ -112,8 +112,8 @@ HWY_INLINE V ExpNotPositive(V x) {
 }
 
 /// to[c][r] = scale · from[r][c] for a block of up to 4 rows and 4 columns.
-HWY_INLINE void TransposeBlock(std::int64_t rows, std::int64_t columns, const float* from,
-                               std::int64_t from_stride, float* to, std::int64_t to_stride, float scale) {
+HWY_INLINE void transpose_block(std::int64_t rows, std::int64_t columns, const float* from,
+                                std::int64_t from_stride, float* to, std::int64_t to_stride, float scale) {
 #if HWY_TARGET != HWY_SCALAR
   if (rows == 4 && columns == 4) {
     const hn::FixedTag<float, 4> d4;
@@ -138,35 +138,35 @@ HWY_INLINE void TransposeBlock(std::int64_t rows, std::int64_t columns, const fl
 // lines of a cache. `room` is memory for 48 rows of f32.
 
 /// A panel of up to 48 rows [count, dim] as [dim, 48]; absent rows are zero.
-HWY_INLINE void ReadPanel(std::int64_t count, std::int64_t dim, InputRows rows, float* panel, float scale,
-                          float* room) {
+HWY_INLINE void read_panel(std::int64_t count, std::int64_t dim, InputRows rows, float* panel, float scale,
+                           float* room) {
   if (rows.half()) {
-    PackRows(room, dim, rows, count, dim);
+    pack_rows(room, dim, rows, count, dim);
     rows = dense_rows(room, dim);
   }
   if (count < kPanel) std::fill_n(panel, dim * kPanel, 0.0f);
   const float* data = rows.floats();
   for (std::int64_t i = 0; i < count; i += 4) {
     for (std::int64_t e = 0; e < dim; e += 4) {
-      TransposeBlock(std::min<std::int64_t>(4, count - i), std::min<std::int64_t>(4, dim - e),
-                     data + i * rows.stride + e, rows.stride, panel + e * kPanel + i, kPanel, scale);
+      transpose_block(std::min<std::int64_t>(4, count - i), std::min<std::int64_t>(4, dim - e),
+                      data + i * rows.stride + e, rows.stride, panel + e * kPanel + i, kPanel, scale);
     }
   }
 }
 
 /// A panel [dim, 48] as its first `count` rows [count, dim].
-HWY_INLINE void WritePanel(std::int64_t count, std::int64_t dim, const float* panel, const OutputRows& rows,
-                           float* room) {
+HWY_INLINE void write_panel(std::int64_t count, std::int64_t dim, const float* panel, const OutputRows& rows,
+                            float* room) {
   const bool narrow = rows.half();
   float* data = narrow ? room : rows.floats();
   const std::int64_t stride = narrow ? dim : rows.stride;
   for (std::int64_t i = 0; i < count; i += 4) {
     for (std::int64_t m = 0; m < dim; m += 4) {
-      TransposeBlock(std::min<std::int64_t>(4, dim - m), std::min<std::int64_t>(4, count - i),
-                     panel + m * kPanel + i, kPanel, data + i * stride + m, stride, 1.0f);
+      transpose_block(std::min<std::int64_t>(4, dim - m), std::min<std::int64_t>(4, count - i),
+                      panel + m * kPanel + i, kPanel, data + i * stride + m, stride, 1.0f);
     }
   }
-  for (std::int64_t i = 0; narrow && i < count; ++i) StoreRow(rows, i, room + i * dim);
+  for (std::int64_t i = 0; narrow && i < count; ++i) store_row(rows, i, room + i * dim);
 }
 
 }  // namespace linnet::softmax::HWY_NAMESPACE

@@ -45,8 +45,8 @@ constexpr int kRegisterRows = kVectors == 2 ? 4 : 8;
 #endif
 
 /// At least how often a product of `rows` by `columns` over `depth` fetches ahead.
-HWY_INLINE std::size_t FetchesOf(std::size_t rows, std::size_t columns, std::size_t depth,
-                                 std::size_t steps) {
+HWY_INLINE std::size_t fetches_of(std::size_t rows, std::size_t columns, std::size_t depth,
+                                  std::size_t steps) {
   const std::size_t panel = kMaxVectors * hn::Lanes(F32());
   return (columns + panel - 1) / panel * (rows / (columns >= panel ? 4 : kRowBlock)) * (depth / steps);
 }
@@ -55,7 +55,7 @@ HWY_INLINE std::size_t FetchesOf(std::size_t rows, std::size_t columns, std::siz
 enum class Left { plain, transposed };
 
 template <Left kLeft>
-HWY_INLINE const float* LeftAt(const float* a, std::size_t ld, std::size_t row, std::size_t k) {
+HWY_INLINE const float* left_at(const float* a, std::size_t ld, std::size_t row, std::size_t k) {
   return kLeft == Left::plain ? a + row * ld + k : a + k * ld + row;
 }
 
@@ -68,20 +68,20 @@ class Ahead {
   static constexpr std::size_t kSteps = 16;
 
   /// Forgets what is left; what is added from now on is spread over `fetches` calls of Fetch.
-  void Start(std::size_t fetches) {
+  void start(std::size_t fetches) {
     first_ = last_ = lines_ = lines_a_fetch_ = column_ = 0;
     fetches_ = fetches;
   }
 
   /// `rows` rows of `bytes` bytes, `stride` bytes apart.
-  void Add(const void* data, std::ptrdiff_t stride, std::size_t rows, std::size_t bytes) {
+  void add(const void* data, std::ptrdiff_t stride, std::size_t rows, std::size_t bytes) {
     if (rows == 0) return;
     areas_[last_++] = {static_cast<const std::byte*>(data), stride, rows, bytes};
     lines_ += rows * ((bytes + kLine - 1) / kLine);
     lines_a_fetch_ = (lines_ + fetches_ - 1) / fetches_;
   }
 
-  HWY_INLINE void Fetch() {
+  HWY_INLINE void fetch() {
     for (std::size_t i = 0; i < lines_a_fetch_ && first_ < last_; ++i) {
       Area& area = areas_[first_];
       __builtin_prefetch(area.data + column_, 0, 2);
@@ -108,7 +108,7 @@ class Ahead {
 };
 
 /// sum = fade · sum + term, where `rest` keeps what the additions so far rounded off (Kahan 1965).
-HWY_INLINE void CollectVector(float* HWY_RESTRICT sum, float* HWY_RESTRICT rest, Vec32 term, Vec32 fade) {
+HWY_INLINE void collect_vector(float* HWY_RESTRICT sum, float* HWY_RESTRICT rest, Vec32 term, Vec32 fade) {
   const F32 d;
   const Vec32 old = hn::Mul(fade, hn::Load(d, sum));
   const Vec32 wanted = hn::NegMulAdd(fade, hn::Load(d, rest), term);
@@ -122,23 +122,23 @@ template <int kRows, int kVectors>
 struct Accumulators {
   Vec32 sum[kRows][kVectors];
 
-  HWY_INLINE void Clear() {
+  HWY_INLINE void clear() {
     const F32 d;
     for (int r = 0; r < kRows; ++r)
       for (int v = 0; v < kVectors; ++v) sum[r][v] = hn::Zero(d);
   }
 
   /// Begins with what c holds.
-  HWY_INLINE void Load(const float* c, std::size_t ldc) {
+  HWY_INLINE void load(const float* c, std::size_t ldc) {
     const F32 d;
     for (int r = 0; r < kRows; ++r)
       for (int v = 0; v < kVectors; ++v) sum[r][v] = hn::Load(d, c + r * ldc + v * hn::Lanes(d));
   }
 
   /// Begins with what c holds times a factor for each column.
-  HWY_INLINE void LoadScaled(const float* c, std::size_t ldc, const float* factor) {
+  HWY_INLINE void load_scaled(const float* c, std::size_t ldc, const float* factor) {
     const F32 d;
-    Load(c, ldc);
+    load(c, ldc);
     for (int r = 0; r < kRows; ++r)
       for (int v = 0; v < kVectors; ++v)
         sum[r][v] = hn::Mul(sum[r][v], hn::Load(d, factor + v * hn::Lanes(d)));
@@ -147,14 +147,14 @@ struct Accumulators {
   /// Adds a column of the left factor times a row of the right one, for the rows from kFirst to kLast and the
   /// vectors from kFirstVector on.
   template <Left kLeft, int kFirst = 0, int kLast = kRows - 1, int kFirstVector = 0>
-  HWY_INLINE void AddOuter(const float* HWY_RESTRICT a, std::size_t lda, const float* HWY_RESTRICT b) {
+  HWY_INLINE void add_outer(const float* HWY_RESTRICT a, std::size_t lda, const float* HWY_RESTRICT b) {
     const F32 d;
     Vec32 right[kVectors];
 #pragma GCC unroll 8
     for (int v = kFirstVector; v < kVectors; ++v) right[v] = hn::Load(d, b + v * hn::Lanes(d));
 #pragma GCC unroll 8
     for (int r = kFirst; r <= kLast; ++r) {
-      const Vec32 left = hn::Set(d, *LeftAt<kLeft>(a, lda, r, 0));
+      const Vec32 left = hn::Set(d, *left_at<kLeft>(a, lda, r, 0));
 #pragma GCC unroll 8
       for (int v = kFirstVector; v < kVectors; ++v) sum[r][v] = hn::MulAdd(left, right[v], sum[r][v]);
     }
@@ -162,44 +162,44 @@ struct Accumulators {
 
   /// Adds the terms from k on: vector v takes those before depth[v], and the depths never decrease.
   template <Left kLeft, int kFirstVector = 0>
-  HWY_INLINE void AddStairs(const float* HWY_RESTRICT a, std::size_t lda, const float* HWY_RESTRICT b,
-                            std::size_t ldb, std::size_t k, const std::size_t* depth) {
+  HWY_INLINE void add_stairs(const float* HWY_RESTRICT a, std::size_t lda, const float* HWY_RESTRICT b,
+                             std::size_t ldb, std::size_t k, const std::size_t* depth) {
     for (; k < depth[kFirstVector]; ++k)
-      AddOuter<kLeft, 0, kRows - 1, kFirstVector>(LeftAt<kLeft>(a, lda, 0, k), lda, b + k * ldb);
-    if constexpr (kFirstVector + 1 < kVectors) AddStairs<kLeft, kFirstVector + 1>(a, lda, b, ldb, k, depth);
+      add_outer<kLeft, 0, kRows - 1, kFirstVector>(left_at<kLeft>(a, lda, 0, k), lda, b + k * ldb);
+    if constexpr (kFirstVector + 1 < kVectors) add_stairs<kLeft, kFirstVector + 1>(a, lda, b, ldb, k, depth);
   }
 
   template <Left kLeft>
-  HWY_INLINE void Add(const float* HWY_RESTRICT a, std::size_t lda, const float* HWY_RESTRICT b,
+  HWY_INLINE void add(const float* HWY_RESTRICT a, std::size_t lda, const float* HWY_RESTRICT b,
                       std::size_t ldb, std::size_t depth, Ahead* ahead) {
     std::size_t k = 0;
     for (; k + Ahead::kSteps <= depth; k += Ahead::kSteps) {
-      if (ahead != nullptr) ahead->Fetch();
+      if (ahead != nullptr) ahead->fetch();
 #pragma GCC unroll 4
       for (std::size_t i = 0; i < Ahead::kSteps; ++i)
-        AddOuter<kLeft>(LeftAt<kLeft>(a, lda, 0, k + i), lda, b + (k + i) * ldb);
+        add_outer<kLeft>(left_at<kLeft>(a, lda, 0, k + i), lda, b + (k + i) * ldb);
     }
-    for (; k < depth; ++k) AddOuter<kLeft>(LeftAt<kLeft>(a, lda, 0, k), lda, b + k * ldb);
+    for (; k < depth; ++k) add_outer<kLeft>(left_at<kLeft>(a, lda, 0, k), lda, b + k * ldb);
   }
 
   /// The kRows × kRows block on the diagonal of a left factor that is 0 above it: what lies there is not
   /// touched.
   template <Left kLeft, int k = 0>
-  HWY_INLINE void AddLower(const float* HWY_RESTRICT a, std::size_t lda, const float* HWY_RESTRICT b,
-                           std::size_t ldb) {
-    AddOuter<kLeft, k, kRows - 1>(LeftAt<kLeft>(a, lda, 0, k), lda, b + k * ldb);
-    if constexpr (k + 1 < kRows) AddLower<kLeft, k + 1>(a, lda, b, ldb);
+  HWY_INLINE void add_lower(const float* HWY_RESTRICT a, std::size_t lda, const float* HWY_RESTRICT b,
+                            std::size_t ldb) {
+    add_outer<kLeft, k, kRows - 1>(left_at<kLeft>(a, lda, 0, k), lda, b + k * ldb);
+    if constexpr (k + 1 < kRows) add_lower<kLeft, k + 1>(a, lda, b, ldb);
   }
 
   /// The same for one that is 0 below it.
   template <Left kLeft, int k = 0>
-  HWY_INLINE void AddUpper(const float* HWY_RESTRICT a, std::size_t lda, const float* HWY_RESTRICT b,
-                           std::size_t ldb) {
-    AddOuter<kLeft, 0, k>(LeftAt<kLeft>(a, lda, 0, k), lda, b + k * ldb);
-    if constexpr (k + 1 < kRows) AddUpper<kLeft, k + 1>(a, lda, b, ldb);
+  HWY_INLINE void add_upper(const float* HWY_RESTRICT a, std::size_t lda, const float* HWY_RESTRICT b,
+                            std::size_t ldb) {
+    add_outer<kLeft, 0, k>(left_at<kLeft>(a, lda, 0, k), lda, b + k * ldb);
+    if constexpr (k + 1 < kRows) add_upper<kLeft, k + 1>(a, lda, b, ldb);
   }
 
-  HWY_INLINE void Store(float* HWY_RESTRICT c, std::size_t ldc) const {
+  HWY_INLINE void store(float* HWY_RESTRICT c, std::size_t ldc) const {
     const F32 d;
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r)
@@ -207,7 +207,7 @@ struct Accumulators {
       for (int v = 0; v < kVectors; ++v) hn::Store(sum[r][v], d, c + r * ldc + v * hn::Lanes(d));
   }
 
-  HWY_INLINE void AddTo(float* HWY_RESTRICT c, std::size_t ldc) const {
+  HWY_INLINE void add_to(float* HWY_RESTRICT c, std::size_t ldc) const {
     const F32 d;
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r)
@@ -218,7 +218,7 @@ struct Accumulators {
       }
   }
 
-  HWY_INLINE void Collect(float* HWY_RESTRICT c, float* HWY_RESTRICT rest, std::size_t ldc,
+  HWY_INLINE void collect(float* HWY_RESTRICT c, float* HWY_RESTRICT rest, std::size_t ldc,
                           float fade) const {
     const F32 d;
 #pragma GCC unroll 8
@@ -226,7 +226,7 @@ struct Accumulators {
 #pragma GCC unroll 8
       for (int v = 0; v < kVectors; ++v) {
         const std::size_t at = r * ldc + v * hn::Lanes(d);
-        CollectVector(c + at, rest + at, sum[r][v], hn::Set(d, fade));
+        collect_vector(c + at, rest + at, sum[r][v], hn::Set(d, fade));
       }
   }
 };
@@ -234,7 +234,7 @@ struct Accumulators {
 /// Calls body(N, v) for groups of N vectors, at most kMost, that begin at vector v of `vectors`; N is a
 /// compile-time constant.
 template <int kMost, class Body>
-HWY_INLINE void ForVectorGroups(std::size_t vectors, const Body& body) {
+HWY_INLINE void for_vector_groups(std::size_t vectors, const Body& body) {
   static_assert(2 <= kMost && kMost <= 4);
   for (std::size_t v = 0; v < vectors;) {
     const std::size_t left = vectors - v;
@@ -252,12 +252,12 @@ HWY_INLINE void ForVectorGroups(std::size_t vectors, const Body& body) {
   }
 }
 
-/// Calls product.Panel<kVectors>(column) for panels that cover `columns`, a multiple of the vector length.
+/// Calls product.panel<kVectors>(column) for panels that cover `columns`, a multiple of the vector length.
 template <class Product>
-HWY_INLINE void ForEachPanel(const Product& product, std::size_t columns) {
+HWY_INLINE void for_each_panel(const Product& product, std::size_t columns) {
   const std::size_t lanes = hn::Lanes(F32());
-  ForVectorGroups<kMaxVectors>(columns / lanes, [&](auto vectors, std::size_t v) HWY_ATTR {
-    product.template Panel<decltype(vectors)::value>(v * lanes);
+  for_vector_groups<kMaxVectors>(columns / lanes, [&](auto vectors, std::size_t v) HWY_ATTR {
+    product.template panel<decltype(vectors)::value>(v * lanes);
   });
 }
 
@@ -284,30 +284,30 @@ struct Multiply {
   float fade = 1.0f;
 
   template <int kVectors>
-  HWY_NOINLINE void Panel(std::size_t column) const {
+  HWY_NOINLINE void panel(std::size_t column) const {
     constexpr int kRows = kRegisterRows<kVectors>;
     std::size_t row = 0;
-    for (; row + kRows <= rows; row += kRows) Block<kRows, kVectors>(row, column);
+    for (; row + kRows <= rows; row += kRows) block<kRows, kVectors>(row, column);
     if constexpr (kBlocks == Blocks::any)
-      for (; row < rows; ++row) Block<1, kVectors>(row, column);
+      for (; row < rows; ++row) block<1, kVectors>(row, column);
   }
 
   /// The same product into C in another way.
   template <Into kOther>
-  Multiply<kLeft, kOther, kBlocks> As(float* its_rest = nullptr, float its_fade = 1.0f) const {
+  Multiply<kLeft, kOther, kBlocks> as(float* its_rest = nullptr, float its_fade = 1.0f) const {
     return {c, ldc, a, lda, b, ldb, rows, depth, ahead, its_rest, its_fade};
   }
 
  private:
   template <int kRows, int kVectors>
-  HWY_INLINE void Block(std::size_t row, std::size_t column) const {
+  HWY_INLINE void block(std::size_t row, std::size_t column) const {
     Accumulators<kRows, kVectors> tile;
-    tile.Clear();
-    tile.template Add<kLeft>(LeftAt<kLeft>(a, lda, row, 0), lda, b + column, ldb, depth, ahead);
+    tile.clear();
+    tile.template add<kLeft>(left_at<kLeft>(a, lda, row, 0), lda, b + column, ldb, depth, ahead);
     const std::size_t at = row * ldc + column;
-    if constexpr (kInto == Into::assign) tile.Store(c + at, ldc);
-    if constexpr (kInto == Into::add) tile.AddTo(c + at, ldc);
-    if constexpr (kInto == Into::collect) tile.Collect(c + at, rest + at, ldc, fade);
+    if constexpr (kInto == Into::assign) tile.store(c + at, ldc);
+    if constexpr (kInto == Into::add) tile.add_to(c + at, ldc);
+    if constexpr (kInto == Into::collect) tile.collect(c + at, rest + at, ldc, fade);
   }
 };
 
@@ -326,7 +326,7 @@ struct MultiplyLower {
   HWY_INLINE void operator()() const {
     const std::size_t lanes = hn::Lanes(F32());
     for (std::size_t row = 0; row < rows; row += kRowBlock)
-      ForEachPanel(RowBlock{*this, row}, (row + kRowBlock + lanes - 1) / lanes * lanes);
+      for_each_panel(RowBlock{*this, row}, (row + kRowBlock + lanes - 1) / lanes * lanes);
   }
 
  private:
@@ -335,14 +335,14 @@ struct MultiplyLower {
     std::size_t first_row;
 
     template <int kVectors>
-    HWY_NOINLINE void Panel(std::size_t column) const {
+    HWY_NOINLINE void panel(std::size_t column) const {
       constexpr int kRows = kRegisterRows<kVectors>;
       for (std::size_t row = first_row; row < first_row + kRowBlock; row += kRows) {
         Accumulators<kRows, kVectors> tile;
-        tile.Clear();
-        tile.template Add<Left::plain>(whole.a + row * whole.lda, whole.lda, whole.b + column, whole.ldb,
+        tile.clear();
+        tile.template add<Left::plain>(whole.a + row * whole.lda, whole.lda, whole.b + column, whole.ldb,
                                        whole.depth, whole.ahead);
-        tile.Store(whole.c + row * whole.ldc + column, whole.ldc);
+        tile.store(whole.c + row * whole.ldc + column, whole.ldc);
       }
     }
   };
@@ -367,29 +367,29 @@ struct MultiplyWithTriangle {
   Ahead* ahead = nullptr;
 
   template <int kVectors>
-  HWY_NOINLINE void Panel(std::size_t column) const {
+  HWY_NOINLINE void panel(std::size_t column) const {
     constexpr int kRows = kRegisterRows<kVectors>;
     for (std::size_t row = 0; row < rows; row += kRows) {
       Accumulators<kRows, kVectors> tile;
-      tile.Clear();
-      tile.template Add<Left::plain>(a + row * lda, lda, b + column, ldb, depth, ahead);
+      tile.clear();
+      tile.template add<Left::plain>(a + row * lda, lda, b + column, ldb, depth, ahead);
       const float* diagonal = t + row * ldt + row;
       const float* beside = u + row * ldu + column;
       if constexpr (kUpper) {
-        tile.template AddUpper<Left::transposed>(diagonal, ldt, beside, ldu);
-        tile.template Add<Left::transposed>(diagonal + kRows * ldt, ldt, beside + kRows * ldu, ldu,
+        tile.template add_upper<Left::transposed>(diagonal, ldt, beside, ldu);
+        tile.template add<Left::transposed>(diagonal + kRows * ldt, ldt, beside + kRows * ldu, ldu,
                                             rows - row - kRows, ahead);
       } else {
-        tile.template Add<Left::plain>(t + row * ldt, ldt, u + column, ldu, row, ahead);
-        tile.template AddLower<Left::plain>(diagonal, ldt, beside, ldu);
+        tile.template add<Left::plain>(t + row * ldt, ldt, u + column, ldu, row, ahead);
+        tile.template add_lower<Left::plain>(diagonal, ldt, beside, ldu);
       }
-      tile.Store(c + row * ldc + column, ldc);
+      tile.store(c + row * ldc + column, ldc);
     }
   }
 };
 
 /// to [columns, ldt] from [rows, ldf] transposed: `rows` is rounded up to a vector, `columns` to 4.
-HWY_INLINE void Transpose(float* HWY_RESTRICT to, std::size_t ldt, const float* HWY_RESTRICT from,
+HWY_INLINE void transpose(float* HWY_RESTRICT to, std::size_t ldt, const float* HWY_RESTRICT from,
                           std::size_t ldf, std::size_t rows, std::size_t columns) {
 #if HWY_TARGET == HWY_SCALAR
   for (std::size_t r = 0; r < rows; ++r)

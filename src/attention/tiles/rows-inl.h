@@ -23,7 +23,7 @@ namespace linnet::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 /// to[i] = from[i], bf16 widened.
-HWY_INLINE void WidenRow(float* HWY_RESTRICT to, const bf16* HWY_RESTRICT from, std::int64_t count) {
+HWY_INLINE void widen_row(float* HWY_RESTRICT to, const bf16* HWY_RESTRICT from, std::int64_t count) {
   const hn::ScalableTag<float> d;
   const hn::RebindToUnsigned<decltype(d)> d32;
   const hn::Rebind<std::uint16_t, decltype(d)> d16;
@@ -38,8 +38,8 @@ HWY_INLINE void WidenRow(float* HWY_RESTRICT to, const bf16* HWY_RESTRICT from, 
 
 /// to = scale · from. `stream` asks for stores past the caches and needs `to` aligned and `count` in whole
 /// vectors.
-HWY_INLINE void CopyRow(float* HWY_RESTRICT to, const float* HWY_RESTRICT from, std::int64_t count,
-                        float scale = 1.0f, bool stream = false) {
+HWY_INLINE void copy_row(float* HWY_RESTRICT to, const float* HWY_RESTRICT from, std::int64_t count,
+                         float scale = 1.0f, bool stream = false) {
   const hn::ScalableTag<float> d;
   const std::int64_t lanes = hn::Lanes(d);
   const auto factor = hn::Set(d, scale);
@@ -52,58 +52,58 @@ HWY_INLINE void CopyRow(float* HWY_RESTRICT to, const float* HWY_RESTRICT from, 
   for (; i < count; ++i) to[i] = scale * from[i];
 }
 
-/// to[i] = scale · from[i], rounded to the nearest bf16, ties to even; `stream` as for CopyRow.
-HWY_INLINE void NarrowRow(bf16* HWY_RESTRICT to, const float* HWY_RESTRICT from, std::int64_t count,
-                          float scale = 1.0f, bool stream = false) {
+/// to[i] = scale · from[i], rounded to the nearest bf16, ties to even; `stream` as for copy_row.
+HWY_INLINE void narrow_row(bf16* HWY_RESTRICT to, const float* HWY_RESTRICT from, std::int64_t count,
+                           float scale = 1.0f, bool stream = false) {
   const hn::ScalableTag<float> d;
   const hn::Rebind<std::uint16_t, decltype(d)> d16;
   const std::int64_t lanes = hn::Lanes(d);
   const auto factor = hn::Set(d, scale);
   std::int64_t i = 0;
   for (; i + lanes <= count; i += lanes) {
-    const auto half = kernels::HWY_NAMESPACE::Bf16Bits(d, hn::Mul(factor, hn::LoadU(d, from + i)));
+    const auto half = kernels::HWY_NAMESPACE::bf16_bits(d, hn::Mul(factor, hn::LoadU(d, from + i)));
     stream ? hn::Stream(half, d16, &to[i].bits) : hn::StoreU(half, d16, &to[i].bits);
   }
   for (; i < count; ++i) to[i] = to_bf16(scale * from[i]);
 }
 
 /// to = the row.
-HWY_INLINE void LoadRow(float* to, const InputRows& rows, std::int64_t row) {
+HWY_INLINE void load_row(float* to, const InputRows& rows, std::int64_t row) {
   if (rows.half())
-    WidenRow(to, reinterpret_cast<const bf16*>(rows.at(row)), rows.columns);
+    widen_row(to, reinterpret_cast<const bf16*>(rows.at(row)), rows.columns);
   else
-    CopyRow(to, reinterpret_cast<const float*>(rows.at(row)), rows.columns);
+    copy_row(to, reinterpret_cast<const float*>(rows.at(row)), rows.columns);
 }
 
-/// The row = scale · from; `stream` as for CopyRow.
-HWY_INLINE void StoreRow(const OutputRows& rows, std::int64_t row, const float* from, float scale = 1.0f,
-                         bool stream = false) {
+/// The row = scale · from; `stream` as for copy_row.
+HWY_INLINE void store_row(const OutputRows& rows, std::int64_t row, const float* from, float scale = 1.0f,
+                          bool stream = false) {
   if (rows.half())
-    NarrowRow(reinterpret_cast<bf16*>(rows.at(row)), from, rows.columns, scale, stream);
+    narrow_row(reinterpret_cast<bf16*>(rows.at(row)), from, rows.columns, scale, stream);
   else
-    CopyRow(reinterpret_cast<float*>(rows.at(row)), from, rows.columns, scale, stream);
+    copy_row(reinterpret_cast<float*>(rows.at(row)), from, rows.columns, scale, stream);
 }
 
 /// The first `count` rows, `ld` apart, each filled up with zeros to `width`.
-HWY_INLINE void PackRows(float* to, std::int64_t ld, const InputRows& rows, std::int64_t count,
-                         std::int64_t width) {
+HWY_INLINE void pack_rows(float* to, std::int64_t ld, const InputRows& rows, std::int64_t count,
+                          std::int64_t width) {
   for (std::int64_t i = 0; i < count; ++i, to += ld) {
-    LoadRow(to, rows, i);
+    load_row(to, rows, i);
     std::fill(to + rows.columns, to + width, 0.0f);
   }
 }
 
-HWY_INLINE void ZeroRows(float* tile, std::size_t ld, std::size_t first, std::size_t last) {
+HWY_INLINE void zero_rows(float* tile, std::size_t ld, std::size_t first, std::size_t last) {
   if (first < last) std::memset(tile + first * ld, 0, (last - first) * ld * sizeof(float));
 }
 
-HWY_INLINE void ClearRows(const OutputRows& rows, std::int64_t first, std::int64_t last) {
+HWY_INLINE void clear_rows(const OutputRows& rows, std::int64_t first, std::int64_t last) {
   for (std::int64_t i = first; i < last; ++i)
     std::memset(rows.at(i), 0, static_cast<std::size_t>(rows.columns * rows.element()));
 }
 
 /// Whether no element of x [rows, columns], rows `ld` apart, is infinite or NaN.
-HWY_INLINE bool AllFinite(const float* x, std::int64_t ld, std::int64_t rows, std::int64_t columns) {
+HWY_INLINE bool all_finite(const float* x, std::int64_t ld, std::int64_t rows, std::int64_t columns) {
   const hn::ScalableTag<float> d;
   const std::int64_t lanes = hn::Lanes(d);
   auto sums = hn::Zero(d);
@@ -115,7 +115,7 @@ HWY_INLINE bool AllFinite(const float* x, std::int64_t ld, std::int64_t rows, st
   }
   return sum + hn::GetLane(hn::SumOfLanes(d, sums)) == 0.0f;
 }
-HWY_INLINE bool AllFinite(const float* x, std::int64_t count) { return AllFinite(x, 0, 1, count); }
+HWY_INLINE bool all_finite(const float* x, std::int64_t count) { return all_finite(x, 0, 1, count); }
 
 }  // namespace linnet::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

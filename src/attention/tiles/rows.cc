@@ -11,9 +11,9 @@
 HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE {
 
-void ReadRow(float* to, const InputRows& rows, std::int64_t row) { LoadRow(to, rows, row); }
-void WriteRow(const OutputRows& rows, std::int64_t row, const float* from) { StoreRow(rows, row, from); }
-bool NoneInfinite(const float* x, std::int64_t count) { return AllFinite(x, count); }
+void read_row(float* to, const InputRows& rows, std::int64_t row) { load_row(to, rows, row); }
+void write_row(const OutputRows& rows, std::int64_t row, const float* from) { store_row(rows, row, from); }
+bool none_infinite(const float* x, std::int64_t count) { return all_finite(x, count); }
 
 }  // namespace linnet::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -21,9 +21,9 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace linnet {
 
-HWY_EXPORT(ReadRow);
-HWY_EXPORT(WriteRow);
-HWY_EXPORT(NoneInfinite);
+HWY_EXPORT(read_row);
+HWY_EXPORT(write_row);
+HWY_EXPORT(none_infinite);
 
 InputRows rows_of(const ConstFloatView& tokens, std::int64_t h) {
   const std::byte* data = tokens.dtype() == DType::bf16
@@ -33,14 +33,14 @@ InputRows rows_of(const ConstFloatView& tokens, std::int64_t h) {
 }
 
 void read_row(float* to, const InputRows& rows, std::int64_t row) {
-  HWY_DYNAMIC_DISPATCH(ReadRow)(to, rows, row);
+  HWY_DYNAMIC_DISPATCH(read_row)(to, rows, row);
 }
 
 void write_row(const OutputRows& rows, std::int64_t row, const float* from) {
-  HWY_DYNAMIC_DISPATCH(WriteRow)(rows, row, from);
+  HWY_DYNAMIC_DISPATCH(write_row)(rows, row, from);
 }
 
-bool all_finite(const float* x, std::int64_t count) { return HWY_DYNAMIC_DISPATCH(NoneInfinite)(x, count); }
+bool all_finite(const float* x, std::int64_t count) { return HWY_DYNAMIC_DISPATCH(none_infinite)(x, count); }
 
 }  // namespace linnet
 #endif  // HWY_ONCE
