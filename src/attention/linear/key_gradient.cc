@@ -29,10 +29,10 @@ class KeySweep : public BackwardSweep<KeySweep> {
   }
 
   void run() {
-    if (gradient_call_.reaches_final(block_.batch)) LoadFinalGradient();
+    if (gradient_call_.reaches_final(block_.batch)) load_final_gradient();
     const bool to_initial = gradient_call_.grad_initial.rank() != 0;
-    Walk(to_initial ? &plan_.final_step() : nullptr);
-    if (to_initial) StoreInitialGradient();
+    walk(to_initial ? &plan_.final_step() : nullptr);
+    if (to_initial) store_initial_gradient();
     // Padding is seen by nobody.
     const Mask::Interval padding = {call_.visible_keys(block_.batch), call_.sizes.keys};
     for (std::int64_t h = block_.first_head; h < block_.last_head; ++h) {
@@ -68,28 +68,28 @@ class KeySweep : public BackwardSweep<KeySweep> {
                 value_width_, fade);
     add_sums(pieces, state + width_ * ldm_, q, ldf_, g_ + columns_, ldv_, count, width_, fade);
     if (adds_final_ && plan_.chunk(pieces.next()).begin == call_.visible_keys(block_.batch))
-      AddFinalGradient(state);
+      add_final_gradient(state);
   }
 
   /// The gradient of the final state joins R⁺ behind the last visible key, which is before the first query of
   /// the sweep, unless there is padding. Only a decay tells the two apart.
-  void LoadFinalGradient() {
+  void load_final_gradient() {
     adds_final_ = call_.decays() && call_.visible_keys(block_.batch) < call_.sizes.queries;
     if (adds_final_) return;
     initial_ = true;
     for (std::size_t i = 0; i < heads_; ++i) {
-      TurnTo(i);
-      float* state = pieces_[i].Initial();
+      turn_to(i);
+      float* state = pieces_[i].initial();
       if (scaled()) {
         // Relative to e^−M, with M the log-scale of the final state. An empty one has no gradient.
-        const double scale = FinalScale();
-        pieces_[i].OpenScale() = scale == kNoScale ? kNoScale : -scale;
+        const double scale = final_scale();
+        pieces_[i].open_scale() = scale == kNoScale ? kNoScale : -scale;
         if (scale == kNoScale) continue;
       }
-      AddFinalGradient(state);
+      add_final_gradient(state);
     }
   }
-  void AddFinalGradient(float* state) {
+  void add_final_gradient(float* state) {
     const float* gradient = gradient_call_.grad_final.at(block_.batch);
     const float* sums = gradient + gradient_call_.sums_at(head());
     const float* z = gradient + gradient_call_.normaliser_at(head());
@@ -100,37 +100,37 @@ class KeySweep : public BackwardSweep<KeySweep> {
   }
 
   /// The log-scale of the head's final state, as the forward pass found it.
-  double FinalScale() {
+  double final_scale() {
     const Mask::Interval kept = kept_keys(call_.inputs.mask, block_.batch, call_.sizes.keys);
     double scale = kNoScale;
     if (kept.begin == 0 && call_.continues(block_.batch)) scale = call_.initial->scale(block_.batch, head());
     for (std::int64_t first = kept.begin; first < kept.end; first += call_.chunk()) {
       const Mask::Interval range = {first, std::min(first + call_.chunk(), kept.end)};
       load_keys(range, chunk_);
-      scale = LargestScale(scales_.key.data(), static_cast<std::size_t>(range.end - range.begin), scale);
+      scale = largest_scale(scales_.key.data(), static_cast<std::size_t>(range.end - range.begin), scale);
     }
     return scale;
   }
 
   /// That of the initial state is R⁺ before the first query.
-  void StoreInitialGradient() {
+  void store_initial_gradient() {
     const bool any = plan_.final_step().has_core(initial_);
     for (std::size_t i = 0; i < heads_; ++i) {
       const std::int64_t h = block_.first_head + static_cast<std::int64_t>(i);
       float* gradient = gradient_call_.grad_initial.at(block_.batch);
       float* sums = gradient + gradient_call_.sums_at(h);
       float* z = gradient + gradient_call_.normaliser_at(h);
-      const float* state = any ? pieces_[i].Sum(sum_) : nullptr;
+      const float* state = any ? pieces_[i].sum(sum_) : nullptr;
       if (state == nullptr) {
         std::fill_n(sums, features_ * columns_, 0.0f);
         std::fill_n(z, features_, 0.0f);
         continue;
       }
       float scale = 1;
-      if (scaled()) scale = ExpOf(call_.initial->scale(block_.batch, h) + pieces_[i].sum_scale());
+      if (scaled()) scale = exp_of(call_.initial->scale(block_.batch, h) + pieces_[i].sum_scale());
       for (std::size_t f = 0; f < features_; ++f)
-        CopyRow(sums + f * columns_, state + f * ldm_, columns_, scale);
-      CopyRow(z, state + width_ * ldm_, features_, scale);
+        copy_row(sums + f * columns_, state + f * ldm_, columns_, scale);
+      copy_row(z, state + width_ * ldm_, features_, scale);
     }
   }
 

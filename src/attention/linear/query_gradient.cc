@@ -29,8 +29,8 @@ class QuerySweep : public BackwardSweep<QuerySweep> {
   void run() {
     if (call_.continues(block_.batch)) load_states();
     const bool to_final = of_decay_ && gradient_call_.reaches_final(block_.batch);
-    Walk(to_final ? &plan_.final_step() : nullptr);
-    if (to_final && plan_.final_step().has_core(initial_)) AddFinalDecayGradient();
+    walk(to_final ? &plan_.final_step() : nullptr);
+    if (to_final && plan_.final_step().has_core(initial_)) add_final_decay_gradient();
   }
 
  private:
@@ -161,7 +161,7 @@ class QuerySweep : public BackwardSweep<QuerySweep> {
   }
 
   /// The final state S⁺ depends on γ by γ dS⁺/dγ = D, D as it is behind the last visible key.
-  void AddFinalDecayGradient() {
+  void add_final_decay_gradient() {
     const float* gradient = gradient_call_.grad_final.at(block_.batch);
     for (std::int64_t h = block_.first_head; h < block_.last_head; ++h) {
       const float* sums = gradient + gradient_call_.sums_at(h);

@@ -205,7 +205,7 @@ class Sweep {
     return side_ == SweepSide::queries ? chunk.end : chunk.begin;
   }
 
-  void TurnTo(std::size_t head) {
+  void turn_to(std::size_t head) {
     head_ = head;
     task().select_head(head);
   }
