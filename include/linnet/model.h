@@ -116,12 +116,12 @@ class LINNET_API Model {
 
   /// The layers; for Linnet's own modules.
   const Network& network() const { return *network_; }
-  const Tensor& values() const { return values_; }
+  Tensor values() const;  ///< all parameters in the order of the table, as they are used
 
  private:
   ModelConfig config_;
   std::shared_ptr<const FeatureMap> feature_map_;
-  Tensor values_;
+  Tensor values_;  // without the weights that the network has packed
   std::unique_ptr<Network> network_;
 };
 

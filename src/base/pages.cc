@@ -1,8 +1,13 @@
 #include "base/pages.h"
 
+#if defined(__GLIBC__)
+#include <malloc.h>
+#endif
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdlib>
 #include <mutex>
 #include <new>
@@ -25,6 +30,19 @@ void* allocate_aligned(std::size_t bytes) {
   if (posix_memalign(&memory, large ? large_page : alignment, bytes) != 0) throw std::bad_alloc();
   if (large) madvise(memory, bytes / large_page * large_page, MADV_HUGEPAGE);
   return memory;
+}
+
+void release_pages(void* memory, std::size_t bytes) {
+  const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
+  const auto first = reinterpret_cast<std::uintptr_t>(memory);
+  const std::uintptr_t begin = (first + page - 1) / page * page, end = (first + bytes) / page * page;
+  if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+}
+
+void release_free_memory() {
+#if defined(__GLIBC__)
+  malloc_trim(0);
+#endif
 }
 
 SharedPages::SharedPages(std::size_t bytes) : bytes_(bytes) {

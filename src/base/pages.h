@@ -10,6 +10,13 @@ namespace linnet {
 /// TLB at every row. Freed by std::free. Throws std::bad_alloc.
 void* allocate_aligned(std::size_t bytes);
 
+/// Gives the whole pages of the system within these bytes back to it; they read as zeros afterwards. For
+/// memory of `allocate_aligned` whose contents are no longer needed.
+void release_pages(void* memory, std::size_t bytes);
+
+/// Gives memory that the process has freed and the C library keeps back to the system, where the library can.
+void release_free_memory();
+
 /// Zeroed memory, 64-byte aligned, in large pages of the system that several owners share: for pieces of some
 /// hundred kilobytes that are read together again and again, the weights of a model say, whose small pages
 /// the TLB would miss. A page is given back with its last piece.

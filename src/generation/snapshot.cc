@@ -115,7 +115,8 @@ std::uint64_t fingerprint(const Model& model) {
   Options options;
   add_options(options, config);
   const std::string text = options.to_json().dump();
-  const auto values = model.values().span<float>();
+  const Tensor all = model.values();
+  const auto values = all.span<float>();
   return checksum(std::as_bytes(std::span(text))) << 32 | checksum(std::as_bytes(values));
 }
 

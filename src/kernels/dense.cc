@@ -43,6 +43,11 @@ constexpr std::int64_t least_weights = 1 << 14;
 }  // namespace
 
 struct PackedMatrix::Storage {
+  float* panels() {
+    if (packed.bytes() == 0) packed = SharedPages(static_cast<std::size_t>(layout.floats()) * sizeof(float));
+    return packed.as<float>();
+  }
+
   PanelLayout layout;
   bool library = false;  // oneDNN multiplies by `packed`
   SharedPages packed;
@@ -126,7 +131,6 @@ PackedMatrix::PackedMatrix(std::int64_t inputs, std::int64_t outputs, WeightType
     storage_->narrow.emplace(NarrowLayout{type, inputs, outputs});
     return;
   }
-  storage_->packed = SharedPages(static_cast<std::size_t>(storage_->layout.floats()) * sizeof(float));
   storage_->library = library_agrees(inputs, outputs);
 }
 
@@ -136,19 +140,28 @@ PackedMatrix& PackedMatrix::operator=(PackedMatrix&&) noexcept = default;
 
 void PackedMatrix::pack(Context& context, View<const float> b) {
   assert(b.extent(0) == inputs_ && b.extent(1) == outputs_ && type_ == WeightType::f32);
-  pack_panels(context, storage_->packed.as<float>(), storage_->layout, b.data(), b.stride(0), 1);
+  pack_panels(context, storage_->panels(), storage_->layout, b.data(), b.stride(0), 1);
 }
 
 void PackedMatrix::pack_transposed(Context& context, View<const float> w) {
   assert(w.extent(0) == outputs_ && w.extent(1) == inputs_);
   if (storage_->narrow) return storage_->narrow->pack_transposed(context, w);
   if (type_ == WeightType::f32)
-    return pack_panels(context, storage_->packed.as<float>(), storage_->layout, w.data(), 1, w.stride(0));
+    return pack_panels(context, storage_->panels(), storage_->layout, w.data(), 1, w.stride(0));
   Tensor rounded = Tensor::of<float>({outputs_, inputs_});
   for (std::int64_t n = 0; n < outputs_; ++n) std::copy_n(w.at(n), inputs_, rounded.view<float>().at(n));
   round_weights(rounded.view<float>(), type_);
-  pack_panels(context, storage_->packed.as<float>(), storage_->layout, rounded.span<float>().data(), 1,
-              inputs_);
+  pack_panels(context, storage_->panels(), storage_->layout, rounded.span<float>().data(), 1, inputs_);
+}
+
+void PackedMatrix::unpack_transposed(View<float> w) const {
+  assert(w.extent(0) == outputs_ && w.extent(1) == inputs_);
+  if (storage_->narrow) return storage_->narrow->unpack_transposed(w);
+  if (storage_->packed.bytes() == 0) {
+    for (std::int64_t n = 0; n < outputs_; ++n) std::fill_n(w.at(n), inputs_, 0.0f);
+    return;
+  }
+  unpack_panels(w.data(), 1, w.stride(0), storage_->packed.as<float>(), storage_->layout);
 }
 
 std::size_t PackedMatrix::bytes() const {

@@ -22,8 +22,8 @@ enum class WeightType { f32, bf16, int8 };
 WeightType find_weight_type(const std::string& name);
 
 /// A matrix B [inputs, outputs] in the layout that the dense products want it in (oneDNN's own). Packed once
-/// for generation, after every update in training. Immutable but for `pack`; products may share it across
-/// threads.
+/// for generation, after every update in training. Memory is taken by the first pack. Immutable but for
+/// `pack`; products may share it across threads.
 class PackedMatrix {
  public:
   PackedMatrix(std::int64_t inputs, std::int64_t outputs, WeightType type = WeightType::f32);
@@ -36,6 +36,9 @@ class PackedMatrix {
 
   /// From the transpose, w [outputs, inputs]: how weights are stored.
   void pack_transposed(Context& context, View<const float> w);
+
+  /// What was packed, as the type holds it, into w [outputs, inputs]; zeros before the first pack.
+  void unpack_transposed(View<float> w) const;
 
   std::int64_t inputs() const { return inputs_; }
   std::int64_t outputs() const { return outputs_; }

@@ -52,6 +52,18 @@ void NarrowMatrix::pack_transposed(Context& context, View<const float> w) {
   });
 }
 
+void NarrowMatrix::unpack_transposed(View<float> w) const {
+  const auto* halves = packed_.as<bf16>();
+  const auto* codes = packed_.as<std::int8_t>();
+  for (std::int64_t n = 0; n < layout_.outputs; ++n) {
+    for (std::int64_t k = 0; k < layout_.inputs; ++k) {
+      const std::int64_t at = layout_.offset(k, n);
+      w(n, k) = layout_.type == WeightType::bf16 ? to_float(halves[at])
+                                                 : scales_.scale[n] * static_cast<float>(codes[at]);
+    }
+  }
+}
+
 NarrowSums NarrowMatrix::product(Context& own, void* sums, const NarrowRows& rows, std::int64_t count,
                                  std::int64_t first, std::int64_t last) const {
   const std::int64_t begin = first * NarrowLayout::columns,

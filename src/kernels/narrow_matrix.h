@@ -23,6 +23,9 @@ class NarrowMatrix {
   /// From w [outputs, inputs].
   void pack_transposed(Context& context, View<const float> w);
 
+  /// The weights as their type holds them, into w [outputs, inputs].
+  void unpack_transposed(View<float> w) const;
+
   /// As `kernels::multiply`.
   void multiply(Context& context, View<float> c, View<const float> a, const Epilogue& epilogue) const;
 

@@ -118,6 +118,15 @@ void pack_panels(Context& context, float* packed, const PanelLayout& layout, con
   });
 }
 
+void unpack_panels(float* b, std::int64_t k_stride, std::int64_t n_stride, const float* packed,
+                   const PanelLayout& layout) {
+  constexpr std::int64_t width = PanelLayout::columns;
+  for (std::int64_t n = 0; n < layout.outputs; ++n) {
+    const float* column = packed + n / width * layout.panel_floats() + n % width;
+    for (std::int64_t k = 0; k < layout.inputs; ++k) b[k * k_stride + n * n_stride] = column[k * width];
+  }
+}
+
 void multiply_panels(View<float> c, View<const float> a, const float* packed, const PanelLayout& layout,
                      std::int64_t first, std::int64_t last, const Epilogue& epilogue) {
   HWY_DYNAMIC_DISPATCH(multiply_columns)(c, a, packed, layout, first, last, epilogue);

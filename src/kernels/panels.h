@@ -31,6 +31,10 @@ struct PanelLayout {
 void pack_panels(Context& context, float* packed, const PanelLayout& layout, const float* b,
                  std::int64_t k_stride, std::int64_t n_stride);
 
+/// Writes element (k, n) of the matrix to b[k · k_stride + n · n_stride].
+void unpack_panels(float* b, std::int64_t k_stride, std::int64_t n_stride, const float* packed,
+                   const PanelLayout& layout);
+
 /// Columns of panels [first, last) of c = epilogue(a · B), on the calling thread. c, bias and residual are
 /// whole.
 void multiply_panels(View<float> c, View<const float> a, const float* packed, const PanelLayout& layout,

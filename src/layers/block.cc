@@ -40,6 +40,11 @@ void Block::pack(Context& context, std::span<const float> parameters, bool train
   feed_forward_.pack(context, parameters, training);
 }
 
+void Block::unpack(std::span<float> parameters) const {
+  attention_.unpack(parameters);
+  feed_forward_.unpack(parameters);
+}
+
 void Block::add_dropped(Context& context, View<float> y, View<const float> x, const Dropout& dropout,
                         int part) const {
   kernels::dropout(context, y, y, dropout.rate, Random(dropout.seed, Draw::dropout, 2 * parts_.layer + part));

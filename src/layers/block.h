@@ -41,6 +41,9 @@ class Block {
 
   void pack(Context& context, std::span<const float> parameters, bool training);
 
+  /// As in Dense.
+  void unpack(std::span<float> parameters) const;
+
   /// y from x, [batch, length, width], for training from position 0. `key_lengths` as in SelfAttention.
   void forward(Context& context, View<float> y, View<const float> x, Saved& saved, const Dropout& dropout,
                std::span<const std::int64_t> key_lengths = {}) const;

@@ -8,24 +8,22 @@ Dense::Dense(ParameterTable& table, const std::string& name, std::int64_t inputs
              const Parts& parts)
     : weight_(add_weights(table, name, {outputs, inputs}, parts)),
       has_bias_(parts.bias),
-      packed_(inputs, outputs, parts.exact ? kernels::WeightType::f32 : table.weight_type()),
-      packed_backward_(outputs, inputs) {
+      packed_(inputs, outputs, parts.exact ? kernels::WeightType::f32 : table.weight_type()) {
   add_bias(table, name, parts);
 }
 
 Dense::Dense(ParameterTable& table, const std::string& name, const Slot& weight, const Parts& parts)
     : weight_(weight),
+      owns_weight_(false),
       has_bias_(parts.bias),
-      packed_(weight.shape()[1], weight.shape()[0]),
-      packed_backward_(weight.shape()[0], weight.shape()[1]) {
+      packed_(weight.shape()[1], weight.shape()[0]) {
   add_bias(table, name, parts);
 }
 
 Slot Dense::add_weights(ParameterTable& table, const std::string& name, Shape shape, const Parts& parts) {
   const Initialiser initial =
       parts.weight_initial ? parts.weight_initial : normal(1 / std::sqrt(static_cast<double>(shape[1])));
-  if (parts.exact) return table.add(name + ".weight", std::move(shape), initial, true);
-  return table.add_weights(name + ".weight", std::move(shape), initial);
+  return table.add_weights(name + ".weight", std::move(shape), initial, parts.exact);
 }
 
 void Dense::add_bias(ParameterTable& table, const std::string& name, const Parts& parts) {
@@ -36,8 +34,15 @@ void Dense::add_bias(ParameterTable& table, const std::string& name, const Parts
 
 void Dense::pack(Context& context, std::span<const float> parameters, bool training) {
   packed_.pack_transposed(context, weight_.of(parameters));
-  if (training) packed_backward_.pack(context, weight_.of(parameters));
+  if (training) {
+    if (!packed_backward_) packed_backward_.emplace(outputs(), inputs());
+    packed_backward_->pack(context, weight_.of(parameters));
+  }
   if (has_bias_) bias_values_ = bias_.of(parameters);
+}
+
+void Dense::unpack(std::span<float> parameters) const {
+  if (owns_weight_) packed_.unpack_transposed(weight_.of(parameters));
 }
 
 void Dense::forward(Context& context, View<float> y, View<const float> x, kernels::Activation activation,
@@ -56,7 +61,7 @@ void Dense::backward(Context& context, View<float> dx, View<const float> dy, Vie
                      std::span<float> gradients) const {
   kernels::accumulate_weight_gradient(context, weight_.of(gradients),
                                       has_bias_ ? bias_.of(gradients) : View<float>(), dy, x);
-  if (!dx.empty()) kernels::multiply(context, dx, dy, packed_backward_);
+  if (!dx.empty()) kernels::multiply(context, dx, dy, *packed_backward_);
 }
 
 }  // namespace linnet

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 
@@ -29,6 +30,9 @@ class Dense {
   /// Takes the parameters of the buffer, whose memory must stay; `training` also packs what `backward` needs.
   void pack(Context& context, std::span<const float> parameters, bool training);
 
+  /// Writes the weight as it was packed to its place in the buffer; nothing where another layer owns it.
+  void unpack(std::span<float> parameters) const;
+
   /// y [rows, outputs] from x [rows, inputs]; activation and residual as in kernels::Epilogue.
   void forward(Context& context, View<float> y, View<const float> x,
                kernels::Activation activation = kernels::Activation::none,
@@ -51,10 +55,11 @@ class Dense {
 
   Slot weight_;
   Slot bias_;
+  bool owns_weight_ = true;
   bool has_bias_;
   View<const float> bias_values_;
   kernels::PackedMatrix packed_;
-  kernels::PackedMatrix packed_backward_;
+  std::optional<kernels::PackedMatrix> packed_backward_;  // Wᵀ, where a backward is wanted
 };
 
 }  // namespace linnet

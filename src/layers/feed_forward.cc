@@ -21,6 +21,11 @@ void FeedForward::pack(Context& context, std::span<const float> parameters, bool
   second_.pack(context, parameters, training);
 }
 
+void FeedForward::unpack(std::span<float> parameters) const {
+  first_.unpack(parameters);
+  second_.unpack(parameters);
+}
+
 void FeedForward::forward(Context& context, View<float> y, View<const float> x, View<const float> residual,
                           Saved& saved) const {
   const View<float> before = saved.before.view<float>().slice(0, 0, x.extent(0));

@@ -29,6 +29,9 @@ class FeedForward {
 
   void pack(Context& context, std::span<const float> parameters, bool training);
 
+  /// As in Dense.
+  void unpack(std::span<float> parameters) const;
+
   /// y = feed-forward(x) + residual (which may be empty or y), [rows, width].
   void forward(Context& context, View<float> y, View<const float> x, View<const float> residual,
                Saved& saved) const;

@@ -32,6 +32,9 @@ class OutputHead {
     projection_.pack(context, parameters, training);
   }
 
+  /// As in Dense.
+  void unpack(std::span<float> parameters) const { projection_.unpack(parameters); }
+
   /// Numbers that describe one token's distribution: `vocabulary` logits, or 3 a component.
   std::int64_t outputs() const { return projection_.outputs(); }
   std::int64_t vocabulary() const { return vocabulary_; }

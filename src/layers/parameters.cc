@@ -16,14 +16,16 @@ Slot ParameterTable::add(std::string name, Shape shape, Initialiser initial, boo
   constexpr std::int64_t aligned_floats = 16;
   const std::int64_t count = checked_size(shape, sizeof(float));
   Slot slot(size_, std::move(shape));
-  rows_.push_back({std::move(name), slot, count, decay, std::move(initial)});
+  rows_.push_back(
+      {.name = std::move(name), .slot = slot, .count = count, .decay = decay, .initial = std::move(initial)});
   size_ += (count + aligned_floats - 1) / aligned_floats * aligned_floats;
   return slot;
 }
 
-Slot ParameterTable::add_weights(std::string name, Shape shape, Initialiser initial) {
+Slot ParameterTable::add_weights(std::string name, Shape shape, Initialiser initial, bool exact) {
   const Slot slot = add(std::move(name), std::move(shape), std::move(initial), true);
-  rows_.back().product = true;
+  rows_.back().packed = true;
+  rows_.back().product = !exact;
   return slot;
 }
 

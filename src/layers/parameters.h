@@ -48,7 +48,8 @@ class ParameterTable {
     std::int64_t count = 0;
     bool decay = false;  ///< whether weight decay applies: to matrices, not to gains, biases and positions
     Initialiser initial;
-    bool product = false;  ///< the weights of dense products, held as `weight_type` says
+    bool packed = false;   ///< the weights of dense products, which hold them packed
+    bool product = false;  ///< those of them that are held as `weight_type` says
     bool trained = true;   ///< random draws are not: their gradients are 0, and a model's file may lack them
   };
 
@@ -57,8 +58,8 @@ class ParameterTable {
 
   Slot add(std::string name, Shape shape, Initialiser initial, bool decay);
 
-  /// The weights [outputs, inputs] of dense products.
-  Slot add_weights(std::string name, Shape shape, Initialiser initial);
+  /// The weights [outputs, inputs] of dense products, which these pack; f32 where `exact`.
+  Slot add_weights(std::string name, Shape shape, Initialiser initial, bool exact = false);
 
   /// What is kept with the parameters and not trained.
   Slot add_untrained(std::string name, Shape shape, Initialiser initial);

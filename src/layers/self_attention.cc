@@ -66,6 +66,11 @@ void SelfAttention::pack(Context& context, std::span<const float> parameters, bo
   }
 }
 
+void SelfAttention::unpack(std::span<float> parameters) const {
+  qkv_.unpack(parameters);
+  output_.unpack(parameters);
+}
+
 void SelfAttention::redraw(std::span<float> parameters, std::uint64_t draw) const {
   if (draws_) draws_->redraw(parameters, draw);
 }

@@ -62,6 +62,9 @@ class SelfAttention {
 
   void pack(Context& context, std::span<const float> parameters, bool training);
 
+  /// As in Dense.
+  void unpack(std::span<float> parameters) const;
+
   /// Draws random features anew, for the `draw`-th time; no other parameters change.
   void redraw(std::span<float> parameters, std::uint64_t draw) const;
 

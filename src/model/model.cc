@@ -1,6 +1,7 @@
 #include "linnet/model.h"
 
 #include "base/fail.h"
+#include "base/pages.h"
 #include "model/files.h"
 #include "model/network.h"
 
@@ -15,6 +16,11 @@ Model::Model(const ModelConfig& config, Tensor values, std::shared_ptr<const Fea
   network_->table().round(values_.span<float>());
   Context context;
   network_->pack(context, values_.span<float>(), false);
+  // The dense products have their weights in the form that they are used in.
+  for (const ParameterTable::Row& row : network_->table().rows())
+    if (row.packed)
+      release_pages(row.slot.of(values_.span<float>()).data(),
+                    static_cast<std::size_t>(row.count) * sizeof(float));
 }
 
 Model::~Model() = default;
@@ -25,9 +31,10 @@ std::shared_ptr<const Model> Model::load(const std::filesystem::path& folder,
   if (!std::filesystem::is_directory(folder))
     fail("model", "expected a folder with config.json and model.safetensors, got {}", folder.string());
   const ModelConfig config = read_config(folder / config_file, settings);
-  const Network network(config, feature_map);
-  Tensor values = read_values(folder / weights_file, network.table());
-  return std::make_shared<const Model>(config, std::move(values), std::move(feature_map));
+  Tensor values = read_values(folder / weights_file, Network(config, feature_map).table());
+  auto model = std::make_shared<const Model>(config, std::move(values), std::move(feature_map));
+  release_free_memory();  // as large as the file, where it was read in pieces
+  return model;
 }
 
 std::shared_ptr<const Model> Model::random(const ModelConfig& config, std::uint64_t seed) {
@@ -38,7 +45,14 @@ std::shared_ptr<const Model> Model::random(const ModelConfig& config, std::uint6
 }
 
 void Model::save(const std::filesystem::path& folder) const {
-  write_model(folder, config_, network_->table(), values_.span<float>());
+  const Tensor all = values();
+  write_model(folder, config_, network_->table(), all.span<float>());
+}
+
+Tensor Model::values() const {
+  Tensor all = values_.clone();
+  network_->unpack(all.span<float>());
+  return all;
 }
 
 std::int64_t Model::parameter_count() const { return network_->table().parameter_count(); }

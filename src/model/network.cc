@@ -133,4 +133,9 @@ void Network::pack(Context& context, std::span<const float> parameters, bool tra
   head_->pack(context, parameters, training);
 }
 
+void Network::unpack(std::span<float> parameters) const {
+  for (const Block& block : blocks_) block.unpack(parameters);
+  head_->unpack(parameters);
+}
+
 }  // namespace linnet

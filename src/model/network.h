@@ -27,6 +27,9 @@ class Network {
   /// Takes the parameters of the buffer, whose memory must stay; `training` also packs what a backward needs.
   void pack(Context& context, std::span<const float> parameters, bool training);
 
+  /// Writes the weights of all dense products, as they were packed, to their places in the buffer.
+  void unpack(std::span<float> parameters) const;
+
   /// Draws the random features of all layers anew, for the `draw`-th time; to be packed afterwards.
   void redraw(std::span<float> parameters, std::uint64_t draw) const;
 

@@ -31,7 +31,7 @@ TEST(Snapshot, ContinuesBitForBitInAnotherSession) {
       const std::vector<std::byte> bytes = session->save(1);
       const std::vector<std::int32_t> expected = draw(*session, 1, 30);
       // The same weights read again are the same model.
-      Session other(std::make_shared<const Model>(config, model->values().clone()), 2, options);
+      Session other(std::make_shared<const Model>(config, model->values()), 2, options);
       draw(other, 0, 5);
       other.restore(0, bytes);
       EXPECT_EQ(other.position(0), static_cast<std::int64_t>(prompt.size()) + 20);

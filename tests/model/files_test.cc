@@ -44,9 +44,9 @@ class ModelFiles : public testing::Test {
   /// Writes the weights again, after `change` has had its way with the list.
   void rewrite_weights(const std::function<void(std::vector<NamedTensor>&)>& change) {
     std::vector<NamedTensor> tensors;
+    const Tensor values = model_->values();
     for (const auto& row : model_->network().table().rows())
-      tensors.push_back(
-          {row.name, DType::f32, row.slot.shape(), row.slot.of(model_->values().span<float>()).data()});
+      tensors.push_back({row.name, DType::f32, row.slot.shape(), row.slot.of(values.span<float>()).data()});
     change(tensors);
     write_safetensors(weights_path(), tensors, {{"format", "linnet"}});
   }

@@ -110,7 +110,7 @@ TEST(RandomFeatureModels, ManyFeaturesApproachSoftmax) {
   config.family = "softmax";
   const Folder folder;
   const auto loud = Model::random(config, 3);
-  Tensor values = loud->values().clone();
+  Tensor values = loud->values();
   for (const ParameterTable::Row& row : loud->network().table().rows())
     if (row.name.ends_with("qkv.weight"))
       for (float& x : std::span(row.slot.of(values.span<float>()).data(), 2 * 27 * 27)) x *= 0.4f;

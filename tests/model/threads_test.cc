@@ -54,8 +54,7 @@ TEST(ThreadCount, DoesNotChangeLossAndGradients) {
       network.pack(context, values.span<float>(), true);
       TrainingTransformer transformer(network, batch, config.length);
       Tensor gradients = Tensor::of<float>({network.table().size()});
-      const double loss =
-          transformer.forward(context, ids, targets, batch, config.length, 1e-3f, {0.2f, 4});
+      const double loss = transformer.forward(context, ids, targets, batch, config.length, 1e-3f, {0.2f, 4});
       transformer.backward(context, gradients.span<float>());
       std::vector<float> result(gradients.span<float>().begin(), gradients.span<float>().end());
       result.resize(result.size() + 2);

@@ -1,0 +1,69 @@
+// What a loaded model holds, and the most that loading takes, beside the bytes of its weights and its file.
+#include <gtest/gtest.h>
+#include <malloc.h>
+
+#include <fstream>
+#include <sstream>
+#include <string>
+
+#include "linnet/model.h"
+#include "support/folder.h"
+#include "support/numbers.h"
+
+namespace linnet {
+namespace {
+
+/// A line of /proc/self/status, in bytes.
+double status(const std::string& name) {
+  std::ifstream file("/proc/self/status");
+  for (std::string line; std::getline(file, line);)
+    if (line.starts_with(name + ":")) return 1024 * std::stod(line.substr(name.size() + 1));
+  return 0;
+}
+
+void reset_peak() { std::ofstream("/proc/self/clear_refs") << "5"; }
+
+ModelConfig large_config(const std::string& weights) {
+  ModelConfig config;
+  config.layers = 7;
+  config.heads = 6;
+  config.width = 384;
+  config.feed_forward = 1536;
+  config.length = 64;
+  config.weights = weights;
+  return config;
+}
+
+TEST(ModelMemory, ALoadedModelHoldsLittleMoreThanItsWeights) {
+  constexpr double slack = 4e6;  // code, tables and pages that are not full
+  for (const char* weights : {"f32", "bf16", "int8"}) {
+    const Folder folder;
+    Model::random(large_config(weights), 1)->save(folder.path());
+    const auto file = static_cast<double>(std::filesystem::file_size(folder / "model.safetensors"));
+    malloc_trim(0);  // freed memory that the process keeps would serve unseen
+    const double before = status("VmRSS");
+    reset_peak();
+    const auto model = Model::load(folder.path());
+    const double held = status("VmRSS") - before, peak = status("VmHWM") - before;
+    const auto bytes = static_cast<double>(model->weight_bytes());
+    EXPECT_LE(held, 1.3 * bytes + slack) << weights << ": " << bytes << " bytes of weights";
+    EXPECT_LE(peak, 2 * file + 64e6) << weights << ": a file of " << file << " bytes";
+    EXPECT_GE(held, 0.8 * bytes) << weights << ": the measure does not see the weights";
+  }
+}
+
+TEST(ModelMemory, ValuesAreThoseThatWereGiven) {
+  for (const char* weights : {"f32", "bf16", "int8"}) {
+    ModelConfig config;
+    config.weights = weights;
+    config.width = 36;
+    config.feed_forward = 70;
+    const auto model = Model::random(config, 2);
+    const Tensor values = model->values();
+    const Model again(config, values.clone());
+    EXPECT_TRUE(same_bits(again.values().span<float>(), values.span<float>())) << weights;
+  }
+}
+
+}  // namespace
+}  // namespace linnet
