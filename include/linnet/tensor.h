@@ -68,11 +68,17 @@ using Shape = std::vector<std::int64_t>;
 /// "[2, 3, 4]".
 LINNET_API std::string to_string(std::span<const std::int64_t> shape);
 
+/// Throws Error: the sentence for a view of this shape and these strides, which breaks a rule of View.
+[[noreturn]] LINNET_API void fail_view(std::span<const std::int64_t> shape,
+                                       std::span<const std::int64_t> strides);
+
 /// Product of the extents. Throws Error when one is negative or the product times `element_bytes` overflows.
 LINNET_API std::int64_t checked_size(std::span<const std::int64_t> shape, std::size_t element_bytes = 1);
 
 /// A pointer with a shape and strides in elements. It does not own the memory. The innermost stride is 1 and
-/// all others are free, so a head of `[batch, length, heads, dim]` is also a view. Rank 0 to 4.
+/// all others are free, so a head of `[batch, length, heads, dim]` is also a view. Rank 0 to 4. The
+/// constructors throw Error for another rank, another number of strides than of extents or another innermost
+/// stride.
 template <class T>
 class View {
  public:
@@ -84,7 +90,7 @@ class View {
   View(T* data, std::initializer_list<std::int64_t> shape)
       : View(data, std::span(shape.begin(), shape.size())) {}
   View(T* data, std::span<const std::int64_t> shape) : data_(data), rank_(static_cast<int>(shape.size())) {
-    assert(rank_ <= max_rank);
+    if (shape.size() > static_cast<std::size_t>(max_rank)) fail_view(shape, {});
     std::int64_t step = 1;
     for (int i = rank_ - 1; i >= 0; --i) {
       shape_[i] = shape[i];
@@ -97,12 +103,13 @@ class View {
       : View(data, std::span(shape.begin(), shape.size()), std::span(strides.begin(), strides.size())) {}
   View(T* data, std::span<const std::int64_t> shape, std::span<const std::int64_t> strides)
       : data_(data), rank_(static_cast<int>(shape.size())) {
-    assert(rank_ <= max_rank && strides.size() == shape.size());
+    if (shape.size() > static_cast<std::size_t>(max_rank) || strides.size() != shape.size() ||
+        (!strides.empty() && strides.back() != 1))
+      fail_view(shape, strides);
     for (int i = 0; i < rank_; ++i) {
       shape_[i] = shape[i];
       stride_[i] = strides[i];
     }
-    assert(rank_ == 0 || stride_[rank_ - 1] == 1);
   }
 
   /// A view for writing serves as one for reading.

@@ -49,6 +49,15 @@ std::string to_string(std::span<const std::int64_t> shape) {
   return fmt::format("[{}]", fmt::join(shape, ", "));
 }
 
+void fail_view(std::span<const std::int64_t> shape, std::span<const std::int64_t> strides) {
+  if (shape.size() > static_cast<std::size_t>(View<float>::max_rank))
+    fail("view", "expected at most {} dimensions, got shape {}", View<float>::max_rank, to_string(shape));
+  if (strides.size() != shape.size())
+    fail("view", "expected a stride for each dimension of shape {}, got strides {}", to_string(shape),
+         to_string(strides));
+  fail("view", "expected an innermost stride of 1, got strides {}", to_string(strides));
+}
+
 std::int64_t checked_size(std::span<const std::int64_t> shape, std::size_t element_bytes) {
   constexpr std::int64_t limit = std::numeric_limits<std::int64_t>::max();
   std::int64_t product = 1;

@@ -49,6 +49,26 @@ TEST(View, SlicesAndKnowsDensity) {
   EXPECT_EQ(whole.reshape({2, 2, 6})(1, 1, 0), 18.0f);
 }
 
+TEST(View, RefusesWhatItCannotHold) {
+  std::vector<float> data(64);
+  const Shape five = {1, 2, 1, 2, 1}, dense = {4, 2, 2, 1, 1};
+  EXPECT_THROW(View<float>(data.data(), {1, 2, 1, 2, 1}), Error);
+  EXPECT_THROW(View<float>(data.data(), std::span<const std::int64_t>(five)), Error);
+  EXPECT_THROW(View<float>(data.data(), five, dense), Error);
+  EXPECT_THROW(View<float>(data.data(), {2, 3}, {6, 3, 1}), Error);
+  EXPECT_THROW(View<float>(data.data(), {2, 3}, {1}), Error);
+  EXPECT_THROW(View<float>(data.data(), {2, 3}, {6, 2}), Error);
+  EXPECT_THROW(View<float>(data.data(), {2, 3}, {1, 2}), Error) << "columns of a transposed matrix";
+  EXPECT_THROW(View<float>(data.data(), {3}, {-1}), Error);
+}
+
+TEST(View, TakesEveryRankUpToFour) {
+  std::vector<float> data(64);
+  EXPECT_EQ(View<float>(data.data(), Shape{}, Shape{}).rank(), 0);
+  EXPECT_EQ(View<float>(data.data(), {2, 3}, {7, 1}).stride(0), 7);
+  EXPECT_EQ(View<float>(data.data(), {2, 3, 4, 2}, {1, 2, 3, 1}).rank(), 4);
+}
+
 TEST(Bf16, RoundsToNearestEvenAndKeepsNaN) {
   EXPECT_EQ(to_float(to_bf16(1.0f)), 1.0f);
   EXPECT_EQ(to_float(to_bf16(1.00390625f)), 1.0f);       // a tie goes to the even neighbour
