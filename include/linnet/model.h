@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "linnet/attention.h"
+#include "linnet/context.h"
 #include "linnet/export.h"
 
 namespace linnet {
@@ -89,9 +90,20 @@ struct LINNET_API ModelConfig {
 
 class Network;
 
-/// A trained model: immutable, shared by any number of sessions and threads.
+/// What a masked model predicts at its hidden positions (`Model::fill`), in the order of the tokens.
+struct LINNET_API Filling {
+  std::vector<std::int64_t> positions;  ///< [hidden], indices into the tokens [batch · length]
+  std::vector<std::int32_t> tokens;     ///< [hidden], the most probable token of each
+  Tensor probabilities;                 ///< [hidden, vocabulary], f32; every row adds up to 1
+};
+
+/// A trained model: immutable, shared by any number of sessions and threads. `forward`, `hidden`, `score` and
+/// `fill` may be called at once from several threads, each with its own context.
 class LINNET_API Model {
  public:
+  /// Largest number of tokens that `score` and `Session::prefill` take through the layers together.
+  static constexpr std::int64_t slice = 512;
+
   /// Loads a folder with config.json and model.safetensors. `settings` ("attention.family=softmax") replace
   /// values of the configuration; the weights must still fit. A feature map of your own is passed as an
   /// object whose name is that in the configuration. Throws Error that names the file and the fault.
@@ -107,6 +119,40 @@ class LINNET_API Model {
 
   /// Writes config.json and model.safetensors into the folder, each atomically.
   void save(const std::filesystem::path& folder) const;
+
+  /// Logits [batch, length, vocabulary], f32, for the inputs `tokens` [batch · length]: up to a constant per
+  /// row the log-probabilities of every token, and with the mixture of logistics the log-probabilities of
+  /// every level themselves. In a decoder row i predicts the token after the inputs 0 … i, and the first
+  /// input of a sequence is `config().first_input(label)`. In a masked model row i predicts the token at
+  /// position i itself, and `config().mask_token()` stands for a hidden one.
+  ///
+  /// `key_lengths` [batch] is optional: the tokens of each entry, 1 … length. The rest of an entry is
+  /// padding, whose tokens may be any numbers and whose rows mean nothing.
+  ///
+  /// Throws UsageError where sizes do not fit or a token is none of the `config().input_tokens()`, Error for
+  /// a length that the model does not have.
+  Tensor forward(Context& context, std::span<const std::int32_t> tokens, std::int64_t batch,
+                 std::int64_t length, std::span<const std::int64_t> key_lengths = {}) const;
+
+  /// The rows [batch, length, width], f32, that the output head takes, for the same arguments: the embeddings
+  /// of the tokens in their context. Throws as `forward` does.
+  Tensor hidden(Context& context, std::span<const std::int32_t> tokens, std::int64_t batch,
+                std::int64_t length, std::span<const std::int64_t> key_lengths = {}) const;
+
+  /// Natural logarithm of the probability of every token of one sequence, given those before it; the first is
+  /// predicted from the start token, or from the class token of `label` (−1 for a model without classes).
+  /// Families with a recurrent form take the sequence in slices of `slice` tokens, so that the working memory
+  /// beside the state does not grow with it.
+  /// Throws UsageError for a masked model (see `fill`) and for tokens outside 0 … vocabulary − 1, Error for a
+  /// label or a length that the model does not have.
+  std::vector<float> score(Context& context, std::span<const std::int32_t> tokens,
+                           std::int64_t label = -1) const;
+
+  /// The distribution of every hidden token of `tokens` [batch · length], where −1 stands for a hidden one.
+  /// All hidden tokens of an entry are predicted in one pass, from those that are given. `key_lengths` as in
+  /// `forward`. Throws UsageError for a model that is not masked, and as `forward` does.
+  Filling fill(Context& context, std::span<const std::int32_t> tokens, std::int64_t batch,
+               std::int64_t length, std::span<const std::int64_t> key_lengths = {}) const;
 
   const ModelConfig& config() const { return config_; }
   std::int64_t parameter_count() const;

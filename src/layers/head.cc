@@ -5,6 +5,8 @@
 #include <numeric>
 #include <vector>
 
+#include "base/parallel.h"
+#include "base/workspace.h"
 #include "kernels/loss.h"
 
 namespace linnet {
@@ -86,6 +88,35 @@ class LogisticMixtureHead final : public OutputHead {
 };
 
 }  // namespace
+
+template <class Body>
+void OutputHead::in_pieces(Context& context, View<const float> hidden, const Body& body) const {
+  constexpr std::int64_t together = 512;
+  for (std::int64_t first = 0; first < hidden.extent(0); first += together) {
+    const std::int64_t rows = std::min(together, hidden.extent(0) - first);
+    Workspace workspace(context);
+    const View<float> parameters = workspace.take(rows, outputs());
+    forward(context, parameters, hidden.slice(0, first, first + rows));
+    body(first, parameters);
+  }
+}
+
+void OutputHead::logits_of(Context& context, View<float> logits, View<const float> hidden) const {
+  in_pieces(context, hidden, [&](std::int64_t first, View<const float> parameters) {
+    parallel_for(context, parameters.extent(0), [&](Context& own, std::int64_t i) {
+      this->logits(own, View<float>(logits.at(first + i), {vocabulary()}), parameters.slice(0, i, i + 1));
+    });
+  });
+}
+
+void OutputHead::losses_of(Context& context, std::span<float> nll, View<const float> hidden,
+                           std::span<const std::int32_t> targets) const {
+  in_pieces(context, hidden, [&](std::int64_t first, View<const float> parameters) {
+    const auto rows = static_cast<std::size_t>(parameters.extent(0));
+    loss(context, nll.subspan(static_cast<std::size_t>(first), rows), {}, parameters,
+         targets.subspan(static_cast<std::size_t>(first), rows), 1);
+  });
+}
 
 std::unique_ptr<OutputHead> OutputHead::categorical(ParameterTable& table, const std::string& name,
                                                     std::int64_t width, std::int64_t vocabulary,

@@ -59,12 +59,24 @@ class OutputHead {
   /// logits [vocabulary], up to a constant the log-probabilities of every token under parameters [outputs].
   virtual void logits(Context& context, View<float> logits, View<const float> parameters) const = 0;
 
+  /// The same for hidden rows: logits [rows, vocabulary] from hidden [rows, width], on all threads of the
+  /// context. The working memory does not grow with the rows.
+  void logits_of(Context& context, View<float> logits, View<const float> hidden) const;
+
+  /// nll[row] of `loss` from hidden [rows, width], in the same manner.
+  void losses_of(Context& context, std::span<float> nll, View<const float> hidden,
+                 std::span<const std::int32_t> targets) const;
+
   /// One draw from the distribution itself, u₁ and u₂ uniform in (0, 1). `workspace`
   /// [max(vocabulary, outputs)] is written over.
   virtual std::int32_t sample(Context& context, View<const float> parameters, float u1, float u2,
                               std::span<float> workspace) const = 0;
 
  private:
+  /// body(first row, parameters [rows, outputs]) for one piece of the hidden rows after another.
+  template <class Body>
+  void in_pieces(Context& context, View<const float> hidden, const Body& body) const;
+
   Dense projection_;
   std::int64_t vocabulary_;
 };

@@ -131,6 +131,7 @@ void RecurrentTransformer::step(Context& context, View<float> parameters, std::s
   }
   for (std::size_t i = 0; i < network_.blocks().size(); ++i)
     network_.blocks()[i].step(context, x, *state.layers[i], slots);
+  if (parameters.data() == nullptr) return;
   if (network_.final_norm()) network_.final_norm()->forward(context, x, {}, x);
   network_.head().forward(context, parameters, x);
 }

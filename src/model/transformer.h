@@ -86,8 +86,9 @@ class RecurrentTransformer {
     network.config().check_generates();
   }
 
-  /// parameters [n, head outputs] of the token that follows ids[i] in the stream of slots[i]. Throws Error
-  /// where an id or a stream's position is outside the model; nothing has moved then.
+  /// parameters [n, head outputs] of the token that follows ids[i] in the stream of slots[i]; an empty view
+  /// leaves the head out. Throws Error where an id or a stream's position is outside the model; nothing has
+  /// moved then.
   void step(Context& context, View<float> parameters, std::span<const std::int32_t> ids,
             std::span<const std::int64_t> slots, RecurrentState& state) const;
 

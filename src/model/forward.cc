@@ -1,0 +1,158 @@
+// What a model computes from given tokens, without a session.
+#include <algorithm>
+#include <limits>
+#include <optional>
+
+#include "base/fail.h"
+#include "base/workspace.h"
+#include "kernels/loss.h"
+#include "linnet/model.h"
+#include "model/transformer.h"
+
+namespace linnet {
+namespace {
+
+constexpr std::int32_t hidden_token = -1;
+
+/// Throws UsageError where the sizes do not fit together.
+void check_sizes(const char* operation, std::span<const std::int32_t> tokens, std::int64_t batch,
+                 std::int64_t length, std::span<const std::int64_t> key_lengths) {
+  if (batch < 1 || length < 1)
+    fail<UsageError>(operation, "expected a batch and a length of at least 1, got {} and {}", batch, length);
+  const auto count = static_cast<std::int64_t>(tokens.size());
+  if (count / batch != length || count % batch != 0)
+    fail<UsageError>(operation, "expected {} · {} tokens, got {}", batch, length, count);
+  if (key_lengths.empty()) return;
+  if (static_cast<std::int64_t>(key_lengths.size()) != batch)
+    fail<UsageError>(operation, "expected {} key lengths, one for each entry of the batch, got {}", batch,
+                     key_lengths.size());
+  for (const std::int64_t tokens_of_entry : key_lengths)
+    if (tokens_of_entry < 1 || tokens_of_entry > length)
+      fail<UsageError>(operation, "expected key lengths in 1 … {}, got {}", length, tokens_of_entry);
+}
+
+void check_token(const char* operation, std::int32_t token, std::int64_t count) {
+  if (token < 0 || token >= count)
+    fail<UsageError>(operation, "expected tokens in 0 … {}, got {}", count - 1, token);
+}
+
+/// The inputs of the layers: the checked tokens, with some token in place of padding.
+std::vector<std::int32_t> inputs_of(const char* operation, const ModelConfig& config,
+                                    std::span<const std::int32_t> tokens, std::int64_t batch,
+                                    std::int64_t length, std::span<const std::int64_t> key_lengths) {
+  check_sizes(operation, tokens, batch, length, key_lengths);
+  std::vector<std::int32_t> inputs(tokens.begin(), tokens.end());
+  for (std::int64_t b = 0; b < batch; ++b) {
+    const auto entry = inputs.begin() + b * length;
+    const auto padding = entry + (key_lengths.empty() ? length : key_lengths[static_cast<std::size_t>(b)]);
+    std::for_each(entry, padding,
+                  [&](std::int32_t token) { check_token(operation, token, config.input_tokens()); });
+    std::fill(padding, entry + length, 0);
+  }
+  return inputs;
+}
+
+bool has_recurrent_form(const ModelConfig& config) {
+  const Family family = find_family(config.family);
+  return std::ranges::find(family_table(), family, &FamilyInfo::family)->recurrent;
+}
+
+}  // namespace
+
+Tensor Model::forward(Context& context, std::span<const std::int32_t> tokens, std::int64_t batch,
+                      std::int64_t length, std::span<const std::int64_t> key_lengths) const {
+  const auto inputs = inputs_of("forward", config_, tokens, batch, length, key_lengths);
+  Transformer transformer(*network_);
+  const View<const float> rows =
+      transformer.forward(context, inputs, batch, length, 0, nullptr, nullptr, key_lengths);
+  Tensor logits = Tensor::of<float>({batch, length, config_.vocabulary});
+  network_->head().logits_of(context, logits.view<float>().reshape({batch * length, config_.vocabulary}),
+                             rows.reshape({batch * length, config_.width}));
+  return logits;
+}
+
+Tensor Model::hidden(Context& context, std::span<const std::int32_t> tokens, std::int64_t batch,
+                     std::int64_t length, std::span<const std::int64_t> key_lengths) const {
+  const auto inputs = inputs_of("hidden", config_, tokens, batch, length, key_lengths);
+  Transformer transformer(*network_);
+  const View<const float> rows =
+      transformer.forward(context, inputs, batch, length, 0, nullptr, nullptr, key_lengths);
+  Tensor result = Tensor::of<float>({batch, length, config_.width});
+  std::copy_n(rows.data(), rows.size(), result.span<float>().begin());
+  return result;
+}
+
+std::vector<float> Model::score(Context& context, std::span<const std::int32_t> tokens,
+                                std::int64_t label) const {
+  if (config_.masked())
+    fail<UsageError>("score",
+                     "expected a model that predicts the next token, got an encoder (model.objective = "
+                     "\"masked\"), which predicts hidden tokens: see fill");
+  for (const std::int32_t token : tokens) check_token("score", token, config_.vocabulary);
+  std::vector<std::int32_t> inputs = {config_.first_input(label)};
+  if (tokens.empty()) return {};
+  inputs.insert(inputs.end(), tokens.begin(), tokens.end() - 1);
+  const auto length = static_cast<std::int64_t>(tokens.size());
+  network_->embedding().check_position(length - 1);
+
+  std::optional<RecurrentState> state;
+  if (length > slice && has_recurrent_form(config_)) state.emplace(*network_, 1, length);
+  const std::int64_t together = state ? slice : length;
+  RecurrentState* const carried = state ? &*state : nullptr;
+  Transformer transformer(*network_);
+  std::vector<float> result(tokens.size());
+  for (std::int64_t first = 0; first < length; first += together) {
+    const std::int64_t here = std::min(together, length - first);
+    const auto part = [&](auto whole) {
+      return whole.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(here));
+    };
+    const View<const float> rows = transformer.forward(context, part(std::span<const std::int32_t>(inputs)),
+                                                       1, here, first, carried, carried);
+    network_->head().losses_of(context, part(std::span(result)), rows.reshape({here, config_.width}),
+                               part(tokens));
+  }
+  for (float& value : result) value = -value;
+  return result;
+}
+
+Filling Model::fill(Context& context, std::span<const std::int32_t> tokens, std::int64_t batch,
+                    std::int64_t length, std::span<const std::int64_t> key_lengths) const {
+  if (!config_.masked())
+    fail<UsageError>("fill",
+                     "expected an encoder (model.objective = \"masked\"), got a model that predicts the next "
+                     "token: see score");
+  check_sizes("fill", tokens, batch, length, key_lengths);
+  std::vector<std::int32_t> inputs(tokens.begin(), tokens.end());
+  Filling result;
+  for (std::int64_t i = 0; i < batch * length; ++i) {
+    const bool padding =
+        !key_lengths.empty() && i % length >= key_lengths[static_cast<std::size_t>(i / length)];
+    std::int32_t& token = inputs[static_cast<std::size_t>(i)];
+    if (padding || token != hidden_token) continue;
+    token = config_.mask_token();
+    result.positions.push_back(i);
+  }
+  inputs = inputs_of("fill", config_, inputs, batch, length, key_lengths);
+  const auto count = static_cast<std::int64_t>(result.positions.size());
+  result.probabilities = Tensor::of<float>({count, config_.vocabulary});
+  if (count == 0) return result;
+
+  Transformer transformer(*network_);
+  const View<const float> rows =
+      transformer.forward(context, inputs, batch, length, 0, nullptr, nullptr, key_lengths)
+          .reshape({batch * length, config_.width});
+  Workspace workspace(context);
+  const View<float> chosen = workspace.take(count, config_.width);
+  for (std::int64_t i = 0; i < count; ++i)
+    std::copy_n(rows.at(result.positions[static_cast<std::size_t>(i)]), config_.width, chosen.at(i));
+  const View<float> probabilities = result.probabilities.view<float>();
+  network_->head().logits_of(context, probabilities, chosen);
+  kernels::softmax_rows(context, probabilities, probabilities, 1);
+  for (std::int64_t i = 0; i < count; ++i) {
+    const float* row = probabilities.at(i);
+    result.tokens.push_back(static_cast<std::int32_t>(std::max_element(row, row + config_.vocabulary) - row));
+  }
+  return result;
+}
+
+}  // namespace linnet
