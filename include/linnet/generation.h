@@ -28,7 +28,7 @@ struct LINNET_API SamplingOptions {
 class LINNET_API Session {
  public:
   /// Largest number of tokens that `prefill` takes through the layers together.
-  static constexpr std::int64_t prefill_slice = 512;
+  static constexpr std::int64_t prefill_slice = Model::slice;
 
   struct Options {
     /// Tokens per stream to reserve memory for, in families whose memory grows (softmax).
@@ -58,6 +58,37 @@ class LINNET_API Session {
   /// Pieces that end at such positions give the same bits as one call. Throws Error if a token or the final
   /// position is outside the model. The stream is then unchanged.
   void prefill(std::int64_t stream, std::span<const std::int32_t> tokens);
+
+  /// The same for several streams, each at most once: prompts[i] belongs to streams[i]. Streams that stand at
+  /// the same position pass through the layers together, slice by slice, as long as all of them have tokens
+  /// for equal slices; the rest follows one stream after another, as do models with bf16 weights, whose
+  /// products depend on the number of rows in the last bit. The result is that of one call per stream, bit
+  /// for bit. Throws as above; all streams are then unchanged.
+  void prefill(std::span<const std::int64_t> streams, std::span<const std::span<const std::int32_t>> prompts);
+
+  /// Appends a given token to each of `streams` (each at most once), in the recurrent form: tokens[i] belongs
+  /// to streams[i]. Leaves every stream as a `step` that draws this token, bit for bit, at the same cost less
+  /// the output head's. Allocates nothing where `step` does not. Throws Error for a token outside 0 …
+  /// vocabulary − 1 and a position outside the model; all streams are then unchanged.
+  void observe(std::span<const std::int32_t> tokens, std::span<const std::int64_t> streams);
+
+  /// The same for all streams.
+  void observe(std::span<const std::int32_t> tokens);
+
+  /// Writes the logits [vocabulary] of the stream's next token, as `Model::forward` gives them. The stream
+  /// does not move. Costs a step and a copy of the stream's state. Allocates nothing in families whose state
+  /// has a fixed size. Throws UsageError for another size, Error where the model has no next position.
+  void logits(std::int64_t stream, std::span<float> logits);
+
+  /// The same as probabilities, which add up to 1. They are the model's own, with temperature 1 and without
+  /// top-k and top-p.
+  void probabilities(std::int64_t stream, std::span<float> probabilities);
+
+  /// Makes the session one of `streams` streams. Those with an index below keep everything, bit for bit; new
+  /// ones begin as in the constructor, with label 0 or none and their index as seed. Steps allocate nothing
+  /// after it, as after the constructor. Throws UsageError for a number that the constructor refuses. The
+  /// session is unchanged where it throws.
+  void resize(std::int64_t streams);
 
   /// Draws the next token of each of `streams` (each at most once) and appends it: tokens[i] belongs to
   /// streams[i]. Takes constant time per token for models of the linear family.

@@ -12,6 +12,7 @@
 #include "base/workspace.h"
 #include "generation/sampler.h"
 #include "generation/snapshot.h"
+#include "kernels/loss.h"
 #include "linnet/generation.h"
 #include "model/transformer.h"
 
@@ -27,6 +28,14 @@ constexpr std::int64_t most_block = 64;
 constexpr std::int64_t most_together = 8;
 
 constexpr std::int64_t most_streams = 1 << 20;
+
+/// Prompts that pass through the layers together at most; this bounds the working memory.
+constexpr std::int64_t most_prompts = 16;
+
+void check_streams(std::int64_t streams) {
+  if (streams < 1 || streams > most_streams)
+    fail<UsageError>("session", "expected 1 … {} streams, got {}", most_streams, streams);
+}
 
 }  // namespace
 
@@ -54,11 +63,34 @@ struct Session::Impl {
         streams(static_cast<std::size_t>(streams)) {
     if (options.cache) {
       state = RecurrentState(network(), streams, options.capacity);
-      prompt_state = RecurrentState(network(), 1);
+      side_state = RecurrentState(network(), 1, options.capacity);
     }
-    named.resize(this->streams.size());
-    all.resize(this->streams.size());
+    name_all();
+  }
+
+  /// The arrays with an element for each stream.
+  void name_all() {
+    named.resize(streams.size());
+    all.resize(streams.size());
     std::iota(all.begin(), all.end(), 0);
+  }
+
+  void begin_by_itself(std::int64_t index) {
+    SamplingOptions sampling;
+    sampling.seed = static_cast<std::uint64_t>(index);
+    begin(index, own_label(), sampling);
+  }
+
+  /// The label of streams that were never begun by the caller.
+  std::int64_t own_label() const { return model->config().classes > 0 ? 0 : -1; }
+
+  void begin(std::int64_t index, std::int64_t label, const SamplingOptions& sampling) {
+    Stream& chosen = stream(index);
+    chosen.next_input = model->config().first_input(label);
+    chosen.sampling = sampling;
+    chosen.position = 0;
+    chosen.history.clear();
+    if (options.cache) state.reset(index);
   }
 
   const Network& network() const { return model->network(); }
@@ -75,14 +107,28 @@ struct Session::Impl {
     return streams[static_cast<std::size_t>(index)];
   }
 
-  /// Throws Error where a stream is none of ours, named twice or at the end of its model's positions.
-  void check_step(std::span<const std::int64_t> chosen) {
+  /// Throws Error where a stream is none of ours or named twice.
+  void check_once(const char* operation, std::span<const std::int64_t> chosen) {
     std::ranges::fill(named, std::uint8_t{0});
     for (const std::int64_t index : chosen) {
-      network().embedding().check_position(stream(index).position);
+      stream(index);
       if (std::exchange(named[static_cast<std::size_t>(index)], std::uint8_t{1}) != 0)
-        fail("step", "expected every stream at most once, got stream {} twice", index);
+        fail(operation, "expected every stream at most once, got stream {} twice", index);
     }
+  }
+
+  /// Throws Error where the streams cannot all take one more token.
+  void check_step(const char* operation, std::size_t tokens, std::span<const std::int64_t> chosen) {
+    if (tokens != chosen.size())
+      fail(operation, "expected as many tokens as streams, got {} and {}", tokens, chosen.size());
+    check_once(operation, chosen);
+    for (const std::int64_t index : chosen) network().embedding().check_position(stream(index).position);
+  }
+
+  void check_tokens(const char* operation, std::span<const std::int32_t> tokens) const {
+    for (const std::int32_t token : tokens)
+      if (token < 0 || token >= network().config().vocabulary)
+        fail(operation, "expected tokens in 0 … {}, got {}", network().config().vocabulary - 1, token);
   }
 
   /// Streams that one thread takes through all layers together where `count` are stepped.
@@ -92,29 +138,48 @@ struct Session::Impl {
     return std::clamp<std::int64_t>(share, 1, most_block);
   }
 
-  void step_block(Context& own, std::span<std::int32_t> tokens, std::span<const std::int64_t> slots,
-                  Worker& worker) {
+  /// Calls body(own, first, count, worker) for blocks of the `count` streams that are stepped.
+  template <class Body>
+  void for_blocks(std::int64_t count, const Body& body) {
+    const std::int64_t block = block_of(count);
+    const std::int64_t blocks = (count + block - 1) / block;
+    while (static_cast<std::int64_t>(workers.size()) < blocks) workers.emplace_back(network());
+    // A single block gets the whole context, whose threads share its products.
+    parallel_for(context, blocks, [&](Context& own, std::int64_t i) {
+      const std::int64_t first = i * block;
+      body(own, static_cast<std::size_t>(first), static_cast<std::size_t>(std::min(block, count - first)),
+           workers[static_cast<std::size_t>(i)]);
+    });
+  }
+
+  /// The states take the next inputs of the streams; `parameters` as in RecurrentTransformer::step.
+  void take_inputs(Context& own, View<float> parameters, std::span<const std::int64_t> slots,
+                   Worker& worker) {
     worker.ids.resize(slots.size());
     for (std::size_t i = 0; i < slots.size(); ++i) worker.ids[i] = streams[slots[i]].next_input;
+    recurrent.step(own, parameters, worker.ids, slots, state);
+  }
+
+  void step_block(Context& own, std::span<std::int32_t> tokens, std::span<const std::int64_t> slots,
+                  Worker& worker) {
     Workspace workspace(own);
     const View<float> parameters =
         workspace.take(static_cast<std::int64_t>(slots.size()), network().head().outputs());
-    recurrent.step(own, parameters, worker.ids, slots, state);
+    take_inputs(own, parameters, slots, worker);
     for (std::size_t i = 0; i < slots.size(); ++i)
       tokens[i] = append_sample(own, streams[slots[i]], parameters.slice(0, i, i + 1), worker.sampler);
   }
 
-  /// Takes what steps of all streams need: every thread's memory makes a step with as many streams of its
+  /// Takes what steps of `count` streams need: every thread's memory makes a step with as many streams of its
   /// own.
-  void reserve(std::int64_t label) {
+  void reserve(std::int64_t count) {
     if (!options.cache) return;
-    const auto count = static_cast<std::int64_t>(streams.size());
     const std::int64_t block = block_of(count), blocks = (count + block - 1) / block;
     while (static_cast<std::int64_t>(workers.size()) < blocks) workers.emplace_back(network());
     RecurrentState nothing(network(), block);
     std::vector<std::int64_t> slots(static_cast<std::size_t>(block));
     std::iota(slots.begin(), slots.end(), 0);
-    const std::vector<std::int32_t> ids(slots.size(), model->config().first_input(label));
+    const std::vector<std::int32_t> ids(slots.size(), model->config().first_input(own_label()));
     for (Worker& worker : workers) worker.ids.reserve(slots.size());
     const auto try_step = [&](Context& own) {
       const FlushSubnormals flush;
@@ -127,26 +192,145 @@ struct Session::Impl {
   }
 
   void step_without_cache(std::span<std::int32_t> tokens, std::span<const std::int64_t> slots) {
+    if (workers.empty()) workers.emplace_back(network());
     Worker& worker = workers.front();
     for (std::size_t i = 0; i < slots.size(); ++i) {
       Stream& stream = streams[slots[i]];
       stream.history.push_back(stream.next_input);
-      const std::int64_t length = static_cast<std::int64_t>(stream.history.size());
-      const View<const float> hidden = parallel.forward(context, stream.history, 1, length);
       Workspace workspace(context);
       const View<float> parameters = workspace.take(1, network().head().outputs());
-      const std::int64_t width = network().config().width;
-      network().head().forward(context, parameters,
-                               hidden.reshape({length, width}).slice(0, length - 1, length));
+      parameters_after(parameters, stream.history);
       tokens[i] = append_sample(context, stream, parameters, worker.sampler);
     }
   }
 
+  /// parameters [1, outputs] of the token that follows the inputs, from all of them.
+  void parameters_after(View<float> parameters, std::span<const std::int32_t> inputs) {
+    const auto length = static_cast<std::int64_t>(inputs.size());
+    const View<const float> hidden = parallel.forward(context, inputs, 1, length);
+    network().head().forward(context, parameters,
+                             hidden.reshape({length, network().config().width}).slice(0, length - 1, length));
+  }
+
+  /// parameters [1, outputs] of the stream's next token; the stream stays where it is.
+  void next_parameters(View<float> parameters, std::int64_t index) {
+    Stream& chosen = stream(index);
+    network().embedding().check_position(chosen.position);
+    if (!options.cache) {
+      std::vector<std::int32_t> inputs = chosen.history;
+      inputs.push_back(chosen.next_input);
+      return parameters_after(parameters, inputs);
+    }
+    const FlushSubnormals flush;
+    const std::int64_t slot = 0;
+    side_state.copy(slot, state, index);
+    recurrent.step(context, parameters, std::span(&chosen.next_input, 1), std::span(&slot, 1), side_state);
+  }
+
   std::int32_t append_sample(Context& own, Stream& stream, View<const float> parameters, Sampler& sampler) {
     const std::int32_t token = sampler.sample(own, parameters, stream.sampling, stream.position);
+    append(stream, token);
+    return token;
+  }
+
+  static void append(Stream& stream, std::int32_t token) {
     stream.next_input = token;
     ++stream.position;
-    return token;
+  }
+
+  void append_to_history(Stream& stream, std::int32_t token) {
+    stream.history.push_back(stream.next_input);
+    append(stream, token);
+  }
+
+  void write_logits(const char* operation, std::int64_t index, std::span<float> logits) {
+    const std::int64_t vocabulary = network().head().vocabulary();
+    if (std::ssize(logits) != vocabulary)
+      fail<UsageError>(operation, "expected memory for {} numbers, one per token of the vocabulary, got {}",
+                       vocabulary, logits.size());
+    Workspace workspace(context);
+    const View<float> parameters = workspace.take(1, network().head().outputs());
+    next_parameters(parameters, index);
+    network().head().logits(context, View<float>(logits.data(), {vocabulary}), parameters);
+  }
+
+  /// Tokens that a stream has still to take, and where it stands before them.
+  struct Prompt {
+    std::int64_t stream;
+    std::span<const std::int32_t> tokens;
+    std::int64_t position;
+    std::int32_t next_input;
+
+    /// Tokens of the next slice.
+    std::int64_t slice() const {
+      return std::min<std::int64_t>(std::ssize(tokens), prefill_slice - position % prefill_slice);
+    }
+    bool alike(const Prompt& other) const { return position == other.position && slice() == other.slice(); }
+
+    void advance(std::int64_t count) {
+      position += count;
+      next_input = tokens[static_cast<std::size_t>(count - 1)];
+      tokens = tokens.subspan(static_cast<std::size_t>(count));
+    }
+  };
+
+  /// Takes all prompts, none of them empty.
+  void prefill(std::vector<Prompt> open) {
+    // Products with bf16 weights depend on the number of rows in the last bit.
+    const std::int64_t most = network().config().weights == "bf16" ? 1 : most_prompts;
+    while (!open.empty()) {
+      const auto alike = std::stable_partition(
+          open.begin(), open.end(), [first = open.front()](const Prompt& p) { return p.alike(first); });
+      prefill_together(std::span(open).first(static_cast<std::size_t>(std::min(alike - open.begin(), most))));
+      std::erase_if(open, [](const Prompt& prompt) { return prompt.tokens.empty(); });
+    }
+  }
+
+  /// Takes slices of prompts that are alike for as long as they are.
+  void prefill_together(std::span<Prompt> prompts) {
+    const std::int64_t count = std::ssize(prompts);
+    RecurrentState several;
+    if (count > 1) several = RecurrentState(network(), count);
+    RecurrentState& taken = count > 1 ? several : side_state;
+    for (std::int64_t i = 0; i < count; ++i) taken.copy(i, state, prompts[i].stream);
+    const Prompt& first = prompts.front();
+    std::vector<std::int32_t> inputs;
+    do {
+      const std::int64_t length = first.slice(), position = first.position;
+      inputs.clear();
+      for (const Prompt& prompt : prompts) {
+        inputs.push_back(prompt.next_input);
+        inputs.insert(inputs.end(), prompt.tokens.begin(), prompt.tokens.begin() + length - 1);
+      }
+      parallel.forward(context, inputs, count, length, position, &taken, &taken);
+      for (Prompt& prompt : prompts) prompt.advance(length);
+    } while (!first.tokens.empty() &&
+             std::ranges::all_of(prompts, [&](const Prompt& prompt) { return prompt.alike(first); }));
+    for (std::int64_t i = 0; i < count; ++i) {
+      state.copy(prompts[i].stream, taken, i);
+      Stream& stream = streams[prompts[i].stream];
+      stream.position = prompts[i].position;
+      stream.next_input = prompts[i].next_input;
+    }
+  }
+
+  /// Throws before anything has changed.
+  void resize(std::int64_t count) {
+    const std::int64_t before = std::ssize(streams);
+    if (count == before) return;
+    reserve(count);
+    RecurrentState resized;
+    if (options.cache) {
+      resized = RecurrentState(network(), count, options.capacity);
+      for (std::int64_t i = 0; i < std::min(before, count); ++i) resized.copy(i, state, i);
+    }
+    const auto size = static_cast<std::size_t>(count);
+    named.reserve(size);
+    all.reserve(size);
+    streams.resize(size);
+    name_all();
+    state = std::move(resized);
+    for (std::int64_t i = before; i < count; ++i) begin_by_itself(i);
   }
 
   std::shared_ptr<const Model> model;
@@ -155,7 +339,7 @@ struct Session::Impl {
   RecurrentTransformer recurrent;
   Transformer parallel;
   RecurrentState state;
-  RecurrentState prompt_state;  ///< of the one stream that is being prefilled
+  RecurrentState side_state;  ///< of a stream that is being prefilled or looked ahead of
   std::vector<Stream> streams;
   std::vector<Worker> workers;
   std::vector<std::int64_t> all;
@@ -166,16 +350,10 @@ struct Session::Impl {
 Session::Session(std::shared_ptr<const Model> model, std::int64_t streams, const Options& options) {
   if (options.capacity < 0)
     fail<UsageError>("session", "expected a capacity of at least 0 tokens, got {}", options.capacity);
-  if (streams < 1 || streams > most_streams)
-    fail<UsageError>("session", "expected 1 … {} streams, got {}", most_streams, streams);
+  check_streams(streams);
   impl_ = std::make_unique<Impl>(std::move(model), streams, options);
-  const std::int64_t label = impl_->model->config().classes > 0 ? 0 : -1;
-  for (std::int64_t i = 0; i < streams; ++i) {
-    SamplingOptions sampling;
-    sampling.seed = static_cast<std::uint64_t>(i);
-    begin(i, label, sampling);
-  }
-  impl_->reserve(label);
+  for (std::int64_t i = 0; i < streams; ++i) impl_->begin_by_itself(i);
+  impl_->reserve(streams);
 }
 
 Session::~Session() = default;
@@ -184,61 +362,76 @@ Session& Session::operator=(Session&&) noexcept = default;
 
 void Session::begin(std::int64_t stream, std::int64_t label, const SamplingOptions& sampling) {
   sampling.check();
-  Impl::Stream& chosen = impl_->stream(stream);
-  chosen.next_input = impl_->model->config().first_input(label);
-  chosen.sampling = sampling;
-  chosen.position = 0;
-  chosen.history.clear();
-  if (impl_->options.cache) impl_->state.reset(stream);
+  impl_->begin(stream, label, sampling);
 }
 
 void Session::prefill(std::int64_t stream, std::span<const std::int32_t> tokens) {
-  if (tokens.empty()) return;
-  Impl::Stream& chosen = impl_->stream(stream);
-  const Network& network = impl_->network();
-  const std::int64_t end = chosen.position + static_cast<std::int64_t>(tokens.size());
-  network.embedding().check_position(end - 1);
-  for (const std::int32_t token : tokens) {
-    if (token < 0 || token >= network.config().vocabulary)
-      fail("prefill", "expected tokens in 0 … {}, got {}", network.config().vocabulary - 1, token);
-  }
+  const std::span<const std::int32_t> prompts[] = {tokens};
+  prefill(std::span(&stream, 1), prompts);
+}
 
-  std::vector<std::int32_t> inputs = {chosen.next_input};
-  inputs.insert(inputs.end(), tokens.begin(), tokens.end() - 1);
-  if (impl_->options.cache) {
-    impl_->prompt_state.copy(0, impl_->state, stream);
-    for (std::int64_t position = chosen.position; position < end;) {
-      const std::int64_t stop = std::min(end, (position / prefill_slice + 1) * prefill_slice);
-      const auto slice = std::span(inputs).subspan(position - chosen.position, stop - position);
-      impl_->parallel.forward(impl_->context, slice, 1, stop - position, position, &impl_->prompt_state,
-                              &impl_->prompt_state);
-      position = stop;
-    }
-    impl_->state.copy(stream, impl_->prompt_state, 0);
-  } else {
-    chosen.history.insert(chosen.history.end(), inputs.begin(), inputs.end());
+void Session::prefill(std::span<const std::int64_t> streams,
+                      std::span<const std::span<const std::int32_t>> prompts) {
+  if (streams.size() != prompts.size())
+    fail("prefill", "expected as many prompts as streams, got {} and {}", prompts.size(), streams.size());
+  impl_->check_once("prefill", streams);
+  std::vector<Impl::Prompt> open;
+  for (std::size_t i = 0; i < streams.size(); ++i) {
+    if (prompts[i].empty()) continue;
+    const std::int64_t position = impl_->stream(streams[i]).position;
+    impl_->network().embedding().check_position(position + static_cast<std::int64_t>(prompts[i].size()) - 1);
+    impl_->check_tokens("prefill", prompts[i]);
+    open.push_back({streams[i], prompts[i], position, impl_->stream(streams[i]).next_input});
   }
-  chosen.next_input = tokens.back();
-  chosen.position = end;
+  if (impl_->options.cache) return impl_->prefill(std::move(open));
+  for (const Impl::Prompt& prompt : open)
+    for (const std::int32_t token : prompt.tokens)
+      impl_->append_to_history(impl_->stream(prompt.stream), token);
+}
+
+void Session::observe(std::span<const std::int32_t> tokens, std::span<const std::int64_t> streams) {
+  impl_->check_step("observe", tokens.size(), streams);
+  impl_->check_tokens("observe", tokens);
+  if (!impl_->options.cache) {
+    for (std::size_t i = 0; i < streams.size(); ++i)
+      impl_->append_to_history(impl_->stream(streams[i]), tokens[i]);
+    return;
+  }
+  const FlushSubnormals flush;
+  impl_->for_blocks(std::ssize(streams),
+                    [&](Context& own, std::size_t first, std::size_t count, Impl::Worker& worker) {
+                      const auto slots = streams.subspan(first, count);
+                      impl_->take_inputs(own, {}, slots, worker);
+                      for (std::size_t i = 0; i < count; ++i)
+                        Impl::append(impl_->streams[slots[i]], tokens[first + i]);
+                    });
+}
+
+void Session::observe(std::span<const std::int32_t> tokens) { observe(tokens, impl_->all); }
+
+void Session::logits(std::int64_t stream, std::span<float> logits) {
+  impl_->write_logits("logits", stream, logits);
+}
+
+void Session::probabilities(std::int64_t stream, std::span<float> probabilities) {
+  impl_->write_logits("probabilities", stream, probabilities);
+  const View<float> row(probabilities.data(), {1, static_cast<std::int64_t>(probabilities.size())});
+  kernels::softmax_rows(impl_->context, row, row, 1);
+}
+
+void Session::resize(std::int64_t streams) {
+  check_streams(streams);
+  impl_->resize(streams);
 }
 
 void Session::step(std::span<std::int32_t> tokens, std::span<const std::int64_t> streams) {
-  if (tokens.size() != streams.size())
-    fail("step", "expected as many tokens as streams, got {} and {}", tokens.size(), streams.size());
-  impl_->check_step(streams);
-
+  impl_->check_step("step", tokens.size(), streams);
   const FlushSubnormals flush;
-  const std::int64_t count = static_cast<std::int64_t>(streams.size());
-  const std::int64_t block = impl_->block_of(count);
-  const std::int64_t blocks = (count + block - 1) / block;
-  while (static_cast<std::int64_t>(impl_->workers.size()) < std::max<std::int64_t>(blocks, 1))
-    impl_->workers.emplace_back(impl_->network());
   if (!impl_->options.cache) return impl_->step_without_cache(tokens, streams);
-  // A single block gets the whole context, whose threads share its products.
-  parallel_for(impl_->context, blocks, [&](Context& own, std::int64_t i) {
-    const std::int64_t first = i * block, here = std::min(block, count - first);
-    impl_->step_block(own, tokens.subspan(first, here), streams.subspan(first, here), impl_->workers[i]);
-  });
+  impl_->for_blocks(
+      std::ssize(streams), [&](Context& own, std::size_t first, std::size_t count, Impl::Worker& worker) {
+        impl_->step_block(own, tokens.subspan(first, count), streams.subspan(first, count), worker);
+      });
 }
 
 void Session::step(std::span<std::int32_t> tokens) { step(tokens, impl_->all); }

@@ -84,6 +84,32 @@ TEST(RealTime, NorWithManyStreamsAndOtherSampling) {
   }
 }
 
+TEST(RealTime, ObservedTokensAndLogitsAllocateNothing) {
+  for (const char* head : {"categorical", "logistics"})
+    for (const std::int64_t streams : {1, 70}) {
+      const auto model = Model::random(stream_config("f32", head), 1);
+      Session session(model, streams, {.threads = 1});
+      const std::vector<std::int32_t> tokens(static_cast<std::size_t>(streams), 7);
+      const std::vector<std::int64_t> one = {streams - 1};
+      std::vector<float> row(64);
+      const auto use = [&] {
+        const std::int64_t before = allocations;
+        for (int i = 0; i < 50; ++i) {
+          session.observe(tokens);
+          session.observe(std::span(tokens).first(1), one);
+          session.logits(0, row);
+          session.probabilities(streams - 1, row);
+        }
+        return allocations - before;
+      };
+      EXPECT_EQ(use(), 0) << head << " " << streams;
+      session.resize(streams + 65);
+      EXPECT_EQ(allocations_of(session, 50), 0) << head << " " << streams << " after resize";
+      session.resize(streams);
+      EXPECT_EQ(use(), 0) << head << " " << streams << " after resize";
+    }
+}
+
 // What oneDNN allocates in its own calls does not grow.
 TEST(RealTime, NarrowWeightsAllocateTheSameEveryStep) {
   for (const char* weights : {"bf16", "int8"}) {
