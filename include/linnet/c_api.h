@@ -59,6 +59,24 @@ LINNET_API void linnet_model_free(linnet_model* model);
 LINNET_API int64_t linnet_model_vocabulary(const linnet_model* model);
 LINNET_API int64_t linnet_model_classes(const linnet_model* model);
 
+/* Logits [batch, length, vocabulary] of the inputs tokens [batch · length] in the parallel form, written to
+ * `logits`, which has `count` numbers, batch · length · vocabulary. Row i of an entry predicts the token
+ * after the inputs 0 … i; the first input is `linnet_model_first_input`. In a masked model row i predicts the
+ * token at position i, and that input stands for a hidden one. `key_lengths` [batch] are the tokens of each
+ * entry, before its padding; NULL where all entries are whole. `threads` as in linnet_session_options. */
+LINNET_API linnet_status linnet_model_forward(const linnet_model* model, int32_t threads,
+                                              const int32_t* tokens, int64_t batch, int64_t length,
+                                              const int64_t* key_lengths, float* logits, size_t count);
+
+/* The first input of a sequence: the token of class `label`, or with label -1 the start token of a model
+ * without classes; in a masked model the input in place of a hidden token. */
+LINNET_API linnet_status linnet_model_first_input(const linnet_model* model, int64_t label, int32_t* token);
+
+/* Natural logarithm of the probability of each of `count` tokens of one sequence, given those before it and
+ * the label, -1 for a model without classes: log_probabilities [count]. Not for masked models. */
+LINNET_API linnet_status linnet_model_score(const linnet_model* model, int32_t threads, const int32_t* tokens,
+                                            size_t count, int64_t label, float* log_probabilities);
+
 /* How a session keeps its streams; NULL stands for the defaults. */
 typedef struct {
   size_t size;      /* sizeof(linnet_session_options) */
@@ -85,6 +103,22 @@ LINNET_API linnet_status linnet_begin(linnet_session* session, int64_t stream, i
 /* Appends given tokens to a stream, in the parallel form. The stream is unchanged where it fails. */
 LINNET_API linnet_status linnet_prefill(linnet_session* session, int64_t stream, const int32_t* tokens,
                                         size_t count);
+
+/* Appends a given token to each of `count` streams, each at most once, in the recurrent form: tokens[i]
+ * belongs to streams[i]. `streams` NULL takes all of the session's, `count` of them. Leaves every stream as a
+ * step that draws this token, bit for bit. All streams are unchanged where it fails. */
+LINNET_API linnet_status linnet_observe(linnet_session* session, const int32_t* tokens,
+                                        const int64_t* streams, size_t count);
+
+/* Logits, or probabilities, of the stream's next token; `count` is the model's vocabulary. The stream does
+ * not move. */
+LINNET_API linnet_status linnet_logits(linnet_session* session, int64_t stream, float* logits, size_t count);
+LINNET_API linnet_status linnet_probabilities(linnet_session* session, int64_t stream, float* probabilities,
+                                              size_t count);
+
+/* Makes the session one of `streams` streams. Those with an index below keep everything; new ones are begun
+ * as by linnet_session_create. The session is unchanged where it fails. */
+LINNET_API linnet_status linnet_session_resize(linnet_session* session, int64_t streams);
 
 /* Draws the next token of each of `count` streams, each at most once, and appends it: tokens[i] belongs to
  * streams[i]. `streams` NULL takes all of the session's, `count` of them. */

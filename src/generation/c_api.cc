@@ -1,6 +1,8 @@
 #include "linnet/c_api.h"
 
+#include <algorithm>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -45,6 +47,15 @@ Session::Options session_options_of(const char* operation, const linnet_session_
   const linnet_session_options chosen =
       options_of(operation, options, default_session_options(), first_session_options_bytes);
   return {.capacity = chosen.capacity, .cache = chosen.cache != 0, .threads = chosen.threads};
+}
+
+/// The streams that a caller names, each at most once.
+std::span<const int64_t> streams_of(const char* operation, const Session& session, const int64_t* streams,
+                                    size_t count) {
+  if (count > static_cast<size_t>(session.streams()))
+    fail<UsageError>(operation, "expected at most the session's {} streams, got {}", session.streams(),
+                     count);
+  return elements(operation, "streams", streams, count);
 }
 
 }  // namespace
@@ -96,6 +107,44 @@ int64_t linnet_model_classes(const linnet_model* model) {
                                 [&] { return given("classes", "a model", model).model->config().classes; });
 }
 
+linnet_status linnet_model_first_input(const linnet_model* model, int64_t label, int32_t* token) {
+  return guarded([&] {
+    int32_t& found = given("first input", "where to put the token", token);
+    found = given("first input", "a model", model).model->config().first_input(label);
+  });
+}
+
+linnet_status linnet_model_forward(const linnet_model* model, int32_t threads, const int32_t* tokens,
+                                   int64_t batch, int64_t length, const int64_t* key_lengths, float* logits,
+                                   size_t count) {
+  return guarded([&] {
+    const linnet::Model& own = *given("forward", "a model", model).model;
+    const std::span<float> to = elements("forward", "where to put the logits", logits, count);
+    const int64_t shape[] = {batch, length, own.config().vocabulary};
+    const auto needed = static_cast<size_t>(linnet::checked_size(shape, sizeof(float)));
+    if (to.size() != needed)
+      linnet::fail<linnet::UsageError>("forward", "expected memory for {} logits, got {}", needed, to.size());
+    const size_t inputs = needed / static_cast<size_t>(own.config().vocabulary);
+    const std::span<const int64_t> lengths(key_lengths,
+                                           key_lengths == nullptr ? 0 : static_cast<size_t>(batch));
+    linnet::Context context(threads);
+    const linnet::Tensor result =
+        own.forward(context, elements("forward", "tokens", tokens, inputs), batch, length, lengths);
+    std::ranges::copy(result.span<float>(), to.begin());
+  });
+}
+
+linnet_status linnet_model_score(const linnet_model* model, int32_t threads, const int32_t* tokens,
+                                 size_t count, int64_t label, float* log_probabilities) {
+  return guarded([&] {
+    const linnet::Model& own = *given("score", "a model", model).model;
+    const std::span<float> to =
+        elements("score", "where to put the log-probabilities", log_probabilities, count);
+    linnet::Context context(threads);
+    std::ranges::copy(own.score(context, elements("score", "tokens", tokens, count), label), to.begin());
+  });
+}
+
 linnet_status linnet_session_options_init(linnet_session_options* options, size_t size) {
   return guarded([&] {
     linnet::write_defaults("session", options, size, linnet::default_session_options(),
@@ -133,11 +182,38 @@ linnet_status linnet_step(linnet_session* session, int32_t* tokens, const int64_
     linnet::Session& own = given("step", "a session", session).session;
     const std::span<int32_t> drawn = elements("step", "where to put the tokens", tokens, count);
     if (streams == nullptr) return own.step(drawn);
-    if (count > static_cast<size_t>(own.streams()))
-      linnet::fail<linnet::UsageError>("step", "expected at most the session's {} streams, got {}",
-                                       own.streams(), count);
-    own.step(drawn, elements("step", "streams", streams, count));
+    own.step(drawn, linnet::streams_of("step", own, streams, count));
   });
+}
+
+linnet_status linnet_observe(linnet_session* session, const int32_t* tokens, const int64_t* streams,
+                             size_t count) {
+  return guarded([&] {
+    linnet::Session& own = given("observe", "a session", session).session;
+    const std::span<const int32_t> seen = elements("observe", "tokens", tokens, count);
+    if (streams == nullptr) return own.observe(seen);
+    own.observe(seen, linnet::streams_of("observe", own, streams, count));
+  });
+}
+
+linnet_status linnet_logits(linnet_session* session, int64_t stream, float* logits, size_t count) {
+  return guarded([&] {
+    given("logits", "a session", session)
+        .session.logits(stream, elements("logits", "where to put the logits", logits, count));
+  });
+}
+
+linnet_status linnet_probabilities(linnet_session* session, int64_t stream, float* probabilities,
+                                   size_t count) {
+  return guarded([&] {
+    given("probabilities", "a session", session)
+        .session.probabilities(
+            stream, elements("probabilities", "where to put the probabilities", probabilities, count));
+  });
+}
+
+linnet_status linnet_session_resize(linnet_session* session, int64_t streams) {
+  return guarded([&] { given("resize", "a session", session).session.resize(streams); });
 }
 
 linnet_status linnet_fork(linnet_session* session, int64_t stream, int64_t source, uint64_t seed) {

@@ -69,6 +69,77 @@ static void continues_bit_for_bit(const linnet_model* model) {
   linnet_session_free(session);
 }
 
+static void streams_observe_and_tell_what_comes_next(const linnet_model* model) {
+  const size_t vocabulary = (size_t)linnet_model_vocabulary(model);
+  float* logits = malloc(kTokens * vocabulary * sizeof *logits);
+  float* next = malloc(vocabulary * sizeof *next);
+  int32_t inputs[kTokens], tokens[kTokens];
+  float scores[kTokens];
+  linnet_session* session = NULL;
+  EXPECT(linnet_session_create(model, 1, NULL, &session) == LINNET_OK);
+  EXPECT(linnet_begin(session, 0, 7, NULL) == LINNET_OK);
+  for (int i = 0; i < kTokens; ++i) tokens[i] = i % (int)vocabulary;
+  EXPECT(linnet_model_first_input(model, 7, inputs) == LINNET_OK);
+  memcpy(inputs + 1, tokens, (kTokens - 1) * sizeof *inputs);
+  const int64_t whole = kTokens;
+  EXPECT(linnet_model_forward(model, 2, inputs, 1, kTokens, &whole, logits, kTokens * vocabulary) ==
+         LINNET_OK);
+  EXPECT(linnet_model_score(model, 2, tokens, kTokens, 7, scores) == LINNET_OK);
+  for (int i = 0; i < kTokens; ++i) {
+    EXPECT(linnet_logits(session, 0, next, vocabulary) == LINNET_OK);
+    for (size_t j = 0; j < vocabulary; ++j)
+      EXPECT(fabsf(next[j] - logits[(size_t)i * vocabulary + j]) < 1e-3f * (1 + fabsf(next[j])));
+    EXPECT(linnet_probabilities(session, 0, next, vocabulary) == LINNET_OK);
+    EXPECT(fabsf(logf(next[tokens[i]]) - scores[i]) < 1e-3f * (1 + fabsf(scores[i])));
+    EXPECT(linnet_observe(session, tokens + i, NULL, 1) == LINNET_OK);
+  }
+  int64_t position = 0;
+  EXPECT(linnet_session_resize(session, 3) == LINNET_OK);
+  EXPECT(linnet_position(session, 0, &position) == LINNET_OK && position == kTokens);
+  EXPECT(linnet_position(session, 2, &position) == LINNET_OK && position == 0);
+
+  const int64_t streams[] = {2, 0};
+  EXPECT(linnet_observe(session, tokens, streams, 2) == LINNET_OK);
+  EXPECT(linnet_position(session, 0, &position) == LINNET_OK && position == kTokens + 1);
+  EXPECT_REFUSED(linnet_observe(session, tokens, streams, 4), LINNET_USAGE, "[observe] expected at most");
+  EXPECT_REFUSED(linnet_observe(session, tokens, NULL, 2), LINNET_FAILED, "[observe] expected as many");
+  EXPECT_REFUSED(linnet_observe(session, NULL, NULL, 3), LINNET_USAGE, "got NULL");
+  EXPECT_REFUSED(linnet_observe(NULL, tokens, NULL, 3), LINNET_USAGE, "got NULL");
+  EXPECT_REFUSED(linnet_logits(session, 0, next, vocabulary - 1), LINNET_USAGE, "[logits] expected memory");
+  EXPECT_REFUSED(linnet_logits(session, 3, next, vocabulary), LINNET_FAILED, "expected a stream");
+  EXPECT_REFUSED(linnet_logits(session, 0, NULL, vocabulary), LINNET_USAGE, "got NULL");
+  EXPECT_REFUSED(linnet_logits(NULL, 0, next, vocabulary), LINNET_USAGE, "got NULL");
+  EXPECT_REFUSED(linnet_probabilities(session, 0, NULL, vocabulary), LINNET_USAGE, "got NULL");
+  EXPECT_REFUSED(linnet_probabilities(NULL, 0, next, vocabulary), LINNET_USAGE, "got NULL");
+  EXPECT_REFUSED(linnet_session_resize(session, 0), LINNET_USAGE, "streams, got 0");
+  EXPECT_REFUSED(linnet_session_resize(session, INT64_MAX), LINNET_USAGE, "streams, got");
+  EXPECT_REFUSED(linnet_session_resize(NULL, 1), LINNET_USAGE, "got NULL");
+  EXPECT_REFUSED(linnet_model_forward(model, 1, inputs, 1, 2, NULL, logits, vocabulary), LINNET_USAGE,
+                 "[forward] expected memory");
+  EXPECT_REFUSED(linnet_model_forward(model, 1, inputs, -1, 2, NULL, logits, vocabulary), LINNET_FAILED,
+                 "expected");
+  EXPECT_REFUSED(linnet_model_forward(model, -1, inputs, 1, 2, NULL, logits, 2 * vocabulary), LINNET_USAGE,
+                 "threads");
+  EXPECT_REFUSED(linnet_model_forward(model, 1, inputs, INT64_MAX, 2, NULL, logits, 2), LINNET_FAILED, "");
+  EXPECT_REFUSED(linnet_model_forward(model, 1, NULL, 1, 2, NULL, logits, 2 * vocabulary), LINNET_USAGE,
+                 "got NULL");
+  EXPECT_REFUSED(linnet_model_forward(model, 1, inputs, 1, 2, NULL, NULL, 2 * vocabulary), LINNET_USAGE,
+                 "got NULL");
+  EXPECT_REFUSED(linnet_model_forward(NULL, 1, inputs, 1, 2, NULL, logits, 2 * vocabulary), LINNET_USAGE,
+                 "got NULL");
+  EXPECT_REFUSED(linnet_model_first_input(model, 1000, inputs), LINNET_FAILED, "label");
+  EXPECT_REFUSED(linnet_model_first_input(model, 1, NULL), LINNET_USAGE, "got NULL");
+  EXPECT_REFUSED(linnet_model_first_input(NULL, 1, inputs), LINNET_USAGE, "got NULL");
+  EXPECT_REFUSED(linnet_model_score(model, 1, tokens, SIZE_MAX, 7, scores), LINNET_USAGE, "expected at most");
+  EXPECT_REFUSED(linnet_model_score(model, 1, NULL, 3, 7, scores), LINNET_USAGE, "got NULL");
+  EXPECT_REFUSED(linnet_model_score(model, 1, tokens, 3, 7, NULL), LINNET_USAGE, "got NULL");
+  EXPECT_REFUSED(linnet_model_score(NULL, 1, tokens, 3, 7, scores), LINNET_USAGE, "got NULL");
+  EXPECT_REFUSED(linnet_model_score(model, 1, tokens, 3, -1, scores), LINNET_FAILED, "label");
+  linnet_session_free(session);
+  free(next);
+  free(logits);
+}
+
 static void what_cannot_be_is_refused(const linnet_model* model) {
   linnet_model* none = NULL;
   EXPECT_REFUSED(linnet_model_load("/no/such/folder", &none), LINNET_FAILED, "[model] expected a folder");
@@ -80,7 +151,8 @@ static void what_cannot_be_is_refused(const linnet_model* model) {
   linnet_session_options options;
   EXPECT(linnet_session_options_init(&options, sizeof options) == LINNET_OK);
   options.threads = -1;
-  EXPECT_REFUSED(linnet_session_create(model, 1, &options, &session), LINNET_USAGE, "threads, for one per processor, or 1");
+  EXPECT_REFUSED(linnet_session_create(model, 1, &options, &session), LINNET_USAGE,
+                 "threads, for one per processor, or 1");
   options.threads = 0;
   options.capacity = -1;
   EXPECT_REFUSED(linnet_session_create(model, 1, &options, &session), LINNET_USAGE, "capacity");
@@ -221,6 +293,7 @@ int main(int count, char** arguments) {
            LINNET_VERSION_PATCH);
   EXPECT(strcmp(linnet_version(), version) == 0);
   continues_bit_for_bit(model);
+  streams_observe_and_tell_what_comes_next(model);
   what_cannot_be_is_refused(model);
   null_is_refused(model);
   absurd_sizes_are_refused(model);
