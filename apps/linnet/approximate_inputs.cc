@@ -107,17 +107,18 @@ ApproximateHeads model_heads(Context& context, const ApproximateSource& source) 
   const std::int64_t count = std::min(source.examples, dataset.size());
   const auto index = [&](std::int64_t i) { return i * dataset.size() / count; };
   Examples examples;
-  examples.read(context, dataset, config, count, index, {Random(0, Draw::masking, evaluation_masks), index});
+  const Batch batch = examples.read(context, dataset, config, count, index,
+                                    {Random(0, Draw::masking, evaluation_masks), index});
   Transformer transformer(model->network());
-  const View<const float> qkv = transformer.queries_keys_values(
-      context, examples.inputs, count, config.length, source.layer, examples.lengths_of(0, count));
+  const View<const float> qkv = transformer.queries_keys_values(context, batch.inputs, count, config.length,
+                                                                source.layer, batch.key_lengths);
 
   ApproximateHeads result;
   const std::int64_t head_dim = config.width / config.heads;
   std::int64_t longest = 0;
   for (std::int64_t b = 0; b < count; ++b) {
     const std::int64_t own =
-        examples.key_lengths.empty() ? config.length : examples.key_lengths[static_cast<std::size_t>(b)];
+        batch.key_lengths.empty() ? config.length : batch.key_lengths[static_cast<std::size_t>(b)];
     const std::int64_t length = std::min(own, source.length);
     longest = std::max(longest, length);
     for (std::int64_t h = 0; h < config.heads; ++h) {

@@ -97,9 +97,10 @@ void RunConfig::fit_to_data(const Dataset& dataset) {
   if (model.length == 0) model.length = dataset.length();
   if (model.vocabulary == 0) model.vocabulary = dataset.vocabulary();
   if (model.classes == 0 && !model.masked()) model.classes = dataset.classes();
-  if (model.image_height == 0) model.image_height = dataset.height();
-  if (model.image_width == 0) model.image_width = dataset.width();
-  if (model.image_channels == 0) model.image_channels = dataset.channels();
+  const ImageShape image = image_shape(dataset);
+  if (model.image_height == 0) model.image_height = image.height;
+  if (model.image_width == 0) model.image_width = image.width;
+  if (model.image_channels == 0) model.image_channels = image.channels;
   model.check();
 }
 

@@ -26,12 +26,25 @@ class LINNET_API Dataset {
   /// the label, or -1 for data without labels.
   virtual std::int64_t read(std::int64_t index, std::span<std::int32_t> tokens,
                             std::span<std::int32_t> targets) const = 0;
-  /// Size of images, whose tokens are the pixels row by row, with the channels of a pixel one after another.
-  /// Height and width are 0 for other data.
-  virtual std::int64_t height() const { return 0; }
-  virtual std::int64_t width() const { return 0; }
-  virtual std::int64_t channels() const { return 1; }
 };
+
+/// Size of pictures. Their tokens are the pixels row by row, with the channels of a pixel one after another.
+struct ImageShape {
+  std::int64_t height = 0;  ///< 0 for data that are no pictures, as is width
+  std::int64_t width = 0;
+  std::int64_t channels = 1;
+};
+
+/// Examples that are pictures, all of one shape.
+class LINNET_API PictureDataset : public Dataset {
+ public:
+  virtual ImageShape image() const = 0;
+  /// height · width · channels.
+  std::int64_t length() const override;
+};
+
+/// The shape of the set's pictures, where it is a PictureDataset, and height and width 0 otherwise.
+LINNET_API ImageShape image_shape(const Dataset& dataset);
 
 /// Index of the i-th example of an endless training order. Every epoch (`size` examples) has its own
 /// permutation, computed by a cycle-walking Feistel network keyed by seed and epoch (Black and Rogaway,

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "linnet/dataset.h"
@@ -16,8 +17,8 @@ namespace linnet {
 /// How a model is trained. The keys are those of `linnet train --help`, training.*.
 struct TrainingOptions {
   std::int64_t steps = 1000;        ///< number of updates
-  std::int64_t batch = 16;          ///< examples per pass
-  std::int64_t accumulate = 1;      ///< passes per update
+  std::int64_t batch = 16;          ///< examples per pass of `train`
+  std::int64_t accumulate = 1;      ///< passes per update, whose gradients are added
   std::string optimiser = "adamw";  ///< "adamw" or "radam"
   double learning_rate = 1e-3;      ///< the highest
   double beta1 = 0.9;
@@ -39,13 +40,76 @@ struct TrainingOptions {
   std::int64_t keep_checkpoints = 2;     ///< older ones are deleted
 };
 
-/// What the loop reports after an update.
+/// What is known about an update.
 struct StepReport {
-  std::int64_t step = 0;
+  std::int64_t step = 0;     ///< number of this update, from 1
   double bits = 0;           ///< bits per counted token, over the examples of this update
   double gradient_norm = 0;  ///< before clipping
   double learning_rate = 0;
   double tokens_per_second = 0;  ///< of this update
+};
+
+/// Examples of one length for one update, as the model takes them. The memory stays the caller's.
+struct Batch {
+  std::int64_t examples = 0;
+  std::int64_t length = 0;  ///< positions per example, 1 … model.length
+  /// [examples · length], each 0 … ModelConfig::input_tokens() − 1. The inputs of a next-token model are
+  /// `ModelConfig::first_input` and then all tokens of the example but its last. Those of a masked model are
+  /// all tokens, with `ModelConfig::mask_token` in place of hidden ones.
+  std::span<const std::int32_t> inputs;
+  /// [examples · length], each 0 … vocabulary − 1: the token to predict at this position (in a next-token
+  /// model the one after its input), or −1: nothing is predicted here, so that the position adds nothing to
+  /// the loss and to its gradient.
+  std::span<const std::int32_t> targets;
+  /// [examples], positions of each example before its padding; empty where no example has padding. No other
+  /// position sees the padding. Its inputs may be any, its targets are −1.
+  std::span<const std::int64_t> key_lengths = {};
+};
+
+/// A model in training: its parameters, the moments of its optimiser and the number of updates. The caller
+/// gives the data. `train` is a loop around it that reads a Dataset and writes files. Used by one thread at a
+/// time. A trainer that was moved from may be assigned to and destroyed.
+class LINNET_API Trainer {
+ public:
+  /// Starts from the parameters of `initial`, or where it is null from the random ones that options.seed
+  /// decides. `initial` must have the same parameters as `config` describes; it may differ in other things,
+  /// such as dropout. The context is used by every update and must stay where it is as long as the trainer
+  /// lives. Of the options, those that decide updates are used: batch and the intervals at which `train`
+  /// reports, evaluates and saves are not. Throws UsageError for invalid options, configurations and
+  /// `initial`, and for weights that are not f32.
+  Trainer(Context& context, const ModelConfig& config, const TrainingOptions& options,
+          const std::shared_ptr<const Model>& initial = nullptr);
+  ~Trainer();
+  Trainer(Trainer&&) noexcept;
+  Trainer& operator=(Trainer&&) noexcept;
+
+  /// One update with the mean loss of all targets of the batch that are not −1. The examples are split into
+  /// options.accumulate passes, as equal as possible, so that the memory of a large batch is that of one
+  /// pass. Throws UsageError, before anything is computed, for a batch that does not fit the model or has no
+  /// target, and Error where the loss or the gradient is not finite. No update is made then.
+  StepReport step(const Batch& batch);
+
+  /// Number of updates so far, those before a restored checkpoint included.
+  std::int64_t steps() const;
+
+  /// Writes a checkpoint: a model's folder with the optimiser's moments and the number of updates
+  /// (docs/format.md), as those of `train`. The folder appears whole or not at all. It must be new or empty,
+  /// or hold a checkpoint, which is replaced; Error otherwise.
+  void save(const std::filesystem::path& folder) const;
+
+  /// Continues from a checkpoint of this class or of `train`: later updates with the same batches give the
+  /// same bits as without stopping. Throws Error, and leaves the trainer unchanged, where the checkpoint is
+  /// damaged or belongs to another configuration or to other options that decide updates.
+  void restore(const std::filesystem::path& folder);
+
+  /// A copy of the model as it is now; later updates do not change it.
+  std::shared_ptr<const Model> model() const;
+
+  class Impl;
+  Impl& impl() { return *impl_; }  ///< for Linnet's own modules
+
+ private:
+  std::unique_ptr<Impl> impl_;
 };
 
 /// Means over the counted tokens of the evaluated examples. For a masked model these are the hidden tokens.
@@ -79,7 +143,8 @@ struct TrainingResult {
 /// Trains a model and writes config.json, model.safetensors, metrics.jsonl and checkpoints/STEP into
 /// `folder`. With `resume` it continues from the newest checkpoint, if there is one, and ends with the same
 /// bits as without stopping. Otherwise the folder must be empty or must not exist. Throws Error when the loss
-/// is no longer finite, naming the step, the layer and the last good checkpoint.
+/// is no longer finite, naming the step, the layer and the last good checkpoint. Throws UsageError where the
+/// data do not fit the model, also for a token outside the vocabulary.
 LINNET_API TrainingResult train(Context& context, const ModelConfig& config, const TrainingOptions& options,
                                 const Dataset& training, const Dataset& validation,
                                 const std::filesystem::path& folder, bool resume,
@@ -87,7 +152,8 @@ LINNET_API TrainingResult train(Context& context, const ModelConfig& config, con
 
 /// Mean loss of up to `examples` (0: all) evenly spaced examples, `batch` per pass. With `accuracy`, the most
 /// probable value of every token is also compared. For a masked model every evaluation hides the same tokens
-/// of an example.
+/// of an example. Throws UsageError for negative `examples`, for a `batch` below 1, and where the data do not
+/// fit the model.
 LINNET_API Evaluation evaluate(Context& context, const Model& model, const Dataset& dataset,
                                std::int64_t examples, std::int64_t batch, bool accuracy = false);
 

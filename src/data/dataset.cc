@@ -91,6 +91,16 @@ std::uint8_t pixel_of_token(std::int32_t token, std::int64_t levels) {
   return static_cast<std::uint8_t>(low + (high - low) * token / (levels - 1));
 }
 
+std::int64_t PictureDataset::length() const {
+  const ImageShape shape = image();
+  return shape.height * shape.width * shape.channels;
+}
+
+ImageShape image_shape(const Dataset& dataset) {
+  const auto* pictures = dynamic_cast<const PictureDataset*>(&dataset);
+  return pictures != nullptr ? pictures->image() : ImageShape{};
+}
+
 Datasets open_datasets(const DataOptions& options) {
   if (options.kind == "mnist") return open_mnist(options);
   if (options.kind == "cifar10") return open_cifar(options);

@@ -63,11 +63,11 @@ std::unique_ptr<Dataset> open_part(const DataOptions& options, const MnistFiles&
       fail("data", "{}: expected labels from 0 to {}, got {}", labels_path.string(), digit_classes - 1, most);
   }
   if (whole)
-    return std::make_unique<ImageDataset>(std::move(images.values), std::move(labels.values), height, width,
-                                          options.levels);
+    return std::make_unique<ImageDataset>(std::move(images.values), std::move(labels.values),
+                                          ImageShape{height, width}, options.levels);
   Context context;
   return std::make_unique<ImageDataset>(scale_down(context, images.values, count, height, width, size),
-                                        std::move(labels.values), size, size, options.levels);
+                                        std::move(labels.values), ImageShape{size, size}, options.levels);
 }
 
 std::unique_ptr<Dataset> open_cifar_part(const DataOptions& options, CifarBatch batch) {
@@ -79,20 +79,15 @@ std::unique_ptr<Dataset> open_cifar_part(const DataOptions& options, CifarBatch 
   }
   if (!options.labels) batch.labels.clear();
   return std::make_unique<ImageDataset>(interleave(batch.planes, cifar_channels, size * size),
-                                        std::move(batch.labels), size, size, options.levels, cifar_channels);
+                                        std::move(batch.labels), ImageShape{size, size, cifar_channels},
+                                        options.levels);
 }
 
 }  // namespace
 
 ImageDataset::ImageDataset(std::vector<std::uint8_t> pixels, std::vector<std::uint8_t> labels,
-                           std::int64_t height, std::int64_t width, std::int64_t levels,
-                           std::int64_t channels)
-    : pixels_(std::move(pixels)),
-      labels_(std::move(labels)),
-      height_(height),
-      width_(width),
-      levels_(levels),
-      channels_(channels) {
+                           const ImageShape& image, std::int64_t levels)
+    : pixels_(std::move(pixels)), labels_(std::move(labels)), image_(image), levels_(levels) {
   assert(static_cast<std::int64_t>(pixels_.size()) % length() == 0);
   assert(labels_.empty() || static_cast<std::int64_t>(labels_.size()) == size());
 }
@@ -144,7 +139,8 @@ Datasets open_digits(const DataOptions& options) {
     draw_digits(context, pixels, labels, size,
                 Random(static_cast<std::uint64_t>(options.seed), Draw::synthetic_data, stream));
     if (!options.labels) labels.clear();
-    return std::make_unique<ImageDataset>(std::move(pixels), std::move(labels), size, size, options.levels);
+    return std::make_unique<ImageDataset>(std::move(pixels), std::move(labels), ImageShape{size, size},
+                                          options.levels);
   };
   return {draw(options.examples, 0), draw(std::max<std::int64_t>(1, options.examples / 10), 1)};
 }
@@ -153,11 +149,10 @@ Datasets open_mnist(const DataOptions& options) {
   if (options.path.empty()) fail<UsageError>("data", "expected the path of a folder of IDX files, got none");
   if (options.size < 0) fail<UsageError>("data", "expected a size of at least 0, got {}", options.size);
   Datasets datasets{open_part(options, mnist_training), open_part(options, mnist_test)};
-  if (datasets.training->height() != datasets.validation->height() ||
-      datasets.training->width() != datasets.validation->width())
+  const ImageShape expected = image_shape(*datasets.training), found = image_shape(*datasets.validation);
+  if (found.height != expected.height || found.width != expected.width)
     fail("data", "{}: expected test images of {} × {}, as for training, got {} × {}", options.path,
-         datasets.training->height(), datasets.training->width(), datasets.validation->height(),
-         datasets.validation->width());
+         expected.height, expected.width, found.height, found.width);
   return datasets;
 }
 

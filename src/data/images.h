@@ -9,25 +9,23 @@
 namespace linnet {
 
 /// Images of one size: pixels [count, height, width, channels] are read as tokens of `levels` levels.
-class ImageDataset final : public Dataset {
+class ImageDataset final : public PictureDataset {
  public:
   /// `labels` [count], all below 10, or empty where images have none.
-  ImageDataset(std::vector<std::uint8_t> pixels, std::vector<std::uint8_t> labels, std::int64_t height,
-               std::int64_t width, std::int64_t levels, std::int64_t channels = 1);
+  ImageDataset(std::vector<std::uint8_t> pixels, std::vector<std::uint8_t> labels, const ImageShape& image,
+               std::int64_t levels);
 
   std::int64_t size() const override { return static_cast<std::int64_t>(pixels_.size()) / length(); }
-  std::int64_t length() const override { return height_ * width_ * channels_; }
   std::int64_t vocabulary() const override { return levels_; }
   std::int64_t classes() const override { return labels_.empty() ? 0 : 10; }
-  std::int64_t height() const override { return height_; }
-  std::int64_t width() const override { return width_; }
-  std::int64_t channels() const override { return channels_; }
+  ImageShape image() const override { return image_; }
   std::int64_t read(std::int64_t index, std::span<std::int32_t> tokens,
                     std::span<std::int32_t> targets) const override;
 
  private:
   std::vector<std::uint8_t> pixels_, labels_;
-  std::int64_t height_, width_, levels_, channels_;
+  ImageShape image_;
+  std::int64_t levels_;
 };
 
 /// Images [count, height, width] scaled down to [count, size, size]: every new pixel is the mean over its

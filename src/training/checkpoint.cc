@@ -51,7 +51,67 @@ void require_equal(const Json& saved, const Json& wanted, const std::string& gro
   }
 }
 
+/// Throws Error where writing a checkpoint would delete other files.
+void check_replaceable(const fs::path& folder) {
+  if (!fs::is_directory(folder)) return;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+    const fs::path name = entry.path().filename();
+    if (name != config_file && name != weights_file && name != moments_file && name != state_file)
+      fail("checkpoint", "expected {} to be a new or empty folder or a checkpoint, got one with {}",
+           folder.string(), name.string());
+  }
+}
+
 }  // namespace
+
+void write_checkpoint(const fs::path& destination, const Progress& progress, const ModelConfig& config,
+                      const TrainingOptions& options, const ParameterTable& table,
+                      std::span<const float> values, const Optimiser& optimiser) {
+  check_replaceable(destination);
+  if (destination.has_parent_path()) create_folders(destination.parent_path());
+  AtomicFolder folder(destination);
+  write_model(folder.path(), config, table, values);
+  const NamedTensor moments[] = {
+      {"m", DType::f32, optimiser.first_moments().shape(), optimiser.first_moments().raw()},
+      {"v", DType::f32, optimiser.second_moments().shape(), optimiser.second_moments().raw()}};
+  write_safetensors(folder.path() / moments_file, moments, {});
+  write_json(folder.path() / state_file, Json{{"step", progress.step},
+                                              {"examples", progress.examples},
+                                              {"training", decisive_options(options)}});
+  folder.commit();
+}
+
+Progress read_checkpoint(const fs::path& folder, const ModelConfig& config, const TrainingOptions& options,
+                         const ParameterTable& table, std::span<float> values, Optimiser& optimiser) {
+  const Json state = read_json(folder / state_file);
+  const auto count = [&](const char* key) {
+    const auto found = state.is_object() ? state.find(key) : state.end();
+    const std::int64_t value =
+        found != state.end() && found->is_number_integer() ? found->get<std::int64_t>() : -1;
+    if (value < 0 || !state.contains("training"))
+      fail("resume", "expected {} to be the state of a checkpoint, got something else",
+           (folder / state_file).string());
+    return value;
+  };
+  const Progress progress{count("step"), count("examples")};
+  require_equal(model_options(read_config(folder / config_file)), model_options(config), "", folder);
+  require_equal(state["training"], decisive_options(options), "training", folder);
+
+  const Tensor parameters = read_values(folder / weights_file, table);
+  const Safetensors moments = Safetensors::read(folder / moments_file);
+  const auto read = [&](const char* name) {
+    if (!moments.contains(name) || moments.dtype(name) != DType::f32 ||
+        moments.shape(name) != Shape{table.size()})
+      fail("resume", "expected {} of f32 [{}] in {}, got something else", name, table.size(),
+           (folder / moments_file).string());
+    return moments.tensor(name);
+  };
+  Tensor first = read("m"), second = read("v");
+  std::copy_n(parameters.span<float>().data(), parameters.size(), values.data());
+  optimiser.first_moments() = std::move(first);
+  optimiser.second_moments() = std::move(second);
+  return progress;
+}
 
 std::vector<std::int64_t> Checkpoints::steps() const {
   std::vector<std::int64_t> steps;
@@ -74,47 +134,10 @@ std::optional<std::int64_t> Checkpoints::newest() const {
 
 fs::path Checkpoints::path(std::int64_t step) const { return folder_ / std::to_string(step); }
 
-void Checkpoints::save(std::int64_t step, const ModelConfig& config, const TrainingOptions& options,
-                       const ParameterTable& table, std::span<const float> values,
-                       Optimiser& optimiser) const {
-  create_folders(folder_);
-  AtomicFolder folder(path(step));
-  write_model(folder.path(), config, table, values);
-  const NamedTensor moments[] = {
-      {"m", DType::f32, optimiser.first_moments().shape(), optimiser.first_moments().raw()},
-      {"v", DType::f32, optimiser.second_moments().shape(), optimiser.second_moments().raw()}};
-  write_safetensors(folder.path() / moments_file, moments, {});
-  write_json(folder.path() / state_file, Json{{"step", step},
-                                              {"examples", step * options.batch * options.accumulate},
-                                              {"training", decisive_options(options)}});
-  folder.commit();
-
-  std::vector<std::int64_t> all = steps();
-  const std::size_t keep = static_cast<std::size_t>(options.keep_checkpoints);
-  for (std::size_t i = 0; i + keep < all.size(); ++i) fs::remove_all(path(all[i]));
-}
-
-void Checkpoints::load(std::int64_t step, const ModelConfig& config, const TrainingOptions& options,
-                       const ParameterTable& table, std::span<float> values, Optimiser& optimiser) const {
-  const fs::path folder = path(step);
-  const Json state = read_json(folder / state_file);
-  if (!state.is_object() || !state.contains("step") || state["step"] != step || !state.contains("training"))
-    fail("resume", "expected {} to be the state of step {}, got something else",
-         (folder / state_file).string(), step);
-  require_equal(model_options(read_config(folder / config_file)), model_options(config), "", folder);
-  require_equal(state["training"], decisive_options(options), "training", folder);
-
-  const Tensor parameters = read_values(folder / weights_file, table);
-  std::copy_n(parameters.span<float>().data(), parameters.size(), values.data());
-  const Safetensors moments = Safetensors::read(folder / moments_file);
-  const auto read = [&](const char* name, Tensor& into) {
-    if (!moments.contains(name) || moments.dtype(name) != DType::f32 || moments.shape(name) != into.shape())
-      fail("resume", "expected {} of f32 {} in {}, got something else", name, to_string(into.shape()),
-           (folder / moments_file).string());
-    into = moments.tensor(name);
-  };
-  read("m", optimiser.first_moments());
-  read("v", optimiser.second_moments());
+void Checkpoints::keep(std::int64_t count) const {
+  const std::vector<std::int64_t> all = steps();
+  const std::size_t kept = static_cast<std::size_t>(count);
+  for (std::size_t i = 0; i + kept < all.size(); ++i) fs::remove_all(path(all[i]));
 }
 
 }  // namespace linnet

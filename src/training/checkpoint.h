@@ -4,15 +4,34 @@
 #include <filesystem>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "linnet/training.h"
 #include "training/optimiser.h"
 
 namespace linnet {
 
-/// The checkpoints of a run, `folder`/checkpoints/STEP: config.json and model.safetensors (a model's folder),
-/// optimiser.safetensors (the moments), state.json (step, examples seen, options). A checkpoint appears whole
-/// or not at all.
+/// How far a training has come.
+struct Progress {
+  std::int64_t step = 0;      ///< updates
+  std::int64_t examples = 0;  ///< examples seen
+};
+
+/// Writes a checkpoint: config.json and model.safetensors (a model's folder), optimiser.safetensors (the
+/// moments), state.json (progress and options). The folder appears whole or not at all. Throws Error where
+/// another one than a checkpoint stands in its place and is not empty.
+void write_checkpoint(const std::filesystem::path& folder, const Progress& progress,
+                      const ModelConfig& config, const TrainingOptions& options, const ParameterTable& table,
+                      std::span<const float> values, const Optimiser& optimiser);
+
+/// Reads one into parameters and moments. Throws Error where it is damaged, belongs to another
+/// configuration or to training options that would have led elsewhere, naming the first key that differs;
+/// nothing has changed then.
+Progress read_checkpoint(const std::filesystem::path& folder, const ModelConfig& config,
+                         const TrainingOptions& options, const ParameterTable& table, std::span<float> values,
+                         Optimiser& optimiser);
+
+/// Where the checkpoints of a run are: `folder`/checkpoints/STEP.
 class Checkpoints {
  public:
   explicit Checkpoints(const std::filesystem::path& run) : folder_(run / "checkpoints") {}
@@ -22,14 +41,8 @@ class Checkpoints {
 
   std::filesystem::path path(std::int64_t step) const;
 
-  /// Writes one, then deletes all but the newest `keep`.
-  void save(std::int64_t step, const ModelConfig& config, const TrainingOptions& options,
-            const ParameterTable& table, std::span<const float> values, Optimiser& optimiser) const;
-
-  /// Reads one into parameters and moments. Throws Error where it is damaged, belongs to another
-  /// configuration or to training options that would have led elsewhere, naming the first key that differs.
-  void load(std::int64_t step, const ModelConfig& config, const TrainingOptions& options,
-            const ParameterTable& table, std::span<float> values, Optimiser& optimiser) const;
+  /// Deletes all but the newest `count`.
+  void keep(std::int64_t count) const;
 
  private:
   std::vector<std::int64_t> steps() const;

@@ -5,6 +5,7 @@
 #include <limits>
 #include <numbers>
 
+#include "base/fail.h"
 #include "base/parallel.h"
 #include "base/workspace.h"
 #include "linnet/dataset.h"
@@ -37,6 +38,8 @@ std::int64_t count_right(Context& context, const OutputHead& head, View<const fl
 
 Evaluation evaluate(Context& context, const Network& network, const Dataset& dataset, std::int64_t examples,
                     std::int64_t batch, bool accuracy) {
+  if (examples < 0) fail<UsageError>("evaluate", "expected at least 0 examples (0: all), got {}", examples);
+  if (batch < 1) fail<UsageError>("evaluate", "expected a batch of at least 1 example, got {}", batch);
   const ModelConfig& config = network.config();
   check_fit(config, dataset);
   const std::int64_t size = dataset.size();
@@ -50,11 +53,12 @@ Evaluation evaluate(Context& context, const Network& network, const Dataset& dat
   for (std::int64_t first = 0; first < count; first += batch) {
     const std::int64_t here = std::min(batch, count - first);
     const auto index = [&](std::int64_t i) { return (first + i) * size / count; };
-    chosen.read(context, dataset, config, here, index, {Random(0, Draw::masking, evaluation_masks), index});
-    nats += transformer.loss(context, chosen.inputs, chosen.targets, here, config.length, {},
-                             chosen.lengths_of(0, here));
-    result.tokens += chosen.counted;
-    if (accuracy) right += count_right(context, network.head(), transformer.parameters(), chosen.targets);
+    const Batch pass = chosen.read(context, dataset, config, here, index,
+                                   {Random(0, Draw::masking, evaluation_masks), index});
+    check_batch("evaluate", config, pass);
+    nats += transformer.loss(context, pass.inputs, pass.targets, here, config.length, {}, pass.key_lengths);
+    result.tokens += counted_targets(pass);
+    if (accuracy) right += count_right(context, network.head(), transformer.parameters(), pass.targets);
   }
   result.examples = count;
   result.bits = nats / std::numbers::ln2 / static_cast<double>(std::max<std::int64_t>(result.tokens, 1));

@@ -6,15 +6,14 @@
 #include <vector>
 
 #include "base/random.h"
-#include "linnet/model.h"
+#include "linnet/training.h"
 
 namespace linnet {
 
-class Dataset;
-
 /// Examples laid out for a model. Inputs are the first token (start or class) and then all tokens but the
 /// last; for a masked model all tokens, some of them hidden, which are the targets.
-struct Examples {
+class Examples {
+ public:
   /// Which examples, for the i-th read.
   using Index = std::function<std::int64_t(std::int64_t i)>;
 
@@ -24,24 +23,28 @@ struct Examples {
     Index draw;
   };
 
-  std::vector<std::int32_t> inputs;       ///< [count · length]
-  std::vector<std::int32_t> targets;      ///< [count · length], −1 where nothing is counted
-  std::vector<std::int64_t> key_lengths;  ///< [count], tokens of each example; empty where all are whole
-  std::int64_t counted = 0;               ///< targets that are not negative
+  /// Reads `count` examples, the i-th being index(i) of the dataset; read on all threads of the context. The
+  /// batch lives until the next call.
+  Batch read(Context& context, const Dataset& dataset, const ModelConfig& config, std::int64_t count,
+             const Index& index, const Masks& masks);
 
-  /// Reads `count` examples, the i-th being index(i) of the dataset; read on all threads of the context.
-  void read(Context& context, const Dataset& dataset, const ModelConfig& config, std::int64_t count,
-            const Index& index, const Masks& masks);
-
-  /// The key lengths of `count` examples from `first` on.
-  std::span<const std::int64_t> lengths_of(std::int64_t first, std::int64_t count) const {
-    if (key_lengths.empty()) return {};
-    return std::span(key_lengths).subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count));
-  }
+ private:
+  std::vector<std::int32_t> inputs_, targets_;
+  std::vector<std::int64_t> key_lengths_;
 };
 
 /// Streams of Draw::masking: every update of a run hides other tokens, an evaluation always the same.
 inline constexpr std::uint32_t training_masks = 0, evaluation_masks = 1;
+
+/// The examples [first, last) of a batch.
+Batch part_of(const Batch& batch, std::int64_t first, std::int64_t last);
+
+/// Targets that are not −1.
+std::int64_t counted_targets(const Batch& batch);
+
+/// Throws UsageError, naming `operation`, where a batch does not fit the model: sizes, tokens outside the
+/// vocabulary, key lengths.
+void check_batch(const char* operation, const ModelConfig& config, const Batch& batch);
 
 /// Throws UsageError where the dataset's examples do not fit the model: length, vocabulary, classes.
 void check_fit(const ModelConfig& config, const Dataset& dataset);

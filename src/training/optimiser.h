@@ -23,6 +23,8 @@ class Optimiser {
 
   Tensor& first_moments() { return m_; }
   Tensor& second_moments() { return v_; }
+  const Tensor& first_moments() const { return m_; }
+  const Tensor& second_moments() const { return v_; }
 
  private:
   const ParameterTable& table_;

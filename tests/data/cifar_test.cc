@@ -51,9 +51,9 @@ TEST_F(CifarFolder, GivesTheChannelsOfEachPixelOneAfterAnother) {
   EXPECT_EQ(data.training->size(), 10);
   EXPECT_EQ(data.validation->size(), 1);
   EXPECT_EQ(data.training->length(), 3072);
-  EXPECT_EQ(data.training->height(), 32);
-  EXPECT_EQ(data.training->width(), 32);
-  EXPECT_EQ(data.training->channels(), 3);
+  EXPECT_EQ(image_shape(*data.training).height, 32);
+  EXPECT_EQ(image_shape(*data.training).width, 32);
+  EXPECT_EQ(image_shape(*data.training).channels, 3);
   EXPECT_EQ(data.training->vocabulary(), 256);
   EXPECT_EQ(data.training->classes(), 10);
   std::vector<std::int32_t> tokens(3072), targets(3072);

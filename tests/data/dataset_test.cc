@@ -78,6 +78,19 @@ std::string refusal(DataOptions options) {
   return error_of<UsageError>([&] { open_datasets(options); });
 }
 
+TEST(OpenDatasets, PicturesAloneHaveAShape) {
+  const Datasets digits = open_datasets({.kind = "digits", .size = 9, .examples = 1});
+  const ImageShape shape = image_shape(*digits.training);
+  EXPECT_EQ(shape.height, 9);
+  EXPECT_EQ(shape.width, 9);
+  EXPECT_EQ(shape.channels, 1);
+  EXPECT_EQ(digits.training->length(), 81);
+  const Datasets copy = open_datasets({.kind = "copy", .length = 10, .examples = 1});
+  EXPECT_EQ(image_shape(*copy.training).height, 0);
+  EXPECT_EQ(image_shape(*copy.training).width, 0);
+  EXPECT_EQ(image_shape(*copy.training).channels, 1);
+}
+
 TEST(OpenDatasets, RefusesOptionsThatCannotBe) {
   EXPECT_THAT(refusal({.kind = "digit"}),
               AllOf(HasSubstr("\"digit\""), HasSubstr("did you mean \"digits\"")));

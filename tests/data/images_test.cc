@@ -64,8 +64,8 @@ TEST_F(MnistFolder, GivesQuantisedTokensAndLabels) {
   const Datasets data = open(0);
   EXPECT_EQ(data.training->size(), 2);
   EXPECT_EQ(data.training->length(), 16);
-  EXPECT_EQ(data.training->height(), 4);
-  EXPECT_EQ(data.training->width(), 4);
+  EXPECT_EQ(image_shape(*data.training).height, 4);
+  EXPECT_EQ(image_shape(*data.training).width, 4);
   EXPECT_EQ(data.training->vocabulary(), 16);
   EXPECT_EQ(data.training->classes(), 10);
   std::vector<std::int32_t> tokens(16), targets(16);

@@ -13,8 +13,8 @@ std::pair<double, double> train_on(const DataOptions& data, ModelConfig config, 
   config.length = sets.training->length();
   config.vocabulary = sets.training->vocabulary();
   config.classes = sets.training->classes();
-  config.image_height = sets.training->height();
-  config.image_width = sets.training->width();
+  config.image_height = image_shape(*sets.training).height;
+  config.image_width = image_shape(*sets.training).width;
   TrainingOptions options = tiny_options();
   options.steps = steps;
   options.batch = 8;

@@ -103,22 +103,27 @@ TEST(Examples, KeepThePaddingOfShortOnesApart) {
     ModelConfig config = tiny_config();
     config.objective = objective;
     Examples examples;
-    examples.read(any_context(), set, config, 6, itself, {Random(1, Draw::masking), itself});
-    EXPECT_EQ(examples.key_lengths, (std::vector<std::int64_t>{1, 2, 3, 4, 5, 6}));
-    EXPECT_EQ(examples.lengths_of(2, 3).size(), 3u);
-    EXPECT_EQ(examples.lengths_of(2, 3)[0], 3);
+    const Batch batch =
+        examples.read(any_context(), set, config, 6, itself, {Random(1, Draw::masking), itself});
+    EXPECT_EQ(std::vector(batch.key_lengths.begin(), batch.key_lengths.end()),
+              (std::vector<std::int64_t>{1, 2, 3, 4, 5, 6}));
+    const Batch part = part_of(batch, 2, 5);
+    EXPECT_EQ(part.key_lengths.size(), 3u);
+    EXPECT_EQ(part.key_lengths[0], 3);
+    EXPECT_EQ(part.inputs.data(), batch.inputs.data() + 12);
+    EXPECT_EQ(part.targets.size(), 18u);
     for (std::size_t i = 0; i < 36; ++i) {
-      EXPECT_GE(examples.inputs[i], 0);
-      EXPECT_LT(examples.inputs[i], config.input_tokens());
+      EXPECT_GE(batch.inputs[i], 0);
+      EXPECT_LT(batch.inputs[i], config.input_tokens());
       if (i % 6 > i / 6) {
-        EXPECT_EQ(examples.targets[i], -1);
+        EXPECT_EQ(batch.targets[i], -1);
       }
     }
-    EXPECT_EQ(examples.counted == 21, !config.masked());
-    examples.read(any_context(), set, config, 1, [](std::int64_t) { return 5; },
-                  {Random(1, Draw::masking), itself});
-    EXPECT_TRUE(examples.key_lengths.empty());
-    EXPECT_TRUE(examples.lengths_of(0, 1).empty());
+    EXPECT_EQ(counted_targets(batch) == 21, !config.masked());
+    const Batch whole = examples.read(any_context(), set, config, 1, [](std::int64_t) { return 5; },
+                                      {Random(1, Draw::masking), itself});
+    EXPECT_TRUE(whole.key_lengths.empty());
+    EXPECT_TRUE(part_of(whole, 0, 1).key_lengths.empty());
   }
 }
 

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "linnet/training.h"
+#include "model/training_transformer.h"
+#include "training/checkpoint.h"
+#include "training/optimiser.h"
+
+namespace linnet {
+
+/// The parameters and all that changes with them.
+class Trainer::Impl {
+ public:
+  Impl(Context& context, const ModelConfig& config, const TrainingOptions& options, const Model* initial);
+
+  StepReport step(const Batch& batch);
+  void save(const std::filesystem::path& folder);
+  void restore(const std::filesystem::path& folder);
+
+  /// Writes the model alone into a folder, as `Model::save`.
+  void write_model(const std::filesystem::path& folder) const;
+
+  std::int64_t steps() const { return progress_.step; }
+  std::shared_ptr<const Model> model() const;
+  const Network& network() const { return network_; }
+
+ private:
+  /// Sum of the losses in nats; `gradients_` is assigned.
+  double accumulate_gradients(const Batch& batch, std::int64_t counted);
+  TrainingTransformer& transformer_for(std::int64_t examples);
+  void pack() { network_.pack(context_, values_.span<float>(), true); }
+
+  [[noreturn]] void fail_not_finite(const char* what, const std::string& where) const;
+  std::string parameter_not_finite() const;
+
+  Context& context_;
+  ModelConfig config_;
+  TrainingOptions options_;
+  Network network_;
+  Tensor values_, gradients_;
+  Optimiser optimiser_;
+  std::optional<TrainingTransformer> transformer_;  ///< for passes of up to `reserved_` examples
+  std::int64_t reserved_ = 0;
+  Progress progress_;
+  std::filesystem::path checkpoint_;  ///< saved or restored last; empty if none was
+};
+
+}  // namespace linnet

@@ -1,0 +1,334 @@
+// A trainer on the caller's own data.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <numbers>
+
+#include "reference/transformer.h"
+#include "support/contexts.h"
+#include "support/runs.h"
+
+namespace linnet {
+namespace {
+
+using testing::HasSubstr;
+
+/// A batch with the memory that it points to.
+struct Owned {
+  std::int64_t examples, length;
+  std::vector<std::int32_t> inputs, targets;
+  std::vector<std::int64_t> key_lengths;
+
+  /// Random tokens, of which about a fifth are no targets.
+  Owned(const ModelConfig& config, std::int64_t examples, std::int64_t length, std::uint64_t seed)
+      : examples(examples),
+        length(length),
+        inputs(random_tokens(examples * length, config.input_tokens(), seed)),
+        targets(random_tokens(examples * length, config.vocabulary, seed + 1)) {
+    for (std::size_t i = 0; i < targets.size(); i += 5) targets[i] = -1;
+  }
+
+  Batch batch() const { return {examples, length, inputs, targets, key_lengths}; }
+};
+
+constexpr std::uint64_t seed = 71;
+
+std::vector<float> values_of(const Trainer& trainer) {
+  const auto model = trainer.model();
+  const std::span<const float> values = model->values().span<float>();
+  return {values.begin(), values.end()};
+}
+
+/// Mean loss in bits of the model's reference.
+double reference_bits(const Model& model, const Owned& own) {
+  const auto counted = std::ranges::count_if(own.targets, [](std::int32_t t) { return t >= 0; });
+  return reference::loss(model.config(), by_name(model), own.inputs, own.targets, own.length) /
+         std::numbers::ln2 / static_cast<double>(counted);
+}
+
+TEST(Trainer, ReportsTheReferencesLossOfEveryBatch) {
+  // Batches of any size and length, also after larger ones, whose memory they then use.
+  Trainer trainer(any_context(), tiny_config(), tiny_options());
+  std::int64_t step = 0;
+  for (const auto& [examples, length] :
+       std::vector<std::pair<std::int64_t, std::int64_t>>{{1, 1}, {3, 6}, {2, 4}, {7, 3}, {5, 6}}) {
+    SCOPED_TRACE(testing::Message() << examples << " examples of " << length << ", seed " << seed);
+    const Owned own(tiny_config(), examples, length, seed + static_cast<std::uint64_t>(step) + 100);
+    Owned counted = own;
+    counted.targets[0] = 0;  // of a single position too
+    const double expected = reference_bits(*trainer.model(), counted);
+    const StepReport report = trainer.step(counted.batch());
+    EXPECT_EQ(report.step, ++step);
+    EXPECT_EQ(trainer.steps(), step);
+    EXPECT_NEAR(report.bits, expected, 1e-5 * expected);
+    EXPECT_GT(report.gradient_norm, 0);
+    EXPECT_GT(report.tokens_per_second, 0);
+  }
+}
+
+TEST(Trainer, PassesOfABatchAreOneBatch) {
+  TrainingOptions options = tiny_options();
+  options.epsilon = 0.01;  // keeps Adam from turning the rounding of tiny gradients into whole steps
+  std::vector<std::vector<float>> values;
+  for (const std::int64_t accumulate :
+       {1, 2, 3, 7, 20}) {  // 7 examples: unequal passes, and more than examples
+    options.accumulate = accumulate;
+    Trainer trainer(any_context(), tiny_config(), options);
+    for (std::uint64_t step = 0; step < 3; ++step)
+      trainer.step(Owned(tiny_config(), 7, 6, seed + 2 * step).batch());
+    values.push_back(values_of(trainer));
+    EXPECT_LT(relative_error(values.back(), values.front()), 1e-5) << accumulate << " passes, seed " << seed;
+  }
+}
+
+TEST(Trainer, TakesTheStepsOfARun) {
+  // The examples of the run, laid out by hand, give its bits.
+  const ModelConfig config = trained_config();
+  const TrainingOptions options = tiny_options();
+  Folder folder;
+  run(folder.path(), config, options);
+  Trainer trainer(any_context(), config, options);
+  const std::int64_t examples = options.batch * options.accumulate, length = config.length;
+  for (std::int64_t step = 0; step < options.steps; ++step) {
+    Owned own(config, examples, length, seed);
+    for (std::int64_t i = 0; i < examples; ++i) {
+      const auto at = [&](std::vector<std::int32_t>& all) {
+        return std::span(all).subspan(static_cast<std::size_t>(i * length), static_cast<std::size_t>(length));
+      };
+      training_set().read(shuffled_index(static_cast<std::uint64_t>(options.seed), step * examples + i,
+                                         training_set().size()),
+                          at(own.inputs), at(own.targets));
+      std::shift_right(at(own.inputs).begin(), at(own.inputs).end(), 1);
+      at(own.inputs)[0] = config.first_input(-1);
+    }
+    trainer.step(own.batch());
+  }
+  Folder saved("saved");
+  trainer.save(saved / "checkpoint");
+  EXPECT_EQ(weights_of(saved / "checkpoint"), weights_of(folder.path()));
+  for (const char* name : {"optimiser.safetensors", "state.json"})
+    EXPECT_EQ(read_file(saved / "checkpoint" / name), read_file(folder.path() / "checkpoints/12" / name))
+        << name;
+}
+
+ModelConfig redrawing_config() {
+  ModelConfig config = trained_config();
+  config.feature_map = "favor";
+  config.features = 8;
+  config.redraw = 2;
+  return config;
+}
+
+TEST(Trainer, RestoresInTheSameBits) {
+  const ModelConfig config = redrawing_config();
+  const auto batch_of = [&](std::int64_t step) {
+    return Owned(config, 5, 6, seed + static_cast<std::uint64_t>(step));
+  };
+  Trainer whole(any_context(), config, tiny_options());
+  for (std::int64_t step = 0; step < 6; ++step) whole.step(batch_of(step).batch());
+  for (const std::int64_t stop : {0, 1, 2, 3, 5, 6}) {
+    SCOPED_TRACE(testing::Message() << "saved after update " << stop << ", seed " << seed);
+    Folder folder;
+    Trainer first(any_context(), config, tiny_options());
+    for (std::int64_t step = 0; step < stop; ++step) first.step(batch_of(step).batch());
+    first.save(folder / "new/checkpoint");
+    Trainer second(any_context(), config, tiny_options());
+    second.step(batch_of(40).batch());  // what it has learned before is forgotten
+    second.restore(folder / "new/checkpoint");
+    EXPECT_EQ(second.steps(), stop);
+    EXPECT_EQ(values_of(second), values_of(first));
+    for (std::int64_t step = stop; step < 6; ++step) second.step(batch_of(step).batch());
+    EXPECT_EQ(values_of(second), values_of(whole));
+  }
+}
+
+TEST(Trainer, StartsFromAModel) {
+  const auto initial = random_model(tiny_config(), 9);
+  ModelConfig config = tiny_config();
+  config.dropout = 0.2;
+  Trainer trainer(any_context(), config, tiny_options(), initial);
+  const auto model = trainer.model();
+  EXPECT_EQ(by_name(*model), by_name(*initial));
+  EXPECT_EQ(model->config().dropout, 0.2);
+  EXPECT_NE(by_name(*Trainer(any_context(), config, tiny_options()).model()), by_name(*initial));
+
+  trainer.step(Owned(config, 2, 6, seed).batch());
+  EXPECT_EQ(by_name(*model), by_name(*initial)) << "a snapshot has changed with the trainer";
+  EXPECT_NE(by_name(*trainer.model()), by_name(*initial));
+
+  config.vocabulary = 7;
+  EXPECT_THAT(error_of<UsageError>([&] { Trainer(any_context(), config, tiny_options(), initial); }),
+              HasSubstr("[trainer] expected an initial model with embedding"));
+  config = tiny_config();
+  config.layers = 1;
+  EXPECT_THAT(error_of<UsageError>([&] { Trainer(any_context(), config, tiny_options(), initial); }),
+              HasSubstr("parameters, got one of"));
+}
+
+TEST(Trainer, CanBeMoved) {
+  Trainer expected(any_context(), trained_config(), tiny_options());
+  Trainer first(any_context(), trained_config(), tiny_options());
+  const Owned own(trained_config(), 4, 6, seed);
+  for (Trainer* trainer : {&expected, &first}) trainer->step(own.batch());
+  Trainer moved(std::move(first));
+  first = std::move(moved);
+  for (Trainer* trainer : {&expected, &first}) trainer->step(own.batch());
+  EXPECT_EQ(values_of(first), values_of(expected));
+}
+
+TEST(Trainer, LeavesPaddingOut) {
+  // What stands in the padding changes nothing.
+  ModelConfig config = trained_config();
+  config.objective = "masked";
+  std::vector<std::vector<float>> values;
+  for (const std::int32_t filler : {0, 3}) {
+    Owned own(config, 3, 6, seed);
+    own.key_lengths = {2, 6, 5};
+    for (std::size_t i = 0; i < 18; ++i)
+      if (static_cast<std::int64_t>(i % 6) >= own.key_lengths[i / 6])
+        own.inputs[i] = filler, own.targets[i] = -1;
+    TrainingOptions options = tiny_options();
+    options.weight_decay = 0;
+    Trainer trainer(any_context(), config, options);
+    EXPECT_TRUE(std::isfinite(trainer.step(own.batch()).bits));
+    // The rows of the table that the padding names have no gradient from it.
+    values.push_back(values_of(trainer));
+  }
+  EXPECT_EQ(values[0], values[1]);
+}
+
+TEST(Trainer, RefusesBatchesThatDoNotFitBeforeItComputes) {
+  for (const char* head : {"categorical", "logistics"}) {
+    ModelConfig config = tiny_config();  // tokens 0 … 4, the start token 5, 6 positions
+    config.head = head;
+    Trainer trainer(any_context(), config, tiny_options());
+    const std::vector<float> before = values_of(trainer);
+    const auto refusal = [&](const std::function<void(Owned&)>& change) {
+      Owned own(config, 4, 6, seed);
+      change(own);
+      return error_of<UsageError>([&] { trainer.step(own.batch()); });
+    };
+    EXPECT_EQ(refusal([](Owned& own) { own.targets[7] = 5; }), "[trainer] expected targets in -1 … 4, got 5");
+    EXPECT_EQ(refusal([](Owned& own) { own.targets[23] = -2; }),
+              "[trainer] expected targets in -1 … 4, got -2");
+    EXPECT_EQ(refusal([](Owned& own) { own.targets[3] = std::numeric_limits<std::int32_t>::max(); }),
+              "[trainer] expected targets in -1 … 4, got 2147483647");
+    EXPECT_EQ(refusal([](Owned& own) { own.inputs[1] = 6; }), "[trainer] expected inputs in 0 … 5, got 6");
+    EXPECT_EQ(refusal([](Owned& own) { own.inputs[1] = -1; }), "[trainer] expected inputs in 0 … 5, got -1");
+    EXPECT_THAT(refusal([](Owned& own) { own.inputs.pop_back(); }),
+                HasSubstr("inputs for 4 examples of 6, got 23"));
+    EXPECT_THAT(refusal([](Owned& own) { own.targets.push_back(0); }),
+                HasSubstr("targets for 4 examples of 6"));
+    EXPECT_THAT(refusal([](Owned& own) { own.examples = 0; }), HasSubstr("at least 1 example, got 0"));
+    EXPECT_THAT(refusal([](Owned& own) { own.examples = std::numeric_limits<std::int64_t>::max(); }),
+                HasSubstr("expected inputs for 9223372036854775807 examples"));
+    EXPECT_THAT(refusal([](Owned& own) { own.length = 0; }), HasSubstr("1 … 6 positions, got 0"));
+    EXPECT_THAT(refusal([](Owned& own) { own.length = 7; }), HasSubstr("1 … 6 positions, got 7"));
+    EXPECT_THAT(refusal([](Owned& own) {
+                  own.key_lengths = {6, 6};
+                }),
+                HasSubstr("key lengths for 4 examples"));
+    EXPECT_THAT(refusal([](Owned& own) {
+                  own.key_lengths = {6, 6, 7, 6};
+                }),
+                HasSubstr("key lengths in 0 … 6, got 7"));
+    EXPECT_THAT(refusal([](Owned& own) {
+                  own.key_lengths = {6, 6, 6, 4};
+                }),
+                HasSubstr("targets of the padding in -1 … -1"));
+    EXPECT_THAT(refusal([](Owned& own) { std::ranges::fill(own.targets, -1); }),
+                HasSubstr("got none at step 1"));
+    EXPECT_EQ(trainer.steps(), 0);
+    EXPECT_EQ(values_of(trainer), before);
+  }
+}
+
+TEST(Trainer, RefusesConfigurationsAndOptionsThatCannotBe) {
+  TrainingOptions options = tiny_options();
+  options.accumulate = 0;
+  EXPECT_THAT(error_of<UsageError>([&] { Trainer(any_context(), tiny_config(), options); }),
+              HasSubstr("training.accumulate"));
+  ModelConfig config = tiny_config();
+  config.weights = "bf16";
+  EXPECT_THAT(error_of<UsageError>([&] { Trainer(any_context(), config, tiny_options()); }),
+              HasSubstr("model.weights"));
+}
+
+TEST(Trainer, SavesOverCheckpointsAndNothingElse) {
+  Folder folder;
+  Trainer trainer(any_context(), tiny_config(), tiny_options());
+  trainer.save(folder / "checkpoint");
+  trainer.step(Owned(tiny_config(), 2, 6, seed).batch());
+  trainer.save(folder / "checkpoint");
+  Trainer other(any_context(), tiny_config(), tiny_options());
+  other.restore(folder / "checkpoint");
+  EXPECT_EQ(other.steps(), 1);
+
+  write_file_atomically(folder / "checkpoint/thesis.txt", "precious");
+  for (const auto& place : {folder.path(), folder / "checkpoint", folder / "checkpoint/thesis.txt"})
+    error_of([&] { trainer.save(place); });
+  EXPECT_EQ(read_file(folder / "checkpoint/thesis.txt"), "precious");
+}
+
+TEST(Trainer, IsUnchangedByACheckpointThatItRefuses) {
+  Folder folder;
+  Trainer trainer(any_context(), tiny_config(), tiny_options());
+  trainer.step(Owned(tiny_config(), 2, 6, seed).batch());
+  trainer.save(folder / "good");
+  trainer.step(Owned(tiny_config(), 2, 6, seed).batch());
+  const std::vector<float> before = values_of(trainer);
+  for (const char* name : {"config.json", "model.safetensors", "optimiser.safetensors", "state.json"}) {
+    const std::filesystem::path damaged = folder / name;
+    std::filesystem::copy(folder / "good", damaged);
+    const std::string bytes = read_file(damaged / name);
+    write_file_atomically(damaged / name, std::string_view(bytes).substr(0, bytes.size() * 9 / 10));
+    EXPECT_THAT(error_of([&] { trainer.restore(damaged); }), HasSubstr(name));
+    EXPECT_EQ(values_of(trainer), before) << name;
+    EXPECT_EQ(trainer.steps(), 2) << name;
+  }
+  write_file_atomically(folder / "good/state.json", R"({"step": 1, "examples": "two", "training": {}})");
+  EXPECT_THAT(error_of([&] { trainer.restore(folder / "good"); }), HasSubstr("state.json"));
+}
+
+/// A data set with one target that its vocabulary does not have.
+class Outside : public Counting {
+ public:
+  using Counting::Counting;
+  std::int64_t read(std::int64_t index, std::span<std::int32_t> tokens,
+                    std::span<std::int32_t> targets) const override {
+    const std::int64_t label = Counting::read(index, tokens, targets);
+    targets.back() = static_cast<std::int32_t>(vocabulary());
+    return label;
+  }
+};
+
+TEST(Training, RefusesDataWithTargetsOutsideTheVocabulary) {
+  const Outside outside(9, 6, 5);
+  const Counting inside(9, 6, 5);
+  Folder folder;
+  EXPECT_EQ(error_of<UsageError>([&] {
+              train(any_context(), tiny_config(), tiny_options(), outside, inside, folder.path(), false);
+            }),
+            "[trainer] expected targets in -1 … 4, got 5");
+  for (const char* head : {"categorical", "logistics"}) {
+    ModelConfig config = tiny_config();
+    config.head = head;
+    EXPECT_EQ(error_of<UsageError>([&] { evaluate(any_context(), *random_model(config, 5), outside, 0, 3); }),
+              "[evaluate] expected targets in -1 … 4, got 5");
+  }
+}
+
+TEST(Evaluation, RefusesBatchesAndNumbersThatCannotBe) {
+  const Counting set(9, 6, 5);
+  const auto model = random_model(tiny_config(), 5);
+  for (const std::int64_t batch : {0, -1})
+    EXPECT_THAT(error_of<UsageError>([&] { evaluate(any_context(), *model, set, 0, batch); }),
+                HasSubstr("[evaluate] expected a batch of at least 1 example"));
+  EXPECT_THAT(error_of<UsageError>([&] { evaluate(any_context(), *model, set, -1, 3); }),
+              HasSubstr("[evaluate] expected at least 0 examples"));
+}
+
+}  // namespace
+}  // namespace linnet
