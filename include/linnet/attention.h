@@ -88,6 +88,9 @@ struct HeadShape {
 /// A linear slot at position 0 is empty whatever its memory holds.
 class LINNET_API State {
  public:
+  /// Largest position that `restore` takes. No sum of it and a length overflows, and it is exact as a double.
+  static constexpr std::int64_t most_position = std::int64_t{1} << 53;
+
   virtual ~State() = default;
 
   virtual std::int64_t slots() const = 0;
@@ -109,8 +112,9 @@ class LINNET_API State {
   virtual void copy(std::int64_t slot, const State& source, std::int64_t source_slot) = 0;
 
   /// `save` writes the numbers of the slot, `bytes(slot) / 4` of them, in the layout that the family
-  /// documents. `restore` reads them; `position` is the number of tokens that they represent. Both throw
-  /// Error when the count does not fit.
+  /// documents. `restore` reads them; `position` is the number of tokens that they represent, from 0 to
+  /// `most_position`. Both throw Error when the count or the position does not fit. The slot is then
+  /// unchanged.
   virtual void save(std::int64_t slot, std::span<float> to) const = 0;
   virtual void restore(std::int64_t slot, std::span<const float> from, std::int64_t position) = 0;
 };

@@ -199,4 +199,9 @@ void check_slot(const char* operation, const State& state, std::int64_t slot) {
     fail(operation, "expected a slot from 0 to {}, got {}", state.slots() - 1, slot);
 }
 
+void check_position(const char* operation, std::int64_t position) {
+  if (position < 0 || position > State::most_position)
+    fail(operation, "expected a position from 0 to 2^53, got {}", position);
+}
+
 }  // namespace linnet

@@ -84,6 +84,9 @@ void check_held_shape(const char* operation, const char* which, const HeadShape&
 /// Throws unless 0 ≤ slot < state.slots().
 void check_slot(const char* operation, const State& state, std::int64_t slot);
 
+/// Throws unless 0 ≤ position ≤ State::most_position: for positions that are restored.
+void check_position(const char* operation, std::int64_t position);
+
 /// The state as the family's own type; throws when another family made it.
 template <class T, class S>
 T& family_state(const char* operation, const char* which, S& state) {

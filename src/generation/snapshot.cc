@@ -2,9 +2,11 @@
 
 #include <zlib.h>
 
-#include <cmath>
+#include <algorithm>
 #include <cstring>
 #include <limits>
+#include <map>
+#include <string_view>
 
 #include "base/fail.h"
 #include "model/config.h"
@@ -97,9 +99,10 @@ Snapshot Snapshot::read(std::span<const std::byte> bytes) {
   snapshot.model = reader.take<std::uint64_t>();
   snapshot.position = reader.take<std::int64_t>();
   const auto next_input = reader.take<std::int64_t>();
-  if (snapshot.position < 0 || next_input < 0 || next_input > std::numeric_limits<std::int32_t>::max())
-    fail(operation, "expected a position and an input of at least 0, got {} and {}", snapshot.position,
-         next_input);
+  if (snapshot.position < 0 || snapshot.position > State::most_position)
+    fail(operation, "expected a position from 0 to 2^53, got {}", snapshot.position);
+  if (next_input < 0 || next_input > std::numeric_limits<std::int32_t>::max())
+    fail(operation, "expected an input from 0 to 2^31 - 1, got {}", next_input);
   snapshot.next_input = static_cast<std::int32_t>(next_input);
   snapshot.sampling.temperature = reader.take<double>();
   snapshot.sampling.top_k = reader.take<std::int64_t>();
@@ -110,14 +113,27 @@ Snapshot Snapshot::read(std::span<const std::byte> bytes) {
   return snapshot;
 }
 
+std::string generation_keys(const Options& options, const Options& defaults) {
+  constexpr std::string_view of_training_alone[] = {"model.objective", "model.dropout", "attention.redraw"};
+  std::map<std::string, std::string> by_default, set;
+  for (const Options::Row& row : defaults.rows()) by_default[row.key] = row.value;
+  for (const Options::Row& row : options.rows())
+    if (std::ranges::count(of_training_alone, row.key) == 0 && row.value != by_default[row.key])
+      set[row.key] = row.value;
+  std::string text;
+  for (const auto& [key, value] : set) text += key + "=" + value + "\n";
+  return text;
+}
+
 std::uint64_t fingerprint(const Model& model) {
-  ModelConfig config = model.config();
-  Options options;
+  ModelConfig config = model.config(), of_defaults;
+  Options options, defaults;
   add_options(options, config);
-  const std::string text = options.to_json().dump();
+  add_options(defaults, of_defaults);
+  const std::string keys = generation_keys(options, defaults);
   const Tensor all = model.values();
   const auto values = all.span<float>();
-  return checksum(std::as_bytes(std::span(text))) << 32 | checksum(std::as_bytes(values));
+  return checksum(std::as_bytes(std::span(keys))) << 32 | checksum(std::as_bytes(values));
 }
 
 }  // namespace linnet

@@ -3,8 +3,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
+#include "io/options.h"
 #include "linnet/generation.h"
 
 namespace linnet {
@@ -31,7 +33,11 @@ struct Snapshot {
   static Snapshot read(std::span<const std::byte> bytes);
 };
 
-/// Tells models apart: from the configuration and every weight.
+/// The keys that decide what a model generates, "key=value" by line, sorted. Keys of training alone are left
+/// out, and so are values equal to those of `defaults`: a new key does not change the text of older models.
+std::string generation_keys(const Options& options, const Options& defaults);
+
+/// Tells models apart by `generation_keys` and by every weight.
 std::uint64_t fingerprint(const Model& model);
 
 }  // namespace linnet

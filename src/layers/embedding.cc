@@ -7,6 +7,7 @@
 #include "base/workspace.h"
 #include "kernels/elementwise.h"
 #include "kernels/embedding.h"
+#include "linnet/attention.h"
 
 namespace linnet {
 
@@ -41,6 +42,7 @@ void Embedding::check_position(std::int64_t position) const {
          "expected at most {} tokens, the learned positions of this model, got position {}; a model with "
          "sinusoidal positions goes on beyond its trained length",
          shape_.length, position);
+  if (position >= State::most_position) fail("positions", "expected a position below 2^53, got {}", position);
 }
 
 void Embedding::forward(Context& context, View<float> y, std::span<const std::int32_t> ids,

@@ -1,5 +1,8 @@
+#include "generation/snapshot.h"
+
 #include <gtest/gtest.h>
 
+#include "model/config.h"
 #include "support/errors.h"
 #include "support/sessions.h"
 
@@ -84,6 +87,90 @@ TEST(Snapshot, OfAnotherModelIsRefused) {
     EXPECT_THROW(session->save(3), Error);
     EXPECT_THROW(session->restore(-1, bytes), Error);
   }
+}
+
+/// A small linear model under a configuration that `change` has altered, with the weights of a fixed seed.
+std::uint64_t fingerprint_after(const std::function<void(ModelConfig&)>& change, std::uint64_t seed = 5) {
+  ModelConfig config = session_configs().front();
+  change(config);
+  return fingerprint(*Model::random(config, seed));
+}
+
+TEST(Snapshot, FingerprintsCoverWhatDecidesTheComputation) {
+  const std::uint64_t plain = fingerprint_after([](ModelConfig&) {});
+  EXPECT_EQ(fingerprint_after([](ModelConfig& c) { c.dropout = 0.3; }), plain);
+  EXPECT_EQ(fingerprint_after([](ModelConfig& c) { c.redraw = 100; }), plain);
+  EXPECT_NE(fingerprint_after([](ModelConfig&) {}, 6), plain) << "weights";
+  EXPECT_NE(fingerprint_after([](ModelConfig& c) { c.feature_map = "relu"; }), plain);
+  EXPECT_NE(fingerprint_after([](ModelConfig& c) { c.decay = "fixed"; }), plain);
+  EXPECT_NE(fingerprint_after([](ModelConfig& c) { c.norm = c.norm == "pre" ? "post" : "pre"; }), plain);
+  EXPECT_NE(fingerprint_after([](ModelConfig& c) { c.activation = "relu"; }), plain);
+  EXPECT_NE(fingerprint_after([](ModelConfig& c) { c.normalise = "none"; }), plain);
+  EXPECT_NE(fingerprint_after([](ModelConfig& c) { c.epsilon = 1e-4; }), plain);
+}
+
+TEST(Snapshot, ANewKeyWithItsDefaultKeepsFingerprints) {
+  ModelConfig config = session_configs().front(), of_defaults;
+  Options before, after, defaults_before, defaults_after;
+  std::string value = "usual", of_default = "usual";
+  after.add("attention.added", value, "a key that an older version does not have");  // before all others
+  add_options(before, config);
+  add_options(after, config);
+  add_options(defaults_before, of_defaults);
+  add_options(defaults_after, of_defaults);
+  defaults_after.add("attention.added", of_default, "");
+  const std::string text = generation_keys(before, defaults_before);
+  EXPECT_NE(text, "");
+  EXPECT_EQ(generation_keys(after, defaults_after), text);
+  value = "unusual";
+  EXPECT_NE(generation_keys(after, defaults_after), text);
+}
+
+TEST(Snapshot, PositionsThatWouldOverflowAreRefused) {
+  std::vector<ModelConfig> configs = session_configs();
+  for (const auto& [family, pattern] :
+       {std::pair("local", "strided"), std::pair("strided", "strided"), std::pair("strided", "fixed")}) {
+    ModelConfig config = small_config();
+    config.family = family;
+    config.pattern = pattern;
+    config.positions = "sinusoidal";
+    configs.push_back(config);
+  }
+  constexpr std::int64_t largest = std::numeric_limits<std::int64_t>::max();
+  for (const ModelConfig& config : configs) {
+    for (const Session::Options& options : {Session::Options{}, no_cache}) {
+      SCOPED_TRACE(config.family + ", " + config.pattern + (options.cache ? ", cache" : ", no cache"));
+      const auto model = Model::random(config, 5);
+      const auto session = begun(model, options), twin = begun(model, options);
+      const std::vector<std::byte> bytes = session->save(1);
+      for (const std::int64_t position :
+           {largest, largest - 1, std::int64_t{1} << 62, (std::int64_t{1} << 53) + 1, std::int64_t{-1},
+            std::numeric_limits<std::int64_t>::min()}) {
+        Snapshot crafted = Snapshot::read(bytes);
+        crafted.position = position;
+        EXPECT_THROW(session->restore(1, crafted.bytes()), Error) << position;
+        crafted.past.clear();  // 4 bytes for each of 2^62 inputs overflow to none
+        EXPECT_THROW(session->restore(1, crafted.bytes()), Error) << position;
+      }
+      EXPECT_EQ(session->position(1), twin->position(1));
+      EXPECT_EQ(draw(*session, 1, 10), draw(*twin, 1, 10)) << "a refused snapshot leaves the stream alone";
+    }
+  }
+}
+
+TEST(Snapshot, AStreamEndsAtTheLargestPosition) {
+  ModelConfig config = session_configs().front();
+  config.positions = "sinusoidal";
+  const auto session = begun(Model::random(config, 5));
+  Snapshot crafted = Snapshot::read(session->save(1));
+  crafted.position = State::most_position - 1;
+  session->restore(1, crafted.bytes());
+  EXPECT_THROW(session->prefill(1, std::vector<std::int32_t>{1, 2}), Error);
+  draw(*session, 1, 1);
+  EXPECT_EQ(session->position(1), State::most_position);
+  EXPECT_THROW(draw(*session, 1, 1), Error);
+  session->restore(2, session->save(1));
+  EXPECT_EQ(session->position(2), State::most_position);
 }
 
 }  // namespace

@@ -83,7 +83,7 @@ void LinearState::restore(std::int64_t slot, std::span<const float> from, std::i
   check_slot(operation, *this, slot);
   if (static_cast<std::int64_t>(from.size()) != saved())
     fail(operation, "expected {} numbers, got {}", saved(), from.size());
-  if (position < 0) fail(operation, "expected a position of at least 0, got {}", position);
+  check_position(operation, position);
   std::copy(from.begin(), from.end(), at(slot));
   positions_[slot] = position;
 }

@@ -84,7 +84,7 @@ void Ring::save(std::int64_t slot, std::span<float> to) const {
 
 void Ring::restore(std::int64_t slot, std::span<const float> from, std::int64_t position) {
   Slot& to = at(slot);
-  if (position < 0) fail(kOperation, "expected a position of at least 0, got {}", position);
+  check_position(kOperation, position);
   const std::int64_t held = std::min(position, capacity_);
   const std::int64_t token = shape_.heads * (shape_.head_dim + shape_.value_dim);
   const std::int64_t found = static_cast<std::int64_t>(from.size());
