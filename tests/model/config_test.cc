@@ -159,7 +159,8 @@ TEST(Model, RandomWeightsDependOnTheSeedAlone) {
              c = Model::random(tiny_config(), 4);
   EXPECT_TRUE(same_bits(a->values().span<float>(), b->values().span<float>()));
   EXPECT_FALSE(same_bits(a->values().span<float>(), c->values().span<float>()));
-  for (const float value : a->values().span<float>()) EXPECT_TRUE(std::isfinite(value));
+  const Tensor values = a->values();
+  for (const float value : values.span<float>()) EXPECT_TRUE(std::isfinite(value));
 }
 
 TEST(Model, CountsItsParameters) {

@@ -36,9 +36,8 @@ struct Owned {
 constexpr std::uint64_t seed = 71;
 
 std::vector<float> values_of(const Trainer& trainer) {
-  const auto model = trainer.model();
-  const std::span<const float> values = model->values().span<float>();
-  return {values.begin(), values.end()};
+  const Tensor values = trainer.model()->values();
+  return {values.span<float>().begin(), values.span<float>().end()};
 }
 
 /// Mean loss in bits of the model's reference.

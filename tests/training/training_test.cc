@@ -234,7 +234,8 @@ TEST(Training, LossThatIsNotFiniteStopsWithStepLayerAndCheckpoint) {
   const auto path = std::filesystem::path("checkpoints") / std::to_string(checkpoint);
   EXPECT_NE(message.find(path.string()), std::string::npos) << message;
   const auto saved = Model::load(folder.path() / path);
-  for (const float value : saved->values().span<float>()) ASSERT_TRUE(std::isfinite(value));
+  const Tensor values = saved->values();
+  for (const float value : values.span<float>()) ASSERT_TRUE(std::isfinite(value));
 }
 
 TEST(Training, LearnsToCount) {
