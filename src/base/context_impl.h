@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "base/hidden.h"
 #include "base/workspace.h"
 #include "linnet/context.h"
 
@@ -12,7 +13,7 @@ namespace linnet {
 class ThreadPool;
 
 /// Working memory, objects kept between calls and, of a context of several threads, the threads.
-class Context::Impl {
+class LINNET_HIDDEN Context::Impl {
  public:
   explicit Impl(int threads);
   ~Impl();

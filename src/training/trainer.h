@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "base/hidden.h"
 #include "linnet/training.h"
 #include "model/training_transformer.h"
 #include "training/checkpoint.h"
@@ -13,7 +14,7 @@
 namespace linnet {
 
 /// The parameters and all that changes with them.
-class Trainer::Impl {
+class LINNET_HIDDEN Trainer::Impl {
  public:
   Impl(Context& context, const ModelConfig& config, const TrainingOptions& options, const Model* initial);
 

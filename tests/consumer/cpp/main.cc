@@ -48,7 +48,8 @@ void attends_with_a_map_of_its_own() {
   inputs.key = linnet::View<const float>(key.data(), {1, 1, 1, 2});
   inputs.value = linnet::View<const float>(value.data(), {1, 1, 1, 2});
   inputs.mask = linnet::Mask::causal();
-  attention->forward({.out = linnet::View<float>(out.data(), {1, 1, 1, 2})}, inputs);
+  linnet::Context context;
+  attention->forward(context, {.out = linnet::View<float>(out.data(), {1, 1, 1, 2})}, inputs);
   expect(out[0] > 4.999f && out[0] < 5.001f && out[1] > -6.001f && out[1] < -5.999f, "out = value");
 }
 
