@@ -9,6 +9,7 @@
 #include "commands.h"
 #include "config.h"
 #include "io/file.h"
+#include "model/config.h"
 #include "pictures.h"
 #include "report.h"
 
@@ -33,12 +34,6 @@ struct Arguments {
 
 constexpr std::int64_t sample_pictures = 64;
 constexpr std::int64_t sample_text = 400;
-
-/// Whether samples can be drawn token by token.
-bool has_recurrent_form(const ModelConfig& config) {
-  const Family family = find_family(config.family);
-  return !config.masked() && std::ranges::find(family_table(), family, &FamilyInfo::family)->recurrent;
-}
 
 /// The samples of one step: a grid of pictures or a text.
 void draw(const fs::path& folder, std::int64_t step, const std::shared_ptr<const Model>& model, int threads) {

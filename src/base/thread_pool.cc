@@ -118,10 +118,9 @@ void ThreadPool::run(std::int64_t count, LoopBody body) {
   if (in_use_.exchange(true, std::memory_order_acquire))
     fail("context", "expected a context that is not in use, got one that another call works with");
   FirstException first;
-  auto guarded = [&](Context& own, std::int64_t i) { first.guard([&] { body(own, i); }); };
   constexpr std::int64_t most = std::numeric_limits<std::uint32_t>::max();
   for (std::int64_t begin = 0; begin < count; begin += most) {
-    auto part = [&](Context& own, std::int64_t i) { guarded(own, begin + i); };
+    auto part = [&](Context& own, std::int64_t i) { first.guard([&] { body(own, begin + i); }); };
     run_part(static_cast<std::uint32_t>(std::min(most, count - begin)), {LoopBody(part), float_mode()});
   }
   in_use_.store(false, std::memory_order_release);

@@ -138,12 +138,16 @@ struct Session::Impl {
     return std::clamp<std::int64_t>(share, 1, most_block);
   }
 
+  void need_workers(std::int64_t count) {
+    while (static_cast<std::int64_t>(workers.size()) < count) workers.emplace_back(network());
+  }
+
   /// Calls body(own, first, count, worker) for blocks of the `count` streams that are stepped.
   template <class Body>
   void for_blocks(std::int64_t count, const Body& body) {
     const std::int64_t block = block_of(count);
     const std::int64_t blocks = (count + block - 1) / block;
-    while (static_cast<std::int64_t>(workers.size()) < blocks) workers.emplace_back(network());
+    need_workers(blocks);
     // A single block gets the whole context, whose threads share its products.
     parallel_for(context, blocks, [&](Context& own, std::int64_t i) {
       const std::int64_t first = i * block;
@@ -174,8 +178,8 @@ struct Session::Impl {
   /// own.
   void reserve(std::int64_t count) {
     if (!options.cache) return;
-    const std::int64_t block = block_of(count), blocks = (count + block - 1) / block;
-    while (static_cast<std::int64_t>(workers.size()) < blocks) workers.emplace_back(network());
+    const std::int64_t block = block_of(count);
+    need_workers((count + block - 1) / block);
     RecurrentState nothing(network(), block);
     std::vector<std::int64_t> slots(static_cast<std::size_t>(block));
     std::iota(slots.begin(), slots.end(), 0);
@@ -192,7 +196,7 @@ struct Session::Impl {
   }
 
   void step_without_cache(std::span<std::int32_t> tokens, std::span<const std::int64_t> slots) {
-    if (workers.empty()) workers.emplace_back(network());
+    need_workers(1);
     Worker& worker = workers.front();
     for (std::size_t i = 0; i < slots.size(); ++i) {
       Stream& stream = streams[slots[i]];

@@ -2,9 +2,7 @@
 // 1], h half the width of its bin, and per component a = (x + h − μ) e^-s, b = (x − h − μ) e^-s, w = a − b:
 //   log P = log σ(a) + log σ(−b) + log(1 − exp(−w))   in the middle, exact and without cancellation
 //   everywhere, log σ(a) for the first value, log σ(−b) for the last.
-#include <array>
 #include <cassert>
-#include <vector>
 
 #include "base/workspace.h"
 #include "kernels/loss.h"

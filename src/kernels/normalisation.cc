@@ -2,7 +2,6 @@
 
 #include <cassert>
 #include <cmath>
-#include <vector>
 
 #include "base/workspace.h"
 #include "kernels/pieces.h"

@@ -13,6 +13,11 @@ constexpr std::int64_t most_length = std::int64_t{1} << 32;
 
 }  // namespace
 
+bool has_recurrent_form(const ModelConfig& config) {
+  const Family family = find_family(config.family);
+  return !config.masked() && std::ranges::find(family_table(), family, &FamilyInfo::family)->recurrent;
+}
+
 void add_options(Options& options, ModelConfig& config) {
   options.add("model.objective", config.objective,
               "predict each token from those before it, or hidden tokens from all others (an encoder)",

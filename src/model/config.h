@@ -9,6 +9,10 @@ namespace linnet {
 std::shared_ptr<const FeatureMap> feature_map_of(const ModelConfig& config);
 RandomFeatureOptions random_features_of(const ModelConfig& config);
 
+/// Whether the model can take one token at a time from states: not an encoder, and of a family with a
+/// recurrent form.
+bool has_recurrent_form(const ModelConfig& config);
+
 /// Adds the keys of a model's configuration, model.* , attention.* and image.*, bound to `config`.
 void add_options(Options& options, ModelConfig& config);
 

@@ -7,6 +7,7 @@
 #include "base/workspace.h"
 #include "kernels/loss.h"
 #include "linnet/model.h"
+#include "model/config.h"
 #include "model/transformer.h"
 
 namespace linnet {
@@ -52,31 +53,35 @@ std::vector<std::int32_t> inputs_of(const char* operation, const ModelConfig& co
   return inputs;
 }
 
-bool has_recurrent_form(const ModelConfig& config) {
-  const Family family = find_family(config.family);
-  return std::ranges::find(family_table(), family, &FamilyInfo::family)->recurrent;
+/// What the output head takes, [batch · length, width], for the checked tokens. It lives as long as the
+/// transformer.
+View<const float> hidden_rows(const char* operation, Context& context, Transformer& transformer,
+                              const ModelConfig& config, std::span<const std::int32_t> tokens,
+                              std::int64_t batch, std::int64_t length,
+                              std::span<const std::int64_t> key_lengths) {
+  const auto inputs = inputs_of(operation, config, tokens, batch, length, key_lengths);
+  return transformer.forward(context, inputs, batch, length, 0, nullptr, nullptr, key_lengths)
+      .reshape({batch * length, config.width});
 }
 
 }  // namespace
 
 Tensor Model::forward(Context& context, std::span<const std::int32_t> tokens, std::int64_t batch,
                       std::int64_t length, std::span<const std::int64_t> key_lengths) const {
-  const auto inputs = inputs_of("forward", config_, tokens, batch, length, key_lengths);
   Transformer transformer(*network_);
   const View<const float> rows =
-      transformer.forward(context, inputs, batch, length, 0, nullptr, nullptr, key_lengths);
+      hidden_rows("forward", context, transformer, config_, tokens, batch, length, key_lengths);
   Tensor logits = Tensor::of<float>({batch, length, config_.vocabulary});
   network_->head().logits_of(context, logits.view<float>().reshape({batch * length, config_.vocabulary}),
-                             rows.reshape({batch * length, config_.width}));
+                             rows);
   return logits;
 }
 
 Tensor Model::hidden(Context& context, std::span<const std::int32_t> tokens, std::int64_t batch,
                      std::int64_t length, std::span<const std::int64_t> key_lengths) const {
-  const auto inputs = inputs_of("hidden", config_, tokens, batch, length, key_lengths);
   Transformer transformer(*network_);
   const View<const float> rows =
-      transformer.forward(context, inputs, batch, length, 0, nullptr, nullptr, key_lengths);
+      hidden_rows("hidden", context, transformer, config_, tokens, batch, length, key_lengths);
   Tensor result = Tensor::of<float>({batch, length, config_.width});
   std::copy_n(rows.data(), rows.size(), result.span<float>().begin());
   return result;

@@ -35,7 +35,7 @@ Tensor values_of(const Model& model, const ParameterTable& table) {
     if (given[i].name != rows[i].name || given[i].slot.shape() != rows[i].slot.shape())
       fail<UsageError>(operation, "expected an initial model with {} {}, got {} {}", rows[i].name,
                        to_string(rows[i].slot.shape()), given[i].name, to_string(given[i].slot.shape()));
-  return model.values().clone();
+  return model.values();
 }
 
 }  // namespace

@@ -131,11 +131,8 @@ inline void expect_bits_of_any_thread_count(const AttentionOptions& options, con
   }
 }
 
-/// Both passes with bf16 against the same numbers in f32.
-inline void expect_brain_floats_widened(const AttentionOptions& options, const Sizes& sizes,
-                                        const Mask& mask) {
-  const auto attention = make_attention(options);
-  Problem problem(sizes, mask, 9);
+/// Rounds q, k, v and the gradient of out to bf16 in place, and returns them as bf16, in this order.
+inline std::vector<Tensor> round_to_bf16(Problem& problem) {
   std::vector<Tensor> narrow;
   for (Tensor* tensor : {&problem.q, &problem.k, &problem.v, &problem.grad}) {
     narrow.emplace_back(DType::bf16, tensor->shape());
@@ -144,6 +141,15 @@ inline void expect_brain_floats_widened(const AttentionOptions& options, const S
       tensor->span<float>()[i] = to_float(narrow.back().span<bf16>()[i]);
     }
   }
+  return narrow;
+}
+
+/// Both passes with bf16 against the same numbers in f32.
+inline void expect_brain_floats_widened(const AttentionOptions& options, const Sizes& sizes,
+                                        const Mask& mask) {
+  const auto attention = make_attention(options);
+  Problem problem(sizes, mask, 9);
+  const std::vector<Tensor> narrow = round_to_bf16(problem);
   problem.forward(*attention);
   problem.backward(*attention);
   Tensor out(DType::bf16, problem.out.shape()), dq(DType::bf16, problem.q.shape()),

@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "attention/attention_tools.h"
+#include "attention/family_cases.h"
 #include "attention/linear/linear_attention.h"
 #include "attention/log_scaled_maps.h"
 #include "attention/mask_cases.h"
@@ -491,14 +492,7 @@ TEST(StateGradients, BrainFloatsMatchTheSameNumbersInF32) {
     SCOPED_TRACE(family.name);
     Continued call(family.options, test::causal_case(), 50, 90, family.gamma, 150);
     Problem& problem = call.problem;
-    std::vector<Tensor> narrow;
-    for (Tensor* tensor : {&problem.q, &problem.k, &problem.v, &problem.grad}) {
-      narrow.emplace_back(DType::bf16, tensor->shape());
-      for (std::size_t i = 0; i < tensor->span<float>().size(); ++i) {
-        narrow.back().span<bf16>()[i] = to_bf16(tensor->span<float>()[i]);
-        tensor->span<float>()[i] = to_float(narrow.back().span<bf16>()[i]);
-      }
-    }
+    const std::vector<Tensor> narrow = round_to_bf16(problem);
     AttentionInputs inputs = call.inputs();
     inputs.query = std::as_const(narrow[0]).float_view();
     inputs.key = std::as_const(narrow[1]).float_view();

@@ -326,26 +326,10 @@ struct MultiplyLower {
   HWY_INLINE void operator()() const {
     const std::size_t lanes = hn::Lanes(F32());
     for (std::size_t row = 0; row < rows; row += kRowBlock)
-      for_each_panel(RowBlock{*this, row}, (row + kRowBlock + lanes - 1) / lanes * lanes);
+      for_each_panel(
+          Multiply<Left::plain>{c + row * ldc, ldc, a + row * lda, lda, b, ldb, kRowBlock, depth, ahead},
+          (row + kRowBlock + lanes - 1) / lanes * lanes);
   }
-
- private:
-  struct RowBlock {
-    const MultiplyLower& whole;
-    std::size_t first_row;
-
-    template <int kVectors>
-    HWY_NOINLINE void panel(std::size_t column) const {
-      constexpr int kRows = kRegisterRows<kVectors>;
-      for (std::size_t row = first_row; row < first_row + kRowBlock; row += kRows) {
-        Accumulators<kRows, kVectors> tile;
-        tile.clear();
-        tile.template add<Left::plain>(whole.a + row * whole.lda, whole.lda, whole.b + column, whole.ldb,
-                                       whole.depth, whole.ahead);
-        tile.store(whole.c + row * whole.ldc + column, whole.ldc);
-      }
-    }
-  };
 };
 
 /// C = A B + T U: what a chunk takes from the state and what from itself. A [rows, depth] is plain; T [rows,
