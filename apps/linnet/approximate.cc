@@ -8,6 +8,7 @@
 #include "bench.h"
 #include "checks.h"
 #include "commands.h"
+#include "config.h"
 #include "report.h"
 
 namespace linnet {
@@ -217,8 +218,13 @@ void add_approximate(CLI::App& program) {
   command->add_option("--layer", source.layer, "layer of the model; 0 is the first")
       ->check(whole(0, most_count))
       ->capture_default_str();
-  command->add_option("--data", source.data,
-                      "data for --model: digits, copy, a folder of MNIST files, or a text file");
+  command->add_option(
+      "--data", source.data,
+      "data for --model: digits, copy, a folder of MNIST or CIFAR-10 files, a text file or a FASTA file");
+  command
+      ->add_option("--data-kind", source.data_kind,
+                   "kind of the data; default: from the name of --data and the files in it")
+      ->check(one_of(data_kinds()));
   command->add_option("--examples", source.examples, "number of validation examples, evenly spaced")
       ->check(whole(1, 1024))
       ->capture_default_str();

@@ -11,7 +11,7 @@ namespace linnet {
 /// Where the queries, keys and values of `approximate` come from: a file, a layer of a model, or else random
 /// numbers.
 struct ApproximateSource {
-  std::string qkv, model, data, mask = "full";
+  std::string qkv, model, data, data_kind, mask = "full";
   std::int64_t layer = 0, examples = 1, length = 256, dim = 64;
   double deviation = 0, norm = 0;
   std::uint64_t seed = 0;

@@ -10,6 +10,7 @@
 #include "data/fasta.h"
 #include "io/file.h"
 #include "model/config.h"
+#include "model/training_transformer.h"
 #include "report.h"
 #include "training/config.h"
 
@@ -30,6 +31,14 @@ std::vector<fs::path> config_folders() {
 
 bool are_pictures(const std::string& kind) {
   return kind == "digits" || kind == "mnist" || kind == "cifar10";
+}
+
+/// Bytes of a product's weight by the name of its type.
+double weight_bytes(const std::string& name) {
+  const kernels::WeightType type = kernels::find_weight_type(name);
+  return type == kernels::WeightType::f32    ? sizeof(float)
+         : type == kernels::WeightType::bf16 ? sizeof(bf16)
+                                             : 1;
 }
 
 /// Height and width of a kind's pictures where data.size leaves them open.
@@ -59,6 +68,8 @@ fs::path find_config(const std::string& file_or_name) {
                    fmt::join(shipped_configs(), ", "), file_or_name);
 }
 
+std::vector<std::string> data_kinds() { return {"digits", "mnist", "cifar10", "text", "copy", "fasta"}; }
+
 RunConfig::RunConfig() {
   model.length = model.vocabulary = model.image_channels = 0;
   training.sample_every = 500;
@@ -67,8 +78,7 @@ RunConfig::RunConfig() {
 Options RunConfig::options() {
   Options options;
   add_options(options, model);
-  options.add("data.kind", data.kind, "kind of data",
-              {"digits", "mnist", "cifar10", "text", "copy", "fasta"});
+  options.add("data.kind", data.kind, "kind of data", data_kinds());
   options.add("data.path", data.path,
               "folder of IDX files (mnist) or of binary batches (cifar10), or a file (text, fasta)");
   options.add("data.length", data.length, "tokens per example of text, copy and fasta", 0,
@@ -123,19 +133,19 @@ void RunConfig::load_without_data(const std::string& file_or_name, const std::ve
 void RunConfig::check_memory(bool for_training) const {
   const double layers = static_cast<double>(model.layers), width = static_cast<double>(model.width),
                hidden = static_cast<double>(model.feed_forward),
-               vocabulary = static_cast<double>(model.vocabulary),
-               outputs = model.head == "logistics" ? 3.0 * static_cast<double>(model.mixtures) : vocabulary;
-  const double rows_of_tables = static_cast<double>(model.input_tokens()) +
-                                (model.positions == "learned" ? static_cast<double>(model.length) : 0);
-  const double parameters =
-      width * (rows_of_tables + (model.tied_output ? 0 : outputs) + layers * (4 * width + 2 * hidden));
-  // As they are and packed for products; in training also gradients and two moments.
-  double floats = parameters * (for_training ? 5 : 2);
+               outputs = static_cast<double>(head_outputs(model));
+  const double tables = width * (static_cast<double>(model.input_tokens()) +
+                                 (model.positions == "learned" ? static_cast<double>(model.length) : 0));
+  const double products = width * (outputs + layers * (4 * width + 2 * hidden));
+  const double parameters = tables + products - (model.tied_output ? width * outputs : 0);
+  // The values that a model is made from; in training also gradients and two moments. Products are packed for
+  // a forward, in the type of their weights; in training also for a backward: 6 floats per weight.
+  double floats = for_training ? 4 * parameters + 2 * products
+                               : parameters + products * weight_bytes(model.weights) / sizeof(float);
   if (for_training) {
     const double tokens = static_cast<double>(training.batch) * static_cast<double>(model.length);
-    // Of every layer: its input, query, key, value, both branches' outputs, and what the activation saw.
-    floats += tokens * (layers * (6 * width + hidden) + 2 * width + outputs) +
-              2 * tokens * static_cast<double>(training.accumulate);
+    const double inputs_and_targets = 2 * static_cast<double>(training.accumulate);
+    floats += tokens * (TrainingTransformer::floats_per_token(model) + inputs_and_targets);
   }
   require_memory("the configuration", sizeof(float) * floats);
 }
@@ -159,12 +169,22 @@ void set_source(DataOptions& data, const std::string& source) {
   }
 }
 
-DataOptions data_for_model(const ModelConfig& model, const std::string& source) {
+DataOptions data_for_model(const ModelConfig& model, const std::string& source, const std::string& kind) {
+  constexpr std::int64_t bytes = 256;
   DataOptions data;
-  if (model.image_height == 0 && model.vocabulary == static_cast<std::int64_t>(residues.size()))
-    data.kind = "fasta";
-  if (model.image_channels == cifar_channels) data.kind = "cifar10";
-  set_source(data, source);
+  if (!kind.empty()) {
+    data.kind = kind;
+    data.path = source;
+  } else {
+    if (model.image_channels == cifar_channels) data.kind = "cifar10";
+    set_source(data, source);
+    if (data.kind == "text" && model.vocabulary < bytes)
+      fail<UsageError>(
+          "data",
+          "expected model.vocabulary of at least {} for the bytes of {}, got {}; --data-kind names "
+          "another kind of data",
+          bytes, source, model.vocabulary);
+  }
   data.length = model.length;
   data.size = model.image_height;
   data.levels = model.vocabulary;

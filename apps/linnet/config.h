@@ -46,9 +46,13 @@ std::vector<std::string> shipped_configs();
 /// The file itself, or configs/NAME.toml above the program's own folder or in its share/linnet.
 std::filesystem::path find_config(const std::string& file_or_name);
 
-/// Where data of a model's kind come from: "digits" and "copy" are made, a folder holds MNIST's files, a file
-/// is FASTA for a model of its letters, otherwise as `set_source` says.
-DataOptions data_for_model(const ModelConfig& model, const std::string& source);
+/// The values of `data.kind`.
+std::vector<std::string> data_kinds();
+
+/// The data of `source` in the form that a model takes: its length, its picture size and its levels. `kind`
+/// is the kind of data; empty takes CIFAR-10 for a folder and a model of three channels, otherwise as
+/// `set_source` says. Throws UsageError where tokens of that kind cannot be the model's.
+DataOptions data_for_model(const ModelConfig& model, const std::string& source, const std::string& kind = "");
 
 /// "digits", "copy", a folder or a file, put into `data`. A file is FASTA where `data` says so already or it
 /// is called .fasta, .fa or .faa, otherwise text.

@@ -10,7 +10,7 @@ namespace linnet {
 namespace {
 
 struct Arguments {
-  std::string model, data, attention, feature_map, split = "validation";
+  std::string model, data, data_kind, attention, feature_map, split = "validation";
   std::int64_t examples = 0, batch = 8, features = 0;
   bool json = false;
   int threads = 0;
@@ -40,7 +40,7 @@ void run(const Arguments& arguments) {
   Context context(arguments.threads);
   const std::vector<std::string> settings = settings_of(arguments);
   const std::shared_ptr<const Model> model = Model::load(arguments.model, settings);
-  const Datasets data = open_datasets(data_for_model(model->config(), arguments.data));
+  const Datasets data = open_datasets(data_for_model(model->config(), arguments.data, arguments.data_kind));
   const Dataset& dataset = arguments.split == "training" ? *data.training : *data.validation;
   const auto start = std::chrono::steady_clock::now();
   const Evaluation result = evaluate(context, *model, dataset, arguments.examples, arguments.batch, true);
@@ -84,6 +84,10 @@ void add_evaluate(CLI::App& program) {
       ->add_option("--data", arguments->data,
                    "digits, copy, a folder of MNIST or CIFAR-10 files, a text file or a FASTA file")
       ->required();
+  command
+      ->add_option("--data-kind", arguments->data_kind,
+                   "kind of the data; default: from the name of --data and the files in it")
+      ->check(one_of(data_kinds()));
   command->add_option("--split", arguments->split, "part of the data")
       ->check(one_of({"validation", "training"}));
   command->add_option("--examples", arguments->examples, "number of examples, evenly spaced; default: all")

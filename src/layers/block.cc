@@ -33,6 +33,12 @@ void Block::Saved::reserve(std::int64_t batch, std::int64_t length, const Parts&
   feed_forward.reserve(count, parts.feed_forward);
 }
 
+double Block::Saved::floats_per_token(const Parts& parts) {
+  return 3 * static_cast<double>(parts.attention.width) + 4 +
+         SelfAttention::Saved::floats_per_token(parts.attention) +
+         FeedForward::Saved::floats_per_token(parts.feed_forward);
+}
+
 void Block::pack(Context& context, std::span<const float> parameters, bool training) {
   norm1_.pack(parameters);
   attention_.pack(context, parameters, training);
@@ -45,6 +51,21 @@ void Block::unpack(std::span<float> parameters) const {
   feed_forward_.unpack(parameters);
 }
 
+template <class Attend, class Feed>
+void Block::pass(Context& context, const Rows& rows, const Attend& attend, const Feed& feed) const {
+  if (parts_.norm_first) {
+    norm1_.forward(context, rows.inner1, rows.stats1, rows.x);
+    attend(rows.middle, rows.inner1, rows.x);
+    norm2_.forward(context, rows.inner2, rows.stats2, rows.middle);
+    feed(rows.y, rows.inner2, rows.middle);
+  } else {
+    attend(rows.inner1, rows.x, rows.x);
+    norm1_.forward(context, rows.middle, rows.stats1, rows.inner1);
+    feed(rows.inner2, rows.middle, rows.middle);
+    norm2_.forward(context, rows.y, rows.stats2, rows.inner2);
+  }
+}
+
 void Block::add_dropped(Context& context, View<float> y, View<const float> x, const Dropout& dropout,
                         int part) const {
   kernels::dropout(context, y, y, dropout.rate, Random(dropout.seed, Draw::dropout, 2 * parts_.layer + part));
@@ -53,37 +74,23 @@ void Block::add_dropped(Context& context, View<float> y, View<const float> x, co
 
 void Block::forward(Context& context, View<float> y, View<const float> x, Saved& saved,
                     const Dropout& dropout, std::span<const std::int64_t> key_lengths) const {
-  const std::int64_t count = x.extent(0) * x.extent(1);
-  const auto like_x = [&](Tensor& tensor) {
-    return first_rows(tensor.view<float>(), count).reshape({x.extent(0), x.extent(1), x.extent(2)});
+  const std::int64_t batch = x.extent(0), length = x.extent(1), width = x.extent(2);
+  const auto part = [&](Tensor& tensor) { return first_rows(tensor.view<float>(), batch * length); };
+  const auto cube = [&](auto view) { return view.reshape({batch, length, width}); };
+  const bool fused = dropout.rate == 0;  // the products then add the residual themselves
+  const auto attend = [&](View<float> to, View<const float> from, View<const float> residual) {
+    attention_.forward(context, cube(to), cube(from), fused ? cube(residual) : View<const float>(),
+                       saved.attention, 0, nullptr, nullptr, key_lengths);
+    if (!fused) add_dropped(context, to, residual, dropout, 0);
   };
-  const auto stats = [&](Tensor& tensor) { return first_rows(tensor.view<float>(), count); };
-  const View<float> inner1 = like_x(saved.inner1), middle = like_x(saved.middle),
-                    inner2 = like_x(saved.inner2);
-  const bool fused = dropout.rate == 0;
-  Workspace workspace(context);
-  const auto attend = [&](View<float> to, View<const float> from) {
-    attention_.forward(context, to, from, fused ? x : View<const float>(), saved.attention, 0, nullptr,
-                       nullptr, key_lengths);
+  const auto feed = [&](View<float> to, View<const float> from, View<const float> residual) {
+    feed_forward_.forward(context, to, from, fused ? residual : View<const float>(), saved.feed_forward);
+    if (!fused) add_dropped(context, to, residual, dropout, 1);
   };
-
-  if (parts_.norm_first) {
-    norm1_.forward(context, rows(inner1), stats(saved.stats1), rows(x));
-    attend(middle, inner1);
-    if (!fused) add_dropped(context, rows(middle), rows(x), dropout, 0);
-    norm2_.forward(context, rows(inner2), stats(saved.stats2), rows(middle));
-    feed_forward_.forward(context, rows(y), rows(inner2), fused ? rows(middle) : View<float>(),
-                          saved.feed_forward);
-    if (!fused) add_dropped(context, rows(y), rows(middle), dropout, 1);
-  } else {
-    attend(inner1, x);
-    if (!fused) add_dropped(context, rows(inner1), rows(x), dropout, 0);
-    norm1_.forward(context, rows(middle), stats(saved.stats1), rows(inner1));
-    feed_forward_.forward(context, rows(inner2), rows(middle), fused ? rows(middle) : View<float>(),
-                          saved.feed_forward);
-    if (!fused) add_dropped(context, rows(inner2), rows(middle), dropout, 1);
-    norm2_.forward(context, rows(y), stats(saved.stats2), rows(inner2));
-  }
+  pass(context,
+       {rows(x), part(saved.inner1), part(saved.middle), part(saved.inner2), rows(y), part(saved.stats1),
+        part(saved.stats2)},
+       attend, feed);
 }
 
 void Block::backward(Context& context, View<float> d, View<const float> x, const Saved& saved,
@@ -120,39 +127,29 @@ void Block::backward(Context& context, View<float> d, View<const float> x, const
   }
 }
 
+template <class Attend>
+void Block::pass_in_place(Context& context, View<float> x, const Attend& attend) const {
+  Workspace workspace(context);
+  const View<float> inner = workspace.take(x.extent(0), x.extent(1));
+  pass(context, {x, inner, x, inner, x, {}, {}}, attend,
+       [&](View<float> to, View<const float> from, View<const float> residual) {
+         feed_forward_.apply(context, to, from, residual);
+       });
+}
+
 void Block::apply(Context& context, View<float> x, SelfAttention::Saved& saved, std::int64_t position,
                   const State* initial, State* final, std::span<const std::int64_t> key_lengths) const {
-  Workspace workspace(context);
-  const View<float> flat = rows(x);
-  const View<float> inner = workspace.take(flat.extent(0), flat.extent(1));
-  const View<float> inner_cube = inner.reshape({x.extent(0), x.extent(1), x.extent(2)});
-  if (parts_.norm_first) {
-    norm1_.forward(context, inner, {}, flat);
-    attention_.forward(context, x, inner_cube, x, saved, position, initial, final, key_lengths);
-    norm2_.forward(context, inner, {}, flat);
-    feed_forward_.apply(context, flat, inner, flat);
-  } else {
-    attention_.forward(context, inner_cube, x, x, saved, position, initial, final, key_lengths);
-    norm1_.forward(context, flat, {}, inner);
-    feed_forward_.apply(context, inner, flat, flat);
-    norm2_.forward(context, flat, {}, inner);
-  }
+  const auto cube = [&](auto view) { return view.reshape({x.extent(0), x.extent(1), x.extent(2)}); };
+  pass_in_place(context, rows(x), [&](View<float> to, View<const float> from, View<const float> residual) {
+    attention_.forward(context, cube(to), cube(from), cube(residual), saved, position, initial, final,
+                       key_lengths);
+  });
 }
 
 void Block::step(Context& context, View<float> x, State& state, std::span<const std::int64_t> slots) const {
-  Workspace workspace(context);
-  const View<float> inner = workspace.take(x.extent(0), x.extent(1));
-  if (parts_.norm_first) {
-    norm1_.forward(context, inner, {}, x);
-    attention_.step(context, x, inner, x, state, slots);
-    norm2_.forward(context, inner, {}, x);
-    feed_forward_.apply(context, x, inner, x);
-  } else {
-    attention_.step(context, inner, x, x, state, slots);
-    norm1_.forward(context, x, {}, inner);
-    feed_forward_.apply(context, inner, x, x);
-    norm2_.forward(context, x, {}, inner);
-  }
+  pass_in_place(context, x, [&](View<float> to, View<const float> from, View<const float> residual) {
+    attention_.step(context, to, from, residual, state, slots);
+  });
 }
 
 }  // namespace linnet

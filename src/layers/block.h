@@ -37,6 +37,8 @@ class Block {
     SelfAttention::Saved attention;
     FeedForward::Saved feed_forward;
     void reserve(std::int64_t batch, std::int64_t length, const Parts& parts);
+    /// Of the memory that `reserve` takes.
+    static double floats_per_token(const Parts& parts);
   };
 
   void pack(Context& context, std::span<const float> parameters, bool training);
@@ -63,6 +65,24 @@ class Block {
   const SelfAttention& attention() const { return attention_; }
 
  private:
+  /// The rows of one forward pass, [count, width]: x, what the attention with its norm passes on (middle), y,
+  /// and between them `inner` as in Saved. Rows that no backward will read may share memory: middle with x
+  /// and y, inner1 with inner2. Empty stats are not written.
+  struct Rows {
+    View<const float> x;
+    View<float> inner1, middle, inner2, y;
+    View<float> stats1, stats2;  ///< [count, 2]
+  };
+
+  /// The order of the norms and the branches, before or after: `attend` and `feed` take (to, from, residual)
+  /// and leave f(from) + residual in `to`, f being self-attention and feed-forward.
+  template <class Attend, class Feed>
+  void pass(Context& context, const Rows& rows, const Attend& attend, const Feed& feed) const;
+
+  /// x [rows, width] becomes the block's output; nothing is kept for a backward. `attend` as in `pass`.
+  template <class Attend>
+  void pass_in_place(Context& context, View<float> x, const Attend& attend) const;
+
   /// y = x + dropout(y), with numbers of their own for `part` 0 and 1 of the layer.
   void add_dropped(Context& context, View<float> y, View<const float> x, const Dropout& dropout,
                    int part) const;

@@ -25,6 +25,8 @@ class FeedForward {
     Tensor before;  ///< the activation
     Tensor after;
     void reserve(std::int64_t rows, const Parts& parts);
+    /// Of the memory that `reserve` takes.
+    static double floats_per_token(const Parts& parts) { return 2 * static_cast<double>(parts.hidden); }
   };
 
   void pack(Context& context, std::span<const float> parameters, bool training);

@@ -58,6 +58,10 @@ class SelfAttention {
     std::vector<std::int64_t> key_lengths;
     std::int64_t non_positive = 0;  ///< queries of all forward passes whose denominator was not positive
     void reserve(std::int64_t batch, std::int64_t length, const Parts& parts);
+    /// Of the memory that `reserve` takes.
+    static double floats_per_token(const Parts& parts) {
+      return static_cast<double>(parts.projected() + parts.width + parts.heads);
+    }
   };
 
   void pack(Context& context, std::span<const float> parameters, bool training);

@@ -10,8 +10,7 @@ namespace {
 
 double dense(const ModelConfig& config) {
   const double width = static_cast<double>(config.width), hidden = static_cast<double>(config.feed_forward);
-  const double outputs =
-      static_cast<double>(config.head == "logistics" ? 3 * config.mixtures : config.vocabulary);
+  const double outputs = static_cast<double>(head_outputs(config));
   return 2 *
          (static_cast<double>(config.layers) * (4 * width * width + 2 * width * hidden) + width * outputs);
 }

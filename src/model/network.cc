@@ -78,9 +78,7 @@ AttentionOptions attention_of(const ModelConfig& config, std::shared_ptr<const F
   return attention;
 }
 
-namespace {
-
-Block::Parts parts_of(const ModelConfig& config, std::shared_ptr<const FeatureMap> feature_map) {
+Block::Parts block_parts_of(const ModelConfig& config, std::shared_ptr<const FeatureMap> feature_map) {
   // Every layer adds two branches to the residual stream; their initial sum should not grow with the depth.
   const double depth = std::sqrt(2.0 * static_cast<double>(config.layers));
   const double width = static_cast<double>(config.width), hidden = static_cast<double>(config.feed_forward);
@@ -99,12 +97,14 @@ Block::Parts parts_of(const ModelConfig& config, std::shared_ptr<const FeatureMa
           .norm_first = config.norm == "pre"};
 }
 
-}  // namespace
+std::int64_t head_outputs(const ModelConfig& config) {
+  return config.head == "logistics" ? 3 * config.mixtures : config.vocabulary;
+}
 
 Network::Network(const ModelConfig& config, std::shared_ptr<const FeatureMap> feature_map)
     : config_(config),
       table_(kernels::find_weight_type(config.weights)),
-      block_parts_((config.check(), parts_of(config, std::move(feature_map)))) {
+      block_parts_((config.check(), block_parts_of(config, std::move(feature_map)))) {
   embedding_.emplace(table_, "embedding",
                      Embedding::Shape{config.input_tokens(), config.width, config.length,
                                       positions_of(config), config.tied_output});

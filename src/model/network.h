@@ -17,6 +17,13 @@ namespace linnet {
 AttentionOptions attention_of(const ModelConfig& config,
                               std::shared_ptr<const FeatureMap> feature_map = nullptr);
 
+/// What every block of the model is built from.
+Block::Parts block_parts_of(const ModelConfig& config,
+                            std::shared_ptr<const FeatureMap> feature_map = nullptr);
+
+/// Numbers that the output head gives for a token.
+std::int64_t head_outputs(const ModelConfig& config);
+
 /// The layers of a transformer, in the order in which they are applied, and the table of their
 /// parameters.
 class Network {

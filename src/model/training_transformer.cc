@@ -25,6 +25,15 @@ TrainingTransformer::TrainingTransformer(const Network& network, std::int64_t ba
   nll_.resize(static_cast<std::size_t>(rows));
 }
 
+double TrainingTransformer::floats_per_token(const ModelConfig& config) {
+  const double layers = static_cast<double>(config.layers), width = static_cast<double>(config.width);
+  const Block::Parts parts = block_parts_of(config);
+  const double streams = (layers + 1) * width, saved = layers * Block::Saved::floats_per_token(parts);
+  const double final_norm = parts.norm_first ? width + 2 : 0;
+  const double parameters = static_cast<double>(head_outputs(config)), gradient = width, nll = 1;
+  return streams + saved + final_norm + parameters + gradient + nll;
+}
+
 double TrainingTransformer::forward(Context& context, std::span<const std::int32_t> ids,
                                     std::span<const std::int32_t> targets, std::int64_t batch,
                                     std::int64_t length, float weight, const Dropout& dropout,

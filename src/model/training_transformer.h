@@ -15,6 +15,9 @@ class TrainingTransformer {
  public:
   TrainingTransformer(const Network& network, std::int64_t batch, std::int64_t length);
 
+  /// Of the memory that the constructor takes: floats for each of the batch · length tokens.
+  static double floats_per_token(const ModelConfig& config);
+
   /// Σ −log p(target) in nats over the targets that are not negative. ids and targets [batch · length];
   /// `weight` multiplies the gradient that `backward` will start from. The loss is kept per token for
   /// `first_not_finite`. `key_lengths` [batch], where not empty, are the tokens of each entry: the rest of it

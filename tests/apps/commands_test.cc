@@ -22,6 +22,8 @@ namespace linnet {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::Contains;
+using testing::ContainsRegex;
 using testing::HasSubstr;
 using testing::StartsWith;
 using testing::UnorderedElementsAreArray;
@@ -75,11 +77,18 @@ TEST(Train, PrintsItsResultAsJson) {
 }
 
 TEST(Train, ListsEveryKeyWithItsRange) {
-  const std::string out = succeed({"train", "--options"}).out;
-  for (const char* key : {"model.width", "attention.family", "data.kind", "training.checkpoint_every"})
-    EXPECT_THAT(out, HasSubstr(key));
-  for (const std::string& line : lines_of(out))
-    EXPECT_GE(std::count(line.begin(), line.end(), ' '), 4) << line;
+  const Strings lines = lines_of(succeed({"train", "--options"}).out);
+  for (const char* row :
+       {"^model\\.width +integer +64 +1 … 65536 +width of the residual stream$",
+        "^model\\.dropout +number +0 +0 … 0\\.95 +dropout probability",
+        "^model\\.tied_output +boolean +false +true, false +use the embedding",
+        "^attention\\.normalise +text +sum +sum, none +whether",
+        "^data\\.kind +text +digits +digits, mnist, cifar10, text, copy, fasta +kind of data$",
+        "^training\\.checkpoint_every +integer +[0-9]+ +1 … [0-9]+ +updates between checkpoints$"})
+    EXPECT_THAT(lines, Contains(ContainsRegex(row)));
+  for (const std::string& line : lines)
+    EXPECT_THAT(line, ContainsRegex("^(model|attention|image|data|training)\\.[a-z0-9_]+ +"
+                                    "(integer|number|boolean|text) .*[^ ]$"));
 }
 
 TEST(Train, FindsShippedConfigurationsFromAnyFolder) {

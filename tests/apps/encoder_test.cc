@@ -76,6 +76,20 @@ TEST_F(Proteins, AreLearntAndEvaluatedUnderEveryFamilyThatSeesAll) {
           {"strided", "sees earlier tokens only"});
 }
 
+TEST_F(Proteins, AnyFileNameServesWhereTheKindIsNamed) {
+  succeed(train("run"));
+  folder_.file("proteins.txt", proteins());
+  const auto evaluate = [&](const std::string& file, const Strings& more = {}) {
+    return joined({"evaluate", path("run"), "--data", path(file), "--json"}, more);
+  };
+  const Json expected = json_of(succeed(evaluate("proteins.fasta")));
+  const Json named = json_of(succeed(evaluate("proteins.txt", {"--data-kind", "fasta"})));
+  EXPECT_EQ(named["tokens"], expected["tokens"]);
+  EXPECT_EQ(named["bits_per_token"], expected["bits_per_token"]);
+  refuses(usage, evaluate("proteins.txt"), {"--data-kind", "proteins.txt", "got 26"});
+  refuses(usage, evaluate("proteins.txt", {"--data-kind", "prose"}), {"--data-kind", "fasta", "prose"});
+}
+
 TEST_F(Proteins, ResumeInTheSameBits) {
   succeed(train("whole"));
   succeed(train("parts", {"--set", "training.minutes=1e-9"}));

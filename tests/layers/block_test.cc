@@ -56,6 +56,20 @@ void expect_block_matches(const Block::Parts& parts, std::int64_t batch, std::in
   expect_matches_reference(table, values.span<float>(), layer, seed);
 }
 
+TEST(Block, FloatsPerTokenAreThoseThatReserveTakes) {
+  for (const Family family : {Family::linear, Family::lsh}) {  // lsh has no keys of its own
+    const Block::Parts parts = parts_of(true, family);
+    Block::Saved saved;
+    saved.reserve(3, 5, parts);
+    std::int64_t floats = 0;
+    for (const Tensor* tensor : {&saved.inner1, &saved.middle, &saved.inner2, &saved.stats1, &saved.stats2,
+                                 &saved.attention.qkv, &saved.attention.attended, &saved.attention.normaliser,
+                                 &saved.feed_forward.before, &saved.feed_forward.after})
+      floats += tensor->size();
+    EXPECT_EQ(static_cast<double>(floats), 3 * 5 * Block::Saved::floats_per_token(parts));
+  }
+}
+
 TEST(Block, MatchesReferenceWithGradients) {
   for (const bool norm_first : {true, false})
     for (const Family family : {Family::linear, Family::softmax})
