@@ -51,71 +51,109 @@ std::string description(const AttentionRow& row) {
                      row.length);
 }
 
-/// Every combination that the options ask for.
-std::vector<AttentionRow> rows_of(const Arguments& arguments) {
-  const Families families = families_of("--family", arguments.family);
-  arguments.family_options.check("bench", families.names);
-  const auto maps = name_list("--feature-map", arguments.feature_map),
-             passes = known_list("--pass", arguments.pass, {"forward", "training", "step"}),
-             masks = known_list("--mask", arguments.mask, bench_mask_names()),
-             dtypes = known_list("--dtype", arguments.dtype, {"f32", "bf16"});
-  const auto dims = number_list("--dim", arguments.dim), batches = number_list("--batch", arguments.batch),
-             lengths = number_list("--length", arguments.length),
-             stream_counts = number_list("--streams", arguments.streams);
+/// The lists that the options name.
+struct Lists {
+  explicit Lists(const Arguments& arguments)
+      : families(families_of("--family", arguments.family)),
+        maps(name_list("--feature-map", arguments.feature_map)),
+        passes(known_list("--pass", arguments.pass, {"forward", "training", "step"})),
+        masks(known_list("--mask", arguments.mask, bench_mask_names())),
+        dtypes(known_list("--dtype", arguments.dtype, {"f32", "bf16"})),
+        dims(number_list("--dim", arguments.dim)),
+        batches(number_list("--batch", arguments.batch)),
+        lengths(number_list("--length", arguments.length)),
+        streams(number_list("--streams", arguments.streams)) {}
+
+  Families families;
+  std::vector<std::string> maps, passes, masks, dtypes;
+  std::vector<std::int64_t> dims, batches, lengths, streams;
+};
+
+void check_options(const Arguments& arguments, const Lists& lists) {
+  arguments.family_options.check("bench", lists.families.names);
   if (arguments.window.size() != 2)
     fail<UsageError>("bench", "expected --window with two numbers, left and right, got {}",
                      arguments.window.size());
-  const bool parallel = has(passes, "forward") || has(passes, "training");
-  if (arguments.decay != 0 && parallel && masks != std::vector<std::string>{"causal"})
+  const bool parallel = has(lists.passes, "forward") || has(lists.passes, "training");
+  if (arguments.decay != 0 && parallel && lists.masks != std::vector<std::string>{"causal"})
     fail<UsageError>("bench", "expected --mask causal with --decay, got {}", arguments.mask);
-  if (!parallel && !has(families.names, "linear"))
+  if (!parallel && !has(lists.families.names, "linear"))
     fail<UsageError>("bench", "expected --family linear with --pass step, got {}", arguments.family);
+}
 
+/// Every family with every feature map and head size that it takes, without the sizes of a call.
+std::vector<AttentionRow> attentions_of(const Arguments& arguments, const Lists& lists) {
   std::vector<AttentionRow> rows;
   AttentionRow row;
   row.heads = arguments.heads;
   row.family_options = arguments.family_options;
   row.mask_sizes = {arguments.window[0], arguments.window[1], arguments.prefix, arguments.segments};
-  for (const std::string& family : families.names) {
+  for (const std::string& family : lists.families.names) {
     row.family = family;
     row.decay = family == "linear" ? arguments.decay : 0;
-    for (const std::string& map : family == "linear" ? maps : std::vector<std::string>{"elu"}) {
+    for (const std::string& map : family == "linear" ? lists.maps : std::vector<std::string>{"elu"}) {
       row.feature_map = map;
-      for (const std::int64_t dim : dims) {
+      for (const std::int64_t dim : lists.dims) {
         row.head_dim = dim;
-        make_attention(attention_of(row));  // throws for options that cannot be
         row.value_dim = arguments.value_dim == 0 ? dim : arguments.value_dim;
-        for (const std::string& mask : masks)
-          for (const std::string& dtype : dtypes)
-            for (const std::int64_t batch : batches)
-              for (const std::int64_t length : lengths)
-                for (const std::string& pass : passes) {
-                  if (pass == "step") continue;
-                  rows.push_back(row);
-                  rows.back().mask = mask;
-                  rows.back().dtype = dtype == "bf16" ? DType::bf16 : DType::f32;
-                  rows.back().batch = batch;
-                  rows.back().length = length;
-                  rows.back().pass = pass;
-                }
-        for (const std::int64_t streams : stream_counts) {
-          if (!has(passes, "step") || family != "linear") continue;
-          rows.push_back(row);
-          rows.back().streams = streams;
-          rows.back().pass = "step";
-        }
+        make_attention(attention_of(row));  // throws for options that cannot be
+        rows.push_back(row);
       }
     }
   }
-  if (has(passes, "step") && has(families.names, "softmax"))
-    fmt::print(stderr, "softmax has no step of fixed cost: linnet bench generate measures its cache\n");
-  std::set<std::pair<std::string, std::string>> refused;  // a line each, not one a row
+  return rows;
+}
+
+/// One attention's forward and training passes over every mask, type, batch and length.
+void add_parallel_rows(std::vector<AttentionRow>& rows, AttentionRow row, const Lists& lists) {
+  for (const std::string& mask : lists.masks)
+    for (const std::string& dtype : lists.dtypes)
+      for (const std::int64_t batch : lists.batches)
+        for (const std::int64_t length : lists.lengths)
+          for (const std::string& pass : lists.passes) {
+            if (pass == "step") continue;
+            row.mask = mask;
+            row.dtype = dtype == "bf16" ? DType::bf16 : DType::f32;
+            row.batch = batch;
+            row.length = length;
+            row.pass = pass;
+            rows.push_back(row);
+          }
+}
+
+/// One attention's steps of every number of streams; of the linear family alone.
+void add_step_rows(std::vector<AttentionRow>& rows, AttentionRow row, const Lists& lists) {
+  if (!has(lists.passes, "step") || row.family != "linear") return;
+  row.pass = "step";
+  for (const std::int64_t streams : lists.streams) {
+    row.streams = streams;
+    rows.push_back(row);
+  }
+}
+
+/// Leaves out what a family refuses, such as a mask. A sentence is said once, not once a row.
+void erase_refused(std::vector<AttentionRow>& rows, const Families& families) {
+  std::set<std::pair<std::string, std::string>> refused;
   std::erase_if(rows, [&](const AttentionRow& row) {
     const std::string sentence = refusal_of(row);
     if (!sentence.empty() && refused.emplace(row.family, sentence).second)
       families.refuse(row.family, sentence);
     return !sentence.empty();
   });
+}
+
+/// Every combination that the options ask for.
+std::vector<AttentionRow> rows_of(const Arguments& arguments) {
+  const Lists lists(arguments);
+  check_options(arguments, lists);
+  std::vector<AttentionRow> rows;
+  for (const AttentionRow& row : attentions_of(arguments, lists)) {
+    add_parallel_rows(rows, row, lists);
+    add_step_rows(rows, row, lists);
+  }
+  if (has(lists.passes, "step") && has(lists.families.names, "softmax"))
+    fmt::print(stderr, "softmax has no step of fixed cost: linnet bench generate measures its cache\n");
+  erase_refused(rows, lists.families);
   if (rows.empty()) fail<UsageError>("bench", "expected a row that can be measured, got none");
   return rows;
 }

@@ -240,59 +240,66 @@ void plot(const Json& rows, const std::string& path) {
   write_svg(path, {time, memory});
 }
 
-void run(const Arguments& arguments) {
+void check_options(const Arguments& arguments) {
   if (!arguments.plot.empty() && arguments.position.empty())
     fail<UsageError>("bench", "expected --position with --plot, got none");
   if (arguments.real_time && !arguments.position.empty())
     fail<UsageError>("bench", "expected --real-time or --position, got both");
   if (!arguments.plot.empty()) require_file_path(arguments.plot);
-  const auto configs = name_list("--config", arguments.config),
-             families = family_list("--family", arguments.family),
-             weights = name_list("--weights", arguments.weights);
-  for (const std::string& name : weights) kernels::find_weight_type(name);
-  const auto stream_counts = number_list("--streams", arguments.streams);
-  const auto positions = arguments.position.empty() ? std::vector<std::int64_t>()
-                                                    : number_list("--position", arguments.position);
-  const Json rows = arguments.bench.rows([&](Context& context, Json& rows) {
-    for (const std::string& name : configs) {
-      RunConfig config;
-      config.load_without_data(name, arguments.settings);
-      for (const auto& [family, type] : pairs(families, weights)) {
-        config.model.family = family;
-        config.model.weights = type;
-        config.check_memory(false);
-        const bool endless = !arguments.position.empty() || arguments.real_time;
-        if (endless && config.model.positions == "learned")
-          config.model.positions = "sinusoidal";  // goes on beyond the trained length
-        const auto model = Model::random(config.model, 1);
-        if (arguments.real_time) {
-          fmt::print(stderr, "{} {} {} in real time\n", name, family, type);
-          rows.push_back(measure_real_time(context, model, {name, family, type}, arguments.steps));
-          continue;
-        }
-        if (!arguments.position.empty()) {
-          for (const std::int64_t position : positions) {
-            fmt::print(stderr, "{} {} at position {}\n", name, family, position);
-            rows.push_back(measure_at(context, model, {name, family, type}, position));
-          }
-          continue;
-        }
-        for (const std::int64_t streams : stream_counts) {
-          fmt::print(stderr, "{} {} {} {} streams\n", name, family, type, streams);
-          rows.push_back(
-              measure(context, model, {name, family, type, streams, true}, arguments.bench.seconds));
-          if (arguments.no_cache && family == "softmax")
-            rows.push_back(
-                measure(context, model, {name, family, type, streams, false}, arguments.bench.seconds));
-        }
-      }
-    }
-  });
-  if (!arguments.plot.empty()) plot(rows, arguments.plot);
-  if (arguments.bench.json) {
-    fmt::print("{}\n", rows.dump(2));
+}
+
+/// The lists that the options name.
+struct Lists {
+  explicit Lists(const Arguments& arguments)
+      : configs(name_list("--config", arguments.config)),
+        families(family_list("--family", arguments.family)),
+        weights(name_list("--weights", arguments.weights)),
+        streams(number_list("--streams", arguments.streams)) {
+    for (const std::string& name : weights) kernels::find_weight_type(name);
+    if (!arguments.position.empty()) positions = number_list("--position", arguments.position);
+  }
+
+  std::vector<std::string> configs, families, weights;
+  std::vector<std::int64_t> streams, positions;
+};
+
+/// The configuration under another family and other weights.
+std::shared_ptr<const Model> model_of(RunConfig config, const std::string& family, const std::string& weights,
+                                      const Arguments& arguments) {
+  config.model.family = family;
+  config.model.weights = weights;
+  config.check_memory(false);
+  const bool endless = !arguments.position.empty() || arguments.real_time;
+  if (endless && config.model.positions == "learned")
+    config.model.positions = "sinusoidal";  // goes on beyond the trained length
+  return Model::random(config.model, 1);
+}
+
+/// All rows of one model, which `row` names.
+void add_rows(Json& rows, Context& context, const std::shared_ptr<const Model>& model, Row row,
+              const Lists& lists, const Arguments& arguments) {
+  if (arguments.real_time) {
+    fmt::print(stderr, "{} {} {} in real time\n", row.config, row.family, row.weights);
+    rows.push_back(measure_real_time(context, model, row, arguments.steps));
     return;
   }
+  for (const std::int64_t position : lists.positions) {
+    fmt::print(stderr, "{} {} at position {}\n", row.config, row.family, position);
+    rows.push_back(measure_at(context, model, row, position));
+  }
+  if (!lists.positions.empty()) return;
+  for (const std::int64_t streams : lists.streams) {
+    fmt::print(stderr, "{} {} {} {} streams\n", row.config, row.family, row.weights, streams);
+    row.streams = streams;
+    row.cache = true;
+    rows.push_back(measure(context, model, row, arguments.bench.seconds));
+    if (!arguments.no_cache || row.family != "softmax") continue;
+    row.cache = false;
+    rows.push_back(measure(context, model, row, arguments.bench.seconds));
+  }
+}
+
+void print_rows(const Json& rows, const Arguments& arguments) {
   if (arguments.real_time) {
     print_table(rows, {"config", "family", "dtype", "parameters", "steps", "step_us.p50", "step_us.p99",
                        "step_us.p999", "step_us.max", "state_bytes_per_stream"});
@@ -308,6 +315,25 @@ void run(const Arguments& arguments) {
               {"threads", "config", "family", "cache", "dtype", "streams", "tokens_per_second",
                "images_per_second", "paper_images_per_second", "step_ms.p50", "step_ms.p99", "step_ms.p999",
                "floor_ms", "times_floor", "fraction_of_ceiling", "state_bytes_per_stream"});
+}
+
+void run(const Arguments& arguments) {
+  check_options(arguments);
+  const Lists lists(arguments);
+  const Json rows = arguments.bench.rows([&](Context& context, Json& rows) {
+    for (const std::string& name : lists.configs) {
+      RunConfig config;
+      config.load_without_data(name, arguments.settings);
+      for (const auto& [family, weights] : pairs(lists.families, lists.weights))
+        add_rows(rows, context, model_of(config, family, weights, arguments), {name, family, weights}, lists,
+                 arguments);
+    }
+  });
+  if (!arguments.plot.empty()) plot(rows, arguments.plot);
+  if (arguments.bench.json)
+    fmt::print("{}\n", rows.dump(2));
+  else
+    print_rows(rows, arguments);
 }
 
 }  // namespace

@@ -24,15 +24,25 @@ struct Arguments {
   int threads = 0;
 };
 
-void draw_pictures(const std::shared_ptr<const Model>& model, const Arguments& arguments) {
-  const ModelConfig& config = model->config();
-  const bool saves = !arguments.save_states.empty();
-  if (arguments.out.empty() && !saves)
+Session::Options session_options(const Arguments& arguments) {
+  return {.cache = !arguments.no_cache, .threads = arguments.threads};
+}
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+void check_picture_options(const Arguments& arguments) {
+  if (arguments.out.empty() && arguments.save_states.empty())
     fail<UsageError>("generate", "expected --out FILE.png for pictures, got none");
   if (!arguments.prompt.empty() || !arguments.prompt_file.empty() || arguments.length != 0)
     fail<UsageError>("generate",
                      "expected --prompt, --prompt-file and --length for models of text, got one of pictures");
   if (!arguments.out.empty()) require_file_path(arguments.out);
+}
+
+/// What the options ask for: new pictures, the lower halves of given ones, or the rest of saved streams.
+Drawing drawing_of(const ModelConfig& config, const Arguments& arguments) {
   Drawing drawing{.labels = arguments.labels, .sampling = arguments.sampling, .steps = arguments.steps};
   drawing.count = arguments.count == 0 ? 64 : arguments.count;
   if (!arguments.complete.empty()) {
@@ -44,30 +54,41 @@ void draw_pictures(const std::shared_ptr<const Model>& model, const Arguments& a
     drawing.count = static_cast<std::int64_t>(drawing.begun.size());
   }
   drawing.streams = std::min(arguments.streams, drawing.count);
-  drawing.session.cache = !arguments.no_cache;
+  drawing.session = session_options(arguments);
   drawing.session.capacity = config.length;
-  drawing.session.threads = arguments.threads;
-  Progress progress;
-  const auto start = std::chrono::steady_clock::now();
-  std::vector<SavedStream> saved;
-  const auto examples = draw_examples(model, drawing, &progress, saves ? &saved : nullptr);
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  if (saves) write_streams(arguments.save_states, saved);
-  if (!arguments.out.empty()) write_png(arguments.out, picture_grid(config, examples, arguments.columns));
-  const double count = static_cast<double>(drawing.count), rate = count / seconds;
+  return drawing;
+}
+
+void report_pictures(const Arguments& arguments, std::int64_t count, double seconds, Progress& progress) {
+  const bool saves = !arguments.save_states.empty();
+  const double rate = static_cast<double>(count) / seconds;
   if (saves)
     progress.show(fmt::format("{} streams in {:.2f} s: {}", count, seconds, arguments.save_states), true);
   else
     progress.show(
         fmt::format("{} images in {:.2f} s, {:.3g} images/s: {}", count, seconds, rate, arguments.out), true);
-  if (arguments.json) {
-    Json json = {{"out", arguments.out}, {"images", drawing.count}, {"seconds", seconds}};
-    if (saves)
-      json["states"] = arguments.save_states;
-    else
-      json["images_per_second"] = rate;
-    fmt::print("{}\n", json.dump(2));
-  }
+  if (!arguments.json) return;
+  Json json = {{"out", arguments.out}, {"images", count}, {"seconds", seconds}};
+  if (saves)
+    json["states"] = arguments.save_states;
+  else
+    json["images_per_second"] = rate;
+  fmt::print("{}\n", json.dump(2));
+}
+
+void draw_pictures(const std::shared_ptr<const Model>& model, const Arguments& arguments) {
+  check_picture_options(arguments);
+  const Drawing drawing = drawing_of(model->config(), arguments);
+  const bool saves = !arguments.save_states.empty();
+  Progress progress;
+  std::vector<SavedStream> saved;
+  const auto start = std::chrono::steady_clock::now();
+  const auto examples = draw_examples(model, drawing, &progress, saves ? &saved : nullptr);
+  const double seconds = seconds_since(start);
+  if (saves) write_streams(arguments.save_states, saved);
+  if (!arguments.out.empty())
+    write_png(arguments.out, picture_grid(model->config(), examples, arguments.columns));
+  report_pictures(arguments, drawing.count, seconds, progress);
 }
 
 /// Tokens of a model without pictures: bytes where there are 256 of them, otherwise numbers.
@@ -109,86 +130,129 @@ class Text {
   std::int64_t vocabulary_;
 };
 
-void write_text(const std::shared_ptr<const Model>& model, const Arguments& arguments) {
-  if (!arguments.complete.empty() || arguments.columns != 0)
-    fail<UsageError>("generate", "expected --complete and --columns for models of pictures, got one of text");
-  const Text text(model->config());
-  if (!arguments.out.empty()) require_file_path(arguments.out);
-  std::string prompt = arguments.prompt_file.empty() ? arguments.prompt : read_file(arguments.prompt_file);
-  if (prompt.empty() && !arguments.prompt_file.empty())
-    fail("prompt", "expected something to continue in {}, got an empty file", arguments.prompt_file);
-  const std::vector<std::int32_t> given = text.tokens(prompt);
-  const std::vector<SavedStream> begun =
-      arguments.states.empty() ? std::vector<SavedStream>() : read_streams(arguments.states);
-  std::int64_t count = arguments.count == 0 ? 1 : arguments.count;
-  if (!begun.empty()) count = static_cast<std::int64_t>(begun.size());
-  // Numbers that follow the prompt must not run into its last one.
-  if (!text.bytes() && !prompt.empty() && prompt.back() != ' ') prompt += ' ';
-  const std::int64_t known = static_cast<std::int64_t>(given.size());
-  const bool bounded = model->config().positions == "learned";
-  std::int64_t length = arguments.length;
-  if (length == 0)
-    length = bounded ? std::max<std::int64_t>(model->config().length - known, 1) : model->config().length;
-  if (bounded && known + length > model->config().length)
+/// The texts that the options ask for: new ones after a prompt, or the rest of saved streams.
+struct TextPlan {
+  std::string prompt;                ///< as it is shown
+  std::vector<std::int32_t> tokens;  ///< of the prompt
+  std::vector<SavedStream> begun;    ///< the saved streams, where there are some
+  std::int64_t count = 1;
+  std::int64_t length = 0;  ///< tokens to draw for a new text
+  std::vector<std::int64_t> labels;
+};
+
+/// Tokens to draw after `known` of the prompt. Throws UsageError where learned positions do not suffice.
+std::int64_t length_of_text(const ModelConfig& config, std::int64_t known, std::int64_t wanted) {
+  if (config.positions != "learned") return wanted == 0 ? config.length : wanted;
+  const std::int64_t length = wanted == 0 ? std::max<std::int64_t>(config.length - known, 1) : wanted;
+  if (known + length > config.length)
     fail<UsageError>(
         "generate",
         "expected at most {} tokens, the model's learned positions, got {} of prompt and {} of --length",
-        model->config().length, known, length);
-  std::vector<std::int64_t> labels = arguments.labels;
-  if (labels.empty()) labels = {model->config().classes > 0 ? 0 : -1};
+        config.length, known, length);
+  return length;
+}
 
-  Session::Options options;
-  options.cache = !arguments.no_cache;
-  options.threads = arguments.threads;
-  std::string all;
-  Json results = Json::array();
-  std::vector<SavedStream> saved;
-  std::int64_t drawn = 0;
-  const auto start = std::chrono::steady_clock::now();
-  for (std::int64_t i = 0; i < count; ++i) {
-    Session session(model, 1, options);
-    std::int64_t left = length;
-    if (begun.empty()) {
-      SamplingOptions sampling = arguments.sampling;
-      sampling.seed += static_cast<std::uint64_t>(i);
-      session.begin(0, labels[static_cast<std::size_t>(i) % labels.size()], sampling);
-      session.prefill(0, given);
-    } else {
-      session.restore(0, begun[static_cast<std::size_t>(i)].state);
-      left = begun[static_cast<std::size_t>(i)].left;
-    }
-    // With --json, and with --out, standard output is not for the text.
-    const bool stream = arguments.out.empty() && !arguments.json;
-    std::string written = prompt;
-    if (stream) fmt::print("{}", prompt);
-    const std::int64_t steps = std::min(left, arguments.steps);
-    for (std::int64_t n = 0; n < steps; ++n) {
-      std::int32_t token = 0;
-      session.step(std::span(&token, 1));
-      const std::string piece = text.text(token);
-      written += piece;
-      if (stream) {
-        fmt::print("{}", piece);
-        std::fflush(stdout);
-      }
-    }
-    drawn += steps;
-    left -= steps;
-    if (!arguments.save_states.empty()) saved.push_back({left, {}, session.save(0)});
-    // A single text that is to go on has no end yet.
-    const char* const end = left > 0 && count == 1 ? "" : "\n";
-    if (stream) fmt::print("{}", end);
-    all += written + end;
-    results.push_back(Json{{"text", written}});
+std::string prompt_of(const Arguments& arguments) {
+  if (arguments.prompt_file.empty()) return arguments.prompt;
+  std::string prompt = read_file(arguments.prompt_file);
+  if (prompt.empty())
+    fail("prompt", "expected something to continue in {}, got an empty file", arguments.prompt_file);
+  return prompt;
+}
+
+TextPlan plan_of(const ModelConfig& config, const Text& text, const Arguments& arguments) {
+  TextPlan plan;
+  plan.prompt = prompt_of(arguments);
+  plan.tokens = text.tokens(plan.prompt);
+  // Numbers that follow the prompt must not run into its last one.
+  if (!text.bytes() && !plan.prompt.empty() && plan.prompt.back() != ' ') plan.prompt += ' ';
+  if (!arguments.states.empty()) plan.begun = read_streams(arguments.states);
+  plan.count = !plan.begun.empty()    ? static_cast<std::int64_t>(plan.begun.size())
+               : arguments.count == 0 ? 1
+                                      : arguments.count;
+  plan.length = length_of_text(config, static_cast<std::int64_t>(plan.tokens.size()), arguments.length);
+  plan.labels = arguments.labels;
+  if (plan.labels.empty()) plan.labels = {config.classes > 0 ? 0 : -1};
+  return plan;
+}
+
+/// Puts the stream of text `i` at its first token to draw. The result is the number of tokens left to draw.
+std::int64_t begin_text(Session& session, const TextPlan& plan, std::size_t i, SamplingOptions sampling) {
+  if (!plan.begun.empty()) {
+    session.restore(0, plan.begun[i].state);
+    return plan.begun[i].left;
   }
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  if (!arguments.save_states.empty()) write_streams(arguments.save_states, saved);
-  if (!arguments.out.empty()) write_file_atomically(arguments.out, all);
-  const double rate = static_cast<double>(drawn) / seconds;
-  Progress().show(fmt::format("{} tokens, {:.0f} tokens/s", drawn, rate), true);
-  if (arguments.json)
-    fmt::print("{}\n", Json{{"tokens", drawn}, {"tokens_per_second", rate}, {"results", results}}.dump(
-                           2, ' ', false, Json::error_handler_t::replace));
+  sampling.seed += i;
+  session.begin(0, plan.labels[i % plan.labels.size()], sampling);
+  session.prefill(0, plan.tokens);
+  return plan.length;
+}
+
+/// The next `steps` tokens as text, printed one by one where `shown`.
+std::string draw_text(Session& session, const Text& text, std::int64_t steps, bool shown) {
+  std::string drawn;
+  for (std::int64_t n = 0; n < steps; ++n) {
+    std::int32_t token = 0;
+    session.step(std::span(&token, 1));
+    const std::string piece = text.text(token);
+    drawn += piece;
+    if (!shown) continue;
+    fmt::print("{}", piece);
+    std::fflush(stdout);
+  }
+  return drawn;
+}
+
+struct WrittenTexts {
+  std::vector<std::string> texts;    ///< with their prompts
+  std::string together;              ///< one after another, each with its end of line
+  std::vector<SavedStream> streams;  ///< where they stand now, if they are to be saved
+  std::int64_t tokens = 0;           ///< drawn for all
+};
+
+WrittenTexts draw_texts(const std::shared_ptr<const Model>& model, const Text& text, const TextPlan& plan,
+                        const Arguments& arguments) {
+  // With --json, and with --out, standard output is not for the text.
+  const bool shown = arguments.out.empty() && !arguments.json;
+  WrittenTexts written;
+  for (std::int64_t i = 0; i < plan.count; ++i) {
+    Session session(model, 1, session_options(arguments));
+    const std::int64_t left = begin_text(session, plan, static_cast<std::size_t>(i), arguments.sampling);
+    const std::int64_t steps = std::min(left, arguments.steps);
+    if (shown) fmt::print("{}", plan.prompt);
+    written.texts.push_back(plan.prompt + draw_text(session, text, steps, shown));
+    written.tokens += steps;
+    if (!arguments.save_states.empty()) written.streams.push_back({left - steps, {}, session.save(0)});
+    // A single text that is to go on has no end yet.
+    const char* const end = left > steps && plan.count == 1 ? "" : "\n";
+    if (shown) fmt::print("{}", end);
+    written.together += written.texts.back() + end;
+  }
+  return written;
+}
+
+void report_texts(const Arguments& arguments, const WrittenTexts& written, double seconds) {
+  const double rate = static_cast<double>(written.tokens) / seconds;
+  Progress().show(fmt::format("{} tokens, {:.0f} tokens/s", written.tokens, rate), true);
+  if (!arguments.json) return;
+  Json results = Json::array();
+  for (const std::string& text : written.texts) results.push_back(Json{{"text", text}});
+  fmt::print("{}\n", Json{{"tokens", written.tokens}, {"tokens_per_second", rate}, {"results", results}}.dump(
+                         2, ' ', false, Json::error_handler_t::replace));
+}
+
+void write_text(const std::shared_ptr<const Model>& model, const Arguments& arguments) {
+  if (!arguments.complete.empty() || arguments.columns != 0)
+    fail<UsageError>("generate", "expected --complete and --columns for models of pictures, got one of text");
+  if (!arguments.out.empty()) require_file_path(arguments.out);
+  const Text text(model->config());
+  const TextPlan plan = plan_of(model->config(), text, arguments);
+  const auto start = std::chrono::steady_clock::now();
+  const WrittenTexts written = draw_texts(model, text, plan, arguments);
+  const double seconds = seconds_since(start);
+  if (!arguments.save_states.empty()) write_streams(arguments.save_states, written.streams);
+  if (!arguments.out.empty()) write_file_atomically(arguments.out, written.together);
+  report_texts(arguments, written, seconds);
 }
 
 void run(const Arguments& arguments) {

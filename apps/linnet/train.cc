@@ -55,14 +55,102 @@ void draw(const fs::path& folder, std::int64_t step, const std::shared_ptr<const
   write_file_atomically(folder / "samples" / fmt::format("{}.txt", step), text);
 }
 
-void run(const Arguments& arguments) {
-  Context context(arguments.threads);
+RunConfig config_of(const Arguments& arguments) {
   RunConfig config;
   config.load(arguments.config, arguments.settings);
   if (!arguments.data.empty()) set_source(config.data, arguments.data);
   if (config.data.kind == "digits")
     require_memory("the digits",
                    1.1 * static_cast<double>(config.data.examples * config.data.size * config.data.size));
+  return config;
+}
+
+/// Shows a run as it goes on.
+class Display {
+ public:
+  Display(Progress& progress, const RunConfig& config, std::int64_t examples)
+      : progress_(progress), config_(config), examples_(examples) {}
+
+  void show(const std::string& message) { progress_.show(message, true); }
+
+  void show(const StepReport& report) {
+    if (first_step_ == 0) {
+      first_step_ = report.step;
+      show(fmt::format("training on {} examples of {} ({} tokens each)", examples_, config_.data.kind,
+                       config_.model.length));
+    }
+    bits_ = report.bits;
+    progress_.show(fmt::format(
+        "step {}/{}  {:.4f} bits/token  norm {:.2f}  rate {:.2e}  {:.0f} tokens/s  {} left", report.step,
+        config_.training.steps, report.bits, report.gradient_norm, report.learning_rate,
+        report.tokens_per_second, duration_text(seconds_left(report.step))));
+  }
+
+  void show(std::int64_t step, const Evaluation& evaluation) {
+    const std::string hidden =
+        config_.model.masked()
+            ? fmt::format(", perplexity {:.3f}, accuracy {:.1f} % of {} hidden tokens", evaluation.perplexity,
+                          100 * evaluation.accuracy, evaluation.tokens)
+            : "";
+    show(fmt::format("step {}: {:.4f} bits/token on {} validation examples{}", step, evaluation.bits,
+                     evaluation.examples, hidden));
+  }
+
+  /// Since training began.
+  double seconds() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  }
+  /// Per token, of the last step that was shown.
+  double bits() const { return bits_; }
+
+ private:
+  double seconds_left(std::int64_t step) const {
+    const double of_step = seconds() / static_cast<double>(step - first_step_ + 1);
+    const double left = of_step * static_cast<double>(config_.training.steps - step);
+    return config_.training.minutes > 0 ? std::min(left, 60 * config_.training.minutes - seconds()) : left;
+  }
+
+  Progress& progress_;
+  const RunConfig& config_;
+  std::int64_t examples_;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  std::int64_t first_step_ = 0;
+  double bits_ = 0;
+};
+
+TrainingCallbacks callbacks_of(Display& display, const ModelConfig& model, const fs::path& folder,
+                               int threads) {
+  TrainingCallbacks callbacks;
+  callbacks.on_message = [&](const std::string& message) { display.show(message); };
+  callbacks.on_step = [&](const StepReport& report) { display.show(report); };
+  callbacks.on_evaluation = [&](std::int64_t step, const Evaluation& evaluation) {
+    display.show(step, evaluation);
+  };
+  if (has_recurrent_form(model))
+    callbacks.draw_samples = [=](std::int64_t step, const std::shared_ptr<const Model>& trained) {
+      draw(folder, step, trained, threads);
+    };
+  callbacks.should_stop = [] { return interrupted.load(); };
+  return callbacks;
+}
+
+Json json_of(const TrainingResult& result, const fs::path& folder, double seconds, double bits, bool masked) {
+  Json json = {{"out", folder.string()},
+               {"step", result.step},
+               {"finished", result.finished},
+               {"seconds", seconds},
+               {"bits", bits}};
+  if (result.evaluation) json["validation_bits"] = result.evaluation->bits;
+  if (result.evaluation && masked) {
+    json["validation_perplexity"] = result.evaluation->perplexity;
+    json["validation_accuracy"] = result.evaluation->accuracy;
+  }
+  return json;
+}
+
+void run(const Arguments& arguments) {
+  Context context(arguments.threads);
+  RunConfig config = config_of(arguments);
   Progress progress;
   progress.hint(fmt::format("reading {} data", config.data.kind));
   const Datasets data = open_datasets(config.data);
@@ -70,64 +158,16 @@ void run(const Arguments& arguments) {
   config.check_memory(true);
 
   const fs::path folder = arguments.out;
-  const auto start = std::chrono::steady_clock::now();
-  std::int64_t first_step = 0;
-  double bits = 0;
-  TrainingCallbacks callbacks;
-  callbacks.on_message = [&](const std::string& message) { progress.show(message, true); };
-  callbacks.on_step = [&](const StepReport& report) {
-    if (first_step == 0) {
-      first_step = report.step;
-      progress.show(fmt::format("training on {} examples of {} ({} tokens each)", data.training->size(),
-                                config.data.kind, config.model.length),
-                    true);
-    }
-    bits = report.bits;
-    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    double left = seconds / static_cast<double>(report.step - first_step + 1) *
-                  static_cast<double>(config.training.steps - report.step);
-    if (config.training.minutes > 0) left = std::min(left, 60 * config.training.minutes - seconds);
-    progress.show(
-        fmt::format("step {}/{}  {:.4f} bits/token  norm {:.2f}  rate {:.2e}  {:.0f} tokens/s  {} left",
-                    report.step, config.training.steps, report.bits, report.gradient_norm,
-                    report.learning_rate, report.tokens_per_second, duration_text(left)));
-  };
-  callbacks.on_evaluation = [&](std::int64_t step, const Evaluation& evaluation) {
-    const std::string hidden =
-        config.model.masked()
-            ? fmt::format(", perplexity {:.3f}, accuracy {:.1f} % of {} hidden tokens", evaluation.perplexity,
-                          100 * evaluation.accuracy, evaluation.tokens)
-            : "";
-    progress.show(fmt::format("step {}: {:.4f} bits/token on {} validation examples{}", step, evaluation.bits,
-                              evaluation.examples, hidden),
-                  true);
-  };
-  if (has_recurrent_form(config.model))
-    callbacks.draw_samples = [&](std::int64_t step, const std::shared_ptr<const Model>& model) {
-      draw(folder, step, model, context.threads());
-    };
-  callbacks.should_stop = [] { return interrupted.load(); };
-
+  Display display(progress, config, data.training->size());
   std::signal(SIGINT, on_interrupt);
-  const TrainingResult result = train(context, config.model, config.training, *data.training,
-                                      *data.validation, folder, arguments.resume, callbacks);
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  progress.show(fmt::format("{} after {} steps in {}: {}", result.finished ? "finished" : "stopped",
-                            result.step, duration_text(seconds), folder.string()),
-                true);
-  if (arguments.json) {
-    Json json = {{"out", folder.string()},
-                 {"step", result.step},
-                 {"finished", result.finished},
-                 {"seconds", seconds},
-                 {"bits", bits}};
-    if (result.evaluation) json["validation_bits"] = result.evaluation->bits;
-    if (result.evaluation && config.model.masked()) {
-      json["validation_perplexity"] = result.evaluation->perplexity;
-      json["validation_accuracy"] = result.evaluation->accuracy;
-    }
-    fmt::print("{}\n", json.dump(2));
-  }
+  const TrainingResult result =
+      train(context, config.model, config.training, *data.training, *data.validation, folder,
+            arguments.resume, callbacks_of(display, config.model, folder, context.threads()));
+  const double seconds = display.seconds();
+  display.show(fmt::format("{} after {} steps in {}: {}", result.finished ? "finished" : "stopped",
+                           result.step, duration_text(seconds), folder.string()));
+  if (arguments.json)
+    fmt::print("{}\n", json_of(result, folder, seconds, display.bits(), config.model.masked()).dump(2));
 }
 
 void list_options() {
