@@ -11,7 +11,6 @@
 
 #include "base/fail.h"
 #include "base/names.h"
-#include "io/file.h"
 
 namespace linnet {
 namespace {
@@ -134,8 +133,6 @@ void Options::apply_assignment(const std::string& assignment) {
     fail<UsageError>(operation, "--set: expected key=value, got \"{}\"", assignment);
   set(assignment.substr(0, equals), assignment.substr(equals + 1));
 }
-
-void Options::load_toml(const std::filesystem::path& path) { parse_toml(read_file(path), path.string()); }
 
 void Options::parse_toml(std::string_view text, const std::string& origin) {
   std::map<std::string, std::string> lines;

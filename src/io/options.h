@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -33,7 +32,6 @@ class Options {
   void apply_assignment(const std::string& assignment);
 
   /// Numbers, booleans and text must be given as such; a whole number serves for a number of either kind.
-  void load_toml(const std::filesystem::path& path);
   void parse_toml(std::string_view text, const std::string& origin);
   void load_json(const Json& json, const std::string& origin);
 

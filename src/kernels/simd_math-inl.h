@@ -176,15 +176,6 @@ HWY_INLINE V near_gelu(D d, V x) {
   return hn::Add(half, even);
 }
 
-/// erf(x), absolute error below 7e-7.
-template <class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
-HWY_INLINE V fast_erf(D d, V x) {
-  namespace hn = hwy::HWY_NAMESPACE;
-  V density, cdf;
-  fast_normal(d, hn::Mul(x, hn::Set(d, 1.41421356237f)), density, cdf);
-  return hn::Sub(hn::Add(cdf, cdf), hn::Set(d, 1.0f));
-}
-
 /// Sine and cosine of x, absolute errors below 2e-7 for |x| ≤ 1e4. Far beyond, where a float has no digits
 /// left for an angle, still numbers in [-1, 1]; NaN for infinities.
 template <class D, class V = hwy::HWY_NAMESPACE::Vec<D>>

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "io/temporary_folder.h"
+#include "support/errors.h"
 
 namespace linnet {
 namespace {
@@ -86,11 +86,11 @@ TEST(Options, UnknownKeysNameOriginAndNearest) {
 }
 
 TEST(Options, LoadsToml) {
-  const TemporaryFolder folder;
   Example example;
-  example.options.load_toml(folder.file("good.toml",
-                                        "note = 'x'\n[model]\nlayers = 2e0\nattention.family = 'softmax'\n"
-                                        "tied = true\n[training]\nrate = 1 # an integer\n"));
+  example.options.parse_toml(
+      "note = 'x'\n[model]\nlayers = 2e0\nattention.family = 'softmax'\n"
+      "tied = true\n[training]\nrate = 1 # an integer\n",
+      "good.toml");
   EXPECT_EQ(example.layers, 2);
   EXPECT_EQ(example.rate, 1);
   EXPECT_TRUE(example.tied);
@@ -99,9 +99,8 @@ TEST(Options, LoadsToml) {
 }
 
 TEST(Options, TomlErrorsNameFileAndLine) {
-  const TemporaryFolder folder;
   const auto error = [&](std::string_view text) {
-    return usage_error([&] { Example().options.load_toml(folder.file("bad.toml", text)); });
+    return usage_error([&] { Example().options.parse_toml(text, "bad.toml"); });
   };
   EXPECT_THAT(error("\n[model]\nlayers = = 2\n"), HasSubstr("bad.toml, line 3, column 10"));
   EXPECT_THAT(error("[model"), HasSubstr("bad.toml, line 1, column 7"));
@@ -123,7 +122,6 @@ TEST(Options, TomlErrorsNameFileAndLine) {
   for (int i = 0; i < 1000; ++i) deep += "a.";
   EXPECT_THAT(error(deep + "a = 1\n"), HasSubstr("levels"));
   EXPECT_THAT(error("note = \"\xff\"\n"), HasSubstr("bad.toml, line 1"));
-  EXPECT_THAT(error_of([&] { Example().options.load_toml(folder / "none.toml"); }), HasSubstr("none.toml"));
 }
 
 TEST(Options, JsonRoundTripsInTheOrderAdded) {
