@@ -11,6 +11,8 @@ namespace linnet {
 void add_train(CLI::App& program);
 void add_generate(CLI::App& program);
 void add_evaluate(CLI::App& program);
+void add_fill(CLI::App& program);
+void add_embed(CLI::App& program);
 void add_attend(CLI::App& program);
 void add_approximate(CLI::App& program);
 void add_bench(CLI::App& program);

@@ -1,16 +1,19 @@
 #include <fmt/core.h>
 
+#include <numbers>
+
 #include "base/fail.h"
 #include "checks.h"
 #include "commands.h"
 #include "config.h"
+#include "io/file.h"
 #include "report.h"
 
 namespace linnet {
 namespace {
 
 struct Arguments {
-  std::string model, data, data_kind, attention, feature_map, split = "validation";
+  std::string model, data, data_kind, attention, feature_map, per_token, split = "validation";
   std::int64_t examples = 0, batch = 8, features = 0;
   bool json = false;
   int threads = 0;
@@ -37,13 +40,23 @@ std::vector<std::string> settings_of(const Arguments& arguments) {
 }
 
 void run(const Arguments& arguments) {
+  if (!arguments.per_token.empty()) require_file_path(arguments.per_token);
   Context context(arguments.threads);
   const std::vector<std::string> settings = settings_of(arguments);
   const std::shared_ptr<const Model> model = Model::load(arguments.model, settings);
   const Datasets data = open_datasets(data_for_model(model->config(), arguments.data, arguments.data_kind));
   const Dataset& dataset = arguments.split == "training" ? *data.training : *data.validation;
   const auto start = std::chrono::steady_clock::now();
-  const Evaluation result = evaluate(context, *model, dataset, arguments.examples, arguments.batch, true);
+  std::string lines = "example,position,token,log_probability,bits\n";
+  TokenLossCallback on_token;
+  if (!arguments.per_token.empty())
+    on_token = [&](const TokenLoss& loss) {
+      lines += fmt::format("{},{},{},{:.7g},{:.7g}\n", loss.example, loss.position, loss.token, 0 - loss.nats,
+                           loss.nats / std::numbers::ln2);
+    };
+  const Evaluation result =
+      evaluate(context, *model, dataset, arguments.examples, arguments.batch, true, on_token);
+  if (on_token) write_file_atomically(arguments.per_token, lines);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (arguments.json) {
     fmt::print("{}\n", Json{{"model", arguments.model},
@@ -78,7 +91,8 @@ void add_evaluate(CLI::App& program) {
       "Bits per token are bits per dimension for pictures (every pixel counts) and bits per byte for text.\n"
       "For an encoder only the hidden tokens count. They are the same in every evaluation.\n"
       "Example: linnet evaluate runs/digits --data digits\n"
-      "         linnet evaluate runs/softmax --data digits --attention favor --features 256");
+      "         linnet evaluate runs/softmax --data digits --attention favor --features 256\n"
+      "         linnet evaluate runs/text --data book.txt --per-token tokens.csv");
   command->add_option("model", arguments->model, "folder of a model or of a run")->required();
   command
       ->add_option("--data", arguments->data,
@@ -93,6 +107,8 @@ void add_evaluate(CLI::App& program) {
   command->add_option("--examples", arguments->examples, "number of examples, evenly spaced; default: all")
       ->check(whole(1, most_count));
   command->add_option("--batch", arguments->batch, "examples per pass")->check(whole(1, most_count));
+  command->add_option("--per-token", arguments->per_token,
+                      "CSV file for the log-probability of every counted token, in nats, and its bits");
   command->add_option(
       "--attention", arguments->attention,
       "use the weights with another attention family, or with a feature map of the linear family "

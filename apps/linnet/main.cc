@@ -61,6 +61,8 @@ int run(int argc, char** argv) {
   add_train(program);
   add_generate(program);
   add_evaluate(program);
+  add_fill(program);
+  add_embed(program);
   add_attend(program);
   add_approximate(program);
   add_bench(program);

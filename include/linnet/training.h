@@ -134,6 +134,15 @@ struct TrainingCallbacks {
   std::function<bool()> should_stop;
 };
 
+/// A counted token of an evaluated example.
+struct TokenLoss {
+  std::int64_t example = 0;   ///< index in the dataset
+  std::int64_t position = 0;  ///< in the example
+  std::int32_t token = 0;
+  double nats = 0;  ///< −log p(token)
+};
+using TokenLossCallback = std::function<void(const TokenLoss&)>;
+
 struct TrainingResult {
   std::int64_t step = 0;
   bool finished = false;  ///< all steps were done
@@ -152,9 +161,10 @@ LINNET_API TrainingResult train(Context& context, const ModelConfig& config, con
 
 /// Mean loss of up to `examples` (0: all) evenly spaced examples, `batch` per pass. With `accuracy`, the most
 /// probable value of every token is also compared. For a masked model every evaluation hides the same tokens
-/// of an example. Throws UsageError for negative `examples`, for a `batch` below 1, and where the data do not
-/// fit the model.
+/// of an example. `on_token`, if given, is called for every counted token, example by example. Throws
+/// UsageError for negative `examples`, for a `batch` below 1, and where the data do not fit the model.
 LINNET_API Evaluation evaluate(Context& context, const Model& model, const Dataset& dataset,
-                               std::int64_t examples, std::int64_t batch, bool accuracy = false);
+                               std::int64_t examples, std::int64_t batch, bool accuracy = false,
+                               const TokenLossCallback& on_token = {});
 
 }  // namespace linnet

@@ -18,12 +18,6 @@ std::string_view trimmed(std::string_view line) {
   return line.substr(begin, line.find_last_not_of(blank) + 1 - begin);
 }
 
-std::int32_t token_of(char letter) {
-  if (letter >= 'a' && letter <= 'z') letter = static_cast<char>(letter - 'a' + 'A');
-  const std::size_t at = residues.find(letter);
-  return at == std::string_view::npos ? -1 : static_cast<std::int32_t>(at);
-}
-
 /// As it is, or as a number where it cannot be printed.
 std::string shown(char letter) {
   const auto byte = static_cast<unsigned char>(letter);
@@ -69,6 +63,12 @@ class PieceDataset final : public Dataset {
 
 }  // namespace
 
+std::int32_t residue_of(char letter) {
+  if (letter >= 'a' && letter <= 'z') letter = static_cast<char>(letter - 'a' + 'A');
+  const std::size_t at = residues.find(letter);
+  return at == std::string_view::npos ? -1 : static_cast<std::int32_t>(at);
+}
+
 std::vector<Sequence> parse_fasta(std::string_view text, const std::string& origin) {
   std::vector<Sequence> sequences;
   std::int64_t number = 0, header = 0, stop = 0;  // lines; 0 where there is none
@@ -93,7 +93,7 @@ std::vector<Sequence> parse_fasta(std::string_view text, const std::string& orig
       fail("fasta", "{}: expected a header that begins with '>' before any residues, got {} in line {}",
            origin, shown(line.front()), number);
     for (const char letter : line) {
-      const std::int32_t token = token_of(letter);
+      const std::int32_t token = residue_of(letter);
       if (stop != 0)
         fail("fasta", "{}: expected '*' at the end of a sequence alone, got it inside in line {}", origin,
              stop);

@@ -16,6 +16,9 @@ inline constexpr std::string_view residues = "ACDEFGHIKLMNPQRSTVWYOUBJXZ";
 /// Tokens of `residues` from here on name no single amino acid: inputs, but never targets.
 inline constexpr std::int32_t first_ambiguous_residue = 22;
 
+/// The token of a letter, small or capital; −1 for a letter of no residue.
+std::int32_t residue_of(char letter);
+
 /// The tokens of one sequence.
 using Sequence = std::vector<std::uint8_t>;
 

@@ -34,10 +34,16 @@ std::int64_t count_right(Context& context, const OutputHead& head, View<const fl
   return std::count(right.begin(), right.end(), 1);
 }
 
+void report_tokens(std::span<const std::int32_t> targets, std::span<const float> losses, std::int64_t length,
+                   const Examples::Index& index, const TokenLossCallback& on_token) {
+  for (std::int64_t i = 0; i < std::ssize(targets); ++i)
+    if (targets[i] >= 0) on_token({index(i / length), i % length, targets[i], losses[i]});
+}
+
 }  // namespace
 
 Evaluation evaluate(Context& context, const Network& network, const Dataset& dataset, std::int64_t examples,
-                    std::int64_t batch, bool accuracy) {
+                    std::int64_t batch, bool accuracy, const TokenLossCallback& on_token) {
   if (examples < 0) fail<UsageError>("evaluate", "expected at least 0 examples (0: all), got {}", examples);
   if (batch < 1) fail<UsageError>("evaluate", "expected a batch of at least 1 example, got {}", batch);
   const ModelConfig& config = network.config();
@@ -50,13 +56,17 @@ Evaluation evaluate(Context& context, const Network& network, const Dataset& dat
   Evaluation result;
   double nats = 0;
   std::int64_t right = 0;
+  std::vector<float> losses;
   for (std::int64_t first = 0; first < count; first += batch) {
     const std::int64_t here = std::min(batch, count - first);
     const auto index = [&](std::int64_t i) { return (first + i) * size / count; };
     const Batch pass = chosen.read(context, dataset, config, here, index,
                                    {Random(0, Draw::masking, evaluation_masks), index});
     check_batch("evaluate", config, pass);
-    nats += transformer.loss(context, pass.inputs, pass.targets, here, config.length, {}, pass.key_lengths);
+    if (on_token) losses.resize(pass.targets.size());
+    nats +=
+        transformer.loss(context, pass.inputs, pass.targets, here, config.length, losses, pass.key_lengths);
+    if (on_token) report_tokens(pass.targets, losses, config.length, index, on_token);
     result.tokens += counted_targets(pass);
     if (accuracy) right += count_right(context, network.head(), transformer.parameters(), pass.targets);
   }
@@ -72,8 +82,8 @@ Evaluation evaluate(Context& context, const Network& network, const Dataset& dat
 }
 
 Evaluation evaluate(Context& context, const Model& model, const Dataset& dataset, std::int64_t examples,
-                    std::int64_t batch, bool accuracy) {
-  return evaluate(context, model.network(), dataset, examples, batch, accuracy);
+                    std::int64_t batch, bool accuracy, const TokenLossCallback& on_token) {
+  return evaluate(context, model.network(), dataset, examples, batch, accuracy, on_token);
 }
 
 }  // namespace linnet

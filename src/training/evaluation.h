@@ -7,6 +7,6 @@ namespace linnet {
 
 /// `evaluate` of linnet/training.h for a network whose parameters are still being trained.
 Evaluation evaluate(Context& context, const Network& network, const Dataset& dataset, std::int64_t examples,
-                    std::int64_t batch, bool accuracy);
+                    std::int64_t batch, bool accuracy, const TokenLossCallback& on_token = {});
 
 }  // namespace linnet

@@ -1,0 +1,150 @@
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "base/fail.h"
+#include "checks.h"
+#include "commands.h"
+#include "config.h"
+#include "io/safetensors.h"
+#include "report.h"
+#include "training/examples.h"
+
+namespace linnet {
+namespace {
+
+struct Arguments {
+  std::string model, data, data_kind, out, split = "validation";
+  std::int64_t examples = 0, batch = 8;
+  bool per_token = false, json = false;
+  int threads = 0;
+};
+
+/// Examples as a model takes them, without hidden tokens, for Model::hidden.
+struct Inputs {
+  std::vector<std::int32_t> tokens;   ///< [count · length]
+  std::vector<std::int64_t> lengths;  ///< [count], before the padding
+  std::vector<std::int64_t> labels;   ///< [count]
+};
+
+Inputs read_examples(const Dataset& dataset, const ModelConfig& config,
+                     const std::vector<std::int64_t>& indices) {
+  const auto length = static_cast<std::size_t>(config.length);
+  Inputs inputs;
+  inputs.tokens.resize(indices.size() * length);
+  std::vector<std::int32_t> targets(length);
+  for (std::size_t i = 0; i < indices.size(); ++i) {
+    const std::span tokens = std::span(inputs.tokens).subspan(i * length, length);
+    const std::int64_t label = dataset.read(indices[i], tokens, targets);
+    inputs.labels.push_back(label);
+    inputs.lengths.push_back(std::ranges::find(tokens, -1) - tokens.begin());
+    if (config.masked()) continue;
+    std::shift_right(tokens.begin(), tokens.end(), 1);
+    tokens.front() = config.first_input(config.classes > 0 ? label : -1);
+  }
+  return inputs;
+}
+
+/// means [count, width] over the rows of each example before its padding.
+void write_means(std::span<float> means, View<const float> rows, const std::vector<std::int64_t>& lengths) {
+  const std::int64_t width = rows.extent(2);
+  std::vector<double> sums(static_cast<std::size_t>(width));
+  for (std::int64_t i = 0; i < rows.extent(0); ++i) {
+    const std::int64_t length = lengths[static_cast<std::size_t>(i)];
+    std::ranges::fill(sums, 0.0);
+    for (std::int64_t t = 0; t < length; ++t)
+      for (std::int64_t k = 0; k < width; ++k) sums[static_cast<std::size_t>(k)] += rows(i, t, k);
+    for (std::int64_t k = 0; k < width; ++k)
+      means[static_cast<std::size_t>(i * width + k)] =
+          static_cast<float>(sums[static_cast<std::size_t>(k)] / static_cast<double>(length));
+  }
+}
+
+/// rows [count, length, width] as they are, with 0 in place of padding.
+void write_rows(std::span<float> to, View<const float> rows, const std::vector<std::int64_t>& lengths) {
+  for (std::int64_t i = 0; i < rows.extent(0); ++i)
+    std::copy_n(rows.at(i), lengths[static_cast<std::size_t>(i)] * rows.extent(2),
+                to.begin() + i * rows.extent(1) * rows.extent(2));
+}
+
+void run(const Arguments& arguments) {
+  require_file_path(arguments.out);
+  const std::shared_ptr<const Model> model = Model::load(arguments.model);
+  const ModelConfig& config = model->config();
+  DataOptions source = data_for_model(config, arguments.data, arguments.data_kind);
+  source.labels = true;  // written for models without classes too
+  const Datasets data = open_datasets(source);
+  const Dataset& dataset = arguments.split == "training" ? *data.training : *data.validation;
+  check_fit(config, dataset);
+  const std::int64_t size = dataset.size();
+  const std::int64_t count = arguments.examples == 0 ? size : std::min(arguments.examples, size);
+  const std::int64_t rows_of_example = arguments.per_token ? config.length : 1;
+  require_memory("the embeddings", 4.0 * static_cast<double>(count) * static_cast<double>(rows_of_example) *
+                                       static_cast<double>(config.width));
+  Tensor embeddings = Tensor::of<float>(arguments.per_token ? Shape{count, config.length, config.width}
+                                                            : Shape{count, config.width});
+  std::vector<std::int64_t> lengths, labels;
+  Context context(arguments.threads);
+  Progress progress;
+  for (std::int64_t first = 0; first < count; first += arguments.batch) {
+    const std::int64_t here = std::min(arguments.batch, count - first);
+    std::vector<std::int64_t> indices;
+    for (std::int64_t i = first; i < first + here; ++i) indices.push_back(i * size / count);
+    const Inputs inputs = read_examples(dataset, config, indices);
+    const Tensor hidden = model->hidden(context, inputs.tokens, here, config.length, inputs.lengths);
+    const std::span<float> to =
+        embeddings.span<float>().subspan(static_cast<std::size_t>(first * rows_of_example * config.width));
+    if (arguments.per_token)
+      write_rows(to, hidden.view<float>(), inputs.lengths);
+    else
+      write_means(to, hidden.view<float>(), inputs.lengths);
+    lengths.insert(lengths.end(), inputs.lengths.begin(), inputs.lengths.end());
+    labels.insert(labels.end(), inputs.labels.begin(), inputs.labels.end());
+    progress.show(fmt::format("{} of {} examples", first + here, count));
+  }
+  std::vector<NamedTensor> tensors = {{"embeddings", DType::f32, embeddings.shape(), embeddings.raw()},
+                                      {"lengths", DType::i64, {count}, lengths.data()}};
+  if (dataset.classes() > 0) tensors.push_back({"labels", DType::i64, {count}, labels.data()});
+  write_safetensors(arguments.out, tensors, {});
+  if (arguments.json)
+    fmt::print("{}\n", Json{{"out", arguments.out},
+                            {"examples", count},
+                            {"width", config.width},
+                            {"shape", embeddings.shape()}}
+                           .dump(2));
+  else
+    fmt::print("embeddings {} of {} examples: {}\n", to_string(embeddings.shape()), count, arguments.out);
+}
+
+}  // namespace
+
+void add_embed(CLI::App& program) {
+  auto arguments = std::make_shared<Arguments>();
+  CLI::App* command =
+      program.add_subcommand("embed", "Write the hidden rows of a model as embeddings of examples");
+  command->footer(
+      "An embedding is the mean over the tokens of an example of the rows that the output head takes.\n"
+      "Example: linnet embed runs/proteins --data proteins.fasta --out proteins.safetensors");
+  command->add_option("model", arguments->model, "folder of a model or of a run")->required();
+  command
+      ->add_option("--data", arguments->data,
+                   "digits, copy, a folder of MNIST or CIFAR-10 files, a text file or a FASTA file")
+      ->required();
+  command
+      ->add_option("--data-kind", arguments->data_kind,
+                   "kind of the data; default: from the name of --data and the files in it")
+      ->check(one_of(data_kinds()));
+  command->add_option("--out", arguments->out, "safetensors file for the embeddings")->required();
+  command->add_option("--split", arguments->split, "part of the data")
+      ->check(one_of({"validation", "training"}));
+  command->add_option("--examples", arguments->examples, "number of examples, evenly spaced; default: all")
+      ->check(whole(1, most_count));
+  command->add_option("--batch", arguments->batch, "examples per pass")->check(whole(1, most_count));
+  command->add_flag("--per-token", arguments->per_token, "write the row of every token instead of the mean");
+  command->add_option("--threads", arguments->threads, "number of threads; default: all")
+      ->check(whole(1, most_threads));
+  command->add_flag("--json", arguments->json, "print the result as JSON");
+  command->callback([=] { run(*arguments); });
+}
+
+}  // namespace linnet

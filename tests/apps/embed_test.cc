@@ -1,0 +1,225 @@
+// Commands that read what a model says of given data: evaluate --per-token, fill and embed.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <sstream>
+
+#include "apps/refusal.h"
+#include "apps/tiny_models.h"
+#include "io/file.h"
+#include "io/json.h"
+#include "io/safetensors.h"
+#include "io/temporary_folder.h"
+
+namespace linnet {
+namespace {
+
+using testing::HasSubstr;
+
+Json json_of(const Ended& ended) { return parse_json(ended.out, "standard output"); }
+
+constexpr const char* tiny_encoder =
+    "[data]\nkind = \"fasta\"\nlength = 12\n"
+    "[model]\nobjective = \"masked\"\nlayers = 1\nheads = 2\nwidth = 16\nfeed_forward = 32\n"
+    "[training]\nsteps = 4\nbatch = 4\nsample_every = 0\nevaluate_every = 0\ncheckpoint_every = 4\n";
+
+class Encoder : public testing::Test {
+ protected:
+  Encoder() {
+    std::string proteins;
+    for (int i = 0; i < 20; ++i) {
+      proteins += ">protein " + std::to_string(i) + "\n";
+      for (int k = 0; k < 5 + i % 6; ++k) proteins += "ACDEFGHIKLMNPQRSTVWY"[(3 * i + k) % 20];
+      proteins += "\n";
+    }
+    folder_.file("proteins.fasta", proteins);
+    folder_.file("proteins.toml", tiny_encoder);
+    succeed({"train", path("proteins.toml"), "--data", path("proteins.fasta"), "--out", path("run")});
+  }
+  std::string path(const std::string& name) const { return (folder_ / name).string(); }
+
+  TemporaryFolder folder_;
+};
+
+/// The columns of a CSV file with a header, by line.
+std::vector<std::vector<double>> rows_of(const std::string& csv) {
+  std::vector<std::vector<double>> rows;
+  Strings lines = lines_of(csv);
+  for (std::size_t i = 1; i < lines.size(); ++i) {
+    std::istringstream line(lines[i]);
+    std::string cell;
+    rows.emplace_back();
+    while (std::getline(line, cell, ',')) rows.back().push_back(std::stod(cell));
+  }
+  return rows;
+}
+
+TEST(EvaluatePerToken, LinesAddUpToTheBitsThatArePrinted) {
+  const TemporaryFolder folder;
+  const std::string csv = (folder / "tokens.csv").string();
+  const TinyModels& models = TinyModels::get();
+  for (const Strings& chosen :
+       {Strings{models.digits(), "digits"}, Strings{models.text(), models.learnt()}}) {
+    const Json evaluation = json_of(succeed({"evaluate", chosen[0], "--data", chosen[1], "--examples", "7",
+                                             "--batch", "3", "--per-token", csv, "--json"}));
+    const std::string text = read_file(csv);
+    EXPECT_EQ(lines_of(text)[0], "example,position,token,log_probability,bits");
+    const auto rows = rows_of(text);
+    EXPECT_EQ(rows.size(), evaluation["tokens"].get<std::size_t>());
+    double bits = 0;
+    for (const auto& row : rows) {
+      ASSERT_EQ(row.size(), 5u);
+      EXPECT_NEAR(row[3], -row[4] * std::log(2.0), 1e-5);
+      bits += row[4];
+    }
+    EXPECT_NEAR(bits / static_cast<double>(rows.size()), evaluation["bits_per_token"].get<double>(), 1e-5);
+    EXPECT_GE(rows.back()[0], 6);
+    EXPECT_EQ(rows[1][1], rows[0][1] + 1);
+  }
+  refuses(failed, {"evaluate", models.digits(), "--data", "digits", "--per-token", "/no/such/folder/x.csv"},
+          {"/no/such/folder"});
+}
+
+TEST_F(Encoder, FillsHiddenResidues) {
+  const std::string given = "ACD_FG?I";
+  const Json result = json_of(succeed({"fill", path("run"), "--protein", given, "--json"}));
+  ASSERT_EQ(result.size(), 1u);
+  const std::string filled = result[0]["filled"];
+  ASSERT_EQ(filled.size(), given.size());
+  ASSERT_EQ(result[0]["hidden"].size(), 2u);
+  for (const Json& hidden : result[0]["hidden"]) {
+    const auto at = hidden["position"].get<std::size_t>();
+    EXPECT_TRUE(at == 3 || at == 6);
+    EXPECT_EQ(filled.substr(at, 1), hidden["written"].get<std::string>());
+    EXPECT_GT(hidden["probability"].get<double>(), 1.0 / 26 / 2);
+    EXPECT_LE(hidden["probability"].get<double>(), 1);
+  }
+  for (std::size_t i = 0; i < given.size(); ++i)
+    if (i != 3 && i != 6) {
+      EXPECT_EQ(filled[i], given[i]) << i;
+    }
+  const std::string plain = succeed({"fill", path("run"), "--protein", given}).out;
+  EXPECT_EQ(lines_of(plain)[0], filled);
+  EXPECT_THAT(plain, HasSubstr("probability"));
+
+  folder_.file("hidden.fasta", ">one _\nACD_FG?I\n>two\nMKVX\n>three\nACD\n");
+  const Json of_file = json_of(succeed({"fill", path("run"), "--fasta", path("hidden.fasta"), "--json"}));
+  ASSERT_EQ(of_file.size(), 3u);
+  EXPECT_EQ(of_file[0], result[0]);
+  EXPECT_EQ(of_file[1]["hidden"].size(), 1u);
+  EXPECT_EQ(of_file[2]["filled"], "ACD");
+  const Json numbers = json_of(succeed({"fill", path("run"), "--tokens", "0 1 2 _ 4 5 _ 7", "--json"}));
+  EXPECT_EQ(numbers[0]["hidden"][0]["token"], result[0]["hidden"][0]["token"]);
+}
+
+TEST_F(Encoder, FillRefusesWhatItCannotFill) {
+  refuses(usage, {"fill", path("run")}, {"expected one of --protein, --fasta, --text and --tokens", "got 0"});
+  refuses(usage, {"fill", path("run"), "--protein", "A_", "--tokens", "1 _"}, {"expected one of", "got 2"});
+  refuses(usage, {"fill", path("run"), "--protein", "A1_"}, {"--protein", "A1_"});
+  refuses(usage, {"fill", path("run"), "--text", "a_"}, {"--tokens for a model of 26", "a text"});
+  refuses(usage, {"fill", path("run"), "--tokens", "1 x"}, {"got x"});
+  refuses(usage, {"fill", path("run"), "--tokens", " "}, {"--tokens", "got none"});
+  refuses(usage, {"fill", path("run"), "--tokens", "1 26 _"}, {"0 … 25", "got 26"});  // the mask token
+  refuses(usage, {"fill", path("run"), "--tokens", "1 99 _"}, {"[fill] expected tokens in 0", "99"});
+  refuses(failed, {"fill", path("run"), "--protein", "AAAAAAAAAAAAAAAAAAAA_"},
+          {"expected at most 12 tokens"});
+  refuses(usage, {"fill", TinyModels::get().copy(), "--tokens", "1 _"}, {"[fill] expected an encoder"});
+}
+
+TEST(Fill, HiddenTokensOfATextAreBytes) {
+  const TemporaryFolder folder;
+  const std::string run = (folder / "run").string();
+  const TinyModels& models = TinyModels::get();
+  succeed({"train", models.config("text"), "--data", models.learnt(), "--out", run, "--set",
+           "model.objective=masked", "--set", "model.dropout=0", "--set", "training.steps=1"});
+  const std::string given = "gr\xc3\xbc_ \xe2\x82_!";  // ü, and a € without its last byte
+  const Json result = json_of(succeed({"fill", run, "--text", given, "--json"}));
+  ASSERT_EQ(result[0]["hidden"].size(), 2u);
+  EXPECT_EQ(result[0]["hidden"][0]["position"], 4);
+  EXPECT_EQ(result[0]["hidden"][1]["position"], 8);
+  for (const Json& hidden : result[0]["hidden"]) {
+    const auto token = hidden["token"].get<int>();
+    const bool printable = token > 32 && token <= 126;
+    char escaped[8];
+    std::snprintf(escaped, sizeof escaped, "\\x%02x", static_cast<unsigned>(token));
+    EXPECT_EQ(hidden["written"], printable ? std::string(1, static_cast<char>(token)) : escaped);
+  }
+  const std::string filled = succeed({"fill", run, "--text", given}).out;
+  EXPECT_EQ(filled.substr(0, 4), given.substr(0, 4));
+  const Ended plain = succeed({"fill", run, "--text", "nothing"});
+  EXPECT_EQ(plain.out, "nothing\n");
+  EXPECT_THAT(plain.err, HasSubstr("no token is hidden"));
+}
+
+TEST_F(Encoder, EmbeddingsAreMeansOfTheRowsOfTokens) {
+  const Strings data = {"--data", path("proteins.fasta"), "--split", "training"};
+  const auto embed = [&](const std::string& out, const Strings& more) {
+    succeed(joined(joined({"embed", path("run"), "--out", path(out)}, data), more));
+    return Safetensors::read(path(out));
+  };
+  const Safetensors means = embed("means.safetensors", {"--batch", "5"});
+  const Safetensors rows = embed("rows.safetensors", {"--per-token", "--threads", "1"});
+  const Tensor mean = means.tensor("embeddings"), row = rows.tensor("embeddings");
+  const Tensor lengths = rows.tensor("lengths");
+  EXPECT_EQ(mean.shape(), (Shape{18, 16}));
+  EXPECT_EQ(row.shape(), (Shape{18, 12, 16}));
+  EXPECT_FALSE(means.contains("labels"));
+  for (std::int64_t i = 0; i < 18; ++i) {
+    const std::int64_t length = lengths.view<std::int64_t>()(i);
+    EXPECT_GE(length, 5);
+    for (std::int64_t k = 0; k < 16; ++k) {
+      double sum = 0;
+      for (std::int64_t t = 0; t < 12; ++t) sum += row.view<float>()(i, t, k);
+      EXPECT_NEAR(sum / static_cast<double>(length), mean.view<float>()(i, k), 1e-5) << i << " " << k;
+    }
+  }
+}
+
+// Row i of a decoder sees the start token and the tokens before i, and no other one.
+TEST(Embed, RowsOfADecoderSeeWhatStandsBeforeThem) {
+  const TemporaryFolder folder;
+  const TinyModels& models = TinyModels::get();
+  const auto rows_of_text = [&](const std::string& name, const std::string& text) {
+    folder.file(name, text);
+    const std::string out = (folder / "rows.safetensors").string();
+    succeed({"embed", models.text(), "--data", (folder / name).string(), "--split", "training", "--examples",
+             "1", "--per-token", "--out", out});
+    return Safetensors::read(out).tensor("embeddings");
+  };
+  constexpr std::int64_t length = 24, width = 16, changed = 10;
+  std::string text(300, 'a');
+  const Tensor before = rows_of_text("a.txt", text);
+  text[changed] = 'b';
+  const Tensor after = rows_of_text("b.txt", text);
+  ASSERT_EQ(before.shape(), (Shape{1, length, width}));
+  for (std::int64_t t = 0; t < length; ++t) {
+    const float *row = before.view<float>().at(0, t), *other = after.view<float>().at(0, t);
+    EXPECT_EQ(std::equal(row, row + width, other), t <= changed) << t;
+  }
+}
+
+TEST(Embed, LabelsStandBesideTheEmbeddings) {
+  const TemporaryFolder folder;
+  const std::string out = (folder / "digits.safetensors").string();
+  const Json result = json_of(succeed(
+      {"embed", TinyModels::get().digits(), "--data", "digits", "--examples", "5", "--out", out, "--json"}));
+  EXPECT_EQ(result["examples"], 5);
+  const Safetensors tensors = Safetensors::read(out);
+  EXPECT_EQ(tensors.shape("embeddings"), (Shape{5, 16}));
+  EXPECT_EQ(tensors.shape("labels"), (Shape{5}));
+
+  const std::string run = (folder / "run").string();
+  succeed({"train", TinyModels::get().config("digits"), "--out", run, "--set", "data.labels=false"});
+  succeed({"embed", run, "--data", "digits", "--examples", "5", "--out", out});
+  const Safetensors without_classes = Safetensors::read(out);
+  const Tensor labels = without_classes.tensor("labels"), expected = tensors.tensor("labels");
+  EXPECT_TRUE(std::ranges::equal(labels.span<std::int64_t>(), expected.span<std::int64_t>()));
+  refuses(failed, {"embed", TinyModels::get().digits(), "--data", "digits", "--out", "/no/such/folder/x"},
+          {"/no/such/folder"});
+}
+
+}  // namespace
+}  // namespace linnet
