@@ -3,7 +3,7 @@
 #include <chrono>
 #include <cmath>
 
-#include "attend_inputs.h"
+#include "attend/inputs.h"
 #include "base/fail.h"
 #include "checks.h"
 #include "commands.h"

@@ -3,14 +3,15 @@
 #include <algorithm>
 
 #include "base/fail.h"
-#include "bench.h"
+#include "bench/bench.h"
 #include "checks.h"
 #include "config.h"
 #include "kernels/dense.h"
 #include "kernels/elementwise.h"
 #include "linnet/generation.h"
+#include "lists.h"
 #include "model/cost.h"
-#include "plot.h"
+#include "plot/plot.h"
 #include "report.h"
 
 namespace linnet {
@@ -251,12 +252,12 @@ void check_options(const Arguments& arguments) {
 /// The lists that the options name.
 struct Lists {
   explicit Lists(const Arguments& arguments)
-      : configs(name_list("--config", arguments.config)),
+      : configs(name_list("--config", arguments.config, "bench")),
         families(family_list("--family", arguments.family)),
-        weights(name_list("--weights", arguments.weights)),
-        streams(number_list("--streams", arguments.streams)) {
+        weights(name_list("--weights", arguments.weights, "bench")),
+        streams(number_list("--streams", arguments.streams, "bench")) {
     for (const std::string& name : weights) kernels::find_weight_type(name);
-    if (!arguments.position.empty()) positions = number_list("--position", arguments.position);
+    if (!arguments.position.empty()) positions = number_list("--position", arguments.position, "bench");
   }
 
   std::vector<std::string> configs, families, weights;

@@ -1,4 +1,4 @@
-#include "attend_mask.h"
+#include "attend/mask.h"
 
 #include "base/fail.h"
 #include "checks.h"

@@ -7,7 +7,7 @@
 #include "commands.h"
 #include "io/file.h"
 #include "io/json.h"
-#include "plot.h"
+#include "plot/plot.h"
 #include "report.h"
 
 namespace linnet {

@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "bench_attention.h"
+#include "bench/attention.h"
 
 namespace linnet {
 namespace {

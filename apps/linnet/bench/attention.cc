@@ -1,4 +1,4 @@
-#include "bench_attention.h"
+#include "bench/attention.h"
 
 #include <fmt/core.h>
 #include <malloc.h>
@@ -8,9 +8,10 @@
 #include <set>
 
 #include "base/fail.h"
-#include "bench.h"
+#include "bench/bench.h"
 #include "checks.h"
 #include "linnet/attention.h"
+#include "lists.h"
 #include "report.h"
 
 namespace linnet {
@@ -30,7 +31,7 @@ struct Arguments {
 /// Names of a list, all of them in `known`.
 std::vector<std::string> known_list(const std::string& option, const std::string& text,
                                     const std::vector<std::string>& known) {
-  std::vector<std::string> names = name_list(option, text);
+  std::vector<std::string> names = name_list(option, text, "bench");
   for (const std::string& name : names) {
     const std::string problem = one_of(known)(const_cast<std::string&>(name));
     if (!problem.empty()) fail<UsageError>("bench", "{}: {}", option, problem);
@@ -55,14 +56,14 @@ std::string description(const AttentionRow& row) {
 struct Lists {
   explicit Lists(const Arguments& arguments)
       : families(families_of("--family", arguments.family)),
-        maps(name_list("--feature-map", arguments.feature_map)),
+        maps(name_list("--feature-map", arguments.feature_map, "bench")),
         passes(known_list("--pass", arguments.pass, {"forward", "training", "step"})),
         masks(known_list("--mask", arguments.mask, bench_mask_names())),
         dtypes(known_list("--dtype", arguments.dtype, {"f32", "bf16"})),
-        dims(number_list("--dim", arguments.dim)),
-        batches(number_list("--batch", arguments.batch)),
-        lengths(number_list("--length", arguments.length)),
-        streams(number_list("--streams", arguments.streams)) {}
+        dims(number_list("--dim", arguments.dim, "bench")),
+        batches(number_list("--batch", arguments.batch, "bench")),
+        lengths(number_list("--length", arguments.length, "bench")),
+        streams(number_list("--streams", arguments.streams, "bench")) {}
 
   Families families;
   std::vector<std::string> maps, passes, masks, dtypes;

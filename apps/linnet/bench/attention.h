@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "attention_options.h"
-#include "bench_masks.h"
+#include "bench/masks.h"
 #include "io/json.h"
 #include "linnet/feature_map.h"
 #include "linnet/tensor.h"

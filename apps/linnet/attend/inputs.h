@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "attend_mask.h"
+#include "attend/mask.h"
 #include "attention_options.h"
 #include "io/safetensors.h"
 #include "linnet/attention.h"

@@ -8,8 +8,8 @@
 #include "base/fail.h"
 #include "base/parallel.h"
 #include "base/random.h"
-#include "bench.h"
-#include "bench_attention.h"
+#include "bench/attention.h"
+#include "bench/bench.h"
 #include "linnet/attention.h"
 #include "report.h"
 

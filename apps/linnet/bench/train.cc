@@ -5,9 +5,10 @@
 
 #include "base/fail.h"
 #include "base/random.h"
-#include "bench.h"
+#include "bench/bench.h"
 #include "config.h"
 #include "kernels/elementwise.h"
+#include "lists.h"
 #include "model/cost.h"
 #include "model/training_transformer.h"
 #include "report.h"
@@ -84,10 +85,10 @@ std::string refusal_of(const ModelConfig& config) {
 }
 
 void run(const Arguments& arguments) {
-  const auto configs = name_list("--config", arguments.config);
+  const auto configs = name_list("--config", arguments.config, "bench");
   const Families families = arguments.family.empty() ? Families() : families_of("--family", arguments.family);
-  const auto batches =
-      arguments.batch.empty() ? std::vector<std::int64_t>() : number_list("--batch", arguments.batch);
+  const auto batches = arguments.batch.empty() ? std::vector<std::int64_t>()
+                                               : number_list("--batch", arguments.batch, "bench");
   const Json rows = arguments.bench.rows([&](Context& context, Json& rows) {
     for (const std::string& name : configs) {
       RunConfig config;

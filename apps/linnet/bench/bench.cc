@@ -1,12 +1,10 @@
-#include "bench.h"
+#include "bench/bench.h"
 
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <map>
-#include <sstream>
 
 #include "base/fail.h"
 #include "checks.h"
@@ -14,6 +12,7 @@
 #include "kernels/dense.h"
 #include "linnet/attention.h"
 #include "linnet/instruction_set.h"
+#include "lists.h"
 #include "report.h"
 
 namespace linnet {
@@ -38,17 +37,8 @@ Json BenchOptions::rows(const std::function<void(Context& context, Json& rows)>&
   return rows;
 }
 
-std::vector<std::string> name_list(const std::string& option, const std::string& text,
-                                   const char* operation) {
-  std::vector<std::string> names;
-  std::istringstream words(text);
-  for (std::string word; std::getline(words, word, ',');) names.push_back(word);
-  if (names.empty()) fail<UsageError>(operation, "expected {} to list at least one, got none", option);
-  return names;
-}
-
 std::vector<std::string> family_list(const std::string& option, const std::string& text) {
-  std::vector<std::string> names = name_list(option, text);
+  std::vector<std::string> names = name_list(option, text, "bench");
   for (const std::string& name : names) find_family(name);
   return names;
 }
@@ -63,32 +53,6 @@ Families families_of(const std::string& option, const std::string& text) {
 void Families::refuse(const std::string& family, const std::string& sentence) const {
   if (!all) throw UsageError(sentence);
   fmt::print(stderr, "skipped: {}: {}\n", family, sentence);
-}
-
-std::vector<std::int64_t> number_list(const std::string& option, const std::string& text,
-                                      const char* operation) {
-  constexpr std::int64_t most = std::int64_t{1} << 40;
-  const auto number = [&](std::string_view word) {
-    std::int64_t value = 0;
-    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
-    if (error != std::errc() || end != word.data() + word.size() || value < 1 || value > most)
-      fail<UsageError>(
-          operation,
-          "expected {} to list whole numbers above 0 or doubling ranges (16,32,64 or 512:65536), got {}",
-          option, text);
-    return value;
-  };
-  std::vector<std::int64_t> values;
-  for (const std::string& word : name_list(option, text, operation)) {
-    const std::size_t colon = word.find(':');
-    const std::int64_t first = number(std::string_view(word).substr(0, colon));
-    const std::int64_t last =
-        colon == std::string::npos ? first : number(std::string_view(word).substr(colon + 1));
-    for (std::int64_t value = first; value <= last; value *= 2) values.push_back(value);
-  }
-  if (values.empty())
-    fail<UsageError>(operation, "expected ranges of {} to begin below their end, got {}", option, text);
-  return values;
 }
 
 Ceiling ceiling(Context& context, const std::string& dtype) {

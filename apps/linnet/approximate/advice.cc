@@ -4,7 +4,7 @@
 #include <cmath>
 #include <map>
 
-#include "approximate.h"
+#include "approximate/approximate.h"
 
 namespace linnet {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "approximate.h"
+#include "approximate/approximate.h"
 #include "base/fail.h"
 #include "base/random.h"
 #include "config.h"

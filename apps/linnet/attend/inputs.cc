@@ -1,4 +1,4 @@
-#include "attend_inputs.h"
+#include "attend/inputs.h"
 
 #include <cmath>
 #include <cstring>

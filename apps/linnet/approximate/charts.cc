@@ -1,7 +1,7 @@
 #include <array>
 
-#include "approximate.h"
-#include "plot.h"
+#include "approximate/approximate.h"
+#include "plot/plot.h"
 
 namespace linnet {
 namespace {

@@ -4,9 +4,9 @@
 #include <map>
 #include <optional>
 
-#include "bench_attention.h"
+#include "bench/attention.h"
 #include "linnet/attention.h"
-#include "plot.h"
+#include "plot/plot.h"
 
 namespace linnet {
 namespace {

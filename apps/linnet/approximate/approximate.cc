@@ -1,14 +1,14 @@
-#include "approximate.h"
+#include "approximate/approximate.h"
 
 #include <fmt/core.h>
 
 #include <cmath>
 
 #include "base/fail.h"
-#include "bench.h"
 #include "checks.h"
 #include "commands.h"
 #include "config.h"
+#include "lists.h"
 #include "report.h"
 
 namespace linnet {

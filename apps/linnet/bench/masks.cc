@@ -1,4 +1,4 @@
-#include "bench_masks.h"
+#include "bench/masks.h"
 
 #include <algorithm>
 #include <cstring>

@@ -24,11 +24,6 @@ struct BenchOptions {
   Json rows(const std::function<void(Context& context, Json& rows)>& measure) const;
 };
 
-/// "16,32,64" and doubling ranges "512:65536", mixed. Throws UsageError of the `operation`.
-std::vector<std::int64_t> number_list(const std::string& option, const std::string& text,
-                                      const char* operation = "bench");
-std::vector<std::string> name_list(const std::string& option, const std::string& text,
-                                   const char* operation = "bench");
 /// Names of attention families, all of them known.
 std::vector<std::string> family_list(const std::string& option, const std::string& text);
 
