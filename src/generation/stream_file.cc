@@ -1,11 +1,11 @@
 #include "generation/stream_file.h"
 
-#include <cstring>
 #include <string>
 #include <string_view>
 
 #include "base/fail.h"
 #include "generation/snapshot.h"
+#include "io/bytes.h"
 #include "io/file.h"
 
 namespace linnet {
@@ -13,79 +13,43 @@ namespace {
 
 constexpr std::string_view magic = "LINNETSS";
 constexpr std::uint32_t version = 1;
-
-std::uint64_t checksum_of(std::string_view bytes) { return checksum(std::as_bytes(std::span(bytes))); }
-
-template <class T>
-void append(std::string& bytes, const T* values, std::size_t count) {
-  bytes.append(reinterpret_cast<const char*>(values), count * sizeof(T));
-}
-template <class T>
-void append(std::string& bytes, T value) {
-  append(bytes, &value, 1);
-}
-
-/// Takes values from the front of a file's bytes.
-class Reader {
- public:
-  Reader(std::string_view bytes, std::string_view name) : bytes_(bytes), name_(name) {}
-
-  template <class T>
-  std::vector<T> take(std::uint64_t count) {
-    if (count > bytes_.size() / sizeof(T))
-      fail("states", "{}: expected {} more values of {} bytes, got {} bytes", name_, count, sizeof(T),
-           bytes_.size());
-    std::vector<T> values(static_cast<std::size_t>(count));
-    if (count > 0) std::memcpy(values.data(), bytes_.data(), values.size() * sizeof(T));
-    bytes_.remove_prefix(values.size() * sizeof(T));
-    return values;
-  }
-  template <class T>
-  T take() {
-    return take<T>(1).front();
-  }
-  std::size_t rest() const { return bytes_.size(); }
-
- private:
-  std::string_view bytes_;
-  std::string_view name_;
-};
+constexpr std::size_t checksum_bytes = sizeof(std::uint64_t);
 
 }  // namespace
 
 void write_streams(const std::filesystem::path& path, std::span<const SavedStream> streams) {
-  std::string bytes(magic);
-  append(bytes, version);
-  append(bytes, static_cast<std::uint64_t>(streams.size()));
+  ByteWriter writer;
+  writer.add(std::span(magic));
+  writer.add(version);
+  writer.add(static_cast<std::uint64_t>(streams.size()));
   for (const SavedStream& stream : streams) {
-    append(bytes, stream.left);
-    append(bytes, static_cast<std::uint64_t>(stream.tokens.size()));
-    append(bytes, stream.tokens.data(), stream.tokens.size());
-    append(bytes, static_cast<std::uint64_t>(stream.state.size()));
-    append(bytes, stream.state.data(), stream.state.size());
+    writer.add(stream.left);
+    writer.add(static_cast<std::uint64_t>(stream.tokens.size()));
+    writer.add(std::span(stream.tokens));
+    writer.add(static_cast<std::uint64_t>(stream.state.size()));
+    writer.add(std::span(stream.state));
   }
-  append(bytes, checksum_of(bytes));
-  write_file_atomically(path, bytes);
+  writer.add(checksum(writer.bytes()));
+  const std::vector<std::byte>& bytes = writer.bytes();
+  write_file_atomically(path, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
 }
 
 std::vector<SavedStream> read_streams(const std::filesystem::path& path) {
-  const std::string bytes = read_file(path), name = path.string();
-  if (!bytes.starts_with(magic))
+  const std::string text = read_file(path), name = path.string();
+  if (!text.starts_with(magic))
     fail("states", "{}: expected a file of saved streams, got {} bytes that do not begin with {}", name,
-         bytes.size(), magic);
-  const std::string_view all = bytes;
-  Reader reader(all.substr(magic.size()), name);
+         text.size(), magic);
+  const auto bytes = std::as_bytes(std::span(text));
+  ByteReader reader(bytes.subspan(magic.size()), "states", name);
   if (const auto found = reader.take<std::uint32_t>(); found != version)
     fail("states", "{}: expected version {}, got {}", name, version, found);
-  if (reader.rest() < sizeof(std::uint64_t))
+  if (reader.rest() < checksum_bytes)
     fail("states", "{}: expected a number of streams and a checksum, got {} bytes", name, bytes.size());
-  const std::string_view body = all.substr(0, all.size() - sizeof(std::uint64_t));
-  std::uint64_t found = 0;
-  std::memcpy(&found, all.data() + body.size(), sizeof found);
-  if (found != checksum_of(body))
+  const auto body = bytes.first(bytes.size() - checksum_bytes);
+  if (ByteReader(bytes.subspan(body.size()), "states", name).take<std::uint64_t>() != checksum(body))
     fail("states", "{}: expected bytes whose checksum is right, got damaged ones", name);
 
-  reader = Reader(body.substr(magic.size() + sizeof version), name);
+  reader = ByteReader(body.subspan(magic.size() + sizeof version), "states", name);
   const auto count = reader.take<std::uint64_t>();
   std::vector<SavedStream> streams;
   for (std::uint64_t i = 0; i < count; ++i) {

@@ -88,14 +88,15 @@ void TrainingTransformer::backward(Context& context, std::span<float> gradients)
 }
 
 std::string TrainingTransformer::first_not_finite(Context& context) const {
-  const std::size_t count = static_cast<std::size_t>(batch_ * length_ * network_.config().width);
+  const auto finite = [&](std::span<const float> values, std::int64_t count) {
+    return std::isfinite(kernels::sum_of_squares(context, values.first(static_cast<std::size_t>(count))));
+  };
+  const std::int64_t rows = batch_ * length_;
   for (std::size_t i = 0; i < streams_.size(); ++i) {
-    if (std::isfinite(kernels::sum_of_squares(context, streams_[i].span<float>().first(count)))) continue;
+    if (finite(streams_[i].span<float>(), rows * network_.config().width)) continue;
     return i == 0 ? "embedding" : fmt::format("layers.{}", i - 1);
   }
-  for (const float value : std::span(nll_).first(static_cast<std::size_t>(batch_ * length_)))
-    if (!std::isfinite(value)) return "head";
-  return {};
+  return finite(nll_, rows) ? "" : "head";
 }
 
 }  // namespace linnet

@@ -6,6 +6,7 @@
 #include <numbers>
 #include <vector>
 
+#include "attention/tiles/rows.h"
 #include "base/fail.h"
 #include "base/names.h"
 #include "base/random.h"
@@ -152,8 +153,8 @@ void check_draws(RandomMap map, const RandomDraws& draws) {
   const std::size_t phases = map == RandomMap::trig ? rows : 0;
   if (draws.phases.size() != phases)
     fail(name, "expected {} phases for {} directions, got {}", phases, rows, draws.phases.size());
-  const auto finite = [](float number) { return std::isfinite(number); };
-  if (!std::ranges::all_of(draws.directions, finite) || !std::ranges::all_of(draws.phases, finite))
+  const auto finite = [](const std::vector<float>& x) { return all_finite(x.data(), std::ssize(x)); };
+  if (!finite(draws.directions) || !finite(draws.phases))
     fail(name, "expected draws that are numbers, got one that is not");
 }
 
