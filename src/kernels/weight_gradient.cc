@@ -127,14 +127,18 @@ constexpr std::int64_t most_outputs = 256;
 constexpr std::int64_t most_inputs = 512;
 
 // Blocks along the outputs. An element of dw is summed in the same order whatever block it lies in, so their
-// number may follow the threads: two for each of them, and the same number for all.
+// number may follow the threads: two for each of them, or one where blocks would get too small, and the same
+// number for all.
 std::int64_t output_blocks(std::int64_t tiles, std::int64_t in_blocks, std::int64_t threads) {
-  std::int64_t blocks = (tiles * 6 + most_outputs - 1) / most_outputs;
-  if (threads > 1) {
-    blocks = std::max(blocks, (2 * threads + in_blocks - 1) / in_blocks);
-    while (blocks * in_blocks % threads != 0) ++blocks;
-  }
-  return std::min(blocks, (tiles + 3) / 4);
+  const std::int64_t least = (tiles * 6 + most_outputs - 1) / most_outputs, most = (tiles + 3) / 4;
+  if (threads == 1) return least;
+  const auto even = [&](std::int64_t blocks) { return blocks * in_blocks % threads == 0; };
+  std::int64_t blocks = std::max(least, (2 * threads + in_blocks - 1) / in_blocks);
+  while (!even(blocks)) ++blocks;
+  if (blocks <= most) return blocks;
+  for (std::int64_t fewer = most; fewer > least; --fewer)
+    if (even(fewer)) return fewer;
+  return std::max(least, most);
 }
 
 }  // namespace
