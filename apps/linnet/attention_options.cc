@@ -108,21 +108,21 @@ AttentionOptions FamilyOptions::of(const std::string& family, const std::string&
                                    std::int64_t head_dim) const {
   AttentionOptions options;
   options.family = find_family(family);
-  options.feature_map = find_feature_map(
+  const Normalise divides = normalise == "none" ? Normalise::none : Normalise::sum;
+  options.linear.feature_map = find_feature_map(
       feature_map, {.alpha = static_cast<float>(alpha),
                     .head_dim = head_dim,
                     .random = {.features = features, .orthogonal = orthogonal, .seed = seed}});
-  options.normalise = normalise == "none" ? Normalise::none : Normalise::sum;
-  options.epsilon = static_cast<float>(epsilon);
+  options.linear.normalise = options.kernel.normalise = divides;
+  options.linear.epsilon = options.kernel.epsilon = static_cast<float>(epsilon);
   options.scale = static_cast<float>(scale);
-  options.similarity = find_similarity(similarity, similarity_parameters);
+  options.kernel.similarity = find_similarity(similarity, similarity_parameters);
   options.lsh = lsh;
   options.lsh.seed = seed;
-  options.window_left = window.front();
-  options.window_right = window.size() > 1 ? window[1] : 0;
-  options.pattern = pattern == "fixed" ? SparsePattern::fixed : SparsePattern::strided;
-  options.stride = stride;
-  options.summary = summary;
+  options.local = {.left = window.front(), .right = window.size() > 1 ? window[1] : 0};
+  options.strided = {.pattern = pattern == "fixed" ? SparsePattern::fixed : SparsePattern::strided,
+                     .stride = stride,
+                     .summary = summary};
   return options;
 }
 

@@ -33,12 +33,9 @@ bool are_pictures(const std::string& kind) {
   return kind == "digits" || kind == "mnist" || kind == "cifar10";
 }
 
-/// Bytes of a product's weight by the name of its type.
-double weight_bytes(const std::string& name) {
-  const kernels::WeightType type = kernels::find_weight_type(name);
-  return type == kernels::WeightType::f32    ? sizeof(float)
-         : type == kernels::WeightType::bf16 ? sizeof(bf16)
-                                             : 1;
+/// Bytes of a product's weight.
+double weight_bytes(WeightType type) {
+  return type == WeightType::f32 ? sizeof(float) : type == WeightType::bf16 ? sizeof(bf16) : 1;
 }
 
 /// Height and width of a kind's pictures where data.size leaves them open.
@@ -134,8 +131,9 @@ void RunConfig::check_memory(bool for_training) const {
   const double layers = static_cast<double>(model.layers), width = static_cast<double>(model.width),
                hidden = static_cast<double>(model.feed_forward),
                outputs = static_cast<double>(head_outputs(model));
-  const double tables = width * (static_cast<double>(model.input_tokens()) +
-                                 (model.positions == "learned" ? static_cast<double>(model.length) : 0));
+  const double tables =
+      width * (static_cast<double>(model.input_tokens()) +
+               (model.positions == Positions::learned ? static_cast<double>(model.length) : 0));
   const double products = width * (outputs + layers * (4 * width + 2 * hidden));
   const double parameters = tables + products - (model.tied_output ? width * outputs : 0);
   // The values that a model is made from; in training also gradients and two moments. Products are packed for

@@ -22,8 +22,8 @@ void run(const Arguments& arguments) {
   const auto after = Model::load(arguments.model, std::span(&setting, 1));
   after->save(out);
   fmt::print("{}: {} weights, {} parameters in {:.1f} MB (before: {} in {:.1f} MB)\n", out.string(),
-             after->config().weights, after->parameter_count(),
-             1e-6 * static_cast<double>(after->weight_bytes()), before->config().weights,
+             name_of(after->config().weights), after->parameter_count(),
+             1e-6 * static_cast<double>(after->weight_bytes()), name_of(before->config().weights),
              1e-6 * static_cast<double>(before->weight_bytes()));
 }
 

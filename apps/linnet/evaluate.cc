@@ -60,7 +60,7 @@ void run(const Arguments& arguments) {
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (arguments.json) {
     fmt::print("{}\n", Json{{"model", arguments.model},
-                            {"family", model->config().family},
+                            {"family", name_of(model->config().attention.family)},
                             {"data", arguments.data},
                             {"split", arguments.split},
                             {"examples", result.examples},

@@ -142,7 +142,7 @@ struct TextPlan {
 
 /// Tokens to draw after `known` of the prompt. Throws UsageError where learned positions do not suffice.
 std::int64_t length_of_text(const ModelConfig& config, std::int64_t known, std::int64_t wanted) {
-  if (config.positions != "learned") return wanted == 0 ? config.length : wanted;
+  if (config.positions != Positions::learned) return wanted == 0 ? config.length : wanted;
   const std::int64_t length = wanted == 0 ? std::max<std::int64_t>(config.length - known, 1) : wanted;
   if (known + length > config.length)
     fail<UsageError>(

@@ -3,6 +3,7 @@
 #include "commands.h"
 #include "linnet/generation.h"
 #include "linnet/model.h"
+#include "model/access.h"
 #include "model/cost.h"
 #include "model/network.h"
 #include "report.h"
@@ -19,11 +20,11 @@ struct StateGrowth {
   double at(std::int64_t tokens) const { return first + each * static_cast<double>(tokens - 1); }
 };
 
-StateGrowth state_growth(const ModelConfig& config, const std::string& family) {
+StateGrowth state_growth(const ModelConfig& config, Family family) {
   ModelConfig other = config;
-  other.family = family;
-  if (family != "linear") other.decay = "none";
-  other.positions = "none";  // so that two tokens are never too many
+  other.attention.family = family;
+  if (family != Family::linear) other.attention.linear.decay = Decay::none;
+  other.positions = Positions::none;  // so that two tokens are never too many
   Session session(Model::random(other), 1, {.threads = 1});
   std::int32_t token = 0;
   double bytes[2];
@@ -39,12 +40,12 @@ StateGrowth state_growth(const ModelConfig& config, const std::string& family) {
 Json cost_per_token(const Model& model) {
   const ModelConfig& config = model.config();
   ModelConfig cached = config;
-  cached.family = "softmax";
-  cached.decay = "none";
+  cached.attention.family = Family::softmax;
+  cached.attention.linear.decay = Decay::none;
   ModelConfig linear = config;
-  linear.family = "linear";
-  const StateGrowth linear_growth = state_growth(linear, "linear"),
-                    cache_growth = state_growth(cached, "softmax");
+  linear.attention.family = Family::linear;
+  const StateGrowth linear_growth = state_growth(linear, Family::linear),
+                    cache_growth = state_growth(cached, Family::softmax);
 
   Json tokens = Json::array();
   const double weights = static_cast<double>(model.weight_bytes());
@@ -68,14 +69,14 @@ void run(const std::string& folder, bool json) {
   const std::shared_ptr<const Model> model = Model::load(folder);
   const ModelConfig& config = model->config();
   Json tensors = Json::array();
-  for (const ParameterTable::Row& row : model->network().table().rows())
-    tensors.push_back({{"name", row.name}, {"shape", to_string(row.slot.shape())}, {"count", row.count}});
+  for (const ParameterTable::Row& row : network_of(*model).table().rows())
+    tensors.push_back({{"name", row.name}, {"shape", to_string(row.place.shape())}, {"count", row.count}});
   const Json tokens = config.masked() ? Json::array() : cost_per_token(*model);
   if (json) {
     fmt::print("{}\n", Json{{"model", folder},
-                            {"objective", config.objective},
-                            {"family", config.family},
-                            {"feature_map", config.feature_map},
+                            {"objective", name_of(config.objective)},
+                            {"family", name_of(config.attention.family)},
+                            {"feature_map", config.attention.linear.feature_map},
                             {"parameters", model->parameter_count()},
                             {"weight_bytes", model->weight_bytes()},
                             {"training_flops_per_token", training_flops(config)},
@@ -86,9 +87,10 @@ void run(const std::string& folder, bool json) {
   }
   fmt::print(
       "{}: {}{} attention{}, {} layers, {} heads, width {}, feed-forward {}, {} positions, {} tokens\n",
-      folder, config.masked() ? "encoder, " : "", config.family,
-      config.family == "linear" ? " (" + config.feature_map + ")" : "", config.layers, config.heads,
-      config.width, config.feed_forward, config.positions, config.length);
+      folder, config.masked() ? "encoder, " : "", name_of(config.attention.family),
+      config.attention.family == Family::linear ? " (" + config.attention.linear.feature_map + ")" : "",
+      config.layers, config.heads, config.width, config.feed_forward, name_of(config.positions),
+      config.length);
   fmt::print("{} parameters, {} of weights, {:.3g} MFLOP per training token\n\n", model->parameter_count(),
              bytes_text(static_cast<double>(model->weight_bytes())), training_flops(config) / 1e6);
   if (config.masked()) {

@@ -29,6 +29,37 @@ enum class StateSums { plain, compensated };
 /// and the last c keys of every earlier block.
 enum class SparsePattern { strided, fixed };
 
+/// Options of the linear family.
+struct LinearOptions {
+  std::shared_ptr<const FeatureMap> feature_map = elu_map();
+  Normalise normalise = Normalise::sum;
+  float epsilon = 1e-6f;                    ///< added to the denominator
+  StateSums sums = StateSums::compensated;  ///< precision of the states that it makes
+};
+
+/// Options of the kernel family.
+struct KernelOptions {
+  std::shared_ptr<const Similarity> similarity = exponential_similarity();
+  Normalise normalise = Normalise::sum;
+  float epsilon = 1e-6f;  ///< added to the denominator
+};
+
+/// Options of the local family: query i sees the keys i − left … i + right.
+struct LocalOptions {
+  std::int64_t left = 128;
+  std::int64_t right = 0;  ///< 0 for the recurrent form
+};
+
+/// Options of the strided family.
+struct StridedOptions {
+  SparsePattern pattern = SparsePattern::strided;
+  std::int64_t stride = 0;   ///< s; 0 means √N, rounded up to a multiple of 32
+  std::int64_t summary = 8;  ///< fixed pattern: c, from 1 to s
+};
+
+/// The stride of sequences of `length` tokens where none is given: √N, rounded up to a multiple of 32.
+LINNET_API std::int64_t default_stride(std::int64_t length);
+
 /// How the lsh family (Kitaev et al. 2020) selects the keys of a query.
 struct LshOptions {
   /// Buckets of the hash of a round: 1, or an even number. 0 means the least power of two with at most
@@ -42,19 +73,13 @@ struct LshOptions {
 /// The attention of a layer. A family ignores the options of the other families.
 struct AttentionOptions {
   Family family = Family::linear;
-  std::shared_ptr<const FeatureMap> feature_map = elu_map();  ///< linear
-  Normalise normalise = Normalise::sum;                       ///< linear, kernel
-  float epsilon = 1e-6f;                                      ///< linear, kernel: added to the denominator
-  StateSums sums = StateSums::compensated;  ///< linear: precision of the states that it makes
-  float scale = 0;                          ///< softmax, linformer, lsh, local, strided; 0 means 1/√E
-  int layer = 0;                            ///< passed to the feature map; part of the seed of lsh
-  std::shared_ptr<const Similarity> similarity = exponential_similarity();  ///< kernel
-  LshOptions lsh = {};                                                      ///< lsh
-  std::int64_t window_left = 128;                  ///< local: query i sees the keys i − left … i + right
-  std::int64_t window_right = 0;                   ///< local; 0 for the recurrent form
-  SparsePattern pattern = SparsePattern::strided;  ///< strided
-  std::int64_t stride = 0;   ///< strided: s; 0 means √N, rounded up to a multiple of 32
-  std::int64_t summary = 8;  ///< strided, fixed pattern: c, from 1 to s
+  float scale = 0;  ///< softmax, linformer, lsh, local, strided: factor of q·k; 0 means 1/√E
+  int layer = 0;    ///< passed to the feature map; part of the seed of lsh
+  LinearOptions linear = {};
+  KernelOptions kernel = {};
+  LocalOptions local = {};
+  StridedOptions strided = {};
+  LshOptions lsh = {};
 };
 
 /// E, M and H of a layer.
@@ -222,30 +247,20 @@ class LINNET_API Attention {
 /// Throws Error for invalid options.
 LINNET_API std::unique_ptr<Attention> make_attention(const AttentionOptions& options);
 
-/// The same attention in double precision and quadratic time, as plain code for tests. The inputs are dense.
-struct ReferenceInputs {
-  View<const double> query, key, value;
-  Mask mask = Mask::full();
-  View<const double> decay = {};  ///< γ [H]
-  View<const double> key_projection = {}, value_projection = {};
-};
-LINNET_API void reference_forward(const AttentionOptions& options, View<double> out,
-                                  const ReferenceInputs& inputs);
-LINNET_API void reference_backward(const AttentionOptions& options, View<double> grad_query,
-                                   View<double> grad_key, View<double> grad_value,
-                                   View<const double> grad_out, const ReferenceInputs& inputs,
-                                   View<double> grad_decay = {}, View<double> grad_key_projection = {},
-                                   View<double> grad_value_projection = {});
-
 /// A row of the table of families that `linnet families` prints.
 struct FamilyInfo {
-  Family family;
+  Family family = Family::linear;
   std::string name;
   std::string masks;
   bool recurrent = true;
-  std::string cost;      ///< FLOPs per query and head, forward
-  std::string training;  ///< the same, forward and backward
-  std::string state;     ///< floats per head
+  std::string cost;                ///< FLOPs per query and head, forward
+  std::string training;            ///< the same, forward and backward
+  std::string state;               ///< floats per head
+  bool takes_feature_map = false;  ///< whether it uses LinearOptions::feature_map
+  bool takes_decay = false;        ///< whether AttentionInputs::decay is allowed
+  bool takes_projections =
+      false;                      ///< whether AttentionInputs::key_projection and value_projection are needed
+  bool keys_are_queries = false;  ///< whether key must be the same view as query
 };
 LINNET_API std::span<const FamilyInfo> family_table();
 

@@ -21,6 +21,17 @@ struct TileContext {
   Context* context = nullptr;  ///< whose working memory the map may use; null: the map allocates its own
 };
 
+/// What the attention must know of a map.
+struct FeatureMapTraits {
+  /// Every feature is ≥ 0 for every input, so that the denominator of linear attention cannot cancel.
+  bool non_negative = true;
+  /// φ(x) = e^s y, where `forward_scaled` gives y and the log-scale s of each row (see LogScaledMap).
+  bool log_scaled = false;
+  /// A row's features depend on that row alone, not on its layer, head or position, so that rows of several
+  /// heads may stand in one tile. The maps of the library are like that.
+  bool row_alone = false;
+};
+
 /// The map φ of linear attention, on tiles of rows. There is one virtual call per tile, so a map of your own
 /// costs no more than a built-in one if its code is as fast. `tile_exp` and `tile_tanh` below are the vector
 /// mathematics of the built-in maps. Objects are immutable while in use and called from many threads.
@@ -32,19 +43,29 @@ class LINNET_API FeatureMap {
   /// `Model::load`.
   virtual std::string name() const = 0;
 
+  virtual FeatureMapTraits traits() const { return {}; }
+
   /// F, the number of features of a row of `head_dim` numbers.
   virtual std::int64_t features(std::int64_t head_dim) const { return head_dim; }
 
   /// φ: y [rows, F] from x [rows, head_dim]. Outer strides are free; y and x do not overlap.
   virtual void forward(View<float> y, View<const float> x, const TileContext& context) const = 0;
 
-  /// Gradient dx [rows, head_dim] from dy [rows, F], with x and y as in `forward`. Assigns dx. dx and dy may
-  /// be the same memory if F = head_dim.
+  /// y [rows, F] and the log-scales s [rows], with φ = e^s y. Of a map without log-scales y = φ and s = 0.
+  virtual void forward_scaled(View<float> y, std::span<double> log_scale, View<const float> x,
+                              const TileContext& context) const;
+
+  /// Gradient dx [rows, head_dim] from dy [rows, F], with x and y as in `forward`, or in `forward_scaled` of
+  /// a log-scaled map. Assigns dx. dx and dy may be the same memory if F = head_dim.
   virtual void backward(View<float> dx, View<const float> dy, View<const float> x, View<const float> y,
                         const TileContext& context) const = 0;
 
-  /// Whether every feature is ≥ 0 for every input, so that the denominator of linear attention cannot cancel.
-  virtual bool non_negative() const { return true; }
+  /// `forward_scaled` and `backward` in double precision, for references and tests; dy = e^s ∂L/∂φ. Of a map
+  /// that does not define them they are computed in f32.
+  virtual void exact_forward(View<double> y, std::span<double> log_scale, View<const double> x,
+                             const TileContext& context) const;
+  virtual void exact_backward(View<double> dx, View<const double> dy, View<const double> x,
+                              const TileContext& context) const;
 };
 
 /// A map whose features may exceed the range of f32: φ(x) = e^s y with a log-scale s for every row. The
@@ -53,9 +74,12 @@ class LINNET_API FeatureMap {
 /// is not positive gives zeros.
 class LINNET_API LogScaledMap : public FeatureMap {
  public:
+  /// Those of a map that overrides this must have log_scaled = true.
+  FeatureMapTraits traits() const override { return {.log_scaled = true}; }
+
   /// y [rows, F] and log_scale [rows], s, from x [rows, head_dim].
-  virtual void forward_scaled(View<float> y, std::span<double> log_scale, View<const float> x,
-                              const TileContext& context) const = 0;
+  void forward_scaled(View<float> y, std::span<double> log_scale, View<const float> x,
+                      const TileContext& context) const override = 0;
 
   /// e^s y, which may overflow.
   void forward(View<float> y, View<const float> x, const TileContext& context) const final;

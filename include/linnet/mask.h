@@ -75,29 +75,17 @@ class LINNET_API Mask {
   bool has_segments() const { return segments_ != nullptr; }
   const std::vector<std::int64_t>& key_lengths() const { return key_lengths_; }
 
-  /// Whether queries and keys are the same tokens, so that their numbers must be equal.
-  bool together() const {
-    return kind_ == Kind::causal || kind_ == Kind::prefix || kind_ == Kind::window || has_segments();
+  /// The bounds of the segments of batch entry b; only for a mask that has segments.
+  const std::vector<std::int64_t>& segment_bounds(std::int64_t b) const {
+    return (*segments_)[segments_->size() == 1 ? 0 : static_cast<std::size_t>(b)];
   }
 
   /// Whether the mask supports an initial and a final state: causal and prefix, with key lengths and
   /// segments. The first segment continues the initial state, and the last one gives the final state.
   bool takes_state() const { return kind_ == Kind::causal || kind_ == Kind::prefix; }
 
-  /// The number of keys of batch entry b that are not padding.
-  std::int64_t visible_keys(std::int64_t b, std::int64_t keys) const {
-    return key_lengths_.empty() ? keys : key_lengths_[static_cast<std::size_t>(b)];
-  }
-
   /// The keys, of `keys`, that query i of batch entry b sees; with a boolean mask those that it may see.
   Interval interval(std::int64_t b, std::int64_t i, std::int64_t keys) const;
-
-  /// The queries, of `queries`, that see key j. This is also an interval whose bounds never decrease with j.
-  /// O(log N) time.
-  Interval seen_by(std::int64_t b, std::int64_t j, std::int64_t queries, std::int64_t keys) const;
-
-  /// The segment [begin, end) of query or key i; without segments the whole sequence.
-  Interval segment(std::int64_t b, std::int64_t i, std::int64_t keys) const;
 
   /// Fills `tile` for the queries and keys from (first_query, first_key), as `BooleanTile` does, for any
   /// mask.
@@ -116,9 +104,6 @@ class LINNET_API Mask {
   using Bounds = std::vector<std::int64_t>;
 
   explicit Mask(Kind kind) : kind_(kind) {}
-  const Bounds& bounds(std::int64_t b) const {
-    return (*segments_)[segments_->size() == 1 ? 0 : static_cast<std::size_t>(b)];
-  }
 
   Kind kind_;
   std::vector<std::int64_t> key_lengths_;

@@ -7,59 +7,43 @@
 #include <string>
 #include <vector>
 
-#include "linnet/attention.h"
+#include "linnet/attention_config.h"
 #include "linnet/context.h"
 #include "linnet/export.h"
+#include "linnet/layer_types.h"
 
 namespace linnet {
+
+/// What a model predicts: each token from those before it, or some hidden tokens from all others (Devlin et
+/// al. 2019, section 3.1). A masked model is a bidirectional encoder. It predicts hidden tokens and does not
+/// generate.
+enum class Objective { next_token, masked };
+
+/// The distribution of a token: a logit for every value, or a mixture of discretised logistics (Salimans et
+/// al. 2017).
+enum class OutputDistribution { categorical, logistics };
 
 /// The configuration of a model. The keys in TOML files, `--set` and config.json are those that
 /// `linnet train --options` lists: model.layers, attention.family and so on.
 struct LINNET_API ModelConfig {
-  /// What the model predicts: "next-token", each token from those before it, or "masked", some hidden tokens
-  /// from all others (Devlin et al. 2019, section 3.1). A masked model is a bidirectional encoder. It
-  /// predicts hidden tokens and does not generate.
-  std::string objective = "next-token";
+  Objective objective = Objective::next_token;
   std::int64_t layers = 4;
   std::int64_t heads = 4;
-  std::int64_t width = 64;            ///< of the residual stream; heads · head size
-  std::int64_t feed_forward = 256;    ///< hidden width of the feed-forward layers
-  std::string norm = "pre";           ///< "pre" or "post"
-  std::string activation = "gelu";    ///< "gelu" (exact), "gelu-tanh", "relu"
-  double dropout = 0;                 ///< on the output of attention and of feed-forward, in training
-  bool tied_output = false;           ///< the output's weights are the embedding's (categorical head)
-  std::string positions = "learned";  ///< "learned", "sinusoidal", "none"
-  std::int64_t length = 256;          ///< tokens of a training example
-  std::int64_t vocabulary = 256;      ///< tokens are 0 … vocabulary − 1
+  std::int64_t width = 64;          ///< of the residual stream; heads · head size
+  std::int64_t feed_forward = 256;  ///< hidden width of the feed-forward layers
+  NormOrder norm = NormOrder::pre;
+  Activation activation = Activation::gelu;
+  double dropout = 0;        ///< on the output of attention and of feed-forward, in training
+  bool tied_output = false;  ///< the output's weights are the embedding's (categorical head)
+  Positions positions = Positions::learned;
+  std::int64_t length = 256;      ///< tokens of a training example
+  std::int64_t vocabulary = 256;  ///< tokens are 0 … vocabulary − 1
   std::int64_t classes =
       0;  ///< labels; with them the first input is a class token, otherwise the start token
-  std::string head = "categorical";  ///< "categorical" or "logistics", a mixture of discretised logistics
-  std::int64_t mixtures = 10;        ///< components of the mixture
-  std::string weights = "f32";       ///< of the dense products: "f32", "bf16" or "int8"; trained in f32
-
-  std::string family = "linear";           ///< attention.family
-  std::string feature_map = "elu";         ///< attention.feature_map
-  double alpha = 1;                        ///< attention.alpha, of elu
-  double epsilon = 1e-6;                   ///< attention.epsilon, in the linear denominator
-  std::string normalise = "sum";           ///< attention.normalise, "sum" or "none"
-  std::string similarity = "exponential";  ///< attention.similarity, of the kernel family
-  std::int64_t window =
-      128;  ///< attention.window of the local family: keys before the query, in encoders also behind
-  std::int64_t stride = 0;          ///< attention.stride, of the strided family; 0 is the root of the length
-  std::string pattern = "strided";  ///< attention.pattern, "strided" or "fixed"
-  std::string decay = "none";       ///< attention.decay, "none", "fixed" or "learned": γ of every head
-  double shortest_memory = 32;      ///< attention.shortest_memory, 1/(1 − γ) tokens of the first head
-  double longest_memory = 4096;     ///< attention.longest_memory, of the last one; geometric between them
-  std::int64_t rank = 128;          ///< attention.rank, of linformer's projections, at most the length
-  std::string sharing = "none";     ///< attention.sharing, "none", "headwise", "key-value" or "layerwise"
-  std::int64_t buckets = 0;         ///< attention.buckets of lsh; 0 takes about length / chunk
-  std::int64_t chunk = 64;          ///< attention.chunk, tokens that attend to each other in lsh
-  std::int64_t rounds = 1;          ///< attention.rounds, hashes of lsh
-  std::int64_t seed = 0;            ///< attention.seed, of random features and of lsh's rotations
-  std::int64_t features = 0;        ///< attention.features, F of random feature maps; 0 is E ln E, rounded up
-  std::string directions = "orthogonal";  ///< attention.directions of random maps, or "independent"
-  std::int64_t redraw =
-      0;  ///< attention.redraw, training steps until random features are drawn anew; 0: never
+  OutputDistribution head = OutputDistribution::categorical;
+  std::int64_t mixtures = 10;            ///< components of the mixture
+  WeightType weights = WeightType::f32;  ///< of the dense products; trained in f32
+  AttentionConfig attention = {};
 
   /// For models of pictures, whose tokens are the levels of pixels in reading order, with the channels of a
   /// pixel one after another. Height and width are 0 for other models.
@@ -70,8 +54,8 @@ struct LINNET_API ModelConfig {
   /// Throws UsageError, naming the key, for invalid values.
   void check() const;
 
-  /// Whether the objective is "masked".
-  bool masked() const { return objective == "masked"; }
+  /// Whether the objective is masked.
+  bool masked() const { return objective == Objective::masked; }
 
   /// Rows of the embedding: the vocabulary, then one token per class, or the start token (in a masked model
   /// the mask token) if there are no classes.
@@ -88,7 +72,13 @@ struct LINNET_API ModelConfig {
   void check_generates() const;
 };
 
-class Network;
+/// The names of these values in files and on the command line.
+LINNET_API const char* name_of(Objective objective);
+LINNET_API const char* name_of(NormOrder order);
+LINNET_API const char* name_of(Activation activation);
+LINNET_API const char* name_of(Positions positions);
+LINNET_API const char* name_of(OutputDistribution distribution);
+LINNET_API const char* name_of(WeightType type);
 
 /// What a masked model predicts at its hidden positions (`Model::fill`), in the order of the tokens.
 struct LINNET_API Filling {
@@ -111,10 +101,10 @@ class LINNET_API Model {
                                            std::span<const std::string> settings = {},
                                            std::shared_ptr<const FeatureMap> feature_map = nullptr);
 
-  /// A model with the random weights from which training starts.
-  static std::shared_ptr<const Model> random(const ModelConfig& config, std::uint64_t seed = 0);
+  /// A model with the random weights from which training starts; `feature_map` as in `load`.
+  static std::shared_ptr<const Model> random(const ModelConfig& config, std::uint64_t seed = 0,
+                                             std::shared_ptr<const FeatureMap> feature_map = nullptr);
 
-  Model(const ModelConfig& config, Tensor values, std::shared_ptr<const FeatureMap> feature_map = nullptr);
   ~Model();
 
   /// Writes config.json and model.safetensors into the folder, each atomically.
@@ -154,21 +144,23 @@ class LINNET_API Model {
   Filling fill(Context& context, std::span<const std::int32_t> tokens, std::int64_t batch,
                std::int64_t length, std::span<const std::int64_t> key_lengths = {}) const;
 
-  const ModelConfig& config() const { return config_; }
+  const ModelConfig& config() const;
+
+  /// The map that the model was given, or nullptr for a built-in one.
+  const std::shared_ptr<const FeatureMap>& feature_map() const;
+
   std::int64_t parameter_count() const;
 
   /// Bytes of the weights as they are used.
   std::size_t weight_bytes() const;
 
-  /// The layers; for Linnet's own modules.
-  const Network& network() const { return *network_; }
-  Tensor values() const;  ///< all parameters in the order of the table, as they are used
+  class Impl;
+  const Impl& impl() const { return *impl_; }  ///< for Linnet's own modules
 
  private:
-  ModelConfig config_;
-  std::shared_ptr<const FeatureMap> feature_map_;
-  Tensor values_;  // without the weights that the network has packed
-  std::unique_ptr<Network> network_;
+  Model() = default;
+
+  std::unique_ptr<const Impl> impl_;
 };
 
 }  // namespace linnet

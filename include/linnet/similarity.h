@@ -13,8 +13,8 @@ namespace linnet {
 /// sim(q, k) ≥ 0 of the kernel family, on tiles: the similarity in Katharopoulos et al. 2020, equation 3.
 /// There is one virtual call per tile, so a similarity of your own costs no more than a built-in one if its
 /// code is as fast. Element (i, j) may depend on row i of q and row j of k only. Objects are immutable while
-/// in use and called from many threads. `own` is the
-/// context of the calling thread, whose working memory may be used.
+/// in use and called from many threads. `own` is the context of the calling thread, whose working memory may
+/// be used.
 class LINNET_API Similarity {
  public:
   virtual ~Similarity() = default;
@@ -30,6 +30,12 @@ class LINNET_API Similarity {
   /// `forward`. Where the mask hides a pair, ds and s are both 0.
   virtual void backward(Context& own, View<float> dq, View<float> dk, View<const float> ds,
                         View<const float> s, View<const float> q, View<const float> k) const = 0;
+
+  /// sim(q, k) of two rows [E], and the addition of ds times its gradient to dq and dk, in double precision:
+  /// for references and tests. Of a similarity that does not define them they are computed in f32.
+  virtual double exact_forward(std::span<const double> q, std::span<const double> k) const;
+  virtual void exact_backward(std::span<double> dq, std::span<double> dk, double ds,
+                              std::span<const double> q, std::span<const double> k) const;
 };
 
 /// Parameters of the built-in similarities. Each uses its own.

@@ -73,12 +73,14 @@ class LINNET_API Trainer {
  public:
   /// Starts from the parameters of `initial`, or where it is null from the random ones that options.seed
   /// decides. `initial` must have the same parameters as `config` describes; it may differ in other things,
-  /// such as dropout. The context is used by every update and must stay where it is as long as the trainer
-  /// lives. Of the options, those that decide updates are used: batch and the intervals at which `train`
-  /// reports, evaluates and saves are not. Throws UsageError for invalid options, configurations and
-  /// `initial`, and for weights that are not f32.
+  /// such as dropout. `feature_map` is one of your own that config.attention.linear.feature_map names;
+  /// without it that of `initial` is used, or a built-in one. The context is used by every update and must
+  /// stay where it is as long as the trainer lives. Of the options, those that decide updates are used: batch
+  /// and the intervals at which `train` reports, evaluates and saves are not. Throws UsageError for invalid
+  /// options, configurations and `initial`, and for weights that are not f32.
   Trainer(Context& context, const ModelConfig& config, const TrainingOptions& options,
-          const std::shared_ptr<const Model>& initial = nullptr);
+          const std::shared_ptr<const Model>& initial = nullptr,
+          std::shared_ptr<const FeatureMap> feature_map = nullptr);
   ~Trainer();
   Trainer(Trainer&&) noexcept;
   Trainer& operator=(Trainer&&) noexcept;
@@ -153,11 +155,12 @@ struct TrainingResult {
 /// `folder`. With `resume` it continues from the newest checkpoint, if there is one, and ends with the same
 /// bits as without stopping. Otherwise the folder must be empty or must not exist. Throws Error when the loss
 /// is no longer finite, naming the step, the layer and the last good checkpoint. Throws UsageError where the
-/// data do not fit the model, also for a token outside the vocabulary.
+/// data do not fit the model, also for a token outside the vocabulary. `feature_map` as in `Trainer`.
 LINNET_API TrainingResult train(Context& context, const ModelConfig& config, const TrainingOptions& options,
                                 const Dataset& training, const Dataset& validation,
                                 const std::filesystem::path& folder, bool resume,
-                                const TrainingCallbacks& callbacks = {});
+                                const TrainingCallbacks& callbacks = {},
+                                std::shared_ptr<const FeatureMap> feature_map = nullptr);
 
 /// Mean loss of up to `examples` (0: all) evenly spaced examples, `batch` per pass. With `accuracy`, the most
 /// probable value of every token is also compared. For a masked model every evaluation hides the same tokens

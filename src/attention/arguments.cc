@@ -176,8 +176,8 @@ AttentionSizes check_reference(const char* operation, View<const double> out, co
 }
 
 Mask::Interval kept_keys(const Mask& mask, std::int64_t b, std::int64_t keys) {
-  const std::int64_t begin = keys > 0 ? mask.segment(b, keys - 1, keys).begin : 0;
-  return {begin, std::max(begin, mask.visible_keys(b, keys))};
+  const std::int64_t begin = keys > 0 ? segment_of(mask, b, keys - 1, keys).begin : 0;
+  return {begin, std::max(begin, visible_keys(mask, b, keys))};
 }
 
 std::vector<std::uint8_t> seen_keys(const Mask& mask, std::int64_t b, std::int64_t i, std::int64_t keys) {

@@ -5,8 +5,9 @@
 #include <span>
 #include <vector>
 
+#include "attention/mask_geometry.h"
+#include "attention/reference.h"
 #include "base/fail.h"
-#include "linnet/attention.h"
 
 namespace linnet {
 

@@ -31,4 +31,22 @@ double multiplied_pairs(const AttentionOptions& options, const Mask& mask, std::
 /// `multiplied_pairs` counts them.
 AttentionCost least_cost(const AttentionOptions& options, const CostSizes& sizes, double pairs);
 
+/// Keys that a step multiplies after `visible` tokens, its own included; of a mean position their mean.
+double step_keys(const AttentionOptions& options, double visible);
+
+// For the families: what most of them have in common.
+
+/// Pairs that the mask shows of those at most `left` before and `right` behind the query.
+double pairs_within(const Mask& mask, std::int64_t length, std::int64_t left, std::int64_t right);
+
+/// The same of a family that multiplies all that the mask shows, and of one that multiplies none.
+double all_pairs(const AttentionOptions& options, const Mask& mask, std::int64_t length);
+double no_pairs(const AttentionOptions& options, const Mask& mask, std::int64_t length);
+
+/// A family whose work is that of its pairs: 2 (E + M) forward and 8 E + 6 M in training for each.
+AttentionCost cost_of_pairs(const AttentionOptions& options, const CostSizes& sizes, double pairs);
+
+/// A step multiplies all visible keys.
+double all_keys(const AttentionOptions& options, double visible);
+
 }  // namespace linnet

@@ -2,24 +2,11 @@
 
 #include <algorithm>
 
+#include "attention/mask_geometry.h"
 #include "base/fail.h"
 
 namespace linnet {
 namespace {
-
-/// The first i in [0, count) for which `after(i)` holds, which it then does for all that follow; or count.
-template <class Condition>
-std::int64_t first_where(std::int64_t count, const Condition& after) {
-  std::int64_t low = 0;
-  while (low < count) {
-    const std::int64_t middle = low + (count - low) / 2;
-    if (after(middle))
-      count = middle;
-    else
-      low = middle + 1;
-  }
-  return low;
-}
 
 void check_lengths(const char* operation, const char* what, const std::vector<std::int64_t>& lengths,
                    std::int64_t batch, std::int64_t keys) {
@@ -142,13 +129,6 @@ Mask Mask::within(std::int64_t left, std::int64_t right) const {
   return result;
 }
 
-Mask::Interval Mask::segment(std::int64_t b, std::int64_t i, std::int64_t keys) const {
-  if (!segments_) return {0, keys};
-  const Bounds& all = bounds(b);
-  const auto after = std::upper_bound(all.begin(), all.end(), i);
-  return {*(after - 1), *after};
-}
-
 Mask::Interval Mask::interval(std::int64_t b, std::int64_t i, std::int64_t keys) const {
   Interval seen = {0, keys};
   switch (kind_) {
@@ -171,21 +151,13 @@ Mask::Interval Mask::interval(std::int64_t b, std::int64_t i, std::int64_t keys)
       break;
   }
   if (segments_) {
-    const Interval own = segment(b, i, keys);
+    const Interval own = segment_of(*this, b, i, keys);
     seen = {std::max(seen.begin, own.begin), std::min(seen.end, own.end)};
   }
-  const std::int64_t limit = visible_keys(b, keys);
+  const std::int64_t limit = visible_keys(*this, b, keys);
   seen.begin = std::min(seen.begin, limit);
   seen.end = std::max(seen.begin, std::min(seen.end, limit));
   return seen;
-}
-
-Mask::Interval Mask::seen_by(std::int64_t b, std::int64_t j, std::int64_t queries, std::int64_t keys) const {
-  const std::int64_t begin =
-      first_where(queries, [&](std::int64_t i) { return interval(b, i, keys).end > j; });
-  const std::int64_t end =
-      first_where(queries, [&](std::int64_t i) { return interval(b, i, keys).begin > j; });
-  return {begin, std::max(begin, end)};
 }
 
 void Mask::fill(View<std::uint8_t> tile, std::int64_t b, std::int64_t first_query, std::int64_t first_key,

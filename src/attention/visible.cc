@@ -35,7 +35,7 @@ Mask::Interval Sights::reach(std::int64_t b, std::int64_t first, std::int64_t co
 Visible Sights::cached(std::span<Mask::Interval> intervals, std::int64_t b, std::int64_t first,
                        std::int64_t keys) const {
   const std::int64_t continuing =
-      std::clamp<std::int64_t>(mask_.segment(b, 0, keys_).end - first, 0, std::ssize(intervals));
+      std::clamp<std::int64_t>(segment_of(mask_, b, 0, keys_).end - first, 0, std::ssize(intervals));
   std::ranges::fill(intervals.first(static_cast<std::size_t>(continuing)), Mask::Interval{0, keys});
   std::ranges::fill(intervals.subspan(static_cast<std::size_t>(continuing)), Mask::Interval{keys, keys});
   Visible visible;

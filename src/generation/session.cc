@@ -14,6 +14,7 @@
 #include "generation/snapshot.h"
 #include "kernels/loss.h"
 #include "linnet/generation.h"
+#include "model/access.h"
 #include "model/transformer.h"
 
 namespace linnet {
@@ -58,8 +59,8 @@ struct Session::Impl {
       : model(std::move(model)),
         options(options),
         context(options.threads),
-        recurrent(this->model->network()),
-        parallel(this->model->network()),
+        recurrent(network_of(*this->model)),
+        parallel(network_of(*this->model)),
         streams(static_cast<std::size_t>(streams)) {
     if (options.cache) {
       state = RecurrentState(network(), streams, options.capacity);
@@ -93,7 +94,7 @@ struct Session::Impl {
     if (options.cache) state.reset(index);
   }
 
-  const Network& network() const { return model->network(); }
+  const Network& network() const { return network_of(*model); }
 
   /// Of the model, taken when it is first asked for.
   std::uint64_t fingerprint() {
@@ -281,7 +282,7 @@ struct Session::Impl {
   /// Takes all prompts, none of them empty.
   void prefill(std::vector<Prompt> open) {
     // Products with bf16 weights depend on the number of rows in the last bit.
-    const std::int64_t most = network().config().weights == "bf16" ? 1 : most_prompts;
+    const std::int64_t most = network().config().weights == WeightType::bf16 ? 1 : most_prompts;
     while (!open.empty()) {
       const auto alike = std::stable_partition(
           open.begin(), open.end(), [first = open.front()](const Prompt& p) { return p.alike(first); });

@@ -9,6 +9,7 @@
 
 #include "base/fail.h"
 #include "io/bytes.h"
+#include "model/access.h"
 #include "model/config.h"
 
 namespace linnet {
@@ -94,7 +95,7 @@ std::uint64_t fingerprint(const Model& model) {
   add_options(options, config);
   add_options(defaults, of_defaults);
   const std::string keys = generation_keys(options, defaults);
-  const Tensor all = model.values();
+  const Tensor all = values_of(model);
   const auto values = all.span<float>();
   return checksum(std::as_bytes(std::span(keys))) << 32 | checksum(std::as_bytes(values));
 }

@@ -102,7 +102,20 @@ void Options::add(std::string key, bool& value, std::string help) {
 }
 
 void Options::add(std::string key, std::string& value, std::string help, std::vector<std::string> choices) {
-  add_option({std::move(key), std::move(help), Text{&value, std::move(choices)}});
+  add_option({std::move(key), std::move(help),
+              Text{[&value] { return value; }, [&value](const std::string& text) { value = text; },
+                   std::move(choices)}});
+}
+
+void Options::add_choice(std::string key, Choice value, std::string help, std::vector<std::string> names) {
+  const auto name = [get = std::move(value.get), names] {
+    const std::size_t index = get();
+    return index < names.size() ? names[index] : fmt::format("number {}", index);
+  };
+  const auto choose = [set = std::move(value.set), names](const std::string& chosen) {
+    set(static_cast<std::size_t>(std::ranges::find(names, chosen) - names.begin()));
+  };
+  add_option({std::move(key), std::move(help), Text{name, choose, std::move(names)}});
 }
 
 void Options::add_option(Option option) {
@@ -227,7 +240,7 @@ void Options::Option::assign(const Json& value, const std::string& found, const 
                    const bool fits = value.is_string() &&
                                      (x.choices.empty() ||
                                       std::ranges::count(x.choices, value.get_ref<const std::string&>()) > 0);
-                   if (fits) *x.value = value.get<std::string>();
+                   if (fits) x.set(value.get<std::string>());
                    return fits;
                  }},
       target);
@@ -240,7 +253,9 @@ void Options::Option::assign(const Json& value, const std::string& found, const 
 }
 
 Json Options::Option::value() const {
-  return std::visit([](const auto& x) { return Json(*x.value); }, target);
+  return std::visit(
+      Overloaded{[](const auto& x) { return Json(*x.value); }, [](const Text& x) { return Json(x.get()); }},
+      target);
 }
 
 Json Options::to_json() const {

@@ -7,24 +7,25 @@
 #include <variant>
 #include <vector>
 
+#include "base/settings.h"
 #include "io/json.h"
 
 namespace linnet {
 
 /// Options that are defined once and serve the command line, the TOML file and the saved JSON. Keys are
-/// dotted
-/// ("model.layers"): tables of TOML, nested objects of JSON. The values live in the caller's variables, which
-/// must outlive this object; what they hold when added is the default.
+/// dotted ("model.layers"): tables of TOML, nested objects of JSON.
 ///
 /// Whatever sets a value throws UsageError, one sentence with where it came from, the value found and the
 /// values expected; for an unknown key with the nearest known one. Values set before the error stay set.
-class Options {
+class Options : public Settings {
  public:
-  void add(std::string key, std::int64_t& value, std::string help, std::int64_t least, std::int64_t most);
-  void add(std::string key, double& value, std::string help, double least, double most);
-  void add(std::string key, bool& value, std::string help);
-  /// Without `choices`, any text.
-  void add(std::string key, std::string& value, std::string help, std::vector<std::string> choices = {});
+  using Settings::add;
+  void add(std::string key, std::int64_t& value, std::string help, std::int64_t least,
+           std::int64_t most) override;
+  void add(std::string key, double& value, std::string help, double least, double most) override;
+  void add(std::string key, bool& value, std::string help) override;
+  void add(std::string key, std::string& value, std::string help,
+           std::vector<std::string> choices = {}) override;
 
   /// From the command line. Integers may be written 1e3 where that is whole; booleans are true and false.
   void set(const std::string& key, const std::string& text);
@@ -58,7 +59,8 @@ class Options {
     bool* value;
   };
   struct Text {
-    std::string* value;
+    std::function<std::string()> get;
+    std::function<void(const std::string&)> set;
     std::vector<std::string> choices;
   };
   struct Option {
@@ -72,6 +74,7 @@ class Options {
   /// Where a key's value comes from, for errors.
   using Origin = std::function<std::string(const std::string& key)>;
 
+  void add_choice(std::string key, Choice value, std::string help, std::vector<std::string> names) override;
   void add_option(Option option);
   const Option* find(const std::string& key) const;
   bool is_group(const std::string& key) const;

@@ -6,17 +6,17 @@
 #include <string>
 
 #include "linnet/context.h"
+#include "linnet/layer_types.h"
 #include "linnet/tensor.h"
 
 namespace linnet::kernels {
-
-enum class Activation { none, relu, gelu, gelu_tanh };
 
 /// How the weights of a product are held. bf16: weights and the rows they multiply rounded to bf16, sums f32.
 /// int8: an integer code and one scale an output for the weights, codes and one scale a row, found anew every
 /// time, for what they multiply, sums exact. Where a machine has no fast products of bf16 or of 8 bits, the
 /// rounded weights are multiplied in f32.
-enum class WeightType { f32, bf16, int8 };
+using linnet::Activation;
+using linnet::WeightType;
 
 /// By its name: "f32", "bf16" or "int8". Throws UsageError.
 WeightType find_weight_type(const std::string& name);

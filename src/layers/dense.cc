@@ -12,7 +12,7 @@ Dense::Dense(ParameterTable& table, const std::string& name, std::int64_t inputs
   add_bias(table, name, parts);
 }
 
-Dense::Dense(ParameterTable& table, const std::string& name, const Slot& weight, const Parts& parts)
+Dense::Dense(ParameterTable& table, const std::string& name, const ParameterPlace& weight, const Parts& parts)
     : weight_(weight),
       owns_weight_(false),
       has_bias_(parts.bias),
@@ -20,7 +20,8 @@ Dense::Dense(ParameterTable& table, const std::string& name, const Slot& weight,
   add_bias(table, name, parts);
 }
 
-Slot Dense::add_weights(ParameterTable& table, const std::string& name, Shape shape, const Parts& parts) {
+ParameterPlace Dense::add_weights(ParameterTable& table, const std::string& name, Shape shape,
+                                  const Parts& parts) {
   const Initialiser initial =
       parts.weight_initial ? parts.weight_initial : normal(1 / std::sqrt(static_cast<double>(shape[1])));
   return table.add_weights(name + ".weight", std::move(shape), initial, parts.exact);

@@ -25,7 +25,7 @@ class Dense {
         const Parts& parts);
 
   /// With a weight that another layer owns, in f32: a tied output. Gradients are added to that layer's.
-  Dense(ParameterTable& table, const std::string& name, const Slot& weight, const Parts& parts);
+  Dense(ParameterTable& table, const std::string& name, const ParameterPlace& weight, const Parts& parts);
 
   /// Takes the parameters of the buffer, whose memory must stay; `training` also packs what `backward` needs.
   void pack(Context& context, std::span<const float> parameters, bool training);
@@ -50,11 +50,12 @@ class Dense {
   std::int64_t outputs() const { return packed_.outputs(); }
 
  private:
-  static Slot add_weights(ParameterTable& table, const std::string& name, Shape shape, const Parts& parts);
+  static ParameterPlace add_weights(ParameterTable& table, const std::string& name, Shape shape,
+                                    const Parts& parts);
   void add_bias(ParameterTable& table, const std::string& name, const Parts& parts);
 
-  Slot weight_;
-  Slot bias_;
+  ParameterPlace weight_;
+  ParameterPlace bias_;
   bool owns_weight_ = true;
   bool has_bias_;
   View<const float> bias_values_;

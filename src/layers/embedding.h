@@ -5,10 +5,9 @@
 #include <string>
 
 #include "layers/parameters.h"
+#include "linnet/layer_types.h"
 
 namespace linnet {
-
-enum class Positions { learned, sinusoidal, none };
 
 /// x = table[id] + position. Learned positions exist for the trained length alone and are refused beyond it;
 /// sinusoidal ones are a formula and go on; `none` leaves the order to the recurrence.
@@ -41,14 +40,14 @@ class Embedding {
   /// Throws Error where a position is beyond what the model has learned; `position` counts from 0.
   void check_position(std::int64_t position) const;
 
-  const Slot& table() const { return table_; }
+  const ParameterPlace& table() const { return table_; }
 
  private:
   void check_ids(std::span<const std::int32_t> ids) const;
 
   Shape shape_;
-  Slot table_;
-  Slot positions_;
+  ParameterPlace table_;
+  ParameterPlace positions_;
   View<const float> table_values_;
   View<const float> position_values_;  ///< [length, width]; empty for Positions::none
   Tensor sinusoids_;

@@ -23,8 +23,8 @@ FeatureDraws::FeatureDraws(ParameterTable& table, const std::string& name, std::
 }
 
 std::shared_ptr<const FeatureMap> FeatureDraws::pack(std::span<const float> parameters) {
-  const auto values = [&](const Slot& slot) {
-    const View<const float> view = slot.of(parameters);
+  const auto values = [&](const ParameterPlace& place) {
+    const View<const float> view = place.of(parameters);
     return std::vector<float>(view.data(), view.data() + view.size());
   };
   RandomDraws draws{head_dim_, values(directions_), has_phases_ ? values(phases_) : std::vector<float>()};

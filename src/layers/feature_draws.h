@@ -27,7 +27,7 @@ class FeatureDraws {
   std::string map_;
   std::int64_t head_dim_;
   RandomFeatureOptions options_;
-  Slot directions_, phases_;
+  ParameterPlace directions_, phases_;
   bool has_phases_;
   RandomDraws last_;
 };

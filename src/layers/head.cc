@@ -120,9 +120,9 @@ void OutputHead::losses_of(Context& context, std::span<float> nll, View<const fl
 
 std::unique_ptr<OutputHead> OutputHead::categorical(ParameterTable& table, const std::string& name,
                                                     std::int64_t width, std::int64_t vocabulary,
-                                                    const Slot* tied) {
+                                                    const ParameterPlace* tied) {
   if (tied != nullptr) {
-    const Slot weight(tied->offset(), {vocabulary, width});
+    const ParameterPlace weight(tied->offset(), {vocabulary, width});
     return std::make_unique<CategoricalHead>(Dense(table, name, weight, {}), vocabulary);
   }
   Dense projection(

@@ -17,7 +17,7 @@ class OutputHead {
   /// nullptr.
   static std::unique_ptr<OutputHead> categorical(ParameterTable& table, const std::string& name,
                                                  std::int64_t width, std::int64_t vocabulary,
-                                                 const Slot* tied);
+                                                 const ParameterPlace* tied);
 
   /// A mixture of discretised logistics over the ordered values 0 … vocabulary − 1 (Salimans et al. 2017).
   static std::unique_ptr<OutputHead> logistic_mixture(ParameterTable& table, const std::string& name,

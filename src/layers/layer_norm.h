@@ -23,8 +23,8 @@ class LayerNorm {
                 View<const float> stats, std::span<float> gradients, bool add) const;
 
  private:
-  Slot gain_;
-  Slot bias_;
+  ParameterPlace gain_;
+  ParameterPlace bias_;
   View<const float> gain_values_;
   View<const float> bias_values_;
 };

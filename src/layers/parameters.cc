@@ -12,32 +12,35 @@ Initialiser normal(double deviation) {
   return [deviation](std::int64_t, double normal) { return static_cast<float>(deviation * normal); };
 }
 
-Slot ParameterTable::add(std::string name, Shape shape, Initialiser initial, bool decay) {
+ParameterPlace ParameterTable::add(std::string name, Shape shape, Initialiser initial, bool weight_decay) {
   constexpr std::int64_t aligned_floats = 16;
   const std::int64_t count = checked_size(shape, sizeof(float));
-  Slot slot(size_, std::move(shape));
-  rows_.push_back(
-      {.name = std::move(name), .slot = slot, .count = count, .decay = decay, .initial = std::move(initial)});
+  ParameterPlace place(size_, std::move(shape));
+  rows_.push_back({.name = std::move(name),
+                   .place = place,
+                   .count = count,
+                   .weight_decay = weight_decay,
+                   .initial = std::move(initial)});
   size_ += (count + aligned_floats - 1) / aligned_floats * aligned_floats;
-  return slot;
+  return place;
 }
 
-Slot ParameterTable::add_weights(std::string name, Shape shape, Initialiser initial, bool exact) {
-  const Slot slot = add(std::move(name), std::move(shape), std::move(initial), true);
+ParameterPlace ParameterTable::add_weights(std::string name, Shape shape, Initialiser initial, bool exact) {
+  const ParameterPlace place = add(std::move(name), std::move(shape), std::move(initial), true);
   rows_.back().packed = true;
   rows_.back().product = !exact;
-  return slot;
+  return place;
 }
 
-Slot ParameterTable::add_untrained(std::string name, Shape shape, Initialiser initial) {
-  const Slot slot = add(std::move(name), std::move(shape), std::move(initial), false);
+ParameterPlace ParameterTable::add_untrained(std::string name, Shape shape, Initialiser initial) {
+  const ParameterPlace place = add(std::move(name), std::move(shape), std::move(initial), false);
   rows_.back().trained = false;
-  return slot;
+  return place;
 }
 
 void ParameterTable::round(std::span<float> values) const {
   for (const Row& row : rows_)
-    if (row.product) kernels::round_weights(row.slot.of(values), weight_type_);
+    if (row.product) kernels::round_weights(row.place.of(values), weight_type_);
 }
 
 std::size_t ParameterTable::bytes() const {
@@ -49,7 +52,7 @@ std::size_t ParameterTable::bytes() const {
     else if (weight_type_ == kernels::WeightType::bf16)
       sum += count * sizeof(bf16);
     else
-      sum += count + static_cast<std::size_t>(row.slot.shape()[0]) * sizeof(float);
+      sum += count + static_cast<std::size_t>(row.place.shape()[0]) * sizeof(float);
   }
   return sum;
 }
@@ -66,7 +69,7 @@ void ParameterTable::initialise(std::span<float> values, std::uint64_t seed) con
 
 void ParameterTable::initialise_row(std::span<float> values, std::size_t row, std::uint64_t seed) const {
   const Random random(seed, Draw::initial_weights, static_cast<std::uint32_t>(row));
-  float* first = values.data() + rows_[row].slot.offset();
+  float* first = values.data() + rows_[row].place.offset();
   for (std::int64_t i = 0; i < rows_[row].count; ++i) first[i] = rows_[row].initial(i, random.normal(i));
 }
 

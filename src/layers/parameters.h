@@ -13,10 +13,10 @@ namespace linnet {
 
 /// Where a parameter lies in a flat buffer of all of them: of the values, of the gradients or of an
 /// optimiser's moments.
-class Slot {
+class ParameterPlace {
  public:
-  Slot() = default;
-  Slot(std::int64_t offset, Shape shape) : offset_(offset), shape_(std::move(shape)) {}
+  ParameterPlace() = default;
+  ParameterPlace(std::int64_t offset, Shape shape) : offset_(offset), shape_(std::move(shape)) {}
 
   template <class T>
   View<T> of(std::span<T> buffer) const {
@@ -44,9 +44,9 @@ class ParameterTable {
  public:
   struct Row {
     std::string name;
-    Slot slot;
+    ParameterPlace place;
     std::int64_t count = 0;
-    bool decay = false;  ///< whether weight decay applies: to matrices, not to gains, biases and positions
+    bool weight_decay = false;  ///< whether it applies: to matrices, not to gains, biases and positions
     Initialiser initial;
     bool packed = false;   ///< the weights of dense products, which hold them packed
     bool product = false;  ///< those of them that are held as `weight_type` says
@@ -56,13 +56,13 @@ class ParameterTable {
   explicit ParameterTable(kernels::WeightType weight_type = kernels::WeightType::f32)
       : weight_type_(weight_type) {}
 
-  Slot add(std::string name, Shape shape, Initialiser initial, bool decay);
+  ParameterPlace add(std::string name, Shape shape, Initialiser initial, bool weight_decay);
 
   /// The weights [outputs, inputs] of dense products, which these pack; f32 where `exact`.
-  Slot add_weights(std::string name, Shape shape, Initialiser initial, bool exact = false);
+  ParameterPlace add_weights(std::string name, Shape shape, Initialiser initial, bool exact = false);
 
   /// What is kept with the parameters and not trained.
-  Slot add_untrained(std::string name, Shape shape, Initialiser initial);
+  ParameterPlace add_untrained(std::string name, Shape shape, Initialiser initial);
 
   /// How dense products hold their weights; the buffer is f32 for all.
   kernels::WeightType weight_type() const { return weight_type_; }

@@ -14,8 +14,8 @@ SelfAttention::SelfAttention(ParameterTable& table, const std::string& name, con
               {.bias = true, .weight_initial = normal(parts.output_deviation), .bias_initial = {}}),
       decay_(parts.initial_decay),
       attention_(make_attention(parts.attention)) {
-  if (parts.attention.family == Family::linformer) add_projections(table, name);
-  if (parts.attention.family == Family::linear && !parts.random_map.empty()) {
+  if (info_of(parts.attention.family).takes_projections) add_projections(table, name);
+  if (!parts.random_map.empty()) {
     parts_.random.layer = parts.attention.layer;
     draws_.emplace(table, name, parts.random_map, parts.width / parts.heads, parts_.random);
   }
@@ -31,11 +31,13 @@ void SelfAttention::add_projections(ParameterTable& table, const std::string& na
   const Projections& wanted = parts_.projections;
   // A compressed key of independent tokens is about as long as a token's.
   const Initialiser initial = normal(1 / std::sqrt(static_cast<double>(wanted.length)));
-  const Shape shape = {wanted.sharing == Sharing::none ? parts_.heads : 1, wanted.rank, wanted.length};
-  key_projection_ = wanted.sharing == Sharing::layerwise && wanted.owned != nullptr
+  const Shape shape = {wanted.sharing == ProjectionSharing::none ? parts_.heads : 1, wanted.rank,
+                       wanted.length};
+  key_projection_ = wanted.sharing == ProjectionSharing::layerwise && wanted.owned != nullptr
                         ? *wanted.owned
                         : table.add(name + ".key_projection", shape, initial, true);
-  const bool both = wanted.sharing == Sharing::key_value || wanted.sharing == Sharing::layerwise;
+  const bool both =
+      wanted.sharing == ProjectionSharing::key_value || wanted.sharing == ProjectionSharing::layerwise;
   value_projection_ = both ? *key_projection_ : table.add(name + ".value_projection", shape, initial, true);
 }
 
@@ -54,7 +56,7 @@ void SelfAttention::pack(Context& context, std::span<const float> parameters, bo
   }
   if (draws_) {
     if (std::shared_ptr<const FeatureMap> map = draws_->pack(parameters)) {
-      parts_.attention.feature_map = std::move(map);
+      parts_.attention.linear.feature_map = std::move(map);
       attention_ = make_attention(parts_.attention);
     }
   }
@@ -159,9 +161,9 @@ void SelfAttention::backward(Context& context, View<float> dx, View<const float>
   std::vector<float> decay_gradient(decay_logit_ ? decay_.size() : 0);
   const View<float> ddecay =
       decay_logit_ ? View<float>(decay_gradient.data(), {parts_.heads}) : View<float>();
-  const auto projection_gradient = [&](const std::optional<Slot>& slot) {
-    if (!slot) return View<float>();
-    const Shape& shape = slot->shape();
+  const auto projection_gradient = [&](const std::optional<ParameterPlace>& place) {
+    if (!place) return View<float>();
+    const Shape& shape = place->shape();
     return workspace.take(shape[0] * shape[1], shape[2]).reshape({shape[0], shape[1], shape[2]});
   };
   const View<float> dkey_projection = projection_gradient(key_projection_),

@@ -6,30 +6,24 @@
 #include <string>
 #include <vector>
 
+#include "attention/family.h"
 #include "layers/dense.h"
 #include "layers/feature_draws.h"
-#include "linnet/attention.h"
 #include "linnet/context.h"
 
 namespace linnet {
 
 /// Multi-head self-attention: queries, keys and values from one product, an attention family, and the output
-/// product. width = heads · head size. Causal, or bidirectional, which has no recurrent form. In the lsh
-/// family queries and keys are the same vectors: the product makes these and the values alone.
+/// product. width = heads · head size. Causal, or bidirectional, which has no recurrent form. Where a family
+/// takes the queries as keys (lsh), the product makes these and the values alone.
 class SelfAttention {
  public:
-  /// γ of every head: none, the one it begins with, or learned from there as γ = sigmoid(w).
-  enum class Decay { none, fixed, learned };
-
-  /// Linformer's projections E and F (Wang et al. 2020, section 4): a pair for each head, one pair for all
-  /// heads, one for keys and values too, and that one for all layers.
-  enum class Sharing { none, headwise, key_value, layerwise };
-
+  /// Linformer's projections.
   struct Projections {
     std::int64_t rank = 0;    ///< k
     std::int64_t length = 0;  ///< N, tokens of an input at most
-    Sharing sharing = Sharing::none;
-    const Slot* owned = nullptr;  ///< the first layer's, null in itself; layerwise takes it
+    ProjectionSharing sharing = ProjectionSharing::none;
+    const ParameterPlace* owned = nullptr;  ///< the first layer's, null in itself; layerwise takes it
   };
 
   struct Parts {
@@ -41,11 +35,11 @@ class SelfAttention {
     std::vector<float> initial_decay = {};  ///< γ [heads], unless there is none
     double output_deviation = 0;            ///< of the initial output weights
     Projections projections = {};           ///< of the linformer family
-    std::string random_map = {};            ///< name of the linear family's random feature map, or empty
+    std::string random_map = {};            ///< name of a random feature map, or empty
     RandomFeatureOptions random = {};       ///< how it is drawn; the layer comes from `attention`
 
     /// Numbers a token that the first product makes: query, key and value, or query and value.
-    std::int64_t projected() const { return (attention.family == Family::lsh ? 2 : 3) * width; }
+    std::int64_t projected() const { return (info_of(attention.family).keys_are_queries ? 2 : 3) * width; }
   };
 
   SelfAttention(ParameterTable& table, const std::string& name, const Parts& parts);
@@ -94,11 +88,11 @@ class SelfAttention {
   View<const float> decay() const;
 
   /// E, which layers behind may share; null for other families than linformer.
-  const Slot* projection() const { return key_projection_ ? &*key_projection_ : nullptr; }
+  const ParameterPlace* projection() const { return key_projection_ ? &*key_projection_ : nullptr; }
 
  private:
   /// Where key and value stand behind the query among the parts that are `width` numbers each.
-  int key_part() const { return parts_.attention.family == Family::lsh ? 0 : 1; }
+  int key_part() const { return info_of(parts_.attention.family).keys_are_queries ? 0 : 1; }
   int value_part() const { return key_part() + 1; }
 
   /// One part of [batch, length, projected], by heads.
@@ -111,9 +105,9 @@ class SelfAttention {
   Parts parts_;
   Dense qkv_;
   Dense output_;
-  std::optional<Slot> decay_logit_;                        // w [heads]
-  std::vector<float> decay_;                               // γ
-  std::optional<Slot> key_projection_, value_projection_;  // the same one where it is shared
+  std::optional<ParameterPlace> decay_logit_;                        // w [heads]
+  std::vector<float> decay_;                                         // γ
+  std::optional<ParameterPlace> key_projection_, value_projection_;  // the same one where it is shared
   View<const float> key_projection_values_, value_projection_values_;
   std::optional<FeatureDraws> draws_;
   std::unique_ptr<Attention> attention_;

@@ -5,9 +5,8 @@
 
 namespace linnet {
 
-/// The feature map that the configuration names, random ones as they are drawn first.
-std::shared_ptr<const FeatureMap> feature_map_of(const ModelConfig& config);
-RandomFeatureOptions random_features_of(const ModelConfig& config);
+/// The sequences that the model's attention meets.
+SequenceConfig sequence_of(const ModelConfig& config);
 
 /// Whether the model can take one token at a time from states: not an encoder, and of a family with a
 /// recurrent form.

@@ -28,9 +28,9 @@ void read_parameter(float* to, const Safetensors& file, const ParameterTable::Ro
   const Tensor tensor = file.tensor(row.name);
   const DType type = tensor.dtype();
   const bool narrow = row.product && (type == DType::bf16 || type == DType::i8);
-  if ((type != DType::f32 && !narrow) || tensor.shape() != row.slot.shape())
+  if ((type != DType::f32 && !narrow) || tensor.shape() != row.place.shape())
     fail("model", "expected {} in {} to be f32{} {}, got {} {}", row.name, path,
-         row.product ? ", bf16 or i8" : "", to_string(row.slot.shape()), name_of(type),
+         row.product ? ", bf16 or i8" : "", to_string(row.place.shape()), name_of(type),
          to_string(tensor.shape()));
   if (type == DType::f32) {
     std::copy_n(tensor.span<float>().data(), row.count, to);
@@ -41,7 +41,7 @@ void read_parameter(float* to, const Safetensors& file, const ParameterTable::Ro
     return;
   }
   const Tensor scales = file.tensor(row.name + scale_suffix);
-  const std::int64_t outputs = row.slot.shape()[0];
+  const std::int64_t outputs = row.place.shape()[0];
   if (scales.dtype() != DType::f32 || scales.shape() != Shape{outputs})
     fail("model", "expected {}{} in {} to be f32 [{}], got {} {}", row.name, scale_suffix, path, outputs,
          name_of(scales.dtype()), to_string(scales.shape()));
@@ -95,13 +95,13 @@ Tensor read_values(const std::filesystem::path& path, const ParameterTable& tabl
   for (std::size_t i = 0; i < table.rows().size(); ++i) {
     const ParameterTable::Row& row = table.rows()[i];
     const bool there = file.contains(row.name);
-    if (!row.trained && (!there || file.shape(row.name) != row.slot.shape())) {
+    if (!row.trained && (!there || file.shape(row.name) != row.place.shape())) {
       // The weights are used under another feature map or another number of features: these are drawn.
       table.initialise_row(values.span<float>(), i, 0);
       continue;
     }
     if (!there) fail("model", "expected {} to contain {}, which it does not", path.string(), row.name);
-    read_parameter(values.span<float>().data() + row.slot.offset(), file, row, path.string());
+    read_parameter(values.span<float>().data() + row.place.offset(), file, row, path.string());
   }
   for (const std::string& name : file.names()) {
     const auto names_row = [&](const ParameterTable::Row& row) {
@@ -129,11 +129,11 @@ void write_model(const std::filesystem::path& folder, const ModelConfig& config,
   };
   for (const ParameterTable::Row& row : table.rows()) {
     if (!row.product || table.weight_type() == kernels::WeightType::f32) {
-      tensors.push_back({row.name, DType::f32, row.slot.shape(), values.data() + row.slot.offset()});
+      tensors.push_back({row.name, DType::f32, row.place.shape(), values.data() + row.place.offset()});
     } else if (table.weight_type() == kernels::WeightType::bf16) {
-      add(row.name, as_bf16(row.slot.of(values)));
+      add(row.name, as_bf16(row.place.of(values)));
     } else {
-      auto [codes, scales] = as_codes(row.slot.of(values));
+      auto [codes, scales] = as_codes(row.place.of(values));
       add(row.name, std::move(codes));
       add(row.name + scale_suffix, std::move(scales));
     }

@@ -7,6 +7,7 @@
 #include "base/workspace.h"
 #include "kernels/loss.h"
 #include "linnet/model.h"
+#include "model/access.h"
 #include "model/config.h"
 #include "model/transformer.h"
 
@@ -68,43 +69,43 @@ View<const float> hidden_rows(const char* operation, Context& context, Transform
 
 Tensor Model::forward(Context& context, std::span<const std::int32_t> tokens, std::int64_t batch,
                       std::int64_t length, std::span<const std::int64_t> key_lengths) const {
-  Transformer transformer(*network_);
+  Transformer transformer(network_of(*this));
   const View<const float> rows =
-      hidden_rows("forward", context, transformer, config_, tokens, batch, length, key_lengths);
-  Tensor logits = Tensor::of<float>({batch, length, config_.vocabulary});
-  network_->head().logits_of(context, logits.view<float>().reshape({batch * length, config_.vocabulary}),
-                             rows);
+      hidden_rows("forward", context, transformer, config(), tokens, batch, length, key_lengths);
+  Tensor logits = Tensor::of<float>({batch, length, config().vocabulary});
+  network_of(*this).head().logits_of(
+      context, logits.view<float>().reshape({batch * length, config().vocabulary}), rows);
   return logits;
 }
 
 Tensor Model::hidden(Context& context, std::span<const std::int32_t> tokens, std::int64_t batch,
                      std::int64_t length, std::span<const std::int64_t> key_lengths) const {
-  Transformer transformer(*network_);
+  Transformer transformer(network_of(*this));
   const View<const float> rows =
-      hidden_rows("hidden", context, transformer, config_, tokens, batch, length, key_lengths);
-  Tensor result = Tensor::of<float>({batch, length, config_.width});
+      hidden_rows("hidden", context, transformer, config(), tokens, batch, length, key_lengths);
+  Tensor result = Tensor::of<float>({batch, length, config().width});
   std::copy_n(rows.data(), rows.size(), result.span<float>().begin());
   return result;
 }
 
 std::vector<float> Model::score(Context& context, std::span<const std::int32_t> tokens,
                                 std::int64_t label) const {
-  if (config_.masked())
+  if (config().masked())
     fail<UsageError>("score",
                      "expected a model that predicts the next token, got an encoder (model.objective = "
                      "\"masked\"), which predicts hidden tokens: see fill");
-  for (const std::int32_t token : tokens) check_token("score", token, config_.vocabulary);
-  std::vector<std::int32_t> inputs = {config_.first_input(label)};
+  for (const std::int32_t token : tokens) check_token("score", token, config().vocabulary);
+  std::vector<std::int32_t> inputs = {config().first_input(label)};
   if (tokens.empty()) return {};
   inputs.insert(inputs.end(), tokens.begin(), tokens.end() - 1);
   const auto length = static_cast<std::int64_t>(tokens.size());
-  network_->embedding().check_position(length - 1);
+  network_of(*this).embedding().check_position(length - 1);
 
   std::optional<RecurrentState> state;
-  if (length > slice && has_recurrent_form(config_)) state.emplace(*network_, 1, length);
+  if (length > slice && has_recurrent_form(config())) state.emplace(network_of(*this), 1, length);
   const std::int64_t together = state ? slice : length;
   RecurrentState* const carried = state ? &*state : nullptr;
-  Transformer transformer(*network_);
+  Transformer transformer(network_of(*this));
   std::vector<float> result(tokens.size());
   for (std::int64_t first = 0; first < length; first += together) {
     const std::int64_t here = std::min(together, length - first);
@@ -113,8 +114,8 @@ std::vector<float> Model::score(Context& context, std::span<const std::int32_t> 
     };
     const View<const float> rows = transformer.forward(context, part(std::span<const std::int32_t>(inputs)),
                                                        1, here, first, carried, carried);
-    network_->head().losses_of(context, part(std::span(result)), rows.reshape({here, config_.width}),
-                               part(tokens));
+    network_of(*this).head().losses_of(context, part(std::span(result)), rows.reshape({here, config().width}),
+                                       part(tokens));
   }
   for (float& value : result) value = -value;
   return result;
@@ -122,7 +123,7 @@ std::vector<float> Model::score(Context& context, std::span<const std::int32_t> 
 
 Filling Model::fill(Context& context, std::span<const std::int32_t> tokens, std::int64_t batch,
                     std::int64_t length, std::span<const std::int64_t> key_lengths) const {
-  if (!config_.masked())
+  if (!config().masked())
     fail<UsageError>("fill",
                      "expected an encoder (model.objective = \"masked\"), got a model that predicts the next "
                      "token: see score");
@@ -134,28 +135,29 @@ Filling Model::fill(Context& context, std::span<const std::int32_t> tokens, std:
         !key_lengths.empty() && i % length >= key_lengths[static_cast<std::size_t>(i / length)];
     std::int32_t& token = inputs[static_cast<std::size_t>(i)];
     if (padding || token != hidden_token) continue;
-    token = config_.mask_token();
+    token = config().mask_token();
     result.positions.push_back(i);
   }
-  inputs = inputs_of("fill", config_, inputs, batch, length, key_lengths);
+  inputs = inputs_of("fill", config(), inputs, batch, length, key_lengths);
   const auto count = static_cast<std::int64_t>(result.positions.size());
-  result.probabilities = Tensor::of<float>({count, config_.vocabulary});
+  result.probabilities = Tensor::of<float>({count, config().vocabulary});
   if (count == 0) return result;
 
-  Transformer transformer(*network_);
+  Transformer transformer(network_of(*this));
   const View<const float> rows =
       transformer.forward(context, inputs, batch, length, 0, nullptr, nullptr, key_lengths)
-          .reshape({batch * length, config_.width});
+          .reshape({batch * length, config().width});
   Workspace workspace(context);
-  const View<float> chosen = workspace.take(count, config_.width);
+  const View<float> chosen = workspace.take(count, config().width);
   for (std::int64_t i = 0; i < count; ++i)
-    std::copy_n(rows.at(result.positions[static_cast<std::size_t>(i)]), config_.width, chosen.at(i));
+    std::copy_n(rows.at(result.positions[static_cast<std::size_t>(i)]), config().width, chosen.at(i));
   const View<float> probabilities = result.probabilities.view<float>();
-  network_->head().logits_of(context, probabilities, chosen);
+  network_of(*this).head().logits_of(context, probabilities, chosen);
   kernels::softmax_rows(context, probabilities, probabilities, 1);
   for (std::int64_t i = 0; i < count; ++i) {
     const float* row = probabilities.at(i);
-    result.tokens.push_back(static_cast<std::int32_t>(std::max_element(row, row + config_.vocabulary) - row));
+    result.tokens.push_back(
+        static_cast<std::int32_t>(std::max_element(row, row + config().vocabulary) - row));
   }
   return result;
 }

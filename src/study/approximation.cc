@@ -6,7 +6,7 @@
 #include <functional>
 #include <memory>
 
-#include "attention/feature_maps/exact_map.h"
+#include "attention/feature_maps/reference_features.h"
 #include "base/fail.h"
 #include "base/parallel.h"
 

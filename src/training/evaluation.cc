@@ -10,6 +10,7 @@
 #include "base/workspace.h"
 #include "linnet/dataset.h"
 #include "linnet/training.h"
+#include "model/access.h"
 #include "model/transformer.h"
 #include "training/examples.h"
 
@@ -83,7 +84,7 @@ Evaluation evaluate(Context& context, const Network& network, const Dataset& dat
 
 Evaluation evaluate(Context& context, const Model& model, const Dataset& dataset, std::int64_t examples,
                     std::int64_t batch, bool accuracy, const TokenLossCallback& on_token) {
-  return evaluate(context, model.network(), dataset, examples, batch, accuracy, on_token);
+  return evaluate(context, network_of(model), dataset, examples, batch, accuracy, on_token);
 }
 
 }  // namespace linnet

@@ -38,9 +38,9 @@ void Optimiser::update(Context& context, std::span<float> parameters, std::span<
                              .step = step};
   const auto update = options_.optimiser == "radam" ? kernels::radam_update : kernels::adamw_update;
   for (const ParameterTable::Row& row : table_.rows()) {
-    settings.weight_decay = row.decay ? static_cast<float>(options_.weight_decay) : 0;
+    settings.weight_decay = row.weight_decay ? static_cast<float>(options_.weight_decay) : 0;
     const auto part = [&](std::span<float> all) {
-      return all.subspan(static_cast<std::size_t>(row.slot.offset()), static_cast<std::size_t>(row.count));
+      return all.subspan(static_cast<std::size_t>(row.place.offset()), static_cast<std::size_t>(row.count));
     };
     update(context, part(parameters), part(m_.span<float>()), part(v_.span<float>()), part(gradients),
            settings);

@@ -27,7 +27,8 @@ double seconds_since(Clock::time_point start) {
 class Run {
  public:
   Run(Context& context, const ModelConfig& config, const TrainingOptions& options, const Dataset& training,
-      const Dataset& validation, const fs::path& folder, const TrainingCallbacks& callbacks)
+      const Dataset& validation, const fs::path& folder, const TrainingCallbacks& callbacks,
+      std::shared_ptr<const FeatureMap> feature_map)
       : context_(context),
         config_(config),
         options_(options),
@@ -35,7 +36,7 @@ class Run {
         validation_(validation),
         folder_(folder),
         callbacks_(callbacks),
-        trainer_(context, config, options),
+        trainer_(context, config, options, nullptr, std::move(feature_map)),
         checkpoints_(folder) {
     check_fit(config, training);
     check_fit(config, validation);
@@ -172,8 +173,10 @@ class Run {
 
 TrainingResult train(Context& context, const ModelConfig& config, const TrainingOptions& options,
                      const Dataset& training, const Dataset& validation, const std::filesystem::path& folder,
-                     bool resume, const TrainingCallbacks& callbacks) {
-  return Run(context, config, options, training, validation, folder, callbacks).run(resume);
+                     bool resume, const TrainingCallbacks& callbacks,
+                     std::shared_ptr<const FeatureMap> feature_map) {
+  return Run(context, config, options, training, validation, folder, callbacks, std::move(feature_map))
+      .run(resume);
 }
 
 }  // namespace linnet

@@ -8,6 +8,7 @@
 #include "base/fail.h"
 #include "base/random.h"
 #include "kernels/elementwise.h"
+#include "model/access.h"
 #include "model/files.h"
 #include "training/config.h"
 #include "training/examples.h"
@@ -26,35 +27,37 @@ TrainingOptions checked(TrainingOptions options) {
 }
 
 /// The values of `model`, whose parameters must be those of the table.
-Tensor values_of(const Model& model, const ParameterTable& table) {
-  const auto &rows = table.rows(), &given = model.network().table().rows();
+Tensor initial_values(const Model& model, const ParameterTable& table) {
+  const auto &rows = table.rows(), &given = network_of(model).table().rows();
   if (given.size() != rows.size())
     fail<UsageError>(operation, "expected an initial model of {} parameters, got one of {}", rows.size(),
                      given.size());
   for (std::size_t i = 0; i < rows.size(); ++i)
-    if (given[i].name != rows[i].name || given[i].slot.shape() != rows[i].slot.shape())
+    if (given[i].name != rows[i].name || given[i].place.shape() != rows[i].place.shape())
       fail<UsageError>(operation, "expected an initial model with {} {}, got {} {}", rows[i].name,
-                       to_string(rows[i].slot.shape()), given[i].name, to_string(given[i].slot.shape()));
-  return model.values();
+                       to_string(rows[i].place.shape()), given[i].name, to_string(given[i].place.shape()));
+  return values_of(model);
 }
 
 }  // namespace
 
 Trainer::Impl::Impl(Context& context, const ModelConfig& config, const TrainingOptions& options,
-                    const Model* initial)
+                    const Model* initial, std::shared_ptr<const FeatureMap> feature_map)
     : context_(context),
       config_(config),
       options_(checked(options)),
-      network_(config),
+      feature_map_(feature_map != nullptr || initial == nullptr ? std::move(feature_map)
+                                                                : initial->feature_map()),
+      network_(config, feature_map_),
       values_(Tensor::of<float>({network_.table().size()})),
       gradients_(Tensor::of<float>({network_.table().size()})),
       optimiser_(network_.table(), options) {
-  if (config.weights != "f32")
+  if (config.weights != WeightType::f32)
     fail<UsageError>(operation,
                      "expected model.weights = \"f32\", got \"{}\": train in f32 and convert the model",
-                     config.weights);
+                     name_of(config.weights));
   if (initial != nullptr)
-    values_ = values_of(*initial, network_.table());
+    values_ = initial_values(*initial, network_.table());
   else
     network_.table().initialise(values_.span<float>(), static_cast<std::uint64_t>(options.seed));
   pack();
@@ -68,8 +71,9 @@ StepReport Trainer::Impl::step(const Batch& batch) {
     fail<UsageError>(operation, "expected targets that are not −1, got none at step {}", steps() + 1);
 
   // Before an update and not after one: a model is saved with the draws that it was trained with last.
-  if (config_.redraw > 0 && steps() > 0 && steps() % config_.redraw == 0) {
-    network_.redraw(values_.span<float>(), static_cast<std::uint64_t>(steps() / config_.redraw));
+  const std::int64_t redraw = config_.attention.linear.redraw;
+  if (redraw > 0 && steps() > 0 && steps() % redraw == 0) {
+    network_.redraw(values_.span<float>(), static_cast<std::uint64_t>(steps() / redraw));
     pack();
   }
   const double nats = accumulate_gradients(batch, counted);
@@ -132,7 +136,7 @@ void Trainer::Impl::fail_not_finite(const char* what, const std::string& where) 
 
 std::string Trainer::Impl::parameter_not_finite() const {
   for (const ParameterTable::Row& row : network_.table().rows()) {
-    const auto part = gradients_.span<float>().subspan(static_cast<std::size_t>(row.slot.offset()),
+    const auto part = gradients_.span<float>().subspan(static_cast<std::size_t>(row.place.offset()),
                                                        static_cast<std::size_t>(row.count));
     if (!std::isfinite(kernels::sum_of_squares(context_, part))) return row.name;
   }
@@ -155,12 +159,12 @@ void Trainer::Impl::write_model(const std::filesystem::path& folder) const {
 }
 
 std::shared_ptr<const Model> Trainer::Impl::model() const {
-  return std::make_shared<const Model>(config_, values_.clone());
+  return make_model(config_, values_.clone(), feature_map_);
 }
 
 Trainer::Trainer(Context& context, const ModelConfig& config, const TrainingOptions& options,
-                 const std::shared_ptr<const Model>& initial)
-    : impl_(std::make_unique<Impl>(context, config, options, initial.get())) {}
+                 const std::shared_ptr<const Model>& initial, std::shared_ptr<const FeatureMap> feature_map)
+    : impl_(std::make_unique<Impl>(context, config, options, initial.get(), std::move(feature_map))) {}
 Trainer::~Trainer() = default;
 Trainer::Trainer(Trainer&&) noexcept = default;
 Trainer& Trainer::operator=(Trainer&&) noexcept = default;

@@ -16,7 +16,8 @@ namespace linnet {
 /// The parameters and all that changes with them.
 class LINNET_HIDDEN Trainer::Impl {
  public:
-  Impl(Context& context, const ModelConfig& config, const TrainingOptions& options, const Model* initial);
+  Impl(Context& context, const ModelConfig& config, const TrainingOptions& options, const Model* initial,
+       std::shared_ptr<const FeatureMap> feature_map);
 
   StepReport step(const Batch& batch);
   void save(const std::filesystem::path& folder);
@@ -41,6 +42,7 @@ class LINNET_HIDDEN Trainer::Impl {
   Context& context_;
   ModelConfig config_;
   TrainingOptions options_;
+  std::shared_ptr<const FeatureMap> feature_map_;  ///< of the user's own, or null
   Network network_;
   Tensor values_, gradients_;
   Optimiser optimiser_;

@@ -107,10 +107,10 @@ TEST_F(AttendFamilies, LinearTakesItsRandomFeatures) {
   const std::string in = write(plain());
   AttentionOptions options;
   const RandomFeatureOptions random = {.features = 24, .orthogonal = false, .seed = 5};
-  options.feature_map = random_feature_map("favor", 8, random);
+  options.linear.feature_map = random_feature_map("favor", 8, random);
   expect_library({"--feature-map", "favor", "--features", "24", "--independent", "--seed", "5"}, options,
                  Mask::full(), in);
-  options.feature_map = random_feature_map("favor", 8);
+  options.linear.feature_map = random_feature_map("favor", 8);
   expect_library({"--feature-map", "favor", "--mask", "causal"}, options, Mask::causal(), in);
   refuses_options({"--family", "softmax", "--features", "24"}, {"--family linear", "--features", "softmax"});
   refuses_options({"--feature-map", "favour"}, {"favour", "did you mean favor?"});
@@ -121,11 +121,11 @@ TEST_F(AttendFamilies, KernelTakesItsSimilarity) {
   AttentionOptions options;
   options.family = Family::kernel;
   expect_library({}, options, Mask::full(), in);
-  options.similarity = polynomial_similarity(0.5, 4);
+  options.kernel.similarity = polynomial_similarity(0.5, 4);
   expect_library({"--similarity", "polynomial", "--offset", "0.5", "--power", "4"}, options, Mask::full(),
                  in);
-  options.similarity = gaussian_similarity(2);
-  options.normalise = Normalise::none;
+  options.kernel.similarity = gaussian_similarity(2);
+  options.kernel.normalise = Normalise::none;
   expect_library({"--similarity", "gaussian", "--sigma", "2", "--normalise", "none", "--mask", "causal"},
                  options, Mask::causal(), in);
 }
@@ -134,9 +134,9 @@ TEST_F(AttendFamilies, LocalTakesItsWindowBesideTheMasks) {
   const std::string in = write(plain());
   AttentionOptions options;
   options.family = Family::local;
-  options.window_left = 4;
+  options.local.left = 4;
   expect_library({"--local-window", "4", "--mask", "causal"}, options, Mask::causal(), in);
-  options.window_right = 2;
+  options.local.right = 2;
   options.scale = 0.5f;
   expect_library({"--local-window", "4,2", "--mask", "window", "--window", "3,9", "--scale", "0.5",
                   "--key-lengths", "37,20"},
@@ -148,10 +148,10 @@ TEST_F(AttendFamilies, StridedTakesItsPattern) {
   AttentionOptions options;
   options.family = Family::strided;
   expect_library({"--mask", "causal"}, options, Mask::causal(), in);
-  options.stride = 6;
+  options.strided.stride = 6;
   expect_library({"--mask", "causal", "--stride", "6"}, options, Mask::causal(), in);
-  options.pattern = SparsePattern::fixed;
-  options.summary = 2;
+  options.strided.pattern = SparsePattern::fixed;
+  options.strided.summary = 2;
   expect_library({"--mask", "causal", "--stride", "6", "--pattern", "fixed", "--summary", "2"}, options,
                  Mask::causal(), in);
 }

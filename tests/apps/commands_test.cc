@@ -9,6 +9,7 @@
 #include "apps/bench_rows.h"
 #include "apps/program.h"
 #include "apps/tiny_models.h"
+#include "attention/reference.h"
 #include "data/idx.h"
 #include "io/file.h"
 #include "io/json.h"
@@ -331,7 +332,7 @@ class Attend : public testing::Test {
     const ReferenceInputs inputs{exact_[0].view<double>(), exact_[1].view<double>(), exact_[2].view<double>(),
                                  mask};
     reference_forward(options, expected.view<double>(), inputs);
-    reference_backward(options, dq.view<double>(), dk.view<double>(), dv.view<double>(),
+    reference_backward(options, {dq.view<double>(), dk.view<double>(), dv.view<double>()},
                        exact_[3].view<double>(), inputs);
     EXPECT_LT(error(file, "out", expected), 1e-5);
     EXPECT_LT(error(file, "dq", dq), 1e-5);
@@ -347,9 +348,9 @@ class Attend : public testing::Test {
 
 TEST_F(Attend, AgreesWithTheReference) {
   AttentionOptions linear, relu, plain, softmax, scaled;
-  relu.feature_map = relu_map();
-  plain.feature_map = identity_map();
-  plain.normalise = Normalise::none;
+  relu.linear.feature_map = relu_map();
+  plain.linear.feature_map = identity_map();
+  plain.linear.normalise = Normalise::none;
   softmax.family = Family::softmax;
   scaled.family = Family::softmax;
   scaled.scale = 0.5f;

@@ -1,4 +1,4 @@
-// Reads every #include of the public headers, of src/ and of apps/, and holds it against the rooms of
+// Reads every #include of the public headers, of src/ and of apps/, and holds it against the modules of
 // docs/architecture.md: base ← kernels ← attention ← layers ← model ← {training, generation} ← apps, base ←
 // io ← {model, data, training, generation}, base ← data ← training, attention ← study ← apps.
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The rooms that a room stands on directly; what those stand on is allowed too.
+/// The modules that a module stands on directly; what those stand on is allowed too.
 const std::map<std::string, std::set<std::string>> arrows = {
     {"base", {}},
     {"kernels", {"base"}},
@@ -33,9 +33,10 @@ const std::map<std::string, std::set<std::string>> arrows = {
     {"apps", {"training", "generation", "study"}},
 };
 
-const std::map<std::string, std::string> room_of_public_header = {
+const std::map<std::string, std::string> module_of_public_header = {
     {"instruction_set.h", "kernels"},
     {"context.h", "base"},
+    {"layer_types.h", "base"},
     {"tensor.h", "base"},
     {"error.h", "base"},
     {"export.h", "base"},
@@ -44,6 +45,7 @@ const std::map<std::string, std::string> room_of_public_header = {
     {"feature_map.h", "attention"},
     {"similarity.h", "attention"},
     {"attention.h", "attention"},
+    {"attention_config.h", "attention"},
     {"model.h", "model"},
     {"dataset.h", "data"},
     {"training.h", "training"},
@@ -73,13 +75,13 @@ std::vector<Include> includes_of(std::istream& text) {
   return result;
 }
 
-/// The room that an included name belongs to; nothing for headers of the system and of libraries.
-std::optional<std::string> room_of(const std::string& target) {
+/// The module that an included name belongs to; nothing for headers of the system and of libraries.
+std::optional<std::string> module_of(const std::string& target) {
   const std::string folder = target.substr(0, target.find('/'));
   if (folder == target) return std::nullopt;
   if (folder == "linnet") {
-    const auto found = room_of_public_header.find(target.substr(folder.size() + 1));
-    return found == room_of_public_header.end() ? "an unknown public header" : found->second;
+    const auto found = module_of_public_header.find(target.substr(folder.size() + 1));
+    return found == module_of_public_header.end() ? "an unknown public header" : found->second;
   }
   return arrows.contains(folder) ? std::optional(folder) : std::nullopt;
 }
@@ -88,23 +90,27 @@ bool starts_with_any(const std::string& text, std::initializer_list<const char*>
   return std::ranges::any_of(beginnings, [&](const char* beginning) { return text.starts_with(beginning); });
 }
 
-/// What is wrong with one include of `file` (from the repository's root) in `room`; empty when nothing is.
-std::string complaint(const std::string& room, const fs::path& file, const std::string& target) {
-  const std::optional<std::string> to = room_of(target);
+/// What is wrong with one include of `file` (from the repository's root) in `module`; empty when nothing is.
+std::string complaint(const std::string& module, const fs::path& file, const std::string& target) {
+  const std::optional<std::string> to = module_of(target);
   if (to && !arrows.contains(*to)) return *to;
-  if (to && !may_include(room, *to)) return room + " may not include " + *to;
-  if (target.starts_with("hwy/") && room != "kernels" && room != "attention")
+  if (to && !may_include(module, *to)) return module + " may not include " + *to;
+  if (module != "attention" &&
+      starts_with_any(target, {"attention/kernel/", "attention/linear/", "attention/linformer/",
+                               "attention/lsh/", "attention/softmax/", "attention/sparse/"}))
+    return "what is inside a family belongs to attention";
+  if (target.starts_with("hwy/") && module != "kernels" && module != "attention")
     return "Highway belongs to kernels and attention";
   if (starts_with_any(target, {"dnnl", "oneapi/"}) && file != fs::path("src/kernels/library.cc"))
     return "oneDNN belongs to src/kernels/library.cc";
-  if (target.ends_with("intrin.h") && room != "kernels" && room != "attention" &&
+  if (target.ends_with("intrin.h") && module != "kernels" && module != "attention" &&
       file != fs::path("src/base/float_mode.h"))
     return "intrinsics belong to kernels, attention and src/base/float_mode.h";
   return {};
 }
 
 struct Source {
-  std::string room;
+  std::string module;
   fs::path file;
 };
 
@@ -119,13 +125,13 @@ std::vector<Source> sources() {
       if (!entry.is_regular_file() || (extension != ".h" && extension != ".cc" && extension != ".cpp"))
         continue;
       const fs::path file = fs::relative(entry.path(), root);
-      std::string room = "apps";
-      if (top == std::string("src")) room = (*std::next(file.begin())).string();
+      std::string module = "apps";
+      if (top == std::string("src")) module = (*std::next(file.begin())).string();
       if (top == std::string("include/linnet")) {
-        const auto found = room_of_public_header.find(file.filename().string());
-        room = found == room_of_public_header.end() ? "" : found->second;
+        const auto found = module_of_public_header.find(file.filename().string());
+        module = found == module_of_public_header.end() ? "" : found->second;
       }
-      result.push_back({room, file});
+      result.push_back({module, file});
     }
   }
   return result;
@@ -135,13 +141,13 @@ TEST(IncludeArrows, PointDownwardsAlone) {
   const std::vector<Source> all = sources();
   EXPECT_GT(all.size(), 50u) << "too few files found below " << LINNET_SOURCE_FOLDER;
   int seen = 0;
-  for (const auto& [room, file] : all) {
-    ASSERT_TRUE(arrows.contains(room)) << file << " lies in no room that this test knows";
+  for (const auto& [module, file] : all) {
+    ASSERT_TRUE(arrows.contains(module)) << file << " lies in no module that this test knows";
     std::ifstream text(fs::path(LINNET_SOURCE_FOLDER) / file);
     ASSERT_TRUE(text) << file;
     for (const auto& [line, target] : includes_of(text)) {
       ++seen;
-      const std::string wrong = complaint(room, file, target);
+      const std::string wrong = complaint(module, file, target);
       EXPECT_TRUE(wrong.empty()) << file.string() << ":" << line << " includes " << target << ": " << wrong;
     }
   }
@@ -149,8 +155,8 @@ TEST(IncludeArrows, PointDownwardsAlone) {
 }
 
 TEST(IncludeArrows, TellAllowedFromForbidden) {
-  const auto allowed = [](const char* room, const char* file, const char* target) {
-    return complaint(room, file, target).empty();
+  const auto allowed = [](const char* module, const char* file, const char* target) {
+    return complaint(module, file, target).empty();
   };
   EXPECT_TRUE(allowed("layers", "src/layers/a.cc", "kernels/dense.h"));
   EXPECT_TRUE(allowed("generation", "src/generation/a.cc", "base/parallel.h"));
@@ -158,6 +164,9 @@ TEST(IncludeArrows, TellAllowedFromForbidden) {
   EXPECT_TRUE(allowed("data", "src/data/a.cc", "io/file.h"));
   EXPECT_TRUE(allowed("apps", "apps/linnet/main.cc", "generation/sampler.h"));
   EXPECT_TRUE(allowed("attention", "src/attention/linear/a.cc", "hwy/highway.h"));
+  EXPECT_TRUE(allowed("layers", "src/layers/a.cc", "attention/family.h"));
+  EXPECT_FALSE(allowed("model", "src/model/a.cc", "attention/lsh/hash.h"));
+  EXPECT_FALSE(allowed("apps", "apps/linnet/a.cc", "attention/sparse/strided_attention.h"));
   EXPECT_TRUE(allowed("kernels", "src/kernels/library.cc", "dnnl.hpp"));
   EXPECT_TRUE(allowed("base", "src/base/tensor.h", "linnet/error.h"));
   EXPECT_TRUE(allowed("base", "src/base/tensor.h", "vector"));

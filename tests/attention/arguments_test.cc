@@ -130,12 +130,12 @@ TEST(Families, AreFoundByName) {
 
 TEST(LinearOptions, ImpossibleOnesAreRefused) {
   AttentionOptions options;
-  options.feature_map = nullptr;
+  options.linear.feature_map = nullptr;
   EXPECT_THROW(make_attention(options), UsageError);
-  options.feature_map = elu_map();
-  options.epsilon = -1;
+  options.linear.feature_map = elu_map();
+  options.linear.epsilon = -1;
   EXPECT_THROW(make_attention(options), UsageError);
-  options.epsilon = NAN;
+  options.linear.epsilon = NAN;
   EXPECT_THROW(make_attention(options), UsageError);
 }
 

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "attention/reference.h"
 #include "base/random.h"
 #include "hwy/targets.h"
 #include "linnet/attention.h"
@@ -124,8 +125,9 @@ struct Exact {
     const ReferenceInputs in = inputs(problem.mask);
     reference_forward(options, out.view<double>(), in);
     if (gradients)
-      reference_backward(options, dq.view<double>(), dk.view<double>(), dv.view<double>(),
-                         std::as_const(grad).view<double>(), in, d_decay.view<double>());
+      reference_backward(options,
+                         {dq.view<double>(), dk.view<double>(), dv.view<double>(), d_decay.view<double>()},
+                         std::as_const(grad).view<double>(), in);
   }
 
   ReferenceInputs inputs(const Mask& mask) const {

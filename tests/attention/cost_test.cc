@@ -19,8 +19,8 @@ const std::int64_t lengths[] = {0, 1, 31, 32, 33, 64, 65, 200};
 TEST(Cost, PairsOfLocalLieInMaskAndWindow) {
   AttentionOptions options;
   options.family = Family::local;
-  options.window_left = 9;
-  options.window_right = 3;
+  options.local.left = 9;
+  options.local.right = 3;
   for (const std::int64_t n : lengths) {
     const auto near = [](std::int64_t i, std::int64_t j) { return i - j <= 9 && j - i <= 3; };
     EXPECT_EQ(multiplied_pairs(options, Mask::full(), n), count_pairs(n, near));
@@ -34,18 +34,18 @@ TEST(Cost, PairsOfLocalLieInMaskAndWindow) {
 TEST(Cost, PairsOfStridedLieInThePattern) {
   AttentionOptions options;
   options.family = Family::strided;
-  options.summary = 3;
+  options.strided.summary = 3;
   for (const std::int64_t n : lengths) {
-    options.stride = 8;
-    options.pattern = SparsePattern::strided;
+    options.strided.stride = 8;
+    options.strided.pattern = SparsePattern::strided;
     EXPECT_EQ(multiplied_pairs(options, Mask::causal(), n),
               count_pairs(n, [](auto i, auto j) { return j <= i && (i - j < 8 || (i - j) % 8 == 0); }));
-    options.pattern = SparsePattern::fixed;
+    options.strided.pattern = SparsePattern::fixed;
     EXPECT_EQ(multiplied_pairs(options, Mask::causal(), n),
               count_pairs(n, [](auto i, auto j) { return j <= i && (i / 8 == j / 8 || j % 8 >= 5); }));
   }
-  options.stride = 0;  // 32 for up to 1,024 tokens
-  options.pattern = SparsePattern::strided;
+  options.strided.stride = 0;  // 32 for up to 1,024 tokens
+  options.strided.pattern = SparsePattern::strided;
   EXPECT_EQ(multiplied_pairs(options, Mask::causal(), 200),
             count_pairs(200, [](auto i, auto j) { return j <= i && (i - j < 32 || (i - j) % 32 == 0); }));
 }

@@ -104,9 +104,9 @@ TEST(FeatureMap, TableMatchesTheMaps) {
   for (const FeatureMapInfo& info : feature_map_table()) {
     const auto map = find_feature_map(info.name);
     EXPECT_EQ(map->name(), info.name);
-    EXPECT_EQ(map->non_negative(), info.non_negative);
+    EXPECT_EQ(map->traits().non_negative, info.non_negative);
   }
-  EXPECT_FALSE(elu_map(1.5f)->non_negative());
+  EXPECT_FALSE(elu_map(1.5f)->traits().non_negative);
 }
 
 TEST(FeatureMap, UnknownNamesAreRefused) {

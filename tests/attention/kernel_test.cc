@@ -4,6 +4,7 @@
 
 #include "attention/family_cases.h"
 #include "attention/mask_cases.h"
+#include "attention/reference.h"
 #include "linnet/similarity.h"
 
 namespace linnet::test {
@@ -14,7 +15,7 @@ constexpr std::uint64_t kSeed = 71;
 AttentionOptions kernel_options(std::shared_ptr<const Similarity> similarity = exponential_similarity()) {
   AttentionOptions options;
   options.family = Family::kernel;
-  options.similarity = std::move(similarity);
+  options.kernel.similarity = std::move(similarity);
   return options;
 }
 
@@ -58,7 +59,7 @@ TEST(Kernel, MatchesTheReferenceForEverySimilarity) {
     for (const auto& similarity : built_in()) {
       for (const Normalise normalise : {Normalise::sum, Normalise::none}) {
         AttentionOptions options = kernel_options(similarity);
-        options.normalise = normalise;
+        options.kernel.normalise = normalise;
         Problem problem({1, 70, 70, 2, 20, 7}, Mask::causal(), kSeed);
         SCOPED_TRACE(similarity->name() + ", " + problem.describe(kSeed));
         expect_reference(options, problem, Exact(options, problem, true), 35);
@@ -99,7 +100,7 @@ TEST(Kernel, ReferenceGradientsMatchDifferences) {
   for (const auto& similarity : built_in()) {
     for (const Normalise normalise : {Normalise::sum, Normalise::none}) {
       AttentionOptions options = kernel_options(similarity);
-      options.normalise = normalise;
+      options.kernel.normalise = normalise;
       const Problem problem({1, 6, 6, 1, 4, 3}, Mask::causal(), kSeed);
       Exact exact(options, problem, true);
       const auto loss = [&] {
@@ -129,7 +130,7 @@ TEST(Kernel, ReferenceGradientsMatchDifferences) {
 
 TEST(Kernel, ExponentialIsSoftmax) {
   AttentionOptions kernel = kernel_options(), softmax;
-  kernel.epsilon = 0;
+  kernel.kernel.epsilon = 0;
   softmax.family = Family::softmax;
   Problem a({2, 200, 200, 2, 32, 16}, Mask::causal(), kSeed, 3.0f),
       b({2, 200, 200, 2, 32, 16}, Mask::causal(), kSeed, 3.0f);
@@ -175,7 +176,7 @@ TEST(Kernel, RefusesNegativeSimilarities) {
 TEST(Kernel, QueriesWithoutKeysGiveZeros) {
   for (const float epsilon : {1e-6f, 0.0f}) {
     AttentionOptions options = kernel_options();
-    options.epsilon = epsilon;
+    options.kernel.epsilon = epsilon;
     Problem problem({2, 70, 70, 1, 4, 4}, Mask::causal().with_key_lengths({0, 70}), kSeed);
     problem.forward(*make_attention(options));
     problem.backward(*make_attention(options));

@@ -64,8 +64,8 @@ TEST(LinearBackward, MatchesReferenceForEveryMap) {
       SCOPED_TRACE(info.name);
       for (const Normalise normalise : {Normalise::sum, Normalise::none}) {
         AttentionOptions options;
-        options.feature_map = find_feature_map(info.name);
-        options.normalise = normalise;
+        options.linear.feature_map = find_feature_map(info.name);
+        options.linear.normalise = normalise;
         if (!info.non_negative && normalise == Normalise::sum) continue;
         for (const Mask& mask : {Mask::causal(), Mask::full()})
           expect_exact_gradients(options, {2, 100, 100, 3, 16, 24}, mask, 42);
@@ -167,7 +167,7 @@ TEST(LinearBackward, BitsDoNotDependOnThreads) {
 
 TEST(UsersFeatureMap, ValuesAndGradientsMatchReference) {
   AttentionOptions options;
-  options.feature_map = std::make_shared<TwoSided>();
+  options.linear.feature_map = std::make_shared<TwoSided>();
   for (const Mask& mask : {Mask::causal(), Mask::full()}) {
     Problem problem({2, 80, 80, 2, 13, 10}, mask, 130);
     problem.forward(*make_attention(options));
@@ -178,7 +178,7 @@ TEST(UsersFeatureMap, ValuesAndGradientsMatchReference) {
 
 TEST(UsersFeatureMap, LearnsLayerHeadAndPosition) {
   AttentionOptions options;
-  options.feature_map = std::make_shared<Positional>();
+  options.linear.feature_map = std::make_shared<Positional>();
   options.layer = 3;
   expect_exact_gradients(options, {1, 100, 100, 3, 8, 8}, Mask::causal(), 140);
   Problem problem({1, 100, 100, 3, 8, 8}, Mask::causal(), 141);

@@ -1,5 +1,6 @@
 #include "attention/attention_tools.h"
 #include "attention/mask_cases.h"
+#include "attention/reference.h"
 #include "linnet/error.h"
 
 namespace linnet {
@@ -70,27 +71,29 @@ Tensor narrowed(const Tensor& f64) {
 /// that does not divide, with values [V, 1].
 struct Rounded {
   Rounded(AttentionOptions options, const Problem& problem) : exact(options, problem, true) {
-    if (options.normalise == Normalise::sum) {
+    if (options.linear.normalise == Normalise::sum) {
       const std::int64_t width = exact.v.shape()[3];
       Tensor values = with_column(exact.v), sums = with_column(exact.grad), grad = with_column(exact.grad);
       for (std::int64_t r = 0; r < exact.v.size() / width; ++r)
         values.span<double>()[r * (width + 1) + width] = 1;
       const ReferenceInputs inputs = {exact.q.view<double>(), exact.k.view<double>(), values.view<double>(),
                                       problem.mask, exact.decay.view<double>()};
-      options.normalise = Normalise::none;
+      options.linear.normalise = Normalise::none;
       reference_forward(options, sums.view<double>(), inputs);
       for (std::int64_t r = 0; r < exact.grad.size() / width; ++r) {
         const double* sum = sums.span<double>().data() + r * (width + 1);
         double* g = grad.span<double>().data() + r * (width + 1);
-        const double d = sum[width] + options.epsilon;
+        const double d = sum[width] + options.linear.epsilon;
         for (std::int64_t m = 0; m < width; ++m) {
           g[width] -= g[m] * narrowed(sum[m] / d) / d;
           g[m] /= d;
         }
       }
       Tensor d_values = values.clone();
-      reference_backward(options, exact.dq.view<double>(), exact.dk.view<double>(), d_values.view<double>(),
-                         grad.view<double>(), inputs, exact.d_decay.view<double>());
+      reference_backward(options,
+                         {exact.dq.view<double>(), exact.dk.view<double>(), d_values.view<double>(),
+                          exact.d_decay.view<double>()},
+                         grad.view<double>(), inputs);
       for (std::int64_t r = 0; r < exact.v.size() / width; ++r)
         std::copy_n(d_values.span<double>().data() + r * (width + 1), width,
                     exact.dv.span<double>().data() + r * width);
@@ -175,8 +178,8 @@ TEST(LinearBf16, EveryMap) {
   for (const FeatureMapInfo& info : feature_map_table()) {
     SCOPED_TRACE(info.name);
     AttentionOptions options;
-    options.feature_map = find_feature_map(info.name);
-    options.normalise = info.non_negative ? Normalise::sum : Normalise::none;
+    options.linear.feature_map = find_feature_map(info.name);
+    options.linear.normalise = info.non_negative ? Normalise::sum : Normalise::none;
     for (const MaskCase& mask : {test::causal_case(), test::full_case()})
       expect_twice_the_rounding(options, {2, 97, 97, 2, 16, 9}, mask, 420);
   }

@@ -96,9 +96,9 @@ TEST(LinearDecay, EveryMapMatchesReference) {
   for (const FeatureMapInfo& info : feature_map_table()) {
     SCOPED_TRACE(info.name);
     AttentionOptions options;
-    options.feature_map = find_feature_map(info.name);
+    options.linear.feature_map = find_feature_map(info.name);
     for (const Normalise normalise : {Normalise::sum, Normalise::none}) {
-      options.normalise = normalise;
+      options.linear.normalise = normalise;
       if (normalise == Normalise::sum && !info.non_negative) continue;
       expect_exact(options, {1, 100, 100, heads, 16, 9}, test::causal_case(), 31);
     }
@@ -139,7 +139,7 @@ TEST(LinearDecay, RecurrentMatchesReference) {
   for_each_target([] {
     for (const StateSums sums : {StateSums::plain, StateSums::compensated}) {
       AttentionOptions options;
-      options.sums = sums;
+      options.linear.sums = sums;
       for (const auto& [e, m] : {std::pair<std::int64_t, std::int64_t>{5, 7}, {17, 33}, {64, 64}}) {
         const auto attention = make_attention(options);
         Problem problem({2, 130, 130, heads, e, m}, Mask::causal(), 50);
@@ -171,7 +171,7 @@ void forward_in_two(const Attention& attention, Problem& problem, std::int64_t s
 TEST(LinearDecay, TwoCallsAndStepsMakeAWhole) {
   for (const StateSums sums : {StateSums::plain, StateSums::compensated}) {
     AttentionOptions options;
-    options.sums = sums;
+    options.linear.sums = sums;
     const auto attention = make_attention(options);
     for (const std::int64_t split : {1, 31, 32, 33, 64, 100, 149}) {
       Problem problem({2, 150, 150, heads, 9, 6}, Mask::causal(), 60);

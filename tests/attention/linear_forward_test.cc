@@ -15,8 +15,8 @@ constexpr double tolerance = 1e-5;
 
 AttentionOptions with_map(std::shared_ptr<const FeatureMap> map, Normalise normalise = Normalise::sum) {
   AttentionOptions options;
-  options.feature_map = std::move(map);
-  options.normalise = normalise;
+  options.linear.feature_map = std::move(map);
+  options.linear.normalise = normalise;
   return options;
 }
 
@@ -90,7 +90,8 @@ TEST(LinearForward, EveryMapMatchesReference) {
       const auto map = find_feature_map(info.name);
       for (const Mask& mask : {Mask::causal(), Mask::full()}) {
         expect_exact_forward(with_map(map, Normalise::none), {2, 100, 100, 3, 16, 24}, mask, 42);
-        if (map->non_negative()) expect_exact_forward(with_map(map), {2, 100, 100, 3, 16, 24}, mask, 43);
+        if (map->traits().non_negative)
+          expect_exact_forward(with_map(map), {2, 100, 100, 3, 16, 24}, mask, 43);
       }
     }
   });

@@ -55,9 +55,9 @@ TEST(LinearMaskGradients, EveryMapMatchesReference) {
   for (const FeatureMapInfo& info : feature_map_table()) {
     SCOPED_TRACE(info.name);
     AttentionOptions options;
-    options.feature_map = find_feature_map(info.name);
+    options.linear.feature_map = find_feature_map(info.name);
     for (const Normalise normalise : {Normalise::sum, Normalise::none}) {
-      options.normalise = normalise;
+      options.linear.normalise = normalise;
       if (normalise == Normalise::sum && !info.non_negative) continue;
       for (const MaskCase& mask : some_masks(2, 110, 50))
         expect_exact(options, {2, 110, 110, 2, 16, 9}, mask, 51);
@@ -70,7 +70,7 @@ TEST(LinearMaskGradients, UsersMapsLearnHeadAndPosition) {
        {std::shared_ptr<const FeatureMap>(std::make_shared<test::TwoSided>()),
         std::shared_ptr<const FeatureMap>(std::make_shared<test::Positional>())}) {
     AttentionOptions options;
-    options.feature_map = map;
+    options.linear.feature_map = map;
     for (const MaskCase& mask : some_masks(2, 110, 60))
       expect_exact(options, {2, 110, 110, 3, 7, 5}, mask, 61);
   }

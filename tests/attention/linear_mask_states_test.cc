@@ -122,7 +122,7 @@ const std::vector<StateSums> both_sums = {StateSums::plain, StateSums::compensat
 
 AttentionOptions with_sums(StateSums sums) {
   AttentionOptions options;
-  options.sums = sums;
+  options.linear.sums = sums;
   return options;
 }
 
@@ -201,7 +201,7 @@ TEST(LinearMaskStates, StepsContinueWhatTheLastSegmentLeaves) {
 
 TEST(LinearMaskStates, UsersMapsLearnWhereACallContinues) {
   AttentionOptions options;
-  options.feature_map = std::make_shared<test::Positional>();
+  options.linear.feature_map = std::make_shared<test::Positional>();
   const auto attention = make_attention(options);
   for (const std::int64_t first : {1, 32, 45, 70}) {
     TwoCalls calls(first, 90, test::causal_case(), test::prefix_case({20}), 90, 300 + first);

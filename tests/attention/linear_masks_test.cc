@@ -63,9 +63,9 @@ TEST(LinearMasks, EveryMapMatchesReference) {
   for (const FeatureMapInfo& info : feature_map_table()) {
     SCOPED_TRACE(info.name);
     AttentionOptions options;
-    options.feature_map = find_feature_map(info.name);
+    options.linear.feature_map = find_feature_map(info.name);
     for (const Normalise normalise : {Normalise::sum, Normalise::none}) {
-      options.normalise = normalise;
+      options.linear.normalise = normalise;
       if (normalise == Normalise::sum && !info.non_negative) continue;
       for (const MaskCase& mask : some_masks(2, 150, 50))
         expect_exact_forward(options, {2, 150, 150, 2, 16, 9}, mask, 51);
@@ -78,7 +78,7 @@ TEST(LinearMasks, UsersMapsLearnHeadAndPosition) {
        {std::shared_ptr<const FeatureMap>(std::make_shared<test::TwoSided>()),
         std::shared_ptr<const FeatureMap>(std::make_shared<test::Positional>())}) {
     AttentionOptions options;
-    options.feature_map = map;
+    options.linear.feature_map = map;
     options.layer = 2;
     for (const MaskCase& mask : some_masks(2, 150, 60))
       expect_exact_forward(options, {2, 150, 150, 3, 7, 5}, mask, 61);
@@ -89,7 +89,7 @@ TEST(LinearMasks, UsersMapsLearnHeadAndPosition) {
 TEST(LinearMasks, QueriesWithoutAVisibleKeyGiveZeros) {
   for (const float epsilon : {0.0f, 1e-6f}) {
     AttentionOptions options;
-    options.epsilon = epsilon;
+    options.linear.epsilon = epsilon;
     for (const std::int64_t n : {1, 33, 97, 200}) {
       for (const MaskCase& mask : all_masks(2, n, n, 70 + n)) {
         SCOPED_TRACE(mask.what);

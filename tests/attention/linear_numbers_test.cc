@@ -1,5 +1,6 @@
 #include "attention/attention_tools.h"
 #include "attention/mask_cases.h"
+#include "attention/reference.h"
 
 namespace linnet {
 namespace {
@@ -45,8 +46,8 @@ std::pair<double, double> gradient_terms(AttentionOptions options, const Problem
   const auto norm = [](const Tensor& tensor) {
     return relative_error(tensor.span<double>(), std::vector<double>(tensor.size()), 1);
   };
-  if (options.normalise == Normalise::none) return {norm(exact.dq), norm(exact.dk)};
-  options.normalise = Normalise::none;
+  if (options.linear.normalise == Normalise::none) return {norm(exact.dq), norm(exact.dk)};
+  options.linear.normalise = Normalise::none;
   Tensor ones = exact.v.clone(), sums = exact.grad.clone(), dq = exact.q.clone(), dk = exact.k.clone(),
          dv = exact.v.clone();
   for (double& number : ones.span<double>()) number = 1;
@@ -54,8 +55,8 @@ std::pair<double, double> gradient_terms(AttentionOptions options, const Problem
   inputs.value = ones.view<double>();
   reference_forward(options, sums.view<double>(), inputs);
   for (std::int64_t i = 0; i < sums.size(); ++i)
-    sums.span<double>()[i] = exact.grad.span<double>()[i] / (sums.span<double>()[i] + options.epsilon);
-  reference_backward(options, dq.view<double>(), dk.view<double>(), dv.view<double>(),
+    sums.span<double>()[i] = exact.grad.span<double>()[i] / (sums.span<double>()[i] + options.linear.epsilon);
+  reference_backward(options, {dq.view<double>(), dk.view<double>(), dv.view<double>()},
                      std::as_const(sums).view<double>(), exact.inputs(problem.mask));
   return {norm(dq), norm(dk)};
 }
@@ -86,8 +87,8 @@ void expect_near_reference(const AttentionOptions& options, Problem& problem) {
 TEST(LinearNumbers, ExtremeInputsStayFinite) {
   for (const FeatureMapInfo& info : feature_map_table()) {
     AttentionOptions options;
-    options.feature_map = find_feature_map(info.name);
-    options.normalise = info.non_negative ? Normalise::sum : Normalise::none;
+    options.linear.feature_map = find_feature_map(info.name);
+    options.linear.normalise = info.non_negative ? Normalise::sum : Normalise::none;
     for (const MaskCase& mask : masks(70)) {
       for (int which = 0; which < 4; ++which) {
         SCOPED_TRACE(info.name + ", " + mask.what + ", extreme input " + std::to_string(which));
@@ -106,7 +107,7 @@ TEST(LinearNumbers, ExtremeInputsStayFinite) {
 TEST(LinearNumbers, FeaturesThatVanishGiveZeros) {
   for (const char* name : {"elu", "relu", "squared-relu"}) {
     AttentionOptions options;
-    options.feature_map = find_feature_map(name);
+    options.linear.feature_map = find_feature_map(name);
     for (const MaskCase& mask : masks(70)) {
       SCOPED_TRACE(name + (", " + mask.what));
       Problem problem({2, 70, 70, 2, 12, 9}, mask.mask, 520);

@@ -46,8 +46,8 @@ TEST(LinearReference, MatchesTheDefinition) {
       for (const Normalise normalise : {Normalise::sum, Normalise::none}) {
         SCOPED_TRACE(mask.what);
         AttentionOptions options;
-        options.normalise = normalise;
-        options.epsilon = 0.25f;
+        options.linear.normalise = normalise;
+        options.linear.epsilon = 0.25f;
         Problem problem({2, queries, keys, 2, 3, 4}, mask.mask, 41);
         if (mask.mask.kind() == Mask::Kind::causal) problem.decaying({0.5f, 0.9f});
         const Exact exact(options, problem, false);
@@ -101,8 +101,8 @@ TEST(LinearReference, GradientMatchesDifferenceForEveryMap) {
         if (!info.non_negative && normalise == Normalise::sum) continue;
         SCOPED_TRACE(info.name + ", " + mask.name());
         AttentionOptions options;
-        options.feature_map = find_feature_map(info.name);
-        options.normalise = normalise;
+        options.linear.feature_map = find_feature_map(info.name);
+        options.linear.normalise = normalise;
         expect_differences(options, Problem({2, 9, 9, 2, 4, 3}, mask, 11));
       }
     }
@@ -114,7 +114,7 @@ TEST(LinearReference, GradientMatchesDifferenceForEveryMask) {
     for (const MaskCase& mask : some_masks(2, 9, 12)) {
       SCOPED_TRACE(mask.what);
       AttentionOptions options;
-      options.normalise = normalise;
+      options.linear.normalise = normalise;
       expect_differences(options, Problem({2, 9, 9, 2, 3, 2}, mask.mask, 13));
     }
   }
@@ -126,7 +126,7 @@ TEST(LinearReference, GradientOfDecayMatchesDifference) {
          {Mask::causal(), Mask::causal().with_key_lengths({6, 9}), Mask::causal().with_segments({0, 4, 9})}) {
       SCOPED_TRACE(mask.name());
       AttentionOptions options;
-      options.normalise = normalise;
+      options.linear.normalise = normalise;
       Problem problem({2, 9, 9, 3, 3, 2}, mask, 14);
       problem.decaying({0.5f, 0.9f, 0.99f});
       expect_differences(options, problem);

@@ -23,7 +23,7 @@ using test::some_masks;
 
 AttentionOptions loud(bool signs = false) {
   AttentionOptions options;
-  options.feature_map = std::make_shared<LoudMap>(signs);
+  options.linear.feature_map = std::make_shared<LoudMap>(signs);
   return options;
 }
 
@@ -69,7 +69,7 @@ TEST(LinearScaled, EveryInstructionSetMatchesReference) {
 
 TEST(LinearScaled, WithoutNormaliserMatchesReference) {
   AttentionOptions options = loud();
-  options.normalise = Normalise::none;
+  options.linear.normalise = Normalise::none;
   for (const MaskCase& mask : some_masks(2, 110, 50))
     expect_exact(options, {2, 110, 110, 2, 16, 9}, mask, 51);
 }
@@ -113,7 +113,7 @@ TEST(LinearScaled, StepsAndStatesMatchReference) {
   for (const StateSums sums : {StateSums::plain, StateSums::compensated}) {
     for (const float scale : {1.0f, 8.0f}) {
       AttentionOptions options = loud();
-      options.sums = sums;
+      options.linear.sums = sums;
       const Sizes sizes = {2, 150, 150, 3, 6, 9};
       Problem problem(sizes, Mask::causal(), 80, scale);
       const Exact exact(options, problem, false);
@@ -194,7 +194,7 @@ TEST(LinearScaled, DenominatorsThatAreNotPositiveAreCountedAndGiveZeros) {
 
 TEST(LinearScaled, OtherMapsCountToo) {
   AttentionOptions options;
-  options.feature_map = identity_map();
+  options.linear.feature_map = identity_map();
   Problem problem({1, 40, 40, 1, 4, 5}, Mask::causal(), 110);
   std::int64_t count = 7;
   AttentionOutputs outputs = problem.outputs();
@@ -213,7 +213,7 @@ TEST(LinearScaled, RefusesDecayAndStatesOfOtherMaps) {
   EXPECT_THAT(linnet::error_of([&] { problem.forward(*attention); }),
               testing::HasSubstr("expected no decay with the feature map loud"));
   AttentionOptions plain;
-  plain.feature_map = relu_map();
+  plain.linear.feature_map = relu_map();
   const auto state = make_attention(plain)->make_state(1, {1, 7, 4});
   Problem other({1, 5, 5, 1, 4, 4}, Mask::causal(), 1);
   AttentionOutputs outputs = other.outputs();

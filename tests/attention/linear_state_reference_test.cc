@@ -17,7 +17,7 @@ struct Call {
   Call(const AttentionOptions& options, Mask mask, std::int64_t length, bool decays, std::uint64_t seed)
       : options(options),
         mask(std::move(mask)),
-        features(options.feature_map->features(head_dim)),
+        features(options.linear.feature_map->features(head_dim)),
         numbers(heads * features * (value_dim + 1)),
         q(input({batch, length, heads, head_dim}, seed)),
         k(input({batch, length, heads, head_dim}, seed + 1)),
@@ -84,9 +84,10 @@ struct Call {
   void expect_differences() {
     Tensor dq = q.clone(), dk = k.clone(), dv = v.clone(), d_decay = decay.clone(),
            d_initial = initial.clone();
-    linear_reference_backward(options, dq.view<double>(), dk.view<double>(), dv.view<double>(),
-                              std::as_const(grad).view<double>(), inputs(), d_decay.view<double>(), states(),
-                              d_initial.view<double>(), std::as_const(grad_final).view<double>());
+    linear_reference_backward(
+        options, {dq.view<double>(), dk.view<double>(), dv.view<double>(), d_decay.view<double>()},
+        std::as_const(grad).view<double>(), inputs(), states(), d_initial.view<double>(),
+        std::as_const(grad_final).view<double>());
     for (const auto& [what, input, gradient] : {std::tuple{"query", &q, &dq},
                                                 {"key", &k, &dk},
                                                 {"value", &v, &dv},
@@ -108,8 +109,8 @@ TEST(LinearStateReference, GradientsMatchDifferences) {
   for (const char* map : {"elu", "relu", "favor"}) {
     for (const Normalise normalise : {Normalise::sum, Normalise::none}) {
       AttentionOptions options;
-      options.feature_map = find_feature_map(map, random);
-      options.normalise = normalise;
+      options.linear.feature_map = find_feature_map(map, random);
+      options.linear.normalise = normalise;
       const bool scaled = std::string(map) == "favor";
       for (const std::int64_t n : {0, 1, 7}) {
         std::vector<MaskCase> masks = {test::causal_case(), test::prefix_case({n / 2})};

@@ -121,9 +121,9 @@ TEST(LinearState, StepsContinueAPrefill) {
 
 TEST(LinearState, HoldsTheDocumentedSums) {
   AttentionOptions options;
-  options.feature_map = identity_map();
-  options.normalise = Normalise::none;
-  options.sums = StateSums::plain;
+  options.linear.feature_map = identity_map();
+  options.linear.normalise = Normalise::none;
+  options.linear.sums = StateSums::plain;
   const auto attention = make_attention(options);
   const Problem problem({1, 3, 3, 2, 4, 5}, Mask::causal(), 24);
   Tensor out = problem.out.clone();

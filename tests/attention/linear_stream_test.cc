@@ -144,7 +144,7 @@ constexpr std::int64_t rounds = 10'000'000 / period;
 // Sums of ten million terms, token by token: plain ones round off more with every token.
 TEST(LinearStream, CompensatedSumsDoNotDrift) {
   AttentionOptions plain_options;
-  plain_options.sums = StateSums::plain;
+  plain_options.linear.sums = StateSums::plain;
   Stream compensated({}), plain(plain_options);
   std::vector<double> found[2];
   for (std::int64_t i = 0; i < (rounds + 1) * period; ++i) {

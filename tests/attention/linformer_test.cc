@@ -1,6 +1,7 @@
 // Linformer against its double-precision reference, that one against softmax attention and finite
 // differences.
 #include "attention/attention_tools.h"
+#include "attention/reference.h"
 #include "kernels/targets.h"
 #include "linnet/error.h"
 #include "support/errors.h"
@@ -73,9 +74,10 @@ struct Expected {
         df(f.clone()),
         mask(p.problem.mask) {
     reference_forward(linformer_options(), out.view<double>(), inputs());
-    reference_backward(linformer_options(), dq.view<double>(), dk.view<double>(), dv.view<double>(),
-                       std::as_const(grad).view<double>(), inputs(), {}, de.view<double>(),
-                       df.view<double>());
+    reference_backward(
+        linformer_options(),
+        {dq.view<double>(), dk.view<double>(), dv.view<double>(), {}, de.view<double>(), df.view<double>()},
+        std::as_const(grad).view<double>(), inputs());
   }
 
   ReferenceInputs inputs() const {

@@ -14,8 +14,8 @@ constexpr std::uint64_t kSeed = 81;
 AttentionOptions local_options(std::int64_t left, std::int64_t right = 0) {
   AttentionOptions options;
   options.family = Family::local;
-  options.window_left = left;
-  options.window_right = right;
+  options.local.left = left;
+  options.local.right = right;
   return options;
 }
 

@@ -21,7 +21,7 @@ class LoudMap final : public LogScaledMap {
 
   std::string name() const override { return "loud"; }
   std::int64_t features(std::int64_t head_dim) const override { return head_dim + 3; }
-  bool non_negative() const override { return !signs_; }
+  FeatureMapTraits traits() const override { return {.non_negative = !signs_, .log_scaled = true}; }
 
   void forward_scaled(View<float> y, std::span<double> log_scale, View<const float> x,
                       const TileContext& context) const override {

@@ -4,6 +4,7 @@
 
 #include "attention/attention_tools.h"
 #include "attention/lsh/hash.h"
+#include "attention/reference.h"
 #include "kernels/targets.h"
 #include "linnet/error.h"
 #include "support/errors.h"
@@ -66,7 +67,7 @@ struct Expected {
         dk(q.clone()),
         dv(v.clone()) {
     reference_forward(options, out.view<double>(), inputs());
-    reference_backward(options, dq.view<double>(), dk.view<double>(), dv.view<double>(),
+    reference_backward(options, {dq.view<double>(), dk.view<double>(), dv.view<double>()},
                        std::as_const(grad).view<double>(), inputs());
   }
   ReferenceInputs inputs() const { return {q.view<double>(), q.view<double>(), v.view<double>(), mask}; }

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "attention/mask_cases.h"
+#include "attention/mask_geometry.h"
 #include "linnet/error.h"
 
 namespace linnet {
@@ -68,7 +69,7 @@ TEST(Mask, SeenByIsTheInverseOfInterval) {
     for (std::int64_t b = 0; b < batch; ++b) {
       Mask::Interval before;
       for (std::int64_t j = 0; j < keys; ++j) {
-        const Mask::Interval by = mask.mask.seen_by(b, j, queries, keys);
+        const Mask::Interval by = seen_by(mask.mask, b, j, queries, keys);
         ASSERT_LE(before.begin, by.begin) << j;
         ASSERT_LE(before.end, by.end) << j;
         ASSERT_LE(by.begin, by.end) << j;
@@ -110,9 +111,9 @@ TEST(Mask, SegmentsHoldTheirTokens) {
     const Mask::Interval first = i < 4   ? Mask::Interval{0, 4}
                                  : i < 5 ? Mask::Interval{4, 5}
                                          : Mask::Interval{5, 9};
-    EXPECT_EQ(mask.segment(0, i, 9), first);
-    EXPECT_EQ(mask.segment(1, i, 9), (Mask::Interval{0, 9}));
-    EXPECT_EQ(Mask::full().segment(0, i, 9), (Mask::Interval{0, 9}));
+    EXPECT_EQ(segment_of(mask, 0, i, 9), first);
+    EXPECT_EQ(segment_of(mask, 1, i, 9), (Mask::Interval{0, 9}));
+    EXPECT_EQ(segment_of(Mask::full(), 0, i, 9), (Mask::Interval{0, 9}));
   }
 }
 
@@ -244,8 +245,8 @@ TEST(Mask, IsAValue) {
   EXPECT_EQ(copy.interval(0, 3, 4), (Mask::Interval{1, 2}));
   copy = copy.with_key_lengths({4});
   EXPECT_EQ(copy.interval(0, 3, 4), (Mask::Interval{1, 4}));
-  EXPECT_EQ(copy.visible_keys(0, 4), 4);
-  EXPECT_EQ(causal.visible_keys(0, 4), 4);
+  EXPECT_EQ(visible_keys(copy, 0, 4), 4);
+  EXPECT_EQ(visible_keys(causal, 0, 4), 4);
 }
 
 }  // namespace

@@ -51,8 +51,8 @@ TEST(PortableBits, LinearAttention) {
 
 TEST(PortableBits, LinearAttentionWithLogScales) {
   AttentionOptions favor;
-  favor.feature_map = random_feature_map("favor", 24, {.features = 32, .seed = seed});
-  favor.epsilon = 0;
+  favor.linear.feature_map = random_feature_map("favor", 24, {.features = 32, .seed = seed});
+  favor.linear.epsilon = 0;
   expect_bits("favor, forward and backward", parallel_bits(favor),
               {0x9164a3f1ad3a4ca2, 0x32652076645c1f4c, 0x74411f470be33a6c, 0x2289d1c9da47b8aa});
   expect_bits("favor, steps", step_bits(favor),

@@ -1,5 +1,5 @@
 #include "attention/attention_tools.h"
-#include "attention/feature_maps/exact_map.h"
+#include "attention/feature_maps/reference_features.h"
 #include "linnet/error.h"
 #include "linnet/feature_map.h"
 #include "support/errors.h"
@@ -203,7 +203,7 @@ TEST(RandomFeatures, TableMatchesTheMaps) {
   for (const FeatureMapInfo& info : random_feature_map_table()) {
     const auto map = random_feature_map(info.name, 16);
     EXPECT_EQ(map->name(), info.name);
-    EXPECT_EQ(map->non_negative(), info.non_negative);
+    EXPECT_EQ(map->traits().non_negative, info.non_negative);
     EXPECT_EQ(map->features(16), 48);  // 16 ln 16 = 44.4
     EXPECT_TRUE(is_random_feature_map(info.name));
     EXPECT_EQ(find_feature_map(info.name, {.head_dim = 16})->name(), info.name);

@@ -5,7 +5,7 @@
 #include <numeric>
 #include <vector>
 
-#include "attention/feature_maps/exact_map.h"
+#include "attention/feature_maps/reference_features.h"
 #include "linnet/feature_map.h"
 #include "support/numbers.h"
 

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <vector>
 
+#include "attention/reference.h"
 #include "attention/softmax/softmax_attention.h"
 #include "base/random.h"
 #include "linnet/tensor.h"
@@ -108,10 +109,11 @@ struct Case {
     softmax_reference_forward(options(), rows<double>(o, sizes.queries, sizes.value_dim), in);
     EXPECT_LE(relative_error(out, o), bound) << "out";
     if (!with_backward) return;
-    softmax_reference_backward(options(), rows<double>(dq, sizes.queries, sizes.head_dim),
-                               rows<double>(dk, sizes.keys, sizes.head_dim),
-                               rows<double>(dv, sizes.keys, sizes.value_dim),
-                               rows<double>(g, sizes.queries, sizes.value_dim), in);
+    softmax_reference_backward(
+        options(),
+        {rows<double>(dq, sizes.queries, sizes.head_dim), rows<double>(dk, sizes.keys, sizes.head_dim),
+         rows<double>(dv, sizes.keys, sizes.value_dim)},
+        rows<double>(g, sizes.queries, sizes.value_dim), in);
     EXPECT_LE(relative_error(grad_query, dq), bound) << "gradient of query";
     EXPECT_LE(relative_error(grad_key, dk), bound) << "gradient of key";
     EXPECT_LE(relative_error(grad_value, dv), bound) << "gradient of value";

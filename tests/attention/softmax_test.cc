@@ -6,6 +6,7 @@
 #include <optional>
 #include <thread>
 
+#include "attention/reference.h"
 #include "attention/softmax_cases.h"
 #include "kernels/targets.h"
 #include "linnet/error.h"
@@ -55,8 +56,9 @@ TEST(SoftmaxReference, GradientsMatchFiniteDifferences) {
       for (std::size_t i = 0; i < out.size(); ++i) sum += out[i] * weight[i];
       return sum;
     };
-    softmax_reference_backward(options, view(grads[0], head_dim), view(grads[1], head_dim),
-                               view(grads[2], value_dim), view(weight, value_dim), in);
+    softmax_reference_backward(
+        options, {view(grads[0], head_dim), view(grads[1], head_dim), view(grads[2], value_dim)},
+        view(weight, value_dim), in);
     for (int which = 0; which < 3; ++which) {
       for (std::size_t i = 0; i < inputs[which].size(); ++i) {
         const double at = inputs[which][i], step = 1e-5;

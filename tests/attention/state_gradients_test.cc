@@ -8,6 +8,7 @@
 #include "attention/linear/linear_attention.h"
 #include "attention/log_scaled_maps.h"
 #include "attention/mask_cases.h"
+#include "attention/mask_geometry.h"
 #include "attention/user_maps.h"
 #include "support/errors.h"
 
@@ -103,7 +104,7 @@ struct LinearExact {
     scale = Tensor::of<double>({batch, heads});
     for (std::int64_t b = 0; b < batch; ++b) {
       const std::vector<float> numbers = saved(*call.initial, b);
-      const bool compensated = call.options.sums == StateSums::compensated;
+      const bool compensated = call.options.linear.sums == StateSums::compensated;
       for (std::int64_t i = 0; i < width; ++i)
         initial.view<double>()(b, i) = double(numbers[i]) - (compensated ? double(numbers[width + i]) : 0);
       const std::size_t scales = std::size_t(width) * (compensated ? 2 : 1);
@@ -119,9 +120,10 @@ struct LinearExact {
     d_initial = Tensor::of<double>({batch, width});
     const Tensor grad_final = to_double(call.grad_final);
     linear_reference_forward(call.options, out.view<double>(), inputs, states, final.view<double>());
-    linear_reference_backward(call.options, dq.view<double>(), dk.view<double>(), dv.view<double>(),
-                              std::as_const(grad).view<double>(), inputs, d_decay.view<double>(), states,
-                              d_initial.view<double>(), grad_final.view<double>());
+    linear_reference_backward(
+        call.options, {dq.view<double>(), dk.view<double>(), dv.view<double>(), d_decay.view<double>()},
+        std::as_const(grad).view<double>(), inputs, states, d_initial.view<double>(),
+        grad_final.view<double>());
   }
 
   Tensor q, k, v, grad, decay, out, dq, dk, dv, d_decay, initial, scale, final, d_initial;
@@ -167,8 +169,8 @@ const std::vector<std::int64_t> lengths = {0, 1, 63, 64, 65, 200};
 
 AttentionOptions with_map(std::shared_ptr<const FeatureMap> map, StateSums sums = StateSums::compensated) {
   AttentionOptions options;
-  options.feature_map = std::move(map);
-  options.sums = sums;
+  options.linear.feature_map = std::move(map);
+  options.linear.sums = sums;
   return options;
 }
 
@@ -212,7 +214,7 @@ TEST(StateGradients, OtherMapsMatchReference) {
                                           with_map(std::make_shared<test::LoudMap>())}) {
     for (const std::int64_t n : {1, 65, 130}) {
       for (const MaskCase& mask : masks_of(n, 70 + n)) {
-        SCOPED_TRACE(options.feature_map->name() + ", " + mask.what + ", length " + std::to_string(n));
+        SCOPED_TRACE(options.linear.feature_map->name() + ", " + mask.what + ", length " + std::to_string(n));
         Continued call(options, mask, 50, n, {}, 80);
         expect_linear_reference(call, 1e-5);
       }
@@ -223,7 +225,7 @@ TEST(StateGradients, OtherMapsMatchReference) {
 TEST(StateGradients, LogScalesOfHundredsMatchReference) {
   for (const Normalise normalise : {Normalise::sum, Normalise::none}) {
     AttentionOptions options = with_map(std::make_shared<test::LoudMap>());
-    options.normalise = normalise;
+    options.linear.normalise = normalise;
     // Without a normaliser outputs are as small as e^(2 s).
     const float scale = normalise == Normalise::sum ? 8.0f : 1.0f;
     for (const MaskCase& mask : masks_of(100, 90)) {
@@ -236,7 +238,7 @@ TEST(StateGradients, LogScalesOfHundredsMatchReference) {
 
 TEST(StateGradients, WithoutNormaliserMatchesReference) {
   AttentionOptions options;
-  options.normalise = Normalise::none;
+  options.linear.normalise = Normalise::none;
   for (const MaskCase& mask : masks_of(100, 95)) {
     SCOPED_TRACE(mask.what);
     Continued call(options, mask, 40, 100, {}, 96);
@@ -265,11 +267,11 @@ std::vector<KeyValueFamily> key_value_families() {
   AttentionOptions softmax, local, strided, fixed;
   softmax.family = Family::softmax;
   local.family = Family::local;
-  local.window_left = 40;
+  local.local.left = 40;
   strided.family = fixed.family = Family::strided;
-  strided.stride = fixed.stride = 16;
-  fixed.pattern = SparsePattern::fixed;
-  fixed.summary = 3;
+  strided.strided.stride = fixed.strided.stride = 16;
+  fixed.strided.pattern = SparsePattern::fixed;
+  fixed.strided.summary = 3;
   const auto all = [](std::int64_t, std::int64_t) { return true; };
   const auto near = [](std::int64_t token, std::int64_t count) { return count - token <= 41; };
   const auto summaries = [](std::int64_t token, std::int64_t count) {
@@ -292,7 +294,7 @@ void expect_whole_reference(const KeyValueFamily& family, const MaskCase& mask, 
       boolean_case("whole", batch, total, total, false, [&](std::int64_t b, std::int64_t i, std::int64_t j) {
         if (i < before) return j <= i;
         if (j >= before) return mask.sees(b, i - before, j - before);
-        return mask.mask.segment(b, i - before, length).begin == 0;
+        return segment_of(mask.mask, b, i - before, length).begin == 0;
       });
   Problem joined({batch, total, total, heads, head_dim, value_dim}, whole.mask, 1);
   const auto join = [&](Tensor& to, const Tensor& first, const Tensor& second) {
@@ -321,10 +323,10 @@ void expect_whole_reference(const KeyValueFamily& family, const MaskCase& mask, 
   std::vector<float> found;
   std::vector<double> wanted;
   for (std::int64_t b = 0; b < batch; ++b) {
-    const std::int64_t begin = length > 0 ? mask.mask.segment(b, length - 1, length).begin : 0;
+    const std::int64_t begin = length > 0 ? segment_of(mask.mask, b, length - 1, length).begin : 0;
     std::vector<std::int64_t> left, held;
     for (std::int64_t t = 0; t < before && begin == 0; ++t) left.push_back(t);
-    for (std::int64_t t = begin; t < mask.mask.visible_keys(b, length); ++t) left.push_back(before + t);
+    for (std::int64_t t = begin; t < visible_keys(mask.mask, b, length); ++t) left.push_back(before + t);
     std::vector<std::int64_t> kept;
     for (std::size_t t = 0; t < left.size(); ++t)
       if (family.holds(std::int64_t(t), std::int64_t(left.size()))) kept.push_back(left[t]);
@@ -597,7 +599,7 @@ TEST(StateGradients, MasksAndFamiliesWithoutStatesAreRefused) {
   linformer.family = Family::linformer;
   lsh.family = Family::lsh;
   ahead.family = Family::local;
-  ahead.window_right = 3;
+  ahead.local.right = 3;
   rootless.family = Family::strided;
   for (const AttentionOptions& options : {kernel, linformer, lsh, ahead, rootless}) {
     const auto attention = make_attention(options);

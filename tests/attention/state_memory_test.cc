@@ -25,15 +25,15 @@ struct Case {
 
 std::vector<Case> cases() {
   AttentionOptions plain, compensated, loud, softmax, local, strided, fixed;
-  plain.sums = StateSums::plain;
-  loud.feature_map = std::make_shared<test::LoudMap>();
+  plain.linear.sums = StateSums::plain;
+  loud.linear.feature_map = std::make_shared<test::LoudMap>();
   softmax.family = Family::softmax;
   local.family = Family::local;
-  local.window_left = 11;
+  local.local.left = 11;
   strided.family = fixed.family = Family::strided;
-  strided.stride = fixed.stride = 8;
-  fixed.pattern = SparsePattern::fixed;
-  fixed.summary = 3;
+  strided.strided.stride = fixed.strided.stride = 8;
+  fixed.strided.pattern = SparsePattern::fixed;
+  fixed.strided.summary = 3;
   constexpr std::int64_t token = heads * (head_dim + value_dim);
   return {{"linear, plain sums", plain, heads * 5 * 5},
           {"linear", compensated, 2 * heads * 5 * 5},

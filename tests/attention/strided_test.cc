@@ -13,9 +13,9 @@ constexpr std::uint64_t kSeed = 91;
 AttentionOptions strided_options(std::int64_t stride, std::int64_t summary = 0) {
   AttentionOptions options;
   options.family = Family::strided;
-  options.stride = stride;
-  options.pattern = summary == 0 ? SparsePattern::strided : SparsePattern::fixed;
-  if (summary != 0) options.summary = summary;
+  options.strided.stride = stride;
+  options.strided.pattern = summary == 0 ? SparsePattern::strided : SparsePattern::fixed;
+  if (summary != 0) options.strided.summary = summary;
   return options;
 }
 

@@ -117,7 +117,7 @@ INSTANTIATE_TEST_SUITE_P(Cache, RefusingSession, testing::Bool(),
                          [](const auto& info) { return info.param ? "cached" : "recomputed"; });
 
 TEST(SessionOfDamagedWeights, DrawsTokensOrFailsButDoesNotCrash) {
-  for (const char* head : {"categorical", "logistics"})
+  for (const OutputDistribution head : {OutputDistribution::categorical, OutputDistribution::logistics})
     for (const float bad : {std::nanf(""), std::numeric_limits<float>::infinity(), -3e38f}) {
       ModelConfig config = tiny_config();
       config.head = head;
@@ -125,7 +125,7 @@ TEST(SessionOfDamagedWeights, DrawsTokensOrFailsButDoesNotCrash) {
       const Network network(config);
       Tensor values = random_values(network.table(), seed);
       fill(network.table(), values.span<float>(), "layers.1.norm2.bias", bad);
-      Session session(std::make_shared<const Model>(config, std::move(values)), 3);
+      Session session(make_model(config, std::move(values)), 3);
       SamplingOptions narrow;
       narrow.top_k = 7;
       narrow.top_p = 0.5;
@@ -145,15 +145,15 @@ TEST(SessionOfDamagedWeights, DrawsTokensOrFailsButDoesNotCrash) {
 
 TEST(SessionConstruction, RefusesEncodersAndFamiliesWithoutARecurrentForm) {
   ModelConfig config = small_config();
-  config.objective = "masked";
+  config.objective = Objective::masked;
   const auto encoder = Model::random(config);
   for (const Session::Options& options : {Session::Options{}, no_cache})
     EXPECT_NE(error_of<UsageError>([&] {
                 Session(encoder, 1, options);
               }).find("fills in masked tokens and does not generate"),
               std::string::npos);
-  config.objective = "next-token";
-  config.family = "lsh";
+  config.objective = Objective::next_token;
+  config.attention.family = Family::lsh;
   const auto decoder = Model::random(config);
   EXPECT_NE(error_of([&] { Session(decoder, 1); }).find("lsh attention"), std::string::npos);
   Session session(decoder, 1, no_cache);

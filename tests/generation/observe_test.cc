@@ -18,14 +18,14 @@ constexpr std::uint64_t seed = 151;
 /// Those of every session test, and the other families with a recurrent form.
 std::vector<ModelConfig> configs() {
   std::vector<ModelConfig> result = session_configs();
-  for (const char* family : {"local", "strided"}) {
+  for (const Family family : {Family::local, Family::strided}) {
     ModelConfig config = result.front();
-    config.family = family;
-    config.window = 30;
+    config.attention.family = family;
+    config.attention.local.window = 30;
     result.push_back(config);
   }
   ModelConfig config = result.front();
-  config.decay = "fixed";
+  config.attention.linear.decay = Decay::fixed;
   result.push_back(config);
   return result;
 }
@@ -119,11 +119,11 @@ TEST(Session, LogitsAreThoseOfForwardAndMoveNothing) {
 TEST(Session, PrefillOfManyStreamsIsPrefillOfEach) {
   for_every_instruction_set([] {
     for (ModelConfig config : configs())
-      for (const char* weights : {"f32", "bf16", "int8"}) {
-        if (weights != std::string("f32") && config.family != "linear") continue;
+      for (const WeightType weights : {WeightType::f32, WeightType::bf16, WeightType::int8}) {
+        if (weights != WeightType::f32 && config.attention.family != Family::linear) continue;
         config.weights = weights;
         config.length = 1400;
-        SCOPED_TRACE(testing::Message() << describe(config) << ", " << weights << ", seed " << seed);
+        SCOPED_TRACE(testing::Message() << describe(config) << ", " << name_of(weights) << ", seed " << seed);
         const auto model = random_model(config, seed);
         // Streams at three positions, with prompts of several lengths.
         const std::int64_t lengths[] = {700, 5, 700, 0, 90, 512, 700, 1100, 5, 512, 30};
@@ -197,7 +197,7 @@ TEST(Session, ResizeKeepsStreamsAndBeginsNewOnes) {
 TEST(Session, RefusedTokensAndSizesMoveNothing) {
   for (const bool cache : {true, false}) {
     ModelConfig config = configs().front();
-    config.positions = "learned";
+    config.positions = Positions::learned;
     config.length = 30;
     const auto model = random_model(config, seed);
     Session session(model, 3, {.cache = cache, .threads = 1});

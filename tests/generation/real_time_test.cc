@@ -34,14 +34,14 @@ namespace linnet {
 namespace {
 
 /// Some 200,000 parameters: as large as a model for steps of a few microseconds gets.
-ModelConfig stream_config(const char* weights, const char* head) {
+ModelConfig stream_config(WeightType weights, OutputDistribution head) {
   ModelConfig config;
   config.layers = 4;
   config.heads = 4;
   config.width = 64;
   config.feed_forward = 256;
-  config.positions = "none";
-  config.decay = "fixed";
+  config.positions = Positions::none;
+  config.attention.linear.decay = Decay::fixed;
   config.vocabulary = 64;
   config.head = head;
   config.weights = weights;
@@ -65,19 +65,19 @@ TEST(RealTime, TheCountIsAlive) {
 }
 
 TEST(RealTime, AHundredThousandStepsAllocateNothing) {
-  for (const char* head : {"categorical", "logistics"}) {
-    Session session(Model::random(stream_config("f32", head), 1), 1, {.threads = 1});
-    EXPECT_EQ(allocations_of(session, 50'000), 0) << head;
+  for (const OutputDistribution head : {OutputDistribution::categorical, OutputDistribution::logistics}) {
+    Session session(Model::random(stream_config(WeightType::f32, head), 1), 1, {.threads = 1});
+    EXPECT_EQ(allocations_of(session, 50'000), 0) << name_of(head);
   }
 }
 
 TEST(RealTime, NorWithManyStreamsAndOtherSampling) {
-  for (const char* head : {"categorical", "logistics"}) {
+  for (const OutputDistribution head : {OutputDistribution::categorical, OutputDistribution::logistics}) {
     for (const std::int64_t streams : {3, 70}) {
-      Session session(Model::random(stream_config("f32", head), 1), streams, {.threads = 1});
+      Session session(Model::random(stream_config(WeightType::f32, head), 1), streams, {.threads = 1});
       for (std::int64_t i = 0; i < streams; ++i)
         session.begin(i, -1, {.temperature = 0.7, .top_k = 20, .top_p = 0.9, .seed = 5});
-      EXPECT_EQ(allocations_of(session, 300), 0) << head << " " << streams;
+      EXPECT_EQ(allocations_of(session, 300), 0) << name_of(head) << " " << streams;
       session.begin(0, -1, {});
       EXPECT_EQ(allocations_of(session, 10), 0);
     }
@@ -85,9 +85,9 @@ TEST(RealTime, NorWithManyStreamsAndOtherSampling) {
 }
 
 TEST(RealTime, ObservedTokensAndLogitsAllocateNothing) {
-  for (const char* head : {"categorical", "logistics"})
+  for (const OutputDistribution head : {OutputDistribution::categorical, OutputDistribution::logistics})
     for (const std::int64_t streams : {1, 70}) {
-      const auto model = Model::random(stream_config("f32", head), 1);
+      const auto model = Model::random(stream_config(WeightType::f32, head), 1);
       Session session(model, streams, {.threads = 1});
       const std::vector<std::int32_t> tokens(static_cast<std::size_t>(streams), 7);
       const std::vector<std::int64_t> one = {streams - 1};
@@ -102,25 +102,26 @@ TEST(RealTime, ObservedTokensAndLogitsAllocateNothing) {
         }
         return allocations - before;
       };
-      EXPECT_EQ(use(), 0) << head << " " << streams;
+      EXPECT_EQ(use(), 0) << name_of(head) << " " << streams;
       session.resize(streams + 65);
-      EXPECT_EQ(allocations_of(session, 50), 0) << head << " " << streams << " after resize";
+      EXPECT_EQ(allocations_of(session, 50), 0) << name_of(head) << " " << streams << " after resize";
       session.resize(streams);
-      EXPECT_EQ(use(), 0) << head << " " << streams << " after resize";
+      EXPECT_EQ(use(), 0) << name_of(head) << " " << streams << " after resize";
     }
 }
 
 // What oneDNN allocates in its own calls does not grow.
 TEST(RealTime, NarrowWeightsAllocateTheSameEveryStep) {
-  for (const char* weights : {"bf16", "int8"}) {
-    Session session(Model::random(stream_config(weights, "categorical"), 1), 1, {.threads = 1});
+  for (const WeightType weights : {WeightType::bf16, WeightType::int8}) {
+    Session session(Model::random(stream_config(weights, OutputDistribution::categorical), 1), 1,
+                    {.threads = 1});
     const std::int64_t first = allocations_of(session, 200);
-    EXPECT_EQ(allocations_of(session, 200), first) << weights;
+    EXPECT_EQ(allocations_of(session, 200), first) << name_of(weights);
   }
 }
 
 TEST(RealTime, BuiltOnOneThreadAndSteppedOnAnother) {
-  const auto model = Model::random(stream_config("f32", "categorical"), 1);
+  const auto model = Model::random(stream_config(WeightType::f32, OutputDistribution::categorical), 1);
   Session here(model, 2, {.threads = 1}), there(model, 2, {.threads = 1});
   std::vector<std::int32_t> expected(2), tokens(2);
   std::int64_t made = -1;
@@ -137,7 +138,7 @@ TEST(RealTime, BuiltOnOneThreadAndSteppedOnAnother) {
 }
 
 TEST(RealTime, TokensAreThoseOfAllThreads) {
-  const auto model = Model::random(stream_config("f32", "categorical"), 1);
+  const auto model = Model::random(stream_config(WeightType::f32, OutputDistribution::categorical), 1);
   Session one(model, 5, {.threads = 1}), all(model, 5);
   std::vector<std::int32_t> expected(5), tokens(5);
   for (int i = 0; i < 50; ++i) {

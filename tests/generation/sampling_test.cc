@@ -160,17 +160,17 @@ TEST(Sampling, TopKOfEqualTokensKeepsK) {
 
 TEST(Sampling, MixtureDrawsFollowItsDistributionHoweverTheyAreMade) {
   ModelConfig config = tiny_config();
-  config.head = "logistics";
+  config.head = OutputDistribution::logistics;
   config.mixtures = 2;
   config.vocabulary = 6;
-  config.positions = "none";
+  config.positions = Positions::none;
   const Network network(config);
   Tensor values = Tensor::of<float>({network.table().size()});
   const std::vector<float> row = {0.3f, -0.4f, -0.6f, 0.7f, -1.2f, -0.5f};
   for (const auto& parameter : network.table().rows())
     if (parameter.name == "head.bias")
-      std::copy(row.begin(), row.end(), parameter.slot.of(values.span<float>()).data());
-  const auto model = std::make_shared<const Model>(config, std::move(values));
+      std::copy(row.begin(), row.end(), parameter.place.of(values.span<float>()).data());
+  const auto model = make_model(config, std::move(values));
   std::vector<double> p = reference::logistics_log_probabilities(in_double(row), 6);
   for (double& value : p) value = std::exp(value);
 

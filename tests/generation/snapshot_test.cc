@@ -28,13 +28,13 @@ std::unique_ptr<Session> begun(const std::shared_ptr<const Model>& model,
 TEST(Snapshot, ContinuesBitForBitInAnotherSession) {
   for (const ModelConfig& config : session_configs()) {
     for (const Session::Options& options : {Session::Options{}, no_cache}) {
-      SCOPED_TRACE(config.family + ", " + config.head + (options.cache ? ", cache" : ", no cache"));
+      SCOPED_TRACE(describe(config) + (options.cache ? ", cache" : ", no cache"));
       const auto model = Model::random(config, 5);
       const auto session = begun(model, options);
       const std::vector<std::byte> bytes = session->save(1);
       const std::vector<std::int32_t> expected = draw(*session, 1, 30);
       // The same weights read again are the same model.
-      Session other(std::make_shared<const Model>(config, model->values()), 2, options);
+      Session other(make_model(config, values_of(*model)), 2, options);
       draw(other, 0, 5);
       other.restore(0, bytes);
       EXPECT_EQ(other.position(0), static_cast<std::int64_t>(prompt.size()) + 20);
@@ -79,7 +79,7 @@ TEST(Snapshot, OfAnotherModelIsRefused) {
     Session weights(Model::random(config, 6), 1);
     EXPECT_THROW(weights.restore(0, bytes), Error);
     ModelConfig changed = config;
-    changed.epsilon = 1e-5;
+    changed.attention.epsilon = 1e-5;
     Session configuration(Model::random(changed, 5), 1);
     EXPECT_THROW(configuration.restore(0, bytes), Error);
     Session uncached(Model::random(config, 5), 1, no_cache);
@@ -99,14 +99,16 @@ std::uint64_t fingerprint_after(const std::function<void(ModelConfig&)>& change,
 TEST(Snapshot, FingerprintsCoverWhatDecidesTheComputation) {
   const std::uint64_t plain = fingerprint_after([](ModelConfig&) {});
   EXPECT_EQ(fingerprint_after([](ModelConfig& c) { c.dropout = 0.3; }), plain);
-  EXPECT_EQ(fingerprint_after([](ModelConfig& c) { c.redraw = 100; }), plain);
+  EXPECT_EQ(fingerprint_after([](ModelConfig& c) { c.attention.linear.redraw = 100; }), plain);
   EXPECT_NE(fingerprint_after([](ModelConfig&) {}, 6), plain) << "weights";
-  EXPECT_NE(fingerprint_after([](ModelConfig& c) { c.feature_map = "relu"; }), plain);
-  EXPECT_NE(fingerprint_after([](ModelConfig& c) { c.decay = "fixed"; }), plain);
-  EXPECT_NE(fingerprint_after([](ModelConfig& c) { c.norm = c.norm == "pre" ? "post" : "pre"; }), plain);
-  EXPECT_NE(fingerprint_after([](ModelConfig& c) { c.activation = "relu"; }), plain);
-  EXPECT_NE(fingerprint_after([](ModelConfig& c) { c.normalise = "none"; }), plain);
-  EXPECT_NE(fingerprint_after([](ModelConfig& c) { c.epsilon = 1e-4; }), plain);
+  EXPECT_NE(fingerprint_after([](ModelConfig& c) { c.attention.linear.feature_map = "relu"; }), plain);
+  EXPECT_NE(fingerprint_after([](ModelConfig& c) { c.attention.linear.decay = Decay::fixed; }), plain);
+  EXPECT_NE(fingerprint_after(
+                [](ModelConfig& c) { c.norm = c.norm == NormOrder::pre ? NormOrder::post : NormOrder::pre; }),
+            plain);
+  EXPECT_NE(fingerprint_after([](ModelConfig& c) { c.activation = Activation::relu; }), plain);
+  EXPECT_NE(fingerprint_after([](ModelConfig& c) { c.attention.normalise = Normalise::none; }), plain);
+  EXPECT_NE(fingerprint_after([](ModelConfig& c) { c.attention.epsilon = 1e-4; }), plain);
 }
 
 TEST(Snapshot, ANewKeyWithItsDefaultKeepsFingerprints) {
@@ -129,17 +131,20 @@ TEST(Snapshot, ANewKeyWithItsDefaultKeepsFingerprints) {
 TEST(Snapshot, PositionsThatWouldOverflowAreRefused) {
   std::vector<ModelConfig> configs = session_configs();
   for (const auto& [family, pattern] :
-       {std::pair("local", "strided"), std::pair("strided", "strided"), std::pair("strided", "fixed")}) {
+       {std::pair(Family::local, SparsePattern::strided), std::pair(Family::strided, SparsePattern::strided),
+        std::pair(Family::strided, SparsePattern::fixed)}) {
     ModelConfig config = small_config();
-    config.family = family;
-    config.pattern = pattern;
-    config.positions = "sinusoidal";
+    config.attention.family = family;
+    config.attention.strided.pattern = pattern;
+    config.positions = Positions::sinusoidal;
     configs.push_back(config);
   }
   constexpr std::int64_t largest = std::numeric_limits<std::int64_t>::max();
   for (const ModelConfig& config : configs) {
     for (const Session::Options& options : {Session::Options{}, no_cache}) {
-      SCOPED_TRACE(config.family + ", " + config.pattern + (options.cache ? ", cache" : ", no cache"));
+      SCOPED_TRACE(describe(config) +
+                   (config.attention.strided.pattern == SparsePattern::fixed ? ", fixed" : "") +
+                   (options.cache ? ", cache" : ", no cache"));
       const auto model = Model::random(config, 5);
       const auto session = begun(model, options), twin = begun(model, options);
       const std::vector<std::byte> bytes = session->save(1);
@@ -160,7 +165,7 @@ TEST(Snapshot, PositionsThatWouldOverflowAreRefused) {
 
 TEST(Snapshot, AStreamEndsAtTheLargestPosition) {
   ModelConfig config = session_configs().front();
-  config.positions = "sinusoidal";
+  config.positions = Positions::sinusoidal;
   const auto session = begun(Model::random(config, 5));
   Snapshot crafted = Snapshot::read(session->save(1));
   crafted.position = State::most_position - 1;

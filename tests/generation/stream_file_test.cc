@@ -27,7 +27,7 @@ TEST(StreamFile, GivesBackWhatWasWritten) {
 TEST(StreamFile, ContinuesSessionsBitForBit) {
   const TemporaryFolder folder;
   for (const ModelConfig& config : session_configs()) {
-    SCOPED_TRACE(config.family + ", " + config.head);
+    SCOPED_TRACE(describe(config));
     const auto model = Model::random(config, 5);
     Session session(model, 2);
     draw(session, 0, 20);

@@ -243,10 +243,10 @@ TEST(Session, LabelDecidesTheStream) {
 }
 
 TEST(Session, MemoryOfALinearStreamIsConstantAndThatOfASoftmaxStreamGrows) {
-  for (const char* family : {"linear", "softmax"}) {
+  for (const Family family : {Family::linear, Family::softmax}) {
     ModelConfig config = tiny_config();
-    config.positions = "sinusoidal";
-    config.family = family;
+    config.positions = Positions::sinusoidal;
+    config.attention.family = family;
     const auto model = random_model(config, seed);
     Session session(model, 1);
     session.begin(0, -1, seeded(1));
@@ -258,7 +258,7 @@ TEST(Session, MemoryOfALinearStreamIsConstantAndThatOfASoftmaxStreamGrows) {
     session.prefill(0, random_tokens(2000, config.vocabulary, seed));
     bytes.push_back(session.state_bytes(0));
     EXPECT_EQ(session.position(0), 1 + 3 * 999 + 2000);
-    if (family == std::string("linear")) {
+    if (family == Family::linear) {
       EXPECT_GT(bytes[0], 0u);
       for (const std::size_t b : bytes) EXPECT_EQ(b, bytes[0]);
     } else {
@@ -302,10 +302,10 @@ TEST(Session, StatesThatFadeDoNotDependOnTheThreads) {
   config.heads = 4;
   config.width = 64;
   config.feed_forward = 128;
-  config.positions = "none";
-  config.feature_map = "relu";
-  config.decay = "fixed";
-  config.shortest_memory = config.longest_memory = 2;
+  config.positions = Positions::none;
+  config.attention.linear.feature_map = "relu";
+  config.attention.linear.decay = Decay::fixed;
+  config.attention.linear.shortest_memory = config.attention.linear.longest_memory = 2;
   const auto model = random_model(config, seed);
   std::vector<std::vector<std::byte>> expected;
   for (const int threads : {1, 2, 3, 8}) {

@@ -165,5 +165,25 @@ TEST(Options, RowsSayWhatHelpPrints) {
   EXPECT_TRUE(is(rows[4], "text", "", ""));
 }
 
+TEST(Options, TakeEnumerationsByTheirNames) {
+  enum class Colour { red, blue_green };
+  Colour colour = Colour::red;
+  Options options;
+  options.add("paint.colour", colour, "what it looks like", {"red", "blue-green"});
+  options.set("paint.colour", "blue-green");
+  EXPECT_EQ(colour, Colour::blue_green);
+  EXPECT_EQ(options.to_json()["paint"]["colour"], "blue-green");
+  options.parse_toml("paint.colour = 'red'", "test");
+  EXPECT_EQ(colour, Colour::red);
+  EXPECT_EQ(options.rows().front().type, "text");
+  EXPECT_EQ(options.rows().front().range, "red, blue-green");
+  EXPECT_THAT(error_of([&] { options.set("paint.colour", "gren"); }),
+              testing::HasSubstr("expected one of red, blue-green"));
+  EXPECT_THROW(options.set("paint.colour", "1"), UsageError);
+  // A number that is none of them is no value that could be read again.
+  colour = static_cast<Colour>(5);
+  EXPECT_THROW(options.load_json(options.to_json(), "itself"), UsageError);
+}
+
 }  // namespace
 }  // namespace linnet

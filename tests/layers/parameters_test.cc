@@ -22,9 +22,9 @@ TEST(ParameterTable, AlignsEveryParameterTo64Bytes) {
   EXPECT_EQ(table.parameter_count(), 15 + 1 + 16);
   std::int64_t end = 0;
   for (const auto& row : table.rows()) {
-    EXPECT_EQ(row.slot.offset() % 16, 0) << row.name;
-    EXPECT_GE(row.slot.offset(), end) << row.name;
-    end = row.slot.offset() + row.count;
+    EXPECT_EQ(row.place.offset() % 16, 0) << row.name;
+    EXPECT_GE(row.place.offset(), end) << row.name;
+    end = row.place.offset() + row.count;
   }
   EXPECT_GE(table.size(), end);
 }

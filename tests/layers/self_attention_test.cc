@@ -14,7 +14,7 @@ struct Kind {
   const char* name;
   AttentionOptions options;
   reference::AttentionSettings settings;
-  SelfAttention::Decay decay = SelfAttention::Decay::none;
+  Decay decay = Decay::none;
 };
 
 /// γ of each head, different ones.
@@ -30,8 +30,8 @@ std::vector<Kind> kinds() {
   const auto linear = [&](const char* name, std::shared_ptr<const FeatureMap> map, double alpha,
                           float epsilon) {
     Kind kind{name, {}, {}};
-    kind.options.feature_map = std::move(map);
-    kind.options.epsilon = epsilon;
+    kind.options.linear.feature_map = std::move(map);
+    kind.options.linear.epsilon = epsilon;
     kind.settings = {"linear", name, alpha, epsilon, true, 1};
     result.push_back(kind);
   };
@@ -42,12 +42,12 @@ std::vector<Kind> kinds() {
   linear("squared-relu", squared_relu_map(), 1, 0.1f);
   linear("exp", exp_map(), 1, 1e-6f);
   linear("identity", identity_map(), 1, 1e-6f);
-  result.back().options.normalise = Normalise::none;
+  result.back().options.linear.normalise = Normalise::none;
   result.back().settings.normalise = false;
   linear("elu", elu_map(), 1, 1e-6f);
-  result.back().decay = SelfAttention::Decay::fixed;
+  result.back().decay = Decay::fixed;
   linear("elu", elu_map(), 1, 1e-6f);
-  result.back().decay = SelfAttention::Decay::learned;
+  result.back().decay = Decay::learned;
   Kind softmax{"softmax", {}, {}};
   softmax.options.family = Family::softmax;
   softmax.settings.family = "softmax";
@@ -67,7 +67,7 @@ struct Made {
              .attention = kind.options,
              .decay = kind.decay,
              .output_deviation = 0.1};
-    if (kind.decay != SelfAttention::Decay::none) parts.initial_decay = decays(heads);
+    if (kind.decay != Decay::none) parts.initial_decay = decays(heads);
     attention = std::make_unique<SelfAttention>(table, "attention", parts);
     values = random_values(table, seed);
     attention->pack(any_context(), values.span<float>(), training);
@@ -86,7 +86,7 @@ TEST(SelfAttention, MatchesReferenceWithGradients) {
       saved.reserve(b, l, made.parts);
       auto settings = kind.settings;
       settings.heads = heads;
-      if (kind.decay == SelfAttention::Decay::fixed) {
+      if (kind.decay == Decay::fixed) {
         const std::vector<float> decay = decays(heads);
         settings.decay.assign(decay.begin(), decay.end());
       }
@@ -107,7 +107,7 @@ TEST(SelfAttention, MatchesReferenceWithGradients) {
 }
 
 TEST(SelfAttention, LinformerMatchesReferenceHoweverItsProjectionsAreShared) {
-  using Sharing = SelfAttention::Sharing;
+  using Sharing = ProjectionSharing;
   const std::int64_t b = 2, l = 5, heads = 2, d = 6;
   for (const Sharing sharing : {Sharing::none, Sharing::headwise, Sharing::key_value, Sharing::layerwise}) {
     SCOPED_TRACE(testing::Message() << "sharing " << static_cast<int>(sharing));
@@ -168,7 +168,7 @@ TEST(SelfAttention, StepsAndSplitsGiveTheParallelFormWithResidual) {
     Made made(kind, heads, head_dim, false);
     auto settings = kind.settings;
     settings.heads = heads;
-    if (kind.decay == SelfAttention::Decay::fixed) {
+    if (kind.decay == Decay::fixed) {
       const std::vector<float> decay = decays(heads);
       settings.decay.assign(decay.begin(), decay.end());
     }

@@ -1,3 +1,5 @@
+#include "model/config.h"
+
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -42,24 +44,24 @@ TEST(ModelConfig, RefusesWhatIsNoModelNamingTheKey) {
       {"model.classes", [](auto& c) { c.classes = huge; }},
       {"model.mixtures", [](auto& c) { c.mixtures = 0; }},
       {"model.mixtures", [](auto& c) { c.mixtures = huge; }},
-      {"model.norm", [](auto& c) { c.norm = "middle"; }},
-      {"model.activation", [](auto& c) { c.activation = "gelu-tan"; }},
-      {"model.positions", [](auto& c) { c.positions = ""; }},
-      {"model.head", [](auto& c) { c.head = "gaussian"; }},
+      {"model.norm", [](auto& c) { c.norm = static_cast<NormOrder>(2); }},
+      {"model.activation", [](auto& c) { c.activation = Activation::none; }},
+      {"model.positions", [](auto& c) { c.positions = static_cast<Positions>(-1); }},
+      {"model.head", [](auto& c) { c.head = static_cast<OutputDistribution>(2); }},
       {"model.dropout", [](auto& c) { c.dropout = 1; }},
       {"model.dropout", [](auto& c) { c.dropout = -0.1; }},
       {"model.dropout", [](auto& c) { c.dropout = std::nan(""); }},
-      {"model.tied_output", [](auto& c) { c.tied_output = true, c.head = "logistics"; }},
-      {"attention.alpha", [](auto& c) { c.alpha = 0; }},
-      {"attention.alpha", [](auto& c) { c.alpha = 1.5; }},
-      {"attention.epsilon", [](auto& c) { c.epsilon = -1e-6; }},
-      {"attention.epsilon", [](auto& c) { c.epsilon = std::nan(""); }},
-      {"attention.buckets", [](auto& c) { c.family = "lsh", c.buckets = 3; }},
-      {"attention.buckets", [](auto& c) { c.buckets = -2; }},
-      {"attention.chunk", [](auto& c) { c.chunk = 0; }},
-      {"attention.rounds", [](auto& c) { c.rounds = 0; }},
-      {"attention.rounds", [](auto& c) { c.rounds = 65; }},
-      {"attention.normalise", [](auto& c) { c.normalise = "softmax"; }},
+      {"model.tied_output", [](auto& c) { c.tied_output = true, c.head = OutputDistribution::logistics; }},
+      {"attention.alpha", [](auto& c) { c.attention.linear.alpha = 0; }},
+      {"attention.alpha", [](auto& c) { c.attention.linear.alpha = 1.5; }},
+      {"attention.epsilon", [](auto& c) { c.attention.epsilon = -1e-6; }},
+      {"attention.epsilon", [](auto& c) { c.attention.epsilon = std::nan(""); }},
+      {"attention.buckets", [](auto& c) { c.attention.family = Family::lsh, c.attention.lsh.buckets = 3; }},
+      {"attention.buckets", [](auto& c) { c.attention.lsh.buckets = -2; }},
+      {"attention.chunk", [](auto& c) { c.attention.lsh.chunk = 0; }},
+      {"attention.rounds", [](auto& c) { c.attention.lsh.rounds = 0; }},
+      {"attention.rounds", [](auto& c) { c.attention.lsh.rounds = 65; }},
+      {"attention.normalise", [](auto& c) { c.attention.normalise = static_cast<Normalise>(7); }},
       {"image.height", [](auto& c) { c.image_height = 2; }},                    // without a width
       {"image.width", [](auto& c) { c.image_height = 2, c.image_width = 4; }},  // 8 pixels for 6 tokens
       {"image.height", [](auto& c) { c.image_height = c.image_width = huge; }},
@@ -79,26 +81,28 @@ TEST(ModelConfig, RefusesWhatIsNoModelNamingTheKey) {
 
 TEST(ModelConfig, NamesTheNearestFamilyAndFeatureMap) {
   ModelConfig config = tiny_config();
-  config.family = "liner";
-  EXPECT_NE(error_of<UsageError>([&] { Model::random(config); }).find("linear"), std::string::npos);
+  Options options;
+  add_options(options, config);
+  EXPECT_NE(error_of<UsageError>([&] { options.set("attention.family", "liner"); }).find("\"linear\""),
+            std::string::npos);
   config = tiny_config();
-  config.feature_map = "squared-rel";
+  config.attention.linear.feature_map = "squared-rel";
   EXPECT_NE(error_of<UsageError>([&] { Model::random(config); }).find("squared-relu"), std::string::npos);
 }
 
 TEST(ModelConfig, RefusesFamiliesThatItsLayersCannotServe) {
   ModelConfig config = tiny_config();
-  config.family = "linformer";
-  config.rank = config.length + 1;
+  config.attention.family = Family::linformer;
+  config.attention.linformer.rank = config.length + 1;
   EXPECT_NE(error_of<UsageError>([&] { config.check(); }).find("attention.rank of at most model.length"),
             std::string::npos);
-  config.rank = config.length;
+  config.attention.linformer.rank = config.length;
   EXPECT_EQ(error_of<UsageError>([&] { Model::random(config); }),
             "[model] expected an attention.family for a model that predicts the next token, got linformer, "
             "whose projections mix all positions: use linear or softmax, or model.objective = \"masked\"");
-  config.objective = "masked";
+  config.objective = Objective::masked;
   EXPECT_NO_THROW(Model::random(config));
-  config.family = "strided";
+  config.attention.family = Family::strided;
   EXPECT_EQ(error_of<UsageError>([&] { Model::random(config); }),
             "[model] expected an attention.family that sees tokens on both sides with model.objective = "
             "\"masked\", got strided, which sees earlier tokens only: use local, linear or softmax");
@@ -106,22 +110,22 @@ TEST(ModelConfig, RefusesFamiliesThatItsLayersCannotServe) {
 
 TEST(ModelConfig, RefusesEncodersThatCannotBe) {
   ModelConfig config = tiny_config();
-  config.objective = "masked";
+  config.objective = Objective::masked;
   EXPECT_NO_THROW(config.check());
-  config.decay = "fixed";
+  config.attention.linear.decay = Decay::fixed;
   EXPECT_NE(error_of<UsageError>([&] { config.check(); }).find("attention.decay = \"none\""),
             std::string::npos);
-  config.decay = "none";
+  config.attention.linear.decay = Decay::none;
   config.classes = 3;
   EXPECT_NE(error_of<UsageError>([&] { config.check(); }).find("model.classes = 0"), std::string::npos);
-  config.objective = "fill-in";
+  config.objective = static_cast<Objective>(2);
   EXPECT_NE(error_of<UsageError>([&] { config.check(); }).find("model.objective"), std::string::npos);
 }
 
 TEST(ModelConfig, AnEncoderDoesNotGenerate) {
   ModelConfig config = tiny_config();
   EXPECT_NO_THROW(config.check_generates());
-  config.objective = "masked";
+  config.objective = Objective::masked;
   const std::string sentence =
       "[generate] expected a model that predicts the next token, got an encoder (model.objective = "
       "\"masked\"), which fills in masked tokens and does not generate";
@@ -157,9 +161,9 @@ TEST(ModelConfig, CountsInputsAndKnowsTheFirst) {
 TEST(Model, RandomWeightsDependOnTheSeedAlone) {
   const auto a = Model::random(tiny_config(), 3), b = Model::random(tiny_config(), 3),
              c = Model::random(tiny_config(), 4);
-  EXPECT_TRUE(same_bits(a->values().span<float>(), b->values().span<float>()));
-  EXPECT_FALSE(same_bits(a->values().span<float>(), c->values().span<float>()));
-  const Tensor values = a->values();
+  EXPECT_TRUE(same_bits(values_of(*a).span<float>(), values_of(*b).span<float>()));
+  EXPECT_FALSE(same_bits(values_of(*a).span<float>(), values_of(*c).span<float>()));
+  const Tensor values = values_of(*a);
   for (const float value : values.span<float>()) EXPECT_TRUE(std::isfinite(value));
 }
 
@@ -172,8 +176,8 @@ TEST(Model, CountsItsParameters) {
 }
 
 TEST(Model, RefusesABufferOfAnotherSize) {
-  EXPECT_THROW(Model(tiny_config(), Tensor::of<float>({3})), Error);
-  EXPECT_THROW(Model(tiny_config(), Tensor()), Error);
+  EXPECT_THROW(make_model(tiny_config(), Tensor::of<float>({3})), Error);
+  EXPECT_THROW(make_model(tiny_config(), Tensor()), Error);
 }
 
 }  // namespace

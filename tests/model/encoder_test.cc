@@ -14,12 +14,12 @@ namespace {
 constexpr std::uint64_t seed = 83;
 constexpr double tolerance = 3e-5;  // as for the gradients of decoders
 
-ModelConfig encoder(const std::string& family) {
+ModelConfig encoder(Family family) {
   ModelConfig config = tiny_config();
-  config.objective = "masked";
-  config.family = family;
-  config.window = 2;
-  config.rank = 3;
+  config.objective = Objective::masked;
+  config.attention.family = family;
+  config.attention.local.window = 2;
+  config.attention.linformer.rank = 3;
   return config;
 }
 
@@ -33,8 +33,8 @@ std::vector<std::int32_t> hidden_inputs(const ModelConfig& config, std::int64_t 
 /// Loss and gradients against double precision; targets at padding are left out.
 void expect_matches(const ModelConfig& config, std::int64_t batch, std::int64_t length,
                     const std::vector<std::int64_t>& key_lengths = {}) {
-  SCOPED_TRACE(testing::Message() << config.objective << ", " << describe(config) << ", sharing "
-                                  << config.sharing << ", key lengths "
+  SCOPED_TRACE(testing::Message() << name_of(config.objective) << ", " << describe(config) << ", sharing "
+                                  << static_cast<int>(config.attention.linformer.sharing) << ", key lengths "
                                   << testing::PrintToString(key_lengths));
   Network network(config);
   const Tensor values = random_values(network.table(), seed);
@@ -62,34 +62,35 @@ void expect_matches(const ModelConfig& config, std::int64_t batch, std::int64_t 
 }
 
 TEST(Encoder, GradientsMatchReference) {
-  for (const char* family : {"linear", "softmax", "local", "linformer", "lsh"})
-    for (const char* norm : {"pre", "post"}) {
+  for (const Family family : {Family::linear, Family::softmax, Family::local, Family::linformer, Family::lsh})
+    for (const NormOrder norm : {NormOrder::pre, NormOrder::post}) {
       ModelConfig config = encoder(family);
       config.norm = norm;
-      config.tied_output = norm == std::string("post");
+      config.tied_output = norm == NormOrder::post;
       expect_matches(config, 2, 5);
       expect_matches(config, 3, 6, {4, 6, 1});
     }
 }
 
 TEST(Encoder, LinformerGradientsMatchReferenceHoweverItsProjectionsAreShared) {
-  for (const char* sharing : {"none", "headwise", "key-value", "layerwise"}) {
-    ModelConfig config = encoder("linformer");
-    config.sharing = sharing;
+  for (const ProjectionSharing sharing : {ProjectionSharing::none, ProjectionSharing::headwise,
+                                          ProjectionSharing::key_value, ProjectionSharing::layerwise}) {
+    ModelConfig config = encoder(Family::linformer);
+    config.attention.linformer.sharing = sharing;
     expect_matches(config, 2, 5, {5, 3});
   }
 }
 
 TEST(Lsh, GradientsOfADecoderMatchReference) {
   ModelConfig config = tiny_config();
-  config.family = "lsh";
+  config.attention.family = Family::lsh;
   expect_matches(config, 2, 5);
   expect_matches(config, 2, 6, {6, 2});
 }
 
 /// Hidden rows of the ids, [length, width].
 std::vector<float> hidden_rows(const Model& model, const std::vector<std::int32_t>& ids) {
-  Transformer transformer(model.network());
+  Transformer transformer(network_of(model));
   const View<const float> hidden =
       transformer.forward(any_context(), ids, 1, static_cast<std::int64_t>(ids.size()));
   return {hidden.data(), hidden.data() + hidden.size()};
@@ -97,15 +98,16 @@ std::vector<float> hidden_rows(const Model& model, const std::vector<std::int32_
 
 std::vector<ModelConfig> encoders(std::int64_t length) {
   std::vector<ModelConfig> result;
-  for (const char* family : {"linear", "softmax", "kernel", "local", "linformer", "lsh"}) {
+  for (const Family family :
+       {Family::linear, Family::softmax, Family::kernel, Family::local, Family::linformer, Family::lsh}) {
     ModelConfig config = small_config();
-    config.objective = "masked";
-    config.family = family;
+    config.objective = Objective::masked;
+    config.attention.family = family;
     config.length = length;
-    config.rank = 16;
-    config.chunk = 16;
-    config.rounds = 4;
-    config.window = 40;
+    config.attention.linformer.rank = 16;
+    config.attention.lsh.chunk = 16;
+    config.attention.lsh.rounds = 4;
+    config.attention.local.window = 40;
     result.push_back(config);
   }
   return result;
@@ -120,7 +122,7 @@ TEST(Encoder, PaddingChangesNothing) {
       auto ids = hidden_inputs(config, 2 * length);
       const std::vector<std::int32_t> alone(ids.begin() + length, ids.begin() + length + tokens);
       const std::int64_t key_lengths[] = {length, tokens};
-      Transformer transformer(model->network());
+      Transformer transformer(network_of(*model));
       std::vector<float> before;
       for (const std::int32_t padding : {0, 3}) {
         std::fill(ids.begin() + length + tokens, ids.end(), padding);
@@ -147,21 +149,22 @@ TEST(Encoder, EarlyRowsDependOnLateTokens) {
     ids.back() = config.mask_token();
     const std::vector<float> after = hidden_rows(*model, ids);
     EXPECT_FALSE(same_bits(std::span(before).first(config.width), std::span(after).first(config.width)));
-    if (config.family == "linformer") continue;  // refuses to be a decoder
-    config.objective = "next-token";
-    const auto decoder = std::make_shared<const Model>(config, model->values());
+    if (config.attention.family == Family::linformer) continue;  // refuses to be a decoder
+    config.objective = Objective::next_token;
+    const auto decoder = make_model(config, values_of(*model));
     ids.back() = 0;
     const std::vector<float> first = hidden_rows(*decoder, ids);
     ids.back() = 1;
     const std::vector<float> second = hidden_rows(*decoder, ids);
-    if (config.family == "lsh") continue;  // buckets of later tokens move the chunks of earlier ones
+    if (config.attention.family == Family::lsh)
+      continue;  // buckets of later tokens move the chunks of earlier ones
     EXPECT_TRUE(same_bits(std::span(first).first((length - 1) * config.width),
                           std::span(second).first((length - 1) * config.width)));
   }
 }
 
 TEST(Encoder, WindowsReachAsFarToEitherSide) {
-  ModelConfig config = encoder("local");
+  ModelConfig config = encoder(Family::local);
   config.layers = 1;
   config.length = 12;
   const auto model = random_model(config, seed);
@@ -178,16 +181,16 @@ TEST(Encoder, WindowsReachAsFarToEitherSide) {
 
 TEST(Lsh, ModelsHaveNoRecurrentFormAndKeepTheirHashes) {
   ModelConfig config = tiny_config();
-  config.family = "lsh";
+  config.attention.family = Family::lsh;
   const auto model = random_model(config, seed);
-  EXPECT_THROW(RecurrentState(model->network(), 1), Error);
-  config.seed = 1;
-  config.chunk = 2;
+  EXPECT_THROW(RecurrentState(network_of(*model), 1), Error);
+  config.attention.seed = 1;
+  config.attention.lsh.chunk = 2;
   config.length = 40;
   const auto ids = random_inputs(config, 1, 40, seed);
   const auto first = random_model(config, seed), again = random_model(config, seed);
   EXPECT_TRUE(same_bits(hidden_rows(*first, ids), hidden_rows(*again, ids)));
-  config.seed = 2;
+  config.attention.seed = 2;
   EXPECT_FALSE(same_bits(hidden_rows(*first, ids), hidden_rows(*random_model(config, seed), ids)));
 }
 

@@ -1,3 +1,4 @@
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -9,6 +10,7 @@
 #include "reference/transformer.h"
 #include "support/contexts.h"
 #include "support/errors.h"
+#include "support/feature_maps.h"
 #include "support/folder.h"
 #include "support/models.h"
 
@@ -23,9 +25,9 @@ class ModelFiles : public testing::Test {
   ModelFiles() {
     config_ = tiny_config();
     config_.classes = 3;
-    config_.alpha = 0.3;
+    config_.attention.linear.alpha = 0.3;
     config_.dropout = 0.1;
-    config_.norm = "post";
+    config_.norm = NormOrder::post;
     model_ = random_model(config_, seed);
     model_->save(path());
   }
@@ -44,9 +46,9 @@ class ModelFiles : public testing::Test {
   /// Writes the weights again, after `change` has had its way with the list.
   void rewrite_weights(const std::function<void(std::vector<NamedTensor>&)>& change) {
     std::vector<NamedTensor> tensors;
-    const Tensor values = model_->values();
-    for (const auto& row : model_->network().table().rows())
-      tensors.push_back({row.name, DType::f32, row.slot.shape(), row.slot.of(values.span<float>()).data()});
+    const Tensor values = values_of(*model_);
+    for (const auto& row : network_of(*model_).table().rows())
+      tensors.push_back({row.name, DType::f32, row.place.shape(), row.place.of(values.span<float>()).data()});
     change(tensors);
     write_safetensors(weights_path(), tensors, {{"format", "linnet"}});
   }
@@ -64,26 +66,26 @@ class ModelFiles : public testing::Test {
 
 TEST_F(ModelFiles, RoundTripKeepsEveryBit) {
   const auto loaded = Model::load(path());
-  EXPECT_TRUE(same_bits(loaded->values().span<float>(), model_->values().span<float>()));
+  EXPECT_TRUE(same_bits(values_of(*loaded).span<float>(), values_of(*model_).span<float>()));
   Folder second("second");
   loaded->save(second.path());
   for (const char* name : {"config.json", "model.safetensors"})
     EXPECT_EQ(read_file(path() / name), read_file(second.path() / name)) << name;
-  EXPECT_EQ(loaded->config().alpha, 0.3);
-  EXPECT_EQ(loaded->config().norm, "post");
+  EXPECT_EQ(loaded->config().attention.linear.alpha, 0.3);
+  EXPECT_EQ(loaded->config().norm, NormOrder::post);
   EXPECT_EQ(loaded->config().classes, 3);
 }
 
 TEST_F(ModelFiles, KeepEveryValueOfTheConfiguration) {
   ModelConfig config = tiny_config();
-  config.positions = "sinusoidal";
-  config.head = "logistics";
+  config.positions = Positions::sinusoidal;
+  config.head = OutputDistribution::logistics;
   config.mixtures = 4;
-  config.activation = "gelu-tanh";
-  config.family = "softmax";
-  config.feature_map = "exp";
-  config.epsilon = 3e-5;
-  config.normalise = "none";
+  config.activation = Activation::gelu_tanh;
+  config.attention.family = Family::softmax;
+  config.attention.linear.feature_map = "exp";
+  config.attention.epsilon = 3e-5;
+  config.attention.normalise = Normalise::none;
   config.image_height = 2;
   config.image_width = 1;
   config.image_channels = 3;
@@ -97,14 +99,14 @@ TEST_F(ModelFiles, KeepEveryValueOfTheConfiguration) {
   EXPECT_EQ(loaded.length, config.length);
   EXPECT_EQ(loaded.vocabulary, config.vocabulary);
   EXPECT_EQ(loaded.tied_output, config.tied_output);
-  EXPECT_EQ(loaded.positions, "sinusoidal");
-  EXPECT_EQ(loaded.head, "logistics");
+  EXPECT_EQ(loaded.positions, Positions::sinusoidal);
+  EXPECT_EQ(loaded.head, OutputDistribution::logistics);
   EXPECT_EQ(loaded.mixtures, 4);
-  EXPECT_EQ(loaded.activation, "gelu-tanh");
-  EXPECT_EQ(loaded.family, "softmax");
-  EXPECT_EQ(loaded.feature_map, "exp");
-  EXPECT_EQ(loaded.epsilon, 3e-5);
-  EXPECT_EQ(loaded.normalise, "none");
+  EXPECT_EQ(loaded.activation, Activation::gelu_tanh);
+  EXPECT_EQ(loaded.attention.family, Family::softmax);
+  EXPECT_EQ(loaded.attention.linear.feature_map, "exp");
+  EXPECT_EQ(loaded.attention.epsilon, 3e-5);
+  EXPECT_EQ(loaded.attention.normalise, Normalise::none);
   EXPECT_EQ(loaded.image_height, 2);
   EXPECT_EQ(loaded.image_width, 1);
   EXPECT_EQ(loaded.image_channels, 3);
@@ -112,11 +114,11 @@ TEST_F(ModelFiles, KeepEveryValueOfTheConfiguration) {
 
 TEST_F(ModelFiles, AreTensorsByNameForAnyReader) {
   const Safetensors file = Safetensors::read(weights_path());
-  EXPECT_EQ(file.names().size(), model_->network().table().rows().size());
+  EXPECT_EQ(file.names().size(), network_of(*model_).table().rows().size());
   const reference::Parameters expected = by_name(*model_);
-  for (const auto& row : model_->network().table().rows()) {
+  for (const auto& row : network_of(*model_).table().rows()) {
     ASSERT_TRUE(file.contains(row.name)) << row.name;
-    EXPECT_EQ(file.shape(row.name), row.slot.shape()) << row.name;
+    EXPECT_EQ(file.shape(row.name), row.place.shape()) << row.name;
     ASSERT_EQ(file.dtype(row.name), DType::f32) << row.name;
     EXPECT_EQ(in_double(file.tensor(row.name).span<float>()), expected.at(row.name)) << row.name;
   }
@@ -199,9 +201,9 @@ TEST_F(ModelFiles, SettingsReplaceValuesWhereTheWeightsFit) {
   const std::string settings[] = {"attention.family=softmax"};
   const auto model = Model::load(path(), settings);
   ModelConfig config = config_;
-  config.family = "softmax";
+  config.attention.family = Family::softmax;
   const auto ids = random_inputs(config, 1, 6, seed);
-  Transformer transformer(model->network());
+  Transformer transformer(network_of(*model));
   const std::vector<std::int32_t> targets = random_tokens(6, 5, seed);
   EXPECT_NEAR(transformer.loss(any_context(), ids, targets, 1, 6),
               reference::loss(config, by_name(*model_), ids, targets, 6), 1e-4);
@@ -224,41 +226,40 @@ TEST_F(ModelFiles, SettingsReplaceValuesWhereTheWeightsFit) {
   refused("model.heads=0", "model.heads");
 }
 
-/// Twice the built-in relu.
-class DoubledRelu : public FeatureMap {
- public:
-  std::string name() const override { return "doubled-relu"; }
-  void forward(View<float> y, View<const float> x, const TileContext&) const override {
-    for (std::int64_t r = 0; r < x.extent(0); ++r)
-      for (std::int64_t i = 0; i < x.extent(1); ++i) y(r, i) = 2 * std::max(x(r, i), 0.0f);
-  }
-  void backward(View<float> dx, View<const float> dy, View<const float> x, View<const float>,
-                const TileContext&) const override {
-    for (std::int64_t r = 0; r < x.extent(0); ++r)
-      for (std::int64_t i = 0; i < x.extent(1); ++i) dx(r, i) = x(r, i) > 0 ? 2 * dy(r, i) : 0;
-  }
-};
-
 TEST_F(ModelFiles, FindAFeatureMapOfTheUsersByItsName) {
   rewrite_config([](Json& json) { json["attention"]["feature_map"] = "doubled-relu"; });
   const auto model = Model::load(path(), {}, std::make_shared<DoubledRelu>());
   ModelConfig relu = config_;
-  relu.feature_map = "relu";
-  relu.epsilon = 1e-6 / 4;  // all weights are four times relu's
+  relu.attention.linear.feature_map = "relu";
+  relu.attention.epsilon = 1e-6 / 4;  // all weights are four times relu's
   const auto ids = random_inputs(relu, 1, 6, seed);
   const std::vector<std::int32_t> targets = random_tokens(6, 5, seed);
-  Transformer transformer(model->network());
+  Transformer transformer(network_of(*model));
   EXPECT_NEAR(transformer.loss(any_context(), ids, targets, 1, 6),
               reference::loss(relu, by_name(*model_), ids, targets, 6), 1e-4);
 
   Folder second("second");
   model->save(second.path());
-  EXPECT_EQ(Model::load(second.path(), {}, std::make_shared<DoubledRelu>())->config().feature_map,
-            "doubled-relu");
+  EXPECT_EQ(
+      Model::load(second.path(), {}, std::make_shared<DoubledRelu>())->config().attention.linear.feature_map,
+      "doubled-relu");
   error_of([&] { Model::load(path()); });
   rewrite_config([](Json& json) { json["attention"]["feature_map"] = "trebled-relu"; });
   EXPECT_NE(error_of([&] { Model::load(path(), {}, std::make_shared<DoubledRelu>()); }).find("trebled-relu"),
             std::string::npos);
+}
+
+TEST_F(ModelFiles, RefuseAFeatureMapOfAnotherName) {
+  // Also a built-in one, and where the family does not use it.
+  const std::vector<std::string> softmax = {"attention.family=softmax"};
+  for (const auto& settings : {std::vector<std::string>(), softmax}) {
+    EXPECT_THAT(error_of([&] { Model::load(path(), settings, std::make_shared<DoubledRelu>()); }),
+                testing::HasSubstr("expected a feature map with the name attention.feature_map, elu, got "
+                                   "doubled-relu"));
+    EXPECT_THROW(Model::load(path(), settings, relu_map()), UsageError);
+    EXPECT_NO_THROW(Model::load(path(), settings, elu_map(0.3f)));
+  }
+  EXPECT_THROW(Model::random(config_, 0, std::make_shared<DoubledRelu>()), UsageError);
 }
 
 TEST_F(ModelFiles, AreNotWrittenWhereTheyCannotBe) {

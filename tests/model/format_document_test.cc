@@ -42,8 +42,8 @@ std::vector<double> log_probabilities(const Model& model, std::span<const std::i
   const ModelConfig& config = model.config();
   std::vector<std::int32_t> inputs = {config.first_input(label)};
   inputs.insert(inputs.end(), tokens.begin(), tokens.end() - 1);
-  const OutputHead& head = model.network().head();
-  Transformer transformer(model.network());
+  const OutputHead& head = network_of(model).head();
+  Transformer transformer(network_of(model));
   const std::int64_t rows = std::ssize(tokens);
   const View<const float> hidden = transformer.forward(any_context(), inputs, 1, rows);
   Tensor parameters = Tensor::of<float>({rows, head.outputs()});
@@ -107,15 +107,15 @@ TEST(FormatDocumentTables, NameEveryTensor) {
     }
   };
   ModelConfig config = tiny_config();
-  config.feature_map = "favor-trig";
+  config.attention.linear.feature_map = "favor-trig";
   expect_named(config);
   config = tiny_config();
-  config.decay = "learned";
+  config.attention.linear.decay = Decay::learned;
   expect_named(config);
   config = tiny_config();
-  config.objective = "masked";
-  config.family = "linformer";
-  config.rank = 2;
+  config.objective = Objective::masked;
+  config.attention.family = Family::linformer;
+  config.attention.linformer.rank = 2;
   expect_named(config);
 }
 
@@ -167,13 +167,13 @@ TEST_F(FormatDocument, ComputesTheShippedModel) {
 
 TEST_F(FormatDocument, LimitsLogScales) {
   ModelConfig config = tiny_config();
-  config.head = "logistics";
+  config.head = OutputDistribution::logistics;
   config.mixtures = 1;
   Tensor values = random_values(Network(config).table(), seed);
   fill(Network(config).table(), values.span<float>(), "head.bias", -9);
-  const Model model(config, std::move(values));
-  model.save(folder_ / "model");
-  expect_equal(model, folder_ / "model", random_tokens(config.length, config.vocabulary, seed), -1);
+  const auto model = make_model(config, std::move(values));
+  model->save(folder_ / "model");
+  expect_equal(*model, folder_ / "model", random_tokens(config.length, config.vocabulary, seed), -1);
 }
 
 TEST_F(FormatDocument, ComputesRandomModels) {
@@ -184,42 +184,44 @@ TEST_F(FormatDocument, ComputesRandomModels) {
     configs.push_back(config);
   };
   add([](ModelConfig&) {});
-  add([](ModelConfig& config) { config.head = "logistics"; });
+  add([](ModelConfig& config) { config.head = OutputDistribution::logistics; });
   add([](ModelConfig& config) {
-    config.head = "logistics";
+    config.head = OutputDistribution::logistics;
     config.vocabulary = 16;
     config.classes = 3;
     config.mixtures = 4;
-    config.norm = "post";
-    config.positions = "sinusoidal";
-    config.activation = "gelu-tanh";
-    config.alpha = 0.4;
+    config.norm = NormOrder::post;
+    config.positions = Positions::sinusoidal;
+    config.activation = Activation::gelu_tanh;
+    config.attention.linear.alpha = 0.4;
   });
   add([](ModelConfig& config) {
     config.tied_output = true;
-    config.positions = "none";
-    config.activation = "relu";
-    config.decay = "learned";
+    config.positions = Positions::none;
+    config.activation = Activation::relu;
+    config.attention.linear.decay = Decay::learned;
   });
   add([](ModelConfig& config) {
-    config.decay = "fixed";
-    config.shortest_memory = 2;
-    config.longest_memory = 20;
-    config.epsilon = 0.01;
-    config.positions = "sinusoidal";
+    config.attention.linear.decay = Decay::fixed;
+    config.attention.linear.shortest_memory = 2;
+    config.attention.linear.longest_memory = 20;
+    config.attention.epsilon = 0.01;
+    config.positions = Positions::sinusoidal;
   });
   add([](ModelConfig& config) {
-    config.normalise = "none";
+    config.attention.normalise = Normalise::none;
     config.length = 40;
   });
   for (std::size_t i = 0; i < configs.size(); ++i) {
     const ModelConfig& config = configs[i];
-    SCOPED_TRACE(describe(config) + ", decay " + config.decay);
+    SCOPED_TRACE(describe(config) + ", decay " +
+                 std::to_string(static_cast<int>(config.attention.linear.decay)));
     const auto model = random_model(config, seed + i);
     const std::filesystem::path path = folder_ / fmt::format("model{}", i);
     model->save(path);
     // Positions that are not learned go on beyond the trained length.
-    const std::int64_t tokens = config.positions == "learned" ? config.length : 3 * config.length + 1;
+    const std::int64_t tokens =
+        config.positions == Positions::learned ? config.length : 3 * config.length + 1;
     expect_equal(*model, path, random_tokens(tokens, config.vocabulary, seed + i),
                  config.classes > 0 ? 2 : -1);
   }

@@ -17,12 +17,14 @@ constexpr double tolerance = 1e-5;
 /// Every kind of attention, norm, position and head at least once.
 std::vector<ModelConfig> configs() {
   std::vector<ModelConfig> result;
-  const auto add = [&](const char* attention, const char* norm, const char* positions, const char* head,
+  const auto add = [&](const char* attention, NormOrder norm, Positions positions, OutputDistribution head,
                        bool tied) {
     ModelConfig config = small_config();
-    config.family = attention == std::string("softmax") ? "softmax" : "linear";
-    if (config.family == "linear") config.feature_map = attention;
-    if (config.feature_map == "relu" || config.feature_map == "squared-relu") config.epsilon = 0.1;
+    config.attention.family = attention == std::string("softmax") ? Family::softmax : Family::linear;
+    if (config.attention.family == Family::linear) config.attention.linear.feature_map = attention;
+    if (config.attention.linear.feature_map == "relu" ||
+        config.attention.linear.feature_map == "squared-relu")
+      config.attention.epsilon = 0.1;
     config.norm = norm;
     config.positions = positions;
     config.head = head;
@@ -30,13 +32,13 @@ std::vector<ModelConfig> configs() {
     config.classes = tied ? 4 : 0;
     result.push_back(config);
   };
-  add("elu", "pre", "learned", "categorical", false);
-  add("elu", "post", "sinusoidal", "logistics", false);
-  add("relu", "pre", "none", "categorical", true);
-  add("squared-relu", "post", "learned", "categorical", false);
-  add("exp", "pre", "sinusoidal", "categorical", false);
-  add("softmax", "pre", "learned", "logistics", false);
-  add("softmax", "post", "sinusoidal", "categorical", true);
+  add("elu", NormOrder::pre, Positions::learned, OutputDistribution::categorical, false);
+  add("elu", NormOrder::post, Positions::sinusoidal, OutputDistribution::logistics, false);
+  add("relu", NormOrder::pre, Positions::none, OutputDistribution::categorical, true);
+  add("squared-relu", NormOrder::post, Positions::learned, OutputDistribution::categorical, false);
+  add("exp", NormOrder::pre, Positions::sinusoidal, OutputDistribution::categorical, false);
+  add("softmax", NormOrder::pre, Positions::learned, OutputDistribution::logistics, false);
+  add("softmax", NormOrder::post, Positions::sinusoidal, OutputDistribution::categorical, true);
   return result;
 }
 
@@ -110,16 +112,16 @@ TEST(Forms, AgreeWithTheReferenceAtAThousandTokens) {
     };
     {
       SCOPED_TRACE("parallel form");
-      expect_rows_match(config, parallel(model->network(), ids), row);
+      expect_rows_match(config, parallel(network_of(*model), ids), row);
     }
     {
       SCOPED_TRACE("recurrent form");
-      expect_rows_match(config, recurrent(model->network(), ids), row);
+      expect_rows_match(config, recurrent(network_of(*model), ids), row);
     }
     for (const std::vector<std::int64_t>& splits :
          {std::vector<std::int64_t>{1}, {63, 64, 65}, {64, 128, 192}, {0, 500, 500, 999}, {1, 2, 3, 1000}}) {
       SCOPED_TRACE(testing::Message() << "parallel form cut at " << testing::PrintToString(splits));
-      expect_rows_match(config, parallel(model->network(), ids, splits), row);
+      expect_rows_match(config, parallel(network_of(*model), ids, splits), row);
     }
   }
 }
@@ -127,14 +129,14 @@ TEST(Forms, AgreeWithTheReferenceAtAThousandTokens) {
 TEST(Forms, AgreeAtEveryLengthUpTo300) {
   ModelConfig config = small_config();
   config.layers = 1;
-  for (const char* family : {"linear", "softmax"}) {
-    config.family = family;
+  for (const Family family : {Family::linear, Family::softmax}) {
+    config.attention.family = family;
     SCOPED_TRACE(testing::Message() << describe(config) << ", seed " << seed);
     const auto model = random_model(config, seed);
     const auto ids = random_inputs(config, 1, 300, seed);
-    const Rows steps = recurrent(model->network(), ids);
+    const Rows steps = recurrent(network_of(*model), ids);
     for (std::size_t length = 0; length <= 300; ++length) {
-      const Rows rows = parallel(model->network(), std::span(ids).first(length));
+      const Rows rows = parallel(network_of(*model), std::span(ids).first(length));
       ASSERT_EQ(rows.size(), length);
       expect_rows_match(config, rows, [&](std::size_t t) { return in_double(steps[t]); });
     }
@@ -144,7 +146,7 @@ TEST(Forms, AgreeAtEveryLengthUpTo300) {
 void expect_same_bits_alone_and_together(const ModelConfig& config) {
   SCOPED_TRACE(describe(config));
   const auto model = random_model(config, seed);
-  const Network& network = model->network();
+  const Network& network = network_of(*model);
   const RecurrentTransformer transformer(network);
   const std::int64_t streams = 71, steps = 10, outputs = network.head().outputs();
   const auto ids = random_tokens(streams * steps, config.vocabulary, seed);
@@ -180,7 +182,7 @@ TEST(Forms, LossMatchesTheReferenceForBatches) {
     const auto ids = random_inputs(config, batch, length, seed);
     auto targets = random_tokens(batch * length, config.vocabulary, seed + 1);
     targets[7] = targets.back() = -1;
-    Transformer transformer(model->network());
+    Transformer transformer(network_of(*model));
     std::vector<float> nll(targets.size());
     const double loss = transformer.loss(any_context(), ids, targets, batch, length, nll);
     const double expected = reference::loss(config, by_name(*model), ids, targets, length);
@@ -202,11 +204,11 @@ TEST(Positions, LearnedOnesEndAtTheTrainedLengthWithASentence) {
   config.length = 12;
   const auto model = random_model(config, seed);
   const auto ids = random_inputs(config, 1, 13, seed);
-  Transformer transformer(model->network());
+  Transformer transformer(network_of(*model));
   EXPECT_NO_THROW(transformer.forward(any_context(), std::span(ids).first(12), 1, 12));
   EXPECT_THROW(transformer.forward(any_context(), ids, 1, 13), Error);
-  const RecurrentTransformer stepper(model->network());
-  RecurrentState state(model->network(), 2);
+  const RecurrentTransformer stepper(network_of(*model));
+  RecurrentState state(network_of(*model), 2);
   const std::int64_t outputs = config.vocabulary, slots[] = {0, 1};
   std::vector<float> row(static_cast<std::size_t>(outputs)), two(2 * row.size());
   for (std::size_t t = 0; t < 12; ++t)
@@ -223,15 +225,15 @@ TEST(Positions, LearnedOnesEndAtTheTrainedLengthWithASentence) {
 }
 
 TEST(Positions, SinusoidalOnesAndNoneGoOn) {
-  for (const char* positions : {"sinusoidal", "none"}) {
+  for (const Positions positions : {Positions::sinusoidal, Positions::none}) {
     ModelConfig config = small_config();
     config.length = 12;
     config.positions = positions;
-    SCOPED_TRACE(positions);
+    SCOPED_TRACE(name_of(positions));
     const auto model = random_model(config, seed);
     const auto ids = random_inputs(config, 1, 200, seed);
     const reference::Matrix expected = reference::head_parameters(config, by_name(*model), ids, 200);
-    const Rows rows = recurrent(model->network(), ids);
+    const Rows rows = recurrent(network_of(*model), ids);
     for (std::size_t t : {11u, 12u, 13u, 199u})
       EXPECT_LT(relative_error(rows[t], std::span(expected.values).subspan(t * 11, 11)), tolerance) << t;
   }
@@ -240,8 +242,8 @@ TEST(Positions, SinusoidalOnesAndNoneGoOn) {
 TEST(RecurrentTransformer, RefusesTokensOutsideAndMovesNothing) {
   ModelConfig config = small_config();
   const auto model = random_model(config, seed);
-  const RecurrentTransformer stepper(model->network());
-  RecurrentState state(model->network(), 2), fresh(model->network(), 2);
+  const RecurrentTransformer stepper(network_of(*model));
+  RecurrentState state(network_of(*model), 2), fresh(network_of(*model), 2);
   const std::int64_t outputs = config.vocabulary, slots[] = {0, 1};
   std::vector<float> rows(static_cast<std::size_t>(2 * outputs)), expected(rows.size());
   const std::vector<std::int32_t> good = {1, 2};

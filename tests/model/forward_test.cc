@@ -18,14 +18,15 @@ constexpr std::uint64_t seed = 131;
 /// Decoders of every family and of both heads.
 std::vector<ModelConfig> decoders() {
   std::vector<ModelConfig> result;
-  for (const char* family : {"linear", "softmax", "local", "strided", "kernel", "lsh"})
-    for (const char* head : {"categorical", "logistics"}) {
+  for (const Family family :
+       {Family::linear, Family::softmax, Family::local, Family::strided, Family::kernel, Family::lsh})
+    for (const OutputDistribution head : {OutputDistribution::categorical, OutputDistribution::logistics}) {
       ModelConfig config = small_config();
-      config.family = family;
+      config.attention.family = family;
       config.head = head;
-      config.window = 20;
-      config.classes = head == std::string("logistics") ? 3 : 0;
-      config.positions = family == std::string("linear") ? "sinusoidal" : "learned";
+      config.attention.local.window = 20;
+      config.classes = head == OutputDistribution::logistics ? 3 : 0;
+      config.positions = family == Family::linear ? Positions::sinusoidal : Positions::learned;
       result.push_back(config);
     }
   return result;
@@ -33,7 +34,7 @@ std::vector<ModelConfig> decoders() {
 
 ModelConfig encoder() {
   ModelConfig config = small_config();
-  config.objective = "masked";
+  config.objective = Objective::masked;
   return config;
 }
 
@@ -57,7 +58,9 @@ TEST(Forward, LogitsAreTheReferences) {
   const std::int64_t batch = 3, length = 70;
   for (const ModelConfig& config : decoders()) {
     // Rounding may move a token of lsh to another bucket; strided and kernel models have no reference.
-    if (config.family == "lsh" || config.family == "strided" || config.family == "kernel") continue;
+    if (config.attention.family == Family::lsh || config.attention.family == Family::strided ||
+        config.attention.family == Family::kernel)
+      continue;
     SCOPED_TRACE(testing::Message() << describe(config) << ", seed " << seed);
     const auto model = random_model(config, seed);
     const auto ids = random_inputs(config, batch, length, seed);
@@ -70,7 +73,7 @@ TEST(Forward, LogitsAreTheReferences) {
       EXPECT_LT(relative_error(normalised(row), reference::log_probabilities(config, row_of(expected, i))),
                 2e-5)
           << "row " << i;
-      if (config.head == "logistics") {
+      if (config.head == OutputDistribution::logistics) {
         EXPECT_LT(relative_error(row, normalised(row)), 2e-5) << "not normalised in row " << i;
       }
     }
@@ -85,8 +88,8 @@ TEST(Forward, HiddenRowsAreWhatTheHeadTakes) {
     const Tensor hidden = model->hidden(any_context(), ids, batch, length);
     EXPECT_EQ(hidden.shape(), (Shape{batch, length, config.width}));
     Tensor logits = Tensor::of<float>({batch * length, config.vocabulary});
-    model->network().head().forward(any_context(), logits.view<float>(),
-                                    hidden.view<float>().reshape({batch * length, config.width}));
+    network_of(*model).head().forward(any_context(), logits.view<float>(),
+                                      hidden.view<float>().reshape({batch * length, config.width}));
     EXPECT_TRUE(
         same_bits(logits.span<float>(), model->forward(any_context(), ids, batch, length).span<float>()));
   }
@@ -150,7 +153,7 @@ TEST(Score, IsTheLogProbabilityOfEveryToken) {
 
 TEST(Score, WorkingMemoryOfALinearModelDoesNotGrowWithTheSequence) {
   ModelConfig config = small_config();
-  config.positions = "none";
+  config.positions = Positions::none;
   const auto model = random_model(config, seed);
   const auto bytes_for = [&](std::int64_t length) {
     Context own(1);

@@ -56,7 +56,7 @@ void expect_model_matches(const ModelConfig& config, std::int64_t batch, std::in
 class ModelGradients : public testing::TestWithParam<const char*> {};
 
 struct Output {
-  const char* head;
+  OutputDistribution head;
   bool tied;
 };
 
@@ -64,15 +64,16 @@ struct Output {
 TEST_P(ModelGradients, MatchReference) {
   ModelConfig config = tiny_config();
   const std::string attention = GetParam();
-  config.family = attention == "softmax" ? "softmax" : "linear";
-  if (attention != "softmax") config.feature_map = attention;
-  if (attention == "elu") config.alpha = 0.7;
-  if (attention == "relu" || attention == "squared-relu") config.epsilon = 0.1;
-  if (attention == "identity") config.normalise = "none";
-  for (const char* norm : {"pre", "post"})
-    for (const char* positions : {"learned", "sinusoidal", "none"})
-      for (const Output output :
-           {Output{"categorical", false}, {"categorical", true}, {"logistics", false}}) {
+  config.attention.family = attention == "softmax" ? Family::softmax : Family::linear;
+  if (attention != "softmax") config.attention.linear.feature_map = attention;
+  if (attention == "elu") config.attention.linear.alpha = 0.7;
+  if (attention == "relu" || attention == "squared-relu") config.attention.epsilon = 0.1;
+  if (attention == "identity") config.attention.normalise = Normalise::none;
+  for (const NormOrder norm : {NormOrder::pre, NormOrder::post})
+    for (const Positions positions : {Positions::learned, Positions::sinusoidal, Positions::none})
+      for (const Output output : {Output{OutputDistribution::categorical, false},
+                                  {OutputDistribution::categorical, true},
+                                  {OutputDistribution::logistics, false}}) {
         config.norm = norm;
         config.positions = positions;
         config.head = output.head;
@@ -92,10 +93,10 @@ INSTANTIATE_TEST_SUITE_P(Attention, ModelGradients,
 
 TEST(ModelGradients, MatchReferenceForAwkwardShapes) {
   ModelConfig config = tiny_config();
-  config.activation = "gelu-tanh";
+  config.activation = Activation::gelu_tanh;
   for (const auto& [layers, heads, width, hidden] :
        {std::array<std::int64_t, 4>{1, 1, 1, 1}, {1, 1, 7, 3}, {3, 5, 5, 2}, {1, 3, 9, 17}})
-    for (const char* norm : {"pre", "post"}) {
+    for (const NormOrder norm : {NormOrder::pre, NormOrder::post}) {
       config.layers = layers;
       config.heads = heads;
       config.width = width;
@@ -103,7 +104,7 @@ TEST(ModelGradients, MatchReferenceForAwkwardShapes) {
       config.norm = norm;
       SCOPED_TRACE(testing::Message() << layers << " layers, " << heads << " heads, width " << width);
       if (width > 1) expect_model_matches(config, 1, 5);  // layer norm of a single number is its bias
-      config.activation = "relu";
+      config.activation = Activation::relu;
       expect_model_matches(config, 3, 1);
     }
 }
@@ -111,7 +112,7 @@ TEST(ModelGradients, MatchReferenceForAwkwardShapes) {
 TEST(ModelGradients, MatchReferenceUnderDropout) {
   ModelConfig config = tiny_config();
   config.dropout = 0.3;
-  for (const char* norm : {"pre", "post"}) {
+  for (const NormOrder norm : {NormOrder::pre, NormOrder::post}) {
     config.norm = norm;
     expect_model_matches(config, 2, 4, {0.3f, 9});
   }

@@ -20,7 +20,7 @@ ModelConfig stream_config(std::int64_t layers) {
   config.layers = layers;
   config.width = 16;
   config.feed_forward = 16;
-  config.positions = "none";
+  config.positions = Positions::none;
   return config;
 }
 
@@ -28,9 +28,9 @@ class Stream {
  public:
   explicit Stream(const ModelConfig& config)
       : model_(random_model(config, 1)),
-        transformer_(model_->network()),
-        state_(model_->network(), 1, 0),
-        parameters_(Tensor::of<float>({1, model_->network().head().outputs()})),
+        transformer_(network_of(*model_)),
+        state_(network_of(*model_), 1, 0),
+        parameters_(Tensor::of<float>({1, network_of(*model_).head().outputs()})),
         ids_(random_tokens(period, config.vocabulary, 2)) {}
 
   /// What the model says after `count` tokens, a whole number of periods.

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "linnet/model.h"
+#include "model/access.h"
 #include "support/folder.h"
 #include "support/numbers.h"
 
@@ -23,7 +24,7 @@ double status(const std::string& name) {
 
 void reset_peak() { std::ofstream("/proc/self/clear_refs") << "5"; }
 
-ModelConfig large_config(const std::string& weights) {
+ModelConfig large_config(WeightType weights) {
   ModelConfig config;
   config.layers = 7;
   config.heads = 6;
@@ -36,7 +37,7 @@ ModelConfig large_config(const std::string& weights) {
 
 TEST(ModelMemory, ALoadedModelHoldsLittleMoreThanItsWeights) {
   constexpr double slack = 4e6;  // code, tables and pages that are not full
-  for (const char* weights : {"f32", "bf16", "int8"}) {
+  for (const WeightType weights : {WeightType::f32, WeightType::bf16, WeightType::int8}) {
     const Folder folder;
     Model::random(large_config(weights), 1)->save(folder.path());
     const auto file = static_cast<double>(std::filesystem::file_size(folder / "model.safetensors"));
@@ -46,22 +47,22 @@ TEST(ModelMemory, ALoadedModelHoldsLittleMoreThanItsWeights) {
     const auto model = Model::load(folder.path());
     const double held = status("VmRSS") - before, peak = status("VmHWM") - before;
     const auto bytes = static_cast<double>(model->weight_bytes());
-    EXPECT_LE(held, 1.3 * bytes + slack) << weights << ": " << bytes << " bytes of weights";
-    EXPECT_LE(peak, 2 * file + 64e6) << weights << ": a file of " << file << " bytes";
-    EXPECT_GE(held, 0.8 * bytes) << weights << ": the measure does not see the weights";
+    EXPECT_LE(held, 1.3 * bytes + slack) << name_of(weights) << ": " << bytes << " bytes of weights";
+    EXPECT_LE(peak, 2 * file + 64e6) << name_of(weights) << ": a file of " << file << " bytes";
+    EXPECT_GE(held, 0.8 * bytes) << name_of(weights) << ": the measure does not see the weights";
   }
 }
 
 TEST(ModelMemory, ValuesAreThoseThatWereGiven) {
-  for (const char* weights : {"f32", "bf16", "int8"}) {
+  for (const WeightType weights : {WeightType::f32, WeightType::bf16, WeightType::int8}) {
     ModelConfig config;
     config.weights = weights;
     config.width = 36;
     config.feed_forward = 70;
     const auto model = Model::random(config, 2);
-    const Tensor values = model->values();
-    const Model again(config, values.clone());
-    EXPECT_TRUE(same_bits(again.values().span<float>(), values.span<float>())) << weights;
+    const Tensor values = values_of(*model);
+    const auto again = make_model(config, values.clone());
+    EXPECT_TRUE(same_bits(values_of(*again).span<float>(), values.span<float>())) << name_of(weights);
   }
 }
 

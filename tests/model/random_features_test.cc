@@ -14,27 +14,28 @@ namespace {
 
 ModelConfig favor_config(const std::string& map = "favor") {
   ModelConfig config = small_config();
-  config.feature_map = map;
-  config.features = 32;
+  config.attention.linear.feature_map = map;
+  config.attention.linear.features = 32;
   config.length = 150;
   return config;
 }
 
 std::vector<float> parallel(const Model& model, std::span<const std::int32_t> ids) {
-  Transformer transformer(model.network());
+  Transformer transformer(network_of(model));
   const View<const float> hidden =
       transformer.forward(any_context(), ids, 1, static_cast<std::int64_t>(ids.size()));
-  std::vector<float> numbers(ids.size() * static_cast<std::size_t>(model.network().head().outputs()));
-  const std::int64_t outputs = model.network().head().outputs(), rows = static_cast<std::int64_t>(ids.size());
-  model.network().head().forward(any_context(), {numbers.data(), {rows, outputs}},
-                                 hidden.reshape({rows, model.config().width}));
+  std::vector<float> numbers(ids.size() * static_cast<std::size_t>(network_of(model).head().outputs()));
+  const std::int64_t outputs = network_of(model).head().outputs(),
+                     rows = static_cast<std::int64_t>(ids.size());
+  network_of(model).head().forward(any_context(), {numbers.data(), {rows, outputs}},
+                                   hidden.reshape({rows, model.config().width}));
   return numbers;
 }
 
 std::vector<float> recurrent(const Model& model, std::span<const std::int32_t> ids) {
-  const RecurrentTransformer transformer(model.network());
-  RecurrentState state(model.network(), 1);
-  const std::int64_t slot[] = {0}, outputs = model.network().head().outputs();
+  const RecurrentTransformer transformer(network_of(model));
+  RecurrentState state(network_of(model), 1);
+  const std::int64_t slot[] = {0}, outputs = network_of(model).head().outputs();
   std::vector<float> numbers(ids.size() * static_cast<std::size_t>(outputs));
   for (std::size_t i = 0; i < ids.size(); ++i)
     transformer.step(any_context(), {numbers.data() + static_cast<std::int64_t>(i) * outputs, {1, outputs}},
@@ -75,20 +76,20 @@ TEST(RandomFeatureModels, DrawsAreSavedWithTheModelAndFollowTheSeed) {
   EXPECT_FALSE(std::ranges::equal(first.span<float>(), second.span<float>()));
 
   ModelConfig other = favor_config("favor-trig");
-  other.seed = 1;
+  other.attention.seed = 1;
   EXPECT_NE(parallel(*Model::random(other, 3), ids), parallel(*model, ids));
 }
 
 TEST(RandomFeatureModels, DrawsAreNoParameters) {
   ModelConfig plain = favor_config();
-  plain.feature_map = "elu";
+  plain.attention.linear.feature_map = "elu";
   EXPECT_EQ(Model::random(favor_config())->parameter_count(), Model::random(plain)->parameter_count());
 }
 
 TEST(RandomFeatureModels, WeightsServeUnderOtherMapsAndFamilies) {
   const Folder folder;
   ModelConfig config = favor_config();
-  config.family = "softmax";
+  config.attention.family = Family::softmax;
   Model::random(config, 3)->save(folder / "softmax");
   const std::vector<std::string> favor = {"attention.family=linear", "attention.features=64"};
   const auto drawn = Model::load(folder / "softmax", favor);
@@ -100,21 +101,21 @@ TEST(RandomFeatureModels, WeightsServeUnderOtherMapsAndFamilies) {
             parallel(*Model::load(folder / "softmax"), ids));
   // Another number of features than the file's: drawn anew.
   const std::vector<std::string> fewer = {"attention.features=16"};
-  EXPECT_EQ(Model::load(folder / "favor", fewer)->network().blocks()[0].attention().parts().random.features,
+  EXPECT_EQ(network_of(*Model::load(folder / "favor", fewer)).blocks()[0].attention().parts().random.features,
             16);
 }
 
 // Softmax at random features' best: many of them, small queries and keys.
 TEST(RandomFeatureModels, ManyFeaturesApproachSoftmax) {
   ModelConfig config = favor_config();
-  config.family = "softmax";
+  config.attention.family = Family::softmax;
   const Folder folder;
   const auto loud = Model::random(config, 3);
-  Tensor values = loud->values();
-  for (const ParameterTable::Row& row : loud->network().table().rows())
+  Tensor values = values_of(*loud);
+  for (const ParameterTable::Row& row : network_of(*loud).table().rows())
     if (row.name.ends_with("qkv.weight"))
-      for (float& x : std::span(row.slot.of(values.span<float>()).data(), 2 * 27 * 27)) x *= 0.4f;
-  const auto exact = std::make_shared<const Model>(config, std::move(values));
+      for (float& x : std::span(row.place.of(values.span<float>()).data(), 2 * 27 * 27)) x *= 0.4f;
+  const auto exact = make_model(config, std::move(values));
   exact->save(folder / "softmax");
   const auto ids = random_inputs(config, 1, 100, 4);
   const std::vector<float> expected = parallel(*exact, ids);
@@ -129,9 +130,9 @@ TEST(RandomFeatureModels, ManyFeaturesApproachSoftmax) {
 
 TEST(RandomFeatureModels, RefusesWhatCannotBeDrawn) {
   ModelConfig config = favor_config("favor-sincos");
-  config.features = 33;
+  config.attention.linear.features = 33;
   EXPECT_FALSE(error_of<UsageError>([&] { Model::random(config); }).empty());
-  config.features = -1;
+  config.attention.linear.features = -1;
   EXPECT_FALSE(error_of<UsageError>([&] { Model::random(config); }).empty());
 }
 

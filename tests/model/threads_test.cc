@@ -13,17 +13,17 @@ constexpr std::uint64_t seed = 91;
 /// Wide and long enough that every layer has more than one block of work.
 std::vector<ModelConfig> configs() {
   std::vector<ModelConfig> result;
-  for (const char* family : {"linear", "softmax"}) {
+  for (const Family family : {Family::linear, Family::softmax}) {
     ModelConfig config = tiny_config();
-    config.family = family;
+    config.attention.family = family;
     config.heads = 4;
     config.width = 60;
     config.feed_forward = 130;
     config.length = 333;
     config.vocabulary = 67;
     config.dropout = 0.2;
-    config.head = family == std::string("linear") ? "categorical" : "logistics";
-    config.norm = family == std::string("linear") ? "pre" : "post";
+    config.head = family == Family::linear ? OutputDistribution::categorical : OutputDistribution::logistics;
+    config.norm = family == Family::linear ? NormOrder::pre : NormOrder::post;
     result.push_back(config);
   }
   return result;
@@ -72,7 +72,7 @@ TEST(ThreadCount, DoesNotChangeTheParallelForm) {
       const auto ids = random_inputs(config, batch, config.length, seed);
       const auto targets = random_tokens(batch * config.length, config.vocabulary, seed + 1);
       expect_same_bits([&](Context& context) {
-        Transformer transformer(model->network());
+        Transformer transformer(network_of(*model));
         std::vector<float> nll(targets.size());
         transformer.loss(context, ids, targets, batch, config.length, nll);
         const View<const float> parameters = transformer.parameters();
@@ -87,13 +87,13 @@ TEST(ThreadCount, DoesNotChangeSteps) {
   for (const ModelConfig& config : configs()) {
     SCOPED_TRACE(describe(config));
     const auto model = random_model(config, seed);
-    const std::int64_t streams = 19, outputs = model->network().head().outputs();
+    const std::int64_t streams = 19, outputs = network_of(*model).head().outputs();
     const auto ids = random_tokens(streams * 20, config.vocabulary, seed);
     std::vector<std::int64_t> slots(streams);
     for (std::int64_t i = 0; i < streams; ++i) slots[static_cast<std::size_t>(i)] = i;
     expect_same_bits([&](Context& context) {
-      const RecurrentTransformer transformer(model->network());
-      RecurrentState state(model->network(), streams);
+      const RecurrentTransformer transformer(network_of(*model));
+      RecurrentState state(network_of(*model), streams);
       std::vector<float> rows(static_cast<std::size_t>(streams * outputs));
       for (std::size_t t = 0; t < 20; ++t)
         transformer.step(context, view(rows, {streams, outputs}),

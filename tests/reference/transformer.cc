@@ -15,14 +15,16 @@ Matrix tied_head(const Matrix& x, const Parameters& parameters, std::int64_t voc
 }  // namespace
 
 BlockSettings block_settings(const ModelConfig& config) {
-  BlockSettings settings = {{config.family, config.feature_map, config.alpha, config.epsilon,
-                             config.normalise == "sum", config.heads, !config.masked()},
-                            config.activation,
-                            config.norm == "pre"};
-  if (config.family == "local") settings.attention.window = config.window;
-  settings.attention.rank = config.rank;
+  BlockSettings settings = {{name_of(config.attention.family), config.attention.linear.feature_map,
+                             config.attention.linear.alpha, config.attention.epsilon,
+                             config.attention.normalise == Normalise::sum, config.heads, !config.masked()},
+                            name_of(config.activation),
+                            config.norm == NormOrder::pre};
+  if (config.attention.family == Family::local) settings.attention.window = config.attention.local.window;
+  settings.attention.rank = config.attention.linformer.rank;
   settings.attention.projection_length = config.length;
-  if (config.sharing == "layerwise") settings.attention.projections_of = "layers.0.attention";
+  if (config.attention.linformer.sharing == ProjectionSharing::layerwise)
+    settings.attention.projections_of = "layers.0.attention";
   return settings;
 }
 
@@ -31,17 +33,17 @@ Matrix head_parameters(const ModelConfig& config, const Parameters& parameters,
                        std::span<const BlockMasks> masks, std::span<const std::int64_t> key_lengths) {
   BlockSettings settings = block_settings(config);
   settings.attention.key_lengths.assign(key_lengths.begin(), key_lengths.end());
-  Matrix x = embedding(ids, length, config.width, parameters, "embedding", config.positions);
+  Matrix x = embedding(ids, length, config.width, parameters, "embedding", name_of(config.positions));
   for (std::size_t layer = 0; layer < static_cast<std::size_t>(config.layers); ++layer)
     x = block(x, length, parameters, "layers." + std::to_string(layer), settings,
               masks.empty() ? BlockMasks{} : masks[layer]);
-  if (config.norm == "pre") x = layer_norm(x, parameters, "final_norm");
+  if (config.norm == NormOrder::pre) x = layer_norm(x, parameters, "final_norm");
   return config.tied_output ? tied_head(x, parameters, config.vocabulary) : dense(x, parameters, "head");
 }
 
 std::vector<double> log_probabilities(const ModelConfig& config, std::span<const double> row) {
-  return config.head == "logistics" ? logistics_log_probabilities(row, config.vocabulary)
-                                    : categorical_log_probabilities(row);
+  return config.head == OutputDistribution::logistics ? logistics_log_probabilities(row, config.vocabulary)
+                                                      : categorical_log_probabilities(row);
 }
 
 double loss(const ModelConfig& config, const Parameters& parameters, std::span<const std::int32_t> ids,

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "linnet/model.h"
+#include "model/access.h"
 #include "model/network.h"
 #include "support/parameters.h"
 
@@ -36,18 +37,19 @@ inline ModelConfig small_config() {
 }
 
 inline std::string describe(const ModelConfig& config) {
-  return config.norm + "-norm, " + config.positions + " positions, " + config.head + " head" +
-         (config.tied_output ? " (tied)" : "") + ", " + config.family + " " + config.feature_map + ", " +
-         config.activation;
+  return std::string(name_of(config.norm)) + "-norm, " + name_of(config.positions) + " positions, " +
+         name_of(config.head) + " head" + (config.tied_output ? " (tied)" : "") + ", " +
+         name_of(config.attention.family) + " " + config.attention.linear.feature_map + ", " +
+         name_of(config.activation);
 }
 
 /// A model of which no parameter is 0 or 1.
 inline std::shared_ptr<const Model> random_model(const ModelConfig& config, std::uint64_t seed) {
-  return std::make_shared<const Model>(config, random_values(Network(config).table(), seed));
+  return make_model(config, random_values(Network(config).table(), seed));
 }
 
 inline reference::Parameters by_name(const Model& model) {
-  return by_name(model.network().table(), model.values().span<float>());
+  return by_name(network_of(model).table(), values_of(model).span<float>());
 }
 
 /// Inputs [batch · length]: the first input, then random tokens.

@@ -18,11 +18,11 @@ inline Tensor random_values(const ParameterTable& table, std::uint64_t seed) {
   Tensor values = Tensor::of<float>({table.size()});
   std::uint64_t row_seed = seed * 1000;
   for (const auto& row : table.rows()) {
-    const bool matrix = row.slot.shape().size() > 1;
-    const double deviation = matrix ? 1 / std::sqrt(static_cast<double>(row.slot.shape().back())) : 0.3;
+    const bool matrix = row.place.shape().size() > 1;
+    const double deviation = matrix ? 1 / std::sqrt(static_cast<double>(row.place.shape().back())) : 0.3;
     const bool gain = !matrix && row.name.ends_with(".weight");
     const std::vector<float> numbers = normals(row.count, ++row_seed, deviation);
-    float* to = row.slot.of(values.span<float>()).data();
+    float* to = row.place.of(values.span<float>()).data();
     for (std::int64_t i = 0; i < row.count; ++i)
       to[i] = numbers[static_cast<std::size_t>(i)] + (gain ? 1 : 0);
   }
@@ -34,7 +34,7 @@ inline reference::Parameters by_name(const ParameterTable& table, std::span<cons
                                      double factor = 1) {
   reference::Parameters result;
   for (const auto& row : table.rows()) {
-    const float* from = row.slot.of(buffer).data();
+    const float* from = row.place.of(buffer).data();
     auto& values = result[row.name];
     for (std::int64_t i = 0; i < row.count; ++i) values.push_back(factor * from[i]);
   }
@@ -45,7 +45,7 @@ inline reference::Parameters by_name(const ParameterTable& table, std::span<cons
 inline void fill(const ParameterTable& table, std::span<float> buffer, const std::string& name, float value) {
   const auto row = std::ranges::find(table.rows(), name, &ParameterTable::Row::name);
   ASSERT_NE(row, table.rows().end()) << name;
-  std::fill_n(row->slot.of(buffer).data(), row->count, value);
+  std::fill_n(row->place.of(buffer).data(), row->count, value);
 }
 
 using Loss = std::function<double(const reference::Parameters&)>;
@@ -85,7 +85,7 @@ inline void expect_gradients(const reference::Parameters& actual, const referenc
 /// What lies between two parameters holds 0 alone.
 inline void expect_padding_is_zero(const ParameterTable& table, std::span<const float> buffer) {
   std::vector<bool> owned(buffer.size());
-  for (const auto& row : table.rows()) std::fill_n(owned.begin() + row.slot.offset(), row.count, true);
+  for (const auto& row : table.rows()) std::fill_n(owned.begin() + row.place.offset(), row.count, true);
   for (std::size_t i = 0; i < buffer.size(); ++i)
     if (!owned[i]) {
       EXPECT_EQ(buffer[i], 0) << "element " << i;

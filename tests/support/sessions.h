@@ -36,27 +36,27 @@ inline std::shared_ptr<const Model> model_of_distribution(const std::vector<floa
   config.heads = 1;
   config.width = 2;
   config.feed_forward = 1;
-  config.positions = "none";
+  config.positions = Positions::none;
   config.vocabulary = static_cast<std::int64_t>(logits.size());
   const Network network(config);
   Tensor values = Tensor::of<float>({network.table().size()});
   for (const auto& row : network.table().rows())
     if (row.name == "head.bias")
-      std::copy(logits.begin(), logits.end(), row.slot.of(values.span<float>()).data());
-  return std::make_shared<const Model>(config, std::move(values));
+      std::copy(logits.begin(), logits.end(), row.place.of(values.span<float>()).data());
+  return make_model(config, std::move(values));
 }
 
 /// Small models of both families and both heads, with and without classes.
 inline std::vector<ModelConfig> session_configs() {
   std::vector<ModelConfig> result;
-  for (const char* family : {"linear", "softmax"})
-    for (const char* head : {"categorical", "logistics"}) {
+  for (const Family family : {Family::linear, Family::softmax})
+    for (const OutputDistribution head : {OutputDistribution::categorical, OutputDistribution::logistics}) {
       ModelConfig config = small_config();
-      config.family = family;
+      config.attention.family = family;
       config.head = head;
       config.length = 400;
-      config.classes = head == std::string("logistics") ? 3 : 0;
-      config.positions = family == std::string("linear") ? "sinusoidal" : "learned";
+      config.classes = head == OutputDistribution::logistics ? 3 : 0;
+      config.positions = family == Family::linear ? Positions::sinusoidal : Positions::learned;
       result.push_back(config);
     }
   return result;

@@ -35,9 +35,9 @@ std::pair<double, double> train_on(const DataOptions& data, ModelConfig config, 
 }
 
 TEST(Training, LossFallsOnTheCopyTask) {
-  for (const char* family : {"linear", "softmax"}) {
+  for (const Family family : {Family::linear, Family::softmax}) {
     ModelConfig config = tiny_config();
-    config.family = family;
+    config.attention.family = family;
     config.width = 32;
     config.heads = 4;
     config.feed_forward = 64;
@@ -46,8 +46,8 @@ TEST(Training, LossFallsOnTheCopyTask) {
     data.length = 10;
     data.examples = 2000;
     const auto [first, last] = train_on(data, config, 250);
-    EXPECT_GT(first, 3) << family;
-    EXPECT_LT(last, 0.75 * first) << family;
+    EXPECT_GT(first, 3) << name_of(family);
+    EXPECT_LT(last, 0.75 * first) << name_of(family);
   }
 }
 
@@ -56,7 +56,7 @@ TEST(Training, LossFallsOnDigits) {
   config.width = 24;
   config.heads = 3;
   config.feed_forward = 48;
-  config.head = "logistics";
+  config.head = OutputDistribution::logistics;
   config.mixtures = 4;
   DataOptions data;
   data.kind = "digits";

@@ -99,7 +99,7 @@ class Uneven final : public Dataset {
 TEST(Examples, KeepThePaddingOfShortOnesApart) {
   const Uneven set(6);
   const auto itself = [](std::int64_t i) { return i; };
-  for (const char* objective : {"next-token", "masked"}) {
+  for (const Objective objective : {Objective::next_token, Objective::masked}) {
     ModelConfig config = tiny_config();
     config.objective = objective;
     Examples examples;
@@ -127,23 +127,23 @@ TEST(Examples, KeepThePaddingOfShortOnesApart) {
   }
 }
 
-ModelConfig masked_config(const std::string& family) {
+ModelConfig masked_config(Family family) {
   ModelConfig config = trained_config();
-  config.objective = "masked";
-  config.family = family;
-  config.rank = 3;
-  config.window = 2;
+  config.objective = Objective::masked;
+  config.attention.family = family;
+  config.attention.linformer.rank = 3;
+  config.attention.local.window = 2;
   return config;
 }
 
 TEST(MaskedTraining, LossFallsAndAccuracyRises) {
   const Counting set(400, 12, 5), held_out(40, 12, 5);
-  for (const char* family : {"linear", "softmax", "linformer", "lsh"}) {
-    SCOPED_TRACE(family);
+  for (const Family family : {Family::linear, Family::softmax, Family::linformer, Family::lsh}) {
+    SCOPED_TRACE(name_of(family));
     ModelConfig config = masked_config(family);
     config.dropout = 0;
     config.length = 12;
-    config.rank = 12;
+    config.attention.linformer.rank = 12;
     config.width = 24;
     config.feed_forward = 48;
     TrainingOptions options = tiny_options();
@@ -169,7 +169,7 @@ TEST(MaskedTraining, LossFallsAndAccuracyRises) {
 
 TEST(MaskedTraining, ResumesInTheSameBits) {
   const Uneven set(6);
-  for (const char* family : {"linear", "lsh", "linformer"}) {
+  for (const Family family : {Family::linear, Family::lsh, Family::linformer}) {
     const ModelConfig config = masked_config(family);
     Folder whole("whole"), stopped("stopped");
     train(any_context(), config, tiny_options(), set, set, whole.path(), false);
@@ -178,7 +178,7 @@ TEST(MaskedTraining, ResumesInTheSameBits) {
       Context context(1);
       train(context, config, tiny_options(), set, set, stopped.path(), true);
     }
-    EXPECT_EQ(weights_of(stopped.path()), weights_of(whole.path())) << family;
+    EXPECT_EQ(weights_of(stopped.path()), weights_of(whole.path())) << name_of(family);
     const auto found = metrics_of(stopped.path()), expected = metrics_of(whole.path());
     ASSERT_EQ(found.size(), expected.size());
     for (std::size_t i = 0; i < found.size(); ++i)
@@ -190,7 +190,7 @@ TEST(MaskedTraining, ResumesInTheSameBits) {
 TEST(MaskedTraining, HidesOtherTokensInEveryUpdate) {
   // One example and a learning rate of 0: only what is hidden can make a difference.
   const Counting set(1, 6, 5);
-  ModelConfig config = masked_config("linear");
+  ModelConfig config = masked_config(Family::linear);
   config.dropout = 0;
   TrainingOptions options = tiny_options();
   options.learning_rate = 0;

@@ -114,12 +114,13 @@ TEST(Optimiser, FollowsItsPaperAndDecaysMatricesAlone) {
       reference::Parameters expected = by_name(table, values.span<float>());
       std::map<std::string, std::vector<ScalarOptimiser>> scalars;
       for (const auto& row : table.rows())
-        scalars[row.name].assign(static_cast<std::size_t>(row.count), ScalarOptimiser(options, row.decay));
+        scalars[row.name].assign(static_cast<std::size_t>(row.count),
+                                 ScalarOptimiser(options, row.weight_decay));
       for (std::int64_t t = 1; t <= 9; ++t) {
         const float factor = t % 2 == 0 ? 0.5f : 1;
         for (const auto& row : table.rows()) {
           const auto numbers = normals(row.count, seed + static_cast<std::uint64_t>(t), 0.3);
-          std::ranges::copy(numbers, row.slot.of(gradients.span<float>()).data());
+          std::ranges::copy(numbers, row.place.of(gradients.span<float>()).data());
           for (std::size_t i = 0; i < numbers.size(); ++i)
             expected[row.name][i] = scalars[row.name][i].update(expected[row.name][i], factor * numbers[i],
                                                                 0.01, static_cast<double>(t));

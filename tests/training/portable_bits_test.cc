@@ -23,18 +23,18 @@ ModelConfig linear_config() {
   config.length = 50;
   config.vocabulary = 23;
   config.dropout = 0.1;
-  config.positions = "sinusoidal";
-  config.decay = "learned";
+  config.positions = Positions::sinusoidal;
+  config.attention.linear.decay = Decay::learned;
   return config;
 }
 
 ModelConfig softmax_config() {
   ModelConfig config = linear_config();
-  config.family = "softmax";
-  config.head = "logistics";
-  config.norm = "post";
-  config.positions = "learned";
-  config.decay = "none";
+  config.attention.family = Family::softmax;
+  config.head = OutputDistribution::logistics;
+  config.norm = NormOrder::post;
+  config.positions = Positions::learned;
+  config.attention.linear.decay = Decay::none;
   return config;
 }
 
@@ -50,7 +50,7 @@ BitHash output_bits(const ModelConfig& config) {
   const auto model = random_model(config, seed);
   const Sample sample(config);
   std::vector<float> nll(sample.targets.size());
-  Transformer transformer(model->network());
+  Transformer transformer(network_of(*model));
   transformer.loss(any_context(), sample.ids, sample.targets, batch, config.length, nll);
   const View<const float> outputs = transformer.parameters();
   return BitHash().add(std::span(outputs.data(), static_cast<std::size_t>(outputs.size()))).add(nll);
@@ -75,7 +75,7 @@ BitHash update_bits(const ModelConfig& config) {
 }
 
 TEST(PortableBits, InitialWeights) {
-  const Tensor values = Model::random(linear_config(), seed)->values();
+  const Tensor values = values_of(*Model::random(linear_config(), seed));
   expect_bits("initial weights", BitHash().add(values),
               {0x9d469c9d909ef51c, 0x9d469c9d909ef51c, 0x9d469c9d909ef51c, 0x9d469c9d909ef51c});
 }

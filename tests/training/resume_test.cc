@@ -42,9 +42,9 @@ std::vector<float> directions_of(const fs::path& folder) {
 
 ModelConfig redrawing(std::int64_t steps) {
   ModelConfig config = trained_config();
-  config.feature_map = "favor";
-  config.features = 8;
-  config.redraw = steps;
+  config.attention.linear.feature_map = "favor";
+  config.attention.linear.features = 8;
+  config.attention.linear.redraw = steps;
   return config;
 }
 
@@ -157,8 +157,8 @@ TEST(Resume, RefusesAnotherConfigurationNamingTheKey) {
   other_model("model.width", [](auto& c) { c.width = 8; });
   other_model("model.layers", [](auto& c) { c.layers = 1; });
   other_model("model.dropout", [](auto& c) { c.dropout = 0.2; });
-  other_model("model.norm", [](auto& c) { c.norm = "post"; });
-  other_model("attention.family", [](auto& c) { c.family = "softmax"; });
+  other_model("model.norm", [](auto& c) { c.norm = NormOrder::post; });
+  other_model("attention.family", [](auto& c) { c.attention.family = Family::softmax; });
   const auto other_training = [&](const char* key, const std::function<void(TrainingOptions&)>& change) {
     TrainingOptions options = tiny_options();
     change(options);

@@ -8,6 +8,7 @@
 
 #include "reference/transformer.h"
 #include "support/contexts.h"
+#include "support/feature_maps.h"
 #include "support/runs.h"
 
 namespace linnet {
@@ -36,7 +37,7 @@ struct Owned {
 constexpr std::uint64_t seed = 71;
 
 std::vector<float> values_of(const Trainer& trainer) {
-  const Tensor values = trainer.model()->values();
+  const Tensor values = values_of(*trainer.model());
   return {values.span<float>().begin(), values.span<float>().end()};
 }
 
@@ -114,9 +115,9 @@ TEST(Trainer, TakesTheStepsOfARun) {
 
 ModelConfig redrawing_config() {
   ModelConfig config = trained_config();
-  config.feature_map = "favor";
-  config.features = 8;
-  config.redraw = 2;
+  config.attention.linear.feature_map = "favor";
+  config.attention.linear.features = 8;
+  config.attention.linear.redraw = 2;
   return config;
 }
 
@@ -180,7 +181,7 @@ TEST(Trainer, CanBeMoved) {
 TEST(Trainer, LeavesPaddingOut) {
   // What stands in the padding changes nothing.
   ModelConfig config = trained_config();
-  config.objective = "masked";
+  config.objective = Objective::masked;
   std::vector<std::vector<float>> values;
   for (const std::int32_t filler : {0, 3}) {
     Owned own(config, 3, 6, seed);
@@ -199,7 +200,7 @@ TEST(Trainer, LeavesPaddingOut) {
 }
 
 TEST(Trainer, RefusesBatchesThatDoNotFitBeforeItComputes) {
-  for (const char* head : {"categorical", "logistics"}) {
+  for (const OutputDistribution head : {OutputDistribution::categorical, OutputDistribution::logistics}) {
     ModelConfig config = tiny_config();  // tokens 0 … 4, the start token 5, 6 positions
     config.head = head;
     Trainer trainer(any_context(), config, tiny_options());
@@ -250,7 +251,7 @@ TEST(Trainer, RefusesConfigurationsAndOptionsThatCannotBe) {
   EXPECT_THAT(error_of<UsageError>([&] { Trainer(any_context(), tiny_config(), options); }),
               HasSubstr("training.accumulate"));
   ModelConfig config = tiny_config();
-  config.weights = "bf16";
+  config.weights = WeightType::bf16;
   EXPECT_THAT(error_of<UsageError>([&] { Trainer(any_context(), config, tiny_options()); }),
               HasSubstr("model.weights"));
 }
@@ -311,7 +312,7 @@ TEST(Training, RefusesDataWithTargetsOutsideTheVocabulary) {
               train(any_context(), tiny_config(), tiny_options(), outside, inside, folder.path(), false);
             }),
             "[trainer] expected targets in -1 … 4, got 5");
-  for (const char* head : {"categorical", "logistics"}) {
+  for (const OutputDistribution head : {OutputDistribution::categorical, OutputDistribution::logistics}) {
     ModelConfig config = tiny_config();
     config.head = head;
     EXPECT_EQ(error_of<UsageError>([&] { evaluate(any_context(), *random_model(config, 5), outside, 0, 3); }),
@@ -327,6 +328,39 @@ TEST(Evaluation, RefusesBatchesAndNumbersThatCannotBe) {
                 HasSubstr("[evaluate] expected a batch of at least 1 example"));
   EXPECT_THAT(error_of<UsageError>([&] { evaluate(any_context(), *model, set, -1, 3); }),
               HasSubstr("[evaluate] expected at least 0 examples"));
+}
+
+TEST(Trainer, TrainsSavesAndRestoresAFeatureMapOfTheUsers) {
+  ModelConfig config = tiny_config();
+  config.attention.linear.feature_map = "doubled-relu";
+  const TrainingOptions options = tiny_options();
+  const auto map = std::make_shared<DoubledRelu>();
+  const Owned own(config, 4, 6, seed);
+  EXPECT_THROW(Trainer(any_context(), config, options), UsageError);  // no built-in map has that name
+  EXPECT_THROW(Trainer(any_context(), config, options, nullptr, relu_map()), UsageError);
+
+  // φ = 2 relu: the weights are four times relu's, with ε they are relu's with a quarter of ε.
+  ModelConfig relu = config;
+  relu.attention.linear.feature_map = "relu";
+  relu.attention.epsilon = config.attention.epsilon / 4;
+  Trainer trainer(any_context(), config, options, nullptr, map), same(any_context(), relu, options);
+  for (int step = 0; step < 3; ++step)
+    EXPECT_NEAR(trainer.step(own.batch()).bits, same.step(own.batch()).bits, 1e-4) << step;
+
+  Folder folder("own-map");
+  trainer.save(folder.path() / "3");
+  Trainer restored(any_context(), config, options, nullptr, map);
+  restored.restore(folder.path() / "3");
+  trainer.step(own.batch());
+  restored.step(own.batch());
+  EXPECT_EQ(values_of(restored), values_of(trainer));
+
+  // A trainer that starts from a model takes its map, and the checkpoint is a model that names it.
+  const auto loaded = Model::load(folder.path() / "3", {}, map);
+  Trainer continued(any_context(), config, options, loaded);
+  EXPECT_TRUE(std::isfinite(continued.step(own.batch()).bits));
+  EXPECT_EQ(continued.model()->feature_map(), map);
+  EXPECT_THROW(Model::load(folder.path() / "3"), UsageError);
 }
 
 }  // namespace

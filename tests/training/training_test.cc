@@ -90,9 +90,9 @@ TEST(Training, AccumulatedPassesAreOneLargeBatch) {
 }
 
 TEST(Training, DoesNotDependOnTheNumberOfThreads) {
-  for (const char* family : {"linear", "softmax"}) {
+  for (const Family family : {Family::linear, Family::softmax}) {
     ModelConfig config = tiny_config();
-    config.family = family;
+    config.attention.family = family;
     config.width = 36;
     config.heads = 4;
     config.feed_forward = 70;
@@ -108,7 +108,7 @@ TEST(Training, DoesNotDependOnTheNumberOfThreads) {
       Folder folder;
       train(context, config, options, set, set, folder.path(), false);
       if (threads == 1) expected = weights_of(folder.path());
-      EXPECT_EQ(weights_of(folder.path()), expected) << family << ", " << threads << " threads";
+      EXPECT_EQ(weights_of(folder.path()), expected) << name_of(family) << ", " << threads << " threads";
     }
   }
 }
@@ -234,14 +234,14 @@ TEST(Training, LossThatIsNotFiniteStopsWithStepLayerAndCheckpoint) {
   const auto path = std::filesystem::path("checkpoints") / std::to_string(checkpoint);
   EXPECT_NE(message.find(path.string()), std::string::npos) << message;
   const auto saved = Model::load(folder.path() / path);
-  const Tensor values = saved->values();
+  const Tensor values = values_of(*saved);
   for (const float value : values.span<float>()) ASSERT_TRUE(std::isfinite(value));
 }
 
 TEST(Training, LearnsToCount) {
-  for (const char* family : {"linear", "softmax"}) {
+  for (const Family family : {Family::linear, Family::softmax}) {
     ModelConfig config = tiny_config();
-    config.family = family;
+    config.attention.family = family;
     config.width = 16;
     config.feed_forward = 32;
     TrainingOptions options = tiny_options();
@@ -256,9 +256,9 @@ TEST(Training, LearnsToCount) {
     callbacks.on_step = [&](const StepReport& report) { bits.push_back(report.bits); };
     Folder folder;
     const TrainingResult result = run(folder.path(), config, options, false, callbacks);
-    EXPECT_GT(bits.front(), 2) << family;
+    EXPECT_GT(bits.front(), 2) << name_of(family);
     // log2(5) bits choose the first token and one the direction; the four after them are certain.
-    EXPECT_LT(result.evaluation->bits, (std::log2(5) + 1) / 6 + 0.15) << family;
+    EXPECT_LT(result.evaluation->bits, (std::log2(5) + 1) / 6 + 0.15) << name_of(family);
   }
 }
 
@@ -299,7 +299,7 @@ TEST(Training, RefusesOptionsThatCannotBe) {
 }
 
 TEST(Evaluation, IsTheReferencesMeanOverTheCountedTokens) {
-  for (const char* head : {"categorical", "logistics"})
+  for (const OutputDistribution head : {OutputDistribution::categorical, OutputDistribution::logistics})
     for (const bool uneven : {false, true}) {
       ModelConfig config = tiny_config();
       config.head = head;

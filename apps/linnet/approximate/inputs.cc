@@ -8,6 +8,7 @@
 #include "base/random.h"
 #include "config.h"
 #include "io/safetensors.h"
+#include "model/access.h"
 #include "model/transformer.h"
 #include "training/examples.h"
 
@@ -109,7 +110,7 @@ ApproximateHeads model_heads(Context& context, const ApproximateSource& source) 
   Examples examples;
   const Batch batch = examples.read(context, dataset, config, count, index,
                                     {Random(0, Draw::masking, evaluation_masks), index});
-  Transformer transformer(model->network());
+  Transformer transformer(network_of(*model));
   const View<const float> qkv = transformer.queries_keys_values(context, batch.inputs, count, config.length,
                                                                 source.layer, batch.key_lengths);
 

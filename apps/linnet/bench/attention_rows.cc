@@ -4,7 +4,6 @@
 #include <numeric>
 
 #include "attention/cost.h"
-#include "attention/sparse/strided_attention.h"
 #include "base/fail.h"
 #include "base/parallel.h"
 #include "base/random.h"
@@ -208,7 +207,8 @@ Json row_json(Context& context, const AttentionRow& row, const Measured& measure
   json["family"] = row.family;
   json["feature_map"] = row.family == "linear" ? Json(row.feature_map) : Json(nullptr);
   const bool linear = row.family == "linear";
-  json["features"] = linear ? Json(attention_of(row).feature_map->features(row.head_dim)) : Json(nullptr);
+  json["features"] =
+      linear ? Json(attention_of(row).linear.feature_map->features(row.head_dim)) : Json(nullptr);
   json["cost"] = row.pass == "training" ? info_of(row.family).training : info_of(row.family).cost;
   json["mask"] = row.mask;
   json["decay"] = row.decay == 0 ? Json(nullptr) : Json(row.decay);
@@ -248,7 +248,7 @@ Json measure_step(Context& context, const AttentionRow& row, double seconds) {
 AttentionOptions attention_of(const AttentionRow& row) {
   const bool user = row.feature_map == "user";
   AttentionOptions options = row.family_options.of(row.family, user ? "elu" : row.feature_map, row.head_dim);
-  if (user) options.feature_map = user_map();
+  if (user) options.linear.feature_map = user_map();
   return options;
 }
 

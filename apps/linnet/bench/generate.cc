@@ -146,7 +146,7 @@ Json measure(Context& context, const std::shared_ptr<const Model>& model, const 
   const double visible = row.cache ? (length + 1) / 2 : 1;
   const double flops = streams * generation_cost(config, visible).forward();
   const double products_ms = 1e3 * flops / (1e9 * ceiling(context, row.weights).gemm_gflops);
-  const bool written = config.family == "linear";
+  const bool written = config.attention.family == Family::linear;
   const std::size_t touched =
       row.cache ? static_cast<std::size_t>(row.streams) * state_bytes / (written ? 1 : 2) : 0;
   const double memory_ms = 1e3 * memory_seconds(context, model->weight_bytes(), touched, written);
@@ -267,12 +267,12 @@ struct Lists {
 /// The configuration under another family and other weights.
 std::shared_ptr<const Model> model_of(RunConfig config, const std::string& family, const std::string& weights,
                                       const Arguments& arguments) {
-  config.model.family = family;
-  config.model.weights = weights;
+  config.model.attention.family = find_family(family);
+  config.model.weights = kernels::find_weight_type(weights);
   config.check_memory(false);
   const bool endless = !arguments.position.empty() || arguments.real_time;
-  if (endless && config.model.positions == "learned")
-    config.model.positions = "sinusoidal";  // goes on beyond the trained length
+  if (endless && config.model.positions == Positions::learned)
+    config.model.positions = Positions::sinusoidal;  // goes on beyond the trained length
   return Model::random(config.model, 1);
 }
 

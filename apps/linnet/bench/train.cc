@@ -64,7 +64,7 @@ Json measure(Context& context, const RunConfig& config, std::int64_t batch, doub
   json["time_ms"] = time_summary(times);
   const double tokens = static_cast<double>(ids.size());
   const double rate = tokens / (1e-3 * json["time_ms"]["median"].get<double>());
-  json["family"] = model.family;
+  json["family"] = name_of(model.attention.family);
   json["batch"] = batch;
   json["length"] = model.length;
   json["tokens_per_second"] = rate;
@@ -93,9 +93,10 @@ void run(const Arguments& arguments) {
     for (const std::string& name : configs) {
       RunConfig config;
       config.load_without_data(name, arguments.settings);
-      for (const std::string& family :
-           families.names.empty() ? std::vector{config.model.family} : families.names) {
-        config.model.family = family;
+      for (const std::string& family : families.names.empty()
+                                           ? std::vector<std::string>{name_of(config.model.attention.family)}
+                                           : families.names) {
+        config.model.attention.family = find_family(family);
         if (const std::string sentence = refusal_of(config.model); !sentence.empty()) {
           families.refuse(family, sentence);
           continue;

@@ -3,9 +3,9 @@
 #include <cmath>
 
 #include "attention/feature_maps/elementwise_kernels.h"
-#include "attention/feature_maps/elementwise_map.h"
 #include "base/fail.h"
 #include "base/names.h"
+#include "linnet/feature_map.h"
 
 namespace linnet {
 namespace {
@@ -19,13 +19,15 @@ const std::array<FeatureMapInfo, 5> table = {{
 }};
 
 /// The row of `table` is the map's number in Elementwise.
-class BuiltInMap : public ElementwiseMap {
+class BuiltInMap : public FeatureMap {
  public:
   explicit BuiltInMap(Elementwise map, float alpha = 1.0f) : map_(map), alpha_(alpha) {}
 
   std::string name() const override { return info().name; }
 
-  bool non_negative() const override { return info().non_negative && alpha_ <= 1.0f; }
+  FeatureMapTraits traits() const override {
+    return {.non_negative = info().non_negative && alpha_ <= 1.0f, .row_alone = true};
+  }
 
   void forward(View<float> y, View<const float> x, const TileContext&) const override {
     map_tile(map_, alpha_, y, x);
@@ -36,7 +38,21 @@ class BuiltInMap : public ElementwiseMap {
     map_tile_backward(map_, alpha_, dx, dy, x, y);
   }
 
-  double exact(double x) const override {
+  void exact_forward(View<double> y, std::span<double> log_scale, View<const double> x,
+                     const TileContext&) const override {
+    for (std::int64_t r = 0; r < x.extent(0); ++r)
+      for (std::int64_t i = 0; i < x.extent(1); ++i) y(r, i) = exact(x(r, i));
+    std::ranges::fill(log_scale, 0.0);
+  }
+
+  void exact_backward(View<double> dx, View<const double> dy, View<const double> x,
+                      const TileContext&) const override {
+    for (std::int64_t r = 0; r < x.extent(0); ++r)
+      for (std::int64_t i = 0; i < x.extent(1); ++i) dx(r, i) = dy(r, i) * exact_slope(x(r, i));
+  }
+
+ private:
+  double exact(double x) const {
     switch (map_) {
       case Elementwise::elu:
         return x > 0 ? x + 1 : alpha_ * std::exp(x) + (1.0 - alpha_);
@@ -52,7 +68,7 @@ class BuiltInMap : public ElementwiseMap {
     return 0;
   }
 
-  double exact_slope(double x) const override {
+  double exact_slope(double x) const {
     switch (map_) {
       case Elementwise::elu:
         return x > 0 ? 1 : alpha_ * std::exp(x);
@@ -68,7 +84,6 @@ class BuiltInMap : public ElementwiseMap {
     return 0;
   }
 
- private:
   const FeatureMapInfo& info() const { return table[static_cast<std::size_t>(map_)]; }
 
   Elementwise map_;

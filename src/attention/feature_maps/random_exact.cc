@@ -139,27 +139,29 @@ double radial(RandomMap map) {
 
 }  // namespace
 
-void exact_random_features(RandomMap map, const RandomDraws& draws, double* y, double* log_scale,
-                           const double* x, std::int64_t rows) {
-  for (std::int64_t r = 0; r < rows; ++r) {
-    const ExactRow row(map, draws, x + r * draws.head_dim);
-    y = std::ranges::copy(row.y, y).out;
-    log_scale[r] = row.log_scale;
+void exact_random_features(RandomMap map, const RandomDraws& draws, View<double> y,
+                           std::span<double> log_scale, View<const double> x) {
+  for (std::int64_t r = 0; r < x.extent(0); ++r) {
+    const ExactRow row(map, draws, x.at(r));
+    std::ranges::copy(row.y, y.at(r));
+    log_scale[static_cast<std::size_t>(r)] = row.log_scale;
   }
 }
 
-void exact_random_gradient(RandomMap map, const RandomDraws& draws, double* dx, const double* dy,
-                           const double* x, std::int64_t rows) {
+void exact_random_gradient(RandomMap map, const RandomDraws& draws, View<double> dx, View<const double> dy,
+                           View<const double> x) {
   const std::int64_t dim = draws.head_dim;
-  for (std::int64_t r = 0; r < rows; ++r, dx += dim, x += dim) {
-    const ExactRow row(map, draws, x);
-    std::fill_n(dx, dim, 0.0);
-    for (std::int64_t f = 0; f < row.features; ++f, ++dy) {
+  for (std::int64_t r = 0; r < x.extent(0); ++r) {
+    const ExactRow row(map, draws, x.at(r));
+    std::fill_n(dx.at(r), dim, 0.0);
+    for (std::int64_t f = 0; f < row.features; ++f) {
       const std::int64_t direction = f % row.count;
       const double y = row.y[static_cast<std::size_t>(f)], p = row.p[static_cast<std::size_t>(direction)];
-      const double of_p = *dy * slope(map, row, p, y, f >= row.count), of_norm = *dy * y * radial(map);
+      const double of_p = dy(r, f) * slope(map, row, p, y, f >= row.count),
+                   of_norm = dy(r, f) * y * radial(map);
       for (std::int64_t i = 0; i < dim; ++i)
-        dx[i] += row.scale * (of_p * draws.directions[direction * dim + i] + of_norm * row.scale * x[i]);
+        dx(r, i) +=
+            row.scale * (of_p * draws.directions[direction * dim + i] + of_norm * row.scale * x(r, i));
     }
   }
 }

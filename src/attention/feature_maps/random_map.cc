@@ -1,4 +1,3 @@
-#include "attention/feature_maps/exact_map.h"
 #include "attention/feature_maps/random_draws.h"
 #include "attention/feature_maps/random_exact.h"
 #include "attention/feature_maps/random_kernels.h"
@@ -9,7 +8,7 @@ namespace {
 
 /// What the maps with and without log-scales share; Base is FeatureMap or LogScaledMap.
 template <class Base>
-class RandomMapOf : public Base, public ExactMap {
+class RandomMapOf : public Base {
  public:
   RandomMapOf(RandomMap map, RandomDraws draws) : draws_(std::move(draws)), projection_(map, draws_) {}
 
@@ -27,16 +26,19 @@ class RandomMapOf : public Base, public ExactMap {
     random_features_backward(context.context, projection_, dx, dy, x, y);
   }
 
-  bool non_negative() const final { return info().non_negative; }
-
-  void exact_features(double* y, double* log_scale, const double* x, std::int64_t rows,
-                      std::int64_t) const final {
-    exact_random_features(projection_.map, draws_, y, log_scale, x, rows);
+  FeatureMapTraits traits() const final {
+    return {
+        .non_negative = info().non_negative, .log_scaled = is_log_scaled(projection_.map), .row_alone = true};
   }
 
-  void exact_gradient(double* dx, const double* dy, const double* x, std::int64_t rows,
-                      std::int64_t) const final {
-    exact_random_gradient(projection_.map, draws_, dx, dy, x, rows);
+  void exact_forward(View<double> y, std::span<double> log_scale, View<const double> x,
+                     const TileContext&) const final {
+    exact_random_features(projection_.map, draws_, y, log_scale, x);
+  }
+
+  void exact_backward(View<double> dx, View<const double> dy, View<const double> x,
+                      const TileContext&) const final {
+    exact_random_gradient(projection_.map, draws_, dx, dy, x);
   }
 
  protected:

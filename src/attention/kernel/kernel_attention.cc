@@ -149,7 +149,9 @@ class Tile {
 class KernelAttention final : public Attention {
  public:
   explicit KernelAttention(const AttentionOptions& options)
-      : similarity_(options.similarity), normalise_(options.normalise), epsilon_(options.epsilon) {}
+      : similarity_(options.kernel.similarity),
+        normalise_(options.kernel.normalise),
+        epsilon_(options.kernel.epsilon) {}
 
   void forward(Context& context, const AttentionOutputs& outputs,
                const AttentionInputs& inputs) const override;
@@ -324,9 +326,9 @@ void KernelAttention::backward(Context& context, const AttentionGradients& gradi
 }  // namespace
 
 std::unique_ptr<Attention> make_kernel_attention(const AttentionOptions& options) {
-  if (options.similarity == nullptr) fail<UsageError>(kOperation, "expected a similarity, got none");
-  if (!std::isfinite(options.epsilon) || options.epsilon < 0)
-    fail<UsageError>(kOperation, "expected epsilon of at least 0, got {}", options.epsilon);
+  if (options.kernel.similarity == nullptr) fail<UsageError>(kOperation, "expected a similarity, got none");
+  if (!std::isfinite(options.kernel.epsilon) || options.kernel.epsilon < 0)
+    fail<UsageError>(kOperation, "expected epsilon of at least 0, got {}", options.kernel.epsilon);
   return std::make_unique<KernelAttention>(options);
 }
 

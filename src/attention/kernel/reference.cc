@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <vector>
 
-#include "attention/kernel/exact_similarity.h"
 #include "attention/kernel/kernel_attention.h"
 #include "attention/reference_rows.h"
 
@@ -16,6 +15,11 @@ struct Weights {
   double denominator = 1;
 };
 
+template <class T>
+std::span<T> row(View<T> x, const AttentionSizes& sizes, std::int64_t b, std::int64_t i, std::int64_t h) {
+  return {x.at(b, i, h), static_cast<std::size_t>(sizes.head_dim)};
+}
+
 Weights weights_of(const AttentionOptions& options, const ReferenceInputs& inputs,
                    const AttentionSizes& sizes, std::int64_t b, std::int64_t i, std::int64_t h) {
   const std::vector<std::uint8_t> seen = seen_keys(inputs.mask, b, i, sizes.keys);
@@ -25,13 +29,13 @@ Weights weights_of(const AttentionOptions& options, const ReferenceInputs& input
   for (std::int64_t j = 0; j < sizes.keys; ++j) {
     const std::size_t at = static_cast<std::size_t>(j);
     if (seen[at] == 0) continue;
-    weights.similarity[at] = reference_similarity(*options.similarity, inputs.query.at(b, i, h),
-                                                  inputs.key.at(b, j, h), sizes.head_dim);
+    weights.similarity[at] = options.kernel.similarity->exact_forward(row(inputs.query, sizes, b, i, h),
+                                                                      row(inputs.key, sizes, b, j, h));
     sum += weights.similarity[at];
   }
   // Where all similarities are 0 so is the sum that is divided.
-  if (options.normalise == Normalise::sum && sum + static_cast<double>(options.epsilon) > 0)
-    weights.denominator = sum + static_cast<double>(options.epsilon);
+  if (options.kernel.normalise == Normalise::sum && sum + static_cast<double>(options.kernel.epsilon) > 0)
+    weights.denominator = sum + static_cast<double>(options.kernel.epsilon);
   return weights;
 }
 
@@ -54,13 +58,12 @@ void kernel_reference_forward(const AttentionOptions& options, View<double> out,
   });
 }
 
-void kernel_reference_backward(const AttentionOptions& options, View<double> grad_query,
-                               View<double> grad_key, View<double> grad_value, View<const double> grad_out,
-                               const ReferenceInputs& inputs) {
+void kernel_reference_backward(const AttentionOptions& options, const ReferenceGradients& gradients,
+                               View<const double> grad_out, const ReferenceInputs& inputs) {
   const AttentionSizes sizes = check_reference(kOperation, grad_out, inputs);
-  clear(grad_query);
-  clear(grad_key);
-  clear(grad_value);
+  clear(gradients.query);
+  clear(gradients.key);
+  clear(gradients.value);
   for_each_query(sizes, [&](std::int64_t b, std::int64_t i, std::int64_t h) {
     const Weights weights = weights_of(options, inputs, sizes, b, i, h);
     std::vector<double> out(static_cast<std::size_t>(sizes.value_dim));
@@ -71,14 +74,14 @@ void kernel_reference_backward(const AttentionOptions& options, View<double> gra
       const double weight = weights.similarity[static_cast<std::size_t>(j)] / weights.denominator;
       double grad_similarity = 0;
       for (std::int64_t m = 0; m < sizes.value_dim; ++m) {
-        grad_value(b, j, h, m) += weight * gradient[m];
+        gradients.value(b, j, h, m) += weight * gradient[m];
         const double through_sum =
-            options.normalise == Normalise::sum ? out[static_cast<std::size_t>(m)] : 0.0;
+            options.kernel.normalise == Normalise::sum ? out[static_cast<std::size_t>(m)] : 0.0;
         grad_similarity += gradient[m] * (inputs.value(b, j, h, m) - through_sum) / weights.denominator;
       }
-      add_reference_gradient(*options.similarity, grad_query.at(b, i, h), grad_key.at(b, j, h),
-                             grad_similarity, inputs.query.at(b, i, h), inputs.key.at(b, j, h),
-                             sizes.head_dim);
+      options.kernel.similarity->exact_backward(
+          row(gradients.query, sizes, b, i, h), row(gradients.key, sizes, b, j, h), grad_similarity,
+          row(inputs.query, sizes, b, i, h), row(inputs.key, sizes, b, j, h));
     }
   });
 }

@@ -1,13 +1,14 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <numeric>
 #include <vector>
 
-#include "attention/kernel/exact_similarity.h"
 #include "attention/kernel/tile_products.h"
 #include "base/fail.h"
 #include "base/names.h"
 #include "base/workspace.h"
+#include "linnet/similarity.h"
 
 namespace linnet {
 namespace {
@@ -20,13 +21,12 @@ const std::array<SimilarityInfo, 3> table = {{
     {"gaussian", "exp(-|q - k|^2 / (2 sigma^2))", "sigma = E^(1/4)"},
 }};
 
-double dot(const double* x, const double* y, std::int64_t dim) {
-  double sum = 0;
-  for (std::int64_t e = 0; e < dim; ++e) sum += x[e] * y[e];
-  return sum;
-}
-
 double root_of(std::int64_t dim) { return std::sqrt(static_cast<double>(dim)); }
+
+/// q·k/√E.
+double scaled_dot(std::span<const double> q, std::span<const double> k) {
+  return std::inner_product(q.begin(), q.end(), k.begin(), 0.0) / root_of(std::ssize(q));
+}
 
 /// Copies of q and k in padded memory, and memory for what becomes of them.
 class PackedTile {
@@ -86,7 +86,7 @@ class PackedTile {
   float *query_, *key_, *key_columns_, *pairs_, *sums_;
 };
 
-class Polynomial final : public ExactSimilarity {
+class Polynomial final : public Similarity {
  public:
   Polynomial(double offset, int power) : offset_(offset), power_(power) {}
 
@@ -111,15 +111,15 @@ class Polynomial final : public ExactSimilarity {
     tile.add_products(dq, dk);
   }
 
-  double exact(const double* q, const double* k, std::int64_t dim) const override {
-    return std::pow(dot(q, k, dim) / root_of(dim) + offset_, power_);
+  double exact_forward(std::span<const double> q, std::span<const double> k) const override {
+    return std::pow(scaled_dot(q, k) + offset_, power_);
   }
 
-  void add_exact_gradient(double* dq, double* dk, double ds, const double* q, const double* k,
-                          std::int64_t dim) const override {
+  void exact_backward(std::span<double> dq, std::span<double> dk, double ds, std::span<const double> q,
+                      std::span<const double> k) const override {
     const double slope =
-        ds * power_ * std::pow(dot(q, k, dim) / root_of(dim) + offset_, power_ - 1) / root_of(dim);
-    for (std::int64_t e = 0; e < dim; ++e) {
+        ds * power_ * std::pow(scaled_dot(q, k) + offset_, power_ - 1) / root_of(std::ssize(q));
+    for (std::size_t e = 0; e < q.size(); ++e) {
       dq[e] += slope * k[e];
       dk[e] += slope * q[e];
     }
@@ -133,7 +133,7 @@ class Polynomial final : public ExactSimilarity {
   int power_;
 };
 
-class Exponential final : public ExactSimilarity {
+class Exponential final : public Similarity {
  public:
   std::string name() const override { return "exponential"; }
 
@@ -153,16 +153,16 @@ class Exponential final : public ExactSimilarity {
     tile.add_products(dq, dk);
   }
 
-  double exact(const double* q, const double* k, std::int64_t dim) const override {
-    return std::exp(std::min(dot(q, k, dim) / root_of(dim), 80.0));
+  double exact_forward(std::span<const double> q, std::span<const double> k) const override {
+    return std::exp(std::min(scaled_dot(q, k), 80.0));
   }
 
-  void add_exact_gradient(double* dq, double* dk, double ds, const double* q, const double* k,
-                          std::int64_t dim) const override {
-    const double argument = dot(q, k, dim) / root_of(dim);
+  void exact_backward(std::span<double> dq, std::span<double> dk, double ds, std::span<const double> q,
+                      std::span<const double> k) const override {
+    const double argument = scaled_dot(q, k);
     if (argument >= 80) return;
-    const double slope = ds * std::exp(argument) / root_of(dim);
-    for (std::int64_t e = 0; e < dim; ++e) {
+    const double slope = ds * std::exp(argument) / root_of(std::ssize(q));
+    for (std::size_t e = 0; e < q.size(); ++e) {
       dq[e] += slope * k[e];
       dk[e] += slope * q[e];
     }
@@ -172,7 +172,7 @@ class Exponential final : public ExactSimilarity {
   static float scale(std::int64_t dim) { return static_cast<float>(1 / root_of(dim)); }
 };
 
-class Gaussian final : public ExactSimilarity {
+class Gaussian final : public Similarity {
  public:
   explicit Gaussian(double sigma) : sigma_(sigma) {}
 
@@ -213,16 +213,16 @@ class Gaussian final : public ExactSimilarity {
     tile.add_products(dq, dk);
   }
 
-  double exact(const double* q, const double* k, std::int64_t dim) const override {
+  double exact_forward(std::span<const double> q, std::span<const double> k) const override {
     double distance = 0;
-    for (std::int64_t e = 0; e < dim; ++e) distance += (q[e] - k[e]) * (q[e] - k[e]);
-    return std::exp(-distance / (2 * variance(dim)));
+    for (std::size_t e = 0; e < q.size(); ++e) distance += (q[e] - k[e]) * (q[e] - k[e]);
+    return std::exp(-distance / (2 * variance(std::ssize(q))));
   }
 
-  void add_exact_gradient(double* dq, double* dk, double ds, const double* q, const double* k,
-                          std::int64_t dim) const override {
-    const double slope = ds * exact(q, k, dim) / variance(dim);
-    for (std::int64_t e = 0; e < dim; ++e) {
+  void exact_backward(std::span<double> dq, std::span<double> dk, double ds, std::span<const double> q,
+                      std::span<const double> k) const override {
+    const double slope = ds * exact_forward(q, k) / variance(std::ssize(q));
+    for (std::size_t e = 0; e < q.size(); ++e) {
       dq[e] += slope * (k[e] - q[e]);
       dk[e] += slope * (q[e] - k[e]);
     }
@@ -242,33 +242,29 @@ class Gaussian final : public ExactSimilarity {
 
 }  // namespace
 
-double reference_similarity(const Similarity& similarity, const double* q, const double* k,
-                            std::int64_t dim) {
-  if (const auto* own = dynamic_cast<const ExactSimilarity*>(&similarity)) return own->exact(q, k, dim);
-  const std::vector<float> q32(q, q + dim), k32(k, k + dim);
+double Similarity::exact_forward(std::span<const double> q, std::span<const double> k) const {
+  const std::vector<float> q32(q.begin(), q.end()), k32(k.begin(), k.end());
+  const auto dim = static_cast<std::int64_t>(q.size());
   float s = 0;
   Context own(1);
-  similarity.forward(own, {&s, {1, 1}}, {q32.data(), {1, dim}}, {k32.data(), {1, dim}});
+  forward(own, {&s, {1, 1}}, {q32.data(), {1, dim}}, {k32.data(), {1, dim}});
   return s;
 }
 
-void add_reference_gradient(const Similarity& similarity, double* dq, double* dk, double ds, const double* q,
-                            const double* k, std::int64_t dim) {
-  if (const auto* own = dynamic_cast<const ExactSimilarity*>(&similarity)) {
-    own->add_exact_gradient(dq, dk, ds, q, k, dim);
-    return;
-  }
-  const std::vector<float> q32(q, q + dim), k32(k, k + dim);
+void Similarity::exact_backward(std::span<double> dq, std::span<double> dk, double ds,
+                                std::span<const double> q, std::span<const double> k) const {
+  const std::vector<float> q32(q.begin(), q.end()), k32(k.begin(), k.end());
+  const auto dim = static_cast<std::int64_t>(q.size());
   std::vector<float> dq32(q32.size()), dk32(k32.size());
   const float ds32 = static_cast<float>(ds);
   float s = 0;
   Context own(1);
-  similarity.forward(own, {&s, {1, 1}}, {q32.data(), {1, dim}}, {k32.data(), {1, dim}});
-  similarity.backward(own, {dq32.data(), {1, dim}}, {dk32.data(), {1, dim}}, {&ds32, {1, 1}}, {&s, {1, 1}},
-                      {q32.data(), {1, dim}}, {k32.data(), {1, dim}});
-  for (std::int64_t e = 0; e < dim; ++e) {
-    dq[e] += dq32[static_cast<std::size_t>(e)];
-    dk[e] += dk32[static_cast<std::size_t>(e)];
+  forward(own, {&s, {1, 1}}, {q32.data(), {1, dim}}, {k32.data(), {1, dim}});
+  backward(own, {dq32.data(), {1, dim}}, {dk32.data(), {1, dim}}, {&ds32, {1, 1}}, {&s, {1, 1}},
+           {q32.data(), {1, dim}}, {k32.data(), {1, dim}});
+  for (std::size_t e = 0; e < q32.size(); ++e) {
+    dq[e] += dq32[e];
+    dk[e] += dk32[e];
   }
 }
 

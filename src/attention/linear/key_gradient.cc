@@ -48,7 +48,7 @@ class KeySweep : public BackwardSweep<KeySweep> {
 
   void fetch_rows(const SweepStep& step) {
     const Place next = next_rows(step);
-    const bool diagonal = call_.inputs.mask.together();
+    const bool diagonal = queries_are_keys(call_.inputs.mask);
     ahead_.start(diagonal ? fetches(2, 2, 1) : fetches(0, 2, 0));
     fetch_keys(next.head, next.rows);
     if (diagonal) fetch_queries(next.head, next.rows);
@@ -92,7 +92,7 @@ class KeySweep : public BackwardSweep<KeySweep> {
   void add_final_gradient(float* state) {
     const float* gradient = gradient_call_.grad_final.at(block_.batch);
     const float* sums = gradient + gradient_call_.sums_at(head());
-    const float* z = gradient + gradient_call_.normaliser_at(head());
+    const float* z = gradient + gradient_call_.key_sum_at(head());
     for (std::size_t f = 0; f < features_; ++f) {
       for (std::size_t m = 0; m < columns_; ++m) state[f * ldm_ + m] += sums[f * columns_ + m];
       state[width_ * ldm_ + f] += z[f];
@@ -119,7 +119,7 @@ class KeySweep : public BackwardSweep<KeySweep> {
       const std::int64_t h = block_.first_head + static_cast<std::int64_t>(i);
       float* gradient = gradient_call_.grad_initial.at(block_.batch);
       float* sums = gradient + gradient_call_.sums_at(h);
-      float* z = gradient + gradient_call_.normaliser_at(h);
+      float* z = gradient + gradient_call_.key_sum_at(h);
       const float* state = any ? pieces_[i].sum(sum_) : nullptr;
       if (state == nullptr) {
         std::fill_n(sums, features_ * columns_, 0.0f);

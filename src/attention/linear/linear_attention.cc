@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "attention/feature_maps/exact_map.h"
 #include "attention/linear/linear_kernels.h"
 #include "attention/linear/sweep_plan.h"
 #include "base/parallel.h"
@@ -27,9 +26,7 @@ constexpr const char* operation = "linear attention";
 class LinearAttention final : public Attention {
  public:
   explicit LinearAttention(const AttentionOptions& options)
-      : options_(options),
-        scaled_(dynamic_cast<const LogScaledMap*>(options.feature_map.get())),
-        alike_(dynamic_cast<const ExactMap*>(options.feature_map.get()) != nullptr) {}
+      : options_(options), map_(*options.linear.feature_map), traits_(map_.traits()) {}
 
   void forward(Context& context, const AttentionOutputs& outputs,
                const AttentionInputs& inputs) const override;
@@ -45,10 +42,9 @@ class LinearAttention final : public Attention {
 
  private:
   std::int64_t features(std::int64_t head_dim) const {
-    const std::int64_t count = options_.feature_map->features(head_dim);
+    const std::int64_t count = map_.features(head_dim);
     if (count < 1)
-      fail(operation, "expected the feature map {} to have at least 1 feature, got {}",
-           options_.feature_map->name(), count);
+      fail(operation, "expected the feature map {} to have at least 1 feature, got {}", map_.name(), count);
     return count;
   }
 
@@ -59,32 +55,30 @@ class LinearAttention final : public Attention {
     check_held_shape(operation, which, own.shape(), shape);
     if (own.features() != features)
       fail(operation, "expected {} with {} features a head, got {}", which, features, own.features());
-    if (own.scaled() != (scaled_ != nullptr))
-      fail(operation, "expected {} of the feature map {}, got one {} log-scales", which,
-           options_.feature_map->name(), own.scaled() ? "with" : "without");
+    if (own.scaled() != (traits_.log_scaled))
+      fail(operation, "expected {} of the feature map {}, got one {} log-scales", which, map_.name(),
+           own.scaled() ? "with" : "without");
     return own;
   }
 
   void check_decay(View<const float> decay, const Mask& mask, std::int64_t heads) const {
     linnet::check_decay(operation, decay, mask, heads);
-    if (decay.rank() != 0 && scaled_ != nullptr)
+    if (decay.rank() != 0 && traits_.log_scaled)
       fail(operation, "expected no decay with the feature map {}, whose sums are rescaled by the largest key",
-           options_.feature_map->name());
+           map_.name());
   }
 
   /// φ of one token's heads, y [H, F] and their log-scales [H] from x [H, E].
   void map_heads(View<float> y, double* log_scale, View<const float> x, TileContext context) const {
-    if (alike_ && scaled_ != nullptr)
-      return scaled_->forward_scaled(y, {log_scale, static_cast<std::size_t>(x.extent(0))}, x, context);
-    if (alike_) return options_.feature_map->forward(y, x, context);
-    for (std::int64_t h = 0; h < x.extent(0); ++h) {
+    const std::int64_t heads = x.extent(0), rows = traits_.row_alone ? heads : 1;
+    for (std::int64_t h = 0; h < heads; h += rows) {
       context.head = static_cast<int>(h);
-      const View<float> to = y.slice(0, h, h + 1);
-      const View<const float> from = x.slice(0, h, h + 1);
-      if (scaled_ != nullptr)
-        scaled_->forward_scaled(to, {log_scale + h, 1}, from, context);
+      const View<float> to = y.slice(0, h, h + rows);
+      const View<const float> from = x.slice(0, h, h + rows);
+      if (traits_.log_scaled)
+        map_.forward_scaled(to, {log_scale + h, static_cast<std::size_t>(rows)}, from, context);
       else
-        options_.feature_map->forward(to, from, context);
+        map_.forward(to, from, context);
     }
   }
 
@@ -103,7 +97,7 @@ class LinearAttention final : public Attention {
   /// e^x, without the subnormal numbers that slow everything down.
   static float exp_or_zero(double x) { return x < -87 ? 0.0f : static_cast<float>(std::exp(x)); }
 
-  float epsilon() const { return scaled_ != nullptr ? 0.0f : options_.epsilon; }
+  float epsilon() const { return traits_.log_scaled ? 0.0f : options_.linear.epsilon; }
 
   LinearCall call(const AttentionSizes& sizes, const AttentionInputs& inputs) const {
     check_decay(inputs.decay, inputs.mask, sizes.heads);
@@ -111,20 +105,14 @@ class LinearAttention final : public Attention {
     const LinearState* initial = nullptr;
     if (inputs.initial != nullptr)
       initial = &own_state("an initial state", *inputs.initial, sizes.shape(), count);
-    return {*options_.feature_map,
-            scaled_,
-            count,
-            options_.normalise == Normalise::sum,
-            epsilon(),
-            options_.layer,
-            sizes,
-            inputs,
+    return {map_,      traits_.log_scaled, count, options_.linear.normalise == Normalise::sum,
+            epsilon(), options_.layer,     sizes, inputs,
             initial};
   }
 
   AttentionOptions options_;
-  const LogScaledMap* scaled_;  // the feature map where it has log-scales, or null
-  const bool alike_;            // it is one of ours, which take the rows of all heads alike
+  const FeatureMap& map_;  // of the options
+  const FeatureMapTraits traits_;
 };
 
 // Few heads leave threads idle: two blocks of value columns a head then, each computing what they share for
@@ -179,7 +167,7 @@ void LinearAttention::forward(Context& context, const AttentionOutputs& outputs,
     for (std::int64_t h = 0; h < sizes.heads; ++h) {
       for (int part = 0; part < final->parts(); ++part)
         std::copy_n(final_z.data() + ((b * sizes.heads + h) * 2 + part) * call.features, call.features,
-                    final->normaliser(b, h, part));
+                    final->key_sum(b, h, part));
       final->set_scale(b, h, final_scale[b * sizes.heads + h]);
     }
     const std::int64_t before = call.initial == nullptr ? 0 : call.initial->position(b);
@@ -228,13 +216,13 @@ std::unique_ptr<State> LinearAttention::make_state(std::int64_t slots, const Hea
                                                    std::int64_t capacity, std::span<float> memory) const {
   check_make_state(operation, slots, shape, capacity);
   check_memory(operation, memory, slots, state_floats(shape, capacity));
-  return std::make_unique<LinearState>(slots, shape, features(shape.head_dim), options_.sums,
-                                       scaled_ != nullptr, memory.data());
+  return std::make_unique<LinearState>(slots, shape, features(shape.head_dim), options_.linear.sums,
+                                       traits_.log_scaled, memory.data());
 }
 
 std::int64_t LinearAttention::state_floats(const HeadShape& shape, std::int64_t capacity) const {
   check_make_state(operation, 0, shape, capacity);
-  return LinearState::slot_floats(shape, features(shape.head_dim), options_.sums, scaled_ != nullptr);
+  return LinearState::slot_floats(shape, features(shape.head_dim), options_.linear.sums, traits_.log_scaled);
 }
 
 void LinearAttention::step(Context& context, View<float> out, View<const float> query, View<const float> key,
@@ -256,16 +244,16 @@ void LinearAttention::step(Context& context, View<float> out, View<const float> 
               {options_.layer, 0, states.position(slot), false, &own});
     for (std::int64_t h = 0; h < sizes.heads; ++h) {
       float fade = decay.rank() == 0 ? 1.0f : decay(h), scale = 1;
-      if (scaled_ != nullptr) {
+      if (traits_.log_scaled) {
         const std::span<float> key_features(mapped.key.at(h), static_cast<std::size_t>(count));
         fade = rescale(states, slot, h, key_features, mapped.key_scale[h]);
         scale = exp_or_zero(mapped.query_scale[h] + states.scale(slot, h));
       }
       linear_step_head({.out = out.at(i, h),
                         .sums = states.sums(slot, h, 0),
-                        .z = states.normaliser(slot, h, 0),
+                        .z = states.key_sum(slot, h, 0),
                         .sums_rest = states.sums(slot, h, states.parts() - 1),
-                        .z_rest = states.normaliser(slot, h, states.parts() - 1),
+                        .z_rest = states.key_sum(slot, h, states.parts() - 1),
                         .compensated = states.parts() == 2,
                         .query_features = mapped.query.at(h),
                         .key_features = mapped.key.at(h),
@@ -273,9 +261,9 @@ void LinearAttention::step(Context& context, View<float> out, View<const float> 
                         .features = count,
                         .value_dim = sizes.value_dim,
                         .decay = fade,
-                        .normalise = options_.normalise == Normalise::sum,
+                        .normalise = options_.linear.normalise == Normalise::sum,
                         .epsilon = epsilon(),
-                        .least = scaled_ != nullptr ? std::exp(-float{kMostScale})
+                        .least = traits_.log_scaled ? std::exp(-float{kMostScale})
                                                     : -std::numeric_limits<float>::infinity(),
                         .scale = scale});
     }
@@ -286,9 +274,9 @@ void LinearAttention::step(Context& context, View<float> out, View<const float> 
 }  // namespace
 
 std::unique_ptr<Attention> make_linear_attention(const AttentionOptions& options) {
-  if (options.feature_map == nullptr) fail<UsageError>(operation, "expected a feature map, got none");
-  if (!(options.epsilon >= 0) || !std::isfinite(options.epsilon))
-    fail<UsageError>(operation, "expected epsilon of at least 0, got {}", options.epsilon);
+  if (options.linear.feature_map == nullptr) fail<UsageError>(operation, "expected a feature map, got none");
+  if (!(options.linear.epsilon >= 0) || !std::isfinite(options.linear.epsilon))
+    fail<UsageError>(operation, "expected epsilon of at least 0, got {}", options.linear.epsilon);
   return std::make_unique<LinearAttention>(options);
 }
 

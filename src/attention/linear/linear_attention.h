@@ -1,5 +1,6 @@
 #pragma once
 
+#include "attention/reference.h"
 #include "linnet/attention.h"
 
 namespace linnet {
@@ -22,9 +23,8 @@ struct LinearReferenceStates {
 void linear_reference_forward(const AttentionOptions& options, View<double> out,
                               const ReferenceInputs& inputs, const LinearReferenceStates& states = {},
                               View<double> final = {}, View<double> final_scale = {});
-void linear_reference_backward(const AttentionOptions& options, View<double> grad_query,
-                               View<double> grad_key, View<double> grad_value, View<const double> grad_out,
-                               const ReferenceInputs& inputs, View<double> grad_decay,
+void linear_reference_backward(const AttentionOptions& options, const ReferenceGradients& gradients,
+                               View<const double> grad_out, const ReferenceInputs& inputs,
                                const LinearReferenceStates& states = {}, View<double> grad_initial = {},
                                View<const double> grad_final = {});
 

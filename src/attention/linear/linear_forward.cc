@@ -48,12 +48,12 @@ class ForwardSweep : public Sweep<ForwardSweep> {
     stream_ = can_stream(outputs.out) && block.first_column % lanes == 0 && block.last_column % lanes == 0;
   }
 
-  void run(LinearState* final, const FinalNormalisers& normalisers) {
+  void run(LinearState* final, const FinalKeySums& key_sums) {
     compensated_ = compensated_ || (final != nullptr && final->parts() == 2);
     if (call_.continues(block_.batch)) load_states();
     walk(final != nullptr ? &plan_.final_step() : nullptr);
     if (stream_) hwy::FlushStream();
-    if (final != nullptr) store_states(*final, normalisers);
+    if (final != nullptr) store_states(*final, key_sums);
     if (non_positive_ > 0) std::atomic_ref(*outputs_.non_positive) += non_positive_;
   }
 
@@ -81,18 +81,18 @@ class ForwardSweep : public Sweep<ForwardSweep> {
         const float* from = call_.initial->sums(block_.batch, h, part) + block_.first_column;
         for (std::size_t f = 0; f < features_; ++f)
           copy_row(sums + f * ldm_, from + f * static_cast<std::size_t>(call_.sizes.value_dim), columns_);
-        copy_row(sums + width_ * ldm_, call_.initial->normaliser(block_.batch, h, part), features_);
+        copy_row(sums + width_ * ldm_, call_.initial->key_sum(block_.batch, h, part), features_);
       }
     }
   }
 
-  void store_states(LinearState& final, const FinalNormalisers& normalisers) {
+  void store_states(LinearState& final, const FinalKeySums& key_sums) {
     const bool any = plan_.final_step().has_core(initial_);
     for (std::size_t i = 0; i < heads_; ++i) {
       const std::int64_t h = block_.first_head + static_cast<std::int64_t>(i);
       const float* sums = any ? pieces_[i].sum(sum_) : nullptr;
       const std::int64_t index = block_.batch * call_.sizes.heads + h;
-      if (block_.first_column == 0) normalisers.scale[index] = any ? pieces_[i].sum_scale() : kNoScale;
+      if (block_.first_column == 0) key_sums.scale[index] = any ? pieces_[i].sum_scale() : kNoScale;
       for (int part = 0; part < final.parts(); ++part) {
         if (part == 1) sums = any && pieces_[i].rest_valid() ? pieces_[i].rest() : nullptr;
         float* to = final.sums(block_.batch, h, part) + block_.first_column;
@@ -101,7 +101,7 @@ class ForwardSweep : public Sweep<ForwardSweep> {
           sums != nullptr ? copy_row(row, sums + f * ldm_, columns_) : zero_rows(row, columns_, 0, 1);
         }
         if (block_.first_column != 0) continue;
-        float* z = normalisers.z + (index * 2 + part) * call_.features;
+        float* z = key_sums.z + (index * 2 + part) * call_.features;
         sums != nullptr ? copy_row(z, sums + width_ * ldm_, features_) : zero_rows(z, features_, 0, 1);
       }
     }
@@ -110,7 +110,7 @@ class ForwardSweep : public Sweep<ForwardSweep> {
   /// Has the products of this chunk fetch the rows of the next one.
   void fetch_rows(const SweepStep& step) {
     const Place next = next_rows(step);
-    const bool diagonal = call_.inputs.mask.together();
+    const bool diagonal = queries_are_keys(call_.inputs.mask);
     ahead_.start(fetches(diagonal, diagonal));
     fetch(ahead_, rows_of(call_.inputs.query, block_.batch, next.head), next.rows);
     if (!diagonal) return;
@@ -321,8 +321,8 @@ class ForwardSweep : public Sweep<ForwardSweep> {
 };
 
 void run_forward_block(Context& own, const LinearCall& call, const AttentionOutputs& outputs,
-                       const LinearBlock& block, LinearState* final, const FinalNormalisers& normalisers) {
-  ForwardSweep(own, call, outputs, block).run(final, normalisers);
+                       const LinearBlock& block, LinearState* final, const FinalKeySums& key_sums) {
+  ForwardSweep(own, call, outputs, block).run(final, key_sums);
 }
 
 }  // namespace linnet::HWY_NAMESPACE
@@ -334,8 +334,8 @@ namespace linnet {
 HWY_EXPORT(run_forward_block);
 
 void linear_forward_block(Context& own, const LinearCall& call, const AttentionOutputs& outputs,
-                          const LinearBlock& block, LinearState* final, const FinalNormalisers& normalisers) {
-  HWY_DYNAMIC_DISPATCH(run_forward_block)(own, call, outputs, block, final, normalisers);
+                          const LinearBlock& block, LinearState* final, const FinalKeySums& key_sums) {
+  HWY_DYNAMIC_DISPATCH(run_forward_block)(own, call, outputs, block, final, key_sums);
 }
 
 }  // namespace linnet

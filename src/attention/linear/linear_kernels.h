@@ -11,8 +11,8 @@ inline constexpr double kMostScale = 75;
 /// One call of the parallel form, its arguments checked.
 struct LinearCall {
   const FeatureMap& map;
-  const LogScaledMap* scaled;  ///< the same map where it has log-scales, or null
-  std::int64_t features;       ///< F
+  bool scaled;            ///< whether the map has log-scales
+  std::int64_t features;  ///< F
   bool normalise;
   float epsilon;
   int layer;
@@ -21,10 +21,12 @@ struct LinearCall {
   const LinearState* initial;
   bool state_gradients = false;  ///< backward: those of the initial or the final state take part
 
-  std::int64_t visible_keys(std::int64_t b) const { return inputs.mask.visible_keys(b, sizes.keys); }
+  std::int64_t visible_keys(std::int64_t b) const { return linnet::visible_keys(inputs.mask, b, sizes.keys); }
   /// Position of the first row: keys go with the queries where they are the same tokens, and count from 0
   /// otherwise.
-  std::int64_t position(bool query) const { return query || inputs.mask.together() ? inputs.position : 0; }
+  std::int64_t position(bool query) const {
+    return query || queries_are_keys(inputs.mask) ? inputs.position : 0;
+  }
   /// Whether an initial state comes before the first keys of batch entry b.
   bool continues(std::int64_t b) const { return initial != nullptr && initial->position(b) > 0; }
   float decay(std::int64_t h) const { return inputs.decay.rank() == 0 ? 1.0f : inputs.decay(h); }
@@ -40,16 +42,16 @@ struct LinearBlock {
 };
 
 /// The heads' final z, with what they rounded off, and the log-scales of their states.
-struct FinalNormalisers {
+struct FinalKeySums {
   float* z;       ///< [B, H, 2, F]
   double* scale;  ///< [B, H]
 };
 
 /// Computes the block's part of out on the calling thread, whose context is `own`; the block with column 0
-/// also writes the normaliser, counts denominators that are not positive and writes `normalisers`, where
+/// also writes the normaliser, counts denominators that are not positive and writes `key_sums`, where
 /// `final` is given. The final S goes to `final`, which may be the initial state.
 void linear_forward_block(Context& own, const LinearCall& call, const AttentionOutputs& outputs,
-                          const LinearBlock& block, LinearState* final, const FinalNormalisers& normalisers);
+                          const LinearBlock& block, LinearState* final, const FinalKeySums& key_sums);
 
 /// What both sides of the backward pass read. `decay_sums` [2, B, H], where γ's gradient is wanted, receives
 /// the shares of queries and of keys in γ dL/dγ. `grad_initial` and `grad_final`, where given, are [B, G]:
@@ -68,7 +70,7 @@ struct LinearGradientCall {
 
   /// Where dS [F, M] and dz [F] of head h begin in a batch entry's G numbers.
   std::int64_t sums_at(std::int64_t h) const { return h * forward.features * forward.sizes.value_dim; }
-  std::int64_t normaliser_at(std::int64_t h) const {
+  std::int64_t key_sum_at(std::int64_t h) const {
     return sums_at(forward.sizes.heads) + h * forward.features;
   }
 

@@ -41,11 +41,11 @@ class LinearState final : public State {
   const float* sums(std::int64_t slot, std::int64_t head, int part) const {
     return const_cast<LinearState*>(this)->sums(slot, head, part);
   }
-  float* normaliser(std::int64_t slot, std::int64_t head, int part) {
+  float* key_sum(std::int64_t slot, std::int64_t head, int part) {
     return at(slot) + part * numbers_ + features_ * (shape_.heads * shape_.value_dim + head);
   }
-  const float* normaliser(std::int64_t slot, std::int64_t head, int part) const {
-    return const_cast<LinearState*>(this)->normaliser(slot, head, part);
+  const float* key_sum(std::int64_t slot, std::int64_t head, int part) const {
+    return const_cast<LinearState*>(this)->key_sum(slot, head, part);
   }
 
   /// M, the log-scale of a head's sums: −∞ before the first token, 0 always where the map has none. Kept as

@@ -79,9 +79,9 @@ HWY_INLINE void load_features(Context& own, const LinearCall& call, bool query, 
   const std::int64_t count = range.end - range.begin;
   const View<float> features(tile, {count, call.features}, {static_cast<std::int64_t>(ld), 1});
   const TileContext context = context_of(own, call, query, head, range.begin);
-  if (count > 0 && call.scaled != nullptr)
-    call.scaled->forward_scaled(features, {log_scale, static_cast<std::size_t>(count)},
-                                input_tile(x, range, wide), context);
+  if (count > 0 && call.scaled)
+    call.map.forward_scaled(features, {log_scale, static_cast<std::size_t>(count)},
+                            input_tile(x, range, wide), context);
   else if (count > 0)
     call.map.forward(features, input_tile(x, range, wide), context);
   zero_rows(tile, ld, static_cast<std::size_t>(count), padded);

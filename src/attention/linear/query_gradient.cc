@@ -47,14 +47,14 @@ class QuerySweep : public BackwardSweep<QuerySweep> {
         const float* sums = call_.initial->sums(block_.batch, h, part);
         for (std::size_t f = 0; f < features_; ++f)
           for (std::size_t m = 0; m < columns_; ++m) state[m * ldf_ + f] = sums[f * columns_ + m];
-        copy_row(state + columns_ * ldf_, call_.initial->normaliser(block_.batch, h, part), features_);
+        copy_row(state + columns_ * ldf_, call_.initial->key_sum(block_.batch, h, part), features_);
       }
     }
   }
 
   void fetch_rows(const SweepStep& step) {
     const Place next = next_rows(step);
-    const bool diagonal = call_.inputs.mask.together();
+    const bool diagonal = queries_are_keys(call_.inputs.mask);
     ahead_.start(diagonal ? fetches(1, 1, 1) : fetches(0, 1, 0));
     fetch_queries(next.head, next.rows);
     if (diagonal) fetch_keys(next.head, next.rows);
@@ -165,7 +165,7 @@ class QuerySweep : public BackwardSweep<QuerySweep> {
     const float* gradient = gradient_call_.grad_final.at(block_.batch);
     for (std::int64_t h = block_.first_head; h < block_.last_head; ++h) {
       const float* sums = gradient + gradient_call_.sums_at(h);
-      const float* z = gradient + gradient_call_.normaliser_at(h);
+      const float* z = gradient + gradient_call_.key_sum_at(h);
       const float* distances = distances_ + static_cast<std::size_t>(h - block_.first_head) * floats_;
       double& sum = gradient_call_.decay_sum(false, block_.batch, h);
       for (std::size_t f = 0; f < features_; ++f) {

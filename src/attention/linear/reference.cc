@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "attention/arguments.h"
-#include "attention/feature_maps/elementwise_map.h"
+#include "attention/feature_maps/reference_features.h"
 #include "attention/linear/linear_attention.h"
 #include "attention/linear/linear_kernels.h"
 
@@ -20,12 +20,13 @@ namespace {
 struct ReferenceHead {
   ReferenceHead(const AttentionOptions& options, const AttentionSizes& sizes, const ReferenceInputs& inputs,
                 const LinearReferenceStates& states, std::int64_t b, std::int64_t h)
-      : map(*options.feature_map),
+      : map(*options.linear.feature_map),
         features(map.features(sizes.head_dim)),
         held(states.initial.rank() != 0 ? features : 0),
         keys(sizes.keys + held),
         query_context{options.layer, static_cast<int>(h), states.position, true},
-        key_context{options.layer, static_cast<int>(h), inputs.mask.together() ? states.position : 0, false},
+        key_context{options.layer, static_cast<int>(h), queries_are_keys(inputs.mask) ? states.position : 0,
+                    false},
         q(rows(inputs.query, b, h)),
         k(rows(inputs.key, b, h)),
         v(rows(inputs.value, b, h)),
@@ -37,8 +38,8 @@ struct ReferenceHead {
         fading(sizes.queries * keys, 1.0),
         seen(sizes.queries * keys),
         denominator(sizes.queries, 1.0) {
-    const bool scaled = dynamic_cast<const LogScaledMap*>(&map) != nullptr;
-    const bool divides = options.normalise == Normalise::sum;
+    const bool scaled = map.traits().log_scaled;
+    const bool divides = options.linear.normalise == Normalise::sum;
     std::vector<double> query_scale(sizes.queries);
     reference_features(map, phi_q.data(), query_scale.data(), q.data(), sizes.queries, sizes.head_dim,
                        query_context);
@@ -55,7 +56,7 @@ struct ReferenceHead {
       const std::vector<std::uint8_t> row = seen_keys(inputs.mask, b, i, sizes.keys);
       std::copy(row.begin(), row.end(), seen.begin() + i * keys);
       const bool continues = held > 0 && key_scale.back() != -std::numeric_limits<double>::infinity() &&
-                             inputs.mask.segment(b, i, sizes.keys).begin == 0;
+                             segment_of(inputs.mask, b, i, sizes.keys).begin == 0;
       std::fill_n(seen.begin() + i * keys + sizes.keys, held, continues);
       const bool sees = std::count(seen.begin() + i * keys, seen.begin() + (i + 1) * keys, 1) > 0;
       double highest = -std::numeric_limits<double>::infinity(), sum = 0;
@@ -74,7 +75,7 @@ struct ReferenceHead {
       }
       if (!divides || !sees) continue;
       if (!scaled)
-        denominator[i] = sum + options.epsilon;
+        denominator[i] = sum + options.linear.epsilon;
       else
         denominator[i] = sum <= std::exp(-kMostScale) ? std::numeric_limits<double>::infinity() : sum;
     }
@@ -83,8 +84,9 @@ struct ReferenceHead {
 
   /// What the keys weigh in the final state: γ^(n−1−j), or e^(s_j − M).
   void leave(const AttentionSizes& sizes, const ReferenceInputs& inputs, std::int64_t b, std::int64_t h) {
-    const std::int64_t visible = inputs.mask.visible_keys(b, sizes.keys);
-    const std::int64_t begin = sizes.keys > 0 ? inputs.mask.segment(b, sizes.keys - 1, sizes.keys).begin : 0;
+    const std::int64_t visible = visible_keys(inputs.mask, b, sizes.keys);
+    const std::int64_t begin =
+        sizes.keys > 0 ? segment_of(inputs.mask, b, sizes.keys - 1, sizes.keys).begin : 0;
     left.assign(keys, 0.0);
     distance.assign(keys, 0.0);
     for (std::int64_t j = 0; j < keys; ++j) {
@@ -96,7 +98,7 @@ struct ReferenceHead {
     for (std::int64_t j = 0; j < keys; ++j) {
       if (left[j] == 0) continue;
       if (inputs.decay.rank() != 0) left[j] = std::pow(inputs.decay(h), distance[j]);
-      if (dynamic_cast<const LogScaledMap*>(&map) != nullptr) left[j] = std::exp(key_scale[j] - final_scale);
+      if (map.traits().log_scaled) left[j] = std::exp(key_scale[j] - final_scale);
     }
   }
 
@@ -167,13 +169,12 @@ void linear_reference_forward(const AttentionOptions& options, View<double> out,
   }
 }
 
-void linear_reference_backward(const AttentionOptions& options, View<double> grad_query,
-                               View<double> grad_key, View<double> grad_value, View<const double> grad_out,
-                               const ReferenceInputs& inputs, View<double> grad_decay,
+void linear_reference_backward(const AttentionOptions& options, const ReferenceGradients& gradients,
+                               View<const double> grad_out, const ReferenceInputs& inputs,
                                const LinearReferenceStates& states, View<double> grad_initial,
                                View<const double> grad_final) {
   const AttentionSizes sizes = check_reference("linear attention", grad_out, inputs);
-  if (grad_decay.rank() != 0) std::fill_n(grad_decay.data(), sizes.heads, 0.0);
+  if (gradients.decay.rank() != 0) std::fill_n(gradients.decay.data(), sizes.heads, 0.0);
   const std::int64_t width = sizes.value_dim;
   for (std::int64_t b = 0; b < sizes.batch; ++b) {
     for (std::int64_t h = 0; h < sizes.heads; ++h) {
@@ -187,7 +188,7 @@ void linear_reference_backward(const AttentionOptions& options, View<double> gra
         // With w_j = φ(q)·φ(k_j) and o = Σ w_j v_j / d: do/dw_j = (v_j − o) / d, without o where nothing is
         // divided.
         double g_out = 0;
-        if (options.normalise == Normalise::sum) {
+        if (options.linear.normalise == Normalise::sum) {
           for (std::int64_t j = 0; j < keys; ++j)
             for (std::int64_t m = 0; m < width; ++m) g_out += g[m] * weight[j] * head.v[j * width + m];
           g_out /= head.denominator[i];
@@ -201,8 +202,8 @@ void linear_reference_backward(const AttentionOptions& options, View<double> gra
           }
           d_weight /= head.denominator[i];
           d_count[j] -= weight[j] / head.denominator[i] * g_out;
-          if (grad_decay.rank() != 0)
-            grad_decay(h) += d_weight * weight[j] * double(i - head.position(j)) / inputs.decay(h);
+          if (gradients.decay.rank() != 0)
+            gradients.decay(h) += d_weight * weight[j] * double(i - head.position(j)) / inputs.decay(h);
           d_weight *= head.fading[i * keys + j];
           for (std::int64_t f = 0; f < features; ++f) {
             d_phi_q[i * features + f] += d_weight * head.phi_k[j * features + f];
@@ -225,8 +226,8 @@ void linear_reference_backward(const AttentionOptions& options, View<double> gra
           d_phi_k[j * features + f] += head.left[j] * d_feature;
           d_left += feature * d_feature;
         }
-        if (grad_decay.rank() != 0)
-          grad_decay(h) += d_left * head.left[j] * head.distance[j] / inputs.decay(h);
+        if (gradients.decay.rank() != 0)
+          gradients.decay(h) += d_left * head.left[j] * head.distance[j] / inputs.decay(h);
       }
       if (grad_initial.rank() != 0) {
         const std::int64_t first = sizes.keys;
@@ -240,9 +241,9 @@ void linear_reference_backward(const AttentionOptions& options, View<double> gra
                                   sizes.head_dim, head.query_context);
       reference_features_backward(head.map, d_key.data(), d_phi_k.data(), head.k.data(), sizes.keys,
                                   sizes.head_dim, head.key_context);
-      ReferenceHead::write(grad_query, b, h, d_query);
-      ReferenceHead::write(grad_key, b, h, d_key);
-      ReferenceHead::write(grad_value, b, h, d_value);
+      ReferenceHead::write(gradients.query, b, h, d_query);
+      ReferenceHead::write(gradients.key, b, h, d_key);
+      ReferenceHead::write(gradients.value, b, h, d_value);
     }
   }
 }

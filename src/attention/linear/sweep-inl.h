@@ -19,9 +19,9 @@ HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE {
 
 /// The powers of one head's γ.
-class Decay {
+class DecayPowers {
  public:
-  Decay(float gamma, std::size_t chunk) : gamma_(gamma), falling_(chunk) {
+  DecayPowers(float gamma, std::size_t chunk) : gamma_(gamma), falling_(chunk) {
     falling(falling_.data(), 0, chunk);
   }
 
@@ -61,7 +61,7 @@ template <class Task>
 class Sweep {
  protected:
   Sweep(Context& own, const LinearCall& call, SweepSide side, const LinearBlock& block)
-      : scales_(call.scaled != nullptr ? static_cast<std::size_t>(call.chunk()) : 0),
+      : scales_(call.scaled ? static_cast<std::size_t>(call.chunk()) : 0),
         own_(own),
         call_(call),
         side_(side),
@@ -210,8 +210,8 @@ class Sweep {
     task().select_head(head);
   }
   std::int64_t head() const { return block_.first_head + static_cast<std::int64_t>(head_); }
-  bool scaled() const { return call_.scaled != nullptr; }
-  const Decay* decay() const { return decay_.empty() ? nullptr : &decay_[head_]; }
+  bool scaled() const { return call_.scaled; }
+  const DecayPowers* decay() const { return decay_.empty() ? nullptr : &decay_[head_]; }
 
   /// The rows that the walk comes to after those of `step`: the next head's, or the first head's of the next
   /// step.
@@ -254,7 +254,7 @@ class Sweep {
 
   Task& task() { return static_cast<Task&>(*this); }
 
-  std::vector<Decay> decay_;
+  std::vector<DecayPowers> decay_;
   const SweepStep* next_step_ = nullptr;
   std::size_t head_ = 0;
 };

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "attention/mask_geometry.h"
+
 namespace linnet {
 
 SweepPlan::SweepPlan(const Mask& mask, SweepSide side, std::int64_t b, std::int64_t queries,
@@ -13,8 +15,8 @@ SweepPlan::SweepPlan(const Mask& mask, SweepSide side, std::int64_t b, std::int6
       keys_(keys),
       chunk_(chunk),
       states_(states),
-      others_(side == SweepSide::queries ? mask.visible_keys(b, keys) : queries) {
-  const std::int64_t rows = side == SweepSide::queries ? queries : mask.visible_keys(b, keys);
+      others_(side == SweepSide::queries ? visible_keys(mask, b, keys) : queries) {
+  const std::int64_t rows = side == SweepSide::queries ? queries : visible_keys(mask, b, keys);
   std::vector<std::int64_t> starts;
   for (std::int64_t first = 0; first < rows; first = end_of_step(first)) starts.push_back(first);
   starts.push_back(rows);
@@ -24,13 +26,13 @@ SweepPlan::SweepPlan(const Mask& mask, SweepSide side, std::int64_t b, std::int6
   for (std::size_t i = 0; i + 1 < starts.size(); ++i) add_step({starts[i], starts[i + 1]});
   if (side == SweepSide::keys) std::reverse(steps_.begin(), steps_.end());
   if (side == SweepSide::queries && mask.takes_state()) {
-    const Mask::Interval last = keys > 0 ? mask.segment(b, keys - 1, keys) : Mask::Interval{};
+    const Mask::Interval last = keys > 0 ? segment_of(mask, b, keys - 1, keys) : Mask::Interval{};
     final_.first = std::lower_bound(cuts_.begin(), cuts_.end(), last.begin) - cuts_.begin();
     final_.last = chunks();
     final_.after_initial = last.begin == 0;
   }
   if (side == SweepSide::keys && states) {
-    const std::int64_t end = keys > 0 ? mask.segment(b, 0, keys).end : 0;
+    const std::int64_t end = keys > 0 ? segment_of(mask, b, 0, keys).end : 0;
     final_.first = chunks() - (std::lower_bound(cuts_.begin(), cuts_.end(), end) - cuts_.begin());
     final_.last = chunks();
     final_.after_initial = end == keys;
@@ -42,7 +44,7 @@ SweepPlan::SweepPlan(const Mask& mask, SweepSide side, std::int64_t b, std::int6
 /// this side, and under intervals of any kind where those of the steps, `starts`, have their bounds.
 void SweepPlan::cut_others(const std::vector<std::int64_t>& starts) {
   std::vector<std::int64_t> wanted = {others_};
-  if (mask_.together()) {
+  if (queries_are_keys(mask_)) {
     wanted.insert(wanted.end(), starts.begin(), starts.end() - (states_ ? 0 : 1));
   } else if (mask_.kind() == Mask::Kind::intervals) {
     for (std::size_t i = 0; i + 1 < starts.size(); ++i) {
@@ -55,7 +57,7 @@ void SweepPlan::cut_others(const std::vector<std::int64_t>& starts) {
   for (const std::int64_t cut : wanted) {
     while (cuts_.back() < std::min(cut, others_)) {
       const std::int64_t end =
-          mask_.has_segments() ? mask_.segment(batch_, cuts_.back(), keys_).end : others_;
+          mask_.has_segments() ? segment_of(mask_, batch_, cuts_.back(), keys_).end : others_;
       cuts_.push_back(std::min({cuts_.back() + chunk_, end, cut, others_}));
     }
   }
@@ -63,18 +65,18 @@ void SweepPlan::cut_others(const std::vector<std::int64_t>& starts) {
 
 Mask::Interval SweepPlan::seen(std::int64_t row) const {
   return side_ == SweepSide::queries ? mask_.interval(batch_, row, keys_)
-                                     : mask_.seen_by(batch_, row, queries_, keys_);
+                                     : seen_by(mask_, batch_, row, queries_, keys_);
 }
 
 /// Rows go into one step as long as their edges stay short: where a bound jumps a new step begins, and with
 /// every segment.
 std::int64_t SweepPlan::end_of_step(std::int64_t first) const {
-  const std::int64_t rows = side_ == SweepSide::queries ? queries_ : mask_.visible_keys(batch_, keys_);
+  const std::int64_t rows = side_ == SweepSide::queries ? queries_ : visible_keys(mask_, batch_, keys_);
   std::int64_t end = std::min(rows, first + chunk_);
-  const std::int64_t visible = mask_.visible_keys(batch_, keys_);
+  const std::int64_t visible = visible_keys(mask_, batch_, keys_);
   if (states_ && first < visible) end = std::min(end, visible);
   if (mask_.kind() == Mask::Kind::boolean && !mask_.has_segments()) return end;
-  if (mask_.has_segments()) end = std::min(end, mask_.segment(batch_, first, keys_).end);
+  if (mask_.has_segments()) end = std::min(end, segment_of(mask_, batch_, first, keys_).end);
   const Mask::Interval begin = seen(first);
   const auto close = [&](std::int64_t row) {
     const Mask::Interval other = seen(row);
@@ -90,9 +92,9 @@ void SweepPlan::add_step(Mask::Interval rows) {
   SweepStep step;
   step.rows = rows;
   if (side_ == SweepSide::queries)
-    step.after_initial = mask_.segment(batch_, rows.begin, keys_).begin == 0;
+    step.after_initial = segment_of(mask_, batch_, rows.begin, keys_).begin == 0;
   else
-    step.after_initial = states_ && mask_.segment(batch_, rows.begin, keys_).end == keys_;
+    step.after_initial = states_ && segment_of(mask_, batch_, rows.begin, keys_).end == keys_;
   Mask::Interval first = seen(rows.begin), last = seen(rows.end - 1);
   const Mask::Interval edge = {first.begin, last.end};
   if (mask_.kind() == Mask::Kind::causal) {

@@ -71,7 +71,7 @@ Tensor compress_all(Context& context, View<const float> projection, View<const f
     const std::int64_t begin = item % blocks * linformer::kRanks;
     const std::int64_t end = std::min(begin + linformer::kRanks, rank);
     linformer::compress(own, rows_of(to, b, h, begin, end), ranks_of(projection, h, begin, end),
-                        rows_of(x, b, h, 0, mask.visible_keys(b, x.extent(1))));
+                        rows_of(x, b, h, 0, visible_keys(mask, b, x.extent(1))));
   });
   return compressed;
 }
@@ -85,7 +85,7 @@ void expand_all(Context& context, View<float> grad, View<const float> projection
     const std::int64_t b = item / blocks / heads, h = item / blocks % heads;
     const std::int64_t begin = item % blocks * linformer::kTokens;
     const std::int64_t end = std::min(begin + linformer::kTokens, length);
-    const std::int64_t seen = std::clamp(mask.visible_keys(b, length), begin, end);
+    const std::int64_t seen = std::clamp(visible_keys(mask, b, length), begin, end);
     linformer::expand(own, rows_of(grad, b, h, begin, seen), ranks_of(projection, h, 0, rank), begin,
                       rows_of(compressed, b, h, 0, rank));
     for (std::int64_t i = seen; i < end; ++i) std::fill_n(grad.at(b, i, h), dim, 0.0f);
@@ -111,7 +111,7 @@ void projection_gradient(Context& context, View<float> grad, View<const float> c
     Workspace workspace(own);
     float* sums = workspace.take_zeroed(tile);
     for (std::int64_t b = 0; b < batch; ++b) {
-      const std::int64_t seen = std::min(mask.visible_keys(b, length), end);
+      const std::int64_t seen = std::min(visible_keys(mask, b, length), end);
       for (std::int64_t h = first_head; h < last_head && begin < seen; ++h)
         linformer::add_projection_gradient(own, sums, rows_of(compressed, b, h, first_rank, last_rank),
                                            rows_of(x, b, h, begin, seen));

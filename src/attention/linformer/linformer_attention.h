@@ -1,5 +1,6 @@
 #pragma once
 
+#include "attention/reference.h"
 #include "linnet/attention.h"
 
 namespace linnet {
@@ -18,10 +19,8 @@ std::unique_ptr<Attention> make_linformer_attention(const AttentionOptions& opti
 /// The same in double precision, with the gradients written out. Those of the projections may be left out.
 void linformer_reference_forward(const AttentionOptions& options, View<double> out,
                                  const ReferenceInputs& inputs);
-void linformer_reference_backward(const AttentionOptions& options, View<double> grad_query,
-                                  View<double> grad_key, View<double> grad_value, View<const double> grad_out,
-                                  const ReferenceInputs& inputs, View<double> grad_key_projection,
-                                  View<double> grad_value_projection);
+void linformer_reference_backward(const AttentionOptions& options, const ReferenceGradients& gradients,
+                                  View<const double> grad_out, const ReferenceInputs& inputs);
 
 /// Throws Error unless `mask` is full, with key lengths or without, and both projections fit `keys` keys of
 /// `heads` heads: [heads or 1, k, N] with 1 ≤ k ≤ N and N ≥ keys.

@@ -18,7 +18,7 @@ template <class Body>
 void for_each_weight(View<const double> x, View<const double> projection, const Mask& mask,
                      const Body& body) {
   for (std::int64_t b = 0; b < x.extent(0); ++b)
-    for (std::int64_t j = 0; j < mask.visible_keys(b, x.extent(1)); ++j)
+    for (std::int64_t j = 0; j < visible_keys(mask, b, x.extent(1)); ++j)
       for (std::int64_t h = 0; h < x.extent(2); ++h)
         for (std::int64_t r = 0; r < projection.extent(1); ++r)
           body(b, j, h, r, projection(owner(projection, h), r, j));
@@ -71,20 +71,18 @@ void linformer_reference_forward(const AttentionOptions& options, View<double> o
   softmax_reference_forward(options, out, {inputs.query, keys.view<double>(), values.view<double>()});
 }
 
-void linformer_reference_backward(const AttentionOptions& options, View<double> grad_query,
-                                  View<double> grad_key, View<double> grad_value, View<const double> grad_out,
-                                  const ReferenceInputs& inputs, View<double> grad_key_projection,
-                                  View<double> grad_value_projection) {
+void linformer_reference_backward(const AttentionOptions& options, const ReferenceGradients& gradients,
+                                  View<const double> grad_out, const ReferenceInputs& inputs) {
   check(inputs, check_reference(kOperation, grad_out, inputs));
   const Tensor keys = compressed(inputs.key, inputs.key_projection, inputs.mask);
   const Tensor values = compressed(inputs.value, inputs.value_projection, inputs.mask);
   Tensor grad_keys = keys.clone(), grad_values = values.clone();
-  softmax_reference_backward(options, grad_query, grad_keys.view<double>(), grad_values.view<double>(),
+  softmax_reference_backward(options, {gradients.query, grad_keys.view<double>(), grad_values.view<double>()},
                              grad_out, {inputs.query, keys.view<double>(), values.view<double>()});
-  spread(grad_key, grad_key_projection, grad_keys.view<double>(), inputs.key, inputs.key_projection,
+  spread(gradients.key, gradients.key_projection, grad_keys.view<double>(), inputs.key, inputs.key_projection,
          inputs.mask);
-  spread(grad_value, grad_value_projection, grad_values.view<double>(), inputs.value, inputs.value_projection,
-         inputs.mask);
+  spread(gradients.value, gradients.value_projection, grad_values.view<double>(), inputs.value,
+         inputs.value_projection, inputs.mask);
 }
 
 }  // namespace linnet

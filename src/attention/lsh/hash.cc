@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "attention/mask_geometry.h"
 #include "base/parallel.h"
 #include "base/random.h"
 #include "base/workspace.h"
@@ -114,7 +115,7 @@ std::vector<std::uint32_t> hash_tokens(Context& context, const AttentionOptions&
   parallel_for(context, batch * heads * blocks, [&](Context& own, std::int64_t item) {
     const std::int64_t b = item / blocks / heads, h = item / blocks % heads;
     const std::int64_t first = item % blocks * kTokens;
-    const std::int64_t count = std::min(kTokens, mask.visible_keys(b, length) - first);
+    const std::int64_t count = std::min(kTokens, visible_keys(mask, b, length) - first);
     if (count <= 0) return;
     const std::int64_t rows = (count + 7) / 8 * 8;
     Workspace workspace(own);

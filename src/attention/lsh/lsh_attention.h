@@ -1,5 +1,6 @@
 #pragma once
 
+#include "attention/reference.h"
 #include "linnet/attention.h"
 
 namespace linnet {
@@ -27,9 +28,8 @@ std::unique_ptr<Attention> make_lsh_attention(const AttentionOptions& options);
 /// The same in double precision, with the chunks found by counting; the hash is the one of f32 inputs, so
 /// that both take the same buckets.
 void lsh_reference_forward(const AttentionOptions& options, View<double> out, const ReferenceInputs& inputs);
-void lsh_reference_backward(const AttentionOptions& options, View<double> grad_query, View<double> grad_key,
-                            View<double> grad_value, View<const double> grad_out,
-                            const ReferenceInputs& inputs);
+void lsh_reference_backward(const AttentionOptions& options, const ReferenceGradients& gradients,
+                            View<const double> grad_out, const ReferenceInputs& inputs);
 
 /// Throws Error for any mask but full and causal ones, with key lengths or without.
 void check_lsh_mask(const char* operation, const Mask& mask);

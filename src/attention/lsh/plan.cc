@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "attention/lsh/hash.h"
+#include "attention/mask_geometry.h"
 #include "attention/softmax/tiles.h"
 #include "base/parallel.h"
 
@@ -22,7 +23,7 @@ Plan::Plan(Context& context, const AttentionOptions& options, View<const float> 
       order_(buckets_.size()),
       inverse_norm_(static_cast<std::size_t>(batch_ * heads_ * length_)),
       alone_(inverse_norm_.size()) {
-  for (std::int64_t b = 0; b < batch_; ++b) tokens_.push_back(mask.visible_keys(b, length_));
+  for (std::int64_t b = 0; b < batch_; ++b) tokens_.push_back(visible_keys(mask, b, length_));
   const std::int64_t rounds = options.lsh.rounds, buckets = bucket_count(options.lsh, length_);
   parallel_for(context, rounds * batch_ * heads_, [&](std::int64_t item) {
     sort(item / heads_ / batch_, item / heads_ % batch_, item % heads_, buckets);

@@ -33,7 +33,7 @@ class Meetings {
   /// The keys that query i attends to, one entry for each round in which it meets them.
   std::vector<std::int64_t> met_by(std::int64_t b, std::int64_t i, std::int64_t h) const {
     std::vector<std::int64_t> met;
-    const std::int64_t tokens = mask_.visible_keys(b, sizes_.keys);
+    const std::int64_t tokens = visible_keys(mask_, b, sizes_.keys);
     for (std::int64_t round = 0; round < options_.lsh.rounds; ++round) {
       const std::uint32_t* bucket =
           buckets_.data() + ((round * sizes_.batch + b) * sizes_.heads + h) * sizes_.keys;
@@ -73,7 +73,7 @@ void for_each_query(const AttentionOptions& options, const ReferenceInputs& inpu
   const double scale = options.scale != 0 ? options.scale : 1 / std::sqrt(double(sizes.head_dim));
   const Meetings meetings(options, inputs, sizes);
   for (std::int64_t b = 0; b < sizes.batch; ++b) {
-    for (std::int64_t i = 0; i < inputs.mask.visible_keys(b, sizes.keys); ++i) {
+    for (std::int64_t i = 0; i < visible_keys(inputs.mask, b, sizes.keys); ++i) {
       for (std::int64_t h = 0; h < sizes.heads; ++h) {
         const std::vector<std::int64_t> keys = meetings.met_by(b, i, h);
         std::vector<double> weights;
@@ -106,13 +106,12 @@ void lsh_reference_forward(const AttentionOptions& options, View<double> out, co
       });
 }
 
-void lsh_reference_backward(const AttentionOptions& options, View<double> grad_query, View<double> grad_key,
-                            View<double> grad_value, View<const double> grad_out,
-                            const ReferenceInputs& inputs) {
+void lsh_reference_backward(const AttentionOptions& options, const ReferenceGradients& gradients,
+                            View<const double> grad_out, const ReferenceInputs& inputs) {
   const AttentionSizes sizes = check_reference(kOperation, grad_out, inputs);
-  clear(grad_query);
-  clear(grad_key);
-  clear(grad_value);
+  clear(gradients.query);
+  clear(gradients.key);
+  clear(gradients.value);
   for_each_query(
       options, inputs, sizes,
       [&](std::int64_t b, std::int64_t i, std::int64_t h, const auto& keys, const auto& weights,
@@ -127,15 +126,15 @@ void lsh_reference_backward(const AttentionOptions& options, View<double> grad_q
         for (std::size_t p = 0; p < keys.size(); ++p) {
           const std::int64_t j = keys[p];
           for (std::int64_t m = 0; m < sizes.value_dim; ++m)
-            grad_value(b, j, h, m) += weights[p] * grad_out(b, i, h, m);
+            gradients.value(b, j, h, m) += weights[p] * grad_out(b, i, h, m);
           const double grad_score = scale * weights[p] * (grad_weights[p] - mean);
           const double* x = inputs.query.at(b, j, h);
           const double norm = std::sqrt(dot(x, x, sizes.head_dim));
           if (norm == 0) continue;
           const double along = dot(query, x, sizes.head_dim) / (norm * norm);
           for (std::int64_t e = 0; e < sizes.head_dim; ++e) {
-            grad_query(b, i, h, e) += grad_score * x[e] / norm;
-            grad_query(b, j, h, e) += grad_score * (query[e] - along * x[e]) / norm;
+            gradients.query(b, i, h, e) += grad_score * x[e] / norm;
+            gradients.query(b, j, h, e) += grad_score * (query[e] - along * x[e]) / norm;
           }
         }
       });

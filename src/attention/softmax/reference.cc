@@ -50,14 +50,13 @@ void softmax_reference_forward(const AttentionOptions& options, View<double> out
   });
 }
 
-void softmax_reference_backward(const AttentionOptions& options, View<double> grad_query,
-                                View<double> grad_key, View<double> grad_value, View<const double> grad_out,
-                                const ReferenceInputs& inputs) {
+void softmax_reference_backward(const AttentionOptions& options, const ReferenceGradients& gradients,
+                                View<const double> grad_out, const ReferenceInputs& inputs) {
   const AttentionSizes sizes = check_reference(kOperation, grad_out, inputs);
   const double scale = scale_of(options, sizes);
-  clear(grad_query);
-  clear(grad_key);
-  clear(grad_value);
+  clear(gradients.query);
+  clear(gradients.key);
+  clear(gradients.value);
   for_each_query(sizes, [&](std::int64_t b, std::int64_t i, std::int64_t h) {
     const std::vector<double> p = probabilities(scale, inputs, sizes, b, i, h);
     std::vector<double> grad_p(p.size());
@@ -69,10 +68,10 @@ void softmax_reference_backward(const AttentionOptions& options, View<double> gr
     for (std::int64_t j = 0; j < sizes.keys; ++j) {
       const double grad_score = p[j] * (grad_p[j] - correction);
       for (std::int64_t m = 0; m < sizes.value_dim; ++m)
-        grad_value(b, j, h, m) += p[j] * grad_out(b, i, h, m);
+        gradients.value(b, j, h, m) += p[j] * grad_out(b, i, h, m);
       for (std::int64_t e = 0; e < sizes.head_dim; ++e) {
-        grad_query(b, i, h, e) += grad_score * scale * inputs.key(b, j, h, e);
-        grad_key(b, j, h, e) += grad_score * scale * inputs.query(b, i, h, e);
+        gradients.query(b, i, h, e) += grad_score * scale * inputs.key(b, j, h, e);
+        gradients.key(b, j, h, e) += grad_score * scale * inputs.query(b, i, h, e);
       }
     }
   });

@@ -2,6 +2,7 @@
 
 #include <memory>
 
+#include "attention/reference.h"
 #include "linnet/attention.h"
 
 namespace linnet {
@@ -24,8 +25,7 @@ std::unique_ptr<Attention> make_softmax_attention(const AttentionOptions& option
 /// The same in double precision, a row of scores at a time, with the gradients written out.
 void softmax_reference_forward(const AttentionOptions& options, View<double> out,
                                const ReferenceInputs& inputs);
-void softmax_reference_backward(const AttentionOptions& options, View<double> grad_query,
-                                View<double> grad_key, View<double> grad_value, View<const double> grad_out,
-                                const ReferenceInputs& inputs);
+void softmax_reference_backward(const AttentionOptions& options, const ReferenceGradients& gradients,
+                                View<const double> grad_out, const ReferenceInputs& inputs);
 
 }  // namespace linnet

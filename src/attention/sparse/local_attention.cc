@@ -37,8 +37,8 @@ struct Entry {
 class LocalAttention final : public Attention {
  public:
   explicit LocalAttention(const AttentionOptions& options)
-      : left_(options.window_left),
-        right_(options.window_right),
+      : left_(options.local.left),
+        right_(options.local.right),
         scale_(options.scale),
         softmax_(make_softmax_attention(options)) {}
 
@@ -107,7 +107,7 @@ Entry LocalAttention::entry(Context& context, const AttentionInputs& inputs, con
     return initial->value(b, entry.held - 1 - t, h);
   });
   std::vector<std::int64_t> begin, end;
-  const std::int64_t continuing = length > 0 ? inputs.mask.segment(b, 0, length).end : 0;
+  const std::int64_t continuing = length > 0 ? segment_of(inputs.mask, b, 0, length).end : 0;
   for (std::int64_t i = 0; i < length; ++i) {
     const Mask::Interval own = inputs.mask.interval(b, i, length);
     // What the state holds lies before the first segment's first key, which its queries see.
@@ -256,7 +256,7 @@ ReferenceInputs windowed(const AttentionOptions& options, const ReferenceInputs&
   ReferenceInputs result = inputs;
   result.mask =
       sparse::masked_pattern(inputs.mask, inputs.key.extent(1),
-                             [left = options.window_left, right = options.window_right](
+                             [left = options.local.left, right = options.local.right](
                                  std::int64_t i, std::int64_t j) { return i - j <= left && j - i <= right; });
   return result;
 }
@@ -265,7 +265,7 @@ ReferenceInputs windowed(const AttentionOptions& options, const ReferenceInputs&
 
 std::unique_ptr<Attention> make_local_attention(const AttentionOptions& options) {
   constexpr std::int64_t most = std::int64_t{1} << 40;
-  for (const std::int64_t width : {options.window_left, options.window_right}) {
+  for (const std::int64_t width : {options.local.left, options.local.right}) {
     if (width < 0 || width > most)
       fail<UsageError>(kOperation, "expected a window of 0 to 2^40 keys to either side, got {}", width);
   }
@@ -277,10 +277,9 @@ void local_reference_forward(const AttentionOptions& options, View<double> out,
   softmax_reference_forward(options, out, windowed(options, inputs));
 }
 
-void local_reference_backward(const AttentionOptions& options, View<double> grad_query, View<double> grad_key,
-                              View<double> grad_value, View<const double> grad_out,
-                              const ReferenceInputs& inputs) {
-  softmax_reference_backward(options, grad_query, grad_key, grad_value, grad_out, windowed(options, inputs));
+void local_reference_backward(const AttentionOptions& options, const ReferenceGradients& gradients,
+                              View<const double> grad_out, const ReferenceInputs& inputs) {
+  softmax_reference_backward(options, gradients, grad_out, windowed(options, inputs));
 }
 
 }  // namespace linnet

@@ -2,6 +2,7 @@
 
 #include <memory>
 
+#include "attention/reference.h"
 #include "linnet/attention.h"
 
 namespace linnet {
@@ -18,8 +19,7 @@ std::unique_ptr<Attention> make_local_attention(const AttentionOptions& options)
 /// Softmax's reference under the boolean mask of the same pattern.
 void local_reference_forward(const AttentionOptions& options, View<double> out,
                              const ReferenceInputs& inputs);
-void local_reference_backward(const AttentionOptions& options, View<double> grad_query, View<double> grad_key,
-                              View<double> grad_value, View<const double> grad_out,
-                              const ReferenceInputs& inputs);
+void local_reference_backward(const AttentionOptions& options, const ReferenceGradients& gradients,
+                              View<const double> grad_out, const ReferenceInputs& inputs);
 
 }  // namespace linnet

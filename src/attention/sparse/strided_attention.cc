@@ -66,8 +66,8 @@ struct Part {
 class StridedAttention final : public Attention {
  public:
   explicit StridedAttention(const AttentionOptions& options)
-      : stride_(options.stride),
-        summary_(options.pattern == SparsePattern::fixed ? options.summary : 0),
+      : stride_(options.strided.stride),
+        summary_(options.strided.pattern == SparsePattern::fixed ? options.strided.summary : 0),
         scale_(options.scale),
         softmax_(make_softmax_attention(options)) {}
 
@@ -150,7 +150,7 @@ Entry StridedAttention::entry(Context& context, const AttentionInputs& inputs, c
   const std::int64_t length = inputs.query.extent(1), s = stride(length);
   Entry entry;
   entry.position = initial != nullptr ? initial->position(b) : 0;
-  entry.limit = entry.position + inputs.mask.visible_keys(b, length);
+  entry.limit = entry.position + visible_keys(inputs.mask, b, length);
   entry.first_key = summary_ == 0 ? 0 : entry.position / s * s;
   // What the state holds of the current block, or of all, comes behind the summaries.
   const std::int64_t summaries = entry.first_key / s * summary_;
@@ -254,7 +254,7 @@ void StridedAttention::forward(Context& context, const AttentionOutputs& outputs
   StridedState* final = state_of<StridedState>("the final state", outputs.final, sizes);
   for (std::int64_t b = 0; final != nullptr && b < sizes.batch; ++b)
     final->check_capacity((initial != nullptr ? initial->position(b) : 0) +
-                          inputs.mask.visible_keys(b, sizes.keys));
+                          visible_keys(inputs.mask, b, sizes.keys));
   const std::int64_t s = stride(sizes.keys);
   for (std::int64_t b = 0; b < sizes.batch && sizes.queries > 0; ++b) {
     const Entry one = entry(context, inputs, initial, b);
@@ -308,7 +308,7 @@ void StridedAttention::backward(Context& context, const AttentionGradients& grad
   if (gradients.final.rank() != 0) check_recurrent();
   const auto position = [&](std::int64_t b) { return initial != nullptr ? initial->position(b) : 0; };
   const auto last_position = [&](std::int64_t b) {
-    return position(b) + inputs.mask.visible_keys(b, sizes.keys);
+    return position(b) + visible_keys(inputs.mask, b, sizes.keys);
   };
   check_state_gradient(
       kOperation, "the gradient of the final state", gradients.final, sizes.batch,
@@ -472,10 +472,10 @@ void StridedAttention::step(Context& context, View<float> out, View<const float>
 
 ReferenceInputs patterned(const AttentionOptions& options, const ReferenceInputs& inputs) {
   ReferenceInputs result = inputs;
-  const std::int64_t s = stride_for(options.stride, inputs.key.extent(1));
+  const std::int64_t s = stride_for(options.strided.stride, inputs.key.extent(1));
   result.mask = sparse::masked_pattern(inputs.mask, inputs.key.extent(1),
-                                       [s, fixed = options.pattern == SparsePattern::fixed,
-                                        c = options.summary](std::int64_t i, std::int64_t j) {
+                                       [s, fixed = options.strided.pattern == SparsePattern::fixed,
+                                        c = options.strided.summary](std::int64_t i, std::int64_t j) {
                                          return fixed ? i / s == j / s || j % s >= s - c
                                                       : i - j < s || (i - j) % s == 0;
                                        });
@@ -492,13 +492,14 @@ std::int64_t default_stride(std::int64_t length) {
 
 std::unique_ptr<Attention> make_strided_attention(const AttentionOptions& options) {
   constexpr std::int64_t most = std::int64_t{1} << 40;
-  if (options.stride < 0 || options.stride > most)
+  if (options.strided.stride < 0 || options.strided.stride > most)
     fail<UsageError>(kOperation, "expected a stride from 1 to 2^40, or 0 for the root of the length, got {}",
-                     options.stride);
-  if (options.pattern == SparsePattern::fixed &&
-      (options.summary < 1 || (options.stride != 0 && options.summary > options.stride)))
-    fail<UsageError>(kOperation, "expected a summary of 1 key to the stride {}, got {}", options.stride,
-                     options.summary);
+                     options.strided.stride);
+  if (options.strided.pattern == SparsePattern::fixed &&
+      (options.strided.summary < 1 ||
+       (options.strided.stride != 0 && options.strided.summary > options.strided.stride)))
+    fail<UsageError>(kOperation, "expected a summary of 1 key to the stride {}, got {}",
+                     options.strided.stride, options.strided.summary);
   return std::make_unique<StridedAttention>(options);
 }
 
@@ -507,10 +508,9 @@ void strided_reference_forward(const AttentionOptions& options, View<double> out
   softmax_reference_forward(options, out, patterned(options, inputs));
 }
 
-void strided_reference_backward(const AttentionOptions& options, View<double> grad_query,
-                                View<double> grad_key, View<double> grad_value, View<const double> grad_out,
-                                const ReferenceInputs& inputs) {
-  softmax_reference_backward(options, grad_query, grad_key, grad_value, grad_out, patterned(options, inputs));
+void strided_reference_backward(const AttentionOptions& options, const ReferenceGradients& gradients,
+                                View<const double> grad_out, const ReferenceInputs& inputs) {
+  softmax_reference_backward(options, gradients, grad_out, patterned(options, inputs));
 }
 
 }  // namespace linnet

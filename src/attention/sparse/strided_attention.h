@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "attention/reference.h"
 #include "linnet/attention.h"
 
 namespace linnet {
@@ -21,14 +22,10 @@ namespace linnet {
 /// need a stride. Throws Error when stride or summary cannot be.
 std::unique_ptr<Attention> make_strided_attention(const AttentionOptions& options);
 
-/// The stride of sequences of that length where none is given: √N, rounded up to a multiple of 32.
-std::int64_t default_stride(std::int64_t length);
-
 /// Softmax's reference under the boolean mask of the same pattern.
 void strided_reference_forward(const AttentionOptions& options, View<double> out,
                                const ReferenceInputs& inputs);
-void strided_reference_backward(const AttentionOptions& options, View<double> grad_query,
-                                View<double> grad_key, View<double> grad_value, View<const double> grad_out,
-                                const ReferenceInputs& inputs);
+void strided_reference_backward(const AttentionOptions& options, const ReferenceGradients& gradients,
+                                View<const double> grad_out, const ReferenceInputs& inputs);
 
 }  // namespace linnet

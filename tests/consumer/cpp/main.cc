@@ -38,8 +38,8 @@ class Square : public linnet::FeatureMap {
 /// With one token linear attention gives the token's own value.
 void attends_with_a_map_of_its_own() {
   linnet::AttentionOptions options;
-  options.feature_map = std::make_shared<Square>();
-  options.epsilon = 0;
+  options.linear.feature_map = std::make_shared<Square>();
+  options.linear.epsilon = 0;
   const auto attention = linnet::make_attention(options);
   const std::vector<float> query = {1, 2}, key = {3, 4}, value = {5, -6};
   std::vector<float> out(2);

@@ -14,23 +14,23 @@ target_include_directories(linnet_flags INTERFACE ${PROJECT_SOURCE_DIR}/include 
 # Errors are formatted with fmt, in headers too.
 target_link_libraries(linnet_flags INTERFACE fmt::fmt)
 
-# linnet_room(NAME SOURCES file... [ROOMS room...] [USES library...]): ROOMS are the modules below this one. The global
-# properties LINNET_ROOMS and LINNET_USES collect the modules and the libraries that they use.
-function(linnet_room name)
-  cmake_parse_arguments(room "" "" "SOURCES;ROOMS;USES" ${ARGN})
-  add_library(linnet_${name} STATIC ${room_SOURCES})
-  list(TRANSFORM room_ROOMS PREPEND linnet_)
-  target_link_libraries(linnet_${name} PUBLIC linnet_flags ${room_ROOMS} PRIVATE ${room_USES})
-  set_property(GLOBAL APPEND PROPERTY LINNET_ROOMS linnet_${name})
-  set_property(GLOBAL APPEND PROPERTY LINNET_USES ${room_USES})
+# linnet_module(NAME SOURCES file... [MODULES module...] [USES library...]): MODULES are the modules below this one. The global
+# properties LINNET_MODULES and LINNET_USES collect the modules and the libraries that they use.
+function(linnet_module name)
+  cmake_parse_arguments(module "" "" "SOURCES;MODULES;USES" ${ARGN})
+  add_library(linnet_${name} STATIC ${module_SOURCES})
+  list(TRANSFORM module_MODULES PREPEND linnet_)
+  target_link_libraries(linnet_${name} PUBLIC linnet_flags ${module_MODULES} PRIVATE ${module_USES})
+  set_property(GLOBAL APPEND PROPERTY LINNET_MODULES linnet_${name})
+  set_property(GLOBAL APPEND PROPERTY LINNET_USES ${module_USES})
 endfunction()
 
-# linnet_test(NAME SOURCES file... ROOMS room...): one GoogleTest program, registered with CTest.
+# linnet_test(NAME SOURCES file... MODULES module...): one GoogleTest program, registered with CTest.
 function(linnet_test name)
-  cmake_parse_arguments(test "" "" "SOURCES;ROOMS;USES;ARGUMENTS" ${ARGN})
+  cmake_parse_arguments(test "" "" "SOURCES;MODULES;USES;ARGUMENTS" ${ARGN})
   add_executable(${name}_test ${test_SOURCES})
-  list(TRANSFORM test_ROOMS PREPEND linnet_)
-  target_link_libraries(${name}_test PRIVATE ${test_ROOMS} ${test_USES} fmt::fmt GTest::gtest GTest::gtest_main)
+  list(TRANSFORM test_MODULES PREPEND linnet_)
+  target_link_libraries(${name}_test PRIVATE ${test_MODULES} ${test_USES} fmt::fmt GTest::gtest GTest::gtest_main)
   target_include_directories(${name}_test PRIVATE ${PROJECT_SOURCE_DIR}/tests)
   add_test(NAME ${name} COMMAND ${name}_test ${test_ARGUMENTS})
 endfunction()

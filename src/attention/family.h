@@ -1,0 +1,62 @@
+#pragma once
+
+#include <memory>
+
+#include "attention/cost.h"
+#include "attention/reference.h"
+#include "base/settings.h"
+#include "linnet/attention_config.h"
+
+namespace linnet {
+
+/// What the options of a layer's attention depend on besides the configuration.
+struct LayerConfig {
+  SequenceConfig sequence;
+  std::int64_t head_dim = 0;
+  std::shared_ptr<const FeatureMap> feature_map = nullptr;  ///< one of the user's own
+};
+
+/// All that the library knows about a family. Each family's folder defines one of these (family.cc), and
+/// family_table.cc lists them.
+struct FamilyEntry {
+  FamilyInfo info;
+
+  std::unique_ptr<Attention> (*make)(const AttentionOptions&);
+  void (*reference_forward)(const AttentionOptions&, View<double> out, const ReferenceInputs&);
+  void (*reference_backward)(const AttentionOptions&, const ReferenceGradients&, View<const double> grad_out,
+                             const ReferenceInputs&);
+
+  // As the functions of cost.h.
+  double (*multiplied_pairs)(const AttentionOptions&, const Mask&, std::int64_t length);
+  AttentionCost (*least_cost)(const AttentionOptions&, const CostSizes&, double pairs);
+  double (*step_keys)(const AttentionOptions&, double visible);
+
+  /// Adds the keys of the family's own settings; null where it has none.
+  void (*add_settings)(Settings&, AttentionConfig&) = nullptr;
+  /// Throws UsageError for settings that cannot be together; null where any can.
+  void (*check)(const AttentionConfig&, const SequenceConfig&) = nullptr;
+  /// Writes the family's options; null where it has none.
+  void (*configure)(AttentionOptions&, const AttentionConfig&, const LayerConfig&) = nullptr;
+
+  // Why a model cannot use the family, as the end of "got linformer, …"; null where it can.
+  const char* not_causal = nullptr;         ///< one that predicts the next token
+  const char* not_bidirectional = nullptr;  ///< one whose tokens see both sides
+};
+
+/// Defined in the family's folder.
+extern const FamilyEntry linear_family, softmax_family, kernel_family, linformer_family, lsh_family,
+    local_family, strided_family;
+
+const FamilyEntry& entry_of(Family family);
+inline const FamilyInfo& info_of(Family family) { return entry_of(family).info; }
+
+/// How the random features of the configured map are drawn.
+RandomFeatureOptions random_features_of(const AttentionConfig& config);
+
+/// Adds the keys attention.* of all families.
+void add_settings(Settings& settings, AttentionConfig& config);
+
+/// Throws UsageError, naming the key, for settings that cannot be used with such sequences.
+void check(const AttentionConfig& config, const SequenceConfig& sequence);
+
+}  // namespace linnet

@@ -1,0 +1,89 @@
+#include "attention/family.h"
+
+#include "attention/linear/linear_attention.h"
+
+namespace linnet {
+namespace {
+
+void exact_forward(const AttentionOptions& options, View<double> out, const ReferenceInputs& inputs) {
+  linear_reference_forward(options, out, inputs);
+}
+
+void exact_backward(const AttentionOptions& options, const ReferenceGradients& gradients,
+                    View<const double> grad_out, const ReferenceInputs& inputs) {
+  linear_reference_backward(options, gradients, grad_out, inputs);
+}
+
+AttentionCost cost_of(const AttentionOptions& options, const CostSizes& sizes, double) {
+  const double features = static_cast<double>(options.linear.feature_map->features(sizes.head_dim));
+  const double products = static_cast<double>(sizes.length) * features * static_cast<double>(sizes.value_dim);
+  return {4 * products, 14 * products};
+}
+
+void add_keys(Settings& settings, AttentionConfig& config) {
+  constexpr std::int64_t most_features = 1 << 16;
+  LinearConfig& linear = config.linear;
+  settings.add("attention.feature_map", linear.feature_map, "feature map of the linear family");
+  settings.add("attention.alpha", linear.alpha, "α of the elu feature map", 1e-6, 1);
+  settings.add("attention.features", linear.features,
+               "number of features of a random map; 0 is E ln E, rounded up to a multiple of 16", 0,
+               most_features);
+  settings.add("attention.directions", linear.directions, "how a random map's directions are drawn",
+               {"orthogonal", "independent"});
+  settings.add("attention.redraw", linear.redraw,
+               "training steps between new draws of random features; 0 keeps the first draw", 0, 1 << 30);
+  settings.add("attention.decay", linear.decay,
+               "linear: decay γ per head, S = γ S + φ(k) vᵀ: none, fixed, or learned from the same initial "
+               "values",
+               {"none", "fixed", "learned"});
+  settings.add("attention.shortest_memory", linear.shortest_memory,
+               "decay: memory of the first head in tokens, 1/(1 − γ)", 1.01, 1e7);
+  settings.add("attention.longest_memory", linear.longest_memory,
+               "decay: memory of the last head; those between are spaced geometrically", 1.01, 1e7);
+}
+
+void configure(AttentionOptions& options, const AttentionConfig& config, const LayerConfig& layer) {
+  options.linear.feature_map =
+      layer.feature_map != nullptr
+          ? layer.feature_map
+          : find_feature_map(config.linear.feature_map, {.alpha = static_cast<float>(config.linear.alpha),
+                                                         .head_dim = layer.head_dim,
+                                                         .random = random_features_of(config)});
+  options.linear.normalise = config.normalise;
+  options.linear.epsilon = static_cast<float>(config.epsilon);
+  // Where no stream is longer than this, plain sums stay exact enough and the state is half as large.
+  constexpr std::int64_t plain_length = 1 << 16;
+  options.linear.sums = layer.sequence.bounded && layer.sequence.length <= plain_length
+                            ? StateSums::plain
+                            : StateSums::compensated;
+}
+
+}  // namespace
+
+RandomFeatureOptions random_features_of(const AttentionConfig& config) {
+  return {.features = config.linear.features,
+          .orthogonal = config.linear.directions == Directions::orthogonal,
+          .seed = static_cast<std::uint64_t>(config.seed)};
+}
+
+const FamilyEntry linear_family = {
+    .info = {.family = Family::linear,
+             .name = "linear",
+             .masks = "every mask; quadratic with boolean masks",
+             .recurrent = true,
+             .cost = "4 F M",
+             .training = "14 F M",
+             .state = "F M + F",
+             .takes_feature_map = true,
+             .takes_decay = true},
+    .make = make_linear_attention,
+    .reference_forward = exact_forward,
+    .reference_backward = exact_backward,
+    .multiplied_pairs = no_pairs,
+    .least_cost = cost_of,
+    .step_keys = all_keys,
+    .add_settings = add_keys,
+    .configure = configure,
+};
+
+}  // namespace linnet
