@@ -14,23 +14,30 @@
 
 namespace linnet {
 
+/// AdamW (Loshchilov and Hutter 2019) or RAdam (Liu et al. 2020), both with decoupled weight decay.
+enum class OptimiserKind { adamw, radam };
+
+/// The learning rate over the updates: constant; a cosine down to the final rate; or the final rate after a
+/// certain update.
+enum class Schedule { constant, cosine, step };
+
 /// How a model is trained. The keys are those of `linnet train --help`, training.*.
 struct TrainingOptions {
-  std::int64_t steps = 1000;        ///< number of updates
-  std::int64_t batch = 16;          ///< examples per pass of `train`
-  std::int64_t accumulate = 1;      ///< passes per update, whose gradients are added
-  std::string optimiser = "adamw";  ///< "adamw" or "radam"
-  double learning_rate = 1e-3;      ///< the highest
+  std::int64_t steps = 1000;    ///< number of updates
+  std::int64_t batch = 16;      ///< examples per pass of `train`
+  std::int64_t accumulate = 1;  ///< passes per update, whose gradients are added
+  OptimiserKind optimiser = OptimiserKind::adamw;
+  double learning_rate = 1e-3;  ///< the highest
   double beta1 = 0.9;
   double beta2 = 0.999;
   double epsilon = 1e-8;
-  double weight_decay = 0.01;         ///< decoupled; of matrices only
-  double clip = 1.0;                  ///< largest norm of the gradient; 0 for no limit
-  std::string schedule = "cosine";    ///< "constant", "cosine" (down to final_rate at `steps`), "step"
-  std::int64_t warmup = 0;            ///< updates over which the rate rises from 0
-  double final_rate = 0.1;            ///< final share of learning_rate, for cosine and step
-  std::int64_t step_at = 3000;        ///< updates before the step
-  double minutes = 0;                 ///< stop with a checkpoint after this time; 0 for no limit
+  double weight_decay = 0.01;            ///< decoupled; of matrices only
+  double clip = 1.0;                     ///< largest norm of the gradient; 0 for no limit
+  Schedule schedule = Schedule::cosine;  ///< cosine: down to final_rate at `steps`
+  std::int64_t warmup = 0;               ///< updates over which the rate rises from 0
+  double final_rate = 0.1;               ///< final share of learning_rate, for cosine and step
+  std::int64_t step_at = 3000;           ///< updates before the step
+  double minutes = 0;                    ///< stop with a checkpoint after this time; 0 for no limit
   std::int64_t seed = 1;              ///< seed of initial weights, order of examples, dropout, hidden tokens
   std::int64_t log_every = 10;        ///< updates between lines of metrics.jsonl
   std::int64_t evaluate_every = 500;  ///< updates between evaluations; 0: only at the end

@@ -13,8 +13,9 @@ double learning_rate(const TrainingOptions& options, std::int64_t step) {
   const double highest = options.learning_rate;
   if (step <= options.warmup)
     return highest * static_cast<double>(step) / static_cast<double>(options.warmup);
-  if (options.schedule == "step") return step <= options.step_at ? highest : highest * options.final_rate;
-  if (options.schedule == "constant") return highest;
+  if (options.schedule == Schedule::step)
+    return step <= options.step_at ? highest : highest * options.final_rate;
+  if (options.schedule == Schedule::constant) return highest;
   const double length = static_cast<double>(std::max<std::int64_t>(options.steps - options.warmup, 1));
   const double progress = std::min(1.0, static_cast<double>(step - options.warmup) / length);
   const double share = 0.5 * (1 + std::cos(std::numbers::pi * progress));
@@ -36,7 +37,8 @@ void Optimiser::update(Context& context, std::span<float> parameters, std::span<
                              .epsilon = static_cast<float>(options_.epsilon),
                              .weight_decay = 0,
                              .step = step};
-  const auto update = options_.optimiser == "radam" ? kernels::radam_update : kernels::adamw_update;
+  const auto update =
+      options_.optimiser == OptimiserKind::radam ? kernels::radam_update : kernels::adamw_update;
   for (const ParameterTable::Row& row : table_.rows()) {
     settings.weight_decay = row.weight_decay ? static_cast<float>(options_.weight_decay) : 0;
     const auto part = [&](std::span<float> all) {

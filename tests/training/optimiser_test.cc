@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::uint64_t seed = 121;
 
-TrainingOptions scheduled(const char* schedule, std::int64_t warmup) {
+TrainingOptions scheduled(Schedule schedule, std::int64_t warmup) {
   TrainingOptions options;
   options.schedule = schedule;
   options.steps = 1000;
@@ -22,24 +22,24 @@ TrainingOptions scheduled(const char* schedule, std::int64_t warmup) {
 }
 
 TEST(LearningRate, WarmsUpLinearlyToTheHighest) {
-  for (const char* schedule : {"constant", "cosine", "step"}) {
+  for (const Schedule schedule : {Schedule::constant, Schedule::cosine, Schedule::step}) {
     const TrainingOptions options = scheduled(schedule, 100);
     for (const std::int64_t step : {1, 7, 50, 99, 100})
       EXPECT_NEAR(learning_rate(options, step), 0.02 * static_cast<double>(step) / 100, 2e-4)
-          << schedule << step;
+          << static_cast<int>(schedule) << ", " << step;
     EXPECT_NEAR(learning_rate(options, 80) - learning_rate(options, 40), 0.02 * 0.4, 1e-12);
-    EXPECT_NEAR(learning_rate(options, 100), 0.02, 1e-12) << schedule;
+    EXPECT_NEAR(learning_rate(options, 100), 0.02, 1e-12) << static_cast<int>(schedule);
   }
 }
 
 TEST(LearningRate, ConstantStays) {
   for (const std::int64_t step : {1, 2, 500, 1000})
-    EXPECT_EQ(learning_rate(scheduled("constant", 0), step), 0.02) << step;
+    EXPECT_EQ(learning_rate(scheduled(Schedule::constant, 0), step), 0.02) << step;
 }
 
 TEST(LearningRate, CosineFallsFromTheHighestToItsShareAtTheEnd) {
   for (const std::int64_t warmup : {0, 100}) {
-    const TrainingOptions options = scheduled("cosine", warmup);
+    const TrainingOptions options = scheduled(Schedule::cosine, warmup);
     const double low = 0.25 * 0.02;
     EXPECT_NEAR(learning_rate(options, 1000), low, 1e-12);
     EXPECT_NEAR(learning_rate(options, (1000 + warmup) / 2), (0.02 + low) / 2, 2e-5);
@@ -51,7 +51,7 @@ TEST(LearningRate, CosineFallsFromTheHighestToItsShareAtTheEnd) {
 }
 
 TEST(LearningRate, StepFallsOnce) {
-  const TrainingOptions options = scheduled("step", 0);
+  const TrainingOptions options = scheduled(Schedule::step, 0);
   EXPECT_EQ(learning_rate(options, 1), 0.02);
   EXPECT_EQ(learning_rate(options, 600), 0.02);
   EXPECT_NEAR(learning_rate(options, 601), 0.005, 1e-15);
@@ -59,12 +59,12 @@ TEST(LearningRate, StepFallsOnce) {
 }
 
 TEST(LearningRate, IsFiniteForRunsThatAreAllWarmUp) {
-  for (const char* schedule : {"constant", "cosine", "step"})
+  for (const Schedule schedule : {Schedule::constant, Schedule::cosine, Schedule::step})
     for (const std::int64_t warmup : {999, 1000, 1001, 5000})
       for (const std::int64_t step : {1, 500, 999, 1000}) {
         const double rate = learning_rate(scheduled(schedule, warmup), step);
         EXPECT_TRUE(rate >= 0 && rate <= 0.02 + 1e-12)
-            << schedule << ", " << warmup << ", " << step << ": " << rate;
+            << static_cast<int>(schedule) << ", " << warmup << ", " << step << ": " << rate;
       }
 }
 
@@ -79,7 +79,7 @@ class ScalarOptimiser {
     v_ = b2 * v_ + (1 - b2) * gradient * gradient;
     const double mean = m_ / (1 - std::pow(b1, t)), root = std::sqrt(v_ / (1 - std::pow(b2, t)));
     double step = mean / (root + options_.epsilon);
-    if (options_.optimiser == "radam") {  // Liu et al. 2020, algorithm 2
+    if (options_.optimiser == OptimiserKind::radam) {  // Liu et al. 2020, algorithm 2
       const double limit = 2 / (1 - b2) - 1;
       const double length = limit - 2 * t * std::pow(b2, t) / (1 - std::pow(b2, t));
       if (length > 5)
@@ -97,15 +97,16 @@ class ScalarOptimiser {
 };
 
 TEST(Optimiser, FollowsItsPaperAndDecaysMatricesAlone) {
-  for (const char* kind : {"adamw", "radam"})
+  for (const OptimiserKind kind : {OptimiserKind::adamw, OptimiserKind::radam})
     for (const std::int64_t width : {1, 37, 20'001}) {
-      SCOPED_TRACE(testing::Message() << kind << ", " << width << " numbers, seed " << seed);
+      SCOPED_TRACE(testing::Message()
+                   << static_cast<int>(kind) << ", " << width << " numbers, seed " << seed);
       ParameterTable table;
       table.add("matrix", {1, width}, constant(0), true);
       table.add("bias", {width}, constant(0), false);
       TrainingOptions options;
       options.optimiser = kind;
-      options.schedule = "constant";
+      options.schedule = Schedule::constant;
       options.learning_rate = 0.01;
       options.weight_decay = 0.1;
       options.beta2 = 0.99;

@@ -12,13 +12,13 @@ namespace {
 namespace fs = std::filesystem;
 
 TEST(Resume, EndsInTheBitsOfARunThatNeverStopped) {
-  for (const char* optimiser : {"adamw", "radam"}) {
+  for (const OptimiserKind optimiser : {OptimiserKind::adamw, OptimiserKind::radam}) {
     TrainingOptions options = tiny_options();
     options.optimiser = optimiser;
     Folder whole("whole");
     EXPECT_TRUE(run(whole.path(), trained_config(), options).finished);
     for (const std::int64_t stop : {1, 2, 4, 5, 6, 9, 11}) {
-      SCOPED_TRACE(testing::Message() << optimiser << ", stopped after update " << stop);
+      SCOPED_TRACE(testing::Message() << static_cast<int>(optimiser) << ", stopped after update " << stop);
       Folder stopped("stopped");
       const TrainingResult first =
           run(stopped.path(), trained_config(), options, false, stopping_after(stop));
@@ -168,12 +168,12 @@ TEST(Resume, RefusesAnotherConfigurationNamingTheKey) {
   other_training("training.batch", [](auto& o) { o.batch = 4; });
   other_training("training.accumulate", [](auto& o) { o.accumulate = 1; });
   other_training("training.learning_rate", [](auto& o) { o.learning_rate = 0.02; });
-  other_training("training.optimiser", [](auto& o) { o.optimiser = "radam"; });
+  other_training("training.optimiser", [](auto& o) { o.optimiser = OptimiserKind::radam; });
   other_training("training.weight_decay", [](auto& o) { o.weight_decay = 0; });
   other_training("training.clip", [](auto& o) { o.clip = 0; });
   other_training("training.warmup", [](auto& o) { o.warmup = 0; });
   other_training("training.beta2", [](auto& o) { o.beta2 = 0.9; });
-  other_training("training.schedule", [](auto& o) { o.schedule = "constant"; });
+  other_training("training.schedule", [](auto& o) { o.schedule = Schedule::constant; });
 }
 
 TEST(Resume, TakesOptionsThatCannotChangeTheParameters) {

@@ -144,8 +144,8 @@ TEST(Training, ClippingBoundsTheGradientThatIsUsed) {
   // With plain momentum of RAdam's first updates, a step is rate · gradient: its length shows the norm that
   // was used.
   TrainingOptions options = tiny_options();
-  options.optimiser = "radam";
-  options.schedule = "constant";
+  options.optimiser = OptimiserKind::radam;
+  options.schedule = Schedule::constant;
   options.warmup = 0;
   options.weight_decay = 0;
   options.steps = 1;
@@ -214,7 +214,7 @@ TEST(Training, LossThatIsNotFiniteStopsWithStepLayerAndCheckpoint) {
   Folder folder;
   TrainingOptions options = tiny_options();
   options.steps = 200;
-  options.schedule = "constant";
+  options.schedule = Schedule::constant;
   options.warmup = 0;
   options.learning_rate = 10;
   options.weight_decay = 10;  // every matrix grows a hundredfold an update
@@ -291,8 +291,8 @@ TEST(Training, RefusesOptionsThatCannotBe) {
   refused("training.accumulate", [](auto& o) { o.accumulate = 0; });
   refused("training.learning_rate", [](auto& o) { o.learning_rate = std::nan(""); });
   refused("training.learning_rate", [](auto& o) { o.learning_rate = -1; });
-  refused("training.optimiser", [](auto& o) { o.optimiser = "sgd"; });
-  refused("training.schedule", [](auto& o) { o.schedule = "linear"; });
+  refused("training.optimiser", [](auto& o) { o.optimiser = static_cast<OptimiserKind>(2); });
+  refused("training.schedule", [](auto& o) { o.schedule = static_cast<Schedule>(3); });
   refused("training.beta2", [](auto& o) { o.beta2 = 1; });
   refused("training.checkpoint_every", [](auto& o) { o.checkpoint_every = 0; });
   refused("training.keep_checkpoints", [](auto& o) { o.keep_checkpoints = 0; });
