@@ -6,8 +6,9 @@
 
 #include "base/context_impl.h"
 #include "base/pages.h"
+#include "base/sanitizers.h"
 
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(LINNET_ADDRESS_SANITIZER)
 #include <sanitizer/asan_interface.h>
 #else
 #define ASAN_POISON_MEMORY_REGION(address, size) ((void)(address), (void)(size))
@@ -20,7 +21,7 @@ namespace {
 constexpr std::size_t least_block = std::size_t{64} << 10;
 
 // What lies between two pieces under the address sanitizer, which then sees a write past the first.
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(LINNET_ADDRESS_SANITIZER)
 constexpr std::size_t gap = Arena::alignment;
 #else
 constexpr std::size_t gap = 0;

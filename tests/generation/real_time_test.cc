@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <thread>
 
+#include "base/sanitizers.h"
 #include "linnet/generation.h"
 #include "support/models.h"
 
@@ -14,7 +15,17 @@ namespace {
 std::atomic<std::int64_t> allocations{0};
 }
 
-// Everything that asks for memory in this program comes through here.
+// Everything that asks for memory in this program comes through here. Sanitizers have a malloc of their own,
+// which reports what is asked of it.
+#if defined(LINNET_ADDRESS_SANITIZER) || defined(LINNET_THREAD_SANITIZER)
+extern "C" int __sanitizer_install_malloc_and_free_hooks(void (*)(const volatile void*, std::size_t),
+                                                         void (*)(const volatile void*));
+namespace {
+[[maybe_unused]] const int hooks = __sanitizer_install_malloc_and_free_hooks(
+    [](const volatile void*, std::size_t) { allocations.fetch_add(1, std::memory_order_relaxed); },
+    [](const volatile void*) {});
+}
+#else
 extern "C" void* __libc_malloc(std::size_t);
 extern "C" void* __libc_memalign(std::size_t, std::size_t);
 extern "C" void* malloc(std::size_t bytes) {
@@ -29,6 +40,7 @@ extern "C" int posix_memalign(void** memory, std::size_t alignment, std::size_t 
   *memory = aligned_alloc(alignment, bytes);
   return *memory == nullptr ? ENOMEM : 0;
 }
+#endif
 
 namespace linnet {
 namespace {

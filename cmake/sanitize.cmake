@@ -1,0 +1,9 @@
+# LINNET_SANITIZE: the sanitizers that everything is built with, as -fsanitize takes them (docs/testing.md).
+set(LINNET_SANITIZE "" CACHE STRING "Build with sanitizers: address,undefined or thread; empty for none")
+if(LINNET_SANITIZE)
+  set(linnet_sanitize -fsanitize=${LINNET_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  add_compile_options(${linnet_sanitize})
+  add_link_options(${linnet_sanitize})
+  # g++ 12 takes moved members of std::regex for uninitialised under the address sanitizer (its bug 105562).
+  add_compile_options($<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
+endif()
