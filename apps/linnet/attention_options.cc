@@ -25,55 +25,54 @@ Tensor draw_projection(Context& context, std::uint64_t seed, std::uint32_t strea
 
 }  // namespace
 
-void FamilyOptions::add_to(CLI::App& command) {
+void FamilyOptions::add_to(Command& command) {
   constexpr std::int64_t most_tokens = std::int64_t{1} << 40;
   const auto add = [&](const char* name, auto& value, const char* text, std::vector<std::string> families) {
-    CLI::Option* option = command.add_option(name, value, text)->capture_default_str();
+    Option option = command.add_option(name, value, text).capture_default_str();
     if (!families.empty()) owned_.push_back({option, std::move(families)});
     return option;
   };
-  add("--alpha", alpha, "α of the map elu", {})->check(number(0, 1, true));
+  add("--alpha", alpha, "α of the map elu", {}).check(number(0, 1, true));
   add("--features", features,
       "number of features of random maps; 0 is E ln E, rounded up to a multiple of 16", {"linear"})
-      ->check(whole(0, most_count));
+      .check(whole(0, most_count));
   owned_.push_back({command.add_flag("--orthogonal,!--independent", orthogonal,
                                      "directions of random maps; default: orthogonal"),
                     {"linear"}});
-  add("--epsilon", epsilon, "ε in the denominator of linear and kernel", {})->check(number(0, 1));
+  add("--epsilon", epsilon, "ε in the denominator of linear and kernel", {}).check(number(0, 1));
   add("--normalise", normalise, "normalisation of linear and kernel: sum or none", {})
-      ->check(one_of({"sum", "none"}));
-  add("--scale", scale, "scale of the softmax families; 0 is 1/√E", {})->check(number(0));
+      .check(one_of({"sum", "none"}));
+  add("--scale", scale, "scale of the softmax families; 0 is 1/√E", {}).check(number(0));
   add("--similarity", similarity, "similarity of kernel: exponential, polynomial or gaussian", {"kernel"});
   add("--offset", similarity_parameters.offset, "c of the polynomial similarity (q·k/√E + c)^p", {"kernel"})
-      ->check(number(0));
+      .check(number(0));
   add("--power", similarity_parameters.power, "p of the polynomial similarity, even", {"kernel"})
-      ->check(whole(2, 64));
+      .check(whole(2, 64));
   add("--sigma", similarity_parameters.sigma, "σ of the gaussian similarity; 0 is E^¼", {"kernel"})
-      ->check(number(0));
+      .check(number(0));
   add("--local-window", window, "window of local: keys to the left and to the right, 128,0", {"local"})
-      ->delimiter(',')
-      ->allow_extra_args(false)
-      ->check(whole(0, most_tokens));
+      .delimiter(',')
+      .allow_extra_args(false)
+      .check(whole(0, most_tokens));
   add("--pattern", pattern, "pattern of strided: strided or fixed", {"strided"})
-      ->check(one_of({"strided", "fixed"}));
+      .check(one_of({"strided", "fixed"}));
   add("--stride", stride, "stride of strided; 0 is √N, rounded up to a multiple of 32", {"strided"})
-      ->check(whole(0, most_tokens));
+      .check(whole(0, most_tokens));
   add("--summary", summary, "tokens that --pattern fixed keeps per block", {"strided"})
-      ->check(whole(1, most_tokens));
-  add("--rank", rank, "rank of the projections of linformer", {"linformer"})->check(whole(1, most_count));
+      .check(whole(1, most_tokens));
+  add("--rank", rank, "rank of the projections of linformer", {"linformer"}).check(whole(1, most_count));
   add("--buckets", lsh.buckets, "buckets of a hash in lsh; 0 is about one per --chunk tokens", {"lsh"})
-      ->check(whole(0));
-  add("--chunk", lsh.chunk, "tokens per chunk of lsh", {"lsh"})->check(whole(1, most_tokens));
-  add("--rounds", lsh.rounds, "rounds of hashing in lsh", {"lsh"})->check(whole(1));
+      .check(whole(0));
+  add("--chunk", lsh.chunk, "tokens per chunk of lsh", {"lsh"}).check(whole(1, most_tokens));
+  add("--rounds", lsh.rounds, "rounds of hashing in lsh", {"lsh"}).check(whole(1));
   add("--seed", seed, "seed of random maps, of the rotations of lsh and of drawn projections of linformer",
       {"linear", "linformer", "lsh"})
-      ->check(whole(0));
+      .check(whole(0));
 }
 
 bool FamilyOptions::given(const std::string& option) const {
-  return std::ranges::any_of(owned_, [&](const Owned& owned) {
-    return owned.option->get_name() == option && owned.option->count() > 0;
-  });
+  return std::ranges::any_of(
+      owned_, [&](const Owned& owned) { return owned.option.name() == option && owned.option.count() > 0; });
 }
 
 void FamilyOptions::check(const char* operation, const std::vector<std::string>& families) const {
@@ -82,9 +81,9 @@ void FamilyOptions::check(const char* operation, const std::vector<std::string>&
     const bool owned = std::ranges::any_of(owners, [&](const std::string& owner) {
       return std::ranges::find(families, owner) != families.end();
     });
-    if (option->count() > 0 && !owned)
+    if (option.count() > 0 && !owned)
       fail<UsageError>(operation, "expected --family {} with {}, got {}", fmt::join(owners, " or "),
-                       option->get_name(), fmt::join(families, ","));
+                       option.name(), fmt::join(families, ","));
   }
   const auto needs = [&](const char* option, const char* other, const std::string& value,
                          const char* wanted) {

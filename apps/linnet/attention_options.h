@@ -1,12 +1,12 @@
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "command_line.h"
 #include "linnet/attention.h"
 
 namespace linnet {
@@ -27,7 +27,7 @@ struct FamilyOptions {
   bool orthogonal = true;     ///< directions of random maps
   std::uint64_t seed = 0;     ///< of random maps, of lsh's rotations and of linformer's projections
 
-  void add_to(CLI::App& command);
+  void add_to(Command& command);
 
   /// Throws UsageError for an unknown one of `families`, for an option that none of them has, and for values
   /// that cannot be together.
@@ -42,7 +42,7 @@ struct FamilyOptions {
 
  private:
   struct Owned {
-    CLI::Option* option;
+    Option option;
     std::vector<std::string> families;
   };
   std::vector<Owned> owned_;

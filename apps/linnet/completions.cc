@@ -31,12 +31,12 @@ struct Argument {
   bool files = true;  ///< whether it may be the name of a file
 };
 
-/// A command with its parents' names, "bench attention"; empty for the program itself.
-struct Command {
-  std::string path;
+/// A command as a shell has to know it.
+struct Entry {
+  std::string path;  ///< "bench attention"; empty for the program itself
   std::string help;
   std::vector<Argument> arguments;
-  std::vector<const CLI::App*> children;
+  std::vector<Command> children;
 };
 
 template <class Info>
@@ -58,54 +58,31 @@ Words words_of_name(const std::string& name) {
   return {};
 }
 
-/// The words of `one_of`, which are the name of its check.
-Words words_of_checks(CLI::Option& option) {
-  Words words;
-  try {
-    for (int i = 0;; ++i) {
-      const std::string& name = option.get_validator(i)->get_name();
-      for (const std::string& word : CLI::detail::split(name, ' '))
-        if (!word.empty()) words.push_back(word);
-    }
-  } catch (const CLI::OptionNotFound&) {
-    return words;
-  }
-}
-
 std::string one_line(std::string text) {
   std::replace(text.begin(), text.end(), '\n', ' ');
   return text;
 }
 
-Argument argument_of(CLI::Option& option) {
+Argument argument_of(const Option& option) {
   Argument argument;
-  argument.help = one_line(option.get_description());
-  argument.value = option.get_items_expected_max() > 0;
-  argument.words = words_of_checks(option);
+  argument.names = option.names();
+  argument.help = one_line(option.description());
+  argument.value = option.takes_value();
+  argument.words = option.words();
   argument.files = argument.words.empty();
-  for (const std::string& name : option.get_snames()) argument.names.push_back("-" + name);
-  for (const std::string& name : option.get_lnames()) {
-    argument.names.push_back("--" + name);
-    if (!argument.words.empty()) continue;
-    argument.words = words_of_name("--" + name);
-    argument.files = argument.words.empty() || name == "config";
+  for (const std::string& name : argument.names) {
+    if (!argument.words.empty()) break;
+    argument.words = words_of_name(name);
+    argument.files = argument.words.empty() || name == "--config";
   }
   return argument;
 }
 
-std::string path_of(const CLI::App& command) {
-  if (command.get_parent() == nullptr) return "";
-  const std::string above = path_of(*command.get_parent());
-  return above.empty() ? command.get_name() : above + " " + command.get_name();
-}
-
-void collect(std::vector<Command>& commands, CLI::App& app) {
-  Command command{path_of(app), one_line(app.get_description()), {}, shown_commands(app)};
-  for (CLI::Option* option : app.get_options())
-    if (!option->get_group().empty()) command.arguments.push_back(argument_of(*option));
-  commands.push_back(std::move(command));
-  for (CLI::App* child : app.get_subcommands([](const CLI::App* each) { return !each->get_group().empty(); }))
-    collect(commands, *child);
+void collect(std::vector<Entry>& entries, const Command& command) {
+  Entry entry{command.path(), one_line(command.description()), {}, command.subcommands()};
+  for (const Option& option : command.options()) entry.arguments.push_back(argument_of(option));
+  entries.push_back(std::move(entry));
+  for (const Command& child : command.subcommands()) collect(entries, child);
 }
 
 /// The text between single quotes of a shell. fish wants a backslash before each quote, the others close the
@@ -121,48 +98,48 @@ std::string quoted(const std::string& text, const char* quote = "'\\''") {
   return result + "'";
 }
 
-Words option_names(const Command& command) {
+Words option_names(const Entry& entry) {
   Words names;
-  for (const Argument& argument : command.arguments)
+  for (const Argument& argument : entry.arguments)
     names.insert(names.end(), argument.names.begin(), argument.names.end());
   return names;
 }
 
-Words child_words(const Command& command) {
+Words child_words(const Entry& entry) {
   Words names;
-  for (const CLI::App* child : command.children) names.push_back(child->get_name());
+  for (const Command& child : entry.children) names.push_back(child.name());
   return names;
 }
 
 /// Words of the command's positional arguments.
-Words positional_words(const Command& command) {
-  Words words = child_words(command);
-  for (const Argument& argument : command.arguments)
+Words positional_words(const Entry& entry) {
+  Words words = child_words(entry);
+  for (const Argument& argument : entry.arguments)
     if (argument.names.empty() || std::ranges::find(argument.names, "--config") != argument.names.end())
       words.insert(words.end(), argument.words.begin(), argument.words.end());
   return words;
 }
 
 /// The patterns of `case "$command $word"` that name a command below another.
-std::string command_patterns(const std::vector<Command>& commands) {
+std::string command_patterns(const std::vector<Entry>& entries) {
   Words patterns;
-  for (const Command& command : commands) {
-    if (command.path.empty()) continue;
-    const bool top = command.path.find(' ') == std::string::npos;
-    patterns.push_back(fmt::format("\"{}{}\"", top ? " " : "", command.path));
+  for (const Entry& entry : entries) {
+    if (entry.path.empty()) continue;
+    const bool top = entry.path.find(' ') == std::string::npos;
+    patterns.push_back(fmt::format("\"{}{}\"", top ? " " : "", entry.path));
   }
   return fmt::format("{}", fmt::join(patterns, "|"));
 }
 
 /// "train:--out|train:-o" for `case "$command:$previous"`.
-std::string value_pattern(const Command& command, const Argument& argument) {
+std::string value_pattern(const Entry& entry, const Argument& argument) {
   Words patterns;
   for (const std::string& name : argument.names)
-    patterns.push_back(fmt::format("\"{}:{}\"", command.path, name));
+    patterns.push_back(fmt::format("\"{}:{}\"", entry.path, name));
   return fmt::format("{}", fmt::join(patterns, "|"));
 }
 
-std::string bash_script(const std::vector<Command>& commands) {
+std::string bash_script(const std::vector<Entry>& entries) {
   std::string script = fmt::format(R"(# bash completion of linnet, printed by "linnet completions bash".
 _linnet() {{
   local current=${{COMP_WORDS[COMP_CWORD]}} previous=${{COMP_WORDS[COMP_CWORD-1]}} command= words= files=yes i
@@ -173,24 +150,24 @@ _linnet() {{
   done
   case "$command:$previous" in
 )",
-                                   command_patterns(commands));
-  for (const Command& command : commands) {
-    for (const Argument& argument : command.arguments) {
+                                   command_patterns(entries));
+  for (const Entry& entry : entries) {
+    for (const Argument& argument : entry.arguments) {
       if (argument.names.empty() || !argument.value) continue;
       script +=
-          fmt::format("    {}) words={} files={} ;;\n", value_pattern(command, argument),
+          fmt::format("    {}) words={} files={} ;;\n", value_pattern(entry, argument),
                       quoted(fmt::format("{}", fmt::join(argument.words, " "))), argument.files ? "yes" : "");
     }
   }
   script += R"(    *)
       case "$command" in
 )";
-  for (const Command& command : commands) {
-    const Words positional = positional_words(command);
-    script += fmt::format("        \"{}\") words={}; [[ $current == -* ]] && words={}{} ;;\n", command.path,
+  for (const Entry& entry : entries) {
+    const Words positional = positional_words(entry);
+    script += fmt::format("        \"{}\") words={}; [[ $current == -* ]] && words={}{} ;;\n", entry.path,
                           quoted(fmt::format("{}", fmt::join(positional, " "))),
-                          quoted(fmt::format("{}", fmt::join(option_names(command), " "))),
-                          command.children.empty() ? "" : "; files=");
+                          quoted(fmt::format("{}", fmt::join(option_names(entry), " "))),
+                          entry.children.empty() ? "" : "; files=");
   }
   return script + R"(      esac
       ;;
@@ -205,7 +182,7 @@ complete -F _linnet linnet
 /// "name:help" of `_describe`, in which colons of the name separate.
 std::string described(const std::string& name, const std::string& help) { return quoted(name + ":" + help); }
 
-std::string zsh_script(const std::vector<Command>& commands) {
+std::string zsh_script(const std::vector<Entry>& entries) {
   std::string script = fmt::format(R"(#compdef linnet
 # zsh completion of linnet, printed by "linnet completions zsh".
 _linnet() {{
@@ -218,13 +195,13 @@ _linnet() {{
   done
   case "$command:${{words[CURRENT-1]}}" in
 )",
-                                   command_patterns(commands));
-  for (const Command& command : commands) {
-    for (const Argument& argument : command.arguments) {
+                                   command_patterns(entries));
+  for (const Entry& entry : entries) {
+    for (const Argument& argument : entry.arguments) {
       if (argument.names.empty() || !argument.value) continue;
       Words words;
       for (const std::string& word : argument.words) words.push_back(quoted(word));
-      script += fmt::format("    {})", value_pattern(command, argument));
+      script += fmt::format("    {})", value_pattern(entry, argument));
       if (!words.empty()) script += fmt::format(" compadd -- {};", fmt::join(words, " "));
       script += argument.files ? " _files; return ;;\n" : " return ;;\n";
     }
@@ -232,17 +209,17 @@ _linnet() {{
   script += R"(  esac
   case "$command" in
 )";
-  for (const Command& command : commands) {
+  for (const Entry& entry : entries) {
     Words items, values;
-    for (const Argument& argument : command.arguments)
+    for (const Argument& argument : entry.arguments)
       for (const std::string& name : argument.names) items.push_back(described(name, argument.help));
-    for (const CLI::App* child : command.children)
-      values.push_back(described(child->get_name(), one_line(child->get_description())));
-    if (command.children.empty())
-      for (const std::string& word : positional_words(command)) values.push_back(quoted(word));
+    for (const Command& child : entry.children)
+      values.push_back(described(child.name(), one_line(child.description())));
+    if (entry.children.empty())
+      for (const std::string& word : positional_words(entry)) values.push_back(quoted(word));
     script += fmt::format("    \"{}\")\n      items=({})\n      values=({})\n      files={}\n      ;;\n",
-                          command.path, fmt::join(items, " "), fmt::join(values, " "),
-                          command.children.empty() ? "yes" : "");
+                          entry.path, fmt::join(items, " "), fmt::join(values, " "),
+                          entry.children.empty() ? "yes" : "");
   }
   return script + R"(  esac
   if [[ $PREFIX == -* ]]; then
@@ -258,10 +235,10 @@ if [[ $funcstack[1] == _linnet ]]; then _linnet "$@"; else compdef _linnet linne
 
 std::string fish_quoted(const std::string& text) { return quoted(text, "\\'"); }
 
-std::string fish_script(const std::vector<Command>& commands) {
+std::string fish_script(const std::vector<Entry>& entries) {
   Words paths;
-  for (const Command& command : commands)
-    if (!command.path.empty()) paths.push_back(fish_quoted(command.path));
+  for (const Entry& entry : entries)
+    if (!entry.path.empty()) paths.push_back(fish_quoted(entry.path));
   std::string script = fmt::format(R"(# fish completion of linnet, printed by "linnet completions fish".
 function __linnet_at --description 'Whether the command line has come to this command'
   set -l command ''
@@ -275,17 +252,17 @@ function __linnet_at --description 'Whether the command line has come to this co
 end
 )",
                                    fmt::join(paths, " "));
-  for (const Command& command : commands) {
-    const std::string line = fmt::format("complete -c linnet -n \"__linnet_at '{}'\"", command.path);
-    for (const CLI::App* child : command.children)
-      script += fmt::format("{} -f -a {} -d {}\n", line, fish_quoted(child->get_name()),
-                            fish_quoted(one_line(child->get_description())));
-    if (command.children.empty()) {
-      const Words positional = positional_words(command);
+  for (const Entry& entry : entries) {
+    const std::string line = fmt::format("complete -c linnet -n \"__linnet_at '{}'\"", entry.path);
+    for (const Command& child : entry.children)
+      script += fmt::format("{} -f -a {} -d {}\n", line, fish_quoted(child.name()),
+                            fish_quoted(one_line(child.description())));
+    if (entry.children.empty()) {
+      const Words positional = positional_words(entry);
       if (!positional.empty())
         script += fmt::format("{} -a {}\n", line, fish_quoted(fmt::format("{}", fmt::join(positional, " "))));
     }
-    for (const Argument& argument : command.arguments) {
+    for (const Argument& argument : entry.arguments) {
       if (argument.names.empty()) continue;
       script += line;
       for (const std::string& name : argument.names)
@@ -301,24 +278,18 @@ end
 
 }  // namespace
 
-std::vector<const CLI::App*> shown_commands(const CLI::App& command) {
-  return command.get_subcommands([](const CLI::App* child) { return !child->get_group().empty(); });
-}
-
-void add_completions(CLI::App& program) {
+void add_completions(Command& program) {
   auto shell = std::make_shared<std::string>();
-  CLI::App* command = program.add_subcommand("completions", "Print the completions of a shell");
-  command->group("");
-  command->footer("Example: linnet completions bash > ~/.local/share/bash-completion/completions/linnet");
-  command->add_option("shell", *shell, "bash, zsh or fish")
-      ->required()
-      ->check(one_of({"bash", "zsh", "fish"}));
-  command->callback([shell, &program] {
-    std::vector<Command> commands;
-    collect(commands, program);
-    fmt::print("{}", *shell == "bash"  ? bash_script(commands)
-                     : *shell == "zsh" ? zsh_script(commands)
-                                       : fish_script(commands));
+  Command command = program.add_subcommand("completions", "Print the completions of a shell");
+  command.hide();
+  command.footer("Example: linnet completions bash > ~/.local/share/bash-completion/completions/linnet");
+  command.add_option("shell", *shell, "bash, zsh or fish").required().check(one_of({"bash", "zsh", "fish"}));
+  command.callback([shell, program] {
+    std::vector<Entry> entries;
+    collect(entries, program);
+    fmt::print("{}", *shell == "bash"  ? bash_script(entries)
+                     : *shell == "zsh" ? zsh_script(entries)
+                                       : fish_script(entries));
   });
 }
 

@@ -29,21 +29,21 @@ void run(const Arguments& arguments) {
 
 }  // namespace
 
-void add_convert(CLI::App& program) {
+void add_convert(Command& program) {
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* command = program.add_subcommand("convert", "Write a model with narrower weights");
-  command->footer(
+  Command command = program.add_subcommand("convert", "Write a model with narrower weights");
+  command.footer(
       "The copy has bf16 weights in its dense layers, or int8 weights with one scale per output. "
       "Embeddings,\n"
       "norms, biases and the output head remain f32. The copy runs everywhere, and faster on machines with\n"
       "products of these types.\n"
       "Example: linnet convert runs/digits --weights int8 --out digits-int8");
-  command->add_option("model", arguments->model, "folder of a model or of a run")->required();
-  command->add_option("--weights", arguments->weights, "f32, bf16 or int8")
-      ->check(one_of({"f32", "bf16", "int8"}))
-      ->required();
-  command->add_option("--out", arguments->out, "folder of the new model")->required();
-  command->callback([=] { run(*arguments); });
+  command.add_option("model", arguments->model, "folder of a model or of a run").required();
+  command.add_option("--weights", arguments->weights, "f32, bf16 or int8")
+      .check(one_of({"f32", "bf16", "int8"}))
+      .required();
+  command.add_option("--out", arguments->out, "folder of the new model").required();
+  command.callback([=] { run(*arguments); });
 }
 
 }  // namespace linnet

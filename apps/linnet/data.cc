@@ -16,45 +16,42 @@ struct Arguments {
 
 }  // namespace
 
-void add_data(CLI::App& program) {
-  CLI::App* data = program.add_subcommand("data", "Write the synthetic data sets");
-  data->require_subcommand(1);
+void add_data(Command& program) {
+  Command data = program.add_subcommand("data", "Write the synthetic data sets");
+  data.require_subcommand();
   auto arguments = std::make_shared<Arguments>();
 
-  CLI::App* digits = data->add_subcommand(
-      "digits", "Synthetic handwritten digits as four IDX files with the names of MNIST");
-  digits->footer("Example: linnet data digits --out my-digits --size 28 --count 60000");
-  digits->add_option("--out", arguments->out, "new or empty folder")->required();
-  digits->add_option("--count", arguments->count, "number of training digits")
-      ->check(whole(1, most_count))
-      ->capture_default_str();
-  digits->add_option("--test", arguments->test, "number of test digits")
-      ->check(whole(1, most_count))
-      ->capture_default_str();
-  digits->add_option("--size", arguments->size, "height and width in pixels")
-      ->check(whole(8, 64))
-      ->capture_default_str();
-  digits->add_option("--seed", arguments->seed, "seed of all digits")->check(whole(0))->capture_default_str();
-  digits->callback([=] {
+  Command digits =
+      data.add_subcommand("digits", "Synthetic handwritten digits as four IDX files with the names of MNIST");
+  digits.footer("Example: linnet data digits --out my-digits --size 28 --count 60000");
+  digits.add_option("--out", arguments->out, "new or empty folder").required();
+  digits.add_option("--count", arguments->count, "number of training digits")
+      .check(whole(1, most_count))
+      .capture_default_str();
+  digits.add_option("--test", arguments->test, "number of test digits")
+      .check(whole(1, most_count))
+      .capture_default_str();
+  digits.add_option("--size", arguments->size, "height and width in pixels")
+      .check(whole(8, 64))
+      .capture_default_str();
+  digits.add_option("--seed", arguments->seed, "seed of all digits").check(whole(0)).capture_default_str();
+  digits.callback([=] {
     write_digits(arguments->out, arguments->count, arguments->test, arguments->size, arguments->seed);
     fmt::print("{} training and {} test digits of {}×{}: {}\n", arguments->count, arguments->test,
                arguments->size, arguments->size, arguments->out);
   });
 
-  CLI::App* copy =
-      data->add_subcommand("copy", "Sequences of the copy task as safetensors: tokens and targets");
-  copy->footer("Example: linnet data copy --out copy.safetensors --length 256");
-  copy->add_option("--out", arguments->out, "safetensors file")->required();
-  copy->add_option("--count", arguments->count, "number of sequences")
-      ->check(whole(1, most_count))
-      ->capture_default_str();
-  copy->add_option("--length", arguments->length, "tokens per sequence")
-      ->check(whole(4, 1 << 24))
-      ->capture_default_str();
-  copy->add_option("--seed", arguments->seed, "seed of all sequences")
-      ->check(whole(0))
-      ->capture_default_str();
-  copy->callback([=] {
+  Command copy = data.add_subcommand("copy", "Sequences of the copy task as safetensors: tokens and targets");
+  copy.footer("Example: linnet data copy --out copy.safetensors --length 256");
+  copy.add_option("--out", arguments->out, "safetensors file").required();
+  copy.add_option("--count", arguments->count, "number of sequences")
+      .check(whole(1, most_count))
+      .capture_default_str();
+  copy.add_option("--length", arguments->length, "tokens per sequence")
+      .check(whole(4, 1 << 24))
+      .capture_default_str();
+  copy.add_option("--seed", arguments->seed, "seed of all sequences").check(whole(0)).capture_default_str();
+  copy.callback([=] {
     write_copy(arguments->out, arguments->count, arguments->length, arguments->seed);
     fmt::print("{} sequences of {} tokens: {}\n", arguments->count, arguments->length, arguments->out);
   });

@@ -118,33 +118,33 @@ void run(const Arguments& arguments) {
 
 }  // namespace
 
-void add_embed(CLI::App& program) {
+void add_embed(Command& program) {
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* command =
+  Command command =
       program.add_subcommand("embed", "Write the hidden rows of a model as embeddings of examples");
-  command->footer(
+  command.footer(
       "An embedding is the mean over the tokens of an example of the rows that the output head takes.\n"
       "Example: linnet embed runs/proteins --data proteins.fasta --out proteins.safetensors");
-  command->add_option("model", arguments->model, "folder of a model or of a run")->required();
+  command.add_option("model", arguments->model, "folder of a model or of a run").required();
   command
-      ->add_option("--data", arguments->data,
-                   "digits, copy, a folder of MNIST or CIFAR-10 files, a text file or a FASTA file")
-      ->required();
+      .add_option("--data", arguments->data,
+                  "digits, copy, a folder of MNIST or CIFAR-10 files, a text file or a FASTA file")
+      .required();
   command
-      ->add_option("--data-kind", arguments->data_kind,
-                   "kind of the data; default: from the name of --data and the files in it")
-      ->check(one_of(data_kinds()));
-  command->add_option("--out", arguments->out, "safetensors file for the embeddings")->required();
-  command->add_option("--split", arguments->split, "part of the data")
-      ->check(one_of({"validation", "training"}));
-  command->add_option("--examples", arguments->examples, "number of examples, evenly spaced; default: all")
-      ->check(whole(1, most_count));
-  command->add_option("--batch", arguments->batch, "examples per pass")->check(whole(1, most_count));
-  command->add_flag("--per-token", arguments->per_token, "write the row of every token instead of the mean");
-  command->add_option("--threads", arguments->threads, "number of threads; default: all")
-      ->check(whole(1, most_threads));
-  command->add_flag("--json", arguments->json, "print the result as JSON");
-  command->callback([=] { run(*arguments); });
+      .add_option("--data-kind", arguments->data_kind,
+                  "kind of the data; default: from the name of --data and the files in it")
+      .check(one_of(data_kinds()));
+  command.add_option("--out", arguments->out, "safetensors file for the embeddings").required();
+  command.add_option("--split", arguments->split, "part of the data")
+      .check(one_of({"validation", "training"}));
+  command.add_option("--examples", arguments->examples, "number of examples, evenly spaced; default: all")
+      .check(whole(1, most_count));
+  command.add_option("--batch", arguments->batch, "examples per pass").check(whole(1, most_count));
+  command.add_flag("--per-token", arguments->per_token, "write the row of every token instead of the mean");
+  command.add_option("--threads", arguments->threads, "number of threads; default: all")
+      .check(whole(1, most_threads));
+  command.add_flag("--json", arguments->json, "print the result as JSON");
+  command.callback([=] { run(*arguments); });
 }
 
 }  // namespace linnet

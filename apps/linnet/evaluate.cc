@@ -83,44 +83,43 @@ void run(const Arguments& arguments) {
 
 }  // namespace
 
-void add_evaluate(CLI::App& program) {
+void add_evaluate(Command& program) {
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* command =
+  Command command =
       program.add_subcommand("evaluate", "Bits per token, perplexity and accuracy on validation data");
-  command->footer(
+  command.footer(
       "Bits per token are bits per dimension for pictures (every pixel counts) and bits per byte for text.\n"
       "For an encoder only the hidden tokens count. They are the same in every evaluation.\n"
       "Example: linnet evaluate runs/digits --data digits\n"
       "         linnet evaluate runs/softmax --data digits --attention favor --features 256\n"
       "         linnet evaluate runs/text --data book.txt --per-token tokens.csv");
-  command->add_option("model", arguments->model, "folder of a model or of a run")->required();
+  command.add_option("model", arguments->model, "folder of a model or of a run").required();
   command
-      ->add_option("--data", arguments->data,
-                   "digits, copy, a folder of MNIST or CIFAR-10 files, a text file or a FASTA file")
-      ->required();
+      .add_option("--data", arguments->data,
+                  "digits, copy, a folder of MNIST or CIFAR-10 files, a text file or a FASTA file")
+      .required();
   command
-      ->add_option("--data-kind", arguments->data_kind,
-                   "kind of the data; default: from the name of --data and the files in it")
-      ->check(one_of(data_kinds()));
-  command->add_option("--split", arguments->split, "part of the data")
-      ->check(one_of({"validation", "training"}));
-  command->add_option("--examples", arguments->examples, "number of examples, evenly spaced; default: all")
-      ->check(whole(1, most_count));
-  command->add_option("--batch", arguments->batch, "examples per pass")->check(whole(1, most_count));
-  command->add_option("--per-token", arguments->per_token,
-                      "CSV file for the log-probability of every counted token, in nats, and its bits");
-  command->add_option(
+      .add_option("--data-kind", arguments->data_kind,
+                  "kind of the data; default: from the name of --data and the files in it")
+      .check(one_of(data_kinds()));
+  command.add_option("--split", arguments->split, "part of the data")
+      .check(one_of({"validation", "training"}));
+  command.add_option("--examples", arguments->examples, "number of examples, evenly spaced; default: all")
+      .check(whole(1, most_count));
+  command.add_option("--batch", arguments->batch, "examples per pass").check(whole(1, most_count));
+  command.add_option("--per-token", arguments->per_token,
+                     "CSV file for the log-probability of every counted token, in nats, and its bits");
+  command.add_option(
       "--attention", arguments->attention,
       "use the weights with another attention family, or with a feature map of the linear family "
       "(for example favor)");
-  command->add_option("--feature-map", arguments->feature_map, "use the weights with another feature map");
-  command
-      ->add_option("--features", arguments->features, "number of features of a random map; default: E ln E")
-      ->check(whole(1, most_count));
-  command->add_option("--threads", arguments->threads, "number of threads; default: all")
-      ->check(whole(1, most_threads));
-  command->add_flag("--json", arguments->json, "print the result as JSON");
-  command->callback([=] { run(*arguments); });
+  command.add_option("--feature-map", arguments->feature_map, "use the weights with another feature map");
+  command.add_option("--features", arguments->features, "number of features of a random map; default: E ln E")
+      .check(whole(1, most_count));
+  command.add_option("--threads", arguments->threads, "number of threads; default: all")
+      .check(whole(1, most_threads));
+  command.add_flag("--json", arguments->json, "print the result as JSON");
+  command.callback([=] { run(*arguments); });
 }
 
 }  // namespace linnet

@@ -88,14 +88,14 @@ void run(bool json, bool markdown) {
 
 }  // namespace
 
-void add_families(CLI::App& program) {
+void add_families(Command& program) {
   auto json = std::make_shared<bool>(false), markdown = std::make_shared<bool>(false);
-  CLI::App* command =
+  Command command =
       program.add_subcommand("families", "List the attention families, feature maps and similarities");
-  command->footer("Example: linnet families");
-  CLI::Option* as_json = command->add_flag("--json", *json, "print the tables as JSON");
-  command->add_flag("--markdown", *markdown, "print the tables of docs/families.md")->excludes(as_json);
-  command->callback([=] { run(*json, *markdown); });
+  command.footer("Example: linnet families");
+  Option as_json = command.add_flag("--json", *json, "print the tables as JSON");
+  command.add_flag("--markdown", *markdown, "print the tables of docs/families.md").excludes(as_json);
+  command.callback([=] { run(*json, *markdown); });
 }
 
 }  // namespace linnet

@@ -36,7 +36,7 @@ Tokens tokens_of_numbers(const std::string& text, std::int64_t vocabulary) {
       result.push_back(hidden_token);
       continue;
     }
-    if (!whole(0, vocabulary - 1)(word).empty())
+    if (!whole(0, vocabulary - 1).problem(word).empty())
       fail<UsageError>("fill", "expected tokens in 0 … {}, or _ for a hidden one, got {}", vocabulary - 1,
                        word);
     result.push_back(std::stoi(word));
@@ -174,25 +174,24 @@ void run(const Arguments& arguments) {
 
 }  // namespace
 
-void add_fill(CLI::App& program) {
+void add_fill(Command& program) {
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* command =
-      program.add_subcommand("fill", "Predict the hidden tokens of a sequence with an encoder");
-  command->footer(
+  Command command = program.add_subcommand("fill", "Predict the hidden tokens of a sequence with an encoder");
+  command.footer(
       "_ stands for a hidden token. In proteins ? and X stand for one too.\n"
       "Every hidden token is predicted from the tokens that are given, not from other predictions.\n"
       "Examples: linnet fill runs/proteins --protein MKV_LLAG_\n"
       "          linnet fill runs/proteins --fasta hidden.fasta --json");
-  command->add_option("model", arguments->model, "folder of a model or of a run, trained as \"masked\"")
-      ->required();
-  command->add_option("--protein", arguments->protein, "residues of one protein");
-  command->add_option("--fasta", arguments->fasta, "FASTA file of proteins, plain or gzipped");
-  command->add_option("--text", arguments->text, "text for a model of bytes");
-  command->add_option("--tokens", arguments->tokens, "tokens as numbers, such as \"3 1 _ 4\"");
-  command->add_option("--threads", arguments->threads, "number of threads; default: all")
-      ->check(whole(1, most_threads));
-  command->add_flag("--json", arguments->json, "print the result as JSON");
-  command->callback([=] { run(*arguments); });
+  command.add_option("model", arguments->model, "folder of a model or of a run, trained as \"masked\"")
+      .required();
+  command.add_option("--protein", arguments->protein, "residues of one protein");
+  command.add_option("--fasta", arguments->fasta, "FASTA file of proteins, plain or gzipped");
+  command.add_option("--text", arguments->text, "text for a model of bytes");
+  command.add_option("--tokens", arguments->tokens, "tokens as numbers, such as \"3 1 _ 4\"");
+  command.add_option("--threads", arguments->threads, "number of threads; default: all")
+      .check(whole(1, most_threads));
+  command.add_flag("--json", arguments->json, "print the result as JSON");
+  command.callback([=] { run(*arguments); });
 }
 
 }  // namespace linnet

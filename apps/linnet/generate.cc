@@ -269,55 +269,56 @@ void run(const Arguments& arguments) {
 
 }  // namespace
 
-void add_generate(CLI::App& program) {
+void add_generate(Command& program) {
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* command = program.add_subcommand("generate", "Draw pictures or write text with a trained model");
-  command->footer(
+  Command command = program.add_subcommand("generate", "Draw pictures or write text with a trained model");
+  command.footer(
       "Examples: linnet generate runs/digits --count 64 --out samples.png\n"
       "          linnet generate runs/text --prompt \"ROMEO:\" --length 500 --temperature 0.8");
-  command->add_option("model", arguments->model, "folder of a model or of a run")->required();
-  std::vector<CLI::Option*> of_new_streams;
+  command.add_option("model", arguments->model, "folder of a model or of a run").required();
+  std::vector<Option> of_new_streams;
   const auto add = [&](const char* name, auto& value, const char* help) {
-    return of_new_streams.emplace_back(command->add_option(name, value, help));
+    return of_new_streams.emplace_back(command.add_option(name, value, help));
   };
   add("--count", arguments->count, "number of pictures (default 64) or texts (default 1)")
-      ->check(whole(1, most_count));
-  command->add_option("--out", arguments->out,
-                      "PNG file for pictures, or file for text (default: standard output)");
+      .check(whole(1, most_count));
+  command.add_option("--out", arguments->out,
+                     "PNG file for pictures, or file for text (default: standard output)");
   add("--label", arguments->labels, "classes to draw in turn, 3,1,4; default: all")
-      ->delimiter(',')
-      ->check(whole(0));
-  auto* prompt = add("--prompt", arguments->prompt, "text to continue; numbers if tokens are not bytes");
-  add("--prompt-file", arguments->prompt_file, "file with the text to continue")->excludes(prompt);
+      .delimiter(',')
+      .check(whole(0));
+  const Option prompt =
+      add("--prompt", arguments->prompt, "text to continue; numbers if tokens are not bytes");
+  add("--prompt-file", arguments->prompt_file, "file with the text to continue").excludes(prompt);
   add("--complete", arguments->complete,
       "complete the upper halves of the pictures in a PNG, an IDX or a CIFAR-10 file (.bin)");
-  add("--length", arguments->length, "tokens per text; default: model.length")->check(whole(1, most_count));
+  add("--length", arguments->length, "tokens per text; default: model.length").check(whole(1, most_count));
   add("--temperature", arguments->sampling.temperature,
       "below 1: more probable; above 1: more varied; 0: greedy")
-      ->check(number(0));
-  add("--top-k", arguments->sampling.top_k, "sample from the k most probable tokens only")->check(whole(1));
+      .check(number(0));
+  add("--top-k", arguments->sampling.top_k, "sample from the k most probable tokens only").check(whole(1));
   add("--top-p", arguments->sampling.top_p,
       "sample from the smallest set of tokens with this total probability")
-      ->check(number(0, 1, true));
+      .check(number(0, 1, true));
   add("--seed", arguments->sampling.seed, "seed of the first stream; each next one adds 1");
-  auto* save_states =
-      command->add_option("--save-states", arguments->save_states, "file for the streams that --steps stops");
-  auto* steps = command->add_option(
+  Option save_states =
+      command.add_option("--save-states", arguments->save_states, "file for the streams that --steps stops");
+  Option steps = command.add_option(
       "--steps", arguments->steps, "stop each stream after this number of tokens, to continue with --states");
-  steps->check(whole(1))->needs(save_states);
-  save_states->needs(steps);
-  auto* states =
-      command->add_option("--states", arguments->states,
-                          "continue the streams in a file of --save-states, with their own options");
-  for (CLI::Option* option : of_new_streams) states->excludes(option);
-  command->add_option("--streams", arguments->streams, "pictures drawn at the same time")
-      ->check(whole(1, most_count));
-  command->add_option("--columns", arguments->columns, "columns of the grid")->check(whole(1, most_count));
-  command->add_flag("--no-cache", arguments->no_cache, "compute every token from the whole sequence again");
-  command->add_option("--threads", arguments->threads, "number of threads; default: all")
-      ->check(whole(1, most_threads));
-  command->add_flag("--json", arguments->json, "print the result as JSON");
-  command->callback([=] { run(*arguments); });
+  steps.check(whole(1)).needs(save_states);
+  save_states.needs(steps);
+  Option states =
+      command.add_option("--states", arguments->states,
+                         "continue the streams in a file of --save-states, with their own options");
+  for (const Option& option : of_new_streams) states.excludes(option);
+  command.add_option("--streams", arguments->streams, "pictures drawn at the same time")
+      .check(whole(1, most_count));
+  command.add_option("--columns", arguments->columns, "columns of the grid").check(whole(1, most_count));
+  command.add_flag("--no-cache", arguments->no_cache, "compute every token from the whole sequence again");
+  command.add_option("--threads", arguments->threads, "number of threads; default: all")
+      .check(whole(1, most_threads));
+  command.add_flag("--json", arguments->json, "print the result as JSON");
+  command.callback([=] { run(*arguments); });
 }
 
 }  // namespace linnet

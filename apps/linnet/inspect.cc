@@ -114,18 +114,17 @@ void run(const std::string& folder, bool json) {
 
 }  // namespace
 
-void add_inspect(CLI::App& program) {
+void add_inspect(Command& program) {
   struct Arguments {
     std::string model;
     bool json = false;
   };
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* command =
-      program.add_subcommand("inspect", "Sizes of a model, and the cost of a generated token");
-  command->footer("Example: linnet inspect runs/digits");
-  command->add_option("model", arguments->model, "folder of a model or of a run")->required();
-  command->add_flag("--json", arguments->json, "print the result as JSON");
-  command->callback([=] { run(arguments->model, arguments->json); });
+  Command command = program.add_subcommand("inspect", "Sizes of a model, and the cost of a generated token");
+  command.footer("Example: linnet inspect runs/digits");
+  command.add_option("model", arguments->model, "folder of a model or of a run").required();
+  command.add_flag("--json", arguments->json, "print the result as JSON");
+  command.callback([=] { run(arguments->model, arguments->json); });
 }
 
 }  // namespace linnet

@@ -179,27 +179,26 @@ void list_options() {
 
 }  // namespace
 
-void add_train(CLI::App& program) {
+void add_train(Command& program) {
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* command = program.add_subcommand("train", "Train a model from a configuration");
-  command->footer("Example: linnet train digits --out runs/digits --set training.steps=500");
-  auto* config = command->add_option("config,--config", arguments->config,
-                                     "TOML file, or the name of a shipped configuration");
-  auto* out =
-      command->add_option("--out", arguments->out, "folder of the run: model, metrics, samples, checkpoints");
-  command->add_option("--set", arguments->settings,
-                      "replace a value of the configuration, key=value; may be repeated");
-  command->add_option("--data", arguments->data,
-                      "digits, copy, a folder of MNIST or CIFAR-10 files, a text file or a FASTA file");
-  command->add_flag("--resume", arguments->resume, "continue from the newest checkpoint of the run");
-  command->add_option("--threads", arguments->threads, "number of threads; default: all")
-      ->check(whole(1, most_threads));
-  command->add_flag("--json", arguments->json, "print the result as JSON");
-  command->add_flag("--options", arguments->list, "list all keys of the configuration and exit");
-  command->callback([=] {
+  Command command = program.add_subcommand("train", "Train a model from a configuration");
+  command.footer("Example: linnet train digits --out runs/digits --set training.steps=500");
+  const Option config = command.add_option("config,--config", arguments->config,
+                                           "TOML file, or the name of a shipped configuration");
+  const Option out =
+      command.add_option("--out", arguments->out, "folder of the run: model, metrics, samples, checkpoints");
+  command.add_option("--set", arguments->settings,
+                     "replace a value of the configuration, key=value; may be repeated");
+  command.add_option("--data", arguments->data,
+                     "digits, copy, a folder of MNIST or CIFAR-10 files, a text file or a FASTA file");
+  command.add_flag("--resume", arguments->resume, "continue from the newest checkpoint of the run");
+  command.add_option("--threads", arguments->threads, "number of threads; default: all")
+      .check(whole(1, most_threads));
+  command.add_flag("--json", arguments->json, "print the result as JSON");
+  command.add_flag("--options", arguments->list, "list all keys of the configuration and exit");
+  command.callback([=] {
     if (arguments->list) return list_options();
-    for (const CLI::Option* option : {config, out})
-      if (option->empty()) throw CLI::RequiredError(option->get_name(false, true));
+    for (const Option& option : {config, out}) option.require_given();
     run(*arguments);
   });
 }

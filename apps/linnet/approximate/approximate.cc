@@ -181,13 +181,13 @@ void run(const Arguments& arguments) {
 
 }  // namespace
 
-void add_approximate(CLI::App& program) {
+void add_approximate(Command& program) {
   auto arguments = std::make_shared<Arguments>();
   ApproximateSource& source = arguments->source;
   source.deviation = 0.5;
-  CLI::App* command = program.add_subcommand(
+  Command command = program.add_subcommand(
       "approximate", "How well random features and low ranks approximate softmax attention");
-  command->footer(
+  command.footer(
       "Errors are relative to the norm of the exact result. The column predicted is the closed form of\n"
       "weights.error for independent directions. Inputs are random, or q, k and v of a file, or a layer of "
       "a\n"
@@ -196,62 +196,60 @@ void add_approximate(CLI::App& program) {
       "         linnet approximate --qkv qkv.safetensors --maps favor --error 0.05\n"
       "         linnet approximate --model runs/text --layer 3 --data book.txt --linformer");
   command
-      ->add_option("--features", arguments->features,
-                   "numbers of features, and ranks: a list or a doubling range")
-      ->capture_default_str();
-  command->add_option("--maps", arguments->maps, "favor, favor-trig, favor-sincos, favor-hyperbolic")
-      ->capture_default_str();
-  command->add_option("--directions", arguments->directions, "orthogonal, independent")
-      ->capture_default_str();
-  command->add_option("--draws", arguments->draws, "number of draws to average over")
-      ->check(whole(2, 100000))
-      ->capture_default_str();
-  command->add_flag("--linformer", arguments->linformer,
-                    "also the spectrum of the attention matrix and its errors at low rank");
+      .add_option("--features", arguments->features,
+                  "numbers of features, and ranks: a list or a doubling range")
+      .capture_default_str();
+  command.add_option("--maps", arguments->maps, "favor, favor-trig, favor-sincos, favor-hyperbolic")
+      .capture_default_str();
+  command.add_option("--directions", arguments->directions, "orthogonal, independent").capture_default_str();
+  command.add_option("--draws", arguments->draws, "number of draws to average over")
+      .check(whole(2, 100000))
+      .capture_default_str();
+  command.add_flag("--linformer", arguments->linformer,
+                   "also the spectrum of the attention matrix and its errors at low rank");
   command
-      ->add_option("--error", arguments->error,
-                   "error of the output for which to recommend a number of features")
-      ->check(number(0, 1, true))
-      ->capture_default_str();
-  command->add_option("--qkv", source.qkv, "safetensors file with q, k, v [batch, length, heads, dim]");
-  command->add_option("--model", source.model, "folder of a model or of a run");
-  command->add_option("--layer", source.layer, "layer of the model; 0 is the first")
-      ->check(whole(0, most_count))
-      ->capture_default_str();
-  command->add_option(
+      .add_option("--error", arguments->error,
+                  "error of the output for which to recommend a number of features")
+      .check(number(0, 1, true))
+      .capture_default_str();
+  command.add_option("--qkv", source.qkv, "safetensors file with q, k, v [batch, length, heads, dim]");
+  command.add_option("--model", source.model, "folder of a model or of a run");
+  command.add_option("--layer", source.layer, "layer of the model; 0 is the first")
+      .check(whole(0, most_count))
+      .capture_default_str();
+  command.add_option(
       "--data", source.data,
       "data for --model: digits, copy, a folder of MNIST or CIFAR-10 files, a text file or a FASTA file");
   command
-      ->add_option("--data-kind", source.data_kind,
-                   "kind of the data; default: from the name of --data and the files in it")
-      ->check(one_of(data_kinds()));
-  command->add_option("--examples", source.examples, "number of validation examples, evenly spaced")
-      ->check(whole(1, 1024))
-      ->capture_default_str();
-  command->add_option("--length", source.length, "tokens; longer inputs are cut")
-      ->check(whole(1, most_count))
-      ->capture_default_str();
-  command->add_option("--dim", source.dim, "head size E of random inputs")
-      ->check(whole(1, 4096))
-      ->capture_default_str();
-  CLI::Option* norm = command->add_option("--norm", source.norm, "norm of every random query and key")
-                          ->check(number(0, 1e6, true));
+      .add_option("--data-kind", source.data_kind,
+                  "kind of the data; default: from the name of --data and the files in it")
+      .check(one_of(data_kinds()));
+  command.add_option("--examples", source.examples, "number of validation examples, evenly spaced")
+      .check(whole(1, 1024))
+      .capture_default_str();
+  command.add_option("--length", source.length, "tokens; longer inputs are cut")
+      .check(whole(1, most_count))
+      .capture_default_str();
+  command.add_option("--dim", source.dim, "head size E of random inputs")
+      .check(whole(1, 4096))
+      .capture_default_str();
+  Option norm = command.add_option("--norm", source.norm, "norm of every random query and key")
+                    .check(number(0, 1e6, true));
   command
-      ->add_option("--deviation", source.deviation,
-                   "standard deviation of the numbers of random queries and keys")
-      ->check(number(0, 1e6, true))
-      ->excludes(norm)
-      ->capture_default_str();
-  command->add_option("--mask", source.mask, "full or causal; --model uses the mask of the model")
-      ->check(one_of({"full", "causal"}))
-      ->capture_default_str();
-  command->add_option("--seed", source.seed, "seed of random inputs and of directions")
-      ->capture_default_str();
-  command->add_option("--plot", arguments->plot, "draw the errors into an SVG file");
-  command->add_option("--threads", arguments->threads, "number of threads; default: all")
-      ->check(whole(1, most_threads));
-  command->add_flag("--json", arguments->json, "print the result as JSON");
-  command->callback([=] { run(*arguments); });
+      .add_option("--deviation", source.deviation,
+                  "standard deviation of the numbers of random queries and keys")
+      .check(number(0, 1e6, true))
+      .excludes(norm)
+      .capture_default_str();
+  command.add_option("--mask", source.mask, "full or causal; --model uses the mask of the model")
+      .check(one_of({"full", "causal"}))
+      .capture_default_str();
+  command.add_option("--seed", source.seed, "seed of random inputs and of directions").capture_default_str();
+  command.add_option("--plot", arguments->plot, "draw the errors into an SVG file");
+  command.add_option("--threads", arguments->threads, "number of threads; default: all")
+      .check(whole(1, most_threads));
+  command.add_flag("--json", arguments->json, "print the result as JSON");
+  command.callback([=] { run(*arguments); });
 }
 
 }  // namespace linnet

@@ -156,10 +156,10 @@ void run(const Arguments& arguments) {
 
 }  // namespace
 
-void add_attend(CLI::App& program) {
+void add_attend(Command& program) {
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* command = program.add_subcommand("attend", "One attention on your own queries, keys and values");
-  command->footer(
+  Command command = program.add_subcommand("attend", "One attention on your own queries, keys and values");
+  command.footer(
       "Tensors of the input:\n"
       "  q, k, v, and grad_out for --gradients: f32 or bf16 [batch, length, heads, dim]; lsh uses q as k\n"
       "  begin, end for --mask intervals: i64 or i32 [queries]\n"
@@ -176,26 +176,26 @@ void add_attend(CLI::App& program) {
       "out.safetensors\n"
       "         linnet attend qkv.safetensors --family linformer --rank 64 --out out.safetensors --compare "
       "softmax");
-  command->add_option("in", arguments->in, "safetensors file")->required();
-  command->add_option("--out", arguments->out, "safetensors file to write")->required();
-  command->add_option("--family", arguments->family, "attention family; linnet families lists them")
-      ->capture_default_str();
-  command->add_option("--feature-map", arguments->feature_map, "feature map of the linear family")
-      ->capture_default_str();
-  arguments->options.add_to(*command);
-  arguments->mask.add_to(*command);
+  command.add_option("in", arguments->in, "safetensors file").required();
+  command.add_option("--out", arguments->out, "safetensors file to write").required();
+  command.add_option("--family", arguments->family, "attention family; linnet families lists them")
+      .capture_default_str();
+  command.add_option("--feature-map", arguments->feature_map, "feature map of the linear family")
+      .capture_default_str();
+  arguments->options.add_to(command);
+  arguments->mask.add_to(command);
   command
-      ->add_option("--decay", arguments->decay,
-                   "γ of the causal linear family, 0 < γ ≤ 1: one per head or one for all")
-      ->delimiter(',')
-      ->allow_extra_args(false)
-      ->check(number(0, 1, true));
-  command->add_flag("--gradients", arguments->gradients, "also compute the gradients, from grad_out");
-  command->add_option("--compare", arguments->compare, "print the error against another family");
-  command->add_option("--threads", arguments->threads, "number of threads; default: all")
-      ->check(whole(1, most_threads));
-  command->add_flag("--json", arguments->json, "print the result as JSON");
-  command->callback([=] { run(*arguments); });
+      .add_option("--decay", arguments->decay,
+                  "γ of the causal linear family, 0 < γ ≤ 1: one per head or one for all")
+      .delimiter(',')
+      .allow_extra_args(false)
+      .check(number(0, 1, true));
+  command.add_flag("--gradients", arguments->gradients, "also compute the gradients, from grad_out");
+  command.add_option("--compare", arguments->compare, "print the error against another family");
+  command.add_option("--threads", arguments->threads, "number of threads; default: all")
+      .check(whole(1, most_threads));
+  command.add_flag("--json", arguments->json, "print the result as JSON");
+  command.callback([=] { run(*arguments); });
 }
 
 }  // namespace linnet

@@ -33,13 +33,13 @@ Tensor read_visible(const Safetensors& file, const std::string& path) {
 
 }  // namespace
 
-void MaskOptions::add_to(CLI::App& command) {
+void MaskOptions::add_to(Command& command) {
   const auto list = [&](const char* name, std::vector<std::int64_t>& values, const char* text) {
-    command.add_option(name, values, text)->delimiter(',')->allow_extra_args(false)->check(whole(0));
+    command.add_option(name, values, text).delimiter(',').allow_extra_args(false).check(whole(0));
   };
   command.add_option("--mask", mask, "full, causal, prefix, window, intervals or boolean")
-      ->check(one_of({"full", "causal", "prefix", "window", "intervals", "boolean"}))
-      ->capture_default_str();
+      .check(one_of({"full", "causal", "prefix", "window", "intervals", "boolean"}))
+      .capture_default_str();
   list("--prefix", prefix,
        "keys of the prefix with --mask prefix, one number per batch entry or one for all");
   list("--window", window, "keys to the left and to the right with --mask window, 49,0");

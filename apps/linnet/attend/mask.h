@@ -1,10 +1,10 @@
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "command_line.h"
 #include "io/safetensors.h"
 #include "linnet/mask.h"
 
@@ -15,7 +15,7 @@ struct MaskOptions {
   std::string mask = "full";
   std::vector<std::int64_t> prefix, window, key_lengths, segments;
 
-  void add_to(CLI::App& command);
+  void add_to(Command& command);
 
   /// Throws UsageError for an option without its mask, and for a mask without its option.
   void check() const;

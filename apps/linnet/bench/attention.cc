@@ -33,7 +33,7 @@ std::vector<std::string> known_list(const std::string& option, const std::string
                                     const std::vector<std::string>& known) {
   std::vector<std::string> names = name_list(option, text, "bench");
   for (const std::string& name : names) {
-    const std::string problem = one_of(known)(const_cast<std::string&>(name));
+    const std::string problem = one_of(known).problem(name);
     if (!problem.empty()) fail<UsageError>("bench", "{}: {}", option, problem);
   }
   return names;
@@ -268,11 +268,11 @@ void run(const Arguments& arguments) {
 
 }  // namespace
 
-void add_bench_attention(CLI::App& bench) {
+void add_bench_attention(Command& bench) {
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* command =
+  Command command =
       bench.add_subcommand("attention", "Time of one attention, relative to the ceilings of the machine");
-  command->footer(
+  command.footer(
       "floor_ms is the larger of two times: the least FLOPs at the dense ceiling, and the least bytes at "
       "the\n"
       "copy ceiling. For a step it is the time to read and write the states.\n"
@@ -283,45 +283,42 @@ void add_bench_attention(CLI::App& bench) {
       "         linnet bench attention --family all --mask causal,full --length 512:65536 --longest 20\n"
       "         linnet bench attention --family linear --pass step --streams 4096 --dim 32");
   const auto list = [&](const char* name, std::string& value, const char* text) {
-    command->add_option(name, value, text)->capture_default_str();
+    command.add_option(name, value, text).capture_default_str();
   };
   list("--family", arguments->family, "families: linear,softmax, or all");
   list("--feature-map", arguments->feature_map,
        "feature maps of linear; user is elu written with the exported tile mathematics");
   list("--mask", arguments->mask, "full, causal, prefix, window, segments (causal), intervals, boolean");
-  command->add_option("--window", arguments->window, "keys to the left and right of window and intervals")
-      ->delimiter(',')
-      ->allow_extra_args(false)
-      ->check(whole(0))
-      ->capture_default_str();
-  command->add_option("--prefix", arguments->prefix, "keys of the prefix")
-      ->check(whole(0))
-      ->capture_default_str();
-  command->add_option("--segments", arguments->segments, "length of the segments")
-      ->check(whole(1))
-      ->capture_default_str();
+  command.add_option("--window", arguments->window, "keys to the left and right of window and intervals")
+      .delimiter(',')
+      .allow_extra_args(false)
+      .check(whole(0))
+      .capture_default_str();
+  command.add_option("--prefix", arguments->prefix, "keys of the prefix")
+      .check(whole(0))
+      .capture_default_str();
+  command.add_option("--segments", arguments->segments, "length of the segments")
+      .check(whole(1))
+      .capture_default_str();
   list("--dtype", arguments->dtype, "type of inputs and outputs: f32, bf16");
-  command->add_option("--decay", arguments->decay, "γ of the causal linear family")
-      ->check(number(0, 1, true));
+  command.add_option("--decay", arguments->decay, "γ of the causal linear family").check(number(0, 1, true));
   list("--pass", arguments->pass, "forward, training (forward and backward), step (recurrent, linear)");
   list("--length", arguments->length, "tokens: a list or a doubling range");
   list("--batch", arguments->batch, "sequences per call");
   list("--streams", arguments->streams, "streams per step");
-  command->add_option("--heads", arguments->heads, "heads")
-      ->check(whole(1, most_count))
-      ->capture_default_str();
+  command.add_option("--heads", arguments->heads, "heads").check(whole(1, most_count)).capture_default_str();
   list("--dim", arguments->dim, "head sizes");
-  command->add_option("--value-dim", arguments->value_dim, "head size of values; default: --dim")
-      ->check(whole(1, most_count));
+  command.add_option("--value-dim", arguments->value_dim, "head size of values; default: --dim")
+      .check(whole(1, most_count));
   command
-      ->add_option("--longest", arguments->longest,
-                   "longest time of a call in seconds; rows above it, by estimate, are skipped")
-      ->check(number(0, 1e9, true))
-      ->capture_default_str();
-  command->add_option("--plot", arguments->plot, "draw time and memory against --length into an SVG file");
-  arguments->family_options.add_to(*command);
-  arguments->bench.add_to(*command);
-  command->callback([=] { run(*arguments); });
+      .add_option("--longest", arguments->longest,
+                  "longest time of a call in seconds; rows above it, by estimate, are skipped")
+      .check(number(0, 1e9, true))
+      .capture_default_str();
+  command.add_option("--plot", arguments->plot, "draw time and memory against --length into an SVG file");
+  arguments->family_options.add_to(command);
+  arguments->bench.add_to(command);
+  command.callback([=] { run(*arguments); });
 }
 
 }  // namespace linnet

@@ -20,11 +20,11 @@ namespace {
 constexpr double long_call = 2;  // seconds
 }
 
-void BenchOptions::add_to(CLI::App& command) {
+void BenchOptions::add_to(Command& command) {
   command.add_option("--threads", threads, "numbers of threads, 1,2; default: all")
-      ->delimiter(',')
-      ->check(whole(1, most_threads));
-  command.add_option("--seconds", seconds, "measuring time per row, in seconds")->check(number(0, 1e6, true));
+      .delimiter(',')
+      .check(whole(1, most_threads));
+  command.add_option("--seconds", seconds, "measuring time per row, in seconds").check(number(0, 1e6, true));
   command.add_flag("--json", json, "print the rows as a JSON array");
 }
 
@@ -107,13 +107,13 @@ std::vector<double> time_calls(const std::function<void()>& call, double seconds
   return times;
 }
 
-void add_bench(CLI::App& program) {
-  CLI::App* bench =
+void add_bench(Command& program) {
+  Command bench =
       program.add_subcommand("bench", "Measure the ceilings of this machine, and the work relative to them");
-  bench->require_subcommand(1);
-  add_bench_attention(*bench);
-  add_bench_train(*bench);
-  add_bench_generate(*bench);
+  bench.require_subcommand();
+  add_bench_attention(bench);
+  add_bench_train(bench);
+  add_bench_generate(bench);
 }
 
 }  // namespace linnet

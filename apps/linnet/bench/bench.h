@@ -1,12 +1,12 @@
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "command_line.h"
 #include "io/json.h"
 #include "linnet/context.h"
 
@@ -18,7 +18,7 @@ struct BenchOptions {
   double seconds = 1;  ///< measured a row, at least
   bool json = false;
 
-  void add_to(CLI::App& command);
+  void add_to(Command& command);
 
   /// The rows that `measure` appends, once for each number of threads.
   Json rows(const std::function<void(Context& context, Json& rows)>& measure) const;
@@ -56,8 +56,8 @@ Json bench_row(Context& context, const std::string& bench, const std::string& dt
 /// Two are enough where one takes seconds, and the first counts.
 std::vector<double> time_calls(const std::function<void()>& call, double seconds, int least = 5);
 
-void add_bench_attention(CLI::App& bench);
-void add_bench_train(CLI::App& bench);
-void add_bench_generate(CLI::App& bench);
+void add_bench_attention(Command& bench);
+void add_bench_train(Command& bench);
+void add_bench_generate(Command& bench);
 
 }  // namespace linnet

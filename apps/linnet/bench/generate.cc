@@ -339,35 +339,35 @@ void run(const Arguments& arguments) {
 
 }  // namespace
 
-void add_bench_generate(CLI::App& bench) {
+void add_bench_generate(Command& bench) {
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* command =
+  Command command =
       bench.add_subcommand("generate", "Rate of generation, relative to the ceilings and to softmax");
-  command->footer(
+  command.footer(
       "Example: linnet bench generate --config paper-mnist --streams 1,64 --weights f32,bf16,int8 "
       "--no-cache\n"
       "         linnet bench generate --position 64:65536 --plot generation.svg\n"
       "         linnet bench generate --config stream --family linear --real-time");
-  command->add_option("--config", arguments->config, "configurations: files, or names of shipped ones")
-      ->capture_default_str();
-  command->add_option("--family", arguments->family, "attention families")->capture_default_str();
-  command->add_option("--streams", arguments->streams, "number of streams: a list or a doubling range")
-      ->capture_default_str();
-  command->add_option("--weights", arguments->weights, "types of the weights: f32, bf16, int8")
-      ->capture_default_str();
-  command->add_option("--position", arguments->position,
-                      "measure a step of one stream after this number of tokens: a list or a doubling range");
-  command->add_option("--plot", arguments->plot, "draw time and memory against --position into an SVG file");
-  command->add_flag("--real-time", arguments->real_time,
-                    "step one stream on one thread; prints the slowest of --steps steps in microseconds");
-  command->add_option("--steps", arguments->steps, "number of steps of --real-time")
-      ->capture_default_str()
-      ->check(whole(1, std::int64_t{1} << 32));
-  command->add_flag("--no-cache", arguments->no_cache,
-                    "also measure softmax without a cache, the baseline of the paper");
-  command->add_option("--set", arguments->settings, "replace a value of the configuration, key=value");
-  arguments->bench.add_to(*command);
-  command->callback([=] { run(*arguments); });
+  command.add_option("--config", arguments->config, "configurations: files, or names of shipped ones")
+      .capture_default_str();
+  command.add_option("--family", arguments->family, "attention families").capture_default_str();
+  command.add_option("--streams", arguments->streams, "number of streams: a list or a doubling range")
+      .capture_default_str();
+  command.add_option("--weights", arguments->weights, "types of the weights: f32, bf16, int8")
+      .capture_default_str();
+  command.add_option("--position", arguments->position,
+                     "measure a step of one stream after this number of tokens: a list or a doubling range");
+  command.add_option("--plot", arguments->plot, "draw time and memory against --position into an SVG file");
+  command.add_flag("--real-time", arguments->real_time,
+                   "step one stream on one thread; prints the slowest of --steps steps in microseconds");
+  command.add_option("--steps", arguments->steps, "number of steps of --real-time")
+      .capture_default_str()
+      .check(whole(1, std::int64_t{1} << 32));
+  command.add_flag("--no-cache", arguments->no_cache,
+                   "also measure softmax without a cache, the baseline of the paper");
+  command.add_option("--set", arguments->settings, "replace a value of the configuration, key=value");
+  arguments->bench.add_to(command);
+  command.callback([=] { run(*arguments); });
 }
 
 }  // namespace linnet

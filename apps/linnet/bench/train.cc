@@ -123,21 +123,21 @@ void run(const Arguments& arguments) {
 
 }  // namespace
 
-void add_bench_train(CLI::App& bench) {
+void add_bench_train(Command& bench) {
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* command = bench.add_subcommand("train", "Rate of training steps, relative to the dense ceiling");
-  command->footer(
+  Command command = bench.add_subcommand("train", "Rate of training steps, relative to the dense ceiling");
+  command.footer(
       "Example: linnet bench train --config paper-mnist --family linear,softmax\n"
       "         linnet bench train --config text --family all");
-  command->add_option("--config", arguments->config, "configurations: files, or names of shipped ones")
-      ->capture_default_str();
-  command->add_option("--family", arguments->family,
-                      "attention families, or all; default: that of the configuration");
-  command->add_option("--batch", arguments->batch, "examples per step; default: that of the configuration");
-  command->add_option("--set", arguments->settings, "replace a value of the configuration, key=value");
+  command.add_option("--config", arguments->config, "configurations: files, or names of shipped ones")
+      .capture_default_str();
+  command.add_option("--family", arguments->family,
+                     "attention families, or all; default: that of the configuration");
+  command.add_option("--batch", arguments->batch, "examples per step; default: that of the configuration");
+  command.add_option("--set", arguments->settings, "replace a value of the configuration, key=value");
   arguments->bench.seconds = 5;
-  arguments->bench.add_to(*command);
-  command->callback([=] { run(*arguments); });
+  arguments->bench.add_to(command);
+  command.callback([=] { run(*arguments); });
 }
 
 }  // namespace linnet

@@ -81,14 +81,14 @@ void run(const Arguments& arguments) {
 
 }  // namespace
 
-void add_plot(CLI::App& program) {
+void add_plot(Command& program) {
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* command = program.add_subcommand("plot", "Draw the losses of training runs");
-  command->footer("Example: linnet plot runs/linear runs/softmax --out losses.svg");
-  command->add_option("runs", arguments->runs, "folders of training runs")->required();
-  command->add_option("--out", arguments->out, "SVG file to write")->required();
-  command->add_option("--title", arguments->title, "title of the picture");
-  command->callback([=] { run(*arguments); });
+  Command command = program.add_subcommand("plot", "Draw the losses of training runs");
+  command.footer("Example: linnet plot runs/linear runs/softmax --out losses.svg");
+  command.add_option("runs", arguments->runs, "folders of training runs").required();
+  command.add_option("--out", arguments->out, "SVG file to write").required();
+  command.add_option("--title", arguments->title, "title of the picture");
+  command.callback([=] { run(*arguments); });
 }
 
 }  // namespace linnet
