@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# Sets up, builds and tests everything. Options:
-#   --sanitizers   also under the address, undefined-behaviour and thread sanitizers (half an hour more on two cores)
+# Sets up, builds and tests everything, and tests a selection under the address and undefined-behaviour sanitizers. Options:
+#   --sanitizers   also all tests under each sanitizer and without inlining (hours on two cores)
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-presets=(release)
+presets=(release asan-selection)
 setup=()
 for argument in "$@"; do
   case "$argument" in
     --sanitizers)
-      presets+=(asan tsan)
+      presets+=(asan tsan debug-no-inlining)
       setup+=(--sanitizers)
       ;;
     *)
@@ -23,7 +23,7 @@ scripts/setup.sh "${setup[@]}"
 for preset in "${presets[@]}"; do
   echo "test: building $preset"
   cmake --preset "$preset" -DLINNET_WERROR=ON >/dev/null
-  cmake --build "build/$preset"
+  cmake --build --preset "$preset"
   echo "test: testing $preset"
   ctest --preset "$preset"
 done

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cstring>
 #include <numeric>
 #include <optional>
 #include <utility>
@@ -484,7 +483,7 @@ void Session::restore(std::int64_t stream, std::span<const std::byte> bytes) {
   } else {
     if (snapshot.past.size() != sizeof(std::int32_t) * static_cast<std::size_t>(snapshot.position))
       fail("restore", "expected {} inputs, got {} bytes", snapshot.position, snapshot.past.size());
-    std::memcpy(history.data(), snapshot.past.data(), snapshot.past.size());
+    std::ranges::copy(snapshot.past, std::as_writable_bytes(std::span(history)).begin());
   }
   chosen.history = std::move(history);
   chosen.position = snapshot.position;

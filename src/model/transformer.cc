@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 
 #include "base/fail.h"
 #include "base/workspace.h"
@@ -47,7 +46,8 @@ void RecurrentState::restore(std::int64_t slot, std::span<const std::byte> bytes
     fail("state", "expected numbers for {} layers alike, got {} bytes", layers.size(), bytes.size());
   std::vector<float> numbers(share);
   for (std::size_t i = 0; i < layers.size(); ++i) {
-    std::memcpy(numbers.data(), bytes.data() + i * share * sizeof(float), share * sizeof(float));
+    std::ranges::copy(bytes.subspan(i * share * sizeof(float), share * sizeof(float)),
+                      std::as_writable_bytes(std::span(numbers)).begin());
     layers[i]->restore(slot, numbers, position);
   }
 }
