@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -72,7 +73,9 @@ class ByteWriter {
   void add(std::span<const T> values) {
     static_assert(std::is_trivially_copyable_v<T>);
     const auto bytes = std::as_bytes(values);
-    bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
+    const std::size_t before = bytes_.size();
+    bytes_.resize(before + bytes.size());
+    std::ranges::copy(bytes, bytes_.data() + before);
   }
   template <class T>
   requires std::is_arithmetic_v<T>
