@@ -4,6 +4,6 @@ if(LINNET_SANITIZE)
   set(linnet_sanitize -fsanitize=${LINNET_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
   add_compile_options(${linnet_sanitize})
   add_link_options(${linnet_sanitize})
-  # g++ 12 takes moved members of std::regex for uninitialised under the address sanitizer (its bug 105562).
+  # g++ 12 takes moved members of std::regex for uninitialised under the address sanitizer (its bug 105616).
   add_compile_options($<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
 endif()
