@@ -11,16 +11,35 @@ target_compile_options(linnet_flags INTERFACE -Wall -Wextra -ffp-contract=off -f
   $<$<BOOL:${LINNET_WERROR}>:-Werror>)
 target_include_directories(linnet_flags INTERFACE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
 
+# Every kernel is compiled for each of Highway's targets. oneDNN's own kernels begin at SSE4.1, and so do ours: the few older
+# processors with SSSE3 take the plain target. CMAKE_CXX_FLAGS may name other targets to leave out.
+if(NOT CMAKE_CXX_FLAGS MATCHES HWY_DISABLED_TARGETS)
+  target_compile_definitions(linnet_flags INTERFACE HWY_DISABLED_TARGETS=HWY_SSSE3)
+endif()
+
 # Errors are formatted with fmt, in headers too.
 target_link_libraries(linnet_flags INTERFACE fmt::fmt)
 
-# linnet_module(NAME SOURCES file... [MODULES module...] [USES library...]): MODULES are the modules below this one. The global
-# properties LINNET_MODULES and LINNET_USES collect the modules and the libraries that they use.
+# linnet_module(NAME SOURCES file... [MODULES module...] [USES library...] [COLD]): MODULES are the modules below this one. The
+# global properties LINNET_MODULES and LINNET_USES collect the modules and the libraries that they use. A COLD one has no loop
+# whose speed matters, and compiles in less time with fewer optimisations.
 function(linnet_module name)
-  cmake_parse_arguments(module "" "" "SOURCES;MODULES;USES" ${ARGN})
+  cmake_parse_arguments(module "COLD" "" "SOURCES;MODULES;USES" ${ARGN})
   add_library(linnet_${name} STATIC ${module_SOURCES})
   list(TRANSFORM module_MODULES PREPEND linnet_)
   target_link_libraries(linnet_${name} PUBLIC linnet_flags ${module_MODULES} PRIVATE ${module_USES})
+  if(module_COLD)
+    target_compile_options(linnet_${name} PRIVATE $<$<CONFIG:Release>:-O1>)
+  endif()
+  # Half of the time that a small file takes to compile goes into these headers. Every file still includes what it
+  # uses: the presets of sanitizers compile without this.
+  if(TARGET linnet_precompiled)
+    target_precompile_headers(linnet_${name} REUSE_FROM linnet_precompiled)
+  else()
+    target_precompile_headers(linnet_${name} PRIVATE <algorithm> <cmath> <functional> <memory> <optional> <span> <string>
+      <vector> <fmt/format.h>)
+    add_library(linnet_precompiled ALIAS linnet_${name})
+  endif()
   set_property(GLOBAL APPEND PROPERTY LINNET_MODULES linnet_${name})
   set_property(GLOBAL APPEND PROPERTY LINNET_USES ${module_USES})
 endfunction()
@@ -47,7 +66,7 @@ function(linnet_isa_tests name)
   if(NOT isa_FILTER)
     set(isa_FILTER *)
   endif()
-  foreach(set AVX2 SSE4 SSSE3 ${plain})
+  foreach(set AVX2 SSE4 ${plain})
     add_test(NAME ${name}_${set} COMMAND ${name}_test --gtest_filter=${isa_FILTER})
     set_tests_properties(${name}_${set} PROPERTIES
       ENVIRONMENT "LINNET_ISA=${set}" LABELS isa SKIP_REGULAR_EXPRESSION "\\[LINNET_ISA\\] expected")

@@ -5,7 +5,7 @@
 namespace linnet {
 
 /// The instruction set that the kernels of this process use, by Highway's name: "AVX3" (AVX-512), "AVX2",
-/// "SSE4", "SSSE3", "SCALAR" or "EMU128". It is the best one that this machine has, or the one that the
+/// "SSE4", "SCALAR" or "EMU128". It is the best one that this machine has, or the one that the
 /// environment variable LINNET_ISA named when the process began; oneDNN is held to the same. Throws
 /// UsageError if the variable names a set that was not compiled or that this machine lacks; then nothing is
 /// limited. The program `linnet` checks this first. In a program of your own this call or the first model

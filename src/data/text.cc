@@ -85,7 +85,7 @@ Datasets open_text(const DataOptions& options) {
          "{}: expected a last tenth of at least {} bytes, the length of an example, got {} of {} bytes",
          options.path, options.length, held_out, text.size());
   std::string last = text.substr(text.size() - held_out);
-  text.resize(text.size() - held_out);
+  text.erase(text.size() - held_out);
   return {every_window(std::move(text), options.length),
           overlapping_windows(std::move(last), options.length)};
 }

@@ -5,10 +5,9 @@
 #include <string>
 #include <string_view>
 
-namespace linnet {
+#include "io/json_fwd.h"
 
-/// Objects keep the order in which their members were added.
-using Json = nlohmann::ordered_json;
+namespace linnet {
 
 /// Throws Error naming the file, line and column, and the reason; among them a name given twice in one object
 /// and more than 100 levels of nesting.

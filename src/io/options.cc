@@ -11,6 +11,7 @@
 
 #include "base/fail.h"
 #include "base/names.h"
+#include "io/json.h"
 
 namespace linnet {
 namespace {
@@ -163,6 +164,13 @@ void Options::load_json(const Json& json, const std::string& origin) {
   if (!json.is_object())
     fail<UsageError>(operation, "{}: expected an object of options, got {}", origin, shown(json));
   load_object(json, "", [&](const std::string&) { return origin; });
+}
+
+void Options::check(const std::string& origin) const {
+  for (const Option& option : options_) {
+    const Json value = option.value();
+    option.assign(value, shown(value), origin);
+  }
 }
 
 void Options::load_object(const Json& object, const std::string& prefix, const Origin& origin_of) {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/settings.h"
-#include "io/json.h"
+#include "io/json_fwd.h"
 
 namespace linnet {
 
@@ -35,6 +35,8 @@ class Options : public Settings {
   /// Numbers, booleans and text must be given as such; a whole number serves for a number of either kind.
   void parse_toml(std::string_view text, const std::string& origin);
   void load_json(const Json& json, const std::string& origin);
+  /// Throws UsageError where a present value could not be set. `origin` stands for the source.
+  void check(const std::string& origin) const;
 
   /// Nested by the dots of the keys, in the order added. `load_json` takes it back.
   Json to_json() const;

@@ -116,7 +116,7 @@ void ModelConfig::check() const {
   ModelConfig copy = *this;
   Options options;
   add_options(options, copy);
-  options.load_json(options.to_json(), "model configuration");  // the ranges of the single values
+  options.check("model configuration");
   linnet::check(attention, sequence_of(*this));
   if (masked() && classes > 0)
     fail<UsageError>("model", "expected model.classes = 0 with model.objective = \"masked\", got {}",

@@ -22,7 +22,7 @@ constexpr const char* operation = "trainer";
 TrainingOptions checked(TrainingOptions options) {
   Options table;
   add_options(table, options);
-  table.load_json(table.to_json(), "training options");
+  table.check("training options");
   return options;
 }
 

@@ -39,15 +39,15 @@ class BitHash {
   std::uint64_t value_ = 0xcbf29ce484222325u;
 };
 
-/// What one result hashes to on each instruction set. SSE4 and SSSE3 have the same vectors and share a hash.
+/// What one result hashes to on each instruction set.
 struct StoredBits {
-  std::uint64_t avx3 = 0, avx2 = 0, sse = 0, scalar = 0;
+  std::uint64_t avx3 = 0, avx2 = 0, sse4 = 0, scalar = 0;
 
   /// Of the set with that name; nothing for EMU128, whose vectors the compiler chooses.
   std::optional<std::uint64_t> of(const std::string& set) const {
     if (set == "AVX3") return avx3;
     if (set == "AVX2") return avx2;
-    if (set == "SSE4" || set == "SSSE3") return sse;
+    if (set == "SSE4") return sse4;
     if (set == "SCALAR") return scalar;
     return std::nullopt;
   }

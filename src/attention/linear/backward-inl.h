@@ -53,7 +53,7 @@ class BackwardSweep : public Sweep<Task> {
   }
   std::size_t wide_floats() const { return std::max(this->chunk_ * lde_, ldv_); }
 
-  void select_head(std::size_t) {
+  HWY_NOINLINE void select_head(std::size_t) {
     const AttentionInputs& inputs = this->call_.inputs;
     const std::int64_t b = this->block_.batch, h = this->head();
     query_ = rows_of(inputs.query, b, h);
@@ -64,7 +64,7 @@ class BackwardSweep : public Sweep<Task> {
   }
 
   /// φK and V⁺, zeros up to `rows`.
-  void load_keys(Mask::Interval range, std::size_t rows) {
+  HWY_NOINLINE void load_keys(Mask::Interval range, std::size_t rows) {
     load_features(this->own_, this->call_, false, this->head(), key_, range, k_, ldf_, rows, wide_,
                   this->scales_.key.data());
     this->scales_.end_keys(range);
@@ -74,7 +74,7 @@ class BackwardSweep : public Sweep<Task> {
   }
 
   /// φQ and G⁺, zeros up to `rows`.
-  void load_queries(Mask::Interval range, std::size_t rows) {
+  HWY_NOINLINE void load_queries(Mask::Interval range, std::size_t rows) {
     load_features(this->own_, this->call_, true, this->head(), query_, range, q_, ldf_, rows, wide_,
                   this->scales_.query.data());
     this->scales_.end_queries(range);
@@ -97,11 +97,11 @@ class BackwardSweep : public Sweep<Task> {
     zero_rows(g_, ldv_, count, rows);
   }
 
-  void fetch_keys(std::int64_t h, Mask::Interval rows) {
+  HWY_NOINLINE void fetch_keys(std::int64_t h, Mask::Interval rows) {
     fetch(this->ahead_, rows_of(this->call_.inputs.key, this->block_.batch, h), rows);
     fetch(this->ahead_, rows_of(this->call_.inputs.value, this->block_.batch, h), rows);
   }
-  void fetch_queries(std::int64_t h, Mask::Interval rows) {
+  HWY_NOINLINE void fetch_queries(std::int64_t h, Mask::Interval rows) {
     fetch(this->ahead_, rows_of(this->call_.inputs.query, this->block_.batch, h), rows);
     fetch(this->ahead_, rows_of(gradient_call_.grad_out, this->block_.batch, h), rows);
     fetch(this->ahead_, rows_of(gradient_call_.out, this->block_.batch, h), rows);
@@ -115,14 +115,14 @@ class BackwardSweep : public Sweep<Task> {
   }
 
   /// tril(G⁺ V⁺ᵀ), [query, key].
-  void weigh_values(std::size_t rows) {
+  HWY_NOINLINE void weigh_values(std::size_t rows) {
     transpose(transposed_, this->chunk_, v_, ldv_, rows, columns_ + 1);
     weigh(g_, ldv_, rows, columns_ + 1);
     if (this->decay() != nullptr) this->decay()->fade(weights_, this->chunk_, rows);
     if (this->scaled()) this->scales_.scale_triangle(weights_, this->chunk_, rows);
   }
   /// tril(φQ φKᵀ), without the decay.
-  void weigh_keys(std::size_t rows) {
+  HWY_NOINLINE void weigh_keys(std::size_t rows) {
     transpose(transposed_, this->chunk_, k_, ldf_, rows, features_);
     weigh(q_, ldf_, rows, features_);
     if (this->scaled()) this->scales_.scale_triangle(weights_, this->chunk_, rows);
@@ -147,7 +147,7 @@ class BackwardSweep : public Sweep<Task> {
   /// result = A S, and where `others` is given + T · others with the triangle T of the weights, or its
   /// transpose: the gradient of the rows' features.
   template <bool kUpper>
-  void feature_gradient(float* result, const float* a, const float* state, std::size_t depth,
+  HWY_NOINLINE void feature_gradient(float* result, const float* a, const float* state, std::size_t depth,
                         const float* others, std::size_t rows) {
     if (others == nullptr)
       for_each_panel(Multiply<Left::plain>{result, ldf_, a, ldv_, state, ldf_, rows, depth, &this->ahead_},
@@ -160,7 +160,7 @@ class BackwardSweep : public Sweep<Task> {
 
   /// Rows of the gradient of x from `result_`, that of its features; zeros for rows without a bit in `seen`,
   /// of which nothing is known, not even that they are numbers.
-  void write_through_map(const FloatView& gradient, const InputRows& x, const float* features,
+  HWY_NOINLINE void write_through_map(const FloatView& gradient, const InputRows& x, const float* features,
                          Mask::Interval range, bool query, std::uint32_t seen) {
     const std::int64_t count = range.end - range.begin;
     const auto tile = [&](auto* data, std::size_t columns, std::size_t ld) {
@@ -176,7 +176,7 @@ class BackwardSweep : public Sweep<Task> {
       if ((seen >> i & 1) == 0) clear_tile(gradient, {range.begin + i, range.begin + i + 1});
   }
 
-  void write_tile(const FloatView& gradient, const float* tile, std::size_t ld, Mask::Interval range) {
+  HWY_NOINLINE void write_tile(const FloatView& gradient, const float* tile, std::size_t ld, Mask::Interval range) {
     const OutputRows rows = rows_of(gradient, this->block_.batch, this->head());
     const bool stream = can_stream(gradient);
     for (std::int64_t i = 0; i < range.end - range.begin; ++i)
@@ -184,7 +184,7 @@ class BackwardSweep : public Sweep<Task> {
                 1.0f, stream);
   }
 
-  void clear_tile(const FloatView& gradient, Mask::Interval range) {
+  HWY_NOINLINE void clear_tile(const FloatView& gradient, Mask::Interval range) {
     clear_rows(rows_of(gradient, this->block_.batch, this->head()), static_cast<std::size_t>(range.begin),
                static_cast<std::size_t>(range.end));
   }

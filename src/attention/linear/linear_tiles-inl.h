@@ -38,7 +38,7 @@ HWY_INLINE void fetch(Ahead& ahead, const InputRows& rows, Mask::Interval range)
 
 /// Whether stores past the caches suit `tensor`: they pay where it is larger than the caches are, and need
 /// whole vectors.
-HWY_INLINE bool can_stream(const FloatView& tensor) {
+inline HWY_NOINLINE bool can_stream(const FloatView& tensor) {
   if (tensor.size() < (std::int64_t{1} << 20)) return false;
   const bool half = tensor.dtype() == DType::bf16;
   const std::int64_t lanes = hn::Lanes(F32());
@@ -50,7 +50,7 @@ HWY_INLINE bool can_stream(const FloatView& tensor) {
 }
 
 /// tile = rows `range` of x, then zeros up to `padded` rows.
-HWY_INLINE void load_rows(const InputRows& x, Mask::Interval range, float* tile, std::size_t ld,
+inline HWY_NOINLINE void load_rows(const InputRows& x, Mask::Interval range, float* tile, std::size_t ld,
                           std::size_t padded) {
   const auto count = static_cast<std::size_t>(range.end - range.begin);
   for (std::size_t i = 0; i < count; ++i)
@@ -73,7 +73,7 @@ HWY_INLINE TileContext context_of(Context& own, const LinearCall& call, bool que
 
 /// tile = φ of rows `range`, then zeros up to `padded` rows. `log_scale` receives the rows' log-scales where
 /// the map has them.
-HWY_INLINE void load_features(Context& own, const LinearCall& call, bool query, std::int64_t head,
+inline HWY_NOINLINE void load_features(Context& own, const LinearCall& call, bool query, std::int64_t head,
                               const InputRows& x, Mask::Interval range, float* tile, std::size_t ld,
                               std::size_t padded, float* wide, double* log_scale) {
   const std::int64_t count = range.end - range.begin;
@@ -88,7 +88,7 @@ HWY_INLINE void load_features(Context& own, const LinearCall& call, bool query, 
 }
 
 /// to[i] = weight[i] · from[i] for rows of a tile, `columns` a multiple of kPad.
-HWY_INLINE void scale_rows(float* HWY_RESTRICT to, const float* HWY_RESTRICT from, std::size_t ld,
+inline HWY_NOINLINE void scale_rows(float* HWY_RESTRICT to, const float* HWY_RESTRICT from, std::size_t ld,
                            const float* HWY_RESTRICT weight, std::size_t rows, std::size_t columns) {
   const F32 d;
   for (std::size_t r = 0; r < rows; ++r)
@@ -97,7 +97,7 @@ HWY_INLINE void scale_rows(float* HWY_RESTRICT to, const float* HWY_RESTRICT fro
 }
 
 /// to += from for rows of a tile.
-HWY_INLINE void add_tile(float* HWY_RESTRICT to, const float* HWY_RESTRICT from, std::size_t ld,
+inline HWY_NOINLINE void add_tile(float* HWY_RESTRICT to, const float* HWY_RESTRICT from, std::size_t ld,
                          std::size_t rows, std::size_t columns) {
   const F32 d;
   for (std::size_t r = 0; r < rows; ++r)
@@ -120,7 +120,7 @@ HWY_INLINE Vec32 sum_of_rows(const float* HWY_RESTRICT tile, std::size_t ld, con
 }
 
 /// sum[c] = Σ_r weight[r · step] tile[r, c].
-HWY_INLINE void sum_rows(float* HWY_RESTRICT sum, const float* HWY_RESTRICT tile, std::size_t ld,
+inline HWY_NOINLINE void sum_rows(float* HWY_RESTRICT sum, const float* HWY_RESTRICT tile, std::size_t ld,
                          const float* HWY_RESTRICT weight, std::size_t step, std::size_t rows,
                          std::size_t columns) {
   const F32 d;
@@ -129,7 +129,7 @@ HWY_INLINE void sum_rows(float* HWY_RESTRICT sum, const float* HWY_RESTRICT tile
 }
 
 /// sum[c] = fade · sum[c] + Σ_r weight[r · step] tile[r, c], compensated.
-HWY_INLINE void collect_rows(float* HWY_RESTRICT sum, float* HWY_RESTRICT rest,
+inline HWY_NOINLINE void collect_rows(float* HWY_RESTRICT sum, float* HWY_RESTRICT rest,
                              const float* HWY_RESTRICT tile, std::size_t ld, const float* HWY_RESTRICT weight,
                              std::size_t step, std::size_t rows, std::size_t columns, float fade) {
   const F32 d;

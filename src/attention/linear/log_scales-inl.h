@@ -40,7 +40,7 @@ HWY_INLINE double largest_scale(const double* scales, std::size_t count, double 
 }
 
 /// to[i] = e^(scales[i] + shift), `count` rounded up to whole vectors.
-HWY_INLINE void exp_rows(float* to, const double* scales, double shift, std::size_t count) {
+inline HWY_NOINLINE void exp_rows(float* to, const double* scales, double shift, std::size_t count) {
   const F32 d;
   for (std::size_t i = 0; i < count; ++i) to[i] = static_cast<float>(scales[i] + shift);
   for (std::size_t i = 0; i < count; i += hn::Lanes(d)) hn::Store(exp_of(hn::Load(d, to + i)), d, to + i);
@@ -58,7 +58,7 @@ class LogScales {
 
   /// To be called before `pair`: takes the scales as floats, of which the keys' are differences from the
   /// first one. The largest one would do as well, but for the bits of rows that see nothing of it yet.
-  void settle() {
+  HWY_NOINLINE void settle() {
     const auto finite = [](double scale) { return std::isfinite(scale); };
     const auto first = std::find_if(key.begin(), key.end(), finite);
     const double middle = first == key.end() ? 0 : *first;
@@ -75,7 +75,7 @@ class LogScales {
   }
 
   /// weights [query, key] *= e^(query + key) on and below the diagonal; what is above it is not kept.
-  void scale_triangle(float* HWY_RESTRICT weights, std::size_t ld, std::size_t rows) {
+  HWY_NOINLINE void scale_triangle(float* HWY_RESTRICT weights, std::size_t ld, std::size_t rows) {
     const F32 d;
     settle();
     for (std::size_t i = 0; i < rows; ++i)

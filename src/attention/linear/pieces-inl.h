@@ -51,7 +51,7 @@ class Pieces {
   std::int64_t next() const { return next_; }
 
   /// Lets go of the chunks before `ordinal`, at which a piece begins.
-  void leave(std::int64_t ordinal) {
+  HWY_NOINLINE void leave(std::int64_t ordinal) {
     if (initial_ && ordinal == 0) return;
     if (ordinal >= next_) {
       while (begin(open_) < ordinal) ++open_;
@@ -71,7 +71,7 @@ class Pieces {
 
   /// The sums that the chunk `next()` is to be added to, or assigned to where they are `fresh()`; `added`
   /// says that it is done.
-  float* open() {
+  HWY_NOINLINE float* open() {
     if (completes_piece()) close_piece();
     if (!fresh_ && !rest_valid_) {
       std::memset(rest_, 0, floats_ * sizeof(float));
@@ -93,7 +93,7 @@ class Pieces {
   }
 
   /// The sum of all that is held, which may be put into `sum`; null where nothing is held.
-  const float* sum(float* sum) {
+  HWY_NOINLINE const float* sum(float* sum) {
     if (completes_piece() && (first_ < pivot_ || pivot_ < open_)) close_piece();
     struct Part {
       const float* sums;
@@ -131,7 +131,7 @@ class Pieces {
     return !fresh_ && after < plan_->pieces().size() && plan_->pieces()[after] == next_;
   }
 
-  void close_piece() {
+  HWY_NOINLINE void close_piece() {
     if (pivot_ < open_) {
       add(newer_, &newer_scale_, newer_, &newer_scale_, slot(open_), scale_of(open_));
     } else {
@@ -148,7 +148,7 @@ class Pieces {
   }
 
   /// to = a + b; log-scales where there are any.
-  void add(float* to, double* to_scale, const float* a, const double* a_scale, const float* b,
+  HWY_NOINLINE void add(float* to, double* to_scale, const float* a, const double* a_scale, const float* b,
            const double* b_scale) const {
     const F32 d;
     if (scales_.empty()) {

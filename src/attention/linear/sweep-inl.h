@@ -28,18 +28,18 @@ class DecayPowers {
   float power(std::int64_t n) const { return static_cast<float>(std::pow(gamma_, static_cast<double>(n))); }
 
   /// to[i] = γ^(least + i).
-  void rising(float* to, std::int64_t least, std::size_t count) const {
+  HWY_NOINLINE void rising(float* to, std::int64_t least, std::size_t count) const {
     double power = std::pow(gamma_, static_cast<double>(least));
     for (std::size_t i = 0; i < count; ++i, power *= gamma_) to[i] = static_cast<float>(power);
   }
   /// to[i] = γ^(least + count − 1 − i).
-  void falling(float* to, std::int64_t least, std::size_t count) const {
+  HWY_NOINLINE void falling(float* to, std::int64_t least, std::size_t count) const {
     double power = std::pow(gamma_, static_cast<double>(least));
     for (std::size_t i = count; i-- > 0; power *= gamma_) to[i] = static_cast<float>(power);
   }
 
   /// weights[i, j] *= γ^(i − j) on and below the diagonal.
-  void fade(float* HWY_RESTRICT weights, std::size_t ld, std::size_t rows) const {
+  HWY_NOINLINE void fade(float* HWY_RESTRICT weights, std::size_t ld, std::size_t rows) const {
     for (std::size_t i = 0; i < rows; ++i) {
       const float* power = falling_.data() + falling_.size() - 1 - i;
       for (std::size_t j = 0; j <= i; ++j) weights[i * ld + j] *= power[j];
@@ -106,7 +106,7 @@ class Sweep {
   }
 
   /// Brings the states to what `step` needs.
-  void gather(const SweepStep& step) {
+  HWY_NOINLINE void gather(const SweepStep& step) {
     if (!step.has_core(initial_)) return;
     for (Pieces& pieces : pieces_) pieces.leave(step.first);
     for (std::int64_t ordinal = pieces_[0].next(); ordinal < step.last; ++ordinal) {
@@ -124,7 +124,7 @@ class Sweep {
 
   /// Adds the rows of the other side that are loaded to the state, where they are the chunk that the next
   /// step needs: under a causal mask those of the diagonal.
-  void add_while_loaded(Mask::Interval others) {
+  HWY_NOINLINE void add_while_loaded(Mask::Interval others) {
     Pieces& pieces = pieces_[head_];
     if (next_step_ == nullptr || !next_step_->has_core(initial_)) return;
     const std::int64_t ordinal = pieces.next();
@@ -134,7 +134,7 @@ class Sweep {
   }
 
   /// `product` into the open piece of a state, C = fade · C + Aᵀ B.
-  void add_product(const Pieces& pieces, const Multiply<Left::transposed>& product, std::size_t columns,
+  HWY_NOINLINE void add_product(const Pieces& pieces, const Multiply<Left::transposed>& product, std::size_t columns,
                    float fade) const {
     if (pieces.fresh())
       for_each_panel(product, columns);
@@ -145,7 +145,7 @@ class Sweep {
   }
 
   /// sums [columns] = fade · sums + Σ_r weight[r · step] tile[r], sums in the open piece of a state.
-  void add_sums(const Pieces& pieces, float* sums, const float* tile, std::size_t ld, const float* weight,
+  HWY_NOINLINE void add_sums(const Pieces& pieces, float* sums, const float* tile, std::size_t ld, const float* weight,
                 std::size_t step, std::size_t rows, std::size_t columns, float fade) {
     if (pieces.fresh())
       sum_rows(sums, tile, ld, weight, step, rows, columns);
@@ -160,7 +160,7 @@ class Sweep {
     float fade;
   };
   /// `faded` takes the rows, `power` their `count` factors.
-  Entering enter(Pieces& pieces, const float* rows, std::size_t ld, std::size_t columns, std::size_t count,
+  HWY_NOINLINE Entering enter(Pieces& pieces, const float* rows, std::size_t ld, std::size_t columns, std::size_t count,
                  float* faded, float* power) const {
     if (scaled()) {
       const double* scales = (side_ == SweepSide::queries ? scales_.key : scales_.query).data();
@@ -182,7 +182,7 @@ class Sweep {
 
   /// A step's rows, zeros from their end to `padded`, as they meet `core`: decayed since then, or with
   /// both log-scales.
-  const float* meet(const SweepStep& step, const float* core, const float* rows, std::size_t ld,
+  HWY_NOINLINE const float* meet(const SweepStep& step, const float* core, const float* rows, std::size_t ld,
                     std::size_t columns, std::size_t padded, float* faded, float* power) const {
     if (core == nullptr || (decay() == nullptr && !scaled())) return rows;
     const auto count = static_cast<std::size_t>(step.rows.end - step.rows.begin);

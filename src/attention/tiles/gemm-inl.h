@@ -323,7 +323,7 @@ struct MultiplyLower {
   std::size_t rows, depth;
   Ahead* ahead = nullptr;
 
-  HWY_INLINE void operator()() const {
+  HWY_NOINLINE void operator()() const {
     const std::size_t lanes = hn::Lanes(F32());
     for (std::size_t row = 0; row < rows; row += kRowBlock)
       for_each_panel(
@@ -373,7 +373,7 @@ struct MultiplyWithTriangle {
 };
 
 /// to [columns, ldt] from [rows, ldf] transposed: `rows` is rounded up to a vector, `columns` to 4.
-HWY_INLINE void transpose(float* HWY_RESTRICT to, std::size_t ldt, const float* HWY_RESTRICT from,
+inline HWY_NOINLINE void transpose(float* HWY_RESTRICT to, std::size_t ldt, const float* HWY_RESTRICT from,
                           std::size_t ldf, std::size_t rows, std::size_t columns) {
 #if HWY_TARGET == HWY_SCALAR
   for (std::size_t r = 0; r < rows; ++r)
