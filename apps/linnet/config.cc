@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/fail.h"
+#include "base/names.h"
 #include "data/cifar.h"
 #include "data/copy_task.h"
 #include "data/fasta.h"
@@ -61,11 +62,20 @@ fs::path find_config(const std::string& file_or_name) {
     const fs::path candidate = folder / (file_or_name + ".toml");
     if (fs::is_regular_file(candidate)) return candidate;
   }
-  fail<UsageError>("config", "expected a TOML file or one of the shipped configurations ({}), got {}",
-                   fmt::join(shipped_configs(), ", "), file_or_name);
+  const fs::path file = file_or_name;
+  if (file.has_parent_path() || file.extension() == ".toml")
+    fail<UsageError>("config", "expected a TOML file, got {}, {}", file_or_name,
+                     fs::exists(file) ? "which is none" : "which does not exist");
+  const std::vector<std::string> shipped = shipped_configs();
+  const std::string nearest = nearest_name(file_or_name, shipped);
+  fail<UsageError>("config", "expected a TOML file or one of the shipped configurations ({}), got {}{}",
+                   fmt::join(shipped, ", "), file_or_name,
+                   nearest.empty() ? "" : fmt::format("; did you mean {}?", nearest));
 }
 
-std::vector<std::string> data_kinds() { return {"digits", "mnist", "cifar10", "text", "copy", "fasta"}; }
+std::vector<std::string> data_kinds() {
+  return {"digits", "mnist", "cifar10", "text", "bytes", "copy", "fasta"};
+}
 
 RunConfig::RunConfig() {
   model.length = model.vocabulary = model.image_channels = 0;
@@ -77,8 +87,8 @@ Options RunConfig::options() {
   add_options(options, model);
   options.add("data.kind", data.kind, "kind of data", data_kinds());
   options.add("data.path", data.path,
-              "folder of IDX files (mnist) or of binary batches (cifar10), or a file (text, fasta)");
-  options.add("data.length", data.length, "tokens per example of text, copy and fasta", 0,
+              "folder of IDX files (mnist) or of binary batches (cifar10), or a file (text, bytes, fasta)");
+  options.add("data.length", data.length, "tokens per example of text, bytes, copy and fasta", 0,
               std::int64_t{1} << 32);
   options.add("data.size", data.size, "height and width of pictures; 0 keeps those of the files", 0, 1 << 12);
   options.add("data.levels", data.levels, "levels per pixel", 2, 256);
@@ -158,12 +168,12 @@ void set_source(DataOptions& data, const std::string& source) {
   } else if (fs::is_regular_file(source)) {
     const std::string extension = fs::path(source).extension().string();
     const bool fasta = extension == ".fasta" || extension == ".fa" || extension == ".faa";
-    if (data.kind != "fasta") data.kind = fasta ? "fasta" : "text";
+    if (data.kind != "fasta" && data.kind != "bytes") data.kind = fasta ? "fasta" : "text";
     data.path = source;
   } else {
     fail<UsageError>(
-        "data", "expected digits, copy, a folder of IDX or CIFAR-10 files, a text or a FASTA file, got {}",
-        source);
+        "data", "expected digits, copy, a folder of IDX or CIFAR-10 files, a text or a FASTA file, got {}{}",
+        source, fs::exists(source) ? "" : ", which does not exist");
   }
 }
 
@@ -176,7 +186,7 @@ DataOptions data_for_model(const ModelConfig& model, const std::string& source, 
   } else {
     if (model.image_channels == cifar_channels) data.kind = "cifar10";
     set_source(data, source);
-    if (data.kind == "text" && model.vocabulary < bytes)
+    if ((data.kind == "text" || data.kind == "bytes") && model.vocabulary < bytes)
       fail<UsageError>(
           "data",
           "expected model.vocabulary of at least {} for the bytes of {}, got {}; --data-kind names "

@@ -54,8 +54,8 @@ std::vector<std::string> data_kinds();
 /// `set_source` says. Throws UsageError where tokens of that kind cannot be the model's.
 DataOptions data_for_model(const ModelConfig& model, const std::string& source, const std::string& kind = "");
 
-/// "digits", "copy", a folder or a file, put into `data`. A file is FASTA where `data` says so already or it
-/// is called .fasta, .fa or .faa, otherwise text.
+/// "digits", "copy", a folder or a file, put into `data`. A file is FASTA or plain bytes where `data` says
+/// so already, FASTA where it is called .fasta, .fa or .faa, otherwise text.
 void set_source(DataOptions& data, const std::string& source);
 
 }  // namespace linnet

@@ -70,7 +70,9 @@ LINNET_API std::uint8_t pixel_of_token(std::int32_t token, std::int64_t levels);
 /// - "text": the bytes of the file `path`. Every window of `length` bytes of the first 90 % is a training
 /// example; the
 ///   last 10 % are covered by windows that overlap by half, where only bytes with half a window before them
-///   count (all of them in the first window), so that every byte counts exactly once;
+///   count (all of them in the first window), so that every byte counts exactly once. A file with a byte of 0
+///   is taken for a binary one and refused;
+/// - "bytes": the same for a file of any bytes;
 /// - "copy": the copy task (data/copy_task.h), `examples` for training and a tenth of that for validation;
 /// - "fasta": the proteins of the FASTA file `path` (data/fasta.h). Every tenth sequence is for validation,
 /// the others for training; those longer than `length` are cut into equal pieces.

@@ -1,6 +1,9 @@
 #pragma once
 
 #include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "attention/cost.h"
 #include "attention/reference.h"
@@ -33,6 +36,9 @@ struct FamilyEntry {
 
   /// Adds the keys of the family's own settings; null where it has none.
   void (*add_settings)(Settings&, AttentionConfig&) = nullptr;
+  /// Whether it uses a key as it is configured: one of its own, or one that several families share; null
+  /// where it uses all of its own and no other.
+  bool (*uses)(const AttentionConfig&, std::string_view key) = nullptr;
   /// Throws UsageError for settings that cannot be together; null where any can.
   void (*check)(const AttentionConfig&, const SequenceConfig&) = nullptr;
   /// Writes the family's options; null where it has none.
@@ -55,6 +61,13 @@ RandomFeatureOptions random_features_of(const AttentionConfig& config);
 
 /// Adds the keys attention.* of all families.
 void add_settings(Settings& settings, AttentionConfig& config);
+
+/// The key attention.* has no effect on the configured attention: why, as the end of "attention.rounds has no
+/// effect …"; empty where it has one.
+std::string without_effect(const AttentionConfig& config, std::string_view key);
+
+/// What is allowed but seldom meant, a sentence each.
+std::vector<std::string> doubtful_settings(const AttentionConfig& config);
 
 /// Throws UsageError, naming the key, for settings that cannot be used with such sequences.
 void check(const AttentionConfig& config, const SequenceConfig& sequence);

@@ -40,7 +40,7 @@ class CopyDataset final : public Dataset {
 Datasets open_copy(const DataOptions& options) {
   constexpr std::int64_t longest = std::int64_t{1} << 30;
   if (options.length < 4 || options.length > longest)
-    fail<UsageError>("data", "expected a length of 4 to {} for the copy task, got {}", longest,
+    fail<UsageError>("data", "expected data.length of 4 to {} for the copy task, got {}", longest,
                      options.length);
   const std::uint64_t seed = static_cast<std::uint64_t>(options.seed);
   return {
@@ -104,13 +104,13 @@ ImageShape image_shape(const Dataset& dataset) {
 Datasets open_datasets(const DataOptions& options) {
   if (options.kind == "mnist") return open_mnist(options);
   if (options.kind == "cifar10") return open_cifar(options);
-  if (options.kind == "text") return open_text(options);
+  if (options.kind == "text" || options.kind == "bytes") return open_text(options);
   if (options.kind == "fasta") return open_fasta(options);
   if (options.kind == "digits" || options.kind == "copy") {
     check_examples(options);
     return options.kind == "digits" ? open_digits(options) : open_copy(options);
   }
-  const std::vector<std::string> kinds = {"digits", "mnist", "cifar10", "text", "copy", "fasta"};
+  const std::vector<std::string> kinds = {"digits", "mnist", "cifar10", "text", "bytes", "copy", "fasta"};
   const std::string nearest = nearest_name(options.kind, kinds);
   fail<UsageError>("data", "expected a kind of data among {}, got \"{}\"{}", fmt::join(kinds, ", "),
                    options.kind, nearest.empty() ? "" : fmt::format("; did you mean \"{}\"?", nearest));

@@ -118,7 +118,7 @@ std::unique_ptr<Dataset> sequence_pieces(std::vector<Sequence> sequences, std::i
 Datasets open_fasta(const DataOptions& options) {
   if (options.path.empty()) fail<UsageError>("data", "expected the path of a FASTA file, got none");
   if (options.length < 1)
-    fail<UsageError>("data", "expected a length of at least 1 for sequences, got {}", options.length);
+    fail<UsageError>("data", "expected data.length of at least 1 for sequences, got {}", options.length);
   std::vector<Sequence> all = parse_fasta(read_file(options.path), options.path), training, validation;
   if (all.size() < held_out_every)
     fail("data", "{}: expected at least {} sequences, every tenth of which is held out, got {}", options.path,

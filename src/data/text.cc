@@ -75,14 +75,19 @@ std::unique_ptr<Dataset> overlapping_windows(std::string text, std::int64_t leng
 }
 
 Datasets open_text(const DataOptions& options) {
-  if (options.path.empty()) fail<UsageError>("data", "expected the path of a text file, got none");
+  if (options.path.empty())
+    fail<UsageError>("data", "expected the path of a file of {}, got none", options.kind);
   if (options.length < 1)
-    fail<UsageError>("data", "expected a length of at least 1 for text, got {}", options.length);
+    fail<UsageError>("data", "expected data.length of at least 1 for {}, got {}", options.kind,
+                     options.length);
   std::string text = read_file(options.path);
+  if (const std::size_t zero = text.find('\0'); options.kind == "text" && zero != std::string::npos)
+    fail("data",
+         "{}: expected text, got a binary file, whose byte {} is 0; the kind of such data is \"bytes\"",
+         options.path, zero);
   const std::size_t held_out = text.size() / 10;
   if (held_out < static_cast<std::size_t>(options.length))
-    fail("data",
-         "{}: expected a last tenth of at least {} bytes, the length of an example, got {} of {} bytes",
+    fail("data", "{}: expected a last tenth of at least data.length = {} bytes, got {} of {} bytes",
          options.path, options.length, held_out, text.size());
   std::string last = text.substr(text.size() - held_out);
   text.erase(text.size() - held_out);

@@ -8,7 +8,7 @@
 
 namespace linnet {
 
-/// The kind "text" of open_datasets, its options checked.
+/// The kinds "text" and "bytes" of open_datasets, their options checked.
 Datasets open_text(const DataOptions& options);
 
 /// Every window of `length` bytes; all of them count.

@@ -199,12 +199,17 @@ bool Options::is_group(const std::string& key) const {
 }
 
 void Options::fail_unknown(const std::string& key, const std::string& origin) const {
-  std::vector<std::string> keys, parts;
+  std::vector<std::string> keys, parts, names;
   for (const Option& option : options_) {
     keys.push_back(option.key);
     parts.push_back(last_part(option.key));
+    // And the tables that hold it.
+    for (std::size_t dot = option.key.find('.'); dot != std::string::npos;
+         dot = option.key.find('.', dot + 1))
+      if (const std::string table = option.key.substr(0, dot); table != key) names.push_back(table);
   }
-  std::string nearest = nearest_name(key, keys);
+  names.insert(names.end(), keys.begin(), keys.end());
+  std::string nearest = nearest_name(key, names);
   // A key under the wrong table, or under none.
   const std::string part = nearest_name(last_part(key), parts);
   if (nearest.empty() && !part.empty())

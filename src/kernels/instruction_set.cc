@@ -39,6 +39,12 @@ std::string names_of(const std::vector<std::int64_t>& targets) {
   return names;
 }
 
+std::string in_capitals(std::string name) {
+  for (char& letter : name)
+    if (letter >= 'a' && letter <= 'z') letter = static_cast<char>(letter - 'a' + 'A');
+  return name;
+}
+
 /// What the process uses.
 struct Choice {
   std::string name;
@@ -50,14 +56,15 @@ Choice choose() {
   const char* wanted = std::getenv("LINNET_ISA");
   if (wanted == nullptr || *wanted == '\0') return {hwy::TargetName(targets.front()), {}};
   for (const std::int64_t target : targets) {
-    if (std::string(wanted) != hwy::TargetName(target)) continue;
+    const std::string name = hwy::TargetName(target);
+    if (in_capitals(wanted) != in_capitals(name)) continue;
     hwy::DisableTargets(target - 1);
     // Every call of Highway 1.0.3's SupportedTargets makes the dispatch choose among all targets of the
     // machine again, the disabled ones too, so the choice is made here and nothing but tests asks for the
     // targets later.
     hwy::GetChosenTarget().Update(hwy::SupportedTargets());
     kernels::limit_library(library_limit(target));
-    return {wanted, {}};
+    return {name, {}};
   }
   return {{}, fmt::format("expected one of {}, which this machine has, got {}", names_of(targets), wanted)};
 }

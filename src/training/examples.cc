@@ -11,8 +11,10 @@ namespace linnet {
 
 void check_fit(const ModelConfig& config, const Dataset& dataset) {
   if (dataset.length() != config.length)
-    fail<UsageError>("training", "expected model.length = {} as the data has, got {}", dataset.length(),
-                     config.length);
+    fail<UsageError>("training",
+                     "expected model.length = {} as the data has, got {}; where model.length is 0, the data "
+                     "decides, for text, bytes, copy and fasta by data.length",
+                     dataset.length(), config.length);
   if (dataset.vocabulary() > config.vocabulary)
     fail<UsageError>("training", "expected model.vocabulary of at least {} as the data has, got {}",
                      dataset.vocabulary(), config.vocabulary);

@@ -79,6 +79,9 @@ TEST(BadLine, UnknownCommandsAndOptionsAreRefusedWithTheNearest) {
   refuses(usage, {"bench"}, {"command"});
   refuses(usage, {"bench", "atention"}, {"atention", "did you mean attention?"});
   refuses(usage, {"data", "digit", "--out", "x"}, {"digit", "did you mean digits?"});
+  refuses(usage, {"train", "digts", "--out", "x"}, {"digts", "did you mean digits?"});
+  refuses(usage, {"train", "digts.toml", "--out", "x"}, {"digts.toml", "does not exist"});
+  refuses(usage, {"train", "text", "--data", "no/such.txt", "--out", "x"}, {"no/such.txt", "does not exist"});
   refuses(usage, {"inspect", "a", "b"}, {"b"});
   refuses(usage, {"families", "--xyzzy"}, {"--xyzzy"});
 }
@@ -403,7 +406,7 @@ TEST_F(DamagedData, SourcesThatDoNotFitAreRefused) {
   refuses(failed,
           {"train", tiny.config("text"), "--out", out, "--data", folder_.file("short.txt", "short").string()},
           {"short.txt", "24", "5"});
-  refuses(usage, {"train", tiny.config("text"), "--out", out}, {"text file"});
+  refuses(usage, {"train", tiny.config("text"), "--out", out}, {"a file of text"});
   refuses(usage, {"evaluate", tiny.text(), "--data", "digits"}, {"digits", "pixels"});
   refuses(usage, {"evaluate", tiny.digits(), "--data", "copy"}, {"model.vocabulary", "11", "8"});
   refuses(usage, {"evaluate", tiny.copy(), "--data", tiny.learnt()}, {"model.vocabulary", "256", "11"});

@@ -52,7 +52,7 @@ TEST(Text, OverlappingWindowsCountEveryByteOnce) {
 TEST(Text, TrainsOnEveryWindowOfTheFirstNineTenths) {
   const TemporaryFolder folder;
   const std::string text = text_of(1005);
-  const Datasets data = open_datasets({.kind = "text", .path = folder.file("text", text), .length = 16});
+  const Datasets data = open_datasets({.kind = "bytes", .path = folder.file("bytes", text), .length = 16});
   ASSERT_EQ(data.training->size(), 905 - 16 + 1);
   EXPECT_EQ(data.training->vocabulary(), 256);
   EXPECT_EQ(data.training->length(), 16);
@@ -70,13 +70,27 @@ TEST(Text, TrainsOnEveryWindowOfTheFirstNineTenths) {
 TEST(Text, TooShortOrMissingFilesAreErrors) {
   const TemporaryFolder folder;
   const auto error = [&](const std::filesystem::path& path) {
-    return error_of([&] { open_datasets({.kind = "text", .path = path, .length = 16}); });
+    return error_of([&] { open_datasets({.kind = "bytes", .path = path, .length = 16}); });
   };
-  EXPECT_THAT(error(folder.file("short", text_of(159))),
-              AllOf(HasSubstr("short"), HasSubstr("at least 16 bytes"), HasSubstr("got 15 of 159")));
+  EXPECT_THAT(
+      error(folder.file("short", text_of(159))),
+      AllOf(HasSubstr("short"), HasSubstr("at least data.length = 16 bytes"), HasSubstr("got 15 of 159")));
   EXPECT_THAT(error(folder.file("empty", "")), HasSubstr("empty"));
   EXPECT_THAT(error(folder / "none"), HasSubstr("No such file"));
-  EXPECT_NO_THROW(open_datasets({.kind = "text", .path = folder.file("enough", text_of(160)), .length = 16}));
+  EXPECT_NO_THROW(
+      open_datasets({.kind = "bytes", .path = folder.file("enough", text_of(160)), .length = 16}));
+}
+
+TEST(Text, BinaryFilesAreRefusedUnlessTheirKindIsBytes) {
+  const TemporaryFolder folder;
+  std::string text(400, 'a');
+  const std::filesystem::path path = folder.file("text", text);
+  EXPECT_NO_THROW(open_datasets({.kind = "text", .path = path, .length = 16}));
+  text[123] = '\0';
+  const std::filesystem::path binary = folder.file("binary", text);
+  EXPECT_THAT(error_of([&] { open_datasets({.kind = "text", .path = binary, .length = 16}); }),
+              AllOf(HasSubstr("binary"), HasSubstr("byte 123 is 0"), HasSubstr("\"bytes\"")));
+  EXPECT_EQ(open_datasets({.kind = "bytes", .path = binary, .length = 16}).training->vocabulary(), 256);
 }
 
 }  // namespace

@@ -80,7 +80,10 @@ TEST(Options, UnknownKeysNameOriginAndNearest) {
               HasSubstr("did you mean \"model.layers\""));
   EXPECT_THAT(usage_error([&] { example.options.set("zzzzzzzzz", "1"); }),
               testing::Not(HasSubstr("did you mean")));
-  EXPECT_THAT(usage_error([&] { example.options.set("model", "1"); }), HasSubstr("known key"));
+  EXPECT_THAT(usage_error([&] { example.options.set("model", "1"); }),
+              AllOf(HasSubstr("known key"), testing::Not(HasSubstr("did you mean \"model\""))));
+  EXPECT_THAT(usage_error([&] { example.options.parse_toml("[modle]\nlayers = 2\n", "typo.toml"); }),
+              AllOf(HasSubstr("typo.toml:1"), HasSubstr("\"modle\""), HasSubstr("did you mean \"model\"?")));
   EXPECT_THAT(usage_error([&] { example.options.apply_assignment("model.layers"); }), HasSubstr("key=value"));
   EXPECT_THAT(usage_error([&] { example.options.apply_assignment("=1"); }), HasSubstr("key=value"));
 }

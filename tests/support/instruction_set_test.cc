@@ -10,7 +10,8 @@
 namespace linnet {
 namespace {
 
-// Tests that are repeated with LINNET_ISA (linnet_isa_tests in room.cmake) are skipped where this one is.
+// Tests that are repeated with LINNET_ISA (linnet_isa_tests in cmake/module.cmake) are skipped where this one
+// is.
 TEST(InstructionSet, IsTheOneThatTheEnvironmentNames) {
   const char* wanted = std::getenv("LINNET_ISA");
   try {

@@ -12,6 +12,11 @@ void add_keys(Settings& settings, AttentionConfig& config) {
                std::move(names));
 }
 
+bool uses(const AttentionConfig& config, std::string_view key) {
+  if (key == "attention.epsilon") return config.normalise == Normalise::sum;
+  return key == "attention.similarity" || key == "attention.normalise";
+}
+
 void configure(AttentionOptions& options, const AttentionConfig& config, const LayerConfig&) {
   options.kernel = {.similarity = find_similarity(config.kernel.similarity),
                     .normalise = config.normalise,
@@ -35,6 +40,7 @@ const FamilyEntry kernel_family = {
     .least_cost = cost_of_pairs,
     .step_keys = all_keys,
     .add_settings = add_keys,
+    .uses = uses,
     .configure = configure,
 };
 

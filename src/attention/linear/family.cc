@@ -42,6 +42,19 @@ void add_keys(Settings& settings, AttentionConfig& config) {
                "decay: memory of the last head; those between are spaced geometrically", 1.01, 1e7);
 }
 
+bool uses(const AttentionConfig& config, std::string_view key) {
+  const LinearConfig& linear = config.linear;
+  const bool random = is_random_feature_map(linear.feature_map);
+  if (key == "attention.alpha") return linear.feature_map == "elu";
+  if (key == "attention.features" || key == "attention.directions" || key == "attention.redraw" ||
+      key == "attention.seed")
+    return random;
+  if (key == "attention.shortest_memory" || key == "attention.longest_memory")
+    return linear.decay != Decay::none;
+  if (key == "attention.epsilon") return config.normalise == Normalise::sum;
+  return key == "attention.feature_map" || key == "attention.decay" || key == "attention.normalise";
+}
+
 void configure(AttentionOptions& options, const AttentionConfig& config, const LayerConfig& layer) {
   options.linear.feature_map =
       layer.feature_map != nullptr
@@ -83,6 +96,7 @@ const FamilyEntry linear_family = {
     .least_cost = cost_of,
     .step_keys = all_keys,
     .add_settings = add_keys,
+    .uses = uses,
     .configure = configure,
 };
 

@@ -45,6 +45,13 @@ void add_keys(Settings& settings, AttentionConfig& config) {
   settings.add("attention.rounds", config.lsh.rounds, "lsh: rounds of hashing", 1, 64);
 }
 
+bool uses(const AttentionConfig& config, std::string_view key) {
+  // One bucket holds every token in every round.
+  if (config.lsh.buckets == 1) return key == "attention.buckets" || key == "attention.chunk";
+  return key == "attention.buckets" || key == "attention.chunk" || key == "attention.rounds" ||
+         key == "attention.seed";
+}
+
 void check_config(const AttentionConfig& config, const SequenceConfig&) {
   if (config.lsh.buckets > 1 && config.lsh.buckets % 2 != 0)
     fail<UsageError>("model", "expected attention.buckets of 1 or an even number, got {}",
@@ -76,6 +83,7 @@ const FamilyEntry lsh_family = {
     .least_cost = cost_of,
     .step_keys = all_keys,
     .add_settings = add_keys,
+    .uses = uses,
     .check = check_config,
     .configure = configure,
 };

@@ -37,6 +37,11 @@ void add_keys(Settings& settings, AttentionConfig& config) {
                1 << 30);
 }
 
+bool uses(const AttentionConfig& config, std::string_view key) {
+  if (key == "attention.summary") return config.strided.pattern == SparsePattern::fixed;
+  return key == "attention.stride" || key == "attention.pattern";
+}
+
 void configure(AttentionOptions& options, const AttentionConfig& config, const LayerConfig& layer) {
   options.strided = config.strided;
   // Streams have no length of their own: the stride is that of the examples.
@@ -61,6 +66,7 @@ const FamilyEntry strided_family = {
     .least_cost = cost_of_pairs,
     .step_keys = keys_of_step,
     .add_settings = add_keys,
+    .uses = uses,
     .configure = configure,
     .not_bidirectional = "which sees earlier tokens only: use local, linear or softmax",
 };

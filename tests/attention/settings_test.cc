@@ -1,0 +1,69 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "attention/family.h"
+
+namespace linnet {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+AttentionConfig of_family(Family family) {
+  AttentionConfig config;
+  config.family = family;
+  return config;
+}
+
+TEST(AttentionSettings, OfAnotherFamilyHaveNoEffect) {
+  const AttentionConfig linear = of_family(Family::linear);
+  for (const char* key :
+       {"attention.rounds", "attention.rank", "attention.window", "attention.stride", "attention.similarity"})
+    EXPECT_EQ(without_effect(linear, key), "on the family linear") << key;
+  const AttentionConfig softmax = of_family(Family::softmax);
+  for (const char* key : {"attention.feature_map", "attention.epsilon", "attention.normalise",
+                          "attention.seed", "attention.decay"})
+    EXPECT_EQ(without_effect(softmax, key), "on the family softmax") << key;
+  EXPECT_EQ(without_effect(softmax, "attention.family"), "");
+}
+
+TEST(AttentionSettings, OfTheFamilyHaveOneUnlessOthersSwitchThemOff) {
+  AttentionConfig linear = of_family(Family::linear);
+  EXPECT_EQ(without_effect(linear, "attention.alpha"), "");
+  for (const char* key : {"attention.features", "attention.redraw", "attention.seed"})
+    EXPECT_NE(without_effect(linear, key), "") << key;
+  EXPECT_EQ(without_effect(linear, "attention.shortest_memory"),
+            "beside the other settings of the family linear");
+  linear.linear.feature_map = "favor";
+  linear.linear.decay = Decay::fixed;
+  EXPECT_NE(without_effect(linear, "attention.alpha"), "");
+  for (const char* key :
+       {"attention.features", "attention.redraw", "attention.seed", "attention.shortest_memory"})
+    EXPECT_EQ(without_effect(linear, key), "") << key;
+
+  AttentionConfig strided = of_family(Family::strided);
+  EXPECT_NE(without_effect(strided, "attention.summary"), "");
+  strided.strided.pattern = SparsePattern::fixed;
+  EXPECT_EQ(without_effect(strided, "attention.summary"), "");
+
+  EXPECT_EQ(without_effect(of_family(Family::lsh), "attention.seed"), "");
+  EXPECT_EQ(without_effect(of_family(Family::kernel), "attention.epsilon"), "");
+  EXPECT_EQ(without_effect(of_family(Family::linformer), "attention.rank"), "");
+  EXPECT_EQ(without_effect(of_family(Family::local), "attention.window"), "");
+}
+
+TEST(AttentionSettings, ASumOfFeaturesOfEitherSignIsDoubtful) {
+  AttentionConfig config = of_family(Family::linear);
+  EXPECT_THAT(doubtful_settings(config), IsEmpty());
+  config.linear.feature_map = "identity";
+  EXPECT_THAT(doubtful_settings(config), ElementsAre(HasSubstr("attention.normalise = none")));
+  config.normalise = Normalise::none;
+  EXPECT_THAT(doubtful_settings(config), IsEmpty());
+  config.normalise = Normalise::sum;
+  config.family = Family::softmax;
+  EXPECT_THAT(doubtful_settings(config), IsEmpty());
+}
+
+}  // namespace
+}  // namespace linnet
