@@ -1,6 +1,7 @@
 #include "report.h"
 
 #include <fmt/core.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,7 +17,26 @@ namespace linnet {
 namespace {
 constexpr std::chrono::milliseconds terminal_interval(100);
 constexpr std::chrono::milliseconds plain_interval(5000);
+
+/// Of the terminal behind standard error; 80 where it does not say.
+std::size_t terminal_columns() {
+  winsize size{};
+  return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}
+
 }  // namespace
+
+std::string cut_to(const std::string& line, std::size_t columns) {
+  const auto begins = [](char byte) { return (static_cast<unsigned char>(byte) & 0xc0) != 0x80; };
+  std::size_t seen = 0, last = 0;  // last: where the character in the last column begins
+  for (std::size_t i = 0; i < line.size(); ++i) {
+    if (!begins(line[i])) continue;
+    if (seen == columns) return columns == 0 ? "" : line.substr(0, last) + "…";
+    last = i;
+    ++seen;
+  }
+  return line;
+}
 
 Progress::Progress() : last_(), terminal_(isatty(STDERR_FILENO) != 0) {}
 
@@ -30,7 +50,9 @@ void Progress::show(const std::string& line, bool always) {
   last_ = now;
   open_ = terminal_ && !always;
   // Not fmt::print, which throws where standard error is full or closed: work goes on without progress then.
-  std::fputs(((terminal_ ? "\r\x1b[K" : "") + line + (open_ ? "" : "\n")).c_str(), stderr);
+  // A line that the terminal wrapped could not be rewritten. The last column is left to the cursor.
+  const std::string shown = open_ ? cut_to(line, terminal_columns() - 1) : line + "\n";
+  std::fputs(((terminal_ ? "\r\x1b[K" : "") + shown).c_str(), stderr);
   std::fflush(stderr);
 }
 

@@ -9,8 +9,8 @@
 
 namespace linnet {
 
-/// One line of progress on standard error: rewritten in place on a terminal, printed every few seconds
-/// elsewhere.
+/// One line of progress on standard error: rewritten in place on a terminal, whose width it never exceeds,
+/// printed every few seconds elsewhere.
 class Progress {
  public:
   Progress();
@@ -27,6 +27,9 @@ class Progress {
   bool terminal_;
   bool open_ = false;
 };
+
+/// The first `columns` characters of a line of UTF-8, the last of them "…" where more follow.
+std::string cut_to(const std::string& line, std::size_t columns);
 
 /// "1 h 02 min", "3 min 20 s", "4 s".
 std::string duration_text(double seconds);
