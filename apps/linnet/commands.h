@@ -19,6 +19,7 @@ void add_convert(Command& program);
 void add_data(Command& program);
 void add_families(Command& program);
 void add_plot(Command& program);
+void add_runs(Command& program);
 /// A hidden command: it prints the shells' completions of the commands that were added.
 void add_completions(Command& program);
 

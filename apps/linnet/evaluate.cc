@@ -8,9 +8,12 @@
 #include "config.h"
 #include "io/file.h"
 #include "report.h"
+#include "run_record.h"
 
 namespace linnet {
 namespace {
+
+namespace fs = std::filesystem;
 
 struct Arguments {
   std::string model, data, data_kind, attention, feature_map, per_token, split = "validation";
@@ -39,12 +42,32 @@ std::vector<std::string> settings_of(const Arguments& arguments) {
   return settings;
 }
 
+/// What to evaluate on: --data, or the data of the model's run.
+DataOptions data_of(const ModelConfig& config, const Arguments& arguments) {
+  const std::optional<fs::path> run = run_of(arguments.model);
+  std::string kind = arguments.data_kind;
+  if (arguments.data.empty()) {
+    if (!run)
+      fail<UsageError>("evaluate", "expected --data for {}, which is no training run, got none",
+                       arguments.model);
+    const DataOptions of_run = RunRecord::read(*run).config.data;
+    return kind.empty() ? of_run : data_for_model(config, of_run.path, kind);
+  }
+  if (kind.empty() && run && !fs::is_directory(arguments.data) && fs::exists(arguments.data)) {
+    // The name of a file says less about its kind than the run.
+    const std::string& of_run = RunRecord::read(*run).config.data.kind;
+    if (of_run == "text" || of_run == "fasta") kind = of_run;
+  }
+  return data_for_model(config, arguments.data, kind);
+}
+
 void run(const Arguments& arguments) {
   if (!arguments.per_token.empty()) require_file_path(arguments.per_token);
   Context context(arguments.threads);
   const std::vector<std::string> settings = settings_of(arguments);
   const std::shared_ptr<const Model> model = Model::load(arguments.model, settings);
-  const Datasets data = open_datasets(data_for_model(model->config(), arguments.data, arguments.data_kind));
+  const DataOptions source = data_of(model->config(), arguments);
+  const Datasets data = open_datasets(source);
   const Dataset& dataset = arguments.split == "training" ? *data.training : *data.validation;
   const auto start = std::chrono::steady_clock::now();
   std::string lines = "example,position,token,log_probability,bits\n";
@@ -61,7 +84,9 @@ void run(const Arguments& arguments) {
   if (arguments.json) {
     fmt::print("{}\n", Json{{"model", arguments.model},
                             {"family", name_of(model->config().attention.family)},
-                            {"data", arguments.data},
+                            {"data", !arguments.data.empty() ? arguments.data
+                                     : source.path.empty()   ? source.kind
+                                                             : source.path},
                             {"split", arguments.split},
                             {"examples", result.examples},
                             {"tokens", result.tokens},
@@ -90,17 +115,18 @@ void add_evaluate(Command& program) {
   command.footer(
       "Bits per token are bits per dimension for pictures (every pixel counts) and bits per byte for text.\n"
       "For an encoder only the hidden tokens count. They are the same in every evaluation.\n"
-      "Example: linnet evaluate runs/digits --data digits\n"
+      "Example: linnet evaluate runs/digits\n"
       "         linnet evaluate runs/softmax --data digits --attention favor --features 256\n"
       "         linnet evaluate runs/text --data book.txt --per-token tokens.csv");
   command.add_option("model", arguments->model, "folder of a model or of a run").required();
+  command.add_option(
+      "--data", arguments->data,
+      "digits, copy, a folder of MNIST or CIFAR-10 files, a text file or a FASTA file; default: the "
+      "data of the run");
   command
-      .add_option("--data", arguments->data,
-                  "digits, copy, a folder of MNIST or CIFAR-10 files, a text file or a FASTA file")
-      .required();
-  command
-      .add_option("--data-kind", arguments->data_kind,
-                  "kind of the data; default: from the name of --data and the files in it")
+      .add_option(
+          "--data-kind", arguments->data_kind,
+          "kind of the data; default: that of the run, or from the name of --data and the files in it")
       .check(one_of(data_kinds()));
   command.add_option("--split", arguments->split, "part of the data")
       .check(one_of({"validation", "training"}));

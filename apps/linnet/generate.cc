@@ -8,6 +8,7 @@
 #include "generation/stream_file.h"
 #include "io/file.h"
 #include "pictures.h"
+#include "run_record.h"
 
 namespace linnet {
 namespace {
@@ -32,9 +33,15 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
+/// Where pictures of a run go unless --out says otherwise.
+std::string default_picture(const std::string& model) {
+  const std::optional<fs::path> run = run_of(model);
+  if (!run) fail<UsageError>("generate", "expected --out FILE.png for pictures, got none");
+  create_folders(*run / "samples");
+  return (*run / "samples/generated.png").string();
+}
+
 void check_picture_options(const Arguments& arguments) {
-  if (arguments.out.empty() && arguments.save_states.empty())
-    fail<UsageError>("generate", "expected --out FILE.png for pictures, got none");
   if (!arguments.prompt.empty() || !arguments.prompt_file.empty() || arguments.length != 0)
     fail<UsageError>("generate",
                      "expected --prompt, --prompt-file and --length for models of text, got one of pictures");
@@ -76,7 +83,9 @@ void report_pictures(const Arguments& arguments, std::int64_t count, double seco
   fmt::print("{}\n", json.dump(2));
 }
 
-void draw_pictures(const std::shared_ptr<const Model>& model, const Arguments& arguments) {
+void draw_pictures(const std::shared_ptr<const Model>& model, Arguments arguments) {
+  if (arguments.out.empty() && arguments.save_states.empty())
+    arguments.out = default_picture(arguments.model);
   check_picture_options(arguments);
   const Drawing drawing = drawing_of(model->config(), arguments);
   const bool saves = !arguments.save_states.empty();
@@ -282,8 +291,10 @@ void add_generate(Command& program) {
   };
   add("--count", arguments->count, "number of pictures (default 64) or texts (default 1)")
       .check(whole(1, most_count));
-  command.add_option("--out", arguments->out,
-                     "PNG file for pictures, or file for text (default: standard output)");
+  command.add_option(
+      "--out", arguments->out,
+      "PNG file for pictures (default: samples/generated.png of the run), or file for text (default: "
+      "standard output)");
   add("--label", arguments->labels, "classes to draw in turn, 3,1,4; default: all")
       .delimiter(',')
       .check(whole(0));

@@ -43,6 +43,7 @@ int run(int argc, char** argv) {
   add_data(command);
   add_families(command);
   add_plot(command);
+  add_runs(command);
   add_completions(command);
   try {
     instruction_set();  // refuses a LINNET_ISA that cannot be obeyed

@@ -9,9 +9,12 @@
 #include "commands.h"
 #include "config.h"
 #include "io/file.h"
+#include "linnet/version.h"
 #include "model/config.h"
 #include "pictures.h"
 #include "report.h"
+#include "run_record.h"
+#include "training/checkpoint.h"
 
 namespace linnet {
 namespace {
@@ -20,16 +23,39 @@ namespace fs = std::filesystem;
 
 std::atomic<bool> interrupted = false;
 
+constexpr int stop_signals[] = {SIGINT, SIGTERM, SIGHUP};
+
 void on_interrupt(int) {
   interrupted = true;
-  std::signal(SIGINT, SIG_DFL);  // a second Ctrl-C ends the program at once
+  for (const int signal : stop_signals)
+    std::signal(signal, SIG_DFL);  // a second one ends the program at once
+}
+
+/// A program that nohup starts ignores SIGHUP, and goes on doing so.
+void stop_on_signals() {
+  for (const int signal : stop_signals)
+    if (std::signal(signal, on_interrupt) == SIG_IGN && signal == SIGHUP) std::signal(signal, SIG_IGN);
 }
 
 struct Arguments {
-  std::string config, out, data;
+  std::string config, out, data, resume, initial;
   std::vector<std::string> settings;
-  bool resume = false, json = false, list = false;
+  bool initial_partial = false, json = false, list = false;
   int threads = 0;
+};
+
+/// What a resume may change: not the parameters that an update leads to, except how many updates there are.
+constexpr std::string_view free_keys[] = {
+    "data.path",
+    "training.steps",
+    "training.minutes",
+    "training.patience",
+    "training.log_every",
+    "training.evaluate_every",
+    "training.evaluate_examples",
+    "training.sample_every",
+    "training.checkpoint_every",
+    "training.keep_checkpoints",
 };
 
 constexpr std::int64_t sample_pictures = 64;
@@ -55,14 +81,53 @@ void draw(const fs::path& folder, std::int64_t step, const std::shared_ptr<const
   write_file_atomically(folder / "samples" / fmt::format("{}.txt", step), text);
 }
 
-RunConfig config_of(const Arguments& arguments) {
-  RunConfig config;
-  config.load(arguments.config, arguments.settings);
-  if (!arguments.data.empty()) set_source(config.data, arguments.data);
-  if (config.data.kind == "digits")
-    require_memory("the digits",
-                   1.1 * static_cast<double>(config.data.examples * config.data.size * config.data.size));
-  return config;
+fs::path absolute(const fs::path& path) { return fs::absolute(path).lexically_normal(); }
+
+/// --data on top of the configuration, with an absolute path.
+void set_data(RunConfig& config, const std::string& data) {
+  if (!data.empty()) set_source(config.data, data);
+  if (!config.data.path.empty()) config.data.path = absolute(config.data.path).string();
+}
+
+RunRecord new_record(const Arguments& arguments) {
+  RunRecord record;
+  record.config.load(arguments.config, arguments.settings);
+  set_data(record.config, arguments.data);
+  record.version = version();
+  record.command = own_command_line();
+  record.started = utc_now();
+  if (!arguments.initial.empty()) record.initial = absolute(arguments.initial).string();
+  record.initial_partial = arguments.initial_partial;
+  return record;
+}
+
+/// Throws UsageError where `changed` would train another model than the run's.
+void check_changes(RunRecord& run, RunRecord& changed, const std::string& folder) {
+  const std::vector<Options::Row> old = run.config.options().rows(), now = changed.config.options().rows();
+  for (std::size_t i = 0; i < old.size(); ++i)
+    if (old[i].value != now[i].value && std::ranges::count(free_keys, old[i].key) == 0)
+      fail<UsageError>("resume", "expected {} = {} as in the run {}, got {}", old[i].key, old[i].value,
+                       folder, now[i].value);
+}
+
+RunRecord resumed_record(const Arguments& arguments) {
+  RunRecord run = RunRecord::read(arguments.resume), changed = RunRecord::read(arguments.resume);
+  Options options = changed.config.options();
+  for (const std::string& setting : arguments.settings) options.apply_assignment(setting);
+  set_data(changed.config, arguments.data);
+  check_changes(run, changed, arguments.resume);
+  changed.resumed = own_command_line();
+  return changed;
+}
+
+void check_fingerprint(const RunRecord& run, const DataFingerprint& found) {
+  const auto text = [](const DataFingerprint& data) {
+    return fmt::format("{} bytes in {} file{} with the CRC-32 {}", data.bytes, data.files,
+                       data.files == 1 ? "" : "s", data.crc32);
+  };
+  if (found != run.data)
+    fail<UsageError>("resume", "expected the data that the run began with, {}, got {} in {}", text(run.data),
+                     text(found), run.config.data.path);
 }
 
 /// Shows a run as it goes on.
@@ -118,6 +183,20 @@ class Display {
   double bits_ = 0;
 };
 
+/// The model that a run starts from, or null.
+std::shared_ptr<const Model> initial_model(const RunRecord& record, Display& display) {
+  if (record.initial.empty()) return nullptr;
+  const std::shared_ptr<const Model> model = Model::load(record.initial);
+  if (!record.initial_partial) return model;
+  std::vector<std::string> differences;
+  const auto seed = static_cast<std::uint64_t>(record.config.training.seed);
+  const auto adapted = adapt_model(*model, record.config.model, seed, &differences);
+  for (const std::string& difference : differences)
+    display.show(fmt::format("in {}, {}", record.initial, difference));
+  if (!differences.empty()) display.show("what is missing or of another shape is drawn anew");
+  return adapted;
+}
+
 TrainingCallbacks callbacks_of(Display& display, const ModelConfig& model, const fs::path& folder,
                                int threads) {
   TrainingCallbacks callbacks;
@@ -150,19 +229,30 @@ Json json_of(const TrainingResult& result, const fs::path& folder, double second
 
 void run(const Arguments& arguments) {
   Context context(arguments.threads);
-  RunConfig config = config_of(arguments);
+  const bool resume = !arguments.resume.empty();
+  RunRecord record = resume ? resumed_record(arguments) : new_record(arguments);
+  RunConfig& config = record.config;
+  if (config.data.kind == "digits")
+    require_memory("the digits",
+                   1.1 * static_cast<double>(config.data.examples * config.data.size * config.data.size));
   Progress progress;
   progress.hint(fmt::format("reading {} data", config.data.kind));
   const Datasets data = open_datasets(config.data);
+  const DataFingerprint fingerprint = fingerprint_of(config.data);
+  if (resume) check_fingerprint(record, fingerprint);
+  record.data = fingerprint;
   config.fit_to_data(*data.training);
   config.check_memory(true);
 
-  const fs::path folder = arguments.out;
+  const fs::path folder = resume ? arguments.resume : arguments.out;
   Display display(progress, config, data.training->size());
-  std::signal(SIGINT, on_interrupt);
-  const TrainingResult result =
-      train(context, config.model, config.training, *data.training, *data.validation, folder,
-            arguments.resume, callbacks_of(display, config.model, folder, context.threads()));
+  TrainingCallbacks callbacks = callbacks_of(display, config.model, folder, context.threads());
+  callbacks.on_begin = [&] { record.write(folder); };
+  const bool begins = !resume || !Checkpoints(folder).newest();
+  const std::shared_ptr<const Model> initial = begins ? initial_model(record, display) : nullptr;
+  stop_on_signals();
+  const TrainingResult result = train(context, config.model, config.training, *data.training,
+                                      *data.validation, folder, resume, callbacks, nullptr, initial);
   const double seconds = display.seconds();
   display.show(fmt::format("{} after {} steps in {}: {}", result.finished ? "finished" : "stopped",
                            result.step, duration_text(seconds), folder.string()));
@@ -182,7 +272,9 @@ void list_options() {
 void add_train(Command& program) {
   auto arguments = std::make_shared<Arguments>();
   Command command = program.add_subcommand("train", "Train a model from a configuration");
-  command.footer("Example: linnet train digits --out runs/digits --set training.steps=500");
+  command.footer(
+      "Examples: linnet train digits --out runs/digits --set training.steps=500\n"
+      "          linnet train --resume runs/digits --set training.steps=1000");
   const Option config = command.add_option("config,--config", arguments->config,
                                            "TOML file, or the name of a shipped configuration");
   const Option out =
@@ -191,14 +283,24 @@ void add_train(Command& program) {
                      "replace a value of the configuration, key=value; may be repeated");
   command.add_option("--data", arguments->data,
                      "digits, copy, a folder of MNIST or CIFAR-10 files, a text file or a FASTA file");
-  command.add_flag("--resume", arguments->resume, "continue from the newest checkpoint of the run");
+  Option resume = command.add_option(
+      "--resume", arguments->resume,
+      "continue the run in this folder from its newest checkpoint, with its own configuration and data");
+  resume.excludes(config).excludes(out);
+  Option initial = command.add_option("--init", arguments->initial, "start from the weights of this model");
+  initial.excludes(resume);
+  command
+      .add_flag("--init-partial", arguments->initial_partial,
+                "draw anew the weights that --init has not, or has in another shape")
+      .needs(initial);
   command.add_option("--threads", arguments->threads, "number of threads; default: all")
       .check(whole(1, most_threads));
   command.add_flag("--json", arguments->json, "print the result as JSON");
   command.add_flag("--options", arguments->list, "list all keys of the configuration and exit");
   command.callback([=] {
     if (arguments->list) return list_options();
-    for (const Option& option : {config, out}) option.require_given();
+    if (resume.count() == 0)
+      for (const Option& option : {config, out}) option.require_given();
     run(*arguments);
   });
 }

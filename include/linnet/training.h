@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "linnet/dataset.h"
 #include "linnet/export.h"
@@ -45,12 +46,15 @@ struct TrainingOptions {
   std::int64_t sample_every = 500;       ///< updates between samples; 0 for none
   std::int64_t checkpoint_every = 500;   ///< updates between checkpoints; the end always has one
   std::int64_t keep_checkpoints = 2;     ///< older ones are deleted
+  std::int64_t patience = 0;             ///< stop after this many evaluations without improvement; 0: never
 };
 
 /// What is known about an update.
 struct StepReport {
-  std::int64_t step = 0;     ///< number of this update, from 1
-  double bits = 0;           ///< bits per counted token, over the examples of this update
+  std::int64_t step = 0;  ///< number of this update, from 1
+  double bits = 0;        ///< bits per counted token, over the examples of this update
+  /// The mean of the bits of all updates so far, in which a loss weighs 2 % less with each later update.
+  double smoothed_bits = 0;
   double gradient_norm = 0;  ///< before clipping
   double learning_rate = 0;
   double tokens_per_second = 0;  ///< of this update
@@ -108,7 +112,8 @@ class LINNET_API Trainer {
 
   /// Continues from a checkpoint of this class or of `train`: later updates with the same batches give the
   /// same bits as without stopping. Throws Error, and leaves the trainer unchanged, where the checkpoint is
-  /// damaged or belongs to another configuration or to other options that decide updates.
+  /// damaged or belongs to another configuration or to other options that decide updates. options.steps may
+  /// differ: the schedule then goes on as with the new number.
   void restore(const std::filesystem::path& folder);
 
   /// A copy of the model as it is now; later updates do not change it.
@@ -116,6 +121,7 @@ class LINNET_API Trainer {
 
   class Impl;
   Impl& impl() { return *impl_; }  ///< for Linnet's own modules
+  const Impl& impl() const { return *impl_; }
 
  private:
   std::unique_ptr<Impl> impl_;
@@ -134,6 +140,9 @@ struct Evaluation {
 
 /// Callbacks with which a program observes and stops the loop; each is optional. They cannot change results.
 struct TrainingCallbacks {
+  /// Called once, when the folder is this run's and the checkpoint to resume from has been read, before
+  /// anything else is written: for example to write a file that describes the run.
+  std::function<void()> on_begin;
   std::function<void(const StepReport&)> on_step;
   std::function<void(std::int64_t step, const Evaluation&)> on_evaluation;
   /// Called every sample_every updates and at the end, for example to draw into `folder`/samples.
@@ -154,20 +163,32 @@ using TokenLossCallback = std::function<void(const TokenLoss&)>;
 
 struct TrainingResult {
   std::int64_t step = 0;
-  bool finished = false;  ///< all steps were done
-  std::optional<Evaluation> evaluation;
+  bool finished = false;                 ///< all steps were done, or options.patience has ended the run
+  std::optional<Evaluation> evaluation;  ///< the last one of this call
 };
 
-/// Trains a model and writes config.json, model.safetensors, metrics.jsonl and checkpoints/STEP into
-/// `folder`. With `resume` it continues from the newest checkpoint, if there is one, and ends with the same
-/// bits as without stopping. Otherwise the folder must be empty or must not exist. Throws Error when the loss
-/// is no longer finite, naming the step, the layer and the last good checkpoint. Throws UsageError where the
-/// data do not fit the model, also for a token outside the vocabulary. `feature_map` as in `Trainer`.
+/// Trains a model and writes into `folder`, from before the first update on: config.json, model.safetensors,
+/// metrics.jsonl, checkpoints/STEP, and best/, the model of the best evaluation (docs/format.md). With
+/// `resume` it continues from the newest checkpoint, if there is one, and ends with the same bits as without
+/// stopping. options.steps may then differ from that of the checkpoint, but not lie below the updates that
+/// are done. Otherwise the folder must be empty or must not exist. Throws Error where another program trains
+/// in the folder, and when the loss is no longer finite, naming the step, the layer and the last good
+/// checkpoint. Throws UsageError where the data do not fit the model, also for a token outside the
+/// vocabulary. `feature_map` and `initial` as in `Trainer`.
 LINNET_API TrainingResult train(Context& context, const ModelConfig& config, const TrainingOptions& options,
                                 const Dataset& training, const Dataset& validation,
                                 const std::filesystem::path& folder, bool resume,
                                 const TrainingCallbacks& callbacks = {},
-                                std::shared_ptr<const FeatureMap> feature_map = nullptr);
+                                std::shared_ptr<const FeatureMap> feature_map = nullptr,
+                                const std::shared_ptr<const Model>& initial = nullptr);
+
+/// A model to start a training from: one of `config` whose parameters are those of `model` where names and
+/// shapes agree, and elsewhere the random ones that `seed` decides. `differences`, unless null, receives a
+/// phrase for every trained parameter that the two do not share. A feature map of the user's own is that of
+/// `model`.
+LINNET_API std::shared_ptr<const Model> adapt_model(const Model& model, const ModelConfig& config,
+                                                    std::uint64_t seed,
+                                                    std::vector<std::string>* differences = nullptr);
 
 /// Mean loss of up to `examples` (0: all) evenly spaced examples, `batch` per pass. With `accuracy`, the most
 /// probable value of every token is also compared. For a masked model every evaluation hides the same tokens

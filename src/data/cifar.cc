@@ -28,6 +28,14 @@ CifarBatch read_cifar(const std::filesystem::path& path) {
   return batch;
 }
 
+std::vector<std::filesystem::path> cifar_files(const std::filesystem::path& folder) {
+  constexpr int training_batches = 5;
+  std::vector<std::filesystem::path> files;
+  for (int i = 1; i <= training_batches; ++i) files.push_back(folder / fmt::format("data_batch_{}.bin", i));
+  files.push_back(folder / "test_batch.bin");
+  return files;
+}
+
 std::vector<std::uint8_t> interleave(std::span<const std::uint8_t> planes, std::int64_t channels,
                                      std::int64_t pixels) {
   const std::int64_t image = channels * pixels, count = static_cast<std::int64_t>(planes.size()) / image;

@@ -22,6 +22,9 @@ struct CifarBatch {
 /// empty or no whole number of records, or where a label is above 9.
 CifarBatch read_cifar(const std::filesystem::path& path);
 
+/// The files of a folder of the data: five of training batches and that of the test batch.
+std::vector<std::filesystem::path> cifar_files(const std::filesystem::path& folder);
+
 /// Planes [count, channels, pixels] as pixels [count, pixels, channels], the order of a model's tokens.
 std::vector<std::uint8_t> interleave(std::span<const std::uint8_t> planes, std::int64_t channels,
                                      std::int64_t pixels);

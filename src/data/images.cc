@@ -16,7 +16,6 @@ namespace linnet {
 namespace {
 
 constexpr std::int64_t digit_classes = 10;
-constexpr std::int64_t cifar_batches = 5;
 
 // Checks what image options have in common against the size that the images will have.
 void check(const DataOptions& options, std::int64_t height, std::int64_t width, std::int64_t channels = 1) {
@@ -27,19 +26,8 @@ void check(const DataOptions& options, std::int64_t height, std::int64_t width, 
                      channels == 1 ? "" : fmt::format(" × {}", channels), options.length);
 }
 
-// A file of the folder under one of the names that it goes by.
-std::filesystem::path find_file(const std::filesystem::path& folder, const std::string& name) {
-  std::string dotted = name;
-  dotted[name.rfind("-idx")] = '.';
-  for (const std::string& candidate : {name, name + ".gz", dotted, dotted + ".gz"}) {
-    std::error_code ignored;
-    if (std::filesystem::exists(folder / candidate, ignored)) return folder / candidate;
-  }
-  fail("data", "expected {} or {}.gz in {}, got neither", name, name, folder.string());
-}
-
 std::unique_ptr<Dataset> open_part(const DataOptions& options, const MnistFiles& files) {
-  const std::filesystem::path path = find_file(options.path, files.images);
+  const std::filesystem::path path = find_mnist_file(options.path, files.images);
   IdxArray images = read_idx(path);
   if (images.shape.size() != 3 || images.values.empty())
     fail("data", "{}: expected images of shape [count, height, width], got {}", path.string(),
@@ -54,7 +42,7 @@ std::unique_ptr<Dataset> open_part(const DataOptions& options, const MnistFiles&
 
   IdxArray labels;
   if (options.labels) {
-    const std::filesystem::path labels_path = find_file(options.path, files.labels);
+    const std::filesystem::path labels_path = find_mnist_file(options.path, files.labels);
     labels = read_idx(labels_path);
     if (labels.shape != Shape{count})
       fail("data", "{}: expected labels of shape [{}] for as many images, got {}", labels_path.string(),
@@ -84,6 +72,16 @@ std::unique_ptr<Dataset> open_cifar_part(const DataOptions& options, CifarBatch 
 }
 
 }  // namespace
+
+std::filesystem::path find_mnist_file(const std::filesystem::path& folder, const std::string& name) {
+  std::string dotted = name;
+  dotted[name.rfind("-idx")] = '.';
+  for (const std::string& candidate : {name, name + ".gz", dotted, dotted + ".gz"}) {
+    std::error_code ignored;
+    if (std::filesystem::exists(folder / candidate, ignored)) return folder / candidate;
+  }
+  fail("data", "expected {} or {}.gz in {}, got neither", name, name, folder.string());
+}
 
 ImageDataset::ImageDataset(std::vector<std::uint8_t> pixels, std::vector<std::uint8_t> labels,
                            const ImageShape& image, std::int64_t levels)
@@ -163,11 +161,11 @@ Datasets open_cifar(const DataOptions& options) {
     fail<UsageError>("data", "expected a size of 0 to {} pixels, got {}", cifar_size, options.size);
   const std::int64_t size = options.size == 0 ? cifar_size : options.size;
   check(options, size, size, cifar_channels);
-  const std::filesystem::path folder = options.path;
-  CifarBatch training = read_cifar(folder / "data_batch_1.bin");
+  const std::vector<std::filesystem::path> files = cifar_files(options.path);
+  CifarBatch training = read_cifar(files.front());
   const std::int64_t first = training.size();
-  for (std::int64_t i = 2; i <= cifar_batches; ++i) {
-    const std::filesystem::path path = folder / fmt::format("data_batch_{}.bin", i);
+  for (std::size_t i = 1; i + 1 < files.size(); ++i) {
+    const std::filesystem::path& path = files[i];
     const CifarBatch batch = read_cifar(path);
     if (batch.size() != first)
       fail("data", "{}: expected {} images as in data_batch_1.bin, got {}", path.string(), first,
@@ -175,8 +173,7 @@ Datasets open_cifar(const DataOptions& options) {
     training.planes.insert(training.planes.end(), batch.planes.begin(), batch.planes.end());
     training.labels.insert(training.labels.end(), batch.labels.begin(), batch.labels.end());
   }
-  return {open_cifar_part(options, std::move(training)),
-          open_cifar_part(options, read_cifar(folder / "test_batch.bin"))};
+  return {open_cifar_part(options, std::move(training)), open_cifar_part(options, read_cifar(files.back()))};
 }
 
 }  // namespace linnet

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
+#include <string>
 #include <vector>
 
 #include "linnet/context.h"
@@ -33,6 +35,10 @@ class ImageDataset final : public PictureDataset {
 std::vector<std::uint8_t> scale_down(Context& context, std::span<const std::uint8_t> pixels,
                                      std::int64_t count, std::int64_t height, std::int64_t width,
                                      std::int64_t size);
+
+/// A file of MNIST under one of the names that it goes by in the folder: plain or .gz, with a dash or a dot
+/// before "idx". Throws Error where there is none.
+std::filesystem::path find_mnist_file(const std::filesystem::path& folder, const std::string& name);
 
 /// The kinds "digits", "mnist" and "cifar10" of open_datasets, their options checked.
 Datasets open_digits(const DataOptions& options);

@@ -26,7 +26,7 @@ Json decisive_options(const TrainingOptions& options) {
   add_options(table, copy);
   Json json = table.to_json()["training"];
   for (const char* key : {"minutes", "log_every", "evaluate_every", "evaluate_examples", "sample_every",
-                          "checkpoint_every", "keep_checkpoints"})
+                          "checkpoint_every", "keep_checkpoints", "patience"})
     json.erase(key);
   return json;
 }
@@ -51,6 +51,41 @@ void require_equal(const Json& saved, const Json& wanted, const std::string& gro
   }
 }
 
+Json loss_json(const LossAverage& loss) {
+  return {{"sum", loss.sum}, {"weight", loss.weight}, {"lowest", loss.lowest}};
+}
+
+Json run_json(const TrainingProgress& progress) {
+  Json json = {{"seconds", progress.seconds}, {"not_improved", progress.not_improved}};
+  if (progress.best_step >= 0) {
+    json["best_step"] = progress.best_step;
+    json["best_bits"] = progress.best_bits;
+  }
+  return json;
+}
+
+/// Members of "loss" and "run" may be missing: checkpoints of earlier versions have none.
+TrainingProgress progress_of(const Json& state, std::int64_t step, std::int64_t examples) {
+  TrainingProgress progress{step, examples};
+  const auto object = [&](const char* key) {
+    return state.contains(key) && state[key].is_object() ? state[key] : Json::object();
+  };
+  const auto read = [](const Json& object, const char* key, auto& value) {
+    const auto found = object.find(key);
+    if (found != object.end() && found->is_number()) found->get_to(value);
+  };
+  const Json loss = object("loss"), run = object("run");
+  read(object("training"), "steps", progress.planned);
+  read(loss, "sum", progress.loss.sum);
+  read(loss, "weight", progress.loss.weight);
+  read(loss, "lowest", progress.loss.lowest);
+  read(run, "seconds", progress.seconds);
+  read(run, "not_improved", progress.not_improved);
+  read(run, "best_step", progress.best_step);
+  read(run, "best_bits", progress.best_bits);
+  return progress;
+}
+
 /// Throws Error where writing a checkpoint would delete other files.
 void check_replaceable(const fs::path& folder) {
   if (!fs::is_directory(folder)) return;
@@ -64,8 +99,8 @@ void check_replaceable(const fs::path& folder) {
 
 }  // namespace
 
-void write_checkpoint(const fs::path& destination, const Progress& progress, const ModelConfig& config,
-                      const TrainingOptions& options, const ParameterTable& table,
+void write_checkpoint(const fs::path& destination, const TrainingProgress& progress,
+                      const ModelConfig& config, const TrainingOptions& options, const ParameterTable& table,
                       std::span<const float> values, const Optimiser& optimiser) {
   check_replaceable(destination);
   if (destination.has_parent_path()) create_folders(destination.parent_path());
@@ -77,12 +112,15 @@ void write_checkpoint(const fs::path& destination, const Progress& progress, con
   write_safetensors(folder.path() / moments_file, moments, {});
   write_json(folder.path() / state_file, Json{{"step", progress.step},
                                               {"examples", progress.examples},
+                                              {"loss", loss_json(progress.loss)},
+                                              {"run", run_json(progress)},
                                               {"training", decisive_options(options)}});
   folder.commit();
 }
 
-Progress read_checkpoint(const fs::path& folder, const ModelConfig& config, const TrainingOptions& options,
-                         const ParameterTable& table, std::span<float> values, Optimiser& optimiser) {
+TrainingProgress read_checkpoint(const fs::path& folder, const ModelConfig& config,
+                                 const TrainingOptions& options, const ParameterTable& table,
+                                 std::span<float> values, Optimiser& optimiser) {
   const Json state = read_json(folder / state_file);
   const auto count = [&](const char* key) {
     const auto found = state.is_object() ? state.find(key) : state.end();
@@ -93,9 +131,11 @@ Progress read_checkpoint(const fs::path& folder, const ModelConfig& config, cons
            (folder / state_file).string());
     return value;
   };
-  const Progress progress{count("step"), count("examples")};
+  TrainingProgress progress = progress_of(state, count("step"), count("examples"));
   require_equal(model_options(read_config(folder / config_file)), model_options(config), "", folder);
-  require_equal(state["training"], decisive_options(options), "training", folder);
+  Json decisive = decisive_options(options);
+  decisive.erase("steps");  // a run may be made longer or shorter
+  require_equal(state["training"], decisive, "training", folder);
 
   const Tensor parameters = read_values(folder / weights_file, table);
   const Safetensors moments = Safetensors::read(folder / moments_file);

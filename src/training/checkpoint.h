@@ -7,29 +7,38 @@
 #include <vector>
 
 #include "linnet/training.h"
+#include "training/loss_average.h"
 #include "training/optimiser.h"
 
 namespace linnet {
 
 /// How far a training has come.
-struct Progress {
+struct TrainingProgress {
   std::int64_t step = 0;      ///< updates
   std::int64_t examples = 0;  ///< examples seen
+  std::int64_t planned = 0;   ///< training.steps when the checkpoint was written
+  LossAverage loss = {};
+
+  // Of `train` alone.
+  double seconds = 0;             ///< spent, before a resume included
+  std::int64_t best_step = -1;    ///< of the best evaluation; −1 before the first
+  double best_bits = 0;           ///< bits per token of that evaluation
+  std::int64_t not_improved = 0;  ///< evaluations since then
 };
 
 /// Writes a checkpoint: config.json and model.safetensors (a model's folder), optimiser.safetensors (the
 /// moments), state.json (progress and options). The folder appears whole or not at all. Throws Error where
 /// another one than a checkpoint stands in its place and is not empty.
-void write_checkpoint(const std::filesystem::path& folder, const Progress& progress,
+void write_checkpoint(const std::filesystem::path& folder, const TrainingProgress& progress,
                       const ModelConfig& config, const TrainingOptions& options, const ParameterTable& table,
                       std::span<const float> values, const Optimiser& optimiser);
 
 /// Reads one into parameters and moments. Throws Error where it is damaged, belongs to another
 /// configuration or to training options that would have led elsewhere, naming the first key that differs;
-/// nothing has changed then.
-Progress read_checkpoint(const std::filesystem::path& folder, const ModelConfig& config,
-                         const TrainingOptions& options, const ParameterTable& table, std::span<float> values,
-                         Optimiser& optimiser);
+/// nothing has changed then. training.steps may differ.
+TrainingProgress read_checkpoint(const std::filesystem::path& folder, const ModelConfig& config,
+                                 const TrainingOptions& options, const ParameterTable& table,
+                                 std::span<float> values, Optimiser& optimiser);
 
 /// Where the checkpoints of a run are: `folder`/checkpoints/STEP.
 class Checkpoints {

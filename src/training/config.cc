@@ -42,6 +42,8 @@ void add_options(Options& table, TrainingOptions& options) {
   table.add("training.checkpoint_every", options.checkpoint_every, "updates between checkpoints", 1, many);
   table.add("training.keep_checkpoints", options.keep_checkpoints, "number of newest checkpoints to keep", 1,
             1 << 20);
+  table.add("training.patience", options.patience,
+            "stop after this number of evaluations without improvement; 0 never does", 0, many);
 }
 
 }  // namespace linnet

@@ -1,14 +1,20 @@
+#include <algorithm>
 #include <chrono>
-#include <sstream>
+#include <cmath>
 
 #include "base/fail.h"
 #include "io/file.h"
 #include "io/json.h"
 #include "linnet/dataset.h"
 #include "linnet/training.h"
+#include "linnet/version.h"
+#include "model/config.h"
 #include "training/checkpoint.h"
+#include "training/config.h"
 #include "training/evaluation.h"
 #include "training/examples.h"
+#include "training/metrics.h"
+#include "training/run_lock.h"
 #include "training/trainer.h"
 
 namespace linnet {
@@ -16,8 +22,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
-
-constexpr const char* metrics_file = "metrics.jsonl";
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
@@ -28,7 +32,7 @@ class Run {
  public:
   Run(Context& context, const ModelConfig& config, const TrainingOptions& options, const Dataset& training,
       const Dataset& validation, const fs::path& folder, const TrainingCallbacks& callbacks,
-      std::shared_ptr<const FeatureMap> feature_map)
+      std::shared_ptr<const FeatureMap> feature_map, const std::shared_ptr<const Model>& initial)
       : context_(context),
         config_(config),
         options_(options),
@@ -36,60 +40,96 @@ class Run {
         validation_(validation),
         folder_(folder),
         callbacks_(callbacks),
-        trainer_(context, config, options, nullptr, std::move(feature_map)),
-        checkpoints_(folder) {
+        trainer_(context, config, options, initial, std::move(feature_map)),
+        checkpoints_(folder),
+        metrics_(folder) {
     check_fit(config, training);
     check_fit(config, validation);
   }
 
   TrainingResult run(bool resume) {
     begin(resume);
-    const Clock::time_point start = Clock::now();
     std::optional<Evaluation> evaluation;
-    std::int64_t saved = trainer_.steps();
-    while (trainer_.steps() < options_.steps) {
+    while (trainer_.steps() < options_.steps && !out_of_patience()) {
       update();
       const std::int64_t step = trainer_.steps();
-      const bool last = step == options_.steps;
       const auto due = [&](std::int64_t every) { return every > 0 && step % every == 0; };
-      if (last || due(options_.evaluate_every)) evaluation = report_evaluation();
+      if (step == options_.steps || due(options_.evaluate_every)) evaluation = report_evaluation();
+      const bool last = step == options_.steps || out_of_patience();
       if (callbacks_.draw_samples && options_.sample_every > 0 && (last || due(options_.sample_every)))
         callbacks_.draw_samples(step, trainer_.model());
       const bool stop = (callbacks_.should_stop && callbacks_.should_stop()) ||
-                        (options_.minutes > 0 && seconds_since(start) > 60 * options_.minutes);
-      if (last || stop || due(options_.checkpoint_every)) {
-        save();
-        saved = step;
-      }
+                        (options_.minutes > 0 && seconds_since(start_) > 60 * options_.minutes);
+      if (last || stop || due(options_.checkpoint_every)) save();
       if (stop) break;
     }
-    if (saved != trainer_.steps() || !checkpoints_.newest()) save();
-    return {trainer_.steps(), trainer_.steps() == options_.steps, evaluation};
+    return {trainer_.steps(), trainer_.steps() == options_.steps || out_of_patience(), evaluation};
   }
 
  private:
   void begin(bool resume) {
+    if (!resume) require_new_folder();
+    create_folders(folder_);
+    lock_.emplace(folder_);
+    if (!resume) require_new_folder();  // another program may have begun in it meanwhile
     std::optional<std::int64_t> newest;
     if (resume) newest = checkpoints_.newest();
-    if (!resume && fs::exists(folder_) && (!fs::is_directory(folder_) || !fs::is_empty(folder_)))
-      fail("train",
-           "expected {} to be a new or empty folder, got one that exists; add --resume to continue its run",
-           folder_.string());
-    create_folders(folder_);
     if (newest) {
       const fs::path checkpoint = checkpoints_.path(*newest);
       trainer_.restore(checkpoint);
       if (trainer_.steps() != *newest)
         fail("resume", "expected {} to be the checkpoint of step {}, got that of step {}",
              checkpoint.string(), *newest, trainer_.steps());
-      // The run may have been killed between its checkpoint and its own model, which no later step need write
-      // again.
-      trainer_.impl().write_model(folder_);
+      if (options_.steps < *newest)
+        fail<UsageError>("resume", "expected training.steps of at least {}, which {} has done, got {}",
+                         *newest, folder_.string(), options_.steps);
       say(fmt::format("resuming from {}", checkpoint.string()));
+      say_new_length();
     } else if (resume) {
       say("no checkpoint yet: starting from the beginning");
     }
-    keep_metrics_up_to(trainer_.steps());
+    seconds_before_ = trainer_.impl().progress().seconds;
+    if (callbacks_.on_begin) callbacks_.on_begin();
+    // The run may have been killed between its checkpoint and its own model, which no later step need write
+    // again.
+    if (newest)
+      trainer_.impl().write_model(folder_);
+    else
+      save();
+    if (const std::int64_t unreadable = metrics_.begin(trainer_.steps(), heading()); unreadable > 0)
+      say(fmt::format("removed {} unreadable line{} of metrics.jsonl", unreadable,
+                      unreadable == 1 ? "" : "s"));
+  }
+
+  void require_new_folder() const {
+    if (!fs::exists(folder_)) return;
+    const auto taken = [](const fs::directory_entry& entry) {
+      return entry.path().filename() != RunLock::file_name;
+    };
+    if (!fs::is_directory(folder_) || std::any_of(fs::directory_iterator(folder_), {}, taken))
+      fail("train", "expected {} to be a new or empty folder, got one that exists; --resume continues a run",
+           folder_.string());
+  }
+
+  void say_new_length() const {
+    const std::int64_t before = trainer_.impl().progress().planned;
+    if (before == options_.steps) return;
+    say(fmt::format("training.steps is now {} instead of {}{}", options_.steps, before,
+                    options_.schedule == Schedule::cosine ? ": the schedule ends at the new number" : ""));
+  }
+
+  /// The first line of the metrics.
+  Json heading() const {
+    ModelConfig config = config_;
+    TrainingOptions options = options_;
+    Options table;
+    add_options(table, config);
+    add_options(table, options);
+    return {{"version", version()},
+            {"parameters", trainer_.impl().network().table().parameter_count()},
+            {"training_examples", training_.size()},
+            {"validation_examples", validation_.size()},
+            {"settings", table.to_json()}};
   }
 
   void update() {
@@ -108,49 +148,91 @@ class Run {
 
   void report(const StepReport& step) {
     if (callbacks_.on_step) callbacks_.on_step(step);
-    if (step.step % options_.log_every == 0 || step.step == options_.steps)
-      append_metrics({{"step", step.step},
-                      {"bits", step.bits},
-                      {"gradient_norm", step.gradient_norm},
-                      {"learning_rate", step.learning_rate},
-                      {"tokens_per_second", step.tokens_per_second}});
+    if (step.step % options_.log_every == 0 || step.step == options_.steps) {
+      Json line = line_of_now();
+      line.update(Json{{"bits", step.bits},
+                       {"smoothed_bits", step.smoothed_bits},
+                       {"gradient_norm", step.gradient_norm},
+                       {"learning_rate", step.learning_rate},
+                       {"tokens_per_second", step.tokens_per_second}});
+      metrics_.append(line);
+    }
+    warn_of_divergence();
+  }
+
+  /// Once a call: the mean loss is a bit above that of equally probable tokens and a bit above the lowest
+  /// mean so far. A few losses decide the mean of a run's first updates, which are left out unless no more
+  /// follow.
+  void warn_of_divergence() {
+    constexpr double margin = 1;
+    constexpr std::int64_t first = 20;
+    const LossAverage& loss = trainer_.impl().progress().loss;
+    const double uniform = std::log2(static_cast<double>(config_.vocabulary));
+    if (warned_ || (trainer_.steps() < first && trainer_.steps() < options_.steps)) return;
+    if (loss.mean() <= uniform + margin || loss.mean() <= loss.lowest + margin) return;
+    warned_ = true;
+    say(fmt::format(
+        "warning: the loss diverges: {:.4g} bits/token on average at step {}, after {:.4g} at best, where "
+        "equally probable tokens give {:.4g}; a lower training.learning_rate, a longer "
+        "training.warmup or a lower training.clip may help",
+        loss.mean(), trainer_.steps(), loss.lowest, uniform));
   }
 
   Evaluation report_evaluation() {
     const Evaluation evaluation = evaluate(context_, trainer_.impl().network(), validation_,
                                            options_.evaluate_examples, options_.batch, config_.masked());
     if (callbacks_.on_evaluation) callbacks_.on_evaluation(trainer_.steps(), evaluation);
-    Json line = {{"step", trainer_.steps()},
-                 {"validation_bits", evaluation.bits},
-                 {"validation_tokens", evaluation.tokens}};
+    Json line = line_of_now();
+    line.update(Json{{"validation_bits", evaluation.bits}, {"validation_tokens", evaluation.tokens}});
     if (config_.masked()) {
       line["validation_perplexity"] = evaluation.perplexity;
       line["validation_accuracy"] = evaluation.accuracy;
     }
-    append_metrics(line);
+    metrics_.append(line);
+    compare_with_best(evaluation);
     return evaluation;
   }
 
+  void compare_with_best(const Evaluation& evaluation) {
+    TrainingProgress& progress = trainer_.impl().progress();
+    if (progress.best_step >= 0 && !(evaluation.bits < progress.best_bits)) {
+      ++progress.not_improved;
+      if (out_of_patience())
+        say(fmt::format(
+            "no better evaluation in {}: stopping at step {}; the best one, {:.4f} bits/token, was at "
+            "step {}",
+            progress.not_improved, progress.step, progress.best_bits, progress.best_step));
+      return;
+    }
+    progress.best_step = progress.step;
+    progress.best_bits = evaluation.bits;
+    progress.not_improved = 0;
+    AtomicFolder best(folder_ / "best");
+    trainer_.impl().write_model(best.path());
+    write_json(best.path() / "evaluation.json", Json{{"step", progress.step},
+                                                     {"validation_bits", evaluation.bits},
+                                                     {"validation_tokens", evaluation.tokens}});
+    best.commit();
+  }
+
+  bool out_of_patience() const {
+    return options_.patience > 0 && trainer_.impl().progress().not_improved >= options_.patience;
+  }
+
   void save() {
+    trainer_.impl().progress().seconds = seconds();
     trainer_.save(checkpoints_.path(trainer_.steps()));
     checkpoints_.keep(options_.keep_checkpoints);
     trainer_.impl().write_model(folder_);
   }
 
-  void append_metrics(const Json& line) const { append_line(folder_ / metrics_file, line.dump()); }
+  /// Since the run began, the time between a stop and a resume left out.
+  double seconds() const { return seconds_before_ + seconds_since(start_); }
 
-  /// Lines of updates that a killed run made after its last checkpoint will be written again.
-  void keep_metrics_up_to(std::int64_t step) const {
-    const fs::path path = folder_ / metrics_file;
-    if (!fs::exists(path)) return;
-    std::istringstream lines(read_file(path));
-    std::string kept, line;
-    while (std::getline(lines, line)) {
-      const Json json = Json::parse(line, nullptr, false);
-      if (json.is_object() && json.value("step", std::int64_t{0}) <= step && json.contains("step"))
-        kept += line + "\n";
-    }
-    write_file_atomically(path, kept);
+  /// What the lines of updates and of evaluations have in common.
+  Json line_of_now() const {
+    const TrainingProgress& progress = trainer_.impl().progress();
+    return {{"step", progress.step}, {"tokens", progress.examples * config_.length}, {"seconds", seconds()}};
   }
 
   void say(const std::string& message) const {
@@ -166,7 +248,12 @@ class Run {
   const TrainingCallbacks& callbacks_;
   Trainer trainer_;
   Checkpoints checkpoints_;
+  Metrics metrics_;
   Examples examples_;
+  std::optional<RunLock> lock_;
+  Clock::time_point start_ = Clock::now();
+  double seconds_before_ = 0;
+  bool warned_ = false;
 };
 
 }  // namespace
@@ -174,8 +261,10 @@ class Run {
 TrainingResult train(Context& context, const ModelConfig& config, const TrainingOptions& options,
                      const Dataset& training, const Dataset& validation, const std::filesystem::path& folder,
                      bool resume, const TrainingCallbacks& callbacks,
-                     std::shared_ptr<const FeatureMap> feature_map) {
-  return Run(context, config, options, training, validation, folder, callbacks, std::move(feature_map))
+                     std::shared_ptr<const FeatureMap> feature_map,
+                     const std::shared_ptr<const Model>& initial) {
+  return Run(context, config, options, training, validation, folder, callbacks, std::move(feature_map),
+             initial)
       .run(resume);
 }
 

@@ -12,6 +12,7 @@
 #include "model/files.h"
 #include "training/config.h"
 #include "training/examples.h"
+#include "training/initial.h"
 
 namespace linnet {
 namespace {
@@ -26,17 +27,14 @@ TrainingOptions checked(TrainingOptions options) {
   return options;
 }
 
-/// The values of `model`, whose parameters must be those of the table.
-Tensor initial_values(const Model& model, const ParameterTable& table) {
-  const auto &rows = table.rows(), &given = network_of(model).table().rows();
-  if (given.size() != rows.size())
-    fail<UsageError>(operation, "expected an initial model of {} parameters, got one of {}", rows.size(),
-                     given.size());
-  for (std::size_t i = 0; i < rows.size(); ++i)
-    if (given[i].name != rows[i].name || given[i].place.shape() != rows[i].place.shape())
-      fail<UsageError>(operation, "expected an initial model with {} {}, got {} {}", rows[i].name,
-                       to_string(rows[i].place.shape()), given[i].name, to_string(given[i].place.shape()));
-  return values_of(model);
+void require_same_parameters(std::vector<std::string> differences) {
+  constexpr std::size_t most = 8;
+  if (differences.empty()) return;
+  const std::size_t more = differences.size() - std::min(differences.size(), most);
+  differences.resize(differences.size() - more);
+  fail<UsageError>(operation,
+                   "expected an initial model with the parameters of this one, got one in which {}{}",
+                   fmt::join(differences, ", "), more > 0 ? fmt::format(" and {} more differ", more) : "");
 }
 
 }  // namespace
@@ -56,10 +54,11 @@ Trainer::Impl::Impl(Context& context, const ModelConfig& config, const TrainingO
     fail<UsageError>(operation,
                      "expected model.weights = \"f32\", got \"{}\": train in f32 and convert the model",
                      name_of(config.weights));
+  const std::uint64_t seed = static_cast<std::uint64_t>(options.seed);
   if (initial != nullptr)
-    values_ = initial_values(*initial, network_.table());
+    require_same_parameters(start_from(values_.span<float>(), network_.table(), *initial, seed));
   else
-    network_.table().initialise(values_.span<float>(), static_cast<std::uint64_t>(options.seed));
+    network_.table().initialise(values_.span<float>(), seed);
   pack();
 }
 
@@ -87,9 +86,15 @@ StepReport Trainer::Impl::step(const Batch& batch) {
   optimiser_.update(context_, values_.span<float>(), gradients, static_cast<float>(factor), steps());
   pack();
 
+  const double bits = nats / std::numbers::ln2 / static_cast<double>(counted);
+  progress_.loss.add(bits);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  return {steps(), nats / std::numbers::ln2 / static_cast<double>(counted), norm,
-          learning_rate(options_, steps()), static_cast<double>(batch.examples * batch.length) / seconds};
+  return {.step = steps(),
+          .bits = bits,
+          .smoothed_bits = progress_.loss.mean(),
+          .gradient_norm = norm,
+          .learning_rate = learning_rate(options_, steps()),
+          .tokens_per_second = static_cast<double>(batch.examples * batch.length) / seconds};
 }
 
 double Trainer::Impl::accumulate_gradients(const Batch& batch, std::int64_t counted) {

@@ -27,6 +27,9 @@ class LINNET_HIDDEN Trainer::Impl {
   void write_model(const std::filesystem::path& folder) const;
 
   std::int64_t steps() const { return progress_.step; }
+  /// What `train` counts beside the updates is written with the next checkpoint.
+  TrainingProgress& progress() { return progress_; }
+  const TrainingProgress& progress() const { return progress_; }
   std::shared_ptr<const Model> model() const;
   const Network& network() const { return network_; }
 
@@ -48,7 +51,7 @@ class LINNET_HIDDEN Trainer::Impl {
   Optimiser optimiser_;
   std::optional<TrainingTransformer> transformer_;  ///< for passes of up to `reserved_` examples
   std::int64_t reserved_ = 0;
-  Progress progress_;
+  TrainingProgress progress_;
   std::filesystem::path checkpoint_;  ///< saved or restored last; empty if none was
 };
 

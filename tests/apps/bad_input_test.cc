@@ -90,7 +90,7 @@ TEST(BadLine, OptionsThatAreMissingOrDoNotFitAreRefused) {
   refuses(usage, {"train"}, {"config"});
   refuses(usage, {"train", "digits"}, {"--out"});
   refuses(usage, {"generate"}, {"model"});
-  refuses(usage, {"evaluate", "m"}, {"--data"});
+  refuses(usage, {"evaluate", LINNET_SOURCE_FOLDER "/models/digits"}, {"--data"});
   refuses(usage, {"attend", "in.safetensors"}, {"--out"});
   refuses(usage, {"attend", "in.safetensors", "--out", "o", "--mask", "casual"},
           {"--mask", "casual", "causal"});
@@ -206,7 +206,8 @@ TEST(BadOutput, FolderThatHoldsSomethingIsLeftAlone) {
   const std::string here = folder.path().string(), file = (folder / "precious").string();
   refuses(failed, {"train", tiny.config("copy"), "--out", here}, {here, "--resume"});
   refuses(failed, {"train", tiny.config("copy"), "--out", file}, {file});
-  refuses(failed, {"train", tiny.config("copy"), "--out", file, "--resume"}, {file});
+  refuses(usage, {"train", "--resume", file}, {file, "run.toml"});
+  refuses(usage, {"train", "--resume", here}, {here, "run.toml"});
   refuses(failed, {"data", "digits", "--out", here, "--count", "2", "--test", "2"}, {here});
   refuses(failed, {"data", "digits", "--out", file, "--count", "2", "--test", "2"}, {file});
   EXPECT_EQ(read_file(folder / "precious"), "mine");
@@ -222,7 +223,7 @@ TEST(BadOutput, FileThatIsAFolderOrInNoFolderIsRefused) {
     refuses(failed, {"generate", tiny.text(), "--length", "2", "--out", out}, {out});
   }
   EXPECT_EQ(folder.entries(), 0);
-  refuses(usage, {"generate", tiny.digits(), "--count", "1"}, {"--out"});
+  refuses(usage, {"generate", LINNET_SOURCE_FOLDER "/models/digits", "--count", "1"}, {"--out"});
 }
 
 TEST(FullDisk, LeavesTheOldFileAndNothingBesideIt) {
@@ -261,8 +262,7 @@ TEST(FullDisk, TrainingKeepsItsLastGoodFiles) {
   // More steps than the run has done: it resumes, and fails to save.
   fs::remove_all(folder / "run/checkpoints/6");
   const std::string weights = read_file(folder / "run/model.safetensors");
-  const Ended ended =
-      run_linnet({"train", tiny.config("copy"), "--out", run, "--resume"}, {.file_bytes = 4000});
+  const Ended ended = run_linnet({"train", "--resume", run}, {.file_bytes = 4000});
   EXPECT_EQ(ended.status, 1) << ended.signal;
   EXPECT_NE(lines_of(ended.err).back().find("cannot write"), std::string::npos) << ended.err;
   EXPECT_EQ(read_file(folder / "run/model.safetensors"), weights);
@@ -270,7 +270,7 @@ TEST(FullDisk, TrainingKeepsItsLastGoodFiles) {
   EXPECT_FALSE(fs::exists(folder / "run/checkpoints/6"));
   for (const fs::directory_entry& entry : fs::recursive_directory_iterator(run))
     EXPECT_NE(entry.path().extension(), ".tmp") << entry.path();
-  succeed({"train", tiny.config("copy"), "--out", run, "--resume"});
+  succeed({"train", "--resume", run});
   EXPECT_EQ(read_file(folder / "run/model.safetensors"),
             read_file(fs::path(tiny.copy()) / "model.safetensors"));
 }
@@ -335,13 +335,13 @@ TEST(DamagedCheckpoint, IsRefusedAndLeftAlone) {
   const std::string metrics = read_file(fs::path(run) / "metrics.jsonl");
   for (const std::string file : {"state.json", "optimiser.safetensors", "model.safetensors", "config.json"}) {
     for_every_damage(fs::path(run) / "checkpoints/6" / file, [&] {
-      const Strings resume = {"train", tiny.config("copy"), "--out", run, "--resume"};
+      const Strings resume = {"train", "--resume", run};
       const Ended ended = run_linnet(resume);
       refuses(ended.status == usage ? usage : failed, resume, {"checkpoints/6", file});
       EXPECT_EQ(read_file(fs::path(run) / "metrics.jsonl"), metrics);
     });
   }
-  succeed({"train", tiny.config("copy"), "--out", run, "--resume"});
+  succeed({"train", "--resume", run});
 }
 
 class DamagedData : public testing::Test {

@@ -11,10 +11,23 @@
 namespace linnet {
 namespace {
 
-const std::vector<Strings> commands = {
-    {"train"},    {"approximate"},    {"generate"},           {"evaluate"},         {"attend"}, {"inspect"},
-    {"families"}, {"data", "digits"}, {"data", "copy"},       {"convert"},          {"plot"},   {"fill"},
-    {"embed"},    {"bench", "train"}, {"bench", "attention"}, {"bench", "generate"}};
+const std::vector<Strings> commands = {{"train"},
+                                       {"approximate"},
+                                       {"generate"},
+                                       {"evaluate"},
+                                       {"attend"},
+                                       {"inspect"},
+                                       {"families"},
+                                       {"data", "digits"},
+                                       {"data", "copy"},
+                                       {"convert"},
+                                       {"plot"},
+                                       {"fill"},
+                                       {"runs"},
+                                       {"embed"},
+                                       {"bench", "train"},
+                                       {"bench", "attention"},
+                                       {"bench", "generate"}};
 
 /// The words of a line of shell: quotes, no more.
 Strings words_of(const std::string& line) {

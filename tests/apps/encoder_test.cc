@@ -86,14 +86,17 @@ TEST_F(Proteins, AnyFileNameServesWhereTheKindIsNamed) {
   const Json named = json_of(succeed(evaluate("proteins.txt", {"--data-kind", "fasta"})));
   EXPECT_EQ(named["tokens"], expected["tokens"]);
   EXPECT_EQ(named["bits_per_token"], expected["bits_per_token"]);
-  refuses(usage, evaluate("proteins.txt"), {"--data-kind", "proteins.txt", "got 26"});
   refuses(usage, evaluate("proteins.txt", {"--data-kind", "prose"}), {"--data-kind", "fasta", "prose"});
+  // The run knows its kind, a model alone does not.
+  EXPECT_EQ(json_of(succeed(evaluate("proteins.txt")))["bits_per_token"], expected["bits_per_token"]);
+  fs::remove(folder_ / "run/run.toml");
+  refuses(usage, evaluate("proteins.txt"), {"--data-kind", "proteins.txt", "got 26"});
 }
 
 TEST_F(Proteins, ResumeInTheSameBits) {
   succeed(train("whole"));
   succeed(train("parts", {"--set", "training.minutes=1e-9"}));
-  succeed(train("parts", {"--resume", "--threads", "1"}));
+  succeed({"train", "--resume", path("parts"), "--threads", "1", "--set", "training.minutes=0"});
   EXPECT_EQ(read_file(folder_ / "parts/model.safetensors"), read_file(folder_ / "whole/model.safetensors"));
 }
 

@@ -76,6 +76,9 @@ class Program {
 
   void send(int signal) const { kill(process_, signal); }
 
+  /// Its number, until it has ended.
+  pid_t process() const { return process_; }
+
   /// Waits for its end, or ends it after the time limit.
   Ended wait() {
     int raw = 0;

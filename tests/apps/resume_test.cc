@@ -30,33 +30,50 @@ class Resume : public testing::Test {
   }
 
   Strings command(const std::string& run, int threads, bool resume) const {
-    Strings words = {
-        "train",     (folder_ / "copy.toml").string(), "--out", (folder_ / run).string(),
-        "--threads", std::to_string(threads),          "--set", "training.steps=" + std::to_string(steps),
-        "--set",     "training.checkpoint_every=3",    "--set", "training.evaluate_every=20",
-        "--set",     "training.sample_every=0"};
-    if (resume) words.push_back("--resume");
-    return words;
+    const Strings with_threads = {"--threads", std::to_string(threads)};
+    if (resume) return joined({"train", "--resume", (folder_ / run).string()}, with_threads);
+    return joined({"train", (folder_ / "copy.toml").string(), "--out", (folder_ / run).string(), "--set",
+                   "training.steps=" + std::to_string(steps), "--set", "training.checkpoint_every=3", "--set",
+                   "training.evaluate_every=20", "--set", "training.sample_every=0"},
+                  with_threads);
   }
 
-  /// Lines of metrics.jsonl by step and kind, without what differs between runs: the rate.
+  /// Lines of metrics.jsonl by step and kind, without what differs between runs: times.
   static std::map<std::pair<int, bool>, Json> metrics(const fs::path& run) {
     std::map<std::pair<int, bool>, Json> rows;
     for (const std::string& line : lines_of(read_file(run / "metrics.jsonl"))) {
       Json row = parse_json(line, "metrics.jsonl");
+      if (row.contains("settings")) continue;
       row.erase("tokens_per_second");
+      row.erase("seconds");
       const bool evaluation = row.contains("validation_bits");
       EXPECT_TRUE(rows.try_emplace({row["step"], evaluation}, row).second) << line << " is there twice";
     }
     return rows;
   }
 
+  /// Until the run has logged an update.
+  void wait_for_updates(const std::string& run) const {
+    const fs::path path = folder_ / run / "metrics.jsonl";
+    const Clock::time_point start = Clock::now();
+    while ((!fs::exists(path) || lines_of(read_file(path)).size() < 2) &&
+           Clock::now() - start < std::chrono::seconds(600))
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+
   void expect_as_undisturbed(const std::string& run) const {
     const std::string last = "checkpoints/" + std::to_string(steps);
     for (const std::string& file :
-         {std::string("model.safetensors"), std::string("config.json"), last + "/model.safetensors",
-          last + "/optimiser.safetensors", last + "/state.json"})
+         {std::string("model.safetensors"), std::string("config.json"), std::string("best/model.safetensors"),
+          std::string("best/evaluation.json"), last + "/model.safetensors", last + "/optimiser.safetensors"})
       EXPECT_TRUE(read_file(folder_ / run / file) == read_file(folder_ / "undisturbed" / file)) << file;
+    const auto state = [&](const std::string& of) {
+      Json json = read_json(folder_ / of / last / "state.json");
+      EXPECT_GT(json["run"]["seconds"].get<double>(), 0);
+      json["run"].erase("seconds");
+      return json;
+    };
+    EXPECT_EQ(state(run), state("undisturbed"));
     const auto found = metrics(folder_ / run), expected = metrics(folder_ / "undisturbed");
     EXPECT_EQ(found.size(), expected.size());
     EXPECT_EQ(found, expected);
@@ -82,7 +99,7 @@ TEST_F(Resume, KilledAtTwentyRandomMomentsEndsInTheSameBits) {
     bool finished = false;
     while (!finished) {
       threads = 3 - threads;
-      Program program(command(run, threads, fs::exists(folder_ / run)));
+      Program program(command(run, threads, fs::exists(folder_ / run / "run.toml")));
       if (kills < 20) {
         std::this_thread::sleep_for(std::chrono::duration<double>(delay(random)));
         program.send(SIGKILL);
@@ -98,24 +115,60 @@ TEST_F(Resume, KilledAtTwentyRandomMomentsEndsInTheSameBits) {
 }
 
 TEST_F(Resume, InterruptedRunSavesEndsWellAndEndsInTheSameBits) {
-  Program program(command("interrupted", 2, false));
-  const fs::path metrics_file = folder_ / "interrupted" / "metrics.jsonl";
-  const Clock::time_point start = Clock::now();
-  while ((!fs::exists(metrics_file) || fs::file_size(metrics_file) == 0) &&
-         Clock::now() - start < std::chrono::seconds(600))
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  program.send(SIGINT);
-  const Ended ended = program.wait();
-  EXPECT_EQ(ended.status, 0) << ended.err;
-  EXPECT_NE(ended.err.find("stopped after"), std::string::npos) << ended.err;
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    SCOPED_TRACE(signal);
+    const std::string run = "interrupted-" + std::to_string(signal);
+    Program program(command(run, 2, false));
+    wait_for_updates(run);
+    program.send(signal);
+    const Ended ended = program.wait();
+    EXPECT_EQ(ended.status, 0) << ended.err;
+    EXPECT_NE(ended.err.find("stopped after"), std::string::npos) << ended.err;
 
-  // The last step that it logged is the one that it saved.
-  const int stopped = metrics(folder_ / "interrupted").rbegin()->first.first;
-  EXPECT_LT(stopped, steps);
-  EXPECT_TRUE(fs::is_directory(folder_ / "interrupted" / "checkpoints" / std::to_string(stopped)));
-  const Ended resumed = succeed(command("interrupted", 1, true));
-  EXPECT_NE(resumed.err.find("resuming from"), std::string::npos) << resumed.err;
-  expect_as_undisturbed("interrupted");
+    // The last step that it logged is the one that it saved.
+    const int stopped = metrics(folder_ / run).rbegin()->first.first;
+    EXPECT_LT(stopped, steps);
+    EXPECT_TRUE(fs::is_directory(folder_ / run / "checkpoints" / std::to_string(stopped)));
+    const Ended resumed = succeed(command(run, 1, true));
+    EXPECT_NE(resumed.err.find("resuming from"), std::string::npos) << resumed.err;
+    expect_as_undisturbed(run);
+  }
+}
+
+// The validation examples of these runs, a million, take far longer than a test looks at them.
+constexpr const char* endless[] = {"--set", "training.evaluate_every=1",
+                                   "--set", "training.evaluate_examples=0",
+                                   "--set", "data.examples=10000000"};
+
+TEST_F(Resume, ASecondSignalEndsTheRunAtOnce) {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    SCOPED_TRACE(signal);
+    const std::string run = "endless-" + std::to_string(signal);
+    Program program(joined(command(run, 2, false), {std::begin(endless), std::end(endless)}));
+    wait_for_updates(run);
+    program.send(signal);
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    program.send(signal);
+    const Clock::time_point start = Clock::now();
+    EXPECT_EQ(program.wait().signal, signal);
+    EXPECT_LT(Clock::now() - start, std::chrono::seconds(10));
+  }
+}
+
+TEST_F(Resume, OneProgramAtATimeTrainsInAFolder) {
+  Program first(joined(command("shared", 2, false), {std::begin(endless), std::end(endless)}));
+  wait_for_updates("shared");
+  const std::string state = read_file(folder_ / "shared/checkpoints/0/state.json");
+  const Ended second = run_linnet(command("shared", 1, true));
+  EXPECT_EQ(second.status, 1) << second.err;
+  for (const std::string& words :
+       {(folder_ / "shared").string(), "process " + std::to_string(first.process())})
+    EXPECT_NE(second.err.find(words), std::string::npos) << second.err;
+  EXPECT_EQ(read_file(folder_ / "shared/checkpoints/0/state.json"), state);
+  first.send(SIGKILL);
+  EXPECT_EQ(first.wait().signal, SIGKILL);
+  succeed(joined(command("shared", 1, true),
+                 {"--set", "training.evaluate_examples=4", "--set", "training.steps=3"}));
 }
 
 TEST_F(Resume, FinishedRunStaysAsItIs) {
@@ -134,7 +187,7 @@ TEST_F(Resume, RunKilledAfterItsLastCheckpointGetsItsModel) {
 TEST_F(Resume, RefusesWhatWouldLeadElsewhere) {
   fs::copy(folder_ / "undisturbed", folder_ / "other", fs::copy_options::recursive);
   const Ended ended = run_linnet(joined(command("other", 2, true), {"--set", "training.learning_rate=0.5"}));
-  EXPECT_EQ(ended.status, 1);
+  EXPECT_EQ(ended.status, 2);
   EXPECT_NE(ended.err.find("training.learning_rate = 0.001"), std::string::npos) << ended.err;
   EXPECT_NE(ended.err.find("got 0.5"), std::string::npos) << ended.err;
   expect_as_undisturbed("other");

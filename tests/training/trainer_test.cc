@@ -108,9 +108,14 @@ TEST(Trainer, TakesTheStepsOfARun) {
   Folder saved("saved");
   trainer.save(saved / "checkpoint");
   EXPECT_EQ(weights_of(saved / "checkpoint"), weights_of(folder.path()));
-  for (const char* name : {"optimiser.safetensors", "state.json"})
-    EXPECT_EQ(read_file(saved / "checkpoint" / name), read_file(folder.path() / "checkpoints/12" / name))
-        << name;
+  EXPECT_EQ(read_file(saved / "checkpoint/optimiser.safetensors"),
+            read_file(folder / "checkpoints/12/optimiser.safetensors"));
+  const auto state = [](const std::filesystem::path& path) {
+    Json json = read_json(path);
+    json.erase("run");  // what `train` alone counts
+    return json;
+  };
+  EXPECT_EQ(state(saved / "checkpoint/state.json"), state(folder / "checkpoints/12/state.json"));
 }
 
 ModelConfig redrawing_config() {
@@ -160,11 +165,12 @@ TEST(Trainer, StartsFromAModel) {
 
   config.vocabulary = 7;
   EXPECT_THAT(error_of<UsageError>([&] { Trainer(any_context(), config, tiny_options(), initial); }),
-              HasSubstr("[trainer] expected an initial model with embedding"));
+              AllOf(HasSubstr("[trainer] expected an initial model"), HasSubstr("embedding"),
+                    HasSubstr("instead of")));
   config = tiny_config();
   config.layers = 1;
   EXPECT_THAT(error_of<UsageError>([&] { Trainer(any_context(), config, tiny_options(), initial); }),
-              HasSubstr("parameters, got one of"));
+              AllOf(HasSubstr("layers.1."), HasSubstr("has no place")));
 }
 
 TEST(Trainer, CanBeMoved) {

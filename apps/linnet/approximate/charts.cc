@@ -58,7 +58,7 @@ void plot_approximation(const Json& result, const std::string& path) {
     }
     if (!rank.lines.empty()) charts.push_back(rank);
   }
-  write_svg(path, charts);
+  write_chart(path, charts);
 }
 
 }  // namespace linnet

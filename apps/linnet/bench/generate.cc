@@ -238,7 +238,7 @@ void plot(const Json& rows, const std::string& path) {
     time.line(name).points.emplace_back(row["position"], row["step_ms"]["p50"]);
     memory.line(name).points.emplace_back(row["position"], row["state_bytes_per_stream"]);
   }
-  write_svg(path, {time, memory});
+  write_chart(path, {time, memory});
 }
 
 void check_options(const Arguments& arguments) {

@@ -109,7 +109,7 @@ std::vector<std::string> plot_scaling(const Json& rows, const std::string& path)
     time.notes.push_back(crossing_note(pass, families.at("linear"), families.at("softmax")));
     sentences.push_back(time.notes.back().text);
   }
-  write_svg(path, {time, memory});
+  write_chart(path, {time, memory});
   return sentences;
 }
 

@@ -6,78 +6,94 @@
 #include <cmath>
 #include <limits>
 #include <set>
+#include <sstream>
 
 #include "io/file.h"
+#include "plot/axis.h"
+#include "plot/canvas.h"
 #include "report.h"
 
 namespace linnet {
 namespace {
 
+using Point = Canvas::Point;
+
 constexpr double plot_width = 400, plot_height = 300;
-constexpr double left = 84, bottom = 58, gap = 16, head = 56, legend_row = 18;
-constexpr double letter = 6.7;  // mean width at 12 px, generous
+constexpr double left = 84, bottom = 58, gap = 16, row_height = 18;
+constexpr double small = 11, normal = 12, large = 15;  // sizes of letters
 constexpr double label_height = 15;
+constexpr std::size_t longest_name = 40;
+constexpr const char *grid_colour = "#e4e4e4", *grey = "#555";
 constexpr const char* colours[] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7",
                                    "#e69f00", "#56b4e9", "#7f7f7f"};
 
-double text_width(const std::string& text) {
-  const auto letters = std::count_if(text.begin(), text.end(),
-                                     [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; });
-  return letter * static_cast<double>(letters);
+/// Letters of a text in UTF-8.
+std::size_t letters_in(const std::string& text) {
+  return static_cast<std::size_t>(std::count_if(
+      text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
 }
 
-/// "65,536"; fractions as they are.
-std::string number_text(double value) {
-  if (value < 1000 || value != std::floor(value)) return fmt::format("{:.4g}", value);
-  std::string digits = fmt::format("{:.0f}", value);
-  for (std::ptrdiff_t place = static_cast<std::ptrdiff_t>(digits.size()) - 3; place > 0; place -= 3)
-    digits.insert(static_cast<std::size_t>(place), ",");
-  return digits;
+/// A generous estimate: fonts differ.
+double text_width(const std::string& text, double size = normal) {
+  return 0.56 * size * static_cast<double>(letters_in(text));
 }
 
-std::string value_text(double value, Chart::Unit unit) {
-  if (unit == Chart::Unit::bytes) return bytes_text(value);
-  if (unit == Chart::Unit::none) return number_text(value);
-  if (value < 0.9995) return fmt::format("{:.3g} µs", 1e3 * value);
-  return value < 999.5 ? fmt::format("{:.3g} ms", value) : fmt::format("{:.3g} s", 1e-3 * value);
-}
-
-std::string escaped(const std::string& text) {
-  std::string result;
-  for (const char c : text) result += c == '&' ? "&amp;" : c == '<' ? "&lt;" : std::string(1, c);
-  return result;
-}
-
-std::string text(double x, double y, const std::string& anchor, const std::string& content,
-                 const std::string& more = "") {
-  return fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\"{}>{}</text>\n", x, y, anchor, more,
-                     escaped(content));
-}
-
-std::string segment(double x1, double y1, double x2, double y2, const std::string& more) {
-  return fmt::format("<line x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\" {}/>\n", x1, y1, x2, y2,
-                     more);
-}
-
-/// Logarithmic axis from `least` … `most` onto [from, to] of the picture.
-struct Axis {
-  double least, most, from, to;
-
-  double place(double value) const {
-    return from + std::log(value / least) / std::log(most / least) * (to - from);
+/// The text in lines of words that are at most `width` wide, as far as single words are.
+std::vector<std::string> wrapped(const std::string& text, double width, double size) {
+  std::vector<std::string> lines;
+  std::istringstream words(text);
+  for (std::string word; words >> word;) {
+    if (!lines.empty() && text_width(lines.back() + " " + word, size) <= width)
+      lines.back() += " " + word;
+    else
+      lines.push_back(word);
   }
-};
+  return lines;
+}
 
-/// Round numbers in `least` … `most`: powers of ten, with their halves and fifths where those are few.
-std::vector<double> ticks(double least, double most) {
-  for (const std::vector<double>& digits : {std::vector{1.0}, std::vector{1.0, 2.0, 5.0}}) {
-    std::vector<double> result;
-    for (double power = std::pow(10, std::floor(std::log10(least))); power <= most; power *= 10)
-      for (const double digit : digits)
-        if (digit * power >= least && digit * power <= most) result.push_back(digit * power);
-    if (result.size() >= 3 || digits.size() > 1) return result;
+/// A name without its middle where it is long. A letter of UTF-8 is kept whole.
+std::string shortened(const std::string& name) {
+  if (letters_in(name) <= longest_name) return name;
+  const auto inside = [&](std::size_t at) { return (static_cast<unsigned char>(name[at]) & 0xc0) == 0x80; };
+  std::size_t first = longest_name / 2, last = name.size() - longest_name / 2;
+  while (inside(first)) --first;
+  while (last < name.size() && inside(last)) ++last;
+  return name.substr(0, first) + "…" + name.substr(last);
+}
+
+/// "65,536", "2.5M"; fractions with so many digits.
+std::string number_text(double value, int digits) {
+  if (std::abs(value) >= 1e6 && std::fmod(value, 1e5) == 0) return fmt::format("{:.10g}M", value / 1e6);
+  if (std::abs(value) < 1000 || value != std::floor(value)) return fmt::format("{:.{}g}", value, digits);
+  std::string text = fmt::format("{:.0f}", value);
+  for (std::ptrdiff_t place = std::ssize(text) - 3; place > (value < 0 ? 1 : 0); place -= 3)
+    text.insert(static_cast<std::size_t>(place), ",");
+  return text;
+}
+
+std::string value_text(double value, Chart::Unit unit, int digits) {
+  if (unit == Chart::Unit::none) return number_text(value, digits);
+  if (unit == Chart::Unit::bytes) {
+    const char* units[] = {"B", "kB", "MB", "GB", "TB"};
+    std::size_t i = 0;
+    for (; value >= 1000 && i + 1 < std::size(units); ++i) value /= 1000;
+    return fmt::format("{:.{}g} {}", value, digits, units[i]);
   }
-  return {};
+  if (value < 0.9995) return fmt::format("{:.{}g} µs", 1e3 * value, digits);
+  return value < 999.5 ? fmt::format("{:.{}g} ms", value, digits)
+                       : fmt::format("{:.{}g} s", 1e-3 * value, digits);
+}
+
+/// Labels with as many digits as tell them apart.
+std::vector<std::string> labels_of(const std::vector<double>& values, Chart::Unit unit) {
+  std::vector<std::string> labels;
+  constexpr int fewest = 3, most = 12;
+  for (int digits = fewest; digits <= most; ++digits) {
+    labels.clear();
+    for (const double value : values) labels.push_back(value_text(value, unit, digits));
+    if (std::set<std::string>(labels.begin(), labels.end()).size() == labels.size()) break;
+  }
+  return labels;
 }
 
 /// Labels of heights `wanted`, moved apart until none touches another, in their order.
@@ -107,178 +123,201 @@ std::vector<double> spread(std::vector<double> wanted, double top, double end) {
 /// One chart with its place in the picture.
 class Panel {
  public:
-  Panel(const Chart& chart, double origin, double header) : chart_(chart), x0_(origin + left), y0_(header) {
-    double x_least = std::numeric_limits<double>::infinity(), x_most = 0, y_least = x_least, y_most = 0;
-    for (const Chart::Line& line : chart.lines) {
-      for (const auto& [x, y] : line.points) {
-        lengths_.insert(x);
+  /// Without its header, which is as high as the highest of the panels beside it.
+  explicit Panel(const Chart& chart) : chart_(chart) {
+    for (const Chart::Line& line : chart.lines)
+      if (!line.points.empty()) lines_.push_back(&line);
+    for (const Chart::Line* line : lines_) {
+      names_.push_back(shortened(line->name));
+      end_width_ = std::max(end_width_, text_width(names_.back()) + 16);
+    }
+    const double wide = plot_width + end_width_;
+    titles_ = wrapped(chart.title, wide, large);
+    subtitles_ = wrapped(chart.subtitle, wide, normal);
+    for (const Chart::Note& note : chart.notes)
+      for (const std::string& line : wrapped(note.text, wide, normal)) notes_.push_back(line);
+    double x = 0;
+    for (const std::string& name : names_) {
+      const double width = 48 + text_width(name);
+      if (x > 0 && x + width > wide) {
+        x = 0;
+        ++legend_rows_;
+      }
+      legend_.emplace_back(x, legend_rows_ * row_height);
+      x += width;
+    }
+  }
+
+  double width() const { return left + plot_width + end_width_ + gap; }
+  double header() const {
+    return row_height * static_cast<double>(titles_.size() + subtitles_.size() + notes_.size()) +
+           row_height * (legend_rows_ + 1) + 6;
+  }
+
+  void draw(Canvas& canvas, double origin, double top, double header) {
+    canvas_ = &canvas;
+    x0_ = origin + left;
+    y0_ = top + header;
+    scale();
+    titles(top);
+    grid();
+    notes();
+    curves();
+    marks();
+    ends();
+  }
+
+ private:
+  void scale() {
+    constexpr double infinity = std::numeric_limits<double>::infinity();
+    double x_least = infinity, x_most = -infinity, y_least = infinity, y_most = -infinity;
+    for (const Chart::Line* line : lines_) {
+      for (const auto& [x, y] : line->points) {
+        at_points_.insert(x);
         x_least = std::min(x_least, x);
         x_most = std::max(x_most, x);
         y_least = std::min(y_least, y);
         y_most = std::max(y_most, y);
       }
     }
-    // Room around the points; an axis needs an extent even for one of them.
-    across_ = {x_least / 1.15, x_most * 1.15, x0_, x0_ + plot_width};
-    const double room = std::max(1.2, std::pow(y_most / y_least, 0.06));
-    up_ = {y_least / room, y_most * room, y0_ + plot_height, y0_};
     // The marks of notes are named below all curves.
-    const double marks = static_cast<double>(std::count_if(
-        chart.notes.begin(), chart.notes.end(), [](const Chart::Note& note) { return note.x > 0; }));
-    up_.least /= std::pow(up_.most / up_.least, marks * label_height / (plot_height - marks * label_height));
-  }
-
-  static double width(const Chart& chart) { return left + plot_width + end_width(chart) + gap; }
-
-  /// Height above the plot: titles, legend and notes.
-  static double header(const Chart& chart) {
-    int rows = 1;
-    double x = 0;
-    for (const Chart::Line& line : chart.lines) {
-      if (x > 0 && x + legend_width(line) > plot_width) {
-        ++rows;
-        x = 0;
-      }
-      x += legend_width(line);
-    }
-    return head + legend_row * (rows + static_cast<double>(chart.notes.size()));
-  }
-
-  std::string draw() const { return titles() + grid() + legend() + notes() + curves() + marks() + ends(); }
-
- private:
-  static double legend_width(const Chart::Line& line) { return 48 + text_width(line.name); }
-  static double end_width(const Chart& chart) {
-    double width = 0;
-    for (const Chart::Line& line : chart.lines) width = std::max(width, text_width(line.name));
-    return width + 16;
+    const auto marks =
+        std::ranges::count_if(chart_.notes, [](const Chart::Note& note) { return note.x > 0; });
+    across_ = Axis(x_least, x_most, x0_, x0_ + plot_width);
+    up_ = Axis(y_least, y_most, y0_ + plot_height, y0_,
+               static_cast<double>(marks) * label_height / plot_height);
   }
 
   const char* colour(std::size_t i) const {
-    const int own = chart_.lines[i].colour;
+    const int own = lines_[i]->colour;
     return colours[(own < 0 ? i : static_cast<std::size_t>(own)) % std::size(colours)];
   }
   /// Wider below, narrower above, so that lines that coincide are both seen.
-  std::string stroke(std::size_t i) const {
-    const double width = colour(i) == colours[0] ? 4 : 2;
-    return fmt::format("fill=\"none\" stroke=\"{}\" stroke-width=\"{}\"{}", colour(i), width,
-                       chart_.lines[i].dashed ? " stroke-dasharray=\"7 4\"" : "");
+  Stroke stroke(std::size_t i) const {
+    return {colour(i), colour(i) == colours[0] ? 4.0 : 2.0,
+            lines_[i]->dashed ? std::vector<double>{7, 4} : std::vector<double>{}};
   }
 
-  std::string titles() const {
-    const double y = y0_ + plot_height / 2, x = x0_ - left + 16;
-    return text(x0_, 22, "start", chart_.title, " font-size=\"15\" font-weight=\"bold\"") +
-           text(x0_, 40, "start", chart_.subtitle, " fill=\"#555\"") +
-           text(x0_ + plot_width / 2, y0_ + plot_height + 44, "middle", chart_.x_label) +
-           text(x, y, "middle", chart_.y_label,
-                fmt::format(" transform=\"rotate(-90 {:.1f} {:.1f})\"", x, y));
+  void line(const Point& from, const Point& to, const Stroke& stroke) {
+    canvas_->polyline({from, to}, stroke);
   }
 
-  std::string grid() const {
-    std::string svg;
-    const double end = x0_ + plot_width, base = y0_ + plot_height;
-    double last = -1e9;
-    for (const double length : lengths_) {
-      const double x = across_.place(length);
-      const std::string label = number_text(length);
-      const double half = text_width(label) / 2;
+  /// Titles, subtitle and legend, from above.
+  void titles(double top) {
+    double y = top;
+    for (const std::string& title : titles_)
+      canvas_->text({x0_, y += row_height}, title, {.size = large, .bold = true});
+    for (const std::string& subtitle : subtitles_)
+      canvas_->text({x0_, y += row_height}, subtitle, {.colour = grey});
+    y += row_height;
+    for (std::size_t i = 0; i < legend_.size(); ++i) {
+      const double x = x0_ + legend_[i].first, row = y + legend_[i].second;
+      line({x, row - 4}, {x + 26, row - 4}, stroke(i));
+      canvas_->text({x + 32, row}, names_[i], {});
+    }
+    const double middle = y0_ + plot_height / 2;
+    canvas_->text({x0_ + plot_width / 2, y0_ + plot_height + 44}, chart_.x_label,
+                  {.anchor = Letters::Anchor::middle});
+    canvas_->text({x0_ - left + 16, middle}, chart_.y_label,
+                  {.anchor = Letters::Anchor::middle, .upwards = true});
+  }
+
+  /// The values of those labels that do not touch the label before them.
+  static std::vector<std::pair<double, std::string>> apart(const Axis& axis,
+                                                           const std::vector<double>& values) {
+    const std::vector<std::string> labels = labels_of(values, Chart::Unit::none);
+    std::vector<std::pair<double, std::string>> kept;
+    double last = -std::numeric_limits<double>::infinity();
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const double x = axis.place(values[i]), half = text_width(labels[i]) / 2;
       if (x - half < last + 6) continue;
       last = x + half;
-      svg += segment(x, y0_, x, base, "stroke=\"#e4e4e4\"") +
-             segment(x, base, x, base + 5, "stroke=\"#333\"") + text(x, base + 19, "middle", label);
+      kept.emplace_back(x, labels[i]);
     }
-    for (const double value : ticks(up_.least, up_.most)) {
-      const double y = up_.place(value);
-      svg += segment(x0_, y, end, y, "stroke=\"#e4e4e4\"") + segment(x0_ - 5, y, x0_, y, "stroke=\"#333\"") +
-             text(x0_ - 9, y + 4, "end", value_text(value, chart_.unit));
-    }
-    return svg + fmt::format(
-                     "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{}\" height=\"{}\" fill=\"none\" "
-                     "stroke=\"#333\"/>\n",
-                     x0_, y0_, plot_width, plot_height);
+    return kept;
   }
 
-  std::string legend() const {
-    std::string svg;
-    double x = 0, y = head + 2;
-    for (std::size_t i = 0; i < chart_.lines.size(); ++i) {
-      const double width = legend_width(chart_.lines[i]);
-      if (x > 0 && x + width > plot_width) {
-        x = 0;
-        y += legend_row;
-      }
-      svg += segment(x0_ + x, y, x0_ + x + 26, y, stroke(i)) +
-             text(x0_ + x + 32, y + 4, "start", chart_.lines[i].name);
-      x += width;
+  void grid() {
+    constexpr std::size_t fewest = 4;
+    const double end = x0_ + plot_width, base = y0_ + plot_height;
+    auto ticks = apart(across_, std::vector<double>(at_points_.begin(), at_points_.end()));
+    if (!chart_.ticks_at_points || ticks.size() < fewest) ticks = apart(across_, across_.round_numbers());
+    for (const auto& [x, label] : ticks) {
+      line({x, y0_}, {x, base}, {grid_colour});
+      line({x, base}, {x, base + 5}, {});
+      canvas_->text({x, base + 19}, label, {.anchor = Letters::Anchor::middle});
     }
-    return svg;
+    const std::vector<double> values = up_.round_numbers();
+    const std::vector<std::string> labels = labels_of(values, chart_.unit);
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const double y = up_.place(values[i]);
+      line({x0_, y}, {end, y}, {grid_colour});
+      line({x0_ - 5, y}, {x0_, y}, {});
+      canvas_->text({x0_ - 9, y + 4}, labels[i], {.anchor = Letters::Anchor::end});
+    }
+    canvas_->rectangle({x0_, y0_}, plot_width, plot_height, "#333", "");
   }
 
-  std::string notes() const {
-    std::string svg;
-    double y = y0_ - legend_row * static_cast<double>(chart_.notes.size()) + 4;
-    for (const Chart::Note& note : chart_.notes) {
-      svg += text(x0_, y, "start", note.text, " font-style=\"italic\"");
-      y += legend_row;
+  void notes() {
+    double y = y0_ - row_height * static_cast<double>(notes_.size()) + 6;
+    for (const std::string& note : notes_) {
+      canvas_->text({x0_, y}, note, {.italic = true});
+      y += row_height;
     }
-    return svg;
   }
 
   /// The points of notes, named at the foot of their verticals.
-  std::string marks() const {
-    std::string lines, names;
-    double y = y0_ + plot_height - 5;
+  void marks() {
+    const double base = y0_ + plot_height;
+    double y = base - 5;
     for (const Chart::Note& note : chart_.notes) {
       if (note.x <= 0) continue;
-      const double x = across_.place(note.x), height = up_.place(note.y);
-      lines += segment(x, height + 7, x, y0_ + plot_height, "stroke=\"#333\" stroke-dasharray=\"2 3\"") +
-               fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"7\" fill=\"none\" stroke=\"#333\"/>\n", x,
-                           height);
-      const double start = std::min(x + 5, x0_ + plot_width - text_width(note.mark));
-      names +=
-          fmt::format("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"13\" fill=\"white\"/>\n",
-                      start - 2, y - 10, text_width(note.mark)) +
-          text(start, y, "start", note.mark, " font-size=\"11\"");
+      const double x = across_.place(note.x), height = up_.place(note.y),
+                   width = text_width(note.mark, small);
+      line({x, height + 7}, {x, base}, {.dashes = {2, 3}});
+      canvas_->circle({x, height}, 7, {}, "");
+      const double start = std::min(x + 5, x0_ + plot_width - width);
+      canvas_->rectangle({start - 2, y - 10}, width, 13, "", "white");
+      canvas_->text({start, y}, note.mark, {.size = small});
       y -= label_height;
     }
-    return lines + names;
   }
 
-  std::string curves() const {
-    std::string svg;
-    for (std::size_t i = 0; i < chart_.lines.size(); ++i) {
-      std::string points;
-      for (const auto& [x, y] : chart_.lines[i].points)
-        points += fmt::format("{:.1f},{:.1f} ", across_.place(x), up_.place(y));
-      svg += fmt::format("<polyline points=\"{}\" {}/>\n", points, stroke(i));
-      for (const auto& [x, y] : chart_.lines[i].points)
-        svg += fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3\" fill=\"{}\" stroke=\"{}\"/>\n",
-                           across_.place(x), up_.place(y), chart_.lines[i].dashed ? "white" : colour(i),
-                           colour(i));
+  /// Points are drawn as such where they are few.
+  void curves() {
+    constexpr std::size_t many = 30;
+    for (std::size_t i = 0; i < lines_.size(); ++i) {
+      std::vector<Point> points;
+      for (const auto& [x, y] : lines_[i]->points) points.emplace_back(across_.place(x), up_.place(y));
+      canvas_->polyline(points, stroke(i));
+      if (points.size() > many) continue;
+      for (const Point& point : points)
+        canvas_->circle(point, 3, {colour(i)}, lines_[i]->dashed ? "white" : colour(i));
     }
-    return svg;
   }
 
   /// Every line's name beside its last point, or as near as others let it.
-  std::string ends() const {
+  void ends() {
     std::vector<double> wanted;
-    for (const Chart::Line& line : chart_.lines) wanted.push_back(up_.place(line.points.back().second));
+    for (const Chart::Line* line : lines_) wanted.push_back(up_.place(line->points.back().second));
     const std::vector<double> placed = spread(wanted, y0_ + 6, y0_ + plot_height - 6);
-    std::string svg;
     for (std::size_t i = 0; i < placed.size(); ++i) {
-      const double x = across_.place(chart_.lines[i].points.back().first), label = x0_ + plot_width + 12;
-      svg +=
-          segment(x + 4, wanted[i], label - 3, placed[i],
-                  fmt::format("stroke=\"{}\" stroke-width=\"0.8\" stroke-dasharray=\"1 2\"", colour(i))) +
-          text(label, placed[i] + 4, "start", chart_.lines[i].name, fmt::format(" fill=\"{}\"", colour(i)));
+      const double x = across_.place(lines_[i]->points.back().first), label = x0_ + plot_width + 12;
+      line({x + 4, wanted[i]}, {label - 3, placed[i]}, {colour(i), 0.8, {1, 2}});
+      canvas_->text({label, placed[i] + 4}, names_[i], {.colour = colour(i)});
     }
-    return svg;
   }
 
   const Chart& chart_;
-  double x0_, y0_;  // of the plot's upper left corner
-  std::set<double> lengths_;
-  Axis across_{}, up_{};
+  std::vector<const Chart::Line*> lines_;  ///< those with points
+  std::vector<std::string> names_, titles_, subtitles_, notes_;
+  std::vector<Point> legend_;  ///< of each line, from the legend's first place
+  double legend_rows_ = 0, end_width_ = 0;
+
+  Canvas* canvas_ = nullptr;
+  double x0_ = 0, y0_ = 0;  ///< of the plot's upper left corner
+  std::set<double> at_points_;
+  Axis across_, up_;
 };
 
 }  // namespace
@@ -291,25 +330,30 @@ Chart::Line& Chart::line(const std::string& name) {
   return lines.back();
 }
 
-void write_svg(const std::filesystem::path& path, const std::vector<Chart>& charts) {
+void write_chart(const std::filesystem::path& path, const std::vector<Chart>& charts,
+                 const std::string& title) {
+  std::vector<Panel> panels;
+  for (const Chart& chart : charts)
+    if (std::ranges::any_of(chart.lines, [](const Chart::Line& line) { return !line.points.empty(); }))
+      panels.emplace_back(chart);
   double header = 0, width = 0;
-  for (const Chart& chart : charts) {
-    header = std::max(header, Panel::header(chart));
-    width += Panel::width(chart);
+  for (const Panel& panel : panels) {
+    header = std::max(header, panel.header());
+    width += panel.width();
   }
-  const double height = header + plot_height + bottom;
-  std::string svg = fmt::format(
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0:.0f}\" height=\"{1:.0f}\" viewBox=\"0 0 {0:.0f} "
-      "{1:.0f}\" "
-      "font-family=\"sans-serif\" font-size=\"12\" fill=\"#222\">\n"
-      "<rect width=\"{0:.0f}\" height=\"{1:.0f}\" fill=\"white\"/>\n",
-      width, height);
+  constexpr double title_size = 17, title_row = 26;
+  const std::vector<std::string> titles = wrapped(title, width - left - gap, title_size);
+  const double top = 6 + title_row * static_cast<double>(titles.size());
+  const auto canvas = make_svg_canvas(width, top + header + plot_height + bottom);
+  for (std::size_t i = 0; i < titles.size(); ++i)
+    canvas->text({left, title_row * static_cast<double>(i + 1)}, titles[i],
+                 {.size = title_size, .bold = true});
   double origin = 0;
-  for (const Chart& chart : charts) {
-    svg += Panel(chart, origin, header).draw();
-    origin += Panel::width(chart);
+  for (Panel& panel : panels) {
+    panel.draw(*canvas, origin, top, header);
+    origin += panel.width();
   }
-  write_file_atomically(path, svg + "</svg>\n");
+  write_file_atomically(path, canvas->bytes());
 }
 
 }  // namespace linnet

@@ -7,13 +7,14 @@
 
 namespace linnet {
 
-/// Lines over logarithmic axes.
+/// Lines over axes that are logarithmic where the values reach from one to ten times as much, and linear
+/// otherwise.
 struct Chart {
   enum class Unit { none, milliseconds, bytes };
 
   struct Line {
     std::string name;
-    std::vector<std::pair<double, double>> points;  ///< above 0
+    std::vector<std::pair<double, double>> points;  ///< a line without any is left out
     int colour = -1;                                ///< shared by lines of a kind; one of its own by default
     bool dashed = false;
   };
@@ -25,7 +26,8 @@ struct Chart {
   };
 
   std::string title, subtitle, x_label, y_label;
-  Unit unit = Unit::none;  ///< of y; ticks carry it
+  Unit unit = Unit::none;       ///< of y; ticks carry it
+  bool ticks_at_points = true;  ///< of x, where there are enough; otherwise at round numbers
   std::vector<Line> lines;
   std::vector<Note> notes;
 
@@ -33,7 +35,8 @@ struct Chart {
   Line& line(const std::string& name);
 };
 
-/// Draws the charts side by side into an SVG file.
-void write_svg(const std::filesystem::path& path, const std::vector<Chart>& charts);
+/// Draws the charts that have points side by side into an SVG file, under a title of all of them.
+void write_chart(const std::filesystem::path& path, const std::vector<Chart>& charts,
+                 const std::string& title = "");
 
 }  // namespace linnet

@@ -1,53 +1,59 @@
 #include <fmt/core.h>
 
-#include <sstream>
+#include <algorithm>
+#include <map>
 
 #include "base/fail.h"
 #include "checks.h"
 #include "commands.h"
 #include "io/file.h"
-#include "io/json.h"
+#include "metrics_file.h"
 #include "plot/plot.h"
 #include "report.h"
+#include "run_record.h"
 
 namespace linnet {
 namespace {
 
+namespace fs = std::filesystem;
+
 struct Arguments {
   std::vector<std::string> runs;
-  std::string out, title;
+  std::string out, title, x = "updates";
 };
 
-/// The lines of a run's metrics that have the member, as (step, its value).
-std::vector<std::pair<double, double>> points_of(const std::vector<Json>& metrics, const char* member) {
-  std::vector<std::pair<double, double>> points;
-  for (const Json& line : metrics)
-    if (line.contains(member) && line[member].is_number() && line[member].get<double>() > 0)
-      points.emplace_back(line["step"].get<double>(), line[member].get<double>());
+/// What --x takes, the members of metrics.jsonl that these are, and the labels of the axis.
+struct Abscissa {
+  const char *name, *member, *label;
+};
+constexpr Abscissa abscissae[] = {{"updates", "step", "updates"},
+                                  {"seconds", "seconds", "seconds of training and evaluation"},
+                                  {"tokens", "tokens", "tokens seen"}};
+
+const Abscissa& abscissa_of(const std::string& name) {
+  return *std::ranges::find(abscissae, name, [](const Abscissa& x) { return std::string(x.name); });
+}
+
+using Points = std::vector<std::pair<double, double>>;
+
+/// The values of `member` over those of the abscissa.
+Points points_of(const std::string& run, const MetricsFile& metrics, const Abscissa& x, const char* member) {
+  Points points;
+  for (const Json& line : metrics.lines) {
+    if (!line.contains(member) || !line[member].is_number()) continue;
+    if (!line.contains(x.member) || !line[x.member].is_number())
+      fail<UsageError>("plot",
+                       "expected \"{}\" in all lines of {}/metrics.jsonl for --x {}, got a line without",
+                       x.member, run, x.name);
+    points.emplace_back(line[x.member].get<double>(), line[member].get<double>());
+  }
   return points;
 }
 
-std::vector<Json> metrics_of(const std::filesystem::path& run) {
-  const std::filesystem::path path = run / "metrics.jsonl";
-  if (!std::filesystem::exists(path))
-    fail<UsageError>("plot", "expected folders of training runs, got {}, which has no metrics.jsonl",
-                     run.string());
-  std::vector<Json> metrics;
-  std::istringstream lines(read_file(path));
-  for (std::string line; std::getline(lines, line);) {
-    metrics.push_back(parse_json(line, path.string()));
-    if (!metrics.back().is_object() || !metrics.back().contains("step") ||
-        !metrics.back()["step"].is_number())
-      fail("plot", "expected every line of {} to have a step, got {}", path.string(), line);
-  }
-  return metrics;
-}
-
 /// Means over runs of consecutive points, at most `most` of them: single batches scatter.
-std::vector<std::pair<double, double>> smoothed(const std::vector<std::pair<double, double>>& points,
-                                                std::size_t most) {
+Points smoothed(const Points& points, std::size_t most) {
   const std::size_t group = (points.size() + most - 1) / std::max<std::size_t>(most, 1);
-  std::vector<std::pair<double, double>> means;
+  Points means;
   for (std::size_t first = 0; first < points.size(); first += group) {
     const std::size_t last = std::min(points.size(), first + group);
     double x = 0, y = 0;
@@ -60,22 +66,71 @@ std::vector<std::pair<double, double>> smoothed(const std::vector<std::pair<doub
   return means;
 }
 
+/// The last parts of the runs' paths, as many as tell them apart; a folder that is given again gets a number.
+std::vector<std::string> names_of(const std::vector<std::string>& runs) {
+  std::vector<fs::path> paths, rest, names;
+  for (const std::string& run : runs) {
+    paths.push_back(absolute_folder(run));
+    names.push_back(paths.back().filename());
+    rest.push_back(paths.back().parent_path());
+  }
+  const auto is_taken = [&](std::size_t i) {
+    for (std::size_t other = 0; other < names.size(); ++other)
+      if (names[other] == names[i] && paths[other] != paths[i]) return true;
+    return false;
+  };
+  for (bool any = true; any;) {
+    std::vector<std::size_t> taken;
+    for (std::size_t i = 0; i < names.size(); ++i)
+      if (is_taken(i) && rest[i].has_filename()) taken.push_back(i);
+    for (const std::size_t i : taken) {
+      names[i] = rest[i].filename() / names[i];
+      rest[i] = rest[i].parent_path();
+    }
+    any = !taken.empty();
+  }
+  std::vector<std::string> result;
+  std::map<fs::path, int> given;
+  for (const fs::path& name : names) {
+    const int count = ++given[name];
+    result.push_back(count == 1 ? name.string() : fmt::format("{} ({})", name.string(), count));
+  }
+  return result;
+}
+
 void run(const Arguments& arguments) {
   require_file_path(arguments.out);
+  const Abscissa& x = abscissa_of(arguments.x);
   Chart training, validation;
-  training.title = arguments.title.empty() ? "Training loss" : arguments.title;
+  training.title = "Training loss";
   validation.title = "Validation loss";
-  training.x_label = validation.x_label = "updates";
+  training.x_label = validation.x_label = x.label;
   training.y_label = validation.y_label = "bits per token";
+  training.ticks_at_points = validation.ticks_at_points = false;
   constexpr std::size_t most_points = 60;
-  for (const std::string& folder : arguments.runs) {
-    const std::vector<Json> metrics = metrics_of(folder);
-    const std::filesystem::path path = std::filesystem::path(folder).lexically_normal();
-    const std::string name = (path.has_filename() ? path : path.parent_path()).filename().string();
-    training.line(name).points = smoothed(points_of(metrics, "bits"), most_points);
-    validation.line(name).points = points_of(metrics, "validation_bits");
+  const std::vector<std::string> names = names_of(arguments.runs);
+  bool any = false;
+  std::vector<std::string> missing;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const MetricsFile metrics = read_metrics(arguments.runs[i]);
+    // A curve keeps its colour in both charts, also where a run has no points in one of them.
+    for (const auto& [chart, member] :
+         {std::pair(&training, "bits"), std::pair(&validation, "validation_bits")}) {
+      Chart::Line& line = chart->line(names[i]);
+      line.colour = static_cast<int>(i);
+      line.points = points_of(arguments.runs[i], metrics, x, member);
+      any = any || !line.points.empty();
+      if (line.points.empty())
+        missing.push_back(fmt::format("{} has no {} loss yet", arguments.runs[i],
+                                      chart == &training ? "training" : "validation"));
+    }
+    training.lines.back().points = smoothed(training.lines.back().points, most_points);
   }
-  write_svg(arguments.out, {training, validation});
+  if (!any)
+    fail<UsageError>("plot", "expected runs with losses in their metrics.jsonl, got none in {}",
+                     fmt::join(arguments.runs, ", "));
+  for (const std::string& sentence : missing) Progress().show(sentence, true);
+  write_chart(arguments.out, {training, validation}, arguments.title);
   fmt::print("{}\n", arguments.out);
 }
 
@@ -88,6 +143,10 @@ void add_plot(Command& program) {
   command.add_option("runs", arguments->runs, "folders of training runs").required();
   command.add_option("--out", arguments->out, "SVG file to write").required();
   command.add_option("--title", arguments->title, "title of the picture");
+  std::vector<std::string> words;
+  for (const Abscissa& x : abscissae) words.emplace_back(x.name);
+  command.add_option("--x", arguments->x, "what the horizontal axis counts (default: updates)")
+      .check(one_of(words));
   command.callback([=] { run(*arguments); });
 }
 

@@ -1,0 +1,30 @@
+#include "metrics_file.h"
+
+#include "base/fail.h"
+#include "io/file.h"
+
+namespace linnet {
+
+MetricsFile read_metrics(const std::filesystem::path& run) {
+  const std::filesystem::path path = run / "metrics.jsonl";
+  if (!std::filesystem::exists(path))
+    fail<UsageError>("metrics", "expected the folder of a training run, got {}, which has no metrics.jsonl",
+                     run.string());
+  MetricsFile metrics;
+  const std::string text = read_file(path);
+  int number = 0;
+  for (std::size_t begin = 0, end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
+    const std::string origin = fmt::format("{}, line {}", path.string(), ++number);
+    Json line = parse_json(std::string_view(text).substr(begin, end - begin), origin);
+    if (line.is_object() && line.contains("settings"))
+      metrics.heading = std::move(line);
+    else if (line.is_object() && line.contains("step") && line["step"].is_number())
+      metrics.lines.push_back(std::move(line));
+    else
+      fail("metrics", "expected {} to have a step, got {}", origin,
+           line.dump(-1, ' ', false, Json::error_handler_t::replace));
+  }
+  return metrics;
+}
+
+}  // namespace linnet

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <filesystem>
+#include <vector>
+
+#include "io/json.h"
+
+namespace linnet {
+
+/// metrics.jsonl of a training run (docs/format.md).
+struct MetricsFile {
+  Json heading = Json::object();  ///< the first line, with the settings; runs of earlier versions have none
+  std::vector<Json> lines;        ///< of updates and evaluations, each with a step
+};
+
+/// Throws UsageError where the folder has no metrics.jsonl, and Error naming the line that cannot be read.
+/// The last line is left out where a run is writing it.
+MetricsFile read_metrics(const std::filesystem::path& run);
+
+}  // namespace linnet

@@ -1,0 +1,119 @@
+#include "run_record.h"
+
+#include <algorithm>
+#include <chrono>
+#include <ctime>
+#include <limits>
+
+#include "base/fail.h"
+#include "io/file.h"
+
+namespace linnet {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* record_file = "run.toml";
+
+/// A value as TOML writes it: as JSON, but for the one control character that only TOML refuses.
+std::string toml_value(const Json& value) {
+  std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
+  for (std::size_t at; (at = text.find('\x7f')) != std::string::npos;) text.replace(at, 1, "\\u007f");
+  return text;
+}
+
+/// JSON and TOML hold text in UTF-8 alone.
+void require_utf8(const std::string& path) {
+  try {
+    (void)Json(path).dump();
+  } catch (const Json::exception&) {
+    fail<UsageError>("train", "expected a path in UTF-8, which {} can hold, got {}", record_file, path);
+  }
+}
+
+std::string shell_word(const std::string& word) {
+  const auto plain = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
+           std::string_view("_./=:,+-@%").find(c) != std::string_view::npos;
+  };
+  if (!word.empty() && std::ranges::all_of(word, plain)) return word;
+  std::string result = "'";
+  for (const char c : word) result += c == '\'' ? "'\\''" : std::string(1, c);
+  return result + "'";
+}
+
+}  // namespace
+
+Options RunRecord::options() {
+  Options options = config.options();
+  options.add("run.version", version, "version of Linnet that began the run");
+  options.add("run.command", command, "command line that began it");
+  options.add("run.started", started, "when, UTC");
+  options.add("run.resumed", resumed, "command line of the last resume");
+  options.add("run.initial", initial, "model that the run starts from");
+  options.add("run.initial_partial", initial_partial, "draw anew what does not fit");
+  constexpr std::int64_t many = std::numeric_limits<std::int64_t>::max();
+  options.add("fingerprint.files", data.files, "files of the data", 0, many);
+  options.add("fingerprint.bytes", data.bytes, "their bytes", 0, many);
+  options.add("fingerprint.crc32", data.crc32, "CRC-32 of their contents");
+  return options;
+}
+
+RunRecord RunRecord::read(const fs::path& run) {
+  const fs::path path = run / record_file;
+  if (!fs::exists(path))
+    fail<UsageError>("train", "expected the folder of a run, with {}, got {}", record_file, run.string());
+  RunRecord record;
+  record.options().parse_toml(read_file(path), path.string());
+  return record;
+}
+
+void RunRecord::write(const fs::path& run) {
+  require_utf8(config.data.path);
+  require_utf8(initial);
+  std::string text = "# Everything that decides this run. `linnet train --resume` reads it.\n";
+  const Json tables = options().to_json();
+  for (const auto& [table, keys] : tables.items()) {
+    text += fmt::format("\n[{}]\n", table);
+    for (const auto& [key, value] : keys.items()) text += fmt::format("{} = {}\n", key, toml_value(value));
+  }
+  write_file_atomically(run / record_file, text);
+}
+
+std::optional<fs::path> run_of(const fs::path& model) {
+  const fs::path folder = absolute_folder(model);
+  const fs::path above = folder.parent_path();
+  for (const fs::path& run : {folder, folder.filename() == "best" ? above : folder,
+                              above.filename() == "checkpoints" ? above.parent_path() : folder})
+    if (fs::exists(run / record_file)) return run;
+  return std::nullopt;
+}
+
+fs::path absolute_folder(const fs::path& folder) {
+  const fs::path path = fs::absolute(folder).lexically_normal();
+  return path.has_filename() ? path : path.parent_path();
+}
+
+std::string own_command_line() {
+  std::string line, word;
+  for (const char c : read_file("/proc/self/cmdline")) {
+    if (c != '\0') {
+      word += c;
+      continue;
+    }
+    line += (line.empty() ? "" : " ") + shell_word(word);
+    word.clear();
+  }
+  return line;
+}
+
+std::string utc_now() {
+  const std::time_t now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
+  std::tm parts{};
+  gmtime_r(&now, &parts);
+  char text[32];
+  std::strftime(text, sizeof text, "%FT%TZ", &parts);
+  return text;
+}
+
+}  // namespace linnet

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "config.h"
+#include "data/fingerprint.h"
+
+namespace linnet {
+
+/// What run.toml in the folder of a training run holds: everything that decides the run, and where it comes
+/// from.
+struct RunRecord {
+  RunConfig config;
+  DataFingerprint data;
+  std::string version, command, started;  ///< of the first start; the time is UTC
+  std::string resumed = {};               ///< command of the last resume
+  std::string initial = {};               ///< folder of the model that the run starts from
+  bool initial_partial = false;
+
+  /// All keys, bound to this object.
+  Options options();
+
+  /// Throws UsageError where the folder has no run.toml.
+  static RunRecord read(const std::filesystem::path& run);
+  void write(const std::filesystem::path& run);
+};
+
+/// The folder of the run that a model's folder belongs to: the run itself, its best/ or one of its
+/// checkpoints. Nothing for other models.
+std::optional<std::filesystem::path> run_of(const std::filesystem::path& model);
+
+/// Absolute, without dots and without a slash at its end.
+std::filesystem::path absolute_folder(const std::filesystem::path& folder);
+
+/// The command line of this process, as a shell takes it.
+std::string own_command_line();
+
+/// Now, as 2026-01-31T12:00:00Z.
+std::string utc_now();
+
+}  // namespace linnet

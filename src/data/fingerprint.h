@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "linnet/dataset.h"
+
+namespace linnet {
+
+/// What tells the contents of data apart, wherever their files lie.
+struct DataFingerprint {
+  std::int64_t files = 0;  ///< 0 for data that are generated
+  std::int64_t bytes = 0;  ///< of all files
+  std::string crc32 = {};  ///< of the bytes of all files, one after another, as 8 hexadecimal digits
+
+  bool operator==(const DataFingerprint&) const = default;
+};
+
+/// The fingerprint of the files that `open_datasets` reads, as they are on the disk: a compressed file has
+/// another one than its contents. What is no regular file, such as a pipe, is left out. Throws Error for
+/// files that are missing or cannot be read.
+DataFingerprint fingerprint_of(const DataOptions& options);
+
+}  // namespace linnet

@@ -1,0 +1,31 @@
+#include "training/metrics.h"
+
+#include <sstream>
+
+#include "io/file.h"
+
+namespace linnet {
+
+Metrics::Metrics(const std::filesystem::path& run) : path_(run / "metrics.jsonl") {}
+
+std::int64_t Metrics::begin(std::int64_t step, const Json& first) const {
+  const std::string old = std::filesystem::exists(path_) ? read_file(path_) : "";
+  std::string kept, heading = first.dump() + "\n";
+  std::istringstream lines(old);
+  std::int64_t unreadable = 0;
+  for (std::string line; std::getline(lines, line);) {
+    const Json json = Json::parse(line, nullptr, false);
+    if (json.is_object() && json.contains("settings"))
+      heading = line + "\n";
+    else if (!json.is_object() || !json.contains("step") || !json["step"].is_number_integer())
+      ++unreadable;
+    else if (json["step"].get<std::int64_t>() <= step)
+      kept += line + "\n";
+  }
+  if (heading + kept != old) write_file_atomically(path_, heading + kept);
+  return unreadable;
+}
+
+void Metrics::append(const Json& line) const { append_line(path_, line.dump()); }
+
+}  // namespace linnet

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+
+#include "io/json.h"
+
+namespace linnet {
+
+/// metrics.jsonl of a run (docs/format.md): a first line with the settings, and a line for every logged
+/// update and every evaluation.
+class Metrics {
+ public:
+  explicit Metrics(const std::filesystem::path& run);
+
+  /// Prepares the file for lines after update `step`: those of later updates are removed, which a killed run
+  /// made after its last checkpoint and which will be written again. `first` becomes the first line where
+  /// there is none yet. Returns the number of lines that were removed because they cannot be read.
+  std::int64_t begin(std::int64_t step, const Json& first) const;
+
+  void append(const Json& line) const;
+
+ private:
+  std::filesystem::path path_;
+};
+
+}  // namespace linnet

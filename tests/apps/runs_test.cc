@@ -1,0 +1,340 @@
+// Training runs that know what they are: run.toml, resuming, first weights, the best evaluation, the table of
+// runs.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cctype>
+#include <filesystem>
+#include <regex>
+#include <set>
+#include <thread>
+
+#include "apps/bench_rows.h"
+#include "apps/program.h"
+#include "apps/refusal.h"
+#include "apps/tiny_models.h"
+#include "io/file.h"
+#include "io/json.h"
+#include "io/temporary_folder.h"
+
+namespace linnet {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+using testing::Not;
+
+std::string some_text(int variant = 0) {
+  std::string text;
+  for (int i = 0; i < 60; ++i) text += "line " + std::to_string(i * 7 + variant) + " of a text\n";
+  return text;
+}
+
+/// Runs of one configuration of text, with its data beside it.
+class Runs : public testing::Test {
+ protected:
+  Runs() {
+    folder_.file("text.toml", tiny_text);
+    folder_.file("copy.toml", tiny_copy);
+    folder_.file("data.txt", some_text());
+  }
+
+  std::string path(const std::string& name) const { return (folder_ / name).string(); }
+  Strings training(const std::string& run, const Strings& more = {}) const {
+    return joined({"train", path("text.toml"), "--data", path("data.txt"), "--out", path(run), "--set",
+                   "training.evaluate_every=2"},
+                  more);
+  }
+  /// Begins a run that stops after its first update.
+  void begin(const std::string& run, const Strings& more = {}) const {
+    succeed(training(run, joined({"--set", "training.minutes=1e-9"}, more)));
+  }
+  Strings resume(const std::string& run, const Strings& more = {}) const {
+    return joined({"train", "--resume", path(run), "--set", "training.minutes=0"}, more);
+  }
+  std::string weights(const std::string& run) const { return read_file(path(run) + "/model.safetensors"); }
+  std::vector<Json> metrics(const std::string& run) const {
+    std::vector<Json> rows;
+    for (const std::string& line : lines_of(read_file(path(run) + "/metrics.jsonl")))
+      rows.push_back(parse_json(line, "metrics.jsonl"));
+    return rows;
+  }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(Runs, FolderIsCompleteBeforeTheFirstUpdate) {
+  succeed(training("run", {"--set", "training.steps=0"}));
+  for (const char* file :
+       {"run.toml", "config.json", "model.safetensors", "checkpoints/0/state.json", "metrics.jsonl"})
+    EXPECT_TRUE(fs::exists(path("run") + "/" + file)) << file;
+  const std::string record = read_file(path("run/run.toml"));
+  for (const std::string& line :
+       {"path = \"" + path("data.txt") + "\"", "bytes = " + std::to_string(some_text().size()),
+        std::string("files = 1"), std::string("vocabulary = 256"), std::string("steps = 0"),
+        std::string("--set training.steps=0"), std::string("version = \"0.1.0\"")})
+    EXPECT_THAT(record, HasSubstr(line));
+}
+
+TEST_F(Runs, ResumeNeedsTheFolderAlone) {
+  succeed(training("whole"));
+  // A path relative to another folder than the one that resumes.
+  Strings command = training("parts", {"--set", "training.minutes=1e-9"});
+  *std::find(command.begin(), command.end(), path("data.txt")) = "data.txt";
+  succeed(command, {.folder = folder_.path().string()});
+  EXPECT_NE(weights("parts"), weights("whole"));
+  fs::remove(path("text.toml"));
+  succeed(resume("parts", {"--threads", "1"}), {.folder = "/"});
+  EXPECT_EQ(weights("parts"), weights("whole"));
+  EXPECT_THAT(read_file(path("parts/run.toml")), HasSubstr("resumed = \""));
+}
+
+TEST_F(Runs, StepsMayChangeAndTheScheduleEndsAtTheNewNumber) {
+  succeed(training("long", {"--set", "training.steps=9"}));
+  begin("other");
+  const Ended ended = succeed(resume("other", {"--set", "training.steps=9"}));
+  EXPECT_THAT(ended.err,
+              HasSubstr("training.steps is now 9 instead of 6: the schedule ends at the new number"));
+  EXPECT_TRUE(fs::exists(path("other/checkpoints/9")));
+  EXPECT_EQ(metrics("other").back()["step"], 9);
+  succeed(resume("other"));  // run.toml knows
+  EXPECT_FALSE(fs::exists(path("other/checkpoints/6")));
+  // The first update had the rate of another schedule; the last ones have that of the new one.
+  const auto last_rate = [&](const std::string& run) {
+    double rate = 0;
+    for (const Json& row : metrics(run)) rate = row.value("learning_rate", rate);
+    return rate;
+  };
+  EXPECT_DOUBLE_EQ(last_rate("other"), last_rate("long"));
+
+  begin("shorter");
+  EXPECT_THAT(succeed(resume("shorter", {"--set", "training.steps=2"})).err,
+              HasSubstr("finished after 2 steps"));
+  refuses(usage, resume("shorter", {"--set", "training.steps=1"}), {"training.steps", "at least 2", "got 1"});
+}
+
+TEST_F(Runs, WhatWouldTrainAnotherModelIsRefused) {
+  begin("run");
+  const std::string record = read_file(path("run/run.toml"));
+  const auto refused = [&](const std::string& key, const std::string& value, const std::string& before) {
+    refuses(usage, resume("run", {"--set", key + "=" + value}),
+            {key + " = " + before, path("run"), "got " + value});
+  };
+  refused("training.learning_rate", "0.5", "0.001");
+  refused("training.batch", "5", "4");
+  refused("model.width", "32", "16");
+  refused("data.length", "25", "24");
+  refused("attention.family", "linear", "softmax");
+  refuses(usage, resume("run", {"--data", "copy"}), {"data.kind = text", "got copy"});
+  refuses(usage, resume("run", {"--set", "model.widht=1"}), {"model.widht", "model.width"});
+  EXPECT_EQ(read_file(path("run/run.toml")), record);
+  succeed(resume("run", {"--set", "training.log_every=3", "--set", "training.evaluate_every=3"}));
+}
+
+TEST_F(Runs, OtherDataAreRefusedAndMovedOnesAreTheSame) {
+  begin("run");
+  folder_.file("data.txt", some_text(1));
+  refuses(usage, resume("run"), {path("data.txt"), "the data that the run began with", "CRC-32"});
+  folder_.file("moved.txt", some_text());
+  folder_.file("shorter.txt", some_text().substr(1));
+  refuses(usage, resume("run", {"--data", path("shorter.txt")}),
+          {path("shorter.txt"), std::to_string(some_text().size()), std::to_string(some_text().size() - 1)});
+  succeed(resume("run", {"--data", "moved.txt"}), {.folder = folder_.path().string()});
+  EXPECT_THAT(read_file(path("run/run.toml")), HasSubstr(path("moved.txt")));
+  folder_.file("data.txt", some_text());
+  succeed(training("whole"));
+  EXPECT_EQ(weights("run"), weights("whole"));
+}
+
+TEST_F(Runs, EvaluateAndGenerateNeedNoOptions) {
+  succeed(training("run"));
+  const auto bits = [](const Ended& ended) { return json_of(ended)["bits_per_token"]; };
+  const Json expected = bits(succeed({"evaluate", path("run"), "--data", path("data.txt"), "--json"}));
+  const Json result = json_of(succeed({"evaluate", path("run"), "--json"}, {.folder = "/"}));
+  EXPECT_EQ(result["bits_per_token"], expected);
+  EXPECT_EQ(result["data"], path("data.txt"));
+  EXPECT_EQ(bits(succeed({"evaluate", path("run/checkpoints/6"), "--json"})), expected);
+  succeed({"evaluate", path("run/best/")});
+  folder_.file("other.txt", some_text(3));
+  EXPECT_NE(bits(succeed({"evaluate", path("run"), "--data", path("other.txt"), "--json"})), expected);
+  EXPECT_FALSE(succeed({"generate", path("run")}).out.empty());
+
+  succeed({"generate", TinyModels::get().digits(), "--count", "4"});
+  EXPECT_TRUE(fs::exists(fs::path(TinyModels::get().digits()) / "samples/generated.png"));
+  fs::remove(path("run/run.toml"));
+  refuses(usage, {"evaluate", path("run")}, {"--data", path("run")});
+}
+
+TEST_F(Runs, WithoutItsFirstCheckpointItBeginsAgain) {
+  succeed(training("whole"));
+  begin("killed");
+  // What a kill between run.toml and the first checkpoint leaves.
+  for (const char* name : {"checkpoints", "config.json", "model.safetensors", "metrics.jsonl", "best"})
+    fs::remove_all(path("killed") + "/" + name);
+  EXPECT_THAT(succeed(resume("killed")).err, HasSubstr("starting from the beginning"));
+  EXPECT_EQ(weights("killed"), weights("whole"));
+}
+
+TEST_F(Runs, BeginWithTheWeightsOfAModel) {
+  succeed(training("first"));
+  succeed(training("second", {"--init", path("first"), "--set", "training.steps=0"}));
+  EXPECT_EQ(weights("second"), weights("first"));
+  EXPECT_THAT(read_file(path("second/run.toml")), HasSubstr("initial = \"" + path("first") + "\""));
+  refuses(usage, training("third", {"--init", path("first"), "--set", "model.layers=1"}),
+          {"layers.1.", "has no place"});
+  refuses(usage, training("third", {"--init", path("first"), "--set", "model.feed_forward=48"}),
+          {"layers.0.", "instead of"});
+  refuses(usage, training("third", {"--init-partial"}), {"--init"});
+  refuses(failed, training("third", {"--init", path("none")}), {path("none")});
+  EXPECT_FALSE(fs::exists(path("third")));
+  const Ended partial = succeed(training(
+      "third", {"--init", path("first"), "--init-partial", "--set", "model.layers=3", "--threads", "1"}));
+  EXPECT_THAT(partial.err, HasSubstr("layers.2."));
+  EXPECT_THAT(partial.err, HasSubstr("drawn anew"));
+  EXPECT_THAT(partial.err, Not(HasSubstr("layers.1.")));
+  // The first weights are in the run, which needs the model no more.
+  fs::remove_all(path("first"));
+  succeed(resume("third", {"--set", "training.steps=7"}));
+}
+
+TEST_F(Runs, TableShowsWhatBecameOfThem) {
+  succeed(training("studies/finished"));
+  succeed({"train", path("copy.toml"), "--out", path("stopped"), "--set", "training.minutes=1e-9"});
+  Program running(
+      {"train", path("copy.toml"), "--out", path("studies/deep/running"), "--set", "training.steps=1000000"});
+  while (!fs::exists(path("studies/deep/running/metrics.jsonl")))
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  const Json rows = json_of(succeed({"runs", folder_.path().string(), "--json"}));
+  const std::string table = succeed({"runs", folder_.path().string()}).out;
+  running.send(SIGKILL);
+  running.wait();
+  ASSERT_EQ(rows.size(), 3u);
+  const Json &stopped = rows[0], &deep = rows[1], &finished = rows[2];
+  EXPECT_THAT(keys_of(finished),
+              testing::ElementsAre("name", "family", "parameters", "step", "steps", "best_validation_bits",
+                                   "last_validation_bits", "tokens_per_second", "seconds", "state"));
+  EXPECT_EQ(finished["name"], "studies/finished");
+  EXPECT_EQ(finished["family"], "softmax");
+  EXPECT_EQ(finished["step"], 6);
+  EXPECT_EQ(finished["state"], "finished");
+  double best = 1e9, last = 0;
+  for (const Json& line : metrics("studies/finished")) {
+    last = line.value("validation_bits", last);
+    best = std::min(best, line.value("validation_bits", best));
+  }
+  EXPECT_EQ(finished["best_validation_bits"], best);
+  EXPECT_EQ(finished["last_validation_bits"], last);
+  EXPECT_EQ(finished["parameters"],
+            json_of(succeed({"inspect", path("studies/finished"), "--json"}))["parameters"]);
+  EXPECT_EQ(stopped["state"], "stopped");
+  EXPECT_EQ(stopped["step"], 1);
+  EXPECT_EQ(stopped["steps"], 6);
+  EXPECT_TRUE(stopped["best_validation_bits"].is_null());
+  EXPECT_EQ(deep["name"], "studies/deep/running");
+  EXPECT_EQ(deep["state"], "running");
+  EXPECT_EQ(lines_of(table).size(), 4u) << table;
+  EXPECT_THAT(table, HasSubstr("6/6"));
+  // A run alone, one that was killed, one that cannot be read, and none.
+  EXPECT_EQ(json_of(succeed({"runs", path("studies/deep/running/"), "--json"}))[0]["state"], "stopped");
+  write_file_atomically(path("stopped/run.toml"), "[modle]\n");
+  EXPECT_EQ(json_of(succeed({"runs", path("stopped"), "--json"}))[0]["state"], "unreadable");
+  fs::create_directory(path("empty"));
+  EXPECT_THAT(succeed({"runs", path("empty")}).out, HasSubstr("no training runs"));
+  refuses(usage, {"runs", path("none")}, {path("none")});
+}
+
+/// What a picture's axes say.
+struct Axes {
+  std::vector<std::string> across, up;
+
+  /// Those of one chart of an SVG: labels below are centred, labels to the left end at their axis.
+  static Axes of(const std::string& svg) {
+    static const std::regex label("<text [^>]*text-anchor=\"(middle|end)\"[^>]*>([^<]*)</text>");
+    Axes axes;
+    for (std::sregex_iterator at(svg.begin(), svg.end(), label), none; at != none; ++at) {
+      if (!std::isdigit(static_cast<unsigned char>((*at)[2].str()[0]))) continue;
+      ((*at)[1] == "end" ? axes.up : axes.across).push_back((*at)[2]);
+    }
+    return axes;
+  }
+};
+
+class Curves : public Runs {
+ protected:
+  /// A folder with such metrics.
+  std::string run(const std::string& name, const std::string& lines) const {
+    fs::create_directories(path(name));
+    write_file_atomically(path(name + "/metrics.jsonl"), lines);
+    return path(name);
+  }
+  /// `count` updates, and as many evaluations, whose loss goes from `first` to `last`.
+  static std::string losses(int count, double first, double last) {
+    std::string lines = "{\"version\": \"0.1.0\", \"settings\": {}}\n";
+    for (int i = 1; i <= count; ++i) {
+      const double bits = first + (last - first) * i / count;
+      for (const char* key : {"bits", "validation_bits"})
+        lines += Json{{"step", i}, {"tokens", 64 * i}, {"seconds", 0.25 * i}, {key, bits}}.dump() + "\n";
+    }
+    return lines;
+  }
+  std::string drawn(const Strings& arguments) const {
+    succeed(joined(joined({"plot"}, arguments), {"--out", path("plot.svg")}));
+    return read_file(path("plot.svg"));
+  }
+};
+
+TEST_F(Curves, RunsWithoutEvaluationsOrUpdatesAreNoFaults) {
+  const std::string young = run("young", "{\"settings\": {}}\n{\"step\": 1, \"bits\": 3.5}\n"),
+                    empty = run("empty", ""), whole = run("whole", losses(5, 4, 3));
+  EXPECT_THAT(drawn({young}), Not(HasSubstr("Validation loss")));
+  const std::string svg = drawn({young, whole, empty});
+  EXPECT_THAT(svg, HasSubstr("Validation loss"));
+  EXPECT_THAT(svg, Not(HasSubstr(">empty<")));
+  refuses(usage, {"plot", empty, "--out", path("plot.svg")}, {empty, "losses"});
+  refuses(usage, {"plot", run("header", "{\"settings\": {}}\n"), "--out", path("plot.svg")}, {"header"});
+  refuses(failed, {"plot", run("odd", "{\"step\": 1}\nnonsense\n"), "--out", path("plot.svg")},
+          {"odd", "line 2"});
+  // A line that a run is writing at this moment.
+  succeed({"plot", run("writing", losses(5, 4, 3) + "{\"step\": 6, \"bi"), "--out", path("plot.svg")});
+}
+
+TEST_F(Curves, EveryAxisHasFourLabelsOrMore) {
+  for (const auto& [first, last] :
+       {std::pair(4.0, 3.9), std::pair(2.0, 1.0), std::pair(8.0, 0.01), std::pair(3.0, 3.0),
+        std::pair(1.00001, 1.0), std::pair(0.5, 1e-9), std::pair(7000.0, 12.0)}) {
+    for (const int count : {1, 2, 3, 9, 40, 700}) {
+      for (const char* x : {"updates", "seconds", "tokens"}) {
+        SCOPED_TRACE(testing::Message() << first << " to " << last << ", " << count << " " << x);
+        const std::string svg = drawn({run("run", losses(count, first, last)), "--x", x});
+        const std::size_t second = svg.find(">Validation loss<");
+        for (const std::string& chart : {svg.substr(0, second), svg.substr(second)}) {
+          const Axes axes = Axes::of(chart);
+          for (const std::vector<std::string>& labels : {axes.across, axes.up}) {
+            EXPECT_GE(labels.size(), 4u);
+            EXPECT_EQ(std::set<std::string>(labels.begin(), labels.end()).size(), labels.size())
+                << testing::PrintToString(labels);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_F(Curves, TitlesStayAndEqualNamesAreToldApart) {
+  const std::string lines = losses(5, 4, 3);
+  const std::string svg = drawn(
+      {run("a/run", lines), run("b/run/", lines), run("c", lines), path("c"), "--title", "Bits & pieces"});
+  for (const char* words : {">Training loss<", ">Validation loss<", ">Bits &amp; pieces<", ">a/run<",
+                            ">b/run<", ">c<", ">c (2)<"})
+    EXPECT_THAT(svg, HasSubstr(words));
+  const std::string long_name(200, 'n');
+  EXPECT_THAT(drawn({run(long_name, lines)}), Not(HasSubstr(std::string(60, 'n'))));
+  refuses(usage, {"plot", path("c"), "--x", "hours", "--out", path("x.svg")}, {"--x", "updates", "hours"});
+  refuses(usage,
+          {"plot", run("old", "{\"step\": 1, \"bits\": 3}\n"), "--x", "tokens", "--out", path("x.svg")},
+          {"tokens", "old"});
+}
+
+}  // namespace
+}  // namespace linnet

@@ -1,0 +1,240 @@
+// What a run keeps about itself: metrics, the best evaluation, patience, its lock, first weights.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "linnet/version.h"
+#include "support/runs.h"
+
+namespace linnet {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+using testing::UnorderedElementsAre;
+
+std::vector<double> numbers(const std::vector<Json>& metrics, const char* key) {
+  std::vector<double> found;
+  for (const Json& line : metrics)
+    if (line.contains(key)) found.push_back(line[key].get<double>());
+  return found;
+}
+
+TEST(Run, IsWholeBeforeItsFirstUpdate) {
+  Folder folder;
+  bool begun = false, updated = false;
+  TrainingCallbacks callbacks;
+  callbacks.on_begin = [&] {
+    EXPECT_FALSE(fs::exists(folder / "run/config.json")) << "something was written before";
+    begun = true;
+  };
+  callbacks.on_step = [&](const StepReport&) {
+    updated = true;
+    EXPECT_TRUE(begun);
+    EXPECT_EQ(by_name(*Model::load(folder / "run")),
+              by_name(*Model::random(trained_config(), static_cast<std::uint64_t>(tiny_options().seed))));
+    EXPECT_TRUE(fs::exists(folder / "run/checkpoints/0/state.json"));
+    EXPECT_EQ(metrics_of(folder / "run").size(), 1u);
+  };
+  TrainingOptions options = tiny_options();
+  options.steps = 1;
+  options.keep_checkpoints = 1;
+  run(folder / "run", trained_config(), options, false, callbacks);
+  EXPECT_TRUE(updated);
+  EXPECT_FALSE(fs::exists(folder / "run/checkpoints/0")) << "older than the ones to keep";
+}
+
+TEST(Run, MetricsBeginWithSettingsAndCountTokensAndTime) {
+  Folder folder;
+  TrainingOptions options = tiny_options();
+  run(folder.path(), trained_config(), options, false, stopping_after(7));
+  run(folder.path(), trained_config(), options, true);
+  const std::vector<Json> metrics = metrics_of(folder.path());
+  const Json& heading = metrics.front();
+  EXPECT_EQ(heading["version"], version());
+  EXPECT_EQ(heading["settings"]["training"]["steps"], 12);
+  EXPECT_EQ(heading["settings"]["model"]["width"], trained_config().width);
+  EXPECT_EQ(heading["parameters"], Model::load(folder.path())->parameter_count());
+  EXPECT_EQ(heading["training_examples"], training_set().size());
+  // The mean of definition: weights 0.98^(n - i) over the losses 1 … n.
+  const std::vector<double> bits = numbers(metrics, "bits"), smoothed = numbers(metrics, "smoothed_bits");
+  ASSERT_EQ(bits.size(), 12u);
+  for (std::size_t n = 0; n < bits.size(); ++n) {
+    double sum = 0, weights = 0;
+    for (std::size_t i = 0; i <= n; ++i) {
+      const double weight = std::pow(0.98, static_cast<double>(n - i));
+      sum += weight * bits[i];
+      weights += weight;
+    }
+    EXPECT_NEAR(smoothed[n], sum / weights, 1e-12 * std::abs(smoothed[n]));
+  }
+  for (std::size_t i = 1; i < metrics.size(); ++i) {
+    EXPECT_EQ(metrics[i]["tokens"], metrics[i]["step"].get<int>() * 3 * 2 * 6);
+    EXPECT_GE(metrics[i]["seconds"].get<double>(), i == 1 ? 0 : metrics[i - 1]["seconds"].get<double>());
+  }
+}
+
+TEST(Run, UnreadableLinesOfMetricsAreRemovedWithAWord) {
+  Folder folder;
+  run(folder.path(), trained_config(), tiny_options(), false, stopping_after(6));
+  append_line(folder / "metrics.jsonl", "{\"step\": 7, \"bi");
+  append_line(folder / "metrics.jsonl", "[]");
+  std::string messages;
+  TrainingCallbacks callbacks;
+  callbacks.on_message = [&](const std::string& message) { messages += message + "\n"; };
+  run(folder.path(), trained_config(), tiny_options(), true, callbacks);
+  EXPECT_THAT(messages, HasSubstr("removed 2 unreadable lines of metrics.jsonl"));
+  expect_no_step_twice(metrics_of(folder.path()));
+}
+
+TEST(Run, WarnsOnceWhereTheLossDiverges) {
+  const auto warnings = [&](double rate, std::int64_t steps) {
+    Folder folder("rate");
+    TrainingOptions options = tiny_options();
+    options.steps = steps;
+    options.learning_rate = rate;
+    options.warmup = 0;
+    options.schedule = Schedule::constant;
+    std::vector<std::string> found;
+    TrainingCallbacks callbacks;
+    callbacks.on_message = [&](const std::string& message) {
+      if (message.find("diverges") != std::string::npos) found.push_back(message);
+    };
+    run(folder.path(), trained_config(), options, false, callbacks);
+    return found;
+  };
+  const std::vector<std::string> found = warnings(10, 60);
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_THAT(found[0], HasSubstr("at step 20"));
+  EXPECT_THAT(found[0], HasSubstr("2.322"));  // log2 5
+  EXPECT_THAT(found[0], HasSubstr("training.learning_rate"));
+  EXPECT_EQ(warnings(10, 12).size(), 1u) << "a run of few updates";
+  EXPECT_EQ(warnings(0.01, 60).size(), 0u);
+  EXPECT_EQ(warnings(0, 60).size(), 0u);
+}
+
+/// A run whose evaluations get worse at some step: the rate is far too high.
+TrainingOptions restless() {
+  TrainingOptions options = tiny_options();
+  options.steps = 40;
+  options.evaluate_every = 2;
+  options.checkpoint_every = 7;
+  options.learning_rate = 0.5;
+  options.schedule = Schedule::constant;
+  options.evaluate_examples = 0;
+  return options;
+}
+
+TEST(Run, KeepsTheModelOfTheBestEvaluation) {
+  Folder whole("whole"), parts("parts");
+  run(whole.path(), trained_config(), restless());
+  const std::vector<double> bits = numbers(metrics_of(whole.path()), "validation_bits");
+  const auto best = std::ranges::min_element(bits);
+  ASSERT_NE(best, bits.end() - 1) << "the last evaluation is the best: the test shows nothing";
+  const Json written = read_json(whole / "best/evaluation.json");
+  EXPECT_EQ(written["validation_bits"], *best);
+  EXPECT_EQ(written["step"], 2 * (best - bits.begin() + 1));
+  EXPECT_EQ(evaluate(any_context(), *Model::load(whole / "best"), validation_set(), 0, 3).bits, *best);
+  for (const std::int64_t stop : {1, 9, 23, 39})
+    run(parts.path(), trained_config(), restless(), true, stopping_after(stop));
+  run(parts.path(), trained_config(), restless(), true);
+  EXPECT_EQ(read_json(parts / "best/evaluation.json"), written);
+  EXPECT_EQ(weights_of(parts / "best"), weights_of(whole / "best"));
+}
+
+TEST(Run, StopsWhenItsPatienceEnds) {
+  TrainingOptions options = tiny_options();
+  options.learning_rate = 0;  // no evaluation is better than the first
+  options.evaluate_every = 2;
+  options.patience = 3;
+  Folder whole("whole"), parts("parts");
+  std::string messages;
+  TrainingCallbacks callbacks;
+  callbacks.on_message = [&](const std::string& message) { messages += message + "\n"; };
+  const TrainingResult result = run(whole.path(), trained_config(), options, false, callbacks);
+  EXPECT_EQ(result.step, 8);
+  EXPECT_TRUE(result.finished);
+  EXPECT_THAT(messages, HasSubstr("no better evaluation in 3: stopping at step 8"));
+  EXPECT_TRUE(fs::exists(whole / "checkpoints/8"));
+
+  run(parts.path(), trained_config(), options, false, stopping_after(5));
+  EXPECT_EQ(run(parts.path(), trained_config(), options, true).step, 8) << "patience is kept over a resume";
+  EXPECT_EQ(run(parts.path(), trained_config(), options, true).step, 8);
+  options.patience = 0;
+  EXPECT_EQ(run(parts.path(), trained_config(), options, true).step, 12);
+}
+
+TEST(Run, StepsMayDifferOnAResumeButNotLieBelow) {
+  Folder folder;
+  run(folder.path(), trained_config(), tiny_options(), false, stopping_after(6));
+  TrainingOptions options = tiny_options();
+  options.steps = 5;
+  const std::string message =
+      error_of<UsageError>([&] { run(folder.path(), trained_config(), options, true); });
+  EXPECT_THAT(message, HasSubstr("training.steps of at least 6"));
+  options.steps = 20;
+  std::vector<double> rates;
+  TrainingCallbacks callbacks;
+  callbacks.on_step = [&](const StepReport& report) { rates.push_back(report.learning_rate); };
+  EXPECT_EQ(run(folder.path(), trained_config(), options, true, callbacks).step, 20);
+  ASSERT_EQ(rates.size(), 14u);
+  EXPECT_NEAR(rates.back(), options.final_rate * options.learning_rate, 1e-15) << "the schedule's new end";
+}
+
+TEST(Run, ItsFolderIsForOneRunAtATime) {
+  Folder folder;
+  int tried = 0;
+  TrainingCallbacks callbacks;
+  callbacks.on_step = [&](const StepReport& report) {
+    if (report.step != 6) return;
+    ++tried;
+    const std::string checkpoint = read_file(folder / "run/checkpoints/5/state.json");
+    const std::string message =
+        error_of([&] { run(folder / "run", trained_config(), tiny_options(), true); });
+    EXPECT_THAT(message, HasSubstr((folder / "run").string()));
+    EXPECT_THAT(message, HasSubstr("process " + std::to_string(getpid())));
+    EXPECT_EQ(read_file(folder / "run/checkpoints/5/state.json"), checkpoint);
+  };
+  run(folder / "run", trained_config(), tiny_options(), false, callbacks);
+  EXPECT_EQ(tried, 1);
+  EXPECT_EQ(run(folder / "run", trained_config(), tiny_options(), true).step, 12);
+}
+
+TEST(Run, StartsFromAModel) {
+  Folder folder;
+  const auto initial = Model::random(tiny_config(), 77);
+  TrainingOptions options = tiny_options();
+  options.steps = 0;
+  train(any_context(), tiny_config(), options, training_set(), validation_set(), folder.path(), false, {},
+        nullptr, initial);
+  EXPECT_EQ(by_name(*Model::load(folder.path())), by_name(*initial));
+}
+
+TEST(AdaptModel, KeepsWhatFitsDrawsTheRestAndNamesIt) {
+  ModelConfig config = tiny_config();
+  const auto model = Model::random(config, 77);
+  config.vocabulary = 9;
+  config.layers += 1;
+  std::vector<std::string> differences;
+  const auto adapted = by_name(*adapt_model(*model, config, 3, &differences));
+  const auto given = by_name(*model), drawn = by_name(*Model::random(config, 3));
+  std::size_t kept = 0;
+  for (const auto& [name, values] : adapted) {
+    const bool fits = given.contains(name) && given.at(name).size() == values.size();
+    kept += fits;
+    EXPECT_EQ(values, fits ? given.at(name) : drawn.at(name)) << name;
+    const bool named = std::ranges::any_of(
+        differences, [&](const std::string& difference) { return difference.starts_with(name + " "); });
+    EXPECT_EQ(named, !fits) << name;
+  }
+  EXPECT_GT(kept, 5u);
+  config.layers -= 1;
+  adapt_model(*Model::random(tiny_config(), 1), tiny_config(), 3, &differences);
+  EXPECT_TRUE(differences.empty());
+}
+
+}  // namespace
+}  // namespace linnet
