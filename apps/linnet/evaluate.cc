@@ -56,7 +56,7 @@ DataOptions data_of(const ModelConfig& config, const Arguments& arguments) {
   if (kind.empty() && run && !fs::is_directory(arguments.data) && fs::exists(arguments.data)) {
     // The name of a file says less about its kind than the run.
     const std::string& of_run = RunRecord::read(*run).config.data.kind;
-    if (of_run == "text" || of_run == "fasta") kind = of_run;
+    if (of_run == "text" || of_run == "bytes" || of_run == "fasta") kind = of_run;
   }
   return data_for_model(config, arguments.data, kind);
 }

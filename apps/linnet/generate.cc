@@ -1,6 +1,10 @@
 #include <fmt/core.h>
 
+#include <algorithm>
+#include <cctype>
 #include <cstdio>
+#include <iostream>
+#include <iterator>
 
 #include "base/fail.h"
 #include "checks.h"
@@ -41,10 +45,21 @@ std::string default_picture(const std::string& model) {
   return (*run / "samples/generated.png").string();
 }
 
+/// In small letters, with its dot.
+std::string extension_of(const std::string& file) {
+  std::string extension = fs::path(file).extension().string();
+  std::ranges::transform(extension, extension.begin(), [](char c) {
+    return static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  });
+  return extension;
+}
+
 void check_picture_options(const Arguments& arguments) {
   if (!arguments.prompt.empty() || !arguments.prompt_file.empty() || arguments.length != 0)
     fail<UsageError>("generate",
                      "expected --prompt, --prompt-file and --length for models of text, got one of pictures");
+  if (!arguments.out.empty() && extension_of(arguments.out) != ".png")
+    fail<UsageError>("generate", "expected --out FILE.png for pictures, got {}", arguments.out);
   if (!arguments.out.empty()) require_file_path(arguments.out);
 }
 
@@ -66,7 +81,9 @@ Drawing drawing_of(const ModelConfig& config, const Arguments& arguments) {
   return drawing;
 }
 
-void report_pictures(const Arguments& arguments, std::int64_t count, double seconds, Progress& progress) {
+void report_pictures(const Arguments& arguments, const std::vector<std::vector<std::int32_t>>& examples,
+                     double seconds, Progress& progress) {
+  const std::size_t count = examples.size();
   const bool saves = !arguments.save_states.empty();
   const double rate = static_cast<double>(count) / seconds;
   if (saves)
@@ -80,6 +97,9 @@ void report_pictures(const Arguments& arguments, std::int64_t count, double seco
     json["states"] = arguments.save_states;
   else
     json["images_per_second"] = rate;
+  json["results"] = Json::array();
+  for (const std::vector<std::int32_t>& tokens : examples)
+    json["results"].push_back(Json{{"tokens", tokens}});
   fmt::print("{}\n", json.dump(2));
 }
 
@@ -97,7 +117,7 @@ void draw_pictures(const std::shared_ptr<const Model>& model, Arguments argument
   if (saves) write_streams(arguments.save_states, saved);
   if (!arguments.out.empty())
     write_png(arguments.out, picture_grid(model->config(), examples, arguments.columns));
-  report_pictures(arguments, drawing.count, seconds, progress);
+  report_pictures(arguments, examples, seconds, progress);
 }
 
 /// Tokens of a model without pictures: bytes where there are 256 of them, otherwise numbers.
@@ -163,7 +183,11 @@ std::int64_t length_of_text(const ModelConfig& config, std::int64_t known, std::
 
 std::string prompt_of(const Arguments& arguments) {
   if (arguments.prompt_file.empty()) return arguments.prompt;
-  std::string prompt = read_file(arguments.prompt_file);
+  std::string prompt;
+  if (arguments.prompt_file == "-")
+    prompt.assign(std::istreambuf_iterator<char>(std::cin), {});
+  else
+    prompt = read_file(arguments.prompt_file);
   if (prompt.empty())
     fail("prompt", "expected something to continue in {}, got an empty file", arguments.prompt_file);
   return prompt;
@@ -197,23 +221,27 @@ std::int64_t begin_text(Session& session, const TextPlan& plan, std::size_t i, S
   return plan.length;
 }
 
-/// The next `steps` tokens as text, printed one by one where `shown`.
-std::string draw_text(Session& session, const Text& text, std::int64_t steps, bool shown) {
-  std::string drawn;
+/// The next `steps` tokens, printed one by one as text where `shown`.
+std::vector<std::int32_t> draw_tokens(Session& session, const Text& text, std::int64_t steps, bool shown) {
+  std::vector<std::int32_t> drawn;
   for (std::int64_t n = 0; n < steps; ++n) {
     std::int32_t token = 0;
     session.step(std::span(&token, 1));
-    const std::string piece = text.text(token);
-    drawn += piece;
+    drawn.push_back(token);
     if (!shown) continue;
-    fmt::print("{}", piece);
+    fmt::print("{}", text.text(token));
     std::fflush(stdout);
   }
   return drawn;
 }
 
+struct WrittenText {
+  std::string text;                  ///< with its prompt
+  std::vector<std::int32_t> tokens;  ///< drawn, those of the prompt left out
+};
+
 struct WrittenTexts {
-  std::vector<std::string> texts;    ///< with their prompts
+  std::vector<WrittenText> texts;
   std::string together;              ///< one after another, each with its end of line
   std::vector<SavedStream> streams;  ///< where they stand now, if they are to be saved
   std::int64_t tokens = 0;           ///< drawn for all
@@ -229,13 +257,16 @@ WrittenTexts draw_texts(const std::shared_ptr<const Model>& model, const Text& t
     const std::int64_t left = begin_text(session, plan, static_cast<std::size_t>(i), arguments.sampling);
     const std::int64_t steps = std::min(left, arguments.steps);
     if (shown) fmt::print("{}", plan.prompt);
-    written.texts.push_back(plan.prompt + draw_text(session, text, steps, shown));
+    WrittenText& one = written.texts.emplace_back();
+    one.text = plan.prompt;
+    one.tokens = draw_tokens(session, text, steps, shown);
+    for (const std::int32_t token : one.tokens) one.text += text.text(token);
     written.tokens += steps;
     if (!arguments.save_states.empty()) written.streams.push_back({left - steps, {}, session.save(0)});
     // A single text that is to go on has no end yet.
     const char* const end = left > steps && plan.count == 1 ? "" : "\n";
     if (shown) fmt::print("{}", end);
-    written.together += written.texts.back() + end;
+    written.together += one.text + end;
   }
   return written;
 }
@@ -245,7 +276,8 @@ void report_texts(const Arguments& arguments, const WrittenTexts& written, doubl
   Progress().show(fmt::format("{} tokens, {:.0f} tokens/s", written.tokens, rate), true);
   if (!arguments.json) return;
   Json results = Json::array();
-  for (const std::string& text : written.texts) results.push_back(Json{{"text", text}});
+  for (const WrittenText& one : written.texts)
+    results.push_back(Json{{"text", one.text}, {"tokens", one.tokens}});
   fmt::print("{}\n", Json{{"tokens", written.tokens}, {"tokens_per_second", rate}, {"results", results}}.dump(
                          2, ' ', false, Json::error_handler_t::replace));
 }
@@ -253,6 +285,10 @@ void report_texts(const Arguments& arguments, const WrittenTexts& written, doubl
 void write_text(const std::shared_ptr<const Model>& model, const Arguments& arguments) {
   if (!arguments.complete.empty() || arguments.columns != 0)
     fail<UsageError>("generate", "expected --complete and --columns for models of pictures, got one of text");
+  for (const char* of_pictures : {".png", ".jpg", ".jpeg", ".svg"})
+    if (extension_of(arguments.out) == of_pictures)
+      fail<UsageError>("generate", "expected --out with the name of a text file for a model of text, got {}",
+                       arguments.out);
   if (!arguments.out.empty()) require_file_path(arguments.out);
   const Text text(model->config());
   const TextPlan plan = plan_of(model->config(), text, arguments);
@@ -300,22 +336,28 @@ void add_generate(Command& program) {
       .check(whole(0));
   const Option prompt =
       add("--prompt", arguments->prompt, "text to continue; numbers if tokens are not bytes");
-  add("--prompt-file", arguments->prompt_file, "file with the text to continue").excludes(prompt);
+  add("--prompt-file", arguments->prompt_file, "file with the text to continue, - for standard input")
+      .excludes(prompt);
   add("--complete", arguments->complete,
       "complete the upper halves of the pictures in a PNG, an IDX or a CIFAR-10 file (.bin)");
   add("--length", arguments->length, "tokens per text; default: model.length").check(whole(1, most_count));
   add("--temperature", arguments->sampling.temperature,
       "below 1: more probable; above 1: more varied; 0: greedy")
+      .capture_default_str()
       .check(number(0));
-  add("--top-k", arguments->sampling.top_k, "sample from the k most probable tokens only").check(whole(1));
+  add("--top-k", arguments->sampling.top_k, "sample from the k most probable tokens only; default: from all")
+      .check(whole(1));
   add("--top-p", arguments->sampling.top_p,
       "sample from the smallest set of tokens with this total probability")
+      .capture_default_str()
       .check(number(0, 1, true));
-  add("--seed", arguments->sampling.seed, "seed of the first stream; each next one adds 1");
+  add("--seed", arguments->sampling.seed, "seed of the first stream; each next one adds 1")
+      .capture_default_str();
   Option save_states =
       command.add_option("--save-states", arguments->save_states, "file for the streams that --steps stops");
   Option steps = command.add_option(
-      "--steps", arguments->steps, "stop each stream after this number of tokens, to continue with --states");
+      "--steps", arguments->steps,
+      "stop each stream after this number of tokens, to continue with --states; default: at its end");
   steps.check(whole(1)).needs(save_states);
   save_states.needs(steps);
   Option states =
@@ -323,8 +365,10 @@ void add_generate(Command& program) {
                          "continue the streams in a file of --save-states, with their own options");
   for (const Option& option : of_new_streams) states.excludes(option);
   command.add_option("--streams", arguments->streams, "pictures drawn at the same time")
+      .capture_default_str()
       .check(whole(1, most_count));
-  command.add_option("--columns", arguments->columns, "columns of the grid").check(whole(1, most_count));
+  command.add_option("--columns", arguments->columns, "columns of the grid; default: as many as rows")
+      .check(whole(1, most_count));
   command.add_flag("--no-cache", arguments->no_cache, "compute every token from the whole sequence again");
   command.add_option("--threads", arguments->threads, "number of threads; default: all")
       .check(whole(1, most_threads));

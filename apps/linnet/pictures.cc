@@ -7,28 +7,38 @@
 #include "base/fail.h"
 #include "data/cifar.h"
 #include "data/idx.h"
+#include "data/images.h"
 #include "linnet/dataset.h"
 
 namespace linnet {
 namespace {
 
-/// Pictures of a file: `pixels` [count, height, width, channels].
+/// Pictures of a file: `planes` [count, channels, height, width].
 struct Pictures {
   std::int64_t count = 1, height = 0, width = 0, channels = 1;
-  std::vector<std::uint8_t> pixels;
+  std::vector<std::uint8_t> planes;
 };
+
+/// The channels [channels, pixels] of pixels [pixels, channels].
+std::vector<std::uint8_t> planes_of(const std::vector<std::uint8_t>& pixels, std::size_t channels) {
+  std::vector<std::uint8_t> planes;
+  for (std::size_t channel = 0; channel < channels; ++channel)
+    for (std::size_t i = channel; i < pixels.size(); i += channels) planes.push_back(pixels[i]);
+  return planes;
+}
 
 /// Reads a PNG, one of CIFAR-10's .bin files, or else an IDX file.
 Pictures read_pictures(const std::string& path) {
   const std::filesystem::path extension = std::filesystem::path(path).extension();
   if (extension == ".png") {
-    Image image = read_png(path);
-    return {1, image.height, image.width, image.channels, std::move(image.pixels)};
+    const Image image = read_png(path);
+    return {1, image.height, image.width, image.channels,
+            planes_of(image.pixels, static_cast<std::size_t>(image.channels))};
   }
   if (extension == ".bin") {
-    const CifarBatch batch = read_cifar(path);
-    return {batch.size(), cifar_size, cifar_size, cifar_channels,
-            interleave(batch.planes, cifar_channels, cifar_size * cifar_size)};
+    CifarBatch batch = read_cifar(path);
+    const std::int64_t count = batch.size();
+    return {count, cifar_size, cifar_size, cifar_channels, std::move(batch.planes)};
   }
   IdxArray array = read_idx(path);
   if (array.shape.size() != 3)
@@ -62,6 +72,21 @@ std::vector<std::int32_t> begin(Session& session, std::int64_t stream, const Mod
   return drawing.prompts[static_cast<std::size_t>(index)];
 }
 
+/// Pixels [count, height, width, channels] as the model draws them: larger pictures are scaled down as data
+/// are.
+std::vector<std::uint8_t> pixels_for(const ModelConfig& config, const Pictures& found,
+                                     const std::string& path) {
+  const std::int64_t height = config.image_height, width = config.image_width, pixels = height * width;
+  if (found.height == height && found.width == width) return interleave(found.planes, found.channels, pixels);
+  if (height != width || found.height < height || found.width < width)
+    fail("complete", "expected pictures of {}{} × {} as the model draws, got {} × {} in {}",
+         height == width ? "at least " : "", height, width, found.height, found.width, path);
+  Context context;
+  return interleave(
+      scale_down(context, found.planes, found.count * found.channels, found.height, found.width, height),
+      found.channels, pixels);
+}
+
 }  // namespace
 
 Image picture(const ModelConfig& config, std::span<const std::int32_t> tokens) {
@@ -80,17 +105,15 @@ std::vector<std::vector<std::int32_t>> upper_halves(const ModelConfig& config, c
     fail("complete", "expected pictures of {} in {}, got {}",
          config.image_channels == 1 ? "1 channel (grey)" : "3 channels (red, green, blue)", path,
          found.channels == 1 ? "1 channel" : "3 channels");
-  if (found.height != config.image_height || found.width != config.image_width)
-    fail("complete", "expected pictures of {} × {} as the model draws, got {} × {} in {}",
-         config.image_height, config.image_width, found.height, found.width, path);
   if (found.count == 0) fail("complete", "expected at least 1 picture in {}, got 0", path);
   if (count > found.count)
     fail("complete", "expected at least {} pictures in {}, got {}", count, path, found.count);
+  const std::vector<std::uint8_t> pixels = pixels_for(config, found, path);
   const std::int64_t row = config.image_width * config.image_channels, given = config.image_height / 2 * row;
   std::vector<std::vector<std::int32_t>> halves(static_cast<std::size_t>(count == 0 ? found.count : count));
   for (std::size_t i = 0; i < halves.size(); ++i)
     for (std::int64_t p = 0; p < given; ++p)
-      halves[i].push_back(token_of_pixel(found.pixels[i * config.length + p], config.vocabulary));
+      halves[i].push_back(token_of_pixel(pixels[i * config.length + p], config.vocabulary));
   return halves;
 }
 

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <csignal>
 
+#include "attention/family.h"
 #include "base/fail.h"
 #include "checks.h"
 #include "commands.h"
@@ -197,6 +198,18 @@ std::shared_ptr<const Model> initial_model(const RunRecord& record, Display& dis
   return adapted;
 }
 
+/// Of settings on the command line that change nothing, and of those that are seldom meant.
+void warn_of_settings(const std::vector<std::string>& settings, const AttentionConfig& attention,
+                      Display& display) {
+  for (const std::string& setting : settings) {
+    const std::string key = setting.substr(0, setting.find('='));
+    if (!key.starts_with("attention.")) continue;
+    if (const std::string why = without_effect(attention, key); !why.empty())
+      display.show(fmt::format("warning: {} has no effect {}", key, why));
+  }
+  for (const std::string& sentence : doubtful_settings(attention)) display.show("warning: " + sentence);
+}
+
 TrainingCallbacks callbacks_of(Display& display, const ModelConfig& model, const fs::path& folder,
                                int threads) {
   TrainingCallbacks callbacks;
@@ -250,6 +263,7 @@ void run(const Arguments& arguments) {
   callbacks.on_begin = [&] { record.write(folder); };
   const bool begins = !resume || !Checkpoints(folder).newest();
   const std::shared_ptr<const Model> initial = begins ? initial_model(record, display) : nullptr;
+  warn_of_settings(arguments.settings, config.model.attention, display);
   stop_on_signals();
   const TrainingResult result = train(context, config.model, config.training, *data.training,
                                       *data.validation, folder, resume, callbacks, nullptr, initial);

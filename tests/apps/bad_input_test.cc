@@ -436,6 +436,9 @@ TEST(BadPrompt, IsRefused) {
   refuses(usage, {"generate", tiny.digits(), "--prompt", "a", "--out", (folder / "o.png").string()},
           {"--prompt"});
   refuses(usage, {"generate", tiny.copy(), "--complete", "a.png"}, {"--complete"});
+  refuses(usage, {"generate", tiny.copy(), "--out", (folder / "o.png").string()}, {"text", "o.png"});
+  refuses(usage, {"generate", tiny.digits(), "--out", (folder / "o.jpg").string()}, {"FILE.png", "o.jpg"});
+  refuses(failed, {"generate", tiny.text(), "--prompt-file", "-"}, {"something to continue"});
 }
 
 TEST(BadPicture, IsRefused) {
@@ -447,8 +450,8 @@ TEST(BadPicture, IsRefused) {
   };
   write_png(in, {8, 8, 1, std::vector<std::uint8_t>(64, 77)});
   for_every_damage(in, [&] { refuses(failed, complete(in), {in}); });
-  write_png(in, {9, 8, 1, std::vector<std::uint8_t>(72)});
-  refuses(failed, complete(in), {in, "8 × 8", "8 × 9"});
+  write_png(in, {7, 8, 1, std::vector<std::uint8_t>(56)});
+  refuses(failed, complete(in), {in, "at least 8 × 8", "8 × 7"});
   write_png(in, {8, 8, 3, std::vector<std::uint8_t>(192, 5)});
   refuses(failed, complete(in), {in, "expected pictures of 1 channel (grey)", "3 channels"});
   const std::string idx = (folder / "in-idx").string();

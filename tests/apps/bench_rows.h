@@ -25,7 +25,8 @@ inline void expect_common_fields(const Json& row, const std::string& bench, int 
   EXPECT_EQ(row["dtype"], "f32");
   EXPECT_FALSE(row["isa"].get<std::string>().empty());
   EXPECT_GT(row["peak_memory_bytes"].get<std::int64_t>(), 1 << 20);
-  EXPECT_THAT(keys_of(row["ceiling"]), testing::UnorderedElementsAreArray({"dtype", "gemm_gflops", "copy_gbs"}));
+  EXPECT_THAT(keys_of(row["ceiling"]),
+              testing::UnorderedElementsAreArray({"dtype", "gemm_gflops", "copy_gbs"}));
   EXPECT_THAT(keys_of(row["time_ms"]), testing::UnorderedElementsAreArray({"median", "min", "max"}));
   EXPECT_GT(row["ceiling"]["gemm_gflops"].get<double>(), 0);
   EXPECT_GT(row["time_ms"]["min"].get<double>(), 0);

@@ -82,13 +82,31 @@ TEST_F(Colours, AreCompleted) {
             << y << ", " << x << ", " << c;
 }
 
+TEST_F(Colours, OfCifarAreScaledDownAsTheValidationSplitIs) {
+  succeed(
+      {"generate", run_, "--complete", (cifar_ / "test_batch.bin").string(), "--count", "1", "--out", out_});
+  const Image grid = read_png(out_);
+  const Datasets data =
+      open_datasets({.kind = "cifar10", .path = cifar_.string(), .size = size, .levels = levels});
+  std::vector<std::int32_t> tokens(3 * size * size), targets(tokens);
+  data.validation->read(0, tokens, targets);
+  for (std::int64_t y = 0; y < size / 2; ++y)
+    for (std::int64_t x = 0; x < size; ++x)
+      for (std::int64_t c = 0; c < 3; ++c)
+        EXPECT_EQ(grid.pixels[static_cast<std::size_t>(((2 + 7 * y) * grid.width + 2 + 7 * x) * 3 + c)],
+                  pixel_of_token(tokens[static_cast<std::size_t>((y * size + x) * 3 + c)], levels))
+            << y << ", " << x << ", " << c;
+}
+
 TEST_F(Colours, OfFilesThatDoNotFitAreRefused) {
   const std::string grey = (folder_ / "grey.png").string();
   write_png(grey, {size, size, 1, std::vector<std::uint8_t>(size * size)});
   refuses(failed, {"generate", run_, "--complete", grey, "--out", out_},
           {grey, "red, green, blue", "1 channel"});
-  refuses(failed, {"generate", run_, "--complete", (cifar_ / "test_batch.bin").string(), "--out", out_},
-          {"test_batch.bin", "8 × 8", "32 × 32"});
+  const std::string small = (folder_ / "small.png").string();
+  write_png(small, {size, size - 1, 3, std::vector<std::uint8_t>(3 * size * (size - 1))});
+  refuses(failed, {"generate", run_, "--complete", small, "--out", out_},
+          {"small.png", "at least 8 × 8", "7 × 8"});
   folder_.file("cifar/data_batch_2.bin", "damaged");
   refuses(failed, {"evaluate", run_, "--data", cifar_.string()}, {"data_batch_2.bin", "3073", "7"});
   refuses(usage,

@@ -162,6 +162,15 @@ TEST_F(Completion, KeepsTheUpperHalfOfAPng) {
   expect_upper_half(image, 0);
 }
 
+TEST_F(Completion, ScalesLargerPicturesDown) {
+  const fs::path in = folder_ / "large.png";
+  std::vector<std::uint8_t> doubled;
+  for (std::size_t i = 0; i < 16 * 16; ++i) doubled.push_back(pixels_[i / 32 * 8 + i % 16 / 2]);
+  write_png(in, {16, 16, 1, doubled});
+  succeed({"generate", TinyModels::get().digits(), "--complete", in.string(), "--out", out_});
+  expect_upper_half(read_png(out_), 0);
+}
+
 TEST_F(Completion, KeepsTheUpperHalvesOfAnIdxFile) {
   const fs::path in = folder_ / "in-idx";
   write_idx(in, Shape{2, 8, 8}, pixels_);
@@ -190,6 +199,10 @@ TEST(Generate, TextIsTheSameFromAFileAndIntoAFile) {
       {"generate", tiny.text(), "--prompt-file", prompt, "--length", "30", "--seed", "4", "--out", out});
   EXPECT_EQ(ended.out, "");
   EXPECT_EQ(read_file(out), shown);
+  EXPECT_EQ(succeed({"generate", tiny.text(), "--prompt-file", "-", "--length", "30", "--seed", "4"},
+                    {.in = prompt})
+                .out,
+            shown);
   EXPECT_NE(shown,
             succeed({"generate", tiny.text(), "--prompt", "the lazy", "--length", "30", "--seed", "5"}).out);
 }
@@ -212,6 +225,7 @@ TEST(Generate, NumbersAreTheTokensOfModelsWithoutBytes) {
     std::vector<int> tokens;
     for (int token; words >> token;) tokens.push_back(token);
     ASSERT_EQ(tokens.size(), 9u) << row;
+    EXPECT_EQ(std::vector<int>(tokens.begin() + 4, tokens.end()), row["tokens"].get<std::vector<int>>());
     EXPECT_EQ(tokens[3], 4);
     for (const int token : tokens) EXPECT_TRUE(token >= 0 && token < 11) << token;
   }

@@ -36,6 +36,7 @@ class Program {
     std::chrono::seconds time{600};         ///< against hanging alone: a busy machine is slow
     std::string folder = {};                ///< to run in; that of the test by default
     std::string out = {}, err = {};         ///< where output goes instead of being kept
+    std::string in = {};                    ///< the file that is standard input; none by default
   };
 
   explicit Program(const Strings& arguments) : Program(arguments, Limits{}) {}
@@ -51,7 +52,7 @@ class Program {
     if (process_ != 0) return;
     // Only what is safe between fork and exec.
     if (!limits.folder.empty() && chdir(limits.folder.c_str()) != 0) _exit(126);
-    dup2(open("/dev/null", O_RDONLY), STDIN_FILENO);
+    dup2(open(limits.in.empty() ? "/dev/null" : limits.in.c_str(), O_RDONLY), STDIN_FILENO);
     dup2(limits.out.empty() ? fileno(out_) : open(limits.out.c_str(), O_WRONLY), STDOUT_FILENO);
     dup2(limits.err.empty() ? fileno(err_) : open(limits.err.c_str(), O_WRONLY), STDERR_FILENO);
     if (limits.file_bytes) {

@@ -336,5 +336,20 @@ TEST_F(Curves, TitlesStayAndEqualNamesAreToldApart) {
           {"tokens", "old"});
 }
 
+TEST_F(Runs, SettingsWithoutEffectAreWarnedOf) {
+  const auto err = [&](const char* run, const Strings& settings) {
+    Strings arguments = training(run, {"--set", "training.steps=1"});
+    for (const std::string& setting : settings) arguments = joined(arguments, {"--set", setting});
+    return succeed(arguments).err;
+  };
+  EXPECT_THAT(err("a", {"attention.rounds=3"}),
+              HasSubstr("warning: attention.rounds has no effect on the family softmax"));
+  EXPECT_THAT(err("b", {"attention.family=linear", "attention.features=32", "attention.alpha=0.5"}),
+              testing::AllOf(HasSubstr("warning: attention.features has no effect beside"),
+                             Not(HasSubstr("attention.alpha has"))));
+  EXPECT_THAT(err("c", {"attention.family=linear", "attention.feature_map=identity"}),
+              HasSubstr("warning: attention.feature_map = identity has negative features"));
+}
+
 }  // namespace
 }  // namespace linnet
