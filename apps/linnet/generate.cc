@@ -58,7 +58,7 @@ void check_picture_options(const Arguments& arguments) {
   if (!arguments.prompt.empty() || !arguments.prompt_file.empty() || arguments.length != 0)
     fail<UsageError>("generate",
                      "expected --prompt, --prompt-file and --length for models of text, got one of pictures");
-  if (!arguments.out.empty() && extension_of(arguments.out) != ".png")
+  if (const std::string extension = extension_of(arguments.out); !extension.empty() && extension != ".png")
     fail<UsageError>("generate", "expected --out FILE.png for pictures, got {}", arguments.out);
   if (!arguments.out.empty()) require_file_path(arguments.out);
 }

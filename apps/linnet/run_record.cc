@@ -7,6 +7,7 @@
 
 #include "base/fail.h"
 #include "io/file.h"
+#include "io/json.h"
 
 namespace linnet {
 namespace {

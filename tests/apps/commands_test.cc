@@ -112,8 +112,11 @@ TEST(Generate, DrawsAGridOfTheAskedSize) {
   EXPECT_EQ(image.height, 2 * 56 + 3 * 2);
   EXPECT_EQ(image.channels, 1);
   const Json result = json_of(ended);
-  EXPECT_THAT(keys_of(result), UnorderedElementsAreArray({"out", "images", "seconds", "images_per_second"}));
+  EXPECT_THAT(keys_of(result),
+              UnorderedElementsAreArray({"out", "images", "seconds", "images_per_second", "results"}));
   EXPECT_EQ(result["images"], 6);
+  ASSERT_EQ(result["results"].size(), 6u);
+  EXPECT_EQ(result["results"][0]["tokens"].size(), 64u);
 }
 
 TEST(Generate, SeedsDecideThePictures) {

@@ -5,7 +5,7 @@
 
 #include "apps/program.h"
 #include "apps/tiny_models.h"
-#include "support/temporary_folder.h"
+#include "io/temporary_folder.h"
 
 namespace linnet {
 namespace {

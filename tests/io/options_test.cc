@@ -1,3 +1,4 @@
+#include "io/json.h"
 #include "io/options.h"
 
 #include <gmock/gmock.h>
