@@ -16,6 +16,7 @@
 #include "apps/tiny_models.h"
 #include "io/file.h"
 #include "io/json.h"
+#include "io/png.h"
 #include "io/temporary_folder.h"
 
 namespace linnet {
@@ -319,6 +320,26 @@ TEST_F(Curves, EveryAxisHasFourLabelsOrMore) {
       }
     }
   }
+}
+
+TEST_F(Curves, TheExtensionDecidesTheFormat) {
+  const std::string whole = run("whole", losses(40, 8, 0.1)), png = path("losses.png");
+  refuses(usage, {"plot", whole, "--out", path("losses.jpg")}, {"losses.jpg", ".svg", ".png"});
+  const Ended ended = run_linnet({"plot", whole, "--out", png});
+  if (ended.status == usage && ended.err.find("built without cairo") != std::string::npos)
+    GTEST_SKIP() << ended.err;
+  ASSERT_EQ(ended.status, 0) << ended.err;
+  // Two pixels a point, and the colours of the curve, the grid and the paper.
+  const Image image = read_png(png);
+  const std::string svg = drawn({whole});
+  EXPECT_THAT(svg, HasSubstr("width=\"" + std::to_string(image.width / 2) + "\""));
+  ASSERT_EQ(image.channels, 3);
+  std::set<std::vector<int>> colours;
+  for (std::size_t i = 0; i + 2 < image.pixels.size(); i += 3)
+    colours.insert({image.pixels[i], image.pixels[i + 1], image.pixels[i + 2]});
+  for (const std::vector<int>& colour :
+       {std::vector{0x00, 0x72, 0xb2}, std::vector{0xe4, 0xe4, 0xe4}, std::vector{255, 255, 255}})
+    EXPECT_TRUE(colours.contains(colour)) << testing::PrintToString(colour);
 }
 
 TEST_F(Curves, TitlesStayAndEqualNamesAreToldApart) {

@@ -9,6 +9,7 @@
 #include "commands.h"
 #include "config.h"
 #include "lists.h"
+#include "plot/plot.h"
 #include "report.h"
 
 namespace linnet {
@@ -112,7 +113,7 @@ void check(const Arguments& arguments) {
     fail<UsageError>("approximate", "expected --data with --model, got none");
   if (!source.model.empty() && !source.qkv.empty())
     fail<UsageError>("approximate", "expected --model or --qkv, got both");
-  if (!arguments.plot.empty()) require_file_path(arguments.plot);
+  if (!arguments.plot.empty()) require_chart_path(arguments.plot);
 }
 
 void print(const Json& result) {
@@ -245,7 +246,7 @@ void add_approximate(Command& program) {
       .check(one_of({"full", "causal"}))
       .capture_default_str();
   command.add_option("--seed", source.seed, "seed of random inputs and of directions").capture_default_str();
-  command.add_option("--plot", arguments->plot, "draw the errors into an SVG file");
+  command.add_option("--plot", arguments->plot, "draw the errors into an SVG or PNG file");
   command.add_option("--threads", arguments->threads, "number of threads; default: all")
       .check(whole(1, most_threads));
   command.add_flag("--json", arguments->json, "print the result as JSON");

@@ -12,6 +12,7 @@
 #include "checks.h"
 #include "linnet/attention.h"
 #include "lists.h"
+#include "plot/plot.h"
 #include "report.h"
 
 namespace linnet {
@@ -222,7 +223,7 @@ void print_rows(const Json& rows) {
 
 /// A plot holds a line for each family and pass: everything else has to be one.
 void check_plot(const Arguments& arguments, const std::vector<AttentionRow>& rows) {
-  require_file_path(arguments.plot);
+  require_chart_path(arguments.plot);
   const auto same = [](const AttentionRow& a, const AttentionRow& b) {
     return a.mask == b.mask && a.dtype == b.dtype && a.batch == b.batch && a.head_dim == b.head_dim &&
            (a.family != b.family || a.feature_map == b.feature_map);
@@ -315,7 +316,8 @@ void add_bench_attention(Command& bench) {
                   "longest time of a call in seconds; rows above it, by estimate, are skipped")
       .check(number(0, 1e9, true))
       .capture_default_str();
-  command.add_option("--plot", arguments->plot, "draw time and memory against --length into an SVG file");
+  command.add_option("--plot", arguments->plot,
+                     "draw time and memory against --length into an SVG or PNG file");
   arguments->family_options.add_to(command);
   arguments->bench.add_to(command);
   command.callback([=] { run(*arguments); });

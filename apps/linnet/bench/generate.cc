@@ -246,7 +246,7 @@ void check_options(const Arguments& arguments) {
     fail<UsageError>("bench", "expected --position with --plot, got none");
   if (arguments.real_time && !arguments.position.empty())
     fail<UsageError>("bench", "expected --real-time or --position, got both");
-  if (!arguments.plot.empty()) require_file_path(arguments.plot);
+  if (!arguments.plot.empty()) require_chart_path(arguments.plot);
 }
 
 /// The lists that the options name.
@@ -357,7 +357,8 @@ void add_bench_generate(Command& bench) {
       .capture_default_str();
   command.add_option("--position", arguments->position,
                      "measure a step of one stream after this number of tokens: a list or a doubling range");
-  command.add_option("--plot", arguments->plot, "draw time and memory against --position into an SVG file");
+  command.add_option("--plot", arguments->plot,
+                     "draw time and memory against --position into an SVG or PNG file");
   command.add_flag("--real-time", arguments->real_time,
                    "step one stream on one thread; prints the slowest of --steps steps in microseconds");
   command.add_option("--steps", arguments->steps, "number of steps of --real-time")

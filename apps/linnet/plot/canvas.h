@@ -42,4 +42,10 @@ class Canvas {
 
 std::unique_ptr<Canvas> make_svg_canvas(double width, double height);
 
+/// Whether the program was built with cairo.
+bool can_draw_png();
+
+/// Of two pixels a point. Only where `can_draw_png`.
+std::unique_ptr<Canvas> make_png_canvas(double width, double height);
+
 }  // namespace linnet

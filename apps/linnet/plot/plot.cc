@@ -8,6 +8,7 @@
 #include <set>
 #include <sstream>
 
+#include "base/fail.h"
 #include "io/file.h"
 #include "plot/axis.h"
 #include "plot/canvas.h"
@@ -151,7 +152,7 @@ class Panel {
   double width() const { return left + plot_width + end_width_ + gap; }
   double header() const {
     return row_height * static_cast<double>(titles_.size() + subtitles_.size() + notes_.size()) +
-           row_height * (legend_rows_ + 1) + 6;
+           row_height * (legend_rows_ + 1) + (notes_.empty() ? 6 : 12);
   }
 
   void draw(Canvas& canvas, double origin, double top, double header) {
@@ -330,6 +331,18 @@ Chart::Line& Chart::line(const std::string& name) {
   return lines.back();
 }
 
+void require_chart_path(const std::string& path) {
+  const std::string extension = std::filesystem::path(path).extension().string();
+  if (!extension.empty() && extension != ".svg" && extension != ".png")
+    fail<UsageError>("plot", "expected a file that ends in .svg or .png, got {}", path);
+  if (extension == ".png" && !can_draw_png())
+    fail<UsageError>("plot",
+                     "expected a file that ends in .svg, got {}: this program was built without cairo "
+                     "(libcairo2-dev), which draws .png",
+                     path);
+  require_file_path(path);
+}
+
 void write_chart(const std::filesystem::path& path, const std::vector<Chart>& charts,
                  const std::string& title) {
   std::vector<Panel> panels;
@@ -344,7 +357,9 @@ void write_chart(const std::filesystem::path& path, const std::vector<Chart>& ch
   constexpr double title_size = 17, title_row = 26;
   const std::vector<std::string> titles = wrapped(title, width - left - gap, title_size);
   const double top = 6 + title_row * static_cast<double>(titles.size());
-  const auto canvas = make_svg_canvas(width, top + header + plot_height + bottom);
+  const double height = top + header + plot_height + bottom;
+  const auto canvas =
+      path.extension() == ".png" ? make_png_canvas(width, height) : make_svg_canvas(width, height);
   for (std::size_t i = 0; i < titles.size(); ++i)
     canvas->text({left, title_row * static_cast<double>(i + 1)}, titles[i],
                  {.size = title_size, .bold = true});

@@ -35,7 +35,12 @@ struct Chart {
   Line& line(const std::string& name);
 };
 
-/// Draws the charts that have points side by side into an SVG file, under a title of all of them.
+/// Throws UsageError or Error where `write_chart` cannot write this file: known before the work that the
+/// charts show.
+void require_chart_path(const std::string& path);
+
+/// Draws the charts that have points side by side under a title of all of them: as PNG into a file
+/// of that extension, otherwise as SVG.
 void write_chart(const std::filesystem::path& path, const std::vector<Chart>& charts,
                  const std::string& title = "");
 

@@ -99,7 +99,7 @@ std::vector<std::string> names_of(const std::vector<std::string>& runs) {
 }
 
 void run(const Arguments& arguments) {
-  require_file_path(arguments.out);
+  require_chart_path(arguments.out);
   const Abscissa& x = abscissa_of(arguments.x);
   Chart training, validation;
   training.title = "Training loss";
@@ -141,7 +141,7 @@ void add_plot(Command& program) {
   Command command = program.add_subcommand("plot", "Draw the losses of training runs");
   command.footer("Example: linnet plot runs/linear runs/softmax --out losses.svg");
   command.add_option("runs", arguments->runs, "folders of training runs").required();
-  command.add_option("--out", arguments->out, "SVG file to write").required();
+  command.add_option("--out", arguments->out, "SVG or PNG file to write").required();
   command.add_option("--title", arguments->title, "title of the picture");
   std::vector<std::string> words;
   for (const Abscissa& x : abscissae) words.emplace_back(x.name);
