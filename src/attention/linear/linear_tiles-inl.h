@@ -131,10 +131,15 @@ HWY_INLINE void sum_rows(float* HWY_RESTRICT sum, const float* HWY_RESTRICT tile
 /// sum[c] = fade · sum[c] + Σ_r weight[r · step] tile[r, c], compensated.
 HWY_INLINE void collect_rows(float* HWY_RESTRICT sum, float* HWY_RESTRICT rest,
                              const float* HWY_RESTRICT tile, std::size_t ld, const float* HWY_RESTRICT weight,
-                             std::size_t step, std::size_t rows, std::size_t columns, float fade) {
+                             std::size_t step, std::size_t rows, std::size_t columns, Fade fade) {
   const F32 d;
-  for (std::size_t c = 0; c < columns; c += hn::Lanes(d))
-    collect_vector(sum + c, rest + c, sum_of_rows(tile + c, ld, weight, step, rows), hn::Set(d, fade));
+  for (std::size_t c = 0; c < columns; c += hn::Lanes(d)) {
+    const Vec32 term = sum_of_rows(tile + c, ld, weight, step, rows);
+    if (fade.low != 0)
+      collect_vector(sum + c, rest + c, term, fade);
+    else
+      collect_vector(sum + c, rest + c, term, hn::Set(d, fade.high));
+  }
 }
 
 /// x·y of `columns` numbers, a multiple of kPad.
