@@ -165,16 +165,21 @@ struct AttentionInputs {
 
 /// out [B, L, H, M], of the type of the inputs. `normaliser` [B, L, H] is optional and receives what
 /// `backward` needs. For the linear and the kernel family this is the denominator, or with a LogScaledMap its
-/// logarithm without the log-scale of the query, and infinity where it is not positive. For softmax, local
-/// and strided it is the log-sum-exp. `final` is optional and receives the state after the last key, B slots;
+/// logarithm without the log-scale of the query. The linear family writes infinity where the denominator
+/// gives zeros: where it vanishes, and with a LogScaledMap where it is not positive. For softmax, local and
+/// strided it is the log-sum-exp. `final` is optional and receives the state after the last key, B slots;
 /// padding is not part of it. It may be the initial state. Only for masks that take a state.
 struct AttentionOutputs {
   FloatView out;
   View<float> normaliser = {};
   State* final = nullptr;
-  /// Optional: the linear family adds the number of queries that see a key and have no positive denominator.
-  /// The output of these queries means nothing.
+  /// Optional: the linear family adds the number of queries and heads that see a key and have no positive
+  /// denominator. Their output means nothing. A LogScaledMap gives zeros for them.
   std::int64_t* non_positive = nullptr;
+  /// Optional: the same for those among them whose denominator vanishes, whose output and gradients are
+  /// zeros: below the smallest normal number, or with a LogScaledMap where Σ y_q·y_k e^(s_k − M) is below
+  /// e^-75, M the largest s of the keys that the query sees. In exact numbers it need not be 0.
+  std::int64_t* vanished = nullptr;
 };
 
 /// Gradients of the inputs, of the same shapes and types; assigned. `decay` and the projections are optional.

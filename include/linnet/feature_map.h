@@ -100,7 +100,8 @@ LINNET_API std::shared_ptr<const FeatureMap> relu_map();
 /// φ(x) = max(x, 0)².
 LINNET_API std::shared_ptr<const FeatureMap> squared_relu_map();
 
-/// φ(x) = exp(x), x limited to at most 80 so that nothing overflows.
+/// φ(x) = exp(x), x limited to at most 32: products of two features, summed over 1,024 features and a million
+/// keys, do not overflow.
 LINNET_API std::shared_ptr<const FeatureMap> exp_map();
 
 /// φ(x) = x. Features may be negative, and denominators near 0: use it with Normalise::none.

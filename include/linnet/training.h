@@ -32,7 +32,7 @@ struct TrainingOptions {
   double beta1 = 0.9;
   double beta2 = 0.999;
   double epsilon = 1e-8;
-  double weight_decay = 0.01;            ///< decoupled; of matrices only
+  double weight_decay = 0.01;            ///< decoupled; of matrices, the learned positions excepted
   double clip = 1.0;                     ///< largest norm of the gradient; 0 for no limit
   Schedule schedule = Schedule::cosine;  ///< cosine: down to final_rate at `steps`
   std::int64_t warmup = 0;               ///< updates over which the rate rises from 0

@@ -48,18 +48,18 @@ namespace {
 HWY_EXPORT(moments_piece);
 
 void update(Context& context, std::span<float> parameters, std::span<float> m, std::span<float> v,
-            std::span<const float> gradients, const AdamStep& step, bool adaptive, double rate) {
+            std::span<const float> gradients, const AdamStep& step, bool adaptive, double rate,
+            double variance) {
   assert(m.size() == parameters.size() && v.size() == parameters.size() &&
          gradients.size() == parameters.size());
   assert(step.step >= 1);
   const double bias1 = 1 - std::pow(static_cast<double>(step.beta1), static_cast<double>(step.step));
-  const double bias2 = 1 - std::pow(static_cast<double>(step.beta2), static_cast<double>(step.step));
   const auto piece = HWY_DYNAMIC_DISPATCH(moments_piece);
   parallel_blocks(context, static_cast<std::int64_t>(parameters.size()), piece_elements,
                   [&](std::int64_t begin, std::int64_t end) {
                     piece(parameters.data() + begin, m.data() + begin, v.data() + begin,
                           gradients.data() + begin, end - begin, step, adaptive,
-                          static_cast<float>(rate / bias1), static_cast<float>(1 / bias2));
+                          static_cast<float>(rate / bias1), static_cast<float>(variance));
                   });
 }
 
@@ -67,7 +67,8 @@ void update(Context& context, std::span<float> parameters, std::span<float> m, s
 
 void adamw_update(Context& context, std::span<float> parameters, std::span<float> m, std::span<float> v,
                   std::span<const float> gradients, const AdamStep& step) {
-  update(context, parameters, m, v, gradients, step, true, step.learning_rate);
+  const double power = std::pow(static_cast<double>(step.beta2), static_cast<double>(step.step));
+  update(context, parameters, m, v, gradients, step, true, step.learning_rate, 1 / (1 - power));
 }
 
 void radam_update(Context& context, std::span<float> parameters, std::span<float> m, std::span<float> v,
@@ -76,9 +77,10 @@ void radam_update(Context& context, std::span<float> parameters, std::span<float
   const double power = std::pow(beta2, t);
   const double limit = 2 / (1 - beta2) - 1;
   const double rho = limit - 2 * t * power / (1 - power);
-  if (rho <= 5) return update(context, parameters, m, v, gradients, step, false, step.learning_rate);
+  if (rho <= 5) return update(context, parameters, m, v, gradients, step, false, step.learning_rate, 1);
   const double rectification = std::sqrt((rho - 4) * (rho - 2) * limit / ((limit - 4) * (limit - 2) * rho));
-  update(context, parameters, m, v, gradients, step, true, step.learning_rate * rectification);
+  const double rate = step.learning_rate * rectification * std::sqrt(1 - power);
+  update(context, parameters, m, v, gradients, step, true, rate, 1);
 }
 
 }  // namespace linnet::kernels

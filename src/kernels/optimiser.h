@@ -22,7 +22,8 @@ void adamw_update(Context& context, std::span<float> parameters, std::span<float
                   std::span<const float> gradients, const AdamStep& step);
 
 /// RAdam (Liu et al. 2020, algorithm 2) with the same decoupled decay; plain momentum while the variance's
-/// rectification is not defined (ρ_t ≤ 5).
+/// rectification is not defined (ρ_t ≤ 5). ε is added to √v before the correction of its bias, as PyTorch
+/// does: the step is rate · r_t √(1 − β2^t) m̂ / (√v + ε). AdamW adds it to √v̂.
 void radam_update(Context& context, std::span<float> parameters, std::span<float> m, std::span<float> v,
                   std::span<const float> gradients, const AdamStep& step);
 

@@ -19,7 +19,8 @@ void add_options(Options& table, TrainingOptions& options) {
   table.add("training.beta2", options.beta2, "decay of the squared gradient's mean", 0, 0.9999999);
   table.add("training.epsilon", options.epsilon, "added to the root of the squared gradient's mean", 1e-16,
             1);
-  table.add("training.weight_decay", options.weight_decay, "weight decay of matrices", 0, 10);
+  table.add("training.weight_decay", options.weight_decay,
+            "weight decay of matrices, learned positions excepted", 0, 10);
   table.add("training.clip", options.clip, "largest norm of the gradient; 0 for no limit", 0, 1e9);
   table.add("training.schedule", options.schedule, "schedule of the learning rate",
             {"constant", "cosine", "step"});

@@ -391,7 +391,26 @@ TEST_F(Attend, ComparesFamilies) {
   const Json other = json_of(succeed(joined(command, {"softmax", "--json"})));
   EXPECT_GT(other["compare"]["relative_error"].get<double>(), 0.01);
   EXPECT_GT(other["compare"]["largest_error"].get<double>(), 0.01);
-  EXPECT_THAT(keys_of(other), UnorderedElementsAreArray({"out", "family", "mask", "dtype", "ms", "compare"}));
+  EXPECT_THAT(keys_of(other),
+              UnorderedElementsAreArray({"out", "family", "mask", "dtype", "ms", "denominators", "compare"}));
+}
+
+// 2 · 37 · 3 rows. Without ε some rows of relu have no feature in common with any key.
+TEST_F(Attend, CountsDenominatorsThatAreNotPositive) {
+  const Strings command = {"attend", in_.string(), "--out", (folder_ / "out").string()};
+  EXPECT_THAT(succeed(command).out, testing::IsEmpty());
+  const Json none = json_of(succeed(joined(command, {"--json"})))["denominators"];
+  EXPECT_EQ(none, (Json{{"all", 222}, {"non_positive", 0}, {"vanished", 0}}));
+  const Strings waves = {"--feature-map", "favor-sincos", "--features", "4"};
+  const Json negative = json_of(succeed(joined(joined(command, waves), {"--json"})))["denominators"];
+  const int count = negative["non_positive"];
+  EXPECT_GT(count, negative["vanished"].get<int>());
+  EXPECT_THAT(succeed(joined(command, waves)).out,
+              HasSubstr(std::to_string(count) + " of 222 denominators are not positive"));
+  const Json zero = json_of(
+      succeed(joined(command, {"--feature-map", "relu", "--epsilon", "0", "--mask", "causal", "--json"})));
+  EXPECT_GT(zero["denominators"]["vanished"], 0);
+  EXPECT_FALSE(json_of(succeed(joined(command, {"--family", "softmax", "--json"}))).contains("denominators"));
 }
 
 TEST(Inspect, PrintsSizesAndTheCostOfATokenAtSeveralLengths) {

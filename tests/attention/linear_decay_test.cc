@@ -299,5 +299,33 @@ TEST(LinearDecay, GradientsContinueAnInitialState) {
   }
 }
 
+// A state is multiplied by γ^32 once a chunk: rounded to f32, thousands of them make another memory of it.
+TEST(LinearDecay, AMemoryOfAHundredThousandTokensIsExact) {
+  constexpr std::int64_t length = 400'000, dim = 4;
+  for (const float gamma : {0.99999f, 0.999987f, 0.99998f}) {
+    const std::uint64_t seed = 960;
+    AttentionOptions options;
+    options.linear.normalise = Normalise::none;
+    Problem problem({1, length, length, 1, dim, dim}, Mask::causal(), seed);
+    problem.decaying({gamma});
+    for (float& value : problem.v.span<float>()) value += 3;
+    SCOPED_TRACE("gamma " + std::to_string(gamma) + ", " + problem.describe(seed));
+    problem.forward(*make_attention(options));
+    const auto phi = [](double x) { return x > 0 ? x + 1 : std::exp(x); };
+    double sums[dim][dim] = {};
+    for (std::int64_t i = 0; i < length; ++i)
+      for (std::int64_t f = 0; f < dim; ++f)
+        for (std::int64_t m = 0; m < dim; ++m)
+          sums[f][m] = double(gamma) * sums[f][m] +
+                       phi(problem.k.view<float>()(0, i, 0, f)) * problem.v.view<float>()(0, i, 0, m);
+    std::vector<double> wanted(dim);
+    for (std::int64_t f = 0; f < dim; ++f)
+      for (std::int64_t m = 0; m < dim; ++m)
+        wanted[m] += phi(problem.q.view<float>()(0, length - 1, 0, f)) * sums[f][m];
+    const float* found = problem.out.view<float>().at(0, length - 1, 0);
+    EXPECT_LT(relative_error(std::vector<float>(found, found + dim), wanted), 3e-6);
+  }
+}
+
 }  // namespace
 }  // namespace linnet

@@ -82,8 +82,7 @@ void expect_near_reference(const AttentionOptions& options, Problem& problem) {
   });
 }
 
-// Of exp the inputs stay within ±20: two features' product, which every sum is made of, is e^40 then, while
-// f32 ends at e^88 and exp itself is limited to e^80.
+// Inputs of exp that are far beyond its limit, as those of a query and a key together.
 TEST(LinearNumbers, ExtremeInputsStayFinite) {
   for (const FeatureMapInfo& info : feature_map_table()) {
     AttentionOptions options;
@@ -93,7 +92,7 @@ TEST(LinearNumbers, ExtremeInputsStayFinite) {
       for (int which = 0; which < 4; ++which) {
         SCOPED_TRACE(info.name + ", " + mask.what + ", extreme input " + std::to_string(which));
         Problem problem({2, 70, 70, 1, 12, 9}, mask.mask, 510);
-        const float size = info.name == "exp" ? 20.0f : 1e4f;
+        const float size = info.name == "exp" ? 80.0f : 1e4f;
         if (which == 0 || which == 3) make_extreme(problem.q, size, 511);
         if (which == 1 || which == 3) make_extreme(problem.k, size, 512);
         if (which == 2 || which == 3) make_extreme(problem.v, 1e4f, 513);
@@ -117,6 +116,49 @@ TEST(LinearNumbers, FeaturesThatVanishGiveZeros) {
       for (const float number : problem.out.span<float>()) ASSERT_NEAR(number, 0, 1e-25);
       for (const Tensor* gradient : {&problem.dq, &problem.dk, &problem.dv})
         for (const float number : gradient->span<float>()) ASSERT_TRUE(std::isfinite(number));
+    }
+  }
+}
+
+// Without ε: queries without features, and queries that see only keys without features.
+TEST(LinearNumbers, DenominatorsOfZeroGiveZeros) {
+  for (const char* name : {"relu", "squared-relu"}) {
+    AttentionOptions options;
+    options.linear.feature_map = find_feature_map(name);
+    options.linear.epsilon = 0;
+    const auto attention = make_attention(options);
+    for (const MaskCase& mask : masks(70)) {
+      SCOPED_TRACE(name + (", " + mask.what));
+      Problem problem({2, 70, 70, 2, 12, 9}, mask.mask, 530);
+      for (std::int64_t b = 0; b < 2; ++b) {
+        for (const std::int64_t i : {5, 40}) std::fill_n(problem.q.view<float>().at(b, i), 24, -1.0f);
+        for (std::int64_t j = 0; j < 10; ++j) std::fill_n(problem.k.view<float>().at(b, j), 24, -1.0f);
+      }
+      const Exact exact(options, problem, true);
+      for_each_target([&] {
+        std::int64_t non_positive = 0, vanished = 0;
+        AttentionOutputs outputs = problem.outputs();
+        outputs.non_positive = &non_positive;
+        outputs.vanished = &vanished;
+        attention->forward(any_context(), outputs, problem.inputs());
+        problem.backward(*attention);
+        EXPECT_GE(vanished, 4);
+        EXPECT_EQ(non_positive, vanished);
+        for (std::int64_t b = 0; b < 2; ++b)
+          for (const std::int64_t i : {5, 40})
+            for (std::int64_t m = 0; m < 18; ++m)
+              ASSERT_EQ(problem.out.view<float>().at(b, i)[m], 0) << "query " << i;
+        EXPECT_LT(test::error_of(problem.out, exact.out), 1e-5);
+        EXPECT_LT(test::error_of(problem.dq, exact.dq), 1e-5);
+        EXPECT_LT(test::error_of(problem.dk, exact.dk), 1e-5);
+        EXPECT_LT(test::error_of(problem.dv, exact.dv), 1e-5);
+        if (mask.mask.kind() != Mask::Kind::causal || mask.mask.has_segments() ||
+            !mask.mask.key_lengths().empty())
+          return;
+        const auto state = attention->make_state(2, {2, 12, 9});
+        test::run_steps(*attention, problem, *state, 0, 70);
+        EXPECT_LT(test::error_of(problem.out, exact.out), 1e-5);
+      });
     }
   }
 }

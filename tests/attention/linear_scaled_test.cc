@@ -192,6 +192,56 @@ TEST(LinearScaled, DenominatorsThatAreNotPositiveAreCountedAndGiveZeros) {
   EXPECT_LT(test::error_of(problem.out, exact.out), 1e-2);
 }
 
+/// Queries and keys of one norm, with 256 features: how many rows are zeros, and what `outputs` counts.
+struct Counts {
+  std::int64_t zeros = 0, non_positive = 0, vanished = 0;
+
+  Counts(const std::string& map, float norm, bool compare) {
+    AttentionOptions options;
+    options.linear.feature_map = random_feature_map(map, 64, {.features = 256, .seed = 3});
+    Problem problem({1, 256, 256, 1, 64, 5}, Mask::full(), 105);
+    for (Tensor* x : {&problem.q, &problem.k}) {
+      for (std::int64_t i = 0; i < 256; ++i) {
+        float* row = x->view<float>().at(0, i);
+        double square = 0;
+        for (std::int64_t e = 0; e < 64; ++e) square += double(row[e]) * row[e];
+        for (std::int64_t e = 0; e < 64; ++e) row[e] *= static_cast<float>(norm / std::sqrt(square));
+      }
+    }
+    AttentionOutputs outputs = problem.outputs();
+    outputs.non_positive = &non_positive;
+    outputs.vanished = &vanished;
+    make_attention(options)->forward(any_context(), outputs, problem.inputs());
+    for (std::int64_t i = 0; i < 256; ++i) zeros += problem.out.view<float>()(0, i, 0, 0) == 0;
+    if (!compare) return;
+    // Log-scales of a thousand, whose rounding is that of the weights.
+    EXPECT_LT(test::error_of(problem.out, Exact(options, problem, false).out), 1e-2);
+  }
+};
+
+// The largest feature of a query and that of a key belong to different directions: the products of their rows
+// are e^-75 of the largest that there could be, and less.
+TEST(LinearScaled, NoPositiveRowVanishesAtANormOf150) {
+  for (const char* map : {"favor", "favor-hyperbolic"}) {
+    SCOPED_TRACE(map);
+    const Counts counts(map, 150, true);
+    EXPECT_EQ(counts.zeros, 0);
+    EXPECT_EQ(counts.non_positive, 0);
+    EXPECT_EQ(counts.vanished, 0);
+  }
+}
+
+TEST(LinearScaled, DenominatorsThatVanishAreCountedApart) {
+  const Counts vanished("favor", 1000, false);
+  EXPECT_GT(vanished.vanished, 0);
+  EXPECT_EQ(vanished.vanished, vanished.non_positive);
+  EXPECT_EQ(vanished.vanished, vanished.zeros);
+  // Negative denominators do not vanish.
+  const Counts negative("favor-sincos", 20, false);
+  EXPECT_GT(negative.non_positive, negative.vanished);
+  EXPECT_EQ(negative.non_positive, negative.zeros);
+}
+
 TEST(LinearScaled, OtherMapsCountToo) {
   AttentionOptions options;
   options.linear.feature_map = identity_map();

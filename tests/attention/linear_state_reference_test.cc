@@ -106,12 +106,12 @@ TEST(LinearStateReference, GradientsMatchDifferences) {
   FeatureMapOptions random;
   random.head_dim = head_dim;
   random.random.features = 4;
-  for (const char* map : {"elu", "relu", "favor"}) {
+  for (const char* map : {"elu", "relu", "random-exp"}) {
     for (const Normalise normalise : {Normalise::sum, Normalise::none}) {
       AttentionOptions options;
       options.linear.feature_map = find_feature_map(map, random);
       options.linear.normalise = normalise;
-      const bool scaled = std::string(map) == "favor";
+      const bool scaled = std::string(map) == "random-exp";
       for (const std::int64_t n : {0, 1, 7}) {
         std::vector<MaskCase> masks = {test::causal_case(), test::prefix_case({n / 2})};
         if (n > 2) {

@@ -146,6 +146,48 @@ TEST(Lsh, OneBucketAndOneChunkIsSoftmaxWithoutItself) {
   }
 }
 
+// In one chunk a token sees those that share its bucket in some round: softmax over them, of which each
+// counts once.
+TEST(Lsh, AKeyCountsOnceInHoweverManyRoundsItIsMet) {
+  constexpr std::int64_t length = 150;
+  for (const bool causal : {false, true}) {
+    const AttentionOptions options = lsh_options(4, length, 4, 5);
+    Problem p({1, length, 1, 16, 12}, causal ? Mask::causal() : Mask::full(), 730);
+    p.forward(*make_attention(options));
+    const std::vector<std::uint32_t> buckets =
+        lsh::hash_tokens(any_context(), options, std::as_const(p.q).view<float>(), p.mask);
+    std::vector<std::uint8_t> met(length * length, 0);
+    std::int64_t repeated = 0;
+    for (std::int64_t i = 0; i < length; ++i) {
+      for (std::int64_t j = 0; j < (causal ? i : length); ++j) {
+        std::int64_t rounds = 0;
+        for (std::int64_t round = 0; round < 4 && i != j; ++round)
+          rounds += buckets[round * length + i] == buckets[round * length + j];
+        met[i * length + j] = rounds > 0;
+        repeated += rounds > 1;
+      }
+      const auto row = met.begin() + i * length;
+      if (std::count(row, row + length, 1) == 0) row[i] = 1;
+    }
+    EXPECT_GT(repeated, length);
+    Tensor unit = p.q.clone();
+    for (std::int64_t i = 0; i < length; ++i) {
+      float* x = unit.view<float>().at(0, i);
+      const double norm = std::sqrt(std::inner_product(x, x + 16, x, 0.0));
+      for (std::int64_t e = 0; e < 16; ++e) x[e] = static_cast<float>(x[e] / norm);
+    }
+    AttentionOptions softmax;
+    softmax.family = Family::softmax;
+    Tensor exact = unset_tensor(p.out.shape());
+    make_attention(softmax)->forward(
+        any_context(), {exact.view<float>(), {}},
+        {std::as_const(p.q).view<float>(), std::as_const(unit).view<float>(),
+         std::as_const(p.v).view<float>(),
+         Mask::boolean(View<const std::uint8_t>(met.data(), {1, length, length}))});
+    EXPECT_LT(test::relative_error(p.out.span<float>(), exact.span<float>()), 1e-5);
+  }
+}
+
 TEST(Lsh, ReferenceGradientsMatchFiniteDifferences) {
   for (const Mask& mask : {Mask::full(), Mask::causal().with_key_lengths({9, 12})}) {
     const AttentionOptions options = lsh_options(2, 4, 2, 3);

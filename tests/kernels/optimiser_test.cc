@@ -10,6 +10,7 @@ namespace linnet::kernels {
 namespace {
 
 // One parameter of AdamW or RAdam, as their papers' algorithms 2 are printed, with decoupled decay for both.
+// ε stands where PyTorch has it: beside √v̂ in AdamW, beside √v in RAdam.
 struct Reference {
   double p, m = 0, v = 0;
 
@@ -24,6 +25,7 @@ struct Reference {
       const double limit = 2 / (1 - b2) - 1;
       const double rho = limit - 2 * t * std::pow(b2, t) / (1 - std::pow(b2, t));
       if (rho > 5) {
+        move = m_hat * std::sqrt(1 - std::pow(b2, t)) / (std::sqrt(v) + step.epsilon);
         move *= std::sqrt((rho - 4) * (rho - 2) * limit / ((limit - 4) * (limit - 2) * rho));
       } else {
         move = m_hat;
@@ -34,11 +36,12 @@ struct Reference {
 };
 
 template <class Update>
-void expect_update_right(Update update, bool rectified, std::int64_t size) {
+void expect_update_right(Update update, bool rectified, std::int64_t size, float epsilon = 1e-8f) {
   Tensor p = normal({size}, 1), m = Tensor::of<float>({size}), v = Tensor::of<float>({size});
   std::vector<Reference> expected;
   for (const float x : p.template span<float>()) expected.push_back({x});
   AdamStep step;
+  step.epsilon = epsilon;
   for (step.step = 1; step.step <= 50; ++step.step) {
     step.learning_rate = 1e-2f / static_cast<float>(step.step);
     Tensor g = normal({size}, static_cast<std::uint32_t>(step.step + 1), 0.1f);
@@ -60,6 +63,12 @@ TEST(RAdam, FollowsItsPaperOnEveryTarget) {
   for_every_target([] {
     for (const std::int64_t size : {0, 1, 63, 64, 65, 257}) expect_update_right(radam_update, true, size);
   });
+}
+
+// As large as the root of the second moment.
+TEST(Optimisers, EpsilonStandsWherePyTorchHasIt) {
+  expect_update_right(adamw_update, false, 65, 0.02f);
+  expect_update_right(radam_update, true, 65, 0.02f);
 }
 
 TEST(Optimisers, MoveManyParametersAlikeOnAnyThreads) {

@@ -82,8 +82,9 @@ class ScalarOptimiser {
     if (options_.optimiser == OptimiserKind::radam) {  // Liu et al. 2020, algorithm 2
       const double limit = 2 / (1 - b2) - 1;
       const double length = limit - 2 * t * std::pow(b2, t) / (1 - std::pow(b2, t));
-      if (length > 5)
-        step *= std::sqrt((length - 4) * (length - 2) * limit / ((limit - 4) * (limit - 2) * length));
+      if (length > 5)  // ε as PyTorch has it
+        step = mean * std::sqrt(1 - std::pow(b2, t)) / (std::sqrt(v_) + options_.epsilon) *
+               std::sqrt((length - 4) * (length - 2) * limit / ((limit - 4) * (limit - 2) * length));
       else
         step = mean;
     }

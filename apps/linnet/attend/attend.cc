@@ -25,6 +25,7 @@ struct Arguments {
 
 struct Attended {
   Tensor out, normaliser;
+  std::int64_t non_positive = 0, vanished = 0;  // denominators
 };
 
 Attended attend(Context& context, const Attention& attention, const AttentionInputs& inputs) {
@@ -32,7 +33,10 @@ Attended attend(Context& context, const Attention& attention, const AttentionInp
                      heads = inputs.query.extent(2);
   Attended result{Tensor(inputs.query.dtype(), {batch, length, heads, inputs.value.extent(3)}),
                   Tensor::of<float>({batch, length, heads})};
-  attention.forward(context, {result.out.float_view(), result.normaliser.view<float>()}, inputs);
+  AttentionOutputs outputs{result.out.float_view(), result.normaliser.view<float>()};
+  outputs.non_positive = &result.non_positive;
+  outputs.vanished = &result.vanished;
+  attention.forward(context, outputs, inputs);
   return result;
 }
 
@@ -74,6 +78,18 @@ Json compare(Context& context, const Arguments& arguments, const Attention& othe
                dropped ? " without decay" : "", result["relative_error"].get<double>(),
                result["largest_error"].get<double>());
   return result;
+}
+
+/// How many denominators of the linear family are not positive, which makes their rows mean nothing, and how
+/// many of those vanished, which makes them zeros.
+Json denominators_of(const Arguments& arguments, const Attended& attended) {
+  const std::int64_t all = attended.normaliser.size();
+  if (attended.non_positive > 0 && !arguments.json)
+    fmt::print(
+        "{} of {} denominators are not positive, and their rows mean nothing; {} of them vanished, and "
+        "their rows are zeros\n",
+        attended.non_positive, all, attended.vanished);
+  return {{"all", all}, {"non_positive", attended.non_positive}, {"vanished", attended.vanished}};
 }
 
 using Tensors = std::vector<std::pair<std::string, Tensor>>;
@@ -150,6 +166,7 @@ void run(const Arguments& arguments) {
                  {"ms", 1e3 * seconds}};
   fmt::print(stderr, "{} attention over {} in {:.3g} ms: {}\n", arguments.family,
              to_string(attended.out.shape()), 1e3 * seconds, arguments.out);
+  if (arguments.family == "linear") result["denominators"] = denominators_of(arguments, attended);
   if (other_attention) result["compare"] = compare(context, arguments, *other_attention, read, attended.out);
   if (arguments.json) fmt::print("{}\n", result.dump(2));
 }

@@ -76,10 +76,10 @@ struct SquaredRelu {
 struct Exp {
   explicit Exp(float) {}
   V value(V x) const {
-    const V limit = hn::Set(d, 80.0f);
+    const V limit = hn::Set(d, kMostExponent);
     return kernels::HWY_NAMESPACE::fast_exp(d, hn::IfThenElse(hn::Gt(x, limit), limit, x));
   }
-  V slope(V x, V y) const { return hn::IfThenZeroElse(hn::Gt(x, hn::Set(d, 80.0f)), y); }
+  V slope(V x, V y) const { return hn::IfThenZeroElse(hn::Gt(x, hn::Set(d, kMostExponent)), y); }
 };
 
 struct Identity {

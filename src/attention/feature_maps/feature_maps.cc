@@ -14,7 +14,7 @@ const std::array<FeatureMapInfo, 5> table = {{
     {"elu", "x + 1 for x > 0, alpha (exp(x) - 1) + 1 otherwise; alpha = 1", "E", true},
     {"relu", "max(x, 0)", "E", true},
     {"squared-relu", "max(x, 0)^2", "E", true},
-    {"exp", "exp(min(x, 80))", "E", true},
+    {"exp", "exp(min(x, 32))", "E", true},
     {"identity", "x", "E", false},
 }};
 
@@ -61,7 +61,7 @@ class BuiltInMap : public FeatureMap {
       case Elementwise::squared_relu:
         return x > 0 ? x * x : 0;
       case Elementwise::exp:
-        return std::exp(std::min(x, 80.0));
+        return std::exp(std::min<double>(x, kMostExponent));
       case Elementwise::identity:
         return x;
     }
@@ -77,7 +77,7 @@ class BuiltInMap : public FeatureMap {
       case Elementwise::squared_relu:
         return x > 0 ? 2 * x : 0;
       case Elementwise::exp:
-        return x > 80 ? 0 : std::exp(x);
+        return x > kMostExponent ? 0 : std::exp(x);
       case Elementwise::identity:
         return 1;
     }

@@ -15,17 +15,19 @@ namespace linnet {
 namespace {
 
 const std::array<FeatureMapInfo, 11> table = {{
-    {"favor", "exp(w.x - |x|^2/2) / sqrt(F)", "any; E ln E", true},
-    {"favor-trig", "exp(|x|^2/2) sqrt(2/F) cos(w.x + b)", "any; E ln E", false},
-    {"favor-sincos", "exp(|x|^2/2) sqrt(2/F) [cos(w.x), sin(w.x)]", "any even; E ln E", false},
-    {"favor-hyperbolic", "exp(-|x|^2/2) [exp(w.x), exp(-w.x)] / sqrt(F)", "any even; E ln E", true},
-    {"random-relu", "(max(w.x, 0) + 0.001) / sqrt(F)", "any; E ln E", true},
-    {"random-gelu", "(gelu(w.x) + 0.001) / sqrt(F)", "any; E ln E", false},
-    {"random-sigmoid", "(sigmoid(w.x) + 0.001) / sqrt(F)", "any; E ln E", true},
-    {"random-tanh", "(tanh(w.x) + 0.001) / sqrt(F)", "any; E ln E", false},
-    {"random-abs", "(|w.x| + 0.001) / sqrt(F)", "any; E ln E", true},
-    {"random-cos", "(cos(w.x) + 0.001) / sqrt(F)", "any; E ln E", false},
-    {"random-exp", "(exp(w.x) + 0.001) / sqrt(F)", "any; E ln E", true},
+    {"favor", "exp(w.y - |y|^2/2) / sqrt(F); y = x / E^(1/4)", "any; E ln E", true},
+    {"favor-trig", "exp(|y|^2/2) sqrt(2/F) cos(w.y + b); y = x / E^(1/4)", "any; E ln E", false},
+    {"favor-sincos", "exp(|y|^2/2) sqrt(2/F) [cos(w.y), sin(w.y)]; y = x / E^(1/4)", "any even; E ln E",
+     false},
+    {"favor-hyperbolic", "exp(-|y|^2/2) [exp(w.y), exp(-w.y)] / sqrt(F); y = x / E^(1/4)", "any even; E ln E",
+     true},
+    {"random-relu", "(max(w.y, 0) + 0.001) / sqrt(F); y = x / E^(1/4)", "any; E ln E", true},
+    {"random-gelu", "(gelu(w.y) + 0.001) / sqrt(F); y = x / E^(1/4)", "any; E ln E", false},
+    {"random-sigmoid", "(sigmoid(w.y) + 0.001) / sqrt(F); y = x / E^(1/4)", "any; E ln E", true},
+    {"random-tanh", "(tanh(w.y) + 0.001) / sqrt(F); y = x / E^(1/4)", "any; E ln E", false},
+    {"random-abs", "(|w.y| + 0.001) / sqrt(F); y = x / E^(1/4)", "any; E ln E", true},
+    {"random-cos", "(cos(w.y) + 0.001) / sqrt(F); y = x / E^(1/4)", "any; E ln E", false},
+    {"random-exp", "(exp(w.y) + 0.001) / sqrt(F); y = x / E^(1/4)", "any; E ln E", true},
 }};
 
 /// E ln E, rounded up to a multiple of 16: what theorem 4 of Choromanski et al. 2021 asks for, but for the

@@ -68,10 +68,12 @@ struct ExactRow {
     factor = std::sqrt((waves ? 2.0 : 1.0) / static_cast<double>(features));
     const double top = *std::ranges::max_element(p);
     switch (map) {
-      case RandomMap::favor:
-        log_scale = top - half;
-        fill([&](double product) { return std::exp(product - top); });
+      case RandomMap::favor: {
+        const double most = top - RandomProjection::raised;
+        log_scale = most - half;
+        fill([&](double product) { return std::exp(product - most); });
         break;
+      }
       case RandomMap::trig:
         log_scale = half;
         fill([](double product) { return std::cos(product); });
@@ -82,7 +84,7 @@ struct ExactRow {
              [](double product) { return std::sin(product); });
         break;
       case RandomMap::hyperbolic: {
-        const double most = std::max(top, -*std::ranges::min_element(p));
+        const double most = std::max(top, -*std::ranges::min_element(p)) - RandomProjection::raised;
         log_scale = most - half;
         fill([&](double product) { return std::exp(product - most); },
              [&](double product) { return std::exp(-product - most); });

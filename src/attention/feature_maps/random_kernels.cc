@@ -31,6 +31,7 @@ constexpr D d;
 
 constexpr std::int64_t kRows = RandomProjection::tile_rows;
 constexpr float kLeast = static_cast<float>(RandomProjection::least);
+constexpr float kRaised = static_cast<float>(RandomProjection::raised);
 constexpr float kLowest = std::numeric_limits<float>::lowest();
 
 /// c [rows, columns] = a [rows, depth] b for any number of rows.
@@ -72,7 +73,7 @@ struct Favor {
   static constexpr bool kProjectsAgain = false;
 
   static double values(const Row& row, float* y) {
-    const float top = largest(row.p, row.count, [](V v) HWY_ATTR { return v; });
+    const float top = largest(row.p, row.count, [](V v) HWY_ATTR { return v; }) - kRaised;
     const V shift = hn::Set(d, top), factor = hn::Set(d, row.factor);
     for_vectors(row.count, [&](auto lanes, std::int64_t i) HWY_ATTR {
       const V e = math::fast_exp(d, hn::Sub(lanes.load(row.p + i), shift));
@@ -96,7 +97,7 @@ struct Hyperbolic {
   static constexpr bool kProjectsAgain = false;
 
   static double values(const Row& row, float* y) {
-    const float top = largest(row.p, row.count, [](V v) HWY_ATTR { return hn::Abs(v); });
+    const float top = largest(row.p, row.count, [](V v) HWY_ATTR { return hn::Abs(v); }) - kRaised;
     const V shift = hn::Set(d, top), factor = hn::Set(d, row.factor);
     for_vectors(row.count, [&](auto lanes, std::int64_t i) HWY_ATTR {
       const V p = lanes.load(row.p + i);

@@ -148,7 +148,7 @@ class BackwardSweep : public Sweep<Task> {
   /// transpose: the gradient of the rows' features.
   template <bool kUpper>
   HWY_NOINLINE void feature_gradient(float* result, const float* a, const float* state, std::size_t depth,
-                        const float* others, std::size_t rows) {
+                                     const float* others, std::size_t rows) {
     if (others == nullptr)
       for_each_panel(Multiply<Left::plain>{result, ldf_, a, ldv_, state, ldf_, rows, depth, &this->ahead_},
                      width_);
@@ -161,7 +161,7 @@ class BackwardSweep : public Sweep<Task> {
   /// Rows of the gradient of x from `result_`, that of its features; zeros for rows without a bit in `seen`,
   /// of which nothing is known, not even that they are numbers.
   HWY_NOINLINE void write_through_map(const FloatView& gradient, const InputRows& x, const float* features,
-                         Mask::Interval range, bool query, std::uint32_t seen) {
+                                      Mask::Interval range, bool query, std::uint32_t seen) {
     const std::int64_t count = range.end - range.begin;
     const auto tile = [&](auto* data, std::size_t columns, std::size_t ld) {
       return View(data, {count, static_cast<std::int64_t>(columns)}, {static_cast<std::int64_t>(ld), 1});
@@ -176,7 +176,8 @@ class BackwardSweep : public Sweep<Task> {
       if ((seen >> i & 1) == 0) clear_tile(gradient, {range.begin + i, range.begin + i + 1});
   }
 
-  HWY_NOINLINE void write_tile(const FloatView& gradient, const float* tile, std::size_t ld, Mask::Interval range) {
+  HWY_NOINLINE void write_tile(const FloatView& gradient, const float* tile, std::size_t ld,
+                               Mask::Interval range) {
     const OutputRows rows = rows_of(gradient, this->block_.batch, this->head());
     const bool stream = can_stream(gradient);
     for (std::int64_t i = 0; i < range.end - range.begin; ++i)

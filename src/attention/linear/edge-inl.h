@@ -25,7 +25,8 @@ class EdgeWeights {
       : tile_(tile), queries_(queries), keys_(keys), weights_(weights) {}
 
   /// weights = a aᵀ of the queries' rows [queries, depth] and the keys' transposed ones [depth, kEdge].
-  HWY_NOINLINE void multiply(const float* a, std::size_t lda, const float* keys_transposed, std::size_t depth) const {
+  HWY_NOINLINE void multiply(const float* a, std::size_t lda, const float* keys_transposed,
+                             std::size_t depth) const {
     const F32 d;
     const std::size_t lanes = hn::Lanes(d);
     for (std::size_t row = 0; row < queries_; row += kRowBlock) {
@@ -72,7 +73,7 @@ class EdgeWeights {
 
   /// result [queries, columns] += weights · x, x [keys, columns].
   HWY_NOINLINE void add_to_queries(float* result, std::size_t ldr, const float* x, std::size_t ldx,
-                      std::size_t columns) const {
+                                   std::size_t columns) const {
     if (!all_finite(x, ldx, keys_, columns)) return add_pairs<false>(result, ldr, x, ldx, columns);
     for (std::size_t row = 0; row < queries_; row += kRowBlock) {
       const auto [first, last] = keys_of(row);
@@ -87,7 +88,7 @@ class EdgeWeights {
 
   /// result [keys, columns] += weightsᵀ · x, x [queries, columns].
   HWY_NOINLINE void add_to_keys(float* result, std::size_t ldr, const float* x, std::size_t ldx,
-                   std::size_t columns) const {
+                                std::size_t columns) const {
     if (!all_finite(x, ldx, queries_, columns)) return add_pairs<true>(result, ldr, x, ldx, columns);
     for (std::size_t row = 0; row < keys_; row += kRowBlock) {
       const auto [first, last] = queries_of(row);

@@ -263,8 +263,8 @@ void LinearAttention::step(Context& context, View<float> out, View<const float> 
                         .decay = fade,
                         .normalise = options_.linear.normalise == Normalise::sum,
                         .epsilon = epsilon(),
-                        .least = traits_.log_scaled ? std::exp(-float{kMostScale})
-                                                    : -std::numeric_limits<float>::infinity(),
+                        .least = least_denominator(traits_.log_scaled),
+                        .must_be_positive = traits_.log_scaled,
                         .scale = scale});
     }
     states.set_position(slot, states.position(slot) + 1);

@@ -54,7 +54,9 @@ class ForwardSweep : public Sweep<ForwardSweep> {
     walk(final != nullptr ? &plan_.final_step() : nullptr);
     if (stream_) hwy::FlushStream();
     if (final != nullptr) store_states(*final, key_sums);
-    if (non_positive_ > 0) std::atomic_ref(*outputs_.non_positive) += non_positive_;
+    if (block_.first_column != 0) return;
+    if (outputs_.non_positive != nullptr) std::atomic_ref(*outputs_.non_positive) += non_positive_;
+    if (outputs_.vanished != nullptr) std::atomic_ref(*outputs_.vanished) += vanished_;
   }
 
  private:
@@ -261,8 +263,8 @@ class ForwardSweep : public Sweep<ForwardSweep> {
     return wanted ? outputs_.normaliser.at(block_.batch, row, head()) : nullptr;
   }
 
-  /// out = O / d, and d or its logarithm where it is wanted; zeros for rows that see nothing and, with
-  /// log-scales, for those whose d is not positive.
+  /// out = O / d, and d or its logarithm where it is wanted; zeros for rows that see nothing, for those whose
+  /// d vanishes and, with log-scales, for those whose d is not positive.
   void write_rows(Mask::Interval rows, std::uint32_t seeing) {
     const auto count = static_cast<std::size_t>(rows.end - rows.begin);
     if (scaled() && call_.normalise && outputs_.normaliser.rank() != 0) take_logarithms(count);
@@ -270,28 +272,29 @@ class ForwardSweep : public Sweep<ForwardSweep> {
       const auto row = static_cast<std::size_t>(rows.begin) + i;
       const bool sees = seeing == ~0u || (seeing >> i & 1) != 0;
       const bool divides = call_.normalise && sees;
-      const bool vanishes = divides && denominators_[i] <= least_denominator();
-      if (vanishes && outputs_.non_positive != nullptr && block_.first_column == 0) ++non_positive_;
-      const bool zero = !sees || (vanishes && scaled());
+      const bool positive = !divides || !(denominators_[i] <= least_);
+      const bool vanishes = !positive && denominators_[i] >= -least_;
+      non_positive_ += positive ? 0 : 1;
+      vanished_ += vanishes ? 1 : 0;
+      const bool zero = !sees || vanishes || (!positive && scaled());
       if (zero) zero_rows(o_, ldm_, i, i + 1);
       float scale = divides ? 1.0f / denominators_[i] : 1.0f;
       if (scaled() && !call_.normalise) scale = exp_of(query_scale_[i] + highest_[i]);
       store_row(out_, row, o_ + i * ldm_, zero ? 1.0f : scale, stream_);
       if (float* normaliser = normaliser_of(rows.begin + static_cast<std::int64_t>(i)))
-        *normaliser = !divides ? 1.0f : scaled() ? log_denominator(i, vanishes) : denominators_[i];
+        *normaliser = !divides   ? 1.0f
+                      : zero     ? std::numeric_limits<float>::infinity()
+                      : scaled() ? log_denominator(i)
+                                 : denominators_[i];
     }
   }
-
-  /// What denominators must exceed.
-  float least_denominator() const { return scaled() ? least_ : 0.0f; }
 
   void take_logarithms(std::size_t count) {
     const F32 d;
     for (std::size_t i = 0; i < count; i += hn::Lanes(d))
       hn::Store(kernels::HWY_NAMESPACE::fast_log(d, hn::Load(d, denominators_ + i)), d, power_ + i);
   }
-  float log_denominator(std::size_t i, bool vanishes) const {
-    if (vanishes) return std::numeric_limits<float>::infinity();
+  float log_denominator(std::size_t i) const {
     return static_cast<float>(highest_[i] + static_cast<double>(power_[i]));
   }
 
@@ -306,13 +309,13 @@ class ForwardSweep : public Sweep<ForwardSweep> {
   const std::size_t width_, value_width_;  // F and M padded
   const std::size_t ldf_, ldm_;            // from row to row of φ and of values
   Workspace workspace_;
-  float *q_, *faded_, *k_, *k_transposed_;     // φQ, rows with their decay, φK [C, F] and φKᵀ
-  float *v_, *o_, *p_;                         // V, O [C, M] and P [C, C]
-  float* wide_;                                // rows of bf16, widened
-  float *power_, *denominators_;               // [C]
-  std::vector<double> query_scale_, highest_;  // with log-scales: of the queries, and m [C]
-  const float least_ = exp_of(-kMostScale);
-  std::int64_t non_positive_ = 0;
+  float *q_, *faded_, *k_, *k_transposed_;               // φQ, rows with their decay, φK [C, F] and φKᵀ
+  float *v_, *o_, *p_;                                   // V, O [C, M] and P [C, C]
+  float* wide_;                                          // rows of bf16, widened
+  float *power_, *denominators_;                         // [C]
+  std::vector<double> query_scale_, highest_;            // with log-scales: of the queries, and m [C]
+  const float least_ = least_denominator(call_.scaled);  // what denominators must exceed
+  std::int64_t non_positive_ = 0, vanished_ = 0;         // denominators
   bool stream_ = false;
 
   // The head at work.

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <cmath>
+#include <limits>
+
 #include "attention/linear/linear_state.h"
 
 namespace linnet {
@@ -7,6 +10,12 @@ namespace linnet {
 /// Products of log-scaled features below e^−kMostScale, next to the largest key's scale, count as 0: what
 /// floats hold is used up there. A denominator that small is not positive.
 inline constexpr double kMostScale = 75;
+
+/// Denominators of at most this much count as 0 if they are not negative, and have no inverse that floats
+/// hold.
+inline float least_denominator(bool scaled) {
+  return scaled ? static_cast<float>(std::exp(-kMostScale)) : std::numeric_limits<float>::min();
+}
 
 /// One call of the parallel form, its arguments checked.
 struct LinearCall {
@@ -90,7 +99,8 @@ void linear_key_gradient(Context& own, const LinearGradientCall& call, FloatView
                          FloatView grad_value, const LinearBlock& heads);
 
 /// One token of one head, in one pass over its state: z = γ z + φk, S = γ S + φk vᵀ, out = Sᵀ φq / (zᵀ φq +
-/// ε), or `scale` Sᵀ φq where it is not normalised. A denominator of at most `least` gives zeros.
+/// ε), or `scale` Sᵀ φq where it is not normalised. A denominator from −least to least gives zeros, and a
+/// smaller one where it `must_be_positive`.
 struct LinearStep {
   float* out;
   float *sums, *z;            ///< S [F, M], z [F]
@@ -102,6 +112,7 @@ struct LinearStep {
   bool normalise;
   float epsilon;
   float least;
+  bool must_be_positive;
   float scale;
 };
 void linear_step_head(const LinearStep& step);

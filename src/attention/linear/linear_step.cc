@@ -98,7 +98,8 @@ void step_with(const LinearStep& step, const Take& take) {
   const std::size_t lanes = hn::Lanes(F32()), columns = static_cast<std::size_t>(step.value_dim);
   const float dot = step_normaliser(step, take);
   const float denominator = dot + step.epsilon;
-  const float scale = !step.normalise ? step.scale : denominator <= step.least ? 0.0f : 1.0f / denominator;
+  const bool zero = denominator <= step.least && (step.must_be_positive || denominator >= -step.least);
+  const float scale = !step.normalise ? step.scale : zero ? 0.0f : 1.0f / denominator;
   std::size_t c = 0;
   for (; c + 4 * lanes <= columns; c += 4 * lanes) step_columns<4>(step, take, c, scale);
   for (; c + 2 * lanes <= columns; c += 2 * lanes) step_columns<2>(step, take, c, scale);

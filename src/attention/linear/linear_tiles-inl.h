@@ -51,7 +51,7 @@ inline HWY_NOINLINE bool can_stream(const FloatView& tensor) {
 
 /// tile = rows `range` of x, then zeros up to `padded` rows.
 inline HWY_NOINLINE void load_rows(const InputRows& x, Mask::Interval range, float* tile, std::size_t ld,
-                          std::size_t padded) {
+                                   std::size_t padded) {
   const auto count = static_cast<std::size_t>(range.end - range.begin);
   for (std::size_t i = 0; i < count; ++i)
     load_row(tile + i * ld, x, range.begin + static_cast<std::int64_t>(i));
@@ -74,8 +74,8 @@ HWY_INLINE TileContext context_of(Context& own, const LinearCall& call, bool que
 /// tile = φ of rows `range`, then zeros up to `padded` rows. `log_scale` receives the rows' log-scales where
 /// the map has them.
 inline HWY_NOINLINE void load_features(Context& own, const LinearCall& call, bool query, std::int64_t head,
-                              const InputRows& x, Mask::Interval range, float* tile, std::size_t ld,
-                              std::size_t padded, float* wide, double* log_scale) {
+                                       const InputRows& x, Mask::Interval range, float* tile, std::size_t ld,
+                                       std::size_t padded, float* wide, double* log_scale) {
   const std::int64_t count = range.end - range.begin;
   const View<float> features(tile, {count, call.features}, {static_cast<std::int64_t>(ld), 1});
   const TileContext context = context_of(own, call, query, head, range.begin);
@@ -89,7 +89,7 @@ inline HWY_NOINLINE void load_features(Context& own, const LinearCall& call, boo
 
 /// to[i] = weight[i] · from[i] for rows of a tile, `columns` a multiple of kPad.
 inline HWY_NOINLINE void scale_rows(float* HWY_RESTRICT to, const float* HWY_RESTRICT from, std::size_t ld,
-                           const float* HWY_RESTRICT weight, std::size_t rows, std::size_t columns) {
+                                    const float* HWY_RESTRICT weight, std::size_t rows, std::size_t columns) {
   const F32 d;
   for (std::size_t r = 0; r < rows; ++r)
     for (std::size_t c = 0; c < columns; c += hn::Lanes(d))
@@ -98,7 +98,7 @@ inline HWY_NOINLINE void scale_rows(float* HWY_RESTRICT to, const float* HWY_RES
 
 /// to += from for rows of a tile.
 inline HWY_NOINLINE void add_tile(float* HWY_RESTRICT to, const float* HWY_RESTRICT from, std::size_t ld,
-                         std::size_t rows, std::size_t columns) {
+                                  std::size_t rows, std::size_t columns) {
   const F32 d;
   for (std::size_t r = 0; r < rows; ++r)
     for (std::size_t c = 0; c < columns; c += hn::Lanes(d))
@@ -121,8 +121,8 @@ HWY_INLINE Vec32 sum_of_rows(const float* HWY_RESTRICT tile, std::size_t ld, con
 
 /// sum[c] = Σ_r weight[r · step] tile[r, c].
 inline HWY_NOINLINE void sum_rows(float* HWY_RESTRICT sum, const float* HWY_RESTRICT tile, std::size_t ld,
-                         const float* HWY_RESTRICT weight, std::size_t step, std::size_t rows,
-                         std::size_t columns) {
+                                  const float* HWY_RESTRICT weight, std::size_t step, std::size_t rows,
+                                  std::size_t columns) {
   const F32 d;
   for (std::size_t c = 0; c < columns; c += hn::Lanes(d))
     hn::Store(sum_of_rows(tile + c, ld, weight, step, rows), d, sum + c);
@@ -130,11 +130,17 @@ inline HWY_NOINLINE void sum_rows(float* HWY_RESTRICT sum, const float* HWY_REST
 
 /// sum[c] = fade · sum[c] + Σ_r weight[r · step] tile[r, c], compensated.
 inline HWY_NOINLINE void collect_rows(float* HWY_RESTRICT sum, float* HWY_RESTRICT rest,
-                             const float* HWY_RESTRICT tile, std::size_t ld, const float* HWY_RESTRICT weight,
-                             std::size_t step, std::size_t rows, std::size_t columns, float fade) {
+                                      const float* HWY_RESTRICT tile, std::size_t ld,
+                                      const float* HWY_RESTRICT weight, std::size_t step, std::size_t rows,
+                                      std::size_t columns, Fade fade) {
   const F32 d;
-  for (std::size_t c = 0; c < columns; c += hn::Lanes(d))
-    collect_vector(sum + c, rest + c, sum_of_rows(tile + c, ld, weight, step, rows), hn::Set(d, fade));
+  for (std::size_t c = 0; c < columns; c += hn::Lanes(d)) {
+    const Vec32 term = sum_of_rows(tile + c, ld, weight, step, rows);
+    if (fade.low != 0)
+      collect_vector(sum + c, rest + c, term, fade);
+    else
+      collect_vector(sum + c, rest + c, term, hn::Set(d, fade.high));
+  }
 }
 
 /// x·y of `columns` numbers, a multiple of kPad.

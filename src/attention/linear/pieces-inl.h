@@ -149,7 +149,7 @@ class Pieces {
 
   /// to = a + b; log-scales where there are any.
   HWY_NOINLINE void add(float* to, double* to_scale, const float* a, const double* a_scale, const float* b,
-           const double* b_scale) const {
+                        const double* b_scale) const {
     const F32 d;
     if (scales_.empty()) {
       for (std::size_t i = 0; i < floats_; i += hn::Lanes(d))

@@ -128,7 +128,7 @@ class QuerySweep : public BackwardSweep<QuerySweep> {
 
   /// D = γ^n (D + n S⁺) + Σ (n − 1 − l) γ^(n − 1 − l) φk_l V⁺_lᵀ for the n keys that are loaded; `power_`
   /// holds γ^(n − 1 − l).
-  void add_distances(std::size_t count, const float* state, float fade) {
+  void add_distances(std::size_t count, const float* state, Fade fade) {
     float* distances = distances_of_head();
     for (std::size_t l = 0; l < count; ++l)
       distance_power_[l] = power_[l] * static_cast<float>(count - 1 - l);
@@ -137,10 +137,11 @@ class QuerySweep : public BackwardSweep<QuerySweep> {
       std::memset(distances, 0, floats_ * sizeof(float));
     } else {
       const F32 d;
-      const Vec32 factor = hn::Set(d, fade), keys = hn::Set(d, static_cast<float>(count));
+      const Vec32 factor = hn::Set(d, fade.high), little = hn::Set(d, fade.low);
+      const Vec32 keys = hn::Set(d, static_cast<float>(count));
       for (std::size_t i = 0; i < floats_; i += hn::Lanes(d)) {
         const Vec32 sum = hn::MulAdd(keys, hn::Load(d, state + i), hn::Load(d, distances + i));
-        hn::Store(hn::Mul(factor, sum), d, distances + i);
+        hn::Store(hn::MulAdd(factor, sum, hn::Mul(little, sum)), d, distances + i);
       }
     }
     for_each_panel(Multiply<Left::transposed, Into::add>{distances, ldf_, v_, ldv_, transposed_, ldf_,

@@ -74,10 +74,9 @@ struct ReferenceHead {
         sum += weight[i * keys + j] * count[j];
       }
       if (!divides || !sees) continue;
-      if (!scaled)
-        denominator[i] = sum + options.linear.epsilon;
-      else
-        denominator[i] = sum <= std::exp(-kMostScale) ? std::numeric_limits<double>::infinity() : sum;
+      const double total = scaled ? sum : sum + options.linear.epsilon, least = least_denominator(scaled);
+      const bool zero = total <= least && (scaled || total >= -least);
+      denominator[i] = zero ? std::numeric_limits<double>::infinity() : total;
     }
     leave(sizes, inputs, b, h);
   }

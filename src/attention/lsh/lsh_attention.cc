@@ -23,6 +23,7 @@ void check_lsh_mask(const char* operation, const Mask& mask) {
 
 namespace {
 
+using lsh::FirstMeetings;
 using lsh::Plan;
 using softmax::KeyRange;
 
@@ -75,6 +76,18 @@ float* gather_keys(Workspace& workspace, const Call& call, const std::int64_t* o
   return rows;
 }
 
+/// What the block's queries see, before themselves or behind, from query `first` of the block on. `unmet`
+/// leaves out what an earlier round has shown; null in the first one.
+Visible visible_of(const Plan::Block& block, const std::vector<Mask::Interval>& intervals, const Mask* unmet,
+                   std::int64_t first) {
+  Visible visible;
+  visible.interval = intervals.data() + first;
+  visible.boolean = unmet;
+  visible.first_query = first;
+  visible.keys = block.end - block.first_key;
+  return visible;
+}
+
 /// One block's queries in one round.
 void attend(Context& own, const Call& call, View<float> out, View<float> log, std::int64_t round,
             std::int64_t b, std::int64_t h, std::int64_t index) {
@@ -90,6 +103,8 @@ void attend(Context& own, const Call& call, View<float> out, View<float> log, st
   float* rows = workspace.take(static_cast<std::size_t>(count * value_dim));
   float* logs = workspace.take(static_cast<std::size_t>(count));
   const KeyRange range = {dense_rows(k, head_dim), dense_rows(v, value_dim), 0, block.end - block.first_key};
+  const FirstMeetings meetings(call.plan, round, b, h, block);
+  const Mask before = meetings.within(block.before), behind = meetings.within(block.behind);
   const std::int64_t size = softmax::queries_in_block(head_dim, value_dim);
   for (std::int64_t i = 0; i < count; i += size) {
     softmax::ForwardBlock part;
@@ -99,10 +114,10 @@ void attend(Context& own, const Call& call, View<float> out, View<float> log, st
     part.query = dense_rows(q, head_dim).from(i);
     part.count = std::min(size, count - i);
     part.fresh = range;
-    part.sees_fresh.interval = block.before.data() + i;
+    part.sees_fresh = visible_of(block, block.before, meetings.any() ? &before : nullptr, i);
     if (!block.behind.empty()) {
       part.cached = range;
-      part.sees_cached.interval = block.behind.data() + i;
+      part.sees_cached = visible_of(block, block.behind, meetings.any() ? &behind : nullptr, i);
     }
     part.out = dense_rows(rows, value_dim).from(i);
     part.normaliser = logs + i;
@@ -143,6 +158,8 @@ void attend_backward(Context& own, const Call& call, const Gradients& gradients,
   float* grad_query = zeros(count, head_dim);
   float* grad_key = zeros(key_count, head_dim);
   float* grad_value = zeros(key_count, value_dim);
+  const FirstMeetings meetings(call.plan, round, b, h, block);
+  const Mask before = meetings.within(block.before), behind = meetings.within(block.behind);
   const std::int64_t size = softmax::backward_queries(head_dim, value_dim);
   for (std::int64_t i = 0; i < count; i += size) {
     softmax::BackwardBlock part;
@@ -160,10 +177,10 @@ void attend_backward(Context& own, const Call& call, const Gradients& gradients,
     part.grad_query = dense_rows(grad_query, head_dim).from(i);
     part.grad_key = dense_rows(grad_key, head_dim);
     part.grad_value = dense_rows(grad_value, value_dim);
-    part.sees.interval = block.before.data() + i;
+    part.sees = visible_of(block, block.before, meetings.any() ? &before : nullptr, i);
     softmax::backward_block(own, part);
     if (block.behind.empty()) continue;
-    part.sees.interval = block.behind.data() + i;
+    part.sees = visible_of(block, block.behind, meetings.any() ? &behind : nullptr, i);
     softmax::backward_block(own, part);
   }
   for (std::int64_t i = 0; i < count; ++i) {

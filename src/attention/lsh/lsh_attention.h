@@ -14,15 +14,17 @@ namespace linnet {
 /// - token i sees the tokens of its own bucket in its own chunk and the one before, under a causal mask those
 ///   before i only, and never itself.
 ///
-/// The rounds' softmaxes are combined by their log-sum-exp: V'_i = Σ_r exp(z_ir − z_i) V'_ir with z_i = log
-/// Σ_r exp(z_ir). A token that sees nothing in any round attends to itself. `normaliser` receives z_i.
+/// A key counts once, in the first round in which the token sees it: Kitaev et al. subtract log N_ij from the
+/// score of a key that is seen in N_ij rounds, which gives the same sums. The rounds' softmaxes are combined
+/// by their log-sum-exp: V'_i = Σ_r exp(z_ir − z_i) V'_ir with z_i = log Σ_r exp(z_ir). A token that sees
+/// nothing in any round attends to itself. `normaliser` receives z_i.
 ///
 /// Masks: full and causal, with key lengths. Padding is left out as query too: it gives zeros, has zero
 /// gradients, and may hold anything. There is no recurrent form: a token's chunk depends on all tokens.
 ///
-/// O(rounds · N (chunk (E + M) + E log N)) time with the default buckets, O(rounds · N) memory. The gradient
-/// of query is the sum of both roles; that of key is assigned zeros. Throws UsageError for options that
-/// cannot be.
+/// O(rounds · N (chunk (E + M + rounds) + E log N)) time with the default buckets, O(rounds · N) memory.
+/// Pairs are multiplied in every round in which they meet. The gradient of query is the sum of both roles;
+/// that of key is assigned zeros. Throws UsageError for options that cannot be.
 std::unique_ptr<Attention> make_lsh_attention(const AttentionOptions& options);
 
 /// The same in double precision, with the chunks found by counting; the hash is the one of f32 inputs, so

@@ -45,6 +45,12 @@ class Plan {
   };
   Block look(std::int64_t round, std::int64_t b, std::int64_t h, std::int64_t block) const;
 
+  /// The neighbourhoods of tokens by position: i sees j in a round, as far as causality lets it and i ≠ j,
+  /// where neighbourhood(i) − neighbourhood(j) is 0 or 1.
+  const std::uint32_t* neighbourhoods(std::int64_t round, std::int64_t b, std::int64_t h) const {
+    return neighbourhoods_.data() + at(round, b, h);
+  }
+
  private:
   std::int64_t at(std::int64_t round, std::int64_t b, std::int64_t h) const {
     return ((round * batch_ + b) * heads_ + h) * length_;
@@ -54,11 +60,33 @@ class Plan {
 
   std::int64_t batch_, length_, heads_, chunk_, block_, blocks_;
   bool causal_;
-  std::vector<std::int64_t> tokens_;    // [B]
-  std::vector<std::uint32_t> buckets_;  // [rounds, B, H, N], by position
-  std::vector<std::int64_t> order_;     // the same
-  std::vector<float> inverse_norm_;     // [B, H, N]
-  std::vector<std::uint8_t> alone_;     // [B, H, N]
+  std::vector<std::int64_t> tokens_;           // [B]
+  std::vector<std::uint32_t> neighbourhoods_;  // [rounds, B, H, N], by position; until `sort` the buckets
+  std::vector<std::int64_t> order_;            // the same
+  std::vector<float> inverse_norm_;            // [B, H, N]
+  std::vector<std::uint8_t> alone_;            // [B, H, N]
+};
+
+/// Which pairs of a block meet for the first time: those of earlier rounds are left out, so that a key counts
+/// once however many rounds it is met in. O(pairs · rounds) time, a comparison of whole numbers each.
+class FirstMeetings {
+ public:
+  FirstMeetings(const Plan& plan, std::int64_t round, std::int64_t b, std::int64_t h,
+                const Plan::Block& block);
+
+  /// Whether there are earlier rounds.
+  bool any() const { return rounds_ > 0; }
+
+  /// The pairs of the block's queries and keys that `intervals`, one for each query, allow. The mask refers
+  /// to both.
+  Mask within(const std::vector<Mask::Interval>& intervals) const;
+
+ private:
+  void fill(View<std::uint8_t> tile, std::int64_t first_query, std::int64_t first_key,
+            const std::vector<Mask::Interval>& intervals) const;
+
+  std::int64_t rounds_, queries_, keys_;
+  std::vector<std::uint32_t> of_queries_, of_keys_;  // neighbourhoods, [rounds, queries] and [rounds, keys]
 };
 
 }  // namespace linnet::lsh

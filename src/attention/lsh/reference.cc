@@ -30,7 +30,7 @@ class Meetings {
     buckets_ = lsh::hash_tokens(context, options, query.view<float>(), inputs.mask);
   }
 
-  /// The keys that query i attends to, one entry for each round in which it meets them.
+  /// The keys that query i attends to: those that it meets in some round.
   std::vector<std::int64_t> met_by(std::int64_t b, std::int64_t i, std::int64_t h) const {
     std::vector<std::int64_t> met;
     const std::int64_t tokens = visible_keys(mask_, b, sizes_.keys);
@@ -51,7 +51,7 @@ class Meetings {
       for (std::size_t p = 0; p < peers.size(); ++p) {
         const bool near = chunks[p] == own || chunks[p] == own - 1;
         const bool allowed = mask_.kind() == Mask::Kind::full ? peers[p] != i : peers[p] < i;
-        if (near && allowed) met.push_back(peers[p]);
+        if (near && allowed && std::ranges::find(met, peers[p]) == met.end()) met.push_back(peers[p]);
       }
     }
     if (met.empty()) met.push_back(i);

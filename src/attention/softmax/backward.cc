@@ -42,6 +42,12 @@ HWY_INLINE Span seen_rows(const Sight& sight) {
   return {some.begin / kRowMultiple * kRowMultiple, round_up(some.end, kRowMultiple)};
 }
 
+/// P of vectors of scores.
+HWY_INLINE V probability(V score, V log_sum) {
+  // At most 0 but for rounding, which counts for scores so large that their log-sum-exp has lost its digits.
+  return exp_not_positive(hn::Min(hn::Zero(D()), hn::Sub(score, log_sum)));
+}
+
 /// P from the scores and dS from dP, in place, and zeros in the same rows where nothing is seen.
 HWY_INLINE void probabilities(const Pairs& pairs, std::int64_t panel, const Sight& sight) {
   const D d;
@@ -51,10 +57,8 @@ HWY_INLINE void probabilities(const Pairs& pairs, std::int64_t panel, const Sigh
     const V correction = hn::Load(d, pairs.correction + panel * kPanel + v * kLanes);
     float* scores = pairs.probabilities + v * kLanes;
     float* grads = pairs.grad_scores + v * kLanes;
-    const auto probability = [&](std::int64_t j) HWY_ATTR {
-      // At most 0 but for rounding, which counts for scores so large that their log-sum-exp has lost its
-      // digits.
-      return exp_not_positive(hn::Min(hn::Zero(d), hn::Sub(hn::Load(d, scores + j * kPanel), log_sum)));
+    const auto probability_of = [&](std::int64_t j) HWY_ATTR {
+      return probability(hn::Load(d, scores + j * kPanel), log_sum);
     };
     const auto grad_score = [&](std::int64_t j, V p) HWY_ATTR {
       return hn::Mul(p, hn::Sub(hn::Load(d, grads + j * kPanel), correction));
@@ -67,7 +71,7 @@ HWY_INLINE void probabilities(const Pairs& pairs, std::int64_t panel, const Sigh
     };
     const auto masked = [&](std::int64_t begin, std::int64_t end) HWY_ATTR {
       for (std::int64_t j = begin; j < end; ++j) {
-        const V p = probability(j), grad = grad_score(j, p);
+        const V p = probability_of(j), grad = grad_score(j, p);
         hn::Store(hn::IfThenElseZero(sight.lanes(v, j), p), d, scores + j * kPanel);
         hn::Store(hn::IfThenElseZero(sight.lanes(v, j), grad), d, grads + j * kPanel);
       }
@@ -76,7 +80,7 @@ HWY_INLINE void probabilities(const Pairs& pairs, std::int64_t panel, const Sigh
     clear(rows.begin, sight.first(v));
     masked(sight.first(v), open.begin);
     for (std::int64_t j = open.begin; j < open.end; ++j) {
-      const V p = probability(j), grad = grad_score(j, p);
+      const V p = probability_of(j), grad = grad_score(j, p);
       hn::Store(p, d, scores + j * kPanel);
       hn::Store(grad, d, grads + j * kPanel);
     }
@@ -210,6 +214,10 @@ void backward_block_of(Context& own, const BackwardBlock& block) {
   pack_rows(pairs.query, pairs.head_width, block.query, block.count, pairs.head_width);
   pack_rows(pairs.grad_out, pairs.value_width, block.grad_out, block.count, pairs.value_width);
   for (std::int64_t i = 0; i < block.count * pairs.head_width; ++i) pairs.query[i] *= block.scale;
+  // Every gradient is linear in P dO: dO takes the factor of P, and D = rowsum(dO ∘ O) with it.
+  for (std::int64_t i = 0; block.weight != nullptr && i < block.count; ++i)
+    for (std::int64_t m = 0; m < pairs.value_dim; ++m)
+      pairs.grad_out[i * pairs.value_width + m] *= block.weight[i];
   const auto queries_of = [&](std::int64_t p) { return std::min(kPanel, block.count - p * kPanel); };
   for (std::int64_t p = 0; p < panels; ++p) {
     const std::int64_t at = p * kPanel;
@@ -251,6 +259,47 @@ void backward_block_of(Context& own, const BackwardBlock& block) {
   add_rows(block.count, pairs.head_dim, pairs.grad_query, pairs.head_width, block.grad_query, block.scale);
 }
 
+void add_probabilities_of(Context& own, const BackwardBlock& block, double* sums) {
+  const std::int64_t panels = (block.count + kPanel - 1) / kPanel, dim = block.head_dim;
+  Workspace workspace(own);
+  const auto take = [&](std::int64_t count) { return workspace.take(static_cast<std::size_t>(count)); };
+  float* query = take(panels * kPanel * dim);
+  float* log_sum = take(panels * kPanel);
+  float* keys = take(kKeyTile * dim);
+  float* weights = take(kKeyTile * kPanel);
+  float* room = take(kPanel * dim);
+  float* totals = take(kPanel);
+  const auto queries_of = [&](std::int64_t p) { return std::min(kPanel, block.count - p * kPanel); };
+  for (std::int64_t p = 0; p < panels; ++p)
+    read_panel(queries_of(p), dim, block.query.from(p * kPanel), query + p * kPanel * dim, block.scale, room);
+  std::fill_n(log_sum, panels * kPanel, 0.0f);
+  for (std::int64_t i = 0; i < block.count; ++i) log_sum[i] = block.normaliser[i * block.normaliser_stride];
+
+  const D d;
+  Sight sight;
+  HWY_ALIGN std::uint8_t seen[kKeyTile * kPanel];
+  for (std::int64_t j = 0; j < block.keys.count; j += kKeyTile) {
+    const std::int64_t count = std::min(kKeyTile, block.keys.count - j);
+    bool packed = false;
+    for (std::int64_t p = 0; p < panels; ++p) {
+      if (!look(block.sees, p * kPanel, queries_of(p), block.keys.first + j, count, seen, sight)) continue;
+      if (!packed) pack_rows(keys, dim, block.keys.key.from(j), count, dim);
+      packed = true;
+      scores(sight, dim, keys, dim, query + p * kPanel * dim, weights);
+      for (std::int64_t v = 0; v < sight.vectors; ++v) {
+        const V log = hn::Load(d, log_sum + p * kPanel + v * kLanes);
+        V total = hn::Zero(d);
+        for (std::int64_t t = sight.first(v); t < sight.last(v); ++t) {
+          const V p_t = probability(hn::Load(d, weights + t * kPanel + v * kLanes), log);
+          total = hn::Add(total, hn::IfThenElseZero(sight.lanes(v, t), p_t));
+        }
+        hn::Store(total, d, totals + v * kLanes);
+      }
+      for (std::int64_t i = 0; i < queries_of(p); ++i) sums[p * kPanel + i] += static_cast<double>(totals[i]);
+    }
+  }
+}
+
 }  // namespace linnet::softmax::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -258,9 +307,14 @@ HWY_AFTER_NAMESPACE();
 namespace linnet::softmax {
 
 HWY_EXPORT(backward_block_of);
+HWY_EXPORT(add_probabilities_of);
 
 void backward_block(Context& own, const BackwardBlock& block) {
   HWY_DYNAMIC_DISPATCH(backward_block_of)(own, block);
+}
+
+void add_probabilities(Context& own, const BackwardBlock& block, double* sums) {
+  HWY_DYNAMIC_DISPATCH(add_probabilities_of)(own, block, sums);
 }
 
 // The chunk's five copies of its rows take about 1 MB, so that they stay in the second-level cache; of the

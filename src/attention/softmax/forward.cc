@@ -33,6 +33,17 @@ struct Walk {
   float* values;  ///< [kKeyTile][value_rows]
 };
 
+/// Sums over the groups of tiles that lie behind, where a block sees more than one group: a plain f32 sum
+/// over a million keys would drift. Panels as those of `Walk`, relative to `maximum`; each sum has what its
+/// additions rounded off beside it (Kahan 1965).
+struct Groups {
+  float *out = nullptr, *out_rest = nullptr;
+  float *sum = nullptr, *sum_rest = nullptr;
+  float* maximum = nullptr;
+  bool open[kMaxQueries / kPanel] = {};  ///< whether a panel has met a tile of the group at work
+  bool any[kMaxQueries / kPanel] = {};   ///< whether a panel has sums here
+};
+
 /// Turns the scores of N vectors of queries, from vector v on, into exp(score − maximum) with the new
 /// maximum, 0 where a query does not see a key that an earlier one of them does, brings the sums up to date
 /// and leaves in `decay` what the earlier outputs have to be multiplied with.
@@ -152,6 +163,50 @@ void attend(const Walk& walk, std::int64_t panel, const Sight& sight) {
   add_masked_values(walk, sight, out);
 }
 
+/// sum = fade · sum + term, with what was rounded off. An infinity leaves no rest.
+HWY_INLINE void collect(float* HWY_RESTRICT sum, float* HWY_RESTRICT rest, V term, V fade) {
+  const D d;
+  const V old = hn::Mul(fade, hn::Load(d, sum));
+  const V wanted = hn::NegMulAdd(fade, hn::Load(d, rest), term);
+  const V next = hn::Add(old, wanted);
+  const V off = hn::Sub(hn::Sub(next, old), wanted);
+  hn::Store(hn::IfThenElseZero(hn::Eq(off, off), off), d, rest);
+  hn::Store(next, d, sum);
+}
+
+/// Ends a group for a panel: its sums go to those of the groups behind, and begin anew from zero.
+HWY_NOINLINE void end_group(const Walk& walk, Groups& groups, std::int64_t panel) {
+  if (!groups.open[panel]) return;
+  const D d;
+  for (std::int64_t i = panel * kPanel; i < (panel + 1) * kPanel; i += kLanes) {
+    const V before = hn::Load(d, groups.maximum + i), now = hn::Load(d, walk.maximum + i);
+    const V ratio = kernels::HWY_NAMESPACE::fast_exp(d, hn::Sub(before, now));
+    const V fade = hn::IfThenElse(hn::Eq(before, now), hn::Set(d, 1.0f), ratio);
+    hn::Store(now, d, groups.maximum + i);
+    collect(groups.sum + i, groups.sum_rest + i, hn::Load(d, walk.sum + i), fade);
+    hn::Store(hn::Zero(d), d, walk.sum + i);
+    const std::int64_t first = panel * (walk.value_rows - 1) * kPanel + i;
+    for (std::int64_t at = first; at < first + walk.value_dim * kPanel; at += kPanel) {
+      collect(groups.out + at, groups.out_rest + at, hn::Load(d, walk.out + at), fade);
+      hn::Store(hn::Zero(d), d, walk.out + at);
+    }
+  }
+  groups.open[panel] = false;
+  groups.any[panel] = true;
+}
+
+/// The keys of a range that some query of a block sees, from a whole tile on.
+HWY_INLINE Span tiles_of(const KeyRange& range, const Visible& visible, std::int64_t queries) {
+  if (range.count == 0) return {0, 0};
+  return {visible.interval[0].begin / kKeyTile * kKeyTile,
+          std::min(range.count, visible.interval[queries - 1].end)};
+}
+
+/// Whether a group ends between the first and the last of these keys.
+HWY_INLINE bool ends_group(const Span& keys) {
+  return keys.begin < keys.end && keys.begin / kKeyGroup != (keys.end - 1) / kKeyGroup;
+}
+
 void forward_block_of(Context& own, const ForwardBlock& block) {
   const std::int64_t panels = (block.count + kPanel - 1) / kPanel;
   Walk walk;
@@ -172,6 +227,20 @@ void forward_block_of(Context& own, const ForwardBlock& block) {
   std::fill_n(walk.out, panels * kPanel * walk.value_rows, 0.0f);
   std::fill_n(walk.maximum, panels * kPanel, -std::numeric_limits<float>::infinity());
   std::fill_n(walk.sum, panels * kPanel, 0.0f);
+  const Span cached = tiles_of(block.cached, block.sees_cached, block.count);
+  const Span fresh = tiles_of(block.fresh, block.sees_fresh, block.count);
+  Groups groups;
+  if (ends_group(cached) || ends_group(fresh)) {
+    const auto zeros = [&](std::int64_t count) {
+      return workspace.take_zeroed(static_cast<std::size_t>(count));
+    };
+    groups.out = zeros(panels * kPanel * walk.value_rows);
+    groups.out_rest = zeros(panels * kPanel * walk.value_rows);
+    groups.sum = zeros(panels * kPanel);
+    groups.sum_rest = zeros(panels * kPanel);
+    groups.maximum = take(panels * kPanel);
+    std::fill_n(groups.maximum, panels * kPanel, -std::numeric_limits<float>::infinity());
+  }
   const auto queries_of = [&](std::int64_t p) { return std::min(kPanel, block.count - p * kPanel); };
   for (std::int64_t p = 0; p < panels; ++p) {
     read_panel(queries_of(p), walk.head_dim, block.query.from(p * kPanel),
@@ -180,11 +249,11 @@ void forward_block_of(Context& own, const ForwardBlock& block) {
 
   Sight sight;
   HWY_ALIGN std::uint8_t seen[kKeyTile * kPanel];
-  const auto walk_over = [&](const KeyRange& range, const Visible& visible) HWY_ATTR {
-    if (range.count == 0) return;
-    const std::int64_t end = std::min(range.count, visible.interval[block.count - 1].end);
-    for (std::int64_t j = visible.interval[0].begin / kKeyTile * kKeyTile; j < end; j += kKeyTile) {
-      const std::int64_t keys = std::min(end - j, kKeyTile);
+  const auto walk_over = [&](const KeyRange& range, const Visible& visible, const Span& all) HWY_ATTR {
+    for (std::int64_t j = all.begin; j < all.end; j += kKeyTile) {
+      const std::int64_t keys = std::min(all.end - j, kKeyTile);
+      if (j % kKeyGroup == 0 && j > all.begin)
+        for (std::int64_t p = 0; p < panels; ++p) end_group(walk, groups, p);
       bool packed = false;
       for (std::int64_t p = 0; p < panels; ++p) {
         if (!look(visible, p * kPanel, queries_of(p), j, keys, seen, sight)) continue;
@@ -194,17 +263,20 @@ void forward_block_of(Context& own, const ForwardBlock& block) {
           packed = true;
         }
         attend(walk, p, sight);
+        groups.open[p] = true;
       }
     }
   };
-  walk_over(block.cached, block.sees_cached);
-  walk_over(block.fresh, block.sees_fresh);
+  walk_over(block.cached, block.sees_cached, cached);
+  walk_over(block.fresh, block.sees_fresh, fresh);
 
   const D d;
   for (std::int64_t p = 0; p < panels; ++p) {
-    float* out = walk.out + p * kPanel * walk.value_rows;
+    const bool grouped = groups.any[p];
+    if (grouped) end_group(walk, groups, p);
+    float* out = (grouped ? groups.out : walk.out) + p * kPanel * walk.value_rows;
     for (std::int64_t i = 0; i < kPanel; i += kLanes) {
-      float* sum = walk.sum + p * kPanel + i;
+      float* sum = (grouped ? groups.sum : walk.sum) + p * kPanel + i;
       float* maximum = walk.maximum + p * kPanel + i;
       const V total = hn::Load(d, sum);
       // A query that saw no key has the sum 0 and gives zeros.

@@ -19,7 +19,7 @@ namespace linnet::softmax::HWY_NAMESPACE {
 
 /// A tile of keys as a panel of queries sees it; lanes are queries. Query i sees the keys begin[i] … end[i] −
 /// 1 of the tile, and neither bound decreases with i: the vectors' own bounds are those of their outermost
-/// lanes. Under a boolean mask the bounds hold the whole tile and `seen` says which keys it is.
+/// lanes. Under a boolean mask `seen` says which of the keys between the bounds it is.
 struct Sight {
   std::int64_t vectors;
   const std::uint8_t* seen;  ///< [keys][kPanel], or null
@@ -34,8 +34,8 @@ struct Sight {
   /// Keys that every query of `count` vectors from vector v on sees. Where there are none, an empty span that
   /// no query's interval begins behind.
   HWY_INLINE Span all(std::int64_t v, std::int64_t count) const {
-    if (seen != nullptr) return {0, 0};
     const std::int64_t from = begin[(v + count) * kLanes - 1];
+    if (seen != nullptr) return {from, from};
     return {from, std::max<std::int64_t>(from, end[v * kLanes])};
   }
 
@@ -80,7 +80,7 @@ HWY_INLINE bool look(const Visible& visible, std::int64_t query, std::int64_t qu
     if (seen == Seen::none) return false;
     if (seen == Seen::some) sight.seen = tile;
   }
-  if (sight.seen != nullptr || (own[queries - 1].begin <= key && own[0].end >= key + keys)) {
+  if (own[queries - 1].begin <= key && own[0].end >= key + keys) {
     std::fill_n(sight.begin, kPanel, 0);
     std::fill_n(sight.end, kPanel, static_cast<std::int32_t>(keys));
     return true;

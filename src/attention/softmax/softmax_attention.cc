@@ -175,7 +175,23 @@ void hand_back(Context& context, const WideOutput& grad_key, const WideOutput& g
   });
 }
 
-// One pass over all pairs of a chunk of queries and a chunk of keys (rounds.h).
+bool has_large(const softmax::BackwardBlock& block) {
+  for (std::int64_t i = 0; i < block.count; ++i) {
+    const float log_sum = std::abs(block.normaliser[i * block.normaliser_stride]);
+    if (log_sum >= softmax::kLargeLogSum && std::isfinite(log_sum)) return true;
+  }
+  return false;
+}
+
+/// weight [count] = 1 / Σ_j exp(score_j − log-sum-exp), a sum that is not 1 where the log-sum-exp lost
+/// digits; 1 where it is 0, as it is without keys, and where it is no number.
+void weigh(std::span<const double> sums, float* weight) {
+  for (const double sum : sums)
+    *weight++ = sum > 0 && std::isfinite(sum) ? static_cast<float>(1 / sum) : 1.0f;
+}
+
+// One pass over all pairs of a chunk of queries and a chunk of keys (rounds.h). Chunks whose scores are large
+// take a pass over their keys before that.
 void SoftmaxAttention::backward(Context& context, const AttentionGradients& gradients,
                                 ConstFloatView grad_out, const AttentionInputs& inputs, ConstFloatView out,
                                 View<const float> normaliser) const {
@@ -196,7 +212,7 @@ void SoftmaxAttention::backward(Context& context, const AttentionGradients& grad
   const std::int64_t query_chunk = softmax::backward_queries(sizes.head_dim, sizes.value_dim);
   const std::int64_t key_chunk = softmax::kBackwardKeys;
   const std::int64_t query_chunks = blocks_of(sizes.queries, query_chunk);
-  const auto block_of = [&](std::int64_t b, std::int64_t h, std::int64_t chunk) {
+  const auto plain_block_of = [&](std::int64_t b, std::int64_t h, std::int64_t chunk) {
     const std::int64_t first = chunk * query_chunk;
     softmax::BackwardBlock block;
     block.head_dim = sizes.head_dim;
@@ -209,6 +225,36 @@ void SoftmaxAttention::backward(Context& context, const AttentionGradients& grad
     block.normaliser_stride = normaliser.stride(1);
     block.count = std::min(query_chunk, sizes.queries - first);
     block.grad_query = rows_of(FloatView(grad_query.view()), b, h).from(first);
+    return block;
+  };
+  // Factors of the chunks' probabilities, empty for those that need none.
+  std::vector<std::vector<float>> weights(static_cast<std::size_t>(sizes.batch * sizes.heads * query_chunks));
+  const auto weights_of = [&](std::int64_t b, std::int64_t h, std::int64_t chunk) -> std::vector<float>& {
+    return weights[static_cast<std::size_t>((b * sizes.heads + h) * query_chunks + chunk)];
+  };
+  parallel_for(context, sizes.batch * sizes.heads * query_chunks, [&](Context& own, std::int64_t item) {
+    const std::int64_t b = item / query_chunks / sizes.heads, h = item / query_chunks % sizes.heads;
+    const std::int64_t chunk = item % query_chunks;
+    softmax::BackwardBlock block = plain_block_of(b, h, chunk);
+    if (!has_large(block)) return;
+    std::array<double, softmax::kMaxQueries> sums = {};
+    std::array<Mask::Interval, softmax::kMaxQueries> intervals;
+    if (initial) {
+      block.keys = initial->head(b, h);
+      block.sees = sights.cached({intervals.data(), static_cast<std::size_t>(block.count)}, b,
+                                 chunk * query_chunk, block.keys.count);
+      softmax::add_probabilities(own, block, sums.data());
+    }
+    block.keys = keys_of(inputs, b, h, 0, sizes.keys);
+    block.sees = sights.own(b, chunk * query_chunk);
+    softmax::add_probabilities(own, block, sums.data());
+    weights_of(b, h, chunk).resize(static_cast<std::size_t>(block.count));
+    weigh({sums.data(), static_cast<std::size_t>(block.count)}, weights_of(b, h, chunk).data());
+  });
+  const auto block_of = [&](std::int64_t b, std::int64_t h, std::int64_t chunk) {
+    softmax::BackwardBlock block = plain_block_of(b, h, chunk);
+    if (const std::vector<float>& weight = weights_of(b, h, chunk); !weight.empty())
+      block.weight = weight.data();
     return block;
   };
 
@@ -241,11 +287,15 @@ void SoftmaxAttention::backward(Context& context, const AttentionGradients& grad
       const std::int64_t b = item / query_chunks / sizes.heads, h = item / query_chunks % sizes.heads;
       const std::int64_t chunk = item % query_chunks;
       softmax::BackwardBlock block = block_of(b, h, chunk);
-      block.keys = initial->head(b, h);
+      const KeyRange all = initial->head(b, h);
       std::array<Mask::Interval, softmax::kMaxQueries> intervals;
       block.sees = sights.cached({intervals.data(), static_cast<std::size_t>(block.count)}, b,
-                                 chunk * query_chunk, block.keys.count);
-      softmax::backward_block(own, block);
+                                 chunk * query_chunk, all.count);
+      for (std::int64_t first = 0; first < all.count; first += softmax::kKeyGroup) {
+        block.keys = {all.key.from(first), all.value.from(first), first,
+                      std::min(softmax::kKeyGroup, all.count - first)};
+        softmax::backward_block(own, block);
+      }
     });
   }
   Rounds(sights, sizes, query_chunk, key_chunk)

@@ -21,6 +21,9 @@ using V = hn::Vec<D>;
 // The scores of this many keys are kept before their values are read.
 constexpr std::int64_t kSlice = 256;
 
+// Keys of which plain sums are taken.
+constexpr std::int64_t kGroup = 24 * kSlice;
+
 /// q·k for T keys, one after another in memory.
 template <int T>
 HWY_INLINE void dots(std::int64_t dim, const float* query, const float* keys, float* scores) {
@@ -79,12 +82,28 @@ void step_head_of(const StepHead& head) {
   float* scores = head.scratch;
   float* query = scores + kSlice;
   float* out = query + (head.head_dim + 31) / 16 * 16;
+  float* groups = out + (head.value_dim + 15) / 16 * 16;
   const std::int64_t vectors = (head.value_dim + lanes - 1) / lanes;
   for (std::int64_t e = 0; e < head.head_dim; ++e) query[e] = head.scale * head.query[e];
   std::fill_n(out, vectors * lanes, 0.0f);
+  std::fill_n(groups, vectors * lanes, 0.0f);
 
-  float maximum = -std::numeric_limits<float>::infinity();
-  float sum = 0;
+  constexpr float none = -std::numeric_limits<float>::infinity();
+  float maximum = none, sum = 0;
+  // Sums over the groups of slices that lie behind: a plain sum over a million keys would drift.
+  float groups_maximum = none, groups_sum = 0;
+  const auto end_group = [&]() HWY_ATTR {
+    const V ratio =
+        kernels::HWY_NAMESPACE::fast_exp(d, hn::Sub(hn::Set(d, groups_maximum), hn::Set(d, maximum)));
+    const V fade = groups_maximum == maximum ? hn::Set(d, 1.0f) : ratio;
+    for (std::int64_t m = 0; m < vectors * lanes; m += lanes) {
+      hn::Store(hn::MulAdd(fade, hn::Load(d, groups + m), hn::Load(d, out + m)), d, groups + m);
+      hn::Store(hn::Zero(d), d, out + m);
+    }
+    groups_sum = hn::GetLane(fade) * groups_sum + sum;
+    groups_maximum = maximum;
+    sum = 0;
+  };
   for (std::int64_t j = 0; j < head.count; j += kSlice) {
     const std::int64_t count = std::min(kSlice, head.count - j);
     const float* keys = head.keys + j * head.head_dim;
@@ -114,6 +133,12 @@ void step_head_of(const StepHead& head) {
       add_weighted_values<4>(count, head.value_dim, scores, values + v * lanes, decay, out + v * lanes);
     for (; v < vectors; ++v)
       add_weighted_values<1>(count, head.value_dim, scores, values + v * lanes, decay, out + v * lanes);
+    if ((j + kSlice) % kGroup == 0) end_group();
+  }
+  if (head.count >= kGroup) {
+    end_group();
+    out = groups;
+    sum = groups_sum;
   }
   for (std::int64_t m = 0; m < head.value_dim; ++m) head.out[m] = out[m] / sum;
 }
@@ -129,7 +154,7 @@ HWY_EXPORT(step_head_of);
 void step_head(const StepHead& head) { HWY_DYNAMIC_DISPATCH(step_head_of)(head); }
 
 std::size_t step_scratch(std::int64_t head_dim, std::int64_t value_dim) {
-  return static_cast<std::size_t>(256 + head_dim + value_dim + 64);
+  return static_cast<std::size_t>(256 + head_dim + 2 * value_dim + 80);
 }
 
 }  // namespace linnet::softmax

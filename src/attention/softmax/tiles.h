@@ -18,6 +18,10 @@ inline constexpr std::int64_t kPanel = 48;
 /// Keys in a tile: the scores of a panel, 18 KB, and its queries fit the first-level cache.
 inline constexpr std::int64_t kKeyTile = 96;
 
+/// Keys of which plain f32 sums are taken; the sums of groups are added up with their rounding errors kept. A
+/// multiple of kKeyTile. Groups begin at multiples of it, so that what a query sees decides its bits alone.
+inline constexpr std::int64_t kKeyGroup = 64 * kKeyTile;
+
 /// Queries in a block at most, forward or backward.
 inline constexpr std::int64_t kMaxQueries = 8 * kPanel;
 
@@ -63,8 +67,9 @@ struct BackwardBlock {
   InputRows query, out, grad_out;  ///< of the chunk's first query
   const float* normaliser = nullptr;
   std::int64_t normaliser_stride = 0;
-  std::int64_t count = 0;  ///< at most `backward_queries`
-  KeyRange keys;           ///< the pointers are those of the range's first key
+  const float* weight = nullptr;  ///< factor of each query's probabilities; null: 1
+  std::int64_t count = 0;         ///< at most `backward_queries`
+  KeyRange keys;                  ///< the pointers are those of the range's first key
   Visible sees;
   OutputRows grad_query;
   OutputRows grad_key, grad_value;  ///< data null: the keys are constants
@@ -75,6 +80,14 @@ inline constexpr std::int64_t kBackwardKeys = 384;
 
 std::int64_t backward_queries(std::int64_t head_dim, std::int64_t value_dim);
 void backward_block(Context& own, const BackwardBlock& block);
+
+/// Log-sum-exps from which on, in absolute value, rounding them to f32 is too much: the probabilities
+/// exp(score − log-sum-exp) of a query would be 4e-6 off and more.
+inline constexpr float kLargeLogSum = 64;
+
+/// Adds to sums [count] the probabilities exp(score − log-sum-exp) of the block's queries, which the rounding
+/// of the log-sum-exp keeps from adding up to 1. Reads neither `out` nor `grad_out`.
+void add_probabilities(Context& own, const BackwardBlock& block, double* sums);
 
 /// One query against `count` ≥ 1 keys [count, E] and values [count, M], each dense and readable for 64 bytes
 /// past their end. `scratch` holds step_scratch floats, aligned to 64 bytes.

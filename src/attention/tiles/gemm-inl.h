@@ -117,6 +117,20 @@ HWY_INLINE void collect_vector(float* HWY_RESTRICT sum, float* HWY_RESTRICT rest
   hn::Store(next, d, sum);
 }
 
+/// A factor whose rounding to f32 would count, as it does where it is multiplied in again and again: it is
+/// high
+/// + low.
+struct Fade {
+  float high = 1.0f, low = 0.0f;
+};
+
+/// The same with both parts of a factor.
+HWY_INLINE void collect_vector(float* HWY_RESTRICT sum, float* HWY_RESTRICT rest, Vec32 term, Fade fade) {
+  const F32 d;
+  const Vec32 little = hn::Mul(hn::Set(d, fade.low), hn::Load(d, sum));
+  collect_vector(sum, rest, hn::Add(term, little), hn::Set(d, fade.high));
+}
+
 /// kRows rows of kVectors vectors, held in registers.
 template <int kRows, int kVectors>
 struct Accumulators {
@@ -218,15 +232,16 @@ struct Accumulators {
       }
   }
 
-  HWY_INLINE void collect(float* HWY_RESTRICT c, float* HWY_RESTRICT rest, std::size_t ldc,
-                          float fade) const {
+  /// c = fade · c + the sums: `fade` is a vector, or a Fade.
+  template <class F>
+  HWY_INLINE void collect(float* HWY_RESTRICT c, float* HWY_RESTRICT rest, std::size_t ldc, F fade) const {
     const F32 d;
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r)
 #pragma GCC unroll 8
       for (int v = 0; v < kVectors; ++v) {
         const std::size_t at = r * ldc + v * hn::Lanes(d);
-        collect_vector(c + at, rest + at, sum[r][v], hn::Set(d, fade));
+        collect_vector(c + at, rest + at, sum[r][v], fade);
       }
   }
 };
@@ -262,8 +277,8 @@ HWY_INLINE void for_each_panel(const Product& product, std::size_t columns) {
 }
 
 /// What a product does with C: assigns it, adds to it, or adds to fade · C, keeping in `rest` what that
-/// rounds off.
-enum class Into { assign, add, collect };
+/// rounds off, with the high part of fade alone or with both.
+enum class Into { assign, add, collect, fade };
 
 /// Whether a product has whole blocks of rows alone, or any number: rows that fill no block are then computed
 /// one by one, with the same bits.
@@ -281,7 +296,7 @@ struct Multiply {
   std::size_t rows, depth;
   Ahead* ahead = nullptr;
   float* rest = nullptr;
-  float fade = 1.0f;
+  Fade fade = {};
 
   template <int kVectors>
   HWY_NOINLINE void panel(std::size_t column) const {
@@ -294,7 +309,7 @@ struct Multiply {
 
   /// The same product into C in another way.
   template <Into kOther>
-  Multiply<kLeft, kOther, kBlocks> as(float* its_rest = nullptr, float its_fade = 1.0f) const {
+  Multiply<kLeft, kOther, kBlocks> as(float* its_rest = nullptr, Fade its_fade = {}) const {
     return {c, ldc, a, lda, b, ldb, rows, depth, ahead, its_rest, its_fade};
   }
 
@@ -307,7 +322,8 @@ struct Multiply {
     const std::size_t at = row * ldc + column;
     if constexpr (kInto == Into::assign) tile.store(c + at, ldc);
     if constexpr (kInto == Into::add) tile.add_to(c + at, ldc);
-    if constexpr (kInto == Into::collect) tile.collect(c + at, rest + at, ldc, fade);
+    if constexpr (kInto == Into::collect) tile.collect(c + at, rest + at, ldc, hn::Set(F32(), fade.high));
+    if constexpr (kInto == Into::fade) tile.collect(c + at, rest + at, ldc, fade);
   }
 };
 
@@ -374,7 +390,7 @@ struct MultiplyWithTriangle {
 
 /// to [columns, ldt] from [rows, ldf] transposed: `rows` is rounded up to a vector, `columns` to 4.
 inline HWY_NOINLINE void transpose(float* HWY_RESTRICT to, std::size_t ldt, const float* HWY_RESTRICT from,
-                          std::size_t ldf, std::size_t rows, std::size_t columns) {
+                                   std::size_t ldf, std::size_t rows, std::size_t columns) {
 #if HWY_TARGET == HWY_SCALAR
   for (std::size_t r = 0; r < rows; ++r)
     for (std::size_t c = 0; c < columns; ++c) to[c * ldt + r] = from[r * ldf + c];
