@@ -7,6 +7,7 @@
 #include "commands.h"
 #include "generation/stream_file.h"
 #include "io/file.h"
+#include "outputs.h"
 #include "pictures.h"
 
 namespace linnet {
@@ -38,7 +39,6 @@ void check_picture_options(const Arguments& arguments) {
   if (!arguments.prompt.empty() || !arguments.prompt_file.empty() || arguments.length != 0)
     fail<UsageError>("generate",
                      "expected --prompt, --prompt-file and --length for models of text, got one of pictures");
-  if (!arguments.out.empty()) require_file_path(arguments.out);
 }
 
 /// What the options ask for: new pictures, the lower halves of given ones, or the rest of saved streams.
@@ -73,7 +73,7 @@ void report_pictures(const Arguments& arguments, std::int64_t count, double seco
     json["states"] = arguments.save_states;
   else
     json["images_per_second"] = rate;
-  fmt::print("{}\n", json.dump(2));
+  print_json(json);
 }
 
 void draw_pictures(const std::shared_ptr<const Model>& model, const Arguments& arguments) {
@@ -237,14 +237,12 @@ void report_texts(const Arguments& arguments, const WrittenTexts& written, doubl
   if (!arguments.json) return;
   Json results = Json::array();
   for (const std::string& text : written.texts) results.push_back(Json{{"text", text}});
-  fmt::print("{}\n", Json{{"tokens", written.tokens}, {"tokens_per_second", rate}, {"results", results}}.dump(
-                         2, ' ', false, Json::error_handler_t::replace));
+  print_json({{"tokens", written.tokens}, {"tokens_per_second", rate}, {"results", results}});
 }
 
 void write_text(const std::shared_ptr<const Model>& model, const Arguments& arguments) {
   if (!arguments.complete.empty() || arguments.columns != 0)
     fail<UsageError>("generate", "expected --complete and --columns for models of pictures, got one of text");
-  if (!arguments.out.empty()) require_file_path(arguments.out);
   const Text text(model->config());
   const TextPlan plan = plan_of(model->config(), text, arguments);
   const auto start = std::chrono::steady_clock::now();
@@ -257,7 +255,11 @@ void write_text(const std::shared_ptr<const Model>& model, const Arguments& argu
 
 void run(const Arguments& arguments) {
   arguments.sampling.check();
-  if (!arguments.save_states.empty()) require_file_path(arguments.save_states);
+  check_outputs("generate", {{"--out", arguments.out}, {"--save-states", arguments.save_states}},
+                {{"the model's", arguments.model},
+                 {"--prompt-file", arguments.prompt_file},
+                 {"--complete", arguments.complete},
+                 {"--states", arguments.states}});
   const std::shared_ptr<const Model> model = Model::load(arguments.model);
   model->config().check_generates();
   for (const std::int64_t label : arguments.labels) model->config().first_input(label);
@@ -300,7 +302,7 @@ void add_generate(Command& program) {
   add("--top-p", arguments->sampling.top_p,
       "sample from the smallest set of tokens with this total probability")
       .check(number(0, 1, true));
-  add("--seed", arguments->sampling.seed, "seed of the first stream; each next one adds 1");
+  add("--seed", arguments->sampling.seed, "seed of the first stream; each next one adds 1").check(whole(0));
   Option save_states =
       command.add_option("--save-states", arguments->save_states, "file for the streams that --steps stops");
   Option steps = command.add_option(

@@ -6,6 +6,7 @@
 #include "io/json.h"
 #include "linnet/dataset.h"
 #include "linnet/training.h"
+#include "model/files.h"
 #include "training/checkpoint.h"
 #include "training/evaluation.h"
 #include "training/examples.h"
@@ -21,6 +22,17 @@ constexpr const char* metrics_file = "metrics.jsonl";
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+/// Whether the model of a run's folder can be read and its weights have their digests.
+bool has_whole_model(const fs::path& folder) {
+  try {
+    read_config(folder / config_file);
+    Safetensors::read(folder / weights_file).check_digests();
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
 }
 
 /// A trainer with its data and the files of its folder.
@@ -63,14 +75,19 @@ class Run {
       }
       if (stop) break;
     }
-    if (saved != trainer_.steps() || !checkpoints_.newest()) save();
+    if (saved != trainer_.steps() || !fs::exists(checkpoints_.path(trainer_.steps()))) save();
     return {trainer_.steps(), trainer_.steps() == options_.steps, evaluation};
   }
 
  private:
   void begin(bool resume) {
     std::optional<std::int64_t> newest;
-    if (resume) newest = checkpoints_.newest();
+    bool older = false;
+    if (resume)
+      newest = checkpoints_.newest_whole([&](const std::string& fault) {
+        older = true;
+        say(fault + "; taking an older checkpoint");
+      });
     if (!resume && fs::exists(folder_) && (!fs::is_directory(folder_) || !fs::is_empty(folder_)))
       fail("train",
            "expected {} to be a new or empty folder, got one that exists; add --resume to continue its run",
@@ -83,8 +100,8 @@ class Run {
         fail("resume", "expected {} to be the checkpoint of step {}, got that of step {}",
              checkpoint.string(), *newest, trainer_.steps());
       // The run may have been killed between its checkpoint and its own model, which no later step need write
-      // again.
-      trainer_.impl().write_model(folder_);
+      // again. A model that is newer than the checkpoint stays.
+      if (!older || !has_whole_model(folder_)) trainer_.impl().write_model(folder_);
       say(fmt::format("resuming from {}", checkpoint.string()));
     } else if (resume) {
       say("no checkpoint yet: starting from the beginning");
@@ -143,12 +160,22 @@ class Run {
   void keep_metrics_up_to(std::int64_t step) const {
     const fs::path path = folder_ / metrics_file;
     if (!fs::exists(path)) return;
-    std::istringstream lines(read_file(path));
+    const std::string text = read_file(path);
+    std::istringstream lines(text);
     std::string kept, line;
+    std::int64_t unreadable = 0;
     while (std::getline(lines, line)) {
       const Json json = Json::parse(line, nullptr, false);
-      if (json.is_object() && json.value("step", std::int64_t{0}) <= step && json.contains("step"))
+      if (!json.is_object() || !json.contains("step") || !json["step"].is_number_integer())
+        ++unreadable;
+      else if (json["step"].get<std::int64_t>() <= step)
         kept += line + "\n";
+    }
+    if (unreadable > 0) {
+      const fs::path aside = fs::path(path) += ".damaged";
+      write_file_atomically(aside, text);
+      say(fmt::format("left out {} lines of {} that cannot be read; the file as it was is {}", unreadable,
+                      path.string(), aside.string()));
     }
     write_file_atomically(path, kept);
   }

@@ -7,6 +7,7 @@
 #include <limits>
 #include <set>
 
+#include "base/memory.h"
 #include "io/file.h"
 #include "report.h"
 

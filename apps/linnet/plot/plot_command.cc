@@ -7,8 +7,8 @@
 #include "commands.h"
 #include "io/file.h"
 #include "io/json.h"
+#include "outputs.h"
 #include "plot/plot.h"
-#include "report.h"
 
 namespace linnet {
 namespace {
@@ -61,7 +61,9 @@ std::vector<std::pair<double, double>> smoothed(const std::vector<std::pair<doub
 }
 
 void run(const Arguments& arguments) {
-  require_file_path(arguments.out);
+  std::vector<NamedPath> runs;
+  for (const std::string& folder : arguments.runs) runs.push_back({"the run's", folder});
+  check_outputs("plot", {{"--out", arguments.out}}, runs);
   Chart training, validation;
   training.title = arguments.title.empty() ? "Training loss" : arguments.title;
   validation.title = "Validation loss";
