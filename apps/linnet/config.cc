@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/fail.h"
+#include "base/memory.h"
 #include "base/names.h"
 #include "data/cifar.h"
 #include "data/copy_task.h"
@@ -103,7 +104,8 @@ Options RunConfig::options() {
 void RunConfig::load(const std::string& file_or_name, const std::vector<std::string>& settings) {
   Options table = options();
   const fs::path path = find_config(file_or_name);
-  const std::string text = read_file(path);
+  constexpr std::size_t most_bytes = 1 << 20;
+  const std::string text = read_file(path, most_bytes);
   if (text.find_first_not_of(" \t\r\n") == std::string::npos)
     fail<UsageError>("config", "expected keys of a configuration in {}, got an empty file", path.string());
   table.parse_toml(text, path.string());

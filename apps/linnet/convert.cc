@@ -20,7 +20,10 @@ void run(const Arguments& arguments) {
   const auto before = Model::load(arguments.model);
   const std::string setting = "model.weights=" + arguments.weights;
   const auto after = Model::load(arguments.model, std::span(&setting, 1));
-  after->save(out);
+  if (out.has_parent_path()) create_folders(out.parent_path());
+  AtomicFolder folder(out);
+  after->save(folder.path());
+  folder.commit();
   fmt::print("{}: {} weights, {} parameters in {:.1f} MB (before: {} in {:.1f} MB)\n", out.string(),
              name_of(after->config().weights), after->parameter_count(),
              1e-6 * static_cast<double>(after->weight_bytes()), name_of(before->config().weights),

@@ -3,10 +3,12 @@
 #include <algorithm>
 
 #include "base/fail.h"
+#include "base/memory.h"
 #include "checks.h"
 #include "commands.h"
 #include "config.h"
 #include "io/safetensors.h"
+#include "outputs.h"
 #include "report.h"
 #include "training/examples.h"
 
@@ -68,7 +70,8 @@ void write_rows(std::span<float> to, View<const float> rows, const std::vector<s
 }
 
 void run(const Arguments& arguments) {
-  require_file_path(arguments.out);
+  check_outputs("embed", {{"--out", arguments.out}},
+                {{"the model's", arguments.model}, {"--data", arguments.data}});
   const std::shared_ptr<const Model> model = Model::load(arguments.model);
   const ModelConfig& config = model->config();
   DataOptions source = data_for_model(config, arguments.data, arguments.data_kind);
@@ -107,11 +110,10 @@ void run(const Arguments& arguments) {
   if (dataset.classes() > 0) tensors.push_back({"labels", DType::i64, {count}, labels.data()});
   write_safetensors(arguments.out, tensors, {});
   if (arguments.json)
-    fmt::print("{}\n", Json{{"out", arguments.out},
-                            {"examples", count},
-                            {"width", config.width},
-                            {"shape", embeddings.shape()}}
-                           .dump(2));
+    print_json({{"out", arguments.out},
+                {"examples", count},
+                {"width", config.width},
+                {"shape", embeddings.shape()}});
   else
     fmt::print("embeddings {} of {} examples: {}\n", to_string(embeddings.shape()), count, arguments.out);
 }

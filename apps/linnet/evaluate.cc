@@ -7,6 +7,7 @@
 #include "commands.h"
 #include "config.h"
 #include "io/file.h"
+#include "outputs.h"
 #include "report.h"
 #include "run_record.h"
 
@@ -62,7 +63,8 @@ DataOptions data_of(const ModelConfig& config, const Arguments& arguments) {
 }
 
 void run(const Arguments& arguments) {
-  if (!arguments.per_token.empty()) require_file_path(arguments.per_token);
+  check_outputs("evaluate", {{"--per-token", arguments.per_token}},
+                {{"the model's", arguments.model}, {"--data", arguments.data}});
   Context context(arguments.threads);
   const std::vector<std::string> settings = settings_of(arguments);
   const std::shared_ptr<const Model> model = Model::load(arguments.model, settings);
@@ -82,20 +84,19 @@ void run(const Arguments& arguments) {
   if (on_token) write_file_atomically(arguments.per_token, lines);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (arguments.json) {
-    fmt::print("{}\n", Json{{"model", arguments.model},
-                            {"family", name_of(model->config().attention.family)},
-                            {"data", !arguments.data.empty() ? arguments.data
-                                     : source.path.empty()   ? source.kind
-                                                             : source.path},
-                            {"split", arguments.split},
-                            {"examples", result.examples},
-                            {"tokens", result.tokens},
-                            {"bits_per_token", result.bits},
-                            {"perplexity", result.perplexity},
-                            {"accuracy", result.accuracy},
-                            {"non_positive_denominators", result.non_positive},
-                            {"seconds", seconds}}
-                           .dump(2));
+    print_json({{"model", arguments.model},
+                {"family", name_of(model->config().attention.family)},
+                {"data", !arguments.data.empty() ? arguments.data
+                         : source.path.empty()   ? source.kind
+                                                 : source.path},
+                {"split", arguments.split},
+                {"examples", result.examples},
+                {"tokens", result.tokens},
+                {"bits_per_token", result.bits},
+                {"perplexity", result.perplexity},
+                {"accuracy", result.accuracy},
+                {"non_positive_denominators", result.non_positive},
+                {"seconds", seconds}});
     return;
   }
   fmt::print(

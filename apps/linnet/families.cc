@@ -83,7 +83,7 @@ void run(bool json, bool markdown) {
     fmt::print("{}{}\n\n", table.name == "families" ? "" : "\n", table.title);
     print_table(table.rows, table.keys);
   }
-  if (json) fmt::print("{}\n", all.dump(2));
+  if (json) print_json(all);
 }
 
 }  // namespace

@@ -163,7 +163,7 @@ void run(const Arguments& arguments) {
   }
   if (!any_hidden) fmt::print(stderr, "no token is hidden: _ stands for a hidden token\n");
   if (arguments.json) {
-    fmt::print("{}\n", results.dump(2, ' ', false, Json::error_handler_t::replace));
+    print_json(results);
     return;
   }
   for (const Json& result : results) {

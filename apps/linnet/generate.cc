@@ -11,6 +11,7 @@
 #include "commands.h"
 #include "generation/stream_file.h"
 #include "io/file.h"
+#include "outputs.h"
 #include "pictures.h"
 #include "run_record.h"
 
@@ -60,7 +61,6 @@ void check_picture_options(const Arguments& arguments) {
                      "expected --prompt, --prompt-file and --length for models of text, got one of pictures");
   if (const std::string extension = extension_of(arguments.out); !extension.empty() && extension != ".png")
     fail<UsageError>("generate", "expected --out FILE.png for pictures, got {}", arguments.out);
-  if (!arguments.out.empty()) require_file_path(arguments.out);
 }
 
 /// What the options ask for: new pictures, the lower halves of given ones, or the rest of saved streams.
@@ -100,7 +100,7 @@ void report_pictures(const Arguments& arguments, const std::vector<std::vector<s
   json["results"] = Json::array();
   for (const std::vector<std::int32_t>& tokens : examples)
     json["results"].push_back(Json{{"tokens", tokens}});
-  fmt::print("{}\n", json.dump(2));
+  print_json(json);
 }
 
 void draw_pictures(const std::shared_ptr<const Model>& model, Arguments arguments) {
@@ -278,8 +278,7 @@ void report_texts(const Arguments& arguments, const WrittenTexts& written, doubl
   Json results = Json::array();
   for (const WrittenText& one : written.texts)
     results.push_back(Json{{"text", one.text}, {"tokens", one.tokens}});
-  fmt::print("{}\n", Json{{"tokens", written.tokens}, {"tokens_per_second", rate}, {"results", results}}.dump(
-                         2, ' ', false, Json::error_handler_t::replace));
+  print_json({{"tokens", written.tokens}, {"tokens_per_second", rate}, {"results", results}});
 }
 
 void write_text(const std::shared_ptr<const Model>& model, const Arguments& arguments) {
@@ -289,7 +288,6 @@ void write_text(const std::shared_ptr<const Model>& model, const Arguments& argu
     if (extension_of(arguments.out) == of_pictures)
       fail<UsageError>("generate", "expected --out with the name of a text file for a model of text, got {}",
                        arguments.out);
-  if (!arguments.out.empty()) require_file_path(arguments.out);
   const Text text(model->config());
   const TextPlan plan = plan_of(model->config(), text, arguments);
   const auto start = std::chrono::steady_clock::now();
@@ -302,7 +300,11 @@ void write_text(const std::shared_ptr<const Model>& model, const Arguments& argu
 
 void run(const Arguments& arguments) {
   arguments.sampling.check();
-  if (!arguments.save_states.empty()) require_file_path(arguments.save_states);
+  check_outputs("generate", {{"--out", arguments.out}, {"--save-states", arguments.save_states}},
+                {{"the model's", arguments.model},
+                 {"--prompt-file", arguments.prompt_file},
+                 {"--complete", arguments.complete},
+                 {"--states", arguments.states}});
   const std::shared_ptr<const Model> model = Model::load(arguments.model);
   model->config().check_generates();
   for (const std::int64_t label : arguments.labels) model->config().first_input(label);
@@ -352,7 +354,8 @@ void add_generate(Command& program) {
       .capture_default_str()
       .check(number(0, 1, true));
   add("--seed", arguments->sampling.seed, "seed of the first stream; each next one adds 1")
-      .capture_default_str();
+      .capture_default_str()
+      .check(whole(0));
   Option save_states =
       command.add_option("--save-states", arguments->save_states, "file for the streams that --steps stops");
   Option steps = command.add_option(

@@ -1,5 +1,6 @@
 #include <fmt/core.h>
 
+#include "base/memory.h"
 #include "commands.h"
 #include "linnet/generation.h"
 #include "linnet/model.h"
@@ -73,16 +74,15 @@ void run(const std::string& folder, bool json) {
     tensors.push_back({{"name", row.name}, {"shape", to_string(row.place.shape())}, {"count", row.count}});
   const Json tokens = config.masked() ? Json::array() : cost_per_token(*model);
   if (json) {
-    fmt::print("{}\n", Json{{"model", folder},
-                            {"objective", name_of(config.objective)},
-                            {"family", name_of(config.attention.family)},
-                            {"feature_map", config.attention.linear.feature_map},
-                            {"parameters", model->parameter_count()},
-                            {"weight_bytes", model->weight_bytes()},
-                            {"training_flops_per_token", training_flops(config)},
-                            {"per_token", tokens},
-                            {"tensors", tensors}}
-                           .dump(2));
+    print_json({{"model", folder},
+                {"objective", name_of(config.objective)},
+                {"family", name_of(config.attention.family)},
+                {"feature_map", config.attention.linear.feature_map},
+                {"parameters", model->parameter_count()},
+                {"weight_bytes", model->weight_bytes()},
+                {"training_flops_per_token", training_flops(config)},
+                {"per_token", tokens},
+                {"tensors", tensors}});
     return;
   }
   fmt::print(

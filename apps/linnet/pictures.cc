@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "base/fail.h"
+#include "base/memory.h"
 #include "data/cifar.h"
 #include "data/idx.h"
 #include "data/images.h"

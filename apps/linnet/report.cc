@@ -8,10 +8,7 @@
 #include <cctype>
 #include <cmath>
 #include <cstdio>
-#include <filesystem>
 #include <fstream>
-
-#include "base/fail.h"
 
 namespace linnet {
 namespace {
@@ -70,16 +67,6 @@ std::string duration_text(double seconds) {
   return fmt::format("{} s", whole);
 }
 
-std::string bytes_text(double bytes) {
-  const char* units[] = {"B", "kB", "MB", "GB", "TB"};
-  int unit = 0;
-  while (bytes >= 1000 && unit < 4) {
-    bytes /= 1000;
-    ++unit;
-  }
-  return unit == 0 ? fmt::format("{:.0f} B", bytes) : fmt::format("{:.3g} {}", bytes, units[unit]);
-}
-
 namespace {
 
 std::size_t status_bytes(const char* wanted) {
@@ -105,23 +92,8 @@ void reset_peak_memory() {
   std::ofstream("/proc/self/clear_refs") << "5";  // Linux: resets VmHWM to what is held now
 }
 
-void require_memory(const std::string& what, double bytes) {
-  std::ifstream info("/proc/meminfo");
-  std::string key;
-  double kilobytes = 0;
-  while (info >> key && key != "MemAvailable:") std::getline(info, key);
-  if (!(info >> kilobytes) || bytes <= 1024 * kilobytes) return;
-  fail("memory", "expected {} to fit into the {} of memory that are free, got one that needs at least {}",
-       what, bytes_text(1024 * kilobytes), bytes_text(bytes));
-}
-
-void require_file_path(const std::string& path) {
-  namespace fs = std::filesystem;
-  std::error_code ignored;
-  if (fs::is_directory(path, ignored)) fail("output", "expected the path of a file, got the folder {}", path);
-  const fs::path folder = fs::absolute(path, ignored).parent_path();
-  if (!fs::is_directory(folder, ignored))
-    fail("output", "expected a path in a folder that exists, got {}", path);
+void print_json(const Json& result) {
+  fmt::print("{}\n", result.dump(2, ' ', false, Json::error_handler_t::replace));
 }
 
 namespace {

@@ -33,20 +33,14 @@ std::string cut_to(const std::string& line, std::size_t columns);
 
 /// "1 h 02 min", "3 min 20 s", "4 s".
 std::string duration_text(double seconds);
-/// "1.2 MB", decimal units.
-std::string bytes_text(double bytes);
 
 /// Bytes of memory that this process holds, and that it has held at most since `reset_peak_memory`.
 std::size_t resident_memory();
 std::size_t peak_memory();
 void reset_peak_memory();
 
-/// Throws Error where the machine has less memory free than `bytes`, which `what` needs at the very least:
-/// asking for it would end in other programs being killed.
-void require_memory(const std::string& what, double bytes);
-
-/// Throws Error where `path` cannot become a file: known before the work whose result it is to hold.
-void require_file_path(const std::string& path);
+/// Prints the result of a command. Bytes that are not UTF-8, which names of files may have, become U+FFFD.
+void print_json(const Json& result);
 
 /// Prints rows of equal keys as a table: text to the left, numbers to the right.
 void print_table(const Json& rows, const std::vector<std::string>& keys);

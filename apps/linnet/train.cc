@@ -6,6 +6,7 @@
 
 #include "attention/family.h"
 #include "base/fail.h"
+#include "base/memory.h"
 #include "checks.h"
 #include "commands.h"
 #include "config.h"
@@ -270,8 +271,7 @@ void run(const Arguments& arguments) {
   const double seconds = display.seconds();
   display.show(fmt::format("{} after {} steps in {}: {}", result.finished ? "finished" : "stopped",
                            result.step, duration_text(seconds), folder.string()));
-  if (arguments.json)
-    fmt::print("{}\n", json_of(result, folder, seconds, display.bits(), config.model.masked()).dump(2));
+  if (arguments.json) print_json(json_of(result, folder, seconds, display.bits(), config.model.masked()));
 }
 
 void list_options() {

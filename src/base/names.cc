@@ -1,5 +1,7 @@
 #include "base/names.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <vector>
 
@@ -27,6 +29,10 @@ std::string nearest_name(std::string_view name, std::span<const std::string> can
   const std::string* best = nullptr;
   std::size_t least = 0;
   for (const std::string& candidate : candidates) {
+    // Lengths alone tell that it differs in too many letters; a name in a file may have millions.
+    const std::size_t insertions =
+        std::max(name.size(), candidate.size()) - std::min(name.size(), candidate.size());
+    if (2 * insertions > candidate.size()) continue;
     const std::size_t distance = edits(name, candidate);
     if (best == nullptr || distance < least) {
       best = &candidate;
@@ -35,6 +41,13 @@ std::string nearest_name(std::string_view name, std::span<const std::string> can
   }
   if (best == nullptr || 2 * least > best->size()) return {};
   return *best;
+}
+
+std::string shortened(std::string_view text, std::size_t most) {
+  if (text.size() <= most) return std::string(text);
+  std::size_t end = most;
+  while (end > 0 && is_utf8_continuation(text[end])) --end;
+  return fmt::format("{}… ({} bytes)", text.substr(0, end), text.size());
 }
 
 }  // namespace linnet

@@ -11,4 +11,11 @@ namespace linnet {
 /// letters.
 std::string nearest_name(std::string_view name, std::span<const std::string> candidates);
 
+/// Whether a byte of UTF-8 continues the character of the byte before it.
+constexpr bool is_utf8_continuation(char byte) { return (static_cast<unsigned char>(byte) & 0xc0) == 0x80; }
+
+/// The text as an error quotes it: whole where it has at most `most` bytes, else its first characters and its
+/// size, "abc… (2000000 bytes)".
+std::string shortened(std::string_view text, std::size_t most = 100);
+
 }  // namespace linnet

@@ -45,6 +45,17 @@ void release_free_memory() {
 #endif
 }
 
+LazyPages::LazyPages(std::size_t bytes) : bytes_(bytes) {
+  if (bytes == 0) return;
+  memory_ = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory_ == MAP_FAILED) throw std::bad_alloc();
+  madvise(memory_, bytes / large_page * large_page, MADV_HUGEPAGE);
+}
+
+LazyPages::~LazyPages() {
+  if (memory_ != nullptr) munmap(memory_, bytes_);
+}
+
 SharedPages::SharedPages(std::size_t bytes) : bytes_(bytes) {
   static std::mutex mutex;
   static std::weak_ptr<Tensor> newest;

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <span>
 
 namespace linnet {
 
@@ -16,6 +17,25 @@ void release_pages(void* memory, std::size_t bytes);
 
 /// Gives memory that the process has freed and the C library keeps back to the system, where the library can.
 void release_free_memory();
+
+/// Zeroed memory of `bytes` bytes, of which the system gives each page when it is first written. Aligned to
+/// its pages, large ones where it has them. Throws std::bad_alloc.
+class LazyPages {
+ public:
+  explicit LazyPages(std::size_t bytes);
+  ~LazyPages();
+  LazyPages(const LazyPages&) = delete;
+  LazyPages& operator=(const LazyPages&) = delete;
+
+  template <class T>
+  std::span<T> as() const {
+    return {static_cast<T*>(memory_), bytes_ / sizeof(T)};
+  }
+
+ private:
+  void* memory_ = nullptr;
+  std::size_t bytes_;
+};
 
 /// Zeroed memory, 64-byte aligned, in large pages of the system that several owners share: for pieces of some
 /// hundred kilobytes that are read together again and again, the weights of a model say, whose small pages

@@ -14,38 +14,48 @@
 #include <new>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "base/fail.h"
+#include "base/memory.h"
 
 namespace linnet {
 namespace {
 
 namespace fs = std::filesystem;
 
+/// Of a pipe or a device, such as /dev/zero, which never ends.
+constexpr std::size_t most_stream_bytes = std::size_t{256} << 20;
+
+/// Files up to this size are read without asking how much memory is free.
+constexpr std::size_t small_bytes = std::size_t{16} << 20;
+
 std::string reason(int error) { return std::generic_category().message(error); }
 
 // Owns a file descriptor.
 class Descriptor {
  public:
-  explicit Descriptor(int number) : number_(number) {}
+  Descriptor() = default;
+  Descriptor(const fs::path& path, int flags) { open(path, flags); }
   ~Descriptor() {
-    if (number_ >= 0) ::close(number_);
+    if (is_open()) ::close(number_);
   }
   Descriptor(const Descriptor&) = delete;
   Descriptor& operator=(const Descriptor&) = delete;
 
+  // False with errno set where it cannot be opened. Only while it is not open.
+  bool open(const fs::path& path, int flags) {
+    number_ = ::open(path.c_str(), flags | O_CLOEXEC, 0666);
+    return is_open();
+  }
   int get() const { return number_; }
-  bool open() const { return number_ >= 0; }
+  bool is_open() const { return number_ >= 0; }
   // Some file systems report a full disk or quota only here.
   bool close() { return ::close(std::exchange(number_, -1)) == 0; }
 
  private:
-  int number_;
+  int number_ = -1;
 };
-
-Descriptor open_file(const fs::path& path, int flags) {
-  return Descriptor(::open(path.c_str(), flags | O_CLOEXEC, 0666));
-}
 
 // False with errno set when not everything could be written.
 bool write_all(int file, std::string_view bytes) {
@@ -60,8 +70,8 @@ bool write_all(int file, std::string_view bytes) {
 
 // Flushes a file or folder to the disk. Not every file system can do so for folders: those say EINVAL.
 bool flush(const fs::path& path) {
-  const Descriptor file = open_file(path, O_RDONLY);
-  return file.open() && (::fsync(file.get()) == 0 || errno == EINVAL);
+  const Descriptor file(path, O_RDONLY);
+  return file.is_open() && (::fsync(file.get()) == 0 || errno == EINVAL);
 }
 
 // The path that a write goes to: absolute, symbolic links followed, no slash at its end.
@@ -91,15 +101,24 @@ void remove_stale(const fs::path& path) {
   }
 }
 
-// A name beside `path` that nobody else uses: .NAME.PROCESS-NUMBER.tmp
-fs::path temporary_beside(const fs::path& path) {
+// Makes something under a name beside `path`, .NAME.PROCESS-NUMBER.tmp. `make` fails with EEXIST where the
+// name is in use: by a process of the same number in another container, or by what somebody put there.
+template <class Make>
+fs::path make_beside(const fs::path& path, const Make& make) {
+  constexpr int most_tries = 1000;
   static std::atomic<unsigned> number{0};
   remove_stale(path);
-  return path.parent_path() / fmt::format(".{}.{}-{}.tmp", path.filename().string(), ::getpid(), number++);
+  for (int tries = 0;; ++tries) {
+    const std::string name = fmt::format(".{}.{}-{}.tmp", path.filename().string(), ::getpid(), number++);
+    if (make(path.parent_path() / name) || errno != EEXIST || tries == most_tries)
+      return path.parent_path() / name;
+  }
 }
 
-std::string inflate_all(const std::string& compressed, const fs::path& path, std::size_t limit_bytes) {
+std::string inflate_all(const std::string& compressed, const fs::path& path, std::size_t most_bytes) {
   constexpr const char* operation = "read_maybe_gzipped";
+  constexpr std::size_t always = std::size_t{16} << 20, most_ratio = 30;
+  const std::size_t limit_bytes = std::min(most_bytes, always + most_ratio * compressed.size());
   struct Stream : z_stream {
     Stream() : z_stream{} {}
     ~Stream() { inflateEnd(this); }
@@ -125,7 +144,8 @@ std::string inflate_all(const std::string& compressed, const fs::path& path, std
            stream.msg != nullptr ? stream.msg : "unreadable");
     const std::size_t produced = buffer.size() - stream.avail_out;
     if (produced > limit_bytes - result.size())
-      fail(operation, "{}: expected at most {} bytes when inflated, got more", path.string(), limit_bytes);
+      fail(operation, "{}: expected at most {} bytes from {} gzipped ones, got more", path.string(),
+           limit_bytes, compressed.size());
     result.append(buffer, 0, produced);
     if (status == Z_STREAM_END) {
       // Whatever follows must be another member.
@@ -140,25 +160,63 @@ std::string inflate_all(const std::string& compressed, const fs::path& path, std
 
 }  // namespace
 
-std::string read_file(const fs::path& path) {
-  const Descriptor file = open_file(path, O_RDONLY);
+std::string read_file(const fs::path& path, std::size_t most_bytes) {
+  const Descriptor file(path, O_RDONLY);
   struct stat status {};
-  if (!file.open() || ::fstat(file.get(), &status) != 0)
+  if (!file.is_open() || ::fstat(file.get(), &status) != 0)
     fail("read_file", "cannot read {}: {}", path.string(), reason(errno));
   if (S_ISDIR(status.st_mode)) fail("read_file", "expected a file, got the folder {}", path.string());
   std::string bytes;
   // Pipes and devices do not know their size: read until there is no more.
   std::string buffer(1 << 16, '\0');
+  std::size_t limit = most_bytes;
   if (S_ISREG(status.st_mode)) {
-    bytes.reserve(static_cast<std::size_t>(status.st_size));
-    buffer.resize(std::clamp<std::size_t>(static_cast<std::size_t>(status.st_size) + 1, 1, 1 << 22));
+    const auto size = static_cast<std::size_t>(status.st_size);
+    if (size > limit)
+      fail("read_file", "expected at most {} bytes in {}, got {}", limit, path.string(), size);
+    if (size > small_bytes) require_memory(path.string(), static_cast<double>(size));
+    bytes.reserve(size);
+    buffer.resize(std::clamp<std::size_t>(size + 1, 1, 1 << 22));
+  } else {
+    limit = std::min(limit, most_stream_bytes);
   }
   while (true) {
     const ssize_t count = ::read(file.get(), buffer.data(), buffer.size());
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) fail("read_file", "cannot read {}: {}", path.string(), reason(errno));
     if (count == 0) return bytes;
+    if (static_cast<std::size_t>(count) > limit - bytes.size())
+      fail("read_file", "expected at most {} bytes from {}, got more", limit, path.string());
     bytes.append(buffer, 0, static_cast<std::size_t>(count));
+  }
+}
+
+InputFile::InputFile(const fs::path& path)
+    : path_(path), descriptor_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+  struct stat status {};
+  const int error = descriptor_ < 0 || ::fstat(descriptor_, &status) != 0 ? errno : 0;
+  if (error == 0 && S_ISREG(status.st_mode)) {
+    size_ = static_cast<std::uint64_t>(status.st_size);
+    return;
+  }
+  if (descriptor_ >= 0) ::close(descriptor_);
+  if (error != 0) fail("read_file", "cannot read {}: {}", path.string(), reason(error));
+  fail("read_file", "expected a file, got the {} {}", S_ISDIR(status.st_mode) ? "folder" : "pipe or device",
+       path.string());
+}
+
+InputFile::~InputFile() { ::close(descriptor_); }
+
+void InputFile::read(std::uint64_t offset, std::span<std::byte> to) const {
+  while (!to.empty()) {
+    const ssize_t count = ::pread(descriptor_, to.data(), to.size(), static_cast<off_t>(offset));
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) fail("read_file", "cannot read {}: {}", path_.string(), reason(errno));
+    if (count == 0)
+      fail("read_file", "expected {} bytes in {}, got a file that was cut to {} while it was read", size_,
+           path_.string(), offset);
+    offset += static_cast<std::uint64_t>(count);
+    to = to.subspan(static_cast<std::size_t>(count));
   }
 }
 
@@ -179,14 +237,15 @@ void write_file_atomically(const fs::path& path, std::string_view bytes) {
   if (fs::is_directory(status))
     fail(operation, "expected the path of a file, got the folder {}", path.string());
   if (fs::exists(status) && !fs::is_regular_file(status)) {
-    Descriptor device = open_file(target, O_WRONLY);
-    if (!device.open() || !write_all(device.get(), bytes) || !device.close())
+    Descriptor device(target, O_WRONLY);
+    if (!device.is_open() || !write_all(device.get(), bytes) || !device.close())
       fail(operation, "cannot write {}: {}", path.string(), reason(errno));
     return;
   }
-  const fs::path temporary = temporary_beside(target);
-  Descriptor file = open_file(temporary, O_WRONLY | O_CREAT | O_TRUNC);
-  if (!file.open()) fail(operation, "cannot write {}: {}", path.string(), reason(errno));
+  Descriptor file;
+  const fs::path temporary =
+      make_beside(target, [&](const fs::path& name) { return file.open(name, O_WRONLY | O_CREAT | O_EXCL); });
+  if (!file.is_open()) fail(operation, "cannot write {}: {}", path.string(), reason(errno));
   if (!write_all(file.get(), bytes) || ::fsync(file.get()) != 0 || !file.close() ||
       ::rename(temporary.c_str(), target.c_str()) != 0) {
     const int error = errno;
@@ -200,16 +259,24 @@ void write_file_atomically(const fs::path& path, std::string_view bytes) {
 void append_line(const fs::path& path, std::string_view line) {
   std::string text(line);
   text += '\n';
-  Descriptor file = open_file(path, O_WRONLY | O_CREAT | O_APPEND);
-  if (!file.open() || !write_all(file.get(), text) || !file.close())
+  Descriptor file(path, O_WRONLY | O_CREAT | O_APPEND);
+  if (!file.is_open() || !write_all(file.get(), text) || !file.close())
     fail("append_line", "cannot write {}: {}", path.string(), reason(errno));
 }
 
 void create_folders(const fs::path& path) {
   std::error_code error;
+  std::vector<fs::path> created;
+  for (fs::path folder = fs::absolute(path, error).lexically_normal();
+       !error && !fs::exists(fs::symlink_status(folder, error)) && folder.has_relative_path();
+       folder = folder.parent_path())
+    created.push_back(folder);
   fs::create_directories(path, error);
   if (!error && !fs::is_directory(path, error)) error = std::make_error_code(std::errc::not_a_directory);
   if (error) fail("create_folder", "cannot create {}: {}", path.string(), error.message());
+  for (const fs::path& folder : created)
+    if (!flush(folder.parent_path()))
+      fail("create_folder", "cannot flush the folder of {}: {}", folder.string(), reason(errno));
 }
 
 AtomicFolder::AtomicFolder(const fs::path& destination)
@@ -218,9 +285,10 @@ AtomicFolder::AtomicFolder(const fs::path& destination)
   const fs::file_status status = fs::status(destination_, error);
   if (fs::exists(status) && !fs::is_directory(status))
     fail("write_folder", "expected the path of a folder, got the file {}", destination.string());
-  temporary_ = temporary_beside(destination_);
-  if (::mkdir(temporary_.c_str(), 0777) != 0)
-    fail("write_folder", "cannot create {}: {}", destination.string(), reason(errno));
+  bool made = false;
+  temporary_ = make_beside(destination_,
+                           [&](const fs::path& name) { return made = ::mkdir(name.c_str(), 0777) == 0; });
+  if (!made) fail("write_folder", "cannot create {}: {}", destination.string(), reason(errno));
 }
 
 AtomicFolder::~AtomicFolder() {
@@ -244,8 +312,8 @@ void AtomicFolder::commit() {
     if (::renameat2(AT_FDCWD, temporary_.c_str(), AT_FDCWD, destination_.c_str(), RENAME_EXCHANGE) == 0) {
       old = temporary_;
     } else {
-      old = temporary_beside(destination_);
-      require(::rename(destination_.c_str(), old.c_str()) == 0);
+      old = make_beside(destination_, [&](const fs::path& name) { return ::mkdir(name.c_str(), 0777) == 0; });
+      require(::rename(destination_.c_str(), old.c_str()) == 0);  // an empty folder is replaced
       if (::rename(temporary_.c_str(), destination_.c_str()) != 0) {
         const int failure = errno;
         ::rename(old.c_str(), destination_.c_str());

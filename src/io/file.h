@@ -1,19 +1,46 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
+#include <limits>
+#include <span>
 #include <string>
 #include <string_view>
 
 namespace linnet {
 
-/// All bytes of a file. Throws Error naming the file and the reason.
-std::string read_file(const std::filesystem::path& path);
+/// All bytes of a file. Throws Error naming the file and the reason; also where there are more than
+/// `most_bytes`, more than the memory that is free, or more than 256 MiB from a pipe or a device, which does
+/// not say how many it will give.
+std::string read_file(const std::filesystem::path& path,
+                      std::size_t most_bytes = std::numeric_limits<std::size_t>::max());
 
 /// All bytes of a file, inflated where it is gzipped (known by its first bytes, not by its name). Throws
 /// Error when it cannot be read, when the stream is truncated or damaged, and when more than `limit_bytes`
-/// would come out.
+/// would come out, or more than 16 MiB and 30 times the bytes of the file: data compress less.
 std::string read_maybe_gzipped(const std::filesystem::path& path, std::size_t limit_bytes);
+
+/// A regular file that is read piece by piece, from several threads if need be.
+class InputFile {
+ public:
+  /// Throws Error as `read_file` does, also for a pipe or a device.
+  explicit InputFile(const std::filesystem::path& path);
+  ~InputFile();
+  InputFile(const InputFile&) = delete;
+  InputFile& operator=(const InputFile&) = delete;
+
+  /// Bytes of the file when it was opened.
+  std::uint64_t size() const { return size_; }
+
+  /// Bytes offset … offset + to.size() − 1 into `to`. Throws Error where the file ends before.
+  void read(std::uint64_t offset, std::span<std::byte> to) const;
+
+ private:
+  std::filesystem::path path_;
+  int descriptor_;
+  std::uint64_t size_ = 0;
+};
 
 /// Writes beside `path`, flushes to the disk and renames into place: at every moment the old or the new file
 /// is there whole. On failure the old one stays, nothing is left beside it, and the Error names the file and
@@ -24,8 +51,8 @@ void write_file_atomically(const std::filesystem::path& path, std::string_view b
 /// the disk.
 void append_line(const std::filesystem::path& path, std::string_view line);
 
-/// Creates a folder and those above it, where they are missing. Throws Error naming the folder and the
-/// reason.
+/// Creates a folder and those above it, where they are missing, and flushes their names to the disk. Throws
+/// Error naming the folder and the reason.
 void create_folders(const std::filesystem::path& path);
 
 /// A folder of files that appears as a whole or not at all: write into `path()`, then `commit()`.

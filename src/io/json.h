@@ -9,8 +9,12 @@
 
 namespace linnet {
 
-/// Throws Error naming the file, line and column, and the reason; among them a name given twice in one object
-/// and more than 100 levels of nesting.
+/// Adds a member whose name the object does not have yet, in constant time: `object[name]` compares the name
+/// with all others.
+void append_member(Json& object, const std::string& name, Json value);
+
+/// Throws Error naming the file, line and column, and the reason; among them a name given twice in one
+/// object, more than 100 levels of nesting and more than 64 MiB.
 Json read_json(const std::filesystem::path& path);
 
 /// The same for text in memory; `origin` stands for the file in errors.

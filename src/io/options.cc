@@ -8,6 +8,7 @@
 #include <cmath>
 #include <map>
 #include <optional>
+#include <utility>
 
 #include "base/fail.h"
 #include "base/names.h"
@@ -17,6 +18,7 @@ namespace linnet {
 namespace {
 
 constexpr const char* operation = "options";
+constexpr std::size_t deepest = 100;
 
 template <class... Case>
 struct Overloaded : Case... {
@@ -50,24 +52,53 @@ std::string shown(const Json& value) {
   if (value.is_object()) return "a table";
   if (value.is_array()) return "a list";
   if (value.is_number_float()) return fmt::format("{}", value.get<double>());
-  return value.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return shortened(value.dump(-1, ' ', false, Json::error_handler_t::replace));
 }
 
 std::string last_part(const std::string& key) { return key.substr(key.rfind('.') + 1); }
 
 // The table as JSON, and for every key in it "FILE:LINE". Dates have no counterpart in JSON, nor among
 // options.
+// Throws UsageError where tables lie deeper in each other than `deepest`: the library would recurse through
+// them when it frees them. Counts the dots of a key and the brackets around it, which is at least the depth.
+void check_depth(std::string_view text, const std::string& file) {
+  std::vector<std::size_t> inside = {0};  // dots since the last key began, for every open bracket
+  std::size_t depth = 0;
+  const auto skip_to = [&](std::size_t at, std::string_view end, bool escapes) {
+    while (at < text.size() && !text.substr(at).starts_with(end)) at += escapes && text[at] == '\\' ? 2 : 1;
+    return at + end.size();
+  };
+  const auto forget_key = [&] { depth -= std::exchange(inside.back(), 0); };
+  for (std::size_t at = 0; at < text.size();) {
+    const char c = text[at];
+    if (c == '#') {
+      at = skip_to(at, "\n", false) - 1;
+    } else if (c == '"' || c == '\'') {
+      const std::string quotes(3, c);
+      const bool several = text.substr(at).starts_with(quotes);
+      at = skip_to(at + (several ? 3 : 1), several ? std::string_view(quotes) : text.substr(at, 1), c == '"');
+      // Two quotes more may stand before the three that end it.
+      for (int more = 0; several && more < 2 && at < text.size() && text[at] == c; ++more) ++at;
+    } else {
+      if (c == '.') ++inside.back(), ++depth;
+      if (c == '[' || c == '{') inside.push_back(1), ++depth;
+      if ((c == ']' || c == '}') && inside.size() > 1) forget_key(), inside.pop_back();
+      if (c == ',' || c == '\n') forget_key();
+      ++at;
+    }
+    if (depth > deepest)
+      fail<UsageError>(operation, "{}: expected at most {} levels of tables, got more", file, deepest);
+  }
+}
+
 Json from_toml(const toml::table& table, const std::string& prefix, const std::string& file,
                std::map<std::string, std::string>& lines) {
-  constexpr std::ptrdiff_t deepest = 100;
-  if (std::ranges::count(prefix, '.') > deepest)
-    fail<UsageError>(operation, "{}: expected at most {} levels of tables, got more", file, deepest);
   Json result = Json::object();
   for (const auto& [name, node] : table) {
     const std::string key = prefix + std::string(name.str());
     const std::string line = fmt::format("{}:{}", file, node.source().begin.line);
     lines.emplace(key, line);
-    Json& value = result[std::string(name.str())];
+    Json value;
     if (const toml::table* inner = node.as_table())
       value = from_toml(*inner, key + ".", file, lines);
     else if (node.is_array())
@@ -82,7 +113,8 @@ Json from_toml(const toml::table& table, const std::string& prefix, const std::s
       value = text->get();
     else
       fail<UsageError>(operation, "{}: {}: expected a number, true, false or text, got a date or time", line,
-                       key);
+                       shortened(key));
+    append_member(result, std::string(name.str()), std::move(value));
   }
   return result;
 }
@@ -138,13 +170,13 @@ void Options::set(const std::string& key, const std::string& text) {
     else if (const auto number = number_in<double>(text))
       value = *number;
   }
-  option->assign(value, fmt::format("\"{}\"", text), origin);
+  option->assign(value, fmt::format("\"{}\"", shortened(text)), origin);
 }
 
 void Options::apply_assignment(const std::string& assignment) {
   const std::size_t equals = assignment.find('=');
   if (equals == std::string::npos || equals == 0)
-    fail<UsageError>(operation, "--set: expected key=value, got \"{}\"", assignment);
+    fail<UsageError>(operation, "--set: expected key=value, got \"{}\"", shortened(assignment));
   set(assignment.substr(0, equals), assignment.substr(equals + 1));
 }
 
@@ -152,6 +184,7 @@ void Options::parse_toml(std::string_view text, const std::string& origin) {
   std::map<std::string, std::string> lines;
   Json values;
   try {
+    check_depth(text, origin);
     values = from_toml(toml::parse(text, origin), "", origin, lines);
   } catch (const toml::parse_error& error) {
     fail<UsageError>(operation, "{}, line {}, column {}: {}", origin, error.source().begin.line,
@@ -214,9 +247,10 @@ void Options::fail_unknown(const std::string& key, const std::string& origin) co
   const std::string part = nearest_name(last_part(key), parts);
   if (nearest.empty() && !part.empty())
     nearest = keys[static_cast<std::size_t>(std::ranges::find(parts, part) - parts.begin())];
-  if (nearest.empty()) fail<UsageError>(operation, "{}: expected a known key, got \"{}\"", origin, key);
-  fail<UsageError>(operation, "{}: expected a known key, got \"{}\"; did you mean \"{}\"?", origin, key,
-                   nearest);
+  if (nearest.empty())
+    fail<UsageError>(operation, "{}: expected a known key, got \"{}\"", origin, shortened(key));
+  fail<UsageError>(operation, "{}: expected a known key, got \"{}\"; did you mean \"{}\"?", origin,
+                   shortened(key), nearest);
 }
 
 std::string Options::Option::expected() const {

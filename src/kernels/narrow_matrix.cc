@@ -24,8 +24,7 @@ bool NarrowMatrix::is_fast(WeightType type, std::int64_t inputs, std::int64_t ou
   return library_is_fast({type, block_rows, inputs, outputs});
 }
 
-NarrowMatrix::NarrowMatrix(const NarrowLayout& layout)
-    : layout_(layout), packed_(static_cast<std::size_t>(layout.bytes())) {
+NarrowMatrix::NarrowMatrix(const NarrowLayout& layout) : layout_(layout) {
   if (layout.type == WeightType::bf16) return;
   scales_.scale.resize(static_cast<std::size_t>(layout.outputs));
   scales_.excess.resize(static_cast<std::size_t>(layout.outputs));
@@ -33,6 +32,7 @@ NarrowMatrix::NarrowMatrix(const NarrowLayout& layout)
 
 void NarrowMatrix::pack_transposed(Context& context, View<const float> w) {
   // What pads the panels is zero from the beginning and is never written.
+  if (packed_.bytes() == 0) packed_ = SharedPages(bytes());
   const auto inputs = static_cast<std::size_t>(layout_.inputs);
   auto* halves = packed_.as<bf16>();
   auto* codes = packed_.as<std::int8_t>();
@@ -53,6 +53,10 @@ void NarrowMatrix::pack_transposed(Context& context, View<const float> w) {
 }
 
 void NarrowMatrix::unpack_transposed(View<float> w) const {
+  if (packed_.bytes() == 0) {
+    for (std::int64_t n = 0; n < layout_.outputs; ++n) std::fill_n(w.at(n), layout_.inputs, 0.0f);
+    return;
+  }
   const auto* halves = packed_.as<bf16>();
   const auto* codes = packed_.as<std::int8_t>();
   for (std::int64_t n = 0; n < layout_.outputs; ++n) {

@@ -23,14 +23,15 @@ class NarrowMatrix {
   /// From w [outputs, inputs].
   void pack_transposed(Context& context, View<const float> w);
 
-  /// The weights as their type holds them, into w [outputs, inputs].
+  /// The weights as their type holds them, into w [outputs, inputs]; zeros before the first pack.
   void unpack_transposed(View<float> w) const;
 
   /// As `kernels::multiply`.
   void multiply(Context& context, View<float> c, View<const float> a, const Epilogue& epilogue) const;
 
   const NarrowLayout& layout() const { return layout_; }
-  std::size_t bytes() const { return packed_.bytes(); }
+  /// Of memory, which the first pack takes.
+  std::size_t bytes() const { return static_cast<std::size_t>(layout_.bytes()); }
 
   /// sums [rows, outputs of the panels first … last − 1] = rows · weights, on the calling thread. `sums` is
   /// memory for 32 bits a number.

@@ -39,7 +39,7 @@ double Block::Saved::floats_per_token(const Parts& parts) {
          FeedForward::Saved::floats_per_token(parts.feed_forward);
 }
 
-void Block::pack(Context& context, std::span<const float> parameters, bool training) {
+void Block::pack(Context& context, const ParameterValues& parameters, bool training) {
   norm1_.pack(parameters);
   attention_.pack(context, parameters, training);
   norm2_.pack(parameters);

@@ -41,7 +41,7 @@ class Block {
     static double floats_per_token(const Parts& parts);
   };
 
-  void pack(Context& context, std::span<const float> parameters, bool training);
+  void pack(Context& context, const ParameterValues& parameters, bool training);
 
   /// As in Dense.
   void unpack(std::span<float> parameters) const;

@@ -33,13 +33,15 @@ void Dense::add_bias(ParameterTable& table, const std::string& name, const Parts
         table.add(name + ".bias", {outputs()}, parts.bias_initial ? parts.bias_initial : constant(0), false);
 }
 
-void Dense::pack(Context& context, std::span<const float> parameters, bool training) {
-  packed_.pack_transposed(context, weight_.of(parameters));
+void Dense::pack(Context& context, const ParameterValues& parameters, bool training) {
+  const View<const float> weight = parameters.of(weight_);
+  packed_.pack_transposed(context, weight);
   if (training) {
     if (!packed_backward_) packed_backward_.emplace(outputs(), inputs());
-    packed_backward_->pack(context, weight_.of(parameters));
+    packed_backward_->pack(context, weight);
   }
-  if (has_bias_) bias_values_ = bias_.of(parameters);
+  if (owns_weight_) parameters.release(weight_);
+  if (has_bias_) bias_values_ = parameters.of(bias_);
 }
 
 void Dense::unpack(std::span<float> parameters) const {

@@ -27,8 +27,9 @@ class Dense {
   /// With a weight that another layer owns, in f32: a tied output. Gradients are added to that layer's.
   Dense(ParameterTable& table, const std::string& name, const ParameterPlace& weight, const Parts& parts);
 
-  /// Takes the parameters of the buffer, whose memory must stay; `training` also packs what `backward` needs.
-  void pack(Context& context, std::span<const float> parameters, bool training);
+  /// Takes the parameters, whose memory must stay, but for the weight, which is released; `training` also
+  /// packs what `backward` needs.
+  void pack(Context& context, const ParameterValues& parameters, bool training);
 
   /// Writes the weight as it was packed to its place in the buffer; nothing where another layer owns it.
   void unpack(std::span<float> parameters) const;

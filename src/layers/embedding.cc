@@ -10,6 +10,12 @@
 #include "linnet/attention.h"
 
 namespace linnet {
+namespace {
+
+/// Rows of sinusoidal positions that are kept; those behind them are computed when they are needed.
+constexpr std::int64_t most_sinusoids = 1 << 16;
+
+}  // namespace
 
 Embedding::Embedding(ParameterTable& table, const std::string& name, const Shape& shape) : shape_(shape) {
   // A tied table doubles as output weights, whose logits should begin near 0.
@@ -19,11 +25,11 @@ Embedding::Embedding(ParameterTable& table, const std::string& name, const Shape
     positions_ = table.add(name + ".positions", {shape.length, shape.width}, normal(0.1), false);
 }
 
-void Embedding::pack(Context& context, std::span<const float> parameters) {
-  table_values_ = table_.of(parameters);
-  if (shape_.positions == Positions::learned) position_values_ = positions_.of(parameters);
+void Embedding::pack(Context& context, const ParameterValues& parameters) {
+  table_values_ = parameters.of(table_);
+  if (shape_.positions == Positions::learned) position_values_ = parameters.of(positions_);
   if (shape_.positions == Positions::sinusoidal && position_values_.empty()) {
-    sinusoids_ = Tensor::of<float>({shape_.length, shape_.width});
+    sinusoids_ = Tensor::of<float>({std::min(shape_.length, most_sinusoids), shape_.width});
     kernels::sinusoidal_positions(context, sinusoids_.view<float>(), 0);
     position_values_ = sinusoids_.view<float>();
   }
@@ -53,7 +59,7 @@ void Embedding::forward(Context& context, View<float> y, std::span<const std::in
   check_position(first + length - 1);
   kernels::embedding_forward(context, y.reshape({y.extent(0) * length, shape_.width}), table_values_, ids);
   if (shape_.positions == Positions::none) return;
-  if (first + length <= shape_.length) {
+  if (first + length <= position_values_.extent(0)) {
     kernels::add_rows(context, y, position_values_.slice(0, first, first + length));
   } else {
     Workspace workspace(context);
@@ -79,7 +85,7 @@ void Embedding::step(Context& context, View<float> y, std::span<const std::int32
   if (shape_.positions == Positions::none) return;
   for (std::size_t i = 0; i < ids.size(); ++i) {
     const View<float> row = y.slice(0, i, i + 1);
-    if (positions[i] < shape_.length) {
+    if (positions[i] < position_values_.extent(0)) {
       kernels::add(context, row, row, position_values_.slice(0, positions[i], positions[i] + 1));
     } else {
       check_position(positions[i]);

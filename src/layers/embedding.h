@@ -23,7 +23,7 @@ class Embedding {
 
   Embedding(ParameterTable& table, const std::string& name, const Shape& shape);
 
-  void pack(Context& context, std::span<const float> parameters);
+  void pack(Context& context, const ParameterValues& parameters);
 
   /// y [batch, length, width] for ids [batch · length]; the first token of each entry stands at position
   /// `first`. Throws Error where an id or a position is outside.
@@ -49,7 +49,7 @@ class Embedding {
   ParameterPlace table_;
   ParameterPlace positions_;
   View<const float> table_values_;
-  View<const float> position_values_;  ///< [length, width]; empty for Positions::none
+  View<const float> position_values_;  ///< the first rows, all learned ones; empty for Positions::none
   Tensor sinusoids_;
 };
 

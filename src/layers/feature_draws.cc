@@ -22,9 +22,9 @@ FeatureDraws::FeatureDraws(ParameterTable& table, const std::string& name, std::
   if (has_phases_) phases_ = table.add_untrained(name + ".phases", {count}, numbers(std::move(draws.phases)));
 }
 
-std::shared_ptr<const FeatureMap> FeatureDraws::pack(std::span<const float> parameters) {
+std::shared_ptr<const FeatureMap> FeatureDraws::pack(const ParameterValues& parameters) {
   const auto values = [&](const ParameterPlace& place) {
-    const View<const float> view = place.of(parameters);
+    const View<const float> view = parameters.of(place);
     return std::vector<float>(view.data(), view.data() + view.size());
   };
   RandomDraws draws{head_dim_, values(directions_), has_phases_ ? values(phases_) : std::vector<float>()};

@@ -18,7 +18,7 @@ class FeatureDraws {
                const RandomFeatureOptions& options);
 
   /// The map with the draws in the buffer; null where they are those of the last call.
-  std::shared_ptr<const FeatureMap> pack(std::span<const float> parameters);
+  std::shared_ptr<const FeatureMap> pack(const ParameterValues& parameters);
 
   /// Writes the draws that come at the `draw`-th time into the buffer; the first ones have number 0.
   void redraw(std::span<float> parameters, std::uint64_t draw) const;

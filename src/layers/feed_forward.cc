@@ -16,7 +16,7 @@ void FeedForward::Saved::reserve(std::int64_t rows, const Parts& parts) {
   after = Tensor::of<float>({rows, parts.hidden});
 }
 
-void FeedForward::pack(Context& context, std::span<const float> parameters, bool training) {
+void FeedForward::pack(Context& context, const ParameterValues& parameters, bool training) {
   first_.pack(context, parameters, training);
   second_.pack(context, parameters, training);
 }

@@ -29,7 +29,7 @@ class FeedForward {
     static double floats_per_token(const Parts& parts) { return 2 * static_cast<double>(parts.hidden); }
   };
 
-  void pack(Context& context, std::span<const float> parameters, bool training);
+  void pack(Context& context, const ParameterValues& parameters, bool training);
 
   /// As in Dense.
   void unpack(std::span<float> parameters) const;

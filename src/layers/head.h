@@ -28,7 +28,7 @@ class OutputHead {
       : projection_(std::move(projection)), vocabulary_(vocabulary) {}
   virtual ~OutputHead() = default;
 
-  void pack(Context& context, std::span<const float> parameters, bool training) {
+  void pack(Context& context, const ParameterValues& parameters, bool training) {
     projection_.pack(context, parameters, training);
   }
 

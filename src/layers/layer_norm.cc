@@ -11,9 +11,9 @@ LayerNorm::LayerNorm(ParameterTable& table, const std::string& name, std::int64_
     : gain_(table.add(name + ".weight", {width}, constant(1), false)),
       bias_(table.add(name + ".bias", {width}, constant(0), false)) {}
 
-void LayerNorm::pack(std::span<const float> parameters) {
-  gain_values_ = gain_.of(parameters);
-  bias_values_ = bias_.of(parameters);
+void LayerNorm::pack(const ParameterValues& parameters) {
+  gain_values_ = parameters.of(gain_);
+  bias_values_ = parameters.of(bias_);
 }
 
 void LayerNorm::forward(Context& context, View<float> y, View<float> stats, View<const float> x) const {

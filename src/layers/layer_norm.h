@@ -13,7 +13,7 @@ class LayerNorm {
   LayerNorm(ParameterTable& table, const std::string& name, std::int64_t width);
 
   /// Takes the parameters of the buffer, whose memory must stay.
-  void pack(std::span<const float> parameters);
+  void pack(const ParameterValues& parameters);
 
   /// y [rows, width] from x; `stats` [rows, 2] receives what `backward` needs and may be empty.
   void forward(Context& context, View<float> y, View<float> stats, View<const float> x) const;

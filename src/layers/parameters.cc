@@ -1,5 +1,10 @@
 #include "layers/parameters.h"
 
+#include <algorithm>
+#include <cassert>
+#include <limits>
+
+#include "base/fail.h"
 #include "base/random.h"
 
 namespace linnet {
@@ -14,6 +19,7 @@ Initialiser normal(double deviation) {
 
 ParameterPlace ParameterTable::add(std::string name, Shape shape, Initialiser initial, bool weight_decay) {
   constexpr std::int64_t aligned_floats = 16;
+  constexpr std::int64_t most_floats = std::numeric_limits<std::int64_t>::max() / std::int64_t{sizeof(float)};
   const std::int64_t count = checked_size(shape, sizeof(float));
   ParameterPlace place(size_, std::move(shape));
   rows_.push_back({.name = std::move(name),
@@ -21,7 +27,11 @@ ParameterPlace ParameterTable::add(std::string name, Shape shape, Initialiser in
                    .count = count,
                    .weight_decay = weight_decay,
                    .initial = std::move(initial)});
-  size_ += (count + aligned_floats - 1) / aligned_floats * aligned_floats;
+  const std::int64_t taken = (count + aligned_floats - 1) / aligned_floats * aligned_floats;
+  if (taken > most_floats - size_)
+    fail("parameters", "expected a model of fewer than 2^63 bytes, got {} {} behind {} numbers",
+         rows_.back().name, to_string(rows_.back().place.shape()), size_);
+  size_ += taken;
   return place;
 }
 
@@ -38,9 +48,17 @@ ParameterPlace ParameterTable::add_untrained(std::string name, Shape shape, Init
   return place;
 }
 
-void ParameterTable::round(std::span<float> values) const {
-  for (const Row& row : rows_)
-    if (row.product) kernels::round_weights(row.place.of(values), weight_type_);
+void ParameterTable::round_row(std::size_t row, std::span<float> values) const {
+  if (!rows_[row].product) return;
+  const std::span<const std::int64_t> shape = rows_[row].place.shape();
+  kernels::round_weights(View<float>(values.data(), shape), weight_type_);
+}
+
+std::size_t ParameterTable::row_at(const ParameterPlace& place) const {
+  const auto offset = [](const Row& row) { return row.place.offset(); };
+  const auto found = std::ranges::lower_bound(rows_, place.offset(), {}, offset);
+  assert(found != rows_.end() && found->place.offset() == place.offset());
+  return static_cast<std::size_t>(found - rows_.begin());
 }
 
 std::size_t ParameterTable::bytes() const {
@@ -64,13 +82,14 @@ std::int64_t ParameterTable::parameter_count() const {
 }
 
 void ParameterTable::initialise(std::span<float> values, std::uint64_t seed) const {
-  for (std::size_t r = 0; r < rows_.size(); ++r) initialise_row(values, r, seed);
+  for (std::size_t r = 0; r < rows_.size(); ++r)
+    initialise_row(values.subspan(static_cast<std::size_t>(rows_[r].place.offset())), r, seed);
 }
 
 void ParameterTable::initialise_row(std::span<float> values, std::size_t row, std::uint64_t seed) const {
   const Random random(seed, Draw::initial_weights, static_cast<std::uint32_t>(row));
-  float* first = values.data() + rows_[row].place.offset();
-  for (std::int64_t i = 0; i < rows_[row].count; ++i) first[i] = rows_[row].initial(i, random.normal(i));
+  for (std::int64_t i = 0; i < rows_[row].count; ++i)
+    values[static_cast<std::size_t>(i)] = rows_[row].initial(i, random.normal(i));
 }
 
 }  // namespace linnet

@@ -31,6 +31,33 @@ class ParameterPlace {
   Shape shape_;
 };
 
+/// The values of all parameters for layers that take them up. Whoever reads them from a file has each one
+/// filled in when it is asked for and freed when its layer holds it in another form, so that no more than one
+/// lies in memory twice.
+class ParameterValues {
+ public:
+  /// Values that are there already; their memory must stay.
+  ParameterValues(std::span<const float> values) : values_(values) {}
+  ParameterValues(std::span<float> values) : values_(values) {}
+  /// `fill` writes a parameter into the buffer before it is read, once each; `release` is told of those that
+  /// are not read again.
+  using Hook = std::function<void(const ParameterPlace&)>;
+  ParameterValues(std::span<const float> values, Hook fill, Hook release)
+      : values_(values), fill_(std::move(fill)), release_(std::move(release)) {}
+
+  View<const float> of(const ParameterPlace& place) const {
+    if (fill_) fill_(place);
+    return place.of(values_);
+  }
+  void release(const ParameterPlace& place) const {
+    if (release_) release_(place);
+  }
+
+ private:
+  std::span<const float> values_;
+  Hook fill_, release_;
+};
+
 /// First value of element `index` of a parameter, given a draw from the standard normal distribution.
 using Initialiser = std::function<float(std::int64_t index, double normal)>;
 
@@ -67,8 +94,8 @@ class ParameterTable {
   /// How dense products hold their weights; the buffer is f32 for all.
   kernels::WeightType weight_type() const { return weight_type_; }
 
-  /// Rounds the weights of dense products to what their type can hold.
-  void round(std::span<float> values) const;
+  /// Rounds the weights of dense products to what their type can hold: `values` are those of one row.
+  void round_row(std::size_t row, std::span<float> values) const;
 
   /// Bytes of all parameters as their types hold them.
   std::size_t bytes() const;
@@ -81,8 +108,12 @@ class ParameterTable {
 
   const std::vector<Row>& rows() const { return rows_; }
 
+  /// Index of the row at this place, which has to be the table's.
+  std::size_t row_at(const ParameterPlace& place) const;
+
   /// Writes the initial values, decided by the seed and the order in which the parameters were added.
   void initialise(std::span<float> values, std::uint64_t seed) const;
+  /// The same for one row, whose values these are.
   void initialise_row(std::span<float> values, std::size_t row, std::uint64_t seed) const;
 
  private:

@@ -47,12 +47,12 @@ void SelfAttention::Saved::reserve(std::int64_t batch, std::int64_t length, cons
   normaliser = Tensor::of<float>({batch, length, parts.heads});
 }
 
-void SelfAttention::pack(Context& context, std::span<const float> parameters, bool training) {
+void SelfAttention::pack(Context& context, const ParameterValues& parameters, bool training) {
   qkv_.pack(context, parameters, training);
   output_.pack(context, parameters, training);
   if (key_projection_) {
-    key_projection_values_ = key_projection_->of(parameters);
-    value_projection_values_ = value_projection_->of(parameters);
+    key_projection_values_ = parameters.of(*key_projection_);
+    value_projection_values_ = parameters.of(*value_projection_);
   }
   if (draws_) {
     if (std::shared_ptr<const FeatureMap> map = draws_->pack(parameters)) {
@@ -61,7 +61,7 @@ void SelfAttention::pack(Context& context, std::span<const float> parameters, bo
     }
   }
   if (!decay_logit_) return;
-  const View<const float> logit = decay_logit_->of(parameters);
+  const View<const float> logit = parameters.of(*decay_logit_);
   for (std::int64_t h = 0; h < parts_.heads; ++h) {
     const double gamma = 1 / (1 + std::exp(-static_cast<double>(logit(h))));
     decay_[static_cast<std::size_t>(h)] = std::max(static_cast<float>(gamma), 1e-6f);
@@ -195,6 +195,11 @@ void SelfAttention::step(Context& context, View<float> y, View<const float> x, V
   attention_->step(context, attended.reshape({n, parts_.heads, head_dim}), head_part(0), head_part(1),
                    head_part(2), state, slots, decay());
   output_.forward(context, y, attended, kernels::Activation::none, residual);
+}
+
+std::int64_t SelfAttention::state_floats(std::int64_t capacity) const {
+  const std::int64_t head_dim = parts_.width / parts_.heads;
+  return attention_->state_floats({parts_.heads, head_dim, head_dim}, capacity);
 }
 
 std::unique_ptr<State> SelfAttention::make_state(std::int64_t slots, std::int64_t capacity) const {

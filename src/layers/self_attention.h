@@ -58,7 +58,7 @@ class SelfAttention {
     }
   };
 
-  void pack(Context& context, std::span<const float> parameters, bool training);
+  void pack(Context& context, const ParameterValues& parameters, bool training);
 
   /// As in Dense.
   void unpack(std::span<float> parameters) const;
@@ -82,6 +82,9 @@ class SelfAttention {
             std::span<const std::int64_t> slots) const;
 
   std::unique_ptr<State> make_state(std::int64_t slots, std::int64_t capacity) const;
+
+  /// Floats of a slot of it.
+  std::int64_t state_floats(std::int64_t capacity) const;
   const Parts& parts() const { return parts_; }
 
   /// γ [heads] as last packed, or nothing.

@@ -1,12 +1,14 @@
 #include "model/files.h"
 
 #include <algorithm>
+#include <cmath>
 #include <deque>
+#include <unordered_set>
 
 #include "base/fail.h"
+#include "base/names.h"
 #include "io/file.h"
 #include "io/json.h"
-#include "io/safetensors.h"
 #include "model/config.h"
 
 namespace linnet {
@@ -21,34 +23,19 @@ bool is_draw(const std::string& name) {
   return name.ends_with(".attention.directions") || name.ends_with(".attention.phases");
 }
 
-/// A parameter in f32, from what the file holds it as: f32, or for weights of dense products also bf16, or
-/// int8 codes [outputs, inputs] with a tensor of scales [outputs] beside them.
-void read_parameter(float* to, const Safetensors& file, const ParameterTable::Row& row,
-                    const std::string& path) {
-  const Tensor tensor = file.tensor(row.name);
-  const DType type = tensor.dtype();
-  const bool narrow = row.product && (type == DType::bf16 || type == DType::i8);
-  if ((type != DType::f32 && !narrow) || tensor.shape() != row.place.shape())
-    fail("model", "expected {} in {} to be f32{} {}, got {} {}", row.name, path,
-         row.product ? ", bf16 or i8" : "", to_string(row.place.shape()), name_of(type),
-         to_string(tensor.shape()));
-  if (type == DType::f32) {
-    std::copy_n(tensor.span<float>().data(), row.count, to);
-    return;
-  }
-  if (type == DType::bf16) {
-    std::ranges::transform(tensor.span<bf16>(), to, to_float);
-    return;
-  }
-  const Tensor scales = file.tensor(row.name + scale_suffix);
-  const std::int64_t outputs = row.place.shape()[0];
-  if (scales.dtype() != DType::f32 || scales.shape() != Shape{outputs})
-    fail("model", "expected {}{} in {} to be f32 [{}], got {} {}", row.name, scale_suffix, path, outputs,
-         name_of(scales.dtype()), to_string(scales.shape()));
-  const std::int64_t inputs = row.count / std::max<std::int64_t>(1, outputs);
-  for (std::int64_t i = 0; i < row.count; ++i)
-    to[i] = scales.span<float>()[static_cast<std::size_t>(i / inputs)] *
-            static_cast<float>(tensor.span<std::int8_t>()[static_cast<std::size_t>(i)]);
+/// Throws Error unless the file holds a parameter as f32, or, for the weights of dense products, also as
+/// bf16, or as int8 codes [outputs, inputs] with a tensor of scales [outputs] beside them.
+void check_parameter(const Safetensors& file, const ParameterTable::Row& row, const std::string& path) {
+  const auto check = [&](const std::string& name, const Shape& shape, bool narrow) {
+    if (!file.contains(name)) fail("model", "expected {} to contain {}, which it does not", path, name);
+    const DType type = file.dtype(name);
+    const bool fits = type == DType::f32 || (narrow && (type == DType::bf16 || type == DType::i8));
+    if (!fits || file.shape(name) != shape)
+      fail("model", "expected {} in {} to be f32{} {}, got {} {}", name, path, narrow ? ", bf16 or i8" : "",
+           to_string(shape), name_of(type), shortened(to_string(file.shape(name))));
+  };
+  check(row.name, row.place.shape(), row.product);
+  if (file.dtype(row.name) == DType::i8) check(row.name + scale_suffix, {row.place.shape()[0]}, false);
 }
 
 /// The weights of a dense product as bf16, or as int8 codes and their scales.
@@ -77,7 +64,9 @@ ModelConfig read_config(const std::filesystem::path& path, std::span<const std::
          model_type);
   if (!json.contains("format") || json["format"] != format_version)
     fail("model", "expected {} to have format {}, got {}", path.string(), format_version,
-         json.contains("format") ? json["format"].dump() : "none");
+         json.contains("format")
+             ? shortened(json["format"].dump(-1, ' ', false, Json::error_handler_t::replace))
+             : "none");
   json.erase("model_type");
   json.erase("format");
   ModelConfig config;
@@ -89,29 +78,59 @@ ModelConfig read_config(const std::filesystem::path& path, std::span<const std::
   return config;
 }
 
+ParameterFile::ParameterFile(const std::filesystem::path& path, const ParameterTable& table)
+    : path_(path.string()), table_(table), file_(Safetensors::read(path)) {
+  std::unordered_set<std::string> known;
+  for (const ParameterTable::Row& row : table.rows()) {
+    known.insert(row.name);
+    if (row.product) known.insert(row.name + scale_suffix);
+    if (row.trained || fits(row)) check_parameter(file_, row, path_);
+  }
+  for (const std::string& name : file_.names())
+    if (!known.contains(name) && !is_draw(name))
+      fail("model", "expected {} to contain only the {} parameters of the model, got also {}", path_,
+           table.rows().size(), shortened(name));
+}
+
+bool ParameterFile::fits(const ParameterTable::Row& row) const {
+  return file_.contains(row.name) && file_.shape(row.name) == row.place.shape();
+}
+
+void ParameterFile::read(std::size_t index, std::span<float> to) const {
+  const ParameterTable::Row& row = table_.rows()[index];
+  // The weights may be used under another feature map or another number of features: these are drawn.
+  if (!row.trained && !fits(row)) return table_.initialise_row(to, index, 0);
+  const DType type = file_.dtype(row.name);
+  if (type == DType::f32) {
+    file_.copy(row.name, std::as_writable_bytes(to));
+  } else if (type == DType::bf16) {
+    std::ranges::transform(file_.tensor(row.name).span<bf16>(), to.begin(), to_float);
+  } else {
+    const Tensor codes = file_.tensor(row.name), scales = file_.tensor(row.name + scale_suffix);
+    check_finite(scales.span<float>(), row.name + scale_suffix, path_);
+    const auto inputs = to.size() / std::max<std::size_t>(1, scales.span<float>().size());
+    for (std::size_t i = 0; i < to.size(); ++i)
+      to[i] = scales.span<float>()[i / inputs] * static_cast<float>(codes.span<std::int8_t>()[i]);
+  }
+  check_finite(to, row.name, path_);
+}
+
 Tensor read_values(const std::filesystem::path& path, const ParameterTable& table) {
-  const Safetensors file = Safetensors::read(path);
+  const ParameterFile file(path, table);
   Tensor values = Tensor::of<float>({table.size()});
   for (std::size_t i = 0; i < table.rows().size(); ++i) {
     const ParameterTable::Row& row = table.rows()[i];
-    const bool there = file.contains(row.name);
-    if (!row.trained && (!there || file.shape(row.name) != row.place.shape())) {
-      // The weights are used under another feature map or another number of features: these are drawn.
-      table.initialise_row(values.span<float>(), i, 0);
-      continue;
-    }
-    if (!there) fail("model", "expected {} to contain {}, which it does not", path.string(), row.name);
-    read_parameter(values.span<float>().data() + row.place.offset(), file, row, path.string());
-  }
-  for (const std::string& name : file.names()) {
-    const auto names_row = [&](const ParameterTable::Row& row) {
-      return row.name == name || (row.product && row.name + scale_suffix == name);
-    };
-    if (std::ranges::none_of(table.rows(), names_row) && !is_draw(name))
-      fail("model", "expected {} to contain only the {} parameters of the model, got also {}", path.string(),
-           table.rows().size(), name);
+    file.read(i, values.span<float>().subspan(static_cast<std::size_t>(row.place.offset()),
+                                              static_cast<std::size_t>(row.count)));
   }
   return values;
+}
+
+void check_finite(std::span<const float> values, const std::string& tensor, const std::string& path) {
+  const auto found = std::ranges::find_if_not(values, [](float value) { return std::isfinite(value); });
+  if (found != values.end())
+    fail("model", "expected finite numbers in {} of {}, got {} at index {}", tensor, path, *found,
+         found - values.begin());
 }
 
 void write_model(const std::filesystem::path& folder, const ModelConfig& config, const ParameterTable& table,

@@ -4,6 +4,7 @@
 #include <span>
 #include <string>
 
+#include "io/safetensors.h"
 #include "layers/parameters.h"
 #include "linnet/model.h"
 
@@ -16,9 +17,31 @@ inline constexpr const char* weights_file = "model.safetensors";
 /// The configuration of a config.json, with `settings` ("key=value") in place of its values, checked.
 ModelConfig read_config(const std::filesystem::path& path, std::span<const std::string> settings = {});
 
-/// The parameters of a safetensors file as one buffer in the table's order. Throws Error where one is
-/// missing, has another shape, or is not the table's.
+/// The file of a model's parameters. Nothing of the size of the model is taken before the file is known to
+/// hold it.
+class ParameterFile {
+ public:
+  /// Throws Error where a parameter is missing, has another type or shape, or is not the table's.
+  ParameterFile(const std::filesystem::path& path, const ParameterTable& table);
+
+  /// The parameter of a row of the table, or the first draw of one that is not trained and does not fit.
+  /// Throws Error where the numbers are damaged or not finite.
+  void read(std::size_t row, std::span<float> to) const;
+
+ private:
+  /// Whether the file has a tensor of the row's name and shape.
+  bool fits(const ParameterTable::Row& row) const;
+
+  std::string path_;
+  const ParameterTable& table_;
+  Safetensors file_;
+};
+
+/// All parameters of a file as one buffer in the table's order. Throws as ParameterFile.
 Tensor read_values(const std::filesystem::path& path, const ParameterTable& table);
+
+/// Throws Error, naming the tensor and the file, for a number that is not finite.
+void check_finite(std::span<const float> values, const std::string& tensor, const std::string& path);
 
 /// Writes both files into the folder, each whole or not at all.
 void write_model(const std::filesystem::path& folder, const ModelConfig& config, const ParameterTable& table,

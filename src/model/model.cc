@@ -1,5 +1,10 @@
 #include "linnet/model.h"
 
+#include <algorithm>
+#include <functional>
+#include <optional>
+#include <vector>
+
 #include "base/fail.h"
 #include "base/hidden.h"
 #include "base/pages.h"
@@ -10,18 +15,33 @@ namespace linnet {
 
 class LINNET_HIDDEN Model::Impl {
  public:
-  Impl(const ModelConfig& config, Tensor values, std::shared_ptr<const FeatureMap> feature_map)
-      : feature_map_(std::move(feature_map)), values_(std::move(values)), network_(config, feature_map_) {
-    if (values_.size() != network_.table().size())
-      fail("model", "expected a buffer of {} parameters, got {}", network_.table().size(), values_.size());
-    network_.table().round(values_.span<float>());
-    Context context;
-    network_.pack(context, values_.span<float>(), false);
+  /// Writes the values of one row of the table.
+  using Reader = std::function<void(std::size_t row, std::span<float> to)>;
+
+  /// `open` gives the reader of a network's parameters.
+  Impl(const ModelConfig& config, const std::function<Reader(const ParameterTable&)>& open,
+       std::shared_ptr<const FeatureMap> feature_map)
+      : feature_map_(std::move(feature_map)), network_(config, feature_map_) {
+    const ParameterTable& table = network_.table();
+    const Reader read = open(table);
+    values_.emplace(static_cast<std::size_t>(table.size()) * sizeof(float));
+    std::vector<bool> filled(table.rows().size());
+    const auto fill = [&](std::size_t row) {
+      if (filled[row]) return;
+      filled[row] = true;
+      read(row, values_of(row));
+      table.round_row(row, values_of(row));
+    };
     // The dense products have their weights in the form that they are used in.
-    for (const ParameterTable::Row& row : network_.table().rows())
-      if (row.packed)
-        release_pages(row.place.of(values_.span<float>()).data(),
-                      static_cast<std::size_t>(row.count) * sizeof(float));
+    const auto release = [&](const ParameterPlace& place) {
+      const std::span<float> unused = values_of(table.row_at(place));
+      release_pages(unused.data(), unused.size_bytes());
+    };
+    Context context;
+    network_.pack(
+        context,
+        {values_->as<float>(), [&](const ParameterPlace& place) { fill(table.row_at(place)); }, release},
+        false);
   }
 
   static std::shared_ptr<const Model> model_of(std::unique_ptr<const Impl> impl) {
@@ -31,7 +51,9 @@ class LINNET_HIDDEN Model::Impl {
   }
 
   Tensor values() const {
-    Tensor all = values_.clone();
+    const std::span<const float> values = values_->as<float>();
+    Tensor all = Tensor::of<float>({std::ssize(values)});
+    std::ranges::copy(values, all.span<float>().begin());
     network_.unpack(all.span<float>());
     return all;
   }
@@ -40,15 +62,27 @@ class LINNET_HIDDEN Model::Impl {
   const Network& network() const { return network_; }
 
  private:
+  std::span<float> values_of(std::size_t row) const {
+    const ParameterTable::Row& found = network_.table().rows()[row];
+    return values_->as<float>().subspan(static_cast<std::size_t>(found.place.offset()),
+                                        static_cast<std::size_t>(found.count));
+  }
+
   std::shared_ptr<const FeatureMap> feature_map_;
-  Tensor values_;  // without the weights that the network has packed
+  std::optional<LazyPages> values_;  // without the weights that the network has packed
   Network network_;
 };
 
 std::shared_ptr<const Model> make_model(const ModelConfig& config, Tensor values,
                                         std::shared_ptr<const FeatureMap> feature_map) {
-  return Model::Impl::model_of(
-      std::make_unique<const Model::Impl>(config, std::move(values), std::move(feature_map)));
+  const auto open = [&](const ParameterTable& table) -> Model::Impl::Reader {
+    if (values.size() != table.size())
+      fail("model", "expected a buffer of {} parameters, got {}", table.size(), values.size());
+    return [&](std::size_t row, std::span<float> to) {
+      std::copy_n(table.rows()[row].place.of(values.span<float>()).data(), to.size(), to.data());
+    };
+  };
+  return Model::Impl::model_of(std::make_unique<const Model::Impl>(config, open, std::move(feature_map)));
 }
 
 const Network& network_of(const Model& model) { return model.impl().network(); }
@@ -63,9 +97,13 @@ std::shared_ptr<const Model> Model::load(const std::filesystem::path& folder,
   if (!std::filesystem::is_directory(folder))
     fail("model", "expected a folder with config.json and model.safetensors, got {}", folder.string());
   const ModelConfig config = read_config(folder / config_file, settings);
-  Tensor values = read_values(folder / weights_file, Network(config, feature_map).table());
-  auto model = make_model(config, std::move(values), std::move(feature_map));
-  release_free_memory();  // as large as the file, where it was read in pieces
+  std::optional<ParameterFile> file;
+  const auto open = [&](const ParameterTable& table) -> Impl::Reader {
+    file.emplace(folder / weights_file, table);
+    return [&](std::size_t row, std::span<float> to) { file->read(row, to); };
+  };
+  auto model = Impl::model_of(std::make_unique<const Impl>(config, open, std::move(feature_map)));
+  release_free_memory();  // what narrow weights were read through
   return model;
 }
 

@@ -89,7 +89,7 @@ void Network::redraw(std::span<float> parameters, std::uint64_t draw) const {
   for (const Block& block : blocks_) block.attention().redraw(parameters, draw);
 }
 
-void Network::pack(Context& context, std::span<const float> parameters, bool training) {
+void Network::pack(Context& context, const ParameterValues& parameters, bool training) {
   embedding_->pack(context, parameters);
   for (Block& block : blocks_) block.pack(context, parameters, training);
   if (final_norm_) final_norm_->pack(parameters);

@@ -31,8 +31,9 @@ class Network {
   /// `feature_map` as in `attention_of`.
   explicit Network(const ModelConfig& config, std::shared_ptr<const FeatureMap> feature_map = nullptr);
 
-  /// Takes the parameters of the buffer, whose memory must stay; `training` also packs what a backward needs.
-  void pack(Context& context, std::span<const float> parameters, bool training);
+  /// Takes the parameters, whose memory must stay where they are not released; `training` also packs what a
+  /// backward needs.
+  void pack(Context& context, const ParameterValues& parameters, bool training);
 
   /// Writes the weights of all dense products, as they were packed, to their places in the buffer.
   void unpack(std::span<float> parameters) const;

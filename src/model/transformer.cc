@@ -4,12 +4,19 @@
 #include <array>
 
 #include "base/fail.h"
+#include "base/memory.h"
 #include "base/workspace.h"
 
 namespace linnet {
 
 RecurrentState::RecurrentState(const Network& network, std::int64_t slots, std::int64_t capacity) {
   network.config().check_generates();
+  // Every layer has the same shape. Small states are made without asking how much memory is free.
+  constexpr double small_bytes = 16e6;
+  const double bytes = static_cast<double>(slots) * static_cast<double>(network.blocks().size()) *
+                       sizeof(float) *
+                       static_cast<double>(network.blocks().front().attention().state_floats(capacity));
+  if (bytes > small_bytes) require_memory(fmt::format("the states of {} streams", slots), bytes);
   for (const Block& block : network.blocks()) layers.push_back(block.attention().make_state(slots, capacity));
 }
 

@@ -15,7 +15,7 @@ struct RecurrentState {
 
   RecurrentState() = default;
   /// `capacity` tokens a stream are reserved where memory grows with them. Throws Error for a model without a
-  /// recurrent form, as the next.
+  /// recurrent form, and where less memory is free than the slots take.
   RecurrentState(const Network& network, std::int64_t slots, std::int64_t capacity = 0);
 
   std::int64_t position(std::int64_t slot) const { return layers.front()->position(slot); }

@@ -1,9 +1,12 @@
 #include "training/checkpoint.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
+#include <limits>
 
 #include "base/fail.h"
+#include "io/digest.h"
 #include "io/file.h"
 #include "io/json.h"
 #include "io/safetensors.h"
@@ -86,6 +89,79 @@ TrainingProgress progress_of(const Json& state, std::int64_t step, std::int64_t 
   return progress;
 }
 
+/// The state of a checkpoint as JSON. Its member "xxh3" has the digest of every file by its name, for this
+/// one that of its own text with zeros in place of this digest.
+constexpr const char* digests_member = "xxh3";
+constexpr std::array other_files = {config_file, weights_file, moments_file};
+constexpr std::size_t digest_digits = 16;
+
+void write_state(const fs::path& folder, Json state) {
+  const std::string zeros(digest_digits, '0');
+  Json& digests = state[digests_member] = Json::object();
+  for (const char* file : other_files) digests[file] = digest_of_file(folder / file);
+  digests[state_file] = zeros;
+  std::string text = state.dump(2) + "\n";
+  const std::string own = digest_of(text);
+  text.replace(text.rfind(zeros), zeros.size(), own);
+  write_file_atomically(folder / state_file, text);
+}
+
+/// Reads it back. Throws Error where it is none, or not the one that its digest describes.
+Json read_state(const fs::path& folder) {
+  const fs::path path = folder / state_file;
+  constexpr std::size_t most_bytes = 1 << 20;
+  constexpr std::uint64_t most_count = std::numeric_limits<std::int64_t>::max();
+  std::string text = read_file(path, most_bytes);
+  Json state = parse_json(text, path.string());
+  const auto damaged = [&] {
+    fail("checkpoint", "expected {} to be the state of a checkpoint, got one that is damaged", path.string());
+  };
+  if (!state.is_object()) damaged();
+  // A name that was damaged must not hide the digests.
+  for (const auto& [key, value] : state.items())
+    if (key != "step" && key != "examples" && key != "loss" && key != "run" && key != "training" &&
+        key != digests_member) damaged();
+  for (const char* key : {"step", "examples"})
+    if (!state.contains(key) || !state[key].is_number_unsigned() ||
+        state[key].get<std::uint64_t>() > most_count)
+      damaged();
+  if (!state.contains("training") || !state["training"].is_object()) damaged();
+  if (!state.contains(digests_member)) return state;
+
+  const Json& digests = state[digests_member];
+  if (!digests.is_object() || digests.size() != other_files.size() + 1) damaged();
+  const auto digest = [&](const char* file) {
+    const auto found = digests.find(file);
+    if (found == digests.end() || !found->is_string()) damaged();
+    return found->get<std::string>();
+  };
+  for (const char* file : other_files) digest(file);
+  const std::string own = digest(state_file);
+  const std::size_t at = text.rfind(own);
+  if (own.size() != digest_digits || at == std::string::npos) damaged();
+  text.replace(at, own.size(), own.size(), '0');
+  if (digest_of(text) != own) damaged();
+  return state;
+}
+
+/// The state of a checkpoint that is whole (check_checkpoint).
+Json read_whole_state(const fs::path& folder) {
+  Json state = read_state(folder);
+  // The digests of tensors come first: they name the tensor.
+  for (const char* file : {weights_file, moments_file}) Safetensors::read(folder / file).check_digests();
+  if (!state.contains(digests_member)) {
+    read_json(folder / config_file);
+    return state;
+  }
+  for (const char* file : other_files) {
+    const std::string wanted = state[digests_member][file], found = digest_of_file(folder / file);
+    if (found != wanted)
+      fail("checkpoint", "expected {} with the digest {}, got one with {}: it is damaged",
+           (folder / file).string(), wanted, found);
+  }
+  return state;
+}
+
 /// Throws Error where writing a checkpoint would delete other files.
 void check_replaceable(const fs::path& folder) {
   if (!fs::is_directory(folder)) return;
@@ -110,28 +186,22 @@ void write_checkpoint(const fs::path& destination, const TrainingProgress& progr
       {"m", DType::f32, optimiser.first_moments().shape(), optimiser.first_moments().raw()},
       {"v", DType::f32, optimiser.second_moments().shape(), optimiser.second_moments().raw()}};
   write_safetensors(folder.path() / moments_file, moments, {});
-  write_json(folder.path() / state_file, Json{{"step", progress.step},
-                                              {"examples", progress.examples},
-                                              {"loss", loss_json(progress.loss)},
-                                              {"run", run_json(progress)},
-                                              {"training", decisive_options(options)}});
+  write_state(folder.path(), Json{{"step", progress.step},
+                                  {"examples", progress.examples},
+                                  {"loss", loss_json(progress.loss)},
+                                  {"run", run_json(progress)},
+                                  {"training", decisive_options(options)}});
   folder.commit();
 }
+
+void check_checkpoint(const fs::path& folder) { read_whole_state(folder); }
 
 TrainingProgress read_checkpoint(const fs::path& folder, const ModelConfig& config,
                                  const TrainingOptions& options, const ParameterTable& table,
                                  std::span<float> values, Optimiser& optimiser) {
-  const Json state = read_json(folder / state_file);
-  const auto count = [&](const char* key) {
-    const auto found = state.is_object() ? state.find(key) : state.end();
-    const std::int64_t value =
-        found != state.end() && found->is_number_integer() ? found->get<std::int64_t>() : -1;
-    if (value < 0 || !state.contains("training"))
-      fail("resume", "expected {} to be the state of a checkpoint, got something else",
-           (folder / state_file).string());
-    return value;
-  };
-  TrainingProgress progress = progress_of(state, count("step"), count("examples"));
+  const Json state = read_whole_state(folder);
+  TrainingProgress progress =
+      progress_of(state, state["step"].get<std::int64_t>(), state["examples"].get<std::int64_t>());
   require_equal(model_options(read_config(folder / config_file)), model_options(config), "", folder);
   Json decisive = decisive_options(options);
   decisive.erase("steps");  // a run may be made longer or shorter
@@ -144,7 +214,9 @@ TrainingProgress read_checkpoint(const fs::path& folder, const ModelConfig& conf
         moments.shape(name) != Shape{table.size()})
       fail("resume", "expected {} of f32 [{}] in {}, got something else", name, table.size(),
            (folder / moments_file).string());
-    return moments.tensor(name);
+    Tensor moment = moments.tensor(name);
+    check_finite(moment.span<float>(), name, (folder / moments_file).string());
+    return moment;
   };
   Tensor first = read("m"), second = read("v");
   std::copy_n(parameters.span<float>().data(), parameters.size(), values.data());
@@ -167,17 +239,33 @@ std::vector<std::int64_t> Checkpoints::steps() const {
   return steps;
 }
 
-std::optional<std::int64_t> Checkpoints::newest() const {
-  const std::vector<std::int64_t> all = steps();
-  return all.empty() ? std::nullopt : std::optional(all.back());
+std::optional<std::int64_t> Checkpoints::newest_whole(
+    const std::function<void(const std::string& fault)>& report) {
+  std::vector<std::int64_t> all = steps();
+  std::vector<std::string> faults;
+  for (; !all.empty(); all.pop_back()) {
+    const std::int64_t step = all.back();
+    try {
+      check_checkpoint(path(step));
+      for (const std::string& fault : faults) report(fault);
+      return step;
+    } catch (const Error& error) {
+      faults.push_back(error.what());
+      with_fault_.insert(step);
+    }
+  }
+  if (!faults.empty()) throw Error(faults.front());
+  return std::nullopt;
 }
 
 fs::path Checkpoints::path(std::int64_t step) const { return folder_ / std::to_string(step); }
 
 void Checkpoints::keep(std::int64_t count) const {
   const std::vector<std::int64_t> all = steps();
-  const std::size_t kept = static_cast<std::size_t>(count);
-  for (std::size_t i = 0; i + kept < all.size(); ++i) fs::remove_all(path(all[i]));
+  for (auto step = all.rbegin(); step != all.rend(); ++step) {
+    if (count <= 0) fs::remove_all(path(*step));
+    if (!with_fault_.contains(*step)) --count;
+  }
 }
 
 }  // namespace linnet

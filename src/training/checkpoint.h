@@ -2,8 +2,11 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
+#include <set>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "linnet/training.h"
@@ -27,8 +30,9 @@ struct TrainingProgress {
 };
 
 /// Writes a checkpoint: config.json and model.safetensors (a model's folder), optimiser.safetensors (the
-/// moments), state.json (progress and options). The folder appears whole or not at all. Throws Error where
-/// another one than a checkpoint stands in its place and is not empty.
+/// moments), state.json (progress, options and the digests of all four files, docs/format.md). The folder
+/// appears whole or not at all. Throws Error where another one than a checkpoint stands in its place and is
+/// not empty.
 void write_checkpoint(const std::filesystem::path& folder, const TrainingProgress& progress,
                       const ModelConfig& config, const TrainingOptions& options, const ParameterTable& table,
                       std::span<const float> values, const Optimiser& optimiser);
@@ -40,23 +44,30 @@ TrainingProgress read_checkpoint(const std::filesystem::path& folder, const Mode
                                  const TrainingOptions& options, const ParameterTable& table,
                                  std::span<float> values, Optimiser& optimiser);
 
+/// Throws Error naming the file, or the tensor in it, where a checkpoint is not whole: a file is missing,
+/// cannot be read or is not the one that its digests describe. Checkpoints of versions before digests are
+/// whole where their files can be read.
+void check_checkpoint(const std::filesystem::path& folder);
+
 /// Where the checkpoints of a run are: `folder`/checkpoints/STEP.
 class Checkpoints {
  public:
   explicit Checkpoints(const std::filesystem::path& run) : folder_(run / "checkpoints") {}
 
-  /// Step of the newest checkpoint.
-  std::optional<std::int64_t> newest() const;
+  /// Step of the newest checkpoint that is whole (check_checkpoint); nothing where there are none at all.
+  /// `report` receives the fault of each newer one. Throws the fault of the newest where none is whole.
+  std::optional<std::int64_t> newest_whole(const std::function<void(const std::string& fault)>& report);
 
   std::filesystem::path path(std::int64_t step) const;
 
-  /// Deletes all but the newest `count`.
+  /// Deletes all but the newest `count`, among which those with a fault do not count.
   void keep(std::int64_t count) const;
 
  private:
   std::vector<std::int64_t> steps() const;
 
   std::filesystem::path folder_;
+  std::set<std::int64_t> with_fault_;
 };
 
 }  // namespace linnet

@@ -67,6 +67,9 @@ Evaluation evaluate(Context& context, const Network& network, const Dataset& dat
     if (on_token) losses.resize(pass.targets.size());
     nats +=
         transformer.loss(context, pass.inputs, pass.targets, here, config.length, losses, pass.key_lengths);
+    if (!std::isfinite(nats))
+      fail("evaluate", "expected a finite loss, got {} from examples {} … {}", nats, index(0),
+           index(here - 1));
     if (on_token) report_tokens(pass.targets, losses, config.length, index, on_token);
     result.tokens += counted_targets(pass);
     if (accuracy) right += count_right(context, network.head(), transformer.parameters(), pass.targets);

@@ -22,9 +22,12 @@ std::int64_t Metrics::begin(std::int64_t step, const Json& first) const {
     else if (json["step"].get<std::int64_t>() <= step)
       kept += line + "\n";
   }
+  if (unreadable > 0) write_file_atomically(damaged(), old);
   if (heading + kept != old) write_file_atomically(path_, heading + kept);
   return unreadable;
 }
+
+std::filesystem::path Metrics::damaged() const { return std::filesystem::path(path_) += ".damaged"; }
 
 void Metrics::append(const Json& line) const { append_line(path_, line.dump()); }
 

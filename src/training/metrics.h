@@ -15,10 +15,13 @@ class Metrics {
 
   /// Prepares the file for lines after update `step`: those of later updates are removed, which a killed run
   /// made after its last checkpoint and which will be written again. `first` becomes the first line where
-  /// there is none yet. Returns the number of lines that were removed because they cannot be read.
+  /// there is none yet. Returns the number of lines that were left out because they cannot be read; the file
+  /// as it was is then `damaged`.
   std::int64_t begin(std::int64_t step, const Json& first) const;
 
   void append(const Json& line) const;
+
+  std::filesystem::path damaged() const;  ///< metrics.jsonl.damaged
 
  private:
   std::filesystem::path path_;

@@ -9,6 +9,7 @@
 #include "linnet/training.h"
 #include "linnet/version.h"
 #include "model/config.h"
+#include "model/files.h"
 #include "training/checkpoint.h"
 #include "training/config.h"
 #include "training/evaluation.h"
@@ -25,6 +26,17 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+/// Whether the model of a run's folder can be read and its weights have their digests.
+bool has_whole_model(const fs::path& folder) {
+  try {
+    read_config(folder / config_file);
+    Safetensors::read(folder / weights_file).check_digests();
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
 }
 
 /// A trainer with its data and the files of its folder.
@@ -73,7 +85,12 @@ class Run {
     lock_.emplace(folder_);
     if (!resume) require_new_folder();  // another program may have begun in it meanwhile
     std::optional<std::int64_t> newest;
-    if (resume) newest = checkpoints_.newest();
+    bool older = false;
+    if (resume)
+      newest = checkpoints_.newest_whole([&](const std::string& fault) {
+        older = true;
+        say(fault + "; taking an older checkpoint");
+      });
     if (newest) {
       const fs::path checkpoint = checkpoints_.path(*newest);
       trainer_.restore(checkpoint);
@@ -91,14 +108,14 @@ class Run {
     seconds_before_ = trainer_.impl().progress().seconds;
     if (callbacks_.on_begin) callbacks_.on_begin();
     // The run may have been killed between its checkpoint and its own model, which no later step need write
-    // again.
-    if (newest)
-      trainer_.impl().write_model(folder_);
-    else
+    // again. A model that is newer than the checkpoint stays.
+    if (!newest)
       save();
+    else if (!older || !has_whole_model(folder_))
+      trainer_.impl().write_model(folder_);
     if (const std::int64_t unreadable = metrics_.begin(trainer_.steps(), heading()); unreadable > 0)
-      say(fmt::format("removed {} unreadable line{} of metrics.jsonl", unreadable,
-                      unreadable == 1 ? "" : "s"));
+      say(fmt::format("left out {} unreadable line{} of metrics.jsonl; the file as it was is {}", unreadable,
+                      unreadable == 1 ? "" : "s", metrics_.damaged().string()));
   }
 
   void require_new_folder() const {

@@ -328,20 +328,29 @@ TEST(DamagedModel, ConfigurationsThatCannotBeAreRefused) {
   changed("\"vocabulary\": 11", "\"vocabulary\": \"11\"", usage, {"config.json", "model.vocabulary"});
 }
 
-TEST(DamagedCheckpoint, IsRefusedAndLeftAlone) {
+TEST(DamagedCheckpoint, IsPassedOverForTheOneBefore) {
   const TinyModels& tiny = TinyModels::get();
   const TemporaryFolder folder;
   const std::string run = copy_of(tiny.copy(), folder);
-  const std::string metrics = read_file(fs::path(run) / "metrics.jsonl");
+  const Strings resume = {"train", "--resume", run};
+  const fs::path newest = fs::path(run) / "checkpoints/6";
   for (const std::string file : {"state.json", "optimiser.safetensors", "model.safetensors", "config.json"}) {
-    for_every_damage(fs::path(run) / "checkpoints/6" / file, [&] {
-      const Strings resume = {"train", "--resume", run};
-      const Ended ended = run_linnet(resume);
-      refuses(ended.status == usage ? usage : failed, resume, {"checkpoints/6", file});
-      EXPECT_EQ(read_file(fs::path(run) / "metrics.jsonl"), metrics);
+    for_every_damage(newest / file, [&] {
+      fs::copy(run, folder / "copy", fs::copy_options::recursive);
+      const Ended ended = succeed({"train", "--resume", (folder / "copy").string()});
+      for (const std::string& words : {"checkpoints/6/" + file, std::string("taking an older checkpoint"),
+                                       "resuming from " + (folder / "copy/checkpoints/4").string()})
+        EXPECT_NE(ended.err.find(words), std::string::npos) << words << " in: " << ended.err;
+      EXPECT_EQ(read_file(folder / "copy/model.safetensors"),
+                read_file(fs::path(tiny.copy()) / "model.safetensors"));
+      fs::remove_all(folder / "copy");
     });
   }
-  succeed({"train", "--resume", run});
+  fs::remove_all(fs::path(run) / "checkpoints/4");
+  const std::string metrics = read_file(fs::path(run) / "metrics.jsonl");
+  fs::remove(newest / "state.json");
+  refuses(failed, resume, {"checkpoints/6", "state.json"});
+  EXPECT_EQ(read_file(fs::path(run) / "metrics.jsonl"), metrics);
 }
 
 class DamagedData : public testing::Test {

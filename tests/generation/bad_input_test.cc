@@ -169,5 +169,15 @@ TEST(SessionConstruction, RefusesNumbersOfStreamsThatCannotBe) {
   error_of([&] { Session(model, 1).begin(0, 0, {}); });  // a label for a model without classes
 }
 
+TEST(SessionConstruction, RefusesMoreStreamsThanMemoryHolds) {
+  ModelConfig config = tiny_config();
+  config.attention.family = Family::softmax;
+  config.positions = Positions::sinusoidal;
+  const auto model = random_model(config, seed);
+  // 8 bytes for each of 2^20 streams · 2^24 tokens · 2 layers · 6 numbers.
+  const std::string what = error_of([&] { Session(model, 1 << 20, {.capacity = 1 << 24, .cache = true}); });
+  EXPECT_NE(what.find("[memory] expected the states of 1048576 streams"), std::string::npos) << what;
+}
+
 }  // namespace
 }  // namespace linnet

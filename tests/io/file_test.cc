@@ -83,6 +83,56 @@ TEST(File, FollowsASymbolicLink) {
   EXPECT_TRUE(std::filesystem::is_symlink(folder / "link"));
 }
 
+TEST(File, IsNotWrittenThroughWhatLiesUnderATemporaryName) {
+  // Names of temporary files can be guessed: they must not lead the bytes elsewhere, nor be emptied.
+  const TemporaryFolder folder;
+  folder.file("precious", "mine");
+  for (int number = 0; number < 50; ++number)
+    std::filesystem::create_symlink(
+        "precious", folder / (".file." + std::to_string(::getpid()) + "-" + std::to_string(number) + ".tmp"));
+  for (int i = 0; i < 3; ++i) write_file_atomically(folder / "file", "new");
+  EXPECT_EQ(read_file(folder / "precious"), "mine");
+  EXPECT_EQ(read_file(folder / "file"), "new");
+  EXPECT_FALSE(std::filesystem::is_symlink(folder / "file"));
+}
+
+TEST(File, BoundsWhatItReads) {
+  const TemporaryFolder folder;
+  EXPECT_EQ(read_file(folder.file("file", "12345"), 5), "12345");
+  EXPECT_THAT(error_of([&] { read_file(folder / "file", 4); }),
+              AllOf(HasSubstr("at most 4"), HasSubstr("got 5")));
+  EXPECT_THAT(error_of([] { read_file("/dev/zero", 1000); }), HasSubstr("at most 1000 bytes from /dev/zero"));
+  EXPECT_THAT(error_of([] { read_file("/dev/zero"); }), HasSubstr("at most 268435456 bytes from /dev/zero"));
+  std::filesystem::resize_file(folder / "file", std::uintmax_t{1} << 42);  // sparse
+  EXPECT_THAT(error_of([&] { read_file(folder / "file"); }), AllOf(HasSubstr("memory"), HasSubstr("file")));
+}
+
+TEST(File, IsReadPieceByPiece) {
+  const TemporaryFolder folder;
+  const InputFile file(folder.file("file", "0123456789"));
+  EXPECT_EQ(file.size(), 10u);
+  std::string piece(4, ' ');
+  file.read(3, std::as_writable_bytes(std::span(piece)));
+  EXPECT_EQ(piece, "3456");
+  std::filesystem::resize_file(folder / "file", 5);
+  EXPECT_THAT(error_of([&] { file.read(3, std::as_writable_bytes(std::span(piece))); }),
+              HasSubstr("cut to 5"));
+  EXPECT_THAT(error_of([&] { InputFile{folder / "none"}; }), HasSubstr("none"));
+  EXPECT_THAT(error_of([&] { InputFile{folder.path()}; }), HasSubstr("folder"));
+  EXPECT_THAT(error_of([] { InputFile{"/dev/zero"}; }), HasSubstr("device"));
+}
+
+TEST(Gzip, IsNotInflatedWithoutBounds) {
+  const TemporaryFolder folder;
+  const std::string zeros(20 << 20, '\0');
+  const std::string bomb = gzipped(zeros);
+  ASSERT_LT(bomb.size(), zeros.size() / 900);
+  EXPECT_THAT(error_of([&] { read_maybe_gzipped(folder.file("bomb.gz", bomb), std::size_t{1} << 32); }),
+              AllOf(HasSubstr("bomb.gz"), HasSubstr("gzipped")));
+  const std::string small(1 << 20, '\0');
+  EXPECT_EQ(read_maybe_gzipped(folder.file("small.gz", gzipped(small)), std::size_t{1} << 32), small);
+}
+
 TEST(File, AppendsLines) {
   const TemporaryFolder folder;
   append_line(folder / "log", "one");

@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <limits>
+#include <string>
 
 #include "io/file.h"
 #include "io/temporary_folder.h"
@@ -45,6 +47,35 @@ TEST(Json, RefusesNamesGivenTwiceInOneObject) {
   EXPECT_THAT(error_of([] { parse_json("{\"a\": {\"b\": 1, \"b\": 2}}", "origin"); }),
               HasSubstr("\"b\" twice"));
   EXPECT_NO_THROW(parse_json("{\"a\": {\"a\": 1}, \"b\": [{\"a\": 1}, {\"a\": 2}]}", "origin"));
+}
+
+TEST(Json, RefusesBytesOfZero) {
+  // The library ends there without a word.
+  for (const char* text : {"{\"a\": 1}@", "{\"a\": 1@}", "@"}) {
+    std::string damaged = text;
+    std::ranges::replace(damaged, '@', '\0');
+    EXPECT_THAT(error_of([&] { parse_json(damaged, "origin"); }), HasSubstr("byte of 0"));
+  }
+}
+
+TEST(Json, KeepsManyMembersInTheirOrder) {
+  constexpr int count = 200'000;
+  Json object = Json::object();
+  for (int i = 0; i < count; ++i) append_member(object, std::to_string(i), i);
+  const Json read = parse_json(object.dump(), "origin");
+  int expected = 0;
+  for (const auto& [name, value] : read.items()) {
+    EXPECT_EQ(value.get<int>(), expected) << name;
+    ++expected;
+  }
+  EXPECT_EQ(expected, count);
+}
+
+TEST(Json, ErrorsShortenWhatTheyQuote) {
+  const std::string huge(1'000'000, 'x');
+  EXPECT_LT(error_of([&] { parse_json("{\"" + huge + "\": 1, \"" + huge + "\": 2}", "origin"); }).size(),
+            1000u);
+  EXPECT_LT(error_of([&] { parse_json("[\"" + huge + "\" 1]", "origin"); }).size(), 1000u);
 }
 
 TEST(Json, RefusesDeepNesting) {

@@ -34,6 +34,50 @@ std::string usage_error(F action) {
   return error_of<UsageError>(action);
 }
 
+TEST(Options, RefusesDeepTables) {
+  const auto refused = [](const std::string& text) {
+    return usage_error([&] { Example().options.parse_toml(text, "deep.toml"); });
+  };
+  std::string dotted = "a", nested = "a", quoted = "a";
+  for (int i = 0; i < 300'000; ++i) {
+    dotted += ".a";
+    nested += "={a";
+    quoted += ".\"]'.#\"";
+  }
+  // Strings of several lines may end in up to five quotes.
+  const std::string literal = "'''a'''''", basic = "\"\"\"a\\\"\"\"\"";
+  for (const std::string& text :
+       {"[" + dotted + "]\n", "[[" + dotted + "]]\n", dotted + " = 1\n", nested, "x = {" + dotted + " = 1}\n",
+        quoted + " = 1\n", "x = " + std::string(300'000, '['), "x = " + literal + "\n[" + dotted + "]\n",
+        "x = " + basic + "\n[" + dotted + "]\n", "x = 1 # \"\n[" + dotted + "]\n"})
+    EXPECT_THAT(refused(text), AllOf(HasSubstr("deep.toml"), HasSubstr("levels"))) << text.substr(0, 40);
+  Example example;
+  const std::string dots(1000, '.');
+  example.options.parse_toml("note = \"" + dots + "\" # " + dots + "\n[model] # [" + dots + "\nlayers = 2\n",
+                             "t");
+  EXPECT_EQ(example.note, dots);
+  EXPECT_EQ(example.layers, 2);
+  example.options.parse_toml("note = '''\n\"" + dots + "'''\n", "t");
+  EXPECT_EQ(example.note, "\"" + dots);
+}
+
+TEST(Options, ErrorsShortenWhatTheyQuote) {
+  const std::string huge(2'000'000, 'k');
+  Example example;
+  for (const std::string& what :
+       {usage_error([&] { example.options.parse_toml(huge + " = 1\n", "test"); }),
+        usage_error([&] { example.options.parse_toml("model.layers = '" + huge + "'\n", "test"); }),
+        usage_error([&] {
+          example.options.load_json({{huge, 1}}, "test");
+        }),
+        usage_error([&] {
+          example.options.load_json({{"model", {{"attention", {{"family", huge}}}}}}, "test");
+        }),
+        usage_error([&] { example.options.apply_assignment(huge + "=1"); }),
+        usage_error([&] { example.options.apply_assignment(huge); })})
+    EXPECT_LT(what.size(), 500u) << what.substr(0, 100);
+}
+
 TEST(Options, SetsEveryKindFromText) {
   Example example;
   example.options.set("model.layers", "1e1");

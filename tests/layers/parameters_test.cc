@@ -29,6 +29,15 @@ TEST(ParameterTable, AlignsEveryParameterTo64Bytes) {
   EXPECT_GE(table.size(), end);
 }
 
+TEST(ParameterTable, RefusesMoreThanAnyMemoryHolds) {
+  ParameterTable table;
+  const std::int64_t large = std::int64_t{1} << 60;
+  table.add("first", {large}, constant(0), false);
+  EXPECT_THROW(table.add("second", {2, large / 2}, constant(0), false), Error);
+  EXPECT_THROW(table.add("third", {large, 4}, constant(0), false), Error);
+  EXPECT_THROW(table.add("fourth", {large / 4, large}, constant(0), false), Error);
+}
+
 TEST(ParameterTable, InitialisesFromTheSeedAlone) {
   const ParameterTable table = table_of_three();
   const auto made = [&](std::uint64_t seed) {

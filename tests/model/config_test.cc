@@ -79,6 +79,20 @@ TEST(ModelConfig, RefusesWhatIsNoModelNamingTheKey) {
   }
 }
 
+TEST(ModelConfig, OfMoreNumbersThanAnyMemoryHoldsIsAnError) {
+  // Each value is in its range, but the projections of all layers together have more than 2^64 numbers.
+  ModelConfig config = tiny_config();
+  config.objective = Objective::masked;
+  config.layers = 1000;
+  config.heads = config.width = 1024;
+  config.length = std::int64_t{1} << 32;
+  config.positions = Positions::none;
+  config.attention.family = Family::linformer;
+  config.attention.linformer.rank = 1 << 16;
+  ASSERT_NO_THROW(config.check());
+  EXPECT_NE(error_of([&] { Model::random(config); }).find("fewer than 2^63 bytes"), std::string::npos);
+}
+
 TEST(ModelConfig, NamesTheNearestFamilyAndFeatureMap) {
   ModelConfig config = tiny_config();
   Options options;

@@ -1,8 +1,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <fstream>
+#include <limits>
 
+#include "base/random.h"
 #include "io/file.h"
 #include "io/json.h"
 #include "io/safetensors.h"
@@ -155,6 +158,97 @@ TEST_F(ModelFiles, AnyByteChangedIsAnErrorOrAModel) {
     write_file_atomically(path() / name, bytes);
   }
   EXPECT_NO_THROW(Model::load(path()));
+}
+
+TEST_F(ModelFiles, AFlippedBitAmongTheWeightsIsAnErrorThatNamesTheTensor) {
+  const std::string good = read_file(weights_path());
+  std::uint64_t header = 0;
+  std::memcpy(&header, good.data(), sizeof header);
+  const Json entries = parse_json(good.substr(8, header), "header");
+  const Random random(seed, Draw::test, 0);
+  for (std::uint64_t i = 0; i < 200; ++i) {
+    const auto draw = random.block(i);
+    const std::uint64_t at = draw[0] % (good.size() - 8 - header);  // of the elements
+    std::string name;
+    for (const auto& [key, entry] : entries.items())
+      if (key != "__metadata__" && entry["data_offsets"][0] <= at && at < entry["data_offsets"][1])
+        name = key;
+    SCOPED_TRACE(testing::Message() << "seed " << seed << ", draw " << i << ", " << name);
+    std::string damaged = good;
+    damaged[8 + header + at] ^= static_cast<char>(1 << draw[1] % 8);
+    std::ofstream(weights_path(), std::ios::binary) << damaged;
+    const std::string message = error_of([&] { Model::load(path()); });
+    EXPECT_NE(message.find("\"" + name + "\""), std::string::npos) << message;
+    EXPECT_NE(message.find(weights_path().string()), std::string::npos) << message;
+  }
+}
+
+TEST_F(ModelFiles, AFlippedBitInTheHeaderOfTheWeightsIsAnErrorThatNamesTheFile) {
+  const std::string good = read_file(weights_path());
+  std::uint64_t header = 0;
+  std::memcpy(&header, good.data(), sizeof header);
+  const Random random(seed, Draw::test, 1);
+  for (std::uint64_t i = 0; i < 200; ++i) {
+    const auto draw = random.block(i);
+    SCOPED_TRACE(testing::Message() << "seed " << seed << ", draw " << i);
+    std::string damaged = good;
+    damaged[draw[0] % (8 + header)] ^= static_cast<char>(1 << draw[1] % 8);
+    std::ofstream(weights_path(), std::ios::binary) << damaged;
+    const std::string message = error_of([&] { Model::load(path()); });
+    EXPECT_NE(message.find(weights_path().string()), std::string::npos) << message;
+  }
+}
+
+TEST_F(ModelFiles, WeightsWithoutDigestsLoad) {
+  // As programs without Linnet's digests write them: the header again, less its metadata.
+  std::string bytes = read_file(weights_path());
+  std::uint64_t header = 0;
+  std::memcpy(&header, bytes.data(), sizeof header);
+  Json entries = parse_json(bytes.substr(8, header), "header");
+  entries.erase("__metadata__");
+  const std::string text = entries.dump(), elements = bytes.substr(8 + header);
+  const std::uint64_t size = text.size();
+  bytes = std::string(reinterpret_cast<const char*>(&size), sizeof size) + text + elements;
+  write_file_atomically(weights_path(), bytes);
+  EXPECT_TRUE(same_bits(values_of(*Model::load(path())).span<float>(), values_of(*model_).span<float>()));
+}
+
+TEST_F(ModelFiles, WeightsThatAreNotFiniteAreRefused) {
+  const float infinity = std::numeric_limits<float>::infinity(),
+              nan = std::numeric_limits<float>::quiet_NaN();
+  for (const float bad : {nan, infinity, -infinity}) {
+    for (const std::string name : {"embedding.weight", "layers.1.feed_forward.first.weight", "head.bias"}) {
+      std::vector<float> values;
+      rewrite_weights([&](auto& tensors) {
+        NamedTensor& tensor = *std::ranges::find(tensors, name, &NamedTensor::name);
+        const auto* from = static_cast<const float*>(tensor.data);
+        values.assign(from, from + checked_size(tensor.shape));
+        values[values.size() / 2] = bad;
+        tensor.data = values.data();
+      });
+      expect_refused(name);
+    }
+  }
+}
+
+TEST_F(ModelFiles, NarrowWeightsThatAreNotFiniteAreRefused) {
+  const std::string name = "layers.0.feed_forward.first.weight";
+  const std::vector<bf16> halves(42, to_bf16(std::numeric_limits<float>::infinity()));
+  rewrite_weights([&](auto& tensors) {
+    NamedTensor& tensor = *std::ranges::find(tensors, name, &NamedTensor::name);
+    tensor.dtype = DType::bf16;
+    tensor.data = halves.data();
+  });
+  expect_refused(name);
+  const std::vector<std::int8_t> codes(42, 1);
+  const std::vector<float> scales(7, std::numeric_limits<float>::quiet_NaN());
+  rewrite_weights([&](auto& tensors) {
+    NamedTensor& tensor = *std::ranges::find(tensors, name, &NamedTensor::name);
+    tensor.dtype = DType::i8;
+    tensor.data = codes.data();
+    tensors.push_back({name + "_scale", DType::f32, {7}, scales.data()});
+  });
+  expect_refused(name + "_scale");
 }
 
 TEST_F(ModelFiles, WeightsMustBeTheModels) {

@@ -9,6 +9,7 @@
 #include "base/sanitizers.h"
 #include "linnet/model.h"
 #include "model/access.h"
+#include "support/errors.h"
 #include "support/folder.h"
 #include "support/numbers.h"
 
@@ -27,7 +28,7 @@ void reset_peak() { std::ofstream("/proc/self/clear_refs") << "5"; }
 
 ModelConfig large_config(WeightType weights) {
   ModelConfig config;
-  config.layers = 7;
+  config.layers = 20;
   config.heads = 6;
   config.width = 384;
   config.feed_forward = 1536;
@@ -55,6 +56,36 @@ TEST(ModelMemory, ALoadedModelHoldsLittleMoreThanItsWeights) {
     EXPECT_LE(peak, 2 * file + 64e6) << name_of(weights) << ": a file of " << file << " bytes";
     EXPECT_GE(held, 0.8 * bytes) << name_of(weights) << ": the measure does not see the weights";
   }
+}
+
+TEST(ModelMemory, AFileThatDoesNotFitTakesNoMemory) {
+#if defined(LINNET_ADDRESS_SANITIZER) || defined(LINNET_THREAD_SANITIZER)
+  GTEST_SKIP() << "sanitizers keep memory of their own beside ours";
+#endif
+  for (const WeightType weights : {WeightType::f32, WeightType::bf16, WeightType::int8}) {
+    const Folder folder;
+    ModelConfig config;
+    config.weights = weights;
+    Model::random(config, 1)->save(folder.path());
+    for (const std::string setting : {"model.width=4096", "model.length=4294967296"}) {
+      const std::string settings[] = {setting, "model.layers=100", "model.heads=64"};
+      malloc_trim(0);
+      const double before = status("VmRSS");
+      reset_peak();
+      error_of([&] { Model::load(folder.path(), settings); });
+      EXPECT_LE(status("VmHWM") - before, 64e6) << setting << ", " << name_of(weights);
+    }
+  }
+}
+
+TEST(ModelMemory, ALongModelWithSinusoidsTakesNoMemoryForItsLength) {
+  const Folder folder;
+  ModelConfig config;
+  config.layers = 1;
+  config.positions = Positions::sinusoidal;
+  config.length = std::int64_t{1} << 32;
+  Model::random(config, 1)->save(folder.path());
+  EXPECT_EQ(Model::load(folder.path())->config().length, config.length);
 }
 
 TEST(ModelMemory, ValuesAreThoseThatWereGiven) {

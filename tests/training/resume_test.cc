@@ -1,8 +1,10 @@
 // Runs that are stopped or killed, and go on.
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <set>
 
+#include "base/random.h"
 #include "io/safetensors.h"
 #include "support/runs.h"
 
@@ -189,35 +191,155 @@ TEST(Resume, TakesOptionsThatCannotChangeTheParameters) {
   EXPECT_EQ(weights_of(folder.path()), weights_of(whole.path()));
 }
 
-TEST(Checkpoints, DamageIsAnErrorThatNamesTheFile) {
-  Folder good("good");
-  run(good.path(), trained_config(), tiny_options(), false, stopping_after(6));
-  const fs::path newest = fs::path("checkpoints") / "6";
-  ASSERT_TRUE(fs::exists(good.path() / newest)) << "no checkpoint of update 6";
-  std::set<std::string> names;
-  for (const auto& entry : fs::directory_iterator(good.path() / newest))
-    names.insert(entry.path().filename().string());
-  EXPECT_TRUE(names.contains("model.safetensors") && names.contains("config.json"));
-  EXPECT_GE(names.size(), 4u);
-  for (const std::string& name : names) {
-    const std::string bytes = read_file(good.path() / newest / name);
-    for (const double share : {0.0, 0.3, 0.98, -1.0}) {
-      SCOPED_TRACE(testing::Message() << name << ", share " << share);
-      Folder folder("damaged");
-      fs::copy(good.path(), folder.path(),
-               fs::copy_options::recursive | fs::copy_options::overwrite_existing);
-      const fs::path file = folder.path() / newest / name;
-      fs::remove(file);
-      if (share >= 0)
-        write_file_atomically(file,
-                              std::string_view(bytes).substr(
-                                  0, static_cast<std::size_t>(share * static_cast<double>(bytes.size()))));
-      const std::string message =
-          error_of([&] { run(folder.path(), trained_config(), tiny_options(), true); });
-      EXPECT_NE(message.find(name), std::string::npos) << message;
-      EXPECT_EQ(weights_of(folder.path()), weights_of(good.path()));
+/// A run that stopped after update 6, with the checkpoints 5 and 6.
+class StoppedRun : public testing::Test {
+ protected:
+  StoppedRun() { run(good_.path(), trained_config(), tiny_options(), false, stopping_after(6)); }
+
+  /// A copy of it, to be damaged.
+  fs::path copy() {
+    const fs::path folder = copies_ / std::to_string(count_++);
+    fs::copy(good_.path(), folder, fs::copy_options::recursive);
+    return folder;
+  }
+  static fs::path checkpoint(const fs::path& folder, int step) {
+    return folder / "checkpoints" / std::to_string(step);
+  }
+  static void flip(const fs::path& file, std::uint64_t byte, unsigned bit) {
+    std::string bytes = read_file(file);
+    bytes[byte % bytes.size()] ^= static_cast<char>(1 << bit % 8);
+    write_file_atomically(file, bytes);
+  }
+  static std::set<std::string> steps_of(const fs::path& folder) {
+    std::set<std::string> steps;
+    for (const auto& entry : fs::directory_iterator(folder / "checkpoints"))
+      steps.insert(entry.path().filename().string());
+    return steps;
+  }
+
+  Folder good_{"good"}, copies_{"copies"};
+  const std::set<std::string> names_ = {"config.json", "model.safetensors", "optimiser.safetensors",
+                                        "state.json"};
+
+ private:
+  int count_ = 0;
+};
+
+TEST_F(StoppedRun, AFlippedBitInACheckpointIsAnErrorThatNamesTheFile) {
+  constexpr std::uint64_t seed = 91;
+  const Random random(seed, Draw::test);
+  Trainer trainer(any_context(), trained_config(), tiny_options());
+  const fs::path folder = checkpoint(good_.path(), 6);
+  for (const std::string& name : names_) {
+    const std::string bytes = read_file(folder / name);
+    for (std::uint64_t i = 0; i < 100; ++i) {
+      SCOPED_TRACE(testing::Message() << name << ", seed " << seed << ", draw " << i);
+      const auto draw = random.block(i);
+      flip(folder / name, draw[0], draw[1]);
+      const std::string message = error_of([&] { trainer.restore(folder); });
+      EXPECT_NE(message.find((folder / name).string()), std::string::npos) << message;
+      write_file_atomically(folder / name, bytes);
     }
   }
+  EXPECT_NO_THROW(trainer.restore(folder));
+}
+
+TEST_F(StoppedRun, GoesOnFromTheNewestWholeCheckpoint) {
+  Folder whole("whole");
+  run(whole.path(), trained_config(), tiny_options());
+  const std::string weights = weights_of(good_.path());
+  for (const std::string& name : names_) {
+    for (const std::string damage : {"missing", "empty", "truncated", "flipped"}) {
+      SCOPED_TRACE(name + ", " + damage);
+      const fs::path folder = copy(), file = checkpoint(folder, 6) / name;
+      if (damage == "missing") fs::remove(file);
+      if (damage == "empty") write_file_atomically(file, "");
+      if (damage == "truncated") fs::resize_file(file, fs::file_size(file) * 9 / 10);
+      if (damage == "flipped") flip(file, fs::file_size(file) - 9, 2);
+      std::string said;
+      TrainingCallbacks callbacks;
+      callbacks.on_message = [&](const std::string& message) { said += message + "\n"; };
+      callbacks.on_step = [&](const StepReport& step) {
+        // The model of update 6 is newer than the checkpoint of update 5, and whole.
+        EXPECT_TRUE(step.step != 6 || weights_of(folder) == weights) << "overwritten";
+      };
+      EXPECT_TRUE(run(folder, trained_config(), tiny_options(), true, callbacks).finished);
+      EXPECT_NE(said.find(file.string()), std::string::npos) << said;
+      EXPECT_NE(said.find("resuming from " + checkpoint(folder, 5).string()), std::string::npos) << said;
+      EXPECT_TRUE(weights_of(folder) == weights_of(whole.path()));
+      expect_no_step_twice(metrics_of(folder));
+    }
+  }
+}
+
+TEST_F(StoppedRun, WritesItsModelWhereThatIsDamagedToo) {
+  const fs::path folder = copy();
+  fs::remove(checkpoint(folder, 6) / "state.json");
+  flip(folder / "model.safetensors", fs::file_size(folder / "model.safetensors") - 9, 0);
+  run(folder, trained_config(), tiny_options(), true, stopping_after(5));
+  EXPECT_NO_THROW(Model::load(folder));
+}
+
+TEST_F(StoppedRun, KeepsWholeCheckpointsBesideDamagedOnes) {
+  const fs::path folder = copy();
+  fs::remove(checkpoint(folder, 6) / "optimiser.safetensors");
+  run(folder, trained_config(), tiny_options(), true, stopping_after(7));
+  EXPECT_EQ(steps_of(folder), (std::set<std::string>{"5", "6", "7"}));
+  EXPECT_TRUE(run(folder, trained_config(), tiny_options(), true).finished);
+  EXPECT_EQ(steps_of(folder), (std::set<std::string>{"10", "12"}));
+}
+
+TEST_F(StoppedRun, WithoutAWholeCheckpointIsRefusedAndLeftAlone) {
+  const fs::path folder = copy();
+  for (const int step : {5, 6}) fs::remove(checkpoint(folder, step) / "state.json");
+  const std::string metrics = read_file(folder / "metrics.jsonl");
+  const std::string message = error_of([&] { run(folder, trained_config(), tiny_options(), true); });
+  EXPECT_NE(message.find((checkpoint(folder, 6) / "state.json").string()), std::string::npos) << message;
+  EXPECT_EQ(weights_of(folder), weights_of(good_.path()));
+  EXPECT_EQ(read_file(folder / "metrics.jsonl"), metrics);
+}
+
+TEST_F(StoppedRun, GoesOnFromACheckpointWithoutDigests) {
+  Folder whole("whole");
+  run(whole.path(), trained_config(), tiny_options());
+  const fs::path folder = copy(), newest = checkpoint(folder, 6);
+  Json state = read_json(newest / "state.json");
+  ASSERT_EQ(state.erase("xxh3"), 1u);
+  write_json(newest / "state.json", state);
+  EXPECT_TRUE(run(folder, trained_config(), tiny_options(), true).finished);
+  EXPECT_EQ(weights_of(folder), weights_of(whole.path()));
+}
+
+TEST_F(StoppedRun, SaysWhichMetricsItCannotRead) {
+  const fs::path folder = copy();
+  const std::string before = read_file(folder / "metrics.jsonl");
+  const std::string damaged = before + "{\"step\": 4, \"bi\n{\"step\": \"5\"}\nnothing\n";
+  write_file_atomically(folder / "metrics.jsonl", damaged);
+  std::string said;
+  TrainingCallbacks callbacks = stopping_after(7);
+  callbacks.on_message = [&](const std::string& message) { said += message + "\n"; };
+  run(folder, trained_config(), tiny_options(), true, callbacks);
+  EXPECT_NE(said.find("left out 3 lines of " + (folder / "metrics.jsonl").string()), std::string::npos)
+      << said;
+  EXPECT_EQ(read_file(folder / "metrics.jsonl.damaged"), damaged);
+  expect_no_step_twice(metrics_of(folder));
+}
+
+TEST_F(StoppedRun, RefusesMomentsThatAreNotFinite) {
+  const fs::path folder = checkpoint(copy(), 6);
+  const Safetensors file = Safetensors::read(folder / "optimiser.safetensors");
+  const Tensor m = file.tensor("m");
+  Tensor v = file.tensor("v");
+  v.span<float>()[3] = std::numeric_limits<float>::infinity();
+  const NamedTensor moments[] = {{"m", DType::f32, m.shape(), m.raw()},
+                                 {"v", DType::f32, v.shape(), v.raw()}};
+  write_safetensors(folder / "optimiser.safetensors", moments, {});
+  Json state = read_json(folder / "state.json");
+  state.erase("xxh3");
+  write_json(folder / "state.json", state);
+  Trainer trainer(any_context(), trained_config(), tiny_options());
+  const std::string message = error_of([&] { trainer.restore(folder); });
+  EXPECT_NE(message.find("finite numbers in v of"), std::string::npos) << message;
 }
 
 TEST(Checkpoints, AreModelsAndOnlyTheNewestStay) {

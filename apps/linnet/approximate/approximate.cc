@@ -9,6 +9,7 @@
 #include "commands.h"
 #include "config.h"
 #include "lists.h"
+#include "outputs.h"
 #include "plot/plot.h"
 #include "report.h"
 
@@ -114,6 +115,8 @@ void check(const Arguments& arguments) {
   if (!source.model.empty() && !source.qkv.empty())
     fail<UsageError>("approximate", "expected --model or --qkv, got both");
   if (!arguments.plot.empty()) require_chart_path(arguments.plot);
+  check_outputs("approximate", {{"--plot", arguments.plot}},
+                {{"--qkv", source.qkv}, {"the model's", source.model}, {"--data", source.data}});
 }
 
 void print(const Json& result) {
@@ -175,7 +178,7 @@ void run(const Arguments& arguments) {
   progress.hint("");
   if (!arguments.plot.empty()) plot_approximation(result, arguments.plot);
   if (arguments.json)
-    fmt::print("{}\n", result.dump(2));
+    print_json(result);
   else
     print(result);
 }
@@ -245,7 +248,9 @@ void add_approximate(Command& program) {
   command.add_option("--mask", source.mask, "full or causal; --model uses the mask of the model")
       .check(one_of({"full", "causal"}))
       .capture_default_str();
-  command.add_option("--seed", source.seed, "seed of random inputs and of directions").capture_default_str();
+  command.add_option("--seed", source.seed, "seed of random inputs and of directions")
+      .check(whole(0))
+      .capture_default_str();
   command.add_option("--plot", arguments->plot, "draw the errors into an SVG or PNG file");
   command.add_option("--threads", arguments->threads, "number of threads; default: all")
       .check(whole(1, most_threads));

@@ -9,6 +9,7 @@
 #include "commands.h"
 #include "io/safetensors.h"
 #include "linnet/attention.h"
+#include "outputs.h"
 #include "report.h"
 
 namespace linnet {
@@ -131,8 +132,8 @@ void run(const Arguments& arguments) {
                      "expected --family lsh with --compare lsh, since the keys of lsh are its queries, got "
                      "{}: exchange the two families",
                      arguments.family);
+  check_outputs("attend", {{"--out", arguments.out}}, {{"the input", arguments.in}});
   const Safetensors file = Safetensors::read(arguments.in);
-  require_file_path(arguments.out);
   const FileInputs read = read_inputs(context, file, arguments.in, arguments.family, arguments.compare,
                                       arguments.mask, arguments.options, arguments.decay);
   const auto make = [&](const std::string& family) {
@@ -168,7 +169,7 @@ void run(const Arguments& arguments) {
              to_string(attended.out.shape()), 1e3 * seconds, arguments.out);
   if (arguments.family == "linear") result["denominators"] = denominators_of(arguments, attended);
   if (other_attention) result["compare"] = compare(context, arguments, *other_attention, read, attended.out);
-  if (arguments.json) fmt::print("{}\n", result.dump(2));
+  if (arguments.json) print_json(result);
 }
 
 }  // namespace

@@ -8,10 +8,12 @@
 #include <set>
 
 #include "base/fail.h"
+#include "base/memory.h"
 #include "bench/bench.h"
 #include "checks.h"
 #include "linnet/attention.h"
 #include "lists.h"
+#include "outputs.h"
 #include "plot/plot.h"
 #include "report.h"
 
@@ -224,6 +226,7 @@ void print_rows(const Json& rows) {
 /// A plot holds a line for each family and pass: everything else has to be one.
 void check_plot(const Arguments& arguments, const std::vector<AttentionRow>& rows) {
   require_chart_path(arguments.plot);
+  check_outputs("bench", {{"--plot", arguments.plot}});
   const auto same = [](const AttentionRow& a, const AttentionRow& b) {
     return a.mask == b.mask && a.dtype == b.dtype && a.batch == b.batch && a.head_dim == b.head_dim &&
            (a.family != b.family || a.feature_map == b.feature_map);
@@ -258,7 +261,7 @@ void run(const Arguments& arguments) {
     }
   });
   if (arguments.bench.json)
-    fmt::print("{}\n", rows.dump(2));
+    print_json(rows);
   else
     print_rows(rows);
   if (arguments.plot.empty()) return;

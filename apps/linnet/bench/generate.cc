@@ -11,6 +11,7 @@
 #include "linnet/generation.h"
 #include "lists.h"
 #include "model/cost.h"
+#include "outputs.h"
 #include "plot/plot.h"
 #include "report.h"
 
@@ -247,6 +248,10 @@ void check_options(const Arguments& arguments) {
   if (arguments.real_time && !arguments.position.empty())
     fail<UsageError>("bench", "expected --real-time or --position, got both");
   if (!arguments.plot.empty()) require_chart_path(arguments.plot);
+  std::vector<NamedPath> configs;
+  for (const std::string& config : name_list("--config", arguments.config, "bench"))
+    configs.push_back({"--config", config});
+  check_outputs("bench", {{"--plot", arguments.plot}}, configs);
 }
 
 /// The lists that the options name.
@@ -332,7 +337,7 @@ void run(const Arguments& arguments) {
   });
   if (!arguments.plot.empty()) plot(rows, arguments.plot);
   if (arguments.bench.json)
-    fmt::print("{}\n", rows.dump(2));
+    print_json(rows);
   else
     print_rows(rows, arguments);
 }

@@ -113,7 +113,7 @@ void run(const Arguments& arguments) {
     }
   });
   if (arguments.bench.json) {
-    fmt::print("{}\n", rows.dump(2));
+    print_json(rows);
     return;
   }
   print_ceilings(rows);

@@ -7,7 +7,9 @@
 #include "checks.h"
 #include "commands.h"
 #include "io/file.h"
+#include "io/json.h"
 #include "metrics_file.h"
+#include "outputs.h"
 #include "plot/plot.h"
 #include "report.h"
 #include "run_record.h"
@@ -99,6 +101,9 @@ std::vector<std::string> names_of(const std::vector<std::string>& runs) {
 }
 
 void run(const Arguments& arguments) {
+  std::vector<NamedPath> runs;
+  for (const std::string& folder : arguments.runs) runs.push_back({"the run's", folder});
+  check_outputs("plot", {{"--out", arguments.out}}, runs);
   require_chart_path(arguments.out);
   const Abscissa& x = abscissa_of(arguments.x);
   Chart training, validation;
