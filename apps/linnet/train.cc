@@ -262,7 +262,7 @@ void run(const Arguments& arguments) {
   Display display(progress, config, data.training->size());
   TrainingCallbacks callbacks = callbacks_of(display, config.model, folder, context.threads());
   callbacks.on_begin = [&] { record.write(folder); };
-  const bool begins = !resume || !Checkpoints(folder).newest();
+  const bool begins = !resume || !Checkpoints(folder).newest_whole([](const std::string&) {});
   const std::shared_ptr<const Model> initial = begins ? initial_model(record, display) : nullptr;
   warn_of_settings(arguments.settings, config.model.attention, display);
   stop_on_signals();
