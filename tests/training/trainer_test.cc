@@ -83,6 +83,40 @@ TEST(Trainer, PassesOfABatchAreOneBatch) {
   }
 }
 
+// Few targets and padding. RAdam without momentum moves by rate · gradient at first, and biases begin at 0:
+// they show their gradients.
+TEST(Trainer, PassesOfAMaskedBatchKeepItsGradients) {
+  ModelConfig config = tiny_config();
+  config.objective = Objective::masked;
+  config.length = 64;
+  TrainingOptions options = tiny_options();
+  options.optimiser = OptimiserKind::radam;
+  options.schedule = Schedule::constant;
+  options.learning_rate = 1;
+  options.beta1 = options.weight_decay = options.clip = 0;
+  Owned own(config, 20, 64, seed);
+  for (std::int64_t b = 0; b < 20; ++b) {
+    own.key_lengths.push_back(10 + 2 * b);
+    for (std::int64_t t = 0; t < 64; ++t)
+      if (t % 7 != 3 || t >= own.key_lengths.back()) own.targets[static_cast<std::size_t>(b * 64 + t)] = -1;
+  }
+  double norm = 0;
+  reference::Parameters first;
+  for (const std::int64_t accumulate : {1, 2, 3, 7, 20}) {
+    SCOPED_TRACE(testing::Message() << accumulate << " passes, seed " << seed);
+    options.accumulate = accumulate;
+    Trainer trainer(any_context(), config, options);
+    const double found = trainer.step(own.batch()).gradient_norm;
+    const reference::Parameters parameters = by_name(*trainer.model());
+    if (accumulate == 1) norm = found, first = parameters;
+    EXPECT_NEAR(found, norm, 1e-6 * norm);
+    for (const auto& [name, values] : parameters)
+      if (name.ends_with("bias")) {
+        EXPECT_LT(relative_error(values, first[name]), 1e-6) << name;
+      }
+  }
+}
+
 TEST(Trainer, TakesTheStepsOfARun) {
   // The examples of the run, laid out by hand, give its bits.
   const ModelConfig config = trained_config();
