@@ -56,7 +56,8 @@ TEST(ProgressLine, IsNoWiderThanTheTerminal) {
   const TemporaryFolder folder;
   Terminal terminal(columns);
   succeed({"train", TinyModels::get().config("digits"), "--out", (folder / "run").string(), "--set",
-           "training.steps=40"},
+           "training.steps=600", "--set", "training.evaluate_every=0", "--set", "training.sample_every=0",
+           "--set", "training.checkpoint_every=0"},
           {.err = terminal.name()});
   const std::string written = terminal.written(), rewrite = "\r\x1b[K";
   int cut = 0;

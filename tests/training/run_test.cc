@@ -86,7 +86,7 @@ TEST(Run, UnreadableLinesOfMetricsAreRemovedWithAWord) {
   TrainingCallbacks callbacks;
   callbacks.on_message = [&](const std::string& message) { messages += message + "\n"; };
   run(folder.path(), trained_config(), tiny_options(), true, callbacks);
-  EXPECT_THAT(messages, HasSubstr("removed 2 unreadable lines of metrics.jsonl"));
+  EXPECT_THAT(messages, HasSubstr("left out 2 unreadable lines of metrics.jsonl"));
   expect_no_step_twice(metrics_of(folder.path()));
 }
 
