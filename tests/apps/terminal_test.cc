@@ -57,7 +57,7 @@ TEST(ProgressLine, IsNoWiderThanTheTerminal) {
   Terminal terminal(columns);
   succeed({"train", TinyModels::get().config("digits"), "--out", (folder / "run").string(), "--set",
            "training.steps=600", "--set", "training.evaluate_every=0", "--set", "training.sample_every=0",
-           "--set", "training.checkpoint_every=0"},
+           "--set", "training.checkpoint_every=1000"},
           {.err = terminal.name()});
   const std::string written = terminal.written(), rewrite = "\r\x1b[K";
   int cut = 0;
