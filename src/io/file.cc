@@ -85,14 +85,15 @@ fs::path resolved(const char* operation, const fs::path& path) {
   return result;
 }
 
+constexpr std::string_view temporary_suffix = ".tmp";
+
 // Removes what programs that no longer run left beside `path`. Failing to do so harms nobody.
 void remove_stale(const fs::path& path) {
   const std::string prefix = fmt::format(".{}.", path.filename().string());
-  constexpr std::string_view suffix = ".tmp";
   std::error_code error;
   for (const fs::directory_entry& entry : fs::directory_iterator(path.parent_path(), error)) {
     const std::string name = entry.path().filename().string();
-    if (!name.starts_with(prefix) || !name.ends_with(suffix)) continue;
+    if (!name.starts_with(prefix) || !name.ends_with(temporary_suffix)) continue;
     int process = 0;
     const char* end = name.data() + name.size();
     const auto [next, failed] = std::from_chars(name.data() + prefix.size(), end, process);
@@ -109,7 +110,8 @@ fs::path make_beside(const fs::path& path, const Make& make) {
   static std::atomic<unsigned> number{0};
   remove_stale(path);
   for (int tries = 0;; ++tries) {
-    const std::string name = fmt::format(".{}.{}-{}.tmp", path.filename().string(), ::getpid(), number++);
+    const std::string name =
+        fmt::format(".{}.{}-{}{}", path.filename().string(), ::getpid(), number++, temporary_suffix);
     if (make(path.parent_path() / name) || errno != EEXIST || tries == most_tries)
       return path.parent_path() / name;
   }
@@ -277,6 +279,11 @@ void create_folders(const fs::path& path) {
   for (const fs::path& folder : created)
     if (!flush(folder.parent_path()))
       fail("create_folder", "cannot flush the folder of {}: {}", folder.string(), reason(errno));
+}
+
+bool is_temporary(const fs::path& path) {
+  const std::string name = path.filename().string();
+  return name.starts_with('.') && name.ends_with(temporary_suffix);
 }
 
 AtomicFolder::AtomicFolder(const fs::path& destination)

@@ -55,6 +55,10 @@ void append_line(const std::filesystem::path& path, std::string_view line);
 /// Error naming the folder and the reason.
 void create_folders(const std::filesystem::path& path);
 
+/// Whether this is the name of something that `write_file_atomically` or `AtomicFolder` was writing: only a
+/// program that was killed leaves it behind.
+bool is_temporary(const std::filesystem::path& path);
+
 /// A folder of files that appears as a whole or not at all: write into `path()`, then `commit()`.
 class AtomicFolder {
  public:

@@ -90,6 +90,15 @@ TEST(Run, UnreadableLinesOfMetricsAreRemovedWithAWord) {
   expect_no_step_twice(metrics_of(folder.path()));
 }
 
+TEST(Run, BeginsWhereAKilledOneLeftNothingButAFileThatIsNotWhole) {
+  Folder folder;
+  std::filesystem::create_directories(folder.path());
+  write_file_atomically(folder / ".run.toml.999999999-0.tmp", "[mod");
+  write_file_atomically(folder / ".lock", "");
+  run(folder.path(), trained_config(), tiny_options(), false, stopping_after(2));
+  EXPECT_TRUE(std::filesystem::exists(folder / "checkpoints/2"));
+}
+
 TEST(Run, WarnsOnceWhereTheLossDiverges) {
   const auto warnings = [&](double rate, std::int64_t steps) {
     Folder folder("rate");
