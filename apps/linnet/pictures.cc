@@ -20,21 +20,14 @@ struct Pictures {
   std::vector<std::uint8_t> planes;
 };
 
-/// The channels [channels, pixels] of pixels [pixels, channels].
-std::vector<std::uint8_t> planes_of(const std::vector<std::uint8_t>& pixels, std::size_t channels) {
-  std::vector<std::uint8_t> planes;
-  for (std::size_t channel = 0; channel < channels; ++channel)
-    for (std::size_t i = channel; i < pixels.size(); i += channels) planes.push_back(pixels[i]);
-  return planes;
-}
-
 /// Reads a PNG, one of CIFAR-10's .bin files, or else an IDX file.
 Pictures read_pictures(const std::string& path) {
   const std::filesystem::path extension = std::filesystem::path(path).extension();
   if (extension == ".png") {
     const Image image = read_png(path);
+    // Pixels [pixels, channels] as planes: the same transposition with the two exchanged.
     return {1, image.height, image.width, image.channels,
-            planes_of(image.pixels, static_cast<std::size_t>(image.channels))};
+            interleave(image.pixels, image.height * image.width, image.channels)};
   }
   if (extension == ".bin") {
     CifarBatch batch = read_cifar(path);

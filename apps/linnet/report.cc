@@ -10,6 +10,8 @@
 #include <cstdio>
 #include <fstream>
 
+#include "base/names.h"
+
 namespace linnet {
 namespace {
 constexpr std::chrono::milliseconds terminal_interval(100);
@@ -24,10 +26,9 @@ std::size_t terminal_columns() {
 }  // namespace
 
 std::string cut_to(const std::string& line, std::size_t columns) {
-  const auto begins = [](char byte) { return (static_cast<unsigned char>(byte) & 0xc0) != 0x80; };
   std::size_t seen = 0, last = 0;  // last: where the character in the last column begins
   for (std::size_t i = 0; i < line.size(); ++i) {
-    if (!begins(line[i])) continue;
+    if (is_utf8_continuation(line[i])) continue;
     if (seen == columns) return columns == 0 ? "" : line.substr(0, last) + "…";
     last = i;
     ++seen;

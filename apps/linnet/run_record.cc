@@ -82,7 +82,7 @@ void RunRecord::write(const fs::path& run) {
 }
 
 std::optional<fs::path> run_of(const fs::path& model) {
-  const fs::path folder = absolute_folder(model);
+  const fs::path folder = absolute_path(model);
   const fs::path above = folder.parent_path();
   for (const fs::path& run : {folder, folder.filename() == "best" ? above : folder,
                               above.filename() == "checkpoints" ? above.parent_path() : folder})
@@ -90,9 +90,9 @@ std::optional<fs::path> run_of(const fs::path& model) {
   return std::nullopt;
 }
 
-fs::path absolute_folder(const fs::path& folder) {
-  const fs::path path = fs::absolute(folder).lexically_normal();
-  return path.has_filename() ? path : path.parent_path();
+fs::path absolute_path(const fs::path& path) {
+  const fs::path result = fs::absolute(path).lexically_normal();
+  return result.has_filename() ? result : result.parent_path();
 }
 
 std::string own_command_line() {

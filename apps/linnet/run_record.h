@@ -32,7 +32,7 @@ struct RunRecord {
 std::optional<std::filesystem::path> run_of(const std::filesystem::path& model);
 
 /// Absolute, without dots and without a slash at its end.
-std::filesystem::path absolute_folder(const std::filesystem::path& folder);
+std::filesystem::path absolute_path(const std::filesystem::path& path);
 
 /// The command line of this process, as a shell takes it.
 std::string own_command_line();

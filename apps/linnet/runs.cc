@@ -109,7 +109,7 @@ void run(const Arguments& arguments) {
   for (const fs::path& run : runs_in(arguments.folder)) {
     const fs::path below = run.lexically_relative(arguments.folder);
     const std::string name =
-        below.empty() || below == "." ? absolute_folder(run).filename().string() : below.string();
+        below.empty() || below == "." ? absolute_path(run).filename().string() : below.string();
     try {
       rows.push_back(row_of(run, name));
     } catch (const Error& error) {
@@ -119,7 +119,7 @@ void run(const Arguments& arguments) {
     table.push_back(shown(rows.back()));
   }
   if (arguments.json)
-    fmt::print("{}\n", rows.dump(2, ' ', false, Json::error_handler_t::replace));
+    print_json(rows);
   else if (table.empty())
     fmt::print("no training runs in {}\n", arguments.folder);
   else

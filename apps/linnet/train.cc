@@ -17,6 +17,7 @@
 #include "report.h"
 #include "run_record.h"
 #include "training/checkpoint.h"
+#include "training/config.h"
 
 namespace linnet {
 namespace {
@@ -47,18 +48,9 @@ struct Arguments {
 };
 
 /// What a resume may change: not the parameters that an update leads to, except how many updates there are.
-constexpr std::string_view free_keys[] = {
-    "data.path",
-    "training.steps",
-    "training.minutes",
-    "training.patience",
-    "training.log_every",
-    "training.evaluate_every",
-    "training.evaluate_examples",
-    "training.sample_every",
-    "training.checkpoint_every",
-    "training.keep_checkpoints",
-};
+bool may_change(const std::string& key) {
+  return key == "data.path" || key == "training.steps" || std::ranges::count(keys_of_the_loop(), key) > 0;
+}
 
 constexpr std::int64_t sample_pictures = 64;
 constexpr std::int64_t sample_text = 400;
@@ -83,12 +75,10 @@ void draw(const fs::path& folder, std::int64_t step, const std::shared_ptr<const
   write_file_atomically(folder / "samples" / fmt::format("{}.txt", step), text);
 }
 
-fs::path absolute(const fs::path& path) { return fs::absolute(path).lexically_normal(); }
-
 /// --data on top of the configuration, with an absolute path.
 void set_data(RunConfig& config, const std::string& data) {
   if (!data.empty()) set_source(config.data, data);
-  if (!config.data.path.empty()) config.data.path = absolute(config.data.path).string();
+  if (!config.data.path.empty()) config.data.path = absolute_path(config.data.path).string();
 }
 
 RunRecord new_record(const Arguments& arguments) {
@@ -98,7 +88,7 @@ RunRecord new_record(const Arguments& arguments) {
   record.version = version();
   record.command = own_command_line();
   record.started = utc_now();
-  if (!arguments.initial.empty()) record.initial = absolute(arguments.initial).string();
+  if (!arguments.initial.empty()) record.initial = absolute_path(arguments.initial).string();
   record.initial_partial = arguments.initial_partial;
   return record;
 }
@@ -107,13 +97,13 @@ RunRecord new_record(const Arguments& arguments) {
 void check_changes(RunRecord& run, RunRecord& changed, const std::string& folder) {
   const std::vector<Options::Row> old = run.config.options().rows(), now = changed.config.options().rows();
   for (std::size_t i = 0; i < old.size(); ++i)
-    if (old[i].value != now[i].value && std::ranges::count(free_keys, old[i].key) == 0)
+    if (old[i].value != now[i].value && !may_change(old[i].key))
       fail<UsageError>("resume", "expected {} = {} as in the run {}, got {}", old[i].key, old[i].value,
                        folder, now[i].value);
 }
 
 RunRecord resumed_record(const Arguments& arguments) {
-  RunRecord run = RunRecord::read(arguments.resume), changed = RunRecord::read(arguments.resume);
+  RunRecord run = RunRecord::read(arguments.resume), changed = run;
   Options options = changed.config.options();
   for (const std::string& setting : arguments.settings) options.apply_assignment(setting);
   set_data(changed.config, arguments.data);
@@ -262,7 +252,7 @@ void run(const Arguments& arguments) {
   Display display(progress, config, data.training->size());
   TrainingCallbacks callbacks = callbacks_of(display, config.model, folder, context.threads());
   callbacks.on_begin = [&] { record.write(folder); };
-  const bool begins = !resume || !Checkpoints(folder).newest_whole([](const std::string&) {});
+  const bool begins = !resume || !Checkpoints(folder).any();
   const std::shared_ptr<const Model> initial = begins ? initial_model(record, display) : nullptr;
   warn_of_settings(arguments.settings, config.model.attention, display);
   stop_on_signals();

@@ -54,8 +54,7 @@ std::vector<std::string> doubtful_settings(const AttentionConfig& config) {
       !is_random_feature_map(map) && !find_feature_map(map)->traits().non_negative)
     sentences.push_back(
         fmt::format("attention.feature_map = {} has negative features, whose sums attention.normalise = sum "
-                    "divides by: they "
-                    "may be 0 or below; attention.normalise = none divides by nothing",
+                    "divides by: they may be 0 or below; attention.normalise = none divides by nothing",
                     map));
   return sentences;
 }

@@ -57,8 +57,6 @@ std::string shown(const Json& value) {
 
 std::string last_part(const std::string& key) { return key.substr(key.rfind('.') + 1); }
 
-// The table as JSON, and for every key in it "FILE:LINE". Dates have no counterpart in JSON, nor among
-// options.
 // Throws UsageError where tables lie deeper in each other than `deepest`: the library would recurse through
 // them when it frees them. Counts the dots of a key and the brackets around it, which is at least the depth.
 void check_depth(std::string_view text, const std::string& file) {
@@ -91,6 +89,8 @@ void check_depth(std::string_view text, const std::string& file) {
   }
 }
 
+// The table as JSON, and for every key in it "FILE:LINE". Dates have no counterpart in JSON, nor among
+// options.
 Json from_toml(const toml::table& table, const std::string& prefix, const std::string& file,
                std::map<std::string, std::string>& lines) {
   Json result = Json::object();

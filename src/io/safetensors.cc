@@ -251,8 +251,7 @@ void Safetensors::check_digest(const Entry& entry, const std::string& found) con
   if (!entry.digest.empty() && entry.digest != found)
     fail("safetensors",
          "{}: expected elements with the digest {} in tensor \"{}\", got {}: they are damaged, or were "
-         "changed "
-         "by a program that kept the digests",
+         "changed by a program that kept the digests",
          origin_, shortened(entry.digest), shortened(entry.name), found);
 }
 

@@ -28,9 +28,8 @@ Json decisive_options(const TrainingOptions& options) {
   Options table;
   add_options(table, copy);
   Json json = table.to_json()["training"];
-  for (const char* key : {"minutes", "log_every", "evaluate_every", "evaluate_examples", "sample_every",
-                          "checkpoint_every", "keep_checkpoints", "patience"})
-    json.erase(key);
+  for (const std::string_view key : keys_of_the_loop())
+    json.erase(std::string(key.substr(key.find('.') + 1)));
   return json;
 }
 
@@ -120,7 +119,8 @@ Json read_state(const fs::path& folder) {
   // A name that was damaged must not hide the digests.
   for (const auto& [key, value] : state.items())
     if (key != "step" && key != "examples" && key != "loss" && key != "run" && key != "training" &&
-        key != digests_member) damaged();
+        key != digests_member)
+      damaged();
   for (const char* key : {"step", "examples"})
     if (!state.contains(key) || !state[key].is_number_unsigned() ||
         state[key].get<std::uint64_t>() > most_count)
@@ -238,6 +238,8 @@ std::vector<std::int64_t> Checkpoints::steps() const {
   std::sort(steps.begin(), steps.end());
   return steps;
 }
+
+bool Checkpoints::any() const { return !steps().empty(); }
 
 std::optional<std::int64_t> Checkpoints::newest_whole(
     const std::function<void(const std::string& fault)>& report) {

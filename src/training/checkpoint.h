@@ -54,6 +54,9 @@ class Checkpoints {
  public:
   explicit Checkpoints(const std::filesystem::path& run) : folder_(run / "checkpoints") {}
 
+  /// Whether there are checkpoints, whole or not.
+  bool any() const;
+
   /// Step of the newest checkpoint that is whole (check_checkpoint); nothing where there are none at all.
   /// `report` receives the fault of each newer one. Throws the fault of the newest where none is whole.
   std::optional<std::int64_t> newest_whole(const std::function<void(const std::string& fault)>& report);

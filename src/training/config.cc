@@ -47,4 +47,12 @@ void add_options(Options& table, TrainingOptions& options) {
             "stop after this number of evaluations without improvement; 0 never does", 0, many);
 }
 
+std::span<const std::string_view> keys_of_the_loop() {
+  static constexpr std::string_view keys[] = {"training.minutes",          "training.log_every",
+                                              "training.evaluate_every",   "training.evaluate_examples",
+                                              "training.sample_every",     "training.checkpoint_every",
+                                              "training.keep_checkpoints", "training.patience"};
+  return keys;
+}
+
 }  // namespace linnet

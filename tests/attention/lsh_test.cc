@@ -116,6 +116,25 @@ TEST(Lsh, ManyBlocksAndWideHeadsMatchReference) {
   }
 }
 
+/// That `p.out` is softmax attention over keys of length 1, of which a query sees those that are 1 in `seen`
+/// [N, N].
+void expect_softmax_over(const Problem& p, const std::vector<std::uint8_t>& seen) {
+  const std::int64_t length = p.q.shape()[1], head_dim = p.q.shape()[3];
+  Tensor unit = p.q.clone();
+  for (float* x = unit.span<float>().data(); x != unit.span<float>().data() + unit.size(); x += head_dim) {
+    const double norm = std::sqrt(std::inner_product(x, x + head_dim, x, 0.0));
+    for (std::int64_t e = 0; e < head_dim; ++e) x[e] = static_cast<float>(x[e] / norm);
+  }
+  AttentionOptions softmax;
+  softmax.family = Family::softmax;
+  Tensor exact = unset_tensor(p.out.shape());
+  make_attention(softmax)->forward(
+      any_context(), {exact.view<float>(), {}},
+      {p.q.view<float>(), std::as_const(unit).view<float>(), p.v.view<float>(),
+       Mask::boolean(View<const std::uint8_t>(seen.data(), {1, length, length}))});
+  EXPECT_LT(test::relative_error(p.out.span<float>(), exact.span<float>()), 1e-5);
+}
+
 TEST(Lsh, OneBucketAndOneChunkIsSoftmaxWithoutItself) {
   constexpr std::int64_t length = 130;
   std::vector<std::uint8_t> others(length * length, 1);
@@ -126,23 +145,7 @@ TEST(Lsh, OneBucketAndOneChunkIsSoftmaxWithoutItself) {
     others[0] = causal ? 1 : 0;  // the first token sees nothing else
     Problem p({2, length, 2, 16, 12}, causal ? Mask::causal() : Mask::full(), 720);
     p.forward(*make_attention(lsh_options(1, length, 3)));
-
-    Tensor unit = p.q.clone();
-    for (std::int64_t row = 0; row < unit.size() / 16; ++row) {
-      double square = 0;
-      float* x = unit.span<float>().data() + row * 16;
-      for (std::int64_t e = 0; e < 16; ++e) square += double(x[e]) * x[e];
-      for (std::int64_t e = 0; e < 16; ++e) x[e] = static_cast<float>(x[e] / std::sqrt(square));
-    }
-    AttentionOptions softmax;
-    softmax.family = Family::softmax;
-    Tensor exact = unset_tensor(p.out.shape());
-    make_attention(softmax)->forward(
-        any_context(), {exact.view<float>(), {}},
-        {std::as_const(p.q).view<float>(), std::as_const(unit).view<float>(),
-         std::as_const(p.v).view<float>(),
-         Mask::boolean(View<const std::uint8_t>(others.data(), {1, length, length}))});
-    EXPECT_LT(test::relative_error(p.out.span<float>(), exact.span<float>()), 1e-5);
+    expect_softmax_over(p, others);
   }
 }
 
@@ -170,21 +173,7 @@ TEST(Lsh, AKeyCountsOnceInHoweverManyRoundsItIsMet) {
       if (std::count(row, row + length, 1) == 0) row[i] = 1;
     }
     EXPECT_GT(repeated, length);
-    Tensor unit = p.q.clone();
-    for (std::int64_t i = 0; i < length; ++i) {
-      float* x = unit.view<float>().at(0, i);
-      const double norm = std::sqrt(std::inner_product(x, x + 16, x, 0.0));
-      for (std::int64_t e = 0; e < 16; ++e) x[e] = static_cast<float>(x[e] / norm);
-    }
-    AttentionOptions softmax;
-    softmax.family = Family::softmax;
-    Tensor exact = unset_tensor(p.out.shape());
-    make_attention(softmax)->forward(
-        any_context(), {exact.view<float>(), {}},
-        {std::as_const(p.q).view<float>(), std::as_const(unit).view<float>(),
-         std::as_const(p.v).view<float>(),
-         Mask::boolean(View<const std::uint8_t>(met.data(), {1, length, length}))});
-    EXPECT_LT(test::relative_error(p.out.span<float>(), exact.span<float>()), 1e-5);
+    expect_softmax_over(p, met);
   }
 }
 

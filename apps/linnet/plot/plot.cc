@@ -9,7 +9,7 @@
 #include <sstream>
 
 #include "base/fail.h"
-#include "base/memory.h"
+#include "base/names.h"
 #include "io/file.h"
 #include "plot/axis.h"
 #include "plot/canvas.h"
@@ -31,8 +31,7 @@ constexpr const char* colours[] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7",
 
 /// Letters of a text in UTF-8.
 std::size_t letters_in(const std::string& text) {
-  return static_cast<std::size_t>(std::count_if(
-      text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
+  return text.size() - static_cast<std::size_t>(std::ranges::count_if(text, is_utf8_continuation));
 }
 
 /// A generous estimate: fonts differ.
@@ -54,12 +53,11 @@ std::vector<std::string> wrapped(const std::string& text, double width, double s
 }
 
 /// A name without its middle where it is long. A letter of UTF-8 is kept whole.
-std::string shortened(const std::string& name) {
+std::string without_middle(const std::string& name) {
   if (letters_in(name) <= longest_name) return name;
-  const auto inside = [&](std::size_t at) { return (static_cast<unsigned char>(name[at]) & 0xc0) == 0x80; };
   std::size_t first = longest_name / 2, last = name.size() - longest_name / 2;
-  while (inside(first)) --first;
-  while (last < name.size() && inside(last)) ++last;
+  while (is_utf8_continuation(name[first])) --first;
+  while (last < name.size() && is_utf8_continuation(name[last])) ++last;
   return name.substr(0, first) + "…" + name.substr(last);
 }
 
@@ -130,7 +128,7 @@ class Panel {
     for (const Chart::Line& line : chart.lines)
       if (!line.points.empty()) lines_.push_back(&line);
     for (const Chart::Line* line : lines_) {
-      names_.push_back(shortened(line->name));
+      names_.push_back(without_middle(line->name));
       end_width_ = std::max(end_width_, text_width(names_.back()) + 16);
     }
     const double wide = plot_width + end_width_;

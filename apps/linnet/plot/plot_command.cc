@@ -72,7 +72,7 @@ Points smoothed(const Points& points, std::size_t most) {
 std::vector<std::string> names_of(const std::vector<std::string>& runs) {
   std::vector<fs::path> paths, rest, names;
   for (const std::string& run : runs) {
-    paths.push_back(absolute_folder(run));
+    paths.push_back(absolute_path(run));
     names.push_back(paths.back().filename());
     rest.push_back(paths.back().parent_path());
   }
