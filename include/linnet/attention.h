@@ -123,6 +123,10 @@ class LINNET_API State {
   /// Tokens that a slot has seen.
   virtual std::int64_t position(std::int64_t slot) const = 0;
 
+  /// Numbers that `save` writes of a slot at that position, and that `restore` reads. Throws Error where they
+  /// would not fit into memory.
+  virtual std::int64_t saved_floats(std::int64_t position) const = 0;
+
   /// Bytes that the slot's tokens need now (not what is reserved for more of them).
   virtual std::size_t bytes(std::int64_t slot) const = 0;
 

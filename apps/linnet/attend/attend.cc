@@ -3,10 +3,14 @@
 #include <chrono>
 #include <cmath>
 
+#include "attend/forms.h"
 #include "attend/inputs.h"
+#include "attend/states.h"
+#include "attention/family.h"
 #include "base/fail.h"
 #include "checks.h"
 #include "commands.h"
+#include "io/json.h"
 #include "io/safetensors.h"
 #include "linnet/attention.h"
 #include "outputs.h"
@@ -16,29 +20,54 @@ namespace linnet {
 namespace {
 
 struct Arguments {
-  std::string in, out, family = "linear", feature_map = "elu", compare;
+  std::string in, out, family = "linear", feature_map = "elu", compare, form = "parallel",
+                       state_sums = "compensated";
   MaskOptions mask;
   FamilyOptions options;
   std::vector<double> decay;
-  bool gradients = false, json = false;
+  bool gradients = false, normalisers = false, final_state = false, json = false;
   int threads = 0;
+
+  bool recurrent() const { return form == "recurrent"; }
 };
 
-struct Attended {
-  Tensor out, normaliser;
-  std::int64_t non_positive = 0, vanished = 0;  // denominators
-};
-
-Attended attend(Context& context, const Attention& attention, const AttentionInputs& inputs) {
-  const std::int64_t batch = inputs.query.extent(0), length = inputs.query.extent(1),
-                     heads = inputs.query.extent(2);
-  Attended result{Tensor(inputs.query.dtype(), {batch, length, heads, inputs.value.extent(3)}),
-                  Tensor::of<float>({batch, length, heads})};
-  AttentionOutputs outputs{result.out.float_view(), result.normaliser.view<float>()};
-  outputs.non_positive = &result.non_positive;
-  outputs.vanished = &result.vanished;
-  attention.forward(context, outputs, inputs);
-  return result;
+/// Throws UsageError for options that cannot be together.
+void check(const Arguments& arguments) {
+  arguments.mask.check();
+  std::vector<std::string> families = {arguments.family};
+  if (!arguments.compare.empty()) families.push_back(arguments.compare);
+  arguments.options.check("attend", families);
+  if (arguments.compare == "lsh" && arguments.family != "lsh")
+    fail<UsageError>("attend",
+                     "expected --family lsh with --compare lsh, since the keys of lsh are its queries, got "
+                     "{}: exchange the two families",
+                     arguments.family);
+  const FamilyInfo& family = info_of(find_family(arguments.family));
+  const auto needs_states = [&](const char* option, bool given) {
+    if (!given || family.recurrent) return;
+    std::vector<std::string> recurrent;
+    for (const FamilyInfo& row : family_table())
+      if (row.recurrent) recurrent.push_back(row.name);
+    fail<UsageError>("attend", "expected a family with a recurrent form ({}) with {}, got {}",
+                     fmt::join(recurrent, ", "), option, family.name);
+  };
+  needs_states("--form recurrent", arguments.recurrent());
+  needs_states("--final-state", arguments.final_state);
+  if (arguments.state_sums != Arguments().state_sums && family.family != Family::linear)
+    fail<UsageError>("attend", "expected --family linear with --state-sums, got {}", family.name);
+  if (!arguments.recurrent()) return;
+  const MaskOptions& mask = arguments.mask;
+  if (mask.mask != "causal" || !mask.key_lengths.empty() || !mask.segments.empty())
+    fail<UsageError>("attend", "expected --mask causal with --form recurrent, got {}{}{}", mask.mask,
+                     mask.key_lengths.empty() ? "" : " with --key-lengths",
+                     mask.segments.empty() ? "" : " with --segments");
+  const auto parallel_alone = [&](const char* option, bool given) {
+    if (given)
+      fail<UsageError>("attend",
+                       "expected --form parallel with {}, which a step does not give, got recurrent", option);
+  };
+  parallel_alone("--gradients", arguments.gradients);
+  parallel_alone("--normalisers", arguments.normalisers);
 }
 
 double number_at(const Tensor& tensor, std::int64_t i) {
@@ -71,7 +100,7 @@ Json compare(Context& context, const Arguments& arguments, const Attention& othe
   }
   const bool decay = inputs.decay.rank() != 0, dropped = decay && arguments.compare != "linear";
   if (dropped) inputs.decay = {};
-  Json result = difference(out, attend(context, other, inputs).out);
+  Json result = difference(out, attend_parallel(context, other, inputs, false).out);
   result["family"] = arguments.compare;
   if (decay) result["decay"] = !dropped;
   if (!arguments.json)
@@ -112,6 +141,17 @@ Tensors gradients_of(Context& context, const Arguments& arguments, const Attenti
   };
   AttentionGradients gradients{like("dq", inputs.query), like("dk", inputs.key), like("dv", inputs.value)};
   if (inputs.decay.rank() != 0) gradients.decay = numbers_like("ddecay", inputs.decay);
+  Tensor grad_final;
+  if (inputs.initial != nullptr)
+    gradients.initial =
+        result.emplace_back("dinitial_state", zero_gradient(*inputs.initial)).second.view<float>();
+  if (file.contains("grad_final_state")) {
+    if (file.dtype("grad_final_state") != DType::f32)
+      fail("attend", "expected grad_final_state in {} to be f32, got {}", arguments.in,
+           name_of(file.dtype("grad_final_state")));
+    grad_final = file.tensor("grad_final_state");
+    gradients.final = std::as_const(grad_final).view<float>();
+  }
   if (arguments.family == "linformer") {
     gradients.key_projection = numbers_like("dkey_projection", inputs.key_projection);
     gradients.value_projection = numbers_like("dvalue_projection", inputs.value_projection);
@@ -123,36 +163,43 @@ Tensors gradients_of(Context& context, const Arguments& arguments, const Attenti
 
 void run(const Arguments& arguments) {
   Context context(arguments.threads);
-  arguments.mask.check();
-  std::vector<std::string> families = {arguments.family};
-  if (!arguments.compare.empty()) families.push_back(arguments.compare);
-  arguments.options.check("attend", families);
-  if (arguments.compare == "lsh" && arguments.family != "lsh")
-    fail<UsageError>("attend",
-                     "expected --family lsh with --compare lsh, since the keys of lsh are its queries, got "
-                     "{}: exchange the two families",
-                     arguments.family);
+  check(arguments);
   check_outputs("attend", {{"--out", arguments.out}}, {{"the input", arguments.in}});
   const Safetensors file = Safetensors::read(arguments.in);
-  const FileInputs read = read_inputs(context, file, arguments.in, arguments.family, arguments.compare,
-                                      arguments.mask, arguments.options, arguments.decay);
+  FileInputs read = read_inputs(context, file, arguments.in, arguments.family, arguments.compare,
+                                arguments.mask, arguments.options, arguments.decay);
   const auto make = [&](const std::string& family) {
-    return make_attention(arguments.options.of(family, arguments.feature_map, read.query.shape()[3]));
+    AttentionOptions options = arguments.options.of(family, arguments.feature_map, read.query.shape()[3]);
+    if (arguments.state_sums == "plain") options.linear.sums = StateSums::plain;
+    return make_attention(options);
   };
   const auto attention = make(arguments.family);
   const auto other_attention = arguments.compare.empty() ? nullptr : make(arguments.compare);
+  const Shape& query = read.query.shape();
+  read.initial = read_initial_state(*attention, file, arguments.in, query[0],
+                                    {query[2], query[3], read.value.shape()[3]});
+  if (read.initial != nullptr && other_attention != nullptr && arguments.compare != arguments.family)
+    fail("attend", "expected --compare {}, whose state initial_state in {} is, got {}", arguments.family,
+         arguments.in, arguments.compare);
   const AttentionInputs inputs = read.views();
   const auto start = std::chrono::steady_clock::now();
-  const Attended attended = attend(context, *attention, inputs);
+  const Attended attended = arguments.recurrent()
+                                ? attend_recurrent(context, *attention, inputs)
+                                : attend_parallel(context, *attention, inputs, arguments.final_state);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 
   const Tensors gradients =
       arguments.gradients ? gradients_of(context, arguments, *attention, file, read, attended) : Tensors();
+  const Tensors states = arguments.final_state ? tensors_of(*attended.final) : Tensors();
   std::vector<NamedTensor> outputs;
+  Json written = Json::object();
   const auto keep = [&](const std::string& name, const Tensor& tensor) {
     outputs.push_back({name, tensor.dtype(), tensor.shape(), tensor.raw()});
+    written[name] = tensor.shape();
   };
   keep("out", attended.out);
+  if (arguments.normalisers) keep("normaliser", attended.normaliser);
+  for (const auto& [name, tensor] : states) keep(name, tensor);
   for (const auto& [name, tensor] : gradients) keep(name, tensor);
   if (read.drawn && arguments.family == "linformer") {
     keep("key_projection", read.projections.key);
@@ -160,14 +207,14 @@ void run(const Arguments& arguments) {
   }
   write_safetensors(arguments.out, outputs, {{"family", arguments.family}, {"mask", inputs.mask.name()}});
 
-  Json result = {{"out", arguments.out},
-                 {"family", arguments.family},
-                 {"mask", inputs.mask.name()},
-                 {"dtype", name_of(inputs.query.dtype())},
+  Json result = {{"out", arguments.out},   {"family", arguments.family},
+                 {"form", arguments.form}, {"mask", inputs.mask.name()},
+                 {"tensors", written},     {"dtype", name_of(inputs.query.dtype())},
                  {"ms", 1e3 * seconds}};
   fmt::print(stderr, "{} attention over {} in {:.3g} ms: {}\n", arguments.family,
              to_string(attended.out.shape()), 1e3 * seconds, arguments.out);
-  if (arguments.family == "linear") result["denominators"] = denominators_of(arguments, attended);
+  if (arguments.family == "linear" && !arguments.recurrent())
+    result["denominators"] = denominators_of(arguments, attended);
   if (other_attention) result["compare"] = compare(context, arguments, *other_attention, read, attended.out);
   if (arguments.json) print_json(result);
 }
@@ -184,13 +231,20 @@ void add_attend(Command& program) {
       "  mask for --mask boolean: u8 [batch or 1, queries, keys]\n"
       "  decay, optional: f32 [heads]\n"
       "  key_projection, value_projection of linformer, optional: f32 [heads or 1, rank, length]\n"
-      "Tensors of the output: out, and with --gradients dq, dk, dv, ddecay, dkey_projection and\n"
-      "dvalue_projection; the projections of linformer where they were drawn.\n"
+      "  initial_state, optional: f32 [batch, floats], with initial_position: i64 or i32 [batch]\n"
+      "  grad_final_state for --gradients, optional: f32 [batch, floats]\n"
+      "Tensors of the output: out; with --gradients dq, dk, dv, ddecay, dkey_projection, dvalue_projection\n"
+      "and dinitial_state, each of the shape of its input; the projections of linformer where they were "
+      "drawn;\n"
+      "  normaliser with --normalisers: f32 [batch, length, heads]\n"
+      "  final_state and final_position with --final-state: f32 [batch, floats] and i64 [batch]\n"
       "Example: linnet attend qkv.safetensors --family linear --mask causal --out out.safetensors --compare "
       "softmax\n"
       "         linnet attend qkv.safetensors --mask window --window 49,0 --segments 0,70,71,200 --out "
       "out.safetensors\n"
       "         linnet attend qkv.safetensors --mask causal --decay 0.9,0.99 --gradients --out "
+      "out.safetensors\n"
+      "         linnet attend qkv.safetensors --mask causal --form recurrent --final-state --out "
       "out.safetensors\n"
       "         linnet attend qkv.safetensors --family linformer --rank 64 --out out.safetensors --compare "
       "softmax");
@@ -208,7 +262,20 @@ void add_attend(Command& program) {
       .delimiter(',')
       .allow_extra_args(false)
       .check(number(0, 1, true));
+  command
+      .add_option("--form", arguments->form,
+                  "parallel, or recurrent: one token after another, with --mask causal")
+      .check(one_of({"parallel", "recurrent"}))
+      .capture_default_str();
   command.add_flag("--gradients", arguments->gradients, "also compute the gradients, from grad_out");
+  command.add_flag("--normalisers", arguments->normalisers,
+                   "also write the denominator or log-sum-exp of every query and head");
+  command.add_flag("--final-state", arguments->final_state, "also write the state after the last key");
+  command
+      .add_option("--state-sums", arguments->state_sums,
+                  "sums in the states of linear: plain f32, or compensated, which takes twice the numbers")
+      .check(one_of({"plain", "compensated"}))
+      .capture_default_str();
   command.add_option("--compare", arguments->compare, "print the error against another family");
   command.add_option("--threads", arguments->threads, "number of threads; default: all")
       .check(whole(1, most_threads));

@@ -65,6 +65,18 @@ Tensor read_input(const Safetensors& file, const std::string& path, const std::s
   return file.tensor(name);
 }
 
+std::vector<std::int64_t> read_whole_numbers(const Safetensors& file, const std::string& path,
+                                             const std::string& name, const char* layout) {
+  const DType type = file.dtype(name);
+  const Shape& shape = file.shape(name);
+  if ((type != DType::i64 && type != DType::i32) || shape.size() != 1)
+    fail("attend", "expected {} in {} to be i64 or i32 {}, got {} {}", name, path, layout, name_of(type),
+         to_string(shape));
+  const Tensor tensor = file.tensor(name);
+  if (type == DType::i64) return {tensor.span<std::int64_t>().begin(), tensor.span<std::int64_t>().end()};
+  return {tensor.span<std::int32_t>().begin(), tensor.span<std::int32_t>().end()};
+}
+
 FileInputs read_inputs(Context& context, const Safetensors& file, const std::string& path,
                        const std::string& family, const std::string& compare, const MaskOptions& mask,
                        const FamilyOptions& options, const std::vector<double>& decay) {
@@ -91,6 +103,7 @@ FileInputs read_inputs(Context& context, const Safetensors& file, const std::str
 AttentionInputs FileInputs::views() const {
   AttentionInputs inputs{query.float_view(), key.shape().empty() ? query.float_view() : key.float_view(),
                          value.float_view(), mask.mask};
+  inputs.initial = initial.get();
   if (decay.size() != 0) inputs.decay = decay.view<float>();
   if (projections.key.size() != 0) inputs.key_projection = projections.key.view<float>();
   if (projections.value.size() != 0) inputs.value_projection = projections.value.view<float>();

@@ -1,23 +1,16 @@
 #include "attend/mask.h"
 
+#include "attend/inputs.h"
 #include "base/fail.h"
 #include "checks.h"
 
 namespace linnet {
 namespace {
 
-/// A tensor of whole numbers [L].
 std::vector<std::int64_t> read_bounds(const Safetensors& file, const std::string& path, const char* name) {
   if (!file.contains(name))
     fail("attend", "expected a tensor {} in {} for --mask intervals, got none", name, path);
-  const DType type = file.dtype(name);
-  const Shape& shape = file.shape(name);
-  if ((type != DType::i64 && type != DType::i32) || shape.size() != 1)
-    fail("attend", "expected {} in {} to be i64 or i32 [queries], got {} {}", name, path, name_of(type),
-         to_string(shape));
-  const Tensor tensor = file.tensor(name);
-  if (type == DType::i64) return {tensor.span<std::int64_t>().begin(), tensor.span<std::int64_t>().end()};
-  return {tensor.span<std::int32_t>().begin(), tensor.span<std::int32_t>().end()};
+  return read_whole_numbers(file, path, name, "[queries]");
 }
 
 Tensor read_visible(const Safetensors& file, const std::string& path) {

@@ -21,6 +21,7 @@ class LinearState final : public State {
 
   std::int64_t slots() const override { return static_cast<std::int64_t>(positions_.size()); }
   std::int64_t position(std::int64_t slot) const override;
+  std::int64_t saved_floats(std::int64_t) const override { return saved(); }
   std::size_t bytes(std::int64_t slot) const override;
   std::int64_t gradient_floats(std::int64_t slot) const override;
   void reset(std::int64_t slot) override;

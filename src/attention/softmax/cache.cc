@@ -59,8 +59,7 @@ std::size_t Cache::index(std::int64_t slot) const {
 }
 
 std::size_t Cache::bytes(std::int64_t slot) const {
-  return static_cast<std::size_t>(position(slot) * shape_.heads * (shape_.head_dim + shape_.value_dim)) *
-         sizeof(float);
+  return static_cast<std::size_t>(saved_floats(position(slot))) * sizeof(float);
 }
 
 void Cache::reserve(Slot& slot, std::int64_t tokens) {

@@ -45,8 +45,7 @@ std::size_t Ring::index(std::int64_t slot) const {
 }
 
 std::size_t Ring::bytes(std::int64_t slot) const {
-  return static_cast<std::size_t>(held(slot) * shape_.heads * (shape_.head_dim + shape_.value_dim)) *
-         sizeof(float);
+  return static_cast<std::size_t>(saved_floats(position(slot))) * sizeof(float);
 }
 
 void Ring::reset(std::int64_t slot) { at(slot).position = 0; }

@@ -102,7 +102,7 @@ class StridedAttention final : public Attention {
 
   /// Tokens that a slot at that position holds, and the position of its token `t`.
   std::int64_t held_at(std::int64_t position) const {
-    return summary_ == 0 ? position : position / stride_ * summary_ + position % stride_;
+    return StridedState::held_at(position, stride_, summary_);
   }
   std::int64_t position_in_state(std::int64_t t, std::int64_t position) const {
     if (summary_ == 0) return t;

@@ -49,7 +49,7 @@ void StridedState::copy(std::int64_t slot, const State& source, std::int64_t sou
 void StridedState::restore(std::int64_t slot, std::span<const float> from, std::int64_t position) {
   check_position(kOperation, position);
   check_capacity(position);
-  cache_.restore(slot, from, summary_ == 0 ? position : position / stride_ * summary_ + position % stride_);
+  cache_.restore(slot, from, held_at(position, stride_, summary_));
   positions_[static_cast<std::size_t>(slot)] = position;
 }
 

@@ -24,6 +24,11 @@ class StridedState final : public State {
     return summary == 0 ? capacity : capacity / stride * summary + stride;
   }
 
+  /// Tokens that a slot at that position holds.
+  static std::int64_t held_at(std::int64_t position, std::int64_t stride, std::int64_t summary) {
+    return summary == 0 ? position : position / stride * summary + position % stride;
+  }
+
   /// Throws unless a slot can come to that position.
   void check_capacity(std::int64_t position) const;
 
@@ -33,6 +38,9 @@ class StridedState final : public State {
 
   std::int64_t slots() const override { return cache_.slots(); }
   std::int64_t position(std::int64_t slot) const override;
+  std::int64_t saved_floats(std::int64_t position) const override {
+    return cache_.saved_floats(held_at(position, stride_, summary_));
+  }
   std::size_t bytes(std::int64_t slot) const override { return cache_.bytes(slot); }
   std::int64_t gradient_floats(std::int64_t slot) const override { return cache_.gradient_floats(slot); }
   void reset(std::int64_t slot) override;
