@@ -164,7 +164,11 @@ void set_source(DataOptions& data, const std::string& source) {
   if (source == "digits" || source == "copy") {
     data.kind = source;
   } else if (fs::is_directory(source)) {
-    const bool cifar = data.kind == "cifar10" || fs::exists(fs::path(source) / "data_batch_1.bin");
+    const std::vector<fs::path> files = cifar_files(source);
+    const bool cifar = data.kind == "cifar10" || std::ranges::any_of(files, [](const fs::path& file) {
+                         std::error_code ignored;
+                         return fs::exists(file, ignored);
+                       });
     data.kind = cifar ? "cifar10" : "mnist";
     data.path = source;
   } else if (fs::is_regular_file(source)) {

@@ -76,8 +76,9 @@ void run(const Arguments& arguments) {
   const ModelConfig& config = model->config();
   DataOptions source = data_for_model(config, arguments.data, arguments.data_kind);
   source.labels = true;  // written for models without classes too
-  const Datasets data = open_datasets(source);
-  const Dataset& dataset = arguments.split == "training" ? *data.training : *data.validation;
+  const std::unique_ptr<const Dataset> data =
+      open_dataset(source, arguments.split == "training" ? Split::training : Split::validation);
+  const Dataset& dataset = *data;
   check_fit(config, dataset);
   const std::int64_t size = dataset.size();
   const std::int64_t count = arguments.examples == 0 ? size : std::min(arguments.examples, size);

@@ -69,8 +69,8 @@ void run(const Arguments& arguments) {
   const std::vector<std::string> settings = settings_of(arguments);
   const std::shared_ptr<const Model> model = Model::load(arguments.model, settings);
   const DataOptions source = data_of(model->config(), arguments);
-  const Datasets data = open_datasets(source);
-  const Dataset& dataset = arguments.split == "training" ? *data.training : *data.validation;
+  const std::unique_ptr<const Dataset> data =
+      open_dataset(source, arguments.split == "training" ? Split::training : Split::validation);
   const auto start = std::chrono::steady_clock::now();
   std::string lines = "example,position,token,log_probability,bits\n";
   TokenLossCallback on_token;
@@ -80,7 +80,7 @@ void run(const Arguments& arguments) {
                            loss.nats / std::numbers::ln2);
     };
   const Evaluation result =
-      evaluate(context, *model, dataset, arguments.examples, arguments.batch, true, on_token);
+      evaluate(context, *model, *data, arguments.examples, arguments.batch, true, on_token);
   if (on_token) write_file_atomically(arguments.per_token, lines);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (arguments.json) {

@@ -91,7 +91,14 @@ struct Datasets {
   std::unique_ptr<Dataset> training, validation;
 };
 
-/// Throws UsageError for invalid options, and Error for files that cannot be read or do not fit.
+/// Both parts of the data. Throws UsageError for invalid options, and Error for files that cannot be read or
+/// do not fit.
 LINNET_API Datasets open_datasets(const DataOptions& options);
+
+enum class Split { training, validation };
+
+/// One part of the data, as `open_datasets` gives it. Files that only the other part needs are not read and
+/// may be missing. Throws as `open_datasets` does.
+LINNET_API std::unique_ptr<Dataset> open_dataset(const DataOptions& options, Split split);
 
 }  // namespace linnet

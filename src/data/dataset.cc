@@ -12,6 +12,7 @@
 #include "data/copy_task.h"
 #include "data/fasta.h"
 #include "data/images.h"
+#include "data/parts.h"
 #include "data/text.h"
 
 namespace linnet {
@@ -37,22 +38,40 @@ class CopyDataset final : public Dataset {
   Random random_;
 };
 
-Datasets open_copy(const DataOptions& options) {
+Datasets open_copy(const DataOptions& options, const Parts& parts) {
   constexpr std::int64_t longest = std::int64_t{1} << 30;
   if (options.length < 4 || options.length > longest)
     fail<UsageError>("data", "expected data.length of 4 to {} for the copy task, got {}", longest,
                      options.length);
   const std::uint64_t seed = static_cast<std::uint64_t>(options.seed);
-  return {
-      std::make_unique<CopyDataset>(options.examples, options.length, Random(seed, Draw::synthetic_data, 0)),
-      std::make_unique<CopyDataset>(std::max<std::int64_t>(1, options.examples / 10), options.length,
-                                    Random(seed, Draw::synthetic_data, 1))};
+  const auto draw = [&](std::int64_t count, std::uint32_t stream) {
+    return std::make_unique<CopyDataset>(count, options.length, Random(seed, Draw::synthetic_data, stream));
+  };
+  Datasets datasets;
+  if (parts.training) datasets.training = draw(options.examples, 0);
+  if (parts.validation) datasets.validation = draw(std::max<std::int64_t>(1, options.examples / 10), 1);
+  return datasets;
 }
 
 void check_examples(const DataOptions& options) {
   constexpr std::int64_t most = 10'000'000;
   if (options.examples < 1 || options.examples > most)
     fail<UsageError>("data", "expected 1 to {} examples, got {}", most, options.examples);
+}
+
+Datasets open_parts(const DataOptions& options, const Parts& parts) {
+  if (options.kind == "mnist") return open_mnist(options, parts);
+  if (options.kind == "cifar10") return open_cifar(options, parts);
+  if (options.kind == "text" || options.kind == "bytes") return open_text(options, parts);
+  if (options.kind == "fasta") return open_fasta(options, parts);
+  if (options.kind == "digits" || options.kind == "copy") {
+    check_examples(options);
+    return options.kind == "digits" ? open_digits(options, parts) : open_copy(options, parts);
+  }
+  const std::vector<std::string> kinds = {"digits", "mnist", "cifar10", "text", "bytes", "copy", "fasta"};
+  const std::string nearest = nearest_name(options.kind, kinds);
+  fail<UsageError>("data", "expected a kind of data among {}, got \"{}\"{}", fmt::join(kinds, ", "),
+                   options.kind, nearest.empty() ? "" : fmt::format("; did you mean \"{}\"?", nearest));
 }
 
 }  // namespace
@@ -101,19 +120,12 @@ ImageShape image_shape(const Dataset& dataset) {
   return pictures != nullptr ? pictures->image() : ImageShape{};
 }
 
-Datasets open_datasets(const DataOptions& options) {
-  if (options.kind == "mnist") return open_mnist(options);
-  if (options.kind == "cifar10") return open_cifar(options);
-  if (options.kind == "text" || options.kind == "bytes") return open_text(options);
-  if (options.kind == "fasta") return open_fasta(options);
-  if (options.kind == "digits" || options.kind == "copy") {
-    check_examples(options);
-    return options.kind == "digits" ? open_digits(options) : open_copy(options);
-  }
-  const std::vector<std::string> kinds = {"digits", "mnist", "cifar10", "text", "bytes", "copy", "fasta"};
-  const std::string nearest = nearest_name(options.kind, kinds);
-  fail<UsageError>("data", "expected a kind of data among {}, got \"{}\"{}", fmt::join(kinds, ", "),
-                   options.kind, nearest.empty() ? "" : fmt::format("; did you mean \"{}\"?", nearest));
+Datasets open_datasets(const DataOptions& options) { return open_parts(options, {}); }
+
+std::unique_ptr<Dataset> open_dataset(const DataOptions& options, Split split) {
+  const bool training = split == Split::training;
+  Datasets datasets = open_parts(options, {.training = training, .validation = !training});
+  return std::move(training ? datasets.training : datasets.validation);
 }
 
 }  // namespace linnet

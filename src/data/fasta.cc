@@ -115,7 +115,7 @@ std::unique_ptr<Dataset> sequence_pieces(std::vector<Sequence> sequences, std::i
   return std::make_unique<PieceDataset>(std::move(sequences), length);
 }
 
-Datasets open_fasta(const DataOptions& options) {
+Datasets open_fasta(const DataOptions& options, const Parts& parts) {
   if (options.path.empty()) fail<UsageError>("data", "expected the path of a FASTA file, got none");
   if (options.length < 1)
     fail<UsageError>("data", "expected data.length of at least 1 for sequences, got {}", options.length);
@@ -125,8 +125,10 @@ Datasets open_fasta(const DataOptions& options) {
          held_out_every, all.size());
   for (std::size_t i = 0; i < all.size(); ++i)
     (i % held_out_every == held_out_every - 1 ? validation : training).push_back(std::move(all[i]));
-  return {sequence_pieces(std::move(training), options.length),
-          sequence_pieces(std::move(validation), options.length)};
+  Datasets datasets;
+  if (parts.training) datasets.training = sequence_pieces(std::move(training), options.length);
+  if (parts.validation) datasets.validation = sequence_pieces(std::move(validation), options.length);
+  return datasets;
 }
 
 }  // namespace linnet

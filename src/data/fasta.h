@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "data/parts.h"
 #include "linnet/dataset.h"
 
 namespace linnet {
@@ -33,6 +34,6 @@ std::vector<Sequence> parse_fasta(std::string_view text, const std::string& orig
 std::unique_ptr<Dataset> sequence_pieces(std::vector<Sequence> sequences, std::int64_t length);
 
 /// The kind "fasta" of open_datasets.
-Datasets open_fasta(const DataOptions& options);
+Datasets open_fasta(const DataOptions& options, const Parts& parts);
 
 }  // namespace linnet

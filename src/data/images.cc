@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cassert>
 #include <filesystem>
+#include <span>
 
 #include "base/fail.h"
 #include "base/parallel.h"
@@ -71,6 +72,21 @@ std::unique_ptr<Dataset> open_cifar_part(const DataOptions& options, CifarBatch 
                                         options.levels);
 }
 
+/// The training batches as one.
+CifarBatch read_cifar_training(std::span<const std::filesystem::path> files) {
+  CifarBatch training = read_cifar(files.front());
+  const std::int64_t first = training.size();
+  for (const std::filesystem::path& path : files.subspan(1)) {
+    const CifarBatch batch = read_cifar(path);
+    if (batch.size() != first)
+      fail("data", "{}: expected {} images as in data_batch_1.bin, got {}", path.string(), first,
+           batch.size());
+    training.planes.insert(training.planes.end(), batch.planes.begin(), batch.planes.end());
+    training.labels.insert(training.labels.end(), batch.labels.begin(), batch.labels.end());
+  }
+  return training;
+}
+
 }  // namespace
 
 std::filesystem::path find_mnist_file(const std::filesystem::path& folder, const std::string& name) {
@@ -126,7 +142,7 @@ std::vector<std::uint8_t> scale_down(Context& context, std::span<const std::uint
   return result;
 }
 
-Datasets open_digits(const DataOptions& options) {
+Datasets open_digits(const DataOptions& options, const Parts& parts) {
   const std::int64_t size = options.size == 0 ? 16 : options.size;
   if (size < 8 || size > 64) fail<UsageError>("data", "expected a size of 8 to 64 pixels, got {}", size);
   check(options, size, size);
@@ -140,13 +156,19 @@ Datasets open_digits(const DataOptions& options) {
     return std::make_unique<ImageDataset>(std::move(pixels), std::move(labels), ImageShape{size, size},
                                           options.levels);
   };
-  return {draw(options.examples, 0), draw(std::max<std::int64_t>(1, options.examples / 10), 1)};
+  Datasets datasets;
+  if (parts.training) datasets.training = draw(options.examples, 0);
+  if (parts.validation) datasets.validation = draw(std::max<std::int64_t>(1, options.examples / 10), 1);
+  return datasets;
 }
 
-Datasets open_mnist(const DataOptions& options) {
+Datasets open_mnist(const DataOptions& options, const Parts& parts) {
   if (options.path.empty()) fail<UsageError>("data", "expected the path of a folder of IDX files, got none");
   if (options.size < 0) fail<UsageError>("data", "expected a size of at least 0, got {}", options.size);
-  Datasets datasets{open_part(options, mnist_training), open_part(options, mnist_test)};
+  Datasets datasets;
+  if (parts.training) datasets.training = open_part(options, mnist_training);
+  if (parts.validation) datasets.validation = open_part(options, mnist_test);
+  if (!parts.training || !parts.validation) return datasets;
   const ImageShape expected = image_shape(*datasets.training), found = image_shape(*datasets.validation);
   if (found.height != expected.height || found.width != expected.width)
     fail("data", "{}: expected test images of {} × {}, as for training, got {} × {}", options.path,
@@ -154,7 +176,7 @@ Datasets open_mnist(const DataOptions& options) {
   return datasets;
 }
 
-Datasets open_cifar(const DataOptions& options) {
+Datasets open_cifar(const DataOptions& options, const Parts& parts) {
   if (options.path.empty())
     fail<UsageError>("data", "expected the path of a folder of CIFAR-10's binary files, got none");
   if (options.size < 0 || options.size > cifar_size)
@@ -162,18 +184,12 @@ Datasets open_cifar(const DataOptions& options) {
   const std::int64_t size = options.size == 0 ? cifar_size : options.size;
   check(options, size, size, cifar_channels);
   const std::vector<std::filesystem::path> files = cifar_files(options.path);
-  CifarBatch training = read_cifar(files.front());
-  const std::int64_t first = training.size();
-  for (std::size_t i = 1; i + 1 < files.size(); ++i) {
-    const std::filesystem::path& path = files[i];
-    const CifarBatch batch = read_cifar(path);
-    if (batch.size() != first)
-      fail("data", "{}: expected {} images as in data_batch_1.bin, got {}", path.string(), first,
-           batch.size());
-    training.planes.insert(training.planes.end(), batch.planes.begin(), batch.planes.end());
-    training.labels.insert(training.labels.end(), batch.labels.begin(), batch.labels.end());
-  }
-  return {open_cifar_part(options, std::move(training)), open_cifar_part(options, read_cifar(files.back()))};
+  Datasets datasets;
+  if (parts.training)
+    datasets.training =
+        open_cifar_part(options, read_cifar_training(std::span(files).first(files.size() - 1)));
+  if (parts.validation) datasets.validation = open_cifar_part(options, read_cifar(files.back()));
+  return datasets;
 }
 
 }  // namespace linnet

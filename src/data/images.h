@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "data/parts.h"
 #include "linnet/context.h"
 #include "linnet/dataset.h"
 
@@ -41,8 +42,8 @@ std::vector<std::uint8_t> scale_down(Context& context, std::span<const std::uint
 std::filesystem::path find_mnist_file(const std::filesystem::path& folder, const std::string& name);
 
 /// The kinds "digits", "mnist" and "cifar10" of open_datasets, their options checked.
-Datasets open_digits(const DataOptions& options);
-Datasets open_mnist(const DataOptions& options);
-Datasets open_cifar(const DataOptions& options);
+Datasets open_digits(const DataOptions& options, const Parts& parts);
+Datasets open_mnist(const DataOptions& options, const Parts& parts);
+Datasets open_cifar(const DataOptions& options, const Parts& parts);
 
 }  // namespace linnet

@@ -74,7 +74,7 @@ std::unique_ptr<Dataset> overlapping_windows(std::string text, std::int64_t leng
   return std::make_unique<OverlappingWindows>(std::move(text), length);
 }
 
-Datasets open_text(const DataOptions& options) {
+Datasets open_text(const DataOptions& options, const Parts& parts) {
   if (options.path.empty())
     fail<UsageError>("data", "expected the path of a file of {}, got none", options.kind);
   if (options.length < 1)
@@ -91,8 +91,10 @@ Datasets open_text(const DataOptions& options) {
          options.path, options.length, held_out, text.size());
   std::string last = text.substr(text.size() - held_out);
   text.erase(text.size() - held_out);
-  return {every_window(std::move(text), options.length),
-          overlapping_windows(std::move(last), options.length)};
+  Datasets datasets;
+  if (parts.training) datasets.training = every_window(std::move(text), options.length);
+  if (parts.validation) datasets.validation = overlapping_windows(std::move(last), options.length);
+  return datasets;
 }
 
 }  // namespace linnet

@@ -4,12 +4,13 @@
 #include <string>
 #include <string_view>
 
+#include "data/parts.h"
 #include "linnet/dataset.h"
 
 namespace linnet {
 
 /// The kinds "text" and "bytes" of open_datasets, their options checked.
-Datasets open_text(const DataOptions& options);
+Datasets open_text(const DataOptions& options, const Parts& parts);
 
 /// Every window of `length` bytes; all of them count.
 std::unique_ptr<Dataset> every_window(std::string text, std::int64_t length);

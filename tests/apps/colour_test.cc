@@ -64,6 +64,16 @@ TEST_F(Colours, AreLearntSampledAndEvaluated) {
   EXPECT_EQ(result["tokens"], 2 * 192);
 }
 
+TEST_F(Colours, OfTheValidationSplitNeedNoTrainingFiles) {
+  const Json before = json_of(succeed({"evaluate", run_, "--json"}));
+  for (int i = 1; i <= 5; ++i) fs::remove(cifar_ / ("data_batch_" + std::to_string(i) + ".bin"));
+  const Json of_run = json_of(succeed({"evaluate", run_, "--split", "validation", "--json"}));
+  EXPECT_EQ(of_run["bits_per_token"], before["bits_per_token"]);
+  const Json of_folder = json_of(succeed({"evaluate", run_, "--data", cifar_.string(), "--json"}));
+  EXPECT_EQ(of_folder["bits_per_token"], before["bits_per_token"]);
+  refuses(failed, {"evaluate", run_, "--split", "training"}, {"data_batch_1.bin"});
+}
+
 TEST_F(Colours, AreCompleted) {
   const Image given = colourful();
   const std::string in = (folder_ / "in.png").string();
@@ -108,7 +118,8 @@ TEST_F(Colours, OfFilesThatDoNotFitAreRefused) {
   refuses(failed, {"generate", run_, "--complete", small, "--out", out_},
           {"small.png", "at least 8 × 8", "7 × 8"});
   folder_.file("cifar/data_batch_2.bin", "damaged");
-  refuses(failed, {"evaluate", run_, "--data", cifar_.string()}, {"data_batch_2.bin", "3073", "7"});
+  refuses(failed, {"evaluate", run_, "--data", cifar_.string(), "--split", "training"},
+          {"data_batch_2.bin", "3073", "7"});
   refuses(usage,
           {"train", config_, "--out", (folder_ / "two").string(), "--data", cifar_.string(), "--set",
            "image.channels=4"},

@@ -66,6 +66,20 @@ TEST_F(CifarFolder, GivesTheChannelsOfEachPixelOneAfterAnother) {
       ASSERT_EQ(tokens[static_cast<std::size_t>(3 * p + c)], (p + c) % 256) << p << " " << c;
 }
 
+TEST_F(CifarFolder, ASplitNeedsItsOwnFilesAlone) {
+  const DataOptions options = {.kind = "cifar10", .path = folder.path(), .size = 0};
+  std::vector<std::int32_t> tokens(3072), targets(3072);
+  const auto label_of = [&](Split split) { return open_dataset(options, split)->read(0, tokens, targets); };
+  for (int i = 2; i <= 5; ++i) folder.file("data_batch_" + std::to_string(i) + ".bin", "damaged");
+  EXPECT_EQ(label_of(Split::validation), 9);
+  EXPECT_THAT(error_of([&] { label_of(Split::training); }), HasSubstr("data_batch_2.bin"));
+  for (char i = 1; i <= 5; ++i)
+    folder.file("data_batch_" + std::to_string(i) + ".bin", record(i) + record(0));
+  std::filesystem::remove(folder / "test_batch.bin");
+  EXPECT_EQ(label_of(Split::training), 1);
+  EXPECT_THAT(error_of([&] { label_of(Split::validation); }), HasSubstr("test_batch.bin"));
+}
+
 TEST_F(CifarFolder, ScalesEachChannelDownAndQuantises) {
   const Datasets data = open(16, false, 16);
   EXPECT_EQ(data.validation->length(), 16 * 16 * 3);

@@ -109,5 +109,33 @@ TEST(OpenDatasets, RefusesOptionsThatCannotBe) {
   EXPECT_THAT(refusal({.length = 784}), HasSubstr("256 for images of 16 × 16, got 784"));
 }
 
+TEST(OpenDataset, GivesThePartsOfOpenDatasets) {
+  const TemporaryFolder folder;
+  std::string text, proteins;
+  for (int i = 0; i < 400; ++i) text += static_cast<char>('a' + i * i % 26);
+  for (int i = 0; i < 20; ++i) proteins += ">" + std::to_string(i) + "\n" + "ACDEFGHIKLMN"[i % 12] + "WY\n";
+  const std::string text_path = folder.file("text.txt", text),
+                    fasta_path = folder.file("all.fasta", proteins);
+  for (const DataOptions& options : {DataOptions{.kind = "digits", .size = 8, .examples = 20},
+                                     DataOptions{.kind = "copy", .length = 12, .examples = 20},
+                                     DataOptions{.kind = "text", .path = text_path, .length = 16},
+                                     DataOptions{.kind = "bytes", .path = text_path, .length = 16},
+                                     DataOptions{.kind = "fasta", .path = fasta_path, .length = 4}}) {
+    const Datasets both = open_datasets(options);
+    for (const auto& [split, whole] : {std::pair(Split::training, both.training.get()),
+                                       std::pair(Split::validation, both.validation.get())}) {
+      const auto alone = open_dataset(options, split);
+      ASSERT_EQ(alone->size(), whole->size()) << options.kind;
+      const auto length = static_cast<std::size_t>(whole->length());
+      std::vector<std::int32_t> tokens(length), targets(length), of_whole(length), targets_of_whole(length);
+      for (std::int64_t i = 0; i < whole->size(); ++i) {
+        EXPECT_EQ(alone->read(i, tokens, targets), whole->read(i, of_whole, targets_of_whole));
+        EXPECT_EQ(tokens, of_whole) << options.kind << " " << i;
+        EXPECT_EQ(targets, targets_of_whole) << options.kind << " " << i;
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace linnet

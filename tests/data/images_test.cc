@@ -76,6 +76,24 @@ TEST_F(MnistFolder, GivesQuantisedTokensAndLabels) {
   EXPECT_EQ(data.validation->read(0, tokens, targets), 5);
 }
 
+TEST_F(MnistFolder, ASplitNeedsItsOwnFilesAlone) {
+  const DataOptions options = {.kind = "mnist", .path = folder.path(), .size = 0, .levels = 16};
+  std::vector<std::int32_t> tokens(16), targets(16);
+  const auto label_of = [&](Split split) { return open_dataset(options, split)->read(0, tokens, targets); };
+  EXPECT_EQ(label_of(Split::training), 9);
+  EXPECT_EQ(label_of(Split::validation), 5);
+  for (const char* name : {"train-images-idx3-ubyte", "train-labels-idx1-ubyte"})
+    std::filesystem::rename(folder / name, folder / (std::string("away-") + name));
+  EXPECT_EQ(label_of(Split::validation), 5);
+  EXPECT_THAT(error_of([&] { label_of(Split::training); }), HasSubstr("train-images-idx3-ubyte"));
+  EXPECT_THAT(error(), HasSubstr("train-images-idx3-ubyte"));
+  for (const char* name : {"train-images-idx3-ubyte", "train-labels-idx1-ubyte"})
+    std::filesystem::rename(folder / (std::string("away-") + name), folder / name);
+  std::filesystem::remove(folder / "t10k-images-idx3-ubyte");
+  EXPECT_EQ(label_of(Split::training), 9);
+  EXPECT_THAT(error_of([&] { label_of(Split::validation); }), HasSubstr("t10k-images-idx3-ubyte"));
+}
+
 TEST_F(MnistFolder, ScalesDown) {
   const Datasets data = open(2);
   EXPECT_EQ(data.validation->length(), 4);

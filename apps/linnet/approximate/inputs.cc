@@ -102,8 +102,9 @@ ApproximateHeads model_heads(Context& context, const ApproximateSource& source) 
   const ModelConfig& config = model->config();
   if (source.layer >= config.layers)
     fail<UsageError>("approximate", "expected --layer in 0 … {}, got {}", config.layers - 1, source.layer);
-  const Datasets data = open_datasets(data_for_model(config, source.data, source.data_kind));
-  const Dataset& dataset = *data.validation;
+  const std::unique_ptr<const Dataset> data =
+      open_dataset(data_for_model(config, source.data, source.data_kind), Split::validation);
+  const Dataset& dataset = *data;
   check_fit(config, dataset);
   const std::int64_t count = std::min(source.examples, dataset.size());
   const auto index = [&](std::int64_t i) { return i * dataset.size() / count; };
