@@ -145,11 +145,17 @@ class FormatDocument : public testing::Test {
               0);
     std::istringstream numbers(read_file(out));
     const std::vector<double> expected = log_probabilities(model, tokens, label);
+    const std::vector<float> scores = model.score(any_context(), tokens, label);
+    const auto vocabulary = static_cast<std::size_t>(model.config().vocabulary);
     double largest = 0, value = 0;
     for (std::size_t i = 0; i < expected.size(); ++i) {
       ASSERT_TRUE(numbers >> value) << "value " << i << " of " << expected.size();
       largest = std::max(largest, std::abs(value - expected[i]) / std::max(1.0, std::abs(expected[i])));
       ASSERT_TRUE(std::isfinite(value) && std::isfinite(expected[i])) << value << " and " << expected[i];
+      const std::size_t row = i / vocabulary;
+      if (i % vocabulary == static_cast<std::size_t>(tokens[row])) {
+        EXPECT_NEAR(value, scores[row], 1e-4 * std::max(1.0, std::abs(value))) << "token " << row;
+      }
     }
     EXPECT_FALSE(numbers >> value) << "expected no more than " << expected.size() << " values";
     EXPECT_LT(largest, 1e-4);
@@ -194,6 +200,14 @@ TEST_F(FormatDocument, ComputesRandomModels) {
     config.positions = Positions::sinusoidal;
     config.activation = Activation::gelu_tanh;
     config.attention.linear.alpha = 0.4;
+  });
+  add([](ModelConfig& config) {  // a picture of 4 × 3 pixels in colour
+    config.head = OutputDistribution::logistics;
+    config.vocabulary = 256;
+    config.image_height = 4;
+    config.image_width = 3;
+    config.image_channels = 3;
+    config.length = 36;
   });
   add([](ModelConfig& config) {
     config.tied_output = true;
