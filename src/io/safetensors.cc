@@ -107,14 +107,17 @@ std::string digest_of_list(std::vector<Listed> tensors, const std::map<std::stri
 std::uint64_t header_length(std::span<const std::byte> first, std::uint64_t file_bytes,
                             const std::string& origin) {
   if (first.size() < length_bytes)
-    fail("safetensors", "{}: expected at least {} bytes, got {}", origin, length_bytes, first.size());
+    fail("safetensors",
+         "{}: expected at least {} bytes, got {}: the file is truncated or none of this format", origin,
+         length_bytes, first.size());
   std::uint64_t length = 0;
   for (std::size_t i = length_bytes; i-- > 0;) length = length << 8 | static_cast<std::uint8_t>(first[i]);
   if (length > longest_header)
     fail("safetensors", "{}: expected a header of at most {} bytes, got {}", origin, longest_header, length);
   if (length > file_bytes - length_bytes)
-    fail("safetensors", "{}: expected a header of {} bytes, got a file that ends {} bytes after its start",
-         origin, length, file_bytes - length_bytes);
+    fail("safetensors",
+         "{}: expected a header of {} bytes, got {}: the file is truncated or none of this format", origin,
+         length, file_bytes - length_bytes);
   return length;
 }
 
@@ -170,9 +173,12 @@ Safetensors Safetensors::from_header(std::string_view text, std::uint64_t data_b
     if (type == entry.end() || !type->is_string())
       damaged("expected the dtype of tensor \"{}\", got none", name);
     const std::vector<std::int64_t> offsets = sizes_in(entry, "data_offsets", where);
-    if (offsets.size() != 2 || offsets[0] > offsets[1] || static_cast<std::uint64_t>(offsets[1]) > data_bytes)
-      damaged("expected data_offsets of tensor \"{}\" between 0 and {}, got {}", name, data_bytes,
+    if (offsets.size() != 2 || offsets[0] > offsets[1])
+      damaged("expected data_offsets of tensor \"{}\" with a begin and an end behind it, got {}", name,
               shortened(to_string(offsets)));
+    if (static_cast<std::uint64_t>(offsets[1]) > data_bytes)
+      damaged("expected {} bytes of data, up to the end of tensor \"{}\", got {}: the file is truncated",
+              offsets[1], name, data_bytes);
     Entry& tensor = result.entries_.emplace_back();
     tensor.name = key;
     tensor.type = type->get<std::string>();

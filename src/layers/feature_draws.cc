@@ -2,24 +2,23 @@
 
 #include <algorithm>
 
+#include "attention/feature_maps/random_draws.h"
+
 namespace linnet {
-namespace {
-
-Initialiser numbers(std::vector<float> values) {
-  return [values = std::move(values)](std::int64_t i, double) { return values[static_cast<std::size_t>(i)]; };
-}
-
-}  // namespace
 
 FeatureDraws::FeatureDraws(ParameterTable& table, const std::string& name, std::string map,
                            std::int64_t head_dim, const RandomFeatureOptions& options)
     : map_(std::move(map)), head_dim_(head_dim), options_(options) {
-  RandomDraws draws = draw_random_features(map_, head_dim, options);
-  const auto count = static_cast<std::int64_t>(draws.directions.size()) / head_dim;
-  has_phases_ = !draws.phases.empty();
-  directions_ =
-      table.add_untrained(name + ".directions", {count, head_dim}, numbers(std::move(draws.directions)));
-  if (has_phases_) phases_ = table.add_untrained(name + ".phases", {count}, numbers(std::move(draws.phases)));
+  const auto first = std::make_shared<const LateDraws>(map_, head_dim, options);
+  has_phases_ = first->map() == RandomMap::trig;
+  const auto numbers = [&](std::vector<float> RandomDraws::*part) -> Initialiser {
+    return
+        [first, part](std::int64_t i, double) { return (first->get().*part)[static_cast<std::size_t>(i)]; };
+  };
+  directions_ = table.add_untrained(name + ".directions", {first->directions(), head_dim},
+                                    numbers(&RandomDraws::directions));
+  if (has_phases_)
+    phases_ = table.add_untrained(name + ".phases", {first->directions()}, numbers(&RandomDraws::phases));
 }
 
 std::shared_ptr<const FeatureMap> FeatureDraws::pack(const ParameterValues& parameters) {

@@ -104,7 +104,8 @@ TEST(Safetensors, EveryContradictionIsAnError) {
   };
   EXPECT_NO_THROW(Safetensors::parse(file_of(header("\"F32\"", "[2]", "[0,8]"), 8), "file"));
   EXPECT_THAT(message(header("\"F32\"", "[2]", "[0,8]"), 9), HasSubstr("where the last tensor ends"));
-  EXPECT_THAT(message(header("\"F32\"", "[2]", "[0,8]"), 7), HasSubstr("between 0 and 7"));
+  EXPECT_THAT(message(header("\"F32\"", "[2]", "[0,8]"), 7),
+              AllOf(HasSubstr("8 bytes"), HasSubstr("got 7"), HasSubstr("truncated")));
   EXPECT_THAT(message(header("\"F32\"", "[2]", "[1,9]"), 9), HasSubstr("expected tensor \"a\" at byte 0"));
   EXPECT_THAT(message(header("\"F32\"", "[2]", "[8,0]"), 8), HasSubstr("data_offsets"));
   EXPECT_THAT(message(header("\"F32\"", "[2]", "[0]"), 8), HasSubstr("data_offsets"));
@@ -134,6 +135,20 @@ TEST(Safetensors, EveryContradictionIsAnError) {
               HasSubstr("at most 100000000"));
   EXPECT_THAT(error_of([] { Safetensors::parse(file_of("{}", 0).substr(0, 9), "file"); }),
               HasSubstr("header of 2 bytes"));
+}
+
+TEST(Safetensors, ATruncatedFileIsCalledTruncated) {
+  const TemporaryFolder folder;
+  const std::vector<float> numbers(12, 1.5f);
+  const std::vector<NamedTensor> tensors = {{"a", DType::f32, {8}, numbers.data()},
+                                            {"b", DType::f32, {4}, numbers.data()}};
+  const std::string whole = encode_safetensors(tensors, {{"format", "linnet"}});
+  for (std::size_t bytes = 0; bytes < whole.size(); ++bytes) {
+    const auto path = folder.file("part.safetensors", std::string_view(whole).substr(0, bytes));
+    EXPECT_THAT(error_of([&] { Safetensors::read(path); }),
+                AllOf(HasSubstr("part.safetensors"), HasSubstr("truncated")))
+        << bytes << " bytes";
+  }
 }
 
 TEST(Safetensors, WritersErrorsAreErrorsToo) {

@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstring>
 #include <fstream>
 #include <limits>
@@ -140,6 +141,16 @@ TEST_F(ModelFiles, MissingOrTruncatedOnesAreErrorsThatNameThem) {
     }
   }
   error_of([&] { Model::load(path() / "nowhere"); });
+}
+
+TEST_F(ModelFiles, ShapesAreComparedBeforeRandomFeaturesAreDrawn) {
+  // Drawing these features takes minutes.
+  const std::string settings[] = {"model.width=1024", "model.heads=1", "attention.feature_map=favor",
+                                  "attention.features=65536"};
+  const auto start = std::chrono::steady_clock::now();
+  const std::string message = error_of([&] { Model::load(path(), settings); });
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
+  EXPECT_NE(message.find("embedding.weight"), std::string::npos) << message;
 }
 
 TEST_F(ModelFiles, AnyByteChangedIsAnErrorOrAModel) {

@@ -93,11 +93,9 @@ RandomMap find_random_map(const std::string& name) {
 
 const FeatureMapInfo& info_of(RandomMap map) { return table[static_cast<std::size_t>(map)]; }
 
-RandomDraws draw_random_features(const std::string& map, std::int64_t head_dim,
-                                 const RandomFeatureOptions& options) {
-  const RandomMap kind = find_random_map(map);
-  const char* name = info_of(kind).name.c_str();
-  const std::int64_t each = features_a_direction(kind);
+std::int64_t directions_of(RandomMap map, std::int64_t head_dim, const RandomFeatureOptions& options) {
+  const char* name = info_of(map).name.c_str();
+  const std::int64_t each = features_a_direction(map);
   if (head_dim < 1) fail<UsageError>(name, "expected a head size of at least 1, got {}", head_dim);
   if (options.features < 0)
     fail<UsageError>(name, "expected at least 1 feature, or 0 for the default, got {}", options.features);
@@ -110,7 +108,24 @@ RandomDraws draw_random_features(const std::string& map, std::int64_t head_dim,
   if (rows > most_numbers / head_dim)
     fail<UsageError>(name, "expected at most {} numbers of directions, got {} directions of {}", most_numbers,
                      rows, head_dim);
+  return rows;
+}
 
+LateDraws::LateDraws(const std::string& map, std::int64_t head_dim, const RandomFeatureOptions& options)
+    : map_(find_random_map(map)),
+      head_dim_(head_dim),
+      options_(options),
+      directions_(directions_of(map_, head_dim, options)) {}
+
+const RandomDraws& LateDraws::get() const {
+  std::call_once(once_, [&] { draws_ = draw_random_features(info_of(map_).name, head_dim_, options_); });
+  return draws_;
+}
+
+RandomDraws draw_random_features(const std::string& map, std::int64_t head_dim,
+                                 const RandomFeatureOptions& options) {
+  const RandomMap kind = find_random_map(map);
+  const std::int64_t rows = directions_of(kind, head_dim, options);
   const Random random(options.seed, Draw::random_features, static_cast<std::uint32_t>(options.layer));
   RandomDraws draws;
   draws.head_dim = head_dim;

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <cstdint>
+#include <memory>
+#include <mutex>
 #include <string>
 
 #include "linnet/feature_map.h"
@@ -21,6 +24,35 @@ constexpr std::int64_t features_a_direction(RandomMap map) {
 
 /// Whether the map's rows have a log-scale.
 constexpr bool is_log_scaled(RandomMap map) { return map <= RandomMap::hyperbolic || map == RandomMap::exp; }
+
+/// Directions of such a draw, its phases and numbers apart. Throws UsageError for invalid options.
+std::int64_t directions_of(RandomMap map, std::int64_t head_dim, const RandomFeatureOptions& options);
+
+/// Draws that are made when they are first asked for. A model's file says what they have to be: its shapes
+/// are compared before any time is spent on drawing.
+class LateDraws {
+ public:
+  /// Throws UsageError for invalid options.
+  LateDraws(const std::string& map, std::int64_t head_dim, const RandomFeatureOptions& options);
+
+  RandomMap map() const { return map_; }
+  std::int64_t head_dim() const { return head_dim_; }
+  std::int64_t directions() const { return directions_; }
+
+  /// From any thread.
+  const RandomDraws& get() const;
+
+ private:
+  RandomMap map_;
+  std::int64_t head_dim_;
+  RandomFeatureOptions options_;
+  std::int64_t directions_;
+  mutable std::once_flag once_;
+  mutable RandomDraws draws_;
+};
+
+/// The random map of such draws.
+std::shared_ptr<const FeatureMap> random_feature_map(std::shared_ptr<const LateDraws> draws);
 
 /// Fails with a sentence where `draws` do not fit together or are not those of `map`.
 void check_draws(RandomMap map, const RandomDraws& draws);

@@ -1,5 +1,6 @@
 #include "attention/family.h"
 
+#include "attention/feature_maps/random_draws.h"
 #include "attention/linear/linear_attention.h"
 
 namespace linnet {
@@ -55,13 +56,19 @@ bool uses(const AttentionConfig& config, std::string_view key) {
   return key == "attention.feature_map" || key == "attention.decay" || key == "attention.normalise";
 }
 
+/// The configured map. A random one is drawn when it is first used, since layers that have the draws among
+/// their parameters replace it.
+std::shared_ptr<const FeatureMap> map_of(const LinearConfig& linear, std::int64_t head_dim,
+                                         const RandomFeatureOptions& random) {
+  if (is_random_feature_map(linear.feature_map))
+    return random_feature_map(std::make_shared<const LateDraws>(linear.feature_map, head_dim, random));
+  return find_feature_map(linear.feature_map, {.alpha = static_cast<float>(linear.alpha)});
+}
+
 void configure(AttentionOptions& options, const AttentionConfig& config, const LayerConfig& layer) {
-  options.linear.feature_map =
-      layer.feature_map != nullptr
-          ? layer.feature_map
-          : find_feature_map(config.linear.feature_map, {.alpha = static_cast<float>(config.linear.alpha),
-                                                         .head_dim = layer.head_dim,
-                                                         .random = random_features_of(config)});
+  options.linear.feature_map = layer.feature_map != nullptr
+                                   ? layer.feature_map
+                                   : map_of(config.linear, layer.head_dim, random_features_of(config));
   options.linear.normalise = config.normalise;
   options.linear.epsilon = static_cast<float>(config.epsilon);
   // Where no stream is longer than this, plain sums stay exact enough and the state is half as large.
