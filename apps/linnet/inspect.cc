@@ -2,7 +2,7 @@
 
 #include "base/memory.h"
 #include "commands.h"
-#include "linnet/generation.h"
+#include "linnet/attention.h"
 #include "linnet/model.h"
 #include "model/access.h"
 #include "model/cost.h"
@@ -14,26 +14,20 @@ namespace {
 
 constexpr std::int64_t lengths[] = {1, 784, 4096, 100000, 1000000};
 
-/// Bytes of one stream's past after its first and after its second token, from real states: all families grow
-/// evenly.
+/// Bytes of one stream's past after its first token and for each further one: both families grow evenly.
 struct StateGrowth {
   double first, each;
   double at(std::int64_t tokens) const { return first + each * static_cast<double>(tokens - 1); }
 };
 
-StateGrowth state_growth(const ModelConfig& config, Family family) {
-  ModelConfig other = config;
-  other.attention.family = family;
-  if (family != Family::linear) other.attention.linear.decay = Decay::none;
-  other.positions = Positions::none;  // so that two tokens are never too many
-  Session session(Model::random(other), 1, {.threads = 1});
-  std::int32_t token = 0;
-  double bytes[2];
-  for (double& after : bytes) {
-    session.step(std::span(&token, 1));
-    after = static_cast<double>(session.state_bytes(0));
-  }
-  return {bytes[0], bytes[1] - bytes[0]};
+StateGrowth state_growth(const ModelConfig& config) {
+  const std::int64_t dim = config.width / config.heads;
+  const auto state = make_attention(attention_of(config))->make_state(0, {config.heads, dim, dim});
+  const auto bytes = [&](std::int64_t position) {
+    return static_cast<double>(config.layers) * sizeof(float) *
+           static_cast<double>(state->saved_floats(position));
+  };
+  return {bytes(1), bytes(2) - bytes(1)};
 }
 
 /// What a generated token costs at several positions, with the model's attention as linear and as softmax
@@ -45,8 +39,7 @@ Json cost_per_token(const Model& model) {
   cached.attention.linear.decay = Decay::none;
   ModelConfig linear = config;
   linear.attention.family = Family::linear;
-  const StateGrowth linear_growth = state_growth(linear, Family::linear),
-                    cache_growth = state_growth(cached, Family::softmax);
+  const StateGrowth linear_growth = state_growth(linear), cache_growth = state_growth(cached);
 
   Json tokens = Json::array();
   const double weights = static_cast<double>(model.weight_bytes());

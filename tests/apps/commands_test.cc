@@ -10,6 +10,7 @@
 #include "apps/program.h"
 #include "apps/tiny_models.h"
 #include "attention/reference.h"
+#include "base/sanitizers.h"
 #include "data/idx.h"
 #include "io/file.h"
 #include "io/json.h"
@@ -391,8 +392,8 @@ TEST_F(Attend, ComparesFamilies) {
   const Json other = json_of(succeed(joined(command, {"softmax", "--json"})));
   EXPECT_GT(other["compare"]["relative_error"].get<double>(), 0.01);
   EXPECT_GT(other["compare"]["largest_error"].get<double>(), 0.01);
-  EXPECT_THAT(keys_of(other),
-              UnorderedElementsAreArray({"out", "family", "mask", "dtype", "ms", "denominators", "compare"}));
+  EXPECT_THAT(keys_of(other), UnorderedElementsAreArray({"out", "family", "form", "mask", "tensors", "dtype",
+                                                         "ms", "denominators", "compare"}));
 }
 
 // 2 · 37 · 3 rows. Without ε some rows of relu have no feature in common with any key.
@@ -432,6 +433,27 @@ TEST(Inspect, PrintsSizesAndTheCostOfATokenAtSeveralLengths) {
     EXPECT_EQ(row["softmax_cache_bytes"], position * 2 * 16 * 4);
   }
   EXPECT_GE(model["per_token"].size(), 4u);
+}
+
+TEST(Inspect, TakesNoMoreMemoryThanLoading) {
+#if defined(LINNET_ADDRESS_SANITIZER) || defined(LINNET_THREAD_SANITIZER)
+  GTEST_SKIP() << "sanitizers keep memory of their own beside ours";
+#endif
+  const TemporaryFolder folder;
+  const std::string run = (folder / "run").string();
+  succeed({"train", "digits",
+           "--out", run,
+           "--set", "model.width=384",
+           "--set", "model.feed_forward=1536",
+           "--set", "model.layers=8",
+           "--set", "training.steps=1",
+           "--set", "training.batch=1",
+           "--set", "training.evaluate_examples=1",
+           "--set", "training.sample_every=0",
+           "--set", "data.examples=10"});
+  const auto file = static_cast<double>(fs::file_size(folder / "run/model.safetensors"));
+  ASSERT_GT(file, 50e6);
+  EXPECT_LE(succeed({"inspect", run}).peak_bytes, 1.5 * file + 40e6) << file;
 }
 
 TEST(Families, NamesAllThatTheLibraryHas) {

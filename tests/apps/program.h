@@ -25,6 +25,7 @@ struct Ended {
   int status = -1;  ///< exit status, −1 where a signal ended it
   int signal = 0;   ///< that ended it; SIGKILL also where the time limit did
   std::string out, err;
+  std::int64_t peak_bytes = 0;  ///< the most memory that it held
 };
 
 /// The program `linnet`, running. Its output goes to files without names, so that it never waits for a
@@ -83,7 +84,8 @@ class Program {
   /// Waits for its end, or ends it after the time limit.
   Ended wait() {
     int raw = 0;
-    while (waitpid(process_, &raw, WNOHANG) == 0) {
+    rusage used = {};
+    while (wait4(process_, &raw, WNOHANG, &used) == 0) {
       if (std::chrono::steady_clock::now() > end_) send(SIGKILL);
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
@@ -91,6 +93,7 @@ class Program {
     Ended ended;
     if (WIFEXITED(raw)) ended.status = WEXITSTATUS(raw);
     if (WIFSIGNALED(raw)) ended.signal = WTERMSIG(raw);
+    ended.peak_bytes = std::int64_t{1024} * used.ru_maxrss;
     ended.out = contents(out_);
     ended.err = contents(err_);
     return ended;
