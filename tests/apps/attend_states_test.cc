@@ -342,6 +342,18 @@ TEST_F(AttendStates, EntriesOfUnequalLengthHaveRowsWithZerosBehind) {
   EXPECT_NEAR(second.tensor("out").view<float>()(1, 0, 0, 0), sum / total, 1e-6);
 }
 
+TEST_F(AttendStates, ARowAtPositionZeroIsEmpty) {
+  for (const char* form : {"parallel", "recurrent"}) {
+    Named more;
+    more.emplace_back("initial_state", Tensor::of<float>({batch, heads * head_dim * (value_dim + 1)}));
+    for (float& number : more[0].second.span<float>()) number = 7;
+    more.emplace_back("initial_position", Tensor::of<std::int64_t>({batch}));
+    const Safetensors file =
+        attend({"--mask", "causal", "--state-sums", "plain", "--form", form}, 0, length, more);
+    expect_near(file.tensor("out"), expected(recurrent_families()[0], 0, length).first, 1e-6);
+  }
+}
+
 TEST_F(AttendStates, TheResultNamesWhatItWrote) {
   write(0, length);
   const Json result = json_of(succeed({"attend", in_, "--out", out_, "--mask", "causal", "--final-state",
