@@ -122,6 +122,24 @@ TEST(StateMemory, SlotsLieAsDocumented) {
   }
 }
 
+TEST(StateMemory, ALinearSlotAtPositionZeroIsEmptyWhateverItsMemoryHolds) {
+  for (const Case& a : cases()) {
+    if (a.options.family != Family::linear) continue;
+    SCOPED_TRACE(a.name);
+    const auto attention = make_attention(a.options);
+    Memory memory(std::size_t(slots * a.floats));
+    const auto own = attention->make_state(slots, shape),
+               filled = attention->make_state(slots, shape, 0, memory.span());
+    std::ranges::fill(memory.span(), 7.0f);
+    Problem one({slots, 4, 4, heads, head_dim, value_dim}, Mask::causal(), 200),
+        other({slots, 4, 4, heads, head_dim, value_dim}, Mask::causal(), 200);
+    run_steps(*attention, one, *own, 0, 4);
+    run_steps(*attention, other, *filled, 0, 4);
+    EXPECT_TRUE(test::equal(one.out, other.out));
+    EXPECT_EQ(saved(*own, 1), saved(*filled, 1));
+  }
+}
+
 TEST(StateMemory, WhatTheMemoryCannotHoldIsRefusedAndChangesNothing) {
   for (const Case& a : cases()) {
     SCOPED_TRACE(a.name);

@@ -39,7 +39,6 @@ std::unique_ptr<State> read_initial_state(const Attention& attention, const Safe
   std::unique_ptr<State> state = attention.make_state(batch, shape);
   for (std::int64_t b = 0; b < batch; ++b) {
     const std::int64_t position = positions[static_cast<std::size_t>(b)];
-    if (position == 0) continue;  // stays empty
     state->restore(b,
                    numbers.span<float>().subspan(static_cast<std::size_t>(b * floats),
                                                  static_cast<std::size_t>(state->saved_floats(position))),

@@ -234,6 +234,7 @@ void LinearAttention::step(Context& context, View<float> out, View<const float> 
   check_decay(decay, Mask::causal(), sizes.heads);
   parallel_for(context, sizes.batch, [&](Context& own, std::int64_t i) {
     const std::int64_t slot = slots[i];
+    if (states.position(slot) == 0) states.reset(slot);  // its memory may hold anything
     const LinearState::Features mapped = states.features_of(slot);
     const auto heads_of = [&](View<const float> rows) {
       return View<const float>(rows.at(i), {sizes.heads, sizes.head_dim}, {rows.stride(1), 1});
