@@ -14,26 +14,6 @@ namespace {
 
 constexpr std::uint64_t seed = 171;
 
-/// Three layers of every family and pattern with a recurrent form.
-std::vector<ModelConfig> recurrent_configs() {
-  std::vector<ModelConfig> result;
-  for (const auto& [family, pattern] :
-       {std::pair(Family::linear, SparsePattern::strided), std::pair(Family::softmax, SparsePattern::strided),
-        std::pair(Family::local, SparsePattern::strided), std::pair(Family::strided, SparsePattern::strided),
-        std::pair(Family::strided, SparsePattern::fixed)}) {
-    ModelConfig config = tiny_config();
-    config.layers = 3;
-    config.positions = Positions::sinusoidal;
-    config.attention.family = family;
-    config.attention.local.window = 8;
-    config.attention.strided.pattern = pattern;
-    config.attention.strided.stride = 6;
-    config.attention.strided.summary = 2;
-    result.push_back(config);
-  }
-  return result;
-}
-
 struct Case {
   ModelConfig config;
   Session::Options options;
@@ -51,9 +31,8 @@ std::vector<Case> cases() {
 }
 
 std::string describe(const Case& c) {
-  return linnet::describe(c.config) + " " +
-         (c.config.attention.strided.pattern == SparsePattern::fixed ? "fixed " : "") +
-         std::to_string(c.options.threads) + " threads" + (c.options.cache ? "" : ", no cache");
+  return linnet::describe(c.config) + " " + std::to_string(c.options.threads) + " threads" +
+         (c.options.cache ? "" : ", no cache");
 }
 
 std::unique_ptr<Session> begun(const std::shared_ptr<const Model>& model, const Session::Options& options,
