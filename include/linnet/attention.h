@@ -137,6 +137,11 @@ class LINNET_API State {
   /// Clears the slot for a new stream.
   virtual void reset(std::int64_t slot) = 0;
 
+  /// Takes the memory that the slot needs at position `tokens`, so that it gets there without taking more.
+  /// Nothing to do in families whose state has a fixed size. The slot's contents do not change, also where it
+  /// throws: Error where the caller's memory is too small, std::bad_alloc.
+  virtual void reserve(std::int64_t slot, std::int64_t tokens) = 0;
+
   /// Copies `source_slot` of `source` to `slot`. The same Attention made `source`, which may be this state.
   virtual void copy(std::int64_t slot, const State& source, std::int64_t source_slot) = 0;
 

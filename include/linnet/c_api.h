@@ -6,6 +6,14 @@
  * status and a sentence of linnet_error. A model may be shared by sessions on any threads; a session is used
  * by one thread at a time. The comments of the C++ interface, linnet/generation.h, say more.
  *
+ * Where a call fails, a stream is as it was before. One that a step left between two layers of the model
+ * cannot continue: its next calls fail and say so, until it is begun or restored. Too little memory for what
+ * streams keep is found before any of them moves.
+ *
+ * A child process after `fork` may use the models and sessions of its parent, and make its own, if no call
+ * was in progress in the parent when it forked. A session of the parent works on the calling thread alone
+ * there, with the same results.
+ *
  * Structs of options begin with their size in bytes, so that later versions can add members at the end. The
  * functions linnet_…_init set the size and the defaults:
  *
@@ -82,8 +90,8 @@ typedef struct {
   size_t size;      /* sizeof(linnet_session_options) */
   int64_t capacity; /* tokens a stream to reserve memory for, where a family's memory grows (softmax) */
   int32_t cache;    /* 0 computes every token from the whole sequence again */
-  int32_t threads;  /* of the session, the caller's included; 1 for callers with a deadline; 0: one per
-                       processor */
+  int32_t threads;  /* of the session, the caller's included, at most 1024; 1 for callers with a deadline; 0:
+                       one per processor. Where the system refuses a thread, no session is made. */
 } linnet_session_options;
 
 LINNET_API linnet_status linnet_session_options_init(linnet_session_options* options, size_t size);

@@ -25,6 +25,15 @@ struct LINNET_API SamplingOptions {
 
 /// Many streams of one model, each at its own position with its own seed. A stream's tokens do not depend on
 /// the streams beside it. One session is used by one thread at a time; it works with threads of its own.
+///
+/// No function leaves half a token in a stream. What `step` and `observe` need for growing states (softmax,
+/// strided) is taken for all streams and layers before a stream moves: where memory is short they throw
+/// std::bad_alloc, and every stream is as it was. `prefill` takes several streams in groups. Where it throws
+/// std::bad_alloc, each stream has taken its whole prompt or nothing, as `position` tells. `begin`, `fork`,
+/// `restore`, `save`, `logits`, `probabilities` and `resize` change nothing where they throw. Where a step
+/// fails for another reason, in a feature map of the caller's say, a stream whose layers have not all seen
+/// the token cannot continue. Everything but `begin`, `restore`, a `fork` into it, `position` and
+/// `state_bytes` then throws Error for it; the other streams have moved by a token or not at all.
 class LINNET_API Session {
  public:
   /// Largest number of tokens that `prefill` takes through the layers together.

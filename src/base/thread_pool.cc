@@ -11,6 +11,7 @@
 #include <exception>
 #include <limits>
 #include <mutex>
+#include <new>
 #include <system_error>
 
 #include "base/fail.h"
@@ -77,21 +78,25 @@ struct ThreadPool::Job {
 
 ThreadPool::ThreadPool(int threads) : process_(getpid()), spins_(threads <= available_processors()) {
   for (int i = 0; i < threads; ++i) contexts_.emplace_back(1);
+  threads_.reserve(static_cast<std::size_t>(threads));
   try {
     for (int i = 1; i < threads; ++i) threads_.emplace_back([this, i] { follow(i); });
   } catch (const std::system_error& error) {
-    const std::size_t started = threads_.size();
     stop();
-    fail("context", "expected {} threads, got {}: {}", threads, started + 1, error.what());
+    fail("context", "expected {} threads, got {}: {}", threads, threads_.size() + 1, error.what());
+  } catch (...) {
+    stop();
+    throw;
   }
 }
 
 ThreadPool::~ThreadPool() { stop(); }
 
 void ThreadPool::stop() {
-  // A child process has the memory of its parent's threads, but not the threads.
+  // A child process has the objects of its parent's threads, but not the threads. What the objects name may
+  // be threads that the child has started since: nothing is done with them, and no destructor runs.
   if (getpid() != process_) {
-    for (std::thread& thread : threads_) thread.detach();
+    for (std::thread& thread : threads_) new (&thread) std::thread();
     return;
   }
   stopped_.store(true, std::memory_order_seq_cst);

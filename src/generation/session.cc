@@ -45,6 +45,7 @@ struct Session::Impl {
     std::int32_t next_input = 0;        ///< appended, but not yet seen by the state
     std::int64_t position = 0;          ///< tokens appended
     std::vector<std::int32_t> history;  ///< all inputs, without a cache only
+    bool broken = false;                ///< a step failed between two layers of its state
   };
 
   /// What one block of streams needs while it is stepped.
@@ -90,6 +91,7 @@ struct Session::Impl {
     chosen.sampling = sampling;
     chosen.position = 0;
     chosen.history.clear();
+    chosen.broken = false;
     if (options.cache) state.reset(index);
   }
 
@@ -107,11 +109,23 @@ struct Session::Impl {
     return streams[static_cast<std::size_t>(index)];
   }
 
-  /// Throws Error where a stream is none of ours or named twice.
+  /// The same for a stream that is to be continued.
+  Stream& whole_stream(const char* operation, std::int64_t index) {
+    Stream& chosen = stream(index);
+    if (chosen.broken)
+      fail(operation,
+           "expected a stream that can continue, got stream {}, in which a step failed halfway: begin it "
+           "anew, "
+           "or restore it",
+           index);
+    return chosen;
+  }
+
+  /// Throws Error where a stream is none of ours, cannot continue or is named twice.
   void check_once(const char* operation, std::span<const std::int64_t> chosen) {
     std::ranges::fill(named, std::uint8_t{0});
     for (const std::int64_t index : chosen) {
-      stream(index);
+      whole_stream(operation, index);
       if (std::exchange(named[static_cast<std::size_t>(index)], std::uint8_t{1}) != 0)
         fail(operation, "expected every stream at most once, got stream {} twice", index);
     }
@@ -142,18 +156,28 @@ struct Session::Impl {
     while (static_cast<std::int64_t>(workers.size()) < count) workers.emplace_back(network());
   }
 
-  /// Calls body(own, first, count, worker) for blocks of the `count` streams that are stepped.
+  /// Calls body(own, first, count, worker) for blocks of the streams that are stepped. The memory of their
+  /// states is taken before: where there is too little, no stream has moved. Where a block fails otherwise,
+  /// its streams may have moved in some layers and not in others, and are then broken.
   template <class Body>
-  void for_blocks(std::int64_t count, const Body& body) {
+  void for_blocks(std::span<const std::int64_t> chosen, const Body& body) {
+    const std::int64_t count = std::ssize(chosen);
     const std::int64_t block = block_of(count);
     const std::int64_t blocks = (count + block - 1) / block;
     need_workers(blocks);
-    // A single block gets the whole context, whose threads share its products.
-    parallel_for(context, blocks, [&](Context& own, std::int64_t i) {
-      const std::int64_t first = i * block;
-      body(own, static_cast<std::size_t>(first), static_cast<std::size_t>(std::min(block, count - first)),
-           workers[static_cast<std::size_t>(i)]);
-    });
+    for (const std::int64_t index : chosen) state.reserve(index, stream(index).position + 1);
+    try {
+      // A single block gets the whole context, whose threads share its products.
+      parallel_for(context, blocks, [&](Context& own, std::int64_t i) {
+        const std::int64_t first = i * block;
+        body(own, static_cast<std::size_t>(first), static_cast<std::size_t>(std::min(block, count - first)),
+             workers[static_cast<std::size_t>(i)]);
+      });
+    } catch (...) {
+      for (const std::int64_t index : chosen)
+        stream(index).broken = !state.stands_at(index, stream(index).position);
+      throw;
+    }
   }
 
   /// The states take the next inputs of the streams; `parameters` as in RecurrentTransformer::step.
@@ -197,15 +221,16 @@ struct Session::Impl {
 
   void step_without_cache(std::span<std::int32_t> tokens, std::span<const std::int64_t> slots) {
     need_workers(1);
-    Worker& worker = workers.front();
+    Sampler& sampler = workers.front().sampler;
+    Workspace workspace(context);
+    const View<float> parameters = workspace.take(1, network().head().outputs());
+    // No stream moves before all have drawn their tokens.
     for (std::size_t i = 0; i < slots.size(); ++i) {
-      Stream& stream = streams[slots[i]];
-      stream.history.push_back(stream.next_input);
-      Workspace workspace(context);
-      const View<float> parameters = workspace.take(1, network().head().outputs());
-      parameters_after(parameters, stream.history);
-      tokens[i] = append_sample(context, stream, parameters, worker.sampler);
+      const Stream& chosen = streams[slots[i]];
+      next_parameters(parameters, slots[i]);
+      tokens[i] = sampler.sample(context, parameters, chosen.sampling, chosen.position);
     }
+    append_to_histories(tokens, slots);
   }
 
   /// parameters [1, outputs] of the token that follows the inputs, from all of them.
@@ -218,7 +243,7 @@ struct Session::Impl {
 
   /// parameters [1, outputs] of the stream's next token; the stream stays where it is.
   void next_parameters(View<float> parameters, std::int64_t index) {
-    Stream& chosen = stream(index);
+    const Stream& chosen = stream(index);
     network().embedding().check_position(chosen.position);
     if (!options.cache) {
       std::vector<std::int32_t> inputs = chosen.history;
@@ -242,9 +267,23 @@ struct Session::Impl {
     ++stream.position;
   }
 
-  void append_to_history(Stream& stream, std::int32_t token) {
+  /// Takes what `count` more inputs need.
+  static void reserve_history(Stream& stream, std::size_t count) {
+    std::vector<std::int32_t>& history = stream.history;
+    if (const std::size_t size = history.size() + count; size > history.capacity())
+      history.reserve(std::max(size, 2 * history.capacity()));
+  }
+
+  /// Of a history with memory for it.
+  static void append_to_history(Stream& stream, std::int32_t token) {
     stream.history.push_back(stream.next_input);
     append(stream, token);
+  }
+
+  /// A token for each of the streams, or none where memory is short.
+  void append_to_histories(std::span<const std::int32_t> tokens, std::span<const std::int64_t> chosen) {
+    for (const std::int64_t index : chosen) reserve_history(stream(index), 1);
+    for (std::size_t i = 0; i < chosen.size(); ++i) append_to_history(stream(chosen[i]), tokens[i]);
   }
 
   void write_logits(const char* operation, std::int64_t index, std::span<float> logits) {
@@ -252,6 +291,7 @@ struct Session::Impl {
     if (std::ssize(logits) != vocabulary)
       fail<UsageError>(operation, "expected memory for {} numbers, one per token of the vocabulary, got {}",
                        vocabulary, logits.size());
+    whole_stream(operation, index);
     Workspace workspace(context);
     const View<float> parameters = workspace.take(1, network().head().outputs());
     next_parameters(parameters, index);
@@ -278,8 +318,10 @@ struct Session::Impl {
     }
   };
 
-  /// Takes all prompts, none of them empty.
+  /// Takes all prompts, none of them empty, and before anything else the memory that their states need.
   void prefill(std::vector<Prompt> open) {
+    for (const Prompt& prompt : open)
+      state.reserve(prompt.stream, prompt.position + std::ssize(prompt.tokens));
     // Products with bf16 weights depend on the number of rows in the last bit.
     const std::int64_t most = network().config().weights == WeightType::bf16 ? 1 : most_prompts;
     while (!open.empty()) {
@@ -389,6 +431,8 @@ void Session::prefill(std::span<const std::int64_t> streams,
   }
   if (impl_->options.cache) return impl_->prefill(std::move(open));
   for (const Impl::Prompt& prompt : open)
+    Impl::reserve_history(impl_->stream(prompt.stream), prompt.tokens.size());
+  for (const Impl::Prompt& prompt : open)
     for (const std::int32_t token : prompt.tokens)
       impl_->append_to_history(impl_->stream(prompt.stream), token);
 }
@@ -396,19 +440,13 @@ void Session::prefill(std::span<const std::int64_t> streams,
 void Session::observe(std::span<const std::int32_t> tokens, std::span<const std::int64_t> streams) {
   impl_->check_step("observe", tokens.size(), streams);
   impl_->check_tokens("observe", tokens);
-  if (!impl_->options.cache) {
-    for (std::size_t i = 0; i < streams.size(); ++i)
-      impl_->append_to_history(impl_->stream(streams[i]), tokens[i]);
-    return;
-  }
+  if (!impl_->options.cache) return impl_->append_to_histories(tokens, streams);
   const FlushSubnormals flush;
-  impl_->for_blocks(std::ssize(streams),
-                    [&](Context& own, std::size_t first, std::size_t count, Impl::Worker& worker) {
-                      const auto slots = streams.subspan(first, count);
-                      impl_->take_inputs(own, {}, slots, worker);
-                      for (std::size_t i = 0; i < count; ++i)
-                        Impl::append(impl_->streams[slots[i]], tokens[first + i]);
-                    });
+  impl_->for_blocks(streams, [&](Context& own, std::size_t first, std::size_t count, Impl::Worker& worker) {
+    const auto slots = streams.subspan(first, count);
+    impl_->take_inputs(own, {}, slots, worker);
+    for (std::size_t i = 0; i < count; ++i) Impl::append(impl_->streams[slots[i]], tokens[first + i]);
+  });
 }
 
 void Session::observe(std::span<const std::int32_t> tokens) { observe(tokens, impl_->all); }
@@ -432,23 +470,23 @@ void Session::step(std::span<std::int32_t> tokens, std::span<const std::int64_t>
   impl_->check_step("step", tokens.size(), streams);
   const FlushSubnormals flush;
   if (!impl_->options.cache) return impl_->step_without_cache(tokens, streams);
-  impl_->for_blocks(
-      std::ssize(streams), [&](Context& own, std::size_t first, std::size_t count, Impl::Worker& worker) {
-        impl_->step_block(own, tokens.subspan(first, count), streams.subspan(first, count), worker);
-      });
+  impl_->for_blocks(streams, [&](Context& own, std::size_t first, std::size_t count, Impl::Worker& worker) {
+    impl_->step_block(own, tokens.subspan(first, count), streams.subspan(first, count), worker);
+  });
 }
 
 void Session::step(std::span<std::int32_t> tokens) { step(tokens, impl_->all); }
 
 void Session::fork(std::int64_t stream, std::int64_t source, std::uint64_t seed) {
   Impl::Stream& target = impl_->stream(stream);
-  target = impl_->stream(source);
-  target.sampling.seed = seed;
+  Impl::Stream copy = impl_->whole_stream("fork", source);
+  copy.sampling.seed = seed;
   if (impl_->options.cache && stream != source) impl_->state.copy(stream, impl_->state, source);
+  target = std::move(copy);
 }
 
 std::vector<std::byte> Session::save(std::int64_t stream) const {
-  const Impl::Stream& chosen = impl_->stream(stream);
+  const Impl::Stream& chosen = impl_->whole_stream("save", stream);
   Snapshot snapshot;
   snapshot.cache = impl_->options.cache;
   snapshot.model = impl_->fingerprint();
@@ -479,7 +517,9 @@ void Session::restore(std::int64_t stream, std::span<const std::byte> bytes) {
          snapshot.next_input);
   std::vector<std::int32_t> history(snapshot.cache ? 0 : snapshot.past.size() / sizeof(std::int32_t));
   if (snapshot.cache) {
-    impl_->state.restore(stream, snapshot.past, snapshot.position);
+    // The last layer may refuse what the first ones have taken.
+    impl_->side_state.restore(0, snapshot.past, snapshot.position);
+    impl_->state.copy(stream, impl_->side_state, 0);
   } else {
     if (snapshot.past.size() != sizeof(std::int32_t) * static_cast<std::size_t>(snapshot.position))
       fail("restore", "expected {} inputs, got {} bytes", snapshot.position, snapshot.past.size());
@@ -489,6 +529,7 @@ void Session::restore(std::int64_t stream, std::span<const std::byte> bytes) {
   chosen.position = snapshot.position;
   chosen.next_input = snapshot.next_input;
   chosen.sampling = snapshot.sampling;
+  chosen.broken = false;
 }
 
 std::int64_t Session::streams() const { return static_cast<std::int64_t>(impl_->streams.size()); }

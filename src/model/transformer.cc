@@ -30,7 +30,17 @@ void RecurrentState::reset(std::int64_t slot) {
   for (const auto& layer : layers) layer->reset(slot);
 }
 
+void RecurrentState::reserve(std::int64_t slot, std::int64_t tokens) {
+  for (const auto& layer : layers) layer->reserve(slot, tokens);
+}
+
+bool RecurrentState::stands_at(std::int64_t slot, std::int64_t position) const {
+  return std::ranges::all_of(layers, [&](const auto& layer) { return layer->position(slot) == position; });
+}
+
 void RecurrentState::copy(std::int64_t slot, const RecurrentState& source, std::int64_t source_slot) {
+  for (std::size_t i = 0; i < layers.size(); ++i)
+    layers[i]->reserve(slot, source.layers[i]->position(source_slot));
   for (std::size_t i = 0; i < layers.size(); ++i) layers[i]->copy(slot, *source.layers[i], source_slot);
 }
 

@@ -21,10 +21,19 @@ struct RecurrentState {
   std::int64_t position(std::int64_t slot) const { return layers.front()->position(slot); }
   std::size_t bytes(std::int64_t slot) const;
   void reset(std::int64_t slot);
+
+  /// As `State::reserve` in every layer: whatever it throws, the slot stays as it was.
+  void reserve(std::int64_t slot, std::int64_t tokens);
+
+  /// Throws std::bad_alloc before anything has changed.
   void copy(std::int64_t slot, const RecurrentState& source, std::int64_t source_slot);
 
+  /// Whether the slot has seen that many tokens in every layer, which it has not where a step failed between
+  /// two layers.
+  bool stands_at(std::int64_t slot, std::int64_t position) const;
+
   /// All layers' numbers, `bytes(slot)` bytes; and back again, with the number of tokens they stand for.
-  /// Throws Error where the size does not fit, before anything has changed.
+  /// Throws Error where the size does not fit; the first layers may then have changed.
   std::vector<std::byte> save(std::int64_t slot) const;
   void restore(std::int64_t slot, std::span<const std::byte> bytes, std::int64_t position);
 };

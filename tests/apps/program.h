@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdint>
@@ -81,6 +82,13 @@ class Program {
   /// Its number, until it has ended.
   pid_t process() const { return process_; }
 
+  /// Whether it runs no more; `wait` still has to be called.
+  bool has_ended() const {
+    siginfo_t info{};
+    return waitid(P_PID, static_cast<id_t>(process_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+           info.si_pid == process_;
+  }
+
   /// Waits for its end, or ends it after the time limit.
   Ended wait() {
     int raw = 0;
@@ -126,6 +134,12 @@ inline Ended succeed(const Strings& arguments, const Program::Limits& limits = {
   for (const std::string& word : arguments) line += " " + word;
   EXPECT_EQ(ended.status, 0) << line << "\nsignal " << ended.signal << "\n" << ended.err;
   return ended;
+}
+
+/// How often tests kill a command: what the environment variable LINNET_KILLS says, or `otherwise`.
+inline int kill_count(int otherwise) {
+  const char* wanted = std::getenv("LINNET_KILLS");
+  return wanted != nullptr ? std::max(1, std::atoi(wanted)) : otherwise;
 }
 
 inline Strings lines_of(const std::string& text) {

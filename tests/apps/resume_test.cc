@@ -87,7 +87,8 @@ class Resume : public testing::Test {
   Clock::duration undisturbed_time_{};
 };
 
-TEST_F(Resume, KilledAtTwentyRandomMomentsEndsInTheSameBits) {
+TEST_F(Resume, KilledAtRandomMomentsEndsInTheSameBits) {
+  const int most_kills = kill_count(20);
   const unsigned seed = std::random_device()();
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937 random(seed);
@@ -95,13 +96,13 @@ TEST_F(Resume, KilledAtTwentyRandomMomentsEndsInTheSameBits) {
   std::uniform_real_distribution<double> delay(0,
                                                std::chrono::duration<double>(undisturbed_time_).count() / 2);
   int runs = 0, kills = 0, threads = 1;
-  while (kills < 20) {
+  while (kills < most_kills) {
     const std::string run = "killed-" + std::to_string(runs++);
     bool finished = false;
     while (!finished) {
       threads = 3 - threads;
       Program program(command(run, threads, fs::exists(folder_ / run / "run.toml")));
-      if (kills < 20) {
+      if (kills < most_kills) {
         std::this_thread::sleep_for(std::chrono::duration<double>(delay(random)));
         program.send(SIGKILL);
       }

@@ -1,8 +1,6 @@
 #include "linnet/context.h"
 
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
@@ -154,24 +152,6 @@ TEST(Context, ThreadsTakeOverTheFloatMode) {
     EXPECT_EQ(flushed[i], 0) << i;
 #endif
   }
-}
-
-TEST(Context, WorksInAChildProcess) {
-  Context context(3);
-  parallel_for(context, 8, [](std::int64_t) {});
-  const pid_t child = fork();
-  if (child == 0) {
-    int sum = 0;
-    {
-      Context moved = std::move(context);
-      for (int loop = 0; loop < 10; ++loop)
-        parallel_for(moved, 8, [&](std::int64_t i) { sum += static_cast<int>(i); });
-    }
-    _exit(sum == 280 ? 0 : 1);
-  }
-  int status = -1;
-  ASSERT_EQ(waitpid(child, &status, 0), child);
-  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
 TEST(Context, KeepsOneObjectOfATypeForEachThread) {

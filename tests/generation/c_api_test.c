@@ -1,11 +1,16 @@
 /* The C interface, from a C program: c_api_test MODEL. */
 
+#define _XOPEN_SOURCE 700
+
 #include "linnet/c_api.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "linnet/version.h"
 
@@ -279,6 +284,101 @@ static void options_may_grow(const linnet_model* model) {
   linnet_session_free(session);
 }
 
+/* Ends the child process; the parent gets whether all expectations held in it, within two minutes. */
+static int child_succeeds(void (*body)(const linnet_model*), const linnet_model* model) {
+  fflush(NULL);
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(120);
+    failures = 0;
+    body(model);
+    _exit(failures);
+  }
+  int status = -1;
+  return child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { kCanLimitMemory = 0 }; /* sanitizers reserve terabytes */
+#else
+enum { kCanLimitMemory = 1 };
+#endif
+
+/* Stacks take megabytes of addresses each, of which there are few here. */
+static void threads_beyond_memory(const linnet_model* model) {
+  long pages = 0;
+  FILE* file = fopen("/proc/self/statm", "r");
+  EXPECT(file != NULL && fscanf(file, "%ld", &pages) == 1);
+  if (file != NULL) fclose(file);
+  const rlim_t most = (rlim_t)pages * (rlim_t)sysconf(_SC_PAGESIZE) + ((rlim_t)200 << 20);
+  const struct rlimit limit = {most, most};
+  EXPECT(setrlimit(RLIMIT_AS, &limit) == 0);
+  linnet_session_options options;
+  EXPECT(linnet_session_options_init(&options, sizeof options) == LINNET_OK);
+  options.threads = 1024;
+  linnet_session* session = NULL;
+  EXPECT_REFUSED(linnet_session_create(model, 1, &options, &session), LINNET_FAILED,
+                 "[context] expected 1024 threads, got");
+  EXPECT(session == NULL);
+  options.threads = 2;
+  EXPECT(linnet_session_create(model, 1, &options, &session) == LINNET_OK);
+  int32_t token = -1;
+  EXPECT(linnet_step(session, &token, NULL, 1) == LINNET_OK);
+  linnet_session_free(session);
+}
+
+static void too_many_threads_are_refused(const linnet_model* model) {
+  linnet_session_options options;
+  EXPECT(linnet_session_options_init(&options, sizeof options) == LINNET_OK);
+  const int32_t impossible[] = {-1, 1025, 100000, INT32_MAX, INT32_MIN};
+  for (size_t i = 0; i < sizeof impossible / sizeof *impossible; ++i) {
+    linnet_session* session = NULL;
+    options.threads = impossible[i];
+    EXPECT_REFUSED(linnet_session_create(model, 1, &options, &session), LINNET_USAGE, "[context] expected");
+    EXPECT(session == NULL);
+    int32_t token = 0;
+    float score = 0;
+    EXPECT_REFUSED(linnet_model_score(model, impossible[i], &token, 1, 0, &score), LINNET_USAGE,
+                   "[context] expected");
+  }
+  if (kCanLimitMemory) EXPECT(child_succeeds(threads_beyond_memory, model));
+}
+
+static linnet_session* parents_session = NULL;
+static int32_t expected_tokens[kTokens];
+
+static void continues_in_a_child(const linnet_model* model) {
+  for (int i = 0; i < kTokens; ++i) {
+    int32_t token = -1;
+    EXPECT(linnet_step(parents_session, &token, NULL, 1) == LINNET_OK);
+    EXPECT(token == expected_tokens[i]);
+  }
+  linnet_session_free(parents_session);
+#ifndef __SANITIZE_THREAD__
+  linnet_session* own = NULL;
+  EXPECT(linnet_session_create(model, 1, NULL, &own) == LINNET_OK);
+  int32_t token = -1;
+  EXPECT(linnet_step(own, &token, NULL, 1) == LINNET_OK);
+  EXPECT(token == expected_tokens[0]);
+  linnet_session_free(own);
+#else
+  (void)model;
+#endif
+}
+
+static void children_may_use_sessions(const linnet_model* model) {
+  linnet_session_options options;
+  EXPECT(linnet_session_options_init(&options, sizeof options) == LINNET_OK);
+  options.threads = 4;
+  EXPECT(linnet_session_create(model, 1, &options, &parents_session) == LINNET_OK);
+  linnet_session* twin = NULL;
+  EXPECT(linnet_session_create(model, 1, &options, &twin) == LINNET_OK);
+  for (int i = 0; i < kTokens; ++i) EXPECT(linnet_step(twin, &expected_tokens[i], NULL, 1) == LINNET_OK);
+  EXPECT(child_succeeds(continues_in_a_child, model));
+  continues_in_a_child(model);
+  linnet_session_free(twin);
+}
+
 int main(int count, char** arguments) {
   if (count != 2) {
     fprintf(stderr, "usage: %s MODEL\n", arguments[0]);
@@ -298,6 +398,8 @@ int main(int count, char** arguments) {
   null_is_refused(model);
   absurd_sizes_are_refused(model);
   options_may_grow(model);
+  too_many_threads_are_refused(model);
+  children_may_use_sessions(model);
   linnet_model_free(model);
   linnet_model_free(NULL);
   linnet_session_free(NULL);

@@ -2,45 +2,11 @@
 // a state fades away.
 #include <gtest/gtest.h>
 
-#include <atomic>
-#include <cerrno>
-#include <cstdlib>
 #include <thread>
 
-#include "base/sanitizers.h"
 #include "linnet/generation.h"
+#include "support/allocations.h"
 #include "support/models.h"
-
-namespace {
-std::atomic<std::int64_t> allocations{0};
-}
-
-// Everything that asks for memory in this program comes through here. Sanitizers have a malloc of their own,
-// which reports what is asked of it.
-#if defined(LINNET_ADDRESS_SANITIZER) || defined(LINNET_THREAD_SANITIZER)
-extern "C" int __sanitizer_install_malloc_and_free_hooks(void (*)(const volatile void*, std::size_t),
-                                                         void (*)(const volatile void*));
-namespace {
-[[maybe_unused]] const int hooks = __sanitizer_install_malloc_and_free_hooks(
-    [](const volatile void*, std::size_t) { allocations.fetch_add(1, std::memory_order_relaxed); },
-    [](const volatile void*) {});
-}
-#else
-extern "C" void* __libc_malloc(std::size_t);
-extern "C" void* __libc_memalign(std::size_t, std::size_t);
-extern "C" void* malloc(std::size_t bytes) {
-  allocations.fetch_add(1, std::memory_order_relaxed);
-  return __libc_malloc(bytes);
-}
-extern "C" void* aligned_alloc(std::size_t alignment, std::size_t bytes) {
-  allocations.fetch_add(1, std::memory_order_relaxed);
-  return __libc_memalign(alignment, bytes);
-}
-extern "C" int posix_memalign(void** memory, std::size_t alignment, std::size_t bytes) {
-  *memory = aligned_alloc(alignment, bytes);
-  return *memory == nullptr ? ENOMEM : 0;
-}
-#endif
 
 namespace linnet {
 namespace {
@@ -62,18 +28,18 @@ ModelConfig stream_config(WeightType weights, OutputDistribution head) {
 
 std::int64_t allocations_of(Session& session, std::int64_t steps) {
   std::vector<std::int32_t> tokens(static_cast<std::size_t>(session.streams()));
-  const std::int64_t before = allocations;
+  const std::int64_t before = allocations::count;
   for (std::int64_t i = 0; i < steps; ++i) session.step(tokens);
-  return allocations - before;
+  return allocations::count - before;
 }
 
 TEST(RealTime, TheCountIsAlive) {
-  const std::int64_t before = allocations;
+  const std::int64_t before = allocations::count;
   delete new volatile int(1);
-  EXPECT_GT(allocations, before);
-  const std::int64_t between = allocations;
+  EXPECT_GT(allocations::count, before);
+  const std::int64_t between = allocations::count;
   EXPECT_EQ(Tensor::of<float>({10}).size(), 10);
-  EXPECT_GT(allocations, between + 1);  // its shape and its memory
+  EXPECT_GT(allocations::count, between + 1);  // its shape and its memory
 }
 
 TEST(RealTime, AHundredThousandStepsAllocateNothing) {
@@ -105,14 +71,14 @@ TEST(RealTime, ObservedTokensAndLogitsAllocateNothing) {
       const std::vector<std::int64_t> one = {streams - 1};
       std::vector<float> row(64);
       const auto use = [&] {
-        const std::int64_t before = allocations;
+        const std::int64_t before = allocations::count;
         for (int i = 0; i < 50; ++i) {
           session.observe(tokens);
           session.observe(std::span(tokens).first(1), one);
           session.logits(0, row);
           session.probabilities(streams - 1, row);
         }
-        return allocations - before;
+        return allocations::count - before;
       };
       EXPECT_EQ(use(), 0) << name_of(head) << " " << streams;
       session.resize(streams + 65);

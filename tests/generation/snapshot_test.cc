@@ -128,55 +128,5 @@ TEST(Snapshot, ANewKeyWithItsDefaultKeepsFingerprints) {
   EXPECT_NE(generation_keys(after, defaults_after), text);
 }
 
-TEST(Snapshot, PositionsThatWouldOverflowAreRefused) {
-  std::vector<ModelConfig> configs = session_configs();
-  for (const auto& [family, pattern] :
-       {std::pair(Family::local, SparsePattern::strided), std::pair(Family::strided, SparsePattern::strided),
-        std::pair(Family::strided, SparsePattern::fixed)}) {
-    ModelConfig config = small_config();
-    config.attention.family = family;
-    config.attention.strided.pattern = pattern;
-    config.positions = Positions::sinusoidal;
-    configs.push_back(config);
-  }
-  constexpr std::int64_t largest = std::numeric_limits<std::int64_t>::max();
-  for (const ModelConfig& config : configs) {
-    for (const Session::Options& options : {Session::Options{}, no_cache}) {
-      SCOPED_TRACE(describe(config) +
-                   (config.attention.strided.pattern == SparsePattern::fixed ? ", fixed" : "") +
-                   (options.cache ? ", cache" : ", no cache"));
-      const auto model = Model::random(config, 5);
-      const auto session = begun(model, options), twin = begun(model, options);
-      const std::vector<std::byte> bytes = session->save(1);
-      for (const std::int64_t position :
-           {largest, largest - 1, std::int64_t{1} << 62, (std::int64_t{1} << 53) + 1, std::int64_t{-1},
-            std::numeric_limits<std::int64_t>::min()}) {
-        Snapshot crafted = Snapshot::read(bytes);
-        crafted.position = position;
-        EXPECT_THROW(session->restore(1, crafted.bytes()), Error) << position;
-        crafted.past.clear();  // 4 bytes for each of 2^62 inputs overflow to none
-        EXPECT_THROW(session->restore(1, crafted.bytes()), Error) << position;
-      }
-      EXPECT_EQ(session->position(1), twin->position(1));
-      EXPECT_EQ(draw(*session, 1, 10), draw(*twin, 1, 10)) << "a refused snapshot leaves the stream alone";
-    }
-  }
-}
-
-TEST(Snapshot, AStreamEndsAtTheLargestPosition) {
-  ModelConfig config = session_configs().front();
-  config.positions = Positions::sinusoidal;
-  const auto session = begun(Model::random(config, 5));
-  Snapshot crafted = Snapshot::read(session->save(1));
-  crafted.position = State::most_position - 1;
-  session->restore(1, crafted.bytes());
-  EXPECT_THROW(session->prefill(1, std::vector<std::int32_t>{1, 2}), Error);
-  draw(*session, 1, 1);
-  EXPECT_EQ(session->position(1), State::most_position);
-  EXPECT_THROW(draw(*session, 1, 1), Error);
-  session->restore(2, session->save(1));
-  EXPECT_EQ(session->position(2), State::most_position);
-}
-
 }  // namespace
 }  // namespace linnet

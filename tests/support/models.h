@@ -39,7 +39,8 @@ inline ModelConfig small_config() {
 inline std::string describe(const ModelConfig& config) {
   return std::string(name_of(config.norm)) + "-norm, " + name_of(config.positions) + " positions, " +
          name_of(config.head) + " head" + (config.tied_output ? " (tied)" : "") + ", " +
-         name_of(config.attention.family) + " " + config.attention.linear.feature_map + ", " +
+         name_of(config.attention.family) + " " + config.attention.linear.feature_map +
+         (config.attention.strided.pattern == SparsePattern::fixed ? " fixed, " : ", ") +
          name_of(config.activation);
 }
 

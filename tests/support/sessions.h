@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "linnet/attention.h"
 #include "linnet/generation.h"
 #include "reference/transformer.h"
 #include "support/models.h"
@@ -59,6 +60,27 @@ inline std::vector<ModelConfig> session_configs() {
       config.positions = family == Family::linear ? Positions::sinusoidal : Positions::learned;
       result.push_back(config);
     }
+  return result;
+}
+
+/// Three layers of every family and pattern with a recurrent form, with positions that have no end. States of
+/// a fixed size are full after 8 tokens.
+inline std::vector<ModelConfig> recurrent_configs() {
+  std::vector<ModelConfig> result;
+  for (const FamilyInfo& family : family_table()) {
+    if (!family.recurrent) continue;
+    ModelConfig config = tiny_config();
+    config.layers = 3;
+    config.positions = Positions::sinusoidal;
+    config.attention.family = family.family;
+    config.attention.local.window = 7;
+    config.attention.strided.stride = 6;
+    config.attention.strided.summary = 2;
+    result.push_back(config);
+    if (family.family != Family::strided) continue;
+    config.attention.strided.pattern = SparsePattern::fixed;
+    result.push_back(config);
+  }
   return result;
 }
 

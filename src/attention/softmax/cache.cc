@@ -32,7 +32,7 @@ Cache::Cache(std::int64_t slots, const HeadShape& shape, std::int64_t capacity, 
   for (Slot& slot : slots_) {
     slot.scratch = allocate_floats(static_cast<std::size_t>(shape.heads * scratch_));
     if (!of_caller_) {
-      reserve(slot, capacity);
+      reserve(slot, capacity, 0);
       continue;
     }
     slot.capacity = most_ = capacity;
@@ -62,15 +62,15 @@ std::size_t Cache::bytes(std::int64_t slot) const {
   return static_cast<std::size_t>(saved_floats(position(slot))) * sizeof(float);
 }
 
-void Cache::reserve(Slot& slot, std::int64_t tokens) {
+void Cache::reserve(Slot& slot, std::int64_t tokens, std::int64_t kept) {
   check_capacity(tokens);
   if (tokens <= slot.capacity) return;
   const std::int64_t capacity = std::max({tokens, 2 * slot.capacity, std::int64_t{16}});
   const auto grown = [&](const float* old, std::int64_t dim) {
     const Shape sizes = {shape_.heads, capacity, dim};
     Memory memory = allocate_floats(static_cast<std::size_t>(checked_size(sizes, sizeof(float)) + kSlack));
-    for (std::int64_t h = 0; slot.position > 0 && h < shape_.heads; ++h)
-      std::copy_n(old + h * slot.capacity * dim, slot.position * dim, memory.get() + h * capacity * dim);
+    for (std::int64_t h = 0; kept > 0 && h < shape_.heads; ++h)
+      std::copy_n(old + h * slot.capacity * dim, kept * dim, memory.get() + h * capacity * dim);
     return memory;
   };
   Memory keys = grown(slot.keys, shape_.head_dim);
@@ -89,9 +89,7 @@ void Cache::copy(std::int64_t slot, const State& source, std::int64_t source_slo
   const Slot& from = other.at(source_slot);
   Slot& to = at(slot);
   if (&to == &from) return;
-  check_capacity(from.position);
-  to.position = 0;
-  reserve(to, from.position);
+  reserve(to, from.position, 0);
   for (std::int64_t h = 0; h < shape_.heads; ++h) {
     std::copy_n(from.keys + h * from.capacity * shape_.head_dim, from.position * shape_.head_dim,
                 to.keys + h * to.capacity * shape_.head_dim);
@@ -120,9 +118,7 @@ void Cache::restore(std::int64_t slot, std::span<const float> from, std::int64_t
   const std::int64_t found = static_cast<std::int64_t>(from.size());
   if (found % token != 0 || found / token != position)
     fail(kOperation, "expected {} numbers for each of {} tokens, got {}", token, position, found);
-  check_capacity(position);
-  to.position = 0;
-  reserve(to, position);
+  reserve(to, position, 0);
   const float* next = from.data();
   for (const auto& [memory, dim] :
        {std::pair(to.keys, shape_.head_dim), std::pair(to.values, shape_.value_dim)}) {
@@ -135,7 +131,7 @@ void Cache::restore(std::int64_t slot, std::span<const float> from, std::int64_t
 void Cache::append(std::int64_t slot, ConstFloatView key, ConstFloatView value) {
   Slot& to = at(slot);
   const std::int64_t count = key.extent(0);
-  reserve(to, to.position + count);
+  reserve(to, to.position + count, to.position);
   for (std::int64_t h = 0; h < shape_.heads; ++h) {
     const std::int64_t next = h * to.capacity + to.position;
     copy_tokens(to.keys + next * shape_.head_dim, key, h);

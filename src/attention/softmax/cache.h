@@ -35,6 +35,7 @@ class Cache final : public State {
     return static_cast<std::int64_t>(bytes(slot) / sizeof(float));
   }
   void reset(std::int64_t slot) override;
+  void reserve(std::int64_t slot, std::int64_t tokens) override { reserve(at(slot), tokens, position(slot)); }
   void copy(std::int64_t slot, const State& source, std::int64_t source_slot) override;
   void save(std::int64_t slot, std::span<float> to) const override;
   void restore(std::int64_t slot, std::span<const float> from, std::int64_t position) override;
@@ -64,7 +65,8 @@ class Cache final : public State {
   Slot& at(std::int64_t slot) { return slots_[index(slot)]; }
   const Slot& at(std::int64_t slot) const { return slots_[index(slot)]; }
   std::size_t index(std::int64_t slot) const;
-  void reserve(Slot& slot, std::int64_t tokens);
+  /// The first `kept` tokens of the slot stay. Nothing changes where it throws.
+  void reserve(Slot& slot, std::int64_t tokens, std::int64_t kept);
 
   HeadShape shape_;
   std::int64_t scratch_;   // floats of a head

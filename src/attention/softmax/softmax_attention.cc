@@ -106,7 +106,7 @@ void SoftmaxAttention::forward(Context& context, const AttentionOutputs& outputs
   const Cache* initial = cache_of<const Cache>("the initial state", inputs.initial, sizes.shape());
   Cache* final = cache_of<Cache>("the final state", outputs.final, sizes.shape());
   for (std::int64_t b = 0; final != nullptr && b < sizes.batch; ++b)
-    final->check_capacity(held_at_last(initial, inputs, b));
+    final->reserve(b, held_at_last(initial, inputs, b));
 
   // Large blocks read the keys less often; smaller ones where they would be too few for many threads.
   std::int64_t size = softmax::queries_in_block(sizes.head_dim, sizes.value_dim);
@@ -330,7 +330,7 @@ void SoftmaxAttention::step(Context& context, View<float> out, View<const float>
   Cache& cache = family_state<Cache>(kOperation, "the state", state);
   const AttentionSizes sizes = check_step(kOperation, out, query, key, value, state, slots);
   check_held_shape(kOperation, "the state", cache.shape(), sizes.shape());
-  for (const std::int64_t slot : slots) cache.check_capacity(cache.position(slot) + 1);
+  for (const std::int64_t slot : slots) cache.reserve(slot, cache.position(slot) + 1);
   std::int64_t longest = 1;
   for (std::int64_t i = 0; i < sizes.batch; ++i) {
     const std::int64_t slot = slots[static_cast<std::size_t>(i)];

@@ -104,6 +104,11 @@ class StridedAttention final : public Attention {
   std::int64_t held_at(std::int64_t position) const {
     return StridedState::held_at(position, stride_, summary_);
   }
+
+  /// Keys that a query at that position sees in the strided pattern.
+  std::int64_t seen_at(std::int64_t position) const {
+    return std::min(position + 1, stride_) + position / stride_;
+  }
   std::int64_t position_in_state(std::int64_t t, std::int64_t position) const {
     if (summary_ == 0) return t;
     const std::int64_t blocks = position / stride_, summaries = blocks * summary_;
@@ -253,8 +258,8 @@ void StridedAttention::forward(Context& context, const AttentionOutputs& outputs
   const StridedState* initial = state_of<const StridedState>("the initial state", inputs.initial, sizes);
   StridedState* final = state_of<StridedState>("the final state", outputs.final, sizes);
   for (std::int64_t b = 0; final != nullptr && b < sizes.batch; ++b)
-    final->check_capacity((initial != nullptr ? initial->position(b) : 0) +
-                          visible_keys(inputs.mask, b, sizes.keys));
+    final->reserve(
+        b, (initial != nullptr ? initial->position(b) : 0) + visible_keys(inputs.mask, b, sizes.keys));
   const std::int64_t s = stride(sizes.keys);
   for (std::int64_t b = 0; b < sizes.batch && sizes.queries > 0; ++b) {
     const Entry one = entry(context, inputs, initial, b);
@@ -431,20 +436,25 @@ void StridedAttention::step(Context& context, View<float> out, View<const float>
   if (decay.rank() != 0) fail(kOperation, "expected no decay, which the linear family alone has, got one");
   const AttentionSizes sizes = check_step(kOperation, out, query, key, value, state, slots);
   StridedState& own = *state_of<StridedState>("the state", &state, sizes);
-  for (const std::int64_t slot : slots) own.check_capacity(own.position(slot) + 1);
+  // All memory is taken before a token is: where there is too little, no slot has changed.
+  std::int64_t gathered = 0;
+  for (const std::int64_t slot : slots) {
+    const std::int64_t newest = own.position(slot);
+    own.reserve(slot, newest + 1);
+    if (summary_ == 0) gathered = std::max(gathered, seen_at(newest));
+  }
+  // Rows are read in whole vectors: 64 bytes behind the last one must be memory of ours.
+  constexpr std::int64_t slack = 16;
+  Workspace workspace(context);
+  float* keys =
+      gathered == 0 ? nullptr : workspace.take(static_cast<std::size_t>(gathered * sizes.head_dim + slack));
+  float* values =
+      gathered == 0 ? nullptr : workspace.take(static_cast<std::size_t>(gathered * sizes.value_dim + slack));
   for (std::int64_t i = 0; i < sizes.batch; ++i) {
     const std::int64_t slot = slots[static_cast<std::size_t>(i)];
     own.push(slot, key.slice(0, i, i + 1), value.slice(0, i, i + 1));
     const std::int64_t newest = own.position(slot) - 1;
-    const std::int64_t seen =
-        summary_ != 0 ? own.held(slot) : std::min(newest + 1, stride_) + newest / stride_;
-    // Rows are read in whole vectors: 64 bytes behind the last one must be memory of ours.
-    constexpr std::int64_t slack = 16;
-    const std::size_t key_room = static_cast<std::size_t>(seen * sizes.head_dim + slack),
-                      value_room = static_cast<std::size_t>(seen * sizes.value_dim + slack);
-    Workspace workspace(context);
-    float* keys = summary_ != 0 ? nullptr : workspace.take(key_room);
-    float* values = summary_ != 0 ? nullptr : workspace.take(value_room);
+    const std::int64_t seen = summary_ != 0 ? own.held(slot) : seen_at(newest);
     for (std::int64_t h = 0; h < sizes.heads; ++h) {
       const softmax::KeyRange range = own.cache().head(slot, h);
       softmax::StepHead head;

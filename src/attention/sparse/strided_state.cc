@@ -36,6 +36,11 @@ void StridedState::reset(std::int64_t slot) {
   positions_[static_cast<std::size_t>(slot)] = 0;
 }
 
+void StridedState::reserve(std::int64_t slot, std::int64_t tokens) {
+  check_capacity(tokens);
+  cache_.reserve(slot, kept_at_most(tokens, stride_, summary_));
+}
+
 void StridedState::copy(std::int64_t slot, const State& source, std::int64_t source_slot) {
   const StridedState& other = family_state<const StridedState>(kOperation, "the source state", source);
   if (other.stride_ != stride_ || other.summary_ != summary_)

@@ -44,6 +44,7 @@ class StridedState final : public State {
   std::size_t bytes(std::int64_t slot) const override { return cache_.bytes(slot); }
   std::int64_t gradient_floats(std::int64_t slot) const override { return cache_.gradient_floats(slot); }
   void reset(std::int64_t slot) override;
+  void reserve(std::int64_t slot, std::int64_t tokens) override;
   void copy(std::int64_t slot, const State& source, std::int64_t source_slot) override;
   void save(std::int64_t slot, std::span<float> to) const override { cache_.save(slot, to); }
   void restore(std::int64_t slot, std::span<const float> from, std::int64_t position) override;
