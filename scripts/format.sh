@@ -2,9 +2,20 @@
 # Formats every source file in place; with --check only says which files would change.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-mapfile -t files < <(git ls-files '*.h' '*.cc' '*.c')
-if [[ "${1:-}" == "--check" ]]; then
-  clang-format --dry-run --Werror "${files[@]}"
-else
-  clang-format -i "${files[@]}"
+
+# Versions format differently.
+format=$(command -v clang-format-14 || command -v clang-format || true)
+if [[ -z "$format" ]] || ! "$format" --version | grep -q 'version 14\.'; then
+  echo "format: expected clang-format 14 (Debian 12: apt-get install clang-format-14), got ${format:-none}" >&2
+  exit 1
 fi
+
+mapfile -t files < <(git ls-files '*.h' '*.cc' '*.c')
+case "${1:-}" in
+  --check) "$format" --dry-run --Werror "${files[@]}" ;;
+  "") "$format" -i "${files[@]}" ;;
+  *)
+    echo "format: expected --check or nothing, got $1" >&2
+    exit 2
+    ;;
+esac

@@ -1,11 +1,23 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that Linnet is built and tested with, where any are missing; needs no root otherwise.
+# Installs the Debian packages that Linnet is built and tested with, where any are missing; needs no root otherwise. Options:
+#   --checks       also what scripts/format.sh, scripts/tidy.sh and scripts/test.sh need
+#   --sanitizers   also what scripts/test.sh --sanitizers needs
+#   --coverage     also what scripts/coverage.sh needs
 set -euo pipefail
 
 packages=(g++ cmake ninja-build libdnnl-dev libhwy-dev libcli11-dev libtomlplusplus-dev nlohmann-json3-dev libfmt-dev
   libpng-dev libcairo2-dev zlib1g-dev libxxhash-dev libgtest-dev libgmock-dev libbenchmark-dev pkgconf python3-numpy)
-# With --sanitizers, also what scripts/test.sh --sanitizers needs.
-if [[ "${1:-}" == "--sanitizers" ]]; then packages+=(clang libomp-dev); fi
+for argument in "$@"; do
+  case "$argument" in
+    --checks) packages+=(clang-format-14 clang-tidy-14 libomp-14-dev) ;;
+    --sanitizers) packages+=(clang libomp-dev) ;;
+    --coverage) packages+=(gcovr) ;;
+    *)
+      echo "setup: expected --checks, --sanitizers or --coverage, got $argument" >&2
+      exit 2
+      ;;
+  esac
+done
 
 if ! command -v dpkg-query >/dev/null; then
   echo "setup: expected Debian 12 or a relative of it; elsewhere install by hand what is called there: ${packages[*]}" >&2

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Sets up, builds and tests everything, and tests a selection under the address and undefined-behaviour sanitizers. Options:
+# Sets up, looks at the format and at what clang-tidy finds, builds and tests everything, and tests a selection under the
+# address and undefined-behaviour sanitizers. Options:
 #   --sanitizers   also all tests under each sanitizer and without inlining (hours on two cores)
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 presets=(release asan-selection)
-setup=()
+setup=(--checks)
 for argument in "$@"; do
   case "$argument" in
     --sanitizers)
@@ -20,6 +21,8 @@ for argument in "$@"; do
 done
 
 scripts/setup.sh "${setup[@]}"
+scripts/format.sh --check
+scripts/tidy.sh
 for preset in "${presets[@]}"; do
   echo "test: building $preset"
   cmake --preset "$preset" -DLINNET_WERROR=ON >/dev/null

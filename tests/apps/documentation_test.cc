@@ -2,71 +2,28 @@
 #include <gtest/gtest.h>
 
 #include <map>
-#include <sstream>
 
 #include "apps/program.h"
+#include "apps/shown_commands.h"
 #include "io/file.h"
 #include "linnet/attention.h"
 
 namespace linnet {
 namespace {
 
-const std::vector<Strings> commands = {{"train"},
-                                       {"approximate"},
-                                       {"generate"},
-                                       {"evaluate"},
-                                       {"attend"},
-                                       {"inspect"},
-                                       {"families"},
-                                       {"data", "digits"},
-                                       {"data", "copy"},
-                                       {"convert"},
-                                       {"plot"},
-                                       {"fill"},
-                                       {"runs"},
-                                       {"embed"},
-                                       {"bench", "train"},
-                                       {"bench", "attention"},
-                                       {"bench", "generate"}};
-
-/// The words of a line of shell: quotes, no more.
-Strings words_of(const std::string& line) {
-  Strings words;
-  std::istringstream text(line);
-  std::string word;
-  while (text >> std::ws && text.peek() != EOF) {
-    if (text.peek() == '"') {
-      text.get();
-      std::getline(text, word, '"');
-    } else {
-      text >> word;
-    }
-    words.push_back(word);
-  }
-  return words;
-}
-
 TEST(Help, NamesAnExampleThatParses) {
-  for (const Strings& command : commands) {
+  for (const Strings& command : all_commands()) {
     const std::string help = succeed(joined(command, {"--help"})).out;
     SCOPED_TRACE(help);
-    int examples = 0;
-    for (const std::string& line : lines_of(help)) {
-      const std::size_t at = line.find("linnet ");
-      if (at == std::string::npos || line.find_first_not_of(' ') == std::string::npos) continue;
-      if (line.find("Example") == std::string::npos && line.find_first_not_of(' ') != at) continue;
-      ++examples;
-      Strings words = words_of(line.substr(at));
-      words.erase(words.begin());
-      ASSERT_GE(words.size(), command.size());
-      EXPECT_EQ(Strings(words.begin(), words.begin() + static_cast<std::ptrdiff_t>(command.size())), command);
+    const std::vector<ShownCommand> examples = examples_of_help(help);
+    EXPECT_FALSE(examples.empty());
+    for (const ShownCommand& example : examples) {
+      EXPECT_EQ(example.command, command);
       // A last option that nobody knows: it is all that the parser finds wrong with the line.
-      words.push_back("--no-such-option");
-      const Ended ended = run_linnet(words);
+      const Ended ended = run_linnet(joined(example.words, {"--no-such-option"}));
       EXPECT_EQ(ended.status, 2);
-      EXPECT_THAT(ended.err, testing::HasSubstr("--no-such-option is not known here")) << line;
+      EXPECT_THAT(ended.err, testing::HasSubstr("--no-such-option is not known here")) << example.text;
     }
-    EXPECT_GE(examples, 1);
   }
 }
 

@@ -1,9 +1,9 @@
-#include "io/json.h"
 #include "io/options.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "io/json.h"
 #include "support/errors.h"
 
 namespace linnet {

@@ -1,0 +1,286 @@
+// Every command that README, docs/, the configurations and --help show is run, in the order of the page and
+// in a folder of its own. Data that the project does not contain are tiny files of the same names, and what
+// would take minutes is made small by `rules`. Nothing is left out: a command that no rule makes runnable
+// fails.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <random>
+#include <regex>
+#include <set>
+
+#include "apps/program.h"
+#include "apps/shown_commands.h"
+#include "io/file.h"
+#include "io/safetensors.h"
+#include "support/folder.h"
+
+namespace linnet {
+namespace {
+
+namespace fs = std::filesystem;
+using Kind = ShownCommand::Kind;
+
+const fs::path source = LINNET_SOURCE_FOLDER;
+
+/// How commands are made small.
+struct Rule {
+  Strings command;   ///< the first word, and others anywhere behind it
+  Strings values;    ///< options and their values, which replace those that are shown
+  Strings appended;  ///< behind everything else
+};
+
+const Strings small_model = {"--set", "model.width=16", "model.heads=2", "model.feed_forward=32"};
+
+/// The first that fits is used. A command without a rule runs as it is.
+const std::vector<Rule> rules = {
+    {{"train", "--resume"}, {}, {"--set", "training.steps=3"}},
+    {{"train", "--options"}, {}, {}},
+    {{"train"},
+     {},
+     joined(small_model, {"training.steps=2", "training.batch=2", "training.log_every=1",
+                          "training.evaluate_examples=2", "training.sample_every=0"})},
+    {{"evaluate"}, {"--examples", "4"}, {}},
+    {{"embed"}, {"--examples", "4"}, {}},
+    {{"approximate"}, {"--features", "8:16", "--draws", "2", "--length", "32"}, {}},
+    {{"data"}, {"--count", "20"}, {}},
+    {{"bench", "attention"},
+     {"--length", "128,256", "--seconds", "0.01", "--heads", "1", "--streams", "16"},
+     {}},
+    {{"bench", "train"}, {"--batch", "1", "--seconds", "0.01"}, small_model},
+    {{"bench", "generate", "--position"}, {"--position", "1,16", "--seconds", "0.01"}, small_model},
+    {{"bench", "generate", "--config", "stream"}, {"--steps", "100", "--seconds", "0.01"}, small_model},
+    {{"bench", "generate"}, {"--streams", "1,2", "--seconds", "0.01"}, small_model},
+};
+
+/// The words of the command, made small.
+Strings small(Strings words) {
+  const auto has = [&](const std::string& word) { return std::ranges::find(words, word) != words.end(); };
+  for (const Rule& rule : rules) {
+    if (words.front() != rule.command.front() || !std::ranges::all_of(rule.command, has)) continue;
+    for (std::size_t i = 0; i < rule.values.size(); i += 2) {
+      const auto option = std::find(words.begin(), words.end(), rule.values[i]);
+      if (option == words.end())
+        words = joined(words, {rule.values[i], rule.values[i + 1]});
+      else
+        *std::next(option) = rule.values[i + 1];
+    }
+    return joined(words, rule.appended);
+  }
+  return words;
+}
+
+/// The runs that pages use without showing how they were trained.
+const std::map<std::string, Strings> presumed_runs = {
+    {"digits", {"train", "digits"}},
+    {"linear", {"train", "digits"}},
+    {"softmax", {"train", "digits", "--set", "attention.family=softmax"}},
+    {"text", {"train", "text", "--data", "book.txt"}},
+    {"proteins", {"train", "proteins", "--data", "proteins.fasta"}},
+    {"mnist", {"train", "paper-mnist", "--data", "mnist"}},
+};
+
+std::string text_file() {
+  std::string text;
+  for (int i = 0; i < 200; ++i) text += "Line " + std::to_string(i * 7 % 200) + " of a text.\n";
+  return text;
+}
+
+std::string proteins_file(const std::string& residues) {
+  std::string text;
+  for (int i = 0; i < 30; ++i) text += ">protein " + std::to_string(i) + "\n" + residues + "\n";
+  return text;
+}
+
+void write_cifar(const fs::path& folder) {
+  fs::create_directory(folder);
+  for (const char* name :
+       {"data_batch_1", "data_batch_2", "data_batch_3", "data_batch_4", "data_batch_5", "test_batch"}) {
+    std::string records;
+    for (int i = 0; i < 2 * 3073; ++i) records += static_cast<char>(i % 3073 == 0 ? 1 : i * 37 % 251);
+    std::ofstream(folder / (std::string(name) + ".bin"), std::ios::binary) << records;
+  }
+}
+
+/// q, k, v and grad_out of two sequences of 200 tokens and two heads.
+void write_attention_inputs(const fs::path& path) {
+  std::mt19937 random(1);
+  std::normal_distribution<float> normal;
+  std::vector<std::vector<float>> values;
+  std::vector<NamedTensor> tensors;
+  for (const char* name : {"q", "k", "v", "grad_out"}) {
+    values.emplace_back(2 * 200 * 2 * 16);
+    for (float& value : values.back()) value = normal(random);
+    tensors.push_back({name, DType::f32, {2, 200, 2, 16}, values.back().data()});
+  }
+  write_safetensors(path, tensors, {});
+}
+
+/// The data that documents name, and runs, made when they are first asked for.
+class Stock {
+ public:
+  static Stock& get() {
+    static Stock stock;
+    return stock;
+  }
+
+  /// A folder to run commands in, with links to the data.
+  void link_into(const fs::path& folder) const {
+    for (const auto& entry : fs::directory_iterator(folder_.path()))
+      if (entry.path().filename() != "runs")
+        fs::create_symlink(entry.path(), folder / entry.path().filename());
+    fs::create_directory(folder / "docs");
+  }
+
+  void copy_run(const std::string& name, const fs::path& folder) {
+    ASSERT_TRUE(presumed_runs.contains(name))
+        << "runs/" << name << " is neither trained before nor known to this test";
+    const std::string run = "runs/" + name;
+    if (!fs::exists(folder_ / run))
+      succeed(small(joined(presumed_runs.at(name), {"--out", run})), {.folder = folder_.path().string()});
+    fs::create_directories(folder / "runs");
+    fs::copy(folder_ / run, folder / run, fs::copy_options::recursive);
+  }
+
+ private:
+  Stock() {
+    for (const char* name : {"book.txt", "shakespeare.txt", "tinyshakespeare.txt", "letters.txt"})
+      std::ofstream(folder_ / name) << text_file();
+    std::ofstream(folder_ / "proteins.fasta") << proteins_file("MKVLLAGWQERTYIPASDFGHKCNV");
+    std::ofstream(folder_ / "hidden.fasta") << proteins_file("MKV_LLAG");
+    write_cifar(folder_ / "cifar-10-batches-bin");
+    write_attention_inputs(folder_ / "qkv.safetensors");
+    fs::create_directory_symlink(source / "models", folder_ / "models");
+    fs::create_directory_symlink(source / "configs", folder_ / "configs");
+    succeed({"data", "digits", "--count", "20", "--test", "10", "--out", (folder_ / "mnist").string()});
+  }
+
+  Folder folder_{"stock"};
+};
+
+/// Runs of the command's inputs that no command before has trained.
+void make_presumed_runs(const Strings& words, const fs::path& folder) {
+  static const std::regex path("runs/([a-z0-9-]+).*");
+  for (std::size_t i = 1; i < words.size(); ++i) {
+    if (words[i - 1] == "--out") continue;
+    std::smatch found;
+    std::string name;
+    if (std::regex_match(words[i], found, path)) name = found[1];
+    if (words[i] == "runs" && !fs::exists(folder / "runs")) name = "digits";
+    if (!name.empty() && !fs::exists(folder / "runs" / name)) Stock::get().copy_run(name, folder);
+  }
+}
+
+void run(const ShownCommand& shown, const fs::path& folder) {
+  ASSERT_FALSE(shown.command.empty()) << "no such command";
+  const Strings words = small(shown.words);
+  make_presumed_runs(words, folder);
+  // Benchmarks measure the machine for a second first: those that are the same when they are small run once.
+  static std::set<Strings> benchmarks;
+  if (words.front() == "bench" && !benchmarks.insert(words).second) return;
+  const Ended ended = succeed(words, {.folder = folder.string()});
+  if (!shown.into.empty()) {
+    ASSERT_NE(shown.into.front(), '/');
+    fs::create_directories((folder / shown.into).parent_path());
+    std::ofstream(folder / shown.into, std::ios::binary) << ended.out;
+  }
+}
+
+/// Its options are those that --help of the command shows.
+void expect_known_options(const ShownCommand& shown) {
+  static std::map<Strings, std::string> helps;
+  static const std::regex option("--[a-z][a-z0-9-]*");
+  ASSERT_FALSE(shown.command.empty()) << "no such command";
+  std::string& help = helps[shown.command];
+  if (help.empty()) help = succeed(joined(shown.command, {"--help"})).out;
+  for (std::sregex_iterator at(shown.text.begin(), shown.text.end(), option), none; at != none; ++at)
+    EXPECT_TRUE(std::regex_search(help, std::regex(at->str() + "(?![a-z0-9-])")))
+        << at->str() << " is no option";
+}
+
+std::vector<ShownCommand> commands_of(const std::string& page) {
+  if (page.ends_with(".md")) return commands_of_page(read_file(source / page));
+  if (page.ends_with(".toml")) return commands_of_configuration(read_file(source / page));
+  std::vector<ShownCommand> found;
+  for (const Strings& command : all_commands())
+    for (const ShownCommand& example : examples_of_help(succeed(joined(command, {"--help"})).out))
+      found.push_back(example);
+  return found;
+}
+
+class DocumentedCommands : public testing::TestWithParam<std::string> {};
+
+TEST_P(DocumentedCommands, Succeed) {
+  const Folder folder;
+  Stock::get().link_into(folder.path());
+  for (const ShownCommand& shown : commands_of(GetParam())) {
+    SCOPED_TRACE(GetParam() + " shows: " + shown.text);
+    if (shown.kind == Kind::whole)
+      run(shown, folder.path());
+    else
+      expect_known_options(shown);
+  }
+}
+
+/// README, the pages, the configurations, and "help" for --help of all commands.
+Strings pages() {
+  Strings found = {"README.md", "help"};
+  for (const char* folder : {"docs", "docs/commands", "configs"})
+    for (const auto& entry : fs::directory_iterator(source / folder))
+      if (entry.is_regular_file() &&
+          (entry.path().extension() == ".md" || entry.path().extension() == ".toml"))
+        found.push_back(fs::relative(entry.path(), source).string());
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+INSTANTIATE_TEST_SUITE_P(Pages, DocumentedCommands, testing::ValuesIn(pages()), [](const auto& info) {
+  std::string name = info.param;
+  std::replace_if(
+      name.begin(), name.end(), [](char letter) { return !std::isalnum(letter); }, '_');
+  return name;
+});
+
+// The tests above look at nothing that the reader of pages does not find.
+TEST(ShownCommands, AreFoundInBlocksInlineCodeAndComments) {
+  const auto found = commands_of_page(
+      "Call `linnet train` or `linnet runs --json`, but not `--json`; `linnet generate\nRUN --count 3` takes "
+      "runs.\n"
+      "```\n$linnet fill runs/a --text \"a _ b\" > part   # comment\nlinnet plot [--x\n            "
+      "seconds]\ncmake .\n```\n"
+      "`linnet evaluate runs/a`");
+  ASSERT_EQ(found.size(), 6u);
+  const Kind kinds[] = {Kind::mention, Kind::mention, Kind::grammar, Kind::whole, Kind::grammar, Kind::whole};
+  for (std::size_t i = 0; i < found.size(); ++i) EXPECT_EQ(found[i].kind, kinds[i]) << found[i].text;
+  EXPECT_EQ(found[3].words, (Strings{"fill", "runs/a", "--text", "a _ b"}));
+  EXPECT_EQ(found[3].into, "part");
+  EXPECT_THAT(found[4].text, testing::HasSubstr("seconds]"));
+  EXPECT_EQ(commands_of_configuration("# As in: linnet runs runs\n[model]\n").front().words,
+            (Strings{"runs", "runs"}));
+}
+
+// Every script, configuration, example and other file of the project that documents name is there. Names with
+// a placeholder in capitals, and lists such as head.{h,cc}, are left out.
+TEST(Documents, NameFilesThatAreThere) {
+  static const std::regex path(
+      R"re((^|[^A-Za-z0-9_./$-])((scripts|configs|examples|experiments|docs|models|apps|tests|bench|cmake|include|src)/[A-Za-z0-9_./{},*-]*[A-Za-z0-9_}*]))re");
+  static const std::regex pattern("[A-Z]{2,}|[{*]");
+  for (const std::string& page : pages()) {
+    if (!page.ends_with(".md")) continue;
+    const std::string text = read_file(source / page);
+    for (std::sregex_iterator at(text.begin(), text.end(), path), none; at != none; ++at) {
+      const std::string named = (*at)[2];
+      if (!std::regex_search(named, pattern)) {
+        EXPECT_TRUE(fs::exists(source / named)) << page << " names " << named;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace linnet
