@@ -4,8 +4,8 @@ set -euo pipefail
 
 packages=(g++ cmake ninja-build libdnnl-dev libhwy-dev libcli11-dev libtomlplusplus-dev nlohmann-json3-dev libfmt-dev
   libpng-dev libcairo2-dev zlib1g-dev libxxhash-dev libgtest-dev libgmock-dev libbenchmark-dev pkgconf python3-numpy)
-# With --sanitizers, also what scripts/test.sh --sanitizers needs.
-if [[ "${1:-}" == "--sanitizers" ]]; then packages+=(clang libomp-dev); fi
+# With --clang, also what the fuzz targets and the thread sanitizer are built with.
+if [[ "${1:-}" == "--clang" ]]; then packages+=(clang libclang-rt-dev libomp-dev); fi
 
 if ! command -v dpkg-query >/dev/null; then
   echo "setup: expected Debian 12 or a relative of it; elsewhere install by hand what is called there: ${packages[*]}" >&2

@@ -1,16 +1,15 @@
 #!/usr/bin/env bash
-# Sets up, builds and tests everything, and tests a selection under the address and undefined-behaviour sanitizers. Options:
+# Sets up, builds and tests everything, tests a selection under the address and undefined-behaviour sanitizers, and runs every
+# fuzz target for ten seconds. Options:
 #   --sanitizers   also all tests under each sanitizer and without inlining (hours on two cores)
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 presets=(release asan-selection)
-setup=()
 for argument in "$@"; do
   case "$argument" in
     --sanitizers)
       presets+=(asan tsan debug-no-inlining)
-      setup+=(--sanitizers)
       ;;
     *)
       echo "test: expected --sanitizers or nothing, got $argument" >&2
@@ -19,7 +18,7 @@ for argument in "$@"; do
   esac
 done
 
-scripts/setup.sh "${setup[@]}"
+scripts/setup.sh --clang
 for preset in "${presets[@]}"; do
   echo "test: building $preset"
   cmake --preset "$preset" -DLINNET_WERROR=ON >/dev/null
@@ -27,3 +26,7 @@ for preset in "${presets[@]}"; do
   echo "test: testing $preset"
   ctest --preset "$preset"
 done
+
+echo "test: fuzzing"
+cmake --preset fuzz -DLINNET_WERROR=ON >/dev/null
+JOBS=2 scripts/fuzz.sh --seconds 10

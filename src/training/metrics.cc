@@ -1,10 +1,25 @@
 #include "training/metrics.h"
 
+#include <optional>
 #include <sstream>
 
+#include "base/fail.h"
 #include "io/file.h"
 
 namespace linnet {
+namespace {
+
+/// Nothing where the line cannot be read. Most of those are told without an exception: there may be millions.
+std::optional<Json> parsed(const std::string& line, const std::string& origin) {
+  if (!Json::accept(line)) return std::nullopt;
+  try {
+    return parse_json(line, origin);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+}  // namespace
 
 Metrics::Metrics(const std::filesystem::path& run) : path_(run / "metrics.jsonl") {}
 
@@ -14,12 +29,12 @@ std::int64_t Metrics::begin(std::int64_t step, const Json& first) const {
   std::istringstream lines(old);
   std::int64_t unreadable = 0;
   for (std::string line; std::getline(lines, line);) {
-    const Json json = Json::parse(line, nullptr, false);
-    if (json.is_object() && json.contains("settings"))
+    const std::optional<Json> json = parsed(line, path_.string());
+    if (json && json->is_object() && json->contains("settings"))
       heading = line + "\n";
-    else if (!json.is_object() || !json.contains("step") || !json["step"].is_number_integer())
+    else if (!json || !json->is_object() || !json->contains("step") || !(*json)["step"].is_number_unsigned())
       ++unreadable;
-    else if (json["step"].get<std::int64_t>() <= step)
+    else if ((*json)["step"].get<std::uint64_t>() <= static_cast<std::uint64_t>(step))
       kept += line + "\n";
   }
   if (unreadable > 0) write_file_atomically(damaged(), old);
