@@ -1,10 +1,10 @@
 #include "training/metrics.h"
 
-#include <optional>
 #include <sstream>
 
 #include "base/fail.h"
 #include "io/file.h"
+#include "training/config.h"
 
 namespace linnet {
 namespace {
@@ -21,6 +21,14 @@ std::optional<Json> parsed(const std::string& line, const std::string& origin) {
 
 }  // namespace
 
+std::optional<std::int64_t> step_of(const Json& line) {
+  const auto step = line.is_object() ? line.find("step") : line.end();
+  if (step == line.end() || !step->is_number_unsigned() ||
+      step->get<std::uint64_t>() > static_cast<std::uint64_t>(most_steps))
+    return std::nullopt;
+  return step->get<std::int64_t>();
+}
+
 Metrics::Metrics(const std::filesystem::path& run) : path_(run / "metrics.jsonl") {}
 
 std::int64_t Metrics::begin(std::int64_t step, const Json& first) const {
@@ -32,9 +40,9 @@ std::int64_t Metrics::begin(std::int64_t step, const Json& first) const {
     const std::optional<Json> json = parsed(line, path_.string());
     if (json && json->is_object() && json->contains("settings"))
       heading = line + "\n";
-    else if (!json || !json->is_object() || !json->contains("step") || !(*json)["step"].is_number_unsigned())
+    else if (const auto found = json ? step_of(*json) : std::nullopt; !found)
       ++unreadable;
-    else if ((*json)["step"].get<std::uint64_t>() <= static_cast<std::uint64_t>(step))
+    else if (*found <= step)
       kept += line + "\n";
   }
   if (unreadable > 0) write_file_atomically(damaged(), old);
