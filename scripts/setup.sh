@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that Linnet is built and tested with, where any are missing; needs no root otherwise. Options:
-#   --checks       also what scripts/format.sh, scripts/tidy.sh and scripts/test.sh need
-#   --sanitizers   also what scripts/test.sh --sanitizers needs
-#   --coverage     also what scripts/coverage.sh needs
+#   --checks     also what scripts/format.sh and scripts/tidy.sh need
+#   --clang      also what the fuzz targets and the thread sanitizer are built with
+#   --coverage   also what scripts/coverage.sh needs
 set -euo pipefail
 
 packages=(g++ cmake ninja-build libdnnl-dev libhwy-dev libcli11-dev libtomlplusplus-dev nlohmann-json3-dev libfmt-dev
@@ -10,10 +10,10 @@ packages=(g++ cmake ninja-build libdnnl-dev libhwy-dev libcli11-dev libtomlplusp
 for argument in "$@"; do
   case "$argument" in
     --checks) packages+=(clang-format-14 clang-tidy-14 libomp-14-dev) ;;
-    --sanitizers) packages+=(clang libomp-dev) ;;
+    --clang) packages+=(clang libclang-rt-dev libomp-dev) ;;
     --coverage) packages+=(gcovr) ;;
     *)
-      echo "setup: expected --checks, --sanitizers or --coverage, got $argument" >&2
+      echo "setup: expected --checks, --clang or --coverage, got $argument" >&2
       exit 2
       ;;
   esac

@@ -1,17 +1,15 @@
 #!/usr/bin/env bash
-# Sets up, looks at the format and at what clang-tidy finds, builds and tests everything, and tests a selection under the
-# address and undefined-behaviour sanitizers. Options:
+# Sets up, looks at the format and at what clang-tidy finds, builds and tests everything, tests a selection under the address
+# and undefined-behaviour sanitizers, and runs every fuzz target for ten seconds. Options:
 #   --sanitizers   also all tests under each sanitizer and without inlining (hours on two cores)
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 presets=(release asan-selection)
-setup=(--checks)
 for argument in "$@"; do
   case "$argument" in
     --sanitizers)
       presets+=(asan tsan debug-no-inlining)
-      setup+=(--sanitizers)
       ;;
     *)
       echo "test: expected --sanitizers or nothing, got $argument" >&2
@@ -20,7 +18,7 @@ for argument in "$@"; do
   esac
 done
 
-scripts/setup.sh "${setup[@]}"
+scripts/setup.sh --checks --clang
 scripts/format.sh --check
 scripts/tidy.sh
 for preset in "${presets[@]}"; do
@@ -30,3 +28,7 @@ for preset in "${presets[@]}"; do
   echo "test: testing $preset"
   ctest --preset "$preset"
 done
+
+echo "test: fuzzing"
+cmake --preset fuzz -DLINNET_WERROR=ON >/dev/null
+JOBS=2 scripts/fuzz.sh --seconds 10

@@ -1,7 +1,9 @@
 #include "metrics_file.h"
 
 #include "base/fail.h"
+#include "base/names.h"
 #include "io/file.h"
+#include "training/metrics.h"
 
 namespace linnet {
 
@@ -18,11 +20,11 @@ MetricsFile read_metrics(const std::filesystem::path& run) {
     Json line = parse_json(std::string_view(text).substr(begin, end - begin), origin);
     if (line.is_object() && line.contains("settings"))
       metrics.heading = std::move(line);
-    else if (line.is_object() && line.contains("step") && line["step"].is_number())
+    else if (step_of(line))
       metrics.lines.push_back(std::move(line));
     else
       fail("metrics", "expected {} to have a step, got {}", origin,
-           line.dump(-1, ' ', false, Json::error_handler_t::replace));
+           shortened(line.dump(-1, ' ', false, Json::error_handler_t::replace)));
   }
   return metrics;
 }

@@ -62,7 +62,7 @@ void Progress::hint(const std::string& line) {
 }
 
 std::string duration_text(double seconds) {
-  const long whole = std::lround(std::max(seconds, 0.0));
+  const long whole = std::lround(std::clamp(seconds, 0.0, 1e15));
   if (whole >= 3600) return fmt::format("{} h {:02} min", whole / 3600, whole % 3600 / 60);
   if (whole >= 60) return fmt::format("{} min {:02} s", whole / 60, whole % 60);
   return fmt::format("{} s", whole);

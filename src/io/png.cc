@@ -14,6 +14,8 @@ namespace linnet {
 namespace {
 
 constexpr std::int64_t most_pixels = std::int64_t{1} << 26;
+// A small file may hold very many pixels. libpng reads some 10^7 of 16 bits in a second.
+constexpr std::int64_t most_read = std::int64_t{1} << 25, most_deep_read = std::int64_t{1} << 24;
 
 // libpng's simplified interface keeps its state in one struct and reports errors in it.
 struct Codec : png_image {
@@ -57,9 +59,11 @@ Image read_png(const std::filesystem::path& path) {
   if (png_image_begin_read_from_memory(&codec, bytes.data(), bytes.size()) == 0)
     fail("read_png", "{}: expected a PNG file, got {} bytes that are none ({})", path.string(), bytes.size(),
          codec.message);
-  if (codec.width > most_pixels / std::max<png_uint_32>(codec.height, 1))
-    fail("read_png", "{}: expected at most {} pixels, got {} × {}", path.string(), most_pixels, codec.width,
-         codec.height);
+  const bool deep = (codec.format & PNG_FORMAT_FLAG_LINEAR) != 0;
+  const std::int64_t most = deep ? most_deep_read : most_read;
+  if (codec.width > most / std::max<png_uint_32>(codec.height, 1))
+    fail("read_png", "{}: expected at most {} pixels{}, got {} × {}", path.string(), most,
+         deep ? " of 16 bits" : "", codec.width, codec.height);
   Image image;
   image.width = codec.width;
   image.height = codec.height;

@@ -17,8 +17,9 @@ struct Image {
 /// its pixels.
 void write_png(const std::filesystem::path& path, const Image& image);
 
-/// Reads any PNG file of at most 2^26 pixels: grey ones with one channel, all others with three, 16 bits
-/// reduced to 8, transparent parts laid on white. Throws Error when it is truncated, damaged or no PNG file.
+/// Reads a PNG file of at most 2^25 pixels of up to 8 bits or 2^24 of 16, which takes about a second: grey
+/// ones with one channel, all others with three, 16 bits reduced to 8, transparent parts laid on white.
+/// Throws Error when it has more pixels, is truncated, damaged or no PNG file.
 Image read_png(const std::filesystem::path& path);
 
 /// Lays images of one size out in rows of `columns`, each pixel `scale` × `scale`, with light-grey gaps of

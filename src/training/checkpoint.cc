@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <limits>
 
 #include "base/fail.h"
 #include "io/digest.h"
@@ -66,25 +65,40 @@ Json run_json(const TrainingProgress& progress) {
   return json;
 }
 
-/// Members of "loss" and "run" may be missing: checkpoints of earlier versions have none.
-TrainingProgress progress_of(const Json& state, std::int64_t step, std::int64_t examples) {
-  TrainingProgress progress{step, examples};
+[[noreturn]] void fail_damaged_state(const fs::path& path) {
+  fail("checkpoint", "expected {} to be the state of a checkpoint, got one that is damaged", path.string());
+}
+
+/// Members of "loss" and "run" may be missing: checkpoints of earlier versions have none. Throws Error for
+/// numbers that no run of examples of `length` tokens can have.
+TrainingProgress progress_of(const Json& state, std::int64_t length, const fs::path& folder) {
+  TrainingProgress progress;
   const auto object = [&](const char* key) {
     return state.contains(key) && state[key].is_object() ? state[key] : Json::object();
   };
-  const auto read = [](const Json& object, const char* key, auto& value) {
+  const auto count = [&](const Json& object, const char* key, std::int64_t& value, std::int64_t most) {
     const auto found = object.find(key);
-    if (found != object.end() && found->is_number()) found->get_to(value);
+    if (found == object.end()) return;
+    if (!found->is_number_unsigned() || found->get<std::uint64_t>() > static_cast<std::uint64_t>(most))
+      fail_damaged_state(folder / state_file);
+    value = found->get<std::int64_t>();
   };
+  const auto number = [](const Json& object, const char* key, double& value) {
+    const auto found = object.find(key);
+    if (found != object.end() && found->is_number()) value = found->get<double>();
+  };
+  constexpr std::int64_t most_tokens = std::int64_t{1} << 62;
   const Json loss = object("loss"), run = object("run");
-  read(object("training"), "steps", progress.planned);
-  read(loss, "sum", progress.loss.sum);
-  read(loss, "weight", progress.loss.weight);
-  read(loss, "lowest", progress.loss.lowest);
-  read(run, "seconds", progress.seconds);
-  read(run, "not_improved", progress.not_improved);
-  read(run, "best_step", progress.best_step);
-  read(run, "best_bits", progress.best_bits);
+  count(state, "step", progress.step, most_steps);
+  count(state, "examples", progress.examples, most_tokens / length);
+  count(object("training"), "steps", progress.planned, most_steps);
+  number(loss, "sum", progress.loss.sum);
+  number(loss, "weight", progress.loss.weight);
+  number(loss, "lowest", progress.loss.lowest);
+  number(run, "seconds", progress.seconds);
+  count(run, "not_improved", progress.not_improved, most_steps);
+  count(run, "best_step", progress.best_step, most_steps);
+  number(run, "best_bits", progress.best_bits);
   return progress;
 }
 
@@ -109,12 +123,9 @@ void write_state(const fs::path& folder, Json state) {
 Json read_state(const fs::path& folder) {
   const fs::path path = folder / state_file;
   constexpr std::size_t most_bytes = 1 << 20;
-  constexpr std::uint64_t most_count = std::numeric_limits<std::int64_t>::max();
   std::string text = read_file(path, most_bytes);
   Json state = parse_json(text, path.string());
-  const auto damaged = [&] {
-    fail("checkpoint", "expected {} to be the state of a checkpoint, got one that is damaged", path.string());
-  };
+  const auto damaged = [&] { fail_damaged_state(path); };
   if (!state.is_object()) damaged();
   // A name that was damaged must not hide the digests.
   for (const auto& [key, value] : state.items())
@@ -122,9 +133,7 @@ Json read_state(const fs::path& folder) {
         key != digests_member)
       damaged();
   for (const char* key : {"step", "examples"})
-    if (!state.contains(key) || !state[key].is_number_unsigned() ||
-        state[key].get<std::uint64_t>() > most_count)
-      damaged();
+    if (!state.contains(key) || !state[key].is_number_unsigned()) damaged();
   if (!state.contains("training") || !state["training"].is_object()) damaged();
   if (!state.contains(digests_member)) return state;
 
@@ -200,8 +209,7 @@ TrainingProgress read_checkpoint(const fs::path& folder, const ModelConfig& conf
                                  const TrainingOptions& options, const ParameterTable& table,
                                  std::span<float> values, Optimiser& optimiser) {
   const Json state = read_whole_state(folder);
-  TrainingProgress progress =
-      progress_of(state, state["step"].get<std::int64_t>(), state["examples"].get<std::int64_t>());
+  const TrainingProgress progress = progress_of(state, config.length, folder);
   require_equal(model_options(read_config(folder / config_file)), model_options(config), "", folder);
   Json decisive = decisive_options(options);
   decisive.erase("steps");  // a run may be made longer or shorter

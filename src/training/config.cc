@@ -3,12 +3,8 @@
 #include <limits>
 
 namespace linnet {
-namespace {
-constexpr std::int64_t many = std::int64_t{1} << 40;
-}
-
 void add_options(Options& table, TrainingOptions& options) {
-  table.add("training.steps", options.steps, "number of updates", 0, many);
+  table.add("training.steps", options.steps, "number of updates", 0, most_steps);
   table.add("training.batch", options.batch, "examples per pass", 1, 1 << 20);
   table.add("training.accumulate", options.accumulate, "passes per update, whose gradients are added", 1,
             1 << 20);
@@ -24,27 +20,29 @@ void add_options(Options& table, TrainingOptions& options) {
   table.add("training.clip", options.clip, "largest norm of the gradient; 0 for no limit", 0, 1e9);
   table.add("training.schedule", options.schedule, "schedule of the learning rate",
             {"constant", "cosine", "step"});
-  table.add("training.warmup", options.warmup, "updates over which the rate rises from 0", 0, many);
+  table.add("training.warmup", options.warmup, "updates over which the rate rises from 0", 0, most_steps);
   table.add("training.final_rate", options.final_rate, "final fraction of the rate, for cosine and step", 0,
             1);
   table.add("training.step_at", options.step_at, "update at which schedule \"step\" lowers the rate", 0,
-            many);
+            most_steps);
   table.add("training.minutes", options.minutes, "stop with a checkpoint after this time; 0 for no limit", 0,
             1e7);
   table.add("training.seed", options.seed,
             "seed of initial weights, order of examples, dropout and hidden tokens", 0,
             std::numeric_limits<std::int64_t>::max());
-  table.add("training.log_every", options.log_every, "updates between lines of metrics.jsonl", 1, many);
+  table.add("training.log_every", options.log_every, "updates between lines of metrics.jsonl", 1, most_steps);
   table.add("training.evaluate_every", options.evaluate_every,
-            "updates between evaluations; 0 evaluates only at the end", 0, many);
+            "updates between evaluations; 0 evaluates only at the end", 0, most_steps);
   table.add("training.evaluate_examples", options.evaluate_examples,
-            "validation examples per evaluation; 0 for all", 0, many);
-  table.add("training.sample_every", options.sample_every, "updates between samples; 0 for none", 0, many);
-  table.add("training.checkpoint_every", options.checkpoint_every, "updates between checkpoints", 1, many);
+            "validation examples per evaluation; 0 for all", 0, most_steps);
+  table.add("training.sample_every", options.sample_every, "updates between samples; 0 for none", 0,
+            most_steps);
+  table.add("training.checkpoint_every", options.checkpoint_every, "updates between checkpoints", 1,
+            most_steps);
   table.add("training.keep_checkpoints", options.keep_checkpoints, "number of newest checkpoints to keep", 1,
             1 << 20);
   table.add("training.patience", options.patience,
-            "stop after this number of evaluations without improvement; 0 never does", 0, many);
+            "stop after this number of evaluations without improvement; 0 never does", 0, most_steps);
 }
 
 std::span<const std::string_view> keys_of_the_loop() {

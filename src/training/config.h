@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string_view>
 
@@ -7,6 +8,9 @@
 #include "linnet/training.h"
 
 namespace linnet {
+
+/// The largest training.steps, and of everything else that counts updates.
+inline constexpr std::int64_t most_steps = std::int64_t{1} << 40;
 
 /// Adds the keys training.*, bound to `options`.
 void add_options(Options& table, TrainingOptions& options);

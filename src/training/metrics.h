@@ -2,10 +2,14 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 
 #include "io/json.h"
 
 namespace linnet {
+
+/// The step of a line of metrics.jsonl that an update or an evaluation has written; nothing for other lines.
+std::optional<std::int64_t> step_of(const Json& line);
 
 /// metrics.jsonl of a run (docs/format.md): a first line with the settings, and a line for every logged
 /// update and every evaluation.

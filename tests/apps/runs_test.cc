@@ -300,6 +300,25 @@ TEST_F(Curves, RunsWithoutEvaluationsOrUpdatesAreNoFaults) {
   succeed({"plot", run("writing", losses(5, 4, 3) + "{\"step\": 6, \"bi"), "--out", path("plot.svg")});
 }
 
+TEST_F(Curves, NumbersThatNoAxisCanShowAreLeftOut) {
+  const auto lines = [](const Strings& bits) {
+    std::string text;
+    for (std::size_t i = 0; i < bits.size(); ++i)
+      text += "{\"step\": " + std::to_string(i + 1) + ", \"bits\": " + bits[i] + "}\n";
+    return text;
+  };
+  for (const char* extreme : {"1e308", "-1e308", "4e-324", "-4e-324"}) {
+    SCOPED_TRACE(extreme);
+    EXPECT_THAT(drawn({run("run", lines({"3", extreme, "2.5"}))}), HasSubstr("Training loss"));
+    refuses(failed, {"plot", run("none", lines({extreme, extreme})), "--out", path("plot.svg")}, {"1e100"});
+  }
+  for (const char* step : {"1e300", "-1", "18446744073709551615", "1.5"})
+    refuses(failed,
+            {"plot", run("odd", "{\"step\": " + std::string(step) + ", \"bits\": 3}\n"), "--out",
+             path("plot.svg")},
+            {"odd", "line 1", "step"});
+}
+
 TEST_F(Curves, EveryAxisHasFourLabelsOrMore) {
   for (const auto& [first, last] :
        {std::pair(4.0, 3.9), std::pair(2.0, 1.0), std::pair(8.0, 0.01), std::pair(3.0, 3.0),

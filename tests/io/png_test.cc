@@ -1,8 +1,10 @@
 #include "io/png.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <png.h>
+#include <zlib.h>
 
 #include "io/file.h"
 #include "io/temporary_folder.h"
@@ -94,6 +96,30 @@ TEST(Png, RefusesHugeAndContradictorySizes) {
               }),
               HasSubstr("pixels"));
   EXPECT_EQ(folder.entries(), 0);
+}
+
+// A file of a hundred kilobytes may hold that many.
+TEST(Png, RefusesMorePixelsThanASecondReads) {
+  const TemporaryFolder folder;
+  const std::uint16_t deep[] = {0, 65535};
+  const std::uint8_t flat[] = {0, 255};
+  write_format(folder / "deep.png", PNG_FORMAT_LINEAR_Y, deep);
+  write_format(folder / "flat.png", PNG_FORMAT_GRAY, flat);
+  constexpr std::size_t header = 12, size = 4, checked = 17;  // type, sizes and the other members of IHDR
+  for (const auto& [name, sides] :
+       {std::pair("deep.png", std::pair(4097, 4096)), std::pair("flat.png", std::pair(8192, 4097))}) {
+    std::string bytes = read_file(folder / name);
+    const auto write = [&](std::size_t at, std::uint32_t value) {
+      for (std::size_t i = 0; i < 4; ++i) bytes[at + i] = static_cast<char>(value >> (24 - 8 * i));
+    };
+    write(header + size, static_cast<std::uint32_t>(sides.first));
+    write(header + 2 * size, static_cast<std::uint32_t>(sides.second));
+    write(header + checked, static_cast<std::uint32_t>(
+                                crc32_z(0, reinterpret_cast<const Bytef*>(bytes.data()) + header, checked)));
+    const std::string message = error_of([&] { read_png(folder.file("large.png", bytes)); });
+    EXPECT_THAT(message, HasSubstr(fmt::format("{} × {}", sides.first, sides.second)));
+    EXPECT_THAT(message, HasSubstr("at most"));
+  }
 }
 
 TEST(Grid, LaysImagesOut) {

@@ -1,6 +1,7 @@
 // Runs that are stopped or killed, and go on.
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <limits>
 #include <set>
 
@@ -313,16 +314,52 @@ TEST_F(StoppedRun, GoesOnFromACheckpointWithoutDigests) {
 TEST_F(StoppedRun, SaysWhichMetricsItCannotRead) {
   const fs::path folder = copy();
   const std::string before = read_file(folder / "metrics.jsonl");
-  const std::string damaged = before + "{\"step\": 4, \"bi\n{\"step\": \"5\"}\nnothing\n";
+  const std::string damaged = before +
+                              "{\"step\": 4, \"bi\n{\"step\": \"5\"}\nnothing\n{\"step\": -1}\n"
+                              "{\"step\": 18446744073709551615}\n{\"step\": 1, \"step\": 2}\n";
   write_file_atomically(folder / "metrics.jsonl", damaged);
   std::string said;
   TrainingCallbacks callbacks = stopping_after(7);
   callbacks.on_message = [&](const std::string& message) { said += message + "\n"; };
   run(folder, trained_config(), tiny_options(), true, callbacks);
-  EXPECT_NE(said.find("left out 3 unreadable lines of metrics.jsonl"), std::string::npos) << said;
+  EXPECT_NE(said.find("left out 6 unreadable lines of metrics.jsonl"), std::string::npos) << said;
   EXPECT_NE(said.find((folder / "metrics.jsonl.damaged").string()), std::string::npos) << said;
   EXPECT_EQ(read_file(folder / "metrics.jsonl.damaged"), damaged);
   expect_no_step_twice(metrics_of(folder));
+}
+
+// Takes a minute where every name is compared with all others.
+TEST_F(StoppedRun, ReadsMetricsWithAHundredThousandNamesAtOnce) {
+  const fs::path folder = copy();
+  std::string line = "{\"step\": 1";
+  for (int i = 0; i < 100'000; ++i) line += ", \"name" + std::to_string(i) + "\": 0";
+  write_file_atomically(folder / "metrics.jsonl", line + "}\n");
+  const auto start = std::chrono::steady_clock::now();
+  run(folder, trained_config(), tiny_options(), true, stopping_after(7));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
+}
+
+TEST_F(StoppedRun, RefusesNumbersOfStepsThatNoRunReaches) {
+  const fs::path folder = checkpoint(copy(), 6);
+  Json state = read_json(folder / "state.json");
+  state.erase("xxh3");
+  Trainer trainer(any_context(), trained_config(), tiny_options());
+  const auto with = [&](const char* group, const char* key, const Json& value) {
+    Json changed = state;
+    (group[0] == '\0' ? changed : changed[group])[key] = value;
+    write_json(folder / "state.json", changed);
+    return error_of([&] { trainer.restore(folder); });
+  };
+  constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
+  for (const Json& value : {Json(most), Json(most - 1), Json(std::uint64_t{1} << 63)})
+    for (const auto& [group, key] : {std::pair("", "step"), std::pair("", "examples"),
+                                     std::pair("training", "steps"), std::pair("run", "best_step")})
+      EXPECT_NE(with(group, key, value).find("state.json"), std::string::npos) << key << " " << value;
+  for (const Json& value : {Json(1e300), Json(-1), Json("1")})
+    for (const char* key : {"not_improved", "best_step"})
+      EXPECT_NE(with("run", key, value).find("state.json"), std::string::npos) << key << " " << value;
+  write_json(folder / "state.json", state);
+  EXPECT_NO_THROW(trainer.restore(folder));
 }
 
 TEST_F(StoppedRun, RefusesMomentsThatAreNotFinite) {

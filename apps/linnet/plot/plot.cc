@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <set>
 #include <sstream>
@@ -118,6 +119,17 @@ std::vector<double> spread(std::vector<double> wanted, double top, double end) {
     wanted[order[i]] =
         std::min(wanted[order[i]], i + 1 == order.size() ? end : wanted[order[i + 1]] - label_height);
   return wanted;
+}
+
+/// Without the points that no axis can show. What remains leaves the sums and quotients of axes finite.
+Chart drawable(Chart chart) {
+  constexpr double least = 1e-100, most = 1e100;
+  const auto fits = [](double value) {
+    return value == 0 || (std::abs(value) >= least && std::abs(value) <= most);
+  };
+  for (Chart::Line& line : chart.lines)
+    std::erase_if(line.points, [&](const Point& point) { return !fits(point.first) || !fits(point.second); });
+  return chart;
 }
 
 /// One chart with its place in the picture.
@@ -343,10 +355,13 @@ void require_chart_path(const std::string& path) {
 
 void write_chart(const std::filesystem::path& path, const std::vector<Chart>& charts,
                  const std::string& title) {
+  std::vector<Chart> drawn;
+  std::ranges::transform(charts, std::back_inserter(drawn), drawable);
   std::vector<Panel> panels;
-  for (const Chart& chart : charts)
+  for (const Chart& chart : drawn)
     if (std::ranges::any_of(chart.lines, [](const Chart::Line& line) { return !line.points.empty(); }))
       panels.emplace_back(chart);
+  if (panels.empty()) fail("plot", "expected points with numbers from 1e-100 to 1e100 or 0, got none");
   double header = 0, width = 0;
   for (const Panel& panel : panels) {
     header = std::max(header, panel.header());

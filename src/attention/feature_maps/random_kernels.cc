@@ -407,6 +407,16 @@ void with_memory(Context* own, const RandomProjection& projection, const Run& ru
 
 std::int64_t padded(std::int64_t count) { return (count + 15) / 16 * 16; }
 
+// Highway's macro takes plain names alone where a single instruction set is compiled.
+void forward_best(const RandomProjection& projection, float* memory, View<float> y, double* log_scale,
+                  View<const float> x) {
+  HWY_DYNAMIC_DISPATCH(forward_of)(projection, memory, y, log_scale, x);
+}
+void backward_best(const RandomProjection& projection, float* memory, View<float> dx, View<const float> dy,
+                   View<const float> x, View<const float> y) {
+  HWY_DYNAMIC_DISPATCH(backward_of)(projection, memory, dx, dy, x, y);
+}
+
 }  // namespace
 }  // namespace random_maps
 
@@ -435,16 +445,15 @@ void random_features(Context* own, const RandomProjection& projection, View<floa
   assert(x.rank() == 2 && x.extent(1) == projection.head_dim && y.extent(0) == x.extent(0) &&
          y.extent(1) == projection.features);
   random_maps::with_memory(own, projection, [&](float* memory) {
-    HWY_DYNAMIC_DISPATCH(random_maps::forward_of)(projection, memory, y, log_scale, x);
+    random_maps::forward_best(projection, memory, y, log_scale, x);
   });
 }
 
 void random_features_backward(Context* own, const RandomProjection& projection, View<float> dx,
                               View<const float> dy, View<const float> x, View<const float> y) {
   assert(x.rank() == 2 && dx.extent(0) == x.extent(0) && dx.extent(1) == projection.head_dim);
-  random_maps::with_memory(own, projection, [&](float* memory) {
-    HWY_DYNAMIC_DISPATCH(random_maps::backward_of)(projection, memory, dx, dy, x, y);
-  });
+  random_maps::with_memory(
+      own, projection, [&](float* memory) { random_maps::backward_best(projection, memory, dx, dy, x, y); });
 }
 
 }  // namespace linnet
