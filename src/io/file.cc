@@ -87,16 +87,18 @@ fs::path resolved(const char* operation, const fs::path& path) {
 
 constexpr std::string_view temporary_suffix = ".tmp";
 
-// Removes what programs that no longer run left beside `path`. Failing to do so harms nobody.
-void remove_stale(const fs::path& path) {
-  const std::string prefix = fmt::format(".{}.", path.filename().string());
+// Removes what programs that no longer run left in a folder under temporary names, .NAME.PROCESS-NUMBER.tmp,
+// of one NAME or, where it is empty, of all. Failing to do so harms nobody.
+void remove_stale(const fs::path& folder, const std::string& of_name) {
   std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator(path.parent_path(), error)) {
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
     const std::string name = entry.path().filename().string();
-    if (!name.starts_with(prefix) || !name.ends_with(temporary_suffix)) continue;
+    if (!is_temporary(entry.path())) continue;
+    const std::size_t dot = name.rfind('.', name.size() - temporary_suffix.size() - 1);
+    if (dot == 0 || (!of_name.empty() && name.substr(1, dot - 1) != of_name)) continue;
     int process = 0;
     const char* end = name.data() + name.size();
-    const auto [next, failed] = std::from_chars(name.data() + prefix.size(), end, process);
+    const auto [next, failed] = std::from_chars(name.data() + dot + 1, end, process);
     if (failed != std::errc() || next == end || *next != '-' || process <= 0) continue;
     if (::kill(process, 0) != 0 && errno == ESRCH) fs::remove_all(entry.path(), error);
   }
@@ -108,7 +110,7 @@ template <class Make>
 fs::path make_beside(const fs::path& path, const Make& make) {
   constexpr int most_tries = 1000;
   static std::atomic<unsigned> number{0};
-  remove_stale(path);
+  remove_stale(path.parent_path(), path.filename().string());
   for (int tries = 0;; ++tries) {
     const std::string name =
         fmt::format(".{}.{}-{}{}", path.filename().string(), ::getpid(), number++, temporary_suffix);
@@ -283,7 +285,26 @@ void create_folders(const fs::path& path) {
 
 bool is_temporary(const fs::path& path) {
   const std::string name = path.filename().string();
-  return name.starts_with('.') && name.ends_with(temporary_suffix);
+  return name.starts_with('.') && name.size() > temporary_suffix.size() && name.ends_with(temporary_suffix);
+}
+
+void remove_temporaries(const fs::path& folder) { remove_stale(folder, ""); }
+
+void remove_folder(const fs::path& path) {
+  constexpr const char* operation = "remove_folder";
+  const fs::path target = resolved(operation, path);
+  bool made = false;
+  const fs::path temporary =
+      make_beside(target, [&](const fs::path& name) { return made = ::mkdir(name.c_str(), 0777) == 0; });
+  // An empty folder is replaced.
+  if (!made || ::rename(target.c_str(), temporary.c_str()) != 0) {
+    const int error = errno;
+    if (made) ::rmdir(temporary.c_str());
+    fail(operation, "cannot remove {}: {}", path.string(), reason(error));
+  }
+  std::error_code error;
+  fs::remove_all(temporary, error);
+  if (error) fail(operation, "cannot remove {}: {}", path.string(), error.message());
 }
 
 AtomicFolder::AtomicFolder(const fs::path& destination)

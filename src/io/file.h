@@ -59,6 +59,14 @@ void create_folders(const std::filesystem::path& path);
 /// program that was killed leaves it behind.
 bool is_temporary(const std::filesystem::path& path);
 
+/// Removes what programs that were killed left in this folder under temporary names. Failing to do so harms
+/// nobody, and throws nothing.
+void remove_temporaries(const std::filesystem::path& folder);
+
+/// Removes a folder with all in it. It first gets a temporary name: a killed program leaves no half of it
+/// under its own. Throws Error naming the folder and the reason.
+void remove_folder(const std::filesystem::path& path);
+
 /// A folder of files that appears as a whole or not at all: write into `path()`, then `commit()`.
 class AtomicFolder {
  public:

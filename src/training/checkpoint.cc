@@ -273,9 +273,10 @@ fs::path Checkpoints::path(std::int64_t step) const { return folder_ / std::to_s
 void Checkpoints::keep(std::int64_t count) const {
   const std::vector<std::int64_t> all = steps();
   for (auto step = all.rbegin(); step != all.rend(); ++step) {
-    if (count <= 0) fs::remove_all(path(*step));
+    if (count <= 0) remove_folder(path(*step));
     if (!with_fault_.contains(*step)) --count;
   }
+  remove_temporaries(folder_);
 }
 
 }  // namespace linnet

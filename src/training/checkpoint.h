@@ -63,7 +63,8 @@ class Checkpoints {
 
   std::filesystem::path path(std::int64_t step) const;
 
-  /// Deletes all but the newest `count`, among which those with a fault do not count.
+  /// Deletes all but the newest `count`, among which those with a fault do not count, and what killed
+  /// programs left of others.
   void keep(std::int64_t count) const;
 
  private:

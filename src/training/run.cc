@@ -113,6 +113,7 @@ class Run {
       save();
     else if (!older || !has_whole_model(folder_))
       trainer_.impl().write_model(folder_);
+    if (newest) checkpoints_.keep(options_.keep_checkpoints);
     if (const std::int64_t unreadable = metrics_.begin(trainer_.steps(), heading()); unreadable > 0)
       say(fmt::format("left out {} unreadable line{} of metrics.jsonl; the file as it was is {}", unreadable,
                       unreadable == 1 ? "" : "s", metrics_.damaged().string()));

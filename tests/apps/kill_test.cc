@@ -65,18 +65,23 @@ class Killed : public testing::Test {
     return kill_now(program);
   }
 
-  /// Up to five milliseconds after something appears in the folder.
+  /// Up to five milliseconds after something is added to the folder.
   bool kill_while_writing(const Strings& arguments, const fs::path& folder) {
+    const auto entries = [](const fs::path& of) {
+      return std::distance(fs::directory_iterator(of), fs::directory_iterator());
+    };
+    const auto before = entries(folder);
     Program program(arguments);
     const Clock::time_point end = Clock::now() + std::chrono::seconds(60);
-    while (fs::is_empty(folder) && !program.has_ended() && Clock::now() < end)
+    while (entries(folder) == before && !program.has_ended() && Clock::now() < end)
       std::this_thread::sleep_for(std::chrono::microseconds(100));
     std::this_thread::sleep_for(Seconds(0.005 * random_share()));
     return kill_now(program);
   }
 
   /// Kills a command that leaves `outputs`, files or folders, in the folder that it is given, and has it run
-  /// again. `replaces`: whether it writes over what is there.
+  /// again. `replaces`: whether it writes over files that are there, which then stay as they were or are
+  /// replaced; every third time there are some.
   void expect_nothing_or_all(const std::string& name, const Strings& outputs, bool replaces,
                              const std::function<Strings(const fs::path&)>& command) {
     SCOPED_TRACE(name + ", seed " + std::to_string(seed_));
@@ -88,26 +93,32 @@ class Killed : public testing::Test {
       const fs::path folder = in(name + "-" + std::to_string(i));
       SCOPED_TRACE(folder);
       fs::create_directories(folder);
+      const bool old = replaces && i % 3 == 2;
+      const std::string old_bytes = "what another program wrote";
+      for (const std::string& output : outputs)
+        if (old) folder_.file((folder / output).string(), old_bytes);
       killed += i % 2 == 0 ? kill_after(time * ((i + random_share()) / kills), command(folder))
                            : kill_while_writing(command(folder), folder);
 
-      int whole = 0, temporary = 0;
+      int there = 0, written = 0, temporary = 0;
       for (const fs::directory_entry& entry : fs::directory_iterator(folder))
         temporary += is_temporary(entry);
-      for (const std::string& output : outputs) whole += fs::exists(folder / output);
-      EXPECT_EQ(std::distance(fs::directory_iterator(folder), fs::directory_iterator()), whole + temporary);
-      for (const auto& [file, bytes] : files_of(folder))
-        if (!file.starts_with('.')) {
-          EXPECT_TRUE(expected.contains(file) && expected.at(file) == bytes) << file << " is not whole";
-        }
+      for (const std::string& output : outputs) there += fs::exists(folder / output);
+      EXPECT_EQ(std::distance(fs::directory_iterator(folder), fs::directory_iterator()), there + temporary);
+      for (const auto& [file, bytes] : files_of(folder)) {
+        if (file.starts_with('.') || (old && bytes == old_bytes)) continue;
+        EXPECT_TRUE(expected.contains(file) && expected.at(file) == bytes) << file << " is not whole";
+        ++written;
+      }
       for (const auto& [file, bytes] : expected) {
         const std::string output = file.substr(0, file.find('/'));
         EXPECT_EQ(fs::exists(folder / file), fs::exists(folder / output)) << file << " is missing";
       }
       left_temporary += temporary > 0;
-      left_all += whole == static_cast<int>(outputs.size());
+      left_all += written == static_cast<int>(expected.size());
+      EXPECT_TRUE(!old || there == static_cast<int>(outputs.size())) << "a file that was there is gone";
 
-      if (whole == 0 || replaces) {
+      if (there == 0 || replaces) {
         succeed(command(folder));
         EXPECT_TRUE(files_of(folder) == expected) << "after another run";
       }

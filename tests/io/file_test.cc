@@ -162,6 +162,23 @@ TEST(File, RemovesWhatKilledProgramsLeft) {
   EXPECT_TRUE(std::filesystem::exists(folder / ".file.tmp"));
 }
 
+TEST(File, RemovesTemporariesOfKilledProgramsOfAnyName) {
+  const TemporaryFolder folder;
+  const std::string ended = std::to_string(ended_process()), running = std::to_string(::getppid());
+  for (const std::string& name : {".one." + ended + "-0.tmp", ".two.words." + ended + "-7.tmp"})
+    folder.file(name, "x");
+  std::filesystem::create_directory(folder / (".12." + ended + "-3.tmp"));
+  folder.file(".12." + ended + "-3.tmp/inside", "x");
+  const std::vector<std::string> others = {
+      ".one." + running + "-0.tmp", "one." + ended + "-0.tmp",  ".tmp", ".one.tmp", "." + ended + "-0.tmp",
+      ".one." + ended + "-0",       ".one.x" + ended + "-0.tmp"};
+  for (const std::string& name : others) folder.file(name, "x");
+  remove_temporaries(folder.path());
+  for (const std::string& name : others) EXPECT_TRUE(std::filesystem::exists(folder / name)) << name;
+  EXPECT_EQ(folder.entries(), std::ssize(others));
+  EXPECT_NO_THROW(remove_temporaries(folder / "none"));
+}
+
 // Runs `forever` in a process of its own and kills it after so many microseconds.
 void run_and_kill(const std::function<void(int turn)>& forever, useconds_t after) {
   const pid_t child = ::fork();
@@ -200,6 +217,30 @@ TEST(AtomicFolder, AKilledWriterLeavesTheOldOrTheNewFolder) {
   }
   write(0);
   EXPECT_EQ(folder.entries(), 1);
+}
+
+TEST(Folder, AKilledProgramRemovesItWholeOrNotAtAll) {
+  const TemporaryFolder folder;
+  constexpr int files = 40;
+  const std::filesystem::path path = folder / "model";
+  for (int round = 0; round < 15; ++round) {
+    run_and_kill(
+        [&](int) {
+          AtomicFolder written(path);
+          for (int i = 0; i < files; ++i) std::ofstream(written.path() / std::to_string(i)) << i;
+          written.commit();
+          remove_folder(path);
+        },
+        3000 + round * 1531);
+    const bool there = std::filesystem::exists(path);
+    for (int i = 0; i < files; ++i)
+      EXPECT_EQ(std::filesystem::exists(path / std::to_string(i)), there) << i << " in round " << round;
+  }
+  remove_temporaries(folder.path());
+  if (std::filesystem::exists(path)) remove_folder(path);
+  EXPECT_EQ(folder.entries(), 0);
+  EXPECT_THAT(error_of([&] { remove_folder(path); }), HasSubstr("No such file"));
+  EXPECT_EQ(folder.entries(), 0);
 }
 
 TEST(Gzip, PlainAndGzippedReadAlike) {
