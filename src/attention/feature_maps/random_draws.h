@@ -51,6 +51,9 @@ class LateDraws {
   mutable RandomDraws draws_;
 };
 
+/// The random map of such draws.
+std::shared_ptr<const FeatureMap> random_feature_map(std::shared_ptr<const LateDraws> draws);
+
 /// Fails with a sentence where `draws` do not fit together or are not those of `map`.
 void check_draws(RandomMap map, const RandomDraws& draws);
 

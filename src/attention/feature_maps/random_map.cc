@@ -1,3 +1,7 @@
+#include <mutex>
+#include <optional>
+#include <utility>
+
 #include "attention/feature_maps/random_draws.h"
 #include "attention/feature_maps/random_exact.h"
 #include "attention/feature_maps/random_kernels.h"
@@ -10,42 +14,65 @@ namespace {
 template <class Base>
 class RandomMapOf : public Base {
  public:
-  RandomMapOf(RandomMap map, RandomDraws draws) : draws_(std::move(draws)), projection_(map, draws_) {}
+  RandomMapOf(RandomMap map, RandomDraws draws)
+      : map_(map),
+        head_dim_(draws.head_dim),
+        directions_(std::ssize(draws.directions) / draws.head_dim),
+        numbers_(std::in_place, map, std::move(draws)) {}
+  explicit RandomMapOf(std::shared_ptr<const LateDraws> late)
+      : map_(late->map()),
+        head_dim_(late->head_dim()),
+        directions_(late->directions()),
+        late_(std::move(late)) {}
 
   std::string name() const final { return info().name; }
 
   std::int64_t features(std::int64_t head_dim) const final {
-    if (head_dim != draws_.head_dim)
-      fail<UsageError>(info().name.c_str(), "expected the head size {} of its directions, got {}",
-                       draws_.head_dim, head_dim);
-    return projection_.features;
+    if (head_dim != head_dim_)
+      fail<UsageError>(info().name.c_str(), "expected the head size {} of its directions, got {}", head_dim_,
+                       head_dim);
+    return directions_ * features_a_direction(map_);
   }
 
   void backward(View<float> dx, View<const float> dy, View<const float> x, View<const float> y,
                 const TileContext& context) const final {
-    random_features_backward(context.context, projection_, dx, dy, x, y);
+    random_features_backward(context.context, numbers().projection, dx, dy, x, y);
   }
 
   FeatureMapTraits traits() const final {
-    return {
-        .non_negative = info().non_negative, .log_scaled = is_log_scaled(projection_.map), .row_alone = true};
+    return {.non_negative = info().non_negative, .log_scaled = is_log_scaled(map_), .row_alone = true};
   }
 
   void exact_forward(View<double> y, std::span<double> log_scale, View<const double> x,
                      const TileContext&) const final {
-    exact_random_features(projection_.map, draws_, y, log_scale, x);
+    exact_random_features(map_, numbers().draws, y, log_scale, x);
   }
 
   void exact_backward(View<double> dx, View<const double> dy, View<const double> x,
                       const TileContext&) const final {
-    exact_random_gradient(projection_.map, draws_, dx, dy, x);
+    exact_random_gradient(map_, numbers().draws, dx, dy, x);
   }
 
  protected:
-  const FeatureMapInfo& info() const { return info_of(projection_.map); }
+  struct Numbers {
+    Numbers(RandomMap map, RandomDraws of_map) : draws(std::move(of_map)), projection(map, draws) {}
+    RandomDraws draws;
+    RandomProjection projection;
+  };
 
-  RandomDraws draws_;
-  RandomProjection projection_;
+  const FeatureMapInfo& info() const { return info_of(map_); }
+
+  const Numbers& numbers() const {
+    if (late_ != nullptr) std::call_once(once_, [&] { numbers_.emplace(map_, late_->get()); });
+    return *numbers_;
+  }
+
+ private:
+  RandomMap map_;
+  std::int64_t head_dim_, directions_;
+  std::shared_ptr<const LateDraws> late_;  // or null where the numbers are there from the beginning
+  mutable std::once_flag once_;
+  mutable std::optional<Numbers> numbers_;
 };
 
 class PlainRandomMap final : public RandomMapOf<FeatureMap> {
@@ -53,7 +80,7 @@ class PlainRandomMap final : public RandomMapOf<FeatureMap> {
   using RandomMapOf::RandomMapOf;
 
   void forward(View<float> y, View<const float> x, const TileContext& context) const override {
-    random_features(context.context, projection_, y, nullptr, x);
+    random_features(context.context, numbers().projection, y, nullptr, x);
   }
 };
 
@@ -63,7 +90,7 @@ class LogScaledRandomMap final : public RandomMapOf<LogScaledMap> {
 
   void forward_scaled(View<float> y, std::span<double> log_scale, View<const float> x,
                       const TileContext& context) const override {
-    random_features(context.context, projection_, y, log_scale.data(), x);
+    random_features(context.context, numbers().projection, y, log_scale.data(), x);
   }
 };
 
@@ -74,6 +101,11 @@ std::shared_ptr<const FeatureMap> random_feature_map(const std::string& map, Ran
   check_draws(kind, draws);
   if (is_log_scaled(kind)) return std::make_shared<LogScaledRandomMap>(kind, std::move(draws));
   return std::make_shared<PlainRandomMap>(kind, std::move(draws));
+}
+
+std::shared_ptr<const FeatureMap> random_feature_map(std::shared_ptr<const LateDraws> draws) {
+  if (is_log_scaled(draws->map())) return std::make_shared<LogScaledRandomMap>(std::move(draws));
+  return std::make_shared<PlainRandomMap>(std::move(draws));
 }
 
 std::shared_ptr<const FeatureMap> random_feature_map(const std::string& map, std::int64_t head_dim,
