@@ -158,8 +158,9 @@ void write_model(const std::filesystem::path& folder, const ModelConfig& config,
     }
   }
   create_folders(folder);
-  write_safetensors(folder / weights_file, tensors, {{"format", "linnet"}});
+  // In this order, a program that is killed between them leaves no weights without their configuration.
   write_json(folder / config_file, json);
+  write_safetensors(folder / weights_file, tensors, {{"format", "linnet"}});
 }
 
 }  // namespace linnet
