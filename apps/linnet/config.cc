@@ -60,7 +60,7 @@ std::vector<std::string> shipped_configs() {
 fs::path find_config(const std::string& file_or_name) {
   if (fs::is_regular_file(file_or_name)) return file_or_name;
   for (const fs::path& folder : config_folders()) {
-    const fs::path candidate = folder / (file_or_name + ".toml");
+    fs::path candidate = folder / (file_or_name + ".toml");
     if (fs::is_regular_file(candidate)) return candidate;
   }
   const fs::path file = file_or_name;

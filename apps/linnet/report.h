@@ -47,7 +47,7 @@ void print_table(const Json& rows, const std::vector<std::string>& keys);
 
 /// Median, least and most of durations in seconds, as {"median", "min", "max"} in milliseconds.
 Json time_summary(std::vector<double> seconds);
-/// The value below which the share `quantile` of the sorted values lies.
-double quantile(const std::vector<double>& sorted, double quantile);
+/// The value below which that share of the sorted values lies.
+double quantile(const std::vector<double>& sorted, double share);
 
 }  // namespace linnet
