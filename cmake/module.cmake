@@ -20,6 +20,12 @@ endif()
 # Errors are formatted with fmt, in headers too.
 target_link_libraries(linnet_flags INTERFACE fmt::fmt)
 
+# In Debug fmt's headers turn optimisation on for themselves. Precompiled, they would leave the compiler's intrinsics in the
+# form that only optimised code can take.
+if(CMAKE_BUILD_TYPE STREQUAL "Debug")
+  set(CMAKE_DISABLE_PRECOMPILE_HEADERS ON)
+endif()
+
 # linnet_module(NAME SOURCES file... [MODULES module...] [USES library...] [COLD]): MODULES are the modules below this one. The
 # global properties LINNET_MODULES and LINNET_USES collect the modules and the libraries that they use. A COLD one has no loop
 # whose speed matters, and compiles in less time with fewer optimisations.

@@ -94,7 +94,7 @@ TEST(RandomFeatures, ExactGradientMatchesDifferences) {
                           dx(x.size()), scale(static_cast<std::size_t>(rows)), ignored = scale;
       reference_features(*map, y.data(), scale.data(), x.data(), rows, dim, {});
       reference_features_backward(*map, dx.data(), dy.data(), x.data(), rows, dim, {});
-      const auto loss = [&] {
+      const auto loss = [&, dim = dim, features = features] {
         double sum = 0;
         reference_features(*map, y.data(), nullptr, x.data(), rows, dim, {});
         for (std::size_t i = 0; i < y.size(); ++i)

@@ -120,7 +120,7 @@ TEST(RandomStatistics, BlocksAreOrthogonal) {
   for (const auto& [width, rows] : {std::pair{1, 3}, {16, 40}, {65, 66}}) {
     const RandomDraws drawn = draw_random_features("favor", width, {.features = rows});
     ASSERT_EQ(std::ssize(drawn.directions), width * rows);
-    const auto row = [&](std::int64_t r) {
+    const auto row = [&, width = width](std::int64_t r) {
       const auto begin = drawn.directions.begin() + r * width;
       return std::vector<double>(begin, begin + width);
     };
