@@ -42,7 +42,8 @@ void generate(const std::shared_ptr<const Model>& model, std::span<const std::in
   if (drawn[2] != after) report("expected a restored stream to continue as the saved one");
   session.fork(1, 0, 7);
   session.resize(4);
-  session.step(std::vector<std::int32_t>(4));
+  drawn.resize(4);
+  session.step(drawn);
 }
 
 void train(Context& context, const ModelConfig& config, std::span<const std::int32_t> tokens,

@@ -3,6 +3,7 @@
 #include "base/fail.h"
 #include "config.h"
 #include "fuzz.h"
+#include "io/json.h"
 #include "run_record.h"
 
 namespace linnet::fuzz {
@@ -10,7 +11,6 @@ namespace linnet::fuzz {
 void answer(std::string_view input) {
   RunRecord record;
   Options options = record.options();
-  const Json before = options.to_json();
   for (std::size_t begin = 0; begin < input.size();) {
     const std::size_t end = std::min(input.find('\n', begin), input.size());
     options.apply_assignment(std::string(input.substr(begin, end - begin)));

@@ -60,14 +60,15 @@ void use(Session& session) {
     }
   };
   std::vector<float> numbers(5);
+  std::vector<std::int32_t> drawn(2);
   const std::vector<std::int32_t> prompt = {1, 2, 3, 4, 0, 1};
   const std::int64_t first = 0;
   attempt([&] { session.logits(0, numbers); });
   attempt([&] { session.fork(1, 0, 3); });
-  attempt([&] { session.step(std::vector<std::int32_t>(2)); });
+  attempt([&] { session.step(drawn); });
   attempt([&] { session.prefill(0, prompt); });
   attempt([&] { session.observe(std::span(prompt).first(1), std::span(&first, 1)); });
-  attempt([&] { session.step(std::vector<std::int32_t>(2)); });
+  attempt([&] { session.step(drawn); });
   const Bytes saved = session.save(0);
   session.restore(1, saved);
   if (session.save(1) != saved) report("expected a restored stream to be saved as it was");

@@ -5,14 +5,26 @@
 #include "config.h"
 #include "fuzz.h"
 #include "io/file.h"
+#include "io/json.h"
 #include "run_record.h"
 
 namespace linnet::fuzz {
+namespace {
+
+/// As the data do where the configuration leaves them open.
+void fill(ModelConfig& model) {
+  if (model.length == 0) model.length = 16;
+  if (model.vocabulary == 0) model.vocabulary = 5;
+  if (model.image_channels == 0) model.image_channels = 1;
+}
+
+}  // namespace
 
 void answer(std::string_view input) {
   const auto& folder = empty_folder();
   const auto path = put(folder / "run.toml", input);
   RunRecord record = RunRecord::read(folder);
+  fill(record.config.model);
   record.write(folder);
   RunRecord again = RunRecord::read(folder);
   if (again.options().to_json() != record.options().to_json())
@@ -33,6 +45,7 @@ std::vector<std::string> seeds() {
   std::vector<std::string> result;
   const auto& folder = empty_folder();
   RunRecord record;
+  fill(record.config.model);
   record.write(folder);
   result.push_back(read_file(folder / "run.toml"));
   result.push_back(
