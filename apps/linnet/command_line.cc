@@ -40,7 +40,7 @@ std::string full_name(const CLI::App& app) {
 
 /// CLI11's sentence, or a better one where it would not name what was found or expected.
 std::string sentence(const CLI::ParseError& error, CLI::App& app) {
-  const std::string message = error.what();
+  std::string message = error.what();
   const std::vector<std::string> unknown = app.remaining();
   const bool no_command = message.find("subcommand is required") != std::string::npos;
   if (!unknown.empty() && (no_command || dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr))

@@ -36,7 +36,7 @@ void release_pages(void* memory, std::size_t bytes) {
   const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
   const auto first = reinterpret_cast<std::uintptr_t>(memory);
   const std::uintptr_t begin = (first + page - 1) / page * page, end = (first + bytes) / page * page;
-  if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+  if (begin < end) madvise(static_cast<std::byte*>(memory) + (begin - first), end - begin, MADV_DONTNEED);
 }
 
 void release_free_memory() {

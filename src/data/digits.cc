@@ -170,7 +170,8 @@ void draw_digit(std::span<std::uint8_t> pixels, std::int64_t size, int digit, co
   std::vector<double> inside(pixels.size(), -softness);
   for (const Piece& piece : pieces) ink(inside, size, piece, softness);
   for (std::size_t i = 0; i < pixels.size(); ++i)
-    pixels[i] = static_cast<std::uint8_t>(255 * std::clamp(0.5 + inside[i] / softness, 0.0, 1.0) + 0.5);
+    pixels[i] =
+        static_cast<std::uint8_t>(std::lround(255 * std::clamp(0.5 + inside[i] / softness, 0.0, 1.0)));
 }
 
 void draw_digits(Context& context, std::span<std::uint8_t> pixels, std::span<std::uint8_t> labels,
