@@ -47,6 +47,7 @@ const std::map<std::string, std::string> module_of_public_header = {
     {"attention.h", "attention"},
     {"attention_config.h", "attention"},
     {"model.h", "model"},
+    {"run_config.h", "training"},
     {"dataset.h", "data"},
     {"training.h", "training"},
     {"generation.h", "generation"},
