@@ -1,0 +1,5 @@
+import linnet
+
+
+def test_version():
+    assert linnet.__version__.count(".") == 2
