@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import os
 import threading
 
 import numpy as np
@@ -116,8 +117,6 @@ def real(operation: str, name: str, value) -> float:
 
 def folder_of(operation: str, value) -> str:
     """A path as text."""
-    import os
-
     try:
         path = os.fspath(value)
     except TypeError as error:

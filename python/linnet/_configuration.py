@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import os
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
+
+import numpy as np
 
 from . import _core
 
@@ -20,6 +20,8 @@ def shipped_configurations() -> list[str]:
 
 
 def _read(path: Path) -> dict:
+    import tomllib  # takes its time
+
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -37,6 +39,8 @@ def _find(name: str) -> Path:
         return _SHIPPED / f"{name}.toml"
     if path.suffix == ".toml" or len(path.parts) != 1:
         raise _core.UsageError(f"[config] expected a TOML file, got {name}, which does not exist")
+    import difflib
+
     near = difflib.get_close_matches(name, shipped, 1)
     hint = f"; did you mean {near[0]}?" if near else ""
     raise _core.UsageError(
@@ -100,7 +104,7 @@ def json_of(tables: Mapping) -> str:
     """What the C++ module reads. Numbers of NumPy become Python's."""
 
     def plain(value):
-        if hasattr(value, "item"):
+        if isinstance(value, np.generic):
             return value.item()
         raise _core.ArgumentTypeError(f"[config] expected numbers, text and booleans, got {type(value).__name__}")
 

@@ -31,7 +31,7 @@ class Model:
 
     def __init__(self, core):
         if not isinstance(core, _core.Model):
-            raise _core.ArgumentTypeError("[model] expected linnet.load or linnet.random_model to make a model")
+            raise _core.ArgumentTypeError(f"[model] expected what linnet.load or linnet.random_model makes, got {type(core).__name__}")
         self._core = core
         self._config = model_tables(core.config)
 
@@ -347,6 +347,14 @@ class Model:
 
     def _rows(self, operation, function, tokens, label, key_lengths, context):
         array, batched = self._batch_of(operation, tokens)
+        key_lengths = _lengths(operation, key_lengths)
+        least = -1 if self._core.masked else 0
+        if key_lengths is not None and len(key_lengths) == len(array):
+            array = np.where(np.arange(array.shape[1]) < key_lengths[:, None], array, np.int32(0))
+        if array.size and (array.min() < least or array.max() >= self.vocabulary):
+            raise _core.UsageError(
+                f"[{operation}] expected tokens in {least} ... {self.vocabulary - 1}, got {array.min()} ... {array.max()}"
+            )
         if self._core.masked:
             inputs = np.where(array == -1, np.int32(self._core.mask_token), array)
         else:
@@ -357,7 +365,7 @@ class Model:
                 raise _core.UsageError(f"[{operation}] expected 1 or {len(array)} labels, got {len(labels)}")
             if inputs.shape[1]:
                 inputs[:, 0] = [self._core.first_input(one) for one in labels]
-        result = function(context_of(context), np.ascontiguousarray(inputs), _lengths(operation, key_lengths))
+        result = function(context_of(context), np.ascontiguousarray(inputs), key_lengths)
         return result if batched else result[0]
 
 

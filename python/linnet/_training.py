@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -165,6 +164,8 @@ def train(
     KeyboardInterrupt
         After Ctrl-C, which saves a checkpoint first.
     """
+    import tempfile  # takes its time
+
     tables = configuration(config, settings)
     curves = _Curves(_callbacks_of(callbacks))
     start = _model_of("train", initial)

@@ -44,8 +44,7 @@ ModelObject load(const std::string& folder, const std::vector<std::string>& sett
 
 ModelObject random(const std::string& config, std::uint64_t seed) {
   const nb::gil_scoped_release released;
-  RunConfig run;
-  run.model = ModelConfig();
+  RunConfig run{ModelConfig()};
   run.read_json(config, "the configuration");
   run.model.check();
   run.check_memory(false);
@@ -116,10 +115,10 @@ void bind_model(nb::module_& module) {
           "first_input",
           [](const ModelObject& self, std::int64_t label) { return self.model->config().first_input(label); },
           "label"_a)
-      .def("logits", &forward, "context"_a, "tokens"_a, "key_lengths"_a)
-      .def("hidden", &hidden, "context"_a, "tokens"_a, "key_lengths"_a)
+      .def("logits", &forward, "context"_a, "tokens"_a, "key_lengths"_a.none())
+      .def("hidden", &hidden, "context"_a, "tokens"_a, "key_lengths"_a.none())
       .def("score", &score, "context"_a, "tokens"_a, "label"_a)
-      .def("fill", &fill, "context"_a, "tokens"_a, "key_lengths"_a)
+      .def("fill", &fill, "context"_a, "tokens"_a, "key_lengths"_a.none())
       .def("save", &save, "folder"_a);
   module.def(
       "settings",

@@ -194,7 +194,8 @@ void bind_training(nb::module_& module) {
           "__init__",
           [](TrainerObject* self, const std::string& json, int threads, const ModelObject* initial) {
             const nb::gil_scoped_release released;
-            RunConfig config = config_of(json);
+            RunConfig config{ModelConfig()};
+            config.read_json(json, "the configuration");
             config.model.check();
             config.check_memory(true);
             new (self) TrainerObject(config, threads, model_of(initial));

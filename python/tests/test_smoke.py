@@ -1,5 +1,0 @@
-import linnet
-
-
-def test_version():
-    assert linnet.__version__.count(".") == 2
