@@ -51,12 +51,12 @@ def with_rows(array: np.ndarray) -> np.ndarray:
     return array if fits else np.array(array, dtype=array.dtype.newbyteorder("="), order="C")
 
 
-def float32_of(operation: str, name: str, value) -> np.ndarray:
-    """float32, dense; numbers of other kinds are converted."""
+def floats_of(operation: str, name: str, value, dtype) -> np.ndarray:
+    """`dtype`, dense; numbers of other kinds are converted."""
     array = np.asarray(value) if isinstance(value, (list, tuple, int, float)) else array_of(operation, name, value)
     if array.dtype.kind not in "fiu":
         raise _core.ArgumentTypeError(f"[{operation}] expected {name} as numbers, got {array.dtype}")
-    return np.ascontiguousarray(array, dtype=np.float32)
+    return np.ascontiguousarray(array, dtype=dtype)
 
 
 def integers_of(operation: str, name: str, value, dtype) -> np.ndarray:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from . import _core
-from ._arguments import array_of, context_of, float32_of, real, seed_of, whole, with_rows
+from ._arguments import array_of, context_of, floats_of, real, seed_of, whole, with_rows
 
 _LAYOUTS = {"blhd": (0, 1, 2, 3), "bhld": (0, 2, 1, 3)}
 
@@ -128,7 +128,7 @@ class State:
 
     def restore(self, numbers, position: int, slot: int = 0) -> None:
         """Reads what `save` wrote; `position` is the number of tokens that it stands for."""
-        values = float32_of("state", "numbers", numbers).reshape(-1)
+        values = floats_of("state", "numbers", numbers, np.float32).reshape(-1)
         self._core.restore(whole("state", "slot", slot), values, whole("state", "position", position))
 
 
@@ -277,16 +277,16 @@ class Attention:
         q, v = (_sequence_view(operation, name, value, layout) for name, value in (("q", q), ("v", v)))
         k = q if same else _sequence_view(operation, "k", k, layout)
         kind = _element_type(operation, {"q": q, "k": k, "v": v})
-        call = _Call(self, q, k, v, mask_of(operation, mask), layout, context_of(context))
+        kind_of_call, numbers = (_DoubleCall, np.float64) if kind == "float64" else (_Call, np.float32)
+        call = kind_of_call(self, q, k, v, mask_of(operation, mask), layout, context_of(context))
         call.position = whole(operation, "position", position)
-        call.decay = None if decay is None else float32_of(operation, "decay", decay)
-        call.key_projection = None if key_projection is None else float32_of(operation, "key_projection", key_projection)
+        call.decay = None if decay is None else floats_of(operation, "decay", decay, numbers)
+        if key_projection is not None:
+            call.key_projection = floats_of(operation, "key_projection", key_projection, numbers)
         if value_projection is key_projection:
             call.value_projection = call.key_projection
         elif value_projection is not None:
-            call.value_projection = float32_of(operation, "value_projection", value_projection)
-        if kind == "float64":
-            raise _core.ArgumentTypeError(f"[{operation}] expected float32 or bfloat16, got float64")
+            call.value_projection = floats_of(operation, "value_projection", value_projection, numbers)
         return call.run(state, return_state, gradients)
 
     def step(self, q, k, v, state: State, *, slots=None, decay=None, context: _core.Context | None = None) -> np.ndarray:
@@ -308,7 +308,7 @@ class Attention:
             chosen = list(range(state.slots))
         else:
             chosen = [whole(operation, "slots", slot) for slot in slots]
-        gamma = None if decay is None else float32_of(operation, "decay", decay)
+        gamma = None if decay is None else floats_of(operation, "decay", decay, np.float32)
         core.step(context_of(context), out, rows["q"], rows["k"], rows["v"], state._core, chosen, gamma)
         return out
 
@@ -379,7 +379,7 @@ class _Call:
             slots = self.initial.slots
             floats = max((self.initial.gradient_floats(slot) for slot in range(slots)), default=0)
             grad_initial = np.zeros((slots, floats), np.float32)
-        grad_final = None if grad_state is None else float32_of(operation, "grad_state", grad_state)
+        grad_final = None if grad_state is None else floats_of(operation, "grad_state", grad_state, np.float32)
         q, k, v, mask = self._inputs()
         self.core.backward(
             self.context,
@@ -399,6 +399,36 @@ class _Call:
             **self._options(),
         )
         return Gradients(*(self._shown(array) for array in grads), *extra.values(), grad_initial)
+
+
+class _DoubleCall(_Call):
+    """The same for float64: the library's reference, in double precision and quadratic time."""
+
+    def _dense(self):
+        q = np.ascontiguousarray(self.q)
+        k = q if self.k is self.q else np.ascontiguousarray(self.k)
+        return q, k, np.ascontiguousarray(self.v), self.mask, self.decay, self.key_projection, self.value_projection
+
+    def run(self, state, return_state, gradients):
+        if state is not None or return_state:
+            raise _core.ArgumentTypeError("[attention] expected float32 or bfloat16 with a state, got float64")
+        if self.position:
+            raise _core.UsageError(f"[attention] expected position 0 for float64, got {self.position}")
+        self.out = np.empty((*self.q.shape[:3], self.v.shape[3]))
+        _core.reference_forward(self.core.options, self.out, *self._dense())
+        return (self._shown(self.out), self.backward) if gradients else self._shown(self.out)
+
+    def backward(self, grad_out, grad_state=None) -> Gradients:
+        operation = "attention gradients"
+        upper = np.ascontiguousarray(_sequence_view(operation, "grad_out", grad_out, self.layout))
+        _element_type(operation, {"q": self.q, "grad_out": upper})
+        if grad_state is not None:
+            raise _core.ArgumentTypeError(f"[{operation}] expected float32 or bfloat16 with a state, got float64")
+        grads = [np.zeros(array.shape) for array in (self.q, self.k, self.v)]
+        options = (self.decay, self.key_projection, self.value_projection)
+        extra = [None if array is None else np.zeros_like(array) for array in options]
+        _core.reference_backward(self.core.options, *grads, upper, *self._dense(), *extra)
+        return Gradients(*(self._shown(array) for array in grads), *extra)
 
 
 _attentions: dict[tuple, Attention] = {}
@@ -438,7 +468,8 @@ def attention(
     Parameters
     ----------
     q : array [batch, length, heads, dim]
-        Queries, float32 or bfloat16 (of ml_dtypes). Arrays whose last axis is contiguous are not copied.
+        Queries, float32 or bfloat16 (of ml_dtypes), or float64, for which quadratic code in double precision runs, without
+        states. Arrays whose last axis is contiguous are not copied.
     k, v : array [batch, keys, heads, dim], [batch, keys, heads, value dim]
         Keys and values, of the type of `q`. For lsh `k` must be `q` itself.
     mask : linnet.Mask, "full", "causal", None or a boolean array [queries, keys] or [batch, queries, keys]

@@ -239,22 +239,24 @@ void bind_attention(nb::module_& module) {
             new (self) AttentionObject{options, make_attention(options)};
           },
           "options"_a)
+      .def_prop_ro("options", [](const AttentionObject& self) { return self.options; })
       .def(
           "forward", &forward, "context"_a, "out"_a, "q"_a, "k"_a, "v"_a, "mask"_a,
-          "normaliser"_a = nb::none(), "initial"_a.none() = nb::none(), "final"_a.none() = nb::none(),
-          "position"_a = 0, "decay"_a = nb::none(), "key_projection"_a = nb::none(),
-          "value_projection"_a = nb::none(),
+          "normaliser"_a.none() = nb::none(), "initial"_a.none() = nb::none(), "final"_a.none() = nb::none(),
+          "position"_a = 0, "decay"_a.none() = nb::none(), "key_projection"_a.none() = nb::none(),
+          "value_projection"_a.none() = nb::none(),
           "Assigns out [B, L, H, M], and normaliser [B, L, H] where it is given. All arguments are arrays or "
           "`Array`.")
       .def("backward", &backward, "context"_a, "grad_q"_a, "grad_k"_a, "grad_v"_a, "grad_out"_a, "q"_a, "k"_a,
            "v"_a, "mask"_a, "out"_a, "normaliser"_a, "initial"_a.none() = nb::none(), "position"_a = 0,
-           "decay"_a = nb::none(), "key_projection"_a = nb::none(), "value_projection"_a = nb::none(),
-           "grad_decay"_a = nb::none(), "grad_key_projection"_a = nb::none(),
-           "grad_value_projection"_a = nb::none(), "grad_initial"_a = nb::none(), "grad_final"_a = nb::none(),
+           "decay"_a.none() = nb::none(), "key_projection"_a.none() = nb::none(),
+           "value_projection"_a.none() = nb::none(), "grad_decay"_a.none() = nb::none(),
+           "grad_key_projection"_a.none() = nb::none(), "grad_value_projection"_a.none() = nb::none(),
+           "grad_initial"_a.none() = nb::none(), "grad_final"_a.none() = nb::none(),
            "Assigns the gradients that are given; grad_final [B, G] is read.")
       .def("make_state", &make_state, "slots"_a, "heads"_a, "head_dim"_a, "value_dim"_a, "capacity"_a = 0)
       .def("step", &step, "context"_a, "out"_a, "q"_a, "k"_a, "v"_a, "state"_a, "slots"_a,
-           "decay"_a = nb::none(),
+           "decay"_a.none() = nb::none(),
            "One token for each of n slots: q [n, H, E], k, v and out [n, H, M], float32.");
 }
 

@@ -32,6 +32,7 @@ void bind_arrays(nanobind::module_& module);
 void bind_context(nanobind::module_& module);
 void bind_mask(nanobind::module_& module);
 void bind_attention(nanobind::module_& module);
+void bind_reference(nanobind::module_& module);
 void bind_model(nanobind::module_& module);
 void bind_session(nanobind::module_& module);
 void bind_dataset(nanobind::module_& module);

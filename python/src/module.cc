@@ -8,6 +8,7 @@ NB_MODULE(_core, module) {
   bind_context(module);
   bind_mask(module);
   bind_attention(module);
+  bind_reference(module);
   bind_model(module);
   bind_session(module);
   bind_dataset(module);

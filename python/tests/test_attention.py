@@ -276,3 +276,39 @@ def test_tables():
     assert {"elu", "favor"} <= {row["name"] for row in linnet.feature_maps()}
     assert "gaussian" in {row["name"] for row in linnet.similarities()}
     assert linnet.instruction_set() in ("AVX3_ZEN4", "AVX3_DL", "AVX3", "AVX2", "SSE4", "SCALAR", "EMU128")
+
+
+@pytest.mark.parametrize("family", ["linear", "softmax", "kernel", "local", "strided", "linformer"])
+def test_float64_is_the_same_in_double_precision(family):
+    q, k, v = inputs()
+    upper = uniform(9, B, L, H, M)
+    options = {"family": family, "mask": None if family == "linformer" else "causal"}
+    if family == "linformer":
+        options["key_projection"] = options["value_projection"] = uniform(5, H, 6, L)
+    double = [array.astype(np.float64) for array in (q, k, v, upper)]
+    exact = linnet.attention(*double[:3], **options)
+    assert exact.dtype == np.float64 and relative(linnet.attention(q, k, v, **options), exact) < 1e-5
+    gradients = linnet.attention_gradients(*double, **options)
+    for found, wanted in zip(linnet.attention_gradients(q, k, v, upper, **options)[:3], gradients):
+        assert wanted.dtype == np.float64 and relative(found, wanted) < 1e-4
+
+
+def test_float64_gradients_are_differences():
+    q, k, v = (array[:, :6].astype(np.float64) for array in inputs())
+    upper, decay = uniform(9, B, 6, H, M).astype(np.float64), np.array([0.9, 0.8, 0.5])
+    found = linnet.attention_gradients(q, k, v, upper, mask="causal", decay=decay)
+    expected = differences(lambda *a: linnet.attention(*a[:3], mask="causal", decay=a[3]), (q, k, v, decay), upper, 1e-5)
+    for gradient, wanted in zip(found, expected):
+        assert relative(gradient, wanted) < 1e-8
+
+
+def test_a_shared_projection_has_the_sum_of_both_gradients():
+    q, k, v = (array[:, :6].astype(np.float64) for array in inputs())
+    e, upper = uniform(5, H, 3, 6).astype(np.float64), uniform(9, B, 6, H, M).astype(np.float64)
+
+    def both(projection):
+        return linnet.attention(q, k, v, family="linformer", key_projection=projection, value_projection=projection)
+
+    found = linnet.attention_gradients(q, k, v, upper, family="linformer", key_projection=e, value_projection=e)
+    expected = differences(both, [e], upper, 1e-5)[0]
+    assert relative(found.key_projection + found.value_projection, expected) < 1e-8

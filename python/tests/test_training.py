@@ -163,7 +163,8 @@ def test_files_of_the_shipped_configuration(digits):
 
 
 SCRIPT = """
-import sys, numpy as np, linnet
+import signal, sys, numpy as np, linnet
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have it ignored
 tokens = (np.arange(30)[:, None] + np.arange(24)) % 11
 config = {"model": {"layers": 2, "heads": 2, "width": 16, "feed_forward": 32, "vocabulary": 11, "length": 24}}
 def started(*_):
