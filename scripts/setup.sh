@@ -3,7 +3,8 @@
 set -euo pipefail
 
 packages=(g++ cmake ninja-build libdnnl-dev libhwy-dev libcli11-dev libtomlplusplus-dev nlohmann-json3-dev libfmt-dev
-  libpng-dev libcairo2-dev zlib1g-dev libxxhash-dev libgtest-dev libgmock-dev libbenchmark-dev pkgconf python3-numpy)
+  libpng-dev libcairo2-dev zlib1g-dev libxxhash-dev libgtest-dev libgmock-dev libbenchmark-dev pkgconf
+  python3-numpy python3-dev python3-venv python3-pip)
 # With --sanitizers, also what scripts/test.sh --sanitizers needs.
 if [[ "${1:-}" == "--sanitizers" ]]; then packages+=(clang libomp-dev); fi
 
