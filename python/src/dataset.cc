@@ -44,13 +44,13 @@ class ArrayDataset : public PictureDataset {
  public:
   struct Arrays {
     View<const std::int32_t> tokens;
-    std::span<const std::int64_t> labels, lengths;
+    std::vector<std::int64_t> labels, lengths;  // copies: what is checked must not change
   };
 
-  ArrayDataset(std::vector<nb::object> objects, const Arrays& arrays, std::int64_t vocabulary,
-               std::int64_t classes, ImageShape image)
+  ArrayDataset(std::vector<nb::object> objects, Arrays arrays, std::int64_t vocabulary, std::int64_t classes,
+               ImageShape image)
       : kept_(std::move(objects)),
-        arrays_(arrays),
+        arrays_(std::move(arrays)),
         vocabulary_(vocabulary),
         classes_(classes),
         image_(image) {}
@@ -85,13 +85,13 @@ void check_values(const char* what, std::int64_t value, std::int64_t least, std:
            std::to_string(value));
 }
 
-std::span<const std::int64_t> per_example(nb::handle values, const char* name, std::int64_t examples) {
+std::vector<std::int64_t> per_example(nb::handle values, const char* name, std::int64_t examples) {
   if (values.is_none()) return {};
   const auto span = span_of<const std::int64_t>(values, "dataset", name);
   if (static_cast<std::int64_t>(span.size()) != examples)
     refuse("dataset", std::string(name) + " for " + std::to_string(examples) + " examples",
            std::to_string(span.size()));
-  return span;
+  return {span.begin(), span.end()};
 }
 
 DatasetObject from_arrays(nb::object tokens, nb::object labels, nb::object lengths, std::int64_t vocabulary,
@@ -110,7 +110,7 @@ DatasetObject from_arrays(nb::object tokens, nb::object labels, nb::object lengt
     const std::int64_t known = arrays.lengths.empty() ? length : arrays.lengths[static_cast<std::size_t>(i)];
     for (std::int64_t t = 0; t < known; ++t) check_values("tokens", arrays.tokens(i, t), 0, vocabulary - 1);
   }
-  return {std::make_shared<ArrayDataset>(std::vector<nb::object>{tokens, labels, lengths}, arrays, vocabulary,
+  return {std::make_shared<ArrayDataset>(std::vector<nb::object>{tokens}, std::move(arrays), vocabulary,
                                          classes, ImageShape{height, width, channels})};
 }
 

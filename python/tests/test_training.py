@@ -59,7 +59,8 @@ def test_shorter_examples_end_in_padding():
     data = linnet.Dataset(tokens, lengths=lengths, vocabulary=11)
     assert (data[3] == np.where(np.arange(24) < lengths[3], tokens[3], -1)).all()
     noise = np.where(np.arange(24) < lengths[:, None], tokens, 7)  # what stands in the padding does not matter
-    runs = [linnet.train(tiny(training__steps=5), linnet.Dataset(t, lengths=lengths, vocabulary=11)) for t in (tokens, noise)]
+    sets = [linnet.Dataset(array, lengths=lengths, vocabulary=11) for array in (tokens, noise)]
+    runs = [linnet.train(tiny(training__steps=5), data) for data in sets]
     assert np.array_equal(runs[0].bits, runs[1].bits)
 
 
@@ -78,6 +79,14 @@ def test_data_sets_keep_their_arrays():
     assert np.array_equal(data[5], expected) and data[-1].shape == (24,) and data.label(0) is None
     with pytest.raises(IndexError):
         data[30]
+
+
+def test_lengths_and_labels_are_copied():
+    """What the core has checked must not change: a larger length would be read beyond the array."""
+    lengths, labels = np.full(30, 20), np.zeros(30, np.int64)
+    data = linnet.Dataset(counting(30, 24, 11), labels, lengths, classes=2)
+    lengths[:], labels[:] = 10**6, 99
+    assert (data[7] >= 0).sum() == 20 and data.label(7) == 0
 
 
 def test_callbacks_see_and_stop_training():
@@ -109,9 +118,8 @@ def test_a_run_is_resumed(tmp_path):
     tokens = counting(60, 24, 11)
     settings = tiny(training__steps=8, training__schedule="constant")
     whole = linnet.train(settings, tokens, out=tmp_path / "whole")
-    stopped = linnet.train(
-        settings, tokens, out=tmp_path / "run", callbacks={"on_step": lambda report: None, "should_stop": iter([0, 0, 1]).__next__}
-    )
+    third = {"should_stop": iter([False, False, True]).__next__}
+    stopped = linnet.train(settings, tokens, out=tmp_path / "run", callbacks=third)
     assert stopped.step == 3
     rest = linnet.train(settings, tokens, out=tmp_path / "run", resume=True)
     assert rest.steps.tolist() == [4, 5, 6, 7, 8]

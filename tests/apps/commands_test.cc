@@ -9,7 +9,6 @@
 #include "apps/bench_rows.h"
 #include "apps/program.h"
 #include "apps/tiny_models.h"
-#include "attention/reference.h"
 #include "data/idx.h"
 #include "io/file.h"
 #include "io/json.h"
@@ -18,6 +17,7 @@
 #include "io/temporary_folder.h"
 #include "linnet/attention.h"
 #include "linnet/dataset.h"
+#include "linnet/reference.h"
 
 namespace linnet {
 namespace {
