@@ -6,7 +6,8 @@
 set -euo pipefail
 
 packages=(g++ cmake ninja-build libdnnl-dev libhwy-dev libcli11-dev libtomlplusplus-dev nlohmann-json3-dev libfmt-dev
-  libpng-dev libcairo2-dev zlib1g-dev libxxhash-dev libgtest-dev libgmock-dev libbenchmark-dev pkgconf python3-numpy)
+  libpng-dev libcairo2-dev zlib1g-dev libxxhash-dev libgtest-dev libgmock-dev libbenchmark-dev pkgconf
+  python3-numpy python3-dev python3-venv python3-pip)
 for argument in "$@"; do
   case "$argument" in
     --checks) packages+=(clang-format-14 clang-tidy-14 libomp-14-dev) ;;

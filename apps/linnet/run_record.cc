@@ -8,6 +8,7 @@
 #include "base/fail.h"
 #include "io/file.h"
 #include "io/json.h"
+#include "training/run_config.h"
 
 namespace linnet {
 namespace {
@@ -46,7 +47,7 @@ std::string shell_word(const std::string& word) {
 }  // namespace
 
 Options RunRecord::options() {
-  Options options = config.options();
+  Options options = options_of(config);
   options.add("run.version", version, "version of Linnet that began the run");
   options.add("run.command", command, "command line that began it");
   options.add("run.started", started, "when, UTC");

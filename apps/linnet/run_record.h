@@ -6,6 +6,7 @@
 
 #include "config.h"
 #include "data/fingerprint.h"
+#include "io/options.h"
 
 namespace linnet {
 

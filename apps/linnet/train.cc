@@ -83,7 +83,7 @@ void set_data(RunConfig& config, const std::string& data) {
 
 RunRecord new_record(const Arguments& arguments) {
   RunRecord record;
-  record.config.load(arguments.config, arguments.settings);
+  load(record.config, arguments.config, arguments.settings);
   set_data(record.config, arguments.data);
   record.version = version();
   record.command = own_command_line();
@@ -95,7 +95,7 @@ RunRecord new_record(const Arguments& arguments) {
 
 /// Throws UsageError where `changed` would train another model than the run's.
 void check_changes(RunRecord& run, RunRecord& changed, const std::string& folder) {
-  const std::vector<Options::Row> old = run.config.options().rows(), now = changed.config.options().rows();
+  const std::vector<Setting> old = run.config.settings(), now = changed.config.settings();
   for (std::size_t i = 0; i < old.size(); ++i)
     if (old[i].value != now[i].value && !may_change(old[i].key))
       fail<UsageError>("resume", "expected {} = {} as in the run {}, got {}", old[i].key, old[i].value,
@@ -104,8 +104,7 @@ void check_changes(RunRecord& run, RunRecord& changed, const std::string& folder
 
 RunRecord resumed_record(const Arguments& arguments) {
   RunRecord run = RunRecord::read(arguments.resume), changed = run;
-  Options options = changed.config.options();
-  for (const std::string& setting : arguments.settings) options.apply_assignment(setting);
+  for (const std::string& setting : arguments.settings) changed.config.set(setting);
   set_data(changed.config, arguments.data);
   check_changes(run, changed, arguments.resume);
   changed.resumed = own_command_line();
@@ -265,9 +264,7 @@ void run(const Arguments& arguments) {
 }
 
 void list_options() {
-  RunConfig config;
-  Options options = config.options();
-  for (const Options::Row& row : options.rows())
+  for (const Setting& row : RunConfig().settings())
     fmt::print("{:<28} {:<8} {:<12} {:<28} {}\n", row.key, row.type, row.value, row.range, row.help);
 }
 

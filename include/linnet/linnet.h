@@ -13,6 +13,8 @@
 #include "linnet/layer_types.h"
 #include "linnet/mask.h"
 #include "linnet/model.h"
+#include "linnet/reference.h"
+#include "linnet/run_config.h"
 #include "linnet/similarity.h"
 #include "linnet/tensor.h"
 #include "linnet/training.h"

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "attention/mask_geometry.h"
-#include "attention/reference.h"
 #include "base/fail.h"
+#include "linnet/reference.h"
 
 namespace linnet {
 

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "attention/cost.h"
-#include "attention/reference.h"
 #include "base/settings.h"
 #include "linnet/attention_config.h"
+#include "linnet/reference.h"
 
 namespace linnet {
 

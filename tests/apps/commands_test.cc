@@ -9,7 +9,6 @@
 #include "apps/bench_rows.h"
 #include "apps/program.h"
 #include "apps/tiny_models.h"
-#include "attention/reference.h"
 #include "base/sanitizers.h"
 #include "data/idx.h"
 #include "io/file.h"
@@ -19,6 +18,7 @@
 #include "io/temporary_folder.h"
 #include "linnet/attention.h"
 #include "linnet/dataset.h"
+#include "linnet/reference.h"
 
 namespace linnet {
 namespace {

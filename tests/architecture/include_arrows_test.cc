@@ -1,6 +1,7 @@
 // Reads every #include of the public headers, of src/ and of apps/, and holds it against the modules of
 // docs/architecture.md: base ← kernels ← attention ← layers ← model ← {training, generation} ← apps, base ←
-// io ← {model, data, training, generation}, base ← data ← training, attention ← study ← apps.
+// io ← {model, data, training, generation}, base ← data ← training, attention ← study ← apps. python takes
+// public headers alone.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -31,6 +32,7 @@ const std::map<std::string, std::set<std::string>> arrows = {
     {"training", {"model", "data", "io"}},
     {"generation", {"model", "io"}},
     {"apps", {"training", "generation", "study"}},
+    {"python", {"training", "generation"}},
 };
 
 const std::map<std::string, std::string> module_of_public_header = {
@@ -47,6 +49,8 @@ const std::map<std::string, std::string> module_of_public_header = {
     {"attention.h", "attention"},
     {"attention_config.h", "attention"},
     {"model.h", "model"},
+    {"reference.h", "attention"},
+    {"run_config.h", "training"},
     {"dataset.h", "data"},
     {"training.h", "training"},
     {"generation.h", "generation"},
@@ -95,6 +99,8 @@ std::string complaint(const std::string& module, const fs::path& file, const std
   const std::optional<std::string> to = module_of(target);
   if (to && !arrows.contains(*to)) return *to;
   if (to && !may_include(module, *to)) return module + " may not include " + *to;
+  if (to && module == "python" && !target.starts_with("linnet/"))
+    return "the Python package includes public headers alone";
   if (module != "attention" &&
       starts_with_any(target, {"attention/kernel/", "attention/linear/", "attention/linformer/",
                                "attention/lsh/", "attention/softmax/", "attention/sparse/"}))
@@ -114,11 +120,11 @@ struct Source {
   fs::path file;
 };
 
-/// Every source file below include/linnet, src and apps.
+/// Every source file below include/linnet, src, apps and python.
 std::vector<Source> sources() {
   const fs::path root = LINNET_SOURCE_FOLDER;
   std::vector<Source> result;
-  for (const char* top : {"include/linnet", "src", "apps"}) {
+  for (const char* top : {"include/linnet", "src", "apps", "python"}) {
     if (!fs::exists(root / top)) continue;
     for (const auto& entry : fs::recursive_directory_iterator(root / top)) {
       const std::string extension = entry.path().extension().string();
@@ -126,6 +132,7 @@ std::vector<Source> sources() {
         continue;
       const fs::path file = fs::relative(entry.path(), root);
       std::string module = "apps";
+      if (top == std::string("python")) module = "python";
       if (top == std::string("src")) module = (*std::next(file.begin())).string();
       if (top == std::string("include/linnet")) {
         const auto found = module_of_public_header.find(file.filename().string());
@@ -159,6 +166,8 @@ TEST(IncludeArrows, TellAllowedFromForbidden) {
     return complaint(module, file, target).empty();
   };
   EXPECT_TRUE(allowed("layers", "src/layers/a.cc", "kernels/dense.h"));
+  EXPECT_TRUE(allowed("python", "python/src/a.cc", "linnet/generation.h"));
+  EXPECT_FALSE(allowed("python", "python/src/a.cc", "base/fail.h"));
   EXPECT_TRUE(allowed("generation", "src/generation/a.cc", "base/parallel.h"));
   EXPECT_TRUE(allowed("training", "src/training/a.cc", "linnet/dataset.h"));
   EXPECT_TRUE(allowed("data", "src/data/a.cc", "io/file.h"));

@@ -8,10 +8,10 @@
 #include <utility>
 #include <vector>
 
-#include "attention/reference.h"
 #include "base/random.h"
 #include "hwy/targets.h"
 #include "linnet/attention.h"
+#include "linnet/reference.h"
 #include "support/contexts.h"
 
 namespace linnet::test {

@@ -4,7 +4,7 @@
 
 #include "attention/family_cases.h"
 #include "attention/mask_cases.h"
-#include "attention/reference.h"
+#include "linnet/reference.h"
 #include "linnet/similarity.h"
 
 namespace linnet::test {

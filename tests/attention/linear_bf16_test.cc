@@ -1,7 +1,7 @@
 #include "attention/attention_tools.h"
 #include "attention/mask_cases.h"
-#include "attention/reference.h"
 #include "linnet/error.h"
+#include "linnet/reference.h"
 
 namespace linnet {
 namespace {

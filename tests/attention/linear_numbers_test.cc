@@ -1,6 +1,6 @@
 #include "attention/attention_tools.h"
 #include "attention/mask_cases.h"
-#include "attention/reference.h"
+#include "linnet/reference.h"
 
 namespace linnet {
 namespace {

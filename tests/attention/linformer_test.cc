@@ -1,9 +1,9 @@
 // Linformer against its double-precision reference, that one against softmax attention and finite
 // differences.
 #include "attention/attention_tools.h"
-#include "attention/reference.h"
 #include "kernels/targets.h"
 #include "linnet/error.h"
+#include "linnet/reference.h"
 #include "support/errors.h"
 
 namespace linnet {

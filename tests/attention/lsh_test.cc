@@ -4,9 +4,9 @@
 
 #include "attention/attention_tools.h"
 #include "attention/lsh/hash.h"
-#include "attention/reference.h"
 #include "kernels/targets.h"
 #include "linnet/error.h"
+#include "linnet/reference.h"
 #include "support/errors.h"
 
 namespace linnet {

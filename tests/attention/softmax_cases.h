@@ -7,9 +7,9 @@
 #include <cmath>
 #include <vector>
 
-#include "attention/reference.h"
 #include "attention/softmax/softmax_attention.h"
 #include "base/random.h"
+#include "linnet/reference.h"
 #include "linnet/tensor.h"
 #include "support/contexts.h"
 

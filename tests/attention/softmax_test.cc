@@ -6,10 +6,10 @@
 #include <optional>
 #include <thread>
 
-#include "attention/reference.h"
 #include "attention/softmax_cases.h"
 #include "kernels/targets.h"
 #include "linnet/error.h"
+#include "linnet/reference.h"
 
 namespace linnet::testing {
 namespace {

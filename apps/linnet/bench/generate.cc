@@ -329,7 +329,7 @@ void run(const Arguments& arguments) {
   const Json rows = arguments.bench.rows([&](Context& context, Json& rows) {
     for (const std::string& name : lists.configs) {
       RunConfig config;
-      config.load_without_data(name, arguments.settings);
+      load_without_data(config, name, arguments.settings);
       for (const auto& [family, weights] : pairs(lists.families, lists.weights))
         add_rows(rows, context, model_of(config, family, weights, arguments), {name, family, weights}, lists,
                  arguments);

@@ -92,7 +92,7 @@ void run(const Arguments& arguments) {
   const Json rows = arguments.bench.rows([&](Context& context, Json& rows) {
     for (const std::string& name : configs) {
       RunConfig config;
-      config.load_without_data(name, arguments.settings);
+      load_without_data(config, name, arguments.settings);
       for (const std::string& family : families.names.empty()
                                            ? std::vector<std::string>{name_of(config.model.attention.family)}
                                            : families.names) {

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "attention/reference.h"
 #include "linnet/attention.h"
+#include "linnet/reference.h"
 
 namespace linnet {
 

@@ -2,8 +2,8 @@
 
 #include <memory>
 
-#include "attention/reference.h"
 #include "linnet/attention.h"
+#include "linnet/reference.h"
 
 namespace linnet {
 

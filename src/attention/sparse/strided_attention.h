@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <memory>
 
-#include "attention/reference.h"
 #include "linnet/attention.h"
+#include "linnet/reference.h"
 
 namespace linnet {
 

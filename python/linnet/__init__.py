@@ -1,0 +1,66 @@
+"""Linnet: transformers with linear-time attention.
+
+Load, train and run models, and compute attention on NumPy arrays. ``docs/python.md`` is the guide.
+"""
+
+from ._attention import Attention, Gradients, State, attention, attention_gradients, attention_step
+from ._configuration import configuration, shipped_configurations
+from ._core import (
+    ArgumentTypeError,
+    Context,
+    Error,
+    FeatureMap,
+    Mask,
+    Similarity,
+    UsageError,
+    available_processors,
+    families,
+    feature_map,
+    feature_maps,
+    instruction_set,
+    settings,
+    similarities,
+    similarity,
+)
+from ._core import version as __version__
+from ._dataset import Dataset
+from ._model import Filling, Model, load, random_model
+from ._session import Session
+from ._training import Trainer, Training, evaluate, train
+
+__all__ = [
+    "ArgumentTypeError",
+    "Attention",
+    "Context",
+    "Dataset",
+    "Error",
+    "FeatureMap",
+    "Filling",
+    "Gradients",
+    "Mask",
+    "Model",
+    "Session",
+    "Similarity",
+    "State",
+    "Trainer",
+    "Training",
+    "UsageError",
+    "__version__",
+    "attention",
+    "attention_gradients",
+    "attention_step",
+    "available_processors",
+    "configuration",
+    "evaluate",
+    "families",
+    "feature_map",
+    "feature_maps",
+    "instruction_set",
+    "load",
+    "random_model",
+    "settings",
+    "shipped_configurations",
+    "similarities",
+    "similarity",
+    "train",
+]

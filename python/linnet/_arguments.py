@@ -1,0 +1,132 @@
+"""What functions of the package accept, as what the C++ module takes."""
+
+from __future__ import annotations
+
+import operator
+import os
+import threading
+
+import numpy as np
+
+from . import _core
+
+_of_thread = threading.local()
+
+
+def context_of(context: _core.Context | None) -> _core.Context:
+    """The given context, or one that the calling thread keeps, with a thread per processor."""
+    if context is None:
+        if not hasattr(_of_thread, "context"):
+            _of_thread.context = _core.Context()
+        return _of_thread.context
+    if not isinstance(context, _core.Context):
+        raise _core.ArgumentTypeError(f"[context] expected a linnet.Context, got {type(context).__name__}")
+    return context
+
+
+def array_of(operation: str, name: str, value) -> np.ndarray:
+    """A NumPy array: the value itself, or a view of what has NumPy's or the DLPack interface."""
+    if isinstance(value, np.ndarray):
+        return value
+    if any(hasattr(value, interface) for interface in ("__array__", "__array_interface__", "__dlpack__")):
+        try:
+            return np.asarray(value)
+        except Exception as error:
+            raise _core.ArgumentTypeError(
+                f"[{operation}] expected {name} as a NumPy array, got {type(value).__name__}: {error}"
+            ) from error
+    raise _core.ArgumentTypeError(f"[{operation}] expected {name} as a NumPy array, got {type(value).__name__}")
+
+
+def with_rows(array: np.ndarray) -> np.ndarray:
+    """The array itself where its last axis is contiguous, its elements aligned and of the machine's byte order, otherwise a
+    copy."""
+    item = array.itemsize
+    fits = (
+        array.dtype.isnative
+        and array.flags.aligned
+        and (array.ndim == 0 or array.shape[-1] <= 1 or array.strides[-1] == item)
+        and all(stride % item == 0 for stride in array.strides)
+    )
+    return array if fits else np.array(array, dtype=array.dtype.newbyteorder("="), order="C")
+
+
+def floats_of(operation: str, name: str, value, dtype) -> np.ndarray:
+    """`dtype`, dense; numbers of other kinds are converted."""
+    array = np.asarray(value) if isinstance(value, (list, tuple, int, float)) else array_of(operation, name, value)
+    if array.dtype.kind not in "fiu":
+        raise _core.ArgumentTypeError(f"[{operation}] expected {name} as numbers, got {array.dtype}")
+    return np.ascontiguousarray(array, dtype=dtype)
+
+
+def integers_of(operation: str, name: str, value, dtype) -> np.ndarray:
+    """Whole numbers as `dtype`, dense. Numbers beyond its range are refused."""
+    if isinstance(value, (list, tuple, range, int)):
+        try:
+            array = np.asarray(value if not isinstance(value, range) else list(value))
+        except (ValueError, OverflowError) as error:
+            raise _core.UsageError(f"[{operation}] expected {name} as an array, got rows of several lengths") from error
+        if array.size == 0:
+            array = array.astype(np.int64)
+    else:
+        array = array_of(operation, name, value)
+    if array.dtype.kind not in "iu":
+        raise _core.ArgumentTypeError(f"[{operation}] expected {name} of whole numbers, got {array.dtype}")
+    if array.dtype == dtype and array.flags.c_contiguous and array.flags.aligned:
+        return array
+    limits = np.iinfo(dtype)
+    if array.size and (int(array.min()) < limits.min or int(array.max()) > limits.max):
+        raise _core.UsageError(
+            f"[{operation}] expected {name} in {limits.min} ... {limits.max}, got {int(array.min())} ... {int(array.max())}"
+        )
+    return np.ascontiguousarray(array, dtype=dtype)
+
+
+def whole(operation: str, name: str, value) -> int:
+    """A whole number of Python or NumPy that fits 64 bits."""
+    try:
+        number = operator.index(value)
+    except TypeError as error:
+        raise _core.ArgumentTypeError(
+            f"[{operation}] expected {name} as a whole number, got {type(value).__name__}"
+        ) from error
+    if not -(2**63) <= number < 2**63:
+        raise _core.UsageError(f"[{operation}] expected {name} of at most 64 bits, got {number}")
+    return number
+
+
+def seed_of(operation: str, value) -> int:
+    """A seed: 0 ... 2^63 - 1."""
+    seed = whole(operation, "seed", value)
+    if seed < 0:
+        raise _core.UsageError(f"[{operation}] expected a seed of at least 0, got {seed}")
+    return seed
+
+
+def real(operation: str, name: str, value) -> float:
+    """A number of Python or NumPy."""
+    if isinstance(value, (str, bytes)):
+        raise _core.ArgumentTypeError(f"[{operation}] expected {name} as a number, got {type(value).__name__}")
+    try:
+        return float(value)
+    except (TypeError, ValueError) as error:
+        raise _core.ArgumentTypeError(
+            f"[{operation}] expected {name} as a number, got {type(value).__name__}"
+        ) from error
+
+
+def folder_of(operation: str, value) -> str:
+    """A path as text."""
+    try:
+        path = os.fspath(value)
+    except TypeError as error:
+        raise _core.ArgumentTypeError(f"[{operation}] expected a path, got {type(value).__name__}") from error
+    return os.fsdecode(path)
+
+
+def threads_of(operation: str, value) -> int:
+    """A number of threads."""
+    threads = whole(operation, "threads", value)
+    if not 0 <= threads <= 1024:
+        raise _core.UsageError(f"[{operation}] expected threads in 0 ... 1024, got {threads}")
+    return threads

@@ -1,0 +1,118 @@
+"""Configurations: dictionaries with the keys of TOML files and config.json."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from . import _core
+
+_SHIPPED = Path(__file__).parent / "configs"
+
+
+def shipped_configurations() -> list[str]:
+    """The names of the configurations that come with the package."""
+    return sorted(path.stem for path in _SHIPPED.glob("*.toml"))
+
+
+def _read(path: Path) -> dict:
+    import tomllib  # takes its time
+
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise _core.UsageError(f"[config] expected TOML in {path}, got {error}") from error
+    except OSError as error:
+        raise _core.Error(f"[config] expected to read {path}, got {error.strerror}") from error
+
+
+def _find(name: str) -> Path:
+    path = Path(name)
+    if path.is_file():
+        return path
+    shipped = shipped_configurations()
+    if name in shipped:
+        return _SHIPPED / f"{name}.toml"
+    if path.suffix == ".toml" or len(path.parts) != 1:
+        raise _core.UsageError(f"[config] expected a TOML file, got {name}, which does not exist")
+    import difflib
+
+    near = difflib.get_close_matches(name, shipped, 1)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    raise _core.UsageError(
+        f"[config] expected a TOML file or one of the shipped configurations ({', '.join(shipped)}), got {name}{hint}"
+    )
+
+
+def _put(tables: dict, key: str, value) -> None:
+    """Puts `value` under a dotted key."""
+    *groups, last = key.split(".")
+    for group in groups:
+        tables = tables.setdefault(group, {})
+        if not isinstance(tables, dict):
+            raise _core.UsageError(f"[config] expected a table {group}, got a value in {key}")
+    tables[last] = value
+
+
+def _merge(tables: dict, more: Mapping, prefix: str = "") -> None:
+    for key, value in more.items():
+        if not isinstance(key, str):
+            raise _core.ArgumentTypeError(f"[config] expected keys as text, got {type(key).__name__}")
+        if isinstance(value, Mapping):
+            _merge(tables, value, f"{prefix}{key}.")
+        else:
+            _put(tables, f"{prefix}{key}", value)
+
+
+def configuration(config, settings: Mapping | None = None) -> dict:
+    """A configuration as nested dictionaries: ``{"model": {"layers": 4, ...}, "attention": ..., "training": ...}``.
+
+    Parameters
+    ----------
+    config : str, path or mapping
+        A TOML file, the name of a shipped configuration ("digits"), or dictionaries. Their keys may be dotted:
+        ``{"training.steps": 100}``. ``linnet.settings()`` lists all keys.
+    settings : mapping, optional
+        Values in place of those of `config`.
+
+    Raises
+    ------
+    linnet.UsageError
+        For a file that does not exist or is no TOML. Keys and values are checked where the configuration is used.
+    """
+    tables: dict = {}
+    if isinstance(config, Mapping):
+        _merge(tables, config)
+    elif isinstance(config, (str, os.PathLike)):
+        _merge(tables, _read(_find(os.fspath(config))))
+    else:
+        raise _core.ArgumentTypeError(
+            f"[config] expected a dictionary, a TOML file or a name, got {type(config).__name__}"
+        )
+    if settings is not None:
+        if not isinstance(settings, Mapping):
+            raise _core.ArgumentTypeError(f"[config] expected settings as a dictionary, got {type(settings).__name__}")
+        _merge(tables, settings)
+    return tables
+
+
+def json_of(tables: Mapping) -> str:
+    """What the C++ module reads. Numbers of NumPy become Python's."""
+
+    def plain(value):
+        if isinstance(value, np.generic):
+            return value.item()
+        raise _core.ArgumentTypeError(f"[config] expected numbers, text and booleans, got {type(value).__name__}")
+
+    kept = {name: table for name, table in tables.items() if name not in ("run", "fingerprint", "model_type", "format")}
+    return json.dumps(kept, default=plain)
+
+
+def model_tables(text: str) -> dict:
+    """The tables of a model, of a configuration as the C++ module writes it."""
+    tables = json.loads(text)
+    return {name: tables[name] for name in ("model", "attention", "image")}

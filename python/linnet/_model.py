@@ -1,0 +1,419 @@
+"""Trained models."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from . import _core
+from ._arguments import context_of, folder_of, integers_of, seed_of, whole
+from ._configuration import configuration, json_of, model_tables
+from ._session import Session
+
+_BYTES = 256
+
+
+class Filling(NamedTuple):
+    """What a masked model predicts at its hidden positions, in the order of the tokens."""
+
+    positions: np.ndarray
+    """[hidden], indices into the tokens [batch · length]."""
+    tokens: np.ndarray
+    """[hidden], the most probable token of each."""
+    probabilities: np.ndarray
+    """[hidden, vocabulary], float32; every row adds up to 1."""
+
+
+class Model:
+    """A trained model: immutable, shared by any number of sessions and threads. `linnet.load` and `linnet.train` make one."""
+
+    def __init__(self, core):
+        if not isinstance(core, _core.Model):
+            raise _core.ArgumentTypeError(
+                f"[model] expected what linnet.load or linnet.random_model makes, got {type(core).__name__}"
+            )
+        self._core = core
+        self._config = model_tables(core.config)
+
+    def __repr__(self) -> str:
+        sizes = self._config["model"]
+        family = self._config["attention"]["family"]
+        shape = f"{sizes['layers']} layers of width {sizes['width']}"
+        return f"<linnet.Model: {shape}, {family}, {self.parameter_count} parameters>"
+
+    def __reduce__(self):
+        raise _core.ArgumentTypeError("[model] expected save and linnet.load for a copy in a file, got a request to pickle")
+
+    @property
+    def config(self) -> dict:
+        """The configuration: the tables model, attention and image of config.json. A copy."""
+        return {name: dict(table) for name, table in self._config.items()}
+
+    @property
+    def parameter_count(self) -> int:
+        """Number of trained parameters."""
+        return self._core.parameter_count
+
+    @property
+    def weight_bytes(self) -> int:
+        """Bytes of the weights as they are used."""
+        return self._core.weight_bytes
+
+    @property
+    def vocabulary(self) -> int:
+        """Tokens are 0 ... vocabulary - 1."""
+        return self._config["model"]["vocabulary"]
+
+    @property
+    def length(self) -> int:
+        """Tokens of a training example."""
+        return self._config["model"]["length"]
+
+    @property
+    def classes(self) -> int:
+        """Labels are 0 ... classes - 1; 0 for a model without them."""
+        return self._config["model"]["classes"]
+
+    @property
+    def image(self) -> tuple[int, int, int] | None:
+        """Height, width and channels of a model of pictures, None for any other."""
+        table = self._config["image"]
+        return (table["height"], table["width"], table["channels"]) if table["height"] else None
+
+    def save(self, folder) -> None:
+        """Writes config.json and model.safetensors into the folder, each atomically."""
+        self._core.save(folder_of("save", folder))
+
+    def session(self, streams: int = 1, **options) -> Session:
+        """A `linnet.Session` of this model."""
+        return Session(self, streams, **options)
+
+    def logits(self, tokens, label=None, *, key_lengths=None, context: _core.Context | None = None) -> np.ndarray:
+        """Logits of every token, given those before it.
+
+        Row i has the logits of token i: up to a constant the logarithms of its probabilities. The first is predicted from the
+        start token, or from the class token of `label`; so the last token has no influence. In a masked model row i is the
+        prediction of position i from the tokens on both sides, and -1 stands for a hidden token.
+
+        Parameters
+        ----------
+        tokens : array [length] or [batch, length] of whole numbers, or text for a model of bytes
+        label : int or sequence of int, optional
+            The class, for a model that has them; 0 without it.
+        key_lengths : sequence [batch], optional
+            Tokens of each entry before its padding, which may be any tokens.
+        context : linnet.Context, optional
+
+        Returns
+        -------
+        array [length, vocabulary] or [batch, length, vocabulary], float32
+        """
+        return self._rows("logits", self._core.logits, tokens, label, key_lengths, context)
+
+    def hidden(self, tokens, label=None, *, key_lengths=None, context: _core.Context | None = None) -> np.ndarray:
+        """The rows [length, width] or [batch, length, width], float32, that the output head takes, for the arguments of `logits`:
+        embeddings of the tokens in their context."""
+        return self._rows("hidden", self._core.hidden, tokens, label, key_lengths, context)
+
+    def score(self, tokens, label=None, *, context: _core.Context | None = None) -> np.ndarray:
+        """Natural logarithm of the probability of every token of one sequence, given those before it.
+
+        Parameters
+        ----------
+        tokens : array [length] of whole numbers, or text for a model of bytes
+        label : int, optional
+            The class, for a model that has them; 0 without it.
+
+        Returns
+        -------
+        array [length], float32
+        """
+        return self._core.score(context_of(context), self._tokens_of("score", tokens), self._label(label))
+
+    def fill(self, tokens, *, key_lengths=None, context: _core.Context | None = None) -> Filling:
+        """The distribution of every hidden token of a masked model, where -1 stands for a hidden one.
+
+        All hidden tokens of an entry are predicted in one pass, from those that are given.
+
+        Parameters
+        ----------
+        tokens : array [length] or [batch, length] of whole numbers
+        key_lengths : sequence [batch], optional
+
+        Returns
+        -------
+        linnet.Filling
+        """
+        rows = self._batch_of("fill", tokens)[0]
+        return Filling(*self._core.fill(context_of(context), rows, _lengths("fill", key_lengths)))
+
+    def generate(
+        self,
+        count: int | None = None,
+        *,
+        label=None,
+        prompt=None,
+        length: int | None = None,
+        temperature: float = 1.0,
+        top_k: int | None = None,
+        top_p: float = 1.0,
+        seed: int = 0,
+        streams: int = 64,
+        cache: bool = True,
+        threads: int = 0,
+        progress: Callable[[int, int], object] | None = None,
+    ):
+        """Draws pictures, text or tokens.
+
+        Parameters
+        ----------
+        count : int, optional
+            How many; without it the result is one of them and not a sequence.
+        label : int or sequence of int, optional
+            The classes to draw in turn; without it all classes in turn.
+        prompt : text, array of tokens, or for pictures uint8 rows [rows, width] (or [rows, width, channels]), optional
+            What each of them begins with. It is part of the result.
+        length : int, optional
+            Tokens to draw after the prompt, for models of text and tokens. Without it up to the length of a training example.
+        temperature, top_k, top_p : float, int, float
+            As in `Session.begin`.
+        seed : int
+            Of the first; each next one adds 1.
+        streams : int
+            How many are drawn at the same time. The result does not depend on it.
+        cache : bool
+            False computes every token from the whole sequence again.
+        threads : int
+            0 stands for one per processor.
+        progress : function, optional
+            Called as progress(tokens drawn, tokens in all) after every step.
+
+        Returns
+        -------
+        For pictures a uint8 array [count, height, width], with channels [count, height, width, channels]; for models of bytes a
+        list of str; for other models an int32 array [count, prompt + length].
+        """
+        number = 1 if count is None else whole("generate", "count", count)
+        drawn = self.generate_tokens(
+            number,
+            label=label,
+            prompt=prompt,
+            length=length,
+            temperature=temperature,
+            top_k=top_k,
+            top_p=top_p,
+            seed=seed,
+            streams=streams,
+            cache=cache,
+            threads=threads,
+            progress=progress,
+        )
+        if self.image is not None:
+            result = self.pixels(drawn)
+        elif self.vocabulary == _BYTES:
+            result = [row.astype(np.uint8).tobytes().decode("utf-8", errors="replace") for row in drawn]
+        else:
+            result = drawn
+        return result[0] if count is None else result
+
+    def generate_tokens(
+        self,
+        count: int = 1,
+        *,
+        label=None,
+        prompt=None,
+        length: int | None = None,
+        temperature: float = 1.0,
+        top_k: int | None = None,
+        top_p: float = 1.0,
+        seed: int = 0,
+        streams: int = 64,
+        cache: bool = True,
+        threads: int = 0,
+        progress: Callable[[int, int], object] | None = None,
+    ) -> np.ndarray:
+        """The same as tokens: an int32 array [count, prompt + length]."""
+        self._core.check_generates()
+        count, streams = whole("generate", "count", count), whole("generate", "streams", streams)
+        for name, value in (("count", count), ("streams", streams)):
+            if value < 1:
+                raise _core.UsageError(f"[generate] expected {name} of at least 1, got {value}")
+        labels = self._labels_in_turn(label)
+        given = self._prompt_of(prompt)
+        total = self._total("generate", len(given), length)
+        seed = seed_of("generate", seed)
+        examples = np.empty((count, total), np.int32)
+        examples[:, : len(given)] = given
+        new, done = total - len(given), 0
+        for first in range(0, count, streams):
+            here = min(streams, count - first)
+            session = Session(self, here, capacity=total, cache=cache, threads=threads)
+            for i in range(here):
+                session.begin(
+                    i,
+                    labels[(first + i) % len(labels)],
+                    temperature=temperature,
+                    top_k=top_k,
+                    top_p=top_p,
+                    seed=seed + first + i,
+                )
+            if len(given):
+                session.prefill(range(here), [given] * here)
+            for position in range(len(given), total):
+                examples[first : first + here, position] = session.step()
+                if progress is not None:
+                    done += here
+                    progress(done, count * new)
+        return examples
+
+    def pixels(self, tokens) -> np.ndarray:
+        """Tokens of a model of pictures as uint8 pixels: [..., height, width], with channels [..., height, width, channels]."""
+        if self.image is None:
+            raise _core.UsageError("[pixels] expected a model of pictures, got one whose tokens are not pixels")
+        height, width, channels = self.image
+        levels = integers_of("pixels", "tokens", tokens, np.int32)
+        if levels.shape[-1:] != (height * width * channels,):
+            raise _core.UsageError(f"[pixels] expected {height * width * channels} tokens a picture, got {list(levels.shape)}")
+        table = np.array([_core.pixel_of_token(token, self.vocabulary) for token in range(self.vocabulary)], np.uint8)
+        if levels.size and (levels.min() < 0 or levels.max() >= self.vocabulary):
+            found = f"{levels.min()} ... {levels.max()}"
+            raise _core.UsageError(f"[pixels] expected tokens in 0 ... {self.vocabulary - 1}, got {found}")
+        shape = levels.shape[:-1] + ((height, width) if channels == 1 else (height, width, channels))
+        return table[levels].reshape(shape)
+
+    def _label(self, label) -> int:
+        if label is None:
+            return 0 if self.classes else -1
+        return whole("label", "label", label)
+
+    def _labels_in_turn(self, label) -> list:
+        if label is None:
+            return list(range(self.classes)) if self.classes else [None]
+        labels = [label] if np.ndim(label) == 0 else list(label)
+        if not labels:
+            raise _core.UsageError("[generate] expected at least 1 label, got none")
+        return [whole("generate", "label", one) for one in labels]
+
+    def _tokens_of(self, operation: str, tokens) -> np.ndarray:
+        """Tokens [length], int32."""
+        if isinstance(tokens, (str, bytes)):
+            if self.vocabulary != _BYTES:
+                raise _core.UsageError(f"[{operation}] expected tokens in 0 ... {self.vocabulary - 1}, got text")
+            if isinstance(tokens, str):
+                tokens = tokens.encode("utf-8")
+            return np.frombuffer(tokens, np.uint8).astype(np.int32)
+        array = integers_of(operation, "tokens", tokens, np.int32)
+        if array.ndim != 1:
+            raise _core.UsageError(f"[{operation}] expected tokens [length], got {list(array.shape)}")
+        return array
+
+    def _prompt_of(self, prompt) -> np.ndarray:
+        if prompt is None:
+            return np.empty(0, np.int32)
+        if self.image is None or not isinstance(prompt, np.ndarray) or prompt.dtype != np.uint8 or prompt.ndim < 2:
+            return self._tokens_of("prompt", prompt)
+        _, width, channels = self.image
+        row = (width,) if channels == 1 else (width, channels)
+        if prompt.shape[1:] != row:
+            raise _core.UsageError(f"[prompt] expected rows {list(('rows', *row))}, got {list(prompt.shape)}")
+        return (prompt.reshape(-1).astype(np.int32) * self.vocabulary) // 256
+
+    def _total(self, operation: str, given: int, length) -> int:
+        """Tokens of a whole example."""
+        if self.image is not None:
+            if length is not None:
+                raise _core.UsageError(f"[{operation}] expected length for models of text and tokens, got a model of pictures")
+            return self.length
+        bounded = self._config["model"]["positions"] == "learned"
+        if length is None:
+            wanted = max(self.length - given, 1) if bounded else self.length
+        else:
+            wanted = whole(operation, "length", length)
+        if wanted < 1:
+            raise _core.UsageError(f"[{operation}] expected length of at least 1, got {wanted}")
+        if bounded and given + wanted > self.length:
+            raise _core.UsageError(
+                f"[{operation}] expected at most {self.length} tokens, the model's learned positions, got {given} of the prompt "
+                f"and {wanted} to draw"
+            )
+        return given + wanted
+
+    def _batch_of(self, operation: str, tokens):
+        """Tokens [batch, length], int32, and whether they were so."""
+        if isinstance(tokens, (str, bytes)):
+            return self._tokens_of(operation, tokens)[None], False
+        array = integers_of(operation, "tokens", tokens, np.int32)
+        if array.ndim not in (1, 2):
+            raise _core.UsageError(f"[{operation}] expected tokens [length] or [batch, length], got {list(array.shape)}")
+        return (array, True) if array.ndim == 2 else (array[None], False)
+
+    def _rows(self, operation, function, tokens, label, key_lengths, context):
+        array, batched = self._batch_of(operation, tokens)
+        key_lengths = _lengths(operation, key_lengths)
+        least = -1 if self._core.masked else 0
+        if key_lengths is not None and len(key_lengths) == len(array):
+            array = np.where(np.arange(array.shape[1]) < key_lengths[:, None], array, np.int32(0))
+        if array.size and (array.min() < least or array.max() >= self.vocabulary):
+            raise _core.UsageError(
+                f"[{operation}] expected tokens in {least} ... {self.vocabulary - 1}, got {array.min()} ... {array.max()}"
+            )
+        if self._core.masked:
+            inputs = np.where(array == -1, np.int32(self._core.mask_token), array)
+        else:
+            inputs = np.empty_like(array)
+            inputs[:, 1:] = array[:, :-1]
+            labels = [self._label(label)] if np.ndim(label) == 0 else [self._label(one) for one in label]
+            if len(labels) not in (1, len(array)):
+                raise _core.UsageError(f"[{operation}] expected 1 or {len(array)} labels, got {len(labels)}")
+            if inputs.shape[1]:
+                inputs[:, 0] = [self._core.first_input(one) for one in labels]
+        result = function(context_of(context), np.ascontiguousarray(inputs), key_lengths)
+        return result if batched else result[0]
+
+
+def _lengths(operation, key_lengths):
+    return None if key_lengths is None else integers_of(operation, "key_lengths", key_lengths, np.int64).reshape(-1)
+
+
+def load(folder, settings: Mapping | None = None) -> Model:
+    """Loads a model: a folder with config.json and model.safetensors, such as that of a training run.
+
+    Parameters
+    ----------
+    folder : path
+    settings : mapping, optional
+        Values in place of those of the configuration: ``{"attention.family": "softmax"}``. The weights must still fit.
+
+    Returns
+    -------
+    linnet.Model
+
+    Raises
+    ------
+    linnet.Error
+        Naming the file and the fault.
+    """
+    assignments = []
+    for key, value in (settings or {}).items():
+        text = str(value).lower() if isinstance(value, (bool, np.bool_)) else str(value)
+        assignments.append(f"{key}={text}")
+    return Model(_core.Model.load(folder_of("load", folder), assignments))
+
+
+def random_model(config, seed: int = 0, settings: Mapping | None = None) -> Model:
+    """A model with the random weights from which training starts.
+
+    Parameters
+    ----------
+    config : mapping, path or name
+        As in `linnet.configuration`; model.length, model.vocabulary and so on must be given.
+    seed : int
+    settings : mapping, optional
+    """
+    tables = configuration(config, settings)
+    own = {name: tables[name] for name in ("model", "attention", "image") if name in tables}
+    return Model(_core.Model.random(json_of(own), seed_of("random_model", seed)))
+
+

@@ -1,0 +1,154 @@
+"""Many streams of one model, token by token."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from . import _core
+from ._arguments import integers_of, real, seed_of, threads_of, whole
+
+
+class Session:
+    """Streams of one model, each at its own position with its own seed.
+
+    A stream's tokens do not depend on the streams beside it. Calls from several Python threads take turns; while one computes,
+    other Python code runs.
+
+    Parameters
+    ----------
+    model : linnet.Model
+    streams : int
+        Streams, all at their beginning, with label 0 where the model has classes and their index as seed.
+    capacity : int
+        Tokens per stream to reserve memory for, in families whose memory grows (softmax).
+    cache : bool
+        False computes every token from the whole sequence again.
+    threads : int
+        Threads of the session, the caller's included; 0 stands for one per processor.
+
+    Raises
+    ------
+    linnet.Error
+        For an encoder, and for a family without a recurrent form.
+    """
+
+    def __init__(self, model, streams: int = 1, *, capacity: int = 0, cache: bool = True, threads: int = 0):
+        from ._model import Model
+
+        if not isinstance(model, Model):
+            raise _core.ArgumentTypeError(f"[session] expected a linnet.Model, got {type(model).__name__}")
+        self.model = model
+        self._core = _core.Session(
+            model._core,
+            whole("session", "streams", streams),
+            whole("session", "capacity", capacity),
+            bool(cache),
+            threads_of("session", threads),
+        )
+
+    def __repr__(self) -> str:
+        return f"<linnet.Session: {self.streams} streams>"
+
+    @property
+    def streams(self) -> int:
+        """Number of streams."""
+        return self._core.streams
+
+    def begin(
+        self,
+        stream: int = 0,
+        label: int | None = None,
+        *,
+        temperature: float = 1.0,
+        top_k: int | None = None,
+        top_p: float = 1.0,
+        seed: int = 0,
+    ) -> None:
+        """Starts a stream anew.
+
+        Parameters
+        ----------
+        stream : int
+        label : int, optional
+            The class to draw; 0 without it where the model has classes.
+        temperature : float
+            Below 1: more probable tokens; 0: the most probable one.
+        top_k : int, optional
+            Only the k most probable tokens.
+        top_p : float
+            Only the smallest set of tokens with this total probability.
+        seed : int
+            The draws depend on it and on the position alone, on every machine.
+        """
+        self._core.begin(
+            whole("begin", "stream", stream),
+            self.model._label(label),
+            real("begin", "temperature", temperature),
+            None if top_k is None else whole("begin", "top_k", top_k),
+            real("begin", "top_p", top_p),
+            seed_of("begin", seed),
+        )
+
+    def prefill(self, stream, tokens) -> None:
+        """Appends given tokens in the parallel form: tokens [n], or text for a model of bytes.
+
+        With a sequence of streams, `tokens` are as many prompts, and streams at the same position pass through the layers
+        together. All streams are unchanged where it fails.
+        """
+        if np.ndim(stream) == 0:
+            self._core.prefill(whole("prefill", "stream", stream), self.model._tokens_of("prefill", tokens))
+            return
+        prompts = [self.model._tokens_of("prefill", prompt) for prompt in tokens]
+        self._core.prefill_streams([whole("prefill", "stream", one) for one in stream], prompts)
+
+    def step(self, streams=None) -> np.ndarray:
+        """Draws the next token of each of `streams` (all of them without it) and appends it.
+
+        Returns
+        -------
+        array [streams], int32
+        """
+        chosen = None if streams is None else [whole("step", "stream", one) for one in streams]
+        drawn = np.empty(self.streams if chosen is None else len(chosen), np.int32)
+        self._core.step(drawn, chosen)
+        return drawn
+
+    def observe(self, tokens, streams=None) -> None:
+        """Appends a given token to each of `streams` (all of them without it), in the recurrent form: tokens [streams]."""
+        chosen = None if streams is None else [whole("observe", "stream", one) for one in streams]
+        self._core.observe(integers_of("observe", "tokens", tokens, np.int32).reshape(-1), chosen)
+
+    def logits(self, stream: int = 0) -> np.ndarray:
+        """Logits [vocabulary], float32, of the stream's next token. The stream does not move."""
+        return self._core.logits(whole("logits", "stream", stream))
+
+    def probabilities(self, stream: int = 0) -> np.ndarray:
+        """The same as probabilities, with temperature 1 and without top-k and top-p."""
+        return self._core.probabilities(whole("probabilities", "stream", stream))
+
+    def save(self, stream: int = 0) -> bytes:
+        """The stream, with a checksum and the fingerprint of its model."""
+        return self._core.save(whole("save", "stream", stream))
+
+    def restore(self, stream: int, saved: bytes) -> None:
+        """Makes a stream continue a saved one of the same model, its seed and sampling included. Damaged bytes are refused, and
+        the stream is then unchanged."""
+        if not isinstance(saved, (bytes, bytearray, memoryview)):
+            raise _core.ArgumentTypeError(f"[restore] expected bytes, got {type(saved).__name__}")
+        self._core.restore(whole("restore", "stream", stream), bytes(saved))
+
+    def fork(self, stream: int, source: int, seed: int = 0) -> None:
+        """Makes `stream` continue as `source` would, with a seed of its own."""
+        self._core.fork(whole("fork", "stream", stream), whole("fork", "source", source), seed_of("fork", seed))
+
+    def resize(self, streams: int) -> None:
+        """Changes the number of streams. Those with an index below it keep everything."""
+        self._core.resize(whole("resize", "streams", streams))
+
+    def position(self, stream: int = 0) -> int:
+        """Tokens given and drawn so far."""
+        return self._core.position(whole("position", "stream", stream))
+
+    def state_bytes(self, stream: int = 0) -> int:
+        """Bytes of the stream's state."""
+        return self._core.state_bytes(whole("state_bytes", "stream", stream))

@@ -1,0 +1,342 @@
+"""Training and evaluation."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from . import _core
+from ._arguments import context_of, folder_of, integers_of, threads_of, whole
+from ._configuration import configuration, json_of, model_tables
+from ._dataset import Dataset, dataset_of
+from ._model import Model, load
+
+_CALLBACKS = ("on_step", "on_evaluation", "on_sample", "on_message", "should_stop")
+
+
+@dataclass
+class Training:
+    """What `linnet.train` did. The curves have one number for each update, or for each evaluation, of this call."""
+
+    model: Model
+    """The model after the last update."""
+    step: int
+    """Number of the last update."""
+    finished: bool
+    """Whether all updates were done, or training.patience ended the run."""
+    steps: np.ndarray
+    """[updates], the numbers of the updates."""
+    bits: np.ndarray
+    """[updates], bits per counted token over the examples of the update."""
+    smoothed_bits: np.ndarray
+    """[updates], their mean, in which a loss weighs 2 % less with each later update."""
+    gradient_norm: np.ndarray
+    """[updates], before clipping."""
+    learning_rate: np.ndarray
+    """[updates]."""
+    evaluation_steps: np.ndarray
+    """[evaluations]."""
+    evaluation_bits: np.ndarray
+    """[evaluations], bits per token of the validation examples."""
+    evaluation: dict | None = field(default=None)
+    """The last evaluation, as `linnet.evaluate` returns it."""
+
+
+class _Curves:
+    """Collects the reports of updates and evaluations."""
+
+    def __init__(self, callbacks):
+        self.callbacks = callbacks
+        self.reports, self.evaluations = [], []
+
+    def on_step(self, report):
+        self.reports.append(report)
+        if "on_step" in self.callbacks:
+            self.callbacks["on_step"](report)
+
+    def on_evaluation(self, step, evaluation):
+        self.evaluations.append((step, evaluation["bits"]))
+        if "on_evaluation" in self.callbacks:
+            self.callbacks["on_evaluation"](step, evaluation)
+
+    def functions(self):
+        made = {"on_step": self.on_step, "on_evaluation": self.on_evaluation}
+        for name in ("on_message", "should_stop"):
+            if name in self.callbacks:
+                made[name] = self.callbacks[name]
+        if "on_sample" in self.callbacks:
+            made["on_sample"] = lambda step, core: self.callbacks["on_sample"](step, Model(core))
+        return made
+
+    def of_steps(self, name, dtype=np.float64):
+        return np.array([report[name] for report in self.reports], dtype)
+
+
+def _callbacks_of(callbacks) -> dict:
+    if callbacks is None:
+        return {}
+    if isinstance(callbacks, Mapping):
+        unknown = [name for name in callbacks if name not in _CALLBACKS]
+        if unknown:
+            raise _core.UsageError(f"[train] expected callbacks among {', '.join(_CALLBACKS)}, got {unknown[0]}")
+        found = dict(callbacks)
+    else:
+        found = {name: getattr(callbacks, name) for name in _CALLBACKS if hasattr(callbacks, name)}
+        if not found:
+            raise _core.ArgumentTypeError(
+                f"[train] expected callbacks as a dictionary or an object with {', '.join(_CALLBACKS)}, got "
+                f"{type(callbacks).__name__}"
+            )
+    for name, function in found.items():
+        if not callable(function):
+            raise _core.ArgumentTypeError(f"[train] expected a function {name}, got {type(function).__name__}")
+    return found
+
+
+def _model_of(operation, model):
+    if model is not None and not isinstance(model, Model):
+        raise _core.ArgumentTypeError(f"[{operation}] expected a linnet.Model, got {type(model).__name__}")
+    return None if model is None else model._core
+
+
+def _data_of(tables, data, validation):
+    """The training and the validation examples."""
+    if data is None or isinstance(data, (str, os.PathLike)):
+        source = "" if data is None else folder_of("train", data)
+        training, held_out = _core.Dataset.open_for_run(json_of(tables), source)
+        return training, held_out if validation is None else dataset_of("train", validation)._core
+    training = dataset_of("train", data)._core
+    return training, training if validation is None else dataset_of("train", validation)._core
+
+
+def train(
+    config,
+    data=None,
+    *,
+    validation=None,
+    settings: Mapping | None = None,
+    callbacks=None,
+    out=None,
+    resume: bool = False,
+    initial: Model | None = None,
+    context: _core.Context | None = None,
+) -> Training:
+    """Trains a model.
+
+    Parameters
+    ----------
+    config : mapping, path or str
+        A dictionary of settings, a TOML file or the name of a shipped configuration ("digits"); `linnet.configuration` says more
+        and ``linnet.settings()`` lists all keys. Where it leaves length, vocabulary, classes and picture size open, the data
+        decide.
+    data : linnet.Dataset, array [examples, length], (tokens, labels) or path, optional
+        The training examples. A path names files as ``linnet train --data`` takes them; without data the configuration names
+        them.
+    validation : the same, optional
+        The examples of evaluations. Without them those of the files; arrays are evaluated on the training examples.
+    settings : mapping, optional
+        Values in place of those of `config`: ``{"training.steps": 200}``.
+    callbacks : mapping or object, optional
+        Functions on_step(report), on_evaluation(step, evaluation), on_sample(step, model), on_message(text) and should_stop(),
+        after whose True training ends. An exception in one of them ends it too.
+    out : path, optional
+        The folder of the run, as ``linnet train --out`` writes it; a temporary one without it.
+    resume : bool
+        Whether to continue the run in `out` from its newest checkpoint.
+    initial : linnet.Model, optional
+        The model to start from.
+    context : linnet.Context, optional
+
+    Returns
+    -------
+    linnet.Training
+        The model and the curves of its losses. Equal arguments give equal bits, for any number of threads.
+
+    Raises
+    ------
+    linnet.UsageError
+        For settings and data that do not fit.
+    linnet.Error
+        Where the loss is no longer finite, or files cannot be written.
+    KeyboardInterrupt
+        After Ctrl-C, which saves a checkpoint first.
+    """
+    import tempfile  # takes its time
+
+    tables = configuration(config, settings)
+    curves = _Curves(_callbacks_of(callbacks))
+    start = _model_of("train", initial)
+    if resume and out is None:
+        raise _core.UsageError("[train] expected out, the folder of the run to resume, got none")
+    text = json_of(tables)
+    training, held_out = _data_of(tables, data, validation)
+    with tempfile.TemporaryDirectory(prefix="linnet-") as temporary:
+        folder = os.path.join(temporary, "run") if out is None else folder_of("train", out)
+        step, finished, evaluation = _core.train(
+            context_of(context), text, training, held_out, folder, bool(resume), start, curves.functions()
+        )
+        model = load(folder)
+    return Training(
+        model=model,
+        step=step,
+        finished=finished,
+        steps=curves.of_steps("step", np.int64),
+        bits=curves.of_steps("bits"),
+        smoothed_bits=curves.of_steps("smoothed_bits"),
+        gradient_norm=curves.of_steps("gradient_norm"),
+        learning_rate=curves.of_steps("learning_rate"),
+        evaluation_steps=np.array([at for at, _ in curves.evaluations], np.int64),
+        evaluation_bits=np.array([bits for _, bits in curves.evaluations], np.float64),
+        evaluation=evaluation,
+    )
+
+
+def evaluate(
+    model: Model,
+    data,
+    *,
+    examples: int = 0,
+    batch: int = 8,
+    accuracy: bool = False,
+    kind: str = "",
+    context: _core.Context | None = None,
+) -> dict:
+    """Mean loss of a model on examples.
+
+    Parameters
+    ----------
+    model : linnet.Model
+    data : linnet.Dataset, array [examples, length], (tokens, labels) or path
+        A path names files, of which the validation examples are taken.
+    examples : int
+        So many evenly spaced ones; 0 for all.
+    batch : int
+        Examples per pass.
+    accuracy : bool
+        Whether to compare the most probable value of every token.
+    kind : str
+        The kind of files where the name does not tell.
+    context : linnet.Context, optional
+
+    Returns
+    -------
+    dict
+        bits (per token), perplexity, accuracy (NaN where it was not asked for), tokens, examples, and non_positive, the share of
+        queries whose linear attention had no positive denominator.
+    """
+    core = _model_of("evaluate", model)
+    if core is None:
+        raise _core.ArgumentTypeError("[evaluate] expected a linnet.Model, got None")
+    if isinstance(data, (str, os.PathLike)):
+        held_out = Dataset.open(data, model, kind)[1]
+    else:
+        held_out = dataset_of("evaluate", data)
+    examples, batch = whole("evaluate", "examples", examples), whole("evaluate", "batch", batch)
+    return _core.evaluate(context_of(context), core, held_out._core, examples, batch, bool(accuracy))
+
+
+class Trainer:
+    """A model in training, one update at a time, on data that the caller gives.
+
+    Parameters
+    ----------
+    config : mapping, path or str
+        As in `linnet.train`; model.length and model.vocabulary must be given.
+    settings : mapping, optional
+    initial : linnet.Model, optional
+        The model to start from.
+    threads : int
+        0 stands for one per processor.
+    """
+
+    def __init__(self, config, *, settings: Mapping | None = None, initial: Model | None = None, threads: int = 0):
+        text = json_of(configuration(config, settings))
+        self._core = _core.Trainer(text, threads_of("trainer", threads), _model_of("trainer", initial))
+
+    @property
+    def config(self) -> dict:
+        """The configuration of the model."""
+        return model_tables(self._core.config)
+
+    @property
+    def steps(self) -> int:
+        """Number of updates so far."""
+        return self._core.steps
+
+    @property
+    def model(self) -> Model:
+        """A copy of the model as it is now."""
+        return Model(self._core.model())
+
+    def step(self, tokens, labels=None, lengths=None) -> dict:
+        """One update of a next-token model with whole examples.
+
+        Parameters
+        ----------
+        tokens : array [examples, length] of whole numbers
+        labels : sequence [examples], optional
+            Classes, for a model that has them.
+        lengths : sequence [examples], optional
+            Tokens of each example; the rest of its row is padding.
+
+        Returns
+        -------
+        dict
+            step, bits, smoothed_bits, gradient_norm, learning_rate and tokens_per_second.
+        """
+        if self._core.masked:
+            raise _core.UsageError("[step] expected step_with_targets for a masked model, got step")
+        targets = np.array(integers_of("step", "tokens", tokens, np.int32), np.int32)
+        if targets.ndim != 2 or targets.size == 0:
+            raise _core.UsageError(f"[step] expected tokens [examples, length], neither of them 0, got {list(targets.shape)}")
+        inputs = np.empty_like(targets)
+        inputs[:, 1:] = targets[:, :-1]
+        if labels is None:
+            inputs[:, 0] = self._core.first_input(-1)
+        else:
+            chosen = integers_of("step", "labels", labels, np.int64).reshape(-1)
+            if len(chosen) != len(targets):
+                raise _core.UsageError(f"[step] expected {len(targets)} labels, got {len(chosen)}")
+            inputs[:, 0] = [self._core.first_input(int(label)) for label in chosen]
+        if lengths is not None:
+            lengths = integers_of("step", "lengths", lengths, np.int64).reshape(-1)
+            if len(lengths) != len(targets):
+                raise _core.UsageError(f"[step] expected {len(targets)} lengths, got {len(lengths)}")
+            padding = np.arange(targets.shape[1]) >= lengths[:, None]
+            targets[padding] = -1
+            inputs[padding] = 0
+        return self._core.step(inputs, targets, lengths)
+
+    def step_with_targets(self, inputs, targets, key_lengths=None) -> dict:
+        """One update with inputs and targets of the caller's own.
+
+        Parameters
+        ----------
+        inputs : array [examples, length]
+            For a next-token model the start or class token and all tokens but the last, for a masked one all tokens with the mask
+            token (the vocabulary) in place of hidden ones.
+        targets : array [examples, length]
+            The token to predict at each position, or -1 where nothing is.
+        key_lengths : sequence [examples], optional
+            Positions of each example before its padding.
+        """
+        inputs = integers_of("step", "inputs", inputs, np.int32)
+        targets = integers_of("step", "targets", targets, np.int32)
+        if inputs.ndim != 2 or inputs.shape != targets.shape:
+            raise _core.UsageError(
+                f"[step] expected inputs and targets [examples, length], got {list(inputs.shape)} and {list(targets.shape)}"
+            )
+        if key_lengths is not None:
+            key_lengths = integers_of("step", "key_lengths", key_lengths, np.int64).reshape(-1)
+        return self._core.step(inputs, targets, key_lengths)
+
+    def save(self, folder) -> None:
+        """Writes a checkpoint, from which `restore` continues with the same bits."""
+        self._core.save(folder_of("save", folder))
+
+    def restore(self, folder) -> None:
+        """Continues from a checkpoint. The trainer is unchanged where it fails."""
+        self._core.restore(folder_of("restore", folder))

@@ -1,0 +1,101 @@
+#include "mask.h"
+
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "arrays.h"
+#include "errors.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace linnet::python {
+namespace {
+
+using Numbers = std::vector<std::int64_t>;
+
+int visit_matrix(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(self));
+  if (nb::inst_ready(self)) Py_VISIT(nb::inst_ptr<MaskObject>(self)->matrix.ptr());
+  return 0;
+}
+
+int clear_matrix(PyObject* self) {
+  nb::inst_ptr<MaskObject>(self)->matrix.reset();
+  return 0;
+}
+
+PyType_Slot mask_slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(visit_matrix)},
+                            {Py_tp_clear, reinterpret_cast<void*>(clear_matrix)},
+                            {0, nullptr}};
+
+}  // namespace
+
+void bind_mask(nb::module_& module) {
+  nb::class_<MaskObject>(
+      module, "Mask", nb::type_slots(mask_slots),
+      "Which keys a query may see. Every mask except ``boolean`` is an interval per query, and "
+      "costs the linear family\nlinear time, forward and backward.")
+      .def_static(
+          "full", [] { return MaskObject{Mask::full()}; }, "Every query sees every key.")
+      .def_static(
+          "causal", [] { return MaskObject{Mask::causal()}; },
+          "Query i sees the keys 0 ... i, and all that an initial state holds.")
+      .def_static(
+          "prefix", [](Numbers lengths) { return MaskObject{Mask::prefix(std::move(lengths))}; }, "lengths"_a,
+          "Query i of batch entry b sees the keys up to max(i, lengths[b] - 1). One length serves all "
+          "entries.")
+      .def_static(
+          "window",
+          [](std::int64_t left, std::int64_t right) { return MaskObject{Mask::window(left, right)}; },
+          "left"_a, "right"_a = 0, "Query i sees the keys i - left ... i + right.")
+      .def_static(
+          "intervals",
+          [](Numbers begin, Numbers end) {
+            return MaskObject{Mask::intervals(std::move(begin), std::move(end))};
+          },
+          "begin"_a, "end"_a, "Query i sees the keys begin[i] ... end[i] - 1. Neither may decrease.")
+      .def_static(
+          "boolean",
+          [](nb::object visible) {
+            const auto view = view_of<const std::uint8_t>(visible, "mask", "visible");
+            if (view.rank() != 3)
+              refuse("mask", "visible [batch or 1, queries, keys]", to_string(view.shape()));
+            return MaskObject{Mask::boolean(view), visible};
+          },
+          "visible"_a,
+          "Query i of batch entry b sees key j where visible[b, i, j] is not 0: uint8 or bool [batch or 1, "
+          "queries, "
+          "keys]. The\ntime is quadratic in every family.")
+      .def(
+          "with_key_lengths",
+          [](const MaskObject& self, Numbers lengths) {
+            return MaskObject{self.mask.with_key_lengths(std::move(lengths)), self.matrix};
+          },
+          "lengths"_a, "Limits batch entry b to its first lengths[b] keys; those after them are padding.")
+      .def(
+          "with_segments",
+          [](const MaskObject& self, std::vector<Numbers> bounds) {
+            return MaskObject{self.mask.with_segments(std::move(bounds)), self.matrix};
+          },
+          "bounds"_a)
+      .def(
+          "with_segments",
+          [](const MaskObject& self, Numbers bounds) {
+            return MaskObject{self.mask.with_segments(std::move(bounds)), self.matrix};
+          },
+          "bounds"_a,
+          "Packed sequences: no query sees a key across a bound. Bounds increase from 0 to the length; one "
+          "list for "
+          "all batch\nentries, or one for each.")
+      .def_prop_ro("name", [](const MaskObject& self) { return self.mask.name(); })
+      .def_prop_ro(
+          "takes_state", [](const MaskObject& self) { return self.mask.takes_state(); },
+          "Whether the mask supports an initial and a final state.")
+      .def("__repr__", [](const MaskObject& self) { return "<linnet.Mask: " + self.mask.name() + ">"; });
+}
+
+}  // namespace linnet::python

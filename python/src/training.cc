@@ -1,0 +1,236 @@
+#include "linnet/training.h"
+
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "arrays.h"
+#include "context.h"
+#include "dataset.h"
+#include "errors.h"
+#include "linnet/run_config.h"
+#include "model.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace linnet::python {
+namespace {
+
+/// A trainer with what it needs. Calls take turns; the context is its own.
+struct TrainerObject {
+  TrainerObject(const RunConfig& config, int threads, const std::shared_ptr<const Model>& initial)
+      : context(threads), trainer(context, config.model, config.training, initial), model(config.model) {}
+
+  Context context;
+  Trainer trainer;
+  ModelConfig model;
+  std::mutex mutex;
+};
+
+/// A configuration with everything that the data decide filled in.
+RunConfig config_of(const std::string& json) {
+  RunConfig config;
+  config.read_json(json, "the configuration");
+  return config;
+}
+
+std::shared_ptr<const Model> model_of(const ModelObject* object) {
+  return object == nullptr ? nullptr : object->model;
+}
+
+nb::dict dict_of(const StepReport& report) {
+  nb::dict row;
+  row["step"] = report.step;
+  row["bits"] = report.bits;
+  row["smoothed_bits"] = report.smoothed_bits;
+  row["gradient_norm"] = report.gradient_norm;
+  row["learning_rate"] = report.learning_rate;
+  row["tokens_per_second"] = report.tokens_per_second;
+  return row;
+}
+
+nb::dict dict_of(const Evaluation& evaluation) {
+  nb::dict row;
+  row["bits"] = evaluation.bits;
+  row["perplexity"] = evaluation.perplexity;
+  row["accuracy"] = evaluation.accuracy;
+  row["tokens"] = evaluation.tokens;
+  row["examples"] = evaluation.examples;
+  row["non_positive"] = evaluation.non_positive;
+  return row;
+}
+
+/// Whether Python has a signal to handle: the exception of its handler is then set and is thrown at the end.
+class Interrupts {
+ public:
+  bool raised() {
+    if (thrown_) return true;
+    const nb::gil_scoped_acquire acquired;
+    if (PyErr_CheckSignals() == 0) return false;
+    thrown_.emplace();
+    return true;
+  }
+  /// Under the interpreter's lock.
+  void rethrow() const {
+    if (thrown_) throw nb::python_error(*thrown_);
+  }
+
+ private:
+  std::optional<nb::python_error> thrown_;
+};
+
+TrainingCallbacks callbacks_of(nb::dict functions, Interrupts& interrupts) {
+  const auto function = [&](const char* name) -> nb::handle {
+    return functions.contains(name) ? nb::handle(functions[name]) : nb::handle();
+  };
+  TrainingCallbacks callbacks;
+  if (const nb::handle f = function("on_step"))
+    callbacks.on_step = [f](const StepReport& report) {
+      const nb::gil_scoped_acquire acquired;
+      f(dict_of(report));
+    };
+  if (const nb::handle f = function("on_evaluation"))
+    callbacks.on_evaluation = [f](std::int64_t step, const Evaluation& evaluation) {
+      const nb::gil_scoped_acquire acquired;
+      f(step, dict_of(evaluation));
+    };
+  if (const nb::handle f = function("on_sample"))
+    callbacks.draw_samples = [f](std::int64_t step, const std::shared_ptr<const Model>& model) {
+      const nb::gil_scoped_acquire acquired;
+      f(step, ModelObject{model});
+    };
+  if (const nb::handle f = function("on_message"))
+    callbacks.on_message = [f](const std::string& message) {
+      const nb::gil_scoped_acquire acquired;
+      f(message);
+    };
+  const nb::handle stop = function("should_stop");
+  callbacks.should_stop = [stop, &interrupts] {
+    if (interrupts.raised()) return true;
+    if (!stop) return false;
+    const nb::gil_scoped_acquire acquired;
+    return nb::cast<bool>(nb::bool_(stop()));
+  };
+  return callbacks;
+}
+
+nb::tuple train_model(SharedContext& context, const std::string& json, const DatasetObject& training,
+                      const DatasetObject& validation, const std::string& folder, bool resume,
+                      const ModelObject* initial, nb::dict functions) {
+  RunConfig config = config_of(json);
+  Interrupts interrupts;
+  const TrainingCallbacks callbacks = callbacks_of(functions, interrupts);
+  TrainingResult result;
+  {
+    const Computing turn(context.mutex);
+    config.fit_to_data(*training.dataset);
+    config.check_memory(true);
+    result = train(context.context, config.model, config.training, *training.dataset, *validation.dataset,
+                   folder, resume, callbacks, nullptr, model_of(initial));
+  }
+  interrupts.rethrow();
+  return nb::make_tuple(result.step, result.finished,
+                        result.evaluation ? nb::object(dict_of(*result.evaluation)) : nb::none());
+}
+
+nb::dict evaluate_model(SharedContext& context, const ModelObject& model, const DatasetObject& data,
+                        std::int64_t examples, std::int64_t batch, bool accuracy) {
+  Interrupts interrupts;
+  Evaluation result;
+  bool stopped = false;
+  {
+    const Computing turn(context.mutex);
+    struct Stop {};
+    // Tokens are reported on the calling thread, example by example.
+    std::int64_t last = -1;
+    const TokenLossCallback look = [&](const TokenLoss& loss) {
+      if (loss.example == last) return;
+      last = loss.example;
+      if (interrupts.raised()) throw Stop();
+    };
+    try {
+      result = evaluate(context.context, *model.model, *data.dataset, examples, batch, accuracy, look);
+    } catch (const Stop&) {
+      stopped = true;
+    }
+  }
+  if (stopped) interrupts.rethrow();
+  return dict_of(result);
+}
+
+nb::dict step(TrainerObject& self, nb::handle inputs, nb::handle targets, nb::handle key_lengths) {
+  const auto view = view_of<const std::int32_t>(inputs, "step", "inputs");
+  if (view.rank() != 2) refuse("step", "inputs [examples, length]", to_string(view.shape()));
+  Batch batch{view.extent(0), view.extent(1), span_of<const std::int32_t>(inputs, "step", "inputs"),
+              span_of<const std::int32_t>(targets, "step", "targets")};
+  if (!key_lengths.is_none())
+    batch.key_lengths = span_of<const std::int64_t>(key_lengths, "step", "key_lengths");
+  StepReport report;
+  {
+    const Computing turn(self.mutex);
+    report = self.trainer.step(batch);
+  }
+  return dict_of(report);
+}
+
+}  // namespace
+
+void bind_training(nb::module_& module) {
+  module.def("train", &train_model, "context"_a, "config"_a, "training"_a, "validation"_a, "folder"_a,
+             "resume"_a, "initial"_a.none(), "callbacks"_a);
+  module.def("evaluate", &evaluate_model, "context"_a, "model"_a, "data"_a, "examples"_a, "batch"_a,
+             "accuracy"_a);
+  nb::class_<TrainerObject>(module, "Trainer")
+      .def(
+          "__init__",
+          [](TrainerObject* self, const std::string& json, int threads, const ModelObject* initial) {
+            const nb::gil_scoped_release released;
+            RunConfig config{ModelConfig()};
+            config.read_json(json, "the configuration");
+            config.model.check();
+            config.check_memory(true);
+            new (self) TrainerObject(config, threads, model_of(initial));
+          },
+          "config"_a, "threads"_a, "initial"_a.none())
+      .def("step", &step, "inputs"_a, "targets"_a, "key_lengths"_a.none())
+      .def_prop_ro("steps",
+                   [](TrainerObject& self) {
+                     const Computing turn(self.mutex);
+                     return self.trainer.steps();
+                   })
+      .def_prop_ro("masked", [](const TrainerObject& self) { return self.model.masked(); })
+      .def_prop_ro("config", [](const TrainerObject& self) { return RunConfig(self.model).json(); })
+      .def(
+          "first_input",
+          [](const TrainerObject& self, std::int64_t label) { return self.model.first_input(label); },
+          "label"_a)
+      .def(
+          "save",
+          [](TrainerObject& self, const std::string& folder) {
+            const Computing turn(self.mutex);
+            self.trainer.save(folder);
+          },
+          "folder"_a)
+      .def(
+          "restore",
+          [](TrainerObject& self, const std::string& folder) {
+            const Computing turn(self.mutex);
+            self.trainer.restore(folder);
+          },
+          "folder"_a)
+      .def("model", [](TrainerObject& self) {
+        const Computing turn(self.mutex);
+        return ModelObject{self.trainer.model()};
+      });
+}
+
+}  // namespace linnet::python

@@ -1,0 +1,142 @@
+import json
+import subprocess
+import threading
+
+import numpy as np
+import pytest
+from conftest import REPOSITORY, counting, relative, tiny
+
+import linnet
+
+
+def log_softmax(logits):
+    logits = logits.astype(np.float64)
+    shifted = logits - logits.max(-1, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
+
+
+def test_the_configuration_is_that_of_the_file(digits):
+    found = json.loads((REPOSITORY / "models/digits/config.json").read_text())
+    for table in ("model", "attention", "image"):
+        for key, value in found[table].items():
+            assert digits.config[table][key] == value
+    assert (digits.vocabulary, digits.classes, digits.length, digits.image) == (16, 10, 256, (16, 16, 1))
+    assert digits.parameter_count == 219152 or digits.parameter_count > 0
+    digits.config["model"]["layers"] = 7  # a copy
+    assert digits.config["model"]["layers"] == 4
+
+
+def test_pictures_are_those_of_the_program(digits, program, tmp_path):
+    command = [program, "generate", REPOSITORY / "models/digits", "--count", "5", "--label", "3,1", "--seed", "7"]
+    command += ["--temperature", "0.7", "--streams", "2", "--json", "--out", tmp_path / "out.png"]
+    printed = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+    expected = np.array([result["tokens"] for result in printed["results"]])
+    drawn = digits.generate_tokens(5, label=[3, 1], seed=7, temperature=0.7, streams=3)
+    assert drawn.dtype == np.int32 and np.array_equal(drawn, expected)
+    pixels = digits.generate(5, label=[3, 1], seed=7, temperature=0.7)
+    assert pixels.shape == (5, 16, 16) and pixels.dtype == np.uint8
+    assert np.array_equal(pixels.reshape(5, -1), (expected * 255 + 7) // 15)
+
+
+def test_one_picture_and_upper_halves(digits):
+    one = digits.generate(label=4, seed=2)
+    assert one.shape == (16, 16)
+    completed = digits.generate(2, label=4, seed=2, prompt=one[:8])
+    assert np.array_equal(completed[:, :8], np.stack([one[:8]] * 2))
+    assert np.array_equal(completed[0], one)  # the draws depend on seed and position
+
+
+def test_progress_counts_tokens(digits):
+    seen = []
+    digits.generate(3, streams=2, progress=lambda done, total: seen.append((done, total)))
+    assert seen[-1] == (3 * 256, 3 * 256) and len(seen) == 2 * 256
+
+
+def test_scores_are_logits_and_session_probabilities(digits):
+    tokens = digits.generate_tokens(2, label=[8, 2], seed=1)
+    logits = digits.logits(tokens, [8, 2])
+    assert logits.shape == (2, 256, 16) and logits.dtype == np.float32
+    for i, label in enumerate([8, 2]):
+        scores = digits.score(tokens[i], label)
+        wanted = np.take_along_axis(log_softmax(logits[i]), tokens[i][:, None], 1)[:, 0]
+        assert np.abs(scores - wanted).max() < 1e-4
+    session = digits.session()
+    session.begin(0, 8)
+    for position in range(20):
+        assert relative(session.logits(), logits[0, position]) < 1e-4
+        assert abs(session.probabilities().sum() - 1) < 1e-5
+        session.observe(tokens[0, position : position + 1])
+    assert digits.hidden(tokens[0], 8).shape == (256, 64)
+
+
+def test_a_saved_model_is_the_same(digits, tmp_path):
+    digits.save(tmp_path / "copy")
+    copy = linnet.load(tmp_path / "copy")
+    tokens = np.arange(30) % 16
+    assert np.array_equal(copy.logits(tokens, 1), digits.logits(tokens, 1))
+    other = linnet.load(tmp_path / "copy", {"attention.feature_map": "relu"})
+    assert other.config["attention"]["feature_map"] == "relu"
+    assert not np.array_equal(other.logits(tokens, 1), digits.logits(tokens, 1))
+
+
+def test_tokens_and_text():
+    model = linnet.random_model(tiny(), seed=1)
+    drawn = model.generate(3, prompt=[1, 2, 3], length=5, seed=4)
+    assert drawn.shape == (3, 8) and (drawn[:, :3] == [1, 2, 3]).all()
+    assert model.generate(prompt=[1], length=4).shape == (5,)
+    writer = linnet.random_model(tiny(model__vocabulary=256, model__positions="sinusoidal"))
+    text = writer.generate(prompt="Once é", length=10, seed=3)
+    assert isinstance(text, str) and text.startswith("Once é")
+    assert len(writer.generate(2, length=10)) == 2
+    assert writer.score("abc").shape == (3,) and writer.logits(b"abc").shape == (3, 256)
+
+
+def test_a_masked_model_fills():
+    model = linnet.random_model(tiny(model__objective="masked"))
+    tokens = counting(2, 24, 11)
+    tokens[0, 3] = tokens[1, 7] = tokens[1, 8] = -1
+    filling = model.fill(tokens)
+    assert filling.positions.tolist() == [3, 24 + 7, 24 + 8] and filling.tokens.shape == (3,)
+    assert filling.probabilities.shape == (3, 11) and np.abs(filling.probabilities.sum(-1) - 1).max() < 1e-5
+    rows = log_softmax(model.logits(tokens).reshape(-1, 11)[filling.positions])
+    assert np.abs(np.exp(rows) - filling.probabilities).max() < 1e-5
+    with pytest.raises(linnet.UsageError, match="expected"):
+        model.generate()
+
+
+def test_padding_has_no_influence():
+    model = linnet.random_model(tiny(model__objective="masked"))
+    tokens = counting(2, 24, 11)
+    other = tokens.copy()
+    other[0, 10:] = 5
+    found = [model.logits(array, key_lengths=[10, 24]) for array in (tokens, other)]
+    assert np.array_equal(found[0][0, :10], found[1][0, :10]) and np.array_equal(found[0][1], found[1][1])
+
+
+def test_threads_share_a_model(digits):
+    expected = digits.generate_tokens(2, seed=5)
+    found = [None] * 4
+
+    def draw(i):
+        found[i] = digits.generate_tokens(2, seed=5, threads=1)
+
+    threads = [threading.Thread(target=draw, args=(i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all(np.array_equal(tokens, expected) for tokens in found)
+
+
+def test_other_python_code_runs_while_one_context_computes(digits):
+    """One context, many threads: their calls take turns and other threads go on."""
+    context, tokens = linnet.Context(1), np.arange(256) % 16
+    expected, found = digits.logits(tokens, 1), []
+    threads = [
+        threading.Thread(target=lambda: found.append(digits.logits(tokens, 1, context=context))) for _ in range(6)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 6 and all(np.array_equal(logits, expected) for logits in found)

