@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Sets up, looks at the format and at what clang-tidy finds, builds and tests everything, and tests a selection under the
-# address and undefined-behaviour sanitizers. Options:
+# Sets up, looks at the format, builds and tests everything, and tests a selection under the address and undefined-behaviour
+# sanitizers. Options:
 #   --sanitizers   also all tests under each sanitizer and without inlining (hours on two cores)
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -22,7 +22,6 @@ done
 
 scripts/setup.sh "${setup[@]}"
 scripts/format.sh --check
-scripts/tidy.sh
 for preset in "${presets[@]}"; do
   echo "test: building $preset"
   cmake --preset "$preset" -DLINNET_WERROR=ON >/dev/null
