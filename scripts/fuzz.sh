@@ -2,7 +2,7 @@
 # Builds the fuzz targets of tests/fuzz and runs each for some minutes, under the address and undefined-behaviour sanitizers:
 #   scripts/fuzz.sh [MINUTES] [--seconds SECONDS] [TARGET ...]
 # MINUTES may be a fraction; without a number each target gets 10 minutes. TARGET is a name such as png; without names all
-# targets run. JOBS=2 runs two at a time. Fails where an input crashes a target, or takes more than 10 seconds or 2 GB, and
+# targets run. JOBS=2 runs two at a time. Fails where an input crashes a target, or takes more than 20 seconds or 2 GB, and
 # names the input. What was learnt about a target stays in build/fuzz/corpus for the next run.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -61,7 +61,7 @@ run_target() {
   fi
   local known=()
   [[ -d tests/fuzz/inputs/$name ]] && known=("tests/fuzz/inputs/$name")
-  if ! "$program" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -malloc_limit_mb=1024 -max_len=16384 \
+  if ! "$program" -max_total_time="$seconds" -timeout=20 -rss_limit_mb=2048 -malloc_limit_mb=1024 -max_len=16384 \
     -dict="$work/words" -artifact_prefix="$findings/$name-" -print_final_stats=1 \
     "$corpus" "$work/seeds" "${known[@]}" >"$log" 2>&1; then
     tail -n 60 "$log" >&2
