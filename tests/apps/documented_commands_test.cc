@@ -154,7 +154,7 @@ class Stock {
     std::ofstream(folder_ / "proteins.fasta") << proteins_file("MKVLLAGWQERTYIPASDFGHKCNV");
     std::ofstream(folder_ / "hidden.fasta") << proteins_file("MKV_LLAG");
     write_cifar(folder_ / "cifar-10-batches-bin");
-    write_attention_inputs(folder_ / "qkv.safetensors");
+    for (const char* name : {"qkv.safetensors", "first.safetensors"}) write_attention_inputs(folder_ / name);
     fs::create_directory_symlink(source / "models", folder_ / "models");
     fs::create_directory_symlink(source / "configs", folder_ / "configs");
     succeed({"data", "digits", "--count", "20", "--test", "10", "--out", (folder_ / "mnist").string()});
