@@ -310,7 +310,9 @@ TEST_F(Curves, NumbersThatNoAxisCanShowAreLeftOut) {
   for (const char* extreme : {"1e308", "-1e308", "4e-324", "-4e-324"}) {
     SCOPED_TRACE(extreme);
     EXPECT_THAT(drawn({run("run", lines({"3", extreme, "2.5"}))}), HasSubstr("Training loss"));
-    refuses(failed, {"plot", run("none", lines({extreme, extreme})), "--out", path("plot.svg")}, {"1e100"});
+    const std::string evaluation = "{\"step\": 2, \"validation_bits\": " + std::string(extreme) + "}\n";
+    refuses(failed, {"plot", run("none", lines({extreme, extreme}) + evaluation), "--out", path("plot.svg")},
+            {"1e100"});
   }
   for (const char* step : {"1e300", "-1", "18446744073709551615", "1.5"})
     refuses(failed,
