@@ -235,8 +235,9 @@ TEST(AdaptModel, KeepsWhatFitsDrawsTheRestAndNamesIt) {
     const bool fits = given.contains(name) && given.at(name).size() == values.size();
     kept += fits;
     EXPECT_EQ(values, fits ? given.at(name) : drawn.at(name)) << name;
-    const bool named = std::ranges::any_of(
-        differences, [&](const std::string& difference) { return difference.starts_with(name + " "); });
+    const bool named = std::ranges::any_of(differences, [&, name = name](const std::string& difference) {
+      return difference.starts_with(name + " ");
+    });
     EXPECT_EQ(named, !fits) << name;
   }
   EXPECT_GT(kept, 5u);
