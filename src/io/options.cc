@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <map>
@@ -57,9 +58,24 @@ std::string shown(const Json& value) {
 
 std::string last_part(const std::string& key) { return key.substr(key.rfind('.') + 1); }
 
+// Throws UsageError where the bracket at byte `at`, which opens the header of a table, is followed by neither
+// a name nor a bracket: the library takes it for granted that one of them follows.
+void check_header(std::string_view text, std::size_t at, const std::string& file) {
+  constexpr std::string_view blank = " \t";
+  std::size_t name = text.find_first_not_of(blank, at + 1);
+  if (name != std::string_view::npos && text[name] == '[') name = text.find_first_not_of(blank, name + 1);
+  if (name == std::string_view::npos || std::isalnum(static_cast<unsigned char>(text[name])) != 0 ||
+      std::string_view("_-\"']").find(text[name]) != std::string_view::npos)
+    return;
+  const std::string_view before = text.substr(0, name);
+  fail<UsageError>(operation, "{}, line {}: expected the name of a table behind [, got none", file,
+                   std::count(before.begin(), before.end(), '\n') + 1);
+}
+
 // Throws UsageError where tables lie deeper in each other than `deepest`: the library would recurse through
 // them when it frees them. Counts the dots of a key and the brackets around it, which is at least the depth.
-void check_depth(std::string_view text, const std::string& file) {
+// Also checks the headers of tables.
+void check_structure(std::string_view text, const std::string& file) {
   std::vector<std::size_t> inside = {0};  // dots since the last key began, for every open bracket
   std::size_t depth = 0;
   const auto skip_to = [&](std::size_t at, std::string_view end, bool escapes) {
@@ -67,8 +83,12 @@ void check_depth(std::string_view text, const std::string& file) {
     return at + end.size();
   };
   const auto forget_key = [&] { depth -= std::exchange(inside.back(), 0); };
-  for (std::size_t at = 0; at < text.size();) {
+  bool line_begins = true;  // nothing but blanks since the last newline
+  constexpr std::string_view mark = "\xef\xbb\xbf";
+  for (std::size_t at = text.starts_with(mark) ? mark.size() : 0; at < text.size();) {
     const char c = text[at];
+    if (c == '[' && line_begins && inside.size() == 1) check_header(text, at, file);
+    line_begins = c == '\n' || (line_begins && (c == ' ' || c == '\t'));
     if (c == '#') {
       at = skip_to(at, "\n", false) - 1;
     } else if (c == '"' || c == '\'') {
@@ -184,7 +204,7 @@ void Options::parse_toml(std::string_view text, const std::string& origin) {
   std::map<std::string, std::string> lines;
   Json values;
   try {
-    check_depth(text, origin);
+    check_structure(text, origin);
     values = from_toml(toml::parse(text, origin), "", origin, lines);
   } catch (const toml::parse_error& error) {
     fail<UsageError>(operation, "{}, line {}, column {}: {}", origin, error.source().begin.line,

@@ -61,6 +61,29 @@ TEST(Options, RefusesDeepTables) {
   EXPECT_EQ(example.note, "\"" + dots);
 }
 
+// What follows the bracket goes into an assertion of the library.
+TEST(Options, RefusesHeadersOfTablesWithoutAName) {
+  std::int64_t layers = 0;
+  Options options;
+  options.add("model.layers", layers, "layers", 0, 9);
+  for (const char* header :
+       {"[`odel]", "[[=", "[ #", "[\nmodel]", "[.model]", "[\xc3\xa9]", " [ [,", "[\r\n"}) {
+    const std::string text = "# a comment\n" + std::string(header) + "\nlayers = 1\n";
+    EXPECT_THAT(error_of<UsageError>([&] { options.parse_toml(text, "run.toml"); }),
+                AllOf(HasSubstr("run.toml, line"), HasSubstr("name of a table")))
+        << header;
+  }
+  EXPECT_THAT(error_of<UsageError>([&] { options.parse_toml("\xef\xbb\xbf[`]", "run.toml"); }),
+              HasSubstr("name of a table"));
+  for (const char* header : {"[]", "[[]]", "["})
+    EXPECT_THAT(error_of<UsageError>([&] { options.parse_toml(header, "run.toml"); }), HasSubstr("run.toml"));
+  for (const char* header : {"[model]", "  [ \"model\" ]", "\t['model']", "\xef\xbb\xbf[model]"}) {
+    layers = 0;
+    options.parse_toml(std::string(header) + "\nlayers = 3\n", "run.toml");
+    EXPECT_EQ(layers, 3) << header;
+  }
+}
+
 TEST(Options, ErrorsShortenWhatTheyQuote) {
   const std::string huge(2'000'000, 'k');
   Example example;
