@@ -12,6 +12,7 @@ _release = tuple(int(part) for part in _torch.__version__.split("+")[0].split(".
 if _release < (2, 4):
     raise ImportError(f"[linnet.torch] expected PyTorch 2.4 or newer, got {_torch.__version__}")
 
+from ._exchange import export, import_  # noqa: E402
 from ._functions import (  # noqa: E402
     favor_attention,
     linear_attention,
@@ -24,9 +25,35 @@ from ._functions import (  # noqa: E402
     split_state,
     strided_attention,
 )
+from ._models import SequenceModel  # noqa: E402
+from .fast_transformers.attention import AttentionLayer  # noqa: E402
+from .fast_transformers.builders import (  # noqa: E402
+    RecurrentDecoderBuilder,
+    RecurrentEncoderBuilder,
+    TransformerDecoderBuilder,
+    TransformerEncoderBuilder,
+)
+from .fast_transformers.transformers import (  # noqa: E402
+    TransformerDecoder,
+    TransformerDecoderLayer,
+    TransformerEncoder,
+    TransformerEncoderLayer,
+)
 
 __all__ = [
+    "AttentionLayer",
+    "RecurrentDecoderBuilder",
+    "RecurrentEncoderBuilder",
+    "SequenceModel",
+    "TransformerDecoder",
+    "TransformerDecoderBuilder",
+    "TransformerDecoderLayer",
+    "TransformerEncoder",
+    "TransformerEncoderBuilder",
+    "TransformerEncoderLayer",
+    "export",
     "favor_attention",
+    "import_",
     "linear_attention",
     "linear_attention_step",
     "linear_state",

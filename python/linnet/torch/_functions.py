@@ -47,6 +47,14 @@ def _shown(out, layout):
     return out.transpose(1, 2) if layout == "bhnd" else out
 
 
+def _check_mask(operation, q, k, mask):
+    shape = None if mask.visible is None else tuple(mask.visible.shape)
+    if shape is not None and (shape[0] not in (1, q.shape[0]) or shape[1:] != (q.shape[1], k.shape[1])):
+        refuse(operation, f"a mask [{q.shape[0]} or 1, {q.shape[1]}, {k.shape[1]}]", f"{list(shape)}")
+    if mask.kind in ("causal", "prefix", "window") and q.shape[1] != k.shape[1]:
+        refuse(operation, f"as many queries as keys with a {mask.kind} mask", f"{q.shape[1]} and {k.shape[1]}")
+
+
 def _seen(q, k, mask):
     return _reference.visible_keys(q.shape[0], q.shape[1], k.shape[1], mask)
 
@@ -61,6 +69,12 @@ def linear_options(head_dim: int, *, feature_map="elu", alpha=1.0, features=0, s
     elif feature_map == "elu":
         options["alpha"] = alpha
     return write_options(**options)
+
+
+def _decay(operation, decay, heads, feature_map, dtype):
+    if is_log_scaled(feature_map):
+        refuse(operation, f"no decay with the feature map {feature_map}, whose sums are rescaled by the largest key", "one")
+    return float_rows(operation, "decay", decay, (heads,), dtype)
 
 
 @_documented
@@ -98,7 +112,7 @@ def linear_attention(
     {masks}
     decay : tensor [heads], optional
         gamma, 0 < gamma <= 1: the weight of a token falls by this factor with each later one (Sun et al. 2023, equation 6). Only
-        with the causal mask.
+        with the causal mask, and not with the maps ``favor...`` and ``random-exp``.
     initial_state : tensor [batch, floats], optional
         float32: what the queries continue. Only with causal and prefix masks. `linear_state` makes an empty one.
     return_state : bool
@@ -124,6 +138,7 @@ def linear_attention(
     mask = mask_of(
         operation, mask, prefix=prefix, window=window, intervals=intervals, key_lengths=key_lengths, segments=segments
     )
+    _check_mask(operation, q, k, mask)
     heads, head_dim, value_dim = q.shape[2], q.shape[3], v.shape[3]
     options = linear_options(
         head_dim,
@@ -134,7 +149,7 @@ def linear_attention(
     if decay is not None:
         if mask.kind != "causal":
             refuse(operation, "a causal mask with a decay", f"a mask of {mask.kind}")
-        decay = float_rows(operation, "decay", decay, (heads,), q.dtype)
+        decay = _decay(operation, decay, heads, feature_map, q.dtype)
     if initial_state is not None:
         floats = state_floats(read_options(options), heads, head_dim, value_dim)
         initial_state = float_rows(operation, "initial_state", initial_state, (q.shape[0], floats), q.dtype)
@@ -214,7 +229,7 @@ def linear_attention_step(
     if state.dtype != torch.float32 or not state.is_contiguous() or tuple(state.shape) != (batch, floats):
         refuse(operation, f"a dense float32 state [{batch}, {floats}]", f"{state.dtype} {list(state.shape)}")
     if decay is not None:
-        decay = float_rows(operation, "decay", decay, (heads,), q.dtype)
+        decay = _decay(operation, decay, heads, feature_map, q.dtype)
     q, k, v = (float_rows(operation, name, tensor, (None, None, None), torch.float32) for name, tensor in zip("qkv", given))
     out = torch.ops.linnet.attention_step(q, k, v, state, decay, options)
     return out.to(given[2].dtype), state
@@ -243,6 +258,7 @@ def softmax_attention(
     mask = mask_of(
         operation, mask, prefix=prefix, window=window, intervals=intervals, key_lengths=key_lengths, segments=segments
     )
+    _check_mask(operation, q, k, mask)
     if q.dtype == torch.float64:
         return _shown(_reference.softmax(q, k, v, _seen(q, k, mask), scale or q.shape[3] ** -0.5), layout)
     return _call(operation, q, k, v, mask, write_options(family="softmax", scale=scale), layout)
@@ -250,14 +266,14 @@ def softmax_attention(
 
 @_documented
 def favor_attention(
-    q, k, v, *, mask="full", prefix=None, window=None, intervals=None, key_lengths=None, segments=None, decay=None,
+    q, k, v, *, mask="full", prefix=None, window=None, intervals=None, key_lengths=None, segments=None,
     initial_state=None, return_state=False, features=0, seed=0, layer=0, feature_map="favor", layout="bnhd",
 ):  # fmt: skip
     """Linear attention whose random features approximate softmax (Choromanski et al. 2021, "Rethinking Attention with Performers").
 
     Parameters
     ----------
-    q, k, v, decay, initial_state, return_state, features, seed, layer
+    q, k, v, initial_state, return_state, features, seed, layer
         Those of `linear_attention`. A seed and a layer give the same directions on every machine.
     {masks}
     feature_map : {"favor", "favor-hyperbolic", "favor-sincos", "favor-trig"}
@@ -267,7 +283,7 @@ def favor_attention(
         refuse("favor_attention", "a feature map of favor...", repr(feature_map))
     return linear_attention(
         q, k, v, mask=mask, prefix=prefix, window=window, intervals=intervals, key_lengths=key_lengths, segments=segments,
-        decay=decay, initial_state=initial_state, return_state=return_state,
+        initial_state=initial_state, return_state=return_state,
         feature_map=feature_map, features=features, seed=seed, layer=layer, layout=layout,
     )  # fmt: skip
 
@@ -359,6 +375,7 @@ def local_attention(
     mask = mask_of(
         operation, mask, prefix=prefix, window=window, intervals=intervals, key_lengths=key_lengths, segments=segments
     )
+    _check_mask(operation, q, k, mask)
     if mask.kind == "boolean":
         refuse(operation, "a mask of intervals", "a boolean one (softmax_attention takes it)")
     if q.dtype == torch.float64:

@@ -9,9 +9,18 @@ from .events import EventDispatcher
 from .masking import FullMask, LengthMask
 
 
+def _gelu_tanh(x):
+    return F.gelu(x, approximate="tanh")
+
+
 def activation_of(name):
-    """relu, or gelu by any other name."""
-    return F.relu if name == "relu" else F.gelu
+    """relu, gelu-tanh (Linnet's), or gelu by any other name."""
+    return {"relu": F.relu, "gelu-tanh": _gelu_tanh}.get(name, F.gelu)
+
+
+def name_of_activation(function):
+    """The name that `activation_of` takes."""
+    return {F.relu: "relu", _gelu_tanh: "gelu-tanh"}.get(function, "gelu")
 
 
 def _lengths(x, mask):
