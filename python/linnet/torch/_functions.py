@@ -8,7 +8,7 @@ import torch
 
 from . import _reference
 from ._arguments import Mask, check_tensor, default_features, float_rows, mask_of, refuse, refuse_type, sequences
-from ._operators import is_log_scaled, read_options, state_floats, write_options
+from ._operators import attention, is_log_scaled, read_options, state_floats, write_options
 
 _MASKS = """
     mask : {"full", "causal"} or bool tensor [queries, keys] or [batch, queries, keys]
@@ -34,7 +34,7 @@ def _documented(function):
 
 def _call(operation, q, k, v, mask: Mask, options: str, layout, *, decay=None, projections=(None, None), initial=None, state=False):
     """The operator, and its output in the caller's layout."""
-    out, _, final = torch.ops.linnet.attention(
+    out, _, final = attention(
         q, k, v, decay, *projections, initial,
         mask.kind, mask.left, mask.right, mask.bounds, mask.key_lengths, mask.segments, mask.visible,
         options, layout == "bhnd", state,

@@ -279,7 +279,9 @@ def _gradients(ctx, grad_out, grad_normaliser, grad_final):
     mask, left, right, options, heads_first, with_state = ctx.settings
     if grad_out is None:
         grad_out = torch.zeros_like(out)
-    gradients = torch.ops.linnet.attention_backward(
+    direct = not torch.is_grad_enabled() and type(grad_out) in _PLAIN and type(q) in _PLAIN and not _is_traced()
+    backward = _backward if direct else torch.ops.linnet.attention_backward
+    gradients = backward(
         grad_out, grad_final if with_state else None, q, q if ctx.same else k, v, out, normaliser,
         decay, key_projection, value_projection, initial,
         mask, left, right, bounds, key_lengths, segments, visible, options, heads_first,
@@ -303,3 +305,58 @@ torch.library.register_autograd(
     _refuse_gradients("attention gradients", "whose own gradients float64 tensors have"),
     lib=library,
 )
+
+
+def _is_traced() -> bool:
+    """Whether somebody looks at the calls of operators: a mode, a transform, a tracer or the profiler."""
+    return (
+        torch._C._len_torch_dispatch_stack() > 0
+        or torch._C._len_torch_function_stack() > 0
+        or torch._C._are_functorch_transforms_active()
+        or torch._C._get_tracing_state() is not None
+        or torch.autograd._profiler_enabled()
+    )
+
+
+# The checks are PyTorch's own, but not part of its public interface: a release without one of them takes the dispatcher's way.
+try:
+    _is_traced()
+except AttributeError:
+
+    def _is_traced() -> bool:
+        return True
+
+
+class _Direct(torch.autograd.Function):
+    """``linnet::attention`` with its gradients without the dispatcher, whose way through Python costs several times as much."""
+
+    @staticmethod
+    def forward(ctx, *arguments):
+        results = _forward(*arguments)
+        _keep(ctx, arguments, results)
+        ctx.mark_non_differentiable(results[1])
+        return results
+
+    @staticmethod
+    def backward(ctx, *gradients):
+        return _gradients(ctx, *gradients)
+
+
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+
+
+def attention(*arguments):
+    """``torch.ops.linnet.attention``, whose results it has. Plain tensors of the CPU that nobody traces go directly to the library."""
+    if torch.compiler.is_compiling():
+        return torch.ops.linnet.attention(*arguments)
+    tensors = arguments[:7]
+    for tensor in tensors:
+        if tensor is not None and not (type(tensor) in _PLAIN and tensor.is_cpu):
+            return torch.ops.linnet.attention(*arguments)
+    if _is_traced():
+        return torch.ops.linnet.attention(*arguments)
+    if torch.is_grad_enabled():
+        for tensor in tensors:
+            if tensor is not None and tensor.requires_grad:
+                return _Direct.apply(*arguments)
+    return _forward(*arguments)
