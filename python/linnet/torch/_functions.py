@@ -8,7 +8,7 @@ import torch
 
 from . import _reference
 from ._arguments import Mask, check_tensor, default_features, float_rows, mask_of, refuse, refuse_type, sequences
-from ._operators import attention, is_log_scaled, read_options, state_floats, write_options
+from ._operators import attention, attention_step, is_log_scaled, read_options, state_floats, write_options
 
 _MASKS = """
     mask : {"full", "causal"} or bool tensor [queries, keys] or [batch, queries, keys]
@@ -231,7 +231,7 @@ def linear_attention_step(
     if decay is not None:
         decay = _decay(operation, decay, heads, feature_map, q.dtype)
     q, k, v = (float_rows(operation, name, tensor, (None, None, None), torch.float32) for name, tensor in zip("qkv", given))
-    out = torch.ops.linnet.attention_step(q, k, v, state, decay, options)
+    out = attention_step(q, k, v, state, decay, options)
     return out.to(given[2].dtype), state
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import functools
 import os
+import weakref
 
 import torch
 
@@ -36,6 +37,7 @@ def _drop_objects() -> None:
     global _FULL, _CAUSAL
     _FULL = _CAUSAL = None
     _contexts.clear()
+    _streams.clear()
     _attention_of.cache_clear()
 
 
@@ -193,23 +195,25 @@ def _forward_meta(
     return _empty_results(q, k, v, initial, options, heads_first, with_state)
 
 
-def _empty_gradients(q, k, v, decay, key_projection, value_projection, initial, heads_first):
+def _empty_gradients(q, k, v, decay, key_projection, value_projection, initial, heads_first, absent=True):
+    """Gradients to be filled; of an input that is not given an empty tensor, which operators return, or None without `absent`."""
+
     def optional(tensor):
-        shape = (0,) if tensor is None else tensor.shape
-        return q.new_empty(shape, dtype=torch.float32)
+        if tensor is None:
+            return q.new_empty((0,), dtype=torch.float32) if absent else None
+        return torch.zeros_like(tensor) if tensor is initial else torch.empty_like(tensor)
 
     return (
-        *(_new(tensor, tuple(tensor.shape), heads_first) for tensor in (q, k, v)),
-        *(optional(tensor) for tensor in (decay, key_projection, value_projection)),
-        q.new_zeros((0,) if initial is None else initial.shape, dtype=torch.float32),
+        *(_new(tensor, tensor.shape, heads_first) for tensor in (q, k, v)),
+        *(optional(tensor) for tensor in (decay, key_projection, value_projection, initial)),
     )
 
 
 def _backward(
     grad_out, grad_final, q, k, v, out, normaliser, decay, key_projection, value_projection, initial,
-    mask, left, right, bounds, key_lengths, segments, visible, options, heads_first,
+    mask, left, right, bounds, key_lengths, segments, visible, options, heads_first, absent=True,
 ):  # fmt: skip
-    gradients = _empty_gradients(q, k, v, decay, key_projection, value_projection, initial, heads_first)
+    gradients = _empty_gradients(q, k, v, decay, key_projection, value_projection, initial, heads_first, absent)
     extra = (decay, key_projection, value_projection, initial)
     query = _memory(q)
     grad_out, grad_final = _rows(grad_out), _rows(grad_final)
@@ -238,14 +242,29 @@ def _backward_meta(
     return _empty_gradients(q, k, v, decay, key_projection, value_projection, initial, heads_first)
 
 
+_streams: dict[int, tuple] = {}
+
+
+def _streams_of(state, options, *shape) -> _core.TensorStreams:
+    """The recurrent form on the memory of `state`, kept as long as the tensor."""
+    found = _streams.get(id(state))
+    if found is not None and found[0]() is state and found[1:-1] == (state.data_ptr(), options, shape):
+        return found[-1]
+    core = _core.TensorStreams(_attention_of(options, shape[1]), _memory(state), *shape)
+    key = id(state)
+
+    def drop(reference):
+        if key in _streams and _streams[key][0] is reference:
+            del _streams[key]
+
+    _streams[key] = (weakref.ref(state, drop), state.data_ptr(), options, shape, core)
+    return core
+
+
 def _step(q, k, v, state, decay, options):
-    streams = getattr(state, "_linnet_streams", None)
-    shape = (options, q.shape[1], q.shape[2], v.shape[2])
-    if streams is None or streams[:-1] != (state.data_ptr(), shape):
-        core = _core.TensorStreams(_attention_of(options, q.shape[2]), _memory(state), *shape[1:])
-        streams = state._linnet_streams = (state.data_ptr(), shape, core)
+    streams = _streams_of(state, options, q.shape[1], q.shape[2], v.shape[2])
     out = torch.empty_like(v, memory_format=torch.contiguous_format)
-    streams[2].step(_context(), _memory(out), _memory(q), _memory(k), _memory(v), _memory(decay))
+    streams.step(_context(), _memory(out), _memory(q), _memory(k), _memory(v), _memory(decay))
     return out
 
 
@@ -280,7 +299,7 @@ def _gradients(ctx, grad_out, grad_normaliser, grad_final):
     if grad_out is None:
         grad_out = torch.zeros_like(out)
     direct = not torch.is_grad_enabled() and type(grad_out) in _PLAIN and type(q) in _PLAIN and not _is_traced()
-    backward = _backward if direct else torch.ops.linnet.attention_backward
+    backward = functools.partial(_backward, absent=False) if direct else torch.ops.linnet.attention_backward
     gradients = backward(
         grad_out, grad_final if with_state else None, q, q if ctx.same else k, v, out, normaliser,
         decay, key_projection, value_projection, initial,
@@ -343,6 +362,13 @@ class _Direct(torch.autograd.Function):
 
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
+
+
+def attention_step(*arguments):
+    """``torch.ops.linnet.attention_step``, directly where that may be."""
+    if torch.compiler.is_compiling() or any(type(tensor) not in _PLAIN for tensor in arguments[:4]) or _is_traced():
+        return torch.ops.linnet.attention_step(*arguments)
+    return _step(*arguments)
 
 
 def attention(*arguments):

@@ -1,16 +1,6 @@
-import importlib.util
+"""What the tests of linnet.torch share."""
 
-import pytest
-
-if importlib.util.find_spec("torch") is None:
-    print("python/tests/torch: PyTorch is not installed, its tests are skipped")
-    collect_ignore_glob = ["test_*.py"]
-else:
-    import torch
-
-    @pytest.fixture(autouse=True)
-    def seeded():
-        torch.manual_seed(7)
+import torch
 
 
 def rows(*shape, dtype=None, gradient=True):

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from conftest import relative, rows
+from torch_support import relative, rows
 
 import linnet.torch as lt
 from linnet.torch._functions import linear_options

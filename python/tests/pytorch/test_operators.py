@@ -1,8 +1,10 @@
 """Every operator against a formula in plain PyTorch, written here without the package's own references."""
 
+import copy
+
 import pytest
 import torch
-from conftest import compare, relative, rows
+from torch_support import compare, relative, rows
 
 import linnet
 import linnet.torch as lt
@@ -183,6 +185,18 @@ def test_steps_continue_a_prompt_in_the_memory_of_its_state():
     state.copy_(kept)
     out, _ = lt.linear_attention_step(q[:, -2], k[:, -2], v[:, -2], state)
     assert relative(out, whole[:, -2]) < 1e-5
+
+
+def test_a_state_can_be_copied_and_stored(tmp_path):
+    q, k, v = torch.randn(B, H, E), torch.randn(B, H, E), torch.randn(B, H, M)
+    state = lt.linear_state(B, H, E, M)
+    lt.linear_attention_step(q, k, v, state)
+    torch.save(state, tmp_path / "state")
+    copies = [copy.deepcopy(state), state.clone(), torch.load(tmp_path / "state")]
+    out, _ = lt.linear_attention_step(q, k, v, state)
+    for other in copies:
+        assert torch.equal(lt.linear_attention_step(q, k, v, other)[0], out)
+        assert torch.equal(other, state)
 
 
 def test_linformer_attention():

@@ -4,7 +4,7 @@ import argparse
 
 import pytest
 import torch
-from conftest import relative
+from torch_support import relative
 
 from linnet.torch.fast_transformers.attention import (
     AttentionLayer,
