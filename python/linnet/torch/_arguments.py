@@ -9,6 +9,11 @@ import torch
 
 from .. import _core
 
+_NAMES = {
+    "feature_map": tuple(row["name"] for row in _core.feature_maps()),
+    "normalise": ("sum", "none"),
+    "pattern": ("strided", "fixed"),
+}
 _DTYPES = (torch.float32, torch.bfloat16, torch.float64)
 
 
@@ -40,7 +45,9 @@ def numbers(operation: str, name: str, value, dimensions: int = 1) -> torch.Tens
     """Whole numbers as an int64 tensor on the CPU."""
     if isinstance(value, torch.Tensor):
         if value.dtype not in (torch.int64, torch.int32) or value.dim() != dimensions:
-            refuse_type(operation, f"{name} of whole numbers with {dimensions} dimension(s)", f"{value.dtype} {list(value.shape)}")
+            refuse_type(
+                operation, f"{name} of whole numbers with {dimensions} dimension(s)", f"{value.dtype} {list(value.shape)}"
+            )
         if value.device.type != "cpu":
             refuse(operation, f"{name} on the CPU", f"a tensor on {value.device}")
         return value.to(torch.int64)
@@ -67,16 +74,16 @@ def mask_of(operation, mask, *, prefix=None, window=None, intervals=None, key_le
     parts = {}
     if isinstance(mask, torch.Tensor):
         if mask.dtype not in (torch.bool, torch.uint8) or mask.dim() not in (2, 3):
-            refuse_type(
-                operation, "a mask of bool [queries, keys] or [batch, queries, keys]", f"{mask.dtype} {list(mask.shape)}"
-            )
+            refuse_type(operation, "a mask of bool [queries, keys] or [batch, queries, keys]", f"{mask.dtype} {list(mask.shape)}")
         if mask.device.type != "cpu":
             refuse(operation, "a mask on the CPU", f"a tensor on {mask.device}")
         if named:
             refuse(operation, f"no mask beside {named[0]}", "a boolean one")
         parts = {"kind": "boolean", "visible": (mask if mask.dim() == 3 else mask[None]).to(torch.bool)}
     elif mask not in (None, "full", "causal"):
-        refuse(operation, "a mask of 'full', 'causal' or a boolean tensor", repr(mask) if isinstance(mask, str) else _type_name(mask))
+        refuse(
+            operation, "a mask of 'full', 'causal' or a boolean tensor", repr(mask) if isinstance(mask, str) else _type_name(mask)
+        )
     elif prefix is not None:
         parts = {"kind": "prefix", "bounds": numbers(operation, "prefix", [prefix] if isinstance(prefix, int) else prefix)}
     elif window is not None:
@@ -101,6 +108,8 @@ def check_tensor(operation: str, name: str, value, dimensions: int) -> torch.Ten
         refuse_type(operation, f"{name} as a torch.Tensor", _type_name(value))
     if value.device.type not in ("cpu", "meta"):
         refuse(operation, f"{name} on the CPU", f"a tensor on {value.device}")
+    if value.layout != torch.strided:
+        refuse(operation, f"{name} as a dense tensor", str(value.layout))
     if value.dim() != dimensions:
         refuse(operation, f"{name} of {dimensions} dimensions", f"{list(value.shape)}")
     if value.dtype not in _DTYPES:
@@ -152,6 +161,23 @@ def float_rows(operation: str, name: str, value, shape, dtype) -> torch.Tensor:
         refuse(operation, f"{name} on the CPU", f"a tensor on {value.device}")
     value = value.to(torch.float64 if dtype == torch.float64 else torch.float32)
     return value if value.shape[-1] <= 1 or value.stride(-1) == 1 else value.contiguous()
+
+
+def check_options(operation: str, **options) -> None:
+    """Throws unless the options of an attention are numbers, and its names known ones."""
+    for name, value in options.items():
+        if name in _NAMES:
+            if not isinstance(value, str):
+                refuse_type(operation, f"{name} as text", _type_name(value))
+            if value not in _NAMES[name]:
+                refuse(operation, f"{name} of {', '.join(_NAMES[name])}", repr(value))
+        elif name in ("alpha", "epsilon", "scale"):
+            if not isinstance(value, (int, float)):
+                refuse_type(operation, f"{name} as a number", _type_name(value))
+        elif not isinstance(value, int):
+            refuse_type(operation, f"{name} as a whole number", _type_name(value))
+        elif value < 0:
+            refuse(operation, f"{name} of at least 0", str(value))
 
 
 def default_features(head_dim: int) -> int:

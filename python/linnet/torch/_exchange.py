@@ -35,7 +35,9 @@ def _tensors(model: SequenceModel) -> dict:
         inner = attention.inner_attention
         for name in ("decay", "key_projection", "value_projection"):
             parameter = getattr(inner, name, None)
-            if parameter is not None and not (name == "key_projection" and i > 0 and tables["attention"]["sharing"] == "layerwise"):
+            if parameter is not None and not (
+                name == "key_projection" and i > 0 and tables["attention"]["sharing"] == "layerwise"
+            ):
                 named[f"{prefix}attention.{name}"] = [parameter]
     if model.encoder.norm is not None:
         named["final_norm.weight"], named["final_norm.bias"] = [model.encoder.norm.weight], [model.encoder.norm.bias]

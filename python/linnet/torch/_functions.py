@@ -7,7 +7,7 @@ import math
 import torch
 
 from . import _reference
-from ._arguments import Mask, check_tensor, default_features, float_rows, mask_of, refuse, refuse_type, sequences
+from ._arguments import Mask, check_options, check_tensor, default_features, float_rows, mask_of, refuse, refuse_type, sequences
 from ._operators import attention, attention_step, is_log_scaled, read_options, state_floats, write_options
 
 _MASKS = """
@@ -24,7 +24,7 @@ _MASKS = """
     segments : sequence of int, or one per batch entry, optional
         Bounds of packed sequences, from 0 to the length: no query sees a key across one.
     layout : {"bnhd", "bhnd"}
-        Order of the axes of q, k, v and of the result: [batch, length, heads, dim] or [batch, heads, length, dim]. Neither copies."""
+        Order of the axes of q, k, v and of the result: [batch, length, heads, dim] or [batch, heads, length, dim]."""
 
 
 def _documented(function):
@@ -32,7 +32,9 @@ def _documented(function):
     return function
 
 
-def _call(operation, q, k, v, mask: Mask, options: str, layout, *, decay=None, projections=(None, None), initial=None, state=False):
+def _call(
+    operation, q, k, v, mask: Mask, options: str, layout, *, decay=None, projections=(None, None), initial=None, state=False
+):
     """The operator, and its output in the caller's layout."""
     out, _, final = attention(
         q, k, v, decay, *projections, initial,
@@ -59,10 +61,14 @@ def _seen(q, k, mask):
     return _reference.visible_keys(q.shape[0], q.shape[1], k.shape[1], mask)
 
 
-def linear_options(head_dim: int, *, feature_map="elu", alpha=1.0, features=0, seed=0, layer=0, normalise="sum", epsilon=1e-6) -> str:
+def linear_options(
+    head_dim: int, *, feature_map="elu", alpha=1.0, features=0, seed=0, layer=0, normalise="sum", epsilon=1e-6
+) -> str:
     """The options of the linear family as the operators take them."""
-    if not isinstance(feature_map, str):
-        refuse_type("linear_attention", "feature_map as a name", type(feature_map).__name__)
+    check_options(
+        "linear_attention",
+        feature_map=feature_map, alpha=alpha, features=features, seed=seed, layer=layer, normalise=normalise, epsilon=epsilon,
+    )  # fmt: skip
     options = {"family": "linear", "feature_map": feature_map, "normalise": normalise, "epsilon": epsilon}
     if feature_map.startswith(("favor", "random-")):
         options.update(features=features or default_features(head_dim), seed=seed, layer=layer)
@@ -135,9 +141,7 @@ def linear_attention(
     """
     operation = "linear_attention"
     q, k, v = sequences(operation, q, k, v, layout)
-    mask = mask_of(
-        operation, mask, prefix=prefix, window=window, intervals=intervals, key_lengths=key_lengths, segments=segments
-    )
+    mask = mask_of(operation, mask, prefix=prefix, window=window, intervals=intervals, key_lengths=key_lengths, segments=segments)
     _check_mask(operation, q, k, mask)
     heads, head_dim, value_dim = q.shape[2], q.shape[3], v.shape[3]
     options = linear_options(
@@ -162,7 +166,9 @@ def linear_attention(
     return _call(operation, q, k, v, mask, options, layout, decay=decay, initial=initial_state, state=return_state)
 
 
-def linear_state(batch: int, heads: int, head_dim: int, value_dim: int | None = None, *, feature_map="elu", features=0, dtype=None):
+def linear_state(
+    batch: int, heads: int, head_dim: int, value_dim: int | None = None, *, feature_map="elu", features=0, dtype=None
+):
     """An empty state of `linear_attention` and `linear_attention_step`, [batch, floats], float32.
 
     A row holds S [heads, F, value dim], the sum of phi(k) v^T, then z [heads, F], the sum of phi(k); F is the number of features.
@@ -254,10 +260,9 @@ def softmax_attention(
     tensor [batch, length, heads, value dim], of the type of `q`; q, k and v have gradients.
     """
     operation = "softmax_attention"
+    check_options(operation, scale=scale)
     q, k, v = sequences(operation, q, k, v, layout)
-    mask = mask_of(
-        operation, mask, prefix=prefix, window=window, intervals=intervals, key_lengths=key_lengths, segments=segments
-    )
+    mask = mask_of(operation, mask, prefix=prefix, window=window, intervals=intervals, key_lengths=key_lengths, segments=segments)
     _check_mask(operation, q, k, mask)
     if q.dtype == torch.float64:
         return _shown(_reference.softmax(q, k, v, _seen(q, k, mask), scale or q.shape[3] ** -0.5), layout)
@@ -269,7 +274,8 @@ def favor_attention(
     q, k, v, *, mask="full", prefix=None, window=None, intervals=None, key_lengths=None, segments=None,
     initial_state=None, return_state=False, features=0, seed=0, layer=0, feature_map="favor", layout="bnhd",
 ):  # fmt: skip
-    """Linear attention whose random features approximate softmax (Choromanski et al. 2021, "Rethinking Attention with Performers").
+    """Linear attention whose random features approximate softmax (Choromanski et al. 2021, "Rethinking Attention with
+    Performers").
 
     Parameters
     ----------
@@ -305,6 +311,7 @@ def linformer_attention(q, k, v, key_projection, value_projection=None, *, key_l
     tensor [batch, length, heads, value dim]; q, k, v and the projections have gradients.
     """
     operation = "linformer_attention"
+    check_options(operation, scale=scale)
     q, k, v = sequences(operation, q, k, v, layout)
     mask = mask_of(operation, "full", key_lengths=key_lengths)
     value_projection = key_projection if value_projection is None else value_projection
@@ -321,7 +328,9 @@ def linformer_attention(q, k, v, key_projection, value_projection=None, *, key_l
     return _call(operation, q, k, v, mask, write_options(family="linformer", scale=scale), layout, projections=projections)
 
 
-def lsh_attention(q, v, *, mask="full", key_lengths=None, buckets=0, chunk=64, rounds=1, seed=0, layer=0, scale=0.0, layout="bnhd"):
+def lsh_attention(
+    q, v, *, mask="full", key_lengths=None, buckets=0, chunk=64, rounds=1, seed=0, layer=0, scale=0.0, layout="bnhd"
+):
     """Softmax over keys that share a hash with the query (Kitaev et al. 2020, "Reformer"). Keys are the queries, of unit length.
 
     Parameters
@@ -342,6 +351,7 @@ def lsh_attention(q, v, *, mask="full", key_lengths=None, buckets=0, chunk=64, r
     tensor [batch, length, heads, value dim]; q and v have gradients, in which the hashes are constant.
     """
     operation = "lsh_attention"
+    check_options(operation, buckets=buckets, chunk=chunk, rounds=rounds, seed=seed, layer=layer, scale=scale)
     if isinstance(q, torch.Tensor) and q.dtype == torch.float64:
         refuse_type(operation, "q of float32 or bfloat16", str(q.dtype))
     q, k, v = sequences(operation, q, q, v, layout)
@@ -371,10 +381,9 @@ def local_attention(
     tensor [batch, length, heads, value dim]; q, k and v have gradients.
     """
     operation = "local_attention"
+    check_options(operation, left=left, right=right, scale=scale)
     q, k, v = sequences(operation, q, k, v, layout)
-    mask = mask_of(
-        operation, mask, prefix=prefix, window=window, intervals=intervals, key_lengths=key_lengths, segments=segments
-    )
+    mask = mask_of(operation, mask, prefix=prefix, window=window, intervals=intervals, key_lengths=key_lengths, segments=segments)
     _check_mask(operation, q, k, mask)
     if mask.kind == "boolean":
         refuse(operation, "a mask of intervals", "a boolean one (softmax_attention takes it)")
@@ -399,6 +408,7 @@ def strided_attention(q, k, v, *, pattern="strided", stride=0, summary=8, key_le
     key_lengths : sequence of int or int64 tensor [batch], optional
     """
     operation = "strided_attention"
+    check_options(operation, pattern=pattern, stride=stride, summary=summary, scale=scale)
     q, k, v = sequences(operation, q, k, v, layout)
     mask = mask_of(operation, "causal", key_lengths=key_lengths)
     if q.dtype == torch.float64:
@@ -408,7 +418,9 @@ def strided_attention(q, k, v, *, pattern="strided", stride=0, summary=8, key_le
         if pattern == "strided":
             shown = (i - j < s) | ((i - j) % s == 0)
         else:
-            shown = (torch.div(i, s, rounding_mode="floor") == torch.div(j, s, rounding_mode="floor")) | (j % s >= s - min(summary, s))
+            shown = (torch.div(i, s, rounding_mode="floor") == torch.div(j, s, rounding_mode="floor")) | (
+                j % s >= s - min(summary, s)
+            )
         return _shown(_reference.softmax(q, k, v, _seen(q, k, mask) & shown, scale or q.shape[3] ** -0.5), layout)
     options = write_options(family="strided", scale=scale, pattern=pattern, stride=stride, summary=summary)
     return _call(operation, q, k, v, mask, options, layout)

@@ -9,7 +9,14 @@ import torch.nn.functional as F
 from torch import nn
 
 from ._arguments import refuse, refuse_type
-from ._functions import linear_attention, linformer_attention, local_attention, lsh_attention, softmax_attention, strided_attention
+from ._functions import (
+    linear_attention,
+    linformer_attention,
+    local_attention,
+    lsh_attention,
+    softmax_attention,
+    strided_attention,
+)
 from .fast_transformers.attention import (
     AttentionLayer,
     CausalLinearAttention,
@@ -200,7 +207,11 @@ class SequenceModel(nn.Module):
         `TransformerEncoder` and an nn.Linear to `vocabulary` logits. `positions` is an nn.Parameter [length, width], "sinusoidal"
         or "none". The encoder attends causally. The parts are kept, not copied."""
         operation = "model"
-        for name, part, wanted in (("embedding", embedding, nn.Embedding), ("encoder", encoder, TransformerEncoder), ("head", head, nn.Linear)):
+        for name, part, wanted in (
+            ("embedding", embedding, nn.Embedding),
+            ("encoder", encoder, TransformerEncoder),
+            ("head", head, nn.Linear),
+        ):
             if not isinstance(part, wanted):
                 refuse_type(operation, f"{name} of {wanted.__name__}", type(part).__name__)
         tables = [_layer_tables(layer) for layer in encoder.layers]

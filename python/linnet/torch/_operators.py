@@ -372,7 +372,7 @@ def attention_step(*arguments):
 
 
 def attention(*arguments):
-    """``torch.ops.linnet.attention``, whose results it has. Plain tensors of the CPU that nobody traces go directly to the library."""
+    """``torch.ops.linnet.attention``, directly where that may be: for plain tensors of the CPU whose calls nobody traces."""
     if torch.compiler.is_compiling():
         return torch.ops.linnet.attention(*arguments)
     tensors = arguments[:7]

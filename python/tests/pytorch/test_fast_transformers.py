@@ -112,19 +112,20 @@ def test_a_checkpoint_of_a_decoder_loads_strictly():
 
 
 def test_a_checkpoint_with_random_features_loads_strictly():
+    tensors = checkpoint()
     for layer in range(2):
-        tensors = checkpoint()
-        for layer in range(2):
-            tensors[f"layers.{layer}.attention.inner_attention.feature_map.omega"] = torch.randn(8, 8)
-        module = encoder("linear", feature_map=Favor.factory(n_dims=16))
-        module.load_state_dict(tensors, strict=True)
+        tensors[f"layers.{layer}.attention.inner_attention.feature_map.omega"] = torch.randn(8, 8)
+    module = encoder("linear", feature_map=Favor.factory(n_dims=16))
+    module.load_state_dict(tensors, strict=True)
 
 
 def masks(name):
     return None if name in ("linear", "linformer") else TriangularCausalMask(LENGTH)
 
 
-@pytest.mark.parametrize("name", ["linear", "causal-linear", "full", "softmax", "local", "reformer", "lsh", "favor", "strided", "linformer"])
+@pytest.mark.parametrize(
+    "name", ["linear", "causal-linear", "full", "softmax", "local", "reformer", "lsh", "favor", "strided", "linformer"]
+)
 def test_padding_changes_nothing(name):
     module = encoder(name).eval()
     x = torch.randn(2, LENGTH, 16)
@@ -135,7 +136,11 @@ def test_padding_changes_nothing(name):
     assert one.shape == x.shape
     assert relative(two[1, :13], one[1, :13]) < 1e-5
     one.sum().backward()
-    assert all(parameter.grad is not None for part, parameter in module.named_parameters() if not (name in ("reformer", "lsh") and "key_proj" in part))
+    assert all(
+        parameter.grad is not None
+        for part, parameter in module.named_parameters()
+        if not (name in ("reformer", "lsh") and "key_proj" in part)
+    )
 
 
 def encoder_formula(tensors, x, heads=2):

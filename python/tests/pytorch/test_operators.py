@@ -17,7 +17,10 @@ MASKS = {
     "causal": ({"mask": "causal"}, lambda b, i, j: j <= i),
     "prefix": ({"prefix": [5, 20]}, lambda b, i, j: j <= max(i, [5, 20][b] - 1)),
     "window": ({"window": (6, 2)}, lambda b, i, j: i - 6 <= j <= i + 2),
-    "intervals": ({"intervals": ([i // 2 for i in range(N)], [i // 2 + 3 for i in range(N)])}, lambda b, i, j: i // 2 <= j < i // 2 + 3),
+    "intervals": (
+        {"intervals": ([i // 2 for i in range(N)], [i // 2 + 3 for i in range(N)])},
+        lambda b, i, j: i // 2 <= j < i // 2 + 3,
+    ),
     "key lengths": ({"key_lengths": [N, 11]}, lambda b, i, j: j < [N, 11][b]),
     "causal, key lengths": ({"mask": "causal", "key_lengths": torch.tensor([9, N])}, lambda b, i, j: j <= i and j < [9, N][b]),
     "causal, segments": ({"mask": "causal", "segments": [0, 10, 11, N]}, lambda b, i, j: j <= i and segment(i) == segment(j)),
@@ -341,7 +344,12 @@ def test_threads_do_not_change_results():
         (lambda q, k, v: lt.lsh_attention(q.double(), v.double()), TypeError, "float64"),
         (lambda q, k, v: lt.linformer_attention(q, k, v, torch.ones(1, 4, 5)), ValueError, "projections"),
         (lambda q, k, v: lt.linear_attention_step(q[:, 0], k[:, 0], v[:, 0], torch.zeros(2, 4)), ValueError, "state"),
-        (lambda q, k, v: lt.linear_attention(q.to_sparse(), k, v), (ValueError, RuntimeError), ""),
+        (lambda q, k, v: lt.linear_attention(q.to_sparse(), k, v), ValueError, "dense"),
+        (lambda q, k, v: lt.linear_attention(q, k, v, feature_map="elu;seed=1"), ValueError, "feature_map of elu"),
+        (lambda q, k, v: lt.favor_attention(q, k, v, features=2.5), TypeError, "features as a whole number"),
+        (lambda q, k, v: lt.softmax_attention(q, k, v, scale="1"), TypeError, "scale as a number"),
+        (lambda q, k, v: lt.local_attention(q, k, v, left=-1), ValueError, "left of at least 0"),
+        (lambda q, k, v: lt.strided_attention(q, k, v, pattern="x"), ValueError, "pattern of strided, fixed"),
     ],
 )  # fmt: skip
 def test_errors_are_one_sentence(change, error, part):

@@ -1,7 +1,8 @@
 """The attentions of fast-transformers that Linnet has, and Linnet's own, as modules.
 
-Their `forward` takes queries [N, L, H, E], keys [N, S, H, E], values [N, S, H, D], an attention mask and the lengths of queries and
-keys as masks, and returns [N, L, H, D]. Attention dropout is accepted and not applied, since the weights of all pairs never exist.
+Their `forward` takes queries [N, L, H, E], keys [N, S, H, E], values [N, S, H, D], an attention mask and the lengths of queries
+and keys as masks, and returns [N, L, H, D]. Attention dropout is accepted and not applied, since the weights of all pairs never
+exist.
 """
 
 from __future__ import annotations
@@ -11,7 +12,14 @@ import warnings
 import torch
 from torch.nn import Linear, Module
 
-from .._functions import linear_attention, linformer_attention, local_attention, lsh_attention, softmax_attention, strided_attention
+from .._functions import (
+    linear_attention,
+    linformer_attention,
+    local_attention,
+    lsh_attention,
+    softmax_attention,
+    strided_attention,
+)
 from .attention_registry import AttentionRegistry, Bool, Callable, Choice, EventDispatcherInstance, Float, Int, Optional
 from .events import EventDispatcher
 from .feature_maps import elu_feature_map, is_elu
@@ -25,9 +33,7 @@ class AttentionLayer(Module):
     values are made of.
     """
 
-    def __init__(
-        self, attention, d_model, n_heads, d_keys=None, d_values=None, d_model_keys=None, event_dispatcher=""
-    ):
+    def __init__(self, attention, d_model, n_heads, d_keys=None, d_values=None, d_model_keys=None, event_dispatcher=""):
         super().__init__()
         d_keys = d_keys or d_model // n_heads
         d_values = d_values or d_model // n_heads
@@ -77,9 +83,7 @@ class FullAttention(_Attention):
         self.softmax_temp = softmax_temp
 
     def forward(self, queries, keys, values, attn_mask, query_lengths, key_lengths):
-        return softmax_attention(
-            queries, keys, values, scale=self.softmax_temp or 0.0, **linnet_mask(attn_mask, key_lengths)
-        )
+        return softmax_attention(queries, keys, values, scale=self.softmax_temp or 0.0, **linnet_mask(attn_mask, key_lengths))
 
 
 class _FeatureAttention(_Attention):

@@ -1,8 +1,8 @@
 """Builders of transformers: parameters are attributes, and `get` makes the module.
 
-    builder = TransformerEncoderBuilder.from_kwargs(n_layers=8, n_heads=8, query_dimensions=64, value_dimensions=64,
-                                                    feed_forward_dimensions=2048, attention_type="causal-linear")
-    encoder = builder.get()
+builder = TransformerEncoderBuilder.from_kwargs(n_layers=8, n_heads=8, query_dimensions=64, value_dimensions=64,
+                                                feed_forward_dimensions=2048, attention_type="causal-linear")
+encoder = builder.get()
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class BaseAttentionBuilder(BaseBuilder):
         return self.registry.keys
 
     def validate_attention_type(self, attention_type):
-        """Whether `get` makes an attention of this type. Throws ValueError for one that Linnet leaves out of fast-transformers."""
+        """Whether `get` makes an attention of this type. Throws ValueError for one of fast-transformers that Linnet leaves out."""
         names = [name for part in attention_type.split(":") for name in part.split(",")]
         for name in names:
             if name not in self.registry:
@@ -96,9 +96,7 @@ class BaseAttentionBuilder(BaseBuilder):
     def get(self, attention_type):
         """The attention of that name. 'a:b' is an attention 'a' around an attention 'b', 'a:b,c' one around two."""
         if not self.validate_attention_type(attention_type):
-            raise ValueError(
-                f"[attention type] expected one of {', '.join(self.available_attentions)}, got {attention_type!r}"
-            )
+            raise ValueError(f"[attention type] expected one of {', '.join(self.available_attentions)}, got {attention_type!r}")
         inner = []
         for part in reversed(attention_type.split(":")):
             inner = [self._make(name, inner) for name in part.split(",")]
@@ -221,9 +219,7 @@ class BaseTransformerEncoderBuilder(BaseTransformerBuilder):
     @attention_type.setter
     def attention_type(self, value):
         if not self._attention.validate_attention_type(value):
-            raise ValueError(
-                f"[attention type] expected one of {', '.join(self._attention.available_attentions)}, got {value!r}"
-            )
+            raise ValueError(f"[attention type] expected one of {', '.join(self._attention.available_attentions)}, got {value!r}")
         self._attention_type = value
 
     def _make_layer(self):
@@ -305,9 +301,7 @@ class BaseTransformerDecoderBuilder(BaseTransformerBuilder):
 
     def _set_type(self, which, builder, value):
         if not builder.validate_attention_type(value):
-            raise ValueError(
-                f"[{which} attention type] expected one of {', '.join(builder.available_attentions)}, got {value!r}"
-            )
+            raise ValueError(f"[{which} attention type] expected one of {', '.join(builder.available_attentions)}, got {value!r}")
         self._types[which] = value
 
     @property

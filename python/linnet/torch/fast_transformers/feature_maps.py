@@ -83,9 +83,7 @@ class RandomFourierFeatures(FeatureMap):
     Recht 2007). The buffer `omega` [query_dimensions, n_dims / 2] is drawn every `redraw` calls, with `deterministic_eval` in
     training alone."""
 
-    def __init__(
-        self, query_dimensions, n_dims=None, softmax_temp=None, orthogonal=False, redraw=1, deterministic_eval=False
-    ):
+    def __init__(self, query_dimensions, n_dims=None, softmax_temp=None, orthogonal=False, redraw=1, deterministic_eval=False):
         super().__init__(query_dimensions)
         self.n_dims = n_dims or query_dimensions
         self.query_dimensions = query_dimensions
@@ -143,9 +141,9 @@ class SmoothedRandomFourierFeatures(RandomFourierFeatures):
 
 
 class Favor(RandomFourierFeatures):
-    """[exp(w.x), exp(-w.x)] exp(-|x|^2 / 2) / sqrt(n_dims): positive features whose products have the mean exp(x.y), x and y first
-    multiplied by sqrt(`softmax_temp`) (Choromanski et al. 2021, lemma 1). With `stabilize` the greatest |x|^2 of a sequence is
-    subtracted from the exponents."""
+    """[exp(w.x), exp(-w.x)] exp(-|x|^2 / 2) / sqrt(n_dims): positive features whose products have the mean exp(x.y), x and y
+    first multiplied by sqrt(`softmax_temp`) (Choromanski et al. 2021, lemma 1). With `stabilize` the greatest |x|^2 of a sequence
+    is subtracted from the exponents."""
 
     def __init__(
         self,

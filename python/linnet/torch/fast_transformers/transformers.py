@@ -38,9 +38,7 @@ class TransformerEncoderLayer(Module):
     normalisations stand before the branches: y = x + A(norm1(x)), then y + G(norm2(y)).
     """
 
-    def __init__(
-        self, attention, d_model, d_ff=None, dropout=0.1, activation="relu", event_dispatcher="", norm="post"
-    ):
+    def __init__(self, attention, d_model, d_ff=None, dropout=0.1, activation="relu", event_dispatcher="", norm="post"):
         super().__init__()
         if norm not in ("pre", "post"):
             raise ValueError(f"[encoder layer] expected norm 'pre' or 'post', got {norm!r}")
@@ -112,15 +110,11 @@ class TransformerDecoderLayer(Module):
         self.activation = activation_of(activation)
         self.event_dispatcher = EventDispatcher.get(event_dispatcher)
 
-    def forward(
-        self, x, memory, x_mask=None, x_length_mask=None, memory_mask=None, memory_length_mask=None
-    ):
+    def forward(self, x, memory, x_mask=None, x_length_mask=None, memory_mask=None, memory_length_mask=None):
         """x [N, L, d_model], memory [N, S, width]; the masks are those of x and of the memory."""
         x_mask, x_length_mask = _pairs(x, x, x_mask), _lengths(x, x_length_mask)
         memory_mask, memory_length_mask = _pairs(x, memory, memory_mask), _lengths(memory, memory_length_mask)
-        attended = self.self_attention(
-            x, x, x, attn_mask=x_mask, query_lengths=x_length_mask, key_lengths=x_length_mask
-        )
+        attended = self.self_attention(x, x, x, attn_mask=x_mask, query_lengths=x_length_mask, key_lengths=x_length_mask)
         x = self.norm1(x + self.dropout(attended))
         attended = self.cross_attention(
             x,
@@ -144,9 +138,7 @@ class TransformerDecoder(Module):
         self.norm = norm_layer
         self.event_dispatcher = EventDispatcher.get(event_dispatcher)
 
-    def forward(
-        self, x, memory, x_mask=None, x_length_mask=None, memory_mask=None, memory_length_mask=None
-    ):
+    def forward(self, x, memory, x_mask=None, x_length_mask=None, memory_mask=None, memory_length_mask=None):
         masks = {
             "x_mask": _pairs(x, x, x_mask),
             "x_length_mask": _lengths(x, x_length_mask),

@@ -124,9 +124,7 @@ class RecurrentFullAttention(_Attention):
         keys, values = state
         if len(keys) != len(query):
             raise ValueError(f"[recurrent full] expected a state of {len(query)} streams, got one of {len(keys)}")
-        out = softmax_attention(
-            query[:, None], keys.transpose(1, 2), values.transpose(1, 2), scale=self.softmax_temp or 0.0
-        )
+        out = softmax_attention(query[:, None], keys.transpose(1, 2), values.transpose(1, 2), scale=self.softmax_temp or 0.0)
         return out[:, 0], state
 
     @staticmethod

@@ -46,7 +46,7 @@ class RecurrentTransformerEncoder(Module):
 
 
 class RecurrentTransformerDecoderLayer(TransformerDecoderLayer):
-    """`TransformerDecoderLayer` for one token per stream; the state is [of the self attention, of the attention to the memory]."""
+    """`TransformerDecoderLayer` for one token per stream; the state is [that of the self attention, that of the other]."""
 
     def forward(self, x, memory, memory_length_mask=None, state=None):
         """x [N, d_model], memory [N, S, width], read in full up to its lengths."""
