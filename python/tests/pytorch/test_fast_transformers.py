@@ -173,7 +173,7 @@ def test_an_encoder_computes_the_formula():
     assert relative(module(x, attn_mask=TriangularCausalMask(LENGTH)), expected) < 1e-5
 
 
-@pytest.mark.parametrize("name", ["causal-linear", "full"])
+@pytest.mark.parametrize("name", ["causal-linear", "full", "favor"])
 @pytest.mark.parametrize("gradient", [False, True])
 def test_the_recurrent_encoder_computes_the_same(name, gradient):
     module, recurrent = encoder(name).eval(), encoder(name, RecurrentEncoderBuilder).eval()

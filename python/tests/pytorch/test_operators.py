@@ -328,7 +328,7 @@ def test_threads_do_not_change_results():
         (lambda q, k, v: lt.softmax_attention(q.double(), k, v), TypeError, "one dtype"),
         (lambda q, k, v: lt.softmax_attention(q[0], k, v), ValueError, "q of 4 dimensions"),
         (lambda q, k, v: lt.softmax_attention(q, k[:, :, :2], v), ValueError, "k [B, S, H, E]"),
-        (lambda q, k, v: lt.softmax_attention(q.transpose(2, 3).contiguous().transpose(2, 3), k, v), ValueError, "last axis is contiguous"),
+        (lambda q, k, v: lt.softmax_attention(q.mT.contiguous().mT, k, v), ValueError, "last axis is contiguous"),
         (lambda q, k, v: lt.softmax_attention(q, k, v, layout="nbhd"), ValueError, "layout 'bnhd' or 'bhnd'"),
         (lambda q, k, v: lt.softmax_attention(q, k, v, mask="casual"), ValueError, "casual"),
         (lambda q, k, v: lt.softmax_attention(q, k, v, mask=torch.ones(3)), TypeError, "mask of bool"),
@@ -337,10 +337,10 @@ def test_threads_do_not_change_results():
         (lambda q, k, v: lt.softmax_attention(q, k[:, :4], v[:, :4], mask="causal"), ValueError, "as many queries as keys"),
         (lambda q, k, v: lt.linear_attention(q, k, v, decay=torch.ones(H)), ValueError, "causal mask with a decay"),
         (lambda q, k, v: lt.linear_attention(q, k, v, mask="causal", decay=torch.ones(2)), ValueError, "decay [3]"),
-        (lambda q, k, v: lt.linear_attention(q, k, v, mask="causal", decay=torch.ones(H), feature_map="favor"), ValueError, "favor"),
+        (lambda q, k, v: lt.favor_attention(q, k, v, mask="causal", features=-1), ValueError, "features of at least 0"),
         (lambda q, k, v: lt.linear_attention(q, k, v, return_state=True), ValueError, "causal or prefix"),
         (lambda q, k, v: lt.linear_attention(q, k, v, feature_map="elo"), ValueError, "elu"),
-        (lambda q, k, v: lt.linear_attention(q, k, v, mask="causal", initial_state=torch.zeros(2, 5)), ValueError, "initial_state"),
+        (lambda q, k, v: lt.linear_attention(q, k, v, mask="causal", initial_state=q[0, 0]), ValueError, "initial_state"),
         (lambda q, k, v: lt.lsh_attention(q.double(), v.double()), TypeError, "float64"),
         (lambda q, k, v: lt.linformer_attention(q, k, v, torch.ones(1, 4, 5)), ValueError, "projections"),
         (lambda q, k, v: lt.linear_attention_step(q[:, 0], k[:, 0], v[:, 0], torch.zeros(2, 4)), ValueError, "state"),
@@ -356,6 +356,12 @@ def test_errors_are_one_sentence(change, error, part):
     with pytest.raises(error) as caught:
         change(*(tensor.detach() for tensor in inputs()))
     assert part in str(caught.value)
+
+
+def test_decay_of_a_log_scaled_map_is_refused():
+    q, k, v = inputs()
+    with pytest.raises(ValueError, match="no decay with the feature map favor"):
+        lt.linear_attention(q, k, v, mask="causal", decay=torch.ones(H), feature_map="favor")
 
 
 def test_scale():

@@ -252,6 +252,7 @@ _TEMPERATURE = ("softmax_temp", Optional(Float))
 _DROPOUT = ("attention_dropout", Optional(Float, 0.0))
 _DISPATCHER = ("event_dispatcher", Optional(EventDispatcherInstance, ""))
 _LINEAR = [("query_dimensions", Int), ("feature_map", Optional(Callable)), _DISPATCHER]
+_FAVOR = [("favor_features", Optional(Int, 0)), ("favor_seed", Optional(Int, 0)), _DISPATCHER]
 _REFORMER = [
     ("chunk_size", Optional(Int, 32)),
     ("bits", Optional(Int, 63)),
@@ -269,9 +270,7 @@ AttentionRegistry.register("causal-linear", CausalLinearAttention, _LINEAR)
 AttentionRegistry.register("local", LocalAttention, [("local_context", Int), _TEMPERATURE, _DROPOUT, _DISPATCHER])
 for _name in ("reformer", "lsh"):
     AttentionRegistry.register(_name, ReformerAttention, _REFORMER)
-AttentionRegistry.register(
-    "favor", FavorAttention, [("favor_features", Optional(Int, 0)), ("favor_seed", Optional(Int, 0)), _DISPATCHER]
-)
+AttentionRegistry.register("favor", FavorAttention, _FAVOR)
 AttentionRegistry.register(
     "linformer",
     LinformerAttention,

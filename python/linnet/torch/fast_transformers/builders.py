@@ -72,7 +72,7 @@ class BaseAttentionBuilder(BaseBuilder):
         return self.registry.keys
 
     def validate_attention_type(self, attention_type):
-        """Whether `get` makes an attention of this type. Throws ValueError for one of fast-transformers that Linnet leaves out."""
+        """Whether `get` makes an attention of this type. Throws ValueError for one that fast-transformers alone has."""
         names = [name for part in attention_type.split(":") for name in part.split(",")]
         for name in names:
             if name not in self.registry:

@@ -6,7 +6,7 @@ import torch
 from torch.nn import Linear, Module
 
 from ..._functions import linear_attention_step, linear_state, softmax_attention, split_state
-from ..attention import _DISPATCHER, _DROPOUT, _LINEAR, _TEMPERATURE, AttentionLayer, _Attention
+from ..attention import _DISPATCHER, _DROPOUT, _FAVOR, _LINEAR, _TEMPERATURE, AttentionLayer, _Attention
 from ..attention_registry import RecurrentAttentionRegistry, RecurrentCrossAttentionRegistry
 from ..events import EventDispatcher
 from ..feature_maps import elu_feature_map, is_elu
@@ -58,8 +58,8 @@ class RecurrentCrossAttentionLayer(AttentionLayer):
 class _LinearState(list):
     """[S, z], S [N, H, F, M] and z [N, H, F], both views of the one tensor `numbers`."""
 
-    def __init__(self, numbers, heads, value_dim):
-        super().__init__(split_state(numbers, heads, value_dim))
+    def __init__(self, numbers, heads, value_dim, feature_map="elu"):
+        super().__init__(split_state(numbers, heads, value_dim, feature_map=feature_map))
         self.numbers = numbers
 
 
@@ -95,6 +95,27 @@ class RecurrentLinearAttention(_Attention):
         if isinstance(state, _LinearState) and left is numbers:
             return out, state
         return out, _LinearState(left, heads, value_dim)
+
+
+class RecurrentFavorAttention(_Attention):
+    """`FavorAttention` with the causal mask as a recurrence, with a state of its own that begins with S and z."""
+
+    def __init__(self, favor_features=0, favor_seed=0, event_dispatcher=""):
+        super().__init__(event_dispatcher=event_dispatcher)
+        self.options = {"feature_map": "favor", "features": favor_features}
+        self.favor_seed = favor_seed
+
+    def forward(self, query, key, value, state=None, memory=None):
+        state = check_state(state, memory)
+        batch, heads, head_dim = query.shape
+        if state is None:
+            numbers = linear_state(batch, heads, head_dim, value.shape[2], **self.options)
+        elif isinstance(state, _LinearState) and len(state.numbers) == batch:
+            numbers = state.numbers
+        else:
+            raise ValueError(f"[recurrent favor] expected a state of {batch} streams that this attention made, got another")
+        out, left = linear_attention_step(query, key, value, numbers, seed=self.favor_seed, **self.options)
+        return out, state if left is numbers and state is not None else _LinearState(left, heads, value.shape[2], "favor")
 
 
 class _Cache(list):
@@ -182,6 +203,7 @@ class RecurrentCrossLinearAttention(_Attention):
 
 for _name in ("linear", "causal-linear"):
     RecurrentAttentionRegistry.register(_name, RecurrentLinearAttention, _LINEAR)
+RecurrentAttentionRegistry.register("favor", RecurrentFavorAttention, _FAVOR)
 for _name in ("full", "softmax"):
     RecurrentAttentionRegistry.register(_name, RecurrentFullAttention, [_TEMPERATURE, _DROPOUT, _DISPATCHER])
     RecurrentCrossAttentionRegistry.register(_name, RecurrentCrossFullAttention, [_TEMPERATURE, _DROPOUT, _DISPATCHER])
