@@ -12,5 +12,6 @@ NB_MODULE(_core, module) {
   bind_model(module);
   bind_session(module);
   bind_dataset(module);
+  bind_torch_attention(module);
   bind_training(module);
 }

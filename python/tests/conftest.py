@@ -1,3 +1,4 @@
+import importlib.util
 import os
 from pathlib import Path
 
@@ -11,6 +12,12 @@ TINY = {
     "model": {"layers": 2, "heads": 2, "width": 16, "feed_forward": 32, "length": 24, "vocabulary": 11},
     "training": {"batch": 8, "learning_rate": 1e-2, "seed": 3},
 }
+
+
+def pytest_report_header():
+    if importlib.util.find_spec("torch") is None:
+        return "PyTorch is not installed: the tests of linnet.torch (pytorch/) are skipped"
+    return None
 
 
 def tiny(**settings):

@@ -1,0 +1,339 @@
+"""Sequential models of tokens, bytes and pixels, as Linnet's own models are: embedding, positions, encoder and output head."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from ._arguments import refuse, refuse_type
+from ._functions import (
+    linear_attention,
+    linformer_attention,
+    local_attention,
+    lsh_attention,
+    softmax_attention,
+    strided_attention,
+)
+from .fast_transformers.attention import (
+    AttentionLayer,
+    CausalLinearAttention,
+    FavorAttention,
+    FullAttention,
+    LinearAttention,
+    LocalAttention,
+    StridedAttention,
+)
+from .fast_transformers.feature_maps import is_elu
+from .fast_transformers.masking import TriangularCausalMask, linnet_mask
+from .fast_transformers.transformers import TransformerEncoder, TransformerEncoderLayer, name_of_activation
+
+MODEL = {
+    "objective": "next-token", "layers": 4, "heads": 4, "width": 64, "feed_forward": 256, "norm": "pre", "activation": "gelu",
+    "dropout": 0.0, "tied_output": False, "positions": "learned", "length": 256, "vocabulary": 256, "classes": 0,
+    "head": "categorical", "mixtures": 10,
+}  # fmt: skip
+ATTENTION = {
+    "family": "linear", "feature_map": "elu", "alpha": 1.0, "epsilon": 1e-6, "normalise": "sum", "window": 128, "stride": 0,
+    "pattern": "strided", "summary": 8, "decay": "none", "shortest_memory": 32.0, "longest_memory": 4096.0, "rank": 128,
+    "sharing": "none", "buckets": 0, "chunk": 64, "rounds": 1, "seed": 0, "features": 0, "directions": "orthogonal",
+}  # fmt: skip
+IMAGE = {"height": 0, "width": 0, "channels": 1}
+
+_CHOICES = {
+    "objective": ("next-token", "masked"),
+    "norm": ("pre", "post"),
+    "activation": ("gelu", "gelu-tanh", "relu"),
+    "positions": ("learned", "sinusoidal", "none"),
+    "head": ("categorical", "logistics"),
+    "family": ("linear", "softmax", "local", "strided", "linformer", "lsh"),
+    "decay": ("none", "fixed", "learned"),
+    "directions": ("orthogonal",),
+}
+
+
+def _table(name, given, defaults):
+    ignored = {"weights", "redraw", "similarity"}
+    for key, value in given.items():
+        if key not in defaults and key not in ignored:
+            refuse("model", f"keys of the table {name}", repr(key))
+        if key in _CHOICES and value not in _CHOICES[key]:
+            refuse("model", f"{name}.{key} of {', '.join(_CHOICES[key])}", repr(value))
+    return {**defaults, **{key: value for key, value in given.items() if key not in ignored}}
+
+
+class ConfiguredAttention(nn.Module):
+    """The attention of a layer of a Linnet model, with the keys of its table ``attention``."""
+
+    def __init__(self, table, heads, length, causal, layer, shared=None):
+        super().__init__()
+        self.table = table
+        self.layer = layer
+        self.length = length
+        self.causal = causal
+        family = table["family"]
+        if family == "linformer":
+            if causal:
+                refuse("model", "the objective 'masked' with linformer", "'next-token'")
+            sharing = table["sharing"]
+            rows = heads if sharing == "none" else 1
+            if sharing == "layerwise" and shared is not None:
+                self.key_projection = shared
+            else:
+                self.key_projection = nn.Parameter(torch.randn(rows, table["rank"], length) * table["rank"] ** -0.5)
+            self.value_projection = None
+            if sharing in ("none", "headwise"):
+                self.value_projection = nn.Parameter(torch.randn(rows, table["rank"], length) * table["rank"] ** -0.5)
+        if family == "linear" and table["decay"] != "none":
+            share = torch.arange(heads) / max(heads - 1, 1)
+            memory = table["shortest_memory"] * (table["longest_memory"] / table["shortest_memory"]) ** share
+            gamma = (1 - 1 / memory.double()).float()
+            if table["decay"] == "learned":
+                self.decay = nn.Parameter(torch.log(gamma / (1 - gamma)))
+            else:
+                self.register_buffer("fixed_decay", gamma, persistent=False)
+
+    def _gamma(self):
+        kind = self.table["decay"]
+        if kind == "none":
+            return None
+        return torch.sigmoid(self.decay).clamp(min=1e-6) if kind == "learned" else self.fixed_decay
+
+    def forward(self, queries, keys, values, attn_mask, query_lengths, key_lengths):
+        table = self.table
+        family = table["family"]
+        mask = linnet_mask(attn_mask, key_lengths)
+        lengths = {name: value for name, value in mask.items() if name == "key_lengths"}
+        if family == "linear":
+            return linear_attention(
+                queries, keys, values, decay=self._gamma(), feature_map=table["feature_map"], alpha=table["alpha"],
+                features=table["features"], seed=table["seed"], layer=self.layer, normalise=table["normalise"],
+                epsilon=table["epsilon"], **mask,
+            )  # fmt: skip
+        if family == "softmax":
+            return softmax_attention(queries, keys, values, **mask)
+        if family == "local":
+            right = 0 if self.causal else table["window"]
+            return local_attention(queries, keys, values, left=table["window"], right=right, **mask)
+        if family == "strided":
+            stride = table["stride"] or 32 * max(1, math.ceil(math.sqrt(self.length) / 32))
+            return strided_attention(
+                queries, keys, values, pattern=table["pattern"], stride=stride, summary=min(table["summary"], stride), **lengths
+            )
+        if family == "linformer":
+            return linformer_attention(queries, keys, values, self.key_projection, self.value_projection, **lengths)
+        buckets = table["buckets"] or 2 ** max(0, math.ceil(math.log2(max(1.0, self.length / table["chunk"]))))
+        return lsh_attention(
+            queries, values, buckets=buckets, chunk=table["chunk"], rounds=table["rounds"], seed=table["seed"],
+            layer=self.layer, **mask,
+        )  # fmt: skip
+
+
+class _TiedHead(nn.Module):
+    """The bias of an output head whose weights are rows of the embedding."""
+
+    def __init__(self, outputs):
+        super().__init__()
+        self.bias = nn.Parameter(torch.zeros(outputs))
+
+
+class SequenceModel(nn.Module):
+    """A model of sequences that `linnet.torch.export` writes and `linnet.torch.import_` reads.
+
+    ``SequenceModel(config)`` takes the tables ``model``, ``attention`` and ``image`` of config.json (docs/format.md), with its
+    defaults, and has random weights. `SequenceModel.of` puts one together from modules of your own.
+
+    Attributes
+    ----------
+    embedding : nn.Embedding, the tokens, then the start, mask or class tokens
+    positions : nn.Parameter [length, width], or None
+    encoder : TransformerEncoder
+    head : nn.Linear
+    config : dict, the three tables
+    """
+
+    def __init__(self, config=None):
+        super().__init__()
+        config = dict(config or {})
+        unknown = set(config) - {"model", "attention", "image", "model_type", "format", "training", "data"}
+        if unknown:
+            refuse("model", "the tables model, attention and image", ", ".join(sorted(unknown)))
+        model = _table("model", config.get("model", {}), MODEL)
+        attention = _table("attention", config.get("attention", {}), ATTENTION)
+        self.config = {"model": model, "attention": attention, "image": _table("image", config.get("image", {}), IMAGE)}
+        width, heads = model["width"], model["heads"]
+        if width % heads:
+            refuse("model", "heads that divide the width", f"{heads} heads of width {width}")
+        if attention["family"] == "linear" and attention["decay"] != "none" and model["objective"] == "masked":
+            refuse("model", "no decay with the objective 'masked'", attention["decay"])
+        causal = model["objective"] == "next-token"
+        layers, shared = [], None
+        for layer in range(model["layers"]):
+            inner = ConfiguredAttention(attention, heads, model["length"], causal, layer, shared)
+            shared = getattr(inner, "key_projection", None)
+            layers.append(
+                TransformerEncoderLayer(
+                    AttentionLayer(inner, width, heads),
+                    width,
+                    model["feed_forward"],
+                    model["dropout"],
+                    model["activation"],
+                    norm=model["norm"],
+                )
+            )
+        self._set(
+            nn.Embedding(model["vocabulary"] + max(model["classes"], 1), width),
+            TransformerEncoder(layers, nn.LayerNorm(width) if model["norm"] == "pre" else None),
+            _TiedHead(self._outputs()) if model["tied_output"] else nn.Linear(width, self._outputs()),
+            nn.Parameter(torch.randn(model["length"], width) * 0.02) if model["positions"] == "learned" else None,
+        )
+        nn.init.normal_(self.embedding.weight, std=0.02 if model["positions"] == "learned" else 1 / math.sqrt(width))
+
+    def _set(self, embedding, encoder, head, positions):
+        self.embedding = embedding
+        self.positions = positions
+        self.encoder = encoder
+        self.head = head
+
+    def _outputs(self):
+        model = self.config["model"]
+        return 3 * model["mixtures"] if model["head"] == "logistics" else model["vocabulary"]
+
+    @classmethod
+    def of(cls, embedding, encoder, head, *, vocabulary, length, positions="none", image=None):
+        """A model from an nn.Embedding of vocabulary + 1 tokens (the last is the start token) or vocabulary + classes, a
+        `TransformerEncoder` and an nn.Linear to `vocabulary` logits. `positions` is an nn.Parameter [length, width], "sinusoidal"
+        or "none". The encoder attends causally. The parts are kept, not copied."""
+        operation = "model"
+        for name, part, wanted in (
+            ("embedding", embedding, nn.Embedding),
+            ("encoder", encoder, TransformerEncoder),
+            ("head", head, nn.Linear),
+        ):
+            if not isinstance(part, wanted):
+                refuse_type(operation, f"{name} of {wanted.__name__}", type(part).__name__)
+        tables = [_layer_tables(layer) for layer in encoder.layers]
+        if not tables or any(table != tables[0] for table in tables):
+            refuse(operation, "layers that are alike", f"{len(tables)} layers of several kinds" if tables else "none")
+        model, attention = (dict(table) for table in tables[0])
+        if model["norm"] == "post" and encoder.norm is not None:
+            refuse(operation, "no final normalisation after layers with norm 'post' (final_normalization=False)", "one")
+        if model["norm"] == "pre" and encoder.norm is None:
+            refuse(operation, "a final normalisation after layers with norm 'pre'", "none")
+        width = embedding.embedding_dim
+        classes = embedding.num_embeddings - vocabulary
+        if classes < 1:
+            refuse(operation, f"an embedding of more than {vocabulary} tokens", f"{embedding.num_embeddings}")
+        if head.out_features != vocabulary or head.in_features != width or head.bias is None:
+            refuse(operation, f"a head with a bias from {width} to {vocabulary}", f"{head}")
+        model.update(layers=len(tables), width=width, vocabulary=vocabulary, length=length, classes=classes if classes > 1 else 0)
+        model["positions"] = "learned" if isinstance(positions, torch.Tensor) else positions
+        if isinstance(positions, torch.Tensor) and tuple(positions.shape) != (length, width):
+            refuse(operation, f"positions [{length}, {width}]", f"{list(positions.shape)}")
+        result = cls.__new__(cls)
+        nn.Module.__init__(result)
+        result.config = {
+            "model": _table("model", model, MODEL),
+            "attention": _table("attention", attention, ATTENTION),
+            "image": _table("image", image or {}, IMAGE),
+        }
+        result._set(embedding, encoder, head, positions if isinstance(positions, torch.Tensor) else None)
+        return result
+
+    def _inputs(self, tokens, label):
+        vocabulary = self.config["model"]["vocabulary"]
+        if self.config["model"]["objective"] == "masked":
+            return torch.where(tokens < 0, vocabulary, tokens)
+        first = torch.full_like(tokens[:, :1], vocabulary)
+        if label is not None:
+            first = first + torch.as_tensor(label, dtype=tokens.dtype, device=tokens.device).reshape(-1, 1)
+        return torch.cat([first, tokens[:, :-1]], 1)
+
+    def hidden(self, tokens, label=None):
+        """The rows [batch, length, width] that the output head takes."""
+        model = self.config["model"]
+        if tokens.dim() != 2 or tokens.dtype not in (torch.int64, torch.int32):
+            refuse("model", "tokens [batch, length] of int64", f"{tokens.dtype} {list(tokens.shape)}")
+        x = self.embedding(self._inputs(tokens.long(), label))
+        length = x.shape[1]
+        if self.positions is not None:
+            x = x + self.positions[:length]
+        elif model["positions"] == "sinusoidal":
+            x = x + _sinusoids(length, model["width"]).to(x)
+        mask = TriangularCausalMask(length) if model["objective"] == "next-token" else None
+        return self.encoder(x, attn_mask=mask)
+
+    def forward(self, tokens, label=None):
+        """Logits [batch, length, vocabulary] of every token of tokens [batch, length], given those before it, as
+        `linnet.Model.logits`: the first from the start token, or the class token of `label`. A masked model predicts position i
+        from the tokens on both sides, and -1 stands for a hidden token."""
+        model = self.config["model"]
+        x = self.hidden(tokens, label)
+        if model["tied_output"]:
+            parameters = F.linear(x, self.embedding.weight[: model["vocabulary"]], self.head.bias)
+        else:
+            parameters = self.head(x)
+        return _logistics(parameters, model["vocabulary"]) if model["head"] == "logistics" else parameters
+
+
+def _sinusoids(length, width):
+    column = torch.arange(width, dtype=torch.float64)
+    angle = torch.arange(length, dtype=torch.float64)[:, None] / 10000.0 ** (column.div(2, rounding_mode="floor") * 2 / width)
+    return torch.where(column % 2 == 0, angle.sin(), angle.cos())
+
+
+def _logistics(parameters, levels):
+    """Log-probabilities [..., levels] of a mixture of discretised logistics (Salimans et al. 2017)."""
+    weight, mean, log_scale = parameters[..., None, :].chunk(3, -1)
+    centred = (-1 + 2 * torch.arange(levels, device=parameters.device) / (levels - 1)).to(parameters)[:, None] - mean
+    inverse = torch.exp(-log_scale.clamp(min=-7))
+    half = 1 / (levels - 1)
+    a, b = (centred + half) * inverse, (centred - half) * inverse
+    below, above = F.logsigmoid(a), F.logsigmoid(-b)
+    inside = below + above + torch.log(-torch.expm1(-2 * half * inverse))
+    level = torch.arange(levels, device=parameters.device)[:, None]
+    log_p = torch.where(level == 0, below, torch.where(level == levels - 1, above, inside))
+    return torch.logsumexp(weight + log_p, -1) - torch.logsumexp(weight, -1)
+
+
+def _layer_tables(layer):
+    """The tables model and attention that describe a layer of an encoder."""
+    operation = "export"
+    if not isinstance(layer, TransformerEncoderLayer) or not isinstance(layer.attention, AttentionLayer):
+        refuse_type(operation, "layers of TransformerEncoderLayer with an AttentionLayer", type(layer).__name__)
+    outer = layer.attention
+    width, heads = layer.norm1.normalized_shape[0], outer.n_heads
+    sizes = {outer.query_projection.out_features, outer.key_projection.in_features, outer.value_projection.out_features}
+    if sizes != {width}:
+        refuse(operation, f"queries, keys and values of the model's width {width}", f"{sorted(sizes)}")
+    model = {
+        "heads": heads,
+        "feed_forward": layer.linear1.out_features,
+        "norm": "pre" if layer.pre_norm else "post",
+        "activation": name_of_activation(layer.activation),
+        "dropout": layer.dropout.p,
+    }
+    return model, _attention_table(outer.inner_attention, width // heads)
+
+
+def _attention_table(inner, head_dim):
+    operation = "export"
+    scale = getattr(inner, "softmax_temp", None)
+    if scale is not None and abs(scale - head_dim**-0.5) > 1e-6:
+        refuse(operation, "the default softmax_temp", f"{scale}")
+    if isinstance(inner, ConfiguredAttention):
+        return inner.table
+    if isinstance(inner, (LinearAttention, CausalLinearAttention)):
+        if not is_elu(inner.feature_map):
+            refuse(operation, "the feature map elu(x) + 1", type(inner.feature_map).__name__)
+        return {"family": "linear", "feature_map": "elu", "epsilon": inner.eps}
+    if isinstance(inner, FullAttention):
+        return {"family": "softmax"}
+    if isinstance(inner, LocalAttention):
+        return {"family": "local", "window": inner.local_context // 2}
+    if isinstance(inner, StridedAttention):
+        return {"family": "strided", **inner.options}
+    found = "FavorAttention, whose layers share their directions" if isinstance(inner, FavorAttention) else type(inner).__name__
+    refuse_type(operation, "linear, full, local or strided attention, or a SequenceModel made from a configuration", found)

@@ -1,0 +1,388 @@
+"""The operators of the library linnet in torch.library: what PyTorch's dispatcher, its autograd and its compiler see.
+
+``linnet::attention`` and ``linnet::attention_backward`` are the parallel form, ``linnet::attention_step`` the recurrent one. The
+functions of ``_functions`` check their arguments and call them. Tensors are [batch, length, heads, dim] with an innermost stride
+of 1; other strides are free, so that a transposed [batch, heads, length, dim] needs no copy.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import os
+import weakref
+
+import torch
+
+from .. import _core
+
+_FULL, _CAUSAL = _core.Mask.full(), _core.Mask.causal()
+
+_contexts: dict[int, _core.Context] = {}
+_parents: list = []
+
+
+def _forget_contexts() -> None:
+    # Threads do not survive a fork. The contexts of the parent stay reachable, so that nobody waits for their threads.
+    _parents.append(dict(_contexts))
+    _contexts.clear()
+
+
+os.register_at_fork(after_in_child=_forget_contexts)
+
+
+@atexit.register
+def _drop_objects() -> None:
+    # Before the interpreter takes the module of their classes apart.
+    global _FULL, _CAUSAL
+    _FULL = _CAUSAL = None
+    _contexts.clear()
+    _streams.clear()
+    _attention_of.cache_clear()
+
+
+def _context() -> _core.Context:
+    """A context with as many threads as torch.get_num_threads()."""
+    threads = torch.get_num_threads()
+    found = _contexts.get(threads)
+    if found is None:
+        found = _contexts.setdefault(threads, _core.Context(threads))
+    return found
+
+
+def write_options(**options) -> str:
+    """The options of an attention as the text that the operators take."""
+    return ";".join([f"{name}={value}" for name, value in options.items()])
+
+
+_WHOLE = {"seed", "layer", "features", "left", "right", "stride", "summary", "buckets", "chunk", "rounds"}
+_REAL = {"epsilon", "scale", "alpha"}
+
+
+def read_options(text: str) -> dict:
+    """What `write_options` wrote, with the types of the options."""
+    options = {}
+    for entry in text.split(";"):
+        name, _, value = entry.partition("=")
+        options[name] = int(value) if name in _WHOLE else float(value) if name in _REAL else value
+    return options
+
+
+@functools.lru_cache(maxsize=1024)
+def _attention_of(text: str, head_dim: int) -> _core.TensorAttention:
+    """The attention of the C++ library with these options, for heads of `head_dim` numbers."""
+    options = read_options(text)
+    drawn = {name: options.pop(name) for name in ("features", "alpha") if name in options}
+    name = options.pop("feature_map", None)
+    if name is not None:
+        drawn.update(seed=options.get("seed", 0), layer=options.get("layer", 0))
+        options["feature_map"] = _core.feature_map(name, head_dim=head_dim, **drawn)
+    if "similarity" in options:
+        options["similarity"] = _core.similarity(options["similarity"])
+    return _core.TensorAttention(_core.AttentionOptions.make(compensated=False, **options))
+
+
+def is_log_scaled(feature_map: str) -> bool:
+    """Whether a state of the map has two numbers per head for its log-scale."""
+    return feature_map.startswith("favor") or feature_map == "random-exp"
+
+
+def state_floats(options: dict, heads, head_dim, value_dim):
+    """Numbers of a row of a state of the linear family."""
+    features = options.get("features") or head_dim
+    return heads * features * (value_dim + 1) + (2 * heads if is_log_scaled(options["feature_map"]) else 0)
+
+
+def _mask(kind, left, right, bounds, key_lengths, segments, visible) -> _core.Mask:
+    if kind == "full":
+        mask = _FULL
+    elif kind == "causal":
+        mask = _CAUSAL
+    elif kind == "prefix":
+        mask = _core.Mask.prefix(bounds.tolist())
+    elif kind == "window":
+        mask = _core.Mask.window(left, right)
+    elif kind == "intervals":
+        mask = _core.Mask.intervals(*bounds.tolist())
+    else:
+        mask = _core.Mask.boolean(visible.contiguous().view(torch.uint8).numpy())
+    if key_lengths is not None:
+        mask = mask.with_key_lengths(key_lengths.tolist())
+    if segments is not None:
+        rows = segments.tolist()
+        if segments.dim() == 2:  # shorter lists are padded with -1
+            rows = [[bound for bound in row if bound >= 0] for row in rows]
+        mask = mask.with_segments(rows)
+    return mask
+
+
+def _memory(tensor):
+    return None if tensor is None else (tensor.data_ptr(), tensor.shape, tensor.stride())
+
+
+def _rows(tensor):
+    """The tensor, or a copy whose innermost stride is 1: of a gradient, whose strides are PyTorch's choice."""
+    if tensor is None or tensor.stride(-1) == 1 or tensor.shape[-1] <= 1:
+        return tensor
+    return tensor.contiguous()
+
+
+def _new(like, shape, heads_first: bool):
+    """A tensor of `shape` [batch, length, heads, dim] that is dense as it stands, or with heads before length."""
+    if heads_first:
+        return like.new_empty((shape[0], shape[2], shape[1], shape[3])).transpose(1, 2)
+    return like.new_empty(shape)
+
+
+_SCHEMA_MASK = "str mask, int left, int right, Tensor? bounds, Tensor? key_lengths, Tensor? segments, Tensor? visible"
+_SCHEMA_EXTRA = "Tensor? decay, Tensor? key_projection, Tensor? value_projection, Tensor? initial"
+
+library = torch.library.Library("linnet", "DEF")
+_tags = (torch.Tag.needs_fixed_stride_order,)
+library.define(
+    f"attention(Tensor q, Tensor k, Tensor v, {_SCHEMA_EXTRA}, {_SCHEMA_MASK}, str options, bool heads_first, "
+    "bool with_state) -> (Tensor, Tensor, Tensor)",
+    tags=_tags,
+)
+library.define(
+    f"attention_backward(Tensor grad_out, Tensor? grad_final, Tensor q, Tensor k, Tensor v, Tensor out, Tensor normaliser, "
+    f"{_SCHEMA_EXTRA}, {_SCHEMA_MASK}, str options, bool heads_first) "
+    "-> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
+    tags=_tags,
+)
+library.define("attention_step(Tensor q, Tensor k, Tensor v, Tensor(a!) state, Tensor? decay, str options) -> Tensor", tags=_tags)
+
+
+def _empty_results(q, k, v, initial, options, heads_first, with_state):
+    batch, length, heads, head_dim = q.shape
+    value_dim = v.shape[3]
+    out = _new(v, (batch, length, heads, value_dim), heads_first)
+    normaliser = q.new_empty((batch, length, heads), dtype=torch.float32)
+    if not with_state:
+        return out, normaliser, q.new_empty((0,), dtype=torch.float32)
+    floats = state_floats(read_options(options), heads, head_dim, value_dim)
+    return out, normaliser, q.new_empty((batch, floats), dtype=torch.float32)
+
+
+def _forward(
+    q, k, v, decay, key_projection, value_projection, initial,
+    mask, left, right, bounds, key_lengths, segments, visible, options, heads_first, with_state,
+):  # fmt: skip
+    out, normaliser, final = results = _empty_results(q, k, v, initial, options, heads_first, with_state)
+    query = _memory(q)
+    _attention_of(options, q.shape[3]).forward(
+        _context(),
+        _mask(mask, left, right, bounds, key_lengths, segments, visible),
+        q.dtype == torch.bfloat16,
+        _memory(out),
+        query,
+        query if k is q else _memory(k),
+        _memory(v),
+        _memory(normaliser),
+        _memory(decay),
+        _memory(key_projection),
+        _memory(value_projection),
+        _memory(initial),
+        _memory(final) if with_state else None,
+    )
+    return results
+
+
+def _forward_meta(
+    q, k, v, decay, key_projection, value_projection, initial,
+    mask, left, right, bounds, key_lengths, segments, visible, options, heads_first, with_state,
+):  # fmt: skip
+    return _empty_results(q, k, v, initial, options, heads_first, with_state)
+
+
+def _empty_gradients(q, k, v, decay, key_projection, value_projection, initial, heads_first, absent=True):
+    """Gradients to be filled; of an input that is not given an empty tensor, which operators return, or None without `absent`."""
+
+    def optional(tensor):
+        if tensor is None:
+            return q.new_empty((0,), dtype=torch.float32) if absent else None
+        return torch.zeros_like(tensor) if tensor is initial else torch.empty_like(tensor)
+
+    return (
+        *(_new(tensor, tensor.shape, heads_first) for tensor in (q, k, v)),
+        *(optional(tensor) for tensor in (decay, key_projection, value_projection, initial)),
+    )
+
+
+def _backward(
+    grad_out, grad_final, q, k, v, out, normaliser, decay, key_projection, value_projection, initial,
+    mask, left, right, bounds, key_lengths, segments, visible, options, heads_first, absent=True,
+):  # fmt: skip
+    gradients = _empty_gradients(q, k, v, decay, key_projection, value_projection, initial, heads_first, absent)
+    extra = (decay, key_projection, value_projection, initial)
+    query = _memory(q)
+    grad_out, grad_final = _rows(grad_out), _rows(grad_final)
+    _attention_of(options, q.shape[3]).backward(
+        _context(),
+        _mask(mask, left, right, bounds, key_lengths, segments, visible),
+        q.dtype == torch.bfloat16,
+        *(_memory(gradient) for gradient in gradients[:3]),
+        _memory(grad_out),
+        query,
+        query if k is q else _memory(k),
+        _memory(v),
+        _memory(out),
+        _memory(normaliser),
+        *(_memory(tensor) for tensor in extra),
+        *(None if tensor is None else _memory(gradient) for tensor, gradient in zip(extra, gradients[3:])),
+        _memory(grad_final),
+    )
+    return gradients
+
+
+def _backward_meta(
+    grad_out, grad_final, q, k, v, out, normaliser, decay, key_projection, value_projection, initial,
+    mask, left, right, bounds, key_lengths, segments, visible, options, heads_first,
+):  # fmt: skip
+    return _empty_gradients(q, k, v, decay, key_projection, value_projection, initial, heads_first)
+
+
+_streams: dict[int, tuple] = {}
+
+
+def _streams_of(state, options, *shape) -> _core.TensorStreams:
+    """The recurrent form on the memory of `state`, kept as long as the tensor."""
+    found = _streams.get(id(state))
+    if found is not None and found[0]() is state and found[1:-1] == (state.data_ptr(), options, shape):
+        return found[-1]
+    core = _core.TensorStreams(_attention_of(options, shape[1]), _memory(state), *shape)
+    key = id(state)
+
+    def drop(reference):
+        if key in _streams and _streams[key][0] is reference:
+            del _streams[key]
+
+    _streams[key] = (weakref.ref(state, drop), state.data_ptr(), options, shape, core)
+    return core
+
+
+def _step(q, k, v, state, decay, options):
+    streams = _streams_of(state, options, q.shape[1], q.shape[2], v.shape[2])
+    out = torch.empty_like(v, memory_format=torch.contiguous_format)
+    streams.step(_context(), _memory(out), _memory(q), _memory(k), _memory(v), _memory(decay))
+    return out
+
+
+library.impl("attention", _forward, "CPU")
+library.impl("attention_backward", _backward, "CPU")
+library.impl("attention_step", _step, "CPU")
+torch.library.register_fake("linnet::attention", _forward_meta, lib=library)
+torch.library.register_fake("linnet::attention_backward", _backward_meta, lib=library)
+
+
+@torch.library.register_fake("linnet::attention_step", lib=library)
+def _(q, k, v, state, decay, options):
+    return torch.empty_like(v, memory_format=torch.contiguous_format)
+
+
+def _keep(ctx, inputs, output):
+    q, k, v, decay, key_projection, value_projection, initial = inputs[:7]
+    mask, left, right, bounds, key_lengths, segments, visible, options, heads_first, with_state = inputs[7:]
+    out, normaliser, _ = output
+    ctx.save_for_backward(
+        q, k, v, out, normaliser, decay, key_projection, value_projection, initial, bounds, key_lengths, segments, visible
+    )
+    ctx.same = k is q
+    ctx.settings = (mask, left, right, options, heads_first, with_state)
+    ctx.set_materialize_grads(False)
+
+
+def _gradients(ctx, grad_out, grad_normaliser, grad_final):
+    (q, k, v, out, normaliser, decay, key_projection, value_projection, initial,
+     bounds, key_lengths, segments, visible) = ctx.saved_tensors  # fmt: skip
+    mask, left, right, options, heads_first, with_state = ctx.settings
+    if grad_out is None:
+        grad_out = torch.zeros_like(out)
+    direct = not torch.is_grad_enabled() and type(grad_out) in _PLAIN and type(q) in _PLAIN and not _is_traced()
+    backward = functools.partial(_backward, absent=False) if direct else torch.ops.linnet.attention_backward
+    gradients = backward(
+        grad_out, grad_final if with_state else None, q, q if ctx.same else k, v, out, normaliser,
+        decay, key_projection, value_projection, initial,
+        mask, left, right, bounds, key_lengths, segments, visible, options, heads_first,
+    )  # fmt: skip
+    given = (q, k, v, decay, key_projection, value_projection, initial)
+    return (*(None if tensor is None else grad for tensor, grad in zip(given, gradients)), *(None,) * 10)
+
+
+torch.library.register_autograd("linnet::attention", _gradients, setup_context=_keep, lib=library)
+
+
+def _refuse_gradients(name: str, instead: str):
+    def backward(ctx, *_):
+        raise RuntimeError(f"[{name}] expected no gradient of this operator, {instead}, got one")
+
+    return backward
+
+
+torch.library.register_autograd(
+    "linnet::attention_backward",
+    _refuse_gradients("attention gradients", "whose own gradients float64 tensors have"),
+    lib=library,
+)
+
+
+def _is_traced() -> bool:
+    """Whether somebody looks at the calls of operators: a mode, a transform, a tracer or the profiler."""
+    return (
+        torch._C._len_torch_dispatch_stack() > 0
+        or torch._C._len_torch_function_stack() > 0
+        or torch._C._are_functorch_transforms_active()
+        or torch._C._get_tracing_state() is not None
+        or torch.autograd._profiler_enabled()
+    )
+
+
+# The checks are PyTorch's own, but not part of its public interface: a release without one of them takes the dispatcher's way.
+try:
+    _is_traced()
+except AttributeError:
+
+    def _is_traced() -> bool:
+        return True
+
+
+class _Direct(torch.autograd.Function):
+    """``linnet::attention`` with its gradients without the dispatcher, whose way through Python costs several times as much."""
+
+    @staticmethod
+    def forward(ctx, *arguments):
+        results = _forward(*arguments)
+        _keep(ctx, arguments, results)
+        ctx.mark_non_differentiable(results[1])
+        return results
+
+    @staticmethod
+    def backward(ctx, *gradients):
+        return _gradients(ctx, *gradients)
+
+
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+
+
+def attention_step(*arguments):
+    """``torch.ops.linnet.attention_step``, directly where that may be."""
+    if torch.compiler.is_compiling() or any(type(tensor) not in _PLAIN for tensor in arguments[:4]) or _is_traced():
+        return torch.ops.linnet.attention_step(*arguments)
+    return _step(*arguments)
+
+
+def attention(*arguments):
+    """``torch.ops.linnet.attention``, directly where that may be: for plain tensors of the CPU whose calls nobody traces."""
+    if torch.compiler.is_compiling():
+        return torch.ops.linnet.attention(*arguments)
+    tensors = arguments[:7]
+    for tensor in tensors:
+        if tensor is not None and not (type(tensor) in _PLAIN and tensor.is_cpu):
+            return torch.ops.linnet.attention(*arguments)
+    if _is_traced():
+        return torch.ops.linnet.attention(*arguments)
+    if torch.is_grad_enabled():
+        for tensor in tensors:
+            if tensor is not None and tensor.requires_grad:
+                return _Direct.apply(*arguments)
+    return _forward(*arguments)

@@ -1,0 +1,150 @@
+"""Encoders and decoders of transformers around any attention. Tensors are [N, L, E]: batch, length, width."""
+
+from __future__ import annotations
+
+import torch.nn.functional as F
+from torch.nn import Dropout, LayerNorm, Linear, Module, ModuleList
+
+from .events import EventDispatcher
+from .masking import FullMask, LengthMask
+
+
+def _gelu_tanh(x):
+    return F.gelu(x, approximate="tanh")
+
+
+def activation_of(name):
+    """relu, gelu-tanh (Linnet's), or gelu by any other name."""
+    return {"relu": F.relu, "gelu-tanh": _gelu_tanh}.get(name, F.gelu)
+
+
+def name_of_activation(function):
+    """The name that `activation_of` takes."""
+    return {F.relu: "relu", _gelu_tanh: "gelu-tanh"}.get(function, "gelu")
+
+
+def _lengths(x, mask):
+    return LengthMask.whole(x.shape[0], x.shape[1], x.device) if mask is None else mask
+
+
+def _pairs(x, other, mask):
+    return FullMask(x.shape[1], other.shape[1], device=x.device) if mask is None else mask
+
+
+class TransformerEncoderLayer(Module):
+    """Self attention and a feed-forward network, each with a residual and a normalisation.
+
+    `d_ff` is 4 d_model by default and `activation` 'relu' or 'gelu'. With ``norm="pre"`` (Linnet's, not of fast-transformers) the
+    normalisations stand before the branches: y = x + A(norm1(x)), then y + G(norm2(y)).
+    """
+
+    def __init__(self, attention, d_model, d_ff=None, dropout=0.1, activation="relu", event_dispatcher="", norm="post"):
+        super().__init__()
+        if norm not in ("pre", "post"):
+            raise ValueError(f"[encoder layer] expected norm 'pre' or 'post', got {norm!r}")
+        d_ff = d_ff or 4 * d_model
+        self.attention = attention
+        self.linear1 = Linear(d_model, d_ff)
+        self.linear2 = Linear(d_ff, d_model)
+        self.norm1 = LayerNorm(d_model)
+        self.norm2 = LayerNorm(d_model)
+        self.dropout = Dropout(dropout)
+        self.activation = activation_of(activation)
+        self.pre_norm = norm == "pre"
+        self.event_dispatcher = EventDispatcher.get(event_dispatcher)
+
+    def _feed_forward(self, x):
+        return self.dropout(self.linear2(self.dropout(self.activation(self.linear1(x)))))
+
+    def forward(self, x, attn_mask=None, length_mask=None):
+        """x [N, L, d_model]; `attn_mask` says what a position attends to, `length_mask` how long the sequences are."""
+        attn_mask, length_mask = _pairs(x, x, attn_mask), _lengths(x, length_mask)
+        masks = {"attn_mask": attn_mask, "query_lengths": length_mask, "key_lengths": length_mask}
+        if self.pre_norm:
+            y = self.norm1(x)
+            x = x + self.dropout(self.attention(y, y, y, **masks))
+            return x + self._feed_forward(self.norm2(x))
+        x = self.norm1(x + self.dropout(self.attention(x, x, x, **masks)))
+        return self.norm2(x + self._feed_forward(x))
+
+
+class TransformerEncoder(Module):
+    """Layers, one after another, and an optional normalisation."""
+
+    def __init__(self, layers, norm_layer=None, event_dispatcher=""):
+        super().__init__()
+        self.layers = ModuleList(layers)
+        self.norm = norm_layer
+        self.event_dispatcher = EventDispatcher.get(event_dispatcher)
+
+    def forward(self, x, attn_mask=None, length_mask=None):
+        attn_mask, length_mask = _pairs(x, x, attn_mask), _lengths(x, length_mask)
+        for layer in self.layers:
+            x = layer(x, attn_mask=attn_mask, length_mask=length_mask)
+        return x if self.norm is None else self.norm(x)
+
+
+class TransformerDecoderLayer(Module):
+    """Self attention, attention to a memory and a feed-forward network, each with a residual and a normalisation after it."""
+
+    def __init__(
+        self,
+        self_attention,
+        cross_attention,
+        d_model,
+        d_ff=None,
+        dropout=0.1,
+        activation="relu",
+        event_dispatcher="",
+    ):
+        super().__init__()
+        d_ff = d_ff or 4 * d_model
+        self.self_attention = self_attention
+        self.cross_attention = cross_attention
+        self.linear1 = Linear(d_model, d_ff)
+        self.linear2 = Linear(d_ff, d_model)
+        self.norm1 = LayerNorm(d_model)
+        self.norm2 = LayerNorm(d_model)
+        self.norm3 = LayerNorm(d_model)
+        self.dropout = Dropout(dropout)
+        self.activation = activation_of(activation)
+        self.event_dispatcher = EventDispatcher.get(event_dispatcher)
+
+    def forward(self, x, memory, x_mask=None, x_length_mask=None, memory_mask=None, memory_length_mask=None):
+        """x [N, L, d_model], memory [N, S, width]; the masks are those of x and of the memory."""
+        x_mask, x_length_mask = _pairs(x, x, x_mask), _lengths(x, x_length_mask)
+        memory_mask, memory_length_mask = _pairs(x, memory, memory_mask), _lengths(memory, memory_length_mask)
+        attended = self.self_attention(x, x, x, attn_mask=x_mask, query_lengths=x_length_mask, key_lengths=x_length_mask)
+        x = self.norm1(x + self.dropout(attended))
+        attended = self.cross_attention(
+            x,
+            memory,
+            memory,
+            attn_mask=memory_mask,
+            query_lengths=x_length_mask,
+            key_lengths=memory_length_mask,
+        )
+        x = self.norm2(x + self.dropout(attended))
+        y = self.dropout(self.linear2(self.dropout(self.activation(self.linear1(x)))))
+        return self.norm3(x + y)
+
+
+class TransformerDecoder(Module):
+    """Layers, one after another, and an optional normalisation."""
+
+    def __init__(self, layers, norm_layer=None, event_dispatcher=""):
+        super().__init__()
+        self.layers = ModuleList(layers)
+        self.norm = norm_layer
+        self.event_dispatcher = EventDispatcher.get(event_dispatcher)
+
+    def forward(self, x, memory, x_mask=None, x_length_mask=None, memory_mask=None, memory_length_mask=None):
+        masks = {
+            "x_mask": _pairs(x, x, x_mask),
+            "x_length_mask": _lengths(x, x_length_mask),
+            "memory_mask": _pairs(x, memory, memory_mask),
+            "memory_length_mask": _lengths(memory, memory_length_mask),
+        }
+        for layer in self.layers:
+            x = layer(x, memory, **masks)
+        return x if self.norm is None else self.norm(x)
