@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
-from conftest import relative, uniform
 from references import causal, differences, linear, softmax
+from support import relative, uniform
 
 import linnet
 

@@ -5,7 +5,7 @@ import sys
 
 import numpy as np
 import pytest
-from conftest import REPOSITORY
+from support import REPOSITORY
 
 import linnet
 

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from conftest import counting, tiny, uniform
+from support import counting, tiny, uniform
 
 import linnet
 

@@ -3,7 +3,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import REPOSITORY
+from support import REPOSITORY
 
 EXAMPLES = REPOSITORY / "examples" / "python"
 

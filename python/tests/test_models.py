@@ -4,7 +4,7 @@ import threading
 
 import numpy as np
 import pytest
-from conftest import REPOSITORY, counting, relative, tiny
+from support import REPOSITORY, counting, relative, tiny
 
 import linnet
 

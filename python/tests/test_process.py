@@ -10,7 +10,7 @@ import time
 
 import numpy as np
 import pytest
-from conftest import relative, uniform
+from support import relative, uniform
 
 import linnet
 

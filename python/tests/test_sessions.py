@@ -3,7 +3,7 @@ import threading
 
 import numpy as np
 import pytest
-from conftest import relative, tiny
+from support import relative, tiny
 
 import linnet
 

@@ -7,7 +7,7 @@ import time
 
 import numpy as np
 import pytest
-from conftest import REPOSITORY, counting, tiny
+from support import REPOSITORY, counting, tiny
 
 import linnet
 
