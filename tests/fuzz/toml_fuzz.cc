@@ -33,8 +33,8 @@ void answer(std::string_view input) {
   put(path, input);
   RunConfig config;
   try {
-    config.load(path.string(), {});
-    config.load_without_data(path.string(), {});
+    load(config, path.string(), {});
+    load_without_data(config, path.string(), {});
     config.check_memory(true);
   } catch (const Error&) {
     // A run.toml has keys that a configuration has not.
