@@ -181,7 +181,7 @@ std::int64_t length_of_text(const ModelConfig& config, std::int64_t known, std::
 
 std::string prompt_of(const Arguments& arguments) {
   if (arguments.prompt_file.empty()) return arguments.prompt;
-  const std::string prompt = read_file(arguments.prompt_file == "-" ? "/dev/stdin" : arguments.prompt_file);
+  std::string prompt = read_file(arguments.prompt_file == "-" ? "/dev/stdin" : arguments.prompt_file);
   if (prompt.empty())
     fail("prompt", "expected something to continue in {}, got an empty file", arguments.prompt_file);
   return prompt;

@@ -177,11 +177,11 @@ class Display {
 /// The model that a run starts from, or null.
 std::shared_ptr<const Model> initial_model(const RunRecord& record, Display& display) {
   if (record.initial.empty()) return nullptr;
-  const std::shared_ptr<const Model> model = Model::load(record.initial);
+  std::shared_ptr<const Model> model = Model::load(record.initial);
   if (!record.initial_partial) return model;
   std::vector<std::string> differences;
   const auto seed = static_cast<std::uint64_t>(record.config.training.seed);
-  const auto adapted = adapt_model(*model, record.config.model, seed, &differences);
+  auto adapted = adapt_model(*model, record.config.model, seed, &differences);
   for (const std::string& difference : differences)
     display.show(fmt::format("in {}, {}", record.initial, difference));
   if (!differences.empty()) display.show("what is missing or of another shape is drawn anew");

@@ -1,8 +1,6 @@
 #include "io/file.h"
 
 #include <fcntl.h>
-#include <signal.h>
-#include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
@@ -11,6 +9,8 @@
 #include <atomic>
 #include <cerrno>
 #include <charconv>
+#include <csignal>
+#include <cstdio>
 #include <new>
 #include <system_error>
 #include <utility>

@@ -55,9 +55,8 @@ class Safetensors {
     std::string digest;                // empty where the file has none
   };
 
-  // `header` is the text of `origin`'s header, behind which `data_bytes` bytes follow.
-  static Safetensors from_header(std::string_view header, std::uint64_t data_bytes,
-                                 const std::string& origin);
+  // `text` is that of `origin`'s header, behind which `data_bytes` bytes follow.
+  static Safetensors from_header(std::string_view text, std::uint64_t data_bytes, const std::string& origin);
 
   const Entry& find(const std::string& name) const;
   void take_digests();

@@ -36,14 +36,14 @@ ParameterPlace ParameterTable::add(std::string name, Shape shape, Initialiser in
 }
 
 ParameterPlace ParameterTable::add_weights(std::string name, Shape shape, Initialiser initial, bool exact) {
-  const ParameterPlace place = add(std::move(name), std::move(shape), std::move(initial), true);
+  ParameterPlace place = add(std::move(name), std::move(shape), std::move(initial), true);
   rows_.back().packed = true;
   rows_.back().product = !exact;
   return place;
 }
 
 ParameterPlace ParameterTable::add_untrained(std::string name, Shape shape, Initialiser initial) {
-  const ParameterPlace place = add(std::move(name), std::move(shape), std::move(initial), false);
+  ParameterPlace place = add(std::move(name), std::move(shape), std::move(initial), false);
   rows_.back().trained = false;
   return place;
 }

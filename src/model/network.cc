@@ -40,7 +40,7 @@ AttentionOptions attention_of(const ModelConfig& config, std::shared_ptr<const F
                            std::move(feature_map));
 }
 
-Block::Parts block_parts_of(const ModelConfig& config, std::shared_ptr<const FeatureMap> feature_map) {
+Block::Parts block_parts_of(const ModelConfig& config, const std::shared_ptr<const FeatureMap>& feature_map) {
   // Every layer adds two branches to the residual stream; their initial sum should not grow with the depth.
   const double depth = std::sqrt(2.0 * static_cast<double>(config.layers));
   const double width = static_cast<double>(config.width), hidden = static_cast<double>(config.feed_forward);

@@ -260,7 +260,7 @@ std::optional<std::int64_t> Checkpoints::newest_whole(
       for (const std::string& fault : faults) report(fault);
       return step;
     } catch (const Error& error) {
-      faults.push_back(error.what());
+      faults.emplace_back(error.what());
       with_fault_.insert(step);
     }
   }

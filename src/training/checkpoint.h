@@ -33,7 +33,7 @@ struct TrainingProgress {
 /// moments), state.json (progress, options and the digests of all four files, docs/format.md). The folder
 /// appears whole or not at all. Throws Error where another one than a checkpoint stands in its place and is
 /// not empty.
-void write_checkpoint(const std::filesystem::path& folder, const TrainingProgress& progress,
+void write_checkpoint(const std::filesystem::path& destination, const TrainingProgress& progress,
                       const ModelConfig& config, const TrainingOptions& options, const ParameterTable& table,
                       std::span<const float> values, const Optimiser& optimiser);
 

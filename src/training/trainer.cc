@@ -40,12 +40,11 @@ void require_same_parameters(std::vector<std::string> differences) {
 }  // namespace
 
 Trainer::Impl::Impl(Context& context, const ModelConfig& config, const TrainingOptions& options,
-                    const Model* initial, std::shared_ptr<const FeatureMap> feature_map)
+                    const Model* initial, const std::shared_ptr<const FeatureMap>& feature_map)
     : context_(context),
       config_(config),
       options_(checked(options)),
-      feature_map_(feature_map != nullptr || initial == nullptr ? std::move(feature_map)
-                                                                : initial->feature_map()),
+      feature_map_(feature_map != nullptr || initial == nullptr ? feature_map : initial->feature_map()),
       network_(config, feature_map_),
       values_(Tensor::of<float>({network_.table().size()})),
       gradients_(Tensor::of<float>({network_.table().size()})),
