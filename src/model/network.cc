@@ -64,10 +64,10 @@ std::int64_t head_outputs(const ModelConfig& config) {
   return config.head == OutputDistribution::logistics ? 3 * config.mixtures : config.vocabulary;
 }
 
-Network::Network(const ModelConfig& config, std::shared_ptr<const FeatureMap> feature_map)
+Network::Network(const ModelConfig& config, const std::shared_ptr<const FeatureMap>& feature_map)
     : config_(config),
       table_(config.weights),
-      block_parts_((config.check(), block_parts_of(config, std::move(feature_map)))) {
+      block_parts_((config.check(), block_parts_of(config, feature_map))) {
   embedding_.emplace(table_, "embedding",
                      Embedding::Shape{config.input_tokens(), config.width, config.length, config.positions,
                                       config.tied_output});

@@ -19,7 +19,7 @@ AttentionOptions attention_of(const ModelConfig& config,
 
 /// What every block of the model is built from.
 Block::Parts block_parts_of(const ModelConfig& config,
-                            std::shared_ptr<const FeatureMap> feature_map = nullptr);
+                            const std::shared_ptr<const FeatureMap>& feature_map = nullptr);
 
 /// Numbers that the output head gives for a token.
 std::int64_t head_outputs(const ModelConfig& config);
@@ -29,7 +29,7 @@ std::int64_t head_outputs(const ModelConfig& config);
 class Network {
  public:
   /// `feature_map` as in `attention_of`.
-  explicit Network(const ModelConfig& config, std::shared_ptr<const FeatureMap> feature_map = nullptr);
+  explicit Network(const ModelConfig& config, const std::shared_ptr<const FeatureMap>& feature_map = nullptr);
 
   /// Takes the parameters, whose memory must stay where they are not released; `training` also packs what a
   /// backward needs.
