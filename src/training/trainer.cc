@@ -37,14 +37,20 @@ void require_same_parameters(std::vector<std::string> differences) {
                    fmt::join(differences, ", "), more > 0 ? fmt::format(" and {} more differ", more) : "");
 }
 
+/// The caller's own map, otherwise that of the initial model.
+std::shared_ptr<const FeatureMap> chosen_map(std::shared_ptr<const FeatureMap> own, const Model* initial) {
+  if (own == nullptr && initial != nullptr) return initial->feature_map();
+  return own;
+}
+
 }  // namespace
 
 Trainer::Impl::Impl(Context& context, const ModelConfig& config, const TrainingOptions& options,
-                    const Model* initial, const std::shared_ptr<const FeatureMap>& feature_map)
+                    const Model* initial, std::shared_ptr<const FeatureMap> feature_map)
     : context_(context),
       config_(config),
       options_(checked(options)),
-      feature_map_(feature_map != nullptr || initial == nullptr ? feature_map : initial->feature_map()),
+      feature_map_(chosen_map(std::move(feature_map), initial)),
       network_(config, feature_map_),
       values_(Tensor::of<float>({network_.table().size()})),
       gradients_(Tensor::of<float>({network_.table().size()})),

@@ -17,7 +17,7 @@ namespace linnet {
 class LINNET_HIDDEN Trainer::Impl {
  public:
   Impl(Context& context, const ModelConfig& config, const TrainingOptions& options, const Model* initial,
-       const std::shared_ptr<const FeatureMap>& feature_map);
+       std::shared_ptr<const FeatureMap> feature_map);
 
   StepReport step(const Batch& batch);
   void save(const std::filesystem::path& folder);
