@@ -24,8 +24,8 @@ class ParameterFile {
   /// Throws Error where a parameter is missing, has another type or shape, or is not the table's.
   ParameterFile(const std::filesystem::path& path, const ParameterTable& table);
 
-  /// The parameter of the row `index` of the table, or the first draw of one that is not trained and does not fit.
-  /// Throws Error where the numbers are damaged or not finite.
+  /// The parameter of the row `index` of the table, or the first draw of one that is not trained and does not
+  /// fit. Throws Error where the numbers are damaged or not finite.
   void read(std::size_t index, std::span<float> to) const;
 
  private:
