@@ -39,7 +39,7 @@ TEST(RealTime, TheCountIsAlive) {
   EXPECT_GT(allocations::count, before);
   const std::int64_t between = allocations::count;
   EXPECT_EQ(Tensor::of<float>({10}).size(), 10);
-  EXPECT_GT(allocations::count, between + 1);  // its shape and its memory
+  EXPECT_GT(allocations::count, between);  // its memory; a compiler may leave out that of its shape
 }
 
 TEST(RealTime, AHundredThousandStepsAllocateNothing) {
