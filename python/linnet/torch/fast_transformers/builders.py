@@ -142,6 +142,9 @@ class RecurrentCrossAttentionBuilder(BaseAttentionBuilder):
 class BaseTransformerBuilder(BaseBuilder):
     """The parameters of a transformer. A name that is none of them is a parameter of its attentions."""
 
+    # Classes, which subclasses name: the transformer, its layer, and the layer of an attention of tokens to each other.
+    _transformer = _layer = _layer_of_self = None
+
     def __init__(self):
         self.n_layers = 4
         self.n_heads = 4
@@ -189,15 +192,47 @@ class BaseTransformerBuilder(BaseBuilder):
     def _final_norm(self):
         return LayerNorm(self.model_dimensions) if self.final_normalization else None
 
+    def _checked(self, operation, builder, attention_type):
+        """The name of an attention, where the builder knows it."""
+        if not builder.validate_attention_type(attention_type):
+            raise ValueError(f"[{operation}] expected one of {', '.join(builder.available_attentions)}, got {attention_type!r}")
+        return attention_type
+
+    def _layer_of(self, builder, attention_type):
+        """The layer of an attention of tokens to each other."""
+        return self._layer_of_self(
+            builder.get(attention_type),
+            self.model_dimensions,
+            self.n_heads,
+            d_keys=self.query_dimensions,
+            d_values=self.value_dimensions,
+            event_dispatcher=self.event_dispatcher,
+        )
+
+    def _attention_layers(self):
+        """The attentions of a new layer, in the order in which the layer takes them."""
+        raise NotImplementedError
+
+    def _make_layer(self):
+        return self._layer(
+            *self._attention_layers(),
+            self.model_dimensions,
+            self.feed_forward_dimensions,
+            self.dropout,
+            self.activation,
+            event_dispatcher=self.event_dispatcher,
+        )
+
     def get(self):
         """The transformer."""
-        raise NotImplementedError
+        layers = [self._make_layer() for _ in range(self.n_layers)]
+        return self._transformer(layers, self._final_norm(), event_dispatcher=self.event_dispatcher)
 
 
 class BaseTransformerEncoderBuilder(BaseTransformerBuilder):
     """Encoders; `attention_type` is a name of the registry."""
 
-    _builder = _layer_of_attention = _encoder = _layer = None
+    _builder = None
 
     def __init__(self):
         self._attention = self._builder()
@@ -218,45 +253,24 @@ class BaseTransformerEncoderBuilder(BaseTransformerBuilder):
 
     @attention_type.setter
     def attention_type(self, value):
-        if not self._attention.validate_attention_type(value):
-            raise ValueError(f"[attention type] expected one of {', '.join(self._attention.available_attentions)}, got {value!r}")
-        self._attention_type = value
+        self._attention_type = self._checked("attention type", self._attention, value)
 
-    def _make_layer(self):
-        attention = self._layer_of_attention(
-            self._attention.get(self.attention_type),
-            self.model_dimensions,
-            self.n_heads,
-            d_keys=self.query_dimensions,
-            d_values=self.value_dimensions,
-            event_dispatcher=self.event_dispatcher,
-        )
-        return self._layer(
-            attention,
-            self.model_dimensions,
-            self.feed_forward_dimensions,
-            self.dropout,
-            self.activation,
-            event_dispatcher=self.event_dispatcher,
-        )
-
-    def get(self):
-        layers = [self._make_layer() for _ in range(self.n_layers)]
-        return self._encoder(layers, self._final_norm(), event_dispatcher=self.event_dispatcher)
+    def _attention_layers(self):
+        return (self._layer_of(self._attention, self.attention_type),)
 
 
 class TransformerEncoderBuilder(BaseTransformerEncoderBuilder):
     """Encoders of the parallel form."""
 
-    _builder, _layer_of_attention = AttentionBuilder, AttentionLayer
-    _encoder, _layer = TransformerEncoder, TransformerEncoderLayer
+    _builder, _layer_of_self = AttentionBuilder, AttentionLayer
+    _transformer, _layer = TransformerEncoder, TransformerEncoderLayer
 
 
 class RecurrentEncoderBuilder(BaseTransformerEncoderBuilder):
     """Encoders of the recurrent form, with the parameters of the parallel one."""
 
-    _builder, _layer_of_attention = RecurrentAttentionBuilder, RecurrentAttentionLayer
-    _encoder, _layer = RecurrentTransformerEncoder, RecurrentTransformerEncoderLayer
+    _builder, _layer_of_self = RecurrentAttentionBuilder, RecurrentAttentionLayer
+    _transformer, _layer = RecurrentTransformerEncoder, RecurrentTransformerEncoderLayer
 
 
 def _cross(name, default):
@@ -272,7 +286,7 @@ def _cross(name, default):
 class BaseTransformerDecoderBuilder(BaseTransformerBuilder):
     """Decoders; `self_attention_type` and `cross_attention_type` are names of the registries."""
 
-    _self_builder = _cross_builder = _layer_of_self = _layer_of_cross = _decoder = _layer = None
+    _self_builder = _cross_builder = _layer_of_cross = None
 
     def __init__(self):
         self._self_attention = self._self_builder()
@@ -300,9 +314,7 @@ class BaseTransformerDecoderBuilder(BaseTransformerBuilder):
         return self._cross_attention
 
     def _set_type(self, which, builder, value):
-        if not builder.validate_attention_type(value):
-            raise ValueError(f"[{which} attention type] expected one of {', '.join(builder.available_attentions)}, got {value!r}")
-        self._types[which] = value
+        self._types[which] = self._checked(f"{which} attention type", builder, value)
 
     @property
     def self_attention_type(self):
@@ -320,15 +332,7 @@ class BaseTransformerDecoderBuilder(BaseTransformerBuilder):
     def cross_attention_type(self, value):
         self._set_type("cross", self._cross_attention, value)
 
-    def _make_layer(self):
-        own = self._layer_of_self(
-            self._self_attention.get(self.self_attention_type),
-            self.model_dimensions,
-            self.n_heads,
-            d_keys=self.query_dimensions,
-            d_values=self.value_dimensions,
-            event_dispatcher=self.event_dispatcher,
-        )
+    def _attention_layers(self):
         cross = self._layer_of_cross(
             self._cross_attention.get(self.cross_attention_type),
             self.model_dimensions,
@@ -338,19 +342,7 @@ class BaseTransformerDecoderBuilder(BaseTransformerBuilder):
             d_model_keys=self.cross_model_dimensions,
             event_dispatcher=self.event_dispatcher,
         )
-        return self._layer(
-            own,
-            cross,
-            self.model_dimensions,
-            self.feed_forward_dimensions,
-            self.dropout,
-            self.activation,
-            event_dispatcher=self.event_dispatcher,
-        )
-
-    def get(self):
-        layers = [self._make_layer() for _ in range(self.n_layers)]
-        return self._decoder(layers, self._final_norm(), event_dispatcher=self.event_dispatcher)
+        return self._layer_of(self._self_attention, self.self_attention_type), cross
 
 
 class TransformerDecoderBuilder(BaseTransformerDecoderBuilder):
@@ -358,7 +350,7 @@ class TransformerDecoderBuilder(BaseTransformerDecoderBuilder):
 
     _self_builder = _cross_builder = AttentionBuilder
     _layer_of_self = _layer_of_cross = AttentionLayer
-    _decoder, _layer = TransformerDecoder, TransformerDecoderLayer
+    _transformer, _layer = TransformerDecoder, TransformerDecoderLayer
 
 
 class RecurrentDecoderBuilder(BaseTransformerDecoderBuilder):
@@ -366,4 +358,4 @@ class RecurrentDecoderBuilder(BaseTransformerDecoderBuilder):
 
     _self_builder, _cross_builder = RecurrentAttentionBuilder, RecurrentCrossAttentionBuilder
     _layer_of_self, _layer_of_cross = RecurrentAttentionLayer, RecurrentCrossAttentionLayer
-    _decoder, _layer = RecurrentTransformerDecoder, RecurrentTransformerDecoderLayer
+    _transformer, _layer = RecurrentTransformerDecoder, RecurrentTransformerDecoderLayer
