@@ -51,26 +51,28 @@ ModelObject random(const std::string& config, std::uint64_t seed) {
   return {Model::random(run.model, seed)};
 }
 
-nb::object forward(const ModelObject& self, SharedContext& context, nb::handle tokens,
+/// What `compute`, Model::forward or Model::hidden, gives for the tokens.
+template <auto compute>
+nb::object rows_of(const char* operation, const ModelObject& self, SharedContext& context, nb::handle tokens,
                    nb::handle key_lengths) {
-  const Tokens input = tokens_of("logits", tokens, key_lengths);
-  Tensor logits;
+  const Tokens input = tokens_of(operation, tokens, key_lengths);
+  Tensor rows;
   {
     const Computing turn(context.mutex);
-    logits = self.model->forward(context.context, input.tokens, input.batch, input.length, input.key_lengths);
+    rows =
+        ((*self.model).*compute)(context.context, input.tokens, input.batch, input.length, input.key_lengths);
   }
-  return numpy_of(std::move(logits));
+  return numpy_of(std::move(rows));
+}
+
+nb::object forward(const ModelObject& self, SharedContext& context, nb::handle tokens,
+                   nb::handle key_lengths) {
+  return rows_of<&Model::forward>("logits", self, context, tokens, key_lengths);
 }
 
 nb::object hidden(const ModelObject& self, SharedContext& context, nb::handle tokens,
                   nb::handle key_lengths) {
-  const Tokens input = tokens_of("hidden", tokens, key_lengths);
-  Tensor rows;
-  {
-    const Computing turn(context.mutex);
-    rows = self.model->hidden(context.context, input.tokens, input.batch, input.length, input.key_lengths);
-  }
-  return numpy_of(std::move(rows));
+  return rows_of<&Model::hidden>("hidden", self, context, tokens, key_lengths);
 }
 
 nb::object score(const ModelObject& self, SharedContext& context, nb::handle tokens, std::int64_t label) {
