@@ -62,8 +62,7 @@ fs::path find_config(const std::string& file_or_name) {
 
 void load(RunConfig& config, const std::string& file_or_name, const std::vector<std::string>& settings) {
   const fs::path path = find_config(file_or_name);
-  constexpr std::size_t most_bytes = 1 << 20;
-  const std::string text = read_file(path, most_bytes);
+  const std::string text = read_file(path, most_settings_bytes);
   if (text.find_first_not_of(" \t\r\n") == std::string::npos)
     fail<UsageError>("config", "expected keys of a configuration in {}, got an empty file", path.string());
   config.read_toml(text, path.string());

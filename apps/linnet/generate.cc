@@ -106,6 +106,7 @@ void draw_pictures(const std::shared_ptr<const Model>& model, Arguments argument
     arguments.out = default_picture(arguments.model);
   check_picture_options(arguments);
   const Drawing drawing = drawing_of(model->config(), arguments);
+  if (!arguments.out.empty()) check_picture_grid(model->config(), drawing.count, arguments.columns);
   const bool saves = !arguments.save_states.empty();
   Progress progress;
   std::vector<SavedStream> saved;

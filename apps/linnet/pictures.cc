@@ -160,16 +160,30 @@ std::vector<std::vector<std::int32_t>> draw_examples(const std::shared_ptr<const
   return examples;
 }
 
+namespace {
+
+/// How often a pixel is repeated to each side, so that small pictures are seen.
+std::int64_t scale_of(const ModelConfig& config) {
+  constexpr std::int64_t wanted_pixels = 56;
+  return std::max<std::int64_t>(1, wanted_pixels / std::max(config.image_width, config.image_height));
+}
+
+/// As many columns as rows where `columns` is 0.
+std::int64_t columns_of(std::int64_t count, std::int64_t columns) {
+  return columns != 0 ? columns : static_cast<std::int64_t>(std::ceil(std::sqrt(static_cast<double>(count))));
+}
+
+}  // namespace
+
+void check_picture_grid(const ModelConfig& config, std::int64_t count, std::int64_t columns) {
+  grid_layout(count, config.image_width, config.image_height, columns_of(count, columns), scale_of(config));
+}
+
 Image picture_grid(const ModelConfig& config, std::span<const std::vector<std::int32_t>> examples,
                    std::int64_t columns) {
-  constexpr std::int64_t wanted_pixels = 56;
   std::vector<Image> images;
   for (const auto& tokens : examples) images.push_back(picture(config, tokens));
-  if (columns == 0)
-    columns = static_cast<std::int64_t>(std::ceil(std::sqrt(static_cast<double>(images.size()))));
-  const std::int64_t scale =
-      std::max<std::int64_t>(1, wanted_pixels / std::max(config.image_width, config.image_height));
-  return grid(images, columns, scale);
+  return grid(images, columns_of(std::ssize(images), columns), scale_of(config));
 }
 
 }  // namespace linnet

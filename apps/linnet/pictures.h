@@ -46,4 +46,7 @@ std::vector<std::vector<std::int32_t>> draw_examples(const std::shared_ptr<const
 Image picture_grid(const ModelConfig& config, std::span<const std::vector<std::int32_t>> examples,
                    std::int64_t columns = 0);
 
+/// Throws UsageError where `picture_grid` would, before the pictures are drawn.
+void check_picture_grid(const ModelConfig& config, std::int64_t count, std::int64_t columns);
+
 }  // namespace linnet

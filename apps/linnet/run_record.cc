@@ -66,7 +66,7 @@ RunRecord RunRecord::read(const fs::path& run) {
   if (!fs::exists(path))
     fail<UsageError>("train", "expected the folder of a run, with {}, got {}", record_file, run.string());
   RunRecord record;
-  record.options().parse_toml(read_file(path), path.string());
+  record.options().parse_toml(read_file(path, most_settings_bytes), path.string());
   return record;
 }
 

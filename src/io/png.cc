@@ -77,12 +77,31 @@ Image read_png(const std::filesystem::path& path) {
   return image;
 }
 
-Image grid(std::span<const Image> images, std::int64_t columns, std::int64_t scale, std::int64_t gap) {
-  constexpr std::uint8_t light_grey = 220;
-  if (images.empty()) fail("grid", "expected at least one image, got none");
+GridLayout grid_layout(std::int64_t count, std::int64_t width, std::int64_t height, std::int64_t columns,
+                       std::int64_t scale, std::int64_t gap) {
   if (columns < 1 || scale < 1 || gap < 0)
     fail<UsageError>("grid", "expected at least 1 column, scale 1 and gap 0, got {}, {} and {}", columns,
                      scale, gap);
+  if (scale > most_pixels || gap > most_pixels)
+    fail<UsageError>("grid", "expected a picture of at most {} pixels, got scale {} and gap {}", most_pixels,
+                     scale, gap);
+  columns = std::min(columns, count);
+  const std::int64_t rows = (count + columns - 1) / columns;
+  const std::int64_t cell_width = width * scale + gap, cell_height = height * scale + gap;
+  if (checked_size(Shape{rows, cell_height}) + gap >
+      most_pixels / (checked_size(Shape{columns, cell_width}) + gap))
+    fail<UsageError>("grid", "expected a picture of at most {} pixels, got {} rows and {} columns of {} × {}",
+                     most_pixels, rows, columns, cell_width, cell_height);
+  return {.columns = columns,
+          .cell_width = cell_width,
+          .cell_height = cell_height,
+          .width = columns * cell_width + gap,
+          .height = rows * cell_height + gap};
+}
+
+Image grid(std::span<const Image> images, std::int64_t columns, std::int64_t scale, std::int64_t gap) {
+  constexpr std::uint8_t light_grey = 220;
+  if (images.empty()) fail("grid", "expected at least one image, got none");
   const Image& first = images[0];
   for (const Image& image : images) {
     check("grid", image);
@@ -90,28 +109,15 @@ Image grid(std::span<const Image> images, std::int64_t columns, std::int64_t sca
       fail("grid", "expected images of one size, {} × {} × {}, got {} × {} × {}", first.width, first.height,
            first.channels, image.width, image.height, image.channels);
   }
-  const std::int64_t count = static_cast<std::int64_t>(images.size());
-  columns = std::min(columns, count);
-  const std::int64_t rows = (count + columns - 1) / columns;
-  if (scale > most_pixels || gap > most_pixels)
-    fail<UsageError>("grid", "expected a picture of at most {} pixels, got scale {} and gap {}", most_pixels,
-                     scale, gap);
-  const std::int64_t cell_width = first.width * scale + gap;
-  const std::int64_t cell_height = first.height * scale + gap;
-  if (checked_size(Shape{rows, cell_height}) + gap >
-      most_pixels / (checked_size(Shape{columns, cell_width}) + gap))
-    fail<UsageError>("grid", "expected a picture of at most {} pixels, got {} rows and {} columns of {} × {}",
-                     most_pixels, rows, columns, cell_width, cell_height);
-  Image result;
-  result.width = columns * cell_width + gap;
-  result.height = rows * cell_height + gap;
-  result.channels = first.channels;
+  const std::int64_t count = std::ssize(images);
+  const GridLayout layout = grid_layout(count, first.width, first.height, columns, scale, gap);
+  Image result{.width = layout.width, .height = layout.height, .channels = first.channels, .pixels = {}};
   const std::int64_t channels = first.channels;
   result.pixels.assign(static_cast<std::size_t>(result.width * result.height * channels), light_grey);
   for (std::int64_t i = 0; i < count; ++i) {
     const std::uint8_t* source = images[static_cast<std::size_t>(i)].pixels.data();
-    const std::int64_t left = i % columns * cell_width + gap;
-    const std::int64_t top = i / columns * cell_height + gap;
+    const std::int64_t left = i % layout.columns * layout.cell_width + gap;
+    const std::int64_t top = i / layout.columns * layout.cell_height + gap;
     for (std::int64_t y = 0; y < first.height * scale; ++y)
       for (std::int64_t x = 0; x < first.width * scale; ++x)
         std::memcpy(

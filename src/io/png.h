@@ -22,8 +22,20 @@ void write_png(const std::filesystem::path& path, const Image& image);
 /// Throws Error when it has more pixels, is truncated, damaged or no PNG file.
 Image read_png(const std::filesystem::path& path);
 
+/// Where images stand in a grid, in pixels.
+struct GridLayout {
+  std::int64_t columns;
+  std::int64_t cell_width, cell_height;  ///< of an image and one gap
+  std::int64_t width, height;            ///< of the whole picture
+};
+
+/// Throws UsageError for a picture with more pixels than `read_png` takes, and for impossible sizes.
+GridLayout grid_layout(std::int64_t count, std::int64_t width, std::int64_t height, std::int64_t columns,
+                       std::int64_t scale = 1, std::int64_t gap = 2);
+
 /// Lays images of one size out in rows of `columns`, each pixel `scale` × `scale`, with light-grey gaps of
-/// `gap` pixels between and around them; cells of the last row that have no image stay light grey.
+/// `gap` pixels between and around them; cells of the last row that have no image stay light grey. Throws as
+/// `grid_layout` does, and for no image or images of several sizes.
 Image grid(std::span<const Image> images, std::int64_t columns, std::int64_t scale = 1, std::int64_t gap = 2);
 
 }  // namespace linnet

@@ -225,6 +225,9 @@ TEST(BadOutput, FileThatIsAFolderOrInNoFolderIsRefused) {
   }
   EXPECT_EQ(folder.entries(), 0);
   refuses(usage, {"generate", LINNET_SOURCE_FOLDER "/models/digits", "--count", "1"}, {"--out"});
+  // Before the first picture is drawn: so many take an hour.
+  refuses(usage, {"generate", tiny.digits(), "--count", "2000000", "--out", (folder / "many.png").string()},
+          {"pixels"});
 }
 
 TEST(FullDisk, LeavesTheOldFileAndNothingBesideIt) {

@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "base/parallel.h"
-#include "base/sanitizers.h"
 #include "linnet/context.h"
 #include "linnet/error.h"
 #include "support/child.h"
@@ -31,19 +30,8 @@ bool works(Context& context) {
   return true;
 }
 
-#if defined(LINNET_THREAD_SANITIZER)
-constexpr bool children_have_threads = false;  // the sanitizer ends a child that starts one
-#else
-constexpr bool children_have_threads = true;
-#endif
-
-#if defined(LINNET_THREAD_SANITIZER) || defined(LINNET_ADDRESS_SANITIZER)
-constexpr bool can_limit_memory = false;  // sanitizers reserve terabytes
-#else
-constexpr bool can_limit_memory = true;
-#endif
-
 TEST(ChildProcess, UsesAContextOfItsParent) {
+  if (!children_work) GTEST_SKIP();
   Context context(4);
   ASSERT_TRUE(works(context));
   EXPECT_EQ(in_child([&] { return works(context); }), 0);
@@ -54,7 +42,7 @@ TEST(ChildProcess, UsesAContextOfItsParent) {
 }
 
 TEST(ChildProcess, MakesContextsOfItsOwn) {
-  if (!children_have_threads) GTEST_SKIP();
+  if (!children_work) GTEST_SKIP();
   Context context(4);
   ASSERT_TRUE(works(context));
   EXPECT_EQ(in_child([] {
@@ -68,7 +56,7 @@ TEST(ChildProcess, MakesContextsOfItsOwn) {
 // The system gives the memory of threads that a child does not have, and with it their names, to threads that
 // the child starts.
 TEST(ChildProcess, DestroysItsParentsContextWhileItsOwnWork) {
-  if (!children_have_threads) GTEST_SKIP();
+  if (!children_work) GTEST_SKIP();
   auto context = std::make_unique<Context>(8);
   ASSERT_TRUE(works(*context));
   EXPECT_EQ(in_child([&] {
@@ -83,7 +71,7 @@ TEST(ChildProcess, DestroysItsParentsContextWhileItsOwnWork) {
 }
 
 TEST(ChildProcess, OfAChild) {
-  if (!children_have_threads) GTEST_SKIP();
+  if (!children_work) GTEST_SKIP();
   Context context(3);
   EXPECT_EQ(in_child([&] {
               Context own(3);
@@ -115,7 +103,7 @@ bool limit_addresses(std::size_t more) {
 }
 
 TEST(TooManyThreads, AreAnErrorAndLeaveNoneBehind) {
-  if (!can_limit_memory) GTEST_SKIP();
+  if (!children_work) GTEST_SKIP();
   // Each thread's stack takes megabytes of addresses.
   EXPECT_EQ(in_child([] {
               if (!limit_addresses(std::size_t{100} << 20)) return false;
@@ -136,7 +124,7 @@ TEST(TooManyThreads, AreAnErrorAndLeaveNoneBehind) {
 }
 
 TEST(TooManyThreads, NorDoesAnyLackOfMemoryEndTheProgram) {
-  if (!can_limit_memory) GTEST_SKIP();
+  if (!children_work) GTEST_SKIP();
   for (std::size_t more = 0; more < std::size_t{32} << 20; more += std::size_t{1} << 20)
     EXPECT_EQ(in_child([more] {
                 if (!limit_addresses(more)) return false;

@@ -122,6 +122,21 @@ TEST(ModelConfig, RefusesFamiliesThatItsLayersCannotServe) {
             "\"masked\", got strided, which sees earlier tokens only: use local, linear or softmax");
 }
 
+TEST(ModelConfig, RefusesADecayOfRescaledSums) {
+  ModelConfig config = tiny_config();
+  config.attention.linear.decay = Decay::learned;
+  EXPECT_NO_THROW(config.check());
+  for (const FeatureMapInfo& map : random_feature_map_table()) {
+    config.attention.linear.feature_map = map.name;
+    if (!random_feature_map(map.name, 8)->traits().log_scaled)
+      EXPECT_NO_THROW(config.check()) << map.name;
+    else
+      EXPECT_EQ(error_of<UsageError>([&] { config.check(); }),
+                "[model] expected attention.decay = \"none\" with the feature map " + map.name +
+                    ", whose sums are rescaled by the largest key, got another");
+  }
+}
+
 TEST(ModelConfig, RefusesEncodersThatCannotBe) {
   ModelConfig config = tiny_config();
   config.objective = Objective::masked;

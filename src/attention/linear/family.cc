@@ -2,6 +2,7 @@
 
 #include "attention/feature_maps/random_draws.h"
 #include "attention/linear/linear_attention.h"
+#include "base/fail.h"
 
 namespace linnet {
 namespace {
@@ -56,6 +57,17 @@ bool uses(const AttentionConfig& config, std::string_view key) {
   return key == "attention.feature_map" || key == "attention.decay" || key == "attention.normalise";
 }
 
+void check_config(const AttentionConfig& config, const SequenceConfig&) {
+  const LinearConfig& linear = config.linear;
+  if (linear.decay != Decay::none && is_random_feature_map(linear.feature_map) &&
+      is_log_scaled(find_random_map(linear.feature_map)))
+    fail<UsageError>(
+        "model",
+        "expected attention.decay = \"none\" with the feature map {}, whose sums are rescaled by "
+        "the largest key, got another",
+        linear.feature_map);
+}
+
 /// The configured map. A random one is drawn when it is first used, since layers that have the draws among
 /// their parameters replace it.
 std::shared_ptr<const FeatureMap> map_of(const LinearConfig& linear, std::int64_t head_dim,
@@ -104,6 +116,7 @@ const FamilyEntry linear_family = {
     .step_keys = all_keys,
     .add_settings = add_keys,
     .uses = uses,
+    .check = check_config,
     .configure = configure,
 };
 
