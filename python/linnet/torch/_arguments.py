@@ -104,6 +104,14 @@ def mask_of(operation, mask, *, prefix=None, window=None, intervals=None, key_le
 
 
 def check_tensor(operation: str, name: str, value, dimensions: int) -> torch.Tensor:
+    if (
+        isinstance(value, torch.Tensor)
+        and value.is_cpu
+        and value.layout == torch.strided
+        and value.dim() == dimensions
+        and value.dtype in _DTYPES
+    ):
+        return value
     if not isinstance(value, torch.Tensor):
         refuse_type(operation, f"{name} as a torch.Tensor", _type_name(value))
     if value.device.type not in ("cpu", "meta"):
@@ -133,13 +141,14 @@ def sequences(operation: str, q, k, v, layout: str):
     if not q.dtype == k.dtype == v.dtype:
         refuse_type(operation, "q, k and v of one dtype", f"{q.dtype}, {k.dtype} and {v.dtype}")
     for name, tensor in (("q", q), ("k", k), ("v", v)):
-        if tensor.dtype != torch.float64 and tensor.shape[3] > 1 and tensor.stride(3) != 1:
+        if tensor.stride(3) != 1 and tensor.size(3) > 1 and tensor.dtype != torch.float64:
             refuse(operation, f"{name} whose last axis is contiguous", f"strides {list(tensor.stride())}")
     if layout == "bhnd":
         q, v = q.transpose(1, 2), v.transpose(1, 2)
         k = q if same else k.transpose(1, 2)
     batch, _, heads, head_dim = q.shape
-    if k.shape[0] != batch or k.shape[2] != heads or k.shape[3] != head_dim or v.shape[:3] != k.shape[:3]:
+    wanted = (batch, k.size(1), heads)
+    if k.shape != (*wanted, head_dim) or v.shape[:3] != wanted:
         refuse(
             operation,
             "q [B, L, H, E], k [B, S, H, E] and v [B, S, H, M]",

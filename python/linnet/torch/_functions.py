@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 
 import torch
@@ -36,7 +37,7 @@ def _call(
     operation, q, k, v, mask: Mask, options: str, layout, *, decay=None, projections=(None, None), initial=None, state=False
 ):
     """The operator, and its output in the caller's layout."""
-    out, _, final = attention(
+    out, final = attention(
         q, k, v, decay, *projections, initial,
         mask.kind, mask.left, mask.right, mask.bounds, mask.key_lengths, mask.segments, mask.visible,
         options, layout == "bhnd", state,
@@ -61,10 +62,19 @@ def _seen(q, k, mask):
     return _reference.visible_keys(q.shape[0], q.shape[1], k.shape[1], mask)
 
 
-def linear_options(
-    head_dim: int, *, feature_map="elu", alpha=1.0, features=0, seed=0, layer=0, normalise="sum", epsilon=1e-6
+def linear_options(*arguments, **options) -> str:
+    """The options of the linear family as the operators take them; the texts of earlier calls are kept."""
+    if torch.compiler.is_compiling():
+        return _linear_options(*arguments, **options)
+    try:
+        return _known_options(*arguments, **options)
+    except TypeError:  # also for what cannot be looked up: the check says what is wrong with it
+        return _linear_options(*arguments, **options)
+
+
+def _linear_options(
+    head_dim: int, feature_map="elu", alpha=1.0, features=0, seed=0, layer=0, normalise="sum", epsilon=1e-6
 ) -> str:
-    """The options of the linear family as the operators take them."""
     check_options(
         "linear_attention",
         feature_map=feature_map, alpha=alpha, features=features, seed=seed, layer=layer, normalise=normalise, epsilon=epsilon,
@@ -75,6 +85,9 @@ def linear_options(
     elif feature_map == "elu":
         options["alpha"] = alpha
     return write_options(**options)
+
+
+_known_options = functools.lru_cache(maxsize=256, typed=True)(_linear_options)
 
 
 def _decay(operation, decay, heads, feature_map, dtype):
@@ -144,10 +157,7 @@ def linear_attention(
     mask = mask_of(operation, mask, prefix=prefix, window=window, intervals=intervals, key_lengths=key_lengths, segments=segments)
     _check_mask(operation, q, k, mask)
     heads, head_dim, value_dim = q.shape[2], q.shape[3], v.shape[3]
-    options = linear_options(
-        head_dim,
-        feature_map=feature_map, alpha=alpha, features=features, seed=seed, layer=layer, normalise=normalise, epsilon=epsilon,
-    )  # fmt: skip
+    options = linear_options(head_dim, feature_map, alpha, features, seed, layer, normalise, epsilon)
     if (return_state or initial_state is not None) and mask.kind not in ("causal", "prefix"):
         refuse(operation, "a causal or prefix mask with a state", f"a mask of {mask.kind}")
     if decay is not None:
@@ -227,10 +237,7 @@ def linear_attention_step(
         )  # fmt: skip
         return out[:, 0], state
     batch, heads, head_dim = q.shape
-    options = linear_options(
-        head_dim,
-        feature_map=feature_map, alpha=alpha, features=features, seed=seed, layer=layer, normalise=normalise, epsilon=epsilon,
-    )  # fmt: skip
+    options = linear_options(head_dim, feature_map, alpha, features, seed, layer, normalise, epsilon)
     floats = state_floats(read_options(options), heads, head_dim, v.shape[2])
     if state.dtype != torch.float32 or not state.is_contiguous() or tuple(state.shape) != (batch, floats):
         refuse(operation, f"a dense float32 state [{batch}, {floats}]", f"{state.dtype} {list(state.shape)}")

@@ -280,36 +280,37 @@ def _(q, k, v, state, decay, options):
     return torch.empty_like(v, memory_format=torch.contiguous_format)
 
 
+def _gradients(grad_out, grad_final, tensors, out, normaliser, settings):
+    """The gradients of the seven tensors of an attention, None for those that are not given."""
+    q, k, v, *extra = tensors
+    if grad_out is None:
+        grad_out = torch.zeros_like(out)
+    arguments = (grad_out, grad_final if settings[-1] else None, q, k, v, out, normaliser, *extra, *settings[:-1])
+    if not torch.is_grad_enabled() and _is_direct((q, grad_out)):
+        return _backward(*arguments, absent=False)
+    gradients = torch.ops.linnet.attention_backward(*arguments)
+    return [None if tensor is None else gradient for tensor, gradient in zip(tensors, gradients)]
+
+
 def _keep(ctx, inputs, output):
-    q, k, v, decay, key_projection, value_projection, initial = inputs[:7]
-    mask, left, right, bounds, key_lengths, segments, visible, options, heads_first, with_state = inputs[7:]
+    tensors, settings = inputs[:7], inputs[7:]
+    mask, left, right, bounds, key_lengths, segments, visible, *rest = settings
     out, normaliser, _ = output
-    ctx.save_for_backward(
-        q, k, v, out, normaliser, decay, key_projection, value_projection, initial, bounds, key_lengths, segments, visible
-    )
-    ctx.same = k is q
-    ctx.settings = (mask, left, right, options, heads_first, with_state)
+    ctx.save_for_backward(*tensors, out, normaliser, bounds, key_lengths, segments, visible)
+    ctx.same = tensors[1] is tensors[0]
+    ctx.settings = (mask, left, right, *rest)
     ctx.set_materialize_grads(False)
 
 
-def _gradients(ctx, grad_out, grad_normaliser, grad_final):
-    (q, k, v, out, normaliser, decay, key_projection, value_projection, initial,
-     bounds, key_lengths, segments, visible) = ctx.saved_tensors  # fmt: skip
-    mask, left, right, options, heads_first, with_state = ctx.settings
-    if grad_out is None:
-        grad_out = torch.zeros_like(out)
-    direct = not torch.is_grad_enabled() and type(grad_out) in _PLAIN and type(q) in _PLAIN and not _is_traced()
-    backward = functools.partial(_backward, absent=False) if direct else torch.ops.linnet.attention_backward
-    gradients = backward(
-        grad_out, grad_final if with_state else None, q, q if ctx.same else k, v, out, normaliser,
-        decay, key_projection, value_projection, initial,
-        mask, left, right, bounds, key_lengths, segments, visible, options, heads_first,
-    )  # fmt: skip
-    given = (q, k, v, decay, key_projection, value_projection, initial)
-    return (*(None if tensor is None else grad for tensor, grad in zip(given, gradients)), *(None,) * 10)
+def _dispatched_gradients(ctx, grad_out, grad_normaliser, grad_final):
+    q, k, v, *extra, out, normaliser, bounds, key_lengths, segments, visible = ctx.saved_tensors
+    mask, left, right, *rest = ctx.settings
+    tensors = (q, q if ctx.same else k, v, *extra)
+    settings = (mask, left, right, bounds, key_lengths, segments, visible, *rest)
+    return (*_gradients(grad_out, grad_final, tensors, out, normaliser, settings), *(None,) * 10)
 
 
-torch.library.register_autograd("linnet::attention", _gradients, setup_context=_keep, lib=library)
+torch.library.register_autograd("linnet::attention", _dispatched_gradients, setup_context=_keep, lib=library)
 
 
 def _refuse_gradients(name: str, instead: str):
@@ -347,18 +348,39 @@ except AttributeError:
 
 
 class _Direct(torch.autograd.Function):
-    """``linnet::attention`` with its gradients without the dispatcher, whose way through Python costs several times as much."""
+    """``linnet::attention`` with its gradients without the dispatcher, whose way through Python costs several times as much.
+
+    PyTorch works for each argument and each result: those of the operator that are None are not among them.
+    """
 
     @staticmethod
-    def forward(ctx, *arguments):
-        results = _forward(*arguments)
-        _keep(ctx, arguments, results)
-        ctx.mark_non_differentiable(results[1])
-        return results
+    def forward(ctx, given, settings, *tensors):
+        all_tensors = _spread(given, tensors)
+        out, normaliser, final = _forward(*all_tensors, *settings)
+        ctx.save_for_backward(*tensors, out, normaliser)
+        ctx.same = all_tensors[1] is all_tensors[0]
+        ctx.given, ctx.settings = given, settings
+        ctx.set_materialize_grads(False)
+        return (out, final) if settings[-1] else out
 
     @staticmethod
-    def backward(ctx, *gradients):
-        return _gradients(ctx, *gradients)
+    def backward(ctx, grad_out, grad_final=None):
+        *tensors, out, normaliser = ctx.saved_tensors
+        if ctx.same:
+            tensors[1] = tensors[0]
+        gradients = _gradients(grad_out, grad_final, _spread(ctx.given, tensors), out, normaliser, ctx.settings)
+        return (None, None, *[gradients[i] for i in ctx.given])
+
+
+_FIRST = (0, 1, 2)
+
+
+def _spread(given, tensors):
+    """The seven tensors of an attention, with None for those that are not given."""
+    if given == _FIRST:
+        return (*tensors, None, None, None, None)
+    found = dict(zip(given, tensors))
+    return tuple(found.get(i) for i in range(7))
 
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
@@ -366,23 +388,38 @@ _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 def attention_step(*arguments):
     """``torch.ops.linnet.attention_step``, directly where that may be."""
-    if torch.compiler.is_compiling() or any(type(tensor) not in _PLAIN for tensor in arguments[:4]) or _is_traced():
+    if torch.compiler.is_compiling() or not _is_direct(arguments[:5]):
         return torch.ops.linnet.attention_step(*arguments)
     return _step(*arguments)
 
 
-def attention(*arguments):
-    """``torch.ops.linnet.attention``, directly where that may be: for plain tensors of the CPU whose calls nobody traces."""
-    if torch.compiler.is_compiling():
-        return torch.ops.linnet.attention(*arguments)
-    tensors = arguments[:7]
+def _is_direct(tensors) -> bool:
+    """Whether these are plain tensors of the CPU, and nobody traces what is called with them."""
     for tensor in tensors:
         if tensor is not None and not (type(tensor) in _PLAIN and tensor.is_cpu):
-            return torch.ops.linnet.attention(*arguments)
-    if _is_traced():
-        return torch.ops.linnet.attention(*arguments)
-    if torch.is_grad_enabled():
-        for tensor in tensors:
-            if tensor is not None and tensor.requires_grad:
-                return _Direct.apply(*arguments)
-    return _forward(*arguments)
+            return False
+    return not _is_traced()
+
+
+def _has_gradients(tensors) -> bool:
+    if not torch.is_grad_enabled():
+        return False
+    for tensor in tensors:
+        if tensor is not None and tensor.requires_grad:
+            return True
+    return False
+
+
+def attention(*arguments):
+    """The output and the final state of ``torch.ops.linnet.attention``, called directly where that may be."""
+    tensors = arguments[:7]
+    if torch.compiler.is_compiling() or not _is_direct(tensors):
+        out, _, final = torch.ops.linnet.attention(*arguments)
+        return out, final
+    settings = arguments[7:]
+    if not _has_gradients(tensors):
+        out, _, final = _forward(*arguments)
+        return out, final
+    given = tuple([i for i in range(7) if tensors[i] is not None])
+    result = _Direct.apply(given, settings, *[tensors[i] for i in given])
+    return result if settings[-1] else (result, None)

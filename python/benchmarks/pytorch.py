@@ -1,0 +1,252 @@
+"""Linnet's operators beside PyTorch's, in one process: the figures of docs/performance.md about Python.
+
+    python python/benchmarks/pytorch.py [PART ...] [--rounds N] [--threads N]
+
+The parts, all without a name:
+
+    crossing      microseconds that a call from Python costs
+    linear        causal linear attention against a chunked implementation under torch.compile
+    softmax       causal softmax attention against scaled_dot_product_attention
+    step          a training step of the paper's MNIST model, with either attention, and Linnet's own
+    alternation   torch.mm and Linnet's operators in turn against each alone
+
+What is compared runs in turn, round after round. A figure is the median of the rounds, a ratio that of the two medians.
+"""
+
+import argparse
+import statistics
+import time
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import linnet
+import linnet.torch as lt
+
+
+def median_times(rounds, **calls):
+    """Median seconds of every call, all of them called once in each round, after one round that does not count."""
+    seconds = {name: [] for name in calls}
+    for turn in range(rounds + 1):
+        for name, call in calls.items():
+            start = time.perf_counter()
+            call()
+            if turn > 0:
+                seconds[name].append(time.perf_counter() - start)
+    return {name: statistics.median(found) for name, found in seconds.items()}
+
+
+def many(call, count):
+    def repeated():
+        for _ in range(count):
+            call()
+
+    return repeated
+
+
+def training(attend, *inputs):
+    """A forward and a backward pass; the gradients of the inputs are thrown away."""
+    leaves = [x.detach().requires_grad_() for x in inputs]
+    upper = torch.randn_like(inputs[2])
+    return lambda: torch.autograd.grad(attend(*leaves), leaves, upper)
+
+
+def show(name, ours, theirs=None, unit="ms"):
+    scale = {"ms": 1e3, "us": 1e6}[unit]
+    text = f"{name:44} {ours * scale:10.2f} {unit}"
+    if theirs is not None:
+        text += f"  PyTorch {theirs * scale:10.2f} {unit}  ratio {theirs / ours:6.2f}"
+    print(text, flush=True)
+
+
+def crossing(rounds):
+    # Sixteen tokens of one head: the kernels take a few microseconds of each call.
+    torch.set_num_threads(1)
+    q, k, v = (torch.randn(1, 16, 1, 16) for _ in range(3))
+    leaves = [x.clone().requires_grad_() for x in (q, k, v)]
+    upper = torch.ones_like(v)
+    state = lt.linear_state(batch=1, heads=1, head_dim=16)
+    count = 500
+    times = median_times(
+        rounds,
+        forward=many(lambda: lt.linear_attention(q, k, v, mask="causal"), count),
+        gradients=many(lambda: torch.autograd.grad(lt.linear_attention(*leaves, mask="causal"), leaves, upper), count),
+        step=many(lambda: lt.linear_attention_step(q[:, 0], k[:, 0], v[:, 0], state), count),
+        multiply=many(lambda: torch.autograd.grad(leaves[0] * leaves[1], leaves[:2], upper), count),
+    )
+    show("call of linear_attention", times["forward"] / count, unit="us")
+    show("call and gradients", times["gradients"] / count, unit="us")
+    show("call of linear_attention_step", times["step"] / count, unit="us")
+    show("for comparison, q * k and gradients", times["multiply"] / count, unit="us")
+
+
+def chunked_linear(q, k, v, chunk=128):
+    """elu(q) + 1 and elu(k) + 1 under a causal mask in chunks, [batch, heads, length, dim]: PyTorch's operators alone."""
+    batch, heads, length, dim = q.shape
+    q, k = F.elu(q) + 1, F.elu(k) + 1
+    v = torch.cat([v, torch.ones_like(v[..., :1])], -1)  # the last column is the denominator
+    q, k, v = (x.reshape(batch, heads, length // chunk, chunk, -1) for x in (q, k, v))
+    sums = k.transpose(-1, -2) @ v
+    before = sums.cumsum(2) - sums
+    inside = (q @ k.transpose(-1, -2)).tril() @ v
+    out = (inside + q @ before).reshape(batch, heads, length, -1)
+    return out[..., :-1] / (out[..., -1:] + 1e-6)
+
+
+def ours_linear(q, k, v):
+    return lt.linear_attention(q, k, v, mask="causal", layout="bhnd")
+
+
+def linear(rounds):
+    inputs = [torch.randn(1, 8, 16384, 64) for _ in range(3)]
+    fastest = {}
+    for chunk in (64, 128, 256):
+        theirs = torch.compile(lambda q, k, v, chunk=chunk: chunked_linear(q, k, v, chunk))
+        error = (theirs(*inputs) - ours_linear(*inputs)).abs().max().item()
+        assert error < 1e-3, error
+        times = median_times(
+            rounds,
+            ours=lambda: ours_linear(*inputs),
+            theirs=lambda theirs=theirs: theirs(*inputs),
+            ours_training=training(ours_linear, *inputs),
+            theirs_training=training(theirs, *inputs),
+        )
+        for name, seconds in times.items():
+            fastest[name] = min(seconds, fastest.get(name, seconds))
+        print(f"chunks of {chunk}: " + ", ".join(f"{name} {1e3 * seconds:.1f} ms" for name, seconds in times.items()))
+    show("linear, causal, 16384 x 8 x 64, forward", fastest["ours"], fastest["theirs"])
+    show("the same, forward and backward", fastest["ours_training"], fastest["theirs_training"])
+
+
+def softmax(rounds):
+    for dtype in (torch.float32, torch.bfloat16):
+        inputs = [torch.randn(1, 8, 4096, 64, dtype=dtype) for _ in range(3)]
+
+        def ours(q, k, v):
+            return lt.softmax_attention(q, k, v, mask="causal", layout="bhnd")
+
+        def theirs(q, k, v):
+            return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+        times = median_times(
+            rounds,
+            ours=lambda: ours(*inputs),
+            theirs=lambda: theirs(*inputs),
+            ours_training=training(ours, *inputs),
+            theirs_training=training(theirs, *inputs),
+        )
+        name = str(dtype).removeprefix("torch.")
+        show(f"softmax, causal, 4096 x 8 x 64, {name}", times["ours"], times["theirs"])
+        show("the same, forward and backward", times["ours_training"], times["theirs_training"])
+
+
+LAYERS, WIDTH, HEADS, LENGTH, LEVELS, BATCH = 8, 256, 8, 784, 256, 10
+
+
+class Block(nn.Module):
+    """A layer of the paper's model: attention and a feed-forward network, each followed by its norm."""
+
+    def __init__(self, attend):
+        super().__init__()
+        self.attend = attend
+        self.qkv, self.output = nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, WIDTH)
+        self.first, self.second = nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(4 * WIDTH, WIDTH)
+        self.norm1, self.norm2 = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
+
+    def forward(self, x):
+        q, k, v = (part.unflatten(-1, (HEADS, -1)).transpose(1, 2) for part in self.qkv(x).chunk(3, -1))
+        x = self.norm1(x + self.output(self.attend(q, k, v).transpose(1, 2).flatten(-2)))
+        return self.norm2(x + self.second(F.gelu(self.first(x))))
+
+
+class Pixels(nn.Module):
+    def __init__(self, attend):
+        super().__init__()
+        self.embedding = nn.Embedding(LEVELS, WIDTH)
+        self.positions = nn.Parameter(0.02 * torch.randn(LENGTH, WIDTH))
+        self.blocks = nn.Sequential(*(Block(attend) for _ in range(LAYERS)))
+        self.head = nn.Linear(WIDTH, LEVELS)
+
+    def forward(self, tokens):
+        return self.head(self.blocks(self.embedding(tokens) + self.positions))
+
+
+def step_of(attend, tokens):
+    """One update of the model under torch.compile, with Adam and clipping."""
+    torch.manual_seed(0)
+    model = torch.compile(Pixels(attend))
+    optimiser = torch.optim.Adam(model.parameters(), lr=1e-4)
+
+    def step():
+        logits = model(tokens[:, :-1])
+        loss = F.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
+        optimiser.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimiser.step()
+
+    return step
+
+
+def step(rounds):
+    tokens = torch.randint(LEVELS, (BATCH, LENGTH + 1))
+    settings = {"model.head": "categorical", "model.length": LENGTH, "model.vocabulary": LEVELS}
+    trainer = linnet.Trainer("paper-mnist", settings=settings, threads=torch.get_num_threads())
+    pixels = tokens[:, :-1].numpy()
+    chunk = 112  # 784 has no larger divisor near 128
+    times = median_times(
+        rounds,
+        pytorch=step_of(lambda q, k, v: chunked_linear(q, k, v, chunk), tokens),
+        operator=step_of(ours_linear, tokens),
+        linnet=lambda: trainer.step(pixels),
+    )
+    show("training step, PyTorch's attention", times["pytorch"])
+    show("training step, linear_attention inside", times["operator"], times["pytorch"])
+    show("training step, linnet.Trainer", times["linnet"], times["pytorch"])
+
+
+def alternation(rounds):
+    a, b = torch.randn(1024, 1024), torch.randn(1024, 1024)
+    count = 20
+    for length in (256, 4096):
+        inputs = [torch.randn(1, 8, length, 64) for _ in range(3)]
+
+        def multiply():
+            torch.mm(a, b)
+
+        def attend():
+            ours_linear(*inputs)  # noqa: B023
+
+        def both():
+            multiply()
+            attend()
+
+        times = median_times(rounds, multiply=many(multiply, count), attend=many(attend, count), both=many(both, count))
+        alone = times["multiply"] + times["attend"]
+        print(
+            f"torch.mm {1e3 * times['multiply'] / count:.2f} ms, linear_attention of {length} tokens "
+            f"{1e3 * times['attend'] / count:.2f} ms; in turn {100 * (times['both'] / alone - 1):+.1f} %"
+        )
+
+
+PARTS = {part.__name__: part for part in (crossing, linear, softmax, step, alternation)}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    arguments = parser.parse_args()
+    for name in arguments.parts:
+        if name not in PARTS:
+            parser.error(f"expected a part of {', '.join(PARTS)}, got {name}")
+    print(f"PyTorch {torch.__version__}, {arguments.threads} threads, {linnet.instruction_set()}")
+    for name in arguments.parts or PARTS:
+        torch.set_num_threads(arguments.threads)
+        PARTS[name](arguments.rounds)
+
+
+if __name__ == "__main__":
+    main()
