@@ -28,9 +28,9 @@ for preset in "${presets[@]}"; do
   echo "test: testing $preset"
   ctest --preset "$preset"
   if [[ "$preset" == release ]]; then
-    # With the library that is built already: about three minutes on two cores, most of them tests.
+    # With the library that is built already: about three minutes on two cores, most of them tests; PyTorch comes on top, once.
     cmake --install build/release --prefix build/release/installed >/dev/null
-    scripts/wheel.sh --linnet build/release/installed
+    scripts/wheel.sh --linnet build/release/installed --pytorch "${XDG_CACHE_HOME:-$HOME/.cache}/linnet/pytorch"
   fi
 done
 

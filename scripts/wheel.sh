@@ -4,13 +4,15 @@
 #   --python PYTHON    the Python to build for (default: python3)
 #   --linnet PREFIX    links the library that is installed there (cmake --install); without it the library is compiled
 #   --platform TAG     the platform to repair for (default: manylinux_2_35_x86_64)
+#   --pytorch FOLDER   also tests linnet.torch in the virtual environment FOLDER, which is made, with PyTorch inside (three
+#                      gigabytes to download), where it does not exist
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-python=python3 prefix="" platform="manylinux_2_35_$(uname -m)"
+python=python3 prefix="" pytorch="" platform="manylinux_2_35_$(uname -m)"
 while (($# > 0)); do
   case "$1" in
-    --python | --linnet | --platform)
+    --python | --linnet | --platform | --pytorch)
       if (($# < 2)); then
         echo "wheel: expected a value after $1, got none" >&2
         exit 2
@@ -19,8 +21,9 @@ while (($# > 0)); do
     --python) python=$2 ;;
     --linnet) prefix=$(realpath "$2") ;;
     --platform) platform=$2 ;;
+    --pytorch) pytorch=$(realpath -m "$2") ;;
     *)
-      echo "wheel: expected --python, --linnet or --platform, got $1" >&2
+      echo "wheel: expected --python, --linnet, --platform or --pytorch, got $1" >&2
       exit 2
       ;;
   esac
@@ -62,3 +65,18 @@ cd "$folder" # so that the installed package is tested, and not the source's
 empty/bin/python -c "import numpy, time; start = time.perf_counter(); import linnet; \
 print(f'wheel: linnet {linnet.__version__} imported in {time.perf_counter() - start:.2f} s')"
 empty/bin/python -m pytest -q "$source/python/tests"
+
+if [[ -n "$pytorch" ]]; then
+  cd "$source"
+  if [[ ! -e "$pytorch/complete" ]]; then
+    echo "wheel: installing PyTorch into $pytorch"
+    rm -rf "$pytorch"
+    "$python" -m venv "$pytorch"
+    "$pytorch/bin/pip" install --quiet --disable-pip-version-check --no-cache-dir torch numpy pytest
+    touch "$pytorch/complete"
+  fi
+  echo "wheel: testing linnet.torch"
+  "$pytorch/bin/pip" install --quiet --disable-pip-version-check --force-reinstall --no-deps "$wheel"
+  cd "$folder"
+  "$pytorch/bin/python" -m pytest -q "$source/python/tests/pytorch"
+fi

@@ -10,7 +10,7 @@ from . import _core
 from ._arguments import array_of, context_of, floats_of, real, seed_of, whole, with_rows
 
 _FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
-_LAYOUTS = {"blhd": (0, 1, 2, 3), "bhld": (0, 2, 1, 3)}
+_LAYOUTS = {"bnhd": (0, 1, 2, 3), "bhnd": (0, 2, 1, 3)}
 
 
 class Gradients(NamedTuple):
@@ -29,7 +29,7 @@ def _sequence_view(operation, name, value, layout):
     """The array as [batch, length, heads, dim], without a copy where the last axis is contiguous."""
     array = array_of(operation, name, value)
     if array.ndim != 4:
-        axes = "[batch, length, heads, dim]" if layout == "blhd" else "[batch, heads, length, dim]"
+        axes = "[batch, length, heads, dim]" if layout == "bnhd" else "[batch, heads, length, dim]"
         raise _core.UsageError(f"[{operation}] expected {name} {axes}, got {list(array.shape)}")
     return with_rows(array).transpose(_LAYOUTS[layout])
 
@@ -265,14 +265,14 @@ class Attention:
         position: int = 0,
         key_projection=None,
         value_projection=None,
-        layout: str = "blhd",
+        layout: str = "bnhd",
         gradients: bool = False,
         context: _core.Context | None = None,
     ):
         """The parallel form; the arguments and results are those of `linnet.attention`."""
         operation = "attention"
         if layout not in _LAYOUTS:
-            raise _core.UsageError(f"[{operation}] expected layout 'blhd' or 'bhld', got {layout!r}")
+            raise _core.UsageError(f"[{operation}] expected layout 'bnhd' or 'bhnd', got {layout!r}")
         same = k is q
         q, v = (_sequence_view(operation, name, value, layout) for name, value in (("q", q), ("v", v)))
         k = q if same else _sequence_view(operation, "k", k, layout)
@@ -458,7 +458,7 @@ def attention(
     position: int = 0,
     key_projection=None,
     value_projection=None,
-    layout: str = "blhd",
+    layout: str = "bnhd",
     gradients: bool = False,
     context: _core.Context | None = None,
     **options,
@@ -485,7 +485,7 @@ def attention(
         Position of the first query, which feature maps may use.
     key_projection, value_projection : array [heads or 1, rank, keys], optional
         E and F of linformer (Wang et al. 2020, equation 7).
-    layout : {"blhd", "bhld"}
+    layout : {"bnhd", "bhnd"}
         Order of the axes of q, k, v and of the result: [batch, length, heads, dim] or [batch, heads, length, dim].
     gradients : bool
         Whether a function for the gradients is a result.

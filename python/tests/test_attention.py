@@ -172,7 +172,7 @@ def test_layouts_agree():
     q, k, v = inputs()
     upper = uniform(9, B, L, H, M)
     turned = [np.ascontiguousarray(array.transpose(0, 2, 1, 3)) for array in (q, k, v, upper)]
-    out, backward = linnet.attention(*turned[:3], mask="causal", layout="bhld", gradients=True)
+    out, backward = linnet.attention(*turned[:3], mask="causal", layout="bhnd", gradients=True)
     assert out.shape == (B, H, L, M) and out.flags.c_contiguous
     assert np.array_equal(out.transpose(0, 2, 1, 3), linnet.attention(q, k, v, mask="causal"))
     for turned_gradient, gradient in zip(backward(turned[3])[:3], linnet.attention_gradients(q, k, v, upper, mask="causal")):
