@@ -153,22 +153,26 @@ library.define(
 library.define("attention_step(Tensor q, Tensor k, Tensor v, Tensor(a!) state, Tensor? decay, str options) -> Tensor", tags=_tags)
 
 
+def _output(q, v, heads_first):
+    batch, length, heads, _ = q.shape
+    return _new(v, (batch, length, heads, v.shape[3]), heads_first)
+
+
 def _empty_results(q, k, v, initial, options, heads_first, with_state):
     batch, length, heads, head_dim = q.shape
     value_dim = v.shape[3]
-    out = _new(v, (batch, length, heads, value_dim), heads_first)
+    out = _output(q, v, heads_first)
     normaliser = q.new_empty((batch, length, heads), dtype=torch.float32)
-    if not with_state:
-        return out, normaliser, q.new_empty((0,), dtype=torch.float32)
-    floats = state_floats(read_options(options), heads, head_dim, value_dim)
-    return out, normaliser, q.new_empty((batch, floats), dtype=torch.float32)
+    floats = state_floats(read_options(options), heads, head_dim, value_dim) if with_state else 0
+    return out, normaliser, q.new_empty((batch, floats) if with_state else (0,), dtype=torch.float32)
 
 
 def _forward(
     q, k, v, decay, key_projection, value_projection, initial,
-    mask, left, right, bounds, key_lengths, segments, visible, options, heads_first, with_state,
+    mask, left, right, bounds, key_lengths, segments, visible, options, heads_first, with_state, results=None,
 ):  # fmt: skip
-    out, normaliser, final = results = _empty_results(q, k, v, initial, options, heads_first, with_state)
+    """Fills `results`, of which the normaliser may be None, and by default new tensors."""
+    out, normaliser, final = results = results or _empty_results(q, k, v, initial, options, heads_first, with_state)
     query = _memory(q)
     _attention_of(options, q.shape[3]).forward(
         _context(),
@@ -417,9 +421,10 @@ def attention(*arguments):
         out, _, final = torch.ops.linnet.attention(*arguments)
         return out, final
     settings = arguments[7:]
-    if not _has_gradients(tensors):
-        out, _, final = _forward(*arguments)
-        return out, final
-    given = tuple([i for i in range(7) if tensors[i] is not None])
-    result = _Direct.apply(given, settings, *[tensors[i] for i in given])
-    return result if settings[-1] else (result, None)
+    if _has_gradients(tensors):
+        given = tuple([i for i in range(7) if tensors[i] is not None])
+        result = _Direct.apply(given, settings, *[tensors[i] for i in given])
+        return result if settings[-1] else (result, None)
+    results = None if settings[-1] else (_output(tensors[0], tensors[2], settings[-2]), None, None)
+    out, _, final = _forward(*arguments, results=results)
+    return out, final
