@@ -14,6 +14,7 @@
 #include "io/png.h"
 #include "io/safetensors.h"
 #include "io/temporary_folder.h"
+#include "support/gzip.h"
 
 namespace linnet {
 namespace {

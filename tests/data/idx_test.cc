@@ -7,6 +7,7 @@
 
 #include "io/file.h"
 #include "io/temporary_folder.h"
+#include "support/gzip.h"
 
 namespace linnet {
 namespace {

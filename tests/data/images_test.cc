@@ -10,6 +10,7 @@
 #include "io/file.h"
 #include "io/temporary_folder.h"
 #include "support/contexts.h"
+#include "support/gzip.h"
 
 namespace linnet {
 namespace {

@@ -11,26 +11,12 @@
 #include "fuzz.h"
 #include "io/file.h"
 #include "read_examples.h"
+#include "support/gzip.h"
 
 namespace linnet::fuzz {
 namespace {
 
 constexpr std::string_view gzip_header("\x1f\x8b\x08\0\0\0\0\0\0\xff", 10);
-
-std::string deflated(std::string_view bytes) {
-  z_stream stream{};
-  if (deflateInit2(&stream, 1, Z_DEFLATED, -15, 8, Z_DEFAULT_STRATEGY) != Z_OK)
-    report("no memory for deflate");
-  std::string result(deflateBound(&stream, bytes.size()), '\0');
-  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data()));
-  stream.avail_in = static_cast<uInt>(bytes.size());
-  stream.next_out = reinterpret_cast<Bytef*>(result.data());
-  stream.avail_out = static_cast<uInt>(result.size());
-  deflate(&stream, Z_FINISH);
-  result.resize(stream.total_out);
-  deflateEnd(&stream);
-  return result;
-}
 
 /// The stream in a gzip file, with the checksum and the size of what its beginning inflates to.
 std::string gzip_of(std::string_view stream_bytes) {
@@ -66,7 +52,7 @@ std::string idx_of(std::vector<std::int64_t> shape) {
 void answer(std::string_view input) {
   const std::uint8_t choice = take_choice(input);
   const std::string bytes = choice % 3 == 0   ? std::string(input)
-                            : choice % 3 == 1 ? gzip_of(deflated(input))
+                            : choice % 3 == 1 ? gzipped(input)
                                               : gzip_of(input);
   const auto& folder = empty_folder();
   const IdxArray array = read_idx(put(folder / "train-images-idx3-ubyte", bytes));

@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 
 #include "io/temporary_folder.h"
+#include "support/gzip.h"
 
 namespace linnet {
 namespace {
