@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import operator
 import os
 import threading
@@ -24,13 +25,30 @@ def context_of(context: _core.Context | None) -> _core.Context:
     return context
 
 
+@contextlib.contextmanager
+def context_for_callbacks(context: _core.Context | None):
+    """The same for a call that runs Python functions: their calls without a context get another one."""
+    found = context_of(context)
+    if context is not None:
+        yield found
+        return
+    del _of_thread.context
+    try:
+        yield found
+    finally:
+        _of_thread.context = found
+
+
 def array_of(operation: str, name: str, value) -> np.ndarray:
     """A NumPy array: the value itself, or a view of what has NumPy's or the DLPack interface."""
+    if isinstance(value, np.ma.MaskedArray):
+        raise _core.ArgumentTypeError(f"[{operation}] expected {name} without masked elements, got a masked array")
     if isinstance(value, np.ndarray):
         return value
-    if any(hasattr(value, interface) for interface in ("__array__", "__array_interface__", "__dlpack__")):
+    converts = any(hasattr(value, interface) for interface in ("__array__", "__array_interface__"))
+    if converts or hasattr(value, "__dlpack__"):
         try:
-            return np.asarray(value)
+            return np.asarray(value) if converts else np.from_dlpack(value)
         except Exception as error:
             raise _core.ArgumentTypeError(
                 f"[{operation}] expected {name} as a NumPy array, got {type(value).__name__}: {error}"
@@ -115,12 +133,26 @@ def real(operation: str, name: str, value) -> float:
         ) from error
 
 
+def wholes(operation: str, name: str, values) -> list[int]:
+    """Whole numbers of a sequence."""
+    try:
+        return [whole(operation, name, value) for value in values]
+    except TypeError as error:
+        if isinstance(error, _core.Error):
+            raise
+        raise _core.ArgumentTypeError(
+            f"[{operation}] expected a sequence of {name}s, got {type(values).__name__}"
+        ) from error
+
+
 def folder_of(operation: str, value) -> str:
     """A path as text."""
     try:
         path = os.fspath(value)
     except TypeError as error:
         raise _core.ArgumentTypeError(f"[{operation}] expected a path, got {type(value).__name__}") from error
+    if not path:
+        raise _core.UsageError(f"[{operation}] expected a path, got an empty text")
     return os.fsdecode(path)
 
 

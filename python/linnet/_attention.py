@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from typing import NamedTuple
 
 import numpy as np
 
 from . import _core
-from ._arguments import array_of, context_of, floats_of, real, seed_of, whole, with_rows
+from ._arguments import array_of, context_of, floats_of, real, seed_of, whole, wholes, with_rows
 
 _FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
 _LAYOUTS = {"bnhd": (0, 1, 2, 3), "bhnd": (0, 2, 1, 3)}
@@ -281,6 +282,8 @@ class Attention:
         call = kind_of_call(self, q, k, v, mask_of(operation, mask), layout, context_of(context))
         call.position = whole(operation, "position", position)
         call.decay = None if decay is None else floats_of(operation, "decay", decay, numbers)
+        if self.family != "linformer" and not (key_projection is None and value_projection is None):
+            raise _core.UsageError(f"[{operation}] expected projections with the family linformer alone, got some with {self.family}")
         if key_projection is not None:
             call.key_projection = floats_of(operation, "key_projection", key_projection, numbers)
         if value_projection is key_projection:
@@ -307,7 +310,7 @@ class Attention:
         if slots is None:
             chosen = list(range(state.slots))
         else:
-            chosen = [whole(operation, "slots", slot) for slot in slots]
+            chosen = wholes(operation, "slot", slots)
         gamma = None if decay is None else floats_of(operation, "decay", decay, np.float32)
         core.step(context_of(context), out, rows["q"], rows["k"], rows["v"], state._core, chosen, gamma)
         return out
@@ -431,19 +434,19 @@ class _DoubleCall(_Call):
         return Gradients(*(self._shown(array) for array in grads), *extra)
 
 
-_attentions: dict[tuple, Attention] = {}
+@functools.lru_cache(maxsize=256, typed=True)
+def _known_attention(options) -> Attention:
+    return Attention(**dict(options))
 
 
 def _attention_of(options) -> Attention:
-    """One object for equal options, so that states fit."""
+    """One object for equal options, so that states fit. The options of the last calls are kept."""
     key = tuple(sorted(options.items(), key=lambda item: item[0]))
     try:
-        found = _attentions.get(key)
+        hash(key)
     except TypeError:
         return Attention(**options)
-    if found is None:
-        found = _attentions.setdefault(key, Attention(**options))
-    return found
+    return _known_attention(key)
 
 
 def attention(

@@ -109,7 +109,10 @@ def json_of(tables: Mapping) -> str:
         raise _core.ArgumentTypeError(f"[config] expected numbers, text and booleans, got {type(value).__name__}")
 
     kept = {name: table for name, table in tables.items() if name not in ("run", "fingerprint", "model_type", "format")}
-    return json.dumps(kept, default=plain)
+    try:
+        return json.dumps(kept, default=plain, allow_nan=False)
+    except ValueError as error:
+        raise _core.UsageError(f"[config] expected finite numbers, got others: {error}") from error
 
 
 def model_tables(text: str) -> dict:

@@ -244,6 +244,8 @@ class Model:
         given = self._prompt_of(prompt)
         total = self._total("generate", len(given), length)
         seed = seed_of("generate", seed)
+        if progress is not None and not callable(progress):
+            raise _core.ArgumentTypeError(f"[generate] expected a function progress, got {type(progress).__name__}")
         examples = np.empty((count, total), np.int32)
         examples[:, : len(given)] = given
         new, done = total - len(given), 0
@@ -325,6 +327,8 @@ class Model:
         if self.image is not None:
             if length is not None:
                 raise _core.UsageError(f"[{operation}] expected length for models of text and tokens, got a model of pictures")
+            if given > self.length:
+                raise _core.UsageError(f"[{operation}] expected a prompt of at most {self.length} tokens, got {given}")
             return self.length
         bounded = self._config["model"]["positions"] == "learned"
         if length is None:
@@ -396,6 +400,8 @@ def load(folder, settings: Mapping | None = None) -> Model:
         Naming the file and the fault.
     """
     assignments = []
+    if settings is not None and not isinstance(settings, Mapping):
+        raise _core.ArgumentTypeError(f"[load] expected settings as a dictionary, got {type(settings).__name__}")
     for key, value in (settings or {}).items():
         text = str(value).lower() if isinstance(value, (bool, np.bool_)) else str(value)
         assignments.append(f"{key}={text}")

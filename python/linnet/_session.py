@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from . import _core
-from ._arguments import integers_of, real, seed_of, threads_of, whole
+from ._arguments import integers_of, real, seed_of, threads_of, whole, wholes
 
 
 class Session:
@@ -99,7 +99,7 @@ class Session:
             self._core.prefill(whole("prefill", "stream", stream), self.model._tokens_of("prefill", tokens))
             return
         prompts = [self.model._tokens_of("prefill", prompt) for prompt in tokens]
-        self._core.prefill_streams([whole("prefill", "stream", one) for one in stream], prompts)
+        self._core.prefill_streams(wholes("prefill", "stream", stream), prompts)
 
     def step(self, streams=None) -> np.ndarray:
         """Draws the next token of each of `streams` (all of them without it) and appends it.
@@ -108,14 +108,14 @@ class Session:
         -------
         array [streams], int32
         """
-        chosen = None if streams is None else [whole("step", "stream", one) for one in streams]
+        chosen = None if streams is None else wholes("step", "stream", streams)
         drawn = np.empty(self.streams if chosen is None else len(chosen), np.int32)
         self._core.step(drawn, chosen)
         return drawn
 
     def observe(self, tokens, streams=None) -> None:
         """Appends a given token to each of `streams` (all of them without it), in the recurrent form: tokens [streams]."""
-        chosen = None if streams is None else [whole("observe", "stream", one) for one in streams]
+        chosen = None if streams is None else wholes("observe", "stream", streams)
         self._core.observe(integers_of("observe", "tokens", tokens, np.int32).reshape(-1), chosen)
 
     def logits(self, stream: int = 0) -> np.ndarray:

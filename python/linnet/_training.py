@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from . import _core
-from ._arguments import context_of, folder_of, integers_of, threads_of, whole
+from ._arguments import context_for_callbacks, folder_of, integers_of, threads_of, whole
 from ._configuration import configuration, json_of, model_tables
 from ._dataset import Dataset, dataset_of
 from ._model import Model, load
@@ -175,9 +175,10 @@ def train(
     training, held_out = _data_of(tables, data, validation)
     with tempfile.TemporaryDirectory(prefix="linnet-") as temporary:
         folder = os.path.join(temporary, "run") if out is None else folder_of("train", out)
-        step, finished, evaluation = _core.train(
-            context_of(context), text, training, held_out, folder, bool(resume), start, curves.functions()
-        )
+        with context_for_callbacks(context) as own:
+            step, finished, evaluation = _core.train(
+                own, text, training, held_out, folder, bool(resume), start, curves.functions()
+            )
         model = load(folder)
     return Training(
         model=model,
@@ -235,7 +236,8 @@ def evaluate(
     else:
         held_out = dataset_of("evaluate", data)
     examples, batch = whole("evaluate", "examples", examples), whole("evaluate", "batch", batch)
-    return _core.evaluate(context_of(context), core, held_out._core, examples, batch, bool(accuracy))
+    with context_for_callbacks(context) as own:  # for functions that handle signals
+        return _core.evaluate(own, core, held_out._core, examples, batch, bool(accuracy))
 
 
 class Trainer:

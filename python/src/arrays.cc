@@ -3,6 +3,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 
@@ -40,17 +41,20 @@ DType type_of(nb::dlpack::dtype type, const char* operation, const char* name) {
          "elements of " + std::to_string(type.bits) + " bits of another kind");
 }
 
+bool is_empty(const Array& array) { return std::ranges::find(array.shape, 0) != array.shape.end(); }
+
 void check_layout(const Array& array, const char* operation, const char* name) {
   if (array.shape.size() > View<float>::max_rank)
     refuse(operation, std::string(name) + " of at most 4 dimensions", to_string(array.shape));
-  if (!array.shape.empty() && array.shape.back() > 1 && array.strides.back() != 1)
+  if (!array.shape.empty() && array.shape.back() > 1 && array.strides.back() != 1 && !is_empty(array))
     refuse(operation, std::string(name) + " whose last axis is contiguous",
            "strides " + to_string(array.strides) + " in elements");
 }
 
-/// Strides of axes of one element mean nothing; views want 1 for the innermost one.
+/// Strides of axes of one element, and of arrays without elements, mean nothing; views want 1 for the
+/// innermost one.
 void normalise_strides(Array& array) {
-  if (!array.shape.empty() && array.shape.back() <= 1) array.strides.back() = 1;
+  if (!array.shape.empty() && (array.shape.back() <= 1 || is_empty(array))) array.strides.back() = 1;
 }
 
 Array make_array(std::uintptr_t pointer, const std::string& type, std::vector<std::int64_t> shape,

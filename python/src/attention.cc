@@ -6,7 +6,9 @@
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -30,7 +32,7 @@ struct StateObject {
   std::shared_ptr<const Attention> attention;
   HeadShape shape;
   std::unique_ptr<State> state;
-  std::mutex mutex;
+  CallMutex mutex;
 
   void check_slot(const char* operation, std::int64_t slot) const {
     if (slot < 0 || slot >= state->slots())
@@ -62,7 +64,7 @@ class Turn {
 
  private:
   Computing computing_;
-  std::unique_lock<std::mutex> first_, second_;
+  std::unique_lock<CallMutex> first_, second_;
 };
 
 AttentionInputs inputs_of(const char* operation, nb::handle query, nb::handle key, nb::handle value,
@@ -121,6 +123,12 @@ void backward(const AttentionObject& self, SharedContext& context, nb::handle gr
   self.attention->backward(context.context, gradients, upper, inputs, result, denominators);
 }
 
+void check_distinct(const char* operation, std::vector<std::int64_t> slots) {
+  std::ranges::sort(slots);
+  if (const auto twice = std::ranges::adjacent_find(slots); twice != slots.end())
+    refuse(operation, "each slot at most once", "slot " + std::to_string(*twice) + " twice");
+}
+
 void step(const AttentionObject& self, SharedContext& context, nb::handle out, nb::handle query,
           nb::handle key, nb::handle value, StateObject& state, const std::vector<std::int64_t>& slots,
           nb::handle decay) {
@@ -131,6 +139,7 @@ void step(const AttentionObject& self, SharedContext& context, nb::handle out, n
   const auto v = view_of<const float>(value, operation, "v");
   const auto result = view_of<float>(out, operation, "out");
   const auto gamma = optional_view<const float>(decay, operation, "decay");
+  check_distinct(operation, slots);
   const Turn turn(context, &state, nullptr);
   self.attention->step(context.context, result, q, k, v, own, slots, gamma);
 }
@@ -241,21 +250,22 @@ void bind_attention(nb::module_& module) {
           "options"_a)
       .def_prop_ro("options", [](const AttentionObject& self) { return self.options; })
       .def(
-          "forward", &forward, "context"_a, "out"_a, "q"_a, "k"_a, "v"_a, "mask"_a,
+          "forward", usage<&forward>, "context"_a, "out"_a, "q"_a, "k"_a, "v"_a, "mask"_a,
           "normaliser"_a.none() = nb::none(), "initial"_a.none() = nb::none(), "final"_a.none() = nb::none(),
           "position"_a = 0, "decay"_a.none() = nb::none(), "key_projection"_a.none() = nb::none(),
           "value_projection"_a.none() = nb::none(),
           "Assigns out [B, L, H, M], and normaliser [B, L, H] where it is given. All arguments are arrays or "
           "`Array`.")
-      .def("backward", &backward, "context"_a, "grad_q"_a, "grad_k"_a, "grad_v"_a, "grad_out"_a, "q"_a, "k"_a,
-           "v"_a, "mask"_a, "out"_a, "normaliser"_a, "initial"_a.none() = nb::none(), "position"_a = 0,
+      .def("backward", usage<&backward>, "context"_a, "grad_q"_a, "grad_k"_a, "grad_v"_a, "grad_out"_a, "q"_a,
+           "k"_a, "v"_a, "mask"_a, "out"_a, "normaliser"_a, "initial"_a.none() = nb::none(), "position"_a = 0,
            "decay"_a.none() = nb::none(), "key_projection"_a.none() = nb::none(),
            "value_projection"_a.none() = nb::none(), "grad_decay"_a.none() = nb::none(),
            "grad_key_projection"_a.none() = nb::none(), "grad_value_projection"_a.none() = nb::none(),
            "grad_initial"_a.none() = nb::none(), "grad_final"_a.none() = nb::none(),
            "Assigns the gradients that are given; grad_final [B, G] is read.")
-      .def("make_state", &make_state, "slots"_a, "heads"_a, "head_dim"_a, "value_dim"_a, "capacity"_a = 0)
-      .def("step", &step, "context"_a, "out"_a, "q"_a, "k"_a, "v"_a, "state"_a, "slots"_a,
+      .def("make_state", usage<&make_state>, "slots"_a, "heads"_a, "head_dim"_a, "value_dim"_a,
+           "capacity"_a = 0)
+      .def("step", usage<&step>, "context"_a, "out"_a, "q"_a, "k"_a, "v"_a, "state"_a, "slots"_a,
            "decay"_a.none() = nb::none(),
            "One token for each of n slots: q [n, H, E], k, v and out [n, H, M], float32.");
 }

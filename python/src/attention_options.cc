@@ -147,7 +147,7 @@ void bind_attention_options(nb::module_& module) {
              "A built-in feature map.\n\n"
              "Parameters\n----------\n"
              "name : str\n    One of ``linnet.feature_maps()``.\n"
-             "alpha : float\n    Of elu, 0 < alpha <= 1.\n"
+             "alpha : float\n    Of elu, above 0; up to 1 its features are positive.\n"
              "head_dim : int\n    E, which random maps need.\n"
              "features : int\n    F of a random map; 0 stands for E ln E, rounded up to a multiple of 16.\n"
              "orthogonal : bool\n    Blocks of E orthogonal directions, otherwise all are independent.\n"

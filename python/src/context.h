@@ -1,7 +1,6 @@
 #pragma once
 
-#include <mutex>
-
+#include "errors.h"
 #include "linnet/context.h"
 
 namespace linnet::python {
@@ -11,7 +10,7 @@ struct SharedContext {
   explicit SharedContext(int threads) : context(threads) {}
 
   Context context;
-  std::mutex mutex;
+  CallMutex mutex;
 };
 
 }  // namespace linnet::python

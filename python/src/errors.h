@@ -2,8 +2,11 @@
 
 #include <nanobind/nanobind.h>
 
+#include <atomic>
 #include <mutex>
 #include <string>
+#include <thread>
+#include <utility>
 
 #include "linnet/error.h"
 
@@ -15,15 +18,60 @@ namespace linnet::python {
   throw UsageError("[" + std::string(operation) + "] expected " + expected + ", got " + found);
 }
 
+/// `function`, which reads no files, so that whatever it refuses is an argument: its Errors are UsageErrors.
+template <auto function>
+struct Usage;
+template <class R, class... A, R (*function)(A...)>
+struct Usage<function> {
+  static R call(A... arguments) {
+    try {
+      return function(std::forward<A>(arguments)...);
+    } catch (const UsageError&) {
+      throw;
+    } catch (const Error& error) {
+      throw UsageError(error.what());
+    }
+  }
+};
+template <class C, class R, class... A, R (C::*function)(A...) const>
+struct Usage<function> {
+  static R member(const C& self, A... arguments) { return (self.*function)(std::forward<A>(arguments)...); }
+  static constexpr auto call = &Usage<&member>::call;
+};
+template <auto function>
+inline constexpr auto usage = Usage<function>::call;
+
+/// The mutex of an object that calls from Python use in turn. A thread that holds it already, whose call has
+/// called a Python function that now uses the object again, gets UsageError instead of waiting for itself.
+class CallMutex {
+ public:
+  void lock() {
+    const std::thread::id self = std::this_thread::get_id();
+    if (owner_.load() == self)
+      refuse("call", "another linnet.Context, session, state or trainer in a function that a call runs",
+             "the one that the call uses");
+    mutex_.lock();
+    owner_.store(self);
+  }
+  void unlock() {
+    owner_.store(std::thread::id());
+    mutex_.unlock();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::atomic<std::thread::id> owner_{};
+};
+
 /// For a call that computes: other Python threads run, and one call at a time uses the object that the mutex
 /// belongs to. No Python object may be touched meanwhile.
 class Computing {
  public:
-  explicit Computing(std::mutex& mutex) : lock_(mutex) {}
+  explicit Computing(CallMutex& mutex) : lock_(mutex) {}
 
  private:
   nanobind::gil_scoped_release released_;
-  std::lock_guard<std::mutex> lock_;  // taken without the interpreter's lock, and given back first
+  std::lock_guard<CallMutex> lock_;  // taken without the interpreter's lock, and given back first
 };
 
 // Each adds the classes and functions of a subject to the module.

@@ -4,6 +4,8 @@
 #include <nanobind/stl/vector.h>
 
 #include <cstdint>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "arrays.h"
@@ -17,26 +19,31 @@ namespace {
 
 using Numbers = std::vector<std::int64_t>;
 
-int visit_matrix(PyObject* self, visitproc visit, void* arg) {
-  Py_VISIT(Py_TYPE(self));
-  if (nb::inst_ready(self)) Py_VISIT(nb::inst_ptr<MaskObject>(self)->matrix.ptr());
-  return 0;
+MaskObject boolean_mask(nb::handle visible) {
+  const auto view = view_of<const std::uint8_t>(visible, "mask", "visible");
+  if (view.rank() != 3) refuse("mask", "visible [batch or 1, queries, keys]", to_string(view.shape()));
+  auto matrix = std::make_shared<std::vector<std::uint8_t>>();
+  matrix->reserve(static_cast<std::size_t>(view.size()));
+  for (std::int64_t b = 0; b < view.extent(0); ++b)
+    for (std::int64_t i = 0; i < view.extent(1); ++i) {
+      const std::uint8_t* const row = view.data() + b * view.stride(0) + i * view.stride(1);
+      matrix->insert(matrix->end(), row, row + view.extent(2));
+    }
+  const View<const std::uint8_t> kept(matrix->data(), view.shape());
+  return {Mask::boolean(kept), std::move(matrix)};
 }
 
-int clear_matrix(PyObject* self) {
-  nb::inst_ptr<MaskObject>(self)->matrix.reset();
-  return 0;
+Mask with_lengths(const Mask& mask, Numbers lengths) {
+  // An empty list stands for no lengths in the C++ library.
+  if (lengths.empty()) refuse("mask", "a key length for each batch entry", "none");
+  return mask.with_key_lengths(std::move(lengths));
 }
-
-PyType_Slot mask_slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(visit_matrix)},
-                            {Py_tp_clear, reinterpret_cast<void*>(clear_matrix)},
-                            {0, nullptr}};
 
 }  // namespace
 
 void bind_mask(nb::module_& module) {
   nb::class_<MaskObject>(
-      module, "Mask", nb::type_slots(mask_slots),
+      module, "Mask",
       "Which keys a query may see. Every mask except ``boolean`` is an interval per query, and "
       "costs the linear family\nlinear time, forward and backward.")
       .def_static(
@@ -59,21 +66,14 @@ void bind_mask(nb::module_& module) {
           },
           "begin"_a, "end"_a, "Query i sees the keys begin[i] ... end[i] - 1. Neither may decrease.")
       .def_static(
-          "boolean",
-          [](nb::object visible) {
-            const auto view = view_of<const std::uint8_t>(visible, "mask", "visible");
-            if (view.rank() != 3)
-              refuse("mask", "visible [batch or 1, queries, keys]", to_string(view.shape()));
-            return MaskObject{Mask::boolean(view), visible};
-          },
-          "visible"_a,
+          "boolean", &boolean_mask, "visible"_a,
           "Query i of batch entry b sees key j where visible[b, i, j] is not 0: uint8 or bool [batch or 1, "
           "queries, "
-          "keys]. The\ntime is quadratic in every family.")
+          "keys], which is copied. The\ntime is quadratic in every family.")
       .def(
           "with_key_lengths",
           [](const MaskObject& self, Numbers lengths) {
-            return MaskObject{self.mask.with_key_lengths(std::move(lengths)), self.matrix};
+            return MaskObject{with_lengths(self.mask, std::move(lengths)), self.matrix};
           },
           "lengths"_a, "Limits batch entry b to its first lengths[b] keys; those after them are padding.")
       .def(

@@ -96,6 +96,10 @@ nb::tuple fill(const ModelObject& self, SharedContext& context, nb::handle token
                         numpy_of(std::move(filling.probabilities)));
 }
 
+std::int32_t first_input(const ModelObject& self, std::int64_t label) {
+  return self.model->config().first_input(label);
+}
+
 void save(const ModelObject& self, const std::string& folder) {
   const nb::gil_scoped_release released;
   self.model->save(folder);
@@ -113,14 +117,11 @@ void bind_model(nb::module_& module) {
       .def_prop_ro("parameter_count", [](const ModelObject& self) { return self.model->parameter_count(); })
       .def_prop_ro("weight_bytes", [](const ModelObject& self) { return self.model->weight_bytes(); })
       .def("check_generates", [](const ModelObject& self) { self.model->config().check_generates(); })
-      .def(
-          "first_input",
-          [](const ModelObject& self, std::int64_t label) { return self.model->config().first_input(label); },
-          "label"_a)
-      .def("logits", &forward, "context"_a, "tokens"_a, "key_lengths"_a.none())
-      .def("hidden", &hidden, "context"_a, "tokens"_a, "key_lengths"_a.none())
-      .def("score", &score, "context"_a, "tokens"_a, "label"_a)
-      .def("fill", &fill, "context"_a, "tokens"_a, "key_lengths"_a.none())
+      .def("first_input", usage<&first_input>, "label"_a)
+      .def("logits", usage<&forward>, "context"_a, "tokens"_a, "key_lengths"_a.none())
+      .def("hidden", usage<&hidden>, "context"_a, "tokens"_a, "key_lengths"_a.none())
+      .def("score", usage<&score>, "context"_a, "tokens"_a, "label"_a)
+      .def("fill", usage<&fill>, "context"_a, "tokens"_a, "key_lengths"_a.none())
       .def("save", &save, "folder"_a);
   module.def(
       "settings",

@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -33,7 +32,7 @@ struct SessionObject {
 
   std::int64_t vocabulary;
   Session session;
-  std::mutex mutex;
+  CallMutex mutex;
 };
 
 using Streams = std::optional<std::vector<std::int64_t>>;
@@ -134,11 +133,12 @@ void bind_session(nb::module_& module) {
                 SessionObject(model, streams, {.capacity = capacity, .cache = cache, .threads = threads});
           },
           "model"_a, "streams"_a, "capacity"_a, "cache"_a, "threads"_a)
-      .def("begin", &begin, "stream"_a, "label"_a, "temperature"_a, "top_k"_a.none(), "top_p"_a, "seed"_a)
-      .def("prefill", &prefill, "stream"_a, "tokens"_a)
-      .def("prefill_streams", &prefill_streams, "streams"_a, "prompts"_a)
-      .def("observe", &observe, "tokens"_a, "streams"_a.none() = nb::none())
-      .def("step", &step, "tokens"_a, "streams"_a.none() = nb::none())
+      .def("begin", usage<&begin>, "stream"_a, "label"_a, "temperature"_a, "top_k"_a.none(), "top_p"_a,
+           "seed"_a)
+      .def("prefill", usage<&prefill>, "stream"_a, "tokens"_a)
+      .def("prefill_streams", usage<&prefill_streams>, "streams"_a, "prompts"_a)
+      .def("observe", usage<&observe>, "tokens"_a, "streams"_a.none() = nb::none())
+      .def("step", usage<&step>, "tokens"_a, "streams"_a.none() = nb::none())
       .def("logits", &next_values<&Session::logits>, "stream"_a)
       .def("probabilities", &next_values<&Session::probabilities>, "stream"_a)
       .def("save", &save, "stream"_a)

@@ -225,15 +225,16 @@ void bind_torch_attention(nb::module_& module) {
       .def(nb::init<const AttentionOptions&>(), "options"_a)
       .def("state_floats", &TensorAttention::state_floats, "heads"_a, "head_dim"_a, "value_dim"_a,
            "Numbers of a row of a state.")
-      .def("forward", &TensorAttention::forward, "context"_a, "mask"_a, "narrow"_a, "out"_a, "q"_a, "k"_a,
-           "v"_a, "normaliser"_a.none(), "decay"_a.none(), "key_projection"_a.none(),
+      .def("forward", usage<&TensorAttention::forward>, "context"_a, "mask"_a, "narrow"_a, "out"_a, "q"_a,
+           "k"_a, "v"_a, "normaliser"_a.none(), "decay"_a.none(), "key_projection"_a.none(),
            "value_projection"_a.none(), "initial"_a.none(), "final"_a.none(),
            "Assigns out, normaliser and, where it is given, final [B, G].")
-      .def("backward", &TensorAttention::backward, "context"_a, "mask"_a, "narrow"_a, "grad_q"_a, "grad_k"_a,
-           "grad_v"_a, "grad_out"_a, "q"_a, "k"_a, "v"_a, "out"_a, "normaliser"_a, "decay"_a.none(),
-           "key_projection"_a.none(), "value_projection"_a.none(), "initial"_a.none(), "grad_decay"_a.none(),
-           "grad_key_projection"_a.none(), "grad_value_projection"_a.none(), "grad_initial"_a.none(),
-           "grad_final"_a.none(), "Assigns the gradients that are given; grad_final [B, G] is read.");
+      .def("backward", usage<&TensorAttention::backward>, "context"_a, "mask"_a, "narrow"_a, "grad_q"_a,
+           "grad_k"_a, "grad_v"_a, "grad_out"_a, "q"_a, "k"_a, "v"_a, "out"_a, "normaliser"_a,
+           "decay"_a.none(), "key_projection"_a.none(), "value_projection"_a.none(), "initial"_a.none(),
+           "grad_decay"_a.none(), "grad_key_projection"_a.none(), "grad_value_projection"_a.none(),
+           "grad_initial"_a.none(), "grad_final"_a.none(),
+           "Assigns the gradients that are given; grad_final [B, G] is read.");
   module.def(
       "random_draws", &random_draws, "map"_a, "head_dim"_a, "features"_a = 0, "seed"_a = 0, "layer"_a = 0,
       "The directions of a random feature map, a row of `head_dim` numbers each, and its phases, float32.");

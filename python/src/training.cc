@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -33,7 +32,7 @@ struct TrainerObject {
   Context context;
   Trainer trainer;
   ModelConfig model;
-  std::mutex mutex;
+  CallMutex mutex;
 };
 
 /// A configuration with everything that the data decide filled in.

@@ -312,3 +312,48 @@ def test_a_shared_projection_has_the_sum_of_both_gradients():
     found = linnet.attention_gradients(q, k, v, upper, family="linformer", key_projection=e, value_projection=e)
     expected = differences(both, [e], upper, 1e-5)[0]
     assert relative(found.key_projection + found.value_projection, expected) < 1e-8
+
+
+def test_a_boolean_mask_is_a_copy():
+    visible = np.tri(50, dtype=bool)[None].repeat(2, 0)
+    q = uniform(1, 2, 50, 3, 16)
+    mask = linnet.Mask.boolean(visible)
+    out, backward = linnet.attention(q, q, q, mask=mask, gradients=True)
+    gradient = backward(q).q
+    visible[:] = True
+    assert np.array_equal(linnet.attention(q, q, q, mask=mask), out)
+    assert np.array_equal(backward(q).q, gradient)
+    wide = np.ones((2, 100, 60), bool)
+    wide[:, ::2, :50] = np.tri(50, dtype=bool)
+    assert np.array_equal(linnet.attention(q, q, q, mask=linnet.Mask.boolean(wide[:, ::2, :50])), out)
+
+
+def test_arrays_without_elements_have_results_without_elements():
+    for shape in ((0, 6, 3, 4), (2, 0, 3, 4)):
+        q = np.zeros(shape, np.float32)
+        assert linnet.attention(q, q, q).shape == shape
+        assert linnet.attention_gradients(q, q, q, q).q.shape == shape
+
+
+def test_objects_with_the_dlpack_interface_are_arrays():
+    class Capsule:
+        def __init__(self, array):
+            self.array = array
+
+        def __dlpack__(self, **options):
+            return self.array.__dlpack__(**options)
+
+        def __dlpack_device__(self):
+            return self.array.__dlpack_device__()
+
+    q = uniform(1, 2, 6, 3, 4)
+    assert np.array_equal(linnet.attention(Capsule(q), q, q), linnet.attention(q, q, q))
+
+
+def test_options_of_many_calls_are_forgotten():
+    from linnet import _attention
+
+    q = uniform(1, 1, 4, 1, 8)
+    for seed in range(300):
+        linnet.attention(q, q, q, scale=1 + seed / 300, family="softmax")
+    assert _attention._known_attention.cache_info().currsize <= 256

@@ -7,7 +7,7 @@ import time
 
 import numpy as np
 import pytest
-from support import REPOSITORY, counting, tiny
+from support import REPOSITORY, counting, tiny, uniform
 
 import linnet
 
@@ -222,3 +222,27 @@ def test_training_runs_beside_other_threads():
     stop.set()
     thread.join()
     assert counted[0] > 5
+
+
+def test_functions_that_a_training_calls_may_compute():
+    tokens = counting(16, 24, 11)
+    model = linnet.random_model(tiny())
+    seen = []
+    linnet.train(
+        tiny(training__steps=4, training__evaluate_every=2, training__sample_every=2),
+        tokens,
+        callbacks={
+            "on_step": lambda report: seen.append(linnet.attention(*[uniform(1, 1, 8, 1, 4)] * 3).shape),
+            "on_evaluation": lambda step, evaluation: seen.append(linnet.evaluate(model, tokens)["bits"]),
+            "on_sample": lambda step, drawn: seen.append(drawn.logits([1, 2, 3]).shape),
+        },
+    )
+    assert seen.count((1, 8, 1, 4)) == 4 and seen.count((3, 11)) == 2 and any(isinstance(bits, float) for bits in seen)
+    context = linnet.Context(1)
+    with pytest.raises(linnet.UsageError, match="expected another linnet.Context"):
+        linnet.train(
+            tiny(training__steps=4),
+            tokens,
+            callbacks={"on_step": lambda report: model.logits([1, 2], context=context)},
+            context=context,
+        )

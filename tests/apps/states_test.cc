@@ -52,7 +52,7 @@ TEST_F(States, OfSeveralTextsGoOnEachWithItsOwnSeed) {
   for (std::size_t i = 0; i < 3; ++i)
     EXPECT_EQ(
         first["results"][i]["text"].get<std::string>() + second["results"][i]["text"].get<std::string>(),
-        whole[i]["text"]);
+        whole[i]["text"].get<std::string>());
 }
 
 TEST_F(States, OfPicturesEndInTheFileOfOneRun) {

@@ -48,6 +48,7 @@ namespace {
     [](const volatile void*, std::size_t) { linnet::allocations::next(); }, [](const volatile void*) {});
 }
 #else
+#pragma GCC visibility push(default)  // so that shared libraries find these
 extern "C" void* __libc_malloc(std::size_t);
 extern "C" void* __libc_memalign(std::size_t, std::size_t);
 extern "C" void* malloc(std::size_t bytes) {
@@ -60,4 +61,5 @@ extern "C" int posix_memalign(void** memory, std::size_t alignment, std::size_t 
   *memory = aligned_alloc(alignment, bytes);
   return *memory == nullptr ? ENOMEM : 0;
 }
+#pragma GCC visibility pop
 #endif
