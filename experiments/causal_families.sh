@@ -5,13 +5,13 @@ set -euo pipefail
 linnet=$1 mnist=$2 out=$3
 shift 3
 
-train_all() { # CONFIG DATA [OPTION…]
-  local config=$1 data=$2
-  shift 2
+train_all() { # CONFIG TITLE DATA [OPTION…]
+  local config=$1 title=$2 data=$3
+  shift 3
   run() { # NAME [SETTING…]
     local name=$1
     shift
-    "$linnet" train "$config" --data "$data" --out "$out/$config-$name" "${@/#/--set=}" "${common[@]}"
+    "$linnet" train "$config" --data "$data" --out "$out/$config/$name" "${@/#/--set=}" "${common[@]}"
   }
   local common=("$@")
   run linear
@@ -20,8 +20,8 @@ train_all() { # CONFIG DATA [OPTION…]
   run local attention.family=local attention.window=32
   run strided attention.family=strided attention.stride=16
   run lsh attention.family=lsh attention.chunk=16 attention.rounds=2
-  "$linnet" plot "$out/$config"-* --out "$out/$config.svg"
+  "$linnet" plot "$out/$config"/* --title "$title" --out "$out/$config.svg"
 }
 
-train_all copy copy "$@"
-train_all mnist-small "$mnist" "$@"
+train_all copy "The copy task" copy "$@"
+train_all mnist-small "MNIST, 14 × 14 pixels" "$mnist" "$@"
