@@ -8,7 +8,7 @@ import math
 import torch
 
 from . import _reference
-from ._arguments import Mask, check_options, check_tensor, default_features, float_rows, mask_of, refuse, refuse_type, sequences
+from ._arguments import Mask, check_options, check_tensor, default_features, float_rows, mask_of, refuse, refuse_type, sequences, whole
 from ._operators import attention, attention_step, is_log_scaled, read_options, state_floats, write_options
 
 _MASKS = """
@@ -50,14 +50,6 @@ def _shown(out, layout):
     return out.transpose(1, 2) if layout == "bhnd" else out
 
 
-def _check_mask(operation, q, k, mask):
-    shape = None if mask.visible is None else tuple(mask.visible.shape)
-    if shape is not None and (shape[0] not in (1, q.shape[0]) or shape[1:] != (q.shape[1], k.shape[1])):
-        refuse(operation, f"a mask [{q.shape[0]} or 1, {q.shape[1]}, {k.shape[1]}]", f"{list(shape)}")
-    if mask.kind in ("causal", "prefix", "window") and q.shape[1] != k.shape[1]:
-        refuse(operation, f"as many queries as keys with a {mask.kind} mask", f"{q.shape[1]} and {k.shape[1]}")
-
-
 def _seen(q, k, mask):
     return _reference.visible_keys(q.shape[0], q.shape[1], k.shape[1], mask)
 
@@ -90,10 +82,10 @@ def _linear_options(
 _known_options = functools.lru_cache(maxsize=256, typed=True)(_linear_options)
 
 
-def _decay(operation, decay, heads, feature_map, dtype):
+def _decay(operation, decay, heads, feature_map, q):
     if is_log_scaled(feature_map):
         refuse(operation, f"no decay with the feature map {feature_map}, whose sums are rescaled by the largest key", "one")
-    return float_rows(operation, "decay", decay, (heads,), dtype)
+    return float_rows(operation, "decay", decay, (heads,), q)
 
 
 @_documented
@@ -154,8 +146,7 @@ def linear_attention(
     """
     operation = "linear_attention"
     q, k, v = sequences(operation, q, k, v, layout)
-    mask = mask_of(operation, mask, prefix=prefix, window=window, intervals=intervals, key_lengths=key_lengths, segments=segments)
-    _check_mask(operation, q, k, mask)
+    mask = mask_of(operation, q, k, mask, prefix=prefix, window=window, intervals=intervals, key_lengths=key_lengths, segments=segments)
     heads, head_dim, value_dim = q.shape[2], q.shape[3], v.shape[3]
     options = linear_options(head_dim, feature_map, alpha, features, seed, layer, normalise, epsilon)
     if (return_state or initial_state is not None) and mask.kind not in ("causal", "prefix"):
@@ -163,10 +154,10 @@ def linear_attention(
     if decay is not None:
         if mask.kind != "causal":
             refuse(operation, "a causal mask with a decay", f"a mask of {mask.kind}")
-        decay = _decay(operation, decay, heads, feature_map, q.dtype)
+        decay = _decay(operation, decay, heads, feature_map, q)
     if initial_state is not None:
         floats = state_floats(read_options(options), heads, head_dim, value_dim)
-        initial_state = float_rows(operation, "initial_state", initial_state, (q.shape[0], floats), q.dtype)
+        initial_state = float_rows(operation, "initial_state", initial_state, (q.shape[0], floats), q)
     if q.dtype == torch.float64:
         if (return_state or initial_state is not None) and (is_log_scaled(feature_map) or mask.segments is not None):
             refuse(operation, "float32 with states of log-scaled maps and of segments", "float64")
@@ -184,10 +175,16 @@ def linear_state(
     A row holds S [heads, F, value dim], the sum of phi(k) v^T, then z [heads, F], the sum of phi(k); F is the number of features.
     With the maps ``favor...`` and ``random-exp`` two numbers per head follow, whose sum is a log-scale.
     """
+    operation = "linear_state"
     value_dim = head_dim if value_dim is None else value_dim
+    for name, value in (("batch", batch), ("heads", heads), ("head_dim", head_dim), ("value_dim", value_dim)):
+        whole(operation, name, value, 0 if name == "batch" else 1)
     options = linear_options(head_dim, feature_map=feature_map, features=features)
     floats = state_floats(read_options(options), heads, head_dim, value_dim)
-    state = torch.zeros(batch, floats, dtype=dtype or torch.float32)
+    try:
+        state = torch.zeros(batch, floats, dtype=dtype or torch.float32)
+    except RuntimeError:
+        refuse(operation, "a state that fits into memory", f"one of {batch} x {floats} numbers")
     if is_log_scaled(feature_map):
         state[:, -2 * heads :: 2] = -math.inf
     return state
@@ -195,9 +192,15 @@ def linear_state(
 
 def split_state(state, heads: int, value_dim: int, *, feature_map="elu"):
     """The S [batch, heads, F, value dim] and z [batch, heads, F] of a state, without a copy."""
+    operation = "split_state"
+    check_tensor(operation, "state", state, 2)
+    whole(operation, "heads", heads, 1)
+    whole(operation, "value_dim", value_dim, 1)
     numbers = state.shape[1] - (2 * heads if is_log_scaled(feature_map) else 0)
     features = numbers // (heads * (value_dim + 1))
     size = heads * features * value_dim
+    if numbers < 0 or size + heads * features != numbers:
+        refuse(operation, f"a state of {heads} heads with values of {value_dim} numbers", f"{list(state.shape)}")
     s = state[:, :size].view(-1, heads, features, value_dim)
     return s, state[:, size : size + heads * features].view(-1, heads, features)
 
@@ -225,6 +228,10 @@ def linear_attention_step(
     operation = "linear_attention_step"
     for name, tensor in (("q", q), ("k", k), ("v", v), ("state", state)):
         check_tensor(operation, name, tensor, 2 if name == "state" else 3)
+        if tensor.device != q.device:
+            refuse(operation, f"{name} on {q.device}, as q", f"a tensor on {tensor.device}")
+    if decay is not None and not isinstance(decay, torch.Tensor):
+        refuse_type(operation, "decay as a torch.Tensor", type(decay).__name__)
     if q.shape != k.shape or v.shape[:2] != q.shape[:2]:
         refuse(operation, "q and k [B, H, E] and v [B, H, M]", f"{list(q.shape)}, {list(k.shape)} and {list(v.shape)}")
     given = (q, k, v, state, decay)
@@ -242,8 +249,8 @@ def linear_attention_step(
     if state.dtype != torch.float32 or not state.is_contiguous() or tuple(state.shape) != (batch, floats):
         refuse(operation, f"a dense float32 state [{batch}, {floats}]", f"{state.dtype} {list(state.shape)}")
     if decay is not None:
-        decay = _decay(operation, decay, heads, feature_map, q.dtype)
-    q, k, v = (float_rows(operation, name, tensor, (None, None, None), torch.float32) for name, tensor in zip("qkv", given))
+        decay = _decay(operation, decay, heads, feature_map, q)
+    q, k, v = (float_rows(operation, name, tensor, (None, None, None), q) for name, tensor in zip("qkv", given))
     out = attention_step(q, k, v, state, decay, options)
     return out.to(given[2].dtype), state
 
@@ -269,8 +276,7 @@ def softmax_attention(
     operation = "softmax_attention"
     check_options(operation, scale=scale)
     q, k, v = sequences(operation, q, k, v, layout)
-    mask = mask_of(operation, mask, prefix=prefix, window=window, intervals=intervals, key_lengths=key_lengths, segments=segments)
-    _check_mask(operation, q, k, mask)
+    mask = mask_of(operation, q, k, mask, prefix=prefix, window=window, intervals=intervals, key_lengths=key_lengths, segments=segments)
     if q.dtype == torch.float64:
         return _shown(_reference.softmax(q, k, v, _seen(q, k, mask), scale or q.shape[3] ** -0.5), layout)
     return _call(operation, q, k, v, mask, write_options(family="softmax", scale=scale), layout)
@@ -320,10 +326,10 @@ def linformer_attention(q, k, v, key_projection, value_projection=None, *, key_l
     operation = "linformer_attention"
     check_options(operation, scale=scale)
     q, k, v = sequences(operation, q, k, v, layout)
-    mask = mask_of(operation, "full", key_lengths=key_lengths)
+    mask = mask_of(operation, q, k, "full", key_lengths=key_lengths)
     value_projection = key_projection if value_projection is None else value_projection
     projections = [
-        float_rows(operation, name, tensor, (None, None, None), q.dtype)
+        float_rows(operation, name, tensor, (None, None, None), q)
         for name, tensor in (("key_projection", key_projection), ("value_projection", value_projection))
     ]
     for tensor in projections:
@@ -362,10 +368,10 @@ def lsh_attention(
     if isinstance(q, torch.Tensor) and q.dtype == torch.float64:
         refuse_type(operation, "q of float32 or bfloat16", str(q.dtype))
     q, k, v = sequences(operation, q, q, v, layout)
-    if mask not in ("full", "causal"):
+    if not (isinstance(mask, str) and mask in ("full", "causal")):
         refuse(operation, "a mask of 'full' or 'causal'", repr(mask) if isinstance(mask, str) else type(mask).__name__)
     options = write_options(family="lsh", scale=scale, buckets=buckets, chunk=chunk, rounds=rounds, seed=seed, layer=layer)
-    return _call(operation, q, k, v, mask_of(operation, mask, key_lengths=key_lengths), options, layout)
+    return _call(operation, q, k, v, mask_of(operation, q, k, mask, key_lengths=key_lengths), options, layout)
 
 
 @_documented
@@ -390,8 +396,7 @@ def local_attention(
     operation = "local_attention"
     check_options(operation, left=left, right=right, scale=scale)
     q, k, v = sequences(operation, q, k, v, layout)
-    mask = mask_of(operation, mask, prefix=prefix, window=window, intervals=intervals, key_lengths=key_lengths, segments=segments)
-    _check_mask(operation, q, k, mask)
+    mask = mask_of(operation, q, k, mask, prefix=prefix, window=window, intervals=intervals, key_lengths=key_lengths, segments=segments)
     if mask.kind == "boolean":
         refuse(operation, "a mask of intervals", "a boolean one (softmax_attention takes it)")
     if q.dtype == torch.float64:
@@ -417,7 +422,7 @@ def strided_attention(q, k, v, *, pattern="strided", stride=0, summary=8, key_le
     operation = "strided_attention"
     check_options(operation, pattern=pattern, stride=stride, summary=summary, scale=scale)
     q, k, v = sequences(operation, q, k, v, layout)
-    mask = mask_of(operation, "causal", key_lengths=key_lengths)
+    mask = mask_of(operation, q, k, "causal", key_lengths=key_lengths)
     if q.dtype == torch.float64:
         length = q.shape[1]
         s = stride or 32 * max(1, math.ceil(math.sqrt(length) / 32))
