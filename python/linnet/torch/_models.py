@@ -104,7 +104,7 @@ class ConfiguredAttention(nn.Module):
     def forward(self, queries, keys, values, attn_mask, query_lengths, key_lengths):
         table = self.table
         family = table["family"]
-        mask = linnet_mask(attn_mask, key_lengths)
+        mask = linnet_mask(attn_mask, key_lengths, queries, keys)
         lengths = {name: value for name, value in mask.items() if name == "key_lengths"}
         if family == "linear":
             return linear_attention(
