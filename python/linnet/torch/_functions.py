@@ -9,7 +9,7 @@ import torch
 
 from . import _reference
 from ._arguments import Mask, check_options, check_tensor, default_features, float_rows, mask_of, refuse, refuse_type, sequences, whole
-from ._operators import attention, attention_step, is_log_scaled, read_options, state_floats, write_options
+from ._operators import attention, attention_step, check_by_core, is_log_scaled, read_options, state_floats, write_options
 
 _MASKS = """
     mask : {"full", "causal"} or bool tensor [queries, keys] or [batch, queries, keys]
@@ -52,6 +52,14 @@ def _shown(out, layout):
 
 def _seen(q, k, mask):
     return _reference.visible_keys(q.shape[0], q.shape[1], k.shape[1], mask)
+
+
+def _softmax_of_float64(q, k, v, mask, scale, options, layout, near=None):
+    """Softmax over the keys that the mask and `near` show."""
+    check_by_core(q, k, v, mask, options)
+    k, v = _reference.without_padding(k, v, mask.key_lengths)
+    seen = _seen(q, k, mask)
+    return _shown(_reference.softmax(q, k, v, seen if near is None else seen & near, scale or q.shape[3] ** -0.5), layout)
 
 
 def linear_options(*arguments, **options) -> str:
@@ -161,6 +169,8 @@ def linear_attention(
     if q.dtype == torch.float64:
         if (return_state or initial_state is not None) and (is_log_scaled(feature_map) or mask.segments is not None):
             refuse(operation, "float32 with states of log-scaled maps and of segments", "float64")
+        check_by_core(q, k, v, mask, options, decay)
+        k, v = _reference.without_padding(k, v, mask.key_lengths)
         out, final = _reference.linear(q, k, v, _seen(q, k, mask), read_options(options), decay, initial_state)
         out = _shown(out, layout)
         return (out, final) if return_state else out
@@ -277,9 +287,10 @@ def softmax_attention(
     check_options(operation, scale=scale)
     q, k, v = sequences(operation, q, k, v, layout)
     mask = mask_of(operation, q, k, mask, prefix=prefix, window=window, intervals=intervals, key_lengths=key_lengths, segments=segments)
+    options = write_options(family="softmax", scale=scale)
     if q.dtype == torch.float64:
-        return _shown(_reference.softmax(q, k, v, _seen(q, k, mask), scale or q.shape[3] ** -0.5), layout)
-    return _call(operation, q, k, v, mask, write_options(family="softmax", scale=scale), layout)
+        return _softmax_of_float64(q, k, v, mask, scale, options, layout)
+    return _call(operation, q, k, v, mask, options, layout)
 
 
 @_documented
@@ -335,10 +346,12 @@ def linformer_attention(q, k, v, key_projection, value_projection=None, *, key_l
     for tensor in projections:
         if tensor.shape[0] not in (1, q.shape[2]) or tensor.shape[2] < k.shape[1]:
             refuse(operation, f"projections [1 or {q.shape[2]}, rank, at least {k.shape[1]}]", f"{list(tensor.shape)}")
+    options = write_options(family="linformer", scale=scale)
     if q.dtype == torch.float64:
+        check_by_core(q, k, v, mask, options, None, *projections)
         out = _reference.linformer(q, k, v, *projections, mask.key_lengths, scale or q.shape[3] ** -0.5)
         return _shown(out, layout)
-    return _call(operation, q, k, v, mask, write_options(family="linformer", scale=scale), layout, projections=projections)
+    return _call(operation, q, k, v, mask, options, layout, projections=projections)
 
 
 def lsh_attention(
@@ -399,10 +412,11 @@ def local_attention(
     mask = mask_of(operation, q, k, mask, prefix=prefix, window=window, intervals=intervals, key_lengths=key_lengths, segments=segments)
     if mask.kind == "boolean":
         refuse(operation, "a mask of intervals", "a boolean one (softmax_attention takes it)")
+    options = write_options(family="local", scale=scale, left=left, right=right)
     if q.dtype == torch.float64:
         near = _reference.visible_keys(q.shape[0], q.shape[1], k.shape[1], Mask("window", left, right))
-        return _shown(_reference.softmax(q, k, v, _seen(q, k, mask) & near, scale or q.shape[3] ** -0.5), layout)
-    return _call(operation, q, k, v, mask, write_options(family="local", scale=scale, left=left, right=right), layout)
+        return _softmax_of_float64(q, k, v, mask, scale, options, layout, near)
+    return _call(operation, q, k, v, mask, options, layout)
 
 
 def strided_attention(q, k, v, *, pattern="strided", stride=0, summary=8, key_lengths=None, scale=0.0, layout="bnhd"):
@@ -423,6 +437,7 @@ def strided_attention(q, k, v, *, pattern="strided", stride=0, summary=8, key_le
     check_options(operation, pattern=pattern, stride=stride, summary=summary, scale=scale)
     q, k, v = sequences(operation, q, k, v, layout)
     mask = mask_of(operation, q, k, "causal", key_lengths=key_lengths)
+    options = write_options(family="strided", scale=scale, pattern=pattern, stride=stride, summary=summary)
     if q.dtype == torch.float64:
         length = q.shape[1]
         s = stride or 32 * max(1, math.ceil(math.sqrt(length) / 32))
@@ -433,6 +448,5 @@ def strided_attention(q, k, v, *, pattern="strided", stride=0, summary=8, key_le
             shown = (torch.div(i, s, rounding_mode="floor") == torch.div(j, s, rounding_mode="floor")) | (
                 j % s >= s - min(summary, s)
             )
-        return _shown(_reference.softmax(q, k, v, _seen(q, k, mask) & shown, scale or q.shape[3] ** -0.5), layout)
-    options = write_options(family="strided", scale=scale, pattern=pattern, stride=stride, summary=summary)
+        return _softmax_of_float64(q, k, v, mask, scale, options, layout, shown)
     return _call(operation, q, k, v, mask, options, layout)
