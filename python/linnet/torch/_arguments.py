@@ -177,7 +177,8 @@ def check_tensor(operation: str, name: str, value, dimensions: int) -> torch.Ten
     if (
         isinstance(value, torch.Tensor)
         and value.is_cpu
-        and value.layout == torch.strided
+        and value.layout is torch.strided
+        and not value.is_nested
         and value.dim() == dimensions
         and value.dtype in _DTYPES
     ):
@@ -186,8 +187,8 @@ def check_tensor(operation: str, name: str, value, dimensions: int) -> torch.Ten
         refuse_type(operation, f"{name} as a torch.Tensor", _type_name(value))
     if value.device.type not in ("cpu", "meta"):
         refuse(operation, f"{name} on the CPU", f"a tensor on {value.device}")
-    if value.layout != torch.strided:
-        refuse(operation, f"{name} as a dense tensor", str(value.layout))
+    if value.layout != torch.strided or value.is_nested:
+        refuse(operation, f"{name} as a dense tensor", "a nested one" if value.is_nested else str(value.layout))
     if value.dim() != dimensions:
         refuse(operation, f"{name} of {dimensions} dimensions", f"{list(value.shape)}")
     if value.dtype not in _DTYPES:

@@ -96,7 +96,8 @@ def export(module: SequenceModel, folder) -> None:
     folder = _path("export", folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        _write(folder / "model.safetensors", len(text).to_bytes(8, "little"), text, *(array.tobytes() for array in arrays.values()))
+        numbers = (array.tobytes() for array in arrays.values())
+        _write(folder / "model.safetensors", len(text).to_bytes(8, "little"), text, *numbers)
         _write(folder / "config.json", json.dumps(config, indent=2).encode())
     except OSError as error:
         raise _core.Error(f"[export] expected to write {folder}, got {error.strerror}") from error

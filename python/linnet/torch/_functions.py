@@ -8,7 +8,18 @@ import math
 import torch
 
 from . import _reference
-from ._arguments import Mask, check_options, check_tensor, default_features, float_rows, mask_of, refuse, refuse_type, sequences, whole
+from ._arguments import (
+    Mask,
+    check_options,
+    check_tensor,
+    default_features,
+    float_rows,
+    mask_of,
+    refuse,
+    refuse_type,
+    sequences,
+    whole,
+)
 from ._operators import attention, attention_step, check_by_core, is_log_scaled, read_options, state_floats, write_options
 
 _MASKS = """
@@ -154,7 +165,9 @@ def linear_attention(
     """
     operation = "linear_attention"
     q, k, v = sequences(operation, q, k, v, layout)
-    mask = mask_of(operation, q, k, mask, prefix=prefix, window=window, intervals=intervals, key_lengths=key_lengths, segments=segments)
+    mask = mask_of(
+        operation, q, k, mask, prefix=prefix, window=window, intervals=intervals, key_lengths=key_lengths, segments=segments
+    )
     heads, head_dim, value_dim = q.shape[2], q.shape[3], v.shape[3]
     options = linear_options(head_dim, feature_map, alpha, features, seed, layer, normalise, epsilon)
     if (return_state or initial_state is not None) and mask.kind not in ("causal", "prefix"):
@@ -286,7 +299,9 @@ def softmax_attention(
     operation = "softmax_attention"
     check_options(operation, scale=scale)
     q, k, v = sequences(operation, q, k, v, layout)
-    mask = mask_of(operation, q, k, mask, prefix=prefix, window=window, intervals=intervals, key_lengths=key_lengths, segments=segments)
+    mask = mask_of(
+        operation, q, k, mask, prefix=prefix, window=window, intervals=intervals, key_lengths=key_lengths, segments=segments
+    )
     options = write_options(family="softmax", scale=scale)
     if q.dtype == torch.float64:
         return _softmax_of_float64(q, k, v, mask, scale, options, layout)
@@ -409,7 +424,9 @@ def local_attention(
     operation = "local_attention"
     check_options(operation, left=left, right=right, scale=scale)
     q, k, v = sequences(operation, q, k, v, layout)
-    mask = mask_of(operation, q, k, mask, prefix=prefix, window=window, intervals=intervals, key_lengths=key_lengths, segments=segments)
+    mask = mask_of(
+        operation, q, k, mask, prefix=prefix, window=window, intervals=intervals, key_lengths=key_lengths, segments=segments
+    )
     if mask.kind == "boolean":
         refuse(operation, "a mask of intervals", "a boolean one (softmax_attention takes it)")
     options = write_options(family="local", scale=scale, left=left, right=right)

@@ -312,7 +312,9 @@ class SequenceModel(nn.Module):
         classes = self.config["model"]["classes"]
         if classes == 0:
             refuse("model", "no label for a model without classes", "one")
-        labels = label if isinstance(label, torch.Tensor) else numbers("model", "label", [label] if np.ndim(label) == 0 else label)
+        labels = label
+        if not isinstance(label, torch.Tensor):
+            labels = numbers("model", "label", [label] if np.ndim(label) == 0 else label)
         if labels.dtype not in (torch.int64, torch.int32) or labels.dim() > 1 or labels.numel() not in (1, batch):
             refuse("model", f"1 or {batch} labels of int64", f"{labels.dtype} {list(labels.shape)}")
         if not torch.compiler.is_compiling() and labels.is_cpu and labels.numel() > 0:

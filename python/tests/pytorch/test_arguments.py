@@ -128,6 +128,7 @@ def test_options_that_are_refused(call, dtype):
     [
         lambda: lt.lsh_attention(*inputs()[:2], mask=np.ones((N, N), bool)),
         lambda: lt.lsh_attention(*inputs()[:2], seed=2**64),
+        lambda: lt.linear_attention(*[torch.nested.nested_tensor([torch.ones(3, 3, 4)])] * 3),
         lambda: lt.linear_state(-1, 1, 1),
         lambda: lt.linear_state("a", 1, 1),
         lambda: lt.linear_state(1, 1, 0, feature_map="favor"),
@@ -139,7 +140,7 @@ def test_options_that_are_refused(call, dtype):
         lambda: lt.split_state(lt.linear_state(2, 3, 4, feature_map="favor"), 3, 4),
     ],
 )
-def test_states_and_hashes_that_are_refused(call):
+def test_states_hashes_and_nested_tensors_that_are_refused(call):
     refused(call)
 
 
