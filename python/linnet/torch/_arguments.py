@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import operator
 from typing import NamedTuple
 
+import numpy as np
 import torch
 
 from .. import _core
@@ -41,6 +43,28 @@ class Mask(NamedTuple):
     visible: torch.Tensor | None = None  # bool [batch or 1, queries, keys]
 
 
+_FULL, _CAUSAL = Mask("full"), Mask("causal")
+_WHOLE = (int, np.integer)
+_LARGEST = 2**63 - 1
+_LARGEST_LAYER = 2**31 - 1
+
+
+def whole(operation: str, name: str, value, least: int = 0, most: int = _LARGEST) -> int:
+    """A whole number from `least` to `most`, and not a truth value or a rounded number."""
+    if isinstance(value, bool):
+        refuse_type(operation, f"{name} as a whole number", "bool")
+    if not isinstance(value, (int, torch.SymInt)):
+        try:
+            value = operator.index(value)
+        except TypeError:
+            refuse_type(operation, f"{name} as a whole number", _type_name(value))
+    if value < least:
+        refuse(operation, f"{name} of at least {least}", str(value))
+    if value > most:
+        refuse(operation, f"{name} of at most {most}", str(value))
+    return value
+
+
 def numbers(operation: str, name: str, value, dimensions: int = 1) -> torch.Tensor:
     """Whole numbers as an int64 tensor on the CPU."""
     if isinstance(value, torch.Tensor):
@@ -52,62 +76,109 @@ def numbers(operation: str, name: str, value, dimensions: int = 1) -> torch.Tens
             refuse(operation, f"{name} on the CPU", f"a tensor on {value.device}")
         return value.to(torch.int64)
     try:
-        return torch.tensor(value, dtype=torch.int64)
-    except (TypeError, ValueError, RuntimeError):
-        refuse_type(operation, f"{name} as whole numbers", _type_name(value))
+        found = list(value)
+    except TypeError:
+        refuse_type(operation, f"{name} as a sequence of whole numbers", _type_name(value))
+    return torch.tensor([whole(operation, f"an entry of {name}", number) for number in found], dtype=torch.int64)
 
 
 def _segments(operation, value):
     if isinstance(value, torch.Tensor):
         return numbers(operation, "segments", value, value.dim() if value.dim() in (1, 2) else 1)
-    if len(value) > 0 and not isinstance(value[0], int):
-        longest = max(len(row) for row in value)
-        value = [list(row) + [-1] * (longest - len(row)) for row in value]
-    return numbers(operation, "segments", value)
+    try:
+        rows = list(value)
+        if not rows or isinstance(rows[0], _WHOLE) or np.ndim(rows[0]) == 0:
+            return numbers(operation, "segments", rows)
+        rows = [numbers(operation, "segments", row).tolist() for row in rows]
+    except TypeError:
+        refuse_type(operation, "segments as a list of bounds, or one for each batch entry", _type_name(value))
+    longest = max(len(row) for row in rows)
+    return torch.tensor([row + [-1] * (longest - len(row)) for row in rows], dtype=torch.int64)
 
 
-def mask_of(operation, mask, *, prefix=None, window=None, intervals=None, key_lengths=None, segments=None) -> Mask:
-    """The mask that the keyword arguments of an operator describe."""
+def _pair(operation, name, value):
+    try:
+        first, second = value
+    except (TypeError, ValueError):
+        refuse_type(operation, f"{name} as a pair", _type_name(value))
+    return first, second
+
+
+def _interval_bounds(operation, intervals, queries):
+    begin, end = (numbers(operation, "intervals", bounds) for bounds in _pair(operation, "intervals", intervals))
+    if not len(begin) == len(end) == queries:
+        refuse(operation, f"intervals of {queries} begins and ends", f"{len(begin)} and {len(end)}")
+    return torch.stack([begin, end])
+
+
+def _visible(operation, q, k, mask):
+    """A boolean mask as bool [batch or 1, queries, keys]."""
+    if isinstance(mask, np.ndarray):
+        if mask.dtype not in (np.bool_, np.uint8):
+            refuse_type(operation, "a mask of bool [queries, keys] or [batch, queries, keys]", f"{mask.dtype} {list(mask.shape)}")
+        mask = torch.tensor(mask)
+    if mask.dtype not in (torch.bool, torch.uint8) or mask.dim() not in (2, 3):
+        refuse_type(operation, "a mask of bool [queries, keys] or [batch, queries, keys]", f"{mask.dtype} {list(mask.shape)}")
+    if mask.device.type != "cpu":
+        refuse(operation, "a mask on the CPU", f"a tensor on {mask.device}")
+    visible = (mask if mask.dim() == 3 else mask[None]).to(torch.bool)
+    if visible.shape[0] not in (1, q.shape[0]) or visible.shape[1:] != (q.shape[1], k.shape[1]):
+        refuse(operation, f"a mask [{q.shape[0]} or 1, {q.shape[1]}, {k.shape[1]}]", f"{list(visible.shape)}")
+    return visible
+
+
+def mask_of(operation, q, k, mask, *, prefix=None, window=None, intervals=None, key_lengths=None, segments=None) -> Mask:
+    """The mask that the keyword arguments of an operator describe, for q and k [batch, length, heads, dim]."""
+    if isinstance(mask, str) and prefix is window is intervals is key_lengths is segments is None:
+        if mask == "full":
+            return _FULL
+        if mask == "causal":
+            _check_square(operation, q, k, "causal")
+            return _CAUSAL
     named = [name for name, value in (("prefix", prefix), ("window", window), ("intervals", intervals)) if value is not None]
     if len(named) > 1:
         refuse(operation, "one of prefix, window and intervals", " and ".join(named))
-    parts = {}
-    if isinstance(mask, torch.Tensor):
-        if mask.dtype not in (torch.bool, torch.uint8) or mask.dim() not in (2, 3):
-            refuse_type(operation, "a mask of bool [queries, keys] or [batch, queries, keys]", f"{mask.dtype} {list(mask.shape)}")
-        if mask.device.type != "cpu":
-            refuse(operation, "a mask on the CPU", f"a tensor on {mask.device}")
+    if isinstance(mask, (torch.Tensor, np.ndarray)):
         if named:
             refuse(operation, f"no mask beside {named[0]}", "a boolean one")
-        parts = {"kind": "boolean", "visible": (mask if mask.dim() == 3 else mask[None]).to(torch.bool)}
-    elif mask not in (None, "full", "causal"):
+        parts = {"kind": "boolean", "visible": _visible(operation, q, k, mask)}
+    elif not (mask is None or (isinstance(mask, str) and mask in ("full", "causal"))):
         refuse(
             operation, "a mask of 'full', 'causal' or a boolean tensor", repr(mask) if isinstance(mask, str) else _type_name(mask)
         )
     elif prefix is not None:
-        parts = {"kind": "prefix", "bounds": numbers(operation, "prefix", [prefix] if isinstance(prefix, int) else prefix)}
+        parts = {"kind": "prefix", "bounds": numbers(operation, "prefix", [prefix] if isinstance(prefix, _WHOLE) else prefix)}
     elif window is not None:
-        left, right = (window, 0) if isinstance(window, int) else window
-        if mask == "causal" and right > 0:
-            right = 0
-        parts = {"kind": "window", "left": int(left), "right": int(right)}
+        pair = (window, 0) if isinstance(window, _WHOLE) else _pair(operation, "window", window)
+        left, right = (whole(operation, "a width of the window", number) for number in pair)
+        parts = {"kind": "window", "left": left, "right": 0 if mask == "causal" else right}
     elif intervals is not None:
-        begin, end = (numbers(operation, "intervals", bounds) for bounds in intervals)
-        parts = {"kind": "intervals", "bounds": torch.stack([begin, end])}
+        parts = {"kind": "intervals", "bounds": _interval_bounds(operation, intervals, q.shape[1])}
     else:
         parts = {"kind": mask or "full"}
+    if parts["kind"] in ("causal", "prefix", "window"):
+        _check_square(operation, q, k, parts["kind"])
     if key_lengths is not None:
         parts["key_lengths"] = numbers(operation, "key_lengths", key_lengths)
+        if len(parts["key_lengths"]) != q.shape[0]:
+            refuse(operation, f"key_lengths [{q.shape[0]}]", f"{list(parts['key_lengths'].shape)}")
     if segments is not None:
+        _check_square(operation, q, k, "segmented")
         parts["segments"] = _segments(operation, segments)
     return Mask(**parts)
+
+
+def _check_square(operation, q, k, kind):
+    if q.shape[1] != k.shape[1]:
+        refuse(operation, f"as many queries as keys with a {kind} mask", f"{q.shape[1]} and {k.shape[1]}")
 
 
 def check_tensor(operation: str, name: str, value, dimensions: int) -> torch.Tensor:
     if (
         isinstance(value, torch.Tensor)
         and value.is_cpu
-        and value.layout == torch.strided
+        and value.layout is torch.strided
+        and not value.is_nested
         and value.dim() == dimensions
         and value.dtype in _DTYPES
     ):
@@ -116,8 +187,8 @@ def check_tensor(operation: str, name: str, value, dimensions: int) -> torch.Ten
         refuse_type(operation, f"{name} as a torch.Tensor", _type_name(value))
     if value.device.type not in ("cpu", "meta"):
         refuse(operation, f"{name} on the CPU", f"a tensor on {value.device}")
-    if value.layout != torch.strided:
-        refuse(operation, f"{name} as a dense tensor", str(value.layout))
+    if value.layout != torch.strided or value.is_nested:
+        refuse(operation, f"{name} as a dense tensor", "a nested one" if value.is_nested else str(value.layout))
     if value.dim() != dimensions:
         refuse(operation, f"{name} of {dimensions} dimensions", f"{list(value.shape)}")
     if value.dtype not in _DTYPES:
@@ -140,6 +211,8 @@ def sequences(operation: str, q, k, v, layout: str):
         k = q if same else k.to(dtype)
     if not q.dtype == k.dtype == v.dtype:
         refuse_type(operation, "q, k and v of one dtype", f"{q.dtype}, {k.dtype} and {v.dtype}")
+    if not (q.is_cpu and k.is_cpu and v.is_cpu) and not q.device == k.device == v.device:
+        refuse(operation, "q, k and v on one device, on cpu or on meta", f"{q.device}, {k.device} and {v.device}")
     for name, tensor in (("q", q), ("k", k), ("v", v)):
         if tensor.stride(3) != 1 and tensor.size(3) > 1 and tensor.dtype != torch.float64:
             refuse(operation, f"{name} whose last axis is contiguous", f"strides {list(tensor.stride())}")
@@ -157,8 +230,8 @@ def sequences(operation: str, q, k, v, layout: str):
     return q, k, v
 
 
-def float_rows(operation: str, name: str, value, shape, dtype) -> torch.Tensor:
-    """A tensor of `shape` (None: any extent), float32 beside float32 and bfloat16, float64 beside float64."""
+def float_rows(operation: str, name: str, value, shape, q) -> torch.Tensor:
+    """A tensor of `shape` (None: any extent) beside `q`: on its device, and float64 where that is, otherwise float32."""
     if not isinstance(value, torch.Tensor):
         refuse_type(operation, f"{name} as a torch.Tensor", _type_name(value))
     if value.dim() != len(shape) or any(wanted is not None and wanted != found for wanted, found in zip(shape, value.shape)):
@@ -166,9 +239,11 @@ def float_rows(operation: str, name: str, value, shape, dtype) -> torch.Tensor:
         refuse(operation, f"{name} [{wanted}]", f"{list(value.shape)}")
     if value.dtype not in _DTYPES:
         refuse_type(operation, f"{name} of float32", str(value.dtype))
-    if value.device.type not in ("cpu", "meta"):
-        refuse(operation, f"{name} on the CPU", f"a tensor on {value.device}")
-    value = value.to(torch.float64 if dtype == torch.float64 else torch.float32)
+    if value.device != q.device:
+        refuse(operation, f"{name} on {q.device}, as q", f"a tensor on {value.device}")
+    if value.layout != torch.strided:
+        refuse(operation, f"{name} as a dense tensor", str(value.layout))
+    value = value.to(torch.float64 if q.dtype == torch.float64 else torch.float32)
     return value if value.shape[-1] <= 1 or value.stride(-1) == 1 else value.contiguous()
 
 
@@ -181,14 +256,14 @@ def check_options(operation: str, **options) -> None:
             if value not in _NAMES[name]:
                 refuse(operation, f"{name} of {', '.join(_NAMES[name])}", repr(value))
         elif name in ("alpha", "epsilon", "scale"):
-            if not isinstance(value, (int, float)):
+            if isinstance(value, bool) or not isinstance(value, (int, float)):
                 refuse_type(operation, f"{name} as a number", _type_name(value))
-        elif not isinstance(value, int):
-            refuse_type(operation, f"{name} as a whole number", _type_name(value))
-        elif value < 0:
-            refuse(operation, f"{name} of at least 0", str(value))
+        else:
+            whole(operation, name, value, 0, _LARGEST_LAYER if name == "layer" else _LARGEST)
 
 
 def default_features(head_dim: int) -> int:
     """F of a random feature map where none is given: E ln E, rounded up to a multiple of 16."""
+    if head_dim < 1:
+        refuse("feature map", "a head size of at least 1", str(head_dim))
     return 16 * max(1, math.ceil(head_dim * math.log(head_dim) / 16))

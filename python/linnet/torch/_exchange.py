@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from .. import _core
+from .._model import load
 from ._arguments import default_features, refuse, refuse_type
 from ._models import IMAGE, SequenceModel
 
@@ -45,6 +46,13 @@ def _tensors(model: SequenceModel) -> dict:
         named["head.weight"] = [model.head.weight]
     named["head.bias"] = [model.head.bias]
     return named
+
+
+def _path(operation, folder) -> Path:
+    try:
+        return Path(folder)
+    except TypeError:
+        refuse_type(operation, "the path of a folder", type(folder).__name__)
 
 
 def _write(path: Path, *parts: bytes) -> None:
@@ -83,34 +91,34 @@ def export(module: SequenceModel, folder) -> None:
         offset += array.nbytes
     text = json.dumps(header).encode()
     text += b" " * (-(8 + len(text)) % 64)
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    _write(folder / "model.safetensors", len(text).to_bytes(8, "little"), text, *(array.tobytes() for array in arrays.values()))
     tables = {name: table for name, table in module.config.items() if name != "image" or table != IMAGE}
     config = {"model_type": "linnet", "format": 1, **tables}
-    _write(folder / "config.json", json.dumps(config, indent=2).encode())
+    folder = _path("export", folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        numbers = (array.tobytes() for array in arrays.values())
+        _write(folder / "model.safetensors", len(text).to_bytes(8, "little"), text, *numbers)
+        _write(folder / "config.json", json.dumps(config, indent=2).encode())
+    except OSError as error:
+        raise _core.Error(f"[export] expected to write {folder}, got {error.strerror}") from error
+
+
+_KINDS = {"F32": np.dtype("<f4"), "BF16": np.dtype("<u2"), "I8": np.dtype("i1")}
 
 
 def _read_tensors(path: Path) -> dict:
+    """The tensors of a file that the library has loaded, and so checked."""
     data = path.read_bytes()
-    if len(data) < 8:
-        refuse("import", f"a safetensors file {path}", f"one of {len(data)} bytes")
     start = 8 + int.from_bytes(data[:8], "little")
-    try:
-        header = json.loads(data[8:start])
-        tensors = {}
-        for name, entry in header.items():
-            if name == "__metadata__":
-                continue
-            begin, end = entry["data_offsets"]
-            raw = data[start + begin : start + end]
-            kind = {"F32": np.dtype("<f4"), "BF16": np.dtype("<u2"), "I8": np.dtype("i1")}[entry["dtype"]]
-            array = np.frombuffer(raw, kind).reshape(entry["shape"])
-            if entry["dtype"] == "BF16":
-                array = (array.astype(np.uint32) << 16).view(np.float32)
-            tensors[name] = array.astype(np.float32)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise _core.Error(f"[import] expected a safetensors file {path}, got a damaged one: {error}") from error
+    tensors = {}
+    for name, entry in json.loads(data[8:start]).items():
+        if name == "__metadata__":
+            continue
+        begin, end = entry["data_offsets"]
+        array = np.frombuffer(data[start + begin : start + end], _KINDS[entry["dtype"]]).reshape(entry["shape"])
+        if entry["dtype"] == "BF16":
+            array = (array.astype(np.uint32) << 16).view(np.float32)
+        tensors[name] = array.astype(np.float32)
     for name in [name for name in tensors if name.endswith("_scale") and name[: -len("_scale")] in tensors]:
         scale = tensors.pop(name)
         tensors[name[: -len("_scale")]] *= scale.reshape(-1, 1)
@@ -144,14 +152,8 @@ def import_(folder) -> SequenceModel:
     -------
     SequenceModel, whose logits agree with `linnet.Model.logits` within 1e-4
     """
-    folder = Path(folder)
-    try:
-        config = json.loads((folder / "config.json").read_text())
-    except (OSError, ValueError) as error:
-        raise _core.Error(f"[import] expected a model in {folder}, got no readable config.json: {error}") from error
-    if not isinstance(config, dict) or config.get("model_type") != "linnet":
-        refuse("import", f"a Linnet model in {folder}", "a config.json of another kind")
-    model = SequenceModel(config)
+    folder = _path("import", folder)
+    model = SequenceModel(load(folder).config)
     tensors = _read_tensors(folder / "model.safetensors")
     _check_draws(model, tensors)
     with torch.no_grad():

@@ -8,8 +8,19 @@ import math
 import torch
 
 from . import _reference
-from ._arguments import Mask, check_options, check_tensor, default_features, float_rows, mask_of, refuse, refuse_type, sequences
-from ._operators import attention, attention_step, is_log_scaled, read_options, state_floats, write_options
+from ._arguments import (
+    Mask,
+    check_options,
+    check_tensor,
+    default_features,
+    float_rows,
+    mask_of,
+    refuse,
+    refuse_type,
+    sequences,
+    whole,
+)
+from ._operators import attention, attention_step, check_by_core, is_log_scaled, read_options, state_floats, write_options
 
 _MASKS = """
     mask : {"full", "causal"} or bool tensor [queries, keys] or [batch, queries, keys]
@@ -50,16 +61,16 @@ def _shown(out, layout):
     return out.transpose(1, 2) if layout == "bhnd" else out
 
 
-def _check_mask(operation, q, k, mask):
-    shape = None if mask.visible is None else tuple(mask.visible.shape)
-    if shape is not None and (shape[0] not in (1, q.shape[0]) or shape[1:] != (q.shape[1], k.shape[1])):
-        refuse(operation, f"a mask [{q.shape[0]} or 1, {q.shape[1]}, {k.shape[1]}]", f"{list(shape)}")
-    if mask.kind in ("causal", "prefix", "window") and q.shape[1] != k.shape[1]:
-        refuse(operation, f"as many queries as keys with a {mask.kind} mask", f"{q.shape[1]} and {k.shape[1]}")
-
-
 def _seen(q, k, mask):
     return _reference.visible_keys(q.shape[0], q.shape[1], k.shape[1], mask)
+
+
+def _softmax_of_float64(q, k, v, mask, scale, options, layout, near=None):
+    """Softmax over the keys that the mask and `near` show."""
+    check_by_core(q, k, v, mask, options)
+    k, v = _reference.without_padding(k, v, mask.key_lengths)
+    seen = _seen(q, k, mask)
+    return _shown(_reference.softmax(q, k, v, seen if near is None else seen & near, scale or q.shape[3] ** -0.5), layout)
 
 
 def linear_options(*arguments, **options) -> str:
@@ -90,10 +101,10 @@ def _linear_options(
 _known_options = functools.lru_cache(maxsize=256, typed=True)(_linear_options)
 
 
-def _decay(operation, decay, heads, feature_map, dtype):
+def _decay(operation, decay, heads, feature_map, q):
     if is_log_scaled(feature_map):
         refuse(operation, f"no decay with the feature map {feature_map}, whose sums are rescaled by the largest key", "one")
-    return float_rows(operation, "decay", decay, (heads,), dtype)
+    return float_rows(operation, "decay", decay, (heads,), q)
 
 
 @_documented
@@ -154,8 +165,9 @@ def linear_attention(
     """
     operation = "linear_attention"
     q, k, v = sequences(operation, q, k, v, layout)
-    mask = mask_of(operation, mask, prefix=prefix, window=window, intervals=intervals, key_lengths=key_lengths, segments=segments)
-    _check_mask(operation, q, k, mask)
+    mask = mask_of(
+        operation, q, k, mask, prefix=prefix, window=window, intervals=intervals, key_lengths=key_lengths, segments=segments
+    )
     heads, head_dim, value_dim = q.shape[2], q.shape[3], v.shape[3]
     options = linear_options(head_dim, feature_map, alpha, features, seed, layer, normalise, epsilon)
     if (return_state or initial_state is not None) and mask.kind not in ("causal", "prefix"):
@@ -163,13 +175,15 @@ def linear_attention(
     if decay is not None:
         if mask.kind != "causal":
             refuse(operation, "a causal mask with a decay", f"a mask of {mask.kind}")
-        decay = _decay(operation, decay, heads, feature_map, q.dtype)
+        decay = _decay(operation, decay, heads, feature_map, q)
     if initial_state is not None:
         floats = state_floats(read_options(options), heads, head_dim, value_dim)
-        initial_state = float_rows(operation, "initial_state", initial_state, (q.shape[0], floats), q.dtype)
+        initial_state = float_rows(operation, "initial_state", initial_state, (q.shape[0], floats), q)
     if q.dtype == torch.float64:
         if (return_state or initial_state is not None) and (is_log_scaled(feature_map) or mask.segments is not None):
             refuse(operation, "float32 with states of log-scaled maps and of segments", "float64")
+        check_by_core(q, k, v, mask, options, decay)
+        k, v = _reference.without_padding(k, v, mask.key_lengths)
         out, final = _reference.linear(q, k, v, _seen(q, k, mask), read_options(options), decay, initial_state)
         out = _shown(out, layout)
         return (out, final) if return_state else out
@@ -184,10 +198,16 @@ def linear_state(
     A row holds S [heads, F, value dim], the sum of phi(k) v^T, then z [heads, F], the sum of phi(k); F is the number of features.
     With the maps ``favor...`` and ``random-exp`` two numbers per head follow, whose sum is a log-scale.
     """
+    operation = "linear_state"
     value_dim = head_dim if value_dim is None else value_dim
+    for name, value in (("batch", batch), ("heads", heads), ("head_dim", head_dim), ("value_dim", value_dim)):
+        whole(operation, name, value, 0 if name == "batch" else 1)
     options = linear_options(head_dim, feature_map=feature_map, features=features)
     floats = state_floats(read_options(options), heads, head_dim, value_dim)
-    state = torch.zeros(batch, floats, dtype=dtype or torch.float32)
+    try:
+        state = torch.zeros(batch, floats, dtype=dtype or torch.float32)
+    except RuntimeError:
+        refuse(operation, "a state that fits into memory", f"one of {batch} x {floats} numbers")
     if is_log_scaled(feature_map):
         state[:, -2 * heads :: 2] = -math.inf
     return state
@@ -195,9 +215,15 @@ def linear_state(
 
 def split_state(state, heads: int, value_dim: int, *, feature_map="elu"):
     """The S [batch, heads, F, value dim] and z [batch, heads, F] of a state, without a copy."""
+    operation = "split_state"
+    check_tensor(operation, "state", state, 2)
+    whole(operation, "heads", heads, 1)
+    whole(operation, "value_dim", value_dim, 1)
     numbers = state.shape[1] - (2 * heads if is_log_scaled(feature_map) else 0)
     features = numbers // (heads * (value_dim + 1))
     size = heads * features * value_dim
+    if numbers < 0 or size + heads * features != numbers:
+        refuse(operation, f"a state of {heads} heads with values of {value_dim} numbers", f"{list(state.shape)}")
     s = state[:, :size].view(-1, heads, features, value_dim)
     return s, state[:, size : size + heads * features].view(-1, heads, features)
 
@@ -225,6 +251,10 @@ def linear_attention_step(
     operation = "linear_attention_step"
     for name, tensor in (("q", q), ("k", k), ("v", v), ("state", state)):
         check_tensor(operation, name, tensor, 2 if name == "state" else 3)
+        if tensor.device != q.device:
+            refuse(operation, f"{name} on {q.device}, as q", f"a tensor on {tensor.device}")
+    if decay is not None and not isinstance(decay, torch.Tensor):
+        refuse_type(operation, "decay as a torch.Tensor", type(decay).__name__)
     if q.shape != k.shape or v.shape[:2] != q.shape[:2]:
         refuse(operation, "q and k [B, H, E] and v [B, H, M]", f"{list(q.shape)}, {list(k.shape)} and {list(v.shape)}")
     given = (q, k, v, state, decay)
@@ -242,8 +272,8 @@ def linear_attention_step(
     if state.dtype != torch.float32 or not state.is_contiguous() or tuple(state.shape) != (batch, floats):
         refuse(operation, f"a dense float32 state [{batch}, {floats}]", f"{state.dtype} {list(state.shape)}")
     if decay is not None:
-        decay = _decay(operation, decay, heads, feature_map, q.dtype)
-    q, k, v = (float_rows(operation, name, tensor, (None, None, None), torch.float32) for name, tensor in zip("qkv", given))
+        decay = _decay(operation, decay, heads, feature_map, q)
+    q, k, v = (float_rows(operation, name, tensor, (None, None, None), q) for name, tensor in zip("qkv", given))
     out = attention_step(q, k, v, state, decay, options)
     return out.to(given[2].dtype), state
 
@@ -269,11 +299,13 @@ def softmax_attention(
     operation = "softmax_attention"
     check_options(operation, scale=scale)
     q, k, v = sequences(operation, q, k, v, layout)
-    mask = mask_of(operation, mask, prefix=prefix, window=window, intervals=intervals, key_lengths=key_lengths, segments=segments)
-    _check_mask(operation, q, k, mask)
+    mask = mask_of(
+        operation, q, k, mask, prefix=prefix, window=window, intervals=intervals, key_lengths=key_lengths, segments=segments
+    )
+    options = write_options(family="softmax", scale=scale)
     if q.dtype == torch.float64:
-        return _shown(_reference.softmax(q, k, v, _seen(q, k, mask), scale or q.shape[3] ** -0.5), layout)
-    return _call(operation, q, k, v, mask, write_options(family="softmax", scale=scale), layout)
+        return _softmax_of_float64(q, k, v, mask, scale, options, layout)
+    return _call(operation, q, k, v, mask, options, layout)
 
 
 @_documented
@@ -320,19 +352,21 @@ def linformer_attention(q, k, v, key_projection, value_projection=None, *, key_l
     operation = "linformer_attention"
     check_options(operation, scale=scale)
     q, k, v = sequences(operation, q, k, v, layout)
-    mask = mask_of(operation, "full", key_lengths=key_lengths)
+    mask = mask_of(operation, q, k, "full", key_lengths=key_lengths)
     value_projection = key_projection if value_projection is None else value_projection
     projections = [
-        float_rows(operation, name, tensor, (None, None, None), q.dtype)
+        float_rows(operation, name, tensor, (None, None, None), q)
         for name, tensor in (("key_projection", key_projection), ("value_projection", value_projection))
     ]
     for tensor in projections:
         if tensor.shape[0] not in (1, q.shape[2]) or tensor.shape[2] < k.shape[1]:
             refuse(operation, f"projections [1 or {q.shape[2]}, rank, at least {k.shape[1]}]", f"{list(tensor.shape)}")
+    options = write_options(family="linformer", scale=scale)
     if q.dtype == torch.float64:
+        check_by_core(q, k, v, mask, options, None, *projections)
         out = _reference.linformer(q, k, v, *projections, mask.key_lengths, scale or q.shape[3] ** -0.5)
         return _shown(out, layout)
-    return _call(operation, q, k, v, mask, write_options(family="linformer", scale=scale), layout, projections=projections)
+    return _call(operation, q, k, v, mask, options, layout, projections=projections)
 
 
 def lsh_attention(
@@ -362,10 +396,10 @@ def lsh_attention(
     if isinstance(q, torch.Tensor) and q.dtype == torch.float64:
         refuse_type(operation, "q of float32 or bfloat16", str(q.dtype))
     q, k, v = sequences(operation, q, q, v, layout)
-    if mask not in ("full", "causal"):
+    if not (isinstance(mask, str) and mask in ("full", "causal")):
         refuse(operation, "a mask of 'full' or 'causal'", repr(mask) if isinstance(mask, str) else type(mask).__name__)
     options = write_options(family="lsh", scale=scale, buckets=buckets, chunk=chunk, rounds=rounds, seed=seed, layer=layer)
-    return _call(operation, q, k, v, mask_of(operation, mask, key_lengths=key_lengths), options, layout)
+    return _call(operation, q, k, v, mask_of(operation, q, k, mask, key_lengths=key_lengths), options, layout)
 
 
 @_documented
@@ -390,14 +424,16 @@ def local_attention(
     operation = "local_attention"
     check_options(operation, left=left, right=right, scale=scale)
     q, k, v = sequences(operation, q, k, v, layout)
-    mask = mask_of(operation, mask, prefix=prefix, window=window, intervals=intervals, key_lengths=key_lengths, segments=segments)
-    _check_mask(operation, q, k, mask)
+    mask = mask_of(
+        operation, q, k, mask, prefix=prefix, window=window, intervals=intervals, key_lengths=key_lengths, segments=segments
+    )
     if mask.kind == "boolean":
         refuse(operation, "a mask of intervals", "a boolean one (softmax_attention takes it)")
+    options = write_options(family="local", scale=scale, left=left, right=right)
     if q.dtype == torch.float64:
         near = _reference.visible_keys(q.shape[0], q.shape[1], k.shape[1], Mask("window", left, right))
-        return _shown(_reference.softmax(q, k, v, _seen(q, k, mask) & near, scale or q.shape[3] ** -0.5), layout)
-    return _call(operation, q, k, v, mask, write_options(family="local", scale=scale, left=left, right=right), layout)
+        return _softmax_of_float64(q, k, v, mask, scale, options, layout, near)
+    return _call(operation, q, k, v, mask, options, layout)
 
 
 def strided_attention(q, k, v, *, pattern="strided", stride=0, summary=8, key_lengths=None, scale=0.0, layout="bnhd"):
@@ -417,7 +453,8 @@ def strided_attention(q, k, v, *, pattern="strided", stride=0, summary=8, key_le
     operation = "strided_attention"
     check_options(operation, pattern=pattern, stride=stride, summary=summary, scale=scale)
     q, k, v = sequences(operation, q, k, v, layout)
-    mask = mask_of(operation, "causal", key_lengths=key_lengths)
+    mask = mask_of(operation, q, k, "causal", key_lengths=key_lengths)
+    options = write_options(family="strided", scale=scale, pattern=pattern, stride=stride, summary=summary)
     if q.dtype == torch.float64:
         length = q.shape[1]
         s = stride or 32 * max(1, math.ceil(math.sqrt(length) / 32))
@@ -428,6 +465,5 @@ def strided_attention(q, k, v, *, pattern="strided", stride=0, summary=8, key_le
             shown = (torch.div(i, s, rounding_mode="floor") == torch.div(j, s, rounding_mode="floor")) | (
                 j % s >= s - min(summary, s)
             )
-        return _shown(_reference.softmax(q, k, v, _seen(q, k, mask) & shown, scale or q.shape[3] ** -0.5), layout)
-    options = write_options(family="strided", scale=scale, pattern=pattern, stride=stride, summary=summary)
+        return _softmax_of_float64(q, k, v, mask, scale, options, layout, shown)
     return _call(operation, q, k, v, mask, options, layout)

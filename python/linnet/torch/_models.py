@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import nn
 
-from ._arguments import refuse, refuse_type
+from .. import _core
+from ._arguments import numbers, refuse, refuse_type
 from ._functions import (
     linear_attention,
     linformer_attention,
@@ -17,6 +20,7 @@ from ._functions import (
     softmax_attention,
     strided_attention,
 )
+from ._operators import is_log_scaled
 from .fast_transformers.attention import (
     AttentionLayer,
     CausalLinearAttention,
@@ -51,17 +55,62 @@ _CHOICES = {
     "family": ("linear", "softmax", "local", "strided", "linformer", "lsh"),
     "decay": ("none", "fixed", "learned"),
     "directions": ("orthogonal",),
+    "feature_map": tuple(row["name"] for row in _core.feature_maps()),
+    "normalise": ("sum", "none"),
+    "pattern": ("strided", "fixed"),
+    "sharing": ("none", "headwise", "key-value", "layerwise"),
 }
 
 
+_IGNORED = {"weights", "redraw", "similarity"}
+_LIMITS = {row["key"]: (row["type"], row["range"]) for row in _core.settings()}
+_CLASSES = {"integer": int, "number": (int, float), "text": str, "boolean": bool}
+
+
+def _check_value(key, value):
+    """Throws unless a value of a configuration has its type and lies in its range."""
+    kind, limits = _LIMITS[key]
+    if not isinstance(value, _CLASSES[kind]) or (isinstance(value, bool) and kind != "boolean"):
+        refuse_type("model", f"{key} as {kind}", repr(value))
+    if kind in ("integer", "number"):
+        least, most = (float(part) for part in limits.split(" … "))
+        if not least <= value <= most:
+            refuse("model", f"{key} in {limits}", repr(value))
+
+
 def _table(name, given, defaults):
-    ignored = {"weights", "redraw", "similarity"}
+    if not isinstance(given, Mapping):
+        refuse_type("model", f"a dictionary as the table {name}", type(given).__name__)
     for key, value in given.items():
-        if key not in defaults and key not in ignored:
+        if key in _IGNORED:
+            continue
+        if key not in defaults:
             refuse("model", f"keys of the table {name}", repr(key))
+        _check_value(f"{name}.{key}", value)
         if key in _CHOICES and value not in _CHOICES[key]:
             refuse("model", f"{name}.{key} of {', '.join(_CHOICES[key])}", repr(value))
-    return {**defaults, **{key: value for key, value in given.items() if key not in ignored}}
+    return {**defaults, **{key: value for key, value in given.items() if key not in _IGNORED}}
+
+
+def _check_tables(model, attention, image):
+    """Throws for values that do not go together."""
+    masked, family = model["objective"] == "masked", attention["family"]
+    if model["tied_output"] and model["head"] == "logistics":
+        refuse("model", "no tied_output with the head 'logistics'", "both")
+    if family == "linear" and attention["decay"] != "none":
+        if masked:
+            refuse("model", "no decay with the objective 'masked'", attention["decay"])
+        if is_log_scaled(attention["feature_map"]):
+            refuse("model", f"no decay with the feature map {attention['feature_map']}", attention["decay"])
+    if masked and family == "strided":
+        refuse("model", "a family that sees tokens on both sides with the objective 'masked'", family)
+    if masked and model["classes"]:
+        refuse("model", "no classes with the objective 'masked'", str(model["classes"]))
+    if family == "linformer" and masked and attention["rank"] > model["length"]:
+        refuse("model", f"attention.rank of at most model.length {model['length']}", str(attention["rank"]))
+    pixels = image["height"] * image["width"] * image["channels"]
+    if (image["height"] or image["width"]) and pixels != model["length"]:
+        refuse("model", f"image.height x image.width x image.channels to be model.length {model['length']}", str(pixels))
 
 
 class ConfiguredAttention(nn.Module):
@@ -104,7 +153,7 @@ class ConfiguredAttention(nn.Module):
     def forward(self, queries, keys, values, attn_mask, query_lengths, key_lengths):
         table = self.table
         family = table["family"]
-        mask = linnet_mask(attn_mask, key_lengths)
+        mask = linnet_mask(attn_mask, key_lengths, queries, keys)
         lengths = {name: value for name, value in mask.items() if name == "key_lengths"}
         if family == "linear":
             return linear_attention(
@@ -156,18 +205,19 @@ class SequenceModel(nn.Module):
 
     def __init__(self, config=None):
         super().__init__()
-        config = dict(config or {})
+        config = {} if config is None else config
+        if not isinstance(config, Mapping):
+            refuse_type("model", "a dictionary with the tables model, attention and image", type(config).__name__)
         unknown = set(config) - {"model", "attention", "image", "model_type", "format", "training", "data"}
         if unknown:
-            refuse("model", "the tables model, attention and image", ", ".join(sorted(unknown)))
+            refuse("model", "the tables model, attention and image", ", ".join(sorted(map(str, unknown))))
         model = _table("model", config.get("model", {}), MODEL)
         attention = _table("attention", config.get("attention", {}), ATTENTION)
         self.config = {"model": model, "attention": attention, "image": _table("image", config.get("image", {}), IMAGE)}
         width, heads = model["width"], model["heads"]
         if width % heads:
             refuse("model", "heads that divide the width", f"{heads} heads of width {width}")
-        if attention["family"] == "linear" and attention["decay"] != "none" and model["objective"] == "masked":
-            refuse("model", "no decay with the objective 'masked'", attention["decay"])
+        _check_tables(model, attention, self.config["image"])
         causal = model["objective"] == "next-token"
         layers, shared = [], None
         for layer in range(model["layers"]):
@@ -239,23 +289,49 @@ class SequenceModel(nn.Module):
             "attention": _table("attention", attention, ATTENTION),
             "image": _table("image", image or {}, IMAGE),
         }
+        _check_tables(*result.config.values())
         result._set(embedding, encoder, head, positions if isinstance(positions, torch.Tensor) else None)
         return result
 
     def _inputs(self, tokens, label):
-        vocabulary = self.config["model"]["vocabulary"]
-        if self.config["model"]["objective"] == "masked":
+        model = self.config["model"]
+        vocabulary, masked = model["vocabulary"], model["objective"] == "masked"
+        if not torch.compiler.is_compiling() and tokens.is_cpu and tokens.numel() > 0:
+            least, most = (int(bound) for bound in tokens.aminmax())
+            if least < -masked or most >= vocabulary:
+                refuse("model", f"tokens in {-masked} ... {vocabulary - 1}", f"{least} ... {most}")
+        if masked:
             return torch.where(tokens < 0, vocabulary, tokens)
         first = torch.full_like(tokens[:, :1], vocabulary)
         if label is not None:
-            first = first + torch.as_tensor(label, dtype=tokens.dtype, device=tokens.device).reshape(-1, 1)
+            first = first + self._labels(label, len(tokens)).to(tokens).reshape(-1, 1)
         return torch.cat([first, tokens[:, :-1]], 1)
+
+    def _labels(self, label, batch):
+        """Labels [1 or batch], int64."""
+        classes = self.config["model"]["classes"]
+        if classes == 0:
+            refuse("model", "no label for a model without classes", "one")
+        labels = label
+        if not isinstance(label, torch.Tensor):
+            labels = numbers("model", "label", [label] if np.ndim(label) == 0 else label)
+        if labels.dtype not in (torch.int64, torch.int32) or labels.dim() > 1 or labels.numel() not in (1, batch):
+            refuse("model", f"1 or {batch} labels of int64", f"{labels.dtype} {list(labels.shape)}")
+        if not torch.compiler.is_compiling() and labels.is_cpu and labels.numel() > 0:
+            least, most = (int(bound) for bound in labels.aminmax())
+            if least < 0 or most >= classes:
+                refuse("model", f"labels in 0 ... {classes - 1}", f"{least} ... {most}")
+        return labels
 
     def hidden(self, tokens, label=None):
         """The rows [batch, length, width] that the output head takes."""
         model = self.config["model"]
+        if not isinstance(tokens, torch.Tensor):
+            refuse_type("model", "tokens as a torch.Tensor", type(tokens).__name__)
         if tokens.dim() != 2 or tokens.dtype not in (torch.int64, torch.int32):
             refuse("model", "tokens [batch, length] of int64", f"{tokens.dtype} {list(tokens.shape)}")
+        if self.positions is not None and tokens.shape[1] > len(self.positions):
+            refuse("model", f"at most {len(self.positions)} tokens, the learned positions", str(tokens.shape[1]))
         x = self.embedding(self._inputs(tokens.long(), label))
         length = x.shape[1]
         if self.positions is not None:

@@ -14,7 +14,10 @@ import weakref
 
 import torch
 
+from torch.autograd import forward_ad
+
 from .. import _core
+from ._arguments import refuse, refuse_type
 
 _FULL, _CAUSAL = _core.Mask.full(), _core.Mask.causal()
 
@@ -105,23 +108,61 @@ def _mask(kind, left, right, bounds, key_lengths, segments, visible) -> _core.Ma
     elif kind == "intervals":
         mask = _core.Mask.intervals(*bounds.tolist())
     else:
-        mask = _core.Mask.boolean(visible.contiguous().view(torch.uint8).numpy())
+        visible = visible.contiguous()
+        _memory(visible)
+        mask = _core.Mask.boolean(visible.view(torch.uint8).numpy())
     if key_lengths is not None:
         mask = mask.with_key_lengths(key_lengths.tolist())
     if segments is not None:
         rows = segments.tolist()
         if segments.dim() == 2:  # shorter lists are padded with -1
-            rows = [[bound for bound in row if bound >= 0] for row in rows]
+            for row in rows:
+                while row and row[-1] == -1:
+                    row.pop()
         mask = mask.with_segments(rows)
     return mask
 
 
 def _memory(tensor):
-    return None if tensor is None else (tensor.data_ptr(), tensor.shape, tensor.stride())
+    if tensor is None:
+        return None
+    address, strides = tensor.data_ptr(), tensor.stride()
+    if not address or strides[-1] != 1:
+        _check_memory(tensor, address, strides)
+    return address, tensor.shape, strides
+
+
+def _check_memory(tensor, address, strides):
+    if tensor.numel() == 0:
+        return
+    if not address:
+        refuse("attention", "tensors whose elements are in memory", f"one {list(tensor.shape)} without memory")
+    if tensor.shape[-1] > 1:
+        refuse("attention", "tensors whose last axis is contiguous", f"strides {list(strides)}")
+
+
+def _is_narrow(q, k, v, decay, key_projection, value_projection, state) -> bool:
+    """Whether q, k and v are bfloat16 and not float32. Throws for other types, and for others of the remaining tensors."""
+    dtype = q.dtype
+    if not (dtype is k.dtype is v.dtype and (dtype is torch.float32 or dtype is torch.bfloat16)):
+        refuse_type("attention", "q, k and v of float32 or of bfloat16", f"{dtype}, {k.dtype} and {v.dtype}")
+    if not decay is key_projection is value_projection is state is None:
+        for tensor in (decay, key_projection, value_projection, state):
+            if tensor is not None and tensor.dtype is not torch.float32:
+                refuse_type("attention", "decays, projections and states of float32", str(tensor.dtype))
+    return dtype is torch.bfloat16
+
+
+def _check_devices(operation, tensors):
+    """Throws unless the tensors are all on the device of the first."""
+    device = tensors[0].device
+    for tensor in tensors:
+        if tensor is not None and tensor.device != device:
+            refuse(operation, f"all tensors on {device}, as q", f"one on {tensor.device}")
 
 
 def _rows(tensor):
-    """The tensor, or a copy whose innermost stride is 1: of a gradient, whose strides are PyTorch's choice."""
+    """The tensor, or a copy whose innermost stride is 1: of one whose strides are PyTorch's choice."""
     if tensor is None or tensor.stride(-1) == 1 or tensor.shape[-1] <= 1:
         return tensor
     return tensor.contiguous()
@@ -172,12 +213,13 @@ def _forward(
     mask, left, right, bounds, key_lengths, segments, visible, options, heads_first, with_state, results=None,
 ):  # fmt: skip
     """Fills `results`, of which the normaliser may be None, and by default new tensors."""
+    narrow = _is_narrow(q, k, v, decay, key_projection, value_projection, initial)
     out, normaliser, final = results = results or _empty_results(q, k, v, initial, options, heads_first, with_state)
     query = _memory(q)
     _attention_of(options, q.shape[3]).forward(
         _context(),
         _mask(mask, left, right, bounds, key_lengths, segments, visible),
-        q.dtype == torch.bfloat16,
+        narrow,
         _memory(out),
         query,
         query if k is q else _memory(k),
@@ -196,6 +238,7 @@ def _forward_meta(
     q, k, v, decay, key_projection, value_projection, initial,
     mask, left, right, bounds, key_lengths, segments, visible, options, heads_first, with_state,
 ):  # fmt: skip
+    _check_devices("attention", (q, k, v, decay, key_projection, value_projection, initial))
     return _empty_results(q, k, v, initial, options, heads_first, with_state)
 
 
@@ -217,6 +260,15 @@ def _backward(
     grad_out, grad_final, q, k, v, out, normaliser, decay, key_projection, value_projection, initial,
     mask, left, right, bounds, key_lengths, segments, visible, options, heads_first, absent=True,
 ):  # fmt: skip
+    narrow = _is_narrow(q, k, v, decay, key_projection, value_projection, initial)
+    if grad_out.layout is not torch.strided or (grad_final is not None and grad_final.layout is not torch.strided):
+        refuse("attention gradients", "dense gradients of the results", str(grad_out.layout))
+    if not (grad_out.dtype is out.dtype is q.dtype and normaliser.dtype is torch.float32):
+        refuse_type(
+            "attention gradients", f"the output and its gradient of {q.dtype}", f"{out.dtype} and {grad_out.dtype}"
+        )
+    if grad_final is not None and grad_final.dtype is not torch.float32:
+        refuse_type("attention gradients", "a gradient of the state of float32", str(grad_final.dtype))
     gradients = _empty_gradients(q, k, v, decay, key_projection, value_projection, initial, heads_first, absent)
     extra = (decay, key_projection, value_projection, initial)
     query = _memory(q)
@@ -224,7 +276,7 @@ def _backward(
     _attention_of(options, q.shape[3]).backward(
         _context(),
         _mask(mask, left, right, bounds, key_lengths, segments, visible),
-        q.dtype == torch.bfloat16,
+        narrow,
         *(_memory(gradient) for gradient in gradients[:3]),
         _memory(grad_out),
         query,
@@ -252,35 +304,60 @@ _streams: dict[int, tuple] = {}
 def _streams_of(state, options, *shape) -> _core.TensorStreams:
     """The recurrent form on the memory of `state`, kept as long as the tensor."""
     found = _streams.get(id(state))
-    if found is not None and found[0]() is state and found[1:-1] == (state.data_ptr(), options, shape):
+    memory = _memory(state)
+    if found is not None and found[0]() is state and found[1:-1] == (memory, options, shape):
         return found[-1]
-    core = _core.TensorStreams(_attention_of(options, shape[1]), _memory(state), *shape)
+    core = _core.TensorStreams(_attention_of(options, shape[1]), memory, *shape)
     key = id(state)
 
     def drop(reference):
         if key in _streams and _streams[key][0] is reference:
             del _streams[key]
 
-    _streams[key] = (weakref.ref(state, drop), state.data_ptr(), options, shape, core)
+    _streams[key] = (weakref.ref(state, drop), memory, options, shape, core)
     return core
 
 
+try:
+    _increment_version = torch.autograd.graph.increment_version
+except AttributeError:
+
+    def _increment_version(tensor):
+        tensor[:0].zero_()  # views share the version of their tensor
+
+
 def _step(q, k, v, state, decay, options):
+    if _is_narrow(q, k, v, decay, None, None, state):
+        refuse_type("attention step", "q, k and v of float32", str(q.dtype))
+    if not state.is_inference():
+        _increment_version(state)
+    elif not torch.is_inference_mode_enabled():
+        refuse("attention step", "a state that was not made in inference mode, or a step in that mode", "another")
     streams = _streams_of(state, options, q.shape[1], q.shape[2], v.shape[2])
     out = torch.empty_like(v, memory_format=torch.contiguous_format)
     streams.step(_context(), _memory(out), _memory(q), _memory(k), _memory(v), _memory(decay))
     return out
 
 
-library.impl("attention", _forward, "CPU")
-library.impl("attention_backward", _backward, "CPU")
-library.impl("attention_step", _step, "CPU")
+def _tensor_rows(options, q, k, *others):
+    rows = _rows(q)
+    same = k is q or (options.startswith("family=lsh") and torch.equal(k, q))  # one tensor, of which the dispatcher made two
+    return (rows, rows if same else _rows(k), *[_rows(tensor) for tensor in others])
+
+
+# What the dispatcher gives may have been made by it: it expands a tensor of zeros, for example.
+library.impl("attention", lambda *given: _forward(*_tensor_rows(given[14], *given[:7]), *given[7:]), "CPU")
+library.impl(
+    "attention_backward", lambda *given: _backward(*given[:2], *_tensor_rows(given[18], *given[2:11]), *given[11:]), "CPU"
+)
+library.impl("attention_step", lambda q, k, v, *given: _step(*_tensor_rows("", q, k, v), *given), "CPU")
 torch.library.register_fake("linnet::attention", _forward_meta, lib=library)
 torch.library.register_fake("linnet::attention_backward", _backward_meta, lib=library)
 
 
 @torch.library.register_fake("linnet::attention_step", lib=library)
 def _(q, k, v, state, decay, options):
+    _check_devices("attention step", (q, k, v, state, decay))
     return torch.empty_like(v, memory_format=torch.contiguous_format)
 
 
@@ -290,7 +367,7 @@ def _gradients(grad_out, grad_final, tensors, out, normaliser, settings):
     if grad_out is None:
         grad_out = torch.zeros_like(out)
     arguments = (grad_out, grad_final if settings[-1] else None, q, k, v, out, normaliser, *extra, *settings[:-1])
-    if not torch.is_grad_enabled() and _is_direct((q, grad_out)):
+    if not torch.is_grad_enabled() and _is_direct((q, grad_out, grad_final)):
         return _backward(*arguments, absent=False)
     gradients = torch.ops.linnet.attention_backward(*arguments)
     return [None if tensor is None else gradient for tensor, gradient in zip(tensors, gradients)]
@@ -361,7 +438,13 @@ class _Direct(torch.autograd.Function):
     def forward(ctx, given, settings, *tensors):
         all_tensors = _spread(given, tensors)
         out, normaliser, final = _forward(*all_tensors, *settings)
-        ctx.save_for_backward(*tensors, out, normaliser)
+        mask, left, right, bounds, key_lengths, segments, visible, *rest = settings
+        ctx.masked = not bounds is key_lengths is segments is visible is None
+        if ctx.masked:  # saved, so that PyTorch sees whether somebody changes them
+            ctx.save_for_backward(*tensors, out, normaliser, bounds, key_lengths, segments, visible)
+            settings = (mask, left, right, *rest)
+        else:
+            ctx.save_for_backward(*tensors, out, normaliser)
         ctx.same = all_tensors[1] is all_tensors[0]
         ctx.given, ctx.settings = given, settings
         ctx.set_materialize_grads(False)
@@ -369,10 +452,15 @@ class _Direct(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, grad_out, grad_final=None):
-        *tensors, out, normaliser = ctx.saved_tensors
+        settings = ctx.settings
+        if ctx.masked:
+            *tensors, out, normaliser, bounds, key_lengths, segments, visible = ctx.saved_tensors
+            settings = (*settings[:3], bounds, key_lengths, segments, visible, *settings[3:])
+        else:
+            *tensors, out, normaliser = ctx.saved_tensors
         if ctx.same:
             tensors[1] = tensors[0]
-        gradients = _gradients(grad_out, grad_final, _spread(ctx.given, tensors), out, normaliser, ctx.settings)
+        gradients = _gradients(grad_out, grad_final, _spread(ctx.given, tensors), out, normaliser, settings)
         return (None, None, *[gradients[i] for i in ctx.given])
 
 
@@ -392,17 +480,44 @@ _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 def attention_step(*arguments):
     """``torch.ops.linnet.attention_step``, directly where that may be."""
+    if forward_ad._current_level >= 0:
+        _refuse_tangents("attention step", arguments[:5])
     if torch.compiler.is_compiling() or not _is_direct(arguments[:5]):
         return torch.ops.linnet.attention_step(*arguments)
     return _step(*arguments)
 
 
 def _is_direct(tensors) -> bool:
-    """Whether these are plain tensors of the CPU, and nobody traces what is called with them."""
+    """Whether these are plain tensors of the CPU with memory of their own, and nobody traces what is called with them."""
     for tensor in tensors:
-        if tensor is not None and not (type(tensor) in _PLAIN and tensor.is_cpu):
+        if tensor is not None and (
+            type(tensor) not in _PLAIN or not tensor.is_cpu or tensor.is_neg() or tensor._is_zerotensor()
+        ):
             return False
     return not _is_traced()
+
+
+def _refuse_tangents(operation, tensors):
+    """Throws for a tensor with a derivative of forward mode, which would be lost."""
+    for tensor in tensors:
+        if tensor is not None and forward_ad.unpack_dual(tensor).tangent is not None:
+            refuse(operation, "no derivatives in forward mode, which float64 tensors have", "a tensor with a tangent")
+
+
+def check_by_core(q, k, v, mask, options, decay=None, *projections) -> None:
+    """Throws what the library says of float32 tensors of these lengths with this mask and these options: float64 ones, which run
+    through plain PyTorch, have the same limits. Traced calls are not checked."""
+    if torch.compiler.is_compiling() or not q.is_cpu or _is_traced():
+        return
+    if 0 in (q.shape[3], v.shape[3]):
+        refuse("attention", "heads and values of at least 1 number", f"{q.shape[3]} and {v.shape[3]}")
+    heads = q.shape[2]
+    with torch.no_grad():
+        query = torch.zeros(q.shape[0], q.shape[1], heads, 1)
+        key = torch.zeros(k.shape[0], k.shape[1], heads, 1)
+        given = [None if tensor is None else tensor.detach().float() for tensor in (decay, *projections)]
+        extra = (*given, *[None] * (4 - len(given)))
+        attention(query, key, key, *extra, *mask, options, False, False)
 
 
 def _has_gradients(tensors) -> bool:
@@ -417,6 +532,8 @@ def _has_gradients(tensors) -> bool:
 def attention(*arguments):
     """The output and the final state of ``torch.ops.linnet.attention``, called directly where that may be."""
     tensors = arguments[:7]
+    if forward_ad._current_level >= 0:
+        _refuse_tangents("attention", tensors)
     if torch.compiler.is_compiling() or not _is_direct(tensors):
         out, _, final = torch.ops.linnet.attention(*arguments)
         return out, final

@@ -23,7 +23,7 @@ def visible_keys(batch: int, queries: int, keys: int, mask, device=None) -> torc
     elif mask.kind == "prefix":
         seen = j <= torch.maximum(i, mask.bounds[:, None, None] - 1)
     elif mask.kind == "window":
-        seen = (i - mask.left <= j) & (j <= i + mask.right)
+        seen = (i - min(mask.left, keys) <= j) & (j <= i + min(mask.right, keys))
     elif mask.kind == "intervals":
         seen = (mask.bounds[0][None, :, None] <= j) & (j < mask.bounds[1][None, :, None])
     else:
@@ -38,6 +38,14 @@ def visible_keys(batch: int, queries: int, keys: int, mask, device=None) -> torc
         of_key = (bounds[:, None, :] <= j.transpose(1, 2)).sum(-1)
         seen = seen & (of_query[:, :, None] == of_key[:, None, :])
     return seen
+
+
+def without_padding(k, v, key_lengths):
+    """k and v with zeros in place of padded keys, whose numbers may be anything."""
+    if key_lengths is None:
+        return k, v
+    kept = (torch.arange(k.shape[1])[None] < key_lengths[:, None])[:, :, None, None]
+    return torch.where(kept, k, 0), torch.where(kept, v, 0)
 
 
 def features_of(x: torch.Tensor, options: dict) -> tuple[torch.Tensor, torch.Tensor]:
@@ -97,7 +105,7 @@ def linear(q, k, v, visible, options: dict, decay=None, initial=None):
     y_q, s_q = features_of(q, options)
     y_k, s_k = features_of(k, options)
     phi_q, phi_k = y_q * torch.exp(s_q), y_k * torch.exp(s_k)
-    weights = torch.einsum("bihf,bjhf->bhij", phi_q, phi_k) * visible[:, None]
+    weights = torch.where(visible[:, None], torch.einsum("bihf,bjhf->bhij", phi_q, phi_k), 0)
     length, keys, heads = q.shape[1], k.shape[1], q.shape[2]
     if decay is not None:
         distance = (torch.arange(length)[:, None] - torch.arange(keys)[None, :]).clamp(min=0)
@@ -117,8 +125,11 @@ def linear(q, k, v, visible, options: dict, decay=None, initial=None):
         denominator = denominator + torch.einsum("bihf,bhf,ih->bih", phi_q, z, factor)[..., None]
     if options["normalise"] == "sum":
         log_scaled = options["feature_map"].startswith("favor") or options["feature_map"] == "random-exp"
-        out = numerator / (denominator + (0.0 if log_scaled else options["epsilon"]))
-        out = torch.where(denominator == 0, torch.zeros_like(out), out) if log_scaled else out
+        if not log_scaled:
+            denominator = denominator + options["epsilon"]
+        # As in float32: zeros where there is no denominator, and with log-scaled maps where it is negative.
+        divides = denominator > 0 if log_scaled else denominator != 0
+        out = torch.where(divides, numerator / torch.where(divides, denominator, 1), 0)
     else:
         out = numerator
     weight = kept[:, :, None].expand(-1, -1, heads)
@@ -149,9 +160,7 @@ def softmax(q, k, v, visible, scale):
 def linformer(q, k, v, key_projection, value_projection, key_lengths, scale):
     """softmax(q (P k)^T) (R v) with projections [heads or 1, rank, keys]."""
     keys = k.shape[1]
-    if key_lengths is not None:
-        kept = (torch.arange(keys)[None] < key_lengths[:, None])[:, :, None, None]
-        k, v = k * kept, v * kept
+    k, v = without_padding(k, v, key_lengths)
     heads = q.shape[2]
     p = key_projection[:, :, :keys].expand(heads, -1, -1)
     r = value_projection[:, :, :keys].expand(heads, -1, -1)

@@ -106,5 +106,154 @@ def test_what_linnet_has_not_is_refused(tmp_path):
         lt.import_(tmp_path / "nothing")
     lt.export(model(), tmp_path)
     (tmp_path / "model.safetensors").write_bytes(b"\x00" * 20)
-    with pytest.raises(linnet.Error, match="damaged"):
+    with pytest.raises(linnet.Error, match=r"model\.safetensors"):
         lt.import_(tmp_path)
+
+
+def refused(call, part=""):
+    with pytest.raises(linnet.Error) as caught:
+        call()
+    text = str(caught.value)
+    assert text.startswith("[") and part in text and "\n" not in text, text
+
+
+SMALL = {"layers": 1, "heads": 2, "width": 16, "feed_forward": 16, "length": 12, "vocabulary": 9}
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        3,
+        [1],
+        {"model": 3},
+        {1: {}},
+        {"model": {"heads": 0}},
+        {"model": {"layers": "two"}},
+        {"model": {"layers": -1}},
+        {"model": {"layers": 2.5}},
+        {"model": {"layers": True}},
+        {"model": {"width": -4, "heads": 2}},
+        {"model": {"length": -4}},
+        {"model": {"length": 10**12}},
+        {"model": {"vocabulary": 0}},
+        {"model": {"dropout": 7}},
+        {"model": {"norm": []}},
+        {"model": {"classes": -3}},
+        {"model": {"tied_output": "no"}},
+        {"model": {"tied_output": True, "head": "logistics"}},
+        {"model": {"objective": "masked", "classes": 3}},
+        {"model": {"objective": "masked"}, "attention": {"family": "strided"}},
+        {"model": {"objective": "masked"}, "attention": {"family": "linformer", "rank": 0}},
+        {"model": {"objective": "masked"}, "attention": {"family": "linformer", "rank": 300}},
+        {"model": {"objective": "masked"}, "attention": {"family": "linformer", "sharing": "x"}},
+        {"attention": {"feature_map": "nope"}},
+        {"attention": {"epsilon": "x"}},
+        {"attention": {"epsilon": float("nan")}},
+        {"attention": {"decay": "fixed", "shortest_memory": -1}},
+        {"attention": {"decay": "fixed", "feature_map": "favor"}},
+        {"image": {"height": 5, "width": 5}},
+    ],
+    ids=str,
+)
+def test_configurations_that_are_refused(given):
+    refused(lambda: lt.SequenceModel(given))
+
+
+def test_tokens_and_labels_are_checked():
+    plain = lt.SequenceModel({"model": SMALL})
+    classes = lt.SequenceModel({"model": {**SMALL, "classes": 3}})
+    masked = lt.SequenceModel({"model": {**SMALL, "objective": "masked"}})
+    row = torch.zeros(2, 3, dtype=torch.long)
+    for call, part in (
+        (lambda: plain(row + 9), "tokens in 0 ... 8"),
+        (lambda: plain(row - 1), "tokens in 0 ... 8"),
+        (lambda: plain([[1]]), "tokens as a torch.Tensor"),
+        (lambda: plain(torch.zeros(1, 13, dtype=torch.long)), "at most 12 tokens"),
+        (lambda: plain(row, label=0), "no label"),
+        (lambda: masked(row - 7), "tokens in -1 ... 8"),
+        (lambda: masked(row + 9), "tokens in -1 ... 8"),
+        (lambda: classes(row, label=-1), "label"),
+        (lambda: classes(row, label=torch.tensor([0, -1])), "labels in 0 ... 2"),
+        (lambda: classes(row, label=3), "labels in 0 ... 2"),
+        (lambda: classes(row, label=[1, 1.7]), "label"),
+        (lambda: classes(row, label=[0, 0, 0]), "1 or 2 labels"),
+        (lambda: classes(row, label=True), "label"),
+    ):
+        refused(call, part)
+    assert torch.equal(classes(row, label=2), classes(row, label=np.array([2, 2])))
+    assert masked(row - 1).shape == (2, 3, 9) and plain(row[:0]).shape == (0, 3, 9)
+
+
+def edited_config(change):
+    def damage(folder):
+        path = folder / "config.json"
+        config = json.loads(path.read_text())
+        change(config)
+        path.write_text(json.dumps(config))
+
+    return damage
+
+
+def edited_weights(change=lambda header: None, bytes_=lambda data: data):
+    def damage(folder):
+        path = folder / "model.safetensors"
+        data = path.read_bytes()
+        size = int.from_bytes(data[:8], "little")
+        header = json.loads(data[8 : 8 + size])
+        change(header)
+        text = json.dumps(header).encode()
+        path.write_bytes(bytes_(len(text).to_bytes(8, "little") + text + data[8 + size :]))
+
+    return damage
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        edited_config(lambda c: c.update(format=2)),
+        edited_config(lambda c: c["model"].update(layers="1")),
+        edited_config(lambda c: c["model"].update(heads=0)),
+        edited_config(lambda c: c["model"].update(heads=-2)),
+        edited_config(lambda c: c["model"].update(length=10**12)),
+        edited_config(lambda c: c["attention"].update(feature_map="banana")),
+        edited_config(lambda c: c["attention"].update(epsilon=-1)),
+        edited_config(lambda c: c.update(image={"height": 5, "width": 5, "channels": 1})),
+        edited_weights(lambda h: h["head.weight"].update(shape=[-1, 16])),
+        edited_weights(lambda h: h["head.weight"].update(data_offsets=[-576, 0])),
+        edited_weights(lambda h: h["head.weight"].update(data_offsets=5)),
+        edited_weights(lambda h: h["head.weight"].update(data_offsets=h["head.bias"]["data_offsets"])),
+        edited_weights(lambda h: h.update({"head.weight_scale": h["head.bias"]})),
+        edited_weights(lambda h: h.update({"head.weight": 3})),
+        edited_weights(bytes_=lambda data: data + b"xxxx"),
+        edited_weights(bytes_=lambda data: data[:-4]),
+        edited_weights(bytes_=lambda data: data[:-4] + np.float32(np.nan).tobytes()),
+        lambda folder: (folder / "model.safetensors").unlink(),
+        lambda folder: (folder / "config.json").unlink(),
+        lambda folder: (folder / "config.json").write_bytes(b"\xff\xfe"),
+        lambda folder: (folder / "config.json").write_text("[" * 100000),
+    ],
+)
+def test_damaged_folders_are_refused(damage, tmp_path):
+    lt.export(lt.SequenceModel({"model": SMALL}), tmp_path)
+    lt.import_(tmp_path)
+    damage(tmp_path)
+    refused(lambda: lt.import_(tmp_path))
+
+
+def test_narrow_weights_of_the_library(tmp_path):
+    """Files with digests, and with scales beside int8 weights."""
+    lt.export(lt.SequenceModel({"model": SMALL}), tmp_path)
+    given = torch.arange(9)[None]
+    for kind in ("bf16", "int8"):
+        linnet.load(tmp_path, {"model.weights": kind}).save(tmp_path / kind)
+        found = lt.import_(tmp_path / kind)(given)
+        exact = linnet.load(tmp_path / kind, {"model.weights": "f32"}).logits(given.numpy())
+        assert np.abs(centred(found) - centred(exact)).max() < 1e-4
+
+
+def test_paths_that_are_refused(tmp_path):
+    model = lt.SequenceModel({"model": SMALL})
+    refused(lambda: lt.export(model, 3), "path")
+    refused(lambda: lt.import_(3), "path")
+    (tmp_path / "file").write_text("")
+    refused(lambda: lt.export(model, tmp_path / "file"), "to write")

@@ -364,3 +364,49 @@ def test_local_products_make_local_attention(context):
     expected = attention(*(x.transpose(1, 2) for x in (q, k, v)), FullMask(12), None, LengthMask(lengths, max_len=12))
     for b, length in enumerate(lengths):
         assert relative(out[b, :, :length], expected[b, :length].transpose(0, 1)) < 1e-5
+
+
+@pytest.mark.parametrize("name", ["causal-linear", "full", "favor"])
+def test_states_follow_what_is_put_into_their_elements(name):
+    """Beams that change places: the elements of a state are assigned, or lists are made of them."""
+    options = {**SIZES, "attention_type": name}
+    recurrent = RecurrentEncoderBuilder.from_kwargs(**options).get().eval()
+    width = 16
+    x, order = torch.randn(2, 6, width), torch.tensor([1, 0])
+    with torch.no_grad():
+        expected = None
+        for i in range(6):
+            row, expected = recurrent(x[order, i], expected)
+        for assign in (True, False):
+            state = None
+            for i in range(5):
+                _, state = recurrent(x[:, i], state)
+            if assign:
+                for layer in state:
+                    for j, part in enumerate(layer):
+                        layer[j] = part[order]
+            else:
+                state = [[part[order] for part in layer] for layer in state]
+            found, state = recurrent(x[order, 5], state)
+            assert relative(found, row) < 1e-6
+            for layer, exact in zip(state, expected):
+                for part, other in zip(layer[:2], exact):
+                    assert relative(part, other) < 1e-6
+
+
+@pytest.mark.parametrize("name", ["causal-linear", "full", "local", "strided", "favor"])
+@pytest.mark.parametrize("mask", [TriangularCausalMask(3), FullMask(3), FullMask(12)])
+def test_masks_of_another_length_are_refused(name, mask):
+    encoder = TransformerEncoderBuilder.from_kwargs(**{**SIZES, "attention_type": name, "local_context": 4}).get()
+    width = 16
+    with pytest.raises((ValueError, RuntimeError), match="mask"):
+        encoder(torch.randn(2, 10, width), attn_mask=mask)
+
+
+def test_length_masks_shorter_than_the_keys():
+    encoder = TransformerEncoderBuilder.from_kwargs(**{**SIZES, "attention_type": "full"}).get()
+    x = torch.randn(2, 10, 16)
+    short, whole = LengthMask(torch.tensor([5, 5])), LengthMask(torch.tensor([5, 5]), max_len=10)
+    assert torch.equal(encoder(x, length_mask=short), encoder(x, length_mask=whole))
+    with pytest.raises(ValueError, match="at most 10 keys"):
+        encoder(x, length_mask=LengthMask(torch.tensor([12, 5])))

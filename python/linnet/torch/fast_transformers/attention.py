@@ -83,7 +83,8 @@ class FullAttention(_Attention):
         self.softmax_temp = softmax_temp
 
     def forward(self, queries, keys, values, attn_mask, query_lengths, key_lengths):
-        return softmax_attention(queries, keys, values, scale=self.softmax_temp or 0.0, **linnet_mask(attn_mask, key_lengths))
+        mask = linnet_mask(attn_mask, key_lengths, queries, keys)
+        return softmax_attention(queries, keys, values, scale=self.softmax_temp or 0.0, **mask)
 
 
 class _FeatureAttention(_Attention):
@@ -109,7 +110,7 @@ class LinearAttention(_FeatureAttention):
     """
 
     def forward(self, queries, keys, values, attn_mask, query_lengths, key_lengths):
-        return self._attend(queries, keys, values, **linnet_mask(attn_mask, key_lengths))
+        return self._attend(queries, keys, values, **linnet_mask(attn_mask, key_lengths, queries, keys))
 
 
 class CausalLinearAttention(_FeatureAttention):
@@ -119,7 +120,7 @@ class CausalLinearAttention(_FeatureAttention):
         if not attn_mask.lower_triangular:
             raise RuntimeError("[causal-linear] expected a lower triangular mask, got another")
         length, count = queries.shape[1], keys.shape[1]
-        mask = linnet_mask(attn_mask, key_lengths)
+        mask = linnet_mask(attn_mask, key_lengths, queries, keys)
         mask["mask"] = "causal"
         if count > length:
             keys, values = keys[:, :length], values[:, :length]
@@ -148,7 +149,7 @@ class LocalAttention(_Attention):
             left=left,
             right=self.local_context - left - 1,
             scale=self.softmax_temp or 0.0,
-            **linnet_mask(attn_mask, key_lengths),
+            **linnet_mask(attn_mask, key_lengths, queries, keys),
         )
 
 
@@ -186,7 +187,7 @@ class ReformerAttention(_Attention):
             rounds=self.rounds,
             seed=self.seed,
             scale=self.softmax_temp or 0.0,
-            **linnet_mask(attn_mask, key_lengths),
+            **linnet_mask(attn_mask, key_lengths, queries, keys),
         )
 
 
@@ -209,7 +210,7 @@ class FavorAttention(_Attention):
             feature_map="favor",
             features=self.favor_features,
             seed=self.favor_seed,
-            **linnet_mask(attn_mask, key_lengths),
+            **linnet_mask(attn_mask, key_lengths, queries, keys),
         )
 
 
@@ -225,7 +226,7 @@ class LinformerAttention(_Attention):
         self.value_projection = torch.nn.Parameter(torch.randn(1, rank, linformer_length) * rank**-0.5)
 
     def forward(self, queries, keys, values, attn_mask, query_lengths, key_lengths):
-        mask = linnet_mask(attn_mask, key_lengths)
+        mask = linnet_mask(attn_mask, key_lengths, queries, keys)
         if "mask" in mask:
             raise RuntimeError("[linformer] expected a mask that is all ones, got another")
         return linformer_attention(
@@ -244,7 +245,8 @@ class StridedAttention(_Attention):
     def forward(self, queries, keys, values, attn_mask, query_lengths, key_lengths):
         if not attn_mask.lower_triangular:
             raise RuntimeError("[strided] expected a lower triangular mask, got another")
-        mask = linnet_mask(None, key_lengths)
+        mask = linnet_mask(attn_mask, key_lengths, queries, keys)
+        mask.pop("mask", None)
         return strided_attention(queries, keys, values, scale=self.softmax_temp or 0.0, **self.options, **mask)
 
 

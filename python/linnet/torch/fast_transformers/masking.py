@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import torch
 
+from .._arguments import refuse
+
 
 class BaseMask:
     """A mask with the properties that modules read. A subclass defines `bool_matrix`."""
@@ -139,11 +141,18 @@ class TriangularCausalMask(LengthMask):
         self._lengths = torch.arange(1, N + 1, device=device)
 
 
-def linnet_mask(attn_mask, key_lengths) -> dict:
-    """The arguments `mask` and `key_lengths` of linnet.torch's operators."""
+def linnet_mask(attn_mask, key_lengths, queries, keys) -> dict:
+    """The arguments `mask` and `key_lengths` of linnet.torch's operators, for tensors [N, L, H, E] and [N, S, H, E]."""
     arguments = {}
-    if attn_mask is not None and not attn_mask.all_ones:
-        arguments["mask"] = "causal" if attn_mask.lower_triangular else attn_mask.bool_matrix
-    if key_lengths is not None and not key_lengths.all_ones:
-        arguments["key_lengths"] = key_lengths.lengths
+    length, count = queries.shape[1], keys.shape[1]
+    if attn_mask is not None:
+        if tuple(attn_mask.shape) not in ((length, count), (length, length)):
+            refuse("mask", f"a mask of {length} queries and {count} keys", f"{list(attn_mask.shape)}")
+        if not attn_mask.all_ones:
+            arguments["mask"] = "causal" if attn_mask.lower_triangular else attn_mask.bool_matrix
+    if key_lengths is not None:
+        if key_lengths.shape[-1] > count:
+            refuse("mask", f"lengths of at most {count} keys", f"a mask of {key_lengths.shape[-1]}")
+        if not key_lengths.all_ones or key_lengths.shape[-1] != count:
+            arguments["key_lengths"] = key_lengths.lengths
     return arguments

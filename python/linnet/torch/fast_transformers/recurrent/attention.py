@@ -55,12 +55,34 @@ class RecurrentCrossAttentionLayer(AttentionLayer):
         return self.out_projection(out.flatten(-2)), state
 
 
-class _LinearState(list):
-    """[S, z], S [N, H, F, M] and z [N, H, F], both views of the one tensor `numbers`."""
+class _State(list):
+    """The elements of a state with what they are parts of, as long as nobody puts others into their places."""
+
+    def __init__(self, elements):
+        super().__init__(elements)
+        self._made = tuple(self)
+
+    def is_as_made(self):
+        return len(self) == len(self._made) and all(found is made for found, made in zip(self, self._made))
+
+
+class _LinearState(_State):
+    """[S, z], S [N, H, F, M] and z [N, H, F], and with the map favor the log-scales [N, H, 2]: views of the one tensor
+    `numbers`."""
 
     def __init__(self, numbers, heads, value_dim, feature_map="elu"):
-        super().__init__(split_state(numbers, heads, value_dim, feature_map=feature_map))
+        elements = split_state(numbers, heads, value_dim, feature_map=feature_map)
+        if feature_map == "favor":
+            elements = (*elements, numbers[:, -2 * heads :].unflatten(1, (heads, 2)))
+        super().__init__(elements)
         self.numbers = numbers
+
+
+def _numbers(state):
+    """The one tensor [N, floats] of a linear state, or of a list like it."""
+    if isinstance(state, _LinearState) and state.is_as_made():
+        return state.numbers
+    return torch.cat([part.flatten(1) for part in state], 1)
 
 
 class RecurrentLinearAttention(_Attention):
@@ -85,20 +107,18 @@ class RecurrentLinearAttention(_Attention):
         if state is None:
             dtype = torch.float64 if query.dtype == torch.float64 else torch.float32
             numbers = linear_state(batch, heads, features, value_dim, dtype=dtype)
-        elif isinstance(state, _LinearState):
-            numbers = state.numbers
         else:
-            numbers = torch.cat([part.flatten(1) for part in state], 1)
+            numbers = _numbers(state)
         if len(numbers) != batch:
             raise ValueError(f"[recurrent linear] expected a state of {batch} streams, got one of {len(numbers)}")
         out, left = linear_attention_step(query, key, value, numbers, feature_map=chosen, epsilon=self.eps)
-        if isinstance(state, _LinearState) and left is numbers:
+        if left is getattr(state, "numbers", None):
             return out, state
         return out, _LinearState(left, heads, value_dim)
 
 
 class RecurrentFavorAttention(_Attention):
-    """`FavorAttention` with the causal mask as a recurrence, with a state of its own that begins with S and z."""
+    """`FavorAttention` with the causal mask as a recurrence, with the log-scales [N, H, 2] behind S and z in its state."""
 
     def __init__(self, favor_features=0, favor_seed=0, event_dispatcher=""):
         super().__init__(event_dispatcher=event_dispatcher)
@@ -110,15 +130,17 @@ class RecurrentFavorAttention(_Attention):
         batch, heads, head_dim = query.shape
         if state is None:
             numbers = linear_state(batch, heads, head_dim, value.shape[2], **self.options)
-        elif isinstance(state, _LinearState) and len(state.numbers) == batch:
-            numbers = state.numbers
+        elif len(state) == 3 and len(state[0]) == batch:
+            numbers = _numbers(state)
         else:
             raise ValueError(f"[recurrent favor] expected a state of {batch} streams that this attention made, got another")
         out, left = linear_attention_step(query, key, value, numbers, seed=self.favor_seed, **self.options)
-        return out, state if left is numbers and state is not None else _LinearState(left, heads, value.shape[2], "favor")
+        if left is getattr(state, "numbers", None):
+            return out, state
+        return out, _LinearState(left, heads, value.shape[2], "favor")
 
 
-class _Cache(list):
+class _Cache(_State):
     """[keys, values], [N, H, S, E] and [N, H, S, D], the first S tokens of two tensors with room for more."""
 
     def __init__(self, room, length):
@@ -156,7 +178,7 @@ class RecurrentFullAttention(_Attention):
         if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in given):
             return [key, value] if state is None else [torch.cat(pair, 2) for pair in zip(state, (key, value))]
         length = 0 if state is None else state[0].shape[2]
-        room = state.room if isinstance(state, _Cache) else None
+        room = state.room if isinstance(state, _Cache) and state.is_as_made() else None
         if room is None or room.taken != length or room[0].shape[2] == length:
             room = _Room(part.new_empty(*part.shape[:2], max(16, 2 * length), part.shape[3]) for part in (key, value))
             for part, old in zip(room, state or ()):
