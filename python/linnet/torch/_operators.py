@@ -250,10 +250,10 @@ def _empty_gradients(q, k, v, decay, key_projection, value_projection, initial, 
             return q.new_empty((0,), dtype=torch.float32) if absent else None
         return torch.zeros_like(tensor) if tensor is initial else torch.empty_like(tensor)
 
-    return (
-        *(_new(tensor, tensor.shape, heads_first) for tensor in (q, k, v)),
-        *(optional(tensor) for tensor in (decay, key_projection, value_projection, initial)),
-    )
+    grad_q, grad_k, grad_v = _new(q, q.shape, heads_first), _new(k, k.shape, heads_first), _new(v, v.shape, heads_first)
+    if not absent and decay is key_projection is value_projection is initial is None:
+        return grad_q, grad_k, grad_v, None, None, None, None
+    return (grad_q, grad_k, grad_v, *(optional(tensor) for tensor in (decay, key_projection, value_projection, initial)))
 
 
 def _backward(
@@ -271,21 +271,27 @@ def _backward(
         refuse_type("attention gradients", "a gradient of the state of float32", str(grad_final.dtype))
     gradients = _empty_gradients(q, k, v, decay, key_projection, value_projection, initial, heads_first, absent)
     extra = (decay, key_projection, value_projection, initial)
+    if decay is key_projection is value_projection is initial is None:
+        others = (None,) * 8
+    else:
+        others = [_memory(tensor) for tensor in extra]
+        others += [None if tensor is None else _memory(gradient) for tensor, gradient in zip(extra, gradients[3:])]
     query = _memory(q)
     grad_out, grad_final = _rows(grad_out), _rows(grad_final)
     _attention_of(options, q.shape[3]).backward(
         _context(),
         _mask(mask, left, right, bounds, key_lengths, segments, visible),
         narrow,
-        *(_memory(gradient) for gradient in gradients[:3]),
+        _memory(gradients[0]),
+        _memory(gradients[1]),
+        _memory(gradients[2]),
         _memory(grad_out),
         query,
         query if k is q else _memory(k),
         _memory(v),
         _memory(out),
         _memory(normaliser),
-        *(_memory(tensor) for tensor in extra),
-        *(None if tensor is None else _memory(gradient) for tensor, gradient in zip(extra, gradients[3:])),
+        *others,
         _memory(grad_final),
     )
     return gradients
