@@ -58,12 +58,12 @@ void backward(const AttentionOptions& options, nb::handle grad_query, nb::handle
 }  // namespace
 
 void bind_reference(nb::module_& module) {
-  module.def("reference_forward", &forward, "options"_a, "out"_a, "q"_a, "k"_a, "v"_a, "mask"_a,
+  module.def("reference_forward", usage<&forward>, "options"_a, "out"_a, "q"_a, "k"_a, "v"_a, "mask"_a,
              "decay"_a.none() = nb::none(), "key_projection"_a.none() = nb::none(),
              "value_projection"_a.none() = nb::none(),
              "The same in double precision and quadratic time; all arrays float64 and dense.");
-  module.def("reference_backward", &backward, "options"_a, "grad_q"_a, "grad_k"_a, "grad_v"_a, "grad_out"_a,
-             "q"_a, "k"_a, "v"_a, "mask"_a, "decay"_a.none() = nb::none(),
+  module.def("reference_backward", usage<&backward>, "options"_a, "grad_q"_a, "grad_k"_a, "grad_v"_a,
+             "grad_out"_a, "q"_a, "k"_a, "v"_a, "mask"_a, "decay"_a.none() = nb::none(),
              "key_projection"_a.none() = nb::none(), "value_projection"_a.none() = nb::none(),
              "grad_decay"_a.none() = nb::none(), "grad_key_projection"_a.none() = nb::none(),
              "grad_value_projection"_a.none() = nb::none(), "Its gradients.");
