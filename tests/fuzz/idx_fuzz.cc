@@ -18,6 +18,13 @@ namespace {
 
 constexpr std::string_view gzip_header("\x1f\x8b\x08\0\0\0\0\0\0\xff", 10);
 
+/// The deflated stream alone, without the header and the trailer of a gzip file.
+std::string deflated(std::string_view bytes) {
+  const std::string file = gzipped(bytes);
+  constexpr std::size_t trailer = 8;
+  return file.substr(gzip_header.size(), file.size() - gzip_header.size() - trailer);
+}
+
 /// The stream in a gzip file, with the checksum and the size of what its beginning inflates to.
 std::string gzip_of(std::string_view stream_bytes) {
   constexpr std::size_t most = 1 << 16;

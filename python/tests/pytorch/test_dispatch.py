@@ -59,7 +59,7 @@ def test_gradcheck():
     assert torch.autograd.gradcheck(lt.linformer_attention, (q, k, v, p))
 
 
-@pytest.mark.parametrize("backend", ["aot_eager"])
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
 def test_compile_without_graph_breaks(backend):
     def function(q, k, v):
         out, state = lt.linear_attention(q * 2, k, v, mask="causal", return_state=True)
