@@ -72,8 +72,13 @@ if [[ -n "$pytorch" ]]; then
     echo "wheel: installing PyTorch into $pytorch"
     rm -rf "$pytorch"
     "$python" -m venv "$pytorch"
-    "$pytorch/bin/pip" install --quiet --disable-pip-version-check --no-cache-dir torch numpy pytest
-    touch "$pytorch/complete"
+    for attempt in 1 2 3; do
+      if "$pytorch/bin/pip" install --quiet --disable-pip-version-check --no-cache-dir torch numpy pytest; then
+        touch "$pytorch/complete"
+        break
+      fi
+      echo "wheel: attempt $attempt to install PyTorch failed" >&2
+    done
   fi
   echo "wheel: testing linnet.torch"
   "$pytorch/bin/pip" install --quiet --disable-pip-version-check --force-reinstall --no-deps "$wheel"
