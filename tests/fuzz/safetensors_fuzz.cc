@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <stdexcept>
 
 #include "base/fail.h"
 #include "fuzz.h"
@@ -23,6 +24,11 @@ std::string length_of(std::uint64_t size) {
   return bytes;
 }
 
+std::uint64_t whole(const Json& value) {
+  if (!value.is_number_unsigned()) throw std::invalid_argument("no whole number");
+  return value.get<std::uint64_t>();
+}
+
 /// Replaces the digests that a header has by those of its tensors, as docs/format.md describes them. Headers
 /// that cannot be read stay as they are.
 std::string with_digests(const std::string& header, std::string_view data) try {
@@ -35,12 +41,12 @@ std::string with_digests(const std::string& header, std::string_view data) try {
   std::map<std::string, std::string> lines;
   for (const auto& [name, entry] : json.items()) {
     if (name == "__metadata__") continue;
-    const auto begin = entry.at("data_offsets").at(0).get<std::uint64_t>(),
-               end = entry.at("data_offsets").at(1).get<std::uint64_t>();
+    const std::uint64_t begin = whole(entry.at("data_offsets").at(0)),
+                        end = whole(entry.at("data_offsets").at(1));
     if (begin > end || end > data.size()) return header;
     const std::string digest = digest_of(data.substr(begin, end - begin));
     Shape shape;
-    for (const Json& extent : entry.at("shape")) shape.push_back(extent.get<std::int64_t>());
+    for (const Json& extent : entry.at("shape")) shape.push_back(static_cast<std::int64_t>(whole(extent)));
     metadata["xxh3:" + name] = digest;
     lines[name] =
         fmt::format("{}\n{}\n{}\n{}\n", name, entry.at("dtype").get<std::string>(), to_string(shape), digest);
