@@ -74,7 +74,8 @@ void check_header(std::string_view text, std::size_t at, const std::string& file
 
 // Throws UsageError where tables lie deeper in each other than `deepest`: the library would recurse through
 // them when it frees them. Counts the dots of a key and the brackets around it, which is at least the depth.
-// Also checks the headers of tables.
+// Also checks the headers of tables, and that what is neither a string nor a comment is ASCII, which the
+// library takes for granted in some places.
 void check_structure(std::string_view text, const std::string& file) {
   std::vector<std::size_t> inside = {0};  // dots since the last key began, for every open bracket
   std::size_t depth = 0;
@@ -98,6 +99,11 @@ void check_structure(std::string_view text, const std::string& file) {
       // Two quotes more may stand before the three that end it.
       for (int more = 0; several && more < 2 && at < text.size() && text[at] == c; ++more) ++at;
     } else {
+      if (static_cast<unsigned char>(c) > 127)
+        fail<UsageError>(operation,
+                         "{}, line {}: expected ASCII outside strings and comments, got byte {:#04x}", file,
+                         std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(at), '\n') + 1,
+                         static_cast<unsigned char>(c));
       if (c == '.') ++inside.back(), ++depth;
       if (c == '[' || c == '{') inside.push_back(1), ++depth;
       if ((c == ']' || c == '}') && inside.size() > 1) forget_key(), inside.pop_back();

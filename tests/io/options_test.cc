@@ -62,6 +62,18 @@ TEST(Options, RefusesDeepTables) {
 }
 
 // What follows the bracket goes into an assertion of the library.
+TEST(Options, OutsideStringsAndCommentsTomlIsAscii) {
+  // A digit and a Latin, a Cyrillic and a Chinese letter, a space that is none, and a byte that is no letter.
+  for (const std::string after : {"\xc8\x88", "\xd0\xb1", "\xe6\x97\xa5", "\xc2\xa0", "\x88"}) {
+    Example example;
+    EXPECT_THAT(
+        usage_error([&] { example.options.parse_toml("# \xc8\x88\nlayers = 2" + after + "\n", "t"); }),
+        HasSubstr("t, line 2: expected ASCII outside strings and comments, got byte 0x"));
+  }
+  Example example;
+  example.options.parse_toml("note = \"\xc8\x88\" # \xd0\xb1\n", "t");
+}
+
 TEST(Options, RefusesHeadersOfTablesWithoutAName) {
   std::int64_t layers = 0;
   Options options;
