@@ -58,6 +58,11 @@ std::string shown(const Json& value) {
 
 std::string last_part(const std::string& key) { return key.substr(key.rfind('.') + 1); }
 
+// The line of the byte `at`, from 1.
+std::int64_t line_at(std::string_view text, std::size_t at) {
+  return std::ranges::count(text.substr(0, at), '\n') + 1;
+}
+
 // Throws UsageError where the bracket at byte `at`, which opens the header of a table, is followed by neither
 // a name nor a bracket: the library takes it for granted that one of them follows.
 void check_header(std::string_view text, std::size_t at, const std::string& file) {
@@ -67,9 +72,8 @@ void check_header(std::string_view text, std::size_t at, const std::string& file
   if (name == std::string_view::npos || std::isalnum(static_cast<unsigned char>(text[name])) != 0 ||
       std::string_view("_-\"']").find(text[name]) != std::string_view::npos)
     return;
-  const std::string_view before = text.substr(0, name);
   fail<UsageError>(operation, "{}, line {}: expected the name of a table behind [, got none", file,
-                   std::count(before.begin(), before.end(), '\n') + 1);
+                   line_at(text, name));
 }
 
 // Throws UsageError where tables lie deeper in each other than `deepest`: the library would recurse through
@@ -102,8 +106,7 @@ void check_structure(std::string_view text, const std::string& file) {
       if (static_cast<unsigned char>(c) > 127)
         fail<UsageError>(operation,
                          "{}, line {}: expected ASCII outside strings and comments, got byte {:#04x}", file,
-                         std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(at), '\n') + 1,
-                         static_cast<unsigned char>(c));
+                         line_at(text, at), static_cast<unsigned char>(c));
       if (c == '.') ++inside.back(), ++depth;
       if (c == '[' || c == '{') inside.push_back(1), ++depth;
       if ((c == ']' || c == '}') && inside.size() > 1) forget_key(), inside.pop_back();

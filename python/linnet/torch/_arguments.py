@@ -11,7 +11,7 @@ import torch
 
 from .. import _core
 
-_NAMES = {
+NAMES = {
     "feature_map": tuple(row["name"] for row in _core.feature_maps()),
     "normalise": ("sum", "none"),
     "pattern": ("strided", "fixed"),
@@ -87,7 +87,7 @@ def _segments(operation, value):
         return numbers(operation, "segments", value, value.dim() if value.dim() in (1, 2) else 1)
     try:
         rows = list(value)
-        if not rows or isinstance(rows[0], _WHOLE) or np.ndim(rows[0]) == 0:
+        if not rows or np.ndim(rows[0]) == 0:
             return numbers(operation, "segments", rows)
         rows = [numbers(operation, "segments", row).tolist() for row in rows]
     except TypeError:
@@ -250,11 +250,11 @@ def float_rows(operation: str, name: str, value, shape, q) -> torch.Tensor:
 def check_options(operation: str, **options) -> None:
     """Throws unless the options of an attention are numbers, and its names known ones."""
     for name, value in options.items():
-        if name in _NAMES:
+        if name in NAMES:
             if not isinstance(value, str):
                 refuse_type(operation, f"{name} as text", _type_name(value))
-            if value not in _NAMES[name]:
-                refuse(operation, f"{name} of {', '.join(_NAMES[name])}", repr(value))
+            if value not in NAMES[name]:
+                refuse(operation, f"{name} of {', '.join(NAMES[name])}", repr(value))
         elif name in ("alpha", "epsilon", "scale"):
             if isinstance(value, bool) or not isinstance(value, (int, float)):
                 refuse_type(operation, f"{name} as a number", _type_name(value))

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from .. import _core
-from ._arguments import numbers, refuse, refuse_type
+from ._arguments import NAMES, numbers, refuse, refuse_type
 from ._functions import (
     linear_attention,
     linformer_attention,
@@ -55,9 +55,7 @@ _CHOICES = {
     "family": ("linear", "softmax", "local", "strided", "linformer", "lsh"),
     "decay": ("none", "fixed", "learned"),
     "directions": ("orthogonal",),
-    "feature_map": tuple(row["name"] for row in _core.feature_maps()),
-    "normalise": ("sum", "none"),
-    "pattern": ("strided", "fixed"),
+    **NAMES,
     "sharing": ("none", "headwise", "key-value", "layerwise"),
 }
 

@@ -13,7 +13,6 @@ import os
 import weakref
 
 import torch
-
 from torch.autograd import forward_ad
 
 from .. import _core
@@ -379,21 +378,30 @@ def _gradients(grad_out, grad_final, tensors, out, normaliser, settings):
     return [None if tensor is None else gradient for tensor, gradient in zip(tensors, gradients)]
 
 
+def _parted(settings):
+    """The tensors of the mask, bounds, key_lengths, segments and visible, and the settings without them."""
+    return settings[3:7], settings[:3] + settings[7:]
+
+
+def _joined(mask_tensors, rest):
+    return (*rest[:3], *mask_tensors, *rest[3:])
+
+
 def _keep(ctx, inputs, output):
-    tensors, settings = inputs[:7], inputs[7:]
-    mask, left, right, bounds, key_lengths, segments, visible, *rest = settings
+    tensors = inputs[:7]
+    mask_tensors, ctx.settings = _parted(inputs[7:])
     out, normaliser, _ = output
-    ctx.save_for_backward(*tensors, out, normaliser, bounds, key_lengths, segments, visible)
+    ctx.save_for_backward(*tensors, out, normaliser, *mask_tensors)
     ctx.same = tensors[1] is tensors[0]
-    ctx.settings = (mask, left, right, *rest)
     ctx.set_materialize_grads(False)
 
 
 def _dispatched_gradients(ctx, grad_out, grad_normaliser, grad_final):
-    q, k, v, *extra, out, normaliser, bounds, key_lengths, segments, visible = ctx.saved_tensors
-    mask, left, right, *rest = ctx.settings
+    saved = ctx.saved_tensors
+    q, k, v, *extra = saved[:7]
+    out, normaliser, *mask_tensors = saved[7:]
     tensors = (q, q if ctx.same else k, v, *extra)
-    settings = (mask, left, right, bounds, key_lengths, segments, visible, *rest)
+    settings = _joined(mask_tensors, ctx.settings)
     return (*_gradients(grad_out, grad_final, tensors, out, normaliser, settings), *(None,) * 10)
 
 
@@ -444,26 +452,17 @@ class _Direct(torch.autograd.Function):
     def forward(ctx, given, settings, *tensors):
         all_tensors = _spread(given, tensors)
         out, normaliser, final = _forward(*all_tensors, *settings)
-        mask, left, right, bounds, key_lengths, segments, visible, *rest = settings
-        ctx.masked = not bounds is key_lengths is segments is visible is None
-        if ctx.masked:  # saved, so that PyTorch sees whether somebody changes them
-            ctx.save_for_backward(*tensors, out, normaliser, bounds, key_lengths, segments, visible)
-            settings = (mask, left, right, *rest)
-        else:
-            ctx.save_for_backward(*tensors, out, normaliser)
+        mask_tensors, ctx.settings = _parted(settings)  # saved, so that PyTorch sees whether somebody changes them
+        ctx.save_for_backward(*tensors, out, normaliser, *mask_tensors)
         ctx.same = all_tensors[1] is all_tensors[0]
-        ctx.given, ctx.settings = given, settings
+        ctx.given = given
         ctx.set_materialize_grads(False)
         return (out, final) if settings[-1] else out
 
     @staticmethod
     def backward(ctx, grad_out, grad_final=None):
-        settings = ctx.settings
-        if ctx.masked:
-            *tensors, out, normaliser, bounds, key_lengths, segments, visible = ctx.saved_tensors
-            settings = (*settings[:3], bounds, key_lengths, segments, visible, *settings[3:])
-        else:
-            *tensors, out, normaliser = ctx.saved_tensors
+        *tensors, out, normaliser, bounds, key_lengths, segments, visible = ctx.saved_tensors
+        settings = _joined((bounds, key_lengths, segments, visible), ctx.settings)
         if ctx.same:
             tensors[1] = tensors[0]
         gradients = _gradients(grad_out, grad_final, _spread(ctx.given, tensors), out, normaliser, settings)

@@ -10,6 +10,7 @@ import math
 import torch
 
 from .. import _core
+from ._operators import is_log_scaled
 
 
 def visible_keys(batch: int, queries: int, keys: int, mask, device=None) -> torch.Tensor:
@@ -124,7 +125,7 @@ def linear(q, k, v, visible, options: dict, decay=None, initial=None):
         numerator = numerator + torch.einsum("bihf,bhfm,ih->bihm", phi_q, s, factor)
         denominator = denominator + torch.einsum("bihf,bhf,ih->bih", phi_q, z, factor)[..., None]
     if options["normalise"] == "sum":
-        log_scaled = options["feature_map"].startswith("favor") or options["feature_map"] == "random-exp"
+        log_scaled = is_log_scaled(options["feature_map"])
         if not log_scaled:
             denominator = denominator + options["epsilon"]
         # As in float32: zeros where there is no denominator, and with log-scaled maps where it is negative.
