@@ -1,5 +1,6 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
+#include <sys/mman.h>
 
 #include <array>
 #include <cstdint>
@@ -62,9 +63,25 @@ ConstFloatView float_tensor(nb::handle described, bool narrow) {
   if (narrow) return tensor_view<const bf16>(described);
   return tensor_view<const float>(described);
 }
-FloatView writable_float_tensor(nb::handle described, bool narrow) {
-  if (narrow) return tensor_view<bf16>(described);
-  return tensor_view<float>(described);
+
+/// The memory of a tensor that was made for this call, dense in some order of its axes. The system is asked
+/// to give it in large pages: zeroing 32 MB takes ten milliseconds in small ones and three in large ones.
+template <class T>
+View<T> new_tensor(nb::handle described) {
+  const auto view = tensor_view<T>(described);
+  constexpr std::uintptr_t large_page = std::uintptr_t{2} << 20;
+  const auto first = reinterpret_cast<std::uintptr_t>(view.data());
+  const std::uintptr_t begin = (first + large_page - 1) / large_page * large_page;
+  const std::uintptr_t end =
+      (first + static_cast<std::uintptr_t>(view.size()) * sizeof(T)) / large_page * large_page;
+  // Results do not depend on it, so a system that refuses is fine.
+  if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
+  return view;
+}
+
+FloatView new_float_tensor(nb::handle described, bool narrow) {
+  if (narrow) return new_tensor<bf16>(described);
+  return new_tensor<float>(described);
 }
 
 /// An attention on the memory of tensors. States are tensors [B, G] too, with the numbers of slot b in row b.
@@ -84,7 +101,7 @@ class TensorAttention {
         inputs_of(mask, narrow, query, key, value, decay, key_projection, value_projection);
     const auto before = tensor_view<const float>(initial);
     const auto after = tensor_view<float>(final);
-    AttentionOutputs outputs{.out = writable_float_tensor(out, narrow),
+    AttentionOutputs outputs{.out = new_float_tensor(out, narrow),
                              .normaliser = tensor_view<float>(normaliser)};
     const Computing turn(context.mutex);
     const auto held = state_of(inputs, before);
@@ -105,9 +122,9 @@ class TensorAttention {
     AttentionInputs inputs =
         inputs_of(mask, narrow, query, key, value, decay, key_projection, value_projection);
     const auto before = tensor_view<const float>(initial);
-    const AttentionGradients gradients{.query = writable_float_tensor(grad_query, narrow),
-                                       .key = writable_float_tensor(grad_key, narrow),
-                                       .value = writable_float_tensor(grad_value, narrow),
+    const AttentionGradients gradients{.query = new_float_tensor(grad_query, narrow),
+                                       .key = new_float_tensor(grad_key, narrow),
+                                       .value = new_float_tensor(grad_value, narrow),
                                        .decay = tensor_view<float>(grad_decay),
                                        .key_projection = tensor_view<float>(grad_key_projection),
                                        .value_projection = tensor_view<float>(grad_value_projection),
