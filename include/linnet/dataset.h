@@ -4,28 +4,57 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "linnet/export.h"
 
 namespace linnet {
 
-/// Examples of one length, for training and evaluation. Immutable after opening: any thread may read.
+/// Mean and standard deviation of columns of real numbers.
+struct ColumnStatistics {
+  std::vector<double> mean, deviation;
+};
+
+/// Examples of one length, for training and evaluation. A step of an example holds one or several tokens,
+/// real numbers, or both. Immutable after opening: any thread may read.
 class LINNET_API Dataset {
  public:
   virtual ~Dataset() = default;
   /// Number of examples.
   virtual std::int64_t size() const = 0;
-  /// Tokens per example.
+  /// Steps per example.
   virtual std::int64_t length() const = 0;
-  /// Tokens are 0 … vocabulary - 1.
+  /// Tokens are 0 … vocabulary - 1; with several fields those of the largest. 0 for steps without tokens.
   virtual std::int64_t vocabulary() const = 0;
+  /// The number of values of each field: a step has a token 0 … fields()[f] - 1 for each. Most data have one
+  /// field, whose values are the vocabulary.
+  virtual std::vector<std::int64_t> fields() const;
   /// Labels are 0 … classes - 1; 0 for data without labels.
   virtual std::int64_t classes() const { return 0; }
-  /// Writes the tokens and the targets of example `index` (both [length]). A target is the token itself if it
-  /// counts in the loss, and -1 otherwise. A shorter example ends in padding, which is -1 in both. Returns
-  /// the label, or -1 for data without labels.
+  /// Real numbers per step.
+  virtual std::int64_t columns() const { return 0; }
+  /// Real numbers to predict per step: those of the step itself, those of the step and the following ones
+  /// together, or others.
+  virtual std::int64_t target_columns() const { return columns(); }
+  /// Whether the targets of a step are predicted from the numbers of the steps up to and including it, as an
+  /// output from an input. Otherwise they are predicted from the steps before.
+  virtual bool paired() const { return false; }
+  /// Of the training data: of `columns()`, and of `target_columns()`. Empty for data without real numbers.
+  virtual ColumnStatistics column_statistics() const { return {}; }
+  virtual ColumnStatistics target_statistics() const { return column_statistics(); }
+  /// Names of the columns, where the data have them.
+  virtual std::vector<std::string> column_names() const { return {}; }
+
+  /// Writes the tokens and the targets of example `index` (both [length, fields]). A target is the token
+  /// itself if it counts in the loss, and -1 otherwise. A shorter example ends in padding, which is -1 in
+  /// both. Returns the label, or -1 for data without labels.
   virtual std::int64_t read(std::int64_t index, std::span<std::int32_t> tokens,
                             std::span<std::int32_t> targets) const = 0;
+
+  /// Writes the real numbers of example `index`, values [length, columns] and targets [length,
+  /// target_columns]. A target that does not count in the loss is NaN. A shorter example ends in padding,
+  /// which is NaN in both. Data without real numbers write nothing.
+  virtual void read_values(std::int64_t index, std::span<float> values, std::span<float> targets) const;
 };
 
 /// Size of pictures. Their tokens are the pixels row by row, with the channels of a pixel one after another.
@@ -85,20 +114,30 @@ struct DataOptions {
   bool labels = true;             ///< whether examples have the labels of the data
   std::int64_t examples = 20000;  ///< number of training examples of synthetic data
   std::int64_t seed = 1;          ///< seed of synthetic data
+  /// Files for validation alone, as `path`; empty takes a part of `path`, as the kind says.
+  std::string validation = {};
+  std::string test = {};     ///< files for testing alone, as `path`
+  std::string columns = {};  ///< names of the columns of a series, separated by commas; empty: all of them
+  std::string time = {};   ///< name of the column with the time of a series; empty: the first, if it is none
+  std::string split = {};  ///< ends of the training and of the validation part: fractions, or times
+  std::string missing = "refuse";  ///< what to do with empty cells of a series: "refuse", "forward-fill"
+  std::int64_t horizon = 1;        ///< steps of a series that are predicted at once
+  std::string tokenizer = {};      ///< file of a SentencePiece model for text; empty: bytes
 };
 
 struct Datasets {
   std::unique_ptr<Dataset> training, validation;
+  std::unique_ptr<Dataset> test;  ///< null for kinds without a part for testing
 };
 
-/// Both parts of the data. Throws UsageError for invalid options, and Error for files that cannot be read or
+/// All parts of the data. Throws UsageError for invalid options, and Error for files that cannot be read or
 /// do not fit.
 LINNET_API Datasets open_datasets(const DataOptions& options);
 
-enum class Split { training, validation };
+enum class Split { training, validation, test };
 
-/// One part of the data, as `open_datasets` gives it. Files that only the other part needs are not read and
-/// may be missing. Throws as `open_datasets` does.
+/// One part of the data, as `open_datasets` gives it. Files that only other parts need are not read and may
+/// be missing. Throws as `open_datasets` does, and UsageError for a kind without that part.
 LINNET_API std::unique_ptr<Dataset> open_dataset(const DataOptions& options, Split split);
 
 }  // namespace linnet

@@ -110,6 +110,12 @@ std::uint8_t pixel_of_token(std::int32_t token, std::int64_t levels) {
   return static_cast<std::uint8_t>(low + (high - low) * token / (levels - 1));
 }
 
+std::vector<std::int64_t> Dataset::fields() const {
+  return vocabulary() > 0 ? std::vector{vocabulary()} : std::vector<std::int64_t>{};
+}
+
+void Dataset::read_values(std::int64_t, std::span<float>, std::span<float>) const {}
+
 std::int64_t PictureDataset::length() const {
   const ImageShape shape = image();
   return shape.height * shape.width * shape.channels;
@@ -123,9 +129,15 @@ ImageShape image_shape(const Dataset& dataset) {
 Datasets open_datasets(const DataOptions& options) { return open_parts(options, {}); }
 
 std::unique_ptr<Dataset> open_dataset(const DataOptions& options, Split split) {
-  const bool training = split == Split::training;
-  Datasets datasets = open_parts(options, {.training = training, .validation = !training});
-  return std::move(training ? datasets.training : datasets.validation);
+  Datasets datasets = open_parts(options, {.training = split == Split::training,
+                                           .validation = split == Split::validation,
+                                           .test = split == Split::test});
+  if (split == Split::training) return std::move(datasets.training);
+  if (split == Split::validation) return std::move(datasets.validation);
+  if (datasets.test == nullptr)
+    fail<UsageError>("data", "expected data with a part for testing, got data of kind \"{}\" without one",
+                     options.kind);
+  return std::move(datasets.test);
 }
 
 }  // namespace linnet

@@ -2,10 +2,11 @@
 
 namespace linnet {
 
-/// Which of the two parts of the data are opened; the pointer to the other one in `Datasets` is null.
+/// Which parts of the data are opened; the pointers to the others in `Datasets` are null.
 struct Parts {
   bool training = true;
   bool validation = true;
+  bool test = true;
 };
 
 }  // namespace linnet

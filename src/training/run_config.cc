@@ -52,6 +52,19 @@ Options options_of(RunConfig& config) {
   options.add("data.examples", data.examples, "training examples of synthetic data", 1,
               std::int64_t{1} << 40);
   options.add("data.seed", data.seed, "seed of synthetic data", 0, std::numeric_limits<std::int64_t>::max());
+  options.add("data.validation", data.validation,
+              "files for validation alone; without them a part of data.path is held out");
+  options.add("data.test", data.test, "files for testing alone");
+  options.add("data.columns", data.columns,
+              "columns of a series, separated by commas; without them all but the time");
+  options.add("data.time", data.time, "column with the time of a series");
+  options.add("data.split", data.split,
+              "ends of the training and of the validation part of a series, separated by a comma: fractions, "
+              "or times");
+  options.add("data.missing", data.missing, "empty cells of a series", {"refuse", "forward-fill"});
+  options.add("data.horizon", data.horizon, "steps of a series that are predicted at once", 1, 1 << 16);
+  options.add("data.tokenizer", data.tokenizer,
+              "file of a SentencePiece model that makes tokens of text; without it bytes");
   add_options(options, training);
   return options;
 }
