@@ -9,6 +9,7 @@ namespace linnet {
 void add_train(Command& program);
 void add_generate(Command& program);
 void add_evaluate(Command& program);
+void add_classify(Command& program);
 void add_fill(Command& program);
 void add_embed(Command& program);
 void add_attend(Command& program);

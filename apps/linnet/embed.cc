@@ -40,7 +40,7 @@ Inputs read_examples(const Dataset& dataset, const ModelConfig& config,
     const std::int64_t label = dataset.read(indices[i], tokens, targets);
     inputs.labels.push_back(label);
     inputs.lengths.push_back(std::ranges::find(tokens, -1) - tokens.begin());
-    if (config.masked()) continue;
+    if (!config.shifted()) continue;
     std::shift_right(tokens.begin(), tokens.end(), 1);
     tokens.front() = config.first_input(config.classes > 0 ? label : -1);
   }

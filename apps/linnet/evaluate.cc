@@ -1,5 +1,6 @@
 #include <fmt/core.h>
 
+#include <cmath>
 #include <numbers>
 
 #include "base/fail.h"
@@ -62,6 +63,66 @@ DataOptions data_of(const ModelConfig& config, const Arguments& arguments) {
   return data_for_model(config, arguments.data, kind);
 }
 
+/// The measures of a model that does not predict one token per step, for people.
+void print_measures(const ModelConfig& config, const Evaluation& result, double seconds) {
+  const std::string work = fmt::format("{} examples, {:.1f} s", result.examples, seconds);
+  if (config.classifies()) {
+    fmt::print("accuracy {:.2f} %, {:.4f} bits per label ({})\n", 100 * result.accuracy, result.bits, work);
+    Json rows = Json::array();
+    std::vector<std::string> keys = {"label"};
+    for (std::int64_t j = 0; j < config.classes; ++j) keys.push_back(fmt::format("{}", j));
+    for (std::int64_t i = 0; i < config.classes; ++i) {
+      Json row = {{"label", i}};
+      for (std::int64_t j = 0; j < config.classes; ++j)
+        row[keys[static_cast<std::size_t>(j + 1)]] =
+            result.confusion[static_cast<std::size_t>(i * config.classes + j)];
+      rows.push_back(row);
+    }
+    constexpr std::int64_t most_shown = 20;
+    if (config.classes <= most_shown) {
+      fmt::print("examples by label (row) and given label (column):\n");
+      print_table(rows, keys);
+    }
+    return;
+  }
+  if (!result.field_bits.empty()) {
+    double step = 0;
+    std::string each;
+    for (const double bits : result.field_bits) {
+      step += bits;
+      each += fmt::format("{}{:.4f}", each.empty() ? "" : ", ", bits);
+    }
+    fmt::print("{:.4f} bits ({:.4f} nats) per step; per field {}; accuracy {:.1f} % ({})\n", step,
+               step * std::numbers::ln2, each, 100 * result.accuracy, work);
+  }
+  if (config.target_count() == 0) return;
+  fmt::print(
+      "squared error {:.4f}, absolute error {:.4f}, in deviations of the training data; {:.4f} bits per "
+      "number ({} numbers of {})\n",
+      result.squared_error, result.absolute_error, result.bits, result.tokens, work);
+  if (!std::isnan(result.naive_squared_error))
+    fmt::print("repeating the last number: squared error {:.4f}, absolute error {:.4f}\n",
+               result.naive_squared_error, result.naive_absolute_error);
+}
+
+/// What the measures add to the JSON of every evaluation.
+void add_measures(Json& json, const ModelConfig& config, const Evaluation& result) {
+  if (!result.field_bits.empty()) json["field_bits"] = result.field_bits;
+  if (config.target_count() > 0) {
+    json["squared_error"] = result.squared_error;
+    json["absolute_error"] = result.absolute_error;
+    json["naive_squared_error"] = result.naive_squared_error;
+    json["naive_absolute_error"] = result.naive_absolute_error;
+  }
+  if (!config.classifies()) return;
+  Json rows = Json::array();
+  for (std::int64_t i = 0; i < config.classes; ++i) {
+    const auto begin = result.confusion.begin() + i * config.classes;
+    rows.push_back(std::vector<std::int64_t>(begin, begin + config.classes));
+  }
+  json["confusion"] = rows;
+}
+
 void run(const Arguments& arguments) {
   check_outputs("evaluate", {{"--per-token", arguments.per_token}},
                 {{"the model's", arguments.model}, {"--data", arguments.data}});
@@ -84,21 +145,25 @@ void run(const Arguments& arguments) {
   if (on_token) write_file_atomically(arguments.per_token, lines);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (arguments.json) {
-    print_json({{"model", arguments.model},
-                {"family", name_of(model->config().attention.family)},
-                {"data", !arguments.data.empty() ? arguments.data
-                         : source.path.empty()   ? source.kind
-                                                 : source.path},
-                {"split", arguments.split},
-                {"examples", result.examples},
-                {"tokens", result.tokens},
-                {"bits_per_token", result.bits},
-                {"perplexity", result.perplexity},
-                {"accuracy", result.accuracy},
-                {"non_positive_denominators", result.non_positive},
-                {"seconds", seconds}});
+    Json json = {{"model", arguments.model},
+                 {"family", name_of(model->config().attention.family)},
+                 {"data", !arguments.data.empty() ? arguments.data
+                          : source.path.empty()   ? source.kind
+                                                  : source.path},
+                 {"split", arguments.split},
+                 {"examples", result.examples},
+                 {"tokens", result.tokens},
+                 {"bits_per_token", result.bits},
+                 {"perplexity", result.perplexity},
+                 {"accuracy", result.accuracy},
+                 {"non_positive_denominators", result.non_positive},
+                 {"seconds", seconds}};
+    add_measures(json, model->config(), result);
+    print_json(json);
     return;
   }
+  if (model->config().classifies() || model->config().target_count() > 0 || !result.field_bits.empty())
+    return print_measures(model->config(), result, seconds);
   fmt::print(
       "{:.4f} bits per token, perplexity {:.3f}, accuracy {:.1f} % ({} tokens of {} examples, {:.1f} s)\n",
       result.bits, result.perplexity, 100 * result.accuracy, result.tokens, result.examples, seconds);
@@ -111,8 +176,8 @@ void run(const Arguments& arguments) {
 
 void add_evaluate(Command& program) {
   auto arguments = std::make_shared<Arguments>();
-  Command command =
-      program.add_subcommand("evaluate", "Bits per token, perplexity and accuracy on validation data");
+  Command command = program.add_subcommand(
+      "evaluate", "Bits per token, perplexity, accuracy and errors on validation data");
   command.footer(
       "Bits per token are bits per dimension for pictures (every pixel counts) and bits per byte for text.\n"
       "For an encoder only the hidden tokens count. They are the same in every evaluation.\n"

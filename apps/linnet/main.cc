@@ -33,6 +33,7 @@ int run(int argc, char** argv) {
   add_train(command);
   add_generate(command);
   add_evaluate(command);
+  add_classify(command);
   add_fill(command);
   add_embed(command);
   add_attend(command);

@@ -121,6 +121,14 @@ void check_fingerprint(const RunRecord& run, const DataFingerprint& found) {
                      text(found), run.config.data.path);
 }
 
+/// What a model's loss is counted by, and what its examples consist of.
+const char* unit_of(const ModelConfig& model) {
+  return model.classifies() ? "label" : model.target_count() == 0 ? "token" : "number";
+}
+const char* steps_of(const ModelConfig& model) {
+  return model.columns == 0 && model.field_sizes().size() == 1 ? "tokens" : "steps";
+}
+
 /// Shows a run as it goes on.
 class Display {
  public:
@@ -132,24 +140,28 @@ class Display {
   void show(const StepReport& report) {
     if (first_step_ == 0) {
       first_step_ = report.step;
-      show(fmt::format("training on {} examples of {} ({} tokens each)", examples_, config_.data.kind,
-                       config_.model.length));
+      show(fmt::format("training on {} examples of {} ({} {} each)", examples_, config_.data.kind,
+                       config_.model.length, steps_of(config_.model)));
     }
     bits_ = report.bits;
-    progress_.show(fmt::format(
-        "step {}/{}  {:.4f} bits/token  norm {:.2f}  rate {:.2e}  {:.0f} tokens/s  {} left", report.step,
-        config_.training.steps, report.bits, report.gradient_norm, report.learning_rate,
-        report.tokens_per_second, duration_text(seconds_left(report.step))));
+    progress_.show(fmt::format("step {}/{}  {:.4f} bits/{}  norm {:.2f}  rate {:.2e}  {:.0f} {}/s  {} left",
+                               report.step, config_.training.steps, report.bits, unit_of(config_.model),
+                               report.gradient_norm, report.learning_rate, report.tokens_per_second,
+                               steps_of(config_.model), duration_text(seconds_left(report.step))));
   }
 
   void show(std::int64_t step, const Evaluation& evaluation) {
-    const std::string hidden =
-        config_.model.masked()
-            ? fmt::format(", perplexity {:.3f}, accuracy {:.1f} % of {} hidden tokens", evaluation.perplexity,
-                          100 * evaluation.accuracy, evaluation.tokens)
-            : "";
-    show(fmt::format("step {}: {:.4f} bits/token on {} validation examples{}", step, evaluation.bits,
-                     evaluation.examples, hidden));
+    std::string more;
+    if (config_.model.masked())
+      more = fmt::format(", perplexity {:.3f}, accuracy {:.1f} % of {} hidden tokens", evaluation.perplexity,
+                         100 * evaluation.accuracy, evaluation.tokens);
+    else if (config_.model.classifies())
+      more = fmt::format(", accuracy {:.2f} %", 100 * evaluation.accuracy);
+    else if (config_.model.target_count() > 0)
+      more = fmt::format(", squared error {:.4f}, absolute error {:.4f}", evaluation.squared_error,
+                         evaluation.absolute_error);
+    show(fmt::format("step {}: {:.4f} bits/{} on {} validation examples{}", step, evaluation.bits,
+                     unit_of(config_.model), evaluation.examples, more));
   }
 
   /// Since training began.
@@ -208,7 +220,7 @@ TrainingCallbacks callbacks_of(Display& display, const ModelConfig& model, const
   callbacks.on_evaluation = [&](std::int64_t step, const Evaluation& evaluation) {
     display.show(step, evaluation);
   };
-  if (has_recurrent_form(model))
+  if (has_recurrent_form(model) && model.shifted() && model.columns == 0 && model.field_sizes().size() == 1)
     callbacks.draw_samples = [=](std::int64_t step, const std::shared_ptr<const Model>& trained) {
       draw(folder, step, trained, threads);
     };
@@ -216,16 +228,20 @@ TrainingCallbacks callbacks_of(Display& display, const ModelConfig& model, const
   return callbacks;
 }
 
-Json json_of(const TrainingResult& result, const fs::path& folder, double seconds, double bits, bool masked) {
+Json json_of(const TrainingResult& result, const fs::path& folder, double seconds, double bits,
+             const ModelConfig& model) {
   Json json = {{"out", folder.string()},
                {"step", result.step},
                {"finished", result.finished},
                {"seconds", seconds},
                {"bits", bits}};
   if (result.evaluation) json["validation_bits"] = result.evaluation->bits;
-  if (result.evaluation && masked) {
-    json["validation_perplexity"] = result.evaluation->perplexity;
+  if (result.evaluation && model.masked()) json["validation_perplexity"] = result.evaluation->perplexity;
+  if (result.evaluation && (model.masked() || model.classifies()))
     json["validation_accuracy"] = result.evaluation->accuracy;
+  if (result.evaluation && model.target_count() > 0) {
+    json["validation_squared_error"] = result.evaluation->squared_error;
+    json["validation_absolute_error"] = result.evaluation->absolute_error;
   }
   return json;
 }
@@ -260,7 +276,7 @@ void run(const Arguments& arguments) {
   const double seconds = display.seconds();
   display.show(fmt::format("{} after {} steps in {}: {}", result.finished ? "finished" : "stopped",
                            result.step, duration_text(seconds), folder.string()));
-  if (arguments.json) print_json(json_of(result, folder, seconds, display.bits(), config.model.masked()));
+  if (arguments.json) print_json(json_of(result, folder, seconds, display.bits(), config.model));
 }
 
 void list_options() {

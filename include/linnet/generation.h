@@ -133,4 +133,68 @@ class LINNET_API Session {
   std::unique_ptr<Impl> impl_;
 };
 
+/// Many streams of real numbers of one model, step by step: a model of the next step forecasts, one of the
+/// same step filters. As in `Session`, a stream's numbers do not depend on the streams beside it, one session
+/// is used by one thread at a time, and nothing is allocated after construction where states do not grow.
+class LINNET_API NumberSession {
+ public:
+  struct Options {
+    std::int64_t capacity = 0;  ///< as in Session::Options
+    int threads = 0;            ///< as in Session::Options
+  };
+
+  /// `streams` streams, all at their beginning. Throws UsageError for a model that has tokens in its steps,
+  /// predicts no numbers or lets steps see later ones, Error for a family without a recurrent form.
+  NumberSession(std::shared_ptr<const Model> model, std::int64_t streams)
+      : NumberSession(std::move(model), streams, Options{}) {}
+  NumberSession(std::shared_ptr<const Model> model, std::int64_t streams, const Options& options);
+  ~NumberSession();
+  NumberSession(NumberSession&&) noexcept;
+  NumberSession& operator=(NumberSession&&) noexcept;
+
+  /// Starts the stream anew. `label` is its class, −1 for a model without classes.
+  void begin(std::int64_t stream, std::int64_t label = -1);
+
+  /// Takes the numbers of the next step of each of `streams` (each at most once), in [n · columns], and
+  /// writes the means of what the model then predicts, out [n · targets]: the numbers of the steps that
+  /// follow (next-token), or the output at this step (same-step). NaN stands for a missing number and is read
+  /// as the mean of its column. Constant time per step in the linear family. Throws UsageError for spans of
+  /// other sizes and infinite numbers, Error for streams and positions outside; nothing has moved then.
+  void step(std::span<const float> in, std::span<float> out, std::span<const std::int64_t> streams);
+
+  /// The same for all streams.
+  void step(std::span<const float> in, std::span<float> out);
+
+  /// Takes numbers as `step` does, at the same cost less that of the output head, and predicts nothing.
+  void observe(std::span<const float> in, std::span<const std::int64_t> streams);
+  void observe(std::span<const float> in);
+
+  /// The densities of the stream's last prediction, [targets] each, as in `Densities`. Before the first step
+  /// of a next-token model, what it predicts for that step. Throws Error after `observe`, and before the
+  /// first step of a same-step model.
+  void densities(std::int64_t stream, std::span<float> mean, std::span<float> scale,
+                 std::span<float> freedom);
+
+  /// One draw from these densities, out [targets]; it depends on the seed, the position and the target alone.
+  /// The scales are multiplied by `temperature`.
+  void draw(std::int64_t stream, std::uint64_t seed, std::span<float> out, double temperature = 1);
+
+  /// Makes `stream` continue as `source` would.
+  void fork(std::int64_t stream, std::int64_t source);
+
+  /// As `Session::save` and `restore`. The last prediction is not kept.
+  std::vector<std::byte> save(std::int64_t stream) const;
+  void restore(std::int64_t stream, std::span<const std::byte> bytes);
+
+  std::int64_t streams() const;
+  /// Steps taken so far.
+  std::int64_t position(std::int64_t stream) const;
+  /// Bytes of the stream's state.
+  std::size_t state_bytes(std::int64_t stream) const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
 }  // namespace linnet

@@ -12,6 +12,10 @@ enum class Positions { learned, sinusoidal, none };
 /// Layer normalisation before or after attention and feed-forward.
 enum class NormOrder { pre, post };
 
+/// The distribution of a real number: normal with a variance of 1, so that its logarithm is the squared error
+/// up to a factor; normal with a learned scale; Student's t with learned scale and degrees of freedom.
+enum class ValueDistribution { squared_error, gaussian, student_t };
+
 /// Type of the weights of dense products.
 enum class WeightType { f32, bf16, int8 };
 

@@ -14,10 +14,13 @@
 
 namespace linnet {
 
-/// What a model predicts: each token from those before it, or some hidden tokens from all others (Devlin et
-/// al. 2019, section 3.1). A masked model is a bidirectional encoder. It predicts hidden tokens and does not
-/// generate.
-enum class Objective { next_token, masked };
+/// What a model predicts:
+/// - next_token: each step from those before it;
+/// - masked: some hidden tokens from all others (Devlin et al. 2019, section 3.1). A masked model is a
+///   bidirectional encoder and does not generate;
+/// - same_step: real numbers at each step from the inputs up to and including it, as a filter does;
+/// - classify: the label of the whole sequence, from the mean of its hidden rows.
+enum class Objective { next_token, masked, same_step, classify };
 
 /// The distribution of a token: a logit for every value, or a mixture of discretised logistics (Salimans et
 /// al. 2017).
@@ -37,9 +40,18 @@ struct LINNET_API ModelConfig {
   bool tied_output = false;  ///< the output's weights are the embedding's (categorical head)
   Positions positions = Positions::learned;
   std::int64_t length = 256;      ///< tokens of a training example
-  std::int64_t vocabulary = 256;  ///< tokens are 0 … vocabulary − 1
-  std::int64_t classes =
-      0;  ///< labels; with them the first input is a class token, otherwise the start token
+  std::int64_t vocabulary = 256;  ///< tokens are 0 … vocabulary − 1; 0 for steps of real numbers alone
+  /// The numbers of values of several fields of a step, "50,30", of which `vocabulary` is the largest; empty
+  /// for one field. Field f has tokens 0 … field_sizes()[f] − 1, predicted in order, each given those before.
+  std::string fields = {};
+  std::int64_t columns = 0;  ///< real numbers of a step's input
+  std::int64_t targets = 0;  ///< real numbers predicted per step; 0: as many as columns
+  bool relative = false;     ///< target t is predicted as its difference from input column t mod columns
+  ValueDistribution value_head = ValueDistribution::gaussian;  ///< density of the real numbers
+  /// Labels. A model of the next token has a class token as its first input for each, otherwise the start
+  /// token; a classifier predicts them.
+  std::int64_t classes = 0;
+  bool bidirectional = false;  ///< whether steps of a classifier or of a same_step model see all others
   OutputDistribution head = OutputDistribution::categorical;
   std::int64_t mixtures = 10;            ///< components of the mixture
   WeightType weights = WeightType::f32;  ///< of the dense products; trained in f32
@@ -57,12 +69,31 @@ struct LINNET_API ModelConfig {
   /// Whether the objective is masked.
   bool masked() const { return objective == Objective::masked; }
 
-  /// Rows of the embedding: the vocabulary, then one token per class, or the start token (in a masked model
-  /// the mask token) if there are no classes.
-  std::int64_t input_tokens() const { return vocabulary + (classes > 0 ? classes : 1); }
+  bool classifies() const { return objective == Objective::classify; }
 
-  /// The first input of a sequence: the token of class `label`, or the start token for label −1 in a model
-  /// without classes. Throws Error for labels that the model does not have.
+  /// Whether inputs are the steps before those that they predict.
+  bool shifted() const { return objective == Objective::next_token; }
+
+  /// Whether a step sees those up to itself alone.
+  bool causal() const { return !masked() && (shifted() || !bidirectional); }
+
+  /// The number of values of each field of a step; empty for steps of real numbers alone.
+  std::vector<std::int64_t> field_sizes() const;
+
+  /// Real numbers that are predicted per step.
+  std::int64_t target_count() const { return classifies() ? 0 : targets > 0 ? targets : columns; }
+
+  /// Rows of the embedding of the first field: its values, and in a model of the next token one token per
+  /// class, or the start token (in a masked model the mask token) if there are no classes. Other fields have
+  /// their values and a start token. Steps without tokens have the start or the class tokens alone.
+  std::int64_t input_tokens() const;
+
+  /// Tokens of a step's input: one for each field; in a model of the next step without fields one, which is
+  /// the start or class token first and −1 later.
+  std::int64_t input_fields() const;
+
+  /// The first input of a sequence (of its first field): the token of class `label`, or the start token for
+  /// label −1 in a model without classes. Throws Error for labels that the model does not have.
   std::int32_t first_input(std::int64_t label) const;
 
   /// The input in place of a hidden token in a masked model.
@@ -78,6 +109,7 @@ LINNET_API const char* name_of(NormOrder order);
 LINNET_API const char* name_of(Activation activation);
 LINNET_API const char* name_of(Positions positions);
 LINNET_API const char* name_of(OutputDistribution distribution);
+LINNET_API const char* name_of(ValueDistribution distribution);
 LINNET_API const char* name_of(WeightType type);
 
 /// What a masked model predicts at its hidden positions (`Model::fill`), in the order of the tokens.
@@ -85,6 +117,23 @@ struct LINNET_API Filling {
   std::vector<std::int64_t> positions;  ///< [hidden], indices into the tokens [batch · length]
   std::vector<std::int32_t> tokens;     ///< [hidden], the most probable token of each
   Tensor probabilities;                 ///< [hidden, vocabulary], f32; every row adds up to 1
+};
+
+/// Inputs of a model whose steps have several fields or real numbers, or of a classifier. What the model does
+/// not take is empty.
+struct Steps {
+  std::int64_t batch = 1, length = 0;
+  std::span<const std::int32_t> tokens = {};  ///< [batch · length · ModelConfig::input_fields]
+  std::span<const float> values = {};         ///< [batch · length · columns]; NaN is read as the mean
+  /// [batch], 1 … length: the steps of each entry before its padding; empty for no padding.
+  std::span<const std::int64_t> key_lengths = {};
+};
+
+/// The densities of real numbers, in the units of the data, [batch, length, targets] each.
+struct LINNET_API Densities {
+  Tensor mean;
+  Tensor scale;    ///< standard deviation of a Gaussian, scale of Student's t; 1 deviation for squared error
+  Tensor freedom;  ///< ν of Student's t, infinite for the others
 };
 
 /// A trained model: immutable, shared by any number of sessions and threads. `forward`, `hidden`, `score` and
@@ -143,6 +192,16 @@ class LINNET_API Model {
   /// `forward`. Throws UsageError for a model that is not masked, and as `forward` does.
   Filling fill(Context& context, std::span<const std::int32_t> tokens, std::int64_t batch,
                std::int64_t length, std::span<const std::int64_t> key_lengths = {}) const;
+
+  /// The probabilities [batch, classes] of the labels of sequences; every row adds up to 1. Throws UsageError
+  /// for a model that is no classifier (model.objective = "classify") and for steps that it does not take.
+  Tensor classify(Context& context, const Steps& steps) const;
+
+  /// The density of every number that a model predicts at each step: in a model of the next step from the
+  /// steps before, whose first input is the start or class token with values of NaN, and in one of the same
+  /// step from the inputs up to it. Throws UsageError for a model without real numbers and for steps that it
+  /// does not take.
+  Densities predict(Context& context, const Steps& steps) const;
 
   const ModelConfig& config() const;
 

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -60,21 +61,30 @@ struct StepReport {
   double tokens_per_second = 0;  ///< of this update
 };
 
-/// Examples of one length for one update, as the model takes them. The memory stays the caller's.
+/// Examples of one length for one update, as the model takes them. The memory stays the caller's. A model
+/// takes those of the spans that it has inputs and heads for; others are empty.
 struct Batch {
   std::int64_t examples = 0;
   std::int64_t length = 0;  ///< positions per example, 1 … model.length
-  /// [examples · length], each 0 … ModelConfig::input_tokens() − 1. The inputs of a next-token model are
-  /// `ModelConfig::first_input` and then all tokens of the example but its last. Those of a masked model are
-  /// all tokens, with `ModelConfig::mask_token` in place of hidden ones.
+  /// [examples · length · input_fields], each 0 … ModelConfig::input_tokens() − 1. The inputs of a next-token
+  /// model are `ModelConfig::first_input` and then all tokens of the example but its last. Further fields
+  /// begin with a start token, which is the number of their values; steps of real numbers alone go on with
+  /// −1. Those of a masked model are all tokens, with `ModelConfig::mask_token` in place of hidden ones.
   std::span<const std::int32_t> inputs;
-  /// [examples · length], each 0 … vocabulary − 1: the token to predict at this position (in a next-token
-  /// model the one after its input), or −1: nothing is predicted here, so that the position adds nothing to
-  /// the loss and to its gradient.
+  /// [examples · length · fields], each 0 … vocabulary − 1: the token to predict at this position (in a
+  /// next-token model the one after its input), or −1: nothing is predicted here, so that the position adds
+  /// nothing to the loss and to its gradient, and that of a field nothing to the prediction of later ones.
   std::span<const std::int32_t> targets;
   /// [examples], positions of each example before its padding; empty where no example has padding. No other
   /// position sees the padding. Its inputs may be any, its targets are −1.
   std::span<const std::int64_t> key_lengths = {};
+  /// [examples · length, columns], the real numbers of the inputs; NaN for none, which is read as the mean.
+  /// Those of a next-token model are the numbers of the steps before, NaN for the first step.
+  std::span<const float> values = {};
+  /// [examples · length, target_count], the real numbers to predict; NaN does not count.
+  std::span<const float> value_targets = {};
+  /// [examples], the labels that a classifier predicts, 0 … classes − 1; −1 does not count.
+  std::span<const std::int32_t> labels = {};
 };
 
 /// A model in training: its parameters, the moments of its optimiser and the number of updates. The caller
@@ -116,6 +126,11 @@ class LINNET_API Trainer {
   /// differ: the schedule then goes on as with the new number.
   void restore(const std::filesystem::path& folder);
 
+  /// Sets the scale of real numbers: means and deviations of the model's columns and of the numbers that it
+  /// predicts, over the training data. `train` takes them from its dataset. Throws UsageError for other
+  /// sizes, for numbers that are not finite, and after the first update.
+  void set_columns(const ColumnStatistics& columns, const ColumnStatistics& targets);
+
   /// A copy of the model as it is now; later updates do not change it.
   std::shared_ptr<const Model> model() const;
 
@@ -127,13 +142,25 @@ class LINNET_API Trainer {
   std::unique_ptr<Impl> impl_;
 };
 
-/// Means over the counted tokens of the evaluated examples. For a masked model these are the hidden tokens.
+/// Means over what counts in the evaluated examples: tokens (of a masked model the hidden ones), real
+/// numbers, labels.
 struct Evaluation {
-  double bits = 0;        ///< bits per token: per byte, per dimension
-  double perplexity = 0;  ///< 2^bits
-  double accuracy = 0;    ///< share of tokens whose most probable value is correct; NaN if not requested
-  std::int64_t tokens = 0;
+  double bits = 0;          ///< bits per token: per byte, per dimension; per real number, per label
+  double perplexity = 0;    ///< 2^bits
+  double accuracy = 0;      ///< share of tokens whose most probable value is correct; NaN if not requested
+  std::int64_t tokens = 0;  ///< that were counted
   std::int64_t examples = 0;
+  /// Of the real numbers, in deviations of the training data: the mean squared and absolute difference
+  /// between a number and the mean of its density, and the same where the last number before is repeated
+  /// (next-token models). NaN for models without real numbers.
+  double squared_error = std::numeric_limits<double>::quiet_NaN();
+  double absolute_error = std::numeric_limits<double>::quiet_NaN();
+  double naive_squared_error = std::numeric_limits<double>::quiet_NaN();
+  double naive_absolute_error = std::numeric_limits<double>::quiet_NaN();
+  /// Of several fields: bits per token of each.
+  std::vector<double> field_bits;
+  /// Of a classifier: how many examples with label i (row) were given label j, [classes · classes].
+  std::vector<std::int64_t> confusion;
   /// Share of the queries of all layers and heads whose linear attention had no positive denominator.
   double non_positive = 0;
 };

@@ -394,6 +394,9 @@ struct Session::Impl {
 };
 
 Session::Session(std::shared_ptr<const Model> model, std::int64_t streams, const Options& options) {
+  if (const ModelConfig& config = model->config(); config.columns > 0 || config.field_sizes().size() != 1)
+    fail<UsageError>("session", "expected a model of one token per step, got one of {}",
+                     config.columns > 0 ? "real numbers" : "several fields");
   if (options.capacity < 0)
     fail<UsageError>("session", "expected a capacity of at least 0 tokens, got {}", options.capacity);
   check_streams(streams);

@@ -53,24 +53,36 @@ constexpr Twofold turns_per_radian{0.15915494309189535, -9.839338337591243e-18};
 
 }  // namespace
 
-void embedding_forward(Context& context, View<float> y, View<const float> table,
-                       std::span<const std::int32_t> ids) {
+void embedding_forward(Context& context, View<float> y, View<const float> table, const FieldIds& ids) {
   const std::int64_t d = table.extent(1);
-  assert(y.extent(0) == static_cast<std::int64_t>(ids.size()) && y.extent(1) == d);
+  assert(y.extent(0) == ids.rows() && y.extent(1) == d);
+  const std::size_t bytes = static_cast<std::size_t>(d) * sizeof(float);
   parallel_blocks(context, y.extent(0), rows_of_piece(d), [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i)
-      std::memcpy(y.at(i), table.at(ids[static_cast<std::size_t>(i)]),
-                  static_cast<std::size_t>(d) * sizeof(float));
+    for (std::int64_t i = begin; i < end; ++i) {
+      if (const std::int32_t id = ids[i]; id >= 0)
+        std::memcpy(y.at(i), table.at(id), bytes);
+      else
+        std::memset(y.at(i), 0, bytes);
+    }
   });
 }
 
-void embedding_backward(Context& context, View<float> dtable, View<const float> dy,
-                        std::span<const std::int32_t> ids) {
-  assert(dy.extent(0) == static_cast<std::int64_t>(ids.size()) && dy.extent(1) == dtable.extent(1));
+void embedding_add(Context& context, View<float> y, View<const float> table, const FieldIds& ids) {
+  const std::int64_t d = table.extent(1);
+  assert(y.extent(0) == ids.rows() && y.extent(1) == d);
+  parallel_blocks(context, y.extent(0), rows_of_piece(d), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i)
+      if (const std::int32_t id = ids[i]; id >= 0) add_row(y.at(i), table.at(id), d);
+  });
+}
+
+void embedding_backward(Context& context, View<float> dtable, View<const float> dy, const FieldIds& ids) {
+  assert(dy.extent(0) == ids.rows() && dy.extent(1) == dtable.extent(1));
   // Columns are shared out, so that each thread meets the rows in order.
   parallel_blocks(context, dtable.extent(1), 64, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = 0; i < dy.extent(0); ++i)
-      add_row(dtable.at(ids[static_cast<std::size_t>(i)], begin), dy.at(i, begin), end - begin);
+      if (const std::int32_t id = ids[i]; id >= 0)
+        add_row(dtable.at(id, begin), dy.at(i, begin), end - begin);
   });
 }
 

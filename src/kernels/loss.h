@@ -4,6 +4,7 @@
 #include <span>
 
 #include "linnet/context.h"
+#include "linnet/layer_types.h"
 #include "linnet/tensor.h"
 
 namespace linnet::kernels {
@@ -26,5 +27,17 @@ void softmax_rows(Context& context, View<float> y, View<const float> logits, flo
 void logistic_mixture_loss(Context& context, std::span<float> nll, View<float> dparameters,
                            View<const float> parameters, std::span<const std::int32_t> targets,
                            std::int64_t levels, float weight);
+
+/// Parameters that describe the distribution of one real number: its mean; for the Gaussian and for Student's
+/// t also the logarithm of its scale; for Student's t also the logarithm of ν − 1.
+std::int64_t value_parameters(ValueDistribution distribution);
+
+/// Densities of real numbers. parameters [rows, P · T] hold the T means, then the T logarithms of the scales
+/// (clamped to −7 … 7), then the T logarithms of ν − 1 (clamped to −5 … 7); targets [rows, T], of which NaN
+/// does not count. nll[row] = −Σ log p over the targets of the row, in nats; squared error is the normal
+/// distribution of variance 1. Where `dparameters` is not empty it is assigned the gradient of weight · Σ
+/// nll; it may be `parameters`' memory.
+void value_loss(Context& context, std::span<float> nll, View<float> dparameters, View<const float> parameters,
+                View<const float> targets, ValueDistribution distribution, float weight);
 
 }  // namespace linnet::kernels

@@ -1,15 +1,29 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
+#include "layers/dense.h"
 #include "layers/parameters.h"
 #include "linnet/layer_types.h"
 
 namespace linnet {
 
-/// x = table[id] + position. Learned positions exist for the trained length alone and are refused beyond it;
+/// What the steps of a pass hold: tokens, real numbers or both.
+struct StepInputs {
+  StepInputs(std::span<const std::int32_t> ids) : ids(ids) {}
+  StepInputs(const std::vector<std::int32_t>& ids) : ids(ids) {}
+  StepInputs(std::span<const std::int32_t> ids, View<const float> values) : ids(ids), values(values) {}
+
+  std::span<const std::int32_t> ids;  ///< [rows, fields]; negative for no token where there are numbers
+  View<const float> values;           ///< [rows, columns], normalised; empty for steps without numbers
+};
+
+/// x = Σ table_f[id_f] + W values + position: the fields of a step have a table each, its real numbers a
+/// linear map. Learned positions exist for the trained length alone and are refused beyond it;
 /// sinusoidal ones are a formula and go on; `none` leaves the order to the recurrence.
 class Embedding {
  public:
@@ -18,37 +32,55 @@ class Embedding {
     std::int64_t width = 0;
     std::int64_t length = 0;  ///< trained length
     Positions positions = Positions::learned;
-    bool tied = false;  ///< the table is the output's weight too
+    bool tied = false;                    ///< the table is the output's weight too
+    std::vector<std::int64_t> more = {};  ///< rows of the tables of further fields
+    std::int64_t columns = 0;             ///< real numbers per step
   };
 
   Embedding(ParameterTable& table, const std::string& name, const Shape& shape);
 
-  void pack(Context& context, const ParameterValues& parameters);
+  /// `training` also packs what a backward needs.
+  void pack(Context& context, const ParameterValues& parameters, bool training = false);
 
-  /// y [batch, length, width] for ids [batch · length]; the first token of each entry stands at position
-  /// `first`. Throws Error where an id or a position is outside.
-  void forward(Context& context, View<float> y, std::span<const std::int32_t> ids, std::int64_t first) const;
+  /// As in Dense.
+  void unpack(std::span<float> parameters) const;
+
+  /// y [batch, length, width] for the inputs of batch · length steps; the first of each entry stands at
+  /// position `first`. Throws Error where an id or a position is outside.
+  void forward(Context& context, View<float> y, const StepInputs& inputs, std::int64_t first) const;
 
   /// Gradients of `forward` with first = 0 are added.
-  void backward(Context& context, View<const float> dy, std::span<const std::int32_t> ids,
+  void backward(Context& context, View<const float> dy, const StepInputs& inputs,
                 std::span<float> gradients) const;
 
-  /// y [n, width]: row i is ids[i] at positions[i]. Allocates nothing.
-  void step(Context& context, View<float> y, std::span<const std::int32_t> ids,
+  /// y [n, width]: row i is step i of the inputs at positions[i]. Allocates nothing.
+  void step(Context& context, View<float> y, const StepInputs& inputs,
             std::span<const std::int64_t> positions) const;
 
   /// Throws Error where a position is beyond what the model has learned; `position` counts from 0.
   void check_position(std::int64_t position) const;
 
-  const ParameterPlace& table() const { return table_; }
+  /// Of the first field.
+  const ParameterPlace& table() const { return tables_.front().place; }
+
+  /// Tokens of a step.
+  std::int64_t fields() const { return static_cast<std::int64_t>(tables_.size()); }
 
  private:
+  struct Table {
+    ParameterPlace place;
+    View<const float> values;
+  };
+
   void check_ids(std::span<const std::int32_t> ids) const;
 
+  /// y [rows, width] without positions.
+  void look_up(Context& context, View<float> y, const StepInputs& inputs) const;
+
   Shape shape_;
-  ParameterPlace table_;
+  std::vector<Table> tables_;  // one a field
+  std::optional<Dense> columns_;
   ParameterPlace positions_;
-  View<const float> table_values_;
   View<const float> position_values_;  ///< the first rows, all learned ones; empty for Positions::none
   Tensor sinusoids_;
 };

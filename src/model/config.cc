@@ -1,6 +1,8 @@
 #include "model/config.h"
 
 #include <algorithm>
+#include <charconv>
+#include <system_error>
 
 #include "attention/family.h"
 #include "base/fail.h"
@@ -9,6 +11,7 @@ namespace linnet {
 namespace {
 
 constexpr std::int64_t most_width = 1 << 16;
+constexpr std::int64_t most_vocabulary = 1 << 20;
 constexpr std::int64_t most_length = std::int64_t{1} << 32;
 
 /// The names of the first `count` values of an enumeration.
@@ -21,7 +24,31 @@ std::vector<std::string> names(int count) {
 
 }  // namespace
 
-const char* name_of(Objective objective) { return objective == Objective::masked ? "masked" : "next-token"; }
+const char* name_of(Objective objective) {
+  switch (objective) {
+    case Objective::next_token:
+      return "next-token";
+    case Objective::masked:
+      return "masked";
+    case Objective::same_step:
+      return "same-step";
+    case Objective::classify:
+      break;
+  }
+  return "classify";
+}
+
+const char* name_of(ValueDistribution distribution) {
+  switch (distribution) {
+    case ValueDistribution::squared_error:
+      return "squared-error";
+    case ValueDistribution::gaussian:
+      return "gaussian";
+    case ValueDistribution::student_t:
+      break;
+  }
+  return "student-t";
+}
 
 const char* name_of(NormOrder order) { return order == NormOrder::post ? "post" : "pre"; }
 
@@ -69,18 +96,20 @@ const char* name_of(WeightType type) {
 
 SequenceConfig sequence_of(const ModelConfig& config) {
   return {.length = config.length,
-          .causal = !config.masked(),
+          .causal = config.causal(),
           .bounded = config.positions == Positions::learned || config.image_height > 0};
 }
 
 bool has_recurrent_form(const ModelConfig& config) {
-  return !config.masked() && info_of(config.attention.family).recurrent;
+  return config.causal() && !config.classifies() && info_of(config.attention.family).recurrent;
 }
 
 void add_options(Options& options, ModelConfig& config) {
-  options.add("model.objective", config.objective,
-              "predict each token from those before it, or hidden tokens from all others (an encoder)",
-              names<Objective>(2));
+  options.add(
+      "model.objective", config.objective,
+      "predict each step from those before it, hidden tokens from all others (an encoder), numbers at "
+      "each step from the inputs up to it, or the label of the whole sequence",
+      names<Objective>(4));
   options.add("model.layers", config.layers, "number of transformer layers", 1, 1000);
   options.add("model.heads", config.heads, "attention heads; must divide the width", 1, 1024);
   options.add("model.width", config.width, "width of the residual stream", 1, most_width);
@@ -97,9 +126,21 @@ void add_options(Options& options, ModelConfig& config) {
               "position encoding: learned (up to model.length tokens), sinusoidal (any length), none",
               names<Positions>(3));
   options.add("model.length", config.length, "tokens per training example", 1, most_length);
-  options.add("model.vocabulary", config.vocabulary, "number of tokens", 2, 1 << 20);
+  options.add("model.vocabulary", config.vocabulary, "number of tokens; 0: steps of real numbers alone", 0,
+              most_vocabulary);
+  options.add("model.fields", config.fields,
+              "numbers of values of several fields of a step, separated by commas; empty: one field");
+  options.add("model.columns", config.columns, "real numbers of a step's input", 0, most_width);
+  options.add("model.targets", config.targets,
+              "real numbers that are predicted per step; 0: as many as columns", 0, most_width);
+  options.add("model.relative", config.relative, "predict real numbers as differences from the last input");
+  options.add("model.value_head", config.value_head, "density of the real numbers",
+              names<ValueDistribution>(3));
   options.add("model.classes", config.classes,
-              "number of labels; if above 0, the first input is the token of the label", 0, 1 << 20);
+              "number of labels; the first input of a model of the next token is that of the label", 0,
+              1 << 20);
+  options.add("model.bidirectional", config.bidirectional,
+              "let every step see all others; for classify and same-step");
   options.add("model.head", config.head, "output distribution of a token", names<OutputDistribution>(2));
   options.add("model.mixtures", config.mixtures, "components of the mixture of logistics", 1, 1000);
   options.add("model.weights", config.weights,
@@ -112,12 +153,66 @@ void add_options(Options& options, ModelConfig& config) {
               1, 3);
 }
 
+namespace {
+
+/// Throws UsageError where tokens, real numbers and the objective do not go together.
+void check_steps(const ModelConfig& config) {
+  const std::vector<std::int64_t> sizes = config.field_sizes();
+  const auto several = [&] { return sizes.size() > 1; };
+  if (sizes.empty() && config.columns == 0)
+    fail<UsageError>("model",
+                     "expected model.vocabulary of at least 2 or model.columns of at least 1, got a model "
+                     "without inputs");
+  for (const std::int64_t size : sizes)
+    if (size < 2)
+      fail<UsageError>("model", "expected {} of at least 2, got {}",
+                       config.fields.empty() ? "model.vocabulary" : "values of each of model.fields", size);
+  if (!sizes.empty() && *std::ranges::max_element(sizes) != config.vocabulary)
+    fail<UsageError>("model", "expected model.vocabulary to be the largest of model.fields, {}, got {}",
+                     *std::ranges::max_element(sizes), config.vocabulary);
+  if (several() && (config.masked() || config.tied_output || config.head != OutputDistribution::categorical))
+    fail<UsageError>("model",
+                     "expected a categorical head of its own and no masked objective with several fields, "
+                     "got {}",
+                     config.masked()      ? "a masked objective"
+                     : config.tied_output ? "model.tied_output"
+                                          : "model.head = \"logistics\"");
+  if (config.masked() && config.columns > 0)
+    fail<UsageError>("model",
+                     "expected steps of tokens alone with model.objective = \"masked\", got {} columns",
+                     config.columns);
+  if (config.objective == Objective::same_step && config.target_count() == 0)
+    fail<UsageError>("model",
+                     "expected model.targets or model.columns of at least 1 with model.objective = "
+                     "\"same-step\", got neither");
+  if (config.classifies() && config.classes < 2)
+    fail<UsageError>("model",
+                     "expected model.classes of at least 2 with model.objective = \"classify\", got {}",
+                     config.classes);
+  if (config.columns == 0 && config.targets > 0 && config.objective != Objective::same_step)
+    fail<UsageError>("model", "expected model.targets = 0 for a model without columns, got {}",
+                     config.targets);
+  if (config.relative && (config.columns == 0 || !config.shifted()))
+    fail<UsageError>("model",
+                     "expected model.columns of at least 1 and model.objective = \"next-token\" with "
+                     "model.relative, got {} columns and \"{}\"",
+                     config.columns, name_of(config.objective));
+  if (config.bidirectional && (config.shifted() || config.masked()))
+    fail<UsageError>("model",
+                     "expected model.objective = \"classify\" or \"same-step\" with model.bidirectional, got "
+                     "\"{}\"",
+                     name_of(config.objective));
+}
+
+}  // namespace
+
 void ModelConfig::check() const {
   ModelConfig copy = *this;
   Options options;
   add_options(options, copy);
   options.check("model configuration");
   linnet::check(attention, sequence_of(*this));
+  check_steps(*this);
   if (masked() && classes > 0)
     fail<UsageError>("model", "expected model.classes = 0 with model.objective = \"masked\", got {}",
                      classes);
@@ -147,6 +242,38 @@ void ModelConfig::check_generates() const {
     fail<UsageError>("generate",
                      "expected a model that predicts the next token, got an encoder (model.objective = "
                      "\"masked\"), which fills in masked tokens and does not generate");
+  if (!shifted())
+    fail<UsageError>("generate",
+                     "expected a model that predicts the next step (model.objective = \"next-token\"), got "
+                     "\"{}\"",
+                     name_of(objective));
+}
+
+std::vector<std::int64_t> ModelConfig::field_sizes() const {
+  if (fields.empty()) return vocabulary > 0 ? std::vector{vocabulary} : std::vector<std::int64_t>{};
+  std::vector<std::int64_t> sizes;
+  for (const char *at = fields.data(), *end = at + fields.size(); at <= end;) {
+    std::int64_t size = 0;
+    const auto [stop, error] = std::from_chars(at, end, size);
+    if (error != std::errc() || (stop != end && *stop != ',') || size < 1 || size > most_vocabulary)
+      fail<UsageError>("model",
+                       "expected model.fields to be numbers in 1 … {} separated by commas, got \"{}\"",
+                       most_vocabulary, fields);
+    sizes.push_back(size);
+    at = stop + 1;
+  }
+  return sizes;
+}
+
+std::int64_t ModelConfig::input_fields() const {
+  return std::max<std::int64_t>(std::ssize(field_sizes()), shifted() ? 1 : 0);
+}
+
+std::int64_t ModelConfig::input_tokens() const {
+  const std::vector<std::int64_t> sizes = field_sizes();
+  const std::int64_t values = sizes.empty() ? 0 : sizes.front();
+  if (masked()) return values + 1;
+  return values + (shifted() ? std::max<std::int64_t>(classes, 1) : 0);
 }
 
 std::int32_t ModelConfig::first_input(std::int64_t label) const {
@@ -154,7 +281,8 @@ std::int32_t ModelConfig::first_input(std::int64_t label) const {
     fail("model", "expected no label for a model without classes, got {}", label);
   if (classes > 0 && (label < 0 || label >= classes))
     fail("model", "expected a label in 0 … {}, got {}", classes - 1, label);
-  return static_cast<std::int32_t>(vocabulary + std::max<std::int64_t>(label, 0));
+  const std::vector<std::int64_t> sizes = field_sizes();
+  return static_cast<std::int32_t>((sizes.empty() ? 0 : sizes.front()) + std::max<std::int64_t>(label, 0));
 }
 
 }  // namespace linnet

@@ -84,7 +84,7 @@ ParameterFile::ParameterFile(const std::filesystem::path& path, const ParameterT
   for (const ParameterTable::Row& row : table.rows()) {
     known.insert(row.name);
     if (row.product) known.insert(row.name + scale_suffix);
-    if (row.trained || fits(row)) check_parameter(file_, row, path_);
+    if (!is_draw(row.name) || fits(row)) check_parameter(file_, row, path_);
   }
   for (const std::string& name : file_.names())
     if (!known.contains(name) && !is_draw(name))
@@ -99,7 +99,7 @@ bool ParameterFile::fits(const ParameterTable::Row& row) const {
 void ParameterFile::read(std::size_t index, std::span<float> to) const {
   const ParameterTable::Row& row = table_.rows()[index];
   // The weights may be used under another feature map or another number of features: these are drawn.
-  if (!row.trained && !fits(row)) return table_.initialise_row(to, index, 0);
+  if (is_draw(row.name) && !fits(row)) return table_.initialise_row(to, index, 0);
   const DType type = file_.dtype(row.name);
   if (type == DType::f32) {
     file_.copy(row.name, std::as_writable_bytes(to));

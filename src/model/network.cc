@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "attention/family.h"
+#include "kernels/loss.h"
 #include "model/config.h"
 
 namespace linnet {
@@ -48,7 +50,7 @@ Block::Parts block_parts_of(const ModelConfig& config, const std::shared_ptr<con
       .attention = {.width = config.width,
                     .heads = config.heads,
                     .attention = attention_of(config, feature_map),
-                    .causal = !config.masked(),
+                    .causal = config.causal(),
                     .decay = config.attention.linear.decay,
                     .initial_decay = initial_decay(config),
                     .output_deviation = 1 / (std::sqrt(width) * depth),
@@ -61,16 +63,25 @@ Block::Parts block_parts_of(const ModelConfig& config, const std::shared_ptr<con
 }
 
 std::int64_t head_outputs(const ModelConfig& config) {
-  return config.head == OutputDistribution::logistics ? 3 * config.mixtures : config.vocabulary;
+  if (config.classifies()) return 0;
+  const std::int64_t values = kernels::value_parameters(config.value_head) * config.target_count();
+  if (config.objective == Objective::same_step || config.vocabulary == 0) return values;
+  if (config.head == OutputDistribution::logistics) return 3 * config.mixtures + values;
+  const std::vector<std::int64_t> sizes = config.field_sizes();
+  return std::accumulate(sizes.begin(), sizes.end(), values);
 }
 
 Network::Network(const ModelConfig& config, const std::shared_ptr<const FeatureMap>& feature_map)
     : config_(config),
       table_(config.weights),
       block_parts_((config.check(), block_parts_of(config, feature_map))) {
+  const std::vector<std::int64_t> sizes = config.field_sizes();
+  std::vector<std::int64_t> later(sizes.begin() + (sizes.empty() ? 0 : 1), sizes.end());
+  if (config.shifted())
+    for (std::int64_t& rows : later) ++rows;  // the start token
   embedding_.emplace(table_, "embedding",
                      Embedding::Shape{config.input_tokens(), config.width, config.length, config.positions,
-                                      config.tied_output});
+                                      config.tied_output, later, config.columns});
   blocks_.reserve(static_cast<std::size_t>(config.layers));
   for (int layer = 0; layer < config.layers; ++layer) {
     Block::Parts parts = block_parts_;
@@ -79,10 +90,20 @@ Network::Network(const ModelConfig& config, const std::shared_ptr<const FeatureM
     blocks_.emplace_back(table_, fmt::format("layers.{}", layer), parts);
   }
   if (block_parts_.norm_first) final_norm_.emplace(table_, "final_norm", config.width);
+  if (config.columns > 0 || config.target_count() > 0)
+    columns_.emplace(table_, "columns",
+                     Columns::Shape{config.columns, config.target_count(), config.relative});
+  if (config.target_count() > 0)
+    value_head_.emplace(table_, "value_head", config.width, config.target_count(), config.value_head);
+  if (config.classifies())
+    classifier_ = OutputHead::categorical(table_, "classifier", config.width, config.classes, nullptr);
+  if (config.classifies() || config.objective == Objective::same_step || sizes.empty()) return;
   head_ = config.head == OutputDistribution::logistics
-              ? OutputHead::logistic_mixture(table_, "head", config.width, config.vocabulary, config.mixtures)
-              : OutputHead::categorical(table_, "head", config.width, config.vocabulary,
+              ? OutputHead::logistic_mixture(table_, "head", config.width, sizes.front(), config.mixtures)
+              : OutputHead::categorical(table_, "head", config.width, sizes.front(),
                                         config.tied_output ? &embedding_->table() : nullptr);
+  for (std::size_t f = 1; f < sizes.size(); ++f)
+    later_fields_.emplace_back(table_, fmt::format("fields.{}", f), config.width, sizes[f - 1], sizes[f]);
 }
 
 void Network::redraw(std::span<float> parameters, std::uint64_t draw) const {
@@ -90,15 +111,23 @@ void Network::redraw(std::span<float> parameters, std::uint64_t draw) const {
 }
 
 void Network::pack(Context& context, const ParameterValues& parameters, bool training) {
-  embedding_->pack(context, parameters);
+  embedding_->pack(context, parameters, training);
   for (Block& block : blocks_) block.pack(context, parameters, training);
   if (final_norm_) final_norm_->pack(parameters);
-  head_->pack(context, parameters, training);
+  if (columns_) columns_->pack(parameters);
+  if (value_head_) value_head_->pack(context, parameters, training);
+  if (classifier_) classifier_->pack(context, parameters, training);
+  if (head_) head_->pack(context, parameters, training);
+  for (LaterField& field : later_fields_) field.pack(context, parameters, training);
 }
 
 void Network::unpack(std::span<float> parameters) const {
+  embedding_->unpack(parameters);
   for (const Block& block : blocks_) block.unpack(parameters);
-  head_->unpack(parameters);
+  if (value_head_) value_head_->unpack(parameters);
+  if (classifier_) classifier_->unpack(parameters);
+  if (head_) head_->unpack(parameters);
+  for (const LaterField& field : later_fields_) field.unpack(parameters);
 }
 
 }  // namespace linnet

@@ -6,8 +6,11 @@
 #include <vector>
 
 #include "layers/block.h"
+#include "layers/columns.h"
 #include "layers/embedding.h"
 #include "layers/head.h"
+#include "layers/later_field.h"
+#include "layers/value_head.h"
 #include "linnet/model.h"
 
 namespace linnet {
@@ -21,7 +24,7 @@ AttentionOptions attention_of(const ModelConfig& config,
 Block::Parts block_parts_of(const ModelConfig& config,
                             const std::shared_ptr<const FeatureMap>& feature_map = nullptr);
 
-/// Numbers that the output head gives for a token.
+/// Numbers that the output heads give for a step.
 std::int64_t head_outputs(const ModelConfig& config);
 
 /// The layers of a transformer, in the order in which they are applied, and the table of their
@@ -49,7 +52,18 @@ class Network {
   const std::vector<Block>& blocks() const { return blocks_; }
   /// After the last block where norms come first; otherwise the last block has normalised already.
   const std::optional<LayerNorm>& final_norm() const { return final_norm_; }
+
+  /// Of tokens, where the model predicts tokens (`has_head`): of their first field.
   const OutputHead& head() const { return *head_; }
+  bool has_head() const { return head_ != nullptr; }
+  /// Of the other fields, in order.
+  const std::vector<LaterField>& later_fields() const { return later_fields_; }
+  /// Of real numbers, with their scale, where the model predicts them.
+  const std::optional<ValueHead>& value_head() const { return value_head_; }
+  /// The scale of the real numbers, where there are any.
+  const std::optional<Columns>& columns() const { return columns_; }
+  /// Of labels, in a classifier.
+  const OutputHead* classifier() const { return classifier_.get(); }
 
  private:
   ModelConfig config_;
@@ -59,6 +73,10 @@ class Network {
   std::vector<Block> blocks_;
   std::optional<LayerNorm> final_norm_;
   std::unique_ptr<OutputHead> head_;
+  std::vector<LaterField> later_fields_;
+  std::optional<Columns> columns_;
+  std::optional<ValueHead> value_head_;
+  std::unique_ptr<OutputHead> classifier_;
 };
 
 }  // namespace linnet

@@ -9,7 +9,7 @@
 namespace linnet {
 
 TrainingTransformer::TrainingTransformer(const Network& network, std::int64_t batch, std::int64_t length)
-    : network_(network) {
+    : network_(network), heads_(network) {
   const ModelConfig& config = network.config();
   const std::int64_t rows = batch * length;
   for (std::size_t i = 0; i <= network.blocks().size(); ++i)
@@ -20,9 +20,8 @@ TrainingTransformer::TrainingTransformer(const Network& network, std::int64_t ba
     normed_ = Tensor::of<float>({rows, config.width});
     stats_ = Tensor::of<float>({rows, 2});
   }
-  parameters_ = Tensor::of<float>({rows, network.head().outputs()});
   gradient_ = Tensor::of<float>({rows, config.width});
-  nll_.resize(static_cast<std::size_t>(rows));
+  heads_.reserve(batch, length);
 }
 
 double TrainingTransformer::floats_per_token(const ModelConfig& config) {
@@ -30,73 +29,72 @@ double TrainingTransformer::floats_per_token(const ModelConfig& config) {
   const Block::Parts parts = block_parts_of(config);
   const double streams = (layers + 1) * width, saved = layers * Block::Saved::floats_per_token(parts);
   const double final_norm = parts.norm_first ? width + 2 : 0;
-  const double parameters = static_cast<double>(head_outputs(config)), gradient = width, nll = 1;
-  return streams + saved + final_norm + parameters + gradient + nll;
+  return streams + saved + final_norm + width + Heads::floats_per_step(config);
 }
 
 double TrainingTransformer::forward(Context& context, std::span<const std::int32_t> ids,
                                     std::span<const std::int32_t> targets, std::int64_t batch,
                                     std::int64_t length, float weight, const Dropout& dropout,
                                     std::span<const std::int64_t> key_lengths) {
-  ids_ = ids;
-  batch_ = batch;
-  length_ = length;
+  return forward(
+      context, {.batch = batch, .length = length, .ids = ids, .key_lengths = key_lengths, .targets = targets},
+      weight, dropout);
+}
+
+double TrainingTransformer::forward(Context& context, const Pass& pass, float weight,
+                                    const Dropout& dropout) {
+  pass_ = pass;
   dropout_ = dropout;
-  const std::int64_t rows = batch * length, width = network_.config().width;
+  const std::int64_t rows = pass.rows(), width = network_.config().width;
   const auto cube = [&](Tensor& tensor) {
-    return View<float>(tensor.span<float>().data(), {batch, length, width});
+    return View<float>(tensor.span<float>().data(), {pass.batch, pass.length, width});
   };
   const auto flat = [&](Tensor& tensor) { return tensor.view<float>().slice(0, 0, rows); };
 
-  network_.embedding().forward(context, cube(streams_[0]), ids, 0);
+  network_.embedding().forward(context, cube(streams_[0]), inputs_.of(network_, pass), 0);
   for (std::size_t i = 0; i < saved_.size(); ++i)
     network_.blocks()[i].forward(context, cube(streams_[i + 1]), cube(streams_[i]), saved_[i], dropout,
-                                 key_lengths);
+                                 pass.key_lengths);
   View<float> hidden = flat(streams_.back());
   if (network_.final_norm()) {
     network_.final_norm()->forward(context, flat(normed_), flat(stats_), hidden);
     hidden = flat(normed_);
   }
-  const View<float> parameters = flat(parameters_);
-  network_.head().forward(context, parameters, hidden);
-  const std::span<float> nll = std::span(nll_).first(static_cast<std::size_t>(rows));
-  network_.head().loss(context, nll, parameters, parameters, targets, weight);
-  double sum = 0;
-  for (const float value : nll) sum += value;
-  return sum;
+  loss_ = heads_.loss(context, hidden, pass, {}, &weight);
+  return loss_;
 }
 
 void TrainingTransformer::backward(Context& context, std::span<float> gradients) {
-  const std::int64_t rows = batch_ * length_, width = network_.config().width;
+  const std::int64_t rows = pass_.rows(), width = network_.config().width;
   const auto cube = [&](Tensor& tensor) {
-    return View<float>(tensor.span<float>().data(), {batch_, length_, width});
+    return View<float>(tensor.span<float>().data(), {pass_.batch, pass_.length, width});
   };
   const auto flat = [&](Tensor& tensor) { return tensor.view<float>().slice(0, 0, rows); };
 
   const View<float> gradient = flat(gradient_);
   if (network_.final_norm()) {
-    network_.head().backward(context, gradient, flat(parameters_), flat(normed_), gradients);
+    heads_.backward(context, gradient, flat(normed_), gradients);
     network_.final_norm()->backward(context, gradient, gradient, flat(streams_.back()), flat(stats_),
                                     gradients, false);
   } else {
-    network_.head().backward(context, gradient, flat(parameters_), flat(streams_.back()), gradients);
+    heads_.backward(context, gradient, flat(streams_.back()), gradients);
   }
   for (std::size_t i = saved_.size(); i-- > 0;)
     network_.blocks()[i].backward(context, cube(gradient_), cube(streams_[i]), saved_[i], dropout_,
                                   gradients);
-  network_.embedding().backward(context, cube(gradient_), ids_, gradients);
+  network_.embedding().backward(context, cube(gradient_), inputs_.of(network_, pass_), gradients);
 }
 
 std::string TrainingTransformer::first_not_finite(Context& context) const {
   const auto finite = [&](std::span<const float> values, std::int64_t count) {
     return std::isfinite(kernels::sum_of_squares(context, values.first(static_cast<std::size_t>(count))));
   };
-  const std::int64_t rows = batch_ * length_;
+  const std::int64_t rows = pass_.rows();
   for (std::size_t i = 0; i < streams_.size(); ++i) {
     if (finite(streams_[i].span<float>(), rows * network_.config().width)) continue;
     return i == 0 ? "embedding" : fmt::format("layers.{}", i - 1);
   }
-  return finite(nll_, rows) ? "" : "head";
+  return std::isfinite(loss_) ? "" : "head";
 }
 
 }  // namespace linnet

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "model/heads.h"
 #include "model/network.h"
 
 namespace linnet {
@@ -18,10 +19,12 @@ class TrainingTransformer {
   /// Of the memory that the constructor takes: floats for each of the batch · length tokens.
   static double floats_per_token(const ModelConfig& config);
 
-  /// Σ −log p(target) in nats over the targets that are not negative. ids and targets [batch · length];
-  /// `weight` multiplies the gradient that `backward` will start from. The loss is kept per token for
-  /// `first_not_finite`. `key_lengths` [batch], where not empty, are the tokens of each entry: the rest of it
-  /// is padding.
+  /// Σ −log p in nats over the targets that count. `weight` multiplies the gradient that `backward` will
+  /// start from. The loss is kept per step for `first_not_finite`. The memory of the pass stays the caller's
+  /// until `backward`.
+  double forward(Context& context, const Pass& pass, float weight, const Dropout& dropout);
+
+  /// The same for steps of one token: ids and targets [batch · length].
   double forward(Context& context, std::span<const std::int32_t> ids, std::span<const std::int32_t> targets,
                  std::int64_t batch, std::int64_t length, float weight, const Dropout& dropout,
                  std::span<const std::int64_t> key_lengths = {});
@@ -37,10 +40,11 @@ class TrainingTransformer {
   const Network& network_;
   std::vector<Tensor> streams_;  ///< input of every block, then of the final norm; [batch · length, width]
   std::vector<Block::Saved> saved_;
-  Tensor normed_, stats_, parameters_, gradient_;
-  std::vector<float> nll_;
-  std::span<const std::int32_t> ids_;
-  std::int64_t batch_ = 0, length_ = 0;
+  Tensor normed_, stats_, gradient_;
+  NormalisedInputs inputs_;
+  Heads heads_;
+  double loss_ = 0;
+  Pass pass_;
   Dropout dropout_;
 };
 

@@ -10,7 +10,7 @@
 namespace linnet {
 
 RecurrentState::RecurrentState(const Network& network, std::int64_t slots, std::int64_t capacity) {
-  network.config().check_generates();
+  if (!network.config().causal()) network.config().check_generates();
   // Every layer has the same shape. Small states are made without asking how much memory is free.
   constexpr double small_bytes = 16e6;
   const double bytes = static_cast<double>(slots) * static_cast<double>(network.blocks().size()) *
@@ -69,7 +69,7 @@ void RecurrentState::restore(std::int64_t slot, std::span<const std::byte> bytes
   }
 }
 
-View<float> Transformer::embed(Context& context, std::span<const std::int32_t> ids, std::int64_t batch,
+View<float> Transformer::embed(Context& context, const StepInputs& inputs, std::int64_t batch,
                                std::int64_t length, std::int64_t position) {
   const std::int64_t width = network_.config().width;
   if (batch * length > reserved_batch_ * reserved_length_) {
@@ -79,15 +79,15 @@ View<float> Transformer::embed(Context& context, std::span<const std::int32_t> i
     reserved_length_ = length;
   }
   const View<float> hidden(hidden_.span<float>().data(), {batch, length, width});
-  network_.embedding().forward(context, hidden, ids, position);
+  network_.embedding().forward(context, hidden, inputs, position);
   return hidden;
 }
 
-View<const float> Transformer::forward(Context& context, std::span<const std::int32_t> ids,
-                                       std::int64_t batch, std::int64_t length, std::int64_t position,
+View<const float> Transformer::forward(Context& context, const StepInputs& inputs, std::int64_t batch,
+                                       std::int64_t length, std::int64_t position,
                                        const RecurrentState* initial, RecurrentState* final,
                                        std::span<const std::int64_t> key_lengths) {
-  const View<float> hidden = embed(context, ids, batch, length, position);
+  const View<float> hidden = embed(context, inputs, batch, length, position);
   for (std::size_t i = 0; i < network_.blocks().size(); ++i)
     network_.blocks()[i].apply(context, hidden, attention_, position,
                                initial ? initial->layers[i].get() : nullptr,
@@ -116,38 +116,47 @@ View<const float> Transformer::queries_keys_values(Context& context, std::span<c
 double Transformer::loss(Context& context, std::span<const std::int32_t> ids,
                          std::span<const std::int32_t> targets, std::int64_t batch, std::int64_t length,
                          std::span<float> nll, std::span<const std::int64_t> key_lengths) {
-  const View<const float> hidden = forward(context, ids, batch, length, 0, nullptr, nullptr, key_lengths);
-  const std::int64_t rows = batch * length;
-  if (nll.empty()) {
-    nll_.resize(std::max(nll_.size(), static_cast<std::size_t>(rows)));
-    nll = std::span(nll_).first(static_cast<std::size_t>(rows));
-  }
-  const std::int64_t outputs = network_.head().outputs();
-  if (parameter_memory_.size() < rows * outputs) parameter_memory_ = Tensor::of<float>({rows, outputs});
-  const View<float> parameters(parameter_memory_.span<float>().data(), {rows, outputs});
-  parameters_ = parameters;
-  network_.head().forward(context, parameters, hidden.reshape({rows, network_.config().width}));
-  network_.head().loss(context, nll, {}, parameters, targets, 1);
-  double sum = 0;
-  for (const float value : nll) sum += value;
-  return sum;
+  return loss(context,
+              {.batch = batch, .length = length, .ids = ids, .key_lengths = key_lengths, .targets = targets},
+              nll);
 }
 
-void RecurrentTransformer::step(Context& context, View<float> parameters, std::span<const std::int32_t> ids,
-                                std::span<const std::int64_t> slots, RecurrentState& state) const {
-  const std::int64_t n = static_cast<std::int64_t>(ids.size());
+double Transformer::loss(Context& context, const Pass& pass, std::span<float> nll) {
+  const View<const float> hidden = forward(context, inputs_.of(network_, pass), pass.batch, pass.length, 0,
+                                           nullptr, nullptr, pass.key_lengths);
+  return heads_.loss(context, hidden.reshape({pass.rows(), network_.config().width}), pass, nll, nullptr);
+}
+
+void RecurrentTransformer::advance(Context& context, View<float> x, const StepInputs& inputs,
+                                   std::span<const std::int64_t> slots, RecurrentState& state) const {
   constexpr std::size_t piece = 64;
-  Workspace workspace(context);
-  const View<float> x = workspace.take(n, network_.config().width);
+  const auto fields = static_cast<std::size_t>(network_.embedding().fields());
   std::array<std::int64_t, piece> positions;
-  for (std::size_t first = 0; first < ids.size(); first += piece) {
-    const std::size_t count = std::min(piece, ids.size() - first);
+  for (std::size_t first = 0; first < slots.size(); first += piece) {
+    const std::size_t count = std::min(piece, slots.size() - first);
+    const auto begin = static_cast<std::int64_t>(first), end = static_cast<std::int64_t>(first + count);
     for (std::size_t i = 0; i < count; ++i) positions[i] = state.position(slots[first + i]);
-    network_.embedding().step(context, x.slice(0, first, first + count), ids.subspan(first, count),
+    const View<const float> values =
+        inputs.values.empty() ? inputs.values : inputs.values.slice(0, begin, end);
+    network_.embedding().step(context, x.slice(0, begin, end),
+                              {inputs.ids.subspan(first * fields, count * fields), values},
                               std::span(positions).first(count));
   }
   for (std::size_t i = 0; i < network_.blocks().size(); ++i)
     network_.blocks()[i].step(context, x, *state.layers[i], slots);
+}
+
+void RecurrentTransformer::hidden(Context& context, View<float> hidden, const StepInputs& inputs,
+                                  std::span<const std::int64_t> slots, RecurrentState& state) const {
+  advance(context, hidden, inputs, slots, state);
+  if (network_.final_norm()) network_.final_norm()->forward(context, hidden, {}, hidden);
+}
+
+void RecurrentTransformer::step(Context& context, View<float> parameters, std::span<const std::int32_t> ids,
+                                std::span<const std::int64_t> slots, RecurrentState& state) const {
+  Workspace workspace(context);
+  const View<float> x = workspace.take(std::ssize(slots), network_.config().width);
+  advance(context, x, ids, slots, state);
   if (parameters.data() == nullptr) return;
   if (network_.final_norm()) network_.final_norm()->forward(context, x, {}, x);
   network_.head().forward(context, parameters, x);

@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "model/heads.h"
 #include "model/network.h"
 
 namespace linnet {
@@ -42,20 +43,22 @@ struct RecurrentState {
 /// it grows to the largest pass and is then reused.
 class Transformer {
  public:
-  explicit Transformer(const Network& network) : network_(network) {}
+  explicit Transformer(const Network& network) : network_(network), heads_(network) {}
 
-  /// Hidden rows [batch, length, width] for the inputs ids [batch · length], of which the first of each entry
-  /// stands at `position`; what the output head takes. Continues `initial` and leaves `final` (each `batch`
-  /// slots), where given. `key_lengths` [batch], where not empty, are the tokens of each entry: the rest of
-  /// it is padding. The view lives until the next call.
-  View<const float> forward(Context& context, std::span<const std::int32_t> ids, std::int64_t batch,
+  /// Hidden rows [batch, length, width] for the inputs of batch · length steps, of which the first of each
+  /// entry stands at `position`; what the output head takes. Continues `initial` and leaves `final` (each
+  /// `batch` slots), where given. `key_lengths` [batch], where not empty, are the tokens of each entry: the
+  /// rest of it is padding. The view lives until the next call.
+  View<const float> forward(Context& context, const StepInputs& inputs, std::int64_t batch,
                             std::int64_t length, std::int64_t position = 0,
                             const RecurrentState* initial = nullptr, RecurrentState* final = nullptr,
                             std::span<const std::int64_t> key_lengths = {});
 
-  /// Σ −log p(target) in nats over the targets [batch · length] that are not negative, each predicted from
-  /// the inputs `ids` up to its own (in an encoder from all of them); `nll` [batch · length], where not
-  /// empty, receives each one's.
+  /// Σ −log p in nats over the targets that count, each predicted from the inputs up to its own (in an
+  /// encoder from all of them); `nll` as in Heads.
+  double loss(Context& context, const Pass& pass, std::span<float> nll = {});
+
+  /// The same for steps of one token: ids and targets [batch · length].
   double loss(Context& context, std::span<const std::int32_t> ids, std::span<const std::int32_t> targets,
               std::int64_t batch, std::int64_t length, std::span<float> nll = {},
               std::span<const std::int64_t> key_lengths = {});
@@ -70,38 +73,46 @@ class Transformer {
                                         std::int64_t batch, std::int64_t length, std::int64_t layer,
                                         std::span<const std::int64_t> key_lengths = {});
 
-  /// The head's parameters [batch · length, outputs] of the last `loss`, until the next call.
-  View<const float> parameters() const { return parameters_; }
+  /// What the heads gave in the last `loss`, until the next call.
+  const Heads& heads() const { return heads_; }
 
  private:
   /// The residual stream [batch, length, width] as embedded.
-  View<float> embed(Context& context, std::span<const std::int32_t> ids, std::int64_t batch,
-                    std::int64_t length, std::int64_t position);
+  View<float> embed(Context& context, const StepInputs& inputs, std::int64_t batch, std::int64_t length,
+                    std::int64_t position);
 
   const Network& network_;
   Tensor hidden_;
   SelfAttention::Saved attention_;
   std::int64_t reserved_batch_ = 0, reserved_length_ = 0;
-  std::vector<float> nll_;
-  Tensor parameter_memory_;
-  View<const float> parameters_;
+  NormalisedInputs inputs_;
+  Heads heads_;
 };
 
 /// The recurrent form: one token for each of n streams at constant cost. Any number of
 /// threads may step different slots of one state at once, each with its own context.
 class RecurrentTransformer {
  public:
+  /// Throws UsageError for a model whose steps see later ones.
   explicit RecurrentTransformer(const Network& network) : network_(network) {
-    network.config().check_generates();
+    if (!network.config().causal()) network.config().check_generates();
   }
 
-  /// parameters [n, head outputs] of the token that follows ids[i] in the stream of slots[i]; an empty view
-  /// leaves the head out. Throws Error where an id or a stream's position is outside the model; nothing has
-  /// moved then.
+  /// parameters [n, head outputs] of the token (of its first field) that follows ids[i] in the stream of
+  /// slots[i]; an empty view leaves the head out. Throws Error where an id or a stream's position is outside
+  /// the model; nothing has moved then.
   void step(Context& context, View<float> parameters, std::span<const std::int32_t> ids,
             std::span<const std::int64_t> slots, RecurrentState& state) const;
 
+  /// hidden [n, width], what the output heads take, for a step of inputs of each stream.
+  void hidden(Context& context, View<float> hidden, const StepInputs& inputs,
+              std::span<const std::int64_t> slots, RecurrentState& state) const;
+
  private:
+  /// x [n, width] from the inputs through all blocks.
+  void advance(Context& context, View<float> x, const StepInputs& inputs, std::span<const std::int64_t> slots,
+               RecurrentState& state) const;
+
   const Network& network_;
 };
 

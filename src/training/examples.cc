@@ -1,6 +1,8 @@
 #include "training/examples.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 #include "base/fail.h"
 #include "base/parallel.h"
@@ -15,53 +17,136 @@ void check_fit(const ModelConfig& config, const Dataset& dataset) {
                      "expected model.length = {} as the data has, got {}; where model.length is 0, the data "
                      "decides, for text, bytes, copy and fasta by data.length",
                      dataset.length(), config.length);
-  if (dataset.vocabulary() > config.vocabulary)
-    fail<UsageError>("training", "expected model.vocabulary of at least {} as the data has, got {}",
-                     dataset.vocabulary(), config.vocabulary);
+  const std::vector<std::int64_t> fields = dataset.fields(), sizes = config.field_sizes();
+  if (fields.size() != sizes.size())
+    fail<UsageError>("training", "expected a model of {} fields of tokens per step as the data has, got {}",
+                     fields.size(), sizes.size());
+  for (std::size_t f = 0; f < fields.size(); ++f) {
+    if (fields[f] <= sizes[f]) continue;
+    if (fields.size() == 1)
+      fail<UsageError>("training", "expected model.vocabulary of at least {} as the data has, got {}",
+                       fields[f], sizes[f]);
+    fail<UsageError>("training",
+                     "expected at least {} values of field {} in model.fields as the data has, got {}",
+                     fields[f], f, sizes[f]);
+  }
+  if (dataset.columns() != config.columns)
+    fail<UsageError>("training", "expected model.columns = {} as the data has, got {}", dataset.columns(),
+                     config.columns);
+  if (!config.classifies() && dataset.target_columns() != config.target_count())
+    fail<UsageError>("training", "expected model.targets = {} as the data has, got {}",
+                     dataset.target_columns(), config.target_count());
+  if (dataset.paired() && config.shifted())
+    fail<UsageError>("training",
+                     "expected model.objective = \"same-step\" for data of inputs and targets, got \"{}\"",
+                     name_of(config.objective));
   if (config.classes > 0 && dataset.classes() != config.classes)
     fail<UsageError>("training", "expected model.classes = {} as the data has, got {}", dataset.classes(),
                      config.classes);
   if (dataset.size() == 0) fail("training", "expected at least 1 example, got an empty set");
 }
 
+void Examples::read_one(const Dataset& dataset, const ModelConfig& config, std::int64_t i, std::int64_t index,
+                        const Masks& masks) {
+  const std::int64_t length = config.length, fields = std::ssize(config.field_sizes());
+  const std::int64_t columns = config.columns, input_fields = config.input_fields();
+  const auto part = [&](auto& all, std::int64_t each) {
+    return std::span(all).subspan(static_cast<std::size_t>(i * length * each),
+                                  static_cast<std::size_t>(length * each));
+  };
+  const std::span<std::int32_t> inputs = part(inputs_, input_fields), targets = part(targets_, fields);
+  const std::span<std::int32_t> tokens = inputs.first(targets.size());
+  const std::span<float> values = part(values_, columns);
+  const std::int64_t label = dataset.read(index, tokens, targets);
+  if (columns > 0) dataset.read_values(index, values, part(value_targets_, dataset.target_columns()));
+
+  std::int64_t known = length;  // steps before the padding
+  const auto is_padding = [&](std::int64_t step) {
+    if (fields > 0) return tokens[static_cast<std::size_t>(step * fields)] < 0;
+    const auto row =
+        values.subspan(static_cast<std::size_t>(step * columns), static_cast<std::size_t>(columns));
+    return std::ranges::all_of(row, [](float value) { return std::isnan(value); });
+  };
+  if (fields > 0)
+    for (known = 0; known < length && !is_padding(known);) ++known;
+  else
+    for (; known > 0 && is_padding(known - 1);) --known;
+  key_lengths_[static_cast<std::size_t>(i)] = known;
+  if (fields > 0)  // some token: nothing sees it
+    std::fill(tokens.begin() + known * fields, tokens.end(), 0);
+
+  if (config.masked()) {
+    hide_tokens(tokens, targets, config.vocabulary, config.mask_token(), masks.random,
+                static_cast<std::uint64_t>(masks.draw(i)));
+  } else if (config.classifies()) {
+    labels_[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(label);
+  } else if (config.shifted()) {
+    if (fields == 0) std::ranges::fill(inputs, -1);
+    std::shift_right(inputs.begin(), inputs.end(), input_fields);
+    std::shift_right(values.begin(), values.end(), columns);
+    std::ranges::fill(values.first(static_cast<std::size_t>(columns)),
+                      std::numeric_limits<float>::quiet_NaN());
+    inputs[0] = config.first_input(config.classes > 0 ? label : -1);
+    if (fields < 2) return;
+    const std::vector<std::int64_t> sizes = config.field_sizes();
+    for (std::size_t f = 1; f < sizes.size(); ++f) inputs[f] = static_cast<std::int32_t>(sizes[f]);
+  }
+}
+
 Batch Examples::read(Context& context, const Dataset& dataset, const ModelConfig& config, std::int64_t count,
                      const Index& index, const Masks& masks) {
-  const std::int64_t length = config.length;
-  inputs_.resize(static_cast<std::size_t>(count * length));
-  targets_.resize(inputs_.size());
+  const std::int64_t length = config.length, fields = std::ssize(config.field_sizes());
+  const auto resize = [&](auto& all, std::int64_t each) {
+    all.resize(static_cast<std::size_t>(count * length * each));
+  };
+  resize(inputs_, config.input_fields());
+  resize(targets_, fields);
+  resize(values_, config.columns);
+  resize(value_targets_, config.columns > 0 ? dataset.target_columns() : 0);
   key_lengths_.resize(static_cast<std::size_t>(count));
-  parallel_for(context, count, [&](std::int64_t i) {
-    const std::span<std::int32_t> tokens(inputs_.data() + i * length, static_cast<std::size_t>(length));
-    const std::span<std::int32_t> counted(targets_.data() + i * length, static_cast<std::size_t>(length));
-    const std::int64_t label = dataset.read(index(i), tokens, counted);
-    const auto padding = std::find_if(tokens.begin(), tokens.end(), [](std::int32_t t) { return t < 0; });
-    key_lengths_[static_cast<std::size_t>(i)] = padding - tokens.begin();
-    std::fill(padding, tokens.end(), 0);  // some token: nothing sees it
-    if (config.masked()) {
-      hide_tokens(tokens, counted, config.vocabulary, config.mask_token(), masks.random,
-                  static_cast<std::uint64_t>(masks.draw(i)));
-    } else {
-      std::shift_right(tokens.begin(), tokens.end(), 1);
-      tokens[0] = config.first_input(config.classes > 0 ? label : -1);
-    }
-  });
+  labels_.resize(static_cast<std::size_t>(config.classifies() ? count : 0));
+  parallel_for(context, count, [&](std::int64_t i) { read_one(dataset, config, i, index(i), masks); });
   if (std::ranges::all_of(key_lengths_, [&](std::int64_t tokens) { return tokens == length; }))
     key_lengths_.clear();
-  return {count, length, inputs_, targets_, key_lengths_};
+  Batch batch{count, length, inputs_, targets_, key_lengths_};
+  batch.values = values_;
+  if (config.classifies() || config.objective == Objective::same_step) batch.targets = {};
+  if (config.target_count() > 0) batch.value_targets = value_targets_;
+  batch.labels = labels_;
+  return batch;
 }
 
 Batch part_of(const Batch& batch, std::int64_t first, std::int64_t last) {
-  const auto part = [&](const auto& all, std::int64_t each) {
-    return all.empty() ? all
-                       : all.subspan(static_cast<std::size_t>(first * each),
-                                     static_cast<std::size_t>((last - first) * each));
+  const auto part = [&](const auto& all) {
+    const auto each = static_cast<std::int64_t>(all.size()) / batch.examples;
+    return all.subspan(static_cast<std::size_t>(first * each),
+                       static_cast<std::size_t>((last - first) * each));
   };
-  return {last - first, batch.length, part(batch.inputs, batch.length), part(batch.targets, batch.length),
-          part(batch.key_lengths, 1)};
+  return {.examples = last - first,
+          .length = batch.length,
+          .inputs = part(batch.inputs),
+          .targets = part(batch.targets),
+          .key_lengths = part(batch.key_lengths),
+          .values = part(batch.values),
+          .value_targets = part(batch.value_targets),
+          .labels = part(batch.labels)};
+}
+
+Pass pass_of(const Batch& batch) {
+  return {.batch = batch.examples,
+          .length = batch.length,
+          .ids = batch.inputs,
+          .values = batch.values,
+          .key_lengths = batch.key_lengths,
+          .targets = batch.targets,
+          .value_targets = batch.value_targets,
+          .labels = batch.labels};
 }
 
 std::int64_t counted_targets(const Batch& batch) {
-  return std::ranges::count_if(batch.targets, [](std::int32_t target) { return target >= 0; });
+  const auto counts = [](std::int32_t target) { return target >= 0; };
+  return std::ranges::count_if(batch.targets, counts) + std::ranges::count_if(batch.labels, counts) +
+         std::ranges::count_if(batch.value_targets, [](float value) { return !std::isnan(value); });
 }
 
 void check_batch(const char* operation, const ModelConfig& config, const Batch& batch) {
@@ -71,12 +156,18 @@ void check_batch(const char* operation, const ModelConfig& config, const Batch& 
     fail<UsageError>(operation, "expected examples of 1 … {} positions, got {}", config.length, batch.length);
   const auto check_size = [&](const char* what, std::size_t size, std::int64_t each) {
     const auto found = static_cast<std::int64_t>(size);
-    if (found / each != batch.examples || found % each != 0)
-      fail<UsageError>(operation, "expected {} for {} examples of {}, got {}", what, batch.examples, each,
-                       size);
+    if (each == 0 ? found == 0 : found / each == batch.examples && found % each == 0) return;
+    fail<UsageError>(operation, "expected {} for {} examples of {}, got {}", what, batch.examples, each,
+                     size);
   };
-  check_size("inputs", batch.inputs.size(), batch.length);
-  check_size("targets", batch.targets.size(), batch.length);
+  const std::vector<std::int64_t> sizes = config.field_sizes();
+  const bool tokens_count = config.shifted() || config.masked();
+  const std::int64_t fields = std::ssize(sizes), length = batch.length;
+  check_size("inputs", batch.inputs.size(), length * config.input_fields());
+  check_size("targets", batch.targets.size(), tokens_count ? length * fields : 0);
+  check_size("values", batch.values.size(), length * config.columns);
+  check_size("value targets", batch.value_targets.size(), length * config.target_count());
+  check_size("labels", batch.labels.size(), config.classifies() ? 1 : 0);
   if (!batch.key_lengths.empty()) check_size("key lengths", batch.key_lengths.size(), 1);
 
   const auto check_range = [&](const char* what, const auto& values, std::int64_t least, std::int64_t most) {
@@ -84,14 +175,39 @@ void check_batch(const char* operation, const ModelConfig& config, const Batch& 
       if (value < least || value > most)
         fail<UsageError>(operation, "expected {} in {} … {}, got {}", what, least, most, value);
   };
-  check_range("inputs", batch.inputs, 0, config.input_tokens() - 1);
-  check_range("targets", batch.targets, -1, config.vocabulary - 1);
-  check_range("key lengths", batch.key_lengths, 0, batch.length);
+  const auto check_fields = [&](const char* what, std::span<const std::int32_t> values, std::int64_t each,
+                                std::int64_t least, const auto& most_of) {
+    if (each == 1) return check_range(what, values, least, most_of(0));
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const auto field = static_cast<std::int64_t>(i) % each;
+      if (values[i] < least || values[i] > most_of(field))
+        fail<UsageError>(operation, "expected {} of field {} in {} … {}, got {}", what, field, least,
+                         most_of(field), values[i]);
+    }
+  };
+  check_fields("inputs", batch.inputs, config.input_fields(), fields == 0 ? -1 : 0, [&](std::int64_t field) {
+    if (field == 0) return config.input_tokens() - 1;
+    return sizes[static_cast<std::size_t>(field)] - (config.shifted() ? 0 : 1);
+  });
+  check_fields("targets", batch.targets, fields, -1,
+               [&](std::int64_t field) { return sizes[static_cast<std::size_t>(field)] - 1; });
+  check_range("labels", batch.labels, -1, config.classes - 1);
+  for (const std::span<const float> values : {batch.values, batch.value_targets})
+    for (const float value : values)
+      if (std::isinf(value)) fail<UsageError>(operation, "expected finite values, got {}", value);
+  // A mean over no step is none.
+  check_range("key lengths", batch.key_lengths, config.classifies() ? 1 : 0, batch.length);
   for (std::size_t i = 0; i < batch.key_lengths.size(); ++i) {
-    const auto length = static_cast<std::size_t>(batch.length);
-    const auto padding =
-        batch.targets.subspan(i * length, length).subspan(static_cast<std::size_t>(batch.key_lengths[i]));
-    check_range("targets of the padding", padding, -1, -1);
+    const auto padding = [&](const auto& all) {
+      const std::size_t each = all.size() / static_cast<std::size_t>(batch.examples);
+      const std::size_t begin =
+          each / static_cast<std::size_t>(length) * static_cast<std::size_t>(batch.key_lengths[i]);
+      return all.subspan(i * each + begin, each - begin);
+    };
+    check_range("targets of the padding", padding(batch.targets), -1, -1);
+    for (const float value : padding(batch.value_targets))
+      if (!std::isnan(value))
+        fail<UsageError>(operation, "expected value targets of the padding to be NaN, got {}", value);
   }
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/random.h"
 #include "linnet/training.h"
+#include "model/heads.h"
 
 namespace linnet {
 
@@ -29,7 +30,11 @@ class Examples {
              const Index& index, const Masks& masks);
 
  private:
-  std::vector<std::int32_t> inputs_, targets_;
+  void read_one(const Dataset& dataset, const ModelConfig& config, std::int64_t i, std::int64_t index,
+                const Masks& masks);
+
+  std::vector<std::int32_t> inputs_, targets_, labels_;
+  std::vector<float> values_, value_targets_;
   std::vector<std::int64_t> key_lengths_;
 };
 
@@ -39,12 +44,15 @@ inline constexpr std::uint32_t training_masks = 0, evaluation_masks = 1;
 /// The examples [first, last) of a batch.
 Batch part_of(const Batch& batch, std::int64_t first, std::int64_t last);
 
-/// Targets that are not −1.
+/// What counts in the loss: targets and labels that are not −1, real numbers that are not NaN.
 std::int64_t counted_targets(const Batch& batch);
 
 /// Throws UsageError, naming `operation`, where a batch does not fit the model: sizes, tokens outside the
 /// vocabulary, key lengths.
 void check_batch(const char* operation, const ModelConfig& config, const Batch& batch);
+
+/// The batch as a pass through the model.
+Pass pass_of(const Batch& batch);
 
 /// Throws UsageError where the dataset's examples do not fit the model: length, vocabulary, classes.
 void check_fit(const ModelConfig& config, const Dataset& dataset);

@@ -54,7 +54,8 @@ class Run {
         callbacks_(callbacks),
         trainer_(context, config, options, initial, std::move(feature_map)),
         checkpoints_(folder),
-        metrics_(folder) {
+        metrics_(folder),
+        adapted_(initial != nullptr) {
     check_fit(config, training);
     check_fit(config, validation);
   }
@@ -105,6 +106,9 @@ class Run {
     } else if (resume) {
       say("no checkpoint yet: starting from the beginning");
     }
+    // An initial model keeps its own scale.
+    if (!newest && !adapted_ && config_.columns > 0)
+      trainer_.set_columns(training_.column_statistics(), training_.target_statistics());
     seconds_before_ = trainer_.impl().progress().seconds;
     if (callbacks_.on_begin) callbacks_.on_begin();
     // The run may have been killed between its checkpoint and its own model, which no later step need write
@@ -185,7 +189,7 @@ class Run {
     constexpr double margin = 1;
     constexpr std::int64_t first = 20;
     const LossAverage& loss = trainer_.impl().progress().loss;
-    const double uniform = std::log2(static_cast<double>(config_.vocabulary));
+    const double uniform = uniform_bits();
     if (warned_ || (trainer_.steps() < first && trainer_.steps() < options_.steps)) return;
     if (loss.mean() <= uniform + margin || loss.mean() <= loss.lowest + margin) return;
     warned_ = true;
@@ -196,12 +200,27 @@ class Run {
         loss.mean(), trainer_.steps(), loss.lowest, uniform));
   }
 
+  /// The loss of equally probable tokens or labels, of real numbers one bit above that of their normal
+  /// distribution.
+  double uniform_bits() const {
+    constexpr double normal = 2.05;
+    if (config_.classifies()) return std::log2(static_cast<double>(config_.classes));
+    return std::max(config_.vocabulary > 0 ? std::log2(static_cast<double>(config_.vocabulary)) : 0,
+                    config_.target_count() > 0 ? normal + 1 : 0);
+  }
+
   Evaluation report_evaluation() {
-    const Evaluation evaluation = evaluate(context_, trainer_.impl().network(), validation_,
-                                           options_.evaluate_examples, options_.batch, config_.masked());
+    const Evaluation evaluation =
+        evaluate(context_, trainer_.impl().network(), validation_, options_.evaluate_examples, options_.batch,
+                 config_.masked() || config_.classifies());
     if (callbacks_.on_evaluation) callbacks_.on_evaluation(trainer_.steps(), evaluation);
     Json line = line_of_now();
     line.update(Json{{"validation_bits", evaluation.bits}, {"validation_tokens", evaluation.tokens}});
+    if (config_.target_count() > 0) {
+      line["validation_squared_error"] = evaluation.squared_error;
+      line["validation_absolute_error"] = evaluation.absolute_error;
+    }
+    if (config_.classifies()) line["validation_accuracy"] = evaluation.accuracy;
     if (config_.masked()) {
       line["validation_perplexity"] = evaluation.perplexity;
       line["validation_accuracy"] = evaluation.accuracy;
@@ -267,6 +286,7 @@ class Run {
   Trainer trainer_;
   Checkpoints checkpoints_;
   Metrics metrics_;
+  bool adapted_;  ///< whether the run began from a model
   Examples examples_;
   std::optional<RunLock> lock_;
   Clock::time_point start_ = Clock::now();

@@ -98,7 +98,14 @@ std::vector<Setting> RunConfig::settings() const {
 
 void RunConfig::fit_to_data(const Dataset& dataset) {
   if (model.length == 0) model.length = dataset.length();
-  if (model.vocabulary == 0) model.vocabulary = dataset.vocabulary();
+  if (model.vocabulary == 0 && model.fields.empty()) {
+    model.vocabulary = dataset.vocabulary();
+    if (const auto fields = dataset.fields(); fields.size() > 1)
+      model.fields = fmt::format("{}", fmt::join(fields, ","));
+  }
+  if (model.columns == 0) model.columns = dataset.columns();
+  if (model.targets == 0 && !model.classifies() && dataset.target_columns() != model.columns)
+    model.targets = dataset.target_columns();
   if (model.classes == 0 && !model.masked()) model.classes = dataset.classes();
   const ImageShape image = image_shape(dataset);
   if (model.image_height == 0) model.image_height = image.height;

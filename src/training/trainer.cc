@@ -120,8 +120,7 @@ double Trainer::Impl::accumulate_gradients(const Batch& batch, std::int64_t coun
     const auto mixed = Random(seed, Draw::dropout, 0xffffffffu)
                            .block(static_cast<std::uint64_t>(steps() * options_.accumulate + pass));
     const Dropout dropout{static_cast<float>(config_.dropout), (std::uint64_t{mixed[0]} << 32) | mixed[1]};
-    nats += transformer.forward(context_, part.inputs, part.targets, part.examples, part.length,
-                                1 / static_cast<float>(counted), dropout, part.key_lengths);
+    nats += transformer.forward(context_, pass_of(part), 1 / static_cast<float>(counted), dropout);
     if (!std::isfinite(nats)) fail_not_finite("loss", transformer.first_not_finite(context_));
     transformer.backward(context_, gradients);
   }
@@ -151,6 +150,17 @@ std::string Trainer::Impl::parameter_not_finite() const {
     if (!std::isfinite(kernels::sum_of_squares(context_, part))) return row.name;
   }
   return {};
+}
+
+void Trainer::Impl::set_columns(const ColumnStatistics& columns, const ColumnStatistics& targets) {
+  if (!network_.columns())
+    fail<UsageError>(operation, "expected a model with columns of real numbers, got one of tokens alone");
+  if (steps() > 0)
+    fail<UsageError>(operation, "expected the scale of the columns before the first update, got it after {}",
+                     steps());
+  network_.columns()->set(values_.span<float>(), columns.mean, columns.deviation, targets.mean,
+                          targets.deviation);
+  pack();
 }
 
 void Trainer::Impl::save(const std::filesystem::path& folder) {
@@ -183,6 +193,9 @@ StepReport Trainer::step(const Batch& batch) { return impl_->step(batch); }
 std::int64_t Trainer::steps() const { return impl_->steps(); }
 void Trainer::save(const std::filesystem::path& folder) const { impl_->save(folder); }
 void Trainer::restore(const std::filesystem::path& folder) { impl_->restore(folder); }
+void Trainer::set_columns(const ColumnStatistics& columns, const ColumnStatistics& targets) {
+  impl_->set_columns(columns, targets);
+}
 std::shared_ptr<const Model> Trainer::model() const { return impl_->model(); }
 
 }  // namespace linnet

@@ -20,6 +20,7 @@ class LINNET_HIDDEN Trainer::Impl {
        std::shared_ptr<const FeatureMap> feature_map);
 
   StepReport step(const Batch& batch);
+  void set_columns(const ColumnStatistics& columns, const ColumnStatistics& targets);
   void save(const std::filesystem::path& folder);
   void restore(const std::filesystem::path& folder);
 

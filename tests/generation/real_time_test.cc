@@ -89,6 +89,30 @@ TEST(RealTime, ObservedTokensAndLogitsAllocateNothing) {
 }
 
 // What oneDNN allocates in its own calls does not grow.
+TEST(RealTime, StepsOfRealNumbersAllocateNothing) {
+  for (const Objective objective : {Objective::next_token, Objective::same_step})
+    for (const std::int64_t streams : {1, 70}) {
+      ModelConfig config = stream_config(WeightType::f32, OutputDistribution::categorical);
+      config.vocabulary = 0;
+      config.columns = 2;
+      config.objective = objective;
+      NumberSession session(Model::random(config, 1), streams, {.threads = 1});
+      const std::vector<float> in(static_cast<std::size_t>(2 * streams), 0.5f);
+      std::vector<float> out(in.size()), scale(2), freedom(2);
+      const auto allocated = [&] {
+        const std::int64_t before = allocations::count;
+        for (int i = 0; i < 200; ++i) {
+          session.step(in, out);
+          session.densities(0, std::span(out).first(2), scale, freedom);
+          session.draw(0, 3, scale);
+          session.observe(in);
+        }
+        return allocations::count - before;
+      };
+      EXPECT_EQ(allocated(), 0) << name_of(objective) << " " << streams;
+    }
+}
+
 TEST(RealTime, NarrowWeightsAllocateTheSameEveryStep) {
   for (const WeightType weights : {WeightType::bf16, WeightType::int8}) {
     Session session(Model::random(stream_config(weights, OutputDistribution::categorical), 1), 1,

@@ -98,6 +98,8 @@ TEST(FormatDocumentTables, NameEveryTensor) {
     for (const auto& row : network.table().rows()) {
       std::string name = row.name;
       if (name.starts_with("layers.")) name.replace(0, name.find('.', 7), "layers.L");
+      if (const auto at = name.find("fields."); at != std::string::npos)
+        name.replace(at, name.find('.', at + 7) - at, "fields.f");
       // A weight and its bias share a line where their shapes are the same.
       const bool bias = name.ends_with(".bias");
       const std::string weight = bias ? name.substr(0, name.size() - 4) + "weight`, `.bias`" : name;
@@ -116,6 +118,14 @@ TEST(FormatDocumentTables, NameEveryTensor) {
   config.objective = Objective::masked;
   config.attention.family = Family::linformer;
   config.attention.linformer.rank = 2;
+  expect_named(config);
+  config = tiny_config();
+  config.fields = "5,3";
+  config.columns = 2;
+  expect_named(config);
+  config.fields = "";
+  config.objective = Objective::classify;
+  config.classes = 2;
   expect_named(config);
 }
 

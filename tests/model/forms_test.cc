@@ -193,8 +193,9 @@ TEST(Forms, LossMatchesTheReferenceForBatches) {
     EXPECT_EQ(nll[7], 0);
     EXPECT_EQ(transformer.loss(any_context(), ids, targets, batch, length), loss);
     const reference::Matrix rows = reference::head_parameters(config, by_name(*model), ids, length);
-    std::vector<float> parameters(transformer.parameters().data(),
-                                  transformer.parameters().data() + transformer.parameters().size());
+    std::vector<float> parameters(
+        transformer.heads().parameters().data(),
+        transformer.heads().parameters().data() + transformer.heads().parameters().size());
     EXPECT_LT(relative_error(parameters, rows.values), tolerance);
   }
 }

@@ -75,7 +75,7 @@ TEST(ThreadCount, DoesNotChangeTheParallelForm) {
         Transformer transformer(network_of(*model));
         std::vector<float> nll(targets.size());
         transformer.loss(context, ids, targets, batch, config.length, nll);
-        const View<const float> parameters = transformer.parameters();
+        const View<const float> parameters = transformer.heads().parameters();
         nll.insert(nll.end(), parameters.data(), parameters.data() + parameters.size());
         return nll;
       });

@@ -1,5 +1,8 @@
 #include "reference/transformer.h"
 
+#include <cmath>
+#include <string>
+
 namespace linnet::reference {
 namespace {
 
@@ -15,11 +18,11 @@ Matrix tied_head(const Matrix& x, const Parameters& parameters, std::int64_t voc
 }  // namespace
 
 BlockSettings block_settings(const ModelConfig& config) {
-  BlockSettings settings = {{name_of(config.attention.family), config.attention.linear.feature_map,
-                             config.attention.linear.alpha, config.attention.epsilon,
-                             config.attention.normalise == Normalise::sum, config.heads, !config.masked()},
-                            name_of(config.activation),
-                            config.norm == NormOrder::pre};
+  BlockSettings settings = {
+      {name_of(config.attention.family), config.attention.linear.feature_map, config.attention.linear.alpha,
+       config.attention.epsilon, config.attention.normalise == Normalise::sum, config.heads, config.causal()},
+      name_of(config.activation),
+      config.norm == NormOrder::pre};
   if (config.attention.family == Family::local) settings.attention.window = config.attention.local.window;
   settings.attention.rank = config.attention.linformer.rank;
   settings.attention.projection_length = config.length;
@@ -56,6 +59,141 @@ double loss(const ModelConfig& config, const Parameters& parameters, std::span<c
     if (targets[i] >= 0)
       sum -= log_probabilities(
           config, std::span(rows.values).subspan(i * columns, columns))[static_cast<std::size_t>(targets[i])];
+  return sum;
+}
+
+Matrix hidden_rows(const ModelConfig& config, const Parameters& parameters, const Steps& steps) {
+  const auto fields = static_cast<std::size_t>(config.input_fields());
+  const auto columns = static_cast<std::size_t>(config.columns),
+             width = static_cast<std::size_t>(config.width);
+  const auto rows = static_cast<std::size_t>(steps.batch * steps.length);
+  Matrix x(steps.batch * steps.length, config.width, std::vector<double>(rows * width, 0.0));
+  for (std::size_t i = 0; i < rows; ++i)
+    for (std::size_t j = 0; j < width; ++j) {
+      double& sum = x.values[i * width + j];
+      for (std::size_t f = 0; f < fields; ++f) {
+        const std::string name =
+            f == 0 ? "embedding.weight" : "embedding.fields." + std::to_string(f) + ".weight";
+        const std::int32_t id = steps.ids[i * fields + f];
+        if (id >= 0) sum += parameters.at(name)[static_cast<std::size_t>(id) * width + j];
+      }
+      if (columns > 0) sum += parameters.at("embedding.columns.bias")[j];
+      for (std::size_t c = 0; c < columns; ++c) {
+        const float value = steps.values[i * columns + c];
+        if (std::isnan(value)) continue;
+        sum += parameters.at("embedding.columns.weight")[j * columns + c] *
+               (value - parameters.at("columns.mean")[c]) / parameters.at("columns.deviation")[c];
+      }
+      const std::size_t position = i % static_cast<std::size_t>(steps.length);
+      if (config.positions == Positions::learned)
+        sum += parameters.at("embedding.positions")[position * width + j];
+      if (config.positions == Positions::sinusoidal)
+        sum += sinusoid(static_cast<std::int64_t>(position), static_cast<std::int64_t>(j), config.width);
+    }
+  BlockSettings settings = block_settings(config);
+  settings.attention.key_lengths = steps.key_lengths;
+  for (std::size_t layer = 0; layer < static_cast<std::size_t>(config.layers); ++layer)
+    x = block(x, steps.length, parameters, "layers." + std::to_string(layer), settings, {});
+  return config.norm == NormOrder::pre ? layer_norm(x, parameters, "final_norm") : x;
+}
+
+namespace {
+
+constexpr double half_log_two_pi = 0.91893853320467274178;
+
+/// −log p of a number with the parameters of one target: mean, log-scale and log(ν − 1).
+double value_nll(ValueDistribution kind, double target, double mean, double log_scale, double log_freedom) {
+  const double error = target - mean;
+  if (kind == ValueDistribution::squared_error) return half_log_two_pi + error * error / 2;
+  const double z = error / std::exp(log_scale);
+  if (kind == ValueDistribution::gaussian) return half_log_two_pi + log_scale + z * z / 2;
+  const double nu = 1 + std::exp(log_freedom);
+  return std::lgamma(nu / 2) - std::lgamma((nu + 1) / 2) + std::log(nu * 3.14159265358979323846) / 2 +
+         log_scale + (nu + 1) / 2 * std::log(1 + z * z / nu);
+}
+
+/// The row as a matrix of one.
+Matrix row_of(const Matrix& x, std::size_t i) {
+  const auto columns = static_cast<std::size_t>(x.columns);
+  const auto begin = x.values.begin() + static_cast<std::ptrdiff_t>(i * columns);
+  return Matrix(1, x.columns, std::vector<double>(begin, begin + x.columns));
+}
+
+double tokens_nll(const ModelConfig& config, const Parameters& parameters, const Steps& steps,
+                  const Matrix& hidden) {
+  const std::size_t fields = config.field_sizes().size(), rows = steps.targets.size() / fields;
+  double sum = 0;
+  for (std::size_t i = 0; i < rows; ++i) {
+    Matrix u = row_of(hidden, i);
+    for (std::size_t f = 0; f < fields; ++f) {
+      const std::string name = "fields." + std::to_string(f);
+      Matrix logits = dense(u, parameters, "head");
+      if (f > 0) {
+        const std::int32_t before = steps.targets[i * fields + f - 1];
+        const auto& table = parameters.at(name + ".before.weight");
+        for (std::size_t j = 0; j < u.values.size() && before >= 0; ++j)
+          u.values[j] += table[static_cast<std::size_t>(before) * u.values.size() + j];
+        Matrix mixed = dense(u, parameters, name + ".mix");
+        for (double& value : mixed.values) value = activation("gelu", value);
+        logits = dense(mixed, parameters, name + ".head");
+      }
+      const std::int32_t target = steps.targets[i * fields + f];
+      if (target >= 0) sum -= log_probabilities(config, logits.values)[static_cast<std::size_t>(target)];
+    }
+  }
+  return sum;
+}
+
+double values_nll(const ModelConfig& config, const Parameters& parameters, const Steps& steps,
+                  const Matrix& hidden) {
+  const auto targets = static_cast<std::size_t>(config.target_count()),
+             columns = static_cast<std::size_t>(config.columns);
+  const Matrix rows = dense(hidden, parameters, "value_head");
+  const std::size_t each = static_cast<std::size_t>(rows.columns);
+  double sum = 0;
+  for (std::size_t i = 0; i < steps.value_targets.size(); ++i) {
+    if (std::isnan(steps.value_targets[i])) continue;
+    const std::size_t row = i / targets, t = i % targets;
+    double base = parameters.at("columns.target_mean")[t];
+    if (config.relative) {
+      const float last = steps.values[row * columns + t % columns];
+      if (!std::isnan(last)) base = last;
+    }
+    const double z = (steps.value_targets[i] - base) / parameters.at("columns.target_deviation")[t];
+    const double* p = &rows.values[row * each + t];
+    sum += value_nll(config.value_head, z, p[0], each > targets ? p[targets] : 0,
+                     each > 2 * targets ? p[2 * targets] : 0);
+  }
+  return sum;
+}
+
+double labels_nll(const ModelConfig& config, const Parameters& parameters, const Steps& steps,
+                  const Matrix& hidden) {
+  const auto width = static_cast<std::size_t>(config.width);
+  double sum = 0;
+  for (std::size_t b = 0; b < steps.labels.size(); ++b) {
+    const auto count =
+        static_cast<std::size_t>(steps.key_lengths.empty() ? steps.length : steps.key_lengths[b]);
+    Matrix mean(1, config.width, std::vector<double>(width, 0.0));
+    for (std::size_t i = 0; i < count; ++i)
+      for (std::size_t j = 0; j < width; ++j)
+        mean.values[j] += hidden.values[(b * static_cast<std::size_t>(steps.length) + i) * width + j] /
+                          static_cast<double>(count);
+    const Matrix logits = dense(mean, parameters, "classifier");
+    if (steps.labels[b] >= 0)
+      sum -= categorical_log_probabilities(logits.values)[static_cast<std::size_t>(steps.labels[b])];
+  }
+  return sum;
+}
+
+}  // namespace
+
+double loss(const ModelConfig& config, const Parameters& parameters, const Steps& steps) {
+  const Matrix hidden = hidden_rows(config, parameters, steps);
+  if (config.classifies()) return labels_nll(config, parameters, steps, hidden);
+  double sum = 0;
+  if (!steps.targets.empty()) sum += tokens_nll(config, parameters, steps, hidden);
+  if (!steps.value_targets.empty()) sum += values_nll(config, parameters, steps, hidden);
   return sum;
 }
 

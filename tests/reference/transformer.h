@@ -24,6 +24,24 @@ double loss(const ModelConfig& config, const Parameters& parameters, std::span<c
             std::span<const std::int32_t> targets, std::int64_t length,
             std::span<const BlockMasks> masks = {}, std::span<const std::int64_t> key_lengths = {});
 
+/// Steps of several fields, of real numbers, or of both, and what is to be predicted; the layout is that of
+/// Pass in model/heads.h.
+struct Steps {
+  std::int64_t batch = 0, length = 0;
+  std::vector<std::int32_t> ids = {};
+  std::vector<float> values = {};
+  std::vector<std::int64_t> key_lengths = {};
+  std::vector<std::int32_t> targets = {};
+  std::vector<float> value_targets = {};
+  std::vector<std::int32_t> labels = {};
+};
+
+/// What the output heads take, [batch · length, width].
+Matrix hidden_rows(const ModelConfig& config, const Parameters& parameters, const Steps& steps);
+
+/// Σ −log p over everything that counts.
+double loss(const ModelConfig& config, const Parameters& parameters, const Steps& steps);
+
 /// How the reference names a configuration's attention and blocks.
 BlockSettings block_settings(const ModelConfig& config);
 

@@ -52,7 +52,7 @@ BitHash output_bits(const ModelConfig& config) {
   std::vector<float> nll(sample.targets.size());
   Transformer transformer(network_of(*model));
   transformer.loss(any_context(), sample.ids, sample.targets, batch, config.length, nll);
-  const View<const float> outputs = transformer.parameters();
+  const View<const float> outputs = transformer.heads().parameters();
   return BitHash().add(std::span(outputs.data(), static_cast<std::size_t>(outputs.size()))).add(nll);
 }
 

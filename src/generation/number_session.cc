@@ -1,0 +1,344 @@
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "base/context_impl.h"
+#include "base/fail.h"
+#include "base/float_mode.h"
+#include "base/parallel.h"
+#include "base/random.h"
+#include "base/workspace.h"
+#include "generation/snapshot.h"
+#include "linnet/generation.h"
+#include "model/access.h"
+#include "model/config.h"
+#include "model/transformer.h"
+
+namespace linnet {
+namespace {
+
+/// As in Session: streams that a thread takes through the layers together, and up to how many stay together.
+constexpr std::int64_t most_block = 64, most_together = 8;
+constexpr std::int64_t most_streams = 1 << 20;
+
+void check_model(const ModelConfig& config, std::int64_t streams) {
+  if (streams < 1 || streams > most_streams)
+    fail<UsageError>("number session", "expected 1 … {} streams, got {}", most_streams, streams);
+  if (!config.field_sizes().empty() || config.target_count() == 0)
+    fail<UsageError>("number session", "expected a model whose steps are real numbers alone, got one of {}",
+                     config.classifies() ? "labels" : "tokens");
+}
+
+}  // namespace
+
+struct NumberSession::Impl {
+  struct Stream {
+    std::int32_t first_input = 0;  ///< of a next-token model
+    std::int64_t position = 0;     ///< numbers taken
+    bool predicted = false;        ///< whether its row of `parameters` holds a prediction
+    bool broken = false;           ///< a step failed between two layers of its state
+  };
+
+  Impl(std::shared_ptr<const Model> given, std::int64_t count, const Options& options)
+      : model(std::move(given)),
+        context(options.threads),
+        recurrent(network()),
+        state(network(), count, options.capacity),
+        side(network(), 1, options.capacity),
+        parameters(Tensor::of<float>({count, network().value_head()->outputs()})),
+        inputs(Tensor::of<float>({count, config().columns})),
+        streams(static_cast<std::size_t>(count)),
+        all(static_cast<std::size_t>(count)),
+        named(static_cast<std::size_t>(count)) {
+    std::iota(all.begin(), all.end(), 0);
+    // The working memory of a step, and the state of families that grow.
+    std::vector<float> nothing(static_cast<std::size_t>(count * config().columns));
+    for (std::int64_t i = 0; i < count; ++i) begin(i, config().classes > 0 ? 0 : -1);
+    std::vector<float> out(static_cast<std::size_t>(count * config().target_count()));
+    take(nothing, out, all, true);
+    for (std::int64_t i = 0; i < count; ++i) begin(i, config().classes > 0 ? 0 : -1);
+  }
+
+  const Network& network() const { return network_of(*model); }
+  const ModelConfig& config() const { return model->config(); }
+
+  Stream& stream(std::int64_t index) {
+    if (index < 0 || index >= std::ssize(streams))
+      fail("number session", "expected a stream in 0 … {}, got {}", streams.size() - 1, index);
+    return streams[static_cast<std::size_t>(index)];
+  }
+
+  Stream& whole_stream(const char* operation, std::int64_t index) {
+    Stream& chosen = stream(index);
+    if (chosen.broken)
+      fail(operation,
+           "expected a stream that can continue, got stream {}, in which a step failed halfway: begin it "
+           "anew, "
+           "or restore it",
+           index);
+    return chosen;
+  }
+
+  void begin(std::int64_t index, std::int64_t label) {
+    Stream& chosen = stream(index);
+    const std::int32_t first = config().shifted() ? config().first_input(label) : 0;
+    chosen = {.first_input = first};
+    state.reset(index);
+  }
+
+  /// Steps that the state has taken: one more than the numbers where a start token comes first.
+  std::int64_t taken(const Stream& stream) const {
+    return stream.position > 0 && config().shifted() ? stream.position + 1 : stream.position;
+  }
+
+  void check(const char* operation, std::span<const float> in, std::span<const std::int64_t> chosen) {
+    const auto count = std::ssize(chosen);
+    if (std::ssize(in) != count * config().columns)
+      fail<UsageError>(operation, "expected {} · {} numbers, got {}", count, config().columns, in.size());
+    for (const float value : in)
+      if (std::isinf(value)) fail<UsageError>(operation, "expected finite numbers, got {}", value);
+    std::ranges::fill(named, std::uint8_t{0});
+    for (const std::int64_t index : chosen) {
+      const Stream& one = whole_stream(operation, index);
+      if (std::exchange(named[static_cast<std::size_t>(index)], std::uint8_t{1}) != 0)
+        fail(operation, "expected every stream at most once, got stream {} twice", index);
+      network().embedding().check_position(one.position + (config().shifted() ? 1 : 0));
+    }
+    for (const std::int64_t index : chosen) state.reserve(index, stream(index).position + 2);
+  }
+
+  /// The states of the streams take the start token (`start`) or the numbers in rows of `inputs`; hidden
+  /// [n, width].
+  void advance(Context& own, View<float> hidden, std::span<const std::int64_t> chosen, bool start,
+               RecurrentState& states) {
+    const std::int64_t count = std::ssize(chosen), columns = config().columns;
+    Workspace workspace(own);
+    const std::span<std::int32_t> ids = workspace.array<std::int32_t>(config().shifted() ? count : 0);
+    const View<float> z = workspace.take(count, columns);
+    for (std::size_t i = 0; i < ids.size(); ++i)
+      ids[i] = start ? streams[static_cast<std::size_t>(chosen[i])].first_input : -1;
+    for (std::int64_t i = 0; i < count; ++i) {
+      if (start)
+        std::fill_n(z.at(i), columns, 0.0f);
+      else
+        network().columns()->normalise(z.slice(0, i, i + 1),
+                                       row_of_inputs(chosen[static_cast<std::size_t>(i)]));
+    }
+    recurrent.hidden(own, hidden, {ids, z}, chosen, states);
+  }
+
+  View<const float> row_of_inputs(std::int64_t index) const {
+    return inputs.view<float>().slice(0, index, index + 1);
+  }
+  View<float> row_of_parameters(std::int64_t index) {
+    return parameters.view<float>().slice(0, index, index + 1);
+  }
+
+  /// A block of streams takes its numbers.
+  void take_block(Context& own, std::span<const float> in, std::span<float> out,
+                  std::span<const std::int64_t> chosen, bool predict) {
+    const std::int64_t count = std::ssize(chosen), columns = config().columns,
+                       targets = config().target_count();
+    Workspace workspace(own);
+    const View<float> hidden = workspace.take(count, config().width);
+    for (std::int64_t i = 0; i < count; ++i) {
+      const std::int64_t index = chosen[static_cast<std::size_t>(i)];
+      if (config().shifted() && streams[static_cast<std::size_t>(index)].position == 0)
+        advance(own, hidden.slice(0, i, i + 1), chosen.subspan(static_cast<std::size_t>(i), 1), true, state);
+    }
+    for (std::int64_t i = 0; i < count; ++i)
+      std::copy_n(in.begin() + i * columns, columns,
+                  inputs.view<float>().at(chosen[static_cast<std::size_t>(i)]));
+    advance(own, hidden, chosen, false, state);
+    const ValueHead& head = *network().value_head();
+    const View<float> numbers = workspace.take(count, head.outputs());
+    if (predict) head.forward(own, numbers, hidden);
+    for (std::int64_t i = 0; i < count; ++i) {
+      const std::int64_t index = chosen[static_cast<std::size_t>(i)];
+      Stream& one = streams[static_cast<std::size_t>(index)];
+      ++one.position;
+      one.predicted = predict;
+      if (!predict) continue;
+      std::copy_n(numbers.at(i), head.outputs(), row_of_parameters(index).data());
+      const View<float> means(out.data() + i * targets, {1, targets});
+      std::copy_n(numbers.at(i), targets, means.data());
+      network().columns()->restore(means, means, row_of_inputs(index));
+    }
+  }
+
+  void take(std::span<const float> in, std::span<float> out, std::span<const std::int64_t> chosen,
+            bool predict) {
+    const FlushSubnormals flush;
+    const std::int64_t count = std::ssize(chosen), threads = context.threads();
+    const std::int64_t share = count <= most_together ? count : (count + threads - 1) / threads;
+    const std::int64_t block = std::clamp<std::int64_t>(share, 1, most_block);
+    const auto columns = static_cast<std::size_t>(config().columns),
+               targets = static_cast<std::size_t>(config().target_count());
+    try {
+      parallel_for(context, (count + block - 1) / block, [&](Context& own, std::int64_t i) {
+        const auto first = static_cast<std::size_t>(i * block);
+        const auto here = static_cast<std::size_t>(std::min(block, count - i * block));
+        take_block(own, in.subspan(first * columns, here * columns),
+                   predict ? out.subspan(first * targets, here * targets) : out, chosen.subspan(first, here),
+                   predict);
+      });
+    } catch (...) {
+      for (const std::int64_t index : chosen) {
+        Stream& one = streams[static_cast<std::size_t>(index)];
+        one.broken = !state.stands_at(index, taken(one));
+      }
+      throw;
+    }
+  }
+
+  /// The parameters of the stream's last prediction; those of a first step are computed here.
+  View<const float> prediction(const char* operation, std::int64_t index) {
+    Stream& one = whole_stream(operation, index);
+    if (one.predicted) return row_of_parameters(index);
+    if (one.position > 0 || !config().shifted())
+      fail(operation, "expected a step of stream {} before, which has predicted nothing yet", index);
+    const FlushSubnormals flush;
+    Workspace workspace(context);
+    const View<float> hidden = workspace.take(1, config().width);
+    const std::int64_t slot = 0;
+    side.reset(slot);
+    const std::int32_t id = one.first_input;
+    const View<float> z = workspace.take(1, config().columns);
+    std::fill_n(z.data(), z.size(), 0.0f);
+    recurrent.hidden(context, hidden, {std::span(&id, 1), z}, std::span(&slot, 1), side);
+    network().value_head()->forward(context, row_of_parameters(index), hidden);
+    std::fill_n(inputs.view<float>().at(index), config().columns, std::nanf(""));
+    return row_of_parameters(index);
+  }
+
+  /// Of the model, taken when it is first asked for.
+  std::uint64_t fingerprint() {
+    if (!fingerprint_) fingerprint_ = linnet::fingerprint(*model);
+    return *fingerprint_;
+  }
+
+  std::shared_ptr<const Model> model;
+  Context context;
+  RecurrentTransformer recurrent;
+  RecurrentState state, side;
+  Tensor parameters;  ///< of the streams' last predictions, [streams, outputs]
+  Tensor inputs;      ///< their last numbers, [streams, columns]
+  std::vector<Stream> streams;
+  std::vector<std::int64_t> all;
+  std::vector<std::uint8_t> named;  ///< by the step that is being checked
+  std::optional<std::uint64_t> fingerprint_;
+};
+
+NumberSession::NumberSession(std::shared_ptr<const Model> model, std::int64_t streams,
+                             const Options& options) {
+  check_model(model->config(), streams);
+  if (options.capacity < 0)
+    fail<UsageError>("number session", "expected a capacity of at least 0 steps, got {}", options.capacity);
+  impl_ = std::make_unique<Impl>(std::move(model), streams, options);
+}
+
+NumberSession::~NumberSession() = default;
+NumberSession::NumberSession(NumberSession&&) noexcept = default;
+NumberSession& NumberSession::operator=(NumberSession&&) noexcept = default;
+
+void NumberSession::begin(std::int64_t stream, std::int64_t label) { impl_->begin(stream, label); }
+
+void NumberSession::step(std::span<const float> in, std::span<float> out,
+                         std::span<const std::int64_t> streams) {
+  if (out.size() != streams.size() * static_cast<std::size_t>(impl_->config().target_count()))
+    fail<UsageError>("step", "expected memory for {} · {} numbers, got {}", streams.size(),
+                     impl_->config().target_count(), out.size());
+  impl_->check("step", in, streams);
+  impl_->take(in, out, streams, true);
+}
+
+void NumberSession::step(std::span<const float> in, std::span<float> out) { step(in, out, impl_->all); }
+
+void NumberSession::observe(std::span<const float> in, std::span<const std::int64_t> streams) {
+  impl_->check("observe", in, streams);
+  impl_->take(in, {}, streams, false);
+}
+
+void NumberSession::observe(std::span<const float> in) { observe(in, impl_->all); }
+
+void NumberSession::densities(std::int64_t stream, std::span<float> mean, std::span<float> scale,
+                              std::span<float> freedom) {
+  const std::int64_t targets = impl_->config().target_count();
+  for (const std::span<float> memory : {mean, scale, freedom})
+    if (std::ssize(memory) != targets)
+      fail<UsageError>("densities", "expected memory for {} numbers, got {}", targets, memory.size());
+  const View<const float> parameters = impl_->prediction("densities", stream);
+  const auto row = [&](std::span<float> memory) { return View<float>(memory.data(), {1, targets}); };
+  impl_->network().value_head()->densities(*impl_->network().columns(), row(mean), row(scale), row(freedom),
+                                           parameters, impl_->row_of_inputs(stream));
+}
+
+void NumberSession::draw(std::int64_t stream, std::uint64_t seed, std::span<float> out, double temperature) {
+  const std::int64_t targets = impl_->config().target_count();
+  if (std::ssize(out) != targets)
+    fail<UsageError>("draw", "expected memory for {} numbers, got {}", targets, out.size());
+  if (!(temperature >= 0) || std::isinf(temperature))
+    fail<UsageError>("draw", "expected a temperature of at least 0, got {}", temperature);
+  const View<const float> parameters = impl_->prediction("draw", stream);
+  Workspace workspace(impl_->context);
+  const std::span<float> uniform = workspace.array<float>(2 * targets);
+  const Random random(seed, Draw::sampling, 1);
+  const auto position = static_cast<std::uint64_t>(impl_->stream(stream).position);
+  for (std::size_t i = 0; i < uniform.size(); ++i) uniform[i] = random.uniform(position * uniform.size() + i);
+  impl_->network().value_head()->sample(out, parameters, uniform, static_cast<float>(temperature));
+  const View<float> row(out.data(), {1, targets});
+  impl_->network().columns()->restore(row, row, impl_->row_of_inputs(stream));
+}
+
+void NumberSession::fork(std::int64_t stream, std::int64_t source) {
+  Impl::Stream& target = impl_->stream(stream);
+  const Impl::Stream copy = impl_->whole_stream("fork", source);
+  if (stream == source) return;
+  impl_->state.copy(stream, impl_->state, source);
+  target = copy;
+  std::copy_n(impl_->row_of_inputs(source).data(), impl_->config().columns,
+              impl_->inputs.view<float>().at(stream));
+  std::copy_n(impl_->row_of_parameters(source).data(), impl_->parameters.view<float>().extent(1),
+              impl_->row_of_parameters(stream).data());
+}
+
+std::vector<std::byte> NumberSession::save(std::int64_t stream) const {
+  const Impl::Stream& chosen = impl_->whole_stream("save", stream);
+  Snapshot snapshot;
+  snapshot.cache = true;
+  snapshot.model = impl_->fingerprint();
+  snapshot.position = impl_->taken(chosen);
+  snapshot.next_input = chosen.first_input;
+  snapshot.past = impl_->state.save(stream);
+  return snapshot.bytes();
+}
+
+void NumberSession::restore(std::int64_t stream, std::span<const std::byte> bytes) {
+  Impl::Stream& chosen = impl_->stream(stream);
+  const Snapshot snapshot = Snapshot::read(bytes);
+  if (snapshot.model != impl_->fingerprint())
+    fail("restore", "expected a snapshot of this model, {:016x}, got one of {:016x}", impl_->fingerprint(),
+         snapshot.model);
+  const bool shifted = impl_->config().shifted();
+  if (!snapshot.cache || (shifted && snapshot.position == 1) ||
+      snapshot.next_input >= std::max<std::int64_t>(impl_->config().input_tokens(), 1))
+    fail("restore", "expected a snapshot of a stream of numbers, got another");
+  impl_->side.restore(0, snapshot.past, snapshot.position);
+  impl_->state.copy(stream, impl_->side, 0);
+  chosen = {.first_input = snapshot.next_input,
+            .position = shifted && snapshot.position > 0 ? snapshot.position - 1 : snapshot.position};
+}
+
+std::int64_t NumberSession::streams() const { return std::ssize(impl_->streams); }
+
+std::int64_t NumberSession::position(std::int64_t stream) const { return impl_->stream(stream).position; }
+
+std::size_t NumberSession::state_bytes(std::int64_t stream) const {
+  impl_->stream(stream);
+  return impl_->state.bytes(stream);
+}
+
+}  // namespace linnet

@@ -1,0 +1,67 @@
+#include "layers/columns.h"
+
+#include <cmath>
+
+#include "base/fail.h"
+
+namespace linnet {
+
+Columns::Columns(ParameterTable& table, const std::string& name, const Shape& shape)
+    : shape_(shape),
+      mean_(table.add_untrained(name + ".mean", {shape.columns}, constant(0))),
+      deviation_(table.add_untrained(name + ".deviation", {shape.columns}, constant(1))),
+      target_mean_(table.add_untrained(name + ".target_mean", {shape.targets}, constant(0))),
+      target_deviation_(table.add_untrained(name + ".target_deviation", {shape.targets}, constant(1))) {}
+
+void Columns::pack(const ParameterValues& parameters) {
+  mean_values_ = parameters.of(mean_);
+  deviation_values_ = parameters.of(deviation_);
+  target_mean_values_ = parameters.of(target_mean_);
+  target_deviation_values_ = parameters.of(target_deviation_);
+}
+
+void Columns::set(std::span<float> parameters, std::span<const double> mean,
+                  std::span<const double> deviation, std::span<const double> target_mean,
+                  std::span<const double> target_deviation) const {
+  const auto write = [&](const ParameterPlace& place, std::span<const double> values, bool positive) {
+    const View<float> to = place.of(parameters);
+    if (to.size() != static_cast<std::int64_t>(values.size()))
+      fail<UsageError>("columns", "expected statistics of {} columns, got {}", to.size(), values.size());
+    for (std::int64_t i = 0; i < to.size(); ++i) {
+      const double value = values[static_cast<std::size_t>(i)];
+      if (!std::isfinite(value) || (positive && value < 0))
+        fail<UsageError>("columns", "expected finite statistics, got {} for column {}", value, i);
+      to(i) = positive && value == 0 ? 1 : static_cast<float>(value);
+    }
+  };
+  write(mean_, mean, false);
+  write(deviation_, deviation, true);
+  write(target_mean_, target_mean, false);
+  write(target_deviation_, target_deviation, true);
+}
+
+void Columns::normalise(View<float> z, View<const float> values) const {
+  for (std::int64_t i = 0; i < values.extent(0); ++i)
+    for (std::int64_t c = 0; c < shape_.columns; ++c)
+      z(i, c) = std::isnan(values(i, c)) ? 0 : (values(i, c) - mean_values_(c)) / deviation_values_(c);
+}
+
+float Columns::base(View<const float> values, std::int64_t i, std::int64_t t) const {
+  if (!shape_.relative) return target_mean_values_(t);
+  const float last = values(i, t % shape_.columns);
+  return std::isnan(last) ? target_mean_values_(t) : last;
+}
+
+void Columns::normalise_targets(View<float> z, View<const float> targets, View<const float> values) const {
+  for (std::int64_t i = 0; i < targets.extent(0); ++i)
+    for (std::int64_t t = 0; t < shape_.targets; ++t)
+      z(i, t) = (targets(i, t) - base(values, i, t)) / target_deviation_values_(t);
+}
+
+void Columns::restore(View<float> numbers, View<const float> z, View<const float> values) const {
+  for (std::int64_t i = 0; i < z.extent(0); ++i)
+    for (std::int64_t t = 0; t < shape_.targets; ++t)
+      numbers(i, t) = base(values, i, t) + z(i, t) * target_deviation_values_(t);
+}
+
+}  // namespace linnet

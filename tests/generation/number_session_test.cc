@@ -1,0 +1,198 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "linnet/error.h"
+#include "linnet/generation.h"
+#include "support/models.h"
+
+namespace linnet {
+namespace {
+
+constexpr std::uint64_t seed = 17;
+constexpr float none = std::numeric_limits<float>::quiet_NaN();
+
+ModelConfig forecaster(Family family = Family::linear) {
+  ModelConfig config = tiny_config();
+  config.vocabulary = 0;
+  config.columns = 2;
+  config.length = 400;
+  config.attention.family = family;
+  config.value_head = ValueDistribution::student_t;
+  config.relative = true;
+  return config;
+}
+
+ModelConfig filter() {
+  ModelConfig config = forecaster();
+  config.objective = Objective::same_step;
+  config.targets = 3;
+  config.relative = false;
+  config.value_head = ValueDistribution::gaussian;
+  return config;
+}
+
+std::shared_ptr<const Model> model_of(const ModelConfig& config) {
+  const Network network(config);
+  Tensor values = random_values(network.table(), seed);
+  for (const auto& row : network.table().rows())
+    if (row.name.ends_with("deviation"))
+      for (std::int64_t i = 0; i < row.count; ++i) {
+        float& value = row.place.of(values.span<float>()).data()[i];
+        value = 1 + std::abs(value);
+      }
+  return make_model(config, std::move(values));
+}
+
+/// The means and scales that the parallel form predicts from `numbers` [length, columns]: in a forecaster
+/// those of step i + 1 in row i.
+Densities parallel(const Model& model, const std::vector<float>& numbers) {
+  const ModelConfig& config = model.config();
+  std::vector<float> values = numbers;
+  std::vector<std::int32_t> tokens;
+  if (config.shifted()) {
+    values.insert(values.begin(), static_cast<std::size_t>(config.columns), none);
+    tokens.assign(values.size() / static_cast<std::size_t>(config.columns), -1);
+    tokens.front() = config.first_input(-1);
+  }
+  Context context(1);
+  return model.predict(
+      context,
+      {.batch = 1, .length = std::ssize(values) / config.columns, .tokens = tokens, .values = values});
+}
+
+TEST(NumberSession, GivesWhatTheParallelFormPredicts) {
+  for (const ModelConfig& config : {forecaster(), forecaster(Family::softmax), filter()}) {
+    SCOPED_TRACE(testing::Message() << describe(config) << ", seed " << seed);
+    const auto model = model_of(config);
+    const std::int64_t length = 130, targets = config.target_count(), first = config.shifted() ? 1 : 0;
+    std::vector<float> numbers = normals(length * 2, seed);
+    numbers[6] = none;
+    const Densities expected = parallel(*model, numbers);
+    NumberSession session(model, 3, {.threads = 1});
+    std::vector<float> mean(static_cast<std::size_t>(targets)), scale(mean), freedom(mean), out(mean);
+    const std::int64_t streams[] = {2};
+    const auto expect_row = [&](std::int64_t row) {
+      session.densities(2, mean, scale, freedom);
+      for (std::int64_t t = 0; t < targets; ++t) {
+        const auto at = static_cast<std::size_t>(t);
+        ASSERT_NEAR(mean[at], expected.mean.view<float>()(0, row, t), 2e-4) << "step " << row;
+        ASSERT_NEAR(scale[at], expected.scale.view<float>()(0, row, t), 2e-4);
+        if (config.value_head != ValueDistribution::student_t) continue;
+        ASSERT_NEAR(freedom[at] / expected.freedom.view<float>()(0, row, t), 1, 1e-3);
+      }
+    };
+    if (config.shifted()) expect_row(0);
+    for (std::int64_t i = 0; i < length; ++i) {
+      session.step(std::span(numbers).subspan(static_cast<std::size_t>(2 * i), 2), out, streams);
+      ASSERT_EQ(session.position(2), i + 1);
+      expect_row(i + first);
+      EXPECT_EQ(mean, out);
+    }
+    EXPECT_EQ(session.position(0), 0);
+  }
+}
+
+TEST(NumberSession, StreamsDoNotDependOnEachOtherNorOnThreads) {
+  const auto model = model_of(forecaster());
+  const std::int64_t streams = 40, steps = 5;
+  const std::vector<float> numbers = normals(streams * steps * 2, seed);
+  std::vector<std::vector<float>> results;
+  for (const int threads : {1, 2, 3}) {
+    NumberSession session(model, streams, {.threads = threads});
+    std::vector<float> out(static_cast<std::size_t>(streams * 2));
+    for (std::int64_t t = 0; t < steps; ++t)
+      session.step(std::span(numbers).subspan(static_cast<std::size_t>(t * streams * 2), out.size()), out);
+    results.push_back(out);
+  }
+  EXPECT_TRUE(same_bits(results[0], results[1]));
+  EXPECT_TRUE(same_bits(results[0], results[2]));
+  NumberSession alone(model, 1, {.threads = 1});
+  std::vector<float> out(2);
+  for (std::int64_t t = 0; t < steps; ++t)
+    alone.step(std::span(numbers).subspan(static_cast<std::size_t>((t * streams + 7) * 2), 2), out);
+  EXPECT_TRUE(same_bits(out, std::vector<float>{results[0][14], results[0][15]}));
+}
+
+TEST(NumberSession, ObservesForksSavesAndRestores) {
+  const auto model = model_of(forecaster());
+  const std::vector<float> numbers = normals(2 * 20, seed);
+  NumberSession session(model, 3, {.threads = 1});
+  const auto row = [&](std::size_t i) { return std::span(numbers).subspan(2 * i, 2); };
+  const std::int64_t zero[] = {0}, one[] = {1}, two[] = {2};
+  std::vector<float> expected(2), out(2);
+  for (std::size_t i = 0; i < 10; ++i) session.step(row(i), expected, zero);
+  for (std::size_t i = 0; i < 9; ++i) session.observe(row(i), one);
+  const std::vector<std::byte> saved = session.save(1);
+  session.step(row(9), out, one);
+  EXPECT_TRUE(same_bits(out, expected));
+  session.fork(2, 1);
+  session.step(row(10), expected, one);
+  session.step(row(10), out, two);
+  EXPECT_TRUE(same_bits(out, expected));
+  NumberSession other(model, 1, {.threads = 1});
+  other.restore(0, saved);
+  EXPECT_EQ(other.position(0), 9);
+  other.step(row(9), out);
+  other.step(row(10), out);
+  EXPECT_TRUE(same_bits(out, expected));
+  std::vector<std::byte> damaged = saved;
+  damaged[100] ^= std::byte{1};
+  EXPECT_THROW(other.restore(0, damaged), Error);
+  EXPECT_EQ(other.position(0), 11);
+}
+
+TEST(NumberSession, DrawsHaveTheDensitiesOfTheModel) {
+  for (const ValueDistribution kind :
+       {ValueDistribution::squared_error, ValueDistribution::gaussian, ValueDistribution::student_t}) {
+    ModelConfig config = forecaster();
+    config.value_head = kind;
+    SCOPED_TRACE(testing::Message() << name_of(kind) << ", seed " << seed);
+    NumberSession session(model_of(config), 1, {.threads = 1});
+    std::vector<float> mean(2), scale(2), freedom(2), out(2);
+    session.densities(0, mean, scale, freedom);
+    // Half of the draws lie within the quartiles: of a normal variable ± 0.67449, of Student's t further out.
+    constexpr int count = 20000;
+    int above = 0, near = 0;
+    for (int i = 0; i < count; ++i) {
+      session.draw(0, static_cast<std::uint64_t>(i), out);
+      above += out[1] > mean[1];
+      near += std::abs(out[1] - mean[1]) < 0.67449f * scale[1];
+    }
+    EXPECT_NEAR(above / double{count}, 0.5, 0.015);
+    const double share = near / double{count};
+    if (kind == ValueDistribution::student_t) {
+      EXPECT_LT(share, 0.5 - 0.005);
+      EXPECT_GT(share, 0.3);
+    } else {
+      EXPECT_NEAR(share, 0.5, 0.015);
+    }
+    session.draw(0, 5, out, 0);
+    EXPECT_EQ(out, mean);
+  }
+}
+
+TEST(NumberSession, RefusesWhatItCannotTake) {
+  EXPECT_THROW(NumberSession(model_of(tiny_config()), 1), UsageError);
+  ModelConfig bidirectional = filter();
+  bidirectional.bidirectional = true;
+  EXPECT_THROW(NumberSession(model_of(bidirectional), 1), UsageError);
+  EXPECT_THROW(NumberSession(model_of(filter()), 0), UsageError);
+  EXPECT_THROW(Session(model_of(forecaster()), 1), UsageError);
+  NumberSession session(model_of(forecaster()), 2, {.threads = 1});
+  std::vector<float> two(2), four(4);
+  EXPECT_THROW(session.step(two, four), UsageError);
+  EXPECT_THROW(session.step(four, two), UsageError);
+  std::vector<float> infinite = {1, std::numeric_limits<float>::infinity(), 0, 0};
+  EXPECT_THROW(session.step(infinite, four), UsageError);
+  const std::int64_t twice[] = {1, 1}, outside[] = {0, 2};
+  EXPECT_THROW(session.step(four, four, twice), Error);
+  EXPECT_THROW(session.step(four, four, outside), Error);
+  EXPECT_EQ(session.position(0), 0);
+  session.observe(four);
+  EXPECT_THROW(session.densities(0, two, two, two), Error);
+}
+
+}  // namespace
+}  // namespace linnet

@@ -1,0 +1,347 @@
+// Models whose steps have several fields or real numbers, and classifiers: losses and gradients against
+// double precision, padding against single sequences, and the recurrent form against the parallel one.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "linnet/error.h"
+#include "model/training_transformer.h"
+#include "model/transformer.h"
+#include "reference/transformer.h"
+#include "support/contexts.h"
+#include "support/models.h"
+
+namespace linnet {
+namespace {
+
+constexpr std::uint64_t seed = 93;
+constexpr float none = std::numeric_limits<float>::quiet_NaN();
+
+struct Case {
+  const char* name;
+  std::function<void(ModelConfig&)> change;
+};
+
+std::vector<Case> cases() {
+  const auto series = [](ModelConfig& config, std::int64_t columns) {
+    config.vocabulary = 0;
+    config.columns = columns;
+  };
+  return {
+      {"two fields",
+       [](ModelConfig& config) {
+         config.fields = "5,3";
+         config.classes = 2;
+       }},
+      {"four fields after norms, softmax",
+       [](ModelConfig& config) {
+         config.fields = "2,5,4,3";
+         config.norm = NormOrder::post;
+         config.attention.family = Family::softmax;
+       }},
+      {"squared error of one column",
+       [=](ModelConfig& config) {
+         series(config, 1);
+         config.value_head = ValueDistribution::squared_error;
+       }},
+      {"Gaussian of three columns with classes",
+       [=](ModelConfig& config) {
+         series(config, 3);
+         config.classes = 3;
+       }},
+      {"Student's t, relative, two steps at once",
+       [=](ModelConfig& config) {
+         series(config, 2);
+         config.targets = 4;
+         config.relative = true;
+         config.value_head = ValueDistribution::student_t;
+         config.positions = Positions::sinusoidal;
+       }},
+      {"fields and columns",
+       [](ModelConfig& config) {
+         config.fields = "5,2";
+         config.columns = 2;
+       }},
+      {"same step, causal, columns alone",
+       [=](ModelConfig& config) {
+         series(config, 2);
+         config.targets = 1;
+         config.objective = Objective::same_step;
+       }},
+      {"same step, bidirectional, tokens",
+       [](ModelConfig& config) {
+         config.targets = 2;
+         config.objective = Objective::same_step;
+         config.bidirectional = true;
+         config.positions = Positions::none;
+       }},
+      {"classifier of tokens",
+       [](ModelConfig& config) {
+         config.objective = Objective::classify;
+         config.classes = 3;
+         config.bidirectional = true;
+       }},
+      {"causal classifier of columns, norms after",
+       [=](ModelConfig& config) {
+         series(config, 2);
+         config.objective = Objective::classify;
+         config.classes = 2;
+         config.norm = NormOrder::post;
+       }},
+  };
+}
+
+ModelConfig config_of(const Case& test) {
+  ModelConfig config = tiny_config();
+  test.change(config);
+  config.check();
+  return config;
+}
+
+std::int32_t draw(Random& random, std::int64_t below) {
+  return static_cast<std::int32_t>(random.bits(0) % static_cast<std::uint32_t>(below));
+}
+
+/// Random steps that a model takes, a seed of their own for each entry of the batch. Some targets do not
+/// count.
+reference::Steps random_steps(const ModelConfig& config, std::int64_t batch, std::int64_t length,
+                              std::uint64_t own_seed = seed) {
+  reference::Steps steps{.batch = batch, .length = length};
+  const std::vector<std::int64_t> sizes = config.field_sizes();
+  const auto count = static_cast<std::size_t>(batch * length);
+  const auto numbers =
+      normals(static_cast<std::int64_t>(count) * (config.columns + config.target_count()), own_seed);
+  std::size_t next = 0;
+  std::uint32_t drawn = 0;
+  const auto token = [&](std::int64_t below) {
+    Random random(own_seed, Draw::synthetic_data, ++drawn);
+    return draw(random, below);
+  };
+  for (std::int64_t b = 0; b < batch; ++b) {
+    for (std::int64_t i = 0; i < length; ++i) {
+      for (std::int64_t f = 0; f < config.input_fields(); ++f) {
+        const auto size = static_cast<std::size_t>(f) < sizes.size() ? sizes[static_cast<std::size_t>(f)] : 0;
+        if (i == 0 && config.shifted())
+          steps.ids.push_back(f == 0 ? config.first_input(config.classes > 0 ? b % config.classes : -1)
+                                     : static_cast<std::int32_t>(size));
+        else
+          steps.ids.push_back(size == 0 ? -1 : token(size));
+      }
+      for (std::int64_t c = 0; c < config.columns; ++c)
+        steps.values.push_back(i == 0 && config.shifted() ? none : 3 + 2 * numbers[next++]);
+      if (config.shifted())
+        for (const std::int64_t size : sizes) steps.targets.push_back(i == 2 ? -1 : token(size));
+      for (std::int64_t t = 0; t < config.target_count(); ++t)
+        steps.value_targets.push_back(i == 1 && t == 0 ? none : 1 - numbers[next++]);
+    }
+    if (config.classifies()) steps.labels.push_back(static_cast<std::int32_t>(b % config.classes));
+  }
+  return steps;
+}
+
+Pass pass_of(const reference::Steps& steps) {
+  return {.batch = steps.batch,
+          .length = steps.length,
+          .ids = steps.ids,
+          .values = steps.values,
+          .key_lengths = steps.key_lengths,
+          .targets = steps.targets,
+          .value_targets = steps.value_targets,
+          .labels = steps.labels};
+}
+
+/// Positive deviations, as `Columns` has them.
+Tensor values_of(const Network& network) {
+  Tensor values = random_values(network.table(), seed);
+  for (const auto& row : network.table().rows())
+    if (row.name.ends_with("deviation"))
+      for (std::int64_t i = 0; i < row.count; ++i) {
+        float& value = row.place.of(values.span<float>()).data()[i];
+        value = 1 + std::abs(value);
+      }
+  return values;
+}
+
+/// Entry `b` of a batch, its first `known` steps.
+reference::Steps entry_of(const reference::Steps& all, std::int64_t b, std::int64_t known) {
+  reference::Steps one{.batch = 1, .length = known};
+  const auto copy = [&](const auto& from, auto& to) {
+    const std::size_t each = from.size() / static_cast<std::size_t>(all.batch * all.length);
+    const auto begin =
+        from.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(b * all.length) * each);
+    to.assign(begin, begin + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(known) * each));
+  };
+  copy(all.ids, one.ids);
+  copy(all.values, one.values);
+  copy(all.targets, one.targets);
+  copy(all.value_targets, one.value_targets);
+  if (!all.labels.empty()) one.labels = {all.labels[static_cast<std::size_t>(b)]};
+  return one;
+}
+
+TEST(Steps, LossAndGradientsMatchTheReference) {
+  for (const Case& test : cases()) {
+    SCOPED_TRACE(testing::Message() << test.name << ", seed " << seed);
+    const ModelConfig config = config_of(test);
+    Network network(config);
+    const Tensor values = values_of(network);
+    network.pack(any_context(), values.span<float>(), true);
+    reference::Steps steps = random_steps(config, 3, 5);
+    TrainingTransformer transformer(network, 4, 6);
+    Tensor gradients = Tensor::of<float>({network.table().size()});
+    double loss = 0;
+    for (int time = 0; time < 2; ++time) {
+      loss = transformer.forward(any_context(), pass_of(steps), 0.125f, {});
+      transformer.backward(any_context(), gradients.span<float>());
+    }
+    EXPECT_EQ(transformer.first_not_finite(any_context()), "");
+
+    reference::Parameters at = by_name(network.table(), values.span<float>()), fixed;
+    for (const auto& row : network.table().rows())
+      if (!row.trained) fixed.insert(at.extract(row.name));
+    const Loss expected = [&](const reference::Parameters& p) {
+      reference::Parameters all = p;
+      all.insert(fixed.begin(), fixed.end());
+      return reference::loss(config, all, steps);
+    };
+    EXPECT_NEAR(loss, expected(at), 2e-6 * std::abs(expected(at)));
+    reference::Parameters actual = by_name(network.table(), gradients.span<float>(), 0.5 / 0.125);
+    for (const auto& [name, numbers] : fixed) {
+      for (const double number : actual.at(name)) EXPECT_EQ(number, 0) << name;
+      actual.erase(name);
+    }
+    expect_gradients(actual, differences(expected, at), 5e-5);
+    expect_padding_is_zero(network.table(), gradients.span<float>());
+
+    Transformer alone(network);
+    std::vector<float> nll(
+        static_cast<std::size_t>(config.classifies() ? steps.batch : steps.batch * steps.length));
+    EXPECT_NEAR(alone.loss(any_context(), pass_of(steps), nll), loss, 1e-6 * std::abs(loss));
+    double sum = 0;
+    for (const float value : nll) sum += value;
+    EXPECT_NEAR(sum, loss, 2e-6 * std::abs(loss));
+  }
+}
+
+TEST(Steps, PaddedBatchesHaveTheLossesAndGradientsOfTheSingleSequences) {
+  for (const Case& test : cases()) {
+    SCOPED_TRACE(testing::Message() << test.name << ", seed " << seed);
+    const ModelConfig config = config_of(test);
+    Network network(config);
+    const Tensor values = values_of(network);
+    network.pack(any_context(), values.span<float>(), true);
+    reference::Steps steps = random_steps(config, 3, 6);
+    steps.key_lengths = {6, 1, 4};
+    Tensor together = Tensor::of<float>({network.table().size()}), single = together.clone();
+    double sum = 0;
+    TrainingTransformer transformer(network, 3, 6);
+    for (std::int64_t b = 0; b < 3; ++b) {
+      const std::int64_t known = steps.key_lengths[static_cast<std::size_t>(b)];
+      const auto behind = [&](auto& all, auto value) {
+        const std::size_t each = all.size() / 18;
+        std::fill(all.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(b * 6 + known) * each),
+                  all.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(b * 6 + 6) * each),
+                  value);
+      };
+      behind(steps.targets, -1);
+      behind(steps.value_targets, none);
+      const reference::Steps one = entry_of(steps, b, known);
+      sum += transformer.forward(any_context(), pass_of(one), 1, {});
+      transformer.backward(any_context(), single.span<float>());
+    }
+    const double loss = transformer.forward(any_context(), pass_of(steps), 1, {});
+    transformer.backward(any_context(), together.span<float>());
+    EXPECT_NEAR(loss, sum, 2e-6 * std::abs(sum));
+    std::vector<double> expected(single.span<float>().begin(), single.span<float>().end());
+    EXPECT_LT(relative_error(together.span<float>(), expected), 1e-5);
+  }
+}
+
+TEST(Steps, RecurrentFormGivesTheHiddenRowsOfTheParallelOne) {
+  for (const Case& test : cases()) {
+    ModelConfig config = config_of(test);
+    if (!config.shifted()) continue;
+    SCOPED_TRACE(testing::Message() << test.name << ", seed " << seed);
+    if (config.positions == Positions::learned) config.length = 70;
+    const std::int64_t length = 70, width = config.width;
+    Network network(config);
+    const Tensor values = values_of(network);
+    network.pack(any_context(), values.span<float>(), false);
+    const reference::Steps steps = random_steps(config, 1, length);
+    const reference::Matrix expected =
+        reference::hidden_rows(config, by_name(network.table(), values.span<float>()), steps);
+    NormalisedInputs normalised;
+    const StepInputs inputs = normalised.of(network, pass_of(steps));
+    Transformer parallel(network);
+    const View<const float> rows = parallel.forward(any_context(), inputs, 1, length);
+    EXPECT_LT(relative_error(std::vector<float>(rows.data(), rows.data() + rows.size()), expected.values),
+              1e-5);
+
+    const RecurrentTransformer recurrent(network);
+    RecurrentState state(network, 2);
+    std::vector<float> hidden(static_cast<std::size_t>(length * width));
+    const std::int64_t slot[] = {1};
+    const auto fields = static_cast<std::size_t>(config.input_fields());
+    for (std::int64_t i = 0; i < length; ++i)
+      recurrent.hidden(any_context(), View<float>(&hidden[static_cast<std::size_t>(i * width)], {1, width}),
+                       {inputs.ids.subspan(static_cast<std::size_t>(i) * fields, fields),
+                        config.columns > 0 ? inputs.values.slice(0, i, i + 1) : inputs.values},
+                       slot, state);
+    EXPECT_LT(relative_error(hidden, expected.values), 1e-5);
+  }
+}
+
+TEST(Steps, ColumnsAreBroughtToTheScaleOfTheTrainingDataAndBack) {
+  ParameterTable table;
+  const Columns columns(table, "columns", {2, 2, true});
+  Tensor values = Tensor::of<float>({table.size()});
+  table.initialise(values.span<float>(), seed);
+  columns.set(values.span<float>(), std::vector<double>{10, -1}, std::vector<double>{2, 0},
+              std::vector<double>{10, -1}, std::vector<double>{4, 0.5});
+  Columns packed = columns;
+  packed.pack(values.span<float>());
+  std::vector<float> inputs = {12, -1, none, 4}, targets = {16, -2, 14, none}, z(4);
+  packed.normalise(View<float>(z.data(), {2, 2}), View<const float>(inputs.data(), {2, 2}));
+  EXPECT_EQ(z, (std::vector<float>{1, 0, 0, 5}));
+  packed.normalise_targets(View<float>(z.data(), {2, 2}), View<const float>(targets.data(), {2, 2}),
+                           View<const float>(inputs.data(), {2, 2}));
+  EXPECT_EQ(z[0], 1);   // 16 is a deviation of 4 above the last number, 12
+  EXPECT_EQ(z[1], -2);  // −2 is two of 0.5 below −1
+  EXPECT_EQ(z[2], 1);   // no last number: from the mean
+  EXPECT_TRUE(std::isnan(z[3]));
+  packed.restore(View<float>(z.data(), {2, 2}), View<const float>(z.data(), {2, 2}),
+                 View<const float>(inputs.data(), {2, 2}));
+  EXPECT_EQ(std::vector<float>(z.begin(), z.begin() + 3), (std::vector<float>{16, -2, 14}));
+}
+
+TEST(Steps, ConfigurationsThatDoNotGoTogetherAreRefused) {
+  const auto refused = [](const std::function<void(ModelConfig&)>& change, const std::string& part) {
+    ModelConfig config = tiny_config();
+    change(config);
+    try {
+      config.check();
+      ADD_FAILURE() << "expected a refusal that says " << part;
+    } catch (const UsageError& error) {
+      EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
+    }
+  };
+  refused([](ModelConfig& c) { c.vocabulary = 0; }, "without inputs");
+  refused([](ModelConfig& c) { c.fields = "5,"; }, "separated by commas");
+  refused([](ModelConfig& c) { c.fields = "5,1"; }, "each of model.fields of at least 2");
+  refused([](ModelConfig& c) { c.fields = "4,3"; }, "largest of model.fields, 4, got 5");
+  refused(
+      [](ModelConfig& c) {
+        c.fields = "5,3";
+        c.tied_output = true;
+      },
+      "model.tied_output");
+  refused([](ModelConfig& c) { c.objective = Objective::classify; }, "model.classes");
+  refused([](ModelConfig& c) { c.objective = Objective::same_step; }, "model.targets");
+  refused([](ModelConfig& c) { c.targets = 1; }, "without columns");
+  refused([](ModelConfig& c) { c.relative = true; }, "model.relative");
+  refused([](ModelConfig& c) { c.bidirectional = true; }, "model.bidirectional");
+}
+
+}  // namespace
+}  // namespace linnet
