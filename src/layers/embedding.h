@@ -10,7 +10,8 @@
 namespace linnet {
 
 /// x = table[id] + position. Learned positions exist for the trained length alone and are refused beyond it;
-/// sinusoidal ones are a formula and go on; `none` leaves the order to the recurrence.
+/// sinusoidal ones are a formula and go on; `none` leaves the order to the recurrence, rotary positions
+/// leave it to the attention.
 class Embedding {
  public:
   struct Shape {
@@ -49,7 +50,7 @@ class Embedding {
   ParameterPlace table_;
   ParameterPlace positions_;
   View<const float> table_values_;
-  View<const float> position_values_;  ///< the first rows, all learned ones; empty for Positions::none
+  View<const float> position_values_;  ///< the first rows, all learned ones; empty where there are none
   Tensor sinusoids_;
 };
 

@@ -1,5 +1,9 @@
 #include "reference/transformer.h"
 
+#include <sstream>
+#include <string>
+#include <vector>
+
 namespace linnet::reference {
 namespace {
 
@@ -14,13 +18,22 @@ Matrix tied_head(const Matrix& x, const Parameters& parameters, std::int64_t voc
 
 }  // namespace
 
-BlockSettings block_settings(const ModelConfig& config) {
-  BlockSettings settings = {{name_of(config.attention.family), config.attention.linear.feature_map,
-                             config.attention.linear.alpha, config.attention.epsilon,
-                             config.attention.normalise == Normalise::sum, config.heads, !config.masked()},
-                            name_of(config.activation),
-                            config.norm == NormOrder::pre};
-  if (config.attention.family == Family::local) settings.attention.window = config.attention.local.window;
+BlockSettings block_settings(const ModelConfig& config, std::int64_t layer) {
+  // A list of plain names is all that tests give.
+  std::vector<std::string> families = {name_of(config.attention.family)};
+  if (!config.attention.layers.empty()) {
+    families.clear();
+    std::istringstream list(config.attention.layers);
+    for (std::string name; std::getline(list, name, ',');) families.push_back(name);
+  }
+  const std::string family = families[static_cast<std::size_t>(layer) % families.size()];
+  BlockSettings settings = {
+      {family, config.attention.linear.feature_map, config.attention.linear.alpha, config.attention.epsilon,
+       config.attention.normalise == Normalise::sum, config.heads, !config.masked()},
+      name_of(config.activation),
+      config.norm == NormOrder::pre};
+  if (family == "local") settings.attention.window = config.attention.local.window;
+  settings.attention.rotary = config.positions == Positions::rotary;
   settings.attention.rank = config.attention.linformer.rank;
   settings.attention.projection_length = config.length;
   if (config.attention.linformer.sharing == ProjectionSharing::layerwise)
@@ -31,13 +44,14 @@ BlockSettings block_settings(const ModelConfig& config) {
 Matrix head_parameters(const ModelConfig& config, const Parameters& parameters,
                        std::span<const std::int32_t> ids, std::int64_t length,
                        std::span<const BlockMasks> masks, std::span<const std::int64_t> key_lengths) {
-  BlockSettings settings = block_settings(config);
-  settings.attention.key_lengths.assign(key_lengths.begin(), key_lengths.end());
   Matrix x = embedding(ids, length, config.width, parameters, "embedding", name_of(config.positions));
-  for (std::size_t layer = 0; layer < static_cast<std::size_t>(config.layers); ++layer)
+  for (std::int64_t layer = 0; layer < config.layers; ++layer) {
+    BlockSettings settings = block_settings(config, layer);
+    settings.attention.key_lengths.assign(key_lengths.begin(), key_lengths.end());
     x = block(x, length, parameters, "layers." + std::to_string(layer), settings,
-              masks.empty() ? BlockMasks{} : masks[layer]);
-  if (config.norm == NormOrder::pre) x = layer_norm(x, parameters, "final_norm");
+              masks.empty() ? BlockMasks{} : masks[static_cast<std::size_t>(layer)]);
+  }
+  if (config.norm == NormOrder::pre) x = norm(x, parameters, "final_norm");
   return config.tied_output ? tied_head(x, parameters, config.vocabulary) : dense(x, parameters, "head");
 }
 

@@ -24,7 +24,7 @@ double loss(const ModelConfig& config, const Parameters& parameters, std::span<c
             std::span<const std::int32_t> targets, std::int64_t length,
             std::span<const BlockMasks> masks = {}, std::span<const std::int64_t> key_lengths = {});
 
-/// How the reference names a configuration's attention and blocks.
-BlockSettings block_settings(const ModelConfig& config);
+/// How the reference names a configuration's attention and blocks; `layer` counts from 0.
+BlockSettings block_settings(const ModelConfig& config, std::int64_t layer = 0);
 
 }  // namespace linnet::reference
