@@ -5,6 +5,7 @@
 #include <functional>
 #include <limits>
 
+#include "attention/family.h"
 #include "linnet/error.h"
 #include "linnet/model.h"
 #include "model/transformer.h"
@@ -45,7 +46,17 @@ TEST(ModelConfig, RefusesWhatIsNoModelNamingTheKey) {
       {"model.mixtures", [](auto& c) { c.mixtures = 0; }},
       {"model.mixtures", [](auto& c) { c.mixtures = huge; }},
       {"model.norm", [](auto& c) { c.norm = static_cast<NormOrder>(2); }},
+      {"model.norm_kind", [](auto& c) { c.norm_kind = static_cast<NormKind>(2); }},
       {"model.activation", [](auto& c) { c.activation = Activation::none; }},
+      {"model.positions", [](auto& c) { c.positions = Positions::rotary; }},                // heads of 3
+      {"attention.layers", [](auto& c) { c.attention.layers = "linear,softmax,linear"; }},  // of 2 layers
+      {"attention.layers", [](auto& c) { c.attention.layers = "linear*4"; }},
+      {"attention.layers", [](auto& c) { c.attention.layers = "linear,"; }},
+      {"attention.layers", [](auto& c) { c.attention.layers = "linear*0"; }},
+      {"attention.layers", [](auto& c) { c.attention.layers = "linear*2*3"; }},
+      {"attention.layers", [](auto& c) { c.attention.layers = "linear*99999999999999999999"; }},
+      {"attention.decay",
+       [](auto& c) { c.attention.layers = "softmax,local", c.attention.linear.decay = Decay::fixed; }},
       {"model.positions", [](auto& c) { c.positions = static_cast<Positions>(-1); }},
       {"model.head", [](auto& c) { c.head = static_cast<OutputDistribution>(2); }},
       {"model.dropout", [](auto& c) { c.dropout = 1; }},
@@ -102,6 +113,53 @@ TEST(ModelConfig, NamesTheNearestFamilyAndFeatureMap) {
   config = tiny_config();
   config.attention.linear.feature_map = "squared-rel";
   EXPECT_NE(error_of<UsageError>([&] { Model::random(config); }).find("squared-relu"), std::string::npos);
+}
+
+TEST(ModelConfig, NamesTheNearestFamilyOfALayerAndTheValuesOfTheBlocks) {
+  ModelConfig config = tiny_config();
+  config.attention.layers = "linear,sofmax";
+  EXPECT_NE(error_of<UsageError>([&] { config.check(); }).find("did you mean softmax?"), std::string::npos);
+  Options options;
+  add_options(options, config);
+  const auto message = [&](const char* key, const char* value) {
+    return error_of<UsageError>([&] { options.set(key, value); });
+  };
+  EXPECT_NE(message("model.activation", "swigul").find("\"swiglu\""), std::string::npos);
+  EXPECT_NE(message("model.positions", "rotery").find("\"rotary\""), std::string::npos);
+  EXPECT_NE(message("model.norm_kind", "rsm").find("\"rms\""), std::string::npos);
+}
+
+TEST(ModelConfig, AListOfFamiliesRepeatsOverTheLayers) {
+  AttentionConfig config;
+  using enum Family;
+  const auto families = [&](const char* list, std::int64_t layers) {
+    config.layers = list;
+    return layer_families(config, layers);
+  };
+  EXPECT_EQ(families("", 2), (std::vector{linear, linear}));
+  EXPECT_EQ(families("local", 3), (std::vector{local, local, local}));
+  EXPECT_EQ(families("linear, linear ,local,linear", 4), (std::vector{linear, linear, local, linear}));
+  EXPECT_EQ(families("linear*2,softmax", 6), (std::vector{linear, linear, softmax, linear, linear, softmax}));
+  EXPECT_EQ(families("softmax, linear * 3", 4), (std::vector{softmax, linear, linear, linear}));
+}
+
+TEST(ModelConfig, RefusesAListWithAFamilyThatCannotServe) {
+  ModelConfig config = tiny_config();
+  config.attention.linformer.rank = config.length;
+  config.attention.layers = "linear,linformer";
+  EXPECT_NE(error_of<UsageError>([&] { Model::random(config); }).find("got linformer"), std::string::npos);
+  config.objective = Objective::masked;
+  EXPECT_NO_THROW(Model::random(config));
+  config.attention.layers = "strided,linear";
+  EXPECT_NE(error_of<UsageError>([&] { Model::random(config); }).find("got strided"), std::string::npos);
+}
+
+TEST(ModelConfig, HasARecurrentFormIfAllLayersHave) {
+  ModelConfig config = tiny_config();
+  config.attention.layers = "linear,local";
+  EXPECT_TRUE(has_recurrent_form(config));
+  config.attention.layers = "linear,lsh";
+  EXPECT_FALSE(has_recurrent_form(config));
 }
 
 TEST(ModelConfig, RefusesFamiliesThatItsLayersCannotServe) {

@@ -1,5 +1,6 @@
 #include "reference/transformer.h"
 
+#include <algorithm>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -14,6 +15,12 @@ Matrix tied_head(const Matrix& x, const Parameters& parameters, std::int64_t voc
   head["head.weight"].assign(table.begin(), table.begin() + vocabulary * x.columns);
   if (parameters.contains("head.bias")) head["head.bias"] = parameters.at("head.bias");
   return dense(x, head, "head");
+}
+
+/// The first layer of the linformer family.
+std::string owner_of_projections(const std::vector<std::string>& families) {
+  const auto first = std::ranges::find(families, "linformer");
+  return "layers." + std::to_string(first - families.begin()) + ".attention";
 }
 
 }  // namespace
@@ -37,7 +44,7 @@ BlockSettings block_settings(const ModelConfig& config, std::int64_t layer) {
   settings.attention.rank = config.attention.linformer.rank;
   settings.attention.projection_length = config.length;
   if (config.attention.linformer.sharing == ProjectionSharing::layerwise)
-    settings.attention.projections_of = "layers.0.attention";
+    settings.attention.projections_of = owner_of_projections(families);
   return settings;
 }
 
