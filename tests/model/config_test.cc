@@ -8,7 +8,9 @@
 #include "attention/family.h"
 #include "linnet/error.h"
 #include "linnet/model.h"
+#include "model/cost.h"
 #include "model/transformer.h"
+#include "support/contexts.h"
 #include "support/errors.h"
 #include "support/models.h"
 
@@ -260,6 +262,64 @@ TEST(Model, CountsItsParameters) {
   const std::int64_t block = 2 * 2 * 6 + (6 * 18 + 18) + (6 * 6 + 6) + (6 * 7 + 7) + (7 * 6 + 6);
   EXPECT_EQ(model->parameter_count(), 6 * 6 + 6 * 6 + 2 * block + 2 * 6 + (6 * 5 + 5));
   EXPECT_GE(model->weight_bytes(), static_cast<std::size_t>(4 * model->parameter_count()));
+}
+
+TEST(Cost, CountsTheWeightsOfABlock) {
+  for (const Activation activation : {Activation::gelu, Activation::swiglu}) {
+    ModelConfig config = tiny_config();
+    config.activation = activation;
+    std::int64_t weights = 0;
+    const Network network(config);
+    for (const auto& row : network.table().rows())
+      if (row.name.starts_with("layers.") && row.product) weights += row.count;
+    EXPECT_EQ(static_cast<double>(config.layers) * block_weights(config), static_cast<double>(weights));
+  }
+}
+
+TEST(Cost, OfLayersOfSeveralFamiliesIsTheSumOfTheirs) {
+  ModelConfig linear = tiny_config(), softmax = linear, both = linear;
+  softmax.attention.family = Family::softmax;
+  both.attention.layers = "softmax,linear";
+  EXPECT_DOUBLE_EQ(2 * generation_cost(both, 100).forward(),
+                   generation_cost(linear, 100).forward() + generation_cost(softmax, 100).forward());
+  EXPECT_DOUBLE_EQ(2 * training_flops(both), training_flops(linear) + training_flops(softmax));
+  EXPECT_NE(generation_cost(linear, 100).forward(), generation_cost(softmax, 100).forward());
+}
+
+TEST(RecurrentState, OfDifferentLayersIsRestoredInItsParts) {
+  const ModelConfig config = with_other_blocks(tiny_config(), "linear,local,softmax");
+  const auto model = random_model(config, 5);
+  const RecurrentTransformer transformer(network_of(*model));
+  RecurrentState state(network_of(*model), 2), other(network_of(*model), 2);
+  const std::int64_t slot[] = {1}, another[] = {0};
+  const auto step = [&](RecurrentState& of, std::span<const std::int64_t> slots, std::int32_t token) {
+    std::vector<float> row(static_cast<std::size_t>(config.vocabulary));
+    transformer.step(any_context(), view(row, {1, config.vocabulary}), std::span(&token, 1), slots, of);
+    return row;
+  };
+  for (int i = 0; i < 6; ++i) step(state, slot, i % 5);
+  const std::vector<std::byte> bytes = state.save(1);
+  EXPECT_EQ(bytes.size(), state.bytes(1));
+  other.restore(0, bytes, 6);
+  EXPECT_TRUE(other.stands_at(0, 6));
+  EXPECT_TRUE(same_bits(step(state, slot, 3), step(other, another, 3)));
+  for (const std::size_t size : {std::size_t{0}, bytes.size() - 4, bytes.size() - 1})
+    EXPECT_NE(error_of([&] { other.restore(1, std::span(bytes).first(size), 6); }).find("3 layers"),
+              std::string::npos);
+  EXPECT_NE(error_of([&] { other.restore(1, bytes, 5); }).find("3 layers"), std::string::npos);
+}
+
+TEST(Transformer, GivesNoKeysOfALayerWhoseKeysAreItsQueries) {
+  ModelConfig config = tiny_config();
+  config.attention.layers = "linear,lsh";
+  const auto model = random_model(config, 5);
+  Transformer transformer(network_of(*model));
+  const auto ids = random_inputs(config, 2, 6, 5);
+  EXPECT_NO_THROW(transformer.queries_keys_values(any_context(), ids, 2, 6, 0));
+  EXPECT_NE(error_of<UsageError>([&] {
+              transformer.queries_keys_values(any_context(), ids, 2, 6, 1);
+            }).find("family lsh"),
+            std::string::npos);
 }
 
 TEST(Model, RefusesABufferOfAnotherSize) {
