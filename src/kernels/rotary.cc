@@ -16,16 +16,33 @@ HWY_BEFORE_NAMESPACE();
 namespace linnet::kernels::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
+// The same as rotate_heads where `half` is a multiple of the lanes of d.
+template <class D>
+void rotate_whole(D d, float* x, std::int64_t heads, std::int64_t stride, const float* cosine,
+                  const float* sine, std::int64_t half) {
+  const auto step = static_cast<std::int64_t>(hn::Lanes(d));
+  for (std::int64_t head = 0; head < heads; ++head, x += stride)
+    for (std::int64_t j = 0; j < half; j += step) {
+      const auto c = hn::LoadU(d, cosine + j), s = hn::LoadU(d, sine + j);
+      const auto a = hn::LoadU(d, x + j), b = hn::LoadU(d, x + half + j);
+      hn::StoreU(hn::Sub(hn::Mul(a, c), hn::Mul(b, s)), d, x + j);
+      hn::StoreU(hn::Add(hn::Mul(b, c), hn::Mul(a, s)), d, x + half + j);
+    }
+}
+
 // One token: `heads` rows of 2 · half numbers, each `stride` behind the one before.
 void rotate_heads(float* x, std::int64_t heads, std::int64_t stride, const float* cosine, const float* sine,
                   std::int64_t half) {
-  for (std::int64_t head = 0; head < heads; ++head, x += stride)
-    for_vectors(half, [&](auto lanes, std::int64_t j) {
-      const FloatVector c = lanes.load(cosine + j), s = lanes.load(sine + j);
-      const FloatVector a = lanes.load(x + j), b = lanes.load(x + half + j);
-      lanes.store(hn::Sub(hn::Mul(a, c), hn::Mul(b, s)), x + j);
-      lanes.store(hn::Add(hn::Mul(b, c), hn::Mul(a, s)), x + half + j);
-    });
+  // Halves of a head are often shorter than a vector.
+  const FloatTag whole;
+  const hn::CappedTag<float, 8> eight;
+  const hn::CappedTag<float, 4> four;
+  const hn::CappedTag<float, 1> one;
+  const auto fits = [&](auto d) { return half % static_cast<std::int64_t>(hn::Lanes(d)) == 0; };
+  if (fits(whole)) return rotate_whole(whole, x, heads, stride, cosine, sine, half);
+  if (fits(eight)) return rotate_whole(eight, x, heads, stride, cosine, sine, half);
+  if (fits(four)) return rotate_whole(four, x, heads, stride, cosine, sine, half);
+  rotate_whole(one, x, heads, stride, cosine, sine, half);
 }
 
 }  // namespace linnet::kernels::HWY_NAMESPACE
