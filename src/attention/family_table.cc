@@ -107,7 +107,7 @@ void check(const AttentionConfig& config, const SequenceConfig& sequence, std::i
       std::ranges::none_of(families, [](Family family) { return info_of(family).takes_decay; }))
     fail<UsageError>("model",
                      "expected attention.decay = \"none\" with attention.layers = \"{}\", got another",
-                     config.layers);
+                     shortened(config.layers));
   for (const Family family : families) check_layer(config_of_layer(config, family), sequence);
 }
 

@@ -4,6 +4,7 @@
 
 #include "attention/family.h"
 #include "base/fail.h"
+#include "base/names.h"
 
 namespace linnet {
 namespace {
@@ -23,7 +24,8 @@ void append(std::vector<Family>& families, std::string_view entry, const std::st
   const std::string name(trimmed(entry.substr(0, star)));
   if (name.empty())
     fail<UsageError>("model",
-                     "expected names of families separated by commas in attention.layers, got \"{}\"", list);
+                     "expected names of families separated by commas in attention.layers, got \"{}\"",
+                     shortened(list));
   std::int64_t count = 1;
   if (star != std::string_view::npos) {
     const std::string_view digits = trimmed(entry.substr(star + 1));
@@ -31,7 +33,7 @@ void append(std::vector<Family>& families, std::string_view entry, const std::st
     if (error != std::errc() || end != digits.data() + digits.size() || count < 1 || count > most_layers)
       fail<UsageError>("model",
                        "expected a number of layers from 1 to {} after {}* in attention.layers, got \"{}\"",
-                       most_layers, name, digits);
+                       most_layers, shortened(name), shortened(digits));
   }
   families.insert(families.end(), static_cast<std::size_t>(count), find_family(name));
 }
@@ -56,7 +58,7 @@ std::vector<Family> layer_families(const AttentionConfig& config, std::int64_t l
         "model",
         "expected attention.layers to list as many families as model.layers, {}, or a divisor of "
         "that, got {} in \"{}\"",
-        layers, count, config.layers);
+        layers, count, shortened(config.layers));
   std::vector<Family> families;
   for (std::int64_t layer = 0; layer < layers; ++layer)
     families.push_back(listed[static_cast<std::size_t>(layer % count)]);

@@ -162,10 +162,11 @@ Json measure(Context& context, const std::shared_ptr<const Model>& model, const 
   const double flops = streams * generation_cost(config, visible).forward();
   const double products_ms = 1e3 * flops / (1e9 * ceiling(context, row.weights).gemm_gflops);
   // A cache is half full on average.
-  const std::size_t streams_with_state = row.cache ? static_cast<std::size_t>(row.streams) : 0;
-  const std::size_t written = linear_state_bytes(config), read = (state_bytes - written) / 2;
-  const double memory_ms = 1e3 * memory_seconds(context, model->weight_bytes(), streams_with_state * read,
-                                                streams_with_state * written);
+  const std::size_t written = row.cache ? linear_state_bytes(config) : 0;
+  const std::size_t read = row.cache ? (state_bytes - written) / 2 : 0;
+  const auto all_streams = static_cast<std::size_t>(row.streams);
+  const double memory_ms =
+      1e3 * memory_seconds(context, model->weight_bytes(), all_streams * read, all_streams * written);
 
   Json json = json_of(context, row);
   json["tokens_per_second"] = streams / mean;
