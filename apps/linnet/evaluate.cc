@@ -3,6 +3,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "attention/family.h"
 #include "base/fail.h"
 #include "checks.h"
 #include "commands.h"
@@ -24,7 +25,8 @@ struct Arguments {
   int threads = 0;
 };
 
-/// What replaces the model's own attention. A feature map's name stands for the linear family with that map.
+/// What replaces the model's own attention, in every layer. A feature map's name stands for the linear family
+/// with that map.
 std::vector<std::string> settings_of(const Arguments& arguments) {
   std::vector<std::string> settings;
   const auto set = [&](const char* key, const std::string& value) {
@@ -35,9 +37,11 @@ std::vector<std::string> settings_of(const Arguments& arguments) {
       fail<UsageError>("evaluate", "expected one feature map, got --attention {} and --feature-map {}",
                        arguments.attention, arguments.feature_map);
     set("family", "linear");
+    set("layers", "");
     set("feature_map", arguments.attention);
   } else if (!arguments.attention.empty()) {
     set("family", arguments.attention);
+    set("layers", "");
   }
   if (!arguments.feature_map.empty()) set("feature_map", arguments.feature_map);
   if (arguments.features > 0) set("features", fmt::format("{}", arguments.features));
@@ -146,7 +150,7 @@ void run(const Arguments& arguments) {
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (arguments.json) {
     Json json = {{"model", arguments.model},
-                 {"family", name_of(model->config().attention.family)},
+                 {"family", families_text(model->config().attention)},
                  {"data", !arguments.data.empty() ? arguments.data
                           : source.path.empty()   ? source.kind
                                                   : source.path},
@@ -203,8 +207,8 @@ void add_evaluate(Command& program) {
                      "CSV file for the log-probability of every counted token, in nats, and its bits");
   command.add_option(
       "--attention", arguments->attention,
-      "use the weights with another attention family, or with a feature map of the linear family "
-      "(for example favor)");
+      "use the weights with another attention family in every layer, or with a feature map of the linear "
+      "family (for example favor)");
   command.add_option("--feature-map", arguments->feature_map, "use the weights with another feature map");
   command.add_option("--features", arguments->features, "number of features of a random map; default: E ln E")
       .check(whole(1, most_count));

@@ -1,10 +1,14 @@
 #include <fmt/core.h>
 
+#include <algorithm>
+
+#include "attention/family.h"
 #include "base/memory.h"
 #include "commands.h"
 #include "linnet/attention.h"
 #include "linnet/model.h"
 #include "model/access.h"
+#include "model/config.h"
 #include "model/cost.h"
 #include "model/network.h"
 #include "report.h"
@@ -14,47 +18,49 @@ namespace {
 
 constexpr std::int64_t lengths[] = {1, 784, 4096, 100000, 1000000};
 
-/// Bytes of one stream's past after its first token and for each further one: both families grow evenly.
-struct StateGrowth {
-  double first, each;
-  double at(std::int64_t tokens) const { return first + each * static_cast<double>(tokens - 1); }
-};
-
-StateGrowth state_growth(const ModelConfig& config) {
+/// Bytes of one stream's past of `position` tokens.
+double state_bytes(const ModelConfig& config, std::int64_t position) {
   const std::int64_t dim = config.width / config.heads;
-  const auto state = make_attention(attention_of(config))->make_state(0, {config.heads, dim, dim});
-  const auto bytes = [&](std::int64_t position) {
-    return static_cast<double>(config.layers) * sizeof(float) *
-           static_cast<double>(state->saved_floats(position));
-  };
-  return {bytes(1), bytes(2) - bytes(1)};
+  double floats = 0;
+  for (const Family family : layer_families(config.attention, config.layers))
+    floats += static_cast<double>(make_attention(attention_of(config, family))
+                                      ->make_state(0, {config.heads, dim, dim})
+                                      ->saved_floats(position));
+  return sizeof(float) * floats;
 }
 
-/// What a generated token costs at several positions, with the model's attention as linear and as softmax
-/// with a cache.
-Json cost_per_token(const Model& model) {
-  const ModelConfig& config = model.config();
-  ModelConfig cached = config;
-  cached.attention.family = Family::softmax;
-  cached.attention.linear.decay = Decay::none;
-  ModelConfig linear = config;
-  linear.attention.family = Family::linear;
-  const StateGrowth linear_growth = state_growth(linear), cache_growth = state_growth(cached);
+/// The model with another family in every layer.
+ModelConfig with_family(ModelConfig config, Family family) {
+  config.attention.family = family;
+  config.attention.layers.clear();
+  if (family != Family::linear) config.attention.linear.decay = Decay::none;
+  return config;
+}
 
+/// What a generated token costs at several positions: with the model's own attention where it has a recurrent
+/// form, with linear attention and with softmax with a cache.
+Json cost_per_token(const Model& model) {
+  const ModelConfig &config = model.config(), cached = with_family(config, Family::softmax),
+                    linear = with_family(config, Family::linear);
   Json tokens = Json::array();
   const double weights = static_cast<double>(model.weight_bytes());
   for (const std::int64_t length : lengths) {
     const double position = static_cast<double>(length);
-    const double state = linear_growth.at(length), cache = cache_growth.at(length);
+    const double state = state_bytes(linear, length), cache = state_bytes(cached, length);
     // A step reads every weight once, reads and writes the linear state, or reads the cache and appends to
     // it.
-    tokens.push_back({{"position", length},
-                      {"linear_flops", generation_cost(linear, position).forward()},
-                      {"linear_state_bytes", state},
-                      {"linear_bytes_moved", weights + 2 * state},
-                      {"softmax_flops", generation_cost(cached, position).forward()},
-                      {"softmax_cache_bytes", cache},
-                      {"softmax_bytes_moved", weights + cache}});
+    Json row = {{"position", length},
+                {"linear_flops", generation_cost(linear, position).forward()},
+                {"linear_state_bytes", state},
+                {"linear_bytes_moved", weights + 2 * state},
+                {"softmax_flops", generation_cost(cached, position).forward()},
+                {"softmax_cache_bytes", cache},
+                {"softmax_bytes_moved", weights + cache}};
+    if (has_recurrent_form(config)) {
+      row["flops"] = generation_cost(config, position).forward();
+      row["state_bytes"] = state_bytes(config, length);
+    }
+    tokens.push_back(row);
   }
   return tokens;
 }
@@ -69,7 +75,7 @@ void run(const std::string& folder, bool json) {
   if (json) {
     print_json({{"model", folder},
                 {"objective", name_of(config.objective)},
-                {"family", name_of(config.attention.family)},
+                {"family", families_text(config.attention)},
                 {"feature_map", config.attention.linear.feature_map},
                 {"parameters", model->parameter_count()},
                 {"weight_bytes", model->weight_bytes()},
@@ -78,10 +84,12 @@ void run(const std::string& folder, bool json) {
                 {"tensors", tensors}});
     return;
   }
+  const std::vector<Family> families = layer_families(config.attention, config.layers);
   fmt::print(
       "{}: {}{} attention{}, {} layers, {} heads, width {}, feed-forward {}, {} positions, {} tokens\n",
-      folder, config.masked() ? "encoder, " : "", name_of(config.attention.family),
-      config.attention.family == Family::linear ? " (" + config.attention.linear.feature_map + ")" : "",
+      folder, config.masked() ? "encoder, " : "", families_text(config.attention),
+      std::ranges::count(families, Family::linear) > 0 ? " (" + config.attention.linear.feature_map + ")"
+                                                       : "",
       config.layers, config.heads, config.width, config.feed_forward, name_of(config.positions),
       config.length);
   fmt::print("{} parameters, {} of weights, {:.3g} MFLOP per training token\n\n", model->parameter_count(),
@@ -92,7 +100,15 @@ void run(const std::string& folder, bool json) {
   }
   fmt::print("Cost of one generated token of one stream, with linear attention and with cached softmax:\n\n");
   Json readable = Json::array();
-  for (const Json& row : tokens)
+  std::vector<std::string> columns = {"position",      "linear MFLOP", "state", "moved",
+                                      "softmax MFLOP", "cache",        "moved "};
+  // Those of the model itself, unless they are already among them.
+  const auto all_are = [&](Family family) {
+    return std::ranges::all_of(families, [=](Family other) { return other == family; });
+  };
+  const bool own = has_recurrent_form(config) && !all_are(Family::linear) && !all_are(Family::softmax);
+  if (own) columns.insert(columns.begin() + 1, {"MFLOP", "own state"});
+  for (const Json& row : tokens) {
     readable.push_back({{"position", row["position"]},
                         {"linear MFLOP", row["linear_flops"].get<double>() / 1e6},
                         {"state", bytes_text(row["linear_state_bytes"])},
@@ -100,7 +116,11 @@ void run(const std::string& folder, bool json) {
                         {"softmax MFLOP", row["softmax_flops"].get<double>() / 1e6},
                         {"cache", bytes_text(row["softmax_cache_bytes"])},
                         {"moved ", bytes_text(row["softmax_bytes_moved"])}});
-  print_table(readable, {"position", "linear MFLOP", "state", "moved", "softmax MFLOP", "cache", "moved "});
+    if (!own) continue;
+    readable.back()["MFLOP"] = row["flops"].get<double>() / 1e6;
+    readable.back()["own state"] = bytes_text(row["state_bytes"]);
+  }
+  print_table(readable, columns);
   fmt::print("\n");
   print_table(tensors, {"name", "shape", "count"});
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "attention/family.h"
 #include "base/fail.h"
 #include "commands.h"
 #include "metrics_file.h"
@@ -70,7 +71,7 @@ Json row_of(const fs::path& run, const std::string& name) {
   const Json tokens = last_of(metrics.lines, "tokens"), seconds = last_of(metrics.lines, "seconds");
   const bool finished = step >= training.steps || (training.patience > 0 && best.since >= training.patience);
   return {{"name", name},
-          {"family", name_of(record.config.model.attention.family)},
+          {"family", families_text(record.config.model.attention)},
           {"parameters", metrics.heading.value("parameters", Json())},
           {"step", step},
           {"steps", training.steps},

@@ -201,15 +201,15 @@ std::shared_ptr<const Model> initial_model(const RunRecord& record, Display& dis
 }
 
 /// Of settings on the command line that change nothing, and of those that are seldom meant.
-void warn_of_settings(const std::vector<std::string>& settings, const AttentionConfig& attention,
-                      Display& display) {
+void warn_of_settings(const std::vector<std::string>& settings, const ModelConfig& model, Display& display) {
   for (const std::string& setting : settings) {
     const std::string key = setting.substr(0, setting.find('='));
     if (!key.starts_with("attention.")) continue;
-    if (const std::string why = without_effect(attention, key); !why.empty())
+    if (const std::string why = without_effect(model.attention, model.layers, key); !why.empty())
       display.show(fmt::format("warning: {} has no effect {}", key, why));
   }
-  for (const std::string& sentence : doubtful_settings(attention)) display.show("warning: " + sentence);
+  for (const std::string& sentence : doubtful_settings(model.attention, model.layers))
+    display.show("warning: " + sentence);
 }
 
 TrainingCallbacks callbacks_of(Display& display, const ModelConfig& model, const fs::path& folder,
@@ -269,7 +269,7 @@ void run(const Arguments& arguments) {
   callbacks.on_begin = [&] { record.write(folder); };
   const bool begins = !resume || !Checkpoints(folder).any();
   const std::shared_ptr<const Model> initial = begins ? initial_model(record, display) : nullptr;
-  warn_of_settings(arguments.settings, config.model.attention, display);
+  warn_of_settings(arguments.settings, config.model, display);
   stop_on_signals();
   const TrainingResult result = train(context, config.model, config.training, *data.training,
                                       *data.validation, folder, resume, callbacks, nullptr, initial);

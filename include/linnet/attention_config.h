@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "linnet/attention.h"
 #include "linnet/export.h"
@@ -50,7 +51,10 @@ struct LinformerConfig {
 
 /// The attention of a model's layers. A family ignores the settings of the other families.
 struct AttentionConfig {
-  Family family = Family::linear;        ///< attention.family
+  Family family = Family::linear;  ///< attention.family, of every layer unless `layers` names them
+  /// attention.layers: one family a layer, as "linear,linear,local" or "linear*2,local"; where the list is
+  /// shorter than the model, it repeats. Empty: `family` in every layer.
+  std::string layers = {};
   Normalise normalise = Normalise::sum;  ///< attention.normalise, of the linear and the kernel family
   double epsilon = 1e-6;                 ///< attention.epsilon, of the linear and the kernel family
   std::int64_t seed = 0;                 ///< attention.seed, of random features and of lsh's rotations
@@ -69,7 +73,12 @@ struct SequenceConfig {
   bool bounded = false;     ///< whether no sequence is longer than `length`
 };
 
-/// The options of a layer's attention: the configured ones, and what they leave to the length. `feature_map`
+/// The family of every one of `layers` layers. Throws UsageError for a list of families that is none, or that
+/// does not fit that number.
+LINNET_API std::vector<Family> layer_families(const AttentionConfig& config, std::int64_t layers);
+
+/// The options of a layer's attention: the configured ones of `config.family`, and what they leave to the
+/// length. `feature_map`
 /// is used if the configuration names it; otherwise the built-in map of that name is made, for heads of
 /// `head_dim` numbers. Throws UsageError for an unknown name, and for a `feature_map` of another name.
 LINNET_API AttentionOptions attention_options(const AttentionConfig& config, const SequenceConfig& sequence,

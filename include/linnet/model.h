@@ -35,6 +35,7 @@ struct LINNET_API ModelConfig {
   std::int64_t width = 64;          ///< of the residual stream; heads · head size
   std::int64_t feed_forward = 256;  ///< hidden width of the feed-forward layers
   NormOrder norm = NormOrder::pre;
+  NormKind norm_kind = NormKind::layer;
   Activation activation = Activation::gelu;
   double dropout = 0;        ///< on the output of attention and of feed-forward, in training
   bool tied_output = false;  ///< the output's weights are the embedding's (categorical head)
@@ -106,6 +107,7 @@ struct LINNET_API ModelConfig {
 /// The names of these values in files and on the command line.
 LINNET_API const char* name_of(Objective objective);
 LINNET_API const char* name_of(NormOrder order);
+LINNET_API const char* name_of(NormKind kind);
 LINNET_API const char* name_of(Activation activation);
 LINNET_API const char* name_of(Positions positions);
 LINNET_API const char* name_of(OutputDistribution distribution);

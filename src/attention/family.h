@@ -56,20 +56,27 @@ extern const FamilyEntry linear_family, softmax_family, kernel_family, linformer
 const FamilyEntry& entry_of(Family family);
 inline const FamilyInfo& info_of(Family family) { return entry_of(family).info; }
 
+/// The configuration of a layer of that family by itself: that family in all layers, and no decay where it
+/// takes none.
+AttentionConfig config_of_layer(const AttentionConfig& config, Family family);
+
+/// What the layers attend with, in a word: the family's name, or the list attention.layers.
+std::string families_text(const AttentionConfig& config);
+
 /// How the random features of the configured map are drawn.
 RandomFeatureOptions random_features_of(const AttentionConfig& config);
 
 /// Adds the keys attention.* of all families.
 void add_settings(Settings& settings, AttentionConfig& config);
 
-/// The key attention.* has no effect on the configured attention: why, as the end of "attention.rounds has no
-/// effect …"; empty where it has one.
-std::string without_effect(const AttentionConfig& config, std::string_view key);
+/// The key attention.* has no effect on the configured attention of so many layers: why, as the end of
+/// "attention.rounds has no effect …"; empty where it has one.
+std::string without_effect(const AttentionConfig& config, std::int64_t layers, std::string_view key);
 
 /// What is allowed but seldom meant, a sentence each.
-std::vector<std::string> doubtful_settings(const AttentionConfig& config);
+std::vector<std::string> doubtful_settings(const AttentionConfig& config, std::int64_t layers);
 
-/// Throws UsageError, naming the key, for settings that cannot be used with such sequences.
-void check(const AttentionConfig& config, const SequenceConfig& sequence);
+/// Throws UsageError, naming the key, for settings that cannot be used with such sequences in so many layers.
+void check(const AttentionConfig& config, const SequenceConfig& sequence, std::int64_t layers);
 
 }  // namespace linnet

@@ -62,6 +62,9 @@ void reference_backward(const AttentionOptions& options, const ReferenceGradient
 void add_settings(Settings& settings, AttentionConfig& config) {
   settings.add("attention.family", config.family, "attention family; `linnet families` describes them",
                names());
+  settings.add("attention.layers", config.layers,
+               "a family for every layer, as linear,linear,local or linear*2,local; a shorter list repeats; "
+               "empty: attention.family in all");
   settings.add("attention.normalise", config.normalise,
                "whether the linear and the kernel family divide by their denominator", {"sum", "none"});
   settings.add("attention.epsilon", config.epsilon, "ε of this denominator", 0, 1);
@@ -71,7 +74,10 @@ void add_settings(Settings& settings, AttentionConfig& config) {
     if (entry->add_settings != nullptr) entry->add_settings(settings, config);
 }
 
-void check(const AttentionConfig& config, const SequenceConfig& sequence) {
+namespace {
+
+/// Of one layer.
+void check_layer(const AttentionConfig& config, const SequenceConfig& sequence) {
   const FamilyEntry& entry = entry_of(config.family);
   if (entry.check != nullptr) entry.check(config, sequence);
   if (sequence.causal && entry.not_causal != nullptr)
@@ -90,6 +96,19 @@ void check(const AttentionConfig& config, const SequenceConfig& sequence) {
     fail<UsageError>("model",
                      "expected attention.decay = \"none\" with model.objective = \"masked\", since a decay "
                      "needs a causal mask, got another");
+}
+
+}  // namespace
+
+void check(const AttentionConfig& config, const SequenceConfig& sequence, std::int64_t layers) {
+  if (config.layers.empty()) return check_layer(config, sequence);
+  const std::vector<Family> families = layer_families(config, layers);
+  if (config.linear.decay != Decay::none &&
+      std::ranges::none_of(families, [](Family family) { return info_of(family).takes_decay; }))
+    fail<UsageError>("model",
+                     "expected attention.decay = \"none\" with attention.layers = \"{}\", got another",
+                     shortened(config.layers));
+  for (const Family family : families) check_layer(config_of_layer(config, family), sequence);
 }
 
 AttentionOptions attention_options(const AttentionConfig& config, const SequenceConfig& sequence,

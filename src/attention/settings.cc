@@ -36,22 +36,30 @@ bool owns(const FamilyEntry& entry, std::string_view key) {
 
 }  // namespace
 
-std::string without_effect(const AttentionConfig& config, std::string_view key) {
-  if (key == "attention.family") return {};
-  const FamilyEntry& entry = entry_of(config.family);
-  const bool own = owns(entry, key);
-  const bool used = entry.uses != nullptr ? entry.uses(config, key) : own;
-  if (used) return {};
-  if (own) return "beside the other settings of the family " + entry.info.name;
-  return "on the family " + entry.info.name;
+std::string without_effect(const AttentionConfig& config, std::int64_t layers, std::string_view key) {
+  if (key == "attention.layers") return {};
+  if (key == "attention.family") return config.layers.empty() ? "" : "beside attention.layers";
+  const std::vector<Family> families = layer_families(config, layers);
+  const auto is_own = [&](Family family) { return owns(entry_of(family), key); };
+  const auto is_used = [&](Family family) {
+    const FamilyEntry& entry = entry_of(family);
+    return entry.uses != nullptr ? entry.uses(config, key) : is_own(family);
+  };
+  if (std::ranges::any_of(families, is_used)) return {};
+  const auto owner = std::ranges::find_if(families, is_own);
+  if (owner != families.end())
+    return fmt::format("beside the other settings of the family {}", name_of(*owner));
+  return config.layers.empty() ? fmt::format("on the family {}", name_of(config.family))
+                               : fmt::format("on the families {}", config.layers);
 }
 
-std::vector<std::string> doubtful_settings(const AttentionConfig& config) {
+std::vector<std::string> doubtful_settings(const AttentionConfig& config, std::int64_t layers) {
   std::vector<std::string> sentences;
-  const FamilyEntry& entry = entry_of(config.family);
   const std::string& map = config.linear.feature_map;
-  if (entry.info.takes_feature_map && config.normalise == Normalise::sum && is_feature_map(map) &&
-      !is_random_feature_map(map) && !find_feature_map(map)->traits().non_negative)
+  const bool takes_map = std::ranges::any_of(layer_families(config, layers),
+                                             [](Family family) { return info_of(family).takes_feature_map; });
+  if (takes_map && config.normalise == Normalise::sum && is_feature_map(map) && !is_random_feature_map(map) &&
+      !find_feature_map(map)->traits().non_negative)
     sentences.push_back(
         fmt::format("attention.feature_map = {} has negative features, whose sums attention.normalise = sum "
                     "divides by: they may be 0 or below; attention.normalise = none divides by nothing",

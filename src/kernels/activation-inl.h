@@ -1,4 +1,5 @@
-// The activations of dense.h as functions of a vector. Included like simd_math-inl.h.
+// The activations of dense.h as functions of a vector; of swiglu its elementwise part, silu(x) = x σ(x).
+// Included like simd_math-inl.h.
 
 #if defined(LINNET_KERNELS_ACTIVATION_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LINNET_KERNELS_ACTIVATION_INL_H_
@@ -13,6 +14,18 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace linnet::kernels::HWY_NAMESPACE {
+
+/// σ(x) and σ(x) (1 − σ(x)), the latter without the difference that cancels.
+template <class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
+HWY_INLINE void fast_sigmoid_slope(D d, V x, V& sigmoid, V& slope) {
+  namespace hn = hwy::HWY_NAMESPACE;
+  const V one = hn::Set(d, 1.0f);
+  const V e = fast_exp(d, hn::Neg(hn::Abs(x)));
+  const V larger = hn::Div(one, hn::Add(one, e));
+  const V smaller = hn::Mul(e, larger);
+  sigmoid = hn::IfThenElse(hn::Lt(x, hn::Zero(d)), smaller, larger);
+  slope = hn::Mul(larger, smaller);
+}
 
 /// √(2/π) and 0.044715 of the tanh form of GELU (Hendrycks and Gimpel 2016).
 inline constexpr float gelu_slope = 0.7978845608f;
@@ -31,6 +44,8 @@ HWY_INLINE V activate(D d, V x) {
     // ½ (1 + tanh u) = 1 / (1 + exp(−2u)).
     const V inside = hn::MulAdd(hn::Mul(hn::Set(d, gelu_cubic), x), hn::Mul(x, x), x);
     return hn::Mul(x, fast_sigmoid(d, hn::Mul(inside, hn::Set(d, 2 * gelu_slope))));
+  } else if constexpr (activation == Activation::swiglu) {
+    return hn::Mul(x, fast_sigmoid(d, x));
   } else {
     return x;
   }
@@ -58,6 +73,10 @@ HWY_INLINE V activation_slope(D d, V x) {
     const V s = hn::IfThenElse(hn::Lt(x, hn::Zero(d)), smaller, larger);
     const V slope = hn::MulAdd(hn::Set(d, 6 * gelu_slope * gelu_cubic), x2, hn::Set(d, 2 * gelu_slope));
     return hn::MulAdd(hn::Mul(x, hn::Mul(larger, smaller)), slope, s);
+  } else if constexpr (activation == Activation::swiglu) {
+    V s, slope;
+    fast_sigmoid_slope(d, x, s, slope);
+    return hn::MulAdd(x, slope, s);
   } else {
     return one;
   }

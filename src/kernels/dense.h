@@ -55,7 +55,8 @@ class PackedMatrix {
   std::unique_ptr<Storage> storage_;
 };
 
-/// What follows a product, in this order: + bias [outputs], activation, + residual [rows, outputs].
+/// What follows a product, in this order: + bias [outputs], activation (as in activation.h), + residual
+/// [rows, outputs].
 /// Empty views add nothing. The residual may be the product's own destination. After products with narrow
 /// weights GELU has an absolute error below 1e-5.
 struct Epilogue {

@@ -245,6 +245,8 @@ FinishRow finisher(Activation activation) {
       return finish_row<type, Activation::gelu>;
     case Activation::gelu_tanh:
       return finish_row<type, Activation::gelu_tanh>;
+    case Activation::swiglu:
+      return finish_row<type, Activation::swiglu>;
   }
   return nullptr;
 }

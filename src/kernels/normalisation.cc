@@ -86,6 +86,56 @@ void backward_rows(View<float> dx, float* sums, View<const float> dy, View<const
   }
 }
 
+void rms_forward_rows(View<float> y, View<float> stats, View<const float> x, const float* gain,
+                      float epsilon) {
+  const std::int64_t n = x.extent(1);
+  const float per = 1.0f / static_cast<float>(n);
+  for (std::int64_t i = 0; i < x.extent(0); ++i) {
+    const float* row = x.at(i);
+    FloatVector squares = hn::Zero(FloatTag());
+    for_vectors(n, [&](auto lanes, std::int64_t j) {
+      const FloatVector value = lanes.load(row + j);
+      squares = hn::MulAdd(value, value, squares);
+    });
+    const float scale = 1.0f / std::sqrt(sum_of(squares) * per + epsilon);
+    const FloatVector factor = hn::Set(FloatTag(), scale);
+    float* to = y.at(i);
+    for_vectors(n, [&](auto lanes, std::int64_t j) {
+      lanes.store(hn::Mul(hn::Mul(lanes.load(row + j), factor), lanes.load(gain + j)), to + j);
+    });
+    if (stats.data() != nullptr) stats(i, 0) = scale;
+  }
+}
+
+// sums [n] receives this block's part of dgain.
+void rms_backward_rows(View<float> dx, float* sums, View<const float> dy, View<const float> x,
+                       View<const float> stats, const float* gain, bool add) {
+  const FloatTag d;
+  const std::int64_t n = x.extent(1);
+  const float per = 1.0f / static_cast<float>(n);
+  for (std::int64_t i = 0; i < x.extent(0); ++i) {
+    const float* row = x.at(i);
+    const float* gradient = dy.at(i);
+    const FloatVector scale = hn::Set(d, stats(i, 0));
+    FloatVector product = hn::Zero(d);
+    for_vectors(n, [&](auto lanes, std::int64_t j) {
+      const FloatVector g = lanes.load(gradient + j);
+      const FloatVector normal = hn::Mul(lanes.load(row + j), scale);
+      product = hn::MulAdd(hn::Mul(g, lanes.load(gain + j)), normal, product);
+      lanes.store(hn::MulAdd(g, normal, lanes.load(sums + j)), sums + j);
+    });
+    const FloatVector slope = hn::Set(d, sum_of(product) * per);
+    float* to = dx.at(i);
+    for_vectors(n, [&](auto lanes, std::int64_t j) {
+      const FloatVector normal = hn::Mul(lanes.load(row + j), scale);
+      const FloatVector weighted = hn::Mul(lanes.load(gradient + j), lanes.load(gain + j));
+      FloatVector result = hn::Mul(scale, hn::NegMulAdd(normal, slope, weighted));
+      if (add) result = hn::Add(result, lanes.load(to + j));
+      lanes.store(result, to + j);
+    });
+  }
+}
+
 }  // namespace linnet::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -95,9 +145,23 @@ namespace {
 
 HWY_EXPORT(forward_rows);
 HWY_EXPORT(backward_rows);
+HWY_EXPORT(rms_forward_rows);
+HWY_EXPORT(rms_backward_rows);
 
 // Rows whose contributions to dgain and dbias are added in f32.
 constexpr std::int64_t gradient_rows = 64;
+
+std::int64_t blocks_of(std::int64_t rows) { return (rows + gradient_rows - 1) / gradient_rows; }
+
+// to [n] += the sums over blocks of `parts` [blocks, at least n], in order and in f64.
+void add_parts(Context& context, View<float> to, View<const float> parts) {
+  parallel_blocks(context, to.size(), 64, [&](std::int64_t begin, std::int64_t end) {
+    double sums[64] = {};
+    for (std::int64_t block = 0; block < parts.extent(0); ++block)
+      for (std::int64_t j = begin; j < end; ++j) sums[j - begin] += parts(block, j);
+    for (std::int64_t j = begin; j < end; ++j) *to.at(j) += static_cast<float>(sums[j - begin]);
+  });
+}
 
 }  // namespace
 
@@ -117,7 +181,7 @@ void layer_norm_backward(Context& context, View<float> dx, View<float> dgain, Vi
                          View<const float> gain, bool add) {
   const std::int64_t n = x.extent(1);
   assert(dx.extent(0) == x.extent(0) && dy.extent(0) == x.extent(0) && gain.size() == n);
-  const std::int64_t blocks = (x.extent(0) + gradient_rows - 1) / gradient_rows;
+  const std::int64_t blocks = blocks_of(x.extent(0));
   const auto rows = HWY_DYNAMIC_DISPATCH(backward_rows);
   Workspace workspace(context);
   const View<float> parts(workspace.take_zeroed(blocks * 2 * n), {blocks, 2 * n});
@@ -125,19 +189,33 @@ void layer_norm_backward(Context& context, View<float> dx, View<float> dgain, Vi
     rows(dx.slice(0, begin, end), parts.at(begin / gradient_rows), dy.slice(0, begin, end),
          x.slice(0, begin, end), stats.slice(0, begin, end), gain.data(), add);
   });
-  parallel_blocks(context, n, 64, [&](std::int64_t begin, std::int64_t end) {
-    double gains[64] = {}, biases[64] = {};
-    for (std::int64_t block = 0; block < blocks; ++block) {
-      for (std::int64_t j = begin; j < end; ++j) {
-        gains[j - begin] += parts(block, j);
-        biases[j - begin] += parts(block, n + j);
-      }
-    }
-    for (std::int64_t j = begin; j < end; ++j) {
-      *dgain.at(j) += static_cast<float>(gains[j - begin]);
-      *dbias.at(j) += static_cast<float>(biases[j - begin]);
-    }
+  add_parts(context, dgain, parts);
+  add_parts(context, dbias, parts.slice(1, n, 2 * n));
+}
+
+void rms_norm_forward(Context& context, View<float> y, View<float> stats, View<const float> x,
+                      View<const float> gain, float epsilon) {
+  assert(y.extent(0) == x.extent(0) && y.extent(1) == x.extent(1) && gain.size() == x.extent(1));
+  const auto rows = HWY_DYNAMIC_DISPATCH(rms_forward_rows);
+  parallel_blocks(context, x.extent(0), rows_of_piece(x.extent(1)),
+                  [&](std::int64_t begin, std::int64_t end) {
+                    rows(y.slice(0, begin, end), stats.data() == nullptr ? stats : stats.slice(0, begin, end),
+                         x.slice(0, begin, end), gain.data(), epsilon);
+                  });
+}
+
+void rms_norm_backward(Context& context, View<float> dx, View<float> dgain, View<const float> dy,
+                       View<const float> x, View<const float> stats, View<const float> gain, bool add) {
+  const std::int64_t n = x.extent(1), blocks = blocks_of(x.extent(0));
+  assert(dx.extent(0) == x.extent(0) && dy.extent(0) == x.extent(0) && gain.size() == n);
+  const auto rows = HWY_DYNAMIC_DISPATCH(rms_backward_rows);
+  Workspace workspace(context);
+  const View<float> parts(workspace.take_zeroed(blocks * n), {blocks, n});
+  parallel_blocks(context, x.extent(0), gradient_rows, [&](std::int64_t begin, std::int64_t end) {
+    rows(dx.slice(0, begin, end), parts.at(begin / gradient_rows), dy.slice(0, begin, end),
+         x.slice(0, begin, end), stats.slice(0, begin, end), gain.data(), add);
   });
+  add_parts(context, dgain, parts);
 }
 
 }  // namespace linnet::kernels

@@ -16,4 +16,14 @@ void layer_norm_backward(Context& context, View<float> dx, View<float> dgain, Vi
                          View<const float> dy, View<const float> x, View<const float> stats,
                          View<const float> gain, bool add);
 
+/// Normalisation by the root mean square (Zhang and Sennrich 2019, equation 4): y = x / √(mean of x² +
+/// epsilon) · gain over the last dimension of x [rows, d]. The first column of `stats` [rows, 1 or more]
+/// receives 1/√(mean of x² + epsilon); `stats` may be empty.
+void rms_norm_forward(Context& context, View<float> y, View<float> stats, View<const float> x,
+                      View<const float> gain, float epsilon);
+
+/// As layer_norm_backward, without a bias.
+void rms_norm_backward(Context& context, View<float> dx, View<float> dgain, View<const float> dy,
+                       View<const float> x, View<const float> stats, View<const float> gain, bool add);
+
 }  // namespace linnet::kernels

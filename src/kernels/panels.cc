@@ -38,6 +38,8 @@ void finish_row(float* c, const float* sums, std::int64_t n, const float* bias, 
       return finish_row<Activation::gelu>(c, sums, n, bias, residual);
     case Activation::gelu_tanh:
       return finish_row<Activation::gelu_tanh>(c, sums, n, bias, residual);
+    case Activation::swiglu:
+      return finish_row<Activation::swiglu>(c, sums, n, bias, residual);
   }
 }
 

@@ -20,9 +20,9 @@ View<T> first_rows(View<T> x, std::int64_t count) {
 
 Block::Block(ParameterTable& table, const std::string& name, const Parts& parts)
     : parts_(parts),
-      norm1_(table, name + ".norm1", parts.attention.width),
+      norm1_(table, name + ".norm1", parts.attention.width, parts.norm),
       attention_(table, name + ".attention", parts.attention),
-      norm2_(table, name + ".norm2", parts.attention.width),
+      norm2_(table, name + ".norm2", parts.attention.width, parts.norm),
       feed_forward_(table, name + ".feed_forward", parts.feed_forward) {}
 
 void Block::Saved::reserve(std::int64_t batch, std::int64_t length, const Parts& parts) {

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "layers/feed_forward.h"
-#include "layers/layer_norm.h"
+#include "layers/norm.h"
 #include "layers/self_attention.h"
 
 namespace linnet {
@@ -24,6 +24,7 @@ class Block {
     SelfAttention::Parts attention;
     FeedForward::Parts feed_forward;
     bool norm_first = true;
+    NormKind norm = NormKind::layer;
     int layer = 0;
   };
 
@@ -63,6 +64,7 @@ class Block {
   void step(Context& context, View<float> x, State& state, std::span<const std::int64_t> slots) const;
 
   const SelfAttention& attention() const { return attention_; }
+  const Parts& parts() const { return parts_; }
 
  private:
   /// The rows of one forward pass, [count, width]: x, what the attention with its norm passes on (middle), y,
@@ -88,9 +90,9 @@ class Block {
                    int part) const;
 
   Parts parts_;
-  LayerNorm norm1_;
+  Norm norm1_;
   SelfAttention attention_;
-  LayerNorm norm2_;
+  Norm norm2_;
   FeedForward feed_forward_;
 };
 

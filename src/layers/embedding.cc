@@ -82,7 +82,7 @@ void Embedding::check_position(std::int64_t position) const {
   if (shape_.positions == Positions::learned && position >= shape_.length)
     fail("positions",
          "expected at most {} tokens, the learned positions of this model, got position {}; a model with "
-         "sinusoidal positions goes on beyond its trained length",
+         "sinusoidal or rotary positions goes on beyond its trained length",
          shape_.length, position);
   if (position >= State::most_position) fail("positions", "expected a position below 2^53, got {}", position);
 }
@@ -93,7 +93,7 @@ void Embedding::forward(Context& context, View<float> y, const StepInputs& input
   if (length == 0) return;
   check_position(first + length - 1);
   look_up(context, y.reshape({y.extent(0) * length, shape_.width}), inputs);
-  if (shape_.positions == Positions::none) return;
+  if (position_values_.empty()) return;
   if (first + length <= position_values_.extent(0)) {
     kernels::add_rows(context, y, position_values_.slice(0, first, first + length));
   } else {
@@ -120,7 +120,7 @@ void Embedding::step(Context& context, View<float> y, const StepInputs& inputs,
                      std::span<const std::int64_t> positions) const {
   check_ids(inputs.ids);
   look_up(context, y, inputs);
-  if (shape_.positions == Positions::none) return;
+  if (position_values_.empty()) return;
   Workspace workspace(context);
   const View<float> computed = workspace.take(1, shape_.width);
   for (std::size_t i = 0; i < positions.size(); ++i) {

@@ -24,7 +24,8 @@ struct StepInputs {
 
 /// x = Σ table_f[id_f] + W values + position: the fields of a step have a table each, its real numbers a
 /// linear map. Learned positions exist for the trained length alone and are refused beyond it;
-/// sinusoidal ones are a formula and go on; `none` leaves the order to the recurrence.
+/// sinusoidal ones are a formula and go on; `none` leaves the order to the recurrence, rotary
+/// positions leave it to the attention.
 class Embedding {
  public:
   struct Shape {
@@ -81,7 +82,7 @@ class Embedding {
   std::vector<Table> tables_;  // one a field
   std::optional<Dense> columns_;
   ParameterPlace positions_;
-  View<const float> position_values_;  ///< the first rows, all learned ones; empty for Positions::none
+  View<const float> position_values_;  ///< the first rows, all learned ones; empty where there are none
   Tensor sinusoids_;
 };
 

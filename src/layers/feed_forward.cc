@@ -2,6 +2,7 @@
 
 #include "base/workspace.h"
 #include "kernels/activation.h"
+#include "kernels/elementwise.h"
 
 namespace linnet {
 
@@ -9,20 +10,25 @@ FeedForward::FeedForward(ParameterTable& table, const std::string& name, const P
     : parts_(parts),
       first_(table, name + ".first", parts.width, parts.hidden),
       second_(table, name + ".second", parts.hidden, parts.width,
-              {.bias = true, .weight_initial = normal(parts.output_deviation), .bias_initial = {}}) {}
+              {.bias = true, .weight_initial = normal(parts.output_deviation), .bias_initial = {}}) {
+  if (parts.gated()) gate_.emplace(table, name + ".gate", parts.width, parts.hidden);
+}
 
 void FeedForward::Saved::reserve(std::int64_t rows, const Parts& parts) {
   before = Tensor::of<float>({rows, parts.hidden});
   after = Tensor::of<float>({rows, parts.hidden});
+  if (parts.gated()) gate = Tensor::of<float>({rows, parts.hidden});
 }
 
 void FeedForward::pack(Context& context, const ParameterValues& parameters, bool training) {
   first_.pack(context, parameters, training);
+  if (gate_) gate_->pack(context, parameters, training);
   second_.pack(context, parameters, training);
 }
 
 void FeedForward::unpack(std::span<float> parameters) const {
   first_.unpack(parameters);
+  if (gate_) gate_->unpack(parameters);
   second_.unpack(parameters);
 }
 
@@ -31,7 +37,13 @@ void FeedForward::forward(Context& context, View<float> y, View<const float> x, 
   const View<float> before = saved.before.view<float>().slice(0, 0, x.extent(0));
   const View<float> after = saved.after.view<float>().slice(0, 0, x.extent(0));
   first_.forward(context, before, x);
-  kernels::activation_forward(context, after, before, parts_.activation);
+  if (gate_) {
+    const View<float> gate = saved.gate.view<float>().slice(0, 0, x.extent(0));
+    gate_->forward(context, gate, x);
+    kernels::swiglu_forward(context, after, before, gate);
+  } else {
+    kernels::activation_forward(context, after, before, parts_.activation);
+  }
   second_.forward(context, y, after, kernels::Activation::none, residual);
 }
 
@@ -39,17 +51,34 @@ void FeedForward::apply(Context& context, View<float> y, View<const float> x,
                         View<const float> residual) const {
   Workspace workspace(context);
   const View<float> hidden = workspace.take(x.extent(0), parts_.hidden);
-  first_.forward_through(context, second_, y, x, parts_.activation, residual, hidden);
+  if (!gate_) {
+    first_.forward_through(context, second_, y, x, parts_.activation, residual, hidden);
+    return;
+  }
+  const View<float> gate = workspace.take(x.extent(0), parts_.hidden);
+  first_.forward(context, hidden, x);
+  gate_->forward(context, gate, x);
+  kernels::swiglu_forward(context, hidden, hidden, gate);
+  second_.forward(context, y, hidden, kernels::Activation::none, residual);
 }
 
 void FeedForward::backward(Context& context, View<float> dx, View<const float> dy, View<const float> x,
                            const Saved& saved, std::span<float> gradients) const {
+  const auto part = [&](const Tensor& tensor) { return tensor.view<float>().slice(0, 0, x.extent(0)); };
   Workspace workspace(context);
   const View<float> hidden = workspace.take(x.extent(0), parts_.hidden);
-  second_.backward(context, hidden, dy, saved.after.view<float>().slice(0, 0, x.extent(0)), gradients);
-  kernels::activation_backward(context, hidden, hidden, saved.before.view<float>().slice(0, 0, x.extent(0)),
-                               parts_.activation);
+  second_.backward(context, hidden, dy, part(saved.after), gradients);
+  if (!gate_) {
+    kernels::activation_backward(context, hidden, hidden, part(saved.before), parts_.activation);
+    first_.backward(context, dx, hidden, x, gradients);
+    return;
+  }
+  const View<float> gate = workspace.take(x.extent(0), parts_.hidden);
+  kernels::swiglu_backward(context, hidden, gate, hidden, part(saved.before), part(saved.gate));
+  const View<float> through_gate = workspace.take(x.extent(0), parts_.width);
+  gate_->backward(context, through_gate, gate, x, gradients);
   first_.backward(context, dx, hidden, x, gradients);
+  kernels::add(context, dx, dx, through_gate);
 }
 
 }  // namespace linnet

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 
@@ -8,7 +9,8 @@
 
 namespace linnet {
 
-/// y = W₂ f(W₁ x + b₁) + b₂, row by row (Vaswani et al. 2017, equation 2, with any activation).
+/// y = W₂ f(W₁ x + b₁) + b₂, row by row (Vaswani et al. 2017, equation 2, with any activation). With swiglu
+/// y = W₂ (silu(W₁ x + b₁) · (V x + c)) + b₂ (Shazeer 2020, equation 6, with biases); V is NAME.gate.
 class FeedForward {
  public:
   struct Parts {
@@ -16,6 +18,12 @@ class FeedForward {
     std::int64_t hidden = 0;
     kernels::Activation activation = kernels::Activation::gelu;
     double output_deviation = 0;  ///< of the initial W₂
+
+    bool gated() const { return activation == kernels::Activation::swiglu; }
+    /// Numbers of W₁, W₂ and V.
+    double weights() const {
+      return (gated() ? 3 : 2) * static_cast<double>(width) * static_cast<double>(hidden);
+    }
   };
 
   FeedForward(ParameterTable& table, const std::string& name, const Parts& parts);
@@ -23,10 +31,13 @@ class FeedForward {
   /// What `backward` needs of a forward pass, [rows, hidden] each.
   struct Saved {
     Tensor before;  ///< the activation
+    Tensor gate;    ///< V x + c, of swiglu alone
     Tensor after;
     void reserve(std::int64_t rows, const Parts& parts);
     /// Of the memory that `reserve` takes.
-    static double floats_per_token(const Parts& parts) { return 2 * static_cast<double>(parts.hidden); }
+    static double floats_per_token(const Parts& parts) {
+      return (parts.gated() ? 3 : 2) * static_cast<double>(parts.hidden);
+    }
   };
 
   void pack(Context& context, const ParameterValues& parameters, bool training);
@@ -50,6 +61,7 @@ class FeedForward {
  private:
   Parts parts_;
   Dense first_;
+  std::optional<Dense> gate_;  // of swiglu
   Dense second_;
 };
 

@@ -1,9 +1,11 @@
 #include "layers/self_attention.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "base/workspace.h"
+#include "kernels/rotary.h"
 
 namespace linnet {
 
@@ -15,6 +17,7 @@ SelfAttention::SelfAttention(ParameterTable& table, const std::string& name, con
       decay_(parts.initial_decay),
       attention_(make_attention(parts.attention)) {
   if (info_of(parts.attention.family).takes_projections) add_projections(table, name);
+  if (parts.rotary) frequencies_ = kernels::rotary_frequencies(parts.width / parts.heads);
   if (!parts.random_map.empty()) {
     parts_.random.layer = parts.attention.layer;
     draws_.emplace(table, name, parts.random_map, parts.width / parts.heads, parts_.random);
@@ -88,6 +91,12 @@ View<T> SelfAttention::part(View<T> qkv, int index) const {
                  {qkv.stride(0), qkv.stride(1), head_dim, 1});
 }
 
+View<float> SelfAttention::queries_and_keys(View<float> qkv) const {
+  const std::int64_t head_dim = parts_.width / parts_.heads;
+  return View<float>(qkv.data(), {qkv.extent(0), qkv.extent(1), (key_part() + 1) * parts_.heads, head_dim},
+                     {qkv.stride(0), qkv.stride(1), head_dim, 1});
+}
+
 AttentionInputs SelfAttention::inputs(View<const float> qkv,
                                       const std::vector<std::int64_t>& key_lengths) const {
   const Mask mask = parts_.causal ? Mask::causal() : Mask::full();
@@ -128,6 +137,7 @@ void SelfAttention::forward(Context& context, View<float> y, View<const float> x
   const View<float> normaliser =
       View<float>(saved.normaliser.view<float>().data(), {x.extent(0), x.extent(1), parts_.heads});
   qkv_.forward(context, rows(qkv), rows(x));
+  if (parts_.rotary) kernels::rotate(context, queries_and_keys(qkv), position, frequencies_);
   saved.key_lengths.assign(key_lengths.begin(), key_lengths.end());
   AttentionInputs inputs = this->inputs(qkv, saved.key_lengths);
   inputs.initial = initial;
@@ -178,15 +188,33 @@ void SelfAttention::backward(Context& context, View<float> dx, View<const float>
   }
   for (std::size_t h = 0; h < decay_gradient.size(); ++h)
     decay_logit_->of(gradients).data()[h] += decay_gradient[h] * decay_[h] * (1 - decay_[h]);
+  if (parts_.rotary) kernels::rotate(context, queries_and_keys(dqkv), 0, frequencies_, kernels::Turn::back);
   qkv_.backward(context, rows(dx), rows(View<const float>(dqkv)), rows(x), gradients);
+}
+
+void SelfAttention::rotate_step(Context& context, View<float> qkv, const State& state,
+                                std::span<const std::int64_t> slots) const {
+  constexpr std::size_t piece = 64;
+  const std::int64_t n = qkv.extent(0);
+  const View<float> heads = queries_and_keys(qkv.reshape({1, n, qkv.extent(1)}));
+  const View<float> all(heads.data(), {n, heads.extent(2), heads.extent(3)},
+                        {heads.stride(1), heads.stride(2), 1});
+  std::array<std::int64_t, piece> positions;
+  for (std::size_t first = 0; first < slots.size(); first += piece) {
+    const std::size_t count = std::min(piece, slots.size() - first);
+    for (std::size_t i = 0; i < count; ++i) positions[i] = state.position(slots[first + i]);
+    kernels::rotate_rows(context, all.slice(0, first, first + count), std::span(positions).first(count),
+                         frequencies_);
+  }
 }
 
 void SelfAttention::step(Context& context, View<float> y, View<const float> x, View<const float> residual,
                          State& state, std::span<const std::int64_t> slots) const {
   const std::int64_t n = x.extent(0), head_dim = parts_.width / parts_.heads;
   Workspace workspace(context);
-  const View<float> qkv = workspace.take(n, 3 * parts_.width);
+  const View<float> qkv = workspace.take(n, parts_.projected());
   qkv_.forward(context, qkv, x);
+  if (parts_.rotary) rotate_step(context, qkv, state, slots);
   const auto head_part = [&](int index) {
     return View<const float>(qkv.data() + index * parts_.width, {n, parts_.heads, head_dim},
                              {qkv.stride(0), head_dim, 1});

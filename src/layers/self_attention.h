@@ -15,7 +15,8 @@ namespace linnet {
 
 /// Multi-head self-attention: queries, keys and values from one product, an attention family, and the output
 /// product. width = heads · head size. Causal, or bidirectional, which has no recurrent form. Where a family
-/// takes the queries as keys (lsh), the product makes these and the values alone.
+/// takes the queries as keys (lsh), the product makes these and the values alone. With rotary positions
+/// (Su et al. 2021) queries and keys are rotated before the family, and so its feature map, sees them.
 class SelfAttention {
  public:
   /// Linformer's projections.
@@ -37,6 +38,7 @@ class SelfAttention {
     Projections projections = {};           ///< of the linformer family
     std::string random_map = {};            ///< name of a random feature map, or empty
     RandomFeatureOptions random = {};       ///< how it is drawn; the layer comes from `attention`
+    bool rotary = false;                    ///< needs an even head size
 
     /// Numbers a token that the first product makes: query, key and value, or query and value.
     std::int64_t projected() const { return (info_of(attention.family).keys_are_queries ? 2 : 3) * width; }
@@ -46,7 +48,7 @@ class SelfAttention {
 
   /// What `backward` needs of a forward pass.
   struct Saved {
-    Tensor qkv;         ///< [batch, length, projected]
+    Tensor qkv;         ///< [batch, length, projected], queries and keys rotated where positions are rotary
     Tensor attended;    ///< [batch, length, width]
     Tensor normaliser;  ///< [batch, length, heads]
     std::vector<std::int64_t> key_lengths;
@@ -67,8 +69,9 @@ class SelfAttention {
   void redraw(std::span<float> parameters, std::uint64_t draw) const;
 
   /// y = attention(x) + residual (which may be empty or y), x and y [batch, length, width]. Continues the
-  /// state `initial` and leaves `final`, where given. `key_lengths` [batch], where not empty, are the tokens
-  /// of each entry; those behind are padding, which no other position sees.
+  /// state `initial` and leaves `final`, where given; the first token stands at `position`. `key_lengths`
+  /// [batch], where not empty, are the tokens of each entry; those behind are padding, which no other
+  /// position sees.
   void forward(Context& context, View<float> y, View<const float> x, View<const float> residual, Saved& saved,
                std::int64_t position = 0, const State* initial = nullptr, State* final = nullptr,
                std::span<const std::int64_t> key_lengths = {}) const;
@@ -102,6 +105,13 @@ class SelfAttention {
   template <class T>
   View<T> part(View<T> qkv, int index) const;
 
+  /// Queries and keys of [batch, length, projected], as heads.
+  View<float> queries_and_keys(View<float> qkv) const;
+
+  /// Rotates those of one token a stream, qkv [n, projected], whose slots stand where `state` says.
+  void rotate_step(Context& context, View<float> qkv, const State& state,
+                   std::span<const std::int64_t> slots) const;
+
   AttentionInputs inputs(View<const float> qkv, const std::vector<std::int64_t>& key_lengths) const;
   void add_projections(ParameterTable& table, const std::string& name);
 
@@ -113,6 +123,7 @@ class SelfAttention {
   std::optional<ParameterPlace> key_projection_, value_projection_;  // the same one where it is shared
   View<const float> key_projection_values_, value_projection_values_;
   std::optional<FeatureDraws> draws_;
+  std::vector<std::uint64_t> frequencies_;  // of rotary positions; empty for others
   std::unique_ptr<Attention> attention_;
 };
 

@@ -52,6 +52,8 @@ const char* name_of(ValueDistribution distribution) {
 
 const char* name_of(NormOrder order) { return order == NormOrder::post ? "post" : "pre"; }
 
+const char* name_of(NormKind kind) { return kind == NormKind::rms ? "rms" : "layer"; }
+
 const char* name_of(Activation activation) {
   switch (activation) {
     case Activation::gelu:
@@ -60,6 +62,8 @@ const char* name_of(Activation activation) {
       return "gelu-tanh";
     case Activation::relu:
       return "relu";
+    case Activation::swiglu:
+      return "swiglu";
     case Activation::none:
       break;
   }
@@ -72,6 +76,8 @@ const char* name_of(Positions positions) {
       return "learned";
     case Positions::sinusoidal:
       return "sinusoidal";
+    case Positions::rotary:
+      return "rotary";
     case Positions::none:
       break;
   }
@@ -101,7 +107,9 @@ SequenceConfig sequence_of(const ModelConfig& config) {
 }
 
 bool has_recurrent_form(const ModelConfig& config) {
-  return config.causal() && !config.classifies() && info_of(config.attention.family).recurrent;
+  return config.causal() && !config.classifies() &&
+         std::ranges::all_of(layer_families(config.attention, config.layers),
+                             [](Family family) { return info_of(family).recurrent; });
 }
 
 void add_options(Options& options, ModelConfig& config) {
@@ -115,16 +123,21 @@ void add_options(Options& options, ModelConfig& config) {
   options.add("model.width", config.width, "width of the residual stream", 1, most_width);
   options.add("model.feed_forward", config.feed_forward, "hidden width of the feed-forward layers", 1,
               4 * most_width);
-  options.add("model.norm", config.norm, "layer normalisation before or after attention and feed-forward",
+  options.add("model.norm", config.norm, "normalisation before or after attention and feed-forward",
               names<NormOrder>(2));
+  options.add("model.norm_kind", config.norm_kind,
+              "layer normalisation, or by the root mean square (a gain, no bias)", names<NormKind>(2));
   options.add("model.activation", config.activation,
-              "activation of the feed-forward layers; gelu is the exact form", names<Activation>(3));
+              "activation of the feed-forward layers; gelu is the exact form; swiglu adds a third product of "
+              "the same hidden width",
+              names<Activation>(4));
   options.add("model.dropout", config.dropout, "dropout probability of each branch's output, in training", 0,
               0.95);
   options.add("model.tied_output", config.tied_output, "use the embedding table as output weights");
-  options.add("model.positions", config.positions,
-              "position encoding: learned (up to model.length tokens), sinusoidal (any length), none",
-              names<Positions>(3));
+  options.add(
+      "model.positions", config.positions,
+      "position encoding: learned (up to model.length tokens), sinusoidal or rotary (any length), none",
+      names<Positions>(4));
   options.add("model.length", config.length, "tokens per training example", 1, most_length);
   options.add("model.vocabulary", config.vocabulary, "number of tokens; 0: steps of real numbers alone", 0,
               most_vocabulary);
@@ -211,7 +224,7 @@ void ModelConfig::check() const {
   Options options;
   add_options(options, copy);
   options.check("model configuration");
-  linnet::check(attention, sequence_of(*this));
+  linnet::check(attention, sequence_of(*this), layers);
   check_steps(*this);
   if (masked() && classes > 0)
     fail<UsageError>("model", "expected model.classes = 0 with model.objective = \"masked\", got {}",
@@ -222,6 +235,12 @@ void ModelConfig::check() const {
   if (width / heads > 1024)
     fail<UsageError>("model", "expected heads of at most 1,024 numbers, got {} (width {} over {} heads)",
                      width / heads, width, heads);
+  if (positions == Positions::rotary && width / heads % 2 != 0)
+    fail<UsageError>(
+        "model",
+        "expected heads of an even number of dimensions with model.positions = \"rotary\", got {} "
+        "(width {} over {} heads)",
+        width / heads, width, heads);
   if (tied_output && head != OutputDistribution::categorical)
     fail<UsageError>("model", "expected model.head = \"categorical\" with model.tied_output, got \"{}\"",
                      name_of(head));

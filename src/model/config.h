@@ -8,8 +8,8 @@ namespace linnet {
 /// The sequences that the model's attention meets.
 SequenceConfig sequence_of(const ModelConfig& config);
 
-/// Whether the model can take one token at a time from states: not an encoder, and of a family with a
-/// recurrent form.
+/// Whether the model can take one token at a time from states: not an encoder, and all layers of
+/// families with a recurrent form.
 bool has_recurrent_form(const ModelConfig& config);
 
 /// Adds the keys of a model's configuration, model.* , attention.* and image.*, bound to `config`.

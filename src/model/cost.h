@@ -11,6 +11,9 @@ struct TokenCost {
   double forward() const { return dense + attention; }
 };
 
+/// Numbers of the weights of a block's dense products.
+double block_weights(const ModelConfig& config);
+
 /// Cost of generating a token that sees `visible` tokens, itself included.
 TokenCost generation_cost(const ModelConfig& config, double visible);
 

@@ -14,13 +14,11 @@ namespace linnet {
 namespace {
 
 /// γ of each head, its memory 1/(1 − γ) going geometrically from the shortest to the longest.
-std::vector<float> initial_decay(const ModelConfig& config) {
-  const LinearConfig& linear = config.attention.linear;
+std::vector<float> initial_decay(const LinearConfig& linear, std::int64_t heads) {
   std::vector<float> decay;
   if (linear.decay == Decay::none) return decay;
-  for (std::int64_t head = 0; head < config.heads; ++head) {
-    const double share =
-        config.heads == 1 ? 0 : static_cast<double>(head) / static_cast<double>(config.heads - 1);
+  for (std::int64_t head = 0; head < heads; ++head) {
+    const double share = heads == 1 ? 0 : static_cast<double>(head) / static_cast<double>(heads - 1);
     const double memory =
         linear.shortest_memory * std::pow(linear.longest_memory / linear.shortest_memory, share);
     decay.push_back(static_cast<float>(1 - 1 / memory));
@@ -29,37 +27,42 @@ std::vector<float> initial_decay(const ModelConfig& config) {
 }
 
 /// The name of a random feature map, whose draws are parameters of the layers; empty for other maps.
-std::string random_map_of(const ModelConfig& config, const FeatureMap* own) {
+std::string random_map_of(const ModelConfig& config, Family family, const FeatureMap* own) {
   const std::string& name = config.attention.linear.feature_map;
-  const bool drawn = own == nullptr && info_of(config.attention.family).takes_feature_map;
+  const bool drawn = own == nullptr && info_of(family).takes_feature_map;
   return drawn && is_random_feature_map(name) ? name : "";
 }
 
 }  // namespace
 
-AttentionOptions attention_of(const ModelConfig& config, std::shared_ptr<const FeatureMap> feature_map) {
-  return attention_options(config.attention, sequence_of(config), config.width / config.heads,
-                           std::move(feature_map));
+AttentionOptions attention_of(const ModelConfig& config, Family family,
+                              std::shared_ptr<const FeatureMap> feature_map) {
+  return attention_options(config_of_layer(config.attention, family), sequence_of(config),
+                           config.width / config.heads, std::move(feature_map));
 }
 
-Block::Parts block_parts_of(const ModelConfig& config, const std::shared_ptr<const FeatureMap>& feature_map) {
+Block::Parts block_parts_of(const ModelConfig& config, Family family,
+                            const std::shared_ptr<const FeatureMap>& feature_map) {
+  const LinearConfig linear = config_of_layer(config.attention, family).linear;
   // Every layer adds two branches to the residual stream; their initial sum should not grow with the depth.
   const double depth = std::sqrt(2.0 * static_cast<double>(config.layers));
   const double width = static_cast<double>(config.width), hidden = static_cast<double>(config.feed_forward);
   return {
       .attention = {.width = config.width,
                     .heads = config.heads,
-                    .attention = attention_of(config, feature_map),
+                    .attention = attention_of(config, family, feature_map),
                     .causal = config.causal(),
-                    .decay = config.attention.linear.decay,
-                    .initial_decay = initial_decay(config),
+                    .decay = linear.decay,
+                    .initial_decay = initial_decay(linear, config.heads),
                     .output_deviation = 1 / (std::sqrt(width) * depth),
                     .projections = {config.attention.linformer.rank, config.length,
                                     config.attention.linformer.sharing},
-                    .random_map = random_map_of(config, feature_map.get()),
-                    .random = random_features_of(config.attention)},
+                    .random_map = random_map_of(config, family, feature_map.get()),
+                    .random = random_features_of(config.attention),
+                    .rotary = config.positions == Positions::rotary},
       .feed_forward = {config.width, config.feed_forward, config.activation, 1 / (std::sqrt(hidden) * depth)},
-      .norm_first = config.norm == NormOrder::pre};
+      .norm_first = config.norm == NormOrder::pre,
+      .norm = config.norm_kind};
 }
 
 std::int64_t head_outputs(const ModelConfig& config) {
@@ -72,9 +75,7 @@ std::int64_t head_outputs(const ModelConfig& config) {
 }
 
 Network::Network(const ModelConfig& config, const std::shared_ptr<const FeatureMap>& feature_map)
-    : config_(config),
-      table_(config.weights),
-      block_parts_((config.check(), block_parts_of(config, feature_map))) {
+    : config_((config.check(), config)), table_(config.weights) {
   const std::vector<std::int64_t> sizes = config.field_sizes();
   std::vector<std::int64_t> later(sizes.begin() + (sizes.empty() ? 0 : 1), sizes.end());
   if (config.shifted())
@@ -83,13 +84,17 @@ Network::Network(const ModelConfig& config, const std::shared_ptr<const FeatureM
                      Embedding::Shape{config.input_tokens(), config.width, config.length, config.positions,
                                       config.tied_output, later, config.columns});
   blocks_.reserve(static_cast<std::size_t>(config.layers));
+  const std::vector<Family> families = layer_families(config.attention, config.layers);
   for (int layer = 0; layer < config.layers; ++layer) {
-    Block::Parts parts = block_parts_;
+    Block::Parts parts = block_parts_of(config, families[static_cast<std::size_t>(layer)], feature_map);
     parts.layer = parts.attention.attention.layer = layer;
-    if (layer > 0) parts.attention.projections.owned = blocks_.front().attention().projection();
+    const auto owner =
+        std::ranges::find_if(blocks_, [](const Block& block) { return block.attention().projection(); });
+    if (owner != blocks_.end()) parts.attention.projections.owned = owner->attention().projection();
     blocks_.emplace_back(table_, fmt::format("layers.{}", layer), parts);
   }
-  if (block_parts_.norm_first) final_norm_.emplace(table_, "final_norm", config.width);
+  if (config.norm == NormOrder::pre)
+    final_norm_.emplace(table_, "final_norm", config.width, config.norm_kind);
   if (config.columns > 0 || config.target_count() > 0)
     columns_.emplace(table_, "columns",
                      Columns::Shape{config.columns, config.target_count(), config.relative});

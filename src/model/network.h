@@ -15,13 +15,13 @@
 
 namespace linnet {
 
-/// The attention of a model's layers; `feature_map` is the one that the configuration names, or nullptr for a
-/// built-in one.
-AttentionOptions attention_of(const ModelConfig& config,
+/// The attention of the model's layers of that family; `feature_map` is the one that the configuration names,
+/// or nullptr for a built-in one.
+AttentionOptions attention_of(const ModelConfig& config, Family family,
                               std::shared_ptr<const FeatureMap> feature_map = nullptr);
 
-/// What every block of the model is built from.
-Block::Parts block_parts_of(const ModelConfig& config,
+/// What the blocks of that family are built from.
+Block::Parts block_parts_of(const ModelConfig& config, Family family,
                             const std::shared_ptr<const FeatureMap>& feature_map = nullptr);
 
 /// Numbers that the output heads give for a step.
@@ -46,12 +46,11 @@ class Network {
 
   const ModelConfig& config() const { return config_; }
   const ParameterTable& table() const { return table_; }
-  const Block::Parts& block_parts() const { return block_parts_; }
 
   const Embedding& embedding() const { return *embedding_; }
   const std::vector<Block>& blocks() const { return blocks_; }
   /// After the last block where norms come first; otherwise the last block has normalised already.
-  const std::optional<LayerNorm>& final_norm() const { return final_norm_; }
+  const std::optional<Norm>& final_norm() const { return final_norm_; }
 
   /// Of tokens, where the model predicts tokens (`has_head`): of their first field.
   const OutputHead& head() const { return *head_; }
@@ -68,10 +67,9 @@ class Network {
  private:
   ModelConfig config_;
   ParameterTable table_;
-  Block::Parts block_parts_;
   std::optional<Embedding> embedding_;
   std::vector<Block> blocks_;
-  std::optional<LayerNorm> final_norm_;
+  std::optional<Norm> final_norm_;
   std::unique_ptr<OutputHead> head_;
   std::vector<LaterField> later_fields_;
   std::optional<Columns> columns_;

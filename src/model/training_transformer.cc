@@ -15,7 +15,8 @@ TrainingTransformer::TrainingTransformer(const Network& network, std::int64_t ba
   for (std::size_t i = 0; i <= network.blocks().size(); ++i)
     streams_.push_back(Tensor::of<float>({rows, config.width}));
   saved_.resize(network.blocks().size());
-  for (Block::Saved& saved : saved_) saved.reserve(batch, length, network.block_parts());
+  for (std::size_t i = 0; i < saved_.size(); ++i)
+    saved_[i].reserve(batch, length, network.blocks()[i].parts());
   if (network.final_norm()) {
     normed_ = Tensor::of<float>({rows, config.width});
     stats_ = Tensor::of<float>({rows, 2});
@@ -26,9 +27,11 @@ TrainingTransformer::TrainingTransformer(const Network& network, std::int64_t ba
 
 double TrainingTransformer::floats_per_token(const ModelConfig& config) {
   const double layers = static_cast<double>(config.layers), width = static_cast<double>(config.width);
-  const Block::Parts parts = block_parts_of(config);
-  const double streams = (layers + 1) * width, saved = layers * Block::Saved::floats_per_token(parts);
-  const double final_norm = parts.norm_first ? width + 2 : 0;
+  double saved = 0;
+  for (const Family family : layer_families(config.attention, config.layers))
+    saved += Block::Saved::floats_per_token(block_parts_of(config, family));
+  const double streams = (layers + 1) * width;
+  const double final_norm = config.norm == NormOrder::pre ? width + 2 : 0;
   return streams + saved + final_norm + width + Heads::floats_per_step(config);
 }
 

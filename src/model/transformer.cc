@@ -11,11 +11,12 @@ namespace linnet {
 
 RecurrentState::RecurrentState(const Network& network, std::int64_t slots, std::int64_t capacity) {
   if (!network.config().causal()) network.config().check_generates();
-  // Every layer has the same shape. Small states are made without asking how much memory is free.
+  // Small states are made without asking how much memory is free.
   constexpr double small_bytes = 16e6;
-  const double bytes = static_cast<double>(slots) * static_cast<double>(network.blocks().size()) *
-                       sizeof(float) *
-                       static_cast<double>(network.blocks().front().attention().state_floats(capacity));
+  double floats = 0;
+  for (const Block& block : network.blocks())
+    floats += static_cast<double>(block.attention().state_floats(capacity));
+  const double bytes = static_cast<double>(slots) * sizeof(float) * floats;
   if (bytes > small_bytes) require_memory(fmt::format("the states of {} streams", slots), bytes);
   for (const Block& block : network.blocks()) layers.push_back(block.attention().make_state(slots, capacity));
 }
@@ -57,14 +58,19 @@ std::vector<std::byte> RecurrentState::save(std::int64_t slot) const {
 }
 
 void RecurrentState::restore(std::int64_t slot, std::span<const std::byte> bytes, std::int64_t position) {
-  // All layers are alike: where one takes its share, so do the others.
-  const std::size_t share = bytes.size() / layers.size() / sizeof(float);
-  if (bytes.size() != layers.size() * share * sizeof(float))
-    fail("state", "expected numbers for {} layers alike, got {} bytes", layers.size(), bytes.size());
-  std::vector<float> numbers(share);
+  std::vector<std::size_t> floats;
+  std::size_t sum = 0;
+  for (const auto& layer : layers)
+    sum += floats.emplace_back(static_cast<std::size_t>(layer->saved_floats(position)));
+  if (bytes.size() != sum * sizeof(float))
+    fail("state", "expected {} bytes for {} layers at position {}, got {}", sum * sizeof(float),
+         layers.size(), position, bytes.size());
+  std::vector<float> numbers;
   for (std::size_t i = 0; i < layers.size(); ++i) {
-    std::ranges::copy(bytes.subspan(i * share * sizeof(float), share * sizeof(float)),
-                      std::as_writable_bytes(std::span(numbers)).begin());
+    numbers.resize(floats[i]);
+    const auto own = std::as_writable_bytes(std::span(numbers));
+    std::ranges::copy(bytes.first(own.size()), own.begin());
+    bytes = bytes.subspan(own.size());
     layers[i]->restore(slot, numbers, position);
   }
 }
@@ -74,7 +80,9 @@ View<float> Transformer::embed(Context& context, const StepInputs& inputs, std::
   const std::int64_t width = network_.config().width;
   if (batch * length > reserved_batch_ * reserved_length_) {
     hidden_ = Tensor::of<float>({batch * length, width});
-    attention_.reserve(batch, length, network_.block_parts().attention);
+    const auto projected = [](const Block& block) { return block.parts().attention.projected(); };
+    attention_.reserve(batch, length,
+                       std::ranges::max_element(network_.blocks(), {}, projected)->parts().attention);
     reserved_batch_ = batch;
     reserved_length_ = length;
   }
@@ -106,6 +114,11 @@ View<const float> Transformer::queries_keys_values(Context& context, std::span<c
   const std::int64_t layers = std::ssize(network_.blocks());
   if (layer < 0 || layer >= layers)
     fail<UsageError>("model", "expected a layer in 0 … {}, got {}", layers - 1, layer);
+  const SelfAttention::Parts& parts = network_.blocks()[static_cast<std::size_t>(layer)].parts().attention;
+  if (parts.projected() != 3 * parts.width)
+    fail<UsageError>("model",
+                     "expected a layer whose keys are not its queries, got layer {} of the family {}", layer,
+                     name_of(parts.attention.family));
   const View<float> hidden = embed(context, ids, batch, length, 0);
   for (std::int64_t i = 0; i <= layer; ++i)
     network_.blocks()[static_cast<std::size_t>(i)].apply(context, hidden, attention_, 0, nullptr, nullptr,

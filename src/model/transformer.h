@@ -68,7 +68,8 @@ class Transformer {
 
   /// Queries, keys and values [batch, length, 3 · width] of the self-attention of block `layer`, 0 being the
   /// first, for the inputs ids [batch · length]: three parts of width, each by heads. The view lives until
-  /// the next call. Throws UsageError for a layer that the network does not have.
+  /// the next call; with rotary positions queries and keys are the rotated ones. Throws UsageError for a
+  /// layer that the network does not have, and for one whose keys are its queries (lsh).
   View<const float> queries_keys_values(Context& context, std::span<const std::int32_t> ids,
                                         std::int64_t batch, std::int64_t length, std::int64_t layer,
                                         std::span<const std::int64_t> key_lengths = {});

@@ -13,6 +13,7 @@
 #include "io/json.h"
 #include "linnet/dataset.h"
 #include "model/config.h"
+#include "model/cost.h"
 #include "model/network.h"
 #include "model/training_transformer.h"
 #include "training/config.h"
@@ -116,12 +117,11 @@ void RunConfig::fit_to_data(const Dataset& dataset) {
 
 void RunConfig::check_memory(bool for_training) const {
   const double layers = static_cast<double>(model.layers), width = static_cast<double>(model.width),
-               hidden = static_cast<double>(model.feed_forward),
                outputs = static_cast<double>(head_outputs(model));
   const double tables =
       width * (static_cast<double>(model.input_tokens()) +
                (model.positions == Positions::learned ? static_cast<double>(model.length) : 0));
-  const double products = width * (outputs + layers * (4 * width + 2 * hidden));
+  const double products = width * outputs + layers * block_weights(model);
   const double parameters = tables + products - (model.tied_output ? width * outputs : 0);
   // The values that a model is made from; in training also gradients and two moments. Products are packed for
   // a forward, in the type of their weights; in training also for a backward: 6 floats per weight.

@@ -41,6 +41,8 @@ inline std::vector<std::vector<std::string>> generating() {
       {"attention.family=local", "attention.window=3", "model.positions=none"},
       {"attention.family=strided", "attention.stride=4", "model.positions=sinusoidal"},
       {"attention.family=strided", "attention.stride=3", "attention.pattern=fixed", "attention.summary=2"},
+      {"attention.layers=linear,local", "attention.window=3", "model.positions=rotary", "model.norm_kind=rms",
+       "model.activation=swiglu"},
   };
 }
 

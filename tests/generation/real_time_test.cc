@@ -49,6 +49,16 @@ TEST(RealTime, AHundredThousandStepsAllocateNothing) {
   }
 }
 
+TEST(RealTime, NorWithOtherBlocksInEveryLayer) {
+  ModelConfig config = with_other_blocks(stream_config(WeightType::f32, OutputDistribution::categorical),
+                                         "linear,local,linear,local");
+  config.attention.local.window = 100;
+  for (const std::int64_t streams : {1, 70}) {
+    Session session(Model::random(config, 1), streams, {.threads = 1});
+    EXPECT_EQ(allocations_of(session, 1000), 0) << streams << " streams";
+  }
+}
+
 TEST(RealTime, NorWithManyStreamsAndOtherSampling) {
   for (const OutputDistribution head : {OutputDistribution::categorical, OutputDistribution::logistics}) {
     for (const std::int64_t streams : {3, 70}) {

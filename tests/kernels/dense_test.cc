@@ -23,6 +23,8 @@ double activated(double x, Activation activation) {
       return std::max(x, 0.0);
     case Activation::gelu:
       return 0.5 * x * std::erfc(-x / std::sqrt(2.0));
+    case Activation::swiglu:
+      return x / (1 + std::exp(-x));
     case Activation::gelu_tanh:
       return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
   }
@@ -62,8 +64,8 @@ TEST(Multiply, MatchesDoublePrecision) {
     for (const std::int64_t rows : {0, 1, 7, 64, 131}) {
       Tensor a = normal({rows, inputs}, ++stream), other = normal({rows, outputs}, ++stream);
       const auto product = plain_product(a.view<float>(), b.view<float>());
-      for (const Activation activation :
-           {Activation::none, Activation::relu, Activation::gelu, Activation::gelu_tanh}) {
+      for (const Activation activation : {Activation::none, Activation::relu, Activation::gelu,
+                                          Activation::gelu_tanh, Activation::swiglu}) {
         for (const int residual : {0, 1, 2}) {
           SCOPED_TRACE(testing::Message() << rows << " × " << inputs << " × " << outputs << ", activation "
                                           << static_cast<int>(activation) << ", residual " << residual);
@@ -176,7 +178,7 @@ TEST(Multiply, PanelsMatchOnEveryTarget) {
 
 TEST(Multiply, KeepsNaNInItsRow) {
   for (const Activation activation :
-       {Activation::none, Activation::relu, Activation::gelu, Activation::gelu_tanh}) {
+       {Activation::none, Activation::relu, Activation::gelu, Activation::gelu_tanh, Activation::swiglu}) {
     for (const std::int64_t rows : {3, 130}) {
       Tensor a = normal({rows, 65}, 1), b = normal({65, 70}, 2), c = Tensor::of<float>({rows, 70});
       a.view<float>()(2, 64) = std::numeric_limits<float>::quiet_NaN();

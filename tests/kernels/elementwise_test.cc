@@ -22,6 +22,8 @@ double exact(double x, Activation activation) {
       return 0.5 * x * std::erfc(-x / std::sqrt(2.0));
     case Activation::gelu_tanh:
       return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+    case Activation::swiglu:
+      return x / (1 + std::exp(-x));
   }
   return x;
 }
@@ -35,7 +37,7 @@ double exact_slope(double x, Activation activation) {
 TEST(Activation, IsAccurateOnEveryTarget) {
   for_every_target([] {
     for (const Activation activation :
-         {Activation::none, Activation::relu, Activation::gelu, Activation::gelu_tanh}) {
+         {Activation::none, Activation::relu, Activation::gelu, Activation::gelu_tanh, Activation::swiglu}) {
       Tensor x = Tensor::of<float>({100001}), y = Tensor::of<float>({100001}), dx = normal({100001}, 1);
       for (std::int64_t i = 0; i < x.size(); ++i)
         x.span<float>()[static_cast<std::size_t>(i)] = (static_cast<float>(i) - 50000.3f) * 3e-4f;
@@ -53,6 +55,47 @@ TEST(Activation, IsAccurateOnEveryTarget) {
       EXPECT_LT(error, 2e-7) << static_cast<int>(activation);
       EXPECT_LT(slope_error, 1e-6) << static_cast<int>(activation);
     }
+  });
+}
+
+TEST(SwiGlu, MatchesDoublePrecisionOnEveryTarget) {
+  for_every_target([] {
+    for (const std::int64_t n : lengths) {
+      SCOPED_TRACE(testing::Message() << n << " numbers");
+      Tensor a = normal({n}, 1, 3), b = normal({n}, 2), dy = normal({n}, 3), y = Tensor::of<float>({n}),
+             db = Tensor::of<float>({n});
+      swiglu_forward(any_context(), y.view<float>(), a.view<float>(), b.view<float>());
+      Tensor da = dy.clone();  // in place
+      swiglu_backward(any_context(), da.view<float>(), db.view<float>(), da.view<float>(), a.view<float>(),
+                      b.view<float>());
+      std::vector<double> expected, expected_da, expected_db;
+      for (std::size_t i = 0; i < a.span<float>().size(); ++i) {
+        const double x = a.span<float>()[i], gate = b.span<float>()[i], g = dy.span<float>()[i];
+        const double sigmoid = 1 / (1 + std::exp(-x));
+        expected.push_back(x * sigmoid * gate);
+        expected_da.push_back(g * gate * (sigmoid + x * sigmoid * (1 - sigmoid)));
+        expected_db.push_back(g * x * sigmoid);
+      }
+      EXPECT_LT(relative_error(y.span<float>(), expected), 1e-6);
+      EXPECT_LT(relative_error(da.span<float>(), expected_da), 1e-6);
+      EXPECT_LT(relative_error(db.span<float>(), expected_db), 1e-6);
+    }
+  });
+}
+
+TEST(SwiGlu, StaysFiniteFarFromZero) {
+  for_every_target([] {
+    Tensor a = Tensor::of<float>({2}), one = Tensor::of<float>({2}), y = Tensor::of<float>({2}),
+           db = Tensor::of<float>({2});
+    a.span<float>()[0] = -1e4f, a.span<float>()[1] = 1e4f;
+    one.span<float>()[0] = one.span<float>()[1] = 1;
+    swiglu_forward(any_context(), y.view<float>(), a.view<float>(), one.view<float>());
+    EXPECT_NEAR(y.span<float>()[0], 0, 1e-6);
+    EXPECT_EQ(y.span<float>()[1], 1e4f);
+    swiglu_backward(any_context(), y.view<float>(), db.view<float>(), one.view<float>(), a.view<float>(),
+                    one.view<float>());
+    EXPECT_NEAR(y.span<float>()[0], 0, 1e-6);
+    EXPECT_NEAR(y.span<float>()[1], 1, 1e-6);
   });
 }
 

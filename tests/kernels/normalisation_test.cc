@@ -75,6 +75,74 @@ void expect_layer_norm_right(std::int64_t rows, std::int64_t n, float offset, do
   EXPECT_LT(relative_error(more.span<float>(), sum), tolerance);
 }
 
+void expect_rms_norm_right(std::int64_t rows, std::int64_t n, float offset) {
+  SCOPED_TRACE(testing::Message() << rows << " rows of " << n << " around " << offset);
+  Tensor x_memory = normal({rows, n + 3}, 1), gain = normal({n}, 2), dy = normal({rows, n}, 4);
+  for (float& v : x_memory.span<float>()) v += offset;
+  const View<float> x = strided(x_memory, rows, n, 3);
+  std::vector<double> y, dx, dgain(static_cast<std::size_t>(n));
+  for (std::int64_t i = 0; i < rows; ++i) {
+    double square = epsilon, product = 0;
+    for (std::int64_t j = 0; j < n; ++j)
+      square += static_cast<double>(x(i, j)) * x(i, j) / static_cast<double>(n);
+    const double scale = 1 / std::sqrt(square);
+    const auto gradient = [&](std::int64_t j) {
+      return static_cast<double>(dy.view<float>()(i, j)) * gain.view<float>()(j);
+    };
+    for (std::int64_t j = 0; j < n; ++j) {
+      y.push_back(x(i, j) * scale * gain.view<float>()(j));
+      dgain[static_cast<std::size_t>(j)] += dy.view<float>()(i, j) * x(i, j) * scale;
+      product += gradient(j) * x(i, j);
+    }
+    for (std::int64_t j = 0; j < n; ++j)
+      dx.push_back(scale * gradient(j) - x(i, j) * product * scale * scale * scale / static_cast<double>(n));
+  }
+  Tensor actual = Tensor::of<float>({rows, n}), stats = Tensor::of<float>({rows, 2});
+  rms_norm_forward(any_context(), actual.view<float>(), stats.view<float>(), x, gain.view<float>(), epsilon);
+  EXPECT_LT(relative_error(actual.span<float>(), y), 2e-6);
+  Tensor gradient = dy.clone(), gains = Tensor::of<float>({n});
+  rms_norm_backward(any_context(), gradient.view<float>(), gains.view<float>(), gradient.view<float>(), x,
+                    stats.view<float>(), gain.view<float>(), false);
+  if (n > 1) {  // one element has next to no gradient
+    EXPECT_LT(relative_error(gradient.span<float>(), dx), 1e-5);
+  }
+  EXPECT_LT(relative_error(gains.span<float>(), dgain), 2e-6);
+
+  // Added to what is there.
+  Tensor more = normal({rows, n}, 5);
+  for (std::size_t i = 0; i < dx.size(); ++i) dx[i] += more.span<float>()[i];
+  rms_norm_backward(any_context(), more.view<float>(), gains.view<float>(), dy.view<float>(), x,
+                    stats.view<float>(), gain.view<float>(), true);
+  EXPECT_LT(relative_error(more.span<float>(), dx), 1e-5);
+}
+
+TEST(RmsNorm, MatchesDoublePrecisionOnEveryTarget) {
+  for_every_target([] {
+    for (const std::int64_t rows : {0, 1, 65, 130})
+      for (const std::int64_t n : {1, 5, 63, 64, 65, 257})
+        for (const float offset : {0.0f, 100.0f}) expect_rms_norm_right(rows, n, offset);
+  });
+}
+
+TEST(RmsNorm, DoesNotDependOnThreads) {
+  Tensor x = normal({500, 100}, 1), gain = normal({100}, 2), dy = normal({500, 100}, 3);
+  std::vector<float> first;
+  for (const int threads : {1, 2, 3}) {
+    Context context(threads);
+    Tensor y = Tensor::of<float>({500, 100}), stats = Tensor::of<float>({500, 2}),
+           dgain = Tensor::of<float>({100});
+    rms_norm_forward(context, y.view<float>(), stats.view<float>(), x.view<float>(), gain.view<float>(),
+                     1e-5f);
+    rms_norm_backward(context, y.view<float>(), dgain.view<float>(), dy.view<float>(), x.view<float>(),
+                      stats.view<float>(), gain.view<float>(), true);
+    std::vector<float> all;
+    for (Tensor* tensor : {&y, &stats, &dgain})
+      all.insert(all.end(), tensor->span<float>().begin(), tensor->span<float>().end());
+    if (first.empty()) first = all;
+    EXPECT_TRUE(same_bits(all, first));
+  }
+}
+
 TEST(LayerNorm, MatchesDoublePrecisionOnEveryTarget) {
   for_every_target([] {
     for (const std::int64_t rows : {0, 1, 65, 130})

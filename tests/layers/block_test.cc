@@ -21,10 +21,20 @@ Block::Parts parts_of(bool norm_first, Family family, std::int64_t width = 6, st
           .layer = 3};
 }
 
+/// With SwiGLU, normalisation by the root mean square and rotary positions.
+Block::Parts other_parts(Block::Parts parts) {
+  parts.feed_forward.activation = kernels::Activation::swiglu;
+  parts.norm = NormKind::rms;
+  parts.attention.rotary = true;
+  return parts;
+}
+
 reference::BlockSettings settings_of(const Block::Parts& parts) {
   reference::BlockSettings settings;
   settings.attention.family = name_of(parts.attention.attention.family);
   settings.attention.heads = parts.attention.heads;
+  settings.attention.rotary = parts.attention.rotary;
+  if (parts.feed_forward.gated()) settings.activation = "swiglu";
   settings.norm_first = parts.norm_first;
   return settings;
 }
@@ -58,15 +68,18 @@ void expect_block_matches(const Block::Parts& parts, std::int64_t batch, std::in
 
 TEST(Block, FloatsPerTokenAreThoseThatReserveTakes) {
   for (const Family family : {Family::linear, Family::lsh}) {  // lsh has no keys of its own
-    const Block::Parts parts = parts_of(true, family);
-    Block::Saved saved;
-    saved.reserve(3, 5, parts);
-    std::int64_t floats = 0;
-    for (const Tensor* tensor : {&saved.inner1, &saved.middle, &saved.inner2, &saved.stats1, &saved.stats2,
-                                 &saved.attention.qkv, &saved.attention.attended, &saved.attention.normaliser,
-                                 &saved.feed_forward.before, &saved.feed_forward.after})
-      floats += tensor->size();
-    EXPECT_EQ(static_cast<double>(floats), 3 * 5 * Block::Saved::floats_per_token(parts));
+    for (const bool other : {false, true}) {
+      const Block::Parts parts = other ? other_parts(parts_of(true, family, 8, 2)) : parts_of(true, family);
+      Block::Saved saved;
+      saved.reserve(3, 5, parts);
+      std::int64_t floats = 0;
+      for (const Tensor* tensor :
+           {&saved.inner1, &saved.middle, &saved.inner2, &saved.stats1, &saved.stats2, &saved.attention.qkv,
+            &saved.attention.attended, &saved.attention.normaliser, &saved.feed_forward.before,
+            &saved.feed_forward.gate, &saved.feed_forward.after})
+        floats += tensor->size();
+      EXPECT_EQ(static_cast<double>(floats), 3 * 5 * Block::Saved::floats_per_token(parts));
+    }
   }
 }
 
@@ -79,6 +92,14 @@ TEST(Block, MatchesReferenceWithGradients) {
                      << name_of(family) << ", norm first " << norm_first << ", width " << width);
         expect_block_matches(parts_of(norm_first, family, width, heads), batch, length, {});
       }
+}
+
+TEST(Block, MatchesReferenceWithOtherPartsAndGradients) {
+  for (const bool norm_first : {true, false})
+    for (const Family family : {Family::linear, Family::softmax}) {
+      SCOPED_TRACE(testing::Message() << name_of(family) << ", norm first " << norm_first);
+      expect_block_matches(other_parts(parts_of(norm_first, family, 8, 2)), 2, 4, {});
+    }
 }
 
 TEST(Block, MatchesReferenceUnderTheSameDropoutWithGradients) {
@@ -131,32 +152,36 @@ TEST(Block, AppliesAndStepsAsItTrains) {
   for (const bool norm_first : {true, false})
     for (const Family family : {Family::linear, Family::softmax}) {
       SCOPED_TRACE(testing::Message() << name_of(family) << ", norm first " << norm_first);
-      const Block::Parts parts = parts_of(norm_first, family, width, 3);
-      ParameterTable table;
-      Block block(table, "block", parts);
-      const Tensor values = random_values(table, seed);
-      block.pack(any_context(), values.span<float>(), false);
-      const auto x = normals(length * width, seed);
-      const auto expected =
-          reference::block(reference::Matrix(length, width, in_double(x)), length,
-                           by_name(table, values.span<float>()), "block", settings_of(parts))
-              .values;
-      SelfAttention::Saved saved;
-      saved.reserve(1, length, parts.attention);
-      for (const std::int64_t split : {0, 1, 64, 130, 131}) {
-        const auto state = block.attention().make_state(1, 0);
-        std::vector<float> applied = x;
-        const View<float> all = view(applied, {1, length, width});
-        block.apply(any_context(), all.slice(1, 0, split), saved, 0, nullptr, state.get());
-        block.apply(any_context(), all.slice(1, split, length), saved, split, state.get(), state.get());
-        EXPECT_LT(relative_error(applied, expected), 1e-5) << "split at " << split;
+      for (const bool other : {false, true}) {
+        SCOPED_TRACE(other ? "swiglu, rms, rotary" : "");
+        const Block::Parts parts = other ? other_parts(parts_of(norm_first, family, width, 3))
+                                         : parts_of(norm_first, family, width, 3);
+        ParameterTable table;
+        Block block(table, "block", parts);
+        const Tensor values = random_values(table, seed);
+        block.pack(any_context(), values.span<float>(), false);
+        const auto x = normals(length * width, seed);
+        const auto expected =
+            reference::block(reference::Matrix(length, width, in_double(x)), length,
+                             by_name(table, values.span<float>()), "block", settings_of(parts))
+                .values;
+        SelfAttention::Saved saved;
+        saved.reserve(1, length, parts.attention);
+        for (const std::int64_t split : {0, 1, 64, 130, 131}) {
+          const auto state = block.attention().make_state(1, 0);
+          std::vector<float> applied = x;
+          const View<float> all = view(applied, {1, length, width});
+          block.apply(any_context(), all.slice(1, 0, split), saved, 0, nullptr, state.get());
+          block.apply(any_context(), all.slice(1, split, length), saved, split, state.get(), state.get());
+          EXPECT_LT(relative_error(applied, expected), 1e-5) << "split at " << split;
+        }
+        const auto state = block.attention().make_state(2, 0);
+        std::vector<float> stepped = x;
+        const std::int64_t slot[] = {1};
+        for (std::int64_t t = 0; t < length; ++t)
+          block.step(any_context(), view(stepped, {length, width}).slice(0, t, t + 1), *state, slot);
+        EXPECT_LT(relative_error(stepped, expected), 1e-5);
       }
-      const auto state = block.attention().make_state(2, 0);
-      std::vector<float> stepped = x;
-      const std::int64_t slot[] = {1};
-      for (std::int64_t t = 0; t < length; ++t)
-        block.step(any_context(), view(stepped, {length, width}).slice(0, t, t + 1), *state, slot);
-      EXPECT_LT(relative_error(stepped, expected), 1e-5);
     }
 }
 

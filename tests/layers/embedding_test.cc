@@ -10,8 +10,10 @@ namespace linnet {
 namespace {
 
 constexpr std::uint64_t seed = 21;
-const std::pair<Positions, const char*> all_positions[] = {
-    {Positions::learned, "learned"}, {Positions::sinusoidal, "sinusoidal"}, {Positions::none, "none"}};
+const std::pair<Positions, const char*> all_positions[] = {{Positions::learned, "learned"},
+                                                           {Positions::sinusoidal, "sinusoidal"},
+                                                           {Positions::rotary, "rotary"},
+                                                           {Positions::none, "none"}};
 
 struct Made {
   ParameterTable table;

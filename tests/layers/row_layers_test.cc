@@ -1,9 +1,9 @@
-// Layers that treat every row alike: dense, layer norm, feed-forward.
+// Layers that treat every row alike: dense, norm, feed-forward.
 #include <gtest/gtest.h>
 
 #include "layers/dense.h"
 #include "layers/feed_forward.h"
-#include "layers/layer_norm.h"
+#include "layers/norm.h"
 #include "support/contexts.h"
 #include "support/layer_check.h"
 
@@ -49,7 +49,8 @@ TEST(Dense, AppliesActivationThenResidual) {
   const std::pair<kernels::Activation, const char*> kinds[] = {{kernels::Activation::none, "none"},
                                                                {kernels::Activation::relu, "relu"},
                                                                {kernels::Activation::gelu, "gelu"},
-                                                               {kernels::Activation::gelu_tanh, "gelu-tanh"}};
+                                                               {kernels::Activation::gelu_tanh, "gelu-tanh"},
+                                                               {kernels::Activation::swiglu, "swiglu"}};
   for (const auto& [kind, name] : kinds) {
     SCOPED_TRACE(name);
     std::vector<double> expected = product.values;
@@ -78,63 +79,68 @@ TEST(Dense, LeavesOutAnEmptyInputGradient) {
   EXPECT_NEAR(by_name(table, gradients.span<float>()).at("dense.bias")[0], bias0, 1e-6);
 }
 
-TEST(LayerNorm, MatchesReferenceWithGradients) {
-  for (const auto& [rows, width] : {std::array<std::int64_t, 2>{1, 2}, {3, 5}, {65, 7}, {2, 63}, {64, 16}}) {
-    SCOPED_TRACE(testing::Message() << rows << " rows of " << width);
+TEST(Norm, MatchesReferenceWithGradients) {
+  for (const auto& [rows, width] : {std::array<std::int64_t, 2>{1, 2}, {3, 5}, {65, 7}, {2, 63}, {64, 16}})
+    for (const NormKind kind : {NormKind::layer, NormKind::rms}) {
+      SCOPED_TRACE(testing::Message() << rows << " rows of " << width << ", kind " << static_cast<int>(kind));
+      ParameterTable table;
+      Norm norm(table, "norm", width, kind);
+      EXPECT_EQ(table.parameter_count(), kind == NormKind::rms ? width : 2 * width);
+      const Tensor values = random_values(table, seed);
+      norm.pack(values.span<float>());
+      const std::int64_t n = rows, d = width;
+      std::vector<float> stats(static_cast<std::size_t>(2 * rows));
+      const LayerUnderTest layer = {
+          rows, width,
+          [&](auto& y, const auto& x) {
+            norm.forward(any_context(), view(y, {n, d}), view(stats, {n, 2}), view(x, {n, d}));
+          },
+          [&](auto& dx, const auto& dy, const auto& x, std::span<float> gradients) {
+            norm.backward(any_context(), view(dx, {n, d}), view(dy, {n, d}), view(x, {n, d}),
+                          view(stats, {n, 2}), gradients, false);
+          },
+          [](const auto& x, const auto& p) { return reference::norm(x, p, "norm"); }};
+      expect_matches_reference(table, values.span<float>(), layer, seed);
+    }
+}
+
+TEST(Norm, AddsTheInputGradientWhereAsked) {
+  const std::int64_t rows = 5, width = 11;
+  for (const NormKind kind : {NormKind::layer, NormKind::rms}) {
     ParameterTable table;
-    LayerNorm norm(table, "norm", width);
+    Norm norm(table, "norm", width, kind);
     const Tensor values = random_values(table, seed);
     norm.pack(values.span<float>());
-    const std::int64_t n = rows, d = width;
-    std::vector<float> stats(static_cast<std::size_t>(2 * rows));
-    const LayerUnderTest layer = {
-        rows, width,
-        [&](auto& y, const auto& x) {
-          norm.forward(any_context(), view(y, {n, d}), view(stats, {n, 2}), view(x, {n, d}));
-        },
-        [&](auto& dx, const auto& dy, const auto& x, std::span<float> gradients) {
-          norm.backward(any_context(), view(dx, {n, d}), view(dy, {n, d}), view(x, {n, d}),
-                        view(stats, {n, 2}), gradients, false);
-        },
-        [](const auto& x, const auto& p) { return reference::layer_norm(x, p, "norm"); }};
-    expect_matches_reference(table, values.span<float>(), layer, seed);
+    const auto x = normals(rows * width, 1), dy = normals(rows * width, 2), start = normals(rows * width, 3);
+    std::vector<float> y(x.size()), stats(2 * rows), assigned(x.size()), added = start;
+    norm.forward(any_context(), view(y, {rows, width}), view(stats, {rows, 2}), view(x, {rows, width}));
+    Tensor gradients = Tensor::of<float>({table.size()});
+    for (const bool add : {false, true})
+      norm.backward(any_context(), view(add ? added : assigned, {rows, width}), view(dy, {rows, width}),
+                    view(x, {rows, width}), view(stats, {rows, 2}), gradients.span<float>(), add);
+    for (std::size_t i = 0; i < x.size(); ++i) EXPECT_NEAR(added[i], start[i] + assigned[i], 1e-6);
   }
 }
 
-TEST(LayerNorm, AddsTheInputGradientWhereAsked) {
-  const std::int64_t rows = 5, width = 11;
-  ParameterTable table;
-  LayerNorm norm(table, "norm", width);
-  const Tensor values = random_values(table, seed);
-  norm.pack(values.span<float>());
-  const auto x = normals(rows * width, 1), dy = normals(rows * width, 2), start = normals(rows * width, 3);
-  std::vector<float> y(x.size()), stats(2 * rows), assigned(x.size()), added = start;
-  norm.forward(any_context(), view(y, {rows, width}), view(stats, {rows, 2}), view(x, {rows, width}));
-  Tensor gradients = Tensor::of<float>({table.size()});
-  for (const bool add : {false, true})
-    norm.backward(any_context(), view(add ? added : assigned, {rows, width}), view(dy, {rows, width}),
-                  view(x, {rows, width}), view(stats, {rows, 2}), gradients.span<float>(), add);
-  for (std::size_t i = 0; i < x.size(); ++i) EXPECT_NEAR(added[i], start[i] + assigned[i], 1e-6);
-}
-
-TEST(LayerNorm, SurvivesRowsFarFromZero) {
+TEST(Norm, SurvivesRowsFarFromZero) {
   const std::int64_t rows = 3, width = 64;
   ParameterTable table;
-  LayerNorm norm(table, "norm", width);
+  Norm norm(table, "norm", width);
   const Tensor values = random_values(table, seed);
   norm.pack(values.span<float>());
   std::vector<float> x = normals(rows * width, seed), y(x.size());
   for (std::size_t i = 0; i < x.size(); ++i) x[i] += 1000;  // a one-pass variance would lose three digits
   norm.forward(any_context(), view(y, {rows, width}), {}, view(x, {rows, width}));
-  const auto expected = reference::layer_norm(reference::Matrix(rows, width, in_double(x)),
-                                              by_name(table, values.span<float>()), "norm");
+  const auto expected = reference::norm(reference::Matrix(rows, width, in_double(x)),
+                                        by_name(table, values.span<float>()), "norm");
   EXPECT_LT(relative_error(y, expected.values), 1e-4);
 }
 
 TEST(FeedForward, MatchesReferenceWithGradients) {
   const std::pair<kernels::Activation, const char*> kinds[] = {{kernels::Activation::relu, "relu"},
                                                                {kernels::Activation::gelu, "gelu"},
-                                                               {kernels::Activation::gelu_tanh, "gelu-tanh"}};
+                                                               {kernels::Activation::gelu_tanh, "gelu-tanh"},
+                                                               {kernels::Activation::swiglu, "swiglu"}};
   for (const auto& [kind, name] : kinds)
     for (const auto& [rows, width, hidden] :
          {std::array<std::int64_t, 3>{1, 1, 1}, {7, 5, 13}, {65, 8, 17}}) {
@@ -164,24 +170,28 @@ TEST(FeedForward, MatchesReferenceWithGradients) {
 
 TEST(FeedForward, ApplyIsForwardWithResidual) {
   const std::int64_t rows = 6, width = 9;
-  ParameterTable table;
-  const FeedForward::Parts parts{width, 14, kernels::Activation::gelu, 0.1};
-  FeedForward feed_forward(table, "ff", parts);
-  const Tensor values = random_values(table, seed);
-  feed_forward.pack(any_context(), values.span<float>(), false);
-  const auto x = normals(rows * width, 1), residual = normals(rows * width, 2);
-  auto expected = reference::feed_forward(reference::Matrix(rows, width, in_double(x)),
-                                          by_name(table, values.span<float>()), "ff", "gelu");
-  for (std::size_t i = 0; i < residual.size(); ++i) expected.values[i] += residual[i];
-  FeedForward::Saved saved;
-  saved.reserve(rows, parts);
-  std::vector<float> forward(x.size()), applied = residual;
-  feed_forward.forward(any_context(), view(forward, {rows, width}), view(x, {rows, width}),
-                       view(residual, {rows, width}), saved);
-  feed_forward.apply(any_context(), view(applied, {rows, width}), view(x, {rows, width}),
-                     view(applied, {rows, width}));
-  EXPECT_LT(relative_error(forward, expected.values), 2e-6);
-  EXPECT_LT(relative_error(applied, expected.values), 2e-6);
+  const std::pair<kernels::Activation, const char*> kinds[] = {{kernels::Activation::gelu, "gelu"},
+                                                               {kernels::Activation::swiglu, "swiglu"}};
+  for (const auto& [kind, name] : kinds) {
+    ParameterTable table;
+    const FeedForward::Parts parts{width, 14, kind, 0.1};
+    FeedForward feed_forward(table, "ff", parts);
+    const Tensor values = random_values(table, seed);
+    feed_forward.pack(any_context(), values.span<float>(), false);
+    const auto x = normals(rows * width, 1), residual = normals(rows * width, 2);
+    auto expected = reference::feed_forward(reference::Matrix(rows, width, in_double(x)),
+                                            by_name(table, values.span<float>()), "ff", name);
+    for (std::size_t i = 0; i < residual.size(); ++i) expected.values[i] += residual[i];
+    FeedForward::Saved saved;
+    saved.reserve(rows, parts);
+    std::vector<float> forward(x.size()), applied = residual;
+    feed_forward.forward(any_context(), view(forward, {rows, width}), view(x, {rows, width}),
+                         view(residual, {rows, width}), saved);
+    feed_forward.apply(any_context(), view(applied, {rows, width}), view(x, {rows, width}),
+                       view(applied, {rows, width}));
+    EXPECT_LT(relative_error(forward, expected.values), 2e-6);
+    EXPECT_LT(relative_error(applied, expected.values), 2e-6);
+  }
 }
 
 }  // namespace

@@ -15,6 +15,10 @@ struct Kind {
   AttentionOptions options;
   reference::AttentionSettings settings;
   Decay decay = Decay::none;
+
+  bool rotary() const { return settings.rotary; }
+  /// An even size of heads where that is needed.
+  std::int64_t head_dim(std::int64_t wanted) const { return rotary() ? 2 * wanted : wanted; }
 };
 
 /// γ of each head, different ones.
@@ -52,6 +56,20 @@ std::vector<Kind> kinds() {
   softmax.options.family = Family::softmax;
   softmax.settings.family = "softmax";
   result.push_back(softmax);
+  softmax.settings.rotary = true;
+  result.push_back(softmax);
+  linear("elu", elu_map(), 1, 1e-6f);
+  result.back().settings.rotary = true;
+  linear("exp", exp_map(), 1, 1e-6f);
+  result.back().settings.rotary = true;
+  result.back().decay = Decay::learned;
+  Kind local{"local", {}, {}};
+  local.options.family = Family::local;
+  local.options.local.left = 3;
+  local.settings.family = "local";
+  local.settings.window = 3;
+  local.settings.rotary = true;
+  result.push_back(local);
   return result;
 }
 
@@ -66,7 +84,8 @@ struct Made {
              .heads = heads,
              .attention = kind.options,
              .decay = kind.decay,
-             .output_deviation = 0.1};
+             .output_deviation = 0.1,
+             .rotary = kind.rotary()};
     if (kind.decay != Decay::none) parts.initial_decay = decays(heads);
     attention = std::make_unique<SelfAttention>(table, "attention", parts);
     values = random_values(table, seed);
@@ -76,10 +95,11 @@ struct Made {
 
 TEST(SelfAttention, MatchesReferenceWithGradients) {
   for (const Kind& kind : kinds())
-    for (const auto& [batch, length, heads, head_dim] :
+    for (const auto& [batch, length, heads, wanted_dim] :
          {std::array<std::int64_t, 4>{1, 1, 1, 1}, {2, 5, 1, 3}, {1, 7, 3, 2}, {3, 3, 2, 5}}) {
-      SCOPED_TRACE(testing::Message() << kind.name << ", batch " << batch << ", length " << length
-                                      << ", heads " << heads << " of " << head_dim);
+      const std::int64_t head_dim = kind.head_dim(wanted_dim);
+      SCOPED_TRACE(testing::Message() << kind.name << (kind.rotary() ? " rotary" : "") << ", batch " << batch
+                                      << ", length " << length << ", heads " << heads << " of " << head_dim);
       const std::int64_t b = batch, l = length, d = heads * head_dim;
       Made made(kind, heads, head_dim, true);
       SelfAttention::Saved saved;
@@ -162,9 +182,10 @@ TEST(SelfAttention, LinformerMatchesReferenceHoweverItsProjectionsAreShared) {
 }
 
 TEST(SelfAttention, StepsAndSplitsGiveTheParallelFormWithResidual) {
-  const std::int64_t heads = 2, head_dim = 9, d = heads * head_dim, length = 150;
+  const std::int64_t heads = 2, length = 150;
   for (const Kind& kind : kinds()) {
-    SCOPED_TRACE(kind.name);
+    SCOPED_TRACE(testing::Message() << kind.name << (kind.rotary() ? " rotary" : ""));
+    const std::int64_t head_dim = kind.head_dim(9), d = heads * head_dim;
     Made made(kind, heads, head_dim, false);
     auto settings = kind.settings;
     settings.heads = heads;

@@ -5,9 +5,12 @@
 #include <functional>
 #include <limits>
 
+#include "attention/family.h"
 #include "linnet/error.h"
 #include "linnet/model.h"
+#include "model/cost.h"
 #include "model/transformer.h"
+#include "support/contexts.h"
 #include "support/errors.h"
 #include "support/models.h"
 
@@ -45,7 +48,17 @@ TEST(ModelConfig, RefusesWhatIsNoModelNamingTheKey) {
       {"model.mixtures", [](auto& c) { c.mixtures = 0; }},
       {"model.mixtures", [](auto& c) { c.mixtures = huge; }},
       {"model.norm", [](auto& c) { c.norm = static_cast<NormOrder>(2); }},
+      {"model.norm_kind", [](auto& c) { c.norm_kind = static_cast<NormKind>(2); }},
       {"model.activation", [](auto& c) { c.activation = Activation::none; }},
+      {"model.positions", [](auto& c) { c.positions = Positions::rotary; }},                // heads of 3
+      {"attention.layers", [](auto& c) { c.attention.layers = "linear,softmax,linear"; }},  // of 2 layers
+      {"attention.layers", [](auto& c) { c.attention.layers = "linear*4"; }},
+      {"attention.layers", [](auto& c) { c.attention.layers = "linear,"; }},
+      {"attention.layers", [](auto& c) { c.attention.layers = "linear*0"; }},
+      {"attention.layers", [](auto& c) { c.attention.layers = "linear*2*3"; }},
+      {"attention.layers", [](auto& c) { c.attention.layers = "linear*99999999999999999999"; }},
+      {"attention.decay",
+       [](auto& c) { c.attention.layers = "softmax,local", c.attention.linear.decay = Decay::fixed; }},
       {"model.positions", [](auto& c) { c.positions = static_cast<Positions>(-1); }},
       {"model.head", [](auto& c) { c.head = static_cast<OutputDistribution>(2); }},
       {"model.dropout", [](auto& c) { c.dropout = 1; }},
@@ -102,6 +115,53 @@ TEST(ModelConfig, NamesTheNearestFamilyAndFeatureMap) {
   config = tiny_config();
   config.attention.linear.feature_map = "squared-rel";
   EXPECT_NE(error_of<UsageError>([&] { Model::random(config); }).find("squared-relu"), std::string::npos);
+}
+
+TEST(ModelConfig, NamesTheNearestFamilyOfALayerAndTheValuesOfTheBlocks) {
+  ModelConfig config = tiny_config();
+  config.attention.layers = "linear,sofmax";
+  EXPECT_NE(error_of<UsageError>([&] { config.check(); }).find("did you mean softmax?"), std::string::npos);
+  Options options;
+  add_options(options, config);
+  const auto message = [&](const char* key, const char* value) {
+    return error_of<UsageError>([&] { options.set(key, value); });
+  };
+  EXPECT_NE(message("model.activation", "swigul").find("\"swiglu\""), std::string::npos);
+  EXPECT_NE(message("model.positions", "rotery").find("\"rotary\""), std::string::npos);
+  EXPECT_NE(message("model.norm_kind", "rsm").find("\"rms\""), std::string::npos);
+}
+
+TEST(ModelConfig, AListOfFamiliesRepeatsOverTheLayers) {
+  AttentionConfig config;
+  using enum Family;
+  const auto families = [&](const char* list, std::int64_t layers) {
+    config.layers = list;
+    return layer_families(config, layers);
+  };
+  EXPECT_EQ(families("", 2), (std::vector{linear, linear}));
+  EXPECT_EQ(families("local", 3), (std::vector{local, local, local}));
+  EXPECT_EQ(families("linear, linear ,local,linear", 4), (std::vector{linear, linear, local, linear}));
+  EXPECT_EQ(families("linear*2,softmax", 6), (std::vector{linear, linear, softmax, linear, linear, softmax}));
+  EXPECT_EQ(families("softmax, linear * 3", 4), (std::vector{softmax, linear, linear, linear}));
+}
+
+TEST(ModelConfig, RefusesAListWithAFamilyThatCannotServe) {
+  ModelConfig config = tiny_config();
+  config.attention.linformer.rank = config.length;
+  config.attention.layers = "linear,linformer";
+  EXPECT_NE(error_of<UsageError>([&] { Model::random(config); }).find("got linformer"), std::string::npos);
+  config.objective = Objective::masked;
+  EXPECT_NO_THROW(Model::random(config));
+  config.attention.layers = "strided,linear";
+  EXPECT_NE(error_of<UsageError>([&] { Model::random(config); }).find("got strided"), std::string::npos);
+}
+
+TEST(ModelConfig, HasARecurrentFormIfAllLayersHave) {
+  ModelConfig config = tiny_config();
+  config.attention.layers = "linear,local";
+  EXPECT_TRUE(has_recurrent_form(config));
+  config.attention.layers = "linear,lsh";
+  EXPECT_FALSE(has_recurrent_form(config));
 }
 
 TEST(ModelConfig, RefusesFamiliesThatItsLayersCannotServe) {
@@ -202,6 +262,64 @@ TEST(Model, CountsItsParameters) {
   const std::int64_t block = 2 * 2 * 6 + (6 * 18 + 18) + (6 * 6 + 6) + (6 * 7 + 7) + (7 * 6 + 6);
   EXPECT_EQ(model->parameter_count(), 6 * 6 + 6 * 6 + 2 * block + 2 * 6 + (6 * 5 + 5));
   EXPECT_GE(model->weight_bytes(), static_cast<std::size_t>(4 * model->parameter_count()));
+}
+
+TEST(Cost, CountsTheWeightsOfABlock) {
+  for (const Activation activation : {Activation::gelu, Activation::swiglu}) {
+    ModelConfig config = tiny_config();
+    config.activation = activation;
+    std::int64_t weights = 0;
+    const Network network(config);
+    for (const auto& row : network.table().rows())
+      if (row.name.starts_with("layers.") && row.product) weights += row.count;
+    EXPECT_EQ(static_cast<double>(config.layers) * block_weights(config), static_cast<double>(weights));
+  }
+}
+
+TEST(Cost, OfLayersOfSeveralFamiliesIsTheSumOfTheirs) {
+  ModelConfig linear = tiny_config(), softmax = linear, both = linear;
+  softmax.attention.family = Family::softmax;
+  both.attention.layers = "softmax,linear";
+  EXPECT_DOUBLE_EQ(2 * generation_cost(both, 100).forward(),
+                   generation_cost(linear, 100).forward() + generation_cost(softmax, 100).forward());
+  EXPECT_DOUBLE_EQ(2 * training_flops(both), training_flops(linear) + training_flops(softmax));
+  EXPECT_NE(generation_cost(linear, 100).forward(), generation_cost(softmax, 100).forward());
+}
+
+TEST(RecurrentState, OfDifferentLayersIsRestoredInItsParts) {
+  const ModelConfig config = with_other_blocks(tiny_config(), "linear,local,softmax");
+  const auto model = random_model(config, 5);
+  const RecurrentTransformer transformer(network_of(*model));
+  RecurrentState state(network_of(*model), 2), other(network_of(*model), 2);
+  const std::int64_t slot[] = {1}, another[] = {0};
+  const auto step = [&](RecurrentState& of, std::span<const std::int64_t> slots, std::int32_t token) {
+    std::vector<float> row(static_cast<std::size_t>(config.vocabulary));
+    transformer.step(any_context(), view(row, {1, config.vocabulary}), std::span(&token, 1), slots, of);
+    return row;
+  };
+  for (int i = 0; i < 6; ++i) step(state, slot, i % 5);
+  const std::vector<std::byte> bytes = state.save(1);
+  EXPECT_EQ(bytes.size(), state.bytes(1));
+  other.restore(0, bytes, 6);
+  EXPECT_TRUE(other.stands_at(0, 6));
+  EXPECT_TRUE(same_bits(step(state, slot, 3), step(other, another, 3)));
+  for (const std::size_t size : {std::size_t{0}, bytes.size() - 4, bytes.size() - 1})
+    EXPECT_NE(error_of([&] { other.restore(1, std::span(bytes).first(size), 6); }).find("3 layers"),
+              std::string::npos);
+  EXPECT_NE(error_of([&] { other.restore(1, bytes, 5); }).find("3 layers"), std::string::npos);
+}
+
+TEST(Transformer, GivesNoKeysOfALayerWhoseKeysAreItsQueries) {
+  ModelConfig config = tiny_config();
+  config.attention.layers = "linear,lsh";
+  const auto model = random_model(config, 5);
+  Transformer transformer(network_of(*model));
+  const auto ids = random_inputs(config, 2, 6, 5);
+  EXPECT_NO_THROW(transformer.queries_keys_values(any_context(), ids, 2, 6, 0));
+  EXPECT_NE(error_of<UsageError>([&] {
+              transformer.queries_keys_values(any_context(), ids, 2, 6, 1);
+            }).find("family lsh"),
+            std::string::npos);
 }
 
 TEST(Model, RefusesABufferOfAnotherSize) {

@@ -81,6 +81,15 @@ TEST(Encoder, LinformerGradientsMatchReferenceHoweverItsProjectionsAreShared) {
   }
 }
 
+TEST(Encoder, GradientsMatchReferenceWithOtherBlocksInEveryLayer) {
+  ModelConfig config =
+      with_other_blocks(encoder(Family::linear), "linear,lsh,linformer,softmax,linformer,local");
+  for (const ProjectionSharing sharing : {ProjectionSharing::none, ProjectionSharing::layerwise}) {
+    config.attention.linformer.sharing = sharing;  // with that of the first linformer layer, the third
+    expect_matches(config, 2, 5, {5, 3});
+  }
+}
+
 TEST(Lsh, GradientsOfADecoderMatchReference) {
   ModelConfig config = tiny_config();
   config.attention.family = Family::lsh;

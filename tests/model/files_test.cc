@@ -116,6 +116,45 @@ TEST_F(ModelFiles, KeepEveryValueOfTheConfiguration) {
   EXPECT_EQ(loaded.image_channels, 3);
 }
 
+TEST_F(ModelFiles, KeepTheBlocksOfEveryLayerAndNarrowTheirWeights) {
+  const ModelConfig config = with_other_blocks(tiny_config(), "linear,local");
+  const auto model = random_model(config, seed);
+  for (const WeightType weights : {WeightType::f32, WeightType::bf16, WeightType::int8}) {
+    SCOPED_TRACE(name_of(weights));
+    Folder second("second"), third("third");
+    model->save(second.path());
+    const std::string settings[] = {std::string("model.weights=") + name_of(weights)};
+    Model::load(second.path(), settings)->save(third.path());
+    const auto loaded = Model::load(third.path());
+    EXPECT_EQ(loaded->config().norm_kind, NormKind::rms);
+    EXPECT_EQ(loaded->config().activation, Activation::swiglu);
+    EXPECT_EQ(loaded->config().positions, Positions::rotary);
+    EXPECT_EQ(loaded->config().attention.layers, "linear,local");
+    const Safetensors file = Safetensors::read(third.path() / "model.safetensors");
+    EXPECT_TRUE(file.contains("layers.0.norm1.weight"));
+    EXPECT_FALSE(file.contains("layers.0.norm1.bias"));
+    ASSERT_TRUE(file.contains("layers.1.feed_forward.gate.weight"));
+    EXPECT_EQ(file.dtype("layers.1.feed_forward.gate.weight"), weights == WeightType::f32    ? DType::f32
+                                                               : weights == WeightType::bf16 ? DType::bf16
+                                                                                             : DType::i8);
+    const auto ids = random_inputs(config, 1, 6, seed);
+    const Tensor before = model->forward(any_context(), ids, 1, 6),
+                 after = loaded->forward(any_context(), ids, 1, 6);
+    const double tolerance = weights == WeightType::f32 ? 1e-7 : weights == WeightType::bf16 ? 0.03 : 0.05;
+    EXPECT_LT(relative_error(after.span<float>(), in_double(before.span<float>())), tolerance);
+  }
+}
+
+TEST_F(ModelFiles, OfEarlierProgramsLackTheNewerKeys) {
+  rewrite_config([](Json& json) {
+    json["model"].erase("norm_kind");
+    json["attention"].erase("layers");
+  });
+  const ModelConfig loaded = Model::load(path())->config();
+  EXPECT_EQ(loaded.norm_kind, NormKind::layer);
+  EXPECT_EQ(loaded.attention.layers, "");
+}
+
 TEST_F(ModelFiles, AreTensorsByNameForAnyReader) {
   const Safetensors file = Safetensors::read(weights_path());
   EXPECT_EQ(file.names().size(), network_of(*model_).table().rows().size());

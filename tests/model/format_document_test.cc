@@ -114,6 +114,7 @@ TEST(FormatDocumentTables, NameEveryTensor) {
   config = tiny_config();
   config.attention.linear.decay = Decay::learned;
   expect_named(config);
+  expect_named(with_other_blocks(tiny_config(), "linear,local"));
   config = tiny_config();
   config.objective = Objective::masked;
   config.attention.family = Family::linformer;
@@ -231,6 +232,10 @@ TEST_F(FormatDocument, ComputesRandomModels) {
     config.attention.linear.longest_memory = 20;
     config.attention.epsilon = 0.01;
     config.positions = Positions::sinusoidal;
+  });
+  add([](ModelConfig& config) {
+    config = with_other_blocks(config, "linear,linear");
+    config.attention.linear.decay = Decay::learned;
   });
   add([](ModelConfig& config) {
     config.attention.normalise = Normalise::none;

@@ -39,6 +39,10 @@ std::vector<ModelConfig> configs() {
   add("exp", NormOrder::pre, Positions::sinusoidal, OutputDistribution::categorical, false);
   add("softmax", NormOrder::pre, Positions::learned, OutputDistribution::logistics, false);
   add("softmax", NormOrder::post, Positions::sinusoidal, OutputDistribution::categorical, true);
+  for (const char* families : {"linear,local", "softmax,linear"}) {
+    result.push_back(with_other_blocks(small_config(), families));
+    result.back().attention.local.window = 40;
+  }
   return result;
 }
 
@@ -225,9 +229,10 @@ TEST(Positions, LearnedOnesEndAtTheTrainedLengthWithASentence) {
   EXPECT_EQ(state.position(1), 0) << "a stream moved although the step was refused";
 }
 
-TEST(Positions, SinusoidalOnesAndNoneGoOn) {
-  for (const Positions positions : {Positions::sinusoidal, Positions::none}) {
+TEST(Positions, SinusoidalAndRotaryOnesAndNoneGoOn) {
+  for (const Positions positions : {Positions::sinusoidal, Positions::rotary, Positions::none}) {
     ModelConfig config = small_config();
+    config.width = 24;
     config.length = 12;
     config.positions = positions;
     SCOPED_TRACE(name_of(positions));

@@ -39,9 +39,8 @@ void expect_model_matches(const ModelConfig& config, std::int64_t batch, std::in
 
   std::vector<reference::BlockMasks> masks;
   for (int layer = 0; layer < config.layers && dropout.rate > 0; ++layer) {
-    Block::Parts parts = network.block_parts();
-    parts.layer = parts.attention.attention.layer = layer;
-    masks.push_back(dropout_masks(parts, batch, length, dropout));
+    const Block& block = network.blocks()[static_cast<std::size_t>(layer)];
+    masks.push_back(dropout_masks(block.parts(), batch, length, dropout));
   }
   const Loss expected = [&](const reference::Parameters& p) {
     return reference::loss(config, p, ids, targets, length, masks);
@@ -107,6 +106,35 @@ TEST(ModelGradients, MatchReferenceForAwkwardShapes) {
       config.activation = Activation::relu;
       expect_model_matches(config, 3, 1);
     }
+}
+
+TEST(ModelGradients, MatchReferenceWithOtherBlocksInEveryLayer) {
+  for (const NormOrder norm : {NormOrder::pre, NormOrder::post}) {
+    ModelConfig config = with_other_blocks(tiny_config(), "linear,local,softmax");
+    config.norm = norm;
+    expect_model_matches(config, 2, 5);
+    config.attention.linear.decay = Decay::learned;  // of the linear layers alone
+    expect_model_matches(config, 1, 4);
+    config.attention.linear.decay = Decay::none;
+    config.dropout = 0.3;
+    expect_model_matches(config, 2, 4, {0.3f, 9});
+  }
+}
+
+TEST(ModelGradients, MatchReferenceWithOneNewPartAtATime) {
+  ModelConfig config = tiny_config();
+  config.norm_kind = NormKind::rms;
+  expect_model_matches(config, 2, 4);
+  config = tiny_config();
+  config.activation = Activation::swiglu;
+  expect_model_matches(config, 2, 4);
+  config = tiny_config();
+  config.attention.layers = "softmax,linear";
+  expect_model_matches(config, 2, 4);
+  config = tiny_config();
+  config.width = 8;
+  config.positions = Positions::rotary;
+  expect_model_matches(config, 2, 4);
 }
 
 TEST(ModelGradients, MatchReferenceUnderDropout) {

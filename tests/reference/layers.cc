@@ -39,18 +39,20 @@ Matrix dense(const Matrix& x, const Parameters& parameters, const std::string& n
   return y;
 }
 
-Matrix layer_norm(const Matrix& x, const Parameters& parameters, const std::string& name) {
+Matrix norm(const Matrix& x, const Parameters& parameters, const std::string& name) {
   const std::vector<double>& gain = parameters.at(name + ".weight");
-  const std::vector<double>& bias = parameters.at(name + ".bias");
+  const auto bias = parameters.find(name + ".bias");
+  const bool centred = bias != parameters.end();
   Matrix y(x.rows, x.columns);
   const double width = static_cast<double>(x.columns);
   for (std::int64_t row = 0; row < x.rows; ++row) {
     double mean = 0, variance = 0;
-    for (std::int64_t i = 0; i < x.columns; ++i) mean += x(row, i) / width;
+    for (std::int64_t i = 0; i < x.columns && centred; ++i) mean += x(row, i) / width;
     for (std::int64_t i = 0; i < x.columns; ++i) variance += (x(row, i) - mean) * (x(row, i) - mean) / width;
     for (std::int64_t i = 0; i < x.columns; ++i) {
       const auto column = static_cast<std::size_t>(i);
-      y(row, i) = (x(row, i) - mean) / std::sqrt(variance + 1e-5) * gain[column] + bias[column];
+      y(row, i) = (x(row, i) - mean) / std::sqrt(variance + 1e-5) * gain[column];
+      if (centred) y(row, i) += bias->second[column];
     }
   }
   return y;
@@ -62,6 +64,7 @@ double activation(const std::string& kind, double x) {
   if (kind == "gelu") return x * std::erfc(-x / std::numbers::sqrt2) / 2;
   if (kind == "gelu-tanh")
     return x / 2 * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
+  if (kind == "swiglu") return x / (1 + std::exp(-x));
   throw std::invalid_argument("activation " + kind);
 }
 
@@ -69,6 +72,10 @@ Matrix feed_forward(const Matrix& x, const Parameters& parameters, const std::st
                     const std::string& kind) {
   Matrix hidden = dense(x, parameters, name + ".first");
   for (double& value : hidden.values) value = activation(kind, value);
+  if (kind == "swiglu") {
+    const Matrix gate = dense(x, parameters, name + ".gate");
+    for (std::size_t i = 0; i < gate.values.size(); ++i) hidden.values[i] *= gate.values[i];
+  }
   return dense(hidden, parameters, name + ".second");
 }
 
@@ -91,11 +98,26 @@ Matrix embedding(std::span<const std::int32_t> ids, std::int64_t length, std::in
         y(row, i) += parameters.at(name + ".positions")[static_cast<std::size_t>(position * width + i)];
       else if (positions == "sinusoidal")
         y(row, i) += sinusoid(position, i, width);
-      else if (positions != "none")
+      else if (positions != "none" && positions != "rotary")
         throw std::invalid_argument("positions " + positions);
     }
   }
   return y;
+}
+
+Matrix rotated(Matrix qkv, std::int64_t length, std::int64_t rotated, std::int64_t head_dim) {
+  for (std::int64_t row = 0; row < qkv.rows; ++row)
+    for (std::int64_t head = 0; head < rotated; head += head_dim)
+      for (std::int64_t j = 0; j < head_dim / 2; ++j) {
+        const double cosine = sinusoid(row % length, 2 * j + 1, head_dim),
+                     sine = sinusoid(row % length, 2 * j, head_dim);
+        double& a = qkv(row, head + j);
+        double& b = qkv(row, head + j + head_dim / 2);
+        const double before = a;
+        a = before * cosine - b * sine;
+        b = b * cosine + before * sine;
+      }
+  return qkv;
 }
 
 double feature(const AttentionSettings& settings, double x) {
@@ -216,7 +238,10 @@ Matrix self_attention(const Matrix& x, std::int64_t length, const Parameters& pa
     own.decay.clear();
     for (const double logit : learned->second) own.decay.push_back(1 / (1 + std::exp(-logit)));
   }
-  const Matrix qkv = dense(x, parameters, name + ".qkv");
+  Matrix qkv = dense(x, parameters, name + ".qkv");
+  if (settings.rotary)
+    qkv = rotated(std::move(qkv), length, settings.family == "lsh" ? x.columns : 2 * x.columns,
+                  x.columns / settings.heads);
   const Matrix attended = settings.family == "linformer"
                               ? linformer_attention(qkv, length, parameters, name, own)
                               : pairwise_attention(qkv, length, own);
@@ -230,9 +255,7 @@ Matrix block(const Matrix& x, std::int64_t length, const Parameters& parameters,
       branch.values[i] = stream.values[i] + branch.values[i] * (mask.empty() ? 1 : mask[i]);
     return branch;
   };
-  const auto norm = [&](const Matrix& m, const char* which) {
-    return layer_norm(m, parameters, name + which);
-  };
+  const auto normed = [&](const Matrix& m, const char* which) { return norm(m, parameters, name + which); };
   const auto attend = [&](const Matrix& m) {
     return self_attention(m, length, parameters, name + ".attention", settings.attention);
   };
@@ -240,11 +263,11 @@ Matrix block(const Matrix& x, std::int64_t length, const Parameters& parameters,
     return feed_forward(m, parameters, name + ".feed_forward", settings.activation);
   };
   if (settings.norm_first) {
-    const Matrix middle = add(attend(norm(x, ".norm1")), x, masks.attention);
-    return add(feed(norm(middle, ".norm2")), middle, masks.feed_forward);
+    const Matrix middle = add(attend(normed(x, ".norm1")), x, masks.attention);
+    return add(feed(normed(middle, ".norm2")), middle, masks.feed_forward);
   }
-  const Matrix middle = norm(add(attend(x), x, masks.attention), ".norm1");
-  return norm(add(feed(middle), middle, masks.feed_forward), ".norm2");
+  const Matrix middle = normed(add(attend(x), x, masks.attention), ".norm1");
+  return normed(add(feed(middle), middle, masks.feed_forward), ".norm2");
 }
 
 std::vector<double> categorical_log_probabilities(std::span<const double> logits) {

@@ -15,13 +15,14 @@ namespace linnet::reference {
 /// x Wᵀ + b with W = name.weight [outputs, inputs], b = name.bias; without the bias where there is none.
 Matrix dense(const Matrix& x, const Parameters& parameters, const std::string& name);
 
-/// Ba et al. 2016, ε = 1e-5; gain name.weight, bias name.bias.
-Matrix layer_norm(const Matrix& x, const Parameters& parameters, const std::string& name);
+/// Ba et al. 2016, ε = 1e-5; gain name.weight, bias name.bias. Without a bias: division by the root mean
+/// square (Zhang and Sennrich 2019).
+Matrix norm(const Matrix& x, const Parameters& parameters, const std::string& name);
 
-/// "none", "relu", "gelu" (x·Φ(x)) or "gelu-tanh" (Hendrycks and Gimpel 2016).
+/// "none", "relu", "gelu" (x·Φ(x)) or "gelu-tanh" (Hendrycks and Gimpel 2016); of "swiglu" x·σ(x).
 double activation(const std::string& kind, double x);
 
-/// name.first, activation, name.second.
+/// name.first, activation, name.second; with "swiglu" the activation is multiplied by name.gate.
 Matrix feed_forward(const Matrix& x, const Parameters& parameters, const std::string& name,
                     const std::string& kind);
 
@@ -49,7 +50,13 @@ struct AttentionSettings {
   std::int64_t rank = 0;                        ///< of linformer
   std::int64_t projection_length = 0;           ///< tokens that its projections are for
   std::string projections_of = {};              ///< the layer that owns them, if it is not the layer itself
+  bool rotary = false;                          ///< whether queries and keys are rotated
 };
+
+/// Queries and keys, the first `rotated` of the columns of rows [batch · length, …], by heads of head_dim
+/// numbers: the pair (x_j, x_{j + head_dim/2}) of a row at position p of its entry turns by the angle p ·
+/// 10000^(−2j/head_dim) (Su et al. 2021, equation 34, with the columns in another order).
+Matrix rotated(Matrix qkv, std::int64_t length, std::int64_t rotated, std::int64_t head_dim);
 
 /// φ of the feature map of that name.
 double feature(const AttentionSettings& settings, double x);

@@ -1,7 +1,10 @@
 #include "reference/transformer.h"
 
+#include <algorithm>
 #include <cmath>
+#include <sstream>
 #include <string>
+#include <vector>
 
 namespace linnet::reference {
 namespace {
@@ -15,32 +18,48 @@ Matrix tied_head(const Matrix& x, const Parameters& parameters, std::int64_t voc
   return dense(x, head, "head");
 }
 
+/// The first layer of the linformer family.
+std::string owner_of_projections(const std::vector<std::string>& families) {
+  const auto first = std::ranges::find(families, "linformer");
+  return "layers." + std::to_string(first - families.begin()) + ".attention";
+}
+
 }  // namespace
 
-BlockSettings block_settings(const ModelConfig& config) {
+BlockSettings block_settings(const ModelConfig& config, std::int64_t layer) {
+  // A list of plain names is all that tests give.
+  std::vector<std::string> families = {name_of(config.attention.family)};
+  if (!config.attention.layers.empty()) {
+    families.clear();
+    std::istringstream list(config.attention.layers);
+    for (std::string name; std::getline(list, name, ',');) families.push_back(name);
+  }
+  const std::string family = families[static_cast<std::size_t>(layer) % families.size()];
   BlockSettings settings = {
-      {name_of(config.attention.family), config.attention.linear.feature_map, config.attention.linear.alpha,
-       config.attention.epsilon, config.attention.normalise == Normalise::sum, config.heads, config.causal()},
+      {family, config.attention.linear.feature_map, config.attention.linear.alpha, config.attention.epsilon,
+       config.attention.normalise == Normalise::sum, config.heads, config.causal()},
       name_of(config.activation),
       config.norm == NormOrder::pre};
-  if (config.attention.family == Family::local) settings.attention.window = config.attention.local.window;
+  if (family == "local") settings.attention.window = config.attention.local.window;
+  settings.attention.rotary = config.positions == Positions::rotary;
   settings.attention.rank = config.attention.linformer.rank;
   settings.attention.projection_length = config.length;
   if (config.attention.linformer.sharing == ProjectionSharing::layerwise)
-    settings.attention.projections_of = "layers.0.attention";
+    settings.attention.projections_of = owner_of_projections(families);
   return settings;
 }
 
 Matrix head_parameters(const ModelConfig& config, const Parameters& parameters,
                        std::span<const std::int32_t> ids, std::int64_t length,
                        std::span<const BlockMasks> masks, std::span<const std::int64_t> key_lengths) {
-  BlockSettings settings = block_settings(config);
-  settings.attention.key_lengths.assign(key_lengths.begin(), key_lengths.end());
   Matrix x = embedding(ids, length, config.width, parameters, "embedding", name_of(config.positions));
-  for (std::size_t layer = 0; layer < static_cast<std::size_t>(config.layers); ++layer)
+  for (std::int64_t layer = 0; layer < config.layers; ++layer) {
+    BlockSettings settings = block_settings(config, layer);
+    settings.attention.key_lengths.assign(key_lengths.begin(), key_lengths.end());
     x = block(x, length, parameters, "layers." + std::to_string(layer), settings,
-              masks.empty() ? BlockMasks{} : masks[layer]);
-  if (config.norm == NormOrder::pre) x = layer_norm(x, parameters, "final_norm");
+              masks.empty() ? BlockMasks{} : masks[static_cast<std::size_t>(layer)]);
+  }
+  if (config.norm == NormOrder::pre) x = norm(x, parameters, "final_norm");
   return config.tied_output ? tied_head(x, parameters, config.vocabulary) : dense(x, parameters, "head");
 }
 
@@ -90,11 +109,12 @@ Matrix hidden_rows(const ModelConfig& config, const Parameters& parameters, cons
       if (config.positions == Positions::sinusoidal)
         sum += sinusoid(static_cast<std::int64_t>(position), static_cast<std::int64_t>(j), config.width);
     }
-  BlockSettings settings = block_settings(config);
-  settings.attention.key_lengths = steps.key_lengths;
-  for (std::size_t layer = 0; layer < static_cast<std::size_t>(config.layers); ++layer)
+  for (std::int64_t layer = 0; layer < config.layers; ++layer) {
+    BlockSettings settings = block_settings(config, layer);
+    settings.attention.key_lengths = steps.key_lengths;
     x = block(x, steps.length, parameters, "layers." + std::to_string(layer), settings, {});
-  return config.norm == NormOrder::pre ? layer_norm(x, parameters, "final_norm") : x;
+  }
+  return config.norm == NormOrder::pre ? norm(x, parameters, "final_norm") : x;
 }
 
 namespace {

@@ -42,7 +42,7 @@ Matrix hidden_rows(const ModelConfig& config, const Parameters& parameters, cons
 /// Σ −log p over everything that counts.
 double loss(const ModelConfig& config, const Parameters& parameters, const Steps& steps);
 
-/// How the reference names a configuration's attention and blocks.
-BlockSettings block_settings(const ModelConfig& config);
+/// How the reference names a configuration's attention and blocks; `layer` counts from 0.
+BlockSettings block_settings(const ModelConfig& config, std::int64_t layer = 0);
 
 }  // namespace linnet::reference

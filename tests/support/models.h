@@ -1,9 +1,11 @@
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "attention/family.h"
 #include "linnet/model.h"
 #include "model/access.h"
 #include "model/network.h"
@@ -36,10 +38,24 @@ inline ModelConfig small_config() {
   return config;
 }
 
+/// With SwiGLU, normalisation by the root mean square, rotary positions and another family in every layer, as
+/// "linear,local" lists them.
+inline ModelConfig with_other_blocks(ModelConfig config, const std::string& families) {
+  config.layers = std::ranges::count(families, ',') + 1;
+  config.width = 4 * config.heads;
+  config.activation = Activation::swiglu;
+  config.norm_kind = NormKind::rms;
+  config.positions = Positions::rotary;
+  config.attention.layers = families;
+  config.attention.local.window = 3;
+  return config;
+}
+
 inline std::string describe(const ModelConfig& config) {
-  return std::string(name_of(config.norm)) + "-norm, " + name_of(config.positions) + " positions, " +
-         name_of(config.head) + " head" + (config.tied_output ? " (tied)" : "") + ", " +
-         name_of(config.attention.family) + " " + config.attention.linear.feature_map +
+  return std::string(name_of(config.norm)) + "-norm (" + name_of(config.norm_kind) + "), " +
+         name_of(config.positions) + " positions, " + name_of(config.head) + " head" +
+         (config.tied_output ? " (tied)" : "") + ", " + families_text(config.attention) + " " +
+         config.attention.linear.feature_map +
          (config.attention.strided.pattern == SparsePattern::fixed ? " fixed, " : ", ") +
          name_of(config.activation);
 }

@@ -47,7 +47,8 @@ inline std::shared_ptr<const Model> model_of_distribution(const std::vector<floa
   return make_model(config, std::move(values));
 }
 
-/// Small models of both families and both heads, with and without classes.
+/// Small models of both families and both heads, with and without classes, and one with a window between
+/// linear layers.
 inline std::vector<ModelConfig> session_configs() {
   std::vector<ModelConfig> result;
   for (const Family family : {Family::linear, Family::softmax})
@@ -60,6 +61,9 @@ inline std::vector<ModelConfig> session_configs() {
       config.positions = family == Family::linear ? Positions::sinusoidal : Positions::learned;
       result.push_back(config);
     }
+  result.push_back(with_other_blocks(small_config(), "linear,local"));
+  result.back().length = 400;
+  result.back().attention.local.window = 30;
   return result;
 }
 
@@ -79,6 +83,13 @@ inline std::vector<ModelConfig> recurrent_configs() {
     result.push_back(config);
     if (family.family != Family::strided) continue;
     config.attention.strided.pattern = SparsePattern::fixed;
+    result.push_back(config);
+  }
+  // Other families in other layers; `family` says whether the whole state has a fixed size.
+  for (const char* families : {"linear,local,linear", "softmax,linear,local"}) {
+    ModelConfig config = with_other_blocks(tiny_config(), families);
+    config.attention.family = find_family(std::string(families, std::string_view(families).find(',')));
+    config.attention.local.window = 7;
     result.push_back(config);
   }
   return result;

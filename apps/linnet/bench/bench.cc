@@ -37,14 +37,12 @@ Json BenchOptions::rows(const std::function<void(Context& context, Json& rows)>&
   return rows;
 }
 
-std::vector<std::string> family_list(const std::string& option, const std::string& text) {
-  std::vector<std::string> names = name_list(option, text, "bench");
-  for (const std::string& name : names) find_family(name);
-  return names;
-}
-
 Families families_of(const std::string& option, const std::string& text) {
-  if (text != "all") return {family_list(option, text)};
+  if (text != "all") {
+    const Families families{name_list(option, text, "bench")};
+    for (const std::string& name : families.names) find_family(name);
+    return families;
+  }
   Families families{{}, true};
   for (const FamilyInfo& info : family_table()) families.names.push_back(info.name);
   return families;

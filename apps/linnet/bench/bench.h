@@ -24,10 +24,8 @@ struct BenchOptions {
   Json rows(const std::function<void(Context& context, Json& rows)>& measure) const;
 };
 
-/// Names of attention families, all of them known.
-std::vector<std::string> family_list(const std::string& option, const std::string& text);
-
-/// The same, or `all` of the table, of which what cannot be is left out instead of refused.
+/// Names of attention families, all of them known; or `all` of the table, of which what cannot be is left out
+/// instead of refused.
 struct Families {
   std::vector<std::string> names;
   bool all = false;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "attention/family.h"
 #include "base/fail.h"
 #include "bench/bench.h"
 #include "checks.h"
@@ -11,6 +12,7 @@
 #include "linnet/generation.h"
 #include "lists.h"
 #include "model/cost.h"
+#include "model/network.h"
 #include "outputs.h"
 #include "plot/plot.h"
 #include "report.h"
@@ -55,22 +57,34 @@ double published_images_per_second(const Row& row) {
   return mnist ? 0.45 : 0.004;
 }
 
-/// Seconds that it takes to read the weights once, and to read and write the states of a step once.
-double memory_seconds(Context& context, std::size_t weight_bytes, std::size_t state_bytes,
-                      bool states_are_written) {
-  Tensor weights = Tensor::of<float>({static_cast<std::int64_t>(weight_bytes / sizeof(float))});
-  Tensor states = Tensor::of<float>({static_cast<std::int64_t>(state_bytes / sizeof(float))});
+/// Seconds that it takes to read the weights and the read bytes of the states once, and to read and write the
+/// written ones once.
+double memory_seconds(Context& context, std::size_t weight_bytes, std::size_t read_bytes,
+                      std::size_t written_bytes) {
+  const auto floats = [](std::size_t bytes) {
+    return Tensor::of<float>({static_cast<std::int64_t>(bytes / sizeof(float))});
+  };
+  Tensor weights = floats(weight_bytes), read = floats(read_bytes), written = floats(written_bytes);
   std::vector<double> times = time_calls(
       [&] {
         kernels::sum_of_squares(context, weights.span<float>());
-        if (states_are_written)
-          kernels::scale(context, states.span<float>(), 1.0f);
-        else
-          kernels::sum_of_squares(context, states.span<float>());
+        kernels::sum_of_squares(context, read.span<float>());
+        kernels::scale(context, written.span<float>(), 1.0f);
       },
       0.1);
   std::sort(times.begin(), times.end());
   return quantile(times, 0.5);
+}
+
+/// Bytes of a stream's state that a step of the linear layers reads and writes.
+std::size_t linear_state_bytes(const ModelConfig& config) {
+  const std::vector<Family> families = layer_families(config.attention, config.layers);
+  const auto layers = std::ranges::count(families, Family::linear);
+  if (layers == 0) return 0;
+  const std::int64_t dim = config.width / config.heads;
+  const std::int64_t floats =
+      make_attention(attention_of(config, Family::linear))->state_floats({config.heads, dim, dim});
+  return static_cast<std::size_t>(layers * floats) * sizeof(float);
 }
 
 std::vector<std::int32_t> random_prompt(const ModelConfig& config, std::int64_t length) {
@@ -147,10 +161,12 @@ Json measure(Context& context, const std::shared_ptr<const Model>& model, const 
   const double visible = row.cache ? (length + 1) / 2 : 1;
   const double flops = streams * generation_cost(config, visible).forward();
   const double products_ms = 1e3 * flops / (1e9 * ceiling(context, row.weights).gemm_gflops);
-  const bool written = config.attention.family == Family::linear;
-  const std::size_t touched =
-      row.cache ? static_cast<std::size_t>(row.streams) * state_bytes / (written ? 1 : 2) : 0;
-  const double memory_ms = 1e3 * memory_seconds(context, model->weight_bytes(), touched, written);
+  // A cache is half full on average.
+  const std::size_t written = row.cache ? linear_state_bytes(config) : 0;
+  const std::size_t read = row.cache ? (state_bytes - written) / 2 : 0;
+  const auto all_streams = static_cast<std::size_t>(row.streams);
+  const double memory_ms =
+      1e3 * memory_seconds(context, model->weight_bytes(), all_streams * read, all_streams * written);
 
   Json json = json_of(context, row);
   json["tokens_per_second"] = streams / mean;
@@ -254,13 +270,18 @@ void check_options(const Arguments& arguments) {
   check_outputs("bench", {{"--plot", arguments.plot}}, configs);
 }
 
+/// In --family: the families that the configuration has.
+const std::string configured = "configured";
+
 /// The lists that the options name.
 struct Lists {
   explicit Lists(const Arguments& arguments)
       : configs(name_list("--config", arguments.config, "bench")),
-        families(family_list("--family", arguments.family)),
+        families(name_list("--family", arguments.family, "bench")),
         weights(name_list("--weights", arguments.weights, "bench")),
         streams(number_list("--streams", arguments.streams, "bench")) {
+    for (const std::string& name : families)
+      if (name != configured) find_family(name);
     for (const std::string& name : weights) kernels::find_weight_type(name);
     if (!arguments.position.empty()) positions = number_list("--position", arguments.position, "bench");
   }
@@ -269,10 +290,13 @@ struct Lists {
   std::vector<std::int64_t> streams, positions;
 };
 
-/// The configuration under another family and other weights.
+/// The configuration under another family in all layers, unless it is `configured`, and other weights.
 std::shared_ptr<const Model> model_of(RunConfig config, const std::string& family, const std::string& weights,
                                       const Arguments& arguments) {
-  config.model.attention.family = find_family(family);
+  if (family != configured) {
+    config.model.attention.family = find_family(family);
+    config.model.attention.layers.clear();
+  }
   config.model.weights = kernels::find_weight_type(weights);
   config.check_memory(false);
   const bool endless = !arguments.position.empty() || arguments.real_time;
@@ -331,8 +355,9 @@ void run(const Arguments& arguments) {
       RunConfig config;
       load_without_data(config, name, arguments.settings);
       for (const auto& [family, weights] : pairs(lists.families, lists.weights))
-        add_rows(rows, context, model_of(config, family, weights, arguments), {name, family, weights}, lists,
-                 arguments);
+        add_rows(rows, context, model_of(config, family, weights, arguments),
+                 {name, family == configured ? families_text(config.model.attention) : family, weights},
+                 lists, arguments);
     }
   });
   if (!arguments.plot.empty()) plot(rows, arguments.plot);
@@ -355,7 +380,10 @@ void add_bench_generate(Command& bench) {
       "         linnet bench generate --config stream --family linear --real-time");
   command.add_option("--config", arguments->config, "configurations: files, or names of shipped ones")
       .capture_default_str();
-  command.add_option("--family", arguments->family, "attention families").capture_default_str();
+  command
+      .add_option("--family", arguments->family,
+                  "attention families of all layers; configured: those of the configuration")
+      .capture_default_str();
   command.add_option("--streams", arguments->streams, "number of streams: a list or a doubling range")
       .capture_default_str();
   command.add_option("--weights", arguments->weights, "types of the weights: f32, bf16, int8")

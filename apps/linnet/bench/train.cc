@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "attention/family.h"
 #include "base/fail.h"
 #include "base/random.h"
 #include "bench/bench.h"
@@ -64,7 +65,7 @@ Json measure(Context& context, const RunConfig& config, std::int64_t batch, doub
   json["time_ms"] = time_summary(times);
   const double tokens = static_cast<double>(ids.size());
   const double rate = tokens / (1e-3 * json["time_ms"]["median"].get<double>());
-  json["family"] = name_of(model.attention.family);
+  json["family"] = families_text(model.attention);
   json["batch"] = batch;
   json["length"] = model.length;
   json["tokens_per_second"] = rate;
@@ -93,10 +94,13 @@ void run(const Arguments& arguments) {
     for (const std::string& name : configs) {
       RunConfig config;
       load_without_data(config, name, arguments.settings);
-      for (const std::string& family : families.names.empty()
-                                           ? std::vector<std::string>{name_of(config.model.attention.family)}
-                                           : families.names) {
-        config.model.attention.family = find_family(family);
+      const bool own = families.names.empty();
+      for (const std::string& family :
+           own ? std::vector<std::string>{families_text(config.model.attention)} : families.names) {
+        if (!own) {
+          config.model.attention.family = find_family(family);
+          config.model.attention.layers.clear();
+        }
         if (const std::string sentence = refusal_of(config.model); !sentence.empty()) {
           families.refuse(family, sentence);
           continue;
@@ -132,7 +136,7 @@ void add_bench_train(Command& bench) {
   command.add_option("--config", arguments->config, "configurations: files, or names of shipped ones")
       .capture_default_str();
   command.add_option("--family", arguments->family,
-                     "attention families, or all; default: that of the configuration");
+                     "attention families of all layers, or all; default: those of the configuration");
   command.add_option("--batch", arguments->batch, "examples per step; default: that of the configuration");
   command.add_option("--set", arguments->settings, "replace a value of the configuration, key=value");
   arguments->bench.seconds = 5;

@@ -35,12 +35,12 @@ from .fast_transformers.masking import TriangularCausalMask, linnet_mask
 from .fast_transformers.transformers import TransformerEncoder, TransformerEncoderLayer, name_of_activation
 
 MODEL = {
-    "objective": "next-token", "layers": 4, "heads": 4, "width": 64, "feed_forward": 256, "norm": "pre", "activation": "gelu",
-    "dropout": 0.0, "tied_output": False, "positions": "learned", "length": 256, "vocabulary": 256, "classes": 0,
+    "objective": "next-token", "layers": 4, "heads": 4, "width": 64, "feed_forward": 256, "norm": "pre", "norm_kind": "layer",
+    "activation": "gelu", "dropout": 0.0, "tied_output": False, "positions": "learned", "length": 256, "vocabulary": 256, "classes": 0,
     "head": "categorical", "mixtures": 10,
 }  # fmt: skip
 ATTENTION = {
-    "family": "linear", "feature_map": "elu", "alpha": 1.0, "epsilon": 1e-6, "normalise": "sum", "window": 128, "stride": 0,
+    "family": "linear", "layers": "", "feature_map": "elu", "alpha": 1.0, "epsilon": 1e-6, "normalise": "sum", "window": 128, "stride": 0,
     "pattern": "strided", "summary": 8, "decay": "none", "shortest_memory": 32.0, "longest_memory": 4096.0, "rank": 128,
     "sharing": "none", "buckets": 0, "chunk": 64, "rounds": 1, "seed": 0, "features": 0, "directions": "orthogonal",
 }  # fmt: skip
@@ -49,6 +49,7 @@ IMAGE = {"height": 0, "width": 0, "channels": 1}
 _CHOICES = {
     "objective": ("next-token", "masked"),
     "norm": ("pre", "post"),
+    "norm_kind": ("layer",),
     "activation": ("gelu", "gelu-tanh", "relu"),
     "positions": ("learned", "sinusoidal", "none"),
     "head": ("categorical", "logistics"),
@@ -95,6 +96,8 @@ def _check_tables(model, attention, image):
     masked, family = model["objective"] == "masked", attention["family"]
     if model["tied_output"] and model["head"] == "logistics":
         refuse("model", "no tied_output with the head 'logistics'", "both")
+    if attention["layers"]:
+        refuse("model", "the same family in all layers, attention.layers = ''", repr(attention["layers"]))
     if family == "linear" and attention["decay"] != "none":
         if masked:
             refuse("model", "no decay with the objective 'masked'", attention["decay"])

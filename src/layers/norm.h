@@ -1,16 +1,19 @@
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 
 #include "layers/parameters.h"
+#include "linnet/layer_types.h"
 
 namespace linnet {
 
-/// Layer normalisation with gain and bias (Ba et al. 2016), ε = 1e-5.
-class LayerNorm {
+/// Normalisation of rows: layer normalisation with gain and bias (Ba et al. 2016), or by the root mean square
+/// with a gain alone (Zhang and Sennrich 2019). ε = 1e-5 in both.
+class Norm {
  public:
-  LayerNorm(ParameterTable& table, const std::string& name, std::int64_t width);
+  Norm(ParameterTable& table, const std::string& name, std::int64_t width, NormKind kind = NormKind::layer);
 
   /// Takes the parameters of the buffer, whose memory must stay.
   void pack(const ParameterValues& parameters);
@@ -24,7 +27,7 @@ class LayerNorm {
 
  private:
   ParameterPlace gain_;
-  ParameterPlace bias_;
+  std::optional<ParameterPlace> bias_;  ///< of layer normalisation
   View<const float> gain_values_;
   View<const float> bias_values_;
 };
