@@ -119,7 +119,7 @@ Datasets open_fasta(const DataOptions& options, const Parts& parts) {
     fail<UsageError>("data", "expected data.length of at least 1 for sequences, got {}", options.length);
   const auto read = [](const char* key, const std::string& value) {
     std::vector<Sequence> sequences;
-    for (const std::filesystem::path& path : files_named(key, value))
+    for (const std::filesystem::path& path : files_named(key, value, "fasta"))
       for (Sequence& sequence : parse_fasta(read_file(path), path.string()))
         sequences.push_back(std::move(sequence));
     return sequences;

@@ -79,9 +79,9 @@ std::vector<fs::path> files_found(const std::string& value) {
   return files;
 }
 
-std::vector<fs::path> files_named(const char* key, const std::string& value) {
+std::vector<fs::path> files_named(const char* key, const std::string& value, const std::string& kind) {
   const std::vector<std::string> names = names_in(value);
-  if (names.empty()) fail<UsageError>("data", "expected the path of a file in {}, got none", key);
+  if (names.empty()) fail<UsageError>("data", "expected the path of a file of {} in {}, got none", kind, key);
   for (const std::string& name : names)
     if (files_of_name(name).empty()) fail("data", "expected files that match {} in {}, got none", name, key);
   return files_found(value);

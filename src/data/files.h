@@ -24,8 +24,10 @@ std::vector<std::string> names_in(const std::string& value);
 /// them are left out.
 std::vector<std::filesystem::path> files_found(const std::string& value);
 
-/// The same. Throws UsageError naming `key` for an empty value, and Error for a name that nothing matches.
-std::vector<std::filesystem::path> files_named(const char* key, const std::string& value);
+/// The same for data of that kind. Throws UsageError naming `key` for an empty value, and Error for a name
+/// that nothing matches.
+std::vector<std::filesystem::path> files_named(const char* key, const std::string& value,
+                                               const std::string& kind);
 
 /// The value with absolute names.
 std::string absolute_names(const std::string& value);

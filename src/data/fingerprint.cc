@@ -45,7 +45,7 @@ std::vector<Source> files_of_part(const DataOptions& options, const char* key, c
       if (path.extension() == ".npy" && fs::exists(offsets, ignored)) files.push_back({offsets});
     }
   } else {
-    for (const fs::path& path : files_named(key, value)) files.push_back({path});
+    for (const fs::path& path : files_named(key, value, options.kind)) files.push_back({path});
   }
   return files;
 }

@@ -52,7 +52,7 @@ class LineDataset final : public Dataset {
 
 std::vector<Line> read_lines(const char* key, const std::string& value) {
   std::vector<Line> lines;
-  for (const std::filesystem::path& path : files_named(key, value)) {
+  for (const std::filesystem::path& path : files_named(key, value, "lines")) {
     const auto file = std::make_shared<const std::string>(path.string());
     for (TabbedLine& line : read_tabbed_lines(path, "a label and a text")) {
       if (line.before.empty() || line.after.empty())

@@ -53,7 +53,7 @@ Datasets open_pairs(const DataOptions& options, const Parts& parts) {
     fail<UsageError>("data", "expected data.length of at least 2 for pairs, got {}", options.length);
   const auto read = [&](const char* key, const std::string& value) {
     std::vector<Pair> pairs;
-    for (const std::filesystem::path& path : files_named(key, value)) {
+    for (const std::filesystem::path& path : files_named(key, value, "pairs")) {
       std::int64_t longest = 0, line_of_longest = 0;
       for (TabbedLine& line : read_tabbed_lines(path, "a source and a target")) {
         if (line.after.find('\t') != std::string::npos)

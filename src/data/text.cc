@@ -82,7 +82,7 @@ Datasets open_text(const DataOptions& options, const Parts& parts) {
   const auto length = static_cast<std::size_t>(options.length);
   const auto read = [&](const char* key, const std::string& value) {
     std::string text;
-    for (const std::filesystem::path& path : files_named(key, value)) {
+    for (const std::filesystem::path& path : files_named(key, value, options.kind)) {
       std::string bytes = read_file(path);
       if (options.kind == "text") check_text(bytes, path.string(), "; the kind of such data is \"bytes\"");
       if (text.empty())

@@ -144,7 +144,7 @@ std::vector<Stretch> hold_out(std::vector<Stretch>& all, const std::string& orig
 
 std::vector<std::filesystem::path> token_files(const char* key, const std::string& value) {
   constexpr std::string_view offsets = ".offsets.npy";
-  std::vector<std::filesystem::path> files = files_named(key, value);
+  std::vector<std::filesystem::path> files = files_named(key, value, "tokens");
   std::erase_if(files, [&](const std::filesystem::path& file) {
     const std::string name = file.string();
     if (!name.ends_with(offsets)) return false;

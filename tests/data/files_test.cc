@@ -20,7 +20,7 @@ class Files : public testing::Test {
   // The names of the files, without the folder.
   std::vector<std::string> names(const std::string& value) {
     std::vector<std::string> result;
-    for (const auto& path : files_named("data.path", value)) {
+    for (const auto& path : files_named("data.path", value, "text")) {
       EXPECT_EQ(path.parent_path(), folder.path());
       result.push_back(path.filename().string());
     }
@@ -55,8 +55,8 @@ TEST_F(Files, RefusesPatternsThatMatchNothingAndNoNames) {
   EXPECT_THAT(error_of([&] { names(in_folder("n*.txt")); }),
               AllOf(HasSubstr("n*.txt"), HasSubstr("data.path"), HasSubstr("got none")));
   for (const char* value : {"", " , "})
-    EXPECT_THAT(error_of<UsageError>([&] { files_named("data.test", value); }),
-                AllOf(HasSubstr("data.test"), HasSubstr("got none")));
+    EXPECT_THAT(error_of<UsageError>([&] { files_named("data.test", value, "text"); }),
+                HasSubstr("expected the path of a file of text in data.test, got none"));
 }
 
 TEST_F(Files, AbsoluteNamesNameTheSameFiles) {
