@@ -8,6 +8,7 @@
 #include "data/cifar.h"
 #include "data/copy_task.h"
 #include "data/fasta.h"
+#include "data/pairs.h"
 #include "io/file.h"
 #include "training/run_config.h"
 
@@ -41,6 +42,12 @@ std::vector<std::string> shipped_configs() {
       if (entry.path().extension() == ".toml") shipped.insert(entry.path().stem().string());
   }
   return {shipped.begin(), shipped.end()};
+}
+
+std::vector<std::string> split_names() { return {"validation", "training", "test"}; }
+
+Split split_named(const std::string& name) {
+  return name == "training" ? Split::training : name == "test" ? Split::test : Split::validation;
 }
 
 fs::path find_config(const std::string& file_or_name) {
@@ -81,6 +88,7 @@ void load_without_data(RunConfig& config, const std::string& file_or_name,
     model.vocabulary = pictures               ? data.levels
                        : data.kind == "copy"  ? copy_vocabulary
                        : data.kind == "fasta" ? static_cast<std::int64_t>(residues.size())
+                       : data.kind == "pairs" ? pair_vocabulary
                                               : 256;
   if (model.classes == 0 && !model.masked()) model.classes = pictures && data.labels ? 10 : 0;
   if (pictures && model.image_height == 0) model.image_height = model.image_width = size;

@@ -20,6 +20,10 @@ void load(RunConfig& config, const std::string& file_or_name, const std::vector<
 void load_without_data(RunConfig& config, const std::string& file_or_name,
                        const std::vector<std::string>& settings);
 
+/// The values of --split, and the part that each means.
+std::vector<std::string> split_names();
+Split split_named(const std::string& name);
+
 /// The names of the shipped configurations, sorted.
 std::vector<std::string> shipped_configs();
 

@@ -1,6 +1,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/fail.h"
 #include "base/memory.h"
@@ -76,8 +77,8 @@ void run(const Arguments& arguments) {
   const ModelConfig& config = model->config();
   DataOptions source = data_for_model(config, arguments.data, arguments.data_kind);
   source.labels = true;  // written for models without classes too
-  const std::unique_ptr<const Dataset> data =
-      open_dataset(source, arguments.split == "training" ? Split::training : Split::validation);
+  if (arguments.split == "test") source.test = std::exchange(source.path, "");
+  const std::unique_ptr<const Dataset> data = open_dataset(source, split_named(arguments.split));
   const Dataset& dataset = *data;
   check_fit(config, dataset);
   const std::int64_t size = dataset.size();
@@ -131,15 +132,15 @@ void add_embed(Command& program) {
   command.add_option("model", arguments->model, "folder of a model or of a run").required();
   command
       .add_option("--data", arguments->data,
-                  "digits, copy, a folder of MNIST or CIFAR-10 files, a text file or a FASTA file")
+                  "digits, copy, a folder of MNIST, CIFAR-10 or PNG files, or files of text, FASTA or tokens")
       .required();
   command
       .add_option("--data-kind", arguments->data_kind,
                   "kind of the data; default: from the name of --data and the files in it")
       .check(one_of(data_kinds()));
   command.add_option("--out", arguments->out, "safetensors file for the embeddings").required();
-  command.add_option("--split", arguments->split, "part of the data")
-      .check(one_of({"validation", "training"}));
+  command.add_option("--split", arguments->split, "part of the data; test takes all of the files")
+      .check(one_of(split_names()));
   command.add_option("--examples", arguments->examples, "number of examples, evenly spaced; default: all")
       .check(whole(1, most_count));
   command.add_option("--batch", arguments->batch, "examples per pass").check(whole(1, most_count));

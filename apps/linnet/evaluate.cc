@@ -2,16 +2,20 @@
 
 #include <cmath>
 #include <numbers>
+#include <optional>
+#include <utility>
 
 #include "attention/family.h"
 #include "base/fail.h"
 #include "checks.h"
 #include "commands.h"
 #include "config.h"
+#include "data/files.h"
 #include "io/file.h"
 #include "outputs.h"
 #include "report.h"
 #include "run_record.h"
+#include "training/run_config.h"
 
 namespace linnet {
 namespace {
@@ -50,21 +54,27 @@ std::vector<std::string> settings_of(const Arguments& arguments) {
 
 /// What to evaluate on: --data, or the data of the model's run.
 DataOptions data_of(const ModelConfig& config, const Arguments& arguments) {
-  const std::optional<fs::path> run = run_of(arguments.model);
+  std::optional<DataOptions> of_run;
+  if (const std::optional<fs::path> run = run_of(arguments.model)) of_run = RunRecord::read(*run).config.data;
   std::string kind = arguments.data_kind;
   if (arguments.data.empty()) {
-    if (!run)
+    if (!of_run)
       fail<UsageError>("evaluate", "expected --data for {}, which is no training run, got none",
                        arguments.model);
-    const DataOptions of_run = RunRecord::read(*run).config.data;
-    return kind.empty() ? of_run : data_for_model(config, of_run.path, kind);
+    return kind.empty() ? *of_run : data_for_model(config, of_run->path, kind);
   }
-  if (kind.empty() && run && !fs::is_directory(arguments.data) && fs::exists(arguments.data)) {
-    // The name of a file says less about its kind than the run.
-    const std::string& of_run = RunRecord::read(*run).config.data.kind;
-    if (of_run == "text" || of_run == "bytes" || of_run == "fasta") kind = of_run;
+  // The name of a file says less about its kind than the run.
+  const bool is_file = !fs::is_directory(arguments.data) && !files_found(arguments.data).empty() &&
+                       fs::exists(files_found(arguments.data).front());
+  if (kind.empty() && of_run && is_file && takes_files(of_run->kind)) kind = of_run->kind;
+  DataOptions data = data_for_model(config, arguments.data, kind);
+  if (of_run) data.token_bytes = of_run->token_bytes;
+  if (arguments.split == "test") {
+    data.test = std::exchange(data.path, "");
+    // The names of labels are those of the run's own data.
+    if (of_run && of_run->kind == data.kind) data.path = of_run->path;
   }
-  return data_for_model(config, arguments.data, kind);
+  return data;
 }
 
 /// The measures of a model that does not predict one token per step, for people.
@@ -134,8 +144,7 @@ void run(const Arguments& arguments) {
   const std::vector<std::string> settings = settings_of(arguments);
   const std::shared_ptr<const Model> model = Model::load(arguments.model, settings);
   const DataOptions source = data_of(model->config(), arguments);
-  const std::unique_ptr<const Dataset> data =
-      open_dataset(source, arguments.split == "training" ? Split::training : Split::validation);
+  const std::unique_ptr<const Dataset> data = open_dataset(source, split_named(arguments.split));
   const auto start = std::chrono::steady_clock::now();
   std::string lines = "example,position,token,log_probability,bits\n";
   TokenLossCallback on_token;
@@ -189,17 +198,18 @@ void add_evaluate(Command& program) {
       "         linnet evaluate runs/softmax --data digits --attention favor --features 256\n"
       "         linnet evaluate runs/text --data book.txt --per-token tokens.csv");
   command.add_option("model", arguments->model, "folder of a model or of a run").required();
-  command.add_option(
-      "--data", arguments->data,
-      "digits, copy, a folder of MNIST or CIFAR-10 files, a text file or a FASTA file; default: the "
-      "data of the run");
+  command.add_option("--data", arguments->data,
+                     "digits, copy, a folder of MNIST, CIFAR-10 or PNG files, or files of text, FASTA or "
+                     "tokens; default: the "
+                     "data of the run");
   command
       .add_option(
           "--data-kind", arguments->data_kind,
           "kind of the data; default: that of the run, or from the name of --data and the files in it")
       .check(one_of(data_kinds()));
-  command.add_option("--split", arguments->split, "part of the data")
-      .check(one_of({"validation", "training"}));
+  command
+      .add_option("--split", arguments->split, "part of the data; with --data, test takes all of the files")
+      .check(one_of(split_names()));
   command.add_option("--examples", arguments->examples, "number of examples, evenly spaced; default: all")
       .check(whole(1, most_count));
   command.add_option("--batch", arguments->batch, "examples per pass").check(whole(1, most_count));

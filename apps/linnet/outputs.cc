@@ -5,6 +5,7 @@
 #include <system_error>
 
 #include "base/fail.h"
+#include "data/files.h"
 #include "model/files.h"
 
 namespace linnet {
@@ -26,10 +27,10 @@ bool is_read(const std::string& name) {
          name.find("ubyte") != std::string::npos || name.ends_with(".bin");
 }
 
-/// The input itself, or the files of a folder.
+/// The input itself, the files that it names, or those of a folder.
 std::vector<fs::path> files_of(const std::string& input) {
   std::error_code ignored;
-  if (!fs::is_directory(input, ignored)) return {input};
+  if (!fs::is_directory(input, ignored)) return files_found(input);
   std::vector<fs::path> files;
   for (const fs::directory_entry& entry : fs::directory_iterator(input, ignored))
     if (is_read(entry.path().filename().string())) files.push_back(entry.path());

@@ -71,7 +71,8 @@ RunRecord RunRecord::read(const fs::path& run) {
 }
 
 void RunRecord::write(const fs::path& run) {
-  require_utf8(config.data.path);
+  for (const std::string& value : {config.data.path, config.data.validation, config.data.test})
+    require_utf8(value);
   require_utf8(initial);
   std::string text = "# Everything that decides this run. `linnet train --resume` reads it.\n";
   const Json tables = options().to_json();

@@ -10,6 +10,7 @@
 #include "checks.h"
 #include "commands.h"
 #include "config.h"
+#include "data/files.h"
 #include "io/file.h"
 #include "linnet/version.h"
 #include "model/config.h"
@@ -49,7 +50,8 @@ struct Arguments {
 
 /// What a resume may change: not the parameters that an update leads to, except how many updates there are.
 bool may_change(const std::string& key) {
-  return key == "data.path" || key == "training.steps" || std::ranges::count(keys_of_the_loop(), key) > 0;
+  return key == "data.path" || key == "data.validation" || key == "data.test" || key == "training.steps" ||
+         std::ranges::count(keys_of_the_loop(), key) > 0;
 }
 
 constexpr std::int64_t sample_pictures = 64;
@@ -75,10 +77,11 @@ void draw(const fs::path& folder, std::int64_t step, const std::shared_ptr<const
   write_file_atomically(folder / "samples" / fmt::format("{}.txt", step), text);
 }
 
-/// --data on top of the configuration, with an absolute path.
+/// --data on top of the configuration, with absolute paths.
 void set_data(RunConfig& config, const std::string& data) {
   if (!data.empty()) set_source(config.data, data);
-  if (!config.data.path.empty()) config.data.path = absolute_path(config.data.path).string();
+  for (std::string* value : {&config.data.path, &config.data.validation, &config.data.test})
+    *value = absolute_names(*value);
 }
 
 RunRecord new_record(const Arguments& arguments) {
@@ -97,7 +100,8 @@ RunRecord new_record(const Arguments& arguments) {
 void check_changes(RunRecord& run, RunRecord& changed, const std::string& folder) {
   const std::vector<Setting> old = run.config.settings(), now = changed.config.settings();
   for (std::size_t i = 0; i < old.size(); ++i)
-    if (old[i].value != now[i].value && !may_change(old[i].key))
+    if (old[i].value != now[i].value &&
+        (!may_change(old[i].key) || old[i].value.empty() || now[i].value.empty()))
       fail<UsageError>("resume", "expected {} = {} as in the run {}, got {}", old[i].key, old[i].value,
                        folder, now[i].value);
 }

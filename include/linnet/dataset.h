@@ -96,15 +96,34 @@ LINNET_API std::uint8_t pixel_of_token(std::int32_t token, std::int64_t levels);
 /// - "cifar10": a folder `path` of CIFAR-10's binary files (data/cifar.h); data_batch_1.bin …
 /// data_batch_5.bin
 ///   for training, test_batch.bin for validation. Scaled down to `size` like MNIST's, channel by channel;
-/// - "text": the bytes of the file `path`. Every window of `length` bytes of the first 90 % is a training
-/// example; the
+/// - "images": PNG files in sub-folders of the folder `path`, which are named by their classes and sorted, or
+///   in the folder itself, without labels. Grey or colour; colour where any image has it. All of one size, or
+///   scaled down to `size` × `size` like MNIST's. Every tenth image of a class is for validation;
+/// - "text": the bytes of the files `path`, one file after another. Every window of `length` bytes of the
+///   first 90 % is a training example; the
 ///   last 10 % are covered by windows that overlap by half, where only bytes with half a window before them
 ///   count (all of them in the first window), so that every byte counts exactly once. A file with a byte of 0
 ///   is taken for a binary one and refused;
-/// - "bytes": the same for a file of any bytes;
+/// - "bytes": the same for files of any bytes;
 /// - "copy": the copy task (data/copy_task.h), `examples` for training and a tenth of that for validation;
-/// - "fasta": the proteins of the FASTA file `path` (data/fasta.h). Every tenth sequence is for validation,
-/// the others for training; those longer than `length` are cut into equal pieces.
+/// - "fasta": the proteins of the FASTA files `path` (data/fasta.h). Every tenth sequence is for validation,
+///   the others for training; those longer than `length` are cut into equal pieces;
+/// - "tokens": token ids in the files `path`: NAME.safetensors with a tensor `tokens` of integers [steps] or
+///   [steps, fields] and an optional one `offsets` [pieces + 1]; NAME.npy with such tokens, and optionally
+///   NAME.offsets.npy; NAME.bin of u16 or u32 (`token_bytes`). Every window of `length` steps of a file
+///   without offsets is a training example; a longer piece of a file with them has windows that overlap by
+///   half or more. The last tenth of a file without offsets and every tenth piece are for validation, with
+///   overlapping windows of which every step counts exactly once. Shorter pieces are padded;
+/// - "lines": lines LABEL<tab>text of the files `path`. Tokens are the bytes of the text, cut after `length`,
+///   and labels are sorted by their bytes. Every tenth line is for validation;
+/// - "pairs": lines source<tab>target of the files `path`, as one sequence: bytes of the source, 256 as a
+///   separator, bytes of the target, 257 as the end. The target and the end alone count. Every tenth line is
+///   for validation.
+///
+/// Kinds of files take several: names separated by commas, or with * and ?, as in a shell and sorted. A name
+/// that exists is taken as it stands. With `validation` all of `path` is for training. Where one part alone
+/// is opened, "images" and "lines" read `path` for the names of the labels, and "tokens" all files for the
+/// largest token where `fields` does not give it.
 struct DataOptions {
   std::string kind = "digits";
   std::string path = {};
@@ -116,7 +135,10 @@ struct DataOptions {
   std::int64_t seed = 1;          ///< seed of synthetic data
   /// Files for validation alone, as `path`; empty takes a part of `path`, as the kind says.
   std::string validation = {};
-  std::string test = {};     ///< files for testing alone, as `path`
+  std::string test = {};  ///< files for testing alone, as `path`
+  std::string fields =
+      {};  ///< number of values of each field of tokens, "50,30"; empty: of the largest token
+  std::int64_t token_bytes = 2;  ///< bytes of a token in .bin files: 2 or 4
   std::string columns = {};  ///< names of the columns of a series, separated by commas; empty: all of them
   std::string time = {};   ///< name of the column with the time of a series; empty: the first, if it is none
   std::string split = {};  ///< ends of the training and of the validation part: fractions, or times

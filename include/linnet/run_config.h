@@ -59,14 +59,15 @@ struct LINNET_API RunConfig {
 /// The values of `data.kind`.
 LINNET_API std::vector<std::string> data_kinds();
 
-/// "digits", "copy", a folder or a file, put into `data`. A file is FASTA or plain bytes where `data` says
-/// so already, FASTA where it is called .fasta, .fa or .faa, otherwise text. Throws UsageError for anything
-/// else.
+/// "digits", "copy", a folder, a file or several files (DataOptions), put into `data`. Files are of the kind
+/// that `data` names, if it is one of files other than text. Otherwise the name of the first decides: FASTA
+/// for .fasta, .fa and .faa, tokens for .npy, .safetensors and .bin, text for others. A folder of CIFAR-10's
+/// files or of PNG files is known by them, any other one is MNIST's. Throws UsageError for anything else.
 LINNET_API void set_source(DataOptions& data, const std::string& source);
 
 /// The data of `source` in the form that a model takes: its length, its picture size and its levels. `kind`
-/// is the kind of data; empty takes CIFAR-10 for a folder and a model of three channels, otherwise as
-/// `set_source` says. Throws UsageError where tokens of that kind cannot be the model's.
+/// is the kind of data; empty takes what `set_source` says, with CIFAR-10 for MNIST where the model has three
+/// channels. Throws UsageError where tokens of that kind cannot be the model's.
 LINNET_API DataOptions data_for_model(const ModelConfig& model, const std::string& source,
                                       const std::string& kind = "");
 

@@ -81,11 +81,12 @@ class Dataset:
         Parameters
         ----------
         source : path
-            A folder of MNIST's or CIFAR-10's files, a text or a FASTA file, or "digits" or "copy".
+            A folder of MNIST's, CIFAR-10's or PNG files, a file of text, FASTA or tokens, or "digits" or "copy".
         model : linnet.Model
             Decides length, picture size and levels.
         kind : str
-            The kind of data where the name does not tell: digits, mnist, cifar10, text, bytes, copy, fasta.
+            The kind of data where the name does not tell: digits, mnist, cifar10, images, text, bytes, copy, fasta, tokens,
+            lines, pairs.
         """
         from ._model import Model
 

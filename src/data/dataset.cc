@@ -11,9 +11,13 @@
 #include "base/random.h"
 #include "data/copy_task.h"
 #include "data/fasta.h"
+#include "data/image_folder.h"
 #include "data/images.h"
+#include "data/lines.h"
+#include "data/pairs.h"
 #include "data/parts.h"
 #include "data/text.h"
+#include "data/tokens.h"
 
 namespace linnet {
 namespace {
@@ -59,16 +63,31 @@ void check_examples(const DataOptions& options) {
     fail<UsageError>("data", "expected 1 to {} examples, got {}", most, options.examples);
 }
 
+// Kinds whose parts are given by their files or by the program.
+void check_no_own_parts(const DataOptions& options) {
+  for (const auto& [key, value] :
+       {std::pair("data.validation", options.validation), std::pair("data.test", options.test)})
+    if (!value.empty())
+      fail<UsageError>("data", "expected no {} for data of kind \"{}\", which has its own parts, got {}", key,
+                       options.kind, value);
+}
+
 Datasets open_parts(const DataOptions& options, const Parts& parts) {
-  if (options.kind == "mnist") return open_mnist(options, parts);
-  if (options.kind == "cifar10") return open_cifar(options, parts);
   if (options.kind == "text" || options.kind == "bytes") return open_text(options, parts);
   if (options.kind == "fasta") return open_fasta(options, parts);
+  if (options.kind == "tokens") return open_tokens(options, parts);
+  if (options.kind == "images") return open_images(options, parts);
+  if (options.kind == "lines") return open_lines(options, parts);
+  if (options.kind == "pairs") return open_pairs(options, parts);
+  check_no_own_parts(options);
+  if (options.kind == "mnist") return open_mnist(options, parts);
+  if (options.kind == "cifar10") return open_cifar(options, parts);
   if (options.kind == "digits" || options.kind == "copy") {
     check_examples(options);
     return options.kind == "digits" ? open_digits(options, parts) : open_copy(options, parts);
   }
-  const std::vector<std::string> kinds = {"digits", "mnist", "cifar10", "text", "bytes", "copy", "fasta"};
+  const std::vector<std::string> kinds = {"digits", "mnist", "cifar10", "images", "text", "bytes",
+                                          "copy",   "fasta", "tokens",  "lines",  "pairs"};
   const std::string nearest = nearest_name(options.kind, kinds);
   fail<UsageError>("data", "expected a kind of data among {}, got \"{}\"{}", fmt::join(kinds, ", "),
                    options.kind, nearest.empty() ? "" : fmt::format("; did you mean \"{}\"?", nearest));
@@ -135,7 +154,9 @@ std::unique_ptr<Dataset> open_dataset(const DataOptions& options, Split split) {
   if (split == Split::training) return std::move(datasets.training);
   if (split == Split::validation) return std::move(datasets.validation);
   if (datasets.test == nullptr)
-    fail<UsageError>("data", "expected data with a part for testing, got data of kind \"{}\" without one",
+    fail<UsageError>("data",
+                     "expected data with a part for testing, got data of kind \"{}\" without one; data.test "
+                     "names files for it where the kind takes them",
                      options.kind);
   return std::move(datasets.test);
 }

@@ -4,12 +4,11 @@
 #include <cassert>
 
 #include "base/fail.h"
+#include "data/files.h"
 #include "io/file.h"
 
 namespace linnet {
 namespace {
-
-constexpr std::size_t held_out_every = 10;
 
 std::string_view trimmed(std::string_view line) {
   constexpr const char* blank = " \t\r";
@@ -116,18 +115,26 @@ std::unique_ptr<Dataset> sequence_pieces(std::vector<Sequence> sequences, std::i
 }
 
 Datasets open_fasta(const DataOptions& options, const Parts& parts) {
-  if (options.path.empty()) fail<UsageError>("data", "expected the path of a FASTA file, got none");
   if (options.length < 1)
     fail<UsageError>("data", "expected data.length of at least 1 for sequences, got {}", options.length);
-  std::vector<Sequence> all = parse_fasta(read_file(options.path), options.path), training, validation;
-  if (all.size() < held_out_every)
-    fail("data", "{}: expected at least {} sequences, every tenth of which is held out, got {}", options.path,
-         held_out_every, all.size());
-  for (std::size_t i = 0; i < all.size(); ++i)
-    (i % held_out_every == held_out_every - 1 ? validation : training).push_back(std::move(all[i]));
+  const auto read = [](const char* key, const std::string& value) {
+    std::vector<Sequence> sequences;
+    for (const std::filesystem::path& path : files_named(key, value, "fasta"))
+      for (Sequence& sequence : parse_fasta(read_file(path), path.string()))
+        sequences.push_back(std::move(sequence));
+    return sequences;
+  };
+  const auto hold_out = [&](std::vector<Sequence>& all) {
+    if (all.size() < held_out_every)
+      fail("data", "{}: expected at least {} sequences, every tenth of which is held out, got {}",
+           options.path, held_out_every, all.size());
+    return take_held_out(all);
+  };
+  auto [training, validation, test] = read_parts(options, parts, read, hold_out);
   Datasets datasets;
-  if (parts.training) datasets.training = sequence_pieces(std::move(training), options.length);
-  if (parts.validation) datasets.validation = sequence_pieces(std::move(validation), options.length);
+  if (training) datasets.training = sequence_pieces(std::move(*training), options.length);
+  if (validation) datasets.validation = sequence_pieces(std::move(*validation), options.length);
+  if (test) datasets.test = sequence_pieces(std::move(*test), options.length);
   return datasets;
 }
 

@@ -11,7 +11,9 @@ namespace linnet {
 struct DataFingerprint {
   std::int64_t files = 0;  ///< 0 for data that are generated
   std::int64_t bytes = 0;  ///< of all files
-  std::string crc32 = {};  ///< of the bytes of all files, one after another, as 8 hexadecimal digits
+  /// Of the bytes of all files, one after another, as 8 hexadecimal digits. Before a file of data.validation
+  /// or data.test stands the key with a slash, and before an image the name of its class.
+  std::string crc32 = {};
 
   bool operator==(const DataFingerprint&) const = default;
 };

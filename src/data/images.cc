@@ -18,13 +18,8 @@ namespace {
 
 constexpr std::int64_t digit_classes = 10;
 
-// Checks what image options have in common against the size that the images will have.
-void check(const DataOptions& options, std::int64_t height, std::int64_t width, std::int64_t channels = 1) {
-  if (options.levels < 2 || options.levels > 256)
-    fail<UsageError>("data", "expected 2 to 256 levels, got {}", options.levels);
-  if (const std::int64_t length = height * width * channels; options.length != 0 && options.length != length)
-    fail<UsageError>("data", "expected length 0 or {} for images of {} × {}{}, got {}", length, height, width,
-                     channels == 1 ? "" : fmt::format(" × {}", channels), options.length);
+std::vector<std::uint16_t> wide(const std::vector<std::uint8_t>& labels) {
+  return {labels.begin(), labels.end()};
 }
 
 std::unique_ptr<Dataset> open_part(const DataOptions& options, const MnistFiles& files) {
@@ -39,7 +34,8 @@ std::unique_ptr<Dataset> open_part(const DataOptions& options, const MnistFiles&
     fail<UsageError>("data", "{}: expected a size of at most {}, that of the images, or 0, got {}",
                      path.string(), std::min(height, width), size);
   const bool whole = size == 0 || (size == height && size == width);
-  check(options, whole ? height : size, whole ? width : size);
+  const ImageShape shape = whole ? ImageShape{height, width} : ImageShape{size, size};
+  check_image_options(options, shape);
 
   IdxArray labels;
   if (options.labels) {
@@ -52,11 +48,11 @@ std::unique_ptr<Dataset> open_part(const DataOptions& options, const MnistFiles&
       fail("data", "{}: expected labels from 0 to {}, got {}", labels_path.string(), digit_classes - 1, most);
   }
   if (whole)
-    return std::make_unique<ImageDataset>(std::move(images.values), std::move(labels.values),
-                                          ImageShape{height, width}, options.levels);
+    return std::make_unique<ImageDataset>(std::move(images.values), wide(labels.values), digit_classes, shape,
+                                          options.levels);
   Context context;
   return std::make_unique<ImageDataset>(scale_down(context, images.values, count, height, width, size),
-                                        std::move(labels.values), ImageShape{size, size}, options.levels);
+                                        wide(labels.values), digit_classes, shape, options.levels);
 }
 
 std::unique_ptr<Dataset> open_cifar_part(const DataOptions& options, CifarBatch batch) {
@@ -68,8 +64,8 @@ std::unique_ptr<Dataset> open_cifar_part(const DataOptions& options, CifarBatch 
   }
   if (!options.labels) batch.labels.clear();
   return std::make_unique<ImageDataset>(interleave(batch.planes, cifar_channels, size * size),
-                                        std::move(batch.labels), ImageShape{size, size, cifar_channels},
-                                        options.levels);
+                                        wide(batch.labels), cifar_classes,
+                                        ImageShape{size, size, cifar_channels}, options.levels);
 }
 
 /// The training batches as one.
@@ -89,6 +85,15 @@ CifarBatch read_cifar_training(std::span<const std::filesystem::path> files) {
 
 }  // namespace
 
+void check_image_options(const DataOptions& options, const ImageShape& image) {
+  if (options.levels < 2 || options.levels > 256)
+    fail<UsageError>("data", "expected 2 to 256 levels, got {}", options.levels);
+  const auto [height, width, channels] = image;
+  if (const std::int64_t length = height * width * channels; options.length != 0 && options.length != length)
+    fail<UsageError>("data", "expected length 0 or {} for images of {} × {}{}, got {}", length, height, width,
+                     channels == 1 ? "" : fmt::format(" × {}", channels), options.length);
+}
+
 std::filesystem::path find_mnist_file(const std::filesystem::path& folder, const std::string& name) {
   std::string dotted = name;
   dotted[name.rfind("-idx")] = '.';
@@ -99,9 +104,13 @@ std::filesystem::path find_mnist_file(const std::filesystem::path& folder, const
   fail("data", "expected {} or {}.gz in {}, got neither", name, name, folder.string());
 }
 
-ImageDataset::ImageDataset(std::vector<std::uint8_t> pixels, std::vector<std::uint8_t> labels,
-                           const ImageShape& image, std::int64_t levels)
-    : pixels_(std::move(pixels)), labels_(std::move(labels)), image_(image), levels_(levels) {
+ImageDataset::ImageDataset(std::vector<std::uint8_t> pixels, std::vector<std::uint16_t> labels,
+                           std::int64_t classes, const ImageShape& image, std::int64_t levels)
+    : pixels_(std::move(pixels)),
+      labels_(std::move(labels)),
+      classes_(classes),
+      image_(image),
+      levels_(levels) {
   assert(static_cast<std::int64_t>(pixels_.size()) % length() == 0);
   assert(labels_.empty() || static_cast<std::int64_t>(labels_.size()) == size());
 }
@@ -145,7 +154,7 @@ std::vector<std::uint8_t> scale_down(Context& context, std::span<const std::uint
 Datasets open_digits(const DataOptions& options, const Parts& parts) {
   const std::int64_t size = options.size == 0 ? 16 : options.size;
   if (size < 8 || size > 64) fail<UsageError>("data", "expected a size of 8 to 64 pixels, got {}", size);
-  check(options, size, size);
+  check_image_options(options, {size, size});
   Context context;
   const auto draw = [&](std::int64_t count, std::uint32_t stream) {
     std::vector<std::uint8_t> pixels(static_cast<std::size_t>(count * size * size));
@@ -153,8 +162,8 @@ Datasets open_digits(const DataOptions& options, const Parts& parts) {
     draw_digits(context, pixels, labels, size,
                 Random(static_cast<std::uint64_t>(options.seed), Draw::synthetic_data, stream));
     if (!options.labels) labels.clear();
-    return std::make_unique<ImageDataset>(std::move(pixels), std::move(labels), ImageShape{size, size},
-                                          options.levels);
+    return std::make_unique<ImageDataset>(std::move(pixels), wide(labels), digit_classes,
+                                          ImageShape{size, size}, options.levels);
   };
   Datasets datasets;
   if (parts.training) datasets.training = draw(options.examples, 0);
@@ -182,7 +191,7 @@ Datasets open_cifar(const DataOptions& options, const Parts& parts) {
   if (options.size < 0 || options.size > cifar_size)
     fail<UsageError>("data", "expected a size of 0 to {} pixels, got {}", cifar_size, options.size);
   const std::int64_t size = options.size == 0 ? cifar_size : options.size;
-  check(options, size, size, cifar_channels);
+  check_image_options(options, {size, size, cifar_channels});
   const std::vector<std::filesystem::path> files = cifar_files(options.path);
   Datasets datasets;
   if (parts.training)

@@ -14,19 +14,21 @@ namespace linnet {
 /// Images of one size: pixels [count, height, width, channels] are read as tokens of `levels` levels.
 class ImageDataset final : public PictureDataset {
  public:
-  /// `labels` [count], all below 10, or empty where images have none.
-  ImageDataset(std::vector<std::uint8_t> pixels, std::vector<std::uint8_t> labels, const ImageShape& image,
-               std::int64_t levels);
+  /// `labels` [count], all below `classes`, or empty where images have none.
+  ImageDataset(std::vector<std::uint8_t> pixels, std::vector<std::uint16_t> labels, std::int64_t classes,
+               const ImageShape& image, std::int64_t levels);
 
   std::int64_t size() const override { return static_cast<std::int64_t>(pixels_.size()) / length(); }
   std::int64_t vocabulary() const override { return levels_; }
-  std::int64_t classes() const override { return labels_.empty() ? 0 : 10; }
+  std::int64_t classes() const override { return labels_.empty() ? 0 : classes_; }
   ImageShape image() const override { return image_; }
   std::int64_t read(std::int64_t index, std::span<std::int32_t> tokens,
                     std::span<std::int32_t> targets) const override;
 
  private:
-  std::vector<std::uint8_t> pixels_, labels_;
+  std::vector<std::uint8_t> pixels_;
+  std::vector<std::uint16_t> labels_;
+  std::int64_t classes_;
   ImageShape image_;
   std::int64_t levels_;
 };
@@ -36,6 +38,9 @@ class ImageDataset final : public PictureDataset {
 std::vector<std::uint8_t> scale_down(Context& context, std::span<const std::uint8_t> pixels,
                                      std::int64_t count, std::int64_t height, std::int64_t width,
                                      std::int64_t size);
+
+/// Throws UsageError where the options of pictures do not fit the size that the pictures will have.
+void check_image_options(const DataOptions& options, const ImageShape& image);
 
 /// A file of MNIST under one of the names that it goes by in the folder: plain or .gz, with a dash or a dot
 /// before "idx". Throws Error where there is none.

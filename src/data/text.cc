@@ -4,6 +4,7 @@
 #include <cassert>
 
 #include "base/fail.h"
+#include "data/files.h"
 #include "io/file.h"
 
 namespace linnet {
@@ -75,25 +76,39 @@ std::unique_ptr<Dataset> overlapping_windows(std::string text, std::int64_t leng
 }
 
 Datasets open_text(const DataOptions& options, const Parts& parts) {
-  if (options.path.empty())
-    fail<UsageError>("data", "expected the path of a file of {}, got none", options.kind);
   if (options.length < 1)
     fail<UsageError>("data", "expected data.length of at least 1 for {}, got {}", options.kind,
                      options.length);
-  std::string text = read_file(options.path);
-  if (const std::size_t zero = text.find('\0'); options.kind == "text" && zero != std::string::npos)
-    fail("data",
-         "{}: expected text, got a binary file, whose byte {} is 0; the kind of such data is \"bytes\"",
-         options.path, zero);
-  const std::size_t held_out = text.size() / 10;
-  if (held_out < static_cast<std::size_t>(options.length))
-    fail("data", "{}: expected a last tenth of at least data.length = {} bytes, got {} of {} bytes",
-         options.path, options.length, held_out, text.size());
-  std::string last = text.substr(text.size() - held_out);
-  text.erase(text.size() - held_out);
+  const auto length = static_cast<std::size_t>(options.length);
+  const auto read = [&](const char* key, const std::string& value) {
+    std::string text;
+    for (const std::filesystem::path& path : files_named(key, value, options.kind)) {
+      std::string bytes = read_file(path);
+      if (options.kind == "text") check_text(bytes, path.string(), "; the kind of such data is \"bytes\"");
+      if (text.empty())
+        text = std::move(bytes);
+      else
+        text += bytes;
+    }
+    if (text.size() < length)
+      fail("data", "{}: expected at least data.length = {} bytes in {}, got {}", value, length, key,
+           text.size());
+    return text;
+  };
+  const auto hold_out = [&](std::string& text) {
+    const std::size_t held_out = text.size() / held_out_every;
+    if (held_out < length)
+      fail("data", "{}: expected a last tenth of at least data.length = {} bytes, got {} of {} bytes",
+           options.path, length, held_out, text.size());
+    std::string last = text.substr(text.size() - held_out);
+    text.erase(text.size() - held_out);
+    return last;
+  };
+  auto [training, validation, test] = read_parts(options, parts, read, hold_out);
   Datasets datasets;
-  if (parts.training) datasets.training = every_window(std::move(text), options.length);
-  if (parts.validation) datasets.validation = overlapping_windows(std::move(last), options.length);
+  if (training) datasets.training = every_window(std::move(*training), options.length);
+  if (validation) datasets.validation = overlapping_windows(std::move(*validation), options.length);
+  if (test) datasets.test = overlapping_windows(std::move(*test), options.length);
   return datasets;
 }
 

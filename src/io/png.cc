@@ -37,6 +37,20 @@ void check(const char* operation, const Image& image) {
          image.channels, image.pixels.size());
 }
 
+// Of a file whose reading has begun.
+Image header_of(const Codec& codec, const std::filesystem::path& path) {
+  const bool deep = (codec.format & PNG_FORMAT_FLAG_LINEAR) != 0;
+  const std::int64_t most = deep ? most_deep_read : most_read;
+  if (codec.width > most / std::max<png_uint_32>(codec.height, 1))
+    fail("read_png", "{}: expected at most {} pixels{}, got {} × {}", path.string(), most,
+         deep ? " of 16 bits" : "", codec.width, codec.height);
+  Image image;
+  image.width = codec.width;
+  image.height = codec.height;
+  image.channels = (codec.format & PNG_FORMAT_FLAG_COLOR) != 0 ? 3 : 1;
+  return image;
+}
+
 }  // namespace
 
 void write_png(const std::filesystem::path& path, const Image& image) {
@@ -59,15 +73,7 @@ Image read_png(const std::filesystem::path& path) {
   if (png_image_begin_read_from_memory(&codec, bytes.data(), bytes.size()) == 0)
     fail("read_png", "{}: expected a PNG file, got {} bytes that are none ({})", path.string(), bytes.size(),
          codec.message);
-  const bool deep = (codec.format & PNG_FORMAT_FLAG_LINEAR) != 0;
-  const std::int64_t most = deep ? most_deep_read : most_read;
-  if (codec.width > most / std::max<png_uint_32>(codec.height, 1))
-    fail("read_png", "{}: expected at most {} pixels{}, got {} × {}", path.string(), most,
-         deep ? " of 16 bits" : "", codec.width, codec.height);
-  Image image;
-  image.width = codec.width;
-  image.height = codec.height;
-  image.channels = (codec.format & PNG_FORMAT_FLAG_COLOR) != 0 ? 3 : 1;
+  Image image = header_of(codec, path);
   image.pixels.resize(static_cast<std::size_t>(image.width * image.height * image.channels));
   codec.format = image.channels == 1 ? PNG_FORMAT_GRAY : PNG_FORMAT_RGB;
   const png_color white = {255, 255, 255};
@@ -75,6 +81,13 @@ Image read_png(const std::filesystem::path& path) {
     fail("read_png", "{}: expected a whole PNG file, got one that is damaged ({})", path.string(),
          codec.message);
   return image;
+}
+
+Image read_png_header(const std::filesystem::path& path) {
+  Codec codec;
+  if (png_image_begin_read_from_file(&codec, path.c_str()) == 0)
+    fail("read_png", "{}: expected a PNG file, got none ({})", path.string(), codec.message);
+  return header_of(codec, path);
 }
 
 GridLayout grid_layout(std::int64_t count, std::int64_t width, std::int64_t height, std::int64_t columns,

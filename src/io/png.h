@@ -22,6 +22,10 @@ void write_png(const std::filesystem::path& path, const Image& image);
 /// Throws Error when it has more pixels, is truncated, damaged or no PNG file.
 Image read_png(const std::filesystem::path& path);
 
+/// The size and the channels of a PNG file as `read_png` gives it, without its pixels. Throws as `read_png`
+/// does, but reads nothing behind the header.
+Image read_png_header(const std::filesystem::path& path);
+
 /// Where images stand in a grid, in pixels.
 struct GridLayout {
   std::int64_t columns;

@@ -300,6 +300,17 @@ void Safetensors::copy(const std::string& name, std::span<std::byte> to) const {
   if (!entry.digest.empty()) check_digest(entry, digest_of(to));
 }
 
+const std::string& Safetensors::type(const std::string& name) const { return find(name).type; }
+
+void Safetensors::copy_part(const std::string& name, std::uint64_t offset, std::span<std::byte> to) const {
+  const Entry& entry = find(name);
+  const std::uint64_t bytes = entry.end - entry.begin;
+  if (offset > bytes || to.size() > bytes - offset)
+    fail("safetensors", "{}: expected a part of the {} bytes of tensor \"{}\", got {} bytes from byte {} on",
+         origin_, bytes, name, to.size(), offset);
+  read_bytes(entry.begin + offset, to);
+}
+
 void Safetensors::check_digests() const {
   std::vector<std::byte> piece(1 << 20);
   for (const Entry& entry : entries_) {

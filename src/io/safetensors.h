@@ -39,6 +39,13 @@ class Safetensors {
   /// The elements into `to`, which has their bytes.
   void copy(const std::string& name, std::span<std::byte> to) const;
 
+  /// The type of the elements as the file spells it, "I16"; also one that Linnet does not have. Throws Error
+  /// when there is no such tensor.
+  const std::string& type(const std::string& name) const;
+  /// The bytes of the elements from `offset` on into `to`, not compared with the digest: that is one of all
+  /// of them. Throws Error where there are fewer.
+  void copy_part(const std::string& name, std::uint64_t offset, std::span<std::byte> to) const;
+
   /// Reads all elements. Throws Error naming the first tensor that its digest does not fit; nothing for a
   /// file without digests.
   void check_digests() const;

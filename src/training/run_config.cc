@@ -10,6 +10,8 @@
 #include "base/fail.h"
 #include "base/memory.h"
 #include "data/cifar.h"
+#include "data/files.h"
+#include "data/image_folder.h"
 #include "io/json.h"
 #include "linnet/dataset.h"
 #include "model/config.h"
@@ -28,14 +30,49 @@ double weight_bytes(WeightType type) {
   return type == WeightType::f32 ? sizeof(float) : type == WeightType::bf16 ? sizeof(bf16) : 1;
 }
 
+bool is_there(const fs::path& path) {
+  std::error_code ignored;
+  return fs::exists(path, ignored);
+}
+
+std::string kind_of_folder(const fs::path& folder, const std::string& configured) {
+  if (configured == "cifar10" || configured == "images") return configured;
+  if (std::ranges::any_of(cifar_files(folder), is_there)) return "cifar10";
+  return has_images(folder) ? "images" : "mnist";
+}
+
+std::string kind_of_file(const fs::path& file) {
+  const std::string extension = file.extension().string();
+  if (extension == ".fasta" || extension == ".fa" || extension == ".faa") return "fasta";
+  if (extension == ".npy" || extension == ".safetensors" || extension == ".bin") return "tokens";
+  return "text";
+}
+
+/// The first of the files that a source names. Throws UsageError where it names none.
+fs::path first_file(const std::string& source) {
+  const std::vector<fs::path> files = files_found(source);
+  if (files.empty() || !fs::is_regular_file(files.front()))
+    fail<UsageError>("data",
+                     "expected digits, copy, a folder of IDX, CIFAR-10 or PNG files, a text, FASTA or token "
+                     "file, or several, got {}{}",
+                     source, is_there(source) ? "" : ", which does not exist");
+  return files.front();
+}
+
 }  // namespace
 
 bool are_pictures(const std::string& kind) {
-  return kind == "digits" || kind == "mnist" || kind == "cifar10";
+  return kind == "digits" || kind == "mnist" || kind == "cifar10" || kind == "images";
+}
+
+bool takes_files(const std::string& kind) {
+  return kind == "text" || kind == "bytes" || kind == "fasta" || kind == "tokens" || kind == "lines" ||
+         kind == "pairs";
 }
 
 std::vector<std::string> data_kinds() {
-  return {"digits", "mnist", "cifar10", "text", "bytes", "copy", "fasta"};
+  return {"digits", "mnist", "cifar10", "images", "text", "bytes",
+          "copy",   "fasta", "tokens",  "lines",  "pairs"};
 }
 
 Options options_of(RunConfig& config) {
@@ -44,8 +81,9 @@ Options options_of(RunConfig& config) {
   add_options(options, model);
   options.add("data.kind", data.kind, "kind of data", data_kinds());
   options.add("data.path", data.path,
-              "folder of IDX files (mnist) or of binary batches (cifar10), or a file (text, bytes, fasta)");
-  options.add("data.length", data.length, "tokens per example of text, bytes, copy and fasta", 0,
+              "folder of IDX files (mnist), of binary batches (cifar10) or of PNG files (images), or files "
+              "(text, bytes, fasta, tokens, lines, pairs), separated by commas or with * and ?");
+  options.add("data.length", data.length, "tokens per example of kinds that are no pictures", 0,
               std::int64_t{1} << 32);
   options.add("data.size", data.size, "height and width of pictures; 0 keeps those of the files", 0, 1 << 12);
   options.add("data.levels", data.levels, "levels per pixel", 2, 256);
@@ -56,6 +94,9 @@ Options options_of(RunConfig& config) {
   options.add("data.validation", data.validation,
               "files for validation alone; without them a part of data.path is held out");
   options.add("data.test", data.test, "files for testing alone");
+  options.add("data.fields", data.fields,
+              "values of each field of tokens, separated by commas; without them up to the largest token");
+  options.add("data.token_bytes", data.token_bytes, "bytes of a token in .bin files, 2 or 4", 2, 4);
   options.add("data.columns", data.columns,
               "columns of a series, separated by commas; without them all but the time");
   options.add("data.time", data.time, "column with the time of a series");
@@ -138,24 +179,15 @@ void RunConfig::check_memory(bool for_training) const {
 void set_source(DataOptions& data, const std::string& source) {
   if (source == "digits" || source == "copy") {
     data.kind = source;
-  } else if (fs::is_directory(source)) {
-    const std::vector<fs::path> files = cifar_files(source);
-    const bool cifar = data.kind == "cifar10" || std::ranges::any_of(files, [](const fs::path& file) {
-                         std::error_code ignored;
-                         return fs::exists(file, ignored);
-                       });
-    data.kind = cifar ? "cifar10" : "mnist";
-    data.path = source;
-  } else if (fs::is_regular_file(source)) {
-    const std::string extension = fs::path(source).extension().string();
-    const bool fasta = extension == ".fasta" || extension == ".fa" || extension == ".faa";
-    if (data.kind != "fasta" && data.kind != "bytes") data.kind = fasta ? "fasta" : "text";
-    data.path = source;
-  } else {
-    fail<UsageError>(
-        "data", "expected digits, copy, a folder of IDX or CIFAR-10 files, a text or a FASTA file, got {}{}",
-        source, fs::exists(source) ? "" : ", which does not exist");
+    return;
   }
+  if (fs::is_directory(source)) {
+    data.kind = kind_of_folder(source, data.kind);
+  } else {
+    const std::string kind = kind_of_file(first_file(source));
+    if (!takes_files(data.kind) || data.kind == "text") data.kind = kind;
+  }
+  data.path = source;
 }
 
 DataOptions data_for_model(const ModelConfig& model, const std::string& source, const std::string& kind) {
@@ -165,9 +197,9 @@ DataOptions data_for_model(const ModelConfig& model, const std::string& source, 
     data.kind = kind;
     data.path = source;
   } else {
-    if (model.image_channels == cifar_channels) data.kind = "cifar10";
     set_source(data, source);
-    if ((data.kind == "text" || data.kind == "bytes") && model.vocabulary < bytes)
+    if (data.kind == "mnist" && model.image_channels == cifar_channels) data.kind = "cifar10";
+    if (data.kind == "text" && model.vocabulary < bytes)
       fail<UsageError>(
           "data",
           "expected model.vocabulary of at least {} for the bytes of {}, got {}; --data-kind names "
@@ -175,9 +207,10 @@ DataOptions data_for_model(const ModelConfig& model, const std::string& source, 
           bytes, source, model.vocabulary);
   }
   data.length = model.length;
-  data.size = model.image_height;
+  data.size = model.image_height == model.image_width ? model.image_height : 0;
   data.levels = model.vocabulary;
   data.labels = model.classes > 0;
+  if (data.kind == "tokens") data.fields = fmt::format("{}", model.vocabulary);
   const bool pictures = are_pictures(data.kind);
   if (pictures && model.image_height == 0)
     fail<UsageError>("data", "expected a model of pictures for {}, got one whose tokens are not pixels",

@@ -5,9 +5,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <map>
+#include <string>
 #include <vector>
 
+#include "io/png.h"
 #include "io/temporary_folder.h"
 
 namespace linnet {
@@ -111,21 +114,35 @@ TEST(OpenDatasets, RefusesOptionsThatCannotBe) {
 
 TEST(OpenDataset, GivesThePartsOfOpenDatasets) {
   const TemporaryFolder folder;
-  std::string text, proteins;
+  std::string text, proteins, lines;
   for (int i = 0; i < 400; ++i) text += static_cast<char>('a' + i * i % 26);
   for (int i = 0; i < 20; ++i) proteins += ">" + std::to_string(i) + "\n" + "ACDEFGHIKLMN"[i % 12] + "WY\n";
+  for (int i = 0; i < 20; ++i) lines += std::string(1, "bac"[i % 3]) + "\tx" + std::to_string(i) + "\n";
+  for (int i = 0; i < 20; ++i) {
+    const std::filesystem::path path = folder / (i % 2 == 0 ? "images/even" : "images/odd");
+    std::filesystem::create_directories(path);
+    write_png(path / (std::to_string(i) + ".png"),
+              {.width = 2, .height = 1, .pixels = {static_cast<std::uint8_t>(10 * i), 255}});
+  }
+  const std::string lines_path = folder.file("lines", lines), tokens_path = folder.file("raw.bin", text);
   const std::string text_path = folder.file("text.txt", text),
                     fasta_path = folder.file("all.fasta", proteins);
   for (const DataOptions& options : {DataOptions{.kind = "digits", .size = 8, .examples = 20},
                                      DataOptions{.kind = "copy", .length = 12, .examples = 20},
                                      DataOptions{.kind = "text", .path = text_path, .length = 16},
                                      DataOptions{.kind = "bytes", .path = text_path, .length = 16},
-                                     DataOptions{.kind = "fasta", .path = fasta_path, .length = 4}}) {
+                                     DataOptions{.kind = "fasta", .path = fasta_path, .length = 4},
+                                     DataOptions{.kind = "lines", .path = lines_path, .length = 4},
+                                     DataOptions{.kind = "pairs", .path = lines_path, .length = 8},
+                                     DataOptions{.kind = "images", .path = folder / "images", .size = 0},
+                                     DataOptions{.kind = "tokens", .path = tokens_path, .length = 5}}) {
     const Datasets both = open_datasets(options);
     for (const auto& [split, whole] : {std::pair(Split::training, both.training.get()),
                                        std::pair(Split::validation, both.validation.get())}) {
       const auto alone = open_dataset(options, split);
       ASSERT_EQ(alone->size(), whole->size()) << options.kind;
+      EXPECT_EQ(alone->vocabulary(), whole->vocabulary()) << options.kind;
+      EXPECT_EQ(alone->classes(), whole->classes()) << options.kind;
       const auto length = static_cast<std::size_t>(whole->length());
       std::vector<std::int32_t> tokens(length), targets(length), of_whole(length), targets_of_whole(length);
       for (std::int64_t i = 0; i < whole->size(); ++i) {

@@ -2,6 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <filesystem>
+#include <string>
+#include <utility>
+
 #include "data/mnist_files.h"
 #include "io/temporary_folder.h"
 
@@ -39,6 +44,45 @@ TEST(Fingerprint, CoversAllFilesOfAFolder) {
   DataOptions unlabelled = options;
   unlabelled.labels = false;
   EXPECT_EQ(fingerprint_of(unlabelled).files, 2);
+}
+
+TEST(Fingerprint, CoversSeveralFilesAndTheirParts) {
+  const TemporaryFolder folder;
+  for (const auto& [name, bytes] : {std::pair("a1", "1234"), std::pair("a2", "567"), std::pair("b", "89")})
+    folder.file(name, bytes);
+  const auto of = [&](const std::string& path, const std::string& validation, const std::string& test) {
+    return fingerprint_of({.kind = "text", .path = path, .validation = validation, .test = test});
+  };
+  const std::string a1 = folder / "a1", a2 = folder / "a2", b = folder / "b";
+  EXPECT_EQ(of((folder / "a?").string() + "," + b, "", ""), (DataFingerprint{3, 9, "cbf43926"}));
+  // The same bytes in the same order, but in other parts.
+  const DataFingerprint all[] = {of(a1 + "," + a2 + "," + b, "", ""), of(a1 + "," + a2, b, ""),
+                                 of(a1, a2 + "," + b, ""), of(a1 + "," + a2, "", b), of(a1, a2, b)};
+  for (const DataFingerprint& one : all) {
+    EXPECT_EQ(one.files, 3);
+    EXPECT_EQ(one.bytes, 9);
+    EXPECT_EQ(std::ranges::count(all, one), 1);
+  }
+}
+
+TEST(Fingerprint, CoversOffsetsAndClasses) {
+  const TemporaryFolder folder;
+  folder.file("a.npy", "1");
+  const DataOptions tokens{.kind = "tokens", .path = folder / "*.npy"};
+  EXPECT_EQ(fingerprint_of(tokens).files, 1);
+  folder.file("a.offsets.npy", "2");
+  EXPECT_EQ(fingerprint_of(tokens).files, 2);
+  EXPECT_EQ(fingerprint_of({.kind = "tokens", .path = folder / "a.npy"}), fingerprint_of(tokens));
+
+  for (const char* name : {"one", "two"}) std::filesystem::create_directories(folder / "images" / name);
+  folder.file("images/one/a.png", "1");
+  folder.file("images/two/b.png", "2");
+  const DataOptions images{.kind = "images", .path = folder / "images"};
+  const DataFingerprint before = fingerprint_of(images);
+  EXPECT_EQ(before.files, 2);
+  std::filesystem::rename(folder / "images/two/b.png", folder / "images/one/b.png");
+  EXPECT_EQ(fingerprint_of(images).files, 2);
+  EXPECT_NE(fingerprint_of(images), before);
 }
 
 TEST(Fingerprint, OfGeneratedDataIsEmptyAndAMissingFileIsAnError) {

@@ -29,7 +29,11 @@ TEST(Png, RoundTripsGreyAndColour) {
     for (const std::int64_t width : {1, 7, 64}) {
       const Image image = pattern(width, 13, channels);
       write_png(folder / "image.png", image);
-      const Image read = read_png(folder / "image.png");
+      const Image read = read_png(folder / "image.png"), header = read_png_header(folder / "image.png");
+      EXPECT_EQ(header.width, read.width);
+      EXPECT_EQ(header.height, read.height);
+      EXPECT_EQ(header.channels, read.channels);
+      EXPECT_TRUE(header.pixels.empty());
       EXPECT_EQ(read.width, width);
       EXPECT_EQ(read.height, 13);
       EXPECT_EQ(read.channels, channels);
@@ -86,6 +90,13 @@ TEST(Png, EveryTruncationOfThePixelsIsAnErrorAndNoDamagedByteCrashes) {
   }
 }
 
+TEST(Png, HeadersOfMissingFilesAndOtherFilesAreErrors) {
+  const TemporaryFolder folder;
+  EXPECT_THAT(error_of([&] { read_png_header(folder / "none.png"); }), testing::HasSubstr("none.png"));
+  EXPECT_THAT(error_of([&] { read_png_header(folder.file("text.png", "text")); }),
+              testing::AllOf(testing::HasSubstr("text.png"), testing::HasSubstr("expected a PNG file")));
+}
+
 TEST(Png, RefusesHugeAndContradictorySizes) {
   const TemporaryFolder folder;
   EXPECT_THAT(error_of([&] { write_png(folder / "a", {2, 2, 1, {1, 2, 3}}); }), HasSubstr("4 bytes"));
@@ -117,6 +128,7 @@ TEST(Png, RefusesMorePixelsThanASecondReads) {
     write(header + checked, static_cast<std::uint32_t>(
                                 crc32_z(0, reinterpret_cast<const Bytef*>(bytes.data()) + header, checked)));
     const std::string message = error_of([&] { read_png(folder.file("large.png", bytes)); });
+    EXPECT_EQ(error_of([&] { read_png_header(folder / "large.png"); }), message);
     EXPECT_THAT(message, HasSubstr(fmt::format("{} × {}", sides.first, sides.second)));
     EXPECT_THAT(message, HasSubstr("at most"));
   }

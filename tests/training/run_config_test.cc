@@ -4,11 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <string>
 
+#include "io/file.h"
 #include "linnet/dataset.h"
 #include "linnet/error.h"
 #include "support/errors.h"
+#include "support/folder.h"
 
 namespace linnet {
 namespace {
@@ -80,6 +83,43 @@ TEST(RunConfig, DataOfAModelHaveItsForm) {
   EXPECT_EQ(data.length, 77);
   EXPECT_THAT(error_of<UsageError>([&] { (void)data_for_model(model, "/nonexistent"); }),
               HasSubstr("does not exist"));
+}
+
+TEST(RunConfig, SourcesAreRecognisedByTheirNames) {
+  const Folder folder;
+  std::filesystem::create_directories(folder / "images/cats");
+  for (const char* name : {"a.txt", "a.npy", "a.safetensors", "a.bin", "b.bin", "a.fa", "images/cats/1.png"})
+    write_file_atomically(folder / name, "x");
+  const auto kind_of = [&](const std::string& source, const char* kind = "digits") {
+    DataOptions data{.kind = kind};
+    set_source(data, (folder / source).string());
+    EXPECT_EQ(data.path, (folder / source).string());
+    return data.kind;
+  };
+  EXPECT_EQ(kind_of("a.txt"), "text");
+  EXPECT_EQ(kind_of("a.fa", "text"), "fasta");
+  for (const char* source : {"a.npy", "a.safetensors", "a.bin", "?.bin"})
+    EXPECT_EQ(kind_of(source), "tokens");
+  EXPECT_EQ(kind_of("a.bin," + (folder / "b.bin").string()), "tokens");
+  EXPECT_EQ(kind_of("a.bin", "bytes"), "bytes");
+  for (const char* kind : {"lines", "pairs", "tokens", "fasta"}) EXPECT_EQ(kind_of("a.txt", kind), kind);
+  EXPECT_EQ(kind_of("images"), "images");
+  EXPECT_EQ(kind_of("images/cats"), "images");
+  EXPECT_EQ(kind_of(""), "mnist");
+  EXPECT_EQ(kind_of("", "images"), "images");
+  EXPECT_THAT(error_of<UsageError>([&] { kind_of("c*.bin"); }), HasSubstr("does not exist"));
+}
+
+TEST(RunConfig, TokensOfAModelHaveItsVocabulary) {
+  const Folder folder;
+  write_file_atomically(folder / "a.bin", "1234");
+  ModelConfig model;
+  model.length = 7;
+  model.vocabulary = 65536;
+  const DataOptions data = data_for_model(model, (folder / "a.bin").string());
+  EXPECT_EQ(data.kind, "tokens");
+  EXPECT_EQ(data.fields, "65536");
+  EXPECT_EQ(data.length, 7);
 }
 
 }  // namespace

@@ -1,0 +1,201 @@
+#include "data/image_folder.h"
+
+#include <algorithm>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include "base/fail.h"
+#include "base/memory.h"
+#include "base/names.h"
+#include "base/parallel.h"
+#include "data/cifar.h"
+#include "data/files.h"
+#include "data/images.h"
+#include "io/png.h"
+
+namespace linnet {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t most_classes = 10'000;
+
+bool is_png(const fs::path& path) {
+  const std::string extension = path.extension().string();
+  return extension == ".png" || extension == ".PNG";
+}
+
+// The names in a folder that `wanted` accepts, sorted by their bytes; hidden ones are left out.
+template <class Wanted>
+std::vector<fs::path> sorted_entries(const fs::path& folder, const Wanted& wanted) {
+  std::vector<fs::path> entries;
+  std::error_code error;
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error))
+    if (!at->path().filename().string().starts_with('.') && wanted(*at)) entries.push_back(at->path());
+  if (error) fail("data", "cannot read {}: {}", folder.string(), error.message());
+  std::ranges::sort(entries, {}, [](const fs::path& path) -> const std::string& { return path.native(); });
+  return entries;
+}
+
+std::vector<fs::path> images_in(const fs::path& folder) {
+  return sorted_entries(folder, [](const fs::directory_entry& entry) {
+    std::error_code ignored;
+    return is_png(entry.path()) && !entry.is_directory(ignored);
+  });
+}
+
+std::vector<fs::path> folders_in(const fs::path& folder) {
+  return sorted_entries(folder, [](const fs::directory_entry& entry) {
+    std::error_code ignored;
+    return entry.is_directory(ignored);
+  });
+}
+
+using Files = std::vector<ImageFolder::File>;
+
+/// Every tenth file of each class.
+Files hold_out(Files& all, const std::string& folder) {
+  Files kept, held_out;
+  std::size_t of_class = 0;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    of_class = i > 0 && all[i].label == all[i - 1].label ? of_class + 1 : 0;
+    (is_held_out(of_class) ? held_out : kept).push_back(std::move(all[i]));
+  }
+  if (held_out.empty())
+    fail("data", "{}: expected at least {} images of a class, every tenth of which is held out, got fewer",
+         folder, held_out_every);
+  all = std::move(kept);
+  return held_out;
+}
+
+/// The shape that all images will have, by the headers of their files.
+class CommonShape {
+ public:
+  explicit CommonShape(std::int64_t size) : size_(size) {}
+
+  void add(const fs::path& path) {
+    const Image image = read_png_header(path);
+    if (size_ > std::min(image.height, image.width))
+      fail("data", "{}: expected an image of at least data.size = {} pixels each way, got {} × {}",
+           path.string(), size_, image.height, image.width);
+    if (first_.empty()) {
+      first_ = path;
+      shape_ = {image.height, image.width, image.channels};
+    } else if (size_ == 0 && (image.height != shape_.height || image.width != shape_.width)) {
+      fail("data",
+           "expected images of one size, or data.size to scale them to, got {} of {} × {} and {} of {} × {}",
+           first_.string(), shape_.height, shape_.width, path.string(), image.height, image.width);
+    }
+    shape_.channels = std::max(shape_.channels, image.channels);
+  }
+  ImageShape shape() const { return size_ > 0 ? ImageShape{size_, size_, shape_.channels} : shape_; }
+
+ private:
+  std::int64_t size_;
+  fs::path first_;
+  ImageShape shape_;
+};
+
+/// The image's pixels [height, width, channels] at the common shape; a grey one has equal channels there.
+std::vector<std::uint8_t> pixels_of(Context& context, const fs::path& path, const ImageShape& shape,
+                                    std::int64_t size) {
+  const Image image = read_png(path);
+  const std::int64_t pixels = image.height * image.width, channels = shape.channels;
+  const bool fits = size > 0 ? std::min(image.height, image.width) >= size
+                             : image.height == shape.height && image.width == shape.width;
+  if (!fits || image.channels > channels)
+    fail("data", "{}: expected an image that is still as its header was, got one of {} × {} × {}",
+         path.string(), image.height, image.width, image.channels);
+  std::vector<std::uint8_t> planes(static_cast<std::size_t>(pixels * channels));
+  for (std::int64_t c = 0; c < channels; ++c)
+    for (std::int64_t p = 0; p < pixels; ++p)
+      planes[static_cast<std::size_t>(c * pixels + p)] =
+          image.pixels[static_cast<std::size_t>(p * image.channels + std::min(c, image.channels - 1))];
+  if (size > 0) planes = scale_down(context, planes, channels, image.height, image.width, size);
+  return interleave(planes, channels, shape.height * shape.width);
+}
+
+}  // namespace
+
+ImageFolder list_images(const fs::path& folder) {
+  ImageFolder result;
+  for (const fs::path& path : images_in(folder)) result.files.push_back({path, 0});
+  const bool in_folder = !result.files.empty();
+  for (const fs::path& sub_folder : folders_in(folder)) {
+    const std::vector<fs::path> images = images_in(sub_folder);
+    if (images.empty()) continue;
+    if (in_folder)
+      fail("data",
+           "{}: expected PNG files in sub-folders named by their classes or in the folder itself, got both, "
+           "as {} and {}",
+           folder.string(), result.files.front().path.string(), images.front().string());
+    for (const fs::path& path : images) result.files.push_back({path, result.classes.size()});
+    result.classes.push_back(sub_folder.filename().string());
+  }
+  if (result.files.empty())
+    fail("data", "{}: expected PNG files in sub-folders named by their classes, or in the folder, got none",
+         folder.string());
+  if (result.classes.size() > most_classes)
+    fail("data", "{}: expected at most {} classes, got {} sub-folders", folder.string(), most_classes,
+         result.classes.size());
+  return result;
+}
+
+bool has_images(const fs::path& folder) {
+  if (!images_in(folder).empty()) return true;
+  return std::ranges::any_of(folders_in(folder),
+                             [](const fs::path& sub_folder) { return !images_in(sub_folder).empty(); });
+}
+
+Datasets open_images(const DataOptions& options, const Parts& parts) {
+  if (options.size < 0) fail<UsageError>("data", "expected a size of at least 0, got {}", options.size);
+  std::optional<std::vector<std::string>> classes;  // of the first folder
+  CommonShape common(options.size);
+  const auto read = [&](const char* key, const std::string& folder) {
+    if (folder.empty())
+      fail<UsageError>("data", "expected the path of a folder of images in {}, got none", key);
+    ImageFolder images = list_images(folder);
+    if (!classes) classes = images.classes;
+    for (ImageFolder::File& file : images.files) {
+      common.add(file.path);
+      if (!options.labels || (classes->empty() && images.classes.empty())) continue;
+      const std::string name = images.classes.empty() ? "" : images.classes[file.label];
+      const auto found = std::ranges::lower_bound(*classes, name);
+      if (found == classes->end() || *found != name)
+        fail("data", "{}: expected sub-folders of {} among the {} classes of data.path, got \"{}\"", folder,
+             key, classes->size(), shortened(name));
+      file.label = static_cast<std::size_t>(found - classes->begin());
+    }
+    return std::move(images.files);
+  };
+  // The classes are those of data.path, and all parts have one shape.
+  Parts wanted = parts;
+  wanted.training = parts.training || !options.path.empty();
+  wanted.validation = parts.validation || !options.validation.empty();
+  wanted.test = true;
+  auto files = read_parts(options, wanted, read, [&](Files& all) { return hold_out(all, options.path); });
+  const ImageShape shape = common.shape();
+  check_image_options(options, shape);
+
+  const std::int64_t each = shape.height * shape.width * shape.channels;
+  const auto dataset = [&](const std::optional<Files>& of, bool is_wanted) -> std::unique_ptr<Dataset> {
+    if (!of || !is_wanted) return nullptr;
+    require_memory("the images", static_cast<double>(each) * static_cast<double>(of->size()));
+    std::vector<std::uint8_t> pixels(static_cast<std::size_t>(each) * of->size());
+    std::vector<std::uint16_t> labels;
+    for (const ImageFolder::File& file : *of)
+      if (options.labels && !classes->empty()) labels.push_back(static_cast<std::uint16_t>(file.label));
+    Context context;
+    parallel_for(context, std::ssize(*of), [&](Context& own, std::int64_t i) {
+      const auto image = pixels_of(own, (*of)[static_cast<std::size_t>(i)].path, shape, options.size);
+      std::ranges::copy(image, pixels.begin() + i * each);
+    });
+    return std::make_unique<ImageDataset>(std::move(pixels), std::move(labels), std::ssize(*classes), shape,
+                                          options.levels);
+  };
+  return {dataset(files.training, parts.training), dataset(files.validation, parts.validation),
+          dataset(files.test, parts.test)};
+}
+
+}  // namespace linnet
