@@ -23,8 +23,10 @@ struct LINNET_API SamplingOptions {
   void check() const;
 };
 
-/// Many streams of one model, each at its own position with its own seed. A stream's tokens do not depend on
-/// the streams beside it. One session is used by one thread at a time; it works with threads of its own.
+/// Many streams of one model of tokens, each at its own position with its own seed. In a model of several
+/// fields every step of a stream has a token of each, and the spans of tokens below are [steps, fields] and
+/// [streams, fields]; each field is drawn given those before it. A stream's tokens do not depend on the
+/// streams beside it. One session is used by one thread at a time; it works with threads of its own.
 ///
 /// No function leaves half a token in a stream. What `step` and `observe` need for growing states (softmax,
 /// strided) is taken for all streams and layers before a stream moves: where memory is short they throw
@@ -84,7 +86,8 @@ class LINNET_API Session {
   /// The same for all streams.
   void observe(std::span<const std::int32_t> tokens);
 
-  /// Writes the logits [vocabulary] of the stream's next token, as `Model::forward` gives them. The stream
+  /// Writes the logits [vocabulary] of the stream's next token, as `Model::forward` gives them; with several
+  /// fields those of the first, which has `field_sizes()[0]` values. The stream
   /// does not move. Costs a step and a copy of the stream's state. Allocates nothing in families whose state
   /// has a fixed size. Throws UsageError for another size, Error where the model has no next position.
   void logits(std::int64_t stream, std::span<float> logits);
@@ -187,6 +190,8 @@ class LINNET_API NumberSession {
   void restore(std::int64_t stream, std::span<const std::byte> bytes);
 
   std::int64_t streams() const;
+  /// Numbers that are predicted for a step: `ModelConfig::target_count`.
+  std::int64_t targets() const;
   /// Steps taken so far.
   std::int64_t position(std::int64_t stream) const;
   /// Bytes of the stream's state.

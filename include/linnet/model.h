@@ -138,6 +138,10 @@ struct LINNET_API Densities {
   Tensor freedom;  ///< ν of Student's t, infinite for the others
 };
 
+/// Logarithm of the density of a number under one of `Densities`: Gaussian where `freedom` is infinite,
+/// otherwise Student's t.
+LINNET_API double log_density(double number, double mean, double scale, double freedom);
+
 /// A trained model: immutable, shared by any number of sessions and threads. `forward`, `hidden`, `score` and
 /// `fill` may be called at once from several threads, each with its own context.
 class LINNET_API Model {

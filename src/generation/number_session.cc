@@ -334,6 +334,8 @@ void NumberSession::restore(std::int64_t stream, std::span<const std::byte> byte
 
 std::int64_t NumberSession::streams() const { return std::ssize(impl_->streams); }
 
+std::int64_t NumberSession::targets() const { return impl_->config().target_count(); }
+
 std::int64_t NumberSession::position(std::int64_t stream) const { return impl_->stream(stream).position; }
 
 std::size_t NumberSession::state_bytes(std::int64_t stream) const {

@@ -42,22 +42,27 @@ void check_streams(std::int64_t streams) {
 struct Session::Impl {
   struct Stream {
     SamplingOptions sampling;
-    std::int32_t next_input = 0;        ///< appended, but not yet seen by the state
-    std::int64_t position = 0;          ///< tokens appended
-    std::vector<std::int32_t> history;  ///< all inputs, without a cache only
-    bool broken = false;                ///< a step failed between two layers of its state
+    std::vector<std::int32_t> next_input;  ///< of every field; appended, but not yet seen by the state
+    std::int64_t position = 0;             ///< steps appended
+    std::vector<std::int32_t> history;     ///< all inputs, without a cache only
+    bool broken = false;                   ///< a step failed between two layers of its state
   };
 
   /// What one block of streams needs while it is stepped.
   struct Worker {
-    explicit Worker(const Network& network) : sampler(network.head()) {}
-    Sampler sampler;
-    std::vector<std::int32_t> ids;
+    explicit Worker(const Network& network) {
+      samplers.emplace_back(network.head());
+      for (const LaterField& field : network.later_fields()) samplers.emplace_back(field.head());
+    }
+    std::vector<Sampler> samplers;  ///< of every field
+    std::vector<std::int32_t> ids;  ///< [streams, fields]
   };
 
   Impl(std::shared_ptr<const Model> model, std::int64_t streams, const Options& options)
       : model(std::move(model)),
         options(options),
+        sizes(this->model->config().field_sizes()),
+        fields(std::ssize(sizes)),
         context(options.threads),
         recurrent(network_of(*this->model)),
         parallel(network_of(*this->model)),
@@ -87,7 +92,10 @@ struct Session::Impl {
 
   void begin(std::int64_t index, std::int64_t label, const SamplingOptions& sampling) {
     Stream& chosen = stream(index);
-    chosen.next_input = model->config().first_input(label);
+    const std::int32_t first = model->config().first_input(label);
+    chosen.next_input.assign(static_cast<std::size_t>(fields), first);
+    for (std::size_t f = 1; f < chosen.next_input.size(); ++f)
+      chosen.next_input[f] = static_cast<std::int32_t>(sizes[f]);
     chosen.sampling = sampling;
     chosen.position = 0;
     chosen.history.clear();
@@ -133,16 +141,23 @@ struct Session::Impl {
 
   /// Throws Error where the streams cannot all take one more token.
   void check_step(const char* operation, std::size_t tokens, std::span<const std::int64_t> chosen) {
-    if (tokens != chosen.size())
-      fail(operation, "expected as many tokens as streams, got {} and {}", tokens, chosen.size());
+    if (tokens != chosen.size() * static_cast<std::size_t>(fields)) {
+      if (fields == 1)
+        fail(operation, "expected as many tokens as streams, got {} and {}", tokens, chosen.size());
+      fail(operation, "expected {} tokens for each of the streams, got {} for {} streams", fields, tokens,
+           chosen.size());
+    }
     check_once(operation, chosen);
     for (const std::int64_t index : chosen) network().embedding().check_position(stream(index).position);
   }
 
   void check_tokens(const char* operation, std::span<const std::int32_t> tokens) const {
-    for (const std::int32_t token : tokens)
-      if (token < 0 || token >= network().config().vocabulary)
-        fail(operation, "expected tokens in 0 … {}, got {}", network().config().vocabulary - 1, token);
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+      const auto field = i % sizes.size();
+      if (tokens[i] >= 0 && tokens[i] < sizes[field]) continue;
+      if (fields == 1) fail(operation, "expected tokens in 0 … {}, got {}", sizes[field] - 1, tokens[i]);
+      fail(operation, "expected tokens of field {} in 0 … {}, got {}", field, sizes[field] - 1, tokens[i]);
+    }
   }
 
   /// Streams that one thread takes through all layers together where `count` are stepped.
@@ -180,22 +195,49 @@ struct Session::Impl {
     }
   }
 
-  /// The states take the next inputs of the streams; `parameters` as in RecurrentTransformer::step.
-  void take_inputs(Context& own, View<float> parameters, std::span<const std::int64_t> slots,
-                   Worker& worker) {
-    worker.ids.resize(slots.size());
-    for (std::size_t i = 0; i < slots.size(); ++i) worker.ids[i] = streams[slots[i]].next_input;
-    recurrent.step(own, parameters, worker.ids, slots, state);
+  /// The next inputs of the streams, in the worker's memory.
+  std::span<const std::int32_t> next_inputs(std::span<const std::int64_t> slots, Worker& worker) const {
+    worker.ids.clear();
+    for (const std::int64_t slot : slots) {
+      const std::vector<std::int32_t>& next = streams[static_cast<std::size_t>(slot)].next_input;
+      worker.ids.insert(worker.ids.end(), next.begin(), next.end());
+    }
+    return worker.ids;
   }
 
   void step_block(Context& own, std::span<std::int32_t> tokens, std::span<const std::int64_t> slots,
                   Worker& worker) {
     Workspace workspace(own);
-    const View<float> parameters =
-        workspace.take(static_cast<std::int64_t>(slots.size()), network().head().outputs());
-    take_inputs(own, parameters, slots, worker);
+    const std::int64_t count = std::ssize(slots);
+    const View<float> parameters = workspace.take(count, network().head().outputs());
+    if (fields == 1) {
+      recurrent.step(own, parameters, next_inputs(slots, worker), slots, state);
+      draw(own, tokens, slots, parameters, 0, worker);
+    } else {
+      const View<float> hidden = workspace.take(count, network().config().width);
+      recurrent.hidden(own, hidden, next_inputs(slots, worker), slots, state);
+      network().head().forward(own, parameters, hidden);
+      draw(own, tokens, slots, parameters, 0, worker);
+      for (std::int64_t f = 1; f < fields; ++f) {
+        const LaterField& later = network().later_fields()[static_cast<std::size_t>(f - 1)];
+        const View<float> of_field = workspace.take(count, later.head().outputs());
+        later.forward(own, of_field, hidden, {tokens, fields, f - 1}, nullptr);
+        draw(own, tokens, slots, of_field, f, worker);
+      }
+    }
     for (std::size_t i = 0; i < slots.size(); ++i)
-      tokens[i] = append_sample(own, streams[slots[i]], parameters.slice(0, i, i + 1), worker.sampler);
+      append(streams[slots[i]], tokens.subspan(i * static_cast<std::size_t>(fields), fields));
+  }
+
+  /// Draws the tokens of one field of every stream from the head's parameters [streams, outputs].
+  void draw(Context& own, std::span<std::int32_t> tokens, std::span<const std::int64_t> slots,
+            View<const float> parameters, std::int64_t field, Worker& worker) {
+    for (std::int64_t i = 0; i < std::ssize(slots); ++i) {
+      const Stream& chosen = streams[static_cast<std::size_t>(slots[static_cast<std::size_t>(i)])];
+      tokens[static_cast<std::size_t>(i * fields + field)] =
+          worker.samplers[static_cast<std::size_t>(field)].sample(
+              own, parameters.slice(0, i, i + 1), chosen.sampling, chosen.position * fields + field);
+    }
   }
 
   /// Takes what steps of `count` streams need: every thread's memory makes a step with as many streams of its
@@ -207,12 +249,25 @@ struct Session::Impl {
     RecurrentState nothing(network(), block);
     std::vector<std::int64_t> slots(static_cast<std::size_t>(block));
     std::iota(slots.begin(), slots.end(), 0);
-    const std::vector<std::int32_t> ids(slots.size(), model->config().first_input(own_label()));
-    for (Worker& worker : workers) worker.ids.reserve(slots.size());
+    // A label's token of the first field, and tokens that every other field has.
+    std::vector<std::int32_t> ids(slots.size() * static_cast<std::size_t>(fields), 0);
+    for (std::size_t i = 0; i < slots.size(); ++i)
+      ids[i * static_cast<std::size_t>(fields)] = model->config().first_input(own_label());
+    for (Worker& worker : workers) worker.ids.reserve(ids.size());
     const auto try_step = [&](Context& own) {
       const FlushSubnormals flush;
       Workspace workspace(own);
-      recurrent.step(own, workspace.take(block, network().head().outputs()), ids, slots, nothing);
+      const View<float> parameters = workspace.take(block, network().head().outputs());
+      if (fields == 1) {
+        recurrent.step(own, parameters, ids, slots, nothing);
+      } else {
+        const View<float> hidden = workspace.take(block, network().config().width);
+        recurrent.hidden(own, hidden, ids, slots, nothing);
+        network().head().forward(own, parameters, hidden);
+        for (const LaterField& later : network().later_fields())
+          later.forward(own, workspace.take(block, later.head().outputs()), hidden, {ids, fields, 1},
+                        nullptr);
+      }
       for (const std::int64_t slot : slots) nothing.reset(slot);
     };
     try_step(context);
@@ -221,7 +276,7 @@ struct Session::Impl {
 
   void step_without_cache(std::span<std::int32_t> tokens, std::span<const std::int64_t> slots) {
     need_workers(1);
-    Sampler& sampler = workers.front().sampler;
+    Sampler& sampler = workers.front().samplers.front();
     Workspace workspace(context);
     const View<float> parameters = workspace.take(1, network().head().outputs());
     // No stream moves before all have drawn their tokens.
@@ -247,23 +302,17 @@ struct Session::Impl {
     network().embedding().check_position(chosen.position);
     if (!options.cache) {
       std::vector<std::int32_t> inputs = chosen.history;
-      inputs.push_back(chosen.next_input);
+      inputs.insert(inputs.end(), chosen.next_input.begin(), chosen.next_input.end());
       return parameters_after(parameters, inputs);
     }
     const FlushSubnormals flush;
     const std::int64_t slot = 0;
     side_state.copy(slot, state, index);
-    recurrent.step(context, parameters, std::span(&chosen.next_input, 1), std::span(&slot, 1), side_state);
+    recurrent.step(context, parameters, chosen.next_input, std::span(&slot, 1), side_state);
   }
 
-  std::int32_t append_sample(Context& own, Stream& stream, View<const float> parameters, Sampler& sampler) {
-    const std::int32_t token = sampler.sample(own, parameters, stream.sampling, stream.position);
-    append(stream, token);
-    return token;
-  }
-
-  static void append(Stream& stream, std::int32_t token) {
-    stream.next_input = token;
+  static void append(Stream& stream, std::span<const std::int32_t> step) {
+    std::ranges::copy(step, stream.next_input.begin());
     ++stream.position;
   }
 
@@ -276,8 +325,8 @@ struct Session::Impl {
 
   /// Of a history with memory for it.
   static void append_to_history(Stream& stream, std::int32_t token) {
-    stream.history.push_back(stream.next_input);
-    append(stream, token);
+    stream.history.push_back(stream.next_input.front());
+    append(stream, {&token, 1});
   }
 
   /// A token for each of the streams, or none where memory is short.
@@ -298,30 +347,32 @@ struct Session::Impl {
     network().head().logits(context, View<float>(logits.data(), {vocabulary}), parameters);
   }
 
-  /// Tokens that a stream has still to take, and where it stands before them.
+  /// Tokens [steps, fields] that a stream has still to take, and where it stands before them.
   struct Prompt {
     std::int64_t stream;
     std::span<const std::int32_t> tokens;
+    std::int64_t fields;
     std::int64_t position;
-    std::int32_t next_input;
+    std::vector<std::int32_t> next_input;
 
-    /// Tokens of the next slice.
+    std::int64_t steps() const { return std::ssize(tokens) / fields; }
+    /// Steps of the next slice.
     std::int64_t slice() const {
-      return std::min<std::int64_t>(std::ssize(tokens), prefill_slice - position % prefill_slice);
+      return std::min<std::int64_t>(steps(), prefill_slice - position % prefill_slice);
     }
     bool alike(const Prompt& other) const { return position == other.position && slice() == other.slice(); }
 
     void advance(std::int64_t count) {
       position += count;
-      next_input = tokens[static_cast<std::size_t>(count - 1)];
-      tokens = tokens.subspan(static_cast<std::size_t>(count));
+      const auto taken = tokens.first(static_cast<std::size_t>(count * fields));
+      std::ranges::copy(taken.last(static_cast<std::size_t>(fields)), next_input.begin());
+      tokens = tokens.subspan(taken.size());
     }
   };
 
   /// Takes all prompts, none of them empty, and before anything else the memory that their states need.
   void prefill(std::vector<Prompt> open) {
-    for (const Prompt& prompt : open)
-      state.reserve(prompt.stream, prompt.position + std::ssize(prompt.tokens));
+    for (const Prompt& prompt : open) state.reserve(prompt.stream, prompt.position + prompt.steps());
     // Products with bf16 weights depend on the number of rows in the last bit.
     const std::int64_t most = network().config().weights == WeightType::bf16 ? 1 : most_prompts;
     while (!open.empty()) {
@@ -345,8 +396,8 @@ struct Session::Impl {
       const std::int64_t length = first.slice(), position = first.position;
       inputs.clear();
       for (const Prompt& prompt : prompts) {
-        inputs.push_back(prompt.next_input);
-        inputs.insert(inputs.end(), prompt.tokens.begin(), prompt.tokens.begin() + length - 1);
+        inputs.insert(inputs.end(), prompt.next_input.begin(), prompt.next_input.end());
+        inputs.insert(inputs.end(), prompt.tokens.begin(), prompt.tokens.begin() + (length - 1) * fields);
       }
       parallel.forward(context, inputs, count, length, position, &taken, &taken);
       for (Prompt& prompt : prompts) prompt.advance(length);
@@ -356,7 +407,7 @@ struct Session::Impl {
       state.copy(prompts[i].stream, taken, i);
       Stream& stream = streams[prompts[i].stream];
       stream.position = prompts[i].position;
-      stream.next_input = prompts[i].next_input;
+      stream.next_input = std::move(prompts[i].next_input);
     }
   }
 
@@ -381,6 +432,8 @@ struct Session::Impl {
 
   std::shared_ptr<const Model> model;
   Options options;
+  const std::vector<std::int64_t> sizes;  ///< values of every field
+  const std::int64_t fields;
   Context context;
   RecurrentTransformer recurrent;
   Transformer parallel;
@@ -394,9 +447,10 @@ struct Session::Impl {
 };
 
 Session::Session(std::shared_ptr<const Model> model, std::int64_t streams, const Options& options) {
-  if (const ModelConfig& config = model->config(); config.columns > 0 || config.field_sizes().size() != 1)
-    fail<UsageError>("session", "expected a model of one token per step, got one of {}",
-                     config.columns > 0 ? "real numbers" : "several fields");
+  if (const ModelConfig& config = model->config(); config.columns > 0 || config.field_sizes().empty())
+    fail<UsageError>("session", "expected a model of tokens, got one of real numbers; see NumberSession");
+  if (!options.cache && model->config().field_sizes().size() > 1)
+    fail<UsageError>("session", "expected a cache for a model of several fields, got none");
   if (options.capacity < 0)
     fail<UsageError>("session", "expected a capacity of at least 0 tokens, got {}", options.capacity);
   check_streams(streams);
@@ -427,10 +481,12 @@ void Session::prefill(std::span<const std::int64_t> streams,
   std::vector<Impl::Prompt> open;
   for (std::size_t i = 0; i < streams.size(); ++i) {
     if (prompts[i].empty()) continue;
+    if (std::ssize(prompts[i]) % impl_->fields != 0)
+      fail("prefill", "expected {} tokens for each step, got {}", impl_->fields, prompts[i].size());
     const std::int64_t position = impl_->stream(streams[i]).position;
-    impl_->network().embedding().check_position(position + static_cast<std::int64_t>(prompts[i].size()) - 1);
+    impl_->network().embedding().check_position(position + std::ssize(prompts[i]) / impl_->fields - 1);
     impl_->check_tokens("prefill", prompts[i]);
-    open.push_back({streams[i], prompts[i], position, impl_->stream(streams[i]).next_input});
+    open.push_back({streams[i], prompts[i], impl_->fields, position, impl_->stream(streams[i]).next_input});
   }
   if (impl_->options.cache) return impl_->prefill(std::move(open));
   for (const Impl::Prompt& prompt : open)
@@ -447,8 +503,10 @@ void Session::observe(std::span<const std::int32_t> tokens, std::span<const std:
   const FlushSubnormals flush;
   impl_->for_blocks(streams, [&](Context& own, std::size_t first, std::size_t count, Impl::Worker& worker) {
     const auto slots = streams.subspan(first, count);
-    impl_->take_inputs(own, {}, slots, worker);
-    for (std::size_t i = 0; i < count; ++i) Impl::append(impl_->streams[slots[i]], tokens[first + i]);
+    impl_->recurrent.step(own, {}, impl_->next_inputs(slots, worker), slots, impl_->state);
+    const auto fields = static_cast<std::size_t>(impl_->fields);
+    for (std::size_t i = 0; i < count; ++i)
+      Impl::append(impl_->streams[slots[i]], tokens.subspan((first + i) * fields, fields));
   });
 }
 
@@ -474,7 +532,9 @@ void Session::step(std::span<std::int32_t> tokens, std::span<const std::int64_t>
   const FlushSubnormals flush;
   if (!impl_->options.cache) return impl_->step_without_cache(tokens, streams);
   impl_->for_blocks(streams, [&](Context& own, std::size_t first, std::size_t count, Impl::Worker& worker) {
-    impl_->step_block(own, tokens.subspan(first, count), streams.subspan(first, count), worker);
+    const auto fields = static_cast<std::size_t>(impl_->fields);
+    impl_->step_block(own, tokens.subspan(first * fields, count * fields), streams.subspan(first, count),
+                      worker);
   });
 }
 
@@ -494,10 +554,12 @@ std::vector<std::byte> Session::save(std::int64_t stream) const {
   snapshot.cache = impl_->options.cache;
   snapshot.model = impl_->fingerprint();
   snapshot.position = chosen.position;
-  snapshot.next_input = chosen.next_input;
+  snapshot.next_input = chosen.next_input.front();
   snapshot.sampling = chosen.sampling;
   if (snapshot.cache) {
     snapshot.past = impl_->state.save(stream);
+    const auto later = std::as_bytes(std::span(chosen.next_input).subspan(1));
+    snapshot.past.insert(snapshot.past.end(), later.begin(), later.end());
   } else {
     const auto history = std::as_bytes(std::span(chosen.history));
     snapshot.past.assign(history.begin(), history.end());
@@ -519,9 +581,18 @@ void Session::restore(std::int64_t stream, std::span<const std::byte> bytes) {
     fail("restore", "expected an input below {}, got {}", impl_->model->config().input_tokens(),
          snapshot.next_input);
   std::vector<std::int32_t> history(snapshot.cache ? 0 : snapshot.past.size() / sizeof(std::int32_t));
+  std::vector<std::int32_t> next_input(static_cast<std::size_t>(impl_->fields), snapshot.next_input);
   if (snapshot.cache) {
+    const auto later = std::as_writable_bytes(std::span(next_input).subspan(1));
+    if (snapshot.past.size() < later.size())
+      fail("restore", "expected {} bytes at least, got {}", later.size(), snapshot.past.size());
+    const auto past = std::span(snapshot.past).first(snapshot.past.size() - later.size());
+    std::ranges::copy(std::span(snapshot.past).last(later.size()), later.begin());
+    for (std::size_t f = 1; f < next_input.size(); ++f)
+      if (next_input[f] < 0 || next_input[f] > impl_->sizes[f])
+        fail("restore", "expected an input of field {} in 0 … {}, got {}", f, impl_->sizes[f], next_input[f]);
     // The last layer may refuse what the first ones have taken.
-    impl_->side_state.restore(0, snapshot.past, snapshot.position);
+    impl_->side_state.restore(0, past, snapshot.position);
     impl_->state.copy(stream, impl_->side_state, 0);
   } else {
     if (snapshot.past.size() != sizeof(std::int32_t) * static_cast<std::size_t>(snapshot.position))
@@ -530,7 +601,7 @@ void Session::restore(std::int64_t stream, std::span<const std::byte> bytes) {
   }
   chosen.history = std::move(history);
   chosen.position = snapshot.position;
-  chosen.next_input = snapshot.next_input;
+  chosen.next_input = std::move(next_input);
   chosen.sampling = snapshot.sampling;
   chosen.broken = false;
 }

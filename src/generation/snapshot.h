@@ -18,7 +18,8 @@ std::uint64_t checksum(std::span<const std::byte> bytes);
 ///   "LINNETST", version (u32), 1 with a cache and 0 without (u32), the model's fingerprint (u64),
 ///   position (i64), next input (i64), temperature (f64), top_k (i64), top_p (f64), seed (u64), n (u64),
 ///   n bytes of the past, CRC-32 of all before it (u64):
-/// 88 + n bytes. The past is the state of every layer, f32, or without a cache all inputs, i32.
+/// 88 + n bytes. The past is the state of every layer, f32, or without a cache all inputs, i32; in a model of
+/// several fields the next inputs of the later ones, i32, follow the state.
 struct Snapshot {
   bool cache = true;
   std::uint64_t model = 0;

@@ -1,6 +1,7 @@
 // What a model computes from steps of several fields or real numbers, and the labels of a classifier.
 #include <cmath>
 #include <limits>
+#include <numbers>
 
 #include "base/fail.h"
 #include "kernels/loss.h"
@@ -54,6 +55,14 @@ View<const float> hidden_rows(Context& context, Transformer& transformer, const 
 }
 
 }  // namespace
+
+double log_density(double number, double mean, double scale, double freedom) {
+  const double z = (number - mean) / scale;
+  if (std::isinf(freedom)) return -0.5 * (std::log(2 * std::numbers::pi) + z * z) - std::log(scale);
+  return std::lgamma((freedom + 1) / 2) - std::lgamma(freedom / 2) -
+         0.5 * std::log(freedom * std::numbers::pi) - std::log(scale) -
+         0.5 * (freedom + 1) * std::log1p(z * z / freedom);
+}
 
 Tensor Model::classify(Context& context, const Steps& steps) const {
   if (!config().classifies())

@@ -99,6 +99,21 @@ TEST(RealTime, ObservedTokensAndLogitsAllocateNothing) {
 }
 
 // What oneDNN allocates in its own calls does not grow.
+TEST(RealTime, StepsOfSeveralFieldsAllocateNothing) {
+  for (const std::int64_t streams : {1, 70}) {
+    ModelConfig config = stream_config(WeightType::f32, OutputDistribution::categorical);
+    config.fields = "64,5,30";
+    Session session(Model::random(config, 1), streams, {.threads = 1});
+    std::vector<std::int32_t> tokens(static_cast<std::size_t>(3 * streams));
+    const std::int64_t before = allocations::count;
+    for (int i = 0; i < 200; ++i) {
+      session.step(tokens);
+      session.observe(tokens);
+    }
+    EXPECT_EQ(allocations::count - before, 0) << streams;
+  }
+}
+
 TEST(RealTime, StepsOfRealNumbersAllocateNothing) {
   for (const Objective objective : {Objective::next_token, Objective::same_step})
     for (const std::int64_t streams : {1, 70}) {
