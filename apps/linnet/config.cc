@@ -9,6 +9,7 @@
 #include "data/copy_task.h"
 #include "data/fasta.h"
 #include "data/pairs.h"
+#include "data/tokens.h"
 #include "io/file.h"
 #include "training/run_config.h"
 
@@ -84,6 +85,11 @@ void load_without_data(RunConfig& config, const std::string& file_or_name,
   if (model.image_channels == 0) model.image_channels = data.kind == "cifar10" ? cifar_channels : 1;
   const std::int64_t size = data.size != 0 ? data.size : size_of_files(data.kind);
   if (model.length == 0) model.length = pictures ? size * size * model.image_channels : data.length;
+  const std::vector<std::int64_t> fields = field_sizes(data.kind == "tokens" ? data.fields : "");
+  if (model.vocabulary == 0 && model.fields.empty() && !fields.empty()) {
+    model.vocabulary = *std::ranges::max_element(fields);
+    if (fields.size() > 1) model.fields = fmt::format("{}", fmt::join(fields, ","));
+  }
   if (model.vocabulary == 0)
     model.vocabulary = pictures               ? data.levels
                        : data.kind == "copy"  ? copy_vocabulary

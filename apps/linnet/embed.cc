@@ -81,6 +81,9 @@ void run(const Arguments& arguments) {
   const std::unique_ptr<const Dataset> data = open_dataset(source, split_named(arguments.split));
   const Dataset& dataset = *data;
   check_fit(config, dataset);
+  if (dataset.fields().size() != 1 || dataset.columns() != 0)
+    fail<UsageError>("embed", "expected data of one token per step, got {} fields and {} columns",
+                     dataset.fields().size(), dataset.columns());
   const std::int64_t size = dataset.size();
   const std::int64_t count = arguments.examples == 0 ? size : std::min(arguments.examples, size);
   const std::int64_t rows_of_example = arguments.per_token ? config.length : 1;

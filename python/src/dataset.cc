@@ -140,7 +140,8 @@ nb::tuple example(const DatasetObject& self, std::int64_t index) {
     throw nb::index_error(("[dataset] expected an example in 0 ... " + std::to_string(dataset.size() - 1) +
                            ", got " + std::to_string(index))
                               .c_str());
-  std::vector<std::int32_t> tokens(static_cast<std::size_t>(dataset.length())), targets(tokens.size());
+  const auto elements = static_cast<std::size_t>(dataset.length()) * dataset.fields().size();
+  std::vector<std::int32_t> tokens(elements), targets(elements);
   std::int64_t label = -1;
   {
     const nb::gil_scoped_release released;

@@ -31,7 +31,7 @@ void widen(std::span<const std::byte> bytes, std::span<std::int64_t> to) {
   for (std::size_t i = 0; i < to.size(); ++i) {
     T value;
     std::memcpy(&value, bytes.data() + i * sizeof(T), sizeof(T));
-    to[i] = static_cast<std::int64_t>(value);
+    to[i] = std::int64_t{+value};  // promoted with its sign
   }
 }
 
@@ -132,7 +132,7 @@ void TokenFile::open_raw(const fs::path& path, std::size_t bytes, std::int64_t f
 
 void TokenFile::take_tokens(Array array) {
   const auto& shape = array.shape;
-  if (shape.size() < 1 || shape.size() > 2)
+  if (shape.empty() || shape.size() > 2)
     fail("data", "{}: expected tokens [steps] or [steps, fields], got shape {}", name_, to_string(shape));
   steps_ = shape[0];
   fields_ = shape.size() == 1 ? 1 : shape[1];

@@ -47,6 +47,7 @@ class TokenDataset final : public Dataset {
   std::int64_t read(std::int64_t index, std::span<std::int32_t> tokens,
                     std::span<std::int32_t> targets) const override {
     assert(index >= 0 && index < size_);
+    assert(std::ssize(tokens) == length_ * std::ssize(fields_) && tokens.size() == targets.size());
     const auto at = static_cast<std::size_t>(std::ranges::upper_bound(first_, index) - first_.begin() - 1);
     const Stretch& stretch = stretches_[at];
     const std::int64_t window = index - first_[at], begin = begin_of(stretch, window);
@@ -88,26 +89,6 @@ class TokenDataset final : public Dataset {
   Windows windows_;
 };
 
-/// The sizes of data.fields; none where it is empty.
-std::vector<std::int64_t> sizes_in(const std::string& fields) {
-  std::vector<std::int64_t> sizes;
-  const char* const end = fields.data() + fields.size();
-  for (const char* at = fields.data(); at < end || (!sizes.empty() && at == end);) {
-    while (at < end && *at == ' ') ++at;
-    std::int64_t size = 0;
-    auto [next, error] = std::from_chars(at, end, size);
-    while (next < end && *next == ' ') ++next;
-    if (error != std::errc() || size < 1 || size > most_token_values || (next < end && *next != ','))
-      fail<UsageError>("data",
-                       "expected the number of values of each field in data.fields, such as \"50,30\", got "
-                       "\"{}\"",
-                       shortened(fields));
-    sizes.push_back(size);
-    at = next + 1;
-  }
-  return sizes;
-}
-
 std::vector<Stretch> stretches_of(std::shared_ptr<const TokenFile> file) {
   const std::vector<std::int64_t>& offsets = file->offsets();
   if (offsets.empty()) return {{file, 0, file->steps(), false}};
@@ -142,6 +123,25 @@ std::vector<Stretch> hold_out(std::vector<Stretch>& all, const std::string& orig
 
 }  // namespace
 
+std::vector<std::int64_t> field_sizes(const std::string& fields) {
+  std::vector<std::int64_t> sizes;
+  const char* const end = fields.data() + fields.size();
+  for (const char* at = fields.data(); at < end || (!sizes.empty() && at == end);) {
+    while (at < end && *at == ' ') ++at;
+    std::int64_t size = 0;
+    auto [next, error] = std::from_chars(at, end, size);
+    while (next < end && *next == ' ') ++next;
+    if (error != std::errc() || size < 1 || size > most_token_values || (next < end && *next != ','))
+      fail<UsageError>("data",
+                       "expected the number of values of each field in data.fields, such as \"50,30\", got "
+                       "\"{}\"",
+                       shortened(fields));
+    sizes.push_back(size);
+    at = next + 1;
+  }
+  return sizes;
+}
+
 std::vector<std::filesystem::path> token_files(const char* key, const std::string& value) {
   constexpr std::string_view offsets = ".offsets.npy";
   std::vector<std::filesystem::path> files = files_named(key, value, "tokens");
@@ -159,7 +159,7 @@ Datasets open_tokens(const DataOptions& options, const Parts& parts) {
     fail<UsageError>("data", "expected data.length of at least 1 for tokens, got {}", options.length);
   if (options.token_bytes != 2 && options.token_bytes != 4)
     fail<UsageError>("data", "expected data.token_bytes of 2 or 4, got {}", options.token_bytes);
-  const std::vector<std::int64_t> declared = sizes_in(options.fields);
+  const std::vector<std::int64_t> declared = field_sizes(options.fields);
   const std::int64_t raw_fields = declared.empty() ? 1 : std::ssize(declared);
   std::vector<std::int64_t> sizes = declared;
   std::string first_name;

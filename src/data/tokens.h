@@ -19,6 +19,10 @@ namespace linnet {
 /// files for validation every tenth piece is held out, and the last tenth of a file without offsets.
 Datasets open_tokens(const DataOptions& options, const Parts& parts);
 
+/// The number of values of each field of a value of data.fields, "50,30"; none where it is empty. Throws
+/// UsageError for anything else.
+std::vector<std::int64_t> field_sizes(const std::string& fields);
+
 /// The files of a value of data.path, without the offsets of NumPy files among them.
 std::vector<std::filesystem::path> token_files(const char* key, const std::string& value);
 

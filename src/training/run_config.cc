@@ -210,7 +210,8 @@ DataOptions data_for_model(const ModelConfig& model, const std::string& source, 
   data.size = model.image_height == model.image_width ? model.image_height : 0;
   data.levels = model.vocabulary;
   data.labels = model.classes > 0;
-  if (data.kind == "tokens") data.fields = fmt::format("{}", model.vocabulary);
+  if (data.kind == "tokens")
+    data.fields = model.fields.empty() ? fmt::format("{}", model.vocabulary) : model.fields;
   const bool pictures = are_pictures(data.kind);
   if (pictures && model.image_height == 0)
     fail<UsageError>("data", "expected a model of pictures for {}, got one whose tokens are not pixels",

@@ -82,6 +82,20 @@ TEST_F(OwnData, TokensOfARawFile) {
           {"more.bin", "from 0 to 262, got 65535 in step 0"});
 }
 
+TEST_F(OwnData, TokensOfSeveralFields) {
+  std::vector<std::int32_t> tokens;
+  for (int i = 0; i < 400; ++i) tokens.insert(tokens.end(), {i % 5, i % 3});
+  write_safetensors(folder_ / "notes.safetensors",
+                    std::vector<NamedTensor>{{"tokens", DType::i32, {400, 2}, tokens.data()}}, {});
+  config("kind = \"tokens\"\nlength = 16\n");
+  run({"train", "config.toml", "--data", "notes.safetensors", "--out", "run"});
+  EXPECT_EQ(parse_json(read_file(folder_ / "run/config.json"), "config.json")["model"]["fields"], "5,3");
+  EXPECT_EQ(this->tokens({}), 2 * 40);
+  EXPECT_EQ(this->tokens({"--data", "notes.safetensors", "--split", "test"}), 2 * 400);
+  refuses(usage, {"embed", path("run"), "--data", path("notes.safetensors"), "--out", path("e.safetensors")},
+          {"one token per step", "2 fields"});
+}
+
 TEST_F(OwnData, LinesWithTheLabelsOfTheRun) {
   std::string lines;
   for (int i = 0; i < 30; ++i) lines += fmt::format("{}\ttext {}\n", i % 2 == 0 ? "good" : "bad", i);

@@ -242,6 +242,17 @@ TEST_F(Tokens, OfRawFilesMayHaveSeveralFields) {
               AllOf(HasSubstr("b.bin"), HasSubstr("multiple of 4 bytes"), HasSubstr("got 6 bytes")));
 }
 
+TEST_F(Tokens, OfRawFilesMayBeLargerThanMemory) {
+  const std::string path = raw("large.bin", {1, 2});
+  constexpr std::int64_t steps = std::int64_t{1} << 36;
+  std::filesystem::resize_file(path, 2 * steps);  // zeros that take no space
+  const auto set = open_dataset(
+      {.kind = "tokens", .path = path, .length = 4, .validation = path, .fields = "65536"}, Split::training);
+  EXPECT_EQ(set->size(), steps - 4 + 1);
+  EXPECT_THAT(example(*set, 0).tokens, ElementsAre(1, 2, 0, 0));
+  EXPECT_THAT(example(*set, steps - 4).tokens, ElementsAre(0, 0, 0, 0));
+}
+
 TEST_F(Tokens, FilesThatChangeAreErrorsAndNotTokens) {
   const std::string path = raw("a.bin", {1, 2, 3, 4});
   const auto set =

@@ -90,6 +90,28 @@ TEST(Safetensors, ReadsAFileOfAnotherWriter) {
   EXPECT_THAT(error_of([&] { file.dtype("odd"); }), HasSubstr("Q3"));
 }
 
+TEST(Safetensors, GivesPartsOfTensorsOfAnyType) {
+  const std::string header = R"({"a":{"dtype":"U16","shape":[3],"data_offsets":[0,6]},)"
+                             R"("b":{"dtype":"U8","shape":[2],"data_offsets":[6,8]}})";
+  std::string bytes = file_of(header, 8);
+  for (std::size_t i = 0; i < 8; ++i) bytes[8 + header.size() + i] = static_cast<char>(i);
+  const TemporaryFolder folder;
+  for (const Safetensors& file :
+       {Safetensors::parse(bytes, "file"), Safetensors::read(folder.file("file", bytes))}) {
+    EXPECT_EQ(file.type("a"), "U16");
+    EXPECT_EQ(file.type("b"), "U8");
+    std::vector<std::byte> part(2);
+    file.copy_part("a", 3, part);
+    EXPECT_THAT(part, ElementsAre(std::byte{3}, std::byte{4}));
+    file.copy_part("b", 0, part);
+    EXPECT_THAT(part, ElementsAre(std::byte{6}, std::byte{7}));
+    for (const std::uint64_t offset : {std::uint64_t{5}, std::uint64_t{7}, ~std::uint64_t{0}})
+      EXPECT_THAT(error_of([&] { file.copy_part("a", offset, part); }),
+                  AllOf(HasSubstr("6 bytes of tensor \"a\""), HasSubstr("got 2 bytes from")));
+    EXPECT_THAT(error_of([&] { file.type("c"); }), HasSubstr("\"c\""));
+  }
+}
+
 TEST(Safetensors, NamesTheNearestTensor) {
   const Safetensors file =
       Safetensors::parse(file_of(R"({"weight":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}})", 0), "file");

@@ -119,6 +119,8 @@ TEST(RunConfig, TokensOfAModelHaveItsVocabulary) {
   const DataOptions data = data_for_model(model, (folder / "a.bin").string());
   EXPECT_EQ(data.kind, "tokens");
   EXPECT_EQ(data.fields, "65536");
+  model.fields = "50,30";
+  EXPECT_EQ(data_for_model(model, (folder / "a.bin").string()).fields, "50,30");
   EXPECT_EQ(data.length, 7);
 }
 
