@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <atomic>
 #include <csignal>
+#include <string>
+#include <vector>
 
 #include "attention/family.h"
 #include "base/fail.h"
@@ -10,6 +12,7 @@
 #include "checks.h"
 #include "commands.h"
 #include "config.h"
+#include "data/sources.h"
 #include "io/file.h"
 #include "linnet/version.h"
 #include "model/config.h"
@@ -75,10 +78,18 @@ void draw(const fs::path& folder, std::int64_t step, const std::shared_ptr<const
   write_file_atomically(folder / "samples" / fmt::format("{}.txt", step), text);
 }
 
-/// --data on top of the configuration, with an absolute path.
+/// A path or a list of paths, each of them absolute.
+std::string absolute_paths(const std::string& list) {
+  std::vector<std::string> paths;
+  for (const fs::path& path : files_of(list)) paths.push_back(absolute_path(path).string());
+  return fmt::format("{}", fmt::join(paths, ","));
+}
+
+/// --data on top of the configuration, with absolute paths.
 void set_data(RunConfig& config, const std::string& data) {
   if (!data.empty()) set_source(config.data, data);
-  if (!config.data.path.empty()) config.data.path = absolute_path(config.data.path).string();
+  for (std::string* list : {&config.data.path, &config.data.validation, &config.data.test})
+    *list = absolute_paths(*list);
 }
 
 RunRecord new_record(const Arguments& arguments) {

@@ -104,7 +104,18 @@ LINNET_API std::uint8_t pixel_of_token(std::int32_t token, std::int64_t levels);
 /// - "bytes": the same for a file of any bytes;
 /// - "copy": the copy task (data/copy_task.h), `examples` for training and a tenth of that for validation;
 /// - "fasta": the proteins of the FASTA file `path` (data/fasta.h). Every tenth sequence is for validation,
-/// the others for training; those longer than `length` are cut into equal pieces.
+/// the others for training; those longer than `length` are cut into equal pieces;
+/// - "series": columns of numbers of the CSV file `path` (data/series.h), or of several files with commas
+///   between them. `split` divides the rows of each file into training, validation and test part; without it
+///   they end at 0.8, 0.9 and 1 of the rows. Its last parts may be left out: the one before goes on to the
+///   end. With `validation`, `path` is for training as a whole; with `test` and without `split` its last
+///   tenth is for validation. The statistics are those of the training part.
+///   The targets of step t are those of the steps t … t + `horizon` − 1, [horizon, columns]. For training,
+///   every window of `length` steps inside the part is an example, and a target behind the part does not
+///   count. For validation and testing, step t counts where all its targets lie inside the part: in a part
+///   of n steps the first n − `horizon` + 1 ones, each in exactly one of windows that overlap by half. Such
+///   a step has ⌊`length` / 2⌋ to `length` − 1 steps of its window before it, which may belong to the part
+///   before; at the beginning of a file of its own it has fewer.
 struct DataOptions {
   std::string kind = "digits";
   std::string path = {};
@@ -118,8 +129,10 @@ struct DataOptions {
   std::string validation = {};
   std::string test = {};     ///< files for testing alone, as `path`
   std::string columns = {};  ///< names of the columns of a series, separated by commas; empty: all of them
-  std::string time = {};   ///< name of the column with the time of a series; empty: the first, if it is none
-  std::string split = {};  ///< ends of the training and of the validation part: fractions, or times
+  std::string time = {};  ///< name of the column with the time of a series; empty: the first, if it is none
+  /// Ends of the training, validation and test part, with commas between them: fractions, or times of the
+  /// first rows that do not belong to the part.
+  std::string split = {};
   std::string missing = "refuse";  ///< what to do with empty cells of a series: "refuse", "forward-fill"
   std::int64_t horizon = 1;        ///< steps of a series that are predicted at once
   std::string tokenizer = {};      ///< file of a SentencePiece model for text; empty: bytes

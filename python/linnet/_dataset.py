@@ -85,7 +85,8 @@ class Dataset:
         model : linnet.Model
             Decides length, picture size and levels.
         kind : str
-            The kind of data where the name does not tell: digits, mnist, cifar10, text, bytes, copy, fasta.
+            The kind of data where the name does not tell: digits, mnist, cifar10, text, bytes, copy, fasta,
+            series.
         """
         from ._model import Model
 

@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 #include <zlib.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <system_error>
 #include <vector>
 
@@ -13,14 +15,21 @@
 #include "data/cifar.h"
 #include "data/images.h"
 #include "data/mnist_files.h"
+#include "data/sources.h"
 
 namespace linnet {
 namespace {
 
 namespace fs = std::filesystem;
 
-std::vector<fs::path> files_of(const DataOptions& options) {
+std::vector<fs::path> files_of_kind(const DataOptions& options) {
   if (options.kind == "text" || options.kind == "bytes" || options.kind == "fasta") return {options.path};
+  if (options.kind == "series") {
+    std::vector<fs::path> files;
+    for (const std::string* list : {&options.path, &options.validation, &options.test})
+      std::ranges::copy(files_of(*list), std::back_inserter(files));
+    return files;
+  }
   if (options.kind == "cifar10") return cifar_files(options.path);
   if (options.kind != "mnist") return {};
   std::vector<fs::path> files;
@@ -37,7 +46,7 @@ DataFingerprint fingerprint_of(const DataOptions& options) {
   DataFingerprint result;
   uLong crc = crc32_z(0, nullptr, 0);
   std::vector<char> buffer(1 << 20);
-  for (const fs::path& path : files_of(options)) {
+  for (const fs::path& path : files_of_kind(options)) {
     std::error_code ignored;
     if (fs::exists(path, ignored) && !fs::is_regular_file(path, ignored)) continue;
     std::ifstream file(path, std::ios::binary);

@@ -10,6 +10,7 @@
 #include "base/fail.h"
 #include "base/memory.h"
 #include "data/cifar.h"
+#include "data/sources.h"
 #include "io/json.h"
 #include "linnet/dataset.h"
 #include "model/config.h"
@@ -34,7 +35,7 @@ bool are_pictures(const std::string& kind) {
 }
 
 std::vector<std::string> data_kinds() {
-  return {"digits", "mnist", "cifar10", "text", "bytes", "copy", "fasta"};
+  return {"digits", "mnist", "cifar10", "text", "bytes", "copy", "fasta", "series"};
 }
 
 Options options_of(RunConfig& config) {
@@ -43,8 +44,11 @@ Options options_of(RunConfig& config) {
   add_options(options, model);
   options.add("data.kind", data.kind, "kind of data", data_kinds());
   options.add("data.path", data.path,
-              "folder of IDX files (mnist) or of binary batches (cifar10), or a file (text, bytes, fasta)");
-  options.add("data.length", data.length, "tokens per example of text, bytes, copy and fasta", 0,
+              "folder of IDX files (mnist) or of binary batches (cifar10), or a file (text, bytes, fasta), "
+              "or files separated by commas "
+              "(series)");
+  options.add("data.length", data.length,
+              "tokens per example of text, bytes, copy and fasta, steps per example of series", 0,
               std::int64_t{1} << 32);
   options.add("data.size", data.size, "height and width of pictures; 0 keeps those of the files", 0, 1 << 12);
   options.add("data.levels", data.levels, "levels per pixel", 2, 256);
@@ -59,8 +63,8 @@ Options options_of(RunConfig& config) {
               "columns of a series, separated by commas; without them all but the time");
   options.add("data.time", data.time, "column with the time of a series");
   options.add("data.split", data.split,
-              "ends of the training and of the validation part of a series, separated by a comma: fractions, "
-              "or times");
+              "ends of the training, the validation and the test part of a series, separated by commas: "
+              "fractions, or times");
   options.add("data.missing", data.missing, "empty cells of a series", {"refuse", "forward-fill"});
   options.add("data.horizon", data.horizon, "steps of a series that are predicted at once", 1, 1 << 16);
   options.add("data.tokenizer", data.tokenizer,
@@ -139,14 +143,18 @@ void set_source(DataOptions& data, const std::string& source) {
                        });
     data.kind = cifar ? "cifar10" : "mnist";
     data.path = source;
-  } else if (fs::is_regular_file(source)) {
-    const std::string extension = fs::path(source).extension().string();
+  } else if (const std::vector<fs::path> files = files_of(source);
+             !files.empty() &&
+             std::ranges::all_of(files, [](const fs::path& file) { return fs::is_regular_file(file); })) {
+    const std::string extension = files.front().extension().string();
     const bool fasta = extension == ".fasta" || extension == ".fa" || extension == ".faa";
-    if (data.kind != "fasta" && data.kind != "bytes") data.kind = fasta ? "fasta" : "text";
+    if (data.kind != "fasta" && data.kind != "bytes" && data.kind != "series")
+      data.kind = fasta ? "fasta" : extension == ".csv" ? "series" : "text";
     data.path = source;
   } else {
     fail<UsageError>(
-        "data", "expected digits, copy, a folder of IDX or CIFAR-10 files, a text or a FASTA file, got {}{}",
+        "data",
+        "expected digits, copy, a folder of IDX or CIFAR-10 files, a text, a FASTA or a CSV file, got {}{}",
         source, fs::exists(source) ? "" : ", which does not exist");
   }
 }

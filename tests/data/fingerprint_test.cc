@@ -41,6 +41,18 @@ TEST(Fingerprint, CoversAllFilesOfAFolder) {
   EXPECT_EQ(fingerprint_of(unlabelled).files, 2);
 }
 
+TEST(Fingerprint, CoversTheFilesOfEveryPart) {
+  const TemporaryFolder folder;
+  const auto file = [&](const char* name, std::string_view bytes) {
+    return folder.file(name, bytes).string();
+  };
+  const DataOptions options{.kind = "series",
+                            .path = file("a", "1234") + "," + file("b", "56"),
+                            .validation = file("c", "7"),
+                            .test = file("d", "89")};
+  EXPECT_EQ(fingerprint_of(options), (DataFingerprint{4, 9, "cbf43926"}));
+}
+
 TEST(Fingerprint, OfGeneratedDataIsEmptyAndAMissingFileIsAnError) {
   EXPECT_EQ(fingerprint_of({.kind = "digits"}), DataFingerprint{});
   EXPECT_EQ(fingerprint_of({.kind = "copy"}), DataFingerprint{});

@@ -1,23 +1,17 @@
 #include <gtest/gtest.h>
 
 #include <array>
-#include <cstdlib>
 #include <filesystem>
 #include <vector>
 
 #include "linnet/dataset.h"
+#include "support/shared_data.h"
 
 namespace linnet {
 namespace {
 
-// The folder of real data sets: LINNET_DATA, or beside the source folder.
-std::filesystem::path data_folder() {
-  if (const char* folder = std::getenv("LINNET_DATA")) return folder;
-  return std::filesystem::path(LINNET_SOURCE_FOLDER).parent_path() / "shared" / "data";
-}
-
 TEST(Mnist, OpensTheRealFilesWhereTheyAre) {
-  const std::filesystem::path folder = data_folder() / "mnist";
+  const std::filesystem::path folder = shared_data_folder() / "mnist";
   if (!std::filesystem::exists(folder))
     GTEST_SKIP() << "needs the MNIST files in " << folder
                  << "; set LINNET_DATA to the folder that holds mnist/";
