@@ -115,13 +115,20 @@ LINNET_API std::uint8_t pixel_of_token(std::int32_t token, std::int64_t levels);
 ///   count. For validation and testing, step t counts where all its targets lie inside the part: in a part
 ///   of n steps the first n − `horizon` + 1 ones, each in exactly one of windows that overlap by half. Such
 ///   a step has ⌊`length` / 2⌋ to `length` − 1 steps of its window before it, which may belong to the part
-///   before; at the beginning of a file of its own it has fewer.
+///   before; at the beginning of a file of its own it has fewer;
+/// - "sound": the sound file `path` (WAV, FLAC and what else libsndfile reads), or several files of one rate
+///   and number of channels with commas between them, in the parts and windows of a series with `horizon` 1.
+///   A step is a frame: a sample of each channel. `sound` = "samples" gives real numbers in [−1, 1], one
+///   column per channel, and "mu-law" tokens of `levels` values, one field per channel (data/sound.h). With
+///   `target`, files of the same names or in the same order, of the same rate, channels and length, the
+///   targets are their samples at the same step (`paired`). Files are read piece by piece. Throws UsageError
+///   where Linnet was built without libsndfile.
 struct DataOptions {
   std::string kind = "digits";
   std::string path = {};
   std::int64_t length = 0;        ///< tokens per example; required, but for images 0 or all pixels
   std::int64_t size = 16;         ///< height and width of images; 0: that of the files, 16 for digits
-  std::int64_t levels = 256;      ///< levels that pixels are quantised to
+  std::int64_t levels = 256;      ///< levels that pixels or samples are quantised to
   bool labels = true;             ///< whether examples have the labels of the data
   std::int64_t examples = 20000;  ///< number of training examples of synthetic data
   std::int64_t seed = 1;          ///< seed of synthetic data
@@ -135,6 +142,8 @@ struct DataOptions {
   std::string split = {};
   std::string missing = "refuse";  ///< what to do with empty cells of a series: "refuse", "forward-fill"
   std::int64_t horizon = 1;        ///< steps of a series that are predicted at once
+  std::string sound = "samples";   ///< what becomes of samples of sound: "samples", "mu-law"
+  std::string target = {};         ///< sound files with the outputs for `path`, as `path`; empty: no pairs
   std::string tokenizer = {};      ///< file of a SentencePiece model for text; empty: bytes
 };
 

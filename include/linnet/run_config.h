@@ -60,8 +60,9 @@ struct LINNET_API RunConfig {
 LINNET_API std::vector<std::string> data_kinds();
 
 /// "digits", "copy", a folder, a file or a list of files with commas between them, put into `data`. A file is
-/// FASTA, plain bytes or a series where `data` says so already, FASTA where it is called .fasta, .fa or .faa,
-/// a series where it is called .csv, otherwise text. Throws UsageError for anything else.
+/// FASTA, plain bytes, a series or sound where `data` says so already, FASTA where it is called .fasta, .fa
+/// or .faa, a series where it is called .csv, sound where it is called .wav or .flac, otherwise text. Throws
+/// UsageError for anything else.
 LINNET_API void set_source(DataOptions& data, const std::string& source);
 
 /// The data of `source` in the form that a model takes: its length, its picture size and its levels. `kind`

@@ -86,7 +86,7 @@ class Dataset:
             Decides length, picture size and levels.
         kind : str
             The kind of data where the name does not tell: digits, mnist, cifar10, text, bytes, copy, fasta,
-            series.
+            series, sound.
         """
         from ._model import Model
 

@@ -14,6 +14,7 @@
 #include "data/images.h"
 #include "data/parts.h"
 #include "data/series.h"
+#include "data/sound.h"
 #include "data/text.h"
 
 namespace linnet {
@@ -66,12 +67,13 @@ Datasets open_parts(const DataOptions& options, const Parts& parts) {
   if (options.kind == "text" || options.kind == "bytes") return open_text(options, parts);
   if (options.kind == "fasta") return open_fasta(options, parts);
   if (options.kind == "series") return open_series(options, parts);
+  if (options.kind == "sound") return open_sound(options, parts);
   if (options.kind == "digits" || options.kind == "copy") {
     check_examples(options);
     return options.kind == "digits" ? open_digits(options, parts) : open_copy(options, parts);
   }
-  const std::vector<std::string> kinds = {"digits", "mnist", "cifar10", "text",
-                                          "bytes",  "copy",  "fasta",   "series"};
+  const std::vector<std::string> kinds = {"digits", "mnist", "cifar10", "text", "bytes",
+                                          "copy",   "fasta", "series",  "sound"};
   const std::string nearest = nearest_name(options.kind, kinds);
   fail<UsageError>("data", "expected a kind of data among {}, got \"{}\"{}", fmt::join(kinds, ", "),
                    options.kind, nearest.empty() ? "" : fmt::format("; did you mean \"{}\"?", nearest));

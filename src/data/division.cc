@@ -24,6 +24,13 @@ std::optional<double> fraction_of(const std::string& text) {
 
 }  // namespace
 
+std::string split_of(const DataOptions& options) {
+  if (!options.validation.empty() && !options.split.empty())
+    fail<UsageError>("data", "expected data.split or data.validation, got both");
+  if (!options.split.empty()) return options.split;
+  return options.test.empty() ? "0.8,0.9" : "0.9";
+}
+
 Division divide(const std::string& split, std::int64_t steps, const std::string& origin,
                 const RowOfTime& row_of_time) {
   constexpr std::size_t most = 3;

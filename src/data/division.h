@@ -5,12 +5,19 @@
 #include <optional>
 #include <string>
 
+#include "linnet/dataset.h"
+
 namespace linnet {
 
 /// Where the parts of a sequence of steps end. Training begins at 0 and validation where training ends.
 struct Division {
   std::int64_t training = 0, validation = 0, test = 0;
 };
+
+/// data.split, or its default: "0.8,0.9", and "0.9" where data.test takes the place of the last part. Throws
+/// UsageError where data.validation is given, too. Of data with files for validation the whole of data.path
+/// is for training.
+std::string split_of(const DataOptions& options);
 
 /// The row that begins at a time; nothing for a text that is no time of the sequence.
 using RowOfTime = std::function<std::optional<std::int64_t>(const std::string&)>;

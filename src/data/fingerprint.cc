@@ -24,9 +24,9 @@ namespace fs = std::filesystem;
 
 std::vector<fs::path> files_of_kind(const DataOptions& options) {
   if (options.kind == "text" || options.kind == "bytes" || options.kind == "fasta") return {options.path};
-  if (options.kind == "series") {
+  if (options.kind == "series" || options.kind == "sound") {
     std::vector<fs::path> files;
-    for (const std::string* list : {&options.path, &options.validation, &options.test})
+    for (const std::string* list : {&options.path, &options.target, &options.validation, &options.test})
       std::ranges::copy(files_of(*list), std::back_inserter(files));
     return files;
   }

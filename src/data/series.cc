@@ -290,8 +290,6 @@ void check_options(const DataOptions& options) {
     fail<UsageError>("data", "expected data.horizon of 1 to {}, got {}", most_horizon, options.horizon);
   if (options.missing != "refuse" && options.missing != "forward-fill")
     fail<UsageError>("data", "expected data.missing among refuse, forward-fill, got \"{}\"", options.missing);
-  if (!options.validation.empty() && !options.split.empty())
-    fail<UsageError>("data", "expected data.split or data.validation, got both");
 }
 
 }  // namespace
@@ -327,12 +325,10 @@ Datasets open_series(const DataOptions& options, const Parts& parts) {
   // The training part is read in any case, for its statistics.
   const auto series = std::make_shared<const AllSeries>(read_all(options.path, options));
   std::vector<Stretch> training, validation, test;
+  const std::string split = split_of(options);
   if (!options.validation.empty()) {
     training = whole_files(*series, files, options.length);
   } else {
-    const std::string split = !options.split.empty() ? options.split
-                              : options.test.empty() ? "0.8,0.9"
-                                                     : "0.9";
     for (std::size_t i = 0; i < series->size(); ++i) {
       const Division division = divide_series((*series)[i], split, files[i].string());
       training.push_back({i, 0, division.training});

@@ -35,7 +35,7 @@ bool are_pictures(const std::string& kind) {
 }
 
 std::vector<std::string> data_kinds() {
-  return {"digits", "mnist", "cifar10", "text", "bytes", "copy", "fasta", "series"};
+  return {"digits", "mnist", "cifar10", "text", "bytes", "copy", "fasta", "series", "sound"};
 }
 
 Options options_of(RunConfig& config) {
@@ -46,12 +46,12 @@ Options options_of(RunConfig& config) {
   options.add("data.path", data.path,
               "folder of IDX files (mnist) or of binary batches (cifar10), or a file (text, bytes, fasta), "
               "or files separated by commas "
-              "(series)");
+              "(series, sound)");
   options.add("data.length", data.length,
-              "tokens per example of text, bytes, copy and fasta, steps per example of series", 0,
+              "tokens per example of text, bytes, copy and fasta, steps per example of series and sound", 0,
               std::int64_t{1} << 32);
   options.add("data.size", data.size, "height and width of pictures; 0 keeps those of the files", 0, 1 << 12);
-  options.add("data.levels", data.levels, "levels per pixel", 2, 256);
+  options.add("data.levels", data.levels, "levels per pixel, or of the μ-law codes of sound", 2, 256);
   options.add("data.labels", data.labels, "use the labels of pictures");
   options.add("data.examples", data.examples, "training examples of synthetic data", 1,
               std::int64_t{1} << 40);
@@ -62,11 +62,15 @@ Options options_of(RunConfig& config) {
   options.add("data.columns", data.columns,
               "columns of a series, separated by commas; without them all but the time");
   options.add("data.time", data.time, "column with the time of a series");
-  options.add("data.split", data.split,
-              "ends of the training, the validation and the test part of a series, separated by commas: "
-              "fractions, or times");
+  options.add(
+      "data.split", data.split,
+      "ends of the training, the validation and the test part of a series or sound, separated by commas: "
+      "fractions, or times");
   options.add("data.missing", data.missing, "empty cells of a series", {"refuse", "forward-fill"});
   options.add("data.horizon", data.horizon, "steps of a series that are predicted at once", 1, 1 << 16);
+  options.add("data.sound", data.sound, "samples of sound as numbers, or as μ-law codes",
+              {"samples", "mu-law"});
+  options.add("data.target", data.target, "sound files with the outputs to learn, one for each of data.path");
   options.add("data.tokenizer", data.tokenizer,
               "file of a SentencePiece model that makes tokens of text; without it bytes");
   add_options(options, training);
@@ -147,15 +151,16 @@ void set_source(DataOptions& data, const std::string& source) {
              !files.empty() &&
              std::ranges::all_of(files, [](const fs::path& file) { return fs::is_regular_file(file); })) {
     const std::string extension = files.front().extension().string();
-    const bool fasta = extension == ".fasta" || extension == ".fa" || extension == ".faa";
-    if (data.kind != "fasta" && data.kind != "bytes" && data.kind != "series")
-      data.kind = fasta ? "fasta" : extension == ".csv" ? "series" : "text";
+    const bool fasta = extension == ".fasta" || extension == ".fa" || extension == ".faa",
+               sound = extension == ".wav" || extension == ".flac";
+    if (data.kind != "fasta" && data.kind != "bytes" && data.kind != "series" && data.kind != "sound")
+      data.kind = fasta ? "fasta" : extension == ".csv" ? "series" : sound ? "sound" : "text";
     data.path = source;
   } else {
-    fail<UsageError>(
-        "data",
-        "expected digits, copy, a folder of IDX or CIFAR-10 files, a text, a FASTA or a CSV file, got {}{}",
-        source, fs::exists(source) ? "" : ", which does not exist");
+    fail<UsageError>("data",
+                     "expected digits, copy, a folder of IDX or CIFAR-10 files, a text, a FASTA, a CSV or a "
+                     "sound file, got {}{}",
+                     source, fs::exists(source) ? "" : ", which does not exist");
   }
 }
 

@@ -90,6 +90,9 @@ TEST(RunConfig, SourcesAreRecognisedByTheirNames) {
   EXPECT_EQ(kind_of(fasta), "fasta");
   EXPECT_EQ(kind_of(series), "series");
   EXPECT_EQ(kind_of(series + ", " + other), "series");
+  EXPECT_EQ(kind_of(file("a.wav")), "sound");
+  EXPECT_EQ(kind_of(file("a.flac")), "sound");
+  EXPECT_EQ(kind_of(text, "sound"), "sound");
   EXPECT_EQ(kind_of(series, "bytes"), "bytes");
   EXPECT_EQ(kind_of(text, "series"), "series");
   EXPECT_THAT(error_of<UsageError>([&] { kind_of(series + "," + (folder / "none.csv").string()); }),
