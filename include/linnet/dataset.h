@@ -114,7 +114,7 @@ LINNET_API std::uint8_t pixel_of_token(std::int32_t token, std::int64_t levels);
 ///   every window of `length` steps inside the part is an example, and a target behind the part does not
 ///   count. For validation and testing, step t counts where all its targets lie inside the part: in a part
 ///   of n steps the first n − `horizon` + 1 ones, each in exactly one of windows that overlap by half. Such
-///   a step has ⌊`length` / 2⌋ to `length` − 1 steps of its window before it, which may belong to the part
+///   a step has ⌈`length` / 2⌉ to `length` − 1 steps of its window before it, which may belong to the part
 ///   before; at the beginning of a file of its own it has fewer;
 /// - "sound": the sound file `path` (WAV, FLAC and what else libsndfile reads), or several files of one rate
 ///   and number of channels with commas between them, in the parts and windows of a series with `horizon` 1.

@@ -2,76 +2,72 @@
 
 #include <algorithm>
 #include <cassert>
+#include <utility>
+#include <vector>
 
 #include "base/fail.h"
+#include "data/windows.h"
 #include "io/file.h"
 
 namespace linnet {
 namespace {
 
-class TextDataset : public Dataset {
+/// Windows over tokens: a std::string of bytes, or a std::vector of tokens.
+template <class Tokens>
+class WindowDataset final : public Dataset {
  public:
-  TextDataset(std::string text, std::int64_t length) : text_(std::move(text)), length_(length) {
-    assert(length >= 1 && length <= bytes());
-  }
+  WindowDataset(Tokens tokens, std::int64_t vocabulary, Windows windows, std::int64_t length)
+      : tokens_(std::move(tokens)), vocabulary_(vocabulary), windows_(std::move(windows)), length_(length) {}
+  std::int64_t size() const override { return windows_.size(); }
   std::int64_t length() const override { return length_; }
-  std::int64_t vocabulary() const override { return 256; }
-
- protected:
-  std::int64_t bytes() const { return static_cast<std::int64_t>(text_.size()); }
-
-  // The window that begins at byte `begin`, of which bytes from `counts_from` on count.
-  std::int64_t read_window(std::int64_t begin, std::int64_t counts_from, std::span<std::int32_t> tokens,
-                           std::span<std::int32_t> targets) const {
+  std::int64_t vocabulary() const override { return vocabulary_; }
+  std::int64_t read(std::int64_t index, std::span<std::int32_t> tokens,
+                    std::span<std::int32_t> targets) const override {
+    const Window window = windows_[index];
     for (std::int64_t i = 0; i < length_; ++i) {
-      const std::int32_t byte = static_cast<std::uint8_t>(text_[static_cast<std::size_t>(begin + i)]);
-      tokens[static_cast<std::size_t>(i)] = byte;
-      targets[static_cast<std::size_t>(i)] = begin + i >= counts_from ? byte : -1;
+      const std::int32_t token = token_at(window.begin + i);
+      tokens[static_cast<std::size_t>(i)] = token;
+      targets[static_cast<std::size_t>(i)] = window.begin + i >= window.counts_from ? token : -1;
     }
     return -1;
   }
 
  private:
-  std::string text_;
+  std::int32_t token_at(std::int64_t at) const {
+    const auto token = tokens_[static_cast<std::size_t>(at)];
+    if constexpr (sizeof(token) == 1)
+      return static_cast<std::uint8_t>(token);
+    else
+      return token;
+  }
+
+  Tokens tokens_;
+  std::int64_t vocabulary_;
+  Windows windows_;
   std::int64_t length_;
 };
 
-class EveryWindow final : public TextDataset {
- public:
-  using TextDataset::TextDataset;
-  std::int64_t size() const override { return bytes() - length() + 1; }
-  std::int64_t read(std::int64_t index, std::span<std::int32_t> tokens,
-                    std::span<std::int32_t> targets) const override {
-    assert(index >= 0 && index < size());
-    return read_window(index, index, tokens, targets);
-  }
-};
+template <class Tokens>
+std::unique_ptr<Dataset> windows_of(Tokens tokens, std::int64_t vocabulary, std::int64_t length,
+                                    bool overlapping) {
+  const auto size = static_cast<std::int64_t>(tokens.size());
+  assert(length >= 1 && length <= size);
+  const std::vector<Stretch> all = {{0, 0, size}};
+  return std::make_unique<WindowDataset<Tokens>>(
+      std::move(tokens), vocabulary,
+      overlapping ? Windows::overlapping(all, length) : Windows::every(all, length), length);
+}
 
-class OverlappingWindows final : public TextDataset {
- public:
-  using TextDataset::TextDataset;
-  std::int64_t size() const override { return 1 + (bytes() - length() + stride() - 1) / stride(); }
-  std::int64_t read(std::int64_t index, std::span<std::int32_t> tokens,
-                    std::span<std::int32_t> targets) const override {
-    assert(index >= 0 && index < size());
-    // The last window ends with the text, so it may overlap by more. Where the one before it ends, this one
-    // counts.
-    const std::int64_t begin = std::min(index * stride(), bytes() - length());
-    return read_window(begin, index == 0 ? 0 : (index - 1) * stride() + length(), tokens, targets);
-  }
-
- private:
-  std::int64_t stride() const { return std::max<std::int64_t>(1, length() / 2); }
-};
+constexpr std::int64_t byte_values = 256;
 
 }  // namespace
 
 std::unique_ptr<Dataset> every_window(std::string text, std::int64_t length) {
-  return std::make_unique<EveryWindow>(std::move(text), length);
+  return windows_of(std::move(text), byte_values, length, false);
 }
 
 std::unique_ptr<Dataset> overlapping_windows(std::string text, std::int64_t length) {
-  return std::make_unique<OverlappingWindows>(std::move(text), length);
+  return windows_of(std::move(text), byte_values, length, true);
 }
 
 Datasets open_text(const DataOptions& options, const Parts& parts) {

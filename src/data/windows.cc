@@ -21,8 +21,10 @@ Windows::Windows(std::vector<Stretch> stretches, std::int64_t length, bool overl
   for (const Stretch& stretch : stretches_) first_.push_back(first_.back() + count(stretch));
 }
 
+std::int64_t Windows::stride() const { return std::max<std::int64_t>(1, length_ / 2); }
+
 std::int64_t Windows::first_begin(const Stretch& stretch) const {
-  return std::max<std::int64_t>(0, stretch.begin - length_ / 2);
+  return std::max<std::int64_t>(0, stretch.begin - (length_ - stride()));
 }
 
 std::int64_t Windows::count(const Stretch& stretch) const {
@@ -31,9 +33,8 @@ std::int64_t Windows::count(const Stretch& stretch) const {
     return stretch.end - stretch.begin - length_ + 1;
   }
   assert(stretch.begin < stretch.end);
-  const std::int64_t stride = (length_ + 1) / 2,
-                     rest = std::max<std::int64_t>(0, stretch.end - first_begin(stretch) - length_);
-  return 1 + (rest + stride - 1) / stride;
+  const std::int64_t rest = std::max<std::int64_t>(0, stretch.end - first_begin(stretch) - length_);
+  return 1 + (rest + stride() - 1) / stride();
 }
 
 Window Windows::operator[](std::int64_t index) const {
@@ -43,9 +44,9 @@ Window Windows::operator[](std::int64_t index) const {
   const Stretch& stretch = stretches_[at];
   const std::int64_t k = index - first_[at];
   if (!overlapping_) return {stretch.source, stretch.begin + k, stretch.begin + k, stretch.end};
-  const std::int64_t stride = (length_ + 1) / 2, begin = first_begin(stretch) + k * stride;
+  const std::int64_t begin = first_begin(stretch) + k * stride();
   return {stretch.source, std::max<std::int64_t>(0, std::min(begin, stretch.end - length_)),
-          k == 0 ? stretch.begin : begin - stride + length_, stretch.end};
+          k == 0 ? stretch.begin : begin - stride() + length_, stretch.end};
 }
 
 }  // namespace linnet

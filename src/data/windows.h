@@ -29,10 +29,11 @@ class Windows {
   static Windows every(std::vector<Stretch> stretches, std::int64_t length);
 
   /// Windows of which every step of the stretches, none of them empty, counts in exactly one. A step that
-  /// counts has at least ⌊length / 2⌋ steps of the same window before it, which may lie before the stretch.
-  /// Only in the first window of a stretch with fewer steps before it, all its steps count. Window k of a
-  /// stretch begins k · ⌈length / 2⌉ steps after the first one, which begins ⌊length / 2⌋ steps before the
-  /// stretch, or where the source does. The last one is moved back to end with the stretch.
+  /// counts has at least ⌈length / 2⌉ steps of the same window before it, which may lie before the stretch,
+  /// or none where length is 1. Only in the first window of a stretch with fewer steps before it, all its
+  /// steps count. Window k of a stretch begins k · ⌊length / 2⌋ steps after the first one, which begins
+  /// ⌈length / 2⌉ steps before the stretch, or where the source does. The last one is moved back to end with
+  /// the stretch.
   static Windows overlapping(std::vector<Stretch> stretches, std::int64_t length);
 
   std::int64_t size() const { return first_.empty() ? 0 : first_.back(); }
@@ -40,6 +41,8 @@ class Windows {
 
  private:
   Windows(std::vector<Stretch> stretches, std::int64_t length, bool overlapping);
+  /// Steps between the beginnings of overlapping windows.
+  std::int64_t stride() const;
   /// Where the first window of a stretch begins, unless it is moved back.
   std::int64_t first_begin(const Stretch& stretch) const;
   std::int64_t count(const Stretch& stretch) const;

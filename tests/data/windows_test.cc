@@ -46,15 +46,16 @@ TEST(Windows, OverlappingOnesAsByHand) {
   EXPECT_THAT(all_of(Windows::overlapping({{0, 10, 11}}, 4)), ElementsAre(Row{0, 7, 10, 11}));
   EXPECT_THAT(all_of(Windows::overlapping({{0, 0, 1}, {1, 4, 6}}, 4)),
               ElementsAre(Row{0, 0, 0, 1}, Row{1, 2, 4, 6}));
-  // Odd lengths: 2 of 5 steps are context.
+  // Odd lengths: 3 of 5 steps are context.
   EXPECT_THAT(all_of(Windows::overlapping({{0, 10, 16}}, 5)),
-              ElementsAre(Row{0, 8, 10, 16}, Row{0, 11, 13, 16}));
+              ElementsAre(Row{0, 7, 10, 16}, Row{0, 9, 12, 16}, Row{0, 11, 14, 16}));
 }
 
 TEST(Windows, EveryStepCountsOnceWithContext) {
   for (const std::int64_t length : {1, 2, 3, 4, 7, 8, 64})
     for (const std::int64_t before : {0, 1, 2, 3, 31, 32, 33, 100})
       for (const std::int64_t steps : {1, 2, 3, 4, 8, 31, 32, 33, 100}) {
+        const std::int64_t context = length == 1 ? 0 : (length + 1) / 2;
         const Windows windows =
             Windows::overlapping({{0, before, before + steps}, {1, before, before + steps}}, length);
         std::vector<int> counted(static_cast<std::size_t>(2 * steps));
@@ -66,8 +67,8 @@ TEST(Windows, EveryStepCountsOnceWithContext) {
             ASSERT_LE(window.begin + length, before + steps);
           }
           const bool first = window.counts_from == before;
-          if (!first || before >= length / 2) {
-            ASSERT_GE(window.counts_from - window.begin, length / 2);
+          if (!first || before >= context) {
+            ASSERT_GE(window.counts_from - window.begin, context);
           }
           const std::int64_t end = std::min(window.begin + length, window.end);
           ASSERT_LT(window.counts_from, end);
