@@ -88,8 +88,8 @@ std::string absolute_paths(const std::string& list) {
 /// --data on top of the configuration, with absolute paths.
 void set_data(RunConfig& config, const std::string& data) {
   if (!data.empty()) set_source(config.data, data);
-  for (std::string* list :
-       {&config.data.path, &config.data.target, &config.data.validation, &config.data.test})
+  for (std::string* list : {&config.data.path, &config.data.target, &config.data.validation,
+                            &config.data.test, &config.data.tokenizer})
     *list = absolute_paths(*list);
 }
 

@@ -100,7 +100,8 @@ LINNET_API std::uint8_t pixel_of_token(std::int32_t token, std::int64_t levels);
 /// example; the
 ///   last 10 % are covered by windows that overlap by half, where only bytes with half a window before them
 ///   count (all of them in the first window), so that every byte counts exactly once. A file with a byte of 0
-///   is taken for a binary one and refused;
+///   is taken for a binary one and refused. With `tokenizer` the two parts are encoded each by itself
+///   (data/tokenizer.h), and lengths and windows count tokens;
 /// - "bytes": the same for a file of any bytes;
 /// - "copy": the copy task (data/copy_task.h), `examples` for training and a tenth of that for validation;
 /// - "fasta": the proteins of the FASTA file `path` (data/fasta.h). Every tenth sequence is for validation,

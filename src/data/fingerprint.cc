@@ -23,6 +23,7 @@ namespace {
 namespace fs = std::filesystem;
 
 std::vector<fs::path> files_of_kind(const DataOptions& options) {
+  if (options.kind == "text" && !options.tokenizer.empty()) return {options.path, options.tokenizer};
   if (options.kind == "text" || options.kind == "bytes" || options.kind == "fasta") return {options.path};
   if (options.kind == "series" || options.kind == "sound") {
     std::vector<fs::path> files;
