@@ -43,6 +43,16 @@ std::vector<std::string> settings_of(const Arguments& arguments) {
   return settings;
 }
 
+/// The keys by which `data` become tokens and numbers, as the data of a run do.
+void take_form(DataOptions& data, const DataOptions& of_run) {
+  data.columns = of_run.columns;
+  data.time = of_run.time;
+  data.missing = of_run.missing;
+  data.horizon = of_run.horizon;
+  data.sound = of_run.sound;
+  data.tokenizer = of_run.tokenizer;
+}
+
 /// What to evaluate on: --data, or the data of the model's run.
 DataOptions data_of(const ModelConfig& config, const Arguments& arguments) {
   const std::optional<fs::path> run = run_of(arguments.model);
@@ -57,9 +67,12 @@ DataOptions data_of(const ModelConfig& config, const Arguments& arguments) {
   if (kind.empty() && run && !fs::is_directory(arguments.data) && fs::exists(arguments.data)) {
     // The name of a file says less about its kind than the run.
     const std::string& of_run = RunRecord::read(*run).config.data.kind;
-    if (of_run == "text" || of_run == "bytes" || of_run == "fasta") kind = of_run;
+    if (of_run == "text" || of_run == "bytes" || of_run == "fasta" || of_run == "series" || of_run == "sound")
+      kind = of_run;
   }
-  return data_for_model(config, arguments.data, kind);
+  DataOptions data = data_for_model(config, arguments.data, kind);
+  if (run) take_form(data, RunRecord::read(*run).config.data);
+  return data;
 }
 
 void run(const Arguments& arguments) {
