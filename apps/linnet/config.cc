@@ -85,11 +85,13 @@ void load_without_data(RunConfig& config, const std::string& file_or_name,
   const std::int64_t size = data.size != 0 ? data.size : size_of_files(data.kind);
   if (model.length == 0) model.length = pictures ? size * size * model.image_channels : data.length;
   if (model.vocabulary == 0)
-    model.vocabulary = pictures               ? data.levels
-                       : data.kind == "copy"  ? copy_vocabulary
-                       : data.kind == "fasta" ? static_cast<std::int64_t>(residues.size())
-                       : data.kind == "pairs" ? pair_vocabulary
-                                              : 256;
+    model.vocabulary = pictures                ? data.levels
+                       : data.kind == "copy"   ? copy_vocabulary
+                       : data.kind == "fasta"  ? static_cast<std::int64_t>(residues.size())
+                       : data.kind == "pairs"  ? pair_vocabulary
+                       : data.kind == "series" ? 0
+                       : data.kind == "sound"  ? (data.sound == "mu-law" ? data.levels : 0)
+                                               : 256;
   if (model.classes == 0 && !model.masked()) model.classes = pictures && data.labels ? 10 : 0;
   if (pictures && model.image_height == 0) model.image_height = model.image_width = size;
   model.check();

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <string>
 
 #include "io/file.h"
@@ -72,6 +73,37 @@ TEST(RunConfig, RefusesWhatTheMachineCannotHold) {
   config.model.layers = 1000;
   config.model.heads = 64;
   EXPECT_THAT(error_of<Error>([&] { config.check_memory(false); }), HasSubstr("memory"));
+}
+
+TEST(RunConfig, SourcesAreRecognisedByTheirNames) {
+  const Folder folder;
+  const auto kind_of = [&](const std::string& source, const std::string& before = "digits") {
+    DataOptions data{.kind = before};
+    set_source(data, source);
+    return data.kind;
+  };
+  const auto file = [&](const char* name) {
+    std::ofstream(folder / name) << "text";
+    return (folder / name).string();
+  };
+  const std::string text = file("a.txt"), series = file("a.csv"), other = file("b.csv"), fasta = file("a.fa");
+  EXPECT_EQ(kind_of("copy"), "copy");
+  EXPECT_EQ(kind_of(text), "text");
+  EXPECT_EQ(kind_of(fasta), "fasta");
+  EXPECT_EQ(kind_of(series), "series");
+  EXPECT_EQ(kind_of(series + ", " + other), "series");
+  EXPECT_EQ(kind_of(file("a.wav")), "sound");
+  EXPECT_EQ(kind_of(file("a.flac")), "sound");
+  EXPECT_EQ(kind_of(text, "sound"), "sound");
+  EXPECT_EQ(kind_of(series, "bytes"), "bytes");
+  EXPECT_EQ(kind_of(text, "series"), "series");
+  EXPECT_THAT(error_of<UsageError>([&] { kind_of(series + "," + (folder / "none.csv").string()); }),
+              HasSubstr("none.csv"));
+  const std::vector<std::string> kinds = data_kinds();
+  EXPECT_THAT(kinds, testing::Contains("series"));
+  for (const std::string& kind : kinds)
+    EXPECT_THAT(error_of([&] { open_datasets({.kind = kind, .path = folder / "none", .examples = 0}); }),
+                testing::Not(HasSubstr("kind of data among")));
 }
 
 TEST(RunConfig, DataOfAModelHaveItsForm) {
