@@ -50,15 +50,19 @@ std::string kind_of_file(const fs::path& file) {
   return "text";
 }
 
-/// The first of the files that a source names. Throws UsageError where it names none.
+/// The first of the files that a source names. Throws UsageError where it names none, or others than files.
 fs::path first_file(const std::string& source) {
   const std::vector<fs::path> files = files_found(source);
-  if (files.empty() || !fs::is_regular_file(files.front()))
+  const auto refuse = [](const std::string& got) {
     fail<UsageError>(
         "data",
         "expected digits, copy, a folder of IDX, CIFAR-10 or PNG files, or files of text, FASTA, "
         "tokens, series or sound, got {}{}",
-        source, is_there(source) ? "" : ", which does not exist");
+        got, is_there(got) ? "" : ", which does not exist");
+  };
+  if (files.empty()) refuse(source);
+  for (const fs::path& file : files)
+    if (!fs::is_regular_file(file)) refuse(file.string());
   return files.front();
 }
 

@@ -188,7 +188,7 @@ TEST(SoundData, NamesBothFilesThatDiffer) {
 
 TEST(SoundData, RefusesFilesAndOptionsThatCannotBe) {
   const TemporaryFolder folder;
-  const std::string a = sound(folder, "a.wav", 20);
+  const std::string a = sound(folder, "a.wav", 20), b = sound(folder, "b.wav", 20);
   const auto refusal = [&](DataOptions options) {
     options.kind = "sound";
     return error_of([&] { open_datasets(options); });
@@ -201,7 +201,7 @@ TEST(SoundData, RefusesFilesAndOptionsThatCannotBe) {
               HasSubstr("\"samples\" for pairs"));
   EXPECT_THAT(refusal({.path = a, .length = 4, .validation = a, .target = a}),
               HasSubstr("data.split for pairs"));
-  EXPECT_THAT(refusal({.path = a, .length = 4, .target = a + "," + a}), HasSubstr("data.path, 1, got 2"));
+  EXPECT_THAT(refusal({.path = a, .length = 4, .target = a + "," + b}), HasSubstr("data.path, 1, got 2"));
   EXPECT_THAT(refusal({.path = a, .length = 4, .split = "2016-07-01"}),
               AllOf(HasSubstr("fractions"), HasSubstr("data.split")));
   EXPECT_THAT(refusal({.path = a, .length = 21}), HasSubstr("data.length = 21 frames, got 20"));

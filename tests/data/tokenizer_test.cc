@@ -97,6 +97,39 @@ TEST(Tokenizer, TextHasWindowsOfTokens) {
   EXPECT_EQ(fingerprint_of(options).files, 2);
 }
 
+TEST(Tokenizer, TextMayHaveSeveralFilesAndFilesForItsParts) {
+  const TemporaryFolder folder;
+  const std::string text = prose(3000), model = folder.file("a.model", train_tokenizer(text, 320));
+  const std::size_t third = text.find('\n', text.size() / 3) + 1, half = text.find('\n', text.size() / 2) + 1;
+  folder.file("1.txt", text.substr(0, third));
+  folder.file("2.txt", text.substr(third, half - third));
+  const std::string own = folder.file("own.txt", text.substr(half)),
+                    short_text = folder.file("short.txt", "linnet");
+  DataOptions options{.kind = "text",
+                      .path = folder / "?.txt",
+                      .length = 16,
+                      .validation = own,
+                      .test = own + "," + short_text,
+                      .tokenizer = model};
+  const Datasets data = open_datasets(options);
+  const Tokenizer tokenizer(model);
+  const auto counted = [](const Dataset& part) {
+    std::vector<std::int32_t> tokens(16), targets(16), all;
+    for (std::int64_t i = 0; i < part.size(); ++i) {
+      part.read(i, tokens, targets);
+      std::ranges::copy_if(targets, std::back_inserter(all), [](std::int32_t target) { return target >= 0; });
+    }
+    return all;
+  };
+  EXPECT_EQ(data.training->size(), std::ssize(tokenizer.encode(text.substr(0, half))) - 15);
+  EXPECT_EQ(counted(*data.validation), tokenizer.encode(text.substr(half)));
+  EXPECT_EQ(counted(*data.test), tokenizer.encode(text.substr(half) + "linnet"));
+  EXPECT_EQ(fingerprint_of(options).files, 6);
+  options.validation = short_text;
+  EXPECT_THAT(error_of([&] { open_datasets(options); }),
+              AllOf(HasSubstr("short.txt"), HasSubstr("16 tokens for validation")));
+}
+
 TEST(Tokenizer, PartsEndBetweenCharacters) {
   std::string text;
   for (int i = 0; i < 40; ++i) text += "\xe2\x82\xac";

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <string>
 
 #include "io/file.h"
@@ -75,33 +74,9 @@ TEST(RunConfig, RefusesWhatTheMachineCannotHold) {
   EXPECT_THAT(error_of<Error>([&] { config.check_memory(false); }), HasSubstr("memory"));
 }
 
-TEST(RunConfig, SourcesAreRecognisedByTheirNames) {
+TEST(RunConfig, EveryKindOfDataIsOpened) {
   const Folder folder;
-  const auto kind_of = [&](const std::string& source, const std::string& before = "digits") {
-    DataOptions data{.kind = before};
-    set_source(data, source);
-    return data.kind;
-  };
-  const auto file = [&](const char* name) {
-    std::ofstream(folder / name) << "text";
-    return (folder / name).string();
-  };
-  const std::string text = file("a.txt"), series = file("a.csv"), other = file("b.csv"), fasta = file("a.fa");
-  EXPECT_EQ(kind_of("copy"), "copy");
-  EXPECT_EQ(kind_of(text), "text");
-  EXPECT_EQ(kind_of(fasta), "fasta");
-  EXPECT_EQ(kind_of(series), "series");
-  EXPECT_EQ(kind_of(series + ", " + other), "series");
-  EXPECT_EQ(kind_of(file("a.wav")), "sound");
-  EXPECT_EQ(kind_of(file("a.flac")), "sound");
-  EXPECT_EQ(kind_of(text, "sound"), "sound");
-  EXPECT_EQ(kind_of(series, "bytes"), "bytes");
-  EXPECT_EQ(kind_of(text, "series"), "series");
-  EXPECT_THAT(error_of<UsageError>([&] { kind_of(series + "," + (folder / "none.csv").string()); }),
-              HasSubstr("none.csv"));
-  const std::vector<std::string> kinds = data_kinds();
-  EXPECT_THAT(kinds, testing::Contains("series"));
-  for (const std::string& kind : kinds)
+  for (const std::string& kind : data_kinds())
     EXPECT_THAT(error_of([&] { open_datasets({.kind = kind, .path = folder / "none", .examples = 0}); }),
                 testing::Not(HasSubstr("kind of data among")));
 }
@@ -120,7 +95,8 @@ TEST(RunConfig, DataOfAModelHaveItsForm) {
 TEST(RunConfig, SourcesAreRecognisedByTheirNames) {
   const Folder folder;
   std::filesystem::create_directories(folder / "images/cats");
-  for (const char* name : {"a.txt", "a.npy", "a.safetensors", "a.bin", "b.bin", "a.fa", "images/cats/1.png"})
+  for (const char* name : {"a.txt", "a.npy", "a.safetensors", "a.bin", "b.bin", "a.fa", "a.csv", "b.csv",
+                           "a.wav", "a.flac", "images/cats/1.png"})
     write_file_atomically(folder / name, "x");
   const auto kind_of = [&](const std::string& source, const char* kind = "digits") {
     DataOptions data{.kind = kind};
@@ -133,13 +109,19 @@ TEST(RunConfig, SourcesAreRecognisedByTheirNames) {
   for (const char* source : {"a.npy", "a.safetensors", "a.bin", "?.bin"})
     EXPECT_EQ(kind_of(source), "tokens");
   EXPECT_EQ(kind_of("a.bin," + (folder / "b.bin").string()), "tokens");
+  for (const char* source : {"a.wav", "a.flac"}) EXPECT_EQ(kind_of(source), "sound");
+  EXPECT_EQ(kind_of("a.csv"), "series");
+  EXPECT_EQ(kind_of("a.csv, " + (folder / "b.csv").string()), "series");
   EXPECT_EQ(kind_of("a.bin", "bytes"), "bytes");
-  for (const char* kind : {"lines", "pairs", "tokens", "fasta"}) EXPECT_EQ(kind_of("a.txt", kind), kind);
+  for (const char* kind : {"lines", "pairs", "tokens", "fasta", "series", "sound"})
+    EXPECT_EQ(kind_of("a.txt", kind), kind);
   EXPECT_EQ(kind_of("images"), "images");
   EXPECT_EQ(kind_of("images/cats"), "images");
   EXPECT_EQ(kind_of(""), "mnist");
   EXPECT_EQ(kind_of("", "images"), "images");
   EXPECT_THAT(error_of<UsageError>([&] { kind_of("c*.bin"); }), HasSubstr("does not exist"));
+  EXPECT_THAT(error_of<UsageError>([&] { kind_of("a.csv," + (folder / "none.csv").string()); }),
+              testing::EndsWith("none.csv, which does not exist"));
 }
 
 TEST(RunConfig, TokensOfAModelHaveItsVocabulary) {
@@ -152,6 +134,8 @@ TEST(RunConfig, TokensOfAModelHaveItsVocabulary) {
   EXPECT_EQ(data.kind, "tokens");
   EXPECT_EQ(data.fields, "65536");
   EXPECT_EQ(data.length, 7);
+  model.fields = "20,65536";
+  EXPECT_EQ(data_for_model(model, (folder / "a.bin").string()).fields, "20,65536");
 }
 
 }  // namespace
