@@ -28,6 +28,7 @@ else()
 endif()
 write_basic_package_version_file(linnet-config-version.cmake COMPATIBILITY ${compatibility})
 install(FILES ${PROJECT_BINARY_DIR}/linnet-config.cmake ${PROJECT_BINARY_DIR}/linnet-config-version.cmake cmake/dnnl.cmake
+        cmake/optional.cmake
         DESTINATION ${package_folder})
 
 # pkg-config. Its file lies in LIBDIR/pkgconfig and finds the rest from there, wherever the tree is moved to.
@@ -39,7 +40,9 @@ if(NOT dnnl_folder IN_LIST CMAKE_CXX_IMPLICIT_LINK_DIRECTORIES)
   list(APPEND libraries -L${dnnl_folder})
 endif()
 list(TRANSFORM OpenMP_CXX_LIB_NAMES PREPEND -l OUTPUT_VARIABLE openmp)
-list(APPEND libraries -ldnnl ${openmp} -lstdc++ -lm)
+# Not through their own files for pkg-config: with --static these name libraries that Debian's packages leave out.
+list(TRANSFORM LINNET_WITH PREPEND -l OUTPUT_VARIABLE optional)
+list(APPEND libraries ${optional} -ldnnl ${openmp} -lstdc++ -lm)
 list(JOIN libraries " " libraries)
 set(requires "fmt libpng zlib libhwy")
 # The static library needs these. Where both libraries are installed, -llinnet is the shared one, which does not.

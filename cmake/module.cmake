@@ -50,6 +50,12 @@ function(linnet_module name)
   set_property(GLOBAL APPEND PROPERTY LINNET_USES ${module_USES})
 endfunction()
 
+# linnet_use(NAME library...): libraries that the module NAME uses where they are found.
+function(linnet_use name)
+  target_link_libraries(linnet_${name} PRIVATE ${ARGN})
+  set_property(GLOBAL APPEND PROPERTY LINNET_USES ${ARGN})
+endfunction()
+
 # linnet_test(NAME SOURCES file... MODULES module...): one GoogleTest program, registered with CTest.
 function(linnet_test name)
   cmake_parse_arguments(test "" "" "SOURCES;MODULES;USES;ARGUMENTS" ${ARGN})

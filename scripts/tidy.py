@@ -61,7 +61,9 @@ def batches_of(files):
 
 def flags():
     cairo = subprocess.run(["pkg-config", "--cflags-only-I", "cairo"], stdout=subprocess.PIPE, text=True)
-    return ["-I.", "-Iinclude", "-Isrc", "-Iapps/linnet", "-DFMT_SHARED", "-DHWY_SHARED_DEFINE", "-DHWY_COMPILE_ONLY_STATIC",
+    found = [f"-DLINNET_{name.upper()}" for name in ("sndfile", "sentencepiece")
+             if subprocess.run(["pkg-config", "--exists", name]).returncode == 0]
+    return found + ["-I.", "-Iinclude", "-Isrc", "-Iapps/linnet", "-DFMT_SHARED", "-DHWY_SHARED_DEFINE", "-DHWY_COMPILE_ONLY_STATIC",
             "-fopenmp", "-Wall", "-Wextra"] + (["-DLINNET_CAIRO"] + cairo.stdout.split() if cairo.returncode == 0 else [])
 
 

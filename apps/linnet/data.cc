@@ -4,20 +4,24 @@
 #include "commands.h"
 #include "data/copy_task.h"
 #include "data/digits.h"
+#include "data/text.h"
+#include "io/file.h"
+#include "outputs.h"
+#include "tokenizer.h"
 
 namespace linnet {
 namespace {
 
 struct Arguments {
-  std::string out;
-  std::int64_t count = 20000, test = 2000, size = 28, length = 256;
+  std::string out, text;
+  std::int64_t count = 20000, test = 2000, size = 28, length = 256, pieces = 1000;
   std::uint64_t seed = 1;
 };
 
 }  // namespace
 
 void add_data(Command& program) {
-  Command data = program.add_subcommand("data", "Write the synthetic data sets");
+  Command data = program.add_subcommand("data", "Write the synthetic data sets, and tokenizers of text");
   data.require_subcommand();
   auto arguments = std::make_shared<Arguments>();
 
@@ -54,6 +58,21 @@ void add_data(Command& program) {
   copy.callback([=] {
     write_copy(arguments->out, arguments->count, arguments->length, arguments->seed);
     fmt::print("{} sequences of {} tokens: {}\n", arguments->count, arguments->length, arguments->out);
+  });
+
+  Command tokenizer = data.add_subcommand("tokenizer", "A tokenizer of a text, as a model of SentencePiece");
+  tokenizer.footer("Example: linnet data tokenizer book.txt --size 1000 --out book.model");
+  tokenizer.add_option("text", arguments->text, "text file, of which the last tenth is left out").required();
+  tokenizer.add_option("--out", arguments->out, "file for the model").required();
+  tokenizer.add_option("--size", arguments->pieces, "number of pieces, which is the vocabulary")
+      .check(whole(257, 1 << 20))
+      .capture_default_str();
+  tokenizer.callback([=] {
+    check_outputs("data", {{"--out", arguments->out}}, {{"the text's", arguments->text}});
+    std::string text = read_file(arguments->text);
+    text.resize(training_bytes(text));
+    write_file_atomically(arguments->out, train_tokenizer(text, arguments->pieces));
+    fmt::print("{} pieces: {}\n", arguments->pieces, arguments->out);
   });
 }
 

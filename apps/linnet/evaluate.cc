@@ -52,6 +52,17 @@ std::vector<std::string> settings_of(const Arguments& arguments) {
   return settings;
 }
 
+/// The keys by which `data` become tokens and numbers, as the data of a run do.
+void take_form(DataOptions& data, const DataOptions& of_run) {
+  data.token_bytes = of_run.token_bytes;
+  data.columns = of_run.columns;
+  data.time = of_run.time;
+  data.missing = of_run.missing;
+  data.horizon = of_run.horizon;
+  data.sound = of_run.sound;
+  data.tokenizer = of_run.tokenizer;
+}
+
 /// What to evaluate on: --data, or the data of the model's run.
 DataOptions data_of(const ModelConfig& config, const Arguments& arguments) {
   std::optional<DataOptions> of_run;
@@ -68,10 +79,10 @@ DataOptions data_of(const ModelConfig& config, const Arguments& arguments) {
                        fs::exists(files_found(arguments.data).front());
   if (kind.empty() && of_run && is_file && takes_files(of_run->kind)) kind = of_run->kind;
   DataOptions data = data_for_model(config, arguments.data, kind);
-  if (of_run) data.token_bytes = of_run->token_bytes;
+  if (of_run) take_form(data, *of_run);
   if (arguments.split == "test") {
     data.test = std::exchange(data.path, "");
-    // The names of labels are those of the run's own data.
+    // The names of labels and of columns are those of the run's own data.
     if (of_run && of_run->kind == data.kind) data.path = of_run->path;
   }
   return data;
@@ -199,9 +210,8 @@ void add_evaluate(Command& program) {
       "         linnet evaluate runs/text --data book.txt --per-token tokens.csv");
   command.add_option("model", arguments->model, "folder of a model or of a run").required();
   command.add_option("--data", arguments->data,
-                     "digits, copy, a folder of MNIST, CIFAR-10 or PNG files, or files of text, FASTA or "
-                     "tokens; default: the "
-                     "data of the run");
+                     "digits, copy, a folder of MNIST, CIFAR-10 or PNG files, or files of text, FASTA, "
+                     "tokens, series or sound; default: the data of the run");
   command
       .add_option(
           "--data-kind", arguments->data_kind,

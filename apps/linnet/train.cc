@@ -50,7 +50,8 @@ struct Arguments {
 
 /// What a resume may change: not the parameters that an update leads to, except how many updates there are.
 bool may_change(const std::string& key) {
-  return key == "data.path" || key == "data.validation" || key == "data.test" || key == "training.steps" ||
+  return key == "data.path" || key == "data.target" || key == "data.validation" || key == "data.test" ||
+         key == "data.tokenizer" || key == "training.steps" ||
          std::ranges::count(keys_of_the_loop(), key) > 0;
 }
 
@@ -80,7 +81,8 @@ void draw(const fs::path& folder, std::int64_t step, const std::shared_ptr<const
 /// --data on top of the configuration, with absolute paths.
 void set_data(RunConfig& config, const std::string& data) {
   if (!data.empty()) set_source(config.data, data);
-  for (std::string* value : {&config.data.path, &config.data.validation, &config.data.test})
+  for (std::string* value : {&config.data.path, &config.data.target, &config.data.validation,
+                             &config.data.test, &config.data.tokenizer})
     *value = absolute_names(*value);
 }
 
@@ -303,7 +305,8 @@ void add_train(Command& program) {
   command.add_option("--set", arguments->settings,
                      "replace a value of the configuration, key=value; may be repeated");
   command.add_option("--data", arguments->data,
-                     "digits, copy, a folder of MNIST or CIFAR-10 files, a text file or a FASTA file");
+                     "digits, copy, a folder of MNIST, CIFAR-10 or PNG files, or files of text, FASTA, "
+                     "tokens, series or sound");
   Option resume = command.add_option(
       "--resume", arguments->resume,
       "continue the run in this folder from its newest checkpoint, with its own configuration and data");

@@ -103,7 +103,8 @@ LINNET_API std::uint8_t pixel_of_token(std::int32_t token, std::int64_t levels);
 ///   first 90 % is a training example; the
 ///   last 10 % are covered by windows that overlap by half, where only bytes with half a window before them
 ///   count (all of them in the first window), so that every byte counts exactly once. A file with a byte of 0
-///   is taken for a binary one and refused;
+///   is taken for a binary one and refused. With `tokenizer` the parts are encoded each by itself
+///   (data/tokenizer.h), and lengths and windows count tokens;
 /// - "bytes": the same for files of any bytes;
 /// - "copy": the copy task (data/copy_task.h), `examples` for training and a tenth of that for validation;
 /// - "fasta": the proteins of the FASTA files `path` (data/fasta.h). Every tenth sequence is for validation,
@@ -118,18 +119,36 @@ LINNET_API std::uint8_t pixel_of_token(std::int32_t token, std::int64_t levels);
 ///   and labels are sorted by their bytes. Every tenth line is for validation;
 /// - "pairs": lines source<tab>target of the files `path`, as one sequence: bytes of the source, 256 as a
 ///   separator, bytes of the target, 257 as the end. The target and the end alone count. Every tenth line is
-///   for validation.
+///   for validation;
+/// - "series": columns of numbers of the CSV files `path` (data/series.h). `split` divides the rows of each
+/// file into training, validation and test part; without it
+///   they end at 0.8, 0.9 and 1 of the rows. Its last parts may be left out: the one before goes on to the
+///   end. With `validation`, `path` is for training as a whole; with `test` and without `split` its last
+///   tenth is for validation. The statistics are those of the training part.
+///   The targets of step t are those of the steps t … t + `horizon` − 1, [horizon, columns]. For training,
+///   every window of `length` steps inside the part is an example, and a target behind the part does not
+///   count. For validation and testing, step t counts where all its targets lie inside the part: in a part
+///   of n steps the first n − `horizon` + 1 ones, each in exactly one of windows that overlap by half. Such
+///   a step has ⌈`length` / 2⌉ to `length` − 1 steps of its window before it, which may belong to the part
+///   before; at the beginning of a file of its own it has fewer;
+/// - "sound": the sound files `path` (WAV, FLAC and what else libsndfile reads), of one rate and number of
+///   channels, in the parts and windows of a series with `horizon` 1.
+///   A step is a frame: a sample of each channel. `sound` = "samples" gives real numbers in [−1, 1], one
+///   column per channel, and "mu-law" tokens of `levels` values, one field per channel (data/sound.h). With
+///   `target`, files of the same names or in the same order, of the same rate, channels and length, the
+///   targets are their samples at the same step (`paired`). Files are read piece by piece. Throws UsageError
+///   where Linnet was built without libsndfile.
 ///
 /// Kinds of files take several: names separated by commas, or with * and ?, as in a shell and sorted. A name
 /// that exists is taken as it stands. With `validation` all of `path` is for training. Where one part alone
-/// is opened, "images" and "lines" read `path` for the names of the labels, and "tokens" all files for the
-/// largest token where `fields` does not give it.
+/// is opened, "images" and "lines" read `path` for the names of the labels, "series" and "sound" read it for
+/// the statistics, and "tokens" all files for the largest token where `fields` does not give it.
 struct DataOptions {
   std::string kind = "digits";
   std::string path = {};
   std::int64_t length = 0;        ///< tokens per example; required, but for images 0 or all pixels
   std::int64_t size = 16;         ///< height and width of images; 0: that of the files, 16 for digits
-  std::int64_t levels = 256;      ///< levels that pixels are quantised to
+  std::int64_t levels = 256;      ///< levels that pixels or samples are quantised to
   bool labels = true;             ///< whether examples have the labels of the data
   std::int64_t examples = 20000;  ///< number of training examples of synthetic data
   std::int64_t seed = 1;          ///< seed of synthetic data
@@ -140,12 +159,19 @@ struct DataOptions {
       {};  ///< number of values of each field of tokens, "50,30"; empty: of the largest token
   std::int64_t token_bytes = 2;  ///< bytes of a token in .bin files: 2 or 4
   std::string columns = {};  ///< names of the columns of a series, separated by commas; empty: all of them
-  std::string time = {};   ///< name of the column with the time of a series; empty: the first, if it is none
-  std::string split = {};  ///< ends of the training and of the validation part: fractions, or times
+  std::string time = {};  ///< name of the column with the time of a series; empty: the first, if it is none
+  /// Ends of the training, validation and test part, with commas between them: fractions, or times of the
+  /// first rows that do not belong to the part.
+  std::string split = {};
   std::string missing = "refuse";  ///< what to do with empty cells of a series: "refuse", "forward-fill"
   std::int64_t horizon = 1;        ///< steps of a series that are predicted at once
+  std::string sound = "samples";   ///< what becomes of samples of sound: "samples", "mu-law"
+  std::string target = {};         ///< sound files with the outputs for `path`, as `path`; empty: no pairs
   std::string tokenizer = {};      ///< file of a SentencePiece model for text; empty: bytes
 };
+
+/// The values of `DataOptions::kind`.
+LINNET_API std::vector<std::string> data_kinds();
 
 struct Datasets {
   std::unique_ptr<Dataset> training, validation;

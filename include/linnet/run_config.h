@@ -56,13 +56,11 @@ struct LINNET_API RunConfig {
   void check_memory(bool for_training) const;
 };
 
-/// The values of `data.kind`.
-LINNET_API std::vector<std::string> data_kinds();
-
 /// "digits", "copy", a folder, a file or several files (DataOptions), put into `data`. Files are of the kind
 /// that `data` names, if it is one of files other than text. Otherwise the name of the first decides: FASTA
-/// for .fasta, .fa and .faa, tokens for .npy, .safetensors and .bin, text for others. A folder of CIFAR-10's
-/// files or of PNG files is known by them, any other one is MNIST's. Throws UsageError for anything else.
+/// for .fasta, .fa and .faa, tokens for .npy, .safetensors and .bin, a series for .csv, sound for .wav and
+/// .flac, text for others. A folder of CIFAR-10's files or of PNG files is known by them, any other one is
+/// MNIST's. Throws UsageError for anything else.
 LINNET_API void set_source(DataOptions& data, const std::string& source);
 
 /// The data of `source` in the form that a model takes: its length, its picture size and its levels. `kind`

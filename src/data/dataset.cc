@@ -16,6 +16,8 @@
 #include "data/lines.h"
 #include "data/pairs.h"
 #include "data/parts.h"
+#include "data/series.h"
+#include "data/sound.h"
 #include "data/text.h"
 #include "data/tokens.h"
 
@@ -79,6 +81,8 @@ Datasets open_parts(const DataOptions& options, const Parts& parts) {
   if (options.kind == "images") return open_images(options, parts);
   if (options.kind == "lines") return open_lines(options, parts);
   if (options.kind == "pairs") return open_pairs(options, parts);
+  if (options.kind == "series") return open_series(options, parts);
+  if (options.kind == "sound") return open_sound(options, parts);
   check_no_own_parts(options);
   if (options.kind == "mnist") return open_mnist(options, parts);
   if (options.kind == "cifar10") return open_cifar(options, parts);
@@ -86,14 +90,18 @@ Datasets open_parts(const DataOptions& options, const Parts& parts) {
     check_examples(options);
     return options.kind == "digits" ? open_digits(options, parts) : open_copy(options, parts);
   }
-  const std::vector<std::string> kinds = {"digits", "mnist", "cifar10", "images", "text", "bytes",
-                                          "copy",   "fasta", "tokens",  "lines",  "pairs"};
+  const std::vector<std::string> kinds = data_kinds();
   const std::string nearest = nearest_name(options.kind, kinds);
   fail<UsageError>("data", "expected a kind of data among {}, got \"{}\"{}", fmt::join(kinds, ", "),
                    options.kind, nearest.empty() ? "" : fmt::format("; did you mean \"{}\"?", nearest));
 }
 
 }  // namespace
+
+std::vector<std::string> data_kinds() {
+  return {"digits", "mnist",  "cifar10", "images", "text",   "bytes", "copy",
+          "fasta",  "tokens", "lines",   "pairs",  "series", "sound"};
+}
 
 std::int64_t shuffled_index(std::uint64_t seed, std::int64_t i, std::int64_t size) {
   assert(i >= 0 && size >= 1);

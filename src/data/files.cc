@@ -57,16 +57,24 @@ std::vector<fs::path> files_of_name(const std::string& name) {
 
 }  // namespace
 
+std::vector<std::string> comma_separated(std::string_view list) {
+  constexpr const char* blank = " \t";
+  std::vector<std::string> parts;
+  for (std::size_t begin = 0; !list.empty() && begin <= list.size();) {
+    const std::size_t end = std::min(list.find(',', begin), list.size());
+    const std::string_view part = list.substr(begin, end - begin);
+    const std::size_t first = std::min(part.find_first_not_of(blank), part.size());
+    parts.emplace_back(part.substr(first, part.find_last_not_of(blank) + 1 - first));
+    begin = end + 1;
+  }
+  return parts;
+}
+
 std::vector<std::string> names_in(const std::string& value) {
   if (value.empty()) return {};
   if (exists(value)) return {value};
-  std::vector<std::string> names;
-  for (std::size_t begin = 0; begin <= value.size();) {
-    const std::size_t end = std::min(value.find(',', begin), value.size());
-    const std::size_t first = value.find_first_not_of(' ', begin);
-    if (first < end) names.push_back(value.substr(first, value.find_last_not_of(' ', end - 1) + 1 - first));
-    begin = end + 1;
-  }
+  std::vector<std::string> names = comma_separated(value);
+  std::erase(names, "");
   return names;
 }
 

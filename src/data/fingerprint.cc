@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <zlib.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
@@ -73,6 +74,12 @@ std::vector<Source> files_of(const DataOptions& options) {
       file.name = fmt::format("{}/{}", key, file.name);
       files.push_back(std::move(file));
     }
+  }
+  for (const auto& [key, value] :
+       {std::pair("data.target", options.target), std::pair("data.tokenizer", options.tokenizer)}) {
+    if (value.empty()) continue;
+    for (const fs::path& path : files_named(key, value, options.kind))
+      files.push_back({path, fmt::format("{}/", key)});
   }
   return files;
 }

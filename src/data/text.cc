@@ -2,83 +2,93 @@
 
 #include <algorithm>
 #include <cassert>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
 
 #include "base/fail.h"
+#include "base/names.h"
 #include "data/files.h"
+#include "data/tokenizer.h"
+#include "data/windows.h"
 #include "io/file.h"
 
 namespace linnet {
 namespace {
 
-class TextDataset : public Dataset {
+/// Windows over tokens: a std::string of bytes, or a std::vector of tokens.
+template <class Tokens>
+class WindowDataset final : public Dataset {
  public:
-  TextDataset(std::string text, std::int64_t length) : text_(std::move(text)), length_(length) {
-    assert(length >= 1 && length <= bytes());
-  }
+  WindowDataset(Tokens tokens, std::int64_t vocabulary, Windows windows, std::int64_t length)
+      : tokens_(std::move(tokens)), vocabulary_(vocabulary), windows_(std::move(windows)), length_(length) {}
+  std::int64_t size() const override { return windows_.size(); }
   std::int64_t length() const override { return length_; }
-  std::int64_t vocabulary() const override { return 256; }
-
- protected:
-  std::int64_t bytes() const { return static_cast<std::int64_t>(text_.size()); }
-
-  // The window that begins at byte `begin`, of which bytes from `counts_from` on count.
-  std::int64_t read_window(std::int64_t begin, std::int64_t counts_from, std::span<std::int32_t> tokens,
-                           std::span<std::int32_t> targets) const {
+  std::int64_t vocabulary() const override { return vocabulary_; }
+  std::int64_t read(std::int64_t index, std::span<std::int32_t> tokens,
+                    std::span<std::int32_t> targets) const override {
+    const Window window = windows_[index];
     for (std::int64_t i = 0; i < length_; ++i) {
-      const std::int32_t byte = static_cast<std::uint8_t>(text_[static_cast<std::size_t>(begin + i)]);
-      tokens[static_cast<std::size_t>(i)] = byte;
-      targets[static_cast<std::size_t>(i)] = begin + i >= counts_from ? byte : -1;
+      const std::int32_t token = token_at(window.begin + i);
+      tokens[static_cast<std::size_t>(i)] = token;
+      targets[static_cast<std::size_t>(i)] = window.begin + i >= window.counts_from ? token : -1;
     }
     return -1;
   }
 
  private:
-  std::string text_;
+  std::int32_t token_at(std::int64_t at) const {
+    const auto token = tokens_[static_cast<std::size_t>(at)];
+    if constexpr (sizeof(token) == 1)
+      return static_cast<std::uint8_t>(token);
+    else
+      return token;
+  }
+
+  Tokens tokens_;
+  std::int64_t vocabulary_;
+  Windows windows_;
   std::int64_t length_;
 };
 
-class EveryWindow final : public TextDataset {
- public:
-  using TextDataset::TextDataset;
-  std::int64_t size() const override { return bytes() - length() + 1; }
-  std::int64_t read(std::int64_t index, std::span<std::int32_t> tokens,
-                    std::span<std::int32_t> targets) const override {
-    assert(index >= 0 && index < size());
-    return read_window(index, index, tokens, targets);
-  }
-};
+template <class Tokens>
+std::unique_ptr<Dataset> windows_of(Tokens tokens, std::int64_t vocabulary, std::int64_t length,
+                                    bool overlapping) {
+  const auto size = static_cast<std::int64_t>(tokens.size());
+  assert(length >= 1 && length <= size);
+  const std::vector<Stretch> all = {{0, 0, size}};
+  return std::make_unique<WindowDataset<Tokens>>(
+      std::move(tokens), vocabulary,
+      overlapping ? Windows::overlapping(all, length) : Windows::every(all, length), length);
+}
 
-class OverlappingWindows final : public TextDataset {
- public:
-  using TextDataset::TextDataset;
-  std::int64_t size() const override { return 1 + (bytes() - length() + stride() - 1) / stride(); }
-  std::int64_t read(std::int64_t index, std::span<std::int32_t> tokens,
-                    std::span<std::int32_t> targets) const override {
-    assert(index >= 0 && index < size());
-    // The last window ends with the text, so it may overlap by more. Where the one before it ends, this one
-    // counts.
-    const std::int64_t begin = std::min(index * stride(), bytes() - length());
-    return read_window(begin, index == 0 ? 0 : (index - 1) * stride() + length(), tokens, targets);
-  }
-
- private:
-  std::int64_t stride() const { return std::max<std::int64_t>(1, length() / 2); }
-};
+constexpr std::int64_t byte_values = 256;
 
 }  // namespace
 
 std::unique_ptr<Dataset> every_window(std::string text, std::int64_t length) {
-  return std::make_unique<EveryWindow>(std::move(text), length);
+  return windows_of(std::move(text), byte_values, length, false);
 }
 
 std::unique_ptr<Dataset> overlapping_windows(std::string text, std::int64_t length) {
-  return std::make_unique<OverlappingWindows>(std::move(text), length);
+  return windows_of(std::move(text), byte_values, length, true);
+}
+
+std::size_t training_bytes(std::string_view text) {
+  std::size_t bytes = text.size() - text.size() / 10;
+  while (bytes < text.size() && is_utf8_continuation(text[bytes])) ++bytes;
+  return bytes;
 }
 
 Datasets open_text(const DataOptions& options, const Parts& parts) {
   if (options.length < 1)
     fail<UsageError>("data", "expected data.length of at least 1 for {}, got {}", options.kind,
                      options.length);
+  const bool tokenized = !options.tokenizer.empty();
+  if (options.kind == "bytes" && tokenized)
+    fail<UsageError>("data", "expected data.kind = \"text\" for data.tokenizer, got \"bytes\"");
   const auto length = static_cast<std::size_t>(options.length);
   const auto read = [&](const char* key, const std::string& value) {
     std::string text;
@@ -90,25 +100,39 @@ Datasets open_text(const DataOptions& options, const Parts& parts) {
       else
         text += bytes;
     }
-    if (text.size() < length)
+    if (!tokenized && text.size() < length)
       fail("data", "{}: expected at least data.length = {} bytes in {}, got {}", value, length, key,
            text.size());
     return text;
   };
   const auto hold_out = [&](std::string& text) {
-    const std::size_t held_out = text.size() / held_out_every;
-    if (held_out < length)
+    const std::size_t kept = tokenized ? training_bytes(text) : text.size() - text.size() / held_out_every;
+    if (!tokenized && text.size() - kept < length)
       fail("data", "{}: expected a last tenth of at least data.length = {} bytes, got {} of {} bytes",
-           options.path, length, held_out, text.size());
-    std::string last = text.substr(text.size() - held_out);
-    text.erase(text.size() - held_out);
+           options.path, length, text.size() - kept, text.size());
+    std::string last = text.substr(kept);
+    text.erase(kept);
     return last;
   };
   auto [training, validation, test] = read_parts(options, parts, read, hold_out);
+  std::optional<Tokenizer> tokenizer;
+  if (tokenized) tokenizer.emplace(options.tokenizer);
+  const auto open = [&](std::optional<std::string>& text, const char* part, const std::string& own_files,
+                        bool overlapping) -> std::unique_ptr<Dataset> {
+    if (!text) return nullptr;
+    if (!tokenized)
+      return overlapping ? overlapping_windows(std::move(*text), options.length)
+                         : every_window(std::move(*text), options.length);
+    std::vector<std::int32_t> tokens = tokenizer->encode(*text);
+    if (tokens.size() < length)
+      fail("data", "{}: expected at least data.length = {} tokens for {}, got {}",
+           own_files.empty() ? options.path : own_files, length, part, tokens.size());
+    return windows_of(std::move(tokens), tokenizer->vocabulary(), options.length, overlapping);
+  };
   Datasets datasets;
-  if (training) datasets.training = every_window(std::move(*training), options.length);
-  if (validation) datasets.validation = overlapping_windows(std::move(*validation), options.length);
-  if (test) datasets.test = overlapping_windows(std::move(*test), options.length);
+  datasets.training = open(training, "training", "", false);
+  datasets.validation = open(validation, "validation", options.validation, true);
+  datasets.test = open(test, "testing", options.test, true);
   return datasets;
 }
 

@@ -45,17 +45,24 @@ std::string kind_of_file(const fs::path& file) {
   const std::string extension = file.extension().string();
   if (extension == ".fasta" || extension == ".fa" || extension == ".faa") return "fasta";
   if (extension == ".npy" || extension == ".safetensors" || extension == ".bin") return "tokens";
+  if (extension == ".csv") return "series";
+  if (extension == ".wav" || extension == ".flac") return "sound";
   return "text";
 }
 
-/// The first of the files that a source names. Throws UsageError where it names none.
+/// The first of the files that a source names. Throws UsageError where it names none, or others than files.
 fs::path first_file(const std::string& source) {
   const std::vector<fs::path> files = files_found(source);
-  if (files.empty() || !fs::is_regular_file(files.front()))
-    fail<UsageError>("data",
-                     "expected digits, copy, a folder of IDX, CIFAR-10 or PNG files, a text, FASTA or token "
-                     "file, or several, got {}{}",
-                     source, is_there(source) ? "" : ", which does not exist");
+  const auto refuse = [](const std::string& got) {
+    fail<UsageError>(
+        "data",
+        "expected digits, copy, a folder of IDX, CIFAR-10 or PNG files, or files of text, FASTA, "
+        "tokens, series or sound, got {}{}",
+        got, is_there(got) ? "" : ", which does not exist");
+  };
+  if (files.empty()) refuse(source);
+  for (const fs::path& file : files)
+    if (!fs::is_regular_file(file)) refuse(file.string());
   return files.front();
 }
 
@@ -67,12 +74,7 @@ bool are_pictures(const std::string& kind) {
 
 bool takes_files(const std::string& kind) {
   return kind == "text" || kind == "bytes" || kind == "fasta" || kind == "tokens" || kind == "lines" ||
-         kind == "pairs";
-}
-
-std::vector<std::string> data_kinds() {
-  return {"digits", "mnist", "cifar10", "images", "text", "bytes",
-          "copy",   "fasta", "tokens",  "lines",  "pairs"};
+         kind == "pairs" || kind == "series" || kind == "sound";
 }
 
 Options options_of(RunConfig& config) {
@@ -80,13 +82,14 @@ Options options_of(RunConfig& config) {
   auto& [model, data, training] = config;
   add_options(options, model);
   options.add("data.kind", data.kind, "kind of data", data_kinds());
-  options.add("data.path", data.path,
-              "folder of IDX files (mnist), of binary batches (cifar10) or of PNG files (images), or files "
-              "(text, bytes, fasta, tokens, lines, pairs), separated by commas or with * and ?");
-  options.add("data.length", data.length, "tokens per example of kinds that are no pictures", 0,
+  options.add(
+      "data.path", data.path,
+      "folder of IDX files (mnist), of binary batches (cifar10) or of PNG files (images), or files (the "
+      "other kinds), separated by commas or with * and ?");
+  options.add("data.length", data.length, "tokens or steps per example of kinds that are no pictures", 0,
               std::int64_t{1} << 32);
   options.add("data.size", data.size, "height and width of pictures; 0 keeps those of the files", 0, 1 << 12);
-  options.add("data.levels", data.levels, "levels per pixel", 2, 256);
+  options.add("data.levels", data.levels, "levels per pixel, or of the μ-law codes of sound", 2, 256);
   options.add("data.labels", data.labels, "use the labels of pictures");
   options.add("data.examples", data.examples, "training examples of synthetic data", 1,
               std::int64_t{1} << 40);
@@ -100,11 +103,15 @@ Options options_of(RunConfig& config) {
   options.add("data.columns", data.columns,
               "columns of a series, separated by commas; without them all but the time");
   options.add("data.time", data.time, "column with the time of a series");
-  options.add("data.split", data.split,
-              "ends of the training and of the validation part of a series, separated by a comma: fractions, "
-              "or times");
+  options.add(
+      "data.split", data.split,
+      "ends of the training, the validation and the test part of a series or sound, separated by commas: "
+      "fractions, or times");
   options.add("data.missing", data.missing, "empty cells of a series", {"refuse", "forward-fill"});
   options.add("data.horizon", data.horizon, "steps of a series that are predicted at once", 1, 1 << 16);
+  options.add("data.sound", data.sound, "samples of sound as numbers, or as μ-law codes",
+              {"samples", "mu-law"});
+  options.add("data.target", data.target, "sound files with the outputs to learn, one for each of data.path");
   options.add("data.tokenizer", data.tokenizer,
               "file of a SentencePiece model that makes tokens of text; without it bytes");
   add_options(options, training);
@@ -209,6 +216,7 @@ DataOptions data_for_model(const ModelConfig& model, const std::string& source, 
   data.length = model.length;
   data.size = model.image_height == model.image_width ? model.image_height : 0;
   data.levels = model.vocabulary;
+  if (data.kind == "sound") data.sound = model.columns > 0 ? "samples" : "mu-law";
   data.labels = model.classes > 0;
   if (data.kind == "tokens")
     data.fields = model.fields.empty() ? fmt::format("{}", model.vocabulary) : model.fields;

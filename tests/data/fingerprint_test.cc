@@ -85,6 +85,22 @@ TEST(Fingerprint, CoversOffsetsAndClasses) {
   EXPECT_NE(fingerprint_of(images), before);
 }
 
+TEST(Fingerprint, CoversTargetsAndTheTokenizer) {
+  const TemporaryFolder folder;
+  const std::string a = folder.file("a", "1234"), b = folder.file("b", "56"), c = folder.file("c", "789");
+  const DataFingerprint all[] = {
+      fingerprint_of({.kind = "sound", .path = a + "," + b + "," + c}),
+      fingerprint_of({.kind = "sound", .path = a + "," + b, .validation = c}),
+      fingerprint_of({.kind = "sound", .path = a + "," + b, .target = c}),
+      fingerprint_of({.kind = "text", .path = a + "," + b, .tokenizer = c}),
+  };
+  for (const DataFingerprint& one : all) {
+    EXPECT_EQ(one.files, 3);
+    EXPECT_EQ(one.bytes, 9);
+    EXPECT_EQ(std::ranges::count(all, one), 1);
+  }
+}
+
 TEST(Fingerprint, OfGeneratedDataIsEmptyAndAMissingFileIsAnError) {
   EXPECT_EQ(fingerprint_of({.kind = "digits"}), DataFingerprint{});
   EXPECT_EQ(fingerprint_of({.kind = "copy"}), DataFingerprint{});

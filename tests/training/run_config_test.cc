@@ -74,6 +74,13 @@ TEST(RunConfig, RefusesWhatTheMachineCannotHold) {
   EXPECT_THAT(error_of<Error>([&] { config.check_memory(false); }), HasSubstr("memory"));
 }
 
+TEST(RunConfig, EveryKindOfDataIsOpened) {
+  const Folder folder;
+  for (const std::string& kind : data_kinds())
+    EXPECT_THAT(error_of([&] { open_datasets({.kind = kind, .path = folder / "none", .examples = 0}); }),
+                testing::Not(HasSubstr("kind of data among")));
+}
+
 TEST(RunConfig, DataOfAModelHaveItsForm) {
   ModelConfig model;
   model.length = 77;
@@ -88,7 +95,8 @@ TEST(RunConfig, DataOfAModelHaveItsForm) {
 TEST(RunConfig, SourcesAreRecognisedByTheirNames) {
   const Folder folder;
   std::filesystem::create_directories(folder / "images/cats");
-  for (const char* name : {"a.txt", "a.npy", "a.safetensors", "a.bin", "b.bin", "a.fa", "images/cats/1.png"})
+  for (const char* name : {"a.txt", "a.npy", "a.safetensors", "a.bin", "b.bin", "a.fa", "a.csv", "b.csv",
+                           "a.wav", "a.flac", "images/cats/1.png"})
     write_file_atomically(folder / name, "x");
   const auto kind_of = [&](const std::string& source, const char* kind = "digits") {
     DataOptions data{.kind = kind};
@@ -101,13 +109,19 @@ TEST(RunConfig, SourcesAreRecognisedByTheirNames) {
   for (const char* source : {"a.npy", "a.safetensors", "a.bin", "?.bin"})
     EXPECT_EQ(kind_of(source), "tokens");
   EXPECT_EQ(kind_of("a.bin," + (folder / "b.bin").string()), "tokens");
+  for (const char* source : {"a.wav", "a.flac"}) EXPECT_EQ(kind_of(source), "sound");
+  EXPECT_EQ(kind_of("a.csv"), "series");
+  EXPECT_EQ(kind_of("a.csv, " + (folder / "b.csv").string()), "series");
   EXPECT_EQ(kind_of("a.bin", "bytes"), "bytes");
-  for (const char* kind : {"lines", "pairs", "tokens", "fasta"}) EXPECT_EQ(kind_of("a.txt", kind), kind);
+  for (const char* kind : {"lines", "pairs", "tokens", "fasta", "series", "sound"})
+    EXPECT_EQ(kind_of("a.txt", kind), kind);
   EXPECT_EQ(kind_of("images"), "images");
   EXPECT_EQ(kind_of("images/cats"), "images");
   EXPECT_EQ(kind_of(""), "mnist");
   EXPECT_EQ(kind_of("", "images"), "images");
   EXPECT_THAT(error_of<UsageError>([&] { kind_of("c*.bin"); }), HasSubstr("does not exist"));
+  EXPECT_THAT(error_of<UsageError>([&] { kind_of("a.csv," + (folder / "none.csv").string()); }),
+              testing::EndsWith("none.csv, which does not exist"));
 }
 
 TEST(RunConfig, TokensOfAModelHaveItsVocabulary) {
@@ -122,6 +136,8 @@ TEST(RunConfig, TokensOfAModelHaveItsVocabulary) {
   model.fields = "50,30";
   EXPECT_EQ(data_for_model(model, (folder / "a.bin").string()).fields, "50,30");
   EXPECT_EQ(data.length, 7);
+  model.fields = "20,65536";
+  EXPECT_EQ(data_for_model(model, (folder / "a.bin").string()).fields, "20,65536");
 }
 
 }  // namespace

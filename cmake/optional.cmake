@@ -1,0 +1,15 @@
+# Defines linnet::sndfile and linnet::sentencepiece, where libsndfile and SentencePiece are found. Debian has no CMake packages of them, so that they are
+# found by hand, here and by those who link a static library that was built with them (cmake/linnet-config.cmake.in).
+find_path(SNDFILE_INCLUDE_DIR sndfile.h)
+find_library(SNDFILE_LIBRARY sndfile)
+find_path(SENTENCEPIECE_INCLUDE_DIR sentencepiece_processor.h)
+find_library(SENTENCEPIECE_LIBRARY sentencepiece)
+foreach(name sndfile sentencepiece)
+  string(TOUPPER ${name} NAME)
+  mark_as_advanced(${NAME}_INCLUDE_DIR ${NAME}_LIBRARY)
+  if(${NAME}_INCLUDE_DIR AND ${NAME}_LIBRARY AND NOT TARGET linnet::${name})
+    add_library(linnet::${name} INTERFACE IMPORTED GLOBAL)
+    target_include_directories(linnet::${name} SYSTEM INTERFACE ${${NAME}_INCLUDE_DIR})
+    target_link_libraries(linnet::${name} INTERFACE ${${NAME}_LIBRARY})
+  endif()
+endforeach()

@@ -1,0 +1,364 @@
+#include "data/series.h"
+
+#include <algorithm>
+#include <cassert>
+#include <charconv>
+#include <cmath>
+#include <filesystem>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include "base/fail.h"
+#include "base/memory.h"
+#include "base/names.h"
+#include "data/division.h"
+#include "data/files.h"
+#include "data/timestamp.h"
+#include "data/windows.h"
+#include "io/csv.h"
+#include "io/file.h"
+
+namespace linnet {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string_view without_blanks(std::string_view cell) {
+  constexpr const char* blank = " \t";
+  const std::size_t begin = std::min(cell.find_first_not_of(blank), cell.size());
+  return cell.substr(begin, cell.find_last_not_of(blank) + 1 - begin);
+}
+
+/// The number of a cell, NaN for an empty one; nothing where it is no number.
+std::optional<double> number_of(std::string_view cell) {
+  cell = without_blanks(cell);
+  if (cell.empty()) return std::numeric_limits<double>::quiet_NaN();
+  double value = 0;
+  const char* const end = cell.data() + cell.size();
+  const auto [at, error] = std::from_chars(cell.data(), end, value);
+  if (error != std::errc() || at != end) return {};
+  return value;
+}
+
+std::size_t index_of_column(const std::vector<std::string>& header, const std::string& name, const char* key,
+                            const std::string& origin) {
+  const auto found = std::ranges::find(header, name);
+  if (found == header.end()) {
+    const std::string nearest = nearest_name(name, header);
+    fail<UsageError>("data", "{}: expected {} among {}, got \"{}\"{}", origin, key, fmt::join(header, ", "),
+                     name, nearest.empty() ? "" : fmt::format("; did you mean \"{}\"?", nearest));
+  }
+  return static_cast<std::size_t>(found - header.begin());
+}
+
+/// What is read of each record.
+struct Layout {
+  std::optional<std::size_t> time;
+  std::vector<std::size_t> columns;
+};
+
+/// `first` are the cells of the first record.
+Layout layout_of(const std::vector<std::string>& header, const std::vector<std::string>& first,
+                 const std::string& origin, const DataOptions& options) {
+  Layout layout;
+  if (!options.time.empty()) {
+    layout.time = index_of_column(header, options.time, "data.time", origin);
+  } else if (const auto time = parse_timestamp(without_blanks(first[0])); time && time->calendar) {
+    layout.time = 0;
+  }
+  if (options.columns.empty()) {
+    for (std::size_t i = 0; i < header.size(); ++i)
+      if (i != layout.time) layout.columns.push_back(i);
+    if (layout.columns.empty())
+      fail("data", "{}: expected a column of numbers beside the time \"{}\", got none", origin, header[0]);
+  }
+  for (const std::string& name : comma_separated(options.columns)) {
+    const std::size_t column = index_of_column(header, name, "data.columns", origin);
+    if (std::ranges::find(layout.columns, column) != layout.columns.end())
+      fail<UsageError>("data", "expected data.columns that differ, got \"{}\" twice", name);
+    layout.columns.push_back(column);
+  }
+  return layout;
+}
+
+/// Adds the time of a record, which is no earlier than the one before.
+void add_time(Series& series, const std::string& cell, const std::string& column, std::int64_t line,
+              const std::string& origin) {
+  const std::optional<Timestamp> time = parse_timestamp(without_blanks(cell));
+  if (!time)
+    fail("data", "{}: expected a time in column \"{}\" of line {}, as 2016-07-01 12:30:00 or 42, got \"{}\"",
+         origin, column, line, shortened(cell));
+  if (series.times.empty())
+    series.calendar = time->calendar;
+  else if (series.calendar != time->calendar)
+    fail("data", "{}: expected {} in column \"{}\", as in the lines before, got \"{}\" in line {}", origin,
+         series.calendar ? "dates" : "integers", column, cell, line);
+  else if (time->value < series.times.back())
+    fail("data",
+         "{}: expected times in column \"{}\" that do not decrease, got \"{}\" in line {} after a later one",
+         origin, column, cell, line);
+  series.times.push_back(time->value);
+}
+
+/// Adds the value of a cell. `fill` takes that of the row before for a missing one.
+void add_value(Series& series, const std::string& cell, const std::string& column, std::int64_t line,
+               bool fill, const std::string& origin) {
+  const std::optional<double> number = number_of(cell);
+  constexpr double largest = std::numeric_limits<float>::max();
+  if (!number || std::abs(*number) > largest)
+    fail("data", "{}: expected a number in column \"{}\" of line {}, got \"{}\"", origin, column, line,
+         shortened(cell));
+  if (!std::isnan(*number)) {
+    series.values.push_back(static_cast<float>(*number));
+    return;
+  }
+  const std::string what = without_blanks(cell).empty() ? "an empty cell" : "NaN";
+  if (!fill)
+    fail("data",
+         "{}: expected a number in column \"{}\" of line {}, got {}; data.missing = \"forward-fill\" repeats "
+         "the one before",
+         origin, column, line, what);
+  if (series.values.size() < series.columns.size())
+    fail("data", "{}: expected a number in column \"{}\" of the first row to fill missing ones from, got {}",
+         origin, column, what);
+  series.values.push_back(series.values[series.values.size() - series.columns.size()]);
+}
+
+using AllSeries = std::vector<Series>;
+
+Series read_series(const fs::path& path, const DataOptions& options) {
+  return parse_series(read_file(path), path.string(), options);
+}
+
+/// The files, all with the same columns.
+AllSeries read_all(const std::vector<fs::path>& files, const DataOptions& options,
+                   const std::vector<std::string>& columns = {}) {
+  AllSeries all;
+  for (const fs::path& path : files) {
+    all.push_back(read_series(path, options));
+    const std::vector<std::string>& expected = columns.empty() ? all.front().columns : columns;
+    if (all.back().columns != expected)
+      fail("data", "{}: expected the columns {} of the other files, got {}", path.string(),
+           fmt::join(expected, ", "), fmt::join(all.back().columns, ", "));
+  }
+  return all;
+}
+
+Division divide_series(const Series& series, const std::string& split, const std::string& origin) {
+  RowOfTime row_of_time;
+  if (!series.times.empty())
+    row_of_time = [&](const std::string& text) -> std::optional<std::int64_t> {
+      const std::optional<Timestamp> time = parse_timestamp(text);
+      if (!time || time->calendar != series.calendar) return {};
+      return std::ranges::lower_bound(series.times, time->value) - series.times.begin();
+    };
+  return divide(split, series.rows(), origin, row_of_time);
+}
+
+/// Mean and population deviation of the rows of the stretches.
+ColumnStatistics statistics_of(const AllSeries& all, const std::vector<Stretch>& stretches) {
+  const std::size_t columns = all.front().columns.size();
+  const auto for_each_value = [&](const auto& visit) {
+    for (const Stretch& stretch : stretches)
+      for (std::int64_t row = stretch.begin; row < stretch.end; ++row)
+        for (std::size_t c = 0; c < columns; ++c)
+          visit(c, double{all[stretch.source].values[static_cast<std::size_t>(row) * columns + c]});
+  };
+  double rows = 0;
+  for (const Stretch& stretch : stretches) rows += static_cast<double>(stretch.end - stretch.begin);
+  ColumnStatistics result{std::vector<double>(columns), std::vector<double>(columns)};
+  for_each_value([&](std::size_t c, double value) { result.mean[c] += value; });
+  for (double& mean : result.mean) mean /= rows;
+  for_each_value([&](std::size_t c, double value) {
+    result.deviation[c] += (value - result.mean[c]) * (value - result.mean[c]);
+  });
+  for (double& deviation : result.deviation) deviation = std::sqrt(deviation / rows);
+  return result;
+}
+
+/// What the parts of a series share.
+struct Setting {
+  std::int64_t length = 0, horizon = 0;
+  ColumnStatistics statistics;  ///< of the training part
+};
+
+class SeriesDataset final : public Dataset {
+ public:
+  /// A target counts where it lies less than `beyond` steps behind the end of its stretch.
+  SeriesDataset(std::shared_ptr<const AllSeries> series, Windows windows, std::int64_t beyond,
+                std::shared_ptr<const Setting> setting)
+      : series_(std::move(series)),
+        windows_(std::move(windows)),
+        beyond_(beyond),
+        setting_(std::move(setting)) {}
+
+  std::int64_t size() const override { return windows_.size(); }
+  std::int64_t length() const override { return setting_->length; }
+  std::int64_t vocabulary() const override { return 0; }
+  std::int64_t columns() const override { return static_cast<std::int64_t>(column_names().size()); }
+  std::int64_t target_columns() const override { return setting_->horizon * columns(); }
+  ColumnStatistics column_statistics() const override { return setting_->statistics; }
+  ColumnStatistics target_statistics() const override {
+    ColumnStatistics result;
+    for (std::int64_t h = 0; h < setting_->horizon; ++h) {
+      const auto& [mean, deviation] = setting_->statistics;
+      result.mean.insert(result.mean.end(), mean.begin(), mean.end());
+      result.deviation.insert(result.deviation.end(), deviation.begin(), deviation.end());
+    }
+    return result;
+  }
+  std::vector<std::string> column_names() const override { return series_->front().columns; }
+
+  std::int64_t read(std::int64_t, std::span<std::int32_t>, std::span<std::int32_t>) const override {
+    return -1;
+  }
+
+  void read_values(std::int64_t index, std::span<float> values, std::span<float> targets) const override {
+    const Window window = windows_[index];
+    const Series& series = (*series_)[window.source];
+    const std::size_t columns = series.columns.size();
+    const auto row = [&](std::int64_t step) {
+      return std::span(series.values).subspan(static_cast<std::size_t>(step) * columns, columns);
+    };
+    assert(values.size() == static_cast<std::size_t>(length()) * columns);
+    assert(targets.size() == static_cast<std::size_t>(length() * target_columns()));
+    auto value = values.begin(), target = targets.begin();
+    for (std::int64_t step = window.begin; step < window.begin + length(); ++step) {
+      value = std::ranges::copy(row(step), value).out;
+      const bool counts = step >= window.counts_from && step < window.end;
+      for (std::int64_t later = step; later < step + setting_->horizon; ++later)
+        target = counts && later < window.end + beyond_
+                     ? std::ranges::copy(row(later), target).out
+                     : std::fill_n(target, columns, std::numeric_limits<float>::quiet_NaN());
+    }
+  }
+
+ private:
+  std::shared_ptr<const AllSeries> series_;
+  Windows windows_;
+  std::int64_t beyond_;
+  std::shared_ptr<const Setting> setting_;
+};
+
+/// Steps of the training part of each file: a window at least.
+void check_training(const std::vector<Stretch>& stretches, const std::vector<fs::path>& files,
+                    std::int64_t length) {
+  for (const Stretch& stretch : stretches)
+    if (const std::int64_t steps = stretch.end - stretch.begin; steps < length)
+      fail("data", "{}: expected a training part of at least data.length = {} rows, got {}",
+           files[stretch.source].string(), length, steps);
+}
+
+/// All steps of every file, which hold a window at least.
+std::vector<Stretch> whole_files(const AllSeries& all, const std::vector<fs::path>& files,
+                                 std::int64_t length) {
+  std::vector<Stretch> stretches;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (all[i].rows() < length)
+      fail("data", "{}: expected at least data.length = {} rows, got {}", files[i].string(), length,
+           all[i].rows());
+    stretches.push_back({i, 0, all[i].rows()});
+  }
+  return stretches;
+}
+
+/// For validation or testing: the steps from which all targets lie inside their stretch count.
+std::unique_ptr<Dataset> evaluated(std::shared_ptr<const AllSeries> series, std::vector<Stretch> stretches,
+                                   const char* part, const std::vector<fs::path>& files,
+                                   const std::shared_ptr<const Setting>& setting) {
+  for (Stretch& stretch : stretches) {
+    const std::int64_t steps = stretch.end - stretch.begin;
+    if (steps < setting->horizon)
+      fail("data", "{}: expected a {} part of at least data.horizon = {} rows, got {}",
+           files[stretch.source].string(), part, setting->horizon, steps);
+    stretch.end -= setting->horizon - 1;
+  }
+  return std::make_unique<SeriesDataset>(std::move(series),
+                                         Windows::overlapping(std::move(stretches), setting->length),
+                                         setting->horizon - 1, setting);
+}
+
+void check_options(const DataOptions& options) {
+  constexpr std::int64_t longest = std::int64_t{1} << 30, most_horizon = 1 << 16;
+  if (options.length < 2 || options.length > longest)
+    fail<UsageError>("data", "expected data.length of 2 to {} for a series, got {}", longest, options.length);
+  if (options.horizon < 1 || options.horizon > most_horizon)
+    fail<UsageError>("data", "expected data.horizon of 1 to {}, got {}", most_horizon, options.horizon);
+  if (options.missing != "refuse" && options.missing != "forward-fill")
+    fail<UsageError>("data", "expected data.missing among refuse, forward-fill, got \"{}\"", options.missing);
+}
+
+}  // namespace
+
+Series parse_series(std::string_view text, const std::string& origin, const DataOptions& options) {
+  CsvReader csv(text, origin);
+  const std::vector<std::string>& header = csv.header();
+  if (std::ranges::all_of(header, [](const std::string& name) { return number_of(name).has_value(); }))
+    fail("data", "{}: expected a header line with the names of columns, got numbers", origin);
+  if (!csv.next()) fail("data", "{}: expected rows behind the header, got none", origin);
+  const Layout layout = layout_of(header, csv.cells(), origin, options);
+  Series series;
+  for (const std::size_t column : layout.columns) series.columns.push_back(header[column]);
+  // A cell needs a byte of text at least, for a comma or the end of a line.
+  const std::size_t lines = static_cast<std::size_t>(std::ranges::count(text, '\n')) + 1,
+                    numbers = std::min(lines * series.columns.size(), text.size() + 1);
+  require_memory(origin, static_cast<double>(numbers * sizeof(float) + lines * sizeof(std::int64_t)));
+  series.values.reserve(numbers);
+  if (layout.time) series.times.reserve(lines);
+  const bool fill = options.missing == "forward-fill";
+  do {
+    const std::vector<std::string>& cells = csv.cells();
+    if (layout.time) add_time(series, cells[*layout.time], header[*layout.time], csv.line(), origin);
+    for (const std::size_t column : layout.columns)
+      add_value(series, cells[column], header[column], csv.line(), fill, origin);
+  } while (csv.next());
+  return series;
+}
+
+Datasets open_series(const DataOptions& options, const Parts& parts) {
+  check_options(options);
+  const std::vector<fs::path> files = files_named("data.path", options.path, options.kind);
+  // The training part is read in any case, for its statistics.
+  const auto series = std::make_shared<const AllSeries>(read_all(files, options));
+  std::vector<Stretch> training, validation, test;
+  const std::string split = split_of(options);
+  if (!options.validation.empty()) {
+    training = whole_files(*series, files, options.length);
+  } else {
+    for (std::size_t i = 0; i < series->size(); ++i) {
+      const Division division = divide_series((*series)[i], split, files[i].string());
+      training.push_back({i, 0, division.training});
+      validation.push_back({i, division.training, division.validation});
+      if (division.validation < division.test) test.push_back({i, division.validation, division.test});
+    }
+    check_training(training, files, options.length);
+  }
+  auto setting = std::make_shared<Setting>();
+  setting->length = options.length;
+  setting->horizon = options.horizon;
+  setting->statistics = statistics_of(*series, training);
+
+  const auto own_files = [&](const char* key, const std::string& value, const char* part) {
+    const std::vector<fs::path> own = files_named(key, value, options.kind);
+    const auto read = std::make_shared<const AllSeries>(read_all(own, options, series->front().columns));
+    return evaluated(read, whole_files(*read, own, options.length), part, own, setting);
+  };
+  Datasets datasets;
+  if (parts.training)
+    datasets.training = std::make_unique<SeriesDataset>(
+        series, Windows::every(std::move(training), options.length), 0, setting);
+  if (parts.validation)
+    datasets.validation = options.validation.empty()
+                              ? evaluated(series, std::move(validation), "validation", files, setting)
+                              : own_files("data.validation", options.validation, "validation");
+  if (parts.test && !options.test.empty())
+    datasets.test = own_files("data.test", options.test, "test");
+  else if (parts.test && !test.empty())
+    datasets.test = evaluated(series, std::move(test), "test", files, setting);
+  return datasets;
+}
+
+}  // namespace linnet

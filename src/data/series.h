@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "data/parts.h"
+#include "linnet/dataset.h"
+
+namespace linnet {
+
+/// The columns of a CSV file that are numbers, and its times.
+struct Series {
+  std::vector<std::string> columns;
+  std::vector<float> values;        ///< [rows, columns]
+  std::vector<std::int64_t> times;  ///< of the rows, as in Timestamp; empty for a series without times
+  bool calendar = false;            ///< whether the times are dates
+
+  std::int64_t rows() const { return static_cast<std::int64_t>(values.size() / columns.size()); }
+};
+
+/// Reads a series from CSV (io/csv.h). Of the options it takes `columns`, `time` and `missing`.
+///
+/// The column with the time is `time`; without that name it is the first one, if its first cell is a date.
+/// Times are dates or integers (data/timestamp.h), and never decrease. The other columns, or those that
+/// `columns` names, in that order, are decimal numbers within the range of f32, with blanks around them
+/// ignored. An empty cell and NaN are missing: an error, or with `missing` = "forward-fill" the value of the
+/// row before.
+///
+/// Throws UsageError for columns that do not exist, with those that do, and Error for cells that are not
+/// what they have to be, with line and column, and for a series without rows. Errors name `origin`.
+Series parse_series(std::string_view text, const std::string& origin, const DataOptions& options);
+
+/// The kind "series" of open_datasets.
+Datasets open_series(const DataOptions& options, const Parts& parts);
+
+}  // namespace linnet

@@ -1,0 +1,77 @@
+#include "data/timestamp.h"
+
+#include <charconv>
+#include <chrono>
+#include <system_error>
+
+namespace linnet {
+namespace {
+
+/// Takes `digits` digits from the front; nothing where there are fewer.
+std::optional<int> take_digits(std::string_view& text, std::size_t digits) {
+  if (text.size() < digits) return {};
+  int value = 0;
+  for (const char digit : text.substr(0, digits)) {
+    if (digit < '0' || digit > '9') return {};
+    value = 10 * value + (digit - '0');
+  }
+  text.remove_prefix(digits);
+  return value;
+}
+
+/// Takes a separator with the digits behind it.
+std::optional<int> take_field(std::string_view& text, std::string_view separators, std::size_t digits) {
+  if (text.empty() || separators.find(text.front()) == std::string_view::npos) return {};
+  text.remove_prefix(1);
+  return take_digits(text, digits);
+}
+
+std::optional<std::chrono::microseconds> take_time_of_day(std::string_view& text) {
+  constexpr std::size_t digits_of_microseconds = 6;
+  const auto hour = take_field(text, " T", 2), minute = take_field(text, ":", 2);
+  if (!hour || !minute || *hour > 23 || *minute > 59) return {};
+  std::chrono::microseconds time = std::chrono::hours(*hour) + std::chrono::minutes(*minute);
+  if (text.starts_with(':')) {
+    const auto second = take_field(text, ":", 2);
+    if (!second || *second > 59) return {};
+    time += std::chrono::seconds(*second);
+    if (text.starts_with('.')) {
+      text.remove_prefix(1);
+      std::int64_t unit = 1'000'000;
+      std::size_t digits = 0;
+      for (; digits < digits_of_microseconds; ++digits) {
+        const auto digit = take_digits(text, 1);
+        if (!digit) break;
+        unit /= 10;
+        time += std::chrono::microseconds(unit * *digit);
+      }
+      if (digits == 0) return {};
+    }
+  }
+  if (text.starts_with('Z')) text.remove_prefix(1);
+  return time;
+}
+
+}  // namespace
+
+std::optional<Timestamp> parse_timestamp(std::string_view text) {
+  std::int64_t number = 0;
+  const char* const end = text.data() + text.size();
+  if (const auto [at, error] = std::from_chars(text.data(), end, number); error == std::errc() && at == end)
+    return Timestamp{number, false};
+  const auto year = take_digits(text, 4), month = take_field(text, "-", 2), day = take_field(text, "-", 2);
+  if (!year || !month || !day) return {};
+  const std::chrono::year_month_day date{std::chrono::year(*year),
+                                         std::chrono::month(static_cast<unsigned>(*month)),
+                                         std::chrono::day(static_cast<unsigned>(*day))};
+  if (!date.ok()) return {};
+  std::chrono::microseconds time = std::chrono::sys_days(date).time_since_epoch();
+  if (!text.empty()) {
+    const auto of_day = take_time_of_day(text);
+    if (!of_day || !text.empty()) return {};
+    time += *of_day;
+  }
+  return Timestamp{time.count(), true};
+}
+
+}  // namespace linnet

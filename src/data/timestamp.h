@@ -1,0 +1,22 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace linnet {
+
+/// A point of time in a series: an integer of any meaning, or a date with a time of day.
+struct Timestamp {
+  std::int64_t value = 0;  ///< the integer, or microseconds since 1970-01-01 00:00:00
+  bool calendar = false;   ///< whether it is a date
+
+  bool operator==(const Timestamp&) const = default;
+};
+
+/// Reads "42", "2016-07-01", "2016-07-01 12:30", "2016-07-01 12:30:05" or "2016-07-01T12:30:05.25"; a 'Z' may
+/// follow a time of day. Nothing for any other text, a date that does not exist, and more than six digits of
+/// a second.
+std::optional<Timestamp> parse_timestamp(std::string_view text);
+
+}  // namespace linnet

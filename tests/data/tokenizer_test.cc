@@ -1,0 +1,182 @@
+#include "data/tokenizer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <iterator>
+#include <random>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "data/fingerprint.h"
+#include "data/text.h"
+#include "io/file.h"
+#include "io/temporary_folder.h"
+#include "linnet/dataset.h"
+
+#ifdef LINNET_SENTENCEPIECE
+#include "tokenizer.h"
+#endif
+
+namespace linnet {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+#ifdef LINNET_SENTENCEPIECE
+
+constexpr unsigned seed = 7;
+
+// Lines of words that are made of few syllables.
+std::string prose(int words) {
+  std::mt19937 draw(seed);
+  const char* syllables[] = {"lin", "net", "att", "end", "ion", "ö", "ka", "to", "re", "mi"};
+  std::string text;
+  for (int i = 0; i < words; ++i) {
+    for (int k = 1 + static_cast<int>(draw() % 3); k > 0; --k) text += syllables[draw() % 10];
+    text += i % 9 == 8 ? "\n" : " ";
+  }
+  return text;
+}
+
+TEST(Tokenizer, GivesBackWhatItEncodes) {
+  const TemporaryFolder folder;
+  const std::string text = prose(2000);
+  const Tokenizer tokenizer(folder.file("a.model", train_tokenizer(text, 300)));
+  EXPECT_EQ(tokenizer.vocabulary(), 300);
+  const std::vector<std::int32_t> tokens = tokenizer.encode(text);
+  EXPECT_LT(tokens.size(), text.size() / 2);
+  EXPECT_EQ(tokenizer.decode(tokens), text);
+  const std::string long_line(3 * Tokenizer::longest_line, 'x');
+  std::string characters;  // the cuts lie inside of them
+  for (std::size_t i = 0; i < Tokenizer::longest_line; ++i) characters += "\xe2\x82\xac";
+  for (const std::string& other :
+       {std::string(), std::string("\n"), std::string("  two  blanks \n\n\t\r\n"),
+        std::string("Ж € \xf0\x9f\x98\x80 unseen"), long_line, "x" + characters, "xx" + characters}) {
+    const std::vector<std::int32_t> encoded = tokenizer.encode(other);
+    EXPECT_TRUE(std::ranges::all_of(encoded, [](std::int32_t token) { return token >= 0 && token < 300; }));
+    EXPECT_EQ(tokenizer.decode(encoded), other);
+  }
+}
+
+TEST(Tokenizer, LinesAreEncodedByThemselves) {
+  const TemporaryFolder folder;
+  const Tokenizer tokenizer(folder.file("a.model", train_tokenizer(prose(2000), 300)));
+  std::vector<std::int32_t> together = tokenizer.encode("linnet\n"), second = tokenizer.encode("attend");
+  together.insert(together.end(), second.begin(), second.end());
+  EXPECT_EQ(tokenizer.encode("linnet\nattend"), together);
+}
+
+TEST(Tokenizer, TextHasWindowsOfTokens) {
+  const TemporaryFolder folder;
+  const std::string text = prose(3000), model = folder.file("a.model", train_tokenizer(text, 320));
+  const DataOptions options{
+      .kind = "text", .path = folder.file("a.txt", text), .length = 16, .tokenizer = model};
+  const Datasets data = open_datasets(options);
+  const Tokenizer tokenizer(model);
+  const std::size_t bytes = training_bytes(text);
+  EXPECT_NEAR(static_cast<double>(bytes), 0.9 * static_cast<double>(text.size()), 4);
+  EXPECT_EQ(data.training->vocabulary(), 320);
+  const std::vector<std::int32_t> first = tokenizer.encode(text.substr(0, bytes)),
+                                  last = tokenizer.encode(text.substr(bytes));
+  ASSERT_EQ(data.training->size(), static_cast<std::int64_t>(first.size()) - 15);
+  std::vector<std::int32_t> tokens(16), targets(16);
+  data.training->read(100, tokens, targets);
+  EXPECT_EQ(targets, tokens);
+  EXPECT_TRUE(std::ranges::equal(tokens, std::span(first).subspan(100, 16)));
+  std::vector<std::int32_t> counted;
+  for (std::int64_t i = 0; i < data.validation->size(); ++i) {
+    data.validation->read(i, tokens, targets);
+    std::ranges::copy_if(targets, std::back_inserter(counted),
+                         [](std::int32_t target) { return target >= 0; });
+  }
+  EXPECT_EQ(counted, last);
+  EXPECT_EQ(fingerprint_of(options).files, 2);
+}
+
+TEST(Tokenizer, TextMayHaveSeveralFilesAndFilesForItsParts) {
+  const TemporaryFolder folder;
+  const std::string text = prose(3000), model = folder.file("a.model", train_tokenizer(text, 320));
+  const std::size_t third = text.find('\n', text.size() / 3) + 1, half = text.find('\n', text.size() / 2) + 1;
+  folder.file("1.txt", text.substr(0, third));
+  folder.file("2.txt", text.substr(third, half - third));
+  const std::string own = folder.file("own.txt", text.substr(half)),
+                    short_text = folder.file("short.txt", "linnet");
+  DataOptions options{.kind = "text",
+                      .path = folder / "?.txt",
+                      .length = 16,
+                      .validation = own,
+                      .test = own + "," + short_text,
+                      .tokenizer = model};
+  const Datasets data = open_datasets(options);
+  const Tokenizer tokenizer(model);
+  const auto counted = [](const Dataset& part) {
+    std::vector<std::int32_t> tokens(16), targets(16), all;
+    for (std::int64_t i = 0; i < part.size(); ++i) {
+      part.read(i, tokens, targets);
+      std::ranges::copy_if(targets, std::back_inserter(all), [](std::int32_t target) { return target >= 0; });
+    }
+    return all;
+  };
+  EXPECT_EQ(data.training->size(), std::ssize(tokenizer.encode(text.substr(0, half))) - 15);
+  EXPECT_EQ(counted(*data.validation), tokenizer.encode(text.substr(half)));
+  EXPECT_EQ(counted(*data.test), tokenizer.encode(text.substr(half) + "linnet"));
+  EXPECT_EQ(fingerprint_of(options).files, 6);
+  options.validation = short_text;
+  EXPECT_THAT(error_of([&] { open_datasets(options); }),
+              AllOf(HasSubstr("short.txt"), HasSubstr("16 tokens for validation")));
+}
+
+TEST(Tokenizer, PartsEndBetweenCharacters) {
+  std::string text;
+  for (int i = 0; i < 40; ++i) text += "\xe2\x82\xac";
+  for (std::size_t more = 0; more < 12; ++more) {
+    const std::size_t bytes = training_bytes(std::string(more, 'x') + text);
+    EXPECT_EQ((bytes - more) % 3, 0u) << more;
+    EXPECT_GE(10 * bytes, 9 * (text.size() + more));
+  }
+}
+
+TEST(Tokenizer, RefusesWhatIsNoModel) {
+  const TemporaryFolder folder;
+  const auto refusal = [&](const std::filesystem::path& path) {
+    return error_of([&] { Tokenizer tokenizer(path); });
+  };
+  EXPECT_THAT(refusal(folder / "none.model"), HasSubstr("none.model"));
+  for (const std::string bytes : {"", "some text that is no model", "{}"})
+    EXPECT_THAT(refusal(folder.file("a.model", bytes)),
+                AllOf(HasSubstr("a.model"), HasSubstr("expected a model of SentencePiece")));
+  std::string model = train_tokenizer(prose(500), 300);
+  model.resize(model.size() / 2);
+  EXPECT_THAT(refusal(folder.file("a.model", model)), HasSubstr("damaged"));
+  const std::string text = folder.file("a.txt", prose(500));
+  EXPECT_THAT(
+      error_of([&] { open_datasets({.kind = "text", .path = text, .length = 16, .tokenizer = text}); }),
+      HasSubstr("expected a model of SentencePiece"));
+  EXPECT_THAT(error_of<UsageError>(
+                  [&] { open_datasets({.kind = "bytes", .path = text, .length = 16, .tokenizer = text}); }),
+              HasSubstr("data.kind = \"text\""));
+}
+
+TEST(Tokenizer, TrainingNamesTheNumbersThatAreEnough) {
+  EXPECT_THAT(error_of([] { train_tokenizer("\n\n", 300); }), HasSubstr("empty"));
+  // 256 bytes, the unknown piece, a and the blank.
+  EXPECT_THAT(error_of<UsageError>([] { train_tokenizer("aaa aa", 257); }), HasSubstr("at least 259 pieces"));
+  EXPECT_THAT(error_of<UsageError>([] { train_tokenizer("aaa aa", 5000); }),
+              AllOf(HasSubstr("expected at most 2"), HasSubstr("got 5000")));
+}
+
+#else
+
+TEST(Tokenizer, IsRefusedWithoutItsLibrary) {
+  EXPECT_THAT(error_of<UsageError>([] { Tokenizer tokenizer("a.model"); }),
+              AllOf(HasSubstr("SentencePiece"), HasSubstr("a.model")));
+}
+
+#endif
+
+}  // namespace
+}  // namespace linnet
