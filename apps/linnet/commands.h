@@ -11,6 +11,8 @@ void add_generate(Command& program);
 void add_evaluate(Command& program);
 void add_classify(Command& program);
 void add_fill(Command& program);
+void add_forecast(Command& program);
+void add_score(Command& program);
 void add_embed(Command& program);
 void add_attend(Command& program);
 void add_approximate(Command& program);

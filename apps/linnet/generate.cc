@@ -11,6 +11,7 @@
 #include "io/file.h"
 #include "outputs.h"
 #include "pictures.h"
+#include "pieces.h"
 #include "run_record.h"
 
 namespace linnet {
@@ -24,6 +25,8 @@ struct Arguments {
   std::int64_t steps = std::numeric_limits<std::int64_t>::max();
   std::vector<std::int64_t> labels;
   SamplingOptions sampling;
+  std::int64_t first_pitch = Pieces{}.first_pitch;
+  double tempo = Pieces{}.tempo;
   bool no_cache = false, json = false;
   int threads = 0;
 };
@@ -293,6 +296,40 @@ void write_text(const std::shared_ptr<const Model>& model, const Arguments& argu
   report_texts(arguments, written, seconds);
 }
 
+/// Sequences of a model of several fields.
+void draw_pieces(const std::shared_ptr<const Model>& model, const Arguments& arguments) {
+  for (const auto& [option, given] : {std::pair("--prompt", !arguments.prompt.empty()),
+                                      {"--prompt-file", !arguments.prompt_file.empty()},
+                                      {"--complete", !arguments.complete.empty()},
+                                      {"--columns", arguments.columns != 0},
+                                      {"--states", !arguments.states.empty()},
+                                      {"--save-states", !arguments.save_states.empty()},
+                                      {"--no-cache", arguments.no_cache}})
+    if (given) fail<UsageError>("generate", "expected no {} for a model of several fields", option);
+  const Pieces pieces{
+      .out = arguments.out,
+      .count = std::max<std::int64_t>(arguments.count, 1),
+      .length = arguments.length > 0 ? arguments.length : model->config().length,
+      .label = arguments.labels.empty() ? (model->config().classes > 0 ? 0 : -1) : arguments.labels[0],
+      .first_pitch = arguments.first_pitch,
+      .tempo = arguments.tempo,
+      .sampling = arguments.sampling,
+      .threads = arguments.threads};
+  check_pieces(model->config(), pieces);
+  const auto start = std::chrono::steady_clock::now();
+  write_pieces(model, pieces);
+  const double seconds = seconds_since(start);
+  const double rate = static_cast<double>(pieces.count * pieces.length) / seconds;
+  if (arguments.json)
+    print_json({{"out", pieces.out},
+                {"count", pieces.count},
+                {"length", pieces.length},
+                {"steps_per_second", rate}});
+  else
+    fmt::print("{} sequences of {} steps, {:.0f} steps/s: {}\n", pieces.count, pieces.length, rate,
+               pieces.out);
+}
+
 void run(const Arguments& arguments) {
   arguments.sampling.check();
   check_outputs("generate", {{"--out", arguments.out}, {"--save-states", arguments.save_states}},
@@ -303,7 +340,11 @@ void run(const Arguments& arguments) {
   const std::shared_ptr<const Model> model = Model::load(arguments.model);
   model->config().check_generates();
   for (const std::int64_t label : arguments.labels) model->config().first_input(label);
-  if (model->config().image_height > 0)
+  if (model->config().columns > 0)
+    fail<UsageError>("generate", "expected a model of tokens, got one of real numbers: see linnet forecast");
+  if (model->config().field_sizes().size() > 1)
+    draw_pieces(model, arguments);
+  else if (model->config().image_height > 0)
     draw_pictures(model, arguments);
   else
     write_text(model, arguments);
@@ -313,7 +354,8 @@ void run(const Arguments& arguments) {
 
 void add_generate(Command& program) {
   auto arguments = std::make_shared<Arguments>();
-  Command command = program.add_subcommand("generate", "Draw pictures or write text with a trained model");
+  Command command =
+      program.add_subcommand("generate", "Draw pictures, write text or compose music with a trained model");
   command.footer(
       "Examples: linnet generate runs/digits --count 64 --out samples.png\n"
       "          linnet generate runs/text --prompt \"ROMEO:\" --length 500 --temperature 0.8");
@@ -327,7 +369,7 @@ void add_generate(Command& program) {
   command.add_option(
       "--out", arguments->out,
       "PNG file for pictures (default: samples/generated.png of the run), or file for text (default: "
-      "standard output)");
+      "standard output); several fields: a .safetensors, .mid or .png file");
   add("--label", arguments->labels, "classes to draw in turn, 3,1,4; default: all")
       .delimiter(',')
       .check(whole(0));
@@ -367,6 +409,14 @@ void add_generate(Command& program) {
       .check(whole(1, most_count));
   command.add_option("--columns", arguments->columns, "columns of the grid; default: as many as rows")
       .check(whole(1, most_count));
+  command
+      .add_option("--first-pitch", arguments->first_pitch,
+                  "several fields: MIDI's number of the pitch of token 1; token 0 is silence")
+      .capture_default_str()
+      .check(whole(0, 127));
+  command.add_option("--tempo", arguments->tempo, "several fields: quarter notes, of four steps, per minute")
+      .capture_default_str()
+      .check(number(4, 1000));
   command.add_flag("--no-cache", arguments->no_cache, "compute every token from the whole sequence again");
   command.add_option("--threads", arguments->threads, "number of threads; default: all")
       .check(whole(1, most_threads));

@@ -35,6 +35,8 @@ int run(int argc, char** argv) {
   add_evaluate(command);
   add_classify(command);
   add_fill(command);
+  add_forecast(command);
+  add_score(command);
   add_embed(command);
   add_attend(command);
   add_approximate(command);

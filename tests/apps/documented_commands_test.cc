@@ -6,6 +6,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -46,6 +48,9 @@ const std::vector<Rule> rules = {
      joined(small_model, {"training.steps=2", "training.batch=2", "training.log_every=1",
                           "training.evaluate_examples=2", "training.sample_every=0"})},
     {{"evaluate"}, {"--examples", "4"}, {}},
+    {{"classify"}, {"--examples", "4"}, {}},
+    {{"forecast"}, {"--steps", "5", "--samples", "4"}, {}},
+    {{"generate", "runs/music"}, {"--length", "5"}, {}},
     {{"embed"}, {"--examples", "4"}, {}},
     {{"approximate"}, {"--features", "8:16", "--draws", "2", "--length", "32"}, {}},
     {{"data", "tokenizer"}, {"--size", "290"}, {}},
@@ -84,6 +89,10 @@ const std::map<std::string, Strings> presumed_runs = {
     {"text", {"train", "text", "--data", "book.txt"}},
     {"proteins", {"train", "proteins", "--data", "proteins.fasta"}},
     {"mnist", {"train", "paper-mnist", "--data", "mnist"}},
+    {"classify-mnist", {"train", "classify-mnist", "--data", "mnist"}},
+    {"series", {"train", "series", "--data", "ETTh1.csv"}},
+    {"anomalies", {"train", "anomalies", "--data", "machine.csv"}},
+    {"music", {"train", "music", "--data", "jsb_train.safetensors"}},
 };
 
 std::string text_file() {
@@ -96,6 +105,33 @@ std::string proteins_file(const std::string& residues) {
   std::string text;
   for (int i = 0; i < 30; ++i) text += ">protein " + std::to_string(i) + "\n" + residues + "\n";
   return text;
+}
+
+/// A series of two columns, a row every six hours from the first of July 2016 on.
+std::string series_file(int days) {
+  std::string text = "date,HUFL,OT\n";
+  using namespace std::chrono;
+  const sys_days first{year{2016} / July / 1};
+  for (int i = 0; i < 4 * days; ++i) {
+    const year_month_day day{first + std::chrono::days{i / 4}};
+    char line[80];
+    std::snprintf(line, sizeof line, "%d-%02u-%02u %02d:00:00,%d.5,%d\n", static_cast<int>(day.year()),
+                  static_cast<unsigned>(day.month()), static_cast<unsigned>(day.day()), 6 * (i % 4),
+                  i * 7 % 31, i * 3 % 17);
+    text += line;
+  }
+  return text;
+}
+
+/// Pieces of four fields.
+void write_chorales(const fs::path& path) {
+  std::vector<std::int32_t> tokens;
+  for (int i = 0; i < 400 * 4; ++i) tokens.push_back(i * 13 % 60);
+  const std::vector<std::int64_t> offsets = {0, 40, 80, 120, 160, 200, 240, 280, 320, 360, 400};
+  write_safetensors(path,
+                    {{"tokens", DType::i32, {400, 4}, tokens.data()},
+                     {"offsets", DType::i64, {std::ssize(offsets)}, offsets.data()}},
+                    {});
 }
 
 void write_cifar(const fs::path& folder) {
@@ -155,6 +191,10 @@ class Stock {
     std::ofstream(folder_ / "proteins.fasta") << proteins_file("MKVLLAGWQERTYIPASDFGHKCNV");
     std::ofstream(folder_ / "hidden.fasta") << proteins_file("MKV_LLAG");
     write_cifar(folder_ / "cifar-10-batches-bin");
+    for (const char* name : {"ETTh1.csv", "newer.csv"}) std::ofstream(folder_ / name) << series_file(620);
+    std::ofstream(folder_ / "machine.csv") << series_file(1000);
+    for (const char* name : {"jsb_train.safetensors", "jsb_valid.safetensors", "jsb_test.safetensors"})
+      write_chorales(folder_ / name);
     for (const char* name : {"qkv.safetensors", "first.safetensors"}) write_attention_inputs(folder_ / name);
     fs::create_directory_symlink(source / "models", folder_ / "models");
     fs::create_directory_symlink(source / "configs", folder_ / "configs");

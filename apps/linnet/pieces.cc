@@ -1,0 +1,126 @@
+#include "pieces.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <vector>
+
+#include "base/fail.h"
+#include "io/file.h"
+#include "io/midi.h"
+#include "io/png.h"
+#include "io/safetensors.h"
+#include "report.h"
+
+namespace linnet {
+namespace {
+
+constexpr std::int64_t steps_per_quarter = 4;
+
+std::string extension_of(const Pieces& pieces) {
+  return std::filesystem::path(pieces.out).extension().string();
+}
+
+/// Steps of all pieces one after another, [count · length, fields].
+std::vector<std::int32_t> draw(const std::shared_ptr<const Model>& model, const Pieces& pieces) {
+  const auto fields = std::ssize(model->config().field_sizes());
+  Session session(model, pieces.count, {.threads = pieces.threads});
+  for (std::int64_t i = 0; i < pieces.count; ++i) {
+    SamplingOptions sampling = pieces.sampling;
+    sampling.seed += static_cast<std::uint64_t>(i);
+    session.begin(i, pieces.label, sampling);
+  }
+  std::vector<std::int32_t> step(static_cast<std::size_t>(pieces.count * fields)),
+      all(step.size() * static_cast<std::size_t>(pieces.length));
+  Progress progress;
+  for (std::int64_t t = 0; t < pieces.length; ++t) {
+    session.step(step);
+    for (std::int64_t i = 0; i < pieces.count; ++i)
+      std::copy_n(step.begin() + i * fields, fields, all.begin() + (i * pieces.length + t) * fields);
+    progress.show(fmt::format("{} of {} steps", t + 1, pieces.length));
+  }
+  return all;
+}
+
+/// A row of pixels for each pitch, low ones below, four columns a step; every voice in a colour of its own.
+Image piano_roll(const PianoRoll& roll) {
+  constexpr std::int64_t columns_per_step = 4, rows_per_pitch = 6;
+  constexpr std::uint8_t colours[][3] = {
+      {200, 60, 50}, {225, 150, 30}, {60, 140, 70}, {50, 90, 180}, {120, 70, 150}};
+  const std::int64_t steps = std::ssize(roll.pitches) / roll.voices;
+  std::int32_t low = 127, high = 0;
+  for (const std::int32_t pitch : roll.pitches)
+    if (pitch >= 0) {
+      low = std::min(low, pitch);
+      high = std::max(high, pitch);
+    }
+  if (low > high) low = high = 60;
+  const std::int64_t pitches = high - low + 1;
+  Image image;
+  image.height = pitches * rows_per_pitch;
+  image.width = steps * columns_per_step;
+  image.channels = 3;
+  image.pixels.assign(static_cast<std::size_t>(image.height * image.width * 3), 255);
+  const auto paint = [&](std::int64_t row, std::int64_t column, const std::uint8_t(&colour)[3]) {
+    std::copy_n(colour, 3, image.pixels.begin() + (row * image.width + column) * 3);
+  };
+  constexpr std::uint8_t octave[3] = {235, 235, 235}, quarter[3] = {220, 220, 220};
+  for (std::int64_t row = 0; row < image.height; ++row)
+    for (std::int64_t column = 0; column < image.width; ++column) {
+      const std::int64_t pitch = high - row / rows_per_pitch, step = column / columns_per_step;
+      if (pitch % 12 == 0) paint(row, column, octave);
+      if (column % columns_per_step == 0 && step % (4 * steps_per_quarter) == 0) paint(row, column, quarter);
+    }
+  for (std::int64_t step = 0; step < steps; ++step)
+    for (std::int64_t voice = 0; voice < roll.voices; ++voice) {
+      const std::int32_t pitch = roll.pitches[static_cast<std::size_t>(step * roll.voices + voice)];
+      if (pitch < 0) continue;
+      for (std::int64_t row = 1; row < rows_per_pitch - 1; ++row)
+        for (std::int64_t column = 0; column < columns_per_step; ++column)
+          paint((high - pitch) * rows_per_pitch + row, step * columns_per_step + column,
+                colours[static_cast<std::size_t>(voice) % std::size(colours)]);
+    }
+  return image;
+}
+
+}  // namespace
+
+void check_pieces(const ModelConfig& config, const Pieces& pieces) {
+  const std::string extension = extension_of(pieces);
+  if (extension != ".safetensors" && extension != ".mid" && extension != ".png")
+    fail<UsageError>(
+        "generate",
+        "expected --out with a name in .safetensors, .mid or .png for a model of several fields, got {}",
+        pieces.out.empty() ? "none" : pieces.out);
+  if (extension == ".safetensors") return;
+  if (pieces.count != 1)
+    fail<UsageError>("generate", "expected --count 1 for a {} file, got {}", extension, pieces.count);
+  for (const std::int64_t size : config.field_sizes())
+    if (pieces.first_pitch + size - 2 > 127)
+      fail<UsageError>("generate",
+                       "expected tokens whose pitches are at most 127, got {} values from pitch {}", size,
+                       pieces.first_pitch);
+}
+
+void write_pieces(const std::shared_ptr<const Model>& model, const Pieces& pieces) {
+  const auto fields = std::ssize(model->config().field_sizes());
+  std::vector<std::int32_t> tokens = draw(model, pieces);
+  const std::string extension = extension_of(pieces);
+  if (extension == ".safetensors") {
+    std::vector<std::int64_t> offsets;
+    for (std::int64_t i = 0; i <= pieces.count; ++i) offsets.push_back(i * pieces.length);
+    const std::vector<NamedTensor> tensors = {
+        {"tokens", DType::i32, {pieces.count * pieces.length, fields}, tokens.data()},
+        {"offsets", DType::i64, {pieces.count + 1}, offsets.data()}};
+    write_safetensors(pieces.out, tensors, {});
+    return;
+  }
+  for (std::int32_t& token : tokens)
+    token = token == 0 ? -1 : static_cast<std::int32_t>(token - 1 + pieces.first_pitch);
+  const PianoRoll roll{fields, tokens};
+  if (extension == ".mid")
+    write_file_atomically(pieces.out, midi_file(roll, steps_per_quarter, pieces.tempo));
+  else
+    write_png(pieces.out, piano_roll(roll));
+}
+
+}  // namespace linnet

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "linnet/generation.h"
+
+namespace linnet {
+
+/// Sequences of a model with several fields per step.
+struct Pieces {
+  std::string out;  ///< .safetensors, or for a single piece of pitches .mid or .png
+  std::int64_t count = 1;
+  std::int64_t length = 0;  ///< steps each
+  std::int64_t label = -1;
+  std::int64_t first_pitch = 21;  ///< of token 1; token 0 is silence
+  double tempo = 80;              ///< quarter notes, of four steps, per minute
+  SamplingOptions sampling;
+  int threads = 0;
+};
+
+/// Throws UsageError, before anything is drawn, where the file cannot hold what is asked for.
+void check_pieces(const ModelConfig& config, const Pieces& pieces);
+
+/// Draws the sequences and writes the file: tokens [steps, fields] with offsets [pieces + 1] as
+/// `data.kind = "tokens"` reads them, a MIDI file, or a picture of the piano roll.
+void write_pieces(const std::shared_ptr<const Model>& model, const Pieces& pieces);
+
+}  // namespace linnet

@@ -1,0 +1,180 @@
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "base/fail.h"
+#include "checks.h"
+#include "commands.h"
+#include "io/file.h"
+#include "linnet/generation.h"
+#include "outputs.h"
+#include "plot/plot.h"
+#include "report.h"
+#include "series_input.h"
+
+namespace linnet {
+namespace {
+
+struct Arguments {
+  std::string model, data, out, plot;
+  double threshold = std::numeric_limits<double>::quiet_NaN(), quantile = 0.999;
+  std::int64_t calibrate = 0, window = 1, gap = 50;
+  bool json = false;
+  int threads = 0;
+};
+
+/// −log density of every row, given those before it, in nats: the sum over the columns.
+std::vector<double> scores_of(const SeriesInput& input, int threads) {
+  const ModelConfig& config = input.model->config();
+  const auto columns = static_cast<std::size_t>(config.columns),
+             targets = static_cast<std::size_t>(config.target_count());
+  NumberSession session(input.model, 1, {.threads = threads});
+  std::vector<float> mean(targets), scale(targets), freedom(targets);
+  std::vector<double> scores;
+  Progress progress;
+  const std::int64_t rows = input.series.rows();
+  for (std::int64_t i = 0; i < rows; ++i) {
+    // Learned positions end with the trained length: the stream begins anew.
+    if (config.positions == Positions::learned && session.position(0) + 1 >= config.length)
+      session.begin(0, config.classes > 0 ? 0 : -1);
+    session.densities(0, mean, scale, freedom);
+    const auto row = std::span(input.series.values).subspan(static_cast<std::size_t>(i) * columns, columns);
+    double sum = 0;
+    for (std::size_t c = 0; c < columns; ++c) sum -= log_density(row[c], mean[c], scale[c], freedom[c]);
+    scores.push_back(sum);
+    session.step(row, mean);
+    if (i % 1024 == 0) progress.show(fmt::format("{} of {} steps", i, rows));
+  }
+  return scores;
+}
+
+/// Means over the last `window` scores.
+std::vector<double> smoothed(const std::vector<double>& scores, std::int64_t window) {
+  std::vector<double> result;
+  double sum = 0;
+  for (std::size_t i = 0; i < scores.size(); ++i) {
+    sum += scores[i];
+    const auto width = static_cast<std::size_t>(window);
+    if (i >= width) sum -= scores[i - width];
+    result.push_back(sum / static_cast<double>(std::min(i + 1, width)));
+  }
+  return result;
+}
+
+/// Rows whose score is above a threshold; those with up to `gap` rows between them are one anomaly.
+struct Anomaly {
+  std::int64_t first = 0, last = 0;
+  double highest = 0;
+};
+std::vector<Anomaly> anomalies_of(const std::vector<double>& scores, double threshold, std::int64_t gap) {
+  std::vector<Anomaly> found;
+  for (std::int64_t i = 0; i < std::ssize(scores); ++i) {
+    const double score = scores[static_cast<std::size_t>(i)];
+    if (!(score > threshold)) continue;
+    if (found.empty() || i - found.back().last > gap) found.push_back({i, i, score});
+    found.back().last = i;
+    found.back().highest = std::max(found.back().highest, score);
+  }
+  return found;
+}
+
+void run(const Arguments& arguments) {
+  check_outputs("score", {{"--out", arguments.out}, {"--plot", arguments.plot}},
+                {{"the model's", arguments.model}, {"--data", arguments.data}});
+  if (!arguments.plot.empty()) require_chart_path(arguments.plot);
+  const SeriesInput input = read_series_input("score", arguments.model, arguments.data);
+  const auto start = std::chrono::steady_clock::now();
+  const std::vector<double> exact = scores_of(input, arguments.threads);
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const std::vector<double> scores = smoothed(exact, arguments.window);
+  const auto calibrated = static_cast<std::size_t>(std::min<std::int64_t>(
+      arguments.calibrate > 0 ? arguments.calibrate : input.series.rows(), input.series.rows()));
+  std::vector<double> sorted(scores.begin(), scores.begin() + static_cast<std::ptrdiff_t>(calibrated));
+  std::ranges::sort(sorted);
+  const double threshold =
+      std::isnan(arguments.threshold) ? quantile(sorted, arguments.quantile) : arguments.threshold;
+  const std::vector<Anomaly> anomalies = anomalies_of(scores, threshold, arguments.gap);
+  double sum = 0;
+  for (const double score : exact) sum += score;
+  const double mean = sum / static_cast<double>(exact.size());
+
+  if (!arguments.out.empty()) {
+    std::string lines = "row,score,smoothed,anomaly\n";
+    for (std::size_t i = 0; i < scores.size(); ++i)
+      lines += fmt::format("{},{:.7g},{:.7g},{}\n", i, exact[i], scores[i], scores[i] > threshold ? 1 : 0);
+    write_file_atomically(arguments.out, lines);
+  }
+  if (!arguments.plot.empty()) {
+    Chart chart{.title = "Score",
+                .subtitle = fmt::format("−log density, nats per step; mean of {} steps", arguments.window),
+                .x_label = "step",
+                .y_label = "nats",
+                .ticks_at_points = false,
+                .lines = {},
+                .notes = {}};
+    // A point for each of some thousand stretches: the highest score in it.
+    constexpr std::size_t points = 2000;
+    const std::size_t stretch = std::max<std::size_t>(1, scores.size() / points);
+    for (std::size_t i = 0; i < scores.size(); i += stretch) {
+      const auto begin = scores.begin() + static_cast<std::ptrdiff_t>(i);
+      const auto end = begin + static_cast<std::ptrdiff_t>(std::min(stretch, scores.size() - i));
+      chart.line("score").points.emplace_back(static_cast<double>(i), *std::max_element(begin, end));
+    }
+    for (const double x : {0.0, static_cast<double>(scores.size() - 1)})
+      chart.line("threshold").points.emplace_back(x, threshold);
+    chart.lines.back().dashed = true;
+    write_chart(arguments.plot, {chart});
+  }
+  Json rows = Json::array();
+  for (const Anomaly& anomaly : anomalies)
+    rows.push_back({{"first", anomaly.first}, {"last", anomaly.last}, {"highest", anomaly.highest}});
+  if (arguments.json) {
+    print_json({{"steps", scores.size()},
+                {"nats_per_step", mean},
+                {"threshold", threshold},
+                {"steps_per_second", static_cast<double>(scores.size()) / seconds},
+                {"anomalies", rows}});
+    return;
+  }
+  fmt::print("{:.4f} nats per step over {} steps, {:.0f} steps/s; {} anomalies above {:.4g}\n", mean,
+             scores.size(), static_cast<double>(scores.size()) / seconds, anomalies.size(), threshold);
+  if (!anomalies.empty()) print_table(rows, {"first", "last", "highest"});
+}
+
+}  // namespace
+
+void add_score(Command& program) {
+  auto arguments = std::make_shared<Arguments>();
+  Command command =
+      program.add_subcommand("score", "Negative log-likelihood of every step of a series, and its anomalies");
+  command.footer(
+      "Reads the series as a stream, step by step, in constant memory. An anomaly is a stretch of steps "
+      "whose score is\n"
+      "above the threshold.\n"
+      "Example: linnet score runs/anomalies --data machine.csv --calibrate 5000 --out scores.csv --plot "
+      "scores.svg");
+  command.add_option("model", arguments->model, "folder of a model or of a run").required();
+  command.add_option("--data", arguments->data, "CSV file; default: that of the run");
+  command.add_option("--threshold", arguments->threshold, "score in nats above which a step is an anomaly")
+      .check(number(-1e9));
+  command
+      .add_option("--quantile", arguments->quantile,
+                  "without --threshold: the share of the calibrating steps that lies below it")
+      .check(number(0, 1));
+  command.add_option("--calibrate", arguments->calibrate, "first steps that give the threshold; default: all")
+      .check(whole(1));
+  command.add_option("--window", arguments->window, "scores are means over so many steps")
+      .check(whole(1, most_count));
+  command.add_option("--gap", arguments->gap, "steps between two anomalies at least")
+      .check(whole(0, most_count));
+  command.add_option("--out", arguments->out, "CSV file with the score of every step");
+  command.add_option("--plot", arguments->plot, "SVG or PNG file");
+  command.add_option("--threads", arguments->threads, "number of threads; default: all")
+      .check(whole(1, most_threads));
+  command.add_flag("--json", arguments->json, "print the result as JSON");
+  command.callback([=] { run(*arguments); });
+}
+
+}  // namespace linnet

@@ -1,0 +1,207 @@
+// Commands on models of series, of several fields and of labels: train, evaluate, forecast, score, classify,
+// generate.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <sstream>
+
+#include "apps/refusal.h"
+#include "apps/tiny_models.h"
+#include "io/file.h"
+#include "io/json.h"
+#include "io/png.h"
+#include "io/safetensors.h"
+#include "io/temporary_folder.h"
+
+namespace linnet {
+namespace {
+
+using testing::HasSubstr;
+
+Json json_of(const Ended& ended) { return parse_json(ended.out, "standard output"); }
+
+const Strings tiny = {"--set",
+                      "model.layers=1",
+                      "model.heads=2",
+                      "model.width=16",
+                      "model.feed_forward=32",
+                      "training.batch=4",
+                      "training.evaluate_examples=4",
+                      "training.log_every=1",
+                      "training.sample_every=0",
+                      "training.evaluate_every=0"};
+
+class SeriesProgram : public testing::Test {
+ protected:
+  static constexpr int rows = 600;
+
+  SeriesProgram() {
+    // A sine and a ramp, with a jump at row 500.
+    std::string text = "time,wave,ramp\n";
+    for (int i = 0; i < rows; ++i)
+      text += std::to_string(i) + "," + std::to_string(std::sin(0.3 * i) + (i == 500 ? 40 : 0)) + "," +
+              std::to_string(0.01 * i) + "\n";
+    folder_.file("series.csv", text);
+    folder_.file(
+        "series.toml",
+        "[data]\nkind = \"series\"\nlength = 32\ntime = \"time\"\n"
+        "[model]\npositions = \"none\"\nrelative = true\n[training]\nsteps = 30\nlearning_rate = 1e-2\n");
+  }
+  std::string path(const std::string& name) const { return (folder_ / name).string(); }
+  void train(const Strings& settings = {}) {
+    succeed(joined(
+        joined({"train", path("series.toml"), "--data", path("series.csv"), "--out", path("run")}, tiny),
+        settings));
+  }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(SeriesProgram, IsEvaluatedInDeviationsBesideRepeatingTheLastNumber) {
+  train();
+  for (const char* split : {"validation", "test", "training"}) {
+    const Json json = json_of(succeed({"evaluate", path("run"), "--split", split, "--json"}));
+    EXPECT_GT(json["tokens"], 0);
+    EXPECT_TRUE(std::isfinite(json["bits_per_token"].get<double>()));
+    for (const char* key : {"squared_error", "absolute_error", "naive_squared_error", "naive_absolute_error"})
+      EXPECT_GE(json[key].get<double>(), 0) << key;
+  }
+  // Repeating the last number: computed here from the rows of the validation part, 480 … 539 of 600.
+  const auto value = [](int row) { return std::sin(0.3 * row) + (row == 500 ? 40 : 0); };
+  double mean = 0, square = 0;
+  for (int i = 0; i < 480; ++i) mean += value(i) / 480;
+  for (int i = 0; i < 480; ++i) square += (value(i) - mean) * (value(i) - mean) / 480;
+  double ramp = 0;
+  for (int i = 0; i < 480; ++i) ramp += std::pow(0.01 * (i - 239.5), 2) / 480;
+  double expected = 0;
+  for (int i = 480; i < 540; ++i)
+    expected += (std::pow(value(i) - value(i - 1), 2) / square + 0.01 * 0.01 / ramp) / 120;
+  const Json json = json_of(succeed({"evaluate", path("run"), "--json"}));
+  EXPECT_EQ(json["tokens"], 120);
+  EXPECT_NEAR(json["naive_squared_error"].get<double>(), expected, 1e-3 * expected);
+  EXPECT_THAT(succeed({"evaluate", path("run")}).out, HasSubstr("repeating the last number"));
+}
+
+TEST_F(SeriesProgram, IsForecastWithMediansBetweenTheirBounds) {
+  for (const Strings& settings : {Strings{}, {"data.horizon=3", "model.value_head=student-t"}}) {
+    train(settings);
+    const Json json =
+        json_of(succeed({"forecast", path("run"), "--steps", "7", "--samples", "50", "--intervals", "50,90",
+                         "--plot", path("plot.svg"), "--out", path("next.csv"), "--json"}));
+    ASSERT_EQ(json["forecast"].size(), 14u);
+    for (const Json& row : json["forecast"]) {
+      EXPECT_LE(row["low_90"], row["low_50"]);
+      EXPECT_LE(row["low_50"], row["median"]);
+      EXPECT_LE(row["median"], row["high_50"]);
+      EXPECT_LE(row["high_50"], row["high_90"]);
+    }
+    EXPECT_EQ(lines_of(read_file(path("next.csv"))).size(), 15u);
+    EXPECT_THAT(read_file(path("plot.svg")), HasSubstr("ramp"));
+    const Strings again = {"forecast", path("run"), "--steps", "4", "--seed", "3"};
+    EXPECT_EQ(succeed(again).out, succeed(joined(again, {"--threads", "1"})).out);
+    std::filesystem::remove_all(path("run"));
+  }
+}
+
+TEST_F(SeriesProgram, IsScoredAsAStreamAndItsJumpIsAnAnomaly) {
+  train();
+  const Json json = json_of(succeed({"score", path("run"), "--calibrate", "400", "--quantile", "1", "--out",
+                                     path("scores.csv"), "--plot", path("scores.png"), "--json"}));
+  EXPECT_EQ(json["steps"], rows);
+  bool found = false;
+  for (const Json& anomaly : json["anomalies"]) found |= anomaly["first"] <= 500 && anomaly["last"] >= 500;
+  EXPECT_TRUE(found) << json.dump();
+  const Strings lines = lines_of(read_file(path("scores.csv")));
+  ASSERT_EQ(lines.size(), rows + 1u);
+  double sum = 0;
+  for (std::size_t i = 1; i < lines.size(); ++i) sum += std::stod(lines[i].substr(lines[i].find(',') + 1));
+  EXPECT_NEAR(sum / rows, json["nats_per_step"].get<double>(), 1e-4);
+}
+
+TEST_F(SeriesProgram, WhatIsNoSeriesIsRefused) {
+  train();
+  folder_.file("one.csv", "wave\n1\n2\n");
+  refuses(usage, {"forecast", path("run"), "--data", path("one.csv")}, {"time"});
+  refuses(usage, {"generate", path("run")}, {"linnet forecast"});
+  refuses(usage, {"classify", path("run"), "--data", "digits"}, {"classify"});
+  refuses(usage,
+          {"forecast", std::string(LINNET_SOURCE_FOLDER) + "/models/digits", "--data", path("series.csv")},
+          {"tokens"});
+}
+
+class FieldsProgram : public testing::Test {
+ protected:
+  FieldsProgram() {
+    std::vector<std::int32_t> tokens;
+    for (int i = 0; i < 400; ++i) {
+      tokens.push_back(i / 4 % 8);
+      tokens.push_back(i / 4 % 8 == 0 ? 0 : 30 + i / 8 % 5);
+    }
+    std::vector<std::int64_t> offsets;
+    for (int i = 0; i <= 20; ++i) offsets.push_back(20 * i);
+    write_safetensors(
+        folder_ / "pieces.safetensors",
+        {{"tokens", DType::i32, {400, 2}, tokens.data()}, {"offsets", DType::i64, {21}, offsets.data()}}, {});
+    folder_.file("fields.toml", "[data]\nkind = \"tokens\"\nlength = 16\n[training]\nsteps = 5\n");
+    succeed(joined({"train", path("fields.toml"), "--data", path("pieces.safetensors"), "--out", path("run")},
+                   tiny));
+  }
+  std::string path(const std::string& name) const { return (folder_ / name).string(); }
+  TemporaryFolder folder_;
+};
+
+TEST_F(FieldsProgram, EvaluationGivesTheBitsOfEveryField) {
+  const Json json = json_of(succeed({"evaluate", path("run"), "--json"}));
+  ASSERT_EQ(json["field_bits"].size(), 2u);
+  EXPECT_NEAR((json["field_bits"][0].get<double>() + json["field_bits"][1].get<double>()) / 2,
+              json["bits_per_token"].get<double>(), 1e-5);
+  EXPECT_THAT(succeed({"evaluate", path("run")}).out, HasSubstr("nats) per step"));
+}
+
+TEST_F(FieldsProgram, GeneratesTokenFilesMidiFilesAndPianoRolls) {
+  const Strings common = {"generate", path("run"), "--seed", "5", "--length", "12"};
+  succeed(joined(common, {"--count", "3", "--out", path("new.safetensors")}));
+  const Safetensors file = Safetensors::read(path("new.safetensors"));
+  EXPECT_EQ(file.shape("tokens"), (Shape{36, 2}));
+  EXPECT_EQ(file.shape("offsets"), Shape{4});
+  // What was written is data again.
+  succeed(joined(
+      {"train", path("fields.toml"), "--data", path("pieces.safetensors"), "--out", path("more")},
+      joined(tiny, {"data.validation=" + path("new.safetensors"), "data.length=12", "model.length=12"})));
+  succeed(joined(common, {"--out", path("piece.mid")}));
+  EXPECT_EQ(read_file(path("piece.mid")).substr(0, 4), "MThd");
+  succeed(joined(common, {"--out", path("piece.png")}));
+  EXPECT_EQ(read_png(path("piece.png")).width, 48);
+  refuses(usage, joined(common, {"--out", path("piece.wav")}), {".safetensors, .mid or .png"});
+  refuses(usage, joined(common, {"--count", "2", "--out", path("piece.mid")}), {"--count 1"});
+  refuses(usage, joined(common, {"--prompt", "a", "--out", path("piece.mid")}), {"--prompt"});
+}
+
+TEST(ClassifyProgram, GivesLabelsAndTheTableOfConfusion) {
+  const TemporaryFolder folder;
+  const std::string run = folder / "run", csv = folder / "labels.csv";
+  succeed(joined({"train", "classify-mnist", "--data", "digits", "--out", run, "--set", "training.steps=3",
+                  "data.examples=60", "data.size=8", "data.levels=16"},
+                 tiny));
+  const Json evaluated = json_of(succeed({"evaluate", run, "--json"}));
+  ASSERT_EQ(evaluated["confusion"].size(), 10u);
+  std::int64_t all = 0, right = 0;
+  for (std::size_t i = 0; i < 10; ++i)
+    for (std::size_t j = 0; j < 10; ++j) {
+      const std::int64_t count = evaluated["confusion"][i][j];
+      all += count;
+      right += i == j ? count : 0;
+    }
+  EXPECT_EQ(all, evaluated["examples"]);
+  EXPECT_NEAR(evaluated["accuracy"].get<double>(), static_cast<double>(right) / static_cast<double>(all),
+              1e-9);
+  const Json given = json_of(succeed({"classify", run, "--data", "digits", "--examples", "5", "--json"}));
+  EXPECT_EQ(given["labels"].size(), 5u);
+  succeed({"classify", run, "--data", "digits", "--examples", "5", "--out", csv});
+  EXPECT_EQ(lines_of(read_file(csv)).size(), 6u);
+  refuses(usage, {"generate", run}, {"classify"});
+}
+
+}  // namespace
+}  // namespace linnet
