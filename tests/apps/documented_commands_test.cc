@@ -128,10 +128,9 @@ void write_chorales(const fs::path& path) {
   std::vector<std::int32_t> tokens;
   for (int i = 0; i < 400 * 4; ++i) tokens.push_back(i * 13 % 60);
   const std::vector<std::int64_t> offsets = {0, 40, 80, 120, 160, 200, 240, 280, 320, 360, 400};
-  write_safetensors(path,
-                    {{"tokens", DType::i32, {400, 4}, tokens.data()},
-                     {"offsets", DType::i64, {std::ssize(offsets)}, offsets.data()}},
-                    {});
+  const std::vector<NamedTensor> tensors = {{"tokens", DType::i32, {400, 4}, tokens.data()},
+                                            {"offsets", DType::i64, {std::ssize(offsets)}, offsets.data()}};
+  write_safetensors(path, tensors, {});
 }
 
 void write_cifar(const fs::path& folder) {

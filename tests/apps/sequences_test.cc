@@ -140,9 +140,9 @@ class FieldsProgram : public testing::Test {
     }
     std::vector<std::int64_t> offsets;
     for (int i = 0; i <= 20; ++i) offsets.push_back(20 * i);
-    write_safetensors(
-        folder_ / "pieces.safetensors",
-        {{"tokens", DType::i32, {400, 2}, tokens.data()}, {"offsets", DType::i64, {21}, offsets.data()}}, {});
+    const std::vector<NamedTensor> tensors = {{"tokens", DType::i32, {400, 2}, tokens.data()},
+                                              {"offsets", DType::i64, {21}, offsets.data()}};
+    write_safetensors(folder_ / "pieces.safetensors", tensors, {});
     folder_.file("fields.toml", "[data]\nkind = \"tokens\"\nlength = 16\n[training]\nsteps = 5\n");
     succeed(joined({"train", path("fields.toml"), "--data", path("pieces.safetensors"), "--out", path("run")},
                    tiny));
