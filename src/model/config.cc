@@ -12,6 +12,7 @@ namespace {
 
 constexpr std::int64_t most_width = 1 << 16;
 constexpr std::int64_t most_vocabulary = 1 << 20;
+constexpr std::size_t most_fields = 256;
 constexpr std::int64_t most_length = std::int64_t{1} << 32;
 
 /// The names of the first `count` values of an enumeration.
@@ -279,6 +280,8 @@ std::vector<std::int64_t> ModelConfig::field_sizes() const {
                        "expected model.fields to be numbers in 1 … {} separated by commas, got \"{}\"",
                        most_vocabulary, fields);
     sizes.push_back(size);
+    if (sizes.size() > most_fields)
+      fail<UsageError>("model", "expected at most {} fields in model.fields, got more", most_fields);
     at = stop + 1;
   }
   return sizes;
