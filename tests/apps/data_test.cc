@@ -82,6 +82,25 @@ TEST_F(OwnData, TokensOfARawFile) {
           {"more.bin", "from 0 to 262, got 65535 in step 0"});
 }
 
+TEST_F(OwnData, SeriesWithTheColumnsOfTheRun) {
+  const auto series = [&](const char* name, int rows) {
+    std::string text = "a,b\n";
+    for (int i = 0; i < rows; ++i) text += fmt::format("{},{}\n", i % 7, i % 5);
+    folder_.file(name, text);
+  };
+  series("long.csv", 100);
+  series("short.csv", 50);
+  config("length = 16\ncolumns = \"b\"\nhorizon = 2\n");
+  run({"train", "config.toml", "--data", "long.csv", "--out", "run"});
+  EXPECT_THAT(read_file(folder_ / "run/run.toml"), HasSubstr("\"" + path("long.csv") + "\""));
+  // A part of n rows has n - 1 steps with two numbers each.
+  EXPECT_EQ(tokens({}), 18);
+  EXPECT_EQ(tokens({"--split", "test"}), 18);
+  EXPECT_EQ(tokens({"--data", "short.csv"}), 8);
+  EXPECT_EQ(tokens({"--data", "short.csv", "--split", "test"}), 98);
+  EXPECT_EQ(tokens({"--data", "*.csv", "--split", "test"}), 98 + 198);
+}
+
 TEST_F(OwnData, LinesWithTheLabelsOfTheRun) {
   std::string lines;
   for (int i = 0; i < 30; ++i) lines += fmt::format("{}\ttext {}\n", i % 2 == 0 ? "good" : "bad", i);
