@@ -218,6 +218,7 @@ DataOptions data_for_model(const ModelConfig& model, const std::string& source, 
   data.levels = model.vocabulary;
   if (data.kind == "sound") data.sound = model.columns > 0 ? "samples" : "mu-law";
   data.labels = model.classes > 0;
+  if (data.kind == "series" && model.columns > 0) data.horizon = model.target_count() / model.columns;
   if (data.kind == "tokens")
     data.fields = model.fields.empty() ? fmt::format("{}", model.vocabulary) : model.fields;
   const bool pictures = are_pictures(data.kind);

@@ -82,18 +82,23 @@ TEST_F(OwnData, TokensOfARawFile) {
           {"more.bin", "from 0 to 262, got 65535 in step 0"});
 }
 
-TEST_F(OwnData, TokensOfSeveralFields) {
-  std::vector<std::int32_t> tokens;
-  for (int i = 0; i < 400; ++i) tokens.insert(tokens.end(), {i % 5, i % 3});
-  write_safetensors(folder_ / "notes.safetensors",
-                    std::vector<NamedTensor>{{"tokens", DType::i32, {400, 2}, tokens.data()}}, {});
-  config("kind = \"tokens\"\nlength = 16\n");
-  run({"train", "config.toml", "--data", "notes.safetensors", "--out", "run"});
-  EXPECT_EQ(parse_json(read_file(folder_ / "run/config.json"), "config.json")["model"]["fields"], "5,3");
-  EXPECT_EQ(this->tokens({}), 2 * 40);
-  EXPECT_EQ(this->tokens({"--data", "notes.safetensors", "--split", "test"}), 2 * 400);
-  refuses(usage, {"embed", path("run"), "--data", path("notes.safetensors"), "--out", path("e.safetensors")},
-          {"one token per step", "2 fields"});
+TEST_F(OwnData, SeriesWithTheColumnsOfTheRun) {
+  const auto series = [&](const char* name, int rows) {
+    std::string text = "a,b\n";
+    for (int i = 0; i < rows; ++i) text += fmt::format("{},{}\n", i % 7, i % 5);
+    folder_.file(name, text);
+  };
+  series("long.csv", 100);
+  series("short.csv", 50);
+  config("length = 16\ncolumns = \"b\"\nhorizon = 2\n");
+  run({"train", "config.toml", "--data", "long.csv", "--out", "run"});
+  EXPECT_THAT(read_file(folder_ / "run/run.toml"), HasSubstr("\"" + path("long.csv") + "\""));
+  // A part of n rows has n - 1 steps with two numbers each.
+  EXPECT_EQ(tokens({}), 18);
+  EXPECT_EQ(tokens({"--split", "test"}), 18);
+  EXPECT_EQ(tokens({"--data", "short.csv"}), 8);
+  EXPECT_EQ(tokens({"--data", "short.csv", "--split", "test"}), 98);
+  EXPECT_EQ(tokens({"--data", "*.csv", "--split", "test"}), 98 + 198);
 }
 
 TEST_F(OwnData, LinesWithTheLabelsOfTheRun) {
