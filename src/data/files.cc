@@ -125,7 +125,8 @@ std::string absolute_names(const std::string& value) {
   std::string result;
   for (const std::string& name : names_in(value)) {
     const fs::path path = fs::absolute(name).lexically_normal();
-    result += (result.empty() ? "" : ",") + (path.has_filename() ? path : path.parent_path()).string();
+    if (!result.empty()) result += ',';
+    result += (path.has_filename() ? path : path.parent_path()).string();
   }
   return result;
 }

@@ -39,7 +39,7 @@ Json BenchOptions::rows(const std::function<void(Context& context, Json& rows)>&
 
 Families families_of(const std::string& option, const std::string& text) {
   if (text != "all") {
-    const Families families{name_list(option, text, "bench")};
+    Families families{name_list(option, text, "bench")};
     for (const std::string& name : families.names) find_family(name);
     return families;
   }
