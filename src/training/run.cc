@@ -210,7 +210,7 @@ class Run {
   }
 
   Evaluation report_evaluation() {
-    const Evaluation evaluation =
+    Evaluation evaluation =
         evaluate(context_, trainer_.impl().network(), validation_, options_.evaluate_examples, options_.batch,
                  config_.masked() || config_.classifies());
     if (callbacks_.on_evaluation) callbacks_.on_evaluation(trainer_.steps(), evaluation);
