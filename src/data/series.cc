@@ -84,7 +84,7 @@ Layout layout_of(const std::vector<std::string>& header, const std::vector<std::
   return layout;
 }
 
-/// Adds the time of a record, which is no earlier than the one before.
+/// Adds the time of a record.
 void add_time(Series& series, const std::string& cell, const std::string& column, std::int64_t line,
               const std::string& origin) {
   const std::optional<Timestamp> time = parse_timestamp(without_blanks(cell));
@@ -96,10 +96,8 @@ void add_time(Series& series, const std::string& cell, const std::string& column
   else if (series.calendar != time->calendar)
     fail("data", "{}: expected {} in column \"{}\", as in the lines before, got \"{}\" in line {}", origin,
          series.calendar ? "dates" : "integers", column, cell, line);
-  else if (time->value < series.times.back())
-    fail("data",
-         "{}: expected times in column \"{}\" that do not decrease, got \"{}\" in line {} after a later one",
-         origin, column, cell, line);
+  else if (time->value < series.times.back() && series.earlier_line == 0)
+    series.earlier_line = line;
   series.times.push_back(time->value);
 }
 
@@ -153,6 +151,12 @@ Division divide_series(const Series& series, const std::string& split, const std
     row_of_time = [&](const std::string& text) -> std::optional<std::int64_t> {
       const std::optional<Timestamp> time = parse_timestamp(text);
       if (!time || time->calendar != series.calendar) return {};
+      if (series.earlier_line > 0)
+        fail("data",
+             "{}: expected times that do not decrease for data.split = \"{}\", got an earlier one than "
+             "before in "
+             "line {}; fractions divide any series",
+             origin, split, series.earlier_line);
       return std::ranges::lower_bound(series.times, time->value) - series.times.begin();
     };
   return divide(split, series.rows(), origin, row_of_time);

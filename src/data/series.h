@@ -16,6 +16,7 @@ struct Series {
   std::vector<float> values;        ///< [rows, columns]
   std::vector<std::int64_t> times;  ///< of the rows, as in Timestamp; empty for a series without times
   bool calendar = false;            ///< whether the times are dates
+  std::int64_t earlier_line = 0;    ///< the first line whose time is earlier than the one before; 0 for none
 
   std::int64_t rows() const { return static_cast<std::int64_t>(values.size() / columns.size()); }
 };
@@ -23,7 +24,8 @@ struct Series {
 /// Reads a series from CSV (io/csv.h). Of the options it takes `columns`, `time` and `missing`.
 ///
 /// The column with the time is `time`; without that name it is the first one, if its first cell is a date.
-/// Times are dates or integers (data/timestamp.h), and never decrease. The other columns, or those that
+/// Times are dates or integers (data/timestamp.h). Clocks that are set back may repeat an hour: only a
+/// division of the series by times needs times that never decrease. The other columns, or those that
 /// `columns` names, in that order, are decimal numbers within the range of f32, with blanks around them
 /// ignored. An empty cell and NaN are missing: an error, or with `missing` = "forward-fill" the value of the
 /// row before.
