@@ -414,7 +414,7 @@ void add_generate(Command& program) {
                   "several fields: MIDI's number of the pitch of token 1; token 0 is silence")
       .capture_default_str()
       .check(whole(0, 127));
-  command.add_option("--tempo", arguments->tempo, "several fields: quarter notes, of four steps, per minute")
+  command.add_option("--beats", arguments->tempo, "several fields: quarter notes, of four steps, per minute")
       .capture_default_str()
       .check(number(4, 1000));
   command.add_flag("--no-cache", arguments->no_cache, "compute every token from the whole sequence again");

@@ -36,7 +36,11 @@ void release_pages(void* memory, std::size_t bytes) {
   const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
   const auto first = reinterpret_cast<std::uintptr_t>(memory);
   const std::uintptr_t begin = (first + page - 1) / page * page, end = (first + bytes) / page * page;
-  if (begin < end) madvise(static_cast<std::byte*>(memory) + (begin - first), end - begin, MADV_DONTNEED);
+  if (begin >= end) return;
+  std::byte* const from = static_cast<std::byte*>(memory) + (begin - first);
+  madvise(from, end - begin, MADV_DONTNEED);
+  // The system's own search for small pages to join would otherwise fill what has been given back with zeros.
+  madvise(from, end - begin, MADV_NOHUGEPAGE);
 }
 
 void release_free_memory() {

@@ -11,8 +11,9 @@ namespace linnet {
 /// TLB at every row. Freed by std::free. Throws std::bad_alloc.
 void* allocate_aligned(std::size_t bytes);
 
-/// Gives the whole pages of the system within these bytes back to it; they read as zeros afterwards. For
-/// memory of `allocate_aligned` whose contents are no longer needed.
+/// Gives the whole pages of the system within these bytes back to it; they read as zeros afterwards and are
+/// small pages when they are written again. For memory of `allocate_aligned` whose contents are no longer
+/// needed.
 void release_pages(void* memory, std::size_t bytes);
 
 /// Gives memory that the process has freed and the C library keeps back to the system, where the library can.

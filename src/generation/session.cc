@@ -407,7 +407,7 @@ struct Session::Impl {
       state.copy(prompts[i].stream, taken, i);
       Stream& stream = streams[prompts[i].stream];
       stream.position = prompts[i].position;
-      stream.next_input = std::move(prompts[i].next_input);
+      stream.next_input = prompts[i].next_input;
     }
   }
 
