@@ -5,8 +5,9 @@
 #include "base/fail.h"
 #include "checks.h"
 #include "commands.h"
+#include "config.h"
+#include "given_data.h"
 #include "io/file.h"
-#include "linnet/run_config.h"
 #include "outputs.h"
 #include "report.h"
 #include "training/examples.h"
@@ -29,9 +30,9 @@ void run(const Arguments& arguments) {
   if (!config.classifies())
     fail<UsageError>("classify", "expected a classifier (model.objective = \"classify\"), got \"{}\"",
                      name_of(config.objective));
-  const std::unique_ptr<const Dataset> data =
-      open_dataset(data_for_model(config, arguments.data, arguments.data_kind),
-                   arguments.split == "training" ? Split::training : Split::validation);
+  const std::unique_ptr<const Dataset> data = open_dataset(
+      data_of("classify", config, {arguments.model, arguments.data, arguments.data_kind, arguments.split}),
+      split_named(arguments.split));
   check_fit(config, *data);
   const std::int64_t size = data->size();
   const std::int64_t count = arguments.examples == 0 ? size : std::min(arguments.examples, size);
@@ -84,13 +85,14 @@ void add_classify(Command& program) {
       "probability.\n"
       "Example: linnet classify runs/classify-mnist --data mnist/ --out labels.csv");
   command.add_option("model", arguments->model, "folder of a model or of a run").required();
-  command.add_option("--data", arguments->data, "data with labels, as those of linnet train").required();
+  command.add_option("--data", arguments->data,
+                     "data with labels, as those of linnet train; default: those of the run");
   command
       .add_option("--data-kind", arguments->data_kind,
                   "kind of the data; default: from the name of --data and the files in it")
       .check(one_of(data_kinds()));
   command.add_option("--split", arguments->split, "part of the data")
-      .check(one_of({"validation", "training"}));
+      .check(one_of(split_names()));
   command.add_option("--examples", arguments->examples, "number of examples, evenly spaced; default: all")
       .check(whole(1, most_count));
   command.add_option("--batch", arguments->batch, "examples per pass").check(whole(1, most_count));

@@ -11,6 +11,7 @@
 #include "commands.h"
 #include "config.h"
 #include "data/files.h"
+#include "given_data.h"
 #include "io/file.h"
 #include "outputs.h"
 #include "report.h"
@@ -50,42 +51,6 @@ std::vector<std::string> settings_of(const Arguments& arguments) {
   if (!arguments.feature_map.empty()) set("feature_map", arguments.feature_map);
   if (arguments.features > 0) set("features", fmt::format("{}", arguments.features));
   return settings;
-}
-
-/// The keys by which `data` become tokens and numbers, as the data of a run do.
-void take_form(DataOptions& data, const DataOptions& of_run) {
-  data.token_bytes = of_run.token_bytes;
-  data.columns = of_run.columns;
-  data.time = of_run.time;
-  data.missing = of_run.missing;
-  data.horizon = of_run.horizon;
-  data.sound = of_run.sound;
-  data.tokenizer = of_run.tokenizer;
-}
-
-/// What to evaluate on: --data, or the data of the model's run.
-DataOptions data_of(const ModelConfig& config, const Arguments& arguments) {
-  std::optional<DataOptions> of_run;
-  if (const std::optional<fs::path> run = run_of(arguments.model)) of_run = RunRecord::read(*run).config.data;
-  std::string kind = arguments.data_kind;
-  if (arguments.data.empty()) {
-    if (!of_run)
-      fail<UsageError>("evaluate", "expected --data for {}, which is no training run, got none",
-                       arguments.model);
-    return kind.empty() ? *of_run : data_for_model(config, of_run->path, kind);
-  }
-  // The name of a file says less about its kind than the run.
-  const bool is_file = !fs::is_directory(arguments.data) && !files_found(arguments.data).empty() &&
-                       fs::exists(files_found(arguments.data).front());
-  if (kind.empty() && of_run && is_file && takes_files(of_run->kind)) kind = of_run->kind;
-  DataOptions data = data_for_model(config, arguments.data, kind);
-  if (of_run) take_form(data, *of_run);
-  if (arguments.split == "test") {
-    data.test = std::exchange(data.path, "");
-    // The names of labels and of columns are those of the run's own data.
-    if (of_run && of_run->kind == data.kind) data.path = of_run->path;
-  }
-  return data;
 }
 
 /// The measures of a model that does not predict one token per step, for people.
@@ -154,7 +119,8 @@ void run(const Arguments& arguments) {
   Context context(arguments.threads);
   const std::vector<std::string> settings = settings_of(arguments);
   const std::shared_ptr<const Model> model = Model::load(arguments.model, settings);
-  const DataOptions source = data_of(model->config(), arguments);
+  const DataOptions source = data_of("evaluate", model->config(),
+                                     {arguments.model, arguments.data, arguments.data_kind, arguments.split});
   const std::unique_ptr<const Dataset> data = open_dataset(source, split_named(arguments.split));
   const auto start = std::chrono::steady_clock::now();
   std::string lines = "example,position,token,log_probability,bits\n";

@@ -1,6 +1,7 @@
 #include "series_input.h"
 
 #include "base/fail.h"
+#include "data/files.h"
 #include "io/file.h"
 #include "run_record.h"
 
@@ -15,9 +16,16 @@ SeriesInput read_series_input(const char* command, const std::string& model, con
                      "expected a model of a series, which predicts the next numbers of its columns, got {}",
                      config.columns == 0 ? "one of tokens" : "another");
   if (const auto run = run_of(model)) input.options = RunRecord::read(*run).config.data;
-  const std::string path = data.empty() ? input.options.path : data;
-  if (path.empty())
-    fail<UsageError>(command, "expected --data for {}, which is no training run, got none", model);
+  std::string path = data;
+  if (path.empty()) {
+    if (input.options.path.empty())
+      fail<UsageError>(command, "expected --data for {}, which is no training run, got none", model);
+    const auto files = files_found(input.options.path);
+    if (input.options.kind != "series" || files.size() != 1)
+      fail<UsageError>(command, "expected --data for a run on {} files of kind \"{}\", got none",
+                       files.size(), input.options.kind);
+    path = files.front().string();
+  }
   input.series = parse_series(read_file(path), path, input.options);
   if (std::ssize(input.series.columns) != config.columns)
     fail<UsageError>(command, "expected {} columns as the model has, got {} in {}", config.columns,

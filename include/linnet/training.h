@@ -159,7 +159,9 @@ struct Evaluation {
   double naive_absolute_error = std::numeric_limits<double>::quiet_NaN();
   /// Of several fields: bits per token of each.
   std::vector<double> field_bits;
-  /// Of a classifier: how many examples with label i (row) were given label j, [classes · classes].
+  static constexpr std::int64_t most_confused = 1000;
+  /// Of a classifier: how many examples with label i (row) were given label j, [classes · classes]; empty for
+  /// more than `most_confused` classes.
   std::vector<std::int64_t> confusion;
   /// Share of the queries of all layers and heads whose linear attention had no positive denominator.
   double non_positive = 0;

@@ -20,10 +20,16 @@ using namespace nb::literals;
 namespace linnet::python {
 namespace {
 
+/// The number of logits of a session: the values of the first field; 0 where the model has no tokens.
+std::int64_t first_field(const ModelConfig& config) {
+  const std::vector<std::int64_t> sizes = config.field_sizes();
+  return sizes.empty() ? 0 : sizes.front();
+}
+
 /// A session that any Python thread may use: its calls take turns.
 struct SessionObject {
   SessionObject(const ModelObject& model, std::int64_t streams, const Session::Options& options)
-      : vocabulary(model.model->config().vocabulary), session(model.model, streams, options) {}
+      : vocabulary(first_field(model.model->config())), session(model.model, streams, options) {}
 
   void check_stream(const char* operation, std::int64_t stream) const {
     if (stream < 0 || stream >= session.streams())

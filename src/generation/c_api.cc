@@ -120,6 +120,8 @@ linnet_status linnet_model_forward(const linnet_model* model, int32_t threads, c
   return guarded([&] {
     const linnet::Model& own = *given("forward", "a model", model).model;
     const std::span<float> to = elements("forward", "where to put the logits", logits, count);
+    if (own.config().vocabulary == 0)
+      linnet::fail<linnet::UsageError>("forward", "expected a model of tokens, got one of real numbers");
     const int64_t shape[] = {batch, length, own.config().vocabulary};
     const auto needed = static_cast<size_t>(linnet::checked_size(shape, sizeof(float)));
     if (to.size() != needed)

@@ -447,6 +447,7 @@ struct Session::Impl {
 };
 
 Session::Session(std::shared_ptr<const Model> model, std::int64_t streams, const Options& options) {
+  model->config().check_generates();
   if (const ModelConfig& config = model->config(); config.columns > 0 || config.field_sizes().empty())
     fail<UsageError>("session", "expected a model of tokens, got one of real numbers; see NumberSession");
   if (!options.cache && model->config().field_sizes().size() > 1)

@@ -114,6 +114,9 @@ View<const float> Transformer::queries_keys_values(Context& context, std::span<c
   const std::int64_t layers = std::ssize(network_.blocks());
   if (layer < 0 || layer >= layers)
     fail<UsageError>("model", "expected a layer in 0 … {}, got {}", layers - 1, layer);
+  if (network_.config().columns > 0 || network_.embedding().fields() != 1)
+    fail<UsageError>("model", "expected a model of one token per step, got one of {}",
+                     network_.config().columns > 0 ? "real numbers" : "several fields");
   const SelfAttention::Parts& parts = network_.blocks()[static_cast<std::size_t>(layer)].parts().attention;
   if (parts.projected() != 3 * parts.width)
     fail<UsageError>("model",

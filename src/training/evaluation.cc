@@ -127,26 +127,28 @@ class FieldLosses {
 class Confusion {
  public:
   explicit Confusion(std::int64_t classes)
-      : classes_(classes), table_(static_cast<std::size_t>(classes * classes)) {}
+      : classes_(classes),
+        table_(classes <= Evaluation::most_confused ? static_cast<std::size_t>(classes * classes) : 0) {}
 
   void add(Context& context, const Network& network, const Heads& heads,
            std::span<const std::int32_t> labels) {
     const auto found = most_probable(context, *network.classifier(), heads.parameters(), labels);
-    for (std::size_t i = 0; i < labels.size(); ++i)
-      if (labels[i] >= 0) ++table_[static_cast<std::size_t>(labels[i] * classes_ + found[i])];
+    for (std::size_t i = 0; i < labels.size(); ++i) {
+      if (labels[i] < 0) continue;
+      ++counted_;
+      right_ += labels[i] == found[i];
+      if (!table_.empty()) ++table_[static_cast<std::size_t>(labels[i] * classes_ + found[i])];
+    }
   }
 
   void write(Evaluation& result) const {
-    std::int64_t right = 0;
-    for (std::int64_t i = 0; i < classes_; ++i) right += table_[static_cast<std::size_t>(i * (classes_ + 1))];
-    const auto all = std::accumulate(table_.begin(), table_.end(), std::int64_t{0});
-    result.accuracy = static_cast<double>(right) / static_cast<double>(std::max<std::int64_t>(all, 1));
+    result.accuracy = static_cast<double>(right_) / static_cast<double>(std::max<std::int64_t>(counted_, 1));
     result.confusion = table_;
   }
 
  private:
-  std::int64_t classes_;
-  std::vector<std::int64_t> table_;
+  std::int64_t classes_, counted_ = 0, right_ = 0;
+  std::vector<std::int64_t> table_;  // empty for too many classes
 };
 
 void report_tokens(std::span<const std::int32_t> targets, std::span<const float> losses, std::int64_t length,

@@ -40,6 +40,11 @@ void check_fit(const ModelConfig& config, const Dataset& dataset) {
     fail<UsageError>("training",
                      "expected model.objective = \"same-step\" for data of inputs and targets, got \"{}\"",
                      name_of(config.objective));
+  if (config.objective == Objective::same_step && !dataset.paired())
+    fail<UsageError>(
+        "training",
+        "expected data of inputs and targets (data.target) with model.objective = \"same-step\", got "
+        "data whose targets are the inputs");
   if (config.classes > 0 && dataset.classes() != config.classes)
     fail<UsageError>("training", "expected model.classes = {} as the data has, got {}", dataset.classes(),
                      config.classes);

@@ -169,15 +169,25 @@ void RunConfig::check_memory(bool for_training) const {
   const double tables =
       width * (static_cast<double>(model.input_tokens()) +
                (model.positions == Positions::learned ? static_cast<double>(model.length) : 0));
-  const double products = width * outputs + layers * block_weights(model);
-  const double parameters = tables + products - (model.tied_output ? width * outputs : 0);
+  const std::vector<std::int64_t> sizes = model.field_sizes();
+  // Tables of later fields as inputs and as conditions of the next ones, and the products between.
+  double fields = 0;
+  for (std::size_t f = 1; f < sizes.size(); ++f)
+    fields += width * (static_cast<double>(sizes[f] + sizes[f - 1]) + width);
+  const double numbers =
+      width * static_cast<double>(model.columns + (model.classifies() ? model.classes : 0));
+  const double products = width * outputs + layers * block_weights(model) + fields + numbers;
+  const double parameters =
+      tables + products - (model.tied_output ? width * static_cast<double>(model.vocabulary) : 0);
   // The values that a model is made from; in training also gradients and two moments. Products are packed for
   // a forward, in the type of their weights; in training also for a backward: 6 floats per weight.
   double floats = for_training ? 4 * parameters + 2 * products
                                : parameters + products * weight_bytes(model.weights) / sizeof(float);
   if (for_training) {
     const double tokens = static_cast<double>(training.batch) * static_cast<double>(model.length);
-    const double inputs_and_targets = 2 * static_cast<double>(training.accumulate);
+    const double per_step =
+        static_cast<double>(model.input_fields() + std::ssize(sizes) + model.columns + model.target_count());
+    const double inputs_and_targets = per_step * static_cast<double>(training.accumulate);
     floats += tokens * (TrainingTransformer::floats_per_token(model) + inputs_and_targets);
   }
   require_memory("the configuration", sizeof(float) * floats);

@@ -111,6 +111,13 @@ TEST(Fields, StreamsBesideAndThreadsChangeNothing) {
 TEST(Fields, RefusesWhatDoesNotFit) {
   const auto model = random_model(three_fields(), seed);
   EXPECT_THROW(Session(model, 1, {.cache = false}), UsageError);
+  ModelConfig labels = tiny_config(), filter = tiny_config();
+  labels.objective = Objective::classify;
+  labels.classes = 3;
+  filter.objective = Objective::same_step;
+  filter.targets = 2;
+  for (const ModelConfig& config : {labels, filter})
+    EXPECT_THROW(Session(random_model(config, seed), 1), UsageError) << name_of(config.objective);
   Session session(model, 2, {.threads = 1});
   std::vector<std::int32_t> two(2), six = {4, 1, 2, 0, 2, 0};
   EXPECT_THROW(session.step(two), Error);

@@ -39,6 +39,11 @@ Json measure(Context& context, const RunConfig& config, std::int64_t batch, doub
   Optimiser optimiser(network.table(), options);
   TrainingTransformer transformer(network, batch, model.length);
 
+  if (model.field_sizes().size() != 1 || model.columns > 0 || (!model.shifted() && !model.masked()))
+    fail<UsageError>("bench", "expected a configuration of one token per step, got one of {}",
+                     model.classifies()  ? "labels"
+                     : model.columns > 0 ? "real numbers"
+                                         : "several fields");
   const Random random(1, Draw::test);
   std::vector<std::int32_t> ids(static_cast<std::size_t>(batch * model.length)), targets(ids.size());
   for (std::size_t i = 0; i < ids.size(); ++i) {

@@ -37,7 +37,8 @@ from .fast_transformers.transformers import TransformerEncoder, TransformerEncod
 MODEL = {
     "objective": "next-token", "layers": 4, "heads": 4, "width": 64, "feed_forward": 256, "norm": "pre", "norm_kind": "layer",
     "activation": "gelu", "dropout": 0.0, "tied_output": False, "positions": "learned", "length": 256, "vocabulary": 256, "classes": 0,
-    "head": "categorical", "mixtures": 10,
+    "head": "categorical", "mixtures": 10, "fields": "", "columns": 0, "targets": 0, "relative": False, "value_head": "gaussian",
+    "bidirectional": False,
 }  # fmt: skip
 ATTENTION = {
     "family": "linear", "layers": "", "feature_map": "elu", "alpha": 1.0, "epsilon": 1e-6, "normalise": "sum", "window": 128, "stride": 0,
@@ -96,6 +97,11 @@ def _check_tables(model, attention, image):
     masked, family = model["objective"] == "masked", attention["family"]
     if model["tied_output"] and model["head"] == "logistics":
         refuse("model", "no tied_output with the head 'logistics'", "both")
+    for key in ("fields", "columns", "targets", "relative", "bidirectional"):
+        if model[key] != MODEL[key]:
+            refuse("model", f"one token per step, model.{key} = {MODEL[key]!r}", repr(model[key]))
+    if model["vocabulary"] < 2:
+        refuse("model", "model.vocabulary of at least 2", str(model["vocabulary"]))
     if attention["layers"]:
         refuse("model", "the same family in all layers, attention.layers = ''", repr(attention["layers"]))
     if family == "linear" and attention["decay"] != "none":

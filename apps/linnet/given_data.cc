@@ -1,0 +1,54 @@
+#include "given_data.h"
+
+#include <filesystem>
+#include <optional>
+#include <utility>
+
+#include "base/fail.h"
+#include "data/files.h"
+#include "run_record.h"
+#include "training/run_config.h"
+
+namespace linnet {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// The keys by which `data` become tokens and numbers, as the data of a run do.
+void take_form(DataOptions& data, const DataOptions& of_run) {
+  data.token_bytes = of_run.token_bytes;
+  data.columns = of_run.columns;
+  data.time = of_run.time;
+  data.missing = of_run.missing;
+  data.horizon = of_run.horizon;
+  data.sound = of_run.sound;
+  data.tokenizer = of_run.tokenizer;
+}
+
+}  // namespace
+
+DataOptions data_of(const char* command, const ModelConfig& config, const GivenData& arguments) {
+  std::optional<DataOptions> of_run;
+  if (const std::optional<fs::path> run = run_of(arguments.model)) of_run = RunRecord::read(*run).config.data;
+  std::string kind = arguments.kind;
+  if (arguments.data.empty()) {
+    if (!of_run)
+      fail<UsageError>(command, "expected --data for {}, which is no training run, got none",
+                       arguments.model);
+    return kind.empty() ? *of_run : data_for_model(config, of_run->path, kind);
+  }
+  // The name of a file says less about its kind than the run.
+  const bool is_file = !fs::is_directory(arguments.data) && !files_found(arguments.data).empty() &&
+                       fs::exists(files_found(arguments.data).front());
+  if (kind.empty() && of_run && is_file && takes_files(of_run->kind)) kind = of_run->kind;
+  DataOptions data = data_for_model(config, arguments.data, kind);
+  if (of_run) take_form(data, *of_run);
+  if (arguments.split == "test") {
+    data.test = std::exchange(data.path, "");
+    // The names of labels and of columns are those of the run's own data.
+    if (of_run && of_run->kind == data.kind) data.path = of_run->path;
+  }
+  return data;
+}
+
+}  // namespace linnet

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <string>
+
+#include "linnet/run_config.h"
+
+namespace linnet {
+
+/// The options of a command that reads data for a model.
+struct GivenData {
+  std::string model;  ///< folder of a model or of a run
+  std::string data;   ///< --data, or empty for the data of the run
+  std::string kind;   ///< --data-kind, or empty
+  std::string split;  ///< "training", "validation" or "test"
+};
+
+/// What to read: --data in the form of the run's data, or these themselves. Throws UsageError of the command
+/// where neither is there, and as `data_for_model` does.
+DataOptions data_of(const char* command, const ModelConfig& config, const GivenData& arguments);
+
+}  // namespace linnet
