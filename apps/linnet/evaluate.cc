@@ -2,26 +2,19 @@
 
 #include <cmath>
 #include <numbers>
-#include <optional>
-#include <utility>
 
 #include "attention/family.h"
 #include "base/fail.h"
 #include "checks.h"
 #include "commands.h"
 #include "config.h"
-#include "data/files.h"
 #include "given_data.h"
 #include "io/file.h"
 #include "outputs.h"
 #include "report.h"
-#include "run_record.h"
-#include "training/run_config.h"
 
 namespace linnet {
 namespace {
-
-namespace fs = std::filesystem;
 
 struct Arguments {
   std::string model, data, data_kind, attention, feature_map, per_token, split = "validation";

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <iterator>
 #include <numeric>
 #include <optional>
 #include <utility>
@@ -424,7 +425,12 @@ struct Session::Impl {
     const auto size = static_cast<std::size_t>(count);
     named.reserve(size);
     all.reserve(size);
-    streams.resize(size);
+    streams.reserve(size);
+    std::vector<Stream> more(static_cast<std::size_t>(std::max<std::int64_t>(count - before, 0)));
+    for (Stream& stream : more) stream.next_input.resize(static_cast<std::size_t>(fields));
+    // From here on nothing asks for memory.
+    if (count < before) streams.resize(size);
+    std::ranges::move(more, std::back_inserter(streams));
     name_all();
     state = std::move(resized);
     for (std::int64_t i = before; i < count; ++i) begin_by_itself(i);

@@ -291,9 +291,20 @@ std::int64_t ModelConfig::input_fields() const {
   return std::max<std::int64_t>(std::ssize(field_sizes()), shifted() ? 1 : 0);
 }
 
+namespace {
+
+/// Values of the first field, 0 where there is none. Allocates nothing: a stream is begun without memory.
+std::int64_t first_field(const ModelConfig& config) {
+  std::int64_t size = config.vocabulary;
+  if (!config.fields.empty())
+    std::from_chars(config.fields.data(), config.fields.data() + config.fields.size(), size);
+  return size;
+}
+
+}  // namespace
+
 std::int64_t ModelConfig::input_tokens() const {
-  const std::vector<std::int64_t> sizes = field_sizes();
-  const std::int64_t values = sizes.empty() ? 0 : sizes.front();
+  const std::int64_t values = first_field(*this);
   if (masked()) return values + 1;
   return values + (shifted() ? std::max<std::int64_t>(classes, 1) : 0);
 }
@@ -303,8 +314,7 @@ std::int32_t ModelConfig::first_input(std::int64_t label) const {
     fail("model", "expected no label for a model without classes, got {}", label);
   if (classes > 0 && (label < 0 || label >= classes))
     fail("model", "expected a label in 0 … {}, got {}", classes - 1, label);
-  const std::vector<std::int64_t> sizes = field_sizes();
-  return static_cast<std::int32_t>((sizes.empty() ? 0 : sizes.front()) + std::max<std::int64_t>(label, 0));
+  return static_cast<std::int32_t>(first_field(*this) + std::max<std::int64_t>(label, 0));
 }
 
 }  // namespace linnet
