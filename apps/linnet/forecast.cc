@@ -1,6 +1,8 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <utility>
+#include <vector>
 
 #include "base/fail.h"
 #include "checks.h"
@@ -38,12 +40,21 @@ class Paths {
       extend(step, std::min(together, steps_ - step), arguments.seed);
   }
 
-  /// The samples of one column at one step, sorted.
-  std::vector<double> at(std::int64_t step, std::int64_t column) const {
-    std::vector<double> result;
-    for (std::int64_t s = 0; s < session_.streams(); ++s) result.push_back(*value(s, step, column));
-    std::ranges::sort(result);
-    return result;
+  /// The median of the draws of one column at one step, and the bounds of the intervals.
+  struct Summary {
+    double median;
+    std::vector<std::pair<double, double>> bounds;
+  };
+  Summary at(std::int64_t step, std::int64_t column, const std::vector<std::int64_t>& intervals) const {
+    std::vector<double> drawn;
+    for (std::int64_t s = 0; s < session_.streams(); ++s) drawn.push_back(*value(s, step, column));
+    std::ranges::sort(drawn);
+    Summary summary{quantile(drawn, 0.5), {}};
+    for (const std::int64_t percent : intervals) {
+      const double outside = (1 - static_cast<double>(percent) / 100) / 2;
+      summary.bounds.emplace_back(quantile(drawn, outside), quantile(drawn, 1 - outside));
+    }
+    return summary;
   }
 
  private:
@@ -128,16 +139,14 @@ Chart chart_of(const SeriesInput& input, const Arguments& arguments,
         input.series.values[static_cast<std::size_t>(i * columns + column)]);
   for (std::int64_t step = 0; step < arguments.steps; ++step) {
     const auto x = static_cast<double>(step + 1);
-    const std::vector<double> drawn = paths.at(step, column);
-    chart.line("median").points.emplace_back(x, quantile(drawn, 0.5));
-    for (const std::int64_t percent : intervals) {
-      const double outside = (1 - static_cast<double>(percent) / 100) / 2;
+    const Paths::Summary summary = paths.at(step, column, intervals);
+    chart.line("median").points.emplace_back(x, summary.median);
+    for (std::size_t i = 0; i < intervals.size(); ++i)
       for (const bool upper : {false, true}) {
-        Chart::Line& line = chart.line(fmt::format("{} % {}", percent, upper ? "above" : "below"));
+        Chart::Line& line = chart.line(fmt::format("{} % {}", intervals[i], upper ? "above" : "below"));
         line.dashed = true;
-        line.points.emplace_back(x, quantile(drawn, upper ? 1 - outside : outside));
+        line.points.emplace_back(x, upper ? summary.bounds[i].second : summary.bounds[i].first);
       }
-    }
   }
   return chart;
 }
@@ -160,16 +169,14 @@ void run(const Arguments& arguments) {
   Json rows = Json::array();
   for (std::int64_t step = 0; step < arguments.steps; ++step)
     for (std::size_t column = 0; column < input.series.columns.size(); ++column) {
-      const std::vector<double> drawn = paths.at(step, static_cast<std::int64_t>(column));
-      const double median = quantile(drawn, 0.5);
+      const auto [median, bounds] = paths.at(step, static_cast<std::int64_t>(column), intervals);
       lines += fmt::format("{},{},{:.7g}", step + 1, input.series.columns[column], median);
       Json row = {{"step", step + 1}, {"column", input.series.columns[column]}, {"median", median}};
-      for (const std::int64_t percent : intervals) {
-        const double outside = (1 - static_cast<double>(percent) / 100) / 2;
-        const double low = quantile(drawn, outside), high = quantile(drawn, 1 - outside);
+      for (std::size_t i = 0; i < intervals.size(); ++i) {
+        const auto [low, high] = bounds[i];
         lines += fmt::format(",{:.7g},{:.7g}", low, high);
-        row[fmt::format("low_{}", percent)] = low;
-        row[fmt::format("high_{}", percent)] = high;
+        row[fmt::format("low_{}", intervals[i])] = low;
+        row[fmt::format("high_{}", intervals[i])] = high;
       }
       lines += "\n";
       if (arguments.json) rows.push_back(row);

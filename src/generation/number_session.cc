@@ -12,6 +12,7 @@
 #include "base/random.h"
 #include "base/workspace.h"
 #include "generation/snapshot.h"
+#include "generation/streams.h"
 #include "linnet/generation.h"
 #include "model/access.h"
 #include "model/config.h"
@@ -20,13 +21,8 @@
 namespace linnet {
 namespace {
 
-/// As in Session: streams that a thread takes through the layers together, and up to how many stay together.
-constexpr std::int64_t most_block = 64, most_together = 8;
-constexpr std::int64_t most_streams = 1 << 20;
-
 void check_model(const ModelConfig& config, std::int64_t streams) {
-  if (streams < 1 || streams > most_streams)
-    fail<UsageError>("number session", "expected 1 … {} streams, got {}", most_streams, streams);
+  check_streams("number session", streams);
   if (!config.field_sizes().empty() || config.target_count() == 0)
     fail<UsageError>("number session", "expected a model whose steps are real numbers alone, got one of {}",
                      config.classifies() ? "labels" : "tokens");
@@ -73,12 +69,7 @@ struct NumberSession::Impl {
 
   Stream& whole_stream(const char* operation, std::int64_t index) {
     Stream& chosen = stream(index);
-    if (chosen.broken)
-      fail(operation,
-           "expected a stream that can continue, got stream {}, in which a step failed halfway: begin it "
-           "anew, "
-           "or restore it",
-           index);
+    check_whole(operation, chosen.broken, index);
     return chosen;
   }
 
@@ -112,8 +103,7 @@ struct NumberSession::Impl {
 
   /// The states of the streams take the start token (`start`) or the numbers in rows of `inputs`; hidden
   /// [n, width].
-  void advance(Context& own, View<float> hidden, std::span<const std::int64_t> chosen, bool start,
-               RecurrentState& states) {
+  void advance(Context& own, View<float> hidden, std::span<const std::int64_t> chosen, bool start) {
     const std::int64_t count = std::ssize(chosen), columns = config().columns;
     Workspace workspace(own);
     const std::span<std::int32_t> ids = workspace.array<std::int32_t>(config().shifted() ? count : 0);
@@ -127,7 +117,7 @@ struct NumberSession::Impl {
         network().columns()->normalise(z.slice(0, i, i + 1),
                                        row_of_inputs(chosen[static_cast<std::size_t>(i)]));
     }
-    recurrent.hidden(own, hidden, {ids, z}, chosen, states);
+    recurrent.hidden(own, hidden, {ids, z}, chosen, state);
   }
 
   View<const float> row_of_inputs(std::int64_t index) const {
@@ -147,12 +137,12 @@ struct NumberSession::Impl {
     for (std::int64_t i = 0; i < count; ++i) {
       const std::int64_t index = chosen[static_cast<std::size_t>(i)];
       if (config().shifted() && streams[static_cast<std::size_t>(index)].position == 0)
-        advance(own, hidden.slice(0, i, i + 1), chosen.subspan(static_cast<std::size_t>(i), 1), true, state);
+        advance(own, hidden.slice(0, i, i + 1), chosen.subspan(static_cast<std::size_t>(i), 1), true);
     }
     for (std::int64_t i = 0; i < count; ++i)
       std::copy_n(in.begin() + i * columns, columns,
                   inputs.view<float>().at(chosen[static_cast<std::size_t>(i)]));
-    advance(own, hidden, chosen, false, state);
+    advance(own, hidden, chosen, false);
     const ValueHead& head = *network().value_head();
     const View<float> numbers = workspace.take(count, head.outputs());
     if (predict) head.forward(own, numbers, hidden);
@@ -172,9 +162,7 @@ struct NumberSession::Impl {
   void take(std::span<const float> in, std::span<float> out, std::span<const std::int64_t> chosen,
             bool predict) {
     const FlushSubnormals flush;
-    const std::int64_t count = std::ssize(chosen), threads = context.threads();
-    const std::int64_t share = count <= most_together ? count : (count + threads - 1) / threads;
-    const std::int64_t block = std::clamp<std::int64_t>(share, 1, most_block);
+    const std::int64_t count = std::ssize(chosen), block = block_of(count, context.threads());
     const auto columns = static_cast<std::size_t>(config().columns),
                targets = static_cast<std::size_t>(config().target_count());
     try {

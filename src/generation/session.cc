@@ -12,6 +12,7 @@
 #include "base/workspace.h"
 #include "generation/sampler.h"
 #include "generation/snapshot.h"
+#include "generation/streams.h"
 #include "kernels/loss.h"
 #include "linnet/generation.h"
 #include "model/access.h"
@@ -20,23 +21,8 @@
 namespace linnet {
 namespace {
 
-/// Streams that one thread takes through all layers together. Rows do not influence each other, so the split
-/// may follow the number of threads.
-constexpr std::int64_t most_block = 64;
-
-/// Up to so many streams reading the weights takes longer than anything else: they stay together, and all
-/// threads share their products.
-constexpr std::int64_t most_together = 8;
-
-constexpr std::int64_t most_streams = 1 << 20;
-
 /// Prompts that pass through the layers together at most; this bounds the working memory.
 constexpr std::int64_t most_prompts = 16;
-
-void check_streams(std::int64_t streams) {
-  if (streams < 1 || streams > most_streams)
-    fail<UsageError>("session", "expected 1 … {} streams, got {}", most_streams, streams);
-}
 
 }  // namespace
 
@@ -121,12 +107,7 @@ struct Session::Impl {
   /// The same for a stream that is to be continued.
   Stream& whole_stream(const char* operation, std::int64_t index) {
     Stream& chosen = stream(index);
-    if (chosen.broken)
-      fail(operation,
-           "expected a stream that can continue, got stream {}, in which a step failed halfway: begin it "
-           "anew, "
-           "or restore it",
-           index);
+    check_whole(operation, chosen.broken, index);
     return chosen;
   }
 
@@ -161,13 +142,6 @@ struct Session::Impl {
     }
   }
 
-  /// Streams that one thread takes through all layers together where `count` are stepped.
-  std::int64_t block_of(std::int64_t count) const {
-    const std::int64_t threads = context.threads();
-    const std::int64_t share = count <= most_together ? count : (count + threads - 1) / threads;
-    return std::clamp<std::int64_t>(share, 1, most_block);
-  }
-
   void need_workers(std::int64_t count) {
     while (static_cast<std::int64_t>(workers.size()) < count) workers.emplace_back(network());
   }
@@ -178,7 +152,7 @@ struct Session::Impl {
   template <class Body>
   void for_blocks(std::span<const std::int64_t> chosen, const Body& body) {
     const std::int64_t count = std::ssize(chosen);
-    const std::int64_t block = block_of(count);
+    const std::int64_t block = block_of(count, context.threads());
     const std::int64_t blocks = (count + block - 1) / block;
     need_workers(blocks);
     for (const std::int64_t index : chosen) state.reserve(index, stream(index).position + 1);
@@ -245,7 +219,7 @@ struct Session::Impl {
   /// own.
   void reserve(std::int64_t count) {
     if (!options.cache) return;
-    const std::int64_t block = block_of(count);
+    const std::int64_t block = block_of(count, context.threads());
     need_workers((count + block - 1) / block);
     RecurrentState nothing(network(), block);
     std::vector<std::int64_t> slots(static_cast<std::size_t>(block));
@@ -460,7 +434,7 @@ Session::Session(std::shared_ptr<const Model> model, std::int64_t streams, const
     fail<UsageError>("session", "expected a cache for a model of several fields, got none");
   if (options.capacity < 0)
     fail<UsageError>("session", "expected a capacity of at least 0 tokens, got {}", options.capacity);
-  check_streams(streams);
+  check_streams("session", streams);
   impl_ = std::make_unique<Impl>(std::move(model), streams, options);
   for (std::int64_t i = 0; i < streams; ++i) impl_->begin_by_itself(i);
   impl_->reserve(streams);
@@ -530,7 +504,7 @@ void Session::probabilities(std::int64_t stream, std::span<float> probabilities)
 }
 
 void Session::resize(std::int64_t streams) {
-  check_streams(streams);
+  check_streams("session", streams);
   impl_->resize(streams);
 }
 
