@@ -79,10 +79,14 @@ void print_measures(const ModelConfig& config, const Evaluation& result, double 
                step * std::numbers::ln2, each, 100 * result.accuracy, work);
   }
   if (config.target_count() == 0) return;
-  fmt::print(
-      "squared error {:.4f}, absolute error {:.4f}, in deviations of the training data; {:.4f} bits per "
-      "number ({} numbers of {})\n",
-      result.squared_error, result.absolute_error, result.bits, result.tokens, work);
+  const bool mixed = !std::isnan(result.token_bits);
+  if (mixed)
+    fmt::print("{:.4f} bits per token ({} tokens), {:.4f} nats per number ({} numbers)\n", result.token_bits,
+               result.tokens - result.numbers, result.value_nats, result.numbers);
+  fmt::print("squared error {:.4f}, absolute error {:.4f}, in deviations of the training data{} ({})\n",
+             result.squared_error, result.absolute_error,
+             mixed ? "" : fmt::format("; {:.4f} bits per number ({} numbers)", result.bits, result.tokens),
+             work);
   if (!std::isnan(result.naive_squared_error))
     fmt::print("repeating the last number: squared error {:.4f}, absolute error {:.4f}\n",
                result.naive_squared_error, result.naive_absolute_error);
@@ -96,6 +100,11 @@ void add_measures(Json& json, const ModelConfig& config, const Evaluation& resul
     json["absolute_error"] = result.absolute_error;
     json["naive_squared_error"] = result.naive_squared_error;
     json["naive_absolute_error"] = result.naive_absolute_error;
+  }
+  if (!std::isnan(result.token_bits)) {
+    json["token_bits"] = result.token_bits;
+    json["value_nats"] = result.value_nats;
+    json["numbers"] = result.numbers;
   }
   if (!config.classifies()) return;
   Json rows = Json::array();

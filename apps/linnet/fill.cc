@@ -108,6 +108,8 @@ void check_vocabulary(const ModelConfig& config, Writing writing) {
                        "expected --tokens for a model of {} tokens, got {}, which a model of {} takes",
                        config.vocabulary, options, vocabulary);
   };
+  if (config.field_sizes().size() > 1 && writing != Writing::numbers)
+    fail<UsageError>("fill", "expected --tokens for a model of several fields, got another option");
   if (writing == Writing::residues) check("a protein", std::ssize(residues));
   if (writing == Writing::bytes) check("a text", 256);
 }
@@ -132,7 +134,8 @@ std::string shown(Writing writing, std::int32_t token) {
 }
 
 Json filled(Context& context, const Model& model, const Tokens& tokens, Writing writing) {
-  const Filling filling = model.fill(context, tokens, 1, std::ssize(tokens));
+  const std::int64_t fields = std::ssize(model.config().field_sizes());
+  const Filling filling = model.fill(context, tokens, 1, std::ssize(tokens) / fields);
   Tokens whole = tokens;
   Json hidden = Json::array();
   for (std::size_t i = 0; i < filling.positions.size(); ++i) {

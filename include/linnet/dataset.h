@@ -15,6 +15,12 @@ struct ColumnStatistics {
   std::vector<double> mean, deviation;
 };
 
+/// One of several sequences that stand one after another in an example.
+struct PackedSequence {
+  std::int64_t end = 0;     ///< steps of the example up to its own last one
+  std::int64_t label = -1;  ///< −1 for data without labels
+};
+
 /// Examples of one length, for training and evaluation. A step of an example holds one or several tokens,
 /// real numbers, or both. Immutable after opening: any thread may read.
 class LINNET_API Dataset {
@@ -55,6 +61,15 @@ class LINNET_API Dataset {
   /// target_columns]. A target that does not count in the loss is NaN. A shorter example ends in padding,
   /// which is NaN in both. Data without real numbers write nothing.
   virtual void read_values(std::int64_t index, std::span<float> values, std::span<float> targets) const;
+
+  /// Steps of example `index` before its padding. Data that do not say it read the example.
+  virtual std::int64_t steps(std::int64_t index) const;
+
+  /// Whether examples hold several whole sequences one after another. `read_sequences` gives them as `read`
+  /// does, with where each of them ends.
+  virtual bool packed() const { return false; }
+  virtual std::vector<PackedSequence> read_sequences(std::int64_t index, std::span<std::int32_t> tokens,
+                                                     std::span<std::int32_t> targets) const;
 };
 
 /// Size of pictures. Their tokens are the pixels row by row, with the channels of a pixel one after another.
@@ -168,6 +183,9 @@ struct DataOptions {
   std::string sound = "samples";   ///< what becomes of samples of sound: "samples", "mu-law"
   std::string target = {};         ///< sound files with the outputs for `path`, as `path`; empty: no pairs
   std::string tokenizer = {};      ///< file of a SentencePiece model for text; empty: bytes
+  /// Whether training examples hold several whole sequences one after another where these are shorter than
+  /// `length`: for "fasta", "lines", "pairs", and "tokens" with offsets. Other parts stay as they are.
+  bool packing = false;
 };
 
 /// The values of `DataOptions::kind`.

@@ -43,7 +43,8 @@ struct LINNET_API ModelConfig {
   std::int64_t length = 256;      ///< tokens of a training example
   std::int64_t vocabulary = 256;  ///< tokens are 0 … vocabulary − 1; 0 for steps of real numbers alone
   /// The numbers of values of several fields of a step, "50,30", of which `vocabulary` is the largest; empty
-  /// for one field. Field f has tokens 0 … field_sizes()[f] − 1, predicted in order, each given those before.
+  /// for one field. Field f has tokens 0 … field_sizes()[f] − 1. A model of the next token predicts them in
+  /// order, each given those before; a masked one predicts every hidden field by itself.
   std::string fields = {};
   std::int64_t columns = 0;  ///< real numbers of a step's input
   std::int64_t targets = 0;  ///< real numbers predicted per step; 0: as many as columns
@@ -86,7 +87,8 @@ struct LINNET_API ModelConfig {
 
   /// Rows of the embedding of the first field: its values, and in a model of the next token one token per
   /// class, or the start token (in a masked model the mask token) if there are no classes. Other fields have
-  /// their values and a start token. Steps without tokens have the start or the class tokens alone.
+  /// their values and a start token or mask token. Steps without tokens have the start or the class tokens
+  /// alone.
   std::int64_t input_tokens() const;
 
   /// Tokens of a step's input: one for each field; in a model of the next step without fields one, which is
@@ -97,7 +99,8 @@ struct LINNET_API ModelConfig {
   /// label −1 in a model without classes. Throws Error for labels that the model does not have.
   std::int32_t first_input(std::int64_t label) const;
 
-  /// The input in place of a hidden token in a masked model.
+  /// The input in place of a hidden token in a masked model of one field; with several ones it is the number
+  /// of the values of the field.
   std::int32_t mask_token() const { return static_cast<std::int32_t>(vocabulary); }
 
   /// Throws UsageError for a model that does not generate: a masked one.
@@ -116,9 +119,10 @@ LINNET_API const char* name_of(WeightType type);
 
 /// What a masked model predicts at its hidden positions (`Model::fill`), in the order of the tokens.
 struct LINNET_API Filling {
-  std::vector<std::int64_t> positions;  ///< [hidden], indices into the tokens [batch · length]
+  std::vector<std::int64_t> positions;  ///< [hidden], indices into the tokens [batch · length · fields]
   std::vector<std::int32_t> tokens;     ///< [hidden], the most probable token of each
-  Tensor probabilities;                 ///< [hidden, vocabulary], f32; every row adds up to 1
+  /// [hidden, vocabulary], f32; every row adds up to 1. Tokens that a field does not have get 0.
+  Tensor probabilities;
 };
 
 /// Inputs of a model whose steps have several fields or real numbers, or of a classifier. What the model does
@@ -193,9 +197,9 @@ class LINNET_API Model {
   std::vector<float> score(Context& context, std::span<const std::int32_t> tokens,
                            std::int64_t label = -1) const;
 
-  /// The distribution of every hidden token of `tokens` [batch · length], where −1 stands for a hidden one.
-  /// All hidden tokens of an entry are predicted in one pass, from those that are given. `key_lengths` as in
-  /// `forward`. Throws UsageError for a model that is not masked, and as `forward` does.
+  /// The distribution of every hidden token of `tokens` [batch · length · fields], where −1 stands for a
+  /// hidden one. All hidden tokens of an entry are predicted in one pass, from those that are given.
+  /// `key_lengths` as in `forward`. Throws UsageError for a model that is not masked, and as `forward` does.
   Filling fill(Context& context, std::span<const std::int32_t> tokens, std::int64_t batch,
                std::int64_t length, std::span<const std::int64_t> key_lengths = {}) const;
 

@@ -48,6 +48,9 @@ struct TrainingOptions {
   std::int64_t checkpoint_every = 500;   ///< updates between checkpoints; the end always has one
   std::int64_t keep_checkpoints = 2;     ///< older ones are deleted
   std::int64_t patience = 0;             ///< stop after this many evaluations without improvement; 0: never
+  /// Factors of the losses of several heads, "1,0.5": of each field of tokens, then of the real numbers. They
+  /// change what is learned, and no loss that is reported. Empty: 1 each.
+  std::string head_weights = {};
 };
 
 /// What is known about an update.
@@ -58,7 +61,7 @@ struct StepReport {
   double smoothed_bits = 0;
   double gradient_norm = 0;  ///< before clipping
   double learning_rate = 0;
-  double tokens_per_second = 0;  ///< of this update
+  double tokens_per_second = 0;  ///< of this update; steps of padding are none
 };
 
 /// Examples of one length for one update, as the model takes them. The memory stays the caller's. A model
@@ -85,6 +88,11 @@ struct Batch {
   std::span<const float> value_targets = {};
   /// [examples], the labels that a classifier predicts, 0 … classes − 1; −1 does not count.
   std::span<const std::int32_t> labels = {};
+  /// [examples · length], the position of each step in its own sequence where examples hold several ones, one
+  /// after another: 0 at the beginning of each, and one more at every step behind. No step sees one of
+  /// another sequence. Empty where every example is one sequence. Not for classifiers, nor for the families
+  /// linformer, lsh and strided. A feature map of the user's own still gets the position in the example.
+  std::span<const std::int32_t> positions = {};
 };
 
 /// A model in training: its parameters, the moments of its optimiser and the number of updates. The caller
@@ -165,6 +173,11 @@ struct Evaluation {
   std::vector<std::int64_t> confusion;
   /// Share of the queries of all layers and heads whose linear attention had no positive denominator.
   double non_positive = 0;
+  /// Of models of tokens and of real numbers, whose `bits` are the mean over both: bits per token, nats per
+  /// number, and how many of `tokens` are numbers. NaN for other models.
+  double token_bits = std::numeric_limits<double>::quiet_NaN();
+  double value_nats = std::numeric_limits<double>::quiet_NaN();
+  std::int64_t numbers = 0;
 };
 
 /// Callbacks with which a program observes and stops the loop; each is optional. They cannot change results.

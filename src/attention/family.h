@@ -47,6 +47,7 @@ struct FamilyEntry {
   // Why a model cannot use the family, as the end of "got linformer, …"; null where it can.
   const char* not_causal = nullptr;         ///< one that predicts the next token
   const char* not_bidirectional = nullptr;  ///< one whose tokens see both sides
+  const char* not_packed = nullptr;         ///< one that trains on several sequences in an example
 };
 
 /// Defined in the family's folder.
@@ -75,6 +76,9 @@ std::string without_effect(const AttentionConfig& config, std::int64_t layers, s
 
 /// What is allowed but seldom meant, a sentence each.
 std::vector<std::string> doubtful_settings(const AttentionConfig& config, std::int64_t layers);
+
+/// Throws UsageError where a layer's family does not take several sequences in an example.
+void check_packed(const AttentionConfig& config, std::int64_t layers);
 
 /// Throws UsageError, naming the key, for settings that cannot be used with such sequences in so many layers.
 void check(const AttentionConfig& config, const SequenceConfig& sequence, std::int64_t layers);

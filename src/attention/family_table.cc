@@ -111,6 +111,17 @@ void check(const AttentionConfig& config, const SequenceConfig& sequence, std::i
   for (const Family family : families) check_layer(config_of_layer(config, family), sequence);
 }
 
+void check_packed(const AttentionConfig& config, std::int64_t layers) {
+  for (const Family family : layer_families(config, layers)) {
+    const FamilyEntry& entry = entry_of(family);
+    if (entry.not_packed != nullptr)
+      fail<UsageError>("model",
+                       "expected an attention.family that takes several sequences in an example "
+                       "(data.packing), got {}, {}",
+                       entry.info.name, entry.not_packed);
+  }
+}
+
 AttentionOptions attention_options(const AttentionConfig& config, const SequenceConfig& sequence,
                                    std::int64_t head_dim, std::shared_ptr<const FeatureMap> feature_map) {
   if (feature_map != nullptr && feature_map->name() != config.linear.feature_map)

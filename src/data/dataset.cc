@@ -14,6 +14,7 @@
 #include "data/image_folder.h"
 #include "data/images.h"
 #include "data/lines.h"
+#include "data/packing.h"
 #include "data/pairs.h"
 #include "data/parts.h"
 #include "data/series.h"
@@ -74,7 +75,7 @@ void check_no_own_parts(const DataOptions& options) {
                        options.kind, value);
 }
 
-Datasets open_parts(const DataOptions& options, const Parts& parts) {
+Datasets open_kind(const DataOptions& options, const Parts& parts) {
   if (options.kind == "text" || options.kind == "bytes") return open_text(options, parts);
   if (options.kind == "fasta") return open_fasta(options, parts);
   if (options.kind == "tokens") return open_tokens(options, parts);
@@ -94,6 +95,20 @@ Datasets open_parts(const DataOptions& options, const Parts& parts) {
   const std::string nearest = nearest_name(options.kind, kinds);
   fail<UsageError>("data", "expected a kind of data among {}, got \"{}\"{}", fmt::join(kinds, ", "),
                    options.kind, nearest.empty() ? "" : fmt::format("; did you mean \"{}\"?", nearest));
+}
+
+Datasets open_parts(const DataOptions& options, const Parts& parts) {
+  if (options.packing && options.kind != "fasta" && options.kind != "lines" && options.kind != "pairs" &&
+      options.kind != "tokens")
+    fail<UsageError>(
+        "data",
+        "expected data of kind fasta, lines, pairs or tokens for data.packing, got \"{}\", whose "
+        "examples are all of one length",
+        options.kind);
+  Datasets datasets = open_kind(options, parts);
+  if (options.packing && datasets.training)
+    datasets.training = packed_sequences(std::move(datasets.training));
+  return datasets;
 }
 
 }  // namespace
@@ -142,6 +157,22 @@ std::vector<std::int64_t> Dataset::fields() const {
 }
 
 void Dataset::read_values(std::int64_t, std::span<float>, std::span<float>) const {}
+
+std::int64_t Dataset::steps(std::int64_t index) const {
+  const std::size_t each = fields().size();
+  if (each == 0) return length();
+  std::vector<std::int32_t> tokens(static_cast<std::size_t>(length()) * each), targets(tokens.size());
+  read(index, tokens, targets);
+  std::size_t known = 0;
+  while (known < tokens.size() && tokens[known] >= 0) known += each;
+  return static_cast<std::int64_t>(known / each);
+}
+
+std::vector<PackedSequence> Dataset::read_sequences(std::int64_t index, std::span<std::int32_t> tokens,
+                                                    std::span<std::int32_t> targets) const {
+  const std::int64_t label = read(index, tokens, targets);
+  return {{length(), label}};
+}
 
 std::int64_t PictureDataset::length() const {
   const ImageShape shape = image();

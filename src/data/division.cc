@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/fail.h"
+#include "base/lists.h"
 #include "base/names.h"
 #include "data/files.h"
 

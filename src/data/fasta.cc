@@ -49,6 +49,10 @@ class PieceDataset final : public Dataset {
     }
     return -1;
   }
+  std::int64_t steps(std::int64_t index) const override {
+    const Piece& piece = pieces_[static_cast<std::size_t>(index)];
+    return piece.end - piece.begin;
+  }
 
  private:
   struct Piece {

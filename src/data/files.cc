@@ -8,6 +8,7 @@
 #include <system_error>
 
 #include "base/fail.h"
+#include "base/lists.h"
 #include "io/file.h"
 
 namespace linnet {
@@ -56,19 +57,6 @@ std::vector<fs::path> files_of_name(const std::string& name) {
 }
 
 }  // namespace
-
-std::vector<std::string> comma_separated(std::string_view list) {
-  constexpr const char* blank = " \t";
-  std::vector<std::string> parts;
-  for (std::size_t begin = 0; !list.empty() && begin <= list.size();) {
-    const std::size_t end = std::min(list.find(',', begin), list.size());
-    const std::string_view part = list.substr(begin, end - begin);
-    const std::size_t first = std::min(part.find_first_not_of(blank), part.size());
-    parts.emplace_back(part.substr(first, part.find_last_not_of(blank) + 1 - first));
-    begin = end + 1;
-  }
-  return parts;
-}
 
 std::vector<std::string> names_in(const std::string& value) {
   if (value.empty()) return {};

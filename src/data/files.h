@@ -15,9 +15,6 @@
 
 namespace linnet {
 
-/// The parts of a list between its commas, without blanks around them. An empty list has none.
-std::vector<std::string> comma_separated(std::string_view list);
-
 /// The names in a value of data.path, data.validation or data.test: the value itself where something of that
 /// name exists, otherwise its parts between commas, without the blanks around them. None for an empty value.
 std::vector<std::string> names_in(const std::string& value);

@@ -43,6 +43,9 @@ class LineDataset final : public Dataset {
       tokens[i] = targets[i] = i < text.size() ? static_cast<std::uint8_t>(text[i]) : -1;
     return labels_.empty() ? -1 : labels_[static_cast<std::size_t>(index)];
   }
+  std::int64_t steps(std::int64_t index) const override {
+    return std::min(length_, std::ssize(texts_[static_cast<std::size_t>(index)]));
+  }
 
  private:
   std::vector<std::string> texts_;

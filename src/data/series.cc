@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/fail.h"
+#include "base/lists.h"
 #include "base/memory.h"
 #include "base/names.h"
 #include "data/division.h"

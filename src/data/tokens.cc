@@ -2,15 +2,14 @@
 
 #include <algorithm>
 #include <cassert>
-#include <charconv>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string_view>
-#include <system_error>
 #include <utility>
 
 #include "base/fail.h"
+#include "base/lists.h"
 #include "base/names.h"
 #include "data/files.h"
 #include "data/token_file.h"
@@ -60,6 +59,10 @@ class TokenDataset final : public Dataset {
     std::ranges::copy(tokens, targets.begin());
     std::ranges::fill(targets.first(static_cast<std::size_t>(known) * fields), -1);
     return -1;
+  }
+  std::int64_t steps(std::int64_t index) const override {
+    const auto at = static_cast<std::size_t>(std::ranges::upper_bound(first_, index) - first_.begin() - 1);
+    return std::min(length_, stretches_[at].end - stretches_[at].begin);
   }
 
  private:
@@ -124,22 +127,13 @@ std::vector<Stretch> hold_out(std::vector<Stretch>& all, const std::string& orig
 }  // namespace
 
 std::vector<std::int64_t> field_sizes(const std::string& fields) {
-  std::vector<std::int64_t> sizes;
-  const char* const end = fields.data() + fields.size();
-  for (const char* at = fields.data(); at < end || (!sizes.empty() && at == end);) {
-    while (at < end && *at == ' ') ++at;
-    std::int64_t size = 0;
-    auto [next, error] = std::from_chars(at, end, size);
-    while (next < end && *next == ' ') ++next;
-    if (error != std::errc() || size < 1 || size > most_token_values || (next < end && *next != ','))
-      fail<UsageError>("data",
-                       "expected the number of values of each field in data.fields, such as \"50,30\", got "
-                       "\"{}\"",
-                       shortened(fields));
-    sizes.push_back(size);
-    at = next + 1;
-  }
-  return sizes;
+  const auto sizes = whole_numbers(fields, 1, most_token_values);
+  if (!sizes)
+    fail<UsageError>("data",
+                     "expected the number of values of each field in data.fields, such as \"50,30\", got "
+                     "\"{}\"",
+                     shortened(fields));
+  return *sizes;
 }
 
 std::vector<std::filesystem::path> token_files(const char* key, const std::string& value) {
@@ -204,6 +198,11 @@ Datasets open_tokens(const DataOptions& options, const Parts& parts) {
     if (!stretches) return nullptr;
     return std::make_unique<TokenDataset>(std::move(*stretches), sizes, options.length, windows);
   };
+  if (options.packing && contents.training)
+    for (const Stretch& stretch : *contents.training)
+      if (!stretch.is_piece)
+        fail<UsageError>("data", "{}: expected offsets of pieces for data.packing, got a file without them",
+                         stretch.file->name());
   Datasets datasets;
   if (parts.training) datasets.training = dataset(contents.training, Windows::training);
   if (parts.validation) datasets.validation = dataset(contents.validation, Windows::counted_once);

@@ -110,7 +110,7 @@ void rotate(Context& context, View<float> x, std::int64_t first, std::span<const
 }
 
 void rotate_rows(Context& context, View<float> x, std::span<const std::int64_t> positions,
-                 std::span<const std::uint64_t> frequencies) {
+                 std::span<const std::uint64_t> frequencies, Turn turn) {
   const std::int64_t heads = x.extent(1), d = x.extent(2);
   assert(x.extent(0) == static_cast<std::int64_t>(positions.size()) &&
          static_cast<std::int64_t>(frequencies.size()) == d / 2);
@@ -118,7 +118,7 @@ void rotate_rows(Context& context, View<float> x, std::span<const std::int64_t> 
   parallel_blocks(context, x.extent(0), rows_of_piece(heads * d), [&](std::int64_t begin, std::int64_t end) {
     Angles angles;
     for (std::int64_t i = begin; i < end; ++i) {
-      angles.find(positions[static_cast<std::size_t>(i)], frequencies, Turn::by_position);
+      angles.find(positions[static_cast<std::size_t>(i)], frequencies, turn);
       heads_of_token(x.at(i), heads, x.stride(1), angles.cosine, angles.sine, d / 2);
     }
   });

@@ -32,6 +32,6 @@ void rotate(Context& context, View<float> x, std::int64_t first, std::span<const
 
 /// The same for x [n, heads, d] whose row i stands at positions[i]. Allocates nothing.
 void rotate_rows(Context& context, View<float> x, std::span<const std::int64_t> positions,
-                 std::span<const std::uint64_t> frequencies);
+                 std::span<const std::uint64_t> frequencies, Turn turn = Turn::by_position);
 
 }  // namespace linnet::kernels

@@ -73,14 +73,15 @@ void Block::add_dropped(Context& context, View<float> y, View<const float> x, co
 }
 
 void Block::forward(Context& context, View<float> y, View<const float> x, Saved& saved,
-                    const Dropout& dropout, std::span<const std::int64_t> key_lengths) const {
+                    const Dropout& dropout, std::span<const std::int64_t> key_lengths,
+                    std::span<const std::int32_t> positions) const {
   const std::int64_t batch = x.extent(0), length = x.extent(1), width = x.extent(2);
   const auto part = [&](Tensor& tensor) { return first_rows(tensor.view<float>(), batch * length); };
   const auto cube = [&](auto view) { return view.reshape({batch, length, width}); };
   const bool fused = dropout.rate == 0;  // the products then add the residual themselves
   const auto attend = [&](View<float> to, View<const float> from, View<const float> residual) {
     attention_.forward(context, cube(to), cube(from), fused ? cube(residual) : View<const float>(),
-                       saved.attention, 0, nullptr, nullptr, key_lengths);
+                       saved.attention, 0, nullptr, nullptr, key_lengths, positions);
     if (!fused) add_dropped(context, to, residual, dropout, 0);
   };
   const auto feed = [&](View<float> to, View<const float> from, View<const float> residual) {
@@ -138,11 +139,12 @@ void Block::pass_in_place(Context& context, View<float> x, const Attend& attend)
 }
 
 void Block::apply(Context& context, View<float> x, SelfAttention::Saved& saved, std::int64_t position,
-                  const State* initial, State* final, std::span<const std::int64_t> key_lengths) const {
+                  const State* initial, State* final, std::span<const std::int64_t> key_lengths,
+                  std::span<const std::int32_t> positions) const {
   const auto cube = [&](auto view) { return view.reshape({x.extent(0), x.extent(1), x.extent(2)}); };
   pass_in_place(context, rows(x), [&](View<float> to, View<const float> from, View<const float> residual) {
     attention_.forward(context, cube(to), cube(from), cube(residual), saved, position, initial, final,
-                       key_lengths);
+                       key_lengths, positions);
   });
 }
 

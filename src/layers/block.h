@@ -47,9 +47,11 @@ class Block {
   /// As in Dense.
   void unpack(std::span<float> parameters) const;
 
-  /// y from x, [batch, length, width], for training from position 0. `key_lengths` as in SelfAttention.
+  /// y from x, [batch, length, width], for training from position 0. `key_lengths` and `positions` as in
+  /// SelfAttention.
   void forward(Context& context, View<float> y, View<const float> x, Saved& saved, const Dropout& dropout,
-               std::span<const std::int64_t> key_lengths = {}) const;
+               std::span<const std::int64_t> key_lengths = {},
+               std::span<const std::int32_t> positions = {}) const;
 
   /// d becomes the gradient of x where it was that of y; gradients of parameters are added.
   void backward(Context& context, View<float> d, View<const float> x, const Saved& saved,
@@ -58,7 +60,8 @@ class Block {
   /// x [batch, length, width] becomes the block's output; nothing is kept for a backward. Continues
   /// `initial`, leaves `final`, where given. `saved` is only memory.
   void apply(Context& context, View<float> x, SelfAttention::Saved& saved, std::int64_t position,
-             const State* initial, State* final, std::span<const std::int64_t> key_lengths = {}) const;
+             const State* initial, State* final, std::span<const std::int64_t> key_lengths = {},
+             std::span<const std::int32_t> positions = {}) const;
 
   /// x [n, width], one token a stream, becomes the block's output.
   void step(Context& context, View<float> x, State& state, std::span<const std::int64_t> slots) const;

@@ -87,33 +87,45 @@ void Embedding::check_position(std::int64_t position) const {
   if (position >= State::most_position) fail("positions", "expected a position below 2^53, got {}", position);
 }
 
-void Embedding::forward(Context& context, View<float> y, const StepInputs& inputs, std::int64_t first) const {
+void Embedding::forward(Context& context, View<float> y, const StepInputs& inputs, std::int64_t first,
+                        std::span<const std::int32_t> positions) const {
   const std::int64_t length = y.extent(1);
   check_ids(inputs.ids);
   if (length == 0) return;
   check_position(first + length - 1);
-  look_up(context, y.reshape({y.extent(0) * length, shape_.width}), inputs);
+  const View<float> flat = y.reshape({y.extent(0) * length, shape_.width});
+  look_up(context, flat, inputs);
   if (position_values_.empty()) return;
+  const auto add = [&](View<const float> rows) {
+    if (positions.empty())
+      kernels::add_rows(context, y, rows);
+    else
+      kernels::embedding_add(context, flat, rows, positions);
+  };
   if (first + length <= position_values_.extent(0)) {
-    kernels::add_rows(context, y, position_values_.slice(0, first, first + length));
+    add(position_values_.slice(0, first, first + length));
   } else {
     Workspace workspace(context);
     const View<float> rows = workspace.take(length, shape_.width);
     kernels::sinusoidal_positions(context, rows, first);
-    kernels::add_rows(context, y, rows);
+    add(rows);
   }
 }
 
 void Embedding::backward(Context& context, View<const float> dy, const StepInputs& inputs,
-                         std::span<float> gradients) const {
+                         std::span<float> gradients, std::span<const std::int32_t> positions) const {
   const std::int64_t length = dy.extent(1);
   const View<const float> rows = dy.reshape({dy.extent(0) * length, shape_.width});
   for (std::int64_t f = 0; f < fields(); ++f)
     kernels::embedding_backward(context, tables_[static_cast<std::size_t>(f)].place.of(gradients), rows,
                                 {inputs.ids, fields(), f});
   if (columns_) columns_->backward(context, {}, rows, inputs.values, gradients);
-  if (shape_.positions == Positions::learned)
-    kernels::add_rows_backward(context, positions_.of(gradients).slice(0, 0, length), dy);
+  if (shape_.positions != Positions::learned) return;
+  const View<float> dpositions = positions_.of(gradients).slice(0, 0, length);
+  if (positions.empty())
+    kernels::add_rows_backward(context, dpositions, dy);
+  else
+    kernels::embedding_backward(context, dpositions, rows, positions);
 }
 
 void Embedding::step(Context& context, View<float> y, const StepInputs& inputs,

@@ -47,12 +47,14 @@ class Embedding {
   void unpack(std::span<float> parameters) const;
 
   /// y [batch, length, width] for the inputs of batch · length steps; the first of each entry stands at
-  /// position `first`. Throws Error where an id or a position is outside.
-  void forward(Context& context, View<float> y, const StepInputs& inputs, std::int64_t first) const;
+  /// position `first`, or step i at positions[i] where `positions` [batch · length], below `length`, are
+  /// given. Throws Error where an id or a position is outside.
+  void forward(Context& context, View<float> y, const StepInputs& inputs, std::int64_t first,
+               std::span<const std::int32_t> positions = {}) const;
 
   /// Gradients of `forward` with first = 0 are added.
-  void backward(Context& context, View<const float> dy, const StepInputs& inputs,
-                std::span<float> gradients) const;
+  void backward(Context& context, View<const float> dy, const StepInputs& inputs, std::span<float> gradients,
+                std::span<const std::int32_t> positions = {}) const;
 
   /// y [n, width]: row i is step i of the inputs at positions[i]. Allocates nothing.
   void step(Context& context, View<float> y, const StepInputs& inputs,

@@ -97,13 +97,37 @@ View<float> SelfAttention::queries_and_keys(View<float> qkv) const {
                      {qkv.stride(0), qkv.stride(1), head_dim, 1});
 }
 
-AttentionInputs SelfAttention::inputs(View<const float> qkv,
-                                      const std::vector<std::int64_t>& key_lengths) const {
-  const Mask mask = parts_.causal ? Mask::causal() : Mask::full();
+View<float> SelfAttention::rows_of_queries_and_keys(View<float> qkv) const {
+  const View<float> heads = queries_and_keys(qkv);
+  return View<float>(heads.data(), {heads.extent(0) * heads.extent(1), heads.extent(2), heads.extent(3)},
+                     {heads.stride(1), heads.stride(2), 1});
+}
+
+namespace {
+
+/// The bounds of the sequences of every entry of a batch, whose positions begin at 0.
+std::vector<std::vector<std::int64_t>> bounds_of(std::span<const std::int64_t> positions,
+                                                 std::int64_t batch) {
+  std::vector<std::vector<std::int64_t>> bounds(static_cast<std::size_t>(batch));
+  const std::size_t length = positions.size() / bounds.size();
+  for (std::size_t b = 0; b < bounds.size(); ++b) {
+    for (std::size_t i = 0; i < length; ++i)
+      if (positions[b * length + i] == 0) bounds[b].push_back(static_cast<std::int64_t>(i));
+    bounds[b].push_back(static_cast<std::int64_t>(length));
+  }
+  return bounds;
+}
+
+}  // namespace
+
+AttentionInputs SelfAttention::inputs(View<const float> qkv, const Saved& saved) const {
+  Mask mask = parts_.causal ? Mask::causal() : Mask::full();
+  if (!saved.key_lengths.empty()) mask = mask.with_key_lengths(saved.key_lengths);
+  if (!saved.positions.empty()) mask = mask.with_segments(bounds_of(saved.positions, qkv.extent(0)));
   return {.query = part(qkv, 0),
           .key = part(qkv, key_part()),
           .value = part(qkv, value_part()),
-          .mask = key_lengths.empty() ? mask : mask.with_key_lengths(key_lengths),
+          .mask = mask,
           .decay = decay(),
           .key_projection = key_projection_values_,
           .value_projection = value_projection_values_};
@@ -130,16 +154,21 @@ View<T> by_heads(View<T> x, std::int64_t heads) {
 
 void SelfAttention::forward(Context& context, View<float> y, View<const float> x, View<const float> residual,
                             Saved& saved, std::int64_t position, const State* initial, State* final,
-                            std::span<const std::int64_t> key_lengths) const {
+                            std::span<const std::int64_t> key_lengths,
+                            std::span<const std::int32_t> positions) const {
   const View<float> qkv =
       View<float>(saved.qkv.view<float>().data(), {x.extent(0), x.extent(1), parts_.projected()});
   const View<float> attended = View<float>(saved.attended.view<float>().data(), x.shape());
   const View<float> normaliser =
       View<float>(saved.normaliser.view<float>().data(), {x.extent(0), x.extent(1), parts_.heads});
   qkv_.forward(context, rows(qkv), rows(x));
-  if (parts_.rotary) kernels::rotate(context, queries_and_keys(qkv), position, frequencies_);
   saved.key_lengths.assign(key_lengths.begin(), key_lengths.end());
-  AttentionInputs inputs = this->inputs(qkv, saved.key_lengths);
+  saved.positions.assign(positions.begin(), positions.end());
+  if (parts_.rotary && positions.empty())
+    kernels::rotate(context, queries_and_keys(qkv), position, frequencies_);
+  else if (parts_.rotary)
+    kernels::rotate_rows(context, rows_of_queries_and_keys(qkv), saved.positions, frequencies_);
+  AttentionInputs inputs = this->inputs(qkv, saved);
   inputs.initial = initial;
   inputs.position = position;
   attention_->forward(context, {by_heads(attended, parts_.heads), normaliser, final, &saved.non_positive},
@@ -180,7 +209,7 @@ void SelfAttention::backward(Context& context, View<float> dx, View<const float>
                     dvalue_projection = projection_gradient(value_projection_);
   attention_->backward(
       context, {part(dqkv, 0), dkey, part(dqkv, value_part()), ddecay, dkey_projection, dvalue_projection},
-      by_heads(View<const float>(dattended), parts_.heads), inputs(qkv, saved.key_lengths),
+      by_heads(View<const float>(dattended), parts_.heads), inputs(qkv, saved),
       by_heads(attended, parts_.heads), normaliser);
   if (key_projection_) {
     add(key_projection_->of(gradients), dkey_projection);
@@ -188,7 +217,11 @@ void SelfAttention::backward(Context& context, View<float> dx, View<const float>
   }
   for (std::size_t h = 0; h < decay_gradient.size(); ++h)
     decay_logit_->of(gradients).data()[h] += decay_gradient[h] * decay_[h] * (1 - decay_[h]);
-  if (parts_.rotary) kernels::rotate(context, queries_and_keys(dqkv), 0, frequencies_, kernels::Turn::back);
+  if (parts_.rotary && saved.positions.empty())
+    kernels::rotate(context, queries_and_keys(dqkv), 0, frequencies_, kernels::Turn::back);
+  else if (parts_.rotary)
+    kernels::rotate_rows(context, rows_of_queries_and_keys(dqkv), saved.positions, frequencies_,
+                         kernels::Turn::back);
   qkv_.backward(context, rows(dx), rows(View<const float>(dqkv)), rows(x), gradients);
 }
 
@@ -196,9 +229,7 @@ void SelfAttention::rotate_step(Context& context, View<float> qkv, const State& 
                                 std::span<const std::int64_t> slots) const {
   constexpr std::size_t piece = 64;
   const std::int64_t n = qkv.extent(0);
-  const View<float> heads = queries_and_keys(qkv.reshape({1, n, qkv.extent(1)}));
-  const View<float> all(heads.data(), {n, heads.extent(2), heads.extent(3)},
-                        {heads.stride(1), heads.stride(2), 1});
+  const View<float> all = rows_of_queries_and_keys(qkv.reshape({1, n, qkv.extent(1)}));
   std::array<std::int64_t, piece> positions;
   for (std::size_t first = 0; first < slots.size(); first += piece) {
     const std::size_t count = std::min(piece, slots.size() - first);

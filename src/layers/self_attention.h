@@ -51,7 +51,7 @@ class SelfAttention {
     Tensor qkv;         ///< [batch, length, projected], queries and keys rotated where positions are rotary
     Tensor attended;    ///< [batch, length, width]
     Tensor normaliser;  ///< [batch, length, heads]
-    std::vector<std::int64_t> key_lengths;
+    std::vector<std::int64_t> key_lengths, positions;
     std::int64_t non_positive = 0;  ///< queries of all forward passes whose denominator was not positive
     void reserve(std::int64_t batch, std::int64_t length, const Parts& parts);
     /// Of the memory that `reserve` takes.
@@ -71,10 +71,12 @@ class SelfAttention {
   /// y = attention(x) + residual (which may be empty or y), x and y [batch, length, width]. Continues the
   /// state `initial` and leaves `final`, where given; the first token stands at `position`. `key_lengths`
   /// [batch], where not empty, are the tokens of each entry; those behind are padding, which no other
-  /// position sees.
+  /// position sees. `positions` [batch · length], where not empty, are those of the tokens in their
+  /// sequences: where one is 0 a sequence begins, which no token before sees and which sees none of them.
   void forward(Context& context, View<float> y, View<const float> x, View<const float> residual, Saved& saved,
                std::int64_t position = 0, const State* initial = nullptr, State* final = nullptr,
-               std::span<const std::int64_t> key_lengths = {}) const;
+               std::span<const std::int64_t> key_lengths = {},
+               std::span<const std::int32_t> positions = {}) const;
 
   /// dx is assigned; gradients of parameters are added.
   void backward(Context& context, View<float> dx, View<const float> dy, View<const float> x,
@@ -108,11 +110,15 @@ class SelfAttention {
   /// Queries and keys of [batch, length, projected], as heads.
   View<float> queries_and_keys(View<float> qkv) const;
 
+  /// The same, [batch · length, heads, head size], of dense qkv.
+  View<float> rows_of_queries_and_keys(View<float> qkv) const;
+
   /// Rotates those of one token a stream, qkv [n, projected], whose slots stand where `state` says.
   void rotate_step(Context& context, View<float> qkv, const State& state,
                    std::span<const std::int64_t> slots) const;
 
-  AttentionInputs inputs(View<const float> qkv, const std::vector<std::int64_t>& key_lengths) const;
+  /// With the mask that `saved` describes.
+  AttentionInputs inputs(View<const float> qkv, const Saved& saved) const;
   void add_projections(ParameterTable& table, const std::string& name);
 
   Parts parts_;

@@ -2,10 +2,11 @@
 
 #include <algorithm>
 #include <charconv>
-#include <system_error>
 
 #include "attention/family.h"
 #include "base/fail.h"
+#include "base/lists.h"
+#include "base/names.h"
 
 namespace linnet {
 namespace {
@@ -184,13 +185,9 @@ void check_steps(const ModelConfig& config) {
   if (!sizes.empty() && *std::ranges::max_element(sizes) != config.vocabulary)
     fail<UsageError>("model", "expected model.vocabulary to be the largest of model.fields, {}, got {}",
                      *std::ranges::max_element(sizes), config.vocabulary);
-  if (several() && (config.masked() || config.tied_output || config.head != OutputDistribution::categorical))
-    fail<UsageError>("model",
-                     "expected a categorical head of its own and no masked objective with several fields, "
-                     "got {}",
-                     config.masked()      ? "a masked objective"
-                     : config.tied_output ? "model.tied_output"
-                                          : "model.head = \"logistics\"");
+  if (several() && (config.tied_output || config.head != OutputDistribution::categorical))
+    fail<UsageError>("model", "expected a categorical head of its own with several fields, got {}",
+                     config.tied_output ? "model.tied_output" : "model.head = \"logistics\"");
   if (config.masked() && config.columns > 0)
     fail<UsageError>("model",
                      "expected steps of tokens alone with model.objective = \"masked\", got {} columns",
@@ -271,20 +268,14 @@ void ModelConfig::check_generates() const {
 
 std::vector<std::int64_t> ModelConfig::field_sizes() const {
   if (fields.empty()) return vocabulary > 0 ? std::vector{vocabulary} : std::vector<std::int64_t>{};
-  std::vector<std::int64_t> sizes;
-  for (const char *at = fields.data(), *end = at + fields.size(); at <= end;) {
-    std::int64_t size = 0;
-    const auto [stop, error] = std::from_chars(at, end, size);
-    if (error != std::errc() || (stop != end && *stop != ',') || size < 1 || size > most_vocabulary)
-      fail<UsageError>("model",
-                       "expected model.fields to be numbers in 1 … {} separated by commas, got \"{}\"",
-                       most_vocabulary, fields);
-    sizes.push_back(size);
-    if (sizes.size() > most_fields)
-      fail<UsageError>("model", "expected at most {} fields in model.fields, got more", most_fields);
-    at = stop + 1;
-  }
-  return sizes;
+  const auto sizes = whole_numbers(fields, 1, most_vocabulary);
+  if (!sizes)
+    fail<UsageError>("model", "expected model.fields to be numbers in 1 … {} separated by commas, got \"{}\"",
+                     most_vocabulary, shortened(fields));
+  if (sizes->size() > most_fields)
+    fail<UsageError>("model", "expected at most {} fields in model.fields, got {}", most_fields,
+                     sizes->size());
+  return *sizes;
 }
 
 std::int64_t ModelConfig::input_fields() const {
@@ -296,8 +287,9 @@ namespace {
 /// Values of the first field, 0 where there is none. Allocates nothing: a stream is begun without memory.
 std::int64_t first_field(const ModelConfig& config) {
   std::int64_t size = config.vocabulary;
-  if (!config.fields.empty())
-    std::from_chars(config.fields.data(), config.fields.data() + config.fields.size(), size);
+  const char* at = config.fields.data();
+  while (*at == ' ') ++at;
+  std::from_chars(at, config.fields.data() + config.fields.size(), size);
   return size;
 }
 

@@ -28,12 +28,13 @@ void check_tokens_alone(const char* operation, const ModelConfig& config) {
 
 /// Throws UsageError where the sizes do not fit together.
 void check_sizes(const char* operation, std::span<const std::int32_t> tokens, std::int64_t batch,
-                 std::int64_t length, std::span<const std::int64_t> key_lengths) {
+                 std::int64_t length, std::span<const std::int64_t> key_lengths, std::int64_t fields = 1) {
   if (batch < 1 || length < 1)
     fail<UsageError>(operation, "expected a batch and a length of at least 1, got {} and {}", batch, length);
   const auto count = static_cast<std::int64_t>(tokens.size());
-  if (count / batch != length || count % batch != 0)
-    fail<UsageError>(operation, "expected {} · {} tokens, got {}", batch, length, count);
+  if (count % fields != 0 || count / fields / batch != length || count / fields % batch != 0)
+    fail<UsageError>(operation, "expected {} · {}{} tokens, got {}", batch, length,
+                     fields > 1 ? fmt::format(" · {}", fields) : "", count);
   if (key_lengths.empty()) return;
   if (static_cast<std::int64_t>(key_lengths.size()) != batch)
     fail<UsageError>(operation, "expected {} key lengths, one for each entry of the batch, got {}", batch,
@@ -140,37 +141,52 @@ Filling Model::fill(Context& context, std::span<const std::int32_t> tokens, std:
     fail<UsageError>("fill",
                      "expected an encoder (model.objective = \"masked\"), got a model that predicts the next "
                      "token: see score");
-  check_sizes("fill", tokens, batch, length, key_lengths);
+  const std::vector<std::int64_t> sizes = config().field_sizes();
+  const auto fields = std::ssize(sizes);
+  check_sizes("fill", tokens, batch, length, key_lengths, fields);
   std::vector<std::int32_t> inputs(tokens.begin(), tokens.end());
   Filling result;
-  for (std::int64_t i = 0; i < batch * length; ++i) {
-    const bool padding =
-        !key_lengths.empty() && i % length >= key_lengths[static_cast<std::size_t>(i / length)];
+  for (std::int64_t i = 0; i < batch * length * fields; ++i) {
+    const std::int64_t row = i / fields, size = sizes[static_cast<std::size_t>(i % fields)];
     std::int32_t& token = inputs[static_cast<std::size_t>(i)];
-    if (padding || token != hidden_token) continue;
-    token = config().mask_token();
-    result.positions.push_back(i);
+    if (!key_lengths.empty() && row % length >= key_lengths[static_cast<std::size_t>(row / length)]) {
+      token = 0;  // padding
+    } else if (token == hidden_token) {
+      token = static_cast<std::int32_t>(size);
+      result.positions.push_back(i);
+    } else {
+      check_token("fill", token, size + 1);
+    }
   }
-  inputs = inputs_of("fill", config(), inputs, batch, length, key_lengths);
-  const auto count = static_cast<std::int64_t>(result.positions.size());
+  const auto count = std::ssize(result.positions);
   result.probabilities = Tensor::of<float>({count, config().vocabulary});
   if (count == 0) return result;
 
-  Transformer transformer(network_of(*this));
+  const Network& network = network_of(*this);
+  Transformer transformer(network);
   const View<const float> rows =
       transformer.forward(context, inputs, batch, length, 0, nullptr, nullptr, key_lengths)
           .reshape({batch * length, config().width});
-  Workspace workspace(context);
-  const View<float> chosen = workspace.take(count, config().width);
-  for (std::int64_t i = 0; i < count; ++i)
-    std::copy_n(rows.at(result.positions[static_cast<std::size_t>(i)]), config().width, chosen.at(i));
-  const View<float> probabilities = result.probabilities.view<float>();
-  network_of(*this).head().logits_of(context, probabilities, chosen);
-  kernels::softmax_rows(context, probabilities, probabilities, 1);
-  for (std::int64_t i = 0; i < count; ++i) {
-    const float* row = probabilities.at(i);
-    result.tokens.push_back(
-        static_cast<std::int32_t>(std::max_element(row, row + config().vocabulary) - row));
+  result.tokens.resize(static_cast<std::size_t>(count));
+  for (std::int64_t field = 0; field < fields; ++field) {
+    std::vector<std::size_t> own;  // the hidden tokens of this field
+    for (std::size_t i = 0; i < result.positions.size(); ++i)
+      if (result.positions[i] % fields == field) own.push_back(i);
+    if (own.empty()) continue;
+    const std::int64_t size = sizes[static_cast<std::size_t>(field)];
+    Workspace workspace(context);
+    const View<float> chosen = workspace.take(std::ssize(own), config().width),
+                      probabilities = workspace.take(std::ssize(own), size);
+    for (std::size_t i = 0; i < own.size(); ++i)
+      std::copy_n(rows.at(result.positions[own[i]] / fields), config().width, chosen.at(i));
+    network.field_head(static_cast<std::size_t>(field)).logits_of(context, probabilities, chosen);
+    kernels::softmax_rows(context, probabilities, probabilities, 1);
+    for (std::size_t i = 0; i < own.size(); ++i) {
+      const float* row = probabilities.at(i);
+      float* const to = result.probabilities.view<float>().at(own[i]);
+      std::fill(std::copy_n(row, size, to), to + config().vocabulary, 0.0f);
+      result.tokens[own[i]] = static_cast<std::int32_t>(std::max_element(row, row + size) - row);
+    }
   }
   return result;
 }

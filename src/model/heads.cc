@@ -35,7 +35,7 @@ StepInputs NormalisedInputs::of(const Network& network, const Pass& pass) {
 void Heads::reserve(std::int64_t batch, std::int64_t length) {
   const std::int64_t rows = batch * length, width = network_.config().width;
   keeps_ = true;
-  later_.resize(network_.later_fields().size());
+  later_.resize(network_.later_fields().size() + network_.single_fields().size());
   if (network_.has_head()) first_rows(token_memory_, rows, network_.head().outputs());
   if (network_.value_head()) {
     first_rows(value_memory_, rows, network_.value_head()->outputs());
@@ -46,10 +46,10 @@ void Heads::reserve(std::int64_t batch, std::int64_t length) {
     first_rows(pooled_, batch, width);
   }
   for (std::size_t f = 0; f < later_.size(); ++f) {
-    later_[f].saved.reserve(rows, width);
-    first_rows(later_[f].memory, rows, network_.later_fields()[f].head().outputs());
+    if (network_.single_fields().empty()) later_[f].saved.reserve(rows, width);
+    first_rows(later_[f].memory, rows, network_.field_head(f + 1).outputs());
   }
-  if (!later_.empty()) first_rows(chain_, rows, width);
+  if (!network_.later_fields().empty()) first_rows(chain_, rows, width);
   if (!later_.empty() || network_.value_head()) part_nll_.resize(static_cast<std::size_t>(rows));
   if (!later_.empty()) field_targets_.resize(static_cast<std::size_t>(rows));
   own_nll_.resize(static_cast<std::size_t>(rows));
@@ -67,20 +67,24 @@ double Heads::floats_per_step(const ModelConfig& config) {
 double Heads::loss(Context& context, View<const float> hidden, const Pass& pass, std::span<float> nll,
                    const float* weight) {
   pass_ = pass;
-  later_.resize(network_.later_fields().size());
+  later_.resize(network_.later_fields().size() + network_.single_fields().size());
   const auto count = static_cast<std::size_t>(network_.classifier() != nullptr ? pass.batch : pass.rows());
   if (nll.empty()) {
     own_nll_.resize(std::max(own_nll_.size(), count));
     nll = std::span(own_nll_).first(count);
   }
   if (network_.classifier() != nullptr) return label_loss(context, hidden, nll, weight);
-  double sum = 0;
   if (network_.has_head())
-    sum = token_loss(context, hidden, nll, weight);
+    token_nats_ = token_loss(context, hidden, nll, weight);
   else
     std::ranges::fill(nll, 0.0f);
-  if (network_.value_head()) sum += value_loss(context, hidden, nll, weight);
-  return sum;
+  if (network_.value_head()) value_nats_ = value_loss(context, hidden, nll, weight);
+  return token_nats_ + value_nats_;
+}
+
+float Heads::factor_of(std::int64_t head, const float* weight) const {
+  if (weight == nullptr) return 1;
+  return pass_.head_weights.empty() ? *weight : *weight * pass_.head_weights[static_cast<std::size_t>(head)];
 }
 
 double Heads::token_loss(Context& context, View<const float> hidden, std::span<float> nll,
@@ -89,11 +93,11 @@ double Heads::token_loss(Context& context, View<const float> hidden, std::span<f
   const auto gradient = [&](View<float> parameters) {
     return weight != nullptr ? parameters : View<float>();
   };
-  const float factor = weight != nullptr ? *weight : 1;
   parameters_ = first_rows(token_memory_, rows, network_.head().outputs());
   network_.head().forward(context, parameters_, hidden);
   if (fields == 1) {
-    network_.head().loss(context, nll, gradient(parameters_), parameters_, pass_.targets, factor);
+    network_.head().loss(context, nll, gradient(parameters_), parameters_, pass_.targets,
+                         factor_of(0, weight));
     return sum_of(nll);
   }
   field_targets_.resize(std::max(field_targets_.size(), static_cast<std::size_t>(rows)));
@@ -103,20 +107,25 @@ double Heads::token_loss(Context& context, View<const float> hidden, std::span<f
       targets[static_cast<std::size_t>(i)] = pass_.targets[static_cast<std::size_t>(i * fields + field)];
   };
   targets_of(0);
-  network_.head().loss(context, nll, gradient(parameters_), parameters_, targets, factor);
+  network_.head().loss(context, nll, gradient(parameters_), parameters_, targets, factor_of(0, weight));
   double sum = sum_of(nll);
   part_nll_.resize(std::max(part_nll_.size(), static_cast<std::size_t>(rows)));
   const std::span<float> part = std::span(part_nll_).first(static_cast<std::size_t>(rows));
-  const View<float> chain = first_rows(chain_, rows, network_.config().width);
-  std::copy_n(hidden.data(), hidden.size(), chain.data());
+  const bool chained = network_.single_fields().empty();
+  const View<float> chain = chained ? first_rows(chain_, rows, network_.config().width) : View<float>();
+  if (chained) std::copy_n(hidden.data(), hidden.size(), chain.data());
   for (std::int64_t f = 1; f < fields; ++f) {
-    Later& later = later_[static_cast<std::size_t>(f - 1)];
-    const LaterField& field = network_.later_fields()[static_cast<std::size_t>(f - 1)];
-    later.parameters = first_rows(later.memory, rows, field.head().outputs());
-    field.forward(context, later.parameters, chain, {pass_.targets, fields, f - 1},
-                  keeps_ ? &later.saved : nullptr);
+    const auto at = static_cast<std::size_t>(f - 1);
+    Later& later = later_[at];
+    const OutputHead& head = network_.field_head(at + 1);
+    later.parameters = first_rows(later.memory, rows, head.outputs());
+    if (chained)
+      network_.later_fields()[at].forward(context, later.parameters, chain, {pass_.targets, fields, f - 1},
+                                          keeps_ ? &later.saved : nullptr);
+    else
+      head.forward(context, later.parameters, hidden);
     targets_of(f);
-    field.head().loss(context, part, gradient(later.parameters), later.parameters, targets, factor);
+    head.loss(context, part, gradient(later.parameters), later.parameters, targets, factor_of(f, weight));
     sum += sum_of(part);
     for (std::size_t i = 0; i < nll.size(); ++i) nll[i] += part[i];
   }
@@ -136,7 +145,7 @@ double Heads::value_loss(Context& context, View<const float> hidden, std::span<f
   part_nll_.resize(std::max(part_nll_.size(), static_cast<std::size_t>(rows)));
   const std::span<float> part = std::span(part_nll_).first(static_cast<std::size_t>(rows));
   head.loss(context, part, weight != nullptr ? value_parameters_ : View<float>(), value_parameters_,
-            value_targets_, weight != nullptr ? *weight : 1);
+            value_targets_, factor_of(network_.has_head() ? 1 + std::ssize(later_) : 0, weight));
   for (std::size_t i = 0; i < nll.size(); ++i) nll[i] += part[i];
   return sum_of(part);
 }
@@ -178,7 +187,13 @@ void Heads::backward(Context& context, View<float> dhidden, View<const float> hi
     kernels::add(context, dhidden, dhidden, part);
   };
   if (network_.has_head()) network_.head().backward(context, dhidden, parameters_, hidden, gradients);
-  if (!later_.empty()) {
+  for (std::size_t f = 0; f < network_.single_fields().size(); ++f)
+    add_to(
+        [&](View<float> to) {
+          network_.single_fields()[f]->backward(context, to, later_[f].parameters, hidden, gradients);
+        },
+        false);
+  if (!network_.later_fields().empty()) {
     const std::int64_t fields = 1 + std::ssize(later_);
     Workspace workspace(context);
     const View<float> chain = workspace.take(dhidden.extent(0), width);

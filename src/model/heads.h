@@ -18,6 +18,9 @@ struct Pass {
   std::span<const std::int32_t> targets = {};      ///< [rows, fields], negative ones do not count
   std::span<const float> value_targets = {};       ///< [rows, targets], NaN does not count
   std::span<const std::int32_t> labels = {};       ///< [batch], negative ones do not count
+  std::span<const std::int32_t> positions = {};    ///< [rows] as in Batch; empty: one sequence each
+  /// Factors of the gradients of the heads: of each field of tokens, then of the real numbers. Empty: 1 each.
+  std::span<const float> head_weights = {};
 
   std::int64_t rows() const { return batch * length; }
 };
@@ -45,7 +48,8 @@ class Heads {
 
   /// Σ −log p in nats over everything that counts. nll, where not empty, receives that of every row, [batch ·
   /// length]; of a classifier that of every entry, [batch]. With `weight`, the gradient of weight · Σ is kept
-  /// for `backward` in place of the parameters. The spans of the pass must stay until then.
+  /// for `backward` in place of the parameters, that of a head multiplied by its weight in the pass. The
+  /// spans of the pass must stay until then.
   double loss(Context& context, View<const float> hidden, const Pass& pass, std::span<float> nll,
               const float* weight);
 
@@ -60,6 +64,10 @@ class Heads {
   View<const float> parameters() const { return parameters_; }
   View<const float> value_parameters() const { return value_parameters_; }
   View<const float> field_parameters(std::size_t field) const { return later_[field - 1].parameters; }
+  /// The parts of the last loss, in nats: of all tokens, and of the real numbers.
+  double token_nats() const { return token_nats_; }
+  double value_nats() const { return value_nats_; }
+
   /// The normalised targets of the real numbers of the last `loss`, [rows, targets].
   View<const float> value_targets() const { return value_targets_; }
 
@@ -74,7 +82,11 @@ class Heads {
   double value_loss(Context& context, View<const float> hidden, std::span<float> nll, const float* weight);
   double label_loss(Context& context, View<const float> hidden, std::span<float> nll, const float* weight);
 
+  /// The factor of the gradient of a head, where `weight` is that of the pass.
+  float factor_of(std::int64_t head, const float* weight) const;
+
   const Network& network_;
+  double token_nats_ = 0, value_nats_ = 0;
   bool keeps_ = false;  ///< whether later fields keep what a backward needs
   Pass pass_;
   Tensor token_memory_, value_memory_, target_memory_, chain_, pooled_;

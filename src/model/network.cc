@@ -78,8 +78,8 @@ Network::Network(const ModelConfig& config, const std::shared_ptr<const FeatureM
     : config_((config.check(), config)), table_(config.weights) {
   const std::vector<std::int64_t> sizes = config.field_sizes();
   std::vector<std::int64_t> later(sizes.begin() + (sizes.empty() ? 0 : 1), sizes.end());
-  if (config.shifted())
-    for (std::int64_t& rows : later) ++rows;  // the start token
+  if (config.shifted() || config.masked())
+    for (std::int64_t& rows : later) ++rows;  // the start or the mask token
   embedding_.emplace(table_, "embedding",
                      Embedding::Shape{config.input_tokens(), config.width, config.length, config.positions,
                                       config.tied_output, later, config.columns});
@@ -107,8 +107,14 @@ Network::Network(const ModelConfig& config, const std::shared_ptr<const FeatureM
               ? OutputHead::logistic_mixture(table_, "head", config.width, sizes.front(), config.mixtures)
               : OutputHead::categorical(table_, "head", config.width, sizes.front(),
                                         config.tied_output ? &embedding_->table() : nullptr);
-  for (std::size_t f = 1; f < sizes.size(); ++f)
-    later_fields_.emplace_back(table_, fmt::format("fields.{}", f), config.width, sizes[f - 1], sizes[f]);
+  for (std::size_t f = 1; f < sizes.size(); ++f) {
+    const std::string name = fmt::format("fields.{}", f);
+    if (config.masked())
+      single_fields_.push_back(
+          OutputHead::categorical(table_, name + ".head", config.width, sizes[f], nullptr));
+    else
+      later_fields_.emplace_back(table_, name, config.width, sizes[f - 1], sizes[f]);
+  }
 }
 
 void Network::redraw(std::span<float> parameters, std::uint64_t draw) const {
@@ -124,6 +130,7 @@ void Network::pack(Context& context, const ParameterValues& parameters, bool tra
   if (classifier_) classifier_->pack(context, parameters, training);
   if (head_) head_->pack(context, parameters, training);
   for (LaterField& field : later_fields_) field.pack(context, parameters, training);
+  for (const auto& field : single_fields_) field->pack(context, parameters, training);
 }
 
 void Network::unpack(std::span<float> parameters) const {
@@ -133,6 +140,7 @@ void Network::unpack(std::span<float> parameters) const {
   if (classifier_) classifier_->unpack(parameters);
   if (head_) head_->unpack(parameters);
   for (const LaterField& field : later_fields_) field.unpack(parameters);
+  for (const auto& field : single_fields_) field->unpack(parameters);
 }
 
 }  // namespace linnet

@@ -55,8 +55,16 @@ class Network {
   /// Of tokens, where the model predicts tokens (`has_head`): of their first field.
   const OutputHead& head() const { return *head_; }
   bool has_head() const { return head_ != nullptr; }
-  /// Of the other fields, in order.
+  /// Of the other fields, in order, each given those before.
   const std::vector<LaterField>& later_fields() const { return later_fields_; }
+  /// Of the other fields of a masked model, each by itself.
+  const std::vector<std::unique_ptr<OutputHead>>& single_fields() const { return single_fields_; }
+  /// Of any field.
+  const OutputHead& field_head(std::size_t field) const {
+    return field == 0               ? *head_
+           : single_fields_.empty() ? later_fields_[field - 1].head()
+                                    : *single_fields_[field - 1];
+  }
   /// Of real numbers, with their scale, where the model predicts them.
   const std::optional<ValueHead>& value_head() const { return value_head_; }
   /// The scale of the real numbers, where there are any.
@@ -72,6 +80,7 @@ class Network {
   std::optional<Norm> final_norm_;
   std::unique_ptr<OutputHead> head_;
   std::vector<LaterField> later_fields_;
+  std::vector<std::unique_ptr<OutputHead>> single_fields_;
   std::optional<Columns> columns_;
   std::optional<ValueHead> value_head_;
   std::unique_ptr<OutputHead> classifier_;

@@ -54,10 +54,10 @@ double TrainingTransformer::forward(Context& context, const Pass& pass, float we
   };
   const auto flat = [&](Tensor& tensor) { return tensor.view<float>().slice(0, 0, rows); };
 
-  network_.embedding().forward(context, cube(streams_[0]), inputs_.of(network_, pass), 0);
+  network_.embedding().forward(context, cube(streams_[0]), inputs_.of(network_, pass), 0, pass.positions);
   for (std::size_t i = 0; i < saved_.size(); ++i)
     network_.blocks()[i].forward(context, cube(streams_[i + 1]), cube(streams_[i]), saved_[i], dropout,
-                                 pass.key_lengths);
+                                 pass.key_lengths, pass.positions);
   View<float> hidden = flat(streams_.back());
   if (network_.final_norm()) {
     network_.final_norm()->forward(context, flat(normed_), flat(stats_), hidden);
@@ -85,7 +85,8 @@ void TrainingTransformer::backward(Context& context, std::span<float> gradients)
   for (std::size_t i = saved_.size(); i-- > 0;)
     network_.blocks()[i].backward(context, cube(gradient_), cube(streams_[i]), saved_[i], dropout_,
                                   gradients);
-  network_.embedding().backward(context, cube(gradient_), inputs_.of(network_, pass_), gradients);
+  network_.embedding().backward(context, cube(gradient_), inputs_.of(network_, pass_), gradients,
+                                pass_.positions);
 }
 
 std::string TrainingTransformer::first_not_finite(Context& context) const {

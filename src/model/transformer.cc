@@ -76,7 +76,8 @@ void RecurrentState::restore(std::int64_t slot, std::span<const std::byte> bytes
 }
 
 View<float> Transformer::embed(Context& context, const StepInputs& inputs, std::int64_t batch,
-                               std::int64_t length, std::int64_t position) {
+                               std::int64_t length, std::int64_t position,
+                               std::span<const std::int32_t> positions) {
   const std::int64_t width = network_.config().width;
   if (batch * length > reserved_batch_ * reserved_length_) {
     hidden_ = Tensor::of<float>({batch * length, width});
@@ -87,19 +88,20 @@ View<float> Transformer::embed(Context& context, const StepInputs& inputs, std::
     reserved_length_ = length;
   }
   const View<float> hidden(hidden_.span<float>().data(), {batch, length, width});
-  network_.embedding().forward(context, hidden, inputs, position);
+  network_.embedding().forward(context, hidden, inputs, position, positions);
   return hidden;
 }
 
 View<const float> Transformer::forward(Context& context, const StepInputs& inputs, std::int64_t batch,
                                        std::int64_t length, std::int64_t position,
                                        const RecurrentState* initial, RecurrentState* final,
-                                       std::span<const std::int64_t> key_lengths) {
-  const View<float> hidden = embed(context, inputs, batch, length, position);
+                                       std::span<const std::int64_t> key_lengths,
+                                       std::span<const std::int32_t> positions) {
+  const View<float> hidden = embed(context, inputs, batch, length, position, positions);
   for (std::size_t i = 0; i < network_.blocks().size(); ++i)
     network_.blocks()[i].apply(context, hidden, attention_, position,
                                initial ? initial->layers[i].get() : nullptr,
-                               final ? final->layers[i].get() : nullptr, key_lengths);
+                               final ? final->layers[i].get() : nullptr, key_lengths, positions);
   if (network_.final_norm()) {
     const View<float> flat = hidden.reshape({batch * length, network_.config().width});
     network_.final_norm()->forward(context, flat, {}, flat);
@@ -139,7 +141,7 @@ double Transformer::loss(Context& context, std::span<const std::int32_t> ids,
 
 double Transformer::loss(Context& context, const Pass& pass, std::span<float> nll) {
   const View<const float> hidden = forward(context, inputs_.of(network_, pass), pass.batch, pass.length, 0,
-                                           nullptr, nullptr, pass.key_lengths);
+                                           nullptr, nullptr, pass.key_lengths, pass.positions);
   return heads_.loss(context, hidden.reshape({pass.rows(), network_.config().width}), pass, nll, nullptr);
 }
 

@@ -48,11 +48,12 @@ class Transformer {
   /// Hidden rows [batch, length, width] for the inputs of batch · length steps, of which the first of each
   /// entry stands at `position`; what the output head takes. Continues `initial` and leaves `final` (each
   /// `batch` slots), where given. `key_lengths` [batch], where not empty, are the tokens of each entry: the
-  /// rest of it is padding. The view lives until the next call.
+  /// rest of it is padding. `positions` as in SelfAttention. The view lives until the next call.
   View<const float> forward(Context& context, const StepInputs& inputs, std::int64_t batch,
                             std::int64_t length, std::int64_t position = 0,
                             const RecurrentState* initial = nullptr, RecurrentState* final = nullptr,
-                            std::span<const std::int64_t> key_lengths = {});
+                            std::span<const std::int64_t> key_lengths = {},
+                            std::span<const std::int32_t> positions = {});
 
   /// Σ −log p in nats over the targets that count, each predicted from the inputs up to its own (in an
   /// encoder from all of them); `nll` as in Heads.
@@ -80,7 +81,7 @@ class Transformer {
  private:
   /// The residual stream [batch, length, width] as embedded.
   View<float> embed(Context& context, const StepInputs& inputs, std::int64_t batch, std::int64_t length,
-                    std::int64_t position);
+                    std::int64_t position, std::span<const std::int32_t> positions = {});
 
   const Network& network_;
   Tensor hidden_;

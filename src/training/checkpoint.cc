@@ -213,7 +213,9 @@ TrainingProgress read_checkpoint(const fs::path& folder, const ModelConfig& conf
   require_equal(model_options(read_config(folder / config_file)), model_options(config), "", folder);
   Json decisive = decisive_options(options);
   decisive.erase("steps");  // a run may be made longer or shorter
-  require_equal(state["training"], decisive, "training", folder);
+  Json saved = state["training"];
+  if (!saved.contains("head_weights")) saved["head_weights"] = "";  // of an earlier version
+  require_equal(saved, decisive, "training", folder);
 
   const Tensor parameters = read_values(folder / weights_file, table);
   const Safetensors moments = Safetensors::read(folder / moments_file);

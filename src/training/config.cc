@@ -1,8 +1,14 @@
 #include "training/config.h"
 
+#include <algorithm>
 #include <limits>
 
+#include "base/fail.h"
+#include "base/lists.h"
+#include "base/names.h"
+
 namespace linnet {
+
 void add_options(Options& table, TrainingOptions& options) {
   table.add("training.steps", options.steps, "number of updates", 0, most_steps);
   table.add("training.batch", options.batch, "examples per pass", 1, 1 << 20);
@@ -43,6 +49,32 @@ void add_options(Options& table, TrainingOptions& options) {
             1 << 20);
   table.add("training.patience", options.patience,
             "stop after this number of evaluations without improvement; 0 never does", 0, most_steps);
+  table.add(
+      "training.head_weights", options.head_weights,
+      "factors of the losses of several heads, separated by commas: of each field of tokens, then of the "
+      "real numbers; empty: 1 each");
+}
+
+std::vector<float> head_weights(const TrainingOptions& options, const ModelConfig& config) {
+  if (options.head_weights.empty()) return {};
+  const bool tokens = config.shifted() || config.masked();
+  const std::int64_t heads = (tokens ? std::ssize(config.field_sizes()) : 0) + (config.target_count() > 0);
+  if (heads < 2)
+    fail<UsageError>("training",
+                     "expected no training.head_weights for a model of one output head, got \"{}\"",
+                     shortened(options.head_weights));
+  constexpr double most = 1e6;
+  const auto weights = numbers(options.head_weights, 0, most);
+  if (!weights || std::ssize(*weights) != heads || std::ranges::count(*weights, 0.0) == heads)
+    fail<UsageError>("training",
+                     "expected training.head_weights to be {} numbers in 0 … {}, not all of them 0, for the "
+                     "heads of {}, got \"{}\"",
+                     heads, most,
+                     config.target_count() == 0 ? "the fields"
+                     : heads == 2               ? "the tokens and the real numbers"
+                                                : "the fields and the real numbers",
+                     shortened(options.head_weights));
+  return {weights->begin(), weights->end()};
 }
 
 std::span<const std::string_view> keys_of_the_loop() {

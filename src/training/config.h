@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "io/options.h"
 #include "linnet/training.h"
@@ -14,6 +15,10 @@ inline constexpr std::int64_t most_steps = std::int64_t{1} << 40;
 
 /// Adds the keys training.*, bound to `options`.
 void add_options(Options& table, TrainingOptions& options);
+
+/// The factors of the heads of a model as training.head_weights lists them, none where it is empty. Throws
+/// UsageError for a list that does not fit the model.
+std::vector<float> head_weights(const TrainingOptions& options, const ModelConfig& config);
 
 /// Those of them that do not decide the parameters after a given update: how often `train` reports, evaluates
 /// and saves, and when it stops.

@@ -91,7 +91,7 @@ class FieldLosses {
     losses_.resize(rows);
     for (std::size_t f = 0; f < fields; ++f) {
       for (std::size_t i = 0; i < rows; ++i) targets_[i] = batch.targets[i * fields + f];
-      const OutputHead& head = f == 0 ? network_.head() : network_.later_fields()[f - 1].head();
+      const OutputHead& head = network_.field_head(f);
       const View<const float> parameters = f == 0 ? heads.parameters() : heads.field_parameters(f);
       if (fields > 1) {
         head.loss(context, losses_, {}, parameters, targets_, 1);
@@ -168,7 +168,7 @@ Evaluation evaluate(Context& context, const Network& network, const Dataset& dat
   const std::int64_t size = dataset.size();
   const std::int64_t count = examples == 0 ? size : std::min(examples, size);
 
-  if (on_token && (!network.has_head() || !network.later_fields().empty() || network.value_head()))
+  if (on_token && (!network.has_head() || config.field_sizes().size() != 1 || network.value_head()))
     fail<UsageError>("evaluate", "expected a model of one token per step for losses by token, got another");
   Transformer transformer(network);
   Examples chosen;
@@ -176,7 +176,8 @@ Evaluation evaluate(Context& context, const Network& network, const Dataset& dat
   ValueErrors values;
   FieldLosses fields(network);
   Confusion confusion(config.classifies() ? config.classes : 0);
-  double nats = 0;
+  double nats = 0, token_nats = 0, value_nats = 0;
+  std::int64_t numbers = 0;
   std::vector<float> losses;
   for (std::int64_t first = 0; first < count; first += batch) {
     const std::int64_t here = std::min(batch, count - first);
@@ -192,6 +193,9 @@ Evaluation evaluate(Context& context, const Network& network, const Dataset& dat
     if (on_token) report_tokens(pass.targets, losses, config.length, index, on_token);
     result.tokens += counted_targets(pass);
     const Heads& heads = transformer.heads();
+    token_nats += heads.token_nats();
+    value_nats += heads.value_nats();
+    numbers += std::ranges::count_if(pass.value_targets, [](float value) { return !std::isnan(value); });
     if (network.has_head()) fields.add(context, heads, pass, accuracy);
     if (network.value_head()) values.add(network, heads, pass);
     if (network.classifier() != nullptr) confusion.add(context, network, heads, pass.labels);
@@ -202,6 +206,13 @@ Evaluation evaluate(Context& context, const Network& network, const Dataset& dat
   result.non_positive = static_cast<double>(transformer.non_positive()) / std::max(queries, 1.0);
   result.perplexity = std::exp2(result.bits);
   result.accuracy = std::numeric_limits<double>::quiet_NaN();
+  if (network.has_head() && network.value_head()) {
+    const std::int64_t tokens = result.tokens - numbers;
+    result.token_bits =
+        token_nats / std::numbers::ln2 / static_cast<double>(std::max<std::int64_t>(tokens, 1));
+    result.value_nats = value_nats / static_cast<double>(std::max<std::int64_t>(numbers, 1));
+    result.numbers = numbers;
+  }
   if (network.has_head()) fields.write(result, accuracy);
   if (network.value_head()) values.write(result);
   if (network.classifier() != nullptr) confusion.write(result);

@@ -3,13 +3,28 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
+#include "attention/family.h"
 #include "base/fail.h"
 #include "base/parallel.h"
 #include "linnet/dataset.h"
 #include "training/masking.h"
 
 namespace linnet {
+
+namespace {
+
+/// Throws UsageError where the model does not take several sequences in an example.
+void check_packed(const char* operation, const ModelConfig& config) {
+  if (config.classifies())
+    fail<UsageError>(operation,
+                     "expected one sequence per example (data.packing = false) for a model of labels, which "
+                     "are those of whole examples, got several");
+  check_packed(config.attention, config.layers);
+}
+
+}  // namespace
 
 void check_fit(const ModelConfig& config, const Dataset& dataset) {
   if (dataset.length() != config.length)
@@ -48,8 +63,26 @@ void check_fit(const ModelConfig& config, const Dataset& dataset) {
   if (config.classes > 0 && dataset.classes() != config.classes)
     fail<UsageError>("training", "expected model.classes = {} as the data has, got {}", dataset.classes(),
                      config.classes);
+  if (dataset.packed()) check_packed("training", config);
   if (dataset.size() == 0) fail("training", "expected at least 1 example, got an empty set");
 }
+
+namespace {
+
+/// The inputs of a next-token model in place of a sequence's own steps: its first input, then all but the
+/// last.
+void shift(const ModelConfig& config, std::span<const std::int64_t> sizes, std::span<std::int32_t> inputs,
+           std::span<float> values, std::int64_t label) {
+  const auto columns = static_cast<std::size_t>(config.columns);
+  if (sizes.empty()) std::ranges::fill(inputs, -1);
+  std::shift_right(inputs.begin(), inputs.end(), config.input_fields());
+  std::shift_right(values.begin(), values.end(), config.columns);
+  std::ranges::fill(values.first(columns), std::numeric_limits<float>::quiet_NaN());
+  inputs[0] = config.first_input(config.classes > 0 ? label : -1);
+  for (std::size_t f = 1; f < sizes.size(); ++f) inputs[f] = static_cast<std::int32_t>(sizes[f]);
+}
+
+}  // namespace
 
 void Examples::read_one(const Dataset& dataset, const ModelConfig& config, std::int64_t i, std::int64_t index,
                         const Masks& masks) {
@@ -62,7 +95,7 @@ void Examples::read_one(const Dataset& dataset, const ModelConfig& config, std::
   const std::span<std::int32_t> inputs = part(inputs_, input_fields), targets = part(targets_, fields);
   const std::span<std::int32_t> tokens = inputs.first(targets.size());
   const std::span<float> values = part(values_, columns);
-  const std::int64_t label = dataset.read(index, tokens, targets);
+  const std::vector<PackedSequence> sequences = dataset.read_sequences(index, tokens, targets);
   if (columns > 0) dataset.read_values(index, values, part(value_targets_, dataset.target_columns()));
 
   std::int64_t known = length;  // steps before the padding
@@ -80,21 +113,29 @@ void Examples::read_one(const Dataset& dataset, const ModelConfig& config, std::
   if (fields > 0)  // some token: nothing sees it
     std::fill(tokens.begin() + known * fields, tokens.end(), 0);
 
-  if (config.masked()) {
-    hide_tokens(tokens, targets, config.vocabulary, config.mask_token(), masks.random,
-                static_cast<std::uint64_t>(masks.draw(i)));
-  } else if (config.classifies()) {
-    labels_[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(label);
-  } else if (config.shifted()) {
-    if (fields == 0) std::ranges::fill(inputs, -1);
-    std::shift_right(inputs.begin(), inputs.end(), input_fields);
-    std::shift_right(values.begin(), values.end(), columns);
-    std::ranges::fill(values.first(static_cast<std::size_t>(columns)),
-                      std::numeric_limits<float>::quiet_NaN());
-    inputs[0] = config.first_input(config.classes > 0 ? label : -1);
-    if (fields < 2) return;
-    const std::vector<std::int64_t> sizes = config.field_sizes();
-    for (std::size_t f = 1; f < sizes.size(); ++f) inputs[f] = static_cast<std::int32_t>(sizes[f]);
+  if (config.classifies())
+    labels_[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(sequences[0].label);
+  const std::vector<std::int64_t> sizes = config.field_sizes();
+  std::int64_t begin = 0;
+  for (const auto& [end, label] : sequences) {
+    const auto own = [&](auto all, std::int64_t each) {
+      return all.subspan(static_cast<std::size_t>(begin * each),
+                         static_cast<std::size_t>((end - begin) * each));
+    };
+    if (config.masked())
+      hide_tokens(own(tokens, fields), own(targets, fields), sizes, masks.random,
+                  static_cast<std::uint64_t>((masks.draw(i) * length + begin) * fields));
+    else if (config.shifted())
+      shift(config, sizes, own(inputs, input_fields), own(values, columns), label);
+    begin = end;
+  }
+  if (!dataset.packed()) return;
+  const std::span<std::int32_t> positions = part(positions_, 1);
+  auto next = sequences.begin();
+  std::int32_t position = 0;
+  for (std::int64_t step = 0; step < length; ++step) {
+    if (next != sequences.end() && step == next->end && ++next != sequences.end()) position = 0;
+    positions[static_cast<std::size_t>(step)] = position++;
   }
 }
 
@@ -110,6 +151,7 @@ Batch Examples::read(Context& context, const Dataset& dataset, const ModelConfig
   resize(value_targets_, config.columns > 0 ? dataset.target_columns() : 0);
   key_lengths_.resize(static_cast<std::size_t>(count));
   labels_.resize(static_cast<std::size_t>(config.classifies() ? count : 0));
+  resize(positions_, dataset.packed() ? 1 : 0);
   parallel_for(context, count, [&](std::int64_t i) { read_one(dataset, config, i, index(i), masks); });
   if (std::ranges::all_of(key_lengths_, [&](std::int64_t tokens) { return tokens == length; }))
     key_lengths_.clear();
@@ -118,6 +160,7 @@ Batch Examples::read(Context& context, const Dataset& dataset, const ModelConfig
   if (config.classifies() || config.objective == Objective::same_step) batch.targets = {};
   if (config.target_count() > 0) batch.value_targets = value_targets_;
   batch.labels = labels_;
+  batch.positions = positions_;
   return batch;
 }
 
@@ -134,7 +177,8 @@ Batch part_of(const Batch& batch, std::int64_t first, std::int64_t last) {
           .key_lengths = part(batch.key_lengths),
           .values = part(batch.values),
           .value_targets = part(batch.value_targets),
-          .labels = part(batch.labels)};
+          .labels = part(batch.labels),
+          .positions = part(batch.positions)};
 }
 
 Pass pass_of(const Batch& batch) {
@@ -145,7 +189,13 @@ Pass pass_of(const Batch& batch) {
           .key_lengths = batch.key_lengths,
           .targets = batch.targets,
           .value_targets = batch.value_targets,
-          .labels = batch.labels};
+          .labels = batch.labels,
+          .positions = batch.positions};
+}
+
+std::int64_t steps_in(const Batch& batch) {
+  if (batch.key_lengths.empty()) return batch.examples * batch.length;
+  return std::accumulate(batch.key_lengths.begin(), batch.key_lengths.end(), std::int64_t{0});
 }
 
 std::int64_t counted_targets(const Batch& batch) {
@@ -174,6 +224,16 @@ void check_batch(const char* operation, const ModelConfig& config, const Batch& 
   check_size("value targets", batch.value_targets.size(), length * config.target_count());
   check_size("labels", batch.labels.size(), config.classifies() ? 1 : 0);
   if (!batch.key_lengths.empty()) check_size("key lengths", batch.key_lengths.size(), 1);
+  if (!batch.positions.empty()) {
+    check_size("positions", batch.positions.size(), length);
+    check_packed(operation, config);
+    for (std::size_t i = 0; i < batch.positions.size(); ++i) {
+      const std::int32_t next = i % static_cast<std::size_t>(length) == 0 ? 0 : batch.positions[i - 1] + 1;
+      if (batch.positions[i] != 0 && batch.positions[i] != next)
+        fail<UsageError>(operation, "expected position 0 or {} in step {}, got {}", next, i,
+                         batch.positions[i]);
+    }
+  }
 
   const auto check_range = [&](const char* what, const auto& values, std::int64_t least, std::int64_t most) {
     for (const std::int64_t value : values)
@@ -192,7 +252,7 @@ void check_batch(const char* operation, const ModelConfig& config, const Batch& 
   };
   check_fields("inputs", batch.inputs, config.input_fields(), fields == 0 ? -1 : 0, [&](std::int64_t field) {
     if (field == 0) return config.input_tokens() - 1;
-    return sizes[static_cast<std::size_t>(field)] - (config.shifted() ? 0 : 1);
+    return sizes[static_cast<std::size_t>(field)] - (config.shifted() || config.masked() ? 0 : 1);
   });
   check_fields("targets", batch.targets, fields, -1,
                [&](std::int64_t field) { return sizes[static_cast<std::size_t>(field)] - 1; });

@@ -36,6 +36,7 @@ class Examples {
   std::vector<std::int32_t> inputs_, targets_, labels_;
   std::vector<float> values_, value_targets_;
   std::vector<std::int64_t> key_lengths_;
+  std::vector<std::int32_t> positions_;
 };
 
 /// Streams of Draw::masking: every update of a run hides other tokens, an evaluation always the same.
@@ -43,6 +44,9 @@ inline constexpr std::uint32_t training_masks = 0, evaluation_masks = 1;
 
 /// The examples [first, last) of a batch.
 Batch part_of(const Batch& batch, std::int64_t first, std::int64_t last);
+
+/// Steps of a batch before the padding.
+std::int64_t steps_in(const Batch& batch);
 
 /// What counts in the loss: targets and labels that are not −1, real numbers that are not NaN.
 std::int64_t counted_targets(const Batch& batch);

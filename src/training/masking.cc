@@ -16,10 +16,10 @@ constexpr std::uint32_t replaced = of_words(0.9);
 
 }  // namespace
 
-void hide_tokens(std::span<std::int32_t> tokens, std::span<std::int32_t> targets, std::int64_t vocabulary,
-                 std::int32_t mask_token, const Random& random, std::uint64_t example) {
+void hide_tokens(std::span<std::int32_t> tokens, std::span<std::int32_t> targets,
+                 std::span<const std::int64_t> sizes, const Random& random, std::uint64_t first) {
   assert(tokens.size() == targets.size());
-  const auto words_of = [&](std::size_t i) { return random.block(example * tokens.size() + i); };
+  const auto words_of = [&](std::size_t i) { return random.block(first + i); };
   // Where the threshold finds none, the smallest word is the one that a higher one would have found.
   std::uint32_t least = ~0u;
   for (std::size_t i = 0; i < tokens.size(); ++i)
@@ -28,12 +28,13 @@ void hide_tokens(std::span<std::int32_t> tokens, std::span<std::int32_t> targets
   for (std::size_t i = 0; i < tokens.size(); ++i) {
     if (targets[i] < 0) continue;
     const std::array<std::uint32_t, 4> words = words_of(i);
+    const auto values = static_cast<std::uint64_t>(sizes[i % sizes.size()]);
     if (words[0] > most)
       targets[i] = -1;
     else if (words[1] < masked)
-      tokens[i] = mask_token;
+      tokens[i] = static_cast<std::int32_t>(values);
     else if (words[1] < replaced)
-      tokens[i] = static_cast<std::int32_t>(words[2] * static_cast<std::uint64_t>(vocabulary) >> 32);
+      tokens[i] = static_cast<std::int32_t>(words[2] * values >> 32);
   }
 }
 

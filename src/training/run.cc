@@ -164,7 +164,7 @@ class Run {
         {Random(seed, Draw::masking, training_masks), [&](std::int64_t i) { return first + i; }});
     StepReport report = trainer_.step(batch);
     // With the time that reading the examples took.
-    report.tokens_per_second = static_cast<double>(count * config_.length) / seconds_since(start);
+    report.tokens_per_second = static_cast<double>(steps_in(batch)) / seconds_since(start);
     this->report(report);
   }
 

@@ -114,6 +114,8 @@ Options options_of(RunConfig& config) {
   options.add("data.target", data.target, "sound files with the outputs to learn, one for each of data.path");
   options.add("data.tokenizer", data.tokenizer,
               "file of a SentencePiece model that makes tokens of text; without it bytes");
+  options.add("data.packing", data.packing,
+              "put several whole sequences into a training example where they are shorter than data.length");
   add_options(options, training);
   return options;
 }

@@ -50,6 +50,7 @@ Trainer::Impl::Impl(Context& context, const ModelConfig& config, const TrainingO
     : context_(context),
       config_(config),
       options_(checked(options)),
+      head_weights_(head_weights(options, config)),
       feature_map_(chosen_map(std::move(feature_map), initial)),
       network_(config, feature_map_),
       values_(Tensor::of<float>({network_.table().size()})),
@@ -99,7 +100,7 @@ StepReport Trainer::Impl::step(const Batch& batch) {
           .smoothed_bits = progress_.loss.mean(),
           .gradient_norm = norm,
           .learning_rate = learning_rate(options_, steps()),
-          .tokens_per_second = static_cast<double>(batch.examples * batch.length) / seconds};
+          .tokens_per_second = static_cast<double>(steps_in(batch)) / seconds};
 }
 
 double Trainer::Impl::accumulate_gradients(const Batch& batch, std::int64_t counted) {
@@ -120,7 +121,9 @@ double Trainer::Impl::accumulate_gradients(const Batch& batch, std::int64_t coun
     const auto mixed = Random(seed, Draw::dropout, 0xffffffffu)
                            .block(static_cast<std::uint64_t>(steps() * options_.accumulate + pass));
     const Dropout dropout{static_cast<float>(config_.dropout), (std::uint64_t{mixed[0]} << 32) | mixed[1]};
-    nats += transformer.forward(context_, pass_of(part), 1 / static_cast<float>(counted), dropout);
+    Pass inputs = pass_of(part);
+    inputs.head_weights = head_weights_;
+    nats += transformer.forward(context_, inputs, 1 / static_cast<float>(counted), dropout);
     if (!std::isfinite(nats)) fail_not_finite("loss", transformer.first_not_finite(context_));
     transformer.backward(context_, gradients);
   }

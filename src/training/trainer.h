@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/hidden.h"
 #include "linnet/training.h"
@@ -46,6 +47,7 @@ class LINNET_HIDDEN Trainer::Impl {
   Context& context_;
   ModelConfig config_;
   TrainingOptions options_;
+  std::vector<float> head_weights_;
   std::shared_ptr<const FeatureMap> feature_map_;  ///< of the user's own, or null
   Network network_;
   Tensor values_, gradients_;

@@ -2,8 +2,10 @@
 // double precision, padding against single sequences, and the recurrent form against the parallel one.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <string>
 
 #include "linnet/error.h"
 #include "model/training_transformer.h"
@@ -76,6 +78,20 @@ std::vector<Case> cases() {
          config.bidirectional = true;
          config.positions = Positions::none;
        }},
+      {"hidden tokens of three fields",
+       [](ModelConfig& config) {
+         config.fields = "5,2,4";
+         config.objective = Objective::masked;
+       }},
+      {"hidden tokens of two fields after norms, softmax, rotary",
+       [](ModelConfig& config) {
+         config.fields = "3,5";
+         config.objective = Objective::masked;
+         config.norm = NormOrder::post;
+         config.width = 8;
+         config.positions = Positions::rotary;
+         config.attention.family = Family::softmax;
+       }},
       {"classifier of tokens",
        [](ModelConfig& config) {
          config.objective = Objective::classify;
@@ -126,11 +142,11 @@ reference::Steps random_steps(const ModelConfig& config, std::int64_t batch, std
           steps.ids.push_back(f == 0 ? config.first_input(config.classes > 0 ? b % config.classes : -1)
                                      : static_cast<std::int32_t>(size));
         else
-          steps.ids.push_back(size == 0 ? -1 : token(size));
+          steps.ids.push_back(size == 0 ? -1 : token(config.masked() ? size + 1 : size));
       }
       for (std::int64_t c = 0; c < config.columns; ++c)
         steps.values.push_back(i == 0 && config.shifted() ? none : 3 + 2 * numbers[next++]);
-      if (config.shifted())
+      if (config.shifted() || config.masked())
         for (const std::int64_t size : sizes) steps.targets.push_back(i == 2 ? -1 : token(size));
       for (std::int64_t t = 0; t < config.target_count(); ++t)
         steps.value_targets.push_back(i == 1 && t == 0 ? none : 1 - numbers[next++]);
@@ -256,6 +272,176 @@ TEST(Steps, PaddedBatchesHaveTheLossesAndGradientsOfTheSingleSequences) {
     std::vector<double> expected(single.span<float>().begin(), single.span<float>().end());
     EXPECT_LT(relative_error(together.span<float>(), expected), 1e-5);
   }
+}
+
+/// Several sequences one after another, with their positions, behind those that are there.
+void append(reference::Steps& all, std::vector<std::int32_t>& positions, const reference::Steps& one) {
+  const auto add = [](auto& to, const auto& from) { to.insert(to.end(), from.begin(), from.end()); };
+  add(all.ids, one.ids);
+  add(all.values, one.values);
+  add(all.targets, one.targets);
+  add(all.value_targets, one.value_targets);
+  for (std::int64_t i = 0; i < one.length; ++i) positions.push_back(static_cast<std::int32_t>(i));
+}
+
+/// The same steps as padding, which nothing sees and which do not count.
+void append_padding(reference::Steps& all, std::vector<std::int32_t>& positions, reference::Steps steps) {
+  std::ranges::fill(steps.targets, -1);
+  std::ranges::fill(steps.value_targets, none);
+  const std::int32_t before = positions.back();
+  append(all, positions, steps);
+  for (std::int64_t i = 0; i < steps.length; ++i)
+    positions[positions.size() - static_cast<std::size_t>(steps.length - i)] =
+        before + 1 + static_cast<std::int32_t>(i);
+}
+
+/// Models that take several sequences in an example.
+std::vector<Case> packed_cases() {
+  std::vector<Case> result;
+  for (const Case& test : cases())
+    if (!config_of(test).classifies()) result.push_back(test);
+  const auto add = [&](const char* name, Family family, Positions positions, Objective objective) {
+    result.push_back({name, [=](ModelConfig& config) {
+                        config.width = 8;
+                        config.attention.family = family;
+                        config.attention.local.window = 1;
+                        config.positions = positions;
+                        config.objective = objective;
+                      }});
+  };
+  add("linear, rotary", Family::linear, Positions::rotary, Objective::next_token);
+  add("linear, sinusoidal, both sides", Family::linear, Positions::sinusoidal, Objective::masked);
+  add("softmax, rotary", Family::softmax, Positions::rotary, Objective::next_token);
+  add("softmax, learned, both sides", Family::softmax, Positions::learned, Objective::masked);
+  add("local, rotary", Family::local, Positions::rotary, Objective::next_token);
+  add("local, learned, both sides", Family::local, Positions::learned, Objective::masked);
+  add("kernel, learned", Family::kernel, Positions::learned, Objective::next_token);
+  for (const Decay decay : {Decay::fixed, Decay::learned})
+    result.push_back({"linear with decay", [=](ModelConfig& config) {
+                        config.attention.linear.decay = decay;
+                        config.classes = 2;
+                      }});
+  return result;
+}
+
+TEST(Steps, PackedBatchesHaveTheLossesAndGradientsOfTheSingleAndOfThePaddedSequences) {
+  for (const Case& test : packed_cases()) {
+    SCOPED_TRACE(testing::Message() << test.name << ", seed " << seed);
+    const ModelConfig config = config_of(test);
+    Network network(config);
+    const Tensor values = values_of(network);
+    network.pack(any_context(), values.span<float>(), true);
+    Tensor single = Tensor::of<float>({network.table().size()});
+    TrainingTransformer transformer(network, 5, 6);
+
+    // Two examples of 6 steps: sequences of 2, 3 and 1, and of 1 and 3 with 2 steps of padding behind.
+    const std::vector<std::int64_t> lengths = {2, 3, 1, 1, 3};
+    reference::Steps packed{.batch = 2, .length = 6}, padded{.batch = 5, .length = 6};
+    std::vector<std::int32_t> positions, unused;
+    double sum = 0;
+    for (std::size_t i = 0; i < lengths.size(); ++i) {
+      const reference::Steps one = random_steps(config, 1, lengths[i], seed + i);
+      sum += transformer.forward(any_context(), pass_of(one), 1, {});
+      transformer.backward(any_context(), single.span<float>());
+      append(packed, positions, one);
+      append(padded, unused, one);
+      if (lengths[i] < 6)
+        append_padding(padded, unused, random_steps(config, 1, 6 - lengths[i], seed + 40 + i));
+    }
+    append_padding(packed, positions, random_steps(config, 1, 2, seed + 50));
+    packed.key_lengths = {6, 4};
+    padded.key_lengths = lengths;
+    std::vector<double> expected(single.span<float>().begin(), single.span<float>().end());
+    const auto check = [&](const char* what, const Pass& pass) {
+      Tensor gradients = Tensor::of<float>({network.table().size()});
+      EXPECT_NEAR(transformer.forward(any_context(), pass, 1, {}), sum, 2e-6 * std::abs(sum)) << what;
+      transformer.backward(any_context(), gradients.span<float>());
+      EXPECT_LT(relative_error(gradients.span<float>(), expected), 1e-5) << what;
+      Transformer alone(network);
+      EXPECT_NEAR(alone.loss(any_context(), pass), sum, 2e-6 * std::abs(sum)) << what;
+    };
+    Pass pass = pass_of(packed);
+    pass.positions = positions;
+    check("packed", pass);
+    check("padded", pass_of(padded));
+  }
+}
+
+TEST(Steps, WeightsOfHeadsMultiplyGradientsAndNotLosses) {
+  for (const char* name :
+       {"four fields after norms, softmax", "fields and columns", "hidden tokens of three fields"}) {
+    const std::vector<Case> all = cases();
+    const Case& test =
+        *std::ranges::find(all, std::string(name), [](const Case& c) { return std::string(c.name); });
+    SCOPED_TRACE(testing::Message() << test.name << ", seed " << seed);
+    const ModelConfig config = config_of(test);
+    Network network(config);
+    const Tensor values = values_of(network);
+    network.pack(any_context(), values.span<float>(), true);
+    reference::Steps steps = random_steps(config, 2, 4);
+    TrainingTransformer transformer(network, 2, 4);
+    const double unweighted = transformer.forward(any_context(), pass_of(steps), 1, {});
+    std::vector<float> weights;
+    for (std::size_t f = 0; f < config.field_sizes().size(); ++f)
+      weights.push_back(f == 1 ? 0.0f : 0.5f + static_cast<float>(f));
+    steps.field_weights.assign(weights.begin(), weights.end());
+    if (config.target_count() > 0) weights.push_back(3);
+    steps.value_weight = 3;
+    Pass pass = pass_of(steps);
+    pass.head_weights = weights;
+    Tensor gradients = Tensor::of<float>({network.table().size()});
+    EXPECT_EQ(transformer.forward(any_context(), pass, 1, {}), unweighted);
+    transformer.backward(any_context(), gradients.span<float>());
+    reference::Parameters at = by_name(network.table(), values.span<float>()), fixed;
+    for (const auto& row : network.table().rows())
+      if (!row.trained) fixed.insert(at.extract(row.name));
+    reference::Parameters actual = by_name(network.table(), gradients.span<float>());
+    for (const auto& entry : fixed) actual.erase(entry.first);
+    const Loss weighted = [&](const reference::Parameters& p) {
+      reference::Parameters whole = p;
+      whole.insert(fixed.begin(), fixed.end());
+      return reference::loss(config, whole, steps);
+    };
+    expect_gradients(actual, differences(weighted, at), 5e-5);
+  }
+}
+
+TEST(Steps, FillingGivesTheDistributionOfEveryHiddenField) {
+  ModelConfig config = tiny_config();
+  config.objective = Objective::masked;
+  config.fields = "5,2,4";
+  const auto model = random_model(config, seed);
+  // Two sequences of 4 steps, the second with one step of padding.
+  const std::vector<std::int32_t> tokens = {4,  -1, 0, -1, -1, 3, 1, 1, -1, 0,  0,  2,
+                                            -1, 0,  1, 2,  -1, 3, 3, 0, 0,  -1, -1, -1};
+  const std::vector<std::int64_t> key_lengths = {4, 3};
+  const Filling filling = model->fill(any_context(), tokens, 2, 4, key_lengths);
+  EXPECT_EQ(filling.positions, (std::vector<std::int64_t>{1, 3, 4, 8, 12, 16}));
+  const std::int64_t sizes[] = {5, 2, 4};
+  std::vector<std::int32_t> inputs = tokens;
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    if (inputs[i] < 0) inputs[i] = static_cast<std::int32_t>(sizes[i % 3]);
+  Transformer transformer(network_of(*model));
+  for (std::size_t i = 0; i < filling.positions.size(); ++i) {
+    const auto at = static_cast<std::size_t>(filling.positions[i]);
+    float most = 0;
+    for (std::int64_t token = 0; token < config.vocabulary; ++token) {
+      const float probability = filling.probabilities.view<float>()(static_cast<std::int64_t>(i), token);
+      if (token >= sizes[at % 3]) {
+        EXPECT_EQ(probability, 0);
+        continue;
+      }
+      std::vector<std::int32_t> targets(inputs.size(), -1);
+      targets[at] = static_cast<std::int32_t>(token);
+      const double nats = transformer.loss(
+          any_context(),
+          {.batch = 2, .length = 4, .ids = inputs, .key_lengths = key_lengths, .targets = targets});
+      EXPECT_NEAR(probability, std::exp(-nats), 1e-6);
+      most = std::max(most, probability);
+    }
+    EXPECT_EQ(filling.probabilities.view<float>()(static_cast<std::int64_t>(i), filling.tokens[i]), most);
+  }
+  EXPECT_THROW(model->fill(any_context(), std::vector<std::int32_t>{0, 3, 0}, 1, 1), UsageError);
 }
 
 TEST(Steps, RecurrentFormGivesTheHiddenRowsOfTheParallelOne) {

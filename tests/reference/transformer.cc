@@ -141,6 +141,9 @@ Matrix row_of(const Matrix& x, std::size_t i) {
 
 double tokens_nll(const ModelConfig& config, const Parameters& parameters, const Steps& steps,
                   const Matrix& hidden) {
+  const auto weight_of = [&](std::size_t field) {
+    return steps.field_weights.empty() ? 1 : steps.field_weights[field];
+  };
   const std::size_t fields = config.field_sizes().size(), rows = steps.targets.size() / fields;
   double sum = 0;
   for (std::size_t i = 0; i < rows; ++i) {
@@ -148,7 +151,9 @@ double tokens_nll(const ModelConfig& config, const Parameters& parameters, const
     for (std::size_t f = 0; f < fields; ++f) {
       const std::string name = "fields." + std::to_string(f);
       Matrix logits = dense(u, parameters, "head");
-      if (f > 0) {
+      if (f > 0 && config.masked()) {
+        logits = dense(u, parameters, name + ".head");
+      } else if (f > 0) {
         const std::int32_t before = steps.targets[i * fields + f - 1];
         const auto& table = parameters.at(name + ".before.weight");
         for (std::size_t j = 0; j < u.values.size() && before >= 0; ++j)
@@ -158,7 +163,8 @@ double tokens_nll(const ModelConfig& config, const Parameters& parameters, const
         logits = dense(mixed, parameters, name + ".head");
       }
       const std::int32_t target = steps.targets[i * fields + f];
-      if (target >= 0) sum -= log_probabilities(config, logits.values)[static_cast<std::size_t>(target)];
+      if (target >= 0)
+        sum -= weight_of(f) * log_probabilities(config, logits.values)[static_cast<std::size_t>(target)];
     }
   }
   return sum;
@@ -213,7 +219,7 @@ double loss(const ModelConfig& config, const Parameters& parameters, const Steps
   if (config.classifies()) return labels_nll(config, parameters, steps, hidden);
   double sum = 0;
   if (!steps.targets.empty()) sum += tokens_nll(config, parameters, steps, hidden);
-  if (!steps.value_targets.empty()) sum += values_nll(config, parameters, steps, hidden);
+  if (!steps.value_targets.empty()) sum += steps.value_weight * values_nll(config, parameters, steps, hidden);
   return sum;
 }
 

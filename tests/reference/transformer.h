@@ -34,6 +34,8 @@ struct Steps {
   std::vector<std::int32_t> targets = {};
   std::vector<float> value_targets = {};
   std::vector<std::int32_t> labels = {};
+  std::vector<double> field_weights = {};  ///< of the losses of the fields; empty: 1 each
+  double value_weight = 1;                 ///< of the loss of the real numbers
 };
 
 /// What the output heads take, [batch · length, width].

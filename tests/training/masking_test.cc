@@ -3,18 +3,26 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <memory>
 #include <numeric>
+#include <string>
 #include <vector>
 
+#include "data/packing.h"
+#include "linnet/error.h"
 #include "support/contexts.h"
+#include "support/errors.h"
+#include "support/models.h"
 #include "support/numbers.h"
 #include "support/runs.h"
+#include "training/config.h"
 #include "training/examples.h"
 
 namespace linnet {
 namespace {
 
 constexpr std::int32_t mask = 40;
+constexpr std::int64_t sizes[] = {mask};
 
 struct Hidden {
   std::vector<std::int32_t> before, tokens, targets;
@@ -24,7 +32,8 @@ Hidden hidden(std::int64_t length, std::uint64_t example, std::uint64_t seed = 5
   Hidden result;
   result.before = random_tokens(length, mask, seed + example);
   result.tokens = result.targets = result.before;
-  hide_tokens(result.tokens, result.targets, mask, mask, Random(seed, Draw::masking, stream), example);
+  hide_tokens(result.tokens, result.targets, sizes, Random(seed, Draw::masking, stream),
+              example * static_cast<std::uint64_t>(length));
   return result;
 }
 
@@ -59,12 +68,12 @@ TEST(HideTokens, ChoosesAtLeastOneOfThoseThatCount) {
     EXPECT_EQ(one.targets, one.before);
     EXPECT_GE(std::ranges::count_if(three.targets, [](std::int32_t t) { return t >= 0; }), 1);
     std::vector<std::int32_t> tokens = {1, 2, 3, 4}, targets = {-1, -1, 3, -1};
-    hide_tokens(tokens, targets, mask, mask, Random(1, Draw::masking), example);
+    hide_tokens(tokens, targets, sizes, Random(1, Draw::masking), 4 * example);
     EXPECT_EQ(targets, (std::vector<std::int32_t>{-1, -1, 3, -1}));
     tokens[2] = 3;
     EXPECT_EQ(tokens, (std::vector<std::int32_t>{1, 2, 3, 4}));
     targets = {-1, -1, -1, -1};
-    hide_tokens(tokens, targets, mask, mask, Random(1, Draw::masking), example);
+    hide_tokens(tokens, targets, sizes, Random(1, Draw::masking), 4 * example);
     EXPECT_EQ(tokens, (std::vector<std::int32_t>{1, 2, 3, 4}));
   }
 }
@@ -125,6 +134,122 @@ TEST(Examples, KeepThePaddingOfShortOnesApart) {
     EXPECT_TRUE(whole.key_lengths.empty());
     EXPECT_TRUE(part_of(whole, 0, 1).key_lengths.empty());
   }
+}
+
+TEST(Examples, PackedOnesHaveTheLossOfThePaddedOnes) {
+  const Uneven padded(6);
+  const auto packed = packed_sequences(std::make_unique<Uneven>(6));
+  EXPECT_EQ(packed->size(), 4);  // 6, 5 + 1, 4 + 2, 3
+  for (const char* family : {"linear", "softmax", "local", "kernel"}) {
+    ModelConfig config = tiny_config();
+    config.attention.family = find_family(family);
+    const auto model = random_model(config, 3);
+    const Evaluation expected = evaluate(any_context(), *model, padded, 0, 4);
+    for (const std::int64_t batch : {1, 3}) {
+      const Evaluation actual = evaluate(any_context(), *model, *packed, 0, batch);
+      EXPECT_EQ(actual.tokens, 21);
+      EXPECT_EQ(actual.tokens, expected.tokens);
+      EXPECT_NEAR(actual.bits, expected.bits, 1e-6) << family;
+    }
+  }
+}
+
+TEST(Examples, PackedOnesOfAMaskedModelHideATokenOfEverySequence) {
+  const auto packed = packed_sequences(std::make_unique<Uneven>(6));
+  const auto itself = [](std::int64_t i) { return i; };
+  ModelConfig config = tiny_config();
+  config.objective = Objective::masked;
+  Examples examples;
+  for (std::uint64_t seed = 0; seed < 50; ++seed) {
+    const Batch batch =
+        examples.read(any_context(), *packed, config, 4, itself, {Random(seed, Draw::masking), itself});
+    ASSERT_EQ(batch.positions.size(), 24u);
+    std::int64_t hidden = 1, sequences = 0;
+    for (std::int64_t i = 0; i < 24; ++i) {
+      const auto at = static_cast<std::size_t>(i);
+      if (batch.positions[at] == 0) {
+        EXPECT_GT(hidden, 0) << "seed " << seed;
+        hidden = 0;
+        ++sequences;
+      }
+      hidden += batch.targets[at] >= 0;
+    }
+    EXPECT_GT(hidden, 0);
+    EXPECT_EQ(sequences, 6);
+  }
+}
+
+TEST(Examples, PackedOnesAreRefusedWhereAttentionOrHeadTakeWholeExamples) {
+  const auto packed = packed_sequences(std::make_unique<Uneven>(6));
+  for (const char* family : {"lsh", "linformer", "strided"}) {
+    ModelConfig config = tiny_config();
+    config.attention.family = find_family(family);
+    if (config.attention.family == Family::linformer) {
+      config.objective = Objective::masked;
+      config.attention.linformer.rank = 3;
+    }
+    const std::string said = error_of<UsageError>([&] { check_fit(config, *packed); });
+    EXPECT_NE(said.find(std::string("data.packing), got ") + family), std::string::npos) << said;
+  }
+  ModelConfig classifier = tiny_config();
+  classifier.objective = Objective::classify;
+  classifier.classes = 2;
+  std::vector<std::int32_t> inputs(6), labels(1), positions = {0, 1, 0, 1, 2, 3};
+  Batch batch{1, 6, inputs, {}};
+  batch.labels = labels;
+  batch.positions = positions;
+  EXPECT_NE(error_of<UsageError>([&] { check_batch("step", classifier, batch); }).find("one sequence per"),
+            std::string::npos);
+  const ModelConfig config = tiny_config();
+  batch = {1, 6, inputs, inputs};
+  positions[3] = 2;
+  batch.positions = positions;
+  EXPECT_NE(error_of<UsageError>([&] {
+              check_batch("step", config, batch);
+            }).find("position 0 or 1 in step 3, got 2"),
+            std::string::npos);
+}
+
+TEST(HideTokens, ChoosesTheFieldsOfAStepIndependently) {
+  constexpr std::int64_t sizes_of_two[] = {30, 7};
+  std::int64_t both = 0, first = 0, second = 0, steps = 0;
+  for (std::uint64_t example = 0; example < 100; ++example) {
+    std::vector<std::int32_t> tokens(400), targets(400);
+    for (std::size_t i = 0; i < 400; ++i)
+      targets[i] = tokens[i] = static_cast<std::int32_t>(i % 2 == 0 ? 29 : 6);
+    hide_tokens(tokens, targets, sizes_of_two, Random(2, Draw::masking), 400 * example);
+    for (std::size_t i = 0; i < 400; i += 2, ++steps) {
+      first += targets[i] >= 0;
+      second += targets[i + 1] >= 0;
+      both += targets[i] >= 0 && targets[i + 1] >= 0;
+      EXPECT_TRUE(tokens[i] >= 0 && tokens[i] <= 30);
+      EXPECT_TRUE(tokens[i + 1] >= 0 && tokens[i + 1] <= 7);
+    }
+  }
+  const auto expect_share = [&](std::int64_t count, double share) {
+    const double of = static_cast<double>(steps);
+    EXPECT_NEAR(static_cast<double>(count) / of, share, 5 * std::sqrt(share * (1 - share) / of));
+  };
+  expect_share(first, 0.15);
+  expect_share(second, 0.15);
+  expect_share(both, 0.15 * 0.15);
+}
+
+TEST(HeadWeights, ListsThatDoNotFitTheHeadsAreRefused) {
+  ModelConfig config = tiny_config();
+  TrainingOptions options;
+  const auto said = [&](const char* list) {
+    options.head_weights = list;
+    return error_of<UsageError>([&] { head_weights(options, config); });
+  };
+  EXPECT_NE(said("1").find("one output head"), std::string::npos);
+  config.fields = "5,3";
+  for (const char* list : {"1", "1,2,3", "1,-2", "1,x", "0,0", "1,", "nan,1"})
+    EXPECT_NE(said(list).find("2 numbers in 0"), std::string::npos) << list;
+  options.head_weights = "1, 0.5";
+  EXPECT_EQ(head_weights(options, config), (std::vector<float>{1, 0.5f}));
+  options.head_weights = "";
+  EXPECT_TRUE(head_weights(options, config).empty());
 }
 
 ModelConfig masked_config(Family family) {

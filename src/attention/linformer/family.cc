@@ -48,6 +48,7 @@ const FamilyEntry linformer_family = {
     .check = check_config,
     .not_causal =
         "whose projections mix all positions: use linear or softmax, or model.objective = \"masked\"",
+    .not_packed = "whose projections belong to the places of an example: use linear, softmax or local",
 };
 
 }  // namespace linnet

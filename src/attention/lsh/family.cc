@@ -86,6 +86,7 @@ const FamilyEntry lsh_family = {
     .uses = uses,
     .check = check_config,
     .configure = configure,
+    .not_packed = "which sorts the tokens of a whole example: use linear, softmax or local",
 };
 
 }  // namespace linnet

@@ -69,6 +69,7 @@ const FamilyEntry strided_family = {
     .uses = uses,
     .configure = configure,
     .not_bidirectional = "which sees earlier tokens only: use local, linear or softmax",
+    .not_packed = "whose pattern belongs to the places of an example: use linear, softmax or local",
 };
 
 }  // namespace linnet
