@@ -7,6 +7,7 @@
 #include "commands.h"
 #include "config.h"
 #include "given_data.h"
+#include "io/csv.h"
 #include "io/file.h"
 #include "outputs.h"
 #include "report.h"
@@ -34,12 +35,18 @@ void run(const Arguments& arguments) {
       data_of("classify", config, {arguments.model, arguments.data, arguments.data_kind, arguments.split}),
       split_named(arguments.split));
   check_fit(config, *data);
+  check_assets(model->assets(), *data);
+  const std::vector<std::string>& names = model->assets().class_names;
   const std::int64_t size = data->size();
   const std::int64_t count = arguments.examples == 0 ? size : std::min(arguments.examples, size);
   Context context(arguments.threads);
   Examples examples;
   Progress progress;
-  std::string lines = "example,label,given,probability\n";
+  std::string lines =
+      fmt::format("example,label,given,probability{}\n", names.empty() ? "" : ",label_name,given_name");
+  const auto name_of_label = [&](std::int64_t label) {
+    return label < 0 ? std::string() : names[static_cast<std::size_t>(label)];
+  };
   Json rows = Json::array();
   std::int64_t right = 0;
   for (std::int64_t first = 0; first < count; first += arguments.batch) {
@@ -57,10 +64,15 @@ void run(const Arguments& arguments) {
       const auto given = std::max_element(row, row + config.classes) - row;
       const std::int32_t label = batch.labels[static_cast<std::size_t>(i)];
       right += given == label;
-      lines += fmt::format("{},{},{},{:.6g}\n", index(i), label, given, row[given]);
-      if (arguments.json)
-        rows.push_back(
-            {{"example", index(i)}, {"label", label}, {"given", given}, {"probability", row[given]}});
+      lines += fmt::format("{},{},{},{:.6g}", index(i), label, given, row[given]);
+      Json object = {{"example", index(i)}, {"label", label}, {"given", given}, {"probability", row[given]}};
+      if (!names.empty()) {
+        lines += fmt::format(",{},{}", csv_cell(name_of_label(label)), csv_cell(name_of_label(given)));
+        object["label_name"] = name_of_label(label);
+        object["given_name"] = name_of_label(given);
+      }
+      lines += '\n';
+      if (arguments.json) rows.push_back(std::move(object));
     }
     progress.show(fmt::format("{} of {} examples", first + here, count));
   }
@@ -82,7 +94,7 @@ void add_classify(Command& program) {
   Command command = program.add_subcommand("classify", "Give examples the labels of a classifier");
   command.footer(
       "Writes a line of CSV for each example: its number, its own label, the most probable one and its\n"
-      "probability.\n"
+      "probability, and the names of both labels where the model knows them.\n"
       "Example: linnet classify runs/classify-mnist --data mnist/ --out labels.csv");
   command.add_option("model", arguments->model, "folder of a model or of a run").required();
   command.add_option("--data", arguments->data,

@@ -13,6 +13,7 @@
 #include "pictures.h"
 #include "pieces.h"
 #include "run_record.h"
+#include "token_text.h"
 
 namespace linnet {
 namespace {
@@ -122,45 +123,6 @@ void draw_pictures(const std::shared_ptr<const Model>& model, Arguments argument
   report_pictures(arguments, examples, seconds, progress);
 }
 
-/// Tokens of a model without pictures: bytes where there are 256 of them, otherwise numbers.
-class Text {
- public:
-  explicit Text(const ModelConfig& config)
-      : bytes_(config.vocabulary == 256), vocabulary_(config.vocabulary) {}
-
-  bool bytes() const { return bytes_; }
-
-  std::vector<std::int32_t> tokens(const std::string& prompt) const {
-    std::vector<std::int32_t> result;
-    if (bytes_) {
-      for (const char c : prompt) result.push_back(static_cast<unsigned char>(c));
-      return result;
-    }
-    std::istringstream words(prompt);
-    std::string word;
-    while (words >> word) {
-      std::size_t used = 0;
-      int value = -1;
-      try {
-        value = std::stoi(word, &used);
-      } catch (const std::exception&) {
-      }
-      if (used != word.size() || value < 0 || value >= vocabulary_)
-        fail<UsageError>("prompt", "expected tokens in 0 … {}, got {}", vocabulary_ - 1, word);
-      result.push_back(value);
-    }
-    return result;
-  }
-
-  std::string text(std::int32_t token) const {
-    return bytes_ ? std::string(1, static_cast<char>(token)) : fmt::format("{} ", token);
-  }
-
- private:
-  bool bytes_;
-  std::int64_t vocabulary_;
-};
-
 /// The texts that the options ask for: new ones after a prompt, or the rest of saved streams.
 struct TextPlan {
   std::string prompt;                ///< as it is shown
@@ -191,12 +153,12 @@ std::string prompt_of(const Arguments& arguments) {
   return prompt;
 }
 
-TextPlan plan_of(const ModelConfig& config, const Text& text, const Arguments& arguments) {
+TextPlan plan_of(const ModelConfig& config, const TokenText& text, const Arguments& arguments) {
   TextPlan plan;
   plan.prompt = prompt_of(arguments);
   plan.tokens = text.tokens(plan.prompt);
   // Numbers that follow the prompt must not run into its last one.
-  if (!text.bytes() && !plan.prompt.empty() && plan.prompt.back() != ' ') plan.prompt += ' ';
+  if (text.numbers() && !plan.prompt.empty() && plan.prompt.back() != ' ') plan.prompt += ' ';
   if (!arguments.states.empty()) plan.begun = read_streams(arguments.states);
   plan.count = !plan.begun.empty()    ? static_cast<std::int64_t>(plan.begun.size())
                : arguments.count == 0 ? 1
@@ -219,18 +181,17 @@ std::int64_t begin_text(Session& session, const TextPlan& plan, std::size_t i, S
   return plan.length;
 }
 
-/// The next `steps` tokens, printed one by one as text where `shown`.
-std::vector<std::int32_t> draw_tokens(Session& session, const Text& text, std::int64_t steps, bool shown) {
-  std::vector<std::int32_t> drawn;
+/// Adds the next `steps` tokens to the known ones, printed one by one as text where `shown`.
+void draw_tokens(Session& session, const TokenText& text, std::vector<std::int32_t>& tokens,
+                 std::int64_t steps, bool shown) {
   for (std::int64_t n = 0; n < steps; ++n) {
     std::int32_t token = 0;
     session.step(std::span(&token, 1));
-    drawn.push_back(token);
+    tokens.push_back(token);
     if (!shown) continue;
-    fmt::print("{}", text.text(token));
+    fmt::print("{}", text.added(tokens, tokens.size() - 1));
     std::fflush(stdout);
   }
-  return drawn;
 }
 
 struct WrittenText {
@@ -245,8 +206,8 @@ struct WrittenTexts {
   std::int64_t tokens = 0;           ///< drawn for all
 };
 
-WrittenTexts draw_texts(const std::shared_ptr<const Model>& model, const Text& text, const TextPlan& plan,
-                        const Arguments& arguments) {
+WrittenTexts draw_texts(const std::shared_ptr<const Model>& model, const TokenText& text,
+                        const TextPlan& plan, const Arguments& arguments) {
   // With --json, and with --out, standard output is not for the text.
   const bool shown = arguments.out.empty() && !arguments.json;
   WrittenTexts written;
@@ -256,9 +217,11 @@ WrittenTexts draw_texts(const std::shared_ptr<const Model>& model, const Text& t
     const std::int64_t steps = std::min(left, arguments.steps);
     if (shown) fmt::print("{}", plan.prompt);
     WrittenText& one = written.texts.emplace_back();
-    one.text = plan.prompt;
-    one.tokens = draw_tokens(session, text, steps, shown);
-    for (const std::int32_t token : one.tokens) one.text += text.text(token);
+    std::vector<std::int32_t> tokens = plan.begun.empty() ? plan.tokens : std::vector<std::int32_t>();
+    const std::size_t known = tokens.size();
+    draw_tokens(session, text, tokens, steps, shown);
+    one.text = plan.prompt + text.added(tokens, known);
+    one.tokens.assign(tokens.begin() + static_cast<std::ptrdiff_t>(known), tokens.end());
     written.tokens += steps;
     if (!arguments.save_states.empty()) written.streams.push_back({left - steps, {}, session.save(0)});
     // A single text that is to go on has no end yet.
@@ -286,7 +249,7 @@ void write_text(const std::shared_ptr<const Model>& model, const Arguments& argu
     if (extension_of(arguments.out) == of_pictures)
       fail<UsageError>("generate", "expected --out with the name of a text file for a model of text, got {}",
                        arguments.out);
-  const Text text(model->config());
+  const TokenText text(*model);
   const TextPlan plan = plan_of(model->config(), text, arguments);
   const auto start = std::chrono::steady_clock::now();
   const WrittenTexts written = draw_texts(model, text, plan, arguments);

@@ -2,10 +2,13 @@
 
 #include <filesystem>
 #include <optional>
+#include <string>
+#include <system_error>
 #include <utility>
 
 #include "base/fail.h"
 #include "data/files.h"
+#include "model/files.h"
 #include "run_record.h"
 #include "training/run_config.h"
 
@@ -25,11 +28,26 @@ void take_form(DataOptions& data, const DataOptions& of_run) {
   data.tokenizer = of_run.tokenizer;
 }
 
+/// The tokenizer in a model's folder, or nothing.
+std::string tokenizer_of(const std::string& model) {
+  const fs::path file = fs::path(model) / tokenizer_file;
+  std::error_code ignored;
+  return fs::exists(file, ignored) ? file.string() : std::string();
+}
+
+std::string kind_of_source(const std::string& source) {
+  DataOptions data;
+  set_source(data, source);
+  return data.kind;
+}
+
 }  // namespace
 
 DataOptions data_of(const char* command, const ModelConfig& config, const GivenData& arguments) {
   std::optional<DataOptions> of_run;
   if (const std::optional<fs::path> run = run_of(arguments.model)) of_run = RunRecord::read(*run).config.data;
+  const std::string tokenizer = tokenizer_of(arguments.model);
+  if (of_run && !of_run->tokenizer.empty() && !tokenizer.empty()) of_run->tokenizer = tokenizer;
   std::string kind = arguments.kind;
   if (arguments.data.empty()) {
     if (!of_run)
@@ -41,8 +59,10 @@ DataOptions data_of(const char* command, const ModelConfig& config, const GivenD
   const bool is_file = !fs::is_directory(arguments.data) && !files_found(arguments.data).empty() &&
                        fs::exists(files_found(arguments.data).front());
   if (kind.empty() && of_run && is_file && takes_files(of_run->kind)) kind = of_run->kind;
+  if (kind.empty() && !tokenizer.empty()) kind = kind_of_source(arguments.data);
   DataOptions data = data_for_model(config, arguments.data, kind);
   if (of_run) take_form(data, *of_run);
+  if (data.kind == "text" && !tokenizer.empty()) data.tokenizer = tokenizer;
   if (arguments.split == "test") {
     data.test = std::exchange(data.path, "");
     // The names of labels and of columns are those of the run's own data.

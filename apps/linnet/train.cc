@@ -17,6 +17,7 @@
 #include "pictures.h"
 #include "report.h"
 #include "run_record.h"
+#include "token_text.h"
 #include "training/checkpoint.h"
 #include "training/config.h"
 
@@ -69,13 +70,9 @@ void draw(const fs::path& folder, std::int64_t step, const std::shared_ptr<const
     return;
   }
   Session session(model, 1, {.threads = threads});
-  std::string text;
-  std::int32_t token = 0;
-  for (std::int64_t i = 0; i < std::min(config.length, sample_text); ++i) {
-    session.step(std::span(&token, 1));
-    text += config.vocabulary == 256 ? std::string(1, static_cast<char>(token)) : fmt::format("{} ", token);
-  }
-  write_file_atomically(folder / "samples" / fmt::format("{}.txt", step), text);
+  std::vector<std::int32_t> tokens(static_cast<std::size_t>(std::min(config.length, sample_text)));
+  for (std::int32_t& token : tokens) session.step(std::span(&token, 1));
+  write_file_atomically(folder / "samples" / fmt::format("{}.txt", step), TokenText(*model).added(tokens, 0));
 }
 
 /// --data on top of the configuration, with absolute paths.

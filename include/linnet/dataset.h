@@ -62,6 +62,12 @@ class LINNET_API Dataset {
   /// which is NaN in both. Data without real numbers write nothing.
   virtual void read_values(std::int64_t index, std::span<float> values, std::span<float> targets) const;
 
+  /// Names of the labels in their order, [classes], where the data have them.
+  virtual std::vector<std::string> class_names() const { return {}; }
+
+  /// The SentencePiece model that the tokens were made with, as in its file; empty for other data.
+  virtual std::string tokenizer() const { return {}; }
+
   /// Steps of example `index` before its padding. Data that do not say it read the example.
   virtual std::int64_t steps(std::int64_t index) const;
 

@@ -146,6 +146,12 @@ struct LINNET_API Densities {
 /// otherwise Student's t.
 LINNET_API double log_density(double number, double mean, double scale, double freedom);
 
+/// What a model's folder holds so that labels and text need no other files; either may be empty.
+struct ModelAssets {
+  std::vector<std::string> class_names = {};  ///< [classes], in the order of the labels; labels.json
+  std::string tokenizer = {};                 ///< a SentencePiece model, as tokenizer.model holds it
+};
+
 /// A trained model: immutable, shared by any number of sessions and threads. `forward`, `hidden`, `score` and
 /// `fill` may be called at once from several threads, each with its own context.
 class LINNET_API Model {
@@ -166,7 +172,7 @@ class LINNET_API Model {
 
   ~Model();
 
-  /// Writes config.json and model.safetensors into the folder, each atomically.
+  /// Writes config.json, model.safetensors and the assets into the folder, each file atomically.
   void save(const std::filesystem::path& folder) const;
 
   /// Logits [batch, length, vocabulary], f32, for the inputs `tokens` [batch · length]: up to a constant per
@@ -214,6 +220,8 @@ class LINNET_API Model {
   Densities predict(Context& context, const Steps& steps) const;
 
   const ModelConfig& config() const;
+
+  const ModelAssets& assets() const;
 
   /// The map that the model was given, or nullptr for a built-in one.
   const std::shared_ptr<const FeatureMap>& feature_map() const;

@@ -139,6 +139,10 @@ class LINNET_API Trainer {
   /// sizes, for numbers that are not finite, and after the first update.
   void set_columns(const ColumnStatistics& columns, const ColumnStatistics& targets);
 
+  /// Names of the labels and the tokenizer of the data, which are kept with the model. `train` takes them
+  /// from its dataset. Throws UsageError for names of another number of labels.
+  void set_assets(ModelAssets assets);
+
   /// A copy of the model as it is now; later updates do not change it.
   std::shared_ptr<const Model> model() const;
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from . import _core
-from ._arguments import array_of, folder_of, integers_of, whole, with_rows
+from ._arguments import array_of, floats_of, folder_of, integers_of, whole, with_rows
 
 
 class Dataset:
@@ -13,20 +13,53 @@ class Dataset:
 
     Parameters
     ----------
-    tokens : array [examples, length] of whole numbers
+    tokens : array [examples, steps] or [examples, steps, fields] of whole numbers, optional
         int32 arrays whose last axis is contiguous are not copied and must not change.
     labels : sequence [examples], optional
         Classes, 0 ... classes - 1.
     lengths : sequence [examples], optional
-        Tokens of each example, 1 ... length; the rest of its row is padding.
-    vocabulary : int, optional
-        Tokens are 0 ... vocabulary - 1; the largest token plus 1 without it.
+        Steps of each example, 1 ... steps; the rest of its row is padding.
+    values : array [examples, steps, columns] of numbers, optional
+        Real numbers of every step, beside tokens or alone. NaN is a number that is not known.
+    vocabulary : int or sequence [fields], optional
+        Tokens of a field are 0 ... vocabulary - 1; the largest token plus 1 without it.
     classes : int, optional
         The largest label plus 1 without it.
     """
 
-    def __init__(self, tokens, labels=None, lengths=None, *, vocabulary: int | None = None, classes: int | None = None):
-        self._core = _from_arrays(tokens, labels, lengths, vocabulary, classes, (0, 0, 1))
+    def __init__(self, tokens=None, labels=None, lengths=None, *, values=None, vocabulary=None, classes: int | None = None):
+        self._core = _from_arrays(tokens, labels, lengths, vocabulary, classes, (0, 0, 1), values)
+
+    @classmethod
+    def windows(cls, tokens=None, *, values=None, length: int, vocabulary=None) -> Dataset:
+        """Every window of `length` steps of one long sequence as an example. The windows share their memory.
+
+        Parameters
+        ----------
+        tokens : array [steps] or [steps, fields] of whole numbers, optional
+        values : array [steps, columns] of numbers, optional
+        length : int
+            1 ... steps.
+        vocabulary : as in `linnet.Dataset`
+        """
+        length = whole("dataset", "length", length)
+
+        def windows_of(array, name):
+            if not 1 <= length <= len(array):
+                raise _core.UsageError(f"[dataset] expected a length in 1 ... {len(array)}, the steps of the {name}, got {length}")
+            return np.lib.stride_tricks.sliding_window_view(array, length, axis=0).transpose(0, 2, 1)
+
+        if tokens is not None:
+            tokens = integers_of("dataset", "tokens", tokens, np.int32)
+            if tokens.ndim not in (1, 2):
+                raise _core.UsageError(f"[dataset] expected tokens [steps] or [steps, fields], got {list(tokens.shape)}")
+            tokens = windows_of(tokens.reshape(len(tokens), -1), "tokens")
+        if values is not None:
+            values = floats_of("dataset", "values", values, np.float32)
+            if values.ndim != 2:
+                raise _core.UsageError(f"[dataset] expected values [steps, columns], got {list(values.shape)}")
+            values = windows_of(values, "values")
+        return cls(tokens, values=values, vocabulary=vocabulary)
 
     @classmethod
     def _of(cls, core) -> Dataset:
@@ -75,8 +108,8 @@ class Dataset:
         return cls._of(_from_arrays(np.lib.stride_tricks.sliding_window_view(tokens, length), None, None, 256, None, (0, 0, 1)))
 
     @classmethod
-    def open(cls, source, model, kind: str = "") -> tuple[Dataset, Dataset]:
-        """The training and the validation examples of files, in the form that a model takes.
+    def open(cls, source, model, kind: str = "", split: str | None = None) -> tuple[Dataset, Dataset] | Dataset:
+        """The training and the validation examples of files, in the form that a model takes; with `split` one part alone.
 
         Parameters
         ----------
@@ -87,11 +120,17 @@ class Dataset:
         kind : str
             The kind of data where the name does not tell: digits, mnist, cifar10, images, text, bytes, copy, fasta, tokens,
             lines, pairs, series, sound.
+        split : str, optional
+            "training", "validation", or "test", which takes all of the files.
         """
         from ._model import Model
 
         if not isinstance(model, Model):
             raise _core.ArgumentTypeError(f"[dataset] expected a linnet.Model, got {type(model).__name__}")
+        if split is not None:
+            if split not in ("training", "validation", "test"):
+                raise _core.UsageError(f"[dataset] expected a split among training, validation, test, got {split!r}")
+            return cls._of(_core.Dataset.open_split(model._core, folder_of("dataset", source), str(kind), split))
         training, validation = _core.Dataset.open_for_model(model._core, folder_of("dataset", source), str(kind))
         return cls._of(training), cls._of(validation)
 
@@ -99,11 +138,17 @@ class Dataset:
         return len(self._core)
 
     def __repr__(self) -> str:
-        return f"<linnet.Dataset: {len(self)} examples of {self.length} tokens>"
+        one = len(self.fields) == 1 and self.columns == 0
+        return f"<linnet.Dataset: {len(self)} examples of {self.length} {'tokens' if one else 'steps'}>"
 
     def __getitem__(self, index: int) -> np.ndarray:
-        """The tokens of an example, int32 [length]; padding is -1."""
-        return self._example(index)[0]
+        """The tokens of an example, int32 [length], or [length, fields] for several fields; padding is -1."""
+        tokens = self._example(index)[0]
+        return tokens if len(self.fields) == 1 else tokens.reshape(self.length, -1)
+
+    def values(self, index: int) -> np.ndarray:
+        """The real numbers of an example, float32 [length, columns]; padding is NaN."""
+        return self._example(index)[1].reshape(self.length, self.columns)
 
     def _example(self, index):
         index = whole("dataset", "index", index)
@@ -116,13 +161,23 @@ class Dataset:
 
     @property
     def length(self) -> int:
-        """Tokens per example."""
+        """Steps per example."""
         return self._core.length
 
     @property
     def vocabulary(self) -> int:
-        """Tokens are 0 ... vocabulary - 1."""
+        """Tokens are 0 ... vocabulary - 1, with several fields those of the largest; 0 for steps without tokens."""
         return self._core.vocabulary
+
+    @property
+    def fields(self) -> tuple[int, ...]:
+        """Numbers of values of the fields of a step."""
+        return tuple(self._core.fields)
+
+    @property
+    def columns(self) -> int:
+        """Real numbers per step."""
+        return self._core.columns
 
     @property
     def classes(self) -> int:
@@ -130,23 +185,63 @@ class Dataset:
         return self._core.classes
 
 
-def _from_arrays(tokens, labels, lengths, vocabulary, classes, image):
+def _tokens_of(tokens, vocabulary):
+    """int32 [examples, steps, fields] with a contiguous last axis, and the numbers of values of the fields."""
     array = tokens if isinstance(tokens, np.ndarray) else integers_of("dataset", "tokens", tokens, np.int32)
     if array.dtype.kind not in "iu" or array.dtype != np.int32:
         array = integers_of("dataset", "tokens", array, np.int32)
-    if array.ndim != 2 or array.size == 0:
-        raise _core.UsageError(f"[dataset] expected tokens [examples, length], neither of them 0, got {list(array.shape)}")
+    if array.ndim not in (2, 3) or array.size == 0:
+        raise _core.UsageError(
+            f"[dataset] expected tokens [examples, steps] or [examples, steps, fields], none of them 0, got {list(array.shape)}"
+        )
     array = with_rows(array)
+    if array.ndim == 2:
+        array = array[:, :, None]
+    if vocabulary is None:
+        fields = [int(largest) + 1 for largest in array.max(axis=(0, 1))]
+    elif isinstance(vocabulary, (list, tuple)):
+        fields = [whole("dataset", "vocabulary", size) for size in vocabulary]
+    else:
+        fields = [whole("dataset", "vocabulary", vocabulary)] * array.shape[2]
+    if len(fields) != array.shape[2]:
+        raise _core.UsageError(f"[dataset] expected a vocabulary for each of {array.shape[2]} fields, got {len(fields)}")
+    return array, fields
+
+
+def _values_of(values):
+    """float32 [examples, steps, columns], and mean and deviation of the columns."""
+    array = values
+    if not isinstance(values, np.ndarray) or values.dtype != np.float32:
+        array = floats_of("dataset", "values", values, np.float32)
+    if array.ndim != 3 or array.size == 0:
+        raise _core.UsageError(f"[dataset] expected values [examples, steps, columns], none of them 0, got {list(array.shape)}")
+    array = with_rows(array)
+    if np.isinf(array).any():
+        raise _core.UsageError("[dataset] expected finite values or NaN, got infinity")
+    flat = [array[:, :, column] for column in range(array.shape[2])]
+    if any(np.isnan(column).all() for column in flat):
+        raise _core.UsageError("[dataset] expected a number in every column of the values, got NaN alone")
+    mean = [float(np.nanmean(column, dtype=np.float64)) for column in flat]
+    deviation = [float(np.nanstd(column, dtype=np.float64)) for column in flat]
+    return array, mean, deviation
+
+
+def _from_arrays(tokens, labels, lengths, vocabulary, classes, image, values=None):
+    fields, mean, deviation = [], [], []
+    if tokens is None and values is None:
+        raise _core.UsageError("[dataset] expected tokens or values, got neither")
+    if tokens is not None:
+        tokens, fields = _tokens_of(tokens, vocabulary)
+    if values is not None:
+        values, mean, deviation = _values_of(values)
     if labels is not None:
         labels = integers_of("dataset", "labels", labels, np.int64).reshape(-1)
     if lengths is not None:
         lengths = integers_of("dataset", "lengths", lengths, np.int64).reshape(-1)
-    if vocabulary is None:
-        vocabulary = int(array.max()) + 1
     if classes is None:
         classes = int(labels.max()) + 1 if labels is not None and labels.size else 0
     return _core.Dataset.from_arrays(
-        array, labels, lengths, whole("dataset", "vocabulary", vocabulary), whole("dataset", "classes", classes), *image
+        tokens, values, labels, lengths, fields, mean, deviation, whole("dataset", "classes", classes), *image
     )
 
 
@@ -156,6 +251,8 @@ def dataset_of(operation: str, data) -> Dataset:
         return data
     if isinstance(data, tuple) and len(data) == 2:
         return Dataset(*data)
+    if isinstance(data, np.ndarray) and data.dtype.kind == "f":
+        return Dataset(values=data)
     if isinstance(data, (np.ndarray, list)):
         return Dataset(data)
     raise _core.ArgumentTypeError(

@@ -133,7 +133,8 @@ def train(
         and ``linnet.settings()`` lists all keys. Where it leaves length, vocabulary, classes and picture size open, the data
         decide.
     data : linnet.Dataset, array [examples, length], (tokens, labels) or path, optional
-        The training examples. A path names files as ``linnet train --data`` takes them; without data the configuration names
+        The training examples. An array is one of tokens, [examples, steps] or [examples, steps, fields] of whole numbers, or of
+        real numbers, [examples, steps, columns] of a floating type. A path names files as ``linnet train --data`` takes them; without data the configuration names
         them.
     validation : the same, optional
         The examples of evaluations. Without them those of the files; arrays are evaluated on the training examples.
@@ -226,7 +227,9 @@ def evaluate(
     -------
     dict
         bits (per token), perplexity, accuracy (NaN where it was not asked for), tokens, examples, and non_positive, the share of
-        queries whose linear attention had no positive denominator.
+        queries whose linear attention had no positive denominator. Models of several fields add field_bits; those of real numbers
+        squared_error, absolute_error, naive_squared_error and naive_absolute_error, in deviations of the training data; those of
+        both token_bits and value_nats; classifiers confusion, [classes * classes] by row.
     """
     core = _model_of("evaluate", model)
     if core is None:

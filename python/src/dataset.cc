@@ -2,9 +2,11 @@
 
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <span>
 #include <string>
@@ -38,45 +40,66 @@ class Kept {
   std::vector<nb::object> objects_;
 };
 
-/// Examples in arrays: tokens [examples, length], with labels [examples] and numbers of tokens [examples]
-/// where they are given.
+/// Examples in arrays: tokens [examples, length, fields], real numbers [examples, length, columns] or both,
+/// with labels [examples] and numbers of steps [examples] where they are given.
 class ArrayDataset : public PictureDataset {
  public:
   struct Arrays {
     View<const std::int32_t> tokens;
+    View<const float> values;
     std::vector<std::int64_t> labels, lengths;  // copies: what is checked must not change
+    std::vector<std::int64_t> fields;
+    ColumnStatistics statistics;
+    std::int64_t classes = 0;
+    ImageShape image;
   };
 
-  ArrayDataset(std::vector<nb::object> objects, Arrays arrays, std::int64_t vocabulary, std::int64_t classes,
-               ImageShape image)
-      : kept_(std::move(objects)),
-        arrays_(std::move(arrays)),
-        vocabulary_(vocabulary),
-        classes_(classes),
-        image_(image) {}
+  ArrayDataset(std::vector<nb::object> objects, Arrays arrays)
+      : kept_(std::move(objects)), arrays_(std::move(arrays)) {}
 
-  ImageShape image() const override { return image_; }
-  std::int64_t size() const override { return arrays_.tokens.extent(0); }
-  std::int64_t length() const override { return arrays_.tokens.extent(1); }
-  std::int64_t vocabulary() const override { return vocabulary_; }
-  std::int64_t classes() const override { return classes_; }
+  ImageShape image() const override { return arrays_.image; }
+  std::int64_t size() const override { return extent(0); }
+  std::int64_t length() const override { return extent(1); }
+  std::int64_t vocabulary() const override {
+    return arrays_.fields.empty() ? 0 : *std::ranges::max_element(arrays_.fields);
+  }
+  std::vector<std::int64_t> fields() const override { return arrays_.fields; }
+  std::int64_t classes() const override { return arrays_.classes; }
+  std::int64_t columns() const override { return arrays_.values.empty() ? 0 : arrays_.values.extent(2); }
+  ColumnStatistics column_statistics() const override { return arrays_.statistics; }
+  std::int64_t steps(std::int64_t index) const override {
+    return arrays_.lengths.empty() ? length() : arrays_.lengths[static_cast<std::size_t>(index)];
+  }
 
   std::int64_t read(std::int64_t index, std::span<std::int32_t> tokens,
                     std::span<std::int32_t> targets) const override {
-    const std::int32_t* const example = arrays_.tokens.at(index);
-    const std::int64_t known =
-        arrays_.lengths.empty() ? length() : arrays_.lengths[static_cast<std::size_t>(index)];
-    std::copy_n(example, known, tokens.begin());
-    std::fill(tokens.begin() + known, tokens.end(), -1);
+    copy(arrays_.tokens, index, tokens, -1);
     std::ranges::copy(tokens, targets.begin());
     return arrays_.labels.empty() ? -1 : arrays_.labels[static_cast<std::size_t>(index)];
   }
 
+  void read_values(std::int64_t index, std::span<float> values, std::span<float> targets) const override {
+    copy(arrays_.values, index, values, std::numeric_limits<float>::quiet_NaN());
+    std::ranges::copy(values, targets.begin());
+  }
+
  private:
+  std::int64_t extent(int axis) const {
+    return arrays_.values.empty() ? arrays_.tokens.extent(axis) : arrays_.values.extent(axis);
+  }
+
+  /// The steps of an example, and `padding` behind them.
+  template <class T>
+  void copy(View<const T> from, std::int64_t index, std::span<T> to, T padding) const {
+    if (from.empty()) return;
+    auto next = to.begin();
+    for (std::int64_t step = 0; step < steps(index); ++step)
+      next = std::copy_n(from.at(index, step), from.extent(2), next);
+    std::fill(next, to.end(), padding);
+  }
+
   Kept kept_;
   Arrays arrays_;
-  std::int64_t vocabulary_, classes_;
-  ImageShape image_;
 };
 
 void check_values(const char* what, std::int64_t value, std::int64_t least, std::int64_t most) {
@@ -94,24 +117,41 @@ std::vector<std::int64_t> per_example(nb::handle values, const char* name, std::
   return {span.begin(), span.end()};
 }
 
-DatasetObject from_arrays(nb::object tokens, nb::object labels, nb::object lengths, std::int64_t vocabulary,
-                          std::int64_t classes, std::int64_t height, std::int64_t width,
-                          std::int64_t channels) {
-  ArrayDataset::Arrays arrays;
-  arrays.tokens = view_of<const std::int32_t>(tokens, "dataset", "tokens");
-  if (arrays.tokens.rank() != 2 || arrays.tokens.size() == 0)
-    refuse("dataset", "tokens [examples, length], neither of them 0", to_string(arrays.tokens.shape()));
-  const std::int64_t examples = arrays.tokens.extent(0), length = arrays.tokens.extent(1);
+DatasetObject from_arrays(nb::object tokens, nb::object values, nb::object labels, nb::object lengths,
+                          const std::vector<std::int64_t>& fields, const std::vector<double>& mean,
+                          const std::vector<double>& deviation, std::int64_t classes, std::int64_t height,
+                          std::int64_t width, std::int64_t channels) {
+  ArrayDataset::Arrays arrays{.fields = fields,
+                              .statistics = {mean, deviation},
+                              .classes = classes,
+                              .image = {height, width, channels}};
+  if (!tokens.is_none()) arrays.tokens = view_of<const std::int32_t>(tokens, "dataset", "tokens");
+  if (!values.is_none()) arrays.values = view_of<const float>(values, "dataset", "values");
+  const auto check_shape = [](const char* what, const auto& view) {
+    if (view.rank() != 3 || view.size() == 0)
+      refuse("dataset", std::string(what) + ", none of them 0", to_string(view.shape()));
+  };
+  if (!tokens.is_none()) check_shape("tokens [examples, steps, fields]", arrays.tokens);
+  if (!values.is_none()) check_shape("values [examples, steps, columns]", arrays.values);
+  const Shape shape = tokens.is_none() ? arrays.values.shape() : arrays.tokens.shape();
+  if (!tokens.is_none() && !values.is_none() &&
+      (arrays.values.extent(0) != shape[0] || arrays.values.extent(1) != shape[1]))
+    refuse("dataset",
+           "values of the " + std::to_string(shape[0]) + " examples and " + std::to_string(shape[1]) +
+               " steps of the tokens",
+           to_string(arrays.values.shape()));
+  const std::int64_t examples = shape[0], length = shape[1];
   arrays.labels = per_example(labels, "labels", examples);
   arrays.lengths = per_example(lengths, "lengths", examples);
   for (const std::int64_t label : arrays.labels) check_values("labels", label, 0, classes - 1);
   for (const std::int64_t known : arrays.lengths) check_values("lengths", known, 1, length);
   for (std::int64_t i = 0; i < examples; ++i) {
     const std::int64_t known = arrays.lengths.empty() ? length : arrays.lengths[static_cast<std::size_t>(i)];
-    for (std::int64_t t = 0; t < known; ++t) check_values("tokens", arrays.tokens(i, t), 0, vocabulary - 1);
+    for (std::int64_t t = 0; t < known; ++t)
+      for (std::size_t f = 0; f < fields.size(); ++f)
+        check_values("tokens", arrays.tokens(i, t, static_cast<std::int64_t>(f)), 0, fields[f] - 1);
   }
-  return {std::make_shared<ArrayDataset>(std::vector<nb::object>{tokens}, std::move(arrays), vocabulary,
-                                         classes, ImageShape{height, width, channels})};
+  return {std::make_shared<ArrayDataset>(std::vector<nb::object>{tokens, values}, std::move(arrays))};
 }
 
 nb::tuple open(const DataOptions& options) {
@@ -134,6 +174,17 @@ nb::tuple open_for_model(const ModelObject& model, const std::string& source, co
   return open(data_for_model(model.model->config(), source, kind));
 }
 
+/// One part of the files of a model; "test" takes all of them.
+DatasetObject open_split(const ModelObject& model, const std::string& source, const std::string& kind,
+                         const std::string& split) {
+  DataOptions options = data_for_model(model.model->config(), source, kind);
+  if (split == "test") options.test = std::exchange(options.path, "");
+  const nb::gil_scoped_release released;
+  return {open_dataset(options, split == "test"         ? Split::test
+                                : split == "validation" ? Split::validation
+                                                        : Split::training)};
+}
+
 nb::tuple example(const DatasetObject& self, std::int64_t index) {
   const Dataset& dataset = *self.dataset;
   if (index < 0 || index >= dataset.size())
@@ -142,24 +193,31 @@ nb::tuple example(const DatasetObject& self, std::int64_t index) {
                               .c_str());
   const auto elements = static_cast<std::size_t>(dataset.length()) * dataset.fields().size();
   std::vector<std::int32_t> tokens(elements), targets(elements);
+  std::vector<float> values(static_cast<std::size_t>(dataset.length() * dataset.columns())),
+      value_targets(static_cast<std::size_t>(dataset.length() * dataset.target_columns()));
   std::int64_t label = -1;
   {
     const nb::gil_scoped_release released;
     label = dataset.read(index, tokens, targets);
+    dataset.read_values(index, values, value_targets);
   }
-  return nb::make_tuple(numpy_of(std::move(tokens)), numpy_of(std::move(targets)), label);
+  return nb::make_tuple(numpy_of(std::move(tokens)), numpy_of(std::move(values)), label);
 }
 
 }  // namespace
 
 void bind_dataset(nb::module_& module) {
   nb::class_<DatasetObject>(module, "Dataset")
-      .def_static("from_arrays", &from_arrays, "tokens"_a, "labels"_a.none(), "lengths"_a.none(),
-                  "vocabulary"_a, "classes"_a, "height"_a, "width"_a, "channels"_a)
+      .def_static("from_arrays", &from_arrays, "tokens"_a.none(), "values"_a.none(), "labels"_a.none(),
+                  "lengths"_a.none(), "fields"_a, "mean"_a, "deviation"_a, "classes"_a, "height"_a, "width"_a,
+                  "channels"_a)
       .def_static("open_for_run", &open_for_run, "config"_a, "source"_a)
       .def_static("open_for_model", &open_for_model, "model"_a, "source"_a, "kind"_a)
+      .def_static("open_split", &open_split, "model"_a, "source"_a, "kind"_a, "split"_a)
       .def("__len__", [](const DatasetObject& self) { return self.dataset->size(); })
       .def_prop_ro("length", [](const DatasetObject& self) { return self.dataset->length(); })
+      .def_prop_ro("fields", [](const DatasetObject& self) { return self.dataset->fields(); })
+      .def_prop_ro("columns", [](const DatasetObject& self) { return self.dataset->columns(); })
       .def_prop_ro("vocabulary", [](const DatasetObject& self) { return self.dataset->vocabulary(); })
       .def_prop_ro("classes", [](const DatasetObject& self) { return self.dataset->classes(); })
       .def_prop_ro("image",

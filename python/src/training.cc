@@ -2,7 +2,9 @@
 
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
+#include <cmath>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -65,6 +67,17 @@ nb::dict dict_of(const Evaluation& evaluation) {
   row["tokens"] = evaluation.tokens;
   row["examples"] = evaluation.examples;
   row["non_positive"] = evaluation.non_positive;
+  if (!evaluation.field_bits.empty()) row["field_bits"] = evaluation.field_bits;
+  if (!evaluation.confusion.empty()) row["confusion"] = evaluation.confusion;
+  const auto add = [&](const char* name, double value) {
+    if (!std::isnan(value)) row[name] = value;
+  };
+  add("squared_error", evaluation.squared_error);
+  add("absolute_error", evaluation.absolute_error);
+  add("naive_squared_error", evaluation.naive_squared_error);
+  add("naive_absolute_error", evaluation.naive_absolute_error);
+  add("token_bits", evaluation.token_bits);
+  add("value_nats", evaluation.value_nats);
   return row;
 }
 
@@ -157,7 +170,11 @@ nb::dict evaluate_model(SharedContext& context, const ModelObject& model, const 
       if (interrupts.raised()) throw Stop();
     };
     try {
-      result = evaluate(context.context, *model.model, *data.dataset, examples, batch, accuracy, look);
+      const ModelConfig& config = model.model->config();
+      const bool one_token = config.columns == 0 && config.target_count() == 0 &&
+                             config.field_sizes().size() == 1 && !config.classifies();
+      result = evaluate(context.context, *model.model, *data.dataset, examples, batch, accuracy,
+                        one_token ? look : TokenLossCallback());
     } catch (const Stop&) {
       stopped = true;
     }

@@ -64,6 +64,66 @@ def test_shorter_examples_end_in_padding():
     assert np.array_equal(runs[0].bits, runs[1].bits)
 
 
+def test_steps_of_several_fields_and_of_numbers_are_examples():
+    notes = np.stack([counting(60, 24, 11), counting(60, 24, 11) % 5], axis=2)
+    data = linnet.Dataset(notes)
+    assert data.fields == (11, 5) and data.columns == 0 and np.array_equal(data[7], notes[7])
+    result = linnet.train(tiny(training__steps=30, model__vocabulary=0), notes)
+    assert result.model.config["model"]["fields"] == "11,5" and result.bits[-1] < result.bits[0]
+    assert len(linnet.evaluate(result.model, notes)["field_bits"]) == 2
+
+    waves = np.sin(np.arange(24) * 0.4 + np.random.default_rng(2).uniform(0, 6, (60, 1)))[:, :, None] * 3 + 10
+    result = linnet.train(tiny(training__steps=60, model__vocabulary=0), waves)
+    assert result.model.config["model"]["columns"] == 1
+    measured = linnet.evaluate(result.model, waves)
+    assert measured["squared_error"] < 1 and measured["naive_squared_error"] > 0
+    both = linnet.Dataset(notes, values=waves, vocabulary=[11, 6])
+    assert both.fields == (11, 6) and both.columns == 1
+    assert np.array_equal(both.values(3), waves[3].astype(np.float32))
+    measured = linnet.evaluate(linnet.train(tiny(training__steps=2, model__vocabulary=0), both).model, both)
+    assert measured["token_bits"] > 0 and np.isfinite(measured["value_nats"])
+
+
+def test_windows_of_long_sequences():
+    notes, numbers = np.arange(40, dtype=np.int32).reshape(20, 2) % 7, np.arange(40.0).reshape(20, 2)
+    data = linnet.Dataset.windows(notes, values=numbers, length=6)
+    assert len(data) == 15 and data.length == 6 and data.fields == (7, 7)
+    assert np.array_equal(data[4], notes[4:10]) and np.array_equal(data.values(4), numbers[4:10])
+    assert np.array_equal(linnet.Dataset.windows(notes[:, 0], length=6)[14], notes[14:, 0])
+    short = linnet.Dataset(values=numbers[None], lengths=[3])
+    assert np.isnan(short.values(0)[3:]).all() and not np.isnan(short.values(0)[:3]).any()
+
+
+def test_arrays_of_steps_that_do_not_fit_are_refused():
+    notes, numbers = np.zeros((4, 6, 2), np.int32), np.zeros((4, 6, 1))
+    for make, part in (
+        (lambda: linnet.Dataset(), "tokens or values, got neither"),
+        (lambda: linnet.Dataset(np.zeros((2, 2, 2, 2), np.int32)), "got [2, 2, 2, 2]"),
+        (lambda: linnet.Dataset(notes, vocabulary=[3]), "each of 2 fields, got 1"),
+        (lambda: linnet.Dataset(notes + 3, vocabulary=[3, 9]), "tokens in 0 ... 2, got 3"),
+        (lambda: linnet.Dataset(notes, values=numbers[:3]), "values of the 4 examples and 6 steps"),
+        (lambda: linnet.Dataset(values=numbers[0]), "values [examples, steps, columns]"),
+        (lambda: linnet.Dataset(values=numbers + np.inf), "infinity"),
+        (lambda: linnet.Dataset(values=numbers * np.nan), "NaN alone"),
+        (lambda: linnet.Dataset.windows(notes[0], length=7), "length in 1 ... 6"),
+        (lambda: linnet.Dataset.windows(values=notes, length=2), "values [steps, columns]"),
+    ):
+        with pytest.raises(linnet.UsageError) as error:
+            make()
+        assert part in str(error.value)
+
+
+def test_one_part_of_files_is_opened_alone(tmp_path):
+    text = tmp_path / "book.txt"
+    text.write_text("abcdefgh" * 100)
+    model = linnet.train(tiny(training__steps=1, model__vocabulary=256), linnet.Dataset.text("abcdefgh" * 9, 24)).model
+    parts = {split: linnet.Dataset.open(text, model, split=split) for split in ("training", "validation", "test")}
+    assert len(parts["training"]) == 720 - 23 and parts["test"][0].tolist() == list(b"abcdefgh" * 3)
+    assert len(parts["validation"]) < len(parts["test"]) < len(parts["training"])
+    with pytest.raises(linnet.UsageError, match="training, validation, test"):
+        linnet.Dataset.open(text, model, split="all")
+
+
 def test_windows_of_a_text():
     text = "abcdefgh" * 4
     data = linnet.Dataset.text(text, 24)

@@ -192,7 +192,7 @@ Datasets open_images(const DataOptions& options, const Parts& parts) {
       std::ranges::copy(image, pixels.begin() + i * each);
     });
     return std::make_unique<ImageDataset>(std::move(pixels), std::move(labels), std::ssize(*classes), shape,
-                                          options.levels);
+                                          options.levels, *classes);
   };
   return {dataset(files.training, parts.training), dataset(files.validation, parts.validation),
           dataset(files.test, parts.test)};

@@ -105,12 +105,14 @@ std::filesystem::path find_mnist_file(const std::filesystem::path& folder, const
 }
 
 ImageDataset::ImageDataset(std::vector<std::uint8_t> pixels, std::vector<std::uint16_t> labels,
-                           std::int64_t classes, const ImageShape& image, std::int64_t levels)
+                           std::int64_t classes, const ImageShape& image, std::int64_t levels,
+                           std::vector<std::string> names)
     : pixels_(std::move(pixels)),
       labels_(std::move(labels)),
       classes_(classes),
       image_(image),
-      levels_(levels) {
+      levels_(levels),
+      names_(std::move(names)) {
   assert(static_cast<std::int64_t>(pixels_.size()) % length() == 0);
   assert(labels_.empty() || static_cast<std::int64_t>(labels_.size()) == size());
 }

@@ -14,13 +14,16 @@ namespace linnet {
 /// Images of one size: pixels [count, height, width, channels] are read as tokens of `levels` levels.
 class ImageDataset final : public PictureDataset {
  public:
-  /// `labels` [count], all below `classes`, or empty where images have none.
+  /// `labels` [count], all below `classes`, or empty where images have none. `names` [classes], or empty.
   ImageDataset(std::vector<std::uint8_t> pixels, std::vector<std::uint16_t> labels, std::int64_t classes,
-               const ImageShape& image, std::int64_t levels);
+               const ImageShape& image, std::int64_t levels, std::vector<std::string> names = {});
 
   std::int64_t size() const override { return static_cast<std::int64_t>(pixels_.size()) / length(); }
   std::int64_t vocabulary() const override { return levels_; }
   std::int64_t classes() const override { return labels_.empty() ? 0 : classes_; }
+  std::vector<std::string> class_names() const override {
+    return labels_.empty() ? std::vector<std::string>() : names_;
+  }
   ImageShape image() const override { return image_; }
   std::int64_t read(std::int64_t index, std::span<std::int32_t> tokens,
                     std::span<std::int32_t> targets) const override;
@@ -31,6 +34,7 @@ class ImageDataset final : public PictureDataset {
   std::int64_t classes_;
   ImageShape image_;
   std::int64_t levels_;
+  std::vector<std::string> names_;
 };
 
 /// Images [count, height, width] scaled down to [count, size, size]: every new pixel is the mean over its

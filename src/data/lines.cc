@@ -28,13 +28,14 @@ struct Line {
 
 class LineDataset final : public Dataset {
  public:
-  LineDataset(std::vector<std::string> texts, std::vector<std::int32_t> labels, std::int64_t classes,
-              std::int64_t length)
-      : texts_(std::move(texts)), labels_(std::move(labels)), classes_(classes), length_(length) {}
+  LineDataset(std::vector<std::string> texts, std::vector<std::int32_t> labels,
+              std::vector<std::string> names, std::int64_t length)
+      : texts_(std::move(texts)), labels_(std::move(labels)), names_(std::move(names)), length_(length) {}
   std::int64_t size() const override { return std::ssize(texts_); }
   std::int64_t length() const override { return length_; }
   std::int64_t vocabulary() const override { return 256; }
-  std::int64_t classes() const override { return classes_; }
+  std::int64_t classes() const override { return std::ssize(names_); }
+  std::vector<std::string> class_names() const override { return names_; }
   std::int64_t read(std::int64_t index, std::span<std::int32_t> tokens,
                     std::span<std::int32_t> targets) const override {
     assert(index >= 0 && index < size());
@@ -50,7 +51,8 @@ class LineDataset final : public Dataset {
  private:
   std::vector<std::string> texts_;
   std::vector<std::int32_t> labels_;
-  std::int64_t classes_, length_;
+  std::vector<std::string> names_;
+  std::int64_t length_;
 };
 
 std::vector<Line> read_lines(const char* key, const std::string& value) {
@@ -99,8 +101,7 @@ std::unique_ptr<Dataset> dataset_of(std::optional<std::vector<Line>>& lines,
            names.size(), shortened(line.label), line.number);
     labels.push_back(static_cast<std::int32_t>(found - names.begin()));
   }
-  return std::make_unique<LineDataset>(std::move(texts), std::move(labels), std::ssize(names),
-                                       options.length);
+  return std::make_unique<LineDataset>(std::move(texts), std::move(labels), names, options.length);
 }
 
 }  // namespace

@@ -45,6 +45,8 @@ class PackedDataset final : public Dataset {
   std::int64_t vocabulary() const override { return singles_->vocabulary(); }
   std::vector<std::int64_t> fields() const override { return singles_->fields(); }
   std::int64_t classes() const override { return singles_->classes(); }
+  std::vector<std::string> class_names() const override { return singles_->class_names(); }
+  std::string tokenizer() const override { return singles_->tokenizer(); }
   bool packed() const override { return true; }
 
   std::int64_t steps(std::int64_t index) const override {

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -22,11 +23,17 @@ namespace {
 template <class Tokens>
 class WindowDataset final : public Dataset {
  public:
-  WindowDataset(Tokens tokens, std::int64_t vocabulary, Windows windows, std::int64_t length)
-      : tokens_(std::move(tokens)), vocabulary_(vocabulary), windows_(std::move(windows)), length_(length) {}
+  WindowDataset(Tokens tokens, std::int64_t vocabulary, Windows windows, std::int64_t length,
+                std::string tokenizer)
+      : tokens_(std::move(tokens)),
+        vocabulary_(vocabulary),
+        windows_(std::move(windows)),
+        length_(length),
+        tokenizer_(std::move(tokenizer)) {}
   std::int64_t size() const override { return windows_.size(); }
   std::int64_t length() const override { return length_; }
   std::int64_t vocabulary() const override { return vocabulary_; }
+  std::string tokenizer() const override { return tokenizer_; }
   std::int64_t read(std::int64_t index, std::span<std::int32_t> tokens,
                     std::span<std::int32_t> targets) const override {
     const Window window = windows_[index];
@@ -51,17 +58,19 @@ class WindowDataset final : public Dataset {
   std::int64_t vocabulary_;
   Windows windows_;
   std::int64_t length_;
+  std::string tokenizer_;
 };
 
 template <class Tokens>
 std::unique_ptr<Dataset> windows_of(Tokens tokens, std::int64_t vocabulary, std::int64_t length,
-                                    bool overlapping) {
+                                    bool overlapping, std::string tokenizer = {}) {
   const auto size = static_cast<std::int64_t>(tokens.size());
   assert(length >= 1 && length <= size);
   const std::vector<Stretch> all = {{0, 0, size}};
   return std::make_unique<WindowDataset<Tokens>>(
       std::move(tokens), vocabulary,
-      overlapping ? Windows::overlapping(all, length) : Windows::every(all, length), length);
+      overlapping ? Windows::overlapping(all, length) : Windows::every(all, length), length,
+      std::move(tokenizer));
 }
 
 constexpr std::int64_t byte_values = 256;
@@ -127,7 +136,8 @@ Datasets open_text(const DataOptions& options, const Parts& parts) {
     if (tokens.size() < length)
       fail("data", "{}: expected at least data.length = {} tokens for {}, got {}",
            own_files.empty() ? options.path : own_files, length, part, tokens.size());
-    return windows_of(std::move(tokens), tokenizer->vocabulary(), options.length, overlapping);
+    return windows_of(std::move(tokens), tokenizer->vocabulary(), options.length, overlapping,
+                      tokenizer->bytes());
   };
   Datasets datasets;
   datasets.training = open(training, "training", "", false);

@@ -1,6 +1,9 @@
 #include "data/tokenizer.h"
 
+#include <utility>
+
 #include "base/fail.h"
+#include "io/file.h"
 
 #ifdef LINNET_SENTENCEPIECE
 #include <sentencepiece_processor.h>
@@ -9,7 +12,6 @@
 #include <string>
 
 #include "base/names.h"
-#include "io/file.h"
 
 namespace linnet {
 namespace {
@@ -35,12 +37,11 @@ struct Tokenizer::Processor {
   sentencepiece::SentencePieceProcessor model;
 };
 
-Tokenizer::Tokenizer(const std::filesystem::path& path) : processor_(std::make_unique<Processor>()) {
-  const std::string bytes = read_file(path);
-  const auto status = processor_->model.LoadFromSerializedProto(bytes);
-  if (bytes.empty() || !status.ok() || vocabulary() < 1)
-    fail("tokenizer", "{}: expected a model of SentencePiece, got another file or a damaged one",
-         path.string());
+Tokenizer::Tokenizer(std::string bytes, const std::string& origin)
+    : bytes_(std::move(bytes)), processor_(std::make_unique<Processor>()) {
+  const auto status = processor_->model.LoadFromSerializedProto(bytes_);
+  if (bytes_.empty() || !status.ok() || vocabulary() < 1)
+    fail("tokenizer", "{}: expected a model of SentencePiece, got another file or a damaged one", origin);
 }
 
 std::int64_t Tokenizer::vocabulary() const { return processor_->model.GetPieceSize(); }
@@ -71,11 +72,10 @@ namespace linnet {
 
 struct Tokenizer::Processor {};
 
-Tokenizer::Tokenizer(const std::filesystem::path& path) {
+Tokenizer::Tokenizer(std::string, const std::string& origin) {
   fail<UsageError>(
       "tokenizer",
-      "expected Linnet to be built with SentencePiece (libsentencepiece-dev) for {}, got it without",
-      path.string());
+      "expected Linnet to be built with SentencePiece (libsentencepiece-dev) for {}, got it without", origin);
 }
 std::int64_t Tokenizer::vocabulary() const { return 0; }
 std::vector<std::int32_t> Tokenizer::encode(std::string_view) const { return {}; }
@@ -87,6 +87,7 @@ std::string Tokenizer::decode(std::span<const std::int32_t>) const { return {}; 
 
 namespace linnet {
 
+Tokenizer::Tokenizer(const std::filesystem::path& path) : Tokenizer(read_file(path), path.string()) {}
 Tokenizer::~Tokenizer() = default;
 
 }  // namespace linnet

@@ -17,7 +17,12 @@ class Tokenizer {
   /// Throws Error for a file that cannot be read or is no such model; UsageError where Linnet was built
   /// without SentencePiece.
   explicit Tokenizer(const std::filesystem::path& path);
+  /// Of the contents of such a file; `origin` stands for it in errors.
+  Tokenizer(std::string bytes, const std::string& origin);
   ~Tokenizer();
+
+  /// The contents of the model's file.
+  const std::string& bytes() const { return bytes_; }
 
   /// The number of the model's pieces: tokens are 0 … vocabulary() − 1.
   std::int64_t vocabulary() const;
@@ -33,6 +38,7 @@ class Tokenizer {
 
  private:
   struct Processor;
+  std::string bytes_;
   std::unique_ptr<Processor> processor_;
 };
 

@@ -100,4 +100,11 @@ std::size_t CsvReader::line_end() const {
   return text_[at_] == '\r' && at_ + 1 < text_.size() && text_[at_ + 1] == '\n' ? 2 : 0;
 }
 
+std::string csv_cell(std::string_view text) {
+  if (text.find_first_of(",\"\r\n") == std::string_view::npos) return std::string(text);
+  std::string cell = "\"";
+  for (const char letter : text) cell += letter == '"' ? "\"\"" : std::string(1, letter);
+  return cell + "\"";
+}
+
 }  // namespace linnet

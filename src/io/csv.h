@@ -8,6 +8,9 @@
 
 namespace linnet {
 
+/// A cell as a file of comma-separated values has it: in quotes where it needs them.
+std::string csv_cell(std::string_view text);
+
 /// Reads comma-separated values (RFC 4180) record by record. The first record is the header, and every other
 /// one has as many cells. Lines end with a newline, or a carriage return and a newline; the last end may be
 /// missing. A cell in double quotes may contain commas, line ends and doubled quotes. A byte order mark of

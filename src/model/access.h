@@ -12,7 +12,8 @@ namespace linnet {
 /// A model of these parameters, in the order of the network's table. They are rounded to the type of the
 /// weights.
 std::shared_ptr<const Model> make_model(const ModelConfig& config, Tensor values,
-                                        std::shared_ptr<const FeatureMap> feature_map = nullptr);
+                                        std::shared_ptr<const FeatureMap> feature_map = nullptr,
+                                        ModelAssets assets = {});
 
 /// The layers.
 const Network& network_of(const Model& model);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <deque>
+#include <system_error>
 #include <unordered_set>
 
 #include "base/fail.h"
@@ -78,6 +79,32 @@ ModelConfig read_config(const std::filesystem::path& path, std::span<const std::
   return config;
 }
 
+ModelAssets read_assets(const std::filesystem::path& folder, const ModelConfig& config) {
+  constexpr std::size_t most_tokenizer_bytes = std::size_t{256} << 20;
+  ModelAssets assets;
+  if (const auto path = folder / labels_file; std::filesystem::exists(path)) {
+    const Json names = read_json(path);
+    const bool fits = names.is_array() && std::ssize(names) == config.classes && config.classes > 0 &&
+                      std::ranges::all_of(names, [](const Json& name) { return name.is_string(); });
+    if (!fits)
+      fail("model", "expected {} to be an array of the names of {} labels, got another one", path.string(),
+           config.classes);
+    for (const Json& name : names) assets.class_names.push_back(name.get<std::string>());
+  }
+  if (const auto path = folder / tokenizer_file; std::filesystem::exists(path)) {
+    assets.tokenizer = read_file(path, most_tokenizer_bytes);
+    if (assets.tokenizer.empty())
+      fail("model", "expected {} to be a model of SentencePiece, got an empty file", path.string());
+  }
+  return assets;
+}
+
+void check_assets(const char* operation, const ModelAssets& assets, const ModelConfig& config) {
+  if (!assets.class_names.empty() && std::ssize(assets.class_names) != config.classes)
+    fail<UsageError>(operation, "expected names for the {} labels of the model, got {}", config.classes,
+                     assets.class_names.size());
+}
+
 ParameterFile::ParameterFile(const std::filesystem::path& path, const ParameterTable& table)
     : path_(path.string()), table_(table), file_(Safetensors::read(path)) {
   std::unordered_set<std::string> known;
@@ -134,7 +161,7 @@ void check_finite(std::span<const float> values, const std::string& tensor, cons
 }
 
 void write_model(const std::filesystem::path& folder, const ModelConfig& config, const ParameterTable& table,
-                 std::span<const float> values) {
+                 std::span<const float> values, const ModelAssets& assets) {
   ModelConfig copy = config;
   Options options;
   add_options(options, copy);
@@ -160,6 +187,17 @@ void write_model(const std::filesystem::path& folder, const ModelConfig& config,
   create_folders(folder);
   // In this order, a program that is killed between them leaves no weights without their configuration.
   write_json(folder / config_file, json);
+  const auto write_asset = [&](const char* name, bool exists, const auto& write) {
+    std::error_code ignored;
+    if (exists)
+      write(folder / name);
+    else
+      std::filesystem::remove(folder / name, ignored);
+  };
+  write_asset(labels_file, !assets.class_names.empty(),
+              [&](const auto& path) { write_json(path, assets.class_names); });
+  write_asset(tokenizer_file, !assets.tokenizer.empty(),
+              [&](const auto& path) { write_file_atomically(path, assets.tokenizer); });
   write_safetensors(folder / weights_file, tensors, {{"format", "linnet"}});
 }
 

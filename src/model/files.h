@@ -13,9 +13,19 @@ namespace linnet {
 /// The two files of a model's folder.
 inline constexpr const char* config_file = "config.json";
 inline constexpr const char* weights_file = "model.safetensors";
+/// Those of its assets, where it has them.
+inline constexpr const char* labels_file = "labels.json";
+inline constexpr const char* tokenizer_file = "tokenizer.model";
 
 /// The configuration of a config.json, with `settings` ("key=value") in place of its values, checked.
 ModelConfig read_config(const std::filesystem::path& path, std::span<const std::string> settings = {});
+
+/// The assets in a model's folder. Throws Error where labels.json has no name for each class, or where the
+/// tokenizer is empty or too large to be one.
+ModelAssets read_assets(const std::filesystem::path& folder, const ModelConfig& config);
+
+/// Throws UsageError for names of another number of classes.
+void check_assets(const char* operation, const ModelAssets& assets, const ModelConfig& config);
 
 /// The file of a model's parameters. Nothing of the size of the model is taken before the file is known to
 /// hold it.
@@ -43,8 +53,9 @@ Tensor read_values(const std::filesystem::path& path, const ParameterTable& tabl
 /// Throws Error, naming the tensor and the file, for a number that is not finite.
 void check_finite(std::span<const float> values, const std::string& tensor, const std::string& path);
 
-/// Writes both files into the folder, each whole or not at all.
+/// Writes both files and the assets into the folder, each whole or not at all. Files of assets that the model
+/// does not have are removed.
 void write_model(const std::filesystem::path& folder, const ModelConfig& config, const ParameterTable& table,
-                 std::span<const float> values);
+                 std::span<const float> values, const ModelAssets& assets = {});
 
 }  // namespace linnet

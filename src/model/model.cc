@@ -20,8 +20,9 @@ class LINNET_HIDDEN Model::Impl {
 
   /// `open` gives the reader of a network's parameters.
   Impl(const ModelConfig& config, const std::function<Reader(const ParameterTable&)>& open,
-       std::shared_ptr<const FeatureMap> feature_map)
-      : feature_map_(std::move(feature_map)), network_(config, feature_map_) {
+       std::shared_ptr<const FeatureMap> feature_map, ModelAssets assets)
+      : assets_(std::move(assets)), feature_map_(std::move(feature_map)), network_(config, feature_map_) {
+    check_assets("model", assets_, config);
     const ParameterTable& table = network_.table();
     const Reader read = open(table);
     values_.emplace(static_cast<std::size_t>(table.size()) * sizeof(float));
@@ -60,6 +61,7 @@ class LINNET_HIDDEN Model::Impl {
 
   const std::shared_ptr<const FeatureMap>& feature_map() const { return feature_map_; }
   const Network& network() const { return network_; }
+  const ModelAssets& assets() const { return assets_; }
 
  private:
   std::span<float> values_of(std::size_t row) const {
@@ -68,13 +70,14 @@ class LINNET_HIDDEN Model::Impl {
                                         static_cast<std::size_t>(found.count));
   }
 
+  ModelAssets assets_;
   std::shared_ptr<const FeatureMap> feature_map_;
   std::optional<LazyPages> values_;  // without the weights that the network has packed
   Network network_;
 };
 
 std::shared_ptr<const Model> make_model(const ModelConfig& config, Tensor values,
-                                        std::shared_ptr<const FeatureMap> feature_map) {
+                                        std::shared_ptr<const FeatureMap> feature_map, ModelAssets assets) {
   const auto open = [&](const ParameterTable& table) -> Model::Impl::Reader {
     if (values.size() != table.size())
       fail("model", "expected a buffer of {} parameters, got {}", table.size(), values.size());
@@ -82,7 +85,8 @@ std::shared_ptr<const Model> make_model(const ModelConfig& config, Tensor values
       std::copy_n(table.rows()[row].place.of(values.span<float>()).data(), to.size(), to.data());
     };
   };
-  return Model::Impl::model_of(std::make_unique<const Model::Impl>(config, open, std::move(feature_map)));
+  return Model::Impl::model_of(
+      std::make_unique<const Model::Impl>(config, open, std::move(feature_map), std::move(assets)));
 }
 
 const Network& network_of(const Model& model) { return model.impl().network(); }
@@ -102,7 +106,8 @@ std::shared_ptr<const Model> Model::load(const std::filesystem::path& folder,
     file.emplace(folder / weights_file, table);
     return [&](std::size_t row, std::span<float> to) { file->read(row, to); };
   };
-  auto model = Impl::model_of(std::make_unique<const Impl>(config, open, std::move(feature_map)));
+  auto model = Impl::model_of(
+      std::make_unique<const Impl>(config, open, std::move(feature_map), read_assets(folder, config)));
   release_free_memory();  // what narrow weights were read through
   return model;
 }
@@ -117,10 +122,12 @@ std::shared_ptr<const Model> Model::random(const ModelConfig& config, std::uint6
 
 void Model::save(const std::filesystem::path& folder) const {
   const Tensor all = values_of(*this);
-  write_model(folder, config(), network_of(*this).table(), all.span<float>());
+  write_model(folder, config(), network_of(*this).table(), all.span<float>(), assets());
 }
 
 const ModelConfig& Model::config() const { return impl_->network().config(); }
+
+const ModelAssets& Model::assets() const { return impl_->assets(); }
 
 const std::shared_ptr<const FeatureMap>& Model::feature_map() const { return impl_->feature_map(); }
 

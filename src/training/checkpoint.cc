@@ -186,11 +186,11 @@ void check_replaceable(const fs::path& folder) {
 
 void write_checkpoint(const fs::path& destination, const TrainingProgress& progress,
                       const ModelConfig& config, const TrainingOptions& options, const ParameterTable& table,
-                      std::span<const float> values, const Optimiser& optimiser) {
+                      std::span<const float> values, const Optimiser& optimiser, const ModelAssets& assets) {
   check_replaceable(destination);
   if (destination.has_parent_path()) create_folders(destination.parent_path());
   AtomicFolder folder(destination);
-  write_model(folder.path(), config, table, values);
+  write_model(folder.path(), config, table, values, assets);
   const NamedTensor moments[] = {
       {"m", DType::f32, optimiser.first_moments().shape(), optimiser.first_moments().raw()},
       {"v", DType::f32, optimiser.second_moments().shape(), optimiser.second_moments().raw()}};

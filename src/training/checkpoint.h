@@ -35,7 +35,8 @@ struct TrainingProgress {
 /// not empty.
 void write_checkpoint(const std::filesystem::path& destination, const TrainingProgress& progress,
                       const ModelConfig& config, const TrainingOptions& options, const ParameterTable& table,
-                      std::span<const float> values, const Optimiser& optimiser);
+                      std::span<const float> values, const Optimiser& optimiser,
+                      const ModelAssets& assets = {});
 
 /// Reads one into parameters and moments. Throws Error where it is damaged, belongs to another
 /// configuration or to training options that would have led elsewhere, naming the first key that differs;

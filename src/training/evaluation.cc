@@ -221,6 +221,7 @@ Evaluation evaluate(Context& context, const Network& network, const Dataset& dat
 
 Evaluation evaluate(Context& context, const Model& model, const Dataset& dataset, std::int64_t examples,
                     std::int64_t batch, bool accuracy, const TokenLossCallback& on_token) {
+  check_assets(model.assets(), dataset);
   return evaluate(context, network_of(model), dataset, examples, batch, accuracy, on_token);
 }
 

@@ -7,6 +7,7 @@
 
 #include "attention/family.h"
 #include "base/fail.h"
+#include "base/names.h"
 #include "base/parallel.h"
 #include "linnet/dataset.h"
 #include "training/masking.h"
@@ -63,8 +64,29 @@ void check_fit(const ModelConfig& config, const Dataset& dataset) {
   if (config.classes > 0 && dataset.classes() != config.classes)
     fail<UsageError>("training", "expected model.classes = {} as the data has, got {}", dataset.classes(),
                      config.classes);
+  if (!dataset.tokenizer().empty() && dataset.vocabulary() != config.vocabulary)
+    fail<UsageError>(
+        "training",
+        "expected a tokenizer of model.vocabulary = {} pieces, got one of {}, which does not match "
+        "the model",
+        config.vocabulary, dataset.vocabulary());
   if (dataset.packed()) check_packed("training", config);
   if (dataset.size() == 0) fail("training", "expected at least 1 example, got an empty set");
+}
+
+void check_assets(const ModelAssets& assets, const Dataset& dataset) {
+  const std::string tokenizer = dataset.tokenizer();
+  if (!assets.tokenizer.empty() && !tokenizer.empty() && tokenizer != assets.tokenizer)
+    fail<UsageError>("data", "expected text through the tokenizer of the model, got it through another one");
+  const std::vector<std::string> names = dataset.class_names();
+  if (assets.class_names.empty() || names.empty() || names == assets.class_names) return;
+  const auto other = std::ranges::find_if(
+      names, [&](const std::string& name) { return std::ranges::count(assets.class_names, name) == 0; });
+  if (other != names.end())
+    fail<UsageError>("data", "expected labels of the model ({}), got \"{}\"",
+                     shortened(fmt::format("{}", fmt::join(assets.class_names, ", "))), shortened(*other));
+  fail<UsageError>("data", "expected the {} labels of the model in their order, got {} of them",
+                   assets.class_names.size(), names.size());
 }
 
 namespace {

@@ -61,4 +61,8 @@ Pass pass_of(const Batch& batch);
 /// Throws UsageError where the dataset's examples do not fit the model: length, vocabulary, classes.
 void check_fit(const ModelConfig& config, const Dataset& dataset);
 
+/// Throws UsageError where the dataset's labels have other names than the model's, or its text went through
+/// another tokenizer.
+void check_assets(const ModelAssets& assets, const Dataset& dataset);
+
 }  // namespace linnet

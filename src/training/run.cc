@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <string>
+#include <vector>
 
 #include "base/fail.h"
 #include "io/file.h"
@@ -58,6 +60,8 @@ class Run {
         adapted_(initial != nullptr) {
     check_fit(config, training);
     check_fit(config, validation);
+    const bool named = config.classes > 0;
+    trainer_.set_assets({named ? training.class_names() : std::vector<std::string>(), training.tokenizer()});
   }
 
   TrainingResult run(bool resume) {

@@ -166,8 +166,14 @@ void Trainer::Impl::set_columns(const ColumnStatistics& columns, const ColumnSta
   pack();
 }
 
+void Trainer::Impl::set_assets(ModelAssets assets) {
+  check_assets(operation, assets, config_);
+  assets_ = std::move(assets);
+}
+
 void Trainer::Impl::save(const std::filesystem::path& folder) {
-  write_checkpoint(folder, progress_, config_, options_, network_.table(), values_.span<float>(), optimiser_);
+  write_checkpoint(folder, progress_, config_, options_, network_.table(), values_.span<float>(), optimiser_,
+                   assets_);
   checkpoint_ = folder;
 }
 
@@ -178,11 +184,11 @@ void Trainer::Impl::restore(const std::filesystem::path& folder) {
 }
 
 void Trainer::Impl::write_model(const std::filesystem::path& folder) const {
-  linnet::write_model(folder, config_, network_.table(), values_.span<float>());
+  linnet::write_model(folder, config_, network_.table(), values_.span<float>(), assets_);
 }
 
 std::shared_ptr<const Model> Trainer::Impl::model() const {
-  return make_model(config_, values_.clone(), feature_map_);
+  return make_model(config_, values_.clone(), feature_map_, assets_);
 }
 
 Trainer::Trainer(Context& context, const ModelConfig& config, const TrainingOptions& options,
@@ -199,6 +205,7 @@ void Trainer::restore(const std::filesystem::path& folder) { impl_->restore(fold
 void Trainer::set_columns(const ColumnStatistics& columns, const ColumnStatistics& targets) {
   impl_->set_columns(columns, targets);
 }
+void Trainer::set_assets(ModelAssets assets) { impl_->set_assets(std::move(assets)); }
 std::shared_ptr<const Model> Trainer::model() const { return impl_->model(); }
 
 }  // namespace linnet

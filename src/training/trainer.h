@@ -22,6 +22,7 @@ class LINNET_HIDDEN Trainer::Impl {
 
   StepReport step(const Batch& batch);
   void set_columns(const ColumnStatistics& columns, const ColumnStatistics& targets);
+  void set_assets(ModelAssets assets);
   void save(const std::filesystem::path& folder);
   void restore(const std::filesystem::path& folder);
 
@@ -48,6 +49,7 @@ class LINNET_HIDDEN Trainer::Impl {
   ModelConfig config_;
   TrainingOptions options_;
   std::vector<float> head_weights_;
+  ModelAssets assets_;
   std::shared_ptr<const FeatureMap> feature_map_;  ///< of the user's own, or null
   Network network_;
   Tensor values_, gradients_;
