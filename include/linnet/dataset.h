@@ -76,6 +76,13 @@ class LINNET_API Dataset {
   virtual bool packed() const { return false; }
   virtual std::vector<PackedSequence> read_sequences(std::int64_t index, std::span<std::int32_t> tokens,
                                                      std::span<std::int32_t> targets) const;
+  /// Rows of the data in a step, whose real numbers are [patch, columns() / patch()].
+  virtual std::int64_t patch() const { return 1; }
+  /// Which of `column_names()` the first number of a row is in example `index`; the others follow it.
+  virtual std::int64_t first_column(std::int64_t) const { return 0; }
+  /// Of each of `column_names()`, where the real numbers of the examples are (number − mean) / deviation.
+  /// Empty for examples in the units of the data.
+  virtual ColumnStatistics applied_statistics() const { return {}; }
 };
 
 /// Size of pictures. Their tokens are the pixels row by row, with the channels of a pixel one after another.
@@ -151,7 +158,13 @@ LINNET_API std::uint8_t pixel_of_token(std::int32_t token, std::int64_t levels);
 ///   count. For validation and testing, step t counts where all its targets lie inside the part: in a part
 ///   of n steps the first n − `horizon` + 1 ones, each in exactly one of windows that overlap by half. Such
 ///   a step has ⌈`length` / 2⌉ to `length` − 1 steps of its window before it, which may belong to the part
-///   before; at the beginning of a file of its own it has fewer;
+///   before; at the beginning of a file of its own it has fewer.
+///   With `patch` above 1 a step is so many rows, [patch, columns], and its targets are those of its first
+///   row. For training, windows begin at every row of the part. For validation and testing, every row that
+///   counts is the first row of the last step of one example, in which no other step counts: `length` − 1
+///   steps lie before it, or as many as the file has.
+///   With `columns_apart` every column is a sequence of its own, columns() = `patch`. Its numbers are
+///   normalised by the mean and the deviation of their column in the training part (`applied_statistics`);
 /// - "sound": the sound files `path` (WAV, FLAC and what else libsndfile reads), of one rate and number of
 ///   channels, in the parts and windows of a series with `horizon` 1.
 ///   A step is a frame: a sample of each channel. `sound` = "samples" gives real numbers in [−1, 1], one
@@ -192,6 +205,8 @@ struct DataOptions {
   /// Whether training examples hold several whole sequences one after another where these are shorter than
   /// `length`: for "fasta", "lines", "pairs", and "tokens" with offsets. Other parts stay as they are.
   bool packing = false;
+  std::int64_t patch = 1;          ///< rows of a series in a step
+  bool columns_apart = false;      ///< whether every column of a series is a sequence of its own
 };
 
 /// The values of `DataOptions::kind`.

@@ -48,7 +48,13 @@ struct LINNET_API ModelConfig {
   std::string fields = {};
   std::int64_t columns = 0;  ///< real numbers of a step's input
   std::int64_t targets = 0;  ///< real numbers predicted per step; 0: as many as columns
-  bool relative = false;     ///< target t is predicted as its difference from input column t mod columns
+  /// Rows of the data in a step: its input is [patch, columns / patch] numbers. Another step of the same
+  /// columns follows; n = columns / patch is the number of columns of the data.
+  std::int64_t patch = 1;
+  bool relative = false;  ///< target t is predicted as its difference from column t mod n of the last row
+  /// Inputs are differences from the last row of the step before, in the first step with numbers from its
+  /// own first row.
+  bool relative_inputs = false;
   ValueDistribution value_head = ValueDistribution::gaussian;  ///< density of the real numbers
   /// Labels. A model of the next token has a class token as its first input for each, otherwise the start
   /// token; a classifier predicts them.

@@ -182,6 +182,16 @@ struct Evaluation {
   double token_bits = std::numeric_limits<double>::quiet_NaN();
   double value_nats = std::numeric_limits<double>::quiet_NaN();
   std::int64_t numbers = 0;
+  /// Errors of a part of the real numbers, as those of all.
+  struct NumberErrors {
+    double squared = std::numeric_limits<double>::quiet_NaN();
+    double absolute = std::numeric_limits<double>::quiet_NaN();
+    double naive_squared = std::numeric_limits<double>::quiet_NaN();
+    double naive_absolute = std::numeric_limits<double>::quiet_NaN();
+  };
+  /// Of a next-token model that predicts the next rows of its data: of each column of the data, in the order
+  /// of `Dataset::column_names`, and of each of the rows that a step predicts, the nearest first.
+  std::vector<NumberErrors> column_errors, row_errors;
 };
 
 /// Callbacks with which a program observes and stops the loop; each is optional. They cannot change results.

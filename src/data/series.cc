@@ -186,9 +186,20 @@ ColumnStatistics statistics_of(const AllSeries& all, const std::vector<Stretch>&
 
 /// What the parts of a series share.
 struct Setting {
-  std::int64_t length = 0, horizon = 0;
+  std::int64_t length = 0, horizon = 0, patch = 1;
+  bool apart = false;           ///< whether every column is a sequence of its own
   ColumnStatistics statistics;  ///< of the training part
 };
+
+/// The same statistics for each of several rows.
+ColumnStatistics repeated(const ColumnStatistics& statistics, std::int64_t rows) {
+  ColumnStatistics result;
+  for (std::int64_t i = 0; i < rows; ++i) {
+    result.mean.insert(result.mean.end(), statistics.mean.begin(), statistics.mean.end());
+    result.deviation.insert(result.deviation.end(), statistics.deviation.begin(), statistics.deviation.end());
+  }
+  return result;
+}
 
 class SeriesDataset final : public Dataset {
  public:
@@ -200,70 +211,100 @@ class SeriesDataset final : public Dataset {
         beyond_(beyond),
         setting_(std::move(setting)) {}
 
-  std::int64_t size() const override { return windows_.size(); }
+  std::int64_t size() const override {
+    return windows_.size() * (setting_->apart ? std::ssize(column_names()) : 1);
+  }
   std::int64_t length() const override { return setting_->length; }
   std::int64_t vocabulary() const override { return 0; }
-  std::int64_t columns() const override { return static_cast<std::int64_t>(column_names().size()); }
-  std::int64_t target_columns() const override { return setting_->horizon * columns(); }
-  ColumnStatistics column_statistics() const override { return setting_->statistics; }
+  std::int64_t columns() const override { return setting_->patch * row_columns(); }
+  std::int64_t target_columns() const override { return setting_->horizon * row_columns(); }
+  ColumnStatistics column_statistics() const override {
+    return repeated(row_statistics(), setting_->patch);
+  }
   ColumnStatistics target_statistics() const override {
-    ColumnStatistics result;
-    for (std::int64_t h = 0; h < setting_->horizon; ++h) {
-      const auto& [mean, deviation] = setting_->statistics;
-      result.mean.insert(result.mean.end(), mean.begin(), mean.end());
-      result.deviation.insert(result.deviation.end(), deviation.begin(), deviation.end());
-    }
-    return result;
+    return repeated(row_statistics(), setting_->horizon);
   }
   std::vector<std::string> column_names() const override { return series_->front().columns; }
+  std::int64_t patch() const override { return setting_->patch; }
+  std::int64_t first_column(std::int64_t index) const override {
+    return setting_->apart ? index / windows_.size() : 0;
+  }
+  ColumnStatistics applied_statistics() const override {
+    return setting_->apart ? setting_->statistics : ColumnStatistics{};
+  }
 
   std::int64_t read(std::int64_t, std::span<std::int32_t>, std::span<std::int32_t>) const override {
     return -1;
   }
 
   void read_values(std::int64_t index, std::span<float> values, std::span<float> targets) const override {
-    const Window window = windows_[index];
+    const Window window = windows_[setting_->apart ? index % windows_.size() : index];
     const Series& series = (*series_)[window.source];
-    const std::size_t columns = series.columns.size();
-    const auto row = [&](std::int64_t step) {
-      return std::span(series.values).subspan(static_cast<std::size_t>(step) * columns, columns);
-    };
-    assert(values.size() == static_cast<std::size_t>(length()) * columns);
+    const std::int64_t first = first_column(index), patch = setting_->patch;
+    assert(values.size() == static_cast<std::size_t>(length() * columns()));
     assert(targets.size() == static_cast<std::size_t>(length() * target_columns()));
     auto value = values.begin(), target = targets.begin();
-    for (std::int64_t step = window.begin; step < window.begin + length(); ++step) {
-      value = std::ranges::copy(row(step), value).out;
-      const bool counts = step >= window.counts_from && step < window.end;
-      for (std::int64_t later = step; later < step + setting_->horizon; ++later)
-        target = counts && later < window.end + beyond_
-                     ? std::ranges::copy(row(later), target).out
-                     : std::fill_n(target, columns, std::numeric_limits<float>::quiet_NaN());
+    constexpr float nothing = std::numeric_limits<float>::quiet_NaN();
+    const auto copy = [&](std::int64_t row, bool known, auto to) {
+      for (std::int64_t c = first; c < first + row_columns(); ++c)
+        *to++ = known ? number(series, row, static_cast<std::size_t>(c)) : nothing;
+      return to;
+    };
+    for (std::int64_t step = 0; step < length(); ++step) {
+      const std::int64_t begin = window.begin + step * patch;
+      for (std::int64_t row = begin; row < begin + patch; ++row)
+        value = copy(row, row < series.rows(), value);
+      const bool counts = begin >= window.counts_from && begin < window.end;
+      for (std::int64_t row = begin; row < begin + setting_->horizon; ++row)
+        target = copy(row, counts && row < window.end + beyond_, target);
     }
   }
 
  private:
+  /// Columns of a sequence.
+  std::int64_t row_columns() const {
+    return setting_->apart ? 1 : static_cast<std::int64_t>(setting_->statistics.mean.size());
+  }
+
+  ColumnStatistics row_statistics() const {
+    return setting_->apart ? ColumnStatistics{{0}, {1}} : setting_->statistics;
+  }
+
+  float number(const Series& series, std::int64_t row, std::size_t column) const {
+    const float value = series.values[static_cast<std::size_t>(row) * series.columns.size() + column];
+    if (!setting_->apart) return value;
+    const auto& [mean, deviation] = setting_->statistics;
+    return static_cast<float>((value - mean[column]) / (deviation[column] > 0 ? deviation[column] : 1));
+  }
+
   std::shared_ptr<const AllSeries> series_;
   Windows windows_;
   std::int64_t beyond_;
   std::shared_ptr<const Setting> setting_;
 };
 
+/// The rows of a window, for people.
+std::string window_rows(const DataOptions& options) {
+  if (options.patch == 1) return fmt::format("data.length = {}", options.length);
+  return fmt::format("data.length · data.patch = {}", options.length * options.patch);
+}
+
 /// Steps of the training part of each file: a window at least.
 void check_training(const std::vector<Stretch>& stretches, const std::vector<fs::path>& files,
-                    std::int64_t length) {
+                    const DataOptions& options) {
   for (const Stretch& stretch : stretches)
-    if (const std::int64_t steps = stretch.end - stretch.begin; steps < length)
-      fail("data", "{}: expected a training part of at least data.length = {} rows, got {}",
-           files[stretch.source].string(), length, steps);
+    if (const std::int64_t rows = stretch.end - stretch.begin; rows < options.length * options.patch)
+      fail("data", "{}: expected a training part of at least {} rows, got {}",
+           files[stretch.source].string(), window_rows(options), rows);
 }
 
 /// All steps of every file, which hold a window at least.
 std::vector<Stretch> whole_files(const AllSeries& all, const std::vector<fs::path>& files,
-                                 std::int64_t length) {
+                                 const DataOptions& options) {
   std::vector<Stretch> stretches;
   for (std::size_t i = 0; i < all.size(); ++i) {
-    if (all[i].rows() < length)
-      fail("data", "{}: expected at least data.length = {} rows, got {}", files[i].string(), length,
+    if (all[i].rows() < options.length * options.patch)
+      fail("data", "{}: expected at least {} rows, got {}", files[i].string(), window_rows(options),
            all[i].rows());
     stretches.push_back({i, 0, all[i].rows()});
   }
@@ -281,15 +322,20 @@ std::unique_ptr<Dataset> evaluated(std::shared_ptr<const AllSeries> series, std:
            files[stretch.source].string(), part, setting->horizon, steps);
     stretch.end -= setting->horizon - 1;
   }
-  return std::make_unique<SeriesDataset>(std::move(series),
-                                         Windows::overlapping(std::move(stretches), setting->length),
-                                         setting->horizon - 1, setting);
+  const std::int64_t patch = setting->patch;
+  Windows windows = patch == 1
+                        ? Windows::overlapping(std::move(stretches), setting->length)
+                        : Windows::ending_at_each(std::move(stretches), setting->length * patch, patch);
+  return std::make_unique<SeriesDataset>(std::move(series), std::move(windows), setting->horizon - 1,
+                                         setting);
 }
 
 void check_options(const DataOptions& options) {
-  constexpr std::int64_t longest = std::int64_t{1} << 30, most_horizon = 1 << 16;
+  constexpr std::int64_t longest = std::int64_t{1} << 30, most_horizon = 1 << 16, most_patch = 1 << 16;
   if (options.length < 2 || options.length > longest)
     fail<UsageError>("data", "expected data.length of 2 to {} for a series, got {}", longest, options.length);
+  if (options.patch < 1 || options.patch > most_patch)
+    fail<UsageError>("data", "expected data.patch of 1 to {}, got {}", most_patch, options.patch);
   if (options.horizon < 1 || options.horizon > most_horizon)
     fail<UsageError>("data", "expected data.horizon of 1 to {}, got {}", most_horizon, options.horizon);
   if (options.missing != "refuse" && options.missing != "forward-fill")
@@ -331,7 +377,7 @@ Datasets open_series(const DataOptions& options, const Parts& parts) {
   std::vector<Stretch> training, validation, test;
   const std::string split = split_of(options);
   if (!options.validation.empty()) {
-    training = whole_files(*series, files, options.length);
+    training = whole_files(*series, files, options);
   } else {
     for (std::size_t i = 0; i < series->size(); ++i) {
       const Division division = divide_series((*series)[i], split, files[i].string());
@@ -339,22 +385,24 @@ Datasets open_series(const DataOptions& options, const Parts& parts) {
       validation.push_back({i, division.training, division.validation});
       if (division.validation < division.test) test.push_back({i, division.validation, division.test});
     }
-    check_training(training, files, options.length);
+    check_training(training, files, options);
   }
   auto setting = std::make_shared<Setting>();
   setting->length = options.length;
   setting->horizon = options.horizon;
+  setting->patch = options.patch;
+  setting->apart = options.columns_apart;
   setting->statistics = statistics_of(*series, training);
 
   const auto own_files = [&](const char* key, const std::string& value, const char* part) {
     const std::vector<fs::path> own = files_named(key, value, options.kind);
     const auto read = std::make_shared<const AllSeries>(read_all(own, options, series->front().columns));
-    return evaluated(read, whole_files(*read, own, options.length), part, own, setting);
+    return evaluated(read, whole_files(*read, own, options), part, own, setting);
   };
   Datasets datasets;
   if (parts.training)
     datasets.training = std::make_unique<SeriesDataset>(
-        series, Windows::every(std::move(training), options.length), 0, setting);
+        series, Windows::every(std::move(training), options.length * options.patch), 0, setting);
   if (parts.validation)
     datasets.validation = options.validation.empty()
                               ? evaluated(series, std::move(validation), "validation", files, setting)

@@ -36,11 +36,19 @@ class Windows {
   /// the stretch.
   static Windows overlapping(std::vector<Stretch> stretches, std::int64_t length);
 
+  /// One window for every step of the stretches, of which it alone counts. It is the first one of the last
+  /// `patch` steps of a window, which begins earlier by a multiple of `patch`, or of an earlier `patch` steps
+  /// where the source has fewer steps before it. A window may end behind its source. `length` is a multiple
+  /// of `patch`.
+  static Windows ending_at_each(std::vector<Stretch> stretches, std::int64_t length, std::int64_t patch);
+
   std::int64_t size() const { return first_.empty() ? 0 : first_.back(); }
   Window operator[](std::int64_t index) const;
 
  private:
-  Windows(std::vector<Stretch> stretches, std::int64_t length, bool overlapping);
+  enum class Kind { every, overlapping, ending_at_each };
+
+  Windows(std::vector<Stretch> stretches, std::int64_t length, Kind kind, std::int64_t patch = 1);
   /// Steps between the beginnings of overlapping windows.
   std::int64_t stride() const;
   /// Where the first window of a stretch begins, unless it is moved back.
@@ -49,7 +57,8 @@ class Windows {
 
   std::vector<Stretch> stretches_;
   std::int64_t length_ = 0;
-  bool overlapping_ = false;
+  Kind kind_ = Kind::every;
+  std::int64_t patch_ = 1;
   std::vector<std::int64_t> first_;  ///< index of the first window of each stretch, and the number of all
 };
 

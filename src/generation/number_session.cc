@@ -46,6 +46,7 @@ struct NumberSession::Impl {
         side(network(), 1, options.capacity),
         parameters(Tensor::of<float>({count, network().value_head()->outputs()})),
         inputs(Tensor::of<float>({count, config().columns})),
+        last(Tensor::of<float>({count, last_size()})),
         streams(static_cast<std::size_t>(count)),
         all(static_cast<std::size_t>(count)),
         named(static_cast<std::size_t>(count)) {
@@ -60,6 +61,16 @@ struct NumberSession::Impl {
 
   const Network& network() const { return network_of(*model); }
   const ModelConfig& config() const { return model->config(); }
+
+  /// Numbers of a stream that its next inputs are counted from.
+  std::int64_t last_size() const {
+    return config().relative_inputs ? network().columns()->shape().series() : 0;
+  }
+
+  std::span<float> last_of(std::int64_t index) {
+    return last.span<float>().subspan(static_cast<std::size_t>(index * last_size()),
+                                      static_cast<std::size_t>(last_size()));
+  }
 
   Stream& stream(std::int64_t index) {
     if (index < 0 || index >= std::ssize(streams))
@@ -77,6 +88,7 @@ struct NumberSession::Impl {
     Stream& chosen = stream(index);
     const std::int32_t first = config().shifted() ? config().first_input(label) : 0;
     chosen = {.first_input = first};
+    std::ranges::fill(last_of(index), std::numeric_limits<float>::quiet_NaN());
     state.reset(index);
   }
 
@@ -111,11 +123,13 @@ struct NumberSession::Impl {
     for (std::size_t i = 0; i < ids.size(); ++i)
       ids[i] = start ? streams[static_cast<std::size_t>(chosen[i])].first_input : -1;
     for (std::int64_t i = 0; i < count; ++i) {
+      const std::int64_t index = chosen[static_cast<std::size_t>(i)];
+      const std::span<const float> before = last_of(index);
       if (start)
         std::fill_n(z.at(i), columns, 0.0f);
       else
-        network().columns()->normalise(z.slice(0, i, i + 1),
-                                       row_of_inputs(chosen[static_cast<std::size_t>(i)]));
+        network().columns()->normalise(z.slice(0, i, i + 1), row_of_inputs(index),
+                                       View<const float>(before.data(), {std::ssize(before)}));
     }
     recurrent.hidden(own, hidden, {ids, z}, chosen, state);
   }
@@ -151,11 +165,13 @@ struct NumberSession::Impl {
       Stream& one = streams[static_cast<std::size_t>(index)];
       ++one.position;
       one.predicted = predict;
+      const View<const float> taken = row_of_inputs(index);
+      std::copy_n(network().columns()->last_numbers(taken, 0).data(), last_size(), last_of(index).begin());
       if (!predict) continue;
       std::copy_n(numbers.at(i), head.outputs(), row_of_parameters(index).data());
       const View<float> means(out.data() + i * targets, {1, targets});
       std::copy_n(numbers.at(i), targets, means.data());
-      network().columns()->restore(means, means, row_of_inputs(index));
+      network().columns()->restore(means, means, taken);
     }
   }
 
@@ -213,7 +229,8 @@ struct NumberSession::Impl {
   RecurrentTransformer recurrent;
   RecurrentState state, side;
   Tensor parameters;  ///< of the streams' last predictions, [streams, outputs]
-  Tensor inputs;      ///< their last numbers, [streams, columns]
+  Tensor inputs;      ///< their last steps, [streams, columns]
+  Tensor last;        ///< the last numbers that they have taken, [streams, last_size]
   std::vector<Stream> streams;
   std::vector<std::int64_t> all;
   std::vector<std::uint8_t> named;  ///< by the step that is being checked
@@ -289,6 +306,7 @@ void NumberSession::fork(std::int64_t stream, std::int64_t source) {
   target = copy;
   std::copy_n(impl_->row_of_inputs(source).data(), impl_->config().columns,
               impl_->inputs.view<float>().at(stream));
+  std::ranges::copy(impl_->last_of(source), impl_->last_of(stream).begin());
   std::copy_n(impl_->row_of_parameters(source).data(), impl_->parameters.view<float>().extent(1),
               impl_->row_of_parameters(stream).data());
 }
@@ -301,6 +319,8 @@ std::vector<std::byte> NumberSession::save(std::int64_t stream) const {
   snapshot.position = impl_->taken(chosen);
   snapshot.next_input = chosen.first_input;
   snapshot.past = impl_->state.save(stream);
+  const auto last = std::as_bytes(std::span<const float>(impl_->last_of(stream)));
+  snapshot.past.insert(snapshot.past.end(), last.begin(), last.end());
   return snapshot.bytes();
 }
 
@@ -314,8 +334,15 @@ void NumberSession::restore(std::int64_t stream, std::span<const std::byte> byte
   if (!snapshot.cache || (shifted && snapshot.position == 1) ||
       snapshot.next_input >= std::max<std::int64_t>(impl_->config().input_tokens(), 1))
     fail("restore", "expected a snapshot of a stream of numbers, got another");
-  impl_->side.restore(0, snapshot.past, snapshot.position);
+  const std::span<const std::byte> past = snapshot.past;
+  const std::span<float> last = impl_->last_of(stream);
+  if (past.size() < last.size_bytes())
+    fail("restore", "expected a snapshot with the last {} numbers of its stream, got {} bytes", last.size(),
+         past.size());
+  const std::size_t states = past.size() - last.size_bytes();
+  impl_->side.restore(0, past.first(states), snapshot.position);
   impl_->state.copy(stream, impl_->side, 0);
+  std::ranges::copy(past.subspan(states), std::as_writable_bytes(last).begin());
   chosen = {.first_input = snapshot.next_input,
             .position = shifted && snapshot.position > 0 ? snapshot.position - 1 : snapshot.position};
 }
@@ -328,7 +355,7 @@ std::int64_t NumberSession::position(std::int64_t stream) const { return impl_->
 
 std::size_t NumberSession::state_bytes(std::int64_t stream) const {
   impl_->stream(stream);
-  return impl_->state.bytes(stream);
+  return impl_->state.bytes(stream) + impl_->last_of(stream).size_bytes();
 }
 
 }  // namespace linnet

@@ -40,15 +40,24 @@ void Columns::set(std::span<float> parameters, std::span<const double> mean,
   write(target_deviation_, target_deviation, true);
 }
 
-void Columns::normalise(View<float> z, View<const float> values) const {
-  for (std::int64_t i = 0; i < values.extent(0); ++i)
+void Columns::normalise(View<float> z, View<const float> values, View<const float> before) const {
+  const std::int64_t series = shape_.series();
+  for (std::int64_t i = 0; i < values.extent(0); ++i) {
+    const View<const float> last = i > 0 ? last_numbers(values, i - 1) : before;
+    const auto base = [&](std::int64_t c) {
+      if (!shape_.relative_inputs) return mean_values_(c);
+      const std::int64_t s = c % series;
+      if (last.size() > 0 && !std::isnan(last(s))) return last(s);
+      return std::isnan(values(i, s)) ? mean_values_(s) : values(i, s);
+    };
     for (std::int64_t c = 0; c < shape_.columns; ++c)
-      z(i, c) = std::isnan(values(i, c)) ? 0 : (values(i, c) - mean_values_(c)) / deviation_values_(c);
+      z(i, c) = std::isnan(values(i, c)) ? 0 : (values(i, c) - base(c)) / deviation_values_(c);
+  }
 }
 
 float Columns::base(View<const float> values, std::int64_t i, std::int64_t t) const {
   if (!shape_.relative) return target_mean_values_(t);
-  const float last = values(i, t % shape_.columns);
+  const float last = last_numbers(values, i)(t % shape_.series());
   return std::isnan(last) ? target_mean_values_(t) : last;
 }
 

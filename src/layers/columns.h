@@ -17,8 +17,14 @@ class Columns {
   struct Shape {
     std::int64_t columns = 0;  ///< real numbers of a step's input
     std::int64_t targets = 0;  ///< real numbers that are predicted for a step
-    /// Whether target t is predicted as its difference from input column t mod `columns` of the same row.
+    /// Whether target t is predicted as its difference from the last number of its series in the same row.
     bool relative = false;
+    /// Whether inputs are differences from the last numbers of the row before.
+    bool relative_inputs = false;
+    /// Steps of the series in a row: its inputs are [patch, series], its targets [steps, series].
+    std::int64_t patch = 1;
+
+    std::int64_t series() const { return columns / patch; }
   };
 
   Columns(ParameterTable& table, const std::string& name, const Shape& shape);
@@ -31,8 +37,16 @@ class Columns {
   void set(std::span<float> parameters, std::span<const double> mean, std::span<const double> deviation,
            std::span<const double> target_mean, std::span<const double> target_deviation) const;
 
-  /// z [rows, columns] = (values − mean) / deviation, and 0 where a value is NaN.
-  void normalise(View<float> z, View<const float> values) const;
+  /// z [rows, columns] = (values − mean) / deviation, and 0 where a value is NaN. Consecutive rows are those
+  /// of one sequence. With relative inputs, the last numbers of the row before take the place of the mean,
+  /// and where one is NaN the first number of its series in the row itself; `before` [series] are those
+  /// before the first row, an empty view where there are none.
+  void normalise(View<float> z, View<const float> values, View<const float> before = {}) const;
+
+  /// The last numbers [series] of row i of `values`, where the next ones are counted from.
+  View<const float> last_numbers(View<const float> values, std::int64_t i) const {
+    return View<const float>(values.at(i) + shape_.columns - shape_.series(), {shape_.series()});
+  }
 
   /// z [rows, targets] likewise, NaN where a target is; `values` [rows, columns] are the inputs of the rows.
   void normalise_targets(View<float> z, View<const float> targets, View<const float> values) const;

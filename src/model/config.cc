@@ -148,7 +148,10 @@ void add_options(Options& options, ModelConfig& config) {
   options.add("model.columns", config.columns, "real numbers of a step's input", 0, most_width);
   options.add("model.targets", config.targets,
               "real numbers that are predicted per step; 0: as many as columns", 0, most_width);
+  options.add("model.patch", config.patch, "rows of a series in a step", 1, most_width);
   options.add("model.relative", config.relative, "predict real numbers as differences from the last input");
+  options.add("model.relative_inputs", config.relative_inputs,
+              "give real numbers as differences from the last ones of the step before");
   options.add("model.value_head", config.value_head, "density of the real numbers",
               names<ValueDistribution>(3));
   options.add("model.classes", config.classes,
@@ -208,6 +211,14 @@ void check_steps(const ModelConfig& config) {
                      "expected model.columns of at least 1 and model.objective = \"next-token\" with "
                      "model.relative, got {} columns and \"{}\"",
                      config.columns, name_of(config.objective));
+  if (config.relative_inputs && (config.columns == 0 || !config.shifted()))
+    fail<UsageError>("model",
+                     "expected model.columns of at least 1 and model.objective = \"next-token\" with "
+                     "model.relative_inputs, got {} columns and \"{}\"",
+                     config.columns, name_of(config.objective));
+  if (config.columns % config.patch != 0)
+    fail<UsageError>("model", "expected model.columns to be a multiple of model.patch = {}, got {}",
+                     config.patch, config.columns);
   if (config.bidirectional && (config.shifted() || config.masked()))
     fail<UsageError>("model",
                      "expected model.objective = \"classify\" or \"same-step\" with model.bidirectional, got "

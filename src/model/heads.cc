@@ -28,7 +28,9 @@ StepInputs NormalisedInputs::of(const Network& network, const Pass& pass) {
   const std::int64_t columns = network.config().columns;
   if (columns == 0) return pass.ids;
   const View<float> z = first_rows(values_, pass.rows(), columns);
-  network.columns()->normalise(z, View<const float>(pass.values.data(), {pass.rows(), columns}));
+  const View<const float> values(pass.values.data(), {pass.rows(), columns});
+  for (std::int64_t row = 0; row < pass.rows(); row += pass.length)
+    network.columns()->normalise(z.slice(0, row, row + pass.length), values.slice(0, row, row + pass.length));
   return {pass.ids, z};
 }
 

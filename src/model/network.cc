@@ -97,7 +97,8 @@ Network::Network(const ModelConfig& config, const std::shared_ptr<const FeatureM
     final_norm_.emplace(table_, "final_norm", config.width, config.norm_kind);
   if (config.columns > 0 || config.target_count() > 0)
     columns_.emplace(table_, "columns",
-                     Columns::Shape{config.columns, config.target_count(), config.relative});
+                     Columns::Shape{config.columns, config.target_count(), config.relative,
+                                    config.relative_inputs, config.patch});
   if (config.target_count() > 0)
     value_head_.emplace(table_, "value_head", config.width, config.target_count(), config.value_head);
   if (config.classifies())

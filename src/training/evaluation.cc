@@ -40,43 +40,80 @@ std::vector<std::int32_t> most_probable(Context& context, const OutputHead& head
 /// Sums over the real numbers that count, in deviations of the training data.
 class ValueErrors {
  public:
-  /// Adds those of the last loss. The last number before a step is the input of its row in a next-token
-  /// model: target t is compared with column t mod columns.
-  void add(const Network& network, const Heads& heads, const Batch& batch) {
+  explicit ValueErrors(const Dataset& dataset) : dataset_(dataset) {}
+
+  /// Adds those of the last loss, for examples index(0), index(1), … The last number before a target, in a
+  /// next-token model, is that of its column in the last row of the input.
+  void add(const Network& network, const Heads& heads, const Batch& batch, const Examples::Index& index) {
     const Columns& columns = *network.columns();
     const View<const float> targets = heads.value_targets(), parameters = heads.value_parameters();
     const std::int64_t count = targets.extent(1), inputs = columns.shape().columns;
     const bool naive = network.config().shifted();
-    for (std::int64_t i = 0; i < targets.extent(0); ++i)
+    const std::int64_t series = naive ? columns.shape().series() : 1;
+    const View<const float> values(batch.values.data(), {targets.extent(0), inputs});
+    if (naive && count % series == 0) {
+      rows_.resize(static_cast<std::size_t>(count / series));
+      columns_.resize(dataset_.column_names().size());
+    }
+    for (std::int64_t i = 0; i < targets.extent(0); ++i) {
+      const std::int64_t first = columns_.empty() ? 0 : dataset_.first_column(index(i / batch.length));
       for (std::int64_t t = 0; t < count; ++t) {
         if (std::isnan(targets(i, t))) continue;
         const double error = targets(i, t) - parameters(i, t);
-        squared_ += error * error;
-        absolute_ += std::abs(error);
-        ++counted_;
-        if (!naive) continue;
-        const float last = batch.values[static_cast<std::size_t>(i * inputs + t % inputs)];
-        if (std::isnan(last)) continue;
+        const float last =
+            naive ? columns.last_numbers(values, i)(t % series) : std::numeric_limits<float>::quiet_NaN();
         const float target = batch.value_targets[static_cast<std::size_t>(i * count + t)];
-        const double step = (target - last) / columns.deviation(t);
-        naive_squared_ += step * step;
-        naive_absolute_ += std::abs(step);
-        ++naive_counted_;
+        const double repeated = (target - last) / columns.deviation(t);
+        all_.add(error, repeated);
+        if (!rows_.empty()) rows_[static_cast<std::size_t>(t / series)].add(error, repeated);
+        if (!columns_.empty()) columns_[static_cast<std::size_t>(first + t % series)].add(error, repeated);
       }
+    }
   }
 
   void write(Evaluation& result) const {
-    if (counted_ == 0) return;
-    result.squared_error = squared_ / static_cast<double>(counted_);
-    result.absolute_error = absolute_ / static_cast<double>(counted_);
-    if (naive_counted_ == 0) return;
-    result.naive_squared_error = naive_squared_ / static_cast<double>(naive_counted_);
-    result.naive_absolute_error = naive_absolute_ / static_cast<double>(naive_counted_);
+    const Evaluation::NumberErrors all = all_.means();
+    result.squared_error = all.squared;
+    result.absolute_error = all.absolute;
+    result.naive_squared_error = all.naive_squared;
+    result.naive_absolute_error = all.naive_absolute;
+    for (const Sums& sums : columns_) result.column_errors.push_back(sums.means());
+    for (const Sums& sums : rows_) result.row_errors.push_back(sums.means());
   }
 
  private:
-  double squared_ = 0, absolute_ = 0, naive_squared_ = 0, naive_absolute_ = 0;
-  std::int64_t counted_ = 0, naive_counted_ = 0;
+  struct Sums {
+    double squared = 0, absolute = 0, naive_squared = 0, naive_absolute = 0;
+    std::int64_t count = 0, naive_count = 0;
+
+    /// The errors of the model, and of repeating the last number: NaN where there is none.
+    void add(double error, double repeated) {
+      squared += error * error;
+      absolute += std::abs(error);
+      ++count;
+      if (std::isnan(repeated)) return;
+      naive_squared += repeated * repeated;
+      naive_absolute += std::abs(repeated);
+      ++naive_count;
+    }
+
+    Evaluation::NumberErrors means() const {
+      Evaluation::NumberErrors result;
+      if (count > 0) {
+        result.squared = squared / static_cast<double>(count);
+        result.absolute = absolute / static_cast<double>(count);
+      }
+      if (naive_count > 0) {
+        result.naive_squared = naive_squared / static_cast<double>(naive_count);
+        result.naive_absolute = naive_absolute / static_cast<double>(naive_count);
+      }
+      return result;
+    }
+  };
+
+  const Dataset& dataset_;
+  Sums all_;
+  std::vector<Sums> rows_, columns_;
 };
 
 /// Bits per token of every field, and the right tokens of all.
@@ -173,7 +210,7 @@ Evaluation evaluate(Context& context, const Network& network, const Dataset& dat
   Transformer transformer(network);
   Examples chosen;
   Evaluation result;
-  ValueErrors values;
+  ValueErrors values(dataset);
   FieldLosses fields(network);
   Confusion confusion(config.classifies() ? config.classes : 0);
   double nats = 0, token_nats = 0, value_nats = 0;
@@ -197,7 +234,7 @@ Evaluation evaluate(Context& context, const Network& network, const Dataset& dat
     value_nats += heads.value_nats();
     numbers += std::ranges::count_if(pass.value_targets, [](float value) { return !std::isnan(value); });
     if (network.has_head()) fields.add(context, heads, pass, accuracy);
-    if (network.value_head()) values.add(network, heads, pass);
+    if (network.value_head()) values.add(network, heads, pass, index);
     if (network.classifier() != nullptr) confusion.add(context, network, heads, pass.labels);
   }
   result.examples = count;

@@ -49,6 +49,9 @@ void check_fit(const ModelConfig& config, const Dataset& dataset) {
   if (dataset.columns() != config.columns)
     fail<UsageError>("training", "expected model.columns = {} as the data has, got {}", dataset.columns(),
                      config.columns);
+  if (dataset.patch() != config.patch)
+    fail<UsageError>("training", "expected model.patch = {} as the data has, got {}", dataset.patch(),
+                     config.patch);
   if (!config.classifies() && dataset.target_columns() != config.target_count())
     fail<UsageError>("training", "expected model.targets = {} as the data has, got {}",
                      dataset.target_columns(), config.target_count());

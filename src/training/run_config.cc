@@ -116,11 +116,14 @@ Options options_of(RunConfig& config) {
               "file of a SentencePiece model that makes tokens of text; without it bytes");
   options.add("data.packing", data.packing,
               "put several whole sequences into a training example where they are shorter than data.length");
+  options.add("data.patch", data.patch, "rows of a series in a step", 1, 1 << 16);
+  options.add("data.columns_apart", data.columns_apart,
+              "make every column of a series a sequence of its own, normalised by its own statistics");
   add_options(options, training);
   return options;
 }
 
-RunConfig::RunConfig() { model.length = model.vocabulary = model.image_channels = 0; }
+RunConfig::RunConfig() { model.length = model.vocabulary = model.image_channels = model.patch = 0; }
 
 RunConfig::RunConfig(const ModelConfig& config) : model(config) {}
 
@@ -155,6 +158,7 @@ void RunConfig::fit_to_data(const Dataset& dataset) {
       model.fields = fmt::format("{}", fmt::join(fields, ","));
   }
   if (model.columns == 0) model.columns = dataset.columns();
+  if (model.patch == 0) model.patch = dataset.patch();
   if (model.targets == 0 && !model.classifies() && dataset.target_columns() != model.columns)
     model.targets = dataset.target_columns();
   if (model.classes == 0 && !model.masked()) model.classes = dataset.classes();
@@ -230,7 +234,10 @@ DataOptions data_for_model(const ModelConfig& model, const std::string& source, 
   data.levels = model.vocabulary;
   if (data.kind == "sound") data.sound = model.columns > 0 ? "samples" : "mu-law";
   data.labels = model.classes > 0;
-  if (data.kind == "series" && model.columns > 0) data.horizon = model.target_count() / model.columns;
+  if (data.kind == "series" && model.columns > 0) {
+    data.patch = model.patch;
+    data.horizon = model.target_count() / (model.columns / model.patch);
+  }
   if (data.kind == "tokens")
     data.fields = model.fields.empty() ? fmt::format("{}", model.vocabulary) : model.fields;
   const bool pictures = are_pictures(data.kind);

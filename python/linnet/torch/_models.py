@@ -37,7 +37,7 @@ from .fast_transformers.transformers import TransformerEncoder, TransformerEncod
 MODEL = {
     "objective": "next-token", "layers": 4, "heads": 4, "width": 64, "feed_forward": 256, "norm": "pre", "norm_kind": "layer",
     "activation": "gelu", "dropout": 0.0, "tied_output": False, "positions": "learned", "length": 256, "vocabulary": 256, "classes": 0,
-    "head": "categorical", "mixtures": 10, "fields": "", "columns": 0, "targets": 0, "relative": False, "value_head": "gaussian",
+    "head": "categorical", "mixtures": 10, "fields": "", "columns": 0, "targets": 0, "patch": 1, "relative": False, "relative_inputs": False, "value_head": "gaussian",
     "bidirectional": False,
 }  # fmt: skip
 ATTENTION = {
@@ -97,7 +97,7 @@ def _check_tables(model, attention, image):
     masked, family = model["objective"] == "masked", attention["family"]
     if model["tied_output"] and model["head"] == "logistics":
         refuse("model", "no tied_output with the head 'logistics'", "both")
-    for key in ("fields", "columns", "targets", "relative", "bidirectional"):
+    for key in ("fields", "columns", "targets", "patch", "relative", "relative_inputs", "bidirectional"):
         if model[key] != MODEL[key]:
             refuse("model", f"one token per step, model.{key} = {MODEL[key]!r}", repr(model[key]))
     if model["vocabulary"] < 2:
