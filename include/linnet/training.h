@@ -33,7 +33,11 @@ struct TrainingOptions {
   double beta1 = 0.9;
   double beta2 = 0.999;
   double epsilon = 1e-8;
-  double weight_decay = 0.01;            ///< decoupled; of matrices, the learned positions excepted
+  double weight_decay = 0.01;  ///< decoupled; of matrices, the learned positions excepted
+  /// How the dense products round what they multiply: f32, or bf16. Sums, weights, states, normalisation,
+  /// losses and the optimiser stay f32. Where a chip has no products of bf16, only the weights are rounded
+  /// for them.
+  WeightType precision = WeightType::f32;
   double clip = 1.0;                     ///< largest norm of the gradient; 0 for no limit
   Schedule schedule = Schedule::cosine;  ///< cosine: down to final_rate at `steps`
   std::int64_t warmup = 0;               ///< updates over which the rate rises from 0

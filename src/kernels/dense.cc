@@ -139,8 +139,14 @@ PackedMatrix::PackedMatrix(PackedMatrix&&) noexcept = default;
 PackedMatrix& PackedMatrix::operator=(PackedMatrix&&) noexcept = default;
 
 void PackedMatrix::pack(Context& context, View<const float> b) {
-  assert(b.extent(0) == inputs_ && b.extent(1) == outputs_ && type_ == WeightType::f32);
-  pack_panels(context, storage_->panels(), storage_->layout, b.data(), b.stride(0), 1);
+  assert(b.extent(0) == inputs_ && b.extent(1) == outputs_ && type_ != WeightType::int8);
+  if (storage_->narrow) return storage_->narrow->pack(context, b);
+  if (type_ == WeightType::f32)
+    return pack_panels(context, storage_->panels(), storage_->layout, b.data(), b.stride(0), 1);
+  Tensor rounded = Tensor::of<float>({inputs_, outputs_});
+  for (std::int64_t k = 0; k < inputs_; ++k) std::copy_n(b.at(k), outputs_, rounded.view<float>().at(k));
+  round_weights(rounded.view<float>(), type_);
+  pack_panels(context, storage_->panels(), storage_->layout, rounded.span<float>().data(), outputs_, 1);
 }
 
 void PackedMatrix::pack_transposed(Context& context, View<const float> w) {

@@ -31,7 +31,7 @@ class PackedMatrix {
   PackedMatrix(PackedMatrix&&) noexcept;
   PackedMatrix& operator=(PackedMatrix&&) noexcept;
 
-  /// From b [inputs, outputs].
+  /// From b [inputs, outputs], for f32 and bf16.
   void pack(Context& context, View<const float> b);
 
   /// From the transpose, w [outputs, inputs]: how weights are stored.
@@ -84,9 +84,10 @@ void multiply_twice(Context& context, View<float> c, View<const float> a, const 
                     View<float> hidden);
 
 /// dw [outputs, inputs] += dyᵀ · x for dy [rows, outputs], x [rows, inputs]; db [outputs] += column sums of
-/// dy (an empty db is left out). The bits do not depend on the threads.
+/// dy (an empty db is left out). The bits do not depend on the threads. With bf16, dy and x are rounded for
+/// the products and sums are f32; machines without fast products of bf16 round nothing.
 void accumulate_weight_gradient(Context& context, View<float> dw, View<float> db, View<const float> dy,
-                                View<const float> x);
+                                View<const float> x, WeightType type = WeightType::f32);
 
 /// The nearest weights that `type` can hold, w [outputs, inputs], in place: packing them rounds nothing more.
 void round_weights(View<float> w, WeightType type);

@@ -181,11 +181,16 @@ void run_library(Context& context, const LibraryProduct& product, void* c, const
 bool library_is_fast(const LibraryProduct& product) {
   if (product.inputs == 0 || product.outputs == 0) return false;
   if (dnnl::get_effective_cpu_isa() < least_isa(product.type)) return false;
+  static std::mutex mutex;
+  static std::map<LibraryProduct, bool> answers;
+  const std::lock_guard lock(mutex);
+  const auto found = answers.find(product);
+  if (found != answers.end()) return found->second;
   try {
     const OneThread one;
-    return std::strstr(describe(product).impl_info_str(), "brg") != nullptr;
+    return answers[product] = std::strstr(describe(product).impl_info_str(), "brg") != nullptr;
   } catch (const dnnl::error&) {
-    return false;
+    return answers[product] = false;
   }
 }
 

@@ -7,6 +7,7 @@
 #include "base/parallel.h"
 #include "base/workspace.h"
 #include "kernels/library.h"
+#include "kernels/pairs.h"
 
 namespace linnet::kernels {
 namespace {
@@ -30,17 +31,30 @@ NarrowMatrix::NarrowMatrix(const NarrowLayout& layout) : layout_(layout) {
   scales_.excess.resize(static_cast<std::size_t>(layout.outputs));
 }
 
-void NarrowMatrix::pack_transposed(Context& context, View<const float> w) {
-  // What pads the panels is zero from the beginning and is never written.
+void NarrowMatrix::pack(Context& context, View<const float> b) {
+  assert(layout_.type == WeightType::bf16);
   if (packed_.bytes() == 0) packed_ = SharedPages(bytes());
+  parallel_for(context, layout_.panels(), [&](std::int64_t panel) {
+    bf16* to = packed_.as<bf16>() + panel * layout_.panel_bytes() / layout_.element();
+    pack_pairs(to, b, panel * NarrowLayout::columns, layout_.padded_inputs());
+  });
+}
+
+void NarrowMatrix::pack_transposed(Context& context, View<const float> w) {
+  // What pads the panels is zero from the beginning and is never written as anything else.
+  if (packed_.bytes() == 0) packed_ = SharedPages(bytes());
+  if (layout_.type == WeightType::bf16) {
+    parallel_for(context, layout_.panels(), [&](Context& own, std::int64_t panel) {
+      Workspace workspace(own);
+      bf16* to = packed_.as<bf16>() + panel * layout_.panel_bytes() / layout_.element();
+      pack_pairs_transposed(to, w, panel * NarrowLayout::columns, layout_.padded_inputs(),
+                            workspace.array<bf16>(NarrowLayout::columns * layout_.padded_inputs()).data());
+    });
+    return;
+  }
   const auto inputs = static_cast<std::size_t>(layout_.inputs);
-  auto* halves = packed_.as<bf16>();
   auto* codes = packed_.as<std::int8_t>();
   parallel_for(context, layout_.outputs, [&](std::int64_t n) {
-    if (layout_.type == WeightType::bf16) {
-      for (std::int64_t k = 0; k < layout_.inputs; ++k) halves[layout_.offset(k, n)] = to_bf16(w(n, k));
-      return;
-    }
     std::vector<std::int8_t> row(inputs);
     scales_.scale[n] = quantise_weights(row, {w.at(n), inputs});
     std::int32_t sum = 0;

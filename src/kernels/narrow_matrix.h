@@ -20,6 +20,9 @@ class NarrowMatrix {
 
   explicit NarrowMatrix(const NarrowLayout& layout);
 
+  /// From b [inputs, outputs], for bf16.
+  void pack(Context& context, View<const float> b);
+
   /// From w [outputs, inputs].
   void pack_transposed(Context& context, View<const float> w);
 

@@ -1,4 +1,5 @@
-// dw += dyᵀ x by our own tiles: they read dy by rows as it is, where oneDNN would want a transposed copy.
+// dw += dyᵀ x. In f32 by our own tiles: they read dy by rows as it is, where oneDNN would want a transposed
+// copy. In bf16 by oneDNN: both factors are copied anyway, to be rounded.
 #include <algorithm>
 #include <cassert>
 #include <cstring>
@@ -6,6 +7,9 @@
 #include "base/parallel.h"
 #include "base/workspace.h"
 #include "kernels/dense.h"
+#include "kernels/library.h"
+#include "kernels/narrow.h"
+#include "kernels/pairs.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/weight_gradient.cc"
@@ -141,18 +145,74 @@ std::int64_t output_blocks(std::int64_t tiles, std::int64_t in_blocks, std::int6
   return std::max(least, most);
 }
 
+// Rows of dy and x that are rounded together.
+constexpr std::int64_t bf16_slice = 1024;
+
+// Outputs of a task, which depend on the shape alone: oneDNN's sums may depend on them.
+std::int64_t bf16_block(std::int64_t outputs) { return outputs >= 256 ? 64 : 32; }
+
+bool bf16_is_fast(std::int64_t rows, std::int64_t outputs, std::int64_t inputs) {
+  return rows >= 64 && library_is_fast({WeightType::bf16, std::min(outputs, bf16_block(outputs)),
+                                        std::min(rows, bf16_slice), inputs, false, true});
+}
+
+// dw += dyᵀ x in bf16, slice by slice: both factors are rounded and laid out for oneDNN, which multiplies
+// them. An odd last row has a row of zeros beside it.
+void add_bf16_products(Context& context, View<float> dw, View<const float> dy, View<const float> x) {
+  constexpr std::int64_t columns = NarrowLayout::columns;
+  const std::int64_t rows = dy.extent(0), outputs = dy.extent(1), inputs = x.extent(1);
+  const std::int64_t slices = (rows + bf16_slice - 1) / bf16_slice;
+  const std::int64_t dy_panels = (outputs + columns - 1) / columns,
+                     x_panels = (inputs + columns - 1) / columns;
+  const std::int64_t block = bf16_block(outputs);
+  Workspace workspace(context);
+  const std::int64_t most = ((rows + slices - 1) / slices + 2 + 31) / 32 * 32;
+  bf16* left = workspace.array<bf16>(outputs * most).data();
+  bf16* right = workspace.array<bf16>(x_panels * columns * most).data();
+  for (std::int64_t s = 0; s < slices; ++s) {
+    const auto bound = [&](std::int64_t i) { return i == slices ? rows : rows * i / slices / 2 * 2; };
+    const std::int64_t begin = bound(s), end = bound(s + 1);
+    const NarrowLayout layout{WeightType::bf16, end - begin, inputs};
+    const std::int64_t even = (end - begin) / 2 * 2, inner = (end - begin + 1) / 2 * 2;
+    parallel_for(context, dy_panels + x_panels, [&](Context& own, std::int64_t i) {
+      if (i >= dy_panels) {
+        const std::int64_t panel = i - dy_panels;
+        pack_pairs(right + panel * columns * layout.padded_inputs(), x.slice(0, begin, end), panel * columns,
+                   layout.padded_inputs());
+        return;
+      }
+      const std::int64_t first = i * columns, count = std::min(columns, outputs - first);
+      Workspace part(own);
+      transpose_rounded(left + first * inner, inner, dy.slice(0, begin, begin + even), first, count,
+                        part.array<bf16>(columns * 32).data());
+      for (std::int64_t j = 0; even < inner && j < count; ++j) {
+        left[(first + j) * inner + even] = to_bf16(dy(begin + even, first + j));
+        left[(first + j) * inner + even + 1] = {};
+      }
+    });
+    parallel_blocks(context, outputs, block, [&](Context& own, std::int64_t first, std::int64_t last) {
+      run_library(own, {WeightType::bf16, last - first, inner, inputs, false, true}, dw.at(first),
+                  left + first * inner, right);
+    });
+  }
+}
+
 }  // namespace
 
 void accumulate_weight_gradient(Context& context, View<float> dw, View<float> db, View<const float> dy,
-                                View<const float> x) {
+                                View<const float> x, WeightType type) {
   const std::int64_t outputs = dy.extent(1), inputs = x.extent(1);
   assert(dy.extent(0) == x.extent(0) && dw.extent(0) == outputs && dw.extent(1) == inputs);
+  assert(type != WeightType::int8);
+  const bool narrow =
+      type == WeightType::bf16 && dw.stride(0) == inputs && bf16_is_fast(dy.extent(0), outputs, inputs);
+  if (narrow) add_bf16_products(context, dw, dy, x);
   // Whole tiles of 6 outputs and panels of 64 inputs, shared out evenly.
   const std::int64_t tiles = (outputs + 5) / 6, panels = (inputs + 63) / 64;
   const std::int64_t in_blocks = (inputs + most_inputs - 1) / most_inputs;
   const std::int64_t out_blocks =
       output_blocks(tiles, std::max<std::int64_t>(1, in_blocks), context.threads());
-  const std::int64_t products = out_blocks * in_blocks;
+  const std::int64_t products = narrow ? 0 : out_blocks * in_blocks;
   const std::int64_t sums = db.data() == nullptr ? 0 : (outputs + 63) / 64;
   parallel_for(context, products + sums, [&](Context& own, std::int64_t i) {
     if (i >= products) {

@@ -8,7 +8,7 @@ Dense::Dense(ParameterTable& table, const std::string& name, std::int64_t inputs
              const Parts& parts)
     : weight_(add_weights(table, name, {outputs, inputs}, parts)),
       has_bias_(parts.bias),
-      packed_(inputs, outputs, parts.exact ? kernels::WeightType::f32 : table.weight_type()) {
+      packed_(inputs, outputs, parts.exact ? kernels::WeightType::f32 : table.product_type()) {
   add_bias(table, name, parts);
 }
 
@@ -37,7 +37,7 @@ void Dense::pack(Context& context, const ParameterValues& parameters, bool train
   const View<const float> weight = parameters.of(weight_);
   packed_.pack_transposed(context, weight);
   if (training) {
-    if (!packed_backward_) packed_backward_.emplace(outputs(), inputs());
+    if (!packed_backward_) packed_backward_.emplace(outputs(), inputs(), packed_.type());
     packed_backward_->pack(context, weight);
   }
   if (owns_weight_) parameters.release(weight_);
@@ -63,7 +63,7 @@ void Dense::forward_through(Context& context, const Dense& second, View<float> y
 void Dense::backward(Context& context, View<float> dx, View<const float> dy, View<const float> x,
                      std::span<float> gradients) const {
   kernels::accumulate_weight_gradient(context, weight_.of(gradients),
-                                      has_bias_ ? bias_.of(gradients) : View<float>(), dy, x);
+                                      has_bias_ ? bias_.of(gradients) : View<float>(), dy, x, packed_.type());
   if (!dx.empty()) kernels::multiply(context, dx, dy, *packed_backward_);
 }
 

@@ -80,8 +80,10 @@ class ParameterTable {
     bool trained = true;   ///< random draws are not: their gradients are 0, and a model's file may lack them
   };
 
-  explicit ParameterTable(kernels::WeightType weight_type = kernels::WeightType::f32)
-      : weight_type_(weight_type) {}
+  /// `training_type` is how products round in training, where the weights themselves stay f32.
+  explicit ParameterTable(kernels::WeightType weight_type = kernels::WeightType::f32,
+                          kernels::WeightType training_type = kernels::WeightType::f32)
+      : weight_type_(weight_type), training_type_(training_type) {}
 
   ParameterPlace add(std::string name, Shape shape, Initialiser initial, bool weight_decay);
 
@@ -93,6 +95,11 @@ class ParameterTable {
 
   /// How dense products hold their weights; the buffer is f32 for all.
   kernels::WeightType weight_type() const { return weight_type_; }
+
+  /// How dense products round: as the weights are held, or as training does.
+  kernels::WeightType product_type() const {
+    return weight_type_ == kernels::WeightType::f32 ? training_type_ : weight_type_;
+  }
 
   /// Rounds the weights of dense products to what their type can hold: `values` are those of one row.
   void round_row(std::size_t row, std::span<float> values) const;
@@ -117,7 +124,7 @@ class ParameterTable {
   void initialise_row(std::span<float> values, std::size_t row, std::uint64_t seed) const;
 
  private:
-  kernels::WeightType weight_type_;
+  kernels::WeightType weight_type_, training_type_;
   std::vector<Row> rows_;
   std::int64_t size_ = 0;
 };

@@ -74,8 +74,9 @@ std::int64_t head_outputs(const ModelConfig& config) {
   return std::accumulate(sizes.begin(), sizes.end(), values);
 }
 
-Network::Network(const ModelConfig& config, const std::shared_ptr<const FeatureMap>& feature_map)
-    : config_((config.check(), config)), table_(config.weights) {
+Network::Network(const ModelConfig& config, const std::shared_ptr<const FeatureMap>& feature_map,
+                 WeightType training_type)
+    : config_((config.check(), config)), table_(config.weights, training_type) {
   const std::vector<std::int64_t> sizes = config.field_sizes();
   std::vector<std::int64_t> later(sizes.begin() + (sizes.empty() ? 0 : 1), sizes.end());
   if (config.shifted() || config.masked())

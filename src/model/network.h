@@ -31,8 +31,9 @@ std::int64_t head_outputs(const ModelConfig& config);
 /// parameters.
 class Network {
  public:
-  /// `feature_map` as in `attention_of`.
-  explicit Network(const ModelConfig& config, const std::shared_ptr<const FeatureMap>& feature_map = nullptr);
+  /// `feature_map` as in `attention_of`; `training_type` as in ParameterTable.
+  explicit Network(const ModelConfig& config, const std::shared_ptr<const FeatureMap>& feature_map = nullptr,
+                   WeightType training_type = WeightType::f32);
 
   /// Takes the parameters, whose memory must stay where they are not released; `training` also packs what a
   /// backward needs.

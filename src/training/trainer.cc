@@ -52,7 +52,7 @@ Trainer::Impl::Impl(Context& context, const ModelConfig& config, const TrainingO
       options_(checked(options)),
       head_weights_(head_weights(options, config)),
       feature_map_(chosen_map(std::move(feature_map), initial)),
-      network_(config, feature_map_),
+      network_(config, feature_map_, options.precision),
       values_(Tensor::of<float>({network_.table().size()})),
       gradients_(Tensor::of<float>({network_.table().size()})),
       optimiser_(network_.table(), options) {

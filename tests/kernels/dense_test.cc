@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "base/parallel.h"
+#include "kernels/library.h"
 #include "kernels/panels.h"
 #include "kernels/samples.h"
 #include "kernels/targets.h"
@@ -285,6 +286,70 @@ TEST(WeightGradient, IsTheSameWithoutABias) {
   for (std::int64_t row = 0; row < 9; ++row)
     expected += static_cast<double>(dy.view<float>()(row, 0)) * x.view<float>()(row, 0);
   EXPECT_NEAR(alone.span<float>()[0], expected, 1e-5);
+}
+
+/// dw += dyᵀ x in bf16 with its error against the product of the rounded numbers, or of the numbers where
+/// the machine has no fast products of bf16.
+struct Bf16Gradient {
+  Tensor dw;
+  double error = 0;
+};
+
+Bf16Gradient bf16_gradient_of(Context& context, std::int64_t rows, std::int64_t outputs,
+                              std::int64_t inputs) {
+  const Tensor dy = normal({rows, outputs}, 1), x = normal({rows, inputs}, 2);
+  Bf16Gradient result{normal({outputs, inputs}, 3)};
+  const std::int64_t block = outputs >= 256 ? 64 : std::min<std::int64_t>(outputs, 32);
+  const bool fast = rows >= 64 && library_is_fast({WeightType::bf16, block,
+                                                   std::min<std::int64_t>(rows, 1024), inputs, false, true});
+  const auto rounded = [&](float value) {
+    return static_cast<double>(fast ? to_float(to_bf16(value)) : value);
+  };
+  std::vector<double> expected;
+  for (std::int64_t o = 0; o < outputs; ++o) {
+    for (std::int64_t i = 0; i < inputs; ++i) {
+      double sum = result.dw.view<float>()(o, i);
+      for (std::int64_t r = 0; r < rows; ++r)
+        sum += rounded(dy.view<float>()(r, o)) * rounded(x.view<float>()(r, i));
+      expected.push_back(sum);
+    }
+  }
+  accumulate_weight_gradient(context, result.dw.view<float>(), {}, dy.view<float>(), x.view<float>(),
+                             WeightType::bf16);
+  result.error = relative_error(result.dw.span<float>(), expected);
+  return result;
+}
+
+TEST(WeightGradient, InBf16IsTheProductOfTheRoundedNumbers) {
+  for (const std::int64_t rows : {1, 63, 64, 65, 600, 1100, 2049})
+    for (const auto& [outputs, inputs] :
+         {Extents{1, 1}, Extents{30, 70}, Extents{257, 64}, Extents{70, 130}}) {
+      SCOPED_TRACE(testing::Message() << rows << " rows, " << outputs << " x " << inputs);
+      EXPECT_LT(bf16_gradient_of(any_context(), rows, outputs, inputs).error, 2e-6);
+    }
+  for_every_target([] { EXPECT_LT(bf16_gradient_of(any_context(), 131, 37, 70).error, 2e-6); });
+}
+
+TEST(WeightGradient, InBf16DoesNotDependOnThreads) {
+  for (const auto& [outputs, inputs] : {Extents{260, 96}, Extents{30, 256}, Extents{97, 130}}) {
+    Context alone(1);
+    const Tensor one = bf16_gradient_of(alone, 1500, outputs, inputs).dw;
+    for (const int threads : {2, 3, 8}) {
+      Context context(threads);
+      const Tensor more = bf16_gradient_of(context, 1500, outputs, inputs).dw;
+      EXPECT_TRUE(same_bits(one.span<float>(), more.span<float>()));
+    }
+  }
+}
+
+TEST(WeightGradient, InBf16KeepsNotANumber) {
+  const Tensor x = normal({200, 40}, 2);
+  Tensor dy = normal({200, 33}, 1), dw = normal({33, 40}, 3);
+  dy.view<float>()(77, 5) = std::numeric_limits<float>::quiet_NaN();
+  accumulate_weight_gradient(any_context(), dw.view<float>(), {}, dy.view<float>(), x.view<float>(),
+                             WeightType::bf16);
+  for (std::int64_t o = 0; o < 33; ++o)
+    for (std::int64_t i = 0; i < 40; ++i) EXPECT_EQ(std::isnan(dw.view<float>()(o, i)), o == 5);
 }
 
 /// GFLOPS of `plain_product`.

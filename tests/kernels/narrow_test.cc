@@ -98,6 +98,24 @@ TEST(NarrowMultiply, BiasActivationAndResidualFollow) {
   }
 }
 
+TEST(NarrowMultiply, BothWaysToPackGiveTheSameBits) {
+  for (const auto& [inputs, outputs] : extents) {
+    SCOPED_TRACE(testing::Message() << inputs << " x " << outputs);
+    Tensor w = normal({outputs, inputs}, 1), b = Tensor::of<float>({inputs, outputs});
+    for (std::int64_t k = 0; k < inputs; ++k)
+      for (std::int64_t n = 0; n < outputs; ++n) b.view<float>()(k, n) = w.view<float>()(n, k);
+    PackedMatrix one(inputs, outputs, WeightType::bf16), other(inputs, outputs, WeightType::bf16);
+    one.pack_transposed(any_context(), w.view<float>());
+    other.pack(any_context(), b.view<float>());
+    Tensor rounded = w.clone(), held = Tensor::of<float>({outputs, inputs});
+    round_weights(rounded.view<float>(), WeightType::bf16);
+    for (const PackedMatrix* packed : {&one, &other}) {
+      packed->unpack_transposed(held.view<float>());
+      EXPECT_TRUE(same_bits(held.span<float>(), rounded.span<float>()));
+    }
+  }
+}
+
 TEST(NarrowMultiply, IntegerRowsDoNotDependOnTheirCompany) {
   Tensor w = normal({130, 257}, 1), a = normal({131, 257}, 2);
   PackedMatrix packed(257, 130, WeightType::int8);

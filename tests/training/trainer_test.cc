@@ -184,6 +184,52 @@ TEST(Trainer, RestoresInTheSameBits) {
   }
 }
 
+/// Bits of `steps` updates from two passes of 72 rows each, enough for products of bf16, and the values after
+/// them.
+std::pair<std::vector<double>, std::vector<float>> trained(Context& context, WeightType precision,
+                                                           std::uint64_t steps) {
+  TrainingOptions options = tiny_options();
+  options.precision = precision;
+  Trainer trainer(context, tiny_config(), options);
+  std::vector<double> bits;
+  for (std::uint64_t step = 0; step < steps; ++step)
+    bits.push_back(trainer.step(Owned(tiny_config(), 24, 6, seed + step % 4).batch()).bits);
+  return {bits, values_of(trainer)};
+}
+
+TEST(Trainer, InBf16FollowsTheLossOfF32) {
+  const auto [exact, exact_values] = trained(any_context(), WeightType::f32, 40);
+  const auto [bits, values] = trained(any_context(), WeightType::bf16, 40);
+  EXPECT_LT(exact.back(), exact.front());
+  EXPECT_NE(values, exact_values);
+  for (std::size_t step = 0; step < bits.size(); ++step)
+    EXPECT_NEAR(bits[step], exact[step], 0.02 * exact[step]) << "step " << step << ", seed " << seed;
+}
+
+TEST(Trainer, InBf16DoesNotDependOnThreads) {
+  Context alone(1), three(3);
+  EXPECT_EQ(trained(alone, WeightType::bf16, 3).second, trained(three, WeightType::bf16, 3).second);
+}
+
+TEST(Trainer, RestoresInTheSameBitsInBf16) {
+  Folder folder;
+  TrainingOptions options = tiny_options();
+  options.precision = WeightType::bf16;
+  const auto step = [&](Trainer& trainer, std::uint64_t i) {
+    return trainer.step(Owned(tiny_config(), 24, 6, seed + i).batch()).bits;
+  };
+  Trainer whole(any_context(), tiny_config(), options), second(any_context(), tiny_config(), options);
+  step(whole, 1);
+  whole.save(folder / "checkpoint");
+  step(whole, 2);
+  second.restore(folder / "checkpoint");
+  step(second, 2);
+  EXPECT_EQ(values_of(second), values_of(whole));
+  options.precision = WeightType::f32;
+  Trainer other(any_context(), tiny_config(), options);
+  EXPECT_THAT(error_of([&] { other.restore(folder / "checkpoint"); }), HasSubstr("training.precision"));
+}
+
 TEST(Trainer, StartsFromAModel) {
   const auto initial = random_model(tiny_config(), 9);
   ModelConfig config = tiny_config();

@@ -19,7 +19,7 @@ namespace linnet {
 namespace {
 
 struct Arguments {
-  std::string config = "paper-mnist", family, batch;
+  std::string config = "paper-mnist", family, batch, precision;
   std::vector<std::string> settings;
   BenchOptions bench;
 };
@@ -31,7 +31,7 @@ Json measure(Context& context, const RunConfig& config, std::int64_t batch, doub
   TrainingOptions options = config.training;
   options.batch = batch;
   reset_peak_memory();
-  Network network(model);
+  Network network(model, nullptr, options.precision);
   Tensor values = Tensor::of<float>({network.table().size()}),
          gradients = Tensor::of<float>({network.table().size()});
   network.table().initialise(values.span<float>(), 1);
@@ -66,7 +66,7 @@ Json measure(Context& context, const RunConfig& config, std::int64_t batch, doub
   };
   const std::vector<double> times = time_calls(update, seconds, 3);
 
-  Json json = bench_row(context, "train");
+  Json json = bench_row(context, "train", name_of(options.precision));
   json["time_ms"] = time_summary(times);
   const double tokens = static_cast<double>(ids.size());
   const double rate = tokens / (1e-3 * json["time_ms"]["median"].get<double>());
@@ -76,7 +76,8 @@ Json measure(Context& context, const RunConfig& config, std::int64_t batch, doub
   json["tokens_per_second"] = rate;
   json["model_flops_per_token"] = training_flops(model);
   json["gflops"] = rate * training_flops(model) / 1e9;
-  json["fraction_of_ceiling"] = rate * training_flops(model) / (1e9 * ceiling(context).gemm_gflops);
+  json["fraction_of_ceiling"] =
+      rate * training_flops(model) / (1e9 * ceiling(context, name_of(options.precision)).gemm_gflops);
   return json;
 }
 
@@ -95,6 +96,9 @@ void run(const Arguments& arguments) {
   const Families families = arguments.family.empty() ? Families() : families_of("--family", arguments.family);
   const auto batches = arguments.batch.empty() ? std::vector<std::int64_t>()
                                                : number_list("--batch", arguments.batch, "bench");
+  const auto precisions = arguments.precision.empty()
+                              ? std::vector<std::string>()
+                              : name_list("--precision", arguments.precision, "bench");
   const Json rows = arguments.bench.rows([&](Context& context, Json& rows) {
     for (const std::string& name : configs) {
       RunConfig config;
@@ -113,10 +117,15 @@ void run(const Arguments& arguments) {
         for (const std::int64_t batch : batches.empty() ? std::vector{config.training.batch} : batches) {
           config.training.batch = batch;
           config.check_memory(true);
-          fmt::print(stderr, "{} {} batch {}\n", name, family, batch);
-          Json row = measure(context, config, batch, arguments.bench.seconds);
-          row["config"] = name;
-          rows.push_back(row);
+          for (const std::string& precision :
+               precisions.empty() ? std::vector<std::string>{name_of(config.training.precision)}
+                                  : precisions) {
+            config.set("training.precision=" + precision);
+            fmt::print(stderr, "{} {} batch {} {}\n", name, family, batch, precision);
+            Json row = measure(context, config, batch, arguments.bench.seconds);
+            row["config"] = name;
+            rows.push_back(row);
+          }
         }
       }
     }
@@ -126,8 +135,8 @@ void run(const Arguments& arguments) {
     return;
   }
   print_ceilings(rows);
-  print_table(rows, {"threads", "config", "family", "batch", "length", "time_ms.median", "tokens_per_second",
-                     "gflops", "fraction_of_ceiling"});
+  print_table(rows, {"threads", "config", "family", "batch", "length", "dtype", "time_ms.median",
+                     "tokens_per_second", "gflops", "fraction_of_ceiling"});
 }
 
 }  // namespace
@@ -143,6 +152,8 @@ void add_bench_train(Command& bench) {
   command.add_option("--family", arguments->family,
                      "attention families of all layers, or all; default: those of the configuration");
   command.add_option("--batch", arguments->batch, "examples per step; default: that of the configuration");
+  command.add_option("--precision", arguments->precision,
+                     "of the dense products, f32 or bf16; default: that of the configuration");
   command.add_option("--set", arguments->settings, "replace a value of the configuration, key=value");
   arguments->bench.seconds = 5;
   arguments->bench.add_to(command);

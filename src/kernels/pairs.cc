@@ -1,0 +1,127 @@
+#include "kernels/pairs.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cstring>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/pairs.cc"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+#include "kernels/bf16-inl.h"
+#include "kernels/lanes-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace linnet::kernels::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+using WordTag = hn::RebindToUnsigned<FloatTag>;
+
+constexpr std::int64_t columns = 64;
+constexpr std::int64_t block_pairs = 16;
+
+/// pairs [count] = (even[j], odd[j]), rounded.
+HWY_INLINE void zip_rows(std::uint32_t* pairs, const float* even, const float* odd, std::int64_t count) {
+  const FloatTag d;
+  const WordTag u32;
+  const auto high = hn::Set(u32, 0xffff0000u);
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  std::int64_t j = 0;
+  for (; j + lanes <= count; j += lanes) {
+    const auto low = hn::ShiftRight<16>(bf16_words(d, hn::LoadU(d, even + j)));
+    hn::StoreU(hn::Or(low, hn::And(bf16_words(d, hn::LoadU(d, odd + j)), high)), u32, pairs + j);
+  }
+  const auto bits = [](float x) { return std::uint32_t{to_bf16(x).bits}; };
+  for (; j < count; ++j) pairs[j] = bits(even[j]) | bits(odd[j]) << 16;
+}
+
+void pack(bf16* panel, View<const float> b, std::int64_t begin, std::int64_t padded) {
+  static constexpr float zeros[columns] = {};
+  const std::int64_t rows = b.extent(0), count = std::min(columns, b.extent(1) - begin);
+  auto* pairs = reinterpret_cast<std::uint32_t*>(panel);
+  for (std::int64_t k = 0; k < padded; k += 2, pairs += columns) {
+    if (k < rows) zip_rows(pairs, b.at(k, begin), k + 1 < rows ? b.at(k + 1, begin) : zeros, count);
+    const std::int64_t written = k < rows ? count : 0;
+    std::fill(pairs + written, pairs + columns, 0u);
+  }
+}
+
+/// to[j · to_stride + i] = from[i · from_stride + j], i < rows and j < count.
+HWY_INLINE void transpose_words(std::uint32_t* to, std::int64_t to_stride, const std::uint32_t* from,
+                                std::int64_t from_stride, std::int64_t rows, std::int64_t count) {
+  const WordTag u32;
+  const hn::RebindToSigned<WordTag> i32;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(u32));
+  const auto places = hn::Mul(hn::Iota(i32, 0), hn::Set(i32, static_cast<std::int32_t>(from_stride)));
+  for (std::int64_t j = 0; j < count; ++j) {
+    std::int64_t i = 0;
+    for (; i + lanes <= rows; i += lanes)
+      hn::StoreU(hn::GatherIndex(u32, from + i * from_stride + j, places), u32, to + j * to_stride + i);
+    for (; i < rows; ++i) to[j * to_stride + i] = from[i * from_stride + j];
+  }
+}
+
+void pack_transposed(bf16* panel, View<const float> w, std::int64_t begin, std::int64_t padded,
+                     bf16* memory) {
+  const FloatTag d;
+  const hn::Rebind<std::uint16_t, FloatTag> u16;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const std::int64_t inputs = w.extent(1), count = std::min(columns, w.extent(0) - begin);
+  auto* rows = reinterpret_cast<std::uint16_t*>(memory);
+  for (std::int64_t n = 0; n < count; ++n) {
+    const float* from = w.at(begin + n);
+    std::uint16_t* to = rows + n * padded;
+    std::int64_t k = 0;
+    for (; k + lanes <= inputs; k += lanes) hn::StoreU(bf16_bits(d, hn::LoadU(d, from + k)), u16, to + k);
+    for (; k < inputs; ++k) to[k] = to_bf16(from[k]).bits;
+    std::fill(to + inputs, to + padded, std::uint16_t{0});
+  }
+  std::memset(rows + count * padded, 0, static_cast<std::size_t>((columns - count) * padded) * sizeof(bf16));
+  transpose_words(reinterpret_cast<std::uint32_t*>(panel), columns, reinterpret_cast<std::uint32_t*>(rows),
+                  padded / 2, columns, padded / 2);
+}
+
+void transpose(bf16* to, std::int64_t stride, View<const float> b, std::int64_t begin, std::int64_t count,
+               bf16* memory) {
+  auto* block = reinterpret_cast<std::uint32_t*>(memory);
+  auto* words = reinterpret_cast<std::uint32_t*>(to);
+  const std::int64_t pairs = b.extent(0) / 2;
+  for (std::int64_t first = 0; first < pairs; first += block_pairs) {
+    const std::int64_t here = std::min(block_pairs, pairs - first);
+    for (std::int64_t k = 0; k < here; ++k)
+      zip_rows(block + k * columns, b.at(2 * (first + k), begin), b.at(2 * (first + k) + 1, begin), count);
+    transpose_words(words + first, stride / 2, block, columns, here, count);
+  }
+}
+
+}  // namespace linnet::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace linnet::kernels {
+namespace {
+
+HWY_EXPORT(pack);
+HWY_EXPORT(pack_transposed);
+HWY_EXPORT(transpose);
+
+}  // namespace
+
+void pack_pairs(bf16* panel, View<const float> b, std::int64_t begin, std::int64_t padded) {
+  HWY_DYNAMIC_DISPATCH(pack)(panel, b, begin, padded);
+}
+
+void pack_pairs_transposed(bf16* panel, View<const float> w, std::int64_t begin, std::int64_t padded,
+                           bf16* memory) {
+  assert(padded >= w.extent(1) && padded % 32 == 0);
+  HWY_DYNAMIC_DISPATCH(pack_transposed)(panel, w, begin, padded, memory);
+}
+
+void transpose_rounded(bf16* to, std::int64_t stride, View<const float> b, std::int64_t begin,
+                       std::int64_t count, bf16* memory) {
+  assert(b.extent(0) % 2 == 0 && stride % 2 == 0 && count <= 64);
+  HWY_DYNAMIC_DISPATCH(transpose)(to, stride, b, begin, count, memory);
+}
+
+}  // namespace linnet::kernels
+#endif  // HWY_ONCE
