@@ -160,6 +160,20 @@ AttentionSizes check_step(const char* operation, View<float> out, View<const flo
   return sizes;
 }
 
+AttentionSizes check_read(const char* operation, View<float> out, View<const float> query, const State& state,
+                          std::span<const std::int64_t> slots, std::span<const std::int64_t> positions) {
+  expect_rank(operation, "query", query, 3, "[queries, heads, dim]");
+  expect_rank(operation, "out", out, 3, "[queries, heads, dim]");
+  const AttentionSizes sizes = {query.extent(0), 1, 1, query.extent(1), query.extent(2), out.extent(2)};
+  expect_shape(operation, "out", out, {sizes.batch, sizes.heads, sizes.value_dim});
+  if (std::ssize(slots) != sizes.batch)
+    fail(operation, "expected a slot for each of {} queries, got {}", sizes.batch, slots.size());
+  if (!positions.empty() && std::ssize(positions) != sizes.batch)
+    fail(operation, "expected a position for each of {} queries, got {}", sizes.batch, positions.size());
+  for (const std::int64_t slot : slots) check_slot(operation, state, slot);
+  return sizes;
+}
+
 void check_make_state(const char* operation, std::int64_t slots, const HeadShape& shape,
                       std::int64_t capacity) {
   if (slots < 0) fail(operation, "expected at least 0 slots, got {}", slots);

@@ -59,6 +59,10 @@ AttentionSizes check_step(const char* operation, View<float> out, View<const flo
                           View<const float> key, View<const float> value, const State& state,
                           std::span<const std::int64_t> slots);
 
+/// The same for `read`, where slots may be named several times. Value dimensions are those of `out`.
+AttentionSizes check_read(const char* operation, View<float> out, View<const float> query, const State& state,
+                          std::span<const std::int64_t> slots, std::span<const std::int64_t> positions);
+
 /// H, E and M at least 1, slots and capacity at least 0.
 void check_make_state(const char* operation, std::int64_t slots, const HeadShape& shape,
                       std::int64_t capacity);

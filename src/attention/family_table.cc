@@ -50,6 +50,11 @@ std::unique_ptr<Attention> make_attention(const AttentionOptions& options) {
   return entry_of(options.family).make(options);
 }
 
+void Attention::read(Context&, View<float>, View<const float>, const State&, std::span<const std::int64_t>,
+                     std::span<const std::int64_t>) const {
+  fail("attention", "expected the linear or the softmax family to read a state, got another");
+}
+
 void reference_forward(const AttentionOptions& options, View<double> out, const ReferenceInputs& inputs) {
   entry_of(options.family).reference_forward(options, out, inputs);
 }

@@ -1,5 +1,7 @@
 #include "layers/block.h"
 
+#include <algorithm>
+
 #include "base/workspace.h"
 #include "kernels/elementwise.h"
 
@@ -22,15 +24,18 @@ Block::Block(ParameterTable& table, const std::string& name, const Parts& parts)
     : parts_(parts),
       norm1_(table, name + ".norm1", parts.attention.width, parts.norm),
       attention_(table, name + ".attention", parts.attention),
+      cross_(parts.cross ? std::make_optional<CrossBranch>(table, name, *parts.cross) : std::nullopt),
       norm2_(table, name + ".norm2", parts.attention.width, parts.norm),
       feed_forward_(table, name + ".feed_forward", parts.feed_forward) {}
 
-void Block::Saved::reserve(std::int64_t batch, std::int64_t length, const Parts& parts) {
+void Block::Saved::reserve(std::int64_t batch, std::int64_t length, const Parts& parts,
+                           std::int64_t source_length) {
   const std::int64_t count = batch * length, width = parts.attention.width;
   for (Tensor* tensor : {&inner1, &middle, &inner2}) *tensor = Tensor::of<float>({count, width});
   for (Tensor* tensor : {&stats1, &stats2}) *tensor = Tensor::of<float>({count, 2});
   attention.reserve(batch, length, parts.attention);
   feed_forward.reserve(count, parts.feed_forward);
+  if (parts.cross) cross.reserve(batch, length, source_length, *parts.cross);
 }
 
 double Block::Saved::floats_per_token(const Parts& parts) {
@@ -42,26 +47,31 @@ double Block::Saved::floats_per_token(const Parts& parts) {
 void Block::pack(Context& context, const ParameterValues& parameters, bool training) {
   norm1_.pack(parameters);
   attention_.pack(context, parameters, training);
+  if (cross_) cross_->pack(context, parameters, training);
   norm2_.pack(parameters);
   feed_forward_.pack(context, parameters, training);
 }
 
 void Block::unpack(std::span<float> parameters) const {
   attention_.unpack(parameters);
+  if (cross_) cross_->unpack(parameters);
   feed_forward_.unpack(parameters);
 }
 
-template <class Attend, class Feed>
-void Block::pass(Context& context, const Rows& rows, const Attend& attend, const Feed& feed) const {
+template <class Attend, class Cross, class Feed>
+void Block::pass(Context& context, const Rows& rows, const Attend& attend, const Cross& cross,
+                 const Feed& feed) const {
   if (parts_.norm_first) {
     norm1_.forward(context, rows.inner1, rows.stats1, rows.x);
     attend(rows.middle, rows.inner1, rows.x);
-    norm2_.forward(context, rows.inner2, rows.stats2, rows.middle);
-    feed(rows.y, rows.inner2, rows.middle);
+    const View<float> middle = cross(rows.middle);
+    norm2_.forward(context, rows.inner2, rows.stats2, middle);
+    feed(rows.y, rows.inner2, middle);
   } else {
     attend(rows.inner1, rows.x, rows.x);
     norm1_.forward(context, rows.middle, rows.stats1, rows.inner1);
-    feed(rows.inner2, rows.middle, rows.middle);
+    const View<float> middle = cross(rows.middle);
+    feed(rows.inner2, middle, middle);
     norm2_.forward(context, rows.y, rows.stats2, rows.inner2);
   }
 }
@@ -74,7 +84,7 @@ void Block::add_dropped(Context& context, View<float> y, View<const float> x, co
 
 void Block::forward(Context& context, View<float> y, View<const float> x, Saved& saved,
                     const Dropout& dropout, std::span<const std::int64_t> key_lengths,
-                    std::span<const std::int32_t> positions) const {
+                    std::span<const std::int32_t> positions, const Memory& memory) const {
   const std::int64_t batch = x.extent(0), length = x.extent(1), width = x.extent(2);
   const auto part = [&](Tensor& tensor) { return first_rows(tensor.view<float>(), batch * length); };
   const auto cube = [&](auto view) { return view.reshape({batch, length, width}); };
@@ -84,6 +94,9 @@ void Block::forward(Context& context, View<float> y, View<const float> x, Saved&
                        saved.attention, 0, nullptr, nullptr, key_lengths, positions);
     if (!fused) add_dropped(context, to, residual, dropout, 0);
   };
+  const auto cross = [&](View<float> middle) {
+    return cross_ ? cross_->forward(context, cube(middle), memory, saved.cross, dropout) : middle;
+  };
   const auto feed = [&](View<float> to, View<const float> from, View<const float> residual) {
     feed_forward_.forward(context, to, from, fused ? residual : View<const float>(), saved.feed_forward);
     if (!fused) add_dropped(context, to, residual, dropout, 1);
@@ -91,11 +104,12 @@ void Block::forward(Context& context, View<float> y, View<const float> x, Saved&
   pass(context,
        {rows(x), part(saved.inner1), part(saved.middle), part(saved.inner2), rows(y), part(saved.stats1),
         part(saved.stats2)},
-       attend, feed);
+       attend, cross, feed);
 }
 
 void Block::backward(Context& context, View<float> d, View<const float> x, const Saved& saved,
-                     const Dropout& dropout, std::span<float> gradients) const {
+                     const Dropout& dropout, std::span<float> gradients, const Memory& memory,
+                     View<float> dmemory) const {
   const std::int64_t batch = x.extent(0), length = x.extent(1), width = x.extent(2), count = batch * length;
   const auto part = [&](const Tensor& tensor) { return first_rows(tensor.view<float>(), count); };
   const auto cube = [&](auto view) { return view.reshape({batch, length, width}); };
@@ -112,27 +126,41 @@ void Block::backward(Context& context, View<float> d, View<const float> x, const
     return result;
   };
 
+  // What followed the self-attention, and what entered the feed-forward.
+  const View<const float> middle = part(saved.middle);
+  const View<const float> fed = cross_ ? part(saved.cross.out) : middle;
+  const auto through_cross = [&] {
+    if (cross_)
+      cross_->backward(context, cube(stream), dmemory, cube(middle), memory, saved.cross, dropout, gradients);
+  };
+
   if (parts_.norm_first) {
     feed_forward_.backward(context, branch, dropped(1), part(saved.inner2), saved.feed_forward, gradients);
-    norm2_.backward(context, stream, branch, part(saved.middle), part(saved.stats2), gradients, true);
+    norm2_.backward(context, stream, branch, fed, part(saved.stats2), gradients, true);
+    through_cross();
     attention_.backward(context, cube(branch), cube(dropped(0)), cube(part(saved.inner1)), saved.attention,
                         gradients);
     norm1_.backward(context, stream, branch, rows(x), part(saved.stats1), gradients, true);
   } else {
     norm2_.backward(context, stream, stream, part(saved.inner2), part(saved.stats2), gradients, false);
-    feed_forward_.backward(context, branch, dropped(1), part(saved.middle), saved.feed_forward, gradients);
+    feed_forward_.backward(context, branch, dropped(1), fed, saved.feed_forward, gradients);
     kernels::add(context, stream, stream, branch);
+    through_cross();
     norm1_.backward(context, stream, stream, part(saved.inner1), part(saved.stats1), gradients, false);
     attention_.backward(context, cube(branch), cube(dropped(0)), x, saved.attention, gradients);
     kernels::add(context, stream, stream, branch);
   }
 }
 
-template <class Attend>
-void Block::pass_in_place(Context& context, View<float> x, const Attend& attend) const {
+template <class Attend, class Cross>
+void Block::pass_in_place(Context& context, View<float> x, const Attend& attend, const Cross& cross) const {
   Workspace workspace(context);
   const View<float> inner = workspace.take(x.extent(0), x.extent(1));
-  pass(context, {x, inner, x, inner, x, {}, {}}, attend,
+  const auto crossed = [&](View<float> middle) {
+    if (cross_) cross(middle);
+    return middle;
+  };
+  pass(context, {x, inner, x, inner, x, {}, {}}, attend, crossed,
        [&](View<float> to, View<const float> from, View<const float> residual) {
          feed_forward_.apply(context, to, from, residual);
        });
@@ -140,17 +168,38 @@ void Block::pass_in_place(Context& context, View<float> x, const Attend& attend)
 
 void Block::apply(Context& context, View<float> x, SelfAttention::Saved& saved, std::int64_t position,
                   const State* initial, State* final, std::span<const std::int64_t> key_lengths,
-                  std::span<const std::int32_t> positions) const {
-  const auto cube = [&](auto view) { return view.reshape({x.extent(0), x.extent(1), x.extent(2)}); };
-  pass_in_place(context, rows(x), [&](View<float> to, View<const float> from, View<const float> residual) {
+                  const CrossInput& cross) const {
+  const std::int64_t length = x.extent(1);
+  const auto cube = [&](auto view) { return view.reshape({x.extent(0), length, x.extent(2)}); };
+  const auto attend = [&](View<float> to, View<const float> from, View<const float> residual) {
     attention_.forward(context, cube(to), cube(from), cube(residual), saved, position, initial, final,
-                       key_lengths, positions);
+                       key_lengths);
+  };
+  pass_in_place(context, rows(x), attend, [&](View<float> middle) {
+    if (cross.summary == nullptr) return cross_->apply(context, cube(middle), cross.memory, *cross.saved);
+    Workspace workspace(context);
+    const std::span<std::int64_t> slots = workspace.array<std::int64_t>(middle.extent(0)),
+                                  places = workspace.array<std::int64_t>(middle.extent(0));
+    for (std::int64_t i = 0; i < middle.extent(0); ++i) {
+      slots[static_cast<std::size_t>(i)] = i / length;
+      places[static_cast<std::size_t>(i)] = position + i % length;
+    }
+    cross_->read(context, middle, *cross.summary, slots, places);
   });
 }
 
-void Block::step(Context& context, View<float> x, State& state, std::span<const std::int64_t> slots) const {
-  pass_in_place(context, x, [&](View<float> to, View<const float> from, View<const float> residual) {
+void Block::step(Context& context, View<float> x, State& state, std::span<const std::int64_t> slots,
+                 const State* summary) const {
+  const auto attend = [&](View<float> to, View<const float> from, View<const float> residual) {
     attention_.step(context, to, from, residual, state, slots);
+  };
+  pass_in_place(context, x, attend, [&](View<float> middle) {
+    Workspace workspace(context);
+    const std::span<std::int64_t> positions = workspace.array<std::int64_t>(std::ssize(slots));
+    // The self-attention has taken the token already.
+    std::ranges::transform(slots, positions.begin(),
+                           [&](std::int64_t slot) { return state.position(slot) - 1; });
+    cross_->read(context, middle, *summary, slots, positions);
   });
 }
 

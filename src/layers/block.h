@@ -4,20 +4,25 @@
 #include <span>
 #include <string>
 
+#include "layers/cross_branch.h"
+#include "layers/dropout.h"
 #include "layers/feed_forward.h"
 #include "layers/norm.h"
 #include "layers/self_attention.h"
 
 namespace linnet {
 
-/// Dropout of one training pass: the seed changes with every pass, the layer picks its own numbers from it.
-struct Dropout {
-  float rate = 0;
-  std::uint64_t seed = 0;
+/// What the cross attention of a decoder's block reads where no backward follows: the rows of the encoder,
+/// with memory for the pass, or what slot b of a state holds for entry b.
+struct CrossInput {
+  Memory memory = {};
+  CrossAttention::Saved* saved = nullptr;
+  const State* summary = nullptr;
 };
 
 /// One layer of a transformer: self-attention and feed-forward, each with a residual and a normalisation,
-/// before it (x + f(norm x); Xiong et al. 2020) or after it (norm(x + f x); Vaswani et al. 2017).
+/// before it (x + f(norm x); Xiong et al. 2020) or after it (norm(x + f x); Vaswani et al. 2017). The layers
+/// of a decoder that has an encoder attend to its rows between the two (CrossBranch).
 class Block {
  public:
   struct Parts {
@@ -26,6 +31,7 @@ class Block {
     bool norm_first = true;
     NormKind norm = NormKind::layer;
     int layer = 0;
+    std::optional<CrossBranch::Parts> cross = {};
   };
 
   Block(ParameterTable& table, const std::string& name, const Parts& parts);
@@ -37,8 +43,9 @@ class Block {
     Tensor stats1, stats2;          ///< [batch · length, 2]
     SelfAttention::Saved attention;
     FeedForward::Saved feed_forward;
-    void reserve(std::int64_t batch, std::int64_t length, const Parts& parts);
-    /// Of the memory that `reserve` takes.
+    CrossBranch::Saved cross;
+    void reserve(std::int64_t batch, std::int64_t length, const Parts& parts, std::int64_t source_length = 0);
+    /// Of the memory that `reserve` takes, without the cross attention's.
     static double floats_per_token(const Parts& parts);
   };
 
@@ -48,25 +55,31 @@ class Block {
   void unpack(std::span<float> parameters) const;
 
   /// y from x, [batch, length, width], for training from position 0. `key_lengths` and `positions` as in
-  /// SelfAttention.
+  /// SelfAttention; `memory` is that of a block with cross attention.
   void forward(Context& context, View<float> y, View<const float> x, Saved& saved, const Dropout& dropout,
-               std::span<const std::int64_t> key_lengths = {},
-               std::span<const std::int32_t> positions = {}) const;
+               std::span<const std::int64_t> key_lengths = {}, std::span<const std::int32_t> positions = {},
+               const Memory& memory = {}) const;
 
-  /// d becomes the gradient of x where it was that of y; gradients of parameters are added.
+  /// d becomes the gradient of x where it was that of y; gradients of parameters are added, and to `dmemory`
+  /// that of the memory's rows.
   void backward(Context& context, View<float> d, View<const float> x, const Saved& saved,
-                const Dropout& dropout, std::span<float> gradients) const;
+                const Dropout& dropout, std::span<float> gradients, const Memory& memory = {},
+                View<float> dmemory = {}) const;
 
   /// x [batch, length, width] becomes the block's output; nothing is kept for a backward. Continues
   /// `initial`, leaves `final`, where given. `saved` is only memory.
   void apply(Context& context, View<float> x, SelfAttention::Saved& saved, std::int64_t position,
              const State* initial, State* final, std::span<const std::int64_t> key_lengths = {},
-             std::span<const std::int32_t> positions = {}) const;
+             std::span<const std::int32_t> positions = {}, const CrossInput& cross = {}) const;
 
-  /// x [n, width], one token a stream, becomes the block's output.
-  void step(Context& context, View<float> x, State& state, std::span<const std::int64_t> slots) const;
+  /// x [n, width], one token a stream, becomes the block's output. `summary` is what the cross attention
+  /// reads.
+  void step(Context& context, View<float> x, State& state, std::span<const std::int64_t> slots,
+            const State* summary = nullptr) const;
 
   const SelfAttention& attention() const { return attention_; }
+  /// The cross attention; null in a block without.
+  const CrossBranch* cross() const { return cross_ ? &*cross_ : nullptr; }
   const Parts& parts() const { return parts_; }
 
  private:
@@ -80,13 +93,16 @@ class Block {
   };
 
   /// The order of the norms and the branches, before or after: `attend` and `feed` take (to, from, residual)
-  /// and leave f(from) + residual in `to`, f being self-attention and feed-forward.
-  template <class Attend, class Feed>
-  void pass(Context& context, const Rows& rows, const Attend& attend, const Feed& feed) const;
+  /// and leave f(from) + residual in `to`, f being self-attention and feed-forward. `cross` takes the rows
+  /// between them and gives those behind the cross attention.
+  template <class Attend, class Cross, class Feed>
+  void pass(Context& context, const Rows& rows, const Attend& attend, const Cross& cross,
+            const Feed& feed) const;
 
-  /// x [rows, width] becomes the block's output; nothing is kept for a backward. `attend` as in `pass`.
-  template <class Attend>
-  void pass_in_place(Context& context, View<float> x, const Attend& attend) const;
+  /// x [rows, width] becomes the block's output; nothing is kept for a backward. `attend` as in `pass`,
+  /// `cross` changes the rows that it is given.
+  template <class Attend, class Cross>
+  void pass_in_place(Context& context, View<float> x, const Attend& attend, const Cross& cross) const;
 
   /// y = x + dropout(y), with numbers of their own for `part` 0 and 1 of the layer.
   void add_dropped(Context& context, View<float> y, View<const float> x, const Dropout& dropout,
@@ -95,6 +111,7 @@ class Block {
   Parts parts_;
   Norm norm1_;
   SelfAttention attention_;
+  std::optional<CrossBranch> cross_;
   Norm norm2_;
   FeedForward feed_forward_;
 };

@@ -6,6 +6,7 @@
 #include "attention/linear/linear_kernels.h"
 #include "attention/linear/sweep_plan.h"
 #include "base/parallel.h"
+#include "base/workspace.h"
 
 namespace linnet {
 
@@ -39,6 +40,8 @@ class LinearAttention final : public Attention {
   void step(Context& context, View<float> out, View<const float> query, View<const float> key,
             View<const float> value, State& state, std::span<const std::int64_t> slots,
             View<const float> decay) const override;
+  void read(Context& context, View<float> out, View<const float> query, const State& state,
+            std::span<const std::int64_t> slots, std::span<const std::int64_t> positions) const override;
 
  private:
   std::int64_t features(std::int64_t head_dim) const {
@@ -269,6 +272,47 @@ void LinearAttention::step(Context& context, View<float> out, View<const float> 
                         .scale = scale});
     }
     states.set_position(slot, states.position(slot) + 1);
+  });
+}
+
+void LinearAttention::read(Context& context, View<float> out, View<const float> query, const State& state,
+                           std::span<const std::int64_t> slots,
+                           std::span<const std::int64_t> positions) const {
+  const AttentionSizes sizes = check_read(operation, out, query, state, slots, positions);
+  const std::int64_t count = features(sizes.head_dim);
+  // The kernel's pointers serve steps too; it writes nothing where there is no key.
+  LinearState& states = const_cast<LinearState&>(own_state("a state", state, sizes.shape(), count));
+  parallel_for(context, sizes.batch, [&](Context& own, std::int64_t i) {
+    const std::int64_t slot = slots[i];
+    Workspace workspace(own);
+    const View<float> mapped = workspace.take(sizes.heads, count);
+    double* const log_scale = workspace.array<double>(sizes.heads).data();
+    map_heads(mapped, log_scale,
+              View<const float>(query.at(i), {sizes.heads, sizes.head_dim}, {query.stride(1), 1}),
+              {options_.layer, 0, positions.empty() ? 0 : positions[i], true, &own});
+    for (std::int64_t h = 0; h < sizes.heads; ++h) {
+      if (states.position(slot) == 0) {  // its memory may hold anything
+        std::fill_n(out.at(i, h), sizes.value_dim, 0.0f);
+        continue;
+      }
+      linear_step_head({.out = out.at(i, h),
+                        .sums = states.sums(slot, h, 0),
+                        .z = states.key_sum(slot, h, 0),
+                        .sums_rest = states.sums(slot, h, states.parts() - 1),
+                        .z_rest = states.key_sum(slot, h, states.parts() - 1),
+                        .compensated = states.parts() == 2,
+                        .query_features = mapped.at(h),
+                        .key_features = nullptr,
+                        .value = nullptr,
+                        .features = count,
+                        .value_dim = sizes.value_dim,
+                        .decay = 1,
+                        .normalise = options_.linear.normalise == Normalise::sum,
+                        .epsilon = epsilon(),
+                        .least = least_denominator(traits_.log_scaled),
+                        .must_be_positive = traits_.log_scaled,
+                        .scale = traits_.log_scaled ? exp_or_zero(log_scale[h] + states.scale(slot, h)) : 1});
+    }
   });
 }
 

@@ -20,6 +20,7 @@ using Vec32 = hn::Vec<F32>;
 /// 1965) or not.
 template <bool kFade, bool kCompensated>
 struct Taking {
+  static constexpr bool kTakes = true;
   float decay;
 
   HWY_INLINE Vec32 operator()(float* HWY_RESTRICT sum, float* HWY_RESTRICT rest, Vec32 k, Vec32 v) const {
@@ -51,6 +52,30 @@ struct Taking {
   }
 };
 
+/// There is no token: the sums are read.
+struct Reading {
+  static constexpr bool kTakes = false;
+
+  HWY_INLINE Vec32 operator()(const float* HWY_RESTRICT sum, const float*, Vec32, Vec32) const {
+    const F32 d;
+    return hn::LoadU(d, sum);
+  }
+  HWY_INLINE float single(const float* sum, const float*, float, float) const { return *sum; }
+};
+
+/// Numbers of the token from `from` on, or 0 where there is none.
+template <class Take>
+HWY_INLINE Vec32 load_taken(const float* HWY_RESTRICT from, std::size_t at) {
+  const F32 d;
+  if constexpr (Take::kTakes) return hn::LoadU(d, from + at);
+  return hn::Zero(d);
+}
+template <class Take>
+HWY_INLINE float taken(const float* from, std::size_t at) {
+  if constexpr (Take::kTakes) return from[at];
+  return 0;
+}
+
 template <class Take>
 float step_normaliser(const LinearStep& step, const Take& take) {
   const F32 d;
@@ -59,12 +84,13 @@ float step_normaliser(const LinearStep& step, const Take& take) {
   std::size_t f = 0;
   for (; f + lanes <= count; f += lanes) {
     const Vec32 next =
-        take(step.z + f, step.z_rest + f, hn::LoadU(d, step.key_features + f), hn::Set(d, 1.0f));
+        take(step.z + f, step.z_rest + f, load_taken<Take>(step.key_features, f), hn::Set(d, 1.0f));
     sum = hn::MulAdd(hn::LoadU(d, step.query_features + f), next, sum);
   }
   float total = hn::GetLane(hn::SumOfLanes(d, sum));
   for (; f < count; ++f)
-    total += step.query_features[f] * take.single(step.z + f, step.z_rest + f, step.key_features[f], 1.0f);
+    total += step.query_features[f] *
+             take.single(step.z + f, step.z_rest + f, taken<Take>(step.key_features, f), 1.0f);
   return total;
 }
 
@@ -76,11 +102,12 @@ HWY_INLINE void step_columns(const LinearStep& step, const Take& take, std::size
   Vec32 value[kVectors], result[kVectors];
 #pragma GCC unroll 8
   for (int i = 0; i < kVectors; ++i) {
-    value[i] = hn::LoadU(d, step.value + c + i * lanes);
+    value[i] = load_taken<Take>(step.value, c + i * lanes);
     result[i] = hn::Zero(d);
   }
   for (std::int64_t f = 0; f < step.features; ++f) {
-    const Vec32 key = hn::Set(d, step.key_features[f]), query = hn::Set(d, step.query_features[f]);
+    const Vec32 key = hn::Set(d, taken<Take>(step.key_features, static_cast<std::size_t>(f))),
+                query = hn::Set(d, step.query_features[f]);
     const std::size_t row = static_cast<std::size_t>(f * step.value_dim) + c;
 #pragma GCC unroll 8
     for (int i = 0; i < kVectors; ++i) {
@@ -109,13 +136,16 @@ void step_with(const LinearStep& step, const Take& take) {
     for (std::int64_t f = 0; f < step.features; ++f) {
       const std::size_t at = static_cast<std::size_t>(f) * columns + c;
       result += step.query_features[f] *
-                take.single(step.sums + at, step.sums_rest + at, step.key_features[f], step.value[c]);
+                take.single(step.sums + at, step.sums_rest + at,
+                            taken<Take>(step.key_features, static_cast<std::size_t>(f)),
+                            taken<Take>(step.value, c));
     }
     step.out[c] = result * scale;
   }
 }
 
 void step_head(const LinearStep& step) {
+  if (step.key_features == nullptr) return step_with(step, Reading{});
   const bool fade = step.decay != 1.0f, compensated = step.compensated;
   if (fade && compensated) return step_with(step, Taking<true, true>{step.decay});
   if (fade) return step_with(step, Taking<true, false>{step.decay});

@@ -11,6 +11,7 @@
 #include "attention/tiles/wide.h"
 #include "attention/visible.h"
 #include "base/parallel.h"
+#include "base/workspace.h"
 
 namespace linnet {
 namespace {
@@ -53,6 +54,8 @@ class SoftmaxAttention final : public Attention {
   void step(Context& context, View<float> out, View<const float> query, View<const float> key,
             View<const float> value, State& state, std::span<const std::int64_t> slots,
             View<const float> decay) const override;
+  void read(Context& context, View<float> out, View<const float> query, const State& state,
+            std::span<const std::int64_t> slots, std::span<const std::int64_t> positions) const override;
 
  private:
   float scale_of(std::int64_t head_dim) const {
@@ -356,6 +359,35 @@ void SoftmaxAttention::step(Context& context, View<float> out, View<const float>
       head.values = seen.value.floats();
       head.out = out.at(i, h);
       head.scratch = cache.scratch(slot, h);
+      softmax::step_head(head);
+    }
+  });
+}
+
+void SoftmaxAttention::read(Context& context, View<float> out, View<const float> query, const State& state,
+                            std::span<const std::int64_t> slots,
+                            std::span<const std::int64_t> positions) const {
+  const AttentionSizes sizes = check_read(kOperation, out, query, state, slots, positions);
+  const Cache& cache = *cache_of<const Cache>("the state", &state, sizes.shape());
+  parallel_for(context, sizes.batch, [&](Context& own, std::int64_t i) {
+    Workspace workspace(own);
+    float* const scratch = workspace.take(softmax::step_scratch(sizes.head_dim, sizes.value_dim));
+    for (std::int64_t h = 0; h < sizes.heads; ++h) {
+      const KeyRange seen = cache.head(slots[static_cast<std::size_t>(i)], h);
+      if (seen.count == 0) {
+        std::fill_n(out.at(i, h), sizes.value_dim, 0.0f);
+        continue;
+      }
+      softmax::StepHead head;
+      head.head_dim = sizes.head_dim;
+      head.value_dim = sizes.value_dim;
+      head.count = seen.count;
+      head.scale = scale_of(sizes.head_dim);
+      head.query = query.at(i, h);
+      head.keys = seen.key.floats();
+      head.values = seen.value.floats();
+      head.out = out.at(i, h);
+      head.scratch = scratch;
       softmax::step_head(head);
     }
   });
