@@ -12,6 +12,8 @@
 #include "io/file.h"
 #include "outputs.h"
 #include "report.h"
+#include "run_columns.h"
+#include "run_record.h"
 
 namespace linnet {
 namespace {
@@ -46,8 +48,56 @@ std::vector<std::string> settings_of(const Arguments& arguments) {
   return settings;
 }
 
+Json json_of(const Evaluation::NumberErrors& errors) {
+  return {{"squared_error", errors.squared},
+          {"absolute_error", errors.absolute},
+          {"naive_squared_error", errors.naive_squared},
+          {"naive_absolute_error", errors.naive_absolute}};
+}
+
+/// Errors of each column, where there are several.
+Json errors_of_columns(const Evaluation& result, const std::vector<std::string>& names) {
+  Json rows = Json::array();
+  for (std::size_t i = 0; i < result.column_errors.size() && names.size() > 1; ++i) {
+    rows.push_back(json_of(result.column_errors[i]));
+    rows.back()["column"] = names[i];
+  }
+  return rows;
+}
+
+/// Errors of the first of the rows that a step predicts, of those up to the 24th and of all of them, where
+/// there are several. Each row has as many numbers.
+Json errors_of_rows(const Evaluation& result) {
+  Json rows = Json::array();
+  const auto count = static_cast<std::int64_t>(result.row_errors.size());
+  constexpr std::int64_t day = 24;
+  for (const std::int64_t last : {std::int64_t{1}, day, count}) {
+    if (count < 2 || (last == day && count <= day)) continue;
+    Evaluation::NumberErrors mean{0, 0, 0, 0};
+    for (std::int64_t i = 0; i < last; ++i) {
+      const Evaluation::NumberErrors& row = result.row_errors[static_cast<std::size_t>(i)];
+      mean.squared += row.squared / static_cast<double>(last);
+      mean.absolute += row.absolute / static_cast<double>(last);
+      mean.naive_squared += row.naive_squared / static_cast<double>(last);
+      mean.naive_absolute += row.naive_absolute / static_cast<double>(last);
+    }
+    rows.push_back(json_of(mean));
+    rows.back()["rows"] = last == 1 ? "1" : fmt::format("1 to {}", last);
+  }
+  return rows;
+}
+
+void print_errors(Json rows, const char* name) {
+  if (rows.empty()) return;
+  for (Json& row : rows)
+    for (auto& [key, value] : row.items())
+      if (value.is_number()) value = fmt::format("{:.4f}", value.get<double>());
+  print_table(rows, {name, "squared_error", "absolute_error", "naive_squared_error", "naive_absolute_error"});
+}
+
 /// The measures of a model that does not predict one token per step, for people.
-void print_measures(const ModelConfig& config, const Evaluation& result, double seconds) {
+void print_measures(const ModelConfig& config, const Evaluation& result,
+                    const std::vector<std::string>& columns, double seconds) {
   const std::string work = fmt::format("{} examples, {:.1f} s", result.examples, seconds);
   if (config.classifies()) {
     fmt::print("accuracy {:.2f} %, {:.4f} bits per label ({})\n", 100 * result.accuracy, result.bits, work);
@@ -90,16 +140,21 @@ void print_measures(const ModelConfig& config, const Evaluation& result, double 
   if (!std::isnan(result.naive_squared_error))
     fmt::print("repeating the last number: squared error {:.4f}, absolute error {:.4f}\n",
                result.naive_squared_error, result.naive_absolute_error);
+  print_errors(errors_of_rows(result), "rows");
+  print_errors(errors_of_columns(result, columns), "column");
 }
 
 /// What the measures add to the JSON of every evaluation.
-void add_measures(Json& json, const ModelConfig& config, const Evaluation& result) {
+void add_measures(Json& json, const ModelConfig& config, const Evaluation& result,
+                  const std::vector<std::string>& columns) {
   if (!result.field_bits.empty()) json["field_bits"] = result.field_bits;
   if (config.target_count() > 0) {
     json["squared_error"] = result.squared_error;
     json["absolute_error"] = result.absolute_error;
     json["naive_squared_error"] = result.naive_squared_error;
     json["naive_absolute_error"] = result.naive_absolute_error;
+    if (const Json rows = errors_of_rows(result); !rows.empty()) json["rows"] = rows;
+    if (const Json each = errors_of_columns(result, columns); !each.empty()) json["columns"] = each;
   }
   if (!std::isnan(result.token_bits)) {
     json["token_bits"] = result.token_bits;
@@ -124,6 +179,9 @@ void run(const Arguments& arguments) {
   const DataOptions source = data_of("evaluate", model->config(),
                                      {arguments.model, arguments.data, arguments.data_kind, arguments.split});
   const std::unique_ptr<const Dataset> data = open_dataset(source, split_named(arguments.split));
+  if (const auto run = run_of(arguments.model); run && !arguments.data.empty() && source.kind == "series")
+    if (const auto columns = RunColumns::read(*run))
+      columns->check("evaluate", arguments.data, data->column_names());
   const auto start = std::chrono::steady_clock::now();
   std::string lines = "example,position,token,log_probability,bits\n";
   TokenLossCallback on_token;
@@ -150,12 +208,12 @@ void run(const Arguments& arguments) {
                  {"accuracy", result.accuracy},
                  {"non_positive_denominators", result.non_positive},
                  {"seconds", seconds}};
-    add_measures(json, model->config(), result);
+    add_measures(json, model->config(), result, data->column_names());
     print_json(json);
     return;
   }
   if (model->config().classifies() || model->config().target_count() > 0 || !result.field_bits.empty())
-    return print_measures(model->config(), result, seconds);
+    return print_measures(model->config(), result, data->column_names(), seconds);
   fmt::print(
       "{:.4f} bits per token, perplexity {:.3f}, accuracy {:.1f} % ({} tokens of {} examples, {:.1f} s)\n",
       result.bits, result.perplexity, 100 * result.accuracy, result.tokens, result.examples, seconds);

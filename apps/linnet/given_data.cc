@@ -24,6 +24,8 @@ void take_form(DataOptions& data, const DataOptions& of_run) {
   data.time = of_run.time;
   data.missing = of_run.missing;
   data.horizon = of_run.horizon;
+  data.patch = of_run.patch;
+  data.columns_apart = of_run.columns_apart;
   data.sound = of_run.sound;
   data.tokenizer = of_run.tokenizer;
 }

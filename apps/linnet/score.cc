@@ -25,27 +25,47 @@ struct Arguments {
   int threads = 0;
 };
 
-/// −log density of every row, given those before it, in nats: the sum over the columns.
-std::vector<double> scores_of(const SeriesInput& input, int threads) {
+/// A session with a stream for each sequence of the series.
+NumberSession session_for(const SeriesInput& input, int threads) {
+  return NumberSession(input.model, input.streams(), {.threads = threads});
+}
+
+/// Adds −log density of the rows of one step, given those before it, to `scores`.
+void add_scores(const SeriesInput& input, NumberSession& session, std::int64_t row, std::int64_t stream,
+                std::span<double> scores) {
+  std::vector<float> mean(static_cast<std::size_t>(session.targets())), scale(mean), freedom(mean);
+  session.densities(stream, mean, scale, freedom);
+  const std::int64_t columns = std::ssize(input.series.columns), row_columns = input.row_columns();
+  for (std::int64_t i = 0; i < std::ssize(scores); ++i)
+    for (std::int64_t c = 0; c < row_columns; ++c) {
+      const std::int64_t column = stream * row_columns + c;
+      const auto at = static_cast<std::size_t>(i * row_columns + c);
+      const float number =
+          input.to_model(input.series.values[static_cast<std::size_t>((row + i) * columns + column)], column);
+      scores[static_cast<std::size_t>(i)] +=
+          std::log(input.deviation(column)) - log_density(number, mean[at], scale[at], freedom[at]);
+    }
+}
+
+/// −log density of every row, given the steps before its own, in nats: the sum over the columns.
+std::vector<double> scores_of(const SeriesInput& input, NumberSession& session) {
   const ModelConfig& config = input.model->config();
-  const auto columns = static_cast<std::size_t>(config.columns),
-             targets = static_cast<std::size_t>(config.target_count());
-  NumberSession session(input.model, 1, {.threads = threads});
-  std::vector<float> mean(targets), scale(targets), freedom(targets);
-  std::vector<double> scores;
+  std::vector<double> scores(static_cast<std::size_t>(input.series.rows()));
+  std::vector<float> predicted(static_cast<std::size_t>(session.targets()));
   Progress progress;
-  const std::int64_t rows = input.series.rows();
-  for (std::int64_t i = 0; i < rows; ++i) {
-    // Learned positions end with the trained length: the stream begins anew.
-    if (config.positions == Positions::learned && session.position(0) + 1 >= config.length)
-      session.begin(0, config.classes > 0 ? 0 : -1);
-    session.densities(0, mean, scale, freedom);
-    const auto row = std::span(input.series.values).subspan(static_cast<std::size_t>(i) * columns, columns);
-    double sum = 0;
-    for (std::size_t c = 0; c < columns; ++c) sum -= log_density(row[c], mean[c], scale[c], freedom[c]);
-    scores.push_back(sum);
-    session.step(row, mean);
-    if (i % 1024 == 0) progress.show(fmt::format("{} of {} steps", i, rows));
+  const std::int64_t rows = input.series.rows(), patch = input.patch();
+  for (std::int64_t row = 0; row < rows; row += patch) {
+    const std::int64_t here = std::min(patch, rows - row);
+    for (std::int64_t stream = 0; stream < session.streams(); ++stream) {
+      // Learned positions end with the trained length: the stream begins anew.
+      if (config.positions == Positions::learned && session.position(stream) + 1 >= config.length)
+        session.begin(stream, config.classes > 0 ? 0 : -1);
+      add_scores(input, session, row, stream,
+                 std::span(scores).subspan(static_cast<std::size_t>(row), static_cast<std::size_t>(here)));
+      const std::int64_t one[] = {stream};
+      if (here == patch) session.step(input.step(row, stream), predicted, one);
+    }
+    if (row / patch % 1024 == 0) progress.show(fmt::format("{} of {} steps", row, rows));
   }
   return scores;
 }
@@ -85,12 +105,16 @@ void run(const Arguments& arguments) {
                 {{"the model's", arguments.model}, {"--data", arguments.data}});
   if (!arguments.plot.empty()) require_chart_path(arguments.plot);
   const SeriesInput input = read_series_input("score", arguments.model, arguments.data);
+  NumberSession session = session_for(input, arguments.threads);
   const auto start = std::chrono::steady_clock::now();
-  const std::vector<double> exact = scores_of(input, arguments.threads);
+  const std::vector<double> exact = scores_of(input, session);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   const std::vector<double> scores = smoothed(exact, arguments.window);
-  const auto calibrated = static_cast<std::size_t>(std::min<std::int64_t>(
-      arguments.calibrate > 0 ? arguments.calibrate : input.series.rows(), input.series.rows()));
+  std::int64_t calibrate = arguments.calibrate > 0 ? arguments.calibrate : input.calibrate;
+  if (calibrate == 0) calibrate = input.series.rows();
+  const auto calibrated = static_cast<std::size_t>(std::min(calibrate, input.series.rows()));
+  std::size_t state_bytes = 0;
+  for (std::int64_t s = 0; s < session.streams(); ++s) state_bytes += session.state_bytes(s);
   std::vector<double> sorted(scores.begin(), scores.begin() + static_cast<std::ptrdiff_t>(calibrated));
   std::ranges::sort(sorted);
   const double threshold =
@@ -112,6 +136,7 @@ void run(const Arguments& arguments) {
                 .x_label = "step",
                 .y_label = "nats",
                 .ticks_at_points = false,
+                .linear = true,
                 .lines = {},
                 .notes = {}};
     // A point for each of some thousand stretches: the highest score in it.
@@ -135,11 +160,15 @@ void run(const Arguments& arguments) {
                 {"nats_per_step", mean},
                 {"threshold", threshold},
                 {"steps_per_second", static_cast<double>(scores.size()) / seconds},
+                {"state_bytes", state_bytes},
+                {"calibrated", calibrated},
                 {"anomalies", rows}});
     return;
   }
-  fmt::print("{:.4f} nats per step over {} steps, {:.0f} steps/s; {} anomalies above {:.4g}\n", mean,
-             scores.size(), static_cast<double>(scores.size()) / seconds, anomalies.size(), threshold);
+  fmt::print(
+      "{:.4f} nats per step over {} steps, {:.0f} steps/s, {} bytes of state; {} anomalies above {:.4g}\n",
+      mean, scores.size(), static_cast<double>(scores.size()) / seconds, state_bytes, anomalies.size(),
+      threshold);
   if (!anomalies.empty()) print_table(rows, {"first", "last", "highest"});
 }
 
@@ -163,7 +192,11 @@ void add_score(Command& program) {
       .add_option("--quantile", arguments->quantile,
                   "without --threshold: the share of the calibrating steps that lies below it")
       .check(number(0, 1));
-  command.add_option("--calibrate", arguments->calibrate, "first steps that give the threshold; default: all")
+  command
+      .add_option(
+          "--calibrate", arguments->calibrate,
+          "first steps that give the threshold; default: the training part of the run's own series, all "
+          "steps of another")
       .check(whole(1));
   command.add_option("--window", arguments->window, "scores are means over so many steps")
       .check(whole(1, most_count));

@@ -1,35 +1,94 @@
 #include "series_input.h"
 
+#include <filesystem>
+
 #include "base/fail.h"
 #include "data/files.h"
 #include "io/file.h"
+#include "run_columns.h"
 #include "run_record.h"
 
 namespace linnet {
+namespace {
 
-SeriesInput read_series_input(const char* command, const std::string& model, const std::string& data) {
-  SeriesInput input{.model = Model::load(model), .options = {}, .series = {}};
-  const ModelConfig& config = input.model->config();
+void check_model(const char* command, const ModelConfig& config) {
   if (!config.shifted() || config.columns == 0 || !config.field_sizes().empty() ||
-      config.target_count() % config.columns != 0)
+      config.target_count() % (config.columns / config.patch) != 0)
     fail<UsageError>(command,
                      "expected a model of a series, which predicts the next numbers of its columns, got {}",
                      config.columns == 0 ? "one of tokens" : "another");
-  if (const auto run = run_of(model)) input.options = RunRecord::read(*run).config.data;
-  std::string path = data;
-  if (path.empty()) {
-    if (input.options.path.empty())
-      fail<UsageError>(command, "expected --data for {}, which is no training run, got none", model);
-    const auto files = files_found(input.options.path);
-    if (input.options.kind != "series" || files.size() != 1)
-      fail<UsageError>(command, "expected --data for a run on {} files of kind \"{}\", got none",
-                       files.size(), input.options.kind);
-    path = files.front().string();
-  }
+  if (config.target_count() < config.columns)
+    fail<UsageError>(command, "expected a model that predicts at least the {} rows of a step, got {}",
+                     config.patch, config.target_count() / (config.columns / config.patch));
+}
+
+/// The file of the run that a command takes where none is given.
+std::string path_of_run(const char* command, const std::string& model, const DataOptions& options) {
+  if (options.path.empty())
+    fail<UsageError>(command, "expected --data for {}, which is no training run, got none", model);
+  const auto files = files_found(options.path);
+  if (options.kind != "series" || files.size() != 1)
+    fail<UsageError>(command, "expected --data for a run on {} files of kind \"{}\", got none", files.size(),
+                     options.kind);
+  return files.front().string();
+}
+
+/// Whether that file is the one that the run is trained on.
+bool is_path_of_run(const std::string& path, const DataOptions& options) {
+  if (options.kind != "series" || options.path.empty()) return false;
+  const auto files = files_found(options.path);
+  std::error_code ignored;
+  return files.size() == 1 && std::filesystem::equivalent(path, files.front(), ignored);
+}
+
+}  // namespace
+
+double SeriesInput::deviation(std::int64_t column) const {
+  if (applied.mean.empty()) return 1;
+  const double deviation = applied.deviation[static_cast<std::size_t>(column)];
+  return deviation > 0 ? deviation : 1;
+}
+
+float SeriesInput::to_model(double number, std::int64_t column) const {
+  if (applied.mean.empty()) return static_cast<float>(number);
+  return static_cast<float>((number - applied.mean[static_cast<std::size_t>(column)]) / deviation(column));
+}
+
+double SeriesInput::from_model(double number, std::int64_t column) const {
+  if (applied.mean.empty()) return number;
+  return applied.mean[static_cast<std::size_t>(column)] + number * deviation(column);
+}
+
+std::vector<float> SeriesInput::step(std::int64_t row, std::int64_t stream) const {
+  std::vector<float> result;
+  const std::int64_t columns = std::ssize(series.columns), first = stream * row_columns();
+  for (std::int64_t i = row; i < row + patch(); ++i)
+    for (std::int64_t c = first; c < first + row_columns(); ++c)
+      result.push_back(to_model(series.values[static_cast<std::size_t>(i * columns + c)], c));
+  return result;
+}
+
+SeriesInput read_series_input(const char* command, const std::string& model, const std::string& data) {
+  SeriesInput input{.model = Model::load(model), .options = {}, .series = {}, .applied = {}};
+  const ModelConfig& config = input.model->config();
+  check_model(command, config);
+  const auto run = run_of(model);
+  if (run) input.options = RunRecord::read(*run).config.data;
+  const std::string path = data.empty() ? path_of_run(command, model, input.options) : data;
   input.series = parse_series(read_file(path), path, input.options);
-  if (std::ssize(input.series.columns) != config.columns)
-    fail<UsageError>(command, "expected {} columns as the model has, got {} in {}", config.columns,
+  if (const auto columns = run ? RunColumns::read(*run) : std::nullopt) {
+    columns->check(command, path, input.series.columns);
+    input.applied = columns->applied;
+  } else if (input.options.columns_apart) {
+    fail<UsageError>(command, "expected columns.json in {}, with the statistics of each column, got none",
+                     run->string());
+  }
+  const std::int64_t expected =
+      input.options.columns_apart ? std::ssize(input.series.columns) : input.row_columns();
+  if (std::ssize(input.series.columns) != expected)
+    fail<UsageError>(command, "expected {} columns as the model has, got {} in {}", expected,
                      input.series.columns.size(), path);
+  if (is_path_of_run(path, input.options)) input.calibrate = training_rows(input.series, input.options, path);
   return input;
 }
 

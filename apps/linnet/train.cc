@@ -16,6 +16,7 @@
 #include "model/config.h"
 #include "pictures.h"
 #include "report.h"
+#include "run_columns.h"
 #include "run_record.h"
 #include "token_text.h"
 #include "training/checkpoint.h"
@@ -269,7 +270,10 @@ void run(const Arguments& arguments) {
   const fs::path folder = resume ? arguments.resume : arguments.out;
   Display display(progress, config, data.training->size());
   TrainingCallbacks callbacks = callbacks_of(display, config.model, folder, context.threads());
-  callbacks.on_begin = [&] { record.write(folder); };
+  callbacks.on_begin = [&] {
+    record.write(folder);
+    RunColumns::of(*data.training).write(folder);
+  };
   const bool begins = !resume || !Checkpoints(folder).any();
   const std::shared_ptr<const Model> initial = begins ? initial_model(record, display) : nullptr;
   warn_of_settings(arguments.settings, config.model, display);

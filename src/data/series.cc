@@ -218,9 +218,7 @@ class SeriesDataset final : public Dataset {
   std::int64_t vocabulary() const override { return 0; }
   std::int64_t columns() const override { return setting_->patch * row_columns(); }
   std::int64_t target_columns() const override { return setting_->horizon * row_columns(); }
-  ColumnStatistics column_statistics() const override {
-    return repeated(row_statistics(), setting_->patch);
-  }
+  ColumnStatistics column_statistics() const override { return repeated(row_statistics(), setting_->patch); }
   ColumnStatistics target_statistics() const override {
     return repeated(row_statistics(), setting_->horizon);
   }
@@ -294,8 +292,8 @@ void check_training(const std::vector<Stretch>& stretches, const std::vector<fs:
                     const DataOptions& options) {
   for (const Stretch& stretch : stretches)
     if (const std::int64_t rows = stretch.end - stretch.begin; rows < options.length * options.patch)
-      fail("data", "{}: expected a training part of at least {} rows, got {}",
-           files[stretch.source].string(), window_rows(options), rows);
+      fail("data", "{}: expected a training part of at least {} rows, got {}", files[stretch.source].string(),
+           window_rows(options), rows);
 }
 
 /// All steps of every file, which hold a window at least.
@@ -367,6 +365,11 @@ Series parse_series(std::string_view text, const std::string& origin, const Data
       add_value(series, cells[column], header[column], csv.line(), fill, origin);
   } while (csv.next());
   return series;
+}
+
+std::int64_t training_rows(const Series& series, const DataOptions& options, const std::string& origin) {
+  const std::string split = split_of(options);
+  return options.validation.empty() ? divide_series(series, split, origin).training : series.rows();
 }
 
 Datasets open_series(const DataOptions& options, const Parts& parts) {

@@ -34,6 +34,9 @@ struct Series {
 /// what they have to be, with line and column, and for a series without rows. Errors name `origin`.
 Series parse_series(std::string_view text, const std::string& origin, const DataOptions& options);
 
+/// Rows of the training part of a series, as open_series divides it. Throws as it does.
+std::int64_t training_rows(const Series& series, const DataOptions& options, const std::string& origin);
+
 /// The kind "series" of open_datasets.
 Datasets open_series(const DataOptions& options, const Parts& parts);
 

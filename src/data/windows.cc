@@ -49,8 +49,7 @@ Window Windows::operator[](std::int64_t index) const {
   const auto at = static_cast<std::size_t>(after - first_.begin() - 1);
   const Stretch& stretch = stretches_[at];
   const std::int64_t k = index - first_[at];
-  if (kind_ == Kind::every)
-    return {stretch.source, stretch.begin + k, stretch.begin + k, stretch.end};
+  if (kind_ == Kind::every) return {stretch.source, stretch.begin + k, stretch.begin + k, stretch.end};
   if (kind_ == Kind::ending_at_each) {
     const std::int64_t step = stretch.begin + k;
     const std::int64_t before = std::min(length_ / patch_ - 1, step / patch_) * patch_;

@@ -9,8 +9,8 @@ constexpr std::size_t least_ticks = 4, most_ticks = 10;
 constexpr double margin = 0.05;  // of the axis
 }  // namespace
 
-Axis::Axis(double least, double most, double from, double to, double beneath)
-    : logarithmic_(least > 0 && most >= 10 * least), from_(from), to_(to) {
+Axis::Axis(double least, double most, double from, double to, double beneath, bool linear)
+    : logarithmic_(!linear && least > 0 && most >= 10 * least), from_(from), to_(to) {
   const auto scaled = [&](double value) { return logarithmic_ ? std::log(value) : value; };
   double low = scaled(least), high = scaled(most);
   // Labels of ten digits tell values apart, no further ones.

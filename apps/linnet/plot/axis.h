@@ -11,7 +11,8 @@ class Axis {
   Axis() = default;
   /// For values from `least` to `most`, with a margin on both sides, onto [from, to] of the picture.
   /// `beneath` is the part of the picture, below 1, that stays free at the lower end.
-  Axis(double least, double most, double from, double to, double beneath = 0);
+  /// With `linear` the axis is linear in any case.
+  Axis(double least, double most, double from, double to, double beneath = 0, bool linear = false);
 
   double place(double value) const;
 

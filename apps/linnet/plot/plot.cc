@@ -195,18 +195,24 @@ class Panel {
     // The marks of notes are named below all curves.
     const auto marks =
         std::ranges::count_if(chart_.notes, [](const Chart::Note& note) { return note.x > 0; });
-    across_ = Axis(x_least, x_most, x0_, x0_ + plot_width);
+    across_ = Axis(x_least, x_most, x0_, x0_ + plot_width, 0, chart_.linear);
     up_ = Axis(y_least, y_most, y0_ + plot_height, y0_,
-               static_cast<double>(marks) * label_height / plot_height);
+               static_cast<double>(marks) * label_height / plot_height, chart_.linear);
   }
 
   const char* colour(std::size_t i) const {
     const int own = lines_[i]->colour;
     return colours[(own < 0 ? i : static_cast<std::size_t>(own)) % std::size(colours)];
   }
-  /// Wider below, narrower above, so that lines that coincide are both seen.
+  /// Wider below, narrower above, so that lines that coincide are both seen. Lines of many points are thin:
+  /// their points lie closer together than a wide line is.
   Stroke stroke(std::size_t i) const {
-    return {colour(i), colour(i) == colours[0] ? 4.0 : 2.0,
+    constexpr std::size_t many = 200;
+    const bool thin = lines_[i]->points.size() > many;
+    return {colour(i),
+            thin                      ? 1.0
+            : colour(i) == colours[0] ? 4.0
+                                      : 2.0,
             lines_[i]->dashed ? std::vector<double>{7, 4} : std::vector<double>{}};
   }
 

@@ -28,6 +28,7 @@ struct Chart {
   std::string title, subtitle, x_label, y_label;
   Unit unit = Unit::none;       ///< of y; ticks carry it
   bool ticks_at_points = true;  ///< of x, where there are enough; otherwise at round numbers
+  bool linear = false;          ///< both axes, whatever the values
   std::vector<Line> lines;
   std::vector<Note> notes;
 

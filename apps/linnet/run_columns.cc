@@ -1,0 +1,71 @@
+#include "run_columns.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/fail.h"
+#include "base/names.h"
+#include "config.h"
+#include "io/file.h"
+#include "io/json.h"
+
+namespace linnet {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* columns_file = "columns.json";
+
+}  // namespace
+
+std::optional<RunColumns> RunColumns::read(const fs::path& run) {
+  const fs::path path = run / columns_file;
+  if (!fs::exists(path)) return {};
+  RunColumns result;
+  const Json json = parse_json(read_file(path, most_settings_bytes), path.string());
+  const auto numbers_for_each = [&](const std::vector<double>& numbers) {
+    return numbers.size() == result.names.size() &&
+           std::ranges::all_of(numbers, [](double number) { return std::isfinite(number); });
+  };
+  try {
+    result.names = json.at("names").get<std::vector<std::string>>();
+    if (!json.contains("mean")) return result;
+    result.applied.mean = json.at("mean").get<std::vector<double>>();
+    result.applied.deviation = json.at("deviation").get<std::vector<double>>();
+  } catch (const Json::exception&) {
+    fail("data", "{}: expected names of columns, and means and deviations, got {}", path.string(),
+         shortened(json.dump()));
+  }
+  if (!numbers_for_each(result.applied.mean) || !numbers_for_each(result.applied.deviation))
+    fail("data", "{}: expected a mean and a deviation for each of {} columns, got others", path.string(),
+         result.names.size());
+  return result;
+}
+
+void RunColumns::write(const fs::path& run) const {
+  if (names.empty()) return;
+  Json json = {{"names", names}};
+  if (!applied.mean.empty()) {
+    json["mean"] = applied.mean;
+    json["deviation"] = applied.deviation;
+  }
+  write_file_atomically(run / columns_file, json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
+}
+
+void RunColumns::check(const char* command, const std::string& origin,
+                       const std::vector<std::string>& found) const {
+  if (found == names) return;
+  const auto [expected, got] = std::ranges::mismatch(names, found);
+  const auto name = [](const auto& at, const auto& end) {
+    return at == end ? "none" : fmt::format("\"{}\"", *at);
+  };
+  fail<UsageError>(command,
+                   "{}: expected the columns {} of the run, got {}: column {} is {} in the run and {} in the "
+                   "file",
+                   origin, fmt::join(names, ", "), fmt::join(found, ", "), expected - names.begin() + 1,
+                   name(expected, names.end()), name(got, found.end()));
+}
+
+}  // namespace linnet
