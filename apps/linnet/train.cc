@@ -125,10 +125,7 @@ void check_fingerprint(const RunRecord& run, const DataFingerprint& found) {
                      text(found), run.config.data.path);
 }
 
-/// What a model's loss is counted by, and what its examples consist of.
-const char* unit_of(const ModelConfig& model) {
-  return model.classifies() ? "label" : model.target_count() == 0 ? "token" : "number";
-}
+/// What a model's examples consist of.
 const char* steps_of(const ModelConfig& model) {
   return model.columns == 0 && model.field_sizes().size() == 1 ? "tokens" : "steps";
 }

@@ -55,6 +55,10 @@ struct TrainingOptions {
   /// Factors of the losses of several heads, "1,0.5": of each field of tokens, then of the real numbers. They
   /// change what is learned, and no loss that is reported. Empty: 1 each.
   std::string head_weights = {};
+  /// Of `train`: every training sequence is transposed, all tokens but 0 shifted by one random number of up
+  /// to so many values, as the pitches of a piece are. The shift leaves all tokens among those of their
+  /// fields.
+  std::int64_t transpose = 0;
 };
 
 /// What is known about an update.

@@ -133,7 +133,8 @@ DatasetObject from_arrays(nb::object tokens, nb::object values, nb::object label
   };
   if (!tokens.is_none()) check_shape("tokens [examples, steps, fields]", arrays.tokens);
   if (!values.is_none()) check_shape("values [examples, steps, columns]", arrays.values);
-  const Shape shape = tokens.is_none() ? arrays.values.shape() : arrays.tokens.shape();
+  const std::span<const std::int64_t> shape =
+      tokens.is_none() ? arrays.values.shape() : arrays.tokens.shape();
   if (!tokens.is_none() && !values.is_none() &&
       (arrays.values.extent(0) != shape[0] || arrays.values.extent(1) != shape[1]))
     refuse("dataset",

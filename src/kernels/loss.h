@@ -32,8 +32,12 @@ void logistic_mixture_loss(Context& context, std::span<float> nll, View<float> d
 /// t also the logarithm of its scale; for Student's t also the logarithm of ν − 1.
 std::int64_t value_parameters(ValueDistribution distribution);
 
+/// What the logarithms of the scale and of ν − 1 are clamped to.
+inline constexpr float least_log_scale = -7, most_log_scale = 7;
+inline constexpr float least_log_freedom = -5, most_log_freedom = 7;
+
 /// Densities of real numbers. parameters [rows, P · T] hold the T means, then the T logarithms of the scales
-/// (clamped to −7 … 7), then the T logarithms of ν − 1 (clamped to −5 … 7); targets [rows, T], of which NaN
+/// (clamped as above), then the T logarithms of ν − 1 (clamped, too); targets [rows, T], of which NaN
 /// does not count. nll[row] = −Σ log p over the targets of the row, in nats; squared error is the normal
 /// distribution of variance 1. Where `dparameters` is not empty it is assigned the gradient of weight · Σ
 /// nll; it may be `parameters`' memory.

@@ -9,8 +9,6 @@
 namespace linnet::kernels {
 namespace {
 
-constexpr double least_log_scale = -7, most_log_scale = 7;
-constexpr double least_log_freedom = -5, most_log_freedom = 7;
 const double half_log_two_pi = 0.5 * std::log(2 * std::numbers::pi);
 
 /// −log p of one target and its derivatives by the mean, the logarithm of the scale and that of ν − 1.
@@ -21,7 +19,7 @@ struct Term {
 Term squared_error(double error) { return {.nll = half_log_two_pi + 0.5 * error * error, .by_mean = -error}; }
 
 Term gaussian(double error, double log_scale) {
-  const double s = std::clamp(log_scale, least_log_scale, most_log_scale);
+  const double s = std::clamp<double>(log_scale, least_log_scale, most_log_scale);
   const double inverse = std::exp(-s), z = error * inverse;
   return {.nll = half_log_two_pi + s + 0.5 * z * z,
           .by_mean = -z * inverse,
@@ -48,8 +46,8 @@ double log_gamma(double x) {
 }
 
 Term student_t(double error, double log_scale, double log_freedom) {
-  const double s = std::clamp(log_scale, least_log_scale, most_log_scale);
-  const double f = std::clamp(log_freedom, least_log_freedom, most_log_freedom);
+  const double s = std::clamp<double>(log_scale, least_log_scale, most_log_scale);
+  const double f = std::clamp<double>(log_freedom, least_log_freedom, most_log_freedom);
   const double excess = std::exp(f), nu = 1 + excess;
   const double inverse = std::exp(-s), z = error * inverse, share = z * z / nu;
   const double log_tail = std::log1p(share), pull = (nu + 1) / (nu * (1 + share));

@@ -12,8 +12,6 @@ namespace {
 
 constexpr double initial_deviation = 0.02;
 constexpr double initial_freedom = 5;  // ν of Student's t
-constexpr float most_log_scale = 7;    // as in kernels::value_loss
-constexpr float least_log_freedom = -5;
 
 }  // namespace
 
@@ -50,11 +48,11 @@ void ValueHead::densities(const Columns& columns, View<float> mean, View<float> 
 
 float ValueHead::scale_of(const float* row) const {
   if (distribution_ == ValueDistribution::squared_error) return 1;
-  return std::exp(std::clamp(row[targets_], -most_log_scale, most_log_scale));
+  return std::exp(std::clamp(row[targets_], kernels::least_log_scale, kernels::most_log_scale));
 }
 
 float ValueHead::freedom_of(const float* row) const {
-  return 1 + std::exp(std::clamp(row[2 * targets_], least_log_freedom, most_log_scale));
+  return 1 + std::exp(std::clamp(row[2 * targets_], kernels::least_log_freedom, kernels::most_log_freedom));
 }
 
 void ValueHead::sample(std::span<float> numbers, View<const float> parameters, std::span<const float> uniform,

@@ -114,6 +114,15 @@ bool has_recurrent_form(const ModelConfig& config) {
                              [](Family family) { return info_of(family).recurrent; });
 }
 
+void check_one_token(const char* operation, const ModelConfig& config) {
+  if (config.field_sizes().size() == 1 && config.columns == 0 && (config.shifted() || config.masked()))
+    return;
+  fail<UsageError>(operation, "expected a model that predicts one token per step, got one of {}",
+                   config.classifies()                               ? "labels"
+                   : config.columns > 0 || config.target_count() > 0 ? "real numbers"
+                                                                     : "several fields");
+}
+
 void add_options(Options& options, ModelConfig& config) {
   options.add(
       "model.objective", config.objective,

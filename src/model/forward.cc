@@ -16,16 +16,6 @@ namespace {
 
 constexpr std::int32_t hidden_token = -1;
 
-/// Throws UsageError for a model whose steps are not a token each.
-void check_tokens_alone(const char* operation, const ModelConfig& config) {
-  if (config.field_sizes().size() == 1 && config.columns == 0 && (config.shifted() || config.masked()))
-    return;
-  fail<UsageError>(operation, "expected a model that predicts one token per step, got one of {}",
-                   config.classifies()                               ? "labels"
-                   : config.columns > 0 || config.target_count() > 0 ? "real numbers"
-                                                                     : "several fields");
-}
-
 /// Throws UsageError where the sizes do not fit together.
 void check_sizes(const char* operation, std::span<const std::int32_t> tokens, std::int64_t batch,
                  std::int64_t length, std::span<const std::int64_t> key_lengths, std::int64_t fields = 1) {
@@ -80,7 +70,7 @@ View<const float> hidden_rows(const char* operation, Context& context, Transform
 
 Tensor Model::forward(Context& context, std::span<const std::int32_t> tokens, std::int64_t batch,
                       std::int64_t length, std::span<const std::int64_t> key_lengths) const {
-  check_tokens_alone("forward", config());
+  check_one_token("forward", config());
   Transformer transformer(network_of(*this));
   const View<const float> rows =
       hidden_rows("forward", context, transformer, config(), tokens, batch, length, key_lengths);
@@ -92,7 +82,7 @@ Tensor Model::forward(Context& context, std::span<const std::int32_t> tokens, st
 
 Tensor Model::hidden(Context& context, std::span<const std::int32_t> tokens, std::int64_t batch,
                      std::int64_t length, std::span<const std::int64_t> key_lengths) const {
-  if (config().columns > 0 || config().field_sizes().size() != 1) check_tokens_alone("hidden", config());
+  if (config().columns > 0 || config().field_sizes().size() != 1) check_one_token("hidden", config());
   Transformer transformer(network_of(*this));
   const View<const float> rows =
       hidden_rows("hidden", context, transformer, config(), tokens, batch, length, key_lengths);
@@ -107,7 +97,7 @@ std::vector<float> Model::score(Context& context, std::span<const std::int32_t> 
     fail<UsageError>("score",
                      "expected a model that predicts the next token, got an encoder (model.objective = "
                      "\"masked\"), which predicts hidden tokens: see fill");
-  check_tokens_alone("score", config());
+  check_one_token("score", config());
   for (const std::int32_t token : tokens) check_token("score", token, config().vocabulary);
   std::vector<std::int32_t> inputs = {config().first_input(label)};
   if (tokens.empty()) return {};

@@ -176,7 +176,9 @@ void check_replaceable(const fs::path& folder) {
   if (!fs::is_directory(folder)) return;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
     const fs::path name = entry.path().filename();
-    if (name != config_file && name != weights_file && name != moments_file && name != state_file)
+    constexpr std::array names = {config_file, weights_file, moments_file,
+                                  state_file,  labels_file,  tokenizer_file};
+    if (std::ranges::find(names, name) == names.end())
       fail("checkpoint", "expected {} to be a new or empty folder or a checkpoint, got one with {}",
            folder.string(), name.string());
   }
@@ -214,7 +216,8 @@ TrainingProgress read_checkpoint(const fs::path& folder, const ModelConfig& conf
   Json decisive = decisive_options(options);
   decisive.erase("steps");  // a run may be made longer or shorter
   Json saved = state["training"];
-  if (!saved.contains("head_weights")) saved["head_weights"] = "";  // of an earlier version
+  for (const auto& [key, value] : {std::pair("head_weights", Json("")), {"transpose", Json(0)}})
+    if (!saved.contains(key)) saved[key] = value;  // of an earlier version
   require_equal(saved, decisive, "training", folder);
 
   const Tensor parameters = read_values(folder / weights_file, table);

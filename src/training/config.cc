@@ -56,6 +56,14 @@ void add_options(Options& table, TrainingOptions& options) {
       "training.head_weights", options.head_weights,
       "factors of the losses of several heads, separated by commas: of each field of tokens, then of the "
       "real numbers; empty: 1 each");
+  table.add(
+      "training.transpose", options.transpose,
+      "largest random shift of all tokens but 0 of a training sequence, as music is transposed; 0: none", 0,
+      1 << 20);
+}
+
+const char* unit_of(const ModelConfig& config) {
+  return config.classifies() ? "label" : config.target_count() == 0 ? "token" : "number";
 }
 
 std::vector<float> head_weights(const TrainingOptions& options, const ModelConfig& config) {

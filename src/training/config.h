@@ -16,6 +16,9 @@ inline constexpr std::int64_t most_steps = std::int64_t{1} << 40;
 /// Adds the keys training.*, bound to `options`.
 void add_options(Options& table, TrainingOptions& options);
 
+/// What a model's loss is counted by: "token", "number" or "label".
+const char* unit_of(const ModelConfig& config);
+
 /// The factors of the heads of a model as training.head_weights lists them, none where it is empty. Throws
 /// UsageError for a list that does not fit the model.
 std::vector<float> head_weights(const TrainingOptions& options, const ModelConfig& config);

@@ -147,9 +147,12 @@ void Examples::read_one(const Dataset& dataset, const ModelConfig& config, std::
       return all.subspan(static_cast<std::size_t>(begin * each),
                          static_cast<std::size_t>((end - begin) * each));
     };
+    const auto first = static_cast<std::uint64_t>((masks.draw(i) * length + begin) * fields);
+    if (masks.transpose > 0)
+      transpose_tokens(own(tokens, fields), own(targets, fields), sizes, masks.transpose, masks.shifts,
+                       first);
     if (config.masked())
-      hide_tokens(own(tokens, fields), own(targets, fields), sizes, masks.random,
-                  static_cast<std::uint64_t>((masks.draw(i) * length + begin) * fields));
+      hide_tokens(own(tokens, fields), own(targets, fields), sizes, masks.random, first);
     else if (config.shifted())
       shift(config, sizes, own(inputs, input_fields), own(values, columns), label);
     begin = end;

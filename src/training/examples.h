@@ -22,6 +22,8 @@ class Examples {
   struct Masks {
     Random random;
     Index draw;
+    std::int64_t transpose = 0;  ///< as training.transpose, with its own draws
+    Random shifts = random;
   };
 
   /// Reads `count` examples, the i-th being index(i) of the dataset; read on all threads of the context. The
@@ -39,8 +41,9 @@ class Examples {
   std::vector<std::int32_t> positions_;
 };
 
-/// Streams of Draw::masking: every update of a run hides other tokens, an evaluation always the same.
-inline constexpr std::uint32_t training_masks = 0, evaluation_masks = 1;
+/// Streams of Draw::masking: every update of a run hides other tokens and shifts them in another way, an
+/// evaluation always hides the same.
+inline constexpr std::uint32_t training_masks = 0, evaluation_masks = 1, training_shifts = 2;
 
 /// The examples [first, last) of a batch.
 Batch part_of(const Batch& batch, std::int64_t first, std::int64_t last);

@@ -38,4 +38,21 @@ void hide_tokens(std::span<std::int32_t> tokens, std::span<std::int32_t> targets
   }
 }
 
+void transpose_tokens(std::span<std::int32_t> tokens, std::span<std::int32_t> targets,
+                      std::span<const std::int64_t> sizes, std::int64_t most, const Random& random,
+                      std::uint64_t draw) {
+  assert(tokens.size() == targets.size());
+  std::int64_t down = most, up = most;
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    if (tokens[i] <= 0) continue;
+    down = std::min(down, std::int64_t{tokens[i]} - 1);
+    up = std::min(up, sizes[i % sizes.size()] - 1 - tokens[i]);
+  }
+  const auto choices = static_cast<std::uint64_t>(down + up + 1);
+  const std::int64_t shift = static_cast<std::int64_t>(random.block(draw)[0] * choices >> 32) - down;
+  for (const std::span<std::int32_t> all : {tokens, targets})
+    for (std::int32_t& token : all)
+      if (token > 0) token += static_cast<std::int32_t>(shift);
+}
+
 }  // namespace linnet

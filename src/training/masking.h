@@ -15,4 +15,10 @@ namespace linnet {
 void hide_tokens(std::span<std::int32_t> tokens, std::span<std::int32_t> targets,
                  std::span<const std::int64_t> sizes, const Random& random, std::uint64_t first);
 
+/// Shifts all tokens but 0 of one sequence, and their targets, by the same random number of −most … most that
+/// leaves those of field f in 1 … sizes[f] − 1. Spans as above; decided by (random, draw) and the tokens.
+void transpose_tokens(std::span<std::int32_t> tokens, std::span<std::int32_t> targets,
+                      std::span<const std::int64_t> sizes, std::int64_t most, const Random& random,
+                      std::uint64_t draw);
+
 }  // namespace linnet

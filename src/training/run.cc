@@ -60,6 +60,9 @@ class Run {
         adapted_(initial != nullptr) {
     check_fit(config, training);
     check_fit(config, validation);
+    if (options.transpose > 0 && training.vocabulary() == 0)
+      fail<UsageError>("training", "expected training.transpose = 0 for steps without tokens, got {}",
+                       options.transpose);
     const bool named = config.classes > 0;
     trainer_.set_assets({named ? training.class_names() : std::vector<std::string>(), training.tokenizer()});
   }
@@ -165,7 +168,8 @@ class Run {
     const Batch batch = examples_.read(
         context_, training_, config_, count,
         [&](std::int64_t i) { return shuffled_index(seed, first + i, training_.size()); },
-        {Random(seed, Draw::masking, training_masks), [&](std::int64_t i) { return first + i; }});
+        {Random(seed, Draw::masking, training_masks), [&](std::int64_t i) { return first + i; },
+         options_.transpose, Random(seed, Draw::masking, training_shifts)});
     StepReport report = trainer_.step(batch);
     // With the time that reading the examples took.
     report.tokens_per_second = static_cast<double>(steps_in(batch)) / seconds_since(start);
@@ -197,11 +201,16 @@ class Run {
     if (warned_ || (trainer_.steps() < first && trainer_.steps() < options_.steps)) return;
     if (loss.mean() <= uniform + margin || loss.mean() <= loss.lowest + margin) return;
     warned_ = true;
-    say(fmt::format(
-        "warning: the loss diverges: {:.4g} bits/token on average at step {}, after {:.4g} at best, where "
-        "equally probable tokens give {:.4g}; a lower training.learning_rate, a longer "
-        "training.warmup or a lower training.clip may help",
-        loss.mean(), trainer_.steps(), loss.lowest, uniform));
+    say(
+        fmt::format("warning: the loss diverges: {:.4g} bits/{} on average at step {}, after {:.4g} at best, "
+                    "where {} give "
+                    "{:.4g}; a lower training.learning_rate, a longer "
+                    "training.warmup or a lower training.clip may help",
+                    loss.mean(), unit_of(config_), trainer_.steps(), loss.lowest,
+                    config_.classifies()         ? "equally probable labels"
+                    : config_.target_count() > 0 ? "numbers a bit worse than their mean"
+                                                 : "equally probable tokens",
+                    uniform));
   }
 
   /// The loss of equally probable tokens or labels, of real numbers one bit above that of their normal
@@ -240,9 +249,8 @@ class Run {
       ++progress.not_improved;
       if (out_of_patience())
         say(fmt::format(
-            "no better evaluation in {}: stopping at step {}; the best one, {:.4f} bits/token, was at "
-            "step {}",
-            progress.not_improved, progress.step, progress.best_bits, progress.best_step));
+            "no better evaluation in {}: stopping at step {}; the best one, {:.4f} bits/{}, was at step {}",
+            progress.not_improved, progress.step, progress.best_bits, unit_of(config_), progress.best_step));
       return;
     }
     progress.best_step = progress.step;

@@ -203,5 +203,55 @@ TEST(ClassifyProgram, GivesLabelsAndTheTableOfConfusion) {
   refuses(usage, {"generate", run}, {"classify"});
 }
 
+TEST(ClassifyProgram, KnowsTheNamesOfLabelsWithoutTheData) {
+  const TemporaryFolder folder;
+  std::string text, swapped;
+  for (int i = 0; i < 40; ++i) {
+    text += i % 2 == 0 ? "one, two\taaaa\n" : "three\tbbbb\n";
+    swapped += i % 2 == 0 ? "four\taaaa\n" : "three\tbbbb\n";
+  }
+  const std::string data = folder.file("lines.tsv", text), run = folder / "run", alone = folder / "alone",
+                    config = folder.file("lines.toml",
+                                         "[data]\nkind = \"lines\"\nlength = 6\n"
+                                         "[model]\nobjective = \"classify\"\n[training]\nsteps = 2\n");
+  succeed(joined({"train", config, "--data", data, "--out", run}, tiny));
+  EXPECT_EQ(read_json(folder / "run/labels.json"), (Json{"one, two", "three"}));
+  succeed({"convert", run, "--weights", "bf16", "--out", alone});
+  const Strings classify = {"classify", alone, "--data-kind", "lines"};
+  const Json given = json_of(succeed(joined(classify, {"--data", data, "--examples", "2", "--json"})));
+  for (const Json& row : given["labels"]) {
+    const Json names = {"one, two", "three"};
+    EXPECT_EQ(row["label_name"], names[row["label"].get<std::size_t>()]);
+    EXPECT_EQ(row["given_name"], names[row["given"].get<std::size_t>()]);
+  }
+  const std::string printed = succeed(joined(classify, {"--data", data})).out;
+  EXPECT_THAT(printed, HasSubstr("example,label,given,probability,label_name,given_name\n"));
+  EXPECT_THAT(printed, HasSubstr(",three,"));
+  refuses(usage, joined(classify, {"--data", folder.file("other.tsv", swapped)}), {"one, two", "\"four\""});
+}
+
+TEST(PackingProgram, TrainsOnFewerExamplesAndSaysWhatItCannotPack) {
+  const TemporaryFolder folder;
+  std::string text;
+  for (int i = 0; i < 60; ++i) text += "a\t" + std::string(static_cast<std::size_t>(1 + i % 5), 'b') + "\n";
+  const std::string data = folder.file("lines.tsv", text),
+                    config = folder.file("lines.toml",
+                                         "[data]\nkind = \"lines\"\nlength = 20\npacking = true\n"
+                                         "labels = false\n[training]\nsteps = 2\n");
+  const auto train = [&](const std::string& run, const Strings& settings) {
+    return joined(joined({"train", config, "--data", data, "--out", folder / run}, tiny), settings);
+  };
+  // 54 training lines of 1 … 5 bytes are about 162 bytes.
+  EXPECT_THAT(succeed(train("packed", {})).err, HasSubstr("training on 9 examples of lines"));
+  EXPECT_THAT(succeed(train("padded", {"data.packing=false"})).err,
+              HasSubstr("training on 54 examples of lines"));
+  const auto tokens = [&](const std::string& run) {
+    return json_of(succeed({"evaluate", folder / run, "--json"}))["tokens"];
+  };
+  EXPECT_EQ(tokens("packed"), tokens("padded"));
+  refuses(usage, train("lsh", {"attention.family=lsh"}), {"data.packing", "lsh"});
+  refuses(usage, train("copy", {"data.kind=copy"}), {"data.packing", "copy"});
+}
+
 }  // namespace
 }  // namespace linnet

@@ -1,11 +1,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <string>
 
 #include "apps/bench_rows.h"
 #include "apps/program.h"
 #include "apps/refusal.h"
+#include "io/file.h"
 #include "io/json.h"
 #include "io/temporary_folder.h"
 
@@ -36,6 +38,37 @@ TEST(DataTokenizer, MakesTheTokensOfATraining) {
   };
   // Another text is encoded with the tokenizer of the run: the same one has as many tokens.
   EXPECT_EQ(tokens_of({"--data", folder.file("other.txt", prose(300))}), tokens_of({}));
+}
+
+TEST(DataTokenizer, StaysWithTheModelThatItWasTrainedFor) {
+  const TemporaryFolder folder;
+  const std::string text = folder.file("book.txt", prose(300)), model = (folder / "book.model").string(),
+                    run = (folder / "run").string(), best = (folder / "run/best").string();
+  succeed({"data", "tokenizer", text, "--size", "300", "--out", model});
+  succeed({"train", "tokens", "--data", text, "--out", run, "--set", "data.kind=text",
+           "data.tokenizer=" + model, "data.length=16", "model.layers=1", "model.width=16", "model.heads=2",
+           "model.feed_forward=16", "training.steps=1", "training.batch=2"});
+  const std::string bytes = read_file(model);
+  std::filesystem::remove(model);
+  EXPECT_EQ(read_file(folder / "run/best/tokenizer.model"), bytes);
+  std::filesystem::rename(folder / "run/best", folder / "alone");
+  const std::string alone = (folder / "alone").string();
+  const Strings generate = {"generate", alone, "--prompt", "Line 7 of", "--length", "8"};
+  EXPECT_THAT(succeed(generate).out, testing::StartsWith("Line 7 of"));
+  const Json drawn = json_of(succeed(joined(generate, {"--json"})));
+  EXPECT_EQ(drawn["results"][0]["tokens"].size(), 8u);
+  // Without a tokenizer tokens would be numbers.
+  EXPECT_EQ(drawn["results"][0]["text"].get<std::string>(),
+            succeed(generate).out.substr(0, drawn["results"][0]["text"].get<std::string>().size()));
+  const auto tokens_of = [&](const Strings& arguments) {
+    return json_of(succeed(joined({"evaluate", "--json"}, arguments)))["tokens"].get<int>();
+  };
+  EXPECT_EQ(tokens_of({run}), tokens_of({alone, "--data", text}));
+  write_file_atomically(folder / "alone/tokenizer.model", bytes.substr(0, 100));
+  refuses(failed, generate, {"tokenizer.model", "SentencePiece"});
+  succeed({"data", "tokenizer", text, "--size", "290", "--out", (folder / "alone/tokenizer.model").string()});
+  refuses(usage, generate, {"300 tokens", "290", "does not match"});
+  refuses(usage, {"evaluate", alone, "--data", text}, {"300", "290", "does not match"});
 }
 
 TEST(DataTokenizer, RefusesSizesAndFiles) {

@@ -68,6 +68,30 @@ class ModelFiles : public testing::Test {
   std::shared_ptr<const Model> model_;
 };
 
+TEST_F(ModelFiles, NamesOfLabelsAndTheTokenizerStayWithTheModel) {
+  const ModelAssets assets{{"a", "b, \"c\"", "ä"}, std::string("\0bytes\xff", 7)};
+  const auto named = make_model(config_, values_of(*model_), nullptr, assets);
+  named->save(path());
+  const auto loaded = Model::load(path());
+  EXPECT_EQ(loaded->assets().class_names, assets.class_names);
+  EXPECT_EQ(loaded->assets().tokenizer, assets.tokenizer);
+  model_->save(path());  // without assets: their files go
+  EXPECT_TRUE(Model::load(path())->assets().class_names.empty());
+  EXPECT_TRUE(Model::load(path())->assets().tokenizer.empty());
+  for (const char* damaged : {"{}", "[]", "[\"a\", \"b\"]", "[1, 2, 3]", "\"abc\""}) {
+    named->save(path());
+    write_file_atomically(path() / "labels.json", damaged);
+    expect_refused("names of 3 labels");
+  }
+  named->save(path());
+  write_file_atomically(path() / "labels.json", "[\"a\",");
+  expect_refused("labels.json");
+  named->save(path());
+  write_file_atomically(path() / "tokenizer.model", "");
+  expect_refused("tokenizer.model");
+  EXPECT_THROW(make_model(config_, values_of(*model_), nullptr, {{"a"}, ""}), UsageError);
+}
+
 TEST_F(ModelFiles, RoundTripKeepsEveryBit) {
   const auto loaded = Model::load(path());
   EXPECT_TRUE(same_bits(values_of(*loaded).span<float>(), values_of(*model_).span<float>()));

@@ -235,6 +235,29 @@ TEST(HideTokens, ChoosesTheFieldsOfAStepIndependently) {
   expect_share(both, 0.15 * 0.15);
 }
 
+TEST(TransposeTokens, ShiftsAllButRestsByOneNumberThatFits) {
+  constexpr std::int64_t sizes_of_two[] = {12, 8};
+  std::vector<int> times(21);
+  for (std::uint64_t draw = 0; draw < 2000; ++draw) {
+    const std::vector<std::int32_t> before = {3, 4, 0, 0, 5, 4, 9, 0};
+    std::vector<std::int32_t> tokens = before, targets = before;
+    targets[0] = -1;
+    transpose_tokens(tokens, targets, sizes_of_two, 10, Random(4, Draw::masking), draw);
+    const std::int32_t shift = tokens[0] - before[0];
+    ASSERT_TRUE(shift >= -2 && shift <= 2) << shift;  // 3 goes down to 1, 9 up to 11
+    ++times[static_cast<std::size_t>(shift + 10)];
+    for (std::size_t i = 0; i < before.size(); ++i) {
+      EXPECT_EQ(tokens[i], before[i] == 0 ? 0 : before[i] + shift);
+      EXPECT_EQ(targets[i], i == 0 ? -1 : tokens[i]);
+    }
+  }
+  for (std::size_t shift = 8; shift <= 12; ++shift) EXPECT_NEAR(times[shift], 400, 90);  // five deviations
+  std::vector<std::int32_t> rests = {0, 0}, targets = rests;
+  transpose_tokens(rests, targets, sizes_of_two, 10, Random(4, Draw::masking), 1);
+  EXPECT_EQ(rests, targets);
+  EXPECT_EQ(rests, (std::vector<std::int32_t>{0, 0}));
+}
+
 TEST(HeadWeights, ListsThatDoNotFitTheHeadsAreRefused) {
   ModelConfig config = tiny_config();
   TrainingOptions options;

@@ -10,6 +10,7 @@
 #include "config.h"
 #include "kernels/elementwise.h"
 #include "lists.h"
+#include "model/config.h"
 #include "model/cost.h"
 #include "model/training_transformer.h"
 #include "report.h"
@@ -39,11 +40,7 @@ Json measure(Context& context, const RunConfig& config, std::int64_t batch, doub
   Optimiser optimiser(network.table(), options);
   TrainingTransformer transformer(network, batch, model.length);
 
-  if (model.field_sizes().size() != 1 || model.columns > 0 || (!model.shifted() && !model.masked()))
-    fail<UsageError>("bench", "expected a configuration of one token per step, got one of {}",
-                     model.classifies()  ? "labels"
-                     : model.columns > 0 ? "real numbers"
-                                         : "several fields");
+  check_one_token("bench", model);
   const Random random(1, Draw::test);
   std::vector<std::int32_t> ids(static_cast<std::size_t>(batch * model.length)), targets(ids.size());
   for (std::size_t i = 0; i < ids.size(); ++i) {
