@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Anomalies of two labelled streams of the Numenta Anomaly Benchmark (docs/results.md, "Anomalies").
 
-    experiments/anomalies.py LINNET DATA OUT
+    experiments/anomalies.py LINNET DATA OUT [OPTIONS OF linnet score]
 
 LINNET is the program, DATA the folder with the streams and anomaly_windows.json. For each stream and attention it trains
 configs/anomalies.toml into OUT, scores the whole stream, and prints a row: labelled windows with an anomaly in them, and
