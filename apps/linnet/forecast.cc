@@ -162,7 +162,7 @@ Chart chart_of(const SeriesInput& input, const Arguments& arguments,
   for (std::int64_t step = 0; step < arguments.steps; ++step) {
     const auto x = static_cast<double>(step + 1);
     const Paths::Summary summary = paths.at(step, column, intervals);
-    chart.line("median").points.emplace_back(x, summary.median);
+    chart.line(Paths::has_densities(input) ? "median" : "mean").points.emplace_back(x, summary.median);
     for (std::size_t i = 0; i < intervals.size(); ++i)
       for (const bool upper : {false, true}) {
         Chart::Line& line = chart.line(fmt::format("{} % {}", intervals[i], upper ? "above" : "below"));

@@ -19,7 +19,7 @@ namespace {
 
 struct Arguments {
   std::string model, data, out, plot;
-  double threshold = std::numeric_limits<double>::quiet_NaN(), quantile = 0.999;
+  double threshold = std::numeric_limits<double>::quiet_NaN(), quantile = 0.9999;
   std::int64_t calibrate = 0, window = 1, gap = 50;
   bool json = false;
   int threads = 0;
@@ -83,6 +83,20 @@ std::vector<double> smoothed(const std::vector<double>& scores, std::int64_t win
   return result;
 }
 
+/// The score that a share of the steps lies below, from sorted ones. Of few steps the highest are too few to
+/// tell: beyond the 98th percentile the excess over it is taken as exponential (peaks over threshold with
+/// shape 0; Siffer et al. 2017, "Anomaly detection in streams with extreme value theory", section 3.3).
+double threshold_of(const std::vector<double>& sorted, double share) {
+  constexpr double tail = 0.02;
+  constexpr std::ptrdiff_t fewest = 10;  // scores in the tail
+  const double begin = quantile(sorted, 1 - tail);
+  const auto first = std::ranges::upper_bound(sorted, begin);
+  if (1 - share >= tail || share >= 1 || sorted.end() - first < fewest) return quantile(sorted, share);
+  double excess = 0;
+  for (auto score = first; score != sorted.end(); ++score) excess += *score - begin;
+  return begin + excess / static_cast<double>(sorted.end() - first) * std::log(tail / (1 - share));
+}
+
 /// Rows whose score is above a threshold; those with up to `gap` rows between them are one anomaly.
 struct Anomaly {
   std::int64_t first = 0, last = 0;
@@ -118,7 +132,7 @@ void run(const Arguments& arguments) {
   std::vector<double> sorted(scores.begin(), scores.begin() + static_cast<std::ptrdiff_t>(calibrated));
   std::ranges::sort(sorted);
   const double threshold =
-      std::isnan(arguments.threshold) ? quantile(sorted, arguments.quantile) : arguments.threshold;
+      std::isnan(arguments.threshold) ? threshold_of(sorted, arguments.quantile) : arguments.threshold;
   const std::vector<Anomaly> anomalies = anomalies_of(scores, threshold, arguments.gap);
   double sum = 0;
   for (const double score : exact) sum += score;
@@ -189,8 +203,9 @@ void add_score(Command& program) {
   command.add_option("--threshold", arguments->threshold, "score in nats above which a step is an anomaly")
       .check(number(-1e9));
   command
-      .add_option("--quantile", arguments->quantile,
-                  "without --threshold: the share of the calibrating steps that lies below it")
+      .add_option(
+          "--quantile", arguments->quantile,
+          "without --threshold: the share of steps that lies below it, as far as the calibrating ones tell")
       .check(number(0, 1));
   command
       .add_option(

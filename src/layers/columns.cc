@@ -47,7 +47,7 @@ void Columns::normalise(View<float> z, View<const float> values, View<const floa
     const auto base = [&](std::int64_t c) {
       if (!shape_.relative_inputs) return mean_values_(c);
       const std::int64_t s = c % series;
-      if (last.size() > 0 && !std::isnan(last(s))) return last(s);
+      if (last.data() != nullptr && !std::isnan(last(s))) return last(s);
       return std::isnan(values(i, s)) ? mean_values_(s) : values(i, s);
     };
     for (std::int64_t c = 0; c < shape_.columns; ++c)

@@ -123,7 +123,7 @@ Options options_of(RunConfig& config) {
   return options;
 }
 
-RunConfig::RunConfig() { model.length = model.vocabulary = model.image_channels = model.patch = 0; }
+RunConfig::RunConfig() { model.length = model.vocabulary = model.image_channels = 0; }
 
 RunConfig::RunConfig(const ModelConfig& config) : model(config) {}
 
@@ -158,7 +158,7 @@ void RunConfig::fit_to_data(const Dataset& dataset) {
       model.fields = fmt::format("{}", fmt::join(fields, ","));
   }
   if (model.columns == 0) model.columns = dataset.columns();
-  if (model.patch == 0) model.patch = dataset.patch();
+  if (model.patch == 1) model.patch = dataset.patch();
   if (model.targets == 0 && !model.classifies() && dataset.target_columns() != model.columns)
     model.targets = dataset.target_columns();
   if (model.classes == 0 && !model.masked()) model.classes = dataset.classes();

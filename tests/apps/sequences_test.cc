@@ -119,6 +119,65 @@ TEST_F(SeriesProgram, IsScoredAsAStreamAndItsJumpIsAnAnomaly) {
   EXPECT_NEAR(sum / rows, json["nats_per_step"].get<double>(), 1e-4);
 }
 
+// Steps of patches whose columns are apart have the units of the file in everything that is printed.
+TEST_F(SeriesProgram, ColumnsApartAreEvaluatedForecastAndScoredInTheirUnits) {
+  train({"data.columns_apart=true", "data.patch=4", "data.horizon=6", "data.length=8",
+         "model.relative_inputs=true", "model.value_head=student-t"});
+  const Json columns = parse_json(read_file(path("run") + "/columns.json"), "columns.json");
+  EXPECT_EQ(columns["names"], Json({"wave", "ramp"}));
+  EXPECT_NEAR(columns["mean"][1].get<double>(), 2.395, 1e-4);  // of 0 … 4.79
+
+  const Json json = json_of(succeed({"evaluate", path("run"), "--json"}));
+  EXPECT_EQ(json["examples"], 2 * (60 - 5));
+  EXPECT_EQ(json["tokens"], 2 * (60 - 5) * 6);
+  ASSERT_EQ(json["columns"].size(), 2u);
+  EXPECT_EQ(json["columns"][1]["column"], "ramp");
+  double mean = 0;
+  for (const Json& column : json["columns"]) mean += column["squared_error"].get<double>() / 2;
+  EXPECT_NEAR(mean, json["squared_error"].get<double>(), 1e-6 * mean);
+  ASSERT_EQ(json["rows"].size(), 2u);
+  EXPECT_EQ(json["rows"][0]["rows"], "1");
+  EXPECT_NEAR(json["rows"][1]["squared_error"].get<double>(), json["squared_error"].get<double>(),
+              1e-6 * mean);
+  // Row h ahead of the last one differs by 0.01 h.
+  const double deviation = columns["deviation"][1].get<double>();
+  EXPECT_NEAR(json["columns"][1]["naive_absolute_error"].get<double>(), 0.035 / deviation, 1e-5);
+
+  const Json next = json_of(succeed({"forecast", path("run"), "--steps", "13", "--samples", "60", "--json"}));
+  EXPECT_EQ(next["context"], 28);
+  ASSERT_EQ(next["forecast"].size(), 26u);
+  for (const Json& row : next["forecast"])
+    if (row["column"] == "ramp") {
+      EXPECT_NEAR(row["median"].get<double>(), 6, 3 * deviation) << row;
+    }
+  const Json scored = json_of(succeed({"score", path("run"), "--out", path("scores.csv"), "--json"}));
+  EXPECT_EQ(scored["steps"], rows);
+  EXPECT_EQ(scored["calibrated"], 480);
+  EXPECT_GT(scored["state_bytes"], 0);
+  EXPECT_EQ(lines_of(read_file(path("scores.csv"))).size(), rows + 1u);
+}
+
+TEST_F(SeriesProgram, OtherColumnsThanThoseOfTheRunAreRefused) {
+  train();
+  folder_.file("swapped.csv", "time,ramp,wave\n1,2,3\n2,3,4\n");
+  folder_.file("more.csv", "time,wave,ramp,noise\n1,2,3,0\n2,3,4,0\n");
+  for (const char* command : {"forecast", "score"}) {
+    refuses(usage, {command, path("run"), "--data", path("swapped.csv")},
+            {"swapped.csv", "column 1 is \"wave\" in the run and \"ramp\" in the file"});
+    refuses(usage, {command, path("run"), "--data", path("more.csv")},
+            {"column 3 is none in the run and \"noise\" in the file"});
+  }
+}
+
+TEST_F(SeriesProgram, SquaredErrorsGiveMeansWithoutIntervals) {
+  train({"model.value_head=squared-error"});
+  const Json json = json_of(succeed({"forecast", path("run"), "--steps", "3", "--json"}));
+  EXPECT_EQ(json["samples"], 1);
+  ASSERT_EQ(json["forecast"].size(), 6u);
+  EXPECT_FALSE(json["forecast"][0].contains("low_50"));
+  refuses(usage, {"forecast", path("run"), "--intervals", "80"}, {"squared-error", "means alone"});
+}
+
 TEST_F(SeriesProgram, WhatIsNoSeriesIsRefused) {
   train();
   folder_.file("one.csv", "wave\n1\n2\n");

@@ -212,6 +212,81 @@ TEST(Series, EveryStartWithAllItsTargetsCountsOnce) {
     }
 }
 
+// The same rows and parts, two rows in a step, three to predict.
+TEST(Series, PatchesAndTheirTargetsAreThoseByHand) {
+  const TemporaryFolder folder;
+  const Datasets data = open_datasets({.kind = "series",
+                                       .path = folder.file("a.csv", counting(20)),
+                                       .length = 3,
+                                       .split = "0.6,0.8",
+                                       .horizon = 3,
+                                       .patch = 2});
+  EXPECT_EQ(data.training->patch(), 2);
+  EXPECT_EQ(data.training->columns(), 4);
+  EXPECT_EQ(data.training->target_columns(), 6);
+  EXPECT_THAT(data.training->column_statistics().mean, ElementsAre(5.5, 105.5, 5.5, 105.5));
+  EXPECT_EQ(data.training->target_statistics().deviation.size(), 6u);
+  EXPECT_THAT(data.training->applied_statistics().mean, IsEmpty());
+  ASSERT_EQ(data.training->size(), 7);
+  const Example last = example(*data.training, 6);
+  EXPECT_THAT(last.values, are({6, 106, 7, 107, 8, 108, 9, 109, 10, 110, 11, 111}));
+  EXPECT_THAT(last.targets,
+              are({6, 106, 7, 107, 8, 108, 8, 108, 9, 109, 10, 110, 10, 110, 11, 111, nan, nan}));
+
+  // Of the rows 16 … 19 only 16 and 17 have three rows of the part from them on.
+  ASSERT_EQ(data.test->size(), 2);
+  const Example second = example(*data.test, 1);
+  EXPECT_THAT(second.values, are({13, 113, 14, 114, 15, 115, 16, 116, 17, 117, 18, 118}));
+  EXPECT_THAT(second.targets, are({nan, nan, nan, nan, nan, nan, nan, nan, nan, nan, nan, nan,  //
+                                   17, 117, 18, 118, 19, 119}));
+}
+
+TEST(Series, ColumnsApartAreSequencesNormalisedByTheirOwnStatistics) {
+  const TemporaryFolder folder;
+  const std::string path = folder.file("a.csv", counting(300));
+  for (const std::int64_t patch : {1, 4, 7})
+    for (const std::int64_t horizon : {1, 5}) {
+      const DataOptions options{.kind = "series",
+                                .path = path,
+                                .length = 6,
+                                .split = "0.7,0.8",
+                                .horizon = horizon,
+                                .patch = patch,
+                                .columns_apart = true};
+      const Datasets data = open_datasets(options);
+      EXPECT_THAT(data.training->column_names(), ElementsAre("a", "b"));
+      EXPECT_EQ(data.training->size(), 2 * (210 - 6 * patch + 1));
+      const Dataset& test = *data.test;
+      EXPECT_EQ(test.columns(), patch);
+      EXPECT_EQ(test.target_columns(), horizon);
+      EXPECT_THAT(test.column_statistics().mean, Each(0));
+      EXPECT_THAT(test.column_statistics().deviation, Each(1));
+      const ColumnStatistics applied = test.applied_statistics();
+      EXPECT_THAT(applied.mean, ElementsAre(DoubleEq(104.5), DoubleEq(204.5)));
+      std::vector<std::vector<int>> counted(2, std::vector<int>(300));
+      for (std::int64_t i = 0; i < test.size(); ++i) {
+        const auto column = static_cast<std::size_t>(test.first_column(i));
+        const auto number = [&](float z) { return z * applied.deviation[column] + applied.mean[column]; };
+        const auto [values, targets] = example(test, i);
+        for (std::int64_t k = 0; k < 6; ++k) {
+          const float* const target = &targets[static_cast<std::size_t>(k * horizon)];
+          if (std::isnan(target[0])) continue;
+          EXPECT_TRUE(patch == 1 || k == 5) << k;
+          // Rows are numbers from 0 in column a, from 100 in b.
+          const auto row =
+              std::lround(number(values[static_cast<std::size_t>(k * patch)])) - (column == 0 ? 0 : 100);
+          ++counted[column][static_cast<std::size_t>(row)];
+          for (std::int64_t h = 0; h < horizon; ++h)
+            EXPECT_NEAR(number(target[h]), static_cast<double>(row + h) + (column == 0 ? 0 : 100), 1e-3);
+        }
+      }
+      for (const std::vector<int>& column : counted)
+        for (std::int64_t t = 0; t < 300; ++t)
+          EXPECT_EQ(column[static_cast<std::size_t>(t)], t >= 240 && t + horizon <= 300 ? 1 : 0)
+              << t << " patch " << patch << " horizon " << horizon;
+    }
+}
+
 TEST(Series, PartsEndAtTimes) {
   const TemporaryFolder folder;
   std::string dates = "t,x\n", integers = "t,x\n";
@@ -310,6 +385,9 @@ TEST(Series, RefusesFilesAndOptionsThatCannotBe) {
   EXPECT_THAT(usage({.length = 4}), HasSubstr("path"));
   EXPECT_THAT(usage({.path = path}), HasSubstr("data.length of 2"));
   EXPECT_THAT(usage({.path = path, .length = 4, .horizon = 0}), HasSubstr("data.horizon of 1"));
+  EXPECT_THAT(usage({.path = path, .length = 4, .patch = 0}), HasSubstr("data.patch of 1"));
+  EXPECT_THAT(error({.path = path, .length = 3, .patch = 6}),
+              AllOf(HasSubstr("data.length · data.patch = 18 rows, got 16")));
   EXPECT_THAT(usage({.path = path, .length = 4, .missing = "drop"}), HasSubstr("data.missing among"));
   EXPECT_THAT(usage({.path = path, .length = 4, .validation = path, .split = "0.5"}), HasSubstr("got both"));
   for (const char* split :

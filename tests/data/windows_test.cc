@@ -51,6 +51,13 @@ TEST(Windows, OverlappingOnesAsByHand) {
               ElementsAre(Row{0, 7, 10, 16}, Row{0, 9, 12, 16}, Row{0, 11, 14, 16}));
 }
 
+TEST(Windows, OnesThatEndAtEachStepAsByHand) {
+  // Patches of two steps, three of them in a window.
+  EXPECT_THAT(all_of(Windows::ending_at_each({{0, 7, 9}, {2, 0, 4}}, 6, 2)),
+              ElementsAre(Row{0, 3, 7, 8}, Row{0, 4, 8, 9}, Row{2, 0, 0, 1}, Row{2, 1, 1, 2}, Row{2, 0, 2, 3},
+                          Row{2, 1, 3, 4}));
+}
+
 TEST(Windows, EveryStepCountsOnceWithContext) {
   for (const std::int64_t length : {1, 2, 3, 4, 7, 8, 64})
     for (const std::int64_t before : {0, 1, 2, 3, 31, 32, 33, 100})

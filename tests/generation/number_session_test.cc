@@ -24,6 +24,16 @@ ModelConfig forecaster(Family family = Family::linear) {
   return config;
 }
 
+/// Two rows of two series in a step, inputs and targets relative.
+ModelConfig patches() {
+  ModelConfig config = forecaster();
+  config.columns = 4;
+  config.patch = 2;
+  config.targets = 6;
+  config.relative_inputs = true;
+  return config;
+}
+
 ModelConfig filter() {
   ModelConfig config = forecaster();
   config.objective = Objective::same_step;
@@ -63,12 +73,13 @@ Densities parallel(const Model& model, const std::vector<float>& numbers) {
 }
 
 TEST(NumberSession, GivesWhatTheParallelFormPredicts) {
-  for (const ModelConfig& config : {forecaster(), forecaster(Family::softmax), filter()}) {
+  for (const ModelConfig& config : {forecaster(), forecaster(Family::softmax), patches(), filter()}) {
     SCOPED_TRACE(testing::Message() << describe(config) << ", seed " << seed);
     const auto model = model_of(config);
     const std::int64_t length = 130, targets = config.target_count(), first = config.shifted() ? 1 : 0;
-    std::vector<float> numbers = normals(length * 2, seed);
-    numbers[6] = none;
+    const std::int64_t columns = config.columns;
+    std::vector<float> numbers = normals(length * columns, seed);
+    numbers[6] = numbers[15] = none;
     const Densities expected = parallel(*model, numbers);
     NumberSession session(model, 3, {.threads = 1});
     std::vector<float> mean(static_cast<std::size_t>(targets)), scale(mean), freedom(mean), out(mean);
@@ -85,7 +96,9 @@ TEST(NumberSession, GivesWhatTheParallelFormPredicts) {
     };
     if (config.shifted()) expect_row(0);
     for (std::int64_t i = 0; i < length; ++i) {
-      session.step(std::span(numbers).subspan(static_cast<std::size_t>(2 * i), 2), out, streams);
+      session.step(std::span(numbers).subspan(static_cast<std::size_t>(columns * i),
+                                              static_cast<std::size_t>(columns)),
+                   out, streams);
       ASSERT_EQ(session.position(2), i + 1);
       expect_row(i + first);
       EXPECT_EQ(mean, out);
@@ -116,31 +129,41 @@ TEST(NumberSession, StreamsDoNotDependOnEachOtherNorOnThreads) {
 }
 
 TEST(NumberSession, ObservesForksSavesAndRestores) {
-  const auto model = model_of(forecaster());
-  const std::vector<float> numbers = normals(2 * 20, seed);
-  NumberSession session(model, 3, {.threads = 1});
-  const auto row = [&](std::size_t i) { return std::span(numbers).subspan(2 * i, 2); };
-  const std::int64_t zero[] = {0}, one[] = {1}, two[] = {2};
-  std::vector<float> expected(2), out(2);
-  for (std::size_t i = 0; i < 10; ++i) session.step(row(i), expected, zero);
-  for (std::size_t i = 0; i < 9; ++i) session.observe(row(i), one);
-  const std::vector<std::byte> saved = session.save(1);
-  session.step(row(9), out, one);
-  EXPECT_TRUE(same_bits(out, expected));
-  session.fork(2, 1);
-  session.step(row(10), expected, one);
-  session.step(row(10), out, two);
-  EXPECT_TRUE(same_bits(out, expected));
-  NumberSession other(model, 1, {.threads = 1});
-  other.restore(0, saved);
-  EXPECT_EQ(other.position(0), 9);
-  other.step(row(9), out);
-  other.step(row(10), out);
-  EXPECT_TRUE(same_bits(out, expected));
-  std::vector<std::byte> damaged = saved;
-  damaged[100] ^= std::byte{1};
-  EXPECT_THROW(other.restore(0, damaged), Error);
-  EXPECT_EQ(other.position(0), 11);
+  for (const ModelConfig& config : {forecaster(), patches()}) {
+    SCOPED_TRACE(testing::Message() << config.patch << " rows in a step, seed " << seed);
+    const auto model = model_of(config);
+    const auto columns = static_cast<std::size_t>(config.columns);
+    const std::vector<float> numbers = normals(config.columns * 20, seed);
+    NumberSession session(model, 3, {.threads = 1});
+    const auto row = [&](std::size_t i) { return std::span(numbers).subspan(columns * i, columns); };
+    const std::int64_t zero[] = {0}, one[] = {1}, two[] = {2};
+    std::vector<float> expected(static_cast<std::size_t>(config.target_count())), out(expected);
+    for (std::size_t i = 0; i < 10; ++i) session.step(row(i), expected, zero);
+    for (std::size_t i = 0; i < 9; ++i) session.observe(row(i), one);
+    const std::vector<std::byte> saved = session.save(1);
+    session.step(row(9), out, one);
+    EXPECT_TRUE(same_bits(out, expected));
+    session.fork(2, 1);
+    session.step(row(10), expected, one);
+    session.step(row(10), out, two);
+    EXPECT_TRUE(same_bits(out, expected));
+    NumberSession other(model, 1, {.threads = 1});
+    other.restore(0, saved);
+    EXPECT_EQ(other.position(0), 9);
+    other.step(row(9), out);
+    other.step(row(10), out);
+    EXPECT_TRUE(same_bits(out, expected));
+    std::vector<std::byte> damaged = saved;
+    damaged[100] ^= std::byte{1};
+    EXPECT_THROW(other.restore(0, damaged), Error);
+    EXPECT_EQ(other.position(0), 11);
+    // A stream that begins anew knows nothing of the numbers before.
+    std::vector<float> fresh(expected), begun(expected);
+    NumberSession(model, 1, {.threads = 1}).step(row(3), fresh);
+    session.begin(1);
+    session.step(row(3), begun, one);
+    EXPECT_TRUE(same_bits(begun, fresh));
+  }
 }
 
 TEST(NumberSession, DrawsHaveTheDensitiesOfTheModel) {

@@ -60,6 +60,21 @@ std::vector<Case> cases() {
          config.value_head = ValueDistribution::student_t;
          config.positions = Positions::sinusoidal;
        }},
+      {"patches of three rows of two columns, inputs and targets relative",
+       [=](ModelConfig& config) {
+         series(config, 6);
+         config.patch = 3;
+         config.targets = 8;
+         config.relative = config.relative_inputs = true;
+         config.positions = Positions::none;
+       }},
+      {"patches of two rows, inputs alone relative",
+       [=](ModelConfig& config) {
+         series(config, 2);
+         config.patch = 2;
+         config.relative_inputs = true;
+         config.value_head = ValueDistribution::squared_error;
+       }},
       {"fields and columns",
        [](ModelConfig& config) {
          config.fields = "5,2";
@@ -501,6 +516,41 @@ TEST(Steps, ColumnsAreBroughtToTheScaleOfTheTrainingDataAndBack) {
   EXPECT_EQ(std::vector<float>(z.begin(), z.begin() + 3), (std::vector<float>{16, -2, 14}));
 }
 
+TEST(Steps, InputsAreCountedFromTheLastNumbersOfTheRowBefore) {
+  // Rows of two steps of two series.
+  ParameterTable table;
+  const Columns columns(table, "columns",
+                        {.columns = 4, .targets = 2, .relative = true, .relative_inputs = true, .patch = 2});
+  Tensor values = Tensor::of<float>({table.size()});
+  table.initialise(values.span<float>(), seed);
+  columns.set(values.span<float>(), std::vector<double>{5, 6, 5, 6}, std::vector<double>{1, 2, 1, 2},
+              std::vector<double>{5, 6}, std::vector<double>{1, 2});
+  Columns packed = columns;
+  packed.pack(values.span<float>());
+  std::vector<float> inputs = {10, 20, 11, 24, 13, none, none, 30, 8, 40, 9, none}, z(12);
+  const View<const float> rows(inputs.data(), {3, 4});
+  packed.normalise(View<float>(z.data(), {3, 4}), rows);
+  // The first row counts from its own first step; the last number of the second row's first series is none.
+  EXPECT_EQ(z, (std::vector<float>{0, 0, 1, 2, 2, 0, 0, 3, 0, 5, 1, 0}));
+  // Adding a number to all values of a series changes nothing.
+  std::vector<float> moved = inputs, again(12);
+  for (std::size_t i = 0; i < moved.size(); ++i) moved[i] += i % 2 == 0 ? 64.0f : -32.0f;
+  packed.normalise(View<float>(again.data(), {3, 4}), View<const float>(moved.data(), {3, 4}));
+  EXPECT_EQ(again, z);
+  // The same rows one by one.
+  for (std::int64_t i = 1; i < 3; ++i) {
+    packed.normalise(View<float>(again.data(), {1, 4}), rows.slice(0, i, i + 1),
+                     packed.last_numbers(rows, i - 1));
+    EXPECT_TRUE(std::equal(again.begin(), again.begin() + 4, z.begin() + 4 * i)) << "row " << i;
+  }
+  // Targets count from the last step of their row.
+  const std::vector<float> targets = {12, 26};
+  packed.normalise_targets(View<float>(z.data(), {1, 2}), View<const float>(targets.data(), {1, 2}),
+                           rows.slice(0, 0, 1));
+  EXPECT_EQ(z[0], 1);
+  EXPECT_EQ(z[1], 1);
+}
+
 TEST(Steps, ConfigurationsThatDoNotGoTogetherAreRefused) {
   const auto refused = [](const std::function<void(ModelConfig&)>& change, const std::string& part) {
     ModelConfig config = tiny_config();
@@ -526,6 +576,13 @@ TEST(Steps, ConfigurationsThatDoNotGoTogetherAreRefused) {
   refused([](ModelConfig& c) { c.objective = Objective::same_step; }, "model.targets");
   refused([](ModelConfig& c) { c.targets = 1; }, "without columns");
   refused([](ModelConfig& c) { c.relative = true; }, "model.relative");
+  refused([](ModelConfig& c) { c.relative_inputs = true; }, "model.relative_inputs");
+  refused(
+      [](ModelConfig& c) {
+        c.columns = 5;
+        c.patch = 2;
+      },
+      "a multiple of model.patch = 2, got 5");
   refused([](ModelConfig& c) { c.bidirectional = true; }, "model.bidirectional");
 }
 

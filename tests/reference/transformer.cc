@@ -81,6 +81,20 @@ double loss(const ModelConfig& config, const Parameters& parameters, std::span<c
   return sum;
 }
 
+namespace {
+
+/// What input column c of row i is counted from where inputs are relative: the last number of its series in
+/// the row before, or the first one of the row itself.
+double last_number(const ModelConfig& config, const Steps& steps, std::size_t i, std::size_t c) {
+  const auto columns = static_cast<std::size_t>(config.columns),
+             series = columns / static_cast<std::size_t>(config.patch);
+  const bool first = i % static_cast<std::size_t>(steps.length) == 0;
+  const float before = first ? std::nanf("") : steps.values[i * columns - series + c % series];
+  return std::isnan(before) ? steps.values[i * columns + c % series] : before;
+}
+
+}  // namespace
+
 Matrix hidden_rows(const ModelConfig& config, const Parameters& parameters, const Steps& steps) {
   const auto fields = static_cast<std::size_t>(config.input_fields());
   const auto columns = static_cast<std::size_t>(config.columns),
@@ -100,8 +114,10 @@ Matrix hidden_rows(const ModelConfig& config, const Parameters& parameters, cons
       for (std::size_t c = 0; c < columns; ++c) {
         const float value = steps.values[i * columns + c];
         if (std::isnan(value)) continue;
-        sum += parameters.at("embedding.columns.weight")[j * columns + c] *
-               (value - parameters.at("columns.mean")[c]) / parameters.at("columns.deviation")[c];
+        const double base =
+            config.relative_inputs ? last_number(config, steps, i, c) : parameters.at("columns.mean")[c];
+        sum += parameters.at("embedding.columns.weight")[j * columns + c] * (value - base) /
+               parameters.at("columns.deviation")[c];
       }
       const std::size_t position = i % static_cast<std::size_t>(steps.length);
       if (config.positions == Positions::learned)
@@ -182,7 +198,8 @@ double values_nll(const ModelConfig& config, const Parameters& parameters, const
     const std::size_t row = i / targets, t = i % targets;
     double base = parameters.at("columns.target_mean")[t];
     if (config.relative) {
-      const float last = steps.values[row * columns + t % columns];
+      const std::size_t series = columns / static_cast<std::size_t>(config.patch);
+      const float last = steps.values[row * columns + columns - series + t % series];
       if (!std::isnan(last)) base = last;
     }
     const double z = (steps.value_targets[i] - base) / parameters.at("columns.target_deviation")[t];
