@@ -42,6 +42,10 @@ class LINNET_API Dataset {
   /// Of the training data: of `columns()`, and of `target_columns()`. Empty for data without real numbers.
   virtual ColumnStatistics column_statistics() const { return {}; }
   virtual ColumnStatistics target_statistics() const { return column_statistics(); }
+  /// Tokens of the source of an example, for an encoder; 0 for data whose examples are one sequence each.
+  virtual std::int64_t source_length() const { return 0; }
+  /// Tokens of a source are 0 … source_vocabulary() − 1.
+  virtual std::int64_t source_vocabulary() const { return 0; }
   /// Names of the columns, where the data have them.
   virtual std::vector<std::string> column_names() const { return {}; }
 
@@ -55,6 +59,10 @@ class LINNET_API Dataset {
   /// target_columns]. A target that does not count in the loss is NaN. A shorter example ends in padding,
   /// which is NaN in both. Data without real numbers write nothing.
   virtual void read_values(std::int64_t index, std::span<float> values, std::span<float> targets) const;
+
+  /// Writes the source of example `index`, [source_length]; a shorter one ends in padding, which is -1. Data
+  /// without sources write nothing.
+  virtual void read_source(std::int64_t index, std::span<std::int32_t> tokens) const;
 };
 
 /// Size of pictures. Their tokens are the pixels row by row, with the channels of a pixel one after another.
@@ -118,8 +126,12 @@ LINNET_API std::uint8_t pixel_of_token(std::int32_t token, std::int64_t levels);
 /// - "lines": lines LABEL<tab>text of the files `path`. Tokens are the bytes of the text, cut after `length`,
 ///   and labels are sorted by their bytes. Every tenth line is for validation;
 /// - "pairs": lines source<tab>target of the files `path`, as one sequence: bytes of the source, 256 as a
-///   separator, bytes of the target, 257 as the end. The target and the end alone count. Every tenth line is
-///   for validation;
+///   separator, bytes of the target, 257 as the end. The target and the end alone count. With `source_length`
+///   the bytes of the source, at least one, are a sequence of their own, and those of the target with the end
+///   the other. Every tenth line is for validation;
+/// - "reverse": pairs of a random string of small letters and the same string backwards
+/// (data/reverse_task.h),
+///   as pairs in either form. `examples` for training and a tenth of that for validation;
 /// - "series": columns of numbers of the CSV files `path` (data/series.h). `split` divides the rows of each
 /// file into training, validation and test part; without it
 ///   they end at 0.8, 0.9 and 1 of the rows. Its last parts may be left out: the one before goes on to the
@@ -168,6 +180,8 @@ struct DataOptions {
   std::string sound = "samples";   ///< what becomes of samples of sound: "samples", "mu-law"
   std::string target = {};         ///< sound files with the outputs for `path`, as `path`; empty: no pairs
   std::string tokenizer = {};      ///< file of a SentencePiece model for text; empty: bytes
+  /// Pairs: tokens of a source, which is then a sequence of its own; 0: source and target are one sequence.
+  std::int64_t source_length = 0;
 };
 
 /// The values of `DataOptions::kind`.

@@ -18,8 +18,15 @@ struct Pass {
   std::span<const std::int32_t> targets = {};      ///< [rows, fields], negative ones do not count
   std::span<const float> value_targets = {};       ///< [rows, targets], NaN does not count
   std::span<const std::int32_t> labels = {};       ///< [batch], negative ones do not count
+  /// Of an encoder–decoder model: the tokens of the sources, as many for each entry, and how many of them
+  /// come before the padding, [batch] (empty: all).
+  std::span<const std::int32_t> source = {};
+  std::span<const std::int64_t> source_lengths = {};
 
   std::int64_t rows() const { return batch * length; }
+  Encoder::Source source_tokens() const {
+    return {source, batch, std::ssize(source) / batch, source_lengths};
+  }
 };
 
 /// The inputs of a network's embedding: the real numbers of a pass, normalised.
