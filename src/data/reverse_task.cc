@@ -12,24 +12,17 @@ namespace {
 
 constexpr std::uint32_t letters_of_alphabet = 26;
 
-Pair draw_letters(const Random& random, std::uint64_t first_number, std::int64_t letters) {
+}  // namespace
+
+Pair draw_reversal(const Random& random, std::uint64_t index, std::int64_t letters) {
+  const std::uint64_t first = index * static_cast<std::uint64_t>(letters);
   Pair pair;
   for (std::int64_t i = 0; i < letters; ++i) {
-    const std::uint32_t drawn = random.bits(first_number + static_cast<std::uint64_t>(i));
+    const std::uint32_t drawn = random.bits(first + static_cast<std::uint64_t>(i));
     pair.source += static_cast<char>('a' + drawn % letters_of_alphabet);
   }
   pair.target.assign(pair.source.rbegin(), pair.source.rend());
   return pair;
-}
-
-}  // namespace
-
-Pair draw_reversal(const Random& random, std::uint64_t index, std::int64_t longest) {
-  const auto most = static_cast<std::uint64_t>(longest);
-  const std::uint64_t first = index * (most + 1);
-  const bool any_length = index % 4 == 3;
-  const std::uint64_t letters = any_length ? 1 + random.bits(first) % most : most;
-  return draw_letters(random, first + 1, static_cast<std::int64_t>(letters));
 }
 
 Datasets open_reversals(const DataOptions& options, const Parts& parts) {
@@ -68,7 +61,7 @@ void write_reversals(const std::filesystem::path& path, std::int64_t count, std:
   const Random random(seed, Draw::synthetic_data, 2);
   std::string lines;
   for (std::int64_t i = 0; i < count; ++i) {
-    const Pair pair = draw_letters(random, static_cast<std::uint64_t>(i * letters), letters);
+    const Pair pair = draw_reversal(random, static_cast<std::uint64_t>(i), letters);
     lines += pair.source + '\t' + pair.target + '\n';
   }
   write_file_atomically(path, lines);

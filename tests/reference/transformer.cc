@@ -81,6 +81,24 @@ double loss(const ModelConfig& config, const Parameters& parameters, std::span<c
   return sum;
 }
 
+namespace {
+
+Memory encoder_rows(const ModelConfig& config, const Parameters& parameters, const Steps& steps) {
+  const std::int64_t length = std::ssize(steps.source) / steps.batch;
+  Matrix x = embedding(steps.source, length, config.width, parameters, "encoder.embedding",
+                       name_of(config.positions));
+  for (std::int64_t layer = 0; layer < config.encoder_layers; ++layer) {
+    BlockSettings settings = block_settings(config);
+    settings.attention.causal = false;
+    settings.attention.key_lengths = steps.source_lengths;
+    x = block(x, length, parameters, "encoder.layers." + std::to_string(layer), settings);
+  }
+  if (config.norm == NormOrder::pre) x = norm(x, parameters, "encoder.final_norm");
+  return {x, length, steps.source_lengths};
+}
+
+}  // namespace
+
 Matrix hidden_rows(const ModelConfig& config, const Parameters& parameters, const Steps& steps) {
   const auto fields = static_cast<std::size_t>(config.input_fields());
   const auto columns = static_cast<std::size_t>(config.columns),
@@ -109,10 +127,13 @@ Matrix hidden_rows(const ModelConfig& config, const Parameters& parameters, cons
       if (config.positions == Positions::sinusoidal)
         sum += sinusoid(static_cast<std::int64_t>(position), static_cast<std::int64_t>(j), config.width);
     }
+  Memory memory;
+  if (config.encoder_layers > 0) memory = encoder_rows(config, parameters, steps);
   for (std::int64_t layer = 0; layer < config.layers; ++layer) {
     BlockSettings settings = block_settings(config, layer);
     settings.attention.key_lengths = steps.key_lengths;
-    x = block(x, steps.length, parameters, "layers." + std::to_string(layer), settings, {});
+    x = block(x, steps.length, parameters, "layers." + std::to_string(layer), settings, {},
+              config.encoder_layers > 0 ? &memory : nullptr);
   }
   return config.norm == NormOrder::pre ? norm(x, parameters, "final_norm") : x;
 }

@@ -34,6 +34,8 @@ struct Steps {
   std::vector<std::int32_t> targets = {};
   std::vector<float> value_targets = {};
   std::vector<std::int32_t> labels = {};
+  std::vector<std::int32_t> source = {};  ///< as many tokens for each entry
+  std::vector<std::int64_t> source_lengths = {};
 };
 
 /// What the output heads take, [batch · length, width].
