@@ -19,7 +19,7 @@ constexpr std::uint64_t seed = 61;
 std::vector<AttentionOptions> options() {
   std::vector<AttentionOptions> result;
   for (const StateSums sums : {StateSums::plain, StateSums::compensated})
-    for (const auto& map : {elu_map(), exp_map(), favor_map(8, {.features = 32})}) {
+    for (const auto& map : {elu_map(), exp_map(), random_feature_map("favor", 8, {.features = 32})}) {
       AttentionOptions linear;
       linear.linear.feature_map = map;
       linear.linear.sums = sums;
