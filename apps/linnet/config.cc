@@ -91,14 +91,16 @@ void load_without_data(RunConfig& config, const std::string& file_or_name,
     if (fields.size() > 1) model.fields = fmt::format("{}", fmt::join(fields, ","));
   }
   if (model.vocabulary == 0)
-    model.vocabulary = pictures                ? data.levels
-                       : data.kind == "copy"   ? copy_vocabulary
-                       : data.kind == "fasta"  ? static_cast<std::int64_t>(residues.size())
-                       : data.kind == "pairs"  ? pair_vocabulary
-                       : data.kind == "series" ? 0
-                       : data.kind == "sound"  ? (data.sound == "mu-law" ? data.levels : 0)
-                                               : 256;
+    model.vocabulary = pictures                 ? data.levels
+                       : data.kind == "copy"    ? copy_vocabulary
+                       : data.kind == "fasta"   ? static_cast<std::int64_t>(residues.size())
+                       : data.kind == "pairs"   ? pair_vocabulary
+                       : data.kind == "reverse" ? pair_vocabulary
+                       : data.kind == "series"  ? 0
+                       : data.kind == "sound"   ? (data.sound == "mu-law" ? data.levels : 0)
+                                                : 256;
   if (model.classes == 0 && !model.masked()) model.classes = pictures && data.labels ? 10 : 0;
+  if (model.has_encoder() && model.source_length == 0) model.source_length = data.source_length;
   if (pictures && model.image_height == 0) model.image_height = model.image_width = size;
   model.check();
 }

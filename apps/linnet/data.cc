@@ -4,6 +4,7 @@
 #include "commands.h"
 #include "data/copy_task.h"
 #include "data/digits.h"
+#include "data/reverse_task.h"
 #include "data/text.h"
 #include "io/file.h"
 #include "outputs.h"
@@ -14,7 +15,7 @@ namespace {
 
 struct Arguments {
   std::string out, text;
-  std::int64_t count = 20000, test = 2000, size = 28, length = 256, pieces = 1000;
+  std::int64_t count = 20000, test = 2000, size = 28, length = 256, letters = 64, pieces = 1000;
   std::uint64_t seed = 1;
 };
 
@@ -58,6 +59,22 @@ void add_data(Command& program) {
   copy.callback([=] {
     write_copy(arguments->out, arguments->count, arguments->length, arguments->seed);
     fmt::print("{} sequences of {} tokens: {}\n", arguments->count, arguments->length, arguments->out);
+  });
+
+  Command reverse =
+      data.add_subcommand("reverse", "Strings of letters and the same backwards, as lines of text");
+  reverse.footer("Example: linnet data reverse --out reverse.tsv --letters 64");
+  reverse.add_option("--out", arguments->out, "text file of lines source<tab>target").required();
+  reverse.add_option("--count", arguments->count, "number of lines")
+      .check(whole(1, most_count))
+      .capture_default_str();
+  reverse.add_option("--letters", arguments->letters, "letters of every string")
+      .check(whole(1, 1 << 20))
+      .capture_default_str();
+  reverse.add_option("--seed", arguments->seed, "seed of all strings").check(whole(0)).capture_default_str();
+  reverse.callback([=] {
+    write_reversals(arguments->out, arguments->count, arguments->letters, arguments->seed);
+    fmt::print("{} pairs of {} letters: {}\n", arguments->count, arguments->letters, arguments->out);
   });
 
   Command tokenizer = data.add_subcommand("tokenizer", "A tokenizer of a text, as a model of SentencePiece");

@@ -148,6 +148,7 @@ void print_measures(const ModelConfig& config, const Evaluation& result,
 void add_measures(Json& json, const ModelConfig& config, const Evaluation& result,
                   const std::vector<std::string>& columns) {
   if (!result.field_bits.empty()) json["field_bits"] = result.field_bits;
+  if (config.has_encoder()) json["exact"] = result.exact;
   if (config.target_count() > 0) {
     json["squared_error"] = result.squared_error;
     json["absolute_error"] = result.absolute_error;
@@ -217,6 +218,8 @@ void run(const Arguments& arguments) {
   fmt::print(
       "{:.4f} bits per token, perplexity {:.3f}, accuracy {:.1f} % ({} tokens of {} examples, {:.1f} s)\n",
       result.bits, result.perplexity, 100 * result.accuracy, result.tokens, result.examples, seconds);
+  if (model->config().has_encoder())
+    fmt::print("{:.2f} % of the examples written exactly by greedy decoding\n", 100 * result.exact);
   if (result.non_positive > 0)
     fmt::print("{:.2g} % of the queries had no positive denominator and gave zeros\n",
                100 * result.non_positive);
@@ -235,9 +238,10 @@ void add_evaluate(Command& program) {
       "         linnet evaluate runs/softmax --data digits --attention favor --features 256\n"
       "         linnet evaluate runs/text --data book.txt --per-token tokens.csv");
   command.add_option("model", arguments->model, "folder of a model or of a run").required();
-  command.add_option("--data", arguments->data,
-                     "digits, copy, a folder of MNIST, CIFAR-10 or PNG files, or files of text, FASTA, "
-                     "tokens, series or sound; default: the data of the run");
+  command.add_option(
+      "--data", arguments->data,
+      "digits, copy, reverse, a folder of MNIST, CIFAR-10 or PNG files, or files of text, FASTA, "
+      "tokens, series or sound; default: the data of the run");
   command
       .add_option(
           "--data-kind", arguments->data_kind,

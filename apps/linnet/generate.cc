@@ -4,6 +4,7 @@
 #include <cctype>
 #include <cstdio>
 
+#include "answers.h"
 #include "base/fail.h"
 #include "checks.h"
 #include "commands.h"
@@ -21,7 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 
 struct Arguments {
-  std::string model, prompt, prompt_file, complete, out, states, save_states;
+  std::string model, prompt, prompt_file, complete, out, states, save_states, source, source_file;
   std::int64_t count = 0, length = 0, streams = 64, columns = 0;
   std::int64_t steps = std::numeric_limits<std::int64_t>::max();
   std::vector<std::int64_t> labels;
@@ -293,11 +294,36 @@ void draw_pieces(const std::shared_ptr<const Model>& model, const Arguments& arg
                pieces.out);
 }
 
+/// Answers of an encoder–decoder model to sources.
+void answer(const std::shared_ptr<const Model>& model, const Arguments& arguments) {
+  if (arguments.source.empty() && arguments.source_file.empty())
+    fail<UsageError>("generate",
+                     "expected --source or --source-file for an encoder–decoder model, got neither");
+  for (const auto& [option, given] : {std::pair("--prompt", !arguments.prompt.empty()),
+                                      {"--prompt-file", !arguments.prompt_file.empty()},
+                                      {"--complete", !arguments.complete.empty()},
+                                      {"--columns", arguments.columns != 0},
+                                      {"--count", arguments.count != 0},
+                                      {"--label", !arguments.labels.empty()},
+                                      {"--states", !arguments.states.empty()},
+                                      {"--save-states", !arguments.save_states.empty()},
+                                      {"--no-cache", arguments.no_cache}})
+    if (given) fail<UsageError>("generate", "expected no {} with --source", option);
+  write_answers(model, {.source = arguments.source,
+                        .source_file = arguments.source_file,
+                        .out = arguments.out,
+                        .length = arguments.length,
+                        .sampling = arguments.sampling,
+                        .json = arguments.json,
+                        .threads = arguments.threads});
+}
+
 void run(const Arguments& arguments) {
   arguments.sampling.check();
   check_outputs("generate", {{"--out", arguments.out}, {"--save-states", arguments.save_states}},
                 {{"the model's", arguments.model},
                  {"--prompt-file", arguments.prompt_file},
+                 {"--source-file", arguments.source_file},
                  {"--complete", arguments.complete},
                  {"--states", arguments.states}});
   const std::shared_ptr<const Model> model = Model::load(arguments.model);
@@ -305,7 +331,12 @@ void run(const Arguments& arguments) {
   for (const std::int64_t label : arguments.labels) model->config().first_input(label);
   if (model->config().columns > 0)
     fail<UsageError>("generate", "expected a model of tokens, got one of real numbers: see linnet forecast");
-  if (model->config().field_sizes().size() > 1)
+  if (!model->config().has_encoder() && (!arguments.source.empty() || !arguments.source_file.empty()))
+    fail<UsageError>("generate",
+                     "expected an encoder–decoder model for --source, got a model without an encoder");
+  if (model->config().has_encoder())
+    answer(model, arguments);
+  else if (model->config().field_sizes().size() > 1)
     draw_pieces(model, arguments);
   else if (model->config().image_height > 0)
     draw_pictures(model, arguments);
@@ -321,7 +352,8 @@ void add_generate(Command& program) {
       program.add_subcommand("generate", "Draw pictures, write text or compose music with a trained model");
   command.footer(
       "Examples: linnet generate runs/digits --count 64 --out samples.png\n"
-      "          linnet generate runs/text --prompt \"ROMEO:\" --length 500 --temperature 0.8");
+      "          linnet generate runs/text --prompt \"ROMEO:\" --length 500 --temperature 0.8\n"
+      "          linnet generate runs/reverse --source-file strings.txt --temperature 0");
   command.add_option("model", arguments->model, "folder of a model or of a run").required();
   std::vector<Option> of_new_streams;
   const auto add = [&](const char* name, auto& value, const char* help) {
@@ -340,6 +372,10 @@ void add_generate(Command& program) {
       add("--prompt", arguments->prompt, "text to continue; numbers if tokens are not bytes");
   add("--prompt-file", arguments->prompt_file, "file with the text to continue, - for standard input")
       .excludes(prompt);
+  const Option source =
+      add("--source", arguments->source, "encoder–decoder models: the source to write an answer to");
+  add("--source-file", arguments->source_file, "file with a source on each line, - for standard input")
+      .excludes(source);
   add("--complete", arguments->complete,
       "complete the upper halves of the pictures in a PNG, an IDX or a CIFAR-10 file (.bin)");
   add("--length", arguments->length, "tokens per text; default: model.length").check(whole(1, most_count));

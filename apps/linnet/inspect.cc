@@ -26,6 +26,11 @@ double state_bytes(const ModelConfig& config, std::int64_t position) {
     floats += static_cast<double>(make_attention(attention_of(config, family))
                                       ->make_state(0, {config.heads, dim, dim})
                                       ->saved_floats(position));
+  if (config.has_encoder())  // what the cross attention reads of a source of the trained length
+    floats += static_cast<double>(config.layers) *
+              static_cast<double>(make_attention(attention_of(config, config.attention.family))
+                                      ->make_state(0, {config.heads, dim, dim})
+                                      ->saved_floats(config.source_length));
   return sizeof(float) * floats;
 }
 
@@ -76,6 +81,7 @@ void run(const std::string& folder, bool json) {
     print_json({{"model", folder},
                 {"objective", name_of(config.objective)},
                 {"family", families_text(config.attention)},
+                {"encoder_layers", config.encoder_layers},
                 {"feature_map", config.attention.linear.feature_map},
                 {"parameters", model->parameter_count()},
                 {"weight_bytes", model->weight_bytes()},
@@ -92,6 +98,9 @@ void run(const std::string& folder, bool json) {
                                                        : "",
       config.layers, config.heads, config.width, config.feed_forward, name_of(config.positions),
       config.length);
+  if (config.has_encoder())
+    fmt::print("encoder: {} layers over sources of {} tokens out of {}\n", config.encoder_layers,
+               config.source_length, config.source_tokens());
   fmt::print("{} parameters, {} of weights, {:.3g} MFLOP per training token\n\n", model->parameter_count(),
              bytes_text(static_cast<double>(model->weight_bytes())), training_flops(config) / 1e6);
   if (config.masked()) {

@@ -221,7 +221,8 @@ TrainingCallbacks callbacks_of(Display& display, const ModelConfig& model, const
   callbacks.on_evaluation = [&](std::int64_t step, const Evaluation& evaluation) {
     display.show(step, evaluation);
   };
-  if (has_recurrent_form(model) && model.shifted() && model.columns == 0 && model.field_sizes().size() == 1)
+  if (has_recurrent_form(model) && model.shifted() && model.columns == 0 && model.field_sizes().size() == 1 &&
+      !model.has_encoder())
     callbacks.draw_samples = [=](std::int64_t step, const std::shared_ptr<const Model>& trained) {
       draw(folder, step, trained, threads);
     };

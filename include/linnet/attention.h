@@ -257,11 +257,12 @@ class LINNET_API Attention {
                     View<const float> value, State& state, std::span<const std::int64_t> slots,
                     View<const float> decay = {}) const = 0;
 
-  /// Attention to all tokens that a state holds, which does not change: the recurrent form of cross attention,
-  /// whose state is what `forward` over the tokens of the source left. Row i of query [n, H, E] and out [n, H,
-  /// M] belongs to slot slots[i]; a slot may be named several times. `positions` [n], where given, are those
-  /// of the queries, told to the feature map; otherwise all are 0. A slot without tokens gives zeros. The work
-  /// is shared as in `step`. The linear and softmax families have it; others throw Error.
+  /// Attention to all tokens that a state holds, which does not change: the recurrent form of cross
+  /// attention, whose state is what `forward` over the tokens of the source left. Row i of query [n, H, E]
+  /// and out [n, H, M] belongs to slot slots[i]; a slot may be named several times. `positions` [n], where
+  /// given, are those of the queries, told to the feature map; otherwise all are 0. A slot without tokens
+  /// gives zeros. The work is shared as in `step`. The linear and softmax families have it; others throw
+  /// Error.
   virtual void read(Context& context, View<float> out, View<const float> query, const State& state,
                     std::span<const std::int64_t> slots, std::span<const std::int64_t> positions = {}) const;
 };

@@ -48,6 +48,10 @@ class LINNET_API Dataset {
   /// Of the training data: of `columns()`, and of `target_columns()`. Empty for data without real numbers.
   virtual ColumnStatistics column_statistics() const { return {}; }
   virtual ColumnStatistics target_statistics() const { return column_statistics(); }
+  /// Tokens of the source of an example, for an encoder; 0 for data whose examples are one sequence each.
+  virtual std::int64_t source_length() const { return 0; }
+  /// Tokens of a source are 0 … source_vocabulary() − 1.
+  virtual std::int64_t source_vocabulary() const { return 0; }
   /// Names of the columns, where the data have them.
   virtual std::vector<std::string> column_names() const { return {}; }
 
@@ -83,6 +87,9 @@ class LINNET_API Dataset {
   /// Of each of `column_names()`, where the real numbers of the examples are (number − mean) / deviation.
   /// Empty for examples in the units of the data.
   virtual ColumnStatistics applied_statistics() const { return {}; }
+  /// Writes the source of example `index`, [source_length]; a shorter one ends in padding, which is -1. Data
+  /// without sources write nothing.
+  virtual void read_source(std::int64_t index, std::span<std::int32_t> tokens) const;
 };
 
 /// Size of pictures. Their tokens are the pixels row by row, with the channels of a pixel one after another.
@@ -146,8 +153,12 @@ LINNET_API std::uint8_t pixel_of_token(std::int32_t token, std::int64_t levels);
 /// - "lines": lines LABEL<tab>text of the files `path`. Tokens are the bytes of the text, cut after `length`,
 ///   and labels are sorted by their bytes. Every tenth line is for validation;
 /// - "pairs": lines source<tab>target of the files `path`, as one sequence: bytes of the source, 256 as a
-///   separator, bytes of the target, 257 as the end. The target and the end alone count. Every tenth line is
-///   for validation;
+///   separator, bytes of the target, 257 as the end. The target and the end alone count. With `source_length`
+///   the bytes of the source, at least one, are a sequence of their own, and those of the target with the end
+///   the other. Every tenth line is for validation;
+/// - "reverse": pairs of a random string of small letters and the same string backwards
+/// (data/reverse_task.h),
+///   as pairs in either form. `examples` for training and a tenth of that for validation;
 /// - "series": columns of numbers of the CSV files `path` (data/series.h). `split` divides the rows of each
 /// file into training, validation and test part; without it
 ///   they end at 0.8, 0.9 and 1 of the rows. Its last parts may be left out: the one before goes on to the
@@ -205,8 +216,10 @@ struct DataOptions {
   /// Whether training examples hold several whole sequences one after another where these are shorter than
   /// `length`: for "fasta", "lines", "pairs", and "tokens" with offsets. Other parts stay as they are.
   bool packing = false;
-  std::int64_t patch = 1;          ///< rows of a series in a step
-  bool columns_apart = false;      ///< whether every column of a series is a sequence of its own
+  std::int64_t patch = 1;      ///< rows of a series in a step
+  bool columns_apart = false;  ///< whether every column of a series is a sequence of its own
+  /// Pairs: tokens of a source, which is then a sequence of its own; 0: source and target are one sequence.
+  std::int64_t source_length = 0;
 };
 
 /// The values of `DataOptions::kind`.

@@ -44,7 +44,8 @@ class LINNET_API Session {
   struct Options {
     /// Tokens per stream to reserve memory for, in families whose memory grows (softmax).
     std::int64_t capacity = 0;
-    /// false computes every token from the whole sequence again, as the paper's baseline does.
+    /// false computes every token from the whole sequence again, as the paper's baseline does. Not for
+    /// encoder–decoder models.
     bool cache = true;
     /// Threads that the session works with, the caller's included; 1 keeps everything on the thread that
     /// calls, for callers with a deadline; 0 stands for one per processor. Results do not depend on it.
@@ -63,6 +64,15 @@ class LINNET_API Session {
 
   /// Starts the stream anew. `label` is the class to draw, −1 for a model without classes.
   void begin(std::int64_t stream, std::int64_t label, const SamplingOptions& sampling);
+
+  /// The same in an encoder–decoder model, for the tokens of a source. The encoder reads it once, and each
+  /// layer keeps what its cross attention needs: sums of a fixed size in the linear family, the keys and
+  /// values of the source in the softmax family. `save`, `restore` and `fork` carry it along. Until a stream
+  /// of such a model has a source, everything but `begin`, `restore`, a `fork` into it, `position` and
+  /// `state_bytes` throws Error for it. Throws UsageError for a model without an encoder, for an empty source
+  /// and for tokens outside 0 … ModelConfig::source_tokens() − 1, Error for a source longer than learned
+  /// positions; the stream is then unchanged.
+  void begin(std::int64_t stream, std::span<const std::int32_t> source, const SamplingOptions& sampling);
 
   /// Appends given tokens to a stream, in the parallel form, in slices that end where the position is a
   /// multiple of `prefill_slice`. A long prompt may be given in pieces between the steps of other streams.

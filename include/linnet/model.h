@@ -71,11 +71,25 @@ struct LINNET_API ModelConfig {
   std::int64_t image_width = 0;
   std::int64_t image_channels = 1;  ///< image.channels, 1 (grey) or 3 (red, green, blue)
 
+  /// Layers of an encoder over a source of tokens, whose positions see each other. Every layer of the model,
+  /// the decoder, then attends to its rows between self-attention and feed-forward (Vaswani et al. 2017,
+  /// section 3.1). 0: no encoder.
+  std::int64_t encoder_layers = 0;
+  std::int64_t source_length = 0;  ///< tokens of a source in training; 0 without an encoder
+  std::int64_t source_vocabulary =
+      0;  ///< tokens of a source are 0 … source_vocabulary − 1; 0: as `vocabulary`
+
   /// Throws UsageError, naming the key, for invalid values.
   void check() const;
 
   /// Whether the objective is masked.
   bool masked() const { return objective == Objective::masked; }
+
+  /// Whether it is an encoder–decoder model.
+  bool has_encoder() const { return encoder_layers > 0; }
+
+  /// Numbers of values of a source's token.
+  std::int64_t source_tokens() const { return source_vocabulary > 0 ? source_vocabulary : vocabulary; }
 
   bool classifies() const { return objective == Objective::classify; }
 
@@ -208,6 +222,12 @@ class LINNET_API Model {
   /// label or a length that the model does not have.
   std::vector<float> score(Context& context, std::span<const std::int32_t> tokens,
                            std::int64_t label = -1) const;
+
+  /// The same for an encoder–decoder model, whose tokens also depend on those of `source`, at least one. The
+  /// whole sequence passes at once. Throws as above, and UsageError for a model without an encoder and for
+  /// source tokens outside 0 … source_tokens() − 1.
+  std::vector<float> score(Context& context, std::span<const std::int32_t> source,
+                           std::span<const std::int32_t> tokens) const;
 
   /// The distribution of every hidden token of `tokens` [batch · length · fields], where −1 stands for a
   /// hidden one. All hidden tokens of an entry are predicted in one pass, from those that are given.

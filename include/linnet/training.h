@@ -101,6 +101,11 @@ struct Batch {
   /// another sequence. Empty where every example is one sequence. Not for classifiers, nor for the families
   /// linformer, lsh and strided. A feature map of the user's own still gets the position in the example.
   std::span<const std::int32_t> positions = {};
+  /// Of an encoder–decoder model: [examples · S], the tokens of the sources, each 0 …
+  /// ModelConfig::source_tokens() − 1, with S from 1 to source_length; and [examples], the tokens of each
+  /// before its padding, 1 … S, or empty where no source has padding.
+  std::span<const std::int32_t> source = {};
+  std::span<const std::int64_t> source_lengths = {};
 };
 
 /// A model in training: its parameters, the moments of its optimiser and the number of updates. The caller
@@ -177,6 +182,9 @@ struct Evaluation {
   double absolute_error = std::numeric_limits<double>::quiet_NaN();
   double naive_squared_error = std::numeric_limits<double>::quiet_NaN();
   double naive_absolute_error = std::numeric_limits<double>::quiet_NaN();
+  /// Share of examples all of whose counted tokens are most probable given those before: those that greedy
+  /// decoding writes without a fault. For models of one token per step; NaN if the accuracy is not requested.
+  double exact = std::numeric_limits<double>::quiet_NaN();
   /// Of several fields: bits per token of each.
   std::vector<double> field_bits;
   static constexpr std::int64_t most_confused = 1000;

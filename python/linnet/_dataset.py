@@ -119,7 +119,7 @@ class Dataset:
             Decides length, picture size and levels.
         kind : str
             The kind of data where the name does not tell: digits, mnist, cifar10, images, text, bytes, copy, fasta, tokens,
-            lines, pairs, series, sound.
+            lines, pairs, reverse, series, sound.
         split : str, optional
             "training", "validation", or "test", which takes all of the files.
         """

@@ -17,6 +17,7 @@
 #include "data/packing.h"
 #include "data/pairs.h"
 #include "data/parts.h"
+#include "data/reverse_task.h"
 #include "data/series.h"
 #include "data/sound.h"
 #include "data/text.h"
@@ -76,6 +77,9 @@ void check_no_own_parts(const DataOptions& options) {
 }
 
 Datasets open_kind(const DataOptions& options, const Parts& parts) {
+  if (options.source_length != 0 && options.kind != "pairs" && options.kind != "reverse")
+    fail<UsageError>("data", "expected data.source_length = 0 for data of kind \"{}\", got {}", options.kind,
+                     options.source_length);
   if (options.kind == "text" || options.kind == "bytes") return open_text(options, parts);
   if (options.kind == "fasta") return open_fasta(options, parts);
   if (options.kind == "tokens") return open_tokens(options, parts);
@@ -87,9 +91,11 @@ Datasets open_kind(const DataOptions& options, const Parts& parts) {
   check_no_own_parts(options);
   if (options.kind == "mnist") return open_mnist(options, parts);
   if (options.kind == "cifar10") return open_cifar(options, parts);
-  if (options.kind == "digits" || options.kind == "copy") {
+  if (options.kind == "digits" || options.kind == "copy" || options.kind == "reverse") {
     check_examples(options);
-    return options.kind == "digits" ? open_digits(options, parts) : open_copy(options, parts);
+    return options.kind == "digits" ? open_digits(options, parts)
+           : options.kind == "copy" ? open_copy(options, parts)
+                                    : open_reversals(options, parts);
   }
   const std::vector<std::string> kinds = data_kinds();
   const std::string nearest = nearest_name(options.kind, kinds);
@@ -114,8 +120,8 @@ Datasets open_parts(const DataOptions& options, const Parts& parts) {
 }  // namespace
 
 std::vector<std::string> data_kinds() {
-  return {"digits", "mnist",  "cifar10", "images", "text",   "bytes", "copy",
-          "fasta",  "tokens", "lines",   "pairs",  "series", "sound"};
+  return {"digits", "mnist",  "cifar10", "images", "text",    "bytes",  "copy",
+          "fasta",  "tokens", "lines",   "pairs",  "reverse", "series", "sound"};
 }
 
 std::int64_t shuffled_index(std::uint64_t seed, std::int64_t i, std::int64_t size) {
@@ -173,6 +179,7 @@ std::vector<PackedSequence> Dataset::read_sequences(std::int64_t index, std::spa
   const std::int64_t label = read(index, tokens, targets);
   return {{length(), label}};
 }
+void Dataset::read_source(std::int64_t, std::span<std::int32_t>) const {}
 
 std::int64_t PictureDataset::length() const {
   const ImageShape shape = image();

@@ -53,7 +53,7 @@ std::vector<Source> files_of_part(const DataOptions& options, const char* key, c
 
 std::vector<Source> files_of(const DataOptions& options) {
   std::vector<Source> files;
-  if (options.kind == "digits" || options.kind == "copy") return files;
+  if (options.kind == "digits" || options.kind == "copy" || options.kind == "reverse") return files;
   if (options.kind == "cifar10") {
     for (const fs::path& path : cifar_files(options.path)) files.push_back({path});
     return files;

@@ -78,6 +78,12 @@ struct Session::Impl {
   std::int64_t own_label() const { return model->config().classes > 0 ? 0 : -1; }
 
   void begin(std::int64_t index, std::int64_t label, const SamplingOptions& sampling) {
+    begin_stream(index, label, sampling);
+    if (options.cache) state.reset(index);
+  }
+
+  /// All but the state.
+  void begin_stream(std::int64_t index, std::int64_t label, const SamplingOptions& sampling) {
     Stream& chosen = stream(index);
     const std::int32_t first = model->config().first_input(label);
     chosen.next_input.assign(static_cast<std::size_t>(fields), first);
@@ -87,7 +93,26 @@ struct Session::Impl {
     chosen.position = 0;
     chosen.history.clear();
     chosen.broken = false;
-    if (options.cache) state.reset(index);
+  }
+
+  /// The encoder's pass and what all layers keep of it come before any change of the stream.
+  void begin(std::int64_t index, std::span<const std::int32_t> source, const SamplingOptions& sampling) {
+    const ModelConfig& config = model->config();
+    stream(index);
+    if (!config.has_encoder())
+      fail<UsageError>("begin",
+                       "expected an encoder–decoder model (model.encoder_layers) for a source, got a "
+                       "model without an encoder");
+    if (source.empty()) fail<UsageError>("begin", "expected a source of at least 1 token, got none");
+    for (const std::int32_t token : source)
+      if (token < 0 || token >= config.source_tokens())
+        fail<UsageError>("begin", "expected source tokens in 0 … {}, got {}", config.source_tokens() - 1,
+                         token);
+    const Memory memory = parallel.encode(context, {source, 1, std::ssize(source), {}});
+    side_state.reset(0);
+    side_state.summarise(context, network(), memory);
+    state.copy(index, side_state, 0);
+    begin_stream(index, -1, sampling);
   }
 
   const Network& network() const { return network_of(*model); }
@@ -108,6 +133,11 @@ struct Session::Impl {
   Stream& whole_stream(const char* operation, std::int64_t index) {
     Stream& chosen = stream(index);
     check_whole(operation, chosen.broken, index);
+    if (model->config().has_encoder() && state.source_tokens(index) == 0)
+      fail(operation,
+           "expected a stream with a source, which this model's decoder attends to, got stream {} without: "
+           "begin it with one",
+           index);
     return chosen;
   }
 
@@ -432,6 +462,8 @@ Session::Session(std::shared_ptr<const Model> model, std::int64_t streams, const
     fail<UsageError>("session", "expected a model of tokens, got one of real numbers; see NumberSession");
   if (!options.cache && model->config().field_sizes().size() > 1)
     fail<UsageError>("session", "expected a cache for a model of several fields, got none");
+  if (!options.cache && model->config().has_encoder())
+    fail<UsageError>("session", "expected a cache for an encoder–decoder model, got none");
   if (options.capacity < 0)
     fail<UsageError>("session", "expected a capacity of at least 0 tokens, got {}", options.capacity);
   check_streams("session", streams);
@@ -447,6 +479,12 @@ Session& Session::operator=(Session&&) noexcept = default;
 void Session::begin(std::int64_t stream, std::int64_t label, const SamplingOptions& sampling) {
   sampling.check();
   impl_->begin(stream, label, sampling);
+}
+
+void Session::begin(std::int64_t stream, std::span<const std::int32_t> source,
+                    const SamplingOptions& sampling) {
+  sampling.check();
+  impl_->begin(stream, source, sampling);
 }
 
 void Session::prefill(std::int64_t stream, std::span<const std::int32_t> tokens) {

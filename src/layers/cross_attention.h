@@ -15,8 +15,9 @@ namespace linnet {
 
 /// The rows of an encoder that a decoder attends to.
 struct Memory {
-  View<const float> rows = {};                     ///< [batch, source length, width]
-  std::span<const std::int64_t> key_lengths = {};  ///< [batch] rows of each entry before its padding, or empty
+  View<const float> rows = {};  ///< [batch, source length, width]
+  std::span<const std::int64_t> key_lengths =
+      {};  ///< [batch] rows of each entry before its padding, or empty
 };
 
 /// Multi-head cross attention (Vaswani et al. 2017, section 3.2.3): queries from the decoder's rows, keys and
@@ -27,9 +28,9 @@ class CrossAttention {
   struct Parts {
     std::int64_t width = 0;
     std::int64_t heads = 1;
-    AttentionOptions attention;         ///< linear or softmax
-    double output_deviation = 0;        ///< of the initial output weights
-    std::string random_map = {};        ///< as in SelfAttention
+    AttentionOptions attention;   ///< linear or softmax
+    double output_deviation = 0;  ///< of the initial output weights
+    std::string random_map = {};  ///< as in SelfAttention
     RandomFeatureOptions random = {};
   };
 
@@ -37,10 +38,10 @@ class CrossAttention {
 
   /// What `backward` needs of a forward pass.
   struct Saved {
-    Tensor query;       ///< [batch, length, width]
-    Tensor key_value;   ///< [batch, source length, 2 · width]
-    Tensor attended;    ///< [batch, length, width]
-    Tensor normaliser;  ///< [batch, length, heads]
+    Tensor query;                   ///< [batch, length, width]
+    Tensor key_value;               ///< [batch, source length, 2 · width]
+    Tensor attended;                ///< [batch, length, width]
+    Tensor normaliser;              ///< [batch, length, heads]
     std::int64_t non_positive = 0;  ///< as in SelfAttention
     void reserve(std::int64_t batch, std::int64_t length, std::int64_t source_length, const Parts& parts);
     /// Of the memory that `reserve` takes for a batch entry.

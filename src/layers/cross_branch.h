@@ -59,8 +59,8 @@ class CrossBranch {
   const Parts& parts() const { return parts_; }
 
  private:
-  /// The order of norm and attention: `attend` takes (to, from, residual), all [rows, width]. `inner` may be y
-  /// and y may be x.
+  /// The order of norm and attention: `attend` takes (to, from, residual), all [rows, width]. `inner` may be
+  /// y and y may be x.
   template <class Attend>
   void pass(Context& context, View<float> y, View<const float> x, View<float> inner, View<float> stats,
             const Attend& attend) const;

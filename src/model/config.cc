@@ -108,6 +108,16 @@ SequenceConfig sequence_of(const ModelConfig& config) {
           .bounded = config.positions == Positions::learned || config.image_height > 0};
 }
 
+ModelConfig encoder_config(const ModelConfig& config) {
+  ModelConfig encoder = config;
+  encoder.objective = Objective::masked;
+  encoder.layers = config.encoder_layers;
+  encoder.length = config.source_length;
+  encoder.vocabulary = config.source_tokens();
+  encoder.attention.linear.decay = Decay::none;
+  return encoder;
+}
+
 bool has_recurrent_form(const ModelConfig& config) {
   return config.causal() && !config.classifies() &&
          std::ranges::all_of(layer_families(config.attention, config.layers),
@@ -178,9 +188,44 @@ void add_options(Options& options, ModelConfig& config) {
   options.add("image.width", config.image_width, "columns of a picture, if tokens are pixels", 0, 1 << 14);
   options.add("image.channels", config.image_channels, "tokens per pixel: 1 (grey) or 3 (red, green, blue)",
               1, 3);
+  options.add("model.encoder_layers", config.encoder_layers,
+              "layers of an encoder over a source, to which every layer attends; 0: none", 0, 1000);
+  options.add("model.source_length", config.source_length, "tokens of a source; 0: without an encoder", 0,
+              most_length);
+  options.add("model.source_vocabulary", config.source_vocabulary,
+              "number of tokens of a source; 0: as model.vocabulary", 0, most_vocabulary);
 }
 
 namespace {
+
+/// Throws UsageError where an encoder does not go with the rest.
+void check_encoder(const ModelConfig& config) {
+  if (!config.has_encoder()) {
+    if (config.source_length != 0 || config.source_vocabulary != 0)
+      fail<UsageError>("model",
+                       "expected model.encoder_layers of at least 1 with model.source_length and "
+                       "model.source_vocabulary, got 0");
+    return;
+  }
+  const auto refuse = [](const char* expected, const std::string& got) {
+    fail<UsageError>("model", "expected {} with model.encoder_layers, got {}", expected, got);
+  };
+  if (!config.shifted())
+    refuse("model.objective = \"next-token\"", fmt::format("\"{}\"", name_of(config.objective)));
+  if (config.field_sizes().size() != 1) refuse("one field of tokens", fmt::format("\"{}\"", config.fields));
+  if (config.columns > 0) refuse("steps of tokens alone", fmt::format("{} columns", config.columns));
+  if (config.classes > 0) refuse("model.classes = 0", fmt::format("{}", config.classes));
+  if (config.image_height > 0) refuse("no picture", fmt::format("image.height = {}", config.image_height));
+  if (!config.attention.layers.empty())
+    refuse("attention.family for all layers",
+           fmt::format("attention.layers = \"{}\"", config.attention.layers));
+  if (config.attention.family != Family::linear && config.attention.family != Family::softmax)
+    refuse("attention.family = \"linear\" or \"softmax\"",
+           fmt::format("\"{}\"", name_of(config.attention.family)));
+  if (config.source_length < 1) refuse("model.source_length of at least 1", "0");
+  if (config.source_tokens() < 2)
+    refuse("model.source_vocabulary of at least 2", fmt::format("{}", config.source_vocabulary));
+}
 
 /// Throws UsageError where tokens, real numbers and the objective do not go together.
 void check_steps(const ModelConfig& config) {
@@ -244,6 +289,7 @@ void ModelConfig::check() const {
   options.check("model configuration");
   linnet::check(attention, sequence_of(*this), layers);
   check_steps(*this);
+  check_encoder(*this);
   if (masked() && classes > 0)
     fail<UsageError>("model", "expected model.classes = 0 with model.objective = \"masked\", got {}",
                      classes);

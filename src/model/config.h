@@ -8,6 +8,9 @@ namespace linnet {
 /// The sequences that the model's attention meets.
 SequenceConfig sequence_of(const ModelConfig& config);
 
+/// The layers of the model's encoder as those of a bidirectional model. Not for `check`.
+ModelConfig encoder_config(const ModelConfig& config);
+
 /// Whether the model can take one token at a time from states: not an encoder, and all layers of
 /// families with a recurrent form.
 bool has_recurrent_form(const ModelConfig& config);

@@ -1,16 +1,27 @@
 #include "model/cost.h"
 
+#include <algorithm>
 #include <map>
 
 #include "attention/cost.h"
+#include "model/config.h"
 #include "model/network.h"
 
 namespace linnet {
 namespace {
 
+/// Of a token of the decoder: the cross attention has two products for it, query and output.
 double dense(const ModelConfig& config) {
   const double width = static_cast<double>(config.width), outputs = static_cast<double>(head_outputs(config));
-  return 2 * (static_cast<double>(config.layers) * block_weights(config) + width * outputs);
+  const double cross = config.has_encoder() ? 2 * width * width : 0;
+  return 2 * (static_cast<double>(config.layers) * (block_weights(config) + cross) + width * outputs);
+}
+
+/// Of a token of the source: the encoder's layers, and keys and values of every layer of the decoder.
+double dense_of_source(const ModelConfig& config) {
+  const double width = static_cast<double>(config.width);
+  return 2 * (static_cast<double>(config.encoder_layers) * block_weights(config) +
+              static_cast<double>(config.layers) * 2 * width * width);
 }
 
 /// Σ over the layers of what `cost` says of their attention, for one head of each, times the heads.
@@ -28,6 +39,12 @@ CostSizes sizes_of(const ModelConfig& config, std::int64_t length) {
   return {length, head_dim, head_dim, config.attention.linformer.rank};
 }
 
+/// Of one query and head to a source: linear attention reads its sums, which is half of a step.
+double read_cost(const AttentionOptions& options, const CostSizes& sizes, std::int64_t source) {
+  const double cost = least_cost(options, sizes, step_keys(options, static_cast<double>(source))).forward;
+  return options.family == Family::linear ? cost / 2 : cost;
+}
+
 }  // namespace
 
 double block_weights(const ModelConfig& config) {
@@ -36,9 +53,18 @@ double block_weights(const ModelConfig& config) {
          FeedForward::Parts{config.width, config.feed_forward, config.activation, 0}.weights();
 }
 
+double encoder_weights(const ModelConfig& config) {
+  if (!config.has_encoder()) return 0;
+  const double width = static_cast<double>(config.width);
+  return static_cast<double>(config.encoder_layers) * block_weights(config) +
+         static_cast<double>(config.layers) * 4 * width * width;
+}
+
 TokenCost generation_cost(const ModelConfig& config, double visible) {
   return {dense(config), over_layers(config, [&](const AttentionOptions& options) {
-            return least_cost(options, sizes_of(config, 1), step_keys(options, visible)).forward;
+            const double read =
+                config.has_encoder() ? read_cost(options, sizes_of(config, 1), config.source_length) : 0;
+            return read + least_cost(options, sizes_of(config, 1), step_keys(options, visible)).forward;
           })};
 }
 
@@ -48,7 +74,19 @@ double training_flops(const ModelConfig& config) {
         multiplied_pairs(options, config.masked() ? Mask::full() : Mask::causal(), config.length);
     return least_cost(options, sizes_of(config, config.length), pairs).training;
   });
-  return 3 * dense(config) + attention / static_cast<double>(config.length);
+  double source = 0;
+  if (config.has_encoder()) {
+    // Every layer of the encoder among the source's tokens, every one of the decoder to all of them.
+    const AttentionOptions options = attention_of(encoder_config(config), config.attention.family);
+    const auto attend = [&](std::int64_t queries, std::int64_t layers) {
+      const double pairs = static_cast<double>(queries) * static_cast<double>(config.source_length);
+      return static_cast<double>(layers * config.heads) *
+             least_cost(options, sizes_of(config, std::max(queries, config.source_length)), pairs).training;
+    };
+    source = 3 * dense_of_source(config) * static_cast<double>(config.source_length) +
+             attend(config.source_length, config.encoder_layers) + attend(config.length, config.layers);
+  }
+  return 3 * dense(config) + (attention + source) / static_cast<double>(config.length);
 }
 
 }  // namespace linnet

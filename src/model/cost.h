@@ -14,6 +14,10 @@ struct TokenCost {
 /// Numbers of the weights of a block's dense products.
 double block_weights(const ModelConfig& config);
 
+/// Weights of the products of the encoder's layers and of the cross attention of all layers; 0 without an
+/// encoder.
+double encoder_weights(const ModelConfig& config);
+
 /// Cost of generating a token that sees `visible` tokens, itself included.
 TokenCost generation_cost(const ModelConfig& config, double visible);
 

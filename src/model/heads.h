@@ -21,8 +21,15 @@ struct Pass {
   std::span<const std::int32_t> positions = {};    ///< [rows] as in Batch; empty: one sequence each
   /// Factors of the gradients of the heads: of each field of tokens, then of the real numbers. Empty: 1 each.
   std::span<const float> head_weights = {};
+  /// Of an encoder–decoder model: the tokens of the sources, as many for each entry, and how many of them
+  /// come before the padding, [batch] (empty: all).
+  std::span<const std::int32_t> source = {};
+  std::span<const std::int64_t> source_lengths = {};
 
   std::int64_t rows() const { return batch * length; }
+  Encoder::Source source_tokens() const {
+    return {source, batch, std::ssize(source) / batch, source_lengths};
+  }
 };
 
 /// The inputs of a network's embedding: the real numbers of a pass, normalised.

@@ -44,8 +44,10 @@ AttentionOptions attention_of(const ModelConfig& config, Family family,
 Block::Parts block_parts_of(const ModelConfig& config, Family family,
                             const std::shared_ptr<const FeatureMap>& feature_map) {
   const LinearConfig linear = config_of_layer(config.attention, family).linear;
-  // Every layer adds two branches to the residual stream; their initial sum should not grow with the depth.
-  const double depth = std::sqrt(2.0 * static_cast<double>(config.layers));
+  // Every layer adds two or three branches to the residual stream; their initial sum should not grow with the
+  // depth.
+  const double branches = config.has_encoder() && config.causal() ? 3 : 2;
+  const double depth = std::sqrt(branches * static_cast<double>(config.layers));
   const double width = static_cast<double>(config.width), hidden = static_cast<double>(config.feed_forward);
   return {
       .attention = {.width = config.width,
@@ -65,6 +67,26 @@ Block::Parts block_parts_of(const ModelConfig& config, Family family,
       .norm = config.norm_kind};
 }
 
+CrossBranch::Parts cross_parts_of(const ModelConfig& config, int layer,
+                                  const std::shared_ptr<const FeatureMap>& feature_map) {
+  const ModelConfig encoder = encoder_config(config);
+  const Block::Parts like = block_parts_of(encoder, encoder.attention.family, feature_map);
+  CrossBranch::Parts parts = {
+      .attention = {.width = config.width,
+                    .heads = config.heads,
+                    .attention = like.attention.attention,
+                    .output_deviation =
+                        block_parts_of(config, config.attention.family).attention.output_deviation,
+                    .random_map = like.attention.random_map,
+                    .random = like.attention.random},
+      .norm_first = like.norm_first,
+      .norm = like.norm};
+  // After the layers of the decoder and of the encoder where layers are told apart.
+  parts.layer = parts.attention.attention.layer =
+      static_cast<int>(config.layers + config.encoder_layers) + layer;
+  return parts;
+}
+
 std::int64_t head_outputs(const ModelConfig& config) {
   if (config.classifies()) return 0;
   const std::int64_t values = kernels::value_parameters(config.value_head) * config.target_count();
@@ -81,6 +103,7 @@ Network::Network(const ModelConfig& config, const std::shared_ptr<const FeatureM
   std::vector<std::int64_t> later(sizes.begin() + (sizes.empty() ? 0 : 1), sizes.end());
   if (config.shifted() || config.masked())
     for (std::int64_t& rows : later) ++rows;  // the start or the mask token
+  if (config.has_encoder()) encoder_.emplace(table_, config, feature_map);
   embedding_.emplace(table_, "embedding",
                      Embedding::Shape{config.input_tokens(), config.width, config.length, config.positions,
                                       config.tied_output, later, config.columns});
@@ -92,6 +115,7 @@ Network::Network(const ModelConfig& config, const std::shared_ptr<const FeatureM
     const auto owner =
         std::ranges::find_if(blocks_, [](const Block& block) { return block.attention().projection(); });
     if (owner != blocks_.end()) parts.attention.projections.owned = owner->attention().projection();
+    if (config.has_encoder()) parts.cross = cross_parts_of(config, layer, feature_map);
     blocks_.emplace_back(table_, fmt::format("layers.{}", layer), parts);
   }
   if (config.norm == NormOrder::pre)
@@ -120,10 +144,15 @@ Network::Network(const ModelConfig& config, const std::shared_ptr<const FeatureM
 }
 
 void Network::redraw(std::span<float> parameters, std::uint64_t draw) const {
-  for (const Block& block : blocks_) block.attention().redraw(parameters, draw);
+  if (encoder_) encoder_->redraw(parameters, draw);
+  for (const Block& block : blocks_) {
+    block.attention().redraw(parameters, draw);
+    if (block.cross() != nullptr) block.cross()->attention().redraw(parameters, draw);
+  }
 }
 
 void Network::pack(Context& context, const ParameterValues& parameters, bool training) {
+  if (encoder_) encoder_->pack(context, parameters, training);
   embedding_->pack(context, parameters, training);
   for (Block& block : blocks_) block.pack(context, parameters, training);
   if (final_norm_) final_norm_->pack(parameters);
@@ -136,6 +165,7 @@ void Network::pack(Context& context, const ParameterValues& parameters, bool tra
 }
 
 void Network::unpack(std::span<float> parameters) const {
+  if (encoder_) encoder_->unpack(parameters);
   embedding_->unpack(parameters);
   for (const Block& block : blocks_) block.unpack(parameters);
   if (value_head_) value_head_->unpack(parameters);

@@ -12,6 +12,7 @@
 #include "layers/later_field.h"
 #include "layers/value_head.h"
 #include "linnet/model.h"
+#include "model/encoder.h"
 
 namespace linnet {
 
@@ -23,6 +24,10 @@ AttentionOptions attention_of(const ModelConfig& config, Family family,
 /// What the blocks of that family are built from.
 Block::Parts block_parts_of(const ModelConfig& config, Family family,
                             const std::shared_ptr<const FeatureMap>& feature_map = nullptr);
+
+/// The cross attention of the layer of that index in a decoder that has an encoder.
+CrossBranch::Parts cross_parts_of(const ModelConfig& config, int layer,
+                                  const std::shared_ptr<const FeatureMap>& feature_map = nullptr);
 
 /// Numbers that the output heads give for a step.
 std::int64_t head_outputs(const ModelConfig& config);
@@ -48,6 +53,8 @@ class Network {
   const ModelConfig& config() const { return config_; }
   const ParameterTable& table() const { return table_; }
 
+  /// Of an encoder–decoder model; null in others.
+  const Encoder* encoder() const { return encoder_ ? &*encoder_ : nullptr; }
   const Embedding& embedding() const { return *embedding_; }
   const std::vector<Block>& blocks() const { return blocks_; }
   /// After the last block where norms come first; otherwise the last block has normalised already.
@@ -76,6 +83,7 @@ class Network {
  private:
   ModelConfig config_;
   ParameterTable table_;
+  std::optional<Encoder> encoder_;
   std::optional<Embedding> embedding_;
   std::vector<Block> blocks_;
   std::optional<Norm> final_norm_;

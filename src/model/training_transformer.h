@@ -41,6 +41,9 @@ class TrainingTransformer {
   std::vector<Tensor> streams_;  ///< input of every block, then of the final norm; [batch · length, width]
   std::vector<Block::Saved> saved_;
   Tensor normed_, stats_, gradient_;
+  Encoder::Saved encoder_;
+  Memory memory_;           ///< of the last pass
+  Tensor memory_gradient_;  ///< of its rows
   NormalisedInputs inputs_;
   Heads heads_;
   double loss_ = 0;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 
 #include "base/fail.h"
 #include "base/memory.h"
@@ -14,21 +15,31 @@ RecurrentState::RecurrentState(const Network& network, std::int64_t slots, std::
   // Small states are made without asking how much memory is free.
   constexpr double small_bytes = 16e6;
   double floats = 0;
-  for (const Block& block : network.blocks())
+  const std::int64_t sources = network.config().source_length;
+  for (const Block& block : network.blocks()) {
     floats += static_cast<double>(block.attention().state_floats(capacity));
+    if (block.cross() != nullptr)
+      floats += static_cast<double>(block.cross()->attention().state_floats(sources));
+  }
   const double bytes = static_cast<double>(slots) * sizeof(float) * floats;
   if (bytes > small_bytes) require_memory(fmt::format("the states of {} streams", slots), bytes);
-  for (const Block& block : network.blocks()) layers.push_back(block.attention().make_state(slots, capacity));
+  for (const Block& block : network.blocks()) {
+    layers.push_back(block.attention().make_state(slots, capacity));
+    if (block.cross() != nullptr) memories.push_back(block.cross()->attention().make_state(slots, sources));
+  }
 }
 
 std::size_t RecurrentState::bytes(std::int64_t slot) const {
   std::size_t sum = 0;
   for (const auto& layer : layers) sum += layer->bytes(slot);
+  if (!memories.empty()) sum += sizeof(std::int64_t);
+  for (const auto& memory : memories) sum += memory->bytes(slot);
   return sum;
 }
 
 void RecurrentState::reset(std::int64_t slot) {
   for (const auto& layer : layers) layer->reset(slot);
+  for (const auto& memory : memories) memory->reset(slot);
 }
 
 void RecurrentState::reserve(std::int64_t slot, std::int64_t tokens) {
@@ -42,37 +53,67 @@ bool RecurrentState::stands_at(std::int64_t slot, std::int64_t position) const {
 void RecurrentState::copy(std::int64_t slot, const RecurrentState& source, std::int64_t source_slot) {
   for (std::size_t i = 0; i < layers.size(); ++i)
     layers[i]->reserve(slot, source.layers[i]->position(source_slot));
+  for (std::size_t i = 0; i < memories.size(); ++i)
+    memories[i]->reserve(slot, source.memories[i]->position(source_slot));
   for (std::size_t i = 0; i < layers.size(); ++i) layers[i]->copy(slot, *source.layers[i], source_slot);
+  for (std::size_t i = 0; i < memories.size(); ++i) memories[i]->copy(slot, *source.memories[i], source_slot);
+}
+
+void RecurrentState::summarise(Context& context, const Network& network, const Memory& memory) {
+  for (std::size_t i = 0; i < memories.size(); ++i)
+    network.blocks()[i].cross()->attention().summarise(context, memory, *memories[i]);
 }
 
 std::vector<std::byte> RecurrentState::save(std::int64_t slot) const {
   std::vector<std::byte> bytes;
   std::vector<float> numbers;
-  for (const auto& layer : layers) {
-    numbers.resize(layer->bytes(slot) / sizeof(float));
-    layer->save(slot, numbers);
-    const auto own = std::as_bytes(std::span(numbers));
-    bytes.insert(bytes.end(), own.begin(), own.end());
-  }
+  const auto add = [&](std::span<const std::byte> more) {
+    bytes.insert(bytes.end(), more.begin(), more.end());
+  };
+  const auto add_state = [&](const State& state) {
+    numbers.resize(state.bytes(slot) / sizeof(float));
+    state.save(slot, numbers);
+    add(std::as_bytes(std::span(numbers)));
+  };
+  for (const auto& layer : layers) add_state(*layer);
+  const std::int64_t tokens = source_tokens(slot);
+  if (!memories.empty()) add(std::as_bytes(std::span(&tokens, 1)));
+  for (const auto& memory : memories) add_state(*memory);
   return bytes;
 }
 
 void RecurrentState::restore(std::int64_t slot, std::span<const std::byte> bytes, std::int64_t position) {
-  std::vector<std::size_t> floats;
-  std::size_t sum = 0;
-  for (const auto& layer : layers)
-    sum += floats.emplace_back(static_cast<std::size_t>(layer->saved_floats(position)));
-  if (bytes.size() != sum * sizeof(float))
-    fail("state", "expected {} bytes for {} layers at position {}, got {}", sum * sizeof(float),
-         layers.size(), position, bytes.size());
+  const auto bytes_of = [](const auto& states, std::int64_t tokens) {
+    std::size_t sum = 0;
+    for (const auto& state : states) sum += static_cast<std::size_t>(state->saved_floats(tokens));
+    return sum * sizeof(float);
+  };
+  const std::size_t of_layers = bytes_of(layers, position);
+  std::size_t expected = of_layers;
+  std::int64_t tokens = 0;  // of the source, which stand between the layers' numbers and the memories'
+  if (!memories.empty()) {
+    expected += sizeof(tokens);
+    if (bytes.size() >= expected) {
+      std::memcpy(&tokens, bytes.data() + of_layers, sizeof(tokens));
+      if (tokens < 1 || tokens > State::most_position)
+        fail("state", "expected a source of 1 … {} tokens, got {}", State::most_position, tokens);
+      expected += bytes_of(memories, tokens);
+    }
+  }
+  if (bytes.size() != expected)
+    fail("state", "expected {} bytes for {} layers at position {}, got {}", expected, layers.size(), position,
+         bytes.size());
   std::vector<float> numbers;
-  for (std::size_t i = 0; i < layers.size(); ++i) {
-    numbers.resize(floats[i]);
+  const auto take = [&](State& state, std::int64_t at) {
+    numbers.resize(static_cast<std::size_t>(state.saved_floats(at)));
     const auto own = std::as_writable_bytes(std::span(numbers));
     std::ranges::copy(bytes.first(own.size()), own.begin());
     bytes = bytes.subspan(own.size());
-    layers[i]->restore(slot, numbers, position);
-  }
+    state.restore(slot, numbers, at);
+  };
+  for (const auto& layer : layers) take(*layer, position);
+  if (!memories.empty()) bytes = bytes.subspan(sizeof(tokens));
+  for (const auto& memory : memories) take(*memory, tokens);
 }
 
 View<float> Transformer::embed(Context& context, const StepInputs& inputs, std::int64_t batch,
@@ -96,17 +137,39 @@ View<const float> Transformer::forward(Context& context, const StepInputs& input
                                        std::int64_t length, std::int64_t position,
                                        const RecurrentState* initial, RecurrentState* final,
                                        std::span<const std::int64_t> key_lengths,
-                                       std::span<const std::int32_t> positions) {
+                                       std::span<const std::int32_t> positions, const Memory& memory) {
   const View<float> hidden = embed(context, inputs, batch, length, position, positions);
-  for (std::size_t i = 0; i < network_.blocks().size(); ++i)
+  if (!memory.rows.empty() &&
+      (batch * length > cross_rows_ || batch * memory.rows.extent(1) > memory_rows_)) {
+    cross_.reserve(batch, length, memory.rows.extent(1),
+                   network_.blocks().front().cross()->parts().attention);
+    cross_rows_ = batch * length;
+    memory_rows_ = batch * memory.rows.extent(1);
+  }
+  for (std::size_t i = 0; i < network_.blocks().size(); ++i) {
+    const bool reads_state = memory.rows.empty() && initial != nullptr && !initial->memories.empty();
     network_.blocks()[i].apply(context, hidden, attention_, position,
                                initial ? initial->layers[i].get() : nullptr,
-                               final ? final->layers[i].get() : nullptr, key_lengths, positions);
+                               final ? final->layers[i].get() : nullptr, key_lengths, positions,
+                               {memory, &cross_, reads_state ? initial->memories[i].get() : nullptr});
+  }
   if (network_.final_norm()) {
     const View<float> flat = hidden.reshape({batch * length, network_.config().width});
     network_.final_norm()->forward(context, flat, {}, flat);
   }
   return hidden;
+}
+
+Memory Transformer::encode(Context& context, const Encoder::Source& source) {
+  const std::int64_t width = network_.config().width;
+  if (memory_.size() < source.batch * source.length * width) {
+    memory_ = Tensor::of<float>({source.batch, source.length, width});
+    source_attention_.reserve(source.batch, source.length,
+                              network_.encoder()->blocks().front().parts().attention);
+  }
+  const View<float> rows(memory_.span<float>().data(), {source.batch, source.length, width});
+  network_.encoder()->apply(context, rows, source, source_attention_);
+  return {rows, source.key_lengths};
 }
 
 View<const float> Transformer::queries_keys_values(Context& context, std::span<const std::int32_t> ids,
@@ -119,6 +182,8 @@ View<const float> Transformer::queries_keys_values(Context& context, std::span<c
   if (network_.config().columns > 0 || network_.embedding().fields() != 1)
     fail<UsageError>("model", "expected a model of one token per step, got one of {}",
                      network_.config().columns > 0 ? "real numbers" : "several fields");
+  if (network_.encoder() != nullptr)
+    fail<UsageError>("model", "expected a model without an encoder, got an encoder–decoder model");
   const SelfAttention::Parts& parts = network_.blocks()[static_cast<std::size_t>(layer)].parts().attention;
   if (parts.projected() != 3 * parts.width)
     fail<UsageError>("model",
@@ -140,8 +205,9 @@ double Transformer::loss(Context& context, std::span<const std::int32_t> ids,
 }
 
 double Transformer::loss(Context& context, const Pass& pass, std::span<float> nll) {
+  const Memory memory = network_.encoder() != nullptr ? encode(context, pass.source_tokens()) : Memory{};
   const View<const float> hidden = forward(context, inputs_.of(network_, pass), pass.batch, pass.length, 0,
-                                           nullptr, nullptr, pass.key_lengths, pass.positions);
+                                           nullptr, nullptr, pass.key_lengths, pass.positions, memory);
   return heads_.loss(context, hidden.reshape({pass.rows(), network_.config().width}), pass, nll, nullptr);
 }
 
@@ -161,7 +227,8 @@ void RecurrentTransformer::advance(Context& context, View<float> x, const StepIn
                               std::span(positions).first(count));
   }
   for (std::size_t i = 0; i < network_.blocks().size(); ++i)
-    network_.blocks()[i].step(context, x, *state.layers[i], slots);
+    network_.blocks()[i].step(context, x, *state.layers[i], slots,
+                              state.memories.empty() ? nullptr : state.memories[i].get());
 }
 
 void RecurrentTransformer::hidden(Context& context, View<float> hidden, const StepInputs& inputs,

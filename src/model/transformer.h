@@ -13,6 +13,8 @@ namespace linnet {
 /// The states of all layers for a number of streams: one slot a stream in each.
 struct RecurrentState {
   std::vector<std::unique_ptr<State>> layers;
+  /// Of an encoder–decoder model: what every layer's cross attention reads of the stream's source.
+  std::vector<std::unique_ptr<State>> memories;
 
   RecurrentState() = default;
   /// `capacity` tokens a stream are reserved where memory grows with them. Throws Error for a model without a
@@ -20,6 +22,10 @@ struct RecurrentState {
   RecurrentState(const Network& network, std::int64_t slots, std::int64_t capacity = 0);
 
   std::int64_t position(std::int64_t slot) const { return layers.front()->position(slot); }
+  /// Tokens of the stream's source; 0 where there is none.
+  std::int64_t source_tokens(std::int64_t slot) const {
+    return memories.empty() ? 0 : memories.front()->position(slot);
+  }
   std::size_t bytes(std::int64_t slot) const;
   void reset(std::int64_t slot);
 
@@ -28,6 +34,9 @@ struct RecurrentState {
 
   /// Throws std::bad_alloc before anything has changed.
   void copy(std::int64_t slot, const RecurrentState& source, std::int64_t source_slot);
+
+  /// Leaves what the layers of the network read of the rows of an encoder, slot b that of entry b.
+  void summarise(Context& context, const Network& network, const Memory& memory);
 
   /// Whether the slot has seen that many tokens in every layer, which it has not where a step failed between
   /// two layers.
@@ -48,12 +57,16 @@ class Transformer {
   /// Hidden rows [batch, length, width] for the inputs of batch · length steps, of which the first of each
   /// entry stands at `position`; what the output head takes. Continues `initial` and leaves `final` (each
   /// `batch` slots), where given. `key_lengths` [batch], where not empty, are the tokens of each entry: the
-  /// rest of it is padding. `positions` as in SelfAttention. The view lives until the next call.
+  /// rest of it is padding. `positions` as in SelfAttention. The layers of a decoder that has an encoder read
+  /// `memory`, or what `initial` has of it. The view lives until the next call.
   View<const float> forward(Context& context, const StepInputs& inputs, std::int64_t batch,
                             std::int64_t length, std::int64_t position = 0,
                             const RecurrentState* initial = nullptr, RecurrentState* final = nullptr,
                             std::span<const std::int64_t> key_lengths = {},
-                            std::span<const std::int32_t> positions = {});
+                            std::span<const std::int32_t> positions = {}, const Memory& memory = {});
+
+  /// The rows of the encoder for sources. The view lives until the next call.
+  Memory encode(Context& context, const Encoder::Source& source);
 
   /// Σ −log p in nats over the targets that count, each predicted from the inputs up to its own (in an
   /// encoder from all of them); `nll` as in Heads.
@@ -87,6 +100,10 @@ class Transformer {
   Tensor hidden_;
   SelfAttention::Saved attention_;
   std::int64_t reserved_batch_ = 0, reserved_length_ = 0;
+  Tensor memory_;                          ///< rows of the encoder
+  SelfAttention::Saved source_attention_;  ///< of the encoder's layers
+  CrossAttention::Saved cross_;
+  std::int64_t cross_rows_ = 0, memory_rows_ = 0;  ///< that the memory of the two is for
   NormalisedInputs inputs_;
   Heads heads_;
 };

@@ -138,6 +138,11 @@ class FieldLosses {
       if (!accuracy) continue;
       const auto found = most_probable(context, head, parameters, targets_);
       for (std::size_t i = 0; i < rows; ++i) right_ += targets_[i] >= 0 && found[i] == targets_[i];
+      const std::size_t length = rows / static_cast<std::size_t>(batch.examples);
+      for (std::size_t first = 0; first < rows; first += length) {
+        const auto of_example = [&](const auto& all) { return std::span(all).subspan(first, length); };
+        exact_ += std::ranges::equal(of_example(found), of_example(targets_));
+      }
     }
   }
 
@@ -145,6 +150,9 @@ class FieldLosses {
     const auto tokens = std::accumulate(counted_.begin(), counted_.end(), std::int64_t{0});
     if (accuracy)
       result.accuracy = static_cast<double>(right_) / static_cast<double>(std::max<std::int64_t>(tokens, 1));
+    if (accuracy && nats_.size() == 1)
+      result.exact =
+          static_cast<double>(exact_) / static_cast<double>(std::max<std::int64_t>(result.examples, 1));
     if (nats_.size() < 2) return;
     for (std::size_t f = 0; f < nats_.size(); ++f)
       result.field_bits.push_back(nats_[f] / std::numbers::ln2 /
@@ -155,7 +163,7 @@ class FieldLosses {
   const Network& network_;
   std::vector<double> nats_;
   std::vector<std::int64_t> counted_;
-  std::int64_t right_ = 0;
+  std::int64_t right_ = 0, exact_ = 0;
   std::vector<std::int32_t> targets_;
   std::vector<float> losses_;
 };

@@ -22,6 +22,10 @@ void check_packed(const char* operation, const ModelConfig& config) {
     fail<UsageError>(operation,
                      "expected one sequence per example (data.packing = false) for a model of labels, which "
                      "are those of whole examples, got several");
+  if (config.has_encoder())
+    fail<UsageError>(operation,
+                     "expected one sequence per example (data.packing = false) for an encoder–decoder model, "
+                     "whose examples have a source each, got several");
   check_packed(config.attention, config.layers);
 }
 
@@ -46,6 +50,20 @@ void check_fit(const ModelConfig& config, const Dataset& dataset) {
                      "expected at least {} values of field {} in model.fields as the data has, got {}",
                      fields[f], f, sizes[f]);
   }
+  if (dataset.source_length() != config.source_length) {
+    if (config.source_length == 0)
+      fail<UsageError>(
+          "training",
+          "expected model.encoder_layers of at least 1 for data with sources (data.source_length), "
+          "got a model without an encoder");
+    fail<UsageError>(
+        "training", "expected model.source_length = {} as the data has, got {}{}", dataset.source_length(),
+        config.source_length,
+        dataset.source_length() == 0 ? ": pairs have sources of their own with data.source_length" : "");
+  }
+  if (config.has_encoder() && dataset.source_vocabulary() > config.source_tokens())
+    fail<UsageError>("training", "expected model.source_vocabulary of at least {} as the data has, got {}",
+                     dataset.source_vocabulary(), config.source_tokens());
   if (dataset.columns() != config.columns)
     fail<UsageError>("training", "expected model.columns = {} as the data has, got {}", dataset.columns(),
                      config.columns);
@@ -123,6 +141,16 @@ void Examples::read_one(const Dataset& dataset, const ModelConfig& config, std::
   const std::vector<PackedSequence> sequences = dataset.read_sequences(index, tokens, targets);
   if (columns > 0) dataset.read_values(index, values, part(value_targets_, dataset.target_columns()));
 
+  if (config.has_encoder()) {
+    const auto each = static_cast<std::size_t>(config.source_length);
+    const std::span<std::int32_t> source =
+        std::span(source_).subspan(static_cast<std::size_t>(i) * each, each);
+    dataset.read_source(index, source);
+    const auto padding = std::ranges::find(source, -1);
+    source_lengths_[static_cast<std::size_t>(i)] = padding - source.begin();
+    std::fill(padding, source.end(), 0);
+  }
+
   std::int64_t known = length;  // steps before the padding
   const auto is_padding = [&](std::int64_t step) {
     if (fields > 0) return tokens[static_cast<std::size_t>(step * fields)] < 0;
@@ -180,15 +208,22 @@ Batch Examples::read(Context& context, const Dataset& dataset, const ModelConfig
   key_lengths_.resize(static_cast<std::size_t>(count));
   labels_.resize(static_cast<std::size_t>(config.classifies() ? count : 0));
   resize(positions_, dataset.packed() ? 1 : 0);
+  source_.resize(static_cast<std::size_t>(count * config.source_length));
+  source_lengths_.resize(static_cast<std::size_t>(config.has_encoder() ? count : 0));
   parallel_for(context, count, [&](std::int64_t i) { read_one(dataset, config, i, index(i), masks); });
-  if (std::ranges::all_of(key_lengths_, [&](std::int64_t tokens) { return tokens == length; }))
-    key_lengths_.clear();
+  const auto clear_full = [](std::vector<std::int64_t>& lengths, std::int64_t full) {
+    if (std::ranges::all_of(lengths, [&](std::int64_t tokens) { return tokens == full; })) lengths.clear();
+  };
+  clear_full(key_lengths_, length);
+  clear_full(source_lengths_, config.source_length);
   Batch batch{count, length, inputs_, targets_, key_lengths_};
   batch.values = values_;
   if (config.classifies() || config.objective == Objective::same_step) batch.targets = {};
   if (config.target_count() > 0) batch.value_targets = value_targets_;
   batch.labels = labels_;
   batch.positions = positions_;
+  batch.source = source_;
+  batch.source_lengths = source_lengths_;
   return batch;
 }
 
@@ -206,7 +241,9 @@ Batch part_of(const Batch& batch, std::int64_t first, std::int64_t last) {
           .values = part(batch.values),
           .value_targets = part(batch.value_targets),
           .labels = part(batch.labels),
-          .positions = part(batch.positions)};
+          .positions = part(batch.positions),
+          .source = part(batch.source),
+          .source_lengths = part(batch.source_lengths)};
 }
 
 Pass pass_of(const Batch& batch) {
@@ -218,7 +255,9 @@ Pass pass_of(const Batch& batch) {
           .targets = batch.targets,
           .value_targets = batch.value_targets,
           .labels = batch.labels,
-          .positions = batch.positions};
+          .positions = batch.positions,
+          .source = batch.source,
+          .source_lengths = batch.source_lengths};
 }
 
 std::int64_t steps_in(const Batch& batch) {
@@ -262,6 +301,16 @@ void check_batch(const char* operation, const ModelConfig& config, const Batch& 
                          batch.positions[i]);
     }
   }
+  const std::int64_t sources = std::ssize(batch.source) / batch.examples;
+  if (!config.has_encoder()) {
+    check_size("source tokens", batch.source.size(), 0);
+  } else if (sources < 1 || sources > config.source_length ||
+             std::ssize(batch.source) % batch.examples != 0) {
+    fail<UsageError>(operation, "expected 1 … {} source tokens for each of {} examples, got {}",
+                     config.source_length, batch.examples, batch.source.size());
+  }
+  if (!batch.source_lengths.empty())
+    check_size("source lengths", batch.source_lengths.size(), config.has_encoder() ? 1 : 0);
 
   const auto check_range = [&](const char* what, const auto& values, std::int64_t least, std::int64_t most) {
     for (const std::int64_t value : values)
@@ -285,6 +334,8 @@ void check_batch(const char* operation, const ModelConfig& config, const Batch& 
   check_fields("targets", batch.targets, fields, -1,
                [&](std::int64_t field) { return sizes[static_cast<std::size_t>(field)] - 1; });
   check_range("labels", batch.labels, -1, config.classes - 1);
+  check_range("source tokens", batch.source, 0, config.source_tokens() - 1);
+  check_range("source lengths", batch.source_lengths, 1, sources);
   for (const std::span<const float> values : {batch.values, batch.value_targets})
     for (const float value : values)
       if (std::isinf(value)) fail<UsageError>(operation, "expected finite values, got {}", value);

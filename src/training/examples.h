@@ -39,6 +39,8 @@ class Examples {
   std::vector<float> values_, value_targets_;
   std::vector<std::int64_t> key_lengths_;
   std::vector<std::int32_t> positions_;
+  std::vector<std::int32_t> source_;
+  std::vector<std::int64_t> source_lengths_;
 };
 
 /// Streams of Draw::masking: every update of a run hides other tokens and shifts them in another way, an

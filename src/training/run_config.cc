@@ -56,7 +56,7 @@ fs::path first_file(const std::string& source) {
   const auto refuse = [](const std::string& got) {
     fail<UsageError>(
         "data",
-        "expected digits, copy, a folder of IDX, CIFAR-10 or PNG files, or files of text, FASTA, "
+        "expected digits, copy, reverse, a folder of IDX, CIFAR-10 or PNG files, or files of text, FASTA, "
         "tokens, series or sound, got {}{}",
         got, is_there(got) ? "" : ", which does not exist");
   };
@@ -119,6 +119,10 @@ Options options_of(RunConfig& config) {
   options.add("data.patch", data.patch, "rows of a series in a step", 1, 1 << 16);
   options.add("data.columns_apart", data.columns_apart,
               "make every column of a series a sequence of its own, normalised by its own statistics");
+  options.add("data.source_length", data.source_length,
+              "pairs and reverse: tokens of a source, which is then a sequence of its own for an encoder; 0: "
+              "source and target are one sequence",
+              0, std::int64_t{1} << 32);
   add_options(options, training);
   return options;
 }
@@ -157,6 +161,16 @@ void RunConfig::fit_to_data(const Dataset& dataset) {
     if (const auto fields = dataset.fields(); fields.size() > 1)
       model.fields = fmt::format("{}", fmt::join(fields, ","));
   }
+  if (model.has_encoder()) {
+    if (dataset.source_length() == 0)
+      fail<UsageError>("training",
+                       "expected data with sources (data.source_length) for model.encoder_layers = {}, got "
+                       "data without",
+                       model.encoder_layers);
+    if (model.source_length == 0) model.source_length = dataset.source_length();
+    if (model.source_vocabulary == 0 && dataset.source_vocabulary() != model.vocabulary)
+      model.source_vocabulary = dataset.source_vocabulary();
+  }
   if (model.columns == 0) model.columns = dataset.columns();
   if (model.patch == 1) model.patch = dataset.patch();
   if (model.targets == 0 && !model.classifies() && dataset.target_columns() != model.columns)
@@ -173,8 +187,10 @@ void RunConfig::check_memory(bool for_training) const {
   const double layers = static_cast<double>(model.layers), width = static_cast<double>(model.width),
                outputs = static_cast<double>(head_outputs(model));
   const double tables =
-      width * (static_cast<double>(model.input_tokens()) +
-               (model.positions == Positions::learned ? static_cast<double>(model.length) : 0));
+      width *
+      (static_cast<double>(model.input_tokens()) +
+       (model.positions == Positions::learned ? static_cast<double>(model.length + model.source_length) : 0) +
+       (model.has_encoder() ? static_cast<double>(model.source_tokens()) : 0));
   const std::vector<std::int64_t> sizes = model.field_sizes();
   // Tables of later fields as inputs and as conditions of the next ones, and the products between.
   double fields = 0;
@@ -182,7 +198,8 @@ void RunConfig::check_memory(bool for_training) const {
     fields += width * (static_cast<double>(sizes[f] + sizes[f - 1]) + width);
   const double numbers =
       width * static_cast<double>(model.columns + (model.classifies() ? model.classes : 0));
-  const double products = width * outputs + layers * block_weights(model) + fields + numbers;
+  const double products =
+      width * outputs + layers * block_weights(model) + fields + numbers + encoder_weights(model);
   const double parameters =
       tables + products - (model.tied_output ? width * static_cast<double>(model.vocabulary) : 0);
   // The values that a model is made from; in training also gradients and two moments. Products are packed for
@@ -192,7 +209,8 @@ void RunConfig::check_memory(bool for_training) const {
   if (for_training) {
     const double tokens = static_cast<double>(training.batch) * static_cast<double>(model.length);
     const double per_step =
-        static_cast<double>(model.input_fields() + std::ssize(sizes) + model.columns + model.target_count());
+        static_cast<double>(model.input_fields() + std::ssize(sizes) + model.columns + model.target_count()) +
+        static_cast<double>(model.source_length) / static_cast<double>(model.length);
     const double inputs_and_targets = per_step * static_cast<double>(training.accumulate);
     floats += tokens * (TrainingTransformer::floats_per_token(model) + inputs_and_targets);
   }
@@ -200,7 +218,7 @@ void RunConfig::check_memory(bool for_training) const {
 }
 
 void set_source(DataOptions& data, const std::string& source) {
-  if (source == "digits" || source == "copy") {
+  if (source == "digits" || source == "copy" || source == "reverse") {
     data.kind = source;
     return;
   }
@@ -230,6 +248,7 @@ DataOptions data_for_model(const ModelConfig& model, const std::string& source, 
           bytes, source, model.vocabulary);
   }
   data.length = model.length;
+  data.source_length = model.source_length;
   data.size = model.image_height == model.image_width ? model.image_height : 0;
   data.levels = model.vocabulary;
   if (data.kind == "sound") data.sound = model.columns > 0 ? "samples" : "mu-law";

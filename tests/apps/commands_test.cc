@@ -87,7 +87,7 @@ TEST(Train, ListsEveryKeyWithItsRange) {
         "^model\\.tied_output +boolean +false +true, false +use the embedding",
         "^attention\\.normalise +text +sum +sum, none +whether",
         "^data\\.kind +text +digits +digits, mnist, cifar10, images, text, bytes, copy, fasta, tokens, "
-        "lines, pairs, series, sound +kind of data$",
+        "lines, pairs, reverse, series, sound +kind of data$",
         "^training\\.checkpoint_every +integer +[0-9]+ +1 … [0-9]+ +updates between checkpoints$"})
     EXPECT_THAT(lines, Contains(ContainsRegex(row)));
   for (const std::string& line : lines)

@@ -93,6 +93,7 @@ const std::map<std::string, Strings> presumed_runs = {
     {"series", {"train", "series", "--data", "ETTh1.csv"}},
     {"anomalies", {"train", "anomalies", "--data", "machine.csv"}},
     {"music", {"train", "music", "--data", "jsb_train.safetensors"}},
+    {"reverse", {"train", "reverse-text"}},
 };
 
 std::string text_file() {
@@ -192,6 +193,7 @@ class Stock {
     write_cifar(folder_ / "cifar-10-batches-bin");
     for (const char* name : {"ETTh1.csv", "newer.csv"}) std::ofstream(folder_ / name) << series_file(620);
     std::ofstream(folder_ / "machine.csv") << series_file(1000);
+    std::ofstream(folder_ / "strings.txt") << "linnet\nbackwards\n";
     for (const char* name :
          {"jsb_train.safetensors", "jsb_valid.safetensors", "jsb_test.safetensors", "pieces.safetensors"})
       write_chorales(folder_ / name);

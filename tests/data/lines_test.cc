@@ -126,6 +126,36 @@ TEST(Pairs, CountTheTargetAndTheEndAlone) {
   EXPECT_THAT(example(*data.validation, 0).tokens, ElementsAre('9', 'b', 256, 'c', 'd', 257, -1));
 }
 
+TEST(Pairs, WithASourceLengthAreTwoSequences) {
+  const TemporaryFolder folder;
+  std::string text;
+  for (int i = 0; i < 10; ++i) text += fmt::format("{}b\tcd\n", i);
+  const auto path = folder.file("pairs.tsv", text);
+  const Datasets data = open_datasets({.kind = "pairs", .path = path, .length = 4, .source_length = 3});
+  EXPECT_EQ(data.training->length(), 4);
+  EXPECT_EQ(data.training->source_length(), 3);
+  EXPECT_EQ(data.training->source_vocabulary(), 256);
+  const Example first = example(*data.training, 0);
+  EXPECT_THAT(first.tokens, ElementsAre('c', 'd', 257, -1));
+  EXPECT_THAT(first.targets, ElementsAre('c', 'd', 257, -1));
+  std::vector<std::int32_t> source(3);
+  data.training->read_source(0, source);
+  EXPECT_THAT(source, ElementsAre('0', 'b', -1));
+  const auto refusal = [&](std::string_view lines, std::int64_t length) {
+    return error_of([&] {
+      open_datasets({.kind = "pairs",
+                     .path = folder.file("refused.tsv", lines).string(),
+                     .length = length,
+                     .source_length = 3});
+    });
+  };
+  EXPECT_THAT(refusal("abc\tx\nabcd\tx\n", 4),
+              HasSubstr("data.source_length = 3 tokens, got one of 4 in line 2"));
+  EXPECT_THAT(refusal("abc\txyz\n", 3),
+              HasSubstr("targets of at most data.length = 3 tokens, end included, got one of 4"));
+  EXPECT_THAT(refusal("abc\tx\n\tx\n", 4), HasSubstr("a source in line 2, got none"));
+}
+
 TEST(Pairs, RefusesPairsThatAreTooLongAndSeveralTabs) {
   const TemporaryFolder folder;
   const auto refusal = [&](std::string_view text) {

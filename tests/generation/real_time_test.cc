@@ -114,6 +114,18 @@ TEST(RealTime, StepsOfSeveralFieldsAllocateNothing) {
   }
 }
 
+TEST(RealTime, StepsOfADecoderWithASourceAllocateNothing) {
+  for (const std::int64_t streams : {1, 70}) {
+    ModelConfig config = stream_config(WeightType::f32, OutputDistribution::categorical);
+    config.encoder_layers = 1;
+    config.source_length = 30;
+    Session session(Model::random(config, 1), streams, {.threads = 1});
+    const std::vector<std::int32_t> source(20, 7);
+    for (std::int64_t i = 0; i < streams; ++i) session.begin(i, source, {.seed = 5});
+    EXPECT_EQ(allocations_of(session, 200), 0) << streams;
+  }
+}
+
 TEST(RealTime, StepsOfRealNumbersAllocateNothing) {
   for (const Objective objective : {Objective::next_token, Objective::same_step})
     for (const std::int64_t streams : {1, 70}) {

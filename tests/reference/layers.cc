@@ -248,8 +248,39 @@ Matrix self_attention(const Matrix& x, std::int64_t length, const Parameters& pa
   return dense(attended, parameters, name + ".output");
 }
 
+Matrix cross_attention(const Matrix& x, std::int64_t length, const Memory& memory,
+                       const Parameters& parameters, const std::string& name,
+                       const AttentionSettings& settings) {
+  const Matrix query = dense(x, parameters, name + ".query"),
+               key_value = dense(memory.rows, parameters, name + ".key_value");
+  const std::int64_t width = x.columns, head_dim = width / settings.heads;
+  const bool softmax = settings.family == "softmax";
+  Matrix y(x.rows, width);
+  for (std::int64_t row = 0; row < x.rows; ++row) {
+    const std::int64_t entry = row / length, begin = entry * memory.length;
+    const std::int64_t count =
+        memory.lengths.empty() ? memory.length : memory.lengths[static_cast<std::size_t>(entry)];
+    for (std::int64_t head = 0; head < settings.heads; ++head) {
+      std::vector<double> weights;
+      double sum = softmax ? 0 : settings.epsilon;
+      for (std::int64_t j = begin; j < begin + count; ++j) {
+        double product = 0;
+        for (std::int64_t e = head * head_dim; e < (head + 1) * head_dim; ++e)
+          product += softmax ? query(row, e) * key_value(j, e)
+                             : feature(settings, query(row, e)) * feature(settings, key_value(j, e));
+        weights.push_back(softmax ? std::exp(product / std::sqrt(static_cast<double>(head_dim))) : product);
+        sum += weights.back();
+      }
+      for (std::int64_t j = 0; j < count; ++j)
+        for (std::int64_t e = head * head_dim; e < (head + 1) * head_dim; ++e)
+          y(row, e) += weights[static_cast<std::size_t>(j)] / sum * key_value(begin + j, width + e);
+    }
+  }
+  return dense(y, parameters, name + ".output");
+}
+
 Matrix block(const Matrix& x, std::int64_t length, const Parameters& parameters, const std::string& name,
-             const BlockSettings& settings, const BlockMasks& masks) {
+             const BlockSettings& settings, const BlockMasks& masks, const Memory* memory) {
   const auto add = [](Matrix branch, const Matrix& stream, const std::vector<double>& mask) {
     for (std::size_t i = 0; i < branch.values.size(); ++i)
       branch.values[i] = stream.values[i] + branch.values[i] * (mask.empty() ? 1 : mask[i]);
@@ -262,11 +293,16 @@ Matrix block(const Matrix& x, std::int64_t length, const Parameters& parameters,
   const auto feed = [&](const Matrix& m) {
     return feed_forward(m, parameters, name + ".feed_forward", settings.activation);
   };
+  const auto cross = [&](const Matrix& m) {
+    return cross_attention(m, length, *memory, parameters, name + ".cross_attention", settings.attention);
+  };
   if (settings.norm_first) {
-    const Matrix middle = add(attend(normed(x, ".norm1")), x, masks.attention);
+    Matrix middle = add(attend(normed(x, ".norm1")), x, masks.attention);
+    if (memory != nullptr) middle = add(cross(normed(middle, ".cross_norm")), middle, {});
     return add(feed(normed(middle, ".norm2")), middle, masks.feed_forward);
   }
-  const Matrix middle = normed(add(attend(x), x, masks.attention), ".norm1");
+  Matrix middle = normed(add(attend(x), x, masks.attention), ".norm1");
+  if (memory != nullptr) middle = normed(add(cross(middle), middle, {}), ".cross_norm");
   return normed(add(feed(middle), middle, masks.feed_forward), ".norm2");
 }
 

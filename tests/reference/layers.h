@@ -77,6 +77,20 @@ Matrix linformer_attention(const Matrix& qkv, std::int64_t length, const Paramet
 Matrix self_attention(const Matrix& x, std::int64_t length, const Parameters& parameters,
                       const std::string& name, const AttentionSettings& settings);
 
+/// The rows of an encoder, [batch · length, width], and how many of each entry come before its padding
+/// (empty: all).
+struct Memory {
+  Matrix rows;
+  std::int64_t length = 0;
+  std::vector<std::int64_t> lengths = {};
+};
+
+/// name.query of x, name.key_value of the memory, attention of the family linear or softmax to all of its
+/// rows that are no padding, name.output. `length` is that of x.
+Matrix cross_attention(const Matrix& x, std::int64_t length, const Memory& memory,
+                       const Parameters& parameters, const std::string& name,
+                       const AttentionSettings& settings);
+
 struct BlockSettings {
   AttentionSettings attention;
   std::string activation = "gelu";
@@ -88,9 +102,10 @@ struct BlockMasks {
   std::vector<double> attention, feed_forward;
 };
 
-/// norm1, attention, norm2 and feed_forward below `name`: x + f(norm x), or norm(x + f(x)).
+/// norm1, attention, norm2 and feed_forward below `name`: x + f(norm x), or norm(x + f(x)). With a memory
+/// cross_norm and cross_attention stand between the two.
 Matrix block(const Matrix& x, std::int64_t length, const Parameters& parameters, const std::string& name,
-             const BlockSettings& settings, const BlockMasks& masks = {});
+             const BlockSettings& settings, const BlockMasks& masks = {}, const Memory* memory = nullptr);
 
 /// log-probabilities [vocabulary] of every token from a row of logits.
 std::vector<double> categorical_log_probabilities(std::span<const double> logits);

@@ -93,6 +93,20 @@ double last_number(const ModelConfig& config, const Steps& steps, std::size_t i,
   return std::isnan(before) ? steps.values[i * columns + c % series] : before;
 }
 
+Memory encoder_rows(const ModelConfig& config, const Parameters& parameters, const Steps& steps) {
+  const std::int64_t length = std::ssize(steps.source) / steps.batch;
+  Matrix x = embedding(steps.source, length, config.width, parameters, "encoder.embedding",
+                       name_of(config.positions));
+  for (std::int64_t layer = 0; layer < config.encoder_layers; ++layer) {
+    BlockSettings settings = block_settings(config);
+    settings.attention.causal = false;
+    settings.attention.key_lengths = steps.source_lengths;
+    x = block(x, length, parameters, "encoder.layers." + std::to_string(layer), settings);
+  }
+  if (config.norm == NormOrder::pre) x = norm(x, parameters, "encoder.final_norm");
+  return {x, length, steps.source_lengths};
+}
+
 }  // namespace
 
 Matrix hidden_rows(const ModelConfig& config, const Parameters& parameters, const Steps& steps) {
@@ -125,10 +139,13 @@ Matrix hidden_rows(const ModelConfig& config, const Parameters& parameters, cons
       if (config.positions == Positions::sinusoidal)
         sum += sinusoid(static_cast<std::int64_t>(position), static_cast<std::int64_t>(j), config.width);
     }
+  Memory memory;
+  if (config.encoder_layers > 0) memory = encoder_rows(config, parameters, steps);
   for (std::int64_t layer = 0; layer < config.layers; ++layer) {
     BlockSettings settings = block_settings(config, layer);
     settings.attention.key_lengths = steps.key_lengths;
-    x = block(x, steps.length, parameters, "layers." + std::to_string(layer), settings, {});
+    x = block(x, steps.length, parameters, "layers." + std::to_string(layer), settings, {},
+              config.encoder_layers > 0 ? &memory : nullptr);
   }
   return config.norm == NormOrder::pre ? norm(x, parameters, "final_norm") : x;
 }

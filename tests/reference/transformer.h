@@ -36,6 +36,8 @@ struct Steps {
   std::vector<std::int32_t> labels = {};
   std::vector<double> field_weights = {};  ///< of the losses of the fields; empty: 1 each
   double value_weight = 1;                 ///< of the loss of the real numbers
+  std::vector<std::int32_t> source = {};   ///< as many tokens for each entry
+  std::vector<std::int64_t> source_lengths = {};
 };
 
 /// What the output heads take, [batch · length, width].

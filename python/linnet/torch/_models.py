@@ -38,7 +38,7 @@ MODEL = {
     "objective": "next-token", "layers": 4, "heads": 4, "width": 64, "feed_forward": 256, "norm": "pre", "norm_kind": "layer",
     "activation": "gelu", "dropout": 0.0, "tied_output": False, "positions": "learned", "length": 256, "vocabulary": 256, "classes": 0,
     "head": "categorical", "mixtures": 10, "fields": "", "columns": 0, "targets": 0, "patch": 1, "relative": False, "relative_inputs": False, "value_head": "gaussian",
-    "bidirectional": False,
+    "bidirectional": False, "encoder_layers": 0, "source_length": 0, "source_vocabulary": 0,
 }  # fmt: skip
 ATTENTION = {
     "family": "linear", "layers": "", "feature_map": "elu", "alpha": 1.0, "epsilon": 1e-6, "normalise": "sum", "window": 128, "stride": 0,
@@ -100,6 +100,11 @@ def _check_tables(model, attention, image):
     for key in ("fields", "columns", "targets", "patch", "relative", "relative_inputs", "bidirectional"):
         if model[key] != MODEL[key]:
             refuse("model", f"one token per step, model.{key} = {MODEL[key]!r}", repr(model[key]))
+    if model["encoder_layers"]:
+        refuse("model", "a model without an encoder, model.encoder_layers = 0", str(model["encoder_layers"]))
+    for key in ("source_length", "source_vocabulary"):
+        if model[key]:
+            refuse("model", f"model.{key} = 0 without an encoder", str(model[key]))
     if model["vocabulary"] < 2:
         refuse("model", "model.vocabulary of at least 2", str(model["vocabulary"]))
     if attention["layers"]:

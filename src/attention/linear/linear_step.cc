@@ -135,10 +135,10 @@ void step_with(const LinearStep& step, const Take& take) {
     float result = 0;
     for (std::int64_t f = 0; f < step.features; ++f) {
       const std::size_t at = static_cast<std::size_t>(f) * columns + c;
-      result += step.query_features[f] *
-                take.single(step.sums + at, step.sums_rest + at,
-                            taken<Take>(step.key_features, static_cast<std::size_t>(f)),
-                            taken<Take>(step.value, c));
+      result +=
+          step.query_features[f] * take.single(step.sums + at, step.sums_rest + at,
+                                               taken<Take>(step.key_features, static_cast<std::size_t>(f)),
+                                               taken<Take>(step.value, c));
     }
     step.out[c] = result * scale;
   }

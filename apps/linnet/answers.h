@@ -1,0 +1,24 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "linnet/generation.h"
+
+namespace linnet {
+
+/// What an encoder–decoder model is to write, and how.
+struct Answers {
+  std::string source, source_file;  ///< one of the two: a source, or a file with one on each line
+  std::string out;                  ///< file for the answers, a line each; empty: standard output
+  std::int64_t length = 0;          ///< most tokens of an answer; 0: model.length
+  SamplingOptions sampling;
+  bool json = false;
+  int threads = 0;
+};
+
+/// Reads the sources, a stream each, and writes the answers. Sources and answers of a model of pairs are
+/// text, whose answers end by themselves; those of other models are numbers.
+void write_answers(const std::shared_ptr<const Model>& model, const Answers& answers);
+
+}  // namespace linnet

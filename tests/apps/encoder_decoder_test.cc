@@ -1,0 +1,82 @@
+// Encoder–decoder models: train, evaluate, inspect and generate with sources.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "apps/refusal.h"
+#include "apps/tiny_models.h"
+#include "io/file.h"
+#include "io/json.h"
+#include "io/temporary_folder.h"
+
+namespace linnet {
+namespace {
+
+using testing::HasSubstr;
+
+Json json_of(const Ended& ended) { return parse_json(ended.out, "standard output"); }
+
+class EncoderDecoderProgram : public testing::Test {
+ protected:
+  EncoderDecoderProgram() {
+    folder_.file("reverse.toml",
+                 "[data]\nkind = \"reverse\"\nsource_length = 3\nlength = 4\nexamples = 2000\n"
+                 "[model]\nencoder_layers = 1\nlayers = 1\nheads = 2\nwidth = 32\nfeed_forward = 32\n"
+                 "positions = \"sinusoidal\"\n"
+                 "[training]\nsteps = 250\nbatch = 32\nlearning_rate = 1e-2\nsample_every = 0\n"
+                 "evaluate_every = 0\nevaluate_examples = 16\n");
+  }
+  std::string path(const std::string& name) const { return (folder_ / name).string(); }
+  void train(const std::string& run, const Strings& more = {}) {
+    succeed(joined({"train", path("reverse.toml"), "--out", path(run)}, more));
+  }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(EncoderDecoderProgram, ExactSharesAreThoseOfTheGreedyAnswers) {
+  succeed({"data", "reverse", "--out", path("pairs.tsv"), "--letters", "3", "--count", "60"});
+  std::string sources;
+  Strings targets;
+  for (const std::string& line : lines_of(read_file(path("pairs.tsv")))) {
+    sources += line.substr(0, 3) + "\n";
+    targets.push_back(line.substr(4));
+  }
+  folder_.file("sources.txt", sources);
+  for (const std::string family : {"linear", "softmax"}) {
+    train(family, {"--set", "attention.family=" + family});
+    const Json evaluation = json_of(succeed({"evaluate", path(family), "--data", path("pairs.tsv"),
+                                             "--data-kind", "pairs", "--split", "test", "--json"}));
+    const Strings answers = lines_of(
+        succeed({"generate", path(family), "--source-file", path("sources.txt"), "--temperature", "0"}).out);
+    ASSERT_EQ(answers.size(), targets.size());
+    double right = 0;
+    for (std::size_t i = 0; i < answers.size(); ++i) right += answers[i] == targets[i];
+    EXPECT_GT(right, 0) << "nothing was learnt";
+    EXPECT_NEAR(evaluation["exact"].get<double>(), right / static_cast<double>(answers.size()), 1e-9);
+    EXPECT_THAT(succeed({"evaluate", path(family), "--examples", "20"}).out, HasSubstr("greedy decoding"));
+    EXPECT_THAT(succeed({"inspect", path(family)}).out, HasSubstr("encoder: 1 layers over sources of 3"));
+  }
+}
+
+TEST_F(EncoderDecoderProgram, WhatDoesNotFitIsRefused) {
+  train("run", {"--set", "training.steps=2"});
+  const std::string run = path("run");
+  refuses(usage, {"generate", run}, {"--source"});
+  refuses(usage, {"generate", run, "--source", "abc", "--prompt", "b"}, {"--prompt"});
+  refuses(usage, {"generate", TinyModels::get().copy(), "--source", "abc"}, {"encoder"});
+  refuses(failed, {"generate", run, "--source-file", path("none.txt")}, {"none.txt"});
+  folder_.file("gap.txt", "abc\n\nabc\n");
+  refuses(failed, {"generate", run, "--source-file", path("gap.txt")}, {"line 2"});
+  refuses(usage, {"embed", run, "--data", "reverse", "--out", path("rows.safetensors")}, {"encoder"});
+  refuses(usage, {"train", path("reverse.toml"), "--out", path("a"), "--set", "model.encoder_layers=0"},
+          {"model.encoder_layers", "data.source_length"});
+  refuses(usage,
+          {"train", path("reverse.toml"), "--out", path("b"), "--set", "data.source_length=0", "--set",
+           "data.length=8"},
+          {"data.source_length"});
+  refuses(usage, {"train", path("reverse.toml"), "--out", path("c"), "--set", "attention.family=local"},
+          {"linear", "softmax", "local"});
+}
+
+}  // namespace
+}  // namespace linnet
