@@ -125,6 +125,10 @@ bool has_recurrent_form(const ModelConfig& config) {
 }
 
 void check_one_token(const char* operation, const ModelConfig& config) {
+  if (config.has_encoder())
+    fail<UsageError>(operation,
+                     "expected a model without an encoder, got an encoder–decoder model, which needs "
+                     "a source");
   if (config.field_sizes().size() == 1 && config.columns == 0 && (config.shifted() || config.masked()))
     return;
   fail<UsageError>(operation, "expected a model that predicts one token per step, got one of {}",

@@ -15,7 +15,7 @@ ModelConfig encoder_config(const ModelConfig& config);
 /// families with a recurrent form.
 bool has_recurrent_form(const ModelConfig& config);
 
-/// Throws UsageError for a model whose steps are not a token each, which it predicts.
+/// Throws UsageError for a model whose steps are not a token each, which it predicts from tokens alone.
 void check_one_token(const char* operation, const ModelConfig& config);
 
 /// Adds the keys of a model's configuration, model.* , attention.* and image.*, bound to `config`.

@@ -16,14 +16,6 @@ namespace {
 
 constexpr std::int32_t hidden_token = -1;
 
-/// Throws UsageError for an encoder–decoder model.
-void check_no_source(const char* operation, const ModelConfig& config) {
-  if (config.has_encoder())
-    fail<UsageError>(operation,
-                     "expected a model without an encoder, got an encoder–decoder model, which needs "
-                     "a source");
-}
-
 /// Throws UsageError where the sizes do not fit together.
 void check_sizes(const char* operation, std::span<const std::int32_t> tokens, std::int64_t batch,
                  std::int64_t length, std::span<const std::int64_t> key_lengths, std::int64_t fields = 1) {
@@ -79,7 +71,6 @@ View<const float> hidden_rows(const char* operation, Context& context, Transform
 Tensor Model::forward(Context& context, std::span<const std::int32_t> tokens, std::int64_t batch,
                       std::int64_t length, std::span<const std::int64_t> key_lengths) const {
   check_one_token("forward", config());
-  check_no_source("forward", config());
   Transformer transformer(network_of(*this));
   const View<const float> rows =
       hidden_rows("forward", context, transformer, config(), tokens, batch, length, key_lengths);
@@ -91,8 +82,8 @@ Tensor Model::forward(Context& context, std::span<const std::int32_t> tokens, st
 
 Tensor Model::hidden(Context& context, std::span<const std::int32_t> tokens, std::int64_t batch,
                      std::int64_t length, std::span<const std::int64_t> key_lengths) const {
-  if (config().columns > 0 || config().field_sizes().size() != 1) check_one_token("hidden", config());
-  check_no_source("hidden", config());
+  if (config().columns > 0 || config().field_sizes().size() != 1 || config().has_encoder())
+    check_one_token("hidden", config());
   Transformer transformer(network_of(*this));
   const View<const float> rows =
       hidden_rows("hidden", context, transformer, config(), tokens, batch, length, key_lengths);
@@ -108,7 +99,6 @@ std::vector<float> Model::score(Context& context, std::span<const std::int32_t> 
                      "expected a model that predicts the next token, got an encoder (model.objective = "
                      "\"masked\"), which predicts hidden tokens: see fill");
   check_one_token("score", config());
-  check_no_source("score", config());
   for (const std::int32_t token : tokens) check_token("score", token, config().vocabulary);
   std::vector<std::int32_t> inputs = {config().first_input(label)};
   if (tokens.empty()) return {};
