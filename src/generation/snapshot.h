@@ -19,8 +19,8 @@ std::uint64_t checksum(std::span<const std::byte> bytes);
 ///   position (i64), next input (i64), temperature (f64), top_k (i64), top_p (f64), seed (u64), n (u64),
 ///   n bytes of the past, CRC-32 of all before it (u64):
 /// 88 + n bytes. The past is the state of every layer, f32, or without a cache all inputs, i32; in a model of
-/// several fields the next inputs of the later ones, i32, follow the state, and in one with relative inputs the
-/// last numbers, f32.
+/// several fields the next inputs of the later ones, i32, follow the state, and in one with relative inputs
+/// the last numbers, f32.
 struct Snapshot {
   bool cache = true;
   std::uint64_t model = 0;
