@@ -303,9 +303,10 @@ void add_train(Command& program) {
       command.add_option("--out", arguments->out, "folder of the run: model, metrics, samples, checkpoints");
   command.add_option("--set", arguments->settings,
                      "replace a value of the configuration, key=value; may be repeated");
-  command.add_option("--data", arguments->data,
-                     "digits, copy, a folder of MNIST, CIFAR-10 or PNG files, or files of text, FASTA, "
-                     "tokens, series or sound");
+  command.add_option(
+      "--data", arguments->data,
+      "digits, copy, reverse, a folder of MNIST, CIFAR-10 or PNG files, or files of text, FASTA, "
+      "tokens, series or sound");
   Option resume = command.add_option(
       "--resume", arguments->resume,
       "continue the run in this folder from its newest checkpoint, with its own configuration and data");
