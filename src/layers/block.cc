@@ -168,12 +168,12 @@ void Block::pass_in_place(Context& context, View<float> x, const Attend& attend,
 
 void Block::apply(Context& context, View<float> x, SelfAttention::Saved& saved, std::int64_t position,
                   const State* initial, State* final, std::span<const std::int64_t> key_lengths,
-                  const CrossInput& cross) const {
+                  std::span<const std::int32_t> positions, const CrossInput& cross) const {
   const std::int64_t length = x.extent(1);
   const auto cube = [&](auto view) { return view.reshape({x.extent(0), length, x.extent(2)}); };
   const auto attend = [&](View<float> to, View<const float> from, View<const float> residual) {
     attention_.forward(context, cube(to), cube(from), cube(residual), saved, position, initial, final,
-                       key_lengths);
+                       key_lengths, positions);
   };
   pass_in_place(context, rows(x), attend, [&](View<float> middle) {
     if (cross.summary == nullptr) return cross_->apply(context, cube(middle), cross.memory, *cross.saved);
