@@ -164,7 +164,7 @@ TEST(EncoderDecoder, RecurrentFormGivesTheHiddenRowsOfTheParallelOne) {
       Transformer parallel(network);
       const Memory memory = parallel.encode(any_context(), {steps.source, 1, source, {}});
       const View<const float> rows =
-          parallel.forward(any_context(), steps.ids, 1, length, 0, nullptr, nullptr, {}, memory);
+          parallel.forward(any_context(), steps.ids, 1, length, 0, nullptr, nullptr, {}, {}, memory);
       EXPECT_LT(relative_error(std::vector<float>(rows.data(), rows.data() + rows.size()), expected.values),
                 1e-5);
       const std::vector<double> all(rows.data(), rows.data() + rows.size());
