@@ -22,6 +22,7 @@ void take_form(DataOptions& data, const DataOptions& of_run) {
   data.missing = of_run.missing;
   data.horizon = of_run.horizon;
   data.sound = of_run.sound;
+  data.block = of_run.block;
   data.tokenizer = of_run.tokenizer;
 }
 
@@ -31,6 +32,8 @@ DataOptions data_of(const char* command, const ModelConfig& config, const GivenD
   std::optional<DataOptions> of_run;
   if (const std::optional<fs::path> run = run_of(arguments.model)) of_run = RunRecord::read(*run).config.data;
   std::string kind = arguments.kind;
+  if (!arguments.target.empty() && arguments.data.empty())
+    fail<UsageError>(command, "expected --data with --target, got none");
   if (arguments.data.empty()) {
     if (!of_run)
       fail<UsageError>(command, "expected --data for {}, which is no training run, got none",
@@ -43,10 +46,16 @@ DataOptions data_of(const char* command, const ModelConfig& config, const GivenD
   if (kind.empty() && of_run && is_file && takes_files(of_run->kind)) kind = of_run->kind;
   DataOptions data = data_for_model(config, arguments.data, kind);
   if (of_run) take_form(data, *of_run);
+  data.target = arguments.target;
+  if (data.kind == "sound" && !config.shifted() && data.target.empty())
+    fail<UsageError>(
+        command, "expected --target with the outputs for {}, as the model has inputs and outputs, got none",
+        arguments.data);
   if (arguments.split == "test") {
     data.test = std::exchange(data.path, "");
+    data.test_target = std::exchange(data.target, "");
     // The names of labels and of columns are those of the run's own data.
-    if (of_run && of_run->kind == data.kind) data.path = of_run->path;
+    if (of_run && of_run->kind == data.kind && data.kind != "sound") data.path = of_run->path;
   }
   return data;
 }

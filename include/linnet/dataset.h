@@ -133,11 +133,14 @@ LINNET_API std::uint8_t pixel_of_token(std::int32_t token, std::int64_t levels);
 ///   before; at the beginning of a file of its own it has fewer;
 /// - "sound": the sound files `path` (WAV, FLAC and what else libsndfile reads), of one rate and number of
 ///   channels, in the parts and windows of a series with `horizon` 1.
-///   A step is a frame: a sample of each channel. `sound` = "samples" gives real numbers in [−1, 1], one
-///   column per channel, and "mu-law" tokens of `levels` values, one field per channel (data/sound.h). With
+///   A step is `block` frames, and a frame is a sample of each channel; frames at the end of a file that do
+///   not fill a step are left out. `sound` = "samples" gives real numbers in [−1, 1], one column per sample
+///   of a step, and "mu-law" tokens of `levels` values, one field per sample of a step (data/sound.h). With
 ///   `target`, files of the same names or in the same order, of the same rate, channels and length, the
-///   targets are their samples at the same step (`paired`). Files are read piece by piece. Throws UsageError
-///   where Linnet was built without libsndfile.
+///   targets are their samples at the same step (`paired`). Then `validation` and `test` have targets of
+///   their own, `validation_target` and `test_target`. Files are read piece by piece. Where the part for
+///   testing alone is opened, `path` may be empty. Throws UsageError where Linnet was built without
+///   libsndfile.
 ///
 /// Kinds of files take several: names separated by commas, or with * and ?, as in a shell and sorted. A name
 /// that exists is taken as it stands. With `validation` all of `path` is for training. Where one part alone
@@ -168,6 +171,9 @@ struct DataOptions {
   std::string sound = "samples";   ///< what becomes of samples of sound: "samples", "mu-law"
   std::string target = {};         ///< sound files with the outputs for `path`, as `path`; empty: no pairs
   std::string tokenizer = {};      ///< file of a SentencePiece model for text; empty: bytes
+  std::int64_t block = 1;          ///< frames of sound per step
+  /// As `target`, of the files for validation and for testing.
+  std::string validation_target = {}, test_target = {};
 };
 
 /// The values of `DataOptions::kind`.

@@ -165,6 +165,11 @@ struct Evaluation {
   std::vector<std::int64_t> confusion;
   /// Share of the queries of all layers and heads whose linear attention had no positive denominator.
   double non_positive = 0;
+  /// Of a filter, a same-step model with as many targets as columns: the mean square of the targets over that
+  /// of the errors, in decibels (10 log₁₀), of the inputs taken as they are and of the model's means.
+  /// Infinite without an error, NaN for other models.
+  double input_signal_to_noise = std::numeric_limits<double>::quiet_NaN();
+  double signal_to_noise = std::numeric_limits<double>::quiet_NaN();
 };
 
 /// Callbacks with which a program observes and stops the loop; each is optional. They cannot change results.

@@ -15,6 +15,9 @@ std::int32_t mu_law_token(float sample, std::int64_t levels);
 /// The sample that a code stands for, in [−1, 1].
 float mu_law_sample(std::int32_t token, std::int64_t levels);
 
+/// Largest number of frames per step.
+constexpr std::int64_t most_block = 4096;
+
 /// The kind "sound" of open_datasets.
 Datasets open_sound(const DataOptions& options, const Parts& parts);
 

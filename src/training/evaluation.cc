@@ -47,6 +47,7 @@ class ValueErrors {
     const View<const float> targets = heads.value_targets(), parameters = heads.value_parameters();
     const std::int64_t count = targets.extent(1), inputs = columns.shape().columns;
     const bool naive = network.config().shifted();
+    filters_ = network.config().objective == Objective::same_step && inputs == count;
     for (std::int64_t i = 0; i < targets.extent(0); ++i)
       for (std::int64_t t = 0; t < count; ++t) {
         if (std::isnan(targets(i, t))) continue;
@@ -54,6 +55,7 @@ class ValueErrors {
         squared_ += error * error;
         absolute_ += std::abs(error);
         ++counted_;
+        if (filters_) add_noise(batch, i * count + t, columns.deviation(t) * error);
         if (!naive) continue;
         const float last = batch.values[static_cast<std::size_t>(i * inputs + t % inputs)];
         if (std::isnan(last)) continue;
@@ -67,6 +69,10 @@ class ValueErrors {
 
   void write(Evaluation& result) const {
     if (counted_ == 0) return;
+    if (filters_) {
+      result.input_signal_to_noise = 10 * std::log10(signal_ / input_noise_);
+      result.signal_to_noise = 10 * std::log10(signal_ / noise_);
+    }
     result.squared_error = squared_ / static_cast<double>(counted_);
     result.absolute_error = absolute_ / static_cast<double>(counted_);
     if (naive_counted_ == 0) return;
@@ -75,7 +81,19 @@ class ValueErrors {
   }
 
  private:
+  /// `error` of number k, in the units of the data. A missing input is no input to compare with.
+  void add_noise(const Batch& batch, std::int64_t k, double error) {
+    const double input = batch.values[static_cast<std::size_t>(k)],
+                 target = batch.value_targets[static_cast<std::size_t>(k)];
+    if (std::isnan(input)) return;
+    signal_ += target * target;
+    input_noise_ += (target - input) * (target - input);
+    noise_ += error * error;
+  }
+
   double squared_ = 0, absolute_ = 0, naive_squared_ = 0, naive_absolute_ = 0;
+  double signal_ = 0, input_noise_ = 0, noise_ = 0;
+  bool filters_ = false;
   std::int64_t counted_ = 0, naive_counted_ = 0;
 };
 

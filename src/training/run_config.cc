@@ -12,6 +12,7 @@
 #include "data/cifar.h"
 #include "data/files.h"
 #include "data/image_folder.h"
+#include "data/sound.h"
 #include "io/json.h"
 #include "linnet/dataset.h"
 #include "model/config.h"
@@ -112,6 +113,9 @@ Options options_of(RunConfig& config) {
   options.add("data.sound", data.sound, "samples of sound as numbers, or as μ-law codes",
               {"samples", "mu-law"});
   options.add("data.target", data.target, "sound files with the outputs to learn, one for each of data.path");
+  options.add("data.validation_target", data.validation_target, "as data.target, for data.validation");
+  options.add("data.test_target", data.test_target, "as data.target, for data.test");
+  options.add("data.block", data.block, "frames of sound per step", 1, most_block);
   options.add("data.tokenizer", data.tokenizer,
               "file of a SentencePiece model that makes tokens of text; without it bytes");
   add_options(options, training);

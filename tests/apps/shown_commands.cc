@@ -66,6 +66,7 @@ const std::vector<Strings>& all_commands() {
                                                 {"families"},
                                                 {"data", "digits"},
                                                 {"data", "copy"},
+                                                {"data", "instruments"},
                                                 {"data", "tokenizer"},
                                                 {"convert"},
                                                 {"plot"},
