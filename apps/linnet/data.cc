@@ -4,6 +4,7 @@
 #include "commands.h"
 #include "data/copy_task.h"
 #include "data/digits.h"
+#include "data/instruments.h"
 #include "data/reverse_task.h"
 #include "data/text.h"
 #include "io/file.h"
@@ -17,6 +18,7 @@ struct Arguments {
   std::string out, text;
   std::int64_t count = 20000, test = 2000, size = 28, length = 256, letters = 64, pieces = 1000;
   std::uint64_t seed = 1;
+  Instruments instruments;
 };
 
 }  // namespace
@@ -75,6 +77,38 @@ void add_data(Command& program) {
   reverse.callback([=] {
     write_reversals(arguments->out, arguments->count, arguments->letters, arguments->seed);
     fmt::print("{} pairs of {} letters: {}\n", arguments->count, arguments->letters, arguments->out);
+  });
+
+  Command instruments = data.add_subcommand(
+      "instruments", "Music of synthetic instruments, clean and with noise, as four WAV files");
+  instruments.footer(
+      "clean.wav and noisy.wav are for training, clean-test.wav and noisy-test.wav for testing. The noise "
+      "is\n"
+      "white for three quarters of its power, and a hum of 50, 150 and 250 Hz for the rest.\n"
+      "Example: linnet data instruments --out band --seconds 120 --noise 6");
+  instruments.add_option("--out", arguments->out, "new or empty folder").required();
+  instruments.add_option("--seconds", arguments->instruments.seconds, "length of the training part")
+      .check(number(1, 36000))
+      .capture_default_str();
+  instruments.add_option("--test", arguments->instruments.test_seconds, "seconds of the test part")
+      .check(number(1, 36000))
+      .capture_default_str();
+  instruments.add_option("--rate", arguments->instruments.rate, "samples a second")
+      .check(whole(4000, 48000))
+      .capture_default_str();
+  instruments
+      .add_option("--noise", arguments->instruments.noise,
+                  "signal-to-noise ratio of the noisy files in decibels")
+      .check(number(-60, 100))
+      .capture_default_str();
+  instruments.add_option("--seed", arguments->instruments.seed, "seed of melodies and noise")
+      .check(whole(0))
+      .capture_default_str();
+  instruments.callback([=] {
+    const Instruments& music = arguments->instruments;
+    write_instruments(arguments->out, music);
+    fmt::print("{} s for training and {} s for testing at {} Hz, {} dB of signal to noise: {}\n",
+               music.seconds, music.test_seconds, music.rate, music.noise, arguments->out);
   });
 
   Command tokenizer = data.add_subcommand("tokenizer", "A tokenizer of a text, as a model of SentencePiece");

@@ -19,7 +19,7 @@ namespace linnet {
 namespace {
 
 struct Arguments {
-  std::string model, data, data_kind, attention, feature_map, per_token, split = "validation";
+  std::string model, data, data_kind, attention, feature_map, per_token, split = "validation", target;
   std::int64_t examples = 0, batch = 8, features = 0;
   bool json = false;
   int threads = 0;
@@ -137,6 +137,9 @@ void print_measures(const ModelConfig& config, const Evaluation& result,
              result.squared_error, result.absolute_error,
              mixed ? "" : fmt::format("; {:.4f} bits per number ({} numbers)", result.bits, result.tokens),
              work);
+  if (!std::isnan(result.signal_to_noise))
+    fmt::print("signal-to-noise ratio {:.2f} dB of the inputs, {:.2f} dB of the outputs\n",
+               result.input_signal_to_noise, result.signal_to_noise);
   if (!std::isnan(result.naive_squared_error))
     fmt::print("repeating the last number: squared error {:.4f}, absolute error {:.4f}\n",
                result.naive_squared_error, result.naive_absolute_error);
@@ -156,6 +159,8 @@ void add_measures(Json& json, const ModelConfig& config, const Evaluation& resul
     json["naive_absolute_error"] = result.naive_absolute_error;
     if (const Json rows = errors_of_rows(result); !rows.empty()) json["rows"] = rows;
     if (const Json each = errors_of_columns(result, columns); !each.empty()) json["columns"] = each;
+    json["input_signal_to_noise"] = result.input_signal_to_noise;
+    json["signal_to_noise"] = result.signal_to_noise;
   }
   if (!std::isnan(result.token_bits)) {
     json["token_bits"] = result.token_bits;
@@ -172,13 +177,15 @@ void add_measures(Json& json, const ModelConfig& config, const Evaluation& resul
 }
 
 void run(const Arguments& arguments) {
-  check_outputs("evaluate", {{"--per-token", arguments.per_token}},
-                {{"the model's", arguments.model}, {"--data", arguments.data}});
+  check_outputs(
+      "evaluate", {{"--per-token", arguments.per_token}},
+      {{"the model's", arguments.model}, {"--data", arguments.data}, {"--target", arguments.target}});
   Context context(arguments.threads);
   const std::vector<std::string> settings = settings_of(arguments);
   const std::shared_ptr<const Model> model = Model::load(arguments.model, settings);
-  const DataOptions source = data_of("evaluate", model->config(),
-                                     {arguments.model, arguments.data, arguments.data_kind, arguments.split});
+  const DataOptions source =
+      data_of("evaluate", model->config(),
+              {arguments.model, arguments.data, arguments.data_kind, arguments.split, arguments.target});
   const std::unique_ptr<const Dataset> data = open_dataset(source, split_named(arguments.split));
   if (const auto run = run_of(arguments.model); run && !arguments.data.empty() && source.kind == "series")
     if (const auto columns = RunColumns::read(*run))
@@ -247,6 +254,9 @@ void add_evaluate(Command& program) {
           "--data-kind", arguments->data_kind,
           "kind of the data; default: that of the run, or from the name of --data and the files in it")
       .check(one_of(data_kinds()));
+  command.add_option(
+      "--target", arguments->target,
+      "files with the outputs for the sound files of --data, for a model of inputs and outputs");
   command
       .add_option("--split", arguments->split, "part of the data; with --data, test takes all of the files")
       .check(one_of(split_names()));

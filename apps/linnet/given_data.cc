@@ -51,6 +51,8 @@ DataOptions data_of(const char* command, const ModelConfig& config, const GivenD
   const std::string tokenizer = tokenizer_of(arguments.model);
   if (of_run && !of_run->tokenizer.empty() && !tokenizer.empty()) of_run->tokenizer = tokenizer;
   std::string kind = arguments.kind;
+  if (!arguments.target.empty() && arguments.data.empty())
+    fail<UsageError>(command, "expected --data with --target, got none");
   if (arguments.data.empty()) {
     if (!of_run)
       fail<UsageError>(command, "expected --data for {}, which is no training run, got none",
@@ -65,10 +67,16 @@ DataOptions data_of(const char* command, const ModelConfig& config, const GivenD
   DataOptions data = data_for_model(config, arguments.data, kind);
   if (of_run) take_form(data, *of_run);
   if (data.kind == "text" && !tokenizer.empty()) data.tokenizer = tokenizer;
+  data.target = arguments.target;
+  if (data.kind == "sound" && !config.shifted() && data.target.empty())
+    fail<UsageError>(
+        command, "expected --target with the outputs for {}, as the model has inputs and outputs, got none",
+        arguments.data);
   if (arguments.split == "test") {
     data.test = std::exchange(data.path, "");
+    data.test_target = std::exchange(data.target, "");
     // The names of labels and of columns are those of the run's own data.
-    if (of_run && of_run->kind == data.kind) data.path = of_run->path;
+    if (of_run && of_run->kind == data.kind && data.kind != "sound") data.path = of_run->path;
   }
   return data;
 }

@@ -8,10 +8,11 @@ namespace linnet {
 
 /// The options of a command that reads data for a model.
 struct GivenData {
-  std::string model;  ///< folder of a model or of a run
-  std::string data;   ///< --data, or empty for the data of the run
-  std::string kind;   ///< --data-kind, or empty
-  std::string split;  ///< "training", "validation" or "test"
+  std::string model;        ///< folder of a model or of a run
+  std::string data;         ///< --data, or empty for the data of the run
+  std::string kind;         ///< --data-kind, or empty
+  std::string split;        ///< "training", "validation" or "test"
+  std::string target = {};  ///< --target: the outputs for sound in `data`, or empty
 };
 
 /// What to read: --data in the form of the run's data, or these themselves. Throws UsageError of the command

@@ -53,8 +53,8 @@ struct Arguments {
 /// What a resume may change: not the parameters that an update leads to, except how many updates there are.
 bool may_change(const std::string& key) {
   return key == "data.path" || key == "data.target" || key == "data.validation" || key == "data.test" ||
-         key == "data.tokenizer" || key == "training.steps" ||
-         std::ranges::count(keys_of_the_loop(), key) > 0;
+         key == "data.validation_target" || key == "data.test_target" || key == "data.tokenizer" ||
+         key == "training.steps" || std::ranges::count(keys_of_the_loop(), key) > 0;
 }
 
 constexpr std::int64_t sample_pictures = 64;
@@ -79,8 +79,9 @@ void draw(const fs::path& folder, std::int64_t step, const std::shared_ptr<const
 /// --data on top of the configuration, with absolute paths.
 void set_data(RunConfig& config, const std::string& data) {
   if (!data.empty()) set_source(config.data, data);
-  for (std::string* value : {&config.data.path, &config.data.target, &config.data.validation,
-                             &config.data.test, &config.data.tokenizer})
+  for (std::string* value :
+       {&config.data.path, &config.data.target, &config.data.validation, &config.data.test,
+        &config.data.validation_target, &config.data.test_target, &config.data.tokenizer})
     *value = absolute_names(*value);
 }
 

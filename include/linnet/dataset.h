@@ -178,11 +178,14 @@ LINNET_API std::uint8_t pixel_of_token(std::int32_t token, std::int64_t levels);
 ///   normalised by the mean and the deviation of their column in the training part (`applied_statistics`);
 /// - "sound": the sound files `path` (WAV, FLAC and what else libsndfile reads), of one rate and number of
 ///   channels, in the parts and windows of a series with `horizon` 1.
-///   A step is a frame: a sample of each channel. `sound` = "samples" gives real numbers in [−1, 1], one
-///   column per channel, and "mu-law" tokens of `levels` values, one field per channel (data/sound.h). With
+///   A step is `patch` frames, and a frame is a sample of each channel; frames at the end of a file that do
+///   not fill a step are left out. `sound` = "samples" gives real numbers in [−1, 1], one column per sample
+///   of a step, and "mu-law" tokens of `levels` values, one field per sample of a step (data/sound.h). With
 ///   `target`, files of the same names or in the same order, of the same rate, channels and length, the
-///   targets are their samples at the same step (`paired`). Files are read piece by piece. Throws UsageError
-///   where Linnet was built without libsndfile.
+///   targets are their samples at the same step (`paired`). Then `validation` and `test` have targets of
+///   their own, `validation_target` and `test_target`. Files are read piece by piece. Where the part for
+///   testing alone is opened, `path` may be empty. Throws UsageError where Linnet was built without
+///   libsndfile.
 ///
 /// Kinds of files take several: names separated by commas, or with * and ?, as in a shell and sorted. A name
 /// that exists is taken as it stands. With `validation` all of `path` is for training. Where one part alone
@@ -216,10 +219,12 @@ struct DataOptions {
   /// Whether training examples hold several whole sequences one after another where these are shorter than
   /// `length`: for "fasta", "lines", "pairs", and "tokens" with offsets. Other parts stay as they are.
   bool packing = false;
-  std::int64_t patch = 1;      ///< rows of a series in a step
+  std::int64_t patch = 1;      ///< rows of a series, or frames of sound, in a step
   bool columns_apart = false;  ///< whether every column of a series is a sequence of its own
   /// Pairs: tokens of a source, which is then a sequence of its own; 0: source and target are one sequence.
   std::int64_t source_length = 0;
+  /// As `target`, of the files for validation and for testing.
+  std::string validation_target = {}, test_target = {};
 };
 
 /// The values of `DataOptions::kind`.

@@ -208,6 +208,11 @@ struct Evaluation {
   /// Of a next-token model that predicts the next rows of its data: of each column of the data, in the order
   /// of `Dataset::column_names`, and of each of the rows that a step predicts, the nearest first.
   std::vector<NumberErrors> column_errors, row_errors;
+  /// Of a filter, a same-step model with as many targets as columns: the mean square of the targets over that
+  /// of the errors, in decibels (10 log₁₀), of the inputs taken as they are and of the model's means.
+  /// Infinite without an error, NaN for other models.
+  double input_signal_to_noise = std::numeric_limits<double>::quiet_NaN();
+  double signal_to_noise = std::numeric_limits<double>::quiet_NaN();
 };
 
 /// Callbacks with which a program observes and stops the loop; each is optional. They cannot change results.

@@ -76,7 +76,9 @@ std::vector<Source> files_of(const DataOptions& options) {
     }
   }
   for (const auto& [key, value] :
-       {std::pair("data.target", options.target), std::pair("data.tokenizer", options.tokenizer)}) {
+       {std::pair("data.target", options.target), std::pair("data.tokenizer", options.tokenizer),
+        std::pair("data.validation_target", options.validation_target),
+        std::pair("data.test_target", options.test_target)}) {
     if (value.empty()) continue;
     for (const fs::path& path : files_named(key, value, options.kind))
       files.push_back({path, fmt::format("{}/", key)});

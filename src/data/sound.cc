@@ -7,6 +7,7 @@
 #include <limits>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -23,12 +24,20 @@ namespace fs = std::filesystem;
 
 constexpr std::int64_t no_levels = 0;  // of raw samples
 
-/// The sounds of a data set, with as many channels each.
+/// The sounds of a data set, with as many channels each. Their steps are blocks of frames. Frames are stored
+/// one after another, so that a step is a frame of `samples` channels.
 struct Sounds {
   std::vector<fs::path> files, targets;  ///< targets: of pairs alone, one for each file
-  std::vector<std::int64_t> frames;
-  std::int64_t channels = 0;
+  std::vector<std::int64_t> steps;       ///< of each file; what does not fill a step is left out
+  std::int64_t block = 1;                ///< frames per step
+  std::int64_t samples = 0;              ///< per step
 };
+
+/// The frames of `steps` steps, in words.
+std::string frames_named(std::int64_t steps, std::int64_t block) {
+  return block == 1 ? fmt::format("data.length = {} frames", steps)
+                    : fmt::format("data.length · data.patch = {} frames", steps * block);
+}
 
 /// The same name for each file, in any order, or else the same order.
 std::vector<fs::path> in_order_of(const std::vector<fs::path>& files, const std::vector<fs::path>& targets) {
@@ -57,8 +66,10 @@ void check_alike(const fs::path& file, const SoundFormat& format, const fs::path
   if (lengths_too) check("number of frames", format.frames, of_other.frames);
 }
 
-Sounds sounds_of(std::vector<fs::path> files, const std::vector<fs::path>& targets, std::int64_t length) {
+Sounds sounds_of(std::vector<fs::path> files, const std::vector<fs::path>& targets, std::int64_t length,
+                 std::int64_t block) {
   Sounds sounds;
+  sounds.block = block;
   sounds.files = std::move(files);
   if (!targets.empty()) sounds.targets = in_order_of(sounds.files, targets);
   SoundFormat first;
@@ -68,38 +79,40 @@ Sounds sounds_of(std::vector<fs::path> files, const std::vector<fs::path>& targe
     check_alike(sounds.files[0], first, sounds.files[i], format, false);
     if (!targets.empty())
       check_alike(sounds.files[i], format, sounds.targets[i], SoundFile(sounds.targets[i]).format(), true);
-    if (format.frames < length)
-      fail("data", "{}: expected at least data.length = {} frames, got {}", sounds.files[i].string(), length,
+    if (format.frames / block < length)
+      fail("data", "{}: expected at least {}, got {}", sounds.files[i].string(), frames_named(length, block),
            format.frames);
-    sounds.frames.push_back(format.frames);
+    sounds.steps.push_back(format.frames / block);
   }
-  sounds.channels = first.channels;
+  sounds.samples = first.channels * block;
   return sounds;
 }
 
 /// Reads whole files piece by piece: throws where a sample is not finite, and gives mean and deviation of
-/// frames 0 … ends[i] − 1 of file i.
+/// each sample of steps 0 … ends[i] − 1 of file i, in steps of `block` frames.
 ColumnStatistics scanned(const std::vector<fs::path>& files, const std::vector<std::int64_t>& ends,
-                         std::int64_t channels) {
-  constexpr std::int64_t piece = 1 << 16;
-  const auto width = static_cast<std::size_t>(channels);
+                         const Sounds& sounds) {
+  constexpr std::int64_t piece = 1 << 16;  // frames
+  const auto width = static_cast<std::size_t>(sounds.samples);
+  const std::int64_t channels = sounds.samples / sounds.block;
   std::vector<double> sum(width), squares(width);
   std::vector<float> samples;
   double count = 0;
   for (std::size_t i = 0; i < files.size(); ++i) {
     SoundFile file(files[i]);
     for (std::int64_t frame = 0; frame < file.format().frames; frame += piece) {
-      samples.resize(static_cast<std::size_t>(std::min(piece, file.format().frames - frame)) * width);
+      samples.resize(static_cast<std::size_t>(std::min(piece, file.format().frames - frame) * channels));
       file.read(frame, samples);
       for (std::size_t k = 0; k < samples.size(); ++k) {
-        const std::int64_t at = frame + static_cast<std::int64_t>(k / width);
+        const std::int64_t at = frame * channels + static_cast<std::int64_t>(k);  // in the file's samples
         const double sample = samples[k];
         if (!std::isfinite(sample))
           fail("data", "{}: expected samples that are finite, got {} in frame {}", files[i].string(), sample,
-               at);
-        if (at >= ends[i]) continue;
-        sum[k % width] += sample;
-        squares[k % width] += sample * sample;
+               at / channels);
+        if (at / sounds.samples >= ends[i]) continue;
+        const auto column = static_cast<std::size_t>(at) % width;
+        sum[column] += sample;
+        squares[column] += sample * sample;
       }
     }
     count += static_cast<double>(ends[i]);
@@ -130,9 +143,9 @@ class SoundDataset final : public Dataset {
   std::int64_t vocabulary() const override { return setting_->levels; }
   std::vector<std::int64_t> fields() const override {
     return raw() ? std::vector<std::int64_t>{}
-                 : std::vector(static_cast<std::size_t>(sounds_->channels), setting_->levels);
+                 : std::vector(static_cast<std::size_t>(sounds_->samples), setting_->levels);
   }
-  std::int64_t columns() const override { return raw() ? sounds_->channels : 0; }
+  std::int64_t columns() const override { return raw() ? sounds_->samples : 0; }
   bool paired() const override { return !sounds_->targets.empty(); }
   ColumnStatistics column_statistics() const override { return setting_->inputs; }
   ColumnStatistics target_statistics() const override {
@@ -143,9 +156,9 @@ class SoundDataset final : public Dataset {
                     std::span<std::int32_t> targets) const override {
     if (raw()) return -1;
     const Window window = windows_[index];
-    const auto width = static_cast<std::size_t>(sounds_->channels);
+    const auto width = static_cast<std::size_t>(sounds_->samples);
     std::vector<float> samples(static_cast<std::size_t>(length()) * width);
-    SoundFile(sounds_->files[window.source]).read(window.begin, samples);
+    SoundFile(sounds_->files[window.source]).read(window.begin * sounds_->block, samples);
     for (std::size_t k = 0; k < samples.size(); ++k) {
       tokens[k] = mu_law_token(samples[k], setting_->levels);
       targets[k] = counts(window, k / width) ? tokens[k] : -1;
@@ -156,11 +169,12 @@ class SoundDataset final : public Dataset {
   void read_values(std::int64_t index, std::span<float> values, std::span<float> targets) const override {
     if (!raw()) return;
     const Window window = windows_[index];
-    const auto width = static_cast<std::size_t>(sounds_->channels);
+    const auto width = static_cast<std::size_t>(sounds_->samples);
     assert(values.size() == static_cast<std::size_t>(length()) * width && targets.size() == values.size());
-    SoundFile(sounds_->files[window.source]).read(window.begin, values);
+    const std::int64_t frame = window.begin * sounds_->block;
+    SoundFile(sounds_->files[window.source]).read(frame, values);
     if (paired())
-      SoundFile(sounds_->targets[window.source]).read(window.begin, targets);
+      SoundFile(sounds_->targets[window.source]).read(frame, targets);
     else
       std::ranges::copy(values, targets.begin());
     for (std::size_t k = 0; k < targets.size(); ++k)
@@ -169,8 +183,8 @@ class SoundDataset final : public Dataset {
 
  private:
   bool raw() const { return setting_->levels == no_levels; }
-  static bool counts(const Window& window, std::size_t frame) {
-    const std::int64_t step = window.begin + static_cast<std::int64_t>(frame);
+  static bool counts(const Window& window, std::size_t offset) {
+    const std::int64_t step = window.begin + static_cast<std::int64_t>(offset);
     return step >= window.counts_from && step < window.end;
   }
 
@@ -180,9 +194,11 @@ class SoundDataset final : public Dataset {
 };
 
 void check_options(const DataOptions& options) {
-  constexpr std::int64_t longest = std::int64_t{1} << 30, most_levels = 256;
+  constexpr std::int64_t longest = std::int64_t{1} << 30, most_levels = 256, most_patch = 4096;
   if (options.length < 2 || options.length > longest)
     fail<UsageError>("data", "expected data.length of 2 to {} for sound, got {}", longest, options.length);
+  if (options.patch < 1 || options.patch > most_patch)
+    fail<UsageError>("data", "expected data.patch of 1 to {}, got {}", most_patch, options.patch);
   if (options.sound != "samples" && options.sound != "mu-law")
     fail<UsageError>("data", "expected data.sound among samples, mu-law, got \"{}\"", options.sound);
   if (options.levels < 2 || options.levels > most_levels)
@@ -190,15 +206,21 @@ void check_options(const DataOptions& options) {
   if (!options.target.empty() && options.sound != "samples")
     fail<UsageError>("data", "expected data.sound = \"samples\" for pairs of input and target, got \"{}\"",
                      options.sound);
-  if (!options.target.empty() && !(options.validation.empty() && options.test.empty()))
-    fail<UsageError>("data",
-                     "expected data.split for pairs of input and target, got files for one part alone");
+  for (const auto& [key, files, targets] :
+       {std::tuple("validation", &options.validation, &options.validation_target),
+        std::tuple("test", &options.test, &options.test_target)}) {
+    // A part for testing alone has no data.target beside it.
+    const bool paired = !options.target.empty() || (options.path.empty() && !targets->empty());
+    if (!files->empty() && paired != !targets->empty())
+      fail<UsageError>("data", "expected data.{}_target beside data.{} where data.target makes pairs, got {}",
+                       key, key, targets->empty() ? "none" : "one without data.target");
+  }
 }
 
-/// All frames of each file.
+/// All steps of each file.
 std::vector<Stretch> whole_files(const Sounds& sounds) {
   std::vector<Stretch> stretches;
-  for (std::size_t i = 0; i < sounds.files.size(); ++i) stretches.push_back({i, 0, sounds.frames[i]});
+  for (std::size_t i = 0; i < sounds.files.size(); ++i) stretches.push_back({i, 0, sounds.steps[i]});
   return stretches;
 }
 
@@ -217,59 +239,71 @@ float mu_law_sample(std::int32_t token, std::int64_t levels) {
 
 Datasets open_sound(const DataOptions& options, const Parts& parts) {
   check_options(options);
-  // The training part is read in any case, for its statistics.
-  const auto files = [&](const char* key, const std::string& value) {
-    return files_named(key, value, options.kind);
+  const auto sounds_named = [&](const char* key, const std::string& value, const char* target_key,
+                                const std::string& targets) {
+    return std::make_shared<const Sounds>(
+        sounds_of(files_named(key, value, options.kind),
+                  targets.empty() ? std::vector<fs::path>{} : files_named(target_key, targets, options.kind),
+                  options.length, options.patch));
   };
-  const auto sounds = std::make_shared<const Sounds>(
-      sounds_of(files("data.path", options.path),
-                options.target.empty() ? std::vector<fs::path>{} : files("data.target", options.target),
-                options.length));
+  const bool raw = options.sound == "samples";
+  auto setting = std::make_shared<Setting>();
+  setting->length = options.length;
+  setting->levels = raw ? no_levels : options.levels;
+  const auto evaluated = [&](std::shared_ptr<const Sounds> of, std::vector<Stretch> stretches) {
+    return std::make_unique<SoundDataset>(
+        std::move(of), Windows::overlapping(std::move(stretches), options.length), setting);
+  };
+  const auto own_files = [&](const std::shared_ptr<const Sounds>& own) {
+    scanned(own->files, own->steps, *own);
+    if (!own->targets.empty()) scanned(own->targets, own->steps, *own);
+    return evaluated(own, whole_files(*own));
+  };
+  Datasets datasets;
+  std::shared_ptr<const Sounds> validated, tested;
+  if (parts.test && !options.test.empty())
+    tested = sounds_named("data.test", options.test, "data.test_target", options.test_target);
+  if (tested && options.path.empty() && !parts.training && !parts.validation) {
+    datasets.test = own_files(tested);
+    return datasets;
+  }
+  // The training part is read in any case, for its statistics.
+  const auto sounds = sounds_named("data.path", options.path, "data.target", options.target);
+  if (parts.validation && !options.validation.empty())
+    validated = sounds_named("data.validation", options.validation, "data.validation_target",
+                             options.validation_target);
+  for (const auto& own : {validated, tested})
+    if (own)
+      check_alike(sounds->files[0], SoundFile(sounds->files[0]).format(), own->files[0],
+                  SoundFile(own->files[0]).format(), false);
   std::vector<Stretch> training, validation, test;
   const std::string split = split_of(options);
   if (!options.validation.empty()) {
     training = whole_files(*sounds);
   } else {
     for (std::size_t i = 0; i < sounds->files.size(); ++i) {
-      const Division division = divide(split, sounds->frames[i], sounds->files[i].string());
+      const Division division = divide(split, sounds->steps[i], sounds->files[i].string());
       if (division.training < options.length)
-        fail("data", "{}: expected a training part of at least data.length = {} frames, got {}",
-             sounds->files[i].string(), options.length, division.training);
+        fail("data", "{}: expected a training part of at least {}, got {}", sounds->files[i].string(),
+             frames_named(options.length, options.patch), division.training * options.patch);
       training.push_back({i, 0, division.training});
       validation.push_back({i, division.training, division.validation});
       if (division.validation < division.test) test.push_back({i, division.validation, division.test});
     }
   }
-  const bool raw = options.sound == "samples";
-  auto setting = std::make_shared<Setting>();
-  setting->length = options.length;
-  setting->levels = raw ? no_levels : options.levels;
   std::vector<std::int64_t> ends;
   for (const Stretch& stretch : training) ends.push_back(stretch.end);
-  const ColumnStatistics inputs = scanned(sounds->files, ends, sounds->channels);
+  const ColumnStatistics inputs = scanned(sounds->files, ends, *sounds);
   if (raw) setting->inputs = inputs;
-  if (!sounds->targets.empty()) setting->targets = scanned(sounds->targets, ends, sounds->channels);
+  if (!sounds->targets.empty()) setting->targets = scanned(sounds->targets, ends, *sounds);
 
-  const auto evaluated = [&](std::shared_ptr<const Sounds> of, std::vector<Stretch> stretches) {
-    return std::make_unique<SoundDataset>(
-        std::move(of), Windows::overlapping(std::move(stretches), options.length), setting);
-  };
-  const auto own_files = [&](const char* key, const std::string& value) {
-    const auto own = std::make_shared<const Sounds>(sounds_of(files(key, value), {}, options.length));
-    check_alike(sounds->files[0], SoundFile(sounds->files[0]).format(), own->files[0],
-                SoundFile(own->files[0]).format(), false);
-    scanned(own->files, own->frames, own->channels);
-    return evaluated(own, whole_files(*own));
-  };
-  Datasets datasets;
   if (parts.training)
     datasets.training =
         std::make_unique<SoundDataset>(sounds, Windows::every(std::move(training), options.length), setting);
   if (parts.validation)
-    datasets.validation = options.validation.empty() ? evaluated(sounds, std::move(validation))
-                                                     : own_files("data.validation", options.validation);
-  if (parts.test && !options.test.empty())
-    datasets.test = own_files("data.test", options.test);
+    datasets.validation = validated ? own_files(validated) : evaluated(sounds, std::move(validation));
+  if (tested)
+    datasets.test = own_files(tested);
   else if (parts.test && !test.empty())
     datasets.test = evaluated(sounds, std::move(test));
   return datasets;

@@ -50,6 +50,7 @@ class ValueErrors {
     const std::int64_t count = targets.extent(1), inputs = columns.shape().columns;
     const bool naive = network.config().shifted();
     const std::int64_t series = naive ? columns.shape().series() : 1;
+    filters_ = network.config().objective == Objective::same_step && inputs == count;
     const View<const float> values(batch.values.data(), {targets.extent(0), inputs});
     if (naive && count % series == 0) {
       rows_.resize(static_cast<std::size_t>(count / series));
@@ -60,6 +61,7 @@ class ValueErrors {
       for (std::int64_t t = 0; t < count; ++t) {
         if (std::isnan(targets(i, t))) continue;
         const double error = targets(i, t) - parameters(i, t);
+        if (filters_) add_noise(batch, i * count + t, columns.deviation(t) * error);
         const float last =
             naive ? columns.last_numbers(values, i)(t % series) : std::numeric_limits<float>::quiet_NaN();
         const float target = batch.value_targets[static_cast<std::size_t>(i * count + t)];
@@ -79,9 +81,22 @@ class ValueErrors {
     result.naive_absolute_error = all.naive_absolute;
     for (const Sums& sums : columns_) result.column_errors.push_back(sums.means());
     for (const Sums& sums : rows_) result.row_errors.push_back(sums.means());
+    if (!filters_ || std::isnan(all.squared)) return;
+    result.input_signal_to_noise = 10 * std::log10(signal_ / input_noise_);
+    result.signal_to_noise = 10 * std::log10(signal_ / noise_);
   }
 
  private:
+  /// `error` of number k, in the units of the data. A missing input is no input to compare with.
+  void add_noise(const Batch& batch, std::int64_t k, double error) {
+    const double input = batch.values[static_cast<std::size_t>(k)],
+                 target = batch.value_targets[static_cast<std::size_t>(k)];
+    if (std::isnan(input)) return;
+    signal_ += target * target;
+    input_noise_ += (target - input) * (target - input);
+    noise_ += error * error;
+  }
+
   struct Sums {
     double squared = 0, absolute = 0, naive_squared = 0, naive_absolute = 0;
     std::int64_t count = 0, naive_count = 0;
@@ -114,6 +129,8 @@ class ValueErrors {
   const Dataset& dataset_;
   Sums all_;
   std::vector<Sums> rows_, columns_;
+  double signal_ = 0, input_noise_ = 0, noise_ = 0;
+  bool filters_ = false;
 };
 
 /// Bits per token of every field, and the right tokens of all.

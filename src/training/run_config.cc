@@ -12,6 +12,7 @@
 #include "data/cifar.h"
 #include "data/files.h"
 #include "data/image_folder.h"
+#include "data/sound.h"
 #include "io/json.h"
 #include "linnet/dataset.h"
 #include "model/config.h"
@@ -112,11 +113,13 @@ Options options_of(RunConfig& config) {
   options.add("data.sound", data.sound, "samples of sound as numbers, or as μ-law codes",
               {"samples", "mu-law"});
   options.add("data.target", data.target, "sound files with the outputs to learn, one for each of data.path");
+  options.add("data.validation_target", data.validation_target, "as data.target, for data.validation");
+  options.add("data.test_target", data.test_target, "as data.target, for data.test");
   options.add("data.tokenizer", data.tokenizer,
               "file of a SentencePiece model that makes tokens of text; without it bytes");
   options.add("data.packing", data.packing,
               "put several whole sequences into a training example where they are shorter than data.length");
-  options.add("data.patch", data.patch, "rows of a series in a step", 1, 1 << 16);
+  options.add("data.patch", data.patch, "rows of a series, or frames of sound, in a step", 1, 1 << 16);
   options.add("data.columns_apart", data.columns_apart,
               "make every column of a series a sequence of its own, normalised by its own statistics");
   options.add("data.source_length", data.source_length,

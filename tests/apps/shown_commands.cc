@@ -67,6 +67,7 @@ const std::vector<Strings>& all_commands() {
                                                 {"data", "digits"},
                                                 {"data", "copy"},
                                                 {"data", "reverse"},
+                                                {"data", "instruments"},
                                                 {"data", "tokenizer"},
                                                 {"convert"},
                                                 {"plot"},
