@@ -11,6 +11,7 @@
 #include <tuple>
 #include <vector>
 
+#include "data/instruments.h"
 #include "io/sound.h"
 #include "io/temporary_folder.h"
 
@@ -162,6 +163,78 @@ TEST(SoundData, FilesOfTheirOwnForValidationAndTesting) {
   EXPECT_THAT(example(*data.test, 3).targets, ElementsAre(-1000, -1000, 108, 109));
 }
 
+TEST(SoundData, StepsOfSeveralFramesAreThoseByHand) {
+  const TemporaryFolder folder;
+  DataOptions options{
+      .kind = "sound", .path = sound(folder, "a.wav", 31, 0, 2), .length = 2, .split = "0.6,0.8"};
+  options.patch = 3;  // ten steps, and a frame that is left out
+  const Datasets data = open_datasets(options);
+  EXPECT_EQ(data.training->columns(), 6);
+  EXPECT_EQ(data.training->size(), 5);
+  EXPECT_THAT(example(*data.training, 4).values,
+              ElementsAre(12, -12, 13, -13, 14, -14, 15, -15, 16, -16, 17, -17));
+  // Of the six steps of the training part the first samples are 0, 3 … 15 and the last ones −2, −5 … −17.
+  EXPECT_THAT(data.training->column_statistics().mean[0], DoubleNear(7.5 * step, 1e-9));
+  EXPECT_THAT(data.training->column_statistics().mean[5], DoubleNear(-9.5 * step, 1e-9));
+}
+
+TEST(SoundData, PartsOfTheirOwnHaveTargetsOfTheirOwn) {
+  const TemporaryFolder folder;
+  const std::string a = sound(folder, "a.wav", 20), clean = sound(folder, "clean.wav", 20, 300);
+  DataOptions options{.kind = "sound", .path = a, .length = 4, .validation = a, .target = a};
+  options.validation_target = clean;
+  EXPECT_THAT(example(*open_datasets(options).validation, 0).targets, ElementsAre(300, 301, 302, 303));
+  DataOptions test{.kind = "sound", .length = 4, .test = a};
+  test.test_target = clean;
+  EXPECT_THAT(example(*open_dataset(test, Split::test), 0).targets, ElementsAre(300, 301, 302, 303));
+}
+
+/// The samples of a sound file of one channel.
+std::vector<float> samples_of(const std::filesystem::path& path) {
+  SoundFile file(path);
+  std::vector<float> samples(static_cast<std::size_t>(file.format().frames));
+  file.read(0, samples);
+  return samples;
+}
+
+TEST(Instruments, HaveTheNoiseThatWasAskedForAndDependOnTheSeed) {
+  const TemporaryFolder folder;
+  for (const double decibels : {-3.0, 6.0, 20.0}) {
+    const std::filesystem::path own = folder / fmt::format("{}", decibels);
+    write_instruments(own, {.seconds = 2, .test_seconds = 1, .rate = 8000, .noise = decibels, .seed = 5});
+    for (const auto& [part, frames] : {std::pair("", 16000u), std::pair("-test", 8000u)}) {
+      const std::vector<float> clean = samples_of(own / fmt::format("clean{}.wav", part)),
+                               noisy = samples_of(own / fmt::format("noisy{}.wav", part));
+      ASSERT_EQ(clean.size(), frames);
+      ASSERT_EQ(noisy.size(), frames);
+      double signal = 0, noise = 0;
+      for (std::size_t t = 0; t < clean.size(); ++t) {
+        signal += double{clean[t]} * clean[t];
+        noise += std::pow(double{noisy[t]} - clean[t], 2);
+      }
+      EXPECT_GT(signal, 1e-3 * frames);
+      EXPECT_NEAR(10 * std::log10(signal / noise), decibels, 0.3);
+    }
+  }
+  const std::vector<float> first = samples_of(folder / "6" / "clean.wav");
+  EXPECT_EQ(samples_of(folder / "20" / "clean.wav"), first);
+  EXPECT_NE(samples_of(folder / "6" / "clean-test.wav"), std::vector(first.begin(), first.begin() + 8000));
+  write_instruments(folder / "other", {.seconds = 2, .test_seconds = 1, .rate = 8000, .seed = 6});
+  EXPECT_NE(samples_of(folder / "other" / "clean.wav"), first);
+}
+
+TEST(Instruments, RefuseWhatCannotBe) {
+  const TemporaryFolder folder;
+  EXPECT_THAT(error_of<UsageError>([&] { write_instruments(folder / "a", {.seconds = 0.5}); }),
+              HasSubstr("1 to 36000 seconds"));
+  EXPECT_THAT(error_of<UsageError>([&] { write_instruments(folder / "a", {.rate = 100}); }),
+              HasSubstr("4000 to 48000"));
+  EXPECT_THAT(error_of<UsageError>([&] { write_instruments(folder / "a", {.noise = std::nan("")}); }),
+              HasSubstr("decibels"));
+  sound(folder, "a.wav", 4);
+  EXPECT_THAT(error_of([&] { write_instruments(folder.path(), {}); }), HasSubstr("new or empty folder"));
+}
+
 TEST(SoundData, NamesBothFilesThatDiffer) {
   const TemporaryFolder folder;
   const std::string a = sound(folder, "a.wav", 20);
@@ -200,7 +273,17 @@ TEST(SoundData, RefusesFilesAndOptionsThatCannotBe) {
   EXPECT_THAT(refusal({.path = a, .length = 4, .sound = "mu-law", .target = a}),
               HasSubstr("\"samples\" for pairs"));
   EXPECT_THAT(refusal({.path = a, .length = 4, .validation = a, .target = a}),
-              HasSubstr("data.split for pairs"));
+              HasSubstr("data.validation_target beside data.validation"));
+  DataOptions alone{.path = a, .length = 4, .test = a};
+  alone.test_target = b;
+  EXPECT_THAT(refusal(alone), HasSubstr("one without data.target"));
+  DataOptions wide{.path = a, .length = 4};
+  for (const std::int64_t patch : {0, 4097}) {
+    wide.patch = patch;
+    EXPECT_THAT(refusal(wide), HasSubstr("data.patch of 1 to 4096"));
+  }
+  wide.patch = 6;
+  EXPECT_THAT(refusal(wide), HasSubstr("data.length · data.patch = 24 frames, got 20"));
   EXPECT_THAT(refusal({.path = a, .length = 4, .target = a + "," + b}), HasSubstr("data.path, 1, got 2"));
   EXPECT_THAT(refusal({.path = a, .length = 4, .split = "2016-07-01"}),
               AllOf(HasSubstr("fractions"), HasSubstr("data.split")));
