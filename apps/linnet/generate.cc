@@ -1,13 +1,13 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cstdio>
 
 #include "answers.h"
 #include "base/fail.h"
 #include "checks.h"
 #include "commands.h"
+#include "continuation.h"
 #include "generation/stream_file.h"
 #include "io/file.h"
 #include "outputs.h"
@@ -47,15 +47,6 @@ std::string default_picture(const std::string& model) {
   if (!run) fail<UsageError>("generate", "expected --out FILE.png for pictures, got none");
   create_folders(*run / "samples");
   return (*run / "samples/generated.png").string();
-}
-
-/// In small letters, with its dot.
-std::string extension_of(const std::string& file) {
-  std::string extension = fs::path(file).extension().string();
-  std::ranges::transform(extension, extension.begin(), [](char c) {
-    return static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  });
-  return extension;
 }
 
 void check_picture_options(const Arguments& arguments) {
@@ -318,6 +309,26 @@ void answer(const std::shared_ptr<const Model>& model, const Arguments& argument
                         .threads = arguments.threads});
 }
 
+/// What follows a series or a sound.
+void continue_numbers(const std::shared_ptr<const Model>& model, const Arguments& arguments) {
+  for (const auto& [option, given] : {std::pair("--prompt", !arguments.prompt.empty()),
+                                      {"--complete", !arguments.complete.empty()},
+                                      {"--columns", arguments.columns != 0},
+                                      {"--count", arguments.count != 0},
+                                      {"--label", !arguments.labels.empty()},
+                                      {"--states", !arguments.states.empty()},
+                                      {"--save-states", !arguments.save_states.empty()},
+                                      {"--no-cache", arguments.no_cache}})
+    if (given) fail<UsageError>("generate", "expected no {} for a series or sound", option);
+  write_continuation(model, {.model = arguments.model,
+                             .prompt = arguments.prompt_file,
+                             .out = arguments.out,
+                             .length = arguments.length,
+                             .sampling = arguments.sampling,
+                             .threads = arguments.threads,
+                             .json = arguments.json});
+}
+
 void run(const Arguments& arguments) {
   arguments.sampling.check();
   check_outputs("generate", {{"--out", arguments.out}, {"--save-states", arguments.save_states}},
@@ -329,12 +340,12 @@ void run(const Arguments& arguments) {
   const std::shared_ptr<const Model> model = Model::load(arguments.model);
   model->config().check_generates();
   for (const std::int64_t label : arguments.labels) model->config().first_input(label);
-  if (model->config().columns > 0)
-    fail<UsageError>("generate", "expected a model of tokens, got one of real numbers: see linnet forecast");
   if (!model->config().has_encoder() && (!arguments.source.empty() || !arguments.source_file.empty()))
     fail<UsageError>("generate",
                      "expected an encoder–decoder model for --source, got a model without an encoder");
-  if (model->config().has_encoder())
+  if (is_continuation(model->config(), arguments.out))
+    continue_numbers(model, arguments);
+  else if (model->config().has_encoder())
     answer(model, arguments);
   else if (model->config().field_sizes().size() > 1)
     draw_pieces(model, arguments);
@@ -364,13 +375,15 @@ void add_generate(Command& program) {
   command.add_option(
       "--out", arguments->out,
       "PNG file for pictures (default: samples/generated.png of the run), or file for text (default: "
-      "standard output); several fields: a .safetensors, .mid or .png file");
+      "standard output); several fields: a .safetensors, .mid or .png file; what follows a series or "
+      "a sound: a .csv or .wav file");
   add("--label", arguments->labels, "classes to draw in turn, 3,1,4; default: all")
       .delimiter(',')
       .check(whole(0));
   const Option prompt =
       add("--prompt", arguments->prompt, "text to continue; numbers if tokens are not bytes");
-  add("--prompt-file", arguments->prompt_file, "file with the text to continue, - for standard input")
+  add("--prompt-file", arguments->prompt_file,
+      "file with the text to continue, - for standard input; a series or a sound")
       .excludes(prompt);
   const Option source =
       add("--source", arguments->source, "encoder–decoder models: the source to write an answer to");
@@ -378,7 +391,10 @@ void add_generate(Command& program) {
       .excludes(source);
   add("--complete", arguments->complete,
       "complete the upper halves of the pictures in a PNG, an IDX or a CIFAR-10 file (.bin)");
-  add("--length", arguments->length, "tokens per text; default: model.length").check(whole(1, most_count));
+  add("--length", arguments->length,
+      "tokens per text, rows of a series, frames of sound; default: model.length tokens, the rows of a "
+      "step's prediction, a second")
+      .check(whole(1, most_count));
   add("--temperature", arguments->sampling.temperature,
       "below 1: more probable; above 1: more varied; 0: greedy")
       .capture_default_str()

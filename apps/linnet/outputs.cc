@@ -1,6 +1,7 @@
 #include "outputs.h"
 
 #include <algorithm>
+#include <cctype>
 #include <filesystem>
 #include <system_error>
 
@@ -69,6 +70,14 @@ void check_outputs(const char* command, const std::vector<NamedPath>& outputs,
     for (std::size_t j = 0; j < i; ++j)
       if (!outputs[j].path.empty()) refuse_same(outputs[j], outputs[j].path);
   }
+}
+
+std::string extension_of(const std::string& file) {
+  std::string extension = std::filesystem::path(file).extension().string();
+  std::ranges::transform(extension, extension.begin(), [](char c) {
+    return static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  });
+  return extension;
 }
 
 }  // namespace linnet

@@ -9,16 +9,13 @@
 #include "io/midi.h"
 #include "io/png.h"
 #include "io/safetensors.h"
+#include "outputs.h"
 #include "report.h"
 
 namespace linnet {
 namespace {
 
 constexpr std::int64_t steps_per_quarter = 4;
-
-std::string extension_of(const Pieces& pieces) {
-  return std::filesystem::path(pieces.out).extension().string();
-}
 
 /// Steps of all pieces one after another, [count · length, fields].
 std::vector<std::int32_t> draw(const std::shared_ptr<const Model>& model, const Pieces& pieces) {
@@ -85,7 +82,7 @@ Image piano_roll(const PianoRoll& roll) {
 }  // namespace
 
 void check_pieces(const ModelConfig& config, const Pieces& pieces) {
-  const std::string extension = extension_of(pieces);
+  const std::string extension = extension_of(pieces.out);
   if (extension != ".safetensors" && extension != ".mid" && extension != ".png")
     fail<UsageError>(
         "generate",
@@ -104,7 +101,7 @@ void check_pieces(const ModelConfig& config, const Pieces& pieces) {
 void write_pieces(const std::shared_ptr<const Model>& model, const Pieces& pieces) {
   const auto fields = std::ssize(model->config().field_sizes());
   std::vector<std::int32_t> tokens = draw(model, pieces);
-  const std::string extension = extension_of(pieces);
+  const std::string extension = extension_of(pieces.out);
   if (extension == ".safetensors") {
     std::vector<std::int64_t> offsets;
     for (std::int64_t i = 0; i <= pieces.count; ++i) offsets.push_back(i * pieces.length);

@@ -1,0 +1,165 @@
+#include "continuation.h"
+
+#include <fmt/chrono.h>
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <chrono>
+#include <vector>
+
+#include "base/fail.h"
+#include "checks.h"
+#include "data/sound.h"
+#include "io/file.h"
+#include "io/sound.h"
+#include "outputs.h"
+#include "report.h"
+#include "series_paths.h"
+
+namespace linnet {
+namespace {
+
+using Samples = std::vector<float>;
+
+/// The time after the last one of a series by so many rows, where rows are evenly spaced; otherwise the
+/// number of the row.
+std::string time_after(const Series& series, std::int64_t rows) {
+  const auto count = static_cast<std::int64_t>(series.times.size());
+  const auto at = [&](std::int64_t i) { return series.times[static_cast<std::size_t>(i)]; };
+  const bool even = count >= 3 && at(count - 1) - at(count - 2) == at(count - 2) - at(count - 3);
+  if (!even) return fmt::format("{}", rows);
+  const std::int64_t time = at(count - 1) + rows * (at(count - 1) - at(count - 2));
+  if (!series.calendar) return fmt::format("{}", time);
+  constexpr std::int64_t second = 1'000'000;
+  const std::int64_t seconds = time / second - (time % second < 0 ? 1 : 0), rest = time - seconds * second;
+  const std::string text =
+      fmt::format("{:%Y-%m-%d %H:%M:%S}", fmt::gmtime(static_cast<std::time_t>(seconds)));
+  return rest == 0 ? text : fmt::format("{}.{:06}", text, rest);
+}
+
+std::int64_t continue_series(const Continuation& wanted) {
+  const SeriesInput input = read_series_input("generate", wanted.model, wanted.prompt);
+  const std::int64_t steps = wanted.length > 0 ? wanted.length : input.horizon();
+  const SeriesPaths paths(input, {.samples = 1,
+                                  .steps = steps,
+                                  .context = context_of("generate", input, 0, steps),
+                                  .seed = wanted.sampling.seed,
+                                  .temperature = wanted.sampling.temperature,
+                                  .threads = wanted.threads});
+  std::string lines = input.series.times.empty() ? "row" : "time";
+  for (const std::string& column : input.series.columns) lines += "," + column;
+  for (std::int64_t step = 0; step < steps; ++step) {
+    lines += "\n" + time_after(input.series, step + 1);
+    for (std::int64_t column = 0; column < std::ssize(input.series.columns); ++column)
+      lines += fmt::format(",{:.7g}", paths.at(0, step, column));
+  }
+  write_file_atomically(wanted.out, lines + "\n");
+  return steps;
+}
+
+/// Steps of whole frames that a model of sound takes, and those to draw.
+struct SoundSteps {
+  std::int64_t samples = 0;  ///< of a step
+  std::int64_t known = 0, drawn = 0;
+};
+
+Samples continue_samples(const std::shared_ptr<const Model>& model, const Continuation& wanted,
+                         const SoundSteps& steps, const Samples& known) {
+  NumberSession session(model, 1, {.threads = wanted.threads});
+  const auto each = static_cast<std::size_t>(steps.samples);
+  const auto step_at = [&](std::int64_t step) {
+    return std::span(known).subspan(static_cast<std::size_t>(step) * each, each);
+  };
+  Samples drawn(static_cast<std::size_t>(session.targets())), result;
+  for (std::int64_t step = 0; step + 1 < steps.known; ++step) session.observe(step_at(step));
+  Samples predicted(drawn.size());
+  session.step(step_at(steps.known - 1), predicted);
+  for (std::int64_t step = 0; step < steps.drawn; ++step) {
+    session.draw(0, wanted.sampling.seed, drawn, wanted.sampling.temperature);
+    result.insert(result.end(), drawn.begin(), drawn.begin() + steps.samples);
+    if (step + 1 < steps.drawn) session.step(std::span(drawn).first(each), predicted);
+  }
+  return result;
+}
+
+Samples continue_codes(const std::shared_ptr<const Model>& model, const Continuation& wanted,
+                       const SoundSteps& steps, const Samples& known) {
+  const std::int64_t levels = model->config().field_sizes().front();
+  std::vector<std::int32_t> tokens;
+  for (std::int64_t i = 0; i < steps.known * steps.samples; ++i)
+    tokens.push_back(mu_law_token(known[static_cast<std::size_t>(i)], levels));
+  Session session(model, 1, {.threads = wanted.threads});
+  session.begin(0, -1, wanted.sampling);
+  session.prefill(0, tokens);
+  Samples result;
+  tokens.resize(static_cast<std::size_t>(steps.samples));
+  for (std::int64_t step = 0; step < steps.drawn; ++step) {
+    session.step(tokens);
+    for (const std::int32_t token : tokens) result.push_back(mu_law_sample(token, levels));
+  }
+  return result;
+}
+
+std::int64_t continue_sound(const std::shared_ptr<const Model>& model, const Continuation& wanted) {
+  const ModelConfig& config = model->config();
+  const bool codes = config.columns == 0;
+  const auto sizes = config.field_sizes();
+  if (!config.shifted() || config.classes > 0 || (!codes && !sizes.empty()) ||
+      (codes && std::ranges::any_of(sizes, [&](std::int64_t size) { return size != sizes.front(); })) ||
+      (!codes && config.target_count() < config.columns))
+    fail<UsageError>("generate", "expected a model of the next samples of sound for {}, got another",
+                     wanted.out);
+  SoundFile file(wanted.prompt);
+  const SoundFormat& format = file.format();
+  SoundSteps steps{.samples = codes ? std::ssize(sizes) : config.columns};
+  if (steps.samples % format.channels != 0)
+    fail<UsageError>("generate",
+                     "expected a sound whose channels divide the {} samples of a step, got {} in {}",
+                     steps.samples, format.channels, wanted.prompt);
+  const std::int64_t frames = steps.samples / format.channels,
+                     length = wanted.length > 0 ? wanted.length : format.rate;
+  if (format.frames < frames)
+    fail<UsageError>("generate", "expected at least the {} frames of a step, got {} in {}", frames,
+                     format.frames, wanted.prompt);
+  steps.drawn = (length + frames - 1) / frames;
+  // The last steps, as many as in training, or with learned positions fewer.
+  steps.known = std::min(format.frames / frames, config.length - 1);
+  if (config.positions == Positions::learned)
+    steps.known = std::min(steps.known, config.length - steps.drawn);
+  if (steps.known < 1)
+    fail<UsageError>("generate", "expected fewer steps than the {} learned positions of the model, got {}",
+                     config.length, steps.drawn);
+  Samples known(static_cast<std::size_t>(steps.known * steps.samples));
+  file.read(format.frames - steps.known * frames, known);
+  Samples drawn =
+      codes ? continue_codes(model, wanted, steps, known) : continue_samples(model, wanted, steps, known);
+  drawn.resize(static_cast<std::size_t>(length * format.channels));
+  write_sound(wanted.out, drawn, format.channels, format.rate);
+  return length;
+}
+
+}  // namespace
+
+bool is_continuation(const ModelConfig& config, const std::string& out) {
+  return config.columns > 0 || extension_of(out) == ".wav";
+}
+
+void write_continuation(const std::shared_ptr<const Model>& model, const Continuation& wanted) {
+  const bool sound = extension_of(wanted.out) == ".wav";
+  if (!sound && extension_of(wanted.out) != ".csv")
+    fail<UsageError>("generate",
+                     "expected --out with a .csv file of a series or a .wav file of sound, got {}",
+                     wanted.out.empty() ? "none" : wanted.out);
+  if (wanted.prompt.empty())
+    fail<UsageError>("generate", "expected --prompt-file with the {} to continue, got none",
+                     sound ? "sound" : "series");
+  const auto start = std::chrono::steady_clock::now();
+  const std::int64_t drawn = sound ? continue_sound(model, wanted) : continue_series(wanted);
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  if (wanted.json)
+    print_json({{"out", wanted.out}, {"length", drawn}, {"seconds", seconds}});
+  else
+    fmt::print("{} {} in {:.2f} s: {}\n", drawn, sound ? "frames" : "rows", seconds, wanted.out);
+}
+
+}  // namespace linnet
