@@ -5,6 +5,8 @@
 #include "commands.h"
 #include "io/file.h"
 #include "linnet/model.h"
+#include "run_columns.h"
+#include "run_record.h"
 
 namespace linnet {
 namespace {
@@ -23,6 +25,8 @@ void run(const Arguments& arguments) {
   if (out.has_parent_path()) create_folders(out.parent_path());
   AtomicFolder folder(out);
   after->save(folder.path());
+  if (const auto run = run_of(arguments.model))
+    if (const auto columns = RunColumns::read(*run)) columns->write(folder.path());
   folder.commit();
   fmt::print("{}: {} weights, {} parameters in {:.1f} MB (before: {} in {:.1f} MB)\n", out.string(),
              name_of(after->config().weights), after->parameter_count(),

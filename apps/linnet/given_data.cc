@@ -9,6 +9,7 @@
 #include "base/fail.h"
 #include "data/files.h"
 #include "model/files.h"
+#include "run_columns.h"
 #include "run_record.h"
 #include "training/run_config.h"
 
@@ -66,6 +67,9 @@ DataOptions data_of(const char* command, const ModelConfig& config, const GivenD
   if (kind.empty() && !tokenizer.empty()) kind = kind_of_source(arguments.data);
   DataOptions data = data_for_model(config, arguments.data, kind);
   if (of_run) take_form(data, *of_run);
+  // A converted model keeps the columns of its run.
+  if (const auto columns = of_run ? std::nullopt : RunColumns::read(arguments.model))
+    data.columns_apart = !columns->applied.mean.empty();
   if (data.kind == "text" && !tokenizer.empty()) data.tokenizer = tokenizer;
   data.target = arguments.target;
   if (data.kind == "sound" && !config.shifted() && data.target.empty())

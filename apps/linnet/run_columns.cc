@@ -54,8 +54,8 @@ void RunColumns::write(const fs::path& run) const {
   write_file_atomically(run / columns_file, json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
-void RunColumns::check(const char* command, const std::string& origin,
-                       const std::vector<std::string>& found) const {
+void RunColumns::check(const char* command, const std::string& origin, std::vector<std::string> found) const {
+  std::ranges::transform(found, found.begin(), as_json_text);
   if (found == names) return;
   const auto [expected, got] = std::ranges::mismatch(names, found);
   const auto name = [](const auto& at, const auto& end) {

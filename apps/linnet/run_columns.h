@@ -26,7 +26,7 @@ struct RunColumns {
 
   /// Throws UsageError, naming `command`, where the columns `found` in `origin` are others or in another
   /// order.
-  void check(const char* command, const std::string& origin, const std::vector<std::string>& found) const;
+  void check(const char* command, const std::string& origin, std::vector<std::string> found) const;
 };
 
 }  // namespace linnet

@@ -76,15 +76,15 @@ SeriesInput read_series_input(const char* command, const std::string& model, con
   if (run) input.options = RunRecord::read(*run).config.data;
   const std::string path = data.empty() ? path_of_run(command, model, input.options) : data;
   input.series = parse_series(read_file(path), path, input.options);
-  if (const auto columns = run ? RunColumns::read(*run) : std::nullopt) {
+  if (const auto columns = RunColumns::read(run.value_or(model))) {
     columns->check(command, path, input.series.columns);
     input.applied = columns->applied;
-  } else if (input.options.columns_apart) {
+  } else if (run && input.options.columns_apart) {
     fail<UsageError>(command, "expected columns.json in {}, with the statistics of each column, got none",
                      run->string());
   }
   const std::int64_t expected =
-      input.options.columns_apart ? std::ssize(input.series.columns) : input.row_columns();
+      input.applied.mean.empty() ? input.row_columns() : std::ssize(input.series.columns);
   if (std::ssize(input.series.columns) != expected)
     fail<UsageError>(command, "expected {} columns as the model has, got {} in {}", expected,
                      input.series.columns.size(), path);

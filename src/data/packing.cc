@@ -18,6 +18,10 @@ namespace {
 class PackedDataset final : public Dataset {
  public:
   explicit PackedDataset(std::unique_ptr<Dataset> singles) : singles_(std::move(singles)) {
+    if (singles_->source_length() > 0)
+      fail<UsageError>("data",
+                       "expected data.packing = false with data.source_length, whose sources belong to one "
+                       "target each, got true");
     std::vector<std::int64_t> order(static_cast<std::size_t>(singles_->size()));
     std::iota(order.begin(), order.end(), 0);
     for (const std::int64_t index : order) steps_.push_back(singles_->steps(index));

@@ -123,6 +123,10 @@ Json read_json(const std::filesystem::path& path) {
   return parse_json(read_file(path, most_bytes), path.string());
 }
 
+std::string as_json_text(const std::string& text) {
+  return Json::parse(Json(text).dump(-1, ' ', false, Json::error_handler_t::replace)).get<std::string>();
+}
+
 void write_json(const std::filesystem::path& path, const Json& value) {
   write_file_atomically(path, value.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
 }

@@ -264,10 +264,11 @@ void check_steps(const ModelConfig& config) {
   if (config.columns == 0 && config.targets > 0 && config.objective != Objective::same_step)
     fail<UsageError>("model", "expected model.targets = 0 for a model without columns, got {}",
                      config.targets);
-  if (config.relative && (config.columns == 0 || !config.shifted()))
+  const bool from_steps = config.shifted() || config.objective == Objective::same_step;
+  if (config.relative && (config.columns == 0 || !from_steps))
     fail<UsageError>("model",
-                     "expected model.columns of at least 1 and model.objective = \"next-token\" with "
-                     "model.relative, got {} columns and \"{}\"",
+                     "expected model.columns of at least 1 and model.objective = \"next-token\" or "
+                     "\"same-step\" with model.relative, got {} columns and \"{}\"",
                      config.columns, name_of(config.objective));
   if (config.relative_inputs && (config.columns == 0 || !config.shifted()))
     fail<UsageError>("model",

@@ -78,7 +78,9 @@ class Transformer {
               std::span<const std::int64_t> key_lengths = {});
 
   /// Queries of all heads and passes so far whose denominator was not positive (linear attention).
-  std::int64_t non_positive() const { return attention_.non_positive; }
+  std::int64_t non_positive() const {
+    return attention_.non_positive + cross_.non_positive + source_attention_.non_positive;
+  }
 
   /// Queries, keys and values [batch, length, 3 · width] of the self-attention of block `layer`, 0 being the
   /// first, for the inputs ids [batch · length]: three parts of width, each by heads. The view lives until

@@ -264,7 +264,9 @@ Evaluation evaluate(Context& context, const Network& network, const Dataset& dat
   }
   result.examples = count;
   result.bits = nats / std::numbers::ln2 / static_cast<double>(std::max<std::int64_t>(result.tokens, 1));
-  const auto queries = static_cast<double>(count * config.length * config.layers * config.heads);
+  const std::int64_t of_decoder = config.length * config.layers * (config.has_encoder() ? 2 : 1),
+                     of_encoder = config.source_length * config.encoder_layers;
+  const auto queries = static_cast<double>(count * config.heads * (of_decoder + of_encoder));
   result.non_positive = static_cast<double>(transformer.non_positive()) / std::max(queries, 1.0);
   result.perplexity = std::exp2(result.bits);
   result.accuracy = std::numeric_limits<double>::quiet_NaN();

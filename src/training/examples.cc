@@ -9,6 +9,7 @@
 #include "base/fail.h"
 #include "base/names.h"
 #include "base/parallel.h"
+#include "io/json.h"
 #include "linnet/dataset.h"
 #include "training/masking.h"
 
@@ -99,7 +100,8 @@ void check_assets(const ModelAssets& assets, const Dataset& dataset) {
   const std::string tokenizer = dataset.tokenizer();
   if (!assets.tokenizer.empty() && !tokenizer.empty() && tokenizer != assets.tokenizer)
     fail<UsageError>("data", "expected text through the tokenizer of the model, got it through another one");
-  const std::vector<std::string> names = dataset.class_names();
+  std::vector<std::string> names = dataset.class_names();
+  std::ranges::transform(names, names.begin(), as_json_text);
   if (assets.class_names.empty() || names.empty() || names == assets.class_names) return;
   const auto other = std::ranges::find_if(
       names, [&](const std::string& name) { return std::ranges::count(assets.class_names, name) == 0; });

@@ -63,8 +63,15 @@ class Run {
     if (options.transpose > 0 && training.vocabulary() == 0)
       fail<UsageError>("training", "expected training.transpose = 0 for steps without tokens, got {}",
                        options.transpose);
+    if (options.transpose > 0 && config.has_encoder())
+      fail<UsageError>("training",
+                       "expected training.transpose = 0 for an encoder–decoder model, whose sources it does "
+                       "not shift, got {}",
+                       options.transpose);
     const bool named = config.classes > 0;
-    trainer_.set_assets({named ? training.class_names() : std::vector<std::string>(), training.tokenizer()});
+    std::vector<std::string> names = named ? training.class_names() : std::vector<std::string>();
+    std::ranges::transform(names, names.begin(), as_json_text);
+    trainer_.set_assets({std::move(names), training.tokenizer()});
   }
 
   TrainingResult run(bool resume) {
