@@ -253,7 +253,7 @@ DataOptions data_for_model(const ModelConfig& model, const std::string& source, 
   data.length = model.length;
   data.source_length = model.source_length;
   data.size = model.image_height == model.image_width ? model.image_height : 0;
-  data.levels = model.vocabulary;
+  if (model.columns == 0) data.levels = model.vocabulary;
   if (data.kind == "sound") data.sound = model.columns > 0 ? "samples" : "mu-law";
   data.labels = model.classes > 0;
   if (data.kind == "series" && model.columns > 0) {
