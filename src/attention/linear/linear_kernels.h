@@ -100,8 +100,8 @@ void linear_key_gradient(Context& own, const LinearGradientCall& call, FloatView
 
 /// One token of one head, in one pass over its state: z = γ z + φk, S = γ S + φk vᵀ, out = Sᵀ φq / (zᵀ φq +
 /// ε), or `scale` Sᵀ φq where it is not normalised. A denominator from −least to least gives zeros, and a
-/// smaller one where it `must_be_positive`. Without `key_features` there is no token to take: S and z are read
-/// and stay as they are.
+/// smaller one where it `must_be_positive`. Without `key_features` there is no token to take: S and z are
+/// read and stay as they are.
 struct LinearStep {
   float* out;
   float *sums, *z;            ///< S [F, M], z [F]
