@@ -25,6 +25,6 @@ bool is_continuation(const ModelConfig& config, const std::string& out);
 
 /// Draws it, writes the file and prints a line. Throws UsageError for files that are neither, for options
 /// and models that do not fit.
-void write_continuation(const std::shared_ptr<const Model>& model, const Continuation& continuation);
+void write_continuation(const std::shared_ptr<const Model>& model, const Continuation& wanted);
 
 }  // namespace linnet

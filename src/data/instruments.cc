@@ -60,7 +60,7 @@ void add_partials(std::span<float> samples, std::int64_t rate, const Note& note,
 void add_pluck(std::span<float> samples, std::int64_t rate, const Note& note, const Random& random,
                std::uint64_t first) {
   const double period = static_cast<double>(rate) / note.frequency - 0.5;
-  std::vector<double> loop(std::max<std::size_t>(2, static_cast<std::size_t>(period + 0.5)));
+  std::vector<double> loop(std::max<std::size_t>(2, static_cast<std::size_t>(std::lround(period))));
   for (std::size_t i = 0; i < loop.size(); ++i) loop[i] = 2.0 * random.uniform(first + i) - 1;
   const std::size_t ramp = std::max<std::size_t>(1, static_cast<std::size_t>(rate / 50));
   for (std::size_t t = 0; t < samples.size(); ++t) {

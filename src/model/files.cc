@@ -187,8 +187,17 @@ void write_model(const std::filesystem::path& folder, const ModelConfig& config,
   create_folders(folder);
   // In this order, a program that is killed between them leaves no weights without their configuration.
   write_json(folder / config_file, json);
-  if (!assets.class_names.empty()) write_json(folder / labels_file, assets.class_names);
-  if (!assets.tokenizer.empty()) write_file_atomically(folder / tokenizer_file, assets.tokenizer);
+  const auto write_asset = [&](const char* name, bool exists, const auto& write) {
+    std::error_code ignored;
+    if (exists)
+      write(folder / name);
+    else
+      std::filesystem::remove(folder / name, ignored);
+  };
+  write_asset(labels_file, !assets.class_names.empty(),
+              [&](const auto& path) { write_json(path, assets.class_names); });
+  write_asset(tokenizer_file, !assets.tokenizer.empty(),
+              [&](const auto& path) { write_file_atomically(path, assets.tokenizer); });
   write_safetensors(folder / weights_file, tensors, {{"format", "linnet"}});
 }
 

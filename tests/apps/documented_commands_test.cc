@@ -54,6 +54,7 @@ const std::vector<Rule> rules = {
     {{"embed"}, {"--examples", "4"}, {}},
     {{"approximate"}, {"--features", "8:16", "--draws", "2", "--length", "32"}, {}},
     {{"data", "tokenizer"}, {"--size", "290"}, {}},
+    {{"data", "instruments"}, {"--seconds", "8", "--test", "6"}, {}},
     {{"data"}, {"--count", "20"}, {}},
     {{"bench", "attention"},
      {"--length", "128,256", "--seconds", "0.01", "--heads", "1", "--streams", "16"},
@@ -94,6 +95,7 @@ const std::map<std::string, Strings> presumed_runs = {
     {"anomalies", {"train", "anomalies", "--data", "machine.csv"}},
     {"music", {"train", "music", "--data", "jsb_train.safetensors"}},
     {"reverse", {"train", "reverse-text"}},
+    {"audio", {"train", "audio", "--data", "music/noisy.wav", "--set", "data.target=music/clean.wav"}},
 };
 
 std::string text_file() {
@@ -201,6 +203,7 @@ class Stock {
     fs::create_directory_symlink(source / "models", folder_ / "models");
     fs::create_directory_symlink(source / "configs", folder_ / "configs");
     succeed({"data", "digits", "--count", "20", "--test", "10", "--out", (folder_ / "mnist").string()});
+    succeed({"data", "instruments", "--seconds", "8", "--test", "6", "--out", (folder_ / "music").string()});
   }
 
   Folder folder_{"stock"};
