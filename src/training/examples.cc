@@ -172,7 +172,8 @@ void Examples::read_one(const Dataset& dataset, const ModelConfig& config, std::
     labels_[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(sequences[0].label);
   const std::vector<std::int64_t> sizes = config.field_sizes();
   std::int64_t begin = 0;
-  for (const auto& [end, label] : sequences) {
+  for (const PackedSequence& sequence : sequences) {
+    const std::int64_t end = sequence.end;
     const auto own = [&](auto all, std::int64_t each) {
       return all.subspan(static_cast<std::size_t>(begin * each),
                          static_cast<std::size_t>((end - begin) * each));
@@ -184,7 +185,7 @@ void Examples::read_one(const Dataset& dataset, const ModelConfig& config, std::
     if (config.masked())
       hide_tokens(own(tokens, fields), own(targets, fields), sizes, masks.random, first);
     else if (config.shifted())
-      shift(config, sizes, own(inputs, input_fields), own(values, columns), label);
+      shift(config, sizes, own(inputs, input_fields), own(values, columns), sequence.label);
     begin = end;
   }
   if (!dataset.packed()) return;
