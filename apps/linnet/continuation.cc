@@ -140,16 +140,18 @@ std::int64_t continue_sound(const std::shared_ptr<const Model>& model, const Con
 
 }  // namespace
 
-bool is_continuation(const ModelConfig& config, const std::string& out) {
-  return config.columns > 0 || extension_of(out) == ".wav";
+bool is_continuation(const ModelConfig& config, const std::string& prompt, const std::string& out) {
+  return config.columns > 0 || (!prompt.empty() && extension_of(out) == ".wav");
 }
 
 void write_continuation(const std::shared_ptr<const Model>& model, const Continuation& wanted) {
   const bool sound = extension_of(wanted.out) == ".wav";
   if (!sound && extension_of(wanted.out) != ".csv")
-    fail<UsageError>("generate",
-                     "expected --out with a .csv file of a series or a .wav file of sound, got {}",
-                     wanted.out.empty() ? "none" : wanted.out);
+    fail<UsageError>(
+        "generate",
+        "expected --out with a .csv file of a series or a .wav file of sound, got {}; linnet forecast "
+        "gives medians and intervals",
+        wanted.out.empty() ? "none" : wanted.out);
   if (wanted.prompt.empty())
     fail<UsageError>("generate", "expected --prompt-file with the {} to continue, got none",
                      sound ? "sound" : "series");

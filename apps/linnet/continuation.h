@@ -19,9 +19,9 @@ struct Continuation {
   bool json = false;
 };
 
-/// Whether generation with that model and file is such a continuation: a model of real numbers, or of tokens
-/// that are to become sound.
-bool is_continuation(const ModelConfig& config, const std::string& out);
+/// Whether generation with that model and these files is such a continuation: a model of real numbers, or of
+/// tokens that are to become sound.
+bool is_continuation(const ModelConfig& config, const std::string& prompt, const std::string& out);
 
 /// Draws it, writes the file and prints a line. Throws UsageError for files that are neither, for options
 /// and models that do not fit.

@@ -237,7 +237,7 @@ void report_texts(const Arguments& arguments, const WrittenTexts& written, doubl
 void write_text(const std::shared_ptr<const Model>& model, const Arguments& arguments) {
   if (!arguments.complete.empty() || arguments.columns != 0)
     fail<UsageError>("generate", "expected --complete and --columns for models of pictures, got one of text");
-  for (const char* of_pictures : {".png", ".jpg", ".jpeg", ".svg"})
+  for (const char* of_pictures : {".png", ".jpg", ".jpeg", ".svg", ".wav"})
     if (extension_of(arguments.out) == of_pictures)
       fail<UsageError>("generate", "expected --out with the name of a text file for a model of text, got {}",
                        arguments.out);
@@ -343,7 +343,7 @@ void run(const Arguments& arguments) {
   if (!model->config().has_encoder() && (!arguments.source.empty() || !arguments.source_file.empty()))
     fail<UsageError>("generate",
                      "expected an encoder–decoder model for --source, got a model without an encoder");
-  if (is_continuation(model->config(), arguments.out))
+  if (is_continuation(model->config(), arguments.prompt_file, arguments.out))
     continue_numbers(model, arguments);
   else if (model->config().has_encoder())
     answer(model, arguments);
