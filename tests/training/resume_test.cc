@@ -339,6 +339,21 @@ TEST_F(StoppedRun, ReadsMetricsWithAHundredThousandNamesAtOnce) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
 }
 
+TEST_F(StoppedRun, TakesCheckpointsOfVersionsWithFewerOptions) {
+  const fs::path folder = checkpoint(copy(), 6);
+  Json state = read_json(folder / "state.json");
+  state.erase("xxh3");
+  for (const char* key : {"head_weights", "transpose", "precision"})
+    EXPECT_EQ(state["training"].erase(key), 1u) << key;
+  write_json(folder / "state.json", state);
+  Trainer trainer(any_context(), trained_config(), tiny_options());
+  EXPECT_NO_THROW(trainer.restore(folder));
+  TrainingOptions rounded = tiny_options();
+  rounded.precision = WeightType::bf16;
+  Trainer other(any_context(), trained_config(), rounded);
+  EXPECT_NE(error_of([&] { other.restore(folder); }).find("training.precision"), std::string::npos);
+}
+
 TEST_F(StoppedRun, RefusesNumbersOfStepsThatNoRunReaches) {
   const fs::path folder = checkpoint(copy(), 6);
   Json state = read_json(folder / "state.json");
