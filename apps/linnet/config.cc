@@ -99,6 +99,11 @@ void load_without_data(RunConfig& config, const std::string& file_or_name,
                        : data.kind == "series"  ? 0
                        : data.kind == "sound"   ? (data.sound == "mu-law" ? data.levels : 0)
                                                 : 256;
+  // One channel; series say how many columns they have.
+  if (data.kind == "sound" && data.sound == "samples" && model.columns == 0) model.columns = data.patch;
+  if (data.kind == "sound" && data.sound == "mu-law" && data.patch > 1 && model.fields.empty())
+    model.fields =
+        fmt::format("{}", fmt::join(std::vector(static_cast<std::size_t>(data.patch), data.levels), ","));
   if (model.classes == 0 && !model.masked()) model.classes = pictures && data.labels ? 10 : 0;
   if (model.has_encoder() && model.source_length == 0) model.source_length = data.source_length;
   if (pictures && model.image_height == 0) model.image_height = model.image_width = size;

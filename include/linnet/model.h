@@ -51,7 +51,9 @@ struct LINNET_API ModelConfig {
   /// Rows of the data in a step: its input is [patch, columns / patch] numbers. Another step of the same
   /// columns follows; n = columns / patch is the number of columns of the data.
   std::int64_t patch = 1;
-  bool relative = false;  ///< target t is predicted as its difference from column t mod n of the last row
+  /// Target t is predicted as its difference from column t mod n of the last row: of the step before in a
+  /// next-token model, of the step itself in a same-step model.
+  bool relative = false;
   /// Inputs are differences from the last row of the step before, in the first step with numbers from its
   /// own first row.
   bool relative_inputs = false;

@@ -149,11 +149,12 @@ void add_noise(std::span<float> samples, std::int64_t rate, double decibels, con
       hum[t] += static_cast<float>(portable_cos_turns(phase - std::floor(phase)) / harmonic);
     }
   }
-  const double noise = power(samples) * std::pow(10, -decibels / 10);
-  const double of_white = std::sqrt(0.75 * noise / power(white)),
-               of_hum = std::sqrt(0.25 * noise / power(hum));
+  const double of_white = std::sqrt(0.75 / power(white)), of_hum = std::sqrt(0.25 / power(hum));
   for (std::size_t t = 0; t < samples.size(); ++t)
-    samples[t] += static_cast<float>(of_white * white[t] + of_hum * hum[t]);
+    white[t] = static_cast<float>(of_white * white[t] + of_hum * hum[t]);
+  // The two are not quite without correlation.
+  const double scale = std::sqrt(power(samples) * std::pow(10, -decibels / 10) / power(white));
+  for (std::size_t t = 0; t < samples.size(); ++t) samples[t] += static_cast<float>(scale * white[t]);
 }
 
 void write_instruments(const std::filesystem::path& folder, const Instruments& instruments) {

@@ -172,7 +172,8 @@ void add_options(Options& options, ModelConfig& config) {
   options.add("model.targets", config.targets,
               "real numbers that are predicted per step; 0: as many as columns", 0, most_width);
   options.add("model.patch", config.patch, "rows of a series in a step", 1, most_width);
-  options.add("model.relative", config.relative, "predict real numbers as differences from the last input");
+  options.add("model.relative", config.relative,
+              "predict real numbers as differences from the last input, or with same-step from this one");
   options.add("model.relative_inputs", config.relative_inputs,
               "give real numbers as differences from the last ones of the step before");
   options.add("model.value_head", config.value_head, "density of the real numbers",

@@ -86,6 +86,12 @@ std::vector<Case> cases() {
          config.targets = 1;
          config.objective = Objective::same_step;
        }},
+      {"same step, relative",
+       [=](ModelConfig& config) {
+         series(config, 2);
+         config.relative = true;
+         config.objective = Objective::same_step;
+       }},
       {"same step, bidirectional, tokens",
        [](ModelConfig& config) {
          config.targets = 2;

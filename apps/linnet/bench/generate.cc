@@ -1,9 +1,11 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <functional>
 
 #include "attention/family.h"
 #include "base/fail.h"
+#include "base/random.h"
 #include "bench/bench.h"
 #include "checks.h"
 #include "config.h"
@@ -216,18 +218,42 @@ std::vector<std::pair<std::string, std::string>> pairs(const std::vector<std::st
   return all;
 }
 
+/// Seconds of each of `steps` calls, after those of a thousand others.
+std::vector<double> time_stream(std::int64_t steps, const std::function<void()>& step) {
+  std::vector<double> times(static_cast<std::size_t>(steps));
+  for (int i = 0; i < 1000; ++i) step();
+  for (double& time : times) {
+    const auto start = std::chrono::steady_clock::now();
+    step();
+    time = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  }
+  std::ranges::sort(times);
+  return times;
+}
+
 /// A stream without an end on one thread: what matters is its slowest steps.
 Json measure_real_time(Context& context, const std::shared_ptr<const Model>& model, const Row& row,
                        std::int64_t steps) {
-  Session::Options options;
-  options.capacity = steps;
-  options.threads = 1;
-  Session session(model, 1, options);
-  std::vector<double> times(static_cast<std::size_t>(steps));
-  std::int32_t token = 0;
-  for (int i = 0; i < 1000; ++i) session.step(std::span(&token, 1));
-  for (double& time : times) time = time_step(session, std::span(&token, 1));
-  std::sort(times.begin(), times.end());
+  const ModelConfig& config = model->config();
+  std::vector<double> times;
+  std::size_t state_bytes = 0;
+  if (config.columns > 0) {
+    NumberSession session(model, 1, {.capacity = steps, .threads = 1});
+    std::vector<float> in(static_cast<std::size_t>(config.columns)),
+        out(static_cast<std::size_t>(session.targets()));
+    std::uint64_t given = 0;
+    const Random random(1, Draw::test);
+    times = time_stream(steps, [&] {
+      for (float& number : in) number = 2 * random.uniform(given++) - 1;
+      session.step(in, out);
+    });
+    state_bytes = session.state_bytes(0);
+  } else {
+    Session session(model, 1, {.capacity = steps, .threads = 1});
+    std::vector<std::int32_t> tokens(std::max<std::size_t>(1, config.field_sizes().size()));
+    times = time_stream(steps, [&] { session.step(tokens); });
+    state_bytes = session.state_bytes(0);
+  }
   Json json = json_of(context, row);
   json["steps"] = steps;
   json["parameters"] = model->parameter_count();
@@ -235,7 +261,7 @@ Json measure_real_time(Context& context, const std::shared_ptr<const Model>& mod
                      {"p99", 1e6 * quantile(times, 0.99)},
                      {"p999", 1e6 * quantile(times, 0.999)},
                      {"max", 1e6 * times.back()}};
-  json["state_bytes_per_stream"] = session.state_bytes(0);
+  json["state_bytes_per_stream"] = state_bytes;
   json["weight_bytes"] = model->weight_bytes();
   return json;
 }
@@ -308,6 +334,8 @@ std::shared_ptr<const Model> model_of(RunConfig config, const std::string& famil
 /// All rows of one model, which `row` names.
 void add_rows(Json& rows, Context& context, const std::shared_ptr<const Model>& model, Row row,
               const Lists& lists, const Arguments& arguments) {
+  if (model->config().columns > 0 && !arguments.real_time)
+    fail<UsageError>("bench", "expected --real-time for {}, a model of real numbers, got none", row.config);
   if (arguments.real_time) {
     fmt::print(stderr, "{} {} {} in real time\n", row.config, row.family, row.weights);
     rows.push_back(measure_real_time(context, model, row, arguments.steps));
