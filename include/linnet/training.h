@@ -38,6 +38,15 @@ struct TrainingOptions {
   /// losses and the optimiser stay f32. Where a chip has no products of bf16, only the weights are rounded
   /// for them.
   WeightType precision = WeightType::f32;
+  /// Keeps the input of every layer alone for the backward pass, which computes the rest once more: less
+  /// memory, more time, the same bits.
+  bool recompute = false;
+  /// Steps of a sequence that are in memory at a time; 0 for all. The states of the layers carry a sequence
+  /// from segment to segment, and their gradients the loss back, so that the gradient is that of the whole
+  /// sequence. For causal models whose layers have states of a fixed size (linear, local), without an
+  /// encoder, that predict at every step.
+  std::int64_t segment = 0;
+  bool truncate = false;                 ///< gradients end at the beginning of a segment
   double clip = 1.0;                     ///< largest norm of the gradient; 0 for no limit
   Schedule schedule = Schedule::cosine;  ///< cosine: down to final_rate at `steps`
   std::int64_t warmup = 0;               ///< updates over which the rate rises from 0

@@ -44,6 +44,9 @@ struct FamilyEntry {
   /// Writes the family's options; null where it has none.
   void (*configure)(AttentionOptions&, const AttentionConfig&, const LayerConfig&) = nullptr;
 
+  /// Whether a stream's state has the same size however many tokens it has seen.
+  bool fixed_state = false;
+
   // Why a model cannot use the family, as the end of "got linformer, …"; null where it can.
   const char* not_causal = nullptr;         ///< one that predicts the next token
   const char* not_bidirectional = nullptr;  ///< one whose tokens see both sides

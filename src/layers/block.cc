@@ -84,14 +84,15 @@ void Block::add_dropped(Context& context, View<float> y, View<const float> x, co
 
 void Block::forward(Context& context, View<float> y, View<const float> x, Saved& saved,
                     const Dropout& dropout, std::span<const std::int64_t> key_lengths,
-                    std::span<const std::int32_t> positions, const Memory& memory) const {
+                    std::span<const std::int32_t> positions, const Memory& memory,
+                    const SequencePart& sequence_part) const {
   const std::int64_t batch = x.extent(0), length = x.extent(1), width = x.extent(2);
   const auto part = [&](Tensor& tensor) { return first_rows(tensor.view<float>(), batch * length); };
   const auto cube = [&](auto view) { return view.reshape({batch, length, width}); };
   const bool fused = dropout.rate == 0;  // the products then add the residual themselves
   const auto attend = [&](View<float> to, View<const float> from, View<const float> residual) {
     attention_.forward(context, cube(to), cube(from), fused ? cube(residual) : View<const float>(),
-                       saved.attention, 0, nullptr, nullptr, key_lengths, positions);
+                       saved.attention, sequence_part, key_lengths, positions);
     if (!fused) add_dropped(context, to, residual, dropout, 0);
   };
   const auto cross = [&](View<float> middle) {
@@ -109,7 +110,7 @@ void Block::forward(Context& context, View<float> y, View<const float> x, Saved&
 
 void Block::backward(Context& context, View<float> d, View<const float> x, const Saved& saved,
                      const Dropout& dropout, std::span<float> gradients, const Memory& memory,
-                     View<float> dmemory) const {
+                     View<float> dmemory, const SequencePart& sequence_part) const {
   const std::int64_t batch = x.extent(0), length = x.extent(1), width = x.extent(2), count = batch * length;
   const auto part = [&](const Tensor& tensor) { return first_rows(tensor.view<float>(), count); };
   const auto cube = [&](auto view) { return view.reshape({batch, length, width}); };
@@ -139,7 +140,7 @@ void Block::backward(Context& context, View<float> d, View<const float> x, const
     norm2_.backward(context, stream, branch, fed, part(saved.stats2), gradients, true);
     through_cross();
     attention_.backward(context, cube(branch), cube(dropped(0)), cube(part(saved.inner1)), saved.attention,
-                        gradients);
+                        gradients, sequence_part);
     norm1_.backward(context, stream, branch, rows(x), part(saved.stats1), gradients, true);
   } else {
     norm2_.backward(context, stream, stream, part(saved.inner2), part(saved.stats2), gradients, false);
@@ -147,7 +148,8 @@ void Block::backward(Context& context, View<float> d, View<const float> x, const
     kernels::add(context, stream, stream, branch);
     through_cross();
     norm1_.backward(context, stream, stream, part(saved.inner1), part(saved.stats1), gradients, false);
-    attention_.backward(context, cube(branch), cube(dropped(0)), x, saved.attention, gradients);
+    attention_.backward(context, cube(branch), cube(dropped(0)), x, saved.attention, gradients,
+                        sequence_part);
     kernels::add(context, stream, stream, branch);
   }
 }
@@ -166,14 +168,13 @@ void Block::pass_in_place(Context& context, View<float> x, const Attend& attend,
        });
 }
 
-void Block::apply(Context& context, View<float> x, SelfAttention::Saved& saved, std::int64_t position,
-                  const State* initial, State* final, std::span<const std::int64_t> key_lengths,
-                  std::span<const std::int32_t> positions, const CrossInput& cross) const {
+void Block::apply(Context& context, View<float> x, SelfAttention::Saved& saved, const SequencePart& part,
+                  std::span<const std::int64_t> key_lengths, std::span<const std::int32_t> positions,
+                  const CrossInput& cross) const {
   const std::int64_t length = x.extent(1);
   const auto cube = [&](auto view) { return view.reshape({x.extent(0), length, x.extent(2)}); };
   const auto attend = [&](View<float> to, View<const float> from, View<const float> residual) {
-    attention_.forward(context, cube(to), cube(from), cube(residual), saved, position, initial, final,
-                       key_lengths, positions);
+    attention_.forward(context, cube(to), cube(from), cube(residual), saved, part, key_lengths, positions);
   };
   pass_in_place(context, rows(x), attend, [&](View<float> middle) {
     if (cross.summary == nullptr) return cross_->apply(context, cube(middle), cross.memory, *cross.saved);
@@ -182,7 +183,7 @@ void Block::apply(Context& context, View<float> x, SelfAttention::Saved& saved, 
                                   places = workspace.array<std::int64_t>(middle.extent(0));
     for (std::int64_t i = 0; i < middle.extent(0); ++i) {
       slots[static_cast<std::size_t>(i)] = i / length;
-      places[static_cast<std::size_t>(i)] = position + i % length;
+      places[static_cast<std::size_t>(i)] = part.position + i % length;
     }
     cross_->read(context, middle, *cross.summary, slots, places);
   });

@@ -54,23 +54,23 @@ class Block {
   /// As in Dense.
   void unpack(std::span<float> parameters) const;
 
-  /// y from x, [batch, length, width], for training from position 0. `key_lengths` and `positions` as in
-  /// SelfAttention; `memory` is that of a block with cross attention.
+  /// y from x, [batch, length, width], for training. `key_lengths` and `positions` as in SelfAttention;
+  /// `memory` is that of a block with cross attention.
   void forward(Context& context, View<float> y, View<const float> x, Saved& saved, const Dropout& dropout,
                std::span<const std::int64_t> key_lengths = {}, std::span<const std::int32_t> positions = {},
-               const Memory& memory = {}) const;
+               const Memory& memory = {}, const SequencePart& part = {}) const;
 
   /// d becomes the gradient of x where it was that of y; gradients of parameters are added, and to `dmemory`
   /// that of the memory's rows.
   void backward(Context& context, View<float> d, View<const float> x, const Saved& saved,
                 const Dropout& dropout, std::span<float> gradients, const Memory& memory = {},
-                View<float> dmemory = {}) const;
+                View<float> dmemory = {}, const SequencePart& part = {}) const;
 
-  /// x [batch, length, width] becomes the block's output; nothing is kept for a backward. Continues
-  /// `initial`, leaves `final`, where given. `saved` is only memory.
-  void apply(Context& context, View<float> x, SelfAttention::Saved& saved, std::int64_t position,
-             const State* initial, State* final, std::span<const std::int64_t> key_lengths = {},
-             std::span<const std::int32_t> positions = {}, const CrossInput& cross = {}) const;
+  /// x [batch, length, width] becomes the block's output; nothing is kept for a backward. `saved` is only
+  /// memory.
+  void apply(Context& context, View<float> x, SelfAttention::Saved& saved, const SequencePart& part = {},
+             std::span<const std::int64_t> key_lengths = {}, std::span<const std::int32_t> positions = {},
+             const CrossInput& cross = {}) const;
 
   /// x [n, width], one token a stream, becomes the block's output. `summary` is what the cross attention
   /// reads.

@@ -113,7 +113,8 @@ void Embedding::forward(Context& context, View<float> y, const StepInputs& input
 }
 
 void Embedding::backward(Context& context, View<const float> dy, const StepInputs& inputs,
-                         std::span<float> gradients, std::span<const std::int32_t> positions) const {
+                         std::span<float> gradients, std::int64_t first,
+                         std::span<const std::int32_t> positions) const {
   const std::int64_t length = dy.extent(1);
   const View<const float> rows = dy.reshape({dy.extent(0) * length, shape_.width});
   for (std::int64_t f = 0; f < fields(); ++f)
@@ -121,9 +122,9 @@ void Embedding::backward(Context& context, View<const float> dy, const StepInput
                                 {inputs.ids, fields(), f});
   if (columns_) columns_->backward(context, {}, rows, inputs.values, gradients);
   if (shape_.positions != Positions::learned) return;
-  const View<float> dpositions = positions_.of(gradients).slice(0, 0, length);
+  const View<float> dpositions = positions_.of(gradients);
   if (positions.empty())
-    kernels::add_rows_backward(context, dpositions, dy);
+    kernels::add_rows_backward(context, dpositions.slice(0, first, first + length), dy);
   else
     kernels::embedding_backward(context, dpositions, rows, positions);
 }

@@ -52,9 +52,9 @@ class Embedding {
   void forward(Context& context, View<float> y, const StepInputs& inputs, std::int64_t first,
                std::span<const std::int32_t> positions = {}) const;
 
-  /// Gradients of `forward` with first = 0 are added.
+  /// Gradients of `forward` are added.
   void backward(Context& context, View<const float> dy, const StepInputs& inputs, std::span<float> gradients,
-                std::span<const std::int32_t> positions = {}) const;
+                std::int64_t first = 0, std::span<const std::int32_t> positions = {}) const;
 
   /// y [n, width]: row i is step i of the inputs at positions[i]. Allocates nothing.
   void step(Context& context, View<float> y, const StepInputs& inputs,

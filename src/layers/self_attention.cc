@@ -120,7 +120,7 @@ std::vector<std::vector<std::int64_t>> bounds_of(std::span<const std::int64_t> p
 
 }  // namespace
 
-AttentionInputs SelfAttention::inputs(View<const float> qkv, const Saved& saved) const {
+AttentionInputs SelfAttention::inputs(View<const float> qkv, const Saved& saved, const State* initial) const {
   Mask mask = parts_.causal ? Mask::causal() : Mask::full();
   if (!saved.key_lengths.empty()) mask = mask.with_key_lengths(saved.key_lengths);
   if (!saved.positions.empty()) mask = mask.with_segments(bounds_of(saved.positions, qkv.extent(0)));
@@ -128,6 +128,8 @@ AttentionInputs SelfAttention::inputs(View<const float> qkv, const Saved& saved)
           .key = part(qkv, key_part()),
           .value = part(qkv, value_part()),
           .mask = mask,
+          .initial = initial,
+          .position = saved.first_position,
           .decay = decay(),
           .key_projection = key_projection_values_,
           .value_projection = value_projection_values_};
@@ -153,8 +155,7 @@ View<T> by_heads(View<T> x, std::int64_t heads) {
 }  // namespace
 
 void SelfAttention::forward(Context& context, View<float> y, View<const float> x, View<const float> residual,
-                            Saved& saved, std::int64_t position, const State* initial, State* final,
-                            std::span<const std::int64_t> key_lengths,
+                            Saved& saved, const SequencePart& part, std::span<const std::int64_t> key_lengths,
                             std::span<const std::int32_t> positions) const {
   const View<float> qkv =
       View<float>(saved.qkv.view<float>().data(), {x.extent(0), x.extent(1), parts_.projected()});
@@ -164,21 +165,20 @@ void SelfAttention::forward(Context& context, View<float> y, View<const float> x
   qkv_.forward(context, rows(qkv), rows(x));
   saved.key_lengths.assign(key_lengths.begin(), key_lengths.end());
   saved.positions.assign(positions.begin(), positions.end());
+  saved.first_position = part.position;
   if (parts_.rotary && positions.empty())
-    kernels::rotate(context, queries_and_keys(qkv), position, frequencies_);
+    kernels::rotate(context, queries_and_keys(qkv), part.position, frequencies_);
   else if (parts_.rotary)
     kernels::rotate_rows(context, rows_of_queries_and_keys(qkv), saved.positions, frequencies_);
-  AttentionInputs inputs = this->inputs(qkv, saved);
-  inputs.initial = initial;
-  inputs.position = position;
-  attention_->forward(context, {by_heads(attended, parts_.heads), normaliser, final, &saved.non_positive},
-                      inputs);
+  attention_->forward(context,
+                      {by_heads(attended, parts_.heads), normaliser, part.final, &saved.non_positive},
+                      inputs(qkv, saved, part.initial));
   output_.forward(context, rows(y), rows(View<const float>(attended)), kernels::Activation::none,
                   residual.empty() ? residual : rows(residual));
 }
 
 void SelfAttention::backward(Context& context, View<float> dx, View<const float> dy, View<const float> x,
-                             const Saved& saved, std::span<float> gradients) const {
+                             const Saved& saved, std::span<float> gradients, const SequencePart& part) const {
   const std::int64_t batch = x.extent(0), length = x.extent(1), projected = parts_.projected();
   Workspace workspace(context);
   const View<const float> attended(saved.attended.view<float>().data(), x.shape());
@@ -196,7 +196,7 @@ void SelfAttention::backward(Context& context, View<float> dx, View<const float>
   const View<float> dkey =
       shared ? by_heads(workspace.take(batch * length, parts_.width).reshape({batch, length, parts_.width}),
                         parts_.heads)
-             : part(dqkv, key_part());
+             : this->part(dqkv, key_part());
   std::vector<float> decay_gradient(decay_logit_ ? decay_.size() : 0);
   const View<float> ddecay =
       decay_logit_ ? View<float>(decay_gradient.data(), {parts_.heads}) : View<float>();
@@ -207,10 +207,11 @@ void SelfAttention::backward(Context& context, View<float> dx, View<const float>
   };
   const View<float> dkey_projection = projection_gradient(key_projection_),
                     dvalue_projection = projection_gradient(value_projection_);
-  attention_->backward(
-      context, {part(dqkv, 0), dkey, part(dqkv, value_part()), ddecay, dkey_projection, dvalue_projection},
-      by_heads(View<const float>(dattended), parts_.heads), inputs(qkv, saved),
-      by_heads(attended, parts_.heads), normaliser);
+  attention_->backward(context,
+                       {this->part(dqkv, 0), dkey, this->part(dqkv, value_part()), ddecay, dkey_projection,
+                        dvalue_projection, part.initial_gradient, part.final_gradient},
+                       by_heads(View<const float>(dattended), parts_.heads), inputs(qkv, saved, part.initial),
+                       by_heads(attended, parts_.heads), normaliser);
   if (key_projection_) {
     add(key_projection_->of(gradients), dkey_projection);
     add(value_projection_->of(gradients), dvalue_projection);
@@ -218,7 +219,7 @@ void SelfAttention::backward(Context& context, View<float> dx, View<const float>
   for (std::size_t h = 0; h < decay_gradient.size(); ++h)
     decay_logit_->of(gradients).data()[h] += decay_gradient[h] * decay_[h] * (1 - decay_[h]);
   if (parts_.rotary && saved.positions.empty())
-    kernels::rotate(context, queries_and_keys(dqkv), 0, frequencies_, kernels::Turn::back);
+    kernels::rotate(context, queries_and_keys(dqkv), saved.first_position, frequencies_, kernels::Turn::back);
   else if (parts_.rotary)
     kernels::rotate_rows(context, rows_of_queries_and_keys(dqkv), saved.positions, frequencies_,
                          kernels::Turn::back);

@@ -13,6 +13,16 @@
 
 namespace linnet {
 
+/// The part of longer sequences that a pass holds. The states carry them from part to part, and with the
+/// gradients of the states a loss goes back to the parts before.
+struct SequencePart {
+  std::int64_t position = 0;       ///< of the first token in its sequence
+  const State* initial = nullptr;  ///< what the tokens before have left, a slot for each entry of the batch
+  State* final = nullptr;          ///< assigned: what the tokens up to the last one leave
+  View<float> initial_gradient = {};      ///< [batch, G] assigned by `backward`, as in AttentionGradients
+  View<const float> final_gradient = {};  ///< [batch, G] read by `backward`
+};
+
 /// Multi-head self-attention: queries, keys and values from one product, an attention family, and the output
 /// product. width = heads · head size. Causal, or bidirectional, which has no recurrent form. Where a family
 /// takes the queries as keys (lsh), the product makes these and the values alone. With rotary positions
@@ -52,6 +62,7 @@ class SelfAttention {
     Tensor attended;    ///< [batch, length, width]
     Tensor normaliser;  ///< [batch, length, heads]
     std::vector<std::int64_t> key_lengths, positions;
+    std::int64_t first_position = 0;
     std::int64_t non_positive = 0;  ///< queries of all forward passes whose denominator was not positive
     void reserve(std::int64_t batch, std::int64_t length, const Parts& parts);
     /// Of the memory that `reserve` takes.
@@ -68,19 +79,17 @@ class SelfAttention {
   /// Draws random features anew, for the `draw`-th time; no other parameters change.
   void redraw(std::span<float> parameters, std::uint64_t draw) const;
 
-  /// y = attention(x) + residual (which may be empty or y), x and y [batch, length, width]. Continues the
-  /// state `initial` and leaves `final`, where given; the first token stands at `position`. `key_lengths`
+  /// y = attention(x) + residual (which may be empty or y), x and y [batch, length, width]. `key_lengths`
   /// [batch], where not empty, are the tokens of each entry; those behind are padding, which no other
   /// position sees. `positions` [batch · length], where not empty, are those of the tokens in their
   /// sequences: where one is 0 a sequence begins, which no token before sees and which sees none of them.
   void forward(Context& context, View<float> y, View<const float> x, View<const float> residual, Saved& saved,
-               std::int64_t position = 0, const State* initial = nullptr, State* final = nullptr,
-               std::span<const std::int64_t> key_lengths = {},
+               const SequencePart& part = {}, std::span<const std::int64_t> key_lengths = {},
                std::span<const std::int32_t> positions = {}) const;
 
-  /// dx is assigned; gradients of parameters are added.
+  /// dx is assigned; gradients of parameters are added. The initial state is as `forward` met it.
   void backward(Context& context, View<float> dx, View<const float> dy, View<const float> x,
-                const Saved& saved, std::span<float> gradients) const;
+                const Saved& saved, std::span<float> gradients, const SequencePart& part = {}) const;
 
   /// One token for each of n streams: y = attention(x) + residual, [n, width].
   void step(Context& context, View<float> y, View<const float> x, View<const float> residual, State& state,
@@ -118,7 +127,7 @@ class SelfAttention {
                    std::span<const std::int64_t> slots) const;
 
   /// With the mask that `saved` describes.
-  AttentionInputs inputs(View<const float> qkv, const Saved& saved) const;
+  AttentionInputs inputs(View<const float> qkv, const Saved& saved, const State* initial) const;
   void add_projections(ParameterTable& table, const std::string& name);
 
   Parts parts_;

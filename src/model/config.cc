@@ -124,6 +124,12 @@ bool has_recurrent_form(const ModelConfig& config) {
                              [](Family family) { return info_of(family).recurrent; });
 }
 
+bool has_fixed_states(const ModelConfig& config) {
+  return config.causal() && !config.classifies() && !config.has_encoder() &&
+         std::ranges::all_of(layer_families(config.attention, config.layers),
+                             [](Family family) { return entry_of(family).fixed_state; });
+}
+
 void check_one_token(const char* operation, const ModelConfig& config) {
   if (config.has_encoder())
     fail<UsageError>(operation,

@@ -15,6 +15,10 @@ ModelConfig encoder_config(const ModelConfig& config);
 /// families with a recurrent form.
 bool has_recurrent_form(const ModelConfig& config);
 
+/// Whether a long sequence can go through the model part by part, carried by states of a fixed size: a causal
+/// model that predicts at every step, without an encoder, all layers of such families.
+bool has_fixed_states(const ModelConfig& config);
+
 /// Throws UsageError for a model whose steps are not a token each, which it predicts from tokens alone.
 void check_one_token(const char* operation, const ModelConfig& config);
 

@@ -104,8 +104,7 @@ void Encoder::backward(Context& context, View<float> d, const Source& source, co
 void Encoder::apply(Context& context, View<float> rows, const Source& source,
                     SelfAttention::Saved& saved) const {
   embedding_.forward(context, rows, source.ids, 0);
-  for (const Block& block : blocks_)
-    block.apply(context, rows, saved, 0, nullptr, nullptr, source.key_lengths);
+  for (const Block& block : blocks_) block.apply(context, rows, saved, {}, source.key_lengths);
   if (final_norm_) final_norm_->forward(context, flat(rows), {}, flat(rows));
 }
 

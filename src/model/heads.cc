@@ -29,8 +29,13 @@ StepInputs NormalisedInputs::of(const Network& network, const Pass& pass) {
   if (columns == 0) return pass.ids;
   const View<float> z = first_rows(values_, pass.rows(), columns);
   const View<const float> values(pass.values.data(), {pass.rows(), columns});
-  for (std::int64_t row = 0; row < pass.rows(); row += pass.length)
-    network.columns()->normalise(z.slice(0, row, row + pass.length), values.slice(0, row, row + pass.length));
+  const Columns& scale = *network.columns();
+  const View<const float> before(pass.values_before.data(), {pass.batch, columns});
+  for (std::int64_t b = 0; b < pass.batch; ++b) {
+    const std::int64_t first = b * pass.length, last = first + pass.length;
+    scale.normalise(z.slice(0, first, last), values.slice(0, first, last),
+                    pass.values_before.empty() ? View<const float>() : scale.last_numbers(before, b));
+  }
   return {pass.ids, z};
 }
 

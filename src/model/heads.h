@@ -26,6 +26,9 @@ struct Pass {
   std::span<const std::int32_t> source = {};
   std::span<const std::int64_t> source_lengths = {};
 
+  /// Of a pass that begins within its sequences: [batch, columns], the inputs before its first steps.
+  std::span<const float> values_before = {};
+
   std::int64_t rows() const { return batch * length; }
   Encoder::Source source_tokens() const {
     return {source, batch, std::ssize(source) / batch, source_lengths};

@@ -9,15 +9,33 @@
 
 namespace linnet {
 
-TrainingTransformer::TrainingTransformer(const Network& network, std::int64_t batch, std::int64_t length)
-    : network_(network), heads_(network) {
+SequencePart PassPart::of_layer(std::size_t layer) const {
+  SequencePart result{.position = position};
+  if (initial != nullptr) result.initial = initial->layers[layer].get();
+  if (final != nullptr) result.final = final->layers[layer].get();
+  if (!initial_gradients.empty()) result.initial_gradient = initial_gradients[layer];
+  if (!final_gradients.empty()) result.final_gradient = final_gradients[layer];
+  return result;
+}
+
+TrainingTransformer::TrainingTransformer(const Network& network, std::int64_t batch, std::int64_t length,
+                                         bool recompute)
+    : network_(network), recompute_(recompute), heads_(network) {
   const ModelConfig& config = network.config();
   const std::int64_t rows = batch * length;
   for (std::size_t i = 0; i <= network.blocks().size(); ++i)
     streams_.push_back(Tensor::of<float>({rows, config.width}));
-  saved_.resize(network.blocks().size());
-  for (std::size_t i = 0; i < saved_.size(); ++i)
-    saved_[i].reserve(batch, length, network.blocks()[i].parts(), config.source_length);
+  if (recompute) {
+    // The families of the layers may differ: the one with the most numbers decides.
+    const auto projected = [](const Block& block) { return block.parts().attention.projected(); };
+    saved_.resize(1);
+    saved_.front().reserve(batch, length, std::ranges::max_element(network.blocks(), {}, projected)->parts(),
+                           config.source_length);
+  } else {
+    saved_.resize(network.blocks().size());
+    for (std::size_t i = 0; i < saved_.size(); ++i)
+      saved_[i].reserve(batch, length, network.blocks()[i].parts(), config.source_length);
+  }
   if (network.encoder() != nullptr) {
     encoder_.reserve(batch, config.source_length, *network.encoder());
     memory_gradient_ = Tensor::of<float>({batch * config.source_length, config.width});
@@ -33,26 +51,28 @@ TrainingTransformer::TrainingTransformer(const Network& network, std::int64_t ba
 namespace {
 
 /// Of an example of an encoder–decoder model: floats of the encoder's pass and of the cross attention.
-double source_floats(const ModelConfig& config) {
+double source_floats(const ModelConfig& config, bool recompute) {
   if (!config.has_encoder()) return 0;
   const CrossBranch::Parts cross = cross_parts_of(config, 0);
   return static_cast<double>(config.source_length) *
              (Encoder::Saved::floats_per_token(config) + static_cast<double>(config.width)) +
-         static_cast<double>(config.layers) *
+         (recompute ? 1.0 : static_cast<double>(config.layers)) *
              CrossBranch::Saved::floats(config.length, config.source_length, cross);
 }
 
 }  // namespace
 
-double TrainingTransformer::floats_per_token(const ModelConfig& config) {
+double TrainingTransformer::floats_per_token(const ModelConfig& config, bool recompute) {
   const double layers = static_cast<double>(config.layers), width = static_cast<double>(config.width);
   double saved = 0;
-  for (const Family family : layer_families(config.attention, config.layers))
-    saved += Block::Saved::floats_per_token(block_parts_of(config, family));
+  for (const Family family : layer_families(config.attention, config.layers)) {
+    const double of_layer = Block::Saved::floats_per_token(block_parts_of(config, family));
+    saved = recompute ? std::max(saved, of_layer) : saved + of_layer;
+  }
   const double streams = (layers + 1) * width;
   const double final_norm = config.norm == NormOrder::pre ? width + 2 : 0;
   return streams + saved + final_norm + width + Heads::floats_per_step(config) +
-         source_floats(config) / static_cast<double>(config.length);
+         source_floats(config, recompute) / static_cast<double>(config.length);
 }
 
 double TrainingTransformer::forward(Context& context, std::span<const std::int32_t> ids,
@@ -64,22 +84,34 @@ double TrainingTransformer::forward(Context& context, std::span<const std::int32
       weight, dropout);
 }
 
-double TrainingTransformer::forward(Context& context, const Pass& pass, float weight,
-                                    const Dropout& dropout) {
+View<float> TrainingTransformer::cube(Tensor& tensor) const {
+  return {tensor.span<float>().data(), {pass_.batch, pass_.length, network_.config().width}};
+}
+
+void TrainingTransformer::forward_layer(Context& context, std::size_t layer, const SequencePart& part) {
+  network_.blocks()[layer].forward(context, cube(streams_[layer + 1]), cube(streams_[layer]), saved_of(layer),
+                                   dropout_, pass_.key_lengths, pass_.positions, memory_, part);
+}
+
+void TrainingTransformer::forward_layers(Context& context, const Pass& pass, const Dropout& dropout,
+                                         const PassPart& part) {
   pass_ = pass;
   dropout_ = dropout;
-  const std::int64_t rows = pass.rows(), width = network_.config().width;
-  const auto cube = [&](Tensor& tensor) {
-    return View<float>(tensor.span<float>().data(), {pass.batch, pass.length, width});
-  };
-  const auto flat = [&](Tensor& tensor) { return tensor.view<float>().slice(0, 0, rows); };
-
   if (const Encoder* encoder = network_.encoder())
     memory_ = {encoder->forward(context, pass.source_tokens(), encoder_, dropout), pass.source_lengths};
-  network_.embedding().forward(context, cube(streams_[0]), inputs_.of(network_, pass), 0, pass.positions);
-  for (std::size_t i = 0; i < saved_.size(); ++i)
-    network_.blocks()[i].forward(context, cube(streams_[i + 1]), cube(streams_[i]), saved_[i], dropout,
-                                 pass.key_lengths, pass.positions, memory_);
+  network_.embedding().forward(context, cube(streams_[0]), inputs_.of(network_, pass), part.position,
+                               pass.positions);
+  for (std::size_t i = 0; i < network_.blocks().size(); ++i) forward_layer(context, i, part.of_layer(i));
+}
+
+void TrainingTransformer::advance(Context& context, const Pass& pass, const Dropout& dropout,
+                                  const PassPart& part) {
+  forward_layers(context, pass, dropout, part);
+}
+
+double TrainingTransformer::forward(Context& context, const Pass& pass, float weight, const Dropout& dropout,
+                                    const PassPart& part) {
+  forward_layers(context, pass, dropout, part);
   View<float> hidden = flat(streams_.back());
   if (network_.final_norm()) {
     network_.final_norm()->forward(context, flat(normed_), flat(stats_), hidden);
@@ -89,13 +121,7 @@ double TrainingTransformer::forward(Context& context, const Pass& pass, float we
   return loss_;
 }
 
-void TrainingTransformer::backward(Context& context, std::span<float> gradients) {
-  const std::int64_t rows = pass_.rows(), width = network_.config().width;
-  const auto cube = [&](Tensor& tensor) {
-    return View<float>(tensor.span<float>().data(), {pass_.batch, pass_.length, width});
-  };
-  const auto flat = [&](Tensor& tensor) { return tensor.view<float>().slice(0, 0, rows); };
-
+void TrainingTransformer::backward(Context& context, std::span<float> gradients, const PassPart& part) {
   const View<float> gradient = flat(gradient_);
   if (network_.final_norm()) {
     heads_.backward(context, gradient, flat(normed_), gradients);
@@ -106,14 +132,20 @@ void TrainingTransformer::backward(Context& context, std::span<float> gradients)
   }
   View<float> dmemory;
   if (network_.encoder() != nullptr) {
-    dmemory = {memory_gradient_.span<float>().data(), {pass_.batch, memory_.rows.extent(1), width}};
+    dmemory = {memory_gradient_.span<float>().data(),
+               {pass_.batch, memory_.rows.extent(1), network_.config().width}};
     std::fill_n(dmemory.data(), dmemory.size(), 0.0f);
   }
-  for (std::size_t i = saved_.size(); i-- > 0;)
-    network_.blocks()[i].backward(context, cube(gradient_), cube(streams_[i]), saved_[i], dropout_, gradients,
-                                  memory_, dmemory);
+  const std::size_t layers = network_.blocks().size();
+  for (std::size_t i = layers; i-- > 0;) {
+    const SequencePart own = part.of_layer(i);
+    // The last layer's numbers are still there. The next layer's input becomes the same bits once more.
+    if (recompute_ && i + 1 < layers) forward_layer(context, i, {own.position, own.initial});
+    network_.blocks()[i].backward(context, cube(gradient_), cube(streams_[i]), saved_of(i), dropout_,
+                                  gradients, memory_, dmemory, own);
+  }
   network_.embedding().backward(context, cube(gradient_), inputs_.of(network_, pass_), gradients,
-                                pass_.positions);
+                                part.position, pass_.positions);
   if (const Encoder* encoder = network_.encoder())
     encoder->backward(context, dmemory, pass_.source_tokens(), encoder_, dropout_, gradients);
 }

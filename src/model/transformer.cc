@@ -7,6 +7,7 @@
 #include "base/fail.h"
 #include "base/memory.h"
 #include "base/workspace.h"
+#include "model/config.h"
 
 namespace linnet {
 
@@ -148,10 +149,10 @@ View<const float> Transformer::forward(Context& context, const StepInputs& input
   }
   for (std::size_t i = 0; i < network_.blocks().size(); ++i) {
     const bool reads_state = memory.rows.empty() && initial != nullptr && !initial->memories.empty();
-    network_.blocks()[i].apply(context, hidden, attention_, position,
-                               initial ? initial->layers[i].get() : nullptr,
-                               final ? final->layers[i].get() : nullptr, key_lengths, positions,
-                               {memory, &cross_, reads_state ? initial->memories[i].get() : nullptr});
+    network_.blocks()[i].apply(
+        context, hidden, attention_,
+        {position, initial ? initial->layers[i].get() : nullptr, final ? final->layers[i].get() : nullptr},
+        key_lengths, positions, {memory, &cross_, reads_state ? initial->memories[i].get() : nullptr});
   }
   if (network_.final_norm()) {
     const View<float> flat = hidden.reshape({batch * length, network_.config().width});
@@ -191,8 +192,7 @@ View<const float> Transformer::queries_keys_values(Context& context, std::span<c
                      name_of(parts.attention.family));
   const View<float> hidden = embed(context, ids, batch, length, 0);
   for (std::int64_t i = 0; i <= layer; ++i)
-    network_.blocks()[static_cast<std::size_t>(i)].apply(context, hidden, attention_, 0, nullptr, nullptr,
-                                                         key_lengths);
+    network_.blocks()[static_cast<std::size_t>(i)].apply(context, hidden, attention_, {}, key_lengths);
   return {attention_.qkv.span<float>().data(), {batch, length, 3 * network_.config().width}};
 }
 
@@ -204,7 +204,34 @@ double Transformer::loss(Context& context, std::span<const std::int32_t> ids,
               nll);
 }
 
+View<const float> Transformer::forward_in_slices(Context& context, const Pass& pass) {
+  const std::int64_t width = network_.config().width;
+  if (sliced_.size() < pass.rows() * width) sliced_ = Tensor::of<float>({pass.rows(), width});
+  const View<float> rows = sliced_.view<float>().slice(0, 0, pass.rows());
+  const StepInputs inputs = inputs_.of(network_, pass);
+  RecurrentState state(network_, 1);
+  for (std::int64_t b = 0; b < pass.batch; ++b) {
+    state.reset(0);
+    for (std::int64_t first = 0; first < pass.length; first += most_together) {
+      const std::int64_t here = std::min(most_together, pass.length - first), row = b * pass.length + first;
+      const std::int64_t fields = std::ssize(inputs.ids) / pass.rows();
+      const StepInputs part(
+          inputs.ids.subspan(static_cast<std::size_t>(row * fields), static_cast<std::size_t>(here * fields)),
+          inputs.values.empty() ? inputs.values : inputs.values.slice(0, row, row + here));
+      std::int64_t tokens = here;
+      if (!pass.key_lengths.empty())
+        tokens = std::clamp<std::int64_t>(pass.key_lengths[static_cast<std::size_t>(b)] - first, 0, here);
+      const View<const float> hidden =
+          forward(context, part, 1, here, first, &state, &state, std::span(&tokens, 1));
+      std::copy_n(hidden.data(), here * width, rows.at(row));
+    }
+  }
+  return rows;
+}
+
 double Transformer::loss(Context& context, const Pass& pass, std::span<float> nll) {
+  if (pass.length > most_together && has_fixed_states(network_.config()) && pass.positions.empty())
+    return heads_.loss(context, forward_in_slices(context, pass), pass, nll, nullptr);
   const Memory memory = network_.encoder() != nullptr ? encode(context, pass.source_tokens()) : Memory{};
   const View<const float> hidden = forward(context, inputs_.of(network_, pass), pass.batch, pass.length, 0,
                                            nullptr, nullptr, pass.key_lengths, pass.positions, memory);

@@ -69,7 +69,8 @@ class Transformer {
   Memory encode(Context& context, const Encoder::Source& source);
 
   /// Σ −log p in nats over the targets that count, each predicted from the inputs up to its own (in an
-  /// encoder from all of them); `nll` as in Heads.
+  /// encoder from all of them); `nll` as in Heads. Sequences of more than `most_together` steps go through
+  /// the layers in slices of so many, where the states of the layers have a fixed size.
   double loss(Context& context, const Pass& pass, std::span<float> nll = {});
 
   /// The same for steps of one token: ids and targets [batch · length].
@@ -94,12 +95,17 @@ class Transformer {
   const Heads& heads() const { return heads_; }
 
  private:
+  static constexpr std::int64_t most_together = 1 << 16;
+
+  /// What `forward` gives, of one entry after another and slice after slice, in `sliced_`.
+  View<const float> forward_in_slices(Context& context, const Pass& pass);
+
   /// The residual stream [batch, length, width] as embedded.
   View<float> embed(Context& context, const StepInputs& inputs, std::int64_t batch, std::int64_t length,
                     std::int64_t position, std::span<const std::int32_t> positions = {});
 
   const Network& network_;
-  Tensor hidden_;
+  Tensor hidden_, sliced_;
   SelfAttention::Saved attention_;
   std::int64_t reserved_batch_ = 0, reserved_length_ = 0;
   Tensor memory_;                          ///< rows of the encoder

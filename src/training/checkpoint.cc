@@ -216,8 +216,12 @@ TrainingProgress read_checkpoint(const fs::path& folder, const ModelConfig& conf
   Json decisive = decisive_options(options);
   decisive.erase("steps");  // a run may be made longer or shorter
   Json saved = state["training"];
-  for (const auto& [key, value] :
-       {std::pair("head_weights", Json("")), {"transpose", Json(0)}, {"precision", Json("f32")}})
+  for (const auto& [key, value] : {std::pair("head_weights", Json("")),
+                                   {"transpose", Json(0)},
+                                   {"precision", Json("f32")},
+                                   {"recompute", Json(false)},
+                                   {"segment", Json(0)},
+                                   {"truncate", Json(false)}})
     if (!saved.contains(key)) saved[key] = value;  // of an earlier version
   require_equal(saved, decisive, "training", folder);
 

@@ -26,6 +26,16 @@ void add_options(Options& table, TrainingOptions& options) {
             1);
   table.add("training.weight_decay", options.weight_decay,
             "weight decay of matrices, learned positions excepted", 0, 10);
+  table.add("training.recompute", options.recompute,
+            "keep the input of every layer alone and compute the rest once more for the backward pass: less "
+            "memory, more time, the same bits");
+  table.add(
+      "training.segment", options.segment,
+      "steps of a sequence that are in memory at a time, for sequences longer than memory; states carry "
+      "the loss from segment to segment; 0: all steps",
+      0, std::numeric_limits<std::int64_t>::max());
+  table.add("training.truncate", options.truncate,
+            "whether gradients end at the beginning of a segment: faster than the exact ones");
   table.add("training.clip", options.clip, "largest norm of the gradient; 0 for no limit", 0, 1e9);
   table.add("training.schedule", options.schedule, "schedule of the learning rate",
             {"constant", "cosine", "step"});
@@ -62,6 +72,10 @@ void add_options(Options& table, TrainingOptions& options) {
       1 << 20);
 }
 
+PassBounds bounds_of(const TrainingOptions& options) {
+  return {.recompute = options.recompute, .segment = options.segment, .truncate = options.truncate};
+}
+
 const char* unit_of(const ModelConfig& config) {
   return config.classifies() ? "label" : config.target_count() == 0 ? "token" : "number";
 }
@@ -89,10 +103,10 @@ std::vector<float> head_weights(const TrainingOptions& options, const ModelConfi
 }
 
 std::span<const std::string_view> keys_of_the_loop() {
-  static constexpr std::string_view keys[] = {"training.minutes",          "training.log_every",
-                                              "training.evaluate_every",   "training.evaluate_examples",
-                                              "training.sample_every",     "training.checkpoint_every",
-                                              "training.keep_checkpoints", "training.patience"};
+  static constexpr std::string_view keys[] = {
+      "training.minutes",           "training.log_every",    "training.evaluate_every",
+      "training.evaluate_examples", "training.sample_every", "training.checkpoint_every",
+      "training.keep_checkpoints",  "training.patience",     "training.recompute"};
   return keys;
 }
 

@@ -7,6 +7,7 @@
 
 #include "io/options.h"
 #include "linnet/training.h"
+#include "model/segments.h"
 
 namespace linnet {
 
@@ -16,6 +17,9 @@ inline constexpr std::int64_t most_steps = std::int64_t{1} << 40;
 /// Adds the keys training.*, bound to `options`.
 void add_options(Options& table, TrainingOptions& options);
 
+/// How the memory of a pass is bounded.
+PassBounds bounds_of(const TrainingOptions& options);
+
 /// What a model's loss is counted by: "token", "number" or "label".
 const char* unit_of(const ModelConfig& config);
 
@@ -24,7 +28,7 @@ const char* unit_of(const ModelConfig& config);
 std::vector<float> head_weights(const TrainingOptions& options, const ModelConfig& config);
 
 /// Those of them that do not decide the parameters after a given update: how often `train` reports, evaluates
-/// and saves, and when it stops.
+/// and saves, when it stops, and what it keeps in memory.
 std::span<const std::string_view> keys_of_the_loop();
 
 }  // namespace linnet

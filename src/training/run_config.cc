@@ -18,7 +18,7 @@
 #include "model/config.h"
 #include "model/cost.h"
 #include "model/network.h"
-#include "model/training_transformer.h"
+#include "model/segments.h"
 #include "training/config.h"
 
 namespace linnet {
@@ -215,7 +215,8 @@ void RunConfig::check_memory(bool for_training) const {
         static_cast<double>(model.input_fields() + std::ssize(sizes) + model.columns + model.target_count()) +
         static_cast<double>(model.source_length) / static_cast<double>(model.length);
     const double inputs_and_targets = per_step * static_cast<double>(training.accumulate);
-    floats += tokens * (TrainingTransformer::floats_per_token(model) + inputs_and_targets);
+    floats += tokens * inputs_and_targets +
+              SegmentedTransformer::floats(model, training.batch, model.length, bounds_of(training));
   }
   require_memory("the configuration", sizeof(float) * floats);
 }

@@ -60,6 +60,7 @@ Trainer::Impl::Impl(Context& context, const ModelConfig& config, const TrainingO
     fail<UsageError>(operation,
                      "expected model.weights = \"f32\", got \"{}\": train in f32 and convert the model",
                      name_of(config.weights));
+  if (bounds_of(options).cuts(config.length)) check_segments(config);
   const std::uint64_t seed = static_cast<std::uint64_t>(options.seed);
   if (initial != nullptr)
     require_same_parameters(start_from(values_.span<float>(), network_.table(), *initial, seed));
@@ -109,7 +110,7 @@ double Trainer::Impl::accumulate_gradients(const Batch& batch, std::int64_t coun
   const std::uint64_t seed = static_cast<std::uint64_t>(options_.seed);
   const std::int64_t passes = std::min(options_.accumulate, batch.examples);
   // The first of the passes are the largest.
-  TrainingTransformer& transformer = transformer_for((batch.examples + passes - 1) / passes);
+  SegmentedTransformer& transformer = transformer_for((batch.examples + passes - 1) / passes);
   double nats = 0;
   std::int64_t first = 0;
   for (std::int64_t pass = 0; pass < passes; ++pass) {
@@ -123,17 +124,16 @@ double Trainer::Impl::accumulate_gradients(const Batch& batch, std::int64_t coun
     const Dropout dropout{static_cast<float>(config_.dropout), (std::uint64_t{mixed[0]} << 32) | mixed[1]};
     Pass inputs = pass_of(part);
     inputs.head_weights = head_weights_;
-    nats += transformer.forward(context_, inputs, 1 / static_cast<float>(counted), dropout);
+    nats += transformer.accumulate(context_, inputs, 1 / static_cast<float>(counted), dropout, gradients);
     if (!std::isfinite(nats)) fail_not_finite("loss", transformer.first_not_finite(context_));
-    transformer.backward(context_, gradients);
   }
   return nats;
 }
 
-TrainingTransformer& Trainer::Impl::transformer_for(std::int64_t examples) {
+SegmentedTransformer& Trainer::Impl::transformer_for(std::int64_t examples) {
   if (examples > reserved_) {
     transformer_.reset();  // its memory goes before the new one's is taken
-    transformer_.emplace(network_, examples, config_.length);
+    transformer_.emplace(network_, examples, config_.length, bounds_of(options_));
     reserved_ = examples;
   }
   return *transformer_;

@@ -8,7 +8,7 @@
 
 #include "base/hidden.h"
 #include "linnet/training.h"
-#include "model/training_transformer.h"
+#include "model/segments.h"
 #include "training/checkpoint.h"
 #include "training/optimiser.h"
 
@@ -39,7 +39,7 @@ class LINNET_HIDDEN Trainer::Impl {
  private:
   /// Sum of the losses in nats; `gradients_` is assigned.
   double accumulate_gradients(const Batch& batch, std::int64_t counted);
-  TrainingTransformer& transformer_for(std::int64_t examples);
+  SegmentedTransformer& transformer_for(std::int64_t examples);
   void pack() { network_.pack(context_, values_.span<float>(), true); }
 
   [[noreturn]] void fail_not_finite(const char* what, const std::string& where) const;
@@ -54,7 +54,7 @@ class LINNET_HIDDEN Trainer::Impl {
   Network network_;
   Tensor values_, gradients_;
   Optimiser optimiser_;
-  std::optional<TrainingTransformer> transformer_;  ///< for passes of up to `reserved_` examples
+  std::optional<SegmentedTransformer> transformer_;  ///< for passes of up to `reserved_` examples
   std::int64_t reserved_ = 0;
   TrainingProgress progress_;
   std::filesystem::path checkpoint_;  ///< saved or restored last; empty if none was

@@ -171,8 +171,8 @@ TEST(Block, AppliesAndStepsAsItTrains) {
           const auto state = block.attention().make_state(1, 0);
           std::vector<float> applied = x;
           const View<float> all = view(applied, {1, length, width});
-          block.apply(any_context(), all.slice(1, 0, split), saved, 0, nullptr, state.get());
-          block.apply(any_context(), all.slice(1, split, length), saved, split, state.get(), state.get());
+          block.apply(any_context(), all.slice(1, 0, split), saved, {.final = state.get()});
+          block.apply(any_context(), all.slice(1, split, length), saved, {split, state.get(), state.get()});
           EXPECT_LT(relative_error(applied, expected), 1e-5) << "split at " << split;
         }
         const auto state = block.attention().make_state(2, 0);

@@ -220,8 +220,8 @@ TEST(SelfAttention, StepsAndSplitsGiveTheParallelFormWithResidual) {
       const auto part = [&](std::int64_t begin, std::int64_t end, const State* initial) {
         made.attention->forward(any_context(), view(y, {1, length, d}).slice(1, begin, end),
                                 view(x, {1, length, d}).slice(1, begin, end),
-                                view(residual, {1, length, d}).slice(1, begin, end), saved, begin, initial,
-                                own.get());
+                                view(residual, {1, length, d}).slice(1, begin, end), saved,
+                                {begin, initial, own.get()});
       };
       part(0, split, nullptr);
       part(split, length, own.get());

@@ -230,6 +230,67 @@ TEST(Trainer, RestoresInTheSameBitsInBf16) {
   EXPECT_THAT(error_of([&] { other.restore(folder / "checkpoint"); }), HasSubstr("training.precision"));
 }
 
+/// The values after updates of three passes each, from batches of two examples.
+std::vector<float> trained_in(const TrainingOptions& bounded) {
+  ModelConfig config = tiny_config();
+  config.length = 70;
+  TrainingOptions options = bounded;
+  options.accumulate = 3;
+  Trainer trainer(any_context(), config, options);
+  for (std::uint64_t i = 0; i < 3; ++i) trainer.step(Owned(config, 6, 66, seed + i).batch());
+  return values_of(trainer);
+}
+
+TEST(Trainer, RecomputesInTheSameBits) {
+  TrainingOptions options = tiny_options();
+  const std::vector<float> kept = trained_in(options);
+  options.recompute = true;
+  EXPECT_EQ(trained_in(options), kept);
+}
+
+TEST(Trainer, SegmentsTrainAsTheWholeSequence) {
+  TrainingOptions options = tiny_options();
+  const std::vector<float> whole = trained_in(options);
+  options.segment = 64;
+  EXPECT_LT(relative_error(trained_in(options), whole), 1e-4) << "seed " << seed;
+  options.truncate = true;
+  EXPECT_GT(relative_error(trained_in(options), whole), 1e-4);
+  options.segment = 66;
+  EXPECT_EQ(trained_in(options), whole);
+}
+
+TEST(Trainer, RestoresInTheSameBitsInSegments) {
+  Folder folder;
+  TrainingOptions options = tiny_options();
+  options.segment = 4;
+  const auto step = [&](Trainer& trainer, std::uint64_t i) {
+    return trainer.step(Owned(tiny_config(), 3, 6, seed + i).batch()).bits;
+  };
+  Trainer whole(any_context(), tiny_config(), options);
+  step(whole, 1);
+  whole.save(folder / "checkpoint");
+  step(whole, 2);
+  options.recompute = true;  // which may change
+  Trainer second(any_context(), tiny_config(), options);
+  second.restore(folder / "checkpoint");
+  step(second, 2);
+  EXPECT_EQ(values_of(second), values_of(whole));
+  options.segment = 5;
+  Trainer other(any_context(), tiny_config(), options);
+  EXPECT_THAT(error_of([&] { other.restore(folder / "checkpoint"); }), HasSubstr("training.segment"));
+}
+
+TEST(Trainer, RefusesSegmentsOfModelsWithoutFixedStates) {
+  TrainingOptions options = tiny_options();
+  options.segment = 4;
+  ModelConfig config = tiny_config();
+  config.attention.family = Family::softmax;
+  EXPECT_THAT(error_of<UsageError>([&] { Trainer(any_context(), config, options); }),
+              HasSubstr("[training.segment]"));
+  options.segment = config.length;
+  EXPECT_NO_THROW(Trainer(any_context(), config, options));
+}
+
 TEST(Trainer, StartsFromAModel) {
   const auto initial = random_model(tiny_config(), 9);
   ModelConfig config = tiny_config();

@@ -12,15 +12,16 @@
 #include "lists.h"
 #include "model/config.h"
 #include "model/cost.h"
-#include "model/training_transformer.h"
+#include "model/segments.h"
 #include "report.h"
+#include "training/config.h"
 #include "training/optimiser.h"
 
 namespace linnet {
 namespace {
 
 struct Arguments {
-  std::string config = "paper-mnist", family, batch, precision;
+  std::string config = "paper-mnist", family, batch, length, precision;
   std::vector<std::string> settings;
   BenchOptions bench;
 };
@@ -38,7 +39,7 @@ Json measure(Context& context, const RunConfig& config, std::int64_t batch, doub
   network.table().initialise(values.span<float>(), 1);
   network.pack(context, values.span<float>(), true);
   Optimiser optimiser(network.table(), options);
-  TrainingTransformer transformer(network, batch, model.length);
+  SegmentedTransformer transformer(network, batch, model.length, bounds_of(options));
 
   check_one_token("bench", model);
   const Random random(1, Draw::test);
@@ -48,14 +49,13 @@ Json measure(Context& context, const RunConfig& config, std::int64_t batch, doub
     targets[i] =
         static_cast<std::int32_t>(random.below(static_cast<std::uint64_t>(model.vocabulary), 2 * i + 1));
   }
+  const Pass pass{.batch = batch, .length = model.length, .ids = ids, .targets = targets};
   std::int64_t step = 0;
   const auto update = [&] {
     const std::span<float> gradient = gradients.span<float>();
     std::fill(gradient.begin(), gradient.end(), 0.0f);
     const Dropout dropout{static_cast<float>(model.dropout), static_cast<std::uint64_t>(step)};
-    transformer.forward(context, ids, targets, batch, model.length, 1 / static_cast<float>(ids.size()),
-                        dropout);
-    transformer.backward(context, gradient);
+    transformer.accumulate(context, pass, 1 / static_cast<float>(ids.size()), dropout, gradient);
     const double norm = std::sqrt(kernels::sum_of_squares(context, gradient));
     const double factor = options.clip > 0 && norm > options.clip ? options.clip / norm : 1;
     optimiser.update(context, values.span<float>(), gradient, static_cast<float>(factor), ++step);
@@ -78,10 +78,17 @@ Json measure(Context& context, const RunConfig& config, std::int64_t batch, doub
   return json;
 }
 
-/// Why there is no such model; empty where there is.
-std::string refusal_of(const ModelConfig& config) {
+/// Sequences of so many steps, which are those of a picture no longer where it has another number of them.
+void set_length(ModelConfig& config, std::int64_t length) {
+  if (length != config.length) config.image_height = config.image_width = 0;
+  config.length = length;
+}
+
+/// Why there is no such model, or none that is trained so; empty where there is.
+std::string refusal_of(const RunConfig& config) {
   try {
-    config.check();
+    config.model.check();
+    if (config.training.segment > 0) check_segments(config.model);
     return {};
   } catch (const UsageError& error) {
     return error.what();
@@ -93,6 +100,8 @@ void run(const Arguments& arguments) {
   const Families families = arguments.family.empty() ? Families() : families_of("--family", arguments.family);
   const auto batches = arguments.batch.empty() ? std::vector<std::int64_t>()
                                                : number_list("--batch", arguments.batch, "bench");
+  const auto lengths = arguments.length.empty() ? std::vector<std::int64_t>()
+                                                : number_list("--length", arguments.length, "bench");
   const auto precisions = arguments.precision.empty()
                               ? std::vector<std::string>()
                               : name_list("--precision", arguments.precision, "bench");
@@ -100,6 +109,10 @@ void run(const Arguments& arguments) {
     for (const std::string& name : configs) {
       RunConfig config;
       load_without_data(config, name, arguments.settings);
+      std::vector<std::pair<std::int64_t, std::int64_t>> sizes;  // of the batch, of the length
+      for (const std::int64_t batch : batches.empty() ? std::vector{config.training.batch} : batches)
+        for (const std::int64_t length : lengths.empty() ? std::vector{config.model.length} : lengths)
+          sizes.emplace_back(batch, length);
       const bool own = families.names.empty();
       for (const std::string& family :
            own ? std::vector<std::string>{families_text(config.model.attention)} : families.names) {
@@ -107,18 +120,19 @@ void run(const Arguments& arguments) {
           config.model.attention.family = find_family(family);
           config.model.attention.layers.clear();
         }
-        if (const std::string sentence = refusal_of(config.model); !sentence.empty()) {
+        if (const std::string sentence = refusal_of(config); !sentence.empty()) {
           families.refuse(family, sentence);
           continue;
         }
-        for (const std::int64_t batch : batches.empty() ? std::vector{config.training.batch} : batches) {
+        for (const auto& [batch, length] : sizes) {
           config.training.batch = batch;
+          set_length(config.model, length);
           config.check_memory(true);
           for (const std::string& precision :
                precisions.empty() ? std::vector<std::string>{name_of(config.training.precision)}
                                   : precisions) {
             config.set("training.precision=" + precision);
-            fmt::print(stderr, "{} {} batch {} {}\n", name, family, batch, precision);
+            fmt::print(stderr, "{} {} batch {} length {} {}\n", name, family, batch, length, precision);
             Json row = measure(context, config, batch, arguments.bench.seconds);
             row["config"] = name;
             rows.push_back(row);
@@ -133,7 +147,7 @@ void run(const Arguments& arguments) {
   }
   print_ceilings(rows);
   print_table(rows, {"threads", "config", "family", "batch", "length", "dtype", "time_ms.median",
-                     "tokens_per_second", "gflops", "fraction_of_ceiling"});
+                     "peak_memory_bytes", "tokens_per_second", "gflops", "fraction_of_ceiling"});
 }
 
 }  // namespace
@@ -149,6 +163,8 @@ void add_bench_train(Command& bench) {
   command.add_option("--family", arguments->family,
                      "attention families of all layers, or all; default: those of the configuration");
   command.add_option("--batch", arguments->batch, "examples per step; default: that of the configuration");
+  command.add_option("--length", arguments->length,
+                     "steps per example: a list or a doubling range; default: those of the configuration");
   command.add_option("--precision", arguments->precision,
                      "of the dense products, f32 or bf16; default: that of the configuration");
   command.add_option("--set", arguments->settings, "replace a value of the configuration, key=value");

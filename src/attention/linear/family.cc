@@ -118,6 +118,7 @@ const FamilyEntry linear_family = {
     .uses = uses,
     .check = check_config,
     .configure = configure,
+    .fixed_state = true,
 };
 
 }  // namespace linnet

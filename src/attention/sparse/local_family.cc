@@ -41,6 +41,7 @@ const FamilyEntry local_family = {
     .step_keys = keys_of_step,
     .add_settings = add_keys,
     .configure = configure,
+    .fixed_state = true,
 };
 
 }  // namespace linnet
