@@ -177,7 +177,8 @@ struct AttentionInputs {
 /// logarithm without the log-scale of the query. The linear family writes infinity where the denominator
 /// gives zeros: where it vanishes, and with a LogScaledMap where it is not positive. For softmax, local and
 /// strided it is the log-sum-exp. `final` is optional and receives the state after the last key, B slots;
-/// padding is not part of it. It may be the initial state. Only for masks that take a state.
+/// padding is not part of it. It may be the initial state. Only for masks that take a state. The linear family
+/// takes an empty `out` where `final` is given, and computes the state alone, without the queries.
 struct AttentionOutputs {
   FloatView out;
   View<float> normaliser = {};
@@ -192,6 +193,8 @@ struct AttentionOutputs {
 };
 
 /// Gradients of the inputs, of the same shapes and types; assigned. `decay` and the projections are optional.
+/// The linear family takes empty views of query, key and value where `initial` is given, and computes that
+/// gradient alone.
 /// If both projections are the same view, its gradient is the sum of these two. The caller adds them, and
 /// their memory must differ.
 ///

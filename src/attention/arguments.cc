@@ -78,10 +78,12 @@ void check_state_argument(const char* operation, const char* which, const State*
 }  // namespace
 
 AttentionSizes check_forward(const char* operation, const AttentionOutputs& outputs,
-                             const AttentionInputs& inputs) {
+                             const AttentionInputs& inputs, bool takes_state_alone) {
   const AttentionSizes sizes = check_call(operation, inputs);
-  expect_shape(operation, "out", outputs.out, {sizes.batch, sizes.queries, sizes.heads, sizes.value_dim});
-  expect_type_of_query(operation, "out", outputs.out, inputs.query);
+  if (!takes_state_alone || outputs.out.rank() != 0 || outputs.final == nullptr) {
+    expect_shape(operation, "out", outputs.out, {sizes.batch, sizes.queries, sizes.heads, sizes.value_dim});
+    expect_type_of_query(operation, "out", outputs.out, inputs.query);
+  }
   if (outputs.normaliser.rank() != 0)
     expect_shape(operation, "normaliser", outputs.normaliser, {sizes.batch, sizes.queries, sizes.heads});
   check_state_argument(operation, "an initial state", inputs.initial, inputs, sizes.batch);
@@ -91,17 +93,22 @@ AttentionSizes check_forward(const char* operation, const AttentionOutputs& outp
 
 AttentionSizes check_backward(const char* operation, const AttentionGradients& gradients,
                               ConstFloatView grad_out, const AttentionInputs& inputs, ConstFloatView out,
-                              View<const float> normaliser) {
+                              View<const float> normaliser, bool takes_state_alone) {
   const AttentionSizes sizes = check_call(operation, inputs);
+  const bool state_alone = takes_state_alone && gradients.initial.rank() != 0 &&
+                           gradients.query.rank() == 0 && gradients.key.rank() == 0 &&
+                           gradients.value.rank() == 0 && gradients.decay.rank() == 0;
   const auto [batch, queries, keys, heads, head_dim, value_dim] = sizes;
   const auto expect = [&](const char* name, const ConstFloatView& view, std::int64_t length,
                           std::int64_t dim) {
     expect_shape(operation, name, view, {inputs.query.extent(0), length, inputs.query.extent(2), dim});
     expect_type_of_query(operation, name, view, inputs.query);
   };
-  expect("the gradient of query", gradients.query, queries, head_dim);
-  expect("the gradient of key", gradients.key, keys, head_dim);
-  expect("the gradient of value", gradients.value, keys, value_dim);
+  if (!state_alone) {
+    expect("the gradient of query", gradients.query, queries, head_dim);
+    expect("the gradient of key", gradients.key, keys, head_dim);
+    expect("the gradient of value", gradients.value, keys, value_dim);
+  }
   expect("the gradient of out", grad_out, queries, value_dim);
   expect("out", out, queries, value_dim);
   expect_shape(operation, "normaliser", normaliser, {batch, queries, heads});

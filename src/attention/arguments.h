@@ -27,15 +27,17 @@ struct AttentionSizes {
 // family, "linear attention".
 
 /// Shapes and types of inputs, out and normaliser, the mask, and that states come with a mask that takes them
-/// and have B slots. What a family's states hold is its own to check: `check_held_shape`.
+/// and have B slots. What a family's states hold is its own to check: `check_held_shape`. With
+/// `takes_state_alone` out may be empty where there is a final state.
 AttentionSizes check_forward(const char* operation, const AttentionOutputs& outputs,
-                             const AttentionInputs& inputs);
+                             const AttentionInputs& inputs, bool takes_state_alone = false);
 
 /// The same for `backward`, with the gradient of the initial state. What a final state would hold, and so
-/// the size of its gradient, is the family's to check: `check_state_gradient`.
+/// the size of its gradient, is the family's to check: `check_state_gradient`. With `takes_state_alone` all
+/// gradients but that of the initial state may be empty.
 AttentionSizes check_backward(const char* operation, const AttentionGradients& gradients,
                               ConstFloatView grad_out, const AttentionInputs& inputs, ConstFloatView out,
-                              View<const float> normaliser);
+                              View<const float> normaliser, bool takes_state_alone = false);
 
 /// Throws unless the gradient of a state, where given, is [B, G] with G at least what slot b needs,
 /// `floats(b)`. `which` is "the gradient of the final state", say.

@@ -140,18 +140,20 @@ void CrossAttention::backward(Context& context, View<float> dx, View<float> dmem
   kernels::add(context, rows(dmemory), rows(dmemory), rows(View<const float>(from_this)));
 }
 
-// The state that a causal pass over the source leaves holds every key; what the pass computes beside it is
-// not used.
+// The state that a causal pass over the source leaves holds every key. The linear family computes it alone.
 void CrossAttention::summarise(Context& context, const Memory& memory, State& state) const {
   const std::int64_t batch = memory.rows.extent(0), sources = memory.rows.extent(1);
   Workspace workspace(context);
   const View<float> key_value =
       workspace.take(batch * sources, 2 * parts_.width).reshape({batch, sources, 2 * parts_.width});
-  const View<float> unused =
-      workspace.take(batch * sources, parts_.width).reshape({batch, sources, parts_.width});
   key_value_.forward(context, rows(key_value), rows(memory.rows));
   const View<const float> key = part(View<const float>(key_value), 0, parts_.heads);
-  attention_->forward(context, {.out = by_heads(unused, parts_.heads), .final = &state},
+  FloatView out;
+  if (parts_.attention.family != Family::linear) {
+    const View<float> unused = workspace.take(batch * sources, parts_.width);
+    out = by_heads(unused.reshape({batch, sources, parts_.width}), parts_.heads);
+  }
+  attention_->forward(context, {.out = out, .final = &state},
                       {.query = key,
                        .key = key,
                        .value = part(View<const float>(key_value), 1, parts_.heads),

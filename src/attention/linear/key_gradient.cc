@@ -31,6 +31,10 @@ class KeySweep : public BackwardSweep<KeySweep> {
   void run() {
     if (gradient_call_.reaches_final(block_.batch)) load_final_gradient();
     const bool to_initial = gradient_call_.grad_initial.rank() != 0;
+    if (grad_key_.rank() == 0) {
+      gather(plan_.final_step());
+      return store_initial_gradient();
+    }
     walk(to_initial ? &plan_.final_step() : nullptr);
     if (to_initial) store_initial_gradient();
     // Padding is seen by nobody.

@@ -144,7 +144,7 @@ std::int64_t head_group(const Context& context, const AttentionSizes& sizes, std
 
 void LinearAttention::forward(Context& context, const AttentionOutputs& outputs,
                               const AttentionInputs& inputs) const {
-  const AttentionSizes sizes = check_forward(operation, outputs, inputs);
+  const AttentionSizes sizes = check_forward(operation, outputs, inputs, true);
   const LinearCall call = this->call(sizes, inputs);
   LinearState* final = nullptr;
   if (outputs.final != nullptr)
@@ -181,7 +181,7 @@ void LinearAttention::forward(Context& context, const AttentionOutputs& outputs,
 void LinearAttention::backward(Context& context, const AttentionGradients& gradients, ConstFloatView grad_out,
                                const AttentionInputs& inputs, ConstFloatView out,
                                View<const float> normaliser) const {
-  const AttentionSizes sizes = check_backward(operation, gradients, grad_out, inputs, out, normaliser);
+  const AttentionSizes sizes = check_backward(operation, gradients, grad_out, inputs, out, normaliser, true);
   std::vector<double> decay_sums(2 * sizes.batch * sizes.heads);
   LinearGradientCall call = {this->call(sizes, inputs),
                              grad_out,
@@ -196,8 +196,9 @@ void LinearAttention::backward(Context& context, const AttentionGradients& gradi
       [&](std::int64_t) { return call.sums_at(sizes.heads) + sizes.heads * call.forward.features; });
   const std::int64_t group = head_group(context, sizes, call.forward.features, inputs.mask);
   const std::int64_t groups = (sizes.heads + group - 1) / group;
+  const int sweeps = gradients.query.rank() != 0 ? 2 : 1;
   // The two sweeps of a group are tasks of their own; the longer ones come first.
-  parallel_for(context, 2 * sizes.batch * groups, [&](Context& own, std::int64_t i) {
+  parallel_for(context, sweeps * sizes.batch * groups, [&](Context& own, std::int64_t i) {
     const bool of_keys = i < sizes.batch * groups;
     const std::int64_t b = i / groups % sizes.batch, h = i % groups * group;
     const LinearBlock heads = {b, h, std::min(h + group, sizes.heads), 0, sizes.value_dim};

@@ -45,13 +45,16 @@ class ForwardSweep : public Sweep<ForwardSweep> {
         highest_(scales_.query.size()) {
     take_pieces(width_ * ldm_ + width_, workspace_);
     const std::int64_t lanes = hn::Lanes(F32());
-    stream_ = can_stream(outputs.out) && block.first_column % lanes == 0 && block.last_column % lanes == 0;
+    stream_ = outputs.out.rank() != 0 && can_stream(outputs.out) && block.first_column % lanes == 0 && block.last_column % lanes == 0;
   }
 
   void run(LinearState* final, const FinalKeySums& key_sums) {
     compensated_ = compensated_ || (final != nullptr && final->parts() == 2);
     if (call_.continues(block_.batch)) load_states();
-    walk(final != nullptr ? &plan_.final_step() : nullptr);
+    if (outputs_.out.rank() != 0)
+      walk(final != nullptr ? &plan_.final_step() : nullptr);
+    else
+      gather(plan_.final_step());
     if (stream_) hwy::FlushStream();
     if (final != nullptr) store_states(*final, key_sums);
     if (block_.first_column != 0) return;
@@ -70,7 +73,8 @@ class ForwardSweep : public Sweep<ForwardSweep> {
     query_ = rows_of(call_.inputs.query, block_.batch, head());
     key_ = rows_of(call_.inputs.key, block_.batch, head());
     value_ = values(head());
-    out_ = rows_of(outputs_.out, block_.batch, head(), block_.first_column, block_.last_column);
+    if (outputs_.out.rank() != 0)
+      out_ = rows_of(outputs_.out, block_.batch, head(), block_.first_column, block_.last_column);
   }
 
   void load_states() {

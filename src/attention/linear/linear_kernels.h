@@ -58,7 +58,8 @@ struct FinalKeySums {
 
 /// Computes the block's part of out on the calling thread, whose context is `own`; the block with column 0
 /// also writes the normaliser, counts denominators that are not positive and writes `key_sums`, where
-/// `final` is given. The final S goes to `final`, which may be the initial state.
+/// `final` is given. The final S goes to `final`, which may be the initial state. With an empty out the state
+/// is computed alone.
 void linear_forward_block(Context& own, const LinearCall& call, const AttentionOutputs& outputs,
                           const LinearBlock& block, LinearState* final, const FinalKeySums& key_sums);
 
@@ -92,7 +93,7 @@ struct LinearGradientCall {
 };
 
 /// The gradient of the heads' queries, sweeping forwards; and of their keys and values, sweeping from the
-/// end.
+/// end. With an empty `grad_key` the second one computes that of the initial state alone.
 void linear_query_gradient(Context& own, const LinearGradientCall& call, FloatView grad_query,
                            const LinearBlock& heads);
 void linear_key_gradient(Context& own, const LinearGradientCall& call, FloatView grad_key,
