@@ -177,8 +177,8 @@ struct AttentionInputs {
 /// logarithm without the log-scale of the query. The linear family writes infinity where the denominator
 /// gives zeros: where it vanishes, and with a LogScaledMap where it is not positive. For softmax, local and
 /// strided it is the log-sum-exp. `final` is optional and receives the state after the last key, B slots;
-/// padding is not part of it. It may be the initial state. Only for masks that take a state. The linear family
-/// takes an empty `out` where `final` is given, and computes the state alone, without the queries.
+/// padding is not part of it. It may be the initial state. Only for masks that take a state. The linear
+/// family takes an empty `out` where `final` is given, and computes the state alone, without the queries.
 struct AttentionOutputs {
   FloatView out;
   View<float> normaliser = {};

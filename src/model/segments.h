@@ -75,7 +75,7 @@ class SegmentedTransformer {
   TrainingTransformer transformer_;
   Piece piece_;
   std::vector<RecurrentState> states_;
-  std::int64_t state_batch_ = 0;              ///< slots of `states_`
+  std::int64_t state_batch_ = 0;            ///< slots of `states_`
   std::vector<Tensor> state_gradients_[2];  ///< of each layer, of two neighbouring segments
 };
 

@@ -186,7 +186,8 @@ void RunConfig::fit_to_data(const Dataset& dataset) {
   model.check();
 }
 
-void RunConfig::check_memory(bool for_training) const {
+MemoryNeeds memory_needs(const RunConfig& config, bool for_training) {
+  const auto& [model, data, training] = config;
   const double layers = static_cast<double>(model.layers), width = static_cast<double>(model.width),
                outputs = static_cast<double>(head_outputs(model));
   const double tables =
@@ -207,18 +208,25 @@ void RunConfig::check_memory(bool for_training) const {
       tables + products - (model.tied_output ? width * static_cast<double>(model.vocabulary) : 0);
   // The values that a model is made from; in training also gradients and two moments. Products are packed for
   // a forward, in the type of their weights; in training also for a backward: 6 floats per weight.
-  double floats = for_training ? 4 * parameters + 2 * products
-                               : parameters + products * weight_bytes(model.weights) / sizeof(float);
+  MemoryNeeds needs;
+  needs.parameters =
+      sizeof(float) * (for_training ? 4 * parameters + 2 * products
+                                    : parameters + products * weight_bytes(model.weights) / sizeof(float));
   if (for_training) {
     const double tokens = static_cast<double>(training.batch) * static_cast<double>(model.length);
     const double per_step =
         static_cast<double>(model.input_fields() + std::ssize(sizes) + model.columns + model.target_count()) +
         static_cast<double>(model.source_length) / static_cast<double>(model.length);
     const double inputs_and_targets = per_step * static_cast<double>(training.accumulate);
-    floats += tokens * inputs_and_targets +
-              SegmentedTransformer::floats(model, training.batch, model.length, bounds_of(training));
+    needs.tokens = sizeof(float) *
+                   (tokens * inputs_and_targets +
+                    SegmentedTransformer::floats(model, training.batch, model.length, bounds_of(training)));
   }
-  require_memory("the configuration", sizeof(float) * floats);
+  return needs;
+}
+
+void RunConfig::check_memory(bool for_training) const {
+  require_memory("the configuration", memory_needs(*this, for_training).total());
 }
 
 void set_source(DataOptions& data, const std::string& source) {

@@ -8,6 +8,14 @@ namespace linnet {
 /// All keys of the configuration, bound to it.
 Options options_of(RunConfig& config);
 
+/// Bytes that a configuration needs at the very least.
+struct MemoryNeeds {
+  double parameters = 0;  ///< values, packed weights; in training also gradients and moments
+  double tokens = 0;      ///< activations, inputs and targets of training
+  double total() const { return parameters + tokens; }
+};
+MemoryNeeds memory_needs(const RunConfig& config, bool for_training);
+
 /// Whether examples of that kind are pictures.
 bool are_pictures(const std::string& kind);
 

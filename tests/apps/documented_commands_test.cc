@@ -59,6 +59,7 @@ const std::vector<Rule> rules = {
     {{"bench", "attention"},
      {"--length", "128,256", "--seconds", "0.01", "--heads", "1", "--streams", "16"},
      {}},
+    {{"inspect", "--ranks"}, {}, small_model},
     {{"bench", "train"}, {"--batch", "1", "--seconds", "0.01"}, small_model},
     {{"bench", "generate", "--position"}, {"--position", "1,16", "--seconds", "0.01"}, small_model},
     {{"bench", "generate", "--real-time"}, {"--steps", "100", "--seconds", "0.01"}, small_model},

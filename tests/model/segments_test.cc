@@ -1,9 +1,10 @@
 // Recomputation gives the bits of keeping everything; segments give the loss and the gradients of the whole
 // sequence, or where they are truncated those of passes that continue given states.
+#include "model/segments.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "model/segments.h"
 #include "support/contexts.h"
 #include "support/errors.h"
 #include "support/models.h"
@@ -70,15 +71,15 @@ Result result_of(const Example& example, const PassBounds& bounds, const Dropout
   // The second time in memory that has been used.
   for (int time = 0; time < 2; ++time) {
     std::ranges::fill(result.gradients, 0.0f);
-    result.nats =
-        transformer.accumulate(any_context(), example.pass(), 0.25f, dropout, result.gradients);
+    result.nats = transformer.accumulate(any_context(), example.pass(), 0.25f, dropout, result.gradients);
   }
   return result;
 }
 
 void expect_same_bits(const Example& example, const Dropout& dropout = {}) {
   SCOPED_TRACE(describe(example.config));
-  const Result kept = result_of(example, {}, dropout), computed = result_of(example, {.recompute = true}, dropout);
+  const Result kept = result_of(example, {}, dropout),
+               computed = result_of(example, {.recompute = true}, dropout);
   EXPECT_EQ(kept.nats, computed.nats);
   EXPECT_EQ(kept.gradients, computed.gradients);
   EXPECT_GT(norm(kept.gradients), 0);

@@ -1,21 +1,15 @@
 #include <fmt/core.h>
 
-#include <algorithm>
-#include <cmath>
-
 #include "attention/family.h"
 #include "base/fail.h"
-#include "base/random.h"
 #include "bench/bench.h"
+#include "bench/random_training.h"
 #include "config.h"
-#include "kernels/elementwise.h"
 #include "lists.h"
 #include "model/config.h"
 #include "model/cost.h"
 #include "model/segments.h"
 #include "report.h"
-#include "training/config.h"
-#include "training/optimiser.h"
 
 namespace linnet {
 namespace {
@@ -26,55 +20,30 @@ struct Arguments {
   BenchOptions bench;
 };
 
-/// A whole update: forward, backward, norm, optimiser, packing; on random tokens, which cost what real ones
-/// cost.
-Json measure(Context& context, const RunConfig& config, std::int64_t batch, double seconds) {
-  const ModelConfig& model = config.model;
-  TrainingOptions options = config.training;
-  options.batch = batch;
+/// Whole updates.
+Json measure(Context& context, const RunConfig& config, double seconds) {
   reset_peak_memory();
-  Network network(model, nullptr, options.precision);
-  Tensor values = Tensor::of<float>({network.table().size()}),
-         gradients = Tensor::of<float>({network.table().size()});
-  network.table().initialise(values.span<float>(), 1);
-  network.pack(context, values.span<float>(), true);
-  Optimiser optimiser(network.table(), options);
-  SegmentedTransformer transformer(network, batch, model.length, bounds_of(options));
-
-  check_one_token("bench", model);
-  const Random random(1, Draw::test);
-  std::vector<std::int32_t> ids(static_cast<std::size_t>(batch * model.length)), targets(ids.size());
-  for (std::size_t i = 0; i < ids.size(); ++i) {
-    ids[i] = static_cast<std::int32_t>(random.below(static_cast<std::uint64_t>(model.vocabulary), 2 * i));
-    targets[i] =
-        static_cast<std::int32_t>(random.below(static_cast<std::uint64_t>(model.vocabulary), 2 * i + 1));
-  }
-  const Pass pass{.batch = batch, .length = model.length, .ids = ids, .targets = targets};
-  std::int64_t step = 0;
+  RandomTraining training("bench", context, config);
   const auto update = [&] {
-    const std::span<float> gradient = gradients.span<float>();
-    std::fill(gradient.begin(), gradient.end(), 0.0f);
-    const Dropout dropout{static_cast<float>(model.dropout), static_cast<std::uint64_t>(step)};
-    transformer.accumulate(context, pass, 1 / static_cast<float>(ids.size()), dropout, gradient);
-    const double norm = std::sqrt(kernels::sum_of_squares(context, gradient));
-    const double factor = options.clip > 0 && norm > options.clip ? options.clip / norm : 1;
-    optimiser.update(context, values.span<float>(), gradient, static_cast<float>(factor), ++step);
-    network.pack(context, values.span<float>(), true);
+    training.pass();
+    training.update();
   };
   const std::vector<double> times = time_calls(update, seconds, 3);
 
-  Json json = bench_row(context, "train", name_of(options.precision));
+  const ModelConfig& model = config.model;
+  const char* const precision = name_of(config.training.precision);
+  Json json = bench_row(context, "train", precision);
   json["time_ms"] = time_summary(times);
-  const double tokens = static_cast<double>(ids.size());
-  const double rate = tokens / (1e-3 * json["time_ms"]["median"].get<double>());
+  const double rate =
+      static_cast<double>(training.tokens()) / (1e-3 * json["time_ms"]["median"].get<double>());
   json["family"] = families_text(model.attention);
-  json["batch"] = batch;
+  json["batch"] = config.training.batch;
   json["length"] = model.length;
   json["tokens_per_second"] = rate;
   json["model_flops_per_token"] = training_flops(model);
   json["gflops"] = rate * training_flops(model) / 1e9;
   json["fraction_of_ceiling"] =
-      rate * training_flops(model) / (1e9 * ceiling(context, name_of(options.precision)).gemm_gflops);
+      rate * training_flops(model) / (1e9 * ceiling(context, precision).gemm_gflops);
   return json;
 }
 
@@ -133,7 +102,7 @@ void run(const Arguments& arguments) {
                                   : precisions) {
             config.set("training.precision=" + precision);
             fmt::print(stderr, "{} {} batch {} length {} {}\n", name, family, batch, length, precision);
-            Json row = measure(context, config, batch, arguments.bench.seconds);
+            Json row = measure(context, config, arguments.bench.seconds);
             row["config"] = name;
             rows.push_back(row);
           }

@@ -45,7 +45,8 @@ class ForwardSweep : public Sweep<ForwardSweep> {
         highest_(scales_.query.size()) {
     take_pieces(width_ * ldm_ + width_, workspace_);
     const std::int64_t lanes = hn::Lanes(F32());
-    stream_ = outputs.out.rank() != 0 && can_stream(outputs.out) && block.first_column % lanes == 0 && block.last_column % lanes == 0;
+    stream_ = outputs.out.rank() != 0 && can_stream(outputs.out) && block.first_column % lanes == 0 &&
+              block.last_column % lanes == 0;
   }
 
   void run(LinearState* final, const FinalKeySums& key_sums) {

@@ -1,10 +1,15 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include "attention/family.h"
+#include "base/fail.h"
 #include "base/memory.h"
+#include "base/names.h"
 #include "commands.h"
+#include "config.h"
+#include "inspect/ranks.h"
 #include "linnet/attention.h"
 #include "linnet/model.h"
 #include "model/access.h"
@@ -12,6 +17,7 @@
 #include "model/cost.h"
 #include "model/network.h"
 #include "report.h"
+#include "run_record.h"
 
 namespace linnet {
 namespace {
@@ -70,8 +76,69 @@ Json cost_per_token(const Model& model) {
   return tokens;
 }
 
-void run(const std::string& folder, bool json) {
-  const std::shared_ptr<const Model> model = Model::load(folder);
+struct Arguments {
+  std::string model;
+  std::vector<std::string> settings;
+  RanksOptions ranks;
+  bool json = false;
+};
+
+/// A folder of that name comes before a shipped configuration.
+bool is_configuration(const std::string& name) {
+  if (std::filesystem::exists(name)) return std::filesystem::is_regular_file(name);
+  const std::vector<std::string> shipped = shipped_configs();
+  if (std::ranges::count(shipped, name) > 0) return true;
+  const std::string nearest = nearest_name(name, shipped);
+  if (!std::filesystem::path(name).has_parent_path())
+    fail<UsageError>(
+        "inspect", "expected the folder of a model, a TOML file or a shipped configuration ({}), got {}{}",
+        fmt::join(shipped, ", "), name, nearest.empty() ? "" : fmt::format("; did you mean {}?", nearest));
+  return false;
+}
+
+RunConfig configuration_of(const Arguments& arguments) {
+  RunConfig config;
+  load_without_data(config, arguments.model, arguments.settings);
+  return config;
+}
+
+/// The training of a run, or the defaults for a model without one.
+RunConfig training_of(const Arguments& arguments) {
+  const auto run = run_of(arguments.model);
+  RunConfig config = run ? RunRecord::read(*run).config : RunConfig();
+  config.model = Model::load(arguments.model)->config();
+  config.model.weights = WeightType::f32;  // those that are trained
+  for (const std::string& setting : arguments.settings) {
+    if (!setting.starts_with("training."))
+      fail<UsageError>("inspect", "expected keys training.* in --set for a trained model, got {}", setting);
+    config.set(setting);
+  }
+  return config;
+}
+
+std::shared_ptr<const Model> model_of(const Arguments& arguments) {
+  if (!is_configuration(arguments.model)) {
+    if (!arguments.settings.empty())
+      fail<UsageError>("inspect", "expected --set with a configuration or with --ranks, got the model {}",
+                       arguments.model);
+    return Model::load(arguments.model);
+  }
+  const RunConfig config = configuration_of(arguments);
+  config.check_memory(false);
+  return Model::random(config.model);
+}
+
+void run_ranks(const Arguments& arguments) {
+  arguments.ranks.print(
+      arguments.model,
+      is_configuration(arguments.model) ? configuration_of(arguments) : training_of(arguments),
+      arguments.json);
+}
+
+void run(const Arguments& arguments) {
+  const std::string& folder = arguments.model;
+  const bool json = arguments.json;
+  const std::shared_ptr<const Model> model = model_of(arguments);
   const ModelConfig& config = model->config();
   Json tensors = Json::array();
   for (const ParameterTable::Row& row : network_of(*model).table().rows())
@@ -137,16 +204,20 @@ void run(const std::string& folder, bool json) {
 }  // namespace
 
 void add_inspect(Command& program) {
-  struct Arguments {
-    std::string model;
-    bool json = false;
-  };
   auto arguments = std::make_shared<Arguments>();
-  Command command = program.add_subcommand("inspect", "Sizes of a model, and the cost of a generated token");
-  command.footer("Example: linnet inspect runs/digits");
-  command.add_option("model", arguments->model, "folder of a model or of a run").required();
+  Command command = program.add_subcommand(
+      "inspect", "Sizes of a model, and the cost of a generated token or of training on several machines");
+  command.footer(
+      "Example: linnet inspect runs/digits\n"
+      "         linnet inspect paper-mnist --ranks 2:64 --bandwidth 1,10");
+  command
+      .add_option("model", arguments->model,
+                  "folder of a model or of a run; or a configuration: a file, or the name of a shipped one")
+      .required();
+  command.add_option("--set", arguments->settings, "replace a value of the configuration, key=value");
+  arguments->ranks.add_to(command);
   command.add_flag("--json", arguments->json, "print the result as JSON");
-  command.callback([=] { run(arguments->model, arguments->json); });
+  command.callback([=] { arguments->ranks.given() ? run_ranks(*arguments) : run(*arguments); });
 }
 
 }  // namespace linnet
