@@ -4,6 +4,7 @@
 
 #include "linnet/attention.h"
 #include "linnet/attention_config.h"
+#include "linnet/communicator.h"
 #include "linnet/dataset.h"
 #include "linnet/error.h"
 #include "linnet/export.h"

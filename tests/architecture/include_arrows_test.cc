@@ -1,7 +1,7 @@
 // Reads every #include of the public headers, of src/ and of apps/, and holds it against the modules of
 // docs/architecture.md: base ← kernels ← attention ← layers ← model ← {training, generation} ← apps, base ←
-// io ← {model, data, training, generation}, base ← data ← training, attention ← study ← apps. python takes
-// public headers alone.
+// io ← {model, data, training, generation}, base ← data ← training, base ← comm ← {training, apps}, attention
+// ← study ← apps. python takes public headers alone.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -28,8 +28,9 @@ const std::map<std::string, std::set<std::string>> arrows = {
     {"layers", {"attention"}},
     {"io", {"base"}},
     {"model", {"layers", "io"}},
+    {"comm", {"base"}},
     {"data", {"base", "io"}},
-    {"training", {"model", "data", "io"}},
+    {"training", {"model", "comm", "data", "io"}},
     {"generation", {"model", "io"}},
     {"apps", {"training", "generation", "study"}},
     {"python", {"training", "generation"}},
@@ -37,6 +38,7 @@ const std::map<std::string, std::set<std::string>> arrows = {
 
 const std::map<std::string, std::string> module_of_public_header = {
     {"instruction_set.h", "kernels"},
+    {"communicator.h", "comm"},
     {"context.h", "base"},
     {"layer_types.h", "base"},
     {"tensor.h", "base"},
@@ -109,6 +111,11 @@ std::string complaint(const std::string& module, const fs::path& file, const std
     return "Highway belongs to kernels and attention";
   if (starts_with_any(target, {"dnnl", "oneapi/"}) && file != fs::path("src/kernels/library.cc"))
     return "oneDNN belongs to src/kernels/library.cc";
+  if (target == "mpi.h" && (file.parent_path() != fs::path("src/comm/mpi") || file.extension() != ".cc"))
+    return "MPI belongs to the sources of src/comm/mpi";
+  // The library that is installed depends on no MPI.
+  if (target.starts_with("comm/mpi/") && module != "apps" && file.parent_path() != fs::path("src/comm/mpi"))
+    return "what depends on MPI belongs to src/comm/mpi and the program";
   if (target.ends_with("intrin.h") && module != "kernels" && module != "attention" &&
       file != fs::path("src/base/float_mode.h"))
     return "intrinsics belong to kernels, attention and src/base/float_mode.h";
@@ -171,6 +178,9 @@ TEST(IncludeArrows, TellAllowedFromForbidden) {
   EXPECT_TRUE(allowed("generation", "src/generation/a.cc", "base/parallel.h"));
   EXPECT_TRUE(allowed("training", "src/training/a.cc", "linnet/dataset.h"));
   EXPECT_TRUE(allowed("data", "src/data/a.cc", "io/file.h"));
+  EXPECT_TRUE(allowed("training", "src/training/a.cc", "linnet/communicator.h"));
+  EXPECT_TRUE(allowed("comm", "src/comm/mpi/a.cc", "mpi.h"));
+  EXPECT_TRUE(allowed("apps", "apps/linnet/train.cc", "comm/mpi/start_ranks.h"));
   EXPECT_TRUE(allowed("apps", "apps/linnet/main.cc", "generation/sampler.h"));
   EXPECT_TRUE(allowed("attention", "src/attention/linear/a.cc", "hwy/highway.h"));
   EXPECT_TRUE(allowed("layers", "src/layers/a.cc", "attention/family.h"));
@@ -187,6 +197,12 @@ TEST(IncludeArrows, TellAllowedFromForbidden) {
   EXPECT_FALSE(allowed("generation", "src/generation/a.cc", "linnet/training.h"));
   EXPECT_FALSE(allowed("layers", "src/layers/a.cc", "io/json.h"));
   EXPECT_FALSE(allowed("io", "src/io/a.cc", "layers/dense.h"));
+  EXPECT_FALSE(allowed("comm", "src/comm/a.cc", "mpi.h"));
+  EXPECT_FALSE(allowed("comm", "src/comm/mpi/a.h", "mpi.h"));
+  EXPECT_FALSE(allowed("comm", "src/comm/communicator.cc", "comm/mpi/mpi_transport.h"));
+  EXPECT_FALSE(allowed("training", "src/training/a.cc", "comm/mpi/start_ranks.h"));
+  EXPECT_FALSE(allowed("comm", "src/comm/a.cc", "io/file.h"));
+  EXPECT_FALSE(allowed("model", "src/model/a.cc", "linnet/communicator.h"));
   EXPECT_FALSE(allowed("data", "src/data/a.cc", "model/network.h"));
   EXPECT_FALSE(allowed("base", "src/base/a.cc", "linnet/mask.h"));
   EXPECT_FALSE(allowed("base", "include/linnet/tensor.h", "linnet/unheard_of.h"));

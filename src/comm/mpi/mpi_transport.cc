@@ -1,0 +1,359 @@
+#include "comm/mpi/mpi_transport.h"
+
+#include <mpi.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <cstdlib>
+#include <future>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <thread>
+
+#include "base/fail.h"
+#include "comm/mpi/freight.h"
+#include "comm/mpi/letters.h"
+#include "comm/mpi/peers.h"
+
+namespace linnet {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+
+/// Rests between two looks at MPI while messages are under way, growing, and while there are none.
+constexpr microseconds shortest_rest{10}, longest_rest{200}, idle_rest{10000};
+
+/// How long others have for the end of what they do when a rank fails, and for the sentence about a death.
+constexpr milliseconds failure_limit{1000}, speech_limit{700}, farewell{300};
+
+/// Before a rank counts as dead, its last letters are read: so many looks in a row have to find it dead.
+constexpr int looks = 4;
+
+class MpiTransport final : public Transport {
+ public:
+  explicit MpiTransport(bool by_silence) : by_silence_(by_silence) {
+    std::promise<void> started;
+    progress_ = std::thread([&] { run(started); });
+    started.get_future().get();
+  }
+
+  ~MpiTransport() override {
+    {
+      const std::lock_guard lock(mutex_);
+      closing_ = true;
+    }
+    wake_.notify_one();
+    progress_.join();
+  }
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+
+  std::shared_ptr<Transfer::State> send(std::span<const std::byte> bytes, int to, int tag) override {
+    return order({true, const_cast<std::byte*>(bytes.data()), bytes.size(), to, tag, nullptr});
+  }
+
+  std::shared_ptr<Transfer::State> receive(std::span<std::byte> bytes, int from, int tag) override {
+    return order({false, bytes.data(), bytes.size(), from, tag, nullptr});
+  }
+
+  bool fail(const std::string& message) noexcept override {
+    std::unique_lock lock(mutex_);
+    if (failed_ < 0) {
+      failed_ = rank_;
+      reason_ = message;
+      wake_.notify_one();
+    }
+    if (failed_ != rank_) return false;
+    answered_.wait(lock, [&] { return all_heard_; });
+    return speaks_;
+  }
+
+  void on_failure_say(std::string text) override {
+    const std::lock_guard lock(mutex_);
+    last_words_ = std::move(text);
+  }
+
+ private:
+  std::shared_ptr<Transfer::State> order(Order order) {
+    order.state = std::make_shared<Transfer::State>(weak_from_this());
+    const std::shared_ptr<Transfer::State> state = order.state;
+    {
+      const std::lock_guard lock(mutex_);
+      if (failed_ >= 0) {
+        state->finish(Transfer::State::rank_failed, reason());
+        return state;
+      }
+      orders_.push_back(std::move(order));
+    }
+    wake_.notify_one();
+    return state;
+  }
+
+  std::string reason() const {
+    return error_message("ranks", fmt::format("rank {} has failed: {}", failed_, reason_));
+  }
+
+  // What follows is done by the thread of MPI.
+
+  void run(std::promise<void>& started) {
+    begin();
+    started.set_value();
+    while (true) {
+      const bool ordered = take_orders();
+      const Clock::time_point before = Clock::now();
+      // A look that takes long has copied something.
+      const bool moved = freight_->poll() || Clock::now() - before > shortest_rest;
+      read_letters();
+      watch();
+      if (failing_ ? end_failure() : end_work()) break;
+      rest(ordered || moved);
+    }
+    const std::lock_guard lock(mutex_);
+    all_heard_ = true;
+    answered_.notify_all();
+  }
+
+  void begin() {
+    // The kernel may wake a thread 50 microseconds late, unless it asks for better.
+    prctl(PR_SET_TIMERSLACK, 1000UL, 0UL, 0UL, 0UL);
+    // Containers often forbid reading another process's memory. Open MPI finds out with a warning.
+    setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 0);
+    // Nor is it worth a warning that a machine has no InfiniBand.
+    setenv("OMPI_MCA_btl_base_warn_component_unused", "0", 0);
+    int level = 0;
+    MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &level);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
+    MPI_Comm_size(MPI_COMM_WORLD, &size_);
+    std::vector<Process> processes(static_cast<std::size_t>(size_));
+    Process own = Process::own();
+    MPI_Allgather(&own, sizeof own, MPI_BYTE, processes.data(), sizeof own, MPI_BYTE, MPI_COMM_WORLD);
+    letters_.emplace();
+    freight_.emplace();
+    peers_.emplace(rank_, std::move(processes), by_silence_);
+  }
+
+  bool take_orders() {
+    std::vector<Order> orders;
+    bool failed = false;
+    {
+      const std::lock_guard lock(mutex_);
+      orders.swap(orders_);
+      failed = failed_ == rank_;
+    }
+    for (Order& order : orders) freight_->begin(std::move(order));
+    if (failed) begin_failure();
+    return !orders.empty();
+  }
+
+  void tell_all(News news, int about = 0, const std::string& text = {}) {
+    for (int other = 0; other < size_; ++other)
+      if (other != rank_ && !peers_->has_left(other) && !dead_.contains(other))
+        letters_->send(other, news, about, text);
+  }
+
+  /// Tells the others where this rank is the first to fail, as far as it knows.
+  void begin_failure() {
+    if (failing_) return;
+    failing_ = Clock::now();
+    freight_->cancel();
+    if (failed_ == rank_) tell_all(News::failure, rank_, reason_);
+  }
+
+  void read_letters() {
+    while (const std::optional<Letters::Arrived> letter = letters_->next()) {
+      peers_->heard(letter->from);
+      switch (letter->news) {
+        case News::heartbeat:
+          break;
+        case News::goodbye:
+          peers_->left(letter->from);
+          break;
+        case News::failure:
+          hear_of_failure(*letter);
+          break;
+        case News::heard:
+          heard_.insert(letter->from);
+          break;
+        case News::death:
+          if (!failing_ && !peers_->has_left(letter->about)) mourn(letter->about);
+          break;
+        case News::spoken:
+          std::_Exit(1);
+      }
+    }
+  }
+
+  void hear_of_failure(const Letters::Arrived& letter) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (failed_ < 0) {
+        failed_ = letter.from;
+        reason_ = letter.text;
+      } else if (failed_ == rank_ && letter.from < rank_) {
+        speaks_ = false;
+      }
+    }
+    heard_.insert(letter.from);
+    // Of two that fail at the same time each hears of the other before it is answered.
+    begin_failure();
+    letters_->send(letter.from, News::heard);
+  }
+
+  void watch() {
+    const Clock::time_point now = Clock::now();
+    if (now - watched_ < idle_rest) return;
+    watched_ = now;
+    if (now - beaten_ >= Peers::beat) {
+      beaten_ = now;
+      for (const int other : peers_->heartbeats())
+        if (!peers_->has_left(other) && !letters_->under_way_to(other))
+          letters_->send(other, News::heartbeat);
+    }
+    if (failing_) return;
+    const std::vector<int> dead = peers_->dead(stop_was_requested());
+    looks_ = dead.empty() ? 0 : looks_ + 1;
+    if (looks_ == looks) mourn(dead.front());
+  }
+
+  /// Whether the thread is to end.
+  bool end_failure() {
+    const auto passed = Clock::now() - *failing_;
+    std::unique_lock lock(mutex_);
+    const bool own = failed_ == rank_;
+    if (own && !all_heard_ && (static_cast<int>(heard_.size()) == size_ - 1 || passed > failure_limit)) {
+      all_heard_ = true;
+      answered_.notify_all();
+    }
+    if (!given_up_ && (freight_->empty() || passed > failure_limit)) {
+      // From here on callers free their memory. MPI, which may still know of it, is not called any more.
+      given_up_ = true;
+      const bool clean = freight_->empty();
+      freight_->give_up(reason());
+      if (!clean) return true;
+    }
+    return given_up_ && closing_ && (!own || all_heard_) &&
+           (!letters_->under_way() || passed > failure_limit);
+  }
+
+  /// The same where no rank has failed: when all ranks have said goodbye.
+  bool end_work() {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!closing_) return false;
+    }
+    if (!goodbye_) tell_all_goodbye();
+    for (int other = 0; other < size_; ++other)
+      if (other != rank_ && !peers_->has_left(other)) return false;
+    if (letters_->under_way() || !freight_->empty()) return false;
+    letters_->close();
+    freight_->close();
+    MPI_Finalize();
+    return true;
+  }
+
+  /// To those too that have left: all wait for the goodbyes of all.
+  void tell_all_goodbye() {
+    goodbye_ = true;
+    for (int other = 0; other < size_; ++other)
+      if (other != rank_) letters_->send(other, News::goodbye);
+  }
+
+  void rest(bool busy) {
+    if (busy) {
+      rest_ = shortest_rest;
+      return;
+    }
+    std::unique_lock lock(mutex_);
+    const bool idle = freight_->empty() && !closing_ && !failing_;
+    const auto news = [&] {
+      return !orders_.empty() || (failed_ == rank_ && !failing_) || (closing_ && idle);
+    };
+    wake_.wait_for(lock, idle ? idle_rest : rest_, news);
+    rest_ = std::min(rest_ * 3 / 2, longest_rest);
+  }
+
+  /// Ends the process after the lowest rank that lives has said that `rank` is dead.
+  [[noreturn]] void mourn(int rank) {
+    dead_.insert(rank);
+    tell_all(News::death, rank);
+    const Clock::time_point begin = Clock::now();
+    int found = 0;
+    while (lowest() != rank_ && Clock::now() - begin < speech_limit) {
+      while (const std::optional<Letters::Arrived> letter = letters_->next()) {
+        peers_->heard(letter->from);
+        if (letter->news == News::spoken) std::_Exit(1);
+        if (letter->news == News::goodbye) peers_->left(letter->from);
+        if (letter->news == News::death) dead_.insert(letter->about);
+      }
+      std::this_thread::sleep_for(idle_rest);
+      // The lowest rank may have died too; or it has spoken, and the letter about it is on its way.
+      const std::vector<int> dead = peers_->dead(stop_was_requested());
+      found = std::ranges::count(dead, lowest()) == 0 ? 0 : found + 1;
+      if (found == looks) dead_.insert(dead.begin(), dead.end());
+    }
+    if (lowest() == rank_) speak(rank);
+    std::_Exit(1);
+  }
+
+  int lowest() const {
+    int other = 0;
+    while (other != rank_ && (dead_.contains(other) || peers_->has_left(other))) ++other;
+    return other;
+  }
+
+  void speak(int rank) {
+    std::string sentence = fmt::format("linnet: [ranks] {} has died", peers_->text(rank));
+    {
+      const std::lock_guard lock(mutex_);
+      if (!last_words_.empty()) sentence += ": " + last_words_;
+    }
+    sentence += "\n";
+    // One call, so that nothing comes between; there is nobody to tell where it fails.
+    [[maybe_unused]] const auto written = write(STDERR_FILENO, sentence.data(), sentence.size());
+    tell_all(News::spoken, rank);
+    for (const auto begin = Clock::now(); letters_->under_way() && Clock::now() - begin < farewell;) {
+      letters_->next();
+      std::this_thread::sleep_for(milliseconds(1));
+    }
+  }
+
+  bool by_silence_;
+  int rank_ = 0, size_ = 1;
+  std::thread progress_;
+
+  std::mutex mutex_;
+  std::condition_variable wake_, answered_;
+  std::vector<Order> orders_;
+  std::string last_words_;
+  std::string reason_;
+  int failed_ = -1;  ///< the rank that has failed first, as far as this one knows
+  bool all_heard_ = false, speaks_ = true, closing_ = false;
+
+  // Of the thread of MPI.
+  std::optional<Letters> letters_;
+  std::optional<Freight> freight_;
+  std::optional<Peers> peers_;
+  std::set<int> heard_;  ///< ranks that know of this one's failure
+  std::set<int> dead_;
+  std::optional<Clock::time_point> failing_;
+  Clock::time_point watched_{}, beaten_{};
+  microseconds rest_ = shortest_rest;
+  int looks_ = 0;  ///< that have found a rank dead
+  bool given_up_ = false, goodbye_ = false;
+};
+
+}  // namespace
+
+std::shared_ptr<Transport> mpi_transport(bool by_silence) {
+  return std::make_shared<MpiTransport>(by_silence);
+}
+
+}  // namespace linnet

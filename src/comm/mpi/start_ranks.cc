@@ -1,0 +1,70 @@
+#include "comm/mpi/start_ranks.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <optional>
+#include <thread>
+
+#include "base/fail.h"
+#ifdef LINNET_MPI
+#include "comm/mpi/mpi_transport.h"
+#endif
+
+namespace linnet {
+namespace {
+
+std::optional<int> number_of(const char* variable) {
+  const char* text = std::getenv(variable);
+  if (!text || !*text) return std::nullopt;
+  return std::atoi(text);
+}
+
+struct Launch {
+  int rank = 0, size = 1;
+};
+
+/// What the launcher says in the environment: Open MPI's, those that speak PMI (MPICH, Intel MPI, Slurm), and
+/// Slurm with PMIx.
+Launch launch() {
+  struct Names {
+    const char *rank, *size;
+  };
+  constexpr Names launchers[] = {{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
+                                 {"PMI_RANK", "PMI_SIZE"},
+                                 {"PMIX_RANK", "SLURM_STEP_NUM_TASKS"}};
+  for (const Names& names : launchers) {
+    const std::optional<int> rank = number_of(names.rank), size = number_of(names.size);
+    if (rank && size) return {*rank, *size};
+  }
+  return {};
+}
+
+template <class... Arguments>
+[[noreturn]] void refuse(const Launch& launched, fmt::format_string<Arguments...> message,
+                         Arguments&&... arguments) {
+  if (launched.rank == 0) fail<UsageError>("ranks", message, std::forward<Arguments>(arguments)...);
+  // Launchers end all processes once one has failed: rank 0 speaks first.
+  std::this_thread::sleep_for(std::chrono::seconds(1));
+  std::_Exit(2);
+}
+
+}  // namespace
+
+std::unique_ptr<Communicator> start_ranks() {
+  const Launch launched = launch();
+  if (launched.size <= 1) return Communicator::alone();
+#ifdef LINNET_MPI
+  const std::shared_ptr<Transport> transport = mpi_transport();
+  if (transport->size() != launched.size)
+    refuse(launched,
+           "expected a launcher of the MPI that this program was built with, which has {} ranks, got one "
+           "that started {}",
+           transport->size(), launched.size);
+  return communicator_of(transport);
+#else
+  refuse(launched, "expected one process, as this build has no MPI, got {}", launched.size);
+#endif
+}
+
+}  // namespace linnet

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <memory>
+
+#include "linnet/communicator.h"
+
+namespace linnet {
+
+/// All ranks that mpirun (srun, …) started with this one; `Communicator::alone()` in a process that no such
+/// launcher started, for which MPI is not even initialised. Called once, before other threads start. Throws
+/// UsageError on rank 0 where the build has no MPI or another one than the launcher; other ranks then end
+/// silently with status 2.
+///
+/// A program that stops in order on SIGTERM installs its handler before and calls
+/// `Communicator::stop_requested` there.
+std::unique_ptr<Communicator> start_ranks();
+
+}  // namespace linnet

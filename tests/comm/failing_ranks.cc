@@ -1,0 +1,85 @@
+// A program for mpirun, whose ranks end in one of several ways: failing_ranks WAY RANK [silence]. With
+// `silence` ranks are found dead by their silence alone, as on other machines.
+#include <fmt/core.h>
+
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "comm/mpi/mpi_transport.h"
+#include "comm/mpi/start_ranks.h"
+#include "comm/transport.h"
+
+namespace linnet {
+namespace {
+
+std::atomic<bool> stopped = false;
+
+void on_stop(int) {
+  stopped = true;
+  Communicator::stop_requested();
+}
+
+/// Steps as of a training run: some computation, then a sum over all ranks. Ends once all have been stopped.
+void work(Communicator& ranks, const std::function<void(int)>& at_step) {
+  std::vector<double> numbers(200000);
+  for (int step = 0; step < 100000; ++step) {
+    at_step(step);
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    ranks.sum(std::span(numbers));
+    std::int64_t stop = stopped;
+    ranks.sum(std::span(&stop, 1));
+    if (stop > 0) return;
+  }
+}
+
+void run(Communicator& ranks, const std::string& way, int victim) {
+  const bool chosen = ranks.rank() == victim || victim < 0;
+  if (way == "kill") {
+    work(ranks, [&](int step) {
+      if (chosen && step == 20) raise(SIGKILL);
+    });
+  } else if (way == "kill-idle") {  // while the others compute for long and call nothing
+    if (chosen) raise(SIGKILL);
+    std::this_thread::sleep_for(std::chrono::minutes(2));
+  } else if (way == "throw") {
+    work(ranks, [&](int step) {
+      if (chosen && step == 20) throw Error(fmt::format("rank {} has a full disk", ranks.rank()));
+    });
+  } else if (way == "stop") {  // every rank gets SIGTERM, at its own time
+    work(ranks, [&](int step) {
+      if (step == 20 + 5 * ranks.rank()) raise(SIGTERM);
+    });
+    fmt::print(stderr, "rank {} has stopped in order\n", ranks.rank());
+  } else if (way == "finish") {  // others work on after one has ended
+    ranks.barrier();
+    if (!chosen) std::this_thread::sleep_for(std::chrono::seconds(2));
+    fmt::print(stderr, "rank {} has finished\n", ranks.rank());
+  } else {
+    throw UsageError("expected another way");
+  }
+}
+
+}  // namespace
+}  // namespace linnet
+
+int main(int argc, char** argv) {
+  using namespace linnet;
+  if (argc < 3) return 2;
+  std::signal(SIGTERM, on_stop);
+  const bool by_silence = argc > 3;
+  const std::unique_ptr<Communicator> ranks =
+      by_silence ? communicator_of(mpi_transport(true)) : start_ranks();
+  ranks->on_failure_say("the last good checkpoint is runs/one/7");
+  try {
+    run(*ranks, argv[1], std::atoi(argv[2]));
+    return 0;
+  } catch (const std::exception& error) {
+    if (ranks->fail(error.what())) fmt::print(stderr, "linnet: {}\n", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,115 @@
+// Starts failing_ranks by mpirun, and reads what its ranks print. The arguments are the command that starts
+// ranks.
+#include <fmt/core.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <cstdio>
+#include <string>
+
+namespace linnet {
+namespace {
+
+std::string mpirun;
+std::string program;
+
+struct Outcome {
+  int status = -1;
+  std::string text;
+};
+
+Outcome run(int ranks, const std::string& arguments, const std::string& options = {}) {
+  const std::string command =
+      fmt::format("timeout 60 {} -n {} {} {} {} 2>&1", mpirun, ranks, options, program, arguments);
+  Outcome result;
+  std::FILE* output = popen(command.c_str(), "r");
+  if (!output) return result;
+  for (int c = std::fgetc(output); c != EOF; c = std::fgetc(output))
+    result.text.push_back(static_cast<char>(c));
+  const int status = pclose(output);
+  result.status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  return result;
+}
+
+int count(const std::string& text, const std::string& part) {
+  int found = 0;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++found;
+  return found;
+}
+
+void expect_one_sentence(const Outcome& outcome, int ranks, int dead) {
+  EXPECT_NE(outcome.status, 124) << "the ranks that live have not ended:\n" << outcome.text;
+  EXPECT_EQ(count(outcome.text, "linnet: "), 1) << outcome.text;
+  EXPECT_EQ(count(outcome.text, fmt::format("linnet: [ranks] rank {} of {} (process ", dead, ranks)), 1)
+      << outcome.text;
+  EXPECT_EQ(count(outcome.text, ") has died: the last good checkpoint is runs/one/7\n"), 1) << outcome.text;
+}
+
+void expect_failure(const Outcome& outcome, int ranks, int dead) {
+  EXPECT_NE(outcome.status, 0) << outcome.text;
+  expect_one_sentence(outcome, ranks, dead);
+}
+
+TEST(RankFailures, DeathOfAnyRankEndsTheOthersWithOneSentence) {
+  for (int ranks = 2; ranks <= 3; ++ranks)
+    for (int dead = 0; dead < ranks; ++dead)
+      expect_failure(run(ranks, fmt::format("kill {}", dead)), ranks, dead);
+}
+
+TEST(RankFailures, DeathIsFoundWhileTheOthersCompute) { expect_failure(run(3, "kill-idle 1"), 3, 1); }
+
+TEST(RankFailures, DeathIsFoundBySilence) {
+  for (int dead = 0; dead < 3; ++dead) expect_failure(run(3, fmt::format("kill {} silence", dead)), 3, dead);
+}
+
+TEST(RankFailures, DeathIsFoundWhereTheLauncherEndsNobody) {
+  // The status is then that of mpirun alone.
+  expect_one_sentence(run(3, "kill 0", "--enable-recovery"), 3, 0);
+  expect_one_sentence(run(3, "kill 2 silence", "--enable-recovery"), 3, 2);
+}
+
+TEST(RankFailures, ErrorOfOneRankIsTheOnlySentence) {
+  for (int rank = 0; rank < 3; ++rank) {
+    const Outcome outcome = run(3, fmt::format("throw {}", rank));
+    EXPECT_NE(outcome.status, 0);
+    EXPECT_NE(outcome.status, 124) << outcome.text;
+    EXPECT_EQ(count(outcome.text, "linnet: "), 1) << outcome.text;
+    EXPECT_EQ(count(outcome.text, fmt::format("linnet: rank {} has a full disk\n", rank)), 1) << outcome.text;
+  }
+}
+
+TEST(RankFailures, TheSameErrorOfAllRanksIsPrintedOnce) {
+  const Outcome outcome = run(3, "throw -1");
+  EXPECT_NE(outcome.status, 0);
+  EXPECT_NE(outcome.status, 124) << outcome.text;
+  EXPECT_EQ(count(outcome.text, "linnet: "), 1) << outcome.text;
+}
+
+TEST(RankFailures, AStopOfAllRanksIsNoDeath) {
+  for (const char* arguments : {"stop -1", "stop -1 silence"}) {
+    const Outcome outcome = run(3, arguments);
+    EXPECT_EQ(outcome.status, 0) << outcome.text;
+    EXPECT_EQ(count(outcome.text, "has stopped in order"), 3) << outcome.text;
+    EXPECT_EQ(count(outcome.text, "linnet: "), 0) << outcome.text;
+  }
+}
+
+TEST(RankFailures, ARankThatEndsInOrderIsNotDead) {
+  for (const char* arguments : {"finish 0", "finish 1 silence"}) {
+    const Outcome outcome = run(3, arguments);
+    EXPECT_EQ(outcome.status, 0) << outcome.text;
+    EXPECT_EQ(count(outcome.text, "has finished"), 3) << outcome.text;
+    EXPECT_EQ(count(outcome.text, "linnet: "), 0) << outcome.text;
+  }
+}
+
+}  // namespace
+}  // namespace linnet
+
+int main(int argc, char** argv) {
+  testing::InitGoogleTest(&argc, argv);
+  if (argc < 3) return 2;
+  linnet::mpirun = argv[1];
+  linnet::program = argv[2];
+  return RUN_ALL_TESTS();
+}
