@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 
+#include "attention/linear/state_scan.h"
 #include "base/workspace.h"
 #include "kernels/rotary.h"
 
@@ -122,6 +123,9 @@ std::vector<std::vector<std::int64_t>> bounds_of(std::span<const std::int64_t> p
 
 AttentionInputs SelfAttention::inputs(View<const float> qkv, const Saved& saved, const State* initial) const {
   Mask mask = parts_.causal ? Mask::causal() : Mask::full();
+  // Every query sees all keys here and what the state holds of the others.
+  if (!parts_.causal && initial != nullptr)
+    mask = Mask::prefix(std::vector<std::int64_t>(static_cast<std::size_t>(qkv.extent(0)), qkv.extent(1)));
   if (!saved.key_lengths.empty()) mask = mask.with_key_lengths(saved.key_lengths);
   if (!saved.positions.empty()) mask = mask.with_segments(bounds_of(saved.positions, qkv.extent(0)));
   return {.query = part(qkv, 0),
@@ -170,11 +174,66 @@ void SelfAttention::forward(Context& context, View<float> y, View<const float> x
     kernels::rotate(context, queries_and_keys(qkv), part.position, frequencies_);
   else if (parts_.rotary)
     kernels::rotate_rows(context, rows_of_queries_and_keys(qkv), saved.positions, frequencies_);
+  if (part.exchange != nullptr) find_state_before(context, qkv, saved, *part.exchange);
   attention_->forward(context,
                       {by_heads(attended, parts_.heads), normaliser, part.final, &saved.non_positive},
-                      inputs(qkv, saved, part.initial));
+                      inputs(qkv, saved, part.exchange != nullptr ? saved.before.get() : part.initial));
   output_.forward(context, rows(y), rows(View<const float>(attended)), kernels::Activation::none,
                   residual.empty() ? residual : rows(residual));
+}
+
+void SelfAttention::find_state_before(Context& context, View<const float> qkv, Saved& saved,
+                                      StretchExchange& exchange) const {
+  const std::int64_t batch = qkv.extent(0);
+  if (saved.before == nullptr || saved.before->slots() != batch) {
+    saved.before = make_state(batch, 0);
+    saved.own = make_state(batch, 0);
+  }
+  AttentionInputs keys = inputs(qkv, saved, nullptr);
+  if (!parts_.causal) {
+    keys.mask = Mask::causal();
+    if (!saved.key_lengths.empty()) keys.mask = keys.mask.with_key_lengths(saved.key_lengths);
+  }
+  attention_->forward(context, {.out = {}, .final = saved.own.get()}, keys);
+
+  const StateScan scan(*saved.own, decay());
+  const auto append = [&](std::span<std::byte> earlier, std::span<const std::byte> later) {
+    scan.append(earlier, later);
+  };
+  for (std::int64_t b = 0; b < batch; ++b) saved.before->reset(b);
+  std::vector<std::byte> message = scan.message_of(*saved.own);
+  const bool any = exchange.exclusive_scan(message, append, false);
+  if (any) scan.read(*saved.before, message);
+  if (parts_.causal) return;
+  std::vector<std::byte> behind = scan.message_of(*saved.own);
+  if (exchange.exclusive_scan(behind, append, true)) {
+    if (any) scan.append(behind, message);
+    scan.read(*saved.before, behind);
+  }
+  scan.raise_scales(*saved.before, *saved.own);
+}
+
+bool SelfAttention::find_final_gradient(Context& context, View<float> gradient, View<const float> dattended,
+                                        View<const float> attended, View<const float> normaliser,
+                                        View<const float> qkv, const Saved& saved,
+                                        StretchExchange& exchange) const {
+  attention_->backward(context, {.query = {}, .key = {}, .value = {}, .initial = gradient},
+                       by_heads(dattended, parts_.heads), inputs(qkv, saved, saved.before.get()),
+                       by_heads(attended, parts_.heads), normaliser);
+  const StateScan scan(*saved.own, decay());
+  const auto prepend = [&](std::span<std::byte> earlier, std::span<const std::byte> later) {
+    scan.prepend_gradient(earlier, later);
+  };
+  std::vector<std::byte> message = scan.gradient_message_of(gradient, *saved.before, *saved.own);
+  const std::vector<std::byte> own = message;
+  const bool any = exchange.exclusive_scan(message, prepend, true);
+  if (any) scan.read_gradient(gradient, message);
+  if (parts_.causal) return any;
+  std::vector<std::byte> ahead = own;
+  if (!exchange.exclusive_scan(ahead, prepend, false)) return any;
+  if (any) scan.prepend_gradient(ahead, message);
+  scan.read_gradient(gradient, ahead);
+  return true;
 }
 
 void SelfAttention::backward(Context& context, View<float> dx, View<const float> dy, View<const float> x,
@@ -207,10 +266,18 @@ void SelfAttention::backward(Context& context, View<float> dx, View<const float>
   };
   const View<float> dkey_projection = projection_gradient(key_projection_),
                     dvalue_projection = projection_gradient(value_projection_);
+  const State* initial = part.initial;
+  View<const float> final_gradient = part.final_gradient;
+  if (part.exchange != nullptr) {
+    initial = saved.before.get();
+    const View<float> found = workspace.take(batch, initial->gradient_floats(0));
+    if (find_final_gradient(context, found, dattended, attended, normaliser, qkv, saved, *part.exchange))
+      final_gradient = found;
+  }
   attention_->backward(context,
                        {this->part(dqkv, 0), dkey, this->part(dqkv, value_part()), ddecay, dkey_projection,
-                        dvalue_projection, part.initial_gradient, part.final_gradient},
-                       by_heads(View<const float>(dattended), parts_.heads), inputs(qkv, saved, part.initial),
+                        dvalue_projection, part.initial_gradient, final_gradient},
+                       by_heads(View<const float>(dattended), parts_.heads), inputs(qkv, saved, initial),
                        by_heads(attended, parts_.heads), normaliser);
   if (key_projection_) {
     add(key_projection_->of(gradients), dkey_projection);

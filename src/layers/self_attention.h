@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstddef>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -13,6 +15,19 @@
 
 namespace linnet {
 
+/// Processes that hold the stretches of longer sequences, one each.
+class StretchExchange {
+ public:
+  virtual ~StretchExchange() = default;
+
+  /// Leaves in `earlier` the combination of `earlier` and `later`, in this order; an associative operation.
+  using Combine = std::function<void(std::span<std::byte> earlier, std::span<const std::byte> later)>;
+
+  /// Replaces the bytes by the combination of those of all stretches before this one, the first one first, or
+  /// backwards of all behind it, the last one first. False, and unchanged, where there are none.
+  virtual bool exclusive_scan(std::span<std::byte> bytes, const Combine& combine, bool backwards) = 0;
+};
+
 /// The part of longer sequences that a pass holds. The states carry them from part to part, and with the
 /// gradients of the states a loss goes back to the parts before.
 struct SequencePart {
@@ -21,6 +36,9 @@ struct SequencePart {
   State* final = nullptr;          ///< assigned: what the tokens up to the last one leave
   View<float> initial_gradient = {};      ///< [batch, G] assigned by `backward`, as in AttentionGradients
   View<const float> final_gradient = {};  ///< [batch, G] read by `backward`
+  /// Where other processes hold the rest of the sequences: they find out the initial state and the gradient
+  /// of the final one, which are not given then. For the linear family, causal or not.
+  StretchExchange* exchange = nullptr;
 };
 
 /// Multi-head self-attention: queries, keys and values from one product, an attention family, and the output
@@ -63,6 +81,9 @@ class SelfAttention {
     Tensor normaliser;  ///< [batch, length, heads]
     std::vector<std::int64_t> key_lengths, positions;
     std::int64_t first_position = 0;
+    /// Of a stretch: what the tokens before it leave (those on both sides, where attention is not causal),
+    /// and what its own tokens leave alone.
+    std::unique_ptr<State> before, own;
     std::int64_t non_positive = 0;  ///< queries of all forward passes whose denominator was not positive
     void reserve(std::int64_t batch, std::int64_t length, const Parts& parts);
     /// Of the memory that `reserve` takes.
@@ -128,6 +149,16 @@ class SelfAttention {
 
   /// With the mask that `saved` describes.
   AttentionInputs inputs(View<const float> qkv, const Saved& saved, const State* initial) const;
+
+  /// Of a stretch: `saved.before` from the keys and values of all of them.
+  void find_state_before(Context& context, View<const float> qkv, Saved& saved,
+                         StretchExchange& exchange) const;
+
+  /// Of a stretch: the gradient [batch, G] of the state that its tokens leave, as those of the other
+  /// stretches give it; false where no other one depends on it.
+  bool find_final_gradient(Context& context, View<float> gradient, View<const float> dattended,
+                           View<const float> attended, View<const float> normaliser, View<const float> qkv,
+                           const Saved& saved, StretchExchange& exchange) const;
   void add_projections(ParameterTable& table, const std::string& name);
 
   Parts parts_;

@@ -88,7 +88,7 @@ double SegmentedTransformer::floats(const ModelConfig& config, std::int64_t batc
   return pass + static_cast<double>(batch) * state * (kept + 2);  // and the gradients of two
 }
 
-Pass SegmentedTransformer::Piece::of(const Pass& pass, std::int64_t first, std::int64_t count) {
+Pass PassPiece::of(const Pass& pass, std::int64_t first, std::int64_t count) {
   const auto part = [&](const auto& all, auto& memory) {
     return cut(all, pass.batch, pass.length, first, count, memory);
   };
@@ -133,10 +133,12 @@ std::vector<View<float>> SegmentedTransformer::state_gradients(std::int64_t batc
 }
 
 double SegmentedTransformer::accumulate(Context& context, const Pass& pass, float weight,
-                                        const Dropout& dropout, std::span<float> gradients) {
+                                        const Dropout& dropout, std::span<float> gradients,
+                                        const PassPart& part) {
   if (!bounds_.cuts(pass.length)) {
-    const double nats = transformer_.forward(context, pass, weight, dropout);
-    if (std::isfinite(nats)) transformer_.backward(context, gradients);
+    const double nats = transformer_.forward(context, pass, weight, dropout, part);
+    // Other processes may wait for the states of this one.
+    if (std::isfinite(nats) || part.exchange != nullptr) transformer_.backward(context, gradients, part);
     return nats;
   }
   if (!pass.positions.empty())

@@ -25,6 +25,19 @@ struct PassBounds {
 /// Throws UsageError, naming the option, where a model cannot be trained in segments (has_fixed_states).
 void check_segments(const ModelConfig& config);
 
+/// Some of the steps of all sequences of a pass, as a pass of their own. The piece owns the memory of what
+/// lies apart where there are several entries.
+class PassPiece {
+ public:
+  /// Steps [first, first + count). The pass that it returns lives until the next call.
+  Pass of(const Pass& pass, std::int64_t first, std::int64_t count);
+
+ private:
+  std::vector<std::int32_t> ids_, targets_;
+  std::vector<float> values_, value_targets_, values_before_;
+  std::vector<std::int64_t> key_lengths_;
+};
+
 /// The loss of a pass with its gradients, segment by segment: the memory is that of a segment and of the
 /// states between two of them. The gradient is that of the whole sequence: a first sweep computes the states
 /// from the first segment to the last, a second one goes back from the last, computes each segment once more
@@ -42,25 +55,15 @@ class SegmentedTransformer {
                        const PassBounds& bounds);
 
   /// Σ −log p in nats over the targets that count; the gradient of weight · Σ is added. Where the sum is not
-  /// finite, it ends early and the gradients mean nothing.
+  /// finite, it ends early and the gradients mean nothing. A pass of a stretch (`part.exchange`) is not cut
+  /// into segments.
   double accumulate(Context& context, const Pass& pass, float weight, const Dropout& dropout,
-                    std::span<float> gradients);
+                    std::span<float> gradients, const PassPart& part = {});
 
   /// As in TrainingTransformer, of the last segment that was computed.
   std::string first_not_finite(Context& context) const { return transformer_.first_not_finite(context); }
 
  private:
-  /// The inputs and targets of a segment, which lie apart in passes of several entries.
-  class Piece {
-   public:
-    Pass of(const Pass& pass, std::int64_t first, std::int64_t count);
-
-   private:
-    std::vector<std::int32_t> ids_, targets_;
-    std::vector<float> values_, value_targets_, values_before_;
-    std::vector<std::int64_t> key_lengths_;
-  };
-
   double exact(Context& context, const Pass& pass, float weight, const Dropout& dropout,
                std::span<float> gradients);
   double truncated(Context& context, const Pass& pass, float weight, const Dropout& dropout,
@@ -73,7 +76,7 @@ class SegmentedTransformer {
   const Network& network_;
   PassBounds bounds_;
   TrainingTransformer transformer_;
-  Piece piece_;
+  PassPiece piece_;
   std::vector<RecurrentState> states_;
   std::int64_t state_batch_ = 0;            ///< slots of `states_`
   std::vector<Tensor> state_gradients_[2];  ///< of each layer, of two neighbouring segments

@@ -15,6 +15,7 @@ SequencePart PassPart::of_layer(std::size_t layer) const {
   if (final != nullptr) result.final = final->layers[layer].get();
   if (!initial_gradients.empty()) result.initial_gradient = initial_gradients[layer];
   if (!final_gradients.empty()) result.final_gradient = final_gradients[layer];
+  result.exchange = exchange;
   return result;
 }
 
@@ -138,9 +139,10 @@ void TrainingTransformer::backward(Context& context, std::span<float> gradients,
   }
   const std::size_t layers = network_.blocks().size();
   for (std::size_t i = layers; i-- > 0;) {
-    const SequencePart own = part.of_layer(i);
+    SequencePart own = part.of_layer(i);
+    own.final = nullptr;  // it is there already
     // The last layer's numbers are still there. The next layer's input becomes the same bits once more.
-    if (recompute_ && i + 1 < layers) forward_layer(context, i, {own.position, own.initial});
+    if (recompute_ && i + 1 < layers) forward_layer(context, i, own);
     network_.blocks()[i].backward(context, cube(gradient_), cube(streams_[i]), saved_of(i), dropout_,
                                   gradients, memory_, dmemory, own);
   }

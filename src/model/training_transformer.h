@@ -18,6 +18,7 @@ struct PassPart {
   RecurrentState* final = nullptr;          ///< assigned by `forward`; may not be `initial`
   std::span<const View<float>> initial_gradients = {};  ///< of each layer [batch, G], assigned by `backward`
   std::span<const View<float>> final_gradients = {};    ///< the same, read; empty: zero
+  StretchExchange* exchange = nullptr;                  ///< as in SequencePart, in place of all states
 
   SequencePart of_layer(std::size_t layer) const;
 };

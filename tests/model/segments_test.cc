@@ -7,64 +7,20 @@
 
 #include "support/contexts.h"
 #include "support/errors.h"
-#include "support/models.h"
 #include "support/numbers.h"
+#include "support/pass_example.h"
 
 namespace linnet {
 namespace {
 
 constexpr std::uint64_t seed = 151;
 
-/// A network with random parameters and the inputs of a pass.
-struct Example {
-  ModelConfig config;
-  std::int64_t batch, length;
-  Network network;
-  Tensor values;
-  std::vector<std::int32_t> ids, targets, sources;
-  std::vector<float> numbers, number_targets;
-  std::vector<std::int64_t> key_lengths;
-
-  Example(const ModelConfig& given, std::int64_t batch_size, std::int64_t steps)
-      : config(given),
-        batch(batch_size),
-        length(steps),
-        network(config),
-        values(random_values(network.table(), seed)) {
-    network.pack(any_context(), values.span<float>(), true);
-    if (config.vocabulary > 0) {
-      ids = random_inputs(config, batch, length, seed);
-      targets = random_tokens(batch * length, config.vocabulary, seed + 1);
-    }
-    if (config.vocabulary == 0) {
-      ids.assign(static_cast<std::size_t>(batch * length), -1);
-      for (std::int64_t b = 0; b < batch; ++b)
-        ids[static_cast<std::size_t>(b * length)] = config.first_input(-1);
-    }
-    if (config.columns > 0) numbers = normals(batch * length * config.columns, seed + 2);
-    if (config.columns > 0) number_targets = normals(batch * length * config.target_count(), seed + 3);
-    if (config.has_encoder())
-      sources = random_tokens(batch * config.source_length, config.source_tokens(), seed + 4);
-  }
-
-  Pass pass() const {
-    return {.batch = batch,
-            .length = length,
-            .ids = ids,
-            .values = numbers,
-            .key_lengths = key_lengths,
-            .targets = targets,
-            .value_targets = number_targets,
-            .source = sources};
-  }
-};
-
 struct Result {
   double nats = 0;
   std::vector<float> gradients;
 };
 
-Result result_of(const Example& example, const PassBounds& bounds, const Dropout& dropout = {}) {
+Result result_of(const PassExample& example, const PassBounds& bounds, const Dropout& dropout = {}) {
   SegmentedTransformer transformer(example.network, example.batch, example.length, bounds);
   Result result;
   result.gradients.resize(static_cast<std::size_t>(example.network.table().size()));
@@ -76,7 +32,7 @@ Result result_of(const Example& example, const PassBounds& bounds, const Dropout
   return result;
 }
 
-void expect_same_bits(const Example& example, const Dropout& dropout = {}) {
+void expect_same_bits(const PassExample& example, const Dropout& dropout = {}) {
   SCOPED_TRACE(describe(example.config));
   const Result kept = result_of(example, {}, dropout),
                computed = result_of(example, {.recompute = true}, dropout);
@@ -92,10 +48,11 @@ TEST(Recompute, GivesTheBitsOfKeepingEverything) {
     config.norm = norm;
     for (const std::int64_t layers : {1, 2, 5}) {
       config.layers = layers;
-      for (const float rate : {0.0f, 0.3f}) expect_same_bits(Example(config, 3, 67), {rate, 9});
+      for (const float rate : {0.0f, 0.3f}) expect_same_bits(PassExample(config, 3, 67, seed), {rate, 9});
     }
   }
-  expect_same_bits(Example(with_other_blocks(small_config(), "linear,local,lsh,softmax,strided"), 2, 65));
+  expect_same_bits(
+      PassExample(with_other_blocks(small_config(), "linear,local,lsh,softmax,strided"), 2, 65, seed));
 }
 
 TEST(Recompute, GivesTheBitsOfAnEncoderAndItsDecoder) {
@@ -103,7 +60,7 @@ TEST(Recompute, GivesTheBitsOfAnEncoderAndItsDecoder) {
   config.encoder_layers = 2;
   config.source_length = 9;
   config.source_vocabulary = 7;
-  expect_same_bits(Example(config, 3, 6), {0.2f, 5});
+  expect_same_bits(PassExample(config, 3, 6, seed), {0.2f, 5});
 }
 
 TEST(Recompute, TakesTheMemoryOfOneLayer) {
@@ -115,7 +72,7 @@ TEST(Recompute, TakesTheMemoryOfOneLayer) {
   EXPECT_DOUBLE_EQ(kept - computed, 7 * layer);
 }
 
-void expect_gradients_of_the_whole(const Example& example, double tolerance = 1e-5) {
+void expect_gradients_of_the_whole(const PassExample& example, double tolerance = 1e-5) {
   const Result whole = result_of(example, {});
   for (const std::int64_t segment : {1, 7, 63, 64, 65, 127, 128, 129}) {
     if (segment >= example.length) continue;
@@ -150,19 +107,20 @@ TEST(Segments, GiveTheGradientsOfTheWholeSequence) {
        {Positions::learned, Positions::sinusoidal, Positions::none, Positions::rotary}) {
     config.positions = positions;
     config.width = positions == Positions::rotary ? 8 : 6;
-    for (const std::int64_t batch : {1, 3}) expect_gradients_of_the_whole(Example(config, batch, 130));
+    for (const std::int64_t batch : {1, 3})
+      expect_gradients_of_the_whole(PassExample(config, batch, 130, seed));
   }
 }
 
 TEST(Segments, GiveTheGradientsOfDecayAndOfMapsWithLogScales) {
   ModelConfig config = long_config();
   config.attention.linear.decay = Decay::learned;
-  expect_gradients_of_the_whole(Example(config, 2, 129));
+  expect_gradients_of_the_whole(PassExample(config, 2, 129, seed));
   config.attention.linear.decay = Decay::none;
   config.width = 8;
   for (const char* const map : {"favor", "favor-hyperbolic"}) {
     config.attention.linear.feature_map = map;
-    expect_gradients_of_the_whole(Example(config, 2, 129), 3e-5);
+    expect_gradients_of_the_whole(PassExample(config, 2, 129, seed), 3e-5);
   }
 }
 
@@ -170,12 +128,12 @@ TEST(Segments, GiveTheGradientsOfLocalLayers) {
   ModelConfig config = with_other_blocks(long_config(), "linear,local,linear");
   for (const std::int64_t window : {1, 3, 64, 150}) {
     config.attention.local.window = window;
-    expect_gradients_of_the_whole(Example(config, 2, 130));
+    expect_gradients_of_the_whole(PassExample(config, 2, 130, seed));
   }
 }
 
 TEST(Segments, GiveTheGradientsOfEntriesThatEndEarlier) {
-  Example example(long_config(), 4, 130);
+  PassExample example(long_config(), 4, 130, seed);
   example.key_lengths = {130, 65, 1, 64};
   for (std::int64_t b = 0; b < example.batch; ++b)
     for (std::int64_t i = example.key_lengths[static_cast<std::size_t>(b)]; i < example.length; ++i)
@@ -189,12 +147,12 @@ TEST(Segments, GiveTheGradientsOfRealNumbers) {
   config.columns = 2;
   for (const bool relative : {false, true}) {
     config.relative = config.relative_inputs = relative;
-    expect_gradients_of_the_whole(Example(config, 2, 130));
+    expect_gradients_of_the_whole(PassExample(config, 2, 130, seed));
   }
 }
 
 TEST(Segments, TruncatedOnesAreThosePassesWithGivenStates) {
-  const Example example(long_config(), 2, 130);
+  const PassExample example(long_config(), 2, 130, seed);
   const Result truncated = result_of(example, {.segment = 50, .truncate = true});
   const Result exact = result_of(example, {.segment = 50});
   EXPECT_NEAR(truncated.nats, exact.nats, 1e-6 * exact.nats);
@@ -226,7 +184,7 @@ TEST(Segments, TruncatedOnesAreThosePassesWithGivenStates) {
 }
 
 TEST(Segments, ASegmentThatHoldsEverythingIsTheWholePass) {
-  const Example example(long_config(), 2, 64);
+  const PassExample example(long_config(), 2, 64, seed);
   const Result whole = result_of(example, {});
   for (const std::int64_t segment : {64, 65, 1000}) {
     const Result cut = result_of(example, {.segment = segment});
@@ -236,7 +194,7 @@ TEST(Segments, ASegmentThatHoldsEverythingIsTheWholePass) {
 }
 
 TEST(Segments, DropoutDrawsOtherNumbersInEverySegmentAndTheSameEveryTime) {
-  const Example example(long_config(), 1, 130);
+  const PassExample example(long_config(), 1, 130, seed);
   const PassBounds bounds{.segment = 65};
   const Result once = result_of(example, bounds, {0.5f, 3}), again = result_of(example, bounds, {0.5f, 3});
   EXPECT_EQ(once.gradients, again.gradients);
