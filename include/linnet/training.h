@@ -46,7 +46,11 @@ struct TrainingOptions {
   /// sequence. For causal models whose layers have states of a fixed size (linear, local), without an
   /// encoder, that predict at every step.
   std::int64_t segment = 0;
-  bool truncate = false;                 ///< gradients end at the beginning of a segment
+  bool truncate = false;  ///< gradients end at the beginning of a segment
+  /// Processes that divide every sequence among them, each with a stretch of model.length / sequence_ranks
+  /// steps (`Communicator`, `train`). The states of the layers pass between them. For layers of the linear
+  /// family, causal or not, without an encoder, in models that predict at every step.
+  std::int64_t sequence_ranks = 1;
   double clip = 1.0;                     ///< largest norm of the gradient; 0 for no limit
   Schedule schedule = Schedule::cosine;  ///< cosine: down to final_rate at `steps`
   std::int64_t warmup = 0;               ///< updates over which the rate rises from 0

@@ -221,7 +221,8 @@ TrainingProgress read_checkpoint(const fs::path& folder, const ModelConfig& conf
                                    {"precision", Json("f32")},
                                    {"recompute", Json(false)},
                                    {"segment", Json(0)},
-                                   {"truncate", Json(false)}})
+                                   {"truncate", Json(false)},
+                                   {"sequence_ranks", Json(1)}})
     if (!saved.contains(key)) saved[key] = value;  // of an earlier version
   require_equal(saved, decisive, "training", folder);
 

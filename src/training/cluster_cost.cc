@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <bit>
 
-#include "attention/family.h"
 #include "base/fail.h"
 #include "model/config.h"
 #include "model/network.h"
 #include "training/run_config.h"
+#include "training/stretches.h"
 
 namespace linnet {
 namespace {
@@ -17,20 +17,6 @@ constexpr const char* operation = "clusters";
 /// ⌈log2 n⌉: the rounds in which n ranks hear of each other if everybody sends one message a round.
 double rounds(std::int64_t n) { return std::bit_width(static_cast<std::uint64_t>(n - 1)); }
 
-void require_fixed_states(const ModelConfig& model) {
-  if (model.has_encoder())
-    fail<UsageError>(operation,
-                     "expected a model without an encoder to divide sequences among ranks, got "
-                     "model.encoder_layers = {}",
-                     model.encoder_layers);
-  for (const Family family : layer_families(model.attention, model.layers))
-    if (family != Family::linear)
-      fail<UsageError>(operation,
-                       "expected layers of the linear family to divide sequences among ranks, whose state "
-                       "has a fixed size, got {}",
-                       info_of(family).name);
-}
-
 }  // namespace
 
 ExchangeSizes exchange_sizes(const RunConfig& config, std::int64_t sequence_ranks) {
@@ -38,7 +24,7 @@ ExchangeSizes exchange_sizes(const RunConfig& config, std::int64_t sequence_rank
   ExchangeSizes sizes;
   sizes.gradient = sizeof(float) * static_cast<double>(Network(model).table().parameter_count());
   if (sequence_ranks == 1) return sizes;
-  require_fixed_states(model);
+  check_stretches(model, sequence_ranks);
   const std::int64_t dim = model.width / model.heads;
   const auto state =
       make_attention(attention_of(model, Family::linear))->make_state(1, {model.heads, dim, dim});
@@ -53,9 +39,7 @@ ClusterCost cluster_cost(const RunConfig& config, const ExchangeSizes& sizes, co
   const std::int64_t ranks = cluster.ranks, stretches = cluster.sequence_ranks;
   if (ranks % stretches != 0)
     fail<UsageError>(operation, "expected sequence ranks that divide the {} ranks, got {}", ranks, stretches);
-  if (config.model.length % stretches != 0)
-    fail<UsageError>(operation, "expected sequence ranks that divide model.length = {}, got {}",
-                     config.model.length, stretches);
+  check_stretches(config.model, stretches);
 
   const std::int64_t groups = ranks / stretches, configured = config.training.accumulate;
   ClusterCost cost;

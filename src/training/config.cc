@@ -36,6 +36,9 @@ void add_options(Options& table, TrainingOptions& options) {
       0, std::numeric_limits<std::int64_t>::max());
   table.add("training.truncate", options.truncate,
             "whether gradients end at the beginning of a segment: faster than the exact ones");
+  table.add("training.sequence_ranks", options.sequence_ranks,
+            "MPI processes that divide every sequence among them, for layers of the linear family", 1,
+            1 << 20);
   table.add("training.clip", options.clip, "largest norm of the gradient; 0 for no limit", 0, 1e9);
   table.add("training.schedule", options.schedule, "schedule of the learning rate",
             {"constant", "cosine", "step"});

@@ -87,9 +87,8 @@ TEST(StateAlone, HasTheGradientOfAWholeBackwardPass) {
           Tensor whole = test::unset_tensor({batch, width}), alone = test::unset_tensor({batch, width});
           const auto backward = [&](AttentionGradients gradients, Tensor& initial) {
             gradients.initial = initial.view<float>();
-            call.attention->backward(any_context(), gradients,
-                                     std::as_const(call.problem.grad).view<float>(), call.inputs(),
-                                     std::as_const(call.problem.out).view<float>(),
+            call.attention->backward(any_context(), gradients, std::as_const(call.problem.grad).view<float>(),
+                                     call.inputs(), std::as_const(call.problem.out).view<float>(),
                                      std::as_const(call.problem.normaliser).view<float>());
           };
           backward(call.problem.gradients(), whole);

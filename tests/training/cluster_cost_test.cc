@@ -160,7 +160,7 @@ TEST(ClusterCost, RefusesWhatCannotBeDivided) {
         [&] { cost_of(config, {.ranks = ranks, .sequence_ranks = sequence_ranks, .bandwidth = gigabit}); });
   };
   EXPECT_THAT(refusal(8, 3), HasSubstr("divide the 8 ranks, got 3"));
-  EXPECT_THAT(refusal(6, 3), HasSubstr("divide model.length = 784, got 3"));
+  EXPECT_THAT(refusal(6, 3), HasSubstr("divides model.length = 784, got 3"));
   config.model.attention.layers = "linear,softmax";
   EXPECT_THAT(refusal(4, 2), HasSubstr("softmax"));
   EXPECT_GT(cost_of(config, {.ranks = 4, .bandwidth = gigabit}).efficiency, 0);

@@ -343,7 +343,7 @@ TEST_F(StoppedRun, TakesCheckpointsOfVersionsWithFewerOptions) {
   const fs::path folder = checkpoint(copy(), 6);
   Json state = read_json(folder / "state.json");
   state.erase("xxh3");
-  for (const char* key : {"head_weights", "transpose", "precision", "segment", "truncate"})
+  for (const char* key : {"head_weights", "transpose", "precision", "segment", "truncate", "sequence_ranks"})
     EXPECT_EQ(state["training"].erase(key), 1u) << key;
   write_json(folder / "state.json", state);
   Trainer trainer(any_context(), trained_config(), tiny_options());

@@ -1,5 +1,7 @@
 // Ranks that hold a stretch of every sequence each: the sum of their losses and of their gradients is that of
 // the whole.
+#include "training/stretches.h"
+
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -8,7 +10,6 @@
 #include "comm/local.h"
 #include "model/segments.h"
 #include "support/pass_example.h"
-#include "training/stretches.h"
 
 namespace linnet {
 namespace {
@@ -45,9 +46,9 @@ Result result_of_ranks(const PassExample& example, const std::vector<std::int64_
       // The second time with states that have been used.
       for (int time = 0; time < 2; ++time) {
         std::ranges::fill(results[r].gradients, 0.0f);
-        results[r].nats = transformer.accumulate(
-            context, piece.of(example.pass(), first, ends[r] - first), 0.25f, {}, results[r].gradients,
-            {.position = first, .exchange = &stretches});
+        results[r].nats =
+            transformer.accumulate(context, piece.of(example.pass(), first, ends[r] - first), 0.25f, {},
+                                   results[r].gradients, {.position = first, .exchange = &stretches});
       }
     });
   for (std::thread& thread : threads) thread.join();
@@ -66,9 +67,9 @@ void expect_the_whole(const PassExample& example, double tolerance = 1e-5) {
   for (const Ends& ends : {Ends{n}, Ends{n / 2, n}, Ends{1, n}, Ends{n - 1, n}, Ends{n / 3, 2 * n / 3, n},
                            Ends{n / 4, n / 2, 3 * n / 4, n}})
     for (const bool recompute : {false, true}) {
-      SCOPED_TRACE(testing::Message() << describe(example.config) << ", " << ends.size()
-                                      << " ranks, the first of " << ends[0] << " of " << n
-                                      << " steps, recompute " << recompute << ", seed " << seed);
+      SCOPED_TRACE(testing::Message()
+                   << describe(example.config) << ", " << ends.size() << " ranks, the first of " << ends[0]
+                   << " of " << n << " steps, recompute " << recompute << ", seed " << seed);
       const Result ranks = result_of_ranks(example, ends, recompute);
       EXPECT_NEAR(ranks.nats, whole.nats, 1e-6 * whole.nats);
       EXPECT_LT(relative_error(ranks.gradients, whole.gradients), tolerance);

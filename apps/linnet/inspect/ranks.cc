@@ -91,8 +91,9 @@ void RanksOptions::add_to(Command& command) {
       .capture_default_str()
       .check(number(0, 1e9))
       .needs(numbers);
-  command.add_option("--sequence-ranks", sequence_ranks, "ranks that divide each sequence among them")
-      .capture_default_str()
+  command
+      .add_option("--sequence-ranks", given_sequence_ranks,
+                  "ranks that divide each sequence among them; default: training.sequence_ranks")
       .check(whole(1, most_ranks))
       .needs(numbers);
   command
@@ -106,6 +107,8 @@ void RanksOptions::add_to(Command& command) {
 }
 
 void RanksOptions::print(const std::string& name, const RunConfig& config, bool json) const {
+  const std::int64_t sequence_ranks =
+      given_sequence_ranks > 0 ? given_sequence_ranks : config.training.sequence_ranks;
   const std::vector<std::int64_t> counts = ranks_of(ranks);
   const std::vector<double> bandwidths = bandwidths_of(bandwidth);
   const ExchangeSizes sizes = exchange_sizes(config, sequence_ranks);

@@ -12,8 +12,8 @@ namespace linnet {
 struct RanksOptions {
   std::string ranks, bandwidth = "1,10,100";  ///< lists; Gbit/s
   double latency = 50;                        ///< microseconds
-  std::int64_t sequence_ranks = 1;
-  double rate = 0;  ///< tokens per second of one rank; 0: measured
+  std::int64_t given_sequence_ranks = 0;      ///< 0: those of the configuration
+  double rate = 0;                            ///< tokens per second of one rank; 0: measured
   int threads = 0;
 
   void add_to(Command& command);

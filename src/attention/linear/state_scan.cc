@@ -117,7 +117,8 @@ void StateScan::append(std::span<std::byte> earlier, std::span<const std::byte> 
     for (std::int64_t head = 0; head < heads_; ++head) {
       double of_before = factor(head, after.tokens), of_after = 1;
       if (scaled_) {
-        const double mine = scale_of(before.floats, heads_, head), other = scale_of(after.floats, heads_, head);
+        const double mine = scale_of(before.floats, heads_, head),
+                     other = scale_of(after.floats, heads_, head);
         of_before = mine >= other ? 1 : std::exp(mine - other);
         of_after = mine >= other ? std::exp(other - mine) : 1;
         if (other > mine) take_scale(before.floats, after.floats, heads_, head);

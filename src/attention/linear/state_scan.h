@@ -10,10 +10,10 @@
 namespace linnet {
 
 /// States of the linear family along a sequence that is cut into stretches. What a stretch of n tokens leaves
-/// is an affine function of what it finds, S ↦ γⁿ S + S′, with S′ the state of its tokens alone. Such functions
-/// combine associatively, so that a scan over the stretches gives each of them the state that it continues
-/// (Sun et al. 2025, "LASP-2"; Chou et al. 2025, "ZeCO"). The gradients of the states combine likewise, from
-/// the last stretch to the first.
+/// is an affine function of what it finds, S ↦ γⁿ S + S′, with S′ the state of its tokens alone. Such
+/// functions combine associatively, so that a scan over the stretches gives each of them the state that it
+/// continues (Sun et al. 2025, "LASP-2"; Chou et al. 2025, "ZeCO"). The gradients of the states combine
+/// likewise, from the last stretch to the first.
 ///
 /// A message is what such a scan combines, of all slots of a state.
 class StateScan {
