@@ -42,6 +42,11 @@ constexpr std::int64_t least_weights = 1 << 14;
 
 }  // namespace
 
+bool multiplies_fast(WeightType type) {
+  constexpr std::int64_t usual = 256;
+  return type == WeightType::f32 || NarrowMatrix::is_fast(type, usual, usual);
+}
+
 struct PackedMatrix::Storage {
   float* panels() {
     if (packed.bytes() == 0) packed = SharedPages(static_cast<std::size_t>(layout.floats()) * sizeof(float));

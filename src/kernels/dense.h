@@ -21,6 +21,9 @@ using linnet::WeightType;
 /// By its name: "f32", "bf16" or "int8". Throws UsageError.
 WeightType find_weight_type(const std::string& name);
 
+/// Whether this machine has fast products of that type, for sizes of common layers.
+bool multiplies_fast(WeightType type);
+
 /// A matrix B [inputs, outputs] in the layout that the dense products want it in (oneDNN's own). Packed once
 /// for generation, after every update in training. Memory is taken by the first pack. Immutable but for
 /// `pack`; products may share it across threads.

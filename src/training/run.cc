@@ -7,6 +7,7 @@
 #include "base/fail.h"
 #include "io/file.h"
 #include "io/json.h"
+#include "kernels/dense.h"
 #include "linnet/dataset.h"
 #include "linnet/training.h"
 #include "linnet/version.h"
@@ -123,6 +124,11 @@ class Run {
     // An initial model keeps its own scale.
     if (!newest && !adapted_ && config_.columns > 0)
       trainer_.set_columns(training_.column_statistics(), training_.target_statistics());
+    if (!kernels::multiplies_fast(options_.precision))
+      say(fmt::format(
+          "warning: this machine has no instructions for products of {}: training.precision rounds "
+          "the weights alone, and products take the time of f32",
+          name_of(options_.precision)));
     seconds_before_ = trainer_.impl().progress().seconds;
     if (callbacks_.on_begin) callbacks_.on_begin();
     // The run may have been killed between its checkpoint and its own model, which no later step need write

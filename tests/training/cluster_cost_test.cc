@@ -159,7 +159,7 @@ TEST(ClusterCost, RefusesWhatCannotBeDivided) {
     return error_of<UsageError>(
         [&] { cost_of(config, {.ranks = ranks, .sequence_ranks = sequence_ranks, .bandwidth = gigabit}); });
   };
-  EXPECT_THAT(refusal(8, 3), HasSubstr("divide the 8 ranks, got 3"));
+  EXPECT_THAT(refusal(8, 7), HasSubstr("divide the 8 ranks, got 7"));
   EXPECT_THAT(refusal(6, 3), HasSubstr("divides model.length = 784, got 3"));
   config.model.attention.layers = "linear,softmax";
   EXPECT_THAT(refusal(4, 2), HasSubstr("softmax"));

@@ -5,9 +5,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <fstream>
 
+#include "kernels/dense.h"
 #include "linnet/version.h"
 #include "support/runs.h"
+#include "training/examples.h"
 
 namespace linnet {
 namespace {
@@ -97,6 +100,53 @@ TEST(Run, BeginsWhereAKilledOneLeftNothingButAFileThatIsNotWhole) {
   write_file_atomically(folder / ".lock", "");
   run(folder.path(), trained_config(), tiny_options(), false, stopping_after(2));
   EXPECT_TRUE(std::filesystem::exists(folder / "checkpoints/2"));
+}
+
+TEST(Run, SaysWhereAMachineHasNoProductsOfBf16) {
+  for (const WeightType precision : {WeightType::f32, WeightType::bf16}) {
+    Folder folder;
+    TrainingOptions options = tiny_options();
+    options.precision = precision;
+    options.steps = 2;
+    std::string messages;
+    TrainingCallbacks callbacks;
+    callbacks.on_message = [&](const std::string& message) { messages += message + "\n"; };
+    const TrainingResult result = run(folder.path(), trained_config(), options, false, callbacks);
+    EXPECT_TRUE(result.finished);
+    EXPECT_EQ(messages.find("no instructions for products of bf16") != std::string::npos,
+              !kernels::multiplies_fast(precision))
+        << messages;
+  }
+}
+
+/// Bytes of this process in memory.
+double resident_memory() {
+  std::ifstream file("/proc/self/statm");
+  double size = 0, resident = 0;
+  file >> size >> resident;
+  return resident * static_cast<double>(sysconf(_SC_PAGESIZE));
+}
+
+/// Room for the C library, whose memory in use changes by some pages.
+constexpr double most_growth = 4e6;
+
+TEST(Run, TakesNoMoreMemoryInTenThousandUpdates) {
+  Context context(1);
+  TrainingOptions options = tiny_options();
+  options.accumulate = 1;
+  Trainer trainer(context, trained_config(), options);
+  Examples examples;
+  const Random random(1, Draw::test);
+  double before = 0;
+  for (std::int64_t step = 0; step < 10'000; ++step) {
+    const Batch batch = examples.read(context, training_set(), trained_config(), 3,
+                                      [&](std::int64_t i) { return (3 * step + i) % training_set().size(); },
+                                      {random, [&](std::int64_t i) { return 3 * step + i; }, 0, random});
+    trainer.step(batch);
+    if (step == 100) before = resident_memory();
+  }
+  EXPECT_GT(before, 0);
+  EXPECT_LT(resident_memory() - before, most_growth);
 }
 
 TEST(Run, WarnsOnceWhereTheLossDiverges) {
