@@ -133,20 +133,22 @@ std::vector<View<float>> SegmentedTransformer::state_gradients(std::int64_t batc
 }
 
 double SegmentedTransformer::accumulate(Context& context, const Pass& pass, float weight,
-                                        const Dropout& dropout, std::span<float> gradients) {
+                                        const Dropout& dropout, std::span<float> gradients,
+                                        const GradientsComplete& complete) {
   if (!bounds_.cuts(pass.length)) {
     const double nats = transformer_.forward(context, pass, weight, dropout);
-    if (std::isfinite(nats)) transformer_.backward(context, gradients);
+    if (std::isfinite(nats)) transformer_.backward(context, gradients, {}, complete);
     return nats;
   }
   if (!pass.positions.empty())
     fail<UsageError>(operation, "expected one sequence per example (data.packing = false), got several");
-  return bounds_.truncate ? truncated(context, pass, weight, dropout, gradients)
-                          : exact(context, pass, weight, dropout, gradients);
+  return bounds_.truncate ? truncated(context, pass, weight, dropout, gradients, complete)
+                          : exact(context, pass, weight, dropout, gradients, complete);
 }
 
 double SegmentedTransformer::truncated(Context& context, const Pass& pass, float weight,
-                                       const Dropout& dropout, std::span<float> gradients) {
+                                       const Dropout& dropout, std::span<float> gradients,
+                                       const GradientsComplete& complete) {
   reserve_states(pass.batch, 2);
   double nats = 0;
   const RecurrentState* before = nullptr;
@@ -155,14 +157,15 @@ double SegmentedTransformer::truncated(Context& context, const Pass& pass, float
     const PassPart part{.position = i * bounds_.segment, .initial = before, .final = &after};
     nats += transformer_.forward(context, segment_of(pass, i), weight, dropout_of(dropout, i), part);
     if (!std::isfinite(nats)) break;
-    transformer_.backward(context, gradients, part);
+    const bool last = (i + 1) * bounds_.segment >= pass.length;
+    transformer_.backward(context, gradients, part, last ? complete : GradientsComplete());
     before = &after;
   }
   return nats;
 }
 
 double SegmentedTransformer::exact(Context& context, const Pass& pass, float weight, const Dropout& dropout,
-                                   std::span<float> gradients) {
+                                   std::span<float> gradients, const GradientsComplete& complete) {
   const std::int64_t count = (pass.length + bounds_.segment - 1) / bounds_.segment;
   reserve_states(pass.batch, count - 1);
   const auto part_of = [&](std::int64_t i) {
@@ -183,7 +186,7 @@ double SegmentedTransformer::exact(Context& context, const Pass& pass, float wei
                                    after = state_gradients(pass.batch, static_cast<std::size_t>(1 - i % 2));
     if (i > 0) part.initial_gradients = before;
     if (i + 1 < count) part.final_gradients = after;
-    transformer_.backward(context, gradients, part);
+    transformer_.backward(context, gradients, part, i == 0 ? complete : GradientsComplete());
   }
   return nats;
 }

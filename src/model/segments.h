@@ -42,9 +42,10 @@ class SegmentedTransformer {
                        const PassBounds& bounds);
 
   /// Σ −log p in nats over the targets that count; the gradient of weight · Σ is added. Where the sum is not
-  /// finite, it ends early and the gradients mean nothing.
+  /// finite, it ends early and the gradients mean nothing. `complete` as in TrainingTransformer, of the
+  /// whole pass.
   double accumulate(Context& context, const Pass& pass, float weight, const Dropout& dropout,
-                    std::span<float> gradients);
+                    std::span<float> gradients, const GradientsComplete& complete = {});
 
   /// As in TrainingTransformer, of the last segment that was computed.
   std::string first_not_finite(Context& context) const { return transformer_.first_not_finite(context); }
@@ -62,9 +63,9 @@ class SegmentedTransformer {
   };
 
   double exact(Context& context, const Pass& pass, float weight, const Dropout& dropout,
-               std::span<float> gradients);
+               std::span<float> gradients, const GradientsComplete& complete);
   double truncated(Context& context, const Pass& pass, float weight, const Dropout& dropout,
-                   std::span<float> gradients);
+                   std::span<float> gradients, const GradientsComplete& complete);
   Pass segment_of(const Pass& pass, std::int64_t index);
   /// So many states of a pass with `batch` entries, in `states_`.
   void reserve_states(std::int64_t batch, std::int64_t count);

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <numbers>
+#include <numeric>
 
 #include "base/fail.h"
 #include "base/random.h"
@@ -46,8 +47,10 @@ std::shared_ptr<const FeatureMap> chosen_map(std::shared_ptr<const FeatureMap> o
 }  // namespace
 
 Trainer::Impl::Impl(Context& context, const ModelConfig& config, const TrainingOptions& options,
-                    const Model* initial, std::shared_ptr<const FeatureMap> feature_map)
+                    const Model* initial, std::shared_ptr<const FeatureMap> feature_map, Communicator* ranks)
     : context_(context),
+      alone_(ranks == nullptr ? Communicator::alone() : nullptr),
+      ranks_(ranks == nullptr ? *alone_ : *ranks),
       config_(config),
       options_(checked(options)),
       head_weights_(head_weights(options, config)),
@@ -72,7 +75,8 @@ Trainer::Impl::Impl(Context& context, const ModelConfig& config, const TrainingO
 StepReport Trainer::Impl::step(const Batch& batch) {
   const auto start = std::chrono::steady_clock::now();
   check_batch(operation, config_, batch);
-  const std::int64_t counted = counted_targets(batch);
+  sizes_ = sizes_of_all(batch);
+  const std::int64_t counted = sizes_.counted;
   if (counted == 0)
     fail<UsageError>(operation, "expected targets that are not −1, got none at step {}", steps() + 1);
 
@@ -89,7 +93,7 @@ StepReport Trainer::Impl::step(const Batch& batch) {
   const double factor = options_.clip > 0 && norm > options_.clip ? options_.clip / norm : 1;
 
   ++progress_.step;
-  progress_.examples += batch.examples;
+  progress_.examples += sizes_.examples;
   optimiser_.update(context_, values_.span<float>(), gradients, static_cast<float>(factor), steps());
   pack();
 
@@ -101,32 +105,57 @@ StepReport Trainer::Impl::step(const Batch& batch) {
           .smoothed_bits = progress_.loss.mean(),
           .gradient_norm = norm,
           .learning_rate = learning_rate(options_, steps()),
-          .tokens_per_second = static_cast<double>(steps_in(batch)) / seconds};
+          .tokens_per_second = static_cast<double>(sizes_.steps) / seconds};
+}
+
+PassRange Trainer::Impl::own_passes() const {
+  return passes_of(options_.accumulate, ranks_.rank(), ranks_.size());
+}
+
+Trainer::Impl::Sizes Trainer::Impl::sizes_of_all(const Batch& batch) {
+  std::int64_t sizes[] = {batch.examples, steps_in(batch), counted_targets(batch)};
+  ranks_.sum(std::span(sizes));
+  return {sizes[0], sizes[1], sizes[2]};
+}
+
+GradientSum& Trainer::Impl::sum_of(std::int64_t passes) {
+  if (!sum_ || sum_->passes() != passes) {
+    sum_.reset();  // its memory goes before the new one's is taken
+    sum_.emplace(ranks_, gradients_.span<float>(), passes);
+  }
+  return *sum_;
 }
 
 double Trainer::Impl::accumulate_gradients(const Batch& batch, std::int64_t counted) {
-  const std::span<float> gradients = gradients_.span<float>();
-  std::fill(gradients.begin(), gradients.end(), 0.0f);
-  const std::uint64_t seed = static_cast<std::uint64_t>(options_.seed);
-  const std::int64_t passes = std::min(options_.accumulate, batch.examples);
+  const bool alone = ranks_.size() == 1;
+  GradientSum& sum = sum_of(alone ? std::min(options_.accumulate, batch.examples) : options_.accumulate);
+  nats_.assign(static_cast<std::size_t>(sum.passes()), 0.0);
+  sum.run(context_, [&](std::int64_t pass, std::span<float> gradients, const GradientsComplete& complete) {
+    nats_[static_cast<std::size_t>(pass)] =
+        compute_pass(batch, pass - sum.own().first, counted, gradients, complete);
+  });
+  ranks_.sum(std::span(nats_));  // the losses of one rank, and zeros
+  return std::accumulate(nats_.begin(), nats_.end(), 0.0);
+}
+
+/// `pass` counts those of this rank.
+double Trainer::Impl::compute_pass(const Batch& batch, std::int64_t pass, std::int64_t counted,
+                                   std::span<float> gradients, const GradientsComplete& complete) {
+  const PassRange own = sum_->own();
   // The first of the passes are the largest.
-  SegmentedTransformer& transformer = transformer_for((batch.examples + passes - 1) / passes);
-  double nats = 0;
-  std::int64_t first = 0;
-  for (std::int64_t pass = 0; pass < passes; ++pass) {
-    const std::int64_t count = batch.examples / passes + (pass < batch.examples % passes ? 1 : 0);
-    const Batch part = part_of(batch, first, first + count);
-    first += count;
-    // Seeds of different passes and of different runs never meet: both are mixed through the generator
-    // itself.
-    const auto mixed = Random(seed, Draw::dropout, 0xffffffffu)
-                           .block(static_cast<std::uint64_t>(steps() * options_.accumulate + pass));
-    const Dropout dropout{static_cast<float>(config_.dropout), (std::uint64_t{mixed[0]} << 32) | mixed[1]};
-    Pass inputs = pass_of(part);
-    inputs.head_weights = head_weights_;
-    nats += transformer.accumulate(context_, inputs, 1 / static_cast<float>(counted), dropout, gradients);
-    if (!std::isfinite(nats)) fail_not_finite("loss", transformer.first_not_finite(context_));
-  }
+  const std::int64_t each = batch.examples / own.count(), larger = batch.examples % own.count();
+  SegmentedTransformer& transformer = transformer_for(each + (larger > 0 ? 1 : 0));
+  const std::int64_t first = pass * each + std::min(pass, larger);
+  const Batch part = part_of(batch, first, first + each + (pass < larger ? 1 : 0));
+  // Seeds of different passes and of different runs never meet: both are mixed through the generator itself.
+  const auto mixed = Random(static_cast<std::uint64_t>(options_.seed), Draw::dropout, 0xffffffffu)
+                         .block(static_cast<std::uint64_t>(steps() * options_.accumulate + own.first + pass));
+  const Dropout dropout{static_cast<float>(config_.dropout), (std::uint64_t{mixed[0]} << 32) | mixed[1]};
+  Pass inputs = pass_of(part);
+  inputs.head_weights = head_weights_;
+  const double nats =
+      transformer.accumulate(context_, inputs, 1 / static_cast<float>(counted), dropout, gradients, complete);
+  if (!std::isfinite(nats)) fail_not_finite("loss", transformer.first_not_finite(context_));
   return nats;
 }
 
@@ -174,12 +203,17 @@ void Trainer::Impl::set_assets(ModelAssets assets) {
 void Trainer::Impl::save(const std::filesystem::path& folder) {
   write_checkpoint(folder, progress_, config_, options_, network_.table(), values_.span<float>(), optimiser_,
                    assets_);
+  saved(folder);
+}
+
+void Trainer::Impl::saved(const std::filesystem::path& folder) {
   checkpoint_ = folder;
+  ranks_.on_failure_say(fmt::format("the last good checkpoint is {}", folder.string()));
 }
 
 void Trainer::Impl::restore(const std::filesystem::path& folder) {
   progress_ = read_checkpoint(folder, config_, options_, network_.table(), values_.span<float>(), optimiser_);
-  checkpoint_ = folder;
+  saved(folder);
   pack();
 }
 
