@@ -1,30 +1,22 @@
 #include <fmt/format.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <exception>
-#include <new>
-#include <string>
 #include <system_error>
+#include <thread>
 
 #include "base/fail.h"
+#include "comm/mpi/start_ranks.h"
 #include "command_line.h"
 #include "commands.h"
-#include "linnet/error.h"
+#include "complaint.h"
 #include "linnet/instruction_set.h"
 #include "linnet/version.h"
 
 namespace linnet {
 namespace {
-
-constexpr int failed = 1;
-constexpr int usage = 2;
-
-/// Unlike fmt::print it never throws, should standard error be full or closed.
-int complain(const std::string& line, int status) {
-  std::fputs((line + "\n").c_str(), stderr);
-  return status;
-}
 
 int run(int argc, char** argv) {
   Program program("linnet", "Train transformers with linear-time attention, and generate in constant memory.",
@@ -54,14 +46,20 @@ int run(int argc, char** argv) {
     if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
       fail("output", "cannot write standard output: {}", std::generic_category().message(errno));
     return 0;
+  } catch (const Complained& ended) {
+    return ended.status;
   } catch (const CommandLineError& error) {
-    return complain(error.what(), usage);
-  } catch (const UsageError& error) {
-    return complain(fmt::format("linnet: {}", error.what()), usage);
-  } catch (const std::bad_alloc&) {
-    return complain("linnet: [memory] expected more memory than this machine has free", failed);
+    // All ranks have got it. Launchers end all processes once one has failed: rank 0 speaks first.
+    const Complaint complaint = complaint_of(error);
+    if (launch().rank == 0)
+      print_complaint(complaint);
+    else
+      std::this_thread::sleep_for(std::chrono::seconds(1));
+    return complaint.status;
   } catch (const std::exception& error) {
-    return complain(fmt::format("linnet: {}", error.what()), failed);
+    const Complaint complaint = complaint_of(error);
+    print_complaint(complaint);
+    return complaint.status;
   }
 }
 

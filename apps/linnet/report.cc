@@ -36,13 +36,14 @@ std::string cut_to(const std::string& line, std::size_t columns) {
   return line;
 }
 
-Progress::Progress() : last_(), terminal_(isatty(STDERR_FILENO) != 0) {}
+Progress::Progress(bool shown) : last_(), shown_(shown), terminal_(isatty(STDERR_FILENO) != 0) {}
 
 Progress::~Progress() {
   if (open_) std::fputs("\n", stderr);
 }
 
 void Progress::show(const std::string& line, bool always) {
+  if (!shown_) return;
   const auto now = std::chrono::steady_clock::now();
   if (!always && now - last_ < (terminal_ ? terminal_interval : plain_interval)) return;
   last_ = now;

@@ -13,7 +13,8 @@ namespace linnet {
 /// printed every few seconds elsewhere.
 class Progress {
  public:
-  Progress();
+  /// Shows nothing where not `shown`.
+  explicit Progress(bool shown = true);
   ~Progress();
 
   /// Shows `line` if it is time to; `always` prints it in any case and keeps it.
@@ -24,7 +25,7 @@ class Progress {
 
  private:
   std::chrono::steady_clock::time_point last_;
-  bool terminal_;
+  bool shown_, terminal_;
   bool open_ = false;
 };
 

@@ -8,19 +8,23 @@
 #include "base/fail.h"
 #include "base/memory.h"
 #include "checks.h"
+#include "comm/mpi/start_ranks.h"
 #include "commands.h"
+#include "complaint.h"
 #include "config.h"
 #include "data/files.h"
 #include "io/file.h"
 #include "linnet/version.h"
 #include "model/config.h"
 #include "pictures.h"
+#include "rank_threads.h"
 #include "report.h"
 #include "run_columns.h"
 #include "run_record.h"
 #include "token_text.h"
 #include "training/checkpoint.h"
 #include "training/config.h"
+#include "training/rank_agreement.h"
 
 namespace linnet {
 namespace {
@@ -33,6 +37,7 @@ constexpr int stop_signals[] = {SIGINT, SIGTERM, SIGHUP};
 
 void on_interrupt(int) {
   interrupted = true;
+  Communicator::stop_requested();
   for (const int signal : stop_signals)
     std::signal(signal, SIG_DFL);  // a second one ends the program at once
 }
@@ -116,14 +121,15 @@ RunRecord resumed_record(const Arguments& arguments) {
   return changed;
 }
 
+std::string text_of(const DataFingerprint& data) {
+  return fmt::format("{} bytes in {} file{} with the CRC-32 {}", data.bytes, data.files,
+                     data.files == 1 ? "" : "s", data.crc32);
+}
+
 void check_fingerprint(const RunRecord& run, const DataFingerprint& found) {
-  const auto text = [](const DataFingerprint& data) {
-    return fmt::format("{} bytes in {} file{} with the CRC-32 {}", data.bytes, data.files,
-                       data.files == 1 ? "" : "s", data.crc32);
-  };
   if (found != run.data)
-    fail<UsageError>("resume", "expected the data that the run began with, {}, got {} in {}", text(run.data),
-                     text(found), run.config.data.path);
+    fail<UsageError>("resume", "expected the data that the run began with, {}, got {} in {}",
+                     text_of(run.data), text_of(found), run.config.data.path);
 }
 
 /// What a model's examples consist of.
@@ -249,18 +255,20 @@ Json json_of(const TrainingResult& result, const fs::path& folder, double second
   return json;
 }
 
-void run(const Arguments& arguments) {
-  Context context(arguments.threads);
+void run_on(Communicator& ranks, const Arguments& arguments) {
+  const bool first = ranks.rank() == 0;
+  Context context(arguments.threads > 0 ? arguments.threads : threads_of_rank(ranks));
   const bool resume = !arguments.resume.empty();
   RunRecord record = resume ? resumed_record(arguments) : new_record(arguments);
   RunConfig& config = record.config;
   if (config.data.kind == "digits")
     require_memory("the digits",
                    1.1 * static_cast<double>(config.data.examples * config.data.size * config.data.size));
-  Progress progress;
+  Progress progress(first);
   progress.hint(fmt::format("reading {} data", config.data.kind));
   const Datasets data = open_datasets(config.data);
   const DataFingerprint fingerprint = fingerprint_of(config.data);
+  require_agreement(ranks, {{"data", text_of(fingerprint)}});
   if (resume) check_fingerprint(record, fingerprint);
   record.data = fingerprint;
   config.fit_to_data(*data.training);
@@ -276,13 +284,27 @@ void run(const Arguments& arguments) {
   const bool begins = !resume || !Checkpoints(folder).any();
   const std::shared_ptr<const Model> initial = begins ? initial_model(record, display) : nullptr;
   warn_of_settings(arguments.settings, config.model, display);
-  stop_on_signals();
+  if (ranks.size() == 1) stop_on_signals();
   const TrainingResult result = train(context, config.model, config.training, *data.training,
-                                      *data.validation, folder, resume, callbacks, nullptr, initial);
+                                      *data.validation, folder, resume, callbacks, nullptr, initial, &ranks);
   const double seconds = display.seconds();
   display.show(fmt::format("{} after {} steps in {}: {}", result.finished ? "finished" : "stopped",
                            result.step, duration_text(seconds), folder.string()));
-  if (arguments.json) print_json(json_of(result, folder, seconds, display.bits(), config.model));
+  if (arguments.json && first) print_json(json_of(result, folder, seconds, display.bits(), config.model));
+}
+
+/// Where a rank fails, one of them complains.
+void run(const Arguments& arguments) {
+  if (launch().size > 1) stop_on_signals();
+  const std::unique_ptr<Communicator> ranks = start_ranks();
+  try {
+    run_on(*ranks, arguments);
+  } catch (const std::exception& error) {
+    if (ranks->size() == 1) throw;
+    const Complaint complaint = complaint_of(error);
+    if (ranks->fail(error.what())) print_complaint(complaint);
+    throw Complained(complaint.status);
+  }
 }
 
 void list_options() {
@@ -318,7 +340,9 @@ void add_train(Command& program) {
       .add_flag("--init-partial", arguments->initial_partial,
                 "draw anew the weights that --init has not, or has in another shape")
       .needs(initial);
-  command.add_option("--threads", arguments->threads, "number of threads; default: all")
+  command
+      .add_option("--threads", arguments->threads,
+                  "number of threads of each process; default: all, divided among those that share them")
       .check(whole(1, most_threads));
   command.add_flag("--json", arguments->json, "print the result as JSON");
   command.add_flag("--options", arguments->list, "list all keys of the configuration and exit");

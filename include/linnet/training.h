@@ -16,6 +16,8 @@
 
 namespace linnet {
 
+class Communicator;
+
 /// AdamW (Loshchilov and Hutter 2019) or RAdam (Liu et al. 2020), both with decoupled weight decay.
 enum class OptimiserKind { adamw, radam };
 
@@ -229,6 +231,7 @@ struct Evaluation {
 };
 
 /// Callbacks with which a program observes and stops the loop; each is optional. They cannot change results.
+/// Where ranks train together, rank 0 alone calls them, except `should_stop`.
 struct TrainingCallbacks {
   /// Called once, when the folder is this run's and the checkpoint to resume from has been read, before
   /// anything else is written: for example to write a file that describes the run.
@@ -238,7 +241,8 @@ struct TrainingCallbacks {
   /// Called every sample_every updates and at the end, for example to draw into `folder`/samples.
   std::function<void(std::int64_t step, const std::shared_ptr<const Model>&)> draw_samples;
   std::function<void(const std::string&)> on_message;
-  /// Called after every update; true saves a checkpoint and ends the loop.
+  /// Called after every update; true saves a checkpoint and ends the loop. All ranks call theirs, and all end
+  /// the loop after the same update where one is true.
   std::function<bool()> should_stop;
 };
 
@@ -265,12 +269,20 @@ struct TrainingResult {
 /// in the folder, and when the loss is no longer finite, naming the step, the layer and the last good
 /// checkpoint. Throws UsageError where the data do not fit the model, also for a token outside the
 /// vocabulary. `feature_map` and `initial` as in `Trainer`.
+///
+/// With `ranks` all of them call this with the same arguments, and share the passes of every update: at most
+/// options.accumulate ranks, and so many passes with the same bits at the end as on one. Every rank reads the
+/// examples of its own passes; rank 0 alone writes, the others read checkpoints in `folder` to resume. Throws
+/// UsageError for more ranks and where configuration, options, data or first parameters of two ranks differ.
+/// A rank on which it throws calls `Communicator::fail`, so that the others end too. Null: this process
+/// alone.
 LINNET_API TrainingResult train(Context& context, const ModelConfig& config, const TrainingOptions& options,
                                 const Dataset& training, const Dataset& validation,
                                 const std::filesystem::path& folder, bool resume,
                                 const TrainingCallbacks& callbacks = {},
                                 std::shared_ptr<const FeatureMap> feature_map = nullptr,
-                                const std::shared_ptr<const Model>& initial = nullptr);
+                                const std::shared_ptr<const Model>& initial = nullptr,
+                                Communicator* ranks = nullptr);
 
 /// A model to start a training from: one of `config` whose parameters are those of `model` where names and
 /// shapes agree, and elsewhere the random ones that `seed` decides. `differences`, unless null, receives a

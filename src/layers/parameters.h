@@ -58,6 +58,10 @@ class ParameterValues {
   Hook fill_, release_;
 };
 
+/// Told by a backward pass how far it has come: the gradients of all parameters from `offset` on, in a flat
+/// buffer, are complete. Offsets only go down, to 0 at the end.
+using GradientsComplete = std::function<void(std::int64_t offset)>;
+
 /// First value of element `index` of a parameter, given a draw from the standard normal distribution.
 using Initialiser = std::function<float(std::int64_t index, double normal)>;
 

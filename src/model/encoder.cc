@@ -34,6 +34,7 @@ Encoder::Encoder(ParameterTable& table, const ModelConfig& config,
     Block::Parts parts = block_parts_of(own, own.attention.family, feature_map);
     // The decoder's layers come first where layers are told apart.
     parts.layer = parts.attention.attention.layer = static_cast<int>(config.layers) + i;
+    first_of_block_.push_back(table.size());
     blocks_.emplace_back(table, fmt::format("encoder.layers.{}", i), parts);
   }
   if (config.norm == NormOrder::pre)
@@ -90,15 +91,19 @@ View<const float> Encoder::forward(Context& context, const Source& source, Saved
 }
 
 void Encoder::backward(Context& context, View<float> d, const Source& source, const Saved& saved,
-                       const Dropout& dropout, std::span<float> gradients) const {
+                       const Dropout& dropout, std::span<float> gradients,
+                       const GradientsComplete& complete) const {
   const auto stream = [&](std::size_t i) { return cube(saved.streams[i], source, width_); };
   if (final_norm_)
     final_norm_->backward(context, flat(d), flat(d), flat(stream(blocks_.size())),
                           saved.stats.view<float>().slice(0, 0, source.batch * source.length), gradients,
                           false);
-  for (std::size_t i = blocks_.size(); i-- > 0;)
+  for (std::size_t i = blocks_.size(); i-- > 0;) {
     blocks_[i].backward(context, d, stream(i), saved.blocks[i], dropout, gradients);
+    if (complete) complete(first_of_block_[i]);
+  }
   embedding_.backward(context, d, source.ids, gradients);
+  if (complete) complete(0);
 }
 
 void Encoder::apply(Context& context, View<float> rows, const Source& source,

@@ -50,9 +50,10 @@ class Encoder {
                             const Dropout& dropout) const;
 
   /// `d` [batch, length, width] holds the gradient of the rows and is overwritten; gradients of parameters
-  /// are added.
+  /// are added. The encoder's parameters are the first of all.
   void backward(Context& context, View<float> d, const Source& source, const Saved& saved,
-                const Dropout& dropout, std::span<float> gradients) const;
+                const Dropout& dropout, std::span<float> gradients,
+                const GradientsComplete& complete = {}) const;
 
   /// Writes the rows [batch, length, width]; nothing is kept for a backward. `saved` is only memory.
   void apply(Context& context, View<float> rows, const Source& source, SelfAttention::Saved& saved) const;
@@ -63,7 +64,8 @@ class Encoder {
   std::int64_t width_;
   Embedding embedding_;
   std::vector<Block> blocks_;
-  std::optional<Norm> final_norm_;  ///< as in Network
+  std::vector<std::int64_t> first_of_block_;  ///< in the table
+  std::optional<Norm> final_norm_;            ///< as in Network
 };
 
 }  // namespace linnet

@@ -104,6 +104,7 @@ Network::Network(const ModelConfig& config, const std::shared_ptr<const FeatureM
   if (config.shifted() || config.masked())
     for (std::int64_t& rows : later) ++rows;  // the start or the mask token
   if (config.has_encoder()) encoder_.emplace(table_, config, feature_map);
+  first_of_embedding_ = table_.size();
   embedding_.emplace(table_, "embedding",
                      Embedding::Shape{config.input_tokens(), config.width, config.length, config.positions,
                                       config.tied_output, later, config.columns});
@@ -116,8 +117,10 @@ Network::Network(const ModelConfig& config, const std::shared_ptr<const FeatureM
         std::ranges::find_if(blocks_, [](const Block& block) { return block.attention().projection(); });
     if (owner != blocks_.end()) parts.attention.projections.owned = owner->attention().projection();
     if (config.has_encoder()) parts.cross = cross_parts_of(config, layer, feature_map);
+    first_of_block_.push_back(table_.size());
     blocks_.emplace_back(table_, fmt::format("layers.{}", layer), parts);
   }
+  first_of_block_.push_back(table_.size());
   if (config.norm == NormOrder::pre)
     final_norm_.emplace(table_, "final_norm", config.width, config.norm_kind);
   if (config.columns > 0 || config.target_count() > 0)

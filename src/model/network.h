@@ -57,6 +57,13 @@ class Network {
   const Encoder* encoder() const { return encoder_ ? &*encoder_ : nullptr; }
   const Embedding& embedding() const { return *embedding_; }
   const std::vector<Block>& blocks() const { return blocks_; }
+  /// Where the parameters of a block begin in the table. Those of the encoder and of the embedding come
+  /// before all blocks, those of what follows the blocks after them.
+  std::int64_t first_of_block(std::size_t block) const { return first_of_block_[block]; }
+  /// The same for what comes after the last block.
+  std::int64_t first_after_blocks() const { return first_of_block_.back(); }
+  /// The same for the embedding; the encoder's are those before it.
+  std::int64_t first_of_embedding() const { return first_of_embedding_; }
   /// After the last block where norms come first; otherwise the last block has normalised already.
   const std::optional<Norm>& final_norm() const { return final_norm_; }
 
@@ -86,6 +93,8 @@ class Network {
   std::optional<Encoder> encoder_;
   std::optional<Embedding> embedding_;
   std::vector<Block> blocks_;
+  std::int64_t first_of_embedding_ = 0;
+  std::vector<std::int64_t> first_of_block_;  ///< and after the last one
   std::optional<Norm> final_norm_;
   std::unique_ptr<OutputHead> head_;
   std::vector<LaterField> later_fields_;

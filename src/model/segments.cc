@@ -16,13 +16,6 @@ namespace {
 
 constexpr const char* operation = "training.segment";
 
-/// Dropout with numbers of its own for a segment, mixed through the generator itself.
-Dropout dropout_of(const Dropout& dropout, std::int64_t segment) {
-  const auto mixed =
-      Random(dropout.seed, Draw::dropout, 0xfffffffeu).block(static_cast<std::uint64_t>(segment));
-  return {dropout.rate, (std::uint64_t{mixed[0]} << 32) | mixed[1]};
-}
-
 /// The steps [first, first + count) of every one of `batch` entries, one behind the other.
 template <class T>
 std::span<const T> cut(std::span<const T> all, std::int64_t batch, std::int64_t length, std::int64_t first,
@@ -49,6 +42,12 @@ double state_floats(const ModelConfig& config, Family family) {
 }
 
 }  // namespace
+
+// The seeds are mixed through the generator itself.
+Dropout dropout_of_part(const Dropout& dropout, std::int64_t part) {
+  const auto mixed = Random(dropout.seed, Draw::dropout, 0xfffffffeu).block(static_cast<std::uint64_t>(part));
+  return {dropout.rate, (std::uint64_t{mixed[0]} << 32) | mixed[1]};
+}
 
 void check_segments(const ModelConfig& config) {
   if (has_fixed_states(config)) return;
@@ -134,37 +133,40 @@ std::vector<View<float>> SegmentedTransformer::state_gradients(std::int64_t batc
 
 double SegmentedTransformer::accumulate(Context& context, const Pass& pass, float weight,
                                         const Dropout& dropout, std::span<float> gradients,
-                                        const PassPart& part) {
+                                        const PassPart& part, const GradientsComplete& complete) {
   if (!bounds_.cuts(pass.length)) {
     const double nats = transformer_.forward(context, pass, weight, dropout, part);
     // Other processes may wait for the states of this one.
-    if (std::isfinite(nats) || part.exchange != nullptr) transformer_.backward(context, gradients, part);
+    if (std::isfinite(nats) || part.exchange != nullptr)
+      transformer_.backward(context, gradients, part, complete);
     return nats;
   }
   if (!pass.positions.empty())
     fail<UsageError>(operation, "expected one sequence per example (data.packing = false), got several");
-  return bounds_.truncate ? truncated(context, pass, weight, dropout, gradients)
-                          : exact(context, pass, weight, dropout, gradients);
+  return bounds_.truncate ? truncated(context, pass, weight, dropout, gradients, complete)
+                          : exact(context, pass, weight, dropout, gradients, complete);
 }
 
 double SegmentedTransformer::truncated(Context& context, const Pass& pass, float weight,
-                                       const Dropout& dropout, std::span<float> gradients) {
+                                       const Dropout& dropout, std::span<float> gradients,
+                                       const GradientsComplete& complete) {
   reserve_states(pass.batch, 2);
   double nats = 0;
   const RecurrentState* before = nullptr;
   for (std::int64_t i = 0; i * bounds_.segment < pass.length; ++i) {
     RecurrentState& after = states_[static_cast<std::size_t>(i % 2)];
     const PassPart part{.position = i * bounds_.segment, .initial = before, .final = &after};
-    nats += transformer_.forward(context, segment_of(pass, i), weight, dropout_of(dropout, i), part);
+    nats += transformer_.forward(context, segment_of(pass, i), weight, dropout_of_part(dropout, i), part);
     if (!std::isfinite(nats)) break;
-    transformer_.backward(context, gradients, part);
+    const bool last = (i + 1) * bounds_.segment >= pass.length;
+    transformer_.backward(context, gradients, part, last ? complete : GradientsComplete());
     before = &after;
   }
   return nats;
 }
 
 double SegmentedTransformer::exact(Context& context, const Pass& pass, float weight, const Dropout& dropout,
-                                   std::span<float> gradients) {
+                                   std::span<float> gradients, const GradientsComplete& complete) {
   const std::int64_t count = (pass.length + bounds_.segment - 1) / bounds_.segment;
   reserve_states(pass.batch, count - 1);
   const auto part_of = [&](std::int64_t i) {
@@ -174,18 +176,18 @@ double SegmentedTransformer::exact(Context& context, const Pass& pass, float wei
                     .final = i + 1 < count ? &states_[at] : nullptr};
   };
   for (std::int64_t i = 0; i + 1 < count; ++i)
-    transformer_.advance(context, segment_of(pass, i), dropout_of(dropout, i), part_of(i));
+    transformer_.advance(context, segment_of(pass, i), dropout_of_part(dropout, i), part_of(i));
   double nats = 0;
   for (std::int64_t i = count - 1; i >= 0; --i) {
     PassPart part = part_of(i);
     part.final = nullptr;  // it is there already
-    nats += transformer_.forward(context, segment_of(pass, i), weight, dropout_of(dropout, i), part);
+    nats += transformer_.forward(context, segment_of(pass, i), weight, dropout_of_part(dropout, i), part);
     if (!std::isfinite(nats)) break;
     const std::vector<View<float>> before = state_gradients(pass.batch, static_cast<std::size_t>(i % 2)),
                                    after = state_gradients(pass.batch, static_cast<std::size_t>(1 - i % 2));
     if (i > 0) part.initial_gradients = before;
     if (i + 1 < count) part.final_gradients = after;
-    transformer_.backward(context, gradients, part);
+    transformer_.backward(context, gradients, part, i == 0 ? complete : GradientsComplete());
   }
   return nats;
 }

@@ -25,6 +25,9 @@ struct PassBounds {
 /// Throws UsageError, naming the option, where a model cannot be trained in segments (has_fixed_states).
 void check_segments(const ModelConfig& config);
 
+/// Dropout with numbers of its own for a part of the sequences of a pass.
+Dropout dropout_of_part(const Dropout& dropout, std::int64_t part);
+
 /// Some of the steps of all sequences of a pass, as a pass of their own. The piece owns the memory of what
 /// lies apart where there are several entries.
 class PassPiece {
@@ -56,18 +59,19 @@ class SegmentedTransformer {
 
   /// Σ −log p in nats over the targets that count; the gradient of weight · Σ is added. Where the sum is not
   /// finite, it ends early and the gradients mean nothing. A pass of a stretch (`part.exchange`) is not cut
-  /// into segments.
+  /// into segments. `complete` as in TrainingTransformer, of the whole pass.
   double accumulate(Context& context, const Pass& pass, float weight, const Dropout& dropout,
-                    std::span<float> gradients, const PassPart& part = {});
+                    std::span<float> gradients, const PassPart& part = {},
+                    const GradientsComplete& complete = {});
 
   /// As in TrainingTransformer, of the last segment that was computed.
   std::string first_not_finite(Context& context) const { return transformer_.first_not_finite(context); }
 
  private:
   double exact(Context& context, const Pass& pass, float weight, const Dropout& dropout,
-               std::span<float> gradients);
+               std::span<float> gradients, const GradientsComplete& complete);
   double truncated(Context& context, const Pass& pass, float weight, const Dropout& dropout,
-                   std::span<float> gradients);
+                   std::span<float> gradients, const GradientsComplete& complete);
   Pass segment_of(const Pass& pass, std::int64_t index);
   /// So many states of a pass with `batch` entries, in `states_`.
   void reserve_states(std::int64_t batch, std::int64_t count);

@@ -122,7 +122,8 @@ double TrainingTransformer::forward(Context& context, const Pass& pass, float we
   return loss_;
 }
 
-void TrainingTransformer::backward(Context& context, std::span<float> gradients, const PassPart& part) {
+void TrainingTransformer::backward(Context& context, std::span<float> gradients, const PassPart& part,
+                                   const GradientsComplete& complete) {
   const View<float> gradient = flat(gradient_);
   if (network_.final_norm()) {
     heads_.backward(context, gradient, flat(normed_), gradients);
@@ -131,6 +132,7 @@ void TrainingTransformer::backward(Context& context, std::span<float> gradients,
   } else {
     heads_.backward(context, gradient, flat(streams_.back()), gradients);
   }
+  if (complete) complete(network_.first_after_blocks());
   View<float> dmemory;
   if (network_.encoder() != nullptr) {
     dmemory = {memory_gradient_.span<float>().data(),
@@ -145,11 +147,13 @@ void TrainingTransformer::backward(Context& context, std::span<float> gradients,
     if (recompute_ && i + 1 < layers) forward_layer(context, i, own);
     network_.blocks()[i].backward(context, cube(gradient_), cube(streams_[i]), saved_of(i), dropout_,
                                   gradients, memory_, dmemory, own);
+    if (complete) complete(network_.first_of_block(i));
   }
   network_.embedding().backward(context, cube(gradient_), inputs_.of(network_, pass_), gradients,
                                 part.position, pass_.positions);
+  if (complete) complete(network_.first_of_embedding());
   if (const Encoder* encoder = network_.encoder())
-    encoder->backward(context, dmemory, pass_.source_tokens(), encoder_, dropout_, gradients);
+    encoder->backward(context, dmemory, pass_.source_tokens(), encoder_, dropout_, gradients, complete);
 }
 
 std::string TrainingTransformer::first_not_finite(Context& context) const {

@@ -51,8 +51,10 @@ class TrainingTransformer {
   void advance(Context& context, const Pass& pass, const Dropout& dropout, const PassPart& part);
 
   /// Adds the gradients of weight · (what `forward` returned) to the buffer, once after each forward, with
-  /// its part.
-  void backward(Context& context, std::span<float> gradients, const PassPart& part = {});
+  /// its part. `complete`, if given, hears after every layer how far it is. A table or projection that
+  /// several layers share belongs to the first of them, whose backward comes last.
+  void backward(Context& context, std::span<float> gradients, const PassPart& part = {},
+                const GradientsComplete& complete = {});
 
   /// Where the last forward pass left the finite numbers first: "embedding", "layers.3", "head"; empty if
   /// nowhere.

@@ -9,11 +9,13 @@
 #include "base/fail.h"
 #include "base/parallel.h"
 #include "base/workspace.h"
+#include "linnet/communicator.h"
 #include "linnet/dataset.h"
 #include "linnet/training.h"
 #include "model/access.h"
 #include "model/transformer.h"
 #include "training/examples.h"
+#include "training/pass_tree.h"
 
 namespace linnet {
 namespace {
@@ -40,7 +42,16 @@ std::vector<std::int32_t> most_probable(Context& context, const OutputHead& head
 /// Sums over the real numbers that count, in deviations of the training data.
 class ValueErrors {
  public:
-  explicit ValueErrors(const Dataset& dataset) : dataset_(dataset) {}
+  ValueErrors(const Network& network, const Dataset& dataset) : dataset_(dataset) {
+    if (!network.value_head()) return;
+    const Columns::Shape& shape = network.columns()->shape();
+    const std::int64_t count = network.config().target_count();
+    const bool naive = network.config().shifted();
+    filters_ = network.config().objective == Objective::same_step && shape.columns == count;
+    if (!naive || count % shape.series() != 0) return;
+    rows_.resize(static_cast<std::size_t>(count / shape.series()));
+    columns_.resize(dataset.column_names().size());
+  }
 
   /// Adds those of the last loss, for examples index(0), index(1), … The last number before a target, in a
   /// next-token model, is that of its column in the last row of the input.
@@ -50,12 +61,7 @@ class ValueErrors {
     const std::int64_t count = targets.extent(1), inputs = columns.shape().columns;
     const bool naive = network.config().shifted();
     const std::int64_t series = naive ? columns.shape().series() : 1;
-    filters_ = network.config().objective == Objective::same_step && inputs == count;
     const View<const float> values(batch.values.data(), {targets.extent(0), inputs});
-    if (naive && count % series == 0) {
-      rows_.resize(static_cast<std::size_t>(count / series));
-      columns_.resize(dataset_.column_names().size());
-    }
     for (std::int64_t i = 0; i < targets.extent(0); ++i) {
       const std::int64_t first = columns_.empty() ? 0 : dataset_.first_column(index(i / batch.length));
       for (std::int64_t t = 0; t < count; ++t) {
@@ -71,6 +77,14 @@ class ValueErrors {
         if (!columns_.empty()) columns_[static_cast<std::size_t>(first + t % series)].add(error, repeated);
       }
     }
+  }
+
+  template <class Real, class Count>
+  void visit(const Real& real, const Count& count) {
+    all_.visit(real, count);
+    for (Sums& sums : rows_) sums.visit(real, count);
+    for (Sums& sums : columns_) sums.visit(real, count);
+    for (double* number : {&signal_, &input_noise_, &noise_}) real(*number);
   }
 
   void write(Evaluation& result) const {
@@ -110,6 +124,12 @@ class ValueErrors {
       naive_squared += repeated * repeated;
       naive_absolute += std::abs(repeated);
       ++naive_count;
+    }
+
+    template <class Real, class Count>
+    void visit(const Real& real, const Count& of_numbers) {
+      for (double* number : {&squared, &absolute, &naive_squared, &naive_absolute}) real(*number);
+      for (std::int64_t* number : {&count, &naive_count}) of_numbers(*number);
     }
 
     Evaluation::NumberErrors means() const {
@@ -163,6 +183,14 @@ class FieldLosses {
     }
   }
 
+  template <class Real, class Count>
+  void visit(const Real& real, const Count& count) {
+    for (double& nats : nats_) real(nats);
+    for (std::int64_t& tokens : counted_) count(tokens);
+    count(right_);
+    count(exact_);
+  }
+
   void write(Evaluation& result, bool accuracy) const {
     const auto tokens = std::accumulate(counted_.begin(), counted_.end(), std::int64_t{0});
     if (accuracy)
@@ -203,6 +231,13 @@ class Confusion {
     }
   }
 
+  template <class Count>
+  void visit(const Count& count) {
+    count(right_);
+    count(counted_);
+    for (std::int64_t& labels : table_) count(labels);
+  }
+
   void write(Evaluation& result) const {
     result.accuracy = static_cast<double>(right_) / static_cast<double>(std::max<std::int64_t>(counted_, 1));
     result.confusion = table_;
@@ -219,10 +254,89 @@ void report_tokens(std::span<const std::int32_t> targets, std::span<const float>
     if (targets[i] >= 0) on_token({index(i / length), i % length, targets[i], losses[i]});
 }
 
+/// All that is summed over the examples.
+struct Sums {
+  Sums(const Network& network, const Dataset& dataset)
+      : values(network, dataset),
+        fields(network),
+        confusion(network.config().classifies() ? network.config().classes : 0) {}
+
+  template <class Real, class Count>
+  void visit(const Real& real, const Count& count) {
+    for (double* number : {&nats, &token_nats, &value_nats}) real(*number);
+    for (std::int64_t* number : {&tokens, &numbers, &non_positive}) count(*number);
+    values.visit(real, count);
+    fields.visit(real, count);
+    confusion.visit(count);
+  }
+
+  double nats = 0, token_nats = 0, value_nats = 0;
+  std::int64_t tokens = 0, numbers = 0, non_positive = 0;
+  ValueErrors values;
+  FieldLosses fields;
+  Confusion confusion;
+};
+
+/// Adds the real numbers of every batch in the order of batches, whichever rank has computed them, so that
+/// the result does not depend on the number of ranks. Counts are exact in any order.
+class SumOverBatches {
+ public:
+  SumOverBatches(Sums& sums, std::int64_t batches, Communicator* ranks) : sums_(sums), ranks_(ranks) {
+    if (ranks_ != nullptr)
+      own_ = passes_of(batches, ranks_->rank(), ranks_->size());
+    else
+      own_ = {0, batches};
+    sums_.visit([&](double) { total_.push_back(0); }, [](std::int64_t) {});
+    if (ranks_ != nullptr) of_batches_.resize(total_.size() * static_cast<std::size_t>(batches));
+  }
+
+  /// Batches of this rank.
+  PassRange own() const { return own_; }
+
+  /// The sums of a batch are there. Clears their real numbers.
+  void end_batch(std::int64_t batch) {
+    std::size_t i = 0;
+    double* const kept =
+        ranks_ != nullptr ? of_batches_.data() + static_cast<std::size_t>(batch) * total_.size() : nullptr;
+    sums_.visit(
+        [&](double& number) {
+          if (kept != nullptr)
+            kept[i] = number;
+          else
+            total_[i] += number;
+          number = 0;
+          ++i;
+        },
+        [](std::int64_t) {});
+  }
+
+  /// Leaves the sums over all batches.
+  void finish() {
+    std::vector<std::int64_t> counts;
+    if (ranks_ != nullptr) {
+      ranks_->sum(std::span(of_batches_));  // the numbers of one rank, and zeros
+      for (std::size_t i = 0; i < of_batches_.size(); ++i) total_[i % total_.size()] += of_batches_[i];
+      sums_.visit([](double) {}, [&](std::int64_t count) { counts.push_back(count); });
+      ranks_->sum(std::span(counts));
+    }
+    auto number = total_.begin();
+    auto count = counts.begin();
+    sums_.visit([&](double& sum) { sum = *number++; },
+                [&](std::int64_t& sum) { sum = ranks_ != nullptr ? *count++ : sum; });
+  }
+
+ private:
+  Sums& sums_;
+  Communicator* ranks_;
+  PassRange own_;
+  std::vector<double> total_, of_batches_;
+};
+
 }  // namespace
 
 Evaluation evaluate(Context& context, const Network& network, const Dataset& dataset, std::int64_t examples,
-                    std::int64_t batch, bool accuracy, const TokenLossCallback& on_token) {
+                    std::int64_t batch, bool accuracy, const TokenLossCallback& on_token,
+                    Communicator* ranks) {
   if (examples < 0) fail<UsageError>("evaluate", "expected at least 0 examples (0: all), got {}", examples);
   if (batch < 1) fail<UsageError>("evaluate", "expected a batch of at least 1 example, got {}", batch);
   const ModelConfig& config = network.config();
@@ -235,51 +349,53 @@ Evaluation evaluate(Context& context, const Network& network, const Dataset& dat
   Transformer transformer(network);
   Examples chosen;
   Evaluation result;
-  ValueErrors values(dataset);
-  FieldLosses fields(network);
-  Confusion confusion(config.classifies() ? config.classes : 0);
-  double nats = 0, token_nats = 0, value_nats = 0;
-  std::int64_t numbers = 0;
+  Sums sums(network, dataset);
+  SumOverBatches all(sums, (count + batch - 1) / batch, ranks);
   std::vector<float> losses;
-  for (std::int64_t first = 0; first < count; first += batch) {
+  for (std::int64_t part = all.own().first; part < all.own().last; ++part) {
+    const std::int64_t first = part * batch;
     const std::int64_t here = std::min(batch, count - first);
     const auto index = [&](std::int64_t i) { return (first + i) * size / count; };
     const Batch pass = chosen.read(context, dataset, config, here, index,
                                    {Random(0, Draw::masking, evaluation_masks), index});
     check_batch("evaluate", config, pass);
     if (on_token) losses.resize(pass.targets.size());
-    nats += transformer.loss(context, pass_of(pass), losses);
-    if (!std::isfinite(nats))
-      fail("evaluate", "expected a finite loss, got {} from examples {} … {}", nats, index(0),
+    sums.nats = transformer.loss(context, pass_of(pass), losses);
+    if (!std::isfinite(sums.nats))
+      fail("evaluate", "expected a finite loss, got {} from examples {} … {}", sums.nats, index(0),
            index(here - 1));
     if (on_token) report_tokens(pass.targets, losses, config.length, index, on_token);
-    result.tokens += counted_targets(pass);
+    sums.tokens += counted_targets(pass);
     const Heads& heads = transformer.heads();
-    token_nats += heads.token_nats();
-    value_nats += heads.value_nats();
-    numbers += std::ranges::count_if(pass.value_targets, [](float value) { return !std::isnan(value); });
-    if (network.has_head()) fields.add(context, heads, pass, accuracy);
-    if (network.value_head()) values.add(network, heads, pass, index);
-    if (network.classifier() != nullptr) confusion.add(context, network, heads, pass.labels);
+    sums.token_nats = heads.token_nats();
+    sums.value_nats = heads.value_nats();
+    sums.numbers += std::ranges::count_if(pass.value_targets, [](float value) { return !std::isnan(value); });
+    if (network.has_head()) sums.fields.add(context, heads, pass, accuracy);
+    if (network.value_head()) sums.values.add(network, heads, pass, index);
+    if (network.classifier() != nullptr) sums.confusion.add(context, network, heads, pass.labels);
+    all.end_batch(part);
   }
+  sums.non_positive = transformer.non_positive();
+  all.finish();
   result.examples = count;
-  result.bits = nats / std::numbers::ln2 / static_cast<double>(std::max<std::int64_t>(result.tokens, 1));
+  result.tokens = sums.tokens;
+  result.bits = sums.nats / std::numbers::ln2 / static_cast<double>(std::max<std::int64_t>(result.tokens, 1));
   const std::int64_t of_decoder = config.length * config.layers * (config.has_encoder() ? 2 : 1),
                      of_encoder = config.source_length * config.encoder_layers;
   const auto queries = static_cast<double>(count * config.heads * (of_decoder + of_encoder));
-  result.non_positive = static_cast<double>(transformer.non_positive()) / std::max(queries, 1.0);
+  result.non_positive = static_cast<double>(sums.non_positive) / std::max(queries, 1.0);
   result.perplexity = std::exp2(result.bits);
   result.accuracy = std::numeric_limits<double>::quiet_NaN();
   if (network.has_head() && network.value_head()) {
-    const std::int64_t tokens = result.tokens - numbers;
+    const std::int64_t tokens = result.tokens - sums.numbers;
     result.token_bits =
-        token_nats / std::numbers::ln2 / static_cast<double>(std::max<std::int64_t>(tokens, 1));
-    result.value_nats = value_nats / static_cast<double>(std::max<std::int64_t>(numbers, 1));
-    result.numbers = numbers;
+        sums.token_nats / std::numbers::ln2 / static_cast<double>(std::max<std::int64_t>(tokens, 1));
+    result.value_nats = sums.value_nats / static_cast<double>(std::max<std::int64_t>(sums.numbers, 1));
+    result.numbers = sums.numbers;
   }
-  if (network.has_head()) fields.write(result, accuracy);
-  if (network.value_head()) values.write(result);
-  if (network.classifier() != nullptr) confusion.write(result);
+  if (network.has_head()) sums.fields.write(result, accuracy);
+  if (network.value_head()) sums.values.write(result);
+  if (network.classifier() != nullptr) sums.confusion.write(result);
   return result;
 }
 

@@ -5,10 +5,13 @@
 #include <vector>
 
 #include "base/fail.h"
+#include "io/digest.h"
 #include "io/file.h"
 #include "io/json.h"
 #include "kernels/dense.h"
+#include "linnet/communicator.h"
 #include "linnet/dataset.h"
+#include "linnet/instruction_set.h"
 #include "linnet/training.h"
 #include "linnet/version.h"
 #include "model/config.h"
@@ -18,6 +21,7 @@
 #include "training/evaluation.h"
 #include "training/examples.h"
 #include "training/metrics.h"
+#include "training/rank_agreement.h"
 #include "training/run_lock.h"
 #include "training/trainer.h"
 
@@ -42,20 +46,30 @@ bool has_whole_model(const fs::path& folder) {
   }
 }
 
-/// A trainer with its data and the files of its folder.
+/// Rank 0 alone observes; all are asked whether to stop.
+TrainingCallbacks callbacks_of(const TrainingCallbacks& given, const Communicator& ranks) {
+  if (ranks.rank() == 0) return given;
+  TrainingCallbacks own;
+  own.should_stop = given.should_stop;
+  return own;
+}
+
+/// A trainer with its data and the files of its folder, which rank 0 writes.
 class Run {
  public:
   Run(Context& context, const ModelConfig& config, const TrainingOptions& options, const Dataset& training,
       const Dataset& validation, const fs::path& folder, const TrainingCallbacks& callbacks,
-      std::shared_ptr<const FeatureMap> feature_map, const std::shared_ptr<const Model>& initial)
+      std::shared_ptr<const FeatureMap> feature_map, const std::shared_ptr<const Model>& initial,
+      Communicator& ranks)
       : context_(context),
+        ranks_(ranks),
         config_(config),
         options_(options),
         training_(training),
         validation_(validation),
         folder_(folder),
-        callbacks_(callbacks),
-        trainer_(context, config, options, initial, std::move(feature_map)),
+        callbacks_(callbacks_of(callbacks, ranks)),
+        trainer_(context, config, options, initial.get(), std::move(feature_map), &ranks),
         checkpoints_(folder),
         metrics_(folder),
         adapted_(initial != nullptr) {
@@ -69,6 +83,11 @@ class Run {
                        "expected training.transpose = 0 for an encoder–decoder model, whose sources it does "
                        "not shift, got {}",
                        options.transpose);
+    if (training.packed() && (options.segment > 0 || options.sequence_ranks > 1))
+      fail<UsageError>(
+          "training",
+          "expected one sequence per example (data.packing = false) with training.{}, got several",
+          options.segment > 0 ? "segment" : "sequence_ranks");
     const bool named = config.classes > 0;
     std::vector<std::string> names = named ? training.class_names() : std::vector<std::string>();
     std::ranges::transform(names, names.begin(), as_json_text);
@@ -76,6 +95,7 @@ class Run {
   }
 
   TrainingResult run(bool resume) {
+    require_same_task(resume);
     begin(resume);
     std::optional<Evaluation> evaluation;
     while (trainer_.steps() < options_.steps && !out_of_patience()) {
@@ -86,8 +106,8 @@ class Run {
       const bool last = step == options_.steps || out_of_patience();
       if (callbacks_.draw_samples && options_.sample_every > 0 && (last || due(options_.sample_every)))
         callbacks_.draw_samples(step, trainer_.model());
-      const bool stop = (callbacks_.should_stop && callbacks_.should_stop()) ||
-                        (options_.minutes > 0 && seconds_since(start_) > 60 * options_.minutes);
+      const bool stop = any_rank((callbacks_.should_stop && callbacks_.should_stop()) ||
+                                 (options_.minutes > 0 && seconds_since(start_) > 60 * options_.minutes));
       if (last || stop || due(options_.checkpoint_every)) save();
       if (stop) break;
     }
@@ -95,49 +115,109 @@ class Run {
   }
 
  private:
-  void begin(bool resume) {
+  bool leads() const { return ranks_.rank() == 0; }
+
+  /// Whether one rank says so.
+  bool any_rank(bool here) const {
+    std::int64_t count = here;
+    ranks_.sum(std::span(&count, 1));
+    return count > 0;
+  }
+
+  /// Before anything is written.
+  void require_same_task(bool resume) {
+    if (ranks_.size() == 1) return;
+    std::vector<Shared> task = {{"the version", version()},
+                                {"the instruction set (LINNET_ISA)", instruction_set()},
+                                {"resume", resume ? "true" : "false"}};
+    std::ranges::move(shared_settings(config_, options_), std::back_inserter(task));
+    task.push_back(shared_data(context_, "training data", training_, config_));
+    task.push_back(shared_data(context_, "validation data", validation_, config_));
+    task.push_back({"an initial model", adapted_ ? "true" : "false"});
+    require_agreement(ranks_, task);
+  }
+
+  void require_same_numbers() {
+    if (ranks_.size() == 1) return;
+    const Optimiser& optimiser = trainer_.optimiser();
+    std::vector<Shared> state = {{"updates", std::to_string(trainer_.steps())}};
+    const auto add = [&](const char* name, std::span<const float> numbers) {
+      state.push_back({name, "numbers with the digest " + digest_of(std::as_bytes(numbers))});
+    };
+    add("parameters", trainer_.values());
+    add("first moments", optimiser.first_moments().span<float>());
+    add("second moments", optimiser.second_moments().span<float>());
+    require_agreement(ranks_, state);
+  }
+
+  /// What the folder of a run has to go on from.
+  struct Found {
+    std::int64_t step = -1;  ///< of the checkpoint; −1 for none
+    bool older = false;      ///< whether a newer one is damaged
+  };
+
+  /// Takes the folder for this run.
+  Found open_folder(bool resume) {
+    Found found;
     if (!resume) require_new_folder();
     create_folders(folder_);
     lock_.emplace(folder_);
     if (!resume) require_new_folder();  // another program may have begun in it meanwhile
-    std::optional<std::int64_t> newest;
-    bool older = false;
     if (resume)
-      newest = checkpoints_.newest_whole([&](const std::string& fault) {
-        older = true;
-        say(fault + "; taking an older checkpoint");
-      });
-    if (newest) {
-      const fs::path checkpoint = checkpoints_.path(*newest);
-      trainer_.restore(checkpoint);
-      if (trainer_.steps() != *newest)
-        fail("resume", "expected {} to be the checkpoint of step {}, got that of step {}",
-             checkpoint.string(), *newest, trainer_.steps());
-      if (options_.steps < *newest)
-        fail<UsageError>("resume", "expected training.steps of at least {}, which {} has done, got {}",
-                         *newest, folder_.string(), options_.steps);
-      say(fmt::format("resuming from {}", checkpoint.string()));
-      say_new_length();
+      found.step = checkpoints_
+                       .newest_whole([&](const std::string& fault) {
+                         found.older = true;
+                         say(fault + "; taking an older checkpoint");
+                       })
+                       .value_or(-1);
+    return found;
+  }
+
+  void begin(bool resume) {
+    Found found;
+    if (leads()) found = open_folder(resume);
+    ranks_.broadcast(std::as_writable_bytes(std::span(&found.step, 1)), 0);
+    if (found.step >= 0) {
+      restore(found.step);
     } else if (resume) {
       say("no checkpoint yet: starting from the beginning");
     }
     // An initial model keeps its own scale.
-    if (!newest && !adapted_ && config_.columns > 0)
+    if (found.step < 0 && !adapted_ && config_.columns > 0)
       trainer_.set_columns(training_.column_statistics(), training_.target_statistics());
     if (!kernels::multiplies_fast(options_.precision))
       say(fmt::format(
           "warning: this machine has no instructions for products of {}: training.precision rounds "
           "the weights alone, and products take the time of f32",
           name_of(options_.precision)));
-    seconds_before_ = trainer_.impl().progress().seconds;
+    require_same_numbers();
+    seconds_before_ = trainer_.progress().seconds;
+    if (leads()) begin_files(found);
+    if (found.step < 0) saved();
+  }
+
+  void restore(std::int64_t step) {
+    const fs::path checkpoint = checkpoints_.path(step);
+    trainer_.restore(checkpoint);
+    if (trainer_.steps() != step)
+      fail("resume", "expected {} to be the checkpoint of step {}, got that of step {}", checkpoint.string(),
+           step, trainer_.steps());
+    if (options_.steps < step)
+      fail<UsageError>("resume", "expected training.steps of at least {}, which {} has done, got {}", step,
+                       folder_.string(), options_.steps);
+    say(fmt::format("resuming from {}", checkpoint.string()));
+    say_new_length();
+  }
+
+  void begin_files(const Found& found) {
     if (callbacks_.on_begin) callbacks_.on_begin();
     // The run may have been killed between its checkpoint and its own model, which no later step need write
     // again. A model that is newer than the checkpoint stays.
-    if (!newest)
-      save();
-    else if (!older || !has_whole_model(folder_))
-      trainer_.impl().write_model(folder_);
-    if (newest) checkpoints_.keep(options_.keep_checkpoints);
+    if (found.step < 0)
+      write_checkpoint();
+    else if (!found.older || !has_whole_model(folder_))
+      trainer_.write_model(folder_);
+    if (found.step >= 0) checkpoints_.keep(options_.keep_checkpoints);
     if (const std::int64_t unreadable = metrics_.begin(trainer_.steps(), heading()); unreadable > 0)
       say(fmt::format("left out {} unreadable line{} of metrics.jsonl; the file as it was is {}", unreadable,
                       unreadable == 1 ? "" : "s", metrics_.damaged().string()));
@@ -154,7 +234,7 @@ class Run {
   }
 
   void say_new_length() const {
-    const std::int64_t before = trainer_.impl().progress().planned;
+    const std::int64_t before = trainer_.progress().planned;
     if (before == options_.steps) return;
     say(fmt::format("training.steps is now {} instead of {}{}", options_.steps, before,
                     options_.schedule == Schedule::cosine ? ": the schedule ends at the new number" : ""));
@@ -168,7 +248,7 @@ class Run {
     add_options(table, config);
     add_options(table, options);
     return {{"version", version()},
-            {"parameters", trainer_.impl().network().table().parameter_count()},
+            {"parameters", trainer_.network().table().parameter_count()},
             {"training_examples", training_.size()},
             {"validation_examples", validation_.size()},
             {"settings", table.to_json()}};
@@ -177,7 +257,9 @@ class Run {
   void update() {
     const Clock::time_point start = Clock::now();
     const std::uint64_t seed = static_cast<std::uint64_t>(options_.seed);
-    const std::int64_t count = options_.batch * options_.accumulate, first = trainer_.steps() * count;
+    const PassRange passes = trainer_.own_passes();
+    const std::int64_t count = options_.batch * passes.count(),
+                       first = options_.batch * (trainer_.steps() * options_.accumulate + passes.first);
     const Batch batch = examples_.read(
         context_, training_, config_, count,
         [&](std::int64_t i) { return shuffled_index(seed, first + i, training_.size()); },
@@ -185,13 +267,13 @@ class Run {
          options_.transpose, Random(seed, Draw::masking, training_shifts)});
     StepReport report = trainer_.step(batch);
     // With the time that reading the examples took.
-    report.tokens_per_second = static_cast<double>(steps_in(batch)) / seconds_since(start);
+    report.tokens_per_second = static_cast<double>(trainer_.steps_of_update()) / seconds_since(start);
     this->report(report);
   }
 
   void report(const StepReport& step) {
     if (callbacks_.on_step) callbacks_.on_step(step);
-    if (step.step % options_.log_every == 0 || step.step == options_.steps) {
+    if (leads() && (step.step % options_.log_every == 0 || step.step == options_.steps)) {
       Json line = line_of_now();
       line.update(Json{{"bits", step.bits},
                        {"smoothed_bits", step.smoothed_bits},
@@ -209,7 +291,7 @@ class Run {
   void warn_of_divergence() {
     constexpr double margin = 1;
     constexpr std::int64_t first = 20;
-    const LossAverage& loss = trainer_.impl().progress().loss;
+    const LossAverage& loss = trainer_.progress().loss;
     const double uniform = uniform_bits();
     if (warned_ || (trainer_.steps() < first && trainer_.steps() < options_.steps)) return;
     if (loss.mean() <= uniform + margin || loss.mean() <= loss.lowest + margin) return;
@@ -237,8 +319,8 @@ class Run {
 
   Evaluation report_evaluation() {
     Evaluation evaluation =
-        evaluate(context_, trainer_.impl().network(), validation_, options_.evaluate_examples, options_.batch,
-                 config_.masked() || config_.classifies());
+        evaluate(context_, trainer_.network(), validation_, options_.evaluate_examples, options_.batch,
+                 config_.masked() || config_.classifies(), {}, ranks_.size() > 1 ? &ranks_ : nullptr);
     if (callbacks_.on_evaluation) callbacks_.on_evaluation(trainer_.steps(), evaluation);
     Json line = line_of_now();
     line.update(Json{{"validation_bits", evaluation.bits}, {"validation_tokens", evaluation.tokens}});
@@ -251,13 +333,13 @@ class Run {
       line["validation_perplexity"] = evaluation.perplexity;
       line["validation_accuracy"] = evaluation.accuracy;
     }
-    metrics_.append(line);
+    if (leads()) metrics_.append(line);
     compare_with_best(evaluation);
     return evaluation;
   }
 
   void compare_with_best(const Evaluation& evaluation) {
-    TrainingProgress& progress = trainer_.impl().progress();
+    TrainingProgress& progress = trainer_.progress();
     if (progress.best_step >= 0 && !(evaluation.bits < progress.best_bits)) {
       ++progress.not_improved;
       if (out_of_patience())
@@ -269,23 +351,39 @@ class Run {
     progress.best_step = progress.step;
     progress.best_bits = evaluation.bits;
     progress.not_improved = 0;
+    if (leads()) write_best(evaluation);
+  }
+
+  void write_best(const Evaluation& evaluation) const {
     AtomicFolder best(folder_ / "best");
-    trainer_.impl().write_model(best.path());
-    write_json(best.path() / "evaluation.json", Json{{"step", progress.step},
+    trainer_.write_model(best.path());
+    write_json(best.path() / "evaluation.json", Json{{"step", trainer_.steps()},
                                                      {"validation_bits", evaluation.bits},
                                                      {"validation_tokens", evaluation.tokens}});
     best.commit();
   }
 
   bool out_of_patience() const {
-    return options_.patience > 0 && trainer_.impl().progress().not_improved >= options_.patience;
+    return options_.patience > 0 && trainer_.progress().not_improved >= options_.patience;
   }
 
   void save() {
-    trainer_.impl().progress().seconds = seconds();
+    require_same_numbers();
+    if (leads()) write_checkpoint();
+    saved();
+  }
+
+  void write_checkpoint() {
+    trainer_.progress().seconds = seconds();
     trainer_.save(checkpoints_.path(trainer_.steps()));
     checkpoints_.keep(options_.keep_checkpoints);
-    trainer_.impl().write_model(folder_);
+    trainer_.write_model(folder_);
+  }
+
+  /// All ranks know of a checkpoint when it is whole.
+  void saved() {
+    ranks_.barrier();
+    trainer_.saved(checkpoints_.path(trainer_.steps()));
   }
 
   /// Since the run began, the time between a stop and a resume left out.
@@ -293,7 +391,7 @@ class Run {
 
   /// What the lines of updates and of evaluations have in common.
   Json line_of_now() const {
-    const TrainingProgress& progress = trainer_.impl().progress();
+    const TrainingProgress& progress = trainer_.progress();
     return {{"step", progress.step}, {"tokens", progress.examples * config_.length}, {"seconds", seconds()}};
   }
 
@@ -302,13 +400,14 @@ class Run {
   }
 
   Context& context_;
+  Communicator& ranks_;
   ModelConfig config_;
   TrainingOptions options_;
   const Dataset& training_;
   const Dataset& validation_;
   fs::path folder_;
-  const TrainingCallbacks& callbacks_;
-  Trainer trainer_;
+  TrainingCallbacks callbacks_;
+  Trainer::Impl trainer_;
   Checkpoints checkpoints_;
   Metrics metrics_;
   bool adapted_;  ///< whether the run began from a model
@@ -325,9 +424,10 @@ TrainingResult train(Context& context, const ModelConfig& config, const Training
                      const Dataset& training, const Dataset& validation, const std::filesystem::path& folder,
                      bool resume, const TrainingCallbacks& callbacks,
                      std::shared_ptr<const FeatureMap> feature_map,
-                     const std::shared_ptr<const Model>& initial) {
+                     const std::shared_ptr<const Model>& initial, Communicator* ranks) {
+  const std::unique_ptr<Communicator> alone = ranks == nullptr ? Communicator::alone() : nullptr;
   return Run(context, config, options, training, validation, folder, callbacks, std::move(feature_map),
-             initial)
+             initial, ranks == nullptr ? *alone : *ranks)
       .run(resume);
 }
 

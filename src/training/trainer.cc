@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <numbers>
+#include <numeric>
 
 #include "base/fail.h"
 #include "base/random.h"
@@ -27,6 +28,20 @@ TrainingOptions checked(TrainingOptions options) {
   return options;
 }
 
+void check_ranks(const Communicator& ranks, const TrainingOptions& options) {
+  const std::int64_t size = ranks.size(), together = options.sequence_ranks;
+  if (size % together != 0)
+    fail<UsageError>("ranks", "expected a number of ranks that training.sequence_ranks = {} divides, got {}",
+                     together, size);
+  if (size / together > options.accumulate)
+    fail<UsageError>("ranks",
+                     "expected at most training.accumulate = {} {}, since {} whole passes, got {}: lower "
+                     "training.batch and raise training.accumulate",
+                     options.accumulate,
+                     together == 1 ? "ranks" : fmt::format("groups of {} ranks", together),
+                     together == 1 ? "a rank computes" : "they compute", size / together);
+}
+
 void require_same_parameters(std::vector<std::string> differences) {
   constexpr std::size_t most = 8;
   if (differences.empty()) return;
@@ -46,8 +61,10 @@ std::shared_ptr<const FeatureMap> chosen_map(std::shared_ptr<const FeatureMap> o
 }  // namespace
 
 Trainer::Impl::Impl(Context& context, const ModelConfig& config, const TrainingOptions& options,
-                    const Model* initial, std::shared_ptr<const FeatureMap> feature_map)
+                    const Model* initial, std::shared_ptr<const FeatureMap> feature_map, Communicator* ranks)
     : context_(context),
+      alone_(ranks == nullptr ? Communicator::alone() : nullptr),
+      ranks_(ranks == nullptr ? *alone_ : *ranks),
       config_(config),
       options_(checked(options)),
       head_weights_(head_weights(options, config)),
@@ -61,6 +78,10 @@ Trainer::Impl::Impl(Context& context, const ModelConfig& config, const TrainingO
                      "expected model.weights = \"f32\", got \"{}\": train in f32 and convert the model",
                      name_of(config.weights));
   if (bounds_of(options).cuts(config.length)) check_segments(config);
+  check_stretches(config, options.sequence_ranks);
+  if (options.sequence_ranks > 1 && options.segment > 0)
+    fail<UsageError>("training.sequence_ranks", "expected training.segment = 0, got {}", options.segment);
+  check_ranks(ranks_, options);
   const std::uint64_t seed = static_cast<std::uint64_t>(options.seed);
   if (initial != nullptr)
     require_same_parameters(start_from(values_.span<float>(), network_.table(), *initial, seed));
@@ -72,7 +93,14 @@ Trainer::Impl::Impl(Context& context, const ModelConfig& config, const TrainingO
 StepReport Trainer::Impl::step(const Batch& batch) {
   const auto start = std::chrono::steady_clock::now();
   check_batch(operation, config_, batch);
-  const std::int64_t counted = counted_targets(batch);
+  if (options_.sequence_ranks > 1 && (batch.length != config_.length || !batch.positions.empty()))
+    fail<UsageError>("training.sequence_ranks",
+                     "expected one sequence of model.length = {} steps per example (data.packing = false), "
+                     "got {}",
+                     config_.length,
+                     batch.positions.empty() ? fmt::format("{} steps", batch.length) : "several sequences");
+  sizes_ = sizes_of_all(batch);
+  const std::int64_t counted = sizes_.counted;
   if (counted == 0)
     fail<UsageError>(operation, "expected targets that are not −1, got none at step {}", steps() + 1);
 
@@ -89,7 +117,7 @@ StepReport Trainer::Impl::step(const Batch& batch) {
   const double factor = options_.clip > 0 && norm > options_.clip ? options_.clip / norm : 1;
 
   ++progress_.step;
-  progress_.examples += batch.examples;
+  progress_.examples += sizes_.examples;
   optimiser_.update(context_, values_.span<float>(), gradients, static_cast<float>(factor), steps());
   pack();
 
@@ -101,39 +129,82 @@ StepReport Trainer::Impl::step(const Batch& batch) {
           .smoothed_bits = progress_.loss.mean(),
           .gradient_norm = norm,
           .learning_rate = learning_rate(options_, steps()),
-          .tokens_per_second = static_cast<double>(steps_in(batch)) / seconds};
+          .tokens_per_second = static_cast<double>(sizes_.steps) / seconds};
+}
+
+Trainer::Impl::Groups& Trainer::Impl::groups() {
+  if (groups_) return *groups_;
+  const auto together = static_cast<int>(options_.sequence_ranks);
+  std::unique_ptr<Communicator> stretches = ranks_.split(ranks_.rank() / together),
+                                passes = ranks_.split(ranks_.rank() % together);
+  Communicator& exchanging = *stretches;
+  return groups_.emplace(Groups{std::move(stretches), std::move(passes), RankStretches(exchanging)});
+}
+
+PassRange Trainer::Impl::own_passes() {
+  const Communicator& passes = *groups().passes;
+  return passes_of(options_.accumulate, passes.rank(), passes.size());
+}
+
+Trainer::Impl::Sizes Trainer::Impl::sizes_of_all(const Batch& batch) {
+  std::int64_t sizes[] = {batch.examples, steps_in(batch), counted_targets(batch)};
+  groups().passes->sum(std::span(sizes));
+  return {sizes[0], sizes[1], sizes[2]};
+}
+
+GradientSum& Trainer::Impl::sum_of(std::int64_t passes) {
+  if (!sum_ || sum_->passes() != passes) {
+    sum_.reset();  // its memory goes before the new one's is taken
+    sum_.emplace(*groups().passes, gradients_.span<float>(), passes);
+  }
+  return *sum_;
 }
 
 double Trainer::Impl::accumulate_gradients(const Batch& batch, std::int64_t counted) {
-  const std::span<float> gradients = gradients_.span<float>();
-  std::fill(gradients.begin(), gradients.end(), 0.0f);
-  const std::uint64_t seed = static_cast<std::uint64_t>(options_.seed);
-  const std::int64_t passes = std::min(options_.accumulate, batch.examples);
+  const bool alone = groups().passes->size() == 1;
+  GradientSum& sum = sum_of(alone ? std::min(options_.accumulate, batch.examples) : options_.accumulate);
+  nats_.assign(static_cast<std::size_t>(sum.passes()), 0.0);
+  sum.run(context_, [&](std::int64_t pass, std::span<float> gradients, const GradientsComplete& complete) {
+    nats_[static_cast<std::size_t>(pass)] =
+        compute_pass(batch, pass - sum.own().first, counted, gradients, complete);
+  });
+  if (options_.sequence_ranks > 1) groups().stretches->sum(gradients_.span<float>());
+  ranks_.sum(std::span(nats_));  // the losses of one rank, or of the stretches of a pass, and zeros
+  return std::accumulate(nats_.begin(), nats_.end(), 0.0);
+}
+
+/// `pass` counts those of this rank.
+double Trainer::Impl::compute_pass(const Batch& batch, std::int64_t pass, std::int64_t counted,
+                                   std::span<float> gradients, const GradientsComplete& complete) {
+  const PassRange own = sum_->own();
   // The first of the passes are the largest.
-  SegmentedTransformer& transformer = transformer_for((batch.examples + passes - 1) / passes);
-  double nats = 0;
-  std::int64_t first = 0;
-  for (std::int64_t pass = 0; pass < passes; ++pass) {
-    const std::int64_t count = batch.examples / passes + (pass < batch.examples % passes ? 1 : 0);
-    const Batch part = part_of(batch, first, first + count);
-    first += count;
-    // Seeds of different passes and of different runs never meet: both are mixed through the generator
-    // itself.
-    const auto mixed = Random(seed, Draw::dropout, 0xffffffffu)
-                           .block(static_cast<std::uint64_t>(steps() * options_.accumulate + pass));
-    const Dropout dropout{static_cast<float>(config_.dropout), (std::uint64_t{mixed[0]} << 32) | mixed[1]};
-    Pass inputs = pass_of(part);
-    inputs.head_weights = head_weights_;
-    nats += transformer.accumulate(context_, inputs, 1 / static_cast<float>(counted), dropout, gradients);
-    if (!std::isfinite(nats)) fail_not_finite("loss", transformer.first_not_finite(context_));
+  const std::int64_t each = batch.examples / own.count(), larger = batch.examples % own.count();
+  SegmentedTransformer& transformer = transformer_for(each + (larger > 0 ? 1 : 0));
+  const std::int64_t first = pass * each + std::min(pass, larger);
+  const Batch part = part_of(batch, first, first + each + (pass < larger ? 1 : 0));
+  // Seeds of different passes and of different runs never meet: both are mixed through the generator itself.
+  const auto mixed = Random(static_cast<std::uint64_t>(options_.seed), Draw::dropout, 0xffffffffu)
+                         .block(static_cast<std::uint64_t>(steps() * options_.accumulate + own.first + pass));
+  Dropout dropout{static_cast<float>(config_.dropout), (std::uint64_t{mixed[0]} << 32) | mixed[1]};
+  Pass inputs = pass_of(part);
+  inputs.head_weights = head_weights_;
+  PassPart place;
+  if (options_.sequence_ranks > 1) {
+    const int stretch = groups().stretches->rank();
+    place = {.position = stretch * own_length(), .exchange = &groups().exchange};
+    inputs = stretch_.of(inputs, place.position, own_length());
+    dropout = dropout_of_part(dropout, stretch);
   }
+  const double nats = transformer.accumulate(context_, inputs, 1 / static_cast<float>(counted), dropout,
+                                             gradients, place, complete);
+  if (!std::isfinite(nats)) fail_not_finite("loss", transformer.first_not_finite(context_));
   return nats;
 }
 
 SegmentedTransformer& Trainer::Impl::transformer_for(std::int64_t examples) {
   if (examples > reserved_) {
     transformer_.reset();  // its memory goes before the new one's is taken
-    transformer_.emplace(network_, examples, config_.length, bounds_of(options_));
+    transformer_.emplace(network_, examples, own_length(), bounds_of(options_));
     reserved_ = examples;
   }
   return *transformer_;
@@ -174,12 +245,17 @@ void Trainer::Impl::set_assets(ModelAssets assets) {
 void Trainer::Impl::save(const std::filesystem::path& folder) {
   write_checkpoint(folder, progress_, config_, options_, network_.table(), values_.span<float>(), optimiser_,
                    assets_);
+  saved(folder);
+}
+
+void Trainer::Impl::saved(const std::filesystem::path& folder) {
   checkpoint_ = folder;
+  ranks_.on_failure_say(fmt::format("the last good checkpoint is {}", folder.string()));
 }
 
 void Trainer::Impl::restore(const std::filesystem::path& folder) {
   progress_ = read_checkpoint(folder, config_, options_, network_.table(), values_.span<float>(), optimiser_);
-  checkpoint_ = folder;
+  saved(folder);
   pack();
 }
 

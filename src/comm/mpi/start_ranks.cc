@@ -20,13 +20,19 @@ std::optional<int> number_of(const char* variable) {
   return std::atoi(text);
 }
 
-struct Launch {
-  int rank = 0, size = 1;
-};
+template <class... Arguments>
+[[noreturn]] void refuse(const Launch& launched, fmt::format_string<Arguments...> message,
+                         Arguments&&... arguments) {
+  if (launched.rank == 0) fail<UsageError>("ranks", message, std::forward<Arguments>(arguments)...);
+  // Launchers end all processes once one has failed: rank 0 speaks first.
+  std::this_thread::sleep_for(std::chrono::seconds(1));
+  std::_Exit(2);
+}
 
-/// What the launcher says in the environment: Open MPI's, those that speak PMI (MPICH, Intel MPI, Slurm), and
-/// Slurm with PMIx.
+}  // namespace
+
 Launch launch() {
+  // Of Open MPI, of launchers that speak PMI (MPICH, Intel MPI, Slurm), and of Slurm with PMIx.
   struct Names {
     const char *rank, *size;
   };
@@ -39,17 +45,6 @@ Launch launch() {
   }
   return {};
 }
-
-template <class... Arguments>
-[[noreturn]] void refuse(const Launch& launched, fmt::format_string<Arguments...> message,
-                         Arguments&&... arguments) {
-  if (launched.rank == 0) fail<UsageError>("ranks", message, std::forward<Arguments>(arguments)...);
-  // Launchers end all processes once one has failed: rank 0 speaks first.
-  std::this_thread::sleep_for(std::chrono::seconds(1));
-  std::_Exit(2);
-}
-
-}  // namespace
 
 std::unique_ptr<Communicator> start_ranks() {
   const Launch launched = launch();

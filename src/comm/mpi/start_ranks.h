@@ -6,6 +6,13 @@
 
 namespace linnet {
 
+/// Which of how many processes this is, as the environment says that the launcher has left: rank 0 of 1 where
+/// none has started it.
+struct Launch {
+  int rank = 0, size = 1;
+};
+Launch launch();
+
 /// All ranks that mpirun (srun, …) started with this one; `Communicator::alone()` in a process that no such
 /// launcher started, for which MPI is not even initialised. Called once, before other threads start. Throws
 /// UsageError on rank 0 where the build has no MPI or another one than the launcher; other ranks then end

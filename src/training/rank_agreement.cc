@@ -1,0 +1,107 @@
+#include "training/rank_agreement.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+
+#include "base/fail.h"
+#include "io/digest.h"
+#include "io/json.h"
+#include "linnet/dataset.h"
+#include "model/config.h"
+#include "training/config.h"
+#include "training/examples.h"
+
+namespace linnet {
+namespace {
+
+/// Digests have as many letters on all ranks.
+std::string text_of(const std::vector<Shared>& things) {
+  Json list = Json::array();
+  for (const Shared& thing : things) list.push_back({as_json_text(thing.name), as_json_text(thing.value)});
+  return list.dump();
+}
+
+std::string of_rank(Communicator& ranks, std::string own, int rank) {
+  auto size = static_cast<std::int64_t>(own.size());
+  ranks.broadcast(std::as_writable_bytes(std::span(&size, 1)), rank);
+  own.resize(static_cast<std::size_t>(size));
+  ranks.broadcast(std::as_writable_bytes(std::span(own)), rank);
+  return own;
+}
+
+[[noreturn]] void refuse(const std::string& first_text, const std::string& other_text, int rank) {
+  const Json first = parse_json(first_text, "rank 0"), other = parse_json(other_text, "another rank");
+  for (std::size_t i = 0; i < std::min(first.size(), other.size()); ++i)
+    if (first[i] != other[i])
+      fail<UsageError>("ranks", "expected all ranks to have {} = {} as rank 0, got {} on rank {}",
+                       first[i][0].get<std::string>(), first[i][1].get<std::string>(),
+                       other[i][1].get<std::string>(), rank);
+  fail<UsageError>("ranks", "expected all ranks to run the same program, got another one on rank {}", rank);
+}
+
+template <class T>
+void add(Digest& digest, std::span<const T> numbers) {
+  digest.add(std::as_bytes(numbers));
+}
+
+void add_settings(std::vector<Shared>& all, const Json& table, const std::string& group) {
+  for (const auto& [key, value] : table.items()) {
+    const std::string name = group.empty() ? key : group + "." + key;
+    if (value.is_object())
+      add_settings(all, value, name);
+    else
+      all.push_back({name, value.dump()});
+  }
+}
+
+}  // namespace
+
+void require_agreement(Communicator& ranks, const std::vector<Shared>& own) {
+  if (ranks.size() == 1) return;
+  const std::string text = text_of(own), digest = digest_of(text);
+  std::string all(digest.size() * static_cast<std::size_t>(ranks.size()), ' ');
+  ranks.all_gather(std::as_bytes(std::span(digest)), std::as_writable_bytes(std::span(all)));
+  const auto of = [&](int rank) {
+    return std::string_view(all).substr(static_cast<std::size_t>(rank) * digest.size(), digest.size());
+  };
+  for (int rank = 1; rank < ranks.size(); ++rank) {
+    if (of(rank) == of(0)) continue;
+    const std::string first = of_rank(ranks, text, 0), other = of_rank(ranks, text, rank);
+    refuse(first, other, rank);
+  }
+}
+
+std::vector<Shared> shared_settings(const ModelConfig& config, const TrainingOptions& options) {
+  ModelConfig model = config;
+  TrainingOptions training = options;
+  Options table;
+  add_options(table, model);
+  add_options(table, training);
+  std::vector<Shared> all;
+  add_settings(all, table.to_json(), "");
+  return all;
+}
+
+Shared shared_data(Context& context, const std::string& name, const Dataset& dataset,
+                   const ModelConfig& config) {
+  constexpr std::int64_t most = 8;
+  const std::int64_t size = dataset.size(), count = std::min(size, most);
+  const auto index = [&](std::int64_t i) { return i * size / count; };
+  Examples examples;
+  const Batch batch = examples.read(context, dataset, config, count, index,
+                                    {Random(0, Draw::masking, evaluation_masks), index});
+  Digest digest;
+  add(digest, batch.inputs);
+  add(digest, batch.targets);
+  add(digest, batch.key_lengths);
+  add(digest, batch.values);
+  add(digest, batch.value_targets);
+  add(digest, batch.labels);
+  add(digest, batch.positions);
+  add(digest, batch.source);
+  add(digest, batch.source_lengths);
+  return {name, fmt::format("{} examples with the digest {}", size, digest.text())};
+}
+
+}  // namespace linnet
