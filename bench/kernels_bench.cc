@@ -35,18 +35,19 @@ void dense_rows(benchmark::State& state, Activation activation) {
 BENCHMARK_CAPTURE(dense_rows, bias, Activation::none)->Arg(1)->Arg(16)->Arg(64)->Arg(256);
 BENCHMARK_CAPTURE(dense_rows, bias_gelu, Activation::gelu)->Arg(1)->Arg(16)->Arg(64)->Arg(256);
 
-void weight_gradient(benchmark::State& state) {
+void weight_gradient(benchmark::State& state, WeightType type) {
   Context context(1);
   const std::int64_t rows = state.range(0);
   const Tensor x = ramp({rows, width}), dy = ramp({rows, hidden});
   Tensor dw = Tensor::of<float>({hidden, width}), db = Tensor::of<float>({hidden});
   for (auto _ : state)
-    accumulate_weight_gradient(context, dw.view<float>(), db.view<float>(), dy.view<float>(),
-                               x.view<float>());
+    accumulate_weight_gradient(context, dw.view<float>(), db.view<float>(), dy.view<float>(), x.view<float>(),
+                               type);
   state.counters["FLOPs"] = benchmark::Counter(2.0 * static_cast<double>(rows * width * hidden),
                                                benchmark::Counter::kIsIterationInvariantRate);
 }
-BENCHMARK(weight_gradient)->Arg(784);
+BENCHMARK_CAPTURE(weight_gradient, f32, WeightType::f32)->Arg(784);
+BENCHMARK_CAPTURE(weight_gradient, bf16, WeightType::bf16)->Arg(784);
 
 void layer_norm(benchmark::State& state) {
   Context context(1);

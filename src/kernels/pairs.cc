@@ -10,6 +10,7 @@
 #include "hwy/highway.h"
 #include "kernels/bf16-inl.h"
 #include "kernels/lanes-inl.h"
+#include "kernels/transpose-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace linnet::kernels::HWY_NAMESPACE {
@@ -46,19 +47,27 @@ void pack(bf16* panel, View<const float> b, std::int64_t begin, std::int64_t pad
   }
 }
 
-/// to[j · to_stride + i] = from[i · from_stride + j], i < rows and j < count.
+/// to[j · to_stride + i] = from[i · from_stride + j], i < rows and j < count. Rows of `from` begin at
+/// multiples of 16 bytes.
 HWY_INLINE void transpose_words(std::uint32_t* to, std::int64_t to_stride, const std::uint32_t* from,
                                 std::int64_t from_stride, std::int64_t rows, std::int64_t count) {
-  const WordTag u32;
-  const hn::RebindToSigned<WordTag> i32;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(u32));
-  const auto places = hn::Mul(hn::Iota(i32, 0), hn::Set(i32, static_cast<std::int32_t>(from_stride)));
-  for (std::int64_t j = 0; j < count; ++j) {
-    std::int64_t i = 0;
-    for (; i + lanes <= rows; i += lanes)
-      hn::StoreU(hn::GatherIndex(u32, from + i * from_stride + j, places), u32, to + j * to_stride + i);
-    for (; i < rows; ++i) to[j * to_stride + i] = from[i * from_stride + j];
-  }
+  const std::int64_t columns = count / 4 * 4;
+  std::int64_t done = 0;
+  const auto tiles = [&](auto d) {
+    const std::int64_t here =
+        (rows - done) / static_cast<std::int64_t>(hn::Lanes(d)) * static_cast<std::int64_t>(hn::Lanes(d));
+    transpose_tile(d, to + done, static_cast<std::size_t>(to_stride), from + done * from_stride,
+                   static_cast<std::size_t>(from_stride), static_cast<std::size_t>(here),
+                   static_cast<std::size_t>(columns));
+    done += here;
+  };
+  tiles(WordTag());
+#if HWY_TARGET != HWY_SCALAR
+  tiles(hn::FixedTag<std::uint32_t, 4>());
+#endif
+  for (std::int64_t j = 0; j < count; ++j)
+    for (std::int64_t i = j < columns ? done : 0; i < rows; ++i)
+      to[j * to_stride + i] = from[i * from_stride + j];
 }
 
 void pack_transposed(bf16* panel, View<const float> w, std::int64_t begin, std::int64_t padded,

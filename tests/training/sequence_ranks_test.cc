@@ -64,7 +64,8 @@ std::vector<double> weights_after(int count, const ModelConfig& config, const Tr
   EXPECT_EQ(train_on(count, config, options, folder.path()), "");
   const auto model = Model::load(folder.path());
   std::vector<double> weights;
-  for (const auto& [name, values] : by_name(*model)) weights.insert(weights.end(), values.begin(), values.end());
+  for (const auto& [name, values] : by_name(*model))
+    weights.insert(weights.end(), values.begin(), values.end());
   return weights;
 }
 
@@ -100,7 +101,8 @@ TEST(SequenceRanks, AreRefusedInOneSentence) {
   const auto refusal = [&](int count, const ModelConfig& config, const TrainingOptions& options) {
     return train_on(count, config, options, folder / "run");
   };
-  EXPECT_THAT(refusal(1, config_of(), options_of(2)), HasSubstr("training.sequence_ranks = 2 divides, got 1"));
+  EXPECT_THAT(refusal(1, config_of(), options_of(2)),
+              HasSubstr("training.sequence_ranks = 2 divides, got 1"));
   EXPECT_THAT(refusal(3, config_of(), options_of(2)), HasSubstr("divides, got 3"));
   EXPECT_THAT(refusal(6, config_of(), options_of(2)), HasSubstr("accumulate = 2 groups of 2 ranks"));
   EXPECT_THAT(refusal(5, config_of(), options_of(5)), HasSubstr("divides model.length = 12, got 5"));

@@ -20,6 +20,7 @@
 #include <type_traits>
 
 #include "hwy/highway.h"
+#include "kernels/transpose-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE {
@@ -391,40 +392,7 @@ struct MultiplyWithTriangle {
 /// to [columns, ldt] from [rows, ldf] transposed: `rows` is rounded up to a vector, `columns` to 4.
 inline HWY_NOINLINE void transpose(float* HWY_RESTRICT to, std::size_t ldt, const float* HWY_RESTRICT from,
                                    std::size_t ldf, std::size_t rows, std::size_t columns) {
-#if HWY_TARGET == HWY_SCALAR
-  for (std::size_t r = 0; r < rows; ++r)
-    for (std::size_t c = 0; c < columns; ++c) to[c * ldt + r] = from[r * ldf + c];
-#else
-  // A vector takes four neighbours of each of the rows r, r + 4, r + 8 …, one row a 128-bit block; four such
-  // vectors are transposed within their blocks.
-  const F32 d;
-  const hn::Repartition<double, F32> d64;
-  const std::size_t lanes = hn::Lanes(d);
-  const auto iota = hn::Iota(d, 0);
-  for (std::size_t r = 0; r < rows; r += lanes) {
-    for (std::size_t c = 0; c < columns; c += 4) {
-      Vec32 part[4];
-#pragma GCC unroll 4
-      for (std::size_t i = 0; i < 4; ++i) {
-        const float* at = from + (r + i) * ldf + c;
-        part[i] = hn::LoadDup128(d, at);
-#pragma GCC unroll 4
-        for (std::size_t block = 1; block < hn::MaxLanes(d) / 4; ++block)
-          part[i] = hn::IfThenElse(hn::Lt(iota, hn::Set(d, static_cast<float>(4 * block))), part[i],
-                                   hn::LoadDup128(d, at + 4 * block * ldf));
-      }
-      const auto low01 = hn::BitCast(d64, hn::InterleaveLower(d, part[0], part[1]));
-      const auto low23 = hn::BitCast(d64, hn::InterleaveLower(d, part[2], part[3]));
-      const auto high01 = hn::BitCast(d64, hn::InterleaveUpper(d, part[0], part[1]));
-      const auto high23 = hn::BitCast(d64, hn::InterleaveUpper(d, part[2], part[3]));
-      float* out = to + c * ldt + r;
-      hn::Store(hn::BitCast(d, hn::InterleaveLower(d64, low01, low23)), d, out);
-      hn::Store(hn::BitCast(d, hn::InterleaveUpper(d64, low01, low23)), d, out + ldt);
-      hn::Store(hn::BitCast(d, hn::InterleaveLower(d64, high01, high23)), d, out + 2 * ldt);
-      hn::Store(hn::BitCast(d, hn::InterleaveUpper(d64, high01, high23)), d, out + 3 * ldt);
-    }
-  }
-#endif
+  kernels::HWY_NAMESPACE::transpose_tile(F32(), to, ldt, from, ldf, rows, columns);
 }
 
 }  // namespace linnet::HWY_NAMESPACE
