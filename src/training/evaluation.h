@@ -7,6 +7,7 @@ namespace linnet {
 
 /// `evaluate` of linnet/training.h for a network whose parameters are still being trained.
 Evaluation evaluate(Context& context, const Network& network, const Dataset& dataset, std::int64_t examples,
-                    std::int64_t batch, bool accuracy, const TokenLossCallback& on_token = {});
+                    std::int64_t batch, bool accuracy, const TokenLossCallback& on_token = {},
+                    Communicator* ranks = nullptr);
 
 }  // namespace linnet
