@@ -6,6 +6,7 @@
 #include "answers.h"
 #include "base/fail.h"
 #include "checks.h"
+#include "comm/gather.h"
 #include "commands.h"
 #include "continuation.h"
 #include "generation/stream_file.h"
@@ -13,6 +14,7 @@
 #include "outputs.h"
 #include "pictures.h"
 #include "pieces.h"
+#include "ranks.h"
 #include "run_record.h"
 #include "token_text.h"
 
@@ -42,10 +44,10 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 }
 
 /// Where pictures of a run go unless --out says otherwise.
-std::string default_picture(const std::string& model) {
+std::string default_picture(Communicator& ranks, const std::string& model) {
   const std::optional<fs::path> run = run_of(model);
   if (!run) fail<UsageError>("generate", "expected --out FILE.png for pictures, got none");
-  create_folders(*run / "samples");
+  on_first_rank(ranks, [&] { create_folders(*run / "samples"); });
   return (*run / "samples/generated.png").string();
 }
 
@@ -97,9 +99,9 @@ void report_pictures(const Arguments& arguments, const std::vector<std::vector<s
   print_json(json);
 }
 
-void draw_pictures(const std::shared_ptr<const Model>& model, Arguments arguments) {
+void draw_pictures(const std::shared_ptr<const Model>& model, Arguments arguments, Communicator& ranks) {
   if (arguments.out.empty() && arguments.save_states.empty())
-    arguments.out = default_picture(arguments.model);
+    arguments.out = default_picture(ranks, arguments.model);
   check_picture_options(arguments);
   const Drawing drawing = drawing_of(model->config(), arguments);
   if (!arguments.out.empty()) check_picture_grid(model->config(), drawing.count, arguments.columns);
@@ -107,7 +109,10 @@ void draw_pictures(const std::shared_ptr<const Model>& model, Arguments argument
   Progress progress;
   std::vector<SavedStream> saved;
   const auto start = std::chrono::steady_clock::now();
-  const auto examples = draw_examples(model, drawing, &progress, saves ? &saved : nullptr);
+  const bool first = ranks.rank() == 0;
+  const auto examples =
+      draw_examples(model, drawing, first ? &progress : nullptr, saves ? &saved : nullptr, &ranks);
+  if (!first) return;
   const double seconds = seconds_since(start);
   if (saves) write_streams(arguments.save_states, saved);
   if (!arguments.out.empty())
@@ -137,17 +142,18 @@ std::int64_t length_of_text(const ModelConfig& config, std::int64_t known, std::
   return length;
 }
 
-std::string prompt_of(const Arguments& arguments) {
+std::string prompt_of(const Arguments& arguments, Communicator& ranks) {
   if (arguments.prompt_file.empty()) return arguments.prompt;
-  std::string prompt = read_file(arguments.prompt_file == "-" ? "/dev/stdin" : arguments.prompt_file);
+  std::string prompt = read_input(ranks, arguments.prompt_file);
   if (prompt.empty())
     fail("prompt", "expected something to continue in {}, got an empty file", arguments.prompt_file);
   return prompt;
 }
 
-TextPlan plan_of(const ModelConfig& config, const TokenText& text, const Arguments& arguments) {
+TextPlan plan_of(const ModelConfig& config, const TokenText& text, const Arguments& arguments,
+                 Communicator& ranks) {
   TextPlan plan;
-  plan.prompt = prompt_of(arguments);
+  plan.prompt = prompt_of(arguments, ranks);
   plan.tokens = text.tokens(plan.prompt);
   // Numbers that follow the prompt must not run into its last one.
   if (text.numbers() && !plan.prompt.empty() && plan.prompt.back() != ' ') plan.prompt += ' ';
@@ -191,6 +197,13 @@ struct WrittenText {
   std::vector<std::int32_t> tokens;  ///< drawn, those of the prompt left out
 };
 
+/// What one rank has drawn, or all of them.
+struct DrawnTexts {
+  std::vector<std::vector<std::int32_t>> tokens;  ///< of each text, those of the prompt left out
+  std::vector<std::int64_t> left;                 ///< of each text, tokens that are still to be drawn
+  std::vector<SavedStream> streams;               ///< where they stand now, if they are to be saved
+};
+
 struct WrittenTexts {
   std::vector<WrittenText> texts;
   std::string together;              ///< one after another, each with its end of line
@@ -198,28 +211,58 @@ struct WrittenTexts {
   std::int64_t tokens = 0;           ///< drawn for all
 };
 
-WrittenTexts draw_texts(const std::shared_ptr<const Model>& model, const TokenText& text,
-                        const TextPlan& plan, const Arguments& arguments) {
-  // With --json, and with --out, standard output is not for the text.
-  const bool shown = arguments.out.empty() && !arguments.json;
-  WrittenTexts written;
-  for (std::int64_t i = 0; i < plan.count; ++i) {
+/// The tokens before those that are drawn.
+std::vector<std::int32_t> known_of(const TextPlan& plan) {
+  return plan.begun.empty() ? plan.tokens : std::vector<std::int32_t>();
+}
+
+/// A single text that is to go on has no end yet.
+const char* end_of(const TextPlan& plan, std::int64_t left) {
+  return left > 0 && plan.count == 1 ? "" : "\n";
+}
+
+/// With --json, and with --out, standard output is not for the text.
+bool shows_texts(const Arguments& arguments) { return arguments.out.empty() && !arguments.json; }
+
+/// The texts of a share, printed while they are drawn where `shown`.
+DrawnTexts draw_texts(const std::shared_ptr<const Model>& model, const TokenText& text, const TextPlan& plan,
+                      const Arguments& arguments, Share share, bool shown) {
+  DrawnTexts drawn;
+  for (std::int64_t i = share.begin; i < share.end; ++i) {
     Session session(model, 1, session_options(arguments));
     const std::int64_t left = begin_text(session, plan, static_cast<std::size_t>(i), arguments.sampling);
     const std::int64_t steps = std::min(left, arguments.steps);
     if (shown) fmt::print("{}", plan.prompt);
-    WrittenText& one = written.texts.emplace_back();
-    std::vector<std::int32_t> tokens = plan.begun.empty() ? plan.tokens : std::vector<std::int32_t>();
-    const std::size_t known = tokens.size();
+    std::vector<std::int32_t> tokens = known_of(plan);
+    const auto known = std::ssize(tokens);
     draw_tokens(session, text, tokens, steps, shown);
-    one.text = plan.prompt + text.added(tokens, known);
-    one.tokens.assign(tokens.begin() + static_cast<std::ptrdiff_t>(known), tokens.end());
-    written.tokens += steps;
-    if (!arguments.save_states.empty()) written.streams.push_back({left - steps, {}, session.save(0)});
-    // A single text that is to go on has no end yet.
-    const char* const end = left > steps && plan.count == 1 ? "" : "\n";
-    if (shown) fmt::print("{}", end);
-    written.together += one.text + end;
+    drawn.tokens.emplace_back(tokens.begin() + known, tokens.end());
+    drawn.left.push_back(left - steps);
+    if (!arguments.save_states.empty()) drawn.streams.push_back({left - steps, {}, session.save(0)});
+    if (shown) fmt::print("{}", end_of(plan, left - steps));
+  }
+  return drawn;
+}
+
+/// The texts of all ranks on rank 0.
+WrittenTexts write_texts(const std::shared_ptr<const Model>& model, const TokenText& text,
+                         const TextPlan& plan, const Arguments& arguments, Communicator& ranks) {
+  const Share share = share_of(ranks, plan.count);
+  const bool shown = shows_texts(arguments) && ranks.rank() == 0;
+  DrawnTexts drawn = draw_texts(model, text, plan, arguments, share, shown);
+  drawn.tokens = gather_lists(ranks, std::move(drawn.tokens));
+  drawn.left = gather(ranks, std::move(drawn.left));
+  WrittenTexts written;
+  written.streams = gather_streams(ranks, std::move(drawn.streams));
+  for (std::size_t i = 0; i < drawn.tokens.size(); ++i) {
+    std::vector<std::int32_t> tokens = known_of(plan);
+    const std::size_t known = tokens.size();
+    tokens.insert(tokens.end(), drawn.tokens[i].begin(), drawn.tokens[i].end());
+    const std::string one = plan.prompt + text.added(tokens, known), end = end_of(plan, drawn.left[i]);
+    written.together += one + end;
+    if (shown && static_cast<std::int64_t>(i) >= share.end) fmt::print("{}{}", one, end);
+    written.tokens += std::ssize(drawn.tokens[i]);
+    written.texts.push_back({one, std::move(drawn.tokens[i])});
   }
   return written;
 }
@@ -234,7 +277,7 @@ void report_texts(const Arguments& arguments, const WrittenTexts& written, doubl
   print_json({{"tokens", written.tokens}, {"tokens_per_second", rate}, {"results", results}});
 }
 
-void write_text(const std::shared_ptr<const Model>& model, const Arguments& arguments) {
+void write_text(const std::shared_ptr<const Model>& model, const Arguments& arguments, Communicator& ranks) {
   if (!arguments.complete.empty() || arguments.columns != 0)
     fail<UsageError>("generate", "expected --complete and --columns for models of pictures, got one of text");
   for (const char* of_pictures : {".png", ".jpg", ".jpeg", ".svg", ".wav"})
@@ -242,9 +285,10 @@ void write_text(const std::shared_ptr<const Model>& model, const Arguments& argu
       fail<UsageError>("generate", "expected --out with the name of a text file for a model of text, got {}",
                        arguments.out);
   const TokenText text(*model);
-  const TextPlan plan = plan_of(model->config(), text, arguments);
+  const TextPlan plan = plan_of(model->config(), text, arguments, ranks);
   const auto start = std::chrono::steady_clock::now();
-  const WrittenTexts written = draw_texts(model, text, plan, arguments);
+  const WrittenTexts written = write_texts(model, text, plan, arguments, ranks);
+  if (ranks.rank() != 0) return;
   const double seconds = seconds_since(start);
   if (!arguments.save_states.empty()) write_streams(arguments.save_states, written.streams);
   if (!arguments.out.empty()) write_file_atomically(arguments.out, written.together);
@@ -252,7 +296,7 @@ void write_text(const std::shared_ptr<const Model>& model, const Arguments& argu
 }
 
 /// Sequences of a model of several fields.
-void draw_pieces(const std::shared_ptr<const Model>& model, const Arguments& arguments) {
+void draw_pieces(const std::shared_ptr<const Model>& model, const Arguments& arguments, Communicator& ranks) {
   for (const auto& [option, given] : {std::pair("--prompt", !arguments.prompt.empty()),
                                       {"--prompt-file", !arguments.prompt_file.empty()},
                                       {"--complete", !arguments.complete.empty()},
@@ -272,7 +316,8 @@ void draw_pieces(const std::shared_ptr<const Model>& model, const Arguments& arg
       .threads = arguments.threads};
   check_pieces(model->config(), pieces);
   const auto start = std::chrono::steady_clock::now();
-  write_pieces(model, pieces);
+  write_pieces(model, pieces, ranks);
+  if (ranks.rank() != 0) return;
   const double seconds = seconds_since(start);
   const double rate = static_cast<double>(pieces.count * pieces.length) / seconds;
   if (arguments.json)
@@ -286,7 +331,7 @@ void draw_pieces(const std::shared_ptr<const Model>& model, const Arguments& arg
 }
 
 /// Answers of an encoder–decoder model to sources.
-void answer(const std::shared_ptr<const Model>& model, const Arguments& arguments) {
+void answer(const std::shared_ptr<const Model>& model, const Arguments& arguments, Communicator& ranks) {
   if (arguments.source.empty() && arguments.source_file.empty())
     fail<UsageError>("generate",
                      "expected --source or --source-file for an encoder–decoder model, got neither");
@@ -300,13 +345,15 @@ void answer(const std::shared_ptr<const Model>& model, const Arguments& argument
                                       {"--save-states", !arguments.save_states.empty()},
                                       {"--no-cache", arguments.no_cache}})
     if (given) fail<UsageError>("generate", "expected no {} with --source", option);
-  write_answers(model, {.source = arguments.source,
-                        .source_file = arguments.source_file,
-                        .out = arguments.out,
-                        .length = arguments.length,
-                        .sampling = arguments.sampling,
-                        .json = arguments.json,
-                        .threads = arguments.threads});
+  write_answers(model,
+                {.source = arguments.source,
+                 .source_file = arguments.source_file,
+                 .out = arguments.out,
+                 .length = arguments.length,
+                 .sampling = arguments.sampling,
+                 .json = arguments.json,
+                 .threads = arguments.threads},
+                ranks);
 }
 
 /// What follows a series or a sound.
@@ -329,14 +376,16 @@ void continue_numbers(const std::shared_ptr<const Model>& model, const Arguments
                              .json = arguments.json});
 }
 
-void run(const Arguments& arguments) {
+void run(const Arguments& arguments, Communicator& ranks) {
   arguments.sampling.check();
-  check_outputs("generate", {{"--out", arguments.out}, {"--save-states", arguments.save_states}},
-                {{"the model's", arguments.model},
-                 {"--prompt-file", arguments.prompt_file},
-                 {"--source-file", arguments.source_file},
-                 {"--complete", arguments.complete},
-                 {"--states", arguments.states}});
+  on_first_rank(ranks, [&] {
+    check_outputs("generate", {{"--out", arguments.out}, {"--save-states", arguments.save_states}},
+                  {{"the model's", arguments.model},
+                   {"--prompt-file", arguments.prompt_file},
+                   {"--source-file", arguments.source_file},
+                   {"--complete", arguments.complete},
+                   {"--states", arguments.states}});
+  });
   const std::shared_ptr<const Model> model = Model::load(arguments.model);
   model->config().check_generates();
   for (const std::int64_t label : arguments.labels) model->config().first_input(label);
@@ -344,20 +393,20 @@ void run(const Arguments& arguments) {
     fail<UsageError>("generate",
                      "expected an encoder–decoder model for --source, got a model without an encoder");
   if (is_continuation(model->config(), arguments.prompt_file, arguments.out))
-    continue_numbers(model, arguments);
+    on_first_rank(ranks, [&] { continue_numbers(model, arguments); });  // a single series or sound
   else if (model->config().has_encoder())
-    answer(model, arguments);
+    answer(model, arguments, ranks);
   else if (model->config().field_sizes().size() > 1)
-    draw_pieces(model, arguments);
+    draw_pieces(model, arguments, ranks);
   else if (model->config().image_height > 0)
-    draw_pictures(model, arguments);
+    draw_pictures(model, arguments, ranks);
   else
-    write_text(model, arguments);
+    write_text(model, arguments, ranks);
 }
 
 }  // namespace
 
-void add_generate(Command& program) {
+void add_generate(Command& program, Communicator& ranks) {
   auto arguments = std::make_shared<Arguments>();
   Command command =
       program.add_subcommand("generate", "Draw pictures, write text or compose music with a trained model");
@@ -436,7 +485,7 @@ void add_generate(Command& program) {
   command.add_option("--threads", arguments->threads, "number of threads; default: all")
       .check(whole(1, most_threads));
   command.add_flag("--json", arguments->json, "print the result as JSON");
-  command.callback([=] { run(*arguments); });
+  command.callback([arguments, &ranks] { run(*arguments, ranks); });
 }
 
 }  // namespace linnet
