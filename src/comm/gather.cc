@@ -5,8 +5,9 @@
 namespace linnet {
 
 Share share_of(const Communicator& ranks, std::int64_t count) {
-  const std::int64_t rank = ranks.rank(), size = ranks.size();
-  return {count * rank / size, count * (rank + 1) / size};
+  const std::int64_t size = ranks.size();
+  const auto begin_of = [&](std::int64_t rank) { return (count * rank + size - 1) / size; };
+  return {begin_of(ranks.rank()), begin_of(ranks.rank() + 1)};
 }
 
 std::vector<std::byte> gather_bytes(Communicator& ranks, std::span<const std::byte> mine) {

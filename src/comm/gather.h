@@ -17,8 +17,8 @@ struct Share {
   std::int64_t size() const { return end - begin; }
 };
 
-/// The part of this rank when `count` things are shared out evenly: 0 and up on rank 0, the last ones on the
-/// last rank.
+/// The part of this rank when `count` things are shared out evenly, in the order of ranks. No rank has more
+/// than rank 0, so that a single thing is its.
 Share share_of(const Communicator& ranks, std::int64_t count);
 
 /// On rank 0 the bytes of all ranks one after another, in the order of ranks; nothing on other ranks. Like

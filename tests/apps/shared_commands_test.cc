@@ -100,6 +100,23 @@ TEST_F(SharedCommands, TextsAreThoseOfOneProcess) {
   expect_same({"generate", model, "--prompt-file", "-", "--length", "6", "--count", "3"}, {}, with_input);
 }
 
+TEST_F(SharedCommands, ASingleTextIsPrintedWhileItIsDrawn) {
+  const std::string out = path("out.txt");
+  folder_.file("out.txt", "");
+  Program::Limits limits;
+  limits.launcher = {LINNET_MPIRUN, LINNET_MPIRUN_COUNT, "3"};
+  limits.out = out;
+  Program running(
+      {"generate", tiny_.text(), "--prompt", "the quick", "--length", "10000000", "--threads", "1"}, limits);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(2);
+  while (read_file(out).size() < 100 && !running.has_ended() && std::chrono::steady_clock::now() < end)
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_FALSE(running.has_ended());
+  EXPECT_TRUE(read_file(out).starts_with("the quick"));
+  running.send(SIGTERM);
+  running.wait();
+}
+
 TEST_F(SharedCommands, TokensAreThoseOfOneProcess) {
   expect_same({"generate", tiny_.copy(), "--prompt", "0 3 1", "--length", "9", "--count", "3"});
 }

@@ -67,10 +67,11 @@ TEST(LocalRanks, SharesAreContiguousAndEven) {
       for (const Share& share : shares) {
         EXPECT_EQ(share.begin, next);
         EXPECT_GE(share.size(), count / size);
-        EXPECT_LE(share.size(), (count + size - 1) / size);
+        EXPECT_LE(share.size(), shares[0].size());
         next = share.end;
       }
       EXPECT_EQ(next, count);
+      EXPECT_EQ(shares[0].size(), (count + size - 1) / size);
     }
 }
 
