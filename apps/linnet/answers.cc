@@ -9,9 +9,11 @@
 #include <vector>
 
 #include "base/fail.h"
+#include "comm/gather.h"
 #include "data/pairs.h"
 #include "io/file.h"
 #include "io/json.h"
+#include "ranks.h"
 #include "report.h"
 
 namespace linnet {
@@ -20,9 +22,9 @@ namespace {
 /// Whether tokens are bytes, and an answer ends with a token of its own.
 bool writes_text(const ModelConfig& config) { return config.vocabulary == pair_vocabulary; }
 
-std::vector<std::string> sources_of(const Answers& answers) {
+std::vector<std::string> sources_of(const Answers& answers, Communicator& ranks) {
   if (answers.source_file.empty()) return {answers.source};
-  const std::string text = read_file(answers.source_file == "-" ? "/dev/stdin" : answers.source_file);
+  const std::string text = read_input(ranks, answers.source_file);
   std::vector<std::string> sources;
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
@@ -54,12 +56,23 @@ std::vector<std::int32_t> tokens_of(const ModelConfig& config, const std::string
   return tokens;
 }
 
-/// Every stream to its end.
-std::vector<std::vector<std::int32_t>> draw(Session& session, std::int64_t length, std::int32_t end) {
-  const auto count = static_cast<std::size_t>(session.streams());
-  std::vector<std::vector<std::int32_t>> drawn(count);
+/// The answers to a share of the sources.
+std::vector<std::vector<std::int32_t>> draw(const std::shared_ptr<const Model>& model, const Answers& answers,
+                                            const std::vector<std::string>& sources, std::int64_t length,
+                                            Share share) {
+  const auto count = static_cast<std::size_t>(share.size());
+  if (count == 0) return {};
+  const std::int32_t end = writes_text(model->config()) ? pair_end : -1;
+  Session session(model, share.size(), {.threads = answers.threads});
   std::vector<std::int64_t> open;
-  for (std::int64_t i = 0; i < session.streams(); ++i) open.push_back(i);
+  for (std::int64_t i = 0; i < share.size(); ++i) {
+    const auto source = static_cast<std::size_t>(share.begin + i);
+    SamplingOptions sampling = answers.sampling;
+    sampling.seed += source;
+    session.begin(i, tokens_of(model->config(), sources[source]), sampling);
+    open.push_back(i);
+  }
+  std::vector<std::vector<std::int32_t>> drawn(count);
   std::vector<std::int32_t> tokens(count);
   for (std::int64_t step = 0; step < length && !open.empty(); ++step) {
     session.step(std::span(tokens).first(open.size()), open);
@@ -84,22 +97,17 @@ std::string text_of(const ModelConfig& config, const std::vector<std::int32_t>& 
 
 }  // namespace
 
-void write_answers(const std::shared_ptr<const Model>& model, const Answers& answers) {
+void write_answers(const std::shared_ptr<const Model>& model, const Answers& answers, Communicator& ranks) {
   const ModelConfig& config = model->config();
-  const std::vector<std::string> sources = sources_of(answers);
+  const std::vector<std::string> sources = sources_of(answers, ranks);
   const std::int64_t length = answers.length == 0 ? config.length : answers.length;
   if (config.positions == Positions::learned && length > config.length)
     fail<UsageError>("generate", "expected --length of at most {}, the model's learned positions, got {}",
                      config.length, length);
   const auto start = std::chrono::steady_clock::now();
-  Session session(model, std::ssize(sources), {.threads = answers.threads});
-  for (std::size_t i = 0; i < sources.size(); ++i) {
-    SamplingOptions sampling = answers.sampling;
-    sampling.seed += i;
-    session.begin(static_cast<std::int64_t>(i), tokens_of(config, sources[i]), sampling);
-  }
   const std::vector<std::vector<std::int32_t>> drawn =
-      draw(session, length, writes_text(config) ? pair_end : -1);
+      gather_lists(ranks, draw(model, answers, sources, length, share_of(ranks, std::ssize(sources))));
+  if (ranks.rank() != 0) return;
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   std::string lines;
   Json results = Json::array();

@@ -3,6 +3,7 @@
 #include <memory>
 #include <string>
 
+#include "linnet/communicator.h"
 #include "linnet/generation.h"
 
 namespace linnet {
@@ -18,7 +19,8 @@ struct Answers {
 };
 
 /// Reads the sources, a stream each, and writes the answers. Sources and answers of a model of pairs are
-/// text, whose answers end by themselves; those of other models are numbers.
-void write_answers(const std::shared_ptr<const Model>& model, const Answers& answers);
+/// text, whose answers end by themselves; those of other models are numbers. The ranks share the sources;
+/// rank 0 writes.
+void write_answers(const std::shared_ptr<const Model>& model, const Answers& answers, Communicator& ranks);
 
 }  // namespace linnet

@@ -181,7 +181,8 @@ Program::Program(const std::string& name, const std::string& description, const 
 
 Program::~Program() = default;
 
-void Program::run(int argc, char** argv) {
+void Program::run(int argc, char** argv, const std::function<void(const std::string& command)>& before) {
+  app_->parse_complete_callback([&] { before(app_->get_subcommands().front()->get_name()); });
   try {
     app_->parse(argc, argv);
   } catch (const CLI::ParseError& error) {

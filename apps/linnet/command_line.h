@@ -106,9 +106,10 @@ class Program {
   /// The program itself, to which commands are added.
   Command command() const { return Command(app_.get()); }
 
-  /// Runs the command of this line, or prints the help or the version that it asks for. Throws
-  /// CommandLineError for a line that cannot be parsed, and what the command throws.
-  void run(int argc, char** argv);
+  /// Runs the command of this line, or prints the help or the version that it asks for. Calls `before` with
+  /// the name of the command, the first word of its path, before it runs. Throws CommandLineError for a line
+  /// that cannot be parsed, and what `before` and the command throw.
+  void run(int argc, char** argv, const std::function<void(const std::string& command)>& before);
 
  private:
   std::unique_ptr<CLI::App> app_;

@@ -1,14 +1,15 @@
 #pragma once
 
 #include "command_line.h"
+#include "linnet/communicator.h"
 
 // Each adds its command to the program; what a command does runs while the line is parsed.
 
 namespace linnet {
 
-void add_train(Command& program);
-void add_generate(Command& program);
-void add_evaluate(Command& program);
+void add_train(Command& program, Communicator& ranks);
+void add_generate(Command& program, Communicator& ranks);
+void add_evaluate(Command& program, Communicator& ranks);
 void add_classify(Command& program);
 void add_fill(Command& program);
 void add_forecast(Command& program);

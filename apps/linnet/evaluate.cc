@@ -11,6 +11,7 @@
 #include "given_data.h"
 #include "io/file.h"
 #include "outputs.h"
+#include "ranks.h"
 #include "report.h"
 #include "run_columns.h"
 #include "run_record.h"
@@ -176,10 +177,12 @@ void add_measures(Json& json, const ModelConfig& config, const Evaluation& resul
   json["confusion"] = rows;
 }
 
-void run(const Arguments& arguments) {
-  check_outputs(
-      "evaluate", {{"--per-token", arguments.per_token}},
-      {{"the model's", arguments.model}, {"--data", arguments.data}, {"--target", arguments.target}});
+void run(const Arguments& arguments, Communicator& ranks) {
+  on_first_rank(ranks, [&] {
+    check_outputs(
+        "evaluate", {{"--per-token", arguments.per_token}},
+        {{"the model's", arguments.model}, {"--data", arguments.data}, {"--target", arguments.target}});
+  });
   Context context(arguments.threads);
   const std::vector<std::string> settings = settings_of(arguments);
   const std::shared_ptr<const Model> model = Model::load(arguments.model, settings);
@@ -199,7 +202,8 @@ void run(const Arguments& arguments) {
                            loss.nats / std::numbers::ln2);
     };
   const Evaluation result =
-      evaluate(context, *model, *data, arguments.examples, arguments.batch, true, on_token);
+      evaluate(context, *model, *data, arguments.examples, arguments.batch, true, on_token, &ranks);
+  if (ranks.rank() != 0) return;
   if (on_token) write_file_atomically(arguments.per_token, lines);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (arguments.json) {
@@ -234,7 +238,7 @@ void run(const Arguments& arguments) {
 
 }  // namespace
 
-void add_evaluate(Command& program) {
+void add_evaluate(Command& program, Communicator& ranks) {
   auto arguments = std::make_shared<Arguments>();
   Command command = program.add_subcommand(
       "evaluate", "Bits per token, perplexity, accuracy and errors on validation data");
@@ -275,7 +279,7 @@ void add_evaluate(Command& program) {
   command.add_option("--threads", arguments->threads, "number of threads; default: all")
       .check(whole(1, most_threads));
   command.add_flag("--json", arguments->json, "print the result as JSON");
-  command.callback([=] { run(*arguments); });
+  command.callback([arguments, &ranks] { run(*arguments, ranks); });
 }
 
 }  // namespace linnet

@@ -1,7 +1,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <cstdio>
 
 #include "answers.h"
 #include "base/fail.h"
@@ -13,8 +12,9 @@
 #include "outputs.h"
 #include "pictures.h"
 #include "pieces.h"
+#include "ranks.h"
 #include "run_record.h"
-#include "token_text.h"
+#include "texts.h"
 
 namespace linnet {
 namespace {
@@ -42,10 +42,10 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 }
 
 /// Where pictures of a run go unless --out says otherwise.
-std::string default_picture(const std::string& model) {
+std::string default_picture(Communicator& ranks, const std::string& model) {
   const std::optional<fs::path> run = run_of(model);
   if (!run) fail<UsageError>("generate", "expected --out FILE.png for pictures, got none");
-  create_folders(*run / "samples");
+  on_first_rank(ranks, [&] { create_folders(*run / "samples"); });
   return (*run / "samples/generated.png").string();
 }
 
@@ -97,9 +97,9 @@ void report_pictures(const Arguments& arguments, const std::vector<std::vector<s
   print_json(json);
 }
 
-void draw_pictures(const std::shared_ptr<const Model>& model, Arguments arguments) {
+void draw_pictures(const std::shared_ptr<const Model>& model, Arguments arguments, Communicator& ranks) {
   if (arguments.out.empty() && arguments.save_states.empty())
-    arguments.out = default_picture(arguments.model);
+    arguments.out = default_picture(ranks, arguments.model);
   check_picture_options(arguments);
   const Drawing drawing = drawing_of(model->config(), arguments);
   if (!arguments.out.empty()) check_picture_grid(model->config(), drawing.count, arguments.columns);
@@ -107,7 +107,10 @@ void draw_pictures(const std::shared_ptr<const Model>& model, Arguments argument
   Progress progress;
   std::vector<SavedStream> saved;
   const auto start = std::chrono::steady_clock::now();
-  const auto examples = draw_examples(model, drawing, &progress, saves ? &saved : nullptr);
+  const bool first = ranks.rank() == 0;
+  const auto examples =
+      draw_examples(model, drawing, first ? &progress : nullptr, saves ? &saved : nullptr, &ranks);
+  if (!first) return;
   const double seconds = seconds_since(start);
   if (saves) write_streams(arguments.save_states, saved);
   if (!arguments.out.empty())
@@ -115,144 +118,32 @@ void draw_pictures(const std::shared_ptr<const Model>& model, Arguments argument
   report_pictures(arguments, examples, seconds, progress);
 }
 
-/// The texts that the options ask for: new ones after a prompt, or the rest of saved streams.
-struct TextPlan {
-  std::string prompt;                ///< as it is shown
-  std::vector<std::int32_t> tokens;  ///< of the prompt
-  std::vector<SavedStream> begun;    ///< the saved streams, where there are some
-  std::int64_t count = 1;
-  std::int64_t length = 0;  ///< tokens to draw for a new text
-  std::vector<std::int64_t> labels;
-};
-
-/// Tokens to draw after `known` of the prompt. Throws UsageError where learned positions do not suffice.
-std::int64_t length_of_text(const ModelConfig& config, std::int64_t known, std::int64_t wanted) {
-  if (config.positions != Positions::learned) return wanted == 0 ? config.length : wanted;
-  const std::int64_t length = wanted == 0 ? std::max<std::int64_t>(config.length - known, 1) : wanted;
-  if (known + length > config.length)
-    fail<UsageError>(
-        "generate",
-        "expected at most {} tokens, the model's learned positions, got {} of prompt and {} of --length",
-        config.length, known, length);
-  return length;
-}
-
-std::string prompt_of(const Arguments& arguments) {
-  if (arguments.prompt_file.empty()) return arguments.prompt;
-  std::string prompt = read_file(arguments.prompt_file == "-" ? "/dev/stdin" : arguments.prompt_file);
-  if (prompt.empty())
-    fail("prompt", "expected something to continue in {}, got an empty file", arguments.prompt_file);
-  return prompt;
-}
-
-TextPlan plan_of(const ModelConfig& config, const TokenText& text, const Arguments& arguments) {
-  TextPlan plan;
-  plan.prompt = prompt_of(arguments);
-  plan.tokens = text.tokens(plan.prompt);
-  // Numbers that follow the prompt must not run into its last one.
-  if (text.numbers() && !plan.prompt.empty() && plan.prompt.back() != ' ') plan.prompt += ' ';
-  if (!arguments.states.empty()) plan.begun = read_streams(arguments.states);
-  plan.count = !plan.begun.empty()    ? static_cast<std::int64_t>(plan.begun.size())
-               : arguments.count == 0 ? 1
-                                      : arguments.count;
-  plan.length = length_of_text(config, static_cast<std::int64_t>(plan.tokens.size()), arguments.length);
-  plan.labels = arguments.labels;
-  if (plan.labels.empty()) plan.labels = {config.classes > 0 ? 0 : -1};
-  return plan;
-}
-
-/// Puts the stream of text `i` at its first token to draw. The result is the number of tokens left to draw.
-std::int64_t begin_text(Session& session, const TextPlan& plan, std::size_t i, SamplingOptions sampling) {
-  if (!plan.begun.empty()) {
-    session.restore(0, plan.begun[i].state);
-    return plan.begun[i].left;
-  }
-  sampling.seed += i;
-  session.begin(0, plan.labels[i % plan.labels.size()], sampling);
-  session.prefill(0, plan.tokens);
-  return plan.length;
-}
-
-/// Adds the next `steps` tokens to the known ones, printed one by one as text where `shown`.
-void draw_tokens(Session& session, const TokenText& text, std::vector<std::int32_t>& tokens,
-                 std::int64_t steps, bool shown) {
-  for (std::int64_t n = 0; n < steps; ++n) {
-    std::int32_t token = 0;
-    session.step(std::span(&token, 1));
-    tokens.push_back(token);
-    if (!shown) continue;
-    fmt::print("{}", text.added(tokens, tokens.size() - 1));
-    std::fflush(stdout);
-  }
-}
-
-struct WrittenText {
-  std::string text;                  ///< with its prompt
-  std::vector<std::int32_t> tokens;  ///< drawn, those of the prompt left out
-};
-
-struct WrittenTexts {
-  std::vector<WrittenText> texts;
-  std::string together;              ///< one after another, each with its end of line
-  std::vector<SavedStream> streams;  ///< where they stand now, if they are to be saved
-  std::int64_t tokens = 0;           ///< drawn for all
-};
-
-WrittenTexts draw_texts(const std::shared_ptr<const Model>& model, const TokenText& text,
-                        const TextPlan& plan, const Arguments& arguments) {
-  // With --json, and with --out, standard output is not for the text.
-  const bool shown = arguments.out.empty() && !arguments.json;
-  WrittenTexts written;
-  for (std::int64_t i = 0; i < plan.count; ++i) {
-    Session session(model, 1, session_options(arguments));
-    const std::int64_t left = begin_text(session, plan, static_cast<std::size_t>(i), arguments.sampling);
-    const std::int64_t steps = std::min(left, arguments.steps);
-    if (shown) fmt::print("{}", plan.prompt);
-    WrittenText& one = written.texts.emplace_back();
-    std::vector<std::int32_t> tokens = plan.begun.empty() ? plan.tokens : std::vector<std::int32_t>();
-    const std::size_t known = tokens.size();
-    draw_tokens(session, text, tokens, steps, shown);
-    one.text = plan.prompt + text.added(tokens, known);
-    one.tokens.assign(tokens.begin() + static_cast<std::ptrdiff_t>(known), tokens.end());
-    written.tokens += steps;
-    if (!arguments.save_states.empty()) written.streams.push_back({left - steps, {}, session.save(0)});
-    // A single text that is to go on has no end yet.
-    const char* const end = left > steps && plan.count == 1 ? "" : "\n";
-    if (shown) fmt::print("{}", end);
-    written.together += one.text + end;
-  }
-  return written;
-}
-
-void report_texts(const Arguments& arguments, const WrittenTexts& written, double seconds) {
-  const double rate = static_cast<double>(written.tokens) / seconds;
-  Progress().show(fmt::format("{} tokens, {:.0f} tokens/s", written.tokens, rate), true);
-  if (!arguments.json) return;
-  Json results = Json::array();
-  for (const WrittenText& one : written.texts)
-    results.push_back(Json{{"text", one.text}, {"tokens", one.tokens}});
-  print_json({{"tokens", written.tokens}, {"tokens_per_second", rate}, {"results", results}});
-}
-
-void write_text(const std::shared_ptr<const Model>& model, const Arguments& arguments) {
+/// Text, or tokens as numbers.
+void write_text(const std::shared_ptr<const Model>& model, const Arguments& arguments, Communicator& ranks) {
   if (!arguments.complete.empty() || arguments.columns != 0)
     fail<UsageError>("generate", "expected --complete and --columns for models of pictures, got one of text");
   for (const char* of_pictures : {".png", ".jpg", ".jpeg", ".svg", ".wav"})
     if (extension_of(arguments.out) == of_pictures)
       fail<UsageError>("generate", "expected --out with the name of a text file for a model of text, got {}",
                        arguments.out);
-  const TokenText text(*model);
-  const TextPlan plan = plan_of(model->config(), text, arguments);
-  const auto start = std::chrono::steady_clock::now();
-  const WrittenTexts written = draw_texts(model, text, plan, arguments);
-  const double seconds = seconds_since(start);
-  if (!arguments.save_states.empty()) write_streams(arguments.save_states, written.streams);
-  if (!arguments.out.empty()) write_file_atomically(arguments.out, written.together);
-  report_texts(arguments, written, seconds);
+  write_texts(model,
+              {.prompt = arguments.prompt,
+               .prompt_file = arguments.prompt_file,
+               .out = arguments.out,
+               .states = arguments.states,
+               .save_states = arguments.save_states,
+               .count = arguments.count,
+               .length = arguments.length,
+               .steps = arguments.steps,
+               .labels = arguments.labels,
+               .sampling = arguments.sampling,
+               .session = session_options(arguments),
+               .json = arguments.json},
+              ranks);
 }
 
 /// Sequences of a model of several fields.
-void draw_pieces(const std::shared_ptr<const Model>& model, const Arguments& arguments) {
+void draw_pieces(const std::shared_ptr<const Model>& model, const Arguments& arguments, Communicator& ranks) {
   for (const auto& [option, given] : {std::pair("--prompt", !arguments.prompt.empty()),
                                       {"--prompt-file", !arguments.prompt_file.empty()},
                                       {"--complete", !arguments.complete.empty()},
@@ -272,7 +163,8 @@ void draw_pieces(const std::shared_ptr<const Model>& model, const Arguments& arg
       .threads = arguments.threads};
   check_pieces(model->config(), pieces);
   const auto start = std::chrono::steady_clock::now();
-  write_pieces(model, pieces);
+  write_pieces(model, pieces, ranks);
+  if (ranks.rank() != 0) return;
   const double seconds = seconds_since(start);
   const double rate = static_cast<double>(pieces.count * pieces.length) / seconds;
   if (arguments.json)
@@ -286,7 +178,7 @@ void draw_pieces(const std::shared_ptr<const Model>& model, const Arguments& arg
 }
 
 /// Answers of an encoder–decoder model to sources.
-void answer(const std::shared_ptr<const Model>& model, const Arguments& arguments) {
+void answer(const std::shared_ptr<const Model>& model, const Arguments& arguments, Communicator& ranks) {
   if (arguments.source.empty() && arguments.source_file.empty())
     fail<UsageError>("generate",
                      "expected --source or --source-file for an encoder–decoder model, got neither");
@@ -300,13 +192,15 @@ void answer(const std::shared_ptr<const Model>& model, const Arguments& argument
                                       {"--save-states", !arguments.save_states.empty()},
                                       {"--no-cache", arguments.no_cache}})
     if (given) fail<UsageError>("generate", "expected no {} with --source", option);
-  write_answers(model, {.source = arguments.source,
-                        .source_file = arguments.source_file,
-                        .out = arguments.out,
-                        .length = arguments.length,
-                        .sampling = arguments.sampling,
-                        .json = arguments.json,
-                        .threads = arguments.threads});
+  write_answers(model,
+                {.source = arguments.source,
+                 .source_file = arguments.source_file,
+                 .out = arguments.out,
+                 .length = arguments.length,
+                 .sampling = arguments.sampling,
+                 .json = arguments.json,
+                 .threads = arguments.threads},
+                ranks);
 }
 
 /// What follows a series or a sound.
@@ -329,14 +223,16 @@ void continue_numbers(const std::shared_ptr<const Model>& model, const Arguments
                              .json = arguments.json});
 }
 
-void run(const Arguments& arguments) {
+void run(const Arguments& arguments, Communicator& ranks) {
   arguments.sampling.check();
-  check_outputs("generate", {{"--out", arguments.out}, {"--save-states", arguments.save_states}},
-                {{"the model's", arguments.model},
-                 {"--prompt-file", arguments.prompt_file},
-                 {"--source-file", arguments.source_file},
-                 {"--complete", arguments.complete},
-                 {"--states", arguments.states}});
+  on_first_rank(ranks, [&] {
+    check_outputs("generate", {{"--out", arguments.out}, {"--save-states", arguments.save_states}},
+                  {{"the model's", arguments.model},
+                   {"--prompt-file", arguments.prompt_file},
+                   {"--source-file", arguments.source_file},
+                   {"--complete", arguments.complete},
+                   {"--states", arguments.states}});
+  });
   const std::shared_ptr<const Model> model = Model::load(arguments.model);
   model->config().check_generates();
   for (const std::int64_t label : arguments.labels) model->config().first_input(label);
@@ -344,20 +240,20 @@ void run(const Arguments& arguments) {
     fail<UsageError>("generate",
                      "expected an encoder–decoder model for --source, got a model without an encoder");
   if (is_continuation(model->config(), arguments.prompt_file, arguments.out))
-    continue_numbers(model, arguments);
+    on_first_rank(ranks, [&] { continue_numbers(model, arguments); });  // a single series or sound
   else if (model->config().has_encoder())
-    answer(model, arguments);
+    answer(model, arguments, ranks);
   else if (model->config().field_sizes().size() > 1)
-    draw_pieces(model, arguments);
+    draw_pieces(model, arguments, ranks);
   else if (model->config().image_height > 0)
-    draw_pictures(model, arguments);
+    draw_pictures(model, arguments, ranks);
   else
-    write_text(model, arguments);
+    write_text(model, arguments, ranks);
 }
 
 }  // namespace
 
-void add_generate(Command& program) {
+void add_generate(Command& program, Communicator& ranks) {
   auto arguments = std::make_shared<Arguments>();
   Command command =
       program.add_subcommand("generate", "Draw pictures, write text or compose music with a trained model");
@@ -436,7 +332,7 @@ void add_generate(Command& program) {
   command.add_option("--threads", arguments->threads, "number of threads; default: all")
       .check(whole(1, most_threads));
   command.add_flag("--json", arguments->json, "print the result as JSON");
-  command.callback([=] { run(*arguments); });
+  command.callback([arguments, &ranks] { run(*arguments, ranks); });
 }
 
 }  // namespace linnet

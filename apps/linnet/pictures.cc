@@ -6,10 +6,12 @@
 
 #include "base/fail.h"
 #include "base/memory.h"
+#include "comm/gather.h"
 #include "data/cifar.h"
 #include "data/idx.h"
 #include "data/images.h"
 #include "linnet/dataset.h"
+#include "ranks.h"
 
 namespace linnet {
 namespace {
@@ -113,10 +115,12 @@ std::vector<std::vector<std::int32_t>> upper_halves(const ModelConfig& config, c
 
 std::vector<std::vector<std::int32_t>> draw_examples(const std::shared_ptr<const Model>& model,
                                                      const Drawing& drawing, Progress* progress,
-                                                     std::vector<SavedStream>* saved) {
+                                                     std::vector<SavedStream>* saved, Communicator* ranks) {
   const ModelConfig& config = model->config();
-  const std::int64_t count =
-      drawing.begun.empty() ? drawing.count : static_cast<std::int64_t>(drawing.begun.size());
+  const std::int64_t all = drawing.begun.empty() ? drawing.count : std::ssize(drawing.begun);
+  const Share share = ranks == nullptr ? Share{0, all} : share_of(*ranks, all);
+  const std::int64_t count = share.size();
+  const bool collects = ranks != nullptr && ranks->rank() == 0;
   std::vector<std::vector<std::int32_t>> examples(static_cast<std::size_t>(count));
   const auto start = std::chrono::steady_clock::now();
   for (std::int64_t first = 0; first < count; first += drawing.streams) {
@@ -125,7 +129,7 @@ std::vector<std::vector<std::int32_t>> draw_examples(const std::shared_ptr<const
     std::vector<std::int64_t> ends;
     std::int64_t least = config.length, most = 0;
     for (std::int64_t i = 0; i < here; ++i) {
-      examples[first + i] = begin(session, i, config, drawing, first + i);
+      examples[first + i] = begin(session, i, config, drawing, share.begin + first + i);
       const std::int64_t position = session.position(i);
       ends.push_back(position + std::min(drawing.steps, config.length - position));
       least = std::min(least, position);
@@ -140,24 +144,26 @@ std::vector<std::vector<std::int32_t>> draw_examples(const std::shared_ptr<const
       tokens.resize(running.size());
       session.step(tokens, running);
       for (std::size_t i = 0; i < running.size(); ++i) examples[first + running[i]].push_back(tokens[i]);
-      if (progress != nullptr) {
-        const double done = static_cast<double>(first) + static_cast<double>(here * (position + 1 - least)) /
-                                                             static_cast<double>(most - least);
-        const double seconds =
-            std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-        progress->show(fmt::format("drawing {}/{}  {:.3g} images/s  {} left", static_cast<std::int64_t>(done),
-                                   count, done / seconds,
-                                   duration_text(seconds / done * (static_cast<double>(count) - done))));
-      }
+      if (progress == nullptr) continue;
+      // Other ranks are as far with their shares.
+      const double done = (static_cast<double>(first) + static_cast<double>(here * (position + 1 - least)) /
+                                                            static_cast<double>(most - least)) *
+                          static_cast<double>(all) / static_cast<double>(count);
+      const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+      progress->show(fmt::format("drawing {}/{}  {:.3g} images/s  {} left", static_cast<std::int64_t>(done),
+                                 all, done / seconds,
+                                 duration_text(seconds / done * (static_cast<double>(all) - done))));
     }
     if (saved == nullptr) continue;
-    // As they are, and once more as one file.
-    require_memory("the states",
-                   2.0 * static_cast<double>(count - first) * static_cast<double>(session.state_bytes(0)));
+    // As they are, and once more as one file or message.
+    const double left = static_cast<double>(collects ? all - first : count - first);
+    require_memory("the states", 2.0 * left * static_cast<double>(session.state_bytes(0)));
     for (std::int64_t i = 0; i < here; ++i)
       saved->push_back({config.length - session.position(i), examples[first + i], session.save(i)});
   }
-  return examples;
+  if (ranks == nullptr) return examples;
+  if (saved != nullptr) *saved = gather_streams(*ranks, std::move(*saved));
+  return gather_lists(*ranks, std::move(examples));
 }
 
 namespace {

@@ -9,6 +9,7 @@
 
 #include "generation/stream_file.h"
 #include "io/png.h"
+#include "linnet/communicator.h"
 #include "linnet/generation.h"
 #include "report.h"
 
@@ -36,10 +37,12 @@ struct Drawing {
 };
 
 /// Draws examples, whole or as far as `drawing.steps` lets it; `saved`, unless null, receives their streams.
-/// Throws Error where `drawing.begun` are not this model's.
+/// `ranks`, unless null, share the examples; rank 0 gets all of them, the others nothing. Throws Error where
+/// `drawing.begun` are not this model's.
 std::vector<std::vector<std::int32_t>> draw_examples(const std::shared_ptr<const Model>& model,
                                                      const Drawing& drawing, Progress* progress,
-                                                     std::vector<SavedStream>* saved = nullptr);
+                                                     std::vector<SavedStream>* saved = nullptr,
+                                                     Communicator* ranks = nullptr);
 
 /// A grid of pictures, as square as it can be unless `columns` says otherwise, enlarged so that small ones
 /// are seen.

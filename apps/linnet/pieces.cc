@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/fail.h"
+#include "comm/gather.h"
 #include "io/file.h"
 #include "io/midi.h"
 #include "io/png.h"
@@ -17,23 +18,26 @@ namespace {
 
 constexpr std::int64_t steps_per_quarter = 4;
 
-/// Steps of all pieces one after another, [count · length, fields].
-std::vector<std::int32_t> draw(const std::shared_ptr<const Model>& model, const Pieces& pieces) {
+/// Steps of a share of the pieces one after another, [pieces · length, fields]; `shown`: with their progress.
+std::vector<std::int32_t> draw(const std::shared_ptr<const Model>& model, const Pieces& pieces, Share share,
+                               bool shown) {
+  const std::int64_t count = share.size();
+  if (count == 0) return {};
   const auto fields = std::ssize(model->config().field_sizes());
-  Session session(model, pieces.count, {.threads = pieces.threads});
-  for (std::int64_t i = 0; i < pieces.count; ++i) {
+  Session session(model, count, {.threads = pieces.threads});
+  for (std::int64_t i = 0; i < count; ++i) {
     SamplingOptions sampling = pieces.sampling;
-    sampling.seed += static_cast<std::uint64_t>(i);
+    sampling.seed += static_cast<std::uint64_t>(share.begin + i);
     session.begin(i, pieces.label, sampling);
   }
-  std::vector<std::int32_t> step(static_cast<std::size_t>(pieces.count * fields)),
+  std::vector<std::int32_t> step(static_cast<std::size_t>(count * fields)),
       all(step.size() * static_cast<std::size_t>(pieces.length));
   Progress progress;
   for (std::int64_t t = 0; t < pieces.length; ++t) {
     session.step(step);
-    for (std::int64_t i = 0; i < pieces.count; ++i)
+    for (std::int64_t i = 0; i < count; ++i)
       std::copy_n(step.begin() + i * fields, fields, all.begin() + (i * pieces.length + t) * fields);
-    progress.show(fmt::format("{} of {} steps", t + 1, pieces.length));
+    if (shown) progress.show(fmt::format("{} of {} steps", t + 1, pieces.length));
   }
   return all;
 }
@@ -98,9 +102,11 @@ void check_pieces(const ModelConfig& config, const Pieces& pieces) {
                        pieces.first_pitch);
 }
 
-void write_pieces(const std::shared_ptr<const Model>& model, const Pieces& pieces) {
+void write_pieces(const std::shared_ptr<const Model>& model, const Pieces& pieces, Communicator& ranks) {
   const auto fields = std::ssize(model->config().field_sizes());
-  std::vector<std::int32_t> tokens = draw(model, pieces);
+  const bool first = ranks.rank() == 0;
+  std::vector<std::int32_t> tokens = gather(ranks, draw(model, pieces, share_of(ranks, pieces.count), first));
+  if (!first) return;
   const std::string extension = extension_of(pieces.out);
   if (extension == ".safetensors") {
     std::vector<std::int64_t> offsets;

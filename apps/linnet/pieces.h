@@ -3,6 +3,7 @@
 #include <memory>
 #include <string>
 
+#include "linnet/communicator.h"
 #include "linnet/generation.h"
 
 namespace linnet {
@@ -23,7 +24,8 @@ struct Pieces {
 void check_pieces(const ModelConfig& config, const Pieces& pieces);
 
 /// Draws the sequences and writes the file: tokens [steps, fields] with offsets [pieces + 1] as
-/// `data.kind = "tokens"` reads them, a MIDI file, or a picture of the piano roll.
-void write_pieces(const std::shared_ptr<const Model>& model, const Pieces& pieces);
+/// `data.kind = "tokens"` reads them, a MIDI file, or a picture of the piano roll. The ranks share the
+/// sequences; rank 0 writes.
+void write_pieces(const std::shared_ptr<const Model>& model, const Pieces& pieces, Communicator& ranks);
 
 }  // namespace linnet

@@ -8,9 +8,7 @@
 #include "base/fail.h"
 #include "base/memory.h"
 #include "checks.h"
-#include "comm/mpi/start_ranks.h"
 #include "commands.h"
-#include "complaint.h"
 #include "config.h"
 #include "data/files.h"
 #include "io/file.h"
@@ -255,7 +253,7 @@ Json json_of(const TrainingResult& result, const fs::path& folder, double second
   return json;
 }
 
-void run_on(Communicator& ranks, const Arguments& arguments) {
+void run(const Arguments& arguments, Communicator& ranks) {
   const bool first = ranks.rank() == 0;
   Context context(arguments.threads > 0 ? arguments.threads : threads_of_rank(ranks));
   const bool resume = !arguments.resume.empty();
@@ -284,27 +282,13 @@ void run_on(Communicator& ranks, const Arguments& arguments) {
   const bool begins = !resume || !Checkpoints(folder).any();
   const std::shared_ptr<const Model> initial = begins ? initial_model(record, display) : nullptr;
   warn_of_settings(arguments.settings, config.model, display);
-  if (ranks.size() == 1) stop_on_signals();
+  stop_on_signals();
   const TrainingResult result = train(context, config.model, config.training, *data.training,
                                       *data.validation, folder, resume, callbacks, nullptr, initial, &ranks);
   const double seconds = display.seconds();
   display.show(fmt::format("{} after {} steps in {}: {}", result.finished ? "finished" : "stopped",
                            result.step, duration_text(seconds), folder.string()));
   if (arguments.json && first) print_json(json_of(result, folder, seconds, display.bits(), config.model));
-}
-
-/// Where a rank fails, one of them complains.
-void run(const Arguments& arguments) {
-  if (launch().size > 1) stop_on_signals();
-  const std::unique_ptr<Communicator> ranks = start_ranks();
-  try {
-    run_on(*ranks, arguments);
-  } catch (const std::exception& error) {
-    if (ranks->size() == 1) throw;
-    const Complaint complaint = complaint_of(error);
-    if (ranks->fail(error.what())) print_complaint(complaint);
-    throw Complained(complaint.status);
-  }
 }
 
 void list_options() {
@@ -314,7 +298,7 @@ void list_options() {
 
 }  // namespace
 
-void add_train(Command& program) {
+void add_train(Command& program, Communicator& ranks) {
   auto arguments = std::make_shared<Arguments>();
   Command command = program.add_subcommand("train", "Train a model from a configuration");
   command.footer(
@@ -346,11 +330,11 @@ void add_train(Command& program) {
       .check(whole(1, most_threads));
   command.add_flag("--json", arguments->json, "print the result as JSON");
   command.add_flag("--options", arguments->list, "list all keys of the configuration and exit");
-  command.callback([=] {
+  command.callback([=, &ranks] {
     if (arguments->list) return list_options();
     if (resume.count() == 0)
       for (const Option& option : {config, out}) option.require_given();
-    run(*arguments);
+    run(*arguments, ranks);
   });
 }
 

@@ -16,7 +16,7 @@
 
 namespace linnet {
 
-class Communicator;
+class Communicator;  // linnet/communicator.h
 
 /// AdamW (Loshchilov and Hutter 2019) or RAdam (Liu et al. 2020), both with decoupled weight decay.
 enum class OptimiserKind { adamw, radam };
@@ -296,8 +296,11 @@ LINNET_API std::shared_ptr<const Model> adapt_model(const Model& model, const Mo
 /// probable value of every token is also compared. For a masked model every evaluation hides the same tokens
 /// of an example. `on_token`, if given, is called for every counted token, example by example. Throws
 /// UsageError for negative `examples`, for a `batch` below 1, and where the data do not fit the model.
+/// `ranks`, unless null, share the batches: all of them call with the same arguments and get the same result,
+/// which has the same bits for any number of ranks. `on_token` is then called on rank 0 alone, for all
+/// tokens.
 LINNET_API Evaluation evaluate(Context& context, const Model& model, const Dataset& dataset,
                                std::int64_t examples, std::int64_t batch, bool accuracy = false,
-                               const TokenLossCallback& on_token = {});
+                               const TokenLossCallback& on_token = {}, Communicator* ranks = nullptr);
 
 }  // namespace linnet

@@ -4,18 +4,18 @@
 #include <cmath>
 #include <limits>
 #include <numbers>
-#include <numeric>
+#include <optional>
 
 #include "base/fail.h"
 #include "base/parallel.h"
 #include "base/workspace.h"
-#include "linnet/communicator.h"
+#include "comm/gather.h"
 #include "linnet/dataset.h"
 #include "linnet/training.h"
 #include "model/access.h"
 #include "model/transformer.h"
 #include "training/examples.h"
-#include "training/pass_tree.h"
+#include "training/tally.h"
 
 namespace linnet {
 namespace {
@@ -39,28 +39,64 @@ std::vector<std::int32_t> most_probable(Context& context, const OutputHead& head
   return found;
 }
 
+/// The errors of the model, and of repeating the last number, of some of the real numbers.
+class ErrorSums {
+ public:
+  explicit ErrorSums(Tally& tally) : tally_(&tally), sums_(tally.add_sums(4)), counts_(tally.add_counts(2)) {}
+
+  /// `repeated`: NaN where there is no last number.
+  void add(double error, double repeated) const {
+    tally_->add(sums_, error * error);
+    tally_->add(sums_ + 1, std::abs(error));
+    tally_->count(counts_);
+    if (std::isnan(repeated)) return;
+    tally_->add(sums_ + 2, repeated * repeated);
+    tally_->add(sums_ + 3, std::abs(repeated));
+    tally_->count(counts_ + 1);
+  }
+
+  Evaluation::NumberErrors means() const {
+    const auto count = static_cast<double>(tally_->counted(counts_)),
+               naive_count = static_cast<double>(tally_->counted(counts_ + 1));
+    Evaluation::NumberErrors result;
+    if (count > 0) {
+      result.squared = tally_->sum(sums_) / count;
+      result.absolute = tally_->sum(sums_ + 1) / count;
+    }
+    if (naive_count > 0) {
+      result.naive_squared = tally_->sum(sums_ + 2) / naive_count;
+      result.naive_absolute = tally_->sum(sums_ + 3) / naive_count;
+    }
+    return result;
+  }
+
+ private:
+  Tally* tally_;
+  std::size_t sums_, counts_;
+};
+
 /// Sums over the real numbers that count, in deviations of the training data.
 class ValueErrors {
  public:
-  ValueErrors(const Network& network, const Dataset& dataset) : dataset_(dataset) {
-    if (!network.value_head()) return;
-    const Columns::Shape& shape = network.columns()->shape();
-    const std::int64_t count = network.config().target_count();
-    const bool naive = network.config().shifted();
-    filters_ = network.config().objective == Objective::same_step && shape.columns == count;
-    if (!naive || count % shape.series() != 0) return;
-    rows_.resize(static_cast<std::size_t>(count / shape.series()));
-    columns_.resize(dataset.column_names().size());
+  ValueErrors(const Network& network, const Dataset& dataset, Tally& tally)
+      : network_(network), dataset_(dataset), tally_(tally), all_(tally), noise_(tally.add_sums(3)) {
+    const ModelConfig& config = network.config();
+    const std::int64_t count = config.target_count();
+    filters_ = config.objective == Objective::same_step && config.columns == count;
+    if (!config.shifted()) return;
+    series_ = network.columns()->shape().series();
+    if (count % series_ != 0) return;
+    for (std::int64_t row = 0; row < count / series_; ++row) rows_.emplace_back(tally);
+    for (std::size_t column = 0; column < dataset.column_names().size(); ++column)
+      columns_.emplace_back(tally);
   }
 
   /// Adds those of the last loss, for examples index(0), index(1), … The last number before a target, in a
   /// next-token model, is that of its column in the last row of the input.
-  void add(const Network& network, const Heads& heads, const Batch& batch, const Examples::Index& index) {
-    const Columns& columns = *network.columns();
+  void add(const Heads& heads, const Batch& batch, const Examples::Index& index) {
+    const Columns& columns = *network_.columns();
     const View<const float> targets = heads.value_targets(), parameters = heads.value_parameters();
     const std::int64_t count = targets.extent(1), inputs = columns.shape().columns;
-    const bool naive = network.config().shifted();
-    const std::int64_t series = naive ? columns.shape().series() : 1;
     const View<const float> values(batch.values.data(), {targets.extent(0), inputs});
     for (std::int64_t i = 0; i < targets.extent(0); ++i) {
       const std::int64_t first = columns_.empty() ? 0 : dataset_.first_column(index(i / batch.length));
@@ -68,23 +104,15 @@ class ValueErrors {
         if (std::isnan(targets(i, t))) continue;
         const double error = targets(i, t) - parameters(i, t);
         if (filters_) add_noise(batch, i * count + t, columns.deviation(t) * error);
-        const float last =
-            naive ? columns.last_numbers(values, i)(t % series) : std::numeric_limits<float>::quiet_NaN();
+        const float last = network_.config().shifted() ? columns.last_numbers(values, i)(t % series_)
+                                                       : std::numeric_limits<float>::quiet_NaN();
         const float target = batch.value_targets[static_cast<std::size_t>(i * count + t)];
         const double repeated = (target - last) / columns.deviation(t);
         all_.add(error, repeated);
-        if (!rows_.empty()) rows_[static_cast<std::size_t>(t / series)].add(error, repeated);
-        if (!columns_.empty()) columns_[static_cast<std::size_t>(first + t % series)].add(error, repeated);
+        if (!rows_.empty()) rows_[static_cast<std::size_t>(t / series_)].add(error, repeated);
+        if (!columns_.empty()) columns_[static_cast<std::size_t>(first + t % series_)].add(error, repeated);
       }
     }
-  }
-
-  template <class Real, class Count>
-  void visit(const Real& real, const Count& count) {
-    all_.visit(real, count);
-    for (Sums& sums : rows_) sums.visit(real, count);
-    for (Sums& sums : columns_) sums.visit(real, count);
-    for (double* number : {&signal_, &input_noise_, &noise_}) real(*number);
   }
 
   void write(Evaluation& result) const {
@@ -93,11 +121,12 @@ class ValueErrors {
     result.absolute_error = all.absolute;
     result.naive_squared_error = all.naive_squared;
     result.naive_absolute_error = all.naive_absolute;
-    for (const Sums& sums : columns_) result.column_errors.push_back(sums.means());
-    for (const Sums& sums : rows_) result.row_errors.push_back(sums.means());
+    for (const ErrorSums& sums : columns_) result.column_errors.push_back(sums.means());
+    for (const ErrorSums& sums : rows_) result.row_errors.push_back(sums.means());
     if (!filters_ || std::isnan(all.squared)) return;
-    result.input_signal_to_noise = 10 * std::log10(signal_ / input_noise_);
-    result.signal_to_noise = 10 * std::log10(signal_ / noise_);
+    const double signal = tally_.sum(noise_);
+    result.input_signal_to_noise = 10 * std::log10(signal / tally_.sum(noise_ + 1));
+    result.signal_to_noise = 10 * std::log10(signal / tally_.sum(noise_ + 2));
   }
 
  private:
@@ -106,109 +135,79 @@ class ValueErrors {
     const double input = batch.values[static_cast<std::size_t>(k)],
                  target = batch.value_targets[static_cast<std::size_t>(k)];
     if (std::isnan(input)) return;
-    signal_ += target * target;
-    input_noise_ += (target - input) * (target - input);
-    noise_ += error * error;
+    tally_.add(noise_, target * target);
+    tally_.add(noise_ + 1, (target - input) * (target - input));
+    tally_.add(noise_ + 2, error * error);
   }
 
-  struct Sums {
-    double squared = 0, absolute = 0, naive_squared = 0, naive_absolute = 0;
-    std::int64_t count = 0, naive_count = 0;
-
-    /// The errors of the model, and of repeating the last number: NaN where there is none.
-    void add(double error, double repeated) {
-      squared += error * error;
-      absolute += std::abs(error);
-      ++count;
-      if (std::isnan(repeated)) return;
-      naive_squared += repeated * repeated;
-      naive_absolute += std::abs(repeated);
-      ++naive_count;
-    }
-
-    template <class Real, class Count>
-    void visit(const Real& real, const Count& of_numbers) {
-      for (double* number : {&squared, &absolute, &naive_squared, &naive_absolute}) real(*number);
-      for (std::int64_t* number : {&count, &naive_count}) of_numbers(*number);
-    }
-
-    Evaluation::NumberErrors means() const {
-      Evaluation::NumberErrors result;
-      if (count > 0) {
-        result.squared = squared / static_cast<double>(count);
-        result.absolute = absolute / static_cast<double>(count);
-      }
-      if (naive_count > 0) {
-        result.naive_squared = naive_squared / static_cast<double>(naive_count);
-        result.naive_absolute = naive_absolute / static_cast<double>(naive_count);
-      }
-      return result;
-    }
-  };
-
+  const Network& network_;
   const Dataset& dataset_;
-  Sums all_;
-  std::vector<Sums> rows_, columns_;
-  double signal_ = 0, input_noise_ = 0, noise_ = 0;
+  Tally& tally_;
+  ErrorSums all_;
+  std::vector<ErrorSums> rows_, columns_;
+  std::size_t noise_;  ///< squares of the signal, of the noise in inputs and of that in outputs
+  std::int64_t series_ = 1;
   bool filters_ = false;
 };
 
 /// Bits per token of every field, and the right tokens of all.
 class FieldLosses {
  public:
-  explicit FieldLosses(const Network& network)
-      : network_(network), nats_(network.config().field_sizes().size()), counted_(nats_.size()) {}
+  FieldLosses(const Network& network, Tally& tally)
+      : network_(network),
+        tally_(tally),
+        fields_(network.config().field_sizes().size()),
+        nats_(tally.add_sums(fields_)),
+        counted_(tally.add_counts(fields_)),
+        right_(tally.add_counts(1)),
+        exact_(tally.add_counts(1)) {}
 
   void add(Context& context, const Heads& heads, const Batch& batch, bool accuracy) {
-    const std::size_t fields = nats_.size(), rows = batch.targets.size() / fields;
+    const std::size_t rows = batch.targets.size() / fields_;
     targets_.resize(rows);
     losses_.resize(rows);
-    for (std::size_t f = 0; f < fields; ++f) {
-      for (std::size_t i = 0; i < rows; ++i) targets_[i] = batch.targets[i * fields + f];
+    for (std::size_t f = 0; f < fields_; ++f) {
+      for (std::size_t i = 0; i < rows; ++i) targets_[i] = batch.targets[i * fields_ + f];
       const OutputHead& head = network_.field_head(f);
       const View<const float> parameters = f == 0 ? heads.parameters() : heads.field_parameters(f);
-      if (fields > 1) {
+      if (fields_ > 1) {
         head.loss(context, losses_, {}, parameters, targets_, 1);
-        for (const float loss : losses_) nats_[f] += loss;
+        for (const float loss : losses_) tally_.add(nats_ + f, loss);
       }
-      counted_[f] += std::ranges::count_if(targets_, [](std::int32_t target) { return target >= 0; });
+      tally_.count(counted_ + f,
+                   std::ranges::count_if(targets_, [](std::int32_t target) { return target >= 0; }));
       if (!accuracy) continue;
       const auto found = most_probable(context, head, parameters, targets_);
-      for (std::size_t i = 0; i < rows; ++i) right_ += targets_[i] >= 0 && found[i] == targets_[i];
+      for (std::size_t i = 0; i < rows; ++i)
+        tally_.count(right_, targets_[i] >= 0 && found[i] == targets_[i]);
       const std::size_t length = rows / static_cast<std::size_t>(batch.examples);
       for (std::size_t first = 0; first < rows; first += length) {
         const auto of_example = [&](const auto& all) { return std::span(all).subspan(first, length); };
-        exact_ += std::ranges::equal(of_example(found), of_example(targets_));
+        tally_.count(exact_, std::ranges::equal(of_example(found), of_example(targets_)));
       }
     }
   }
 
-  template <class Real, class Count>
-  void visit(const Real& real, const Count& count) {
-    for (double& nats : nats_) real(nats);
-    for (std::int64_t& tokens : counted_) count(tokens);
-    count(right_);
-    count(exact_);
-  }
-
   void write(Evaluation& result, bool accuracy) const {
-    const auto tokens = std::accumulate(counted_.begin(), counted_.end(), std::int64_t{0});
+    std::int64_t tokens = 0;
+    for (std::size_t f = 0; f < fields_; ++f) tokens += tally_.counted(counted_ + f);
     if (accuracy)
-      result.accuracy = static_cast<double>(right_) / static_cast<double>(std::max<std::int64_t>(tokens, 1));
-    if (accuracy && nats_.size() == 1)
-      result.exact =
-          static_cast<double>(exact_) / static_cast<double>(std::max<std::int64_t>(result.examples, 1));
-    if (nats_.size() < 2) return;
-    for (std::size_t f = 0; f < nats_.size(); ++f)
-      result.field_bits.push_back(nats_[f] / std::numbers::ln2 /
-                                  static_cast<double>(std::max<std::int64_t>(counted_[f], 1)));
+      result.accuracy = static_cast<double>(tally_.counted(right_)) /
+                        static_cast<double>(std::max<std::int64_t>(tokens, 1));
+    if (accuracy && fields_ == 1)
+      result.exact = static_cast<double>(tally_.counted(exact_)) /
+                     static_cast<double>(std::max<std::int64_t>(result.examples, 1));
+    if (fields_ < 2) return;
+    for (std::size_t f = 0; f < fields_; ++f)
+      result.field_bits.push_back(
+          tally_.sum(nats_ + f) / std::numbers::ln2 /
+          static_cast<double>(std::max<std::int64_t>(tally_.counted(counted_ + f), 1)));
   }
 
  private:
   const Network& network_;
-  std::vector<double> nats_;
-  std::vector<std::int64_t> counted_;
-  std::int64_t right_ = 0, exact_ = 0;
+  Tally& tally_;
+  std::size_t fields_, nats_, counted_, right_, exact_;
   std::vector<std::int32_t> targets_;
   std::vector<float> losses_;
 };
@@ -216,120 +215,131 @@ class FieldLosses {
 /// Which labels were given.
 class Confusion {
  public:
-  explicit Confusion(std::int64_t classes)
+  Confusion(std::int64_t classes, Tally& tally)
       : classes_(classes),
-        table_(classes <= Evaluation::most_confused ? static_cast<std::size_t>(classes * classes) : 0) {}
+        cells_(classes <= Evaluation::most_confused ? static_cast<std::size_t>(classes * classes) : 0),
+        tally_(tally),
+        counted_(tally.add_counts(1)),
+        right_(tally.add_counts(1)),
+        table_(tally.add_counts(cells_)) {}
 
   void add(Context& context, const Network& network, const Heads& heads,
            std::span<const std::int32_t> labels) {
     const auto found = most_probable(context, *network.classifier(), heads.parameters(), labels);
     for (std::size_t i = 0; i < labels.size(); ++i) {
       if (labels[i] < 0) continue;
-      ++counted_;
-      right_ += labels[i] == found[i];
-      if (!table_.empty()) ++table_[static_cast<std::size_t>(labels[i] * classes_ + found[i])];
+      tally_.count(counted_);
+      tally_.count(right_, labels[i] == found[i]);
+      if (cells_ > 0) tally_.count(table_ + static_cast<std::size_t>(labels[i] * classes_ + found[i]));
     }
-  }
-
-  template <class Count>
-  void visit(const Count& count) {
-    count(right_);
-    count(counted_);
-    for (std::int64_t& labels : table_) count(labels);
   }
 
   void write(Evaluation& result) const {
-    result.accuracy = static_cast<double>(right_) / static_cast<double>(std::max<std::int64_t>(counted_, 1));
-    result.confusion = table_;
+    result.accuracy = static_cast<double>(tally_.counted(right_)) /
+                      static_cast<double>(std::max<std::int64_t>(tally_.counted(counted_), 1));
+    for (std::size_t i = 0; i < cells_; ++i) result.confusion.push_back(tally_.counted(table_ + i));
   }
 
  private:
-  std::int64_t classes_, counted_ = 0, right_ = 0;
-  std::vector<std::int64_t> table_;  // empty for too many classes
+  std::int64_t classes_;
+  std::size_t cells_;  // none for too many classes
+  Tally& tally_;
+  std::size_t counted_, right_, table_;
 };
 
-void report_tokens(std::span<const std::int32_t> targets, std::span<const float> losses, std::int64_t length,
-                   const Examples::Index& index, const TokenLossCallback& on_token) {
-  for (std::int64_t i = 0; i < std::ssize(targets); ++i)
-    if (targets[i] >= 0) on_token({index(i / length), i % length, targets[i], losses[i]});
-}
-
-/// All that is summed over the examples.
-struct Sums {
-  Sums(const Network& network, const Dataset& dataset)
-      : values(network, dataset),
-        fields(network),
-        confusion(network.config().classifies() ? network.config().classes : 0) {}
-
-  template <class Real, class Count>
-  void visit(const Real& real, const Count& count) {
-    for (double* number : {&nats, &token_nats, &value_nats}) real(*number);
-    for (std::int64_t* number : {&tokens, &numbers, &non_positive}) count(*number);
-    values.visit(real, count);
-    fields.visit(real, count);
-    confusion.visit(count);
-  }
-
-  double nats = 0, token_nats = 0, value_nats = 0;
-  std::int64_t tokens = 0, numbers = 0, non_positive = 0;
-  ValueErrors values;
-  FieldLosses fields;
-  Confusion confusion;
-};
-
-/// Adds the real numbers of every batch in the order of batches, whichever rank has computed them, so that
-/// the result does not depend on the number of ranks. Counts are exact in any order.
-class SumOverBatches {
+/// The measures of a network that its heads and options ask for, batch by batch.
+class Measures {
  public:
-  SumOverBatches(Sums& sums, std::int64_t batches, Communicator* ranks) : sums_(sums), ranks_(ranks) {
-    if (ranks_ != nullptr)
-      own_ = passes_of(batches, ranks_->rank(), ranks_->size());
-    else
-      own_ = {0, batches};
-    sums_.visit([&](double) { total_.push_back(0); }, [](std::int64_t) {});
-    if (ranks_ != nullptr) of_batches_.resize(total_.size() * static_cast<std::size_t>(batches));
+  Measures(const Network& network, const Dataset& dataset, bool accuracy, bool by_token, Communicator& ranks)
+      : network_(network),
+        dataset_(dataset),
+        accuracy_(accuracy),
+        by_token_(by_token),
+        transformer_(network),
+        tally_(ranks),
+        nats_(tally_.add_sums(1)),
+        token_nats_(tally_.add_sums(1)),
+        value_nats_(tally_.add_sums(1)),
+        tokens_(tally_.add_counts(1)),
+        numbers_(tally_.add_counts(1)),
+        non_positive_(tally_.add_counts(1)) {
+    if (network.has_head()) fields_.emplace(network, tally_);
+    if (network.value_head()) values_.emplace(network, dataset, tally_);
+    if (network.classifier() != nullptr) confusion_.emplace(network.config().classes, tally_);
   }
 
-  /// Batches of this rank.
-  PassRange own() const { return own_; }
+  Tally& tally() { return tally_; }
+  double nats() const { return tally_.sum(nats_); }
+  /// Of the last batch of this rank.
+  std::vector<TokenLoss>& token_losses() { return token_losses_; }
 
-  /// The sums of a batch are there. Clears their real numbers.
-  void end_batch(std::int64_t batch) {
-    std::size_t i = 0;
-    double* const kept =
-        ranks_ != nullptr ? of_batches_.data() + static_cast<std::size_t>(batch) * total_.size() : nullptr;
-    sums_.visit(
-        [&](double& number) {
-          if (kept != nullptr)
-            kept[i] = number;
-          else
-            total_[i] += number;
-          number = 0;
-          ++i;
-        },
-        [](std::int64_t) {});
+  void add(Context& context, std::int64_t examples, const Examples::Index& index) {
+    const ModelConfig& config = network_.config();
+    const Batch pass = chosen_.read(context, dataset_, config, examples, index,
+                                    {Random(0, Draw::masking, evaluation_masks), index});
+    check_batch("evaluate", config, pass);
+    if (by_token_) losses_.resize(pass.targets.size());
+    tally_.add(nats_, transformer_.loss(context, pass_of(pass), losses_));
+    if (by_token_) keep_tokens(pass.targets, index);
+    tally_.count(tokens_, counted_targets(pass));
+    const Heads& heads = transformer_.heads();
+    tally_.add(token_nats_, heads.token_nats());
+    tally_.add(value_nats_, heads.value_nats());
+    tally_.count(numbers_,
+                 std::ranges::count_if(pass.value_targets, [](float value) { return !std::isnan(value); }));
+    if (fields_) fields_->add(context, heads, pass, accuracy_);
+    if (values_) values_->add(heads, pass, index);
+    if (confusion_) confusion_->add(context, network_, heads, pass.labels);
   }
 
-  /// Leaves the sums over all batches.
-  void finish() {
-    std::vector<std::int64_t> counts;
-    if (ranks_ != nullptr) {
-      ranks_->sum(std::span(of_batches_));  // the numbers of one rank, and zeros
-      for (std::size_t i = 0; i < of_batches_.size(); ++i) total_[i % total_.size()] += of_batches_[i];
-      sums_.visit([](double) {}, [&](std::int64_t count) { counts.push_back(count); });
-      ranks_->sum(std::span(counts));
+  Evaluation result(std::int64_t examples) {
+    tally_.count(non_positive_, transformer_.non_positive());
+    tally_.end();
+    const auto per = [](double sum, std::int64_t count) {
+      return sum / static_cast<double>(std::max<std::int64_t>(count, 1));
+    };
+    const ModelConfig& config = network_.config();
+    Evaluation result;
+    result.examples = examples;
+    result.tokens = tally_.counted(tokens_);
+    result.bits = per(nats() / std::numbers::ln2, result.tokens);
+    const std::int64_t of_decoder = config.length * config.layers * (config.has_encoder() ? 2 : 1),
+                       of_encoder = config.source_length * config.encoder_layers;
+    result.non_positive = per(static_cast<double>(tally_.counted(non_positive_)),
+                              examples * config.heads * (of_decoder + of_encoder));
+    result.perplexity = std::exp2(result.bits);
+    result.accuracy = std::numeric_limits<double>::quiet_NaN();
+    if (fields_ && values_) {
+      result.numbers = tally_.counted(numbers_);
+      result.token_bits = per(tally_.sum(token_nats_) / std::numbers::ln2, result.tokens - result.numbers);
+      result.value_nats = per(tally_.sum(value_nats_), result.numbers);
     }
-    auto number = total_.begin();
-    auto count = counts.begin();
-    sums_.visit([&](double& sum) { sum = *number++; },
-                [&](std::int64_t& sum) { sum = ranks_ != nullptr ? *count++ : sum; });
+    if (fields_) fields_->write(result, accuracy_);
+    if (values_) values_->write(result);
+    if (confusion_) confusion_->write(result);
+    return result;
   }
 
  private:
-  Sums& sums_;
-  Communicator* ranks_;
-  PassRange own_;
-  std::vector<double> total_, of_batches_;
+  void keep_tokens(std::span<const std::int32_t> targets, const Examples::Index& index) {
+    const std::int64_t length = network_.config().length;
+    token_losses_.clear();
+    for (std::int64_t i = 0; i < std::ssize(targets); ++i)
+      if (targets[i] >= 0) token_losses_.push_back({index(i / length), i % length, targets[i], losses_[i]});
+  }
+
+  const Network& network_;
+  const Dataset& dataset_;
+  bool accuracy_, by_token_;
+  Transformer transformer_;
+  Examples chosen_;
+  Tally tally_;
+  std::size_t nats_, token_nats_, value_nats_, tokens_, numbers_, non_positive_;
+  std::optional<FieldLosses> fields_;
+  std::optional<ValueErrors> values_;
+  std::optional<Confusion> confusion_;
+  std::vector<float> losses_;
+  std::vector<TokenLoss> token_losses_;
 };
 
 }  // namespace
@@ -341,68 +351,36 @@ Evaluation evaluate(Context& context, const Network& network, const Dataset& dat
   if (batch < 1) fail<UsageError>("evaluate", "expected a batch of at least 1 example, got {}", batch);
   const ModelConfig& config = network.config();
   check_fit(config, dataset);
-  const std::int64_t size = dataset.size();
-  const std::int64_t count = examples == 0 ? size : std::min(examples, size);
-
   if (on_token && (!network.has_head() || config.field_sizes().size() != 1 || network.value_head()))
     fail<UsageError>("evaluate", "expected a model of one token per step for losses by token, got another");
-  Transformer transformer(network);
-  Examples chosen;
-  Evaluation result;
-  Sums sums(network, dataset);
-  SumOverBatches all(sums, (count + batch - 1) / batch, ranks);
-  std::vector<float> losses;
-  for (std::int64_t part = all.own().first; part < all.own().last; ++part) {
-    const std::int64_t first = part * batch;
-    const std::int64_t here = std::min(batch, count - first);
-    const auto index = [&](std::int64_t i) { return (first + i) * size / count; };
-    const Batch pass = chosen.read(context, dataset, config, here, index,
-                                   {Random(0, Draw::masking, evaluation_masks), index});
-    check_batch("evaluate", config, pass);
-    if (on_token) losses.resize(pass.targets.size());
-    sums.nats = transformer.loss(context, pass_of(pass), losses);
-    if (!std::isfinite(sums.nats))
-      fail("evaluate", "expected a finite loss, got {} from examples {} … {}", sums.nats, index(0),
-           index(here - 1));
-    if (on_token) report_tokens(pass.targets, losses, config.length, index, on_token);
-    sums.tokens += counted_targets(pass);
-    const Heads& heads = transformer.heads();
-    sums.token_nats = heads.token_nats();
-    sums.value_nats = heads.value_nats();
-    sums.numbers += std::ranges::count_if(pass.value_targets, [](float value) { return !std::isnan(value); });
-    if (network.has_head()) sums.fields.add(context, heads, pass, accuracy);
-    if (network.value_head()) sums.values.add(network, heads, pass, index);
-    if (network.classifier() != nullptr) sums.confusion.add(context, network, heads, pass.labels);
-    all.end_batch(part);
+  const std::unique_ptr<Communicator> alone = ranks == nullptr ? Communicator::alone() : nullptr;
+  Communicator& all = ranks == nullptr ? *alone : *ranks;
+  const std::int64_t size = dataset.size(), count = examples == 0 ? size : std::min(examples, size),
+                     batches = count / batch + (count % batch > 0 ? 1 : 0);
+  const auto examples_of = [&](std::int64_t b) { return std::min(batch, count - b * batch); };
+  const auto example = [&](std::int64_t b, std::int64_t i) { return (b * batch + i) * size / count; };
+  Measures measures(network, dataset, accuracy, static_cast<bool>(on_token), all);
+  for (std::int64_t first = 0; first < batches; first += all.size()) {
+    const std::int64_t own = first + all.rank();
+    measures.token_losses().clear();
+    if (own < batches)
+      measures.add(context, examples_of(own), [&](std::int64_t i) { return example(own, i); });
+    measures.tally().end_round(std::min<std::int64_t>(all.size(), batches - first), [&](std::int64_t b) {
+      if (!std::isfinite(measures.nats()))
+        fail("evaluate", "expected a finite loss, got {} from examples {} … {}", measures.nats(),
+             example(first + b, 0), example(first + b, examples_of(first + b) - 1));
+    });
+    if (!on_token) continue;
+    for (const TokenLoss& loss : gather(all, measures.token_losses())) on_token(loss);
   }
-  sums.non_positive = transformer.non_positive();
-  all.finish();
-  result.examples = count;
-  result.tokens = sums.tokens;
-  result.bits = sums.nats / std::numbers::ln2 / static_cast<double>(std::max<std::int64_t>(result.tokens, 1));
-  const std::int64_t of_decoder = config.length * config.layers * (config.has_encoder() ? 2 : 1),
-                     of_encoder = config.source_length * config.encoder_layers;
-  const auto queries = static_cast<double>(count * config.heads * (of_decoder + of_encoder));
-  result.non_positive = static_cast<double>(sums.non_positive) / std::max(queries, 1.0);
-  result.perplexity = std::exp2(result.bits);
-  result.accuracy = std::numeric_limits<double>::quiet_NaN();
-  if (network.has_head() && network.value_head()) {
-    const std::int64_t tokens = result.tokens - sums.numbers;
-    result.token_bits =
-        sums.token_nats / std::numbers::ln2 / static_cast<double>(std::max<std::int64_t>(tokens, 1));
-    result.value_nats = sums.value_nats / static_cast<double>(std::max<std::int64_t>(sums.numbers, 1));
-    result.numbers = sums.numbers;
-  }
-  if (network.has_head()) sums.fields.write(result, accuracy);
-  if (network.value_head()) sums.values.write(result);
-  if (network.classifier() != nullptr) sums.confusion.write(result);
-  return result;
+  return measures.result(count);
 }
 
 Evaluation evaluate(Context& context, const Model& model, const Dataset& dataset, std::int64_t examples,
-                    std::int64_t batch, bool accuracy, const TokenLossCallback& on_token) {
+                    std::int64_t batch, bool accuracy, const TokenLossCallback& on_token,
+                    Communicator* ranks) {
   check_assets(model.assets(), dataset);
-  return evaluate(context, network_of(model), dataset, examples, batch, accuracy, on_token);
+  return evaluate(context, network_of(model), dataset, examples, batch, accuracy, on_token, ranks);
 }
 
 }  // namespace linnet

@@ -1,23 +1,15 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <thread>
 #include <vector>
 
-#include "comm/local.h"
+#include "comm/gather.h"
 #include "comm/properties.h"
 #include "linnet/communicator.h"
+#include "support/ranks.h"
 
 namespace linnet {
 namespace {
-
-/// Runs `body` on a thread for each of `size` ranks.
-void with_ranks(int size, const std::function<void(Communicator&)>& body) {
-  const std::vector<std::unique_ptr<Communicator>> ranks = local_ranks(size);
-  std::vector<std::thread> threads;
-  for (const auto& rank : ranks) threads.emplace_back([&] { body(*rank); });
-  for (std::thread& thread : threads) thread.join();
-}
 
 TEST(LocalRanks, AloneHasOneRank) {
   const std::unique_ptr<Communicator> alone = Communicator::alone();
@@ -62,6 +54,41 @@ TEST(LocalRanks, ExceptionsLeaveUnfinishedTransfers) {
     EXPECT_STREQ(error.what(), "something else");
     EXPECT_TRUE(alone->fail(error.what()));
   }
+}
+
+TEST(LocalRanks, SharesAreContiguousAndEven) {
+  for (const int size : {1, 2, 3, 5})
+    for (const std::int64_t count : {0, 1, 2, 7, 64}) {
+      std::vector<Share> shares(static_cast<std::size_t>(size));
+      with_ranks(size, [&](Communicator& ranks) {
+        shares[static_cast<std::size_t>(ranks.rank())] = share_of(ranks, count);
+      });
+      std::int64_t next = 0;
+      for (const Share& share : shares) {
+        EXPECT_EQ(share.begin, next);
+        EXPECT_GE(share.size(), count / size);
+        EXPECT_LE(share.size(), shares[0].size());
+        next = share.end;
+      }
+      EXPECT_EQ(next, count);
+      EXPECT_EQ(shares[0].size(), (count + size - 1) / size);
+    }
+}
+
+TEST(LocalRanks, GatherGivesRankZeroTheListsOfAll) {
+  for (const int size : {1, 2, 4})
+    with_ranks(size, [&](Communicator& ranks) {
+      // Rank r has r lists, of r, r + 1, … numbers.
+      const auto lists_of = [](int rank) {
+        std::vector<std::vector<std::int32_t>> lists;
+        for (int i = 0; i < rank; ++i) lists.emplace_back(static_cast<std::size_t>(rank + i), 10 * rank + i);
+        return lists;
+      };
+      std::vector<std::vector<std::int32_t>> expected;
+      for (int rank = 0; rank < size && ranks.rank() == 0; ++rank)
+        for (const auto& list : lists_of(rank)) expected.push_back(list);
+      EXPECT_EQ(gather_lists(ranks, lists_of(ranks.rank())), expected);
+    });
 }
 
 }  // namespace

@@ -1,0 +1,131 @@
+#include "ranks.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstdio>
+#include <exception>
+#include <new>
+
+#include "base/fail.h"
+#include "comm/gather.h"
+#include "comm/mpi/start_ranks.h"
+#include "command_line.h"
+#include "io/file.h"
+
+namespace linnet {
+namespace {
+
+constexpr int failed = 1;
+constexpr int usage = 2;
+
+/// An error as the program ends with it.
+struct Complaint {
+  std::string line;
+  int status = failed;
+};
+
+/// Of the exception that is being handled.
+Complaint complaint() {
+  try {
+    throw;
+  } catch (const CommandLineError& error) {
+    return {error.what(), usage};
+  } catch (const UsageError& error) {
+    return {fmt::format("linnet: {}", error.what()), usage};
+  } catch (const std::bad_alloc&) {
+    return {"linnet: [memory] expected more memory than this machine has free", failed};
+  } catch (const std::exception& error) {
+    return {fmt::format("linnet: {}", error.what()), failed};
+  }
+}
+
+/// Unlike fmt::print it never throws, should standard error be full or closed.
+int complain(const Complaint& about) {
+  std::fputs((about.line + "\n").c_str(), stderr);
+  return about.status;
+}
+
+void broadcast(Communicator& ranks, std::string& text) {
+  std::uint64_t size = text.size();
+  ranks.broadcast(std::as_writable_bytes(std::span(&size, 1)), 0);
+  text.resize(size);
+  ranks.broadcast(std::as_writable_bytes(std::span(text)), 0);
+}
+
+}  // namespace
+
+int run_on_ranks(const std::function<void(Communicator&)>& program) {
+  std::unique_ptr<Communicator> ranks;
+  try {
+    ranks = start_ranks();
+    if (ranks->rank() > 0 && std::freopen("/dev/null", "w", stdout) == nullptr)
+      fail("ranks", "cannot silence the standard output of rank {}", ranks->rank());
+    program(*ranks);
+    return 0;
+  } catch (...) {
+    const Complaint about = complaint();
+    if (ranks && !ranks->fail(about.line)) return about.status;
+    return complain(about);
+  }
+}
+
+void check_ranks(const Communicator& ranks, const std::string& command) {
+  constexpr std::array<const char*, 3> divided = {"train", "generate", "evaluate"};
+  if (ranks.size() == 1 || std::ranges::find(divided, command) != divided.end()) return;
+  fail<UsageError>("mpirun", "expected train, generate or evaluate for {} ranks, got {}", ranks.size(),
+                   command);
+}
+
+void on_first_rank(Communicator& ranks, const std::function<void()>& work) {
+  enum Outcome : std::int64_t { done, wrong_use, error };
+  std::int64_t outcome = done;
+  std::string problem;
+  if (ranks.rank() == 0) {
+    try {
+      work();
+    } catch (const UsageError& found) {
+      outcome = wrong_use;
+      problem = found.what();
+    } catch (const Error& found) {
+      outcome = error;
+      problem = found.what();
+    }
+  }
+  ranks.broadcast(std::as_writable_bytes(std::span(&outcome, 1)), 0);
+  if (outcome == done) return;
+  broadcast(ranks, problem);
+  if (outcome == wrong_use) throw UsageError(problem);
+  throw Error(problem);
+}
+
+std::string read_input(Communicator& ranks, const std::string& file) {
+  if (file != "-") return read_file(file);
+  std::string text;
+  on_first_rank(ranks, [&] { text = read_file("/dev/stdin"); });
+  broadcast(ranks, text);
+  return text;
+}
+
+std::vector<SavedStream> gather_streams(Communicator& ranks, std::vector<SavedStream> mine) {
+  if (ranks.size() == 1) return mine;
+  std::vector<std::int64_t> left;
+  std::vector<std::vector<std::int32_t>> tokens;
+  std::vector<std::vector<std::byte>> states;
+  for (SavedStream& stream : mine) {
+    left.push_back(stream.left);
+    tokens.push_back(std::move(stream.tokens));
+    states.push_back(std::move(stream.state));
+  }
+  left = gather(ranks, std::move(left));
+  tokens = gather_lists(ranks, std::move(tokens));
+  states = gather_lists(ranks, std::move(states));
+  std::vector<SavedStream> all;
+  for (std::size_t i = 0; i < left.size(); ++i)
+    all.push_back({left[i], std::move(tokens[i]), std::move(states[i])});
+  return all;
+}
+
+}  // namespace linnet
