@@ -26,8 +26,7 @@ int threads_of_rank(Communicator& ranks) {
   std::memset(&own, 0, sizeof own);
   gethostname(own.machine, sizeof own.machine - 1);
   const bool known = sched_getaffinity(0, sizeof own.processors, &own.processors) == 0;
-  const int processors =
-      known ? CPU_COUNT(&own.processors) : static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
+  const int processors = known ? CPU_COUNT(&own.processors) : static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
   std::vector<Place> all(static_cast<std::size_t>(ranks.size()));
   ranks.all_gather(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(all)));
   const auto sharing = std::ranges::count_if(

@@ -114,8 +114,7 @@ void GradientSum::begin() {
     bucket.stack.clear();
     for (std::size_t i = 0; i < bucket.parts.size(); ++i)
       if (nodes_[i].rank != ranks_.rank())
-        bucket.transfers[i] =
-            ranks_.receive(bytes_of(bucket, bucket.parts[i]), nodes_[i].rank, bucket.tag);
+        bucket.transfers[i] = ranks_.receive(bytes_of(bucket, bucket.parts[i]), nodes_[i].rank, bucket.tag);
   }
 }
 
@@ -196,8 +195,7 @@ void GradientSum::add_parts(Context& context, Bucket& bucket, bool wait) {
   }
   for (int other = 0; other < ranks_.size(); ++other)
     if (other != ranks_.rank())
-      bucket.sums[static_cast<std::size_t>(other)] =
-          ranks_.send(bytes_of(bucket, result), other, bucket.tag);
+      bucket.sums[static_cast<std::size_t>(other)] = ranks_.send(bytes_of(bucket, result), other, bucket.tag);
   bucket.summed = true;
 }
 

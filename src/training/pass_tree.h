@@ -13,13 +13,13 @@ struct PassRange {
   bool operator==(const PassRange&) const = default;
 };
 
-/// The passes of a rank where `ranks` share `passes`, as evenly as possible; at least one each where there are
-/// as many.
+/// The passes of a rank where `ranks` share `passes`, as evenly as possible; at least one each where there
+/// are as many.
 PassRange passes_of(std::int64_t passes, int rank, int ranks);
 
 /// The order in which the gradients of the passes of an update are added: a balanced binary tree over their
-/// indices. The node of level l and index i is the sum of the passes [i 2^l, (i + 1) 2^l), as far as there are
-/// so many, and adds its two halves. So the sum does not depend on who computes which passes. Whoever has
+/// indices. The node of level l and index i is the sum of the passes [i 2^l, (i + 1) 2^l), as far as there
+/// are so many, and adds its two halves. So the sum does not depend on who computes which passes. Whoever has
 /// nodes of consecutive passes, given one after another, keeps a stack of sums: after each node the last two
 /// are added as often as they are the halves of one node.
 class PassTree {

@@ -18,8 +18,7 @@ namespace {
 /// Digests have as many letters on all ranks.
 std::string text_of(const std::vector<Shared>& things) {
   Json list = Json::array();
-  for (const Shared& thing : things)
-    list.push_back({as_json_text(thing.name), as_json_text(thing.value)});
+  for (const Shared& thing : things) list.push_back({as_json_text(thing.name), as_json_text(thing.value)});
   return list.dump();
 }
 

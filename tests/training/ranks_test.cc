@@ -106,9 +106,7 @@ TEST(Ranks, EndInTheBitsOfOneRank) {
   for (const std::int64_t passes : {4, 5, 7}) expect_same_results(task_of(passes), {2, 3, 4});
 }
 
-TEST(Ranks, EndInTheBitsOfOneThread) {
-  expect_same_results(task_of(5), {1, 2, 3}, 2);
-}
+TEST(Ranks, EndInTheBitsOfOneThread) { expect_same_results(task_of(5), {1, 2, 3}, 2); }
 
 TEST(Ranks, EndInTheSameBitsForEveryKindOfModelAndPass) {
   Task tied = task_of(4);
@@ -240,9 +238,8 @@ TEST(Ranks, EndWithOneSentenceWhereALossIsNotFinite) {
                          train(context, task.config, task.options, *task.training, *task.validation,
                                folder.path(), false, {}, nullptr, initial, &rank);
                        }),
-              ElementsAre(AllOf(HasSubstr("finite"),
-                                HasSubstr("the last good checkpoint is " +
-                                          (folder / "checkpoints" / "0").string()))));
+              ElementsAre(AllOf(HasSubstr("finite"), HasSubstr("the last good checkpoint is " +
+                                                               (folder / "checkpoints" / "0").string()))));
 }
 
 TEST(Ranks, EndWhereOneOfThemFailsDuringAnUpdate) {
