@@ -1,5 +1,5 @@
-// linnet train on several processes: the bits of one, stopped, killed and resumed on other numbers of them. The
-// environment variable LINNET_KILLS is the number of kills.
+// linnet train on several processes: the bits of one, stopped, killed and resumed on other numbers of them.
+// The environment variable LINNET_KILLS is the number of kills.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -35,11 +35,10 @@ Program::Limits on_ranks(int count) {
   return limits;
 }
 
-/// The same where mpirun gives the ranks more than a second to save after SIGTERM. Whatever ends them, it takes
-/// all of that time.
+/// The same where mpirun waits for so many seconds before it passes SIGTERM on, and again before it kills.
 Program::Limits with_time_to_save(int count) {
   Program::Limits limits = on_ranks(count);
-  limits.launcher.insert(limits.launcher.begin() + 1, {"--mca", "odls_base_sigkill_timeout", "10"});
+  limits.launcher.insert(limits.launcher.begin() + 1, {"--mca", "odls_base_sigkill_timeout", "3"});
   return limits;
 }
 
@@ -73,7 +72,8 @@ class TrainingRanks : public testing::Test {
   static fs::path alone() { return shared() / "alone"; }
 
   Strings begin(const std::string& run) const {
-    return {"train", (shared() / "digits.toml").string(), "--out", (folder_ / run).string(), "--threads", "1"};
+    return {"train", (shared() / "digits.toml").string(), "--out", (folder_ / run).string(), "--threads",
+            "1"};
   }
   Strings resume(const std::string& run) const {
     return {"train", "--resume", (folder_ / run).string(), "--threads", "1"};
@@ -94,9 +94,9 @@ class TrainingRanks : public testing::Test {
   }
 
   void expect_as_alone(const std::string& run) const {
-    for (const char* file : {"model.safetensors", "best/model.safetensors", "best/evaluation.json",
-                             "checkpoints/400/model.safetensors", "checkpoints/400/optimiser.safetensors",
-                             "samples/400.png"})
+    for (const char* file :
+         {"model.safetensors", "best/model.safetensors", "best/evaluation.json",
+          "checkpoints/400/model.safetensors", "checkpoints/400/optimiser.safetensors", "samples/400.png"})
       EXPECT_TRUE(read_file(folder_ / run / file) == read_file(alone() / file)) << file;
     const auto metrics = [](const fs::path& of) {
       std::string all;
@@ -152,8 +152,8 @@ TEST_F(TrainingRanks, RefuseWithOneSentenceAndItsStatus) {
   Strings others = begin("differ");
   Program::Limits limits = on_ranks(1);
   limits.launcher = joined(on_ranks(2).launcher, {LINNET_PROGRAM});
-  limits.launcher = joined(limits.launcher, joined(others, {"--set", "training.seed=3", ":",
-                                                            LINNET_RANKS_FLAG, "1"}));
+  limits.launcher =
+      joined(limits.launcher, joined(others, {"--set", "training.seed=3", ":", LINNET_RANKS_FLAG, "1"}));
   const Ended ended = run_linnet(others, limits);
   EXPECT_EQ(ended.status, usage) << ended.err;
   EXPECT_THAT(ended.err, HasSubstr("training.seed = 3 as rank 0, got 1 on rank 2"));
@@ -170,20 +170,35 @@ TEST_F(TrainingRanks, EndWithOneSentenceWhereTheFirstCannotSave) {
   EXPECT_THAT(ended.err, HasSubstr("thesis.txt"));
 }
 
-TEST_F(TrainingRanks, StoppedBySigtermTheySaveAndOthersResume) {
-  int ranks = 4;
-  for (int stop = 0; stop < 2; ++stop, ranks = 2) {
+TEST_F(TrainingRanks, StopTogetherWhereOneGetsSigtermAndOthersResume) {
+  for (const int ranks : {4, 2}) {
     const std::size_t lines = metrics_lines("stopped");
-    Program program(stop == 0 ? begin("stopped") : resume("stopped"), with_time_to_save(ranks));
+    Program program(go_on("stopped"), on_ranks(ranks));
     wait_for_lines(program, "stopped", lines + 4);
-    program.send(SIGTERM);
+    const std::vector<pid_t> processes = children_of(program.process());
+    ASSERT_EQ(processes.size(), static_cast<std::size_t>(ranks));
+    kill(processes.back(), SIGTERM);
     const Ended ended = program.wait();
-    EXPECT_EQ(ended.signal, 0);
+    EXPECT_EQ(ended.status, 0);
     EXPECT_EQ(count(ended.err, "linnet: "), 0u) << ended.err;
     EXPECT_EQ(count(ended.err, "stopped after "), 1u) << ended.err;
   }
   succeed(resume("stopped"), on_ranks(3));
   expect_as_alone("stopped");
+}
+
+TEST_F(TrainingRanks, SaveWhereMpirunGetsSigterm) {
+  Program program(joined(begin("stopped"), {"--set", "training.steps=1000000"}), with_time_to_save(3));
+  wait_for_lines(program, "stopped", 4);
+  program.send(SIGTERM);
+  const Ended ended = program.wait();
+  EXPECT_EQ(count(ended.err, "linnet: "), 0u) << ended.err;
+  ASSERT_EQ(count(ended.err, "stopped after "), 1u) << ended.err;
+  const std::size_t at = ended.err.find("stopped after ") + 14;
+  const std::string step = ended.err.substr(at, ended.err.find(' ', at) - at);
+  EXPECT_TRUE(fs::exists(folder_ / "stopped/checkpoints" / step / "state.json")) << step;
+  EXPECT_THAT(succeed(joined(resume("stopped"), {"--set", "training.steps=" + step}), on_ranks(2)).err,
+              HasSubstr("finished after " + step + " steps"));
 }
 
 TEST_F(TrainingRanks, OneOfThemKilledEndsAllAndTheRunResumes) {
@@ -216,8 +231,7 @@ TEST_F(TrainingRanks, KilledAtAnyMomentTheyResumeToTheSameBits) {
       Program program(begin(run), on_ranks(ranks));
       std::this_thread::sleep_for((time_ + std::chrono::seconds(1)) * ((i + share()) / kills));
       const std::vector<pid_t> processes = children_of(program.process());
-      if (!processes.empty())
-        killed += kill(processes[random() % processes.size()], SIGKILL) == 0;
+      if (!processes.empty()) killed += kill(processes[random() % processes.size()], SIGKILL) == 0;
       const Clock::time_point start = Clock::now();
       program.wait();
       EXPECT_LT(Clock::now() - start, std::chrono::seconds(30));
