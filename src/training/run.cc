@@ -5,12 +5,10 @@
 #include <vector>
 
 #include "base/fail.h"
-#include "io/digest.h"
 #include "io/file.h"
 #include "io/json.h"
 #include "linnet/communicator.h"
 #include "linnet/dataset.h"
-#include "linnet/instruction_set.h"
 #include "linnet/training.h"
 #include "linnet/version.h"
 #include "model/config.h"
@@ -97,7 +95,8 @@ class Run {
   }
 
   TrainingResult run(bool resume) {
-    require_same_task(resume);
+    // Before anything is written.
+    require_same_task(context_, ranks_, {config_, options_, training_, validation_, resume, adapted_});
     begin(resume);
     std::optional<Evaluation> evaluation;
     while (trainer_.steps() < options_.steps && !out_of_patience()) {
@@ -124,32 +123,6 @@ class Run {
     std::int64_t count = here;
     ranks_.sum(std::span(&count, 1));
     return count > 0;
-  }
-
-  /// Before anything is written.
-  void require_same_task(bool resume) {
-    if (ranks_.size() == 1) return;
-    std::vector<Shared> task = {{"the version", version()},
-                                {"the instruction set (LINNET_ISA)", instruction_set()},
-                                {"resume", resume ? "true" : "false"}};
-    std::ranges::move(shared_settings(config_, options_), std::back_inserter(task));
-    task.push_back(shared_data(context_, "training data", training_, config_));
-    task.push_back(shared_data(context_, "validation data", validation_, config_));
-    task.push_back({"an initial model", adapted_ ? "true" : "false"});
-    require_agreement(ranks_, task);
-  }
-
-  void require_same_numbers() {
-    if (ranks_.size() == 1) return;
-    const Optimiser& optimiser = trainer_.optimiser();
-    std::vector<Shared> state = {{"updates", std::to_string(trainer_.steps())}};
-    const auto add = [&](const char* name, std::span<const float> numbers) {
-      state.push_back({name, "numbers with the digest " + digest_of(std::as_bytes(numbers))});
-    };
-    add("parameters", trainer_.values());
-    add("first moments", optimiser.first_moments().span<float>());
-    add("second moments", optimiser.second_moments().span<float>());
-    require_agreement(ranks_, state);
   }
 
   /// What the folder of a run has to go on from.
@@ -187,7 +160,7 @@ class Run {
     // An initial model keeps its own scale.
     if (found.step < 0 && !adapted_ && config_.columns > 0)
       trainer_.set_columns(training_.column_statistics(), training_.target_statistics());
-    require_same_numbers();
+    require_same_numbers(ranks_, trainer_);
     seconds_before_ = trainer_.progress().seconds;
     if (leads()) begin_files(found);
     if (found.step < 0) saved();
@@ -365,7 +338,7 @@ class Run {
   }
 
   void save() {
-    require_same_numbers();
+    require_same_numbers(ranks_, trainer_);
     if (leads()) write_checkpoint();
     saved();
   }
