@@ -6,6 +6,7 @@
 #include "base/fail.h"
 #include "model/config.h"
 #include "model/network.h"
+#include "training/gradient_sum.h"
 #include "training/run_config.h"
 #include "training/stretches.h"
 
@@ -16,6 +17,14 @@ constexpr const char* operation = "clusters";
 
 /// ⌈log2 n⌉: the rounds in which n ranks hear of each other if everybody sends one message a round.
 double rounds(std::int64_t n) { return std::bit_width(static_cast<std::uint64_t>(n - 1)); }
+
+/// Of the rank that sends most of them.
+double most_partial_sums(std::int64_t passes, int ranks) {
+  std::size_t most = 0;
+  for (int rank = 0; rank < ranks; ++rank)
+    most = std::max(most, partial_sums(passes_of(passes, rank, ranks), passes).nodes.size());
+  return static_cast<double>(most);
+}
 
 }  // namespace
 
@@ -57,7 +66,8 @@ ClusterCost cluster_cost(const RunConfig& config, const ExchangeSizes& sizes, co
   const double messages = 2 * scans * static_cast<double>(config.model.layers);
   // Partial sums to the owners of the ranges, and sums from them.
   const double share = static_cast<double>(ranks - 1) / static_cast<double>(ranks);
-  const double summed = 2 * sizes.gradient * share;
+  const double summed =
+      (most_partial_sums(cost.passes, static_cast<int>(groups)) + 1) * sizes.gradient * share;
   cost.bytes_sent = scanned + summed;
   cost.exchange = (messages + 2 * rounds(ranks)) * cluster.latency + cost.bytes_sent / cluster.bandwidth;
   cost.hidden = std::min(summed / cluster.bandwidth, times.backward / parts);
@@ -65,8 +75,12 @@ ClusterCost cluster_cost(const RunConfig& config, const ExchangeSizes& sizes, co
   RunConfig of_rank = config;
   of_rank.training.accumulate = cost.passes_per_rank;
   const MemoryNeeds needs = memory_needs(of_rank, true);
-  cost.memory = needs.parameters + needs.tokens / parts + sizes.gradient * share +
-                (sizes.states + sizes.state_gradients);
+  const double sums_of_others =
+      stretches > 1 ? sizes.gradient * share
+                    : GradientSum::bytes(sizes.gradient, cost.passes, static_cast<int>(groups)) -
+                          GradientSum::bytes(sizes.gradient, cost.passes_per_rank, 1);
+  cost.memory =
+      needs.parameters + needs.tokens / parts + sums_of_others + (sizes.states + sizes.state_gradients);
 
   const double alone =
       static_cast<double>(configured) * tokens_per_pass / times.of(static_cast<double>(configured));

@@ -2,20 +2,23 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <span>
 
 #include "base/fail.h"
 #include "io/digest.h"
 #include "io/json.h"
 #include "linnet/dataset.h"
+#include "linnet/instruction_set.h"
+#include "linnet/version.h"
 #include "model/config.h"
 #include "training/config.h"
 #include "training/examples.h"
+#include "training/trainer.h"
 
 namespace linnet {
 namespace {
 
-/// Digests have as many letters on all ranks.
 std::string text_of(const std::vector<Shared>& things) {
   Json list = Json::array();
   for (const Shared& thing : things) list.push_back({as_json_text(thing.name), as_json_text(thing.value)});
@@ -55,23 +58,7 @@ void add_settings(std::vector<Shared>& all, const Json& table, const std::string
   }
 }
 
-}  // namespace
-
-void require_agreement(Communicator& ranks, const std::vector<Shared>& own) {
-  if (ranks.size() == 1) return;
-  const std::string text = text_of(own), digest = digest_of(text);
-  std::string all(digest.size() * static_cast<std::size_t>(ranks.size()), ' ');
-  ranks.all_gather(std::as_bytes(std::span(digest)), std::as_writable_bytes(std::span(all)));
-  const auto of = [&](int rank) {
-    return std::string_view(all).substr(static_cast<std::size_t>(rank) * digest.size(), digest.size());
-  };
-  for (int rank = 1; rank < ranks.size(); ++rank) {
-    if (of(rank) == of(0)) continue;
-    const std::string first = of_rank(ranks, text, 0), other = of_rank(ranks, text, rank);
-    refuse(first, other, rank);
-  }
-}
-
+/// The keys of a model and of its training, with their values.
 std::vector<Shared> shared_settings(const ModelConfig& config, const TrainingOptions& options) {
   ModelConfig model = config;
   TrainingOptions training = options;
@@ -83,6 +70,7 @@ std::vector<Shared> shared_settings(const ModelConfig& config, const TrainingOpt
   return all;
 }
 
+/// Digests of a few examples, and how many there are.
 Shared shared_data(Context& context, const std::string& name, const Dataset& dataset,
                    const ModelConfig& config) {
   constexpr std::int64_t most = 8;
@@ -102,6 +90,47 @@ Shared shared_data(Context& context, const std::string& name, const Dataset& dat
   add(digest, batch.source);
   add(digest, batch.source_lengths);
   return {name, fmt::format("{} examples with the digest {}", size, digest.text())};
+}
+
+}  // namespace
+
+void require_agreement(Communicator& ranks, const std::vector<Shared>& own) {
+  if (ranks.size() == 1) return;
+  const std::string text = text_of(own), digest = digest_of(text);
+  std::string all(digest.size() * static_cast<std::size_t>(ranks.size()), ' ');
+  ranks.all_gather(std::as_bytes(std::span(digest)), std::as_writable_bytes(std::span(all)));
+  const auto of = [&](int rank) {
+    return std::string_view(all).substr(static_cast<std::size_t>(rank) * digest.size(), digest.size());
+  };
+  for (int rank = 1; rank < ranks.size(); ++rank) {
+    if (of(rank) == of(0)) continue;
+    const std::string first = of_rank(ranks, text, 0), other = of_rank(ranks, text, rank);
+    refuse(first, other, rank);
+  }
+}
+
+void require_same_task(Context& context, Communicator& ranks, const RunTask& task) {
+  if (ranks.size() == 1) return;
+  std::vector<Shared> things = {{"the version", version()},
+                                {"the instruction set (LINNET_ISA)", instruction_set()},
+                                {"resume", task.resume ? "true" : "false"}};
+  std::ranges::move(shared_settings(task.config, task.options), std::back_inserter(things));
+  things.push_back(shared_data(context, "training data", task.training, task.config));
+  things.push_back(shared_data(context, "validation data", task.validation, task.config));
+  things.push_back({"an initial model", task.adapted ? "true" : "false"});
+  require_agreement(ranks, things);
+}
+
+void require_same_numbers(Communicator& ranks, const Trainer::Impl& trainer) {
+  if (ranks.size() == 1) return;
+  std::vector<Shared> state = {{"updates", std::to_string(trainer.steps())}};
+  const auto add = [&](const char* name, std::span<const float> numbers) {
+    state.push_back({name, "numbers with the digest " + digest_of(std::as_bytes(numbers))});
+  };
+  add("parameters", trainer.values());
+  add("first moments", trainer.optimiser().first_moments().span<float>());
+  add("second moments", trainer.optimiser().second_moments().span<float>());
+  require_agreement(ranks, state);
 }
 
 }  // namespace linnet

@@ -17,11 +17,19 @@ struct Shared {
 /// 0: the first that differs, both values and the rank. Called by all ranks.
 void require_agreement(Communicator& ranks, const std::vector<Shared>& own);
 
-/// The keys of a model and of its training, with their values.
-std::vector<Shared> shared_settings(const ModelConfig& config, const TrainingOptions& options);
+/// What a rank has been asked to do.
+struct RunTask {
+  const ModelConfig& config;
+  const TrainingOptions& options;
+  const Dataset& training;
+  const Dataset& validation;
+  bool resume = false, adapted = false;  ///< from a checkpoint, from an initial model
+};
 
-/// Digests of a few examples, and how many there are. `name` as in "training data".
-Shared shared_data(Context& context, const std::string& name, const Dataset& dataset,
-                   const ModelConfig& config);
+/// The same for version, instruction set, all keys of the configuration, and a few examples of the data.
+void require_same_task(Context& context, Communicator& ranks, const RunTask& task);
+
+/// The same for the number of updates, the parameters and the moments.
+void require_same_numbers(Communicator& ranks, const Trainer::Impl& trainer);
 
 }  // namespace linnet

@@ -5,13 +5,11 @@
 #include <vector>
 
 #include "base/fail.h"
-#include "io/digest.h"
 #include "io/file.h"
 #include "io/json.h"
 #include "kernels/dense.h"
 #include "linnet/communicator.h"
 #include "linnet/dataset.h"
-#include "linnet/instruction_set.h"
 #include "linnet/training.h"
 #include "linnet/version.h"
 #include "model/config.h"
@@ -95,7 +93,8 @@ class Run {
   }
 
   TrainingResult run(bool resume) {
-    require_same_task(resume);
+    // Before anything is written.
+    require_same_task(context_, ranks_, {config_, options_, training_, validation_, resume, adapted_});
     begin(resume);
     std::optional<Evaluation> evaluation;
     while (trainer_.steps() < options_.steps && !out_of_patience()) {
@@ -122,32 +121,6 @@ class Run {
     std::int64_t count = here;
     ranks_.sum(std::span(&count, 1));
     return count > 0;
-  }
-
-  /// Before anything is written.
-  void require_same_task(bool resume) {
-    if (ranks_.size() == 1) return;
-    std::vector<Shared> task = {{"the version", version()},
-                                {"the instruction set (LINNET_ISA)", instruction_set()},
-                                {"resume", resume ? "true" : "false"}};
-    std::ranges::move(shared_settings(config_, options_), std::back_inserter(task));
-    task.push_back(shared_data(context_, "training data", training_, config_));
-    task.push_back(shared_data(context_, "validation data", validation_, config_));
-    task.push_back({"an initial model", adapted_ ? "true" : "false"});
-    require_agreement(ranks_, task);
-  }
-
-  void require_same_numbers() {
-    if (ranks_.size() == 1) return;
-    const Optimiser& optimiser = trainer_.optimiser();
-    std::vector<Shared> state = {{"updates", std::to_string(trainer_.steps())}};
-    const auto add = [&](const char* name, std::span<const float> numbers) {
-      state.push_back({name, "numbers with the digest " + digest_of(std::as_bytes(numbers))});
-    };
-    add("parameters", trainer_.values());
-    add("first moments", optimiser.first_moments().span<float>());
-    add("second moments", optimiser.second_moments().span<float>());
-    require_agreement(ranks_, state);
   }
 
   /// What the folder of a run has to go on from.
@@ -190,7 +163,7 @@ class Run {
           "warning: this machine has no instructions for products of {}: training.precision rounds "
           "the weights alone, and products take the time of f32",
           name_of(options_.precision)));
-    require_same_numbers();
+    require_same_numbers(ranks_, trainer_);
     seconds_before_ = trainer_.progress().seconds;
     if (leads()) begin_files(found);
     if (found.step < 0) saved();
@@ -368,7 +341,7 @@ class Run {
   }
 
   void save() {
-    require_same_numbers();
+    require_same_numbers(ranks_, trainer_);
     if (leads()) write_checkpoint();
     saved();
   }

@@ -20,6 +20,7 @@
 #include "model/network.h"
 #include "model/segments.h"
 #include "training/config.h"
+#include "training/gradient_sum.h"
 
 namespace linnet {
 namespace {
@@ -213,6 +214,7 @@ MemoryNeeds memory_needs(const RunConfig& config, bool for_training) {
       sizeof(float) * (for_training ? 4 * parameters + 2 * products
                                     : parameters + products * weight_bytes(model.weights) / sizeof(float));
   if (for_training) {
+    needs.parameters += GradientSum::bytes(sizeof(float) * parameters, training.accumulate, 1);
     const double tokens = static_cast<double>(training.batch) * static_cast<double>(model.length);
     const double per_step =
         static_cast<double>(model.input_fields() + std::ssize(sizes) + model.columns + model.target_count()) +

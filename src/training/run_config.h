@@ -10,7 +10,7 @@ Options options_of(RunConfig& config);
 
 /// Bytes that a configuration needs at the very least.
 struct MemoryNeeds {
-  double parameters = 0;  ///< values, packed weights; in training also gradients and moments
+  double parameters = 0;  ///< values, packed weights; in training also gradients, their sums and moments
   double tokens = 0;      ///< activations, inputs and targets of training
   double total() const { return parameters + tokens; }
 };

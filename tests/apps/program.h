@@ -39,7 +39,7 @@ class Program {
     std::string folder = {};                ///< to run in; that of the test by default
     std::string out = {}, err = {};         ///< where output goes instead of being kept
     std::string in = {};                    ///< the file that is standard input; none by default
-    Strings launcher = {};                  ///< what starts the program: mpirun's path and options
+    Strings launcher = {};                  ///< a program with arguments that starts this one
   };
 
   explicit Program(const Strings& arguments) : Program(arguments, Limits{}) {}
@@ -47,7 +47,7 @@ class Program {
   Program(const Strings& arguments, const Limits& limits)
       : out_(std::tmpfile()), err_(std::tmpfile()), end_(std::chrono::steady_clock::now() + limits.time) {
     Strings words = limits.launcher;
-    words.push_back(LINNET_PROGRAM);
+    words.emplace_back(LINNET_PROGRAM);
     words.insert(words.end(), arguments.begin(), arguments.end());
     std::vector<char*> pointers;
     for (std::string& word : words) pointers.push_back(word.data());
