@@ -64,21 +64,23 @@ ClusterCost cluster_cost(const RunConfig& config, const ExchangeSizes& sizes, co
   const double scans = rounds(stretches) * passes;
   const double scanned = scans * (sizes.states + sizes.state_gradients);
   const double messages = 2 * scans * static_cast<double>(config.model.layers);
-  // Partial sums to the owners of the ranges, and sums from them.
-  const double share = static_cast<double>(ranks - 1) / static_cast<double>(ranks);
+  // Partial sums to the owners of the ranges, and sums from them: of the groups first, during the backward
+  // pass, then of the stretches.
+  const auto share = [](std::int64_t of) { return static_cast<double>(of - 1) / static_cast<double>(of); };
   const double summed =
-      (most_partial_sums(cost.passes, static_cast<int>(groups)) + 1) * sizes.gradient * share;
-  cost.bytes_sent = scanned + summed;
-  cost.exchange = (messages + 2 * rounds(ranks)) * cluster.latency + cost.bytes_sent / cluster.bandwidth;
+      (most_partial_sums(cost.passes, static_cast<int>(groups)) + 1) * sizes.gradient * share(groups);
+  const double of_stretches = 2 * sizes.gradient * share(stretches);
+  cost.bytes_sent = scanned + summed + of_stretches;
+  cost.exchange = (messages + 2 * rounds(groups) + 2 * rounds(stretches)) * cluster.latency +
+                  cost.bytes_sent / cluster.bandwidth;
   cost.hidden = std::min(summed / cluster.bandwidth, times.backward / parts);
 
   RunConfig of_rank = config;
   of_rank.training.accumulate = cost.passes_per_rank;
   const MemoryNeeds needs = memory_needs(of_rank, true);
-  const double sums_of_others =
-      stretches > 1 ? sizes.gradient * share
-                    : GradientSum::bytes(sizes.gradient, cost.passes, static_cast<int>(groups)) -
-                          GradientSum::bytes(sizes.gradient, cost.passes_per_rank, 1);
+  const double sums_of_others = GradientSum::bytes(sizes.gradient, cost.passes, static_cast<int>(groups)) -
+                                GradientSum::bytes(sizes.gradient, cost.passes_per_rank, 1) +
+                                sizes.gradient * share(stretches);
   cost.memory =
       needs.parameters + needs.tokens / parts + sums_of_others + (sizes.states + sizes.state_gradients);
 
