@@ -16,6 +16,7 @@
 
 #include "base/fail.h"
 #include "comm/mpi/freight.h"
+#include "comm/mpi/help_messages.h"
 #include "comm/mpi/letters.h"
 #include "comm/mpi/peers.h"
 
@@ -129,6 +130,7 @@ class MpiTransport final : public Transport {
     setenv("OMPI_MCA_btl_base_warn_component_unused", "0", 0);
     int level = 0;
     MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &level);
+    print_help_messages_here();
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
     MPI_Comm_size(MPI_COMM_WORLD, &size_);
