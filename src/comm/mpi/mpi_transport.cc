@@ -128,6 +128,9 @@ class MpiTransport final : public Transport {
     setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 0);
     // Nor is it worth a warning that a machine has no InfiniBand.
     setenv("OMPI_MCA_btl_base_warn_component_unused", "0", 0);
+    // Over TCP a large message that is put as a whole holds up all others, heartbeats too: on a slow network
+    // a rank that sends would count as dead. Fragments take turns with other messages.
+    setenv("OMPI_MCA_btl_tcp_flags", "send,inplace,need-ack,need-csum", 0);
     int level = 0;
     MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &level);
     print_help_messages_here();

@@ -19,6 +19,7 @@ from runs import ENVIRONMENT, SMALL, lines_of, metrics, model, run, seconds, suc
 
 DELAY = 20  # milliseconds one way
 MEGABITS = 100
+SILENCE = 5  # seconds; Peers::silence
 UPDATES = 6
 STEPS = "training.steps=%d" % UPDATES
 SEQUENCES = ("training.sequence_ranks=2",)
@@ -78,13 +79,24 @@ class Training:
                 expect_same_bits(folder, reference)
                 expect_time(folder, UPDATES * 2 * DELAY / 1000)
 
+    def slowness(self):
+        """A rank whose gradient is on its way for longer than silence means death is not taken for dead."""
+        settings = ("training.steps=1", "model.layers=4", "model.width=256", "model.feed_forward=1024", "training.batch=1", "training.accumulate=2")
+        reference = self.train("one", (), settings)
+        with self.network(2, megabits=8) as network:
+            folder = self.over(network, "machines", settings)
+            expect_same_bits(folder, reference)
+            expect_time(folder, 2 * SILENCE)
+
     def death(self):
         """A rank that is killed on another machine ends the run, with one sentence; its checkpoint resumes."""
         settings = ("training.steps=60", "training.checkpoint_every=20")
         reference = self.train("one", (), settings)
         folder = os.path.join(self.folder, "killed")
         with self.network(3, megabits=MEGABITS) as network:
-            command = [*network.mpirun(self.options.mpirun), self.options.linnet, "train", *SMALL, *settings, "--out", folder]
+            # On a busy machine the survivors may need more than the second that mpirun leaves them otherwise.
+            launcher = network.mpirun(self.options.mpirun, "--mca", "odls_base_sigkill_timeout", "2")
+            command = [*launcher, self.options.linnet, "train", *SMALL, *settings, "--out", folder]
             killed = [0.0]
 
             def kill():
@@ -105,7 +117,8 @@ class Training:
             expect(model(folder) == model(reference), "expected the model of a run that nobody has killed, got another")
 
 
-TESTS = {"passes": Training.passes, "sequences": Training.sequences, "delay": Training.delay, "death": Training.death}
+TESTS = {"passes": Training.passes, "sequences": Training.sequences, "delay": Training.delay, "slowness": Training.slowness,
+         "death": Training.death}
 
 
 def main():
