@@ -60,9 +60,16 @@ def measure(options, folder):
             for variant, delay in ((SLOW, None), (LATE, DELAY)):
                 with machines.Network(2, folder + "/network", options.relay, MEGABITS, delay) as network:
                     add(variant, network.mpirun(options.mpirun), 1, settings + more)
-    print("| tokens/s | %s | computed for %s | for %s |" % (" | ".join(NAMES), SLOW, LATE))
+    print_table(options, measured)
+
+
+def print_table(options, measured):
+    """Medians of the updates, and in brackets the best one, which other work has disturbed least."""
+    print("| tokens/s | %s | computed for %s | computed for %s |" % (" | ".join(NAMES), SLOW, LATE))
     print("|---" * (len(NAMES) + 3) + "|")
     for name, settings, _, more in WORK:
-        medians = [statistics.median(measured[name, variant]) for variant in NAMES]
-        computed = [predicted(options, settings, medians[0], latency, 2 if more else 1) for latency in (100, 1000 * DELAY)]
-        print("| %s | %s |" % (name, " | ".join("{:,.0f}".format(number) for number in medians + computed)))
+        cells = ["{:,.0f} ({:,.0f})".format(statistics.median(measured[name, variant]), max(measured[name, variant]))
+                 for variant in NAMES]
+        rate = statistics.median(measured[name, NAMES[0]])
+        cells += ["{:,.0f}".format(predicted(options, settings, rate, latency, 2 if more else 1)) for latency in (100, 1000 * DELAY)]
+        print("| %s | %s |" % (name, " | ".join(cells)))

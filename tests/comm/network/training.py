@@ -3,7 +3,7 @@
 
 Without --table it tests one of the properties of TESTS, and ends with status 77 where the system cannot
 imitate networks. With --table it measures tokens per second, for docs/clusters.md:
-    tests/comm/network/training.py --linnet build/release/apps/linnet/linnet --relay build/release/tests/comm/network_relay --table
+    tests/comm/network/training.py --linnet build/release/apps/linnet/linnet --relay build/release/tests/comm/network/network_relay --table
 """
 
 import argparse
