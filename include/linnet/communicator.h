@@ -27,7 +27,7 @@ class LINNET_API Transfer {
   Transfer();  ///< done
   explicit Transfer(std::shared_ptr<State>);
   Transfer(Transfer&&) noexcept;
-  Transfer& operator=(Transfer&&);
+  Transfer& operator=(Transfer&&) noexcept;
   /// Waits. Where an exception leaves the scope of an unfinished transfer, the rank fails
   /// (`Communicator::fail`), so that the wait ends.
   ~Transfer();

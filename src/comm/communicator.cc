@@ -54,11 +54,11 @@ Transfer::Transfer(std::shared_ptr<State> state)
     : state_(std::move(state)), exceptions_(std::uncaught_exceptions()) {}
 Transfer::Transfer(Transfer&&) noexcept = default;
 
-Transfer& Transfer::operator=(Transfer&& other) {
-  if (this == &other) return *this;
-  wait();
-  state_ = std::move(other.state_);
-  exceptions_ = other.exceptions_;
+// The transfer that stood here before ends as in its destructor.
+Transfer& Transfer::operator=(Transfer&& other) noexcept {
+  Transfer taken(std::move(other));
+  std::swap(state_, taken.state_);
+  std::swap(exceptions_, taken.exceptions_);
   return *this;
 }
 

@@ -60,7 +60,7 @@ class LocalTransport final : public Transport {
   std::shared_ptr<Transfer::State> new_state() { return std::make_shared<Transfer::State>(weak_from_this()); }
 
   /// Copies where the other side waits already, otherwise waits for it.
-  std::shared_ptr<Transfer::State> meet(std::tuple<int, int, int> where, Waiting mine) {
+  std::shared_ptr<Transfer::State> meet(std::tuple<int, int, int> where, const Waiting& mine) {
     const std::lock_guard lock(exchange_->mutex);
     if (exchange_->failed >= 0) {
       mine.state->finish(Transfer::State::rank_failed, exchange_->why);

@@ -67,7 +67,7 @@ class GradientSum {
   std::span<float> stacked(std::size_t place) {
     return place == 0 ? gradients_ : stack_[place - 1].span<float>();
   }
-  std::span<std::byte> bytes_of(const Bucket& bucket, float* buffer) const;
+  std::span<std::byte> bytes_of(const Bucket& bucket, float* numbers) const;
   void make_buckets();
   void begin();
   void compute_all(Context& context, const Compute& compute);

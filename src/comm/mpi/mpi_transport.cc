@@ -16,6 +16,7 @@
 
 #include "base/fail.h"
 #include "comm/mpi/freight.h"
+#include "comm/mpi/help_messages.h"
 #include "comm/mpi/letters.h"
 #include "comm/mpi/peers.h"
 
@@ -83,7 +84,7 @@ class MpiTransport final : public Transport {
  private:
   std::shared_ptr<Transfer::State> order(Order order) {
     order.state = std::make_shared<Transfer::State>(weak_from_this());
-    const std::shared_ptr<Transfer::State> state = order.state;
+    std::shared_ptr<Transfer::State> state = order.state;
     {
       const std::lock_guard lock(mutex_);
       if (failed_ >= 0) {
@@ -127,8 +128,12 @@ class MpiTransport final : public Transport {
     setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 0);
     // Nor is it worth a warning that a machine has no InfiniBand.
     setenv("OMPI_MCA_btl_base_warn_component_unused", "0", 0);
+    // Over TCP a large message that is put as a whole holds up all others, heartbeats too: on a slow network
+    // a rank that sends would count as dead. Fragments take turns with other messages.
+    setenv("OMPI_MCA_btl_tcp_flags", "send,inplace,need-ack,need-csum", 0);
     int level = 0;
     MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &level);
+    print_help_messages_here();
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
     MPI_Comm_size(MPI_COMM_WORLD, &size_);
