@@ -4,7 +4,7 @@
 #include <array>
 #include <cmath>
 
-#include "attention/linear/state_scan.h"
+#include "attention/state_scan.h"
 #include "base/workspace.h"
 #include "kernels/rotary.h"
 

@@ -91,7 +91,7 @@ class Freight::Impl {
 Freight::Freight() : impl_(std::make_unique<Impl>()) {}
 Freight::~Freight() = default;
 
-void Freight::begin(const Order& order) {
+void Freight::begin(Order order) {
   const auto message = std::make_shared<Message>();
   message->expected = order.size;
   message->pieces = static_cast<int>(std::max<std::size_t>(1, (order.size + piece_bytes - 1) / piece_bytes));

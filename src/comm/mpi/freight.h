@@ -25,7 +25,7 @@ class Freight {
   Freight(const Freight&) = delete;
   Freight& operator=(const Freight&) = delete;
 
-  void begin(const Order& order);
+  void begin(Order order);
   bool poll();  ///< Whether a piece has arrived or has been taken.
   bool empty() const;
   void cancel();                         ///< receives that no message has reached yet

@@ -1,4 +1,4 @@
-#include "attention/linear/state_scan.h"
+#include "attention/state_scan.h"
 
 #include <algorithm>
 #include <cmath>
