@@ -44,8 +44,7 @@ Process Process::own() {
 }
 
 Peers::Peers(int rank, std::vector<Process> processes, bool by_silence)
-    : rank_(rank),
-      processes_(std::move(processes)),
+    : processes_(std::move(processes)),
       watches_(processes_.size(), -1),
       gone_(processes_.size()),
       heard_(processes_.size(), Clock::now()) {

@@ -44,7 +44,6 @@ class Peers {
   std::string text(int rank) const;  ///< "rank 2 of 4 (process 4711 on machine)"
 
  private:
-  int rank_;
   std::vector<Process> processes_;
   std::vector<int> watches_;  ///< pidfds; −1 for those of other machines, and for this rank
   std::vector<bool> gone_;
