@@ -142,16 +142,24 @@ void write_text(const std::shared_ptr<const Model>& model, const Arguments& argu
               ranks);
 }
 
+/// Throws UsageError, ending with `where`, for options that are given and have no meaning there.
+void refuse(const Arguments& arguments, std::initializer_list<std::string_view> options, const char* where) {
+  const std::pair<std::string_view, bool> given[] = {
+      {"--prompt", !arguments.prompt.empty()},     {"--prompt-file", !arguments.prompt_file.empty()},
+      {"--complete", !arguments.complete.empty()}, {"--columns", arguments.columns != 0},
+      {"--count", arguments.count != 0},           {"--label", !arguments.labels.empty()},
+      {"--states", !arguments.states.empty()},     {"--save-states", !arguments.save_states.empty()},
+      {"--no-cache", arguments.no_cache}};
+  for (const auto& [option, is_given] : given)
+    if (is_given && std::ranges::count(options, option) > 0)
+      fail<UsageError>("generate", "expected no {} {}", option, where);
+}
+
 /// Sequences of a model of several fields.
 void draw_pieces(const std::shared_ptr<const Model>& model, const Arguments& arguments, Communicator& ranks) {
-  for (const auto& [option, given] : {std::pair("--prompt", !arguments.prompt.empty()),
-                                      {"--prompt-file", !arguments.prompt_file.empty()},
-                                      {"--complete", !arguments.complete.empty()},
-                                      {"--columns", arguments.columns != 0},
-                                      {"--states", !arguments.states.empty()},
-                                      {"--save-states", !arguments.save_states.empty()},
-                                      {"--no-cache", arguments.no_cache}})
-    if (given) fail<UsageError>("generate", "expected no {} for a model of several fields", option);
+  refuse(arguments,
+         {"--prompt", "--prompt-file", "--complete", "--columns", "--states", "--save-states", "--no-cache"},
+         "for a model of several fields");
   const Pieces pieces{
       .out = arguments.out,
       .count = std::max<std::int64_t>(arguments.count, 1),
@@ -182,16 +190,10 @@ void answer(const std::shared_ptr<const Model>& model, const Arguments& argument
   if (arguments.source.empty() && arguments.source_file.empty())
     fail<UsageError>("generate",
                      "expected --source or --source-file for an encoder–decoder model, got neither");
-  for (const auto& [option, given] : {std::pair("--prompt", !arguments.prompt.empty()),
-                                      {"--prompt-file", !arguments.prompt_file.empty()},
-                                      {"--complete", !arguments.complete.empty()},
-                                      {"--columns", arguments.columns != 0},
-                                      {"--count", arguments.count != 0},
-                                      {"--label", !arguments.labels.empty()},
-                                      {"--states", !arguments.states.empty()},
-                                      {"--save-states", !arguments.save_states.empty()},
-                                      {"--no-cache", arguments.no_cache}})
-    if (given) fail<UsageError>("generate", "expected no {} with --source", option);
+  refuse(arguments,
+         {"--prompt", "--prompt-file", "--complete", "--columns", "--count", "--label", "--states",
+          "--save-states", "--no-cache"},
+         "with --source");
   write_answers(model,
                 {.source = arguments.source,
                  .source_file = arguments.source_file,
@@ -205,15 +207,10 @@ void answer(const std::shared_ptr<const Model>& model, const Arguments& argument
 
 /// What follows a series or a sound.
 void continue_numbers(const std::shared_ptr<const Model>& model, const Arguments& arguments) {
-  for (const auto& [option, given] : {std::pair("--prompt", !arguments.prompt.empty()),
-                                      {"--complete", !arguments.complete.empty()},
-                                      {"--columns", arguments.columns != 0},
-                                      {"--count", arguments.count != 0},
-                                      {"--label", !arguments.labels.empty()},
-                                      {"--states", !arguments.states.empty()},
-                                      {"--save-states", !arguments.save_states.empty()},
-                                      {"--no-cache", arguments.no_cache}})
-    if (given) fail<UsageError>("generate", "expected no {} for a series or sound", option);
+  refuse(arguments,
+         {"--prompt", "--complete", "--columns", "--count", "--label", "--states", "--save-states",
+          "--no-cache"},
+         "for a series or sound");
   write_continuation(model, {.model = arguments.model,
                              .prompt = arguments.prompt_file,
                              .out = arguments.out,

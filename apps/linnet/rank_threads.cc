@@ -25,13 +25,12 @@ int threads_of_rank(Communicator& ranks) {
   Place own;
   std::memset(&own, 0, sizeof own);
   gethostname(own.machine, sizeof own.machine - 1);
-  const bool known = sched_getaffinity(0, sizeof own.processors, &own.processors) == 0;
-  const int processors = known ? CPU_COUNT(&own.processors) : static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
+  sched_getaffinity(0, sizeof own.processors, &own.processors);
   std::vector<Place> all(static_cast<std::size_t>(ranks.size()));
   ranks.all_gather(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(all)));
   const auto sharing = std::ranges::count_if(
       all, [&](const Place& place) { return std::memcmp(&place, &own, sizeof own) == 0; });
-  return std::clamp(processors / static_cast<int>(sharing), 1, Context::most_threads);
+  return std::clamp(available_processors() / static_cast<int>(sharing), 1, Context::most_threads);
 }
 
 }  // namespace linnet

@@ -225,11 +225,11 @@ bool SelfAttention::find_final_gradient(Context& context, View<float> gradient, 
     scan.prepend_gradient(earlier, later);
   };
   std::vector<std::byte> message = scan.gradient_message_of(gradient, *saved.before, *saved.own);
-  const std::vector<std::byte> own = message;
+  std::vector<std::byte> ahead;  // as it is, for the other direction
+  if (!parts_.causal) ahead = message;
   const bool any = exchange.exclusive_scan(message, prepend, true);
   if (any) scan.read_gradient(gradient, message);
   if (parts_.causal) return any;
-  std::vector<std::byte> ahead = own;
   if (!exchange.exclusive_scan(ahead, prepend, false)) return any;
   if (any) scan.prepend_gradient(ahead, message);
   scan.read_gradient(gradient, ahead);

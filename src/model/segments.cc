@@ -1,7 +1,6 @@
 #include "model/segments.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 
 #include "attention/cost.h"
@@ -43,10 +42,22 @@ double state_floats(const ModelConfig& config, Family family) {
 
 }  // namespace
 
-// The seeds are mixed through the generator itself.
+namespace {
+
+/// With a seed that is mixed through the generator itself.
+Dropout mixed(const Dropout& dropout, std::uint32_t stream, std::int64_t index) {
+  const auto words = Random(dropout.seed, Draw::dropout, stream).block(static_cast<std::uint64_t>(index));
+  return {dropout.rate, (std::uint64_t{words[0]} << 32) | words[1]};
+}
+
+}  // namespace
+
+Dropout dropout_of_pass(const Dropout& dropout, std::int64_t pass) {
+  return mixed(dropout, 0xffffffffu, pass);
+}
+
 Dropout dropout_of_part(const Dropout& dropout, std::int64_t part) {
-  const auto mixed = Random(dropout.seed, Draw::dropout, 0xfffffffeu).block(static_cast<std::uint64_t>(part));
-  return {dropout.rate, (std::uint64_t{mixed[0]} << 32) | mixed[1]};
+  return mixed(dropout, 0xfffffffeu, part);
 }
 
 void check_segments(const ModelConfig& config) {

@@ -25,7 +25,9 @@ struct PassBounds {
 /// Throws UsageError, naming the option, where a model cannot be trained in segments (has_fixed_states).
 void check_segments(const ModelConfig& config);
 
-/// Dropout with numbers of its own for a part of the sequences of a pass.
+/// Dropout with numbers of its own for a pass, or for a part of the sequences of one. Seeds that are made so
+/// never meet those of other passes, parts and runs.
+Dropout dropout_of_pass(const Dropout& dropout, std::int64_t pass);
 Dropout dropout_of_part(const Dropout& dropout, std::int64_t part);
 
 /// Some of the steps of all sequences of a pass, as a pass of their own. The piece owns the memory of what

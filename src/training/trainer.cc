@@ -182,10 +182,9 @@ double Trainer::Impl::compute_pass(const Batch& batch, std::int64_t pass, std::i
   SegmentedTransformer& transformer = transformer_for(each + (larger > 0 ? 1 : 0));
   const std::int64_t first = pass * each + std::min(pass, larger);
   const Batch part = part_of(batch, first, first + each + (pass < larger ? 1 : 0));
-  // Seeds of different passes and of different runs never meet: both are mixed through the generator itself.
-  const auto mixed = Random(static_cast<std::uint64_t>(options_.seed), Draw::dropout, 0xffffffffu)
-                         .block(static_cast<std::uint64_t>(steps() * options_.accumulate + own.first + pass));
-  Dropout dropout{static_cast<float>(config_.dropout), (std::uint64_t{mixed[0]} << 32) | mixed[1]};
+  Dropout dropout =
+      dropout_of_pass({static_cast<float>(config_.dropout), static_cast<std::uint64_t>(options_.seed)},
+                      steps() * options_.accumulate + own.first + pass);
   Pass inputs = pass_of(part);
   inputs.head_weights = head_weights_;
   PassPart place;

@@ -54,4 +54,34 @@ struct PassExample {
   }
 };
 
+/// The loss and the gradients of a pass.
+struct PassResult {
+  double nats = 0;
+  std::vector<float> gradients;
+};
+
+/// Within `tolerance` all gradients together, and within ten times as much those of every parameter.
+inline void expect_close(const PassResult& found, const PassResult& expected, const ParameterTable& table,
+                         double tolerance) {
+  EXPECT_NEAR(found.nats, expected.nats, 1e-6 * expected.nats);
+  EXPECT_LT(relative_error(found.gradients, expected.gradients), tolerance);
+  for (const ParameterTable::Row& row : table.rows()) {
+    const auto part = [&](const std::vector<float>& all) {
+      return std::span(all).subspan(static_cast<std::size_t>(row.place.offset()),
+                                    static_cast<std::size_t>(row.count));
+    };
+    EXPECT_LT(
+        relative_error(part(found.gradients), part(expected.gradients), 1e-3 * norm(expected.gradients)),
+        10 * tolerance)
+        << row.name;
+  }
+}
+
+/// A tiny model of sequences that go beyond a chunk of attention.
+inline ModelConfig long_config() {
+  ModelConfig config = tiny_config();
+  config.length = 200;
+  return config;
+}
+
 }  // namespace linnet
