@@ -46,7 +46,7 @@ void run(Communicator& ranks, const std::string& way, int victim) {
   } else if (way == "kill-idle") {  // while the others compute for long and call nothing
     if (chosen) raise(SIGKILL);
     std::this_thread::sleep_for(std::chrono::minutes(2));
-  } else if (way == "throw") {
+  } else if (way == "throw" || way == "throw-late") {
     work(ranks, [&](int step) {
       if (chosen && step == 20) throw Error(fmt::format("rank {} has a full disk", ranks.rank()));
     });
@@ -72,6 +72,8 @@ int main(int argc, char** argv) {
   if (argc < 3) return 2;
   std::signal(SIGTERM, on_stop);
   const bool by_silence = argc > 3;
+  const bool late = std::string(argv[1]) == "throw-late";
+  if (late) std::signal(SIGTERM, SIG_DFL);
   const std::unique_ptr<Communicator> ranks =
       by_silence ? communicator_of(mpi_transport(true)) : start_ranks();
   ranks->on_failure_say("the last good checkpoint is runs/one/7");
@@ -79,7 +81,9 @@ int main(int argc, char** argv) {
     run(*ranks, argv[1], std::atoi(argv[2]));
     return 0;
   } catch (const std::exception& error) {
-    if (ranks->fail(error.what())) fmt::print(stderr, "linnet: {}\n", error.what());
+    if (!ranks->fail(error.what())) return 1;
+    if (late) std::this_thread::sleep_for(std::chrono::milliseconds(600));
+    fmt::print(stderr, "linnet: {}\n", error.what());
     return 1;
   }
 }

@@ -85,6 +85,17 @@ TEST(RankFailures, TheSameErrorOfAllRanksIsPrintedOnce) {
   EXPECT_EQ(count(outcome.text, "linnet: "), 1) << outcome.text;
 }
 
+// mpirun ends all ranks as soon as one has ended with an error.
+TEST(RankFailures, TheErrorIsPrintedBeforeAnyRankEnds) {
+  for (const char* arguments : {"throw-late -1", "throw-late 1"}) {
+    const Outcome outcome = run(3, arguments);
+    EXPECT_NE(outcome.status, 0);
+    EXPECT_NE(outcome.status, 124) << outcome.text;
+    EXPECT_EQ(count(outcome.text, "linnet: "), 1) << outcome.text;
+    EXPECT_EQ(count(outcome.text, "has a full disk\n"), 1) << outcome.text;
+  }
+}
+
 TEST(RankFailures, AStopOfAllRanksIsNoDeath) {
   for (const char* arguments : {"stop -1", "stop -1 silence"}) {
     const Outcome outcome = run(3, arguments);

@@ -13,7 +13,7 @@ enum class News : int {
   failure,  ///< the sender has failed, for the reason in the text
   heard,    ///< answers `failure`
   death,    ///< the rank `about` is dead
-  spoken,   ///< the sentence about the death has been printed
+  spoken,   ///< the sentence about the failure or the death has been printed
 };
 
 /// Sends and receives letters, for the one thread that calls MPI. Letters of one sender arrive in order.

@@ -30,7 +30,7 @@ using std::chrono::milliseconds;
 /// Rests between two looks at MPI while messages are under way, growing, and while there are none.
 constexpr microseconds shortest_rest{10}, longest_rest{200}, idle_rest{10000};
 
-/// How long others have for the end of what they do when a rank fails, and for the sentence about a death.
+/// How long others have for the end of what they do when a rank fails, and a rank for its sentence about it.
 constexpr milliseconds failure_limit{1000}, speech_limit{700}, farewell{300};
 
 /// Before a rank counts as dead, its last letters are read: so many looks in a row have to find it dead.
@@ -191,7 +191,9 @@ class MpiTransport final : public Transport {
           if (!failing_ && !peers_->has_left(letter->about)) mourn(letter->about);
           break;
         case News::spoken:
-          std::_Exit(1);
+          if (!failing_) std::_Exit(1);
+          spoken_ = true;
+          break;
       }
     }
   }
@@ -232,7 +234,7 @@ class MpiTransport final : public Transport {
   bool end_failure() {
     const auto passed = Clock::now() - *failing_;
     std::unique_lock lock(mutex_);
-    const bool own = failed_ == rank_;
+    const bool own = failed_ == rank_, speaks = own && speaks_;
     if (own && !all_heard_ && (static_cast<int>(heard_.size()) == size_ - 1 || passed > failure_limit)) {
       all_heard_ = true;
       answered_.notify_all();
@@ -242,10 +244,20 @@ class MpiTransport final : public Transport {
       given_up_ = true;
       const bool clean = freight_->empty();
       freight_->give_up(reason());
-      if (!clean) return true;
+      if (!clean) {
+        lock.unlock();
+        if (!speaks) std::this_thread::sleep_for(speech_limit);
+        return true;
+      }
     }
-    return given_up_ && closing_ && (!own || all_heard_) &&
-           (!letters_->under_way() || passed > failure_limit);
+    if (!given_up_ || !closing_ || (own && !all_heard_)) return false;
+    // Launchers end all processes once one has ended with an error: the rank that prints its own comes first.
+    if (speaks && !spoken_) {
+      spoken_ = true;
+      tell_all(News::spoken, rank_);
+    }
+    return (spoken_ && !letters_->under_way()) ||
+           passed > (speaks ? failure_limit : failure_limit + speech_limit);
   }
 
   /// The same where no rank has failed: when all ranks have said goodbye.
@@ -353,6 +365,7 @@ class MpiTransport final : public Transport {
   microseconds rest_ = shortest_rest;
   int looks_ = 0;  ///< that have found a rank dead
   bool given_up_ = false, goodbye_ = false;
+  bool spoken_ = false;  ///< whether the error of the rank that failed has been printed
 };
 
 }  // namespace

@@ -25,7 +25,7 @@ template <class... Arguments>
                          Arguments&&... arguments) {
   if (launched.rank == 0) fail<UsageError>("ranks", message, std::forward<Arguments>(arguments)...);
   // Launchers end all processes once one has failed: rank 0 speaks first.
-  std::this_thread::sleep_for(std::chrono::seconds(1));
+  std::this_thread::sleep_for(std::chrono::seconds(5));
   std::_Exit(2);
 }
 
