@@ -27,8 +27,10 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
-/// Rests between two looks at MPI while messages are under way, growing, and while there are none.
-constexpr microseconds shortest_rest{10}, longest_rest{200}, idle_rest{10000};
+/// Rests between two looks at MPI while messages are under way, and while there are none. The former grow to
+/// a ninth of the time waited so far: a message is found little later than it comes, and a long wait costs
+/// the threads that compute few interruptions.
+constexpr microseconds shortest_rest{10}, longest_rest{1000}, idle_rest{10000};
 
 /// How long others have for the end of what they do when a rank fails, and a rank for its sentence about it.
 constexpr milliseconds failure_limit{1000}, speech_limit{700}, farewell{300};
@@ -294,7 +296,7 @@ class MpiTransport final : public Transport {
       return !orders_.empty() || (failed_ == rank_ && !failing_) || (closing_ && idle);
     };
     wake_.wait_for(lock, idle ? idle_rest : rest_, news);
-    rest_ = std::min(rest_ * 3 / 2, longest_rest);
+    rest_ = std::min(rest_ * 9 / 8, longest_rest);
   }
 
   /// Ends the process after the lowest rank that lives has said that `rank` is dead.
