@@ -14,15 +14,19 @@ What is compared runs in turn, round after round. A figure is the median of the 
 """
 
 import argparse
+import pathlib
 import statistics
+import sys
 import time
 
 import torch
 import torch.nn.functional as F
-from torch import nn
 
 import linnet
 import linnet.torch as lt
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "bench" / "peers"))
+import pytorch_models as models
 
 
 def median_times(rounds, **calls):
@@ -81,19 +85,6 @@ def crossing(rounds):
     show("for comparison, q * k and gradients", times["multiply"] / count, unit="us")
 
 
-def chunked_linear(q, k, v, chunk=128):
-    """elu(q) + 1 and elu(k) + 1 under a causal mask in chunks, [batch, heads, length, dim]: PyTorch's operators alone."""
-    batch, heads, length, dim = q.shape
-    q, k = F.elu(q) + 1, F.elu(k) + 1
-    v = torch.cat([v, torch.ones_like(v[..., :1])], -1)  # the last column is the denominator
-    q, k, v = (x.reshape(batch, heads, length // chunk, chunk, -1) for x in (q, k, v))
-    sums = k.transpose(-1, -2) @ v
-    before = sums.cumsum(2) - sums
-    inside = (q @ k.transpose(-1, -2)).tril() @ v
-    out = (inside + q @ before).reshape(batch, heads, length, -1)
-    return out[..., :-1] / (out[..., -1:] + 1e-6)
-
-
 def ours_linear(q, k, v):
     return lt.linear_attention(q, k, v, mask="causal", layout="bhnd")
 
@@ -102,7 +93,7 @@ def linear(rounds):
     inputs = [torch.randn(1, 8, 16384, 64) for _ in range(3)]
     fastest = {}
     for chunk in (64, 128, 256):
-        theirs = torch.compile(lambda q, k, v, chunk=chunk: chunked_linear(q, k, v, chunk))
+        theirs = torch.compile(lambda q, k, v, chunk=chunk: models.chunked_linear(q, k, v, chunk))
         error = (theirs(*inputs) - ours_linear(*inputs)).abs().max().item()
         assert error < 1e-3, error
         times = median_times(
@@ -141,64 +132,15 @@ def softmax(rounds):
         show("the same, forward and backward", times["ours_training"], times["theirs_training"])
 
 
-LAYERS, WIDTH, HEADS, LENGTH, LEVELS, BATCH = 8, 256, 8, 784, 256, 10
-
-
-class Block(nn.Module):
-    """A layer of the paper's model: attention and a feed-forward network, each followed by its norm."""
-
-    def __init__(self, attend):
-        super().__init__()
-        self.attend = attend
-        self.qkv, self.output = nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, WIDTH)
-        self.first, self.second = nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(4 * WIDTH, WIDTH)
-        self.norm1, self.norm2 = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
-
-    def forward(self, x):
-        q, k, v = (part.unflatten(-1, (HEADS, -1)).transpose(1, 2) for part in self.qkv(x).chunk(3, -1))
-        x = self.norm1(x + self.output(self.attend(q, k, v).transpose(1, 2).flatten(-2)))
-        return self.norm2(x + self.second(F.gelu(self.first(x))))
-
-
-class Pixels(nn.Module):
-    def __init__(self, attend):
-        super().__init__()
-        self.embedding = nn.Embedding(LEVELS, WIDTH)
-        self.positions = nn.Parameter(0.02 * torch.randn(LENGTH, WIDTH))
-        self.blocks = nn.Sequential(*(Block(attend) for _ in range(LAYERS)))
-        self.head = nn.Linear(WIDTH, LEVELS)
-
-    def forward(self, tokens):
-        return self.head(self.blocks(self.embedding(tokens) + self.positions))
-
-
-def step_of(attend, tokens):
-    """One update of the model under torch.compile, with Adam and clipping."""
-    torch.manual_seed(0)
-    model = torch.compile(Pixels(attend))
-    optimiser = torch.optim.Adam(model.parameters(), lr=1e-4)
-
-    def step():
-        logits = model(tokens[:, :-1])
-        loss = F.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
-        optimiser.zero_grad()
-        loss.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimiser.step()
-
-    return step
-
-
 def step(rounds):
-    tokens = torch.randint(LEVELS, (BATCH, LENGTH + 1))
-    settings = {"model.head": "categorical", "model.length": LENGTH, "model.vocabulary": LEVELS}
+    tokens = torch.randint(models.LEVELS, (models.BATCH, models.LENGTH + 1))
+    settings = {"model.head": "categorical", "model.length": models.LENGTH, "model.vocabulary": models.LEVELS}
     trainer = linnet.Trainer("paper-mnist", settings=settings, threads=torch.get_num_threads())
     pixels = tokens[:, :-1].numpy()
-    chunk = 112  # 784 has no larger divisor near 128
     times = median_times(
         rounds,
-        pytorch=step_of(lambda q, k, v: chunked_linear(q, k, v, chunk), tokens),
-        operator=step_of(ours_linear, tokens),
+        pytorch=models.update_of(models.linear_of_pictures, tokens),
+        operator=models.update_of(ours_linear, tokens),
         linnet=lambda: trainer.step(pixels),
     )
     show("training step, PyTorch's attention", times["pytorch"])
