@@ -1,0 +1,50 @@
+#!/usr/bin/env python3
+"""MNIST pixel by pixel for an equal budget of time: linear and softmax attention (docs/results.md).
+
+    experiments/mnist.py LINNET MNIST_FOLDER OUT [MINUTES] [KEY=VALUE ...]
+
+LINNET is the program and MNIST_FOLDER holds the four files of MNIST. Every attention trains experiments/mnist.toml for
+MINUTES (45) with bf16 products, in OUT. Then the script prints a table of the loss over all test images, draws 64
+pictures and the lower halves of the first test images with each model, and the losses against time. Started again, it
+goes on where it was interrupted. KEY=VALUE change the configuration of all runs.
+"""
+import gzip
+import pathlib
+import struct
+
+import budget
+
+ATTENTION = {"linear-decay": ["attention.decay=learned"], "softmax": ["attention.family=softmax"], "linear": []}
+PICTURES = 64
+
+
+def first_pictures(mnist, file):
+    """Writes the first test images into an IDX file."""
+    compressed = mnist / "t10k-images-idx3-ubyte.gz"
+    source = gzip.open(compressed) if compressed.exists() else open(mnist / "t10k-images-idx3-ubyte", "rb")
+    with source:
+        magic, _, rows, columns = struct.unpack(">4I", source.read(16))
+        pixels = source.read(PICTURES * rows * columns)
+    file.write_bytes(struct.pack(">4I", magic, PICTURES, rows, columns) + pixels)
+
+
+def main():
+    linnet, mnist, out, minutes, settings = budget.arguments(__doc__, 45)
+    config = pathlib.Path(__file__).resolve().parent / "mnist.toml"
+    for name, changes in ATTENTION.items():
+        budget.train(linnet, config, mnist, out / name, minutes, [*changes, *settings])
+    first_pictures(mnist, out / "first-idx3-ubyte")
+    print("attention | updates | images seen | minutes | bits per dimension, all test images")
+    for name in ATTENTION:
+        found = budget.result(linnet, out / name)
+        images = found["tokens"] // 784
+        print(f"{name} | {found['updates']} | {images} | {found['minutes']:.1f} | {found['bits']:.4f}", flush=True)
+        budget.run(linnet, "generate", out / name, "--count", PICTURES, "--seed", 1, "--out", out / f"{name}-samples.png")
+        budget.run(linnet, "generate", out / name, "--complete", out / "first-idx3-ubyte", "--seed", 1, "--out",
+                   out / f"{name}-halves.png")
+    budget.run(linnet, "plot", *(out / name for name in ATTENTION), "--x", "seconds", "--title",
+               f"MNIST, {minutes:g} minutes each", "--out", out / "mnist.svg")
+
+
+if __name__ == "__main__":
+    main()
