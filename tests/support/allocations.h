@@ -15,11 +15,15 @@
 namespace linnet::allocations {
 
 inline std::atomic<std::int64_t> count{0};
+inline std::atomic<std::int64_t> large{0};  ///< of those, at least `large_bytes` each
 inline std::atomic<std::int64_t> left{std::numeric_limits<std::int64_t>::max()};  ///< before memory is short
 
+inline constexpr std::size_t large_bytes = 1 << 15;
+
 /// Counts one, and says whether it is to succeed.
-inline bool next() {
+inline bool next(std::size_t bytes) {
   count.fetch_add(1, std::memory_order_relaxed);
+  if (bytes >= large_bytes) large.fetch_add(1, std::memory_order_relaxed);
   return left.fetch_sub(1, std::memory_order_relaxed) > 0;
 }
 
@@ -45,17 +49,18 @@ extern "C" int __sanitizer_install_malloc_and_free_hooks(void (*)(const volatile
                                                          void (*)(const volatile void*));
 namespace {
 [[maybe_unused]] const int hooks = __sanitizer_install_malloc_and_free_hooks(
-    [](const volatile void*, std::size_t) { linnet::allocations::next(); }, [](const volatile void*) {});
+    [](const volatile void*, std::size_t bytes) { linnet::allocations::next(bytes); },
+    [](const volatile void*) {});
 }
 #else
 #pragma GCC visibility push(default)  // so that shared libraries find these
 extern "C" void* __libc_malloc(std::size_t);
 extern "C" void* __libc_memalign(std::size_t, std::size_t);
 extern "C" void* malloc(std::size_t bytes) {
-  return linnet::allocations::next() ? __libc_malloc(bytes) : nullptr;
+  return linnet::allocations::next(bytes) ? __libc_malloc(bytes) : nullptr;
 }
 extern "C" void* aligned_alloc(std::size_t alignment, std::size_t bytes) {
-  return linnet::allocations::next() ? __libc_memalign(alignment, bytes) : nullptr;
+  return linnet::allocations::next(bytes) ? __libc_memalign(alignment, bytes) : nullptr;
 }
 extern "C" int posix_memalign(void** memory, std::size_t alignment, std::size_t bytes) {
   *memory = aligned_alloc(alignment, bytes);
