@@ -503,6 +503,9 @@ TEST(Bench, TrainMeasuresUpdates) {
     expect_fields(rows[i], {"config", "family", "batch", "tokens_per_second", "model_flops_per_token",
                             "fraction_of_ceiling"});
     EXPECT_EQ(rows[i]["batch"], i % 2 == 0 ? 2 : 4);
+    const double part = rows[i]["update_ms"]["min"];
+    EXPECT_GT(part, 0);
+    EXPECT_LT(part, rows[i]["time_ms"]["min"].get<double>());
     EXPECT_NEAR(rows[i]["tokens_per_second"].get<double>() * rows[i]["time_ms"]["median"].get<double>() / 1e3,
                 16 * rows[i]["batch"].get<double>(), 1e-6);
   }

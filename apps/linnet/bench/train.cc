@@ -1,5 +1,7 @@
 #include <fmt/core.h>
 
+#include <chrono>
+
 #include "attention/family.h"
 #include "base/fail.h"
 #include "bench/bench.h"
@@ -24,9 +26,12 @@ struct Arguments {
 Json measure(Context& context, const RunConfig& config, double seconds) {
   reset_peak_memory();
   RandomTraining training("bench", context, config);
+  std::vector<double> outside;  // seconds of what follows the gradients
   const auto update = [&] {
     training.pass();
+    const auto start = std::chrono::steady_clock::now();
     training.update();
+    outside.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
   };
   const std::vector<double> times = time_calls(update, seconds, 3);
 
@@ -34,6 +39,7 @@ Json measure(Context& context, const RunConfig& config, double seconds) {
   const char* const precision = name_of(config.training.precision);
   Json json = bench_row(context, "train", precision);
   json["time_ms"] = time_summary(times);
+  json["update_ms"] = time_summary(outside);
   const double rate =
       static_cast<double>(training.tokens()) / (1e-3 * json["time_ms"]["median"].get<double>());
   json["family"] = families_text(model.attention);
@@ -115,8 +121,9 @@ void run(const Arguments& arguments) {
     return;
   }
   print_ceilings(rows);
-  print_table(rows, {"threads", "config", "family", "batch", "length", "dtype", "time_ms.median",
-                     "peak_memory_bytes", "tokens_per_second", "gflops", "fraction_of_ceiling"});
+  print_table(
+      rows, {"threads", "config", "family", "batch", "length", "dtype", "time_ms.median", "update_ms.median",
+             "peak_memory_bytes", "tokens_per_second", "gflops", "fraction_of_ceiling"});
 }
 
 }  // namespace
