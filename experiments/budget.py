@@ -20,14 +20,15 @@ def options(settings):
 def rows(folder):
     """The measurements of a run: updates and evaluations, the heading left out."""
     lines = (pathlib.Path(folder) / "metrics.jsonl").read_text().splitlines()
-    return [row for row in map(json.loads, lines) if "step" in row]
+    return [row for row in map(json.loads, lines[1:]) if "step" in row]
 
 
 def train(linnet, config, data, folder, minutes, settings):
     """Trains until the time is over. The rate of updates is measured first, so that the schedule of the learning rate
     ends with the budget. A run that was interrupted goes on with the time that it has left."""
     if not folder.exists():
-        bench = json.loads(run(linnet, "bench", "train", "--config", config, "--seconds", 20, "--json", *options(settings)))
+        bench = json.loads(run(linnet, "bench", "train", "--config", config, "--seconds", min(20, 6 * minutes), "--json",
+                               *options(settings)))
         rate = bench[0]["tokens_per_second"] / (bench[0]["batch"] * bench[0]["length"])
         steps = max(1, round(SHARE * rate * 60 * minutes))
         evaluations = f"training.evaluate_every={max(1, steps // 10)}"
@@ -41,14 +42,15 @@ def train(linnet, config, data, folder, minutes, settings):
 
 
 def result(linnet, folder):
-    """What the run did, and the loss over all validation examples: a dictionary."""
+    """What the run did, and the loss over all validation examples."""
     last = rows(folder)[-1]
     evaluation = json.loads(run(linnet, "evaluate", folder, "--json"))
-    return {"updates": last["step"], "tokens": last["tokens"], "minutes": last["seconds"] / 60, "bits": evaluation["bits_per_token"]}
+    return {"updates": last["step"], "tokens": last["tokens"], "minutes": last["seconds"] / 60,
+            "bits": evaluation["bits_per_token"]}
 
 
 def arguments(usage, minutes):
-    """The program, the data, the folder for the results, the minutes, and settings of every run."""
+    """The program, the data, the folder for the results, the minutes (or those given here) and settings of every run."""
     if len(sys.argv) < 4:
         sys.exit(usage)
     given = sys.argv[4:]

@@ -3,9 +3,10 @@
 
     experiments/shakespeare.py LINNET TEXT OUT [MINUTES] [KEY=VALUE ...]
 
-LINNET is the program, TEXT the file and OUT a folder for the runs. Trains experiments/shakespeare.toml for MINUTES (3),
-and prints the loss over the whole last tenth of the text. KEY=VALUE change the configuration. Where this Python has
-PyTorch, nanoGPT's recipe runs first (shakespeare_pytorch.py), and Linnet gets the time that it took instead of MINUTES.
+LINNET is the program, TEXT the file and OUT a folder for the run. Trains experiments/shakespeare.toml for MINUTES, and
+prints the loss over the whole last tenth of the text. KEY=VALUE change the configuration. Without MINUTES, nanoGPT's recipe
+in PyTorch (shakespeare_pytorch.py) runs first where this Python has it, and Linnet gets the time that it took; three
+minutes otherwise.
 """
 import importlib.util
 import json
@@ -16,17 +17,17 @@ import budget
 
 
 def main():
-    linnet, text, out, minutes, settings = budget.arguments(__doc__, 3)
+    linnet, text, out, minutes, settings = budget.arguments(__doc__, None)
     here = pathlib.Path(__file__).resolve().parent
     print("program | updates | bytes seen | minutes | bits per byte, last tenth")
-    if importlib.util.find_spec("torch"):
+    if minutes is None and importlib.util.find_spec("torch"):
         peer = json.loads(budget.run(sys.executable, here / "shakespeare_pytorch.py", text))
         minutes = peer["minutes"]
         print(f"PyTorch {peer['version']} | {peer['updates']} | {peer['tokens']} | {minutes:.1f} | {peer['bits']:.3f}", flush=True)
-    budget.train(linnet, here / "shakespeare.toml", text, out / "linear", minutes, settings)
-    found = budget.result(linnet, out / "linear")
+    budget.train(linnet, here / "shakespeare.toml", text, out, minutes or 3, settings)
+    found = budget.result(linnet, out)
     print(f"Linnet | {found['updates']} | {found['tokens']} | {found['minutes']:.1f} | {found['bits']:.3f}")
-    print(budget.run(linnet, "generate", out / "linear", "--prompt", "ROMEO:", "--length", 300, "--temperature", 0.8, "--seed", 1))
+    print(budget.run(linnet, "generate", out, "--prompt", "ROMEO:", "--length", 300, "--temperature", 0.8, "--seed", 1))
 
 
 if __name__ == "__main__":
