@@ -218,24 +218,52 @@ std::vector<std::pair<std::string, std::string>> pairs(const std::vector<std::st
   return all;
 }
 
-/// Seconds of each of `steps` calls, after those of a thousand others.
-std::vector<double> time_stream(std::int64_t steps, const std::function<void()>& step) {
-  std::vector<double> times(static_cast<std::size_t>(steps));
-  for (int i = 0; i < 1000; ++i) step();
-  for (double& time : times) {
-    const auto start = std::chrono::steady_clock::now();
-    step();
-    time = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+/// Seconds, sorted, of each of so many steps, and of as many waits that do nothing but read the clock for as
+/// long as a step takes: what they take longer is the system's doing, and no step's.
+struct StreamTimes {
+  std::vector<double> steps, waits;
+};
+
+/// In turn, after a thousand steps that do not count.
+StreamTimes time_stream(std::int64_t steps, const std::function<void()>& step) {
+  using Clock = std::chrono::steady_clock;
+  const auto seconds_of = [](const auto& call) {
+    const Clock::time_point start = Clock::now();
+    call(start);
+    return std::chrono::duration<double>(Clock::now() - start).count();
+  };
+  const auto timed_step = [&] { return seconds_of([&](Clock::time_point) { step(); }); };
+  std::vector<double> first(1000);
+  for (double& time : first) time = timed_step();
+  std::ranges::sort(first);
+  const auto usual =
+      std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(quantile(first, 0.5)));
+  StreamTimes times;
+  for (std::vector<double>* all : {&times.steps, &times.waits}) all->resize(static_cast<std::size_t>(steps));
+  for (std::size_t i = 0; i < times.steps.size(); ++i) {
+    times.steps[i] = timed_step();
+    times.waits[i] = seconds_of([&](Clock::time_point start) {
+      while (Clock::now() - start < usual) {
+      }
+    });
   }
-  std::ranges::sort(times);
+  for (std::vector<double>* all : {&times.steps, &times.waits}) std::ranges::sort(*all);
   return times;
+}
+
+/// Of sorted seconds, in microseconds.
+Json slowest(const std::vector<double>& times) {
+  return {{"p50", 1e6 * quantile(times, 0.5)},
+          {"p99", 1e6 * quantile(times, 0.99)},
+          {"p999", 1e6 * quantile(times, 0.999)},
+          {"max", 1e6 * times.back()}};
 }
 
 /// A stream without an end on one thread: what matters is its slowest steps.
 Json measure_real_time(Context& context, const std::shared_ptr<const Model>& model, const Row& row,
                        std::int64_t steps) {
   const ModelConfig& config = model->config();
-  std::vector<double> times;
+  StreamTimes times;
   std::size_t state_bytes = 0;
   if (config.columns > 0) {
     NumberSession session(model, 1, {.capacity = steps, .threads = 1});
@@ -257,10 +285,10 @@ Json measure_real_time(Context& context, const std::shared_ptr<const Model>& mod
   Json json = json_of(context, row);
   json["steps"] = steps;
   json["parameters"] = model->parameter_count();
-  json["step_us"] = {{"p50", 1e6 * quantile(times, 0.5)},
-                     {"p99", 1e6 * quantile(times, 0.99)},
-                     {"p999", 1e6 * quantile(times, 0.999)},
-                     {"max", 1e6 * times.back()}};
+  json["step_us"] = slowest(times.steps);
+  json["wait_us"] = slowest(times.waits);
+  json["p999_beyond_wait"] =
+      (quantile(times.steps, 0.999) - quantile(times.waits, 0.999)) / quantile(times.steps, 0.5);
   json["state_bytes_per_stream"] = state_bytes;
   json["weight_bytes"] = model->weight_bytes();
   return json;
@@ -359,8 +387,9 @@ void add_rows(Json& rows, Context& context, const std::shared_ptr<const Model>& 
 
 void print_rows(const Json& rows, const Arguments& arguments) {
   if (arguments.real_time) {
-    print_table(rows, {"config", "family", "dtype", "parameters", "steps", "step_us.p50", "step_us.p99",
-                       "step_us.p999", "step_us.max", "state_bytes_per_stream"});
+    print_table(
+        rows, {"config", "family", "dtype", "parameters", "steps", "step_us.p50", "step_us.p99",
+               "step_us.p999", "step_us.max", "wait_us.p999", "p999_beyond_wait", "state_bytes_per_stream"});
     return;
   }
   if (!arguments.position.empty()) {
