@@ -70,12 +70,18 @@ struct LshOptions {
   std::uint64_t seed = 0;   ///< seed of the random rotations, which also depend on `layer`, round and head
 };
 
+struct SoftmaxOptions {
+  /// Of the keys and values that its states keep: f32, or bf16 for half the memory, rounded to the nearest.
+  DType cache = DType::f32;
+};
+
 /// The attention of a layer. A family ignores the options of the other families.
 struct AttentionOptions {
   Family family = Family::linear;
   float scale = 0;  ///< softmax, linformer, lsh, local, strided: factor of q·k; 0 means 1/√E
   int layer = 0;    ///< passed to the feature map; part of the seed of lsh
   LinearOptions linear = {};
+  SoftmaxOptions softmax = {};
   KernelOptions kernel = {};
   LocalOptions local = {};
   StridedOptions strided = {};
@@ -89,10 +95,11 @@ struct HeadShape {
   std::int64_t value_dim = 1;  ///< M, of values
 };
 
-/// The state of the recurrent form: f32, one slot per stream. A slot of the linear family has a fixed size,
-/// H·(F·M + F) floats, or twice that with compensated sums. Softmax keeps every key and value, H·(E + M)
-/// floats per token. `local` keeps the last left + 1 of them, `strided` those that a later query may see. A
-/// state belongs to the Attention that made it. One thread at a time may use a slot.
+/// The state of the recurrent form: one slot per stream, f32 unless the options say otherwise. A slot of the
+/// linear family has a fixed size, H·(F·M + F) floats, or twice that with compensated sums. Softmax keeps
+/// every key and value, H·(E + M) floats per token, or as many bf16. `local` keeps the last left + 1 of them,
+/// `strided` those that a later query may see. A state belongs to the Attention that made it. One thread at a
+/// time may use a slot.
 ///
 /// `save` writes and `restore` reads these arrays, row-major and f32:
 /// - linear: S [H, F, M] = Σ φ(k) vᵀ, then z [H, F] = Σ φ(k). With compensated sums a second S and z follow,
@@ -105,8 +112,9 @@ struct HeadShape {
 ///
 /// In the caller's memory (`make_state`) slot i begins at float i · `state_floats`:
 /// - linear: the arrays that `save` writes.
-/// - softmax: keys [H, capacity, E], then values [H, capacity, M]. The first n tokens of a head are in use.
-///   16 floats follow, which vector loads may read and which have no meaning.
+/// - softmax: keys [H, capacity, E], then values [H, capacity, M], both f32 or both bf16. The first n tokens
+/// of
+///   a head are in use. 16 floats follow, which vector loads may read and which have no meaning.
 /// - strided: the same, with the tokens in the order of `save`. With the fixed pattern there are
 ///   ⌊capacity/s⌋ c + s of them in place of `capacity`.
 /// - local: the same with left + 1 tokens, where token t of the stream is at row t mod (left + 1).
@@ -145,7 +153,7 @@ class LINNET_API State {
   /// Copies `source_slot` of `source` to `slot`. The same Attention made `source`, which may be this state.
   virtual void copy(std::int64_t slot, const State& source, std::int64_t source_slot) = 0;
 
-  /// `save` writes the numbers of the slot, `bytes(slot) / 4` of them, in the layout that the family
+  /// `save` writes the numbers of the slot, `saved_floats` of its position, in the layout that the family
   /// documents. `restore` reads them; `position` is the number of tokens that they represent, from 0 to
   /// `most_position`. Both throw Error when the count or the position does not fit. The slot is then
   /// unchanged.

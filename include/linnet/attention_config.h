@@ -33,6 +33,11 @@ struct LinearConfig {
   double longest_memory = 4096;  ///< attention.longest_memory, of the last one; geometric between them
 };
 
+/// Attention of the softmax family in a model.
+struct SoftmaxConfig {
+  DType cache = DType::f32;  ///< attention.cache, f32 or bf16: of the keys and values kept in generation
+};
+
 /// Attention of the kernel family in a model.
 struct KernelConfig {
   std::string similarity = "exponential";  ///< attention.similarity
@@ -59,6 +64,7 @@ struct AttentionConfig {
   double epsilon = 1e-6;                 ///< attention.epsilon, of the linear and the kernel family
   std::int64_t seed = 0;                 ///< attention.seed, of random features and of lsh's rotations
   LinearConfig linear = {};
+  SoftmaxConfig softmax = {};
   KernelConfig kernel = {};
   LocalConfig local = {};
   StridedOptions strided = {};  ///< attention.pattern, stride (0: from the length) and summary

@@ -153,6 +153,8 @@ class Attention:
         Whether states of the linear family collect the rounding errors of their sums.
     scale : float
         Factor of q·k in softmax, linformer, lsh, local and strided; 0 stands for 1/sqrt(dim).
+    cache : {"f32", "bf16"}
+        Type of the keys and values that states of the softmax family keep; bf16 takes half the memory.
     left, right : int
         Of the local family: query i sees the keys i - left ... i + right.
     pattern : {"strided", "fixed"}
@@ -178,6 +180,7 @@ class Attention:
         epsilon: float = 1e-6,
         compensated: bool = True,
         scale: float = 0.0,
+        cache: str = "f32",
         left: int = 128,
         right: int = 0,
         pattern: str = "strided",
@@ -189,7 +192,7 @@ class Attention:
         seed: int = 0,
         layer: int = 0,
     ):
-        for name, value in {"family": family, "normalise": normalise, "pattern": pattern}.items():
+        for name, value in {"family": family, "normalise": normalise, "cache": cache, "pattern": pattern}.items():
             if not isinstance(value, str):
                 raise _core.ArgumentTypeError(f"[attention] expected {name} as text, got {type(value).__name__}")
         self.family = family
@@ -210,6 +213,7 @@ class Attention:
             "epsilon": real("attention", "epsilon", epsilon),
             "compensated": bool(compensated),
             "scale": real("attention", "scale", scale),
+            "cache": cache,
             "layer": self._layer,
             "left": whole("attention", "left", left),
             "right": whole("attention", "right", right),

@@ -218,7 +218,7 @@ void bind_state(nb::module_& module) {
             std::vector<float> numbers;
             {
               const Computing turn(self.mutex);
-              numbers.resize(self.state->bytes(slot) / sizeof(float));
+              numbers.resize(static_cast<std::size_t>(self.state->saved_floats(self.state->position(slot))));
               self.state->save(slot, numbers);
             }
             return numpy_of(std::move(numbers));

@@ -49,12 +49,18 @@ SparsePattern find_pattern(const std::string& name) {
   refuse("attention", "pattern 'strided' or 'fixed'", "'" + name + "'");
 }
 
+DType find_cache(const std::string& name) {
+  if (name == "f32") return DType::f32;
+  if (name == "bf16") return DType::bf16;
+  refuse("attention", "cache 'f32' or 'bf16'", "'" + name + "'");
+}
+
 AttentionOptions make_options(const std::string& family, const MapObject* map,
                               const SimilarityObject* similarity, const std::string& normalise, float epsilon,
                               bool compensated, float scale, int layer, std::int64_t left, std::int64_t right,
                               const std::string& pattern, std::int64_t stride, std::int64_t summary,
                               std::int64_t buckets, std::int64_t chunk, std::int64_t rounds,
-                              std::uint64_t seed) {
+                              std::uint64_t seed, const std::string& cache) {
   AttentionOptions options;
   options.family = find_family(family);
   options.scale = scale;
@@ -67,6 +73,7 @@ AttentionOptions make_options(const std::string& family, const MapObject* map,
   options.local = {left, right};
   options.strided = {find_pattern(pattern), stride, summary};
   options.lsh = {buckets, chunk, rounds, seed};
+  options.softmax.cache = find_cache(cache);
   return options;
 }
 
@@ -166,7 +173,7 @@ void bind_attention_options(nb::module_& module) {
                   "similarity"_a.none() = nb::none(), "normalise"_a = "sum", "epsilon"_a = 1e-6f,
                   "compensated"_a = true, "scale"_a = 0.0f, "layer"_a = 0, "left"_a = 128, "right"_a = 0,
                   "pattern"_a = "strided", "stride"_a = 0, "summary"_a = 8, "buckets"_a = 0, "chunk"_a = 64,
-                  "rounds"_a = 1, "seed"_a = 0);
+                  "rounds"_a = 1, "seed"_a = 0, "cache"_a = "f32");
   module.def(
       "families", &family_rows,
       "The attention families: a list of dictionaries with name, masks, recurrent, cost, training, state and "

@@ -152,6 +152,23 @@ def test_states_save_restore_fork_and_clone():
         state.reset(2)
 
 
+def test_caches_of_bf16_take_half_the_memory():
+    q, k, v = inputs()
+    narrow, wide = linnet.Attention("softmax", cache="bf16"), linnet.Attention("softmax")
+    states = narrow.state(B, H, E, M), wide.state(B, H, E, M)
+    for i in range(L):
+        rows = [family.step(q[:, i], k[:, i], v[:, i], state) for family, state in zip((narrow, wide), states)]
+        assert 0 < relative(*rows) < 0.01
+    assert 2 * states[0].bytes(1) == states[1].bytes(1)
+    saved = states[0].save(1)
+    assert saved.size == states[1].save(1).size
+    again = narrow.state(1, H, E, M)
+    again.restore(saved, L)
+    assert np.array_equal(again.save(), saved)
+    with pytest.raises(linnet.UsageError, match="cache 'f32' or 'bf16', got 'f16'"):
+        linnet.Attention("softmax", cache="f16")
+
+
 def test_gradients_of_states_make_two_calls_one():
     q, k, v = inputs()
     upper = uniform(9, B, L, H, M)

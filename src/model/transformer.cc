@@ -72,7 +72,7 @@ std::vector<std::byte> RecurrentState::save(std::int64_t slot) const {
     bytes.insert(bytes.end(), more.begin(), more.end());
   };
   const auto add_state = [&](const State& state) {
-    numbers.resize(state.bytes(slot) / sizeof(float));
+    numbers.resize(static_cast<std::size_t>(state.saved_floats(state.position(slot))));
     state.save(slot, numbers);
     add(std::as_bytes(std::span(numbers)));
   };

@@ -42,7 +42,7 @@ struct RecurrentState {
   /// two layers.
   bool stands_at(std::int64_t slot, std::int64_t position) const;
 
-  /// All layers' numbers, `bytes(slot)` bytes; and back again, with the number of tokens they stand for.
+  /// All layers' numbers, as f32; and back again, with the number of tokens they stand for.
   /// Throws Error where the size does not fit; the first layers may then have changed.
   std::vector<std::byte> save(std::int64_t slot) const;
   void restore(std::int64_t slot, std::span<const std::byte> bytes, std::int64_t position);

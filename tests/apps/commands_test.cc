@@ -276,6 +276,32 @@ TEST(Convert, WritesAModelThatPredictsTheSame) {
   }
 }
 
+TEST(Convert, GivesSoftmaxCachesOfBf16) {
+  const TinyModels& tiny = TinyModels::get();
+  const TemporaryFolder folder;
+  const std::string out = (folder.path() / "narrow").string();
+  const Ended ended = succeed({"convert", tiny.text(), "--cache", "bf16", "--out", out});
+  EXPECT_THAT(ended.out, HasSubstr("keys and values of softmax are kept as bf16 (before: f32)"));
+  EXPECT_EQ(parse_json(read_file(out + "/config.json"), "config.json")["attention"]["cache"], "bf16");
+  EXPECT_EQ(read_file(out + "/model.safetensors"), read_file(tiny.text() + "/model.safetensors"));
+  const Json wide = json_of(succeed({"inspect", tiny.text(), "--json"})),
+             narrow = json_of(succeed({"inspect", out, "--json"}));
+  for (std::size_t i = 0; i < wide["per_token"].size(); ++i)
+    EXPECT_EQ(2 * narrow["per_token"][i]["state_bytes"].get<double>(),
+              wide["per_token"][i]["state_bytes"].get<double>());
+  EXPECT_EQ(succeed({"generate", out, "--prompt", "the quick", "--length", "40"}).out.size(),
+            succeed({"generate", tiny.text(), "--prompt", "the quick", "--length", "40"}).out.size());
+
+  const std::string more = (folder.path() / "more").string();
+  const Ended nothing = run_linnet({"convert", tiny.text(), "--out", more}),
+              linear = run_linnet({"convert", tiny.copy(), "--cache", "bf16", "--out", more});
+  EXPECT_EQ(nothing.status, 2);
+  EXPECT_THAT(nothing.err, HasSubstr("expected --weights or --cache, got neither"));
+  EXPECT_EQ(linear.status, 2);
+  EXPECT_THAT(linear.err,
+              HasSubstr("expected a model with layers of softmax attention for --cache, got one"));
+}
+
 TEST(Evaluate, PrintsBitsPerplexityAndAccuracy) {
   const TinyModels& tiny = TinyModels::get();
   const std::vector<Strings> commands = {{"evaluate", tiny.copy(), "--data", "copy", "--examples", "10"},
@@ -559,6 +585,13 @@ TEST(Bench, GenerateComparesWeightsAndFindsTheSlowestStep) {
   const Json slowest = json_of(succeed(joined(command, {"--real-time", "--steps", "2000"})))[0];
   EXPECT_LE(slowest["step_us"]["p50"], slowest["step_us"]["p999"]);
   EXPECT_LE(slowest["step_us"]["p999"], slowest["step_us"]["max"]);
+  // A wait is as long as a usual step, or longer.
+  EXPECT_GT(slowest["wait_us"]["p50"], 0.2 * slowest["step_us"]["p50"].get<double>());
+  EXPECT_LE(slowest["wait_us"]["p50"], slowest["wait_us"]["max"]);
+  const double difference =
+      slowest["step_us"]["p999"].get<double>() - slowest["wait_us"]["p999"].get<double>();
+  EXPECT_NEAR(slowest["p999_beyond_wait"].get<double>(), difference / slowest["step_us"]["p50"].get<double>(),
+              1e-6);
   EXPECT_EQ(run_linnet(joined(command, {"--weights", "int4"})).status, 2);
   EXPECT_EQ(run_linnet(joined(command, {"--real-time", "--position", "64"})).status, 2);
 }

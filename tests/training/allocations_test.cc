@@ -1,9 +1,10 @@
-// Updates after the first take no memory for what they compute: it is that of the first. Small tables of masks
-// and of the library's calls come and go.
+// Updates after the first take no memory for what they compute: it is that of the first. Small tables of
+// masks and of the library's calls come and go.
+#include "support/allocations.h"
+
 #include <gtest/gtest.h>
 
 #include "linnet/training.h"
-#include "support/allocations.h"
 #include "support/numbers.h"
 
 namespace linnet {

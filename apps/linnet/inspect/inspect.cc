@@ -24,20 +24,25 @@ namespace {
 
 constexpr std::int64_t lengths[] = {1, 784, 4096, 100000, 1000000};
 
+/// Bytes that a layer of that family keeps of `position` tokens.
+double state_bytes(const ModelConfig& config, Family family, std::int64_t position) {
+  const std::int64_t dim = config.width / config.heads;
+  const std::size_t number =
+      family == Family::softmax ? size_of(config.attention.softmax.cache) : sizeof(float);
+  return static_cast<double>(number) * static_cast<double>(make_attention(attention_of(config, family))
+                                                               ->make_state(0, {config.heads, dim, dim})
+                                                               ->saved_floats(position));
+}
+
 /// Bytes of one stream's past of `position` tokens.
 double state_bytes(const ModelConfig& config, std::int64_t position) {
-  const std::int64_t dim = config.width / config.heads;
-  double floats = 0;
+  double bytes = 0;
   for (const Family family : layer_families(config.attention, config.layers))
-    floats += static_cast<double>(make_attention(attention_of(config, family))
-                                      ->make_state(0, {config.heads, dim, dim})
-                                      ->saved_floats(position));
+    bytes += state_bytes(config, family, position);
   if (config.has_encoder())  // what the cross attention reads of a source of the trained length
-    floats += static_cast<double>(config.layers) *
-              static_cast<double>(make_attention(attention_of(config, config.attention.family))
-                                      ->make_state(0, {config.heads, dim, dim})
-                                      ->saved_floats(config.source_length));
-  return sizeof(float) * floats;
+    bytes += static_cast<double>(config.layers) *
+             state_bytes(config, config.attention.family, config.source_length);
+  return bytes;
 }
 
 /// The model with another family in every layer.

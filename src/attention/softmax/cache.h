@@ -8,17 +8,18 @@
 
 namespace linnet::softmax {
 
-/// The key-value cache: every key and value of a stream, f32. In memory a slot holds keys [H, capacity, E]
-/// and values [H, capacity, M], so that a step streams both of a head; the capacity doubles when it is full.
-/// In the caller's memory the two lie one behind the other, with kSlack floats behind them, and the capacity
-/// stays what it is: a call that needs a larger one throws Error and leaves the slot as it was. `save` writes
-/// the tokens only: keys [H, position, E], then values [H, position, M].
+/// The key-value cache: every key and value of a stream, f32 or bf16. In memory a slot holds keys
+/// [H, capacity, E] and values [H, capacity, M], so that a step streams both of a head; the capacity doubles
+/// when it is full. In the caller's memory the two lie one behind the other, with kSlack floats behind them,
+/// and the capacity stays what it is: a call that needs a larger one throws Error and leaves the slot as it
+/// was. `save` writes the tokens only, as f32: keys [H, position, E], then values [H, position, M].
 class Cache final : public State {
  public:
   /// `memory` holds slots · `slot_floats`, or is null: the state has its own then.
-  Cache(std::int64_t slots, const HeadShape& shape, std::int64_t capacity, float* memory = nullptr);
+  Cache(std::int64_t slots, const HeadShape& shape, std::int64_t capacity, float* memory = nullptr,
+        DType type = DType::f32);
 
-  static std::int64_t slot_floats(const HeadShape& shape, std::int64_t capacity);
+  static std::int64_t slot_floats(const HeadShape& shape, std::int64_t capacity, DType type = DType::f32);
 
   /// Throws unless a slot can hold that many tokens.
   void check_capacity(std::int64_t tokens) const;
@@ -31,9 +32,7 @@ class Cache final : public State {
     return checked_size(Shape{position, shape_.heads, shape_.head_dim + shape_.value_dim}, sizeof(float));
   }
   std::size_t bytes(std::int64_t slot) const override;
-  std::int64_t gradient_floats(std::int64_t slot) const override {
-    return static_cast<std::int64_t>(bytes(slot) / sizeof(float));
-  }
+  std::int64_t gradient_floats(std::int64_t slot) const override { return saved_floats(position(slot)); }
   void reset(std::int64_t slot) override;
   void reserve(std::int64_t slot, std::int64_t tokens) override { reserve(at(slot), tokens, position(slot)); }
   void copy(std::int64_t slot, const State& source, std::int64_t source_slot) override;
@@ -58,7 +57,7 @@ class Cache final : public State {
 
   struct Slot {
     std::int64_t position = 0, capacity = 0;
-    float *keys = nullptr, *values = nullptr;  // [H, capacity, E] and [H, capacity, M]
+    std::byte *keys = nullptr, *values = nullptr;  // [H, capacity, E] and [H, capacity, M]
     Memory own_keys, own_values, scratch;
   };
 
@@ -68,6 +67,16 @@ class Cache final : public State {
   /// The first `kept` tokens of the slot stay. Nothing changes where it throws.
   void reserve(Slot& slot, std::int64_t tokens, std::int64_t kept);
 
+  /// The tokens of head h in memory [H, capacity, dim] of ours, from token `first` on.
+  OutputRows tokens_at(std::byte* memory, std::int64_t capacity, std::int64_t dim, std::int64_t h,
+                       std::int64_t first = 0) const {
+    return OutputRows{memory, dim, dim, type_}.from(h * capacity + first);
+  }
+  std::size_t bytes_of(std::int64_t count, std::int64_t dim) const {
+    return static_cast<std::size_t>(count * dim) * size_of(type_);
+  }
+
+  DType type_;
   HeadShape shape_;
   std::int64_t scratch_;   // floats of a head
   std::int64_t most_ = 0;  // tokens of a slot, where the caller owns the memory

@@ -3,6 +3,19 @@
 #include "attention/softmax/softmax_attention.h"
 
 namespace linnet {
+namespace {
+
+void add_keys(Settings& settings, AttentionConfig& config) {
+  settings.add("attention.cache", config.softmax.cache,
+               "softmax: type of the keys and values that generation keeps; bf16 takes half the memory",
+               {"f32", "bf16"});
+}
+
+void configure(AttentionOptions& options, const AttentionConfig& config, const LayerConfig&) {
+  options.softmax.cache = config.softmax.cache;
+}
+
+}  // namespace
 
 const FamilyEntry softmax_family = {
     .info = {.family = Family::softmax,
@@ -18,6 +31,8 @@ const FamilyEntry softmax_family = {
     .multiplied_pairs = all_pairs,
     .least_cost = cost_of_pairs,
     .step_keys = all_keys,
+    .add_settings = add_keys,
+    .configure = configure,
 };
 
 }  // namespace linnet

@@ -41,7 +41,8 @@ void refuse_decay(View<const float> decay) {
 
 class SoftmaxAttention final : public Attention {
  public:
-  explicit SoftmaxAttention(float scale) : scale_(scale) {}
+  explicit SoftmaxAttention(const AttentionOptions& options)
+      : scale_(options.scale), cache_(options.softmax.cache) {}
 
   void forward(Context& context, const AttentionOutputs& outputs,
                const AttentionInputs& inputs) const override;
@@ -62,7 +63,19 @@ class SoftmaxAttention final : public Attention {
     return scale_ != 0 ? scale_ : static_cast<float>(1 / std::sqrt(static_cast<double>(head_dim)));
   }
 
+  /// One query against what a head's cache holds.
+  void step_head(float* out, const float* query, const KeyRange& seen, float* scratch) const {
+    softmax::step_head({.count = seen.count,
+                        .scale = scale_of(seen.key.columns),
+                        .query = query,
+                        .keys = seen.key,
+                        .values = seen.value,
+                        .out = out,
+                        .scratch = scratch});
+  }
+
   float scale_;
+  DType cache_;
 };
 
 /// The state as a cache of the call's shape; null stays null.
@@ -317,13 +330,13 @@ void SoftmaxAttention::backward(Context& context, const AttentionGradients& grad
 std::unique_ptr<State> SoftmaxAttention::make_state(std::int64_t slots, const HeadShape& shape,
                                                     std::int64_t capacity, std::span<float> memory) const {
   check_make_state(kOperation, slots, shape, capacity);
-  check_memory(kOperation, memory, slots, Cache::slot_floats(shape, capacity));
-  return std::make_unique<Cache>(slots, shape, capacity, memory.data());
+  check_memory(kOperation, memory, slots, Cache::slot_floats(shape, capacity, cache_));
+  return std::make_unique<Cache>(slots, shape, capacity, memory.data(), cache_);
 }
 
 std::int64_t SoftmaxAttention::state_floats(const HeadShape& shape, std::int64_t capacity) const {
   check_make_state(kOperation, 0, shape, capacity);
-  return Cache::slot_floats(shape, capacity);
+  return Cache::slot_floats(shape, capacity, cache_);
 }
 
 void SoftmaxAttention::step(Context& context, View<float> out, View<const float> query, View<const float> key,
@@ -348,18 +361,7 @@ void SoftmaxAttention::step(Context& context, View<float> out, View<const float>
     for (std::int64_t item = begin; item < end; ++item) {
       const std::int64_t i = item / sizes.heads, h = item % sizes.heads;
       const std::int64_t slot = slots[static_cast<std::size_t>(i)];
-      const KeyRange seen = cache.head(slot, h);
-      softmax::StepHead head;
-      head.head_dim = sizes.head_dim;
-      head.value_dim = sizes.value_dim;
-      head.count = seen.count;
-      head.scale = scale_of(sizes.head_dim);
-      head.query = query.at(i, h);
-      head.keys = seen.key.floats();
-      head.values = seen.value.floats();
-      head.out = out.at(i, h);
-      head.scratch = cache.scratch(slot, h);
-      softmax::step_head(head);
+      step_head(out.at(i, h), query.at(i, h), cache.head(slot, h), cache.scratch(slot, h));
     }
   });
 }
@@ -378,17 +380,7 @@ void SoftmaxAttention::read(Context& context, View<float> out, View<const float>
         std::fill_n(out.at(i, h), sizes.value_dim, 0.0f);
         continue;
       }
-      softmax::StepHead head;
-      head.head_dim = sizes.head_dim;
-      head.value_dim = sizes.value_dim;
-      head.count = seen.count;
-      head.scale = scale_of(sizes.head_dim);
-      head.query = query.at(i, h);
-      head.keys = seen.key.floats();
-      head.values = seen.value.floats();
-      head.out = out.at(i, h);
-      head.scratch = scratch;
-      softmax::step_head(head);
+      step_head(out.at(i, h), query.at(i, h), seen, scratch);
     }
   });
 }
@@ -398,7 +390,9 @@ void SoftmaxAttention::read(Context& context, View<float> out, View<const float>
 std::unique_ptr<Attention> make_softmax_attention(const AttentionOptions& options) {
   if (!std::isfinite(options.scale) || options.scale < 0)
     fail(kOperation, "expected a scale of at least 0, got {}", options.scale);
-  return std::make_unique<SoftmaxAttention>(options.scale);
+  if (options.softmax.cache != DType::f32 && options.softmax.cache != DType::bf16)
+    fail(kOperation, "expected a cache of f32 or bf16, got one of {}", name_of(options.softmax.cache));
+  return std::make_unique<SoftmaxAttention>(options);
 }
 
 }  // namespace linnet

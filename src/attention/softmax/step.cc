@@ -24,9 +24,17 @@ constexpr std::int64_t kSlice = 256;
 // Keys of which plain sums are taken.
 constexpr std::int64_t kGroup = 24 * kSlice;
 
+HWY_INLINE V load(const float* from) { return hn::LoadU(D(), from); }
+HWY_INLINE V load(const bf16* from) {
+  const D d;
+  const hn::Rebind<std::uint16_t, D> d16;
+  const hn::RebindToUnsigned<D> d32;
+  return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(d32, hn::LoadU(d16, &from->bits))));
+}
+
 /// q·k for T keys, one after another in memory.
-template <int T>
-HWY_INLINE void dots(std::int64_t dim, const float* query, const float* keys, float* scores) {
+template <int T, class Element>
+HWY_INLINE void dots(std::int64_t dim, const float* query, const Element* keys, float* scores) {
   const D d;
   const std::int64_t lanes = hn::Lanes(d);
   V sum[T];
@@ -34,14 +42,14 @@ HWY_INLINE void dots(std::int64_t dim, const float* query, const float* keys, fl
   std::int64_t e = 0;
   for (; e + lanes <= dim; e += lanes) {
     const V q = hn::LoadU(d, query + e);
-    for (int t = 0; t < T; ++t) sum[t] = hn::MulAdd(q, hn::LoadU(d, keys + t * dim + e), sum[t]);
+    for (int t = 0; t < T; ++t) sum[t] = hn::MulAdd(q, load(keys + t * dim + e), sum[t]);
   }
   if (e < dim) {
     // What lies behind a key is another one, NaN perhaps: masked, not multiplied by 0.
     const auto rest = hn::FirstN(d, static_cast<std::size_t>(dim - e));
     const V q = hn::LoadU(d, query + e);
     for (int t = 0; t < T; ++t) {
-      const V key = hn::IfThenElseZero(rest, hn::LoadU(d, keys + t * dim + e));
+      const V key = hn::IfThenElseZero(rest, load(keys + t * dim + e));
       sum[t] = hn::MulAdd(hn::IfThenElseZero(rest, q), key, sum[t]);
     }
   }
@@ -49,9 +57,9 @@ HWY_INLINE void dots(std::int64_t dim, const float* query, const float* keys, fl
 }
 
 /// out[m] = decay · out[m] + Σ_t p[t] values[t][m] for N vectors of m.
-template <int N>
-HWY_INLINE void add_weighted_values(std::int64_t count, std::int64_t dim, const float* p, const float* values,
-                                    float decay, float* out) {
+template <int N, class Element>
+HWY_INLINE void add_weighted_values(std::int64_t count, std::int64_t dim, const float* p,
+                                    const Element* values, float decay, float* out) {
   const D d;
   const std::int64_t lanes = hn::Lanes(d);
   // Two sums a column hide the latency of the additions.
@@ -64,27 +72,30 @@ HWY_INLINE void add_weighted_values(std::int64_t count, std::int64_t dim, const 
   for (; t + 2 <= count; t += 2) {
     const V p0 = hn::Set(d, p[t]), p1 = hn::Set(d, p[t + 1]);
     for (int n = 0; n < N; ++n) {
-      even[n] = hn::MulAdd(p0, hn::LoadU(d, values + t * dim + n * lanes), even[n]);
-      odd[n] = hn::MulAdd(p1, hn::LoadU(d, values + (t + 1) * dim + n * lanes), odd[n]);
+      even[n] = hn::MulAdd(p0, load(values + t * dim + n * lanes), even[n]);
+      odd[n] = hn::MulAdd(p1, load(values + (t + 1) * dim + n * lanes), odd[n]);
     }
   }
   if (t < count) {
     const V last = hn::Set(d, p[t]);
-    for (int n = 0; n < N; ++n)
-      even[n] = hn::MulAdd(last, hn::LoadU(d, values + t * dim + n * lanes), even[n]);
+    for (int n = 0; n < N; ++n) even[n] = hn::MulAdd(last, load(values + t * dim + n * lanes), even[n]);
   }
   for (int n = 0; n < N; ++n) hn::Store(hn::Add(even[n], odd[n]), d, out + n * lanes);
 }
 
-void step_head_of(const StepHead& head) {
+template <class Element>
+HWY_INLINE void step_elements(const StepHead& head) {
   const D d;
+  const std::int64_t head_dim = head.keys.columns, value_dim = head.values.columns;
+  const auto* const all_keys = reinterpret_cast<const Element*>(head.keys.data);
+  const auto* const all_values = reinterpret_cast<const Element*>(head.values.data);
   const std::int64_t lanes = hn::Lanes(d);
   float* scores = head.scratch;
   float* query = scores + kSlice;
-  float* out = query + (head.head_dim + 31) / 16 * 16;
-  float* groups = out + (head.value_dim + 15) / 16 * 16;
-  const std::int64_t vectors = (head.value_dim + lanes - 1) / lanes;
-  for (std::int64_t e = 0; e < head.head_dim; ++e) query[e] = head.scale * head.query[e];
+  float* out = query + (head_dim + 31) / 16 * 16;
+  float* groups = out + (value_dim + 15) / 16 * 16;
+  const std::int64_t vectors = (value_dim + lanes - 1) / lanes;
+  for (std::int64_t e = 0; e < head_dim; ++e) query[e] = head.scale * head.query[e];
   std::fill_n(out, vectors * lanes, 0.0f);
   std::fill_n(groups, vectors * lanes, 0.0f);
 
@@ -106,10 +117,10 @@ void step_head_of(const StepHead& head) {
   };
   for (std::int64_t j = 0; j < head.count; j += kSlice) {
     const std::int64_t count = std::min(kSlice, head.count - j);
-    const float* keys = head.keys + j * head.head_dim;
+    const Element* keys = all_keys + j * head_dim;
     std::int64_t t = 0;
-    for (; t + 4 <= count; t += 4) dots<4>(head.head_dim, query, keys + t * head.head_dim, scores + t);
-    for (; t < count; ++t) dots<1>(head.head_dim, query, keys + t * head.head_dim, scores + t);
+    for (; t + 4 <= count; t += 4) dots<4>(head_dim, query, keys + t * head_dim, scores + t);
+    for (; t < count; ++t) dots<1>(head_dim, query, keys + t * head_dim, scores + t);
 
     std::fill(scores + count, scores + (count + lanes - 1) / lanes * lanes,
               -std::numeric_limits<float>::infinity());
@@ -127,12 +138,12 @@ void step_head_of(const StepHead& head) {
     sum = decay * sum + hn::GetLane(hn::SumOfLanes(d, total));
     maximum = top;
 
-    const float* values = head.values + j * head.value_dim;
+    const Element* values = all_values + j * value_dim;
     std::int64_t v = 0;
     for (; v + 4 <= vectors; v += 4)
-      add_weighted_values<4>(count, head.value_dim, scores, values + v * lanes, decay, out + v * lanes);
+      add_weighted_values<4>(count, value_dim, scores, values + v * lanes, decay, out + v * lanes);
     for (; v < vectors; ++v)
-      add_weighted_values<1>(count, head.value_dim, scores, values + v * lanes, decay, out + v * lanes);
+      add_weighted_values<1>(count, value_dim, scores, values + v * lanes, decay, out + v * lanes);
     if ((j + kSlice) % kGroup == 0) end_group();
   }
   if (head.count >= kGroup) {
@@ -140,7 +151,14 @@ void step_head_of(const StepHead& head) {
     out = groups;
     sum = groups_sum;
   }
-  for (std::int64_t m = 0; m < head.value_dim; ++m) head.out[m] = out[m] / sum;
+  for (std::int64_t m = 0; m < value_dim; ++m) head.out[m] = out[m] / sum;
+}
+
+void step_head_of(const StepHead& head) {
+  if (head.keys.half())
+    step_elements<bf16>(head);
+  else
+    step_elements<float>(head);
 }
 
 }  // namespace linnet::softmax::HWY_NAMESPACE

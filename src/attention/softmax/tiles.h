@@ -90,11 +90,12 @@ inline constexpr float kLargeLogSum = 64;
 void add_probabilities(Context& own, const BackwardBlock& block, double* sums);
 
 /// One query against `count` ≥ 1 keys [count, E] and values [count, M], each dense and readable for 64 bytes
-/// past their end. `scratch` holds step_scratch floats, aligned to 64 bytes.
+/// past their end, both f32 or both bf16. `scratch` holds step_scratch floats, aligned to 64 bytes.
 struct StepHead {
-  std::int64_t head_dim = 0, value_dim = 0, count = 0;
+  std::int64_t count = 0;
   float scale = 1;
-  const float *query = nullptr, *keys = nullptr, *values = nullptr;
+  const float* query = nullptr;
+  InputRows keys, values;
   float* out = nullptr;
   float* scratch = nullptr;
 };

@@ -237,14 +237,12 @@ void LocalAttention::step(Context&, View<float> out, View<const float> query, Vi
     ring.append(slot, key.slice(0, i, i + 1), value.slice(0, i, i + 1));
     for (std::int64_t h = 0; h < sizes.heads; ++h) {
       softmax::StepHead head;
-      head.head_dim = sizes.head_dim;
-      head.value_dim = sizes.value_dim;
       head.count = ring.held(slot);
       head.scale =
           scale_ != 0 ? scale_ : static_cast<float>(1 / std::sqrt(static_cast<double>(sizes.head_dim)));
       head.query = query.at(i, h);
-      head.keys = ring.keys(slot, h);
-      head.values = ring.values(slot, h);
+      head.keys = dense_rows(ring.keys(slot, h), sizes.head_dim);
+      head.values = dense_rows(ring.values(slot, h), sizes.value_dim);
       head.out = out.at(i, h);
       head.scratch = ring.scratch(slot);
       softmax::step_head(head);

@@ -458,19 +458,17 @@ void StridedAttention::step(Context& context, View<float> out, View<const float>
     for (std::int64_t h = 0; h < sizes.heads; ++h) {
       const softmax::KeyRange range = own.cache().head(slot, h);
       softmax::StepHead head;
-      head.head_dim = sizes.head_dim;
-      head.value_dim = sizes.value_dim;
       head.count = seen;
       head.scale =
           scale_ != 0 ? scale_ : static_cast<float>(1 / std::sqrt(static_cast<double>(sizes.head_dim)));
       head.query = query.at(i, h);
-      head.keys = range.key.floats();
-      head.values = range.value.floats();
+      head.keys = range.key;
+      head.values = range.value;
       if (summary_ == 0) {
-        gather_seen(keys, head.keys, sizes.head_dim, newest, stride_);
-        gather_seen(values, head.values, sizes.value_dim, newest, stride_);
-        head.keys = keys;
-        head.values = values;
+        gather_seen(keys, range.key.floats(), sizes.head_dim, newest, stride_);
+        gather_seen(values, range.value.floats(), sizes.value_dim, newest, stride_);
+        head.keys = dense_rows(keys, sizes.head_dim);
+        head.values = dense_rows(values, sizes.value_dim);
       }
       head.out = out.at(i, h);
       head.scratch = own.scratch(slot);
