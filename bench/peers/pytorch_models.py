@@ -55,7 +55,7 @@ class SoftmaxCache(nn.Module):
     def forward(self, q, k, v, position):
         self.keys[:, :, position] = k
         self.values[:, :, position] = v
-        seen = self.places <= position
+        seen = (self.places <= position).unsqueeze(0)
         return F.scaled_dot_product_attention(q.unsqueeze(-2), self.keys, self.values, attn_mask=seen).squeeze(-2)
 
 
