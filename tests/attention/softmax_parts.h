@@ -14,7 +14,8 @@ View<T> token(View<T> x, std::int64_t i) {
 }
 
 /// Tokens begin … end of the case, one step each, all batch entries as streams in slots 0, 1, ….
-inline void step_through(Case& c, const Attention& attention, State& state, std::int64_t begin, std::int64_t end) {
+inline void step_through(Case& c, const Attention& attention, State& state, std::int64_t begin,
+                         std::int64_t end) {
   std::vector<std::int64_t> slots;
   for (std::int64_t b = 0; b < c.sizes.batch; ++b) slots.push_back(b);
   const AttentionInputs in = c.inputs();

@@ -35,7 +35,8 @@ TEST(NarrowCache, TakesHalfTheMemoryAndChangesProbabilitiesLittle) {
   EXPECT_EQ(2 * narrow.state_bytes(0), wide.state_bytes(0));
   const std::vector<float> exact = probabilities_of(wide, 0), found = probabilities_of(narrow, 0);
   EXPECT_NE(found, exact);
-  for (std::size_t i = 0; i < exact.size(); ++i) EXPECT_NEAR(std::log(found[i]), std::log(exact[i]), 0.02) << i;
+  for (std::size_t i = 0; i < exact.size(); ++i)
+    EXPECT_NEAR(std::log(found[i]), std::log(exact[i]), 0.02) << i;
 }
 
 TEST(NarrowCache, StreamsContinueBitForBitElsewhere) {

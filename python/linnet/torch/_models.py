@@ -62,7 +62,7 @@ _CHOICES = {
 }
 
 
-_IGNORED = {"weights", "redraw", "similarity"}
+_IGNORED = {"weights", "redraw", "similarity", "cache"}
 _LIMITS = {row["key"]: (row["type"], row["range"]) for row in _core.settings()}
 _CLASSES = {"integer": int, "number": (int, float), "text": str, "boolean": bool}
 
