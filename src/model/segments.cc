@@ -40,10 +40,6 @@ double state_floats(const ModelConfig& config, Family family) {
   return 2 * heads * products * (1 + 1 / static_cast<double>(head_dim));
 }
 
-}  // namespace
-
-namespace {
-
 /// With a seed that is mixed through the generator itself.
 Dropout mixed(const Dropout& dropout, std::uint32_t stream, std::int64_t index) {
   const auto words = Random(dropout.seed, Draw::dropout, stream).block(static_cast<std::uint64_t>(index));
