@@ -59,6 +59,13 @@ double published_images_per_second(const Row& row) {
   return mnist ? 0.45 : 0.004;
 }
 
+/// Of sorted seconds; `scale` units are a second.
+Json percentiles(const std::vector<double>& times, double scale) {
+  return {{"p50", scale * quantile(times, 0.5)},
+          {"p99", scale * quantile(times, 0.99)},
+          {"p999", scale * quantile(times, 0.999)}};
+}
+
 /// Seconds that it takes to read the weights and the read bytes of the states once, and to read and write the
 /// written ones once.
 double memory_seconds(Context& context, std::size_t weight_bytes, std::size_t read_bytes,
@@ -175,9 +182,7 @@ Json measure(Context& context, const std::shared_ptr<const Model>& model, const 
   json["images_per_second"] = config.image_height > 0 ? Json(streams / (mean * length)) : Json(nullptr);
   const double published = published_images_per_second(row);
   json["paper_images_per_second"] = published > 0 ? Json(published) : Json(nullptr);
-  json["step_ms"] = {{"p50", 1e3 * quantile(times, 0.5)},
-                     {"p99", 1e3 * quantile(times, 0.99)},
-                     {"p999", 1e3 * quantile(times, 0.999)}};
+  json["step_ms"] = percentiles(times, 1e3);
   json["time_ms"] = time_summary(times);
   json["floor_ms"] = std::max(products_ms, memory_ms);
   json["times_floor"] = json["step_ms"]["p50"].get<double>() / json["floor_ms"].get<double>();
@@ -253,10 +258,9 @@ StreamTimes time_stream(std::int64_t steps, const std::function<void()>& step) {
 
 /// Of sorted seconds, in microseconds.
 Json slowest(const std::vector<double>& times) {
-  return {{"p50", 1e6 * quantile(times, 0.5)},
-          {"p99", 1e6 * quantile(times, 0.99)},
-          {"p999", 1e6 * quantile(times, 0.999)},
-          {"max", 1e6 * times.back()}};
+  Json json = percentiles(times, 1e6);
+  json["max"] = 1e6 * times.back();
+  return json;
 }
 
 /// A stream without an end on one thread: what matters is its slowest steps.
