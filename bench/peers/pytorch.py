@@ -57,12 +57,6 @@ def compare(rounds, name, unit, ours, theirs, larger_is_better):
     print(f"{name} | {here:.4g} {unit} | {there:.4g} {unit} | {ratio:.2f}", flush=True)
 
 
-def training_pass(attend, inputs):
-    leaves = [x.detach().requires_grad_() for x in inputs]
-    upper = torch.randn_like(inputs[2])
-    return lambda: torch.autograd.grad(attend(*leaves), leaves, upper)
-
-
 def attention(linnet, rounds):
     for family, length, peers in (
         ("softmax", 4096, [models.softmax]),
@@ -71,7 +65,7 @@ def attention(linnet, rounds):
         inputs = [torch.randn(1, 8, length, 64) for _ in range(3)]
         for kind in ("forward", "training"):
             # The fastest of the peer's own choices counts.
-            calls = [(lambda peer=peer: peer(*inputs)) if kind == "forward" else training_pass(peer, inputs) for peer in peers]
+            calls = [(lambda peer=peer: peer(*inputs)) if kind == "forward" else models.training_pass(peer, *inputs) for peer in peers]
             compare(
                 rounds,
                 f"{family}, causal, {length} tokens of 8 heads of 64, {kind}",

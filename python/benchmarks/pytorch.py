@@ -49,13 +49,6 @@ def many(call, count):
     return repeated
 
 
-def training(attend, *inputs):
-    """A forward and a backward pass; the gradients of the inputs are thrown away."""
-    leaves = [x.detach().requires_grad_() for x in inputs]
-    upper = torch.randn_like(inputs[2])
-    return lambda: torch.autograd.grad(attend(*leaves), leaves, upper)
-
-
 def show(name, ours, theirs=None, unit="ms"):
     scale = {"ms": 1e3, "us": 1e6}[unit]
     text = f"{name:44} {ours * scale:10.2f} {unit}"
@@ -100,8 +93,8 @@ def linear(rounds):
             rounds,
             ours=lambda: ours_linear(*inputs),
             theirs=lambda theirs=theirs: theirs(*inputs),
-            ours_training=training(ours_linear, *inputs),
-            theirs_training=training(theirs, *inputs),
+            ours_training=models.training_pass(ours_linear, *inputs),
+            theirs_training=models.training_pass(theirs, *inputs),
         )
         for name, seconds in times.items():
             fastest[name] = min(seconds, fastest.get(name, seconds))
@@ -124,8 +117,8 @@ def softmax(rounds):
             rounds,
             ours=lambda: ours(*inputs),
             theirs=lambda: theirs(*inputs),
-            ours_training=training(ours, *inputs),
-            theirs_training=training(theirs, *inputs),
+            ours_training=models.training_pass(ours, *inputs),
+            theirs_training=models.training_pass(theirs, *inputs),
         )
         name = str(dtype).removeprefix("torch.")
         show(f"softmax, causal, 4096 x 8 x 64, {name}", times["ours"], times["theirs"])
