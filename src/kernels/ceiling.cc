@@ -4,8 +4,7 @@
 
 #include "base/parallel.h"
 #include "kernels/dense.h"
-#include "kernels/library.h"
-#include "kernels/narrow.h"
+#include "kernels/narrow_matrix.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/ceiling.cc"
@@ -60,26 +59,25 @@ double gflops(Context& context, std::int64_t rows, std::int64_t inputs, std::int
     const auto values = tensor->span<float>();
     for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i % 31) * 0.0625f - 1;
   }
-  PackedMatrix packed(inputs, outputs, type);
-  packed.pack_transposed(context, b.view<float>());
   const double work = 2.0 * static_cast<double>(rows * inputs * outputs);
   const int runs = std::clamp(static_cast<int>(2e10 / work), 9, 101);
-  constexpr std::int64_t block = 64;
-  const LibraryProduct product{type, block, inputs, outputs};
-  if (type == WeightType::f32 || !library_is_fast(product))
+  const NarrowLayout layout{type, inputs, outputs};
+  if (type == WeightType::f32 || NarrowMatrix(layout).takes_wide_rows()) {
+    PackedMatrix packed(inputs, outputs, type);
+    packed.pack_transposed(context, b.view<float>());
     return work / median_seconds(runs, [&] { multiply(context, c.view<float>(), a.view<float>(), packed); }) *
            1e-9;
-
-  const NarrowLayout layout{type, inputs, outputs};
+  }
+  constexpr std::int64_t block = NarrowMatrix::block_rows;
+  NarrowMatrix matrix(layout);
+  matrix.pack_transposed(context, b.view<float>());
   Tensor narrow = Tensor::of<std::uint8_t>({rows * inputs * layout.element()});
-  Tensor panels = Tensor::of<std::uint8_t>({layout.bytes()});
-  std::fill_n(panels.span<std::uint8_t>().data(), layout.bytes(), std::uint8_t{0x3c});
   Tensor scales = Tensor::of<float>({rows});
   narrow_rows({type, narrow.raw(), scales.span<float>().data()}, a.view<float>());
   const double seconds = median_seconds(runs, [&] {
     parallel_for(context, rows / block, [&](Context& own, std::int64_t i) {
-      run_library(own, product, c.view<float>().at(i * block),
-                  narrow.span<std::uint8_t>().data() + i * block * inputs * layout.element(), panels.raw());
+      std::uint8_t* const codes = narrow.span<std::uint8_t>().data() + i * block * inputs * layout.element();
+      matrix.product(own, c.view<float>().at(i * block), {type, codes, nullptr}, block, 0, layout.panels());
     });
   });
   return work / seconds * 1e-9;

@@ -1,7 +1,8 @@
 // Large f32 products go to oneDNN's AVX-512 kernels in blocks of rows. Products of fewer rows, of strided
 // rows (which oneDNN 2.6 multiplies by a plain loop), and all products where those kernels are missing or
 // would round otherwise than ours, go to panels.cc. Both read the same packed weights and give the same bits.
-// Products with narrow weights are narrow_matrix.cc's.
+// Products with narrow weights are narrow_matrix.cc's, but for those of bf16 where the machine has none:
+// panels.cc widens the weights as it reads them.
 #include "kernels/dense.h"
 
 #include <algorithm>
@@ -44,7 +45,7 @@ constexpr std::int64_t least_weights = 1 << 14;
 
 bool multiplies_fast(WeightType type) {
   constexpr std::int64_t usual = 256;
-  return type == WeightType::f32 || NarrowMatrix::is_fast(type, usual, usual);
+  return type != WeightType::bf16 || library_is_fast({type, NarrowMatrix::block_rows, usual, usual});
 }
 
 struct PackedMatrix::Storage {
@@ -57,7 +58,7 @@ struct PackedMatrix::Storage {
   bool library = false;  // oneDNN multiplies by `packed`
   SharedPages packed;
 
-  /// Instead of them where weights are held as bf16 or int8; they may be wanted so and held as f32.
+  /// Instead of them where weights are bf16 or int8.
   std::optional<NarrowMatrix> narrow;
 };
 
@@ -132,11 +133,10 @@ PackedMatrix::PackedMatrix(std::int64_t inputs, std::int64_t outputs, WeightType
     : inputs_(inputs), outputs_(outputs), type_(type), storage_(std::make_unique<Storage>()) {
   instruction_set();  // throws where LINNET_ISA cannot be obeyed
   storage_->layout = {inputs, outputs};
-  if (type != WeightType::f32 && NarrowMatrix::is_fast(type, inputs, outputs)) {
+  if (type == WeightType::f32)
+    storage_->library = library_agrees(inputs, outputs);
+  else
     storage_->narrow.emplace(NarrowLayout{type, inputs, outputs});
-    return;
-  }
-  storage_->library = library_agrees(inputs, outputs);
 }
 
 PackedMatrix::~PackedMatrix() = default;
@@ -146,23 +146,13 @@ PackedMatrix& PackedMatrix::operator=(PackedMatrix&&) noexcept = default;
 void PackedMatrix::pack(Context& context, View<const float> b) {
   assert(b.extent(0) == inputs_ && b.extent(1) == outputs_ && type_ != WeightType::int8);
   if (storage_->narrow) return storage_->narrow->pack(context, b);
-  if (type_ == WeightType::f32)
-    return pack_panels(context, storage_->panels(), storage_->layout, b.data(), b.stride(0), 1);
-  Tensor rounded = Tensor::of<float>({inputs_, outputs_});
-  for (std::int64_t k = 0; k < inputs_; ++k) std::copy_n(b.at(k), outputs_, rounded.view<float>().at(k));
-  round_weights(rounded.view<float>(), type_);
-  pack_panels(context, storage_->panels(), storage_->layout, rounded.span<float>().data(), outputs_, 1);
+  pack_panels(context, storage_->panels(), storage_->layout, b.data(), b.stride(0), 1);
 }
 
 void PackedMatrix::pack_transposed(Context& context, View<const float> w) {
   assert(w.extent(0) == outputs_ && w.extent(1) == inputs_);
   if (storage_->narrow) return storage_->narrow->pack_transposed(context, w);
-  if (type_ == WeightType::f32)
-    return pack_panels(context, storage_->panels(), storage_->layout, w.data(), 1, w.stride(0));
-  Tensor rounded = Tensor::of<float>({outputs_, inputs_});
-  for (std::int64_t n = 0; n < outputs_; ++n) std::copy_n(w.at(n), inputs_, rounded.view<float>().at(n));
-  round_weights(rounded.view<float>(), type_);
-  pack_panels(context, storage_->panels(), storage_->layout, rounded.span<float>().data(), 1, inputs_);
+  pack_panels(context, storage_->panels(), storage_->layout, w.data(), 1, w.stride(0));
 }
 
 void PackedMatrix::unpack_transposed(View<float> w) const {
@@ -186,7 +176,8 @@ void multiply(Context& context, View<float> c, View<const float> a, const Packed
   const std::int64_t rows = a.extent(0);
   assert(a.extent(1) == b.inputs() && c.extent(0) == rows && c.extent(1) == b.outputs());
   if (rows == 0 || b.outputs() == 0) return;
-  if (storage.narrow) return storage.narrow->multiply(context, c, a, epilogue);
+  if (storage.narrow && !storage.narrow->takes_wide_rows())
+    return storage.narrow->multiply(context, c, a, epilogue);
 
   // First the blocks for oneDNN; what is left of the rows is cut along panels, then along rows.
   const bool dense = a.stride(0) == b.inputs() && c.stride(0) == b.outputs() &&
@@ -202,7 +193,6 @@ void multiply(Context& context, View<float> c, View<const float> a, const Packed
   const std::int64_t row_pieces =
       std::min(pieces == 0 ? 0 : (pieces + column_pieces - 1) / column_pieces, left);
 
-  const float* packed = storage.packed.as<float>();
   parallel_for(context, blocks + column_pieces * row_pieces, [&](Context& own, std::int64_t i) {
     if (i < blocks) {
       const std::int64_t begin = i * block, end = begin + block;
@@ -213,9 +203,15 @@ void multiply(Context& context, View<float> c, View<const float> a, const Packed
     const std::int64_t row_piece = (i - blocks) / column_pieces, column_piece = (i - blocks) % column_pieces;
     const std::int64_t begin = done + left * row_piece / row_pieces;
     const std::int64_t end = done + left * (row_piece + 1) / row_pieces;
-    multiply_panels(c.slice(0, begin, end), a.slice(0, begin, end), packed, layout,
-                    layout.panels() * column_piece / column_pieces,
-                    layout.panels() * (column_piece + 1) / column_pieces, epilogue.of_rows(begin, end));
+    const std::int64_t first = layout.panels() * column_piece / column_pieces,
+                       last = layout.panels() * (column_piece + 1) / column_pieces;
+    const View<float> to = c.slice(0, begin, end);
+    const View<const float> from = a.slice(0, begin, end);
+    if (storage.narrow)
+      multiply_panels(to, from, storage.narrow->pairs(), layout, first, last, epilogue.of_rows(begin, end));
+    else
+      multiply_panels(to, from, storage.packed.as<float>(), layout, first, last,
+                      epilogue.of_rows(begin, end));
   });
 }
 
@@ -225,7 +221,8 @@ void multiply_twice(Context& context, View<float> c, View<const float> a, const 
   assert(between.residual.data() == nullptr);
   const auto &one = first.storage().narrow, &two = second.storage().narrow;
   const bool shared = context.threads() == 1 || a.extent(0) > NarrowMatrix::block_rows;
-  if (one && two && shared) return multiply_narrow_twice(context, c, a, *one, between, *two, after);
+  if (one && two && shared && !one->takes_wide_rows())
+    return multiply_narrow_twice(context, c, a, *one, between, *two, after);
   multiply(context, hidden, a, first, between);
   multiply(context, c, hidden, second, after);
 }

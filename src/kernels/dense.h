@@ -13,15 +13,15 @@ namespace linnet::kernels {
 
 /// How the weights of a product are held. bf16: weights and the rows they multiply rounded to bf16, sums f32.
 /// int8: an integer code and one scale an output for the weights, codes and one scale a row, found anew every
-/// time, for what they multiply, sums exact. Where a machine has no fast products of bf16 or of 8 bits, the
-/// rounded weights are multiplied in f32.
+/// time, for what they multiply, sums exact. Where a machine has no products of bf16, the rounded weights are
+/// multiplied in f32 by rows that are not rounded.
 using linnet::Activation;
 using linnet::WeightType;
 
 /// By its name: "f32", "bf16" or "int8". Throws UsageError.
 WeightType find_weight_type(const std::string& name);
 
-/// Whether this machine has fast products of that type, for sizes of common layers.
+/// Whether products of that type are faster than those of f32 on this machine, for sizes of common layers.
 bool multiplies_fast(WeightType type);
 
 /// A matrix B [inputs, outputs] in the layout that the dense products want it in (oneDNN's own). Packed once

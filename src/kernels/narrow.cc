@@ -109,49 +109,7 @@ void multiply_panel(float* sums, const bf16* row, std::int64_t inputs, const std
   for (int v = 0; v < vectors; ++v) hn::StoreU(sum[v], d, sums + v * lanes);
 }
 
-/// One panel of int8 fours, widened to 16 bits and multiplied in pairs; the two sums of a four meet at the
-/// end.
-void multiply_panel(std::int32_t* sums, const std::uint8_t* row, std::int64_t inputs,
-                    const std::byte* panel) {
-  const hn::ScalableTag<std::int32_t> i32;
-  const hn::ScalableTag<std::int16_t> i16;
-  const hn::ScalableTag<std::uint64_t> u64;
-  const hn::Rebind<std::int8_t, decltype(i16)> i8;
-  constexpr int lanes = 32, vectors = 8;
-  hn::Vec<decltype(i32)> sum[vectors], other = hn::Zero(i32);
-#pragma GCC unroll 8
-  for (auto& part : sum) part = hn::Zero(i32);
-  const auto add_four = [&](std::int64_t k, std::uint32_t codes) {
-    // Four bytes become four words of 16 bits.
-    std::uint64_t wide = codes;
-    wide = (wide | wide << 16) & 0x0000ffff0000ffffull;
-    wide = (wide | wide << 8) & 0x00ff00ff00ff00ffull;
-    const auto x = hn::BitCast(i16, hn::Set(u64, wide));
-    const auto* fours = reinterpret_cast<const std::int8_t*>(panel) + k * NarrowLayout::columns;
-#pragma GCC unroll 8
-    for (int v = 0; v < vectors; ++v)
-      sum[v] = hn::ReorderWidenMulAccumulate(i32, hn::PromoteTo(i16, hn::LoadU(i8, fours + v * lanes)), x,
-                                             sum[v], other);  // x86 has no second sum
-  };
-  std::uint32_t codes = 0;
-  std::int64_t k = 0;
-  for (; k + 4 <= inputs; k += 4) {
-    std::memcpy(&codes, row + k, 4);
-    add_four(k, codes);
-  }
-  if (k < inputs) {
-    codes = 0;
-    std::memcpy(&codes, row + k, static_cast<std::size_t>(inputs - k));
-    add_four(k, codes);
-  }
-#pragma GCC unroll 4
-  for (int v = 0; v < vectors; v += 2) {
-    const auto low = hn::ConcatEven(i32, sum[v + 1], sum[v]), high = hn::ConcatOdd(i32, sum[v + 1], sum[v]);
-    hn::StoreU(hn::Add(low, high), i32, sums + v * lanes / 4);
-  }
-}
-
-#else  // oneDNN has fast products of narrow weights with AVX-512 alone, so nobody waits for these.
+#else  // oneDNN has products of bf16 with AVX-512 alone, so nobody waits for these.
 
 void multiply_panel(float* sums, const bf16* row, std::int64_t inputs, const std::byte* panel) {
   const NarrowLayout layout{WeightType::bf16, inputs, NarrowLayout::columns};
@@ -162,20 +120,9 @@ void multiply_panel(float* sums, const bf16* row, std::int64_t inputs, const std
   }
 }
 
-void multiply_panel(std::int32_t* sums, const std::uint8_t* row, std::int64_t inputs,
-                    const std::byte* panel) {
-  const NarrowLayout layout{WeightType::int8, inputs, NarrowLayout::columns};
-  for (std::int64_t n = 0; n < NarrowLayout::columns; ++n) {
-    sums[n] = 0;
-    for (std::int64_t k = 0; k < inputs; ++k)
-      sums[n] += row[k] * reinterpret_cast<const std::int8_t*>(panel)[layout.offset(k, n)];
-  }
-}
-
 #endif
 
-template <class Sum, class Row>
-void multiply_row(Sum* sums, const NarrowLayout& layout, const Row* row, const std::byte* panels,
+void multiply_row(float* sums, const NarrowLayout& layout, const bf16* row, const std::byte* panels,
                   std::int64_t outputs) {
   constexpr std::int64_t columns = NarrowLayout::columns;
   for (std::int64_t n = 0; n < outputs; n += columns, panels += layout.panel_bytes()) {
@@ -183,19 +130,10 @@ void multiply_row(Sum* sums, const NarrowLayout& layout, const Row* row, const s
       multiply_panel(sums + n, row, layout.inputs, panels);
       continue;
     }
-    Sum whole[columns];
+    float whole[columns];
     multiply_panel(whole, row, layout.inputs, panels);
     std::copy_n(whole, outputs - n, sums + n);
   }
-}
-
-void multiply_any_row(void* sums, const NarrowLayout& layout, const void* row, const std::byte* panels,
-                      std::int64_t outputs) {
-  if (layout.type == WeightType::bf16)
-    multiply_row(static_cast<float*>(sums), layout, static_cast<const bf16*>(row), panels, outputs);
-  else
-    multiply_row(static_cast<std::int32_t*>(sums), layout, static_cast<const std::uint8_t*>(row), panels,
-                 outputs);
 }
 
 template <Activation activation>
@@ -281,7 +219,7 @@ namespace linnet::kernels {
 namespace {
 
 HWY_EXPORT(narrow_all);
-HWY_EXPORT(multiply_any_row);
+HWY_EXPORT(multiply_row);
 HWY_EXPORT(finish);
 HWY_EXPORT(finish_and_narrow);
 
@@ -289,9 +227,9 @@ HWY_EXPORT(finish_and_narrow);
 
 void narrow_rows(const NarrowRows& to, View<const float> rows) { HWY_DYNAMIC_DISPATCH(narrow_all)(to, rows); }
 
-void multiply_narrow_row(void* sums, const NarrowLayout& layout, const void* row, const std::byte* panels,
+void multiply_narrow_row(float* sums, const NarrowLayout& layout, const bf16* row, const std::byte* panels,
                          std::int64_t outputs) {
-  HWY_DYNAMIC_DISPATCH(multiply_any_row)(sums, layout, row, panels, outputs);
+  HWY_DYNAMIC_DISPATCH(multiply_row)(sums, layout, row, panels, outputs);
 }
 
 void finish_narrow(View<float> to, const NarrowSums& sums, const Epilogue& epilogue) {

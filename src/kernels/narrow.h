@@ -54,9 +54,9 @@ struct NarrowRows {
 /// `to` = rows, rounded.
 void narrow_rows(const NarrowRows& to, View<const float> rows);
 
-/// sums [outputs] = row · panels for one row, f32 of bf16 or s32 of codes, where oneDNN's tiles of 16 rows
-/// and more would idle: bound by reading the panels once.
-void multiply_narrow_row(void* sums, const NarrowLayout& layout, const void* row, const std::byte* panels,
+/// sums [outputs] = row · panels for one row of bf16, where oneDNN's tiles of 16 rows and more would idle:
+/// bound by reading the panels once.
+void multiply_narrow_row(float* sums, const NarrowLayout& layout, const bf16* row, const std::byte* panels,
                          std::int64_t outputs);
 
 /// What the products of some rows left for some outputs, dense [rows, outputs]: sums of f32 (bf16), or of s32

@@ -6,6 +6,7 @@
 
 #include "base/parallel.h"
 #include "base/workspace.h"
+#include "kernels/codes.h"
 #include "kernels/library.h"
 #include "kernels/pairs.h"
 
@@ -21,11 +22,8 @@ NarrowRows take_rows(Workspace& workspace, WeightType type, std::int64_t count, 
 
 }  // namespace
 
-bool NarrowMatrix::is_fast(WeightType type, std::int64_t inputs, std::int64_t outputs) {
-  return library_is_fast({type, block_rows, inputs, outputs});
-}
-
-NarrowMatrix::NarrowMatrix(const NarrowLayout& layout) : layout_(layout) {
+NarrowMatrix::NarrowMatrix(const NarrowLayout& layout)
+    : layout_(layout), library_(library_is_fast({layout.type, block_rows, layout.inputs, layout.outputs})) {
   if (layout.type == WeightType::bf16) return;
   scales_.scale.resize(static_cast<std::size_t>(layout.outputs));
   scales_.excess.resize(static_cast<std::size_t>(layout.outputs));
@@ -87,8 +85,14 @@ NarrowSums NarrowMatrix::product(Context& own, void* sums, const NarrowRows& row
   const std::int64_t begin = first * NarrowLayout::columns,
                      end = std::min(last * NarrowLayout::columns, layout_.outputs);
   const auto* panels = packed_.data() + first * layout_.panel_bytes();
-  if (count == 1)
-    multiply_narrow_row(sums, layout_, rows.rows, panels, end - begin);
+  Workspace workspace(own);
+  if (layout_.type == WeightType::int8 && (count == 1 || !library_))
+    multiply_codes(static_cast<std::int32_t*>(sums), layout_, static_cast<const std::uint8_t*>(rows.rows),
+                   count, panels, end - begin,
+                   workspace.array<std::int16_t>(codes_room(layout_, count)).data());
+  else if (count == 1)
+    multiply_narrow_row(static_cast<float*>(sums), layout_, static_cast<const bf16*>(rows.rows), panels,
+                        end - begin);
   else
     run_library(own, {layout_.type, count, layout_.inputs, end - begin}, sums, rows.rows, panels);
   return {layout_.type, sums, rows.scales, &scales_, begin};

@@ -8,15 +8,12 @@
 
 namespace linnet::kernels {
 
-/// A matrix of bf16 or int8 weights packed for oneDNN, which multiplies; turning rows into what the products
-/// take, and what follows them, are ours.
+/// A matrix of bf16 or int8 weights. oneDNN multiplies where it has kernels for this machine, codes.cc the
+/// int8 codes elsewhere; turning rows into what the products take, and what follows them, are ours.
 class NarrowMatrix {
  public:
   /// Most rows that a thread multiplies at once. Blocks of rows do not depend on the threads.
   static constexpr std::int64_t block_rows = 64;
-
-  /// Whether this machine has fast products of that type.
-  static bool is_fast(WeightType type, std::int64_t inputs, std::int64_t outputs);
 
   explicit NarrowMatrix(const NarrowLayout& layout);
 
@@ -29,7 +26,12 @@ class NarrowMatrix {
   /// The weights as their type holds them, into w [outputs, inputs]; zeros before the first pack.
   void unpack_transposed(View<float> w) const;
 
-  /// As `kernels::multiply`.
+  /// Whether rows stay f32, because this machine has no products of bf16: `multiply_panels` does all the
+  /// rest.
+  bool takes_wide_rows() const { return layout_.type == WeightType::bf16 && !library_; }
+  const bf16* pairs() const { return packed_.as<bf16>(); }
+
+  /// As `kernels::multiply`, where rows do not stay f32.
   void multiply(Context& context, View<float> c, View<const float> a, const Epilogue& epilogue) const;
 
   const NarrowLayout& layout() const { return layout_; }
@@ -46,6 +48,7 @@ class NarrowMatrix {
                       Epilogue epilogue) const;
 
   NarrowLayout layout_;
+  bool library_;  ///< whether oneDNN multiplies
   SharedPages packed_;
   CodeScales scales_;
 };

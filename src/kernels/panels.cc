@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "base/parallel.h"
+#include "kernels/narrow.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/panels.cc"
@@ -51,7 +52,18 @@ void finish(View<float> c, const float* sums, std::int64_t stride, const Epilogu
                residual ? epilogue.residual.at(i) : nullptr);
 }
 
-void multiply_columns(View<float> c, View<const float> a, const float* packed, const PanelLayout& layout,
+/// Rows of a panel from row k on, which is even.
+FloatRows rows_of(const float* packed, const PanelLayout& layout, std::int64_t panel, std::int64_t k) {
+  return {packed + panel * layout.panel_floats() + k * PanelLayout::columns, PanelLayout::columns};
+}
+PairRows rows_of(const bf16* packed, const PanelLayout& layout, std::int64_t panel, std::int64_t k) {
+  const NarrowLayout pairs{WeightType::bf16, layout.inputs, layout.outputs};
+  return {reinterpret_cast<const std::uint32_t*>(packed + pairs.offset(k, panel * PanelLayout::columns)),
+          PanelLayout::columns};
+}
+
+template <class T>
+void multiply_columns(View<float> c, View<const float> a, const T* packed, const PanelLayout& layout,
                       std::int64_t first, std::int64_t last, const Epilogue& epilogue) {
   constexpr std::int64_t width = PanelLayout::columns;
   const std::int64_t slice = layout.slice();
@@ -69,13 +81,22 @@ void multiply_columns(View<float> c, View<const float> a, const float* packed, c
       const std::int64_t end = rows * (tile + 1) / tiles;
       for (std::int64_t k = 0; k < layout.inputs; k += slice)
         tile_product<false>(static_cast<int>(end - begin), static_cast<int>(n), sums, k > 0, a.at(begin, k),
-                            a.stride(0), packed + panel * layout.panel_floats() + k * width, width,
+                            a.stride(0), rows_of(packed, layout, panel, k),
                             std::min(slice, layout.inputs - k));
       for (std::int64_t i = begin; i < end; ++i)
         finish_row(c.at(i, j), sums + (i - begin) * width, n, bias, epilogue.activation,
                    residual ? epilogue.residual.at(i, j) : nullptr);
     }
   }
+}
+
+void multiply_floats(View<float> c, View<const float> a, const float* packed, const PanelLayout& layout,
+                     std::int64_t first, std::int64_t last, const Epilogue& epilogue) {
+  multiply_columns(c, a, packed, layout, first, last, epilogue);
+}
+void multiply_pairs(View<float> c, View<const float> a, const bf16* packed, const PanelLayout& layout,
+                    std::int64_t first, std::int64_t last, const Epilogue& epilogue) {
+  multiply_columns(c, a, packed, layout, first, last, epilogue);
 }
 
 }  // namespace linnet::kernels::HWY_NAMESPACE
@@ -86,7 +107,8 @@ namespace linnet::kernels {
 namespace {
 
 HWY_EXPORT(finish);
-HWY_EXPORT(multiply_columns);
+HWY_EXPORT(multiply_floats);
+HWY_EXPORT(multiply_pairs);
 
 void pack_panel(float* to, std::int64_t rows, std::int64_t padded_rows, std::int64_t n, const float* b,
                 std::int64_t k_stride, std::int64_t n_stride) {
@@ -131,7 +153,12 @@ void unpack_panels(float* b, std::int64_t k_stride, std::int64_t n_stride, const
 
 void multiply_panels(View<float> c, View<const float> a, const float* packed, const PanelLayout& layout,
                      std::int64_t first, std::int64_t last, const Epilogue& epilogue) {
-  HWY_DYNAMIC_DISPATCH(multiply_columns)(c, a, packed, layout, first, last, epilogue);
+  HWY_DYNAMIC_DISPATCH(multiply_floats)(c, a, packed, layout, first, last, epilogue);
+}
+
+void multiply_panels(View<float> c, View<const float> a, const bf16* packed, const PanelLayout& layout,
+                     std::int64_t first, std::int64_t last, const Epilogue& epilogue) {
+  HWY_DYNAMIC_DISPATCH(multiply_pairs)(c, a, packed, layout, first, last, epilogue);
 }
 
 void finish_rows(View<float> c, const float* sums, std::int64_t stride, const Epilogue& epilogue) {

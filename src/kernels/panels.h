@@ -36,8 +36,10 @@ void unpack_panels(float* b, std::int64_t k_stride, std::int64_t n_stride, const
                    const PanelLayout& layout);
 
 /// Columns of panels [first, last) of c = epilogue(a · B), on the calling thread. c, bias and residual are
-/// whole.
+/// whole. Of bf16 in the panels of NarrowLayout the sums are those of the same numbers in f32, bit for bit.
 void multiply_panels(View<float> c, View<const float> a, const float* packed, const PanelLayout& layout,
+                     std::int64_t first, std::int64_t last, const Epilogue& epilogue);
+void multiply_panels(View<float> c, View<const float> a, const bf16* packed, const PanelLayout& layout,
                      std::int64_t first, std::int64_t last, const Epilogue& epilogue);
 
 /// c = epilogue(sums), sums [rows, outputs] with rows `stride` apart, possibly c's own memory.

@@ -11,6 +11,7 @@
 #endif
 
 #include <cstdint>
+#include <type_traits>
 
 #include "hwy/highway.h"
 
@@ -21,13 +22,83 @@ namespace linnet::kernels::HWY_NAMESPACE {
 /// with 16 registers the tile is cut into 6 × 2.
 inline constexpr int tile_rows = 6;
 
+/// Calls body(R) with a number of rows, 1 … tile_rows, as a compile-time constant.
+template <class Body>
+HWY_INLINE void for_tile_rows(int rows, const Body& body) {
+  static_assert(tile_rows == 6);
+  switch (rows) {
+    case 1:
+      return body(std::integral_constant<int, 1>());
+    case 2:
+      return body(std::integral_constant<int, 2>());
+    case 3:
+      return body(std::integral_constant<int, 3>());
+    case 4:
+      return body(std::integral_constant<int, 4>());
+    case 5:
+      return body(std::integral_constant<int, 5>());
+    default:
+      return body(std::integral_constant<int, 6>());
+  }
+}
+
+/// The right factor in f32, rows `stride` floats apart; a column is `from` it.
+struct FloatRows {
+  static constexpr int together = 1;
+  const float* at;
+  std::int64_t stride;
+
+  HWY_INLINE FloatRows from(std::int64_t column) const { return {at + column, stride}; }
+  HWY_INLINE void next() { at += stride; }
+  template <int, class D>
+  HWY_INLINE hwy::HWY_NAMESPACE::Vec<D> load(D d, std::int64_t column) const {
+    return hwy::HWY_NAMESPACE::LoadU(d, at + column);
+  }
+};
+
+/// The same in bf16: words hold the numbers of two rows, the first one's in their low halves. A missing last
+/// row is zero.
+struct PairRows {
+  static constexpr int together = 2;
+  const std::uint32_t* at;
+  std::int64_t stride;
+
+  HWY_INLINE PairRows from(std::int64_t column) const { return {at + column, stride}; }
+  HWY_INLINE void next() { at += stride; }
+  template <int row, class D>
+  HWY_INLINE hwy::HWY_NAMESPACE::Vec<D> load(D d, std::int64_t column) const {
+    namespace hn = hwy::HWY_NAMESPACE;
+    const hn::RebindToUnsigned<D> u32;
+    const auto pair = hn::LoadU(u32, at + column);
+    if constexpr (row == 0) return hn::BitCast(d, hn::ShiftLeft<16>(pair));
+    return hn::BitCast(d, hn::And(pair, hn::Set(u32, 0xffff0000u)));
+  }
+};
+
+/// sum[r][v] += a(r, k) b[k][v] for one k, the row `part` of those that stand together in b. Goes on to the
+/// next k of a.
+template <int part, bool transposed, int R, int vectors, class D, class B>
+HWY_INLINE void add_terms(D d, hwy::HWY_NAMESPACE::Vec<D> (&sum)[R][vectors], const float* HWY_RESTRICT& row,
+                          std::int64_t lda, const B& b) {
+  namespace hn = hwy::HWY_NAMESPACE;
+  constexpr int lanes = static_cast<int>(hn::MaxLanes(d));
+  hn::Vec<D> x[vectors];
+#pragma GCC unroll 4
+  for (int v = 0; v < vectors; ++v) x[v] = b.template load<part>(d, v * lanes);
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) {
+    const hn::Vec<D> w = hn::Set(d, transposed ? row[r] : row[r * lda]);
+#pragma GCC unroll 4
+    for (int v = 0; v < vectors; ++v) sum[r][v] = hn::MulAdd(w, x[v], sum[r][v]);
+  }
+  row += transposed ? lda : 1;
+}
+
 /// sums[r][j] (=, or += where `add`) Σ_k a(r, k) b[k][j] for r < R and at least all j < columns ≤ 64. a(r, k)
-/// lies at a[r · lda + k], or, where `transposed`, at a[k · lda + r]; b rows are ldb floats apart, sums
-/// rows 64.
-template <int R, int vectors, bool transposed>
+/// lies at a[r · lda + k], or, where `transposed`, at a[k · lda + r]; sums' rows are 64 floats apart.
+template <int R, int vectors, bool transposed, class B>
 HWY_INLINE void tile_product(int columns, float* HWY_RESTRICT sums, bool add, const float* HWY_RESTRICT a,
-                             std::int64_t lda, const float* HWY_RESTRICT b, std::int64_t ldb,
-                             std::int64_t inner) {
+                             std::int64_t lda, const B& b, std::int64_t inner) {
   namespace hn = hwy::HWY_NAMESPACE;
   const hn::CappedTag<float, 16> d;
   using V = hn::Vec<decltype(d)>;
@@ -39,20 +110,15 @@ HWY_INLINE void tile_product(int columns, float* HWY_RESTRICT sums, bool add, co
 #pragma GCC unroll 4
       for (int v = 0; v < vectors; ++v) sum[r][v] = hn::Zero(d);
     }
-    const float* HWY_RESTRICT column = b + j;
+    B column = b.from(j);
     const float* HWY_RESTRICT row = a;
-    for (std::int64_t k = 0; k < inner; ++k) {
-      V x[vectors];
-#pragma GCC unroll 4
-      for (int v = 0; v < vectors; ++v) x[v] = hn::LoadU(d, column + v * lanes);
-#pragma GCC unroll 8
-      for (int r = 0; r < R; ++r) {
-        const V w = hn::Set(d, transposed ? row[r] : row[r * lda]);
-#pragma GCC unroll 4
-        for (int v = 0; v < vectors; ++v) sum[r][v] = hn::MulAdd(w, x[v], sum[r][v]);
-      }
-      column += ldb;
-      row += transposed ? lda : 1;
+    for (std::int64_t k = 0; k + B::together <= inner; k += B::together) {
+      add_terms<0, transposed>(d, sum, row, lda, column);
+      if constexpr (B::together == 2) add_terms<1, transposed>(d, sum, row, lda, column);
+      column.next();
+    }
+    if constexpr (B::together == 2) {
+      if (inner % 2 != 0) add_terms<0, transposed>(d, sum, row, lda, column);
     }
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
@@ -65,37 +131,25 @@ HWY_INLINE void tile_product(int columns, float* HWY_RESTRICT sums, bool add, co
   }
 }
 
-template <int R, bool transposed>
-HWY_INLINE void tile_product(int columns, float* sums, bool add, const float* a, std::int64_t lda,
-                             const float* b, std::int64_t ldb, std::int64_t inner) {
+template <int R, bool transposed, class B>
+HWY_INLINE void tile_product(int columns, float* sums, bool add, const float* a, std::int64_t lda, const B& b,
+                             std::int64_t inner) {
   constexpr int lanes =
       static_cast<int>(hwy::HWY_NAMESPACE::MaxLanes(hwy::HWY_NAMESPACE::CappedTag<float, 16>()));
   if constexpr (lanes == 16 || R <= 3) {
     if (lanes < 16 || columns > 2 * lanes)
-      return tile_product<R, 4, transposed>(columns, sums, add, a, lda, b, ldb, inner);
+      return tile_product<R, 4, transposed>(columns, sums, add, a, lda, b, inner);
   }
-  tile_product<R, 2, transposed>(columns, sums, add, a, lda, b, ldb, inner);
+  tile_product<R, 2, transposed>(columns, sums, add, a, lda, b, inner);
 }
 
 /// The same for a number of rows known only at run time, 1 … tile_rows.
-template <bool transposed>
+template <bool transposed, class B>
 HWY_INLINE void tile_product(int rows, int columns, float* sums, bool add, const float* a, std::int64_t lda,
-                             const float* b, std::int64_t ldb, std::int64_t inner) {
-  static_assert(tile_rows == 6);
-  switch (rows) {
-    case 1:
-      return tile_product<1, transposed>(columns, sums, add, a, lda, b, ldb, inner);
-    case 2:
-      return tile_product<2, transposed>(columns, sums, add, a, lda, b, ldb, inner);
-    case 3:
-      return tile_product<3, transposed>(columns, sums, add, a, lda, b, ldb, inner);
-    case 4:
-      return tile_product<4, transposed>(columns, sums, add, a, lda, b, ldb, inner);
-    case 5:
-      return tile_product<5, transposed>(columns, sums, add, a, lda, b, ldb, inner);
-    default:
-      return tile_product<6, transposed>(columns, sums, add, a, lda, b, ldb, inner);
-  }
+                             const B& b, std::int64_t inner) {
+  for_tile_rows(rows, [&](auto count) HWY_ATTR {
+    tile_product<decltype(count)::value, transposed>(columns, sums, add, a, lda, b, inner);
+  });
 }
 
 }  // namespace linnet::kernels::HWY_NAMESPACE

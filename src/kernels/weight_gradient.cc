@@ -75,8 +75,8 @@ void gradient_block(View<float> dw, View<const float> dy, View<const float> x, s
           fetch(x, ahead, ahead + rows_ahead, in, in_end);
         }
         const auto tile = static_cast<int>(std::min<std::int64_t>(tile_rows, out_end - i));
-        tile_product<true>(tile, static_cast<int>(n), sums, false, dy_columns + (i - out), height, b, panel,
-                           inner);
+        tile_product<true>(tile, static_cast<int>(n), sums, false, dy_columns + (i - out), height,
+                           FloatRows{b, panel}, inner);
         for (int r = 0; r < tile; ++r) {
           float* row = dw.at(i + r, j);
           for_vectors(n, [&](auto lanes, std::int64_t k) {

@@ -7,6 +7,8 @@
 
 #include "kernels/dense.h"
 #include "kernels/library.h"
+#include "kernels/narrow_matrix.h"
+#include "kernels/panels.h"
 #include "kernels/samples.h"
 #include "kernels/targets.h"
 #include "support/contexts.h"
@@ -30,15 +32,15 @@ std::vector<double> rounded_row(const float* row, std::int64_t count, WeightType
   return rounded;
 }
 
-/// a · wᵀ with both rounded as `type` says; rows stay as they are where there are no fast products.
+/// a · wᵀ with both rounded as `type` says; rows stay as they are where there are no products of bf16.
 std::vector<double> expected_product(View<const float> a, Tensor weights, WeightType type) {
   const std::int64_t outputs = weights.shape()[0], inputs = weights.shape()[1];
   round_weights(weights.view<float>(), type);
   const View<const float> w = std::as_const(weights).view<float>();
-  const bool fast = library_is_fast({type, 64, inputs, outputs});
+  const bool rounded = type == WeightType::int8 || library_is_fast({type, 64, inputs, outputs});
   std::vector<double> c;
   for (std::int64_t i = 0; i < a.extent(0); ++i) {
-    const std::vector<double> row = rounded_row(a.at(i), inputs, fast ? type : WeightType::f32);
+    const std::vector<double> row = rounded_row(a.at(i), inputs, rounded ? type : WeightType::f32);
     for (std::int64_t n = 0; n < outputs; ++n) {
       double sum = 0;
       for (std::int64_t k = 0; k < inputs; ++k) sum += row[static_cast<std::size_t>(k)] * w(n, k);
@@ -112,6 +114,27 @@ TEST(NarrowMultiply, BothWaysToPackGiveTheSameBits) {
     for (const PackedMatrix* packed : {&one, &other}) {
       packed->unpack_transposed(held.view<float>());
       EXPECT_TRUE(same_bits(held.span<float>(), rounded.span<float>()));
+    }
+  }
+}
+
+TEST(NarrowMultiply, PairsOfBf16GiveTheBitsOfTheSameWeightsInF32) {
+  for (const auto& [inputs, outputs] : extents) {
+    SCOPED_TRACE(testing::Message() << inputs << " x " << outputs);
+    Tensor w = normal({outputs, inputs}, 1);
+    round_weights(w.view<float>(), WeightType::bf16);
+    const PanelLayout layout{inputs, outputs};
+    Tensor panels = Tensor::of<float>({layout.floats()});
+    pack_panels(any_context(), panels.span<float>().data(), layout, w.span<float>().data(), 1, inputs);
+    NarrowMatrix pairs({WeightType::bf16, inputs, outputs});
+    pairs.pack_transposed(any_context(), w.view<float>());
+    for (const std::int64_t rows : {1, 2, 3, 4, 5, 6, 13}) {
+      Tensor a = normal({rows, inputs}, 2), one = normal({rows, outputs}, 3),
+             other = normal({rows, outputs}, 4);
+      multiply_panels(one.view<float>(), a.view<float>(), panels.span<float>().data(), layout, 0,
+                      layout.panels(), {});
+      multiply_panels(other.view<float>(), a.view<float>(), pairs.pairs(), layout, 0, layout.panels(), {});
+      EXPECT_TRUE(same_bits(one.span<float>(), other.span<float>())) << rows;
     }
   }
 }
