@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "attention/lsh/plan.h"
+#include "attention/score_scale.h"
 #include "attention/softmax/tiles.h"
 #include "attention/tiles/merge.h"
 #include "attention/tiles/wide.h"
@@ -232,8 +233,7 @@ class LshAttention final : public Attention {
   }
   static void check(const AttentionInputs& inputs);
   float scale_of(std::int64_t head_dim) const {
-    return options_.scale != 0 ? options_.scale
-                               : static_cast<float>(1 / std::sqrt(static_cast<double>(head_dim)));
+    return static_cast<float>(score_scale(options_.scale, head_dim));
   }
 
   AttentionOptions options_;

@@ -4,6 +4,7 @@
 #include "attention/lsh/hash.h"
 #include "attention/lsh/lsh_attention.h"
 #include "attention/reference_rows.h"
+#include "attention/score_scale.h"
 
 namespace linnet {
 namespace {
@@ -70,7 +71,7 @@ template <class Body>
 void for_each_query(const AttentionOptions& options, const ReferenceInputs& inputs,
                     const AttentionSizes& sizes, const Body& body) {
   check_lsh_mask(kOperation, inputs.mask);
-  const double scale = options.scale != 0 ? options.scale : 1 / std::sqrt(double(sizes.head_dim));
+  const double scale = score_scale(options.scale, sizes.head_dim);
   const Meetings meetings(options, inputs, sizes);
   for (std::int64_t b = 0; b < sizes.batch; ++b) {
     for (std::int64_t i = 0; i < visible_keys(inputs.mask, b, sizes.keys); ++i) {

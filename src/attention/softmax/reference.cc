@@ -2,16 +2,13 @@
 #include <vector>
 
 #include "attention/reference_rows.h"
+#include "attention/score_scale.h"
 #include "attention/softmax/softmax_attention.h"
 
 namespace linnet {
 namespace {
 
 constexpr const char* kOperation = "softmax attention reference";
-
-double scale_of(const AttentionOptions& options, const AttentionSizes& sizes) {
-  return options.scale != 0 ? options.scale : 1 / std::sqrt(static_cast<double>(sizes.head_dim));
-}
 
 double dot(const double* x, const double* y, std::int64_t count) {
   double sum = 0;
@@ -44,7 +41,8 @@ void softmax_reference_forward(const AttentionOptions& options, View<double> out
   const AttentionSizes sizes = check_reference(kOperation, out, inputs);
   clear(out);
   for_each_query(sizes, [&](std::int64_t b, std::int64_t i, std::int64_t h) {
-    const std::vector<double> p = probabilities(scale_of(options, sizes), inputs, sizes, b, i, h);
+    const std::vector<double> p =
+        probabilities(score_scale(options.scale, sizes.head_dim), inputs, sizes, b, i, h);
     for (std::int64_t j = 0; j < sizes.keys; ++j)
       for (std::int64_t m = 0; m < sizes.value_dim; ++m) out(b, i, h, m) += p[j] * inputs.value(b, j, h, m);
   });
@@ -53,7 +51,7 @@ void softmax_reference_forward(const AttentionOptions& options, View<double> out
 void softmax_reference_backward(const AttentionOptions& options, const ReferenceGradients& gradients,
                                 View<const double> grad_out, const ReferenceInputs& inputs) {
   const AttentionSizes sizes = check_reference(kOperation, grad_out, inputs);
-  const double scale = scale_of(options, sizes);
+  const double scale = score_scale(options.scale, sizes.head_dim);
   clear(gradients.query);
   clear(gradients.key);
   clear(gradients.value);

@@ -6,6 +6,7 @@
 
 #include "attention/arguments.h"
 #include "attention/rounds.h"
+#include "attention/score_scale.h"
 #include "attention/softmax/cache.h"
 #include "attention/softmax/held_gradient.h"
 #include "attention/tiles/wide.h"
@@ -59,9 +60,7 @@ class SoftmaxAttention final : public Attention {
             std::span<const std::int64_t> slots, std::span<const std::int64_t> positions) const override;
 
  private:
-  float scale_of(std::int64_t head_dim) const {
-    return scale_ != 0 ? scale_ : static_cast<float>(1 / std::sqrt(static_cast<double>(head_dim)));
-  }
+  float scale_of(std::int64_t head_dim) const { return static_cast<float>(score_scale(scale_, head_dim)); }
 
   /// One query against what a head's cache holds.
   void step_head(float* out, const float* query, const KeyRange& seen, float* scratch) const {

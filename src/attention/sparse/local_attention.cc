@@ -1,9 +1,9 @@
 #include "attention/sparse/local_attention.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "attention/arguments.h"
+#include "attention/score_scale.h"
 #include "attention/softmax/softmax_attention.h"
 #include "attention/softmax/tiles.h"
 #include "attention/sparse/entry.h"
@@ -238,8 +238,7 @@ void LocalAttention::step(Context&, View<float> out, View<const float> query, Vi
     for (std::int64_t h = 0; h < sizes.heads; ++h) {
       softmax::StepHead head;
       head.count = ring.held(slot);
-      head.scale =
-          scale_ != 0 ? scale_ : static_cast<float>(1 / std::sqrt(static_cast<double>(sizes.head_dim)));
+      head.scale = static_cast<float>(score_scale(scale_, sizes.head_dim));
       head.query = query.at(i, h);
       head.keys = dense_rows(ring.keys(slot, h), sizes.head_dim);
       head.values = dense_rows(ring.values(slot, h), sizes.value_dim);

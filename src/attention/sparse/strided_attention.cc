@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "attention/arguments.h"
+#include "attention/score_scale.h"
 #include "attention/softmax/softmax_attention.h"
 #include "attention/softmax/tiles.h"
 #include "attention/sparse/entry.h"
@@ -459,8 +460,7 @@ void StridedAttention::step(Context& context, View<float> out, View<const float>
       const softmax::KeyRange range = own.cache().head(slot, h);
       softmax::StepHead head;
       head.count = seen;
-      head.scale =
-          scale_ != 0 ? scale_ : static_cast<float>(1 / std::sqrt(static_cast<double>(sizes.head_dim)));
+      head.scale = static_cast<float>(score_scale(scale_, sizes.head_dim));
       head.query = query.at(i, h);
       head.keys = range.key;
       head.values = range.value;
