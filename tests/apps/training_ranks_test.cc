@@ -2,15 +2,18 @@
 // The environment variable LINNET_KILLS is the number of kills.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <random>
+#include <utility>
 
 #include "apps/program.h"
 #include "apps/refusal.h"
+#include "base/sanitizers.h"
 #include "io/file.h"
 #include "io/json.h"
 #include "io/temporary_folder.h"
@@ -168,6 +171,30 @@ TEST_F(TrainingRanks, EndWithOneSentenceWhereTheFirstCannotSave) {
   EXPECT_EQ(ended.status, failed) << ended.err;
   EXPECT_EQ(count(ended.err, "linnet: "), 1u) << ended.err;
   EXPECT_THAT(ended.err, HasSubstr("thesis.txt"));
+}
+
+TEST_F(TrainingRanks, EndWithOneSentenceWhereTheDiskIsFull) {
+#ifdef LINNET_THREAD_SANITIZER
+  GTEST_SKIP() << "the thread sanitizer has files of its own, which the limit would break";
+#endif
+  // Of the files of this run only those of a checkpoint are larger than the second limit.
+  for (const auto& [file, limit] : {std::pair("metrics.jsonl", rlim_t{512}), {"checkpoints", 70'000}}) {
+    SCOPED_TRACE(file);
+    const std::string run = std::string("full of ") + file;
+    Program program(begin(run), on_ranks(3));
+    wait_for_lines(program, run, 25);
+    const rlimit full = {limit, limit};  // from now on: MPI has files of its own
+    for (const pid_t process : children_of(program.process()))
+      ASSERT_EQ(prlimit(process, RLIMIT_FSIZE, &full, nullptr), 0);
+    const Ended ended = program.wait();
+    EXPECT_EQ(ended.status, failed) << ended.signal;
+    EXPECT_EQ(count(ended.err, "linnet: "), 1u) << ended.err;
+    EXPECT_THAT(ended.err, HasSubstr("cannot write " + (folder_ / run / file).string()));
+    for (const fs::directory_entry& entry : fs::recursive_directory_iterator(folder_ / run))
+      EXPECT_NE(entry.path().extension(), ".tmp") << entry.path();
+    succeed(resume(run), on_ranks(2));
+    expect_as_alone(run);
+  }
 }
 
 TEST_F(TrainingRanks, StopTogetherWhereOneGetsSigtermAndOthersResume) {
