@@ -14,7 +14,6 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace linnet::kernels::HWY_NAMESPACE {
-namespace hn = hwy::HWY_NAMESPACE;
 
 constexpr std::int64_t panel_columns = NarrowLayout::columns;
 
@@ -22,6 +21,8 @@ constexpr std::int64_t panel_columns = NarrowLayout::columns;
 constexpr std::int64_t slice_fours = 64;
 
 #if HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
+
+namespace hn = hwy::HWY_NAMESPACE;
 
 constexpr hn::ScalableTag<std::int16_t> i16;
 constexpr hn::RepartitionToWide<decltype(i16)> i32;
@@ -31,9 +32,13 @@ constexpr std::int64_t vector_columns = words / 4;
 /// Vectors of columns of a tile of R rows, and how many of them meet the rows at once: with their factors and
 /// products these fill the registers, of which there are 32 or 16.
 template <int R>
-constexpr int vectors_of = R == 1 ? 8 : words == 32 ? 4 : 2;
+constexpr int vectors_of = R == 1        ? 8
+                           : words == 32 ? 4
+                                         : 2;
 template <int R>
-constexpr int at_once = R == 1 ? vectors_of<R> : words == 32 ? 2 : 1;
+constexpr int at_once = R == 1        ? vectors_of<R>
+                        : words == 32 ? 2
+                                      : 1;
 
 using Sum = hn::Vec<decltype(i32)>;
 
