@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/workspace.h"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/codes.cc"
 #include "hwy/foreach_target.h"
@@ -154,15 +156,13 @@ namespace {
 
 HWY_EXPORT(multiply_widened);
 
-std::int64_t padded_row(const NarrowLayout& layout) { return (layout.inputs + 3) / 4 * 4; }
-
 }  // namespace
 
-std::int64_t codes_room(const NarrowLayout& layout, std::int64_t count) { return count * padded_row(layout); }
-
-void multiply_codes(std::int32_t* sums, const NarrowLayout& layout, const std::uint8_t* rows,
-                    std::int64_t count, const std::byte* panels, std::int64_t outputs, std::int16_t* room) {
-  const std::int64_t stride = padded_row(layout);
+void multiply_codes(Context& own, std::int32_t* sums, const NarrowLayout& layout, const std::uint8_t* rows,
+                    std::int64_t count, const std::byte* panels, std::int64_t outputs) {
+  const std::int64_t stride = (layout.inputs + 3) / 4 * 4;
+  Workspace workspace(own);
+  std::int16_t* const room = workspace.array<std::int16_t>(count * stride).data();
   for (std::int64_t i = 0; i < count; ++i) {
     std::int16_t* const to = room + i * stride;
     std::copy_n(rows + i * layout.inputs, layout.inputs, to);

@@ -21,7 +21,8 @@ using linnet::WeightType;
 /// By its name: "f32", "bf16" or "int8". Throws UsageError.
 WeightType find_weight_type(const std::string& name);
 
-/// Whether products of that type are faster than those of f32 on this machine, for sizes of common layers.
+/// Whether this machine multiplies numbers of that type as they are, for sizes of common layers: it may have
+/// to widen bf16.
 bool multiplies_fast(WeightType type);
 
 /// A matrix B [inputs, outputs] in the layout that the dense products want it in (oneDNN's own). Packed once

@@ -85,11 +85,9 @@ NarrowSums NarrowMatrix::product(Context& own, void* sums, const NarrowRows& row
   const std::int64_t begin = first * NarrowLayout::columns,
                      end = std::min(last * NarrowLayout::columns, layout_.outputs);
   const auto* panels = packed_.data() + first * layout_.panel_bytes();
-  Workspace workspace(own);
   if (layout_.type == WeightType::int8 && (count == 1 || !library_))
-    multiply_codes(static_cast<std::int32_t*>(sums), layout_, static_cast<const std::uint8_t*>(rows.rows),
-                   count, panels, end - begin,
-                   workspace.array<std::int16_t>(codes_room(layout_, count)).data());
+    multiply_codes(own, static_cast<std::int32_t*>(sums), layout_,
+                   static_cast<const std::uint8_t*>(rows.rows), count, panels, end - begin);
   else if (count == 1)
     multiply_narrow_row(static_cast<float*>(sums), layout_, static_cast<const bf16*>(rows.rows), panels,
                         end - begin);

@@ -6,6 +6,8 @@
 #include <random>
 #include <vector>
 
+#include "support/contexts.h"
+
 namespace linnet::kernels {
 namespace {
 
@@ -44,9 +46,8 @@ TEST(Codes, SumsAreExact) {
         SCOPED_TRACE(testing::Message() << count << " x " << inputs << " x " << outputs);
         const Factors factors = random_factors(count, inputs, outputs);
         std::vector<std::int32_t> sums(static_cast<std::size_t>(count * outputs), -1), expected;
-        std::vector<std::int16_t> room(static_cast<std::size_t>(codes_room(factors.layout, count)));
-        multiply_codes(sums.data(), factors.layout, factors.rows.data(), count, factors.panels.data(),
-                       outputs, room.data());
+        multiply_codes(any_context(), sums.data(), factors.layout, factors.rows.data(), count,
+                       factors.panels.data(), outputs);
         for (std::int64_t i = 0; i < count; ++i) {
           for (std::int64_t n = 0; n < outputs; ++n) {
             std::int32_t sum = 0;
@@ -64,7 +65,7 @@ TEST(Codes, SumsAreExact) {
 
 TEST(Codes, WithoutInputsAreZero) {
   std::vector<std::int32_t> sums(6, -1);
-  multiply_codes(sums.data(), {WeightType::int8, 0, 3}, nullptr, 2, nullptr, 3, nullptr);
+  multiply_codes(any_context(), sums.data(), {WeightType::int8, 0, 3}, nullptr, 2, nullptr, 3);
   EXPECT_EQ(sums, std::vector<std::int32_t>(6, 0));
 }
 
