@@ -158,7 +158,7 @@ TEST(Lsh, AKeyCountsOnceInHoweverManyRoundsItIsMet) {
     Problem p({1, length, 1, 16, 12}, causal ? Mask::causal() : Mask::full(), 730);
     p.forward(*make_attention(options));
     const std::vector<std::uint32_t> buckets =
-        lsh::hash_tokens(any_context(), options, std::as_const(p.q).view<float>(), p.mask);
+        lsh::hash_tokens(any_context(), options, std::as_const(p.q).view<float>(), p.mask).buckets;
     std::vector<std::uint8_t> met(length * length, 0);
     std::int64_t repeated = 0;
     for (std::int64_t i = 0; i < length; ++i) {
@@ -314,7 +314,7 @@ TEST(LshHash, OppositesNeverMeetAndLengthDoesNotMatter) {
   for (float& x : longer.span<float>()) x *= 4;
   const AttentionOptions options = lsh_options(256, 64, 3);
   const auto hash = [&](const Tensor& x) {
-    return lsh::hash_tokens(any_context(), options, x.view<float>(), Mask::full());
+    return lsh::hash_tokens(any_context(), options, x.view<float>(), Mask::full()).buckets;
   };
   const std::vector<std::uint32_t> buckets = hash(q), of_opposite = hash(opposite);
   EXPECT_EQ(hash(longer), buckets);
@@ -335,7 +335,8 @@ TEST(LshHash, NearVectorsMeetMoreOftenThanFarOnes) {
         q.view<float>().at(0, 2 * i + 1)[e] =
             q.view<float>().at(0, 2 * i)[e] + apart * other.view<float>().at(0, i)[e];
     const auto buckets =
-        lsh::hash_tokens(any_context(), lsh_options(16, 64, 1), std::as_const(q).view<float>(), Mask::full());
+        lsh::hash_tokens(any_context(), lsh_options(16, 64, 1), std::as_const(q).view<float>(), Mask::full())
+            .buckets;
     std::int64_t met = 0;
     for (std::int64_t i = 0; i < pairs; ++i) met += buckets[2 * i] == buckets[2 * i + 1];
     return met;
@@ -354,7 +355,7 @@ TEST(LshHash, SeedRoundHeadAndLayerDecideTheRotations) {
     std::copy_n(q.view<float>().at(0, i, 0), 16, q.view<float>().at(0, i, 1));
   AttentionOptions options = lsh_options(16, 64, 2);
   const auto hash = [&] {
-    return lsh::hash_tokens(any_context(), options, std::as_const(q).view<float>(), Mask::full());
+    return lsh::hash_tokens(any_context(), options, std::as_const(q).view<float>(), Mask::full()).buckets;
   };
   const std::vector<std::uint32_t> buckets = hash();
   EXPECT_EQ(hash(), buckets);

@@ -45,6 +45,33 @@ TEST(Strided, KeyLengthsMatchTheReference) {
   }
 }
 
+// Where log-sum-exps are large probabilities are divided by their sum: over the near and the far keys together.
+TEST(Strided, ScoresFarFromZeroKeepTheirGradients) {
+  for (const auto& [stride, summary] : kPatterns) {
+    for (const float common : {-24.0f, 24.0f}) {
+      const auto options = strided_options(stride, summary);
+      Problem problem({2, 130, 130, 2, 16, 8}, Mask::causal(), kSeed);
+      for (std::int64_t b = 0; b < 2; ++b) {
+        for (std::int64_t i = 0; i < 130; ++i) {
+          for (std::int64_t h = 0; h < 2; ++h) {
+            *problem.q.view<float>().at(b, i, h) = 24;
+            *problem.k.view<float>().at(b, i, h) = common;  // a score of ±144 with every key
+          }
+        }
+      }
+      SCOPED_TRACE(fmt::format("stride {}, summary {}, {}", stride, summary, common));
+      const Exact exact(options, problem, true);
+      const auto attention = make_attention(options);
+      problem.forward(*attention);
+      problem.backward(*attention);
+      EXPECT_LT(error_of(problem.out, exact.out), 1e-4);
+      EXPECT_LT(error_of(problem.dq, exact.dq, least_gradient(exact.dq, 30)), 1e-4);
+      EXPECT_LT(error_of(problem.dk, exact.dk, least_gradient(exact.dk, 30)), 1e-4);
+      EXPECT_LT(error_of(problem.dv, exact.dv), 1e-4);
+    }
+  }
+}
+
 TEST(Strided, DenseStridesAreSoftmax) {
   AttentionOptions softmax;
   softmax.family = Family::softmax;

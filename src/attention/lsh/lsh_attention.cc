@@ -8,6 +8,7 @@
 #include "attention/score_scale.h"
 #include "attention/softmax/tiles.h"
 #include "attention/tiles/merge.h"
+#include "attention/tiles/scattered.h"
 #include "attention/tiles/wide.h"
 #include "base/parallel.h"
 #include "base/workspace.h"
@@ -40,39 +41,31 @@ struct Call {
   View<const float> query, value;
 };
 
-/// Asks for the row of the sorted token a few places behind s: rows lie anywhere in memory.
-template <class T>
-void fetch_ahead(const std::int64_t* order, std::int64_t s, std::int64_t end, View<T> x, std::int64_t b,
-                 std::int64_t h) {
-  constexpr std::int64_t places = 8, line = 16;
-  if (s + places >= end) return;
-  const T* row = x.at(b, order[s + places], h);
-  for (std::int64_t e = 0; e < x.extent(3); e += line) __builtin_prefetch(row + e);
+float dot(const float* x, const float* y, std::int64_t count) {
+  constexpr std::int64_t sums = 8;  // side by side, which compilers turn into vectors
+  float sum[sums] = {};
+  std::int64_t i = 0;
+  for (; i + sums <= count; i += sums)
+    for (std::int64_t k = 0; k < sums; ++k) sum[k] += x[i + k] * y[i + k];
+  for (; i < count; ++i) sum[0] += x[i] * y[i];
+  for (std::int64_t k = 1; k < sums; ++k) sum[0] += sum[k];
+  return sum[0];
 }
 
-/// Sorted tokens [begin, end) of x [B, N, H, D] as dense rows.
-float* gather(Workspace& workspace, const std::int64_t* order, std::int64_t begin, std::int64_t end,
-              View<const float> x, std::int64_t b, std::int64_t h) {
-  const std::int64_t dim = x.extent(3);
-  float* rows = workspace.take(static_cast<std::size_t>((end - begin) * dim));
-  for (std::int64_t s = begin; s < end; ++s) {
-    fetch_ahead(order, s, end, x, b, h);
-    std::copy_n(x.at(b, order[s], h), dim, rows + (s - begin) * dim);
-  }
-  return rows;
+/// The positions of the sorted tokens from token `first` on.
+auto places(const std::int64_t* order, std::int64_t first) {
+  return [from = order + first](std::int64_t s) { return from[s]; };
 }
 
-/// The same of the keys: queries of unit length.
-float* gather_keys(Workspace& workspace, const Call& call, const std::int64_t* order, std::int64_t begin,
-                   std::int64_t end, std::int64_t b, std::int64_t h) {
+/// The keys of `count` tokens from their queries, dense: of unit length.
+template <class Place>
+float* unit_rows(Workspace& workspace, const Call& call, const float* queries, std::int64_t count,
+                 const Place& place, std::int64_t b, std::int64_t h) {
   const std::int64_t dim = call.sizes.head_dim;
-  float* rows = workspace.take(static_cast<std::size_t>((end - begin) * dim));
-  for (std::int64_t s = begin; s < end; ++s) {
-    fetch_ahead(order, s, end, call.query, b, h);
-    const float factor = call.plan.inverse_norm(b, order[s], h);
-    const float* x = call.query.at(b, order[s], h);
-    float* row = rows + (s - begin) * dim;
-    for (std::int64_t e = 0; e < dim; ++e) row[e] = factor * x[e];
+  float* rows = workspace.take(static_cast<std::size_t>(count * dim));
+  for (std::int64_t s = 0; s < count; ++s) {
+    const float factor = call.plan.inverse_norm(b, place(s), h);
+    for (std::int64_t e = s * dim; e < (s + 1) * dim; ++e) rows[e] = factor * queries[e];
   }
   return rows;
 }
@@ -89,21 +82,23 @@ Visible visible_of(const Plan::Block& block, const std::vector<Mask::Interval>& 
   return visible;
 }
 
-/// One block's queries in one round.
+/// One block's queries in one round, of which the first one writes and the others merge.
 void attend(Context& own, const Call& call, View<float> out, View<float> log, std::int64_t round,
             std::int64_t b, std::int64_t h, std::int64_t index) {
   const auto& [batch, queries, keys, heads, head_dim, value_dim] = call.sizes;
   const Plan::Block block = call.plan.look(round, b, h, index);
   if (block.first == block.end) return;
   const std::int64_t* order = call.plan.order(round, b, h);
+  const auto query = places(order, block.first), key = places(order, block.first_key);
+  const std::int64_t count = block.end - block.first, key_count = block.end - block.first_key;
   Workspace workspace(own);
-  const float* q = gather(workspace, order, block.first, block.end, call.query, b, h);
-  const float* k = gather_keys(workspace, call, order, block.first_key, block.end, b, h);
-  const float* v = gather(workspace, order, block.first_key, block.end, call.value, b, h);
-  const std::int64_t count = block.end - block.first;
+  const float* all = gather(workspace, key_count, key, call.query, b, h);
+  const float* q = all + (block.first - block.first_key) * head_dim;
+  const float* k = unit_rows(workspace, call, all, key_count, key, b, h);
+  const float* v = gather(workspace, key_count, key, call.value, b, h);
   float* rows = workspace.take(static_cast<std::size_t>(count * value_dim));
   float* logs = workspace.take(static_cast<std::size_t>(count));
-  const KeyRange range = {dense_rows(k, head_dim), dense_rows(v, value_dim), 0, block.end - block.first_key};
+  const KeyRange range = {dense_rows(k, head_dim), dense_rows(v, value_dim), 0, key_count};
   const FirstMeetings meetings(call.plan, round, b, h, block);
   const Mask before = meetings.within(block.before), behind = meetings.within(block.behind);
   const std::int64_t size = softmax::queries_in_block(head_dim, value_dim);
@@ -126,9 +121,15 @@ void attend(Context& own, const Call& call, View<float> out, View<float> log, st
     softmax::forward_block(own, part);
   }
   for (std::int64_t i = 0; i < count; ++i) {
-    const std::int64_t at = order[block.first + i];
-    fetch_ahead(order, block.first + i, block.end, out, b, h);
-    merge(out.at(b, at, h), *log.at(b, at, h), rows + i * value_dim, logs[i], value_dim);
+    fetch_ahead(i, count, query, out, b, h);
+    float* to = out.at(b, query(i), h);
+    float& log_sum = log(b, query(i), h);
+    if (round > 0) {
+      merge(to, log_sum, rows + i * value_dim, logs[i], value_dim);
+    } else {
+      std::copy_n(rows + i * value_dim, value_dim, to);
+      log_sum = logs[i];
+    }
   }
 }
 
@@ -144,18 +145,20 @@ void attend_backward(Context& own, const Call& call, const Gradients& gradients,
   const Plan::Block block = call.plan.look(round, b, h, index);
   if (block.first == block.end) return;
   const std::int64_t* order = call.plan.order(round, b, h);
+  const auto query = places(order, block.first), key = places(order, block.first_key);
   const std::int64_t count = block.end - block.first, key_count = block.end - block.first_key;
   Workspace workspace(own);
-  const float* q = gather(workspace, order, block.first, block.end, call.query, b, h);
-  const float* k = gather_keys(workspace, call, order, block.first_key, block.end, b, h);
-  const float* v = gather(workspace, order, block.first_key, block.end, call.value, b, h);
-  const float* out = gather(workspace, order, block.first, block.end, gradients.out, b, h);
-  const float* grad_out = gather(workspace, order, block.first, block.end, gradients.grad_out, b, h);
+  const float* all = gather(workspace, key_count, key, call.query, b, h);
+  const float* q = all + (block.first - block.first_key) * head_dim;
+  const float* k = unit_rows(workspace, call, all, key_count, key, b, h);
+  const float* v = gather(workspace, key_count, key, call.value, b, h);
+  const float* out = gather(workspace, count, query, gradients.out, b, h);
+  const float* grad_out = gather(workspace, count, query, gradients.grad_out, b, h);
   const auto zeros = [&](std::int64_t rows, std::int64_t dim) {
     return workspace.take_zeroed(static_cast<std::size_t>(rows * dim));
   };
   float* logs = zeros(count, 1);
-  for (std::int64_t i = 0; i < count; ++i) logs[i] = gradients.log(b, order[block.first + i], h);
+  for (std::int64_t i = 0; i < count; ++i) logs[i] = gradients.log(b, query(i), h);
   float* grad_query = zeros(count, head_dim);
   float* grad_key = zeros(key_count, head_dim);
   float* grad_value = zeros(key_count, value_dim);
@@ -184,24 +187,17 @@ void attend_backward(Context& own, const Call& call, const Gradients& gradients,
     part.sees = visible_of(block, block.behind, meetings.any() ? &behind : nullptr, i);
     softmax::backward_block(own, part);
   }
-  for (std::int64_t i = 0; i < count; ++i) {
-    fetch_ahead(order, block.first + i, block.end, gradients.query, b, h);
-    float* to = gradients.query.at(b, order[block.first + i], h);
-    for (std::int64_t e = 0; e < head_dim; ++e) to[e] += grad_query[i * head_dim + e];
-  }
+  add_scattered(gradients.query, count, query, b, h, grad_query);
+  // Through the keys' unit length.
   for (std::int64_t j = 0; j < key_count; ++j) {
-    const std::int64_t at = order[block.first_key + j];
-    fetch_ahead(order, block.first_key + j, block.end, gradients.query, b, h);
-    fetch_ahead(order, block.first_key + j, block.end, gradients.value, b, h);
-    const float factor = call.plan.inverse_norm(b, at, h);
-    const float *unit = k + j * head_dim, *grad = grad_key + j * head_dim;
-    float along = 0;
-    for (std::int64_t e = 0; e < head_dim; ++e) along += unit[e] * grad[e];
-    float* to = gradients.query.at(b, at, h);
-    for (std::int64_t e = 0; e < head_dim; ++e) to[e] += factor * (grad[e] - along * unit[e]);
-    float* to_value = gradients.value.at(b, at, h);
-    for (std::int64_t m = 0; m < value_dim; ++m) to_value[m] += grad_value[j * value_dim + m];
+    const float factor = call.plan.inverse_norm(b, key(j), h);
+    const float* unit = k + j * head_dim;
+    float* grad = grad_key + j * head_dim;
+    const float along = dot(unit, grad, head_dim);
+    for (std::int64_t e = 0; e < head_dim; ++e) grad[e] = factor * (grad[e] - along * unit[e]);
   }
+  add_scattered(gradients.query, key_count, key, b, h, grad_key);
+  add_scattered(gradients.value, key_count, key, b, h, grad_value);
 }
 
 class LshAttention final : public Attention {
@@ -277,10 +273,6 @@ void LshAttention::forward(Context& context, const AttentionOutputs& outputs,
   }
   const Plan plan(context, options_, query.view(), inputs.mask);
   const Call call = {sizes, plan, scale_of(sizes.head_dim), query.view(), value.view()};
-  out.clear(context);
-  for_each_row(context, out.view().shape(), [&](std::int64_t b, std::int64_t i, std::int64_t h) {
-    log(b, i, h) = -std::numeric_limits<float>::infinity();
-  });
   for (std::int64_t round = 0; round < options_.lsh.rounds; ++round) {
     parallel_for(context, sizes.batch * sizes.heads * plan.blocks(), [&](Context& own, std::int64_t item) {
       const std::int64_t entry = item / plan.blocks();
@@ -289,6 +281,10 @@ void LshAttention::forward(Context& context, const AttentionOutputs& outputs,
     });
   }
   for_each_row(context, out.view().shape(), [&](std::int64_t b, std::int64_t i, std::int64_t h) {
+    if (i >= plan.tokens(b)) {
+      std::fill_n(out.view().at(b, i, h), sizes.value_dim, 0.0f);
+      log(b, i, h) = -std::numeric_limits<float>::infinity();
+    }
     if (i >= plan.tokens(b) || !plan.alone(b, i, h)) return;
     std::copy_n(call.value.at(b, i, h), sizes.value_dim, out.view().at(b, i, h));
     const float inverse = plan.inverse_norm(b, i, h);

@@ -1,9 +1,8 @@
 #include "attention/lsh/plan.h"
 
 #include <algorithm>
-#include <cmath>
+#include <utility>
 
-#include "attention/lsh/hash.h"
 #include "attention/mask_geometry.h"
 #include "attention/softmax/tiles.h"
 #include "base/parallel.h"
@@ -11,6 +10,10 @@
 namespace linnet::lsh {
 
 Plan::Plan(Context& context, const AttentionOptions& options, View<const float> query, const Mask& mask)
+    : Plan(context, options, query, mask, hash_tokens(context, options, query, mask)) {}
+
+Plan::Plan(Context& context, const AttentionOptions& options, View<const float> query, const Mask& mask,
+           Hashes hashes)
     : batch_(query.extent(0)),
       length_(query.extent(1)),
       heads_(query.extent(2)),
@@ -19,27 +22,17 @@ Plan::Plan(Context& context, const AttentionOptions& options, View<const float> 
       block_(std::max<std::int64_t>(1, softmax::kMaxQueries / chunk_) * chunk_),
       blocks_((length_ + block_ - 1) / block_),
       causal_(mask.kind() == Mask::Kind::causal),
-      neighbourhoods_(hash_tokens(context, options, query, mask)),
+      neighbourhoods_(std::move(hashes.buckets)),
       order_(neighbourhoods_.size()),
-      inverse_norm_(static_cast<std::size_t>(batch_ * heads_ * length_)),
-      alone_(inverse_norm_.size()) {
+      inverse_norms_(std::move(hashes.inverse_norms)),
+      alone_(inverse_norms_.size()) {
   for (std::int64_t b = 0; b < batch_; ++b) tokens_.push_back(visible_keys(mask, b, length_));
   const std::int64_t rounds = options.lsh.rounds, buckets = bucket_count(options.lsh, length_);
   parallel_for(context, rounds * batch_ * heads_, [&](std::int64_t item) {
     sort(item / heads_ / batch_, item / heads_ % batch_, item % heads_, buckets);
   });
-  parallel_for(context, batch_ * heads_, [&](std::int64_t item) {
-    const std::int64_t b = item / heads_, h = item % heads_;
-    for (std::int64_t i = 0; i < tokens(b); ++i) {
-      const float* x = query.at(b, i, h);
-      double square = 0;
-      for (std::int64_t e = 0; e < query.extent(3); ++e) square += double(x[e]) * double(x[e]);
-      // What a float cannot invert counts as 0.
-      inverse_norm_[static_cast<std::size_t>(item * length_ + i)] =
-          square < 1e-72 ? 0.0f : static_cast<float>(1 / std::sqrt(square));
-    }
-    find_alone(b, h, rounds);
-  });
+  parallel_for(context, batch_ * heads_,
+               [&](std::int64_t item) { find_alone(item / heads_, item % heads_, rounds); });
 }
 
 // Buckets in order of their number, within them chunks: another bucket is 2 apart at least, another chunk of

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "attention/arguments.h"
+#include "attention/lsh/hash.h"
 
 namespace linnet::lsh {
 
@@ -28,7 +29,7 @@ class Plan {
 
   /// 1 / ‖q‖ of a token, 0 where ‖q‖ is 0.
   float inverse_norm(std::int64_t b, std::int64_t i, std::int64_t h) const {
-    return inverse_norm_[static_cast<std::size_t>(at(0, b, h) + i)];
+    return inverse_norms_[static_cast<std::size_t>(at(0, b, h) + i)];
   }
 
   /// Whether the token sees no other one in any round.
@@ -52,6 +53,8 @@ class Plan {
   }
 
  private:
+  Plan(Context& context, const AttentionOptions& options, View<const float> query, const Mask& mask,
+       Hashes hashes);
   std::int64_t at(std::int64_t round, std::int64_t b, std::int64_t h) const {
     return ((round * batch_ + b) * heads_ + h) * length_;
   }
@@ -63,7 +66,7 @@ class Plan {
   std::vector<std::int64_t> tokens_;           // [B]
   std::vector<std::uint32_t> neighbourhoods_;  // [rounds, B, H, N], by position; until `sort` the buckets
   std::vector<std::int64_t> order_;            // the same
-  std::vector<float> inverse_norm_;            // [B, H, N]
+  std::vector<float> inverse_norms_;           // [B, H, N]
   std::vector<std::uint8_t> alone_;            // [B, H, N]
 };
 

@@ -28,7 +28,7 @@ class Meetings {
         for (std::int64_t h = 0; h < sizes.heads; ++h)
           std::copy_n(inputs.query.at(b, i, h), sizes.head_dim, query.view<float>().at(b, i, h));
     Context context(1);
-    buckets_ = lsh::hash_tokens(context, options, query.view<float>(), inputs.mask);
+    buckets_ = lsh::hash_tokens(context, options, query.view<float>(), inputs.mask).buckets;
   }
 
   /// The keys that query i attends to: those that it meets in some round.

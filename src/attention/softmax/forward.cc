@@ -313,5 +313,13 @@ std::int64_t queries_in_block(std::int64_t head_dim, std::int64_t value_dim) {
   return dims <= 256 ? kMaxQueries : dims <= 512 ? 4 * kPanel : dims <= 2048 ? 2 * kPanel : kPanel;
 }
 
+std::int64_t queries_in_task(std::int64_t head_dim, std::int64_t value_dim, std::int64_t heads,
+                             std::int64_t queries) {
+  constexpr std::int64_t fewest_tasks = 16;
+  std::int64_t size = queries_in_block(head_dim, value_dim);
+  while (size > kPanel && heads * ((queries + size - 1) / size) < fewest_tasks) size /= 2;
+  return size;
+}
+
 }  // namespace linnet::softmax
 #endif

@@ -9,6 +9,7 @@
 #include "attention/score_scale.h"
 #include "attention/softmax/cache.h"
 #include "attention/softmax/held_gradient.h"
+#include "attention/softmax/weights.h"
 #include "attention/tiles/wide.h"
 #include "attention/visible.h"
 #include "base/parallel.h"
@@ -123,9 +124,8 @@ void SoftmaxAttention::forward(Context& context, const AttentionOutputs& outputs
   for (std::int64_t b = 0; final != nullptr && b < sizes.batch; ++b)
     final->reserve(b, held_at_last(initial, inputs, b));
 
-  // Large blocks read the keys less often; smaller ones where they would be too few for many threads.
-  std::int64_t size = softmax::queries_in_block(sizes.head_dim, sizes.value_dim);
-  while (size > softmax::kPanel && sizes.batch * sizes.heads * blocks_of(sizes.queries, size) < 16) size /= 2;
+  const std::int64_t size =
+      softmax::queries_in_task(sizes.head_dim, sizes.value_dim, sizes.batch * sizes.heads, sizes.queries);
   const std::int64_t blocks = blocks_of(sizes.queries, size);
   const Sights sights(context, inputs.mask, sizes);
   parallel_for(context, sizes.batch * sizes.heads * blocks, [&](Context& own, std::int64_t item) {
@@ -190,21 +190,6 @@ void hand_back(Context& context, const WideOutput& grad_key, const WideOutput& g
   });
 }
 
-bool has_large(const softmax::BackwardBlock& block) {
-  for (std::int64_t i = 0; i < block.count; ++i) {
-    const float log_sum = std::abs(block.normaliser[i * block.normaliser_stride]);
-    if (log_sum >= softmax::kLargeLogSum && std::isfinite(log_sum)) return true;
-  }
-  return false;
-}
-
-/// weight [count] = 1 / Σ_j exp(score_j − log-sum-exp), a sum that is not 1 where the log-sum-exp lost
-/// digits; 1 where it is 0, as it is without keys, and where it is no number.
-void weigh(std::span<const double> sums, float* weight) {
-  for (const double sum : sums)
-    *weight++ = sum > 0 && std::isfinite(sum) ? static_cast<float>(1 / sum) : 1.0f;
-}
-
 // One pass over all pairs of a chunk of queries and a chunk of keys (rounds.h). Chunks whose scores are large
 // take a pass over their keys before that.
 void SoftmaxAttention::backward(Context& context, const AttentionGradients& gradients,
@@ -251,7 +236,7 @@ void SoftmaxAttention::backward(Context& context, const AttentionGradients& grad
     const std::int64_t b = item / query_chunks / sizes.heads, h = item / query_chunks % sizes.heads;
     const std::int64_t chunk = item % query_chunks;
     softmax::BackwardBlock block = plain_block_of(b, h, chunk);
-    if (!has_large(block)) return;
+    if (!softmax::has_large(block.normaliser, block.normaliser_stride, block.count)) return;
     std::array<double, softmax::kMaxQueries> sums = {};
     std::array<Mask::Interval, softmax::kMaxQueries> intervals;
     if (initial) {
@@ -264,7 +249,7 @@ void SoftmaxAttention::backward(Context& context, const AttentionGradients& grad
     block.sees = sights.own(b, chunk * query_chunk);
     softmax::add_probabilities(own, block, sums.data());
     weights_of(b, h, chunk).resize(static_cast<std::size_t>(block.count));
-    weigh({sums.data(), static_cast<std::size_t>(block.count)}, weights_of(b, h, chunk).data());
+    softmax::weigh({sums.data(), static_cast<std::size_t>(block.count)}, weights_of(b, h, chunk).data());
   });
   const auto block_of = [&](std::int64_t b, std::int64_t h, std::int64_t chunk) {
     softmax::BackwardBlock block = plain_block_of(b, h, chunk);

@@ -56,6 +56,11 @@ struct ForwardBlock {
 
 std::int64_t queries_in_block(std::int64_t head_dim, std::int64_t value_dim);
 
+/// Queries of the blocks into which `queries` of each of `heads` heads are divided among threads: large
+/// blocks read the keys less often, smaller ones serve where they would be too few.
+std::int64_t queries_in_task(std::int64_t head_dim, std::int64_t value_dim, std::int64_t heads,
+                             std::int64_t queries);
+
 /// Computes the block on the calling thread, whose context is `own`.
 void forward_block(Context& own, const ForwardBlock& block);
 

@@ -35,13 +35,9 @@ void assign(Context& context, FloatView to, std::int64_t b, View<const float> fr
   });
 }
 
-namespace {
-
 void add_row(float* to, const float* from, std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i) to[i] += from[i];
 }
-
-}  // namespace
 
 void add_token(View<float> grad_key, View<float> grad_value, std::int64_t row,
                const softmax::HeldGradient<const float>& from, std::int64_t t) {

@@ -2,17 +2,15 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "attention/arguments.h"
 #include "attention/score_scale.h"
 #include "attention/softmax/softmax_attention.h"
 #include "attention/softmax/tiles.h"
 #include "attention/sparse/entry.h"
+#include "attention/sparse/strided_passes.h"
 #include "attention/sparse/strided_state.h"
-#include "attention/tiles/merge.h"
 #include "attention/tiles/wide.h"
-#include "base/parallel.h"
 #include "base/workspace.h"
 
 namespace linnet {
@@ -20,57 +18,26 @@ namespace {
 
 using softmax::held_gradient;
 using softmax::HeldGradient;
+using sparse::add_row;
 using sparse::add_token;
 using sparse::assign;
 using sparse::copy_token;
-using sparse::entry_of;
-using sparse::joined;
+using sparse::strided_backward;
+using sparse::strided_entries;
+using sparse::strided_forward;
+using sparse::StridedEntry;
+using sparse::StridedPattern;
 using sparse::StridedState;
+using sparse::StridedSums;
 
 constexpr const char* kOperation = "strided attention";
-
-std::int64_t stride_for(std::int64_t stride, std::int64_t keys) {
-  return stride != 0 ? stride : default_stride(keys);
-}
-
-/// Rows from, from + step, … of x [1, N, H, D], `count` of them.
-template <class T>
-View<T> rows_of(View<T> x, std::int64_t from, std::int64_t step, std::int64_t count) {
-  return {x.at(0, count > 0 ? from : 0),
-          {1, count, x.extent(2), x.extent(3)},
-          {x.stride(0), step * x.stride(1), x.stride(2), 1}};
-}
-View<float> numbers_of(View<float> x, std::int64_t from, std::int64_t step, std::int64_t count) {
-  return {x.at(0, from), {1, count, x.extent(2)}, {x.stride(0), step * x.stride(1), 1}};
-}
-View<const float> numbers_of(View<const float> x, std::int64_t from, std::int64_t step, std::int64_t count) {
-  return {x.at(0, from), {1, count, x.extent(2)}, {x.stride(0), step * x.stride(1), 1}};
-}
-
-/// One batch entry in f32, behind what the initial state holds of it. Positions count from the beginning of
-/// the stream.
-struct Entry {
-  std::int64_t position = 0;   ///< of the first query
-  std::int64_t first_key = 0;  ///< of key row 0
-  std::int64_t limit = 0;      ///< keys from here on are padding
-  Tensor query, key, value;
-  Tensor far_key, far_value;  ///< the fixed pattern's summaries, of all blocks but the last one
-};
-
-/// Queries from, from + step, … and keys of the same manner, dense softmax attention between them.
-struct Part {
-  std::int64_t from = 0, step = 1, queries = 0;
-  std::int64_t key_from = 0, keys = 0;
-  Mask mask = Mask::full();
-};
 
 class StridedAttention final : public Attention {
  public:
   explicit StridedAttention(const AttentionOptions& options)
-      : stride_(options.strided.stride),
-        summary_(options.strided.pattern == SparsePattern::fixed ? options.strided.summary : 0),
-        scale_(options.scale),
-        softmax_(make_softmax_attention(options)) {}
+      : pattern_{options.strided.stride,
+                 options.strided.pattern == SparsePattern::fixed ? options.strided.summary : 0},
+        scale_(options.scale) {}
 
   void forward(Context& context, const AttentionOutputs& outputs,
                const AttentionInputs& inputs) const override;
@@ -89,43 +56,29 @@ class StridedAttention final : public Attention {
   void check_recurrent() const;
   template <class R, class S>
   R* state_of(const char* which, S* state, const AttentionSizes& sizes) const;
-  std::int64_t stride(std::int64_t keys) const;
-
-  Entry entry(Context& context, const AttentionInputs& inputs, const StridedState* initial,
-              std::int64_t b) const;
-  Part near_part(const Entry& entry, std::int64_t stride) const;
-  std::vector<Part> far_parts(const Entry& entry, std::int64_t stride) const;
-
-  /// The position of a summary key.
-  static std::int64_t position_of(std::int64_t f, std::int64_t stride, std::int64_t summary) {
-    return f / summary * stride + stride - summary + f % summary;
-  }
-
-  /// Tokens that a slot at that position holds, and the position of its token `t`.
-  std::int64_t held_at(std::int64_t position) const {
-    return StridedState::held_at(position, stride_, summary_);
-  }
+  StridedPattern pattern_for(std::int64_t keys) const;
+  float scale_of(std::int64_t head_dim) const { return static_cast<float>(score_scale(scale_, head_dim)); }
 
   /// Keys that a query at that position sees in the strided pattern.
   std::int64_t seen_at(std::int64_t position) const {
-    return std::min(position + 1, stride_) + position / stride_;
-  }
-  std::int64_t position_in_state(std::int64_t t, std::int64_t position) const {
-    if (summary_ == 0) return t;
-    const std::int64_t blocks = position / stride_, summaries = blocks * summary_;
-    return t < summaries ? position_of(t, stride_, summary_) : blocks * stride_ + t - summaries;
+    return position + 1 - pattern_.near_begin(position) + pattern_.far_keys(position);
   }
 
-  std::int64_t stride_, summary_;  // summary 0: the strided pattern
+  StridedPattern pattern_;  // a stride of 0 is that of the call's length
   float scale_;
-  std::unique_ptr<Attention> softmax_;
 };
 
-std::int64_t StridedAttention::stride(std::int64_t keys) const {
-  const std::int64_t stride = stride_for(stride_, keys);
-  if (summary_ > stride)
-    fail(kOperation, "expected a summary of at most the stride {}, got {}", stride, summary_);
-  return stride;
+/// The pattern of a call of that length.
+StridedPattern with_stride(StridedPattern pattern, std::int64_t keys) {
+  if (pattern.stride == 0) pattern.stride = default_stride(keys);
+  return pattern;
+}
+
+StridedPattern StridedAttention::pattern_for(std::int64_t keys) const {
+  const StridedPattern pattern = with_stride(pattern_, keys);
+  if (pattern.summary > pattern.stride)
+    fail(kOperation, "expected a summary of at most the stride {}, got {}", pattern.stride, pattern.summary);
+  return pattern;
 }
 
 void StridedAttention::check_call(const AttentionInputs& inputs) const {
@@ -145,111 +98,10 @@ R* StridedAttention::state_of(const char* which, S* state, const AttentionSizes&
   if (state == nullptr) return nullptr;
   R& own = family_state<R>(kOperation, which, *state);
   check_held_shape(kOperation, which, own.shape(), sizes.shape());
-  if (own.stride() != stride_ || own.summary() != summary_)
-    fail(kOperation, "expected {} of stride {} and summary {}, got one of {} and {}", which, stride_,
-         summary_, own.stride(), own.summary());
+  if (own.pattern() != pattern_)
+    fail(kOperation, "expected {} of stride {} and summary {}, got one of {} and {}", which, pattern_.stride,
+         pattern_.summary, own.pattern().stride, own.pattern().summary);
   return &own;
-}
-
-Entry StridedAttention::entry(Context& context, const AttentionInputs& inputs, const StridedState* initial,
-                              std::int64_t b) const {
-  const std::int64_t length = inputs.query.extent(1), s = stride(length);
-  Entry entry;
-  entry.position = initial != nullptr ? initial->position(b) : 0;
-  entry.limit = entry.position + visible_keys(inputs.mask, b, length);
-  entry.first_key = summary_ == 0 ? 0 : entry.position / s * s;
-  // What the state holds of the current block, or of all, comes behind the summaries.
-  const std::int64_t summaries = entry.first_key / s * summary_;
-  const std::int64_t held = initial != nullptr ? initial->held(b) - summaries : 0;
-  const auto held_key = [&](std::int64_t t, std::int64_t h) {
-    return initial->cache().head(b, h).key.from(summaries + t).floats();
-  };
-  const auto held_value = [&](std::int64_t t, std::int64_t h) {
-    return initial->cache().head(b, h).value.from(summaries + t).floats();
-  };
-  entry.query = joined(context, inputs.query, b);
-  entry.key = joined(context, inputs.key, b, held, held_key);
-  entry.value = joined(context, inputs.value, b, held, held_value);
-  if (summary_ == 0 || length == 0) return entry;
-
-  const std::int64_t count = (entry.position + length - 1) / s * summary_;
-  const auto gather = [&](const Tensor& tokens, const auto& row_of) {
-    Tensor far = Tensor::of<float>({1, count, tokens.shape()[2], tokens.shape()[3]});
-    for (std::int64_t f = 0; f < count; ++f) {
-      for (std::int64_t h = 0; h < tokens.shape()[2]; ++h) {
-        const float* row = f < summaries
-                               ? row_of(f - summaries, h)
-                               : tokens.view<float>().at(0, position_of(f, s, summary_) - entry.first_key, h);
-        std::copy_n(row, tokens.shape()[3], far.view<float>().at(0, f, h));
-      }
-    }
-    return far;
-  };
-  entry.far_key = gather(entry.key, held_key);
-  entry.far_value = gather(entry.value, held_value);
-  return entry;
-}
-
-Part StridedAttention::near_part(const Entry& entry, std::int64_t stride) const {
-  Part part;
-  part.queries = entry.query.shape()[1];
-  part.key_from = std::max(entry.first_key, entry.position - stride + 1) - entry.first_key;
-  part.keys = entry.key.shape()[1] - part.key_from;
-  const std::int64_t first = entry.first_key + part.key_from;
-  std::vector<std::int64_t> begin, end;
-  for (std::int64_t i = 0; i < part.queries; ++i) {
-    const std::int64_t at = entry.position + i;
-    const std::int64_t from =
-        summary_ == 0 ? std::max<std::int64_t>(0, at - stride + 1) : at / stride * stride;
-    begin.push_back(from - first);
-    end.push_back(std::max<std::int64_t>(first, std::min(at + 1, entry.limit)) - first);
-  }
-  part.mask = Mask::intervals(std::move(begin), std::move(end));
-  return part;
-}
-
-std::vector<Part> StridedAttention::far_parts(const Entry& entry, std::int64_t stride) const {
-  std::vector<Part> parts;
-  const std::int64_t length = entry.query.shape()[1];
-  const auto add = [&](Part part, std::int64_t seen_by_block, std::int64_t limit) {
-    std::vector<std::int64_t> begin(static_cast<std::size_t>(part.queries)), end;
-    for (std::int64_t i = 0; i < part.queries; ++i) {
-      const std::int64_t blocks = (entry.position + part.from + i * part.step) / stride;
-      end.push_back(std::min({blocks * seen_by_block, limit, part.keys}));
-    }
-    if (end.empty() || end.back() == 0) return;
-    part.mask = Mask::intervals(std::move(begin), std::move(end));
-    parts.push_back(std::move(part));
-  };
-  if (summary_ != 0) {
-    const std::int64_t limit = entry.limit / stride * summary_ +
-                               std::max<std::int64_t>(0, entry.limit % stride - (stride - summary_));
-    const std::int64_t keys = entry.far_key.size() == 0 ? 0 : entry.far_key.shape()[1];
-    add({.queries = length, .keys = keys}, summary_, limit);
-    return parts;
-  }
-  // Residue r: the queries and the keys at r, r + s, r + 2s, …; a query sees those before itself.
-  const std::int64_t keys = entry.key.shape()[1];
-  for (std::int64_t r = 0; r < std::min(stride, keys); ++r) {
-    const std::int64_t from = (r + stride - entry.position % stride) % stride;
-    if (from >= length) continue;
-    const std::int64_t limit = entry.limit > r ? (entry.limit - r + stride - 1) / stride : 0;
-    add({.from = from,
-         .step = stride,
-         .queries = (length - from + stride - 1) / stride,
-         .key_from = r,
-         .keys = (keys - r + stride - 1) / stride},
-        1, limit);
-  }
-  return parts;
-}
-
-/// out and log-sum-exp over both sets of keys, in place of those over the near ones.
-void merge_rows(Context& context, View<float> out, View<float> log_sum, View<const float> far,
-                View<const float> far_log_sum) {
-  for_each_row(context, out.shape(), [&](std::int64_t b, std::int64_t i, std::int64_t h) {
-    merge(out.at(b, i, h), log_sum(b, i, h), far.at(b, i, h), far_log_sum(b, i, h), out.extent(3));
-  });
 }
 
 void StridedAttention::forward(Context& context, const AttentionOutputs& outputs,
@@ -261,50 +113,50 @@ void StridedAttention::forward(Context& context, const AttentionOutputs& outputs
   for (std::int64_t b = 0; final != nullptr && b < sizes.batch; ++b)
     final->reserve(
         b, (initial != nullptr ? initial->position(b) : 0) + visible_keys(inputs.mask, b, sizes.keys));
-  const std::int64_t s = stride(sizes.keys);
-  for (std::int64_t b = 0; b < sizes.batch && sizes.queries > 0; ++b) {
-    const Entry one = entry(context, inputs, initial, b);
-    const Shape shape = {1, sizes.queries, sizes.heads, sizes.value_dim};
-    Tensor out = Tensor::of<float>(shape), far = Tensor::of<float>(shape);
-    Tensor log_sum = Tensor::of<float>({1, sizes.queries, sizes.heads});
-    Tensor far_log_sum = Tensor::of<float>(log_sum.shape());
-    std::ranges::fill(far_log_sum.span<float>(), -std::numeric_limits<float>::infinity());
-    const auto run = [&](Context& own, const Part& part, const Tensor& keys, const Tensor& values,
-                         std::int64_t step, Tensor& to, Tensor& sums) {
-      softmax_->forward(own,
-                        {rows_of(to.view<float>(), part.from, part.step, part.queries),
-                         numbers_of(sums.view<float>(), part.from, part.step, part.queries)},
-                        {rows_of(one.query.view<float>(), part.from, part.step, part.queries),
-                         rows_of(keys.view<float>(), part.key_from, step, part.keys),
-                         rows_of(values.view<float>(), part.key_from, step, part.keys), part.mask});
-    };
-    run(context, near_part(one, s), one.key, one.value, 1, out, log_sum);
-    const std::vector<Part> parts = far_parts(one, s);
-    parallel_for(context, static_cast<std::int64_t>(parts.size()), [&](Context& own, std::int64_t p) {
-      const Part& part = parts[static_cast<std::size_t>(p)];
-      if (summary_ != 0)
-        run(own, part, one.far_key, one.far_value, 1, far, far_log_sum);
-      else
-        run(own, part, one.key, one.value, s, far, far_log_sum);
-    });
-    merge_rows(context, out.view<float>(), log_sum.view<float>(), std::as_const(far).view<float>(),
-               std::as_const(far_log_sum).view<float>());
-    assign(context, outputs.out, b, out.view<float>());
-    for (std::int64_t i = 0; outputs.normaliser.rank() != 0 && i < sizes.queries; ++i)
-      std::copy_n(log_sum.view<float>().at(0, i), sizes.heads, outputs.normaliser.at(b, i));
-  }
+  const StridedPattern pattern = pattern_for(sizes.keys);
+  const WideInput query(context, inputs.query), key(context, inputs.key), value(context, inputs.value);
+  const std::vector<StridedEntry> entries =
+      strided_entries(context, pattern, query.view(), key.view(), value.view(), inputs.mask, initial);
+  const WideOutput out(outputs.out);
+  Tensor own_log_sum;
+  if (outputs.normaliser.rank() == 0)
+    own_log_sum = Tensor::of<float>({sizes.batch, sizes.queries, sizes.heads});
+  strided_forward(context, {sizes, scale_of(sizes.head_dim), entries}, out.view(),
+                  outputs.normaliser.rank() != 0 ? outputs.normaliser : own_log_sum.view<float>());
+  out.finish(context);
   for (std::int64_t b = 0; final != nullptr && b < sizes.batch; ++b)
     sparse::leave_state(*final, initial, inputs, b);
 }
 
-void add_to(Tensor& sum, const Tensor& other) {
-  const auto to = sum.span<float>();
-  const auto from = other.span<float>();
-  for (std::size_t i = 0; i < to.size(); ++i) to[i] += from[i];
+/// Adds to the gradients of an entry's key rows what came for them through its summaries and, `from`, through
+/// the final state of a stream that ends at position `last`; `to` receives what goes to the initial one.
+void hand_back(const StridedEntry& entry, const StridedSums& sum, const HeldGradient<const float>& from,
+               std::int64_t last, const HeldGradient<float>& to) {
+  const StridedPattern& pattern = entry.pattern;
+  if (to.data != nullptr) std::fill_n(to.data, HeldGradient<float>::floats(to.shape, to.held), 0.0f);
+  const std::int64_t summaries = sum.far_key.rank() == 0 ? 0 : sum.far_key.extent(1);
+  for (std::int64_t f = 0; f < summaries; ++f) {
+    const std::int64_t row = pattern.summary_position(f) - entry.first_key;
+    if (row < 0) {  // of the initial state
+      if (to.data != nullptr) copy_token(to, f, sum.far_key, sum.far_value, f);
+      continue;
+    }
+    for (std::int64_t h = 0; h < sum.key.extent(2); ++h) {
+      add_row(sum.key.at(0, row, h), sum.far_key.at(0, f, h), sum.key.extent(3));
+      add_row(sum.value.at(0, row, h), sum.far_value.at(0, f, h), sum.value.extent(3));
+    }
+  }
+  for (std::int64_t t = 0; from.data != nullptr && t < from.held; ++t) {
+    const std::int64_t row = pattern.held_position(t, last) - entry.first_key;
+    if (row >= 0)
+      add_token(sum.key, sum.value, row, from, t);
+    else if (to.data != nullptr)
+      add_token(to, t, from, t);  // a summary, which stays where it was
+  }
+  for (std::int64_t r = 0; to.data != nullptr && r < entry.held; ++r)
+    copy_token(to, to.held - entry.held + r, sum.key, sum.value, r);
 }
 
-// With the output and the log-sum-exp over all keys, softmax's backward pass over some keys gives what they
-// contribute.
 void StridedAttention::backward(Context& context, const AttentionGradients& gradients,
                                 ConstFloatView grad_out, const AttentionInputs& inputs, ConstFloatView out,
                                 View<const float> normaliser) const {
@@ -312,100 +164,55 @@ void StridedAttention::backward(Context& context, const AttentionGradients& grad
   check_call(inputs);
   const StridedState* initial = state_of<const StridedState>("the initial state", inputs.initial, sizes);
   if (gradients.final.rank() != 0) check_recurrent();
-  const auto position = [&](std::int64_t b) { return initial != nullptr ? initial->position(b) : 0; };
+  const StridedPattern pattern = pattern_for(sizes.keys);
   const auto last_position = [&](std::int64_t b) {
-    return position(b) + visible_keys(inputs.mask, b, sizes.keys);
+    return (initial != nullptr ? initial->position(b) : 0) + visible_keys(inputs.mask, b, sizes.keys);
   };
-  check_state_gradient(
-      kOperation, "the gradient of the final state", gradients.final, sizes.batch,
-      [&](std::int64_t b) { return HeldGradient<float>::floats(sizes.shape(), held_at(last_position(b))); });
-  const std::int64_t s = stride(sizes.keys);
-  for (std::int64_t b = 0; b < sizes.batch; ++b) {
-    const HeldGradient<const float> from =
-        gradients.final.rank() == 0
-            ? HeldGradient<const float>{}
-            : held_gradient(gradients.final, b, sizes.shape(), held_at(last_position(b)));
-    const HeldGradient<float> to = gradients.initial.rank() == 0
-                                       ? HeldGradient<float>{}
-                                       : held_gradient(gradients.initial, b, sizes.shape(), initial->held(b));
-    if (sizes.queries == 0) {
-      // The state stays as it was.
-      if (to.data == nullptr) continue;
-      std::fill_n(to.data, HeldGradient<float>::floats(sizes.shape(), to.held), 0.0f);
-      for (std::int64_t t = 0; from.data != nullptr && t < from.held; ++t) add_token(to, t, from, t);
-      continue;
-    }
-    const Entry one = entry(context, inputs, initial, b);
-    const Tensor wide_grad = joined(context, grad_out, b), wide_out = joined(context, out, b);
-    const View<const float> log_sum = entry_of(normaliser, b);
-    struct Sums {
-      Tensor query, key, value;
-    };
-    const auto sums_for = [&](const Tensor& keys, const Tensor& values) {
-      return Sums{Tensor::of<float>(one.query.shape()), Tensor::of<float>(keys.shape()),
-                  Tensor::of<float>(values.shape())};
-    };
-    const auto run = [&](Context& own, const Part& part, const Tensor& keys, const Tensor& values,
-                         std::int64_t step, Sums& to) {
-      softmax_->backward(own,
-                         {rows_of(to.query.view<float>(), part.from, part.step, part.queries),
-                          rows_of(to.key.view<float>(), part.key_from, step, part.keys),
-                          rows_of(to.value.view<float>(), part.key_from, step, part.keys)},
-                         rows_of(wide_grad.view<float>(), part.from, part.step, part.queries),
-                         {rows_of(one.query.view<float>(), part.from, part.step, part.queries),
-                          rows_of(keys.view<float>(), part.key_from, step, part.keys),
-                          rows_of(values.view<float>(), part.key_from, step, part.keys), part.mask},
-                         rows_of(wide_out.view<float>(), part.from, part.step, part.queries),
-                         numbers_of(log_sum, part.from, part.step, part.queries));
-    };
-    Sums near = sums_for(one.key, one.value);
-    run(context, near_part(one, s), one.key, one.value, 1, near);
-    const std::int64_t held = one.key.shape()[1] - sizes.keys;
-    const std::int64_t summaries = to.data != nullptr ? to.held - held : 0;
-    if (to.data != nullptr) std::fill_n(to.data, HeldGradient<float>::floats(sizes.shape(), to.held), 0.0f);
-    const std::vector<Part> parts = far_parts(one, s);
-    if (!parts.empty() && summary_ == 0) {
-      Sums far = sums_for(one.key, one.value);
-      parallel_for(context, static_cast<std::int64_t>(parts.size()), [&](Context& own, std::int64_t p) {
-        run(own, parts[static_cast<std::size_t>(p)], one.key, one.value, s, far);
-      });
-      add_to(near.query, far.query);
-      add_to(near.key, far.key);
-      add_to(near.value, far.value);
-    } else if (!parts.empty()) {
-      Sums far = sums_for(one.far_key, one.far_value);
-      run(context, parts[0], one.far_key, one.far_value, 1, far);
-      add_to(near.query, far.query);
-      for (std::int64_t f = 0; f < one.far_key.shape()[1]; ++f) {
-        const std::int64_t row = position_of(f, s, summary_) - one.first_key;
-        if (row < 0) {  // of the initial state
-          if (to.data != nullptr) copy_token(to, f, far.key.view<float>(), far.value.view<float>(), f);
-          continue;
-        }
-        for (const auto& [from, to] : {std::pair(&far.key, &near.key), std::pair(&far.value, &near.value)}) {
-          const std::int64_t numbers = from->shape()[2] * from->shape()[3];
-          for (std::int64_t x = 0; x < numbers; ++x)
-            to->view<float>().at(0, row)[x] += from->view<float>().at(0, f)[x];
-        }
-      }
-    }
-    for (std::int64_t t = 0; from.data != nullptr && t < from.held; ++t) {
-      const std::int64_t row = position_in_state(t, last_position(b)) - one.first_key;
-      if (row >= 0)
-        add_token(near.key.view<float>(), near.value.view<float>(), row, from, t);
-      else if (to.data != nullptr)
-        add_token(to, t, from, t);  // a summary, which stays where it was
-    }
-    for (std::int64_t r = 0; to.data != nullptr && r < held; ++r)
-      copy_token(to, summaries + r, near.key.view<float>(), near.value.view<float>(), r);
-    assign(context, gradients.query, b, near.query.view<float>());
-    assign(context, gradients.key, b, near.key.view<float>().slice(1, held, held + sizes.keys));
-    assign(context, gradients.value, b, near.value.view<float>().slice(1, held, held + sizes.keys));
+  check_state_gradient(kOperation, "the gradient of the final state", gradients.final, sizes.batch,
+                       [&](std::int64_t b) {
+                         return HeldGradient<float>::floats(sizes.shape(), pattern.held_at(last_position(b)));
+                       });
+  const WideInput query(context, inputs.query), key(context, inputs.key), value(context, inputs.value),
+      wide_out(context, out), wide_grad(context, grad_out);
+  const WideOutput grad_query = WideOutput::zeros(context, gradients.query),
+                   grad_key = WideOutput::zeros(context, gradients.key),
+                   grad_value = WideOutput::zeros(context, gradients.value);
+  const std::vector<StridedEntry> entries =
+      strided_entries(context, pattern, query.view(), key.view(), value.view(), inputs.mask, initial);
+  std::vector<StridedSums> sums;
+  std::vector<Tensor> memory;  // of what is not the caller's
+  const auto room_for = [&](View<const float> rows) {
+    memory.push_back(Tensor::of<float>(Shape(rows.shape().begin(), rows.shape().end())));
+    return memory.back().view<float>();
+  };
+  for (const StridedEntry& entry : entries) {
+    const std::int64_t b = std::ssize(sums);
+    StridedSums& to = sums.emplace_back();
+    to.query = grad_query.view().slice(0, b, b + 1);
+    to.key = entry.held > 0 ? room_for(entry.key) : grad_key.view().slice(0, b, b + 1);
+    to.value = entry.held > 0 ? room_for(entry.value) : grad_value.view().slice(0, b, b + 1);
+    if (entry.far_key.rank() == 0) continue;
+    to.far_key = room_for(entry.far_key);
+    to.far_value = room_for(entry.far_value);
   }
+  if (sizes.queries > 0)
+    strided_backward(context, {sizes, scale_of(sizes.head_dim), entries}, sums, wide_grad.view(),
+                     wide_out.view(), normaliser);
+  for (std::int64_t b = 0; b < sizes.batch; ++b) {
+    const StridedEntry& entry = entries[static_cast<std::size_t>(b)];
+    const StridedSums& sum = sums[static_cast<std::size_t>(b)];
+    const std::int64_t last = last_position(b);
+    hand_back(entry, sum, held_gradient(gradients.final, b, sizes.shape(), pattern.held_at(last)), last,
+              held_gradient(gradients.initial, b, sizes.shape(), initial != nullptr ? initial->held(b) : 0));
+    if (entry.held == 0) continue;
+    assign(context, grad_key.view(), b, sum.key.slice(1, entry.held, entry.keys()));
+    assign(context, grad_value.view(), b, sum.value.slice(1, entry.held, entry.keys()));
+  }
+  for (const WideOutput* gradient : {&grad_query, &grad_key, &grad_value}) gradient->finish(context);
 }
 
 void StridedAttention::check_recurrent() const {
-  if (stride_ == 0)
+  if (pattern_.stride == 0)
     fail(kOperation,
          "expected a stride for a recurrent form, since a stream has no length whose root it could "
          "be, got none");
@@ -415,13 +222,13 @@ std::unique_ptr<State> StridedAttention::make_state(std::int64_t slots, const He
                                                     std::int64_t capacity, std::span<float> memory) const {
   check_make_state(kOperation, slots, shape, capacity);
   check_memory(kOperation, memory, slots, state_floats(shape, capacity));
-  return std::make_unique<StridedState>(slots, shape, capacity, stride_, summary_, memory.data());
+  return std::make_unique<StridedState>(slots, shape, capacity, pattern_, memory.data());
 }
 
 std::int64_t StridedAttention::state_floats(const HeadShape& shape, std::int64_t capacity) const {
   check_make_state(kOperation, 0, shape, capacity);
   check_recurrent();
-  return softmax::Cache::slot_floats(shape, StridedState::kept_at_most(capacity, stride_, summary_));
+  return softmax::Cache::slot_floats(shape, pattern_.held_at_most(capacity));
 }
 
 /// What the newest token of the strided pattern sees of `dim` numbers a token, one after another.
@@ -442,7 +249,7 @@ void StridedAttention::step(Context& context, View<float> out, View<const float>
   for (const std::int64_t slot : slots) {
     const std::int64_t newest = own.position(slot);
     own.reserve(slot, newest + 1);
-    if (summary_ == 0) gathered = std::max(gathered, seen_at(newest));
+    if (!pattern_.fixed()) gathered = std::max(gathered, seen_at(newest));
   }
   // Rows are read in whole vectors: 64 bytes behind the last one must be memory of ours.
   constexpr std::int64_t slack = 16;
@@ -455,18 +262,18 @@ void StridedAttention::step(Context& context, View<float> out, View<const float>
     const std::int64_t slot = slots[static_cast<std::size_t>(i)];
     own.push(slot, key.slice(0, i, i + 1), value.slice(0, i, i + 1));
     const std::int64_t newest = own.position(slot) - 1;
-    const std::int64_t seen = summary_ != 0 ? own.held(slot) : seen_at(newest);
+    const std::int64_t seen = pattern_.fixed() ? own.held(slot) : seen_at(newest);
     for (std::int64_t h = 0; h < sizes.heads; ++h) {
       const softmax::KeyRange range = own.cache().head(slot, h);
       softmax::StepHead head;
       head.count = seen;
-      head.scale = static_cast<float>(score_scale(scale_, sizes.head_dim));
+      head.scale = scale_of(sizes.head_dim);
       head.query = query.at(i, h);
       head.keys = range.key;
       head.values = range.value;
-      if (summary_ == 0) {
-        gather_seen(keys, range.key.floats(), sizes.head_dim, newest, stride_);
-        gather_seen(values, range.value.floats(), sizes.value_dim, newest, stride_);
+      if (!pattern_.fixed()) {
+        gather_seen(keys, range.key.floats(), sizes.head_dim, newest, pattern_.stride);
+        gather_seen(values, range.value.floats(), sizes.value_dim, newest, pattern_.stride);
         head.keys = dense_rows(keys, sizes.head_dim);
         head.values = dense_rows(values, sizes.value_dim);
       }
@@ -480,7 +287,7 @@ void StridedAttention::step(Context& context, View<float> out, View<const float>
 
 ReferenceInputs patterned(const AttentionOptions& options, const ReferenceInputs& inputs) {
   ReferenceInputs result = inputs;
-  const std::int64_t s = stride_for(options.strided.stride, inputs.key.extent(1));
+  const std::int64_t s = with_stride({options.strided.stride}, inputs.key.extent(1)).stride;
   result.mask = sparse::masked_pattern(inputs.mask, inputs.key.extent(1),
                                        [s, fixed = options.strided.pattern == SparsePattern::fixed,
                                         c = options.strided.summary](std::int64_t i, std::int64_t j) {

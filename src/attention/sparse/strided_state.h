@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "attention/softmax/cache.h"
+#include "attention/sparse/strided_pattern.h"
 #include "linnet/attention.h"
 
 namespace linnet::sparse {
@@ -10,36 +11,25 @@ namespace linnet::sparse {
 /// The keys and values of a stream that a later query of the strided family may see, in the order of their
 /// tokens: all of them, or of the fixed pattern the last `summary` of every block behind and the current
 /// block. A slot at position p holds p tokens, or ⌊p/s⌋ c + p mod s; `save` writes keys [H, held, E], then
-/// values [H, held, M]. In memory a slot is a softmax::Cache of `kept_at_most` tokens, which in the caller's
+/// values [H, held, M]. In memory a slot is a softmax::Cache of `held_at_most` tokens, which in the caller's
 /// memory serves the first `capacity` tokens of a stream and throws Error behind them.
 class StridedState final : public State {
  public:
-  /// `summary` 0 is the strided pattern. `memory` holds slots · softmax::Cache::slot_floats of
-  /// `kept_at_most` tokens, or is null: the state has its own then.
-  StridedState(std::int64_t slots, const HeadShape& shape, std::int64_t capacity, std::int64_t stride,
-               std::int64_t summary, float* memory = nullptr);
-
-  /// The most tokens that are kept of the first `capacity` ones.
-  static std::int64_t kept_at_most(std::int64_t capacity, std::int64_t stride, std::int64_t summary) {
-    return summary == 0 ? capacity : capacity / stride * summary + stride;
-  }
-
-  /// Tokens that a slot at that position holds.
-  static std::int64_t held_at(std::int64_t position, std::int64_t stride, std::int64_t summary) {
-    return summary == 0 ? position : position / stride * summary + position % stride;
-  }
+  /// `memory` holds slots · softmax::Cache::slot_floats of `held_at_most` tokens, or is null: the state has
+  /// its own then.
+  StridedState(std::int64_t slots, const HeadShape& shape, std::int64_t capacity,
+               const StridedPattern& pattern, float* memory = nullptr);
 
   /// Throws unless a slot can come to that position.
   void check_capacity(std::int64_t position) const;
 
   const HeadShape& shape() const { return cache_.shape(); }
-  std::int64_t stride() const { return stride_; }
-  std::int64_t summary() const { return summary_; }
+  const StridedPattern& pattern() const { return pattern_; }
 
   std::int64_t slots() const override { return cache_.slots(); }
   std::int64_t position(std::int64_t slot) const override;
   std::int64_t saved_floats(std::int64_t position) const override {
-    return cache_.saved_floats(held_at(position, stride_, summary_));
+    return cache_.saved_floats(pattern_.held_at(position));
   }
   std::size_t bytes(std::int64_t slot) const override { return cache_.bytes(slot); }
   std::int64_t gradient_floats(std::int64_t slot) const override { return cache_.gradient_floats(slot); }
@@ -64,7 +54,7 @@ class StridedState final : public State {
   float* scratch(std::int64_t slot) { return cache_.scratch(slot, 0); }
 
  private:
-  std::int64_t stride_, summary_;
+  StridedPattern pattern_;
   std::int64_t most_;  // positions
   softmax::Cache cache_;
   std::vector<std::int64_t> positions_;
