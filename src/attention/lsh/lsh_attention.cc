@@ -187,8 +187,7 @@ void attend_backward(Context& own, const Call& call, const Gradients& gradients,
     part.sees = visible_of(block, block.behind, meetings.any() ? &behind : nullptr, i);
     softmax::backward_block(own, part);
   }
-  add_scattered(gradients.query, count, query, b, h, grad_query);
-  // Through the keys' unit length.
+  // Through the keys' unit length; then what the same tokens have as queries.
   for (std::int64_t j = 0; j < key_count; ++j) {
     const float factor = call.plan.inverse_norm(b, key(j), h);
     const float* unit = k + j * head_dim;
@@ -196,6 +195,8 @@ void attend_backward(Context& own, const Call& call, const Gradients& gradients,
     const float along = dot(unit, grad, head_dim);
     for (std::int64_t e = 0; e < head_dim; ++e) grad[e] = factor * (grad[e] - along * unit[e]);
   }
+  float* of_queries = grad_key + (block.first - block.first_key) * head_dim;
+  for (std::int64_t x = 0; x < count * head_dim; ++x) of_queries[x] += grad_query[x];
   add_scattered(gradients.query, key_count, key, b, h, grad_key);
   add_scattered(gradients.value, key_count, key, b, h, grad_value);
 }
