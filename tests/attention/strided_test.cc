@@ -45,7 +45,8 @@ TEST(Strided, KeyLengthsMatchTheReference) {
   }
 }
 
-// Where log-sum-exps are large probabilities are divided by their sum: over the near and the far keys together.
+// Where log-sum-exps are large probabilities are divided by their sum: over the near and the far keys
+// together.
 TEST(Strided, ScoresFarFromZeroKeepTheirGradients) {
   for (const auto& [stride, summary] : kPatterns) {
     for (const float common : {-24.0f, 24.0f}) {

@@ -262,11 +262,11 @@ void KernelAttention::backward(Context& context, const AttentionGradients& gradi
   const Sights sights(context, inputs.mask, sizes);
   Rounds(sights, sizes, kTile, kTile)
       .run(context, [&](Context& own, std::int64_t b, std::int64_t h, std::int64_t first,
-                        std::int64_t first_key) {
+                        Mask::Interval keys) {
         Tile tile(own, inputs, sizes, *similarity_, b, h);
         const std::int64_t width = tile.value_width;
         tile.read_queries(first, std::min(kTile, sizes.queries - first));
-        if (!tile.read_keys(sights, first_key, std::min(kTile, sizes.keys - first_key))) return;
+        if (!tile.read_keys(sights, keys.begin, keys.end - keys.begin)) return;
         double totals[kTile] = {};
         tile.ask(totals);
 
@@ -296,15 +296,16 @@ void KernelAttention::backward(Context& context, const AttentionGradients& gradi
         const View<float> dq = {grad_query.view().at(b, first, h),
                                 {tile.queries, sizes.head_dim},
                                 {grad_query.view().stride(1), 1}};
-        const View<float> dk = {
-            grad_key.view().at(b, first_key, h), {tile.keys, sizes.head_dim}, {grad_key.view().stride(1), 1}};
+        const View<float> dk = {grad_key.view().at(b, keys.begin, h),
+                                {tile.keys, sizes.head_dim},
+                                {grad_key.view().stride(1), 1}};
         if (tile.keeps_apart(gradient)) {
           for (std::int64_t i = 0; i < tile.queries; ++i) {
             for (std::int64_t j = 0; j < tile.keys; ++j) {
               if (!tile.sees(i, j)) continue;
               const std::int64_t at = i * kTile + j;
               for (std::int64_t m = 0; m < sizes.value_dim; ++m)
-                grad_value.view()(b, first_key + j, h, m) += tile.weights[at] * gradient[i * width + m];
+                grad_value.view()(b, keys.begin + j, h, m) += tile.weights[at] * gradient[i * width + m];
               similarity_->backward(own, dq.slice(0, i, i + 1), dk.slice(0, j, j + 1),
                                     {grad_weights + at, {1, 1}}, {tile.weights + at, {1, 1}},
                                     tile.query_rows().slice(0, i, i + 1), tile.key_rows().slice(0, j, j + 1));
@@ -316,7 +317,7 @@ void KernelAttention::backward(Context& context, const AttentionGradients& gradi
                                     sizes.value_dim, tile.queries);
         for (std::int64_t j = 0; j < tile.keys; ++j)
           for (std::int64_t m = 0; m < sizes.value_dim; ++m)
-            grad_value.view()(b, first_key + j, h, m) += room[j * width + m];
+            grad_value.view()(b, keys.begin + j, h, m) += room[j * width + m];
         similarity_->backward(own, dq, dk, tile.pairs(grad_weights), tile.pairs(tile.weights),
                               tile.query_rows(), tile.key_rows());
       });

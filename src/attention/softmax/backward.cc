@@ -201,12 +201,12 @@ void backward_block_of(Context& own, const BackwardBlock& block) {
   pairs.log_sum = take(chunk);
   pairs.correction = take(chunk);
   pairs.grad_query = take(chunk * pairs.head_width);
-  pairs.keys = take(kKeyTile * pairs.head_width);
-  pairs.values = take(kKeyTile * pairs.value_width);
+  pairs.keys = take((kKeyTile + kRowSlack) * pairs.head_width);
+  pairs.values = take((kKeyTile + kRowSlack) * pairs.value_width);
   pairs.grad_keys = take(kKeyTile * pairs.head_width);
   pairs.grad_values = take(kKeyTile * pairs.value_width);
-  pairs.probabilities = take(kKeyTile * kPanel);
-  pairs.grad_scores = take(kKeyTile * kPanel);
+  pairs.probabilities = take((kKeyTile + kRowSlack) * kPanel);
+  pairs.grad_scores = take((kKeyTile + kRowSlack) * kPanel);
 
   std::fill_n(pairs.grad_query, chunk * pairs.head_width, 0.0f);
   std::fill_n(pairs.log_sum, chunk, 0.0f);
@@ -265,8 +265,8 @@ void add_probabilities_of(Context& own, const BackwardBlock& block, double* sums
   const auto take = [&](std::int64_t count) { return workspace.take(static_cast<std::size_t>(count)); };
   float* query = take(panels * kPanel * dim);
   float* log_sum = take(panels * kPanel);
-  float* keys = take(kKeyTile * dim);
-  float* weights = take(kKeyTile * kPanel);
+  float* keys = take((kKeyTile + kRowSlack) * dim);
+  float* weights = take((kKeyTile + kRowSlack) * kPanel);
   float* room = take(kPanel * dim);
   float* totals = take(kPanel);
   const auto queries_of = [&](std::int64_t p) { return std::min(kPanel, block.count - p * kPanel); };

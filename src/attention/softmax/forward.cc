@@ -219,9 +219,9 @@ void forward_block_of(Context& own, const ForwardBlock& block) {
   walk.out = take(panels * kPanel * walk.value_rows);
   walk.maximum = take(panels * kPanel);
   walk.sum = take(panels * kPanel);
-  walk.scores = take(kKeyTile * kPanel);
+  walk.scores = take((kKeyTile + kRowSlack) * kPanel);
   walk.decay = take(kPanel);
-  walk.keys = take(kKeyTile * walk.head_dim);
+  walk.keys = take((kKeyTile + kRowSlack) * walk.head_dim);
   walk.values = take(kKeyTile * walk.value_rows);
 
   std::fill_n(walk.out, panels * kPanel * walk.value_rows, 0.0f);
@@ -255,7 +255,13 @@ void forward_block_of(Context& own, const ForwardBlock& block) {
       if (j % kKeyGroup == 0 && j > all.begin)
         for (std::int64_t p = 0; p < panels; ++p) end_group(walk, groups, p);
       bool packed = false;
+      // The next tile's rows are asked for panel by panel: all at once they would fill the queue of misses.
+      const std::int64_t next = j + kKeyTile, rows_ahead = std::min(all.end - next, kKeyTile);
       for (std::int64_t p = 0; p < panels; ++p) {
+        for (std::int64_t row = rows_ahead * p / panels; row < rows_ahead * (p + 1) / panels; ++row) {
+          tiles::fetch_row(range.key, next + row);
+          tiles::fetch_row(range.value, next + row);
+        }
         if (!look(visible, p * kPanel, queries_of(p), j, keys, seen, sight)) continue;
         if (!packed) {
           pack_rows(walk.keys, walk.head_dim, range.key.from(j), keys, walk.head_dim);

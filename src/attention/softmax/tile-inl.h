@@ -37,10 +37,15 @@ constexpr bool kManyRegisters = HWY_MAX_BYTES == 64;
 constexpr int kMaxGroup = kManyRegisters ? 4 : 3;
 constexpr std::int64_t kBlockRows = kManyRegisters ? 8 : 4;
 template <int N>
-constexpr int kRowsOf = N == 4 ? 6 : static_cast<int>(kBlockRows);
+constexpr int kRowsOf = kManyRegisters ? (N == 4 ? 6 : 8)
+                                       : (N == 3   ? 4
+                                          : N == 2 ? 6
+                                                   : 8);
 
-// What the rows of a buffer are rounded up to: products compute kRowsOf of them at a time.
+// What the rows of a buffer are rounded up to: products compute kRowsOf of them at a time. Where they begin
+// at any multiple of kBlockRows, kRowSlack more are read and written.
 constexpr std::int64_t kRowMultiple = 24;
+constexpr std::int64_t kRowSlack = 8;
 
 constexpr std::int64_t round_up(std::int64_t count, std::int64_t multiple) {
   return (count + multiple - 1) / multiple * multiple;
@@ -147,6 +152,7 @@ HWY_INLINE void read_panel(std::int64_t count, std::int64_t dim, InputRows rows,
   if (count < kPanel) std::fill_n(panel, dim * kPanel, 0.0f);
   const float* data = rows.floats();
   for (std::int64_t i = 0; i < count; i += 4) {
+    for (std::int64_t k = 0; k < 4; ++k) tiles::fetch_row(rows, i + tiles::kRowsAhead + k);
     for (std::int64_t e = 0; e < dim; e += 4) {
       transpose_block(std::min<std::int64_t>(4, count - i), std::min<std::int64_t>(4, dim - e),
                       data + i * rows.stride + e, rows.stride, panel + e * kPanel + i, kPanel, scale);
@@ -161,6 +167,7 @@ HWY_INLINE void write_panel(std::int64_t count, std::int64_t dim, const float* p
   float* data = narrow ? room : rows.floats();
   const std::int64_t stride = narrow ? dim : rows.stride;
   for (std::int64_t i = 0; i < count; i += 4) {
+    for (std::int64_t k = 0; k < 4; ++k) tiles::fetch_row(rows, i + tiles::kRowsAhead + k);
     for (std::int64_t m = 0; m < dim; m += 4) {
       transpose_block(std::min<std::int64_t>(4, dim - m), std::min<std::int64_t>(4, count - i),
                       panel + m * kPanel + i, kPanel, data + i * stride + m, stride, 1.0f);

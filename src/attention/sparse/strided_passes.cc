@@ -339,14 +339,13 @@ void Backward::summaries(Context& context, std::span<const StridedSums> sums) co
     const Sights sights(context, seen, sizes);
     Rounds(sights, sizes, chunk_, softmax::kBackwardKeys)
         .run(context,
-             [&](Context& own, std::int64_t, std::int64_t h, std::int64_t first, std::int64_t first_key) {
+             [&](Context& own, std::int64_t, std::int64_t h, std::int64_t first, Mask::Interval keys) {
                BackwardBlock block = chunk_at(b, h, first);
                block.sees = sights.own(0, first);
-               block.keys = keys_of(entry.far_key, entry.far_value, h, first_key,
-                                    std::min(softmax::kBackwardKeys, sizes.keys - first_key));
+               block.keys = keys_of(entry.far_key, entry.far_value, h, keys.begin, keys.end - keys.begin);
                block.grad_query = rows_of(FloatView(to.query), 0, h).from(first);
-               block.grad_key = rows_of(FloatView(to.far_key), 0, h).from(first_key);
-               block.grad_value = rows_of(FloatView(to.far_value), 0, h).from(first_key);
+               block.grad_key = rows_of(FloatView(to.far_key), 0, h).from(keys.begin);
+               block.grad_value = rows_of(FloatView(to.far_value), 0, h).from(keys.begin);
                softmax::backward_block(own, block);
              });
   }

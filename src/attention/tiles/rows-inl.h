@@ -84,10 +84,26 @@ HWY_INLINE void store_row(const OutputRows& rows, std::int64_t row, const float*
     copy_row(reinterpret_cast<float*>(rows.at(row)), from, rows.columns, scale, stream);
 }
 
+/// Rows that are asked for before they are read.
+constexpr std::int64_t kRowsAhead = 8;
+
+/// Asks for a row, which need not be there, where the rows of a head lie apart: the hardware does not foresee
+/// them then.
+HWY_INLINE void fetch_row(const InputRows& rows, std::int64_t row) {
+  constexpr std::int64_t line = 64;
+  if (rows.stride == rows.columns) return;
+  const auto* at =
+      reinterpret_cast<const std::byte*>(reinterpret_cast<std::uintptr_t>(rows.data) +
+                                         static_cast<std::uintptr_t>(row * rows.element() * rows.stride));
+  for (std::int64_t byte = 0; byte < rows.columns * rows.element(); byte += line)
+    __builtin_prefetch(at + byte);
+}
+
 /// The first `count` rows, `ld` apart, each filled up with zeros to `width`.
 HWY_INLINE void pack_rows(float* to, std::int64_t ld, const InputRows& rows, std::int64_t count,
                           std::int64_t width) {
   for (std::int64_t i = 0; i < count; ++i, to += ld) {
+    fetch_row(rows, i + kRowsAhead);
     load_row(to, rows, i);
     std::fill(to + rows.columns, to + width, 0.0f);
   }
