@@ -73,6 +73,24 @@ TEST(Strided, ScoresFarFromZeroKeepTheirGradients) {
   }
 }
 
+// More keys than one plain sum takes, near and far.
+TEST(Strided, ManyKeysMatchSoftmax) {
+  AttentionOptions softmax;
+  softmax.family = Family::softmax;
+  for (const auto& options : {strided_options(1), strided_options(7000, 7000), strided_options(7000)}) {
+    Problem a({1, 7000, 7000, 1, 4, 4}, Mask::causal(), kSeed),
+        b({1, 7000, 7000, 1, 4, 4}, Mask::causal(), kSeed);
+    a.forward(*make_attention(options));
+    a.backward(*make_attention(options));
+    b.forward(*make_attention(softmax));
+    b.backward(*make_attention(softmax));
+    EXPECT_LT(relative_error(a.out.span<float>(), b.out.span<float>()), 2e-6);
+    EXPECT_LT(relative_error(a.dq.span<float>(), b.dq.span<float>()), 5e-6);
+    EXPECT_LT(relative_error(a.dk.span<float>(), b.dk.span<float>()), 5e-6);
+    EXPECT_LT(relative_error(a.dv.span<float>(), b.dv.span<float>()), 5e-6);
+  }
+}
+
 TEST(Strided, DenseStridesAreSoftmax) {
   AttentionOptions softmax;
   softmax.family = Family::softmax;

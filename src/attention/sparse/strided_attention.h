@@ -12,13 +12,15 @@ namespace linnet {
 /// with
 ///   strided: i − j < s, or s divides i − j;
 ///   fixed: ⌊j/s⌋ = ⌊i/s⌋, or j mod s ≥ s − c.
-/// Exact, causal, O(N √N): the near keys are a window or a segment of softmax attention, the far ones dense
-/// softmax attention too, among the tokens of each residue of s or on the gathered summaries; both meet by
-/// their log-sum-exp, which `normaliser` receives. Masks: causal, with key lengths.
+/// Exact, causal, O(N √N). The tiles of softmax attention take the near keys where they lie, and with them
+/// the fixed pattern's summaries, gathered once; of the strided pattern they take the tokens of one remainder
+/// of s after another, a head at a time, whose outputs meet those of the near keys by their log-sum-exp.
+/// `normaliser` receives the log-sum-exp over all keys. Masks: causal, with key lengths.
 ///
-/// One batch entry after another, in f32 copies of its tokens: 6 (E + M) floats a token and head at most, for
-/// one entry. States (`StridedState`) hold every token of the strided pattern, since a later query sees each,
-/// of which a step reads s + N/s; of the fixed one the current block and c tokens of each earlier block. They
+/// Working memory beyond a constant: 4 (E + M) N/s floats a thread (strided), 2 (E + M) c N/s a head and
+/// batch entry (fixed); bf16 is read from f32 copies, and behind a state keys and values are joined with its
+/// own. States (`StridedState`) hold every token of the strided pattern, since a later query sees each, of
+/// which a step reads s + N/s; of the fixed one the current block and c tokens of each earlier block. They
 /// need a stride. Throws Error when stride or summary cannot be.
 std::unique_ptr<Attention> make_strided_attention(const AttentionOptions& options);
 

@@ -134,6 +134,18 @@ void attend_far(Context& context, const StridedCall& call, View<float> out, View
   });
 }
 
+/// The block's backward pass, a group of keys at a time: plain sums over more of them would lose digits.
+void add_groups(Context& own, const BackwardBlock& block) {
+  for (std::int64_t first = 0; first < block.keys.count; first += softmax::kKeyGroup) {
+    BackwardBlock part = block;
+    part.keys = {block.keys.key.from(first), block.keys.value.from(first), block.keys.first + first,
+                 std::min(softmax::kKeyGroup, block.keys.count - first)};
+    part.grad_key = block.grad_key.from(first);
+    part.grad_value = block.grad_value.from(first);
+    softmax::backward_block(own, part);
+  }
+}
+
 /// One backward pass. With the output and the log-sum-exp over all keys, that of softmax over some keys gives
 /// what they contribute.
 class Backward {
@@ -294,7 +306,7 @@ void Backward::near(Context& context, std::span<const StridedSums> sums) const {
         block.grad_query = rows_of(FloatView(to.query), 0, h).from(first);
         block.grad_key = rows_of(FloatView(to.key), 0, h).from(block.keys.first);
         block.grad_value = rows_of(FloatView(to.value), 0, h).from(block.keys.first);
-        softmax::backward_block(own, block);
+        add_groups(own, block);
       }
     });
   }
@@ -315,7 +327,7 @@ void Backward::remainders(Context& context, std::span<const StridedSums> sums) c
           block.grad_query = dense_rows(grad_query, head_dim).from(first);
           block.grad_key = dense_rows(grad_key, head_dim);
           block.grad_value = dense_rows(grad_value, value_dim);
-          softmax::backward_block(own, block);
+          add_groups(own, block);
         });
         const StridedSums& to = sums[static_cast<std::size_t>(b)];
         const auto key = [&](std::int64_t j) { return part.key(j); };
