@@ -99,6 +99,7 @@ def generation(linnet, rounds):
         for precision in ("f32", "bf16"):
             for streams in (1, 8, 64):
                 torch.manual_seed(0)
+                torch._dynamo.reset()  # or it stops compiling after eight versions of the step
                 drawing = models.Drawing(models.Pixels(None), memory, streams)
                 if precision == "bf16":
                     drawing = drawing.bfloat16()

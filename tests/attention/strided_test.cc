@@ -33,6 +33,17 @@ TEST(Strided, MatchesTheReferenceAtAwkwardSizes) {
   }
 }
 
+TEST(Strided, ManyChunksMatchTheReferenceWithAnyThreads) {
+  for (const auto& [stride, summary] : kPatterns) {
+    const auto options = strided_options(stride, summary);
+    const Sizes sizes = {2, 1000, 1000, 1, 9, 5};
+    Problem problem(sizes, Mask::causal().with_key_lengths({1000, 700}), kSeed);
+    SCOPED_TRACE(fmt::format("stride {}, summary {}", stride, summary));
+    expect_reference(options, problem, Exact(options, problem, true), 60);
+    expect_bits_of_any_thread_count(options, sizes, problem.mask);
+  }
+}
+
 TEST(Strided, KeyLengthsMatchTheReference) {
   for (const auto& [stride, summary] : kPatterns) {
     if (stride == 1 || stride == 500) continue;
