@@ -27,18 +27,14 @@ Mask::Interval Rounds::reach(std::int64_t b, std::int64_t chunk) const {
 }
 
 void Rounds::find_distance() {
-  // Farther apart, or fewer in a round, and they would not keep the threads of a machine busy; more keys, and
-  // a plain sum over them would lose digits.
-  constexpr std::int64_t most = 4, fewest_in_a_round = 16, most_key_chunks = 16;
+  // Farther apart, or fewer in a round, and they would not keep the threads of a machine busy.
+  constexpr std::int64_t most = 4, fewest_in_a_round = 16;
   std::int64_t distance = 1;
-  for (std::int64_t b = 0; b < sizes_.batch; ++b) {
-    for (std::int64_t q = 0; q < query_chunks_; ++q) {
-      if (reach(b, q).end - reach(b, q).begin > most_key_chunks * key_chunk_) return;
+  for (std::int64_t b = 0; b < sizes_.batch; ++b)
+    for (std::int64_t q = 0; q < query_chunks_; ++q)
       while (distance <= most && q + distance < query_chunks_ &&
              reach(b, q).end > reach(b, q + distance).begin)
         ++distance;
-    }
-  }
   if (distance > most) return;
   const std::int64_t in_a_round = sizes_.batch * sizes_.heads * (query_chunks_ / distance);
   if (in_a_round >= fewest_in_a_round) distance_ = distance;

@@ -17,13 +17,6 @@
 #include "attention/tiles/gemm-inl.h"
 // clang-format on
 
-#ifndef LINNET_ATTENTION_LSH_TOKENS_
-#define LINNET_ATTENTION_LSH_TOKENS_
-namespace linnet::lsh {
-constexpr std::size_t kTokens = 64;  // hashed together, a lane a token
-}
-#endif
-
 HWY_BEFORE_NAMESPACE();
 namespace linnet::lsh::HWY_NAMESPACE {
 

@@ -1,11 +1,15 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
 #include "linnet/attention.h"
 
 namespace linnet::lsh {
+
+/// Tokens that are hashed together, a lane a token.
+inline constexpr std::size_t kTokens = 64;
 
 /// Buckets of a round for inputs of `length` tokens: those of the options, or the default.
 std::int64_t bucket_count(const LshOptions& options, std::int64_t length);

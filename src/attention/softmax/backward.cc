@@ -238,8 +238,15 @@ void backward_block_of(Context& own, const BackwardBlock& block) {
   const bool constant_keys = block.grad_key.data == nullptr;
   Sight sight;
   HWY_ALIGN std::uint8_t seen[kKeyTile * kPanel];
+  const auto add_grad_query = [&]() HWY_ATTR {
+    add_rows(block.count, pairs.head_dim, pairs.grad_query, pairs.head_width, block.grad_query, block.scale);
+  };
   for (std::int64_t j = 0; j < range.count; j += kKeyTile) {
     const std::int64_t count = std::min(kKeyTile, range.count - j);
+    if (j > 0 && j % kKeyGroup == 0) {
+      add_grad_query();
+      std::fill_n(pairs.grad_query, chunk * pairs.head_width, 0.0f);
+    }
     bool packed = false;
     for (std::int64_t p = 0; p < panels; ++p) {
       if (!look(block.sees, p * kPanel, queries_of(p), range.first + j, count, seen, sight)) continue;
@@ -256,7 +263,7 @@ void backward_block_of(Context& own, const BackwardBlock& block) {
     add_rows(count, pairs.head_dim, pairs.grad_keys, pairs.head_width, block.grad_key.from(j), 1.0f);
     add_rows(count, pairs.value_dim, pairs.grad_values, pairs.value_width, block.grad_value.from(j), 1.0f);
   }
-  add_rows(block.count, pairs.head_dim, pairs.grad_query, pairs.head_width, block.grad_query, block.scale);
+  add_grad_query();
 }
 
 void add_probabilities_of(Context& own, const BackwardBlock& block, double* sums) {

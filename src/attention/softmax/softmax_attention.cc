@@ -287,15 +287,11 @@ void SoftmaxAttention::backward(Context& context, const AttentionGradients& grad
       const std::int64_t b = item / query_chunks / sizes.heads, h = item / query_chunks % sizes.heads;
       const std::int64_t chunk = item % query_chunks;
       softmax::BackwardBlock block = block_of(b, h, chunk);
-      const KeyRange all = initial->head(b, h);
+      block.keys = initial->head(b, h);
       std::array<Mask::Interval, softmax::kMaxQueries> intervals;
       block.sees = sights.cached({intervals.data(), static_cast<std::size_t>(block.count)}, b,
-                                 chunk * query_chunk, all.count);
-      for (std::int64_t first = 0; first < all.count; first += softmax::kKeyGroup) {
-        block.keys = {all.key.from(first), all.value.from(first), first,
-                      std::min(softmax::kKeyGroup, all.count - first)};
-        softmax::backward_block(own, block);
-      }
+                                 chunk * query_chunk, block.keys.count);
+      softmax::backward_block(own, block);
     });
   }
   Rounds(sights, sizes, query_chunk, key_chunk, true)

@@ -65,7 +65,7 @@ std::int64_t queries_in_task(std::int64_t head_dim, std::int64_t value_dim, std:
 void forward_block(Context& own, const ForwardBlock& block);
 
 /// Adds to the gradients, which are f32, what the pairs of one chunk of queries and one range of keys
-/// contribute.
+/// contribute: to those of the queries a group of keys at a time.
 struct BackwardBlock {
   std::int64_t head_dim = 0, value_dim = 0;
   float scale = 1;

@@ -19,17 +19,6 @@ Mask::Interval StridedEntry::far(std::int64_t i) const {
   return {0, std::min(pattern.far_keys(at), visible)};
 }
 
-std::int64_t StridedEntry::first_of(std::int64_t remainder) const {
-  // Without a whole stride behind them queries see no far keys.
-  const std::int64_t least = std::max(position, pattern.stride);
-  return least + (remainder + pattern.stride - least % pattern.stride) % pattern.stride - position;
-}
-
-std::int64_t StridedEntry::queries_of(std::int64_t remainder) const {
-  const std::int64_t first = first_of(remainder);
-  return first < queries() ? (queries() - first + pattern.stride - 1) / pattern.stride : 0;
-}
-
 namespace {
 
 /// Copies the summaries of all blocks but the last one together: those of the state, then those of the rows.

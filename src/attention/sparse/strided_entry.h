@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "attention/sparse/strided_pattern.h"
@@ -28,10 +29,8 @@ struct StridedEntry {
   /// is row f · stride + remainder.
   Mask::Interval far(std::int64_t i) const;
 
-  /// The first query that has that remainder of the stride and far keys to see, and the number of those from
-  /// there on.
-  std::int64_t first_of(std::int64_t remainder) const;
-  std::int64_t queries_of(std::int64_t remainder) const;
+  /// The first query that may see far keys: without a whole stride behind it there are none.
+  std::int64_t first_far_query() const { return std::max(position, pattern.stride) - position; }
 
   Tensor joined_key, joined_value, summary_key, summary_value;  ///< memory of what is not the caller's
 };

@@ -33,13 +33,14 @@ KeyRange keys_of(View<const float> key, View<const float> value, std::int64_t h,
           first, count};
 }
 
-/// The queries of an entry with one remainder of the stride that see far keys, and these keys.
+/// The queries of an entry with one remainder of the stride that see far keys, and these keys. The first
+/// remainders are those of the first such queries.
 struct Remainder {
-  Remainder(const StridedEntry& entry, std::int64_t remainder)
+  Remainder(const StridedEntry& entry, std::int64_t index)
       : stride(entry.pattern.stride),
-        first_query(entry.first_of(remainder)),
-        queries(entry.queries_of(remainder)),
-        first_key(remainder),
+        first_query(entry.first_far_query() + index),
+        queries(first_query < entry.queries() ? (entry.queries() - first_query + stride - 1) / stride : 0),
+        first_key((entry.position + first_query) % stride),
         keys(queries > 0 ? entry.far(query(queries - 1)).end : 0) {}
 
   std::int64_t query(std::int64_t i) const { return first_query + i * stride; }
@@ -59,8 +60,7 @@ void for_each_remainder(Context& context, const StridedCall& call, const Body& b
     // The heads of a token are neighbours in memory.
     const std::int64_t b = item / heads / remainders, h = item % heads;
     const StridedEntry& entry = call.entries[static_cast<std::size_t>(b)];
-    const std::int64_t least = std::max(entry.position, entry.pattern.stride);
-    const Remainder part(entry, (least + item / heads % remainders) % entry.pattern.stride);
+    const Remainder part(entry, item / heads % remainders);
     if (part.keys > 0) body(own, b, part, h);
   });
 }
@@ -134,18 +134,6 @@ void attend_far(Context& context, const StridedCall& call, View<float> out, View
   });
 }
 
-/// The block's backward pass, a group of keys at a time: plain sums over more of them would lose digits.
-void add_groups(Context& own, const BackwardBlock& block) {
-  for (std::int64_t first = 0; first < block.keys.count; first += softmax::kKeyGroup) {
-    BackwardBlock part = block;
-    part.keys = {block.keys.key.from(first), block.keys.value.from(first), block.keys.first + first,
-                 std::min(softmax::kKeyGroup, block.keys.count - first)};
-    part.grad_key = block.grad_key.from(first);
-    part.grad_value = block.grad_value.from(first);
-    softmax::backward_block(own, part);
-  }
-}
-
 /// One backward pass. With the output and the log-sum-exp over all keys, that of softmax over some keys gives
 /// what they contribute.
 class Backward {
@@ -186,8 +174,8 @@ class Backward {
   /// The same with the near keys that it sees.
   BackwardBlock near_block(Intervals& intervals, std::int64_t b, std::int64_t h, std::int64_t first) const;
 
-  /// Calls body(block, first, first_key) for the chunks of a remainder's queries and the far keys that they
-  /// see, all rows gathered, the keys' from `first_key` of them on.
+  /// Calls body(block, first) for the chunks of a remainder's queries, from its query `first` on, and the far
+  /// keys that they see, all rows gathered.
   template <class Body>
   void for_chunks(Workspace& workspace, std::int64_t b, const Remainder& part, std::int64_t h,
                   const Body& body) const;
@@ -306,7 +294,7 @@ void Backward::near(Context& context, std::span<const StridedSums> sums) const {
         block.grad_query = rows_of(FloatView(to.query), 0, h).from(first);
         block.grad_key = rows_of(FloatView(to.key), 0, h).from(block.keys.first);
         block.grad_value = rows_of(FloatView(to.value), 0, h).from(block.keys.first);
-        add_groups(own, block);
+        softmax::backward_block(own, block);
       }
     });
   }
@@ -327,7 +315,7 @@ void Backward::remainders(Context& context, std::span<const StridedSums> sums) c
           block.grad_query = dense_rows(grad_query, head_dim).from(first);
           block.grad_key = dense_rows(grad_key, head_dim);
           block.grad_value = dense_rows(grad_value, value_dim);
-          add_groups(own, block);
+          softmax::backward_block(own, block);
         });
         const StridedSums& to = sums[static_cast<std::size_t>(b)];
         const auto key = [&](std::int64_t j) { return part.key(j); };
