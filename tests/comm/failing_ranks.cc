@@ -1,6 +1,7 @@
 // A program for mpirun, whose ranks end in one of several ways: failing_ranks WAY RANK [silence]. With
 // `silence` ranks are found dead by their silence alone, as on other machines.
 #include <fmt/core.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
@@ -46,6 +47,22 @@ void run(Communicator& ranks, const std::string& way, int victim) {
   } else if (way == "kill-idle") {  // while the others compute for long and call nothing
     if (chosen) raise(SIGKILL);
     std::this_thread::sleep_for(std::chrono::minutes(2));
+  } else if (way == "kill-full") {  // a rank that takes nothing any more, while messages to it queue up
+    ranks.barrier();
+    if (chosen) {
+      const pid_t self = getpid();
+      if (fork() == 0) {
+        std::this_thread::sleep_for(std::chrono::seconds(2));
+        kill(self, SIGKILL);
+        std::_Exit(0);
+      }
+      raise(SIGSTOP);
+    }
+    const std::vector<std::byte> bytes(32 << 10);
+    std::vector<Transfer> sent;
+    for (int message = 0; message < 1000; ++message) sent.push_back(ranks.send(bytes, victim, 1));
+    for (Transfer& one : sent) one.wait();
+    ranks.barrier();
   } else if (way == "throw" || way == "throw-late") {
     work(ranks, [&](int step) {
       if (chosen && step == 20) throw Error(fmt::format("rank {} has a full disk", ranks.rank()));

@@ -62,6 +62,13 @@ TEST(RankFailures, DeathIsFoundBySilence) {
   for (int dead = 0; dead < 3; ++dead) expect_failure(run(3, fmt::format("kill {} silence", dead)), 3, dead);
 }
 
+// Open MPI holds back what the socket does not take, and ends the processes when the connection breaks.
+TEST(RankFailures, DeathOfARankWithMessagesInTheQueueIsSaid) {
+  for (const char* silence : {"", " silence"})
+    for (int dead = 0; dead < 3; ++dead)
+      expect_failure(run(3, fmt::format("kill-full {}{}", dead, silence), "--mca btl tcp,self"), 3, dead);
+}
+
 TEST(RankFailures, DeathIsFoundWhereTheLauncherEndsNobody) {
   // The status is then that of mpirun alone.
   expect_one_sentence(run(3, "kill 0", "--enable-recovery"), 3, 0);

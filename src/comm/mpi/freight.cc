@@ -19,7 +19,7 @@ constexpr std::chrono::seconds patience{10};
 
 struct Message {
   std::size_t expected = 0, moved = 0;
-  int pieces = 0;
+  int pieces = 0, other = 0;
   bool sends = false;
   std::string wrong;
   std::shared_ptr<Transfer::State> state;
@@ -95,6 +95,7 @@ void Freight::begin(Order order) {
   const auto message = std::make_shared<Message>();
   message->expected = order.size;
   message->pieces = static_cast<int>(std::max<std::size_t>(1, (order.size + piece_bytes - 1) / piece_bytes));
+  message->other = order.other;
   message->sends = order.sends;
   message->state = std::move(order.state);
   // Pieces of one sender with one tag arrive in order.
@@ -138,6 +139,12 @@ bool Freight::poll() {
 }
 
 bool Freight::empty() const { return impl_->requests.empty(); }
+
+bool Freight::under_way_to(int rank) const {
+  return std::ranges::any_of(impl_->messages, [&](const std::shared_ptr<Message>& message) {
+    return message->sends && message->other == rank;
+  });
+}
 
 void Freight::cancel() {
   for (std::size_t i = 0; i < impl_->requests.size(); ++i)

@@ -28,6 +28,7 @@ class Freight {
   void begin(Order order);
   bool poll();  ///< Whether a piece has arrived or has been taken.
   bool empty() const;
+  bool under_way_to(int rank) const;     ///< whether a message to the rank has not been taken yet
   void cancel();                         ///< receives that no message has reached yet
   void give_up(const std::string& why);  ///< finishes all transfers, which MPI must not touch any more
   void close();                          ///< before MPI_Finalize

@@ -1,12 +1,15 @@
 #include "comm/mpi/mpi_transport.h"
 
+#include <fmt/ranges.h>
 #include <mpi.h>
+#include <pthread.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
+#include <csignal>
 #include <cstdlib>
 #include <future>
 #include <mutex>
@@ -16,8 +19,8 @@
 
 #include "base/fail.h"
 #include "comm/mpi/freight.h"
-#include "comm/mpi/help_messages.h"
 #include "comm/mpi/letters.h"
+#include "comm/mpi/open_mpi.h"
 #include "comm/mpi/peers.h"
 
 namespace linnet {
@@ -124,6 +127,11 @@ class MpiTransport final : public Transport {
   }
 
   void begin() {
+    // A rank that has died is noticed otherwise than by the signal of a write to it, which ends the process.
+    sigset_t broken_pipe;
+    sigemptyset(&broken_pipe);
+    sigaddset(&broken_pipe, SIGPIPE);
+    pthread_sigmask(SIG_BLOCK, &broken_pipe, nullptr);
     // The kernel may wake a thread 50 microseconds late, unless it asks for better.
     prctl(PR_SET_TIMERSLACK, 1000UL, 0UL, 0UL, 0UL);
     // Containers often forbid reading another process's memory. Open MPI finds out with a warning.
@@ -145,6 +153,7 @@ class MpiTransport final : public Transport {
     letters_.emplace();
     freight_.emplace();
     peers_.emplace(rank_, std::move(processes), by_silence_);
+    on_abort_of_mpi([this] { end_without_mpi(); });
   }
 
   bool take_orders() {
@@ -318,7 +327,42 @@ class MpiTransport final : public Transport {
       found = std::ranges::count(dead, lowest()) == 0 ? 0 : found + 1;
       if (found == looks) dead_.insert(dead.begin(), dead.end());
     }
-    if (lowest() == rank_) speak(rank);
+    if (lowest() == rank_) {
+      speak(peers_->text(rank));
+      for (const auto spoken = Clock::now(); letters_->under_way() && Clock::now() - spoken < farewell;) {
+        letters_->next();
+        std::this_thread::sleep_for(milliseconds(1));
+      }
+    }
+    std::_Exit(1);
+  }
+
+  /// The same within a call of MPI, which sends only what goes out at once: when a connection has broken.
+  [[noreturn]] void end_without_mpi() {
+    if (spoken_) std::_Exit(1);
+    if (failing_) {
+      {
+        const std::lock_guard lock(mutex_);
+        all_heard_ = true;
+        freight_->give_up(reason());
+      }
+      answered_.notify_all();
+      std::this_thread::sleep_for(speech_limit);
+      std::_Exit(1);
+    }
+    for (const auto begin = Clock::now(); dead_.empty() && Clock::now() - begin < farewell;) {
+      const std::vector<int> dead = peers_->dead(stop_was_requested());
+      dead_.insert(dead.begin(), dead.end());
+      std::this_thread::sleep_for(milliseconds(1));
+    }
+    if (dead_.empty())  // It is a rank on another machine, one to which messages are left.
+      for (int other = 0; other < size_; ++other)
+        if (freight_->under_way_to(other) || letters_->under_way_to(other)) dead_.insert(other);
+    if (lowest() == rank_)
+      speak(dead_.size() == 1 ? peers_->text(*dead_.begin())
+                              : fmt::format("one of the ranks {} of {}", fmt::join(dead_, ", "), size_));
+    else
+      std::this_thread::sleep_for(speech_limit);
     std::_Exit(1);
   }
 
@@ -328,8 +372,9 @@ class MpiTransport final : public Transport {
     return other;
   }
 
-  void speak(int rank) {
-    std::string sentence = fmt::format("linnet: [ranks] {} has died", peers_->text(rank));
+  /// Says that `who` has died, and tells the others so.
+  void speak(const std::string& who) {
+    std::string sentence = fmt::format("linnet: [ranks] {} has died", who);
     {
       const std::lock_guard lock(mutex_);
       if (!last_words_.empty()) sentence += ": " + last_words_;
@@ -337,11 +382,8 @@ class MpiTransport final : public Transport {
     sentence += "\n";
     // One call, so that nothing comes between; there is nobody to tell where it fails.
     [[maybe_unused]] const auto written = write(STDERR_FILENO, sentence.data(), sentence.size());
-    tell_all(News::spoken, rank);
-    for (const auto begin = Clock::now(); letters_->under_way() && Clock::now() - begin < farewell;) {
-      letters_->next();
-      std::this_thread::sleep_for(milliseconds(1));
-    }
+    spoken_ = true;
+    tell_all(News::spoken, rank_);
   }
 
   bool by_silence_;
@@ -367,7 +409,7 @@ class MpiTransport final : public Transport {
   microseconds rest_ = shortest_rest;
   int looks_ = 0;  ///< that have found a rank dead
   bool given_up_ = false, goodbye_ = false;
-  bool spoken_ = false;  ///< whether the error of the rank that failed has been printed
+  bool spoken_ = false;  ///< whether the sentence about the failure or the death has been printed
 };
 
 }  // namespace

@@ -133,7 +133,8 @@ class Network:
 
     def mpirun(self, mpirun, *options):
         """What a command begins with that runs on every machine: one rank each."""
-        settings = {"plm_rsh_agent": self.agent, "btl": "tcp,self", "btl_tcp_if_include": SUBNET, "oob_tcp_if_include": SUBNET}
+        settings = {"plm_rsh_agent": self.agent, "btl": "tcp,self", "btl_tcp_if_include": SUBNET, "oob_tcp_if_include": SUBNET,
+                    "orte_tmpdir_base": self.folder}  # machines of other tests have the same names and process ids
         mca = [word for name, value in settings.items() for word in ("--mca", name, value)]
         hosts = ",".join(address + ":1" for address in self.addresses)
         return self.inside(0) + [mpirun, "--bind-to", "none", *mca, "--host", hosts, *options]

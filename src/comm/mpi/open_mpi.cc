@@ -1,4 +1,4 @@
-#include "comm/mpi/help_messages.h"
+#include "comm/mpi/open_mpi.h"
 
 #include <dlfcn.h>
 #include <mpi.h>
@@ -8,6 +8,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <thread>
+#include <utility>
 
 namespace linnet {
 namespace {
@@ -36,19 +38,52 @@ int print(const char* file, const char* topic, bool header, ...) {
   [[maybe_unused]] const auto written = write(STDERR_FILENO, text.get(), std::strlen(text.get()));
   return 0;
 }
+
+/// Open MPI's table of functions of the environment that has started the process.
+struct Environment {
+  int (*start)();
+  int (*finish)();
+  void (*abort)(int status, bool report);
+  int (*checkpoint)(int state);
+};
+
+decltype(Environment::abort) abort_itself = nullptr;
+std::function<void()> last_words;
+std::thread::id speaker;
+
+void abort_with_words(int status, bool report) {
+  if (std::this_thread::get_id() == speaker) last_words();
+  abort_itself(status, report);
+}
+
+bool is_open_mpi_4() {
+  char version[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+  int length = 0;
+  MPI_Get_library_version(version, &length);
+  return std::strncmp(version, "Open MPI v4.", 12) == 0;
+}
 #endif
 
 }  // namespace
 
 void print_help_messages_here() {
 #if defined(OMPI_MAJOR_VERSION) && OMPI_MAJOR_VERSION == 4
-  char version[MPI_MAX_LIBRARY_VERSION_STRING] = "";
-  int length = 0;
-  MPI_Get_library_version(version, &length);
-  if (std::strncmp(version, "Open MPI v4.", 12) != 0) return;
+  if (!is_open_mpi_4()) return;
   auto* const pointer = static_cast<Print*>(dlsym(RTLD_DEFAULT, "opal_show_help"));
   render = reinterpret_cast<Render>(dlsym(RTLD_DEFAULT, "opal_show_help_vstring"));
   if (pointer && render) *pointer = &print;
+#endif
+}
+
+void on_abort_of_mpi([[maybe_unused]] std::function<void()> words) {
+#if defined(OMPI_MAJOR_VERSION) && OMPI_MAJOR_VERSION == 4
+  if (!is_open_mpi_4()) return;
+  auto* const environment = static_cast<Environment*>(dlsym(RTLD_DEFAULT, "orte_ess"));
+  if (!environment) return;
+  last_words = std::move(words);
+  speaker = std::this_thread::get_id();
+  abort_itself = environment->abort;
+  environment->abort = &abort_with_words;
 #endif
 }
 
