@@ -38,6 +38,16 @@ void work(Communicator& ranks, const std::function<void(int)>& at_step) {
   }
 }
 
+void stop_and_die(std::chrono::milliseconds after) {
+  const pid_t self = getpid();
+  if (fork() == 0) {
+    std::this_thread::sleep_for(after);
+    kill(self, SIGKILL);
+    std::_Exit(0);
+  }
+  raise(SIGSTOP);
+}
+
 void run(Communicator& ranks, const std::string& way, int victim) {
   const bool chosen = ranks.rank() == victim || victim < 0;
   if (way == "kill") {
@@ -47,20 +57,17 @@ void run(Communicator& ranks, const std::string& way, int victim) {
   } else if (way == "kill-idle") {  // while the others compute for long and call nothing
     if (chosen) raise(SIGKILL);
     std::this_thread::sleep_for(std::chrono::minutes(2));
-  } else if (way == "kill-full") {  // a rank that takes nothing any more, while messages to it queue up
+  } else if (way == "kill-full" || way == "kill-told") {
+    // A rank that takes nothing any more, while messages to it queue up, or go out up to its death.
+    const bool full = way == "kill-full";
     ranks.barrier();
-    if (chosen) {
-      const pid_t self = getpid();
-      if (fork() == 0) {
-        std::this_thread::sleep_for(std::chrono::seconds(2));
-        kill(self, SIGKILL);
-        std::_Exit(0);
-      }
-      raise(SIGSTOP);
-    }
-    const std::vector<std::byte> bytes(32 << 10);
+    if (chosen) stop_and_die(std::chrono::milliseconds(full ? 2000 : 200));
+    const std::vector<std::byte> bytes(full ? 32 << 10 : 64);
     std::vector<Transfer> sent;
-    for (int message = 0; message < 1000; ++message) sent.push_back(ranks.send(bytes, victim, 1));
+    for (int message = 0; message < 1000; ++message) {
+      sent.push_back(ranks.send(bytes, victim, 1));
+      if (!full) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
     for (Transfer& one : sent) one.wait();
     ranks.barrier();
   } else if (way == "throw" || way == "throw-late") {

@@ -69,6 +69,13 @@ TEST(RankFailures, DeathOfARankWithMessagesInTheQueueIsSaid) {
       expect_failure(run(3, fmt::format("kill-full {}{}", dead, silence), "--mca btl tcp,self"), 3, dead);
 }
 
+// A send that is the first to meet the broken connection ends a process, or keeps Open MPI busy without end.
+TEST(RankFailures, DeathOfARankIsSaidWhileOthersSendToIt) {
+  for (int run_of_two = 0; run_of_two < 2; ++run_of_two)
+    for (int dead = 0; dead < 3; ++dead)
+      expect_failure(run(3, fmt::format("kill-told {} silence", dead), "--mca btl tcp,self"), 3, dead);
+}
+
 TEST(RankFailures, DeathIsFoundWhereTheLauncherEndsNobody) {
   // The status is then that of mpirun alone.
   expect_one_sentence(run(3, "kill 0", "--enable-recovery"), 3, 0);

@@ -164,15 +164,30 @@ class MpiTransport final : public Transport {
       orders.swap(orders_);
       failed = failed_ == rank_;
     }
-    for (Order& order : orders) freight_->begin(std::move(order));
+    for (Order& order : orders) {
+      if (order.sends) notice_broken_connections();
+      freight_->begin(std::move(order));
+    }
     if (failed) begin_failure();
     return !orders.empty();
+  }
+
+  /// Open MPI 4 survives a broken connection where it finds one while it reads. Where a send is the first to
+  /// fail it often goes round without end later on: no send begins before this.
+  void notice_broken_connections() {
+    int any = 0;
+    MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &any, MPI_STATUS_IGNORE);
+  }
+
+  void write_to(int rank, News news, int about = 0, const std::string& text = {}) {
+    if (!within_mpi_) notice_broken_connections();
+    letters_->send(rank, news, about, text);
   }
 
   void tell_all(News news, int about = 0, const std::string& text = {}) {
     for (int other = 0; other < size_; ++other)
       if (other != rank_ && !peers_->has_left(other) && !dead_.contains(other))
-        letters_->send(other, news, about, text);
+        write_to(other, news, about, text);
   }
 
   /// Tells the others where this rank is the first to fail, as far as it knows.
@@ -222,7 +237,7 @@ class MpiTransport final : public Transport {
     heard_.insert(letter.from);
     // Of two that fail at the same time each hears of the other before it is answered.
     begin_failure();
-    letters_->send(letter.from, News::heard);
+    write_to(letter.from, News::heard);
   }
 
   void watch() {
@@ -232,8 +247,7 @@ class MpiTransport final : public Transport {
     if (now - beaten_ >= Peers::beat) {
       beaten_ = now;
       for (const int other : peers_->heartbeats())
-        if (!peers_->has_left(other) && !letters_->under_way_to(other))
-          letters_->send(other, News::heartbeat);
+        if (!peers_->has_left(other) && !letters_->under_way_to(other)) write_to(other, News::heartbeat);
     }
     if (failing_) return;
     const std::vector<int> dead = peers_->dead(stop_was_requested());
@@ -291,7 +305,7 @@ class MpiTransport final : public Transport {
   void tell_all_goodbye() {
     goodbye_ = true;
     for (int other = 0; other < size_; ++other)
-      if (other != rank_) letters_->send(other, News::goodbye);
+      if (other != rank_) write_to(other, News::goodbye);
   }
 
   void rest(bool busy) {
@@ -339,6 +353,7 @@ class MpiTransport final : public Transport {
 
   /// The same within a call of MPI, which sends only what goes out at once: when a connection has broken.
   [[noreturn]] void end_without_mpi() {
+    within_mpi_ = true;
     if (spoken_) std::_Exit(1);
     if (failing_) {
       {
@@ -408,7 +423,7 @@ class MpiTransport final : public Transport {
   Clock::time_point watched_{}, beaten_{};
   microseconds rest_ = shortest_rest;
   int looks_ = 0;  ///< that have found a rank dead
-  bool given_up_ = false, goodbye_ = false;
+  bool given_up_ = false, goodbye_ = false, within_mpi_ = false;
   bool spoken_ = false;  ///< whether the sentence about the failure or the death has been printed
 };
 
