@@ -71,7 +71,7 @@ TEST(RankFailures, DeathOfARankWithMessagesInTheQueueIsSaid) {
 
 // A send that is the first to meet the broken connection ends a process, or keeps Open MPI busy without end.
 TEST(RankFailures, DeathOfARankIsSaidWhileOthersSendToIt) {
-  for (int run_of_two = 0; run_of_two < 2; ++run_of_two)
+  for (int repetition = 0; repetition < 2; ++repetition)
     for (int dead = 0; dead < 3; ++dead)
       expect_failure(run(3, fmt::format("kill-told {} silence", dead), "--mca btl tcp,self"), 3, dead);
 }
