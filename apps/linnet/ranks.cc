@@ -31,6 +31,8 @@ struct Complaint {
 Complaint complaint() {
   try {
     throw;
+  } catch (const RankFailure& failure) {
+    return {fmt::format("linnet: {}", failure.what()), failure.status()};
   } catch (const CommandLineError& error) {
     return {error.what(), usage};
   } catch (const UsageError& error) {
@@ -67,7 +69,7 @@ int run_on_ranks(const std::function<void(Communicator&)>& program) {
     return 0;
   } catch (...) {
     const Complaint about = complaint();
-    if (ranks && !ranks->fail(about.line)) return about.status;
+    if (ranks && !ranks->fail(about.line, about.status)) return about.status;
     return complain(about);
   }
 }

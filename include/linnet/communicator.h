@@ -12,11 +12,16 @@
 
 namespace linnet {
 
-/// What calls of a communicator throw after another rank has failed. That rank prints its own error; the
-/// program ends with status 1 and prints nothing.
+/// What calls of a communicator throw after another rank has failed. That rank prints its own error; this one
+/// prints nothing, and ends with the same status: a launcher's own is that of the rank that ends first.
 class LINNET_API RankFailure : public Error {
  public:
-  using Error::Error;
+  RankFailure(const std::string& message, int status) : Error(message), status_(status) {}
+
+  int status() const noexcept { return status_; }  ///< that the failed rank gave to `Communicator::fail`
+
+ private:
+  int status_;
 };
 
 /// A message under way. Its bytes belong to the transfer until it is done.
@@ -113,10 +118,10 @@ class LINNET_API Communicator {
   /// rank dies and kill them a second later. So from now on a silent rank counts as dead sooner.
   static void stop_requested() noexcept;
 
-  /// This rank cannot go on: all calls of other ranks throw RankFailure from now on, and so do those of this
-  /// one. True where this rank is to print its error, false where another one does: one that has failed
-  /// before, or a lower one that fails at the same time.
-  bool fail(const std::string& message) noexcept;
+  /// This rank cannot go on, and will end with `status`: all calls of other ranks throw RankFailure from now
+  /// on, and so do those of this one. True where this rank is to print its error, false where another one
+  /// does: one that has failed before, or a lower one that fails at the same time.
+  bool fail(const std::string& message, int status = 1) noexcept;
 
   class Group;
   explicit Communicator(std::unique_ptr<Group>);  ///< for the library's own modules

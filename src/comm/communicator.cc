@@ -36,7 +36,7 @@ double added(double a, double b) { return a + b; }
 void Transfer::State::rethrow() const {
   switch (status_.load(std::memory_order_acquire)) {
     case rank_failed:
-      throw RankFailure(why_);
+      throw RankFailure(why_, exit_status_);
     case wrong:
       throw Error(why_);
     default:
@@ -46,7 +46,7 @@ void Transfer::State::rethrow() const {
 
 void Transfer::State::abandon() {
   if (const std::shared_ptr<Transport> transport = transport_.lock())
-    transport->fail("an exception left a transfer unfinished");
+    transport->fail("an exception left a transfer unfinished", 1);
 }
 
 Transfer::Transfer() = default;
@@ -180,6 +180,10 @@ Communicator::~Communicator() = default;
 
 bool stop_was_requested() { return stop; }
 
+RankFailure rank_failure(int rank, const std::string& reason, int status) {
+  return {error_message("ranks", fmt::format("rank {} has failed: {}", rank, reason)), status};
+}
+
 std::string size_message(std::size_t expected, std::size_t got) {
   return error_message("receive", fmt::format("expected a message of {} bytes, got {}", expected, got));
 }
@@ -287,6 +291,8 @@ std::unique_ptr<Communicator> Communicator::split(int colour) {
 
 void Communicator::on_failure_say(std::string text) { group_->transport->on_failure_say(std::move(text)); }
 void Communicator::stop_requested() noexcept { stop = true; }
-bool Communicator::fail(const std::string& message) noexcept { return group_->transport->fail(message); }
+bool Communicator::fail(const std::string& message, int status) noexcept {
+  return group_->transport->fail(message, status);
+}
 
 }  // namespace linnet

@@ -4,6 +4,7 @@
 #include <deque>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <tuple>
 
 #include "base/fail.h"
@@ -26,7 +27,7 @@ struct Exchange {
   /// By sender, receiver and tag: messages whose other side has not come yet, all senders or all receivers.
   std::map<std::tuple<int, int, int>, std::deque<Waiting>> waiting;
   int failed = -1;  ///< the rank that has failed first
-  std::string why;
+  std::optional<RankFailure> why;
 };
 
 class LocalTransport final : public Transport {
@@ -45,13 +46,13 @@ class LocalTransport final : public Transport {
     return meet({from, rank_, tag}, {nullptr, bytes.data(), bytes.size(), false, new_state()});
   }
 
-  bool fail(const std::string& message) noexcept override {
+  bool fail(const std::string& message, int status) noexcept override {
     const std::lock_guard lock(exchange_->mutex);
     if (exchange_->failed >= 0) return exchange_->failed == rank_;
     exchange_->failed = rank_;
-    exchange_->why = error_message("ranks", fmt::format("rank {} has failed: {}", rank_, message));
+    exchange_->why = rank_failure(rank_, message, status);
     for (auto& entry : exchange_->waiting)
-      for (Waiting& one : entry.second) one.state->finish(Transfer::State::rank_failed, exchange_->why);
+      for (Waiting& one : entry.second) one.state->finish_with(*exchange_->why);
     exchange_->waiting.clear();
     return true;
   }
@@ -63,7 +64,7 @@ class LocalTransport final : public Transport {
   std::shared_ptr<Transfer::State> meet(std::tuple<int, int, int> where, const Waiting& mine) {
     const std::lock_guard lock(exchange_->mutex);
     if (exchange_->failed >= 0) {
-      mine.state->finish(Transfer::State::rank_failed, exchange_->why);
+      mine.state->finish_with(*exchange_->why);
       return mine.state;
     }
     std::deque<Waiting>& queue = exchange_->waiting[where];
@@ -76,7 +77,7 @@ class LocalTransport final : public Transport {
     const Waiting& sender = mine.sends ? mine : other;
     const Waiting& receiver = mine.sends ? other : mine;
     if (sender.size != receiver.size) {
-      receiver.state->finish(Transfer::State::wrong, size_message(receiver.size, sender.size));
+      receiver.state->finish_wrong(size_message(receiver.size, sender.size));
     } else {
       if (sender.size > 0) std::memcpy(receiver.to, sender.from, sender.size);
       receiver.state->finish();

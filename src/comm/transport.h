@@ -18,13 +18,16 @@ class LINNET_HIDDEN Transfer::State {
  public:
   explicit State(std::weak_ptr<Transport> transport) : transport_(std::move(transport)) {}
 
-  enum Status : int { pending, complete, rank_failed, wrong };
-
   /// One of these is called once, from any thread, when the transport touches the bytes no more.
   void finish() { set(complete); }
-  void finish(Status status, std::string why) {
+  void finish_wrong(std::string why) {
     why_ = std::move(why);
-    set(status);
+    set(wrong);
+  }
+  void finish_with(const RankFailure& failure) {
+    why_ = failure.what();
+    exit_status_ = failure.status();
+    set(rank_failed);
   }
 
   bool done() const { return status_.load(std::memory_order_acquire) != pending; }
@@ -33,6 +36,8 @@ class LINNET_HIDDEN Transfer::State {
   void abandon();        ///< an exception leaves the scope of the transfer
 
  private:
+  enum Status : int { pending, complete, rank_failed, wrong };
+
   void set(Status status) {
     status_.store(status, std::memory_order_release);
     status_.notify_all();
@@ -40,6 +45,7 @@ class LINNET_HIDDEN Transfer::State {
 
   std::atomic<int> status_ = pending;
   std::string why_;
+  int exit_status_ = 0;  ///< of the rank that has failed
   std::weak_ptr<Transport> transport_;
 };
 
@@ -53,7 +59,7 @@ class Transport : public std::enable_shared_from_this<Transport> {
   virtual int size() const = 0;
   virtual std::shared_ptr<Transfer::State> send(std::span<const std::byte> bytes, int to, int tag) = 0;
   virtual std::shared_ptr<Transfer::State> receive(std::span<std::byte> bytes, int from, int tag) = 0;
-  virtual bool fail(const std::string& message) noexcept = 0;
+  virtual bool fail(const std::string& message, int status) noexcept = 0;
   virtual void on_failure_say(std::string) {}
 
   /// The tag of a message is the number of its communicator above the tag that the communicator gives it. MPI
@@ -64,6 +70,9 @@ class Transport : public std::enable_shared_from_this<Transport> {
 
 /// Whether Communicator::stop_requested has been called.
 bool stop_was_requested();
+
+/// What calls throw after `rank` has failed for a reason.
+RankFailure rank_failure(int rank, const std::string& reason, int status);
 
 /// What is wrong where a message of `got` bytes arrives for a receive of `expected` bytes.
 std::string size_message(std::size_t expected, std::size_t got);

@@ -70,8 +70,9 @@ void run(Communicator& ranks, const std::string& way, int victim) {
     }
     for (Transfer& one : sent) one.wait();
     ranks.barrier();
-  } else if (way == "throw" || way == "throw-late") {
+  } else if (way.starts_with("throw")) {
     work(ranks, [&](int step) {
+      if (chosen && step == 20 && way == "throw-usage") throw UsageError("expected another disk");
       if (chosen && step == 20) throw Error(fmt::format("rank {} has a full disk", ranks.rank()));
     });
   } else if (way == "stop") {  // every rank gets SIGTERM, at its own time
@@ -98,12 +99,21 @@ int main(int argc, char** argv) {
   const bool by_silence = argc > 3;
   const bool late = std::string(argv[1]) == "throw-late";
   if (late) std::signal(SIGTERM, SIG_DFL);
-  const std::unique_ptr<Communicator> ranks =
-      by_silence ? communicator_of(mpi_transport(true)) : start_ranks();
+  std::unique_ptr<Communicator> ranks = by_silence ? communicator_of(mpi_transport(true)) : start_ranks();
   ranks->on_failure_say("the last good checkpoint is runs/one/7");
   try {
     run(*ranks, argv[1], std::atoi(argv[2]));
     return 0;
+  } catch (const RankFailure& failure) {
+    ranks->fail(failure.what());
+    return failure.status();
+  } catch (const UsageError& error) {
+    if (!ranks->fail(error.what(), 2)) return 2;
+    fmt::print(stderr, "linnet: {}\n", error.what());
+    ranks.reset();
+    // The others end first.
+    std::this_thread::sleep_for(std::chrono::milliseconds(2500));
+    return 2;
   } catch (const std::exception& error) {
     if (!ranks->fail(error.what())) return 1;
     if (late) std::this_thread::sleep_for(std::chrono::milliseconds(600));

@@ -92,6 +92,15 @@ TEST(RankFailures, ErrorOfOneRankIsTheOnlySentence) {
   }
 }
 
+// The launcher's status is that of the rank that ends first.
+TEST(RankFailures, AllRanksEndWithTheStatusOfTheOneThatFailed) {
+  for (int rank = 0; rank < 3; ++rank) {
+    const Outcome outcome = run(3, fmt::format("throw-usage {}", rank));
+    EXPECT_EQ(outcome.status, 2) << outcome.text;
+    EXPECT_EQ(count(outcome.text, "linnet: expected another disk\n"), 1) << outcome.text;
+  }
+}
+
 TEST(RankFailures, TheSameErrorOfAllRanksIsPrintedOnce) {
   const Outcome outcome = run(3, "throw -1");
   EXPECT_NE(outcome.status, 0);

@@ -70,13 +70,13 @@ class Freight::Impl {
     if (message->wrong.empty())
       message->state->finish();
     else
-      message->state->finish(Transfer::State::wrong, message->wrong);
+      message->state->finish_wrong(message->wrong);
   }
 
   void end_patience() {
     const auto now = std::chrono::steady_clock::now();
     for (const Lost& one : lost)
-      if (now > one.until && !one.state->done()) one.state->finish(Transfer::State::wrong, one.why);
+      if (now > one.until && !one.state->done()) one.state->finish_wrong(one.why);
     std::erase_if(lost, [](const Lost& one) { return one.state->done(); });
   }
 
@@ -151,11 +151,11 @@ void Freight::cancel() {
     if (!impl_->messages[i]->sends) MPI_Cancel(&impl_->requests[i]);
 }
 
-void Freight::give_up(const std::string& why) {
+void Freight::give_up(const RankFailure& why) {
   for (const auto& message : impl_->messages)
-    if (!message->state->done()) message->state->finish(Transfer::State::rank_failed, why);
+    if (!message->state->done()) message->state->finish_with(why);
   for (const Lost& one : impl_->lost)
-    if (!one.state->done()) one.state->finish(Transfer::State::rank_failed, why);
+    if (!one.state->done()) one.state->finish_with(why);
   impl_->messages.clear();
   impl_->requests.clear();
   impl_->lost.clear();

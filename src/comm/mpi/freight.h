@@ -30,7 +30,7 @@ class Freight {
   bool empty() const;
   bool under_way_to(int rank) const;     ///< whether a message to the rank has not been taken yet
   void cancel();                         ///< receives that no message has reached yet
-  void give_up(const std::string& why);  ///< finishes all transfers, which MPI must not touch any more
+  void give_up(const RankFailure& why);  ///< finishes all transfers, which MPI must not touch any more
   void close();                          ///< before MPI_Finalize
 
  private:

@@ -10,7 +10,7 @@ namespace linnet {
 enum class News : int {
   heartbeat,
   goodbye,  ///< the sender leaves in order
-  failure,  ///< the sender has failed, for the reason in the text
+  failure,  ///< the sender has failed, for the reason in the text, and ends with the status `about`
   heard,    ///< answers `failure`
   death,    ///< the rank `about` is dead
   spoken,   ///< the sentence about the failure or the death has been printed
@@ -29,7 +29,7 @@ class Letters {
   struct Arrived {
     int from = 0;
     News news = News::heartbeat;
-    int about = 0;
+    int about = 0;  ///< a rank, or a status
     std::string text;
   };
   std::optional<Arrived> next();

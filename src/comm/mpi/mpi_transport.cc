@@ -69,11 +69,12 @@ class MpiTransport final : public Transport {
     return order({false, bytes.data(), bytes.size(), from, tag, nullptr});
   }
 
-  bool fail(const std::string& message) noexcept override {
+  bool fail(const std::string& message, int status) noexcept override {
     std::unique_lock lock(mutex_);
     if (failed_ < 0) {
       failed_ = rank_;
       reason_ = message;
+      status_ = status;
       wake_.notify_one();
     }
     if (failed_ != rank_) return false;
@@ -93,7 +94,7 @@ class MpiTransport final : public Transport {
     {
       const std::lock_guard lock(mutex_);
       if (failed_ >= 0) {
-        state->finish(Transfer::State::rank_failed, reason());
+        state->finish_with(failure());
         return state;
       }
       orders_.push_back(std::move(order));
@@ -102,9 +103,7 @@ class MpiTransport final : public Transport {
     return state;
   }
 
-  std::string reason() const {
-    return error_message("ranks", fmt::format("rank {} has failed: {}", failed_, reason_));
-  }
+  RankFailure failure() const { return rank_failure(failed_, reason_, status_); }
 
   // What follows is done by the thread of MPI.
 
@@ -195,7 +194,7 @@ class MpiTransport final : public Transport {
     if (failing_) return;
     failing_ = Clock::now();
     freight_->cancel();
-    if (failed_ == rank_) tell_all(News::failure, rank_, reason_);
+    if (failed_ == rank_) tell_all(News::failure, status_, reason_);
   }
 
   void read_letters() {
@@ -230,6 +229,7 @@ class MpiTransport final : public Transport {
       if (failed_ < 0) {
         failed_ = letter.from;
         reason_ = letter.text;
+        status_ = letter.about;
       } else if (failed_ == rank_ && letter.from < rank_) {
         speaks_ = false;
       }
@@ -268,7 +268,7 @@ class MpiTransport final : public Transport {
       // From here on callers free their memory. MPI, which may still know of it, is not called any more.
       given_up_ = true;
       const bool clean = freight_->empty();
-      freight_->give_up(reason());
+      freight_->give_up(failure());
       if (!clean) {
         lock.unlock();
         if (!speaks) std::this_thread::sleep_for(speech_limit);
@@ -359,7 +359,7 @@ class MpiTransport final : public Transport {
       {
         const std::lock_guard lock(mutex_);
         all_heard_ = true;
-        freight_->give_up(reason());
+        freight_->give_up(failure());
       }
       answered_.notify_all();
       std::this_thread::sleep_for(speech_limit);
@@ -409,8 +409,9 @@ class MpiTransport final : public Transport {
   std::condition_variable wake_, answered_;
   std::vector<Order> orders_;
   std::string last_words_;
-  std::string reason_;
   int failed_ = -1;  ///< the rank that has failed first, as far as this one knows
+  std::string reason_;
+  int status_ = 1;  ///< that the failed rank ends with
   bool all_heard_ = false, speaks_ = true, closing_ = false;
 
   // Of the thread of MPI.
