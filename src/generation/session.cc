@@ -10,6 +10,7 @@
 #include "base/float_mode.h"
 #include "base/parallel.h"
 #include "base/workspace.h"
+#include "generation/prompts.h"
 #include "generation/sampler.h"
 #include "generation/snapshot.h"
 #include "generation/streams.h"
@@ -19,12 +20,6 @@
 #include "model/transformer.h"
 
 namespace linnet {
-namespace {
-
-/// Prompts that pass through the layers together at most; this bounds the working memory.
-constexpr std::int64_t most_prompts = 16;
-
-}  // namespace
 
 struct Session::Impl {
   struct Stream {
@@ -352,68 +347,13 @@ struct Session::Impl {
     network().head().logits(context, View<float>(logits.data(), {vocabulary}), parameters);
   }
 
-  /// Tokens [steps, fields] that a stream has still to take, and where it stands before them.
-  struct Prompt {
-    std::int64_t stream;
-    std::span<const std::int32_t> tokens;
-    std::int64_t fields;
-    std::int64_t position;
-    std::vector<std::int32_t> next_input;
-
-    std::int64_t steps() const { return std::ssize(tokens) / fields; }
-    /// Steps of the next slice.
-    std::int64_t slice() const {
-      return std::min<std::int64_t>(steps(), prefill_slice - position % prefill_slice);
-    }
-    bool alike(const Prompt& other) const { return position == other.position && slice() == other.slice(); }
-
-    void advance(std::int64_t count) {
-      position += count;
-      const auto taken = tokens.first(static_cast<std::size_t>(count * fields));
-      std::ranges::copy(taken.last(static_cast<std::size_t>(fields)), next_input.begin());
-      tokens = tokens.subspan(taken.size());
-    }
-  };
-
-  /// Takes all prompts, none of them empty, and before anything else the memory that their states need.
+  /// Takes all prompts, none of them empty.
   void prefill(std::vector<Prompt> open) {
-    for (const Prompt& prompt : open) state.reserve(prompt.stream, prompt.position + prompt.steps());
-    // Products with bf16 weights depend on the number of rows in the last bit.
-    const std::int64_t most = network().config().weights == WeightType::bf16 ? 1 : most_prompts;
-    while (!open.empty()) {
-      const auto alike = std::stable_partition(
-          open.begin(), open.end(), [first = open.front()](const Prompt& p) { return p.alike(first); });
-      prefill_together(std::span(open).first(static_cast<std::size_t>(std::min(alike - open.begin(), most))));
-      std::erase_if(open, [](const Prompt& prompt) { return prompt.tokens.empty(); });
-    }
-  }
-
-  /// Takes slices of prompts that are alike for as long as they are.
-  void prefill_together(std::span<Prompt> prompts) {
-    const std::int64_t count = std::ssize(prompts);
-    RecurrentState several;
-    if (count > 1) several = RecurrentState(network(), count);
-    RecurrentState& taken = count > 1 ? several : side_state;
-    for (std::int64_t i = 0; i < count; ++i) taken.copy(i, state, prompts[i].stream);
-    const Prompt& first = prompts.front();
-    std::vector<std::int32_t> inputs;
-    do {
-      const std::int64_t length = first.slice(), position = first.position;
-      inputs.clear();
-      for (const Prompt& prompt : prompts) {
-        inputs.insert(inputs.end(), prompt.next_input.begin(), prompt.next_input.end());
-        inputs.insert(inputs.end(), prompt.tokens.begin(), prompt.tokens.begin() + (length - 1) * fields);
-      }
-      parallel.forward(context, inputs, count, length, position, &taken, &taken);
-      for (Prompt& prompt : prompts) prompt.advance(length);
-    } while (!first.tokens.empty() &&
-             std::ranges::all_of(prompts, [&](const Prompt& prompt) { return prompt.alike(first); }));
-    for (std::int64_t i = 0; i < count; ++i) {
-      state.copy(prompts[i].stream, taken, i);
-      Stream& stream = streams[prompts[i].stream];
-      stream.position = prompts[i].position;
-      stream.next_input = prompts[i].next_input;
-    }
+    take_prompts(context, network(), parallel, state, side_state, std::move(open), [&](const Prompt& prompt) {
+      Stream& moved = streams[static_cast<std::size_t>(prompt.stream)];
+      moved.position = prompt.position;
+      moved.next_input = prompt.next_input;
+    });
   }
 
   /// Throws before anything has changed.
@@ -497,7 +437,7 @@ void Session::prefill(std::span<const std::int64_t> streams,
   if (streams.size() != prompts.size())
     fail("prefill", "expected as many prompts as streams, got {} and {}", prompts.size(), streams.size());
   impl_->check_once("prefill", streams);
-  std::vector<Impl::Prompt> open;
+  std::vector<Prompt> open;
   for (std::size_t i = 0; i < streams.size(); ++i) {
     if (prompts[i].empty()) continue;
     if (std::ssize(prompts[i]) % impl_->fields != 0)
@@ -508,9 +448,8 @@ void Session::prefill(std::span<const std::int64_t> streams,
     open.push_back({streams[i], prompts[i], impl_->fields, position, impl_->stream(streams[i]).next_input});
   }
   if (impl_->options.cache) return impl_->prefill(std::move(open));
-  for (const Impl::Prompt& prompt : open)
-    Impl::reserve_history(impl_->stream(prompt.stream), prompt.tokens.size());
-  for (const Impl::Prompt& prompt : open)
+  for (const Prompt& prompt : open) Impl::reserve_history(impl_->stream(prompt.stream), prompt.tokens.size());
+  for (const Prompt& prompt : open)
     for (const std::int32_t token : prompt.tokens)
       impl_->append_to_history(impl_->stream(prompt.stream), token);
 }
