@@ -48,7 +48,7 @@ void take_together(Context& context, Transformer& layers, RecurrentState& togeth
 
 void take_prompts(Context& context, const Network& network, Transformer& layers, RecurrentState& states,
                   RecurrentState& single, std::vector<Prompt> prompts,
-                  const std::function<void(const Prompt&)>& taken) {
+                  FunctionReference<void(const Prompt&)> taken) {
   for (const Prompt& prompt : prompts) states.reserve(prompt.stream, prompt.position + prompt.steps());
   // Products with bf16 weights depend on the number of rows in the last bit.
   const std::int64_t most = network.config().weights == WeightType::bf16 ? 1 : most_prompts;

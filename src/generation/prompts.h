@@ -1,10 +1,10 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <span>
 #include <vector>
 
+#include "base/parallel.h"
 #include "model/transformer.h"
 
 namespace linnet {
@@ -27,6 +27,6 @@ struct Prompt {
 /// memory of one stream.
 void take_prompts(Context& context, const Network& network, Transformer& layers, RecurrentState& states,
                   RecurrentState& single, std::vector<Prompt> prompts,
-                  const std::function<void(const Prompt&)>& taken);
+                  FunctionReference<void(const Prompt&)> taken);
 
 }  // namespace linnet
