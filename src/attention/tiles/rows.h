@@ -44,12 +44,13 @@ inline OutputRows dense_rows(float* data, std::int64_t columns) {
   return {reinterpret_cast<std::byte*>(data), columns, columns, DType::f32};
 }
 
-/// Columns [first, last) of head h of batch entry b of a tensor [B, N, H, D].
+/// Columns [first, last) of head h of batch entry b of a tensor [B, N, H, D], which may have no rows.
 template <class Byte>
 BasicRows<Byte> rows_of(const BasicFloatView<Byte>& tensor, std::int64_t b, std::int64_t h,
                         std::int64_t first, std::int64_t last) {
   using Float = std::conditional_t<std::is_const_v<Byte>, const float, float>;
   using Half = std::conditional_t<std::is_const_v<Byte>, const bf16, bf16>;
+  if (tensor.extent(1) == 0) return {nullptr, tensor.stride(1), last - first, tensor.dtype()};
   Byte* data = tensor.dtype() == DType::bf16
                    ? reinterpret_cast<Byte*>(tensor.template as<Half>().at(b, 0, h, first))
                    : reinterpret_cast<Byte*>(tensor.template as<Float>().at(b, 0, h, first));
