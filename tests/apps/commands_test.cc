@@ -518,84 +518,6 @@ TEST(Data, CopyIsReadable) {
   EXPECT_EQ(file.dtype("tokens"), DType::i32);
 }
 
-TEST(Bench, TrainMeasuresUpdates) {
-  const Strings command = {"bench",     "train",          "--config",  TinyModels::get().config("copy"),
-                           "--family",  "linear,softmax", "--batch",   "2,4",
-                           "--seconds", "0.01",           "--threads", "1,2"};
-  const Json rows = json_of(succeed(joined(command, {"--json"})));
-  EXPECT_EQ(rows.size(), 8u);
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    expect_common_fields(rows[i], "train", i < 4 ? 1 : 2);
-    expect_fields(rows[i], {"config", "family", "batch", "tokens_per_second", "model_flops_per_token",
-                            "fraction_of_ceiling"});
-    EXPECT_EQ(rows[i]["batch"], i % 2 == 0 ? 2 : 4);
-    const double part = rows[i]["update_ms"]["min"];
-    EXPECT_GT(part, 0);
-    EXPECT_LT(part, rows[i]["time_ms"]["min"].get<double>());
-    EXPECT_NEAR(rows[i]["tokens_per_second"].get<double>() * rows[i]["time_ms"]["median"].get<double>() / 1e3,
-                16 * rows[i]["batch"].get<double>(), 1e-6);
-  }
-  EXPECT_THAT(succeed(command).out, HasSubstr("fraction_of_ceiling"));
-}
-
-TEST(Bench, TrainLeavesOutFamiliesThatNoModelHasUnlessNamed) {
-  const Strings command = {"bench",     "train",
-                           "--config",  TinyModels::get().config("copy"),
-                           "--batch",   "2",
-                           "--seconds", "0.01",
-                           "--set",     "attention.rank=4",
-                           "--json",    "--family"};
-  const Ended ended = succeed(joined(command, {"all"}));
-  std::set<std::string> families;
-  for (const Json& row : json_of(ended)) families.insert(row["family"]);
-  for (const char* family : {"linear", "softmax", "kernel", "local", "strided"})
-    EXPECT_EQ(families.count(family), 1u) << family;
-  EXPECT_EQ(families.count("linformer"), 0u);
-  EXPECT_THAT(ended.err, HasSubstr("skipped: linformer: [model] expected"));
-  const Ended named = run_linnet(joined(command, {"linformer"}));
-  EXPECT_EQ(named.status, 2);
-  EXPECT_THAT(named.err, HasSubstr("linformer"));
-}
-
-TEST(Bench, GenerateMeasuresStepsOfStreams) {
-  const Strings command = {"bench",     "generate",  "--config",   TinyModels::get().config("digits"),
-                           "--streams", "1,3",       "--no-cache", "--seconds",
-                           "0.01",      "--threads", "1"};
-  const Json rows = json_of(succeed(joined(command, {"--json"})));
-  EXPECT_EQ(rows.size(), 6u);
-  for (const Json& row : rows) {
-    expect_common_fields(row, "generate", 1);
-    expect_fields(row, {"config", "family", "streams", "tokens_per_second", "images_per_second", "step_ms",
-                        "floor_ms", "times_floor", "state_bytes_per_stream", "weight_bytes"});
-    EXPECT_THAT(keys_of(row["step_ms"]), UnorderedElementsAreArray({"p50", "p99", "p999"}));
-    EXPECT_NEAR(row["images_per_second"].get<double>() * 64, row["tokens_per_second"].get<double>(),
-                1e-6 * row["tokens_per_second"].get<double>());
-  }
-  EXPECT_THAT(succeed(command).out, HasSubstr("images_per_second"));
-}
-
-TEST(Bench, GenerateComparesWeightsAndFindsTheSlowestStep) {
-  const Strings command = {"bench", "generate", "--config", "digits", "--family", "linear", "--json"};
-  const Json weights = json_of(succeed(joined(
-      command, {"--weights", "f32,int8", "--streams", "2", "--seconds", "0.01", "--set", "model.layers=1"})));
-  ASSERT_EQ(weights.size(), 2u);
-  EXPECT_EQ(weights[0]["dtype"], "f32");
-  EXPECT_EQ(weights[1]["dtype"], "int8");
-  EXPECT_LT(weights[1]["weight_bytes"], weights[0]["weight_bytes"]);
-  const Json slowest = json_of(succeed(joined(command, {"--real-time", "--steps", "2000"})))[0];
-  EXPECT_LE(slowest["step_us"]["p50"], slowest["step_us"]["p999"]);
-  EXPECT_LE(slowest["step_us"]["p999"], slowest["step_us"]["max"]);
-  // A wait is as long as a usual step, or longer.
-  EXPECT_GT(slowest["wait_us"]["p50"], 0.2 * slowest["step_us"]["p50"].get<double>());
-  EXPECT_LE(slowest["wait_us"]["p50"], slowest["wait_us"]["max"]);
-  const double difference =
-      slowest["step_us"]["p999"].get<double>() - slowest["wait_us"]["p999"].get<double>();
-  EXPECT_NEAR(slowest["p999_beyond_wait"].get<double>(), difference / slowest["step_us"]["p50"].get<double>(),
-              1e-6);
-  EXPECT_EQ(run_linnet(joined(command, {"--weights", "int4"})).status, 2);
-  EXPECT_EQ(run_linnet(joined(command, {"--real-time", "--position", "64"})).status, 2);
-}
-
 TEST(Plot, DrawsALineForEveryRun) {
   const TinyModels& tiny = TinyModels::get();
   const TemporaryFolder folder;
@@ -605,21 +527,6 @@ TEST(Plot, DrawsALineForEveryRun) {
   for (const std::string& run : {tiny.copy(), tiny.digits()})
     EXPECT_THAT(svg, HasSubstr(std::filesystem::path(run).filename().string()));
   EXPECT_EQ(run_linnet({"plot", folder.path().string(), "--out", picture}).status, 2);
-}
-
-TEST(Bench, GeneratePlotsAgainstThePosition) {
-  const TemporaryFolder folder;
-  const std::string plot = (folder / "plot.svg").string();
-  const Json rows = json_of(succeed({"bench", "generate", "--config", TinyModels::get().config("digits"),
-                                     "--position", "8:32", "--plot", plot, "--json"}));
-  EXPECT_EQ(rows.size(), 6u);
-  std::map<std::string, std::set<std::int64_t>> bytes;
-  for (const Json& row : rows) bytes[row["family"]].insert(row["state_bytes_per_stream"].get<std::int64_t>());
-  EXPECT_EQ(bytes["linear"].size(), 1u);
-  EXPECT_EQ(bytes["softmax"].size(), 3u);
-  const std::string svg = read_file(plot);
-  EXPECT_THAT(svg, StartsWith("<svg"));
-  EXPECT_THAT(svg, HasSubstr("softmax with cache"));
 }
 
 }  // namespace

@@ -211,15 +211,21 @@ void print_rows(const Json& rows) {
   if (std::any_of(rows.begin(), rows.end(), [](const Json& row) { return row["dtype"] == "bf16"; }))
     fmt::print("Products of bf16 rows sum in f32, and are compared with the f32 ceiling.\n\n");
   if (!parallel.empty()) {
-    print_table(parallel, {"threads", "family", "feature_map", "mask", "dtype", "pass", "batch", "length",
-                           "heads", "head_dim", "time_ms.median", "tokens_per_second", "gflops", "floor_ms",
-                           "times_floor", "working"});
+    print_table(parallel,
+                columns_with_spread(parallel,
+                                    {"threads", "family", "feature_map", "mask", "dtype", "pass", "batch",
+                                     "length", "heads", "head_dim", "time_ms.median", "tokens_per_second",
+                                     "gflops", "floor_ms", "times_floor", "working"},
+                                    "times_floor"));
     print_costs(parallel);
   }
   if (!steps.empty()) {
     if (!parallel.empty()) fmt::print("\n");
-    print_table(steps, {"threads", "family", "feature_map", "pass", "streams", "heads", "head_dim",
-                        "state_bytes_per_stream", "time_ms.median", "floor_ms", "times_floor", "fraction"});
+    print_table(steps, columns_with_spread(steps,
+                                           {"threads", "family", "feature_map", "pass", "streams", "heads",
+                                            "head_dim", "state_bytes_per_stream", "time_ms.median",
+                                            "floor_ms", "times_floor", "fraction"},
+                                           "times_floor"));
   }
 }
 
@@ -250,14 +256,24 @@ void run(const Arguments& arguments) {
   for (const AttentionRow& row : wanted) require_memory(description(row), tensor_bytes(row));
   // One arena, which gives back what is free when asked: working memory is then counted in full by every row.
   mallopt(M_ARENA_MAX, 1);
+  std::map<int, std::vector<AttentionRow>> chosen;  // by the number of threads
   const Json rows = arguments.bench.rows([&](Context& context, Json& rows) {
     ceiling(context);
     Patience patience(arguments.longest);
-    for (const AttentionRow& row : wanted) {
-      if (!patience.allows(row)) continue;
+    const auto measure = [&](const AttentionRow& row) {
       fmt::print(stderr, "{}\n", description(row));
       rows.push_back(measure_attention(context, row, arguments.bench.seconds));
       patience.learn(row, 1e-3 * rows.back()["time_ms"]["median"].get<double>());
+    };
+    const auto [place, first] = chosen.try_emplace(context.threads());
+    if (!first) {
+      for (const AttentionRow& row : place->second) measure(row);
+      return;
+    }
+    for (const AttentionRow& row : wanted) {
+      if (!patience.allows(row)) continue;
+      place->second.push_back(row);
+      measure(row);
     }
   });
   if (arguments.bench.json)

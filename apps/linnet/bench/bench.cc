@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <map>
 
 #include "base/fail.h"
@@ -18,13 +19,55 @@
 namespace linnet {
 namespace {
 constexpr double long_call = 2;  // seconds
+
+using Ceilings = std::map<std::pair<int, std::string>, Ceiling>;
+Ceilings& measured_ceilings() {
+  static Ceilings measured;
+  return measured;
 }
+
+/// What was measured in one place of all repetitions: its median, and its spread if it is a real number.
+struct Merged {
+  Json median, spread;
+};
+
+Merged merge(const std::vector<Json>& values) {
+  const Json& first = values.front();
+  Merged merged{first, nullptr};
+  if (first.is_object()) {
+    merged.spread = Json::object();
+    for (const auto& [key, value] : first.items()) {
+      std::vector<Json> parts;
+      for (const Json& object : values) parts.push_back(object.at(key));
+      Merged part = merge(parts);
+      merged.median[key] = std::move(part.median);
+      if (!part.spread.empty()) merged.spread[key] = std::move(part.spread);
+    }
+  } else if (first.is_number()) {
+    std::vector<double> sorted;
+    for (const Json& value : values) sorted.push_back(value.get<double>());
+    std::ranges::sort(sorted);
+    const double median = quantile(sorted, 0.5);
+    if (first.is_number_float()) {
+      merged.median = median;
+      merged.spread = median == 0 ? 0 : (sorted.back() - sorted.front()) / std::abs(median);
+    } else {
+      merged.median = static_cast<std::int64_t>(std::llround(median));
+    }
+  }
+  return merged;
+}
+}  // namespace
 
 void BenchOptions::add_to(Command& command) {
   command.add_option("--threads", threads, "numbers of threads, 1,2; default: all")
       .delimiter(',')
       .check(whole(1, most_threads));
   command.add_option("--seconds", seconds, "measuring time per row, in seconds").check(number(0, 1e6, true));
+  command
+      .add_option("--repeat", repeat,
+                  "measure all rows so many times in turn; prints the medians and their spread")
+      .check(whole(1, 1000));
   command.add_flag("--json", json, "print the rows as a JSON array");
 }
 
@@ -32,9 +75,36 @@ Json BenchOptions::rows(const std::function<void(Context& context, Json& rows)>&
   Json rows = Json::array();
   for (const int count : threads.empty() ? std::vector{0} : threads) {
     Context context(count);
-    measure(context, rows);
+    std::vector<Json> repetitions;
+    for (std::int64_t i = 0; i < repeat; ++i) {
+      if (repeat > 1) fmt::print(stderr, "repetition {} of {}\n", i + 1, repeat);
+      measured_ceilings().clear();
+      measure(context, repetitions.emplace_back(Json::array()));
+    }
+    const Json measured = repeat > 1 ? medians_of(repetitions) : repetitions.front();
+    rows.insert(rows.end(), measured.begin(), measured.end());
   }
   return rows;
+}
+
+Json medians_of(const std::vector<Json>& repetitions) {
+  Json rows = Json::array();
+  for (std::size_t i = 0; i < repetitions.front().size(); ++i) {
+    std::vector<Json> values;
+    for (const Json& repetition : repetitions) values.push_back(repetition.at(i));
+    Merged merged = merge(values);
+    merged.median["repeats"] = repetitions.size();
+    merged.median["spread"] = std::move(merged.spread);
+    rows.push_back(std::move(merged.median));
+  }
+  return rows;
+}
+
+std::vector<std::string> columns_with_spread(const Json& rows, std::vector<std::string> columns,
+                                             const std::string& column) {
+  if (!rows.empty() && rows.front().contains("spread"))
+    columns.insert(std::ranges::find(columns, column) + 1, "spread." + column);
+  return columns;
 }
 
 Families families_of(const std::string& option, const std::string& text) {
@@ -54,8 +124,7 @@ void Families::refuse(const std::string& family, const std::string& sentence) co
 }
 
 Ceiling ceiling(Context& context, const std::string& dtype) {
-  static std::map<std::pair<int, std::string>, Ceiling> measured;
-  auto [place, added] = measured.try_emplace({context.threads(), dtype});
+  auto [place, added] = measured_ceilings().try_emplace({context.threads(), dtype});
   if (added)
     place->second = {kernels::measure_gemm_gflops(context, kernels::find_weight_type(dtype)),
                      kernels::measure_copy_gbs(context)};

@@ -16,13 +16,24 @@ namespace linnet {
 struct BenchOptions {
   std::vector<int> threads;
   double seconds = 1;  ///< measured a row, at least
+  std::int64_t repeat = 1;
   bool json = false;
 
   void add_to(Command& command);
 
-  /// The rows that `measure` appends, once for each number of threads.
+  /// The rows that `measure` appends, for each number of threads. Repeated, it appends the same rows each
+  /// time; then these are the `medians_of` all.
   Json rows(const std::function<void(Context& context, Json& rows)>& measure) const;
 };
+
+/// Rows that were measured several times, as one array: each number is the median of those in its place.
+/// Adds `repeats` and `spread`, which has for every real number of a row, in its place, largest less smallest
+/// in multiples of the median.
+Json medians_of(const std::vector<Json>& repetitions);
+
+/// The columns of a table of rows, with the spread of one of them where the rows were repeated.
+std::vector<std::string> columns_with_spread(const Json& rows, std::vector<std::string> columns,
+                                             const std::string& column);
 
 /// Names of attention families, all of them known; or `all` of the table, of which what cannot be is left out
 /// instead of refused.
@@ -36,7 +47,7 @@ struct Families {
 Families families_of(const std::string& option, const std::string& text);
 
 /// Ceilings of this machine with the context's number of threads, products with weights of `dtype` (f32,
-/// bf16, int8), measured once for each.
+/// bf16, int8), measured once for each in every repetition.
 struct Ceiling {
   double gemm_gflops = 0;
   double copy_gbs = 0;

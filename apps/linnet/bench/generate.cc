@@ -391,21 +391,27 @@ void add_rows(Json& rows, Context& context, const std::shared_ptr<const Model>& 
 
 void print_rows(const Json& rows, const Arguments& arguments) {
   if (arguments.real_time) {
-    print_table(
-        rows, {"config", "family", "dtype", "parameters", "steps", "step_us.p50", "step_us.p99",
-               "step_us.p999", "step_us.max", "wait_us.p999", "p999_beyond_wait", "state_bytes_per_stream"});
+    print_table(rows, columns_with_spread(rows,
+                                          {"config", "family", "dtype", "parameters", "steps", "step_us.p50",
+                                           "step_us.p99", "step_us.p999", "step_us.max", "wait_us.p999",
+                                           "p999_beyond_wait", "state_bytes_per_stream"},
+                                          "step_us.p50"));
     return;
   }
   if (!arguments.position.empty()) {
-    print_table(rows, {"threads", "config", "family", "position", "step_ms.p50", "step_ms.p99",
-                       "state_bytes_per_stream"});
+    print_table(rows, columns_with_spread(rows,
+                                          {"threads", "config", "family", "position", "step_ms.p50",
+                                           "step_ms.p99", "state_bytes_per_stream"},
+                                          "step_ms.p50"));
     return;
   }
   print_ceilings(rows);
-  print_table(rows,
-              {"threads", "config", "family", "cache", "dtype", "streams", "tokens_per_second",
-               "images_per_second", "paper_images_per_second", "step_ms.p50", "step_ms.p99", "step_ms.p999",
-               "floor_ms", "times_floor", "fraction_of_ceiling", "state_bytes_per_stream"});
+  print_table(rows, columns_with_spread(rows,
+                                        {"threads", "config", "family", "cache", "dtype", "streams",
+                                         "tokens_per_second", "images_per_second", "paper_images_per_second",
+                                         "step_ms.p50", "step_ms.p99", "step_ms.p999", "floor_ms",
+                                         "times_floor", "fraction_of_ceiling", "state_bytes_per_stream"},
+                                        "times_floor"));
 }
 
 void run(const Arguments& arguments) {

@@ -121,9 +121,11 @@ void run(const Arguments& arguments) {
     return;
   }
   print_ceilings(rows);
-  print_table(
-      rows, {"threads", "config", "family", "batch", "length", "dtype", "time_ms.median", "update_ms.median",
-             "peak_memory_bytes", "tokens_per_second", "gflops", "fraction_of_ceiling"});
+  print_table(rows, columns_with_spread(rows,
+                                        {"threads", "config", "family", "batch", "length", "dtype",
+                                         "time_ms.median", "update_ms.median", "peak_memory_bytes",
+                                         "tokens_per_second", "gflops", "fraction_of_ceiling"},
+                                        "fraction_of_ceiling"));
 }
 
 }  // namespace
