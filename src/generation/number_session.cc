@@ -178,7 +178,8 @@ struct NumberSession::Impl {
   void take(std::span<const float> in, std::span<float> out, std::span<const std::int64_t> chosen,
             bool predict) {
     const FlushSubnormals flush;
-    const std::int64_t count = std::ssize(chosen), block = block_of(count, context.threads());
+    const std::int64_t count = std::ssize(chosen),
+                       block = block_of(count, context.threads(), network().config().weights);
     const auto columns = static_cast<std::size_t>(config().columns),
                targets = static_cast<std::size_t>(config().target_count());
     try {

@@ -177,7 +177,7 @@ struct Session::Impl {
   template <class Body>
   void for_blocks(std::span<const std::int64_t> chosen, const Body& body) {
     const std::int64_t count = std::ssize(chosen);
-    const std::int64_t block = block_of(count, context.threads());
+    const std::int64_t block = block_of(count, context.threads(), model->config().weights);
     const std::int64_t blocks = (count + block - 1) / block;
     need_workers(blocks);
     for (const std::int64_t index : chosen) state.reserve(index, stream(index).position + 1);
@@ -244,7 +244,7 @@ struct Session::Impl {
   /// own.
   void reserve(std::int64_t count) {
     if (!options.cache) return;
-    const std::int64_t block = block_of(count, context.threads());
+    const std::int64_t block = block_of(count, context.threads(), model->config().weights);
     need_workers((count + block - 1) / block);
     RecurrentState nothing(network(), block);
     std::vector<std::int64_t> slots(static_cast<std::size_t>(block));

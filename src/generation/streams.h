@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "base/fail.h"
+#include "linnet/layer_types.h"
 
 namespace linnet {
 
@@ -25,13 +26,13 @@ inline void check_whole(const char* operation, bool broken, std::int64_t index) 
          index);
 }
 
-/// Streams that one thread takes through all layers together where `count` are stepped. Rows do not influence
-/// each other, so the split may follow the number of threads.
-inline std::int64_t block_of(std::int64_t count, std::int64_t threads) {
+/// Streams that one thread takes through all layers together where `count` are stepped of a model with
+/// weights of that type. Rows do not influence each other, so the split may follow the number of threads.
+inline std::int64_t block_of(std::int64_t count, std::int64_t threads, WeightType weights) {
   constexpr std::int64_t most_block = 64;
   // Up to so many streams reading the weights takes longer than anything else: they stay together, and all
-  // threads share their products.
-  constexpr std::int64_t most_together = 8;
+  // threads share their products. Narrow weights are read sooner.
+  const std::int64_t most_together = weights == WeightType::f32 ? 8 : weights == WeightType::bf16 ? 4 : 2;
   const std::int64_t share = count <= most_together ? count : (count + threads - 1) / threads;
   return std::clamp<std::int64_t>(share, 1, most_block);
 }

@@ -43,10 +43,7 @@ constexpr std::int64_t least_weights = 1 << 14;
 
 }  // namespace
 
-bool multiplies_fast(WeightType type) {
-  constexpr std::int64_t usual = 256;
-  return type != WeightType::bf16 || library_is_fast({type, NarrowMatrix::block_rows, usual, usual});
-}
+bool multiplies_fast(WeightType type) { return type != WeightType::bf16 || multiplies_groups(type); }
 
 struct PackedMatrix::Storage {
   float* panels() {
@@ -111,20 +108,25 @@ std::int64_t block_rows(std::int64_t rows) {
   return rows >= rows_for_large_blocks ? large_block : small_block;
 }
 
-// One block of rows by oneDNN, which adds the bias, and a residual that is c itself; the rest is ours.
+// One block of rows by oneDNN, which adds the bias, and a residual that is c itself; the rest is ours. What
+// the activation is applied to is written where it is wanted.
 void multiply_block(Context& own, View<float> c, View<const float> a, const PackedMatrix::Storage& b,
                     Epilogue epilogue) {
   Workspace workspace(own);
   const std::int64_t rows = a.extent(0), outputs = b.layout.outputs;
   const bool in_place = epilogue.residual.data() == c.data();
-  const bool add = in_place && epilogue.activation == Activation::none;
-  float* sums = in_place && !add ? workspace.take(rows, outputs).data() : c.data();
+  const bool ends = epilogue.activation == Activation::none && epilogue.before.data() == nullptr;
+  const bool add = in_place && ends;
+  const bool keep = epilogue.before.data() != nullptr && epilogue.before.stride(0) == outputs;
+  float* sums = keep               ? epilogue.before.data()
+                : in_place && !add ? workspace.take(rows, outputs).data()
+                                   : c.data();
   run_library(own, {WeightType::f32, rows, b.layout.inputs, outputs, epilogue.bias.data() != nullptr, add},
               sums, a.data(), b.packed.data(), epilogue.bias.data());
   epilogue.bias = {};
   if (add) epilogue.residual = {};
-  if (epilogue.residual.data() != nullptr || epilogue.activation != Activation::none)
-    finish_rows(c, sums, outputs, epilogue);
+  if (keep) epilogue.before = {};
+  if (epilogue.residual.data() != nullptr || !ends) finish_rows(c, sums, outputs, epilogue);
 }
 
 }  // namespace

@@ -59,18 +59,46 @@ class PackedMatrix {
   std::unique_ptr<Storage> storage_;
 };
 
-/// What follows a product, in this order: + bias [outputs], activation (as in activation.h), + residual
-/// [rows, outputs].
+/// What follows a product, in this order: + bias [outputs], activation (as in activation.h), + residual.
 /// Empty views add nothing. The residual may be the product's own destination. After products with narrow
-/// weights GELU has an absolute error below 1e-5.
+/// weights GELU has an absolute error below 1e-5. All but the bias are [rows, outputs].
 struct Epilogue {
-  View<const float> bias;
+  View<const float> bias = {};
   Activation activation = Activation::none;
-  View<const float> residual;
+  View<const float> residual = {};
+  View<float> before = {};  ///< receives what the activation is applied to
+  View<const float> slope_at =
+      {};  ///< the product is multiplied by the activation's derivative there instead
 
-  /// What follows rows begin … end − 1.
-  Epilogue of_rows(std::int64_t begin, std::int64_t end) const {
-    return {bias, activation, residual.data() != nullptr ? residual.slice(0, begin, end) : residual};
+  /// What follows rows begin … end − 1, or columns.
+  Epilogue of_rows(std::int64_t begin, std::int64_t end) const { return part(0, begin, end); }
+  Epilogue of_columns(std::int64_t begin, std::int64_t end) const {
+    Epilogue result = part(1, begin, end);
+    if (bias.data() != nullptr) result.bias = bias.slice(0, begin, end);
+    return result;
+  }
+
+  /// Where row i begins, from column j on; null where there is nothing.
+  struct Row {
+    const float *bias, *residual;
+    float* before;
+    const float* slope_at;
+  };
+  Row row(std::int64_t i, std::int64_t j) const {
+    return {bias.data() != nullptr ? bias.data() + j : nullptr, at(residual, i, j), at(before, i, j),
+            at(slope_at, i, j)};
+  }
+
+ private:
+  Epilogue part(int dimension, std::int64_t begin, std::int64_t end) const {
+    const auto slice = [&](auto view) {
+      return view.data() != nullptr ? view.slice(dimension, begin, end) : view;
+    };
+    return {bias, activation, slice(residual), slice(before), slice(slope_at)};
+  }
+  template <class T>
+  static T* at(View<T> view, std::int64_t i, std::int64_t j) {
+    return view.data() != nullptr ? view.at(i, j) : nullptr;
   }
 };
 

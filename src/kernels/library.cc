@@ -5,11 +5,11 @@
 #include <omp.h>
 
 #include <cstdlib>
-#include <cstring>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <oneapi/dnnl/dnnl.hpp>
+#include <string>
 #include <unordered_map>
 
 #include "base/context_impl.h"
@@ -178,20 +178,37 @@ void run_library(Context& context, const LibraryProduct& product, void* c, const
   calls.call(product)(calls.stream, context, c, a, panels, bias);
 }
 
-bool library_is_fast(const LibraryProduct& product) {
-  if (product.inputs == 0 || product.outputs == 0) return false;
-  if (dnnl::get_effective_cpu_isa() < least_isa(product.type)) return false;
+namespace {
+
+/// oneDNN's name of its kernel for the product; empty where it has none.
+std::string implementation(const LibraryProduct& product) {
+  if (product.inputs == 0 || product.outputs == 0) return {};
+  if (dnnl::get_effective_cpu_isa() < least_isa(product.type)) return {};
   static std::mutex mutex;
-  static std::map<LibraryProduct, bool> answers;
+  static std::map<LibraryProduct, std::string> names;
   const std::lock_guard lock(mutex);
-  const auto found = answers.find(product);
-  if (found != answers.end()) return found->second;
+  const auto found = names.find(product);
+  if (found != names.end()) return found->second;
   try {
     const OneThread one;
-    return answers[product] = std::strstr(describe(product).impl_info_str(), "brg") != nullptr;
+    return names[product] = describe(product).impl_info_str();
   } catch (const dnnl::error&) {
-    return answers[product] = false;
+    return names[product] = {};
   }
+}
+
+}  // namespace
+
+bool library_is_fast(const LibraryProduct& product) {
+  return implementation(product).find("brg") != std::string::npos;
+}
+
+bool library_has_matrix_units(const LibraryProduct& product) {
+  return implementation(product).find("amx") != std::string::npos;
+}
+
+bool has_instructions_for(WeightType type) {
+  return type != WeightType::f32 && dnnl::get_effective_cpu_isa() >= least_isa(type);
 }
 
 void limit_library(LibraryLimit limit) {

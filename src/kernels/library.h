@@ -27,4 +27,11 @@ void run_library(Context& context, const LibraryProduct& product, void* c, const
 /// Whether oneDNN has one of its fast kernels for the product on this machine. Others are plain loops.
 bool library_is_fast(const LibraryProduct& product);
 
+/// Whether that kernel uses matrix units (AMX), which need many rows.
+bool library_has_matrix_units(const LibraryProduct& product);
+
+/// Whether the processor has AVX-512's instructions for products of a narrow type (VNNI or bf16), and neither
+/// LINNET_ISA nor oneDNN's own variables forbid them.
+bool has_instructions_for(WeightType type);
+
 }  // namespace linnet::kernels

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/fail.h"
+#include "kernels/library.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/narrow.cc"
@@ -12,6 +13,7 @@
 #include "hwy/highway.h"
 #include "kernels/activation-inl.h"
 #include "kernels/bf16-inl.h"
+#include "kernels/groups-inl.h"
 #include "kernels/lanes-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -25,7 +27,11 @@ void round_row(bf16* to, const float* from, std::int64_t count) {
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   auto* bits = reinterpret_cast<std::uint16_t*>(to);
   std::int64_t i = 0;
-  for (; i + lanes <= count; i += lanes) hn::StoreU(bf16_bits(d, hn::LoadU(d, from + i)), u16, bits + i);
+  constexpr std::int64_t ahead = 512;
+  for (; i + lanes <= count; i += lanes) {
+    __builtin_prefetch(from + i + ahead);
+    hn::StoreU(bf16_bits(d, hn::LoadU(d, from + i)), u16, bits + i);
+  }
   for (; i < count; ++i) to[i] = to_bf16(from[i]);
 }
 
@@ -83,73 +89,20 @@ void narrow_all(const NarrowRows& to, View<const float> rows) {
   for (std::int64_t i = 0; i < rows.extent(0); ++i) narrow_row(to, i, rows.at(i), rows.extent(1));
 }
 
-#if HWY_ARCH_X86 && HWY_MAX_BYTES == 64
-
-/// One panel of bf16 pairs: the even inputs are the low halves of its words, the odd ones the high halves.
-void multiply_panel(float* sums, const bf16* row, std::int64_t inputs, const std::byte* panel) {
-  const FloatTag d;
-  const hn::RebindToUnsigned<FloatTag> u32;
-  constexpr int lanes = 16, vectors = 4;
-  const auto high = hn::Set(u32, 0xffff0000u);
-  FloatVector sum[vectors];
-#pragma GCC unroll 4
-  for (auto& part : sum) part = hn::Zero(d);
-  for (std::int64_t k = 0; k < inputs; k += 2) {
-    const auto even = hn::Set(d, to_float(row[k]));
-    const auto odd = hn::Set(d, k + 1 < inputs ? to_float(row[k + 1]) : 0.0f);
-    const auto* pairs = reinterpret_cast<const std::uint32_t*>(panel) + k / 2 * NarrowLayout::columns;
-#pragma GCC unroll 4
-    for (int v = 0; v < vectors; ++v) {
-      const auto pair = hn::LoadU(u32, pairs + v * lanes);
-      sum[v] = hn::MulAdd(even, hn::BitCast(d, hn::ShiftLeft<16>(pair)), sum[v]);
-      sum[v] = hn::MulAdd(odd, hn::BitCast(d, hn::And(pair, high)), sum[v]);
-    }
-  }
-#pragma GCC unroll 4
-  for (int v = 0; v < vectors; ++v) hn::StoreU(sum[v], d, sums + v * lanes);
-}
-
-#else  // oneDNN has products of bf16 with AVX-512 alone, so nobody waits for these.
-
-void multiply_panel(float* sums, const bf16* row, std::int64_t inputs, const std::byte* panel) {
-  const NarrowLayout layout{WeightType::bf16, inputs, NarrowLayout::columns};
-  for (std::int64_t n = 0; n < NarrowLayout::columns; ++n) {
-    sums[n] = 0;
-    for (std::int64_t k = 0; k < inputs; ++k)
-      sums[n] += to_float(row[k]) * to_float(reinterpret_cast<const bf16*>(panel)[layout.offset(k, n)]);
-  }
-}
-
-#endif
-
-void multiply_row(float* sums, const NarrowLayout& layout, const bf16* row, const std::byte* panels,
-                  std::int64_t outputs) {
-  constexpr std::int64_t columns = NarrowLayout::columns;
-  for (std::int64_t n = 0; n < outputs; n += columns, panels += layout.panel_bytes()) {
-    if (n + columns <= outputs) {
-      multiply_panel(sums + n, row, layout.inputs, panels);
-      continue;
-    }
-    float whole[columns];
-    multiply_panel(whole, row, layout.inputs, panels);
-    std::copy_n(whole, outputs - n, sums + n);
-  }
-}
-
 template <Activation activation>
 HWY_INLINE FloatVector activate_narrow(FloatVector x) {
   if constexpr (activation == Activation::gelu) return near_gelu(FloatTag(), x);
   return activate<activation>(FloatTag(), x);
 }
 
-/// to [count] = bias, activation and residual after row i of the sums.
+/// to [count] = what `end` says after row i of the sums.
 template <WeightType type, Activation activation>
-void finish_row(float* to, const NarrowSums& sums, std::int64_t i, std::int64_t count, const float* bias,
-                const float* residual) {
+void finish_row(float* to, const NarrowSums& sums, std::int64_t i, std::int64_t count,
+                const Epilogue::Row& end) {
   const FloatTag d;
   const hn::RebindToSigned<FloatTag> i32;
   // Both kinds of sums are 32 bits wide; whole numbers pass through the loads of floats unchanged.
-  const float* row = static_cast<const float*>(sums.sums) + i * count;
+  const float* row = static_cast<const float*>(sums.sums) + i * sums.stride;
   const float *scale = nullptr, *excess = nullptr;
   FloatVector row_scale = hn::Zero(d);
   if constexpr (type == WeightType::int8) {
@@ -163,14 +116,18 @@ void finish_row(float* to, const NarrowSums& sums, std::int64_t i, std::int64_t 
       const auto exact = hn::Sub(hn::BitCast(i32, x), hn::BitCast(i32, lanes.load(excess + j)));
       x = hn::Mul(hn::ConvertTo(d, exact), hn::Mul(row_scale, lanes.load(scale + j)));
     }
-    if (bias != nullptr) x = hn::Add(x, lanes.load(bias + j));
-    x = activate_narrow<activation>(x);
-    if (residual != nullptr) x = hn::Add(x, lanes.load(residual + j));
+    if (end.bias != nullptr) x = hn::Add(x, lanes.load(end.bias + j));
+    if (end.before != nullptr) lanes.store(x, end.before + j);
+    if (end.slope_at != nullptr)
+      x = hn::Mul(x, activation_slope<activation>(d, lanes.load(end.slope_at + j)));
+    else
+      x = activate_narrow<activation>(x);
+    if (end.residual != nullptr) x = hn::Add(x, lanes.load(end.residual + j));
     lanes.store(x, to + j);
   });
 }
 
-using FinishRow = void (*)(float*, const NarrowSums&, std::int64_t, std::int64_t, const float*, const float*);
+using FinishRow = void (*)(float*, const NarrowSums&, std::int64_t, std::int64_t, const Epilogue::Row&);
 
 template <WeightType type>
 FinishRow finisher(Activation activation) {
@@ -196,9 +153,7 @@ FinishRow finisher(const NarrowSums& sums, Activation activation) {
 
 void finish(View<float> to, const NarrowSums& sums, const Epilogue& epilogue) {
   const FinishRow run = finisher(sums, epilogue.activation);
-  const bool residual = epilogue.residual.data() != nullptr;
-  for (std::int64_t i = 0; i < to.extent(0); ++i)
-    run(to.at(i), sums, i, to.extent(1), epilogue.bias.data(), residual ? epilogue.residual.at(i) : nullptr);
+  for (std::int64_t i = 0; i < to.extent(0); ++i) run(to.at(i), sums, i, to.extent(1), epilogue.row(i, 0));
 }
 
 void finish_and_narrow(const NarrowRows& to, std::int64_t rows, std::span<float> row, const NarrowSums& sums,
@@ -206,9 +161,73 @@ void finish_and_narrow(const NarrowRows& to, std::int64_t rows, std::span<float>
   const FinishRow run = finisher(sums, epilogue.activation);
   const auto count = static_cast<std::int64_t>(row.size());
   for (std::int64_t i = 0; i < rows; ++i) {
-    run(row.data(), sums, i, count, epilogue.bias.data(), nullptr);
+    run(row.data(), sums, i, count, epilogue.row(i, 0));
     narrow_row(to, i, row.data(), count);
   }
+}
+
+bool has_group_tiles() { return group_tiles; }
+
+/// Asks for the lines of `count` numbers that a tile will read or write, whose rows lie apart, while it is
+/// multiplied. The lambdas that call it have to be inlined: the compiler drops calls of what has no other
+/// effect.
+HWY_INLINE void fetch_row(const void* row, std::int64_t count) {
+  constexpr std::int64_t line = 64;
+  for (std::int64_t at = 0; row != nullptr && at < 4 * count; at += line)
+    __builtin_prefetch(static_cast<const std::byte*>(row) + at);
+}
+
+template <WeightType type>
+void take_sums(View<GroupSum<type>> to, bool add, const NarrowProduct& product) {
+  multiply_group_tiles<type>(
+      product,
+      [&](std::int64_t begin, std::int64_t end, std::int64_t j, std::int64_t n) HWY_ATTR
+      __attribute__((always_inline)) {
+        for (std::int64_t i = begin; i < end; ++i) fetch_row(to.at(i, j), n);
+      },
+      [&](const auto* sums, std::int64_t begin, std::int64_t end, std::int64_t j, std::int64_t n) HWY_ATTR {
+        for (std::int64_t i = begin; i < end; ++i, sums += NarrowLayout::columns) {
+          GroupSum<type>* HWY_RESTRICT row = to.at(i, j);
+          for (std::int64_t k = 0; k < n; ++k) row[k] = add ? row[k] + sums[k] : sums[k];
+        }
+      });
+}
+
+void take_sums_of_pairs(View<float> to, bool add, const NarrowProduct& product) {
+  take_sums<WeightType::bf16>(to, add, product);
+}
+void take_sums_of_codes(View<std::int32_t> to, bool add, const NarrowProduct& product) {
+  take_sums<WeightType::int8>(to, add, product);
+}
+
+template <WeightType type>
+void finish_tiles(View<float> to, const NarrowProduct& product, const CodeScales* weights, std::int64_t first,
+                  const Epilogue& epilogue) {
+  const FinishRow run = finisher<type>(epilogue.activation);
+  multiply_group_tiles<type>(
+      product,
+      [&](std::int64_t begin, std::int64_t end, std::int64_t j, std::int64_t n) HWY_ATTR
+      __attribute__((always_inline)) {
+        for (std::int64_t i = begin; i < end; ++i) {
+          const Epilogue::Row row = epilogue.row(i, j);
+          fetch_row(to.at(i, j), n);
+          fetch_row(row.residual, n);
+          fetch_row(row.before, n);
+          fetch_row(row.slope_at, n);
+        }
+      },
+      [&](const auto* sums, std::int64_t begin, std::int64_t end, std::int64_t j, std::int64_t n) HWY_ATTR {
+        const NarrowSums tile{type,    sums,     NarrowLayout::columns, product.rows.scales + begin,
+                              weights, first + j};
+        for (std::int64_t i = begin; i < end; ++i) run(to.at(i, j), tile, i - begin, n, epilogue.row(i, j));
+      });
+}
+
+void multiply_and_finish(View<float> to, const NarrowProduct& product, const CodeScales* weights,
+                         std::int64_t first, const Epilogue& epilogue) {
+  if (product.layout.type == WeightType::bf16)
+    return finish_tiles<WeightType::bf16>(to, product, weights, first, epilogue);
+  finish_tiles<WeightType::int8>(to, product, weights, first, epilogue);
 }
 
 }  // namespace linnet::kernels::HWY_NAMESPACE
@@ -219,18 +238,16 @@ namespace linnet::kernels {
 namespace {
 
 HWY_EXPORT(narrow_all);
-HWY_EXPORT(multiply_row);
 HWY_EXPORT(finish);
 HWY_EXPORT(finish_and_narrow);
+HWY_EXPORT(has_group_tiles);
+HWY_EXPORT(take_sums_of_pairs);
+HWY_EXPORT(take_sums_of_codes);
+HWY_EXPORT(multiply_and_finish);
 
 }  // namespace
 
 void narrow_rows(const NarrowRows& to, View<const float> rows) { HWY_DYNAMIC_DISPATCH(narrow_all)(to, rows); }
-
-void multiply_narrow_row(float* sums, const NarrowLayout& layout, const bf16* row, const std::byte* panels,
-                         std::int64_t outputs) {
-  HWY_DYNAMIC_DISPATCH(multiply_row)(sums, layout, row, panels, outputs);
-}
 
 void finish_narrow(View<float> to, const NarrowSums& sums, const Epilogue& epilogue) {
   HWY_DYNAMIC_DISPATCH(finish)(to, sums, epilogue);
@@ -239,6 +256,23 @@ void finish_narrow(View<float> to, const NarrowSums& sums, const Epilogue& epilo
 void finish_narrow(const NarrowRows& to, std::int64_t rows, std::span<float> row, const NarrowSums& sums,
                    const Epilogue& epilogue) {
   HWY_DYNAMIC_DISPATCH(finish_and_narrow)(to, rows, row, sums, epilogue);
+}
+
+bool multiplies_groups(WeightType type) {
+  return HWY_DYNAMIC_DISPATCH(has_group_tiles)() && has_instructions_for(type);
+}
+
+void multiply_groups(View<float> sums, bool add, const NarrowProduct& product) {
+  HWY_DYNAMIC_DISPATCH(take_sums_of_pairs)(sums, add, product);
+}
+
+void multiply_groups(View<std::int32_t> sums, bool add, const NarrowProduct& product) {
+  HWY_DYNAMIC_DISPATCH(take_sums_of_codes)(sums, add, product);
+}
+
+void multiply_groups(View<float> to, const NarrowProduct& product, const CodeScales* weights,
+                     std::int64_t first, const Epilogue& epilogue) {
+  HWY_DYNAMIC_DISPATCH(multiply_and_finish)(to, product, weights, first, epilogue);
 }
 
 WeightType find_weight_type(const std::string& name) {

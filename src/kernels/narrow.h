@@ -54,27 +54,47 @@ struct NarrowRows {
 /// `to` = rows, rounded.
 void narrow_rows(const NarrowRows& to, View<const float> rows);
 
-/// sums [outputs] = row · panels for one row of bf16, where oneDNN's tiles of 16 rows and more would idle:
-/// bound by reading the panels once.
-void multiply_narrow_row(float* sums, const NarrowLayout& layout, const bf16* row, const std::byte* panels,
-                         std::int64_t outputs);
+/// A product of narrow rows and of panels of `layout`, of which `panels` is the first: `outputs` columns.
+struct NarrowProduct {
+  NarrowLayout layout;
+  NarrowRows rows;
+  std::int64_t count = 0;  ///< rows
+  const std::byte* panels = nullptr;
+  std::int64_t outputs = 0;
+};
 
-/// What the products of some rows left for some outputs, dense [rows, outputs]: sums of f32 (bf16), or of s32
+/// What the products of some rows left for some outputs, rows `stride` apart: sums of f32 (bf16), or of s32
 /// with the scales of the rows and of the weights. Output 0 is output `first` of `weights`.
 struct NarrowSums {
   WeightType type;
   const void* sums;
+  std::int64_t stride;
   const float* row_scales;
   const CodeScales* weights;
   std::int64_t first;
 };
 
-/// to = epilogue(sums), which may be the memory of the sums. GELU with an absolute error below 1e-5.
+/// to [rows, outputs] = epilogue(sums). `to` may be the memory of the sums. GELU with an absolute error below
+/// 1e-5.
 void finish_narrow(View<float> to, const NarrowSums& sums, const Epilogue& epilogue);
 
 /// The same as the rows [rows, outputs] of a next product, without a residual; `row` has room for one of
 /// them.
 void finish_narrow(const NarrowRows& to, std::int64_t rows, std::span<float> row, const NarrowSums& sums,
                    const Epilogue& epilogue);
+
+/// Whether this machine multiplies a group of rows by that of a column in one instruction (AVX-512 with VNNI
+/// for int8, with bf16), which the following products need. Each of them takes 2 · rows · inputs · outputs
+/// operations, 128 or 64 of them in an instruction. Row i of a result depends on row i alone, bit for bit.
+bool multiplies_groups(WeightType type);
+
+/// sums [count, outputs] = rows · panels, or += where `add`: f32 for bf16, s32 for int8.
+void multiply_groups(View<float> sums, bool add, const NarrowProduct& product);
+void multiply_groups(View<std::int32_t> sums, bool add, const NarrowProduct& product);
+
+/// to [count, outputs] = epilogue(rows · panels), tile by tile while the sums are in the first cache.
+/// `weights` and `first` are those of NarrowSums.
+void multiply_groups(View<float> to, const NarrowProduct& product, const CodeScales* weights,
+                     std::int64_t first, const Epilogue& epilogue);
 
 }  // namespace linnet::kernels

@@ -23,7 +23,9 @@ NarrowRows take_rows(Workspace& workspace, WeightType type, std::int64_t count, 
 }  // namespace
 
 NarrowMatrix::NarrowMatrix(const NarrowLayout& layout)
-    : layout_(layout), library_(library_is_fast({layout.type, block_rows, layout.inputs, layout.outputs})) {
+    : layout_(layout),
+      groups_(multiplies_groups(layout.type)),
+      matrix_units_(library_has_matrix_units({layout.type, block_rows, layout.inputs, layout.outputs})) {
   if (layout.type == WeightType::bf16) return;
   scales_.scale.resize(static_cast<std::size_t>(layout.outputs));
   scales_.excess.resize(static_cast<std::size_t>(layout.outputs));
@@ -80,37 +82,64 @@ void NarrowMatrix::unpack_transposed(View<float> w) const {
   }
 }
 
+NarrowProduct NarrowMatrix::part(const NarrowRows& rows, std::int64_t count, std::int64_t first,
+                                 std::int64_t last) const {
+  const std::int64_t columns = NarrowLayout::columns;
+  return {layout_, rows, count, packed_.data() + first * layout_.panel_bytes(),
+          std::min(last * columns, layout_.outputs) - first * columns};
+}
+
 NarrowSums NarrowMatrix::product(Context& own, void* sums, const NarrowRows& rows, std::int64_t count,
                                  std::int64_t first, std::int64_t last) const {
-  const std::int64_t begin = first * NarrowLayout::columns,
-                     end = std::min(last * NarrowLayout::columns, layout_.outputs);
-  const auto* panels = packed_.data() + first * layout_.panel_bytes();
-  if (layout_.type == WeightType::int8 && (count == 1 || !library_))
-    multiply_codes(own, static_cast<std::int32_t*>(sums), layout_,
-                   static_cast<const std::uint8_t*>(rows.rows), count, panels, end - begin);
-  else if (count == 1)
-    multiply_narrow_row(static_cast<float*>(sums), layout_, static_cast<const bf16*>(rows.rows), panels,
-                        end - begin);
+  const NarrowProduct product = part(rows, count, first, last);
+  const Shape shape = {count, product.outputs};
+  if (takes_groups(count) && layout_.type == WeightType::bf16)
+    multiply_groups(View<float>(static_cast<float*>(sums), shape), false, product);
+  else if (takes_groups(count))
+    multiply_groups(View<std::int32_t>(static_cast<std::int32_t*>(sums), shape), false, product);
+  else if (groups_)
+    run_library(own, {layout_.type, count, layout_.inputs, product.outputs}, sums, rows.rows, product.panels);
   else
-    run_library(own, {layout_.type, count, layout_.inputs, end - begin}, sums, rows.rows, panels);
-  return {layout_.type, sums, rows.scales, &scales_, begin};
+    multiply_codes(own, static_cast<std::int32_t*>(sums), layout_,
+                   static_cast<const std::uint8_t*>(rows.rows), count, product.panels, product.outputs);
+  return {layout_.type, sums, product.outputs, rows.scales, &scales_, first * NarrowLayout::columns};
+}
+
+void NarrowMatrix::multiply(Context& own, View<float> c, const NarrowRows& rows, std::int64_t first,
+                            std::int64_t last, const Epilogue& epilogue) const {
+  const std::int64_t count = c.extent(0), outputs = c.extent(1);
+  if (takes_groups(count))
+    return multiply_groups(c, part(rows, count, first, last), &scales_, first * NarrowLayout::columns,
+                           epilogue);
+  Workspace workspace(own);
+  const bool in_place = epilogue.residual.data() != c.data() && c.stride(0) == outputs;
+  float* sums = in_place ? c.data() : workspace.take(count, outputs).data();
+  finish_narrow(c, product(own, sums, rows, count, first, last), epilogue);
+}
+
+void NarrowMatrix::multiply(Context& own, const NarrowRows& to, const NarrowRows& rows, std::int64_t count,
+                            const Epilogue& between) const {
+  Workspace workspace(own);
+  const View<float> hidden = workspace.take(count, layout_.outputs);
+  if (takes_groups(count)) {
+    multiply(own, hidden, rows, 0, layout_.panels(), between);
+    return narrow_rows(to, hidden);
+  }
+  // Of the rows only row i's scale is still read when row i of the next product is written.
+  finish_narrow(to, count, workspace.array<float>(layout_.outputs),
+                product(own, hidden.data(), rows, count, 0, layout_.panels()), between);
 }
 
 // Columns of panels [first, last) of a block of rows. The rows are made narrow once for all panels of a
 // block, again for every piece of the columns.
 void NarrowMatrix::multiply_block(Context& own, View<float> c, View<const float> a, std::int64_t first,
-                                  std::int64_t last, Epilogue epilogue) const {
+                                  std::int64_t last, const Epilogue& epilogue) const {
   const std::int64_t rows = a.extent(0), begin = first * NarrowLayout::columns,
                      end = std::min(last * NarrowLayout::columns, layout_.outputs);
   Workspace workspace(own);
   const NarrowRows narrow = take_rows(workspace, layout_.type, rows, layout_.inputs);
   narrow_rows(narrow, a);
-  if (epilogue.bias.data() != nullptr) epilogue.bias = epilogue.bias.slice(0, begin, end);
-  if (epilogue.residual.data() != nullptr) epilogue.residual = epilogue.residual.slice(1, begin, end);
-  const View<float> to = c.slice(1, begin, end);
-  const bool in_place = epilogue.residual.data() != to.data() && c.stride(0) == end - begin;
-  float* sums = in_place ? to.data() : workspace.take(rows, end - begin).data();
-  finish_narrow(to, product(own, sums, narrow, rows, first, last), epilogue);
+  multiply(own, c.slice(1, begin, end), narrow, first, last, epilogue.of_columns(begin, end));
 }
 
 void NarrowMatrix::multiply(Context& context, View<float> c, View<const float> a,
@@ -132,22 +161,16 @@ void multiply_narrow_twice(Context& context, View<float> c, View<const float> a,
   const NarrowLayout &one = first.layout(), &two = second.layout();
   assert(one.type == two.type && one.outputs == two.inputs);
   assert(a.extent(1) == one.inputs && c.extent(1) == two.outputs);
-  parallel_blocks(context, a.extent(0), NarrowMatrix::block_rows,
-                  [&](Context& own, std::int64_t begin, std::int64_t end) {
-                    const std::int64_t rows = end - begin;
-                    Workspace workspace(own);
-                    float* sums = workspace.take(rows, std::max(one.outputs, two.outputs)).data();
-                    const std::span<float> row = workspace.array<float>(one.outputs);
-                    // The second product's rows take the place of the first's, of which only row i's scale is
-                    // still read when row i is written.
-                    const NarrowRows narrow =
-                        take_rows(workspace, one.type, rows, std::max(one.inputs, two.inputs));
-                    narrow_rows(narrow, a.slice(0, begin, end));
-                    const NarrowSums hidden = first.product(own, sums, narrow, rows, 0, one.panels());
-                    finish_narrow(narrow, rows, row, hidden, between);
-                    const NarrowSums result = second.product(own, sums, narrow, rows, 0, two.panels());
-                    finish_narrow(c.slice(0, begin, end), result, after.of_rows(begin, end));
-                  });
+  parallel_blocks(
+      context, a.extent(0), NarrowMatrix::block_rows,
+      [&](Context& own, std::int64_t begin, std::int64_t end) {
+        const std::int64_t rows = end - begin;
+        Workspace workspace(own);
+        const NarrowRows narrow = take_rows(workspace, one.type, rows, std::max(one.inputs, two.inputs));
+        narrow_rows(narrow, a.slice(0, begin, end));
+        first.multiply(own, narrow, narrow, rows, between);
+        second.multiply(own, c.slice(0, begin, end), narrow, 0, two.panels(), after.of_rows(begin, end));
+      });
 }
 
 }  // namespace linnet::kernels

@@ -8,8 +8,8 @@
 
 namespace linnet::kernels {
 
-/// A matrix of bf16 or int8 weights. oneDNN multiplies where it has kernels for this machine, codes.cc the
-/// int8 codes elsewhere; turning rows into what the products take, and what follows them, are ours.
+/// A matrix of bf16 or int8 weights. narrow.cc multiplies on machines that multiply groups, oneDNN many rows
+/// where it has matrix units, and codes.cc the int8 codes elsewhere.
 class NarrowMatrix {
  public:
   /// Most rows that a thread multiplies at once. Blocks of rows do not depend on the threads.
@@ -28,7 +28,7 @@ class NarrowMatrix {
 
   /// Whether rows stay f32, because this machine has no products of bf16: `multiply_panels` does all the
   /// rest.
-  bool takes_wide_rows() const { return layout_.type == WeightType::bf16 && !library_; }
+  bool takes_wide_rows() const { return layout_.type == WeightType::bf16 && !groups_; }
   const bf16* pairs() const { return packed_.as<bf16>(); }
 
   /// As `kernels::multiply`, where rows do not stay f32.
@@ -38,17 +38,35 @@ class NarrowMatrix {
   /// Of memory, which the first pack takes.
   std::size_t bytes() const { return static_cast<std::size_t>(layout_.bytes()); }
 
-  /// sums [rows, outputs of the panels first … last − 1] = rows · weights, on the calling thread. `sums` is
-  /// memory for 32 bits a number.
+  /// sums [rows, outputs of the panels first … last − 1], dense, = rows · weights, on the calling thread.
+  /// `sums` is memory for 32 bits a number.
   NarrowSums product(Context& own, void* sums, const NarrowRows& rows, std::int64_t count, std::int64_t first,
                      std::int64_t last) const;
 
+  /// c [rows, outputs of the panels first … last − 1] = epilogue(rows · weights), on the calling thread.
+  void multiply(Context& own, View<float> c, const NarrowRows& rows, std::int64_t first, std::int64_t last,
+                const Epilogue& epilogue) const;
+
+  /// The rows of a next product [count, outputs] = between(rows · weights), which may take the memory of
+  /// `rows`.
+  void multiply(Context& own, const NarrowRows& to, const NarrowRows& rows, std::int64_t count,
+                const Epilogue& between) const;
+
  private:
   void multiply_block(Context& own, View<float> c, View<const float> a, std::int64_t first, std::int64_t last,
-                      Epilogue epilogue) const;
+                      const Epilogue& epilogue) const;
+  /// Whether narrow.cc multiplies so many rows.
+  bool takes_groups(std::int64_t rows) const {
+    return groups_ && !(matrix_units_ && rows >= least_unit_rows);
+  }
+  NarrowProduct part(const NarrowRows& rows, std::int64_t count, std::int64_t first, std::int64_t last) const;
+
+  /// Of fewer rows the tiles of matrix units, which hold 16, would be empty for the most part.
+  static constexpr std::int64_t least_unit_rows = 5;
 
   NarrowLayout layout_;
-  bool library_;  ///< whether oneDNN multiplies
+  bool groups_;        ///< whether this machine multiplies groups
+  bool matrix_units_;  ///< whether oneDNN has matrix units for it
   SharedPages packed_;
   CodeScales scales_;
 };

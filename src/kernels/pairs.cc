@@ -36,11 +36,21 @@ HWY_INLINE void zip_rows(std::uint32_t* pairs, const float* even, const float* o
   for (; j < count; ++j) pairs[j] = bits(even[j]) | bits(odd[j]) << 16;
 }
 
+/// Asks for the pair of rows that is read so many rows later: a row's 256 bytes are too few for the processor
+/// to do so.
+HWY_INLINE void fetch_pair(View<const float> b, std::int64_t row, std::int64_t begin, std::int64_t count) {
+  constexpr std::int64_t ahead = 16, line = 16;
+  const std::int64_t end = std::min(row + ahead + 2, b.extent(0));
+  for (row += ahead; row < end; ++row)
+    for (std::int64_t j = 0; j < count; j += line) __builtin_prefetch(b.at(row, begin + j));
+}
+
 void pack(bf16* panel, View<const float> b, std::int64_t begin, std::int64_t padded) {
   static constexpr float zeros[columns] = {};
   const std::int64_t rows = b.extent(0), count = std::min(columns, b.extent(1) - begin);
   auto* pairs = reinterpret_cast<std::uint32_t*>(panel);
   for (std::int64_t k = 0; k < padded; k += 2, pairs += columns) {
+    fetch_pair(b, k, begin, count);
     if (k < rows) zip_rows(pairs, b.at(k, begin), k + 1 < rows ? b.at(k + 1, begin) : zeros, count);
     const std::int64_t written = k < rows ? count : 0;
     std::fill(pairs + written, pairs + columns, 0u);
@@ -90,15 +100,29 @@ void pack_transposed(bf16* panel, View<const float> w, std::int64_t begin, std::
                   padded / 2, columns, padded / 2);
 }
 
+/// sums [count] += both rows.
+HWY_INLINE void add_pair(float* HWY_RESTRICT sums, const float* HWY_RESTRICT even,
+                         const float* HWY_RESTRICT odd, std::int64_t count) {
+  for_vectors(count, [&](auto lanes, std::int64_t j) HWY_ATTR {
+    lanes.store(hn::Add(hn::Add(lanes.load(sums + j), lanes.load(even + j)), lanes.load(odd + j)), sums + j);
+  });
+}
+
 void transpose(bf16* to, std::int64_t stride, View<const float> b, std::int64_t begin, std::int64_t count,
-               bf16* memory) {
+               bf16* memory, float* sums) {
   auto* block = reinterpret_cast<std::uint32_t*>(memory);
   auto* words = reinterpret_cast<std::uint32_t*>(to);
   const std::int64_t pairs = b.extent(0) / 2;
   for (std::int64_t first = 0; first < pairs; first += block_pairs) {
     const std::int64_t here = std::min(block_pairs, pairs - first);
-    for (std::int64_t k = 0; k < here; ++k)
-      zip_rows(block + k * columns, b.at(2 * (first + k), begin), b.at(2 * (first + k) + 1, begin), count);
+    HWY_ALIGN float block_sums[columns] = {};
+    for (std::int64_t k = 0; k < here; ++k) {
+      const float *even = b.at(2 * (first + k), begin), *odd = b.at(2 * (first + k) + 1, begin);
+      fetch_pair(b, 2 * (first + k), begin, count);
+      zip_rows(block + k * columns, even, odd, count);
+      if (sums != nullptr) add_pair(block_sums, even, odd, count);
+    }
+    for (std::int64_t j = 0; sums != nullptr && j < count; ++j) sums[j] += block_sums[j];
     transpose_words(words + first, stride / 2, block, columns, here, count);
   }
 }
@@ -127,9 +151,9 @@ void pack_pairs_transposed(bf16* panel, View<const float> w, std::int64_t begin,
 }
 
 void transpose_rounded(bf16* to, std::int64_t stride, View<const float> b, std::int64_t begin,
-                       std::int64_t count, bf16* memory) {
+                       std::int64_t count, bf16* memory, float* sums) {
   assert(b.extent(0) % 2 == 0 && stride % 2 == 0 && count <= 64);
-  HWY_DYNAMIC_DISPATCH(transpose)(to, stride, b, begin, count, memory);
+  HWY_DYNAMIC_DISPATCH(transpose)(to, stride, b, begin, count, memory, sums);
 }
 
 }  // namespace linnet::kernels

@@ -19,8 +19,9 @@ void pack_pairs_transposed(bf16* panel, View<const float> w, std::int64_t begin,
                            bf16* memory);
 
 /// to [count, stride] = columns [begin, begin + count) of b [rows, columns], rounded, each as a row of `rows`
-/// numbers; count ≤ 64, rows even. `memory` is room for 64 · 32 bf16.
+/// numbers; count ≤ 64, rows even. `memory` is room for 64 · 32 bf16. `sums` [count], if not null, receives
+/// the sums of those columns, unrounded: of 32 rows each, one after another.
 void transpose_rounded(bf16* to, std::int64_t stride, View<const float> b, std::int64_t begin,
-                       std::int64_t count, bf16* memory);
+                       std::int64_t count, bf16* memory, float* sums);
 
 }  // namespace linnet::kernels

@@ -18,38 +18,39 @@ namespace linnet::kernels::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 template <Activation activation>
-void finish_row(float* c, const float* sums, std::int64_t n, const float* bias, const float* residual) {
+void finish_row(float* c, const float* sums, std::int64_t n, const Epilogue::Row& end) {
   for_vectors(n, [&](auto lanes, std::int64_t j) {
     FloatVector x = lanes.load(sums + j);
-    if (bias != nullptr) x = hn::Add(x, lanes.load(bias + j));
-    x = activate<activation>(FloatTag(), x);
-    if (residual != nullptr) x = hn::Add(x, lanes.load(residual + j));
+    if (end.bias != nullptr) x = hn::Add(x, lanes.load(end.bias + j));
+    if (end.before != nullptr) lanes.store(x, end.before + j);
+    if (end.slope_at != nullptr)
+      x = hn::Mul(x, activation_slope<activation>(FloatTag(), lanes.load(end.slope_at + j)));
+    else
+      x = activate<activation>(FloatTag(), x);
+    if (end.residual != nullptr) x = hn::Add(x, lanes.load(end.residual + j));
     lanes.store(x, c + j);
   });
 }
 
-void finish_row(float* c, const float* sums, std::int64_t n, const float* bias, Activation activation,
-                const float* residual) {
+void finish_row(float* c, const float* sums, std::int64_t n, Activation activation,
+                const Epilogue::Row& end) {
   switch (activation) {
     case Activation::none:
-      return finish_row<Activation::none>(c, sums, n, bias, residual);
+      return finish_row<Activation::none>(c, sums, n, end);
     case Activation::relu:
-      return finish_row<Activation::relu>(c, sums, n, bias, residual);
+      return finish_row<Activation::relu>(c, sums, n, end);
     case Activation::gelu:
-      return finish_row<Activation::gelu>(c, sums, n, bias, residual);
+      return finish_row<Activation::gelu>(c, sums, n, end);
     case Activation::gelu_tanh:
-      return finish_row<Activation::gelu_tanh>(c, sums, n, bias, residual);
+      return finish_row<Activation::gelu_tanh>(c, sums, n, end);
     case Activation::swiglu:
-      return finish_row<Activation::swiglu>(c, sums, n, bias, residual);
+      return finish_row<Activation::swiglu>(c, sums, n, end);
   }
 }
 
 void finish(View<float> c, const float* sums, std::int64_t stride, const Epilogue& epilogue) {
-  const std::int64_t n = c.extent(1);
-  const bool residual = epilogue.residual.data() != nullptr;
   for (std::int64_t i = 0; i < c.extent(0); ++i)
-    finish_row(c.at(i), sums + i * stride, n, epilogue.bias.data(), epilogue.activation,
-               residual ? epilogue.residual.at(i) : nullptr);
+    finish_row(c.at(i), sums + i * stride, c.extent(1), epilogue.activation, epilogue.row(i, 0));
 }
 
 /// Rows of a panel from row k on, which is even.
@@ -69,12 +70,10 @@ void multiply_columns(View<float> c, View<const float> a, const T* packed, const
   const std::int64_t slice = layout.slice();
   const std::int64_t rows = a.extent(0);
   const std::int64_t tiles = (rows + tile_rows - 1) / tile_rows;
-  const bool residual = epilogue.residual.data() != nullptr;
   HWY_ALIGN float sums[tile_rows * width] = {};
   for (std::int64_t panel = first; panel < last; ++panel) {
     const std::int64_t j = panel * width;
     const std::int64_t n = std::min(width, layout.outputs - j);
-    const float* bias = epilogue.bias.data() == nullptr ? nullptr : epilogue.bias.data() + j;
     for (std::int64_t tile = 0; tile < tiles; ++tile) {
       // Tiles of nearly equal height: 8 rows as 4 + 4.
       const std::int64_t begin = rows * tile / tiles;
@@ -84,8 +83,7 @@ void multiply_columns(View<float> c, View<const float> a, const T* packed, const
                             a.stride(0), rows_of(packed, layout, panel, k),
                             std::min(slice, layout.inputs - k));
       for (std::int64_t i = begin; i < end; ++i)
-        finish_row(c.at(i, j), sums + (i - begin) * width, n, bias, epilogue.activation,
-                   residual ? epilogue.residual.at(i, j) : nullptr);
+        finish_row(c.at(i, j), sums + (i - begin) * width, n, epilogue.activation, epilogue.row(i, j));
     }
   }
 }

@@ -1,5 +1,5 @@
 // dw += dyᵀ x. In f32 by our own tiles: they read dy by rows as it is, where oneDNN would want a transposed
-// copy. In bf16 by oneDNN: both factors are copied anyway, to be rounded.
+// copy. In bf16 both factors are copied to be rounded, and the copies laid out as those products want them.
 #include <algorithm>
 #include <cassert>
 #include <cstring>
@@ -93,12 +93,14 @@ void column_sums(View<float> db, View<const float> dy, std::int64_t begin, std::
   HWY_ALIGN float block[panel];
   HWY_ALIGN float total[panel] = {};
   const std::int64_t n = end - begin;
+  constexpr std::int64_t rows_ahead = 16;
   assert(n <= panel);
   for (std::int64_t row = 0; row < dy.extent(0); row += 64) {
     const std::int64_t last = std::min(row + 64, dy.extent(0));
     std::memset(block, 0, sizeof block);
     for (std::int64_t i = row; i < last; ++i) {
       const float* from = dy.at(i, begin);
+      fetch(dy, i + rows_ahead, i + rows_ahead + 1, begin, end);
       for_vectors(n, [&](auto lanes, std::int64_t j) {
         lanes.store(hn::Add(lanes.load(block + j), lanes.load(from + j)), block + j);
       });
@@ -151,20 +153,20 @@ constexpr std::int64_t bf16_slice = 1024;
 // Outputs of a task, which depend on the shape alone: oneDNN's sums may depend on them.
 std::int64_t bf16_block(std::int64_t outputs) { return outputs >= 256 ? 64 : 32; }
 
-bool bf16_is_fast(std::int64_t rows, std::int64_t outputs, std::int64_t inputs) {
-  return rows >= 64 && library_is_fast({WeightType::bf16, std::min(outputs, bf16_block(outputs)),
-                                        std::min(rows, bf16_slice), inputs, false, true});
-}
+bool bf16_is_fast(std::int64_t rows) { return rows >= 64 && multiplies_groups(WeightType::bf16); }
 
-// dw += dyᵀ x in bf16, slice by slice: both factors are rounded and laid out for oneDNN, which multiplies
-// them. An odd last row has a row of zeros beside it.
-void add_bf16_products(Context& context, View<float> dw, View<const float> dy, View<const float> x) {
+// dw += dyᵀ x in bf16 and db += column sums of dy, slice by slice: both factors are rounded and laid out as
+// the products take them. An odd last row has a row of zeros beside it.
+void add_bf16_products(Context& context, View<float> dw, View<float> db, View<const float> dy,
+                       View<const float> x) {
   constexpr std::int64_t columns = NarrowLayout::columns;
   const std::int64_t rows = dy.extent(0), outputs = dy.extent(1), inputs = x.extent(1);
   const std::int64_t slices = (rows + bf16_slice - 1) / bf16_slice;
   const std::int64_t dy_panels = (outputs + columns - 1) / columns,
                      x_panels = (inputs + columns - 1) / columns;
   const std::int64_t block = bf16_block(outputs);
+  const bool matrix_units = library_has_matrix_units(
+      {WeightType::bf16, std::min(outputs, block), std::min(rows, bf16_slice) / 2 * 2, inputs, false, true});
   Workspace workspace(context);
   const std::int64_t most = ((rows + slices - 1) / slices + 2 + 31) / 32 * 32;
   bf16* left = workspace.array<bf16>(outputs * most).data();
@@ -183,16 +185,26 @@ void add_bf16_products(Context& context, View<float> dw, View<const float> dy, V
       }
       const std::int64_t first = i * columns, count = std::min(columns, outputs - first);
       Workspace part(own);
+      float sums[columns] = {};
       transpose_rounded(left + first * inner, inner, dy.slice(0, begin, begin + even), first, count,
-                        part.array<bf16>(columns * 32).data());
+                        part.array<bf16>(columns * 32).data(), db.empty() ? nullptr : sums);
       for (std::int64_t j = 0; even < inner && j < count; ++j) {
         left[(first + j) * inner + even] = to_bf16(dy(begin + even, first + j));
         left[(first + j) * inner + even + 1] = {};
+        sums[j] += dy(begin + even, first + j);
       }
+      for (std::int64_t j = 0; !db.empty() && j < count; ++j) *db.at(first + j) += sums[j];
     });
     parallel_blocks(context, outputs, block, [&](Context& own, std::int64_t first, std::int64_t last) {
-      run_library(own, {WeightType::bf16, last - first, inner, inputs, false, true}, dw.at(first),
-                  left + first * inner, right);
+      if (matrix_units)
+        return run_library(own, {WeightType::bf16, last - first, inner, inputs, false, true}, dw.at(first),
+                           left + first * inner, right);
+      multiply_groups(dw.slice(0, first, last), true,
+                      {.layout = {WeightType::bf16, inner, inputs},
+                       .rows = {WeightType::bf16, left + first * inner, nullptr},
+                       .count = last - first,
+                       .panels = reinterpret_cast<const std::byte*>(right),
+                       .outputs = inputs});
     });
   }
 }
@@ -204,16 +216,15 @@ void accumulate_weight_gradient(Context& context, View<float> dw, View<float> db
   const std::int64_t outputs = dy.extent(1), inputs = x.extent(1);
   assert(dy.extent(0) == x.extent(0) && dw.extent(0) == outputs && dw.extent(1) == inputs);
   assert(type != WeightType::int8);
-  const bool narrow =
-      type == WeightType::bf16 && dw.stride(0) == inputs && bf16_is_fast(dy.extent(0), outputs, inputs);
-  if (narrow) add_bf16_products(context, dw, dy, x);
+  const bool narrow = type == WeightType::bf16 && dw.stride(0) == inputs && bf16_is_fast(dy.extent(0));
+  if (narrow) add_bf16_products(context, dw, db, dy, x);
   // Whole tiles of 6 outputs and panels of 64 inputs, shared out evenly.
   const std::int64_t tiles = (outputs + 5) / 6, panels = (inputs + 63) / 64;
   const std::int64_t in_blocks = (inputs + most_inputs - 1) / most_inputs;
   const std::int64_t out_blocks =
       output_blocks(tiles, std::max<std::int64_t>(1, in_blocks), context.threads());
   const std::int64_t products = narrow ? 0 : out_blocks * in_blocks;
-  const std::int64_t sums = db.data() == nullptr ? 0 : (outputs + 63) / 64;
+  const std::int64_t sums = db.empty() || narrow ? 0 : (outputs + 63) / 64;
   parallel_for(context, products + sums, [&](Context& own, std::int64_t i) {
     if (i >= products) {
       const std::int64_t begin = (i - products) * 64;

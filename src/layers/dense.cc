@@ -49,22 +49,24 @@ void Dense::unpack(std::span<float> parameters) const {
 }
 
 void Dense::forward(Context& context, View<float> y, View<const float> x, kernels::Activation activation,
-                    View<const float> residual) const {
-  kernels::multiply(context, y, x, packed_, {bias_values_, activation, residual});
+                    View<const float> residual, View<float> before) const {
+  kernels::multiply(context, y, x, packed_, {bias_values_, activation, residual, before});
 }
 
 void Dense::forward_through(Context& context, const Dense& second, View<float> y, View<const float> x,
                             kernels::Activation activation, View<const float> residual,
                             View<float> hidden) const {
-  kernels::multiply_twice(context, y, x, packed_, {bias_values_, activation, {}}, second.packed_,
+  kernels::multiply_twice(context, y, x, packed_, {bias_values_, activation}, second.packed_,
                           {second.bias_values_, kernels::Activation::none, residual}, hidden);
 }
 
 void Dense::backward(Context& context, View<float> dx, View<const float> dy, View<const float> x,
-                     std::span<float> gradients) const {
+                     std::span<float> gradients, kernels::Activation activation,
+                     View<const float> before) const {
   kernels::accumulate_weight_gradient(context, weight_.of(gradients),
                                       has_bias_ ? bias_.of(gradients) : View<float>(), dy, x, packed_.type());
-  if (!dx.empty()) kernels::multiply(context, dx, dy, *packed_backward_);
+  if (!dx.empty())
+    kernels::multiply(context, dx, dy, *packed_backward_, {.activation = activation, .slope_at = before});
 }
 
 }  // namespace linnet

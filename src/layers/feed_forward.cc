@@ -36,13 +36,13 @@ void FeedForward::forward(Context& context, View<float> y, View<const float> x, 
                           Saved& saved) const {
   const View<float> before = saved.before.view<float>().slice(0, 0, x.extent(0));
   const View<float> after = saved.after.view<float>().slice(0, 0, x.extent(0));
-  first_.forward(context, before, x);
   if (gate_) {
+    first_.forward(context, before, x);
     const View<float> gate = saved.gate.view<float>().slice(0, 0, x.extent(0));
     gate_->forward(context, gate, x);
     kernels::swiglu_forward(context, after, before, gate);
   } else {
-    kernels::activation_forward(context, after, before, parts_.activation);
+    first_.forward(context, after, x, parts_.activation, {}, before);
   }
   second_.forward(context, y, after, kernels::Activation::none, residual);
 }
@@ -67,12 +67,13 @@ void FeedForward::backward(Context& context, View<float> dx, View<const float> d
   const auto part = [&](const Tensor& tensor) { return tensor.view<float>().slice(0, 0, x.extent(0)); };
   Workspace workspace(context);
   const View<float> hidden = workspace.take(x.extent(0), parts_.hidden);
-  second_.backward(context, hidden, dy, part(saved.after), gradients);
   if (!gate_) {
-    kernels::activation_backward(context, hidden, hidden, part(saved.before), parts_.activation);
+    second_.backward(context, hidden, dy, part(saved.after), gradients, parts_.activation,
+                     part(saved.before));
     first_.backward(context, dx, hidden, x, gradients);
     return;
   }
+  second_.backward(context, hidden, dy, part(saved.after), gradients);
   const View<float> gate = workspace.take(x.extent(0), parts_.hidden);
   kernels::swiglu_backward(context, hidden, gate, hidden, part(saved.before), part(saved.gate));
   const View<float> through_gate = workspace.take(x.extent(0), parts_.width);

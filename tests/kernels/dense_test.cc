@@ -7,7 +7,8 @@
 #include <tuple>
 
 #include "base/parallel.h"
-#include "kernels/library.h"
+#include "kernels/activation.h"
+#include "kernels/narrow.h"
 #include "kernels/panels.h"
 #include "kernels/samples.h"
 #include "kernels/targets.h"
@@ -77,6 +78,43 @@ TEST(Multiply, MatchesDoublePrecision) {
           const auto expected = finished(product, outputs, epilogue);
           multiply(context, c.view<float>(), a.view<float>(), packed, epilogue);
           EXPECT_LT(relative_error(c.span<float>(), expected), 2e-6);
+        }
+      }
+    }
+  }
+}
+
+// What training keeps of an activation, and what goes back through it, against passes of their own.
+TEST(Multiply, KeepsWhatTheActivationGetsAndGoesBackThroughIt) {
+  Context context(2);
+  for (const WeightType type : {WeightType::f32, WeightType::bf16}) {
+    for (const auto& [inputs, outputs] : extents) {
+      if (inputs == 0) continue;
+      Tensor w = normal({outputs, inputs}, 1), bias = normal({outputs}, 2);
+      PackedMatrix packed(inputs, outputs, type);
+      packed.pack_transposed(context, w.view<float>());
+      for (const std::int64_t rows : {1, 7, 131}) {
+        Tensor a = normal({rows, inputs}, 3), product = Tensor::of<float>({rows, outputs});
+        multiply(context, product.view<float>(), a.view<float>(), packed, {.bias = bias.view<float>()});
+        for (const Activation activation : {Activation::none, Activation::relu, Activation::gelu,
+                                            Activation::gelu_tanh, Activation::swiglu}) {
+          SCOPED_TRACE(testing::Message() << rows << " × " << inputs << " × " << outputs << ", activation "
+                                          << static_cast<int>(activation));
+          Tensor c = Tensor::of<float>({rows, outputs}), before = c.clone(), expected = c.clone();
+          multiply(context, c.view<float>(), a.view<float>(), packed,
+                   {.bias = bias.view<float>(), .activation = activation, .before = before.view<float>()});
+          EXPECT_TRUE(same_bits(before.span<float>(), product.span<float>()));
+          activation_forward(context, expected.view<float>(), product.view<float>(), activation);
+          // GELU is a near one after narrow weights.
+          for (std::size_t i = 0; i < c.span<float>().size(); ++i)
+            ASSERT_NEAR(c.span<float>()[i], expected.span<float>()[i], type == WeightType::f32 ? 0 : 1e-5);
+
+          const Tensor at = normal({rows, outputs}, 4);
+          multiply(context, c.view<float>(), a.view<float>(), packed,
+                   {.bias = bias.view<float>(), .activation = activation, .slope_at = at.view<float>()});
+          activation_backward(context, expected.view<float>(), product.view<float>(), at.view<float>(),
+                              activation);
+          EXPECT_TRUE(same_bits(c.span<float>(), expected.span<float>()));
         }
       }
     }
@@ -299,9 +337,7 @@ Bf16Gradient bf16_gradient_of(Context& context, std::int64_t rows, std::int64_t 
                               std::int64_t inputs) {
   const Tensor dy = normal({rows, outputs}, 1), x = normal({rows, inputs}, 2);
   Bf16Gradient result{normal({outputs, inputs}, 3)};
-  const std::int64_t block = outputs >= 256 ? 64 : std::min<std::int64_t>(outputs, 32);
-  const bool fast = rows >= 64 && library_is_fast({WeightType::bf16, block,
-                                                   std::min<std::int64_t>(rows, 1024), inputs, false, true});
+  const bool fast = rows >= 64 && multiplies_groups(WeightType::bf16);
   const auto rounded = [&](float value) {
     return static_cast<double>(fast ? to_float(to_bf16(value)) : value);
   };

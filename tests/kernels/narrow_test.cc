@@ -6,7 +6,6 @@
 #include <cmath>
 
 #include "kernels/dense.h"
-#include "kernels/library.h"
 #include "kernels/narrow_matrix.h"
 #include "kernels/panels.h"
 #include "kernels/samples.h"
@@ -37,7 +36,7 @@ std::vector<double> expected_product(View<const float> a, Tensor weights, Weight
   const std::int64_t outputs = weights.shape()[0], inputs = weights.shape()[1];
   round_weights(weights.view<float>(), type);
   const View<const float> w = std::as_const(weights).view<float>();
-  const bool rounded = type == WeightType::int8 || library_is_fast({type, 64, inputs, outputs});
+  const bool rounded = type == WeightType::int8 || multiplies_groups(type);
   std::vector<double> c;
   for (std::int64_t i = 0; i < a.extent(0); ++i) {
     const std::vector<double> row = rounded_row(a.at(i), inputs, rounded ? type : WeightType::f32);

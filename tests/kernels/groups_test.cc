@@ -1,0 +1,166 @@
+// Products of narrow rows by the instructions that multiply groups, against plain loops.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "kernels/dense.h"
+#include "kernels/narrow.h"
+#include "kernels/samples.h"
+
+namespace linnet::kernels {
+namespace {
+
+constexpr std::int64_t inner_sizes[] = {1, 2, 3, 4, 5, 63, 64, 257, 1030};
+constexpr std::int64_t outer_sizes[] = {1, 63, 64, 65, 130};
+constexpr std::int64_t row_counts[] = {1, 2, 3, 4, 5, 6, 7, 13};
+
+/// Rows and panels of a product, and the numbers that they stand for.
+struct Factors {
+  Factors(WeightType type, std::int64_t count, std::int64_t inputs, std::int64_t outputs)
+      : layout{type, inputs, outputs},
+        rows(static_cast<std::size_t>(count * inputs * layout.element())),
+        panels(static_cast<std::size_t>(layout.bytes())),
+        scales(static_cast<std::size_t>(count), 1.0f),
+        product{layout, {type, rows.data(), scales.data()}, count, panels.data(), outputs} {
+    const Tensor a = normal({count, inputs}, 1, 40), b = normal({inputs, outputs}, 2, 40);
+    for (std::int64_t i = 0; i < count * inputs; ++i) {
+      const float x = std::clamp(a.span<float>()[static_cast<std::size_t>(i)], -127.0f, 127.0f);
+      if (type == WeightType::bf16)
+        left.push_back(to_float(reinterpret_cast<bf16*>(rows.data())[i] = to_bf16(x)));
+      else
+        left.push_back(std::to_integer<int>(rows[static_cast<std::size_t>(i)] =
+                                                static_cast<std::byte>(static_cast<int>(x) + 128)));
+    }
+    for (std::int64_t k = 0; k < inputs; ++k) {
+      for (std::int64_t n = 0; n < outputs; ++n) {
+        const float w = std::clamp(b.view<float>()(k, n), -127.0f, 127.0f);
+        const auto at = layout.offset(k, n);
+        if (type == WeightType::bf16)
+          right.push_back(to_float(reinterpret_cast<bf16*>(panels.data())[at] = to_bf16(w)));
+        else
+          right.push_back(reinterpret_cast<std::int8_t*>(panels.data())[at] = static_cast<std::int8_t>(w));
+      }
+    }
+  }
+  Factors(const Factors&) = delete;
+
+  double expected(std::int64_t i, std::int64_t n) const {
+    double sum = 0;
+    for (std::int64_t k = 0; k < layout.inputs; ++k)
+      sum += left[static_cast<std::size_t>(i * layout.inputs + k)] *
+             right[static_cast<std::size_t>(k * layout.outputs + n)];
+    return sum;
+  }
+
+  NarrowLayout layout;
+  std::vector<std::byte> rows, panels;
+  std::vector<float> scales;
+  NarrowProduct product;
+  std::vector<double> left, right;  ///< [count, inputs], [inputs, outputs]
+};
+
+template <class Body>
+void for_all_sizes(WeightType type, const Body& body) {
+  for (const std::int64_t inputs : inner_sizes)
+    for (const std::int64_t outputs : outer_sizes)
+      for (const std::int64_t count : row_counts) {
+        SCOPED_TRACE(testing::Message() << count << " x " << inputs << " x " << outputs);
+        body(Factors(type, count, inputs, outputs));
+      }
+}
+
+TEST(Groups, SumsOfCodesAreExact) {
+  if (!multiplies_groups(WeightType::int8)) GTEST_SKIP() << "no products of codes on this machine";
+    for_all_sizes(WeightType::int8, [](const Factors& factors) {
+      const std::int64_t count = factors.product.count, outputs = factors.layout.outputs;
+      std::vector<std::int32_t> sums(static_cast<std::size_t>(count * outputs), -1);
+      const View<std::int32_t> to(sums.data(), {count, outputs});
+      for (const bool add : {false, true}) {
+        multiply_groups(to, add, factors.product);
+        for (std::int64_t i = 0; i < count; ++i)
+          for (std::int64_t n = 0; n < outputs; ++n)
+            ASSERT_EQ(to(i, n), (add ? 2 : 1) * factors.expected(i, n)) << i << ", " << n;
+      }
+    });
+}
+
+TEST(Groups, SumsOfPairsAreThoseOfTheRoundedNumbers) {
+  if (!multiplies_groups(WeightType::bf16)) GTEST_SKIP() << "no products of bf16 on this machine";
+    for_all_sizes(WeightType::bf16, [](const Factors& factors) {
+      const std::int64_t count = factors.product.count, outputs = factors.layout.outputs;
+      std::vector<float> sums(static_cast<std::size_t>(count * outputs), -1);
+      const View<float> to(sums.data(), {count, outputs});
+      for (const bool add : {false, true}) {
+        multiply_groups(to, add, factors.product);
+        std::vector<double> expected;
+        for (std::int64_t i = 0; i < count; ++i)
+          for (std::int64_t n = 0; n < outputs; ++n) expected.push_back((add ? 2 : 1) * factors.expected(i, n));
+        ASSERT_LT(relative_error(sums, expected), 2e-6);
+      }
+    });
+}
+
+TEST(Groups, RowsDoNotDependOnTheirCompany) {
+  for (const WeightType type : {WeightType::bf16, WeightType::int8}) {
+    if (!multiplies_groups(type)) continue;
+    const Factors factors(type, 13, 257, 130);
+    Tensor all = Tensor::of<float>({13, 130}), alone = Tensor::of<float>({1, 130}), bias = normal({130}, 3);
+    CodeScales weights{std::vector<float>(130, 0.01f), std::vector<std::int32_t>(130, 7)};
+    const Epilogue epilogue{bias.view<float>(), Activation::gelu, {}};
+    multiply_groups(all.view<float>(), factors.product, &weights, 0, epilogue);
+    for (std::int64_t i = 0; i < 13; ++i) {
+      NarrowProduct one = factors.product;
+      one.count = 1;
+      one.rows.rows = static_cast<std::byte*>(one.rows.rows) + i * 257 * factors.layout.element();
+      multiply_groups(alone.view<float>(), one, &weights, 0, epilogue);
+      EXPECT_TRUE(same_bits(alone.span<float>(), {all.view<float>().at(i), 130})) << i;
+    }
+  }
+}
+
+TEST(Groups, WhatFollowsIsThatOfTheSums) {
+  for (const WeightType type : {WeightType::bf16, WeightType::int8}) {
+    if (!multiplies_groups(type)) continue;
+    for_all_sizes(type, [&](const Factors& factors) {
+      const std::int64_t count = factors.product.count, outputs = factors.layout.outputs;
+      Tensor sums = Tensor::of<float>({count, outputs}), bias = normal({outputs}, 3),
+             residual = normal({count, outputs}, 4);
+      CodeScales weights{std::vector<float>(static_cast<std::size_t>(outputs), 0.01f),
+                         std::vector<std::int32_t>(static_cast<std::size_t>(outputs), 7)};
+      if (type == WeightType::bf16)
+        multiply_groups(sums.view<float>(), false, factors.product);
+      else
+        multiply_groups(View<std::int32_t>(reinterpret_cast<std::int32_t*>(sums.raw()), {count, outputs}), false,
+                        factors.product);
+      const NarrowSums narrow{type, sums.raw(), outputs, factors.scales.data(), &weights, 0};
+      for (const Activation activation : {Activation::none, Activation::relu, Activation::gelu}) {
+        Tensor expected = residual.clone(), actual = residual.clone();
+        finish_narrow(expected.view<float>(), narrow,
+                      {bias.view<float>(), activation, expected.view<float>()});
+        multiply_groups(actual.view<float>(), factors.product, &weights, 0,
+                        {bias.view<float>(), activation, actual.view<float>()});
+        ASSERT_TRUE(same_bits(actual.span<float>(), expected.span<float>()));
+      }
+    });
+  }
+}
+
+// What pads a panel is zero, and a row's neighbour in memory is no part of it.
+TEST(Groups, ANumberThatIsNoneStaysInItsRow) {
+  if (!multiplies_groups(WeightType::bf16)) GTEST_SKIP() << "no products of bf16 on this machine";
+  for (const std::int64_t inputs : {1, 3, 33}) {
+    Factors factors(WeightType::bf16, 3, inputs, 70);
+    reinterpret_cast<bf16*>(factors.rows.data())[inputs] = to_bf16(std::numeric_limits<float>::quiet_NaN());
+    Tensor sums = Tensor::of<float>({3, 70});
+    multiply_groups(sums.view<float>(), false, factors.product);
+    for (std::int64_t n = 0; n < 70; ++n) {
+      EXPECT_TRUE(std::isfinite(sums.view<float>()(0, n)) && std::isfinite(sums.view<float>()(2, n)));
+      EXPECT_TRUE(std::isnan(sums.view<float>()(1, n)));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace linnet::kernels
