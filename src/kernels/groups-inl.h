@@ -1,6 +1,6 @@
-// Tiles of products of narrow rows, computed by the two instructions of AVX-512 that multiply a group and add its
-// products to a sum: vpdpbusd for four codes (VNNI), vdpbf16ps for two numbers of bf16. Highway 1.0.3 has neither.
-// Included like simd_math-inl.h.
+// Tiles of products of narrow rows, computed by the two instructions of AVX-512 that multiply a group and add
+// its products to a sum: vpdpbusd for four codes (VNNI), vdpbf16ps for two numbers of bf16. Highway 1.0.3 has
+// neither. Included like simd_math-inl.h.
 
 #if defined(LINNET_KERNELS_GROUPS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LINNET_KERNELS_GROUPS_INL_H_
@@ -48,8 +48,8 @@ HWY_INLINE V add_products(V sum, Words rows, Words weights) {
   return sum;
 }
 
-/// sum[r][v] += the products of the group of row r and of columns v · 16 … of the panel. Of a `part` of a group
-/// `bytes` are there.
+/// sum[r][v] += the products of the group of row r and of columns v · 16 … of the panel. Of a `part` of a
+/// group `bytes` are there.
 template <WeightType type, bool part, int R, class Sum>
 HWY_INLINE void add_group(Sum (&sum)[R][4], const std::byte* HWY_RESTRICT rows, std::int64_t row_bytes,
                           std::int64_t bytes, const std::byte* HWY_RESTRICT panel) {
@@ -57,7 +57,8 @@ HWY_INLINE void add_group(Sum (&sum)[R][4], const std::byte* HWY_RESTRICT rows, 
   const hn::ScalableTag<std::uint32_t> u32;
   hn::Vec<decltype(u32)> weights[4];
 #pragma GCC unroll 4
-  for (int v = 0; v < 4; ++v) weights[v] = hn::LoadU(u32, reinterpret_cast<const std::uint32_t*>(panel) + 16 * v);
+  for (int v = 0; v < 4; ++v)
+    weights[v] = hn::LoadU(u32, reinterpret_cast<const std::uint32_t*>(panel) + 16 * v);
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) {
     std::uint32_t group;
@@ -71,8 +72,8 @@ HWY_INLINE void add_group(Sum (&sum)[R][4], const std::byte* HWY_RESTRICT rows, 
   }
 }
 
-/// sums [R, 64] = R rows of `row_bytes` · one panel. Every sum is a sequence of groups in the order of the inner index.
-/// 64 R multiply-adds of a group for R + 4 loads.
+/// sums [R, 64] = R rows of `row_bytes` · one panel. Every sum is a sequence of groups in the order of the
+/// inner index. 64 R multiply-adds of a group for R + 4 loads.
 template <WeightType type, int R>
 HWY_INLINE void multiply_group_tile(GroupSum<type>* HWY_RESTRICT sums, const std::byte* HWY_RESTRICT rows,
                                     std::int64_t row_bytes, const std::byte* HWY_RESTRICT panel) {
@@ -105,8 +106,8 @@ void multiply_group_tile(GroupSum<type>*, const std::byte*, std::int64_t, const 
 
 #endif
 
-/// Multiplies tile by tile and calls fetch(begin, end, j, n) before each and then(sums, begin, end, j, n) after it: `sums` [end − begin, 64] are those of rows
-/// begin … end − 1 and columns j … j + n − 1.
+/// Multiplies tile by tile and calls fetch(begin, end, j, n) before each and then(sums, begin, end, j, n)
+/// after it: `sums` [end − begin, 64] are those of rows begin … end − 1 and columns j … j + n − 1.
 template <WeightType type, class Fetch, class Then>
 HWY_INLINE void multiply_group_tiles(const NarrowProduct& product, const Fetch& fetch, const Then& then) {
   constexpr std::int64_t columns = NarrowLayout::columns;

@@ -73,33 +73,33 @@ void for_all_sizes(WeightType type, const Body& body) {
 
 TEST(Groups, SumsOfCodesAreExact) {
   if (!multiplies_groups(WeightType::int8)) GTEST_SKIP() << "no products of codes on this machine";
-    for_all_sizes(WeightType::int8, [](const Factors& factors) {
-      const std::int64_t count = factors.product.count, outputs = factors.layout.outputs;
-      std::vector<std::int32_t> sums(static_cast<std::size_t>(count * outputs), -1);
-      const View<std::int32_t> to(sums.data(), {count, outputs});
-      for (const bool add : {false, true}) {
-        multiply_groups(to, add, factors.product);
-        for (std::int64_t i = 0; i < count; ++i)
-          for (std::int64_t n = 0; n < outputs; ++n)
-            ASSERT_EQ(to(i, n), (add ? 2 : 1) * factors.expected(i, n)) << i << ", " << n;
-      }
-    });
+  for_all_sizes(WeightType::int8, [](const Factors& factors) {
+    const std::int64_t count = factors.product.count, outputs = factors.layout.outputs;
+    std::vector<std::int32_t> sums(static_cast<std::size_t>(count * outputs), -1);
+    const View<std::int32_t> to(sums.data(), {count, outputs});
+    for (const bool add : {false, true}) {
+      multiply_groups(to, add, factors.product);
+      for (std::int64_t i = 0; i < count; ++i)
+        for (std::int64_t n = 0; n < outputs; ++n)
+          ASSERT_EQ(to(i, n), (add ? 2 : 1) * factors.expected(i, n)) << i << ", " << n;
+    }
+  });
 }
 
 TEST(Groups, SumsOfPairsAreThoseOfTheRoundedNumbers) {
   if (!multiplies_groups(WeightType::bf16)) GTEST_SKIP() << "no products of bf16 on this machine";
-    for_all_sizes(WeightType::bf16, [](const Factors& factors) {
-      const std::int64_t count = factors.product.count, outputs = factors.layout.outputs;
-      std::vector<float> sums(static_cast<std::size_t>(count * outputs), -1);
-      const View<float> to(sums.data(), {count, outputs});
-      for (const bool add : {false, true}) {
-        multiply_groups(to, add, factors.product);
-        std::vector<double> expected;
-        for (std::int64_t i = 0; i < count; ++i)
-          for (std::int64_t n = 0; n < outputs; ++n) expected.push_back((add ? 2 : 1) * factors.expected(i, n));
-        ASSERT_LT(relative_error(sums, expected), 2e-6);
-      }
-    });
+  for_all_sizes(WeightType::bf16, [](const Factors& factors) {
+    const std::int64_t count = factors.product.count, outputs = factors.layout.outputs;
+    std::vector<float> sums(static_cast<std::size_t>(count * outputs), -1);
+    const View<float> to(sums.data(), {count, outputs});
+    for (const bool add : {false, true}) {
+      multiply_groups(to, add, factors.product);
+      std::vector<double> expected;
+      for (std::int64_t i = 0; i < count; ++i)
+        for (std::int64_t n = 0; n < outputs; ++n) expected.push_back((add ? 2 : 1) * factors.expected(i, n));
+      ASSERT_LT(relative_error(sums, expected), 2e-6);
+    }
+  });
 }
 
 TEST(Groups, RowsDoNotDependOnTheirCompany) {
@@ -132,8 +132,8 @@ TEST(Groups, WhatFollowsIsThatOfTheSums) {
       if (type == WeightType::bf16)
         multiply_groups(sums.view<float>(), false, factors.product);
       else
-        multiply_groups(View<std::int32_t>(reinterpret_cast<std::int32_t*>(sums.raw()), {count, outputs}), false,
-                        factors.product);
+        multiply_groups(View<std::int32_t>(reinterpret_cast<std::int32_t*>(sums.raw()), {count, outputs}),
+                        false, factors.product);
       const NarrowSums narrow{type, sums.raw(), outputs, factors.scales.data(), &weights, 0};
       for (const Activation activation : {Activation::none, Activation::relu, Activation::gelu}) {
         Tensor expected = residual.clone(), actual = residual.clone();
