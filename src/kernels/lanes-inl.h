@@ -7,10 +7,12 @@
 #define LINNET_KERNELS_LANES_INL_H_
 #endif
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 
 #include "hwy/highway.h"
+#include "linnet/tensor.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace linnet::kernels::HWY_NAMESPACE {
@@ -49,6 +51,14 @@ struct PartOfVector {
                                           hwy::HWY_NAMESPACE::Set(d, other));
   }
 };
+
+/// Asks for columns [begin, end) of rows row … row_end − 1 of x, as far as there are such rows, ahead of
+/// their use.
+HWY_INLINE void fetch(View<const float> x, std::int64_t row, std::int64_t row_end, std::int64_t begin,
+                      std::int64_t end) {
+  for (; row < std::min(row_end, x.extent(0)); ++row)
+    for (std::int64_t j = begin; j < end; j += 16) __builtin_prefetch(x.at(row, j), 0, 2);
+}
 
 /// Calls body(lanes, i) for i = 0, L, 2L … below n, L lanes a vector; `lanes` is one of the two above.
 template <class Body>

@@ -36,21 +36,15 @@ HWY_INLINE void zip_rows(std::uint32_t* pairs, const float* even, const float* o
   for (; j < count; ++j) pairs[j] = bits(even[j]) | bits(odd[j]) << 16;
 }
 
-/// Asks for the pair of rows that is read so many rows later: a row's 256 bytes are too few for the processor
-/// to do so.
-HWY_INLINE void fetch_pair(View<const float> b, std::int64_t row, std::int64_t begin, std::int64_t count) {
-  constexpr std::int64_t ahead = 16, line = 16;
-  const std::int64_t end = std::min(row + ahead + 2, b.extent(0));
-  for (row += ahead; row < end; ++row)
-    for (std::int64_t j = 0; j < count; j += line) __builtin_prefetch(b.at(row, begin + j));
-}
+/// Rows that are asked for so far ahead: a row's 256 bytes are too few for the processor to do so.
+constexpr std::int64_t rows_ahead = 16;
 
 void pack(bf16* panel, View<const float> b, std::int64_t begin, std::int64_t padded) {
   static constexpr float zeros[columns] = {};
   const std::int64_t rows = b.extent(0), count = std::min(columns, b.extent(1) - begin);
   auto* pairs = reinterpret_cast<std::uint32_t*>(panel);
   for (std::int64_t k = 0; k < padded; k += 2, pairs += columns) {
-    fetch_pair(b, k, begin, count);
+    fetch(b, k + rows_ahead, k + rows_ahead + 2, begin, begin + count);
     if (k < rows) zip_rows(pairs, b.at(k, begin), k + 1 < rows ? b.at(k + 1, begin) : zeros, count);
     const std::int64_t written = k < rows ? count : 0;
     std::fill(pairs + written, pairs + columns, 0u);
@@ -118,7 +112,8 @@ void transpose(bf16* to, std::int64_t stride, View<const float> b, std::int64_t 
     HWY_ALIGN float block_sums[columns] = {};
     for (std::int64_t k = 0; k < here; ++k) {
       const float *even = b.at(2 * (first + k), begin), *odd = b.at(2 * (first + k) + 1, begin);
-      fetch_pair(b, 2 * (first + k), begin, count);
+      const std::int64_t ahead = 2 * (first + k) + rows_ahead;
+      fetch(b, ahead, ahead + 2, begin, begin + count);
       zip_rows(block + k * columns, even, odd, count);
       if (sums != nullptr) add_pair(block_sums, even, odd, count);
     }

@@ -41,13 +41,6 @@ void gather(float* to, View<const float> x, std::int64_t begin, std::int64_t end
   }
 }
 
-// Asks for columns [begin, end) of some rows of x ahead of their use.
-HWY_INLINE void fetch(View<const float> x, std::int64_t row, std::int64_t row_end, std::int64_t begin,
-                      std::int64_t end) {
-  for (; row < std::min(row_end, x.extent(0)); ++row)
-    for (std::int64_t j = begin; j < end; j += 16) __builtin_prefetch(x.at(row, j), 0, 2);
-}
-
 // dw's rows [out, out_end) and columns [in, in_end). Both operands of a slice are copied once, so that the
 // tiles read memory in order: rows of a wide matrix lie pages apart.
 void gradient_block(View<float> dw, View<const float> dy, View<const float> x, std::int64_t out,
