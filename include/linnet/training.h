@@ -37,8 +37,7 @@ struct TrainingOptions {
   double epsilon = 1e-8;
   double weight_decay = 0.01;  ///< decoupled; of matrices, the learned positions excepted
   /// How the dense products round what they multiply: f32, or bf16. Sums, weights, states, normalisation,
-  /// losses and the optimiser stay f32. Where a chip has no products of bf16, only the weights are rounded
-  /// for them.
+  /// losses and the optimiser stay f32. Where a chip has no fast products of bf16, they are those of f32.
   WeightType precision = WeightType::f32;
   /// Keeps the input of every layer alone for the backward pass, which computes the rest once more: less
   /// memory, more time, the same bits.

@@ -82,6 +82,20 @@ HWY_INLINE V activation_slope(D d, V x) {
   }
 }
 
+/// f(x), and f'(x) for little more.
+template <Activation activation, class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
+HWY_INLINE V activate(D d, V x, V& slope) {
+  namespace hn = hwy::HWY_NAMESPACE;
+  if constexpr (activation == Activation::gelu) {
+    V density, cdf;
+    fast_normal(d, x, density, cdf);
+    slope = hn::MulAdd(x, density, cdf);
+    return hn::Mul(x, cdf);
+  }
+  slope = activation_slope<activation>(d, x);
+  return activate<activation>(d, x);
+}
+
 }  // namespace linnet::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 

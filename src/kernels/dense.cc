@@ -41,6 +41,9 @@ constexpr std::int64_t rows_for_large_blocks = 4 * large_block;
 constexpr std::int64_t least_work = 1 << 17;
 constexpr std::int64_t least_weights = 1 << 14;
 
+// So few rows take as long as reading the weights, which is fastest in one go for every thread.
+constexpr std::int64_t few_rows = 16;
+
 }  // namespace
 
 bool multiplies_fast(WeightType type) { return type != WeightType::bf16 || multiplies_groups(type); }
@@ -108,24 +111,20 @@ std::int64_t block_rows(std::int64_t rows) {
   return rows >= rows_for_large_blocks ? large_block : small_block;
 }
 
-// One block of rows by oneDNN, which adds the bias, and a residual that is c itself; the rest is ours. What
-// the activation is applied to is written where it is wanted.
+// One block of rows by oneDNN, which adds the bias, and a residual that is c itself; the rest is ours.
 void multiply_block(Context& own, View<float> c, View<const float> a, const PackedMatrix::Storage& b,
                     Epilogue epilogue) {
   Workspace workspace(own);
   const std::int64_t rows = a.extent(0), outputs = b.layout.outputs;
   const bool in_place = epilogue.residual.data() == c.data();
-  const bool ends = epilogue.activation == Activation::none && epilogue.before.data() == nullptr;
+  const bool ends = epilogue.activation == Activation::none && epilogue.slope.data() == nullptr &&
+                    epilogue.factor.data() == nullptr;
   const bool add = in_place && ends;
-  const bool keep = epilogue.before.data() != nullptr && epilogue.before.stride(0) == outputs;
-  float* sums = keep               ? epilogue.before.data()
-                : in_place && !add ? workspace.take(rows, outputs).data()
-                                   : c.data();
+  float* sums = in_place && !add ? workspace.take(rows, outputs).data() : c.data();
   run_library(own, {WeightType::f32, rows, b.layout.inputs, outputs, epilogue.bias.data() != nullptr, add},
               sums, a.data(), b.packed.data(), epilogue.bias.data());
   epilogue.bias = {};
   if (add) epilogue.residual = {};
-  if (keep) epilogue.before = {};
   if (epilogue.residual.data() != nullptr || !ends) finish_rows(c, sums, outputs, epilogue);
 }
 
@@ -190,7 +189,8 @@ void multiply(Context& context, View<float> c, View<const float> a, const Packed
   const std::int64_t left = rows - done;
   const std::int64_t weights = layout.inputs * layout.panels() * PanelLayout::columns;
   const std::int64_t wanted = std::max(left * weights / least_work, weights / least_weights);
-  const std::int64_t pieces = left == 0 ? 0 : std::clamp<std::int64_t>(wanted, 1, 8 + left / 48);
+  const std::int64_t most = left <= few_rows ? context.threads() : 8 + left / 48;
+  const std::int64_t pieces = left == 0 ? 0 : std::clamp<std::int64_t>(wanted, 1, most);
   const std::int64_t column_pieces = std::min(pieces, layout.panels());
   const std::int64_t row_pieces =
       std::min(pieces == 0 ? 0 : (pieces + column_pieces - 1) / column_pieces, left);

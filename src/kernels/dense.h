@@ -13,16 +13,16 @@ namespace linnet::kernels {
 
 /// How the weights of a product are held. bf16: weights and the rows they multiply rounded to bf16, sums f32.
 /// int8: an integer code and one scale an output for the weights, codes and one scale a row, found anew every
-/// time, for what they multiply, sums exact. Where a machine has no products of bf16, the rounded weights are
-/// multiplied in f32 by rows that are not rounded.
+/// time, for what they multiply, sums exact. Where a machine has no fast products of bf16, the rounded
+/// weights are multiplied in f32 by rows that are not rounded.
 using linnet::Activation;
 using linnet::WeightType;
 
 /// By its name: "f32", "bf16" or "int8". Throws UsageError.
 WeightType find_weight_type(const std::string& name);
 
-/// Whether this machine multiplies numbers of that type as they are, for sizes of common layers: it may have
-/// to widen bf16.
+/// Whether this machine multiplies numbers of that type as they are; it widens bf16 where it has to, or gains
+/// by that.
 bool multiplies_fast(WeightType type);
 
 /// A matrix B [inputs, outputs] in the layout that the dense products want it in (oneDNN's own). Packed once
@@ -59,16 +59,16 @@ class PackedMatrix {
   std::unique_ptr<Storage> storage_;
 };
 
-/// What follows a product, in this order: + bias [outputs], activation (as in activation.h), + residual.
-/// Empty views add nothing. The residual may be the product's own destination. After products with narrow
-/// weights GELU has an absolute error below 1e-5. All but the bias are [rows, outputs].
+/// What follows a product, in this order: + bias [outputs], activation (as in activation.h), · factor,
+/// + residual. Empty views do nothing. The residual may be the product's own destination. After products with
+/// narrow weights GELU has an absolute error below 1e-5 where its slope is not asked for. All but the bias
+/// are [rows, outputs].
 struct Epilogue {
   View<const float> bias = {};
   Activation activation = Activation::none;
   View<const float> residual = {};
-  View<float> before = {};  ///< receives what the activation is applied to
-  View<const float> slope_at =
-      {};  ///< the product is multiplied by the activation's derivative there instead
+  View<float> slope = {};  ///< receives the activation's derivative where it is applied
+  View<const float> factor = {};
 
   /// What follows rows begin … end − 1, or columns.
   Epilogue of_rows(std::int64_t begin, std::int64_t end) const { return part(0, begin, end); }
@@ -81,12 +81,12 @@ struct Epilogue {
   /// Where row i begins, from column j on; null where there is nothing.
   struct Row {
     const float *bias, *residual;
-    float* before;
-    const float* slope_at;
+    float* slope;
+    const float* factor;
   };
   Row row(std::int64_t i, std::int64_t j) const {
-    return {bias.data() != nullptr ? bias.data() + j : nullptr, at(residual, i, j), at(before, i, j),
-            at(slope_at, i, j)};
+    return {bias.data() != nullptr ? bias.data() + j : nullptr, at(residual, i, j), at(slope, i, j),
+            at(factor, i, j)};
   }
 
  private:
@@ -94,7 +94,7 @@ struct Epilogue {
     const auto slice = [&](auto view) {
       return view.data() != nullptr ? view.slice(dimension, begin, end) : view;
     };
-    return {bias, activation, slice(residual), slice(before), slice(slope_at)};
+    return {bias, activation, slice(residual), slice(slope), slice(factor)};
   }
   template <class T>
   static T* at(View<T> view, std::int64_t i, std::int64_t j) {

@@ -117,11 +117,14 @@ void finish_row(float* to, const NarrowSums& sums, std::int64_t i, std::int64_t 
       x = hn::Mul(hn::ConvertTo(d, exact), hn::Mul(row_scale, lanes.load(scale + j)));
     }
     if (end.bias != nullptr) x = hn::Add(x, lanes.load(end.bias + j));
-    if (end.before != nullptr) lanes.store(x, end.before + j);
-    if (end.slope_at != nullptr)
-      x = hn::Mul(x, activation_slope<activation>(d, lanes.load(end.slope_at + j)));
-    else
+    if (end.slope != nullptr) {
+      FloatVector slope;
+      x = activate<activation>(d, x, slope);
+      lanes.store(slope, end.slope + j);
+    } else {
       x = activate_narrow<activation>(x);
+    }
+    if (end.factor != nullptr) x = hn::Mul(x, lanes.load(end.factor + j));
     if (end.residual != nullptr) x = hn::Add(x, lanes.load(end.residual + j));
     lanes.store(x, to + j);
   });
@@ -212,8 +215,8 @@ void finish_tiles(View<float> to, const NarrowProduct& product, const CodeScales
           const Epilogue::Row row = epilogue.row(i, j);
           fetch_row(to.at(i, j), n);
           fetch_row(row.residual, n);
-          fetch_row(row.before, n);
-          fetch_row(row.slope_at, n);
+          fetch_row(row.slope, n);
+          fetch_row(row.factor, n);
         }
       },
       [&](const auto* sums, std::int64_t begin, std::int64_t end, std::int64_t j, std::int64_t n) HWY_ATTR {

@@ -22,11 +22,14 @@ void finish_row(float* c, const float* sums, std::int64_t n, const Epilogue::Row
   for_vectors(n, [&](auto lanes, std::int64_t j) {
     FloatVector x = lanes.load(sums + j);
     if (end.bias != nullptr) x = hn::Add(x, lanes.load(end.bias + j));
-    if (end.before != nullptr) lanes.store(x, end.before + j);
-    if (end.slope_at != nullptr)
-      x = hn::Mul(x, activation_slope<activation>(FloatTag(), lanes.load(end.slope_at + j)));
-    else
+    if (end.slope != nullptr) {
+      FloatVector slope;
+      x = activate<activation>(FloatTag(), x, slope);
+      lanes.store(slope, end.slope + j);
+    } else {
       x = activate<activation>(FloatTag(), x);
+    }
+    if (end.factor != nullptr) x = hn::Mul(x, lanes.load(end.factor + j));
     if (end.residual != nullptr) x = hn::Add(x, lanes.load(end.residual + j));
     lanes.store(x, c + j);
   });
@@ -53,14 +56,21 @@ void finish(View<float> c, const float* sums, std::int64_t stride, const Epilogu
     finish_row(c.at(i), sums + i * stride, c.extent(1), epilogue.activation, epilogue.row(i, 0));
 }
 
-/// Rows of a panel from row k on, which is even.
-FloatRows rows_of(const float* packed, const PanelLayout& layout, std::int64_t panel, std::int64_t k) {
-  return {packed + panel * layout.panel_floats() + k * PanelLayout::columns, PanelLayout::columns};
+/// Rows of a panel from row k on, which is even, for tile `tile` of `tiles` that read it.
+FloatRows rows_of(const float* packed, const PanelLayout& layout, std::int64_t panel, std::int64_t k,
+                  std::int64_t tile, std::int64_t tiles) {
+  constexpr std::int64_t width = PanelLayout::columns;
+  const float* at = packed + panel * layout.panel_floats();
+  return {at + k * width, width,
+          Ahead::of_tile(at, 4 * layout.panel_floats(), tile, tiles).after(4 * k * width)};
 }
-PairRows rows_of(const bf16* packed, const PanelLayout& layout, std::int64_t panel, std::int64_t k) {
+PairRows rows_of(const bf16* packed, const PanelLayout& layout, std::int64_t panel, std::int64_t k,
+                 std::int64_t tile, std::int64_t tiles) {
+  constexpr std::int64_t width = PanelLayout::columns;
   const NarrowLayout pairs{WeightType::bf16, layout.inputs, layout.outputs};
-  return {reinterpret_cast<const std::uint32_t*>(packed + pairs.offset(k, panel * PanelLayout::columns)),
-          PanelLayout::columns};
+  const bf16* at = packed + pairs.offset(0, panel * width);
+  return {reinterpret_cast<const std::uint32_t*>(at + k * width), width,
+          Ahead::of_tile(at, pairs.panel_bytes(), tile, tiles).after(2 * k * width)};
 }
 
 template <class T>
@@ -80,7 +90,7 @@ void multiply_columns(View<float> c, View<const float> a, const T* packed, const
       const std::int64_t end = rows * (tile + 1) / tiles;
       for (std::int64_t k = 0; k < layout.inputs; k += slice)
         tile_product<false>(static_cast<int>(end - begin), static_cast<int>(n), sums, k > 0, a.at(begin, k),
-                            a.stride(0), rows_of(packed, layout, panel, k),
+                            a.stride(0), rows_of(packed, layout, panel, k, tile, tiles),
                             std::min(slice, layout.inputs - k));
       for (std::int64_t i = begin; i < end; ++i)
         finish_row(c.at(i, j), sums + (i - begin) * width, n, epilogue.activation, epilogue.row(i, j));

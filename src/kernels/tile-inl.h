@@ -10,6 +10,7 @@
 #define LINNET_KERNELS_TILE_INL_H_
 #endif
 
+#include <cstddef>
 #include <cstdint>
 #include <type_traits>
 
@@ -42,14 +43,45 @@ HWY_INLINE void for_tile_rows(int rows, const Body& body) {
   }
 }
 
+/// The panel that follows the one a tile reads. Every tile asks for a part of it: its first reader would
+/// otherwise wait for all of it, while those that come later read it from the second cache.
+struct Ahead {
+  const std::byte* at;
+  std::int64_t step;    ///< bytes that a tile asks for while it reads 256
+  std::int64_t second;  ///< where the second line of those begins
+
+  static Ahead nothing(const void* near) { return {static_cast<const std::byte*>(near), 0, 0}; }
+  /// For tile `tile` of `tiles` that read the panel of `bytes`.
+  static Ahead of_tile(const void* panel, std::int64_t bytes, std::int64_t tile, std::int64_t tiles) {
+    const std::int64_t parts = tiles >= 4 ? 4 : 2;
+    if (tiles < 2 || tile >= parts) return nothing(panel);
+    return {static_cast<const std::byte*>(panel) + bytes + tile * bytes / parts, 256 / parts,
+            parts == 2 ? 64 : 0};
+  }
+
+  /// For what the tile reads after the first `bytes`.
+  Ahead after(std::int64_t bytes) const { return {at + bytes / 256 * step, step, second}; }
+  HWY_INLINE void fetch() {
+    __builtin_prefetch(at, 0, 2);
+    __builtin_prefetch(at + second, 0, 2);
+    at += step;
+  }
+};
+
 /// The right factor in f32, rows `stride` floats apart; a column is `from` it.
 struct FloatRows {
   static constexpr int together = 1;
   const float* at;
   std::int64_t stride;
+  Ahead ahead = Ahead::nothing(at);
 
-  HWY_INLINE FloatRows from(std::int64_t column) const { return {at + column, stride}; }
-  HWY_INLINE void next() { at += stride; }
+  HWY_INLINE FloatRows from(std::int64_t column) const {
+    return {at + column, stride, column == 0 ? ahead : Ahead::nothing(at)};
+  }
+  HWY_INLINE void next() {
+    at += stride;
+    ahead.fetch();
+  }
   template <int, class D>
   HWY_INLINE hwy::HWY_NAMESPACE::Vec<D> load(D d, std::int64_t column) const {
     return hwy::HWY_NAMESPACE::LoadU(d, at + column);
@@ -62,9 +94,15 @@ struct PairRows {
   static constexpr int together = 2;
   const std::uint32_t* at;
   std::int64_t stride;
+  Ahead ahead = Ahead::nothing(at);
 
-  HWY_INLINE PairRows from(std::int64_t column) const { return {at + column, stride}; }
-  HWY_INLINE void next() { at += stride; }
+  HWY_INLINE PairRows from(std::int64_t column) const {
+    return {at + column, stride, column == 0 ? ahead : Ahead::nothing(at)};
+  }
+  HWY_INLINE void next() {
+    at += stride;
+    ahead.fetch();
+  }
   template <int row, class D>
   HWY_INLINE hwy::HWY_NAMESPACE::Vec<D> load(D d, std::int64_t column) const {
     namespace hn = hwy::HWY_NAMESPACE;
@@ -97,8 +135,8 @@ HWY_INLINE void add_terms(D d, hwy::HWY_NAMESPACE::Vec<D> (&sum)[R][vectors], co
 /// sums[r][j] (=, or += where `add`) Σ_k a(r, k) b[k][j] for r < R and at least all j < columns ≤ 64. a(r, k)
 /// lies at a[r · lda + k], or, where `transposed`, at a[k · lda + r]; sums' rows are 64 floats apart.
 template <int R, int vectors, bool transposed, class B>
-HWY_INLINE void tile_product(int columns, float* HWY_RESTRICT sums, bool add, const float* HWY_RESTRICT a,
-                             std::int64_t lda, const B& b, std::int64_t inner) {
+HWY_NOINLINE void tile_product(int columns, float* HWY_RESTRICT sums, bool add, const float* HWY_RESTRICT a,
+                               std::int64_t lda, const B& b, std::int64_t inner) {
   namespace hn = hwy::HWY_NAMESPACE;
   const hn::CappedTag<float, 16> d;
   using V = hn::Vec<decltype(d)>;

@@ -7,6 +7,7 @@
 #include "base/parallel.h"
 #include "base/workspace.h"
 #include "kernels/dense.h"
+#include "kernels/elementwise.h"
 #include "kernels/library.h"
 #include "kernels/narrow.h"
 #include "kernels/pairs.h"
@@ -41,35 +42,41 @@ void gather(float* to, View<const float> x, std::int64_t begin, std::int64_t end
   }
 }
 
-// dw's rows [out, out_end) and columns [in, in_end). Both operands of a slice are copied once, so that the
-// tiles read memory in order: rows of a wide matrix lie pages apart.
+// Of x with longer rows the panels are copied: a tile would read a row of each page.
+constexpr std::int64_t most_row = 256;
+
+// dw's rows [out, out_end) and columns [in, in_end). dy is read by rows as it is, 6 columns at a time, and so
+// is x where its rows are short; else a slice of x is copied once, so that the tiles read memory in order.
+// `memory` has room for it.
 void gradient_block(View<float> dw, View<const float> dy, View<const float> x, std::int64_t out,
                     std::int64_t out_end, std::int64_t in, std::int64_t in_end, float* memory) {
   const std::int64_t rows = dy.extent(0), height = out_end - out;
+  const bool copies = x.stride(0) > most_row;
   HWY_ALIGN float sums[tile_rows * panel];
   const std::int64_t slices = (rows + slice - 1) / slice;
   for (std::int64_t s = 0; s < slices; ++s) {
     const std::int64_t begin = rows * s / slices, end = rows * (s + 1) / slices;
     const std::int64_t inner = end - begin;
-    float* dy_columns = memory;
-    float* x_panels = memory + (height + 15) / 16 * 16 * inner;
-    gather(dy_columns, dy.slice(0, begin, end), out, out_end, height);
-    gather(x_panels, x.slice(0, begin, end), in, in_end, panel);
+    if (copies) gather(memory, x.slice(0, begin, end), in, in_end, panel);
     // While this slice is multiplied the next one comes from memory, a few rows with every tile.
     const std::int64_t tiles = (height + tile_rows - 1) / tile_rows * ((in_end - in + panel - 1) / panel);
     const std::int64_t rows_ahead = (slice + tiles - 1) / tiles;
     std::int64_t ahead = end;
     for (std::int64_t j = in; j < in_end; j += panel) {
-      const float* b = x_panels + (j - in) * inner;
       const std::int64_t n = std::min(panel, in_end - j);
+      // Where the last columns of x are no whole panel, the tile would read beyond them.
+      const bool direct = !copies && n == panel;
+      if (!copies && !direct) gather(memory, x.slice(0, begin, end), j, in_end, panel);
+      const FloatRows b = direct   ? FloatRows{x.at(begin, j), x.stride(0)}
+                          : copies ? FloatRows{memory + (j - in) * inner, panel}
+                                   : FloatRows{memory, panel};
       for (std::int64_t i = out; i < out_end; i += tile_rows, ahead += rows_ahead) {
         if (ahead < end + slice) {
           fetch(dy, ahead, ahead + rows_ahead, out, out_end);
           fetch(x, ahead, ahead + rows_ahead, in, in_end);
         }
         const auto tile = static_cast<int>(std::min<std::int64_t>(tile_rows, out_end - i));
-        tile_product<true>(tile, static_cast<int>(n), sums, false, dy_columns + (i - out), height,
-                           FloatRows{b, panel}, inner);
+        tile_product<true>(tile, static_cast<int>(n), sums, false, dy.at(begin, i), dy.stride(0), b, inner);
         for (int r = 0; r < tile; ++r) {
           float* row = dw.at(i + r, j);
           for_vectors(n, [&](auto lanes, std::int64_t k) {
@@ -108,7 +115,8 @@ void column_sums(View<float> db, View<const float> dy, std::int64_t begin, std::
   });
 }
 
-std::int64_t gradient_slice() { return slice; }
+/// Floats of memory that `gradient_block` takes for so many inputs.
+std::int64_t gradient_memory(std::int64_t inputs) { return slice * ((inputs + panel - 1) / panel * panel); }
 
 }  // namespace linnet::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -119,7 +127,7 @@ namespace {
 
 HWY_EXPORT(gradient_block);
 HWY_EXPORT(column_sums);
-HWY_EXPORT(gradient_slice);
+HWY_EXPORT(gradient_memory);
 
 // A block of dw whose copies stay in the second cache.
 constexpr std::int64_t most_outputs = 256;
@@ -204,26 +212,65 @@ void add_bf16_products(Context& context, View<float> dw, View<float> db, View<co
 
 }  // namespace
 
-void accumulate_weight_gradient(Context& context, View<float> dw, View<float> db, View<const float> dy,
-                                View<const float> x, WeightType type) {
-  const std::int64_t outputs = dy.extent(1), inputs = x.extent(1);
-  assert(dy.extent(0) == x.extent(0) && dw.extent(0) == outputs && dw.extent(1) == inputs);
-  assert(type != WeightType::int8);
-  const bool narrow = type == WeightType::bf16 && dw.stride(0) == inputs && bf16_is_fast(dy.extent(0));
-  if (narrow) add_bf16_products(context, dw, db, dy, x);
+namespace {
+
+std::int64_t gradient_memory(std::int64_t inputs) { return HWY_DYNAMIC_DISPATCH(gradient_memory)(inputs); }
+
+// A gradient of few numbers is summed over parts of the rows, each by one thread with sums of its own, which
+// are added in order. Blocks of it would be small, and every thread would read all rows.
+constexpr std::int64_t most_numbers_for_parts = 1 << 15;
+constexpr std::int64_t least_part_rows = 1024;
+constexpr std::int64_t most_parts = 16;
+
+std::int64_t parts_of(std::int64_t rows, std::int64_t numbers) {
+  if (numbers > most_numbers_for_parts) return 1;
+  return std::clamp<std::int64_t>(rows / least_part_rows, 1, most_parts);
+}
+
+/// db += column sums of dy, 64 columns each time.
+void add_column_sums(View<float> db, View<const float> dy, std::int64_t block) {
+  HWY_DYNAMIC_DISPATCH(column_sums)(db, dy, 64 * block, std::min(64 * (block + 1), dy.extent(1)));
+}
+
+void add_by_parts(Context& context, View<float> dw, View<float> db, View<const float> dy, View<const float> x,
+                  std::int64_t parts) {
+  const std::int64_t rows = dy.extent(0), outputs = dw.extent(0), inputs = dw.extent(1);
+  const auto gradient = HWY_DYNAMIC_DISPATCH(gradient_block);
+  Workspace workspace(context);
+  const View<float> dws(workspace.take_zeroed(parts * outputs * inputs), {parts, outputs, inputs});
+  const View<float> dbs(workspace.take_zeroed(parts * outputs), {parts, outputs});
+  const auto of_part = [](View<float> all, std::int64_t part) { return all.slice(0, part, part + 1); };
+  parallel_for(context, parts, [&](Context& own, std::int64_t part) {
+    const std::int64_t begin = rows * part / parts, end = rows * (part + 1) / parts;
+    const View<const float> dy_part = dy.slice(0, begin, end);
+    Workspace memory(own);
+    gradient(of_part(dws, part).reshape({outputs, inputs}), dy_part, x.slice(0, begin, end), 0, outputs, 0,
+             inputs, memory.array<float>(gradient_memory(inputs)).data());
+    for (std::int64_t block = 0; !db.empty() && 64 * block < outputs; ++block)
+      add_column_sums(of_part(dbs, part).reshape({outputs}), dy_part, block);
+  });
+  parallel_blocks(context, outputs, 16, [&](Context& own, std::int64_t begin, std::int64_t end) {
+    const View<float> to = dw.slice(0, begin, end);
+    for (std::int64_t part = 0; part < parts; ++part) {
+      add(own, to, to, of_part(dws, part).reshape({outputs, inputs}).slice(0, begin, end));
+      for (std::int64_t o = begin; !db.empty() && o < end; ++o) *db.at(o) += dbs(part, o);
+    }
+  });
+}
+
+// The blocks of dw are independent of each other.
+void add_by_blocks(Context& context, View<float> dw, View<float> db, View<const float> dy,
+                   View<const float> x) {
+  const std::int64_t outputs = dw.extent(0), inputs = dw.extent(1);
   // Whole tiles of 6 outputs and panels of 64 inputs, shared out evenly.
   const std::int64_t tiles = (outputs + 5) / 6, panels = (inputs + 63) / 64;
   const std::int64_t in_blocks = (inputs + most_inputs - 1) / most_inputs;
   const std::int64_t out_blocks =
       output_blocks(tiles, std::max<std::int64_t>(1, in_blocks), context.threads());
-  const std::int64_t products = narrow ? 0 : out_blocks * in_blocks;
-  const std::int64_t sums = db.empty() || narrow ? 0 : (outputs + 63) / 64;
+  const std::int64_t products = out_blocks * in_blocks;
+  const std::int64_t sums = db.empty() ? 0 : (outputs + 63) / 64;
   parallel_for(context, products + sums, [&](Context& own, std::int64_t i) {
-    if (i >= products) {
-      const std::int64_t begin = (i - products) * 64;
-      HWY_DYNAMIC_DISPATCH(column_sums)(db, dy, begin, std::min(begin + 64, outputs));
-      return;
-    }
+    if (i >= products) return add_column_sums(db, dy, i - products);
     const std::int64_t o = i / in_blocks, p = i % in_blocks;
     const std::int64_t out = tiles * o / out_blocks * 6,
                        out_end = std::min(tiles * (o + 1) / out_blocks * 6, outputs);
@@ -231,9 +278,22 @@ void accumulate_weight_gradient(Context& context, View<float> dw, View<float> db
                        in_end = std::min(panels * (p + 1) / in_blocks * 64, inputs);
     Workspace workspace(own);
     HWY_DYNAMIC_DISPATCH(gradient_block)
-    (dw, dy, x, out, out_end, in, in_end,
-     workspace.take(HWY_DYNAMIC_DISPATCH(gradient_slice)(), out_end - out + 16 + in_end - in + 64).data());
+    (dw, dy, x, out, out_end, in, in_end, workspace.array<float>(gradient_memory(in_end - in)).data());
   });
+}
+
+}  // namespace
+
+void accumulate_weight_gradient(Context& context, View<float> dw, View<float> db, View<const float> dy,
+                                View<const float> x, WeightType type) {
+  const std::int64_t rows = dy.extent(0), outputs = dy.extent(1), inputs = x.extent(1);
+  assert(x.extent(0) == rows && dw.extent(0) == outputs && dw.extent(1) == inputs);
+  assert(type != WeightType::int8);
+  if (type == WeightType::bf16 && dw.stride(0) == inputs && bf16_is_fast(rows))
+    return add_bf16_products(context, dw, db, dy, x);
+  const std::int64_t parts = parts_of(rows, outputs * inputs);
+  if (parts > 1) return add_by_parts(context, dw, db, dy, x, parts);
+  add_by_blocks(context, dw, db, dy, x);
 }
 
 }  // namespace linnet::kernels

@@ -49,8 +49,8 @@ void Dense::unpack(std::span<float> parameters) const {
 }
 
 void Dense::forward(Context& context, View<float> y, View<const float> x, kernels::Activation activation,
-                    View<const float> residual, View<float> before) const {
-  kernels::multiply(context, y, x, packed_, {bias_values_, activation, residual, before});
+                    View<const float> residual, View<float> slope) const {
+  kernels::multiply(context, y, x, packed_, {bias_values_, activation, residual, slope});
 }
 
 void Dense::forward_through(Context& context, const Dense& second, View<float> y, View<const float> x,
@@ -61,12 +61,10 @@ void Dense::forward_through(Context& context, const Dense& second, View<float> y
 }
 
 void Dense::backward(Context& context, View<float> dx, View<const float> dy, View<const float> x,
-                     std::span<float> gradients, kernels::Activation activation,
-                     View<const float> before) const {
+                     std::span<float> gradients, View<const float> slope) const {
   kernels::accumulate_weight_gradient(context, weight_.of(gradients),
                                       has_bias_ ? bias_.of(gradients) : View<float>(), dy, x, packed_.type());
-  if (!dx.empty())
-    kernels::multiply(context, dx, dy, *packed_backward_, {.activation = activation, .slope_at = before});
+  if (!dx.empty()) kernels::multiply(context, dx, dy, *packed_backward_, {.factor = slope});
 }
 
 }  // namespace linnet

@@ -34,20 +34,19 @@ class Dense {
   /// Writes the weight as it was packed to its place in the buffer; nothing where another layer owns it.
   void unpack(std::span<float> parameters) const;
 
-  /// y [rows, outputs] from x [rows, inputs]; activation, residual and `before` as in kernels::Epilogue.
+  /// y [rows, outputs] from x [rows, inputs]; activation, residual and `slope` as in kernels::Epilogue.
   void forward(Context& context, View<float> y, View<const float> x,
                kernels::Activation activation = kernels::Activation::none, View<const float> residual = {},
-               View<float> before = {}) const;
+               View<float> slope = {}) const;
 
   /// y = second(activation(this(x))) + residual; `hidden` [rows, outputs] as in kernels::multiply_twice.
   void forward_through(Context& context, const Dense& second, View<float> y, View<const float> x,
                        kernels::Activation activation, View<const float> residual, View<float> hidden) const;
 
-  /// dx [rows, inputs] is assigned (an empty one is left out); gradients of W and b are added. Where x =
-  /// activation(before), dx is the gradient of `before`.
+  /// dx [rows, inputs] is assigned (an empty one is left out); gradients of W and b are added. Where x is an
+  /// activation's output and `slope` its derivative, dx is the gradient of the activation's input.
   void backward(Context& context, View<float> dx, View<const float> dy, View<const float> x,
-                std::span<float> gradients, kernels::Activation activation = kernels::Activation::none,
-                View<const float> before = {}) const;
+                std::span<float> gradients, View<const float> slope = {}) const;
 
   std::int64_t inputs() const { return packed_.inputs(); }
   std::int64_t outputs() const { return packed_.outputs(); }

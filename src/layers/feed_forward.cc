@@ -15,7 +15,7 @@ FeedForward::FeedForward(ParameterTable& table, const std::string& name, const P
 }
 
 void FeedForward::Saved::reserve(std::int64_t rows, const Parts& parts) {
-  before = Tensor::of<float>({rows, parts.hidden});
+  inner = Tensor::of<float>({rows, parts.hidden});
   after = Tensor::of<float>({rows, parts.hidden});
   if (parts.gated()) gate = Tensor::of<float>({rows, parts.hidden});
 }
@@ -34,15 +34,15 @@ void FeedForward::unpack(std::span<float> parameters) const {
 
 void FeedForward::forward(Context& context, View<float> y, View<const float> x, View<const float> residual,
                           Saved& saved) const {
-  const View<float> before = saved.before.view<float>().slice(0, 0, x.extent(0));
+  const View<float> inner = saved.inner.view<float>().slice(0, 0, x.extent(0));
   const View<float> after = saved.after.view<float>().slice(0, 0, x.extent(0));
   if (gate_) {
-    first_.forward(context, before, x);
+    first_.forward(context, inner, x);
     const View<float> gate = saved.gate.view<float>().slice(0, 0, x.extent(0));
     gate_->forward(context, gate, x);
-    kernels::swiglu_forward(context, after, before, gate);
+    kernels::swiglu_forward(context, after, inner, gate);
   } else {
-    first_.forward(context, after, x, parts_.activation, {}, before);
+    first_.forward(context, after, x, parts_.activation, {}, inner);
   }
   second_.forward(context, y, after, kernels::Activation::none, residual);
 }
@@ -68,14 +68,13 @@ void FeedForward::backward(Context& context, View<float> dx, View<const float> d
   Workspace workspace(context);
   const View<float> hidden = workspace.take(x.extent(0), parts_.hidden);
   if (!gate_) {
-    second_.backward(context, hidden, dy, part(saved.after), gradients, parts_.activation,
-                     part(saved.before));
+    second_.backward(context, hidden, dy, part(saved.after), gradients, part(saved.inner));
     first_.backward(context, dx, hidden, x, gradients);
     return;
   }
   second_.backward(context, hidden, dy, part(saved.after), gradients);
   const View<float> gate = workspace.take(x.extent(0), parts_.hidden);
-  kernels::swiglu_backward(context, hidden, gate, hidden, part(saved.before), part(saved.gate));
+  kernels::swiglu_backward(context, hidden, gate, hidden, part(saved.inner), part(saved.gate));
   const View<float> through_gate = workspace.take(x.extent(0), parts_.width);
   gate_->backward(context, through_gate, gate, x, gradients);
   first_.backward(context, dx, hidden, x, gradients);

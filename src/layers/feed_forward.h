@@ -30,8 +30,8 @@ class FeedForward {
 
   /// What `backward` needs of a forward pass, [rows, hidden] each.
   struct Saved {
-    Tensor before;  ///< the activation
-    Tensor gate;    ///< V x + c, of swiglu alone
+    Tensor inner;  ///< W x + b of swiglu, the activation's derivative there of the others
+    Tensor gate;   ///< V x + c, of swiglu alone
     Tensor after;
     void reserve(std::int64_t rows, const Parts& parts);
     /// Of the memory that `reserve` takes.

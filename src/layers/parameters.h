@@ -100,9 +100,11 @@ class ParameterTable {
   /// How dense products hold their weights; the buffer is f32 for all.
   kernels::WeightType weight_type() const { return weight_type_; }
 
-  /// How dense products round: as the weights are held, or as training does.
+  /// How dense products round: as the weights are held, or as training does. Training has nothing from
+  /// products that the machine would widen.
   kernels::WeightType product_type() const {
-    return weight_type_ == kernels::WeightType::f32 ? training_type_ : weight_type_;
+    if (weight_type_ != kernels::WeightType::f32) return weight_type_;
+    return kernels::multiplies_fast(training_type_) ? training_type_ : kernels::WeightType::f32;
   }
 
   /// Rounds the weights of dense products to what their type can hold: `values` are those of one row.

@@ -160,8 +160,8 @@ class Run {
       trainer_.set_columns(training_.column_statistics(), training_.target_statistics());
     if (!kernels::multiplies_fast(options_.precision))
       say(fmt::format(
-          "warning: this machine has no instructions for products of {}: training.precision rounds "
-          "the weights alone, and products take the time of f32",
+          "warning: this machine has no fast instructions for products of {}: they are products of f32, "
+          "as without training.precision",
           name_of(options_.precision)));
     require_same_numbers(ranks_, trainer_);
     seconds_before_ = trainer_.progress().seconds;

@@ -75,7 +75,7 @@ TEST(Block, FloatsPerTokenAreThoseThatReserveTakes) {
       std::int64_t floats = 0;
       for (const Tensor* tensor :
            {&saved.inner1, &saved.middle, &saved.inner2, &saved.stats1, &saved.stats2, &saved.attention.qkv,
-            &saved.attention.attended, &saved.attention.normaliser, &saved.feed_forward.before,
+            &saved.attention.attended, &saved.attention.normaliser, &saved.feed_forward.inner,
             &saved.feed_forward.gate, &saved.feed_forward.after})
         floats += tensor->size();
       EXPECT_EQ(static_cast<double>(floats), 3 * 5 * Block::Saved::floats_per_token(parts));

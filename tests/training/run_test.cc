@@ -114,7 +114,7 @@ TEST(Run, SaysWhereAMachineHasNoProductsOfBf16) {
     callbacks.on_message = [&](const std::string& message) { messages += message + "\n"; };
     const TrainingResult result = run(folder.path(), trained_config(), options, false, callbacks);
     EXPECT_TRUE(result.finished);
-    EXPECT_EQ(messages.find("no instructions for products of bf16") != std::string::npos,
+    EXPECT_EQ(messages.find("no fast instructions for products of bf16") != std::string::npos,
               !kernels::multiplies_fast(precision))
         << messages;
   }
