@@ -42,41 +42,47 @@ void gather(float* to, View<const float> x, std::int64_t begin, std::int64_t end
   }
 }
 
-// Of x with longer rows the panels are copied: a tile would read a row of each page.
+// Factors with longer rows are copied: what a tile reads of them would lie pages apart, and in few sets of
+// the caches.
 constexpr std::int64_t most_row = 256;
 
-// dw's rows [out, out_end) and columns [in, in_end). dy is read by rows as it is, 6 columns at a time, and so
-// is x where its rows are short; else a slice of x is copied once, so that the tiles read memory in order.
-// `memory` has room for it.
+// dw's rows [out, out_end) and columns [in, in_end). A slice of a factor with long rows is copied once, so
+// that the tiles read memory in order. `memory` has room for both.
 void gradient_block(View<float> dw, View<const float> dy, View<const float> x, std::int64_t out,
                     std::int64_t out_end, std::int64_t in, std::int64_t in_end, float* memory) {
   const std::int64_t rows = dy.extent(0), height = out_end - out;
-  const bool copies = x.stride(0) > most_row;
+  const bool copies_dy = dy.stride(0) > most_row, copies_x = x.stride(0) > most_row;
+  float* const dy_columns = memory;
+  float* const x_panels = memory + (copies_dy ? slice * height : 0);
   HWY_ALIGN float sums[tile_rows * panel];
   const std::int64_t slices = (rows + slice - 1) / slice;
   for (std::int64_t s = 0; s < slices; ++s) {
     const std::int64_t begin = rows * s / slices, end = rows * (s + 1) / slices;
     const std::int64_t inner = end - begin;
-    if (copies) gather(memory, x.slice(0, begin, end), in, in_end, panel);
+    if (copies_dy) gather(dy_columns, dy.slice(0, begin, end), out, out_end, height);
+    if (copies_x) gather(x_panels, x.slice(0, begin, end), in, in_end, panel);
+    const View<const float> left = copies_dy ? View<const float>(dy_columns, {inner, height})
+                                             : dy.slice(0, begin, end).slice(1, out, out_end);
     // While this slice is multiplied the next one comes from memory, a few rows with every tile.
     const std::int64_t tiles = (height + tile_rows - 1) / tile_rows * ((in_end - in + panel - 1) / panel);
     const std::int64_t rows_ahead = (slice + tiles - 1) / tiles;
     std::int64_t ahead = end;
     for (std::int64_t j = in; j < in_end; j += panel) {
       const std::int64_t n = std::min(panel, in_end - j);
-      // Where the last columns of x are no whole panel, the tile would read beyond them.
-      const bool direct = !copies && n == panel;
-      if (!copies && !direct) gather(memory, x.slice(0, begin, end), j, in_end, panel);
-      const FloatRows b = direct   ? FloatRows{x.at(begin, j), x.stride(0)}
-                          : copies ? FloatRows{memory + (j - in) * inner, panel}
-                                   : FloatRows{memory, panel};
+      // Where the last columns of x are no whole panel, a tile would read beyond them.
+      const bool direct = !copies_x && n == panel;
+      if (!copies_x && !direct) gather(x_panels, x.slice(0, begin, end), j, in_end, panel);
+      const FloatRows b = direct     ? FloatRows{x.at(begin, j), x.stride(0)}
+                          : copies_x ? FloatRows{x_panels + (j - in) * inner, panel}
+                                     : FloatRows{x_panels, panel};
       for (std::int64_t i = out; i < out_end; i += tile_rows, ahead += rows_ahead) {
         if (ahead < end + slice) {
           fetch(dy, ahead, ahead + rows_ahead, out, out_end);
           fetch(x, ahead, ahead + rows_ahead, in, in_end);
         }
         const auto tile = static_cast<int>(std::min<std::int64_t>(tile_rows, out_end - i));
-        tile_product<true>(tile, static_cast<int>(n), sums, false, dy.at(begin, i), dy.stride(0), b, inner);
+        tile_product<true>(tile, static_cast<int>(n), sums, false, left.at(0, i - out), left.stride(0), b,
+                           inner);
         for (int r = 0; r < tile; ++r) {
           float* row = dw.at(i + r, j);
           for_vectors(n, [&](auto lanes, std::int64_t k) {
@@ -115,8 +121,10 @@ void column_sums(View<float> db, View<const float> dy, std::int64_t begin, std::
   });
 }
 
-/// Floats of memory that `gradient_block` takes for so many inputs.
-std::int64_t gradient_memory(std::int64_t inputs) { return slice * ((inputs + panel - 1) / panel * panel); }
+/// Floats of memory that `gradient_block` takes for so many outputs and inputs.
+std::int64_t gradient_memory(std::int64_t outputs, std::int64_t inputs) {
+  return slice * (outputs + (inputs + panel - 1) / panel * panel);
+}
 
 }  // namespace linnet::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -214,7 +222,9 @@ void add_bf16_products(Context& context, View<float> dw, View<float> db, View<co
 
 namespace {
 
-std::int64_t gradient_memory(std::int64_t inputs) { return HWY_DYNAMIC_DISPATCH(gradient_memory)(inputs); }
+std::int64_t gradient_memory(std::int64_t outputs, std::int64_t inputs) {
+  return HWY_DYNAMIC_DISPATCH(gradient_memory)(outputs, inputs);
+}
 
 // A gradient of few numbers is summed over parts of the rows, each by one thread with sums of its own, which
 // are added in order. Blocks of it would be small, and every thread would read all rows.
@@ -245,7 +255,7 @@ void add_by_parts(Context& context, View<float> dw, View<float> db, View<const f
     const View<const float> dy_part = dy.slice(0, begin, end);
     Workspace memory(own);
     gradient(of_part(dws, part).reshape({outputs, inputs}), dy_part, x.slice(0, begin, end), 0, outputs, 0,
-             inputs, memory.array<float>(gradient_memory(inputs)).data());
+             inputs, memory.array<float>(gradient_memory(outputs, inputs)).data());
     for (std::int64_t block = 0; !db.empty() && 64 * block < outputs; ++block)
       add_column_sums(of_part(dbs, part).reshape({outputs}), dy_part, block);
   });
@@ -278,7 +288,8 @@ void add_by_blocks(Context& context, View<float> dw, View<float> db, View<const 
                        in_end = std::min(panels * (p + 1) / in_blocks * 64, inputs);
     Workspace workspace(own);
     HWY_DYNAMIC_DISPATCH(gradient_block)
-    (dw, dy, x, out, out_end, in, in_end, workspace.array<float>(gradient_memory(in_end - in)).data());
+    (dw, dy, x, out, out_end, in, in_end,
+     workspace.array<float>(gradient_memory(out_end - out, in_end - in)).data());
   });
 }
 
