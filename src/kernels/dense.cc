@@ -36,6 +36,11 @@ constexpr std::int64_t large_block = 64;
 constexpr std::int64_t small_block = 32;
 constexpr std::int64_t rows_for_large_blocks = 4 * large_block;
 
+// A call takes about a microsecond besides, so that narrow layers have larger blocks, of at most so many
+// numbers.
+constexpr std::int64_t most_block = 256;
+constexpr std::int64_t most_block_floats = 3 << 14;
+
 // Our own kernel's work is cut into pieces of a few microseconds: of at least about this many multiply-adds,
 // or weights to be read.
 constexpr std::int64_t least_work = 1 << 17;
@@ -107,8 +112,13 @@ bool library_agrees(std::int64_t inputs, std::int64_t outputs) {
 }
 
 // Rows of a block for oneDNN.
-std::int64_t block_rows(std::int64_t rows) {
-  return rows >= rows_for_large_blocks ? large_block : small_block;
+std::int64_t block_rows(std::int64_t rows, const PanelLayout& layout) {
+  if (rows < rows_for_large_blocks) return small_block;
+  std::int64_t block = large_block;
+  while (block < most_block && rows >= 32 * block &&
+         2 * block * (layout.inputs + layout.outputs) <= most_block_floats)
+    block *= 2;
+  return block;
 }
 
 // One block of rows by oneDNN, which adds the bias, and a residual that is c itself; the rest is ours.
@@ -183,7 +193,7 @@ void multiply(Context& context, View<float> c, View<const float> a, const Packed
   // First the blocks for oneDNN; what is left of the rows is cut along panels, then along rows.
   const bool dense = a.stride(0) == b.inputs() && c.stride(0) == b.outputs() &&
                      (epilogue.residual.data() != c.data() || epilogue.residual.stride(0) == b.outputs());
-  const std::int64_t block = block_rows(rows);
+  const std::int64_t block = block_rows(rows, layout);
   const std::int64_t blocks = storage.library && dense && rows >= least_library_rows ? rows / block : 0;
   const std::int64_t done = blocks * block;
   const std::int64_t left = rows - done;
