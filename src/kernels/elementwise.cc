@@ -1,6 +1,7 @@
 #include "kernels/elementwise.h"
 
 #include <cassert>
+#include <cstring>
 #include <vector>
 
 #include "kernels/pieces.h"
@@ -63,6 +64,13 @@ void add(Context& context, View<float> y, View<const float> a, View<const float>
   parallel_pieces(
       context, [&](std::int64_t n, float* to, const float* p, const float* q) { piece(to, p, q, n); }, y, a,
       b);
+}
+
+void set_zero(Context& context, std::span<float> y) {
+  parallel_pieces(
+      context,
+      [](std::int64_t n, float* to) { std::memset(to, 0, static_cast<std::size_t>(n) * sizeof(float)); },
+      View<float>(y.data(), {static_cast<std::int64_t>(y.size())}));
 }
 
 void scale(Context& context, std::span<float> y, float factor) {

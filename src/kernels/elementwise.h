@@ -16,6 +16,9 @@ void add(Context& context, View<float> y, View<const float> a, View<const float>
 /// probability `rate`. The same call on a gradient is the backward. y may be x. 0 ≤ rate < 1.
 void dropout(Context& context, View<float> y, View<const float> x, float rate, const Random& random);
 
+/// y = 0.
+void set_zero(Context& context, std::span<float> y);
+
 /// y ·= factor.
 void scale(Context& context, std::span<float> y, float factor);
 

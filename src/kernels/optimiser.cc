@@ -23,16 +23,16 @@ void moments_piece(float* p, float* m, float* v, const float* g, std::int64_t n,
   const FloatVector beta1 = hn::Set(d, step.beta1), rest1 = hn::Set(d, 1 - step.beta1);
   const FloatVector beta2 = hn::Set(d, step.beta2), rest2 = hn::Set(d, 1 - step.beta2);
   const FloatVector keep = hn::Set(d, 1 - step.learning_rate * step.weight_decay);
-  const FloatVector factor = hn::Set(d, rate), correction = hn::Set(d, variance),
-                    epsilon = hn::Set(d, step.epsilon);
+  const FloatVector length = hn::Set(d, rate), correction = hn::Set(d, variance),
+                    epsilon = hn::Set(d, step.epsilon), factor = hn::Set(d, step.factor);
   for_vectors(n, [&](auto lanes, std::int64_t i) {
-    const FloatVector gradient = lanes.load(g + i);
+    const FloatVector gradient = hn::Mul(factor, lanes.load(g + i));
     const FloatVector first = hn::MulAdd(beta1, lanes.load(m + i), hn::Mul(rest1, gradient));
     const FloatVector second =
         hn::MulAdd(beta2, lanes.load(v + i), hn::Mul(rest2, hn::Mul(gradient, gradient)));
     lanes.store(first, m + i);
     lanes.store(second, v + i);
-    FloatVector move = hn::Mul(factor, first);
+    FloatVector move = hn::Mul(length, first);
     if (adaptive) move = hn::Div(move, hn::Add(hn::Sqrt(hn::Mul(second, correction)), epsilon));
     lanes.store(hn::Sub(hn::Mul(keep, lanes.load(p + i)), move), p + i);
   });

@@ -14,6 +14,7 @@ struct AdamStep {
   float epsilon = 1e-8f;
   float weight_decay = 0.01f;  ///< decoupled: parameters shrink by learning_rate · weight_decay
   std::int64_t step = 1;       ///< of this update, from 1
+  float factor = 1;            ///< of the gradients, as clipping has it
 };
 
 /// AdamW (Loshchilov and Hutter 2019, algorithm 2): moments m and v and parameters are updated in place. All

@@ -1,5 +1,7 @@
 #include "kernels/panels.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <cstring>
 
 #include "base/parallel.h"
@@ -12,6 +14,7 @@
 #include "kernels/activation-inl.h"
 #include "kernels/lanes-inl.h"
 #include "kernels/tile-inl.h"
+#include "kernels/transpose-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace linnet::kernels::HWY_NAMESPACE {
@@ -73,6 +76,17 @@ PairRows rows_of(const bf16* packed, const PanelLayout& layout, std::int64_t pan
           Ahead::of_tile(at, pairs.panel_bytes(), tile, tiles).after(2 * k * width)};
 }
 
+/// to [rows, 64] = columns of the dense panel from 64 rows of w, `stride` floats apart: the transpose.
+void pack_rows(float* to, const float* w, std::int64_t stride, std::int64_t rows) {
+  constexpr std::int64_t width = PanelLayout::columns;
+  const hn::CappedTag<float, 16> d;
+  // Blocks of it stay in the first cache while its lines are filled.
+  constexpr std::int64_t block = 64;
+  for (std::int64_t k = 0; k < rows; k += block, to += block * width)
+    transpose_tile(d, to, width, w + k, static_cast<std::size_t>(stride), width,
+                   static_cast<std::size_t>(std::min(block, rows - k)));
+}
+
 template <class T>
 void multiply_columns(View<float> c, View<const float> a, const T* packed, const PanelLayout& layout,
                       std::int64_t first, std::int64_t last, const Epilogue& epilogue) {
@@ -115,6 +129,7 @@ namespace linnet::kernels {
 namespace {
 
 HWY_EXPORT(finish);
+HWY_EXPORT(pack_rows);
 HWY_EXPORT(multiply_floats);
 HWY_EXPORT(multiply_pairs);
 
@@ -128,6 +143,9 @@ void pack_panel(float* to, std::int64_t rows, std::int64_t padded_rows, std::int
       std::memcpy(to + k * width, b + k * k_stride, static_cast<std::size_t>(n) * sizeof(float));
     return;
   }
+  const bool aligned = n_stride % 4 == 0 && reinterpret_cast<std::uintptr_t>(b) % 16 == 0;
+  if (n == width && k_stride == 1 && rows % 4 == 0 && aligned)
+    return HWY_DYNAMIC_DISPATCH(pack_rows)(to, b, n_stride, rows);
   // A cache line of the source at a time, whose 16 floats go to 16 lines that stay in the first cache.
   for (std::int64_t block = 0; block < rows; block += 16) {
     const std::int64_t end = std::min(block + 16, rows);

@@ -122,7 +122,7 @@ void GradientSum::compute_all(Context& context, const Compute& compute) {
   tree_.clear();
   for (std::int64_t pass = own_.first; pass < own_.last; ++pass) {
     const std::span<float> buffer = stacked(tree_.stack().size());
-    std::ranges::fill(buffer, 0.0f);
+    kernels::set_zero(context, buffer);
     additions_ = tree_.push({pass, pass + 1});
     if (alone() || pass + 1 < own_.last) {
       compute(pass, buffer, {});

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <numbers>
 
-#include "kernels/elementwise.h"
 #include "kernels/optimiser.h"
 
 namespace linnet {
@@ -28,20 +27,20 @@ Optimiser::Optimiser(const ParameterTable& table, const TrainingOptions& options
       m_(Tensor::of<float>({table.size()})),
       v_(Tensor::of<float>({table.size()})) {}
 
-void Optimiser::update(Context& context, std::span<float> parameters, std::span<float> gradients,
+void Optimiser::update(Context& context, std::span<float> parameters, std::span<const float> gradients,
                        float factor, std::int64_t step) {
-  if (factor != 1) kernels::scale(context, gradients, factor);
   kernels::AdamStep settings{.learning_rate = static_cast<float>(learning_rate(options_, step)),
                              .beta1 = static_cast<float>(options_.beta1),
                              .beta2 = static_cast<float>(options_.beta2),
                              .epsilon = static_cast<float>(options_.epsilon),
                              .weight_decay = 0,
-                             .step = step};
+                             .step = step,
+                             .factor = factor};
   const auto update =
       options_.optimiser == OptimiserKind::radam ? kernels::radam_update : kernels::adamw_update;
   for (const ParameterTable::Row& row : table_.rows()) {
     settings.weight_decay = row.weight_decay ? static_cast<float>(options_.weight_decay) : 0;
-    const auto part = [&](std::span<float> all) {
+    const auto part = [&](auto all) {
       return all.subspan(static_cast<std::size_t>(row.place.offset()), static_cast<std::size_t>(row.count));
     };
     update(context, part(parameters), part(m_.span<float>()), part(v_.span<float>()), part(gradients),

@@ -18,7 +18,7 @@ class Optimiser {
 
   /// Updates the parameters from gradients that are multiplied by `factor` first. Rows that do not decay are
   /// left without weight decay.
-  void update(Context& context, std::span<float> parameters, std::span<float> gradients, float factor,
+  void update(Context& context, std::span<float> parameters, std::span<const float> gradients, float factor,
               std::int64_t step);
 
   Tensor& first_moments() { return m_; }

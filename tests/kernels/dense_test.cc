@@ -235,6 +235,24 @@ TEST(Multiply, KeepsNaNInItsRow) {
   }
 }
 
+// Narrow layers take more rows at a time.
+TEST(Multiply, ManyRowsHaveTheBitsOfFew) {
+  constexpr std::int64_t rows = 8500;
+  for (const auto& [inputs, outputs] : {Extents{64, 64}, Extents{16, 200}, Extents{65, 30}}) {
+    Tensor a = normal({rows, inputs}, 1), b = normal({inputs, outputs}, 2), c = normal({rows, outputs}, 3);
+    Tensor part = c.clone();
+    PackedMatrix packed(inputs, outputs);
+    packed.pack(any_context(), b.view<float>());
+    multiply(any_context(), c.view<float>(), a.view<float>(), packed);
+    for (std::int64_t begin = 0; begin < rows; begin += 1000) {
+      const std::int64_t end = std::min(rows, begin + 1000);
+      multiply(any_context(), part.view<float>().slice(0, begin, end), a.view<float>().slice(0, begin, end),
+               packed);
+    }
+    EXPECT_TRUE(same_bits(c.span<float>(), part.span<float>()));
+  }
+}
+
 TEST(Multiply, RunsInsideParallelFor) {
   Context context(2);
   Tensor a = normal({400, 256}, 1), b = normal({256, 256}, 2), c = Tensor::of<float>({400, 256});

@@ -129,6 +129,16 @@ TEST(Add, IsExactForAllShapes) {
   });
 }
 
+TEST(SetZero, WritesAllAndNothingElse) {
+  for (const std::int64_t n : lengths) {
+    Tensor x = normal({n + 1}, 1);
+    const float last = x.span<float>().back();
+    set_zero(any_context(), x.span<float>().first(static_cast<std::size_t>(n)));
+    for (std::int64_t i = 0; i < n; ++i) ASSERT_EQ(x.view<float>()(i), 0.0f);
+    EXPECT_EQ(x.span<float>().back(), last);
+  }
+}
+
 TEST(Scale, IsExact) {
   for_every_target([] {
     for (const std::int64_t n : lengths) {

@@ -71,6 +71,20 @@ TEST(Optimisers, EpsilonStandsWherePyTorchHasIt) {
   expect_update_right(radam_update, true, 65, 0.02f);
 }
 
+TEST(Optimisers, TakeTheFactorOfTheGradients) {
+  for (const auto update : {adamw_update, radam_update}) {
+    const Tensor p = normal({70}, 1), g = normal({70}, 2);
+    Tensor scaled = g.clone(), one = p.clone(), other = p.clone(), m = Tensor::of<float>({70}), v = m.clone(),
+           other_m = m.clone(), other_v = m.clone();
+    for (float& x : scaled.span<float>()) x *= 0.3f;
+    update(any_context(), one.span<float>(), m.span<float>(), v.span<float>(), scaled.span<float>(), {});
+    update(any_context(), other.span<float>(), other_m.span<float>(), other_v.span<float>(), g.span<float>(),
+           {.factor = 0.3f});
+    EXPECT_TRUE(same_bits(one.span<float>(), other.span<float>()));
+    EXPECT_TRUE(same_bits(v.span<float>(), other_v.span<float>()));
+  }
+}
+
 TEST(Optimisers, MoveManyParametersAlikeOnAnyThreads) {
   std::vector<float> first;
   for (const int threads : {1, 3}) {

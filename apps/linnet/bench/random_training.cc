@@ -54,7 +54,7 @@ void RandomTraining::update() {
   const double factor = options_.clip > 0 && norm > options_.clip ? options_.clip / norm : 1;
   optimiser_.update(context_, values, gradient, static_cast<float>(factor), ++step_);
   network_.pack(context_, values, true);
-  std::fill(gradient.begin(), gradient.end(), 0.0f);
+  kernels::set_zero(context_, gradient);
 }
 
 }  // namespace linnet
