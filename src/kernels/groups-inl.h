@@ -77,7 +77,7 @@ HWY_INLINE void add_group(Sum (&sum)[R][4], const std::byte* HWY_RESTRICT rows, 
 template <WeightType type, int R>
 HWY_INLINE void multiply_group_tile(GroupSum<type>* HWY_RESTRICT sums, const std::byte* HWY_RESTRICT rows,
                                     std::int64_t row_bytes, const std::byte* HWY_RESTRICT panel,
-                                    Ahead ahead) {
+                                    NextPanel following) {
   namespace hn = hwy::HWY_NAMESPACE;
   const hn::ScalableTag<GroupSum<type>> d;
   hn::Vec<decltype(d)> sum[R][4];
@@ -89,7 +89,7 @@ HWY_INLINE void multiply_group_tile(GroupSum<type>* HWY_RESTRICT sums, const std
   constexpr std::int64_t group = 4, group_bytes = group * NarrowLayout::columns;
   std::int64_t k = 0;
   for (; k + group <= row_bytes; k += group, panel += group_bytes) {
-    ahead.fetch();
+    following.fetch();
     add_group<type, false>(sum, rows + k, row_bytes, group, panel);
   }
   if (k < row_bytes) add_group<type, true>(sum, rows + k, row_bytes, row_bytes - k, panel);
@@ -105,7 +105,7 @@ HWY_INLINE void multiply_group_tile(GroupSum<type>* HWY_RESTRICT sums, const std
 inline constexpr bool group_tiles = false;
 
 template <WeightType type, int R>
-void multiply_group_tile(GroupSum<type>*, const std::byte*, std::int64_t, const std::byte*, Ahead) {}
+void multiply_group_tile(GroupSum<type>*, const std::byte*, std::int64_t, const std::byte*, NextPanel) {}
 
 #endif
 
@@ -127,7 +127,7 @@ HWY_INLINE void multiply_group_tiles(const NarrowProduct& product, const Fetch& 
       for_tile_rows(static_cast<int>(end - begin), [&](auto size) HWY_ATTR {
         multiply_group_tile<type, decltype(size)::value>(
             sums, rows + begin * row_bytes, row_bytes, panel,
-            Ahead::of_tile(panel, product.layout.panel_bytes(), tile, tiles));
+            NextPanel::of_tile(panel, product.layout.panel_bytes(), tile, tiles));
       });
       then(sums, begin, end, j, n);
     }

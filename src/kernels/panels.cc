@@ -65,7 +65,7 @@ FloatRows rows_of(const float* packed, const PanelLayout& layout, std::int64_t p
   constexpr std::int64_t width = PanelLayout::columns;
   const float* at = packed + panel * layout.panel_floats();
   return {at + k * width, width,
-          Ahead::of_tile(at, 4 * layout.panel_floats(), tile, tiles).after(4 * k * width)};
+          NextPanel::of_tile(at, 4 * layout.panel_floats(), tile, tiles).after(4 * k * width)};
 }
 PairRows rows_of(const bf16* packed, const PanelLayout& layout, std::int64_t panel, std::int64_t k,
                  std::int64_t tile, std::int64_t tiles) {
@@ -73,7 +73,7 @@ PairRows rows_of(const bf16* packed, const PanelLayout& layout, std::int64_t pan
   const NarrowLayout pairs{WeightType::bf16, layout.inputs, layout.outputs};
   const bf16* at = packed + pairs.offset(0, panel * width);
   return {reinterpret_cast<const std::uint32_t*>(at + k * width), width,
-          Ahead::of_tile(at, pairs.panel_bytes(), tile, tiles).after(2 * k * width)};
+          NextPanel::of_tile(at, pairs.panel_bytes(), tile, tiles).after(2 * k * width)};
 }
 
 /// to [rows, 64] = columns of the dense panel from 64 rows of w, `stride` floats apart: the transpose.

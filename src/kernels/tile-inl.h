@@ -45,14 +45,14 @@ HWY_INLINE void for_tile_rows(int rows, const Body& body) {
 
 /// The panel that follows the one a tile reads. Every tile asks for a part of it: its first reader would
 /// otherwise wait for all of it, while those that come later read it from the second cache.
-struct Ahead {
+struct NextPanel {
   const std::byte* at;
   std::int64_t step;    ///< bytes that a tile asks for while it reads 256
   std::int64_t second;  ///< where the second line of those begins
 
-  static Ahead nothing(const void* near) { return {static_cast<const std::byte*>(near), 0, 0}; }
+  static NextPanel nothing(const void* near) { return {static_cast<const std::byte*>(near), 0, 0}; }
   /// For tile `tile` of `tiles` that read the panel of `bytes`.
-  static Ahead of_tile(const void* panel, std::int64_t bytes, std::int64_t tile, std::int64_t tiles) {
+  static NextPanel of_tile(const void* panel, std::int64_t bytes, std::int64_t tile, std::int64_t tiles) {
     const std::int64_t parts = tiles >= 4 ? 4 : 2;
     if (tiles < 2 || tile >= parts) return nothing(panel);
     return {static_cast<const std::byte*>(panel) + bytes + tile * bytes / parts, 256 / parts,
@@ -60,7 +60,7 @@ struct Ahead {
   }
 
   /// For what the tile reads after the first `bytes`.
-  Ahead after(std::int64_t bytes) const { return {at + bytes / 256 * step, step, second}; }
+  NextPanel after(std::int64_t bytes) const { return {at + bytes / 256 * step, step, second}; }
   HWY_INLINE void fetch() {
     __builtin_prefetch(at, 0, 2);
     __builtin_prefetch(at + second, 0, 2);
@@ -73,14 +73,14 @@ struct FloatRows {
   static constexpr int together = 1;
   const float* at;
   std::int64_t stride;
-  Ahead ahead = Ahead::nothing(at);
+  NextPanel following = NextPanel::nothing(at);
 
   HWY_INLINE FloatRows from(std::int64_t column) const {
-    return {at + column, stride, column == 0 ? ahead : Ahead::nothing(at)};
+    return {at + column, stride, column == 0 ? following : NextPanel::nothing(at)};
   }
   HWY_INLINE void next() {
     at += stride;
-    ahead.fetch();
+    following.fetch();
   }
   template <int, class D>
   HWY_INLINE hwy::HWY_NAMESPACE::Vec<D> load(D d, std::int64_t column) const {
@@ -94,14 +94,14 @@ struct PairRows {
   static constexpr int together = 2;
   const std::uint32_t* at;
   std::int64_t stride;
-  Ahead ahead = Ahead::nothing(at);
+  NextPanel following = NextPanel::nothing(at);
 
   HWY_INLINE PairRows from(std::int64_t column) const {
-    return {at + column, stride, column == 0 ? ahead : Ahead::nothing(at)};
+    return {at + column, stride, column == 0 ? following : NextPanel::nothing(at)};
   }
   HWY_INLINE void next() {
     at += stride;
-    ahead.fetch();
+    following.fetch();
   }
   template <int row, class D>
   HWY_INLINE hwy::HWY_NAMESPACE::Vec<D> load(D d, std::int64_t column) const {
