@@ -1,8 +1,8 @@
 // Large f32 products go to oneDNN's AVX-512 kernels in blocks of rows. Products of fewer rows, of strided
 // rows (which oneDNN 2.6 multiplies by a plain loop), and all products where those kernels are missing or
 // would round otherwise than ours, go to panels.cc. Both read the same packed weights and give the same bits.
-// Products with narrow weights are narrow_matrix.cc's, but for those of bf16 where the machine has none:
-// panels.cc widens the weights as it reads them.
+// Products with narrow weights are narrow_matrix.cc's, but for those of bf16 where the machine has no fast
+// ones: panels.cc widens the weights as it reads them.
 #include "kernels/dense.h"
 
 #include <algorithm>

@@ -197,15 +197,12 @@ std::string implementation(const LibraryProduct& product) {
   }
 }
 
-}  // namespace
-
-namespace {
-
 /// Whether vdpbf16ps is faster than two multiply-adds of f32. Intel's cores begin one in two cycles and four
 /// such multiply-adds meanwhile (measured on Emerald Rapids), AMD's as many of either. Beside matrix units
 /// few products use it.
 bool multiplies_pairs_fast() {
 #if defined(__x86_64__)
+  __builtin_cpu_init();
   return !__builtin_cpu_is("intel") || dnnl::get_effective_cpu_isa() >= dnnl::cpu_isa::avx512_core_amx;
 #else
   return true;
@@ -222,7 +219,7 @@ bool library_has_matrix_units(const LibraryProduct& product) {
   return implementation(product).find("amx") != std::string::npos;
 }
 
-bool has_instructions_for(WeightType type) {
+bool has_fast_instructions_for(WeightType type) {
   if (type == WeightType::f32 || dnnl::get_effective_cpu_isa() < least_isa(type)) return false;
   return type != WeightType::bf16 || multiplies_pairs_fast();
 }

@@ -262,7 +262,7 @@ void finish_narrow(const NarrowRows& to, std::int64_t rows, std::span<float> row
 }
 
 bool multiplies_groups(WeightType type) {
-  return HWY_DYNAMIC_DISPATCH(has_group_tiles)() && has_instructions_for(type);
+  return HWY_DYNAMIC_DISPATCH(has_group_tiles)() && has_fast_instructions_for(type);
 }
 
 void multiply_groups(View<float> sums, bool add, const NarrowProduct& product) {

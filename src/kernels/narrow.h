@@ -84,8 +84,9 @@ void finish_narrow(const NarrowRows& to, std::int64_t rows, std::span<float> row
                    const Epilogue& epilogue);
 
 /// Whether this machine multiplies a group of rows by that of a column in one instruction (AVX-512 with VNNI
-/// for int8, with bf16), which the following products need. Each of them takes 2 · rows · inputs · outputs
-/// operations, 128 or 64 of them in an instruction. Row i of a result depends on row i alone, bit for bit.
+/// for int8, with bf16), faster than in f32. The following products need it. Each of them takes 2 · rows ·
+/// inputs · outputs operations, 128 or 64 of them in an instruction. Row i of a result depends on row i
+/// alone, bit for bit.
 bool multiplies_groups(WeightType type);
 
 /// sums [count, outputs] = rows · panels, or += where `add`: f32 for bf16, s32 for int8.

@@ -26,7 +26,7 @@ class NarrowMatrix {
   /// The weights as their type holds them, into w [outputs, inputs]; zeros before the first pack.
   void unpack_transposed(View<float> w) const;
 
-  /// Whether rows stay f32, because this machine has no products of bf16: `multiply_panels` does all the
+  /// Whether rows stay f32, because this machine has no fast products of bf16: `multiply_panels` does all the
   /// rest.
   bool takes_wide_rows() const { return layout_.type == WeightType::bf16 && !groups_; }
   const bf16* pairs() const { return packed_.as<bf16>(); }
