@@ -127,7 +127,9 @@ HWY_INLINE void multiply_group_tiles(const NarrowProduct& product, const Fetch& 
       for_tile_rows(static_cast<int>(end - begin), [&](auto size) HWY_ATTR {
         multiply_group_tile<type, decltype(size)::value>(
             sums, rows + begin * row_bytes, row_bytes, panel,
-            NextPanel::of_tile(panel, product.layout.panel_bytes(), tile, tiles));
+            tiles == 1 && product.count > 1
+                ? NextPanel::soon(panel)
+                : NextPanel::of_tile(panel, product.layout.panel_bytes(), tile, tiles));
       });
       then(sums, begin, end, j, n);
     }

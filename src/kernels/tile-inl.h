@@ -51,6 +51,9 @@ struct NextPanel {
   std::int64_t second;  ///< where the second line of those begins
 
   static NextPanel nothing(const void* near) { return {static_cast<const std::byte*>(near), 0, 0}; }
+  /// For the only tile that reads a panel: what it will read itself a little later, every other line, beside
+  /// which the processor fetches the next one.
+  static NextPanel soon(const void* panel) { return {static_cast<const std::byte*>(panel) + 2048, 256, 128}; }
   /// For tile `tile` of `tiles` that read the panel of `bytes`.
   static NextPanel of_tile(const void* panel, std::int64_t bytes, std::int64_t tile, std::int64_t tiles) {
     const std::int64_t parts = tiles >= 4 ? 4 : 2;
