@@ -33,8 +33,10 @@ inline std::int64_t block_of(std::int64_t count, std::int64_t threads, WeightTyp
   constexpr std::int64_t most_block = 64;
   // Up to so many streams reading the weights takes longer than anything else: they stay together, and all
   // threads share their products. Narrow weights are read sooner.
-  const bool wide = weights == WeightType::f32 || !kernels::multiplies_fast(weights);
-  const std::int64_t most_together = wide ? 8 : weights == WeightType::bf16 ? 4 : 2;
+  static const std::int64_t most_of_bf16 = kernels::multiplies_fast(WeightType::bf16) ? 4 : 8;
+  const std::int64_t most_together = weights == WeightType::f32    ? 8
+                                     : weights == WeightType::bf16 ? most_of_bf16
+                                                                   : 2;
   const std::int64_t share = count <= most_together ? count : (count + threads - 1) / threads;
   return std::clamp<std::int64_t>(share, 1, most_block);
 }

@@ -89,12 +89,6 @@ void narrow_all(const NarrowRows& to, View<const float> rows) {
   for (std::int64_t i = 0; i < rows.extent(0); ++i) narrow_row(to, i, rows.at(i), rows.extent(1));
 }
 
-template <Activation activation>
-HWY_INLINE FloatVector activate_narrow(FloatVector x) {
-  if constexpr (activation == Activation::gelu) return near_gelu(FloatTag(), x);
-  return activate<activation>(FloatTag(), x);
-}
-
 /// to [count] = what `end` says after row i of the sums.
 template <WeightType type, Activation activation>
 void finish_row(float* to, const NarrowSums& sums, std::int64_t i, std::int64_t count,
@@ -116,17 +110,7 @@ void finish_row(float* to, const NarrowSums& sums, std::int64_t i, std::int64_t 
       const auto exact = hn::Sub(hn::BitCast(i32, x), hn::BitCast(i32, lanes.load(excess + j)));
       x = hn::Mul(hn::ConvertTo(d, exact), hn::Mul(row_scale, lanes.load(scale + j)));
     }
-    if (end.bias != nullptr) x = hn::Add(x, lanes.load(end.bias + j));
-    if (end.slope != nullptr) {
-      FloatVector slope;
-      x = activate<activation>(d, x, slope);
-      lanes.store(slope, end.slope + j);
-    } else {
-      x = activate_narrow<activation>(x);
-    }
-    if (end.factor != nullptr) x = hn::Mul(x, lanes.load(end.factor + j));
-    if (end.residual != nullptr) x = hn::Add(x, lanes.load(end.residual + j));
-    lanes.store(x, to + j);
+    lanes.store(finish_product<activation, true>(lanes, x, end, j), to + j);
   });
 }
 

@@ -23,18 +23,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 template <Activation activation>
 void finish_row(float* c, const float* sums, std::int64_t n, const Epilogue::Row& end) {
   for_vectors(n, [&](auto lanes, std::int64_t j) {
-    FloatVector x = lanes.load(sums + j);
-    if (end.bias != nullptr) x = hn::Add(x, lanes.load(end.bias + j));
-    if (end.slope != nullptr) {
-      FloatVector slope;
-      x = activate<activation>(FloatTag(), x, slope);
-      lanes.store(slope, end.slope + j);
-    } else {
-      x = activate<activation>(FloatTag(), x);
-    }
-    if (end.factor != nullptr) x = hn::Mul(x, lanes.load(end.factor + j));
-    if (end.residual != nullptr) x = hn::Add(x, lanes.load(end.residual + j));
-    lanes.store(x, c + j);
+    lanes.store(finish_product<activation, false>(lanes, lanes.load(sums + j), end, j), c + j);
   });
 }
 

@@ -71,35 +71,16 @@ struct NextPanel {
   }
 };
 
-/// The right factor in f32, rows `stride` floats apart; a column is `from` it.
-struct FloatRows {
-  static constexpr int together = 1;
-  const float* at;
+/// The right factor, rows of `stride` words; a column is `from` it. Words are numbers of f32, or hold those
+/// of two rows of bf16, the first one's in their low halves. A missing last row of bf16 is zero.
+template <class Word>
+struct PanelRows {
+  static constexpr int together = std::is_same_v<Word, float> ? 1 : 2;
+  const Word* at;
   std::int64_t stride;
   NextPanel following = NextPanel::nothing(at);
 
-  HWY_INLINE FloatRows from(std::int64_t column) const {
-    return {at + column, stride, column == 0 ? following : NextPanel::nothing(at)};
-  }
-  HWY_INLINE void next() {
-    at += stride;
-    following.fetch();
-  }
-  template <int, class D>
-  HWY_INLINE hwy::HWY_NAMESPACE::Vec<D> load(D d, std::int64_t column) const {
-    return hwy::HWY_NAMESPACE::LoadU(d, at + column);
-  }
-};
-
-/// The same in bf16: words hold the numbers of two rows, the first one's in their low halves. A missing last
-/// row is zero.
-struct PairRows {
-  static constexpr int together = 2;
-  const std::uint32_t* at;
-  std::int64_t stride;
-  NextPanel following = NextPanel::nothing(at);
-
-  HWY_INLINE PairRows from(std::int64_t column) const {
+  HWY_INLINE PanelRows from(std::int64_t column) const {
     return {at + column, stride, column == 0 ? following : NextPanel::nothing(at)};
   }
   HWY_INLINE void next() {
@@ -109,12 +90,18 @@ struct PairRows {
   template <int row, class D>
   HWY_INLINE hwy::HWY_NAMESPACE::Vec<D> load(D d, std::int64_t column) const {
     namespace hn = hwy::HWY_NAMESPACE;
-    const hn::RebindToUnsigned<D> u32;
-    const auto pair = hn::LoadU(u32, at + column);
-    if constexpr (row == 0) return hn::BitCast(d, hn::ShiftLeft<16>(pair));
-    return hn::BitCast(d, hn::And(pair, hn::Set(u32, 0xffff0000u)));
+    if constexpr (together == 1) {
+      return hn::LoadU(d, at + column);
+    } else {
+      const hn::RebindToUnsigned<D> u32;
+      const auto pair = hn::LoadU(u32, at + column);
+      if constexpr (row == 0) return hn::BitCast(d, hn::ShiftLeft<16>(pair));
+      return hn::BitCast(d, hn::And(pair, hn::Set(u32, 0xffff0000u)));
+    }
   }
 };
+using FloatRows = PanelRows<float>;
+using PairRows = PanelRows<std::uint32_t>;
 
 /// sum[r][v] += a(r, k) b[k][v] for one k, the row `part` of those that stand together in b. Goes on to the
 /// next k of a.

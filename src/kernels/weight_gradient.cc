@@ -71,10 +71,9 @@ void gradient_block(View<float> dw, View<const float> dy, View<const float> x, s
       const std::int64_t n = std::min(panel, in_end - j);
       // Where the last columns of x are no whole panel, a tile would read beyond them.
       const bool direct = !copies_x && n == panel;
-      if (!copies_x && !direct) gather(x_panels, x.slice(0, begin, end), j, in_end, panel);
-      const FloatRows b = direct     ? FloatRows{x.at(begin, j), x.stride(0)}
-                          : copies_x ? FloatRows{x_panels + (j - in) * inner, panel}
-                                     : FloatRows{x_panels, panel};
+      float* const copy = x_panels + (j - in) * inner;
+      if (!copies_x && !direct) gather(copy, x.slice(0, begin, end), j, in_end, panel);
+      const FloatRows b = direct ? FloatRows{x.at(begin, j), x.stride(0)} : FloatRows{copy, panel};
       for (std::int64_t i = out; i < out_end; i += tile_rows, ahead += rows_ahead) {
         if (ahead < end + slice) {
           fetch(dy, ahead, ahead + rows_ahead, out, out_end);
@@ -217,10 +216,6 @@ void add_bf16_products(Context& context, View<float> dw, View<float> db, View<co
     });
   }
 }
-
-}  // namespace
-
-namespace {
 
 std::int64_t gradient_memory(std::int64_t outputs, std::int64_t inputs) {
   return HWY_DYNAMIC_DISPATCH(gradient_memory)(outputs, inputs);

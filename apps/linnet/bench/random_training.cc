@@ -1,6 +1,5 @@
 #include "bench/random_training.h"
 
-#include <algorithm>
 #include <cmath>
 
 #include "base/random.h"
