@@ -225,6 +225,36 @@ TEST(Softmax, ViewsIntoFusedTensorsGiveTheSame) {
   expect_same_from_fused_tensors(Mask::window(20, 4).with_segments({0, 50, 75}).with_key_lengths({75, 60}));
 }
 
+// Large outputs are written past the caches where they lie in whole vectors; one head's are not large.
+TEST(Softmax, LargeOutputsHaveTheBitsOfSmallOnes) {
+  const std::int64_t length = 4200, heads = 4, dim = 64, row = heads * dim;
+  Case c({1, length, length, heads, dim, dim}, Mask::window(70, 3), kSeed);
+  const auto attention = make_softmax_attention(c.options());
+  std::vector<float> small(c.out.size(), NAN);
+  for (std::int64_t h = 0; h < heads; ++h) {
+    const auto head = [&](std::vector<float>& x) {
+      return View<float>(x.data() + h * dim, {1, length, 1, dim}, {length * row, row, dim, 1});
+    };
+    AttentionInputs in;
+    in.query = head(c.query);
+    in.key = head(c.key);
+    in.value = head(c.value);
+    in.mask = c.mask;
+    attention->forward(any_context(), {head(small), {}}, in);
+  }
+  for (const std::int64_t shift : {0, 1, 16}) {
+    SCOPED_TRACE(shift);
+    Tensor large = Tensor::of<float>({length * row + shift + 1});
+    const std::span<float> all = large.span<float>();
+    std::ranges::fill(all, -7.0f);
+    attention->forward(any_context(), {View<float>(all.data() + shift, {1, length, heads, dim}), {}},
+                       c.inputs());
+    EXPECT_TRUE(std::ranges::equal(all.subspan(static_cast<std::size_t>(shift), small.size()), small));
+    EXPECT_EQ(all.back(), -7.0f);
+    if (shift > 0) EXPECT_EQ(all[static_cast<std::size_t>(shift) - 1], -7.0f);
+  }
+}
+
 /// Rows (b, i, h) of x that hold a NaN.
 std::vector<bool> rows_with_nan(const std::vector<float>& x, std::int64_t dim) {
   std::vector<bool> found(x.size() / dim);

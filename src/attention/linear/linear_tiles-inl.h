@@ -30,16 +30,10 @@ HWY_INLINE std::size_t tile_stride(std::size_t columns) {
   return padded % 256 == 0 ? padded + kPad : padded;
 }
 
-HWY_INLINE void fetch(Ahead& ahead, const InputRows& rows, Mask::Interval range) {
-  ahead.add(rows.at(range.begin), rows.stride * rows.element(),
-            static_cast<std::size_t>(range.end - range.begin),
-            static_cast<std::size_t>(rows.columns * rows.element()));
-}
-
 /// Whether stores past the caches suit `tensor`: they pay where it is larger than the caches are, and need
 /// whole vectors.
 inline HWY_NOINLINE bool can_stream(const FloatView& tensor) {
-  if (tensor.size() < (std::int64_t{1} << 20)) return false;
+  if (tensor.size() < kBeyondCaches) return false;
   const bool half = tensor.dtype() == DType::bf16;
   const std::int64_t lanes = hn::Lanes(F32());
   const auto aligned = [&](std::int64_t floats) { return floats % lanes == 0; };

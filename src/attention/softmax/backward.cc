@@ -221,12 +221,10 @@ void backward_block_of(Context& own, const BackwardBlock& block) {
   const auto queries_of = [&](std::int64_t p) { return std::min(kPanel, block.count - p * kPanel); };
   for (std::int64_t p = 0; p < panels; ++p) {
     const std::int64_t at = p * kPanel;
-    read_panel(queries_of(p), pairs.head_dim,
-               dense_rows(pairs.query + at * pairs.head_width, pairs.head_width),
-               pairs.query_columns + at * pairs.head_dim, 1.0f, nullptr);
-    read_panel(queries_of(p), pairs.value_dim,
-               dense_rows(pairs.grad_out + at * pairs.value_width, pairs.value_width),
-               pairs.grad_out_columns + at * pairs.value_dim, 1.0f, nullptr);
+    transpose_rows(queries_of(p), pairs.head_dim, pairs.query + at * pairs.head_width, pairs.head_width,
+                   pairs.query_columns + at * pairs.head_dim);
+    transpose_rows(queries_of(p), pairs.value_dim, pairs.grad_out + at * pairs.value_width, pairs.value_width,
+                   pairs.grad_out_columns + at * pairs.value_dim);
   }
   for (std::int64_t i = 0; i < block.count; ++i) {
     pairs.log_sum[i] = block.normaliser[i * block.normaliser_stride];
@@ -274,7 +272,7 @@ void add_probabilities_of(Context& own, const BackwardBlock& block, double* sums
   float* log_sum = take(panels * kPanel);
   float* keys = take((kKeyTile + kRowSlack) * dim);
   float* weights = take((kKeyTile + kRowSlack) * kPanel);
-  float* room = take(kPanel * dim);
+  float* room = take(panel_room(dim));
   float* totals = take(kPanel);
   const auto queries_of = [&](std::int64_t p) { return std::min(kPanel, block.count - p * kPanel); };
   for (std::int64_t p = 0; p < panels; ++p)

@@ -33,6 +33,9 @@ struct Walk {
   float* values;  ///< [kKeyTile][value_rows]
 };
 
+/// Whether a tile's values hold no infinity and no NaN, which is found out where a mask asks for it.
+enum class Values { unknown, finite, any };
+
 /// Sums over the groups of tiles that lie behind, where a block sees more than one group: a plain f32 sum
 /// over a million keys would drift. Panels as those of `Walk`, relative to `maximum`; each sum has what its
 /// additions rounded off beside it (Kahan 1965).
@@ -102,11 +105,13 @@ HWY_INLINE void normalise(const Sight& sight, std::int64_t v, float* scores, flo
 
 /// Oᵀ = decay · Oᵀ + Vᵀ Pᵀ for N vectors of queries, each over the keys that it sees.
 template <int N>
-HWY_INLINE void add_weighted_values(const Walk& walk, const Sight& sight, std::int64_t v, float* out) {
+HWY_INLINE void add_weighted_values(const Walk& walk, const Sight& sight, std::int64_t v, float* out,
+                                    Ahead& ahead) {
   constexpr int R = kRowsOf<N>;
   std::size_t depth[N];
   for (int n = 0; n < N; ++n) depth[n] = static_cast<std::size_t>(sight.last(v + n));
   for (std::int64_t m = 0; m < walk.value_dim; m += R) {
+    ahead.fetch();
     multiply_tile<R, N, Left::transposed, Start::rescale>(
         sight.first(v), depth, walk.values + m, walk.value_rows, walk.scores + v * kLanes, kPanel,
         out + m * kPanel + v * kLanes, kPanel, walk.decay + v * kLanes);
@@ -132,13 +137,20 @@ HWY_NOINLINE void add_masked_values(const Walk& walk, const Sight& sight, float*
   }
 }
 
-/// One panel of queries takes in the tile's keys.
-void attend(const Walk& walk, std::int64_t panel, const Sight& sight) {
+/// At least how often `attend` fetches ahead.
+HWY_INLINE std::size_t fetches_of(const Walk& walk, const Sight& sight) {
+  const Span some = sight.any();
+  return static_cast<std::size_t>(1 + (some.end - some.begin) / kBlockRows + walk.value_dim / kBlockRows);
+}
+
+/// One panel of queries takes in the tile's keys, of which there are `keys`.
+void attend(const Walk& walk, std::int64_t panel, const Sight& sight, std::int64_t keys, Values& values,
+            Ahead& ahead) {
   float* out = walk.out + panel * walk.value_rows * kPanel;
   float* maximum = walk.maximum + panel * kPanel;
   float* sum = walk.sum + panel * kPanel;
   scores(sight, walk.head_dim, walk.keys, walk.head_dim, walk.query + panel * walk.head_dim * kPanel,
-         walk.scores);
+         walk.scores, &ahead);
   for_groups(sight.vectors, [&](auto group, std::int64_t v) HWY_ATTR {
     const std::int64_t first = v * kLanes;
     normalise<decltype(group)::value>(sight, v, walk.scores + first, maximum + first, sum + first,
@@ -146,12 +158,16 @@ void attend(const Walk& walk, std::int64_t panel, const Sight& sight) {
   });
   const auto add_values = [&](const Sight& safe) HWY_ATTR {
     for_groups(sight.vectors, [&](auto group, std::int64_t v) HWY_ATTR {
-      add_weighted_values<decltype(group)::value>(walk, safe, v, out);
+      add_weighted_values<decltype(group)::value>(walk, safe, v, out, ahead);
     });
   };
   const Span some = sight.any(), open = sight.all(0, sight.vectors);
   const auto finite = [&](std::int64_t begin, std::int64_t end) HWY_ATTR {
-    return begin >= end || all_finite(walk.values + begin * walk.value_rows, (end - begin) * walk.value_rows);
+    if (begin >= end) return true;
+    if (values == Values::unknown)
+      values = all_finite(walk.values, keys * walk.value_rows) ? Values::finite : Values::any;
+    return values == Values::finite ||
+           all_finite(walk.values + begin * walk.value_rows, (end - begin) * walk.value_rows);
   };
   if (finite(some.begin, std::min(open.begin, some.end)) && finite(open.end, some.end)) {
     add_values(sight);
@@ -212,17 +228,18 @@ void forward_block_of(Context& own, const ForwardBlock& block) {
   Walk walk;
   walk.head_dim = block.head_dim;
   walk.value_dim = block.value_dim;
-  walk.value_rows = round_up(block.value_dim, kRowMultiple);
+  walk.value_rows = round_up(block.value_dim, kPanelRowMultiple);
   Workspace workspace(own);
   const auto take = [&](std::int64_t count) { return workspace.take(static_cast<std::size_t>(count)); };
   walk.query = take(panels * kPanel * walk.head_dim);
-  walk.out = take(panels * kPanel * walk.value_rows);
+  walk.out = take((panels * walk.value_rows + kLanes) * kPanel);
   walk.maximum = take(panels * kPanel);
   walk.sum = take(panels * kPanel);
   walk.scores = take((kKeyTile + kRowSlack) * kPanel);
   walk.decay = take(kPanel);
   walk.keys = take((kKeyTile + kRowSlack) * walk.head_dim);
   walk.values = take(kKeyTile * walk.value_rows);
+  float* room = take(panel_room(walk.head_dim));
 
   std::fill_n(walk.out, panels * kPanel * walk.value_rows, 0.0f);
   std::fill_n(walk.maximum, panels * kPanel, -std::numeric_limits<float>::infinity());
@@ -234,7 +251,7 @@ void forward_block_of(Context& own, const ForwardBlock& block) {
     const auto zeros = [&](std::int64_t count) {
       return workspace.take_zeroed(static_cast<std::size_t>(count));
     };
-    groups.out = zeros(panels * kPanel * walk.value_rows);
+    groups.out = zeros((panels * walk.value_rows + kLanes) * kPanel);
     groups.out_rest = zeros(panels * kPanel * walk.value_rows);
     groups.sum = zeros(panels * kPanel);
     groups.sum_rest = zeros(panels * kPanel);
@@ -242,33 +259,45 @@ void forward_block_of(Context& own, const ForwardBlock& block) {
     std::fill_n(groups.maximum, panels * kPanel, -std::numeric_limits<float>::infinity());
   }
   const auto queries_of = [&](std::int64_t p) { return std::min(kPanel, block.count - p * kPanel); };
-  for (std::int64_t p = 0; p < panels; ++p) {
+  bool read[kMaxQueries / kPanel] = {};
+  const auto read_queries = [&](std::int64_t p) HWY_ATTR {
     read_panel(queries_of(p), walk.head_dim, block.query.from(p * kPanel),
-               walk.query + p * kPanel * walk.head_dim, block.scale, walk.keys);
-  }
-
+               walk.query + p * kPanel * walk.head_dim, block.scale, room);
+    read[p] = true;
+  };
   Sight sight;
+  Ahead ahead;
   HWY_ALIGN std::uint8_t seen[kKeyTile * kPanel];
   const auto walk_over = [&](const KeyRange& range, const Visible& visible, const Span& all) HWY_ATTR {
+    std::int64_t first = 0;
     for (std::int64_t j = all.begin; j < all.end; j += kKeyTile) {
       const std::int64_t keys = std::min(all.end - j, kKeyTile);
       if (j % kKeyGroup == 0 && j > all.begin)
         for (std::int64_t p = 0; p < panels; ++p) end_group(walk, groups, p);
+      // The panels that see some of the tile's keys, if no boolean mask hides them.
+      while (first < panels && visible.interval[first * kPanel + queries_of(first) - 1].end <= j) ++first;
+      std::int64_t last = first;
+      while (last < panels && visible.interval[last * kPanel].begin < j + keys) ++last;
       bool packed = false;
-      // The next tile's rows are asked for panel by panel: all at once they would fill the queue of misses.
-      const std::int64_t next = j + kKeyTile, rows_ahead = std::min(all.end - next, kKeyTile);
-      for (std::int64_t p = 0; p < panels; ++p) {
-        for (std::int64_t row = rows_ahead * p / panels; row < rows_ahead * (p + 1) / panels; ++row) {
-          tiles::fetch_row(range.key, next + row);
-          tiles::fetch_row(range.value, next + row);
-        }
+      Values values = Values::unknown;
+      const std::int64_t next = j + keys, rows_ahead = std::min(all.end - next, kKeyTile);
+      for (std::int64_t p = first; p < last; ++p) {
         if (!look(visible, p * kPanel, queries_of(p), j, keys, seen, sight)) continue;
+        if (!read[p]) read_queries(p);
         if (!packed) {
           pack_rows(walk.keys, walk.head_dim, range.key.from(j), keys, walk.head_dim);
           pack_rows(walk.values, walk.value_rows, range.value.from(j), keys, walk.value_rows);
           packed = true;
         }
-        attend(walk, p, sight);
+        // The rows of the next tile and of the next panel are asked for while the products run.
+        const Mask::Interval share = {next + rows_ahead * (p - first) / (last - first),
+                                      next + rows_ahead * (p + 1 - first) / (last - first)};
+        ahead.start(fetches_of(walk, sight));
+        fetch_apart(ahead, range.key, share);
+        fetch_apart(ahead, range.value, share);
+        if (p + 1 < panels && !read[p + 1])
+          fetch_apart(ahead, block.query, {(p + 1) * kPanel, (p + 1) * kPanel + queries_of(p + 1)});
+        attend(walk, p, sight, keys, values, ahead);
         groups.open[p] = true;
       }
     }
@@ -280,20 +309,18 @@ void forward_block_of(Context& own, const ForwardBlock& block) {
   for (std::int64_t p = 0; p < panels; ++p) {
     const bool grouped = groups.any[p];
     if (grouped) end_group(walk, groups, p);
-    float* out = (grouped ? groups.out : walk.out) + p * kPanel * walk.value_rows;
+    const float* out = (grouped ? groups.out : walk.out) + p * kPanel * walk.value_rows;
     for (std::int64_t i = 0; i < kPanel; i += kLanes) {
       float* sum = (grouped ? groups.sum : walk.sum) + p * kPanel + i;
       float* maximum = walk.maximum + p * kPanel + i;
       const V total = hn::Load(d, sum);
       // A query that saw no key has the sum 0 and gives zeros.
       const V inverse = hn::IfThenZeroElse(hn::Eq(total, hn::Zero(d)), hn::Div(hn::Set(d, 1.0f), total));
-      for (std::int64_t m = 0; m < walk.value_dim; ++m) {
-        float* at = out + m * kPanel + i;
-        hn::Store(hn::Mul(hn::Load(d, at), inverse), d, at);
-      }
+      hn::Store(inverse, d, walk.decay + i);
       hn::Store(hn::Add(hn::Load(d, maximum), kernels::HWY_NAMESPACE::fast_log(d, total)), d, maximum);
     }
-    write_panel(queries_of(p), walk.value_dim, out, block.out.from(p * kPanel), walk.values);
+    write_panel(queries_of(p), walk.value_dim, out, walk.decay, block.out.from(p * kPanel), block.stream,
+                walk.values);
   }
   if (block.normaliser == nullptr) return;
   for (std::int64_t i = 0; i < block.count; ++i)

@@ -99,7 +99,7 @@ HWY_INLINE bool look(const Visible& visible, std::int64_t query, std::int64_t qu
 /// cache. The order of the sum is the same wherever it is called, so that the backward pass meets the forward
 /// pass's scores bit for bit.
 HWY_INLINE void scores(const Sight& sight, std::int64_t dim, const float* rows, std::int64_t step,
-                       const float* columns, float* scores) {
+                       const float* columns, float* scores, Ahead* ahead = nullptr) {
   constexpr std::int64_t slice = 128;
   const Span some = sight.any();
   std::int64_t begin = some.begin / kBlockRows * kBlockRows;
@@ -115,9 +115,9 @@ HWY_INLINE void scores(const Sight& sight, std::int64_t dim, const float* rows, 
       const float *a = rows + begin * step + e, *b = columns + e * kPanel + v * kLanes;
       float* c = scores + begin * kPanel + v * kLanes;
       if (e == 0) {
-        multiply<Left::plain, Start::zero>(end - begin, w - v, terms, a, step, b, kPanel, c, kPanel);
+        multiply<Left::plain, Start::zero>(end - begin, w - v, terms, a, step, b, kPanel, c, kPanel, ahead);
       } else {
-        multiply<Left::plain, Start::add>(end - begin, w - v, terms, a, step, b, kPanel, c, kPanel);
+        multiply<Left::plain, Start::add>(end - begin, w - v, terms, a, step, b, kPanel, c, kPanel, ahead);
       }
     }
     begin = end;

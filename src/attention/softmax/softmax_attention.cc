@@ -148,6 +148,7 @@ void SoftmaxAttention::forward(Context& context, const AttentionOutputs& outputs
     block.fresh = keys_of(inputs, b, h, 0, sizes.keys);
     block.sees_fresh = sights.own(b, first);
     block.out = rows_of(outputs.out, b, h).from(first);
+    block.stream = outputs.out.size() >= kBeyondCaches;
     if (outputs.normaliser.rank() != 0) {
       block.normaliser = outputs.normaliser.at(b, first, h);
       block.normaliser_stride = outputs.normaliser.stride(1);

@@ -17,6 +17,7 @@
 #include "attention/tiles/rows-inl.h"
 #include "hwy/highway.h"
 #include "kernels/simd_math-inl.h"
+#include "kernels/transpose-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace linnet::softmax::HWY_NAMESPACE {
@@ -25,6 +26,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 using D = hn::ScalableTag<float>;
 using V = hn::Vec<D>;
 namespace tiles = linnet::HWY_NAMESPACE;
+using tiles::Ahead;
 using tiles::all_finite;
 using tiles::Left;
 using tiles::pack_rows;
@@ -46,6 +48,9 @@ constexpr int kRowsOf = kManyRegisters ? (N == 4 ? 6 : 8)
 // at any multiple of kBlockRows, kRowSlack more are read and written.
 constexpr std::int64_t kRowMultiple = 24;
 constexpr std::int64_t kRowSlack = 8;
+
+// The same for products whose columns are a panel's queries: three vectors where there are many registers.
+constexpr std::int64_t kPanelRowMultiple = kManyRegisters ? kRowsOf<3> : kRowMultiple;
 
 constexpr std::int64_t round_up(std::int64_t count, std::int64_t multiple) {
   return (count + multiple - 1) / multiple * multiple;
@@ -75,6 +80,11 @@ HWY_INLINE void multiply_tile(std::int64_t first, const std::size_t* depth, cons
   tile.store(c, size(ldc));
 }
 
+/// Fetches rows that lie apart; the hardware foresees the others, or they lie in the caches already.
+HWY_INLINE void fetch_apart(Ahead& ahead, const InputRows& rows, Mask::Interval range) {
+  if (rows.stride != rows.columns) tiles::fetch(ahead, rows, range);
+}
+
 /// Terms begin … end of a sum.
 struct Span {
   std::int64_t begin, end;
@@ -82,14 +92,16 @@ struct Span {
 
 /// c[r][n] = start + Σ_k A(r, k) b[k][n] for rows of `vectors` vectors, where span(r, R) says which terms the
 /// rows r … r + R take. Rows are rounded up, to a multiple of kRowMultiple at most: what a and c hold there
-/// is read and written, and means nothing.
+/// is read and written, and means nothing. `ahead` fetches once for each tile of C.
 template <Left kLeft, Start kStart, class SpanOf>
 HWY_INLINE void multiply(std::int64_t rows, std::int64_t vectors, const SpanOf& span, const float* a,
-                         std::int64_t step, const float* b, std::int64_t ldb, float* c, std::int64_t ldc) {
+                         std::int64_t step, const float* b, std::int64_t ldb, float* c, std::int64_t ldc,
+                         Ahead* ahead = nullptr) {
   for_groups(vectors, [&](auto group, std::int64_t v) HWY_ATTR {
     constexpr int N = decltype(group)::value;
     constexpr int R = kRowsOf<N>;
     for (std::int64_t r = 0; r < rows; r += R) {
+      if (ahead != nullptr) ahead->fetch();
       const Span terms = span(r, R);
       std::size_t depth[N];
       std::fill_n(depth, N, static_cast<std::size_t>(terms.end));
@@ -116,64 +128,50 @@ HWY_INLINE V exp_not_positive(V x) {
   return hn::IfThenZeroElse(hn::Lt(x, hn::Set(d, -86.9f)), hn::Mul(p, hn::BitCast(d, exponent)));
 }
 
-/// to[c][r] = scale · from[r][c] for a block of up to 4 rows and 4 columns.
-HWY_INLINE void transpose_block(std::int64_t rows, std::int64_t columns, const float* from,
-                                std::int64_t from_stride, float* to, std::int64_t to_stride, float scale) {
-#if HWY_TARGET != HWY_SCALAR
-  if (rows == 4 && columns == 4) {
-    const hn::FixedTag<float, 4> d4;
-    const auto factor = hn::Set(d4, scale);
-    const auto r0 = hn::LoadU(d4, from), r1 = hn::LoadU(d4, from + from_stride);
-    const auto r2 = hn::LoadU(d4, from + 2 * from_stride), r3 = hn::LoadU(d4, from + 3 * from_stride);
-    const auto lower02 = hn::InterleaveLower(d4, r0, r2), lower13 = hn::InterleaveLower(d4, r1, r3);
-    const auto upper02 = hn::InterleaveUpper(d4, r0, r2), upper13 = hn::InterleaveUpper(d4, r1, r3);
-    hn::StoreU(hn::Mul(factor, hn::InterleaveLower(d4, lower02, lower13)), d4, to);
-    hn::StoreU(hn::Mul(factor, hn::InterleaveUpper(d4, lower02, lower13)), d4, to + to_stride);
-    hn::StoreU(hn::Mul(factor, hn::InterleaveLower(d4, upper02, upper13)), d4, to + 2 * to_stride);
-    hn::StoreU(hn::Mul(factor, hn::InterleaveUpper(d4, upper02, upper13)), d4, to + 3 * to_stride);
-    return;
-  }
-#endif
-  for (std::int64_t r = 0; r < rows; ++r) {
-    for (std::int64_t c = 0; c < columns; ++c) to[c * to_stride + r] = scale * from[r * from_stride + c];
-  }
+/// Floats of working memory that read_panel needs for rows of `dim` numbers. Rows there begin at multiples of
+/// 16 bytes.
+constexpr std::int64_t panel_room(std::int64_t dim) { return kPanel * round_up(dim, 4); }
+
+/// A panel [dim, 48] from up to 48 rows [count, width] that begin at multiples of 16 bytes; the memory of all
+/// 48 is read. Absent rows are zero.
+HWY_INLINE void transpose_rows(std::int64_t count, std::int64_t dim, const float* rows, std::int64_t width,
+                               float* panel) {
+  const auto size = [](std::int64_t n) { return static_cast<std::size_t>(n); };
+  const std::int64_t whole = dim / 4 * 4;
+  kernels::HWY_NAMESPACE::transpose_tile(D(), panel, size(kPanel), rows, size(width), size(kPanel),
+                                         size(whole));
+  for (std::int64_t e = whole; e < dim; ++e)
+    for (std::int64_t i = 0; i < count; ++i) panel[e * kPanel + i] = rows[i * width + e];
+  for (std::int64_t e = 0; e < dim && count < kPanel; ++e)
+    std::fill(panel + e * kPanel + count, panel + (e + 1) * kPanel, 0.0f);
 }
 
-// Both ways walk along the rows of the caller's tensor, whose stride may put all of them into the same few
-// lines of a cache. `room` is memory for 48 rows of f32.
-
-/// A panel of up to 48 rows [count, dim] as [dim, 48]; absent rows are zero.
-HWY_INLINE void read_panel(std::int64_t count, std::int64_t dim, InputRows rows, float* panel, float scale,
-                           float* room) {
-  if (rows.half()) {
-    pack_rows(room, dim, rows, count, dim);
-    rows = dense_rows(room, dim);
-  }
-  if (count < kPanel) std::fill_n(panel, dim * kPanel, 0.0f);
-  const float* data = rows.floats();
-  for (std::int64_t i = 0; i < count; i += 4) {
-    for (std::int64_t k = 0; k < 4; ++k) tiles::fetch_row(rows, i + tiles::kRowsAhead + k);
-    for (std::int64_t e = 0; e < dim; e += 4) {
-      transpose_block(std::min<std::int64_t>(4, count - i), std::min<std::int64_t>(4, dim - e),
-                      data + i * rows.stride + e, rows.stride, panel + e * kPanel + i, kPanel, scale);
-    }
-  }
+/// The same from scale times the caller's rows. `room` is memory for panel_room(dim) floats.
+HWY_INLINE void read_panel(std::int64_t count, std::int64_t dim, const InputRows& rows, float* panel,
+                           float scale, float* room) {
+  const std::int64_t width = round_up(dim, 4);
+  pack_rows(room, width, rows, count, dim);
+  for (std::int64_t i = 0; i < count * width; ++i) room[i] *= scale;
+  transpose_rows(count, dim, room, width, panel);
 }
 
-/// A panel [dim, 48] as its first `count` rows [count, dim].
-HWY_INLINE void write_panel(std::int64_t count, std::int64_t dim, const float* panel, const OutputRows& rows,
-                            float* room) {
-  const bool narrow = rows.half();
-  float* data = narrow ? room : rows.floats();
-  const std::int64_t stride = narrow ? dim : rows.stride;
-  for (std::int64_t i = 0; i < count; i += 4) {
-    for (std::int64_t k = 0; k < 4; ++k) tiles::fetch_row(rows, i + tiles::kRowsAhead + k);
-    for (std::int64_t m = 0; m < dim; m += 4) {
-      transpose_block(std::min<std::int64_t>(4, dim - m), std::min<std::int64_t>(4, count - i),
-                      panel + m * kPanel + i, kPanel, data + i * stride + m, stride, 1.0f);
-    }
+/// The first `count` rows = factor[i] · a panel [dim, 48], whose memory is read up to a whole vector of rows.
+/// `room` is memory for 48 rows of whole vectors. `stream` asks for stores past the caches, where rows are
+/// whole vectors.
+HWY_INLINE void write_panel(std::int64_t count, std::int64_t dim, const float* panel, const float* factor,
+                            const OutputRows& rows, bool stream, float* room) {
+  const auto size = [](std::int64_t n) { return static_cast<std::size_t>(n); };
+  const std::int64_t width = round_up(dim, kLanes);
+  kernels::HWY_NAMESPACE::transpose_tile(D(), room, size(width), panel, size(kPanel), size(width),
+                                         size(round_up(count, 4)));
+  const std::int64_t vector = kLanes * rows.element();
+  stream = stream && rows.columns % kLanes == 0 && rows.stride % kLanes == 0 &&
+           reinterpret_cast<std::uintptr_t>(rows.data) % static_cast<std::uintptr_t>(vector) == 0;
+  for (std::int64_t i = 0; i < count; ++i) {
+    if (!stream) tiles::fetch_row(rows, i + tiles::kRowsAhead);
+    store_row(rows, i, room + i * width, factor[i], stream);
   }
-  for (std::int64_t i = 0; narrow && i < count; ++i) store_row(rows, i, room + i * dim);
+  if (stream) hwy::FlushStream();
 }
 
 }  // namespace linnet::softmax::HWY_NAMESPACE

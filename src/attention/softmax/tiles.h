@@ -50,6 +50,7 @@ struct ForwardBlock {
   KeyRange cached, fresh;  ///< what a state holds and the call's own keys
   Visible sees_cached, sees_fresh;
   OutputRows out;
+  bool stream = false;          ///< whether `out` is written past the caches
   float* normaliser = nullptr;  ///< may be null
   std::int64_t normaliser_stride = 0;
 };

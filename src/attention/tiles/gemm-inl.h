@@ -19,6 +19,7 @@
 #include <cstddef>
 #include <type_traits>
 
+#include "attention/tiles/ahead-inl.h"
 #include "hwy/highway.h"
 #include "kernels/transpose-inl.h"
 
@@ -59,54 +60,6 @@ template <Left kLeft>
 HWY_INLINE const float* left_at(const float* a, std::size_t ld, std::size_t row, std::size_t k) {
   return kLeft == Left::plain ? a + row * ld + k : a + k * ld + row;
 }
-
-/// Rows of memory that are needed soon. The products fetch a few of them as they go: all at once they would
-/// fill the machine's queue of misses and stall it, and the hardware does not look ahead where a head's rows
-/// lie far apart.
-class Ahead {
- public:
-  /// Products call Fetch once in so many steps of their depth.
-  static constexpr std::size_t kSteps = 16;
-
-  /// Forgets what is left; what is added from now on is spread over `fetches` calls of Fetch.
-  void start(std::size_t fetches) {
-    first_ = last_ = lines_ = lines_a_fetch_ = column_ = 0;
-    fetches_ = fetches;
-  }
-
-  /// `rows` rows of `bytes` bytes, `stride` bytes apart.
-  void add(const void* data, std::ptrdiff_t stride, std::size_t rows, std::size_t bytes) {
-    if (rows == 0) return;
-    areas_[last_++] = {static_cast<const std::byte*>(data), stride, rows, bytes};
-    lines_ += rows * ((bytes + kLine - 1) / kLine);
-    lines_a_fetch_ = (lines_ + fetches_ - 1) / fetches_;
-  }
-
-  HWY_INLINE void fetch() {
-    for (std::size_t i = 0; i < lines_a_fetch_ && first_ < last_; ++i) {
-      Area& area = areas_[first_];
-      __builtin_prefetch(area.data + column_, 0, 2);
-      column_ += kLine;
-      if (column_ >= area.bytes) {
-        column_ = 0;
-        area.data += area.stride;
-        if (--area.rows == 0) ++first_;
-      }
-    }
-  }
-
- private:
-  static constexpr std::size_t kLine = 64;  // bytes of a cache line
-
-  struct Area {
-    const std::byte* data;
-    std::ptrdiff_t stride;
-    std::size_t rows, bytes;
-  };
-
-  Area areas_[8];
-  std::size_t first_ = 0, last_ = 0, column_ = 0, lines_ = 0, lines_a_fetch_ = 0, fetches_ = 1;
-};
 
 /// sum = fade · sum + term, where `rest` keeps what the additions so far rounded off (Kahan 1965).
 HWY_INLINE void collect_vector(float* HWY_RESTRICT sum, float* HWY_RESTRICT rest, Vec32 term, Vec32 fade) {

@@ -7,6 +7,9 @@
 
 namespace linnet {
 
+/// Elements from which on a tensor is larger than the caches: stores past them pay.
+inline constexpr std::int64_t kBeyondCaches = std::int64_t{1} << 20;
+
 /// The rows of one head in a tensor of f32 or bf16: row i begins i · `stride` elements behind `data`.
 template <class Byte>
 struct BasicRows {
