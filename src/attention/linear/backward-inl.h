@@ -179,7 +179,7 @@ class BackwardSweep : public Sweep<Task> {
   HWY_NOINLINE void write_tile(const FloatView& gradient, const float* tile, std::size_t ld,
                                Mask::Interval range) {
     const OutputRows rows = rows_of(gradient, this->block_.batch, this->head());
-    const bool stream = can_stream(gradient);
+    const bool stream = gradient.size() >= kBeyondCaches && whole_vectors(rows);
     for (std::int64_t i = 0; i < range.end - range.begin; ++i)
       store_row(rows, static_cast<std::size_t>(range.begin + i), tile + static_cast<std::size_t>(i) * ld,
                 1.0f, stream);

@@ -36,6 +36,7 @@ class KeySweep : public BackwardSweep<KeySweep> {
       return store_initial_gradient();
     }
     walk(to_initial ? &plan_.final_step() : nullptr);
+    hwy::FlushStream();
     if (to_initial) store_initial_gradient();
     // Padding is seen by nobody.
     const Mask::Interval padding = {call_.visible_keys(block_.batch), call_.sizes.keys};

@@ -44,9 +44,6 @@ class ForwardSweep : public Sweep<ForwardSweep> {
         query_scale_(scales_.query.size()),
         highest_(scales_.query.size()) {
     take_pieces(width_ * ldm_ + width_, workspace_);
-    const std::int64_t lanes = hn::Lanes(F32());
-    stream_ = outputs.out.rank() != 0 && can_stream(outputs.out) && block.first_column % lanes == 0 &&
-              block.last_column % lanes == 0;
   }
 
   void run(LinearState* final, const FinalKeySums& key_sums) {
@@ -56,7 +53,7 @@ class ForwardSweep : public Sweep<ForwardSweep> {
       walk(final != nullptr ? &plan_.final_step() : nullptr);
     else
       gather(plan_.final_step());
-    if (stream_) hwy::FlushStream();
+    hwy::FlushStream();
     if (final != nullptr) store_states(*final, key_sums);
     if (block_.first_column != 0) return;
     if (outputs_.non_positive != nullptr) std::atomic_ref(*outputs_.non_positive) += non_positive_;
@@ -74,8 +71,9 @@ class ForwardSweep : public Sweep<ForwardSweep> {
     query_ = rows_of(call_.inputs.query, block_.batch, head());
     key_ = rows_of(call_.inputs.key, block_.batch, head());
     value_ = values(head());
-    if (outputs_.out.rank() != 0)
-      out_ = rows_of(outputs_.out, block_.batch, head(), block_.first_column, block_.last_column);
+    if (outputs_.out.rank() == 0) return;
+    out_ = rows_of(outputs_.out, block_.batch, head(), block_.first_column, block_.last_column);
+    stream_ = outputs_.out.size() >= kBeyondCaches && whole_vectors(out_);
   }
 
   void load_states() {
@@ -321,11 +319,11 @@ class ForwardSweep : public Sweep<ForwardSweep> {
   std::vector<double> query_scale_, highest_;            // with log-scales: of the queries, and m [C]
   const float least_ = least_denominator(call_.scaled);  // what denominators must exceed
   std::int64_t non_positive_ = 0, vanished_ = 0;         // denominators
-  bool stream_ = false;
 
   // The head at work.
   InputRows query_, key_, value_;
   OutputRows out_;
+  bool stream_ = false;  // whether `out_` is written past the caches
 };
 
 void run_forward_block(Context& own, const LinearCall& call, const AttentionOutputs& outputs,

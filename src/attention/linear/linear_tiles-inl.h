@@ -30,19 +30,6 @@ HWY_INLINE std::size_t tile_stride(std::size_t columns) {
   return padded % 256 == 0 ? padded + kPad : padded;
 }
 
-/// Whether stores past the caches suit `tensor`: they pay where it is larger than the caches are, and need
-/// whole vectors.
-inline HWY_NOINLINE bool can_stream(const FloatView& tensor) {
-  if (tensor.size() < kBeyondCaches) return false;
-  const bool half = tensor.dtype() == DType::bf16;
-  const std::int64_t lanes = hn::Lanes(F32());
-  const auto aligned = [&](std::int64_t floats) { return floats % lanes == 0; };
-  const void* data = half ? static_cast<const void*>(tensor.as<bf16>().data()) : tensor.as<float>().data();
-  const auto vector = static_cast<std::uintptr_t>(lanes) * (half ? sizeof(bf16) : sizeof(float));
-  return aligned(tensor.stride(0)) && aligned(tensor.stride(1)) && aligned(tensor.stride(2)) &&
-         aligned(tensor.extent(3)) && reinterpret_cast<std::uintptr_t>(data) % vector == 0;
-}
-
 /// tile = rows `range` of x, then zeros up to `padded` rows.
 inline HWY_NOINLINE void load_rows(const InputRows& x, Mask::Interval range, float* tile, std::size_t ld,
                                    std::size_t padded) {

@@ -30,6 +30,7 @@ class QuerySweep : public BackwardSweep<QuerySweep> {
     if (call_.continues(block_.batch)) load_states();
     const bool to_final = of_decay_ && gradient_call_.reaches_final(block_.batch);
     walk(to_final ? &plan_.final_step() : nullptr);
+    hwy::FlushStream();
     if (to_final && plan_.final_step().has_core(initial_)) add_final_decay_gradient();
   }
 

@@ -164,9 +164,7 @@ HWY_INLINE void write_panel(std::int64_t count, std::int64_t dim, const float* p
   const std::int64_t width = round_up(dim, kLanes);
   kernels::HWY_NAMESPACE::transpose_tile(D(), room, size(width), panel, size(kPanel), size(width),
                                          size(round_up(count, 4)));
-  const std::int64_t vector = kLanes * rows.element();
-  stream = stream && rows.columns % kLanes == 0 && rows.stride % kLanes == 0 &&
-           reinterpret_cast<std::uintptr_t>(rows.data) % static_cast<std::uintptr_t>(vector) == 0;
+  stream = stream && tiles::whole_vectors(rows);
   for (std::int64_t i = 0; i < count; ++i) {
     if (!stream) tiles::fetch_row(rows, i + tiles::kRowsAhead);
     store_row(rows, i, room + i * width, factor[i], stream);

@@ -84,6 +84,14 @@ HWY_INLINE void store_row(const OutputRows& rows, std::int64_t row, const float*
     copy_row(reinterpret_cast<float*>(rows.at(row)), from, rows.columns, scale, stream);
 }
 
+/// Whether every row is whole vectors from the boundary of one on, as stores past the caches need it.
+HWY_INLINE bool whole_vectors(const OutputRows& rows) {
+  const std::int64_t lanes = hn::Lanes(hn::ScalableTag<float>());
+  return rows.columns % lanes == 0 && rows.stride % lanes == 0 &&
+         reinterpret_cast<std::uintptr_t>(rows.data) % static_cast<std::uintptr_t>(lanes * rows.element()) ==
+             0;
+}
+
 /// Rows that are asked for before they are read.
 constexpr std::int64_t kRowsAhead = 8;
 
