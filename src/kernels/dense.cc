@@ -166,6 +166,15 @@ void PackedMatrix::pack_transposed(Context& context, View<const float> w) {
   pack_panels(context, storage_->panels(), storage_->layout, w.data(), 1, w.stride(0));
 }
 
+void PackedMatrix::pack_both(Context& context, PackedMatrix& transposed, PackedMatrix& straight,
+                             View<const float> w) {
+  const bool floats = transposed.type_ == WeightType::f32 && straight.type_ == WeightType::f32;
+  if (floats && packs_both(w))
+    return pack_both_panels(context, transposed.storage_->panels(), straight.storage_->panels(), w);
+  transposed.pack_transposed(context, w);
+  straight.pack(context, w);
+}
+
 void PackedMatrix::unpack_transposed(View<float> w) const {
   assert(w.extent(0) == outputs_ && w.extent(1) == inputs_);
   if (storage_->narrow) return storage_->narrow->unpack_transposed(w);

@@ -41,6 +41,10 @@ class PackedMatrix {
   /// From the transpose, w [outputs, inputs]: how weights are stored.
   void pack_transposed(Context& context, View<const float> w);
 
+  /// transposed.pack_transposed(w) and straight.pack(w), which read w once where it is large.
+  static void pack_both(Context& context, PackedMatrix& transposed, PackedMatrix& straight,
+                        View<const float> w);
+
   /// What was packed, as the type holds it, into w [outputs, inputs]; zeros before the first pack.
   void unpack_transposed(View<float> w) const;
 

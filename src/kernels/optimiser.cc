@@ -25,7 +25,10 @@ void moments_piece(float* p, float* m, float* v, const float* g, std::int64_t n,
   const FloatVector keep = hn::Set(d, 1 - step.learning_rate * step.weight_decay);
   const FloatVector length = hn::Set(d, rate), correction = hn::Set(d, variance),
                     epsilon = hn::Set(d, step.epsilon), factor = hn::Set(d, step.factor);
+  constexpr std::int64_t ahead = 512;  // from memory the hardware alone fetches too late
   for_vectors(n, [&](auto lanes, std::int64_t i) {
+    for (const float* changed : {p, m, v}) __builtin_prefetch(changed + i + ahead, 1);
+    __builtin_prefetch(g + i + ahead);
     const FloatVector gradient = hn::Mul(factor, lanes.load(g + i));
     const FloatVector first = hn::MulAdd(beta1, lanes.load(m + i), hn::Mul(rest1, gradient));
     const FloatVector second =

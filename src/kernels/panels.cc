@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/parallel.h"
+#include "hwy/cache_control.h"
 #include "kernels/narrow.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -76,6 +77,33 @@ void pack_rows(float* to, const float* w, std::int64_t stride, std::int64_t rows
                    static_cast<std::size_t>(std::min(block, rows - k)));
 }
 
+// Both are dense, `from` where vectors of 16 bytes are, `to` where whole ones are.
+void copy_past_caches(float* to, const float* from, std::int64_t count) {
+  const hn::CappedTag<float, 16> d;
+  for (std::int64_t i = 0; i < count; i += static_cast<std::int64_t>(hn::Lanes(d)))
+    hn::Stream(hn::LoadU(d, from + i), d, to + i);
+}
+
+/// 64 rows of W [64, inputs], `stride` floats apart: the panel of Wᵀ that consists of them, and their rows in
+/// the panels of W, of which the first are `straight` and the others `panel_floats` apart.
+void pack_rows_both(float* transposed, float* straight, std::int64_t panel_floats, const float* w,
+                    std::int64_t stride, std::int64_t inputs) {
+  constexpr std::int64_t width = PanelLayout::columns;
+  const hn::CappedTag<float, 16> d;
+  HWY_ALIGN float block[width * width];
+  for (std::int64_t k = 0; k < inputs; k += width) {
+    float* rows = straight + k / width * panel_floats;
+    for (std::int64_t r = 0; r < width; ++r) {
+      const float* from = w + r * stride + k;
+      for (std::int64_t next = width; next < 2 * width; next += 16) __builtin_prefetch(from + next);
+      copy_past_caches(rows + r * width, from, width);
+    }
+    transpose_tile(d, block, width, w + k, static_cast<std::size_t>(stride), width, width);
+    copy_past_caches(transposed + k * width, block, width * width);
+  }
+  hwy::FlushStream();
+}
+
 template <class T>
 void multiply_columns(View<float> c, View<const float> a, const T* packed, const PanelLayout& layout,
                       std::int64_t first, std::int64_t last, const Epilogue& epilogue) {
@@ -119,8 +147,14 @@ namespace {
 
 HWY_EXPORT(finish);
 HWY_EXPORT(pack_rows);
+HWY_EXPORT(pack_rows_both);
 HWY_EXPORT(multiply_floats);
 HWY_EXPORT(multiply_pairs);
+
+/// Whether all rows begin at multiples of 16 bytes.
+bool rows_aligned(const float* rows, std::int64_t stride) {
+  return stride % 4 == 0 && reinterpret_cast<std::uintptr_t>(rows) % 16 == 0;
+}
 
 void pack_panel(float* to, std::int64_t rows, std::int64_t padded_rows, std::int64_t n, const float* b,
                 std::int64_t k_stride, std::int64_t n_stride) {
@@ -132,8 +166,7 @@ void pack_panel(float* to, std::int64_t rows, std::int64_t padded_rows, std::int
       std::memcpy(to + k * width, b + k * k_stride, static_cast<std::size_t>(n) * sizeof(float));
     return;
   }
-  const bool aligned = n_stride % 4 == 0 && reinterpret_cast<std::uintptr_t>(b) % 16 == 0;
-  if (n == width && k_stride == 1 && rows % 4 == 0 && aligned)
+  if (n == width && k_stride == 1 && rows % 4 == 0 && rows_aligned(b, n_stride))
     return HWY_DYNAMIC_DISPATCH(pack_rows)(to, b, n_stride, rows);
   // A cache line of the source at a time, whose 16 floats go to 16 lines that stay in the first cache.
   for (std::int64_t block = 0; block < rows; block += 16) {
@@ -154,6 +187,24 @@ void pack_panels(Context& context, float* packed, const PanelLayout& layout, con
     const std::int64_t j = panel * PanelLayout::columns;
     pack_panel(packed + panel * layout.panel_floats(), layout.inputs, layout.padded_inputs(),
                std::min(PanelLayout::columns, layout.outputs - j), b + j * n_stride, k_stride, n_stride);
+  });
+}
+
+bool packs_both(View<const float> w) {
+  // Half a megabyte of numbers: those of a few such matrices are more than the second cache holds.
+  constexpr std::int64_t least = std::int64_t{1} << 19;
+  constexpr std::int64_t width = PanelLayout::columns;
+  return w.extent(0) * w.extent(1) >= least && w.extent(0) % width == 0 && w.extent(1) % width == 0 &&
+         rows_aligned(w.data(), w.stride(0));
+}
+
+void pack_both_panels(Context& context, float* transposed, float* straight, View<const float> w) {
+  constexpr std::int64_t width = PanelLayout::columns;
+  const std::int64_t outputs = w.extent(0), inputs = w.extent(1);
+  parallel_for(context, outputs / width, [&](std::int64_t panel) {
+    HWY_DYNAMIC_DISPATCH(pack_rows_both)
+    (transposed + panel * width * inputs, straight + panel * width * width, width * outputs,
+     w.at(panel * width), w.stride(0), inputs);
   });
 }
 

@@ -31,6 +31,13 @@ struct PanelLayout {
 void pack_panels(Context& context, float* packed, const PanelLayout& layout, const float* b,
                  std::int64_t k_stride, std::int64_t n_stride);
 
+/// Whether W is so large that its panels do not stay in the caches, and consists of whole blocks of 64 × 64.
+bool packs_both(View<const float> w);
+
+/// Writes Wᵀ and W in panels past the caches, for W [outputs, inputs] of which `packs_both` holds. It is read
+/// once.
+void pack_both_panels(Context& context, float* transposed, float* straight, View<const float> w);
+
 /// Writes element (k, n) of the matrix to b[k · k_stride + n · n_stride].
 void unpack_panels(float* b, std::int64_t k_stride, std::int64_t n_stride, const float* packed,
                    const PanelLayout& layout);

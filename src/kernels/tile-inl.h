@@ -72,16 +72,17 @@ struct NextPanel {
 };
 
 /// The right factor, rows of `stride` words; a column is `from` it. Words are numbers of f32, or hold those
-/// of two rows of bf16, the first one's in their low halves. A missing last row of bf16 is zero.
-template <class Word>
+/// of two rows of bf16, the first one's in their low halves. A missing last row of bf16 is zero. `following`
+/// asks for memory that is needed later, with every row.
+template <class Word, class Following = NextPanel>
 struct PanelRows {
   static constexpr int together = std::is_same_v<Word, float> ? 1 : 2;
   const Word* at;
   std::int64_t stride;
-  NextPanel following = NextPanel::nothing(at);
+  Following following = Following::nothing(at);
 
   HWY_INLINE PanelRows from(std::int64_t column) const {
-    return {at + column, stride, column == 0 ? following : NextPanel::nothing(at)};
+    return {at + column, stride, column == 0 ? following : Following::nothing(at)};
   }
   HWY_INLINE void next() {
     at += stride;

@@ -16,6 +16,7 @@
 #define HWY_TARGET_INCLUDE "kernels/weight_gradient.cc"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
+#include "kernels/ahead-inl.h"
 #include "kernels/lanes-inl.h"
 #include "kernels/tile-inl.h"
 
@@ -46,6 +47,32 @@ void gather(float* to, View<const float> x, std::int64_t begin, std::int64_t end
 // the caches.
 constexpr std::int64_t most_row = 256;
 
+// What a tile asks for beside the rows of x that it reads.
+struct NextSlice {
+  Ahead* ahead = nullptr;
+  std::size_t step = 0;
+
+  static NextSlice nothing(const void*) { return {}; }
+  HWY_INLINE void fetch() {
+    if (++step % Ahead::kSteps == 0 && ahead != nullptr) ahead->fetch();
+  }
+};
+
+// Columns [begin, end) of rows [row, row_end) of x, as far as there are such rows.
+void add_rows(Ahead& ahead, View<const float> x, std::int64_t row, std::int64_t row_end, std::int64_t begin,
+              std::int64_t end) {
+  row_end = std::min(row_end, x.extent(0));
+  if (row < row_end)
+    ahead.add(x.at(row, begin), x.stride(0) * static_cast<std::ptrdiff_t>(sizeof(float)),
+              static_cast<std::size_t>(row_end - row), static_cast<std::size_t>(end - begin) * sizeof(float));
+}
+
+// Asks for the tile of dw that a product will be added to: it lies in the second cache at best.
+void fetch_tile(View<float> dw, std::int64_t i, int rows, std::int64_t j, std::int64_t columns) {
+  for (int r = 0; r < rows; ++r)
+    for (std::int64_t k = 0; k < columns; k += 16) __builtin_prefetch(dw.at(i + r, j + k), 1, 3);
+}
+
 // dw's rows [out, out_end) and columns [in, in_end). A slice of a factor with long rows is copied once, so
 // that the tiles read memory in order. `memory` has room for both.
 void gradient_block(View<float> dw, View<const float> dy, View<const float> x, std::int64_t out,
@@ -55,6 +82,7 @@ void gradient_block(View<float> dw, View<const float> dy, View<const float> x, s
   float* const dy_columns = memory;
   float* const x_panels = memory + (copies_dy ? slice * height : 0);
   HWY_ALIGN float sums[tile_rows * panel];
+  Ahead ahead;
   const std::int64_t slices = (rows + slice - 1) / slice;
   for (std::int64_t s = 0; s < slices; ++s) {
     const std::int64_t begin = rows * s / slices, end = rows * (s + 1) / slices;
@@ -63,23 +91,22 @@ void gradient_block(View<float> dw, View<const float> dy, View<const float> x, s
     if (copies_x) gather(x_panels, x.slice(0, begin, end), in, in_end, panel);
     const View<const float> left = copies_dy ? View<const float>(dy_columns, {inner, height})
                                              : dy.slice(0, begin, end).slice(1, out, out_end);
-    // While this slice is multiplied the next one comes from memory, a few rows with every tile.
+    // While this slice is multiplied the next one comes from memory.
     const std::int64_t tiles = (height + tile_rows - 1) / tile_rows * ((in_end - in + panel - 1) / panel);
-    const std::int64_t rows_ahead = (slice + tiles - 1) / tiles;
-    std::int64_t ahead = end;
+    ahead.start(std::max<std::size_t>(1, static_cast<std::size_t>(tiles * inner) / Ahead::kSteps));
+    add_rows(ahead, dy, end, end + slice, out, out_end);
+    add_rows(ahead, x, end, end + slice, in, in_end);
     for (std::int64_t j = in; j < in_end; j += panel) {
       const std::int64_t n = std::min(panel, in_end - j);
       // Where the last columns of x are no whole panel, a tile would read beyond them.
       const bool direct = !copies_x && n == panel;
       float* const copy = x_panels + (j - in) * inner;
       if (!copies_x && !direct) gather(copy, x.slice(0, begin, end), j, in_end, panel);
-      const FloatRows b = direct ? FloatRows{x.at(begin, j), x.stride(0)} : FloatRows{copy, panel};
-      for (std::int64_t i = out; i < out_end; i += tile_rows, ahead += rows_ahead) {
-        if (ahead < end + slice) {
-          fetch(dy, ahead, ahead + rows_ahead, out, out_end);
-          fetch(x, ahead, ahead + rows_ahead, in, in_end);
-        }
+      const PanelRows<float, NextSlice> b{
+          direct ? x.at(begin, j) : copy, direct ? x.stride(0) : panel, {&ahead}};
+      for (std::int64_t i = out; i < out_end; i += tile_rows) {
         const auto tile = static_cast<int>(std::min<std::int64_t>(tile_rows, out_end - i));
+        fetch_tile(dw, i, tile, j, n);
         tile_product<true>(tile, static_cast<int>(n), sums, false, left.at(0, i - out), left.stride(0), b,
                            inner);
         for (int r = 0; r < tile; ++r) {

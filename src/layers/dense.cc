@@ -35,11 +35,11 @@ void Dense::add_bias(ParameterTable& table, const std::string& name, const Parts
 
 void Dense::pack(Context& context, const ParameterValues& parameters, bool training) {
   const View<const float> weight = parameters.of(weight_);
-  packed_.pack_transposed(context, weight);
-  if (training) {
-    if (!packed_backward_) packed_backward_.emplace(outputs(), inputs(), packed_.type());
-    packed_backward_->pack(context, weight);
-  }
+  if (training && !packed_backward_) packed_backward_.emplace(outputs(), inputs(), packed_.type());
+  if (training)
+    kernels::PackedMatrix::pack_both(context, packed_, *packed_backward_, weight);
+  else
+    packed_.pack_transposed(context, weight);
   if (owns_weight_) parameters.release(weight_);
   if (has_bias_) bias_values_ = parameters.of(bias_);
 }

@@ -278,6 +278,54 @@ TEST(PackedMatrix, MovesAndRepacks) {
   EXPECT_EQ(second.bytes(), 64u * 64u * sizeof(float));
 }
 
+TEST(PackedMatrix, PanelsOfBothWaysAreThoseOfEach) {
+  for (const auto& [outputs, inputs] : {Extents{1024, 512}, Extents{64, 8256}, Extents{832, 640}}) {
+    for (const std::int64_t gap : {0, 4}) {
+      Tensor memory = normal({outputs, inputs + gap}, 1);
+      const View<const float> w = strided(memory, outputs, inputs, gap);
+      ASSERT_TRUE(packs_both(w));
+      const PanelLayout layouts[] = {{inputs, outputs}, {outputs, inputs}};
+      Tensor transposed = Tensor::of<float>({layouts[0].floats()}), straight = transposed.clone();
+      pack_panels(any_context(), transposed.span<float>().data(), layouts[0], w.data(), 1, w.stride(0));
+      pack_panels(any_context(), straight.span<float>().data(), layouts[1], w.data(), w.stride(0), 1);
+      for_every_target([&] {
+        Tensor first = Tensor::of<float>({transposed.size()}), second = Tensor::of<float>({straight.size()});
+        pack_both_panels(any_context(), first.span<float>().data(), second.span<float>().data(), w);
+        EXPECT_TRUE(same_bits(first.span<float>(), transposed.span<float>()));
+        EXPECT_TRUE(same_bits(second.span<float>(), straight.span<float>()));
+      });
+    }
+  }
+}
+
+// Also of what is too small for that, has no whole blocks or no aligned rows, or is narrow.
+TEST(PackedMatrix, PacksBothWaysAtOnce) {
+  struct Case {
+    std::int64_t outputs, inputs, gap;
+    WeightType type = WeightType::f32;
+  };
+  for (const Case& c : {Case{1024, 512, 0}, Case{1024, 512, 3}, Case{1000, 600, 0}, Case{70, 64, 0},
+                        Case{1024, 512, 0, WeightType::bf16}}) {
+    SCOPED_TRACE(testing::Message() << c.outputs << " × " << c.inputs << ", gap " << c.gap);
+    Tensor memory = normal({c.outputs, c.inputs + c.gap}, 1);
+    const View<const float> w = strided(memory, c.outputs, c.inputs, c.gap);
+    PackedMatrix transposed(c.inputs, c.outputs, c.type), straight(c.outputs, c.inputs, c.type);
+    PackedMatrix expected_transposed(c.inputs, c.outputs, c.type),
+        expected_straight(c.outputs, c.inputs, c.type);
+    PackedMatrix::pack_both(any_context(), transposed, straight, w);
+    expected_transposed.pack_transposed(any_context(), w);
+    expected_straight.pack(any_context(), w);
+    const auto expect_same = [&](const PackedMatrix& actual, const PackedMatrix& expected) {
+      Tensor a = normal({7, actual.inputs()}, 2), y = Tensor::of<float>({7, actual.outputs()}), z = y.clone();
+      multiply(any_context(), y.view<float>(), a.view<float>(), actual);
+      multiply(any_context(), z.view<float>(), a.view<float>(), expected);
+      EXPECT_TRUE(same_bits(y.span<float>(), z.span<float>()));
+    };
+    expect_same(transposed, expected_transposed);
+    expect_same(straight, expected_straight);
+  }
+}
+
 struct Gradient {
   std::vector<float> dw, db;
 };

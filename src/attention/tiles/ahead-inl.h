@@ -1,4 +1,4 @@
-// Rows that are asked for while products run. Include it inside a file that is compiled by
+// Rows of a head that are asked for while products run. Include it inside a file that is compiled by
 // hwy/foreach_target.h.
 
 #if defined(LINNET_ATTENTION_TILES_AHEAD_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -13,6 +13,7 @@
 
 #include "attention/tiles/rows.h"
 #include "hwy/highway.h"
+#include "kernels/ahead-inl.h"
 #include "linnet/mask.h"
 
 HWY_BEFORE_NAMESPACE();

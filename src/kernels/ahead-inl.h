@@ -1,0 +1,68 @@
+// Memory that is asked for while products run. Included like simd_math-inl.h.
+
+#if defined(LINNET_KERNELS_AHEAD_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef LINNET_KERNELS_AHEAD_INL_H_
+#undef LINNET_KERNELS_AHEAD_INL_H_
+#else
+#define LINNET_KERNELS_AHEAD_INL_H_
+#endif
+
+#include <cstddef>
+
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace linnet::kernels::HWY_NAMESPACE {
+
+/// Rows of memory that are needed soon. The products fetch a few of them as they go: all at once they would
+/// fill the machine's queue of misses and stall it, and the hardware does not look ahead where rows lie far
+/// apart.
+class Ahead {
+ public:
+  /// Products call Fetch once in so many steps of their depth.
+  static constexpr std::size_t kSteps = 16;
+
+  /// Forgets what is left; what is added from now on is spread over `fetches` calls of Fetch.
+  void start(std::size_t fetches) {
+    first_ = last_ = lines_ = lines_a_fetch_ = column_ = 0;
+    fetches_ = fetches;
+  }
+
+  /// `rows` rows of `bytes` bytes, `stride` bytes apart.
+  void add(const void* data, std::ptrdiff_t stride, std::size_t rows, std::size_t bytes) {
+    if (rows == 0) return;
+    areas_[last_++] = {static_cast<const std::byte*>(data), stride, rows, bytes};
+    lines_ += rows * ((bytes + kLine - 1) / kLine);
+    lines_a_fetch_ = (lines_ + fetches_ - 1) / fetches_;
+  }
+
+  HWY_INLINE void fetch() {
+    for (std::size_t i = 0; i < lines_a_fetch_ && first_ < last_; ++i) {
+      Area& area = areas_[first_];
+      __builtin_prefetch(area.data + column_, 0, 2);
+      column_ += kLine;
+      if (column_ >= area.bytes) {
+        column_ = 0;
+        area.data += area.stride;
+        if (--area.rows == 0) ++first_;
+      }
+    }
+  }
+
+ private:
+  static constexpr std::size_t kLine = 64;  // bytes of a cache line
+
+  struct Area {
+    const std::byte* data;
+    std::ptrdiff_t stride;
+    std::size_t rows, bytes;
+  };
+
+  Area areas_[8];
+  std::size_t first_ = 0, last_ = 0, column_ = 0, lines_ = 0, lines_a_fetch_ = 0, fetches_ = 1;
+};
+
+}  // namespace linnet::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target include guard
