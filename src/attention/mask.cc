@@ -199,9 +199,10 @@ void Mask::check(const char* operation, std::int64_t batch, std::int64_t queries
            to_string(visible_.shape()));
   }
   if (segments_) {
-    if (segments_->size() != 1 && static_cast<std::int64_t>(segments_->size()) != batch)
+    const auto lists = static_cast<std::int64_t>(segments_->size());
+    if (lists == 0 || (lists != 1 && lists != batch))
       fail(operation, "expected segment bounds for each of {} batch entries or for all, got {} lists", batch,
-           segments_->size());
+           lists);
     for (const Bounds& bounds : *segments_) check_bounds(operation, bounds, keys);
   }
   if (!key_lengths_.empty()) check_lengths(operation, "key length", key_lengths_, batch, keys);

@@ -13,8 +13,8 @@ namespace linnet::kernels {
 
 /// How the weights of a product are held. bf16: weights and the rows they multiply rounded to bf16, sums f32.
 /// int8: an integer code and one scale an output for the weights, codes and one scale a row, found anew every
-/// time, for what they multiply, sums exact. Where a machine has no fast products of bf16, the rounded
-/// weights are multiplied in f32 by rows that are not rounded.
+/// time, for what they multiply, sums exact (of at most 132,104 inputs; UsageError for more). Where a machine
+/// has no fast products of bf16, the rounded weights are multiplied in f32 by rows that are not rounded.
 using linnet::Activation;
 using linnet::WeightType;
 

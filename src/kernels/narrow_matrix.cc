@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cassert>
+#include <limits>
 #include <vector>
 
+#include "base/fail.h"
 #include "base/parallel.h"
 #include "base/workspace.h"
 #include "kernels/codes.h"
@@ -12,6 +14,16 @@
 
 namespace linnet::kernels {
 namespace {
+
+/// Terms of a sum of products of codes, 127 · 128 at most, that 32 bits hold.
+constexpr std::int64_t most_int8_inputs = std::numeric_limits<std::int32_t>::max() / (127 * 128);
+
+const NarrowLayout& checked(const NarrowLayout& layout) {
+  if (layout.type == WeightType::int8 && layout.inputs > most_int8_inputs)
+    fail<UsageError>("int8 weights", "expected at most {} inputs, whose sums are exact, got {}",
+                     most_int8_inputs, layout.inputs);
+  return layout;
+}
 
 /// Memory for `count` narrow rows with their scales.
 NarrowRows take_rows(Workspace& workspace, WeightType type, std::int64_t count, std::int64_t inputs) {
@@ -23,7 +35,7 @@ NarrowRows take_rows(Workspace& workspace, WeightType type, std::int64_t count, 
 }  // namespace
 
 NarrowMatrix::NarrowMatrix(const NarrowLayout& layout)
-    : layout_(layout),
+    : layout_(checked(layout)),
       groups_(multiplies_groups(layout.type)),
       matrix_units_(library_has_matrix_units({layout.type, block_rows, layout.inputs, layout.outputs})) {
   if (layout.type == WeightType::bf16) return;
@@ -168,7 +180,7 @@ void multiply_narrow_twice(Context& context, View<float> c, View<const float> a,
         Workspace workspace(own);
         const NarrowRows narrow = take_rows(workspace, one.type, rows, std::max(one.inputs, two.inputs));
         narrow_rows(narrow, a.slice(0, begin, end));
-        first.multiply(own, narrow, narrow, rows, between);
+        first.multiply(own, narrow, narrow, rows, between.of_rows(begin, end));
         second.multiply(own, c.slice(0, begin, end), narrow, 0, two.panels(), after.of_rows(begin, end));
       });
 }

@@ -191,7 +191,7 @@ void pack_panels(Context& context, float* packed, const PanelLayout& layout, con
 }
 
 bool packs_both(View<const float> w) {
-  // Half a megabyte of numbers: those of a few such matrices are more than the second cache holds.
+  // Two megabytes: a few such matrices are more than the second cache holds.
   constexpr std::int64_t least = std::int64_t{1} << 19;
   constexpr std::int64_t width = PanelLayout::columns;
   return w.extent(0) * w.extent(1) >= least && w.extent(0) % width == 0 && w.extent(1) % width == 0 &&

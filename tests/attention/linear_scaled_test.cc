@@ -59,6 +59,23 @@ TEST(LinearScaled, QueriesAndKeysOfDifferentLengths) {
       expect_exact(loud(), {2, queries, keys, 2, 9, 12}, mask, 30 + queries);
 }
 
+// Half the square of a key's length is its log-scale: one that no float holds counts as 0, in both forms.
+TEST(LinearScaled, AKeyBeyondAllScalesCountsAsNothing) {
+  AttentionOptions options;
+  options.linear.feature_map = random_feature_map("favor", 8, {.features = 16, .seed = 3});
+  const auto attention = make_attention(options);
+  Problem problem({1, 5, 5, 1, 8, 4}, Mask::causal(), 77);
+  for (std::int64_t e = 0; e < 8; ++e) *problem.k.view<float>().at(0, 0, 0, e) = 1e20f;
+  problem.forward(*attention);
+  const std::vector<float> expected(problem.out.span<float>().begin(), problem.out.span<float>().end());
+  const auto state = attention->make_state(1, {1, 8, 4});
+  run_steps(*attention, problem, *state, 0, 5);
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    EXPECT_TRUE(std::isfinite(expected[i])) << i;
+    EXPECT_NEAR(problem.out.span<float>()[i], expected[i], 1e-5) << i;
+  }
+}
+
 TEST(LinearScaled, EveryInstructionSetMatchesReference) {
   for_each_target([] {
     for (const auto& [e, m] : test::uneven_sizes)

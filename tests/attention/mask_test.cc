@@ -168,6 +168,22 @@ TEST(Mask, LengthsOutOfRangeAreRefused) {
   EXPECT_EQ(refusal(Mask::prefix({})), "[test] expected a prefix length for each of 2 batch entries, got 0");
 }
 
+TEST(Mask, NoSegmentsAtAllAreRefused) {
+  const auto sentence_of = [](std::int64_t batch) {
+    try {
+      Mask::window(1, 0).with_segments(std::vector<Bounds>()).check("test", batch, 5, 5);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  for (const std::int64_t batch : {0, 2})
+    EXPECT_EQ(sentence_of(batch),
+              fmt::format("[test] expected segment bounds for each of {} batch entries or for "
+                          "all, got 0 lists",
+                          batch));
+}
+
 TEST(Mask, NegativeWindowsAreRefused) {
   EXPECT_EQ(refusal(Mask::window(-1, 0)),
             "[test] expected a window of at least 0 keys to either side, got -1 and 0");

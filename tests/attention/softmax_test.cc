@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <optional>
 #include <thread>
+#include <type_traits>
 
 #include "attention/softmax_cases.h"
 #include "kernels/targets.h"
@@ -225,33 +226,92 @@ TEST(Softmax, ViewsIntoFusedTensorsGiveTheSame) {
   expect_same_from_fused_tensors(Mask::window(20, 4).with_segments({0, 50, 75}).with_key_lengths({75, 60}));
 }
 
-// Large outputs are written past the caches where they lie in whole vectors; one head's are not large.
-TEST(Softmax, LargeOutputsHaveTheBitsOfSmallOnes) {
+/// Compares heads beside each other in an output of 2^20 numbers and more with each head alone in a small
+/// one.
+template <class T>
+void expect_large_outputs_as_small_ones() {
   const std::int64_t length = 4200, heads = 4, dim = 64, row = heads * dim;
   Case c({1, length, length, heads, dim, dim}, Mask::window(70, 3), kSeed);
   const auto attention = make_softmax_attention(c.options());
-  std::vector<float> small(c.out.size(), NAN);
-  for (std::int64_t h = 0; h < heads; ++h) {
-    const auto head = [&](std::vector<float>& x) {
-      return View<float>(x.data() + h * dim, {1, length, 1, dim}, {length * row, row, dim, 1});
+  const auto converted = [](const std::vector<float>& x) {
+    std::vector<T> result;
+    for (const float number : x) {
+      if constexpr (std::is_same_v<T, float>)
+        result.push_back(number);
+      else
+        result.push_back(to_bf16(number));
+    }
+    return result;
+  };
+  const std::vector<T> query = converted(c.query), key = converted(c.key), value = converted(c.value);
+  const auto bytes = [](const T* first, std::size_t count) {
+    const auto* begin = reinterpret_cast<const std::byte*>(first);
+    return std::vector<std::byte>(begin, begin + count * sizeof(T));
+  };
+  const auto inputs_from = [&](std::int64_t first, std::int64_t count) {
+    const auto rows = [&](const std::vector<T>& x) {
+      return View<const T>(x.data() + first * dim, {1, length, count, dim}, {length * row, row, dim, 1});
     };
     AttentionInputs in;
-    in.query = head(c.query);
-    in.key = head(c.key);
-    in.value = head(c.value);
+    in.query = rows(query);
+    in.key = rows(key);
+    in.value = rows(value);
     in.mask = c.mask;
-    attention->forward(any_context(), {head(small), {}}, in);
-  }
-  for (const std::int64_t shift : {0, 1, 16}) {
+    return in;
+  };
+  std::vector<T> small(c.out.size());
+  for (std::int64_t h = 0; h < heads; ++h)
+    attention->forward(
+        any_context(),
+        {View<T>(small.data() + h * dim, {1, length, 1, dim}, {length * row, row, dim, 1}), {}},
+        inputs_from(h, 1));
+  T mark;
+  if constexpr (std::is_same_v<T, float>)
+    mark = -7;
+  else
+    mark = to_bf16(-7);
+  for (const std::int64_t shift : {0, 1, 4, 16}) {
     SCOPED_TRACE(shift);
-    Tensor large = Tensor::of<float>({length * row + shift + 1});
-    const std::span<float> all = large.span<float>();
-    std::ranges::fill(all, -7.0f);
-    attention->forward(any_context(), {View<float>(all.data() + shift, {1, length, heads, dim}), {}},
-                       c.inputs());
-    EXPECT_TRUE(std::ranges::equal(all.subspan(static_cast<std::size_t>(shift), small.size()), small));
-    EXPECT_EQ(all.back(), -7.0f);
-    for (const float before : all.first(static_cast<std::size_t>(shift))) EXPECT_EQ(before, -7.0f);
+    Tensor memory = Tensor::of<T>({length * row + shift + 1});
+    const std::span<T> all = memory.span<T>();
+    std::ranges::fill(all, mark);
+    attention->forward(any_context(), {View<T>(all.data() + shift, {1, length, heads, dim}), {}},
+                       inputs_from(0, heads));
+    EXPECT_EQ(bytes(all.data() + shift, small.size()), bytes(small.data(), small.size()));
+    EXPECT_EQ(bytes(&all.back(), 1), bytes(&mark, 1));
+    for (const T& before : all.first(static_cast<std::size_t>(shift)))
+      EXPECT_EQ(bytes(&before, 1), bytes(&mark, 1));
+  }
+}
+
+TEST(Softmax, LargeOutputsHaveTheBitsOfSmallOnes) {
+  expect_large_outputs_as_small_ones<float>();
+  expect_large_outputs_as_small_ones<bf16>();
+}
+
+// Queries are computed in panels: what the others of a panel see changes neither a sum's terms nor their
+// order.
+TEST(Softmax, RowsUnderAWindowDoNotDependOnTokensBehindThem) {
+  for (const std::int64_t left : {0, 15, 70, 130}) {
+    const std::int64_t length = 192, dim = 16;
+    Case c({1, length, length, 1, dim, dim}, Mask::window(left, 0), kSeed);
+    c.run(false);
+    const auto attention = make_softmax_attention(c.options());
+    for (const std::int64_t fewer : {1, 40, 97, 130, 151, 160, 191}) {
+      SCOPED_TRACE(fmt::format("{} keys before the query, {} tokens", left, fewer));
+      std::vector<float> out(static_cast<std::size_t>(fewer * dim)),
+          normaliser(static_cast<std::size_t>(fewer));
+      AttentionInputs in;
+      in.query = View<float>(c.query.data(), {1, fewer, 1, dim});
+      in.key = View<float>(c.key.data(), {1, fewer, 1, dim});
+      in.value = View<float>(c.value.data(), {1, fewer, 1, dim});
+      in.mask = c.mask;
+      attention->forward(
+          any_context(),
+          {View<float>(out.data(), {1, fewer, 1, dim}), View<float>(normaliser.data(), {1, fewer, 1})}, in);
+      EXPECT_TRUE(std::equal(out.begin(), out.end(), c.out.begin()));
+      EXPECT_TRUE(std::equal(normaliser.begin(), normaliser.end(), c.normaliser.begin()));
+    }
   }
 }
 
@@ -292,6 +352,12 @@ TEST(Softmax, NanReachesOnlyTheRowsThatSeeIt) {
       expect_rows(c.grad_value, "gradient of value", seen);
       EXPECT_EQ(rows_with_nan(c.out, dim)[(length + bad) * heads + bad_head], which != 3);
       EXPECT_TRUE(rows_with_nan(c.grad_query, dim)[(length + bad) * heads + bad_head]);
+      if (which == 0) {
+        // Its probabilities are no numbers either.
+        const std::vector<bool> found = rows_with_nan(c.grad_value, dim);
+        for (const std::int64_t j : {std::int64_t{0}, bad})
+          EXPECT_TRUE(found[(length + j) * heads + bad_head]) << j;
+      }
     }
   }
 }

@@ -33,6 +33,32 @@ TEST(Strided, MatchesTheReferenceAtAwkwardSizes) {
   }
 }
 
+// Blocks are larger where there are many heads, and sums are taken in groups of keys: where a group ends may
+// not depend on the block.
+TEST(Strided, AHeadBehindAStateDoesNotDependOnTheOthers) {
+  const std::int64_t before = 6100, length = before + 300, many = 16, dim = 4;
+  const auto attention = make_attention(strided_options(6200, 8));
+  const auto out_of = [&](Problem& problem, std::int64_t heads) {
+    const auto state = attention->make_state(1, {heads, dim, dim});
+    const Part first(problem, 0, before, nullptr, state.get());
+    attention->forward(any_context(), first.out, first.in);
+    const Part second(problem, before, length, state.get(), nullptr);
+    attention->forward(any_context(), second.out, second.in);
+  };
+  Problem all({1, length, length, many, dim, dim}, Mask::causal(), kSeed);
+  Problem one({1, length, length, 1, dim, dim}, Mask::causal(), kSeed);
+  for (std::int64_t i = 0; i < length; ++i) {
+    std::copy_n(all.q.view<float>().at(0, i, 0), dim, one.q.view<float>().at(0, i, 0));
+    std::copy_n(all.k.view<float>().at(0, i, 0), dim, one.k.view<float>().at(0, i, 0));
+    std::copy_n(all.v.view<float>().at(0, i, 0), dim, one.v.view<float>().at(0, i, 0));
+  }
+  out_of(all, many);
+  out_of(one, 1);
+  for (std::int64_t i = before; i < length; ++i)
+    for (std::int64_t e = 0; e < dim; ++e)
+      ASSERT_EQ(all.out.view<float>()(0, i, 0, e), one.out.view<float>()(0, i, 0, e)) << i;
+}
+
 TEST(Strided, ManyChunksMatchTheReferenceWithAnyThreads) {
   for (const auto& [stride, summary] : kPatterns) {
     const auto options = strided_options(stride, summary);

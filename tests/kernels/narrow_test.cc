@@ -10,6 +10,7 @@
 #include "kernels/panels.h"
 #include "kernels/samples.h"
 #include "kernels/targets.h"
+#include "linnet/error.h"
 #include "support/contexts.h"
 
 namespace linnet::kernels {
@@ -204,6 +205,31 @@ TEST(NarrowMultiply, TwiceIsOneAfterTheOther) {
       }
     }
   }
+}
+
+TEST(NarrowMultiply, TwiceGivesTheSlopeBetween) {
+  for (const WeightType type : {WeightType::bf16, WeightType::int8}) {
+    Tensor w1 = normal({70, 30}, 1), w2 = normal({33, 70}, 2), a = normal({131, 30}, 3);
+    PackedMatrix first(30, 70, type), second(70, 33, type);
+    first.pack_transposed(any_context(), w1.view<float>());
+    second.pack_transposed(any_context(), w2.view<float>());
+    Tensor hidden = Tensor::of<float>({131, 70}), slope = hidden.clone(), expected = hidden.clone();
+    Tensor c = Tensor::of<float>({131, 33});
+    const auto between = [](Tensor& to) {
+      return Epilogue{.activation = Activation::gelu, .slope = to.view<float>()};
+    };
+    multiply(any_context(), hidden.view<float>(), a.view<float>(), first, between(expected));
+    multiply_twice(any_context(), c.view<float>(), a.view<float>(), first, between(slope), second, {},
+                   hidden.view<float>());
+    std::vector<double> numbers;
+    for (const float x : expected.span<float>()) numbers.push_back(x);
+    EXPECT_LE(error(slope.view<float>(), numbers), type == WeightType::bf16 ? 1e-4 : 0);
+  }
+}
+
+TEST(NarrowMultiply, RefusesSumsOfCodesThatNoIntegerHolds) {
+  EXPECT_NO_THROW(PackedMatrix(132104, 1, WeightType::int8));
+  EXPECT_THROW(PackedMatrix(132105, 1, WeightType::int8), UsageError);
 }
 
 TEST(NarrowMultiply, GeluIsNear) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "attention/linear/linear_kernels.h"
 #include "attention/linear/sweep_plan.h"
@@ -92,9 +93,10 @@ class LinearAttention final : public Attention {
     const double before = state.scale(slot, head);
     if (!(key_scale <= before)) state.set_scale(slot, head, key_scale);
     const double now = state.scale(slot, head);
-    const float weight = exp_or_zero(key_scale - now);
+    // A key too long for a scale counts as 0, as in the parallel form.
+    const float weight = now == -std::numeric_limits<double>::infinity() ? 0 : exp_or_zero(key_scale - now);
     for (float& feature : key_features) feature *= weight;
-    return exp_or_zero(before - now);
+    return now == before ? 1 : exp_or_zero(before - now);
   }
 
   /// e^x, without the subnormal numbers that slow everything down.

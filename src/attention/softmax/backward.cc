@@ -45,7 +45,9 @@ HWY_INLINE Span seen_rows(const Sight& sight) {
 /// P of vectors of scores.
 HWY_INLINE V probability(V score, V log_sum) {
   // At most 0 but for rounding, which counts for scores so large that their log-sum-exp has lost its digits.
-  return exp_not_positive(hn::Min(hn::Zero(D()), hn::Sub(score, log_sum)));
+  // A comparison keeps NaN, which the minimum of some instruction sets drops.
+  const V zero = hn::Zero(D()), exponent = hn::Sub(score, log_sum);
+  return exp_not_positive(hn::IfThenElse(hn::Gt(exponent, zero), zero, exponent));
 }
 
 /// P from the scores and dS from dP, in place, and zeros in the same rows where nothing is seen.

@@ -55,22 +55,26 @@ HWY_INLINE void normalise(const Sight& sight, std::int64_t v, float* scores, flo
                           float* decay) {
   const D d;
   const Span open = sight.all(v, N);
-  // The keys that some queries of vector v + n see: those before and those behind the open ones.
-  const auto for_masked = [&](int n, const auto& body) HWY_ATTR {
-    const std::int64_t last = sight.last(v + n);
-    for (std::int64_t j = sight.first(v + n); j < std::min(open.begin, last); ++j)
-      body(scores + j * kPanel + n * kLanes, sight.lanes(v + n, j));
-    for (std::int64_t j = open.end; j < last; ++j)
+  // The keys that some queries of vector v + n see: those before the open ones, and those behind them.
+  const auto for_keys = [&](int n, std::int64_t begin, std::int64_t end, const auto& body) HWY_ATTR {
+    for (std::int64_t j = begin; j < std::min(end, sight.last(v + n)); ++j)
       body(scores + j * kPanel + n * kLanes, sight.lanes(v + n, j));
   };
+  const auto for_before = [&](int n, const auto& body)
+                              HWY_ATTR { for_keys(n, sight.first(v + n), open.begin, body); };
+  const auto for_behind = [&](int n, const auto& body)
+                              HWY_ATTR { for_keys(n, open.end, sight.last(v + n), body); };
   V top[N];
   for (int n = 0; n < N; ++n) top[n] = hn::Load(d, maximum + n * kLanes);
   for (std::int64_t j = open.begin; j < open.end; ++j) {
     for (int n = 0; n < N; ++n) top[n] = hn::Max(top[n], hn::Load(d, scores + j * kPanel + n * kLanes));
   }
   for (int n = 0; n < N; ++n) {
-    for_masked(n, [&](const float* at, auto lanes)
-                      HWY_ATTR { top[n] = hn::IfThenElse(lanes, hn::Max(top[n], hn::Load(d, at)), top[n]); });
+    const auto raise = [&](const float* at, auto lanes) HWY_ATTR {
+      top[n] = hn::IfThenElse(lanes, hn::Max(top[n], hn::Load(d, at)), top[n]);
+    };
+    for_before(n, raise);
+    for_behind(n, raise);
   }
   V total[N];
   for (int n = 0; n < N; ++n) {
@@ -83,6 +87,15 @@ HWY_INLINE void normalise(const Sight& sight, std::int64_t v, float* scores, flo
     hn::Store(top[n], d, maximum + n * kLanes);
     total[n] = hn::Mul(factor, hn::Load(d, sum + n * kLanes));
   }
+  // In the order of the keys, and 0 for what a query does not see: its sum depends on no other query.
+  const auto add = [&](int n) HWY_ATTR {
+    return [&, n](float* at, auto lanes) HWY_ATTR {
+      const V p = hn::IfThenElseZero(lanes, exp_not_positive(hn::Sub(hn::Load(d, at), top[n])));
+      total[n] = hn::Add(total[n], p);
+      hn::Store(p, d, at);
+    };
+  };
+  for (int n = 0; n < N; ++n) for_before(n, add(n));
   for (std::int64_t j = open.begin; j < open.end; ++j) {
     for (int n = 0; n < N; ++n) {
       float* at = scores + j * kPanel + n * kLanes;
@@ -92,11 +105,7 @@ HWY_INLINE void normalise(const Sight& sight, std::int64_t v, float* scores, flo
     }
   }
   for (int n = 0; n < N; ++n) {
-    for_masked(n, [&](float* at, auto lanes) HWY_ATTR {
-      const V p = hn::IfThenElseZero(lanes, exp_not_positive(hn::Sub(hn::Load(d, at), top[n])));
-      total[n] = hn::Add(total[n], p);
-      hn::Store(p, d, at);
-    });
+    for_behind(n, add(n));
     hn::Store(total[n], d, sum + n * kLanes);
     for (std::int64_t j = sight.first(v); j < sight.first(v + n); ++j)
       hn::Store(hn::Zero(d), d, scores + j * kPanel + n * kLanes);
@@ -111,10 +120,9 @@ HWY_INLINE void add_weighted_values(const Walk& walk, const Sight& sight, std::i
   std::size_t depth[N];
   for (int n = 0; n < N; ++n) depth[n] = static_cast<std::size_t>(sight.last(v + n));
   for (std::int64_t m = 0; m < walk.value_dim; m += R) {
-    ahead.fetch();
     multiply_tile<R, N, Left::transposed, Start::rescale>(
         sight.first(v), depth, walk.values + m, walk.value_rows, walk.scores + v * kLanes, kPanel,
-        out + m * kPanel + v * kLanes, kPanel, walk.decay + v * kLanes);
+        out + m * kPanel + v * kLanes, kPanel, walk.decay + v * kLanes, &ahead);
   }
 }
 
@@ -137,10 +145,15 @@ HWY_NOINLINE void add_masked_values(const Walk& walk, const Sight& sight, float*
   }
 }
 
-/// At least how often `attend` fetches ahead.
+/// About how often `attend` fetches ahead.
 HWY_INLINE std::size_t fetches_of(const Walk& walk, const Sight& sight) {
+  const auto steps = [](std::int64_t depth) {
+    return (depth + static_cast<std::int64_t>(Ahead::kSteps) - 1) / static_cast<std::int64_t>(Ahead::kSteps);
+  };
   const Span some = sight.any();
-  return static_cast<std::size_t>(1 + (some.end - some.begin) / kBlockRows + walk.value_dim / kBlockRows);
+  const std::int64_t keys = some.end - some.begin;
+  return static_cast<std::size_t>(1 + keys / kBlockRows * steps(walk.head_dim) +
+                                  walk.value_dim / kBlockRows * steps(keys));
 }
 
 /// One panel of queries takes in the tile's keys, of which there are `keys`.
@@ -270,10 +283,13 @@ void forward_block_of(Context& own, const ForwardBlock& block) {
   HWY_ALIGN std::uint8_t seen[kKeyTile * kPanel];
   const auto walk_over = [&](const KeyRange& range, const Visible& visible, const Span& all) HWY_ATTR {
     std::int64_t first = 0;
+    bool met[kMaxQueries / kPanel] = {};  // whether a panel has met a tile of this range
     for (std::int64_t j = all.begin; j < all.end; j += kKeyTile) {
       const std::int64_t keys = std::min(all.end - j, kKeyTile);
-      if (j % kKeyGroup == 0 && j > all.begin)
-        for (std::int64_t p = 0; p < panels; ++p) end_group(walk, groups, p);
+      // The keys of a state belong to the first group of the call's: where a group ends does not depend on
+      // the panels beside it.
+      for (std::int64_t p = 0; j % kKeyGroup == 0 && p < panels; ++p)
+        if (met[p]) end_group(walk, groups, p);
       // The panels that see some of the tile's keys, if no boolean mask hides them.
       while (first < panels && visible.interval[first * kPanel + queries_of(first) - 1].end <= j) ++first;
       std::int64_t last = first;
@@ -298,7 +314,7 @@ void forward_block_of(Context& own, const ForwardBlock& block) {
         if (p + 1 < panels && !read[p + 1])
           fetch_apart(ahead, block.query, {(p + 1) * kPanel, (p + 1) * kPanel + queries_of(p + 1)});
         attend(walk, p, sight, keys, values, ahead);
-        groups.open[p] = true;
+        groups.open[p] = met[p] = true;
       }
     }
   };

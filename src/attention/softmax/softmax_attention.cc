@@ -8,6 +8,7 @@
 #include "attention/rounds.h"
 #include "attention/score_scale.h"
 #include "attention/softmax/cache.h"
+#include "attention/softmax/final_state.h"
 #include "attention/softmax/held_gradient.h"
 #include "attention/softmax/weights.h"
 #include "attention/tiles/wide.h"
@@ -24,16 +25,6 @@ using softmax::HeldGradient;
 using softmax::KeyRange;
 
 constexpr const char* kOperation = "softmax attention";
-
-/// Tokens [begin, end) of batch entry b, [end − begin, H, D].
-template <class T>
-View<const T> tokens_of(View<const T> x, std::int64_t b, std::int64_t begin, std::int64_t end) {
-  return {x.at(b, begin), {end - begin, x.extent(2), x.extent(3)}, {x.stride(1), x.stride(2), 1}};
-}
-ConstFloatView tokens_of(ConstFloatView x, std::int64_t b, std::int64_t begin, std::int64_t end) {
-  if (x.dtype() == DType::bf16) return tokens_of(x.as<const bf16>(), b, begin, end);
-  return tokens_of(x.as<const float>(), b, begin, end);
-}
 
 std::int64_t blocks_of(std::int64_t count, std::int64_t block) { return (count + block - 1) / block; }
 
@@ -105,16 +96,6 @@ std::int64_t held_at_last(const Cache* initial, const AttentionInputs& inputs, s
   return carried(initial, inputs, b) + kept.end - kept.begin;
 }
 
-/// Leaves in slot b what a token behind the last one sees of those up to it: all of its segment.
-void leave_state(Cache& final, const Cache* initial, const AttentionInputs& inputs, std::int64_t b) {
-  const auto [begin, end] = kept_keys(inputs.mask, b, inputs.key.extent(1));
-  if (initial && begin == 0)
-    final.copy(b, *initial, b);
-  else
-    final.reset(b);
-  final.append(b, tokens_of(inputs.key, b, begin, end), tokens_of(inputs.value, b, begin, end));
-}
-
 void SoftmaxAttention::forward(Context& context, const AttentionOutputs& outputs,
                                const AttentionInputs& inputs) const {
   const AttentionSizes sizes = check_forward(kOperation, outputs, inputs);
@@ -157,7 +138,7 @@ void SoftmaxAttention::forward(Context& context, const AttentionOutputs& outputs
   });
 
   if (final == nullptr) return;
-  for (std::int64_t b = 0; b < sizes.batch; ++b) leave_state(*final, initial, inputs, b);
+  for (std::int64_t b = 0; b < sizes.batch; ++b) softmax::leave_state(*final, initial, inputs, b);
 }
 
 /// The gradient of the final state goes to the call's keys and values, to which it is added, and to those

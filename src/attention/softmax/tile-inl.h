@@ -70,13 +70,13 @@ enum class Start { zero, add, rescale };
 template <int R, int N, Left kLeft, Start kStart>
 HWY_INLINE void multiply_tile(std::int64_t first, const std::size_t* depth, const float* a, std::int64_t step,
                               const float* b, std::int64_t ldb, float* c, std::int64_t ldc,
-                              const float* factor) {
+                              const float* factor, Ahead* ahead = nullptr) {
   const auto size = [](std::int64_t count) { return static_cast<std::size_t>(count); };
   tiles::Accumulators<R, N> tile;
   if constexpr (kStart == Start::zero) tile.clear();
   if constexpr (kStart == Start::add) tile.load(c, size(ldc));
   if constexpr (kStart == Start::rescale) tile.load_scaled(c, size(ldc), factor);
-  tile.template add_stairs<kLeft>(a, size(step), b, size(ldb), size(first), depth);
+  tile.template add_stairs<kLeft>(a, size(step), b, size(ldb), size(first), depth, ahead);
   tile.store(c, size(ldc));
 }
 
@@ -92,7 +92,7 @@ struct Span {
 
 /// c[r][n] = start + Σ_k A(r, k) b[k][n] for rows of `vectors` vectors, where span(r, R) says which terms the
 /// rows r … r + R take. Rows are rounded up, to a multiple of kRowMultiple at most: what a and c hold there
-/// is read and written, and means nothing. `ahead` fetches once for each tile of C.
+/// is read and written, and means nothing.
 template <Left kLeft, Start kStart, class SpanOf>
 HWY_INLINE void multiply(std::int64_t rows, std::int64_t vectors, const SpanOf& span, const float* a,
                          std::int64_t step, const float* b, std::int64_t ldb, float* c, std::int64_t ldc,
@@ -101,12 +101,11 @@ HWY_INLINE void multiply(std::int64_t rows, std::int64_t vectors, const SpanOf& 
     constexpr int N = decltype(group)::value;
     constexpr int R = kRowsOf<N>;
     for (std::int64_t r = 0; r < rows; r += R) {
-      if (ahead != nullptr) ahead->fetch();
       const Span terms = span(r, R);
       std::size_t depth[N];
       std::fill_n(depth, N, static_cast<std::size_t>(terms.end));
       multiply_tile<R, N, kLeft, kStart>(terms.begin, depth, a + r * (kLeft == Left::plain ? step : 1), step,
-                                         b + v * kLanes, ldb, c + r * ldc + v * kLanes, ldc, nullptr);
+                                         b + v * kLanes, ldb, c + r * ldc + v * kLanes, ldc, nullptr, ahead);
     }
   });
 }

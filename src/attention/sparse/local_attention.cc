@@ -4,6 +4,7 @@
 
 #include "attention/arguments.h"
 #include "attention/score_scale.h"
+#include "attention/softmax/final_state.h"
 #include "attention/softmax/softmax_attention.h"
 #include "attention/softmax/tiles.h"
 #include "attention/sparse/entry.h"
@@ -138,7 +139,7 @@ void LocalAttention::forward(Context& context, const AttentionOutputs& outputs,
     }
   }
   for (std::int64_t b = 0; final != nullptr && b < sizes.batch; ++b)
-    sparse::leave_state(*final, initial, inputs, b);
+    softmax::leave_state(*final, initial, inputs, b);
 }
 
 /// What the final state of a batch entry holds: the last `held` tokens of `carried` that the initial one

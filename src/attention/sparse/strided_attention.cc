@@ -5,6 +5,7 @@
 
 #include "attention/arguments.h"
 #include "attention/score_scale.h"
+#include "attention/softmax/final_state.h"
 #include "attention/softmax/softmax_attention.h"
 #include "attention/softmax/tiles.h"
 #include "attention/sparse/entry.h"
@@ -125,7 +126,7 @@ void StridedAttention::forward(Context& context, const AttentionOutputs& outputs
                   outputs.normaliser.rank() != 0 ? outputs.normaliser : own_log_sum.view<float>());
   out.finish(context);
   for (std::int64_t b = 0; final != nullptr && b < sizes.batch; ++b)
-    sparse::leave_state(*final, initial, inputs, b);
+    softmax::leave_state(*final, initial, inputs, b);
 }
 
 /// Adds to the gradients of an entry's key rows what came for them through its summaries and, `from`, through

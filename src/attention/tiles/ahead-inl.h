@@ -9,7 +9,6 @@
 #endif
 
 #include <cstddef>
-#include <cstdint>
 
 #include "attention/tiles/rows.h"
 #include "hwy/highway.h"
@@ -19,53 +18,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE {
 
-/// Rows of memory that are needed soon. The products fetch a few of them as they go: all at once they would
-/// fill the machine's queue of misses and stall it, and the hardware does not look ahead where a head's rows
-/// lie far apart.
-class Ahead {
- public:
-  /// Products call Fetch once in so many steps of their depth.
-  static constexpr std::size_t kSteps = 16;
-
-  /// Forgets what is left; what is added from now on is spread over `fetches` calls of Fetch.
-  void start(std::size_t fetches) {
-    first_ = last_ = lines_ = lines_a_fetch_ = column_ = 0;
-    fetches_ = fetches;
-  }
-
-  /// `rows` rows of `bytes` bytes, `stride` bytes apart.
-  void add(const void* data, std::ptrdiff_t stride, std::size_t rows, std::size_t bytes) {
-    if (rows == 0) return;
-    areas_[last_++] = {static_cast<const std::byte*>(data), stride, rows, bytes};
-    lines_ += rows * ((bytes + kLine - 1) / kLine);
-    lines_a_fetch_ = (lines_ + fetches_ - 1) / fetches_;
-  }
-
-  HWY_INLINE void fetch() {
-    for (std::size_t i = 0; i < lines_a_fetch_ && first_ < last_; ++i) {
-      Area& area = areas_[first_];
-      __builtin_prefetch(area.data + column_, 0, 2);
-      column_ += kLine;
-      if (column_ >= area.bytes) {
-        column_ = 0;
-        area.data += area.stride;
-        if (--area.rows == 0) ++first_;
-      }
-    }
-  }
-
- private:
-  static constexpr std::size_t kLine = 64;  // bytes of a cache line
-
-  struct Area {
-    const std::byte* data;
-    std::ptrdiff_t stride;
-    std::size_t rows, bytes;
-  };
-
-  Area areas_[8];
-  std::size_t first_ = 0, last_ = 0, column_ = 0, lines_ = 0, lines_a_fetch_ = 0, fetches_ = 1;
-};
+using kernels::HWY_NAMESPACE::Ahead;
 
 /// Adds the rows `range` of `rows`.
 HWY_INLINE void fetch(Ahead& ahead, const InputRows& rows, Mask::Interval range) {

@@ -131,10 +131,15 @@ struct Accumulators {
   /// Adds the terms from k on: vector v takes those before depth[v], and the depths never decrease.
   template <Left kLeft, int kFirstVector = 0>
   HWY_INLINE void add_stairs(const float* HWY_RESTRICT a, std::size_t lda, const float* HWY_RESTRICT b,
-                             std::size_t ldb, std::size_t k, const std::size_t* depth) {
-    for (; k < depth[kFirstVector]; ++k)
-      add_outer<kLeft, 0, kRows - 1, kFirstVector>(left_at<kLeft>(a, lda, 0, k), lda, b + k * ldb);
-    if constexpr (kFirstVector + 1 < kVectors) add_stairs<kLeft, kFirstVector + 1>(a, lda, b, ldb, k, depth);
+                             std::size_t ldb, std::size_t k, const std::size_t* depth, Ahead* ahead) {
+    while (k < depth[kFirstVector]) {
+      if (ahead != nullptr) ahead->fetch();
+      const std::size_t end = std::min(k + Ahead::kSteps, depth[kFirstVector]);
+      for (; k < end; ++k)
+        add_outer<kLeft, 0, kRows - 1, kFirstVector>(left_at<kLeft>(a, lda, 0, k), lda, b + k * ldb);
+    }
+    if constexpr (kFirstVector + 1 < kVectors)
+      add_stairs<kLeft, kFirstVector + 1>(a, lda, b, ldb, k, depth, ahead);
   }
 
   template <Left kLeft>

@@ -84,10 +84,11 @@ HWY_INLINE void store_row(const OutputRows& rows, std::int64_t row, const float*
     copy_row(reinterpret_cast<float*>(rows.at(row)), from, rows.columns, scale, stream);
 }
 
-/// Whether every row is whole vectors from the boundary of one on, as stores past the caches need it.
+/// Whether every row is whole vectors from the boundary of one on, as stores past the caches need it. These
+/// write 16 bytes at least, which four numbers of bf16 are not.
 HWY_INLINE bool whole_vectors(const OutputRows& rows) {
   const std::int64_t lanes = hn::Lanes(hn::ScalableTag<float>());
-  return rows.columns % lanes == 0 && rows.stride % lanes == 0 &&
+  return lanes * rows.element() >= 16 && rows.columns % lanes == 0 && rows.stride % lanes == 0 &&
          reinterpret_cast<std::uintptr_t>(rows.data) % static_cast<std::uintptr_t>(lanes * rows.element()) ==
              0;
 }
