@@ -10,6 +10,7 @@
 #include "base/fail.h"
 #include "checks.h"
 #include "data/sound.h"
+#include "io/csv.h"
 #include "io/file.h"
 #include "io/sound.h"
 #include "outputs.h"
@@ -47,7 +48,7 @@ std::int64_t continue_series(const Continuation& wanted) {
                                   .temperature = wanted.sampling.temperature,
                                   .threads = wanted.threads});
   std::string lines = input.series.times.empty() ? "row" : "time";
-  for (const std::string& column : input.series.columns) lines += "," + column;
+  for (const std::string& column : input.series.columns) lines += "," + csv_cell(column);
   for (std::int64_t step = 0; step < steps; ++step) {
     lines += "\n" + time_after(input.series, step + 1);
     for (std::int64_t column = 0; column < std::ssize(input.series.columns); ++column)

@@ -1,13 +1,13 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <utility>
 
 #include "base/fail.h"
 #include "base/memory.h"
 #include "checks.h"
 #include "commands.h"
 #include "config.h"
+#include "given_data.h"
 #include "io/safetensors.h"
 #include "outputs.h"
 #include "report.h"
@@ -75,12 +75,13 @@ void run(const Arguments& arguments) {
                 {{"the model's", arguments.model}, {"--data", arguments.data}});
   const std::shared_ptr<const Model> model = Model::load(arguments.model);
   const ModelConfig& config = model->config();
-  DataOptions source = data_for_model(config, arguments.data, arguments.data_kind);
+  DataOptions source =
+      data_of("embed", config, {arguments.model, arguments.data, arguments.data_kind, arguments.split});
   source.labels = true;  // written for models without classes too
-  if (arguments.split == "test") source.test = std::exchange(source.path, "");
   const std::unique_ptr<const Dataset> data = open_dataset(source, split_named(arguments.split));
   const Dataset& dataset = *data;
   check_fit(config, dataset);
+  check_assets(model->assets(), dataset);
   if (dataset.fields().size() != 1 || dataset.columns() != 0)
     fail<UsageError>("embed", "expected data of one token per step, got {} fields and {} columns",
                      dataset.fields().size(), dataset.columns());

@@ -102,6 +102,8 @@ void print_measures(const ModelConfig& config, const Evaluation& result,
   const std::string work = fmt::format("{} examples, {:.1f} s", result.examples, seconds);
   if (config.classifies()) {
     fmt::print("accuracy {:.2f} %, {:.4f} bits per label ({})\n", 100 * result.accuracy, result.bits, work);
+    constexpr std::int64_t most_shown = 20;
+    if (config.classes > most_shown) return;
     Json rows = Json::array();
     std::vector<std::string> keys = {"label"};
     for (std::int64_t j = 0; j < config.classes; ++j) keys.push_back(fmt::format("{}", j));
@@ -112,11 +114,8 @@ void print_measures(const ModelConfig& config, const Evaluation& result,
             result.confusion[static_cast<std::size_t>(i * config.classes + j)];
       rows.push_back(row);
     }
-    constexpr std::int64_t most_shown = 20;
-    if (config.classes <= most_shown) {
-      fmt::print("examples by label (row) and given label (column):\n");
-      print_table(rows, keys);
-    }
+    fmt::print("examples by label (row) and given label (column):\n");
+    print_table(rows, keys);
     return;
   }
   if (!result.field_bits.empty()) {
@@ -168,7 +167,7 @@ void add_measures(Json& json, const ModelConfig& config, const Evaluation& resul
     json["value_nats"] = result.value_nats;
     json["numbers"] = result.numbers;
   }
-  if (!config.classifies()) return;
+  if (result.confusion.empty()) return;
   Json rows = Json::array();
   for (std::int64_t i = 0; i < config.classes; ++i) {
     const auto begin = result.confusion.begin() + i * config.classes;

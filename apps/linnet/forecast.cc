@@ -7,6 +7,7 @@
 #include "base/fail.h"
 #include "checks.h"
 #include "commands.h"
+#include "io/csv.h"
 #include "io/file.h"
 #include "lists.h"
 #include "outputs.h"
@@ -92,7 +93,7 @@ void run(const Arguments& arguments) {
   for (std::int64_t step = 0; step < arguments.steps; ++step)
     for (std::size_t column = 0; column < input.series.columns.size(); ++column) {
       const auto [median, bounds] = paths.summary(step, static_cast<std::int64_t>(column), intervals);
-      lines += fmt::format("{},{},{:.7g}", step + 1, input.series.columns[column], median);
+      lines += fmt::format("{},{},{:.7g}", step + 1, csv_cell(input.series.columns[column]), median);
       Json row = {{"step", step + 1}, {"column", input.series.columns[column]}, {"median", median}};
       for (std::size_t i = 0; i < intervals.size(); ++i) {
         const auto [low, high] = bounds[i];

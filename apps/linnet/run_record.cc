@@ -25,11 +25,12 @@ std::string toml_value(const Json& value) {
 }
 
 /// JSON and TOML hold text in UTF-8 alone.
-void require_utf8(const std::string& path) {
+void require_utf8(const std::string& key, const Json& value) {
   try {
-    (void)Json(path).dump();
+    (void)value.dump();
   } catch (const Json::exception&) {
-    fail<UsageError>("train", "expected a path in UTF-8, which {} can hold, got {}", record_file, path);
+    fail<UsageError>("train", "expected {} in UTF-8, which {} can hold, got {}", key, record_file,
+                     value.get<std::string>());
   }
 }
 
@@ -71,14 +72,16 @@ RunRecord RunRecord::read(const fs::path& run) {
 }
 
 void RunRecord::write(const fs::path& run) {
-  for (const std::string& value : {config.data.path, config.data.validation, config.data.test})
-    require_utf8(value);
-  require_utf8(initial);
   std::string text = "# Everything that decides this run. `linnet train --resume` reads it.\n";
   const Json tables = options().to_json();
   for (const auto& [table, keys] : tables.items()) {
     text += fmt::format("\n[{}]\n", table);
-    for (const auto& [key, value] : keys.items()) text += fmt::format("{} = {}\n", key, toml_value(value));
+    for (const auto& [key, value] : keys.items()) {
+      const std::string name = fmt::format("{}.{}", table, key);
+      // What the program was called with is for people alone.
+      if (name != "run.command" && name != "run.resumed") require_utf8(name, value);
+      text += fmt::format("{} = {}\n", key, toml_value(value));
+    }
   }
   write_file_atomically(run / record_file, text);
 }

@@ -70,15 +70,20 @@ std::vector<double> scores_of(const SeriesInput& input, NumberSession& session) 
   return scores;
 }
 
-/// Means over the last `window` scores.
+/// Means over the last `window` scores. Nothing is subtracted, so that a score that is huge or no number does
+/// not stay in the later means: the scores are cut into pieces of `window`, and a mean is that of the end of
+/// one piece and the beginning of the next.
 std::vector<double> smoothed(const std::vector<double>& scores, std::int64_t window) {
-  std::vector<double> result;
-  double sum = 0;
-  for (std::size_t i = 0; i < scores.size(); ++i) {
-    sum += scores[i];
-    const auto width = static_cast<std::size_t>(window);
-    if (i >= width) sum -= scores[i - width];
-    result.push_back(sum / static_cast<double>(std::min(i + 1, width)));
+  const std::size_t count = scores.size(), width = static_cast<std::size_t>(window);
+  std::vector<double> to_end(count), result(count);
+  for (std::size_t i = count; i-- > 0;)
+    to_end[i] = scores[i] + ((i + 1) % width != 0 && i + 1 < count ? to_end[i + 1] : 0);
+  double from_begin = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    from_begin = (i % width != 0 ? from_begin : 0) + scores[i];
+    const bool ends_piece = (i + 1) % width == 0;
+    const double before = i >= width && !ends_piece ? to_end[i + 1 - width] : 0;
+    result[i] = (before + from_begin) / static_cast<double>(std::min(i + 1, width));
   }
   return result;
 }

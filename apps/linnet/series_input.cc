@@ -83,6 +83,10 @@ SeriesInput read_series_input(const char* command, const std::string& model, con
     fail<UsageError>(command, "expected columns.json in {}, with the statistics of each column, got none",
                      run->string());
   }
+  if (!input.applied.mean.empty() && input.row_columns() != 1)
+    fail<UsageError>(
+        command, "expected a model of one column, which columns.json with means stands for, got one of {}",
+        input.row_columns());
   const std::int64_t expected =
       input.applied.mean.empty() ? input.row_columns() : std::ssize(input.series.columns);
   if (std::ssize(input.series.columns) != expected)

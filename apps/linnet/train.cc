@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <csignal>
+#include <ctime>
 
 #include "attention/family.h"
 #include "base/fail.h"
@@ -33,15 +34,34 @@ std::atomic<bool> interrupted = false;
 
 constexpr int stop_signals[] = {SIGINT, SIGTERM, SIGHUP};
 
-void on_interrupt(int) {
-  interrupted = true;
-  Communicator::stop_requested();
-  for (const int signal : stop_signals)
-    std::signal(signal, SIG_DFL);  // a second one ends the program at once
+/// When the first signal came, in milliseconds of a clock that never goes back; 0 before.
+std::atomic<std::int64_t> interrupted_at = 0;
+
+std::int64_t milliseconds_now() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<std::int64_t>(now.tv_sec) * 1000 + now.tv_nsec / 1000000;
 }
 
-/// A program that nohup starts ignores SIGHUP, and goes on doing so.
+/// A later signal ends the program at once, unless it belongs to the first one: a terminal that closes sends
+/// SIGHUP twice, and a system that stops a service may send it behind SIGTERM.
+void on_interrupt(int signal) {
+  constexpr std::int64_t together = 100;  // milliseconds
+  std::int64_t none = 0;
+  if (interrupted_at.compare_exchange_strong(none, milliseconds_now())) {
+    interrupted = true;
+    Communicator::stop_requested();
+    return;
+  }
+  if (signal == SIGHUP || milliseconds_now() - interrupted_at < together) return;
+  std::signal(signal, SIG_DFL);
+  std::raise(signal);
+}
+
+/// A program that nohup starts ignores SIGHUP, and goes on doing so. One whose standard error is no longer
+/// read goes on without progress.
 void stop_on_signals() {
+  std::signal(SIGPIPE, SIG_IGN);
   for (const int signal : stop_signals)
     if (std::signal(signal, on_interrupt) == SIG_IGN && signal == SIGHUP) std::signal(signal, SIG_IGN);
 }

@@ -269,10 +269,10 @@ void append_line(const fs::path& path, std::string_view line) {
 }
 
 void create_folders(const fs::path& path) {
-  std::error_code error;
+  std::error_code error, missing;
   std::vector<fs::path> created;
   for (fs::path folder = fs::absolute(path, error).lexically_normal();
-       !error && !fs::exists(fs::symlink_status(folder, error)) && folder.has_relative_path();
+       !error && !fs::exists(fs::symlink_status(folder, missing)) && folder.has_relative_path();
        folder = folder.parent_path())
     created.push_back(folder);
   fs::create_directories(path, error);

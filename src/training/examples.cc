@@ -7,6 +7,7 @@
 
 #include "attention/family.h"
 #include "base/fail.h"
+#include "base/memory.h"
 #include "base/names.h"
 #include "base/parallel.h"
 #include "io/json.h"
@@ -201,6 +202,13 @@ void Examples::read_one(const Dataset& dataset, const ModelConfig& config, std::
 Batch Examples::read(Context& context, const Dataset& dataset, const ModelConfig& config, std::int64_t count,
                      const Index& index, const Masks& masks) {
   const std::int64_t length = config.length, fields = std::ssize(config.field_sizes());
+  const std::int64_t values = config.columns > 0 ? config.columns + dataset.target_columns() : 0;
+  const double steps = static_cast<double>(count) * static_cast<double>(length);
+  // Later batches of the same size take the same memory.
+  if (static_cast<double>(inputs_.capacity() + values_.capacity()) <
+      steps * static_cast<double>(config.input_fields() + config.columns))
+    require_memory(fmt::format("a batch of {} examples", count),
+                   sizeof(float) * steps * static_cast<double>(config.input_fields() + fields + values));
   const auto resize = [&](auto& all, std::int64_t each) {
     all.resize(static_cast<std::size_t>(count * length * each));
   };

@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <map>
 
 #include "apps/program.h"
@@ -25,6 +26,28 @@ TEST(Help, NamesAnExampleThatParses) {
       EXPECT_THAT(ended.err, testing::HasSubstr("--no-such-option is not known here")) << example.text;
     }
   }
+}
+
+// A rank computes whole passes of an update: more ranks than passes are refused.
+TEST(Pages, TrainingsOfSeveralRanksHaveAPassForEach) {
+  const auto number_after = [](const std::string& line, const std::string& words, int otherwise) {
+    const std::size_t at = line.find(words);
+    return at == std::string::npos ? otherwise : std::stoi(line.substr(at + words.size()));
+  };
+  int shown = 0;
+  for (const auto& page : std::filesystem::recursive_directory_iterator(LINNET_SOURCE_FOLDER "/docs")) {
+    if (page.path().extension() != ".md") continue;
+    for (const std::string& line : lines_of(read_file(page.path()))) {
+      if (!line.starts_with("mpirun ") || line.find(" linnet train ") == std::string::npos ||
+          line.find("--resume") != std::string::npos)
+        continue;
+      ++shown;
+      constexpr int of_host_file = 2;  // at least
+      EXPECT_LE(number_after(line, " -n ", of_host_file), number_after(line, "training.accumulate=", 1))
+          << page.path() << ": " << line;
+    }
+  }
+  EXPECT_GE(shown, 7);
 }
 
 /// The tables between comments that name them, "<!-- NAME: printed by …" to "<!-- end of NAME -->".

@@ -1,4 +1,5 @@
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -142,8 +143,35 @@ constexpr const char* endless[] = {"--set", "training.evaluate_every=1",
                                    "--set", "training.evaluate_examples=0",
                                    "--set", "data.examples=10000000"};
 
+// A terminal that closes sends SIGHUP twice; systemd may send SIGTERM and SIGHUP.
+TEST_F(Resume, SignalsThatComeTogetherSaveACheckpoint) {
+  for (const auto& [first, second] :
+       {std::pair(SIGHUP, SIGHUP), std::pair(SIGTERM, SIGHUP), std::pair(SIGINT, SIGTERM)}) {
+    SCOPED_TRACE(testing::Message() << first << ", " << second);
+    const std::string run = "together-" + std::to_string(first) + "-" + std::to_string(second);
+    Program program(command(run, 2, false));
+    wait_for_updates(run);
+    program.send(first);
+    program.send(second);
+    const Ended ended = program.wait();
+    EXPECT_EQ(ended.status, 0) << ended.err;
+    EXPECT_NE(ended.err.find("stopped after"), std::string::npos) << ended.err;
+  }
+}
+
+TEST_F(Resume, GoesOnWhereNobodyReadsItsProgress) {
+  const std::string pipe = (folder_ / "pipe").string();
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  Program program(command("unread", 2, false), {.err = pipe});
+  const int reader = open(pipe.c_str(), O_RDONLY);
+  ASSERT_GE(reader, 0);
+  close(reader);
+  EXPECT_EQ(program.wait().status, 0);
+  expect_as_undisturbed("unread");
+}
+
 TEST_F(Resume, ASecondSignalEndsTheRunAtOnce) {
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+  for (const int signal : {SIGINT, SIGTERM}) {
     SCOPED_TRACE(signal);
     const std::string run = "endless-" + std::to_string(signal);
     Program program(joined(command(run, 2, false), {std::begin(endless), std::end(endless)}));

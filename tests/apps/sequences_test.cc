@@ -1,8 +1,10 @@
 // Commands on models of series, of several fields and of labels: train, evaluate, forecast, score, classify,
 // generate.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <sstream>
 
@@ -155,6 +157,70 @@ TEST_F(SeriesProgram, ColumnsApartAreEvaluatedForecastAndScoredInTheirUnits) {
   EXPECT_EQ(scored["calibrated"], 480);
   EXPECT_GT(scored["state_bytes"], 0);
   EXPECT_EQ(lines_of(read_file(path("scores.csv"))).size(), rows + 1u);
+}
+
+// A sum from which scores were taken off again would keep what the largest one rounded away.
+TEST_F(SeriesProgram, AHugeScoreDoesNotStayInTheMeansOfLaterOnes) {
+  train({"model.value_head=gaussian"});
+  std::string text = "time,wave,ramp\n";
+  for (int i = 0; i < 60; ++i)
+    text += fmt::format("{},{},{}\n", i, i == 20 ? 1e9 : std::sin(0.3 * i), 0.01 * i);
+  const std::string data = folder_.file("glitch.csv", text);
+  const auto column = [&](const Strings& arguments, const std::string& name) {
+    succeed(joined({"score", path("run"), "--data", data, "--out", path("scores.csv")}, arguments));
+    const Strings lines = lines_of(read_file(path("scores.csv")));
+    EXPECT_EQ(lines.front(), "row,score,smoothed,anomaly");
+    std::vector<double> numbers;
+    for (std::size_t i = 1; i < lines.size(); ++i) {
+      std::istringstream cells(lines[i]);
+      std::string row, score, smoothed;
+      std::getline(std::getline(std::getline(cells, row, ','), score, ','), smoothed, ',');
+      numbers.push_back(std::stod(name == "score" ? score : smoothed));
+    }
+    return numbers;
+  };
+  const std::vector<double> scores = column({}, "score"), means = column({"--window", "7"}, "smoothed");
+  ASSERT_EQ(scores.size(), 60u);
+  ASSERT_EQ(means.size(), 60u);
+  for (std::size_t i = 6; i < 60; ++i) {
+    double sum = 0;
+    for (std::size_t j = i - 6; j <= i; ++j) sum += scores[j];
+    EXPECT_NEAR(means[i], sum / 7, 1e-5 * std::max(1.0, std::abs(sum))) << i;
+  }
+}
+
+TEST_F(SeriesProgram, NamesOfColumnsAreCellsOfWhatIsWritten) {
+  std::string text = "time,\"flow, m3\",ramp\n";
+  for (int i = 0; i < 200; ++i) text += fmt::format("{},{},{}\n", i, std::sin(0.3 * i), 0.01 * i);
+  folder_.file("series.csv", text);
+  train();
+  const std::string forecast = succeed({"forecast", path("run"), "--steps", "2"}).out;
+  EXPECT_THAT(forecast, HasSubstr("1,\"flow, m3\","));
+  succeed({"generate", path("run"), "--prompt-file", path("series.csv"), "--length", "2", "--out",
+           path("next.csv")});
+  EXPECT_THAT(read_file(path("next.csv")), testing::StartsWith("time,\"flow, m3\",ramp\n"));
+}
+
+TEST_F(SeriesProgram, StatisticsOfColumnsApartBelongToModelsOfOneColumn) {
+  train();
+  const std::string model = path("model");
+  succeed({"convert", path("run"), "--weights", "bf16", "--out", model});
+  write_file_atomically(model + "/columns.json",
+                        "{\"names\":[\"a\",\"b\",\"c\"],\"mean\":[0,0,0],\"deviation\":[1,1,1]}");
+  const std::string data = folder_.file("three.csv", "a,b,c\n1,2,3\n2,3,4\n3,4,5\n");
+  for (const char* command : {"forecast", "score"})
+    refuses(usage, {command, model, "--data", data}, {"a model of one column", "got one of 2"});
+}
+
+TEST_F(SeriesProgram, TextThatTheRecordCannotHoldIsRefusedBeforeTheFirstUpdate) {
+  std::string text = "time,Temp\xe9rature\n";
+  for (int i = 0; i < 200; ++i) text += fmt::format("{},{}\n", i, std::sin(0.3 * i));
+  folder_.file("series.csv", text);
+  refuses(
+      usage,
+      joined(joined({"train", path("series.toml"), "--data", path("series.csv"), "--out", path("run")}, tiny),
+             {"data.columns=Temp\xe9rature"}),
+      {"data.columns in UTF-8"});
 }
 
 TEST_F(SeriesProgram, OtherColumnsThanThoseOfTheRunAreRefused) {
@@ -326,6 +392,19 @@ TEST(ClassifyProgram, GivesLabelsAndTheTableOfConfusion) {
   succeed({"classify", run, "--data", "digits", "--examples", "5", "--out", csv});
   EXPECT_EQ(lines_of(read_file(csv)).size(), 6u);
   refuses(usage, {"generate", run}, {"classify"});
+}
+
+TEST(ClassifyProgram, ManyLabelsAreEvaluatedWithoutATable) {
+  const TemporaryFolder folder;
+  std::string text;
+  for (int i = 0; i < 1200; ++i) text += fmt::format("label {}\tword {}\n", i % 1001, i);
+  const std::string run = folder / "run";
+  const std::string config = folder.file(
+      "lines.toml",
+      "[data]\nkind = \"lines\"\nlength = 6\n[model]\nobjective = \"classify\"\n[training]\nsteps = 1\n");
+  succeed(joined({"train", config, "--data", folder.file("lines.tsv", text), "--out", run}, tiny));
+  EXPECT_THAT(succeed({"evaluate", run}).out, HasSubstr("accuracy"));
+  EXPECT_FALSE(json_of(succeed({"evaluate", run, "--json"})).contains("confusion"));
 }
 
 TEST(ClassifyProgram, KnowsTheNamesOfLabelsWithoutTheData) {

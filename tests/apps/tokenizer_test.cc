@@ -37,7 +37,12 @@ TEST(DataTokenizer, MakesTheTokensOfATraining) {
     return json_of(succeed(joined({"evaluate", run, "--json"}, arguments)))["tokens"].get<int>();
   };
   // Another text is encoded with the tokenizer of the run: the same one has as many tokens.
-  EXPECT_EQ(tokens_of({"--data", folder.file("other.txt", prose(300))}), tokens_of({}));
+  const std::string other = folder.file("other.txt", prose(300));
+  EXPECT_EQ(tokens_of({"--data", other}), tokens_of({}));
+  // For embeddings too: as bytes it would give more examples.
+  const std::string rows = (folder / "rows.safetensors").string();
+  EXPECT_EQ(json_of(succeed({"embed", run, "--data", other, "--out", rows, "--json"}))["examples"],
+            json_of(succeed({"evaluate", run, "--data", other, "--json"}))["examples"]);
 }
 
 TEST(DataTokenizer, StaysWithTheModelThatItWasTrainedFor) {

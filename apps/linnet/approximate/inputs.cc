@@ -6,7 +6,7 @@
 #include "approximate/approximate.h"
 #include "base/fail.h"
 #include "base/random.h"
-#include "config.h"
+#include "given_data.h"
 #include "io/safetensors.h"
 #include "model/access.h"
 #include "model/transformer.h"
@@ -102,10 +102,12 @@ ApproximateHeads model_heads(Context& context, const ApproximateSource& source) 
   const ModelConfig& config = model->config();
   if (source.layer >= config.layers)
     fail<UsageError>("approximate", "expected --layer in 0 … {}, got {}", config.layers - 1, source.layer);
-  const std::unique_ptr<const Dataset> data =
-      open_dataset(data_for_model(config, source.data, source.data_kind), Split::validation);
+  const DataOptions given =
+      data_of("approximate", config, {source.model, source.data, source.data_kind, "validation"});
+  const std::unique_ptr<const Dataset> data = open_dataset(given, Split::validation);
   const Dataset& dataset = *data;
   check_fit(config, dataset);
+  check_assets(model->assets(), dataset);
   const std::int64_t count = std::min(source.examples, dataset.size());
   const auto index = [&](std::int64_t i) { return i * dataset.size() / count; };
   Examples examples;
