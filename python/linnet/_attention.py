@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import weakref
 from typing import NamedTuple
 
 import numpy as np
@@ -15,7 +16,11 @@ _LAYOUTS = {"bnhd": (0, 1, 2, 3), "bhnd": (0, 2, 1, 3)}
 
 
 class Gradients(NamedTuple):
-    """Gradients of the inputs of an attention, each of the shape of its input; None where the input was not given."""
+    """Gradients of the inputs of an attention, each of the shape of its input; None where the input was not given.
+
+    `state` is that of the initial state, float32 [slots, floats], `State.gradient_floats` numbers a slot: of the linear family
+    S [heads, features, value dim], then z [heads, features]; of softmax keys [heads, tokens, dim], then values.
+    """
 
     q: np.ndarray
     k: np.ndarray
@@ -71,7 +76,8 @@ def mask_of(operation, mask) -> _core.Mask:
         return _core.Mask.full()
     if isinstance(mask, str) and mask == "causal":
         return _core.Mask.causal()
-    if isinstance(mask, np.ndarray) and mask.dtype in (np.bool_, np.uint8) and mask.ndim in (2, 3):
+    plain = isinstance(mask, np.ndarray) and not isinstance(mask, np.ma.MaskedArray)
+    if plain and mask.dtype in (np.bool_, np.uint8) and mask.ndim in (2, 3):
         matrix = np.ascontiguousarray(mask if mask.ndim == 3 else mask[None])
         return _core.Mask.boolean(matrix.view(np.uint8))
     found = repr(mask) if isinstance(mask, str) else type(mask).__name__
@@ -87,11 +93,12 @@ class State:
     `attention` with ``return_state=True`` that after the last key. It belongs to the attention that made it.
     """
 
-    __slots__ = ("_attention", "_core")
+    __slots__ = ("_attention", "_core", "_owner")
 
-    def __init__(self, core, attention):
+    def __init__(self, core, attention, owner):
         self._core = core
         self._attention = attention
+        self._owner = owner  # while it lives, equal options find it and the state fits
 
     @property
     def slots(self) -> int:
@@ -120,7 +127,7 @@ class State:
 
     def clone(self) -> State:
         """A copy of all slots."""
-        return State(self._core.clone(), self._attention)
+        return State(self._core.clone(), self._attention, self._owner)
 
     def save(self, slot: int = 0) -> np.ndarray:
         """The slot's numbers, float32: for the linear family S [heads, features, value dim], then z [heads, features], and with
@@ -158,14 +165,24 @@ class Attention:
     left, right : int
         Of the local family: query i sees the keys i - left ... i + right.
     pattern : {"strided", "fixed"}
+        Of the strided family.
     stride, summary : int
-        Of the strided family; stride 0 stands for the square root of the length, rounded up to a multiple of 32.
+        Of the strided family, at least 0 and 1; stride 0 stands for the square root of the length, rounded up to a multiple of
+        32; of every block `fixed` keeps `summary` tokens.
     buckets, chunk, rounds : int
-        Of the lsh family.
+        Of the lsh family: buckets of a hash, an even number up to 65,536 or 1 (0: about one per chunk), tokens of a chunk, at
+        least 1, and rounds of hashing, 1 ... 64.
     seed : int
         Of lsh's rotations and of a random feature map that is given by name.
     layer : int
         Part of the seed of lsh and of random feature maps.
+
+    Raises
+    ------
+    linnet.UsageError
+        For values beyond these and unknown names.
+    linnet.ArgumentTypeError
+        For values of another type.
 
     Source: Katharopoulos et al. 2020, "Transformers are RNNs", for the linear family; docs/families.md for the others.
     """
@@ -255,7 +272,7 @@ class Attention:
             if value < (0 if name == "capacity" else 1):
                 raise _core.UsageError(f"[state] expected {name} of at least 1, got {value}")
         core = self._core_of(sizes["head_dim"])
-        return State(core.make_state(**sizes), core)
+        return State(core.make_state(**sizes), core, self)
 
     def __call__(
         self,
@@ -324,6 +341,7 @@ class _Call:
     """One forward, and the backward after it."""
 
     def __init__(self, attention, q, k, v, mask, layout, context):
+        self.attention = attention
         self.core = attention._core_of(max(q.shape[3], 1))
         self.q, self.k, self.v, self.mask, self.layout, self.context = q, k, v, mask, layout, context
         self.position = 0
@@ -359,12 +377,19 @@ class _Call:
         self.core.forward(
             self.context, _memory(self.out), q, k, v, mask, normaliser=self.normaliser, final=final, **self._options()
         )
-        result = [self._shown(self.out)]
+        result = [self._result(gradients)]
         if return_state:
-            result.append(State(final, self.core))
+            result.append(State(final, self.core, self.attention))
         if gradients:
             result.append(self.backward)
         return result[0] if len(result) == 1 else tuple(result)
+
+    def _result(self, gradients):
+        """The output, which must not change before the gradients are computed from it."""
+        out = self._shown(self.out)
+        if gradients:
+            out.flags.writeable = False
+        return out
 
     def _shown(self, array):
         """The array in the layout of the caller."""
@@ -423,7 +448,7 @@ class _DoubleCall(_Call):
             raise _core.UsageError(f"[attention] expected position 0 for float64, got {self.position}")
         self.out = np.empty((*self.q.shape[:3], self.v.shape[3]))
         _core.reference_forward(self.core.options, self.out, *self._dense())
-        return (self._shown(self.out), self.backward) if gradients else self._shown(self.out)
+        return (self._result(gradients), self.backward) if gradients else self._result(gradients)
 
     def backward(self, grad_out, grad_state=None) -> Gradients:
         operation = "attention gradients"
@@ -438,19 +463,25 @@ class _DoubleCall(_Call):
         return Gradients(*(self._shown(array) for array in grads), *extra)
 
 
-@functools.lru_cache(maxsize=256, typed=True)
-def _known_attention(options) -> Attention:
-    return Attention(**dict(options))
+_living = weakref.WeakValueDictionary()
+
+
+@functools.lru_cache(maxsize=256)
+def _recent_attention(key) -> Attention:
+    found = _living.get(key)
+    if found is None:
+        found = _living.setdefault(key, Attention(**{name: value for name, _, value in key}))
+    return found
 
 
 def _attention_of(options) -> Attention:
-    """One object for equal options, so that states fit. The options of the last calls are kept."""
-    key = tuple(sorted(options.items(), key=lambda item: item[0]))
+    """One object for equal options, so that states fit. Those of the last calls are kept, and those that a state belongs to."""
+    key = tuple((name, type(value), value) for name, value in sorted(options.items(), key=lambda item: item[0]))
     try:
         hash(key)
     except TypeError:
         return Attention(**options)
-    return _known_attention(key)
+    return _recent_attention(key)
 
 
 def attention(
@@ -504,10 +535,12 @@ def attention(
     Returns
     -------
     out : array [batch, length, heads, value dim]
+        Read-only with `gradients`, which are computed from it: copy it to change it.
     state : linnet.State
         With `return_state`.
     backward : function
-        With `gradients`: backward(grad_out, grad_state=None) returns `linnet.Gradients`. q, k and v must not have changed.
+        With `gradients`: backward(grad_out, grad_state=None) returns `linnet.Gradients`. q, k, v, decay and the
+        projections must not have changed.
 
     Raises
     ------

@@ -25,6 +25,13 @@ class Dataset:
         Tokens of a field are 0 ... vocabulary - 1; the largest token plus 1 without it.
     classes : int, optional
         The largest label plus 1 without it.
+
+    Raises
+    ------
+    linnet.UsageError
+        For shapes that do not fit each other, no examples, tokens beyond the vocabulary, infinities, and columns of NaN alone.
+    linnet.ArgumentTypeError
+        For elements of another type, and masked arrays.
     """
 
     def __init__(self, tokens=None, labels=None, lengths=None, *, values=None, vocabulary=None, classes: int | None = None):
@@ -59,7 +66,7 @@ class Dataset:
             if values.ndim != 2:
                 raise _core.UsageError(f"[dataset] expected values [steps, columns], got {list(values.shape)}")
             values = windows_of(values, "values")
-        return cls(tokens, values=values, vocabulary=vocabulary)
+        return cls._of(_from_arrays(tokens, None, None, vocabulary, None, (0, 0, 1), values, windows=True))
 
     @classmethod
     def _of(cls, core) -> Dataset:
@@ -105,7 +112,8 @@ class Dataset:
         if not 1 <= length <= len(text):
             raise _core.UsageError(f"[dataset] expected a length in 1 ... {len(text)}, the bytes of the text, got {length}")
         tokens = np.frombuffer(text, np.uint8).astype(np.int32)
-        return cls._of(_from_arrays(np.lib.stride_tricks.sliding_window_view(tokens, length), None, None, 256, None, (0, 0, 1)))
+        windows = np.lib.stride_tricks.sliding_window_view(tokens, length)
+        return cls._of(_from_arrays(windows, None, None, 256, None, (0, 0, 1), windows=True))
 
     @classmethod
     def open(cls, source, model, kind: str = "", split: str | None = None) -> tuple[Dataset, Dataset] | Dataset:
@@ -185,10 +193,19 @@ class Dataset:
         return self._core.classes
 
 
+def _counted(array, lengths, windows):
+    """The steps that are no padding, [steps, fields or columns]; those of windows over one sequence once each."""
+    if windows:
+        return np.concatenate([array[:, 0], array[-1, 1:]])
+    if lengths is None:
+        return array.reshape(-1, array.shape[2])
+    return array[np.arange(array.shape[1]) < lengths[:, None]]
+
+
 def _tokens_of(tokens, vocabulary):
-    """int32 [examples, steps, fields] with a contiguous last axis, and the numbers of values of the fields."""
-    array = tokens if isinstance(tokens, np.ndarray) else integers_of("dataset", "tokens", tokens, np.int32)
-    if array.dtype.kind not in "iu" or array.dtype != np.int32:
+    """int32 [examples, steps, fields] with a contiguous last axis, and the numbers of values of the fields, if they are given."""
+    array = array_of("dataset", "tokens", tokens) if isinstance(tokens, np.ndarray) else tokens
+    if not isinstance(array, np.ndarray) or array.dtype != np.int32:
         array = integers_of("dataset", "tokens", array, np.int32)
     if array.ndim not in (2, 3) or array.size == 0:
         raise _core.UsageError(
@@ -198,8 +215,8 @@ def _tokens_of(tokens, vocabulary):
     if array.ndim == 2:
         array = array[:, :, None]
     if vocabulary is None:
-        fields = [int(largest) + 1 for largest in array.max(axis=(0, 1))]
-    elif isinstance(vocabulary, (list, tuple)):
+        return array, None
+    if isinstance(vocabulary, (list, tuple)):
         fields = [whole("dataset", "vocabulary", size) for size in vocabulary]
     else:
         fields = [whole("dataset", "vocabulary", vocabulary)] * array.shape[2]
@@ -208,36 +225,67 @@ def _tokens_of(tokens, vocabulary):
     return array, fields
 
 
+def _checked_fields(counted, fields):
+    """The numbers of values of the fields, by default those that occur. Tokens [steps, fields] beyond them are refused."""
+    least, largest = counted.min(axis=0), counted.max(axis=0)
+    if fields is None:
+        fields = [int(token) + 1 for token in largest]
+    for size, low, high in zip(fields, least, largest):
+        if low < 0 or high >= size:
+            raise _core.UsageError(f"[dataset] expected tokens in 0 ... {size - 1}, got {low if low < 0 else high}")
+    return fields
+
+
 def _values_of(values):
-    """float32 [examples, steps, columns], and mean and deviation of the columns."""
-    array = values
-    if not isinstance(values, np.ndarray) or values.dtype != np.float32:
-        array = floats_of("dataset", "values", values, np.float32)
+    """float32 [examples, steps, columns]."""
+    array = array_of("dataset", "values", values) if isinstance(values, np.ndarray) else values
+    if not isinstance(array, np.ndarray) or array.dtype != np.float32:
+        array = floats_of("dataset", "values", array, np.float32)
     if array.ndim != 3 or array.size == 0:
         raise _core.UsageError(f"[dataset] expected values [examples, steps, columns], none of them 0, got {list(array.shape)}")
-    array = with_rows(array)
-    if np.isinf(array).any():
+    return with_rows(array)
+
+
+def _statistics_of(counted):
+    """Means and deviations of the columns of numbers [steps, columns]."""
+    if np.isinf(counted).any():
         raise _core.UsageError("[dataset] expected finite values or NaN, got infinity")
-    flat = [array[:, :, column] for column in range(array.shape[2])]
-    if any(np.isnan(column).all() for column in flat):
+    if np.isnan(counted).all(axis=0).any():
         raise _core.UsageError("[dataset] expected a number in every column of the values, got NaN alone")
-    mean = [float(np.nanmean(column, dtype=np.float64)) for column in flat]
-    deviation = [float(np.nanstd(column, dtype=np.float64)) for column in flat]
-    return array, mean, deviation
+    columns = [counted[:, column] for column in range(counted.shape[1])]
+    mean = [float(np.nanmean(column, dtype=np.float64)) for column in columns]
+    deviation = [float(np.nanstd(column, dtype=np.float64)) for column in columns]
+    return mean, deviation
 
 
-def _from_arrays(tokens, labels, lengths, vocabulary, classes, image, values=None):
+def _lengths_of(lengths, shape):
+    """int64 [examples]."""
+    lengths = integers_of("dataset", "lengths", lengths, np.int64).reshape(-1)
+    if len(lengths) != shape[0]:
+        raise _core.UsageError(f"[dataset] expected lengths for {shape[0]} examples, got {len(lengths)}")
+    for length in (lengths.min(), lengths.max()):
+        if not 1 <= length <= shape[1]:
+            raise _core.UsageError(f"[dataset] expected lengths in 1 ... {shape[1]}, got {length}")
+    return lengths
+
+
+def _from_arrays(tokens, labels, lengths, vocabulary, classes, image, values=None, windows=False):
+    """`windows` says that the examples are all windows over one sequence."""
     fields, mean, deviation = [], [], []
     if tokens is None and values is None:
         raise _core.UsageError("[dataset] expected tokens or values, got neither")
     if tokens is not None:
         tokens, fields = _tokens_of(tokens, vocabulary)
     if values is not None:
-        values, mean, deviation = _values_of(values)
+        values = _values_of(values)
+    if lengths is not None:
+        lengths = _lengths_of(lengths, (values if tokens is None else tokens).shape)
+    if tokens is not None:
+        fields = _checked_fields(_counted(tokens, lengths, windows), fields)
+    if values is not None and (tokens is None or values.shape[:2] == tokens.shape[:2]):
+        mean, deviation = _statistics_of(_counted(values, lengths, windows))
     if labels is not None:
         labels = integers_of("dataset", "labels", labels, np.int64).reshape(-1)
-    if lengths is not None:
-        lengths = integers_of("dataset", "lengths", lengths, np.int64).reshape(-1)
     if classes is None:
         classes = int(labels.max()) + 1 if labels is not None and labels.size else 0
     return _core.Dataset.from_arrays(

@@ -67,6 +67,12 @@ class Model:
         return self._config["model"]["vocabulary"]
 
     @property
+    def fields(self) -> tuple[int, ...]:
+        """Numbers of values of the fields of a step: `vocabulary` alone in a model of one token per step."""
+        fields = self._config["model"]["fields"]
+        return tuple(int(size) for size in fields.split(",")) if fields else (self.vocabulary,)
+
+    @property
     def length(self) -> int:
         """Tokens of a training example."""
         return self._config["model"]["length"]
@@ -236,6 +242,11 @@ class Model:
     ) -> np.ndarray:
         """The same as tokens: an int32 array [count, prompt + length]."""
         self._core.check_generates()
+        if len(self.fields) > 1:
+            raise _core.UsageError(
+                f"[generate] expected a model of one token per step (linnet.Session.step draws several), got one of "
+                f"{len(self.fields)} fields"
+            )
         count, streams = whole("generate", "count", count), whole("generate", "streams", streams)
         for name, value in (("count", count), ("streams", streams)):
             if value < 1:
@@ -299,7 +310,7 @@ class Model:
         return [whole("generate", "label", one) for one in labels]
 
     def _tokens_of(self, operation: str, tokens) -> np.ndarray:
-        """Tokens [length], int32."""
+        """Tokens [length], int32; of several fields those of [length, fields] one after another."""
         if isinstance(tokens, (str, bytes)):
             if self.vocabulary != _BYTES:
                 raise _core.UsageError(f"[{operation}] expected tokens in 0 ... {self.vocabulary - 1}, got text")
@@ -307,8 +318,12 @@ class Model:
                 tokens = tokens.encode("utf-8")
             return np.frombuffer(tokens, np.uint8).astype(np.int32)
         array = integers_of(operation, "tokens", tokens, np.int32)
+        fields = len(self.fields)
+        if fields > 1 and array.ndim == 2 and array.shape[1] == fields:
+            return array.reshape(-1)
         if array.ndim != 1:
-            raise _core.UsageError(f"[{operation}] expected tokens [length], got {list(array.shape)}")
+            expected = "tokens [length]" if fields == 1 else f"tokens [length, {fields}]"
+            raise _core.UsageError(f"[{operation}] expected {expected}, got {list(array.shape)}")
         return array
 
     def _prompt_of(self, prompt) -> np.ndarray:

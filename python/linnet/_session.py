@@ -106,15 +106,17 @@ class Session:
 
         Returns
         -------
-        array [streams], int32
+        array [streams], int32, with several fields [streams, fields]
         """
         chosen = None if streams is None else wholes("step", "stream", streams)
-        drawn = np.empty(self.streams if chosen is None else len(chosen), np.int32)
+        count, fields = self.streams if chosen is None else len(chosen), len(self.model.fields)
+        drawn = np.empty(count if fields == 1 else (count, fields), np.int32)
         self._core.step(drawn, chosen)
         return drawn
 
     def observe(self, tokens, streams=None) -> None:
-        """Appends a given token to each of `streams` (all of them without it), in the recurrent form: tokens [streams]."""
+        """Appends a given token to each of `streams` (all of them without it), in the recurrent form: tokens [streams],
+        with several fields [streams, fields]."""
         chosen = None if streams is None else wholes("observe", "stream", streams)
         self._core.observe(integers_of("observe", "tokens", tokens, np.int32).reshape(-1), chosen)
 

@@ -327,6 +327,18 @@ class Trainer:
             The token to predict at each position, or -1 where nothing is.
         key_lengths : sequence [examples], optional
             Positions of each example before its padding.
+
+        Returns
+        -------
+        dict
+            As of `step`.
+
+        Raises
+        ------
+        linnet.UsageError
+            For shapes that do not fit, tokens beyond the vocabulary and no target at all.
+        linnet.Error
+            For a loss or a gradient that is not finite.
         """
         inputs = integers_of("step", "inputs", inputs, np.int32)
         targets = integers_of("step", "targets", targets, np.int32)

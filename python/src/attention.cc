@@ -164,6 +164,13 @@ std::unique_ptr<StateObject> clone(StateObject& self) {
   return made;
 }
 
+void restore(StateObject& self, std::int64_t slot, nb::handle numbers, std::int64_t position) {
+  self.check_slot("restore", slot);
+  const auto from = span_of<const float>(numbers, "restore", "numbers");
+  const Computing turn(self.mutex);
+  self.state->restore(slot, from, position);
+}
+
 void bind_state(nb::module_& module) {
   nb::class_<StateObject>(module, "State",
                           "The state of the recurrent form: one slot per batch entry or stream, float32. "
@@ -224,16 +231,8 @@ void bind_state(nb::module_& module) {
             return numpy_of(std::move(numbers));
           },
           "slot"_a = 0, "The slot's numbers, float32, in the layout of linnet/attention.h (State).")
-      .def(
-          "restore",
-          [](StateObject& self, std::int64_t slot, nb::handle numbers, std::int64_t position) {
-            self.check_slot("restore", slot);
-            const auto from = span_of<const float>(numbers, "restore", "numbers");
-            const Computing turn(self.mutex);
-            self.state->restore(slot, from, position);
-          },
-          "slot"_a, "numbers"_a, "position"_a,
-          "Reads what `save` wrote; `position` is the tokens it stands for.");
+      .def("restore", usage<&restore>, "slot"_a, "numbers"_a, "position"_a,
+           "Reads what `save` wrote; `position` is the tokens it stands for.");
 }
 
 }  // namespace

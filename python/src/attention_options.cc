@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <string>
 #include <utility>
@@ -12,6 +13,7 @@
 #include "arrays.h"
 #include "errors.h"
 #include "linnet/attention.h"
+#include "numbers.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -27,14 +29,22 @@ struct SimilarityObject {
   std::shared_ptr<const Similarity> similarity;
 };
 
-MapObject make_map(const std::string& name, float alpha, std::int64_t head_dim, std::int64_t features,
-                   bool orthogonal, std::uint64_t seed, std::uint64_t draw, int layer) {
+MapObject make_map(const std::string& name, float alpha, nb::handle head_dim, nb::handle features,
+                   bool orthogonal, nb::handle seed, nb::handle draw, nb::handle layer) {
+  constexpr const char* operation = "feature map";
+  constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
+  const auto number = [&](nb::handle value, const char* what) {
+    return whole_of(value, operation, what, 0, most);
+  };
   return {find_feature_map(
-      name,
-      {.alpha = alpha,
-       .head_dim = head_dim,
-       .random = {
-           .features = features, .orthogonal = orthogonal, .seed = seed, .draw = draw, .layer = layer}})};
+      name, {.alpha = alpha,
+             .head_dim = number(head_dim, "head_dim"),
+             .random = {.features = number(features, "features"),
+                        .orthogonal = orthogonal,
+                        .seed = static_cast<std::uint64_t>(number(seed, "seed")),
+                        .draw = static_cast<std::uint64_t>(number(draw, "draw")),
+                        .layer = static_cast<int>(
+                            whole_of(layer, operation, "layer", 0, std::numeric_limits<int>::max()))}})};
 }
 
 Normalise find_normalise(const std::string& name) {
@@ -151,6 +161,8 @@ void bind_attention_options(nb::module_& module) {
       .def("__repr__", [](const MapObject& self) { return "<linnet.FeatureMap: " + self.map->name() + ">"; });
   module.def("feature_map", &make_map, "name"_a, "alpha"_a = 1.0f, "head_dim"_a = 0, "features"_a = 0,
              "orthogonal"_a = true, "seed"_a = 0, "draw"_a = 0, "layer"_a = 0,
+             nb::sig("def feature_map(name: str, alpha: float = 1.0, head_dim: int = 0, features: int = 0, "
+                     "orthogonal: bool = True, seed: int = 0, draw: int = 0, layer: int = 0) -> FeatureMap"),
              "A built-in feature map.\n\n"
              "Parameters\n----------\n"
              "name : str\n    One of ``linnet.feature_maps()``.\n"
@@ -167,7 +179,15 @@ void bind_attention_options(nb::module_& module) {
         return SimilarityObject{find_similarity(name, {offset, power, sigma})};
       },
       "name"_a, "offset"_a = 1.0, "power"_a = 2, "sigma"_a = 0.0,
-      "A built-in similarity of the kernel family: one of ``linnet.similarities()``.");
+      "A built-in similarity sim(q, k) >= 0 of the kernel family (Katharopoulos et al. 2020, equation 3).\n\n"
+      "Parameters\n----------\n"
+      "name : str\n    One of ``linnet.similarities()``: exponential, exp(q.k / sqrt(E)); polynomial, "
+      "(q.k / sqrt(E) + offset)^power;\n    gaussian, exp(-|q - k|^2 / (2 sigma^2)).\n"
+      "offset : float\n    Of polynomial, at least 0.\n"
+      "power : int\n    Of polynomial, even, 2 ... 64.\n"
+      "sigma : float\n    Of gaussian, at least 0; 0 stands for E^(1/4).\n\n"
+      "Raises\n------\n"
+      "linnet.UsageError\n    For another name and for values beyond these.");
   nb::class_<AttentionOptions>(module, "AttentionOptions")
       .def_static("make", &make_options, "family"_a, "feature_map"_a.none() = nb::none(),
                   "similarity"_a.none() = nb::none(), "normalise"_a = "sum", "epsilon"_a = 1e-6f,

@@ -3,6 +3,7 @@
 #include "errors.h"
 #include "linnet/instruction_set.h"
 #include "linnet/version.h"
+#include "numbers.h"
 
 namespace nb = nanobind;
 
@@ -16,11 +17,20 @@ void bind_context(nb::module_& module) {
                             "Parameters\n----------\n"
                             "threads : int\n"
                             "    Threads, the caller's included; 0 stands for one per processor.")
-      .def(nb::init<int>(), nb::arg("threads") = 0)
+      .def(
+          "__init__",
+          [](SharedContext* self, nb::handle threads) {
+            new (self) SharedContext(static_cast<int>(whole_of(threads, "context", "threads", 0, 1024)));
+          },
+          nb::arg("threads") = 0, nb::sig("def __init__(self, threads: int = 0) -> None"))
       .def_prop_ro("threads", [](const SharedContext& self) { return self.context.threads(); })
       .def_prop_ro(
-          "workspace_bytes", [](const SharedContext& self) { return self.context.workspace_bytes(); },
-          "Bytes of working memory that all threads hold.")
+          "workspace_bytes",
+          [](SharedContext& self) {
+            const Computing turn(self.mutex);
+            return self.context.workspace_bytes();
+          },
+          "Bytes of working memory that all threads hold, between calls.")
       .def("__repr__", [](const SharedContext& self) {
         return nb::str("linnet.Context(threads={})").format(self.context.threads());
       });

@@ -10,6 +10,7 @@ namespace {
 
 PyObject* error_class = nullptr;
 PyObject* usage_class = nullptr;
+PyObject* type_class = nullptr;
 
 PyObject* add_class(nb::module_& module, const char* name, const char* documentation,
                     const nb::object& bases) {
@@ -25,6 +26,8 @@ void translate(const std::exception_ptr& thrown, void* /*payload*/) {
     std::rethrow_exception(thrown);
   } catch (const UsageError& error) {
     PyErr_SetString(usage_class, error.what());
+  } catch (const ArgumentTypeError& error) {
+    PyErr_SetString(type_class, error.what());
   } catch (const Error& error) {
     PyErr_SetString(error_class, error.what());
   } catch (const std::filesystem::filesystem_error& error) {
@@ -41,8 +44,8 @@ void bind_errors(nb::module_& module) {
                           nb::borrow(PyExc_Exception));
   usage_class = add_class(module, "UsageError", "An invalid option, key, shape or value of an argument.",
                           nb::make_tuple(nb::handle(error_class), nb::handle(PyExc_ValueError)));
-  add_class(module, "ArgumentTypeError", "An argument of the wrong Python type or element type.",
-            nb::make_tuple(nb::handle(error_class), nb::handle(PyExc_TypeError)));
+  type_class = add_class(module, "ArgumentTypeError", "An argument of the wrong Python type or element type.",
+                         nb::make_tuple(nb::handle(error_class), nb::handle(PyExc_TypeError)));
   nb::register_exception_translator(translate);
 }
 

@@ -12,6 +12,12 @@
 
 namespace linnet::python {
 
+/// An argument of the wrong Python type: linnet.ArgumentTypeError.
+class ArgumentTypeError : public Error {
+ public:
+  using Error::Error;
+};
+
 /// Throws UsageError: "[operation] expected `expected`, got `found`".
 [[noreturn]] inline void refuse(const char* operation, const std::string& expected,
                                 const std::string& found) {
@@ -27,6 +33,8 @@ struct Usage<function> {
     try {
       return function(std::forward<A>(arguments)...);
     } catch (const UsageError&) {
+      throw;
+    } catch (const ArgumentTypeError&) {
       throw;
     } catch (const Error& error) {
       throw UsageError(error.what());

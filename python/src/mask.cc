@@ -1,7 +1,6 @@
 #include "mask.h"
 
 #include <nanobind/stl/string.h>
-#include <nanobind/stl/vector.h>
 
 #include <cstdint>
 #include <memory>
@@ -10,6 +9,7 @@
 
 #include "arrays.h"
 #include "errors.h"
+#include "numbers.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -33,10 +33,25 @@ MaskObject boolean_mask(nb::handle visible) {
   return {Mask::boolean(kept), std::move(matrix)};
 }
 
-Mask with_lengths(const Mask& mask, Numbers lengths) {
+Mask with_lengths(const Mask& mask, nb::handle given) {
+  Numbers lengths = wholes_of(given, "mask", "lengths");
   // An empty list stands for no lengths in the C++ library.
   if (lengths.empty()) refuse("mask", "a key length for each batch entry", "none");
   return mask.with_key_lengths(std::move(lengths));
+}
+
+/// One list of bounds for all batch entries, or one for each.
+Mask with_segments(const Mask& mask, nb::handle bounds) {
+  constexpr const char* name = "bounds";
+  const std::vector<nb::object> items = items_of(bounds, "mask", name);
+  if (!items.empty() && !is_sequence(items.front())) {
+    Numbers all;
+    for (const nb::object& item : items) all.push_back(whole_of(item, "mask", name));
+    return mask.with_segments(std::move(all));
+  }
+  std::vector<Numbers> all;
+  for (const nb::object& item : items) all.push_back(wholes_of(item, "mask", name));
+  return mask.with_segments(std::move(all));
 }
 
 }  // namespace
@@ -52,19 +67,29 @@ void bind_mask(nb::module_& module) {
           "causal", [] { return MaskObject{Mask::causal()}; },
           "Query i sees the keys 0 ... i, and all that an initial state holds.")
       .def_static(
-          "prefix", [](Numbers lengths) { return MaskObject{Mask::prefix(std::move(lengths))}; }, "lengths"_a,
+          "prefix",
+          [](nb::handle lengths) { return MaskObject{Mask::prefix(wholes_of(lengths, "mask", "lengths"))}; },
+          "lengths"_a, nb::sig("def prefix(lengths: collections.abc.Sequence[int]) -> Mask"),
           "Query i of batch entry b sees the keys up to max(i, lengths[b] - 1). One length serves all "
           "entries.")
       .def_static(
           "window",
-          [](std::int64_t left, std::int64_t right) { return MaskObject{Mask::window(left, right)}; },
-          "left"_a, "right"_a = 0, "Query i sees the keys i - left ... i + right.")
+          [](nb::handle left, nb::handle right) {
+            return MaskObject{Mask::window(whole_of(left, "mask", "left"), whole_of(right, "mask", "right"))};
+          },
+          "left"_a, "right"_a = 0, nb::sig("def window(left: int, right: int = 0) -> Mask"),
+          "Query i sees the keys i - left ... i + right.")
       .def_static(
           "intervals",
-          [](Numbers begin, Numbers end) {
-            return MaskObject{Mask::intervals(std::move(begin), std::move(end))};
+          [](nb::handle begin, nb::handle end) {
+            return MaskObject{
+                Mask::intervals(wholes_of(begin, "mask", "begin"), wholes_of(end, "mask", "end"))};
           },
-          "begin"_a, "end"_a, "Query i sees the keys begin[i] ... end[i] - 1. Neither may decrease.")
+          "begin"_a, "end"_a,
+          nb::sig(
+              "def intervals(begin: collections.abc.Sequence[int], end: collections.abc.Sequence[int]) -> "
+              "Mask"),
+          "Query i sees the keys begin[i] ... end[i] - 1. Neither may decrease.")
       .def_static(
           "boolean", &boolean_mask, "visible"_a,
           "Query i of batch entry b sees key j where visible[b, i, j] is not 0: uint8 or bool [batch or 1, "
@@ -72,22 +97,19 @@ void bind_mask(nb::module_& module) {
           "keys], which is copied. The\ntime is quadratic in every family.")
       .def(
           "with_key_lengths",
-          [](const MaskObject& self, Numbers lengths) {
-            return MaskObject{with_lengths(self.mask, std::move(lengths)), self.matrix};
+          [](const MaskObject& self, nb::handle lengths) {
+            return MaskObject{with_lengths(self.mask, lengths), self.matrix};
           },
-          "lengths"_a, "Limits batch entry b to its first lengths[b] keys; those after them are padding.")
+          "lengths"_a, nb::sig("def with_key_lengths(self, lengths: collections.abc.Sequence[int]) -> Mask"),
+          "Limits batch entry b to its first lengths[b] keys; those after them are padding.")
       .def(
           "with_segments",
-          [](const MaskObject& self, std::vector<Numbers> bounds) {
-            return MaskObject{self.mask.with_segments(std::move(bounds)), self.matrix};
-          },
-          "bounds"_a)
-      .def(
-          "with_segments",
-          [](const MaskObject& self, Numbers bounds) {
-            return MaskObject{self.mask.with_segments(std::move(bounds)), self.matrix};
+          [](const MaskObject& self, nb::handle bounds) {
+            return MaskObject{with_segments(self.mask, bounds), self.matrix};
           },
           "bounds"_a,
+          nb::sig("def with_segments(self, bounds: collections.abc.Sequence[int] | "
+                  "collections.abc.Sequence[collections.abc.Sequence[int]]) -> Mask"),
           "Packed sequences: no query sees a key across a bound. Bounds increase from 0 to the length; one "
           "list for "
           "all batch\nentries, or one for each.")

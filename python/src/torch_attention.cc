@@ -233,6 +233,11 @@ nb::tuple random_draws(const std::string& map, std::int64_t head_dim, std::int64
   return nb::make_tuple(numpy_of(std::move(draws.directions)), numpy_of(std::move(draws.phases)));
 }
 
+void step_streams(TensorStreams& self, SharedContext& context, nb::handle out, nb::handle query,
+                  nb::handle key, nb::handle value, nb::handle decay) {
+  self.step(context, out, query, key, value, decay);
+}
+
 }  // namespace
 
 void bind_torch_attention(nb::module_& module) {
@@ -260,7 +265,7 @@ void bind_torch_attention(nb::module_& module) {
       "The recurrent form of the linear family on a state in the memory of a tensor [B, G].")
       .def(nb::init<const TensorAttention&, nb::handle, std::int64_t, std::int64_t, std::int64_t>(),
            "attention"_a, "state"_a, "heads"_a, "head_dim"_a, "value_dim"_a)
-      .def("step", &TensorStreams::step, "context"_a, "out"_a, "q"_a, "k"_a, "v"_a, "decay"_a.none());
+      .def("step", usage<&step_streams>, "context"_a, "out"_a, "q"_a, "k"_a, "v"_a, "decay"_a.none());
 }
 
 }  // namespace linnet::python

@@ -1,3 +1,5 @@
+import gc
+
 import numpy as np
 import pytest
 from references import causal, differences, linear, softmax
@@ -373,4 +375,40 @@ def test_options_of_many_calls_are_forgotten():
     q = uniform(1, 1, 4, 1, 8)
     for seed in range(300):
         linnet.attention(q, q, q, scale=1 + seed / 300, family="softmax")
-    assert _attention._known_attention.cache_info().currsize <= 256
+    assert _attention._recent_attention.cache_info().currsize <= 256
+
+
+def test_options_of_a_state_are_remembered():
+    from linnet import _attention
+
+    q = uniform(1, 1, 4, 1, 8)
+    options = {"mask": "causal", "feature_map": "favor"}
+    kept = linnet.attention(q, q, q, seed=0, return_state=True, **options)[1].clone()
+    for seed in range(1, 300):
+        linnet.attention(q, q, q, seed=seed, **options)
+    out = linnet.attention(q, q, q, seed=0, state=kept, **options)
+    gc.collect()
+    assert np.isfinite(out).all() and len(_attention._living) <= 258
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_an_output_that_gradients_need_is_read_only(dtype):
+    q = uniform(1, 1, 6, 2, 4).astype(dtype)
+    out, backward = linnet.attention(q, q, q, family="softmax", gradients=True)
+    with pytest.raises(ValueError, match="read-only"):
+        out -= 1
+    changed = out.copy()
+    changed -= 1
+    assert backward(changed).q.flags.writeable and linnet.attention(q, q, q).flags.writeable
+
+
+def test_masks_take_whole_numbers_alone():
+    whole = linnet.Mask.causal().with_key_lengths(np.array([3, 2], np.int16))
+    q = uniform(1, 2, 4, 1, 8)
+    assert np.array_equal(
+        linnet.attention(q, q, q, mask=whole), linnet.attention(q, q, q, mask=linnet.Mask.causal().with_key_lengths([3, 2]))
+    )
+    one, each = linnet.Mask.causal().with_segments((0, 1, 4)), linnet.Mask.causal().with_segments([[0, 1, 4], (0, 1, 4)])
+    rows = linnet.Mask.causal().with_segments(np.array([[0, 1, 4], [0, 1, 4]]))
+    for mask in (each, rows):
+        assert np.array_equal(linnet.attention(q, q, q, mask=one), linnet.attention(q, q, q, mask=mask))

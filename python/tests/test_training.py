@@ -84,6 +84,51 @@ def test_steps_of_several_fields_and_of_numbers_are_examples():
     assert measured["token_bits"] > 0 and np.isfinite(measured["value_nats"])
 
 
+def test_padding_is_in_no_statistics():
+    """Neither in the means and deviations of columns nor in the size of the vocabulary."""
+    numbers = np.random.default_rng(4).normal(20, 1, (40, 30, 2)).astype(np.float32)
+    lengths = np.random.default_rng(5).integers(3, 20, 40)
+    padding = np.arange(30) >= lengths[:, None]
+    junk, tokens = numbers.copy(), np.full((40, 30), 4)
+    junk[padding], tokens[padding] = np.inf, 1000
+    assert linnet.Dataset(tokens, lengths=lengths).vocabulary == 5
+    settings = tiny(training__steps=2, model__vocabulary=0, model__length=30)
+    runs = [linnet.train(settings, linnet.Dataset(values=values, lengths=lengths)) for values in (numbers, junk)]
+    assert np.array_equal(runs[0].bits, runs[1].bits) and np.isfinite(runs[0].bits).all()
+    measured = linnet.evaluate(runs[0].model, linnet.Dataset(values=junk, lengths=lengths))
+    counted = numbers[~padding].astype(np.float64)
+    apart = (counted - counted.mean(0)) / counted.std(0)
+    assert measured["squared_error"] < 4 * (apart**2).mean()
+
+
+def test_windows_are_checked_as_one_sequence():
+    """A million windows of a thousand steps: neither their memory nor their time."""
+    numbers, tokens = np.zeros((10**6, 2), np.float32), np.zeros(10**6, np.int32)
+    numbers[:, 1] = np.arange(10**6) % 7
+    assert len(linnet.Dataset.windows(tokens, values=numbers, length=1000)) == 10**6 - 999
+    numbers[-1, 0] = np.inf
+    with pytest.raises(linnet.UsageError, match="infinity"):
+        linnet.Dataset.windows(values=numbers, length=1000)
+    tokens[-1] = 9
+    with pytest.raises(linnet.UsageError, match="got 9"):
+        linnet.Dataset.windows(tokens, length=1000, vocabulary=9)
+
+
+def test_models_of_several_fields_draw_steps():
+    notes = np.stack([counting(40, 24, 11), counting(40, 24, 11) % 5], axis=2)
+    model = linnet.train(tiny(training__steps=2, model__vocabulary=0), notes).model
+    assert model.fields == (11, 5)
+    session = linnet.Session(model, 3)
+    drawn = session.step()
+    assert drawn.shape == (3, 2) and (drawn < [11, 5]).all() and (drawn >= 0).all()
+    assert session.step([1]).shape == (1, 2)
+    session.observe(drawn)
+    session.prefill(2, notes[0, :3])
+    assert session.position(2) == 5
+    with pytest.raises(linnet.UsageError, match="one token per step"):
+        model.generate()
+
+
 def test_windows_of_long_sequences():
     notes, numbers = np.arange(40, dtype=np.int32).reshape(20, 2) % 7, np.arange(40.0).reshape(20, 2)
     data = linnet.Dataset.windows(notes, values=numbers, length=6)

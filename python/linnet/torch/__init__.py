@@ -1,6 +1,6 @@
 """Linnet's attention as operators and modules of PyTorch, on the CPU. Importing it needs torch 2.4 or newer.
 
-``docs/python.md`` is the guide.
+``docs/python-torch.md`` is the guide.
 """
 
 try:

@@ -238,7 +238,8 @@ def linear_attention_step(
     q, k, v : tensor [B, heads, dim], [B, heads, dim], [B, heads, value dim]
         float32, bfloat16 or float64; the sums are float32 beside the first two.
     state : tensor [B, floats]
-        Of `linear_state` or of ``linear_attention(..., return_state=True)``. Without gradients it is changed in place.
+        Of `linear_state` or of ``linear_attention(..., return_state=True)``. Without gradients it is changed in place, but for
+        float64, where a new one is returned.
     decay and the other options
         Those of `linear_attention`.
 
@@ -246,7 +247,7 @@ def linear_attention_step(
     -------
     out : tensor [B, heads, value dim]
     state : tensor [B, floats]
-        The given tensor, or a new one where a gradient is needed.
+        The given tensor, or a new one where a gradient is needed and of float64.
     """
     operation = "linear_attention_step"
     for name, tensor in (("q", q), ("k", k), ("v", v), ("state", state)):

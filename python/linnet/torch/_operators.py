@@ -112,7 +112,7 @@ def _mask(kind, left, right, bounds, key_lengths, segments, visible) -> _core.Ma
         mask = _core.Mask.boolean(visible.view(torch.uint8).numpy())
     if key_lengths is not None:
         mask = mask.with_key_lengths(key_lengths.tolist())
-    if segments is not None:
+    if segments is not None and (segments.dim() == 1 or len(segments)):  # a batch of 0 has no lists
         rows = segments.tolist()
         if segments.dim() == 2:  # shorter lists are padded with -1
             for row in rows:

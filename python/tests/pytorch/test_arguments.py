@@ -209,3 +209,10 @@ def test_denominators_of_either_sign_are_alike_in_both_types(name):
     exact = lt.linear_attention(q.double(), k.double(), v.double(), feature_map=name)
     assert torch.equal(found == 0, exact == 0)
     assert (found - exact).norm() < 1e-3 * exact.norm()
+
+
+@DTYPES
+def test_an_empty_batch_has_no_lists_of_segments(dtype):
+    q = torch.empty(0, 5, 2, 4, dtype=dtype)
+    segments = torch.empty(0, 3, dtype=torch.int64)
+    assert lt.linear_attention(q, q, q, segments=segments).shape == q.shape

@@ -403,6 +403,33 @@ def test_masks_of_another_length_are_refused(name, mask):
         encoder(torch.randn(2, 10, width), attn_mask=mask)
 
 
+@pytest.mark.parametrize("name", ["linear", "full"])
+def test_a_memory_longer_than_its_mask_is_padding_in_the_recurrent_form_too(name):
+    given = {**SIZES, "self_attention_type": "causal-linear", "cross_attention_type": name}
+    module = TransformerDecoderBuilder.from_kwargs(**given).get()
+    recurrent = RecurrentDecoderBuilder.from_kwargs(**given).get()
+    recurrent.load_state_dict(module.state_dict())
+    x, memory = torch.randn(2, 4, 16), torch.randn(2, 12, 16)
+    lengths = LengthMask(torch.tensor([7, 7]))
+    expected = module(x, memory, x_mask=TriangularCausalMask(4), memory_length_mask=lengths)
+    state, outs = None, []
+    with torch.no_grad():
+        for i in range(4):
+            out, state = recurrent(x[:, i], memory, memory_length_mask=lengths, state=state)
+            outs.append(out)
+    assert relative(torch.stack(outs, 1), expected) < 1e-5
+
+
+def test_a_lower_triangle_of_other_lengths_is_a_mask():
+    attention = FullAttention()
+    queries, keys = torch.randn(2, 5, 2, 8), torch.randn(2, 8, 2, 8)
+    mask = FullMask(torch.tril(torch.ones(5, 8, dtype=torch.bool)))
+    out = attention(queries, keys, keys, mask, LengthMask(torch.full((2,), 5)), LengthMask(torch.full((2,), 8)))
+    scores = torch.einsum("nlhe,nshe->nhls", queries, keys) / 8**0.5
+    scores = scores.masked_fill(~mask.bool_matrix, -torch.inf).softmax(-1)
+    assert relative(out, torch.einsum("nhls,nshd->nlhd", scores, keys)) < 1e-5
+
+
 def test_length_masks_shorter_than_the_keys():
     encoder = TransformerEncoderBuilder.from_kwargs(**{**SIZES, "attention_type": "full"}).get()
     x = torch.randn(2, 10, 16)

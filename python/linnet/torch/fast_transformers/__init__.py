@@ -3,7 +3,7 @@ its checkpoints load with ``load_state_dict(strict=True)`` and a program changes
 
     from linnet.torch.fast_transformers.builders import TransformerEncoderBuilder
 
-``docs/python.md`` lists what is different.
+``docs/python-torch.md`` lists what is different.
 """
 
 __version__ = "0.4.0"

@@ -149,7 +149,8 @@ def linnet_mask(attn_mask, key_lengths, queries, keys) -> dict:
         if tuple(attn_mask.shape) not in ((length, count), (length, length)):
             refuse("mask", f"a mask of {length} queries and {count} keys", f"{list(attn_mask.shape)}")
         if not attn_mask.all_ones:
-            arguments["mask"] = "causal" if attn_mask.lower_triangular else attn_mask.bool_matrix
+            causal = attn_mask.lower_triangular and length == count
+            arguments["mask"] = "causal" if causal else attn_mask.bool_matrix
     if key_lengths is not None:
         if key_lengths.shape[-1] > count:
             refuse("mask", f"lengths of at most {count} keys", f"a mask of {key_lengths.shape[-1]}")

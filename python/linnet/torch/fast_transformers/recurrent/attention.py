@@ -199,7 +199,8 @@ class RecurrentCrossFullAttention(_Attention):
     def forward(self, query, keys, values, key_lengths, state=None):
         if state is not None:
             keys, values = state
-        lengths = {} if key_lengths.all_ones else {"key_lengths": key_lengths.lengths}
+        whole = key_lengths.all_ones and key_lengths.shape[-1] == keys.shape[1]
+        lengths = {} if whole else {"key_lengths": key_lengths.lengths}
         out = softmax_attention(query[:, None], keys, values, scale=self.softmax_temp or 0.0, **lengths)
         return out[:, 0], [keys, values]
 
@@ -215,7 +216,8 @@ class RecurrentCrossLinearAttention(_Attention):
     def forward(self, query, keys, values, key_lengths, state=None):
         if state is None:
             self.feature_map.new_feature_map(query.device)
-            k = self.feature_map.forward_keys(keys) * key_lengths.float_matrix[:, :, None, None]
+            seen = torch.arange(keys.shape[1], device=keys.device)[None] < key_lengths.lengths[:, None]
+            k = self.feature_map.forward_keys(keys) * seen[:, :, None, None]
             state = [torch.einsum("nshf,nshm->nhmf", k, values), k.sum(1)]
         s, z = state
         q = self.feature_map.forward_queries(query)
