@@ -35,8 +35,7 @@ std::int64_t whole_of(nb::handle value, const char* operation, const char* name,
                       std::int64_t most) {
   const std::int64_t number = whole_of(value, operation, name);
   if (number < least || number > most)
-    refuse(operation,
-           std::string(name) + " in " + std::to_string(least) + " ... " + std::to_string(most),
+    refuse(operation, std::string(name) + " in " + std::to_string(least) + " ... " + std::to_string(most),
            std::to_string(number));
   return number;
 }

@@ -129,6 +129,17 @@ def test_models_of_several_fields_draw_steps():
         model.generate()
 
 
+def test_classifiers_of_real_numbers_learn_and_keep_their_weights():
+    random = np.random.default_rng(8)
+    labels = np.arange(80) % 2
+    waves = np.sin(np.arange(24) * np.where(labels, 0.9, 0.3)[:, None] + random.uniform(0, 6, (80, 1)))[:, :, None]
+    settings = tiny(training__steps=150, model__vocabulary=0, model__objective="classify")
+    result = linnet.train(settings, linnet.Dataset(values=waves, labels=labels))
+    # Of the model, whose weights are taken out of the trainer, and not of the trainer itself.
+    measured = linnet.evaluate(result.model, linnet.Dataset(values=waves, labels=labels))
+    assert measured["accuracy"] > 0.9 and measured["bits"] < 0.6
+
+
 def test_windows_of_long_sequences():
     notes, numbers = np.arange(40, dtype=np.int32).reshape(20, 2) % 7, np.arange(40.0).reshape(20, 2)
     data = linnet.Dataset.windows(notes, values=numbers, length=6)

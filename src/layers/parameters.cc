@@ -56,7 +56,10 @@ void ParameterTable::round_row(std::size_t row, std::span<float> values) const {
 
 std::size_t ParameterTable::row_at(const ParameterPlace& place) const {
   const auto offset = [](const Row& row) { return row.place.offset(); };
-  const auto found = std::ranges::lower_bound(rows_, place.offset(), {}, offset);
+  auto found = std::ranges::lower_bound(rows_, place.offset(), {}, offset);
+  // A row without numbers has the offset of the one behind it.
+  const bool empty = std::ranges::count(place.shape(), 0) > 0;
+  while (!empty && found->count == 0) ++found;
   assert(found != rows_.end() && found->place.offset() == place.offset());
   return static_cast<std::size_t>(found - rows_.begin());
 }

@@ -186,8 +186,9 @@ void SelfAttention::find_state_before(Context& context, View<const float> qkv, S
                                       StretchExchange& exchange) const {
   const std::int64_t batch = qkv.extent(0);
   if (saved.before == nullptr || saved.before->slots() != batch) {
-    saved.before = make_state(batch, 0);
-    saved.own = make_state(batch, 0);
+    auto before = make_state(batch, 0), own = make_state(batch, 0);
+    saved.before = std::move(before);
+    saved.own = std::move(own);
   }
   AttentionInputs keys = inputs(qkv, saved, nullptr);
   if (!parts_.causal) {

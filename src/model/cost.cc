@@ -71,7 +71,7 @@ TokenCost generation_cost(const ModelConfig& config, double visible) {
 double training_flops(const ModelConfig& config) {
   const double attention = over_layers(config, [&](const AttentionOptions& options) {
     const double pairs =
-        multiplied_pairs(options, config.masked() ? Mask::full() : Mask::causal(), config.length);
+        multiplied_pairs(options, config.causal() ? Mask::causal() : Mask::full(), config.length);
     return least_cost(options, sizes_of(config, config.length), pairs).training;
   });
   double source = 0;

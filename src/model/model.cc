@@ -98,7 +98,7 @@ Model::~Model() = default;
 std::shared_ptr<const Model> Model::load(const std::filesystem::path& folder,
                                          std::span<const std::string> settings,
                                          std::shared_ptr<const FeatureMap> feature_map) {
-  if (!std::filesystem::is_directory(folder))
+  if (std::error_code ignored; !std::filesystem::is_directory(folder, ignored))
     fail("model", "expected a folder with config.json and model.safetensors, got {}", folder.string());
   const ModelConfig config = read_config(folder / config_file, settings);
   std::optional<ParameterFile> file;

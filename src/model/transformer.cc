@@ -142,6 +142,7 @@ View<const float> Transformer::forward(Context& context, const StepInputs& input
   const View<float> hidden = embed(context, inputs, batch, length, position, positions);
   if (!memory.rows.empty() &&
       (batch * length > cross_rows_ || batch * memory.rows.extent(1) > memory_rows_)) {
+    cross_rows_ = memory_rows_ = 0;  // where memory fails nothing is left
     cross_.reserve(batch, length, memory.rows.extent(1),
                    network_.blocks().front().cross()->parts().attention);
     cross_rows_ = batch * length;
@@ -164,9 +165,9 @@ View<const float> Transformer::forward(Context& context, const StepInputs& input
 Memory Transformer::encode(Context& context, const Encoder::Source& source) {
   const std::int64_t width = network_.config().width;
   if (memory_.size() < source.batch * source.length * width) {
-    memory_ = Tensor::of<float>({source.batch, source.length, width});
     source_attention_.reserve(source.batch, source.length,
                               network_.encoder()->blocks().front().parts().attention);
+    memory_ = Tensor::of<float>({source.batch, source.length, width});  // last: it tells what is reserved
   }
   const View<float> rows(memory_.span<float>().data(), {source.batch, source.length, width});
   network_.encoder()->apply(context, rows, source, source_attention_);

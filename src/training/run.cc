@@ -157,7 +157,8 @@ class Run {
     }
     // An initial model keeps its own scale.
     if (found.step < 0 && !adapted_ && config_.columns > 0)
-      trainer_.set_columns(training_.column_statistics(), training_.target_statistics());
+      trainer_.set_columns(training_.column_statistics(),
+                           config_.target_count() > 0 ? training_.target_statistics() : ColumnStatistics());
     if (!kernels::multiplies_fast(options_.precision))
       say(fmt::format(
           "warning: this machine has no fast instructions for products of {}: they are products of f32, "

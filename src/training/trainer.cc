@@ -201,8 +201,9 @@ double Trainer::Impl::compute_pass(const Batch& batch, std::int64_t pass, std::i
 }
 
 SegmentedTransformer& Trainer::Impl::transformer_for(std::int64_t examples) {
-  if (examples > reserved_) {
-    transformer_.reset();  // its memory goes before the new one's is taken
+  if (!transformer_ || examples > reserved_) {
+    transformer_.reset();  // its memory goes before the new one's is taken, which may fail
+    reserved_ = 0;
     transformer_.emplace(network_, examples, own_length(), bounds_of(options_));
     reserved_ = examples;
   }

@@ -57,7 +57,7 @@ std::vector<std::string> wrapped(const std::string& text, double width, double s
 std::string without_middle(const std::string& name) {
   if (letters_in(name) <= longest_name) return name;
   std::size_t first = longest_name / 2, last = name.size() - longest_name / 2;
-  while (is_utf8_continuation(name[first])) --first;
+  while (first > 0 && is_utf8_continuation(name[first])) --first;
   while (last < name.size() && is_utf8_continuation(name[last])) ++last;
   return name.substr(0, first) + "…" + name.substr(last);
 }
