@@ -30,8 +30,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::atomic<bool> interrupted = false;
-
 constexpr int stop_signals[] = {SIGINT, SIGTERM, SIGHUP};
 
 /// When the first signal came, in milliseconds of a clock that never goes back; 0 before.
@@ -49,7 +47,6 @@ void on_interrupt(int signal) {
   constexpr std::int64_t together = 100;  // milliseconds
   std::int64_t none = 0;
   if (interrupted_at.compare_exchange_strong(none, milliseconds_now())) {
-    interrupted = true;
     Communicator::stop_requested();
     return;
   }
@@ -251,7 +248,7 @@ TrainingCallbacks callbacks_of(Display& display, const ModelConfig& model, const
     callbacks.draw_samples = [=](std::int64_t step, const std::shared_ptr<const Model>& trained) {
       draw(folder, step, trained, threads);
     };
-  callbacks.should_stop = [] { return interrupted.load(); };
+  callbacks.should_stop = [] { return interrupted_at != 0; };
   return callbacks;
 }
 

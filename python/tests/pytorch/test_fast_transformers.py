@@ -210,6 +210,16 @@ def test_states_are_those_of_fast_transformers():
     assert relative(out, attention(q, k, v, [s.clone(), z.clone()])[0]) == 0
 
 
+def decoded(recurrent, x, memory, lengths):
+    """The rows of x [N, L, E] by a recurrent decoder, one after another."""
+    state, outs = None, []
+    with torch.no_grad():
+        for i in range(x.shape[1]):
+            out, state = recurrent(x[:, i], memory, memory_length_mask=lengths, state=state)
+            outs.append(out)
+    return torch.stack(outs, 1)
+
+
 @pytest.mark.parametrize(("own", "cross"), [("causal-linear", "linear"), ("full", "full")])
 def test_the_recurrent_decoder_computes_the_same(own, cross):
     given = {**SIZES, "self_attention_type": own, "cross_attention_type": cross}
@@ -219,12 +229,7 @@ def test_the_recurrent_decoder_computes_the_same(own, cross):
     x, memory = torch.randn(2, 9, 16), torch.randn(2, 7, 16)
     lengths = LengthMask(torch.tensor([7, 4]), max_len=7)
     expected = module(x, memory, x_mask=TriangularCausalMask(9), memory_length_mask=lengths)
-    state, outs = None, []
-    with torch.no_grad():
-        for i in range(9):
-            out, state = recurrent(x[:, i], memory, memory_length_mask=lengths, state=state)
-            outs.append(out)
-    assert relative(torch.stack(outs, 1), expected) < 1e-5
+    assert relative(decoded(recurrent, x, memory, lengths), expected) < 1e-5
 
 
 @pytest.mark.parametrize(
@@ -412,12 +417,7 @@ def test_a_memory_longer_than_its_mask_is_padding_in_the_recurrent_form_too(name
     x, memory = torch.randn(2, 4, 16), torch.randn(2, 12, 16)
     lengths = LengthMask(torch.tensor([7, 7]))
     expected = module(x, memory, x_mask=TriangularCausalMask(4), memory_length_mask=lengths)
-    state, outs = None, []
-    with torch.no_grad():
-        for i in range(4):
-            out, state = recurrent(x[:, i], memory, memory_length_mask=lengths, state=state)
-            outs.append(out)
-    assert relative(torch.stack(outs, 1), expected) < 1e-5
+    assert relative(decoded(recurrent, x, memory, lengths), expected) < 1e-5
 
 
 def test_a_lower_triangle_of_other_lengths_is_a_mask():

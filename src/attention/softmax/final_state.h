@@ -11,15 +11,14 @@ namespace linnet::softmax {
 /// `initial`, where there is one and the segment is the first; both have `reset`, `copy` and `append`.
 template <class S>
 void leave_state(S& final, const S* initial, const AttentionInputs& inputs, std::int64_t b) {
-  const std::int64_t begin = kept_keys(inputs.mask, b, inputs.key.extent(1)).begin;
-  const std::int64_t end = kept_keys(inputs.mask, b, inputs.key.extent(1)).end;
-  if (initial != nullptr && begin == 0)
+  const Mask::Interval kept = kept_keys(inputs.mask, b, inputs.key.extent(1));
+  if (initial != nullptr && kept.begin == 0)
     final.copy(b, *initial, b);
   else
     final.reset(b);
   const auto tokens = [&](ConstFloatView x) -> ConstFloatView {
     const auto part = [&]<class T>(View<const T> view) -> ConstFloatView {
-      return View<const T>(view.at(b, begin), {end - begin, view.extent(2), view.extent(3)},
+      return View<const T>(view.at(b, kept.begin), {kept.end - kept.begin, view.extent(2), view.extent(3)},
                            {view.stride(1), view.stride(2), 1});
     };
     return x.dtype() == DType::bf16 ? part(x.as<const bf16>()) : part(x.as<const float>());
