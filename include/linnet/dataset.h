@@ -189,8 +189,10 @@ LINNET_API std::uint8_t pixel_of_token(std::int32_t token, std::int64_t levels);
 ///
 /// Kinds of files take several: names separated by commas, or with * and ?, as in a shell and sorted. A name
 /// that exists is taken as it stands. With `validation` all of `path` is for training. Where one part alone
-/// is opened, "images" and "lines" read `path` for the names of the labels, "series" and "sound" read it for
-/// the statistics, and "tokens" all files for the largest token where `fields` does not give it.
+/// is opened, "images" and "lines" read `path` for the names of the labels, "images" also the sizes of the
+/// other parts' images that are there, "series" and "sound" read `path` for the statistics, and "tokens" all
+/// files for the largest token where `fields` does not give it. Text files (but for "text" and "bytes") may
+/// begin with the byte order mark of UTF-8.
 struct DataOptions {
   std::string kind = "digits";
   std::string path = {};

@@ -8,7 +8,8 @@
 namespace linnet {
 
 /// The base of all exceptions of Linnet, for faults of a caller, a file or the machine. `what()` is one
-/// sentence, `[operation] expected ..., got ...`.
+/// sentence, `[operation] expected ..., got ...`, or `[operation] cannot ...: ...` for what the system
+/// refused.
 class LINNET_API Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;

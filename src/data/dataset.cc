@@ -77,6 +77,8 @@ void check_no_own_parts(const DataOptions& options) {
 }
 
 Datasets open_kind(const DataOptions& options, const Parts& parts) {
+  if (options.source_length < 0)
+    fail<UsageError>("data", "expected data.source_length of at least 0, got {}", options.source_length);
   if (options.source_length != 0 && options.kind != "pairs" && options.kind != "reverse")
     fail<UsageError>("data", "expected data.source_length = 0 for data of kind \"{}\", got {}", options.kind,
                      options.source_length);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/fail.h"
+#include "base/memory.h"
 #include "base/parallel.h"
 #include "data/digit_skeletons.h"
 #include "data/idx.h"
@@ -202,6 +203,7 @@ void write_digits(const std::filesystem::path& folder, std::int64_t training, st
   std::uint32_t stream = 0;
   for (const MnistFiles& files : {mnist_training, mnist_test}) {
     const std::int64_t count = stream == 0 ? training : test;
+    require_memory("the digits", static_cast<double>(count * size * size));
     std::vector<std::uint8_t> pixels(static_cast<std::size_t>(count * size * size));
     std::vector<std::uint8_t> labels(static_cast<std::size_t>(count));
     draw_digits(context, pixels, labels, size, Random(seed, Draw::synthetic_data, stream++));

@@ -29,7 +29,7 @@ class PieceDataset final : public Dataset {
       : sequences_(std::move(sequences)), length_(length) {
     for (std::size_t s = 0; s < sequences_.size(); ++s) {
       const auto tokens = static_cast<std::int64_t>(sequences_[s].size());
-      const std::int64_t pieces = (tokens + length - 1) / length;
+      const std::int64_t pieces = tokens / length + (tokens % length != 0 ? 1 : 0);
       for (std::int64_t piece = 0; piece < pieces; ++piece)
         pieces_.push_back({s, tokens * piece / pieces, tokens * (piece + 1) / pieces});
     }
@@ -73,6 +73,7 @@ std::int32_t residue_of(char letter) {
 }
 
 std::vector<Sequence> parse_fasta(std::string_view text, const std::string& origin) {
+  text = without_byte_order_mark(text);
   std::vector<Sequence> sequences;
   std::int64_t number = 0, header = 0, stop = 0;  // lines; 0 where there is none
   const auto check_last = [&] {

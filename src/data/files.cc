@@ -89,13 +89,14 @@ void check_text(std::string_view bytes, const std::string& origin, const char* a
 }
 
 std::vector<TabbedLine> read_tabbed_lines(const fs::path& path, const char* columns) {
-  const std::string text = read_file(path), origin = path.string();
-  check_text(text, origin);
+  const std::string bytes = read_file(path), origin = path.string();
+  check_text(bytes, origin);
+  const std::string_view text = without_byte_order_mark(bytes);
   std::vector<TabbedLine> lines;
   std::int64_t number = 0;
   for (std::size_t begin = 0; begin < text.size();) {
     const std::size_t end = std::min(text.find('\n', begin), text.size());
-    std::string_view line = std::string_view(text).substr(begin, end - begin);
+    std::string_view line = text.substr(begin, end - begin);
     begin = end + 1;
     ++number;
     if (line.ends_with('\r')) line.remove_suffix(1);
@@ -111,10 +112,17 @@ std::vector<TabbedLine> read_tabbed_lines(const fs::path& path, const char* colu
 
 std::string absolute_names(const std::string& value) {
   std::string result;
-  for (const std::string& name : names_in(value)) {
+  const std::vector<std::string> names = names_in(value);
+  for (const std::string& name : names) {
     const fs::path path = fs::absolute(name).lexically_normal();
+    const std::string absolute = (path.has_filename() ? path : path.parent_path()).string();
+    if (absolute.find(',') != std::string::npos && (names.size() > 1 || !exists(absolute)))
+      fail<UsageError>("data",
+                       "expected names without commas where several files or a pattern are given, got {} in "
+                       "a folder whose name has one",
+                       absolute);
     if (!result.empty()) result += ',';
-    result += (path.has_filename() ? path : path.parent_path()).string();
+    result += absolute;
   }
   return result;
 }

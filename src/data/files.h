@@ -29,7 +29,8 @@ std::vector<std::filesystem::path> files_found(const std::string& value);
 std::vector<std::filesystem::path> files_named(const char* key, const std::string& value,
                                                const std::string& kind);
 
-/// The value with absolute names.
+/// The value with absolute names. Throws UsageError where it would then be parted at a comma in the name of a
+/// folder.
 std::string absolute_names(const std::string& value);
 
 /// Throws Error for the bytes of a binary file, which are known by a byte of 0. `advice` ends the sentence.

@@ -41,8 +41,8 @@ IdxArray read_idx(const std::filesystem::path& path) {
   std::int64_t expected = 0;
   try {
     expected = checked_size(array.shape);
-  } catch (const Error& error) {
-    fail("read_idx", "{}: {}", name, error.what());
+  } catch (const Error&) {
+    fail("read_idx", "{}: expected a shape of fewer than 2^63 values, got {}", name, to_string(array.shape));
   }
   if (static_cast<std::size_t>(expected) != bytes.size() - header_bytes(rank))
     fail("read_idx", "{}: expected {} bytes after the header for shape {}, got {}", name, expected,

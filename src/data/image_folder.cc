@@ -52,6 +52,11 @@ std::vector<fs::path> folders_in(const fs::path& folder) {
   });
 }
 
+bool is_folder(const std::string& name) {
+  std::error_code ignored;
+  return fs::is_directory(name, ignored);
+}
+
 using Files = std::vector<ImageFolder::File>;
 
 /// Every tenth file of each class.
@@ -169,12 +174,14 @@ Datasets open_images(const DataOptions& options, const Parts& parts) {
     }
     return std::move(images.files);
   };
-  // The classes are those of data.path, and all parts have one shape.
+  // The classes are those of data.path, and all parts have one shape, as far as they are there.
   Parts wanted = parts;
   wanted.training = parts.training || !options.path.empty();
-  wanted.validation = parts.validation || !options.validation.empty();
-  wanted.test = true;
-  auto files = read_parts(options, wanted, read, [&](Files& all) { return hold_out(all, options.path); });
+  wanted.validation = parts.validation || is_folder(options.validation);
+  wanted.test = parts.test || is_folder(options.test);
+  const bool names_alone = !parts.training && !parts.validation;
+  auto files = read_parts(options, wanted, read,
+                          [&](Files& all) { return names_alone ? Files() : hold_out(all, options.path); });
   const ImageShape shape = common.shape();
   check_image_options(options, shape);
 

@@ -6,6 +6,7 @@
 #include <span>
 
 #include "base/fail.h"
+#include "base/memory.h"
 #include "base/parallel.h"
 #include "base/random.h"
 #include "data/cifar.h"
@@ -159,6 +160,7 @@ Datasets open_digits(const DataOptions& options, const Parts& parts) {
   check_image_options(options, {size, size});
   Context context;
   const auto draw = [&](std::int64_t count, std::uint32_t stream) {
+    require_memory("the digits", static_cast<double>(count * size * size));
     std::vector<std::uint8_t> pixels(static_cast<std::size_t>(count * size * size));
     std::vector<std::uint8_t> labels(static_cast<std::size_t>(count));
     draw_digits(context, pixels, labels, size,

@@ -109,7 +109,9 @@ std::unique_ptr<Dataset> dataset_of(std::optional<std::vector<Line>>& lines,
 Datasets open_lines(const DataOptions& options, const Parts& parts) {
   if (options.length < 1)
     fail<UsageError>("data", "expected data.length of at least 1 for lines, got {}", options.length);
+  const bool names_alone = !parts.training && !parts.validation;
   const auto hold_out = [&](std::vector<Line>& all) {
+    if (names_alone) return std::vector<Line>();
     if (all.size() < held_out_every)
       fail("data", "{}: expected at least {} lines, every tenth of which is held out, got {}", options.path,
            held_out_every, all.size());

@@ -95,7 +95,9 @@ ColumnStatistics scanned(const std::vector<fs::path>& files, const std::vector<s
   constexpr std::int64_t piece = 1 << 16;  // frames
   const auto width = static_cast<std::size_t>(sounds.samples);
   const std::int64_t channels = sounds.samples / sounds.block;
-  std::vector<double> sum(width), squares(width);
+  // Of the differences from the first step, so that the squares of a constant cancel nothing.
+  std::vector<double> origin(width), sum(width), squares(width);
+  std::size_t known = 0;  // columns of `origin`
   std::vector<float> samples;
   double count = 0;
   for (std::size_t i = 0; i < files.size(); ++i) {
@@ -105,12 +107,14 @@ ColumnStatistics scanned(const std::vector<fs::path>& files, const std::vector<s
       file.read(frame, samples);
       for (std::size_t k = 0; k < samples.size(); ++k) {
         const std::int64_t at = frame * channels + static_cast<std::int64_t>(k);  // in the file's samples
-        const double sample = samples[k];
+        double sample = samples[k];
         if (!std::isfinite(sample))
           fail("data", "{}: expected samples that are finite, got {} in frame {}", files[i].string(), sample,
                at / channels);
         if (at / sounds.samples >= ends[i]) continue;
         const auto column = static_cast<std::size_t>(at) % width;
+        if (column == known) origin[known++] = sample;
+        sample -= origin[column];
         sum[column] += sample;
         squares[column] += sample * sample;
       }
@@ -120,7 +124,7 @@ ColumnStatistics scanned(const std::vector<fs::path>& files, const std::vector<s
   ColumnStatistics result;
   for (std::size_t c = 0; c < width; ++c) {
     const double mean = sum[c] / count;
-    result.mean.push_back(mean);
+    result.mean.push_back(origin[c] + mean);
     result.deviation.push_back(std::sqrt(std::max(0.0, squares[c] / count - mean * mean)));
   }
   return result;

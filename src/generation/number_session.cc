@@ -26,6 +26,9 @@ void check_model(const ModelConfig& config, std::int64_t streams) {
   if (!config.field_sizes().empty() || config.target_count() == 0)
     fail<UsageError>("number session", "expected a model whose steps are real numbers alone, got one of {}",
                      config.classifies() ? "labels" : "tokens");
+  if (!config.causal())
+    fail<UsageError>("number session",
+                     "expected a model whose steps do not see later ones, got one with model.bidirectional");
 }
 
 }  // namespace
@@ -86,8 +89,8 @@ struct NumberSession::Impl {
 
   void begin(std::int64_t index, std::int64_t label) {
     Stream& chosen = stream(index);
-    const std::int32_t first = config().shifted() ? config().first_input(label) : 0;
-    chosen = {.first_input = first};
+    const std::int32_t first = config().first_input(label);
+    chosen = {.first_input = config().shifted() ? first : 0};
     std::ranges::fill(last_of(index), std::numeric_limits<float>::quiet_NaN());
     state.reset(index);
   }
@@ -113,10 +116,12 @@ struct NumberSession::Impl {
     for (const std::int64_t index : chosen) state.reserve(index, stream(index).position + 2);
   }
 
-  /// The states of the streams take the start token (`start`) or the numbers in rows of `inputs`; hidden
-  /// [n, width].
-  void advance(Context& own, View<float> hidden, std::span<const std::int64_t> chosen, bool start) {
+  /// The states of the streams take their rows of `in` [n, columns], or the start token where it is empty;
+  /// hidden [n, width].
+  void advance(Context& own, View<float> hidden, std::span<const std::int64_t> chosen,
+               std::span<const float> in) {
     const std::int64_t count = std::ssize(chosen), columns = config().columns;
+    const bool start = in.empty();
     Workspace workspace(own);
     const std::span<std::int32_t> ids = workspace.array<std::int32_t>(config().shifted() ? count : 0);
     const View<float> z = workspace.take(count, columns);
@@ -128,7 +133,8 @@ struct NumberSession::Impl {
       if (start)
         std::fill_n(z.at(i), columns, 0.0f);
       else
-        network().columns()->normalise(z.slice(0, i, i + 1), row_of_inputs(index),
+        network().columns()->normalise(z.slice(0, i, i + 1),
+                                       View<const float>(in.data() + i * columns, {1, columns}),
                                        View<const float>(before.data(), {std::ssize(before)}));
     }
     recurrent.hidden(own, hidden, {ids, z}, chosen, state);
@@ -151,12 +157,9 @@ struct NumberSession::Impl {
     for (std::int64_t i = 0; i < count; ++i) {
       const std::int64_t index = chosen[static_cast<std::size_t>(i)];
       if (config().shifted() && streams[static_cast<std::size_t>(index)].position == 0)
-        advance(own, hidden.slice(0, i, i + 1), chosen.subspan(static_cast<std::size_t>(i), 1), true);
+        advance(own, hidden.slice(0, i, i + 1), chosen.subspan(static_cast<std::size_t>(i), 1), {});
     }
-    for (std::int64_t i = 0; i < count; ++i)
-      std::copy_n(in.begin() + i * columns, columns,
-                  inputs.view<float>().at(chosen[static_cast<std::size_t>(i)]));
-    advance(own, hidden, chosen, false);
+    advance(own, hidden, chosen, in);
     const ValueHead& head = *network().value_head();
     const View<float> numbers = workspace.take(count, head.outputs());
     if (predict) head.forward(own, numbers, hidden);
@@ -165,6 +168,7 @@ struct NumberSession::Impl {
       Stream& one = streams[static_cast<std::size_t>(index)];
       ++one.position;
       one.predicted = predict;
+      std::copy_n(in.begin() + i * columns, columns, inputs.view<float>().at(index));
       const View<const float> taken = row_of_inputs(index);
       std::copy_n(network().columns()->last_numbers(taken, 0).data(), last_size(), last_of(index).begin());
       if (!predict) continue;

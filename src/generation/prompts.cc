@@ -44,6 +44,36 @@ void take_together(Context& context, Transformer& layers, RecurrentState& togeth
            std::ranges::all_of(prompts, [&](const Prompt& prompt) { return alike(prompt, first); }));
 }
 
+/// Takes prompts that begin alike, whose states are the first slots of `held`, to their ends. Only then the
+/// state of a stream moves, so that it has taken its whole prompt or nothing where this throws.
+void take_group(Context& context, const Network& network, Transformer& layers, RecurrentState& states,
+                RecurrentState& held, std::span<Prompt> group, FunctionReference<void(const Prompt&)> taken) {
+  take_together(context, layers, held, group);
+  std::vector<std::int64_t> left;
+  const auto prompt = [&](std::int64_t i) -> Prompt& { return group[static_cast<std::size_t>(i)]; };
+  for (std::int64_t i = 0; i < std::ssize(group); ++i) {
+    if (!prompt(i).tokens.empty()) {
+      left.push_back(i);
+      continue;
+    }
+    states.copy(prompt(i).stream, held, i);
+    taken(prompt(i));
+  }
+  while (!left.empty()) {
+    const Prompt& first = prompt(left.front());
+    const auto others = std::stable_partition(left.begin(), left.end(),
+                                              [&](std::int64_t i) { return alike(prompt(i), first); });
+    RecurrentState part(network, others - left.begin());
+    std::vector<Prompt> prompts;
+    for (auto i = left.begin(); i != others; ++i) {
+      part.copy(std::ssize(prompts), held, *i);
+      prompts.push_back(prompt(*i));
+    }
+    take_group(context, network, layers, states, part, prompts, taken);
+    left.erase(left.begin(), others);
+  }
+}
+
 }  // namespace
 
 void take_prompts(Context& context, const Network& network, Transformer& layers, RecurrentState& states,
@@ -57,19 +87,13 @@ void take_prompts(Context& context, const Network& network, Transformer& layers,
         std::stable_partition(prompts.begin(), prompts.end(),
                               [first = prompts.front()](const Prompt& p) { return alike(p, first); });
     const std::int64_t count = std::min(others - prompts.begin(), most);
-    const auto chosen = std::span(prompts).first(static_cast<std::size_t>(count));
+    const auto group = std::span(prompts).first(static_cast<std::size_t>(count));
     RecurrentState several;
     if (count > 1) several = RecurrentState(network, count);
-    RecurrentState& together = count > 1 ? several : single;
-    for (std::int64_t i = 0; i < count; ++i)
-      together.copy(i, states, chosen[static_cast<std::size_t>(i)].stream);
-    take_together(context, layers, together, chosen);
-    for (std::int64_t i = 0; i < count; ++i) {
-      const Prompt& prompt = chosen[static_cast<std::size_t>(i)];
-      states.copy(prompt.stream, together, i);
-      taken(prompt);
-    }
-    std::erase_if(prompts, [](const Prompt& prompt) { return prompt.tokens.empty(); });
+    RecurrentState& held = count > 1 ? several : single;
+    for (std::int64_t i = 0; i < count; ++i) held.copy(i, states, group[static_cast<std::size_t>(i)].stream);
+    take_group(context, network, layers, states, held, group, taken);
+    prompts.erase(prompts.begin(), prompts.begin() + count);
   }
 }
 

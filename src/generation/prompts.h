@@ -22,9 +22,9 @@ struct Prompt {
 
 /// Takes all prompts, none of them empty, into the states of their streams, and before anything else the
 /// memory that these need. Prompts at the same place of their streams pass through the layers together, in
-/// slices of `Session::prefill_slice` steps; no result depends on which ones do. Calls `taken` each time a
-/// prompt's state has moved: the prompt then has the stream's new position and next input. `single` is the
-/// memory of one stream.
+/// slices of `Session::prefill_slice` steps; no result depends on which ones do. A stream's state moves when
+/// its prompt is at its end; then `taken` is called with the stream's new position and next input. `single`
+/// is the memory of one stream.
 void take_prompts(Context& context, const Network& network, Transformer& layers, RecurrentState& states,
                   RecurrentState& single, std::vector<Prompt> prompts,
                   FunctionReference<void(const Prompt&)> taken);

@@ -447,6 +447,7 @@ void Session::prefill(std::span<const std::int64_t> streams,
     impl_->check_tokens("prefill", prompts[i]);
     open.push_back({streams[i], prompts[i], impl_->fields, position, impl_->stream(streams[i]).next_input});
   }
+  const FlushSubnormals flush;
   if (impl_->options.cache) return impl_->prefill(std::move(open));
   for (const Prompt& prompt : open) Impl::reserve_history(impl_->stream(prompt.stream), prompt.tokens.size());
   for (const Prompt& prompt : open)
@@ -556,6 +557,10 @@ void Session::restore(std::int64_t stream, std::span<const std::byte> bytes) {
     if (snapshot.past.size() != sizeof(std::int32_t) * static_cast<std::size_t>(snapshot.position))
       fail("restore", "expected {} inputs, got {} bytes", snapshot.position, snapshot.past.size());
     std::ranges::copy(snapshot.past, std::as_writable_bytes(std::span(history)).begin());
+    for (const std::int32_t input : history)
+      if (input < 0 || input >= impl_->model->config().input_tokens())
+        fail("restore", "expected inputs in 0 … {}, got {}", impl_->model->config().input_tokens() - 1,
+             input);
   }
   chosen.history = std::move(history);
   chosen.position = snapshot.position;

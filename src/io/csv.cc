@@ -5,11 +5,10 @@
 
 #include "base/fail.h"
 #include "base/names.h"
+#include "io/file.h"
 
 namespace linnet {
 namespace {
-
-constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";
 
 std::string_view without_blanks(std::string_view text) {
   constexpr const char* blank = " \t";
@@ -20,10 +19,10 @@ std::string_view without_blanks(std::string_view text) {
 
 }  // namespace
 
-CsvReader::CsvReader(std::string_view text, std::string origin) : text_(text), origin_(std::move(origin)) {
+CsvReader::CsvReader(std::string_view text, std::string origin)
+    : text_(without_byte_order_mark(text)), origin_(std::move(origin)) {
   if (const std::size_t zero = text_.find('\0'); zero != std::string_view::npos)
     fail("csv", "{}: expected text, got a binary file, whose byte {} is 0", origin_, zero);
-  if (text_.starts_with(byte_order_mark)) text_.remove_prefix(byte_order_mark.size());
   // Empty lines at the end are no records. The end of the last record may stay without harm.
   text_ = text_.substr(0, text_.find_last_not_of("\r\n") + 1);
   if (text_.empty()) fail("csv", "{}: expected a header line with the names of columns, got none", origin_);

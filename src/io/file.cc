@@ -164,6 +164,12 @@ std::string inflate_all(const std::string& compressed, const fs::path& path, std
 
 }  // namespace
 
+std::string_view without_byte_order_mark(std::string_view text) {
+  constexpr std::string_view mark = "\xef\xbb\xbf";
+  if (text.starts_with(mark)) text.remove_prefix(mark.size());
+  return text;
+}
+
 std::string read_file(const fs::path& path, std::size_t most_bytes) {
   const Descriptor file(path, O_RDONLY);
   struct stat status {};

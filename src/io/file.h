@@ -16,6 +16,9 @@ namespace linnet {
 std::string read_file(const std::filesystem::path& path,
                       std::size_t most_bytes = std::numeric_limits<std::size_t>::max());
 
+/// The text behind the byte order mark of UTF-8 that some programs begin a file with.
+std::string_view without_byte_order_mark(std::string_view text);
+
 /// All bytes of a file, inflated where it is gzipped (known by its first bytes, not by its name). Throws
 /// Error when it cannot be read, when the stream is truncated or damaged, and when more than `limit_bytes`
 /// would come out, or more than 16 MiB and 30 times the bytes of the file: data compress less.

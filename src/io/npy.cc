@@ -148,8 +148,8 @@ NpyHeader read_npy_header(const InputFile& file, const std::string& origin) {
   std::int64_t size = 0;
   try {
     size = checked_size(header.shape, header.bytes);
-  } catch (const Error& error) {
-    fail("npy", "{}: {}", origin, error.what());
+  } catch (const Error&) {
+    fail("npy", "{}: expected a shape of fewer than 2^63 bytes, got {}", origin, to_string(header.shape));
   }
   const std::uint64_t expected = static_cast<std::uint64_t>(size) * header.bytes;
   if (expected != file.size() - header.data)

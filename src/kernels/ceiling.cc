@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <chrono>
+#include <limits>
 #include <vector>
 
 #include "base/parallel.h"
@@ -24,6 +25,26 @@ void stream_copy(std::uint8_t* to, const std::uint8_t* from, std::int64_t bytes)
   hwy::FlushStream();
 }
 
+// Eight maxima at once, so that none waits for the one before.
+float largest(const float* x, std::int64_t count) {
+  namespace hn = hwy::HWY_NAMESPACE;
+  const hn::ScalableTag<float> d;
+  constexpr int parts = 8;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  hn::Vec<decltype(d)> most[parts];
+#pragma GCC unroll 8
+  for (int p = 0; p < parts; ++p) most[p] = hn::Set(d, std::numeric_limits<float>::lowest());
+  std::int64_t i = 0;
+  for (; i + parts * lanes <= count; i += parts * lanes) {
+#pragma GCC unroll 8
+    for (int p = 0; p < parts; ++p) most[p] = hn::Max(most[p], hn::LoadU(d, x + i + p * lanes));
+  }
+  for (int p = 1; p < parts; ++p) most[0] = hn::Max(most[0], most[p]);
+  float result = hn::GetLane(hn::MaxOfLanes(d, most[0]));
+  for (; i < count; ++i) result = std::max(result, x[i]);
+  return result;
+}
+
 }  // namespace linnet::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -32,6 +53,7 @@ namespace linnet::kernels {
 namespace {
 
 HWY_EXPORT(stream_copy);
+HWY_EXPORT(largest);
 
 using Clock = std::chrono::steady_clock;
 
@@ -104,6 +126,16 @@ double measure_copy_gbs(Context& context) {
     });
   });
   return 2.0 * bytes / seconds * 1e-9;
+}
+
+float read_all(Context& context, std::span<const float> x) {
+  const auto count = std::ssize(x), parts = static_cast<std::int64_t>(context.threads());
+  std::vector<float> most(static_cast<std::size_t>(parts));
+  parallel_for(context, parts, [&](std::int64_t part) {
+    const std::int64_t begin = count * part / parts, end = count * (part + 1) / parts;
+    most[static_cast<std::size_t>(part)] = HWY_DYNAMIC_DISPATCH(largest)(x.data() + begin, end - begin);
+  });
+  return *std::ranges::max_element(most);
 }
 
 }  // namespace linnet::kernels

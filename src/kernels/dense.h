@@ -138,4 +138,8 @@ float quantise_weights(std::span<std::int8_t> codes, std::span<const float> row)
 double measure_gemm_gflops(Context& context, WeightType type = WeightType::f32);
 double measure_copy_gbs(Context& context);
 
+/// Reads all of x as fast as the machine can, for measurements of how long that takes. Returns its largest
+/// number.
+float read_all(Context& context, std::span<const float> x);
+
 }  // namespace linnet::kernels

@@ -84,9 +84,15 @@ std::vector<std::byte> RecurrentState::save(std::int64_t slot) const {
 }
 
 void RecurrentState::restore(std::int64_t slot, std::span<const std::byte> bytes, std::int64_t position) {
-  const auto bytes_of = [](const auto& states, std::int64_t tokens) {
+  const auto bytes_of = [bytes](const auto& states, std::int64_t tokens) {
     std::size_t sum = 0;
-    for (const auto& state : states) sum += static_cast<std::size_t>(state->saved_floats(tokens));
+    for (const auto& state : states) {
+      const auto floats = static_cast<std::size_t>(state->saved_floats(tokens));
+      if (floats > bytes.size() / sizeof(float))
+        fail("state", "expected more than {} bytes for {} layers at position {}, got as many", bytes.size(),
+             states.size(), tokens);
+      sum += floats;
+    }
     return sum * sizeof(float);
   };
   const std::size_t of_layers = bytes_of(layers, position);

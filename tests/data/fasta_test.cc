@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "io/temporary_folder.h"
 
 namespace linnet {
@@ -30,6 +32,7 @@ TEST(Fasta, ReadsSequencesOverAnyLinesAndEnds) {
   EXPECT_THAT(parsed(">one\nMKV\n"), ElementsAre("MKV"));
   EXPECT_THAT(parsed(">one|a > b\r\nMK\r\n\r\n  V \r\n>two\r\nacdef*"), ElementsAre("MKV", "ACDEF"));
   EXPECT_THAT(parsed("\n>1\nM\n>2\nK*\n>3\nV"), ElementsAre("M", "K", "V"));
+  EXPECT_THAT(parsed("\xef\xbb\xbf>one\nMKV\n"), ElementsAre("MKV"));
   std::string all = "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
   EXPECT_THAT(parsed(">all\n" + all), ElementsAre(all));
 }
@@ -73,6 +76,7 @@ TEST(Fasta, CutsSequencesIntoFewPiecesAboutAsLong) {
       EXPECT_LE(most - least, 1);
     }
   }
+  EXPECT_EQ(sequence_pieces({{1, 2, 3}}, std::numeric_limits<std::int64_t>::max())->size(), 1);
 }
 
 TEST(Fasta, ResiduesOfSeveralMeaningsAreNoTargets) {

@@ -70,6 +70,17 @@ TEST_F(Files, AbsoluteNamesNameTheSameFiles) {
   EXPECT_THAT(names(value), ElementsAre("a.txt", "b1.txt", "b2.txt"));
 }
 
+TEST_F(Files, SeveralInAFolderWithACommaAreRefused) {
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::create_directory(folder / "x,y");
+  for (const char* name : {"x,y/a.txt", "x,y/b.txt"}) folder.file(name, "x");
+  std::filesystem::current_path(folder / "x,y");
+  EXPECT_EQ(absolute_names("a.txt"), in_folder("x,y/a.txt"));
+  for (const char* value : {"a.txt,b.txt", "*.txt"})
+    EXPECT_THAT(error_of<UsageError>([&] { absolute_names(value); }), HasSubstr("without commas")) << value;
+  std::filesystem::current_path(before);
+}
+
 // All bytes of the examples of a set, in order; padding is left out.
 std::string bytes_of(const Dataset& set) {
   std::string result;

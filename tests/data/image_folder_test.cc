@@ -92,6 +92,23 @@ TEST_F(ImageFolders, OfTheirOwnForValidationHaveTheSameClasses) {
   EXPECT_EQ(open_datasets(given).validation->classes(), 0);
 }
 
+TEST_F(ImageFolders, OfPartsThatAreNotOpenedMayBeFewOrMissing) {
+  image("few/cats/0.png", {1});
+  image("few/dogs/0.png", {1});
+  image("test/dogs/0.png", {2});
+  DataOptions given = options("few");
+  given.test = folder / "test";
+  given.validation = folder / "none";
+  EXPECT_THAT(tokens_of(*open_dataset(given, Split::test), 0, 1), Each(2));
+  EXPECT_THAT(error_of([&] { open_dataset(given, Split::validation); }), HasSubstr("none"));
+  given.validation = "";
+  EXPECT_THAT(tokens_of(*open_dataset(given, Split::test), 0, 1), Each(2));
+  EXPECT_THAT(error_of([&] { open_dataset(given, Split::training); }), HasSubstr("at least 10 images"));
+  std::filesystem::remove_all(folder / "test");
+  animals("few");
+  EXPECT_EQ(open_dataset(given, Split::validation)->size(), 1);
+}
+
 TEST_F(ImageFolders, AreScaledAndOfOneColourSpace) {
   animals("all");
   image("all/dogs/red.png", {200, 100, 50}, 8, 4);

@@ -59,6 +59,22 @@ TEST(Lines, AreBytesWithLabelsSortedByName) {
   EXPECT_EQ(example(*open_dataset(options, Split::validation), 0).label, 1);
 }
 
+TEST(Lines, MayBeginWithAByteOrderMark) {
+  const TemporaryFolder folder;
+  const Datasets data = open_datasets(
+      {.kind = "lines", .path = folder.file("lines.tsv", "\xef\xbb\xbf" + twelve_lines()), .length = 3});
+  EXPECT_THAT(data.training->class_names(), ElementsAre("blue", "red"));
+  EXPECT_EQ(example(*data.training, 0).label, 1);
+}
+
+TEST(Lines, OfThePathThatGiveTheirLabelsAloneMayBeFew) {
+  const TemporaryFolder folder;
+  DataOptions options{.kind = "lines", .path = folder.file("few.tsv", "red\ta\nblue\tb\n"), .length = 3};
+  options.test = folder.file("test.tsv", "red\tc\n");
+  EXPECT_EQ(example(*open_dataset(options, Split::test), 0).label, 1);
+  EXPECT_THAT(error_of([&] { open_dataset(options, Split::training); }), HasSubstr("at least 10 lines"));
+}
+
 TEST(Lines, AreCutAfterTheLengthAndMayHaveNoLabels) {
   const TemporaryFolder folder;
   const Datasets data = open_datasets(
@@ -166,6 +182,12 @@ TEST(Pairs, RefusesPairsThatAreTooLongAndSeveralTabs) {
   EXPECT_THAT(refusal("a\tbb\nab\tcd\nabc\tdef\n"),
               AllOf(HasSubstr("at most data.length = 5"), HasSubstr("one of 8 in line 3")));
   EXPECT_THAT(refusal("a\tb\tc\n"), HasSubstr("one tab in line 1, got several"));
+  for (const char* kind : {"pairs", "reverse"})
+    EXPECT_THAT(
+        error_of<UsageError>([&] {
+          open_datasets({.kind = kind, .path = folder / "pairs.tsv", .length = 50, .source_length = -1});
+        }),
+        HasSubstr("data.source_length of at least 0, got -1"));
 }
 
 }  // namespace

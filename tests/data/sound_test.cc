@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <filesystem>
 #include <string>
@@ -107,6 +108,33 @@ TEST(SoundData, WindowsOfSamplesAreThoseByHand) {
   EXPECT_THAT(example(*data.validation, 1).targets,
               ElementsAre(-1000, -1000, -1000, -1000, 14, -14, 15, -15));
   EXPECT_EQ(data.test->size(), 2);
+}
+
+/// The bytes of a WAV file of one channel of f32 (format 3).
+std::string float_wav(const std::vector<float>& samples) {
+  std::string bytes;
+  const auto number = [&](std::uint32_t value, int count) {
+    for (int i = 0; i < count; ++i) bytes += static_cast<char>(value >> 8 * i & 0xff);
+  };
+  const auto size = static_cast<std::uint32_t>(samples.size() * sizeof(float));
+  bytes += "RIFF";
+  number(36 + size, 4);
+  bytes += "WAVEfmt ";
+  for (const auto& [value, count] :
+       {std::pair{16u, 4}, {3u, 2}, {1u, 2}, {8000u, 4}, {32000u, 4}, {4u, 2}, {32u, 2}})
+    number(value, count);
+  bytes += "data";
+  number(size, 4);
+  for (const float sample : samples) number(std::bit_cast<std::uint32_t>(sample), 4);
+  return bytes;
+}
+
+TEST(SoundData, AConstantHasNoDeviation) {
+  const TemporaryFolder folder;
+  const auto path = folder.file("constant.wav", float_wav(std::vector<float>(50'000, 0.3f)));
+  const auto data = open_dataset({.kind = "sound", .path = path, .length = 4}, Split::training);
+  EXPECT_THAT(data->column_statistics().mean, ElementsAre(DoubleNear(0.3, 1e-7)));
+  EXPECT_THAT(data->column_statistics().deviation, ElementsAre(0.0));
 }
 
 TEST(SoundData, CodesHaveAFieldForEachChannel) {

@@ -13,18 +13,6 @@ namespace {
 
 constexpr std::uint64_t seed = 191;
 
-/// Throws in the second layer for the tile that begins at one position.
-class FailingMap final : public DoubledRelu {
- public:
-  std::string name() const override { return "failing"; }
-  void forward(View<float> y, View<const float> x, const TileContext& context) const override {
-    if (context.layer == 1 && context.position == fails_at) throw std::runtime_error("[map] expected luck");
-    DoubledRelu::forward(y, x, context);
-  }
-
-  std::int64_t fails_at = -1;
-};
-
 class FailedStep : public testing::Test {
  protected:
   FailedStep() {
@@ -45,7 +33,7 @@ class FailedStep : public testing::Test {
   }
 
   static constexpr std::int64_t streams_ = 12;
-  std::shared_ptr<FailingMap> map_ = std::make_shared<FailingMap>();
+  std::shared_ptr<FailingMap> map_ = std::make_shared<FailingMap>(1);
   std::shared_ptr<const Model> model_;
 };
 

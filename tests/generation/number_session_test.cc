@@ -1,3 +1,4 @@
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -5,6 +6,8 @@
 
 #include "linnet/error.h"
 #include "linnet/generation.h"
+#include "support/errors.h"
+#include "support/feature_maps.h"
 #include "support/models.h"
 
 namespace linnet {
@@ -196,11 +199,33 @@ TEST(NumberSession, DrawsHaveTheDensitiesOfTheModel) {
   }
 }
 
+TEST(NumberSession, AFailedStepLeavesThePredictionsOfStreamsThatHaveNotMoved) {
+  const auto map = std::make_shared<FailingMap>(0);
+  ModelConfig config = forecaster();
+  config.attention.linear.feature_map = map->name();
+  NumberSession session(Model::random(config, seed, map), 2, {.threads = 1});
+  std::vector<float> out(4), mean(2), scale(2), freedom(2), again(2), drawn(2), drawn_again(2);
+  for (int step = 0; step < 3; ++step) session.step(std::vector<float>{1, 2, 3, 4}, out);
+  session.densities(1, mean, scale, freedom);
+  session.draw(1, 5, drawn);
+  map->fails_at = 4;  // the start token and three numbers
+  EXPECT_THROW(session.step(std::vector<float>{10, 20, 30, 40}, out), std::runtime_error);
+  map->fails_at = -1;
+  EXPECT_EQ(session.position(1), 3);
+  session.densities(1, again, scale, freedom);
+  EXPECT_EQ(again, mean);
+  session.draw(1, 5, drawn_again);
+  EXPECT_EQ(drawn_again, drawn);
+}
+
 TEST(NumberSession, RefusesWhatItCannotTake) {
   EXPECT_THROW(NumberSession(model_of(tiny_config()), 1), UsageError);
   ModelConfig bidirectional = filter();
   bidirectional.bidirectional = true;
-  EXPECT_THROW(NumberSession(model_of(bidirectional), 1), UsageError);
+  EXPECT_THAT(error_of<UsageError>([&] { NumberSession(model_of(bidirectional), 1); }),
+              testing::HasSubstr("model.bidirectional"));
+  NumberSession filters(model_of(filter()), 1);
+  EXPECT_THROW(filters.begin(0, 7), Error);
   EXPECT_THROW(NumberSession(model_of(filter()), 0), UsageError);
   EXPECT_THROW(Session(model_of(forecaster()), 1), UsageError);
   NumberSession session(model_of(forecaster()), 2, {.threads = 1});

@@ -1,9 +1,14 @@
 #include "generation/snapshot.h"
 
+#include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <cstring>
 
 #include "model/config.h"
 #include "support/errors.h"
+#include "support/little_endian.h"
 #include "support/sessions.h"
 
 namespace linnet {
@@ -72,6 +77,36 @@ TEST(Snapshot, EveryDamagedByteIsNoticed) {
   EXPECT_EQ(draw(*session, 1, 10), draw(*twin, 1, 10)) << "a refused snapshot leaves the stream alone";
 }
 
+TEST(Snapshot, WithImpossibleContentsIsRefused) {
+  ModelConfig config = session_configs().front();
+  const auto model = Model::random(config, 5);
+  const auto session = begun(model, no_cache);
+  const std::vector<std::byte> bytes = session->save(1);
+  for (const std::int32_t token : {-1, static_cast<std::int32_t>(config.input_tokens())}) {
+    Snapshot snapshot = Snapshot::read(bytes);
+    std::memcpy(snapshot.past.data() + 2 * sizeof(token), &token, sizeof(token));
+    EXPECT_THAT(error_of([&] { session->restore(1, snapshot.bytes()); }),
+                testing::HasSubstr(fmt::format("got {}", token)));
+  }
+  EXPECT_EQ(session->save(1), bytes);
+
+  // Four caches of so many tokens would take 2^64 bytes.
+  config = {};
+  config.layers = 4;
+  config.heads = 4;
+  config.width = 64;
+  config.feed_forward = 8;
+  config.vocabulary = 5;
+  config.positions = Positions::none;
+  config.attention.family = Family::softmax;
+  Session caches(Model::random(config, 5), 1);
+  Snapshot snapshot = Snapshot::read(caches.save(0));
+  ASSERT_TRUE(snapshot.past.empty());
+  snapshot.position = std::int64_t{1} << 53;
+  EXPECT_THAT(error_of([&] { caches.restore(0, snapshot.bytes()); }),
+              testing::HasSubstr("more than 0 bytes for 4 layers"));
+}
+
 TEST(Snapshot, OfAnotherModelIsRefused) {
   for (const ModelConfig& config : session_configs()) {
     const auto session = begun(Model::random(config, 5));
@@ -126,6 +161,80 @@ TEST(Snapshot, ANewKeyWithItsDefaultKeepsFingerprints) {
   EXPECT_EQ(generation_keys(after, defaults_after), text);
   value = "unusual";
   EXPECT_NE(generation_keys(after, defaults_after), text);
+}
+
+// The bytes of docs/format.md.
+TEST(Snapshot, HasTheDocumentedBytes) {
+  for (const ModelConfig& config : session_configs())
+    for (const Session::Options& options : {Session::Options{}, no_cache}) {
+      SCOPED_TRACE(describe(config) + (options.cache ? ", cache" : ", no cache"));
+      const auto model = Model::random(config, 5);
+      Session session(model, 1, options);
+      SamplingOptions sampling = seeded(0xfedcba9876543210);
+      sampling.temperature = 0.9;
+      sampling.top_k = 11;
+      sampling.top_p = 0.75;
+      session.begin(0, some_label(config), sampling);
+      session.prefill(0, prompt);
+      const std::vector<std::int32_t> drawn = draw(session, 0, 20);
+      const std::vector<std::byte> saved = session.save(0);
+
+      LittleEndian expected;
+      expected.text("LINNETST").add<std::uint32_t>(1).add<std::uint32_t>(options.cache ? 1 : 0);
+      expected.add<std::uint64_t>(fingerprint(*model));
+      expected.add<std::int64_t>(27).add<std::int64_t>(drawn.back());
+      expected.add<double>(0.9).add<std::int64_t>(11).add<double>(0.75);
+      expected.add<std::uint64_t>(0xfedcba9876543210);
+      if (options.cache) {
+        ASSERT_EQ(saved.size(), 88 + session.state_bytes(0));
+        expected.add<std::uint64_t>(session.state_bytes(0));
+        expected.add(std::span(saved).subspan(80, session.state_bytes(0)));
+      } else {
+        std::vector<std::int32_t> inputs = {config.first_input(some_label(config))};
+        inputs.insert(inputs.end(), prompt.begin(), prompt.end());
+        inputs.insert(inputs.end(), drawn.begin(), drawn.end() - 1);
+        expected.add<std::uint64_t>(4 * 27);
+        for (const std::int32_t input : inputs) expected.add<std::int32_t>(input);
+      }
+      EXPECT_EQ(saved, expected.add_crc32().bytes());
+    }
+}
+
+// Of a linear layer S [H, F, M] and z [H, F], and the same again where sums are compensated. After one token
+// S is the product of z and the values, and no rounding error is left.
+TEST(Snapshot, HoldsTheDocumentedStates) {
+  for (const bool compensated : {false, true}) {
+    SCOPED_TRACE(compensated ? "compensated sums" : "plain sums");
+    ModelConfig config = tiny_config();
+    config.positions = compensated ? Positions::sinusoidal : Positions::learned;
+    constexpr std::size_t layers = 2, heads = 2, e = 3, part = heads * (e * e + e);
+    const std::size_t of_layer = compensated ? 2 * part : part;
+    Session session(random_model(config, 5), 1);
+    const auto numbers = [&] {
+      const std::vector<std::byte> saved = session.save(0);
+      std::vector<float> result((saved.size() - 88) / sizeof(float));
+      std::memcpy(result.data(), saved.data() + 80, result.size() * sizeof(float));
+      return result;
+    };
+    EXPECT_EQ(numbers(), std::vector<float>(layers * of_layer));
+    session.observe(std::vector<std::int32_t>{3});
+    const std::vector<float> after = numbers();
+    ASSERT_EQ(after.size(), layers * of_layer);
+    for (std::size_t layer = 0; layer < layers; ++layer) {
+      const std::span<const float> s = std::span(after).subspan(layer * of_layer);
+      const std::span<const float> z = s.subspan(heads * e * e);
+      for (std::size_t h = 0; h < heads; ++h)
+        for (std::size_t f = 0; f < e; ++f) {
+          ASSERT_GT(z[h * e + f], 0);
+          for (std::size_t m = 0; m < e; ++m) {
+            const float value = s[h * e * e + m] / z[h * e];
+            EXPECT_NEAR(s[(h * e + f) * e + m], z[h * e + f] * value, 1e-5) << layer << " " << h << " " << f;
+            EXPECT_NE(value, 0);
+          }
+        }
+      for (std::size_t i = part; i < of_layer; ++i) EXPECT_EQ(s[i], 0) << i;
+    }
+  }
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include "io/file.h"
 #include "io/temporary_folder.h"
+#include "support/little_endian.h"
 #include "support/sessions.h"
 
 namespace linnet {
@@ -63,6 +64,20 @@ TEST(StreamFile, EveryDamageIsNoticedByName) {
   refuses(good + '\0');
   write_streams(path, {});
   refuses(read_file(path));
+}
+
+// The bytes of docs/format.md.
+TEST(StreamFile, HasTheDocumentedBytes) {
+  const TemporaryFolder folder;
+  write_streams(folder / "states", streams);
+  LittleEndian expected;
+  expected.text("LINNETSS").add<std::uint32_t>(1).add<std::uint64_t>(3);
+  expected.add<std::int64_t>(7).add<std::uint64_t>(3);
+  expected.add<std::int32_t>(3).add<std::int32_t>(1).add<std::int32_t>(4);
+  expected.add<std::uint64_t>(2).text("\x01\xff");
+  expected.add<std::int64_t>(0).add<std::uint64_t>(0).add<std::uint64_t>(0);
+  expected.add<std::int64_t>(1 << 20).add<std::uint64_t>(0).add<std::uint64_t>(1).text("\x09");
+  EXPECT_EQ(read_file(folder / "states"), expected.add_crc32().string());
 }
 
 }  // namespace

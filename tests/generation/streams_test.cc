@@ -294,37 +294,6 @@ TEST(Session, AModelServesSessionsOfManyThreads) {
   }
 }
 
-// Features that are zero and a state that halves with every token make subnormal numbers, which all threads
-// have to treat alike.
-TEST(Session, StatesThatFadeDoNotDependOnTheThreads) {
-  ModelConfig config;
-  config.layers = 2;
-  config.heads = 4;
-  config.width = 64;
-  config.feed_forward = 128;
-  config.positions = Positions::none;
-  config.attention.linear.feature_map = "relu";
-  config.attention.linear.decay = Decay::fixed;
-  config.attention.linear.shortest_memory = config.attention.linear.longest_memory = 2;
-  const auto model = random_model(config, seed);
-  std::vector<std::vector<std::byte>> expected;
-  for (const int threads : {1, 2, 3, 8}) {
-    Session session(model, 4, {.threads = threads});
-    for (std::int64_t i = 0; i < 4; ++i) {
-      session.begin(i, -1, {.temperature = 0});
-      session.prefill(i, random_tokens(5, config.vocabulary, seed + static_cast<std::uint64_t>(i)));
-    }
-    std::vector<std::vector<std::byte>> saved;
-    std::vector<std::int32_t> tokens(4);
-    for (int step = 0; step < 400; ++step) {
-      session.step(tokens);
-      for (std::int64_t i = 0; i < 4; ++i) saved.push_back(session.save(i));
-    }
-    if (threads == 1) expected = saved;
-    EXPECT_EQ(saved, expected) << threads << " threads";
-  }
-}
-
 TEST(Session, RefusesNumbersOfThreadsThatCannotBe) {
   const auto model = random_model(session_configs()[0], seed);
   EXPECT_THROW(Session(model, 1, {.threads = -1}), UsageError);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <stdexcept>
 
 #include "linnet/feature_map.h"
 
@@ -19,6 +20,23 @@ class DoubledRelu : public FeatureMap {
     for (std::int64_t r = 0; r < x.extent(0); ++r)
       for (std::int64_t i = 0; i < x.extent(1); ++i) dx(r, i) = x(r, i) > 0 ? 2 * dy(r, i) : 0;
   }
+};
+
+/// Throws in one layer for the tile that begins at one position.
+class FailingMap final : public DoubledRelu {
+ public:
+  explicit FailingMap(int layer) : layer_(layer) {}
+  std::string name() const override { return "failing"; }
+  void forward(View<float> y, View<const float> x, const TileContext& context) const override {
+    if (context.layer == layer_ && context.position == fails_at)
+      throw std::runtime_error("[map] expected luck");
+    DoubledRelu::forward(y, x, context);
+  }
+
+  std::int64_t fails_at = -1;
+
+ private:
+  int layer_;
 };
 
 }  // namespace linnet
