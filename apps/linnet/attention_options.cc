@@ -32,17 +32,20 @@ void FamilyOptions::add_to(Command& command) {
     if (!families.empty()) owned_.push_back({option, std::move(families)});
     return option;
   };
-  add("--alpha", alpha, "α of the map elu", {}).check(number(0, 1, true));
+  add("--alpha", alpha, "α of the map elu", {"linear"}).check(number(0, 1, true));
   add("--features", features,
       "number of features of random maps; 0 is E ln E, rounded up to a multiple of 16", {"linear"})
       .check(whole(0, most_count));
   owned_.push_back({command.add_flag("--orthogonal,!--independent", orthogonal,
                                      "directions of random maps; default: orthogonal"),
                     {"linear"}});
-  add("--epsilon", epsilon, "ε in the denominator of linear and kernel", {}).check(number(0, 1));
-  add("--normalise", normalise, "normalisation of linear and kernel: sum or none", {})
+  add("--epsilon", epsilon, "ε in the denominator of linear and kernel", {"linear", "kernel"})
+      .check(number(0, 1));
+  add("--normalise", normalise, "normalisation of linear and kernel: sum or none", {"linear", "kernel"})
       .check(one_of({"sum", "none"}));
-  add("--scale", scale, "scale of the softmax families; 0 is 1/√E", {}).check(number(0));
+  add("--scale", scale, "scale of the softmax families; 0 is 1/√E",
+      {"softmax", "linformer", "lsh", "local", "strided"})
+      .check(number(0));
   add("--similarity", similarity, "similarity of kernel: exponential, polynomial or gaussian", {"kernel"});
   add("--offset", similarity_parameters.offset, "c of the polynomial similarity (q·k/√E + c)^p", {"kernel"})
       .check(number(0));
@@ -75,7 +78,12 @@ bool FamilyOptions::given(const std::string& option) const {
       owned_, [&](const Owned& owned) { return owned.option.name() == option && owned.option.count() > 0; });
 }
 
-void FamilyOptions::check(const char* operation, const std::vector<std::string>& families) const {
+void FamilyOptions::add_owned(Option option, std::vector<std::string> families) {
+  owned_.push_back({std::move(option), std::move(families)});
+}
+
+void FamilyOptions::check(const char* operation, const std::vector<std::string>& families,
+                          const std::vector<std::string>& maps) const {
   for (const std::string& family : families) find_family(family);
   for (const auto& [option, owners] : owned_) {
     const bool owned = std::ranges::any_of(owners, [&](const std::string& owner) {
@@ -85,6 +93,12 @@ void FamilyOptions::check(const char* operation, const std::vector<std::string>&
       fail<UsageError>(operation, "expected --family {} with {}, got {}", fmt::join(owners, " or "),
                        option.name(), fmt::join(families, ","));
   }
+  for (const char* option : {"--features", "--orthogonal"})
+    if (given(option) && std::ranges::none_of(maps, is_random_feature_map))
+      fail<UsageError>(operation, "expected a random feature map with {}, got {}", option,
+                       fmt::join(maps, ","));
+  if (given("--alpha") && std::ranges::find(maps, "elu") == maps.end())
+    fail<UsageError>(operation, "expected --feature-map elu with --alpha, got {}", fmt::join(maps, ","));
   const auto needs = [&](const char* option, const char* other, const std::string& value,
                          const char* wanted) {
     if (given(option) && value != wanted)

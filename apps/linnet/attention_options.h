@@ -29,9 +29,13 @@ struct FamilyOptions {
 
   void add_to(Command& command);
 
-  /// Throws UsageError for an unknown one of `families`, for an option that none of them has, and for values
-  /// that cannot be together.
-  void check(const char* operation, const std::vector<std::string>& families) const;
+  /// Has `check` refuse another option of the command where none of the families is among these.
+  void add_owned(Option option, std::vector<std::string> families);
+
+  /// Throws UsageError for an unknown one of `families`, for an option that none of them or of the linear
+  /// family's `maps` has, and for values that cannot be together.
+  void check(const char* operation, const std::vector<std::string>& families,
+             const std::vector<std::string>& maps) const;
 
   /// Whether the user gave that option.
   bool given(const std::string& option) const;

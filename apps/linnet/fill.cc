@@ -27,7 +27,8 @@ using Tokens = std::vector<std::int32_t>;
 /// How tokens are written: as the letters of residues, as bytes, or as numbers.
 enum class Writing { residues, bytes, numbers };
 
-Tokens tokens_of_numbers(const std::string& text, std::int64_t vocabulary) {
+/// Tokens of steps that have one of each field, which take so many values.
+Tokens tokens_of_numbers(const std::string& text, const std::vector<std::int64_t>& sizes) {
   Tokens result;
   std::istringstream words(text);
   std::string word;
@@ -36,9 +37,9 @@ Tokens tokens_of_numbers(const std::string& text, std::int64_t vocabulary) {
       result.push_back(hidden_token);
       continue;
     }
-    if (!whole(0, vocabulary - 1).problem(word).empty())
-      fail<UsageError>("fill", "expected tokens in 0 … {}, or _ for a hidden one, got {}", vocabulary - 1,
-                       word);
+    const std::int64_t size = sizes[result.size() % sizes.size()];
+    if (!whole(0, size - 1).problem(word).empty())
+      fail<UsageError>("fill", "expected tokens in 0 … {}, or _ for a hidden one, got {}", size - 1, word);
     result.push_back(std::stoi(word));
   }
   if (result.empty()) fail<UsageError>("fill", "expected at least 1 token in --tokens, got none");
@@ -114,11 +115,11 @@ void check_vocabulary(const ModelConfig& config, Writing writing) {
   if (writing == Writing::bytes) check("a text", 256);
 }
 
-std::vector<Tokens> read_sequences(const Arguments& arguments, std::int64_t vocabulary) {
+std::vector<Tokens> read_sequences(const Arguments& arguments, const std::vector<std::int64_t>& sizes) {
   if (!arguments.protein.empty()) return {tokens_of_protein(arguments.protein)};
   if (!arguments.fasta.empty()) return tokens_of_fasta(arguments.fasta);
   if (!arguments.text.empty()) return {tokens_of_text(arguments.text)};
-  return {tokens_of_numbers(arguments.tokens, vocabulary)};
+  return {tokens_of_numbers(arguments.tokens, sizes)};
 }
 
 std::string written(Writing writing, std::int32_t token) {
@@ -160,7 +161,7 @@ void run(const Arguments& arguments) {
   Context context(arguments.threads);
   Json results = Json::array();
   bool any_hidden = false;
-  for (const Tokens& tokens : read_sequences(arguments, model->config().vocabulary)) {
+  for (const Tokens& tokens : read_sequences(arguments, model->config().field_sizes())) {
     results.push_back(filled(context, *model, tokens, writing));
     any_hidden = any_hidden || !results.back()["hidden"].empty();
   }

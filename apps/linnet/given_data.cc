@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/fail.h"
+#include "data/division.h"
 #include "data/files.h"
 #include "model/files.h"
 #include "run_columns.h"
@@ -29,6 +30,12 @@ void take_form(DataOptions& data, const DataOptions& of_run) {
   data.columns_apart = of_run.columns_apart;
   data.sound = of_run.sound;
   data.tokenizer = of_run.tokenizer;
+}
+
+/// The keys that say which rows of a series the run was trained with, and so whose statistics it knows.
+void take_training_part(DataOptions& data, const DataOptions& of_run) {
+  data.validation = of_run.validation;
+  if (of_run.validation.empty()) data.split = split_of(of_run);
 }
 
 /// The tokenizer in a model's folder, or nothing.
@@ -80,7 +87,10 @@ DataOptions data_of(const char* command, const ModelConfig& config, const GivenD
     data.test = std::exchange(data.path, "");
     data.test_target = std::exchange(data.target, "");
     // The names of labels and of columns are those of the run's own data.
-    if (of_run && of_run->kind == data.kind && data.kind != "sound") data.path = of_run->path;
+    if (of_run && of_run->kind == data.kind && data.kind != "sound") {
+      data.path = of_run->path;
+      if (data.kind == "series") take_training_part(data, *of_run);
+    }
   }
   return data;
 }

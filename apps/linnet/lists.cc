@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "base/fail.h"
+#include "checks.h"
 
 namespace linnet {
 
@@ -14,6 +15,16 @@ std::vector<std::string> name_list(const std::string& option, const std::string&
   std::istringstream words(text);
   for (std::string word; std::getline(words, word, ',');) names.push_back(word);
   if (names.empty()) fail<UsageError>(operation, "expected {} to list at least one, got none", option);
+  return names;
+}
+
+std::vector<std::string> known_list(const std::string& option, const std::string& text,
+                                    const std::vector<std::string>& known, const char* operation) {
+  std::vector<std::string> names = name_list(option, text, operation);
+  for (const std::string& name : names) {
+    const std::string problem = one_of(known).problem(name);
+    if (!problem.empty()) fail<UsageError>(operation, "{}: {}", option, problem);
+  }
   return names;
 }
 

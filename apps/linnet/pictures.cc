@@ -11,6 +11,7 @@
 #include "data/idx.h"
 #include "data/images.h"
 #include "linnet/dataset.h"
+#include "outputs.h"
 #include "ranks.h"
 
 namespace linnet {
@@ -24,7 +25,7 @@ struct Pictures {
 
 /// Reads a PNG, one of CIFAR-10's .bin files, or else an IDX file.
 Pictures read_pictures(const std::string& path) {
-  const std::filesystem::path extension = std::filesystem::path(path).extension();
+  const std::string extension = extension_of(path);
   if (extension == ".png") {
     const Image image = read_png(path);
     // Pixels [pixels, channels] as planes: the same transposition with the two exchanged.

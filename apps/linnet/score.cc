@@ -112,7 +112,7 @@ std::vector<Anomaly> anomalies_of(const std::vector<double>& scores, double thre
   for (std::int64_t i = 0; i < std::ssize(scores); ++i) {
     const double score = scores[static_cast<std::size_t>(i)];
     if (!(score > threshold)) continue;
-    if (found.empty() || i - found.back().last > gap) found.push_back({i, i, score});
+    if (found.empty() || i - found.back().last - 1 > gap) found.push_back({i, i, score});
     found.back().last = i;
     found.back().highest = std::max(found.back().highest, score);
   }
@@ -220,7 +220,7 @@ void add_score(Command& program) {
       .check(whole(1));
   command.add_option("--window", arguments->window, "scores are means over so many steps")
       .check(whole(1, most_count));
-  command.add_option("--gap", arguments->gap, "steps between two anomalies at least")
+  command.add_option("--gap", arguments->gap, "most steps between two steps of one anomaly")
       .check(whole(0, most_count));
   command.add_option("--out", arguments->out, "CSV file with the score of every step");
   command.add_option("--plot", arguments->plot, "SVG or PNG file");

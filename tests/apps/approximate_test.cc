@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <filesystem>
 
 #include "apps/bench_rows.h"
@@ -15,6 +16,7 @@ namespace linnet {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 
 const Strings small = {"approximate", "--length", "40", "--dim", "16", "--features", "8,64", "--draws", "4"};
 
@@ -77,6 +79,11 @@ TEST(Approximate, ReadsAFileAndDrawsAPlot) {
   EXPECT_EQ(result["ranks"].size(), 1u);
   EXPECT_TRUE(std::filesystem::exists(plot));
   EXPECT_EQ(result_of({"--json", "--qkv", file, "--threads", "1"}), result_of({"--json", "--qkv", file}));
+  // Keys opposite to all queries: every logit is −√8.
+  for (std::size_t i = 0; i < 2; ++i) std::ranges::fill(tensors[i].span<float>(), i == 0 ? 1.0f : -1.0f);
+  write_safetensors(file, named, {});
+  EXPECT_NEAR(result_of({"--json", "--qkv", file})["norms"]["largest_logit"].get<double>(), -std::sqrt(8),
+              1e-6);
   write_safetensors(file, std::vector(named.begin(), named.begin() + 2), {});
   refuses(failed, with({"--qkv", file}), {"expected a tensor v in", "got none"});
 }
@@ -89,6 +96,24 @@ TEST(Approximate, ReadsALayerOfAModel) {
   EXPECT_GT(result["norms"]["query"].get<double>(), 0);
   refuses(usage, with({"--model", tiny.copy(), "--data", "copy", "--layer", "7"}),
           {"expected --layer in 0", "got 7"});
+}
+
+TEST(Approximate, TakesTheMaskOfTheModel) {
+  const TemporaryFolder folder;
+  std::string text;
+  for (int i = 0; i < 12; ++i) text += i % 2 == 0 ? "one\taaaa\n" : "two\tbbbb\n";
+  const std::string data = folder.file("lines.tsv", text), run = folder / "run",
+                    config = folder.file(
+                        "lines.toml",
+                        "[data]\nkind = \"lines\"\nlength = 6\n"
+                        "[model]\nobjective = \"classify\"\nbidirectional = true\nlayers = 1\nwidth = 16\n"
+                        "heads = 2\n[training]\nsteps = 1\nbatch = 2\n");
+  succeed({"train", config, "--data", data, "--out", run});
+  const Json result = result_of({"--json", "--model", run, "--data", data, "--examples", "2"});
+  EXPECT_THAT(result["inputs"].get<std::string>(), HasSubstr("tokens, full"));
+  // It generates nothing, and so no token has a cost.
+  EXPECT_TRUE(Json::parse(succeed({"inspect", run, "--json"}).out)["per_token"].empty());
+  EXPECT_THAT(succeed({"inspect", run}).out, Not(HasSubstr("generated token")));
 }
 
 TEST(Approximate, BadInputIsRefused) {
@@ -105,6 +130,9 @@ TEST(Approximate, BadInputIsRefused) {
   refuses(usage, one({"--model", "m"}), {"expected --data with --model"});
   refuses(usage, one({"--model", "m", "--data", "d", "--qkv", "f"}), {"got both"});
   refuses(failed, one({"--qkv", "nowhere.safetensors"}), {"nowhere.safetensors"});
+  refuses(usage, one({"--qkv", "f", "--layer", "5"}), {"--layer", "--model"});
+  refuses(usage, one({"--qkv", "f", "--norm", "5"}), {"--norm", "--qkv"});
+  refuses(usage, one({"--model", "m", "--data", "d", "--mask", "full"}), {"--mask", "--model"});
 }
 
 }  // namespace

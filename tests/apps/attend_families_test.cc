@@ -116,6 +116,19 @@ TEST_F(AttendFamilies, LinearTakesItsRandomFeatures) {
   refuses_options({"--feature-map", "favour"}, {"favour", "did you mean favor?"});
 }
 
+TEST_F(AttendFamilies, RefuseOptionsOfOthers) {
+  write(plain());
+  for (const Strings& of_linear :
+       {Strings{"--feature-map", "relu"}, {"--alpha", "0.5"}, {"--epsilon", "0.1"}})
+    refuses_options(joined({"--family", "softmax"}, of_linear), {"--family linear", of_linear[0], "softmax"});
+  refuses_options({"--family", "local", "--normalise", "none"}, {"linear or kernel", "--normalise"});
+  for (const char* family : {"linear", "kernel"})
+    refuses_options({"--family", family, "--scale", "3"}, {"softmax or linformer", "--scale"});
+  refuses_options({"--feature-map", "elu", "--features", "64"}, {"random feature map", "--features", "elu"});
+  refuses_options({"--feature-map", "relu", "--independent"}, {"random feature map", "--orthogonal", "relu"});
+  refuses_options({"--feature-map", "relu", "--alpha", "0.5"}, {"--feature-map elu", "--alpha", "relu"});
+}
+
 TEST_F(AttendFamilies, KernelTakesItsSimilarity) {
   const std::string in = write(plain());
   AttentionOptions options;

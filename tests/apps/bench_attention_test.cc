@@ -10,9 +10,7 @@
 #include "io/file.h"
 #include "io/temporary_folder.h"
 #include "linnet/attention.h"
-#include "linnet/error.h"
 #include "linnet/instruction_set.h"
-#include "support/contexts.h"
 
 namespace linnet {
 namespace {
@@ -22,22 +20,6 @@ using testing::StartsWith;
 
 const Strings small = {"bench", "attention", "--dim", "8",         "--heads",
                        "2",     "--seconds", "0.001", "--threads", "1"};
-
-/// With which sentence the library refuses a causal or other mask of that kind in that type; empty where it
-/// does not.
-std::string refusal(Family family, const Mask& mask, DType type) {
-  const Tensor q(type, {1, 96, 2, 8});
-  Tensor out(type, q.shape());
-  AttentionOptions options;
-  options.family = family;
-  try {
-    make_attention(options)->forward(any_context(), {out.float_view()},
-                                     {q.float_view(), q.float_view(), q.float_view(), mask});
-    return {};
-  } catch (const Error& error) {
-    return error.what();
-  }
-}
 
 TEST(BenchAttention, MeasuresEveryCombination) {
   const Strings command = {"bench",     "attention",
@@ -76,36 +58,71 @@ TEST(BenchAttention, MeasuresEveryCombination) {
 
 TEST(BenchAttention, FloorsCountTheKeysThatMasksShow) {
   // Visible pairs of 96 queries, by hand: windows of 8 keys at most; 16 first keys for all; segments of 40,
-  // 40 and 16.
-  const std::map<std::string, std::pair<Mask, double>> masks = {
-      {"full", {Mask::full(), 96 * 96}},
-      {"causal", {Mask::causal(), 96 * 97 / 2}},
-      {"prefix", {Mask::prefix({16}), 96 * 97 / 2 + 16 * 15 / 2}},
-      {"window", {Mask::window(7, 0), 96 * 8 - 7 * 8 / 2}},
-      {"segments", {Mask::causal().with_segments({0, 40, 80, 96}), 2 * 40 * 41 / 2 + 16 * 17 / 2}},
-      {"boolean", {Mask::boolean(Mask::BooleanTile([](auto...) {})), 64 * 64 + 32 * 96}}};
-  for (const DType type : {DType::f32, DType::bf16}) {
-    const Strings command =
-        joined(small, {"--family", "softmax", "--dtype", name_of(type), "--length", "96", "--window", "7,0",
-                       "--prefix", "16", "--segments", "40", "--json", "--mask"});
-    std::string measured;
-    for (const auto& [name, known] : masks)
-      if (refusal(Family::softmax, known.first, type).empty())
-        measured += (measured.empty() ? "" : ",") + name;
-    if (measured.empty()) continue;
-    for (const Json& row : json_of(succeed(joined(command, {measured})))) {
-      SCOPED_TRACE(row.dump());
-      EXPECT_EQ(row["dtype"], name_of(type));
-      const bool training = row["pass"] == "training";
-      const double flops = 2 * masks.at(row["mask"]).second * 8 * (training ? 14 : 4);
-      EXPECT_NEAR(row["gflops"].get<double>() * 1e6 * row["time_ms"]["median"].get<double>() / flops, 1,
-                  1e-9);
-      const double bytes = 2.0 * 96 * 4 * 8 * static_cast<double>(size_of(type)) * (training ? 3 : 1);
-      const double floor = 1e3 * std::max(flops / (1e9 * row["ceiling"]["gemm_gflops"].get<double>()),
-                                          bytes / (1e9 * row["ceiling"]["copy_gbs"].get<double>()));
-      EXPECT_NEAR(row["floor_ms"].get<double>() / floor, 1, 1e-9);
-    }
+  // 40 and 16. The widths of intervals vary between half of the window and all of it.
+  const std::map<std::string, std::pair<double, double>> pairs = {
+      {"full", {96 * 96, 96 * 96}},
+      {"causal", {96 * 97 / 2, 96 * 97 / 2}},
+      {"prefix", {96 * 97 / 2 + 16 * 15 / 2, 96 * 97 / 2 + 16 * 15 / 2}},
+      {"window", {96 * 8 - 7 * 8 / 2, 96 * 8 - 7 * 8 / 2}},
+      {"segments", {2 * 40 * 41 / 2 + 16 * 17 / 2, 2 * 40 * 41 / 2 + 16 * 17 / 2}},
+      {"intervals", {96 * 4 - 3 * 4 / 2, 96 * 8 - 7 * 8 / 2}},
+      {"boolean", {64 * 64 + 32 * 96, 64 * 64 + 32 * 96}}};
+  const Json rows =
+      json_of(succeed(joined(small, {"--family", "softmax", "--dtype", "f32,bf16", "--length", "96",
+                                     "--window", "7,0", "--prefix", "16", "--segments", "40", "--json",
+                                     "--mask", "full,causal,prefix,window,segments,intervals,boolean"})));
+  std::set<Strings> measured, expected;
+  for (const auto& [mask, count] : pairs)
+    for (const char* dtype : {"f32", "bf16"})
+      for (const char* pass : {"forward", "training"}) expected.insert({mask, dtype, pass});
+  for (const Json& row : rows) {
+    SCOPED_TRACE(row.dump());
+    const auto text = [&](const char* key) { return row[key].get<std::string>(); };
+    measured.insert({text("mask"), text("dtype"), text("pass")});
+    const bool training = row["pass"] == "training";
+    const double of_pair = 2 * 8 * (training ? 14 : 4), size = row["dtype"] == "f32" ? 4 : 2;
+    const double flops = row["gflops"].get<double>() * 1e6 * row["time_ms"]["median"].get<double>();
+    const auto [least, most] = pairs.at(row["mask"]);
+    EXPECT_GT(flops, least * of_pair * (1 - 1e-9));
+    EXPECT_LT(flops, most * of_pair * (1 + 1e-9));
+    const double bytes = 2.0 * 96 * 4 * 8 * size * (training ? 3 : 1);
+    const double floor = 1e3 * std::max(flops / (1e9 * row["ceiling"]["gemm_gflops"].get<double>()),
+                                        bytes / (1e9 * row["ceiling"]["copy_gbs"].get<double>()));
+    EXPECT_NEAR(row["floor_ms"].get<double>() / floor, 1, 1e-9);
   }
+  EXPECT_EQ(measured, expected);
+  EXPECT_EQ(rows.size(), expected.size());
+}
+
+TEST(BenchAttention, ValuesMayHaveAnotherSizeThanKeys) {
+  constexpr double e = 8, m = 20, k = 16, queries = 2 * 96;
+  const Strings sizes = joined(small, {"--value-dim", "20", "--json"});
+  const Json rows = json_of(succeed(joined(
+      sizes, {"--family", "linear,softmax,linformer", "--mask", "full", "--length", "96", "--rank", "16"})));
+  EXPECT_EQ(rows.size(), 6u);
+  for (const Json& row : rows) {
+    SCOPED_TRACE(row.dump());
+    EXPECT_EQ(row["head_dim"], e);
+    EXPECT_EQ(row["value_dim"], m);
+    const bool training = row["pass"] == "training";
+    const double of_query = row["family"] == "linear"    ? (training ? 14 : 4) * e * m
+                            : row["family"] == "softmax" ? 96 * (training ? 8 * e + 6 * m : 2 * (e + m))
+                                                         : k * (training ? 14 * e + 12 * m : 4 * (e + m));
+    const double flops = queries * of_query;
+    EXPECT_NEAR(row["gflops"].get<double>() * 1e6 * row["time_ms"]["median"].get<double>() / flops, 1, 1e-9);
+    // Queries, keys, values and out, and the two projections of each head.
+    const double floats = queries * 2 * (e + m) + (row["family"] == "linformer" ? 2 * 2 * k * 96 : 0);
+    const double floor =
+        1e3 * std::max(flops / (1e9 * row["ceiling"]["gemm_gflops"].get<double>()),
+                       4 * floats * (training ? 3 : 1) / (1e9 * row["ceiling"]["copy_gbs"].get<double>()));
+    EXPECT_NEAR(row["floor_ms"].get<double>() / floor, 1, 1e-9);
+  }
+  const Json step =
+      json_of(succeed(joined(sizes, {"--family", "linear", "--pass", "step", "--streams", "3"})));
+  ASSERT_EQ(step.size(), 1u);
+  EXPECT_EQ(step[0]["value_dim"], m);
+  const double floats = step[0]["state_bytes_per_stream"].get<double>() / (4 * 2 * (e * m + e));
+  EXPECT_TRUE(floats == 1 || floats == 2) << floats;  // twice where sums are compensated
 }
 
 /// Family, mask and pass of rows.

@@ -30,6 +30,7 @@ TEST(Bench, TrainMeasuresUpdates) {
     expect_fields(rows[i], {"config", "family", "batch", "tokens_per_second", "model_flops_per_token",
                             "fraction_of_ceiling"});
     EXPECT_EQ(rows[i]["batch"], i % 2 == 0 ? 2 : 4);
+    EXPECT_LT(rows[i]["peak_memory_bytes"].get<double>(), 256 << 20);  // which the copy ceiling takes
     const double part = rows[i]["update_ms"]["min"];
     EXPECT_GT(part, 0);
     EXPECT_LT(part, rows[i]["time_ms"]["min"].get<double>());
@@ -37,6 +38,31 @@ TEST(Bench, TrainMeasuresUpdates) {
                 16 * rows[i]["batch"].get<double>(), 1e-6);
   }
   EXPECT_THAT(succeed(command).out, HasSubstr("fraction_of_ceiling"));
+}
+
+TEST(Bench, TrainComparesThePrecisionsOfItsProducts) {
+  const Strings command = {"bench",     "train", "--config",  TinyModels::get().config("copy"),
+                           "--batch",   "2,4",   "--seconds", "0.001",
+                           "--threads", "1",     "--json",    "--precision"};
+  const Json rows = json_of(succeed(joined(command, {"f32,bf16"})));
+  ASSERT_EQ(rows.size(), 4u);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const char* const precision = i % 2 == 0 ? "f32" : "bf16";
+    EXPECT_EQ(rows[i]["dtype"], precision);
+    EXPECT_EQ(rows[i]["ceiling"]["dtype"], precision);
+    EXPECT_EQ(rows[i]["batch"], i < 2 ? 2 : 4);
+    EXPECT_EQ(rows[i]["model_flops_per_token"], rows[0]["model_flops_per_token"]);
+    const double gflops = rows[i]["gflops"], rate = rows[i]["tokens_per_second"];
+    EXPECT_NEAR(gflops * 1e9 / (rate * rows[i]["model_flops_per_token"].get<double>()), 1, 1e-9);
+    EXPECT_NEAR(rows[i]["fraction_of_ceiling"].get<double>() *
+                    rows[i]["ceiling"]["gemm_gflops"].get<double>() / gflops,
+                1, 1e-9);
+  }
+  // Before anything is measured.
+  const Ended unknown = run_linnet(joined(command, {"f32,f16"}));
+  EXPECT_EQ(unknown.status, 2);
+  EXPECT_THAT(unknown.err, StartsWith("linnet: [bench] --precision"));
+  EXPECT_THAT(unknown.err, HasSubstr("f16"));
 }
 
 TEST(Bench, TrainLeavesOutFamiliesThatNoModelHasUnlessNamed) {

@@ -1,11 +1,11 @@
 // Commands that read what a model says of given data: evaluate --per-token, fill and embed.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <sstream>
 
 #include "apps/refusal.h"
 #include "apps/tiny_models.h"
@@ -13,6 +13,7 @@
 #include "io/json.h"
 #include "io/safetensors.h"
 #include "io/temporary_folder.h"
+#include "linnet/model.h"
 
 namespace linnet {
 namespace {
@@ -28,11 +29,18 @@ constexpr const char* tiny_encoder =
 
 class Encoder : public testing::Test {
  protected:
+  /// Tokens of protein i, whose letters are those of the amino acids in the order of their tokens.
+  static std::vector<std::int32_t> protein(int i) {
+    std::vector<std::int32_t> tokens;
+    for (int k = 0; k < 5 + i % 6; ++k) tokens.push_back((3 * i + k) % 20);
+    return tokens;
+  }
+
   Encoder() {
     std::string proteins;
     for (int i = 0; i < 20; ++i) {
       proteins += ">protein " + std::to_string(i) + "\n";
-      for (int k = 0; k < 5 + i % 6; ++k) proteins += "ACDEFGHIKLMNPQRSTVWY"[(3 * i + k) % 20];
+      for (const std::int32_t token : protein(i)) proteins += "ACDEFGHIKLMNPQRSTVWY"[token];
       proteins += "\n";
     }
     folder_.file("proteins.fasta", proteins);
@@ -44,19 +52,6 @@ class Encoder : public testing::Test {
   TemporaryFolder folder_;
 };
 
-/// The columns of a CSV file with a header, by line.
-std::vector<std::vector<double>> rows_of(const std::string& csv) {
-  std::vector<std::vector<double>> rows;
-  Strings lines = lines_of(csv);
-  for (std::size_t i = 1; i < lines.size(); ++i) {
-    std::istringstream line(lines[i]);
-    std::string cell;
-    rows.emplace_back();
-    while (std::getline(line, cell, ',')) rows.back().push_back(std::stod(cell));
-  }
-  return rows;
-}
-
 TEST(EvaluatePerToken, LinesAddUpToTheBitsThatArePrinted) {
   const TemporaryFolder folder;
   const std::string csv = (folder / "tokens.csv").string();
@@ -67,7 +62,7 @@ TEST(EvaluatePerToken, LinesAddUpToTheBitsThatArePrinted) {
                                              "--batch", "3", "--per-token", csv, "--json"}));
     const std::string text = read_file(csv);
     EXPECT_EQ(lines_of(text)[0], "example,position,token,log_probability,bits");
-    const auto rows = rows_of(text);
+    const auto rows = numbers_of(text);
     EXPECT_EQ(rows.size(), evaluation["tokens"].get<std::size_t>());
     double bits = 0;
     for (const auto& row : rows) {
@@ -113,6 +108,28 @@ TEST_F(Encoder, FillsHiddenResidues) {
   EXPECT_EQ(of_file[2]["filled"], "ACD");
   const Json numbers = json_of(succeed({"fill", path("run"), "--tokens", "0 1 2 _ 4 5 _ 7", "--json"}));
   EXPECT_EQ(numbers[0]["hidden"][0]["token"], result[0]["hidden"][0]["token"]);
+}
+
+TEST_F(Encoder, FillSaysWhatTheLibraryPredicts) {
+  const auto model = Model::load(path("run"));
+  Context context(1);
+  const std::vector<std::int32_t> tokens = {-1, 1, 2, -1, 4, 5, -1, 7, 24};
+  const Filling expected = model->fill(context, tokens, 1, std::ssize(tokens));
+  const Json result = json_of(succeed({"fill", path("run"), "--tokens", "_ 1 2 _ 4 5 _ 7 24", "--json"}))[0];
+  std::vector<std::int32_t> filled = tokens;
+  ASSERT_EQ(result["hidden"].size(), 3u);
+  ASSERT_EQ(expected.positions.size(), 3u);
+  for (std::size_t i = 0; i < 3; ++i) {
+    const Json& hidden = result["hidden"][i];
+    EXPECT_EQ(hidden["position"], expected.positions[i]);
+    EXPECT_EQ(hidden["token"], expected.tokens[i]);
+    const float* probabilities = expected.probabilities.view<float>().at(static_cast<std::int64_t>(i));
+    const float* most = std::max_element(probabilities, probabilities + 26);
+    EXPECT_EQ(hidden["token"], most - probabilities);
+    EXPECT_NEAR(hidden["probability"].get<double>(), *most, 1e-6);
+    filled[static_cast<std::size_t>(expected.positions[i])] = expected.tokens[i];
+  }
+  EXPECT_EQ(result["filled"], fmt::format("{}", fmt::join(filled, " ")));
 }
 
 TEST_F(Encoder, FillRefusesWhatItCannotFill) {
@@ -178,6 +195,27 @@ TEST_F(Encoder, EmbeddingsAreMeansOfTheRowsOfTokens) {
   }
 }
 
+TEST_F(Encoder, RowsOfTokensAreThoseOfTheLibrary) {
+  succeed({"embed", path("run"), "--data", path("proteins.fasta"), "--split", "training", "--per-token",
+           "--out", path("rows.safetensors")});
+  const Safetensors file = Safetensors::read(path("rows.safetensors"));
+  const Tensor rows = file.tensor("embeddings"), lengths = file.tensor("lengths");
+  ASSERT_EQ(rows.shape(), (Shape{18, 12, 16}));
+  const auto model = Model::load(path("run"));
+  Context context(1);
+  for (std::int64_t i = 0; i < 18; ++i) {
+    std::vector<std::int32_t> tokens = protein(static_cast<int>(i + i / 9));  // every tenth one validates
+    const std::int64_t length = std::ssize(tokens);
+    EXPECT_EQ(lengths.view<std::int64_t>()(i), length);
+    tokens.resize(12);
+    const Tensor expected = model->hidden(context, tokens, 1, 12, std::span(&length, 1));
+    for (std::int64_t t = 0; t < 12; ++t)
+      for (std::int64_t k = 0; k < 16; ++k)
+        ASSERT_NEAR(rows.view<float>()(i, t, k), t < length ? expected.view<float>()(0, t, k) : 0, 1e-5)
+            << "example " << i << ", token " << t;
+  }
+}
+
 // Row i of a decoder sees the start token and the tokens before i, and no other one.
 TEST(Embed, RowsOfADecoderSeeWhatStandsBeforeThem) {
   const TemporaryFolder folder;
@@ -199,6 +237,14 @@ TEST(Embed, RowsOfADecoderSeeWhatStandsBeforeThem) {
     const float *row = before.view<float>().at(0, t), *other = after.view<float>().at(0, t);
     EXPECT_EQ(std::equal(row, row + width, other), t <= changed) << t;
   }
+  Context context(1);
+  std::vector<std::int32_t> inputs(length, 'a');
+  inputs[0] = 256;
+  inputs[changed + 1] = 'b';
+  const Tensor expected = Model::load(models.text())->hidden(context, inputs, 1, length);
+  for (std::int64_t t = 0; t < length; ++t)
+    for (std::int64_t k = 0; k < width; ++k)
+      ASSERT_NEAR(after.view<float>()(0, t, k), expected.view<float>()(0, t, k), 1e-5) << t;
 }
 
 TEST(Embed, LabelsStandBesideTheEmbeddings) {

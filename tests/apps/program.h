@@ -13,6 +13,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -151,6 +152,19 @@ inline Strings lines_of(const std::string& text) {
     begin = end + 1;
   }
   return lines;
+}
+
+/// The numbers of a CSV file with a header, by line.
+inline std::vector<std::vector<double>> numbers_of(const std::string& csv) {
+  std::vector<std::vector<double>> rows;
+  const Strings lines = lines_of(csv);
+  for (std::size_t i = 1; i < lines.size(); ++i) {
+    std::istringstream line(lines[i]);
+    std::string cell;
+    rows.emplace_back();
+    while (std::getline(line, cell, ',')) rows.back().push_back(std::stod(cell));
+  }
+  return rows;
 }
 
 inline Strings joined(Strings first, const Strings& second) {

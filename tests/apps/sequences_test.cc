@@ -9,7 +9,7 @@
 #include <sstream>
 
 #include "apps/refusal.h"
-#include "apps/tiny_models.h"
+#include "apps/sequence_runs.h"
 #include "io/file.h"
 #include "io/json.h"
 #include "io/png.h"
@@ -20,45 +20,6 @@ namespace linnet {
 namespace {
 
 using testing::HasSubstr;
-
-Json json_of(const Ended& ended) { return parse_json(ended.out, "standard output"); }
-
-const Strings tiny = {"--set",
-                      "model.layers=1",
-                      "model.heads=2",
-                      "model.width=16",
-                      "model.feed_forward=32",
-                      "training.batch=4",
-                      "training.evaluate_examples=4",
-                      "training.log_every=1",
-                      "training.sample_every=0",
-                      "training.evaluate_every=0"};
-
-class SeriesProgram : public testing::Test {
- protected:
-  static constexpr int rows = 600;
-
-  SeriesProgram() {
-    // A sine and a ramp, with a jump at row 500.
-    std::string text = "time,wave,ramp\n";
-    for (int i = 0; i < rows; ++i)
-      text += std::to_string(i) + "," + std::to_string(std::sin(0.3 * i) + (i == 500 ? 40 : 0)) + "," +
-              std::to_string(0.01 * i) + "\n";
-    folder_.file("series.csv", text);
-    folder_.file(
-        "series.toml",
-        "[data]\nkind = \"series\"\nlength = 32\ntime = \"time\"\n"
-        "[model]\npositions = \"none\"\nrelative = true\n[training]\nsteps = 30\nlearning_rate = 1e-2\n");
-  }
-  std::string path(const std::string& name) const { return (folder_ / name).string(); }
-  void train(const Strings& settings = {}) {
-    succeed(joined(
-        joined({"train", path("series.toml"), "--data", path("series.csv"), "--out", path("run")}, tiny),
-        settings));
-  }
-
-  TemporaryFolder folder_;
-};
 
 TEST_F(SeriesProgram, IsEvaluatedInDeviationsBesideRepeatingTheLastNumber) {
   train();
@@ -112,12 +73,30 @@ TEST_F(SeriesProgram, IsScoredAsAStreamAndItsJumpIsAnAnomaly) {
                                      path("scores.csv"), "--plot", path("scores.png"), "--json"}));
   EXPECT_EQ(json["steps"], rows);
   bool found = false;
-  for (const Json& anomaly : json["anomalies"]) found |= anomaly["first"] <= 500 && anomaly["last"] >= 500;
+  for (const Json& anomaly : json["anomalies"]) {
+    const int first = anomaly["first"], last = anomaly["last"];
+    if (first > 500 || last < 500) continue;
+    found = true;
+    EXPECT_GE(first, 499);
+    EXPECT_LE(last, 504);
+  }
   EXPECT_TRUE(found) << json.dump();
-  const Strings lines = lines_of(read_file(path("scores.csv")));
-  ASSERT_EQ(lines.size(), rows + 1u);
+  const auto lines = numbers_of(read_file(path("scores.csv")));
+  ASSERT_EQ(lines.size(), static_cast<std::size_t>(rows));
+  const double threshold = json["threshold"];
   double sum = 0;
-  for (std::size_t i = 1; i < lines.size(); ++i) sum += std::stod(lines[i].substr(lines[i].find(',') + 1));
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    ASSERT_EQ(lines[i].size(), 4u);
+    EXPECT_EQ(lines[i][0], i);
+    const double smoothed = lines[i][2];
+    sum += lines[i][1];
+    // The threshold is the highest of the first scores, of which the file has seven digits.
+    if (std::abs(smoothed - threshold) > 1e-6 * std::abs(threshold)) {
+      EXPECT_EQ(lines[i][3], smoothed > threshold) << i;
+    } else {
+      EXPECT_EQ(lines[i][3], 0) << i;
+    }
+  }
   EXPECT_NEAR(sum / rows, json["nats_per_step"].get<double>(), 1e-4);
 }
 
@@ -144,6 +123,12 @@ TEST_F(SeriesProgram, ColumnsApartAreEvaluatedForecastAndScoredInTheirUnits) {
   // Row h ahead of the last one differs by 0.01 h.
   const double deviation = columns["deviation"][1].get<double>();
   EXPECT_NEAR(json["columns"][1]["naive_absolute_error"].get<double>(), 0.035 / deviation, 1e-5);
+
+  // Another file is normalised by the same rows of the run's own.
+  folder_.file("copy.csv", read_file(path("series.csv")));
+  const Json other =
+      json_of(succeed({"evaluate", path("run"), "--data", path("copy.csv"), "--split", "test", "--json"}));
+  EXPECT_NEAR(other["columns"][1]["naive_absolute_error"].get<double>(), 0.035 / deviation, 1e-5);
 
   const Json next = json_of(succeed({"forecast", path("run"), "--steps", "13", "--samples", "60", "--json"}));
   EXPECT_EQ(next["context"], 28);
@@ -320,27 +305,6 @@ TEST(SoundProgram, FiltersAreEvaluatedOnOtherFiles) {
 }
 
 #endif
-
-class FieldsProgram : public testing::Test {
- protected:
-  FieldsProgram() {
-    std::vector<std::int32_t> tokens;
-    for (int i = 0; i < 400; ++i) {
-      tokens.push_back(i / 4 % 8);
-      tokens.push_back(i / 4 % 8 == 0 ? 0 : 30 + i / 8 % 5);
-    }
-    std::vector<std::int64_t> offsets;
-    for (int i = 0; i <= 20; ++i) offsets.push_back(20 * i);
-    const std::vector<NamedTensor> tensors = {{"tokens", DType::i32, {400, 2}, tokens.data()},
-                                              {"offsets", DType::i64, {21}, offsets.data()}};
-    write_safetensors(folder_ / "pieces.safetensors", tensors, {});
-    folder_.file("fields.toml", "[data]\nkind = \"tokens\"\nlength = 16\n[training]\nsteps = 5\n");
-    succeed(joined({"train", path("fields.toml"), "--data", path("pieces.safetensors"), "--out", path("run")},
-                   tiny));
-  }
-  std::string path(const std::string& name) const { return (folder_ / name).string(); }
-  TemporaryFolder folder_;
-};
 
 TEST_F(FieldsProgram, EvaluationGivesTheBitsOfEveryField) {
   const Json json = json_of(succeed({"evaluate", path("run"), "--json"}));

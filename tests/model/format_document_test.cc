@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <map>
 #include <sstream>
 
 #include "io/file.h"
@@ -60,18 +61,23 @@ std::vector<double> log_probabilities(const Model& model, std::span<const std::i
   return result;
 }
 
-/// The cells of the row for `key` in the table of `group`, "model", "attention" or "image".
-std::vector<std::string> row_of(const std::string& page, const std::string& group, const std::string& key) {
-  const std::size_t table = page.find("\n`" + group + "`");
-  const std::size_t begin = page.find("\n| `" + key + "` |", table);
-  if (table == std::string::npos || begin == std::string::npos) return {};
-  std::istringstream line(page.substr(begin + 1, page.find('\n', begin + 1) - begin - 1));
-  std::vector<std::string> cells;
-  for (std::string cell; std::getline(line, cell, '|');) {
-    std::erase_if(cell, [](char letter) { return letter == ' ' || letter == '`'; });
-    cells.push_back(cell);
+/// The rows of the table of `group`, "model", "attention" or "image", by the key that each begins with.
+std::map<std::string, std::vector<std::string>> rows_of(const std::string& page, const std::string& group) {
+  std::map<std::string, std::vector<std::string>> rows;
+  const std::size_t begin = page.find("\n`" + group + "`");
+  if (begin == std::string::npos) return rows;
+  std::istringstream lines(page.substr(page.find("\n|", begin) + 1));
+  for (std::string line; std::getline(lines, line) && line.starts_with('|');) {
+    if (!line.starts_with("| `")) continue;  // the names of the columns
+    std::istringstream text(line);
+    std::vector<std::string> cells;
+    for (std::string cell; std::getline(text, cell, '|');) {
+      std::erase_if(cell, [](char letter) { return letter == ' ' || letter == '`'; });
+      cells.push_back(cell);
+    }
+    EXPECT_TRUE(rows.try_emplace(cells[1], cells).second) << group << "." << cells[1] << " has two rows";
   }
-  return cells;
+  return rows;
 }
 
 TEST(FormatDocumentTables, ListEveryKeyWithItsTypeAndDefault) {
@@ -79,16 +85,23 @@ TEST(FormatDocumentTables, ListEveryKeyWithItsTypeAndDefault) {
   ModelConfig config;
   Options options;
   add_options(options, config);
+  std::map<std::string, std::map<std::string, std::vector<std::string>>> tables;
+  for (const char* group : {"model", "attention", "image"}) tables[group] = rows_of(page, group);
   for (const Options::Row& row : options.rows()) {
     const std::size_t dot = row.key.find('.');
-    const auto cells = row_of(page, row.key.substr(0, dot), row.key.substr(dot + 1));
-    ASSERT_GE(cells.size(), 4u) << row.key << " has no row";
-    EXPECT_EQ(cells[2], row.type) << row.key;
+    const auto cells = tables[row.key.substr(0, dot)].extract(row.key.substr(dot + 1));
+    ASSERT_FALSE(cells.empty()) << row.key << " has no row";
+    ASSERT_GE(cells.mapped().size(), 4u) << row.key;
+    const std::string &type = cells.mapped()[2], &value = cells.mapped()[3];
+    EXPECT_EQ(type, row.type) << row.key;
     if (row.type == "text" || row.type == "boolean")
-      EXPECT_EQ(cells[3], row.value) << row.key;
+      EXPECT_EQ(value, row.value) << row.key;
     else
-      EXPECT_EQ(std::stod(cells[3]), std::stod(row.value)) << row.key;
+      EXPECT_EQ(std::stod(value), std::stod(row.value)) << row.key;
   }
+  EXPECT_EQ(tables.size(), 3u);
+  for (const auto& [group, left] : tables)
+    for (const auto& [key, cells] : left) ADD_FAILURE() << group << "." << key << " is no key";
 }
 
 TEST(FormatDocumentTables, NameEveryTensor) {
@@ -97,15 +110,25 @@ TEST(FormatDocumentTables, NameEveryTensor) {
     const Network network(config);
     for (const auto& row : network.table().rows()) {
       std::string name = row.name;
+      // The layers of an encoder have the names of the others behind a prefix.
+      if (name.starts_with("encoder.layers.")) {
+        EXPECT_NE(page.find("`encoder.layers.L.…`"), std::string::npos);
+        EXPECT_EQ(name.find("cross"), std::string::npos) << name;
+        EXPECT_FALSE(name.ends_with(".decay")) << name;
+        name.erase(0, name.find('.') + 1);
+      }
       if (name.starts_with("layers.")) name.replace(0, name.find('.', 7), "layers.L");
       if (const auto at = name.find("fields."); at != std::string::npos)
         name.replace(at, name.find('.', at + 7) - at, "fields.f");
       // A weight and its bias share a line where their shapes are the same.
       const bool bias = name.ends_with(".bias");
-      const std::string weight = bias ? name.substr(0, name.size() - 4) + "weight`, `.bias`" : name;
-      EXPECT_TRUE(page.find("\n| `" + name + "`") != std::string::npos ||
-                  (bias && page.find("\n| `" + weight) != std::string::npos))
-          << row.name;
+      const std::string weight = bias ? name.substr(0, name.size() - 4) + "weight`" : name + "`";
+      if (name.starts_with("encoder."))  // in a sentence
+        EXPECT_NE(page.find("`" + weight + (bias ? " and `.bias`" : "")), std::string::npos) << row.name;
+      else
+        EXPECT_TRUE(page.find("\n| `" + name + "`") != std::string::npos ||
+                    (bias && page.find("\n| `" + weight + ", `.bias`") != std::string::npos))
+            << row.name;
     }
   };
   ModelConfig config = tiny_config();
@@ -119,6 +142,14 @@ TEST(FormatDocumentTables, NameEveryTensor) {
   config.objective = Objective::masked;
   config.attention.family = Family::linformer;
   config.attention.linformer.rank = 2;
+  expect_named(config);
+  config = tiny_config();
+  config.encoder_layers = 2;
+  config.source_length = 4;
+  config.attention.linear.decay = Decay::learned;
+  expect_named(config);
+  config.attention.linear.decay = Decay::none;
+  config.attention.linear.feature_map = "favor-trig";
   expect_named(config);
   config = tiny_config();
   config.fields = "5,3";

@@ -71,6 +71,7 @@ Json measure(Context& context, const std::vector<HeadRows>& heads, const std::st
 
 Json norms_of(Context& context, const std::vector<HeadRows>& heads) {
   HeadNorms mean;
+  mean.largest_logit = -std::numeric_limits<double>::infinity();
   for (const HeadRows& head : heads) {
     const HeadNorms norms = head_norms(context, head);
     const double share = 1 / static_cast<double>(heads.size());
@@ -216,21 +217,27 @@ void add_approximate(Command& program) {
                   "error of the output for which to recommend a number of features")
       .check(number(0, 1, true))
       .capture_default_str();
-  command.add_option("--qkv", source.qkv, "safetensors file with q, k, v [batch, length, heads, dim]");
-  command.add_option("--model", source.model, "folder of a model or of a run");
+  const Option qkv =
+      command.add_option("--qkv", source.qkv, "safetensors file with q, k, v [batch, length, heads, dim]");
+  const Option model = command.add_option("--model", source.model, "folder of a model or of a run");
   command.add_option("--layer", source.layer, "layer of the model; 0 is the first")
       .check(whole(0, most_count))
-      .capture_default_str();
-  command.add_option(
-      "--data", source.data,
-      "data for --model: digits, copy, a folder of MNIST or CIFAR-10 files, a text file or a FASTA file");
+      .capture_default_str()
+      .needs(model);
+  command
+      .add_option(
+          "--data", source.data,
+          "data for --model: digits, copy, a folder of MNIST or CIFAR-10 files, a text file or a FASTA file")
+      .needs(model);
   command
       .add_option("--data-kind", source.data_kind,
                   "kind of the data; default: from the name of --data and the files in it")
-      .check(one_of(data_kinds()));
+      .check(one_of(data_kinds()))
+      .needs(model);
   command.add_option("--examples", source.examples, "number of validation examples, evenly spaced")
       .check(whole(1, 1024))
-      .capture_default_str();
+      .capture_default_str()
+      .needs(model);
   command.add_option("--length", source.length, "tokens; longer inputs are cut")
       .check(whole(1, most_count))
       .capture_default_str();
@@ -238,16 +245,21 @@ void add_approximate(Command& program) {
       .check(whole(1, 4096))
       .capture_default_str();
   Option norm = command.add_option("--norm", source.norm, "norm of every random query and key")
-                    .check(number(0, 1e6, true));
+                    .check(number(0, 1e6, true))
+                    .excludes(model)
+                    .excludes(qkv);
   command
       .add_option("--deviation", source.deviation,
                   "standard deviation of the numbers of random queries and keys")
       .check(number(0, 1e6, true))
       .excludes(norm)
+      .excludes(model)
+      .excludes(qkv)
       .capture_default_str();
   command.add_option("--mask", source.mask, "full or causal; --model uses the mask of the model")
       .check(one_of({"full", "causal"}))
-      .capture_default_str();
+      .capture_default_str()
+      .excludes(model);
   command.add_option("--seed", source.seed, "seed of random inputs and of directions")
       .check(whole(0))
       .capture_default_str();

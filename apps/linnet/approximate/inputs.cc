@@ -137,7 +137,7 @@ ApproximateHeads model_heads(Context& context, const ApproximateSource& source) 
       result.heads.push_back({.length = length,
                               .head_dim = head_dim,
                               .value_dim = head_dim,
-                              .causal = !config.masked(),
+                              .causal = config.causal(),
                               .q = rows(0),
                               .k = rows(1),
                               .v = rows(2)});
@@ -145,7 +145,7 @@ ApproximateHeads model_heads(Context& context, const ApproximateSource& source) 
   }
   result.description = fmt::format("layer {} of {} on {} example{} of {}: {} heads of {}, {} tokens, {}",
                                    source.layer, source.model, count, count == 1 ? "" : "s", source.data,
-                                   config.heads, head_dim, longest, config.masked() ? "full" : "causal");
+                                   config.heads, head_dim, longest, config.causal() ? "causal" : "full");
   return result;
 }
 

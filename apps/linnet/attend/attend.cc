@@ -36,7 +36,7 @@ void check(const Arguments& arguments) {
   arguments.mask.check();
   std::vector<std::string> families = {arguments.family};
   if (!arguments.compare.empty()) families.push_back(arguments.compare);
-  arguments.options.check("attend", families);
+  arguments.options.check("attend", families, {arguments.feature_map});
   if (arguments.compare == "lsh" && arguments.family != "lsh")
     fail<UsageError>("attend",
                      "expected --family lsh with --compare lsh, since the keys of lsh are its queries, got "
@@ -82,7 +82,7 @@ Json difference(const Tensor& a, const Tensor& b) {
     const double wanted = number_at(b, i), d = number_at(a, i) - wanted;
     error += d * d;
     norm += wanted * wanted;
-    largest = std::max(largest, std::abs(d));
+    if (!(std::abs(d) <= largest) && !std::isnan(largest)) largest = std::abs(d);
   }
   return {{"relative_error", norm > 0 ? std::sqrt(error / norm) : std::sqrt(error)},
           {"largest_error", largest}};
@@ -252,8 +252,10 @@ void add_attend(Command& program) {
   command.add_option("--out", arguments->out, "safetensors file to write").required();
   command.add_option("--family", arguments->family, "attention family; linnet families lists them")
       .capture_default_str();
-  command.add_option("--feature-map", arguments->feature_map, "feature map of the linear family")
-      .capture_default_str();
+  arguments->options.add_owned(
+      command.add_option("--feature-map", arguments->feature_map, "feature map of the linear family")
+          .capture_default_str(),
+      {"linear"});
   arguments->options.add_to(command);
   arguments->mask.add_to(command);
   command

@@ -31,17 +31,6 @@ struct Arguments {
   BenchOptions bench;
 };
 
-/// Names of a list, all of them in `known`.
-std::vector<std::string> known_list(const std::string& option, const std::string& text,
-                                    const std::vector<std::string>& known) {
-  std::vector<std::string> names = name_list(option, text, "bench");
-  for (const std::string& name : names) {
-    const std::string problem = one_of(known).problem(name);
-    if (!problem.empty()) fail<UsageError>("bench", "{}: {}", option, problem);
-  }
-  return names;
-}
-
 bool has(const std::vector<std::string>& list, const std::string& name) {
   return std::find(list.begin(), list.end(), name) != list.end();
 }
@@ -60,9 +49,9 @@ struct Lists {
   explicit Lists(const Arguments& arguments)
       : families(families_of("--family", arguments.family)),
         maps(name_list("--feature-map", arguments.feature_map, "bench")),
-        passes(known_list("--pass", arguments.pass, {"forward", "training", "step"})),
-        masks(known_list("--mask", arguments.mask, bench_mask_names())),
-        dtypes(known_list("--dtype", arguments.dtype, {"f32", "bf16"})),
+        passes(known_list("--pass", arguments.pass, {"forward", "training", "step"}, "bench")),
+        masks(known_list("--mask", arguments.mask, bench_mask_names(), "bench")),
+        dtypes(known_list("--dtype", arguments.dtype, {"f32", "bf16"}, "bench")),
         dims(number_list("--dim", arguments.dim, "bench")),
         batches(number_list("--batch", arguments.batch, "bench")),
         lengths(number_list("--length", arguments.length, "bench")),
@@ -74,7 +63,7 @@ struct Lists {
 };
 
 void check_options(const Arguments& arguments, const Lists& lists) {
-  arguments.family_options.check("bench", lists.families.names);
+  arguments.family_options.check("bench", lists.families.names, lists.maps);
   if (arguments.window.size() != 2)
     fail<UsageError>("bench", "expected --window with two numbers, left and right, got {}",
                      arguments.window.size());
@@ -303,11 +292,13 @@ void add_bench_attention(Command& bench) {
       "         linnet bench attention --family all --mask causal,full --length 512:65536 --longest 20\n"
       "         linnet bench attention --family linear --pass step --streams 4096 --dim 32");
   const auto list = [&](const char* name, std::string& value, const char* text) {
-    command.add_option(name, value, text).capture_default_str();
+    return command.add_option(name, value, text).capture_default_str();
   };
   list("--family", arguments->family, "families: linear,softmax, or all");
-  list("--feature-map", arguments->feature_map,
-       "feature maps of linear; user is elu written with the exported tile mathematics");
+  arguments->family_options.add_owned(
+      list("--feature-map", arguments->feature_map,
+           "feature maps of linear; user is elu written with the exported tile mathematics"),
+      {"linear"});
   list("--mask", arguments->mask, "full, causal, prefix, window, segments (causal), intervals, boolean");
   command.add_option("--window", arguments->window, "keys to the left and right of window and intervals")
       .delimiter(',')
@@ -321,7 +312,10 @@ void add_bench_attention(Command& bench) {
       .check(whole(1))
       .capture_default_str();
   list("--dtype", arguments->dtype, "type of inputs and outputs: f32, bf16");
-  command.add_option("--decay", arguments->decay, "γ of the causal linear family").check(number(0, 1, true));
+  arguments->family_options.add_owned(
+      command.add_option("--decay", arguments->decay, "γ of the causal linear family")
+          .check(number(0, 1, true)),
+      {"linear"});
   list("--pass", arguments->pass, "forward, training (forward and backward), step (recurrent, linear)");
   list("--length", arguments->length, "tokens: a list or a doubling range");
   list("--batch", arguments->batch, "sequences per call");

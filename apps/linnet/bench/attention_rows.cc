@@ -281,7 +281,12 @@ double tensor_bytes(const AttentionRow& row) {
   const double inputs_and_out = rows * static_cast<double>(row.head_dim + keys + 2 * row.value_dim) *
                                     static_cast<double>(size_of(row.dtype)) +
                                 projection_bytes(row);
-  return row.pass == "training" ? 2 * inputs_and_out + rows * sizeof(float) : inputs_and_out;
+  if (row.pass != "training") return inputs_and_out;
+  // The gradients of lsh's queries and keys are two.
+  const double key_gradients =
+      row.family == "lsh" ? rows * static_cast<double>(row.head_dim) * static_cast<double>(size_of(row.dtype))
+                          : 0;
+  return 2 * inputs_and_out + key_gradients + rows * sizeof(float);
 }
 
 Json measure_attention(Context& context, const AttentionRow& row, double seconds) {

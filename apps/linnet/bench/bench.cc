@@ -131,6 +131,11 @@ Ceiling ceiling(Context& context, const std::string& dtype) {
   return place->second;
 }
 
+void begin_row(Context& context, const std::string& dtype) {
+  ceiling(context, dtype);
+  reset_peak_memory();
+}
+
 Json bench_row(Context& context, const std::string& bench, const std::string& dtype) {
   const Ceiling limits = ceiling(context, dtype);
   return {
@@ -144,14 +149,18 @@ Json bench_row(Context& context, const std::string& bench, const std::string& dt
 
 void print_ceilings(const Json& rows) {
   std::map<std::string, double> gflops;
-  for (const Json& row : rows)
-    gflops.emplace(
-        fmt::format("{}, {} threads", row["ceiling"]["dtype"].get<std::string>(), row["threads"].get<int>()),
-        row["ceiling"]["gemm_gflops"].get<double>());
+  std::map<int, double> copied;  // GB/s by threads
+  for (const Json& row : rows) {
+    const int threads = row["threads"].get<int>();
+    gflops.emplace(fmt::format("{}, {} threads", row["ceiling"]["dtype"].get<std::string>(), threads),
+                   row["ceiling"]["gemm_gflops"].get<double>());
+    copied.emplace(threads, row["ceiling"]["copy_gbs"].get<double>());
+  }
   for (const auto& [kind, rate] : gflops) fmt::print("This machine: {:.0f} GFLOP/s dense {}\n", rate, kind);
-  if (!rows.empty())
-    fmt::print("This machine: {:.1f} GB/s copied, {}\n\n", rows.front()["ceiling"]["copy_gbs"].get<double>(),
+  for (const auto& [threads, rate] : copied)
+    fmt::print("This machine: {:.1f} GB/s copied, {} threads, {}\n", rate, threads,
                rows.front()["isa"].get<std::string>());
+  if (!rows.empty()) fmt::print("\n");
 }
 
 std::vector<double> time_calls(const std::function<void()>& call, double seconds, int least) {

@@ -57,8 +57,12 @@ Ceiling ceiling(Context& context, const std::string& dtype = "f32");
 /// Prints the ceilings that the rows were held against, and an empty line.
 void print_ceilings(const Json& rows);
 
+/// To be called before the work of a row: measures the ceilings, which take memory of their own, and lets the
+/// peak of memory begin anew.
+void begin_row(Context& context, const std::string& dtype);
+
 /// The fields that all rows share: bench, threads, isa, dtype, ceiling; and the peak memory since the last
-/// call of `reset_peak_memory`.
+/// `begin_row`.
 Json bench_row(Context& context, const std::string& bench, const std::string& dtype = "f32");
 
 /// Seconds of repeated calls, after one that warms up: at least `least` calls, then until `seconds` are over.

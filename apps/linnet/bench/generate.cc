@@ -76,8 +76,8 @@ double memory_seconds(Context& context, std::size_t weight_bytes, std::size_t re
   Tensor weights = floats(weight_bytes), read = floats(read_bytes), written = floats(written_bytes);
   std::vector<double> times = time_calls(
       [&] {
-        kernels::sum_of_squares(context, weights.span<float>());
-        kernels::sum_of_squares(context, read.span<float>());
+        kernels::read_all(context, weights.span<float>());
+        kernels::read_all(context, read.span<float>());
         kernels::scale(context, written.span<float>(), 1.0f);
       },
       0.1);
@@ -154,7 +154,7 @@ double time_positions(Session& session, const ModelConfig& config, std::vector<d
 
 Json measure(Context& context, const std::shared_ptr<const Model>& model, const Row& row, double seconds) {
   const ModelConfig& config = model->config();
-  reset_peak_memory();
+  begin_row(context, row.weights);
   Session::Options options;
   options.cache = row.cache;
   options.capacity = config.length;
@@ -164,6 +164,7 @@ Json measure(Context& context, const std::shared_ptr<const Model>& model, const 
   const double mean =
       row.cache ? time_examples(session, config, seconds, times) : time_positions(session, config, times);
   std::sort(times.begin(), times.end());
+  Json json = json_of(context, row);
 
   const double streams = static_cast<double>(row.streams), length = static_cast<double>(config.length);
   const std::size_t state_bytes = session.state_bytes(0);
@@ -177,7 +178,6 @@ Json measure(Context& context, const std::shared_ptr<const Model>& model, const 
   const double memory_ms =
       1e3 * memory_seconds(context, model->weight_bytes(), all_streams * read, all_streams * written);
 
-  Json json = json_of(context, row);
   json["tokens_per_second"] = streams / mean;
   json["images_per_second"] = config.image_height > 0 ? Json(streams / (mean * length)) : Json(nullptr);
   const double published = published_images_per_second(row);
@@ -195,6 +195,7 @@ Json measure(Context& context, const std::shared_ptr<const Model>& model, const 
 /// Median step of one stream whose past is `position` tokens long.
 Json measure_at(Context& context, const std::shared_ptr<const Model>& model, const Row& row,
                 std::int64_t position) {
+  begin_row(context, row.weights);
   Session::Options options;
   options.capacity = position + 64;
   options.threads = context.threads();
@@ -229,7 +230,10 @@ struct StreamTimes {
   std::vector<double> steps, waits;
 };
 
-/// In turn, after a thousand steps that do not count.
+/// Steps of a stream before those that count.
+constexpr std::int64_t uncounted_steps = 1000;
+
+/// In turn, after so many steps that do not count.
 StreamTimes time_stream(std::int64_t steps, const std::function<void()>& step) {
   using Clock = std::chrono::steady_clock;
   const auto seconds_of = [](const auto& call) {
@@ -238,7 +242,7 @@ StreamTimes time_stream(std::int64_t steps, const std::function<void()>& step) {
     return std::chrono::duration<double>(Clock::now() - start).count();
   };
   const auto timed_step = [&] { return seconds_of([&](Clock::time_point) { step(); }); };
-  std::vector<double> first(1000);
+  std::vector<double> first(uncounted_steps);
   for (double& time : first) time = timed_step();
   std::ranges::sort(first);
   const auto usual =
@@ -267,10 +271,11 @@ Json slowest(const std::vector<double>& times) {
 Json measure_real_time(Context& context, const std::shared_ptr<const Model>& model, const Row& row,
                        std::int64_t steps) {
   const ModelConfig& config = model->config();
+  begin_row(context, row.weights);
   StreamTimes times;
   std::size_t state_bytes = 0;
   if (config.columns > 0) {
-    NumberSession session(model, 1, {.capacity = steps, .threads = 1});
+    NumberSession session(model, 1, {.capacity = steps + uncounted_steps, .threads = 1});
     std::vector<float> in(static_cast<std::size_t>(config.columns)),
         out(static_cast<std::size_t>(session.targets()));
     std::uint64_t given = 0;
@@ -281,12 +286,13 @@ Json measure_real_time(Context& context, const std::shared_ptr<const Model>& mod
     });
     state_bytes = session.state_bytes(0);
   } else {
-    Session session(model, 1, {.capacity = steps, .threads = 1});
+    Session session(model, 1, {.capacity = steps + uncounted_steps, .threads = 1});
     std::vector<std::int32_t> tokens(std::max<std::size_t>(1, config.field_sizes().size()));
     times = time_stream(steps, [&] { session.step(tokens); });
     state_bytes = session.state_bytes(0);
   }
   Json json = json_of(context, row);
+  json["threads"] = 1;
   json["steps"] = steps;
   json["parameters"] = model->parameter_count();
   json["step_us"] = slowest(times.steps);
@@ -321,6 +327,9 @@ void check_options(const Arguments& arguments) {
     fail<UsageError>("bench", "expected --position with --plot, got none");
   if (arguments.real_time && !arguments.position.empty())
     fail<UsageError>("bench", "expected --real-time or --position, got both");
+  if (arguments.real_time && arguments.bench.threads.size() > 1)
+    fail<UsageError>("bench", "expected one number of --threads with --real-time, which steps on one, got {}",
+                     arguments.bench.threads.size());
   if (!arguments.plot.empty()) require_chart_path(arguments.plot);
   std::vector<NamedPath> configs;
   for (const std::string& config : name_list("--config", arguments.config, "bench"))
@@ -342,6 +351,13 @@ struct Lists {
       if (name != configured) find_family(name);
     for (const std::string& name : weights) kernels::find_weight_type(name);
     if (!arguments.position.empty()) positions = number_list("--position", arguments.position, "bench");
+    const auto one = [&](const char* option, std::size_t count) {
+      if (!arguments.plot.empty() && count > 1)
+        fail<UsageError>("bench", "expected one value of {} with --plot, got {}", option, count);
+    };
+    one("--config", configs.size());
+    one("--weights", weights.size());
+    one("--threads", arguments.bench.threads.size());
   }
 
   std::vector<std::string> configs, families, weights;

@@ -24,7 +24,7 @@ struct Arguments {
 
 /// Whole updates.
 Json measure(Context& context, const RunConfig& config, double seconds) {
-  reset_peak_memory();
+  begin_row(context, name_of(config.training.precision));
   RandomTraining training("bench", context, config);
   std::vector<double> outside;  // seconds of what follows the gradients
   const auto update = [&] {
@@ -34,6 +34,8 @@ Json measure(Context& context, const RunConfig& config, double seconds) {
     outside.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
   };
   const std::vector<double> times = time_calls(update, seconds, 3);
+  outside.erase(outside.begin(),
+                outside.end() - std::ssize(times));  // that of the first update, which warms up
 
   const ModelConfig& model = config.model;
   const char* const precision = name_of(config.training.precision);
@@ -79,7 +81,7 @@ void run(const Arguments& arguments) {
                                                 : number_list("--length", arguments.length, "bench");
   const auto precisions = arguments.precision.empty()
                               ? std::vector<std::string>()
-                              : name_list("--precision", arguments.precision, "bench");
+                              : known_list("--precision", arguments.precision, {"f32", "bf16"}, "bench");
   const Json rows = arguments.bench.rows([&](Context& context, Json& rows) {
     for (const std::string& name : configs) {
       RunConfig config;

@@ -148,7 +148,8 @@ void run(const Arguments& arguments) {
   Json tensors = Json::array();
   for (const ParameterTable::Row& row : network_of(*model).table().rows())
     tensors.push_back({{"name", row.name}, {"shape", to_string(row.place.shape())}, {"count", row.count}});
-  const Json tokens = config.masked() ? Json::array() : cost_per_token(*model);
+  const bool generates = config.causal() && !config.classifies();
+  const Json tokens = generates ? cost_per_token(*model) : Json::array();
   if (json) {
     print_json({{"model", folder},
                 {"objective", name_of(config.objective)},
@@ -175,7 +176,7 @@ void run(const Arguments& arguments) {
                config.source_length, config.source_tokens());
   fmt::print("{} parameters, {} of weights, {:.3g} MFLOP per training token\n\n", model->parameter_count(),
              bytes_text(static_cast<double>(model->weight_bytes())), training_flops(config) / 1e6);
-  if (config.masked()) {
+  if (!generates) {
     print_table(tensors, {"name", "shape", "count"});
     return;
   }
