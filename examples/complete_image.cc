@@ -10,7 +10,7 @@ int main(int count, char** arguments) try {
   if (count != 2) return std::fputs("usage: complete_image MODEL\n", stderr), 2;
   const auto model = linnet::Model::load(arguments[1]);
   const std::int64_t width = model->config().image_width, height = model->config().image_height;
-  if (model->config().image_channels != 1)
+  if (width == 0 || model->config().image_channels != 1)
     return std::fputs("expected a model of grey pictures\n", stderr), 1;
   const std::int64_t given = width * (height / 2), streams = 4;
   linnet::Session session(model, streams);

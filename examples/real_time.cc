@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
 #include <thread>
 
 #include "linnet/error.h"
@@ -18,20 +19,31 @@ int main(int count, char** arguments) try {
       std::chrono::nanoseconds(std::chrono::seconds(1)) / std::max(1L, std::atol(arguments[3]));
   linnet::Session session(model, /*streams=*/1, {.threads = 1});  // built here, stepped there
 
+  // Learned positions end with the length that the model was trained with.
+  const long length = static_cast<long>(std::min<std::int64_t>(256, model->config().length));
   double worst = 0;
-  std::thread loop([&] {
+  std::exception_ptr failed;
+  const auto run = [&] {
     using Clock = std::chrono::steady_clock;
     Clock::time_point due = Clock::now();
     for (long tick = 0; tick < ticks; ++tick) {
-      if (tick % 256 == 0) session.begin(0, model->config().classes > 0 ? 7 : -1, {.seed = 1});
+      if (tick % length == 0) session.begin(0, model->config().classes > 0 ? 0 : -1, {.seed = 1});
       std::this_thread::sleep_until(due += period);
       const Clock::time_point start = Clock::now();
       std::int32_t token;
       session.step({&token, 1});  // allocates nothing, waits for nobody
       worst = std::max(worst, std::chrono::duration<double, std::micro>(Clock::now() - start).count());
     }
+  };
+  std::thread loop([&] {
+    try {
+      run();
+    } catch (...) {
+      failed = std::current_exception();
+    }
   });
   loop.join();
+  if (failed) std::rethrow_exception(failed);
   std::printf("%ld ticks, worst step %.1f microseconds of %.1f\n", ticks, worst,
               1e-3 * double(period.count()));
 } catch (const linnet::Error& error) {

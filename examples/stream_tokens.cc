@@ -16,7 +16,8 @@ int main(int count, char** arguments) try {
   session.begin(0, config.classes > 0 ? 3 : -1, {.temperature = 0.8, .seed = 1});
 
   const std::string prompt = count > 3 ? arguments[3] : "";
-  const std::vector<std::int32_t> tokens(prompt.begin(), prompt.end());
+  std::vector<std::int32_t> tokens;
+  for (const char byte : prompt) tokens.push_back(static_cast<unsigned char>(byte));
   session.prefill(0, tokens);
 
   for (long i = 0; i < std::atol(arguments[2]); ++i) {

@@ -41,7 +41,9 @@ def main():
         for name, settings in ATTENTION.items():
             folder = out / f"{stream}-{name.replace(', ', '-').replace(' ', '-')}"
             seconds = 0
-            if not folder.exists():
+            if folder.exists():
+                run(linnet, "train", "--resume", folder)  # does nothing where it has come to its end
+            else:
                 changes = [part for setting in settings for part in ("--set", setting)]
                 seconds = run(linnet, "train", config, "--data", file, "--out", folder, "--threads", 1, *changes)[1]
             scored = json.loads(run(linnet, "score", folder / "best", "--threads", 1, "--json", *sys.argv[4:])[0])

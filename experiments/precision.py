@@ -22,7 +22,9 @@ def main():
     runs = {f"{precision}-{seed}": (precision, seed) for precision in ("f32", "bf16") for seed in SEEDS}
     losses = {}
     for name, (precision, seed) in runs.items():
-        if not (out / name).exists():
+        if (out / name).exists():
+            budget.run(linnet, "train", "--resume", out / name)  # does nothing where it has come to its end
+        else:
             budget.run(linnet, "train", config, "--out", out / name,
                        *budget.options([f"training.precision={precision}", f"training.seed={seed}", *settings]))
         losses[name] = {row["step"]: row["validation_bits"] for row in budget.rows(out / name) if "validation_bits" in row}

@@ -10,7 +10,12 @@ if [[ -z "$format" ]] || ! "$format" --version | grep -q 'version 14\.'; then
   exit 1
 fi
 
-mapfile -t files < <(git ls-files '*.h' '*.cc' '*.c')
+listed=$(git ls-files '*.h' '*.cc' '*.c')
+mapfile -t files <<<"$listed"
+if [[ -z "$listed" ]]; then
+  echo "format: expected sources that git knows, got none" >&2
+  exit 1
+fi
 case "${1:-}" in
   --check) "$format" --dry-run --Werror "${files[@]}" ;;
   "") "$format" -i "${files[@]}" ;;

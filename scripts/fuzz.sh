@@ -30,6 +30,8 @@ while (($# > 0)); do
   esac
   shift
 done
+# libFuzzer takes 0 for no limit.
+if ((seconds < 1)); then usage "no time"; fi
 if ((${#targets[@]} == 0)); then
   for file in tests/fuzz/*_fuzz.cc; do
     file=${file##*/}

@@ -5,7 +5,7 @@
 #   --coverage   also what scripts/coverage.sh needs
 set -euo pipefail
 
-packages=(g++ cmake ninja-build libdnnl-dev libhwy-dev libcli11-dev libtomlplusplus-dev nlohmann-json3-dev libfmt-dev
+packages=(git g++ cmake ninja-build libdnnl-dev libhwy-dev libcli11-dev libtomlplusplus-dev nlohmann-json3-dev libfmt-dev
   libpng-dev libcairo2-dev libsndfile1-dev libsentencepiece-dev zlib1g-dev libxxhash-dev libgtest-dev libgmock-dev libbenchmark-dev libopenmpi-dev openmpi-bin iproute2 pkgconf
   python3-numpy python3-dev python3-venv python3-pip)
 for argument in "$@"; do

@@ -5,7 +5,7 @@
 #   --linnet PREFIX    links the library that is installed there (cmake --install); without it the library is compiled
 #   --platform TAG     the platform to repair for (default: manylinux_2_35_x86_64)
 #   --pytorch FOLDER   also tests linnet.torch in the virtual environment FOLDER, which is made, with PyTorch inside (three
-#                      gigabytes to download), where it does not exist
+#                      gigabytes to download), where it does not exist; a folder that holds something else is left alone
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -68,18 +68,7 @@ empty/bin/python -m pytest -q "$source/python/tests"
 
 if [[ -n "$pytorch" ]]; then
   cd "$source"
-  if [[ ! -e "$pytorch/complete" ]]; then
-    echo "wheel: installing PyTorch into $pytorch"
-    rm -rf "$pytorch"
-    "$python" -m venv "$pytorch"
-    for attempt in 1 2 3; do
-      if "$pytorch/bin/pip" install --quiet --disable-pip-version-check --no-cache-dir torch numpy pytest; then
-        touch "$pytorch/complete"
-        break
-      fi
-      echo "wheel: attempt $attempt to install PyTorch failed" >&2
-    done
-  fi
+  scripts/environment.sh "$pytorch" "$python" torch numpy pytest
   echo "wheel: testing linnet.torch"
   "$pytorch/bin/pip" install --quiet --disable-pip-version-check --force-reinstall --no-deps "$wheel"
   cd "$folder"

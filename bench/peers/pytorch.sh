@@ -5,11 +5,6 @@
 set -euo pipefail
 linnet=$1 folder=$2
 shift 2
-if [[ ! -e "$folder/complete" ]]; then
-  rm -rf "$folder"
-  python3 -m venv "$folder"
-  "$folder/bin/pip" install --quiet --disable-pip-version-check --no-cache-dir torch numpy
-  touch "$folder/complete"
-fi
+"$(dirname "$0")/../../scripts/environment.sh" "$folder" python3 torch numpy
 # A processor that these variables name is not the one that PyTorch's libraries find best.
 env --unset=OPENBLAS_CORETYPE --unset=OPENBLAS_L2_SIZE "$folder/bin/python" "$(dirname "$0")/pytorch.py" "$linnet" "$@"

@@ -3,7 +3,14 @@
 cmake_minimum_required(VERSION 3.25)
 file(REMOVE_RECURSE ${BINARY})
 file(MAKE_DIRECTORY ${BINARY})
-set(ENV{PKG_CONFIG_PATH} ${PREFIX}/${LIBDIR}/pkgconfig)
+# Linnet's file alone, which needs no other and hands on no compiler options.
+set(ENV{PKG_CONFIG_LIBDIR} ${PREFIX}/${LIBDIR}/pkgconfig)
+unset(ENV{PKG_CONFIG_PATH})
+execute_process(COMMAND ${PKG_CONFIG} --cflags linnet OUTPUT_VARIABLE flags OUTPUT_STRIP_TRAILING_WHITESPACE
+  COMMAND_ERROR_IS_FATAL ANY)
+if(NOT flags MATCHES "^-I[^ ]+$")
+  message(FATAL_ERROR "expected the folder of the headers alone from pkg-config --cflags, got ${flags}")
+endif()
 set(static "")
 if(KIND STREQUAL "static")
   set(static --static)
