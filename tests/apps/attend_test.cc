@@ -27,6 +27,7 @@ struct Case {
   Mask mask = Mask::full();
   std::vector<float> decay = {};
   Family family = Family::linear;
+  std::string refusal = {};  ///< words of it where the library refuses the call
 };
 
 class AttendMasks : public testing::Test {
@@ -112,6 +113,8 @@ class AttendMasks : public testing::Test {
     for (const std::string& word : arguments) line += " " + word;
     SCOPED_TRACE(line);
     const Answer answer = library(one);
+    EXPECT_EQ(answer.refusal.empty(), one.refusal.empty()) << answer.refusal;
+    EXPECT_THAT(answer.refusal, HasSubstr(one.refusal));
     if (!answer.refusal.empty()) return refuses(failed, arguments, {answer.refusal});
     succeed(arguments);
     const Safetensors file = Safetensors::read(out_);
@@ -163,7 +166,11 @@ TEST_F(AttendMasks, DecayOfTheOptionGivesTheBitsOfTheLibrary) {
   const std::string in = write(DType::f32);
   expect_library(in, {{"--mask", "causal", "--decay", "0.9,0.99,1"}, Mask::causal(), {0.9f, 0.99f, 1.0f}});
   expect_library(in, {{"--mask", "causal", "--decay", "0.5"}, Mask::causal(), {0.5f, 0.5f, 0.5f}});
-  expect_library(in, {{"--mask", "full", "--decay", "0.5"}, Mask::full(), {0.5f, 0.5f, 0.5f}});
+  expect_library(in, {{"--mask", "full", "--decay", "0.5"},
+                      Mask::full(),
+                      {0.5f, 0.5f, 0.5f},
+                      Family::linear,
+                      "expected a causal mask with a decay, got the mask full"});
 }
 
 TEST_F(AttendMasks, DecayOfTheFileIsUsedUnlessTheOptionIsGiven) {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <filesystem>
 #include <random>
+#include <regex>
 #include <set>
 
 #include "apps/bench_rows.h"
@@ -18,12 +19,14 @@
 #include "io/temporary_folder.h"
 #include "linnet/attention.h"
 #include "linnet/dataset.h"
+#include "linnet/instruction_set.h"
 #include "linnet/reference.h"
 
 namespace linnet {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::AnyOf;
 using testing::Contains;
 using testing::ContainsRegex;
 using testing::HasSubstr;
@@ -33,6 +36,26 @@ using testing::UnorderedElementsAreArray;
 TEST(Program, HelpAndVersionSucceed) {
   EXPECT_THAT(succeed({"--help"}).out, HasSubstr("train"));
   EXPECT_THAT(succeed({"--version"}).out, StartsWith("linnet 0."));
+}
+
+/// The program under LINNET_ISA.
+Program::Limits with_instruction_set(const std::string& name) {
+  return {.launcher = {"/usr/bin/env", "LINNET_ISA=" + name}};
+}
+
+TEST(Program, TakesEveryInstructionSetThatItsRefusalNames) {
+  const std::string said = run_linnet({"families"}, with_instruction_set("AVX9")).err;
+  std::smatch found;
+  ASSERT_TRUE(std::regex_search(
+      said, found, std::regex("\\[LINNET_ISA\\] expected one of (.+), which this machine has, got AVX9")))
+      << said;
+  const Strings names = lines_of(std::regex_replace(found.str(1), std::regex(", "), "\n"));
+  EXPECT_THAT(names, Contains(instruction_set()));
+  EXPECT_THAT(names, Contains(AnyOf("SCALAR", "EMU128")));
+  for (const std::string& name : names) {
+    SCOPED_TRACE(name);
+    succeed({"families"}, with_instruction_set(name));
+  }
 }
 
 // Of the models of tiny_models.h, each trained by one run of `train`.

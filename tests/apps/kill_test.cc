@@ -34,6 +34,9 @@ std::map<std::string, std::string> files_of(const fs::path& folder) {
   return result;
 }
 
+/// How often more a test tries where none of its kills came in time, on a machine that is faster at times.
+constexpr int more_kills = 40;
+
 class Killed : public testing::Test {
  protected:
   Killed() : seed_(std::random_device()()), random_(seed_) {}
@@ -88,8 +91,8 @@ class Killed : public testing::Test {
     const Seconds time = undisturbed(name, command);
     const auto expected = files_of(in(name));
     const int kills = kill_count(8);
-    int killed = 0, left_temporary = 0, left_all = 0;
-    for (int i = 0; i < kills && !HasFailure(); ++i) {
+    int i = 0, killed = 0, left_temporary = 0, left_all = 0;
+    for (; (i < kills || (killed == 0 && i < kills + more_kills)) && !HasFailure(); ++i) {
       const fs::path folder = in(name + "-" + std::to_string(i));
       SCOPED_TRACE(folder);
       fs::create_directories(folder);
@@ -97,7 +100,7 @@ class Killed : public testing::Test {
       const std::string old_bytes = "what another program wrote";
       for (const std::string& output : outputs)
         if (old) folder_.file((folder / output).string(), old_bytes);
-      killed += i % 2 == 0 ? kill_after(time * ((i + random_share()) / kills), command(folder))
+      killed += i % 2 == 0 ? kill_after(time * ((i % kills + random_share()) / kills), command(folder))
                            : kill_while_writing(command(folder), folder);
 
       int there = 0, written = 0, temporary = 0;
@@ -124,8 +127,9 @@ class Killed : public testing::Test {
       }
       fs::remove_all(folder);
     }
-    std::cout << name << ": seed " << seed_ << ", " << killed << " of " << kills << " killed, "
-              << left_temporary << " left temporary files, " << left_all << " left every output\n";
+    EXPECT_GT(killed, 0);
+    std::cout << name << ": seed " << seed_ << ", " << killed << " of " << i << " killed, " << left_temporary
+              << " left temporary files, " << left_all << " left every output\n";
   }
 
   TemporaryFolder folder_;
@@ -200,12 +204,13 @@ TEST_F(Killed, TrainLeavesARunThatEndsInTheSameBits) {
   const Seconds time = undisturbed("train", command);
   const auto expected = results_of(in("train") / "run");
   const int kills = kill_count(8);
-  int killed = 0, resumed = 0, had_ended = 0;
-  for (int i = 0; i < kills && !HasFailure(); ++i) {
+  int i = 0, killed = 0, resumed = 0, had_ended = 0;
+  for (; (i < kills || (resumed == 0 && i < kills + more_kills)) && !HasFailure(); ++i) {
     const fs::path folder = in("train-" + std::to_string(i)), run = folder / "run";
     SCOPED_TRACE(folder);
     fs::create_directories(folder);
-    killed += kill_after(time * ((i + random_share()) / kills), command(folder));
+    const bool was_killed = kill_after(time * ((i % kills + random_share()) / kills), command(folder));
+    killed += was_killed;
 
     // Whatever stands under its final name is whole: models load, checkpoints have all their files.
     for (const fs::path& model : {run, run / "best"})
@@ -220,7 +225,7 @@ TEST_F(Killed, TrainLeavesARunThatEndsInTheSameBits) {
 
     // Another kill in the midst of the resumed run, and then to the end.
     const bool begun = fs::exists(run / "run.toml");
-    resumed += begun;
+    resumed += was_killed && begun;
     had_ended += fs::exists(run / "checkpoints" / "6");
     const Strings again = begun ? Strings{"train", "--resume", run, "--threads", "1"} : command(folder);
     kill_after(time * random_share(), again);
@@ -234,7 +239,8 @@ TEST_F(Killed, TrainLeavesARunThatEndsInTheSameBits) {
       EXPECT_FALSE(is_temporary(entry)) << entry.path();
     fs::remove_all(folder);
   }
-  std::cout << "train: seed " << seed_ << ", " << killed << " of " << kills << " killed, " << resumed
+  EXPECT_GT(resumed, 0);
+  std::cout << "train: seed " << seed_ << ", " << killed << " of " << i << " killed, " << resumed
             << " resumed, " << had_ended << " had saved their last checkpoint\n";
 }
 

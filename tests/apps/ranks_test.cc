@@ -30,6 +30,41 @@ TEST(InspectRanks, HasARowForEveryNumberOfRanksAndBandwidth) {
   EXPECT_DOUBLE_EQ(rows[7]["bytes_sent"], 8 * parameters * 11 / 12);
 }
 
+TEST(InspectRanks, EveryMessageTakesItsLatency) {
+  const auto rows_of = [](const Strings& more) {
+    return json_of(succeed(joined({"inspect", "paper-mnist", "--rate", "6400", "--json"}, more)));
+  };
+  struct Case {
+    Strings ranks;
+    double messages;
+  };
+  // There and back for every doubling of the groups and of the stretches; with stretches also a message in
+  // each direction for every layer and every doubling.
+  for (const Case& expected :
+       std::vector<Case>{{{"--ranks", "1"}, 0},
+                         {{"--ranks", "2"}, 2},
+                         {{"--ranks", "3"}, 4},
+                         {{"--ranks", "64"}, 12},
+                         {{"--ranks", "4", "--sequence-ranks", "2"}, 2 + 2 + 2 * 8},
+                         {{"--ranks", "8", "--sequence-ranks", "4"}, 2 + 4 + 2 * 8 * 2}}) {
+    SCOPED_TRACE(testing::PrintToString(expected.ranks));
+    const Json none = rows_of(joined(expected.ranks, {"--latency", "0"}))[0],
+               some = rows_of(joined(expected.ranks, {"--latency", "1000"}))[0],
+               usual = rows_of(expected.ranks)[0];
+    EXPECT_EQ(some["latency_microseconds"], 1000);
+    EXPECT_EQ(usual["latency_microseconds"], 50);
+    for (const char* key : {"exchange_seconds", "update_seconds"}) {
+      const auto seconds = [&](const Json& row) { return row[key].get<double>(); };
+      EXPECT_NEAR(seconds(some) - seconds(none), 1e-3 * expected.messages, 1e-9) << key;
+      EXPECT_NEAR(seconds(usual) - seconds(none), 50e-6 * expected.messages, 1e-9) << key;
+    }
+    for (const char* key : {"bytes_sent", "work_seconds", "hidden_seconds", "memory_bytes"})
+      EXPECT_EQ(some[key], none[key]) << key;
+  }
+  EXPECT_THAT(succeed({"inspect", "paper-mnist", "--rate", "6400", "--ranks", "2", "--latency", "7"}).out,
+              HasSubstr("with 7 µs a message"));
+}
+
 TEST(InspectRanks, SaysInTheTableWhatIsAssumed) {
   const Strings command = {"inspect", "paper-mnist", "--rate", "6400", "--set", "training.accumulate=4"};
   const std::string more = succeed(joined(command, {"--ranks", "8"})).out;
@@ -71,8 +106,10 @@ TEST(InspectRanks, RefusesWhatCannotBeDivided) {
   refuses_ranks({"--sequence-ranks", "2", "--set", "attention.family=softmax"}, {"linear", "softmax"});
   refuses_ranks({"--bandwidth", "1,fast"}, {"--bandwidth", "fast"});
   refuses_ranks({"--bandwidth", "0"}, {"--bandwidth"});
+  refuses_ranks({"--latency", "-1"}, {"--latency", "-1"});
   refuses(usage, {"inspect", "paper-mnist", "--ranks", "0"}, {"--ranks", "0"});
   refuses(usage, {"inspect", "paper-mnist", "--bandwidth", "10"}, {"--bandwidth", "--ranks"});
+  refuses(usage, {"inspect", "paper-mnist", "--latency", "10"}, {"--latency", "--ranks"});
 }
 
 TEST(Inspect, TakesConfigurations) {

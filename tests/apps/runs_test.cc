@@ -204,7 +204,9 @@ TEST_F(Runs, TableShowsWhatBecameOfThem) {
   succeed({"train", path("copy.toml"), "--out", path("stopped"), "--set", "training.minutes=1e-9"});
   Program running(
       {"train", path("copy.toml"), "--out", path("studies/deep/running"), "--set", "training.steps=1000000"});
-  while (!fs::exists(path("studies/deep/running/metrics.jsonl")))
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (!fs::exists(path("studies/deep/running/metrics.jsonl")) && !running.has_ended() &&
+         std::chrono::steady_clock::now() < end)
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   const Json rows = json_of(succeed({"runs", folder_.path().string(), "--json"}));
   const std::string table = succeed({"runs", folder_.path().string()}).out;

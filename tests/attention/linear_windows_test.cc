@@ -1,5 +1,6 @@
 #include "attention/attention_tools.h"
 #include "attention/mask_cases.h"
+#include "support/numbers.h"
 
 namespace linnet {
 namespace {
@@ -60,7 +61,7 @@ double worst_row(const Tensor& found, const Tensor& wanted, std::int64_t begin, 
   double worst = 0;
   for (std::int64_t i = begin; i < end; ++i) {
     const auto width = std::size_t(a.extent(2) * a.extent(3));
-    worst = std::max(worst, test::relative_error(std::span(a.at(0, i), width), std::span(e.at(0, i), width)));
+    worst = larger(worst, test::relative_error(std::span(a.at(0, i), width), std::span(e.at(0, i), width)));
   }
   return worst;
 }

@@ -104,7 +104,9 @@ TEST(File, BoundsWhatItReads) {
               AllOf(HasSubstr("at most 4"), HasSubstr("got 5")));
   EXPECT_THAT(error_of([] { read_file("/dev/zero", 1000); }), HasSubstr("at most 1000 bytes from /dev/zero"));
   EXPECT_THAT(error_of([] { read_file("/dev/zero"); }), HasSubstr("at most 268435456 bytes from /dev/zero"));
-  std::filesystem::resize_file(folder / "file", std::uintmax_t{1} << 42);  // sparse
+  std::error_code error;
+  std::filesystem::resize_file(folder / "file", std::uintmax_t{1} << 42, error);  // sparse
+  if (error) GTEST_SKIP() << "expected a file system with sparse files of 4 TiB: " << error.message();
   EXPECT_THAT(error_of([&] { read_file(folder / "file"); }), AllOf(HasSubstr("memory"), HasSubstr("file")));
 }
 

@@ -6,6 +6,7 @@
 #include "kernels/samples.h"
 #include "kernels/targets.h"
 #include "support/contexts.h"
+#include "support/numbers.h"
 
 namespace linnet::kernels {
 namespace {
@@ -48,9 +49,9 @@ TEST(Activation, IsAccurateOnEveryTarget) {
       for (std::size_t i = 0; i < x.span<float>().size(); ++i) {
         const double v = x.span<float>()[i], g = dy.span<float>()[i];
         error =
-            std::max(error, std::abs(y.span<float>()[i] - exact(v, activation)) / std::max(1.0, std::abs(v)));
-        slope_error = std::max(slope_error, std::abs(dx.span<float>()[i] - g * exact_slope(v, activation)) /
-                                                std::max(1.0, std::abs(g)));
+            larger(error, std::abs(y.span<float>()[i] - exact(v, activation)) / std::max(1.0, std::abs(v)));
+        slope_error = larger(slope_error, std::abs(dx.span<float>()[i] - g * exact_slope(v, activation)) /
+                                              std::max(1.0, std::abs(g)));
       }
       EXPECT_LT(error, 2e-7) << static_cast<int>(activation);
       EXPECT_LT(slope_error, 1e-6) << static_cast<int>(activation);

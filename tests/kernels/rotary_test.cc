@@ -5,6 +5,7 @@
 #include "kernels/samples.h"
 #include "kernels/targets.h"
 #include "support/contexts.h"
+#include "support/numbers.h"
 
 namespace linnet::kernels {
 namespace {
@@ -41,8 +42,8 @@ TEST(Rotary, TurnsPairsByTheirAnglesOnEveryTarget) {
           for (std::int64_t i = 0; i < 3; ++i) {
             const float* row = &before.span<float>()[static_cast<std::size_t>((b * 3 + i) * 5 * d)];
             for (std::int64_t head = 0; head < 4; ++head)
-              worst = std::max(worst, relative_error({x.at(b, i, head), static_cast<std::size_t>(d)},
-                                                     expected_row(row + head * d, d, first + i)));
+              worst = larger(worst, relative_error({x.at(b, i, head), static_cast<std::size_t>(d)},
+                                                   expected_row(row + head * d, d, first + i)));
             EXPECT_TRUE(same_bits({x.at(b, i) + 4 * d, static_cast<std::size_t>(d)},
                                   {row + 4 * d, static_cast<std::size_t>(d)}));
           }

@@ -10,6 +10,7 @@
 
 #include "base/random.h"
 #include "linnet/tensor.h"
+#include "support/numbers.h"
 
 namespace linnet::kernels {
 
@@ -44,10 +45,8 @@ inline double relative_error(std::span<const float> actual, std::span<const doub
 inline double mixed_error(std::span<const float> actual, std::span<const double> expected) {
   EXPECT_EQ(actual.size(), expected.size());
   double error = 0;
-  for (std::size_t i = 0; i < expected.size(); ++i) {
-    const double e = std::abs(actual[i] - expected[i]) / std::max(1.0, std::abs(expected[i]));
-    if (!(e <= error)) error = e;
-  }
+  for (std::size_t i = 0; i < expected.size(); ++i)
+    error = larger(error, std::abs(actual[i] - expected[i]) / std::max(1.0, std::abs(expected[i])));
   return error;
 }
 

@@ -93,7 +93,7 @@ void expect_rows_match(const ModelConfig& config, const Rows& actual, const Expe
   double worst = 0;
   for (std::size_t t = 0; t < actual.size(); ++t) {
     const std::vector<double> expected = expected_row(t);
-    worst = std::max(worst, relative_error(actual[t], expected));
+    worst = larger(worst, relative_error(actual[t], expected));
     const auto ours = reference::log_probabilities(config, in_double(actual[t]));
     const auto theirs = reference::log_probabilities(config, expected);
     const auto best = std::ranges::max_element(theirs) - theirs.begin();

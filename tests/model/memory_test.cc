@@ -24,7 +24,11 @@ double status(const std::string& name) {
   return 0;
 }
 
-void reset_peak() { std::ofstream("/proc/self/clear_refs") << "5"; }
+void reset_peak() {
+  std::ofstream file("/proc/self/clear_refs");
+  file << "5" << std::flush;
+  EXPECT_TRUE(file.good());
+}
 
 ModelConfig large_config(WeightType weights) {
   ModelConfig config;
@@ -50,6 +54,7 @@ TEST(ModelMemory, ALoadedModelHoldsLittleMoreThanItsWeights) {
     const double before = status("VmRSS");
     reset_peak();
     const auto model = Model::load(folder.path());
+    ASSERT_GT(status("VmHWM"), 0);
     const double held = status("VmRSS") - before, peak = status("VmHWM") - before;
     const auto bytes = static_cast<double>(model->weight_bytes());
     EXPECT_LE(held, 1.3 * bytes + slack) << name_of(weights) << ": " << bytes << " bytes of weights";
@@ -67,12 +72,15 @@ TEST(ModelMemory, AFileThatDoesNotFitTakesNoMemory) {
     ModelConfig config;
     config.weights = weights;
     Model::random(config, 1)->save(folder.path());
-    for (const std::string setting : {"model.width=4096", "model.length=4294967296"}) {
+    for (const auto& [setting, tensor] : {std::pair("model.width=4096", "embedding.weight"),
+                                          std::pair("model.length=4294967296", "embedding.positions")}) {
       const std::string settings[] = {setting, "model.layers=100", "model.heads=64"};
       malloc_trim(0);
       const double before = status("VmRSS");
       reset_peak();
-      error_of([&] { Model::load(folder.path(), settings); });
+      const std::string said = error_of([&] { Model::load(folder.path(), settings); });
+      EXPECT_NE(said.find(tensor), std::string::npos) << said;
+      ASSERT_GT(status("VmHWM"), 0);
       EXPECT_LE(status("VmHWM") - before, 64e6) << setting << ", " << name_of(weights);
     }
   }

@@ -130,10 +130,13 @@ TEST(RandomFeatureModels, ManyFeaturesApproachSoftmax) {
 
 TEST(RandomFeatureModels, RefusesWhatCannotBeDrawn) {
   ModelConfig config = favor_config("favor-sincos");
-  config.attention.linear.features = 33;
-  EXPECT_FALSE(error_of<UsageError>([&] { Model::random(config); }).empty());
-  config.attention.linear.features = -1;
-  EXPECT_FALSE(error_of<UsageError>([&] { Model::random(config); }).empty());
+  const auto refused = [&](std::int64_t features, const char* words) {
+    config.attention.linear.features = features;
+    const std::string said = error_of<UsageError>([&] { Model::random(config); });
+    EXPECT_NE(said.find(words), std::string::npos) << said;
+  };
+  refused(33, "an even number of features, two a direction, got 33");
+  refused(-1, "attention.features: expected an integer from 0 to 65536, got -1");
 }
 
 }  // namespace

@@ -33,6 +33,13 @@ inline constexpr bool can_fail = false;  // sanitizers have a malloc of their ow
 inline constexpr bool can_fail = true;
 #endif
 
+// The thread sanitizer's hooks are called for malloc alone, and tensors are aligned.
+#if defined(LINNET_THREAD_SANITIZER)
+inline constexpr bool counts_tensors = false;
+#else
+inline constexpr bool counts_tensors = true;
+#endif
+
 /// While it lives, `allowed` more allocations succeed and all others fail.
 class Short {
  public:

@@ -64,6 +64,9 @@ double relative_error(const Actual& actual, const Expected& expected, double flo
   return std::sqrt(sum) / std::max(norm(expected), floor);
 }
 
+/// The larger of two errors, NaN where either is: `std::max` would lose it.
+inline double larger(double a, double b) { return std::isnan(a) || a >= b ? a : b; }
+
 /// Whether the bytes are the same: 0 and −0 differ, a NaN equals itself.
 template <class A, class B>
 bool same_bits(const A& a, const B& b) {

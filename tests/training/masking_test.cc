@@ -26,15 +26,26 @@ constexpr std::int64_t sizes[] = {mask};
 
 struct Hidden {
   std::vector<std::int32_t> before, tokens, targets;
+
+  std::vector<std::size_t> positions() const {
+    std::vector<std::size_t> result;
+    for (std::size_t i = 0; i < targets.size(); ++i)
+      if (targets[i] >= 0) result.push_back(i);
+    return result;
+  }
 };
 
-Hidden hidden(std::int64_t length, std::uint64_t example, std::uint64_t seed = 5, std::uint32_t stream = 0) {
-  Hidden result;
-  result.before = random_tokens(length, mask, seed + example);
-  result.tokens = result.targets = result.before;
+Hidden hidden(const std::vector<std::int32_t>& before, std::uint64_t example, std::uint64_t seed = 5,
+              std::uint32_t stream = 0) {
+  Hidden result{before, before, before};
   hide_tokens(result.tokens, result.targets, sizes, Random(seed, Draw::masking, stream),
-              example * static_cast<std::uint64_t>(length));
+              example * before.size());
   return result;
+}
+
+/// Of tokens that are others in every example.
+Hidden hidden(std::int64_t length, std::uint64_t example) {
+  return hidden(random_tokens(length, mask, 5 + example), example);
 }
 
 TEST(HideTokens, HidesThePublishedShares) {
@@ -79,10 +90,13 @@ TEST(HideTokens, ChoosesAtLeastOneOfThoseThatCount) {
 }
 
 TEST(HideTokens, DependsOnSeedStreamAndExampleAlone) {
-  const Hidden first = hidden(100, 3);
-  EXPECT_EQ(hidden(100, 3).tokens, first.tokens);
-  EXPECT_NE(hidden(100, 4).targets, first.targets);
-  EXPECT_NE(hidden(100, 3, 5, 1).targets, first.targets);
+  const auto tokens = random_tokens(100, mask, 1), others = random_tokens(100, mask, 2);
+  const Hidden first = hidden(tokens, 3);
+  EXPECT_EQ(hidden(tokens, 3).tokens, first.tokens);
+  EXPECT_EQ(hidden(others, 3).positions(), first.positions());
+  EXPECT_NE(hidden(tokens, 4).positions(), first.positions());
+  EXPECT_NE(hidden(tokens, 3, 6).positions(), first.positions());
+  EXPECT_NE(hidden(tokens, 3, 5, 1).positions(), first.positions());
 }
 
 /// Sequences of 1 … length tokens, token 1 first.

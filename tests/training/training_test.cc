@@ -265,17 +265,18 @@ TEST(Training, LearnsToCount) {
 
 TEST(Training, RefusesDataThatDoesNotFitTheModel) {
   Folder folder;
-  const auto refused = [&](const Counting& set, const ModelConfig& config) {
-    error_of<UsageError>(
+  const auto refused = [&](const Counting& set, const ModelConfig& config, const char* words) {
+    const std::string said = error_of<UsageError>(
         [&] { train(any_context(), config, tiny_options(), set, set, folder / "run", false); });
+    EXPECT_NE(said.find(words), std::string::npos) << said << ", which does not say: " << words;
     EXPECT_FALSE(std::filesystem::exists(folder / "run/config.json"));
   };
-  refused(Counting(9, 7, 5), tiny_config());
-  refused(Counting(9, 6, 6), tiny_config());
+  refused(Counting(9, 7, 5), tiny_config(), "model.length = 7 as the data has, got 6");
+  refused(Counting(9, 6, 6), tiny_config(), "model.vocabulary of at least 6 as the data has, got 5");
   ModelConfig classes = tiny_config();
   classes.classes = 3;
-  refused(Counting(9, 6, 5), classes);
-  refused(Counting(9, 6, 5, 4), classes);
+  refused(Counting(9, 6, 5), classes, "model.classes = 0 as the data has, got 3");
+  refused(Counting(9, 6, 5, 4), classes, "model.classes = 4 as the data has, got 3");
 }
 
 TEST(Training, RefusesOptionsThatCannotBe) {

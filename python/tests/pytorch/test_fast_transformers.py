@@ -202,12 +202,22 @@ def test_an_older_state_of_full_attention_stays_what_it_was():
 
 def test_states_are_those_of_fast_transformers():
     attention = RecurrentLinearAttention(4)
+
+    def phi(x):
+        return torch.nn.functional.elu(x) + 1
+
+    def product(k, v):
+        return torch.einsum("nhd,nhm->nhdm", phi(k), v)
+
     q, k, v = torch.randn(3, 2, 4), torch.randn(3, 2, 4), torch.randn(3, 2, 5)
     _, (s, z) = attention(q, k, v)
-    phi = torch.nn.functional.elu(k) + 1
-    assert relative(s, torch.einsum("nhd,nhm->nhdm", phi, v)) < 1e-6 and relative(z, phi) < 1e-6
-    out, _ = attention(q, k, v, [s.clone(), z.clone()])
-    assert relative(out, attention(q, k, v, [s.clone(), z.clone()])[0]) == 0
+    assert relative(s, product(k, v)) < 1e-6 and relative(z, phi(k)) < 1e-6
+    # A list of other tensors is a state too.
+    q, k, v = torch.randn(3, 2, 4), torch.randn(3, 2, 4), torch.randn(3, 2, 5)
+    out, (s2, z2) = attention(q, k, v, [s.clone(), z.clone()])
+    assert relative(s2, s + product(k, v)) < 1e-6 and relative(z2, z + phi(k)) < 1e-6
+    denominator = torch.einsum("nhd,nhd->nh", phi(q), z2) + attention.eps
+    assert relative(out, torch.einsum("nhd,nhdm->nhm", phi(q), s2) / denominator[..., None]) < 1e-5
 
 
 def decoded(recurrent, x, memory, lengths):
