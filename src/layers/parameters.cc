@@ -66,16 +66,15 @@ std::size_t ParameterTable::row_at(const ParameterPlace& place) const {
 
 std::size_t ParameterTable::bytes() const {
   std::size_t sum = 0;
-  for (const Row& row : rows_) {
-    const auto count = static_cast<std::size_t>(row.count);
-    if (!row.product || weight_type_ == kernels::WeightType::f32)
-      sum += count * sizeof(float);
-    else if (weight_type_ == kernels::WeightType::bf16)
-      sum += count * sizeof(bf16);
-    else
-      sum += count + static_cast<std::size_t>(row.place.shape()[0]) * sizeof(float);
-  }
+  for (const Row& row : rows_) sum += bytes(row);
   return sum;
+}
+
+std::size_t ParameterTable::bytes(const Row& row) const {
+  const auto count = static_cast<std::size_t>(row.count);
+  if (!row.product || weight_type_ == kernels::WeightType::f32) return count * sizeof(float);
+  if (weight_type_ == kernels::WeightType::bf16) return count * sizeof(bf16);
+  return count + static_cast<std::size_t>(row.place.shape()[0]) * sizeof(float);
 }
 
 std::int64_t ParameterTable::parameter_count() const {

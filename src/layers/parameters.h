@@ -110,8 +110,9 @@ class ParameterTable {
   /// Rounds the weights of dense products to what their type can hold: `values` are those of one row.
   void round_row(std::size_t row, std::span<float> values) const;
 
-  /// Bytes of all parameters as their types hold them.
+  /// Bytes of all parameters, or of those of a row, as their types hold them.
   std::size_t bytes() const;
+  std::size_t bytes(const Row& row) const;
 
   /// Floats in a buffer of all parameters, padding included.
   std::int64_t size() const { return size_; }

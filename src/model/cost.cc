@@ -10,17 +10,24 @@
 namespace linnet {
 namespace {
 
+/// Numbers of the weights of a layer's dense products. The keys of lsh are its queries.
+double block_weights(const ModelConfig& config, Family family) {
+  const double width = static_cast<double>(config.width), projections = family == Family::lsh ? 3 : 4;
+  return projections * width * width +
+         FeedForward::Parts{config.width, config.feed_forward, config.activation, 0}.weights();
+}
+
 /// Of a token of the decoder: the cross attention has two products for it, query and output.
 double dense(const ModelConfig& config) {
   const double width = static_cast<double>(config.width), outputs = static_cast<double>(head_outputs(config));
   const double cross = config.has_encoder() ? 2 * width * width : 0;
-  return 2 * (static_cast<double>(config.layers) * (block_weights(config) + cross) + width * outputs);
+  return 2 * (layer_weights(config) + static_cast<double>(config.layers) * cross + width * outputs);
 }
 
 /// Of a token of the source: the encoder's layers, and keys and values of every layer of the decoder.
 double dense_of_source(const ModelConfig& config) {
   const double width = static_cast<double>(config.width);
-  return 2 * (static_cast<double>(config.encoder_layers) * block_weights(config) +
+  return 2 * (static_cast<double>(config.encoder_layers) * block_weights(config, config.attention.family) +
               static_cast<double>(config.layers) * 2 * width * width);
 }
 
@@ -47,16 +54,17 @@ double read_cost(const AttentionOptions& options, const CostSizes& sizes, std::i
 
 }  // namespace
 
-double block_weights(const ModelConfig& config) {
-  const double width = static_cast<double>(config.width);
-  return 4 * width * width +
-         FeedForward::Parts{config.width, config.feed_forward, config.activation, 0}.weights();
+double layer_weights(const ModelConfig& config) {
+  double weights = 0;
+  for (const Family family : layer_families(config.attention, config.layers))
+    weights += block_weights(config, family);
+  return weights;
 }
 
 double encoder_weights(const ModelConfig& config) {
   if (!config.has_encoder()) return 0;
   const double width = static_cast<double>(config.width);
-  return static_cast<double>(config.encoder_layers) * block_weights(config) +
+  return static_cast<double>(config.encoder_layers) * block_weights(config, config.attention.family) +
          static_cast<double>(config.layers) * 4 * width * width;
 }
 
@@ -87,6 +95,16 @@ double training_flops(const ModelConfig& config) {
              attend(config.source_length, config.encoder_layers) + attend(config.length, config.layers);
   }
   return 3 * dense(config) + (attention + source) / static_cast<double>(config.length);
+}
+
+std::size_t step_weight_bytes(const Network& network) {
+  std::size_t bytes = network.table().bytes();
+  for (const ParameterTable::Row& row : network.table().rows()) {
+    const bool of_tables = row.name.starts_with("embedding.") && !row.name.starts_with("embedding.columns."),
+               of_head = network.config().tied_output && row.name == "embedding.weight";
+    if ((of_tables && !of_head) || row.name.starts_with("encoder.")) bytes -= network.table().bytes(row);
+  }
+  return bytes;
 }
 
 }  // namespace linnet

@@ -1,8 +1,12 @@
 #pragma once
 
+#include <cstddef>
+
 #include "linnet/model.h"
 
 namespace linnet {
+
+class Network;
 
 /// FLOPs of one token, a multiplication and an addition counting as two; element work is not counted.
 struct TokenCost {
@@ -11,8 +15,8 @@ struct TokenCost {
   double forward() const { return dense + attention; }
 };
 
-/// Numbers of the weights of a block's dense products.
-double block_weights(const ModelConfig& config);
+/// Numbers of the weights of the dense products of all layers.
+double layer_weights(const ModelConfig& config);
 
 /// Weights of the products of the encoder's layers and of the cross attention of all layers; 0 without an
 /// encoder.
@@ -20,6 +24,10 @@ double encoder_weights(const ModelConfig& config);
 
 /// Cost of generating a token that sees `visible` tokens, itself included.
 TokenCost generation_cost(const ModelConfig& config, double visible);
+
+/// Bytes of the weights that a step reads: all but the encoder's and the tables of the embedding, of each of
+/// which a step reads one row. A table that is also the output head's counts.
+std::size_t step_weight_bytes(const Network& network);
 
 /// FLOPs a token of a training step over sequences of model.length: 3 × the dense products, and the
 /// attention's forward and backward by `least_cost`.

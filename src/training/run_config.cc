@@ -189,8 +189,7 @@ void RunConfig::fit_to_data(const Dataset& dataset) {
 
 MemoryNeeds memory_needs(const RunConfig& config, bool for_training) {
   const auto& [model, data, training] = config;
-  const double layers = static_cast<double>(model.layers), width = static_cast<double>(model.width),
-               outputs = static_cast<double>(head_outputs(model));
+  const double width = static_cast<double>(model.width), outputs = static_cast<double>(head_outputs(model));
   const double tables =
       width *
       (static_cast<double>(model.input_tokens()) +
@@ -203,8 +202,7 @@ MemoryNeeds memory_needs(const RunConfig& config, bool for_training) {
     fields += width * (static_cast<double>(sizes[f] + sizes[f - 1]) + width);
   const double numbers =
       width * static_cast<double>(model.columns + (model.classifies() ? model.classes : 0));
-  const double products =
-      width * outputs + layers * block_weights(model) + fields + numbers + encoder_weights(model);
+  const double products = width * outputs + layer_weights(model) + fields + numbers + encoder_weights(model);
   const double parameters =
       tables + products - (model.tied_output ? width * static_cast<double>(model.vocabulary) : 0);
   // The values that a model is made from; in training also gradients and two moments. Products are packed for

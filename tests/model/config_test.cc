@@ -264,16 +264,18 @@ TEST(Model, CountsItsParameters) {
   EXPECT_GE(model->weight_bytes(), static_cast<std::size_t>(4 * model->parameter_count()));
 }
 
-TEST(Cost, CountsTheWeightsOfABlock) {
-  for (const Activation activation : {Activation::gelu, Activation::swiglu}) {
-    ModelConfig config = tiny_config();
-    config.activation = activation;
-    std::int64_t weights = 0;
-    const Network network(config);
-    for (const auto& row : network.table().rows())
-      if (row.name.starts_with("layers.") && row.product) weights += row.count;
-    EXPECT_EQ(static_cast<double>(config.layers) * block_weights(config), static_cast<double>(weights));
-  }
+TEST(Cost, CountsTheWeightsOfTheLayers) {
+  for (const Activation activation : {Activation::gelu, Activation::swiglu})
+    for (const char* families : {"", "lsh,linear"}) {
+      ModelConfig config = tiny_config();
+      config.activation = activation;
+      config.attention.layers = families;
+      std::int64_t weights = 0;
+      const Network network(config);
+      for (const auto& row : network.table().rows())
+        if (row.name.starts_with("layers.") && row.product) weights += row.count;
+      EXPECT_EQ(layer_weights(config), static_cast<double>(weights)) << families;
+    }
 }
 
 TEST(Cost, OfLayersOfSeveralFamiliesIsTheSumOfTheirs) {
@@ -284,6 +286,34 @@ TEST(Cost, OfLayersOfSeveralFamiliesIsTheSumOfTheirs) {
                    generation_cost(linear, 100).forward() + generation_cost(softmax, 100).forward());
   EXPECT_DOUBLE_EQ(2 * training_flops(both), training_flops(linear) + training_flops(softmax));
   EXPECT_NE(generation_cost(linear, 100).forward(), generation_cost(softmax, 100).forward());
+}
+
+TEST(Cost, AStepReadsTheWeightsButForTablesOfTheEmbedding) {
+  ModelConfig config;
+  config.width = 64;
+  config.vocabulary = 100;
+  config.length = 50;
+  config.positions = Positions::learned;
+  for (const WeightType weights : {WeightType::f32, WeightType::bf16, WeightType::int8}) {
+    config.weights = weights;
+    config.tied_output = false;
+    const Network untied(config);
+    const auto tokens = static_cast<std::size_t>(config.input_tokens() * config.width) * sizeof(float);
+    const auto positions = static_cast<std::size_t>(config.length * config.width) * sizeof(float);
+    EXPECT_EQ(step_weight_bytes(untied), untied.table().bytes() - tokens - positions);
+    config.tied_output = true;
+    const Network tied(config);
+    EXPECT_EQ(step_weight_bytes(tied), tied.table().bytes() - positions);
+  }
+  config.encoder_layers = 1;
+  config.source_length = config.source_vocabulary = 9;
+  const Network with_encoder(config);
+  std::size_t encoder = 0;
+  for (const auto& row : with_encoder.table().rows())
+    if (row.name.starts_with("encoder.")) encoder += with_encoder.table().bytes(row);
+  EXPECT_GT(encoder, 0u);
+  EXPECT_EQ(step_weight_bytes(with_encoder),
+            with_encoder.table().bytes() - encoder - 50 * 64 * sizeof(float));
 }
 
 TEST(RecurrentState, OfDifferentLayersIsRestoredInItsParts) {

@@ -28,6 +28,8 @@ struct Arguments {
   std::int64_t heads = 8, value_dim = 0, prefix = 1024, segments = 1024;
   double decay = 0, longest = 60;
   FamilyOptions family_options;
+  std::vector<std::pair<Option, std::vector<std::string>>>
+      of_masks;  ///< options, and the masks that they are for
   BenchOptions bench;
 };
 
@@ -67,6 +69,11 @@ void check_options(const Arguments& arguments, const Lists& lists) {
   if (arguments.window.size() != 2)
     fail<UsageError>("bench", "expected --window with two numbers, left and right, got {}",
                      arguments.window.size());
+  for (const auto& [option, masks] : arguments.of_masks)
+    if (option.count() > 0 &&
+        std::ranges::none_of(masks, [&](const std::string& mask) { return has(lists.masks, mask); }))
+      fail<UsageError>("bench", "expected --mask {} with {}, got {}", fmt::join(masks, " or "), option.name(),
+                       arguments.mask);
   const bool parallel = has(lists.passes, "forward") || has(lists.passes, "training");
   if (arguments.decay != 0 && parallel && lists.masks != std::vector<std::string>{"causal"})
     fail<UsageError>("bench", "expected --mask causal with --decay, got {}", arguments.mask);
@@ -300,17 +307,24 @@ void add_bench_attention(Command& bench) {
            "feature maps of linear; user is elu written with the exported tile mathematics"),
       {"linear"});
   list("--mask", arguments->mask, "full, causal, prefix, window, segments (causal), intervals, boolean");
-  command.add_option("--window", arguments->window, "keys to the left and right of window and intervals")
-      .delimiter(',')
-      .allow_extra_args(false)
-      .check(whole(0))
-      .capture_default_str();
-  command.add_option("--prefix", arguments->prefix, "keys of the prefix")
-      .check(whole(0))
-      .capture_default_str();
-  command.add_option("--segments", arguments->segments, "length of the segments")
-      .check(whole(1))
-      .capture_default_str();
+  const auto of_masks = [&](const Option& option, std::vector<std::string> masks) {
+    arguments->of_masks.emplace_back(option, std::move(masks));
+  };
+  of_masks(
+      command.add_option("--window", arguments->window, "keys to the left and right of window and intervals")
+          .delimiter(',')
+          .allow_extra_args(false)
+          .check(whole(0))
+          .capture_default_str(),
+      {"window", "intervals"});
+  of_masks(command.add_option("--prefix", arguments->prefix, "keys of the prefix")
+               .check(whole(0))
+               .capture_default_str(),
+           {"prefix"});
+  of_masks(command.add_option("--segments", arguments->segments, "length of the segments")
+               .check(whole(1))
+               .capture_default_str(),
+           {"segments"});
   list("--dtype", arguments->dtype, "type of inputs and outputs: f32, bf16");
   arguments->family_options.add_owned(
       command.add_option("--decay", arguments->decay, "γ of the causal linear family")

@@ -13,6 +13,7 @@
 #include "kernels/elementwise.h"
 #include "linnet/generation.h"
 #include "lists.h"
+#include "model/access.h"
 #include "model/cost.h"
 #include "model/network.h"
 #include "outputs.h"
@@ -175,8 +176,8 @@ Json measure(Context& context, const std::shared_ptr<const Model>& model, const 
   const std::size_t written = row.cache ? linear_state_bytes(config) : 0;
   const std::size_t read = row.cache ? (state_bytes - written) / 2 : 0;
   const auto all_streams = static_cast<std::size_t>(row.streams);
-  const double memory_ms =
-      1e3 * memory_seconds(context, model->weight_bytes(), all_streams * read, all_streams * written);
+  const double memory_ms = 1e3 * memory_seconds(context, step_weight_bytes(network_of(*model)),
+                                                all_streams * read, all_streams * written);
 
   json["tokens_per_second"] = streams / mean;
   json["images_per_second"] = config.image_height > 0 ? Json(streams / (mean * length)) : Json(nullptr);

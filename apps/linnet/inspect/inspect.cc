@@ -59,11 +59,11 @@ Json cost_per_token(const Model& model) {
   const ModelConfig &config = model.config(), cached = with_family(config, Family::softmax),
                     linear = with_family(config, Family::linear);
   Json tokens = Json::array();
-  const double weights = static_cast<double>(model.weight_bytes());
+  const double weights = static_cast<double>(step_weight_bytes(network_of(model)));
   for (const std::int64_t length : lengths) {
     const double position = static_cast<double>(length);
     const double state = state_bytes(linear, length), cache = state_bytes(cached, length);
-    // A step reads every weight once, reads and writes the linear state, or reads the cache and appends to
+    // A step reads the weights once, reads and writes the linear state, or reads the cache and appends to
     // it.
     Json row = {{"position", length},
                 {"linear_flops", generation_cost(linear, position).forward()},
