@@ -78,8 +78,8 @@ bool FamilyOptions::given(const std::string& option) const {
       owned_, [&](const Owned& owned) { return owned.option.name() == option && owned.option.count() > 0; });
 }
 
-void FamilyOptions::add_owned(Option option, std::vector<std::string> families) {
-  owned_.push_back({std::move(option), std::move(families)});
+void FamilyOptions::add_owned(const Option& option, std::vector<std::string> families) {
+  owned_.push_back({option, std::move(families)});
 }
 
 void FamilyOptions::check(const char* operation, const std::vector<std::string>& families,

@@ -30,7 +30,7 @@ struct FamilyOptions {
   void add_to(Command& command);
 
   /// Has `check` refuse another option of the command where none of the families is among these.
-  void add_owned(Option option, std::vector<std::string> families);
+  void add_owned(const Option& option, std::vector<std::string> families);
 
   /// Throws UsageError for an unknown one of `families`, for an option that none of them or of the linear
   /// family's `maps` has, and for values that cannot be together.
