@@ -1,5 +1,6 @@
 import gc
 
+import ml_dtypes
 import numpy as np
 import pytest
 from references import causal, differences, linear, softmax
@@ -245,7 +246,6 @@ def test_random_features_approach_softmax():
 
 
 def test_bfloat16():
-    ml_dtypes = pytest.importorskip("ml_dtypes")
     q, k, v = (array.astype(ml_dtypes.bfloat16) for array in inputs())
     out, backward = linnet.attention(q, k, v, mask="causal", gradients=True)
     assert out.dtype == ml_dtypes.bfloat16 and backward(out).q.dtype == ml_dtypes.bfloat16
