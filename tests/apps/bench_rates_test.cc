@@ -7,6 +7,7 @@
 #include "apps/bench_rows.h"
 #include "apps/program.h"
 #include "apps/tiny_models.h"
+#include "base/sanitizers.h"
 #include "io/file.h"
 #include "io/json.h"
 #include "io/temporary_folder.h"
@@ -30,7 +31,9 @@ TEST(Bench, TrainMeasuresUpdates) {
     expect_fields(rows[i], {"config", "family", "batch", "tokens_per_second", "model_flops_per_token",
                             "fraction_of_ceiling"});
     EXPECT_EQ(rows[i]["batch"], i % 2 == 0 ? 2 : 4);
-    EXPECT_LT(rows[i]["peak_memory_bytes"].get<double>(), 256 << 20);  // which the copy ceiling takes
+#if !defined(LINNET_ADDRESS_SANITIZER) && !defined(LINNET_THREAD_SANITIZER)  // these keep freed memory
+    EXPECT_LT(rows[i]["peak_memory_bytes"].get<double>(), 256 << 20);        // which the copy ceiling takes
+#endif
     const double part = rows[i]["update_ms"]["min"];
     EXPECT_GT(part, 0);
     EXPECT_LT(part, rows[i]["time_ms"]["min"].get<double>());
