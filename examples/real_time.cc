@@ -5,7 +5,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <exception>
+#include <future>
 #include <thread>
 
 #include "linnet/error.h"
@@ -22,8 +22,7 @@ int main(int count, char** arguments) try {
   // Learned positions end with the length that the model was trained with.
   const long length = static_cast<long>(std::min<std::int64_t>(256, model->config().length));
   double worst = 0;
-  std::exception_ptr failed;
-  const auto run = [&] {
+  std::future<void> loop = std::async(std::launch::async, [&] {
     using Clock = std::chrono::steady_clock;
     Clock::time_point due = Clock::now();
     for (long tick = 0; tick < ticks; ++tick) {
@@ -34,16 +33,8 @@ int main(int count, char** arguments) try {
       session.step({&token, 1});  // allocates nothing, waits for nobody
       worst = std::max(worst, std::chrono::duration<double, std::micro>(Clock::now() - start).count());
     }
-  };
-  std::thread loop([&] {
-    try {
-      run();
-    } catch (...) {
-      failed = std::current_exception();
-    }
   });
-  loop.join();
-  if (failed) std::rethrow_exception(failed);
+  loop.get();  // throws what the loop threw
   std::printf("%ld ticks, worst step %.1f microseconds of %.1f\n", ticks, worst,
               1e-3 * double(period.count()));
 } catch (const linnet::Error& error) {

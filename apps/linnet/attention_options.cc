@@ -25,20 +25,31 @@ Tensor draw_projection(Context& context, std::uint64_t seed, std::uint32_t strea
 
 }  // namespace
 
+void check_owned(const char* operation, const char* selector, const std::vector<OwnedOption>& options,
+                 const std::vector<std::string>& chosen) {
+  for (const auto& [option, owners] : options) {
+    const bool owned = std::ranges::any_of(
+        owners, [&](const std::string& owner) { return std::ranges::find(chosen, owner) != chosen.end(); });
+    if (option.count() > 0 && !owned)
+      fail<UsageError>(operation, "expected {} {} with {}, got {}", selector, fmt::join(owners, " or "),
+                       option.name(), fmt::join(chosen, ","));
+  }
+}
+
 void FamilyOptions::add_to(Command& command) {
   constexpr std::int64_t most_tokens = std::int64_t{1} << 40;
   const auto add = [&](const char* name, auto& value, const char* text, std::vector<std::string> families) {
     Option option = command.add_option(name, value, text).capture_default_str();
-    if (!families.empty()) owned_.push_back({option, std::move(families)});
+    add_owned(option, std::move(families));
     return option;
   };
   add("--alpha", alpha, "α of the map elu", {"linear"}).check(number(0, 1, true));
   add("--features", features,
       "number of features of random maps; 0 is E ln E, rounded up to a multiple of 16", {"linear"})
       .check(whole(0, most_count));
-  owned_.push_back({command.add_flag("--orthogonal,!--independent", orthogonal,
-                                     "directions of random maps; default: orthogonal"),
-                    {"linear"}});
+  add_owned(command.add_flag("--orthogonal,!--independent", orthogonal,
+                             "directions of random maps; default: orthogonal"),
+            {"linear"});
   add("--epsilon", epsilon, "ε in the denominator of linear and kernel", {"linear", "kernel"})
       .check(number(0, 1));
   add("--normalise", normalise, "normalisation of linear and kernel: sum or none", {"linear", "kernel"})
@@ -74,8 +85,9 @@ void FamilyOptions::add_to(Command& command) {
 }
 
 bool FamilyOptions::given(const std::string& option) const {
-  return std::ranges::any_of(
-      owned_, [&](const Owned& owned) { return owned.option.name() == option && owned.option.count() > 0; });
+  return std::ranges::any_of(owned_, [&](const OwnedOption& owned) {
+    return owned.option.name() == option && owned.option.count() > 0;
+  });
 }
 
 void FamilyOptions::add_owned(const Option& option, std::vector<std::string> families) {
@@ -85,14 +97,7 @@ void FamilyOptions::add_owned(const Option& option, std::vector<std::string> fam
 void FamilyOptions::check(const char* operation, const std::vector<std::string>& families,
                           const std::vector<std::string>& maps) const {
   for (const std::string& family : families) find_family(family);
-  for (const auto& [option, owners] : owned_) {
-    const bool owned = std::ranges::any_of(owners, [&](const std::string& owner) {
-      return std::ranges::find(families, owner) != families.end();
-    });
-    if (option.count() > 0 && !owned)
-      fail<UsageError>(operation, "expected --family {} with {}, got {}", fmt::join(owners, " or "),
-                       option.name(), fmt::join(families, ","));
-  }
+  check_owned(operation, "--family", owned_, families);
   for (const char* option : {"--features", "--orthogonal"})
     if (given(option) && std::ranges::none_of(maps, is_random_feature_map))
       fail<UsageError>(operation, "expected a random feature map with {}, got {}", option,

@@ -11,6 +11,17 @@
 
 namespace linnet {
 
+/// An option that only some values of another one, its owners, have a use for.
+struct OwnedOption {
+  Option option;
+  std::vector<std::string> owners;
+};
+
+/// Throws UsageError where the user gave one of `options` and none of its owners is among `chosen`, the
+/// values of `selector`.
+void check_owned(const char* operation, const char* selector, const std::vector<OwnedOption>& options,
+                 const std::vector<std::string>& chosen);
+
 /// The options of `attend` and `bench attention` that say of an attention what the names of its family and
 /// feature map leave open.
 struct FamilyOptions {
@@ -45,11 +56,7 @@ struct FamilyOptions {
   AttentionOptions of(const std::string& family, const std::string& feature_map, std::int64_t head_dim) const;
 
  private:
-  struct Owned {
-    Option option;
-    std::vector<std::string> families;
-  };
-  std::vector<Owned> owned_;
+  std::vector<OwnedOption> owned_;  ///< by families
 };
 
 /// Linformer's E and F, [heads, rank, length].

@@ -68,18 +68,20 @@ struct PartContents {
 
 /// Reads the contents of the wanted parts with `read(key, value)`. Where there are no files for validation,
 /// `hold_out(contents)` removes a part of the contents of data.path and returns it. No file that only parts
-/// need that are not wanted is read.
+/// need that are not wanted is read, but for data.path with `names`, which then is there whichever parts are
+/// wanted, whole where it is not divided for any of them.
 template <class Read, class HoldOut>
-auto read_parts(const DataOptions& options, const Parts& parts, const Read& read, const HoldOut& hold_out) {
+auto read_parts(const DataOptions& options, const Parts& parts, const Read& read, const HoldOut& hold_out,
+                bool names = false) {
   PartContents<std::invoke_result_t<Read, const char*, const std::string&>> result;
   const bool own_files = !options.validation.empty();
-  if (parts.training || (parts.validation && !own_files)) {
+  if (names || parts.training || (parts.validation && !own_files)) {
     auto all = read("data.path", options.path);
-    if (!own_files) {
+    if (!own_files && (parts.training || parts.validation)) {
       auto held_out = hold_out(all);
-      if (parts.validation) result.validation = std::move(held_out);
+      if (names || parts.validation) result.validation = std::move(held_out);
     }
-    if (parts.training) result.training = std::move(all);
+    if (names || parts.training) result.training = std::move(all);
   }
   if (parts.validation && own_files) result.validation = read("data.validation", options.validation);
   if (parts.test && !options.test.empty()) result.test = read("data.test", options.test);

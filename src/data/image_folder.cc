@@ -176,12 +176,10 @@ Datasets open_images(const DataOptions& options, const Parts& parts) {
   };
   // The classes are those of data.path, and all parts have one shape, as far as they are there.
   Parts wanted = parts;
-  wanted.training = parts.training || !options.path.empty();
   wanted.validation = parts.validation || is_folder(options.validation);
   wanted.test = parts.test || is_folder(options.test);
-  const bool names_alone = !parts.training && !parts.validation;
-  auto files = read_parts(options, wanted, read,
-                          [&](Files& all) { return names_alone ? Files() : hold_out(all, options.path); });
+  auto files = read_parts(
+      options, wanted, read, [&](Files& all) { return hold_out(all, options.path); }, !options.path.empty());
   const ImageShape shape = common.shape();
   check_image_options(options, shape);
 

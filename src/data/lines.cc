@@ -109,21 +109,14 @@ std::unique_ptr<Dataset> dataset_of(std::optional<std::vector<Line>>& lines,
 Datasets open_lines(const DataOptions& options, const Parts& parts) {
   if (options.length < 1)
     fail<UsageError>("data", "expected data.length of at least 1 for lines, got {}", options.length);
-  const bool names_alone = !parts.training && !parts.validation;
   const auto hold_out = [&](std::vector<Line>& all) {
-    if (names_alone) return std::vector<Line>();
     if (all.size() < held_out_every)
       fail("data", "{}: expected at least {} lines, every tenth of which is held out, got {}", options.path,
            held_out_every, all.size());
     return take_held_out(all);
   };
   // The labels are those of data.path, whichever part is wanted.
-  Parts read = parts;
-  if (options.labels && !options.path.empty()) {
-    read.training = true;
-    read.validation = read.validation || options.validation.empty();
-  }
-  auto contents = read_parts(options, read, read_lines, hold_out);
+  auto contents = read_parts(options, parts, read_lines, hold_out, options.labels && !options.path.empty());
   std::vector<std::string> names;
   if (options.labels) names = sorted_labels(contents, options.validation.empty());
   Datasets datasets;

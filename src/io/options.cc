@@ -13,6 +13,7 @@
 
 #include "base/fail.h"
 #include "base/names.h"
+#include "io/file.h"
 #include "io/json.h"
 
 namespace linnet {
@@ -89,8 +90,7 @@ void check_structure(std::string_view text, const std::string& file) {
   };
   const auto forget_key = [&] { depth -= std::exchange(inside.back(), 0); };
   bool line_begins = true;  // nothing but blanks since the last newline
-  constexpr std::string_view mark = "\xef\xbb\xbf";
-  for (std::size_t at = text.starts_with(mark) ? mark.size() : 0; at < text.size();) {
+  for (std::size_t at = text.size() - without_byte_order_mark(text).size(); at < text.size();) {
     const char c = text[at];
     if (c == '[' && line_begins && inside.size() == 1) check_header(text, at, file);
     line_begins = c == '\n' || (line_begins && (c == ' ' || c == '\t'));

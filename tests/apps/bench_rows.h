@@ -10,8 +10,6 @@
 
 namespace linnet {
 
-inline Json json_of(const Ended& ended) { return parse_json(ended.out, "standard output"); }
-
 inline Strings keys_of(const Json& object) {
   Strings keys;
   for (const auto& [key, value] : object.items()) keys.push_back(key);

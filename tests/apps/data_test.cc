@@ -18,8 +18,6 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-Json json_of(const Ended& ended) { return parse_json(ended.out, "standard output"); }
-
 class OwnData : public testing::Test {
  protected:
   std::string path(const std::string& name) const { return (folder_ / name).string(); }

@@ -20,8 +20,6 @@ namespace {
 
 using testing::HasSubstr;
 
-Json json_of(const Ended& ended) { return parse_json(ended.out, "standard output"); }
-
 constexpr const char* tiny_encoder =
     "[data]\nkind = \"fasta\"\nlength = 12\n"
     "[model]\nobjective = \"masked\"\nlayers = 1\nheads = 2\nwidth = 16\nfeed_forward = 32\n"

@@ -13,8 +13,6 @@ namespace {
 
 using testing::HasSubstr;
 
-Json json_of(const Ended& ended) { return parse_json(ended.out, "standard output"); }
-
 class EncoderDecoderProgram : public testing::Test {
  protected:
   EncoderDecoderProgram() {

@@ -48,8 +48,6 @@ class Proteins : public testing::Test {
   TemporaryFolder folder_;
 };
 
-Json json_of(const Ended& ended) { return parse_json(ended.out, "standard output"); }
-
 TEST_F(Proteins, AreLearntAndEvaluatedUnderEveryFamilyThatSeesAll) {
   for (const char* family : {"linear", "softmax", "kernel", "local", "linformer", "lsh"}) {
     SCOPED_TRACE(family);

@@ -18,6 +18,8 @@
 #include <thread>
 #include <vector>
 
+#include "io/json.h"
+
 namespace linnet {
 
 using Strings = std::vector<std::string>;
@@ -153,6 +155,9 @@ inline Strings lines_of(const std::string& text) {
   }
   return lines;
 }
+
+/// What it printed with --json.
+inline Json json_of(const Ended& ended) { return parse_json(ended.out, "standard output"); }
 
 /// The numbers of a CSV file with a header, by line.
 inline std::vector<std::vector<double>> numbers_of(const std::string& csv) {

@@ -10,8 +10,6 @@ namespace {
 
 using testing::HasSubstr;
 
-Json json_of(const Ended& ended) { return parse_json(ended.out, "standard output"); }
-
 const Strings tiny = {"--set", "model.layers=1", "model.width=16", "model.heads=2", "model.feed_forward=32"};
 
 TEST(InspectRanks, HasARowForEveryNumberOfRanksAndBandwidth) {

@@ -13,8 +13,6 @@
 
 namespace linnet {
 
-inline Json json_of(const Ended& ended) { return parse_json(ended.out, "standard output"); }
-
 /// Settings of a small run.
 inline const Strings tiny = {"--set",
                              "model.layers=1",

@@ -28,8 +28,7 @@ struct Arguments {
   std::int64_t heads = 8, value_dim = 0, prefix = 1024, segments = 1024;
   double decay = 0, longest = 60;
   FamilyOptions family_options;
-  std::vector<std::pair<Option, std::vector<std::string>>>
-      of_masks;  ///< options, and the masks that they are for
+  std::vector<OwnedOption> of_masks;
   BenchOptions bench;
 };
 
@@ -69,11 +68,7 @@ void check_options(const Arguments& arguments, const Lists& lists) {
   if (arguments.window.size() != 2)
     fail<UsageError>("bench", "expected --window with two numbers, left and right, got {}",
                      arguments.window.size());
-  for (const auto& [option, masks] : arguments.of_masks)
-    if (option.count() > 0 &&
-        std::ranges::none_of(masks, [&](const std::string& mask) { return has(lists.masks, mask); }))
-      fail<UsageError>("bench", "expected --mask {} with {}, got {}", fmt::join(masks, " or "), option.name(),
-                       arguments.mask);
+  check_owned("bench", "--mask", arguments.of_masks, lists.masks);
   const bool parallel = has(lists.passes, "forward") || has(lists.passes, "training");
   if (arguments.decay != 0 && parallel && lists.masks != std::vector<std::string>{"causal"})
     fail<UsageError>("bench", "expected --mask causal with --decay, got {}", arguments.mask);
@@ -308,7 +303,7 @@ void add_bench_attention(Command& bench) {
       {"linear"});
   list("--mask", arguments->mask, "full, causal, prefix, window, segments (causal), intervals, boolean");
   const auto of_masks = [&](const Option& option, std::vector<std::string> masks) {
-    arguments->of_masks.emplace_back(option, std::move(masks));
+    arguments->of_masks.push_back({option, std::move(masks)});
   };
   of_masks(
       command.add_option("--window", arguments->window, "keys to the left and right of window and intervals")

@@ -352,18 +352,21 @@ struct Lists {
       if (name != configured) find_family(name);
     for (const std::string& name : weights) kernels::find_weight_type(name);
     if (!arguments.position.empty()) positions = number_list("--position", arguments.position, "bench");
-    const auto one = [&](const char* option, std::size_t count) {
-      if (!arguments.plot.empty() && count > 1)
-        fail<UsageError>("bench", "expected one value of {} with --plot, got {}", option, count);
-    };
-    one("--config", configs.size());
-    one("--weights", weights.size());
-    one("--threads", arguments.bench.threads.size());
   }
 
   std::vector<std::string> configs, families, weights;
   std::vector<std::int64_t> streams, positions;
 };
+
+/// A line of the plot is a family alone.
+void check_plot(const Arguments& arguments, const Lists& lists) {
+  const auto one = [](const char* option, std::size_t count) {
+    if (count > 1) fail<UsageError>("bench", "expected one value of {} with --plot, got {}", option, count);
+  };
+  one("--config", lists.configs.size());
+  one("--weights", lists.weights.size());
+  one("--threads", arguments.bench.threads.size());
+}
 
 /// The configuration under another family in all layers, unless it is `configured`, and other weights.
 std::shared_ptr<const Model> model_of(RunConfig config, const std::string& family, const std::string& weights,
@@ -434,6 +437,7 @@ void print_rows(const Json& rows, const Arguments& arguments) {
 void run(const Arguments& arguments) {
   check_options(arguments);
   const Lists lists(arguments);
+  if (!arguments.plot.empty()) check_plot(arguments, lists);
   const Json rows = arguments.bench.rows([&](Context& context, Json& rows) {
     for (const std::string& name : lists.configs) {
       RunConfig config;
