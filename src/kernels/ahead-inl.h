@@ -20,7 +20,7 @@ namespace linnet::kernels::HWY_NAMESPACE {
 class Ahead {
  public:
   /// Products call Fetch once in so many steps of their depth.
-  static constexpr std::size_t kSteps = 16;
+  static constexpr std::size_t kSteps = 8;
 
   /// Forgets what is left; what is added from now on is spread over `fetches` calls of Fetch.
   void start(std::size_t fetches) {

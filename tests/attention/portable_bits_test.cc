@@ -40,11 +40,11 @@ const std::vector<float> some_decay = {0.9f, 0.99f, 1.0f};
 TEST(PortableBits, LinearAttention) {
   const AttentionOptions elu;
   expect_bits("elu, forward and backward", parallel_bits(elu),
-              {0x646d10adb3d66d6d, 0x3f7973df79aeb964, 0x5219c6f3f8488c10, 0x097aac908c2fb9e1});
+              {0x270cfc890562889b, 0x6e411c1c287251ca, 0x240f76b8082b2c03, 0x097aac908c2fb9e1});
   expect_bits("elu, steps", step_bits(elu),
               {0x354056b7830db0aa, 0x829c60884dacc0ba, 0x6ab68046e47dadb6, 0x413395ed34b5a9c7});
   expect_bits("decay, forward and backward", parallel_bits(elu, some_decay),
-              {0x1993a973680686de, 0x1dca47f79e3c2528, 0x6d66b4fcd64eaa78, 0x9f74625dcce1afc6});
+              {0x8740fbaf998edc97, 0xefe2fdd9c6066a33, 0x198aba0aa7957022, 0x9f74625dcce1afc6});
   expect_bits("decay, steps", step_bits(elu, some_decay),
               {0xa56a9f7f31247a19, 0xbacede192daba8a6, 0xbd3299c4a6a68a26, 0xb054d9b3cde44cbd});
 }
@@ -54,7 +54,7 @@ TEST(PortableBits, LinearAttentionWithLogScales) {
   favor.linear.feature_map = random_feature_map("favor", 24, {.features = 32, .seed = seed});
   favor.linear.epsilon = 0;
   expect_bits("favor, forward and backward", parallel_bits(favor),
-              {0xef44806fc9b6360c, 0x52fb063c55425e1c, 0x97a6f7734bf851b5, 0x8beeeff49d7c2115});
+              {0x58dbbbb2904737dd, 0x25a1898d38e36941, 0x71f617dc0bc9a908, 0x8beeeff49d7c2115});
   expect_bits("favor, steps", step_bits(favor),
               {0x45f0930d81e1afc4, 0x03e5597d2827e2bb, 0x45ed55bb218fe91b, 0x0821d3812f555fa9});
 }

@@ -35,7 +35,13 @@ class BackwardSweep : public Sweep<Task> {
         ldf_(tile_stride(features_)),
         ldm_(tile_stride(columns_)),
         ldv_(tile_stride(columns_ + 1)),
-        lde_(round_up(head_dim_, kPad)) {}
+        lde_(round_up(head_dim_, kPad)) {
+    const AttentionInputs& inputs = call.forward.inputs;
+    const std::int64_t b = block.batch;
+    for (std::int64_t h = block.first_head; h < block.last_head; ++h)
+      rows_.push_back({rows_of(inputs.query, b, h), rows_of(inputs.key, b, h), rows_of(inputs.value, b, h),
+                       rows_of(call.grad_out, b, h), rows_of(call.out, b, h)});
+  }
 
   void take_tiles(Workspace& workspace) {
     const std::size_t chunk = this->chunk_;
@@ -44,38 +50,27 @@ class BackwardSweep : public Sweep<Task> {
     v_ = workspace.take_zeroed(chunk * ldv_);
     g_ = workspace.take_zeroed(chunk * ldv_);
     faded_ = workspace.take_zeroed(chunk * std::max(ldf_, ldv_));
-    transposed_ = workspace.take_zeroed(chunk * std::max(ldf_, ldv_));
+    transposed_ = workspace.take_zeroed(chunk * std::max({ldf_, ldv_, lde_}));
     result_ = workspace.take_zeroed(chunk * ldf_);
     weights_ = workspace.take_zeroed(chunk * chunk);
     wide_ = workspace.take_zeroed(wide_floats());
-    input_gradient_ = workspace.take_zeroed(chunk * lde_);
     power_ = workspace.take_zeroed(chunk);
   }
   std::size_t wide_floats() const { return std::max(this->chunk_ * lde_, ldv_); }
 
-  HWY_NOINLINE void select_head(std::size_t) {
-    const AttentionInputs& inputs = this->call_.inputs;
-    const std::int64_t b = this->block_.batch, h = this->head();
-    query_ = rows_of(inputs.query, b, h);
-    key_ = rows_of(inputs.key, b, h);
-    value_ = rows_of(inputs.value, b, h);
-    grad_out_ = rows_of(gradient_call_.grad_out, b, h);
-    out_ = rows_of(gradient_call_.out, b, h);
-  }
-
   /// φK and V⁺, zeros up to `rows`.
   HWY_NOINLINE void load_keys(Mask::Interval range, std::size_t rows) {
-    load_features(this->own_, this->call_, false, this->head(), key_, range, k_, ldf_, rows, wide_,
+    load_features(this->own_, this->call_, false, this->head(), of_head().key, range, k_, ldf_, rows, wide_,
                   this->scales_.key.data());
     this->scales_.end_keys(range);
-    load_rows(value_, range, v_, ldv_, rows);
+    load_rows(of_head().value, range, v_, ldv_, rows);
     for (std::size_t j = 0; j < static_cast<std::size_t>(range.end - range.begin); ++j)
       v_[j * ldv_ + columns_] = 1.0f;
   }
 
   /// φQ and G⁺, zeros up to `rows`.
   HWY_NOINLINE void load_queries(Mask::Interval range, std::size_t rows) {
-    load_features(this->own_, this->call_, true, this->head(), query_, range, q_, ldf_, rows, wide_,
+    load_features(this->own_, this->call_, true, this->head(), of_head().query, range, q_, ldf_, rows, wide_,
                   this->scales_.query.data());
     this->scales_.end_queries(range);
     const View<const float>& normaliser = gradient_call_.normaliser;
@@ -84,34 +79,27 @@ class BackwardSweep : public Sweep<Task> {
       const std::size_t row = static_cast<std::size_t>(range.begin) + i;
       float* g = g_ + i * ldv_;
       if (!this->call_.normalise) {
-        load_row(g, grad_out_, row);
+        load_row(g, of_head().grad_out, row);
         continue;
       }
       const float denominator = *normaliser.at(this->block_.batch, row, this->head());
       // A query's own log-scale cancels; the logarithm of its denominator takes its place.
       if (this->scaled()) this->scales_.query[i] = -static_cast<double>(denominator);
       const float scale = this->scaled() ? 1.0f : 1.0f / denominator;
-      const float* o = row_of(out_, row, wide_);
-      g[columns_] = -scaled_dot(g, row_of(grad_out_, row, g), o, scale);
+      const float* o = row_of(of_head().out, row, wide_);
+      g[columns_] = -scaled_dot(g, row_of(of_head().grad_out, row, g), o, scale);
     }
     zero_rows(g_, ldv_, count, rows);
   }
 
-  HWY_NOINLINE void fetch_keys(std::int64_t h, Mask::Interval rows) {
-    fetch(this->ahead_, rows_of(this->call_.inputs.key, this->block_.batch, h), rows);
-    fetch(this->ahead_, rows_of(this->call_.inputs.value, this->block_.batch, h), rows);
+  HWY_NOINLINE void fetch_keys(std::size_t head, Mask::Interval range) {
+    fetch(this->ahead_, rows_[head].key, range);
+    fetch(this->ahead_, rows_[head].value, range);
   }
-  HWY_NOINLINE void fetch_queries(std::int64_t h, Mask::Interval rows) {
-    fetch(this->ahead_, rows_of(this->call_.inputs.query, this->block_.batch, h), rows);
-    fetch(this->ahead_, rows_of(gradient_call_.grad_out, this->block_.batch, h), rows);
-    fetch(this->ahead_, rows_of(gradient_call_.out, this->block_.batch, h), rows);
-  }
-  /// How often the products of a chunk fetch: triangles within it, its rows with S, its columns into S.
-  std::size_t fetches(std::size_t triangles, std::size_t of_chunk, std::size_t of_state) const {
-    const std::size_t chunk = this->chunk_, steps = Ahead::kSteps;
-    return std::max<std::size_t>(1, triangles * fetches_of(chunk, kPad, features_, steps) +
-                                        of_chunk * fetches_of(chunk, columns_, features_, steps) +
-                                        of_state * fetches_of(features_, columns_, chunk, steps));
+  HWY_NOINLINE void fetch_queries(std::size_t head, Mask::Interval range) {
+    fetch(this->ahead_, rows_[head].query, range);
+    fetch(this->ahead_, rows_[head].grad_out, range);
+    fetch(this->ahead_, rows_[head].out, range);
   }
 
   /// tril(G⁺ V⁺ᵀ), [query, key].
@@ -166,11 +154,11 @@ class BackwardSweep : public Sweep<Task> {
     const auto tile = [&](auto* data, std::size_t columns, std::size_t ld) {
       return View(data, {count, static_cast<std::int64_t>(columns)}, {static_cast<std::int64_t>(ld), 1});
     };
-    this->call_.map.backward(tile(input_gradient_, head_dim_, lde_),
+    this->call_.map.backward(tile(transposed_, head_dim_, lde_),
                              tile(static_cast<const float*>(result_), features_, ldf_),
                              input_tile(x, range, wide_), tile(features, features_, ldf_),
                              context_of(this->own_, this->call_, query, this->head(), range.begin));
-    write_tile(gradient, input_gradient_, lde_, range);
+    write_tile(gradient, transposed_, lde_, range);
     if (seen == kAll) return;
     for (std::int64_t i = 0; i < count; ++i)
       if ((seen >> i & 1) == 0) clear_tile(gradient, {range.begin + i, range.begin + i + 1});
@@ -191,15 +179,19 @@ class BackwardSweep : public Sweep<Task> {
   }
 
   const LinearGradientCall& gradient_call_;
-  const std::size_t features_, columns_, head_dim_;    // F, M and E
-  const std::size_t width_, value_width_;              // F and M padded
-  const std::size_t ldf_, ldm_, ldv_, lde_;            // from row to row of φ, of values, V⁺ and x
-  float *q_, *k_, *v_, *g_;                            // φQ, φK [C, F], V⁺ and G⁺ [C, M + 1]
-  float *faded_, *transposed_, *result_;               // [C, F] or [C, M + 1]
-  float *weights_, *wide_, *input_gradient_, *power_;  // [C, C], rows of bf16 widened, [C, E], [C]
+  const std::size_t features_, columns_, head_dim_;  // F, M and E
+  const std::size_t width_, value_width_;            // F and M padded
+  const std::size_t ldf_, ldm_, ldv_, lde_;          // from row to row of φ, of values, V⁺ and x
+  float *q_, *k_, *v_, *g_;                          // φQ, φK [C, F], V⁺ and G⁺ [C, M + 1]
+  float *faded_, *result_;                           // [C, F] or [C, M + 1]
+  float* transposed_;                                // φKᵀ or V⁺ᵀ, then the gradient of x [C, E]
+  float *weights_, *wide_, *power_;                  // [C, C], rows of bf16 widened, [C]
 
-  // The head at work.
-  InputRows query_, key_, value_, grad_out_, out_;
+  struct HeadRows {
+    InputRows query, key, value, grad_out, out;
+  };
+  const HeadRows& of_head() const { return rows_[this->index()]; }
+  std::vector<HeadRows> rows_;  // of each head
 
  private:
   void weigh(const float* a, std::size_t lda, std::size_t rows, std::size_t depth) {

@@ -48,22 +48,12 @@ class KeySweep : public BackwardSweep<KeySweep> {
   }
 
  private:
+  static constexpr std::size_t kProducts = 2;
+
   friend Sweep<KeySweep>;
-  using BackwardSweep::select_head;
 
-  void fetch_rows(const SweepStep& step) {
-    const Place next = next_rows(step);
-    const bool diagonal = queries_are_keys(call_.inputs.mask);
-    ahead_.start(diagonal ? fetches(2, 2, 1) : fetches(0, 2, 0));
-    fetch_keys(next.head, next.rows);
-    if (diagonal) fetch_queries(next.head, next.rows);
-  }
-  void fetch_others(std::int64_t ordinal) {
-    const Place next = next_others(ordinal);
-    ahead_.start(fetches(0, 0, 1));
-    fetch_queries(next.head, next.rows);
-  }
-
+  void fetch_rows(std::size_t head, Mask::Interval range) { fetch_keys(head, range); }
+  void fetch_others(std::size_t head, Mask::Interval range) { fetch_queries(head, range); }
   void load_others(Mask::Interval range, std::size_t rows) { load_queries(range, rows); }
 
   void add_others(std::size_t count, Pieces& pieces) {
@@ -163,19 +153,25 @@ class KeySweep : public BackwardSweep<KeySweep> {
     feature_gradient<true>(result_, v, transposed, value_depth, triangle ? q_ : nullptr, rows);
     if (triangle && decay() != nullptr) std::memcpy(value_weights_, weights_, rows * chunk_ * sizeof(float));
     const bool edges = tiles_.size() > (triangle ? 1 : 0);
-    if (!edges) write_through_map(grad_key_, key_, k_, step.rows, false, kAll);
+    if (!edges) write_through_map(grad_key_, of_head().key, k_, step.rows, false, kAll);
     const float* k = meet(step, core, k_, ldf_, width_, rows, faded_, power_);
+    // Where nothing comes behind the products, they write the rows of dV themselves.
+    const OutputRows to = rows_of(grad_value_, block_.batch, head());
+    const bool direct = !edges && count == rows && !to.half() && whole_vectors(to);
+    float* out = direct ? to.from(step.rows.begin).floats() : value_result_;
+    const std::size_t ldo = direct ? static_cast<std::size_t>(to.stride) : ldm_;
+    const std::size_t width = direct ? columns_ : value_width_;
+    const Finish finish = {nullptr, direct && grad_value_.size() >= kBeyondCaches};
     if (triangle) {
       weigh_keys(rows);
       if (decay() != nullptr) fade_key_weights(rows);
-      for_each_panel(MultiplyWithTriangle<true>{value_result_, ldm_, k, ldf_, state, ldm_, weights_, chunk_,
-                                                g_, ldv_, rows, key_depth, &ahead_},
-                     value_width_);
+      for_each_panel(MultiplyWithTriangle<true>{out, ldo, k, ldf_, state, ldm_, weights_, chunk_, g_, ldv_,
+                                                rows, key_depth, &ahead_, finish},
+                     width);
       add_while_loaded(tiles_.front().others);
     } else {
-      for_each_panel(
-          Multiply<Left::plain>{value_result_, ldm_, k, ldf_, state, ldm_, rows, key_depth, &ahead_},
-          value_width_);
+      for_each_panel(Multiply<Left::plain>{out, ldo, k, ldf_, state, ldm_, rows, key_depth, &ahead_, finish},
+                     width);
     }
     std::uint32_t seen = core != nullptr || triangle ? kAll : 0;
     for (std::size_t tile = triangle ? 1 : 0; tile < tiles_.size(); ++tile) {
@@ -187,8 +183,8 @@ class KeySweep : public BackwardSweep<KeySweep> {
       weigh_keys(tiles_[tile], queries, count).add_to_keys(value_result_, ldm_, g_, ldv_, value_width_);
       add_while_loaded(range);
     }
-    if (edges) write_through_map(grad_key_, key_, k_, step.rows, false, seen);
-    write_tile(grad_value_, value_result_, ldm_, step.rows);
+    if (edges) write_through_map(grad_key_, of_head().key, k_, step.rows, false, seen);
+    if (!direct) write_tile(grad_value_, value_result_, ldm_, step.rows);
   }
 
   /// R⁺ᵀ [M + 1, F]. Under masks without causality it serves many steps.

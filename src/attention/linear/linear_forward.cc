@@ -41,8 +41,11 @@ class ForwardSweep : public Sweep<ForwardSweep> {
         wide_(workspace_.take_zeroed(chunk_ * static_cast<std::size_t>(call.sizes.head_dim))),
         power_(workspace_.take_zeroed(chunk_)),
         denominators_(workspace_.take_zeroed(chunk_)),
+        factors_(workspace_.take_zeroed(chunk_)),
+        zero_(chunk_),
         query_scale_(scales_.query.size()),
         highest_(scales_.query.size()) {
+    for (std::int64_t h = block_.first_head; h < block_.last_head; ++h) rows_.push_back(rows_of_head(h));
     take_pieces(width_ * ldm_ + width_, workspace_);
   }
 
@@ -63,17 +66,30 @@ class ForwardSweep : public Sweep<ForwardSweep> {
  private:
   friend Sweep;
 
-  InputRows values(std::int64_t head) const {
-    return rows_of(call_.inputs.value, block_.batch, head, block_.first_column, block_.last_column);
-  }
+  static constexpr std::size_t kProducts = 1;
+  static constexpr std::uint32_t kAll = ~0u;  // rows of a step
 
-  void select_head(std::size_t) {
-    query_ = rows_of(call_.inputs.query, block_.batch, head());
-    key_ = rows_of(call_.inputs.key, block_.batch, head());
-    value_ = values(head());
-    if (outputs_.out.rank() == 0) return;
-    out_ = rows_of(outputs_.out, block_.batch, head(), block_.first_column, block_.last_column);
-    stream_ = outputs_.out.size() >= kBeyondCaches && whole_vectors(out_);
+  /// The rows of one head. `whole` says that those of the output are whole vectors of f32, `stream` that they
+  /// are written past the caches.
+  struct HeadRows {
+    InputRows query, key, value;
+    OutputRows out;
+    bool whole = false, stream = false;
+  };
+  const HeadRows& of_head() const { return rows_[index()]; }
+
+  HeadRows rows_of_head(std::int64_t h) const {
+    const std::int64_t b = block_.batch, first = block_.first_column, last = block_.last_column;
+    HeadRows rows = {rows_of(call_.inputs.query, b, h),
+                     rows_of(call_.inputs.key, b, h),
+                     rows_of(call_.inputs.value, b, h, first, last),
+                     {}};
+    if (outputs_.out.rank() == 0) return rows;
+    rows.out = rows_of(outputs_.out, b, h, first, last);
+    const bool whole = whole_vectors(rows.out);
+    rows.whole = whole && !rows.out.half();
+    rows.stream = whole && outputs_.out.size() >= kBeyondCaches;
+    return rows;
   }
 
   void load_states() {
@@ -112,33 +128,17 @@ class ForwardSweep : public Sweep<ForwardSweep> {
     }
   }
 
-  /// Has the products of this chunk fetch the rows of the next one.
-  void fetch_rows(const SweepStep& step) {
-    const Place next = next_rows(step);
-    const bool diagonal = queries_are_keys(call_.inputs.mask);
-    ahead_.start(fetches(diagonal, diagonal));
-    fetch(ahead_, rows_of(call_.inputs.query, block_.batch, next.head), next.rows);
-    if (!diagonal) return;
-    fetch(ahead_, rows_of(call_.inputs.key, block_.batch, next.head), next.rows);
-    fetch(ahead_, values(next.head), next.rows);
-  }
-  void fetch_others(std::int64_t ordinal) {
-    const Place next = next_others(ordinal);
-    ahead_.start(fetches(false, true));
-    fetch(ahead_, rows_of(call_.inputs.key, block_.batch, next.head), next.rows);
-    fetch(ahead_, values(next.head), next.rows);
-  }
-  /// How often the products of a chunk fetch.
-  std::size_t fetches(bool triangle, bool state) const {
-    return std::max<std::size_t>(1, (triangle ? fetches_of(chunk_, kPad, features_, Ahead::kSteps) : 0) +
-                                        fetches_of(chunk_, columns_, features_, Ahead::kSteps) +
-                                        (state ? fetches_of(features_, columns_, chunk_, Ahead::kSteps) : 0));
+  void fetch_rows(std::size_t head, Mask::Interval range) { fetch(ahead_, rows_[head].query, range); }
+  void fetch_others(std::size_t head, Mask::Interval range) {
+    fetch(ahead_, rows_[head].key, range);
+    fetch(ahead_, rows_[head].value, range);
   }
 
   void load_others(Mask::Interval range, std::size_t rows) {
-    load_features(own_, call_, false, head(), key_, range, k_, ldf_, rows, wide_, scales_.key.data());
+    load_features(own_, call_, false, head(), of_head().key, range, k_, ldf_, rows, wide_,
+                  scales_.key.data());
     scales_.end_keys(range);
-    load_rows(value_, range, v_, ldm_, rows);
+    load_rows(of_head().value, range, v_, ldm_, rows);
   }
 
   void add_others(std::size_t count, Pieces& pieces) {
@@ -158,39 +158,46 @@ class ForwardSweep : public Sweep<ForwardSweep> {
       const Mask::Interval keys = tiles_.front().others;
       rows = std::max(rows, round_up(static_cast<std::size_t>(keys.end - keys.begin), kRowBlock));
     }
-    load_features(own_, call_, true, head(), query_, step.rows, q_, ldf_, rows, wide_, query_scale_.data());
+    load_features(own_, call_, true, head(), of_head().query, step.rows, q_, ldf_, rows, wide_,
+                  query_scale_.data());
     if (triangle) load_others(tiles_.front().others, rows);
     if (scaled()) find_highest(count, triangle);
     const float* q = meet(step, core, q_, ldf_, width_, rows, faded_, power_);
-    if (triangle) {
-      diagonal(rows, q, core);
-    } else {
-      for_each_panel(Multiply<Left::plain>{o_, ldm_, q, ldf_, core != nullptr ? core : sum_, ldm_, rows,
-                                           core != nullptr ? features_ : 0, &ahead_},
-                     value_width_);
-    }
-    for (std::size_t i = 0; i < count; ++i)
-      denominators_[i] =
-          call_.epsilon + denominator_of(triangle ? p_ + i * chunk_ : nullptr, i + 1, q + i * ldf_,
-                                         core != nullptr ? core + width_ * ldm_ : nullptr);
+    if (triangle) weigh_keys(rows);
+    const float* z = core != nullptr ? core + width_ * ldm_ : nullptr;
+    sum_denominators(count, triangle, q, z);
+    // Where nothing comes behind the products, they write the rows themselves.
+    const HeadRows& to = of_head();
+    const bool edges = tiles_.size() > (triangle ? 1 : 0);
+    const bool finished = !edges && finish(step.rows, kAll);
+    const bool direct = finished && to.whole && count == rows;
+    float* out = direct ? to.out.from(step.rows.begin).floats() : o_;
+    const auto ldo = direct ? static_cast<std::size_t>(to.out.stride) : ldm_;
+    const Finish ending = direct ? Finish{factors_, to.stream} : Finish{};
+    const float* state = core != nullptr ? core : sum_;
+    const std::size_t depth = core != nullptr ? features_ : 0;
+    if (triangle)
+      for_each_panel(MultiplyWithTriangle<false>{out, ldo, q, ldf_, state, ldm_, p_, chunk_, v_, ldm_, rows,
+                                                 depth, &ahead_, ending},
+                     direct ? columns_ : value_width_);
+    else
+      for_each_panel(Multiply<Left::plain>{out, ldo, q, ldf_, state, ldm_, rows, depth, &ahead_, ending},
+                     direct ? columns_ : value_width_);
     // Only now may the state, which `core` is part of, take the chunk in.
     if (triangle) add_while_loaded(tiles_.front().others);
-    std::uint32_t seeing = core != nullptr || triangle ? ~0u : 0;
+    std::uint32_t seeing = core != nullptr || triangle ? kAll : 0;
     for (std::size_t tile = triangle ? 1 : 0; tile < tiles_.size(); ++tile)
       seeing |= edge(tiles_[tile], count);
-    write_rows(step.rows, seeing);
+    if (edges) finish(step.rows, seeing);
+    if (!direct) write_rows(step.rows);
   }
 
-  /// The keys of the chunk itself, of which each query sees those before it and its own.
-  void diagonal(std::size_t rows, const float* q, const float* core) {
+  /// P of the keys of the chunk itself, of which each query sees those before it and its own.
+  void weigh_keys(std::size_t rows) {
     transpose(k_transposed_, chunk_, k_, ldf_, rows, features_);
     MultiplyLower{p_, chunk_, q_, ldf_, k_transposed_, chunk_, rows, features_, &ahead_}();
     if (decay() != nullptr) decay()->fade(p_, chunk_, rows);
     if (scaled()) scales_.scale_triangle(p_, chunk_, rows);
-    for_each_panel(
-        MultiplyWithTriangle<false>{o_, ldm_, q, ldf_, core != nullptr ? core : sum_, ldm_, p_, chunk_, v_,
-                                    ldm_, rows, core != nullptr ? features_ : 0, &ahead_},
-        value_width_);
   }
 
   /// The largest log-scale of the keys that each row sees in the core and on the diagonal, which its results
@@ -222,22 +229,29 @@ class ForwardSweep : public Sweep<ForwardSweep> {
     }
   }
 
-  /// Σ_j<count weights[j] + q·z, where given.
-  float denominator_of(const float* weights, std::size_t count, const float* q, const float* z) const {
+  /// d of the rows, from the core and from the triangle P.
+  void sum_denominators(std::size_t count, bool triangle, const float* q, const float* z) {
     const F32 d;
-    const std::size_t lanes = hn::Lanes(d);
-    Vec32 sum = hn::Zero(d);
-    if (z != nullptr) {
-      for (std::size_t f = 0; f < width_; f += lanes)
-        sum = hn::MulAdd(hn::Load(d, q + f), hn::Load(d, z + f), sum);
+    constexpr std::size_t lanes = hn::MaxLanes(F32());
+    for (std::size_t first = 0; first < count; first += lanes) {
+      Vec32 sums[lanes];
+#pragma GCC unroll 16
+      for (std::size_t r = 0; r < lanes; ++r) {
+        const std::size_t i = std::min(first + r, count - 1);
+        sums[r] = hn::Zero(d);
+        if (z != nullptr) {
+          for (std::size_t f = 0; f < width_; f += lanes)
+            sums[r] = hn::MulAdd(hn::Load(d, q + i * ldf_ + f), hn::Load(d, z + f), sums[r]);
+        }
+        if (!triangle) continue;
+        std::size_t j = 0;
+        for (; j + lanes <= i + 1; j += lanes) sums[r] = hn::Add(sums[r], hn::Load(d, p_ + i * chunk_ + j));
+        if (j <= i)
+          sums[r] = hn::Add(sums[r],
+                            hn::IfThenElseZero(hn::FirstN(d, i + 1 - j), hn::Load(d, p_ + i * chunk_ + j)));
+      }
+      hn::Store(hn::Add(hn::Set(d, call_.epsilon), sum_of_each(sums)), d, denominators_ + first);
     }
-    if (weights != nullptr) {
-      std::size_t j = 0;
-      for (; j + lanes <= count; j += lanes) sum = hn::Add(sum, hn::Load(d, weights + j));
-      if (j < count)
-        sum = hn::Add(sum, hn::IfThenElseZero(hn::FirstN(d, count - j), hn::Load(d, weights + j)));
-    }
-    return hn::GetLane(hn::SumOfLanes(d, sum));
   }
 
   /// Adds what the rows see of an edge; a bit for each of them that sees anything.
@@ -261,34 +275,64 @@ class ForwardSweep : public Sweep<ForwardSweep> {
     return seeing;
   }
 
-  float* normaliser_of(std::int64_t row) const {
-    const bool wanted = block_.first_column == 0 && outputs_.normaliser.rank() != 0;
-    return wanted ? outputs_.normaliser.at(block_.batch, row, head()) : nullptr;
+  /// Whether no row's denominator vanishes or is negative.
+  bool all_positive(std::size_t count) const {
+    const F32 d;
+    for (std::size_t i = 0; i < count; i += hn::Lanes(d)) {
+      const auto low = hn::Le(hn::Load(d, denominators_ + i), hn::Set(d, least_));
+      if (!hn::AllFalse(d, hn::And(low, hn::FirstN(d, count - i)))) return false;
+    }
+    return true;
   }
 
-  /// out = O / d, and d or its logarithm where it is wanted; zeros for rows that see nothing, for those whose
-  /// d vanishes and, with log-scales, for those whose d is not positive.
-  void write_rows(Mask::Interval rows, std::uint32_t seeing) {
+  void write_normaliser(Mask::Interval rows, std::size_t i, float value) const {
+    if (block_.first_column != 0 || outputs_.normaliser.rank() == 0) return;
+    *outputs_.normaliser.at(block_.batch, rows.begin + static_cast<std::int64_t>(i), head()) = value;
+  }
+
+  /// The rows' factors, 1 / d where they are normalised, and d or its logarithm where it is wanted. Rows that
+  /// see nothing, whose d vanishes or, with log-scales, is not positive, are to be zeros; false where there
+  /// are any.
+  bool finish(Mask::Interval rows, std::uint32_t seeing) {
     const auto count = static_cast<std::size_t>(rows.end - rows.begin);
     if (scaled() && call_.normalise && outputs_.normaliser.rank() != 0) take_logarithms(count);
+    if (call_.normalise && seeing == kAll && all_positive(count)) {
+      const F32 d;
+      for (std::size_t i = 0; i < count; i += hn::Lanes(d))
+        hn::Store(hn::Div(hn::Set(d, 1.0f), hn::Load(d, denominators_ + i)), d, factors_ + i);
+      for (std::size_t i = 0; i < count; ++i)
+        write_normaliser(rows, i, scaled() ? log_denominator(i) : denominators_[i]);
+      std::fill(zero_.begin(), zero_.end(), false);
+      return true;
+    }
+    bool all = true;
     for (std::size_t i = 0; i < count; ++i) {
-      const auto row = static_cast<std::size_t>(rows.begin) + i;
-      const bool sees = seeing == ~0u || (seeing >> i & 1) != 0;
+      const bool sees = seeing == kAll || (seeing >> i & 1) != 0;
       const bool divides = call_.normalise && sees;
       const bool positive = !divides || !(denominators_[i] <= least_);
       const bool vanishes = !positive && denominators_[i] >= -least_;
       non_positive_ += positive ? 0 : 1;
       vanished_ += vanishes ? 1 : 0;
       const bool zero = !sees || vanishes || (!positive && scaled());
-      if (zero) zero_rows(o_, ldm_, i, i + 1);
-      float scale = divides ? 1.0f / denominators_[i] : 1.0f;
-      if (scaled() && !call_.normalise) scale = exp_of(query_scale_[i] + highest_[i]);
-      store_row(out_, row, o_ + i * ldm_, zero ? 1.0f : scale, stream_);
-      if (float* normaliser = normaliser_of(rows.begin + static_cast<std::int64_t>(i)))
-        *normaliser = !divides   ? 1.0f
-                      : zero     ? std::numeric_limits<float>::infinity()
-                      : scaled() ? log_denominator(i)
-                                 : denominators_[i];
+      all = all && !zero;
+      zero_[i] = zero;
+      factors_[i] = divides ? 1.0f / denominators_[i] : 1.0f;
+      if (scaled() && !call_.normalise) factors_[i] = exp_of(query_scale_[i] + highest_[i]);
+      write_normaliser(rows, i,
+                       !divides   ? 1.0f
+                       : zero     ? std::numeric_limits<float>::infinity()
+                       : scaled() ? log_denominator(i)
+                                  : denominators_[i]);
+    }
+    return all;
+  }
+
+  /// out = O times the rows' factors.
+  void write_rows(Mask::Interval rows) {
+    for (std::int64_t row = rows.begin; row < rows.end; ++row) {
+      const auto i = static_cast<std::size_t>(row - rows.begin);
+      if (zero_[i]) zero_rows(o_, ldm_, i, i + 1);
+      store_row(of_head().out, row, o_ + i * ldm_, zero_[i] ? 1.0f : factors_[i], of_head().stream);
     }
   }
 
@@ -302,9 +346,9 @@ class ForwardSweep : public Sweep<ForwardSweep> {
   }
 
   void write_zeros(Mask::Interval rows) {
-    clear_rows(out_, static_cast<std::size_t>(rows.begin), static_cast<std::size_t>(rows.end));
-    for (std::int64_t row = rows.begin; row < rows.end; ++row)
-      if (float* normaliser = normaliser_of(row)) *normaliser = 1.0f;
+    clear_rows(of_head().out, static_cast<std::size_t>(rows.begin), static_cast<std::size_t>(rows.end));
+    for (std::size_t i = 0; i < static_cast<std::size_t>(rows.end - rows.begin); ++i)
+      write_normaliser(rows, i, 1.0f);
   }
 
   const AttentionOutputs& outputs_;
@@ -315,15 +359,12 @@ class ForwardSweep : public Sweep<ForwardSweep> {
   float *q_, *faded_, *k_, *k_transposed_;               // φQ, rows with their decay, φK [C, F] and φKᵀ
   float *v_, *o_, *p_;                                   // V, O [C, M] and P [C, C]
   float* wide_;                                          // rows of bf16, widened
-  float *power_, *denominators_;                         // [C]
+  float *power_, *denominators_, *factors_;              // [C]
+  std::vector<bool> zero_;                               // rows that are zeros [C]
   std::vector<double> query_scale_, highest_;            // with log-scales: of the queries, and m [C]
   const float least_ = least_denominator(call_.scaled);  // what denominators must exceed
   std::int64_t non_positive_ = 0, vanished_ = 0;         // denominators
-
-  // The head at work.
-  InputRows query_, key_, value_;
-  OutputRows out_;
-  bool stream_ = false;  // whether `out_` is written past the caches
+  std::vector<HeadRows> rows_;                           // of each head
 };
 
 void run_forward_block(Context& own, const LinearCall& call, const AttentionOutputs& outputs,

@@ -124,6 +124,19 @@ inline HWY_NOINLINE void collect_rows(float* HWY_RESTRICT sum, float* HWY_RESTRI
   }
 }
 
+/// Lane i is the sum of the lanes of sums[i]; as many of them as a vector has lanes.
+template <std::size_t kCount = hn::MaxLanes(F32())>
+HWY_INLINE Vec32 sum_of_each(const Vec32* sums) {
+#if HWY_TARGET != HWY_SCALAR
+  if constexpr (kCount > 1) {
+    const F32 d;
+    const Vec32 low = sum_of_each<kCount / 2>(sums), high = sum_of_each<kCount / 2>(sums + kCount / 2);
+    return hn::Add(hn::ConcatEven(d, high, low), hn::ConcatOdd(d, high, low));
+  }
+#endif
+  return sums[0];
+}
+
 /// x·y of `columns` numbers, a multiple of kPad.
 HWY_INLINE float dot(const float* HWY_RESTRICT x, const float* HWY_RESTRICT y, std::size_t columns) {
   const F32 d;

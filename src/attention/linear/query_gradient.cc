@@ -35,8 +35,9 @@ class QuerySweep : public BackwardSweep<QuerySweep> {
   }
 
  private:
+  static constexpr std::size_t kProducts = 1;
+
   friend Sweep<QuerySweep>;
-  using BackwardSweep::select_head;
 
   void load_states() {
     initial_ = true;
@@ -53,19 +54,8 @@ class QuerySweep : public BackwardSweep<QuerySweep> {
     }
   }
 
-  void fetch_rows(const SweepStep& step) {
-    const Place next = next_rows(step);
-    const bool diagonal = queries_are_keys(call_.inputs.mask);
-    ahead_.start(diagonal ? fetches(1, 1, 1) : fetches(0, 1, 0));
-    fetch_queries(next.head, next.rows);
-    if (diagonal) fetch_keys(next.head, next.rows);
-  }
-  void fetch_others(std::int64_t ordinal) {
-    const Place next = next_others(ordinal);
-    ahead_.start(fetches(0, 0, 1));
-    fetch_keys(next.head, next.rows);
-  }
-
+  void fetch_rows(std::size_t head, Mask::Interval range) { fetch_queries(head, range); }
+  void fetch_others(std::size_t head, Mask::Interval range) { fetch_keys(head, range); }
   void load_others(Mask::Interval range, std::size_t rows) { load_keys(range, rows); }
 
   void add_others(std::size_t count, Pieces& pieces) {
@@ -116,7 +106,7 @@ class QuerySweep : public BackwardSweep<QuerySweep> {
       weigh_values(tiles_[tile], count, keys).add_to_queries(result_, ldf_, k_, ldf_, width_);
       add_while_loaded(range);
     }
-    write_through_map(gradient_, query_, q_, step.rows, true, seen);
+    write_through_map(gradient_, of_head().query, q_, step.rows, true, seen);
   }
 
   // γ dL/dγ = Σ (i − j) A_ij, A_ij = γ^(i − j) φq_i·(φk_j V⁺_jᵀ) G⁺_i. With c the end of the state's chunks,

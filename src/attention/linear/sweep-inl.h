@@ -58,7 +58,9 @@ class DecayPowers {
 };
 
 /// What the sweeps have in common. `Task` is the sweep itself:
-///   select_head(head)          turns to a head of the group
+///   kProducts                  products of a step's rows with a state, and triangles of pairs
+///   fetch_rows(head, range)    has `ahead_` fetch rows of a head of the group,
+///   fetch_others(head, range)  and of the other side
 ///   load_others(range, rows)   loads rows of the other side, with zeros up to `rows`
 ///   add_others(count, pieces)  adds the rows that were loaded to a state
 ///   rows(step, core)          computes a step's rows; `core` is the sum over the chunks that all of them
@@ -100,8 +102,7 @@ class Sweep {
       plan_.edge_tiles(step, tiles_);
       gather(step);
       for (head_ = 0; head_ < heads_; ++head_) {
-        task().select_head(head_);
-        task().fetch_rows(step);
+        fetch_next(step);
         const bool core = step.has_core(initial_);
         const float* sum = core ? pieces_[head_].sum(sum_) : nullptr;
         core_scale_ = sum != nullptr ? pieces_[head_].sum_scale() : kNoScale;
@@ -117,10 +118,9 @@ class Sweep {
     for (Pieces& pieces : pieces_) pieces.leave(step.first);
     for (std::int64_t ordinal = pieces_[0].next(); ordinal < step.last; ++ordinal) {
       for (head_ = 0; head_ < heads_; ++head_) {
-        task().select_head(head_);
         const Mask::Interval range = plan_.chunk(ordinal);
         const auto count = static_cast<std::size_t>(range.end - range.begin);
-        task().fetch_others(ordinal);
+        fetch_next(ordinal);
         task().load_others(range, round_up(count, kRowBlock));
         task().add_others(count, pieces_[head_]);
         pieces_[head_].added();
@@ -214,29 +214,12 @@ class Sweep {
     return side_ == SweepSide::queries ? chunk.end : chunk.begin;
   }
 
-  void turn_to(std::size_t head) {
-    head_ = head;
-    task().select_head(head);
-  }
+  void turn_to(std::size_t head) { head_ = head; }
+  /// The head at work: of the group, and of all.
+  std::size_t index() const { return head_; }
   std::int64_t head() const { return block_.first_head + static_cast<std::int64_t>(head_); }
   bool scaled() const { return call_.scaled; }
   const DecayPowers* decay() const { return decay_.empty() ? nullptr : &decay_[head_]; }
-
-  /// The rows that the walk comes to after those of `step`: the next head's, or the first head's of the next
-  /// step.
-  struct Place {
-    std::int64_t head = 0;
-    Mask::Interval rows;
-  };
-  Place next_rows(const SweepStep& step) const {
-    if (head_ + 1 < heads_) return {head() + 1, step.rows};
-    const auto* last = plan_.steps().data() + plan_.steps().size();
-    return {block_.first_head, &step + 1 == last ? Mask::Interval{} : (&step + 1)->rows};
-  }
-  Place next_others(std::int64_t ordinal) const {
-    if (head_ + 1 < heads_) return {head() + 1, plan_.chunk(ordinal)};
-    return {block_.first_head, ordinal + 1 < plan_.chunks() ? plan_.chunk(ordinal + 1) : Mask::Interval{}};
-  }
 
   LogScales scales_;              // of the rows that are loaded, with a log-scaled map
   double core_scale_ = kNoScale;  // of the step's core
@@ -262,6 +245,35 @@ class Sweep {
   static constexpr std::int64_t most_plain_chunks = 2048;
 
   Task& task() { return static_cast<Task&>(*this); }
+
+  /// Has the products of `step` fetch what is loaded after it: for the same step of the next head, or for the
+  /// next step of the first one.
+  HWY_NOINLINE void fetch_next(const SweepStep& step) {
+    const bool triangle = !tiles_.empty() && tiles_.front().triangle;
+    ahead_.start(triangle ? fetches(Task::kProducts, Task::kProducts, 1) : fetches(0, Task::kProducts, 0));
+    const bool turns = head_ + 1 == heads_;
+    if (turns && &step == &plan_.steps().back()) return;
+    const std::size_t head = turns ? 0 : head_ + 1;
+    const SweepStep& next = turns ? *(&step + 1) : step;
+    task().fetch_rows(head, next.rows);
+    for (const Mask::Interval& edge : next.edges)
+      task().fetch_others(head, {edge.begin, std::min(edge.end, edge.begin + call_.chunk())});
+  }
+  /// The same for the chunk `ordinal`, which a state takes in.
+  HWY_NOINLINE void fetch_next(std::int64_t ordinal) {
+    ahead_.start(fetches(0, 0, 1));
+    const bool turns = head_ + 1 == heads_;
+    if (turns && ordinal + 1 == plan_.chunks()) return;
+    task().fetch_others(turns ? 0 : head_ + 1, plan_.chunk(turns ? ordinal + 1 : ordinal));
+  }
+  /// How often products fetch: triangles within a chunk, its rows with a state, its columns into one.
+  std::size_t fetches(std::size_t triangles, std::size_t of_rows, std::size_t of_columns) const {
+    const auto features = static_cast<std::size_t>(call_.features),
+               columns = static_cast<std::size_t>(block_.last_column - block_.first_column);
+    return std::max<std::size_t>(1, triangles * fetches_of(chunk_, kPad, features, Ahead::kSteps) +
+                                        of_rows * fetches_of(chunk_, columns, features, Ahead::kSteps) +
+                                        of_columns * fetches_of(features, columns, chunk_, Ahead::kSteps));
+  }
 
   std::vector<DecayPowers> decay_;
   const SweepStep* next_step_ = nullptr;

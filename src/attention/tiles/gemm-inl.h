@@ -85,6 +85,15 @@ HWY_INLINE void collect_vector(float* HWY_RESTRICT sum, float* HWY_RESTRICT rest
   collect_vector(sum, rest, hn::Add(term, little), hn::Set(d, fade.high));
 }
 
+/// How a product that assigns C ends: each row times its factor where there are any, past the caches where
+/// asked.
+struct Finish {
+  const float* factors = nullptr;  ///< [rows]
+  bool stream = false;
+
+  Finish from(std::size_t row) const { return {factors != nullptr ? factors + row : nullptr, stream}; }
+};
+
 /// kRows rows of kVectors vectors, held in registers.
 template <int kRows, int kVectors>
 struct Accumulators {
@@ -180,6 +189,21 @@ struct Accumulators {
       for (int v = 0; v < kVectors; ++v) hn::Store(sum[r][v], d, c + r * ldc + v * hn::Lanes(d));
   }
 
+  HWY_INLINE void store(float* HWY_RESTRICT c, std::size_t ldc, Finish finish) const {
+    const F32 d;
+    if (finish.factors == nullptr && !finish.stream) return store(c, ldc);
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+      const Vec32 factor = hn::Set(d, finish.factors != nullptr ? finish.factors[r] : 1.0f);
+#pragma GCC unroll 8
+      for (int v = 0; v < kVectors; ++v) {
+        float* to = c + r * ldc + v * hn::Lanes(d);
+        const Vec32 value = hn::Mul(factor, sum[r][v]);
+        finish.stream ? hn::Stream(value, d, to) : hn::Store(value, d, to);
+      }
+    }
+  }
+
   HWY_INLINE void add_to(float* HWY_RESTRICT c, std::size_t ldc) const {
     const F32 d;
 #pragma GCC unroll 8
@@ -254,6 +278,7 @@ struct Multiply {
   std::size_t ldb;
   std::size_t rows, depth;
   Ahead* ahead = nullptr;
+  Finish finish = {};
   float* rest = nullptr;
   Fade fade = {};
 
@@ -269,7 +294,7 @@ struct Multiply {
   /// The same product into C in another way.
   template <Into kOther>
   Multiply<kLeft, kOther, kBlocks> as(float* its_rest = nullptr, Fade its_fade = {}) const {
-    return {c, ldc, a, lda, b, ldb, rows, depth, ahead, its_rest, its_fade};
+    return {c, ldc, a, lda, b, ldb, rows, depth, ahead, {}, its_rest, its_fade};
   }
 
  private:
@@ -279,7 +304,7 @@ struct Multiply {
     tile.clear();
     tile.template add<kLeft>(left_at<kLeft>(a, lda, row, 0), lda, b + column, ldb, depth, ahead);
     const std::size_t at = row * ldc + column;
-    if constexpr (kInto == Into::assign) tile.store(c + at, ldc);
+    if constexpr (kInto == Into::assign) tile.store(c + at, ldc, finish.from(row));
     if constexpr (kInto == Into::add) tile.add_to(c + at, ldc);
     if constexpr (kInto == Into::collect) tile.collect(c + at, rest + at, ldc, hn::Set(F32(), fade.high));
     if constexpr (kInto == Into::fade) tile.collect(c + at, rest + at, ldc, fade);
@@ -324,6 +349,7 @@ struct MultiplyWithTriangle {
   std::size_t ldu;
   std::size_t rows, depth;
   Ahead* ahead = nullptr;
+  Finish finish = {};
 
   template <int kVectors>
   HWY_NOINLINE void panel(std::size_t column) const {
@@ -342,7 +368,7 @@ struct MultiplyWithTriangle {
         tile.template add<Left::plain>(t + row * ldt, ldt, u + column, ldu, row, ahead);
         tile.template add_lower<Left::plain>(diagonal, ldt, beside, ldu);
       }
-      tile.store(c + row * ldc + column, ldc);
+      tile.store(c + row * ldc + column, ldc, finish.from(row));
     }
   }
 };

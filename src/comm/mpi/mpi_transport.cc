@@ -373,11 +373,14 @@ class MpiTransport final : public Transport {
     if (dead_.empty())  // It is a rank on another machine, one to which messages are left.
       for (int other = 0; other < size_; ++other)
         if (freight_->under_way_to(other) || letters_->under_way_to(other)) dead_.insert(other);
-    if (lowest() == rank_)
+    if (lowest() == rank_) {
       speak(dead_.size() == 1 ? peers_->text(*dead_.begin())
                               : fmt::format("one of the ranks {} of {}", fmt::join(dead_, ", "), size_));
-    else
+    } else {
+      // The rank that is to say it may not have noticed, and the launcher ends it with this one.
+      if (dead_.size() == 1) tell_all(News::death, *dead_.begin());
       std::this_thread::sleep_for(speech_limit);
+    }
     std::_Exit(1);
   }
 
