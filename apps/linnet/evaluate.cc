@@ -1,5 +1,6 @@
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
@@ -47,6 +48,15 @@ std::vector<std::string> settings_of(const Arguments& arguments) {
   if (!arguments.feature_map.empty()) set("feature_map", arguments.feature_map);
   if (arguments.features > 0) set("features", fmt::format("{}", arguments.features));
   return settings;
+}
+
+/// A number of features means nothing to a model without a random map.
+void check_features(const Arguments& arguments, const ModelConfig& config) {
+  const std::vector<Family> families = layer_families(config.attention, config.layers);
+  const bool linear = std::ranges::find(families, Family::linear) != families.end();
+  if (arguments.features > 0 && !(linear && is_random_feature_map(config.attention.linear.feature_map)))
+    fail<UsageError>("evaluate", "expected a random feature map with --features, got {}",
+                     linear ? config.attention.linear.feature_map : families_text(config.attention));
 }
 
 Json json_of(const Evaluation::NumberErrors& errors) {
@@ -185,6 +195,7 @@ void run(const Arguments& arguments, Communicator& ranks) {
   Context context(arguments.threads);
   const std::vector<std::string> settings = settings_of(arguments);
   const std::shared_ptr<const Model> model = Model::load(arguments.model, settings);
+  check_features(arguments, model->config());
   const DataOptions source =
       data_of("evaluate", model->config(),
               {arguments.model, arguments.data, arguments.data_kind, arguments.split, arguments.target});

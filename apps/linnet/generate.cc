@@ -31,6 +31,7 @@ struct Arguments {
   double tempo = Pieces{}.tempo;
   bool no_cache = false, json = false;
   int threads = 0;
+  std::vector<Option> options;  ///< all of the command
 };
 
 Session::Options session_options(const Arguments& arguments) {
@@ -49,10 +50,18 @@ std::string default_picture(Communicator& ranks, const std::string& model) {
   return (*run / "samples/generated.png").string();
 }
 
+/// Throws UsageError, ending with `where`, for options that are given and have no meaning there.
+void refuse(const Arguments& arguments, std::initializer_list<std::string_view> options, const char* where) {
+  for (const Option& option : arguments.options)
+    if (option.count() > 0 && std::ranges::count(options, option.name()) > 0)
+      fail<UsageError>("generate", "expected no {} {}", option.name(), where);
+}
+
 void check_picture_options(const Arguments& arguments) {
   if (!arguments.prompt.empty() || !arguments.prompt_file.empty() || arguments.length != 0)
     fail<UsageError>("generate",
                      "expected --prompt, --prompt-file and --length for models of text, got one of pictures");
+  refuse(arguments, {"--first-pitch", "--beats"}, "for a model of pictures");
   if (const std::string extension = extension_of(arguments.out); !extension.empty() && extension != ".png")
     fail<UsageError>("generate", "expected --out FILE.png for pictures, got {}", arguments.out);
 }
@@ -122,6 +131,7 @@ void draw_pictures(const std::shared_ptr<const Model>& model, Arguments argument
 void write_text(const std::shared_ptr<const Model>& model, const Arguments& arguments, Communicator& ranks) {
   if (!arguments.complete.empty() || arguments.columns != 0)
     fail<UsageError>("generate", "expected --complete and --columns for models of pictures, got one of text");
+  refuse(arguments, {"--first-pitch", "--beats", "--streams"}, "for a model of text");
   for (const char* of_pictures : {".png", ".jpg", ".jpeg", ".svg", ".wav"})
     if (extension_of(arguments.out) == of_pictures)
       fail<UsageError>("generate", "expected --out with the name of a text file for a model of text, got {}",
@@ -142,23 +152,11 @@ void write_text(const std::shared_ptr<const Model>& model, const Arguments& argu
               ranks);
 }
 
-/// Throws UsageError, ending with `where`, for options that are given and have no meaning there.
-void refuse(const Arguments& arguments, std::initializer_list<std::string_view> options, const char* where) {
-  const std::pair<std::string_view, bool> given[] = {
-      {"--prompt", !arguments.prompt.empty()},     {"--prompt-file", !arguments.prompt_file.empty()},
-      {"--complete", !arguments.complete.empty()}, {"--columns", arguments.columns != 0},
-      {"--count", arguments.count != 0},           {"--label", !arguments.labels.empty()},
-      {"--states", !arguments.states.empty()},     {"--save-states", !arguments.save_states.empty()},
-      {"--no-cache", arguments.no_cache}};
-  for (const auto& [option, is_given] : given)
-    if (is_given && std::ranges::count(options, option) > 0)
-      fail<UsageError>("generate", "expected no {} {}", option, where);
-}
-
 /// Sequences of a model of several fields.
 void draw_pieces(const std::shared_ptr<const Model>& model, const Arguments& arguments, Communicator& ranks) {
   refuse(arguments,
-         {"--prompt", "--prompt-file", "--complete", "--columns", "--states", "--save-states", "--no-cache"},
+         {"--prompt", "--prompt-file", "--complete", "--columns", "--states", "--save-states", "--streams",
+          "--no-cache"},
          "for a model of several fields");
   const Pieces pieces{
       .out = arguments.out,
@@ -192,7 +190,7 @@ void answer(const std::shared_ptr<const Model>& model, const Arguments& argument
                      "expected --source or --source-file for an encoder–decoder model, got neither");
   refuse(arguments,
          {"--prompt", "--prompt-file", "--complete", "--columns", "--count", "--label", "--states",
-          "--save-states", "--no-cache"},
+          "--save-states", "--streams", "--first-pitch", "--beats", "--no-cache"},
          "with --source");
   write_answers(model,
                 {.source = arguments.source,
@@ -209,8 +207,9 @@ void answer(const std::shared_ptr<const Model>& model, const Arguments& argument
 void continue_numbers(const std::shared_ptr<const Model>& model, const Arguments& arguments) {
   refuse(arguments,
          {"--prompt", "--complete", "--columns", "--count", "--label", "--states", "--save-states",
-          "--no-cache"},
+          "--streams", "--first-pitch", "--beats", "--no-cache"},
          "for a series or sound");
+  if (model->config().columns > 0) refuse(arguments, {"--top-k", "--top-p"}, "for real numbers");
   write_continuation(model, {.model = arguments.model,
                              .prompt = arguments.prompt_file,
                              .out = arguments.out,
@@ -329,6 +328,7 @@ void add_generate(Command& program, Communicator& ranks) {
   command.add_option("--threads", arguments->threads, "number of threads; default: all")
       .check(whole(1, most_threads));
   command.add_flag("--json", arguments->json, "print the result as JSON");
+  arguments->options = command.options();
   command.callback([arguments, &ranks] { run(*arguments, ranks); });
 }
 

@@ -205,19 +205,23 @@ void add_score(Command& program) {
       "scores.svg");
   command.add_option("model", arguments->model, "folder of a model or of a run").required();
   command.add_option("--data", arguments->data, "CSV file; default: that of the run");
-  command.add_option("--threshold", arguments->threshold, "score in nats above which a step is an anomaly")
-      .check(number(-1e9));
+  Option threshold =
+      command
+          .add_option("--threshold", arguments->threshold, "score in nats above which a step is an anomaly")
+          .check(number(-1e9));
   command
       .add_option(
           "--quantile", arguments->quantile,
           "without --threshold: the share of steps that lies below it, as far as the calibrating ones tell")
-      .check(number(0, 1));
+      .check(number(0, 1))
+      .excludes(threshold);
   command
       .add_option(
           "--calibrate", arguments->calibrate,
           "first steps that give the threshold; default: the training part of the run's own series, all "
           "steps of another")
-      .check(whole(1));
+      .check(whole(1))
+      .excludes(threshold);
   command.add_option("--window", arguments->window, "scores are means over so many steps")
       .check(whole(1, most_count));
   command.add_option("--gap", arguments->gap, "most steps between two steps of one anomaly")

@@ -24,7 +24,7 @@ class Ahead {
 
   /// Forgets what is left; what is added from now on is spread over `fetches` calls of Fetch.
   void start(std::size_t fetches) {
-    first_ = last_ = lines_ = lines_a_fetch_ = column_ = 0;
+    first_ = last_ = lines_ = due_ = column_ = 0;
     fetches_ = fetches;
   }
 
@@ -33,11 +33,11 @@ class Ahead {
     if (rows == 0) return;
     areas_[last_++] = {static_cast<const std::byte*>(data), stride, rows, bytes};
     lines_ += rows * ((bytes + kLine - 1) / kLine);
-    lines_a_fetch_ = (lines_ + fetches_ - 1) / fetches_;
   }
 
   HWY_INLINE void fetch() {
-    for (std::size_t i = 0; i < lines_a_fetch_ && first_ < last_; ++i) {
+    due_ += lines_;
+    for (; due_ >= fetches_ && first_ < last_; due_ -= fetches_) {
       Area& area = areas_[first_];
       __builtin_prefetch(area.data + column_, 0, 2);
       column_ += kLine;
@@ -59,7 +59,7 @@ class Ahead {
   };
 
   Area areas_[8];
-  std::size_t first_ = 0, last_ = 0, column_ = 0, lines_ = 0, lines_a_fetch_ = 0, fetches_ = 1;
+  std::size_t first_ = 0, last_ = 0, column_ = 0, lines_ = 0, due_ = 0, fetches_ = 1;
 };
 
 }  // namespace linnet::kernels::HWY_NAMESPACE

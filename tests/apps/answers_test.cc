@@ -53,6 +53,8 @@ class Scores : public SeriesProgram {
 
 TEST_F(Scores, AnomaliesAreStepsAboveTheThresholdWithSoManyOthersBetween) {
   train();
+  for (const Strings& other : {Strings{"--quantile", "0.9"}, Strings{"--calibrate", "100"}})
+    refuses(usage, joined({"score", path("run"), "--threshold", "1"}, other), {other.front(), "--threshold"});
   for (const Strings& window : {Strings{}, {"--window", "3"}}) {
     score(window);
     std::vector<double> falling = smoothed_;
@@ -243,6 +245,7 @@ TEST_F(FieldsProgram, MidiFilesHoldThePitchesOfTheTokens) {
             {"at most 127", pitch});
   refuses(usage, joined(common, {"--first-pitch", "128", "--out", path("new.mid")}),
           {"--first-pitch", "128"});
+  refuses(usage, joined(common, {"--streams", "2", "--out", path("new.mid")}), {"--streams", "fields"});
   EXPECT_FALSE(std::filesystem::exists(path("new.mid")));
 }
 

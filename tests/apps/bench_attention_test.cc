@@ -289,7 +289,7 @@ TEST(BenchAttention, ListsThatCannotBeAreRefusedBeforeAnythingIsMeasured) {
   refuses_options({"--segments", "0"}, {"--segments", "0"});
   refuses_options({"--decay", "2"}, {"--decay", "2"});
   refuses_options({"--decay", "0.9", "--mask", "causal,full"}, {"--decay", "causal", "full"});
-  refuses_options({"--streams", "0"}, {"--streams", "0"});
+  refuses_options({"--pass", "step", "--streams", "0"}, {"--streams", "0"});
   // Options that no row has.
   refuses_options({"--window", "3,0"}, {"--mask window or intervals", "--window", "causal"});
   refuses_options({"--mask", "full,window", "--prefix", "3"}, {"--mask prefix", "--prefix", "full,window"});
@@ -297,6 +297,11 @@ TEST(BenchAttention, ListsThatCannotBeAreRefusedBeforeAnythingIsMeasured) {
   refuses_options({"--family", "softmax", "--decay", "0.9"}, {"--family linear", "--decay", "softmax"});
   refuses_options({"--family", "softmax", "--feature-map", "relu"}, {"--family linear", "--feature-map"});
   refuses_options({"--pass", "step", "--family", "softmax"}, {"--pass step", "softmax"});
+  refuses_options({"--streams", "3"}, {"--pass step", "--streams", "forward,training"});
+  for (const Strings& parallel : {Strings{"--mask", "full"}, Strings{"--dtype", "bf16"},
+                                  Strings{"--length", "32"}, Strings{"--batch", "2"}})
+    refuses_options(joined({"--family", "linear", "--pass", "step"}, parallel),
+                    {"--pass forward or training", parallel.front(), "got step"});
   refuses_options({"--longest", "0"}, {"--longest", "0"});
   refuses_options({"--plot", "x.svg", "--pass", "step", "--family", "linear"}, {"--plot", "step"});
   refuses_options({"--plot", "x.svg", "--mask", "full,causal"}, {"--plot", "--mask"});

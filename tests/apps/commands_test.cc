@@ -9,6 +9,7 @@
 
 #include "apps/bench_rows.h"
 #include "apps/program.h"
+#include "apps/refusal.h"
 #include "apps/tiny_models.h"
 #include "base/sanitizers.h"
 #include "data/idx.h"
@@ -271,6 +272,24 @@ TEST(Evaluate, RunsWeightsUnderRandomFeatures) {
       run_linnet({"evaluate", tiny.copy(), "--data", "copy", "--attention", "favor", "--feature-map", "elu"})
           .status,
       2);
+}
+
+TEST(Evaluate, RefusesANumberOfFeaturesThatNothingHas) {
+  const TinyModels& tiny = TinyModels::get();
+  for (const Strings& attention : {Strings{}, Strings{"--attention", "softmax"}})
+    refuses(
+        usage,
+        joined({"evaluate", tiny.copy(), "--data", "copy", "--examples", "2", "--features", "32"}, attention),
+        {"random feature map", "--features", attention.empty() ? "got elu" : "got softmax"});
+}
+
+TEST(Generate, RefusesOptionsOfOtherModels) {
+  const TinyModels& tiny = TinyModels::get();
+  for (const Strings& other : {Strings{"--first-pitch", "30"}, Strings{"--beats", "90"}}) {
+    refuses(usage, joined({"generate", tiny.text(), "--length", "3"}, other), {other.front(), "text"});
+    refuses(usage, joined({"generate", tiny.digits(), "--count", "1"}, other), {other.front(), "pictures"});
+  }
+  refuses(usage, {"generate", tiny.text(), "--length", "3", "--streams", "2"}, {"--streams", "text"});
 }
 
 TEST(Convert, WritesAModelThatPredictsTheSame) {

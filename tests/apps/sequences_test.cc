@@ -259,6 +259,10 @@ TEST_F(SeriesProgram, IsContinuedAsAFileOfTheSameColumns) {
   EXPECT_EQ(lines_of(read_file(path("mean.csv"))).size(), 4u);
   refuses(usage, joined(next, {"--out", path("next.txt")}), {".csv", ".wav", "next.txt"});
   refuses(usage, {"generate", path("run"), "--out", path("next.csv")}, {"--prompt-file", "series"});
+  for (const Strings& other : {Strings{"--top-k", "3"}, Strings{"--top-p", "0.5"}})
+    refuses(usage, joined(joined(three, other), {"--out", path("no.csv")}), {other.front(), "real numbers"});
+  for (const Strings& other : {Strings{"--streams", "3"}, Strings{"--beats", "90"}})
+    refuses(usage, joined(joined(three, other), {"--out", path("no.csv")}), {other.front(), "series"});
   refuses(usage, joined(next, {"--out", path("next.csv"), "--count", "2"}), {"--count"});
 }
 

@@ -28,7 +28,7 @@ struct Arguments {
   std::int64_t heads = 8, value_dim = 0, prefix = 1024, segments = 1024;
   double decay = 0, longest = 60;
   FamilyOptions family_options;
-  std::vector<OwnedOption> of_masks;
+  std::vector<OwnedOption> of_masks, of_passes;
   BenchOptions bench;
 };
 
@@ -69,6 +69,7 @@ void check_options(const Arguments& arguments, const Lists& lists) {
     fail<UsageError>("bench", "expected --window with two numbers, left and right, got {}",
                      arguments.window.size());
   check_owned("bench", "--mask", arguments.of_masks, lists.masks);
+  check_owned("bench", "--pass", arguments.of_passes, lists.passes);
   const bool parallel = has(lists.passes, "forward") || has(lists.passes, "training");
   if (arguments.decay != 0 && parallel && lists.masks != std::vector<std::string>{"causal"})
     fail<UsageError>("bench", "expected --mask causal with --decay, got {}", arguments.mask);
@@ -301,7 +302,11 @@ void add_bench_attention(Command& bench) {
       list("--feature-map", arguments->feature_map,
            "feature maps of linear; user is elu written with the exported tile mathematics"),
       {"linear"});
-  list("--mask", arguments->mask, "full, causal, prefix, window, segments (causal), intervals, boolean");
+  const auto of_parallel_passes = [&](const Option& option) {
+    arguments->of_passes.push_back({option, {"forward", "training"}});
+  };
+  of_parallel_passes(
+      list("--mask", arguments->mask, "full, causal, prefix, window, segments (causal), intervals, boolean"));
   const auto of_masks = [&](const Option& option, std::vector<std::string> masks) {
     arguments->of_masks.push_back({option, std::move(masks)});
   };
@@ -320,15 +325,15 @@ void add_bench_attention(Command& bench) {
                .check(whole(1))
                .capture_default_str(),
            {"segments"});
-  list("--dtype", arguments->dtype, "type of inputs and outputs: f32, bf16");
+  of_parallel_passes(list("--dtype", arguments->dtype, "type of inputs and outputs: f32, bf16"));
   arguments->family_options.add_owned(
       command.add_option("--decay", arguments->decay, "γ of the causal linear family")
           .check(number(0, 1, true)),
       {"linear"});
   list("--pass", arguments->pass, "forward, training (forward and backward), step (recurrent, linear)");
-  list("--length", arguments->length, "tokens: a list or a doubling range");
-  list("--batch", arguments->batch, "sequences per call");
-  list("--streams", arguments->streams, "streams per step");
+  of_parallel_passes(list("--length", arguments->length, "tokens: a list or a doubling range"));
+  of_parallel_passes(list("--batch", arguments->batch, "sequences per call"));
+  arguments->of_passes.push_back({list("--streams", arguments->streams, "streams per step"), {"step"}});
   command.add_option("--heads", arguments->heads, "heads").check(whole(1, most_count)).capture_default_str();
   list("--dim", arguments->dim, "head sizes");
   command.add_option("--value-dim", arguments->value_dim, "head size of values; default: --dim")

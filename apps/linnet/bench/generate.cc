@@ -86,15 +86,37 @@ double memory_seconds(Context& context, std::size_t weight_bytes, std::size_t re
   return quantile(times, 0.5);
 }
 
-/// Bytes of a stream's state that a step of the linear layers reads and writes.
-std::size_t linear_state_bytes(const ModelConfig& config) {
-  const std::vector<Family> families = layer_families(config.attention, config.layers);
-  const auto layers = std::ranges::count(families, Family::linear);
-  if (layers == 0) return 0;
+/// Bytes of a stream's state: what a step of the linear layers reads and writes, and what one of the others
+/// reads on average.
+struct StateBytes {
+  std::size_t written = 0, read = 0;
+};
+
+/// The share of a layer's keys and values that is there on average while a sequence is written: a cache fills
+/// up to its end, and the ring of `local` as soon as the window is full.
+double mean_share(const ModelConfig& config, Family family) {
+  const double length = static_cast<double>(config.length);
+  const double room =
+      family == Family::local ? static_cast<double>(config.attention.local.window + 1) : length;
+  const double kept = std::min(length, room);
+  return (kept * (kept + 1) / 2 + (length - kept) * kept) / length / room;
+}
+
+StateBytes state_bytes_of(const ModelConfig& config, std::size_t all) {
   const std::int64_t dim = config.width / config.heads;
-  const std::int64_t floats =
-      make_attention(attention_of(config, Family::linear))->state_floats({config.heads, dim, dim});
-  return static_cast<std::size_t>(layers * floats) * sizeof(float);
+  double linear = 0, others = 0, seen = 0;  // floats
+  for (const Family family : layer_families(config.attention, config.layers)) {
+    const auto attention = make_attention(attention_of(config, family));
+    const auto floats = static_cast<double>(attention->state_floats({config.heads, dim, dim}, config.length));
+    (family == Family::linear ? linear : others) += floats;
+    if (family != Family::linear) seen += mean_share(config, family) * floats;
+  }
+  StateBytes bytes;
+  bytes.written = static_cast<std::size_t>(linear) * sizeof(float);
+  // Caches may be narrower than floats.
+  if (others > 0)
+    bytes.read = static_cast<std::size_t>(static_cast<double>(all - bytes.written) * seen / others);
+  return bytes;
 }
 
 std::vector<std::int32_t> random_prompt(const ModelConfig& config, std::int64_t length) {
@@ -172,12 +194,10 @@ Json measure(Context& context, const std::shared_ptr<const Model>& model, const 
   const double visible = row.cache ? (length + 1) / 2 : 1;
   const double flops = streams * generation_cost(config, visible).forward();
   const double products_ms = 1e3 * flops / (1e9 * ceiling(context, row.weights).gemm_gflops);
-  // A cache is half full on average.
-  const std::size_t written = row.cache ? linear_state_bytes(config) : 0;
-  const std::size_t read = row.cache ? (state_bytes - written) / 2 : 0;
+  const StateBytes state = row.cache ? state_bytes_of(config, state_bytes) : StateBytes{};
   const auto all_streams = static_cast<std::size_t>(row.streams);
   const double memory_ms = 1e3 * memory_seconds(context, step_weight_bytes(network_of(*model)),
-                                                all_streams * read, all_streams * written);
+                                                all_streams * state.read, all_streams * state.written);
 
   json["tokens_per_second"] = streams / mean;
   json["images_per_second"] = config.image_height > 0 ? Json(streams / (mean * length)) : Json(nullptr);

@@ -229,26 +229,30 @@ class ForwardSweep : public Sweep<ForwardSweep> {
     }
   }
 
-  /// d of the rows, from the core and from the triangle P.
+  /// d of the rows, from the core and from the triangle P: of as many rows at once as a vector has lanes.
   void sum_denominators(std::size_t count, bool triangle, const float* q, const float* z) {
     const F32 d;
     constexpr std::size_t lanes = hn::MaxLanes(F32());
     for (std::size_t first = 0; first < count; first += lanes) {
       Vec32 sums[lanes];
+      // Rows behind the last one repeat it.
+      const auto each = [&](const float* rows, std::size_t ld, const auto& body) HWY_ATTR {
 #pragma GCC unroll 16
-      for (std::size_t r = 0; r < lanes; ++r) {
-        const std::size_t i = std::min(first + r, count - 1);
-        sums[r] = hn::Zero(d);
-        if (z != nullptr) {
-          for (std::size_t f = 0; f < width_; f += lanes)
-            sums[r] = hn::MulAdd(hn::Load(d, q + i * ldf_ + f), hn::Load(d, z + f), sums[r]);
-        }
-        if (!triangle) continue;
-        std::size_t j = 0;
-        for (; j + lanes <= i + 1; j += lanes) sums[r] = hn::Add(sums[r], hn::Load(d, p_ + i * chunk_ + j));
-        if (j <= i)
-          sums[r] = hn::Add(sums[r],
-                            hn::IfThenElseZero(hn::FirstN(d, i + 1 - j), hn::Load(d, p_ + i * chunk_ + j)));
+        for (std::size_t r = 0; r < lanes; ++r)
+          body(r, hn::Load(d, rows + std::min(first + r, count - 1) * ld));
+      };
+      for (Vec32& sum : sums) sum = hn::Zero(d);
+      for (std::size_t f = 0; z != nullptr && f < width_; f += lanes) {
+        const Vec32 of_core = hn::Load(d, z + f);
+        each(q + f, ldf_,
+             [&](std::size_t r, Vec32 x) HWY_ATTR { sums[r] = hn::MulAdd(x, of_core, sums[r]); });
+      }
+      if (triangle) {
+        for (std::size_t j = 0; j < first; j += lanes)
+          each(p_ + j, chunk_, [&](std::size_t r, Vec32 x) HWY_ATTR { sums[r] = hn::Add(sums[r], x); });
+        each(p_ + first, chunk_, [&](std::size_t r, Vec32 x) HWY_ATTR {
+          sums[r] = hn::Add(sums[r], hn::IfThenElseZero(hn::FirstN(d, r + 1), x));
+        });
       }
       hn::Store(hn::Add(hn::Set(d, call_.epsilon), sum_of_each(sums)), d, denominators_ + first);
     }
