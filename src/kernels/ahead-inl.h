@@ -8,6 +8,7 @@
 #endif
 
 #include <cstddef>
+#include <cstdint>
 
 #include "hwy/highway.h"
 
@@ -28,10 +29,13 @@ class Ahead {
     fetches_ = fetches;
   }
 
-  /// `rows` rows of `bytes` bytes, `stride` bytes apart.
-  void add(const void* data, std::ptrdiff_t stride, std::size_t rows, std::size_t bytes) {
+  /// `rows` rows of `bytes` bytes, `stride` bytes apart; with `places`, those of these numbers.
+  void add(const void* data, std::ptrdiff_t stride, std::size_t rows, std::size_t bytes,
+           const std::int64_t* places = nullptr) {
     if (rows == 0) return;
-    areas_[last_++] = {static_cast<const std::byte*>(data), stride, rows, bytes};
+    const auto* first = static_cast<const std::byte*>(data);
+    areas_[last_++] = {
+        places != nullptr ? first + *places * stride : first, stride, rows, bytes, first, places};
     lines_ += rows * ((bytes + kLine - 1) / kLine);
   }
 
@@ -43,8 +47,12 @@ class Ahead {
       column_ += kLine;
       if (column_ >= area.bytes) {
         column_ = 0;
-        area.data += area.stride;
-        if (--area.rows == 0) ++first_;
+        if (--area.rows == 0)
+          ++first_;
+        else if (area.places == nullptr)
+          area.data += area.stride;
+        else
+          area.data = area.first + *++area.places * area.stride;
       }
     }
   }
@@ -56,6 +64,8 @@ class Ahead {
     const std::byte* data;
     std::ptrdiff_t stride;
     std::size_t rows, bytes;
+    const std::byte* first;
+    const std::int64_t* places;
   };
 
   Area areas_[8];

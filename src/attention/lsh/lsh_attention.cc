@@ -33,10 +33,14 @@ constexpr const char* kOperation = "lsh attention";
 constexpr std::int64_t kMostBuckets = 1 << 16;
 constexpr std::int64_t kMostRounds = 64;
 
+/// Blocks that a thread takes one after the other: each has the rows of the next one fetched.
+constexpr std::int64_t kBlocksOfTask = 4;
+
 /// f32 tensors of one call.
 struct Call {
   const AttentionSizes& sizes;
   const Plan& plan;
+  std::int64_t rounds;
   float scale;
   View<const float> query, value;
 };
@@ -82,9 +86,20 @@ Visible visible_of(const Plan::Block& block, const std::vector<Mask::Interval>& 
   return visible;
 }
 
-/// One block's queries in one round, of which the first one writes and the others merge.
+/// The rows that block `index` has and the one before it has not, of the head's queries and values.
+softmax::RowsToCome rows_to_come(const Call& call, std::int64_t round, std::int64_t b, std::int64_t h,
+                                 std::int64_t index) {
+  const auto [first, end] = call.plan.queries(b, index);
+  const auto rows = [&](const View<const float>& x) {
+    return InputRows{reinterpret_cast<const std::byte*>(x.at(b, 0, h)), x.stride(1), x.extent(3), DType::f32};
+  };
+  return {rows(call.query), rows(call.value), call.plan.order(round, b, h) + first, end - first};
+}
+
+/// One block's queries in one round, of which the first one writes and the others merge. The next block may
+/// be the `next` one of the same thread.
 void attend(Context& own, const Call& call, View<float> out, View<float> log, std::int64_t round,
-            std::int64_t b, std::int64_t h, std::int64_t index) {
+            std::int64_t b, std::int64_t h, std::int64_t index, bool next) {
   const auto& [batch, queries, keys, heads, head_dim, value_dim] = call.sizes;
   const Plan::Block block = call.plan.look(round, b, h, index);
   if (block.first == block.end) return;
@@ -96,7 +111,11 @@ void attend(Context& own, const Call& call, View<float> out, View<float> log, st
   const float* q = all + (block.first - block.first_key) * head_dim;
   const float* k = unit_rows(workspace, call, all, key_count, key, b, h);
   const float* v = gather(workspace, key_count, key, call.value, b, h);
-  float* rows = workspace.take(static_cast<std::size_t>(count * value_dim));
+  // The only round writes where the tokens lie.
+  const bool only = call.rounds == 1;
+  const OutputRows tokens = {reinterpret_cast<std::byte*>(out.at(b, 0, h)), out.stride(1), value_dim,
+                             DType::f32};
+  float* rows = only ? nullptr : workspace.take(static_cast<std::size_t>(count * value_dim));
   float* logs = workspace.take(static_cast<std::size_t>(count));
   const KeyRange range = {dense_rows(k, head_dim), dense_rows(v, value_dim), 0, key_count};
   const FirstMeetings meetings(call.plan, round, b, h, block);
@@ -115,15 +134,22 @@ void attend(Context& own, const Call& call, View<float> out, View<float> log, st
       part.cached = range;
       part.sees_cached = visible_of(block, block.behind, meetings.any() ? &behind : nullptr, i);
     }
-    part.out = dense_rows(rows, value_dim).from(i);
+    part.out = only ? tokens : dense_rows(rows, value_dim).from(i);
+    part.places = only ? order + block.first + i : nullptr;
+    part.stream = only && out.size() >= kBeyondCaches;
     part.normaliser = logs + i;
     part.normaliser_stride = 1;
+    if (next && i + size >= count) part.to_come = rows_to_come(call, round, b, h, index + 1);
     softmax::forward_block(own, part);
   }
   for (std::int64_t i = 0; i < count; ++i) {
+    float& log_sum = log(b, query(i), h);
+    if (only) {
+      log_sum = logs[i];
+      continue;
+    }
     fetch_ahead(i, count, query, out, b, h);
     float* to = out.at(b, query(i), h);
-    float& log_sum = log(b, query(i), h);
     if (round > 0) {
       merge(to, log_sum, rows + i * value_dim, logs[i], value_dim);
     } else {
@@ -273,12 +299,15 @@ void LshAttention::forward(Context& context, const AttentionOutputs& outputs,
     log = own_log.view<float>();
   }
   const Plan plan(context, options_, query.view(), inputs.mask);
-  const Call call = {sizes, plan, scale_of(sizes.head_dim), query.view(), value.view()};
+  const Call call = {sizes, plan, options_.lsh.rounds, scale_of(sizes.head_dim), query.view(), value.view()};
   for (std::int64_t round = 0; round < options_.lsh.rounds; ++round) {
-    parallel_for(context, sizes.batch * sizes.heads * plan.blocks(), [&](Context& own, std::int64_t item) {
-      const std::int64_t entry = item / plan.blocks();
-      attend(own, call, out.view(), log, round, entry / sizes.heads, entry % sizes.heads,
-             item % plan.blocks());
+    const std::int64_t tasks = (plan.blocks() + kBlocksOfTask - 1) / kBlocksOfTask;
+    parallel_for(context, sizes.batch * sizes.heads * tasks, [&](Context& own, std::int64_t item) {
+      const std::int64_t entry = item / tasks, first = item % tasks * kBlocksOfTask;
+      const std::int64_t end = std::min(first + kBlocksOfTask, plan.blocks());
+      for (std::int64_t index = first; index < end; ++index)
+        attend(own, call, out.view(), log, round, entry / sizes.heads, entry % sizes.heads, index,
+               index + 1 < end);
     });
   }
   for_each_row(context, out.view().shape(), [&](std::int64_t b, std::int64_t i, std::int64_t h) {
@@ -307,7 +336,7 @@ void LshAttention::backward(Context& context, const AttentionGradients& gradient
       wide_grad(context, grad_out);
   const WideOutput grad_query(gradients.query), grad_key(gradients.key), grad_value(gradients.value);
   const Plan plan(context, options_, query.view(), inputs.mask);
-  const Call call = {sizes, plan, scale_of(sizes.head_dim), query.view(), value.view()};
+  const Call call = {sizes, plan, options_.lsh.rounds, scale_of(sizes.head_dim), query.view(), value.view()};
   for (const WideOutput* gradient : {&grad_key, &grad_query, &grad_value}) gradient->clear(context);
   grad_key.finish(context);
   const Gradients sums = {grad_query.view(), grad_value.view(), wide_out.view(), wide_grad.view(),

@@ -74,8 +74,9 @@ Plan::Block Plan::look(std::int64_t round, std::int64_t b, std::int64_t h, std::
   const std::uint32_t* of = neighbourhoods(round, b, h);
   const std::int64_t* sorted = order(round, b, h);
   Block result;
-  result.first = std::min(block * block_, tokens(b));
-  result.end = std::min(result.first + block_, tokens(b));
+  const Mask::Interval own = queries(b, block);
+  result.first = own.begin;
+  result.end = own.end;
   result.first_key = std::max<std::int64_t>(0, result.first - chunk_);
   const std::int64_t count = result.end - result.first;
   result.before.resize(static_cast<std::size_t>(count));

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -21,6 +22,9 @@ class Plan {
   /// Consecutive sorted tokens that one task takes as queries: whole chunks.
   std::int64_t block() const { return block_; }
   std::int64_t blocks() const { return blocks_; }
+  Mask::Interval queries(std::int64_t b, std::int64_t block) const {
+    return {std::min(block * block_, tokens(b)), std::min((block + 1) * block_, tokens(b))};
+  }
 
   /// The positions of a round's sorted tokens.
   const std::int64_t* order(std::int64_t round, std::int64_t b, std::int64_t h) const {

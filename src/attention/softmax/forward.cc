@@ -156,6 +156,14 @@ HWY_INLINE std::size_t fetches_of(const Walk& walk, const Sight& sight) {
                                   walk.value_dim / kBlockRows * steps(keys));
 }
 
+/// Has the products of panel p, of `panels`, fetch its share of the rows to come.
+HWY_INLINE void fetch_to_come(Ahead& ahead, const RowsToCome& rows, std::int64_t p, std::int64_t panels) {
+  const std::int64_t begin = rows.count * p / panels, end = rows.count * (p + 1) / panels;
+  for (const InputRows& of : {rows.first, rows.second})
+    ahead.add(of.data, of.stride * of.element(), static_cast<std::size_t>(end - begin),
+              static_cast<std::size_t>(of.columns * of.element()), rows.places + begin);
+}
+
 /// One panel of queries takes in the tile's keys, of which there are `keys`.
 void attend(const Walk& walk, std::int64_t panel, const Sight& sight, std::int64_t keys, Values& values,
             Ahead& ahead) {
@@ -280,6 +288,7 @@ void forward_block_of(Context& own, const ForwardBlock& block) {
   };
   Sight sight;
   Ahead ahead;
+  std::int64_t coming = 0;  // the panel whose products fetch the next share of the rows to come
   HWY_ALIGN std::uint8_t seen[kKeyTile * kPanel];
   const auto walk_over = [&](const KeyRange& range, const Visible& visible, const Span& all) HWY_ATTR {
     std::int64_t first = 0;
@@ -313,6 +322,10 @@ void forward_block_of(Context& own, const ForwardBlock& block) {
         fetch_apart(ahead, range.value, share);
         if (p + 1 < panels && !read[p + 1])
           fetch_apart(ahead, block.query, {(p + 1) * kPanel, (p + 1) * kPanel + queries_of(p + 1)});
+        if (coming == p) {
+          fetch_to_come(ahead, block.to_come, p, panels);
+          ++coming;
+        }
         attend(walk, p, sight, keys, values, ahead);
         groups.open[p] = met[p] = true;
       }
@@ -335,8 +348,10 @@ void forward_block_of(Context& own, const ForwardBlock& block) {
       hn::Store(inverse, d, walk.decay + i);
       hn::Store(hn::Add(hn::Load(d, maximum), kernels::HWY_NAMESPACE::fast_log(d, total)), d, maximum);
     }
-    write_panel(queries_of(p), walk.value_dim, out, walk.decay, block.out.from(p * kPanel), block.stream,
-                walk.values);
+    const bool anywhere = block.places != nullptr;
+    write_panel(queries_of(p), walk.value_dim, out, walk.decay,
+                anywhere ? block.out : block.out.from(p * kPanel),
+                anywhere ? block.places + p * kPanel : nullptr, block.stream, walk.values);
   }
   if (block.normaliser == nullptr) return;
   for (std::int64_t i = 0; i < block.count; ++i)

@@ -154,19 +154,20 @@ HWY_INLINE void read_panel(std::int64_t count, std::int64_t dim, const InputRows
   transpose_rows(count, dim, room, width, panel);
 }
 
-/// The first `count` rows = factor[i] · a panel [dim, 48], whose memory is read up to a whole vector of rows.
-/// `room` is memory for 48 rows of whole vectors. `stream` asks for stores past the caches, where rows are
-/// whole vectors.
+/// The first `count` rows, or those at `places`, = factor[i] · a panel [dim, 48], whose memory is read up to
+/// a whole vector of rows. `room` is memory for 48 rows of whole vectors. `stream` asks for stores past the
+/// caches, where rows are whole vectors.
 HWY_INLINE void write_panel(std::int64_t count, std::int64_t dim, const float* panel, const float* factor,
-                            const OutputRows& rows, bool stream, float* room) {
+                            const OutputRows& rows, const std::int64_t* places, bool stream, float* room) {
   const auto size = [](std::int64_t n) { return static_cast<std::size_t>(n); };
   const std::int64_t width = round_up(dim, kLanes);
   kernels::HWY_NAMESPACE::transpose_tile(D(), room, size(width), panel, size(kPanel), size(width),
                                          size(round_up(count, 4)));
   stream = stream && tiles::whole_vectors(rows);
+  const auto place = [&](std::int64_t i) { return places != nullptr ? places[i] : i; };
   for (std::int64_t i = 0; i < count; ++i) {
-    if (!stream) tiles::fetch_row(rows, i + tiles::kRowsAhead);
-    store_row(rows, i, room + i * width, factor[i], stream);
+    if (!stream) tiles::fetch_row(rows, place(std::min(i + tiles::kRowsAhead, count - 1)));
+    store_row(rows, place(i), room + i * width, factor[i], stream);
   }
   if (stream) hwy::FlushStream();
 }

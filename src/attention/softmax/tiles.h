@@ -41,6 +41,13 @@ enum class Seen { none, some, all };
 Seen fill_seen(std::uint8_t* tile, const Visible& visible, std::int64_t query, std::int64_t queries,
                std::int64_t key, std::int64_t keys);
 
+/// Rows `places` of two tensors, which are needed after a block: its products ask for them.
+struct RowsToCome {
+  InputRows first, second;
+  const std::int64_t* places = nullptr;
+  std::int64_t count = 0;
+};
+
 /// One head's attention for `count` queries, which fit `queries_in_block`.
 struct ForwardBlock {
   std::int64_t head_dim = 0, value_dim = 0;
@@ -50,9 +57,11 @@ struct ForwardBlock {
   KeyRange cached, fresh;  ///< what a state holds and the call's own keys
   Visible sees_cached, sees_fresh;
   OutputRows out;
-  bool stream = false;          ///< whether `out` is written past the caches
-  float* normaliser = nullptr;  ///< may be null
+  const std::int64_t* places = nullptr;  ///< the row of `out` of each query; null: one after the other
+  bool stream = false;                   ///< whether `out` is written past the caches
+  float* normaliser = nullptr;           ///< may be null
   std::int64_t normaliser_stride = 0;
+  RowsToCome to_come;
 };
 
 std::int64_t queries_in_block(std::int64_t head_dim, std::int64_t value_dim);

@@ -143,7 +143,8 @@ struct Accumulators {
                              std::size_t ldb, std::size_t k, const std::size_t* depth, Ahead* ahead) {
     while (k < depth[kFirstVector]) {
       if (ahead != nullptr) ahead->fetch();
-      const std::size_t end = std::min(k + Ahead::kSteps, depth[kFirstVector]);
+      const std::size_t steps = ahead != nullptr ? Ahead::kSteps : depth[kFirstVector] - k;
+      const std::size_t end = std::min(k + steps, depth[kFirstVector]);
       for (; k < end; ++k)
         add_outer<kLeft, 0, kRows - 1, kFirstVector>(left_at<kLeft>(a, lda, 0, k), lda, b + k * ldb);
     }
