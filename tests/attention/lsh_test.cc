@@ -280,6 +280,25 @@ TEST(Lsh, BitsDoNotDependOnTheThreads) {
   }
 }
 
+TEST(Lsh, LargeOutputsStoredPastTheCachesAreTheSame) {
+  // 2^20 numbers of output take streaming stores where there is one round; one batch entry alone does not.
+  for (const std::int64_t rounds : {1, 2}) {
+    for (const Mask& mask : {Mask::causal(), Mask::full()}) {
+      const auto attention = make_attention(lsh_options(0, 64, rounds));
+      Problem large({9, 2000, 2, 16, 32}, mask, 130);
+      attention->forward(any_context(), large.outputs(), large.inputs());
+      Tensor alone = unset_tensor({1, 2000, 2, 32}), normaliser = unset_tensor({1, 2000, 2});
+      const AttentionInputs all = large.inputs();
+      const ConstFloatView last = all.query.slice(0, 8, 9);
+      attention->forward(any_context(), {alone.view<float>(), normaliser.view<float>()},
+                         {last, last, all.value.slice(0, 8, 9), mask});
+      EXPECT_TRUE(std::ranges::equal(large.out.span<float>().last(2000 * 2 * 32), alone.span<float>()));
+      EXPECT_TRUE(
+          std::ranges::equal(large.normaliser.span<float>().last(2000 * 2), normaliser.span<float>()));
+    }
+  }
+}
+
 TEST(Lsh, Bf16IsTheRoundedInputsAttention) {
   const AttentionOptions options = lsh_options(4, 16, 2);
   const auto attention = make_attention(options);

@@ -92,8 +92,10 @@ TEST(Stretches, GiveTheGradientsOfDecayAndOfMapsWithLogScales) {
   for (const char* const map : {"favor", "favor-hyperbolic", "relu", "identity"}) {
     config.attention.linear.feature_map = map;
     config.attention.normalise = std::string(map) == "identity" ? Normalise::none : Normalise::sum;
-    config.attention.epsilon = std::string(map) == "relu" ? 0.1 : 1e-6;
-    expect_the_whole(PassExample(config, 2, 129, seed), 3e-5);
+    const bool relu = std::string(map) == "relu";
+    config.attention.epsilon = relu ? 0.1 : 1e-6;
+    // The slope of relu jumps where rounding moves a number across 0.
+    expect_the_whole(PassExample(config, 2, 129, seed), relu ? 1e-4 : 3e-5);
   }
 }
 
