@@ -22,7 +22,7 @@ namespace linnet::HWY_NAMESPACE {
 template <class Task>
 class BackwardSweep : public Sweep<Task> {
  protected:
-  static constexpr std::uint32_t kAll = ~0u;
+  using Sweep<Task>::kAll;
 
   BackwardSweep(Context& own, const LinearGradientCall& call, SweepSide side, const LinearBlock& block)
       : Sweep<Task>(own, call.forward, side, block),
@@ -166,11 +166,10 @@ class BackwardSweep : public Sweep<Task> {
 
   HWY_NOINLINE void write_tile(const FloatView& gradient, const float* tile, std::size_t ld,
                                Mask::Interval range) {
-    const OutputRows rows = rows_of(gradient, this->block_.batch, this->head());
-    const bool stream = gradient.size() >= kBeyondCaches && whole_vectors(rows);
+    const ResultRows to = result_rows(gradient, rows_of(gradient, this->block_.batch, this->head()));
     for (std::int64_t i = 0; i < range.end - range.begin; ++i)
-      store_row(rows, static_cast<std::size_t>(range.begin + i), tile + static_cast<std::size_t>(i) * ld,
-                1.0f, stream);
+      store_row(to.rows, static_cast<std::size_t>(range.begin + i), tile + static_cast<std::size_t>(i) * ld,
+                1.0f, to.stream);
   }
 
   HWY_NOINLINE void clear_tile(const FloatView& gradient, Mask::Interval range) {

@@ -156,12 +156,12 @@ class KeySweep : public BackwardSweep<KeySweep> {
     if (!edges) write_through_map(grad_key_, of_head().key, k_, step.rows, false, kAll);
     const float* k = meet(step, core, k_, ldf_, width_, rows, faded_, power_);
     // Where nothing comes behind the products, they write the rows of dV themselves.
-    const OutputRows to = rows_of(grad_value_, block_.batch, head());
-    const bool direct = !edges && count == rows && !to.half() && whole_vectors(to);
-    float* out = direct ? to.from(step.rows.begin).floats() : value_result_;
-    const std::size_t ldo = direct ? static_cast<std::size_t>(to.stride) : ldm_;
+    const ResultRows to = result_rows(grad_value_, rows_of(grad_value_, block_.batch, head()));
+    const bool direct = !edges && count == rows && to.whole;
+    float* out = direct ? to.rows.from(step.rows.begin).floats() : value_result_;
+    const std::size_t ldo = direct ? static_cast<std::size_t>(to.rows.stride) : ldm_;
     const std::size_t width = direct ? columns_ : value_width_;
-    const Finish finish = {nullptr, direct && grad_value_.size() >= kBeyondCaches};
+    const Finish finish = {nullptr, direct && to.stream};
     if (triangle) {
       weigh_keys(rows);
       if (decay() != nullptr) fade_key_weights(rows);

@@ -67,14 +67,10 @@ class ForwardSweep : public Sweep<ForwardSweep> {
   friend Sweep;
 
   static constexpr std::size_t kProducts = 1;
-  static constexpr std::uint32_t kAll = ~0u;  // rows of a step
 
-  /// The rows of one head. `whole` says that those of the output are whole vectors of f32, `stream` that they
-  /// are written past the caches.
   struct HeadRows {
     InputRows query, key, value;
-    OutputRows out;
-    bool whole = false, stream = false;
+    ResultRows out;
   };
   const HeadRows& of_head() const { return rows_[index()]; }
 
@@ -85,10 +81,7 @@ class ForwardSweep : public Sweep<ForwardSweep> {
                      rows_of(call_.inputs.value, b, h, first, last),
                      {}};
     if (outputs_.out.rank() == 0) return rows;
-    rows.out = rows_of(outputs_.out, b, h, first, last);
-    const bool whole = whole_vectors(rows.out);
-    rows.whole = whole && !rows.out.half();
-    rows.stream = whole && outputs_.out.size() >= kBeyondCaches;
+    rows.out = result_rows(outputs_.out, rows_of(outputs_.out, b, h, first, last));
     return rows;
   }
 
@@ -167,12 +160,12 @@ class ForwardSweep : public Sweep<ForwardSweep> {
     const float* z = core != nullptr ? core + width_ * ldm_ : nullptr;
     sum_denominators(count, triangle, q, z);
     // Where nothing comes behind the products, they write the rows themselves.
-    const HeadRows& to = of_head();
+    const ResultRows& to = of_head().out;
     const bool edges = tiles_.size() > (triangle ? 1 : 0);
     const bool finished = !edges && finish(step.rows, kAll);
     const bool direct = finished && to.whole && count == rows;
-    float* out = direct ? to.out.from(step.rows.begin).floats() : o_;
-    const auto ldo = direct ? static_cast<std::size_t>(to.out.stride) : ldm_;
+    float* out = direct ? to.rows.from(step.rows.begin).floats() : o_;
+    const auto ldo = direct ? static_cast<std::size_t>(to.rows.stride) : ldm_;
     const Finish ending = direct ? Finish{factors_, to.stream} : Finish{};
     const float* state = core != nullptr ? core : sum_;
     const std::size_t depth = core != nullptr ? features_ : 0;
@@ -336,7 +329,7 @@ class ForwardSweep : public Sweep<ForwardSweep> {
     for (std::int64_t row = rows.begin; row < rows.end; ++row) {
       const auto i = static_cast<std::size_t>(row - rows.begin);
       if (zero_[i]) zero_rows(o_, ldm_, i, i + 1);
-      store_row(of_head().out, row, o_ + i * ldm_, zero_[i] ? 1.0f : factors_[i], of_head().stream);
+      store_row(of_head().out.rows, row, o_ + i * ldm_, zero_[i] ? 1.0f : factors_[i], of_head().out.stream);
     }
   }
 
@@ -350,7 +343,7 @@ class ForwardSweep : public Sweep<ForwardSweep> {
   }
 
   void write_zeros(Mask::Interval rows) {
-    clear_rows(of_head().out, static_cast<std::size_t>(rows.begin), static_cast<std::size_t>(rows.end));
+    clear_rows(of_head().out.rows, static_cast<std::size_t>(rows.begin), static_cast<std::size_t>(rows.end));
     for (std::size_t i = 0; i < static_cast<std::size_t>(rows.end - rows.begin); ++i)
       write_normaliser(rows, i, 1.0f);
   }

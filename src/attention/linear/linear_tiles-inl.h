@@ -30,6 +30,17 @@ HWY_INLINE std::size_t tile_stride(std::size_t columns) {
   return padded % 256 == 0 ? padded + kPad : padded;
 }
 
+/// Rows that results go to. `whole` says that they are whole vectors of f32, which products write themselves;
+/// `stream` that they are written past the caches.
+struct ResultRows {
+  OutputRows rows;
+  bool whole = false, stream = false;
+};
+inline ResultRows result_rows(const FloatView& tensor, const OutputRows& rows) {
+  const bool vectors = whole_vectors(rows);
+  return {rows, vectors && !rows.half(), vectors && tensor.size() >= kBeyondCaches};
+}
+
 /// tile = rows `range` of x, then zeros up to `padded` rows.
 inline HWY_NOINLINE void load_rows(const InputRows& x, Mask::Interval range, float* tile, std::size_t ld,
                                    std::size_t padded) {

@@ -68,6 +68,8 @@ class DecayPowers {
 template <class Task>
 class Sweep {
  protected:
+  static constexpr std::uint32_t kAll = ~0u;  ///< the rows of a step, a bit each, where all of them are meant
+
   Sweep(Context& own, const LinearCall& call, SweepSide side, const LinearBlock& block)
       : scales_(call.scaled ? static_cast<std::size_t>(call.chunk()) : 0),
         own_(own),
