@@ -22,6 +22,7 @@
 #include "comm/mpi/letters.h"
 #include "comm/mpi/open_mpi.h"
 #include "comm/mpi/peers.h"
+#include "comm/mpi/shared_flag.h"
 
 namespace linnet {
 namespace {
@@ -152,6 +153,7 @@ class MpiTransport final : public Transport {
     letters_.emplace();
     freight_.emplace();
     peers_.emplace(rank_, std::move(processes), by_silence_);
+    death_said_.emplace(by_silence_);
     on_abort_of_mpi([this] { end_without_mpi(); });
   }
 
@@ -297,6 +299,7 @@ class MpiTransport final : public Transport {
     if (letters_->under_way() || !freight_->empty()) return false;
     letters_->close();
     freight_->close();
+    death_said_->close();
     MPI_Finalize();
     return true;
   }
@@ -336,7 +339,7 @@ class MpiTransport final : public Transport {
         if (letter->news == News::death) dead_.insert(letter->about);
       }
       std::this_thread::sleep_for(idle_rest);
-      // The lowest rank may have died too; or it has spoken, and the letter about it is on its way.
+      // The lowest rank may have died too, or it has spoken and ended.
       const std::vector<int> dead = peers_->dead(stop_was_requested());
       found = std::ranges::count(dead, lowest()) == 0 ? 0 : found + 1;
       if (found == looks) dead_.insert(dead.begin(), dead.end());
@@ -390,8 +393,10 @@ class MpiTransport final : public Transport {
     return other;
   }
 
-  /// Says that `who` has died, and tells the others so.
+  /// Says that `who` has died, and tells the others so: unless a lower rank has, of which they may not hear
+  /// where MPI has ended it.
   void speak(const std::string& who) {
+    if (!death_said_->raise()) return;
     std::string sentence = fmt::format("linnet: [ranks] {} has died", who);
     {
       const std::lock_guard lock(mutex_);
@@ -421,6 +426,7 @@ class MpiTransport final : public Transport {
   std::optional<Letters> letters_;
   std::optional<Freight> freight_;
   std::optional<Peers> peers_;
+  std::optional<SharedFlag> death_said_;
   std::set<int> heard_;  ///< ranks that know of this one's failure
   std::set<int> dead_;
   std::optional<Clock::time_point> failing_;
