@@ -121,9 +121,12 @@ void multiply_twice(Context& context, View<float> c, View<const float> a, const 
 
 /// dw [outputs, inputs] += dyᵀ · x for dy [rows, outputs], x [rows, inputs]; db [outputs] += column sums of
 /// dy (an empty db is left out). The bits do not depend on the threads. With bf16, dy and x are rounded for
-/// the products and sums are f32; machines without fast products of bf16 round nothing.
+/// the products where `rounds_factors`, and sums are f32.
 void accumulate_weight_gradient(Context& context, View<float> dw, View<float> db, View<const float> dy,
                                 View<const float> x, WeightType type = WeightType::f32);
+
+/// Whether products of bf16 make a gradient of that shape faster on this machine.
+bool rounds_factors(std::int64_t rows, std::int64_t outputs, std::int64_t inputs);
 
 /// The nearest weights that `type` can hold, w [outputs, inputs], in place: packing them rounds nothing more.
 void round_weights(View<float> w, WeightType type);

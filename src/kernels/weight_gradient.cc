@@ -188,7 +188,17 @@ constexpr std::int64_t bf16_slice = 1024;
 // Outputs of a task, which depend on the shape alone: oneDNN's sums may depend on them.
 std::int64_t bf16_block(std::int64_t outputs) { return outputs >= 256 ? 64 : 32; }
 
-bool bf16_is_fast(std::int64_t rows) { return rows >= 64 && multiplies_groups(WeightType::bf16); }
+// A gradient of few numbers is summed in f32 over parts of the rows, each by one thread with sums of its own,
+// which are added in order. Blocks of it would be small, and every thread would read all rows.
+constexpr std::int64_t most_numbers_for_parts = 1 << 15;
+constexpr std::int64_t least_part_rows = 1024;
+constexpr std::int64_t most_parts = 16;
+
+// Whether a block of the products of a slice goes to oneDNN's matrix units.
+bool uses_matrix_units(std::int64_t rows, std::int64_t outputs, std::int64_t inputs) {
+  return library_has_matrix_units({WeightType::bf16, std::min(outputs, bf16_block(outputs)),
+                                   std::min(rows, bf16_slice) / 2 * 2, inputs, false, true});
+}
 
 // dw += dyᵀ x in bf16 and db += column sums of dy, slice by slice: both factors are rounded and laid out as
 // the products take them. An odd last row has a row of zeros beside it.
@@ -200,8 +210,7 @@ void add_bf16_products(Context& context, View<float> dw, View<float> db, View<co
   const std::int64_t dy_panels = (outputs + columns - 1) / columns,
                      x_panels = (inputs + columns - 1) / columns;
   const std::int64_t block = bf16_block(outputs);
-  const bool matrix_units = library_has_matrix_units(
-      {WeightType::bf16, std::min(outputs, block), std::min(rows, bf16_slice) / 2 * 2, inputs, false, true});
+  const bool matrix_units = uses_matrix_units(rows, outputs, inputs);
   Workspace workspace(context);
   const std::int64_t most = ((rows + slices - 1) / slices + 2 + 31) / 32 * 32;
   bf16* left = workspace.array<bf16>(outputs * most).data();
@@ -247,12 +256,6 @@ void add_bf16_products(Context& context, View<float> dw, View<float> db, View<co
 std::int64_t gradient_memory(std::int64_t outputs, std::int64_t inputs) {
   return HWY_DYNAMIC_DISPATCH(gradient_memory)(outputs, inputs);
 }
-
-// A gradient of few numbers is summed over parts of the rows, each by one thread with sums of its own, which
-// are added in order. Blocks of it would be small, and every thread would read all rows.
-constexpr std::int64_t most_numbers_for_parts = 1 << 15;
-constexpr std::int64_t least_part_rows = 1024;
-constexpr std::int64_t most_parts = 16;
 
 std::int64_t parts_of(std::int64_t rows, std::int64_t numbers) {
   if (numbers > most_numbers_for_parts) return 1;
@@ -317,12 +320,18 @@ void add_by_blocks(Context& context, View<float> dw, View<float> db, View<const 
 
 }  // namespace
 
+// Without matrix units the products of a small gradient save less than rounding and transposing costs.
+bool rounds_factors(std::int64_t rows, std::int64_t outputs, std::int64_t inputs) {
+  return rows >= 64 && multiplies_groups(WeightType::bf16) &&
+         (outputs * inputs > most_numbers_for_parts || uses_matrix_units(rows, outputs, inputs));
+}
+
 void accumulate_weight_gradient(Context& context, View<float> dw, View<float> db, View<const float> dy,
                                 View<const float> x, WeightType type) {
   const std::int64_t rows = dy.extent(0), outputs = dy.extent(1), inputs = x.extent(1);
   assert(x.extent(0) == rows && dw.extent(0) == outputs && dw.extent(1) == inputs);
   assert(type != WeightType::int8);
-  if (type == WeightType::bf16 && dw.stride(0) == inputs && bf16_is_fast(rows))
+  if (type == WeightType::bf16 && dw.stride(0) == inputs && rounds_factors(rows, outputs, inputs))
     return add_bf16_products(context, dw, db, dy, x);
   const std::int64_t parts = parts_of(rows, outputs * inputs);
   if (parts > 1) return add_by_parts(context, dw, db, dy, x, parts);

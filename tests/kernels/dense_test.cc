@@ -410,7 +410,7 @@ TEST(WeightGradient, IsTheSameWithoutABias) {
 }
 
 /// dw += dyᵀ x in bf16 with its error against the product of the rounded numbers, or of the numbers where
-/// the machine has no fast products of bf16.
+/// nothing is rounded.
 struct Bf16Gradient {
   Tensor dw;
   double error = 0;
@@ -420,9 +420,9 @@ Bf16Gradient bf16_gradient_of(Context& context, std::int64_t rows, std::int64_t 
                               std::int64_t inputs) {
   const Tensor dy = normal({rows, outputs}, 1), x = normal({rows, inputs}, 2);
   Bf16Gradient result{normal({outputs, inputs}, 3)};
-  const bool fast = rows >= 64 && multiplies_groups(WeightType::bf16);
+  const bool rounds = rounds_factors(rows, outputs, inputs);
   const auto rounded = [&](float value) {
-    return static_cast<double>(fast ? to_float(to_bf16(value)) : value);
+    return static_cast<double>(rounds ? to_float(to_bf16(value)) : value);
   };
   std::vector<double> expected;
   for (std::int64_t o = 0; o < outputs; ++o) {
@@ -442,7 +442,7 @@ Bf16Gradient bf16_gradient_of(Context& context, std::int64_t rows, std::int64_t 
 TEST(WeightGradient, InBf16IsTheProductOfTheRoundedNumbers) {
   for (const std::int64_t rows : {1, 64, 65, 1100, 2049})
     for (const auto& [outputs, inputs] :
-         {Extents{1, 1}, Extents{30, 70}, Extents{257, 64}, Extents{70, 130}}) {
+         {Extents{1, 1}, Extents{30, 70}, Extents{257, 64}, Extents{257, 130}, Extents{70, 600}}) {
       SCOPED_TRACE(testing::Message() << rows << " rows, " << outputs << " x " << inputs);
       EXPECT_LT(bf16_gradient_of(any_context(), rows, outputs, inputs).error, 1e-5);
     }
@@ -450,7 +450,7 @@ TEST(WeightGradient, InBf16IsTheProductOfTheRoundedNumbers) {
 }
 
 TEST(WeightGradient, InBf16DoesNotDependOnThreads) {
-  for (const auto& [outputs, inputs] : {Extents{260, 96}, Extents{30, 256}, Extents{97, 130}}) {
+  for (const auto& [outputs, inputs] : {Extents{260, 160}, Extents{30, 256}, Extents{97, 400}}) {
     Context alone(1);
     const Tensor one = bf16_gradient_of(alone, 1500, outputs, inputs).dw;
     for (const int threads : {2, 3, 8}) {
@@ -461,14 +461,19 @@ TEST(WeightGradient, InBf16DoesNotDependOnThreads) {
   }
 }
 
+TEST(WeightGradient, OfManyNumbersIsRoundedWhereBf16IsFast) {
+  EXPECT_EQ(rounds_factors(64, 256, 256), multiplies_groups(WeightType::bf16));
+  EXPECT_FALSE(rounds_factors(63, 256, 256));
+}
+
 TEST(WeightGradient, InBf16KeepsNotANumber) {
-  const Tensor x = normal({200, 40}, 2);
-  Tensor dy = normal({200, 33}, 1), dw = normal({33, 40}, 3);
+  const Tensor x = normal({200, 1100}, 2);
+  Tensor dy = normal({200, 33}, 1), dw = normal({33, 1100}, 3);
   dy.view<float>()(77, 5) = std::numeric_limits<float>::quiet_NaN();
   accumulate_weight_gradient(any_context(), dw.view<float>(), {}, dy.view<float>(), x.view<float>(),
                              WeightType::bf16);
   for (std::int64_t o = 0; o < 33; ++o)
-    for (std::int64_t i = 0; i < 40; ++i) EXPECT_EQ(std::isnan(dw.view<float>()(o, i)), o == 5);
+    for (std::int64_t i = 0; i < 1100; ++i) EXPECT_EQ(std::isnan(dw.view<float>()(o, i)), o == 5);
 }
 
 /// GFLOPS of `plain_product`.
