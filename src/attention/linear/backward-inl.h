@@ -119,14 +119,14 @@ class BackwardSweep : public Sweep<Task> {
   /// G⁺ V⁺ᵀ and φQ φKᵀ of the pairs of an edge.
   EdgeWeights weigh_values(const EdgeTile& tile, std::size_t queries, std::size_t keys) {
     transpose(transposed_, kEdge, v_, ldv_, round_up(keys, kRowBlock), columns_ + 1);
-    const EdgeWeights weights(tile, queries, keys, weights_);
+    const EdgeWeights weights(tile, queries, keys, weights_, this->ahead_);
     weights.multiply(g_, ldv_, transposed_, columns_ + 1);
     if (this->scaled()) weights.scale(this->scales_);
     return weights;
   }
   EdgeWeights weigh_keys(const EdgeTile& tile, std::size_t queries, std::size_t keys) {
     transpose(transposed_, kEdge, k_, ldf_, round_up(keys, kRowBlock), features_);
-    const EdgeWeights weights(tile, queries, keys, weights_);
+    const EdgeWeights weights(tile, queries, keys, weights_, this->ahead_);
     weights.multiply(q_, ldf_, transposed_, features_);
     if (this->scaled()) weights.scale(this->scales_);
     return weights;

@@ -21,8 +21,9 @@ constexpr std::size_t kEdge = kTileRows;
 /// Weights [query, key] of the pairs of one tile, 0 where a query does not see a key; rows kEdge apart.
 class EdgeWeights {
  public:
-  EdgeWeights(const EdgeTile& tile, std::size_t queries, std::size_t keys, float* weights)
-      : tile_(tile), queries_(queries), keys_(keys), weights_(weights) {}
+  /// `ahead` fetches while products run.
+  EdgeWeights(const EdgeTile& tile, std::size_t queries, std::size_t keys, float* weights, Ahead& ahead)
+      : tile_(tile), queries_(queries), keys_(keys), weights_(weights), ahead_(&ahead) {}
 
   /// weights = a aᵀ of the queries' rows [queries, depth] and the keys' transposed ones [depth, kEdge].
   HWY_NOINLINE void multiply(const float* a, std::size_t lda, const float* keys_transposed,
@@ -36,7 +37,7 @@ class EdgeWeights {
         for_each_panel(
             linnet::HWY_NAMESPACE::Multiply<Left::plain>{weights_ + row * kEdge + begin, kEdge, a + row * lda,
                                                          lda, keys_transposed + begin, kEdge, kRowBlock,
-                                                         depth},
+                                                         depth, ahead_},
             end - begin);
       for (std::size_t i = row; i < row + kRowBlock; ++i) {
         const std::uint32_t seen = i < queries_ ? tile_.seen[i] : 0;
@@ -78,11 +79,11 @@ class EdgeWeights {
     for (std::size_t row = 0; row < queries_; row += kRowBlock) {
       const auto [first, last] = keys_of(row);
       if (first < last)
-        for_each_panel(linnet::HWY_NAMESPACE::Multiply<Left::plain, Into::add>{result + row * ldr, ldr,
-                                                                               weights_ + row * kEdge + first,
-                                                                               kEdge, x + first * ldx, ldx,
-                                                                               kRowBlock, last - first},
-                       columns);
+        for_each_panel(
+            linnet::HWY_NAMESPACE::Multiply<Left::plain, Into::add>{
+                result + row * ldr, ldr, weights_ + row * kEdge + first, kEdge, x + first * ldx, ldx,
+                kRowBlock, last - first, ahead_},
+            columns);
     }
   }
 
@@ -96,7 +97,7 @@ class EdgeWeights {
         for_each_panel(
             linnet::HWY_NAMESPACE::Multiply<Left::transposed, Into::add>{
                 result + row * ldr, ldr, weights_ + first * kEdge + row, kEdge, x + first * ldx, ldx,
-                kRowBlock, last - first},
+                kRowBlock, last - first, ahead_},
             columns);
     }
   }
@@ -151,6 +152,7 @@ class EdgeWeights {
   const EdgeTile& tile_;
   std::size_t queries_, keys_;
   float* weights_;
+  Ahead* ahead_;
 };
 
 }  // namespace linnet::HWY_NAMESPACE

@@ -127,19 +127,23 @@ std::int64_t column_blocks(const AttentionSizes& sizes) {
 }
 
 // Heads that one task sweeps side by side. Their rows lie beside each other in memory: together they use what
-// one alone would fetch in vain, lines as well as address translations. Their states must fit the
-// second-level cache, and every thread should find a task. Heads do not meet, so the grouping changes no bit.
+// one alone would fetch in vain, lines as well as address translations. What a step touches of their states
+// must fit the second-level cache, and every thread should find a task. Heads do not meet, so the grouping
+// changes no bit.
 std::int64_t head_group(const Context& context, const AttentionSizes& sizes, std::int64_t features,
                         const Mask& mask) {
-  constexpr std::int64_t cache_floats = 1 << 17;
-  std::int64_t states = 1;
+  constexpr std::int64_t cache_floats = 1 << 17, most_floats = 1 << 22;
+  const std::int64_t state = features * sizes.value_dim;
+  std::int64_t sums = 1, touched = 1;
   if (sizes.queries > 0 && (mask.kind() == Mask::Kind::window || mask.kind() == Mask::Kind::intervals)) {
-    // A state for every chunk of what a query sees.
+    // A sum for every chunk of what a query sees. A step touches those that a chunk enters and leaves, and
+    // what lies between.
     const Mask::Interval seen = mask.interval(0, sizes.queries / 2, sizes.keys);
-    states += (seen.end - seen.begin) / kTileRows;
+    sums += (seen.end - seen.begin) / kTileRows;
+    touched = std::min<std::int64_t>(sums, 6);
   }
   const std::int64_t fitting =
-      std::max<std::int64_t>(1, cache_floats / (features * sizes.value_dim * states));
+      std::max<std::int64_t>(1, std::min(cache_floats / (state * touched), most_floats / (state * sums)));
   const std::int64_t shared = std::max<std::int64_t>(1, sizes.batch * sizes.heads / context.threads());
   return std::min({fitting, shared, sizes.heads});
 }

@@ -256,7 +256,7 @@ class ForwardSweep : public Sweep<ForwardSweep> {
     const auto keys = static_cast<std::size_t>(tile.others.end - tile.others.begin);
     load_others(tile.others, round_up(keys, kRowBlock));
     transpose(k_transposed_, chunk_, k_, ldf_, round_up(keys, kRowBlock), features_);
-    const EdgeWeights weights(tile, count, keys, p_);
+    const EdgeWeights weights(tile, count, keys, p_, ahead_);
     weights.multiply(q_, ldf_, k_transposed_, features_);
     if (scaled()) {
       raise_highest(tile, count);

@@ -252,7 +252,9 @@ class Sweep {
   /// next step of the first one.
   HWY_NOINLINE void fetch_next(const SweepStep& step) {
     const bool triangle = !tiles_.empty() && tiles_.front().triangle;
-    ahead_.start(triangle ? fetches(Task::kProducts, Task::kProducts, 1) : fetches(0, Task::kProducts, 0));
+    const std::size_t others = tiles_.size() - (triangle ? 1 : 0);
+    ahead_.start((triangle ? fetches(Task::kProducts, Task::kProducts, 1) : fetches(0, Task::kProducts, 0)) +
+                 others * fetches_of_tile());
     const bool turns = head_ + 1 == heads_;
     if (turns && &step == &plan_.steps().back()) return;
     const std::size_t head = turns ? 0 : head_ + 1;
@@ -275,6 +277,14 @@ class Sweep {
     return std::max<std::size_t>(1, triangles * fetches_of(chunk_, kPad, features, Ahead::kSteps) +
                                         of_rows * fetches_of(chunk_, columns, features, Ahead::kSteps) +
                                         of_columns * fetches_of(features, columns, chunk_, Ahead::kSteps));
+  }
+
+  /// The same of a tile of an edge, of which about half the pairs are computed.
+  std::size_t fetches_of_tile() const {
+    return (fetches_of(kEdge, kPad, static_cast<std::size_t>(call_.features), Ahead::kSteps) +
+            fetches_of(kEdge, static_cast<std::size_t>(block_.last_column - block_.first_column), kEdge,
+                       Ahead::kSteps)) /
+           2;
   }
 
   std::vector<DecayPowers> decay_;
