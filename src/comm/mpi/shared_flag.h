@@ -1,8 +1,6 @@
 #pragma once
 
-#include <mpi.h>
-
-#include <atomic>
+#include <memory>
 
 namespace linnet {
 
@@ -11,6 +9,7 @@ namespace linnet {
 class SharedFlag {
  public:
   explicit SharedFlag(bool apart = false);  ///< collective over all ranks, `apart` alike
+  ~SharedFlag();
   SharedFlag(const SharedFlag&) = delete;
   SharedFlag& operator=(const SharedFlag&) = delete;
 
@@ -20,9 +19,8 @@ class SharedFlag {
   void close();  ///< before MPI_Finalize; collective over all ranks
 
  private:
-  std::atomic<int> own_ = 0;
-  std::atomic<int>* flag_ = &own_;
-  MPI_Win window_ = MPI_WIN_NULL;
+  class Impl;
+  std::unique_ptr<Impl> impl_;
 };
 
 }  // namespace linnet
