@@ -188,12 +188,6 @@ constexpr std::int64_t bf16_slice = 1024;
 // Outputs of a task, which depend on the shape alone: oneDNN's sums may depend on them.
 std::int64_t bf16_block(std::int64_t outputs) { return outputs >= 256 ? 64 : 32; }
 
-// A gradient of few numbers is summed in f32 over parts of the rows, each by one thread with sums of its own,
-// which are added in order. Blocks of it would be small, and every thread would read all rows.
-constexpr std::int64_t most_numbers_for_parts = 1 << 15;
-constexpr std::int64_t least_part_rows = 1024;
-constexpr std::int64_t most_parts = 16;
-
 // Whether a block of the products of a slice goes to oneDNN's matrix units.
 bool uses_matrix_units(std::int64_t rows, std::int64_t outputs, std::int64_t inputs) {
   return library_has_matrix_units({WeightType::bf16, std::min(outputs, bf16_block(outputs)),
@@ -256,6 +250,12 @@ void add_bf16_products(Context& context, View<float> dw, View<float> db, View<co
 std::int64_t gradient_memory(std::int64_t outputs, std::int64_t inputs) {
   return HWY_DYNAMIC_DISPATCH(gradient_memory)(outputs, inputs);
 }
+
+// A gradient of few numbers is summed in f32 over parts of the rows, each by one thread with sums of its own,
+// which are added in order. Blocks of it would be small, and every thread would read all rows.
+constexpr std::int64_t most_numbers_for_parts = 1 << 15;
+constexpr std::int64_t least_part_rows = 1024;
+constexpr std::int64_t most_parts = 16;
 
 std::int64_t parts_of(std::int64_t rows, std::int64_t numbers) {
   if (numbers > most_numbers_for_parts) return 1;

@@ -441,16 +441,20 @@ Bf16Gradient bf16_gradient_of(Context& context, std::int64_t rows, std::int64_t 
 
 TEST(WeightGradient, InBf16IsTheProductOfTheRoundedNumbers) {
   for (const std::int64_t rows : {1, 64, 65, 1100, 2049})
-    for (const auto& [outputs, inputs] :
-         {Extents{1, 1}, Extents{30, 70}, Extents{257, 64}, Extents{257, 130}, Extents{70, 600}}) {
+    for (const auto& [outputs, inputs] : {Extents{1, 1}, Extents{30, 70}, Extents{257, 64}, Extents{70, 130},
+                                          Extents{257, 130}, Extents{70, 600}}) {
       SCOPED_TRACE(testing::Message() << rows << " rows, " << outputs << " x " << inputs);
       EXPECT_LT(bf16_gradient_of(any_context(), rows, outputs, inputs).error, 1e-5);
     }
-  for_every_target([] { EXPECT_LT(bf16_gradient_of(any_context(), 131, 37, 70).error, 1e-5); });
+  for_every_target([] {
+    EXPECT_LT(bf16_gradient_of(any_context(), 131, 37, 70).error, 1e-5);
+    EXPECT_LT(bf16_gradient_of(any_context(), 131, 37, 970).error, 1e-5);
+  });
 }
 
 TEST(WeightGradient, InBf16DoesNotDependOnThreads) {
-  for (const auto& [outputs, inputs] : {Extents{260, 160}, Extents{30, 256}, Extents{97, 400}}) {
+  for (const auto& [outputs, inputs] :
+       {Extents{260, 96}, Extents{30, 256}, Extents{97, 130}, Extents{260, 160}, Extents{97, 400}}) {
     Context alone(1);
     const Tensor one = bf16_gradient_of(alone, 1500, outputs, inputs).dw;
     for (const int threads : {2, 3, 8}) {
@@ -467,13 +471,15 @@ TEST(WeightGradient, OfManyNumbersIsRoundedWhereBf16IsFast) {
 }
 
 TEST(WeightGradient, InBf16KeepsNotANumber) {
-  const Tensor x = normal({200, 1100}, 2);
-  Tensor dy = normal({200, 33}, 1), dw = normal({33, 1100}, 3);
-  dy.view<float>()(77, 5) = std::numeric_limits<float>::quiet_NaN();
-  accumulate_weight_gradient(any_context(), dw.view<float>(), {}, dy.view<float>(), x.view<float>(),
-                             WeightType::bf16);
-  for (std::int64_t o = 0; o < 33; ++o)
-    for (std::int64_t i = 0; i < 1100; ++i) EXPECT_EQ(std::isnan(dw.view<float>()(o, i)), o == 5);
+  for (const std::int64_t inputs : {40, 1100}) {
+    const Tensor x = normal({200, inputs}, 2);
+    Tensor dy = normal({200, 33}, 1), dw = normal({33, inputs}, 3);
+    dy.view<float>()(77, 5) = std::numeric_limits<float>::quiet_NaN();
+    accumulate_weight_gradient(any_context(), dw.view<float>(), {}, dy.view<float>(), x.view<float>(),
+                               WeightType::bf16);
+    for (std::int64_t o = 0; o < 33; ++o)
+      for (std::int64_t i = 0; i < inputs; ++i) EXPECT_EQ(std::isnan(dw.view<float>()(o, i)), o == 5);
+  }
 }
 
 /// GFLOPS of `plain_product`.

@@ -136,8 +136,8 @@ std::int64_t head_group(const Context& context, const AttentionSizes& sizes, std
   const std::int64_t state = features * sizes.value_dim;
   std::int64_t sums = 1, touched = 1;
   if (sizes.queries > 0 && (mask.kind() == Mask::Kind::window || mask.kind() == Mask::Kind::intervals)) {
-    // A sum for every chunk of what a query sees. A step touches those that a chunk enters and leaves, and
-    // what lies between.
+    // A sum for every chunk of what a query sees. A step touches six at most: those that a chunk enters and
+    // leaves, and what lies between.
     const Mask::Interval seen = mask.interval(0, sizes.queries / 2, sizes.keys);
     sums += (seen.end - seen.begin) / kTileRows;
     touched = std::min<std::int64_t>(sums, 6);

@@ -252,9 +252,8 @@ class Sweep {
   /// next step of the first one.
   HWY_NOINLINE void fetch_next(const SweepStep& step) {
     const bool triangle = !tiles_.empty() && tiles_.front().triangle;
-    const std::size_t others = tiles_.size() - (triangle ? 1 : 0);
-    ahead_.start((triangle ? fetches(Task::kProducts, Task::kProducts, 1) : fetches(0, Task::kProducts, 0)) +
-                 others * fetches_of_tile());
+    ahead_.start(triangle ? fetches(Task::kProducts, Task::kProducts, 1, tiles_.size() - 1)
+                          : fetches(0, Task::kProducts, 0, tiles_.size()));
     const bool turns = head_ + 1 == heads_;
     if (turns && &step == &plan_.steps().back()) return;
     const std::size_t head = turns ? 0 : head_ + 1;
@@ -265,26 +264,24 @@ class Sweep {
   }
   /// The same for the chunk `ordinal`, which a state takes in.
   HWY_NOINLINE void fetch_next(std::int64_t ordinal) {
-    ahead_.start(fetches(0, 0, 1));
+    ahead_.start(fetches(0, 0, 1, 0));
     const bool turns = head_ + 1 == heads_;
     if (turns && ordinal + 1 == plan_.chunks()) return;
     task().fetch_others(turns ? 0 : head_ + 1, plan_.chunk(turns ? ordinal + 1 : ordinal));
   }
-  /// How often products fetch: triangles within a chunk, its rows with a state, its columns into one.
-  std::size_t fetches(std::size_t triangles, std::size_t of_rows, std::size_t of_columns) const {
+  /// How often products fetch: triangles within a chunk, its rows with a state, its columns into one, tiles
+  /// of edges, of which about half the pairs are computed.
+  std::size_t fetches(std::size_t triangles, std::size_t of_rows, std::size_t of_columns,
+                      std::size_t tiles) const {
     const auto features = static_cast<std::size_t>(call_.features),
                columns = static_cast<std::size_t>(block_.last_column - block_.first_column);
+    const std::size_t of_tile = (fetches_of(kEdge, kPad, features, Ahead::kSteps) +
+                                 fetches_of(kEdge, columns, kEdge, Ahead::kSteps)) /
+                                2;
     return std::max<std::size_t>(1, triangles * fetches_of(chunk_, kPad, features, Ahead::kSteps) +
                                         of_rows * fetches_of(chunk_, columns, features, Ahead::kSteps) +
-                                        of_columns * fetches_of(features, columns, chunk_, Ahead::kSteps));
-  }
-
-  /// The same of a tile of an edge, of which about half the pairs are computed.
-  std::size_t fetches_of_tile() const {
-    return (fetches_of(kEdge, kPad, static_cast<std::size_t>(call_.features), Ahead::kSteps) +
-            fetches_of(kEdge, static_cast<std::size_t>(block_.last_column - block_.first_column), kEdge,
-                       Ahead::kSteps)) /
-           2;
+                                        of_columns * fetches_of(features, columns, chunk_, Ahead::kSteps) +
+                                        tiles * of_tile);
   }
 
   std::vector<DecayPowers> decay_;
