@@ -87,13 +87,14 @@ Visible visible_of(const Plan::Block& block, const std::vector<Mask::Interval>& 
 }
 
 /// The rows that block `index` has and the one before it has not, of the head's queries and values.
-softmax::RowsToCome rows_to_come(const Call& call, std::int64_t round, std::int64_t b, std::int64_t h,
-                                 std::int64_t index) {
+std::array<softmax::RowsToCome, 3> rows_to_come(const Call& call, std::int64_t round, std::int64_t b,
+                                                std::int64_t h, std::int64_t index) {
   const auto [first, end] = call.plan.queries(b, index);
   const auto rows = [&](const View<const float>& x) {
     return InputRows{reinterpret_cast<const std::byte*>(x.at(b, 0, h)), x.stride(1), x.extent(3), DType::f32};
   };
-  return {rows(call.query), rows(call.value), call.plan.order(round, b, h) + first, end - first};
+  const std::int64_t* places = call.plan.order(round, b, h) + first;
+  return {{{rows(call.query), end - first, places}, {rows(call.value), end - first, places}}};
 }
 
 /// One block's queries in one round, of which the first one writes and the others merge. The next block may

@@ -127,13 +127,25 @@ struct Seeing {
   }
 };
 
+/// At least how often `add_pairs` fetches ahead, but for the few pairs at the edges of a mask.
+HWY_INLINE std::size_t fetches_of(const Pairs& pairs, const Sight& sight, bool constant_keys) {
+  constexpr auto steps = static_cast<std::int64_t>(Ahead::kSteps);
+  const Span some = sight.any();
+  const std::int64_t keys = some.end - some.begin, queries = sight.vectors * kLanes;
+  const std::int64_t of_scores = (pairs.head_dim + pairs.value_dim) / steps * (keys / kBlockRows);
+  const std::int64_t of_keys = 2 * (keys / kBlockRows) * (queries / steps);
+  const std::int64_t of_queries = queries / kBlockRows * (keys / steps);
+  return static_cast<std::size_t>(
+      std::max<std::int64_t>(1, of_scores + (of_queries + (constant_keys ? 0 : of_keys)) / 2));
+}
+
 /// One panel of queries with one tile of keys.
 void add_pairs(const Pairs& pairs, std::int64_t panel, std::int64_t queries, const Sight& sight,
-               bool constant_keys) {
+               bool constant_keys, Ahead& ahead) {
   scores(sight, pairs.head_dim, pairs.keys, pairs.head_width,
-         pairs.query_columns + panel * pairs.head_dim * kPanel, pairs.probabilities);
+         pairs.query_columns + panel * pairs.head_dim * kPanel, pairs.probabilities, &ahead);
   scores(sight, pairs.value_dim, pairs.values, pairs.value_width,
-         pairs.grad_out_columns + panel * pairs.value_dim * kPanel, pairs.grad_scores);
+         pairs.grad_out_columns + panel * pairs.value_dim * kPanel, pairs.grad_scores, &ahead);
   probabilities(pairs, panel, sight);
 
   const float* query = pairs.query + panel * kPanel * pairs.head_width;
@@ -152,25 +164,27 @@ void add_pairs(const Pairs& pairs, std::int64_t panel, std::int64_t queries, con
     const auto terms = [&](std::int64_t r, std::int64_t count) {
       return Span{seeing.first[rows.begin + r], seeing.end[rows.begin + r + count - 1]};
     };
-    multiply<Left::plain, Start::add>(
-        rows.end - rows.begin, value_vectors, terms, pairs.probabilities + rows.begin * kPanel, kPanel,
-        grad_out, pairs.value_width, pairs.grad_values + rows.begin * pairs.value_width, pairs.value_width);
+    multiply<Left::plain, Start::add>(rows.end - rows.begin, value_vectors, terms,
+                                      pairs.probabilities + rows.begin * kPanel, kPanel, grad_out,
+                                      pairs.value_width, pairs.grad_values + rows.begin * pairs.value_width,
+                                      pairs.value_width, &ahead);
     multiply<Left::plain, Start::add>(
         rows.end - rows.begin, head_vectors, terms, pairs.grad_scores + rows.begin * kPanel, kPanel, query,
-        pairs.head_width, pairs.grad_keys + rows.begin * pairs.head_width, pairs.head_width);
+        pairs.head_width, pairs.grad_keys + rows.begin * pairs.head_width, pairs.head_width, &ahead);
   }
   const auto seen = [&](std::int64_t i, std::int64_t count) {
     return Span{sight.begin[i], sight.end[i + count - 1]};
   };
   multiply<Left::transposed, Start::add>(
       queries, head_vectors, seen, pairs.grad_scores, kPanel, pairs.keys, pairs.head_width,
-      pairs.grad_query + panel * kPanel * pairs.head_width, pairs.head_width);
+      pairs.grad_query + panel * kPanel * pairs.head_width, pairs.head_width, &ahead);
 }
 
 /// to[i] += scale · from[i] for rows.
 HWY_INLINE void add_rows(std::int64_t count, std::int64_t dim, const float* from, std::int64_t width,
                          const OutputRows& to, float scale) {
   for (std::int64_t i = 0; i < count; ++i) {
+    tiles::fetch_row(to, std::min(i + tiles::kRowsAhead, count - 1));
     float* row = to.floats() + i * to.stride;
     for (std::int64_t e = 0; e < dim; ++e) row[e] += scale * from[i * width + e];
   }
@@ -210,46 +224,61 @@ void backward_block_of(Context& own, const BackwardBlock& block) {
   pairs.probabilities = take((kKeyTile + kRowSlack) * kPanel);
   pairs.grad_scores = take((kKeyTile + kRowSlack) * kPanel);
 
+  float* out = take(pairs.value_width);
   std::fill_n(pairs.grad_query, chunk * pairs.head_width, 0.0f);
   std::fill_n(pairs.log_sum, chunk, 0.0f);
   std::fill_n(pairs.correction, chunk, 0.0f);
-  pack_rows(pairs.query, pairs.head_width, block.query, block.count, pairs.head_width);
-  pack_rows(pairs.grad_out, pairs.value_width, block.grad_out, block.count, pairs.value_width);
-  for (std::int64_t i = 0; i < block.count * pairs.head_width; ++i) pairs.query[i] *= block.scale;
-  // Every gradient is linear in P dO: dO takes the factor of P, and D = rowsum(dO ∘ O) with it.
-  for (std::int64_t i = 0; block.weight != nullptr && i < block.count; ++i)
-    for (std::int64_t m = 0; m < pairs.value_dim; ++m)
-      pairs.grad_out[i * pairs.value_width + m] *= block.weight[i];
   const auto queries_of = [&](std::int64_t p) { return std::min(kPanel, block.count - p * kPanel); };
-  for (std::int64_t p = 0; p < panels; ++p) {
-    const std::int64_t at = p * kPanel;
-    transpose_rows(queries_of(p), pairs.head_dim, pairs.query + at * pairs.head_width, pairs.head_width,
-                   pairs.query_columns + at * pairs.head_dim);
-    transpose_rows(queries_of(p), pairs.value_dim, pairs.grad_out + at * pairs.value_width, pairs.value_width,
+  const auto read_queries = [&](std::int64_t p) HWY_ATTR {
+    const std::int64_t at = p * kPanel, count = queries_of(p);
+    float* query = pairs.query + at * pairs.head_width;
+    float* grad_out = pairs.grad_out + at * pairs.value_width;
+    pack_rows(query, pairs.head_width, block.query.from(at), count, pairs.head_width);
+    pack_rows(grad_out, pairs.value_width, block.grad_out.from(at), count, pairs.value_width);
+    for (std::int64_t i = 0; i < count * pairs.head_width; ++i) query[i] *= block.scale;
+    // Every gradient is linear in P dO: dO takes the factor of P, and D = rowsum(dO ∘ O) with it.
+    for (std::int64_t i = 0; block.weight != nullptr && i < count; ++i)
+      for (std::int64_t m = 0; m < pairs.value_dim; ++m)
+        grad_out[i * pairs.value_width + m] *= block.weight[at + i];
+    transpose_rows(count, pairs.head_dim, query, pairs.head_width, pairs.query_columns + at * pairs.head_dim);
+    transpose_rows(count, pairs.value_dim, grad_out, pairs.value_width,
                    pairs.grad_out_columns + at * pairs.value_dim);
-  }
-  for (std::int64_t i = 0; i < block.count; ++i) {
-    pairs.log_sum[i] = block.normaliser[i * block.normaliser_stride];
-    pack_rows(pairs.values, pairs.value_width, block.out.from(i), 1, pairs.value_width);
-    pairs.correction[i] = dot(pairs.value_dim, pairs.values, pairs.grad_out + i * pairs.value_width);
-  }
+    for (std::int64_t i = 0; i < count; ++i) {
+      pairs.log_sum[at + i] = block.normaliser[(at + i) * block.normaliser_stride];
+      pack_rows(out, pairs.value_width, block.out.from(at + i), 1, pairs.value_width);
+      pairs.correction[at + i] = dot(pairs.value_dim, out, grad_out + i * pairs.value_width);
+    }
+  };
 
   const KeyRange& range = block.keys;
   const bool constant_keys = block.grad_key.data == nullptr;
   Sight sight;
+  Ahead ahead;
   HWY_ALIGN std::uint8_t seen[kKeyTile * kPanel];
-  const auto add_grad_query = [&]() HWY_ATTR {
-    add_rows(block.count, pairs.head_dim, pairs.grad_query, pairs.head_width, block.grad_query, block.scale);
+  bool read[kMaxQueries / kPanel] = {};
+  bool open[kMaxQueries / kPanel] = {};  // whether a panel has sums that are not added to its gradient
+  const auto add_grad_query = [&](std::int64_t p) HWY_ATTR {
+    float* sums = pairs.grad_query + p * kPanel * pairs.head_width;
+    add_rows(queries_of(p), pairs.head_dim, sums, pairs.head_width, block.grad_query.from(p * kPanel),
+             block.scale);
+    std::fill_n(sums, kPanel * pairs.head_width, 0.0f);
+    open[p] = false;
   };
   for (std::int64_t j = 0; j < range.count; j += kKeyTile) {
-    const std::int64_t count = std::min(kKeyTile, range.count - j);
-    if (j > 0 && j % kKeyGroup == 0) {
-      add_grad_query();
-      std::fill_n(pairs.grad_query, chunk * pairs.head_width, 0.0f);
-    }
+    const std::int64_t count = std::min(kKeyTile, range.count - j), end = range.first + j + count;
+    const bool closes = end == range.first + range.count || (j + kKeyTile) % kKeyGroup == 0;
+    const std::int64_t next = j + count, rows_ahead = std::min(range.count - next, kKeyTile);
+    std::int64_t first = 0;  // the panels that see some of the tile's keys, if no boolean mask hides them
+    while (first < panels &&
+           block.sees.interval[first * kPanel + queries_of(first) - 1].end <= range.first + j)
+      ++first;
+    std::int64_t last = first;
+    while (last < panels && block.sees.interval[last * kPanel].begin < end) ++last;
     bool packed = false;
-    for (std::int64_t p = 0; p < panels; ++p) {
+    for (std::int64_t p = first; p < last; ++p) {
       if (!look(block.sees, p * kPanel, queries_of(p), range.first + j, count, seen, sight)) continue;
+      if (!read[p]) read_queries(p);
+      read[p] = open[p] = true;
       if (!packed) {
         pack_rows(pairs.keys, pairs.head_width, range.key.from(j), count, pairs.head_width);
         pack_rows(pairs.values, pairs.value_width, range.value.from(j), count, pairs.value_width);
@@ -257,13 +286,33 @@ void backward_block_of(Context& own, const BackwardBlock& block) {
         std::fill_n(pairs.grad_values, kKeyTile * pairs.value_width, 0.0f);
         packed = true;
       }
-      add_pairs(pairs, p, queries_of(p), sight, constant_keys);
+      // What is read next is asked for while the products run: the gradients that this tile and this panel
+      // add to, the rows of the next tile and of the next panel.
+      const bool done = closes || block.sees.interval[p * kPanel + queries_of(p) - 1].end <= end;
+      const auto share = [&](std::int64_t rows) {
+        return Mask::Interval{rows * (p - first) / (last - first), rows * (p + 1 - first) / (last - first)};
+      };
+      ahead.start(fetches_of(pairs, sight, constant_keys));
+      if (!constant_keys) {
+        fetch_apart(ahead, block.grad_key.from(j), share(count));
+        fetch_apart(ahead, block.grad_value.from(j), share(count));
+      }
+      if (done) fetch_apart(ahead, block.grad_query, {p * kPanel, p * kPanel + queries_of(p)});
+      fetch_apart(ahead, range.key.from(next), share(rows_ahead));
+      fetch_apart(ahead, range.value.from(next), share(rows_ahead));
+      if (p + 1 < panels && !read[p + 1]) {
+        for (const InputRows& rows : {block.query, block.grad_out, block.out})
+          fetch_apart(ahead, rows, {(p + 1) * kPanel, (p + 1) * kPanel + queries_of(p + 1)});
+      }
+      add_pairs(pairs, p, queries_of(p), sight, constant_keys, ahead);
+      if (done) add_grad_query(p);
     }
+    for (std::int64_t p = 0; closes && p < panels; ++p)
+      if (open[p]) add_grad_query(p);
     if (constant_keys || !packed) continue;
     add_rows(count, pairs.head_dim, pairs.grad_keys, pairs.head_width, block.grad_key.from(j), 1.0f);
     add_rows(count, pairs.value_dim, pairs.grad_values, pairs.value_width, block.grad_value.from(j), 1.0f);
   }
-  add_grad_query();
 }
 
 void add_probabilities_of(Context& own, const BackwardBlock& block, double* sums) {

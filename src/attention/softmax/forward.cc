@@ -117,11 +117,16 @@ template <int N>
 HWY_INLINE void add_weighted_values(const Walk& walk, const Sight& sight, std::int64_t v, float* out,
                                     Ahead& ahead) {
   constexpr int R = kRowsOf<N>;
-  std::size_t depth[N];
-  for (int n = 0; n < N; ++n) depth[n] = static_cast<std::size_t>(sight.last(v + n));
+  std::size_t first[N], depth[N];
+  for (int n = 0; n < N; ++n) {
+    first[n] = static_cast<std::size_t>(sight.first(v + n));
+    depth[n] = static_cast<std::size_t>(sight.last(v + n));
+  }
+  // The weights are 0 from the first vector's first key on.
+  if (first[N - 1] > depth[0]) std::fill_n(first, N, first[0]);
   for (std::int64_t m = 0; m < walk.value_dim; m += R) {
     multiply_tile<R, N, Left::transposed, Start::rescale>(
-        sight.first(v), depth, walk.values + m, walk.value_rows, walk.scores + v * kLanes, kPanel,
+        first, depth, walk.values + m, walk.value_rows, walk.scores + v * kLanes, kPanel,
         out + m * kPanel + v * kLanes, kPanel, walk.decay + v * kLanes, &ahead);
   }
 }
@@ -145,23 +150,23 @@ HWY_NOINLINE void add_masked_values(const Walk& walk, const Sight& sight, float*
   }
 }
 
-/// About how often `attend` fetches ahead.
+/// At least how often `attend` fetches ahead.
 HWY_INLINE std::size_t fetches_of(const Walk& walk, const Sight& sight) {
-  const auto steps = [](std::int64_t depth) {
-    return (depth + static_cast<std::int64_t>(Ahead::kSteps) - 1) / static_cast<std::int64_t>(Ahead::kSteps);
-  };
+  constexpr auto steps = static_cast<std::int64_t>(Ahead::kSteps);
   const Span some = sight.any();
   const std::int64_t keys = some.end - some.begin;
-  return static_cast<std::size_t>(1 + keys / kBlockRows * steps(walk.head_dim) +
-                                  walk.value_dim / kBlockRows * steps(keys));
+  return static_cast<std::size_t>(std::max<std::int64_t>(
+      1, keys / kBlockRows * (walk.head_dim / steps) + walk.value_dim / kBlockRows * (keys / steps)));
 }
 
 /// Has the products of panel p, of `panels`, fetch its share of the rows to come.
-HWY_INLINE void fetch_to_come(Ahead& ahead, const RowsToCome& rows, std::int64_t p, std::int64_t panels) {
-  const std::int64_t begin = rows.count * p / panels, end = rows.count * (p + 1) / panels;
-  for (const InputRows& of : {rows.first, rows.second})
-    ahead.add(of.data, of.stride * of.element(), static_cast<std::size_t>(end - begin),
-              static_cast<std::size_t>(of.columns * of.element()), rows.places + begin);
+HWY_INLINE void fetch_to_come(Ahead& ahead, const ForwardBlock& block, std::int64_t p, std::int64_t panels) {
+  for (const auto& [rows, count, places] : block.to_come) {
+    const std::int64_t begin = count * p / panels, end = count * (p + 1) / panels;
+    ahead.add(places != nullptr ? rows.data : rows.at(begin), rows.stride * rows.element(),
+              static_cast<std::size_t>(end - begin), static_cast<std::size_t>(rows.columns * rows.element()),
+              places != nullptr ? places + begin : nullptr);
+  }
 }
 
 /// One panel of queries takes in the tile's keys, of which there are `keys`.
@@ -288,7 +293,6 @@ void forward_block_of(Context& own, const ForwardBlock& block) {
   };
   Sight sight;
   Ahead ahead;
-  std::int64_t coming = 0;  // the panel whose products fetch the next share of the rows to come
   HWY_ALIGN std::uint8_t seen[kKeyTile * kPanel];
   const auto walk_over = [&](const KeyRange& range, const Visible& visible, const Span& all) HWY_ATTR {
     std::int64_t first = 0;
@@ -322,10 +326,8 @@ void forward_block_of(Context& own, const ForwardBlock& block) {
         fetch_apart(ahead, range.value, share);
         if (p + 1 < panels && !read[p + 1])
           fetch_apart(ahead, block.query, {(p + 1) * kPanel, (p + 1) * kPanel + queries_of(p + 1)});
-        if (coming == p) {
-          fetch_to_come(ahead, block.to_come, p, panels);
-          ++coming;
-        }
+        if (&range == &block.fresh && visible.interval[p * kPanel + queries_of(p) - 1].end <= j + keys)
+          fetch_to_come(ahead, block, p, panels);
         attend(walk, p, sight, keys, values, ahead);
         groups.open[p] = met[p] = true;
       }
@@ -375,6 +377,15 @@ void forward_block(Context& own, const ForwardBlock& block) {
 std::int64_t queries_in_block(std::int64_t head_dim, std::int64_t value_dim) {
   const std::int64_t dims = head_dim + value_dim;
   return dims <= 256 ? kMaxQueries : dims <= 512 ? 4 * kPanel : dims <= 2048 ? 2 * kPanel : kPanel;
+}
+
+std::array<RowsToCome, 3> first_rows(const ForwardBlock& block) {
+  const KeyRange& keys = block.fresh;
+  const std::int64_t first = block.sees_fresh.interval[0].begin / kKeyTile * kKeyTile;
+  const std::int64_t count = std::clamp<std::int64_t>(keys.count - first, 0, kKeyTile);
+  return {{{block.query, std::min(block.count, kPanel)},
+           {keys.key.from(first), count},
+           {keys.value.from(first), count}}};
 }
 
 std::int64_t queries_in_task(std::int64_t head_dim, std::int64_t value_dim, std::int64_t heads,

@@ -109,22 +109,18 @@ void SoftmaxAttention::forward(Context& context, const AttentionOutputs& outputs
       softmax::queries_in_task(sizes.head_dim, sizes.value_dim, sizes.batch * sizes.heads, sizes.queries);
   const std::int64_t blocks = blocks_of(sizes.queries, size);
   const Sights sights(context, inputs.mask, sizes);
-  parallel_for(context, sizes.batch * sizes.heads * blocks, [&](Context& own, std::int64_t item) {
-    const std::int64_t entries = sizes.batch * sizes.heads, b = item % entries / sizes.heads,
-                       h = item % sizes.heads;
-    // The last blocks, which see the most keys under a causal mask, come first: threads end together.
-    const std::int64_t first = (blocks - 1 - item / entries) * size;
+  const auto block_of = [&](std::int64_t b, std::int64_t h, std::int64_t first,
+                            std::span<Mask::Interval> intervals) {
     softmax::ForwardBlock block;
     block.head_dim = sizes.head_dim;
     block.value_dim = sizes.value_dim;
     block.scale = scale_of(sizes.head_dim);
     block.query = rows_of(inputs.query, b, h).from(first);
     block.count = std::min(size, sizes.queries - first);
-    std::array<Mask::Interval, softmax::kMaxQueries> intervals;
     if (initial) {
       block.cached = initial->head(b, h);
-      block.sees_cached = sights.cached({intervals.data(), static_cast<std::size_t>(block.count)}, b, first,
-                                        block.cached.count);
+      block.sees_cached =
+          sights.cached(intervals.first(static_cast<std::size_t>(block.count)), b, first, block.cached.count);
     }
     block.fresh = keys_of(inputs, b, h, 0, sizes.keys);
     block.sees_fresh = sights.own(b, first);
@@ -134,7 +130,27 @@ void SoftmaxAttention::forward(Context& context, const AttentionOutputs& outputs
       block.normaliser = outputs.normaliser.at(b, first, h);
       block.normaliser_stride = outputs.normaliser.stride(1);
     }
-    softmax::forward_block(own, block);
+    return block;
+  };
+  // Where there are many blocks a thread takes those of a few heads one after the other: each has the rows of
+  // the next one fetched.
+  constexpr std::int64_t most_heads = 8, fewest_tasks = 128;
+  const std::int64_t entries = sizes.batch * sizes.heads;
+  const std::int64_t group = std::clamp<std::int64_t>(entries * blocks / fewest_tasks, 1, most_heads);
+  const std::int64_t groups = blocks_of(entries, group);
+  parallel_for(context, groups * blocks, [&](Context& own, std::int64_t item) {
+    // The last blocks, which see the most keys under a causal mask, come first: threads end together.
+    const std::int64_t first = (blocks - 1 - item / groups) * size;
+    const std::int64_t begin = item % groups * group, end = std::min(entries, begin + group);
+    std::array<Mask::Interval, softmax::kMaxQueries> intervals;
+    for (std::int64_t entry = begin; entry < end; ++entry) {
+      const auto block_at = [&](std::int64_t at) {
+        return block_of(at / sizes.heads, at % sizes.heads, first, intervals);
+      };
+      softmax::ForwardBlock block = block_at(entry);
+      if (initial == nullptr && entry + 1 < end) block.to_come = softmax::first_rows(block_at(entry + 1));
+      softmax::forward_block(own, block);
+    }
   });
 
   if (final == nullptr) return;

@@ -65,18 +65,20 @@ HWY_INLINE void for_groups(std::int64_t vectors, const Body& body) {
 /// What a product begins with: nothing, what c holds, or what c holds times a factor for each column.
 enum class Start { zero, add, rescale };
 
-/// c[r][n] = start + Σ_k A(r, k) b[k][n] for R rows and N vectors of columns, k from `first` to each vector's
-/// depth; the depths never decrease. A(r, k) = a[r · step + k], or a[k · step + r] where it is transposed.
+/// c[r][n] = start + Σ_k A(r, k) b[k][n] for R rows and N vectors of columns, k from each vector's first term
+/// to its depth; neither decreases, and the last first term does not lie behind the first depth. A(r, k) =
+/// a[r · step + k], or a[k · step + r] where it is transposed.
 template <int R, int N, Left kLeft, Start kStart>
-HWY_INLINE void multiply_tile(std::int64_t first, const std::size_t* depth, const float* a, std::int64_t step,
-                              const float* b, std::int64_t ldb, float* c, std::int64_t ldc,
+HWY_INLINE void multiply_tile(const std::size_t* first, const std::size_t* depth, const float* a,
+                              std::int64_t step, const float* b, std::int64_t ldb, float* c, std::int64_t ldc,
                               const float* factor, Ahead* ahead = nullptr) {
   const auto size = [](std::int64_t count) { return static_cast<std::size_t>(count); };
   tiles::Accumulators<R, N> tile;
   if constexpr (kStart == Start::zero) tile.clear();
   if constexpr (kStart == Start::add) tile.load(c, size(ldc));
   if constexpr (kStart == Start::rescale) tile.load_scaled(c, size(ldc), factor);
-  tile.template add_stairs<kLeft>(a, size(step), b, size(ldb), size(first), depth, ahead);
+  tile.template add_rise<kLeft>(a, size(step), b, size(ldb), first, ahead);
+  tile.template add_stairs<kLeft>(a, size(step), b, size(ldb), first[N - 1], depth, ahead);
   tile.store(c, size(ldc));
 }
 
@@ -102,9 +104,10 @@ HWY_INLINE void multiply(std::int64_t rows, std::int64_t vectors, const SpanOf& 
     constexpr int R = kRowsOf<N>;
     for (std::int64_t r = 0; r < rows; r += R) {
       const Span terms = span(r, R);
-      std::size_t depth[N];
+      std::size_t first[N], depth[N];
+      std::fill_n(first, N, static_cast<std::size_t>(terms.begin));
       std::fill_n(depth, N, static_cast<std::size_t>(terms.end));
-      multiply_tile<R, N, kLeft, kStart>(terms.begin, depth, a + r * (kLeft == Left::plain ? step : 1), step,
+      multiply_tile<R, N, kLeft, kStart>(first, depth, a + r * (kLeft == Left::plain ? step : 1), step,
                                          b + v * kLanes, ldb, c + r * ldc + v * kLanes, ldc, nullptr, ahead);
     }
   });

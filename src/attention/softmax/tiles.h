@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 
@@ -41,11 +42,12 @@ enum class Seen { none, some, all };
 Seen fill_seen(std::uint8_t* tile, const Visible& visible, std::int64_t query, std::int64_t queries,
                std::int64_t key, std::int64_t keys);
 
-/// Rows `places` of two tensors, which are needed after a block: its products ask for them.
+/// Rows that are needed after a block: its products ask for them. The first `count` ones, or those at
+/// `places`.
 struct RowsToCome {
-  InputRows first, second;
-  const std::int64_t* places = nullptr;
+  InputRows rows;
   std::int64_t count = 0;
+  const std::int64_t* places = nullptr;
 };
 
 /// One head's attention for `count` queries, which fit `queries_in_block`.
@@ -61,10 +63,13 @@ struct ForwardBlock {
   bool stream = false;                   ///< whether `out` is written past the caches
   float* normaliser = nullptr;           ///< may be null
   std::int64_t normaliser_stride = 0;
-  RowsToCome to_come;
+  std::array<RowsToCome, 3> to_come;
 };
 
 std::int64_t queries_in_block(std::int64_t head_dim, std::int64_t value_dim);
+
+/// The rows that `block` reads first, for the block before it: of a panel of queries and a tile of keys.
+std::array<RowsToCome, 3> first_rows(const ForwardBlock& block);
 
 /// Queries of the blocks into which `queries` of each of `heads` heads are divided among threads: large
 /// blocks read the keys less often, smaller ones serve where they would be too few.

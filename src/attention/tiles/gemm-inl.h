@@ -122,18 +122,42 @@ struct Accumulators {
   }
 
   /// Adds a column of the left factor times a row of the right one, for the rows from kFirst to kLast and the
-  /// vectors from kFirstVector on.
-  template <Left kLeft, int kFirst = 0, int kLast = kRows - 1, int kFirstVector = 0>
+  /// vectors from kFirstVector to kLastVector.
+  template <Left kLeft, int kFirst = 0, int kLast = kRows - 1, int kFirstVector = 0,
+            int kLastVector = kVectors - 1>
   HWY_INLINE void add_outer(const float* HWY_RESTRICT a, std::size_t lda, const float* HWY_RESTRICT b) {
     const F32 d;
     Vec32 right[kVectors];
 #pragma GCC unroll 8
-    for (int v = kFirstVector; v < kVectors; ++v) right[v] = hn::Load(d, b + v * hn::Lanes(d));
+    for (int v = kFirstVector; v <= kLastVector; ++v) right[v] = hn::Load(d, b + v * hn::Lanes(d));
 #pragma GCC unroll 8
     for (int r = kFirst; r <= kLast; ++r) {
       const Vec32 left = hn::Set(d, *left_at<kLeft>(a, lda, r, 0));
 #pragma GCC unroll 8
-      for (int v = kFirstVector; v < kVectors; ++v) sum[r][v] = hn::MulAdd(left, right[v], sum[r][v]);
+      for (int v = kFirstVector; v <= kLastVector; ++v) sum[r][v] = hn::MulAdd(left, right[v], sum[r][v]);
+    }
+  }
+
+  /// Adds the terms from k to `end` to the vectors from kFirstVector to kLastVector.
+  template <Left kLeft, int kFirstVector, int kLastVector>
+  HWY_INLINE void add_terms(const float* HWY_RESTRICT a, std::size_t lda, const float* HWY_RESTRICT b,
+                            std::size_t ldb, std::size_t k, std::size_t end, Ahead* ahead) {
+    while (k < end) {
+      if (ahead != nullptr) ahead->fetch();
+      const std::size_t part = ahead != nullptr ? std::min(k + Ahead::kSteps, end) : end;
+      for (; k < part; ++k)
+        add_outer<kLeft, 0, kRows - 1, kFirstVector, kLastVector>(left_at<kLeft>(a, lda, 0, k), lda,
+                                                                  b + k * ldb);
+    }
+  }
+
+  /// Adds the terms before first[kVectors − 1]: vector v takes those from first[v] on, which never decrease.
+  template <Left kLeft, int kLastVector = 0>
+  HWY_INLINE void add_rise(const float* HWY_RESTRICT a, std::size_t lda, const float* HWY_RESTRICT b,
+                           std::size_t ldb, const std::size_t* first, Ahead* ahead) {
+    if constexpr (kLastVector + 1 < kVectors) {
+      add_terms<kLeft, 0, kLastVector>(a, lda, b, ldb, first[kLastVector], first[kLastVector + 1], ahead);
+      add_rise<kLeft, kLastVector + 1>(a, lda, b, ldb, first, ahead);
     }
   }
 
@@ -141,15 +165,9 @@ struct Accumulators {
   template <Left kLeft, int kFirstVector = 0>
   HWY_INLINE void add_stairs(const float* HWY_RESTRICT a, std::size_t lda, const float* HWY_RESTRICT b,
                              std::size_t ldb, std::size_t k, const std::size_t* depth, Ahead* ahead) {
-    while (k < depth[kFirstVector]) {
-      if (ahead != nullptr) ahead->fetch();
-      const std::size_t steps = ahead != nullptr ? Ahead::kSteps : depth[kFirstVector] - k;
-      const std::size_t end = std::min(k + steps, depth[kFirstVector]);
-      for (; k < end; ++k)
-        add_outer<kLeft, 0, kRows - 1, kFirstVector>(left_at<kLeft>(a, lda, 0, k), lda, b + k * ldb);
-    }
+    add_terms<kLeft, kFirstVector, kVectors - 1>(a, lda, b, ldb, k, depth[kFirstVector], ahead);
     if constexpr (kFirstVector + 1 < kVectors)
-      add_stairs<kLeft, kFirstVector + 1>(a, lda, b, ldb, k, depth, ahead);
+      add_stairs<kLeft, kFirstVector + 1>(a, lda, b, ldb, std::max(k, depth[kFirstVector]), depth, ahead);
   }
 
   template <Left kLeft>
