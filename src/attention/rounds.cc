@@ -58,14 +58,25 @@ void Rounds::find_needed() {
 }
 
 void Rounds::run_apart(Context& context, Body body) const {
+  constexpr std::int64_t most_of_a_task = 8, fewest_tasks = 64;
   for (std::int64_t round = 0; round < distance_; ++round) {
     const std::int64_t chunks = (query_chunks_ - round + distance_ - 1) / distance_;
-    parallel_for(context, sizes_.batch * sizes_.heads * chunks, [&](Context& own, std::int64_t item) {
-      const std::int64_t b = item / chunks / sizes_.heads, h = item / chunks % sizes_.heads;
-      const std::int64_t chunk = item % chunks * distance_ + round;
-      const Mask::Interval seen = reach(b, chunk);
-      if (seen.begin < seen.end) body(own, b, h, chunk * query_chunk_, seen);
-    });
+    const std::int64_t items = sizes_.batch * sizes_.heads * chunks;
+    const auto meeting_at = [&](std::int64_t item) -> Meeting {
+      // Heads go first, whose rows lie side by side.
+      const std::int64_t b = item / sizes_.heads / chunks;
+      const std::int64_t chunk = item / sizes_.heads % chunks * distance_ + round;
+      return {b, item % sizes_.heads, chunk * query_chunk_, reach(b, chunk)};
+    };
+    parallel_blocks(context, items, std::clamp<std::int64_t>(items / fewest_tasks, 1, most_of_a_task),
+                    [&](Context& own, std::int64_t begin, std::int64_t end) {
+                      for (std::int64_t item = begin; item < end; ++item) {
+                        const Meeting meeting = meeting_at(item);
+                        if (meeting.keys.begin >= meeting.keys.end) continue;
+                        const Meeting next = item + 1 < end ? meeting_at(item + 1) : Meeting();
+                        body(own, meeting, item + 1 < end ? &next : nullptr);
+                      }
+                    });
   }
 }
 
@@ -82,7 +93,7 @@ void Rounds::run(Context& context, Body body) const {
       const std::int64_t key = (query_chunks_ <= key_chunks_ ? there : here) * key_chunk_;
       const Mask::Interval seen = reach(b, query);
       if (seen.end <= key || key + key_chunk_ <= seen.begin) return;
-      body(own, b, h, query * query_chunk_, {key, std::min(key + key_chunk_, sizes_.keys)});
+      body(own, {b, h, query * query_chunk_, {key, std::min(key + key_chunk_, sizes_.keys)}}, nullptr);
     });
   }
 }

@@ -22,10 +22,16 @@ class Rounds {
   Rounds(const Sights& sights, const AttentionSizes& sizes, std::int64_t query_chunk, std::int64_t key_chunk,
          bool whole = false);
 
-  /// Body(own, b, h, first_query, keys).
-  using Body = FunctionReference<void(Context&, std::int64_t, std::int64_t, std::int64_t, Mask::Interval)>;
+  /// A chunk of queries of head h and the keys that it meets, some of which may be seen.
+  struct Meeting {
+    std::int64_t b = 0, h = 0, first_query = 0;
+    Mask::Interval keys;
+  };
 
-  /// Calls it for every chunk of queries and the keys that it meets, some of which may be seen.
+  /// Body(own, meeting, next): the thread may go on with the meeting `next`; null where that is not known.
+  using Body = FunctionReference<void(Context&, const Meeting&, const Meeting*)>;
+
+  /// Calls it for every meeting.
   void run(Context& context, Body body) const;
 
  private:

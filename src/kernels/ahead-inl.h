@@ -68,7 +68,7 @@ class Ahead {
     const std::int64_t* places;
   };
 
-  Area areas_[8];
+  Area areas_[14];
   std::size_t first_ = 0, last_ = 0, column_ = 0, lines_ = 0, due_ = 0, fetches_ = 1;
 };
 

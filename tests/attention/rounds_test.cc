@@ -44,14 +44,13 @@ TEST(Rounds, EveryKeyMeetsEveryChunkThatSeesItOnce) {
           std::map<std::array<std::int64_t, 3>, std::vector<int>> met;
           std::mutex mutex;
           Rounds(sights, sizes, chunk, keys, whole)
-              .run(any_context(),
-                   [&](Context&, std::int64_t b, std::int64_t h, std::int64_t first, Mask::Interval range) {
-                     const std::lock_guard lock(mutex);
-                     std::vector<int>& counts = met[{b, h, first}];
-                     counts.resize(static_cast<std::size_t>(length));
-                     for (std::int64_t j = range.begin; j < range.end; ++j)
-                       ++counts[static_cast<std::size_t>(j)];
-                   });
+              .run(any_context(), [&](Context&, const Rounds::Meeting& meeting, const Rounds::Meeting*) {
+                const auto& [b, h, first, range] = meeting;
+                const std::lock_guard lock(mutex);
+                std::vector<int>& counts = met[{b, h, first}];
+                counts.resize(static_cast<std::size_t>(length));
+                for (std::int64_t j = range.begin; j < range.end; ++j) ++counts[static_cast<std::size_t>(j)];
+              });
           for (std::int64_t b = 0; b < 2; ++b) {
             for (std::int64_t h = 0; h < heads; ++h) {
               for (std::int64_t first = 0; first < length; first += chunk) {

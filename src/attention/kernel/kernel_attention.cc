@@ -261,8 +261,8 @@ void KernelAttention::backward(Context& context, const AttentionGradients& gradi
                    grad_value = WideOutput::zeros(context, gradients.value);
   const Sights sights(context, inputs.mask, sizes);
   Rounds(sights, sizes, kTile, kTile)
-      .run(context, [&](Context& own, std::int64_t b, std::int64_t h, std::int64_t first,
-                        Mask::Interval keys) {
+      .run(context, [&](Context& own, const Rounds::Meeting& meeting, const Rounds::Meeting*) {
+        const auto& [b, h, first, keys] = meeting;
         Tile tile(own, inputs, sizes, *similarity_, b, h);
         const std::int64_t width = tile.value_width;
         tile.read_queries(first, std::min(kTile, sizes.queries - first));

@@ -56,12 +56,13 @@ class KeySweep : public BackwardSweep<KeySweep> {
   void fetch_others(std::size_t head, Mask::Interval range) { fetch_queries(head, range); }
   void load_others(Mask::Interval range, std::size_t rows) { load_queries(range, rows); }
 
-  void add_others(std::size_t count, Pieces& pieces) {
+  void add_others(std::size_t first, std::size_t count, Pieces& pieces) {
     float* state = pieces.open();
-    const auto [q, fade] = enter(pieces, q_, ldf_, width_, count, faded_, power_);
-    add_product(pieces, {state, ldm_, q, ldf_, g_, ldv_, round_up(features_, kRowBlock), count, &ahead_},
+    const auto [q, fade] = enter(pieces, q_, ldf_, width_, first, count, faded_, power_);
+    const float* g = g_ + first * ldv_;
+    add_product(pieces, {state, ldm_, q, ldf_, g, ldv_, round_up(features_, kRowBlock), count, &ahead_},
                 value_width_, fade);
-    add_sums(pieces, state + width_ * ldm_, q, ldf_, g_ + columns_, ldv_, count, width_, fade);
+    add_sums(pieces, state + width_ * ldm_, q, ldf_, g + columns_, ldv_, count, width_, fade);
     if (adds_final_ && plan_.chunk(pieces.next()).begin == call_.visible_keys(block_.batch))
       add_final_gradient(state);
   }

@@ -134,11 +134,13 @@ class ForwardSweep : public Sweep<ForwardSweep> {
     load_rows(of_head().value, range, v_, ldm_, rows);
   }
 
-  void add_others(std::size_t count, Pieces& pieces) {
+  void add_others(std::size_t first, std::size_t count, Pieces& pieces) {
     float* sums = pieces.open();
-    const auto [k, fade] = enter(pieces, k_, ldf_, width_, count, faded_, power_);
-    add_product(pieces, {sums, ldm_, k, ldf_, v_, ldm_, round_up(features_, kRowBlock), count, &ahead_},
-                value_width_, fade);
+    const auto [k, fade] = enter(pieces, k_, ldf_, width_, first, count, faded_, power_);
+    add_product(
+        pieces,
+        {sums, ldm_, k, ldf_, v_ + first * ldm_, ldm_, round_up(features_, kRowBlock), count, &ahead_},
+        value_width_, fade);
     add_sums(pieces, sums + width_ * ldm_, k, ldf_, nullptr, 0, count, width_, fade);
   }
 

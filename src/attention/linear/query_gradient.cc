@@ -58,13 +58,13 @@ class QuerySweep : public BackwardSweep<QuerySweep> {
   void fetch_others(std::size_t head, Mask::Interval range) { fetch_keys(head, range); }
   void load_others(Mask::Interval range, std::size_t rows) { load_keys(range, rows); }
 
-  void add_others(std::size_t count, Pieces& pieces) {
+  void add_others(std::size_t first, std::size_t count, Pieces& pieces) {
     float* state = pieces.open();
-    const auto [k, fade] = enter(pieces, k_, ldf_, width_, count, faded_, power_);
-    if (of_decay_ && decay() != nullptr) add_distances(count, pieces.fresh() ? nullptr : state, fade);
+    const auto [k, fade] = enter(pieces, k_, ldf_, width_, first, count, faded_, power_);
+    if (of_decay_ && decay() != nullptr) add_distances(first, count, pieces.fresh() ? nullptr : state, fade);
     // Where M is no multiple of a block of rows, the product's last rows contain the normaliser's.
     const std::size_t rows = round_up(columns_, kRowBlock);
-    add_product(pieces, {state, ldf_, v_, ldv_, k, ldf_, rows, count, &ahead_}, width_, fade);
+    add_product(pieces, {state, ldf_, v_ + first * ldv_, ldv_, k, ldf_, rows, count, &ahead_}, width_, fade);
     if (rows == columns_) add_sums(pieces, state + columns_ * ldf_, k, ldf_, nullptr, 0, count, width_, fade);
   }
 
@@ -117,13 +117,13 @@ class QuerySweep : public BackwardSweep<QuerySweep> {
     return distances_ + static_cast<std::size_t>(head() - block_.first_head) * floats_;
   }
 
-  /// D = γ^n (D + n S⁺) + Σ (n − 1 − l) γ^(n − 1 − l) φk_l V⁺_lᵀ for the n keys that are loaded; `power_`
-  /// holds γ^(n − 1 − l).
-  void add_distances(std::size_t count, const float* state, Fade fade) {
+  /// D = γ^n (D + n S⁺) + Σ (n − 1 − l) γ^(n − 1 − l) φk_l V⁺_lᵀ for n of the keys that are loaded, from key
+  /// `first` on; `power_` holds γ^(n − 1 − l).
+  void add_distances(std::size_t first, std::size_t count, const float* state, Fade fade) {
     float* distances = distances_of_head();
     for (std::size_t l = 0; l < count; ++l)
       distance_power_[l] = power_[l] * static_cast<float>(count - 1 - l);
-    scale_rows(transposed_, k_, ldf_, distance_power_, count, width_);
+    scale_rows(transposed_, k_ + first * ldf_, ldf_, distance_power_, count, width_);
     if (state == nullptr) {
       std::memset(distances, 0, floats_ * sizeof(float));
     } else {
@@ -135,9 +135,10 @@ class QuerySweep : public BackwardSweep<QuerySweep> {
         hn::Store(hn::MulAdd(factor, sum, hn::Mul(little, sum)), d, distances + i);
       }
     }
-    for_each_panel(Multiply<Left::transposed, Into::add>{distances, ldf_, v_, ldv_, transposed_, ldf_,
-                                                         round_up(columns_ + 1, kRowBlock), count, &ahead_},
-                   width_);
+    for_each_panel(
+        Multiply<Left::transposed, Into::add>{distances, ldf_, v_ + first * ldv_, ldv_, transposed_, ldf_,
+                                              round_up(columns_ + 1, kRowBlock), count, &ahead_},
+        width_);
   }
 
   /// What the step's rows take from states for γ's gradient; `result_` is what they take from S⁺ by `g`.

@@ -62,7 +62,7 @@ class DecayPowers {
 ///   fetch_rows(head, range)    has `ahead_` fetch rows of a head of the group,
 ///   fetch_others(head, range)  and of the other side
 ///   load_others(range, rows)   loads rows of the other side, with zeros up to `rows`
-///   add_others(count, pieces)  adds the rows that were loaded to a state
+///   add_others(first, count, pieces)  adds `count` of the rows that were loaded to a state
 ///   rows(step, core)          computes a step's rows; `core` is the sum over the chunks that all of them
 ///   see, or null
 template <class Task>
@@ -124,21 +124,24 @@ class Sweep {
         const auto count = static_cast<std::size_t>(range.end - range.begin);
         fetch_next(ordinal);
         task().load_others(range, round_up(count, kRowBlock));
-        task().add_others(count, pieces_[head_]);
+        task().add_others(0, count, pieces_[head_]);
         pieces_[head_].added();
       }
     }
   }
 
-  /// Adds the rows of the other side that are loaded to the state, where they are the chunk that the next
+  /// Adds the rows of the other side that are loaded to the state, as far as they are chunks that the next
   /// step needs: under a causal mask those of the diagonal.
   HWY_NOINLINE void add_while_loaded(Mask::Interval others) {
     Pieces& pieces = pieces_[head_];
     if (next_step_ == nullptr || !next_step_->has_core(initial_)) return;
-    const std::int64_t ordinal = pieces.next();
-    if (ordinal < next_step_->first || ordinal >= next_step_->last || plan_.chunk(ordinal) != others) return;
-    task().add_others(static_cast<std::size_t>(others.end - others.begin), pieces);
-    pieces.added();
+    while (next_step_->first <= pieces.next() && pieces.next() < next_step_->last) {
+      const Mask::Interval range = plan_.chunk(pieces.next());
+      if (range.begin < others.begin || others.end < range.end) return;
+      task().add_others(static_cast<std::size_t>(range.begin - others.begin),
+                        static_cast<std::size_t>(range.end - range.begin), pieces);
+      pieces.added();
+    }
   }
 
   /// `product` into the open piece of a state, C = fade · C + Aᵀ B.
@@ -170,11 +173,13 @@ class Sweep {
     const float* rows;
     Fade fade;
   };
-  /// `faded` takes the rows, `power` their `count` factors.
+  /// The rows are `count` of those that are loaded, from row `first` on. `faded` takes them, `power` their
+  /// factors.
   HWY_NOINLINE Entering enter(Pieces& pieces, const float* rows, std::size_t ld, std::size_t columns,
-                              std::size_t count, float* faded, float* power) const {
+                              std::size_t first, std::size_t count, float* faded, float* power) const {
+    rows += first * ld;
     if (scaled()) {
-      const double* scales = (side_ == SweepSide::queries ? scales_.key : scales_.query).data();
+      const double* scales = (side_ == SweepSide::queries ? scales_.key : scales_.query).data() + first;
       const double before = pieces.fresh() ? kNoScale : pieces.open_scale();
       const double now = largest_scale(scales, count, before);
       pieces.open_scale() = now;
@@ -252,35 +257,36 @@ class Sweep {
   /// next step of the first one.
   HWY_NOINLINE void fetch_next(const SweepStep& step) {
     const bool triangle = !tiles_.empty() && tiles_.front().triangle;
-    ahead_.start(triangle ? fetches(Task::kProducts, Task::kProducts, 1, tiles_.size() - 1)
-                          : fetches(0, Task::kProducts, 0, tiles_.size()));
+    const auto rows = static_cast<std::size_t>(step.rows.end - step.rows.begin);
+    ahead_.start(triangle ? fetches(rows, Task::kProducts, Task::kProducts, 1, tiles_.size() - 1)
+                          : fetches(rows, 0, Task::kProducts, 0, tiles_.size()));
     const bool turns = head_ + 1 == heads_;
     if (turns && &step == &plan_.steps().back()) return;
     const std::size_t head = turns ? 0 : head_ + 1;
     const SweepStep& next = turns ? *(&step + 1) : step;
     task().fetch_rows(head, next.rows);
-    for (const Mask::Interval& edge : next.edges)
-      task().fetch_others(head, {edge.begin, std::min(edge.end, edge.begin + call_.chunk())});
+    for (const Mask::Interval& edge : next.edges) task().fetch_others(head, edge);
   }
   /// The same for the chunk `ordinal`, which a state takes in.
   HWY_NOINLINE void fetch_next(std::int64_t ordinal) {
-    ahead_.start(fetches(0, 0, 1, 0));
+    const Mask::Interval range = plan_.chunk(ordinal);
+    ahead_.start(fetches(static_cast<std::size_t>(range.end - range.begin), 0, 0, 1, 0));
     const bool turns = head_ + 1 == heads_;
     if (turns && ordinal + 1 == plan_.chunks()) return;
     task().fetch_others(turns ? 0 : head_ + 1, plan_.chunk(turns ? ordinal + 1 : ordinal));
   }
-  /// How often products fetch: triangles within a chunk, its rows with a state, its columns into one, tiles
-  /// of edges, of which about half the pairs are computed.
-  std::size_t fetches(std::size_t triangles, std::size_t of_rows, std::size_t of_columns,
+  /// How often products of `rows` rows fetch: triangles, rows with a state, rows into one, tiles of edges, of
+  /// which about half the pairs are computed.
+  std::size_t fetches(std::size_t rows, std::size_t triangles, std::size_t of_rows, std::size_t of_columns,
                       std::size_t tiles) const {
     const auto features = static_cast<std::size_t>(call_.features),
                columns = static_cast<std::size_t>(block_.last_column - block_.first_column);
     const std::size_t of_tile = (fetches_of(kEdge, kPad, features, Ahead::kSteps) +
                                  fetches_of(kEdge, columns, kEdge, Ahead::kSteps)) /
                                 2;
-    return std::max<std::size_t>(1, triangles * fetches_of(chunk_, kPad, features, Ahead::kSteps) +
-                                        of_rows * fetches_of(chunk_, columns, features, Ahead::kSteps) +
-                                        of_columns * fetches_of(features, columns, chunk_, Ahead::kSteps) +
+    return std::max<std::size_t>(1, triangles * fetches_of(rows, kPad, features, Ahead::kSteps) +
+                                        of_rows * fetches_of(rows, columns, features, Ahead::kSteps) +
+                                        of_columns * fetches_of(features, columns, rows, Ahead::kSteps) +
                                         tiles * of_tile);
   }
 

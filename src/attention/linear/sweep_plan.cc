@@ -5,6 +5,17 @@
 #include "attention/mask_geometry.h"
 
 namespace linnet {
+namespace {
+
+// Where a bound moves on by so many rows at most, the edge of the one step begins where that of the other one
+// ends: what is loaded for an edge is then a chunk that the next step's state takes in.
+constexpr std::int64_t kNear = 8;
+
+// Chunks of an edge: one would do for bounds that move on with the rows, and steps of few rows, where bounds
+// move faster, cost more than long edges.
+constexpr std::int64_t kMostChunksOfEdge = 2;
+
+}  // namespace
 
 SweepPlan::SweepPlan(const Mask& mask, SweepSide side, std::int64_t b, std::int64_t queries,
                      std::int64_t keys, std::int64_t chunk, bool states)
@@ -15,11 +26,11 @@ SweepPlan::SweepPlan(const Mask& mask, SweepSide side, std::int64_t b, std::int6
       keys_(keys),
       chunk_(chunk),
       states_(states),
+      rows_(side == SweepSide::queries ? queries : visible_keys(mask, b, keys)),
       others_(side == SweepSide::queries ? visible_keys(mask, b, keys) : queries) {
-  const std::int64_t rows = side == SweepSide::queries ? queries : visible_keys(mask, b, keys);
   std::vector<std::int64_t> starts;
-  for (std::int64_t first = 0; first < rows; first = end_of_step(first)) starts.push_back(first);
-  starts.push_back(rows);
+  for (std::int64_t first = 0; first < rows_; first = end_of_step(first)) starts.push_back(first);
+  starts.push_back(rows_);
   cut_others(starts);
 
   steps_.reserve(starts.size());
@@ -48,8 +59,8 @@ void SweepPlan::cut_others(const std::vector<std::int64_t>& starts) {
     wanted.insert(wanted.end(), starts.begin(), starts.end() - (states_ ? 0 : 1));
   } else if (mask_.kind() == Mask::Kind::intervals) {
     for (std::size_t i = 0; i + 1 < starts.size(); ++i) {
-      wanted.push_back(seen(starts[i + 1] - 1).begin);
-      wanted.push_back(seen(starts[i]).end);
+      wanted.push_back(first_behind(starts[i + 1] - 1));
+      wanted.push_back(last_before(starts[i]));
     }
   }
   std::sort(wanted.begin(), wanted.end());
@@ -68,19 +79,30 @@ Mask::Interval SweepPlan::seen(std::int64_t row) const {
                                      : seen_by(mask_, batch_, row, queries_, keys_);
 }
 
+/// Where the edge ends that begins what the rows up to `row` see.
+std::int64_t SweepPlan::first_behind(std::int64_t row) const {
+  const std::int64_t begin = seen(row).begin, next = row + 1 < rows_ ? seen(row + 1).begin : begin;
+  return next - begin <= kNear ? next : begin;
+}
+
+/// Where the edge begins that ends what the rows from `row` on see.
+std::int64_t SweepPlan::last_before(std::int64_t row) const {
+  const std::int64_t end = seen(row).end, before = row > 0 ? seen(row - 1).end : end;
+  return end - before <= kNear ? before : end;
+}
+
 /// Rows go into one step as long as their edges stay short: where a bound jumps a new step begins, and with
 /// every segment.
 std::int64_t SweepPlan::end_of_step(std::int64_t first) const {
-  const std::int64_t rows = side_ == SweepSide::queries ? queries_ : visible_keys(mask_, batch_, keys_);
-  std::int64_t end = std::min(rows, first + chunk_);
+  std::int64_t end = std::min(rows_, first + chunk_);
   const std::int64_t visible = visible_keys(mask_, batch_, keys_);
   if (states_ && first < visible) end = std::min(end, visible);
   if (mask_.kind() == Mask::Kind::boolean && !mask_.has_segments()) return end;
   if (mask_.has_segments()) end = std::min(end, segment_of(mask_, batch_, first, keys_).end);
-  const Mask::Interval begin = seen(first);
+  const std::int64_t longest = kMostChunksOfEdge * chunk_;
+  const Mask::Interval inner = {seen(first).begin, last_before(first)};
   const auto close = [&](std::int64_t row) {
-    const Mask::Interval other = seen(row);
-    return other.begin - begin.begin <= chunk_ && other.end - begin.end <= chunk_;
+    return first_behind(row) - inner.begin <= longest && seen(row).end - inner.end <= longest;
   };
   if (close(end - 1)) return end;
   std::int64_t last = first + 1;
@@ -145,8 +167,9 @@ Mask::Interval SweepPlan::chunk(std::int64_t ordinal) const {
 
 void SweepPlan::edge_tiles(const SweepStep& step, std::vector<EdgeTile>& tiles) const {
   tiles.clear();
-  // The edge at the end comes first: under a causal mask it is the chunk itself.
-  for (const Mask::Interval& edge : {step.edges[1], step.edges[0]}) {
+  // The edge whose rows enter the state comes first: under a causal mask it is the chunk itself.
+  const std::size_t entering = side_ == SweepSide::queries ? 1 : 0;
+  for (const Mask::Interval& edge : {step.edges[entering], step.edges[1 - entering]}) {
     for (std::int64_t begin = edge.begin; begin < edge.end; begin += chunk_)
       add_tile(step, {begin, std::min(begin + chunk_, edge.end)}, tiles);
   }

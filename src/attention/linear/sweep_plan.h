@@ -69,6 +69,8 @@ class SweepPlan {
 
  private:
   Mask::Interval seen(std::int64_t row) const;
+  std::int64_t first_behind(std::int64_t row) const;
+  std::int64_t last_before(std::int64_t row) const;
   std::int64_t end_of_step(std::int64_t first) const;
   void cut_others(const std::vector<std::int64_t>& starts);
   void add_step(Mask::Interval rows);
@@ -79,6 +81,7 @@ class SweepPlan {
   SweepSide side_;
   std::int64_t batch_, queries_, keys_, chunk_;
   bool states_;
+  std::int64_t rows_;               // of this side, but for padding
   std::int64_t others_;             // rows of the other side that can be seen at all
   std::vector<std::int64_t> cuts_;  // of the other side, from 0 to others_
   std::vector<SweepStep> steps_;

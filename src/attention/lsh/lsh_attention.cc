@@ -33,9 +33,6 @@ constexpr const char* kOperation = "lsh attention";
 constexpr std::int64_t kMostBuckets = 1 << 16;
 constexpr std::int64_t kMostRounds = 64;
 
-/// Blocks that a thread takes one after the other: each has the rows of the next one fetched.
-constexpr std::int64_t kBlocksOfTask = 4;
-
 /// f32 tensors of one call.
 struct Call {
   const AttentionSizes& sizes;
@@ -86,22 +83,25 @@ Visible visible_of(const Plan::Block& block, const std::vector<Mask::Interval>& 
   return visible;
 }
 
-/// The rows that block `index` has and the one before it has not, of the head's queries and values.
-std::array<softmax::RowsToCome, 3> rows_to_come(const Call& call, std::int64_t round, std::int64_t b,
-                                                std::int64_t h, std::int64_t index) {
-  const auto [first, end] = call.plan.queries(b, index);
-  const auto rows = [&](const View<const float>& x) {
-    return InputRows{reinterpret_cast<const std::byte*>(x.at(b, 0, h)), x.stride(1), x.extent(3), DType::f32};
-  };
-  const std::int64_t* places = call.plan.order(round, b, h) + first;
-  return {{{rows(call.query), end - first, places}, {rows(call.value), end - first, places}}};
+/// A block of a head's sorted tokens in one round.
+struct Place {
+  std::int64_t round = 0, b = 0, h = 0, index = 0;
+};
+
+/// The tokens `sorted` of the block's head in a tensor, to be fetched.
+template <class T>
+softmax::RowsToCome rows_to_come(const Call& call, const View<T>& x, const Place& at, Mask::Interval sorted) {
+  return {{reinterpret_cast<const std::byte*>(x.at(at.b, 0, at.h)), x.stride(1), x.extent(3), DType::f32},
+          sorted.end - sorted.begin,
+          call.plan.order(at.round, at.b, at.h) + sorted.begin};
 }
 
-/// One block's queries in one round, of which the first one writes and the others merge. The next block may
-/// be the `next` one of the same thread.
-void attend(Context& own, const Call& call, View<float> out, View<float> log, std::int64_t round,
-            std::int64_t b, std::int64_t h, std::int64_t index, bool next) {
+/// One block's queries in one round, of which the first one writes and the others merge. The thread goes on
+/// with the block `next`, unless that is null.
+void attend(Context& own, const Call& call, View<float> out, View<float> log, const Place& at,
+            const Place* next) {
   const auto& [batch, queries, keys, heads, head_dim, value_dim] = call.sizes;
+  const auto& [round, b, h, index] = at;
   const Plan::Block block = call.plan.look(round, b, h, index);
   if (block.first == block.end) return;
   const std::int64_t* order = call.plan.order(round, b, h);
@@ -140,7 +140,12 @@ void attend(Context& own, const Call& call, View<float> out, View<float> log, st
     part.stream = only && out.size() >= kBeyondCaches;
     part.normaliser = logs + i;
     part.normaliser_stride = 1;
-    if (next && i + size >= count) part.to_come = rows_to_come(call, round, b, h, index + 1);
+    if (next != nullptr && i + size >= count) {
+      // Its first keys are the last ones here.
+      const Mask::Interval to_come = call.plan.queries(b, next->index);
+      part.to_come = {rows_to_come(call, call.query, *next, to_come),
+                      rows_to_come(call, call.value, *next, to_come)};
+    }
     softmax::forward_block(own, part);
   }
   for (std::int64_t i = 0; i < count; ++i) {
@@ -165,10 +170,12 @@ struct Gradients {
   View<const float> out, grad_out, log;
 };
 
-/// Adds what the block's queries in one round contribute to the gradients of themselves and of their keys.
-void attend_backward(Context& own, const Call& call, const Gradients& gradients, std::int64_t round,
-                     std::int64_t b, std::int64_t h, std::int64_t index) {
+/// Adds what the block's queries in one round contribute to the gradients of themselves and of their keys;
+/// `next` as for `attend`.
+void attend_backward(Context& own, const Call& call, const Gradients& gradients, const Place& at,
+                     const Place* next) {
   const auto& [batch, queries, keys, heads, head_dim, value_dim] = call.sizes;
+  const auto& [round, b, h, index] = at;
   const Plan::Block block = call.plan.look(round, b, h, index);
   if (block.first == block.end) return;
   const std::int64_t* order = call.plan.order(round, b, h);
@@ -209,7 +216,21 @@ void attend_backward(Context& own, const Call& call, const Gradients& gradients,
     part.grad_key = dense_rows(grad_key, head_dim);
     part.grad_value = dense_rows(grad_value, value_dim);
     part.sees = visible_of(block, block.before, meetings.any() ? &before : nullptr, i);
+    if (i + size >= count) {
+      const Mask::Interval added = {block.first_key, block.end};
+      part.to_come[0] = rows_to_come(call, gradients.query, at, added);
+      part.to_come[1] = rows_to_come(call, gradients.value, at, added);
+      if (next != nullptr) {
+        const Mask::Interval its = call.plan.queries(b, next->index);
+        const Mask::Interval its_keys = {std::max<std::int64_t>(0, its.begin - call.plan.chunk()), its.end};
+        part.to_come[2] = rows_to_come(call, call.query, *next, its_keys);
+        part.to_come[3] = rows_to_come(call, call.value, *next, its_keys);
+        part.to_come[4] = rows_to_come(call, gradients.out, *next, its);
+        part.to_come[5] = rows_to_come(call, gradients.grad_out, *next, its);
+      }
+    }
     softmax::backward_block(own, part);
+    part.to_come = {};
     if (block.behind.empty()) continue;
     part.sees = visible_of(block, block.behind, meetings.any() ? &behind : nullptr, i);
     softmax::backward_block(own, part);
@@ -226,6 +247,24 @@ void attend_backward(Context& own, const Call& call, const Gradients& gradients,
   for (std::int64_t x = 0; x < count * head_dim; ++x) of_queries[x] += grad_query[x];
   add_scattered(gradients.query, key_count, key, b, h, grad_key);
   add_scattered(gradients.value, key_count, key, b, h, grad_value);
+}
+
+/// Calls body(own, at, next) for the blocks first, first + step, … of all heads in a round. A thread takes a
+/// few blocks of a head one after the other, each of which has the rows of the `next` one fetched.
+template <class Body>
+void for_blocks(Context& context, const Call& call, std::int64_t round, std::int64_t first, std::int64_t step,
+                const Body& body) {
+  constexpr std::int64_t most = 4;
+  const std::int64_t blocks = (call.plan.blocks() - first + step - 1) / step;
+  const std::int64_t groups = (blocks + most - 1) / most;
+  parallel_for(context, call.sizes.batch * call.sizes.heads * groups, [&](Context& own, std::int64_t item) {
+    const std::int64_t entry = item / groups, end = std::min(item % groups * most + most, blocks);
+    for (std::int64_t block = item % groups * most; block < end; ++block) {
+      const Place at = {round, entry / call.sizes.heads, entry % call.sizes.heads, first + block * step};
+      const Place next = {round, at.b, at.h, at.index + step};
+      body(own, at, block + 1 < end ? &next : nullptr);
+    }
+  });
 }
 
 class LshAttention final : public Attention {
@@ -302,13 +341,8 @@ void LshAttention::forward(Context& context, const AttentionOutputs& outputs,
   const Plan plan(context, options_, query.view(), inputs.mask);
   const Call call = {sizes, plan, options_.lsh.rounds, scale_of(sizes.head_dim), query.view(), value.view()};
   for (std::int64_t round = 0; round < options_.lsh.rounds; ++round) {
-    const std::int64_t tasks = (plan.blocks() + kBlocksOfTask - 1) / kBlocksOfTask;
-    parallel_for(context, sizes.batch * sizes.heads * tasks, [&](Context& own, std::int64_t item) {
-      const std::int64_t entry = item / tasks, first = item % tasks * kBlocksOfTask;
-      const std::int64_t end = std::min(first + kBlocksOfTask, plan.blocks());
-      for (std::int64_t index = first; index < end; ++index)
-        attend(own, call, out.view(), log, round, entry / sizes.heads, entry % sizes.heads, index,
-               index + 1 < end);
+    for_blocks(context, call, round, 0, 1, [&](Context& own, const Place& at, const Place* next) {
+      attend(own, call, out.view(), log, at, next);
     });
   }
   for_each_row(context, out.view().shape(), [&](std::int64_t b, std::int64_t i, std::int64_t h) {
@@ -344,11 +378,8 @@ void LshAttention::backward(Context& context, const AttentionGradients& gradient
                           normaliser};
   for (std::int64_t round = 0; round < options_.lsh.rounds; ++round) {
     for (const std::int64_t odd : {0, 1}) {
-      const std::int64_t blocks = (plan.blocks() + 1 - odd) / 2;
-      parallel_for(context, sizes.batch * sizes.heads * blocks, [&](Context& own, std::int64_t item) {
-        const std::int64_t entry = item / blocks;
-        attend_backward(own, call, sums, round, entry / sizes.heads, entry % sizes.heads,
-                        2 * (item % blocks) + odd);
+      for_blocks(context, call, round, odd, 2, [&](Context& own, const Place& at, const Place* next) {
+        attend_backward(own, call, sums, at, next);
       });
     }
   }

@@ -266,7 +266,7 @@ void backward_block_of(Context& own, const BackwardBlock& block) {
   };
   for (std::int64_t j = 0; j < range.count; j += kKeyTile) {
     const std::int64_t count = std::min(kKeyTile, range.count - j), end = range.first + j + count;
-    const bool closes = end == range.first + range.count || (j + kKeyTile) % kKeyGroup == 0;
+    const bool at_end = end == range.first + range.count, closes = at_end || (j + kKeyTile) % kKeyGroup == 0;
     const std::int64_t next = j + count, rows_ahead = std::min(range.count - next, kKeyTile);
     std::int64_t first = 0;  // the panels that see some of the tile's keys, if no boolean mask hides them
     while (first < panels &&
@@ -288,7 +288,8 @@ void backward_block_of(Context& own, const BackwardBlock& block) {
       }
       // What is read next is asked for while the products run: the gradients that this tile and this panel
       // add to, the rows of the next tile and of the next panel.
-      const bool done = closes || block.sees.interval[p * kPanel + queries_of(p) - 1].end <= end;
+      const bool last_tile = at_end || block.sees.interval[p * kPanel + queries_of(p) - 1].end <= end;
+      const bool done = last_tile || closes;
       const auto share = [&](std::int64_t rows) {
         return Mask::Interval{rows * (p - first) / (last - first), rows * (p + 1 - first) / (last - first)};
       };
@@ -304,6 +305,7 @@ void backward_block_of(Context& own, const BackwardBlock& block) {
         for (const InputRows& rows : {block.query, block.grad_out, block.out})
           fetch_apart(ahead, rows, {(p + 1) * kPanel, (p + 1) * kPanel + queries_of(p + 1)});
       }
+      if (last_tile) fetch_to_come(ahead, block.to_come, p, panels);
       add_pairs(pairs, p, queries_of(p), sight, constant_keys, ahead);
       if (done) add_grad_query(p);
     }
@@ -371,6 +373,15 @@ void backward_block(Context& own, const BackwardBlock& block) {
 
 void add_probabilities(Context& own, const BackwardBlock& block, double* sums) {
   HWY_DYNAMIC_DISPATCH(add_probabilities_of)(own, block, sums);
+}
+
+std::array<RowsToCome, 6> first_rows(const BackwardBlock& block) {
+  const std::int64_t queries = std::min(block.count, kPanel), keys = std::min(block.keys.count, kKeyTile);
+  return {{{block.query, queries},
+           {block.grad_out, queries},
+           {block.out, queries},
+           {block.keys.key, keys},
+           {block.keys.value, keys}}};
 }
 
 // The chunk's five copies of its rows take about 1 MB, so that they stay in the second-level cache; of the

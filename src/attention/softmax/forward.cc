@@ -159,16 +159,6 @@ HWY_INLINE std::size_t fetches_of(const Walk& walk, const Sight& sight) {
       1, keys / kBlockRows * (walk.head_dim / steps) + walk.value_dim / kBlockRows * (keys / steps)));
 }
 
-/// Has the products of panel p, of `panels`, fetch its share of the rows to come.
-HWY_INLINE void fetch_to_come(Ahead& ahead, const ForwardBlock& block, std::int64_t p, std::int64_t panels) {
-  for (const auto& [rows, count, places] : block.to_come) {
-    const std::int64_t begin = count * p / panels, end = count * (p + 1) / panels;
-    ahead.add(places != nullptr ? rows.data : rows.at(begin), rows.stride * rows.element(),
-              static_cast<std::size_t>(end - begin), static_cast<std::size_t>(rows.columns * rows.element()),
-              places != nullptr ? places + begin : nullptr);
-  }
-}
-
 /// One panel of queries takes in the tile's keys, of which there are `keys`.
 void attend(const Walk& walk, std::int64_t panel, const Sight& sight, std::int64_t keys, Values& values,
             Ahead& ahead) {
@@ -327,7 +317,7 @@ void forward_block_of(Context& own, const ForwardBlock& block) {
         if (p + 1 < panels && !read[p + 1])
           fetch_apart(ahead, block.query, {(p + 1) * kPanel, (p + 1) * kPanel + queries_of(p + 1)});
         if (&range == &block.fresh && visible.interval[p * kPanel + queries_of(p) - 1].end <= j + keys)
-          fetch_to_come(ahead, block, p, panels);
+          fetch_to_come(ahead, block.to_come, p, panels);
         attend(walk, p, sight, keys, values, ahead);
         groups.open[p] = met[p] = true;
       }

@@ -292,16 +292,21 @@ void SoftmaxAttention::backward(Context& context, const AttentionGradients& grad
       softmax::backward_block(own, block);
     });
   }
+  const auto block_at = [&](const Rounds::Meeting& meeting) {
+    const auto& [b, h, first_query, keys] = meeting;
+    softmax::BackwardBlock block = block_of(b, h, first_query / query_chunk);
+    block.keys = keys_of(inputs, b, h, keys.begin, keys.end - keys.begin);
+    block.sees = sights.own(b, first_query);
+    block.grad_key = rows_of(FloatView(grad_key.view()), b, h).from(keys.begin);
+    block.grad_value = rows_of(FloatView(grad_value.view()), b, h).from(keys.begin);
+    return block;
+  };
   Rounds(sights, sizes, query_chunk, key_chunk, true)
-      .run(context,
-           [&](Context& own, std::int64_t b, std::int64_t h, std::int64_t first_query, Mask::Interval keys) {
-             softmax::BackwardBlock block = block_of(b, h, first_query / query_chunk);
-             block.keys = keys_of(inputs, b, h, keys.begin, keys.end - keys.begin);
-             block.sees = sights.own(b, first_query);
-             block.grad_key = rows_of(FloatView(grad_key.view()), b, h).from(keys.begin);
-             block.grad_value = rows_of(FloatView(grad_value.view()), b, h).from(keys.begin);
-             softmax::backward_block(own, block);
-           });
+      .run(context, [&](Context& own, const Rounds::Meeting& meeting, const Rounds::Meeting* next) {
+        softmax::BackwardBlock block = block_at(meeting);
+        if (next != nullptr) block.to_come = softmax::first_rows(block_at(*next));
+        softmax::backward_block(own, block);
+      });
   for (const WideOutput* sum : {&grad_query, &grad_key, &grad_value}) sum->finish(context);
 }
 

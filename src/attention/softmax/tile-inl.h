@@ -10,6 +10,7 @@
 #endif
 
 #include <algorithm>
+#include <span>
 #include <type_traits>
 
 #include "attention/softmax/tiles.h"
@@ -85,6 +86,17 @@ HWY_INLINE void multiply_tile(const std::size_t* first, const std::size_t* depth
 /// Fetches rows that lie apart; the hardware foresees the others, or they lie in the caches already.
 HWY_INLINE void fetch_apart(Ahead& ahead, const InputRows& rows, Mask::Interval range) {
   if (rows.stride != rows.columns) tiles::fetch(ahead, rows, range);
+}
+
+/// Has the products of panel p, of `panels`, fetch its share of the rows to come.
+HWY_INLINE void fetch_to_come(Ahead& ahead, std::span<const RowsToCome> to_come, std::int64_t p,
+                              std::int64_t panels) {
+  for (const auto& [rows, count, places] : to_come) {
+    const std::int64_t begin = count * p / panels, end = count * (p + 1) / panels;
+    ahead.add(places != nullptr ? rows.data : rows.at(begin), rows.stride * rows.element(),
+              static_cast<std::size_t>(end - begin), static_cast<std::size_t>(rows.columns * rows.element()),
+              places != nullptr ? places + begin : nullptr);
+  }
 }
 
 /// Terms begin … end of a sum.

@@ -93,12 +93,16 @@ struct BackwardBlock {
   Visible sees;
   OutputRows grad_query;
   OutputRows grad_key, grad_value;  ///< data null: the keys are constants
+  std::array<RowsToCome, 6> to_come;
 };
 
 /// Keys that one block of the backward pass is given, so that preparing its queries counts for little.
 inline constexpr std::int64_t kBackwardKeys = 384;
 
 std::int64_t backward_queries(std::int64_t head_dim, std::int64_t value_dim);
+
+/// As for a forward block.
+std::array<RowsToCome, 6> first_rows(const BackwardBlock& block);
 void backward_block(Context& own, const BackwardBlock& block);
 
 /// Log-sum-exps from which on, in absolute value, rounding them to f32 is too much: the probabilities

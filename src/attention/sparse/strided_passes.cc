@@ -338,16 +338,16 @@ void Backward::summaries(Context& context, std::span<const StridedSums> sums) co
     const Mask seen = Mask::intervals(std::move(begin), std::move(end));
     const Sights sights(context, seen, sizes);
     Rounds(sights, sizes, chunk_, softmax::kBackwardKeys)
-        .run(context,
-             [&](Context& own, std::int64_t, std::int64_t h, std::int64_t first, Mask::Interval keys) {
-               BackwardBlock block = chunk_at(b, h, first);
-               block.sees = sights.own(0, first);
-               block.keys = keys_of(entry.far_key, entry.far_value, h, keys.begin, keys.end - keys.begin);
-               block.grad_query = rows_of(FloatView(to.query), 0, h).from(first);
-               block.grad_key = rows_of(FloatView(to.far_key), 0, h).from(keys.begin);
-               block.grad_value = rows_of(FloatView(to.far_value), 0, h).from(keys.begin);
-               softmax::backward_block(own, block);
-             });
+        .run(context, [&](Context& own, const Rounds::Meeting& meeting, const Rounds::Meeting*) {
+          const auto& [none, h, first, keys] = meeting;
+          BackwardBlock block = chunk_at(b, h, first);
+          block.sees = sights.own(0, first);
+          block.keys = keys_of(entry.far_key, entry.far_value, h, keys.begin, keys.end - keys.begin);
+          block.grad_query = rows_of(FloatView(to.query), 0, h).from(first);
+          block.grad_key = rows_of(FloatView(to.far_key), 0, h).from(keys.begin);
+          block.grad_value = rows_of(FloatView(to.far_value), 0, h).from(keys.begin);
+          softmax::backward_block(own, block);
+        });
   }
 }
 
