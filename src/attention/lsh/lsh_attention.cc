@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "attention/lsh/plan.h"
+#include "attention/lsh/unit_rows.h"
 #include "attention/score_scale.h"
 #include "attention/softmax/tiles.h"
 #include "attention/tiles/merge.h"
@@ -42,32 +43,25 @@ struct Call {
   View<const float> query, value;
 };
 
-float dot(const float* x, const float* y, std::int64_t count) {
-  constexpr std::int64_t sums = 8;  // side by side, which compilers turn into vectors
-  float sum[sums] = {};
-  std::int64_t i = 0;
-  for (; i + sums <= count; i += sums)
-    for (std::int64_t k = 0; k < sums; ++k) sum[k] += x[i + k] * y[i + k];
-  for (; i < count; ++i) sum[0] += x[i] * y[i];
-  for (std::int64_t k = 1; k < sums; ++k) sum[0] += sum[k];
-  return sum[0];
-}
-
 /// The positions of the sorted tokens from token `first` on.
 auto places(const std::int64_t* order, std::int64_t first) {
   return [from = order + first](std::int64_t s) { return from[s]; };
 }
 
-/// The keys of `count` tokens from their queries, dense: of unit length.
+/// 1 / ‖q‖ of `count` tokens.
 template <class Place>
-float* unit_rows(Workspace& workspace, const Call& call, const float* queries, std::int64_t count,
-                 const Place& place, std::int64_t b, std::int64_t h) {
-  const std::int64_t dim = call.sizes.head_dim;
+const float* inverse_norms(Workspace& workspace, const Plan& plan, std::int64_t count, const Place& place,
+                           std::int64_t b, std::int64_t h) {
+  float* norms = workspace.take(static_cast<std::size_t>(count));
+  for (std::int64_t s = 0; s < count; ++s) norms[s] = plan.inverse_norm(b, place(s), h);
+  return norms;
+}
+
+/// The keys of tokens from their queries [count, dim], dense: of unit length.
+const float* keys_of(Workspace& workspace, const float* queries, const float* norms, std::int64_t count,
+                     std::int64_t dim) {
   float* rows = workspace.take(static_cast<std::size_t>(count * dim));
-  for (std::int64_t s = 0; s < count; ++s) {
-    const float factor = call.plan.inverse_norm(b, place(s), h);
-    for (std::int64_t e = s * dim; e < (s + 1) * dim; ++e) rows[e] = factor * queries[e];
-  }
+  lsh::unit_rows(rows, queries, norms, count, dim);
   return rows;
 }
 
@@ -110,7 +104,8 @@ void attend(Context& own, const Call& call, View<float> out, View<float> log, co
   Workspace workspace(own);
   const float* all = gather(workspace, key_count, key, call.query, b, h);
   const float* q = all + (block.first - block.first_key) * head_dim;
-  const float* k = unit_rows(workspace, call, all, key_count, key, b, h);
+  const float* norms = inverse_norms(workspace, call.plan, key_count, key, b, h);
+  const float* k = keys_of(workspace, all, norms, key_count, head_dim);
   const float* v = gather(workspace, key_count, key, call.value, b, h);
   // The only round writes where the tokens lie.
   const bool only = call.rounds == 1;
@@ -184,7 +179,8 @@ void attend_backward(Context& own, const Call& call, const Gradients& gradients,
   Workspace workspace(own);
   const float* all = gather(workspace, key_count, key, call.query, b, h);
   const float* q = all + (block.first - block.first_key) * head_dim;
-  const float* k = unit_rows(workspace, call, all, key_count, key, b, h);
+  const float* norms = inverse_norms(workspace, call.plan, key_count, key, b, h);
+  const float* k = keys_of(workspace, all, norms, key_count, head_dim);
   const float* v = gather(workspace, key_count, key, call.value, b, h);
   const float* out = gather(workspace, count, query, gradients.out, b, h);
   const float* grad_out = gather(workspace, count, query, gradients.grad_out, b, h);
@@ -236,15 +232,8 @@ void attend_backward(Context& own, const Call& call, const Gradients& gradients,
     softmax::backward_block(own, part);
   }
   // Through the keys' unit length; then what the same tokens have as queries.
-  for (std::int64_t j = 0; j < key_count; ++j) {
-    const float factor = call.plan.inverse_norm(b, key(j), h);
-    const float* unit = k + j * head_dim;
-    float* grad = grad_key + j * head_dim;
-    const float along = dot(unit, grad, head_dim);
-    for (std::int64_t e = 0; e < head_dim; ++e) grad[e] = factor * (grad[e] - along * unit[e]);
-  }
-  float* of_queries = grad_key + (block.first - block.first_key) * head_dim;
-  for (std::int64_t x = 0; x < count * head_dim; ++x) of_queries[x] += grad_query[x];
+  lsh::through_unit_rows(grad_key, k, norms, key_count, head_dim);
+  add_row(grad_key + (block.first - block.first_key) * head_dim, grad_query, count * head_dim);
   add_scattered(gradients.query, key_count, key, b, h, grad_key);
   add_scattered(gradients.value, key_count, key, b, h, grad_value);
 }

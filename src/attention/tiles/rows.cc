@@ -6,6 +6,7 @@
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 #include "attention/tiles/rows-inl.h"
+#include "kernels/lanes-inl.h"
 // clang-format on
 
 HWY_BEFORE_NAMESPACE();
@@ -13,6 +14,11 @@ namespace linnet::HWY_NAMESPACE {
 
 void read_row(float* to, const InputRows& rows, std::int64_t row) { load_row(to, rows, row); }
 void write_row(const OutputRows& rows, std::int64_t row, const float* from) { store_row(rows, row, from); }
+void add_row(float* to, const float* from, std::int64_t count) {
+  kernels::HWY_NAMESPACE::for_vectors(count, [&](auto lanes, std::int64_t i) HWY_ATTR {
+    lanes.store(hn::Add(lanes.load(to + i), lanes.load(from + i)), to + i);
+  });
+}
 bool none_infinite(const float* x, std::int64_t count) { return all_finite(x, count); }
 
 }  // namespace linnet::HWY_NAMESPACE
@@ -23,6 +29,7 @@ namespace linnet {
 
 HWY_EXPORT(read_row);
 HWY_EXPORT(write_row);
+HWY_EXPORT(add_row);
 HWY_EXPORT(none_infinite);
 
 InputRows rows_of(const ConstFloatView& tokens, std::int64_t h) {
@@ -38,6 +45,10 @@ void read_row(float* to, const InputRows& rows, std::int64_t row) {
 
 void write_row(const OutputRows& rows, std::int64_t row, const float* from) {
   HWY_DYNAMIC_DISPATCH(write_row)(rows, row, from);
+}
+
+void add_row(float* to, const float* from, std::int64_t count) {
+  HWY_DYNAMIC_DISPATCH(add_row)(to, from, count);
 }
 
 bool all_finite(const float* x, std::int64_t count) { return HWY_DYNAMIC_DISPATCH(none_infinite)(x, count); }

@@ -78,6 +78,9 @@ void read_row(float* to, const InputRows& rows, std::int64_t row);
 /// NaN.
 void write_row(const OutputRows& rows, std::int64_t row, const float* from);
 
+/// to [count] += from.
+void add_row(float* to, const float* from, std::int64_t count);
+
 /// Whether none of `count` numbers is infinite or NaN.
 bool all_finite(const float* x, std::int64_t count);
 

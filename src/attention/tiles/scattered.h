@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "attention/tiles/rows.h"
 #include "base/workspace.h"
 #include "linnet/tensor.h"
 
@@ -48,8 +49,7 @@ void add_scattered(View<float> x, std::int64_t count, const Place& place, std::i
   const std::int64_t dim = x.extent(3);
   for (std::int64_t s = 0; s < count; ++s) {
     fetch_ahead(s, count, place, x, b, h);
-    float* to = x.at(b, place(s), h);
-    for (std::int64_t e = 0; e < dim; ++e) to[e] += rows[s * dim + e];
+    add_row(x.at(b, place(s), h), rows + s * dim, dim);
   }
 }
 
