@@ -82,11 +82,16 @@ struct Place {
   std::int64_t round = 0, b = 0, h = 0, index = 0;
 };
 
+/// A head's rows of a tensor.
+template <class T>
+InputRows token_rows(const View<T>& x, std::int64_t b, std::int64_t h) {
+  return {reinterpret_cast<const std::byte*>(x.at(b, 0, h)), x.stride(1), x.extent(3), DType::f32};
+}
+
 /// The tokens `sorted` of the block's head in a tensor, to be fetched.
 template <class T>
 softmax::RowsToCome rows_to_come(const Call& call, const View<T>& x, const Place& at, Mask::Interval sorted) {
-  return {{reinterpret_cast<const std::byte*>(x.at(at.b, 0, at.h)), x.stride(1), x.extent(3), DType::f32},
-          sorted.end - sorted.begin,
+  return {token_rows(x, at.b, at.h), sorted.end - sorted.begin,
           call.plan.order(at.round, at.b, at.h) + sorted.begin};
 }
 
@@ -182,8 +187,6 @@ void attend_backward(Context& own, const Call& call, const Gradients& gradients,
   const float* norms = inverse_norms(workspace, call.plan, key_count, key, b, h);
   const float* k = keys_of(workspace, all, norms, key_count, head_dim);
   const float* v = gather(workspace, key_count, key, call.value, b, h);
-  const float* out = gather(workspace, count, query, gradients.out, b, h);
-  const float* grad_out = gather(workspace, count, query, gradients.grad_out, b, h);
   const auto zeros = [&](std::int64_t rows, std::int64_t dim) {
     return workspace.take_zeroed(static_cast<std::size_t>(rows * dim));
   };
@@ -201,8 +204,9 @@ void attend_backward(Context& own, const Call& call, const Gradients& gradients,
     part.value_dim = value_dim;
     part.scale = call.scale;
     part.query = dense_rows(q, head_dim).from(i);
-    part.out = dense_rows(out, value_dim).from(i);
-    part.grad_out = dense_rows(grad_out, value_dim).from(i);
+    part.out = token_rows(gradients.out, b, h);
+    part.grad_out = token_rows(gradients.grad_out, b, h);
+    part.places = order + block.first + i;
     // With the log-sum-exp of all rounds exp(score − log) is a key's weight among those of all of them.
     part.normaliser = logs + i;
     part.normaliser_stride = 1;
@@ -221,8 +225,9 @@ void attend_backward(Context& own, const Call& call, const Gradients& gradients,
         const Mask::Interval its_keys = {std::max<std::int64_t>(0, its.begin - call.plan.chunk()), its.end};
         part.to_come[2] = rows_to_come(call, call.query, *next, its_keys);
         part.to_come[3] = rows_to_come(call, call.value, *next, its_keys);
-        part.to_come[4] = rows_to_come(call, gradients.out, *next, its);
-        part.to_come[5] = rows_to_come(call, gradients.grad_out, *next, its);
+        const Mask::Interval panel = {its.begin, std::min(its.begin + softmax::kPanel, its.end)};
+        part.to_come[4] = rows_to_come(call, gradients.out, *next, panel);
+        part.to_come[5] = rows_to_come(call, gradients.grad_out, *next, panel);
       }
     }
     softmax::backward_block(own, part);

@@ -30,8 +30,9 @@ void gradients_through(float* gradients, const float* units, const float* factor
   const FloatTag d;
   for (std::int64_t i = 0; i < count; ++i, gradients += dim, units += dim) {
     FloatVector sums = hn::Zero(d);
-    for_vectors(dim, [&](auto lanes, std::int64_t e)
-                         HWY_ATTR { sums = hn::MulAdd(lanes.load(units + e), lanes.load(gradients + e), sums); });
+    for_vectors(dim, [&](auto lanes, std::int64_t e) HWY_ATTR {
+      sums = hn::MulAdd(lanes.load(units + e), lanes.load(gradients + e), sums);
+    });
     const FloatVector along = hn::SumOfLanes(d, sums), factor = hn::Set(d, factors[i]);
     for_vectors(dim, [&](auto lanes, std::int64_t e) HWY_ATTR {
       const FloatVector across = hn::NegMulAdd(along, lanes.load(units + e), lanes.load(gradients + e));

@@ -224,7 +224,7 @@ void backward_block_of(Context& own, const BackwardBlock& block) {
   pairs.probabilities = take((kKeyTile + kRowSlack) * kPanel);
   pairs.grad_scores = take((kKeyTile + kRowSlack) * kPanel);
 
-  float* out = take(pairs.value_width);
+  float* out = take(kPanel * pairs.value_width);
   std::fill_n(pairs.grad_query, chunk * pairs.head_width, 0.0f);
   std::fill_n(pairs.log_sum, chunk, 0.0f);
   std::fill_n(pairs.correction, chunk, 0.0f);
@@ -234,7 +234,10 @@ void backward_block_of(Context& own, const BackwardBlock& block) {
     float* query = pairs.query + at * pairs.head_width;
     float* grad_out = pairs.grad_out + at * pairs.value_width;
     pack_rows(query, pairs.head_width, block.query.from(at), count, pairs.head_width);
-    pack_rows(grad_out, pairs.value_width, block.grad_out.from(at), count, pairs.value_width);
+    const std::int64_t* places = block.places != nullptr ? block.places + at : nullptr;
+    const auto from = [&](const InputRows& rows) { return places != nullptr ? rows : rows.from(at); };
+    pack_rows(grad_out, pairs.value_width, from(block.grad_out), count, pairs.value_width, places);
+    pack_rows(out, pairs.value_width, from(block.out), count, pairs.value_width, places);
     for (std::int64_t i = 0; i < count * pairs.head_width; ++i) query[i] *= block.scale;
     // Every gradient is linear in P dO: dO takes the factor of P, and D = rowsum(dO ∘ O) with it.
     for (std::int64_t i = 0; block.weight != nullptr && i < count; ++i)
@@ -245,8 +248,8 @@ void backward_block_of(Context& own, const BackwardBlock& block) {
                    pairs.grad_out_columns + at * pairs.value_dim);
     for (std::int64_t i = 0; i < count; ++i) {
       pairs.log_sum[at + i] = block.normaliser[(at + i) * block.normaliser_stride];
-      pack_rows(out, pairs.value_width, block.out.from(at + i), 1, pairs.value_width);
-      pairs.correction[at + i] = dot(pairs.value_dim, out, grad_out + i * pairs.value_width);
+      pairs.correction[at + i] =
+          dot(pairs.value_dim, out + i * pairs.value_width, grad_out + i * pairs.value_width);
     }
   };
 
@@ -302,8 +305,10 @@ void backward_block_of(Context& own, const BackwardBlock& block) {
       fetch_apart(ahead, range.key.from(next), share(rows_ahead));
       fetch_apart(ahead, range.value.from(next), share(rows_ahead));
       if (p + 1 < panels && !read[p + 1]) {
-        for (const InputRows& rows : {block.query, block.grad_out, block.out})
-          fetch_apart(ahead, rows, {(p + 1) * kPanel, (p + 1) * kPanel + queries_of(p + 1)});
+        const Mask::Interval coming = {(p + 1) * kPanel, (p + 1) * kPanel + queries_of(p + 1)};
+        fetch_apart(ahead, block.query, coming);
+        fetch_rows(ahead, block.grad_out, block.places, coming);
+        fetch_rows(ahead, block.out, block.places, coming);
       }
       if (last_tile) fetch_to_come(ahead, block.to_come, p, panels);
       add_pairs(pairs, p, queries_of(p), sight, constant_keys, ahead);

@@ -84,7 +84,8 @@ void forward_block(Context& own, const ForwardBlock& block);
 struct BackwardBlock {
   std::int64_t head_dim = 0, value_dim = 0;
   float scale = 1;
-  InputRows query, out, grad_out;  ///< of the chunk's first query
+  InputRows query, out, grad_out;        ///< of the chunk's first query
+  const std::int64_t* places = nullptr;  ///< the row of `out` and `grad_out` of each query; null: in order
   const float* normaliser = nullptr;
   std::int64_t normaliser_stride = 0;
   const float* weight = nullptr;  ///< factor of each query's probabilities; null: 1

@@ -108,12 +108,13 @@ HWY_INLINE void fetch_row(const InputRows& rows, std::int64_t row) {
     __builtin_prefetch(at + byte);
 }
 
-/// The first `count` rows, `ld` apart, each filled up with zeros to `width`.
+/// The first `count` rows, or those at `places`, `ld` apart, each filled up with zeros to `width`.
 HWY_INLINE void pack_rows(float* to, std::int64_t ld, const InputRows& rows, std::int64_t count,
-                          std::int64_t width) {
+                          std::int64_t width, const std::int64_t* places = nullptr) {
   for (std::int64_t i = 0; i < count; ++i, to += ld) {
-    fetch_row(rows, i + kRowsAhead);
-    load_row(to, rows, i);
+    const std::int64_t ahead = i + kRowsAhead;
+    if (places == nullptr || ahead < count) fetch_row(rows, places != nullptr ? places[ahead] : ahead);
+    load_row(to, rows, places != nullptr ? places[i] : i);
     std::fill(to + rows.columns, to + width, 0.0f);
   }
 }
