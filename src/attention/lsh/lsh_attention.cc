@@ -170,6 +170,29 @@ struct Gradients {
   View<const float> out, grad_out, log;
 };
 
+/// The sorted tokens of a block and the chunk before whose gradients nothing was added to yet, given that the
+/// even blocks of a round run before the odd ones: each chunk between two blocks belongs to both.
+Mask::Interval first_gradients(const Call& call, const Place& at, const Plan::Block& block) {
+  if (at.round > 0) return {};
+  if (at.index % 2 == 0) return {block.first_key, block.end};
+  const auto [next, behind] = call.plan.queries(at.b, at.index + 1);
+  return {block.first, next < behind ? block.end - call.plan.chunk() : block.end};
+}
+
+/// Adds the rows, those of the block's keys, to the tokens' gradients, of which those of `fresh` begin with
+/// them.
+void hand_out(View<float> to, const Plan::Block& block, Mask::Interval fresh, const std::int64_t* order,
+              std::int64_t b, std::int64_t h, const float* rows) {
+  const auto rows_from = [&](std::int64_t first) { return rows + (first - block.first_key) * to.extent(3); };
+  const auto add = [&](std::int64_t first, std::int64_t end) {
+    add_scattered(to, end - first, places(order, first), b, h, rows_from(first));
+  };
+  if (fresh.begin >= fresh.end) return add(block.first_key, block.end);
+  add(block.first_key, fresh.begin);
+  scatter(to, fresh.end - fresh.begin, places(order, fresh.begin), b, h, rows_from(fresh.begin));
+  add(fresh.end, block.end);
+}
+
 /// Adds what the block's queries in one round contribute to the gradients of themselves and of their keys;
 /// `next` as for `attend`.
 void attend_backward(Context& own, const Call& call, const Gradients& gradients, const Place& at,
@@ -239,8 +262,9 @@ void attend_backward(Context& own, const Call& call, const Gradients& gradients,
   // Through the keys' unit length; then what the same tokens have as queries.
   lsh::through_unit_rows(grad_key, k, norms, key_count, head_dim);
   add_row(grad_key + (block.first - block.first_key) * head_dim, grad_query, count * head_dim);
-  add_scattered(gradients.query, key_count, key, b, h, grad_key);
-  add_scattered(gradients.value, key_count, key, b, h, grad_value);
+  const Mask::Interval fresh = first_gradients(call, at, block);
+  hand_out(gradients.query, block, fresh, order, b, h, grad_key);
+  hand_out(gradients.value, block, fresh, order, b, h, grad_value);
 }
 
 /// Calls body(own, at, next) for the blocks first, first + step, … of all heads in a round. A thread takes a
@@ -366,7 +390,7 @@ void LshAttention::backward(Context& context, const AttentionGradients& gradient
   const WideOutput grad_query(gradients.query), grad_key(gradients.key), grad_value(gradients.value);
   const Plan plan(context, options_, query.view(), inputs.mask);
   const Call call = {sizes, plan, options_.lsh.rounds, scale_of(sizes.head_dim), query.view(), value.view()};
-  for (const WideOutput* gradient : {&grad_key, &grad_query, &grad_value}) gradient->clear(context);
+  grad_key.clear(context);
   grad_key.finish(context);
   const Gradients sums = {grad_query.view(), grad_value.view(), wide_out.view(), wide_grad.view(),
                           normaliser};
@@ -377,8 +401,12 @@ void LshAttention::backward(Context& context, const AttentionGradients& gradient
       });
     }
   }
-  // What is alone has one weight, 1: only its value has a gradient.
+  // Padding has no gradients. What is alone has one weight, 1: only its value has one.
   for_each_row(context, sums.grad_out.shape(), [&](std::int64_t b, std::int64_t i, std::int64_t h) {
+    if (i >= plan.tokens(b)) {
+      std::fill_n(sums.query.at(b, i, h), sizes.head_dim, 0.0f);
+      std::fill_n(sums.value.at(b, i, h), sizes.value_dim, 0.0f);
+    }
     if (i >= plan.tokens(b) || !plan.alone(b, i, h)) return;
     for (std::int64_t m = 0; m < sizes.value_dim; ++m)
       *(sums.value.at(b, i, h) + m) += *(sums.grad_out.at(b, i, h) + m);

@@ -42,6 +42,17 @@ float* gather(Workspace& workspace, std::int64_t count, const Place& place, View
   return rows;
 }
 
+/// Assigns dense rows to them.
+template <class Place>
+void scatter(View<float> x, std::int64_t count, const Place& place, std::int64_t b, std::int64_t h,
+             const float* rows) {
+  const std::int64_t dim = x.extent(3);
+  for (std::int64_t s = 0; s < count; ++s) {
+    fetch_ahead(s, count, place, x, b, h);
+    std::copy_n(rows + s * dim, dim, x.at(b, place(s), h));
+  }
+}
+
 /// Adds dense rows to them.
 template <class Place>
 void add_scattered(View<float> x, std::int64_t count, const Place& place, std::int64_t b, std::int64_t h,
