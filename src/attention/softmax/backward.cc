@@ -21,19 +21,20 @@ namespace linnet::softmax::HWY_NAMESPACE {
 /// A chunk of queries and a tile of keys. Widths are the head's sizes rounded up to whole vectors.
 struct Pairs {
   std::int64_t head_dim, value_dim, head_width, value_width;
-  float* query;             ///< [chunk][head_width], scaled
-  float* grad_out;          ///< [chunk][value_width]
-  float* query_columns;     ///< panels of [head_dim][48], scaled
-  float* grad_out_columns;  ///< panels of [value_dim][48]
-  float* log_sum;           ///< [chunk]
-  float* correction;        ///< [chunk], D
-  float* grad_query;        ///< [chunk][head_width], without the scale
-  float* keys;              ///< [kKeyTile][head_width]
-  float* values;            ///< [kKeyTile][value_width]
-  float* grad_keys;         ///< [kKeyTile][head_width]
-  float* grad_values;       ///< [kKeyTile][value_width]
-  float* probabilities;     ///< [kKeyTile][48]
-  float* grad_scores;       ///< [kKeyTile][48]
+  float* query;                       ///< [chunk][head_width], scaled
+  float* grad_out;                    ///< [chunk][value_width]
+  float* query_columns;               ///< panels of [head_dim][48], scaled
+  float* grad_out_columns;            ///< panels of [value_dim][48]
+  float* log_sum;                     ///< [chunk]
+  float* correction;                  ///< [chunk], D
+  float* grad_query;                  ///< [chunk][head_width], without the scale
+  float* keys;                        ///< [kKeyTile][head_width]
+  float* values;                      ///< [kKeyTile][value_width]
+  float* grad_keys;                   ///< [kKeyTile][head_width]
+  float* grad_values;                 ///< [kKeyTile][value_width]
+  float* probabilities;               ///< [kKeyTile][48]
+  float* grad_scores;                 ///< [kKeyTile][48]
+  bool finite[kMaxQueries / kPanel];  ///< whether a panel's queries and dO hold no infinity and no NaN
 };
 
 /// The rows of a tile that hold what is seen, so that products over kRowMultiple rows at a time end inside.
@@ -141,7 +142,7 @@ HWY_INLINE std::size_t fetches_of(const Pairs& pairs, const Sight& sight, bool c
 
 /// One panel of queries with one tile of keys.
 void add_pairs(const Pairs& pairs, std::int64_t panel, std::int64_t queries, const Sight& sight,
-               bool constant_keys, Ahead& ahead) {
+               bool constant_keys, FiniteRows& finite_keys, Ahead& ahead) {
   scores(sight, pairs.head_dim, pairs.keys, pairs.head_width,
          pairs.query_columns + panel * pairs.head_dim * kPanel, pairs.probabilities, &ahead);
   scores(sight, pairs.value_dim, pairs.values, pairs.value_width,
@@ -152,9 +153,7 @@ void add_pairs(const Pairs& pairs, std::int64_t panel, std::int64_t queries, con
   const float* grad_out = pairs.grad_out + panel * kPanel * pairs.value_width;
   const Span some = sight.any(), open = sight.all(0, sight.vectors), rows = seen_rows(sight);
   // The products multiply with zeros where some query of the panel does not see some of the rows.
-  if ((rows.begin < open.begin || open.end < rows.end) &&
-      !(all_finite(query, queries * pairs.head_width) && all_finite(grad_out, queries * pairs.value_width) &&
-        all_finite(pairs.keys + some.begin * pairs.head_width, (some.end - some.begin) * pairs.head_width))) {
+  if ((rows.begin < open.begin || open.end < rows.end) && !(pairs.finite[panel] && finite_keys.has(some))) {
     add_pair_by_pair(pairs, panel, queries, sight);
     return;
   }
@@ -246,6 +245,8 @@ void backward_block_of(Context& own, const BackwardBlock& block) {
     transpose_rows(count, pairs.head_dim, query, pairs.head_width, pairs.query_columns + at * pairs.head_dim);
     transpose_rows(count, pairs.value_dim, grad_out, pairs.value_width,
                    pairs.grad_out_columns + at * pairs.value_dim);
+    pairs.finite[p] =
+        all_finite(query, count * pairs.head_width) && all_finite(grad_out, count * pairs.value_width);
     for (std::int64_t i = 0; i < count; ++i) {
       pairs.log_sum[at + i] = block.normaliser[(at + i) * block.normaliser_stride];
       pairs.correction[at + i] =
@@ -278,6 +279,7 @@ void backward_block_of(Context& own, const BackwardBlock& block) {
     std::int64_t last = first;
     while (last < panels && block.sees.interval[last * kPanel].begin < end) ++last;
     bool packed = false;
+    FiniteRows finite_keys(pairs.keys, count, pairs.head_width);
     for (std::int64_t p = first; p < last; ++p) {
       if (!look(block.sees, p * kPanel, queries_of(p), range.first + j, count, seen, sight)) continue;
       if (!read[p]) read_queries(p);
@@ -311,7 +313,7 @@ void backward_block_of(Context& own, const BackwardBlock& block) {
         fetch_rows(ahead, block.out, block.places, coming);
       }
       if (last_tile) fetch_to_come(ahead, block.to_come, p, panels);
-      add_pairs(pairs, p, queries_of(p), sight, constant_keys, ahead);
+      add_pairs(pairs, p, queries_of(p), sight, constant_keys, finite_keys, ahead);
       if (done) add_grad_query(p);
     }
     for (std::int64_t p = 0; closes && p < panels; ++p)

@@ -33,9 +33,6 @@ struct Walk {
   float* values;  ///< [kKeyTile][value_rows]
 };
 
-/// Whether a tile's values hold no infinity and no NaN, which is found out where a mask asks for it.
-enum class Values { unknown, finite, any };
-
 /// Sums over the groups of tiles that lie behind, where a block sees more than one group: a plain f32 sum
 /// over a million keys would drift. Panels as those of `Walk`, relative to `maximum`; each sum has what its
 /// additions rounded off beside it (Kahan 1965).
@@ -160,7 +157,7 @@ HWY_INLINE std::size_t fetches_of(const Walk& walk, const Sight& sight) {
 }
 
 /// One panel of queries takes in the tile's keys, of which there are `keys`.
-void attend(const Walk& walk, std::int64_t panel, const Sight& sight, std::int64_t keys, Values& values,
+void attend(const Walk& walk, std::int64_t panel, const Sight& sight, FiniteRows& finite_values,
             Ahead& ahead) {
   float* out = walk.out + panel * walk.value_rows * kPanel;
   float* maximum = walk.maximum + panel * kPanel;
@@ -178,14 +175,8 @@ void attend(const Walk& walk, std::int64_t panel, const Sight& sight, std::int64
     });
   };
   const Span some = sight.any(), open = sight.all(0, sight.vectors);
-  const auto finite = [&](std::int64_t begin, std::int64_t end) HWY_ATTR {
-    if (begin >= end) return true;
-    if (values == Values::unknown)
-      values = all_finite(walk.values, keys * walk.value_rows) ? Values::finite : Values::any;
-    return values == Values::finite ||
-           all_finite(walk.values + begin * walk.value_rows, (end - begin) * walk.value_rows);
-  };
-  if (finite(some.begin, std::min(open.begin, some.end)) && finite(open.end, some.end)) {
+  if (finite_values.has({some.begin, std::min(open.begin, some.end)}) &&
+      finite_values.has({open.end, some.end})) {
     add_values(sight);
     return;
   }
@@ -298,7 +289,7 @@ void forward_block_of(Context& own, const ForwardBlock& block) {
       std::int64_t last = first;
       while (last < panels && visible.interval[last * kPanel].begin < j + keys) ++last;
       bool packed = false;
-      Values values = Values::unknown;
+      FiniteRows finite_values(walk.values, keys, walk.value_rows);
       const std::int64_t next = j + keys, rows_ahead = std::min(all.end - next, kKeyTile);
       for (std::int64_t p = first; p < last; ++p) {
         if (!look(visible, p * kPanel, queries_of(p), j, keys, seen, sight)) continue;
@@ -318,7 +309,7 @@ void forward_block_of(Context& own, const ForwardBlock& block) {
           fetch_apart(ahead, block.query, {(p + 1) * kPanel, (p + 1) * kPanel + queries_of(p + 1)});
         if (&range == &block.fresh && visible.interval[p * kPanel + queries_of(p) - 1].end <= j + keys)
           fetch_to_come(ahead, block.to_come, p, panels);
-        attend(walk, p, sight, keys, values, ahead);
+        attend(walk, p, sight, finite_values, ahead);
         groups.open[p] = met[p] = true;
       }
     }

@@ -147,6 +147,26 @@ HWY_INLINE V exp_not_positive(V x) {
   return hn::IfThenZeroElse(hn::Lt(x, hn::Set(d, -86.9f)), hn::Mul(p, hn::BitCast(d, exponent)));
 }
 
+/// Whether rows [count, width] of a tile hold no infinity and no NaN, found out once for all of them.
+class FiniteRows {
+ public:
+  FiniteRows(const float* rows, std::int64_t count, std::int64_t width)
+      : rows_(rows), count_(count), width_(width) {}
+
+  /// Whether rows `some` do.
+  HWY_INLINE bool has(Span some) {
+    if (some.begin >= some.end) return true;
+    if (!known_) all_ = all_finite(rows_, count_ * width_);
+    known_ = true;
+    return all_ || all_finite(rows_ + some.begin * width_, (some.end - some.begin) * width_);
+  }
+
+ private:
+  const float* rows_;
+  std::int64_t count_, width_;
+  bool known_ = false, all_ = false;
+};
+
 /// Floats of working memory that read_panel needs for rows of `dim` numbers. Rows there begin at multiples of
 /// 16 bytes.
 constexpr std::int64_t panel_room(std::int64_t dim) { return kPanel * round_up(dim, 4); }
