@@ -7,8 +7,10 @@
 #define LINNET_KERNELS_AHEAD_INL_H_
 #endif
 
+#include <cassert>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 
 #include "hwy/highway.h"
 
@@ -33,6 +35,7 @@ class Ahead {
   void add(const void* data, std::ptrdiff_t stride, std::size_t rows, std::size_t bytes,
            const std::int64_t* places = nullptr) {
     if (rows == 0) return;
+    assert(last_ < std::size(areas_));
     const auto* first = static_cast<const std::byte*>(data);
     areas_[last_++] = {
         places != nullptr ? first + *places * stride : first, stride, rows, bytes, first, places};

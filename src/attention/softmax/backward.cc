@@ -309,8 +309,8 @@ void backward_block_of(Context& own, const BackwardBlock& block) {
       if (p + 1 < panels && !read[p + 1]) {
         const Mask::Interval coming = {(p + 1) * kPanel, (p + 1) * kPanel + queries_of(p + 1)};
         fetch_apart(ahead, block.query, coming);
-        fetch_rows(ahead, block.grad_out, block.places, coming);
-        fetch_rows(ahead, block.out, block.places, coming);
+        fetch_apart(ahead, block.grad_out, block.places, coming);
+        fetch_apart(ahead, block.out, block.places, coming);
       }
       if (last_tile) fetch_to_come(ahead, block.to_come, p, panels);
       add_pairs(pairs, p, queries_of(p), sight, constant_keys, finite_keys, ahead);

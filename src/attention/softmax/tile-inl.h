@@ -88,20 +88,19 @@ HWY_INLINE void fetch_apart(Ahead& ahead, const InputRows& rows, Mask::Interval 
   if (rows.stride != rows.columns) tiles::fetch(ahead, rows, range);
 }
 
-/// Fetches rows `range`, or those at these places.
-HWY_INLINE void fetch_rows(Ahead& ahead, const InputRows& rows, const std::int64_t* places,
-                           Mask::Interval range) {
-  ahead.add(places != nullptr ? rows.data : rows.at(range.begin), rows.stride * rows.element(),
-            static_cast<std::size_t>(range.end - range.begin),
-            static_cast<std::size_t>(rows.columns * rows.element()),
-            places != nullptr ? places + range.begin : nullptr);
+/// The same, or those at the `places` of this range.
+HWY_INLINE void fetch_apart(Ahead& ahead, const InputRows& rows, const std::int64_t* places,
+                            Mask::Interval range) {
+  if (places == nullptr) return fetch_apart(ahead, rows, range);
+  ahead.add(rows.data, rows.stride * rows.element(), static_cast<std::size_t>(range.end - range.begin),
+            static_cast<std::size_t>(rows.columns * rows.element()), places + range.begin);
 }
 
 /// Has the products of panel p, of `panels`, fetch its share of the rows to come.
 HWY_INLINE void fetch_to_come(Ahead& ahead, std::span<const RowsToCome> to_come, std::int64_t p,
                               std::int64_t panels) {
   for (const auto& [rows, count, places] : to_come)
-    fetch_rows(ahead, rows, places, {count * p / panels, count * (p + 1) / panels});
+    fetch_apart(ahead, rows, places, {count * p / panels, count * (p + 1) / panels});
 }
 
 /// Terms begin … end of a sum.
