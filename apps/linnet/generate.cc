@@ -58,10 +58,8 @@ void refuse(const Arguments& arguments, std::initializer_list<std::string_view> 
 }
 
 void check_picture_options(const Arguments& arguments) {
-  if (!arguments.prompt.empty() || !arguments.prompt_file.empty() || arguments.length != 0)
-    fail<UsageError>("generate",
-                     "expected --prompt, --prompt-file and --length for models of text, got one of pictures");
-  refuse(arguments, {"--first-pitch", "--beats"}, "for a model of pictures");
+  refuse(arguments, {"--prompt", "--prompt-file", "--length", "--first-pitch", "--beats"},
+         "for a model of pictures");
   if (const std::string extension = extension_of(arguments.out); !extension.empty() && extension != ".png")
     fail<UsageError>("generate", "expected --out FILE.png for pictures, got {}", arguments.out);
 }
@@ -129,9 +127,8 @@ void draw_pictures(const std::shared_ptr<const Model>& model, Arguments argument
 
 /// Text, or tokens as numbers.
 void write_text(const std::shared_ptr<const Model>& model, const Arguments& arguments, Communicator& ranks) {
-  if (!arguments.complete.empty() || arguments.columns != 0)
-    fail<UsageError>("generate", "expected --complete and --columns for models of pictures, got one of text");
-  refuse(arguments, {"--first-pitch", "--beats", "--streams"}, "for a model of text");
+  refuse(arguments, {"--complete", "--columns", "--first-pitch", "--beats", "--streams"},
+         "for a model of text");
   for (const char* of_pictures : {".png", ".jpg", ".jpeg", ".svg", ".wav"})
     if (extension_of(arguments.out) == of_pictures)
       fail<UsageError>("generate", "expected --out with the name of a text file for a model of text, got {}",

@@ -33,6 +33,7 @@ std::vector<Mask> masks_of(std::int64_t length) {
 }
 
 TEST(Rounds, EveryKeyMeetsEveryChunkThatSeesItOnce) {
+  std::size_t announcements = 0;
   for (const std::int64_t length : {1, 100, 385, 1000, 2000}) {
     for (const Mask& mask : masks_of(length)) {
       for (const std::int64_t heads : {1, 8}) {
@@ -42,15 +43,20 @@ TEST(Rounds, EveryKeyMeetsEveryChunkThatSeesItOnce) {
           const Sights sights(any_context(), mask, sizes);
           const std::int64_t chunk = 96, keys = 64;
           std::map<std::array<std::int64_t, 3>, std::vector<int>> met;
+          std::vector<std::array<std::int64_t, 3>> announced;
           std::mutex mutex;
           Rounds(sights, sizes, chunk, keys, whole)
-              .run(any_context(), [&](Context&, const Rounds::Meeting& meeting, const Rounds::Meeting*) {
+              .run(any_context(), [&](Context&, const Rounds::Meeting& meeting, const Rounds::Meeting* next) {
                 const auto& [b, h, first, range] = meeting;
                 const std::lock_guard lock(mutex);
+                if (next != nullptr && next->keys.begin < next->keys.end)
+                  announced.push_back({next->b, next->h, next->first_query});
                 std::vector<int>& counts = met[{b, h, first}];
                 counts.resize(static_cast<std::size_t>(length));
                 for (std::int64_t j = range.begin; j < range.end; ++j) ++counts[static_cast<std::size_t>(j)];
               });
+          for (const auto& next : announced) ASSERT_TRUE(met.contains(next));
+          announcements += announced.size();
           for (std::int64_t b = 0; b < 2; ++b) {
             for (std::int64_t h = 0; h < heads; ++h) {
               for (std::int64_t first = 0; first < length; first += chunk) {
@@ -66,6 +72,7 @@ TEST(Rounds, EveryKeyMeetsEveryChunkThatSeesItOnce) {
       }
     }
   }
+  EXPECT_GT(announcements, 0u);
 }
 
 /// Under which several chunks meet all of their keys in one round.
