@@ -181,7 +181,8 @@ TEST_F(SharedCommands, PrintAnErrorOnce) {
   for (const int ranks : {2, 3}) {
     expect_refused(ranks, failed, {"generate", path("none")}, "linnet: [model] expected a folder");
     expect_refused(ranks, failed, {"evaluate", path("none")}, "linnet: [model] expected a folder");
-    expect_refused(ranks, usage, {"generate", tiny_.digits(), "--prompt", "a"}, "no --prompt for a model of pictures");
+    expect_refused(ranks, usage, {"generate", tiny_.digits(), "--prompt", "a"},
+                   "no --prompt for a model of pictures");
   }
   expect_refused(3, usage, {"evaluate", tiny_.digits(), "--examples", "none"}, "--examples");
   // What rank 0 alone finds out.

@@ -22,15 +22,23 @@ void fetch_ahead(std::int64_t s, std::int64_t count, const Place& place, View<T>
   for (std::int64_t e = 0; e < x.extent(3); e += line) __builtin_prefetch(row + e);
 }
 
+/// Calls body(row, s) for `count` of them.
+template <class T, class Place, class Body>
+void for_scattered(View<T> x, std::int64_t count, const Place& place, std::int64_t b, std::int64_t h,
+                   const Body& body) {
+  for (std::int64_t s = 0; s < count; ++s) {
+    fetch_ahead(s, count, place, x, b, h);
+    body(x.at(b, place(s), h), s);
+  }
+}
+
 /// rows [count, D] = the rows, dense.
 template <class Place>
 void gather(float* rows, std::int64_t count, const Place& place, View<const float> x, std::int64_t b,
             std::int64_t h) {
   const std::int64_t dim = x.extent(3);
-  for (std::int64_t s = 0; s < count; ++s) {
-    fetch_ahead(s, count, place, x, b, h);
-    std::copy_n(x.at(b, place(s), h), dim, rows + s * dim);
-  }
+  for_scattered(x, count, place, b, h,
+                [&](const float* row, std::int64_t s) { std::copy_n(row, dim, rows + s * dim); });
 }
 
 /// The same in working memory.
@@ -47,10 +55,8 @@ template <class Place>
 void scatter(View<float> x, std::int64_t count, const Place& place, std::int64_t b, std::int64_t h,
              const float* rows) {
   const std::int64_t dim = x.extent(3);
-  for (std::int64_t s = 0; s < count; ++s) {
-    fetch_ahead(s, count, place, x, b, h);
-    std::copy_n(rows + s * dim, dim, x.at(b, place(s), h));
-  }
+  for_scattered(x, count, place, b, h,
+                [&](float* row, std::int64_t s) { std::copy_n(rows + s * dim, dim, row); });
 }
 
 /// Adds dense rows to them.
@@ -58,10 +64,8 @@ template <class Place>
 void add_scattered(View<float> x, std::int64_t count, const Place& place, std::int64_t b, std::int64_t h,
                    const float* rows) {
   const std::int64_t dim = x.extent(3);
-  for (std::int64_t s = 0; s < count; ++s) {
-    fetch_ahead(s, count, place, x, b, h);
-    add_row(x.at(b, place(s), h), rows + s * dim, dim);
-  }
+  for_scattered(x, count, place, b, h,
+                [&](float* row, std::int64_t s) { add_row(row, rows + s * dim, dim); });
 }
 
 }  // namespace linnet
