@@ -3,23 +3,6 @@
 #include <algorithm>
 
 namespace linnet {
-namespace {
-
-/// The first i in [0, count) for which `after(i)` holds, which it then does for all that follow; or count.
-template <class Condition>
-std::int64_t first_where(std::int64_t count, const Condition& after) {
-  std::int64_t low = 0;
-  while (low < count) {
-    const std::int64_t middle = low + (count - low) / 2;
-    if (after(middle))
-      count = middle;
-    else
-      low = middle + 1;
-  }
-  return low;
-}
-
-}  // namespace
 
 Mask::Interval segment_of(const Mask& mask, std::int64_t b, std::int64_t i, std::int64_t keys) {
   if (!mask.has_segments()) return {0, keys};

@@ -4,6 +4,20 @@
 
 namespace linnet {
 
+/// The first i in [0, count) for which `after(i)` holds, which it then does for all that follow; or count.
+template <class Condition>
+std::int64_t first_where(std::int64_t count, const Condition& after) {
+  std::int64_t low = 0;
+  while (low < count) {
+    const std::int64_t middle = low + (count - low) / 2;
+    if (after(middle))
+      count = middle;
+    else
+      low = middle + 1;
+  }
+  return low;
+}
+
 /// Whether queries and keys are the same tokens, so that their numbers must be equal.
 inline bool queries_are_keys(const Mask& mask) {
   return mask.kind() == Mask::Kind::causal || mask.kind() == Mask::Kind::prefix ||

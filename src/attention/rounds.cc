@@ -58,25 +58,21 @@ void Rounds::find_needed() {
 }
 
 void Rounds::run_apart(Context& context, Body body) const {
-  constexpr std::int64_t most_of_a_task = 8, fewest_tasks = 64;
   for (std::int64_t round = 0; round < distance_; ++round) {
     const std::int64_t chunks = (query_chunks_ - round + distance_ - 1) / distance_;
-    const std::int64_t items = sizes_.batch * sizes_.heads * chunks;
     const auto meeting_at = [&](std::int64_t item) -> Meeting {
       // Heads go first, whose rows lie side by side.
       const std::int64_t b = item / sizes_.heads / chunks;
       const std::int64_t chunk = item / sizes_.heads % chunks * distance_ + round;
       return {b, item % sizes_.heads, chunk * query_chunk_, reach(b, chunk)};
     };
-    parallel_blocks(context, items, std::clamp<std::int64_t>(items / fewest_tasks, 1, most_of_a_task),
-                    [&](Context& own, std::int64_t begin, std::int64_t end) {
-                      for (std::int64_t item = begin; item < end; ++item) {
-                        const Meeting meeting = meeting_at(item);
-                        if (meeting.keys.begin >= meeting.keys.end) continue;
-                        const Meeting next = item + 1 < end ? meeting_at(item + 1) : Meeting();
-                        body(own, meeting, item + 1 < end ? &next : nullptr);
-                      }
-                    });
+    parallel_runs(context, sizes_.batch * sizes_.heads * chunks,
+                  [&](Context& own, std::int64_t item, std::int64_t next_item) {
+                    const Meeting meeting = meeting_at(item);
+                    if (meeting.keys.begin >= meeting.keys.end) return;
+                    const Meeting next = next_item >= 0 ? meeting_at(next_item) : Meeting();
+                    body(own, meeting, next_item >= 0 ? &next : nullptr);
+                  });
   }
 }
 

@@ -69,4 +69,15 @@ void parallel_blocks(Context& context, std::int64_t count, std::int64_t block, B
   });
 }
 
+/// The same in runs of a few consecutive indices: body(own, i, next) is told the index that the thread goes
+/// on with, whose memory it may ask for, or -1 at the end of a run.
+template <class Body>
+void parallel_runs(Context& context, std::int64_t count, Body&& body) {
+  constexpr std::int64_t longest = 8, fewest_runs = 64;
+  const std::int64_t run = std::clamp<std::int64_t>(count / fewest_runs, 1, longest);
+  parallel_blocks(context, count, run, [&](Context& own, std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) body(own, i, i + 1 < end ? i + 1 : -1);
+  });
+}
+
 }  // namespace linnet

@@ -89,6 +89,22 @@ TEST(Context, BlocksCoverTheRange) {
   for (const auto& call : calls) EXPECT_EQ(call, 1);
 }
 
+TEST(Context, RunsCoverTheRangeAndSayWhatFollows) {
+  Context context(2);
+  for (const std::int64_t count : {0, 1, 63, 64, 129, 1000}) {
+    std::vector<std::atomic<int>> calls(static_cast<std::size_t>(count));
+    std::atomic<int> announced{0};
+    parallel_runs(context, count, [&](Context&, std::int64_t i, std::int64_t next) {
+      ++calls[static_cast<std::size_t>(i)];
+      if (next < 0) return;
+      EXPECT_EQ(next, i + 1);
+      ++announced;
+    });
+    for (const auto& call : calls) EXPECT_EQ(call, 1);
+    EXPECT_EQ(announced > 0, count > 128);
+  }
+}
+
 TEST(Context, WorksAfterItsThreadsFellAsleep) {
   Context context(4);
   for (int round = 0; round < 20; ++round) {

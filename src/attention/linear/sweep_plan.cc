@@ -105,9 +105,7 @@ std::int64_t SweepPlan::end_of_step(std::int64_t first) const {
     return first_behind(row) - inner.begin <= longest && seen(row).end - inner.end <= longest;
   };
   if (close(end - 1)) return end;
-  std::int64_t last = first + 1;
-  while (close(last)) ++last;
-  return last;
+  return first + 1 + first_where(end - first - 1, [&](std::int64_t i) { return !close(first + 1 + i); });
 }
 
 void SweepPlan::add_step(Mask::Interval rows) {

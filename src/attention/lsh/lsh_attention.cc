@@ -77,30 +77,24 @@ Visible visible_of(const Plan::Block& block, const std::vector<Mask::Interval>& 
   return visible;
 }
 
-/// A block of a head's sorted tokens in one round.
-struct Place {
+/// Block `index` of a head's sorted tokens in one round.
+struct BlockId {
   std::int64_t round = 0, b = 0, h = 0, index = 0;
 };
 
-/// A head's rows of a tensor.
-template <class T>
-InputRows token_rows(const View<T>& x, std::int64_t b, std::int64_t h) {
-  return {reinterpret_cast<const std::byte*>(x.at(b, 0, h)), x.stride(1), x.extent(3), DType::f32};
-}
-
 /// The tokens `sorted` of the block's head in a tensor, to be fetched.
-template <class T>
-softmax::RowsToCome rows_to_come(const Call& call, const View<T>& x, const Place& at, Mask::Interval sorted) {
-  return {token_rows(x, at.b, at.h), sorted.end - sorted.begin,
-          call.plan.order(at.round, at.b, at.h) + sorted.begin};
+softmax::RowsToCome rows_to_come(const Call& call, const ConstFloatView& x, const BlockId& id,
+                                 Mask::Interval sorted) {
+  return {rows_of(x, id.b, id.h), sorted.end - sorted.begin,
+          call.plan.order(id.round, id.b, id.h) + sorted.begin};
 }
 
 /// One block's queries in one round, of which the first one writes and the others merge. The thread goes on
 /// with the block `next`, unless that is null.
-void attend(Context& own, const Call& call, View<float> out, View<float> log, const Place& at,
-            const Place* next) {
+void attend(Context& own, const Call& call, View<float> out, View<float> log, const BlockId& id,
+            const BlockId* next) {
   const auto& [batch, queries, keys, heads, head_dim, value_dim] = call.sizes;
-  const auto& [round, b, h, index] = at;
+  const auto& [round, b, h, index] = id;
   const Plan::Block block = call.plan.look(round, b, h, index);
   if (block.first == block.end) return;
   const std::int64_t* order = call.plan.order(round, b, h);
@@ -114,8 +108,7 @@ void attend(Context& own, const Call& call, View<float> out, View<float> log, co
   const float* v = gather(workspace, key_count, key, call.value, b, h);
   // The only round writes where the tokens lie.
   const bool only = call.rounds == 1;
-  const OutputRows tokens = {reinterpret_cast<std::byte*>(out.at(b, 0, h)), out.stride(1), value_dim,
-                             DType::f32};
+  const OutputRows tokens = rows_of(FloatView(out), b, h);
   float* rows = only ? nullptr : workspace.take(static_cast<std::size_t>(count * value_dim));
   float* logs = workspace.take(static_cast<std::size_t>(count));
   const KeyRange range = {dense_rows(k, head_dim), dense_rows(v, value_dim), 0, key_count};
@@ -141,8 +134,8 @@ void attend(Context& own, const Call& call, View<float> out, View<float> log, co
     part.normaliser = logs + i;
     part.normaliser_stride = 1;
     if (next != nullptr && i + size >= count) {
-      // Its first keys are the last ones here.
-      const Mask::Interval to_come = call.plan.queries(b, next->index);
+      // The first keys of a head's next block are the last ones here.
+      const Mask::Interval to_come = call.plan.queries(next->b, next->index);
       part.to_come = {rows_to_come(call, call.query, *next, to_come),
                       rows_to_come(call, call.value, *next, to_come)};
     }
@@ -172,10 +165,10 @@ struct Gradients {
 
 /// The sorted tokens of a block and the chunk before whose gradients nothing was added to yet, given that the
 /// even blocks of a round run before the odd ones: each chunk between two blocks belongs to both.
-Mask::Interval first_gradients(const Call& call, const Place& at, const Plan::Block& block) {
-  if (at.round > 0) return {};
-  if (at.index % 2 == 0) return {block.first_key, block.end};
-  const auto [next, behind] = call.plan.queries(at.b, at.index + 1);
+Mask::Interval first_gradients(const Call& call, const BlockId& id, const Plan::Block& block) {
+  if (id.round > 0) return {block.end, block.end};
+  if (id.index % 2 == 0) return {block.first_key, block.end};
+  const auto [next, behind] = call.plan.queries(id.b, id.index + 1);
   return {block.first, next < behind ? block.end - call.plan.chunk() : block.end};
 }
 
@@ -187,18 +180,36 @@ void hand_out(View<float> to, const Plan::Block& block, Mask::Interval fresh, co
   const auto add = [&](std::int64_t first, std::int64_t end) {
     add_scattered(to, end - first, places(order, first), b, h, rows_from(first));
   };
-  if (fresh.begin >= fresh.end) return add(block.first_key, block.end);
   add(block.first_key, fresh.begin);
   scatter(to, fresh.end - fresh.begin, places(order, fresh.begin), b, h, rows_from(fresh.begin));
   add(fresh.end, block.end);
 }
 
+/// What is needed behind the products of a block: the gradients that it adds to and what block `next`, unless
+/// that is null, reads first.
+std::array<softmax::RowsToCome, 6> rows_behind(const Call& call, const Gradients& gradients,
+                                               const BlockId& id, const Plan::Block& block,
+                                               const BlockId* next) {
+  const Mask::Interval added = {block.first_key, block.end};
+  std::array<softmax::RowsToCome, 6> rows = {rows_to_come(call, gradients.query, id, added),
+                                             rows_to_come(call, gradients.value, id, added)};
+  if (next == nullptr) return rows;
+  const auto [first, end] = call.plan.queries(next->b, next->index);
+  const Mask::Interval keys = {std::max<std::int64_t>(0, first - call.plan.chunk()), end};
+  const Mask::Interval panel = {first, std::min(first + softmax::kPanel, end)};
+  rows[2] = rows_to_come(call, call.query, *next, keys);
+  rows[3] = rows_to_come(call, call.value, *next, keys);
+  rows[4] = rows_to_come(call, gradients.out, *next, panel);
+  rows[5] = rows_to_come(call, gradients.grad_out, *next, panel);
+  return rows;
+}
+
 /// Adds what the block's queries in one round contribute to the gradients of themselves and of their keys;
 /// `next` as for `attend`.
-void attend_backward(Context& own, const Call& call, const Gradients& gradients, const Place& at,
-                     const Place* next) {
+void attend_backward(Context& own, const Call& call, const Gradients& gradients, const BlockId& id,
+                     const BlockId* next) {
   const auto& [batch, queries, keys, heads, head_dim, value_dim] = call.sizes;
-  const auto& [round, b, h, index] = at;
+  const auto& [round, b, h, index] = id;
   const Plan::Block block = call.plan.look(round, b, h, index);
   if (block.first == block.end) return;
   const std::int64_t* order = call.plan.order(round, b, h);
@@ -227,8 +238,8 @@ void attend_backward(Context& own, const Call& call, const Gradients& gradients,
     part.value_dim = value_dim;
     part.scale = call.scale;
     part.query = dense_rows(q, head_dim).from(i);
-    part.out = token_rows(gradients.out, b, h);
-    part.grad_out = token_rows(gradients.grad_out, b, h);
+    part.out = rows_of(ConstFloatView(gradients.out), b, h);
+    part.grad_out = rows_of(ConstFloatView(gradients.grad_out), b, h);
     part.places = order + block.first + i;
     // With the log-sum-exp of all rounds exp(score − log) is a key's weight among those of all of them.
     part.normaliser = logs + i;
@@ -239,20 +250,7 @@ void attend_backward(Context& own, const Call& call, const Gradients& gradients,
     part.grad_key = dense_rows(grad_key, head_dim);
     part.grad_value = dense_rows(grad_value, value_dim);
     part.sees = visible_of(block, block.before, meetings.any() ? &before : nullptr, i);
-    if (i + size >= count) {
-      const Mask::Interval added = {block.first_key, block.end};
-      part.to_come[0] = rows_to_come(call, gradients.query, at, added);
-      part.to_come[1] = rows_to_come(call, gradients.value, at, added);
-      if (next != nullptr) {
-        const Mask::Interval its = call.plan.queries(b, next->index);
-        const Mask::Interval its_keys = {std::max<std::int64_t>(0, its.begin - call.plan.chunk()), its.end};
-        part.to_come[2] = rows_to_come(call, call.query, *next, its_keys);
-        part.to_come[3] = rows_to_come(call, call.value, *next, its_keys);
-        const Mask::Interval panel = {its.begin, std::min(its.begin + softmax::kPanel, its.end)};
-        part.to_come[4] = rows_to_come(call, gradients.out, *next, panel);
-        part.to_come[5] = rows_to_come(call, gradients.grad_out, *next, panel);
-      }
-    }
+    if (i + size >= count) part.to_come = rows_behind(call, gradients, id, block, next);
     softmax::backward_block(own, part);
     part.to_come = {};
     if (block.behind.empty()) continue;
@@ -262,27 +260,26 @@ void attend_backward(Context& own, const Call& call, const Gradients& gradients,
   // Through the keys' unit length; then what the same tokens have as queries.
   lsh::through_unit_rows(grad_key, k, norms, key_count, head_dim);
   add_row(grad_key + (block.first - block.first_key) * head_dim, grad_query, count * head_dim);
-  const Mask::Interval fresh = first_gradients(call, at, block);
+  const Mask::Interval fresh = first_gradients(call, id, block);
   hand_out(gradients.query, block, fresh, order, b, h, grad_key);
   hand_out(gradients.value, block, fresh, order, b, h, grad_value);
 }
 
-/// Calls body(own, at, next) for the blocks first, first + step, … of all heads in a round. A thread takes a
-/// few blocks of a head one after the other, each of which has the rows of the `next` one fetched.
+/// Calls body(own, id, next) for the blocks first, first + step, … of all heads in a round; the thread goes
+/// on with block `next`, which is null where that is not known.
 template <class Body>
 void for_blocks(Context& context, const Call& call, std::int64_t round, std::int64_t first, std::int64_t step,
                 const Body& body) {
-  constexpr std::int64_t most = 4;
   const std::int64_t blocks = (call.plan.blocks() - first + step - 1) / step;
-  const std::int64_t groups = (blocks + most - 1) / most;
-  parallel_for(context, call.sizes.batch * call.sizes.heads * groups, [&](Context& own, std::int64_t item) {
-    const std::int64_t entry = item / groups, end = std::min(item % groups * most + most, blocks);
-    for (std::int64_t block = item % groups * most; block < end; ++block) {
-      const Place at = {round, entry / call.sizes.heads, entry % call.sizes.heads, first + block * step};
-      const Place next = {round, at.b, at.h, at.index + step};
-      body(own, at, block + 1 < end ? &next : nullptr);
-    }
-  });
+  const auto id_of = [&](std::int64_t item) -> BlockId {
+    const std::int64_t entry = item / blocks;
+    return {round, entry / call.sizes.heads, entry % call.sizes.heads, first + item % blocks * step};
+  };
+  parallel_runs(context, call.sizes.batch * call.sizes.heads * blocks,
+                [&](Context& own, std::int64_t item, std::int64_t next_item) {
+                  const BlockId next = id_of(std::max<std::int64_t>(next_item, 0));
+                  body(own, id_of(item), next_item >= 0 ? &next : nullptr);
+                });
 }
 
 class LshAttention final : public Attention {
@@ -359,8 +356,8 @@ void LshAttention::forward(Context& context, const AttentionOutputs& outputs,
   const Plan plan(context, options_, query.view(), inputs.mask);
   const Call call = {sizes, plan, options_.lsh.rounds, scale_of(sizes.head_dim), query.view(), value.view()};
   for (std::int64_t round = 0; round < options_.lsh.rounds; ++round) {
-    for_blocks(context, call, round, 0, 1, [&](Context& own, const Place& at, const Place* next) {
-      attend(own, call, out.view(), log, at, next);
+    for_blocks(context, call, round, 0, 1, [&](Context& own, const BlockId& id, const BlockId* next) {
+      attend(own, call, out.view(), log, id, next);
     });
   }
   for_each_row(context, out.view().shape(), [&](std::int64_t b, std::int64_t i, std::int64_t h) {
@@ -396,8 +393,8 @@ void LshAttention::backward(Context& context, const AttentionGradients& gradient
                           normaliser};
   for (std::int64_t round = 0; round < options_.lsh.rounds; ++round) {
     for (const std::int64_t odd : {0, 1}) {
-      for_blocks(context, call, round, odd, 2, [&](Context& own, const Place& at, const Place* next) {
-        attend_backward(own, call, sums, at, next);
+      for_blocks(context, call, round, odd, 2, [&](Context& own, const BlockId& id, const BlockId* next) {
+        attend_backward(own, call, sums, id, next);
       });
     }
   }

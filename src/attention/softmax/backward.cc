@@ -295,9 +295,7 @@ void backward_block_of(Context& own, const BackwardBlock& block) {
       // add to, the rows of the next tile and of the next panel.
       const bool last_tile = at_end || block.sees.interval[p * kPanel + queries_of(p) - 1].end <= end;
       const bool done = last_tile || closes;
-      const auto share = [&](std::int64_t rows) {
-        return Mask::Interval{rows * (p - first) / (last - first), rows * (p + 1 - first) / (last - first)};
-      };
+      const auto share = [&](std::int64_t rows) { return share_of(rows, p - first, last - first); };
       ahead.start(fetches_of(pairs, sight, constant_keys));
       if (!constant_keys) {
         fetch_apart(ahead, block.grad_key.from(j), share(count));

@@ -300,8 +300,8 @@ void forward_block_of(Context& own, const ForwardBlock& block) {
           packed = true;
         }
         // The rows of the next tile and of the next panel are asked for while the products run.
-        const Mask::Interval share = {next + rows_ahead * (p - first) / (last - first),
-                                      next + rows_ahead * (p + 1 - first) / (last - first)};
+        const Mask::Interval part = share_of(rows_ahead, p - first, last - first);
+        const Mask::Interval share = {next + part.begin, next + part.end};
         ahead.start(fetches_of(walk, sight));
         fetch_apart(ahead, range.key, share);
         fetch_apart(ahead, range.value, share);

@@ -132,25 +132,17 @@ void SoftmaxAttention::forward(Context& context, const AttentionOutputs& outputs
     }
     return block;
   };
-  // Where there are many blocks a thread takes those of a few heads one after the other: each has the rows of
-  // the next one fetched.
-  constexpr std::int64_t most_heads = 8, fewest_tasks = 128;
   const std::int64_t entries = sizes.batch * sizes.heads;
-  const std::int64_t group = std::clamp<std::int64_t>(entries * blocks / fewest_tasks, 1, most_heads);
-  const std::int64_t groups = blocks_of(entries, group);
-  parallel_for(context, groups * blocks, [&](Context& own, std::int64_t item) {
-    // The last blocks, which see the most keys under a causal mask, come first: threads end together.
-    const std::int64_t first = (blocks - 1 - item / groups) * size;
-    const std::int64_t begin = item % groups * group, end = std::min(entries, begin + group);
+  parallel_runs(context, entries * blocks, [&](Context& own, std::int64_t item, std::int64_t next) {
     std::array<Mask::Interval, softmax::kMaxQueries> intervals;
-    for (std::int64_t entry = begin; entry < end; ++entry) {
-      const auto block_at = [&](std::int64_t at) {
-        return block_of(at / sizes.heads, at % sizes.heads, first, intervals);
-      };
-      softmax::ForwardBlock block = block_at(entry);
-      if (initial == nullptr && entry + 1 < end) block.to_come = softmax::first_rows(block_at(entry + 1));
-      softmax::forward_block(own, block);
-    }
+    const auto block_at = [&](std::int64_t at) {
+      // The last blocks, which see the most keys under a causal mask, come first: threads end together.
+      const std::int64_t first = (blocks - 1 - at / entries) * size;
+      return block_of(at % entries / sizes.heads, at % sizes.heads, first, intervals);
+    };
+    softmax::ForwardBlock block = block_at(item);
+    if (initial == nullptr && next >= 0) block.to_come = softmax::first_rows(block_at(next));
+    softmax::forward_block(own, block);
   });
 
   if (final == nullptr) return;

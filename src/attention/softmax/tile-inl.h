@@ -96,11 +96,16 @@ HWY_INLINE void fetch_apart(Ahead& ahead, const InputRows& rows, const std::int6
             static_cast<std::size_t>(rows.columns * rows.element()), places + range.begin);
 }
 
+/// Part `part` of `parts` of so many rows.
+HWY_INLINE Mask::Interval share_of(std::int64_t rows, std::int64_t part, std::int64_t parts) {
+  return {rows * part / parts, rows * (part + 1) / parts};
+}
+
 /// Has the products of panel p, of `panels`, fetch its share of the rows to come.
 HWY_INLINE void fetch_to_come(Ahead& ahead, std::span<const RowsToCome> to_come, std::int64_t p,
                               std::int64_t panels) {
   for (const auto& [rows, count, places] : to_come)
-    fetch_apart(ahead, rows, places, {count * p / panels, count * (p + 1) / panels});
+    fetch_apart(ahead, rows, places, share_of(count, p, panels));
 }
 
 /// Terms begin … end of a sum.
