@@ -231,6 +231,14 @@ class BasicFloatView {
     return View<T>(reinterpret_cast<T*>(bytes_.data()), bytes_.shape(), bytes_.strides());
   }
 
+  /// Address at the given leading indices, in a view whose elements are T; null in any other.
+  template <class T, class... Index>
+  auto at(Index... index) const {
+    using Result = Element<T>;
+    if (type_ != dtype_of<T>() || rank() == 0) return static_cast<Result*>(nullptr);
+    return reinterpret_cast<Result*>(bytes_.data()) + (bytes_.at(index...) - bytes_.data());
+  }
+
   /// Indices `begin` to `end` of one dimension.
   BasicFloatView slice(int dimension, std::int64_t begin, std::int64_t end) const {
     if (type_ == DType::bf16) return as<Element<bf16>>().slice(dimension, begin, end);

@@ -77,6 +77,13 @@ class Workspace {
     return View<float>(take(static_cast<std::size_t>(size)), {rows, columns});
   }
 
+  /// The same, f32 or bf16.
+  FloatView take_floats(DType type, std::int64_t rows, std::int64_t columns) {
+    if (type != DType::bf16) return take(rows, columns);
+    const std::int64_t size = checked_size(std::array{rows, columns}, sizeof(bf16));
+    return View<bf16>(array<bf16>(size).data(), {rows, columns});
+  }
+
  private:
   Arena& arena_;
   Arena::Mark mark_;

@@ -127,8 +127,8 @@ void multiply_block(Context& own, View<float> c, View<const float> a, const Pack
   Workspace workspace(own);
   const std::int64_t rows = a.extent(0), outputs = b.layout.outputs;
   const bool in_place = epilogue.residual.data() == c.data();
-  const bool ends = epilogue.activation == Activation::none && epilogue.slope.data() == nullptr &&
-                    epilogue.factor.data() == nullptr;
+  const bool ends =
+      epilogue.activation == Activation::none && epilogue.slope.rank() == 0 && epilogue.factor.rank() == 0;
   const bool add = in_place && ends;
   float* sums = in_place && !add ? workspace.take(rows, outputs).data() : c.data();
   run_library(own, {WeightType::f32, rows, b.layout.inputs, outputs, epilogue.bias.data() != nullptr, add},
@@ -189,15 +189,17 @@ std::size_t PackedMatrix::bytes() const {
   return storage_->narrow ? storage_->narrow->bytes() : storage_->packed.bytes();
 }
 
-void multiply(Context& context, View<float> c, View<const float> a, const PackedMatrix& b,
+void multiply(Context& context, FloatView to, ConstFloatView from, const PackedMatrix& b,
               const Epilogue& epilogue) {
   const PackedMatrix::Storage& storage = b.storage();
   const PanelLayout& layout = storage.layout;
-  const std::int64_t rows = a.extent(0);
-  assert(a.extent(1) == b.inputs() && c.extent(0) == rows && c.extent(1) == b.outputs());
+  const std::int64_t rows = from.extent(0);
+  assert(from.extent(1) == b.inputs() && to.extent(0) == rows && to.extent(1) == b.outputs());
   if (rows == 0 || b.outputs() == 0) return;
   if (storage.narrow && !storage.narrow->takes_wide_rows())
-    return storage.narrow->multiply(context, c, a, epilogue);
+    return storage.narrow->multiply(context, to, from, epilogue);
+  const View<float> c = to.as<float>();
+  const View<const float> a = from.as<const float>();
 
   // First the blocks for oneDNN; what is left of the rows is cut along panels, then along rows.
   const bool dense = a.stride(0) == b.inputs() && c.stride(0) == b.outputs() &&
@@ -226,13 +228,14 @@ void multiply(Context& context, View<float> c, View<const float> a, const Packed
     const std::int64_t end = done + left * (row_piece + 1) / row_pieces;
     const std::int64_t first = layout.panels() * column_piece / column_pieces,
                        last = layout.panels() * (column_piece + 1) / column_pieces;
-    const View<float> to = c.slice(0, begin, end);
-    const View<const float> from = a.slice(0, begin, end);
-    if (storage.narrow)
-      multiply_panels(to, from, storage.narrow->pairs(), layout, first, last, epilogue.of_rows(begin, end));
-    else
-      multiply_panels(to, from, storage.packed.as<float>(), layout, first, last,
+    const auto multiply_piece = [&](const auto* panels) {
+      multiply_panels(c.slice(0, begin, end), a.slice(0, begin, end), panels, layout, first, last,
                       epilogue.of_rows(begin, end));
+    };
+    if (storage.narrow)
+      multiply_piece(storage.narrow->pairs());
+    else
+      multiply_piece(storage.packed.as<const float>());
   });
 }
 

@@ -71,8 +71,8 @@ struct Epilogue {
   View<const float> bias = {};
   Activation activation = Activation::none;
   View<const float> residual = {};
-  View<float> slope = {};  ///< receives the activation's derivative where it is applied
-  View<const float> factor = {};
+  FloatView slope = {};  ///< receives the activation's derivative where it is applied
+  ConstFloatView factor = {};
 
   /// What follows rows begin … end − 1, or columns.
   Epilogue of_rows(std::int64_t begin, std::int64_t end) const { return part(0, begin, end); }
@@ -82,34 +82,36 @@ struct Epilogue {
     return result;
   }
 
-  /// Where row i begins, from column j on; null where there is nothing.
+  /// Where row i begins, from column j on; null where there is nothing. Of slope and factor one pointer at
+  /// most is not null.
   struct Row {
     const float *bias, *residual;
     float* slope;
+    bf16* rounded_slope;
     const float* factor;
+    const bf16* rounded_factor;
   };
   Row row(std::int64_t i, std::int64_t j) const {
-    return {bias.data() != nullptr ? bias.data() + j : nullptr, at(residual, i, j), at(slope, i, j),
-            at(factor, i, j)};
+    return {bias.data() != nullptr ? bias.data() + j : nullptr,
+            residual.data() != nullptr ? residual.at(i, j) : nullptr,
+            slope.at<float>(i, j),
+            slope.at<bf16>(i, j),
+            factor.at<float>(i, j),
+            factor.at<bf16>(i, j)};
   }
 
  private:
   Epilogue part(int dimension, std::int64_t begin, std::int64_t end) const {
-    const auto slice = [&](auto view) {
-      return view.data() != nullptr ? view.slice(dimension, begin, end) : view;
-    };
+    const auto slice = [&](auto view) { return view.rank() != 0 ? view.slice(dimension, begin, end) : view; };
     return {bias, activation, slice(residual), slice(slope), slice(factor)};
-  }
-  template <class T>
-  static T* at(View<T> view, std::int64_t i, std::int64_t j) {
-    return view.data() != nullptr ? view.at(i, j) : nullptr;
   }
 };
 
-/// c [rows, outputs] = epilogue(a [rows, inputs] · B). Outer strides of a, c and residual are free.
-/// 2 · rows · inputs · outputs FLOPs. Row i of c depends on row i of a alone, bit for bit: not on the number
-/// of rows, their order or the threads (bf16: on the number of rows too, in the last bits of f32).
-void multiply(Context& context, View<float> c, View<const float> a, const PackedMatrix& b,
+/// c [rows, outputs] = epilogue(a [rows, inputs] · B). Outer strides of a, c and residual are free. Where
+/// `reads_rounded`, a and c may be bf16, a dense: c rounded, a as products round it otherwise. 2 · rows ·
+/// inputs · outputs FLOPs. Row i of c depends on row i of a alone, bit for bit: not on the number of rows,
+/// their order or the threads (bf16: on the number of rows too, in the last bits of f32).
+void multiply(Context& context, FloatView c, ConstFloatView a, const PackedMatrix& b,
               const Epilogue& epilogue = {});
 
 /// c = after(between(a · first) · second), without a residual between them. `hidden` [rows, outputs of first]
@@ -121,12 +123,16 @@ void multiply_twice(Context& context, View<float> c, View<const float> a, const 
 
 /// dw [outputs, inputs] += dyᵀ · x for dy [rows, outputs], x [rows, inputs]; db [outputs] += column sums of
 /// dy (an empty db is left out). The bits do not depend on the threads. With bf16, dy and x are rounded for
-/// the products where `rounds_factors`, and sums are f32.
-void accumulate_weight_gradient(Context& context, View<float> dw, View<float> db, View<const float> dy,
-                                View<const float> x, WeightType type = WeightType::f32);
+/// the products where `rounds_factors`, and sums are f32; where `reads_rounded`, they may be bf16.
+void accumulate_weight_gradient(Context& context, View<float> dw, View<float> db, ConstFloatView dy,
+                                ConstFloatView x, WeightType type = WeightType::f32);
 
 /// Whether products of bf16 make a gradient of that shape faster on this machine.
 bool rounds_factors(std::int64_t rows, std::int64_t outputs, std::int64_t inputs);
+
+/// Whether products with such weights, and their gradients, round what they read on this machine: it can
+/// then be kept as bf16.
+bool reads_rounded(WeightType type, std::int64_t outputs, std::int64_t inputs);
 
 /// The nearest weights that `type` can hold, w [outputs, inputs], in place: packing them rounds nothing more.
 void round_weights(View<float> w, WeightType type);

@@ -30,7 +30,7 @@ void round_row(bf16* to, const float* from, std::int64_t count) {
   constexpr std::int64_t ahead = 512;
   for (; i + lanes <= count; i += lanes) {
     __builtin_prefetch(from + i + ahead);
-    hn::StoreU(bf16_bits(d, hn::LoadU(d, from + i)), u16, bits + i);
+    hn::StoreU(round_lanes(hn::LoadU(d, from + i)), u16, bits + i);
   }
   for (; i < count; ++i) to[i] = to_bf16(from[i]);
 }
@@ -143,6 +143,14 @@ void finish(View<float> to, const NarrowSums& sums, const Epilogue& epilogue) {
   for (std::int64_t i = 0; i < to.extent(0); ++i) run(to.at(i), sums, i, to.extent(1), epilogue.row(i, 0));
 }
 
+void finish_and_round(View<bf16> to, std::span<float> row, const NarrowSums& sums, const Epilogue& epilogue) {
+  const FinishRow run = finisher(sums, epilogue.activation);
+  for (std::int64_t i = 0; i < to.extent(0); ++i) {
+    run(row.data(), sums, i, to.extent(1), epilogue.row(i, 0));
+    round_row(to.at(i), row.data(), to.extent(1));
+  }
+}
+
 void finish_and_narrow(const NarrowRows& to, std::int64_t rows, std::span<float> row, const NarrowSums& sums,
                        const Epilogue& epilogue) {
   const FinishRow run = finisher(sums, epilogue.activation);
@@ -158,10 +166,12 @@ bool has_group_tiles() { return group_tiles; }
 /// Asks for the lines of `count` numbers that a tile will read or write, whose rows lie apart, while it is
 /// multiplied. The lambdas that call it have to be inlined: the compiler drops calls of what has no other
 /// effect.
-HWY_INLINE void fetch_row(const void* row, std::int64_t count) {
+template <class T>
+HWY_INLINE void fetch_row(const T* row, std::int64_t count) {
   constexpr std::int64_t line = 64;
-  for (std::int64_t at = 0; row != nullptr && at < 4 * count; at += line)
-    __builtin_prefetch(static_cast<const std::byte*>(row) + at);
+  const auto bytes = count * static_cast<std::int64_t>(sizeof(T));
+  for (std::int64_t at = 0; row != nullptr && at < bytes; at += line)
+    __builtin_prefetch(reinterpret_cast<const std::byte*>(row) + at);
 }
 
 template <WeightType type>
@@ -187,8 +197,8 @@ void take_sums_of_codes(View<std::int32_t> to, bool add, const NarrowProduct& pr
   take_sums<WeightType::int8>(to, add, product);
 }
 
-template <WeightType type>
-void finish_tiles(View<float> to, const NarrowProduct& product, const CodeScales* weights, std::int64_t first,
+template <WeightType type, class T>
+void finish_tiles(View<T> to, const NarrowProduct& product, const CodeScales* weights, std::int64_t first,
                   const Epilogue& epilogue) {
   const FinishRow run = finisher<type>(epilogue.activation);
   multiply_group_tiles<type>(
@@ -200,21 +210,33 @@ void finish_tiles(View<float> to, const NarrowProduct& product, const CodeScales
           fetch_row(to.at(i, j), n);
           fetch_row(row.residual, n);
           fetch_row(row.slope, n);
+          fetch_row(row.rounded_slope, n);
           fetch_row(row.factor, n);
+          fetch_row(row.rounded_factor, n);
         }
       },
-      [&](const auto* sums, std::int64_t begin, std::int64_t end, std::int64_t j, std::int64_t n) HWY_ATTR {
+      [&](auto* sums, std::int64_t begin, std::int64_t end, std::int64_t j, std::int64_t n) HWY_ATTR {
         const NarrowSums tile{type,    sums,     NarrowLayout::columns, product.rows.scales + begin,
                               weights, first + j};
-        for (std::int64_t i = begin; i < end; ++i) run(to.at(i, j), tile, i - begin, n, epilogue.row(i, j));
+        for (std::int64_t i = begin; i < end; ++i) {
+          if constexpr (std::is_same_v<T, float>) {
+            run(to.at(i, j), tile, i - begin, n, epilogue.row(i, j));
+          } else {
+            float* row = sums + (i - begin) * NarrowLayout::columns;
+            run(row, tile, i - begin, n, epilogue.row(i, j));
+            round_row(to.at(i, j), row, n);
+          }
+        }
       });
 }
 
-void multiply_and_finish(View<float> to, const NarrowProduct& product, const CodeScales* weights,
+void multiply_and_finish(FloatView to, const NarrowProduct& product, const CodeScales* weights,
                          std::int64_t first, const Epilogue& epilogue) {
+  if (to.dtype() == DType::bf16)
+    return finish_tiles<WeightType::bf16>(to.as<bf16>(), product, weights, first, epilogue);
   if (product.layout.type == WeightType::bf16)
-    return finish_tiles<WeightType::bf16>(to, product, weights, first, epilogue);
-  finish_tiles<WeightType::int8>(to, product, weights, first, epilogue);
+    return finish_tiles<WeightType::bf16>(to.as<float>(), product, weights, first, epilogue);
+  finish_tiles<WeightType::int8>(to.as<float>(), product, weights, first, epilogue);
 }
 
 }  // namespace linnet::kernels::HWY_NAMESPACE
@@ -226,6 +248,7 @@ namespace {
 
 HWY_EXPORT(narrow_all);
 HWY_EXPORT(finish);
+HWY_EXPORT(finish_and_round);
 HWY_EXPORT(finish_and_narrow);
 HWY_EXPORT(has_group_tiles);
 HWY_EXPORT(take_sums_of_pairs);
@@ -238,6 +261,10 @@ void narrow_rows(const NarrowRows& to, View<const float> rows) { HWY_DYNAMIC_DIS
 
 void finish_narrow(View<float> to, const NarrowSums& sums, const Epilogue& epilogue) {
   HWY_DYNAMIC_DISPATCH(finish)(to, sums, epilogue);
+}
+
+void finish_narrow(View<bf16> to, std::span<float> row, const NarrowSums& sums, const Epilogue& epilogue) {
+  HWY_DYNAMIC_DISPATCH(finish_and_round)(to, row, sums, epilogue);
 }
 
 void finish_narrow(const NarrowRows& to, std::int64_t rows, std::span<float> row, const NarrowSums& sums,
@@ -257,7 +284,7 @@ void multiply_groups(View<std::int32_t> sums, bool add, const NarrowProduct& pro
   HWY_DYNAMIC_DISPATCH(take_sums_of_codes)(sums, add, product);
 }
 
-void multiply_groups(View<float> to, const NarrowProduct& product, const CodeScales* weights,
+void multiply_groups(FloatView to, const NarrowProduct& product, const CodeScales* weights,
                      std::int64_t first, const Epilogue& epilogue) {
   HWY_DYNAMIC_DISPATCH(multiply_and_finish)(to, product, weights, first, epilogue);
 }

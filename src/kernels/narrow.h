@@ -78,8 +78,10 @@ struct NarrowSums {
 /// 1e-5.
 void finish_narrow(View<float> to, const NarrowSums& sums, const Epilogue& epilogue);
 
-/// The same as the rows [rows, outputs] of a next product, without a residual; `row` has room for one of
-/// them.
+/// The same rounded; `row` has room for one of the rows.
+void finish_narrow(View<bf16> to, std::span<float> row, const NarrowSums& sums, const Epilogue& epilogue);
+
+/// The same as the rows [rows, outputs] of a next product; `row` has room for one of them.
 void finish_narrow(const NarrowRows& to, std::int64_t rows, std::span<float> row, const NarrowSums& sums,
                    const Epilogue& epilogue);
 
@@ -93,9 +95,9 @@ bool multiplies_groups(WeightType type);
 void multiply_groups(View<float> sums, bool add, const NarrowProduct& product);
 void multiply_groups(View<std::int32_t> sums, bool add, const NarrowProduct& product);
 
-/// to [count, outputs] = epilogue(rows · panels), tile by tile while the sums are in the first cache.
-/// `weights` and `first` are those of NarrowSums.
-void multiply_groups(View<float> to, const NarrowProduct& product, const CodeScales* weights,
+/// to [count, outputs] = epilogue(rows · panels), tile by tile while the sums are in the first cache; bf16
+/// from bf16 alone. `weights` and `first` are those of NarrowSums.
+void multiply_groups(FloatView to, const NarrowProduct& product, const CodeScales* weights,
                      std::int64_t first, const Epilogue& epilogue);
 
 }  // namespace linnet::kernels

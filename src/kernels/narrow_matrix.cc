@@ -46,9 +46,8 @@ NarrowMatrix::NarrowMatrix(const NarrowLayout& layout)
 void NarrowMatrix::pack(Context& context, View<const float> b) {
   assert(layout_.type == WeightType::bf16);
   if (packed_.bytes() == 0) packed_ = SharedPages(bytes());
-  parallel_for(context, layout_.panels(), [&](std::int64_t panel) {
-    bf16* to = packed_.as<bf16>() + panel * layout_.panel_bytes() / layout_.element();
-    pack_pairs(to, b, panel * NarrowLayout::columns, layout_.padded_inputs());
+  parallel_for(context, layout_.padded_inputs() / pair_band, [&](std::int64_t band) {
+    pack_pairs(packed_.as<bf16>(), layout_.padded_inputs(), b, band * pair_band);
   });
 }
 
@@ -117,45 +116,57 @@ NarrowSums NarrowMatrix::product(Context& own, void* sums, const NarrowRows& row
   return {layout_.type, sums, product.outputs, rows.scales, &scales_, first * NarrowLayout::columns};
 }
 
-void NarrowMatrix::multiply(Context& own, View<float> c, const NarrowRows& rows, std::int64_t first,
+void NarrowMatrix::multiply(Context& own, FloatView c, const NarrowRows& rows, std::int64_t first,
                             std::int64_t last, const Epilogue& epilogue) const {
   const std::int64_t count = c.extent(0), outputs = c.extent(1);
   if (takes_groups(count))
     return multiply_groups(c, part(rows, count, first, last), &scales_, first * NarrowLayout::columns,
                            epilogue);
   Workspace workspace(own);
-  const bool in_place = epilogue.residual.data() != c.data() && c.stride(0) == outputs;
-  float* sums = in_place ? c.data() : workspace.take(count, outputs).data();
-  finish_narrow(c, product(own, sums, rows, count, first, last), epilogue);
+  if (c.dtype() == DType::bf16)
+    return finish_narrow(c.as<bf16>(), workspace.array<float>(outputs),
+                         product(own, workspace.take(count, outputs).data(), rows, count, first, last),
+                         epilogue);
+  const View<float> to = c.as<float>();
+  const bool in_place = epilogue.residual.data() != to.data() && to.stride(0) == outputs;
+  float* sums = in_place ? to.data() : workspace.take(count, outputs).data();
+  finish_narrow(to, product(own, sums, rows, count, first, last), epilogue);
 }
 
 void NarrowMatrix::multiply(Context& own, const NarrowRows& to, const NarrowRows& rows, std::int64_t count,
                             const Epilogue& between) const {
+  if (to.type == WeightType::bf16)
+    return multiply(own, View<bf16>(static_cast<bf16*>(to.rows), {count, layout_.outputs}), rows, 0,
+                    layout_.panels(), between);
   Workspace workspace(own);
   const View<float> hidden = workspace.take(count, layout_.outputs);
   if (takes_groups(count)) {
     multiply(own, hidden, rows, 0, layout_.panels(), between);
     return narrow_rows(to, hidden);
   }
-  // Of the rows only row i's scale is still read when row i of the next product is written.
   finish_narrow(to, count, workspace.array<float>(layout_.outputs),
                 product(own, hidden.data(), rows, count, 0, layout_.panels()), between);
 }
 
 // Columns of panels [first, last) of a block of rows. The rows are made narrow once for all panels of a
 // block, again for every piece of the columns.
-void NarrowMatrix::multiply_block(Context& own, View<float> c, View<const float> a, std::int64_t first,
+void NarrowMatrix::multiply_block(Context& own, FloatView c, ConstFloatView a, std::int64_t first,
                                   std::int64_t last, const Epilogue& epilogue) const {
   const std::int64_t rows = a.extent(0), begin = first * NarrowLayout::columns,
                      end = std::min(last * NarrowLayout::columns, layout_.outputs);
   Workspace workspace(own);
-  const NarrowRows narrow = take_rows(workspace, layout_.type, rows, layout_.inputs);
-  narrow_rows(narrow, a);
+  NarrowRows narrow{layout_.type, nullptr, nullptr};
+  if (a.dtype() == DType::bf16) {
+    assert(layout_.type == WeightType::bf16 && a.stride(0) == layout_.inputs);
+    narrow.rows = const_cast<bf16*>(a.as<const bf16>().data());  // which products only read
+  } else {
+    narrow = take_rows(workspace, layout_.type, rows, layout_.inputs);
+    narrow_rows(narrow, a.as<const float>());
+  }
   multiply(own, c.slice(1, begin, end), narrow, first, last, epilogue.of_columns(begin, end));
 }
 
-void NarrowMatrix::multiply(Context& context, View<float> c, View<const float> a,
-                            const Epilogue& epilogue) const {
+void NarrowMatrix::multiply(Context& context, FloatView c, ConstFloatView a, const Epilogue& epilogue) const {
   const std::int64_t rows = a.extent(0), panels = layout_.panels();
   const std::int64_t blocks = (rows + block_rows - 1) / block_rows;
   // Pieces of columns may depend on the threads, since columns do not meet.
@@ -173,16 +184,17 @@ void multiply_narrow_twice(Context& context, View<float> c, View<const float> a,
   const NarrowLayout &one = first.layout(), &two = second.layout();
   assert(one.type == two.type && one.outputs == two.inputs);
   assert(a.extent(1) == one.inputs && c.extent(1) == two.outputs);
-  parallel_blocks(
-      context, a.extent(0), NarrowMatrix::block_rows,
-      [&](Context& own, std::int64_t begin, std::int64_t end) {
-        const std::int64_t rows = end - begin;
-        Workspace workspace(own);
-        const NarrowRows narrow = take_rows(workspace, one.type, rows, std::max(one.inputs, two.inputs));
-        narrow_rows(narrow, a.slice(0, begin, end));
-        first.multiply(own, narrow, narrow, rows, between.of_rows(begin, end));
-        second.multiply(own, c.slice(0, begin, end), narrow, 0, two.panels(), after.of_rows(begin, end));
-      });
+  parallel_blocks(context, a.extent(0), NarrowMatrix::block_rows,
+                  [&](Context& own, std::int64_t begin, std::int64_t end) {
+                    const std::int64_t rows = end - begin;
+                    Workspace workspace(own);
+                    const NarrowRows narrow = take_rows(workspace, one.type, rows, one.inputs),
+                                     hidden = take_rows(workspace, two.type, rows, two.inputs);
+                    narrow_rows(narrow, a.slice(0, begin, end));
+                    first.multiply(own, hidden, narrow, rows, between.of_rows(begin, end));
+                    second.multiply(own, c.slice(0, begin, end), hidden, 0, two.panels(),
+                                    after.of_rows(begin, end));
+                  });
 }
 
 }  // namespace linnet::kernels

@@ -32,7 +32,7 @@ class NarrowMatrix {
   const bf16* pairs() const { return packed_.as<bf16>(); }
 
   /// As `kernels::multiply`, where rows do not stay f32.
-  void multiply(Context& context, View<float> c, View<const float> a, const Epilogue& epilogue) const;
+  void multiply(Context& context, FloatView c, ConstFloatView a, const Epilogue& epilogue) const;
 
   const NarrowLayout& layout() const { return layout_; }
   /// Of memory, which the first pack takes.
@@ -44,16 +44,15 @@ class NarrowMatrix {
                      std::int64_t last) const;
 
   /// c [rows, outputs of the panels first … last − 1] = epilogue(rows · weights), on the calling thread.
-  void multiply(Context& own, View<float> c, const NarrowRows& rows, std::int64_t first, std::int64_t last,
+  void multiply(Context& own, FloatView c, const NarrowRows& rows, std::int64_t first, std::int64_t last,
                 const Epilogue& epilogue) const;
 
-  /// The rows of a next product [count, outputs] = between(rows · weights), which may take the memory of
-  /// `rows`.
+  /// The rows of a next product [count, outputs] = between(rows · weights).
   void multiply(Context& own, const NarrowRows& to, const NarrowRows& rows, std::int64_t count,
                 const Epilogue& between) const;
 
  private:
-  void multiply_block(Context& own, View<float> c, View<const float> a, std::int64_t first, std::int64_t last,
+  void multiply_block(Context& own, FloatView c, ConstFloatView a, std::int64_t first, std::int64_t last,
                       const Epilogue& epilogue) const;
   /// Whether narrow.cc multiplies so many rows.
   bool takes_groups(std::int64_t rows) const {

@@ -4,6 +4,8 @@
 #include <cassert>
 #include <cstring>
 
+#include "kernels/narrow.h"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/pairs.cc"
 #include "hwy/foreach_target.h"
@@ -19,36 +21,77 @@ namespace hn = hwy::HWY_NAMESPACE;
 using WordTag = hn::RebindToUnsigned<FloatTag>;
 
 constexpr std::int64_t columns = 64;
-constexpr std::int64_t block_pairs = 16;
 
-/// pairs [count] = (even[j], odd[j]), rounded.
+/// pairs [count] = (even[j], odd[j]), rounded; `fast` as for `round_pairs`.
+template <bool fast>
 HWY_INLINE void zip_rows(std::uint32_t* pairs, const float* even, const float* odd, std::int64_t count) {
   const FloatTag d;
-  const WordTag u32;
-  const auto high = hn::Set(u32, 0xffff0000u);
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   std::int64_t j = 0;
   for (; j + lanes <= count; j += lanes) {
-    const auto low = hn::ShiftRight<16>(bf16_words(d, hn::LoadU(d, even + j)));
-    hn::StoreU(hn::Or(low, hn::And(bf16_words(d, hn::LoadU(d, odd + j)), high)), u32, pairs + j);
+    const auto low = hn::LoadU(d, even + j), high = hn::LoadU(d, odd + j);
+    hn::StoreU(fast ? round_pairs(low, high) : bf16_pairs(low, high), WordTag(), pairs + j);
   }
   const auto bits = [](float x) { return std::uint32_t{to_bf16(x).bits}; };
   for (; j < count; ++j) pairs[j] = bits(even[j]) | bits(odd[j]) << 16;
 }
 
-/// Rows that are asked for so far ahead: a row's 256 bytes are too few for the processor to do so.
+/// The same of rows that are bf16.
+template <bool>
+HWY_INLINE void zip_rows(std::uint32_t* pairs, const bf16* even, const bf16* odd, std::int64_t count) {
+  const WordTag u32;
+  const hn::Rebind<std::uint16_t, FloatTag> u16;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(u32));
+  const auto words = [&](const bf16* row) HWY_ATTR {
+    return hn::PromoteTo(u32, hn::LoadU(u16, reinterpret_cast<const std::uint16_t*>(row)));
+  };
+  std::int64_t j = 0;
+  for (; j + lanes <= count; j += lanes)
+    hn::StoreU(hn::Or(words(even + j), hn::ShiftLeft<16>(words(odd + j))), u32, pairs + j);
+  for (; j < count; ++j) pairs[j] = std::uint32_t{even[j].bits} | std::uint32_t{odd[j].bits} << 16;
+}
+
+/// Rows that are read side by side, so that memory is read in order: of more of them the lines would fall
+/// into the same few sets of the first cache.
+constexpr std::int64_t rows_together = 8;
+
+/// Rows that are asked for so far ahead.
 constexpr std::int64_t rows_ahead = 16;
 
-void pack(bf16* panel, View<const float> b, std::int64_t begin, std::int64_t padded) {
-  static constexpr float zeros[columns] = {};
-  const std::int64_t rows = b.extent(0), count = std::min(columns, b.extent(1) - begin);
-  auto* pairs = reinterpret_cast<std::uint32_t*>(panel);
-  for (std::int64_t k = 0; k < padded; k += 2, pairs += columns) {
-    fetch(b, k + rows_ahead, k + rows_ahead + 2, begin, begin + count);
-    if (k < rows) zip_rows(pairs, b.at(k, begin), k + 1 < rows ? b.at(k + 1, begin) : zeros, count);
-    const std::int64_t written = k < rows ? count : 0;
-    std::fill(pairs + written, pairs + columns, 0u);
+/// Calls body(k, j, count, even, odd) for every second row k of [begin, end) and the panel of b that begins
+/// at column j; rows that are missing are zero.
+template <class T, class Body>
+HWY_INLINE void for_row_pairs(View<const T> b, std::int64_t begin, std::int64_t end, const Body& body) {
+  static constexpr T zeros[columns] = {};
+  const std::int64_t rows = b.extent(0);
+  for (std::int64_t first = begin; first < end; first += rows_together) {
+    const std::int64_t last = std::min(first + rows_together, end);
+    for (std::int64_t j = 0; j < b.extent(1); j += columns) {
+      const std::int64_t count = std::min(columns, b.extent(1) - j);
+      for (std::int64_t k = first; k < last; k += 2) {
+        fetch(b, k + rows_ahead, k + rows_ahead + 2, j, j + count);
+        body(k, j, count, k < rows ? b.at(k, j) : zeros, k + 1 < rows ? b.at(k + 1, j) : zeros);
+      }
+    }
   }
+}
+
+template <bool fast, class T>
+void pack(bf16* panels, std::int64_t padded, View<const T> b, std::int64_t begin) {
+  auto* pairs = reinterpret_cast<std::uint32_t*>(panels);
+  for_row_pairs(b, begin, begin + pair_band,
+                [&](std::int64_t k, std::int64_t j, std::int64_t count, const T* even, const T* odd)
+                    HWY_ATTR {
+                      std::uint32_t* to = pairs + (j * padded + k * columns) / 2;
+                      zip_rows<fast>(to, even, odd, count);
+                      std::fill(to + count, to + columns, 0u);
+                    });
+}
+
+void pack_any(bf16* panels, std::int64_t padded, ConstFloatView b, std::int64_t begin, bool fast) {
+  if (b.dtype() == DType::bf16) return pack<false>(panels, padded, b.as<const bf16>(), begin);
+  if (fast) return pack<true>(panels, padded, b.as<const float>(), begin);
+  pack<false>(panels, padded, b.as<const float>(), begin);
 }
 
 /// to[j · to_stride + i] = from[i · from_stride + j], i < rows and j < count. Rows of `from` begin at
@@ -101,25 +144,33 @@ HWY_INLINE void add_pair(float* HWY_RESTRICT sums, const float* HWY_RESTRICT eve
     lanes.store(hn::Add(hn::Add(lanes.load(sums + j), lanes.load(even + j)), lanes.load(odd + j)), sums + j);
   });
 }
+HWY_INLINE void add_pair(float* HWY_RESTRICT sums, const bf16* HWY_RESTRICT even,
+                         const bf16* HWY_RESTRICT odd, std::int64_t count) {
+  for (std::int64_t j = 0; j < count; ++j) sums[j] = sums[j] + to_float(even[j]) + to_float(odd[j]);
+}
 
-void transpose(bf16* to, std::int64_t stride, View<const float> b, std::int64_t begin, std::int64_t count,
+template <class T>
+void transpose(bf16* to, std::int64_t stride, View<const T> b, std::int64_t begin, std::int64_t end,
                bf16* memory, float* sums) {
   auto* block = reinterpret_cast<std::uint32_t*>(memory);
-  auto* words = reinterpret_cast<std::uint32_t*>(to);
-  const std::int64_t pairs = b.extent(0) / 2;
-  for (std::int64_t first = 0; first < pairs; first += block_pairs) {
-    const std::int64_t here = std::min(block_pairs, pairs - first);
-    HWY_ALIGN float block_sums[columns] = {};
-    for (std::int64_t k = 0; k < here; ++k) {
-      const float *even = b.at(2 * (first + k), begin), *odd = b.at(2 * (first + k) + 1, begin);
-      const std::int64_t ahead = 2 * (first + k) + rows_ahead;
-      fetch(b, ahead, ahead + 2, begin, begin + count);
-      zip_rows(block + k * columns, even, odd, count);
-      if (sums != nullptr) add_pair(block_sums, even, odd, count);
-    }
-    for (std::int64_t j = 0; sums != nullptr && j < count; ++j) sums[j] += block_sums[j];
-    transpose_words(words + first, stride / 2, block, columns, here, count);
-  }
+  auto* words = reinterpret_cast<std::uint32_t*>(to) + begin / 2;
+  const std::int64_t pairs = (end - begin) / 2;
+  if (sums != nullptr) std::fill_n(sums, b.extent(1), 0.0f);
+  for_row_pairs(b, begin, end,
+                [&](std::int64_t k, std::int64_t j, std::int64_t count, const T* even, const T* odd)
+                    HWY_ATTR {
+                      zip_rows<true>(block + j * pairs + (k - begin) / 2 * columns, even, odd, count);
+                      if (sums != nullptr) add_pair(sums + j, even, odd, count);
+                    });
+  for (std::int64_t j = 0; j < b.extent(1); j += columns)
+    transpose_words(words + j * (stride / 2), stride / 2, block + j * pairs, columns, pairs,
+                    std::min(columns, b.extent(1) - j));
+}
+
+void transpose_any(bf16* to, std::int64_t stride, ConstFloatView b, std::int64_t begin, std::int64_t end,
+                   bf16* memory, float* sums) {
+  if (b.dtype() == DType::bf16) return transpose(to, stride, b.as<const bf16>(), begin, end, memory, sums);
+  transpose(to, stride, b.as<const float>(), begin, end, memory, sums);
 }
 
 }  // namespace linnet::kernels::HWY_NAMESPACE
@@ -129,14 +180,15 @@ HWY_AFTER_NAMESPACE();
 namespace linnet::kernels {
 namespace {
 
-HWY_EXPORT(pack);
+HWY_EXPORT(pack_any);
 HWY_EXPORT(pack_transposed);
-HWY_EXPORT(transpose);
+HWY_EXPORT(transpose_any);
 
 }  // namespace
 
-void pack_pairs(bf16* panel, View<const float> b, std::int64_t begin, std::int64_t padded) {
-  HWY_DYNAMIC_DISPATCH(pack)(panel, b, begin, padded);
+void pack_pairs(bf16* panels, std::int64_t padded, ConstFloatView b, std::int64_t begin) {
+  assert(begin % pair_band == 0 && padded % pair_band == 0);
+  HWY_DYNAMIC_DISPATCH(pack_any)(panels, padded, b, begin, multiplies_groups(WeightType::bf16));
 }
 
 void pack_pairs_transposed(bf16* panel, View<const float> w, std::int64_t begin, std::int64_t padded,
@@ -145,10 +197,10 @@ void pack_pairs_transposed(bf16* panel, View<const float> w, std::int64_t begin,
   HWY_DYNAMIC_DISPATCH(pack_transposed)(panel, w, begin, padded, memory);
 }
 
-void transpose_rounded(bf16* to, std::int64_t stride, View<const float> b, std::int64_t begin,
-                       std::int64_t count, bf16* memory, float* sums) {
-  assert(b.extent(0) % 2 == 0 && stride % 2 == 0 && count <= 64);
-  HWY_DYNAMIC_DISPATCH(transpose)(to, stride, b, begin, count, memory, sums);
+void transpose_pairs(bf16* to, std::int64_t stride, ConstFloatView b, std::int64_t begin, std::int64_t end,
+                     bf16* memory, float* sums) {
+  assert(begin % 2 == 0 && end % 2 == 0 && stride % 2 == 0 && end - begin <= pair_band);
+  HWY_DYNAMIC_DISPATCH(transpose_any)(to, stride, b, begin, end, memory, sums);
 }
 
 }  // namespace linnet::kernels

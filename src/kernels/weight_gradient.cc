@@ -191,54 +191,51 @@ std::int64_t bf16_block(std::int64_t outputs) { return outputs >= 256 ? 64 : 32;
 // Whether a block of the products of a slice goes to oneDNN's matrix units.
 bool uses_matrix_units(std::int64_t rows, std::int64_t outputs, std::int64_t inputs) {
   return library_has_matrix_units({WeightType::bf16, std::min(outputs, bf16_block(outputs)),
-                                   std::min(rows, bf16_slice) / 2 * 2, inputs, false, true});
+                                   std::min(rows + 1, bf16_slice) / 2 * 2, inputs, false, true});
 }
 
 // dw += dyᵀ x in bf16 and db += column sums of dy, slice by slice: both factors are rounded and laid out as
 // the products take them. An odd last row has a row of zeros beside it.
-void add_bf16_products(Context& context, View<float> dw, View<float> db, View<const float> dy,
-                       View<const float> x) {
-  constexpr std::int64_t columns = NarrowLayout::columns;
+void add_bf16_products(Context& context, View<float> dw, View<float> db, ConstFloatView dy,
+                       ConstFloatView x) {
   const std::int64_t rows = dy.extent(0), outputs = dy.extent(1), inputs = x.extent(1);
   const std::int64_t slices = (rows + bf16_slice - 1) / bf16_slice;
-  const std::int64_t dy_panels = (outputs + columns - 1) / columns,
-                     x_panels = (inputs + columns - 1) / columns;
   const std::int64_t block = bf16_block(outputs);
   const bool matrix_units = uses_matrix_units(rows, outputs, inputs);
   Workspace workspace(context);
-  const std::int64_t most = ((rows + slices - 1) / slices + 2 + 31) / 32 * 32;
-  bf16* left = workspace.array<bf16>(outputs * most).data();
-  bf16* right = workspace.array<bf16>(x_panels * columns * most).data();
+  const std::int64_t bands = ((rows + slices - 1) / slices + 1 + pair_band) / pair_band;
+  const NarrowLayout largest{WeightType::bf16, bands * pair_band, inputs};
+  bf16* left = workspace.array<bf16>(outputs * bands * pair_band).data();
+  bf16* right = workspace.array<bf16>(largest.bytes() / largest.element()).data();
+  const View<float> sums = workspace.take(bands, outputs);
   for (std::int64_t s = 0; s < slices; ++s) {
     const auto bound = [&](std::int64_t i) { return i == slices ? rows : rows * i / slices / 2 * 2; };
-    const std::int64_t begin = bound(s), end = bound(s + 1);
-    const NarrowLayout layout{WeightType::bf16, end - begin, inputs};
-    const std::int64_t even = (end - begin) / 2 * 2, inner = (end - begin + 1) / 2 * 2;
-    parallel_for(context, dy_panels + x_panels, [&](Context& own, std::int64_t i) {
-      if (i >= dy_panels) {
-        const std::int64_t panel = i - dy_panels;
-        pack_pairs(right + panel * columns * layout.padded_inputs(), x.slice(0, begin, end), panel * columns,
-                   layout.padded_inputs());
-        return;
-      }
-      const std::int64_t first = i * columns, count = std::min(columns, outputs - first);
+    const ConstFloatView dy_slice = dy.slice(0, bound(s), bound(s + 1)),
+                         x_slice = x.slice(0, bound(s), bound(s + 1));
+    const std::int64_t inner = (dy_slice.extent(0) + 1) / 2 * 2;
+    const NarrowLayout layout{WeightType::bf16, inner, inputs};
+    const std::int64_t bands_here = layout.padded_inputs() / pair_band;
+    parallel_for(context, bands_here, [&](Context& own, std::int64_t band) {
+      const std::int64_t begin = band * pair_band;
+      pack_pairs(right, layout.padded_inputs(), x_slice, begin);
       Workspace part(own);
-      float sums[columns] = {};
-      transpose_rounded(left + first * inner, inner, dy.slice(0, begin, begin + even), first, count,
-                        part.array<bf16>(columns * 32).data(), db.empty() ? nullptr : sums);
-      for (std::int64_t j = 0; even < inner && j < count; ++j) {
-        left[(first + j) * inner + even] = to_bf16(dy(begin + even, first + j));
-        left[(first + j) * inner + even + 1] = {};
-        sums[j] += dy(begin + even, first + j);
-      }
-      for (std::int64_t j = 0; !db.empty() && j < count; ++j) *db.at(first + j) += sums[j];
+      transpose_pairs(left, inner, dy_slice, begin, std::min(begin + pair_band, inner),
+                      part.array<bf16>(pair_band * NarrowLayout{WeightType::bf16, 0, outputs}.panels() *
+                                       NarrowLayout::columns)
+                          .data(),
+                      db.empty() ? nullptr : sums.at(band));
     });
     parallel_blocks(context, outputs, block, [&](Context& own, std::int64_t first, std::int64_t last) {
+      for (std::int64_t j = first; !db.empty() && j < last; ++j) {
+        float sum = 0;
+        for (std::int64_t band = 0; band < bands_here; ++band) sum += sums(band, j);
+        *db.at(j) += sum;
+      }
       if (matrix_units)
         return run_library(own, {WeightType::bf16, last - first, inner, inputs, false, true}, dw.at(first),
                            left + first * inner, right);
       multiply_groups(dw.slice(0, first, last), true,
-                      {.layout = {WeightType::bf16, inner, inputs},
+                      {.layout = layout,
                        .rows = {WeightType::bf16, left + first * inner, nullptr},
                        .count = last - first,
                        .panels = reinterpret_cast<const std::byte*>(right),
@@ -326,16 +323,24 @@ bool rounds_factors(std::int64_t rows, std::int64_t outputs, std::int64_t inputs
          (outputs * inputs > most_numbers_for_parts || uses_matrix_units(rows, outputs, inputs));
 }
 
-void accumulate_weight_gradient(Context& context, View<float> dw, View<float> db, View<const float> dy,
-                                View<const float> x, WeightType type) {
+bool reads_rounded(WeightType type, std::int64_t outputs, std::int64_t inputs) {
+  return type == WeightType::bf16 && rounds_factors(bf16_slice, outputs, inputs);
+}
+
+void accumulate_weight_gradient(Context& context, View<float> dw, View<float> db, ConstFloatView dy,
+                                ConstFloatView x, WeightType type) {
   const std::int64_t rows = dy.extent(0), outputs = dy.extent(1), inputs = x.extent(1);
   assert(x.extent(0) == rows && dw.extent(0) == outputs && dw.extent(1) == inputs);
   assert(type != WeightType::int8);
-  if (type == WeightType::bf16 && dw.stride(0) == inputs && rounds_factors(rows, outputs, inputs))
+  const bool rounded = dy.dtype() == DType::bf16 || x.dtype() == DType::bf16;
+  assert(!rounded || (type == WeightType::bf16 && dw.stride(0) == inputs));
+  if (rounded ||
+      (type == WeightType::bf16 && dw.stride(0) == inputs && rounds_factors(rows, outputs, inputs)))
     return add_bf16_products(context, dw, db, dy, x);
+  const View<const float> wide_dy = dy.as<const float>(), wide_x = x.as<const float>();
   const std::int64_t parts = parts_of(rows, outputs * inputs);
-  if (parts > 1) return add_by_parts(context, dw, db, dy, x, parts);
-  add_by_blocks(context, dw, db, dy, x);
+  if (parts > 1) return add_by_parts(context, dw, db, wide_dy, wide_x, parts);
+  add_by_blocks(context, dw, db, wide_dy, wide_x);
 }
 
 }  // namespace linnet::kernels

@@ -26,7 +26,9 @@ Block::Block(ParameterTable& table, const std::string& name, const Parts& parts)
       attention_(table, name + ".attention", parts.attention),
       cross_(parts.cross ? std::make_optional<CrossBranch>(table, name, *parts.cross) : std::nullopt),
       norm2_(table, name + ".norm2", parts.attention.width, parts.norm),
-      feed_forward_(table, name + ".feed_forward", parts.feed_forward) {}
+      feed_forward_(table, name + ".feed_forward", parts.feed_forward) {
+  parts_.feed_forward = feed_forward_.parts();
+}
 
 void Block::Saved::reserve(std::int64_t batch, std::int64_t length, const Parts& parts,
                            std::int64_t source_length) {
@@ -116,7 +118,6 @@ void Block::backward(Context& context, View<float> d, View<const float> x, const
   const auto cube = [&](auto view) { return view.reshape({batch, length, width}); };
   Workspace workspace(context);
   const View<float> stream = rows(d);  // gradient along the residual
-  const View<float> branch = workspace.take(count, width);
 
   // The gradient that enters a branch: what flows along the residual, with the branch's dropout applied.
   const auto dropped = [&](int which) -> View<const float> {
@@ -136,21 +137,20 @@ void Block::backward(Context& context, View<float> d, View<const float> x, const
   };
 
   if (parts_.norm_first) {
+    const View<float> branch = workspace.take(count, width);
     feed_forward_.backward(context, branch, dropped(1), part(saved.inner2), saved.feed_forward, gradients);
     norm2_.backward(context, stream, branch, fed, part(saved.stats2), gradients, true);
     through_cross();
     attention_.backward(context, cube(branch), cube(dropped(0)), cube(part(saved.inner1)), saved.attention,
-                        gradients, sequence_part);
+                        gradients, {}, sequence_part);
     norm1_.backward(context, stream, branch, rows(x), part(saved.stats1), gradients, true);
   } else {
     norm2_.backward(context, stream, stream, part(saved.inner2), part(saved.stats2), gradients, false);
-    feed_forward_.backward(context, branch, dropped(1), fed, saved.feed_forward, gradients);
-    kernels::add(context, stream, stream, branch);
+    feed_forward_.backward(context, stream, dropped(1), fed, saved.feed_forward, gradients, stream);
     through_cross();
     norm1_.backward(context, stream, stream, part(saved.inner1), part(saved.stats1), gradients, false);
-    attention_.backward(context, cube(branch), cube(dropped(0)), x, saved.attention, gradients,
+    attention_.backward(context, cube(stream), cube(dropped(0)), x, saved.attention, gradients, cube(stream),
                         sequence_part);
-    kernels::add(context, stream, stream, branch);
   }
 }
 

@@ -110,7 +110,7 @@ void CrossAttention::forward(Context& context, View<float> y, View<const float> 
 
 void CrossAttention::backward(Context& context, View<float> dx, View<float> dmemory, View<const float> dy,
                               View<const float> x, const Memory& memory, const Saved& saved,
-                              std::span<float> gradients) const {
+                              std::span<float> gradients, View<const float> residual) const {
   const std::int64_t batch = x.extent(0), length = x.extent(1), sources = memory.rows.extent(1);
   const std::int64_t width = parts_.width, heads = parts_.heads;
   const auto attended = first(saved.attended.span<float>(), batch, length, width);
@@ -121,7 +121,7 @@ void CrossAttention::backward(Context& context, View<float> dx, View<float> dmem
     return workspace.take(batch * rows, columns).reshape({batch, rows, columns});
   };
   const View<float> dattended = cube(length, width), dquery = cube(length, width),
-                    dkey_value = cube(sources, 2 * width), from_this = cube(sources, width);
+                    dkey_value = cube(sources, 2 * width);
   output_.backward(context, rows(dattended), rows(dy), rows(attended), gradients);
   attention_->backward(context,
                        {.query = by_heads(dquery, heads),
@@ -134,10 +134,10 @@ void CrossAttention::backward(Context& context, View<float> dx, View<float> dmem
                         .mask = mask_of(Mask::full(), memory)},
                        by_heads(attended, heads),
                        first(saved.normaliser.span<float>(), batch, length, heads));
-  query_.backward(context, rows(dx), rows(View<const float>(dquery)), rows(x), gradients);
-  key_value_.backward(context, rows(from_this), rows(View<const float>(dkey_value)), rows(memory.rows),
-                      gradients);
-  kernels::add(context, rows(dmemory), rows(dmemory), rows(View<const float>(from_this)));
+  query_.backward(context, rows(dx), rows(View<const float>(dquery)), rows(x), gradients, {},
+                  residual.empty() ? residual : rows(residual));
+  key_value_.backward(context, rows(dmemory), rows(View<const float>(dkey_value)), rows(memory.rows),
+                      gradients, {}, rows(View<const float>(dmemory)));
 }
 
 // The state that a causal pass over the source leaves holds every key. The linear family computes it alone.

@@ -60,11 +60,11 @@ class CrossAttention {
   void forward(Context& context, View<float> y, View<const float> x, const Memory& memory,
                View<const float> residual, Saved& saved) const;
 
-  /// dx is assigned; to dmemory, of the shape of the memory's rows, and to the gradients of parameters theirs
-  /// are added.
+  /// dx = gradient + residual, which may be empty, dx or dy; to dmemory, of the shape of the memory's rows,
+  /// and to the gradients of parameters theirs are added.
   void backward(Context& context, View<float> dx, View<float> dmemory, View<const float> dy,
-                View<const float> x, const Memory& memory, const Saved& saved,
-                std::span<float> gradients) const;
+                View<const float> x, const Memory& memory, const Saved& saved, std::span<float> gradients,
+                View<const float> residual = {}) const;
 
   /// Leaves what `read` needs of the memory in the state, slot b that of entry b: sums of a fixed size in the
   /// linear family, keys and values in the softmax family.

@@ -81,7 +81,6 @@ void CrossBranch::backward(Context& context, View<float> d, View<float> dmemory,
   const auto cube = [&](auto view) { return view.reshape({x.extent(0), x.extent(1), width}); };
   Workspace workspace(context);
   const View<float> stream = rows(d);  // gradient along the residual
-  const View<float> branch = workspace.take(count, width);
   const auto dropped = [&]() -> View<const float> {
     if (dropout.rate == 0) return stream;
     const View<float> result = workspace.take(count, width);
@@ -89,14 +88,14 @@ void CrossBranch::backward(Context& context, View<float> d, View<float> dmemory,
     return result;
   };
   if (parts_.norm_first) {
+    const View<float> branch = workspace.take(count, width);
     attention_.backward(context, cube(branch), dmemory, cube(dropped()), cube(part(saved.inner)), memory,
                         saved.attention, gradients);
     norm_.backward(context, stream, branch, rows(x), part(saved.stats), gradients, true);
   } else {
     norm_.backward(context, stream, stream, part(saved.inner), part(saved.stats), gradients, false);
-    attention_.backward(context, cube(branch), dmemory, cube(dropped()), x, memory, saved.attention,
-                        gradients);
-    kernels::add(context, stream, stream, branch);
+    attention_.backward(context, cube(stream), dmemory, cube(dropped()), x, memory, saved.attention,
+                        gradients, cube(stream));
   }
 }
 

@@ -48,8 +48,8 @@ void Dense::unpack(std::span<float> parameters) const {
   if (owns_weight_) packed_.unpack_transposed(weight_.of(parameters));
 }
 
-void Dense::forward(Context& context, View<float> y, View<const float> x, kernels::Activation activation,
-                    View<const float> residual, View<float> slope) const {
+void Dense::forward(Context& context, FloatView y, ConstFloatView x, kernels::Activation activation,
+                    View<const float> residual, FloatView slope) const {
   kernels::multiply(context, y, x, packed_, {bias_values_, activation, residual, slope});
 }
 
@@ -60,11 +60,12 @@ void Dense::forward_through(Context& context, const Dense& second, View<float> y
                           {second.bias_values_, kernels::Activation::none, residual}, hidden);
 }
 
-void Dense::backward(Context& context, View<float> dx, View<const float> dy, View<const float> x,
-                     std::span<float> gradients, View<const float> slope) const {
+void Dense::backward(Context& context, FloatView dx, ConstFloatView dy, ConstFloatView x,
+                     std::span<float> gradients, ConstFloatView slope, View<const float> residual) const {
   kernels::accumulate_weight_gradient(context, weight_.of(gradients),
                                       has_bias_ ? bias_.of(gradients) : View<float>(), dy, x, packed_.type());
-  if (!dx.empty()) kernels::multiply(context, dx, dy, *packed_backward_, {.factor = slope});
+  if (dx.rank() != 0)
+    kernels::multiply(context, dx, dy, *packed_backward_, {.residual = residual, .factor = slope});
 }
 
 }  // namespace linnet

@@ -34,19 +34,24 @@ class Dense {
   /// Writes the weight as it was packed to its place in the buffer; nothing where another layer owns it.
   void unpack(std::span<float> parameters) const;
 
-  /// y [rows, outputs] from x [rows, inputs]; activation, residual and `slope` as in kernels::Epilogue.
-  void forward(Context& context, View<float> y, View<const float> x,
+  /// Whether products and gradients round what they read, so that it can be kept as bf16.
+  bool reads_rounded() const { return kernels::reads_rounded(packed_.type(), outputs(), inputs()); }
+
+  /// y [rows, outputs] from x [rows, inputs]; activation, residual and `slope` as in kernels::Epilogue, bf16
+  /// as in kernels::multiply.
+  void forward(Context& context, FloatView y, ConstFloatView x,
                kernels::Activation activation = kernels::Activation::none, View<const float> residual = {},
-               View<float> slope = {}) const;
+               FloatView slope = {}) const;
 
   /// y = second(activation(this(x))) + residual; `hidden` [rows, outputs] as in kernels::multiply_twice.
   void forward_through(Context& context, const Dense& second, View<float> y, View<const float> x,
                        kernels::Activation activation, View<const float> residual, View<float> hidden) const;
 
   /// dx [rows, inputs] is assigned (an empty one is left out); gradients of W and b are added. Where x is an
-  /// activation's output and `slope` its derivative, dx is the gradient of the activation's input.
-  void backward(Context& context, View<float> dx, View<const float> dy, View<const float> x,
-                std::span<float> gradients, View<const float> slope = {}) const;
+  /// activation's output and `slope` its derivative, dx is the gradient of the activation's input. `residual`
+  /// is added to dx and may be dx itself, or dy.
+  void backward(Context& context, FloatView dx, ConstFloatView dy, ConstFloatView x,
+                std::span<float> gradients, ConstFloatView slope = {}, View<const float> residual = {}) const;
 
   std::int64_t inputs() const { return packed_.inputs(); }
   std::int64_t outputs() const { return packed_.outputs(); }

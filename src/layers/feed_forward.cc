@@ -12,11 +12,12 @@ FeedForward::FeedForward(ParameterTable& table, const std::string& name, const P
       second_(table, name + ".second", parts.hidden, parts.width,
               {.bias = true, .weight_initial = normal(parts.output_deviation), .bias_initial = {}}) {
   if (parts.gated()) gate_.emplace(table, name + ".gate", parts.width, parts.hidden);
+  parts_.rounded = !parts.gated() && first_.reads_rounded() && second_.reads_rounded();
 }
 
 void FeedForward::Saved::reserve(std::int64_t rows, const Parts& parts) {
-  inner = Tensor::of<float>({rows, parts.hidden});
-  after = Tensor::of<float>({rows, parts.hidden});
+  for (Tensor* tensor : {&inner, &after})
+    *tensor = Tensor(parts.rounded ? DType::bf16 : DType::f32, {rows, parts.hidden});
   if (parts.gated()) gate = Tensor::of<float>({rows, parts.hidden});
 }
 
@@ -34,13 +35,13 @@ void FeedForward::unpack(std::span<float> parameters) const {
 
 void FeedForward::forward(Context& context, View<float> y, View<const float> x, View<const float> residual,
                           Saved& saved) const {
-  const View<float> inner = saved.inner.view<float>().slice(0, 0, x.extent(0));
-  const View<float> after = saved.after.view<float>().slice(0, 0, x.extent(0));
+  const auto part = [&](Tensor& tensor) { return tensor.float_view().slice(0, 0, x.extent(0)); };
+  const FloatView inner = part(saved.inner), after = part(saved.after);
   if (gate_) {
+    const FloatView gate = part(saved.gate);
     first_.forward(context, inner, x);
-    const View<float> gate = saved.gate.view<float>().slice(0, 0, x.extent(0));
     gate_->forward(context, gate, x);
-    kernels::swiglu_forward(context, after, inner, gate);
+    kernels::swiglu_forward(context, after.as<float>(), inner.as<float>(), gate.as<float>());
   } else {
     first_.forward(context, after, x, parts_.activation, {}, inner);
   }
@@ -63,22 +64,22 @@ void FeedForward::apply(Context& context, View<float> y, View<const float> x,
 }
 
 void FeedForward::backward(Context& context, View<float> dx, View<const float> dy, View<const float> x,
-                           const Saved& saved, std::span<float> gradients) const {
-  const auto part = [&](const Tensor& tensor) { return tensor.view<float>().slice(0, 0, x.extent(0)); };
+                           const Saved& saved, std::span<float> gradients, View<const float> residual) const {
+  const auto part = [&](const Tensor& tensor) { return tensor.float_view().slice(0, 0, x.extent(0)); };
   Workspace workspace(context);
-  const View<float> hidden = workspace.take(x.extent(0), parts_.hidden);
   if (!gate_) {
+    const FloatView hidden = workspace.take_floats(saved.after.dtype(), x.extent(0), parts_.hidden);
     second_.backward(context, hidden, dy, part(saved.after), gradients, part(saved.inner));
-    first_.backward(context, dx, hidden, x, gradients);
+    first_.backward(context, dx, hidden, x, gradients, {}, residual);
     return;
   }
+  const View<float> hidden = workspace.take(x.extent(0), parts_.hidden);
   second_.backward(context, hidden, dy, part(saved.after), gradients);
   const View<float> gate = workspace.take(x.extent(0), parts_.hidden);
-  kernels::swiglu_backward(context, hidden, gate, hidden, part(saved.inner), part(saved.gate));
-  const View<float> through_gate = workspace.take(x.extent(0), parts_.width);
-  gate_->backward(context, through_gate, gate, x, gradients);
-  first_.backward(context, dx, hidden, x, gradients);
-  kernels::add(context, dx, dx, through_gate);
+  kernels::swiglu_backward(context, hidden, gate, hidden, part(saved.inner).as<const float>(),
+                           part(saved.gate).as<const float>());
+  gate_->backward(context, dx, gate, x, gradients, {}, residual);
+  first_.backward(context, dx, hidden, x, gradients, {}, dx);
 }
 
 }  // namespace linnet

@@ -18,6 +18,7 @@ class FeedForward {
     std::int64_t hidden = 0;
     kernels::Activation activation = kernels::Activation::gelu;
     double output_deviation = 0;  ///< of the initial W₂
+    bool rounded = false;         ///< whether what is [rows, hidden] is kept as bf16
 
     bool gated() const { return activation == kernels::Activation::swiglu; }
     /// Numbers of W₁, W₂ and V.
@@ -28,7 +29,7 @@ class FeedForward {
 
   FeedForward(ParameterTable& table, const std::string& name, const Parts& parts);
 
-  /// What `backward` needs of a forward pass, [rows, hidden] each.
+  /// What `backward` needs of a forward pass, [rows, hidden] each, f32 or bf16.
   struct Saved {
     Tensor inner;  ///< W x + b of swiglu, the activation's derivative there of the others
     Tensor gate;   ///< V x + c, of swiglu alone
@@ -36,7 +37,7 @@ class FeedForward {
     void reserve(std::int64_t rows, const Parts& parts);
     /// Of the memory that `reserve` takes.
     static double floats_per_token(const Parts& parts) {
-      return (parts.gated() ? 3 : 2) * static_cast<double>(parts.hidden);
+      return (parts.gated() ? 3 : parts.rounded ? 1 : 2) * static_cast<double>(parts.hidden);
     }
   };
 
@@ -52,9 +53,9 @@ class FeedForward {
   /// The same where no backward will follow.
   void apply(Context& context, View<float> y, View<const float> x, View<const float> residual) const;
 
-  /// dx is assigned; gradients of parameters are added.
+  /// dx = gradient + residual, which may be empty, dx or dy; gradients of parameters are added.
   void backward(Context& context, View<float> dx, View<const float> dy, View<const float> x,
-                const Saved& saved, std::span<float> gradients) const;
+                const Saved& saved, std::span<float> gradients, View<const float> residual = {}) const;
 
   const Parts& parts() const { return parts_; }
 

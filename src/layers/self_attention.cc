@@ -238,7 +238,8 @@ bool SelfAttention::find_final_gradient(Context& context, View<float> gradient, 
 }
 
 void SelfAttention::backward(Context& context, View<float> dx, View<const float> dy, View<const float> x,
-                             const Saved& saved, std::span<float> gradients, const SequencePart& part) const {
+                             const Saved& saved, std::span<float> gradients, View<const float> residual,
+                             const SequencePart& part) const {
   const std::int64_t batch = x.extent(0), length = x.extent(1), projected = parts_.projected();
   Workspace workspace(context);
   const View<const float> attended(saved.attended.view<float>().data(), x.shape());
@@ -291,7 +292,8 @@ void SelfAttention::backward(Context& context, View<float> dx, View<const float>
   else if (parts_.rotary)
     kernels::rotate_rows(context, rows_of_queries_and_keys(dqkv), saved.positions, frequencies_,
                          kernels::Turn::back);
-  qkv_.backward(context, rows(dx), rows(View<const float>(dqkv)), rows(x), gradients);
+  qkv_.backward(context, rows(dx), rows(View<const float>(dqkv)), rows(x), gradients, {},
+                residual.empty() ? residual : rows(residual));
 }
 
 void SelfAttention::rotate_step(Context& context, View<float> qkv, const State& state,

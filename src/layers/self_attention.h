@@ -108,9 +108,11 @@ class SelfAttention {
                const SequencePart& part = {}, std::span<const std::int64_t> key_lengths = {},
                std::span<const std::int32_t> positions = {}) const;
 
-  /// dx is assigned; gradients of parameters are added. The initial state is as `forward` met it.
+  /// dx = gradient + residual, which may be empty, dx or dy; gradients of parameters are added. The initial
+  /// state is as `forward` met it.
   void backward(Context& context, View<float> dx, View<const float> dy, View<const float> x,
-                const Saved& saved, std::span<float> gradients, const SequencePart& part = {}) const;
+                const Saved& saved, std::span<float> gradients, View<const float> residual = {},
+                const SequencePart& part = {}) const;
 
   /// One token for each of n streams: y = attention(x) + residual, [n, width].
   void step(Context& context, View<float> y, View<const float> x, View<const float> residual, State& state,

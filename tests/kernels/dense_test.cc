@@ -465,6 +465,36 @@ TEST(WeightGradient, InBf16DoesNotDependOnThreads) {
   }
 }
 
+TEST(WeightGradient, FactorsMayBeBf16) {
+  if (!multiplies_groups(WeightType::bf16)) GTEST_SKIP() << "no products of bf16 on this machine";
+  for (const std::int64_t rows : {1, 2, 64, 65, 1100, 2049})
+    for (const auto& [outputs, inputs] : {Extents{256, 130}, Extents{70, 600}, Extents{515, 64}}) {
+      SCOPED_TRACE(testing::Message() << rows << " rows, " << outputs << " x " << inputs);
+      ASSERT_TRUE(reads_rounded(WeightType::bf16, outputs, inputs));
+      const Tensor dy = rounded(normal({rows, outputs}, 1)), x = rounded(normal({rows, inputs}, 2));
+      const Tensor wide_dy = widened(dy), wide_x = widened(x);
+      const Tensor dw = normal({outputs, inputs}, 3), db = normal({outputs}, 4);
+      const auto gradient = [&](ConstFloatView from, ConstFloatView to) {
+        Tensor weights = dw.clone(), biases = db.clone();
+        accumulate_weight_gradient(any_context(), weights.view<float>(), biases.view<float>(), from, to,
+                                   WeightType::bf16);
+        return std::pair(std::move(weights), std::move(biases));
+      };
+      const auto expected = gradient(dy.view<bf16>(), x.view<bf16>());
+      for (const auto& [from, to] :
+           {std::pair<ConstFloatView, ConstFloatView>{dy.view<bf16>(), wide_x.view<float>()},
+            {wide_dy.view<float>(), x.view<bf16>()}}) {
+        const auto [weights, biases] = gradient(from, to);
+        EXPECT_TRUE(same_bits(weights.span<float>(), expected.first.span<float>()));
+        EXPECT_TRUE(same_bits(biases.span<float>(), expected.second.span<float>()));
+      }
+      if (!rounds_factors(rows, outputs, inputs)) continue;
+      const auto wide = gradient(wide_dy.view<float>(), wide_x.view<float>());
+      EXPECT_TRUE(same_bits(wide.first.span<float>(), expected.first.span<float>()));
+      EXPECT_TRUE(same_bits(wide.second.span<float>(), expected.second.span<float>()));
+    }
+}
+
 TEST(WeightGradient, OfManyNumbersIsRoundedWhereBf16IsFast) {
   EXPECT_EQ(rounds_factors(64, 256, 256), multiplies_groups(WeightType::bf16));
   EXPECT_FALSE(rounds_factors(63, 256, 256));

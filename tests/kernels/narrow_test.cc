@@ -181,6 +181,32 @@ TEST(NarrowMultiply, NotANumberStaysOneInItsRow) {
   }
 }
 
+TEST(NarrowMultiply, RowsMayBeBf16BeforeAndAfter) {
+  if (!multiplies_groups(WeightType::bf16)) GTEST_SKIP() << "no products of bf16 on this machine";
+  for (const auto& [inputs, outputs] :
+       {std::pair<std::int64_t, std::int64_t>{256, 768}, {1024, 256}, {513, 130}, {130, 515}}) {
+    ASSERT_TRUE(reads_rounded(WeightType::bf16, outputs, inputs));
+    const Tensor w = normal({outputs, inputs}, 1), bias = normal({outputs}, 2);
+    PackedMatrix packed(inputs, outputs, WeightType::bf16);
+    packed.pack_transposed(any_context(), w.view<float>());
+    for (const std::int64_t rows : {1, 5, 63, 64, 65, 131}) {
+      SCOPED_TRACE(testing::Message() << rows << " rows, " << inputs << " to " << outputs);
+      const Tensor a = normal({rows, inputs}, 3), factor = rounded(normal({rows, outputs}, 4)),
+                   residual = normal({rows, outputs}, 5);
+      Tensor wide = Tensor::of<float>({rows, outputs}), wide_slope = wide.clone();
+      Tensor half = Tensor::of<bf16>({rows, outputs}), half_slope = half.clone();
+      multiply(any_context(), wide.view<float>(), a.view<float>(), packed,
+               {bias.view<float>(), Activation::gelu, residual.view<float>(), wide_slope.view<float>(),
+                widened(factor).view<float>()});
+      multiply(any_context(), half.view<bf16>(), rounded(a).view<bf16>(), packed,
+               {bias.view<float>(), Activation::gelu, residual.view<float>(), half_slope.view<bf16>(),
+                factor.view<bf16>()});
+      EXPECT_TRUE(same_bits(widened(rounded(wide)).span<float>(), widened(half).span<float>()));
+      EXPECT_TRUE(same_bits(widened(rounded(wide_slope)).span<float>(), widened(half_slope).span<float>()));
+    }
+  }
+}
+
 TEST(NarrowMultiply, TwiceIsOneAfterTheOther) {
   for (const WeightType type : {WeightType::f32, WeightType::bf16, WeightType::int8}) {
     Tensor w1 = normal({257, 30}, 1), w2 = normal({33, 257}, 2), bias = normal({257}, 3);

@@ -30,6 +30,22 @@ inline View<float> strided(Tensor& memory, std::int64_t rows, std::int64_t colum
   return View<float>(memory.span<float>().data(), {rows, columns}, {columns + gap, 1});
 }
 
+/// The nearest bf16 of each number.
+inline Tensor rounded(const Tensor& x) {
+  Tensor result = Tensor::of<bf16>(x.shape());
+  for (std::int64_t i = 0; i < x.size(); ++i)
+    result.span<bf16>()[static_cast<std::size_t>(i)] = to_bf16(x.span<float>()[static_cast<std::size_t>(i)]);
+  return result;
+}
+
+/// The same numbers as f32.
+inline Tensor widened(const Tensor& x) {
+  Tensor result = Tensor::of<float>(x.shape());
+  for (std::int64_t i = 0; i < x.size(); ++i)
+    result.span<float>()[static_cast<std::size_t>(i)] = to_float(x.span<bf16>()[static_cast<std::size_t>(i)]);
+  return result;
+}
+
 /// ‖actual − expected‖ / max(‖expected‖, tiny).
 inline double relative_error(std::span<const float> actual, std::span<const double> expected) {
   EXPECT_EQ(actual.size(), expected.size());

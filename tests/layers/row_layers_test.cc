@@ -168,6 +168,56 @@ TEST(FeedForward, MatchesReferenceWithGradients) {
     }
 }
 
+TEST(FeedForward, AddsAResidualToTheGradient) {
+  const std::int64_t rows = 65, width = 8, hidden = 17;
+  for (const kernels::Activation kind : {kernels::Activation::gelu, kernels::Activation::swiglu}) {
+    ParameterTable table;
+    const FeedForward::Parts parts{width, hidden, kind, 0.1};
+    FeedForward feed_forward(table, "ff", parts);
+    const Tensor values = random_values(table, seed);
+    feed_forward.pack(any_context(), values.span<float>(), true);
+    FeedForward::Saved saved;
+    saved.reserve(rows, parts);
+    const auto x = normals(rows * width, 1), dy = normals(rows * width, 2);
+    std::vector<float> y(x.size()), alone(x.size()), both = dy, gradients(table.size()), again = gradients;
+    feed_forward.forward(any_context(), view(y, {rows, width}), view(x, {rows, width}), {}, saved);
+    feed_forward.backward(any_context(), view(alone, {rows, width}), view(dy, {rows, width}),
+                          view(x, {rows, width}), saved, gradients);
+    feed_forward.backward(any_context(), view(both, {rows, width}), view(std::as_const(both), {rows, width}),
+                          view(x, {rows, width}), saved, again, view(std::as_const(both), {rows, width}));
+    EXPECT_EQ(gradients, again);
+    for (std::size_t i = 0; i < x.size(); ++i) EXPECT_NEAR(both[i], alone[i] + dy[i], 1e-5);
+  }
+}
+
+TEST(FeedForward, KeepsRoundedRowsWhereItsProductsReadThem) {
+  const std::int64_t rows = 131, width = 64, hidden = 640;
+  const auto x = normals(rows * width, 1), dy = normals(rows * width, 2);
+  std::vector<float> y[2], dx[2], gradients[2];
+  for (const kernels::WeightType type : {kernels::WeightType::f32, kernels::WeightType::bf16}) {
+    ParameterTable table(kernels::WeightType::f32, type);
+    FeedForward feed_forward(table, "ff", {width, hidden, kernels::Activation::gelu, 0.1});
+    const bool rounds = kernels::reads_rounded(type, hidden, width);
+    EXPECT_EQ(feed_forward.parts().rounded, rounds);
+    EXPECT_EQ(rounds, type == kernels::WeightType::bf16 && kernels::multiplies_fast(type));
+    const Tensor values = random_values(table, seed);
+    feed_forward.pack(any_context(), values.span<float>(), true);
+    FeedForward::Saved saved;
+    saved.reserve(rows, feed_forward.parts());
+    const double kept = static_cast<double>(saved.inner.bytes() + saved.after.bytes());
+    EXPECT_EQ(kept, 4.0 * rows * FeedForward::Saved::floats_per_token(feed_forward.parts()));
+    const auto i = static_cast<std::size_t>(type == kernels::WeightType::bf16);
+    y[i] = dx[i] = std::vector<float>(x.size());
+    gradients[i] = std::vector<float>(table.size());
+    feed_forward.forward(any_context(), view(y[i], {rows, width}), view(x, {rows, width}), {}, saved);
+    feed_forward.backward(any_context(), view(dx[i], {rows, width}), view(dy, {rows, width}),
+                          view(x, {rows, width}), saved, gradients[i]);
+  }
+  EXPECT_LT(relative_error(y[1], in_double(y[0])), 0.005);
+  EXPECT_LT(relative_error(dx[1], in_double(dx[0])), 0.008);
+  EXPECT_LT(relative_error(gradients[1], in_double(gradients[0])), 0.008);
+}
+
 TEST(FeedForward, ApplyIsForwardWithResidual) {
   const std::int64_t rows = 6, width = 9;
   const std::pair<kernels::Activation, const char*> kinds[] = {{kernels::Activation::gelu, "gelu"},
