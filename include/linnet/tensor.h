@@ -245,6 +245,12 @@ class BasicFloatView {
     return as<Element<float>>().slice(dimension, begin, end);
   }
 
+  /// The same dense elements under another shape.
+  BasicFloatView reshape(std::initializer_list<std::int64_t> shape) const {
+    if (type_ == DType::bf16) return as<Element<bf16>>().reshape(shape);
+    return as<Element<float>>().reshape(shape);
+  }
+
  private:
   template <class>
   friend class BasicFloatView;

@@ -27,6 +27,7 @@ Block::Block(ParameterTable& table, const std::string& name, const Parts& parts)
       cross_(parts.cross ? std::make_optional<CrossBranch>(table, name, *parts.cross) : std::nullopt),
       norm2_(table, name + ".norm2", parts.attention.width, parts.norm),
       feed_forward_(table, name + ".feed_forward", parts.feed_forward) {
+  parts_.attention.rounded = attention_.parts().rounded;
   parts_.feed_forward = feed_forward_.parts();
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <type_traits>
 
 #include "attention/state_scan.h"
 #include "base/workspace.h"
@@ -18,6 +19,10 @@ SelfAttention::SelfAttention(ParameterTable& table, const std::string& name, con
       decay_(parts.initial_decay),
       attention_(make_attention(parts.attention)) {
   if (info_of(parts.attention.family).takes_projections) add_projections(table, name);
+  // The other families would widen their inputs in memory, and rotations are of f32.
+  parts_.rounded = parts.attention.family == Family::linear && !parts.rotary &&
+                   table.weight_type() == kernels::WeightType::f32 && qkv_.reads_rounded() &&
+                   output_.reads_rounded();
   if (parts.rotary) frequencies_ = kernels::rotary_frequencies(parts.width / parts.heads);
   if (!parts.random_map.empty()) {
     parts_.random.layer = parts.attention.layer;
@@ -45,9 +50,35 @@ void SelfAttention::add_projections(ParameterTable& table, const std::string& na
   value_projection_ = both ? *key_projection_ : table.add(name + ".value_projection", shape, initial, true);
 }
 
+namespace {
+
+template <class Cube>
+Cube rows(Cube x) {
+  return x.reshape({x.extent(0) * x.extent(1), x.extent(2)});
+}
+
+template <class Cube>
+Cube by_heads(Cube x, std::int64_t heads) {
+  return x.reshape({x.extent(0), x.extent(1), heads, x.extent(2) / heads});
+}
+
+/// [batch, length, width] of bf16 or f32 in what was reserved for as many bytes at least.
+template <class Void>
+auto view_of(Void* memory, bool rounded, std::int64_t batch, std::int64_t length, std::int64_t width) {
+  constexpr bool is_const = std::is_const_v<Void>;
+  using Half = std::conditional_t<is_const, const bf16, bf16>;
+  using Wide = std::conditional_t<is_const, const float, float>;
+  using Result = std::conditional_t<is_const, ConstFloatView, FloatView>;
+  return rounded ? Result(View<Half>(static_cast<Half*>(memory), {batch, length, width}))
+                 : Result(View<Wide>(static_cast<Wide*>(memory), {batch, length, width}));
+}
+
+}  // namespace
+
 void SelfAttention::Saved::reserve(std::int64_t batch, std::int64_t length, const Parts& parts) {
-  qkv = Tensor::of<float>({batch, length, parts.projected()});
-  attended = Tensor::of<float>({batch, length, parts.width});
+  const DType type = parts.rounded ? DType::bf16 : DType::f32;
+  qkv = Tensor(type, {batch, length, parts.projected()});
+  attended = Tensor(type, {batch, length, parts.width});
   normaliser = Tensor::of<float>({batch, length, parts.heads});
 }
 
@@ -85,11 +116,10 @@ View<const float> SelfAttention::decay() const {
   return decay_.empty() ? View<const float>() : View<const float>(decay_.data(), {parts_.heads});
 }
 
-template <class T>
-View<T> SelfAttention::part(View<T> qkv, int index) const {
-  const std::int64_t head_dim = parts_.width / parts_.heads;
-  return View<T>(qkv.data() + index * parts_.width, {qkv.extent(0), qkv.extent(1), parts_.heads, head_dim},
-                 {qkv.stride(0), qkv.stride(1), head_dim, 1});
+template <class Byte>
+BasicFloatView<Byte> SelfAttention::part(BasicFloatView<Byte> qkv, int index) const {
+  return by_heads(qkv, parts_.projected() / parts_.width * parts_.heads)
+      .slice(2, index * parts_.heads, (index + 1) * parts_.heads);
 }
 
 View<float> SelfAttention::queries_and_keys(View<float> qkv) const {
@@ -121,7 +151,7 @@ std::vector<std::vector<std::int64_t>> bounds_of(std::span<const std::int64_t> p
 
 }  // namespace
 
-AttentionInputs SelfAttention::inputs(View<const float> qkv, const Saved& saved, const State* initial) const {
+AttentionInputs SelfAttention::inputs(ConstFloatView qkv, const Saved& saved, const State* initial) const {
   Mask mask = parts_.causal ? Mask::causal() : Mask::full();
   // Every query sees all keys here and what the state holds of the others.
   if (!parts_.causal && initial != nullptr)
@@ -146,24 +176,15 @@ void add(View<float> to, View<const float> from) {
   for (std::int64_t i = 0; i < to.size(); ++i) to.data()[i] += from.data()[i];
 }
 
-template <class T>
-View<T> rows(View<T> x) {
-  return x.reshape({x.extent(0) * x.extent(1), x.extent(2)});
-}
-
-template <class T>
-View<T> by_heads(View<T> x, std::int64_t heads) {
-  return x.reshape({x.extent(0), x.extent(1), heads, x.extent(2) / heads});
-}
-
 }  // namespace
 
 void SelfAttention::forward(Context& context, View<float> y, View<const float> x, View<const float> residual,
                             Saved& saved, const SequencePart& part, std::span<const std::int64_t> key_lengths,
                             std::span<const std::int32_t> positions) const {
-  const View<float> qkv =
-      View<float>(saved.qkv.view<float>().data(), {x.extent(0), x.extent(1), parts_.projected()});
-  const View<float> attended = View<float>(saved.attended.view<float>().data(), x.shape());
+  const FloatView qkv =
+      view_of(saved.qkv.raw(), parts_.rounded, x.extent(0), x.extent(1), parts_.projected());
+  const FloatView attended =
+      view_of(saved.attended.raw(), parts_.rounded, x.extent(0), x.extent(1), parts_.width);
   const View<float> normaliser =
       View<float>(saved.normaliser.view<float>().data(), {x.extent(0), x.extent(1), parts_.heads});
   qkv_.forward(context, rows(qkv), rows(x));
@@ -171,18 +192,18 @@ void SelfAttention::forward(Context& context, View<float> y, View<const float> x
   saved.positions.assign(positions.begin(), positions.end());
   saved.first_position = part.position;
   if (parts_.rotary && positions.empty())
-    kernels::rotate(context, queries_and_keys(qkv), part.position, frequencies_);
+    kernels::rotate(context, queries_and_keys(qkv.as<float>()), part.position, frequencies_);
   else if (parts_.rotary)
-    kernels::rotate_rows(context, rows_of_queries_and_keys(qkv), saved.positions, frequencies_);
+    kernels::rotate_rows(context, rows_of_queries_and_keys(qkv.as<float>()), saved.positions, frequencies_);
   if (part.exchange != nullptr) find_state_before(context, qkv, saved, *part.exchange);
   attention_->forward(context,
                       {by_heads(attended, parts_.heads), normaliser, part.final, &saved.non_positive},
                       inputs(qkv, saved, part.exchange != nullptr ? saved.before.get() : part.initial));
-  output_.forward(context, rows(y), rows(View<const float>(attended)), kernels::Activation::none,
+  output_.forward(context, rows(y), rows(attended), kernels::Activation::none,
                   residual.empty() ? residual : rows(residual));
 }
 
-void SelfAttention::find_state_before(Context& context, View<const float> qkv, Saved& saved,
+void SelfAttention::find_state_before(Context& context, ConstFloatView qkv, Saved& saved,
                                       StretchExchange& exchange) const {
   const std::int64_t batch = qkv.extent(0);
   if (saved.before == nullptr || saved.before->slots() != batch) {
@@ -214,9 +235,9 @@ void SelfAttention::find_state_before(Context& context, View<const float> qkv, S
   scan.raise_scales(*saved.before, *saved.own);
 }
 
-bool SelfAttention::find_final_gradient(Context& context, View<float> gradient, View<const float> dattended,
-                                        View<const float> attended, View<const float> normaliser,
-                                        View<const float> qkv, const Saved& saved,
+bool SelfAttention::find_final_gradient(Context& context, View<float> gradient, ConstFloatView dattended,
+                                        ConstFloatView attended, View<const float> normaliser,
+                                        ConstFloatView qkv, const Saved& saved,
                                         StretchExchange& exchange) const {
   attention_->backward(context, {.query = {}, .key = {}, .value = {}, .initial = gradient},
                        by_heads(dattended, parts_.heads), inputs(qkv, saved, saved.before.get()),
@@ -242,22 +263,21 @@ void SelfAttention::backward(Context& context, View<float> dx, View<const float>
                              const SequencePart& part) const {
   const std::int64_t batch = x.extent(0), length = x.extent(1), projected = parts_.projected();
   Workspace workspace(context);
-  const View<const float> attended(saved.attended.view<float>().data(), x.shape());
-  const View<const float> qkv(saved.qkv.view<float>().data(), {batch, length, projected});
+  const ConstFloatView attended = view_of(saved.attended.raw(), parts_.rounded, batch, length, parts_.width);
+  const ConstFloatView qkv = view_of(saved.qkv.raw(), parts_.rounded, batch, length, projected);
   const View<const float> normaliser(saved.normaliser.view<float>().data(), {batch, length, parts_.heads});
 
-  const View<float> dattended =
-      workspace.take(batch * length, parts_.width).reshape({batch, length, parts_.width});
+  const auto take = [&](std::int64_t width) {
+    return workspace.take_floats(qkv.dtype(), batch * length, width).reshape({batch, length, width});
+  };
+  const FloatView dattended = take(parts_.width);
   output_.backward(context, rows(dattended), rows(dy), rows(attended), gradients);
 
-  const View<float> dqkv = workspace.take(batch * length, projected).reshape({batch, length, projected});
+  const FloatView dqkv = take(projected);
   // Where the key is the query, the family adds up both roles' gradients in the query's and leaves zeros
   // here.
   const bool shared = key_part() == 0;
-  const View<float> dkey =
-      shared ? by_heads(workspace.take(batch * length, parts_.width).reshape({batch, length, parts_.width}),
-                        parts_.heads)
-             : this->part(dqkv, key_part());
+  const FloatView dkey = shared ? by_heads(take(parts_.width), parts_.heads) : this->part(dqkv, key_part());
   std::vector<float> decay_gradient(decay_logit_ ? decay_.size() : 0);
   const View<float> ddecay =
       decay_logit_ ? View<float>(decay_gradient.data(), {parts_.heads}) : View<float>();
@@ -279,7 +299,7 @@ void SelfAttention::backward(Context& context, View<float> dx, View<const float>
   attention_->backward(context,
                        {this->part(dqkv, 0), dkey, this->part(dqkv, value_part()), ddecay, dkey_projection,
                         dvalue_projection, part.initial_gradient, final_gradient},
-                       by_heads(View<const float>(dattended), parts_.heads), inputs(qkv, saved, initial),
+                       by_heads(dattended, parts_.heads), inputs(qkv, saved, initial),
                        by_heads(attended, parts_.heads), normaliser);
   if (key_projection_) {
     add(key_projection_->of(gradients), dkey_projection);
@@ -288,11 +308,12 @@ void SelfAttention::backward(Context& context, View<float> dx, View<const float>
   for (std::size_t h = 0; h < decay_gradient.size(); ++h)
     decay_logit_->of(gradients).data()[h] += decay_gradient[h] * decay_[h] * (1 - decay_[h]);
   if (parts_.rotary && saved.positions.empty())
-    kernels::rotate(context, queries_and_keys(dqkv), saved.first_position, frequencies_, kernels::Turn::back);
+    kernels::rotate(context, queries_and_keys(dqkv.as<float>()), saved.first_position, frequencies_,
+                    kernels::Turn::back);
   else if (parts_.rotary)
-    kernels::rotate_rows(context, rows_of_queries_and_keys(dqkv), saved.positions, frequencies_,
+    kernels::rotate_rows(context, rows_of_queries_and_keys(dqkv.as<float>()), saved.positions, frequencies_,
                          kernels::Turn::back);
-  qkv_.backward(context, rows(dx), rows(View<const float>(dqkv)), rows(x), gradients, {},
+  qkv_.backward(context, rows(dx), rows(dqkv), rows(x), gradients, {},
                 residual.empty() ? residual : rows(residual));
 }
 

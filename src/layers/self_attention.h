@@ -67,6 +67,7 @@ class SelfAttention {
     std::string random_map = {};            ///< name of a random feature map, or empty
     RandomFeatureOptions random = {};       ///< how it is drawn; the layer comes from `attention`
     bool rotary = false;                    ///< needs an even head size
+    bool rounded = false;                   ///< whether training keeps what its products read as bf16
 
     /// Numbers a token that the first product makes: query, key and value, or query and value.
     std::int64_t projected() const { return (info_of(attention.family).keys_are_queries ? 2 : 3) * width; }
@@ -74,7 +75,9 @@ class SelfAttention {
 
   SelfAttention(ParameterTable& table, const std::string& name, const Parts& parts);
 
-  /// What `backward` needs of a forward pass.
+  /// What `backward` needs of a forward pass. The attention computes from qkv and attended as they are kept,
+  /// both f32 or both bf16. Layers of other families may use it one after another where it is reserved for
+  /// the one with the most `floats_per_token`.
   struct Saved {
     Tensor qkv;         ///< [batch, length, projected], queries and keys rotated where positions are rotary
     Tensor attended;    ///< [batch, length, width]
@@ -88,7 +91,8 @@ class SelfAttention {
     void reserve(std::int64_t batch, std::int64_t length, const Parts& parts);
     /// Of the memory that `reserve` takes.
     static double floats_per_token(const Parts& parts) {
-      return static_cast<double>(parts.projected() + parts.width + parts.heads);
+      const auto products = static_cast<double>(parts.projected() + parts.width);
+      return (parts.rounded ? products / 2 : products) + static_cast<double>(parts.heads);
     }
   };
 
@@ -136,8 +140,8 @@ class SelfAttention {
   int value_part() const { return key_part() + 1; }
 
   /// One part of [batch, length, projected], by heads.
-  template <class T>
-  View<T> part(View<T> qkv, int index) const;
+  template <class Byte>
+  BasicFloatView<Byte> part(BasicFloatView<Byte> qkv, int index) const;
 
   /// Queries and keys of [batch, length, projected], as heads.
   View<float> queries_and_keys(View<float> qkv) const;
@@ -150,16 +154,15 @@ class SelfAttention {
                    std::span<const std::int64_t> slots) const;
 
   /// With the mask that `saved` describes.
-  AttentionInputs inputs(View<const float> qkv, const Saved& saved, const State* initial) const;
+  AttentionInputs inputs(ConstFloatView qkv, const Saved& saved, const State* initial) const;
 
   /// Of a stretch: `saved.before` from the keys and values of all of them.
-  void find_state_before(Context& context, View<const float> qkv, Saved& saved,
-                         StretchExchange& exchange) const;
+  void find_state_before(Context& context, ConstFloatView qkv, Saved& saved, StretchExchange& exchange) const;
 
   /// Of a stretch: the gradient [batch, G] of the state that its tokens leave, as those of the other
   /// stretches give it; false where no other one depends on it.
-  bool find_final_gradient(Context& context, View<float> gradient, View<const float> dattended,
-                           View<const float> attended, View<const float> normaliser, View<const float> qkv,
+  bool find_final_gradient(Context& context, View<float> gradient, ConstFloatView dattended,
+                           ConstFloatView attended, View<const float> normaliser, ConstFloatView qkv,
                            const Saved& saved, StretchExchange& exchange) const;
   void add_projections(ParameterTable& table, const std::string& name);
 

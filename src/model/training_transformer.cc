@@ -28,9 +28,9 @@ TrainingTransformer::TrainingTransformer(const Network& network, std::int64_t ba
     streams_.push_back(Tensor::of<float>({rows, config.width}));
   if (recompute) {
     // The families of the layers may differ: the one with the most numbers decides.
-    const auto projected = [](const Block& block) { return block.parts().attention.projected(); };
+    const auto memory = [](const Block& block) { return Block::Saved::floats_per_token(block.parts()); };
     saved_.resize(1);
-    saved_.front().reserve(batch, length, std::ranges::max_element(network.blocks(), {}, projected)->parts(),
+    saved_.front().reserve(batch, length, std::ranges::max_element(network.blocks(), {}, memory)->parts(),
                            config.source_length);
   } else {
     saved_.resize(network.blocks().size());

@@ -129,9 +129,11 @@ View<float> Transformer::embed(Context& context, const StepInputs& inputs, std::
   const std::int64_t width = network_.config().width;
   if (batch * length > reserved_batch_ * reserved_length_) {
     hidden_ = Tensor::of<float>({batch * length, width});
-    const auto projected = [](const Block& block) { return block.parts().attention.projected(); };
+    const auto memory = [](const Block& block) {
+      return SelfAttention::Saved::floats_per_token(block.parts().attention);
+    };
     attention_.reserve(batch, length,
-                       std::ranges::max_element(network_.blocks(), {}, projected)->parts().attention);
+                       std::ranges::max_element(network_.blocks(), {}, memory)->parts().attention);
     reserved_batch_ = batch;
     reserved_length_ = length;
   }

@@ -126,6 +126,48 @@ TEST(SelfAttention, MatchesReferenceWithGradients) {
     }
 }
 
+TEST(SelfAttention, TrainsOnRoundedRowsWhereItsProductsReadThem) {
+  const std::int64_t b = 2, l = 67, heads = 8, d = 256;
+  const auto x = normals(b * l * d, seed), dy = normals(b * l * d, seed + 1);
+  const bool fast = kernels::multiplies_fast(kernels::WeightType::bf16);
+  for (const auto& [family, rotary] : {std::pair(Family::linear, false), std::pair(Family::linear, true),
+                                       std::pair(Family::softmax, false)}) {
+    std::vector<float> y[2], dx[2], gradients[2];
+    for (const kernels::WeightType type : {kernels::WeightType::f32, kernels::WeightType::bf16}) {
+      SelfAttention::Parts parts;
+      parts.width = d;
+      parts.heads = heads;
+      parts.attention.family = family;
+      parts.output_deviation = 0.1;
+      parts.rotary = rotary;
+      ParameterTable table(kernels::WeightType::f32, type);
+      SelfAttention attention(table, "attention", parts);
+      EXPECT_EQ(attention.parts().rounded,
+                fast && type == kernels::WeightType::bf16 && family == Family::linear && !rotary);
+      const Tensor values = random_values(table, seed);
+      attention.pack(any_context(), values.span<float>(), true);
+      SelfAttention::Saved saved;
+      saved.reserve(b, l, attention.parts());
+      EXPECT_EQ(static_cast<double>(saved.qkv.bytes() + saved.attended.bytes() + saved.normaliser.bytes()),
+                4.0 * b * l * SelfAttention::Saved::floats_per_token(attention.parts()));
+      const auto i = static_cast<std::size_t>(type == kernels::WeightType::bf16);
+      y[i] = dx[i] = std::vector<float>(x.size());
+      gradients[i] = std::vector<float>(table.size());
+      attention.forward(any_context(), view(y[i], {b, l, d}), view(x, {b, l, d}), {}, saved);
+      attention.backward(any_context(), view(dx[i], {b, l, d}), view(dy, {b, l, d}), view(x, {b, l, d}),
+                         saved, gradients[i]);
+      std::vector<float> both = dy, again(table.size());
+      attention.backward(any_context(), view(both, {b, l, d}), view(std::as_const(both), {b, l, d}),
+                         view(x, {b, l, d}), saved, again, view(std::as_const(both), {b, l, d}));
+      EXPECT_EQ(gradients[i], again);
+      for (std::size_t n = 0; n < x.size(); ++n) EXPECT_NEAR(both[n], dx[i][n] + dy[n], 1e-5);
+    }
+    EXPECT_LT(relative_error(y[1], in_double(y[0])), 0.006);
+    EXPECT_LT(relative_error(dx[1], in_double(dx[0])), 0.006);
+    EXPECT_LT(relative_error(gradients[1], in_double(gradients[0])), 0.006);
+  }
+}
+
 TEST(SelfAttention, LinformerMatchesReferenceHoweverItsProjectionsAreShared) {
   using Sharing = ProjectionSharing;
   const std::int64_t b = 2, l = 5, heads = 2, d = 6;
