@@ -189,21 +189,21 @@ std::size_t PackedMatrix::bytes() const {
   return storage_->narrow ? storage_->narrow->bytes() : storage_->packed.bytes();
 }
 
-void multiply(Context& context, FloatView to, ConstFloatView from, const PackedMatrix& b,
+void multiply(Context& context, FloatView c, ConstFloatView a, const PackedMatrix& b,
               const Epilogue& epilogue) {
   const PackedMatrix::Storage& storage = b.storage();
   const PanelLayout& layout = storage.layout;
-  const std::int64_t rows = from.extent(0);
-  assert(from.extent(1) == b.inputs() && to.extent(0) == rows && to.extent(1) == b.outputs());
+  const std::int64_t rows = a.extent(0);
+  assert(a.extent(1) == b.inputs() && c.extent(0) == rows && c.extent(1) == b.outputs());
   if (rows == 0 || b.outputs() == 0) return;
   if (storage.narrow && !storage.narrow->takes_wide_rows())
-    return storage.narrow->multiply(context, to, from, epilogue);
-  const View<float> c = to.as<float>();
-  const View<const float> a = from.as<const float>();
+    return storage.narrow->multiply(context, c, a, epilogue);
+  const View<float> to = c.as<float>();
+  const View<const float> from = a.as<const float>();
 
   // First the blocks for oneDNN; what is left of the rows is cut along panels, then along rows.
-  const bool dense = a.stride(0) == b.inputs() && c.stride(0) == b.outputs() &&
-                     (epilogue.residual.data() != c.data() || epilogue.residual.stride(0) == b.outputs());
+  const bool dense = from.stride(0) == b.inputs() && to.stride(0) == b.outputs() &&
+                     (epilogue.residual.data() != to.data() || epilogue.residual.stride(0) == b.outputs());
   const std::int64_t block = block_rows(rows, layout);
   const std::int64_t blocks = storage.library && dense && rows >= least_library_rows ? rows / block : 0;
   const std::int64_t done = blocks * block;
@@ -219,7 +219,7 @@ void multiply(Context& context, FloatView to, ConstFloatView from, const PackedM
   parallel_for(context, blocks + column_pieces * row_pieces, [&](Context& own, std::int64_t i) {
     if (i < blocks) {
       const std::int64_t begin = i * block, end = begin + block;
-      multiply_block(own, c.slice(0, begin, end), a.slice(0, begin, end), storage,
+      multiply_block(own, to.slice(0, begin, end), from.slice(0, begin, end), storage,
                      epilogue.of_rows(begin, end));
       return;
     }
@@ -229,7 +229,7 @@ void multiply(Context& context, FloatView to, ConstFloatView from, const PackedM
     const std::int64_t first = layout.panels() * column_piece / column_pieces,
                        last = layout.panels() * (column_piece + 1) / column_pieces;
     const auto multiply_piece = [&](const auto* panels) {
-      multiply_panels(c.slice(0, begin, end), a.slice(0, begin, end), panels, layout, first, last,
+      multiply_panels(to.slice(0, begin, end), from.slice(0, begin, end), panels, layout, first, last,
                       epilogue.of_rows(begin, end));
     };
     if (storage.narrow)
