@@ -53,11 +53,12 @@ HWY_INLINE hwy::HWY_NAMESPACE::Vec<D> widen_bits(
   return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(u32, bits)));
 }
 
-// The same by the instructions of AVX-512 BF16, a tenth of the work, for what runs only where
+// Rounding by the instructions of AVX-512 BF16, for what runs only where
 // `multiplies_groups(WeightType::bf16)`. Numbers below 2^-126 become 0, as they are in products.
 
 #if HWY_ARCH_X86 && HWY_MAX_BYTES == 64
 
+/// The bits of the rounded numbers.
 HWY_INLINE auto round_lanes(hwy::HWY_NAMESPACE::Vec<hwy::HWY_NAMESPACE::ScalableTag<float>> value) {
   hwy::HWY_NAMESPACE::Vec<hwy::HWY_NAMESPACE::CappedTag<std::uint16_t, 16>> bits;
   asm("vcvtneps2bf16 %1, %0" : "=v"(bits.raw) : "v"(value.raw));

@@ -4,14 +4,10 @@
 
 #include "base/workspace.h"
 #include "kernels/elementwise.h"
+#include "layers/shapes.h"
 
 namespace linnet {
 namespace {
-
-template <class T>
-View<T> rows(View<T> x) {
-  return x.rank() == 2 ? x : x.reshape({x.extent(0) * x.extent(1), x.extent(2)});
-}
 
 template <class T>
 View<T> first_rows(View<T> x, std::int64_t count) {

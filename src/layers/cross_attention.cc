@@ -3,20 +3,10 @@
 #include <utility>
 
 #include "base/workspace.h"
-#include "kernels/elementwise.h"
+#include "layers/shapes.h"
 
 namespace linnet {
 namespace {
-
-template <class T>
-View<T> rows(View<T> x) {
-  return x.reshape({x.extent(0) * x.extent(1), x.extent(2)});
-}
-
-template <class T>
-View<T> by_heads(View<T> x, std::int64_t heads) {
-  return x.reshape({x.extent(0), x.extent(1), heads, x.extent(2) / heads});
-}
 
 /// The first [batch, length, width] of a tensor's memory.
 template <class T>
@@ -105,7 +95,7 @@ void CrossAttention::forward(Context& context, View<float> y, View<const float> 
                        .value = part(key_value, 1, heads),
                        .mask = mask_of(Mask::full(), memory)});
   output_.forward(context, rows(y), rows(View<const float>(attended)), kernels::Activation::none,
-                  residual.empty() ? residual : rows(residual));
+                  rows(residual));
 }
 
 void CrossAttention::backward(Context& context, View<float> dx, View<float> dmemory, View<const float> dy,
@@ -134,8 +124,7 @@ void CrossAttention::backward(Context& context, View<float> dx, View<float> dmem
                         .mask = mask_of(Mask::full(), memory)},
                        by_heads(attended, heads),
                        first(saved.normaliser.span<float>(), batch, length, heads));
-  query_.backward(context, rows(dx), rows(View<const float>(dquery)), rows(x), gradients, {},
-                  residual.empty() ? residual : rows(residual));
+  query_.backward(context, rows(dx), rows(View<const float>(dquery)), rows(x), gradients, {}, rows(residual));
   key_value_.backward(context, rows(dmemory), rows(View<const float>(dkey_value)), rows(memory.rows),
                       gradients, {}, rows(View<const float>(dmemory)));
 }

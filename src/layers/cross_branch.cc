@@ -3,14 +3,10 @@
 #include "base/random.h"
 #include "base/workspace.h"
 #include "kernels/elementwise.h"
+#include "layers/shapes.h"
 
 namespace linnet {
 namespace {
-
-template <class T>
-View<T> rows(View<T> x) {
-  return x.reshape({x.extent(0) * x.extent(1), x.extent(2)});
-}
 
 void drop(Context& context, View<float> to, View<const float> from, const Dropout& dropout, int layer) {
   kernels::dropout(context, to, from, dropout.rate, Random(dropout.seed, Draw::dropout, 2 * layer));

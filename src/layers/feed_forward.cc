@@ -2,7 +2,6 @@
 
 #include "base/workspace.h"
 #include "kernels/activation.h"
-#include "kernels/elementwise.h"
 
 namespace linnet {
 

@@ -8,6 +8,7 @@
 #include "attention/state_scan.h"
 #include "base/workspace.h"
 #include "kernels/rotary.h"
+#include "layers/shapes.h"
 
 namespace linnet {
 
@@ -51,16 +52,6 @@ void SelfAttention::add_projections(ParameterTable& table, const std::string& na
 }
 
 namespace {
-
-template <class Cube>
-Cube rows(Cube x) {
-  return x.reshape({x.extent(0) * x.extent(1), x.extent(2)});
-}
-
-template <class Cube>
-Cube by_heads(Cube x, std::int64_t heads) {
-  return x.reshape({x.extent(0), x.extent(1), heads, x.extent(2) / heads});
-}
 
 /// [batch, length, width] of bf16 or f32 in what was reserved for as many bytes at least.
 template <class Void>
@@ -199,8 +190,7 @@ void SelfAttention::forward(Context& context, View<float> y, View<const float> x
   attention_->forward(context,
                       {by_heads(attended, parts_.heads), normaliser, part.final, &saved.non_positive},
                       inputs(qkv, saved, part.exchange != nullptr ? saved.before.get() : part.initial));
-  output_.forward(context, rows(y), rows(attended), kernels::Activation::none,
-                  residual.empty() ? residual : rows(residual));
+  output_.forward(context, rows(y), rows(attended), kernels::Activation::none, rows(residual));
 }
 
 void SelfAttention::find_state_before(Context& context, ConstFloatView qkv, Saved& saved,
@@ -313,8 +303,7 @@ void SelfAttention::backward(Context& context, View<float> dx, View<const float>
   else if (parts_.rotary)
     kernels::rotate_rows(context, rows_of_queries_and_keys(dqkv.as<float>()), saved.positions, frequencies_,
                          kernels::Turn::back);
-  qkv_.backward(context, rows(dx), rows(dqkv), rows(x), gradients, {},
-                residual.empty() ? residual : rows(residual));
+  qkv_.backward(context, rows(dx), rows(dqkv), rows(x), gradients, {}, rows(residual));
 }
 
 void SelfAttention::rotate_step(Context& context, View<float> qkv, const State& state,

@@ -136,6 +136,21 @@ TEST(Norm, SurvivesRowsFarFromZero) {
   EXPECT_LT(relative_error(y, expected.values), 1e-4);
 }
 
+/// A feed-forward layer that is ready to train on so many rows.
+struct MadeFeedForward {
+  MadeFeedForward(std::int64_t rows, const FeedForward::Parts& parts,
+                  kernels::WeightType type = kernels::WeightType::f32)
+      : table(kernels::WeightType::f32, type), layer(table, "ff", parts), values(random_values(table, seed)) {
+    layer.pack(any_context(), values.span<float>(), true);
+    saved.reserve(rows, layer.parts());
+  }
+
+  ParameterTable table;
+  FeedForward layer;
+  Tensor values;
+  FeedForward::Saved saved;
+};
+
 TEST(FeedForward, MatchesReferenceWithGradients) {
   const std::pair<kernels::Activation, const char*> kinds[] = {{kernels::Activation::relu, "relu"},
                                                                {kernels::Activation::gelu, "gelu"},
@@ -146,45 +161,34 @@ TEST(FeedForward, MatchesReferenceWithGradients) {
          {std::array<std::int64_t, 3>{1, 1, 1}, {7, 5, 13}, {65, 8, 17}}) {
       SCOPED_TRACE(testing::Message()
                    << name << ", " << rows << " rows of " << width << ", hidden " << hidden);
-      ParameterTable table;
-      const FeedForward::Parts parts{width, hidden, kind, 0.1};
-      FeedForward feed_forward(table, "ff", parts);
-      const Tensor values = random_values(table, seed);
-      feed_forward.pack(any_context(), values.span<float>(), true);
-      FeedForward::Saved saved;
-      saved.reserve(rows, parts);
+      MadeFeedForward made(rows, {width, hidden, kind, 0.1});
       const std::int64_t n = rows, d = width;
       const LayerUnderTest layer = {
           rows, width,
           [&](auto& y, const auto& x) {
-            feed_forward.forward(any_context(), view(y, {n, d}), view(x, {n, d}), {}, saved);
+            made.layer.forward(any_context(), view(y, {n, d}), view(x, {n, d}), {}, made.saved);
           },
           [&](auto& dx, const auto& dy, const auto& x, std::span<float> gradients) {
-            feed_forward.backward(any_context(), view(dx, {n, d}), view(dy, {n, d}), view(x, {n, d}), saved,
-                                  gradients);
+            made.layer.backward(any_context(), view(dx, {n, d}), view(dy, {n, d}), view(x, {n, d}),
+                                made.saved, gradients);
           },
           [name = name](const auto& x, const auto& p) { return reference::feed_forward(x, p, "ff", name); }};
-      expect_matches_reference(table, values.span<float>(), layer, seed);
+      expect_matches_reference(made.table, made.values.span<float>(), layer, seed);
     }
 }
 
 TEST(FeedForward, AddsAResidualToTheGradient) {
   const std::int64_t rows = 65, width = 8, hidden = 17;
   for (const kernels::Activation kind : {kernels::Activation::gelu, kernels::Activation::swiglu}) {
-    ParameterTable table;
-    const FeedForward::Parts parts{width, hidden, kind, 0.1};
-    FeedForward feed_forward(table, "ff", parts);
-    const Tensor values = random_values(table, seed);
-    feed_forward.pack(any_context(), values.span<float>(), true);
-    FeedForward::Saved saved;
-    saved.reserve(rows, parts);
+    MadeFeedForward made(rows, {width, hidden, kind, 0.1});
     const auto x = normals(rows * width, 1), dy = normals(rows * width, 2);
-    std::vector<float> y(x.size()), alone(x.size()), both = dy, gradients(table.size()), again = gradients;
-    feed_forward.forward(any_context(), view(y, {rows, width}), view(x, {rows, width}), {}, saved);
-    feed_forward.backward(any_context(), view(alone, {rows, width}), view(dy, {rows, width}),
-                          view(x, {rows, width}), saved, gradients);
-    feed_forward.backward(any_context(), view(both, {rows, width}), view(std::as_const(both), {rows, width}),
-                          view(x, {rows, width}), saved, again, view(std::as_const(both), {rows, width}));
+    std::vector<float> y(x.size()), alone(x.size()), both = dy, gradients(made.table.size()),
+                                                     again = gradients;
+    made.layer.forward(any_context(), view(y, {rows, width}), view(x, {rows, width}), {}, made.saved);
+    made.layer.backward(any_context(), view(alone, {rows, width}), view(dy, {rows, width}),
+                        view(x, {rows, width}), made.saved, gradients);
+    made.layer.backward(any_context(), view(both, {rows, width}), view(std::as_const(both), {rows, width}),
+                        view(x, {rows, width}), made.saved, again, view(std::as_const(both), {rows, width}));
     EXPECT_EQ(gradients, again);
     for (std::size_t i = 0; i < x.size(); ++i) EXPECT_NEAR(both[i], alone[i] + dy[i], 1e-5);
   }
@@ -195,23 +199,18 @@ TEST(FeedForward, KeepsRoundedRowsWhereItsProductsReadThem) {
   const auto x = normals(rows * width, 1), dy = normals(rows * width, 2);
   std::vector<float> y[2], dx[2], gradients[2];
   for (const kernels::WeightType type : {kernels::WeightType::f32, kernels::WeightType::bf16}) {
-    ParameterTable table(kernels::WeightType::f32, type);
-    FeedForward feed_forward(table, "ff", {width, hidden, kernels::Activation::gelu, 0.1});
+    MadeFeedForward made(rows, {width, hidden, kernels::Activation::gelu, 0.1}, type);
     const bool rounds = kernels::reads_rounded(type, hidden, width);
-    EXPECT_EQ(feed_forward.parts().rounded, rounds);
+    EXPECT_EQ(made.layer.parts().rounded, rounds);
     EXPECT_EQ(rounds, type == kernels::WeightType::bf16 && kernels::multiplies_fast(type));
-    const Tensor values = random_values(table, seed);
-    feed_forward.pack(any_context(), values.span<float>(), true);
-    FeedForward::Saved saved;
-    saved.reserve(rows, feed_forward.parts());
-    const double kept = static_cast<double>(saved.inner.bytes() + saved.after.bytes());
-    EXPECT_EQ(kept, 4.0 * rows * FeedForward::Saved::floats_per_token(feed_forward.parts()));
+    const double kept = static_cast<double>(made.saved.inner.bytes() + made.saved.after.bytes());
+    EXPECT_EQ(kept, 4.0 * rows * FeedForward::Saved::floats_per_token(made.layer.parts()));
     const auto i = static_cast<std::size_t>(type == kernels::WeightType::bf16);
     y[i] = dx[i] = std::vector<float>(x.size());
-    gradients[i] = std::vector<float>(table.size());
-    feed_forward.forward(any_context(), view(y[i], {rows, width}), view(x, {rows, width}), {}, saved);
-    feed_forward.backward(any_context(), view(dx[i], {rows, width}), view(dy, {rows, width}),
-                          view(x, {rows, width}), saved, gradients[i]);
+    gradients[i] = std::vector<float>(made.table.size());
+    made.layer.forward(any_context(), view(y[i], {rows, width}), view(x, {rows, width}), {}, made.saved);
+    made.layer.backward(any_context(), view(dx[i], {rows, width}), view(dy, {rows, width}),
+                        view(x, {rows, width}), made.saved, gradients[i]);
   }
   EXPECT_LT(relative_error(y[1], in_double(y[0])), 0.005);
   EXPECT_LT(relative_error(dx[1], in_double(dx[0])), 0.008);

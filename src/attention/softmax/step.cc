@@ -8,6 +8,7 @@
 #define HWY_TARGET_INCLUDE "attention/softmax/step.cc"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
+#include "kernels/bf16-inl.h"
 #include "kernels/simd_math-inl.h"
 // clang-format on
 
@@ -28,8 +29,7 @@ HWY_INLINE V load(const float* from) { return hn::LoadU(D(), from); }
 HWY_INLINE V load(const bf16* from) {
   const D d;
   const hn::Rebind<std::uint16_t, D> d16;
-  const hn::RebindToUnsigned<D> d32;
-  return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(d32, hn::LoadU(d16, &from->bits))));
+  return kernels::HWY_NAMESPACE::widen_bits(d, hn::LoadU(d16, &from->bits));
 }
 
 /// q·k for T keys, one after another in memory.

@@ -25,14 +25,11 @@ namespace hn = hwy::HWY_NAMESPACE;
 /// to[i] = from[i], bf16 widened.
 HWY_INLINE void widen_row(float* HWY_RESTRICT to, const bf16* HWY_RESTRICT from, std::int64_t count) {
   const hn::ScalableTag<float> d;
-  const hn::RebindToUnsigned<decltype(d)> d32;
   const hn::Rebind<std::uint16_t, decltype(d)> d16;
   const std::int64_t lanes = hn::Lanes(d);
   std::int64_t i = 0;
-  for (; i + lanes <= count; i += lanes) {
-    const auto bits = hn::PromoteTo(d32, hn::LoadU(d16, &from[i].bits));
-    hn::StoreU(hn::BitCast(d, hn::ShiftLeft<16>(bits)), d, to + i);
-  }
+  for (; i + lanes <= count; i += lanes)
+    hn::StoreU(kernels::HWY_NAMESPACE::widen_bits(d, hn::LoadU(d16, &from[i].bits)), d, to + i);
   for (; i < count; ++i) to[i] = to_float(from[i]);
 }
 
