@@ -14,6 +14,7 @@
 #define HWY_TARGET_INCLUDE "attention/lsh/hash.cc"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
+#include "attention/tiles/ahead-inl.h"
 #include "attention/tiles/gemm-inl.h"
 // clang-format on
 
@@ -28,13 +29,19 @@ void columns_of(float* columns, const float* x, std::size_t depth) {
   linnet::HWY_NAMESPACE::transpose(columns, kTokens, x, depth, kTokens, depth);
 }
 
-/// rotated [rows][kTokens] = rotations [rows][depth] columns, rows padded as gemm-inl.h says.
+/// rotated [rows][kTokens] = rotations [rows][depth] columns, rows padded as gemm-inl.h says. Asks for the
+/// `count` rows to come on the way.
 void rotate_of(float* rotated, const float* rotations, const float* columns, std::size_t rows,
-               std::size_t depth) {
+               std::size_t depth, const InputRows& to_come, std::int64_t count) {
+  using linnet::HWY_NAMESPACE::Ahead;
   using linnet::HWY_NAMESPACE::Left;
+  Ahead ahead;
+  ahead.start(
+      std::max<std::size_t>(1, linnet::HWY_NAMESPACE::fetches_of(rows, kTokens, depth, Ahead::kSteps)));
+  linnet::HWY_NAMESPACE::fetch(ahead, to_come, {0, count});
   linnet::HWY_NAMESPACE::for_each_panel(
       linnet::HWY_NAMESPACE::Multiply<Left::plain>{rotated, kTokens, rotations, depth, columns, kTokens, rows,
-                                                   depth},
+                                                   depth, &ahead},
       kTokens);
 }
 
@@ -158,12 +165,21 @@ Hashes hash_tokens(Context& context, const AttentionOptions& options, View<const
   const Tensor rotations = draw_rotations(context, options, heads, head_dim, columns, rows);
   constexpr std::int64_t tokens = kTokens;
   const std::size_t depth = static_cast<std::size_t>(head_dim);
-  parallel_for(
-      context, batch * heads * ((length + tokens - 1) / tokens), [&](Context& own, std::int64_t item) {
-        // The heads of a token are neighbours in memory.
-        const std::int64_t b = item / heads % batch, h = item % heads, first = item / heads / batch * tokens;
-        const std::int64_t count = std::min(tokens, visible_keys(mask, b, length) - first);
-        if (count <= 0) return;
+  // The heads of a token are neighbours in memory.
+  struct Part {
+    std::int64_t b, h, first, count;
+  };
+  const auto part_of = [&](std::int64_t item) -> Part {
+    const std::int64_t b = item / heads % batch, first = item / heads / batch * tokens;
+    const std::int64_t count = std::min(tokens, visible_keys(mask, b, length) - first);
+    return {b, item % heads, first, std::max<std::int64_t>(0, count)};
+  };
+  parallel_runs(
+      context, batch * heads * ((length + tokens - 1) / tokens),
+      [&](Context& own, std::int64_t item, std::int64_t next) {
+        const auto [b, h, first, count] = part_of(item);
+        if (count == 0) return;
+        const Part to_come = next >= 0 ? part_of(next) : Part{b, h, 0, 0};
         Workspace workspace(own);
         const std::int64_t padded_dim = (head_dim + 3) / 4 * 4;
         float* x = workspace.take(static_cast<std::size_t>(tokens * head_dim + padded_dim));
@@ -174,7 +190,8 @@ Hashes hash_tokens(Context& context, const AttentionOptions& options, View<const
         std::fill(x + count * head_dim, x + tokens * head_dim + padded_dim, 0.0f);
         HWY_DYNAMIC_DISPATCH(columns_of)(x_columns, x, depth);
         HWY_DYNAMIC_DISPATCH(rotate_of)
-        (rotated, rotations.view<float>().at(h), x_columns, static_cast<std::size_t>(rows), depth);
+        (rotated, rotations.view<float>().at(h), x_columns, static_cast<std::size_t>(rows), depth,
+         rows_of(ConstFloatView(query), to_come.b, to_come.h).from(to_come.first), to_come.count);
         alignas(64) float inverse[kTokens];
         HWY_DYNAMIC_DISPATCH(inverse_norms_of)(inverse, x_columns, depth);
         std::copy_n(inverse, count, hashes.inverse_norms.data() + (b * heads + h) * length + first);

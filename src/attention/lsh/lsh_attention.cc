@@ -221,14 +221,14 @@ void attend_backward(Context& own, const Call& call, const Gradients& gradients,
   const float* norms = inverse_norms(workspace, call.plan, key_count, key, b, h);
   const float* k = keys_of(workspace, all, norms, key_count, head_dim);
   const float* v = gather(workspace, key_count, key, call.value, b, h);
-  const auto zeros = [&](std::int64_t rows, std::int64_t dim) {
-    return workspace.take_zeroed(static_cast<std::size_t>(rows * dim));
+  const auto take = [&](std::int64_t rows, std::int64_t dim) {
+    return workspace.take(static_cast<std::size_t>(rows * dim));
   };
-  float* logs = zeros(count, 1);
+  float* logs = take(count, 1);
   for (std::int64_t i = 0; i < count; ++i) logs[i] = gradients.log(b, query(i), h);
-  float* grad_query = zeros(count, head_dim);
-  float* grad_key = zeros(key_count, head_dim);
-  float* grad_value = zeros(key_count, value_dim);
+  float* grad_query = take(count, head_dim);
+  float* grad_key = take(key_count, head_dim);
+  float* grad_value = take(key_count, value_dim);
   const FirstMeetings meetings(call.plan, round, b, h, block);
   const Mask before = meetings.within(block.before), behind = meetings.within(block.behind);
   const std::int64_t size = softmax::backward_queries(head_dim, value_dim);
@@ -249,10 +249,13 @@ void attend_backward(Context& own, const Call& call, const Gradients& gradients,
     part.grad_query = dense_rows(grad_query, head_dim).from(i);
     part.grad_key = dense_rows(grad_key, head_dim);
     part.grad_value = dense_rows(grad_value, value_dim);
+    part.begins_queries = true;
+    part.begins_keys = i == 0;
     part.sees = visible_of(block, block.before, meetings.any() ? &before : nullptr, i);
     if (i + size >= count) part.to_come = rows_behind(call, gradients, id, block, next);
     softmax::backward_block(own, part);
     part.to_come = {};
+    part.begins_queries = part.begins_keys = false;
     if (block.behind.empty()) continue;
     part.sees = visible_of(block, block.behind, meetings.any() ? &behind : nullptr, i);
     softmax::backward_block(own, part);

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <utility>
 
 #include "attention/softmax/tiles.h"
 #include "base/workspace.h"
@@ -35,6 +36,11 @@ struct Pairs {
   float* probabilities;               ///< [kKeyTile][48]
   float* grad_scores;                 ///< [kKeyTile][48]
   bool finite[kMaxQueries / kPanel];  ///< whether a panel's queries and dO hold no infinity and no NaN
+
+  /// Whether the sums of a panel's queries and of the tile's keys hold something; what they hold before means
+  /// nothing.
+  bool query_sums[kMaxQueries / kPanel] = {};
+  bool key_sums = false;
 };
 
 /// The rows of a tile that hold what is seen, so that products over kRowMultiple rows at a time end inside.
@@ -92,6 +98,28 @@ HWY_INLINE void probabilities(const Pairs& pairs, std::int64_t panel, const Sigh
   }
 }
 
+/// The sums of a panel's queries = 0.
+HWY_INLINE void clear_query_sums(const Pairs& pairs, std::int64_t panel) {
+  std::fill_n(pairs.grad_query + panel * kPanel * pairs.head_width, kPanel * pairs.head_width, 0.0f);
+}
+
+/// The same of some of the tile's keys.
+HWY_INLINE void clear_key_sums(const Pairs& pairs, Span rows) {
+  const std::int64_t count = std::max<std::int64_t>(0, rows.end - rows.begin);
+  std::fill_n(pairs.grad_keys + rows.begin * pairs.head_width, count * pairs.head_width, 0.0f);
+  std::fill_n(pairs.grad_values + rows.begin * pairs.value_width, count * pairs.value_width, 0.0f);
+}
+
+/// c = A b, or c += A b where there are `sums` already, as `multiply`.
+template <Left kLeft, class SpanOf>
+HWY_INLINE void add_product(bool sums, std::int64_t rows, std::int64_t vectors, const SpanOf& span,
+                            const float* a, const float* b, float* c, std::int64_t width, Ahead& ahead) {
+  if (sums)
+    multiply<kLeft, Start::add>(rows, vectors, span, a, kPanel, b, width, c, width, &ahead);
+  else
+    multiply<kLeft, Start::zero>(rows, vectors, span, a, kPanel, b, width, c, width, &ahead);
+}
+
 /// The three products for a masked tile that holds infinities or NaN, pair by pair: 0 · NaN must not reach
 /// what the mask keeps apart.
 HWY_NOINLINE void add_pair_by_pair(const Pairs& pairs, std::int64_t panel, std::int64_t queries,
@@ -141,7 +169,7 @@ HWY_INLINE std::size_t fetches_of(const Pairs& pairs, const Sight& sight, bool c
 }
 
 /// One panel of queries with one tile of keys.
-void add_pairs(const Pairs& pairs, std::int64_t panel, std::int64_t queries, const Sight& sight,
+void add_pairs(Pairs& pairs, std::int64_t panel, std::int64_t queries, const Sight& sight,
                bool constant_keys, FiniteRows& finite_keys, Ahead& ahead) {
   scores(sight, pairs.head_dim, pairs.keys, pairs.head_width,
          pairs.query_columns + panel * pairs.head_dim * kPanel, pairs.probabilities, &ahead);
@@ -152,8 +180,12 @@ void add_pairs(const Pairs& pairs, std::int64_t panel, std::int64_t queries, con
   const float* query = pairs.query + panel * kPanel * pairs.head_width;
   const float* grad_out = pairs.grad_out + panel * kPanel * pairs.value_width;
   const Span some = sight.any(), open = sight.all(0, sight.vectors), rows = seen_rows(sight);
+  const bool query_sums = std::exchange(pairs.query_sums[panel], true);
+  const bool key_sums = std::exchange(pairs.key_sums, true);
   // The products multiply with zeros where some query of the panel does not see some of the rows.
   if ((rows.begin < open.begin || open.end < rows.end) && !(pairs.finite[panel] && finite_keys.has(some))) {
+    if (!query_sums) clear_query_sums(pairs, panel);
+    if (!key_sums) clear_key_sums(pairs, {0, kKeyTile});
     add_pair_by_pair(pairs, panel, queries, sight);
     return;
   }
@@ -163,27 +195,32 @@ void add_pairs(const Pairs& pairs, std::int64_t panel, std::int64_t queries, con
     const auto terms = [&](std::int64_t r, std::int64_t count) {
       return Span{seeing.first[rows.begin + r], seeing.end[rows.begin + r + count - 1]};
     };
-    multiply<Left::plain, Start::add>(rows.end - rows.begin, value_vectors, terms,
-                                      pairs.probabilities + rows.begin * kPanel, kPanel, grad_out,
-                                      pairs.value_width, pairs.grad_values + rows.begin * pairs.value_width,
-                                      pairs.value_width, &ahead);
-    multiply<Left::plain, Start::add>(
-        rows.end - rows.begin, head_vectors, terms, pairs.grad_scores + rows.begin * kPanel, kPanel, query,
-        pairs.head_width, pairs.grad_keys + rows.begin * pairs.head_width, pairs.head_width, &ahead);
+    if (!key_sums) {
+      clear_key_sums(pairs, {0, rows.begin});
+      clear_key_sums(pairs, {rows.end, kKeyTile});
+    }
+    const std::int64_t at = rows.begin * kPanel, count = rows.end - rows.begin;
+    add_product<Left::plain>(key_sums, count, value_vectors, terms, pairs.probabilities + at, grad_out,
+                             pairs.grad_values + rows.begin * pairs.value_width, pairs.value_width, ahead);
+    add_product<Left::plain>(key_sums, count, head_vectors, terms, pairs.grad_scores + at, query,
+                             pairs.grad_keys + rows.begin * pairs.head_width, pairs.head_width, ahead);
   }
   const auto seen = [&](std::int64_t i, std::int64_t count) {
     return Span{sight.begin[i], sight.end[i + count - 1]};
   };
-  multiply<Left::transposed, Start::add>(
-      queries, head_vectors, seen, pairs.grad_scores, kPanel, pairs.keys, pairs.head_width,
-      pairs.grad_query + panel * kPanel * pairs.head_width, pairs.head_width, &ahead);
+  add_product<Left::transposed>(query_sums, queries, head_vectors, seen, pairs.grad_scores, pairs.keys,
+                                pairs.grad_query + panel * kPanel * pairs.head_width, pairs.head_width, ahead);
 }
 
-/// to[i] += scale · from[i] for rows.
-HWY_INLINE void add_rows(std::int64_t count, std::int64_t dim, const float* from, std::int64_t width,
-                         const OutputRows& to, float scale) {
+/// to = scale · from for rows, or to += scale · from where there are `sums` already.
+HWY_INLINE void add_rows(bool sums, std::int64_t count, std::int64_t dim, const float* from,
+                         std::int64_t width, const OutputRows& to, float scale) {
   for (std::int64_t i = 0; i < count; ++i) {
     tiles::fetch_row(to, std::min(i + tiles::kRowsAhead, count - 1));
+    if (!sums) {
+      tiles::copy_row(to.floats() + i * to.stride, from + i * width, dim, scale);
+      continue;
+    }
     float* row = to.floats() + i * to.stride;
     for (std::int64_t e = 0; e < dim; ++e) row[e] += scale * from[i * width + e];
   }
@@ -224,7 +261,6 @@ void backward_block_of(Context& own, const BackwardBlock& block) {
   pairs.grad_scores = take((kKeyTile + kRowSlack) * kPanel);
 
   float* out = take(kPanel * pairs.value_width);
-  std::fill_n(pairs.grad_query, chunk * pairs.head_width, 0.0f);
   std::fill_n(pairs.log_sum, chunk, 0.0f);
   std::fill_n(pairs.correction, chunk, 0.0f);
   const auto queries_of = [&](std::int64_t p) { return std::min(kPanel, block.count - p * kPanel); };
@@ -260,13 +296,13 @@ void backward_block_of(Context& own, const BackwardBlock& block) {
   Ahead ahead;
   HWY_ALIGN std::uint8_t seen[kKeyTile * kPanel];
   bool read[kMaxQueries / kPanel] = {};
-  bool open[kMaxQueries / kPanel] = {};  // whether a panel has sums that are not added to its gradient
+  bool begun[kMaxQueries / kPanel];  // whether a panel's gradient holds something
+  std::fill_n(begun, panels, !block.begins_queries);
   const auto add_grad_query = [&](std::int64_t p) HWY_ATTR {
-    float* sums = pairs.grad_query + p * kPanel * pairs.head_width;
-    add_rows(queries_of(p), pairs.head_dim, sums, pairs.head_width, block.grad_query.from(p * kPanel),
-             block.scale);
-    std::fill_n(sums, kPanel * pairs.head_width, 0.0f);
-    open[p] = false;
+    add_rows(std::exchange(begun[p], true), queries_of(p), pairs.head_dim,
+             pairs.grad_query + p * kPanel * pairs.head_width, pairs.head_width,
+             block.grad_query.from(p * kPanel), block.scale);
+    pairs.query_sums[p] = false;
   };
   for (std::int64_t j = 0; j < range.count; j += kKeyTile) {
     const std::int64_t count = std::min(kKeyTile, range.count - j), end = range.first + j + count;
@@ -279,16 +315,15 @@ void backward_block_of(Context& own, const BackwardBlock& block) {
     std::int64_t last = first;
     while (last < panels && block.sees.interval[last * kPanel].begin < end) ++last;
     bool packed = false;
+    pairs.key_sums = false;
     FiniteRows finite_keys(pairs.keys, count, pairs.head_width);
     for (std::int64_t p = first; p < last; ++p) {
       if (!look(block.sees, p * kPanel, queries_of(p), range.first + j, count, seen, sight)) continue;
       if (!read[p]) read_queries(p);
-      read[p] = open[p] = true;
+      read[p] = true;
       if (!packed) {
         pack_rows(pairs.keys, pairs.head_width, range.key.from(j), count, pairs.head_width);
         pack_rows(pairs.values, pairs.value_width, range.value.from(j), count, pairs.value_width);
-        std::fill_n(pairs.grad_keys, kKeyTile * pairs.head_width, 0.0f);
-        std::fill_n(pairs.grad_values, kKeyTile * pairs.value_width, 0.0f);
         packed = true;
       }
       // What is read next is asked for while the products run: the gradients that this tile and this panel
@@ -315,10 +350,19 @@ void backward_block_of(Context& own, const BackwardBlock& block) {
       if (done) add_grad_query(p);
     }
     for (std::int64_t p = 0; closes && p < panels; ++p)
-      if (open[p]) add_grad_query(p);
-    if (constant_keys || !packed) continue;
-    add_rows(count, pairs.head_dim, pairs.grad_keys, pairs.head_width, block.grad_key.from(j), 1.0f);
-    add_rows(count, pairs.value_dim, pairs.grad_values, pairs.value_width, block.grad_value.from(j), 1.0f);
+      if (pairs.query_sums[p]) add_grad_query(p);
+    if (constant_keys) continue;
+    if (!packed && block.begins_keys) clear_key_sums(pairs, {0, count});
+    if (!packed && !block.begins_keys) continue;
+    add_rows(!block.begins_keys, count, pairs.head_dim, pairs.grad_keys, pairs.head_width,
+             block.grad_key.from(j), 1.0f);
+    add_rows(!block.begins_keys, count, pairs.value_dim, pairs.grad_values, pairs.value_width,
+             block.grad_value.from(j), 1.0f);
+  }
+  for (std::int64_t p = 0; p < panels; ++p) {
+    if (begun[p]) continue;
+    clear_query_sums(pairs, p);
+    add_grad_query(p);
   }
 }
 

@@ -94,6 +94,8 @@ struct BackwardBlock {
   Visible sees;
   OutputRows grad_query;
   OutputRows grad_key, grad_value;  ///< data null: the keys are constants
+  /// Whether these hold nothing yet: they are assigned, not added to.
+  bool begins_queries = false, begins_keys = false;
   std::array<RowsToCome, 6> to_come;
 };
 

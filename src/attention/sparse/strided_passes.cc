@@ -308,11 +308,12 @@ void Backward::remainders(Context& context, std::span<const StridedSums> sums) c
         const auto zeros = [&](std::int64_t rows, std::int64_t dim) {
           return workspace.take_zeroed(static_cast<std::size_t>(rows * dim));
         };
-        float* grad_query = zeros(part.queries, head_dim);
+        float* grad_query = workspace.take(static_cast<std::size_t>(part.queries * head_dim));
         float* grad_key = zeros(part.keys, head_dim);
         float* grad_value = zeros(part.keys, value_dim);
         for_chunks(workspace, b, part, h, [&](BackwardBlock& block, std::int64_t first) {
           block.grad_query = dense_rows(grad_query, head_dim).from(first);
+          block.begins_queries = true;
           block.grad_key = dense_rows(grad_key, head_dim);
           block.grad_value = dense_rows(grad_value, value_dim);
           softmax::backward_block(own, block);
