@@ -43,6 +43,12 @@ double Block::Saved::floats_per_token(const Parts& parts) {
          FeedForward::Saved::floats_per_token(parts.feed_forward);
 }
 
+double Block::Saved::floats_per_token(Parts parts, const ParameterTable& table) {
+  parts.attention.rounded = SelfAttention::is_rounded(parts.attention, table);
+  parts.feed_forward.rounded = FeedForward::is_rounded(parts.feed_forward, table);
+  return floats_per_token(parts);
+}
+
 void Block::pack(Context& context, const ParameterValues& parameters, bool training) {
   norm1_.pack(parameters);
   attention_.pack(context, parameters, training);

@@ -47,6 +47,8 @@ class Block {
     void reserve(std::int64_t batch, std::int64_t length, const Parts& parts, std::int64_t source_length = 0);
     /// Of the memory that `reserve` takes, without the cross attention's.
     static double floats_per_token(const Parts& parts);
+    /// The same of a block that the table would make of the parts.
+    static double floats_per_token(Parts parts, const ParameterTable& table);
   };
 
   void pack(Context& context, const ParameterValues& parameters, bool training);

@@ -34,8 +34,11 @@ class Dense {
   /// Writes the weight as it was packed to its place in the buffer; nothing where another layer owns it.
   void unpack(std::span<float> parameters) const;
 
-  /// Whether products and gradients round what they read, so that it can be kept as bf16.
-  bool reads_rounded() const { return kernels::reads_rounded(packed_.type(), outputs(), inputs()); }
+  /// Whether products and gradients of such a layer of the table round what they read, so that it can be kept
+  /// as bf16.
+  static bool reads_rounded(const ParameterTable& table, std::int64_t inputs, std::int64_t outputs) {
+    return kernels::reads_rounded(table.product_type(), outputs, inputs);
+  }
 
   /// y [rows, outputs] from x [rows, inputs]; activation, residual and `slope` as in kernels::Epilogue, bf16
   /// as in kernels::multiply.

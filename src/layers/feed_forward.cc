@@ -11,7 +11,12 @@ FeedForward::FeedForward(ParameterTable& table, const std::string& name, const P
       second_(table, name + ".second", parts.hidden, parts.width,
               {.bias = true, .weight_initial = normal(parts.output_deviation), .bias_initial = {}}) {
   if (parts.gated()) gate_.emplace(table, name + ".gate", parts.width, parts.hidden);
-  parts_.rounded = !parts.gated() && first_.reads_rounded() && second_.reads_rounded();
+  parts_.rounded = is_rounded(parts, table);
+}
+
+bool FeedForward::is_rounded(const Parts& parts, const ParameterTable& table) {
+  return !parts.gated() && Dense::reads_rounded(table, parts.width, parts.hidden) &&
+         Dense::reads_rounded(table, parts.hidden, parts.width);
 }
 
 void FeedForward::Saved::reserve(std::int64_t rows, const Parts& parts) {

@@ -29,6 +29,9 @@ class FeedForward {
 
   FeedForward(ParameterTable& table, const std::string& name, const Parts& parts);
 
+  /// Whether a layer of the table is `rounded`.
+  static bool is_rounded(const Parts& parts, const ParameterTable& table);
+
   /// What `backward` needs of a forward pass, [rows, hidden] each, f32 or bf16.
   struct Saved {
     Tensor inner;  ///< W x + b of swiglu, the activation's derivative there of the others

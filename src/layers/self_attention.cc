@@ -12,6 +12,14 @@
 
 namespace linnet {
 
+// The other families would widen their inputs in memory, and rotations are of f32.
+bool SelfAttention::is_rounded(const Parts& parts, const ParameterTable& table) {
+  return parts.attention.family == Family::linear && !parts.rotary &&
+         table.weight_type() == kernels::WeightType::f32 &&
+         Dense::reads_rounded(table, parts.width, parts.projected()) &&
+         Dense::reads_rounded(table, parts.width, parts.width);
+}
+
 SelfAttention::SelfAttention(ParameterTable& table, const std::string& name, const Parts& parts)
     : parts_(parts),
       qkv_(table, name + ".qkv", parts.width, parts.projected()),
@@ -20,10 +28,7 @@ SelfAttention::SelfAttention(ParameterTable& table, const std::string& name, con
       decay_(parts.initial_decay),
       attention_(make_attention(parts.attention)) {
   if (info_of(parts.attention.family).takes_projections) add_projections(table, name);
-  // The other families would widen their inputs in memory, and rotations are of f32.
-  parts_.rounded = parts.attention.family == Family::linear && !parts.rotary &&
-                   table.weight_type() == kernels::WeightType::f32 && qkv_.reads_rounded() &&
-                   output_.reads_rounded();
+  parts_.rounded = is_rounded(parts, table);
   if (parts.rotary) frequencies_ = kernels::rotary_frequencies(parts.width / parts.heads);
   if (!parts.random_map.empty()) {
     parts_.random.layer = parts.attention.layer;

@@ -75,6 +75,9 @@ class SelfAttention {
 
   SelfAttention(ParameterTable& table, const std::string& name, const Parts& parts);
 
+  /// Whether a layer of the table is `rounded`.
+  static bool is_rounded(const Parts& parts, const ParameterTable& table);
+
   /// What `backward` needs of a forward pass. The attention computes from qkv and attended as they are kept,
   /// both f32 or both bf16. Layers of other families may use it one after another where it is reserved for
   /// the one with the most `floats_per_token`.

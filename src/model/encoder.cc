@@ -54,11 +54,11 @@ void Encoder::Saved::reserve(std::int64_t batch, std::int64_t length, const Enco
   stats = Tensor::of<float>({rows, 2});
 }
 
-double Encoder::Saved::floats_per_token(const ModelConfig& config) {
+double Encoder::Saved::floats_per_token(const ModelConfig& config, const ParameterTable& table) {
   const ModelConfig own = encoder_config(config);
   const double layers = static_cast<double>(own.layers), width = static_cast<double>(own.width);
   return (layers + 1) * width + (own.norm == NormOrder::pre ? width + 2 : 0) +
-         layers * Block::Saved::floats_per_token(block_parts_of(own, own.attention.family));
+         layers * Block::Saved::floats_per_token(block_parts_of(own, own.attention.family), table);
 }
 
 void Encoder::pack(Context& context, const ParameterValues& parameters, bool training) {

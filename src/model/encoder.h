@@ -34,7 +34,7 @@ class Encoder {
     Tensor normed, stats;
     void reserve(std::int64_t batch, std::int64_t length, const Encoder& encoder);
     /// Of the memory that `reserve` takes for each token of a source.
-    static double floats_per_token(const ModelConfig& config);
+    static double floats_per_token(const ModelConfig& config, const ParameterTable& table);
   };
 
   void pack(Context& context, const ParameterValues& parameters, bool training);

@@ -83,9 +83,9 @@ SegmentedTransformer::SegmentedTransformer(const Network& network, std::int64_t 
 }
 
 double SegmentedTransformer::floats(const ModelConfig& config, std::int64_t batch, std::int64_t length,
-                                    const PassBounds& bounds) {
+                                    const PassBounds& bounds, kernels::WeightType precision) {
   const double tokens = static_cast<double>(batch) * static_cast<double>(bounds.together(length));
-  const double pass = tokens * TrainingTransformer::floats_per_token(config, bounds.recompute);
+  const double pass = tokens * TrainingTransformer::floats_per_token(config, bounds.recompute, precision);
   if (!bounds.cuts(length)) return pass;
   double state = 0;  // of all layers and one entry
   for (const Family family : layer_families(config.attention, config.layers))

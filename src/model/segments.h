@@ -55,9 +55,9 @@ class SegmentedTransformer {
   SegmentedTransformer(const Network& network, std::int64_t batch, std::int64_t length,
                        const PassBounds& bounds);
 
-  /// Floats of the memory that it takes.
+  /// Floats of the memory that it takes; `precision` as in TrainingTransformer.
   static double floats(const ModelConfig& config, std::int64_t batch, std::int64_t length,
-                       const PassBounds& bounds);
+                       const PassBounds& bounds, kernels::WeightType precision = kernels::WeightType::f32);
 
   /// Σ −log p in nats over the targets that count; the gradient of weight · Σ is added. Where the sum is not
   /// finite, it ends early and the gradients mean nothing. A pass of a stretch (`part.exchange`) is not cut

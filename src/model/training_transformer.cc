@@ -52,28 +52,30 @@ TrainingTransformer::TrainingTransformer(const Network& network, std::int64_t ba
 namespace {
 
 /// Of an example of an encoder–decoder model: floats of the encoder's pass and of the cross attention.
-double source_floats(const ModelConfig& config, bool recompute) {
+double source_floats(const ModelConfig& config, bool recompute, const ParameterTable& table) {
   if (!config.has_encoder()) return 0;
   const CrossBranch::Parts cross = cross_parts_of(config, 0);
   return static_cast<double>(config.source_length) *
-             (Encoder::Saved::floats_per_token(config) + static_cast<double>(config.width)) +
+             (Encoder::Saved::floats_per_token(config, table) + static_cast<double>(config.width)) +
          (recompute ? 1.0 : static_cast<double>(config.layers)) *
              CrossBranch::Saved::floats(config.length, config.source_length, cross);
 }
 
 }  // namespace
 
-double TrainingTransformer::floats_per_token(const ModelConfig& config, bool recompute) {
+double TrainingTransformer::floats_per_token(const ModelConfig& config, bool recompute,
+                                             kernels::WeightType precision) {
+  const ParameterTable table(config.weights, precision);
   const double layers = static_cast<double>(config.layers), width = static_cast<double>(config.width);
   double saved = 0;
   for (const Family family : layer_families(config.attention, config.layers)) {
-    const double of_layer = Block::Saved::floats_per_token(block_parts_of(config, family));
+    const double of_layer = Block::Saved::floats_per_token(block_parts_of(config, family), table);
     saved = recompute ? std::max(saved, of_layer) : saved + of_layer;
   }
   const double streams = (layers + 1) * width;
   const double final_norm = config.norm == NormOrder::pre ? width + 2 : 0;
   return streams + saved + final_norm + width + Heads::floats_per_step(config) +
-         source_floats(config, recompute) / static_cast<double>(config.length);
+         source_floats(config, recompute, table) / static_cast<double>(config.length);
 }
 
 double TrainingTransformer::forward(Context& context, std::span<const std::int32_t> ids,

@@ -33,8 +33,10 @@ class TrainingTransformer {
   TrainingTransformer(const Network& network, std::int64_t batch, std::int64_t length,
                       bool recompute = false);
 
-  /// Of the memory that the constructor takes: floats for each of the batch · length tokens.
-  static double floats_per_token(const ModelConfig& config, bool recompute = false);
+  /// Of the memory that the constructor takes: floats for each of the batch · length tokens, with a network
+  /// that is trained with products of type `precision`.
+  static double floats_per_token(const ModelConfig& config, bool recompute = false,
+                                 kernels::WeightType precision = kernels::WeightType::f32);
 
   /// Σ −log p in nats over the targets that count. `weight` multiplies the gradient that `backward` will
   /// start from. The loss is kept per step for `first_not_finite`. The memory of the pass stays the caller's

@@ -202,15 +202,20 @@ MemoryNeeds memory_needs(const RunConfig& config, bool for_training) {
     fields += width * (static_cast<double>(sizes[f] + sizes[f - 1]) + width);
   const double numbers =
       width * static_cast<double>(model.columns + (model.classifies() ? model.classes : 0));
-  const double products = width * outputs + layer_weights(model) + fields + numbers + encoder_weights(model);
+  const double of_layers = layer_weights(model) + encoder_weights(model);
+  const double exact = width * outputs + fields + numbers;
   const double parameters =
-      tables + products - (model.tied_output ? width * static_cast<double>(model.vocabulary) : 0);
+      tables + of_layers + exact - (model.tied_output ? width * static_cast<double>(model.vocabulary) : 0);
+  const auto packed_bytes = [&](WeightType type) {
+    return sizeof(float) * exact + weight_bytes(type) * of_layers;
+  };
   // The values that a model is made from; in training also gradients and two moments. Products are packed for
-  // a forward, in the type of their weights; in training also for a backward: 6 floats per weight.
+  // a forward, in the type of their weights; in training also for a backward, both in that of the precision.
   MemoryNeeds needs;
   needs.parameters =
-      sizeof(float) * (for_training ? 4 * parameters + 2 * products
-                                    : parameters + products * weight_bytes(model.weights) / sizeof(float));
+      for_training ? 4 * sizeof(float) * parameters +
+                         2 * packed_bytes(ParameterTable(model.weights, training.precision).product_type())
+                   : sizeof(float) * parameters + packed_bytes(model.weights);
   if (for_training) {
     needs.parameters += GradientSum::bytes(sizeof(float) * parameters, training.accumulate, 1);
     const double tokens = static_cast<double>(training.batch) * static_cast<double>(model.length);
@@ -218,9 +223,9 @@ MemoryNeeds memory_needs(const RunConfig& config, bool for_training) {
         static_cast<double>(model.input_fields() + std::ssize(sizes) + model.columns + model.target_count()) +
         static_cast<double>(model.source_length) / static_cast<double>(model.length);
     const double inputs_and_targets = per_step * static_cast<double>(training.accumulate);
-    needs.tokens = sizeof(float) *
-                   (tokens * inputs_and_targets +
-                    SegmentedTransformer::floats(model, training.batch, model.length, bounds_of(training)));
+    needs.tokens = sizeof(float) * (tokens * inputs_and_targets +
+                                    SegmentedTransformer::floats(model, training.batch, model.length,
+                                                                 bounds_of(training), training.precision));
   }
   return needs;
 }

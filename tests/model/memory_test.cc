@@ -9,8 +9,10 @@
 #include "base/sanitizers.h"
 #include "linnet/model.h"
 #include "model/access.h"
+#include "model/training_transformer.h"
 #include "support/errors.h"
 #include "support/folder.h"
+#include "support/models.h"
 #include "support/numbers.h"
 
 namespace linnet {
@@ -60,6 +62,45 @@ TEST(ModelMemory, ALoadedModelHoldsLittleMoreThanItsWeights) {
     EXPECT_LE(held, 1.3 * bytes + slack) << name_of(weights) << ": " << bytes << " bytes of weights";
     EXPECT_LE(peak, 2 * file + 64e6) << name_of(weights) << ": a file of " << file << " bytes";
     EXPECT_GE(held, 0.8 * bytes) << name_of(weights) << ": the measure does not see the weights";
+  }
+}
+
+TEST(TrainingMemory, IsWhatAConfigurationSays) {
+#if defined(LINNET_ADDRESS_SANITIZER) || defined(LINNET_THREAD_SANITIZER)
+  GTEST_SKIP() << "sanitizers have a malloc of their own";
+#endif
+  const auto taken = [] {
+    const auto info = mallinfo2();
+    return static_cast<double>(info.uordblks + info.hblkhd);
+  };
+  constexpr std::int64_t batch = 2;
+  ModelConfig plain = large_config(WeightType::f32);
+  plain.layers = 3;
+  ModelConfig reading = plain, mixed = plain;
+  reading.encoder_layers = 3;
+  reading.source_length = 40;
+  reading.source_vocabulary = 7;
+  mixed.attention.layers = "linear,softmax,linear";
+  for (const ModelConfig& config : {plain, reading, mixed, with_other_blocks(plain, "linear")}) {
+    for (const bool recompute : {false, true}) {
+      double bytes[2];
+      for (const bool rounded : {false, true}) {
+        const WeightType precision = rounded ? WeightType::bf16 : WeightType::f32;
+        SCOPED_TRACE(testing::Message()
+                     << describe(config) << ", " << name_of(precision) << ", recompute " << recompute);
+        const Network network(config, nullptr, precision);
+        const double before = taken();
+        const TrainingTransformer transformer(network, batch, config.length, recompute);
+        bytes[rounded] = taken() - before;
+        const double floats = TrainingTransformer::floats_per_token(config, recompute, precision);
+        const double expected = sizeof(float) * batch * static_cast<double>(config.length) * floats;
+        EXPECT_NEAR(bytes[rounded], expected, 0.01 * expected);
+      }
+      // Gated layers keep all they have.
+      const bool rounds =
+          config.activation == kernels::Activation::gelu && kernels::multiplies_fast(WeightType::bf16);
+      EXPECT_EQ(bytes[1] < 0.9 * bytes[0], rounds);
+    }
   }
 }
 

@@ -174,38 +174,37 @@ Hashes hash_tokens(Context& context, const AttentionOptions& options, View<const
     const std::int64_t count = std::min(tokens, visible_keys(mask, b, length) - first);
     return {b, item % heads, first, std::max<std::int64_t>(0, count)};
   };
-  parallel_runs(
-      context, batch * heads * ((length + tokens - 1) / tokens),
-      [&](Context& own, std::int64_t item, std::int64_t next) {
-        const auto [b, h, first, count] = part_of(item);
-        if (count == 0) return;
-        const Part to_come = next >= 0 ? part_of(next) : Part{b, h, 0, 0};
-        Workspace workspace(own);
-        const std::int64_t padded_dim = (head_dim + 3) / 4 * 4;
-        float* x = workspace.take(static_cast<std::size_t>(tokens * head_dim + padded_dim));
-        float* x_columns = workspace.take(static_cast<std::size_t>(padded_dim * tokens));
-        float* rotated = workspace.take(static_cast<std::size_t>(rows * tokens));
-        gather(
-            x, count, [&](std::int64_t i) { return first + i; }, query, b, h);
-        std::fill(x + count * head_dim, x + tokens * head_dim + padded_dim, 0.0f);
-        HWY_DYNAMIC_DISPATCH(columns_of)(x_columns, x, depth);
-        HWY_DYNAMIC_DISPATCH(rotate_of)
-        (rotated, rotations.view<float>().at(h), x_columns, static_cast<std::size_t>(rows), depth,
-         rows_of(ConstFloatView(query), to_come.b, to_come.h).from(to_come.first), to_come.count);
-        alignas(64) float inverse[kTokens];
-        HWY_DYNAMIC_DISPATCH(inverse_norms_of)(inverse, x_columns, depth);
-        std::copy_n(inverse, count, hashes.inverse_norms.data() + (b * heads + h) * length + first);
-        for (std::int64_t round = 0; round < rounds; ++round) {
-          alignas(64) std::int32_t buckets[kTokens] = {};
-          const float* row = rotated + round * columns * tokens;
-          for (const std::int64_t factor : factors) {
-            HWY_DYNAMIC_DISPATCH(pick_of)(buckets, row, static_cast<std::int32_t>(factor / 2));
-            row += factor / 2 * tokens;
-          }
-          std::copy_n(buckets, count,
-                      hashes.buckets.data() + ((round * batch + b) * heads + h) * length + first);
-        }
-      });
+  parallel_runs(context, batch * heads * ((length + tokens - 1) / tokens),
+                [&](Context& own, std::int64_t item, std::int64_t next) {
+                  const auto [b, h, first, count] = part_of(item);
+                  if (count == 0) return;
+                  const Part to_come = next >= 0 ? part_of(next) : Part{b, h, 0, 0};
+                  Workspace workspace(own);
+                  const std::int64_t padded_dim = (head_dim + 3) / 4 * 4;
+                  float* x = workspace.take(static_cast<std::size_t>(tokens * head_dim + padded_dim));
+                  float* x_columns = workspace.take(static_cast<std::size_t>(padded_dim * tokens));
+                  float* rotated = workspace.take(static_cast<std::size_t>(rows * tokens));
+                  gather(
+                      x, count, [&](std::int64_t i) { return first + i; }, query, b, h);
+                  std::fill(x + count * head_dim, x + tokens * head_dim + padded_dim, 0.0f);
+                  HWY_DYNAMIC_DISPATCH(columns_of)(x_columns, x, depth);
+                  HWY_DYNAMIC_DISPATCH(rotate_of)
+                  (rotated, rotations.view<float>().at(h), x_columns, static_cast<std::size_t>(rows), depth,
+                   rows_of(ConstFloatView(query), to_come.b, to_come.h).from(to_come.first), to_come.count);
+                  alignas(64) float inverse[kTokens];
+                  HWY_DYNAMIC_DISPATCH(inverse_norms_of)(inverse, x_columns, depth);
+                  std::copy_n(inverse, count, hashes.inverse_norms.data() + (b * heads + h) * length + first);
+                  for (std::int64_t round = 0; round < rounds; ++round) {
+                    alignas(64) std::int32_t buckets[kTokens] = {};
+                    const float* row = rotated + round * columns * tokens;
+                    for (const std::int64_t factor : factors) {
+                      HWY_DYNAMIC_DISPATCH(pick_of)(buckets, row, static_cast<std::int32_t>(factor / 2));
+                      row += factor / 2 * tokens;
+                    }
+                    std::copy_n(buckets, count,
+                                hashes.buckets.data() + ((round * batch + b) * heads + h) * length + first);
+                  }
+                });
   return hashes;
 }
 

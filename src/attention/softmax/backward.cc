@@ -169,8 +169,8 @@ HWY_INLINE std::size_t fetches_of(const Pairs& pairs, const Sight& sight, bool c
 }
 
 /// One panel of queries with one tile of keys.
-void add_pairs(Pairs& pairs, std::int64_t panel, std::int64_t queries, const Sight& sight,
-               bool constant_keys, FiniteRows& finite_keys, Ahead& ahead) {
+void add_pairs(Pairs& pairs, std::int64_t panel, std::int64_t queries, const Sight& sight, bool constant_keys,
+               FiniteRows& finite_keys, Ahead& ahead) {
   scores(sight, pairs.head_dim, pairs.keys, pairs.head_width,
          pairs.query_columns + panel * pairs.head_dim * kPanel, pairs.probabilities, &ahead);
   scores(sight, pairs.value_dim, pairs.values, pairs.value_width,
@@ -209,7 +209,8 @@ void add_pairs(Pairs& pairs, std::int64_t panel, std::int64_t queries, const Sig
     return Span{sight.begin[i], sight.end[i + count - 1]};
   };
   add_product<Left::transposed>(query_sums, queries, head_vectors, seen, pairs.grad_scores, pairs.keys,
-                                pairs.grad_query + panel * kPanel * pairs.head_width, pairs.head_width, ahead);
+                                pairs.grad_query + panel * kPanel * pairs.head_width, pairs.head_width,
+                                ahead);
 }
 
 /// to = scale · from for rows, or to += scale · from where there are `sums` already.
