@@ -97,30 +97,6 @@ HWY_INLINE V activate(D d, V x, V& slope) {
   return activate<activation>(d, x);
 }
 
-/// What `end` makes of a product's numbers x at column j; `near` is for GELU with a small absolute error.
-template <Activation activation, bool near, class Lanes>
-HWY_INLINE FloatVector finish_product(Lanes lanes, FloatVector x, const Epilogue::Row& end, std::int64_t j) {
-  namespace hn = hwy::HWY_NAMESPACE;
-  const FloatTag d;
-  if (end.bias != nullptr) x = hn::Add(x, lanes.load(end.bias + j));
-  if (end.slope != nullptr || end.rounded_slope != nullptr) {
-    FloatVector slope;
-    x = activate<activation>(d, x, slope);
-    if (end.slope != nullptr)
-      lanes.store(slope, end.slope + j);
-    else
-      lanes.template store<near>(slope, end.rounded_slope + j);
-  } else if constexpr (near && activation == Activation::gelu) {
-    x = near_gelu(d, x);
-  } else {
-    x = activate<activation>(d, x);
-  }
-  if (end.factor != nullptr) x = hn::Mul(x, lanes.load(end.factor + j));
-  if (end.rounded_factor != nullptr) x = hn::Mul(x, lanes.load(end.rounded_factor + j));
-  if (end.residual != nullptr) x = hn::Add(x, lanes.load(end.residual + j));
-  return x;
-}
-
 }  // namespace linnet::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 

@@ -82,6 +82,18 @@ struct Epilogue {
     return result;
   }
 
+  /// What lies between two rows, 0 where there is nothing.
+  struct Steps {
+    std::int64_t residual, slope, rounded_slope, factor, rounded_factor;
+  };
+  Steps steps() const {
+    const auto step = [](auto view, DType type) {
+      return view.rank() != 0 && view.dtype() == type ? view.stride(0) : 0;
+    };
+    return {residual.rank() != 0 ? residual.stride(0) : 0, step(slope, DType::f32), step(slope, DType::bf16),
+            step(factor, DType::f32), step(factor, DType::bf16)};
+  }
+
   /// Where row i begins, from column j on; null where there is nothing. Of slope and factor one pointer at
   /// most is not null.
   struct Row {
@@ -90,6 +102,15 @@ struct Epilogue {
     bf16* rounded_slope;
     const float* factor;
     const bf16* rounded_factor;
+
+    /// Goes on to the next row.
+    void advance(const Steps& steps) {
+      residual += steps.residual;
+      slope += steps.slope;
+      rounded_slope += steps.rounded_slope;
+      factor += steps.factor;
+      rounded_factor += steps.rounded_factor;
+    }
   };
   Row row(std::int64_t i, std::int64_t j) const {
     return {bias.data() != nullptr ? bias.data() + j : nullptr,

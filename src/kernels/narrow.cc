@@ -11,8 +11,8 @@
 #define HWY_TARGET_INCLUDE "kernels/narrow.cc"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
-#include "kernels/activation-inl.h"
 #include "kernels/bf16-inl.h"
+#include "kernels/epilogue-inl.h"
 #include "kernels/groups-inl.h"
 #include "kernels/lanes-inl.h"
 
@@ -89,74 +89,65 @@ void narrow_all(const NarrowRows& to, View<const float> rows) {
   for (std::int64_t i = 0; i < rows.extent(0); ++i) narrow_row(to, i, rows.at(i), rows.extent(1));
 }
 
-/// to [count] = what `end` says after row i of the sums.
-template <WeightType type, Activation activation>
-void finish_row(float* to, const NarrowSums& sums, std::int64_t i, std::int64_t count,
-                const Epilogue::Row& end) {
+/// `rows` rows of n numbers, `stride` apart, f32 or rounded, = what `end` and the rows below it say after the
+/// sums from row `first` on.
+template <WeightType type, Activation activation, class T>
+void finish_sums(T* to, std::int64_t stride, std::int64_t rows, std::int64_t n, const NarrowSums& sums,
+                 std::int64_t first, const Epilogue::Row& end, const Epilogue::Steps& steps) {
   const FloatTag d;
   const hn::RebindToSigned<FloatTag> i32;
   // Both kinds of sums are 32 bits wide; whole numbers pass through the loads of floats unchanged.
-  const float* row = static_cast<const float*>(sums.sums) + i * sums.stride;
-  const float *scale = nullptr, *excess = nullptr;
-  FloatVector row_scale = hn::Zero(d);
+  const float* from = static_cast<const float*>(sums.sums) + first * sums.stride;
+  const float *row_scales = nullptr, *scale = nullptr, *excess = nullptr;
   if constexpr (type == WeightType::int8) {
+    row_scales = sums.row_scales + first;
     scale = sums.weights->scale.data() + sums.first;
     excess = reinterpret_cast<const float*>(sums.weights->excess.data() + sums.first);
-    row_scale = hn::Set(d, sums.row_scales[i]);
   }
-  for_vectors(count, [&](auto lanes, std::int64_t j) {
-    FloatVector x = lanes.load(row + j);
-    if constexpr (type == WeightType::int8) {
-      const auto exact = hn::Sub(hn::BitCast(i32, x), hn::BitCast(i32, lanes.load(excess + j)));
-      x = hn::Mul(hn::ConvertTo(d, exact), hn::Mul(row_scale, lanes.load(scale + j)));
-    }
-    lanes.store(finish_product<activation, true>(lanes, x, end, j), to + j);
-  });
+  finish_rows<activation, true>(
+      to, stride, rows, n, end, steps, [&](auto lanes, std::int64_t i, std::int64_t j) HWY_ATTR {
+        FloatVector x = lanes.load(from + i * sums.stride + j);
+        if constexpr (type == WeightType::int8) {
+          const auto exact = hn::Sub(hn::BitCast(i32, x), hn::BitCast(i32, lanes.load(excess + j)));
+          x = hn::Mul(hn::ConvertTo(d, exact), hn::Mul(hn::Set(d, row_scales[i]), lanes.load(scale + j)));
+        }
+        return x;
+      });
 }
 
-using FinishRow = void (*)(float*, const NarrowSums&, std::int64_t, std::int64_t, const Epilogue::Row&);
+template <class T>
+using FinishSums = void (*)(T*, std::int64_t, std::int64_t, std::int64_t, const NarrowSums&, std::int64_t,
+                            const Epilogue::Row&, const Epilogue::Steps&);
 
-template <WeightType type>
-FinishRow finisher(Activation activation) {
-  switch (activation) {
-    case Activation::none:
-      return finish_row<type, Activation::none>;
-    case Activation::relu:
-      return finish_row<type, Activation::relu>;
-    case Activation::gelu:
-      return finish_row<type, Activation::gelu>;
-    case Activation::gelu_tanh:
-      return finish_row<type, Activation::gelu_tanh>;
-    case Activation::swiglu:
-      return finish_row<type, Activation::swiglu>;
-  }
-  return nullptr;
+template <WeightType type, class T>
+FinishSums<T> finisher(Activation activation) {
+  return with_activation(
+      activation, [](auto known) -> FinishSums<T> { return finish_sums<type, decltype(known)::value, T>; });
 }
 
-FinishRow finisher(const NarrowSums& sums, Activation activation) {
-  return sums.type == WeightType::bf16 ? finisher<WeightType::bf16>(activation)
-                                       : finisher<WeightType::int8>(activation);
+FinishSums<float> finisher(const NarrowSums& sums, Activation activation) {
+  return sums.type == WeightType::bf16 ? finisher<WeightType::bf16, float>(activation)
+                                       : finisher<WeightType::int8, float>(activation);
 }
 
-void finish(View<float> to, const NarrowSums& sums, const Epilogue& epilogue) {
-  const FinishRow run = finisher(sums, epilogue.activation);
-  for (std::int64_t i = 0; i < to.extent(0); ++i) run(to.at(i), sums, i, to.extent(1), epilogue.row(i, 0));
-}
-
-void finish_and_round(View<bf16> to, std::span<float> row, const NarrowSums& sums, const Epilogue& epilogue) {
-  const FinishRow run = finisher(sums, epilogue.activation);
-  for (std::int64_t i = 0; i < to.extent(0); ++i) {
-    run(row.data(), sums, i, to.extent(1), epilogue.row(i, 0));
-    round_row(to.at(i), row.data(), to.extent(1));
-  }
+void finish(FloatView to, const NarrowSums& sums, const Epilogue& epilogue) {
+  if (to.extent(0) == 0) return;
+  const auto finish_all = [&](auto rows, auto run) {
+    run(rows.data(), rows.stride(0), rows.extent(0), rows.extent(1), sums, 0, epilogue.row(0, 0),
+        epilogue.steps());
+  };
+  if (to.dtype() == DType::bf16)
+    finish_all(to.as<bf16>(), finisher<WeightType::bf16, bf16>(epilogue.activation));
+  else
+    finish_all(to.as<float>(), finisher(sums, epilogue.activation));
 }
 
 void finish_and_narrow(const NarrowRows& to, std::int64_t rows, std::span<float> row, const NarrowSums& sums,
                        const Epilogue& epilogue) {
-  const FinishRow run = finisher(sums, epilogue.activation);
+  const FinishSums<float> run = finisher(sums, epilogue.activation);
   const auto count = static_cast<std::int64_t>(row.size());
   for (std::int64_t i = 0; i < rows; ++i) {
-    run(row.data(), sums, i, count, epilogue.row(i, 0));
+    run(row.data(), count, 1, count, sums, i, epilogue.row(i, 0), {});
     narrow_row(to, i, row.data(), count);
   }
 }
@@ -200,13 +191,14 @@ void take_sums_of_codes(View<std::int32_t> to, bool add, const NarrowProduct& pr
 template <WeightType type, class T>
 void finish_tiles(View<T> to, const NarrowProduct& product, const CodeScales* weights, std::int64_t first,
                   const Epilogue& epilogue) {
-  const FinishRow run = finisher<type>(epilogue.activation);
+  const FinishSums<T> run = finisher<type, T>(epilogue.activation);
+  const Epilogue::Steps steps = epilogue.steps();
   multiply_group_tiles<type>(
       product,
       [&](std::int64_t begin, std::int64_t end, std::int64_t j, std::int64_t n) HWY_ATTR
       __attribute__((always_inline)) {
-        for (std::int64_t i = begin; i < end; ++i) {
-          const Epilogue::Row row = epilogue.row(i, j);
+        Epilogue::Row row = epilogue.row(begin, j);
+        for (std::int64_t i = begin; i < end; ++i, row.advance(steps)) {
           fetch_row(to.at(i, j), n);
           fetch_row(row.residual, n);
           fetch_row(row.slope, n);
@@ -216,17 +208,9 @@ void finish_tiles(View<T> to, const NarrowProduct& product, const CodeScales* we
         }
       },
       [&](auto* sums, std::int64_t begin, std::int64_t end, std::int64_t j, std::int64_t n) HWY_ATTR {
-        const NarrowSums tile{type,    sums,     NarrowLayout::columns, product.rows.scales + begin,
-                              weights, first + j};
-        for (std::int64_t i = begin; i < end; ++i) {
-          if constexpr (std::is_same_v<T, float>) {
-            run(to.at(i, j), tile, i - begin, n, epilogue.row(i, j));
-          } else {
-            float* row = sums + (i - begin) * NarrowLayout::columns;
-            run(row, tile, i - begin, n, epilogue.row(i, j));
-            round_row(to.at(i, j), row, n);
-          }
-        }
+        const float* scales = type == WeightType::int8 ? product.rows.scales + begin : nullptr;
+        const NarrowSums tile{type, sums, NarrowLayout::columns, scales, weights, first + j};
+        run(to.at(begin, j), to.stride(0), end - begin, n, tile, 0, epilogue.row(begin, j), steps);
       });
 }
 
@@ -248,7 +232,6 @@ namespace {
 
 HWY_EXPORT(narrow_all);
 HWY_EXPORT(finish);
-HWY_EXPORT(finish_and_round);
 HWY_EXPORT(finish_and_narrow);
 HWY_EXPORT(has_group_tiles);
 HWY_EXPORT(take_sums_of_pairs);
@@ -259,12 +242,8 @@ HWY_EXPORT(multiply_and_finish);
 
 void narrow_rows(const NarrowRows& to, View<const float> rows) { HWY_DYNAMIC_DISPATCH(narrow_all)(to, rows); }
 
-void finish_narrow(View<float> to, const NarrowSums& sums, const Epilogue& epilogue) {
+void finish_narrow(FloatView to, const NarrowSums& sums, const Epilogue& epilogue) {
   HWY_DYNAMIC_DISPATCH(finish)(to, sums, epilogue);
-}
-
-void finish_narrow(View<bf16> to, std::span<float> row, const NarrowSums& sums, const Epilogue& epilogue) {
-  HWY_DYNAMIC_DISPATCH(finish_and_round)(to, row, sums, epilogue);
 }
 
 void finish_narrow(const NarrowRows& to, std::int64_t rows, std::span<float> row, const NarrowSums& sums,

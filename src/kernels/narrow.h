@@ -74,12 +74,9 @@ struct NarrowSums {
   std::int64_t first;
 };
 
-/// to [rows, outputs] = epilogue(sums). `to` may be the memory of the sums. GELU with an absolute error below
-/// 1e-5.
-void finish_narrow(View<float> to, const NarrowSums& sums, const Epilogue& epilogue);
-
-/// The same rounded; `row` has room for one of the rows.
-void finish_narrow(View<bf16> to, std::span<float> row, const NarrowSums& sums, const Epilogue& epilogue);
+/// to [rows, outputs], rounded where it is bf16, = epilogue(sums). `to` may be the memory of the sums. GELU
+/// with an absolute error below 1e-5.
+void finish_narrow(FloatView to, const NarrowSums& sums, const Epilogue& epilogue);
 
 /// The same as the rows [rows, outputs] of a next product; `row` has room for one of them.
 void finish_narrow(const NarrowRows& to, std::int64_t rows, std::span<float> row, const NarrowSums& sums,

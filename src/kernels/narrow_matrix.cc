@@ -124,8 +124,7 @@ void NarrowMatrix::multiply(Context& own, FloatView c, const NarrowRows& rows, s
                            epilogue);
   Workspace workspace(own);
   if (c.dtype() == DType::bf16)
-    return finish_narrow(c.as<bf16>(), workspace.array<float>(outputs),
-                         product(own, workspace.take(count, outputs).data(), rows, count, first, last),
+    return finish_narrow(c, product(own, workspace.take(count, outputs).data(), rows, count, first, last),
                          epilogue);
   const View<float> to = c.as<float>();
   const bool in_place = epilogue.residual.data() != to.data() && to.stride(0) == outputs;

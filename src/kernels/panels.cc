@@ -12,7 +12,7 @@
 #define HWY_TARGET_INCLUDE "kernels/panels.cc"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
-#include "kernels/activation-inl.h"
+#include "kernels/epilogue-inl.h"
 #include "kernels/lanes-inl.h"
 #include "kernels/tile-inl.h"
 #include "kernels/transpose-inl.h"
@@ -21,32 +21,19 @@ HWY_BEFORE_NAMESPACE();
 namespace linnet::kernels::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-template <Activation activation>
-void finish_row(float* c, const float* sums, std::int64_t n, const Epilogue::Row& end) {
-  for_vectors(n, [&](auto lanes, std::int64_t j) {
-    lanes.store(finish_product<activation, false>(lanes, lanes.load(sums + j), end, j), c + j);
+/// c = what `end` and the rows below it say after the sums, `stride` apart.
+void finish_sums(View<float> c, const float* sums, std::int64_t stride, Activation activation,
+                 const Epilogue::Row& end, const Epilogue::Steps& steps) {
+  with_activation(activation, [&](auto known) HWY_ATTR {
+    finish_rows<decltype(known)::value, false>(c.data(), c.stride(0), c.extent(0), c.extent(1), end, steps,
+                                               [&](auto lanes, std::int64_t i, std::int64_t j)
+                                                   HWY_ATTR { return lanes.load(sums + i * stride + j); });
   });
 }
 
-void finish_row(float* c, const float* sums, std::int64_t n, Activation activation,
-                const Epilogue::Row& end) {
-  switch (activation) {
-    case Activation::none:
-      return finish_row<Activation::none>(c, sums, n, end);
-    case Activation::relu:
-      return finish_row<Activation::relu>(c, sums, n, end);
-    case Activation::gelu:
-      return finish_row<Activation::gelu>(c, sums, n, end);
-    case Activation::gelu_tanh:
-      return finish_row<Activation::gelu_tanh>(c, sums, n, end);
-    case Activation::swiglu:
-      return finish_row<Activation::swiglu>(c, sums, n, end);
-  }
-}
-
 void finish(View<float> c, const float* sums, std::int64_t stride, const Epilogue& epilogue) {
-  for (std::int64_t i = 0; i < c.extent(0); ++i)
-    finish_row(c.at(i), sums + i * stride, c.extent(1), epilogue.activation, epilogue.row(i, 0));
+  if (c.extent(0) == 0) return;
+  finish_sums(c, sums, stride, epilogue.activation, epilogue.row(0, 0), epilogue.steps());
 }
 
 /// Rows of a panel from row k on, which is even, for tile `tile` of `tiles` that read it.
@@ -111,6 +98,7 @@ void multiply_columns(View<float> c, View<const float> a, const T* packed, const
   const std::int64_t slice = layout.slice();
   const std::int64_t rows = a.extent(0);
   const std::int64_t tiles = (rows + tile_rows - 1) / tile_rows;
+  const Epilogue::Steps steps = epilogue.steps();
   HWY_ALIGN float sums[tile_rows * width] = {};
   for (std::int64_t panel = first; panel < last; ++panel) {
     const std::int64_t j = panel * width;
@@ -123,8 +111,8 @@ void multiply_columns(View<float> c, View<const float> a, const T* packed, const
         tile_product<false>(static_cast<int>(end - begin), static_cast<int>(n), sums, k > 0, a.at(begin, k),
                             a.stride(0), rows_of(packed, layout, panel, k, tile, tiles),
                             std::min(slice, layout.inputs - k));
-      for (std::int64_t i = begin; i < end; ++i)
-        finish_row(c.at(i, j), sums + (i - begin) * width, n, epilogue.activation, epilogue.row(i, j));
+      finish_sums(View<float>(c.at(begin, j), {end - begin, n}, {c.stride(0), 1}), sums, width,
+                  epilogue.activation, epilogue.row(begin, j), steps);
     }
   }
 }
