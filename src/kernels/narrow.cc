@@ -165,10 +165,12 @@ HWY_INLINE void fetch_row(const T* row, std::int64_t count) {
     __builtin_prefetch(reinterpret_cast<const std::byte*>(row) + at);
 }
 
-template <WeightType type>
-void take_sums(View<GroupSum<type>> to, bool add, const NarrowProduct& product) {
+GroupRows rows_of(const NarrowProduct& product) { return {product.first_row(), product.row_bytes()}; }
+
+template <WeightType type, class Rows>
+void take_sums(View<GroupSum<type>> to, bool add, const NarrowProduct& product, const Rows& rows) {
   multiply_group_tiles<type>(
-      product,
+      product, rows,
       [&](std::int64_t begin, std::int64_t end, std::int64_t j, std::int64_t n) HWY_ATTR
       __attribute__((always_inline)) {
         for (std::int64_t i = begin; i < end; ++i) fetch_row(to.at(i, j), n);
@@ -182,10 +184,12 @@ void take_sums(View<GroupSum<type>> to, bool add, const NarrowProduct& product) 
 }
 
 void take_sums_of_pairs(View<float> to, bool add, const NarrowProduct& product) {
-  take_sums<WeightType::bf16>(to, add, product);
+  if (product.columns)
+    return take_sums<WeightType::bf16>(to, add, product, GroupColumns{product.first_row()});
+  take_sums<WeightType::bf16>(to, add, product, rows_of(product));
 }
 void take_sums_of_codes(View<std::int32_t> to, bool add, const NarrowProduct& product) {
-  take_sums<WeightType::int8>(to, add, product);
+  take_sums<WeightType::int8>(to, add, product, rows_of(product));
 }
 
 template <WeightType type, class T>
@@ -194,7 +198,7 @@ void finish_tiles(View<T> to, const NarrowProduct& product, const CodeScales* we
   const FinishSums<T> run = finisher<type, T>(epilogue.activation);
   const Epilogue::Steps steps = epilogue.steps();
   multiply_group_tiles<type>(
-      product,
+      product, rows_of(product),
       [&](std::int64_t begin, std::int64_t end, std::int64_t j, std::int64_t n) HWY_ATTR
       __attribute__((always_inline)) {
         Epilogue::Row row = epilogue.row(begin, j);

@@ -61,6 +61,10 @@ struct NarrowProduct {
   std::int64_t count = 0;  ///< rows
   const std::byte* panels = nullptr;
   std::int64_t outputs = 0;
+  bool columns = false;  ///< whether the rows are columns of a panel of such a layout
+
+  const std::byte* first_row() const { return static_cast<const std::byte*>(rows.rows); }
+  std::int64_t row_bytes() const { return layout.inputs * layout.element(); }
 };
 
 /// What the products of some rows left for some outputs, rows `stride` apart: sums of f32 (bf16), or of s32

@@ -76,22 +76,37 @@ HWY_INLINE void for_row_pairs(View<const T> b, std::int64_t begin, std::int64_t 
   }
 }
 
+/// sums [count] += both rows.
+HWY_INLINE void add_pair(float* HWY_RESTRICT sums, const float* HWY_RESTRICT even,
+                         const float* HWY_RESTRICT odd, std::int64_t count) {
+  for_vectors(count, [&](auto lanes, std::int64_t j) HWY_ATTR {
+    lanes.store(hn::Add(hn::Add(lanes.load(sums + j), lanes.load(even + j)), lanes.load(odd + j)), sums + j);
+  });
+}
+HWY_INLINE void add_pair(float* HWY_RESTRICT sums, const bf16* HWY_RESTRICT even,
+                         const bf16* HWY_RESTRICT odd, std::int64_t count) {
+  for (std::int64_t j = 0; j < count; ++j) sums[j] = sums[j] + to_float(even[j]) + to_float(odd[j]);
+}
+
 template <bool fast, class T>
-void pack(bf16* panels, std::int64_t padded, View<const T> b, std::int64_t begin) {
+void pack(bf16* panels, std::int64_t padded, View<const T> b, std::int64_t begin, float* sums) {
   auto* pairs = reinterpret_cast<std::uint32_t*>(panels);
+  if (sums != nullptr) std::fill_n(sums, b.extent(1), 0.0f);
   for_row_pairs(b, begin, begin + pair_band,
                 [&](std::int64_t k, std::int64_t j, std::int64_t count, const T* even, const T* odd)
                     HWY_ATTR {
                       std::uint32_t* to = pairs + (j * padded + k * columns) / 2;
                       zip_rows<fast>(to, even, odd, count);
                       std::fill(to + count, to + columns, 0u);
+                      if (sums != nullptr) add_pair(sums + j, even, odd, count);
                     });
 }
 
-void pack_any(bf16* panels, std::int64_t padded, ConstFloatView b, std::int64_t begin, bool fast) {
-  if (b.dtype() == DType::bf16) return pack<false>(panels, padded, b.as<const bf16>(), begin);
-  if (fast) return pack<true>(panels, padded, b.as<const float>(), begin);
-  pack<false>(panels, padded, b.as<const float>(), begin);
+void pack_any(bf16* panels, std::int64_t padded, ConstFloatView b, std::int64_t begin, float* sums,
+              bool fast) {
+  if (b.dtype() == DType::bf16) return pack<false>(panels, padded, b.as<const bf16>(), begin, sums);
+  if (fast) return pack<true>(panels, padded, b.as<const float>(), begin, sums);
+  pack<false>(panels, padded, b.as<const float>(), begin, sums);
 }
 
 /// to[j · to_stride + i] = from[i · from_stride + j], i < rows and j < count. Rows of `from` begin at
@@ -137,18 +152,6 @@ void pack_transposed(bf16* panel, View<const float> w, std::int64_t begin, std::
                   padded / 2, columns, padded / 2);
 }
 
-/// sums [count] += both rows.
-HWY_INLINE void add_pair(float* HWY_RESTRICT sums, const float* HWY_RESTRICT even,
-                         const float* HWY_RESTRICT odd, std::int64_t count) {
-  for_vectors(count, [&](auto lanes, std::int64_t j) HWY_ATTR {
-    lanes.store(hn::Add(hn::Add(lanes.load(sums + j), lanes.load(even + j)), lanes.load(odd + j)), sums + j);
-  });
-}
-HWY_INLINE void add_pair(float* HWY_RESTRICT sums, const bf16* HWY_RESTRICT even,
-                         const bf16* HWY_RESTRICT odd, std::int64_t count) {
-  for (std::int64_t j = 0; j < count; ++j) sums[j] = sums[j] + to_float(even[j]) + to_float(odd[j]);
-}
-
 template <class T>
 void transpose(bf16* to, std::int64_t stride, View<const T> b, std::int64_t begin, std::int64_t end,
                bf16* memory, float* sums) {
@@ -186,9 +189,9 @@ HWY_EXPORT(transpose_any);
 
 }  // namespace
 
-void pack_pairs(bf16* panels, std::int64_t padded, ConstFloatView b, std::int64_t begin) {
+void pack_pairs(bf16* panels, std::int64_t padded, ConstFloatView b, std::int64_t begin, float* sums) {
   assert(begin % pair_band == 0 && padded % pair_band == 0);
-  HWY_DYNAMIC_DISPATCH(pack_any)(panels, padded, b, begin, multiplies_groups(WeightType::bf16));
+  HWY_DYNAMIC_DISPATCH(pack_any)(panels, padded, b, begin, sums, multiplies_groups(WeightType::bf16));
 }
 
 void pack_pairs_transposed(bf16* panel, View<const float> w, std::int64_t begin, std::int64_t padded,

@@ -14,8 +14,10 @@ namespace linnet::kernels {
 inline constexpr std::int64_t pair_band = 32;
 
 /// Rows [begin, begin + 32) of panels that are `padded` rows apart = those rows of b [rows, columns]; missing
-/// columns and rows are zero. `begin` and `padded` are multiples of 32.
-void pack_pairs(bf16* panels, std::int64_t padded, ConstFloatView b, std::int64_t begin);
+/// columns and rows are zero. `begin` and `padded` are multiples of 32. `sums` [columns], if not null,
+/// receives the sums of those rows, unrounded.
+void pack_pairs(bf16* panels, std::int64_t padded, ConstFloatView b, std::int64_t begin,
+                float* sums = nullptr);
 
 /// A panel of bᵀ of f32: columns are the rows [begin, begin + 64) of w. `memory` is room for 64 · padded
 /// bf16.

@@ -185,7 +185,8 @@ std::int64_t output_blocks(std::int64_t tiles, std::int64_t in_blocks, std::int6
 // Rows of dy and x that are rounded together.
 constexpr std::int64_t bf16_slice = 1024;
 
-// Outputs of a task, which depend on the shape alone: oneDNN's sums may depend on them.
+// Outputs of a task, which depend on the shape alone: oneDNN's sums may depend on them. They lie in one
+// panel.
 std::int64_t bf16_block(std::int64_t outputs) { return outputs >= 256 ? 64 : 32; }
 
 // Whether a block of the products of a slice goes to oneDNN's matrix units.
@@ -194,8 +195,20 @@ bool uses_matrix_units(std::int64_t rows, std::int64_t outputs, std::int64_t inp
                                    std::min(rows + 1, bf16_slice) / 2 * 2, inputs, false, true});
 }
 
+// to [n] += the sums of the rows' columns, n at most `most_columns`.
+void add_sums(View<float> to, View<const float> rows) {
+  constexpr std::int64_t most_columns = 64;
+  float sums[most_columns] = {};
+  const std::int64_t n = to.extent(0);
+  assert(n <= most_columns);
+  for (std::int64_t i = 0; i < rows.extent(0); ++i)
+    for (std::int64_t j = 0; j < n; ++j) sums[j] += *rows.at(i, j);
+  for (std::int64_t j = 0; j < n; ++j) *to.at(j) += sums[j];
+}
+
 // dw += dyᵀ x in bf16 and db += column sums of dy, slice by slice: both factors are rounded and laid out as
-// the products take them. An odd last row has a row of zeros beside it.
+// the products take them, both in panels for our own, so that nothing is transposed. An odd last row has a
+// row of zeros beside it.
 void add_bf16_products(Context& context, View<float> dw, View<float> db, ConstFloatView dy,
                        ConstFloatView x) {
   const std::int64_t rows = dy.extent(0), outputs = dy.extent(1), inputs = x.extent(1);
@@ -204,9 +217,11 @@ void add_bf16_products(Context& context, View<float> dw, View<float> db, ConstFl
   const bool matrix_units = uses_matrix_units(rows, outputs, inputs);
   Workspace workspace(context);
   const std::int64_t bands = ((rows + slices - 1) / slices + 1 + pair_band) / pair_band;
-  const NarrowLayout largest{WeightType::bf16, bands * pair_band, inputs};
-  bf16* left = workspace.array<bf16>(outputs * bands * pair_band).data();
-  bf16* right = workspace.array<bf16>(largest.bytes() / largest.element()).data();
+  const auto panels_of = [&](std::int64_t columns) {
+    const NarrowLayout largest{WeightType::bf16, bands * pair_band, columns};
+    return workspace.array<bf16>(largest.bytes() / largest.element()).data();
+  };
+  bf16 *left = panels_of(outputs), *right = panels_of(inputs);
   const View<float> sums = workspace.take(bands, outputs);
   for (std::int64_t s = 0; s < slices; ++s) {
     const auto bound = [&](std::int64_t i) { return i == slices ? rows : rows * i / slices / 2 * 2; };
@@ -217,29 +232,29 @@ void add_bf16_products(Context& context, View<float> dw, View<float> db, ConstFl
     const std::int64_t bands_here = layout.padded_inputs() / pair_band;
     parallel_for(context, bands_here, [&](Context& own, std::int64_t band) {
       const std::int64_t begin = band * pair_band;
+      float* const sums_here = db.empty() ? nullptr : sums.at(band);
       pack_pairs(right, layout.padded_inputs(), x_slice, begin);
+      if (!matrix_units) return pack_pairs(left, layout.padded_inputs(), dy_slice, begin, sums_here);
       Workspace part(own);
       transpose_pairs(left, inner, dy_slice, begin, std::min(begin + pair_band, inner),
                       part.array<bf16>(pair_band * NarrowLayout{WeightType::bf16, 0, outputs}.panels() *
                                        NarrowLayout::columns)
                           .data(),
-                      db.empty() ? nullptr : sums.at(band));
+                      sums_here);
     });
     parallel_blocks(context, outputs, block, [&](Context& own, std::int64_t first, std::int64_t last) {
-      for (std::int64_t j = first; !db.empty() && j < last; ++j) {
-        float sum = 0;
-        for (std::int64_t band = 0; band < bands_here; ++band) sum += sums(band, j);
-        *db.at(j) += sum;
-      }
+      if (!db.empty()) add_sums(db.slice(0, first, last), sums.slice(0, 0, bands_here).slice(1, first, last));
       if (matrix_units)
         return run_library(own, {WeightType::bf16, last - first, inner, inputs, false, true}, dw.at(first),
                            left + first * inner, right);
+      bf16* const rows = left + NarrowLayout{WeightType::bf16, inner, outputs}.offset(0, first);
       multiply_groups(dw.slice(0, first, last), true,
                       {.layout = layout,
-                       .rows = {WeightType::bf16, left + first * inner, nullptr},
+                       .rows = {WeightType::bf16, rows, nullptr},
                        .count = last - first,
                        .panels = reinterpret_cast<const std::byte*>(right),
-                       .outputs = inputs});
+                       .outputs = inputs,
+                       .columns = true});
     });
   }
 }

@@ -1,12 +1,14 @@
 // Products of narrow rows by the instructions that multiply groups, against plain loops.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <vector>
 
 #include "kernels/dense.h"
 #include "kernels/narrow.h"
+#include "kernels/pairs.h"
 #include "kernels/samples.h"
 
 namespace linnet::kernels {
@@ -100,6 +102,78 @@ TEST(Groups, SumsOfPairsAreThoseOfTheRoundedNumbers) {
       ASSERT_LT(relative_error(sums, expected), 2e-6);
     }
   });
+}
+
+TEST(Groups, RowsMayBeColumnsOfPanels) {
+  if (!multiplies_groups(WeightType::bf16)) GTEST_SKIP() << "no products of bf16 on this machine";
+  for_all_sizes(WeightType::bf16, [](const Factors& factors) {
+    const std::int64_t count = factors.product.count, outputs = factors.layout.outputs,
+                       inputs = factors.layout.inputs;
+    if (inputs % 2 != 0) return;
+    constexpr std::int64_t before = 20;
+    const NarrowLayout layout{WeightType::bf16, inputs, before + count};
+    std::vector<bf16> panel(static_cast<std::size_t>(layout.bytes() / layout.element()));
+    const auto* rows = static_cast<const bf16*>(factors.product.rows.rows);
+    for (std::int64_t i = 0; i < count; ++i)
+      for (std::int64_t k = 0; k < inputs; ++k)
+        panel[static_cast<std::size_t>(layout.offset(k, before + i))] = rows[i * inputs + k];
+    NarrowProduct product = factors.product;
+    product.rows.rows = panel.data() + layout.offset(0, before);
+    product.columns = true;
+    const Tensor sums = normal({count, outputs}, 3);
+    for (const bool add : {false, true}) {
+      Tensor of_rows = sums.clone(), of_columns = sums.clone();
+      multiply_groups(of_rows.view<float>(), add, factors.product);
+      multiply_groups(of_columns.view<float>(), add, product);
+      ASSERT_TRUE(same_bits(of_columns.span<float>(), of_rows.span<float>()));
+    }
+  });
+}
+
+TEST(Groups, FactorsAreLaidOut) {
+  for (const std::int64_t rows : {1, 2, 31, 32, 33, 70}) {
+    for (const std::int64_t columns : {1, 5, 64, 65, 200}) {
+      SCOPED_TRACE(testing::Message() << rows << " x " << columns);
+      const Tensor wide = normal({rows, columns}, 4);
+      Tensor narrow(DType::bf16, {rows, columns});
+      std::ranges::transform(wide.span<float>(), narrow.span<bf16>().begin(), to_bf16);
+      const NarrowLayout layout{WeightType::bf16, (rows + 1) / 2 * 2, columns};
+      const auto at = [&](std::int64_t i, std::int64_t j) {
+        return i < rows && j < columns ? narrow.view<bf16>()(i, j).bits : std::uint16_t{0};
+      };
+      for (const bool rounded : {false, true}) {
+        const ConstFloatView b = rounded ? ConstFloatView(narrow.view<bf16>()) : wide.view<float>();
+        const auto number = [&](std::int64_t i, std::int64_t j) {
+          return rounded ? to_float(narrow.view<bf16>()(i, j)) : wide.view<float>()(i, j);
+        };
+        std::vector<bf16> panels(static_cast<std::size_t>(layout.bytes() / layout.element()), bf16{0x7fff});
+        std::vector<bf16> transposed(static_cast<std::size_t>(columns * layout.inputs), bf16{0x7fff});
+        std::vector<bf16> memory(
+            static_cast<std::size_t>(pair_band * layout.panels() * NarrowLayout::columns));
+        for (std::int64_t begin = 0; begin < layout.padded_inputs(); begin += pair_band) {
+          const std::int64_t end = std::min(begin + pair_band, layout.inputs);
+          std::vector<float> sums[2], expected(static_cast<std::size_t>(columns));
+          for (auto& of : sums) of.resize(static_cast<std::size_t>(columns), -1);
+          pack_pairs(panels.data(), layout.padded_inputs(), b, begin, sums[0].data());
+          for (std::int64_t j = 0; j < columns; ++j)
+            for (std::int64_t i = begin; i < std::min(end, rows); ++i)
+              expected[static_cast<std::size_t>(j)] += number(i, j);
+          EXPECT_EQ(sums[0], expected);
+          if (!multiplies_groups(WeightType::bf16)) continue;
+          transpose_pairs(transposed.data(), layout.inputs, b, begin, end, memory.data(), sums[1].data());
+          EXPECT_EQ(sums[1], expected);
+        }
+        for (std::int64_t i = 0; i < layout.padded_inputs(); ++i) {
+          for (std::int64_t j = 0; j < layout.panels() * NarrowLayout::columns; ++j)
+            ASSERT_EQ(panels[static_cast<std::size_t>(layout.offset(i, j))].bits, at(i, j)) << i << ", " << j;
+          for (std::int64_t j = 0; i < layout.inputs && j < columns && multiplies_groups(WeightType::bf16);
+               ++j)
+            ASSERT_EQ(transposed[static_cast<std::size_t>(j * layout.inputs + i)].bits, at(i, j))
+                << i << ", " << j;
+        }
+      }
+    }
+  }
 }
 
 TEST(Groups, RowsDoNotDependOnTheirCompany) {
