@@ -2,8 +2,10 @@
 
 #include <cassert>
 #include <cmath>
+#include <type_traits>
 
 #include "base/workspace.h"
+#include "kernels/narrow.h"
 #include "kernels/pieces.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -18,7 +20,26 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 inline float sum_of(FloatVector v) { return hn::GetLane(hn::SumOfLanes(FloatTag(), v)); }
 
-void forward_rows(View<float> y, View<float> stats, View<const float> x, const float* gain, const float* bias,
+/// y = v, where y is bf16 rounded by the processor's own instruction if `fast`.
+template <bool fast, class Lanes>
+HWY_INLINE void store(const Lanes& lanes, FloatVector v, bf16* y) {
+  lanes.template store<fast>(v, y);
+}
+template <bool fast, class Lanes>
+HWY_INLINE void store(const Lanes& lanes, FloatVector v, float* y) {
+  lanes.store(v, y);
+}
+
+/// Calls rows(y as what it is, whether to round fast) with a compile-time constant.
+template <class Rows>
+HWY_INLINE void with_type(FloatView y, bool fast, const Rows& rows) {
+  if (y.dtype() == DType::f32) return rows(y.as<float>(), std::false_type());
+  if (fast) return rows(y.as<bf16>(), std::true_type());
+  rows(y.as<bf16>(), std::false_type());
+}
+
+template <bool fast, class T>
+void forward_rows(View<T> y, View<float> stats, View<const float> x, const float* gain, const float* bias,
                   float epsilon) {
   const FloatTag d;
   const std::int64_t n = x.extent(1);
@@ -42,16 +63,23 @@ void forward_rows(View<float> y, View<float> stats, View<const float> x, const f
     // Never negative, and NaN stays NaN.
     const float scale = 1.0f / std::sqrt((variance < 0 ? 0 : variance) + epsilon);
     const FloatVector centre = hn::Set(d, mean), factor = hn::Set(d, scale);
-    float* to = y.at(i);
+    T* to = y.at(i);
     for_vectors(n, [&](auto lanes, std::int64_t j) {
       const FloatVector normal = hn::Mul(hn::Sub(lanes.load(row + j), centre), factor);
-      lanes.store(hn::MulAdd(normal, lanes.load(gain + j), lanes.load(bias + j)), to + j);
+      store<fast>(lanes, hn::MulAdd(normal, lanes.load(gain + j), lanes.load(bias + j)), to + j);
     });
     if (stats.data() != nullptr) {
       stats(i, 0) = mean;
       stats(i, 1) = scale;
     }
   }
+}
+
+void layer_forward(FloatView y, View<float> stats, View<const float> x, const float* gain, const float* bias,
+                   float epsilon, bool fast) {
+  with_type(y, fast, [&](auto to, auto known) {
+    forward_rows<decltype(known)::value>(to, stats, x, gain, bias, epsilon);
+  });
 }
 
 // sums [2, n] receives this block's part of dgain and dbias.
@@ -86,8 +114,8 @@ void backward_rows(View<float> dx, float* sums, View<const float> dy, View<const
   }
 }
 
-void rms_forward_rows(View<float> y, View<float> stats, View<const float> x, const float* gain,
-                      float epsilon) {
+template <bool fast, class T>
+void rms_forward_rows(View<T> y, View<float> stats, View<const float> x, const float* gain, float epsilon) {
   const std::int64_t n = x.extent(1);
   const float per = 1.0f / static_cast<float>(n);
   for (std::int64_t i = 0; i < x.extent(0); ++i) {
@@ -99,12 +127,19 @@ void rms_forward_rows(View<float> y, View<float> stats, View<const float> x, con
     });
     const float scale = 1.0f / std::sqrt(sum_of(squares) * per + epsilon);
     const FloatVector factor = hn::Set(FloatTag(), scale);
-    float* to = y.at(i);
+    T* to = y.at(i);
     for_vectors(n, [&](auto lanes, std::int64_t j) {
-      lanes.store(hn::Mul(hn::Mul(lanes.load(row + j), factor), lanes.load(gain + j)), to + j);
+      store<fast>(lanes, hn::Mul(hn::Mul(lanes.load(row + j), factor), lanes.load(gain + j)), to + j);
     });
     if (stats.data() != nullptr) stats(i, 0) = scale;
   }
+}
+
+void rms_forward(FloatView y, View<float> stats, View<const float> x, const float* gain, float epsilon,
+                 bool fast) {
+  with_type(y, fast, [&](auto to, auto known) {
+    rms_forward_rows<decltype(known)::value>(to, stats, x, gain, epsilon);
+  });
 }
 
 // sums [n] receives this block's part of dgain.
@@ -143,9 +178,9 @@ HWY_AFTER_NAMESPACE();
 namespace linnet::kernels {
 namespace {
 
-HWY_EXPORT(forward_rows);
+HWY_EXPORT(layer_forward);
 HWY_EXPORT(backward_rows);
-HWY_EXPORT(rms_forward_rows);
+HWY_EXPORT(rms_forward);
 HWY_EXPORT(rms_backward_rows);
 
 // Rows whose contributions to dgain and dbias are added in f32.
@@ -165,14 +200,15 @@ void add_parts(Context& context, View<float> to, View<const float> parts) {
 
 }  // namespace
 
-void layer_norm_forward(Context& context, View<float> y, View<float> stats, View<const float> x,
+void layer_norm_forward(Context& context, FloatView y, View<float> stats, View<const float> x,
                         View<const float> gain, View<const float> bias, float epsilon) {
   assert(y.extent(0) == x.extent(0) && y.extent(1) == x.extent(1) && gain.size() == x.extent(1));
-  const auto rows = HWY_DYNAMIC_DISPATCH(forward_rows);
+  const auto rows = HWY_DYNAMIC_DISPATCH(layer_forward);
+  const bool fast = multiplies_groups(WeightType::bf16);
   parallel_blocks(context, x.extent(0), rows_of_piece(x.extent(1)),
                   [&](std::int64_t begin, std::int64_t end) {
                     rows(y.slice(0, begin, end), stats.data() == nullptr ? stats : stats.slice(0, begin, end),
-                         x.slice(0, begin, end), gain.data(), bias.data(), epsilon);
+                         x.slice(0, begin, end), gain.data(), bias.data(), epsilon, fast);
                   });
 }
 
@@ -193,14 +229,15 @@ void layer_norm_backward(Context& context, View<float> dx, View<float> dgain, Vi
   add_parts(context, dbias, parts.slice(1, n, 2 * n));
 }
 
-void rms_norm_forward(Context& context, View<float> y, View<float> stats, View<const float> x,
+void rms_norm_forward(Context& context, FloatView y, View<float> stats, View<const float> x,
                       View<const float> gain, float epsilon) {
   assert(y.extent(0) == x.extent(0) && y.extent(1) == x.extent(1) && gain.size() == x.extent(1));
-  const auto rows = HWY_DYNAMIC_DISPATCH(rms_forward_rows);
+  const auto rows = HWY_DYNAMIC_DISPATCH(rms_forward);
+  const bool fast = multiplies_groups(WeightType::bf16);
   parallel_blocks(context, x.extent(0), rows_of_piece(x.extent(1)),
                   [&](std::int64_t begin, std::int64_t end) {
                     rows(y.slice(0, begin, end), stats.data() == nullptr ? stats : stats.slice(0, begin, end),
-                         x.slice(0, begin, end), gain.data(), epsilon);
+                         x.slice(0, begin, end), gain.data(), epsilon, fast);
                   });
 }
 

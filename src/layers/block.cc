@@ -1,6 +1,7 @@
 #include "layers/block.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/workspace.h"
 #include "kernels/elementwise.h"
@@ -9,28 +10,36 @@
 namespace linnet {
 namespace {
 
-template <class T>
-View<T> first_rows(View<T> x, std::int64_t count) {
+template <class View>
+View first_rows(View x, std::int64_t count) {
   return x.slice(0, 0, count);
 }
 
 }  // namespace
 
 Block::Block(ParameterTable& table, const std::string& name, const Parts& parts)
-    : parts_(parts),
+    : parts_(with_rounding(parts, table)),
       norm1_(table, name + ".norm1", parts.attention.width, parts.norm),
       attention_(table, name + ".attention", parts.attention),
       cross_(parts.cross ? std::make_optional<CrossBranch>(table, name, *parts.cross) : std::nullopt),
       norm2_(table, name + ".norm2", parts.attention.width, parts.norm),
-      feed_forward_(table, name + ".feed_forward", parts.feed_forward) {
-  parts_.attention.rounded = attention_.parts().rounded;
-  parts_.feed_forward = feed_forward_.parts();
+      feed_forward_(table, name + ".feed_forward", parts.feed_forward) {}
+
+Block::Parts Block::with_rounding(Parts parts, const ParameterTable& table) {
+  parts.attention = SelfAttention::with_rounding(std::move(parts.attention), table);
+  parts.feed_forward = FeedForward::with_rounding(parts.feed_forward, table);
+  return parts;
 }
 
 void Block::Saved::reserve(std::int64_t batch, std::int64_t length, const Parts& parts,
                            std::int64_t source_length) {
   const std::int64_t count = batch * length, width = parts.attention.width;
-  for (Tensor* tensor : {&inner1, &middle, &inner2}) *tensor = Tensor::of<float>({count, width});
+  const auto inner = [&](bool rounded) {
+    return Tensor(parts.norm_first && rounded ? DType::bf16 : DType::f32, {count, width});
+  };
+  inner1 = inner(parts.attention.rounded_input);
+  middle = Tensor::of<float>({count, width});
+  inner2 = inner(parts.feed_forward.rounded_input);
   for (Tensor* tensor : {&stats1, &stats2}) *tensor = Tensor::of<float>({count, 2});
   attention.reserve(batch, length, parts.attention);
   feed_forward.reserve(count, parts.feed_forward);
@@ -38,15 +47,15 @@ void Block::Saved::reserve(std::int64_t batch, std::int64_t length, const Parts&
 }
 
 double Block::Saved::floats_per_token(const Parts& parts) {
-  return 3 * static_cast<double>(parts.attention.width) + 4 +
+  const auto inner = [&](bool rounded) { return parts.norm_first && rounded ? 0.5 : 1.0; };
+  const double rows = inner(parts.attention.rounded_input) + 1 + inner(parts.feed_forward.rounded_input);
+  return rows * static_cast<double>(parts.attention.width) + 4 +
          SelfAttention::Saved::floats_per_token(parts.attention) +
          FeedForward::Saved::floats_per_token(parts.feed_forward);
 }
 
 double Block::Saved::floats_per_token(Parts parts, const ParameterTable& table) {
-  parts.attention.rounded = SelfAttention::is_rounded(parts.attention, table);
-  parts.feed_forward.rounded = FeedForward::is_rounded(parts.feed_forward, table);
-  return floats_per_token(parts);
+  return floats_per_token(with_rounding(std::move(parts), table));
 }
 
 void Block::pack(Context& context, const ParameterValues& parameters, bool training) {
@@ -73,11 +82,12 @@ void Block::pass(Context& context, const Rows& rows, const Attend& attend, const
     norm2_.forward(context, rows.inner2, rows.stats2, middle);
     feed(rows.y, rows.inner2, middle);
   } else {
-    attend(rows.inner1, rows.x, rows.x);
-    norm1_.forward(context, rows.middle, rows.stats1, rows.inner1);
+    const View<float> inner1 = rows.inner1.as<float>(), inner2 = rows.inner2.as<float>();
+    attend(inner1, rows.x, rows.x);
+    norm1_.forward(context, rows.middle, rows.stats1, inner1);
     const View<float> middle = cross(rows.middle);
-    feed(rows.inner2, middle, middle);
-    norm2_.forward(context, rows.y, rows.stats2, rows.inner2);
+    feed(inner2, middle, middle);
+    norm2_.forward(context, rows.y, rows.stats2, inner2);
   }
 }
 
@@ -92,10 +102,10 @@ void Block::forward(Context& context, View<float> y, View<const float> x, Saved&
                     std::span<const std::int32_t> positions, const Memory& memory,
                     const SequencePart& sequence_part) const {
   const std::int64_t batch = x.extent(0), length = x.extent(1), width = x.extent(2);
-  const auto part = [&](Tensor& tensor) { return first_rows(tensor.view<float>(), batch * length); };
+  const auto part = [&](Tensor& tensor) { return first_rows(tensor.float_view(), batch * length); };
   const auto cube = [&](auto view) { return view.reshape({batch, length, width}); };
   const bool fused = dropout.rate == 0;  // the products then add the residual themselves
-  const auto attend = [&](View<float> to, View<const float> from, View<const float> residual) {
+  const auto attend = [&](View<float> to, ConstFloatView from, View<const float> residual) {
     attention_.forward(context, cube(to), cube(from), fused ? cube(residual) : View<const float>(),
                        saved.attention, sequence_part, key_lengths, positions);
     if (!fused) add_dropped(context, to, residual, dropout, 0);
@@ -103,13 +113,13 @@ void Block::forward(Context& context, View<float> y, View<const float> x, Saved&
   const auto cross = [&](View<float> middle) {
     return cross_ ? cross_->forward(context, cube(middle), memory, saved.cross, dropout) : middle;
   };
-  const auto feed = [&](View<float> to, View<const float> from, View<const float> residual) {
+  const auto feed = [&](View<float> to, ConstFloatView from, View<const float> residual) {
     feed_forward_.forward(context, to, from, fused ? residual : View<const float>(), saved.feed_forward);
     if (!fused) add_dropped(context, to, residual, dropout, 1);
   };
   pass(context,
-       {rows(x), part(saved.inner1), part(saved.middle), part(saved.inner2), rows(y), part(saved.stats1),
-        part(saved.stats2)},
+       {rows(x), part(saved.inner1), part(saved.middle).as<float>(), part(saved.inner2), rows(y),
+        part(saved.stats1).as<float>(), part(saved.stats2).as<float>()},
        attend, cross, feed);
 }
 
@@ -118,6 +128,7 @@ void Block::backward(Context& context, View<float> d, View<const float> x, const
                      View<float> dmemory, const SequencePart& sequence_part) const {
   const std::int64_t batch = x.extent(0), length = x.extent(1), width = x.extent(2), count = batch * length;
   const auto part = [&](const Tensor& tensor) { return first_rows(tensor.view<float>(), count); };
+  const auto inner = [&](const Tensor& tensor) { return first_rows(tensor.float_view(), count); };
   const auto cube = [&](auto view) { return view.reshape({batch, length, width}); };
   Workspace workspace(context);
   const View<float> stream = rows(d);  // gradient along the residual
@@ -141,10 +152,10 @@ void Block::backward(Context& context, View<float> d, View<const float> x, const
 
   if (parts_.norm_first) {
     const View<float> branch = workspace.take(count, width);
-    feed_forward_.backward(context, branch, dropped(1), part(saved.inner2), saved.feed_forward, gradients);
+    feed_forward_.backward(context, branch, dropped(1), inner(saved.inner2), saved.feed_forward, gradients);
     norm2_.backward(context, stream, branch, fed, part(saved.stats2), gradients, true);
     through_cross();
-    attention_.backward(context, cube(branch), cube(dropped(0)), cube(part(saved.inner1)), saved.attention,
+    attention_.backward(context, cube(branch), cube(dropped(0)), cube(inner(saved.inner1)), saved.attention,
                         gradients, {}, sequence_part);
     norm1_.backward(context, stream, branch, rows(x), part(saved.stats1), gradients, true);
   } else {
@@ -166,8 +177,8 @@ void Block::pass_in_place(Context& context, View<float> x, const Attend& attend,
     return middle;
   };
   pass(context, {x, inner, x, inner, x, {}, {}}, attend, crossed,
-       [&](View<float> to, View<const float> from, View<const float> residual) {
-         feed_forward_.apply(context, to, from, residual);
+       [&](View<float> to, ConstFloatView from, View<const float> residual) {
+         feed_forward_.apply(context, to, from.as<const float>(), residual);
        });
 }
 
@@ -176,7 +187,7 @@ void Block::apply(Context& context, View<float> x, SelfAttention::Saved& saved, 
                   const CrossInput& cross) const {
   const std::int64_t length = x.extent(1);
   const auto cube = [&](auto view) { return view.reshape({x.extent(0), length, x.extent(2)}); };
-  const auto attend = [&](View<float> to, View<const float> from, View<const float> residual) {
+  const auto attend = [&](View<float> to, ConstFloatView from, View<const float> residual) {
     attention_.forward(context, cube(to), cube(from), cube(residual), saved, part, key_lengths, positions);
   };
   pass_in_place(context, rows(x), attend, [&](View<float> middle) {
@@ -194,8 +205,8 @@ void Block::apply(Context& context, View<float> x, SelfAttention::Saved& saved, 
 
 void Block::step(Context& context, View<float> x, State& state, std::span<const std::int64_t> slots,
                  const State* summary) const {
-  const auto attend = [&](View<float> to, View<const float> from, View<const float> residual) {
-    attention_.step(context, to, from, residual, state, slots);
+  const auto attend = [&](View<float> to, ConstFloatView from, View<const float> residual) {
+    attention_.step(context, to, from.as<const float>(), residual, state, slots);
   };
   pass_in_place(context, x, attend, [&](View<float> middle) {
     Workspace workspace(context);

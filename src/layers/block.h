@@ -36,8 +36,8 @@ class Block {
 
   Block(ParameterTable& table, const std::string& name, const Parts& parts);
 
-  /// What `backward` needs of a forward pass. `inner` is what each norm made (norm first) or was given (norm
-  /// after).
+  /// What `backward` needs of a forward pass. `inner` is what each norm made (norm first; bf16 where the
+  /// branch may be given that) or was given (norm after).
   struct Saved {
     Tensor inner1, middle, inner2;  ///< [batch · length, width]
     Tensor stats1, stats2;          ///< [batch · length, 2]
@@ -90,9 +90,15 @@ class Block {
   /// and y, inner1 with inner2. Empty stats are not written.
   struct Rows {
     View<const float> x;
-    View<float> inner1, middle, inner2, y;
+    FloatView inner1;
+    View<float> middle;
+    FloatView inner2;
+    View<float> y;
     View<float> stats1, stats2;  ///< [count, 2]
   };
+
+  /// The parts with what the branches of a block of the table round.
+  static Parts with_rounding(Parts parts, const ParameterTable& table);
 
   /// The order of the norms and the branches, before or after: `attend` and `feed` take (to, from, residual)
   /// and leave f(from) + residual in `to`, f being self-attention and feed-forward. `cross` takes the rows

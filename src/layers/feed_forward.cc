@@ -6,17 +6,18 @@
 namespace linnet {
 
 FeedForward::FeedForward(ParameterTable& table, const std::string& name, const Parts& parts)
-    : parts_(parts),
+    : parts_(with_rounding(parts, table)),
       first_(table, name + ".first", parts.width, parts.hidden),
       second_(table, name + ".second", parts.hidden, parts.width,
               {.bias = true, .weight_initial = normal(parts.output_deviation), .bias_initial = {}}) {
   if (parts.gated()) gate_.emplace(table, name + ".gate", parts.width, parts.hidden);
-  parts_.rounded = is_rounded(parts, table);
 }
 
-bool FeedForward::is_rounded(const Parts& parts, const ParameterTable& table) {
-  return !parts.gated() && Dense::reads_rounded(table, parts.width, parts.hidden) &&
-         Dense::reads_rounded(table, parts.hidden, parts.width);
+FeedForward::Parts FeedForward::with_rounding(Parts parts, const ParameterTable& table) {
+  parts.rounded_input = Dense::reads_rounded(table, parts.width, parts.hidden);
+  parts.rounded =
+      !parts.gated() && parts.rounded_input && Dense::reads_rounded(table, parts.hidden, parts.width);
+  return parts;
 }
 
 void FeedForward::Saved::reserve(std::int64_t rows, const Parts& parts) {
@@ -37,7 +38,7 @@ void FeedForward::unpack(std::span<float> parameters) const {
   second_.unpack(parameters);
 }
 
-void FeedForward::forward(Context& context, View<float> y, View<const float> x, View<const float> residual,
+void FeedForward::forward(Context& context, View<float> y, ConstFloatView x, View<const float> residual,
                           Saved& saved) const {
   const auto part = [&](Tensor& tensor) { return tensor.float_view().slice(0, 0, x.extent(0)); };
   const FloatView inner = part(saved.inner), after = part(saved.after);
@@ -67,7 +68,7 @@ void FeedForward::apply(Context& context, View<float> y, View<const float> x,
   second_.forward(context, y, hidden, kernels::Activation::none, residual);
 }
 
-void FeedForward::backward(Context& context, View<float> dx, View<const float> dy, View<const float> x,
+void FeedForward::backward(Context& context, View<float> dx, View<const float> dy, ConstFloatView x,
                            const Saved& saved, std::span<float> gradients, View<const float> residual) const {
   const auto part = [&](const Tensor& tensor) { return tensor.float_view().slice(0, 0, x.extent(0)); };
   Workspace workspace(context);

@@ -18,6 +18,7 @@ class FeedForward {
     std::int64_t hidden = 0;
     kernels::Activation activation = kernels::Activation::gelu;
     double output_deviation = 0;  ///< of the initial W₂
+    bool rounded_input = false;   ///< whether training may give x as bf16
     bool rounded = false;         ///< whether what is [rows, hidden] is kept as bf16
 
     bool gated() const { return activation == kernels::Activation::swiglu; }
@@ -29,8 +30,8 @@ class FeedForward {
 
   FeedForward(ParameterTable& table, const std::string& name, const Parts& parts);
 
-  /// Whether a layer of the table is `rounded`.
-  static bool is_rounded(const Parts& parts, const ParameterTable& table);
+  /// The parts with what a layer of the table rounds.
+  static Parts with_rounding(Parts parts, const ParameterTable& table);
 
   /// What `backward` needs of a forward pass, [rows, hidden] each, f32 or bf16.
   struct Saved {
@@ -50,15 +51,15 @@ class FeedForward {
   void unpack(std::span<float> parameters) const;
 
   /// y = feed-forward(x) + residual (which may be empty or y), [rows, width].
-  void forward(Context& context, View<float> y, View<const float> x, View<const float> residual,
+  void forward(Context& context, View<float> y, ConstFloatView x, View<const float> residual,
                Saved& saved) const;
 
   /// The same where no backward will follow.
   void apply(Context& context, View<float> y, View<const float> x, View<const float> residual) const;
 
   /// dx = gradient + residual, which may be empty, dx or dy; gradients of parameters are added.
-  void backward(Context& context, View<float> dx, View<const float> dy, View<const float> x,
-                const Saved& saved, std::span<float> gradients, View<const float> residual = {}) const;
+  void backward(Context& context, View<float> dx, View<const float> dy, ConstFloatView x, const Saved& saved,
+                std::span<float> gradients, View<const float> residual = {}) const;
 
   const Parts& parts() const { return parts_; }
 

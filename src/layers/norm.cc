@@ -17,7 +17,7 @@ void Norm::pack(const ParameterValues& parameters) {
   if (bias_) bias_values_ = parameters.of(*bias_);
 }
 
-void Norm::forward(Context& context, View<float> y, View<float> stats, View<const float> x) const {
+void Norm::forward(Context& context, FloatView y, View<float> stats, View<const float> x) const {
   if (bias_)
     kernels::layer_norm_forward(context, y, stats, x, gain_values_, bias_values_, epsilon);
   else

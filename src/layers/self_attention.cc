@@ -12,23 +12,24 @@
 
 namespace linnet {
 
-// The other families would widen their inputs in memory, and rotations are of f32.
-bool SelfAttention::is_rounded(const Parts& parts, const ParameterTable& table) {
-  return parts.attention.family == Family::linear && !parts.rotary &&
-         table.weight_type() == kernels::WeightType::f32 &&
-         Dense::reads_rounded(table, parts.width, parts.projected()) &&
-         Dense::reads_rounded(table, parts.width, parts.width);
+// The input's rounding does not depend on the family: layers of several families may share the memory. The
+// other families would widen their queries, keys and values in memory, and rotations are of f32.
+SelfAttention::Parts SelfAttention::with_rounding(Parts parts, const ParameterTable& table) {
+  parts.rounded_input = Dense::reads_rounded(table, parts.width, parts.width);
+  parts.rounded = parts.attention.family == Family::linear && !parts.rotary &&
+                  table.weight_type() == kernels::WeightType::f32 && parts.rounded_input &&
+                  Dense::reads_rounded(table, parts.width, parts.projected());
+  return parts;
 }
 
 SelfAttention::SelfAttention(ParameterTable& table, const std::string& name, const Parts& parts)
-    : parts_(parts),
+    : parts_(with_rounding(parts, table)),
       qkv_(table, name + ".qkv", parts.width, parts.projected()),
       output_(table, name + ".output", parts.width, parts.width,
               {.bias = true, .weight_initial = normal(parts.output_deviation), .bias_initial = {}}),
       decay_(parts.initial_decay),
       attention_(make_attention(parts.attention)) {
   if (info_of(parts.attention.family).takes_projections) add_projections(table, name);
-  parts_.rounded = is_rounded(parts, table);
   if (parts.rotary) frequencies_ = kernels::rotary_frequencies(parts.width / parts.heads);
   if (!parts.random_map.empty()) {
     parts_.random.layer = parts.attention.layer;
@@ -174,7 +175,7 @@ void add(View<float> to, View<const float> from) {
 
 }  // namespace
 
-void SelfAttention::forward(Context& context, View<float> y, View<const float> x, View<const float> residual,
+void SelfAttention::forward(Context& context, View<float> y, ConstFloatView x, View<const float> residual,
                             Saved& saved, const SequencePart& part, std::span<const std::int64_t> key_lengths,
                             std::span<const std::int32_t> positions) const {
   const FloatView qkv =
@@ -253,7 +254,7 @@ bool SelfAttention::find_final_gradient(Context& context, View<float> gradient, 
   return true;
 }
 
-void SelfAttention::backward(Context& context, View<float> dx, View<const float> dy, View<const float> x,
+void SelfAttention::backward(Context& context, View<float> dx, View<const float> dy, ConstFloatView x,
                              const Saved& saved, std::span<float> gradients, View<const float> residual,
                              const SequencePart& part) const {
   const std::int64_t batch = x.extent(0), length = x.extent(1), projected = parts_.projected();

@@ -67,6 +67,7 @@ class SelfAttention {
     std::string random_map = {};            ///< name of a random feature map, or empty
     RandomFeatureOptions random = {};       ///< how it is drawn; the layer comes from `attention`
     bool rotary = false;                    ///< needs an even head size
+    bool rounded_input = false;             ///< whether training may give x as bf16
     bool rounded = false;                   ///< whether training keeps what its products read as bf16
 
     /// Numbers a token that the first product makes: query, key and value, or query and value.
@@ -75,8 +76,8 @@ class SelfAttention {
 
   SelfAttention(ParameterTable& table, const std::string& name, const Parts& parts);
 
-  /// Whether a layer of the table is `rounded`.
-  static bool is_rounded(const Parts& parts, const ParameterTable& table);
+  /// The parts with what a layer of the table rounds.
+  static Parts with_rounding(Parts parts, const ParameterTable& table);
 
   /// What `backward` needs of a forward pass. The attention computes from qkv and attended as they are kept,
   /// both f32 or both bf16. Layers of other families may use it one after another where it is reserved for
@@ -111,14 +112,14 @@ class SelfAttention {
   /// [batch], where not empty, are the tokens of each entry; those behind are padding, which no other
   /// position sees. `positions` [batch · length], where not empty, are those of the tokens in their
   /// sequences: where one is 0 a sequence begins, which no token before sees and which sees none of them.
-  void forward(Context& context, View<float> y, View<const float> x, View<const float> residual, Saved& saved,
+  void forward(Context& context, View<float> y, ConstFloatView x, View<const float> residual, Saved& saved,
                const SequencePart& part = {}, std::span<const std::int64_t> key_lengths = {},
                std::span<const std::int32_t> positions = {}) const;
 
   /// dx = gradient + residual, which may be empty, dx or dy; gradients of parameters are added. The initial
   /// state is as `forward` met it.
-  void backward(Context& context, View<float> dx, View<const float> dy, View<const float> x,
-                const Saved& saved, std::span<float> gradients, View<const float> residual = {},
+  void backward(Context& context, View<float> dx, View<const float> dy, ConstFloatView x, const Saved& saved,
+                std::span<float> gradients, View<const float> residual = {},
                 const SequencePart& part = {}) const;
 
   /// One token for each of n streams: y = attention(x) + residual, [n, width].

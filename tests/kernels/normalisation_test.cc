@@ -173,6 +173,27 @@ TEST(LayerNorm, DoesNotDependOnThreads) {
   }
 }
 
+TEST(Norms, RoundWhatBecomesBf16) {
+  for_every_target([] {
+    for (const std::int64_t n : {1, 5, 63, 64, 65, 257}) {
+      const Tensor x = normal({67, n}, 1), gain = normal({n}, 2), bias = normal({n}, 3);
+      for (const bool root : {false, true}) {
+        Tensor wide = Tensor::of<float>({67, n}), narrow(DType::bf16, {67, n});
+        for (const FloatView& y : {FloatView(wide.view<float>()), FloatView(narrow.view<bf16>())}) {
+          if (root)
+            rms_norm_forward(any_context(), y, {}, x.view<float>(), gain.view<float>(), 1e-5f);
+          else
+            layer_norm_forward(any_context(), y, {}, x.view<float>(), gain.view<float>(), bias.view<float>(),
+                               1e-5f);
+        }
+        for (std::int64_t i = 0; i < 67 * n; ++i)
+          ASSERT_EQ(narrow.span<bf16>()[static_cast<std::size_t>(i)].bits,
+                    to_bf16(wide.span<float>()[static_cast<std::size_t>(i)]).bits);
+      }
+    }
+  });
+}
+
 TEST(LayerNorm, KeepsNaNInItsRow) {
   Tensor x = normal({5, 70}, 1), gain = normal({70}, 2), y = Tensor::of<float>({5, 70});
   x.view<float>()(3, 69) = std::numeric_limits<float>::quiet_NaN();

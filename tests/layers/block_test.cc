@@ -83,6 +83,48 @@ TEST(Block, FloatsPerTokenAreThoseThatReserveTakes) {
   }
 }
 
+TEST(Block, TrainsOnRoundedRowsWhereItsProductsReadThem) {
+  const std::int64_t b = 2, l = 67, d = 192, hidden = 200;
+  const auto x = normals(b * l * d, seed), dy = normals(b * l * d, seed + 1);
+  const bool fast = kernels::multiplies_fast(kernels::WeightType::bf16);
+  for (const bool norm_first : {true, false}) {
+    for (const bool other : {false, true}) {
+      Block::Parts parts = parts_of(norm_first, Family::linear, d, 6);
+      parts.feed_forward.hidden = hidden;
+      if (other) parts = other_parts(parts);
+      SCOPED_TRACE(testing::Message() << "norm first " << norm_first << ", other parts " << other);
+      std::vector<float> y[2], dx[2], gradients[2];
+      for (const kernels::WeightType type : {kernels::WeightType::f32, kernels::WeightType::bf16}) {
+        ParameterTable table(kernels::WeightType::f32, type);
+        Block block(table, "block", parts);
+        const Tensor values = random_values(table, seed);
+        block.pack(any_context(), values.span<float>(), true);
+        Block::Saved saved;
+        saved.reserve(b, l, block.parts());
+        const bool rounded = norm_first && fast && type == kernels::WeightType::bf16;
+        for (const Tensor* inner : {&saved.inner1, &saved.inner2})
+          EXPECT_EQ(inner->dtype(), rounded ? DType::bf16 : DType::f32);
+        std::size_t bytes = 0;
+        for (const Tensor* tensor :
+             {&saved.inner1, &saved.middle, &saved.inner2, &saved.stats1, &saved.stats2, &saved.attention.qkv,
+              &saved.attention.attended, &saved.attention.normaliser, &saved.feed_forward.inner,
+              &saved.feed_forward.gate, &saved.feed_forward.after})
+          bytes += tensor->bytes();
+        EXPECT_EQ(static_cast<double>(bytes), 4.0 * b * l * Block::Saved::floats_per_token(parts, table));
+        const auto i = static_cast<std::size_t>(type == kernels::WeightType::bf16);
+        y[i] = std::vector<float>(x.size());
+        dx[i] = dy;
+        gradients[i] = std::vector<float>(table.size());
+        block.forward(any_context(), view(y[i], {b, l, d}), view(x, {b, l, d}), saved, {});
+        block.backward(any_context(), view(dx[i], {b, l, d}), view(x, {b, l, d}), saved, {}, gradients[i]);
+      }
+      EXPECT_LT(relative_error(y[1], in_double(y[0])), 0.006);
+      EXPECT_LT(relative_error(dx[1], in_double(dx[0])), 0.006);
+      EXPECT_LT(relative_error(gradients[1], in_double(gradients[0])), 0.006);
+    }
+  }
+}
+
 TEST(Block, MatchesReferenceWithGradients) {
   for (const bool norm_first : {true, false})
     for (const Family family : {Family::linear, Family::softmax})
