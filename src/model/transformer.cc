@@ -10,11 +10,20 @@
 #include "model/config.h"
 
 namespace linnet {
+namespace {
+
+/// Throws Error where the memory that is free does not hold `floats` for each of `count` things, which `what`
+/// names; few are taken without asking.
+void require_floats(fmt::format_string<std::int64_t&> what, std::int64_t count, double floats) {
+  constexpr double small_bytes = 16e6;
+  const double bytes = static_cast<double>(count) * sizeof(float) * floats;
+  if (bytes > small_bytes) require_memory(fmt::format(what, count), bytes);
+}
+
+}  // namespace
 
 RecurrentState::RecurrentState(const Network& network, std::int64_t slots, std::int64_t capacity) {
   if (!network.config().causal()) network.config().check_generates();
-  // Small states are made without asking how much memory is free.
-  constexpr double small_bytes = 16e6;
   double floats = 0;
   const std::int64_t sources = network.config().source_length;
   for (const Block& block : network.blocks()) {
@@ -22,8 +31,7 @@ RecurrentState::RecurrentState(const Network& network, std::int64_t slots, std::
     if (block.cross() != nullptr)
       floats += static_cast<double>(block.cross()->attention().state_floats(sources));
   }
-  const double bytes = static_cast<double>(slots) * sizeof(float) * floats;
-  if (bytes > small_bytes) require_memory(fmt::format("the states of {} streams", slots), bytes);
+  require_floats("the states of {} streams", slots, floats);
   for (const Block& block : network.blocks()) {
     layers.push_back(block.attention().make_state(slots, capacity));
     if (block.cross() != nullptr) memories.push_back(block.cross()->attention().make_state(slots, sources));
@@ -128,6 +136,14 @@ View<float> Transformer::embed(Context& context, const StepInputs& inputs, std::
                                std::span<const std::int32_t> positions) {
   const std::int64_t width = network_.config().width;
   if (batch * length > reserved_batch_ * reserved_length_) {
+    // Layer after layer takes what it keeps, and its feed-forward part what lies between its products.
+    double floats = 0;
+    for (const Block& block : network_.blocks()) {
+      const FeedForward::Parts& feed = block.parts().feed_forward;
+      floats = std::max(floats, SelfAttention::Saved::floats_per_token(block.parts().attention) +
+                                    (feed.gated() ? 2 : 1) * static_cast<double>(feed.hidden));
+    }
+    require_floats("a pass of {} tokens", batch * length, 2 * static_cast<double>(width) + floats);
     hidden_ = Tensor::of<float>({batch * length, width});
     const auto memory = [](const Block& block) {
       return SelfAttention::Saved::floats_per_token(block.parts().attention);

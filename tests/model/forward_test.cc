@@ -95,6 +95,20 @@ TEST(Forward, HiddenRowsAreWhatTheHeadTakes) {
   }
 }
 
+TEST(Forward, APassThatMemoryCannotHoldIsRefused) {
+  ModelConfig config;
+  config.layers = config.heads = 1;
+  config.width = 2;
+  config.feed_forward = std::int64_t{1} << 18;
+  config.length = std::int64_t{1} << 21;
+  config.positions = Positions::sinusoidal;
+  const auto model = Model::random(config, seed);
+  const std::vector<std::int32_t> ids(static_cast<std::size_t>(config.length));
+  const std::string said = error_of<Error>([&] { model->hidden(any_context(), ids, 1, config.length); });
+  EXPECT_NE(said.find("[memory] expected a pass of 2097152 tokens to fit into"), std::string::npos) << said;
+  EXPECT_EQ(model->hidden(any_context(), std::span(ids).first(3), 1, 3).shape()[1], 3);
+}
+
 TEST(Forward, PaddingMayHoldAnythingAndChangesNothing) {
   const std::int64_t length = 40;
   for (const ModelConfig& config : {decoders().front(), encoder()}) {
