@@ -185,7 +185,7 @@ Hashes hash_tokens(Context& context, const AttentionOptions& options, View<const
                   float* x_columns = workspace.take(static_cast<std::size_t>(padded_dim * tokens));
                   float* rotated = workspace.take(static_cast<std::size_t>(rows * tokens));
                   gather(
-                      x, count, [&](std::int64_t i) { return first + i; }, query, b, h);
+                      x, count, [from = first](std::int64_t i) { return from + i; }, query, b, h);
                   std::fill(x + count * head_dim, x + tokens * head_dim + padded_dim, 0.0f);
                   HWY_DYNAMIC_DISPATCH(columns_of)(x_columns, x, depth);
                   HWY_DYNAMIC_DISPATCH(rotate_of)
