@@ -66,6 +66,20 @@ void expect_block_matches(const Block::Parts& parts, std::int64_t batch, std::in
   expect_matches_reference(table, values.span<float>(), layer, seed);
 }
 
+std::vector<const Tensor*> tensors_of(const Block::Saved& saved) {
+  return {&saved.inner1,
+          &saved.middle,
+          &saved.inner2,
+          &saved.stats1,
+          &saved.stats2,
+          &saved.attention.qkv,
+          &saved.attention.attended,
+          &saved.attention.normaliser,
+          &saved.feed_forward.inner,
+          &saved.feed_forward.gate,
+          &saved.feed_forward.after};
+}
+
 TEST(Block, FloatsPerTokenAreThoseThatReserveTakes) {
   for (const Family family : {Family::linear, Family::lsh}) {  // lsh has no keys of its own
     for (const bool other : {false, true}) {
@@ -73,11 +87,7 @@ TEST(Block, FloatsPerTokenAreThoseThatReserveTakes) {
       Block::Saved saved;
       saved.reserve(3, 5, parts);
       std::int64_t floats = 0;
-      for (const Tensor* tensor :
-           {&saved.inner1, &saved.middle, &saved.inner2, &saved.stats1, &saved.stats2, &saved.attention.qkv,
-            &saved.attention.attended, &saved.attention.normaliser, &saved.feed_forward.inner,
-            &saved.feed_forward.gate, &saved.feed_forward.after})
-        floats += tensor->size();
+      for (const Tensor* tensor : tensors_of(saved)) floats += tensor->size();
       EXPECT_EQ(static_cast<double>(floats), 3 * 5 * Block::Saved::floats_per_token(parts));
     }
   }
@@ -105,11 +115,7 @@ TEST(Block, TrainsOnRoundedRowsWhereItsProductsReadThem) {
         for (const Tensor* inner : {&saved.inner1, &saved.inner2})
           EXPECT_EQ(inner->dtype(), rounded ? DType::bf16 : DType::f32);
         std::size_t bytes = 0;
-        for (const Tensor* tensor :
-             {&saved.inner1, &saved.middle, &saved.inner2, &saved.stats1, &saved.stats2, &saved.attention.qkv,
-              &saved.attention.attended, &saved.attention.normaliser, &saved.feed_forward.inner,
-              &saved.feed_forward.gate, &saved.feed_forward.after})
-          bytes += tensor->bytes();
+        for (const Tensor* tensor : tensors_of(saved)) bytes += tensor->bytes();
         EXPECT_EQ(static_cast<double>(bytes), 4.0 * b * l * Block::Saved::floats_per_token(parts, table));
         const auto i = static_cast<std::size_t>(type == kernels::WeightType::bf16);
         y[i] = std::vector<float>(x.size());
