@@ -9,23 +9,27 @@
 #include "attention/log_scaled_maps.h"
 #include "attention/mask_cases.h"
 #include "attention/mask_geometry.h"
+#include "attention/state_cases.h"
 #include "attention/user_maps.h"
-#include "support/errors.h"
 
 namespace linnet {
 namespace {
 
+using test::batch;
 using test::boolean_case;
 using test::Bounds;
 using test::Exact;
+using test::head_dim;
+using test::heads;
+using test::key_value_families;
+using test::KeyValueFamily;
 using test::MaskCase;
 using test::Problem;
 using test::relative_error;
 using test::saved;
+using test::shape;
 using test::to_double;
-
-constexpr std::int64_t batch = 3, heads = 2, head_dim = 9, value_dim = 6;
-constexpr HeadShape shape = {heads, head_dim, value_dim};
+using test::value_dim;
 
 std::int64_t gradient_width(const State& state) {
   std::int64_t width = 0;
@@ -253,34 +257,6 @@ TEST(StateGradients, AnEmptyStateHasAGradient) {
   Continued loud(favor(), test::causal_case(), 0, 70, {}, 101);
   loud.run();
   for (const float number : loud.d_initial.span<float>()) EXPECT_EQ(number, 0);
-}
-
-/// The families whose states are keys and values, and which tokens a state after `count` of them holds.
-struct KeyValueFamily {
-  std::string name;
-  AttentionOptions options;
-  std::function<bool(std::int64_t token, std::int64_t count)> holds;
-  bool segments = true;
-};
-
-std::vector<KeyValueFamily> key_value_families() {
-  AttentionOptions softmax, local, strided, fixed;
-  softmax.family = Family::softmax;
-  local.family = Family::local;
-  local.local.left = 40;
-  strided.family = fixed.family = Family::strided;
-  strided.strided.stride = fixed.strided.stride = 16;
-  fixed.strided.pattern = SparsePattern::fixed;
-  fixed.strided.summary = 3;
-  const auto all = [](std::int64_t, std::int64_t) { return true; };
-  const auto near = [](std::int64_t token, std::int64_t count) { return count - token <= 41; };
-  const auto summaries = [](std::int64_t token, std::int64_t count) {
-    return token / 16 == count / 16 || token % 16 >= 13;
-  };
-  return {{"softmax", softmax, all},
-          {"local", local, near},
-          {"strided", strided, all, false},
-          {"fixed", fixed, summaries, false}};
 }
 
 /// A call behind a state against the reference of the whole sequence, in which the tokens of the state are
@@ -530,83 +506,6 @@ TEST(StateGradients, BrainFloatsMatchTheSameNumbersInF32) {
       EXPECT_LT(relative_error(wide, full->span<float>()), 2e-3);
     }
     EXPECT_LT(relative_error(d_initial.span<float>(), wide_d_initial.span<float>()), 1e-6);
-  }
-}
-
-/// The sentence with which a backward pass refuses, having written nothing.
-std::string refusal(const Attention& attention, const Problem& problem, const State* initial,
-                    Shape of_initial, Shape of_final) {
-  Problem copy({batch, 40, 40, heads, head_dim, value_dim}, problem.mask, 160);
-  Tensor d_initial = of_initial.empty() ? Tensor() : Tensor::of<float>(std::move(of_initial)),
-         d_final = of_final.empty() ? Tensor() : Tensor::of<float>(std::move(of_final));
-  for (Tensor* tensor : {&copy.dq, &copy.dk, &copy.dv, &d_initial})
-    for (float& number : tensor->span<float>()) number = 77;
-  AttentionInputs inputs = copy.inputs();
-  inputs.initial = initial;
-  AttentionGradients gradients = copy.gradients();
-  gradients.initial = d_initial.view<float>();
-  gradients.final = std::as_const(d_final).view<float>();
-  const std::string sentence = linnet::error_of([&] {
-    attention.backward(any_context(), gradients, std::as_const(copy.grad).view<float>(), inputs,
-                       std::as_const(copy.out).view<float>(), std::as_const(copy.normaliser).view<float>());
-  });
-  for (const Tensor* tensor : {&copy.dq, &copy.dk, &copy.dv, &d_initial})
-    for (const float number : tensor->span<float>()) EXPECT_EQ(number, 77) << sentence;
-  return sentence;
-}
-
-TEST(StateGradients, WrongSizesAreRefusedBeforeAnyWork) {
-  const Problem problem({batch, 40, 40, heads, head_dim, value_dim}, Mask::causal(), 161);
-  for (const KeyValueFamily& family : key_value_families()) {
-    const auto attention = make_attention(family.options);
-    const auto state = attention->make_state(batch, shape);
-    EXPECT_NE(refusal(*attention, problem, state.get(), {}, {batch, 5})
-                  .find("] expected the gradient of the "
-                        "final state [3, at least "),
-              std::string::npos)
-        << family.name;
-  }
-  const auto attention = make_attention({});
-  const auto state = attention->make_state(batch, shape);
-  const std::int64_t width = heads * head_dim * (value_dim + 1);
-  EXPECT_EQ(state->gradient_floats(0), width);
-  const std::string of = "[linear attention] expected the gradient of the ";
-  EXPECT_EQ(refusal(*attention, problem, state.get(), {batch, width - 1}, {}),
-            of + "initial state [3, at least 126], got [3, 125]");
-  EXPECT_EQ(refusal(*attention, problem, state.get(), {batch - 1, width}, {}),
-            of + "initial state [3, at least 126], got [2, 126]");
-  EXPECT_EQ(refusal(*attention, problem, state.get(), {batch, width}, {batch, width - 1}),
-            of + "final state [3, at least 126], got [3, 125]");
-  EXPECT_EQ(refusal(*attention, problem, state.get(), {batch, width}, {batch * width}),
-            of + "final state [3, at least 126], got [378]");
-  EXPECT_EQ(refusal(*attention, problem, nullptr, {batch, width}, {}),
-            "[linear attention] expected an initial state where its gradient is wanted, got none");
-}
-
-TEST(StateGradients, MasksAndFamiliesWithoutStatesAreRefused) {
-  const std::int64_t width = heads * head_dim * (value_dim + 1);
-  for (const Mask& mask : {Mask::full(), Mask::window(3, 0), Mask::full().with_segments({0, 40})}) {
-    const Problem problem({batch, 40, 40, heads, head_dim, value_dim}, mask, 162);
-    EXPECT_EQ(
-        refusal(*make_attention({}), problem, nullptr, {}, {batch, width}),
-        "[linear attention] expected a causal or prefix mask with the gradient of a final state, got the "
-        "mask " +
-            mask.name());
-  }
-  const Problem problem({batch, 40, 40, heads, head_dim, value_dim}, Mask::causal(), 163);
-  AttentionOptions kernel, linformer, lsh, ahead, rootless;
-  kernel.family = Family::kernel;
-  linformer.family = Family::linformer;
-  lsh.family = Family::lsh;
-  ahead.family = Family::local;
-  ahead.local.right = 3;
-  rootless.family = Family::strided;
-  for (const AttentionOptions& options : {kernel, linformer, lsh, ahead, rootless}) {
-    const auto attention = make_attention(options);
-    const std::string sentence = refusal(*attention, problem, nullptr, {}, {batch, width});
-    EXPECT_NE(sentence, "");
-    EXPECT_EQ(sentence, linnet::error_of([&] { attention->make_state(1, shape); }));
-    EXPECT_EQ(sentence, linnet::error_of([&] { attention->state_floats(shape); }));
   }
 }
 
