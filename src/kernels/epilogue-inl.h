@@ -66,11 +66,8 @@ HWY_INLINE void finish_rows(T* to, std::int64_t stride, std::int64_t rows, std::
                             const Epilogue::Steps& steps, const Load& load) {
   for (std::int64_t r = 0; r < rows; ++r, to += stride, end.advance(steps)) {
     for_vectors(n, [&](auto lanes, std::int64_t j) HWY_ATTR {
-      const FloatVector x = finish_product<activation, near, beside>(lanes, load(lanes, r, j), end, j);
-      if constexpr (std::is_same_v<T, bf16>)
-        lanes.template store<near>(x, to + j);
-      else
-        lanes.store(x, to + j);
+      const FloatVector sums = load(lanes, r, j);
+      lanes.template store<near>(finish_product<activation, near, beside>(lanes, sums, end, j), to + j);
     });
   }
 }

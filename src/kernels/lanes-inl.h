@@ -23,13 +23,16 @@ using FloatVector = hwy::HWY_NAMESPACE::Vec<FloatTag>;
 
 using HalfTag = hwy::HWY_NAMESPACE::Rebind<std::uint16_t, FloatTag>;
 
-/// Reads and writes a whole vector, of bf16 widened and rounded.
+/// Reads and writes a whole vector, of bf16 widened and rounded; `fast` as for `round_lanes`.
 struct WholeVector {
   FloatVector load(const float* from, float = 0) const { return hwy::HWY_NAMESPACE::LoadU(FloatTag(), from); }
   FloatVector load(const bf16* from) const {
     return widen_bits(FloatTag(), hwy::HWY_NAMESPACE::LoadU(HalfTag(), &from->bits));
   }
-  void store(FloatVector v, float* to) const { hwy::HWY_NAMESPACE::StoreU(v, FloatTag(), to); }
+  template <bool = false>
+  void store(FloatVector v, float* to) const {
+    hwy::HWY_NAMESPACE::StoreU(v, FloatTag(), to);
+  }
   template <bool fast = false>
   void store(FloatVector v, bf16* to) const {
     hwy::HWY_NAMESPACE::StoreU(fast ? round_lanes(v) : bf16_bits(FloatTag(), v), HalfTag(), &to->bits);
@@ -55,6 +58,7 @@ struct PartOfVector {
     std::memcpy(lanes, from, count * sizeof(bf16));
     return widen_bits(FloatTag(), hwy::HWY_NAMESPACE::Load(d, lanes));
   }
+  template <bool = false>
   void store(FloatVector v, float* to) const {
     const FloatTag d;
     HWY_ALIGN float lanes[hwy::HWY_NAMESPACE::MaxLanes(d)];

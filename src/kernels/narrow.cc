@@ -1,6 +1,7 @@
 #include "kernels/narrow.h"
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <cstring>
 
@@ -165,7 +166,10 @@ HWY_INLINE void fetch_row(const T* row, std::int64_t count) {
     __builtin_prefetch(reinterpret_cast<const std::byte*>(row) + at);
 }
 
-GroupRows rows_of(const NarrowProduct& product) { return {product.first_row(), product.row_bytes()}; }
+GroupRows rows_of(const NarrowProduct& product) {
+  assert(!product.columns);
+  return {product.first_row(), product.row_bytes()};
+}
 
 template <WeightType type, class Rows>
 void take_sums(View<GroupSum<type>> to, bool add, const NarrowProduct& product, const Rows& rows) {

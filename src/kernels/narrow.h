@@ -61,7 +61,7 @@ struct NarrowProduct {
   std::int64_t count = 0;  ///< rows
   const std::byte* panels = nullptr;
   std::int64_t outputs = 0;
-  bool columns = false;  ///< whether the rows are columns of a panel of such a layout
+  bool columns = false;  ///< whether the rows are columns of such a panel: sums of bf16 alone
 
   const std::byte* first_row() const { return static_cast<const std::byte*>(rows.rows); }
   std::int64_t row_bytes() const { return layout.inputs * layout.element(); }

@@ -20,16 +20,6 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 inline float sum_of(FloatVector v) { return hn::GetLane(hn::SumOfLanes(FloatTag(), v)); }
 
-/// y = v, where y is bf16 rounded by the processor's own instruction if `fast`.
-template <bool fast, class Lanes>
-HWY_INLINE void store(const Lanes& lanes, FloatVector v, bf16* y) {
-  lanes.template store<fast>(v, y);
-}
-template <bool fast, class Lanes>
-HWY_INLINE void store(const Lanes& lanes, FloatVector v, float* y) {
-  lanes.store(v, y);
-}
-
 /// Calls rows(y as what it is, whether to round fast) with a compile-time constant.
 template <class Rows>
 HWY_INLINE void with_type(FloatView y, bool fast, const Rows& rows) {
@@ -66,7 +56,7 @@ void forward_rows(View<T> y, View<float> stats, View<const float> x, const float
     T* to = y.at(i);
     for_vectors(n, [&](auto lanes, std::int64_t j) {
       const FloatVector normal = hn::Mul(hn::Sub(lanes.load(row + j), centre), factor);
-      store<fast>(lanes, hn::MulAdd(normal, lanes.load(gain + j), lanes.load(bias + j)), to + j);
+      lanes.template store<fast>(hn::MulAdd(normal, lanes.load(gain + j), lanes.load(bias + j)), to + j);
     });
     if (stats.data() != nullptr) {
       stats(i, 0) = mean;
@@ -129,7 +119,7 @@ void rms_forward_rows(View<T> y, View<float> stats, View<const float> x, const f
     const FloatVector factor = hn::Set(FloatTag(), scale);
     T* to = y.at(i);
     for_vectors(n, [&](auto lanes, std::int64_t j) {
-      store<fast>(lanes, hn::Mul(hn::Mul(lanes.load(row + j), factor), lanes.load(gain + j)), to + j);
+      lanes.template store<fast>(hn::Mul(hn::Mul(lanes.load(row + j), factor), lanes.load(gain + j)), to + j);
     });
     if (stats.data() != nullptr) stats(i, 0) = scale;
   }
@@ -183,6 +173,9 @@ HWY_EXPORT(backward_rows);
 HWY_EXPORT(rms_forward);
 HWY_EXPORT(rms_backward_rows);
 
+// Whether y is to be rounded, by the processor's own instruction.
+bool rounds_fast(FloatView y) { return y.dtype() == DType::bf16 && multiplies_groups(WeightType::bf16); }
+
 // Rows whose contributions to dgain and dbias are added in f32.
 constexpr std::int64_t gradient_rows = 64;
 
@@ -204,7 +197,7 @@ void layer_norm_forward(Context& context, FloatView y, View<float> stats, View<c
                         View<const float> gain, View<const float> bias, float epsilon) {
   assert(y.extent(0) == x.extent(0) && y.extent(1) == x.extent(1) && gain.size() == x.extent(1));
   const auto rows = HWY_DYNAMIC_DISPATCH(layer_forward);
-  const bool fast = multiplies_groups(WeightType::bf16);
+  const bool fast = rounds_fast(y);
   parallel_blocks(context, x.extent(0), rows_of_piece(x.extent(1)),
                   [&](std::int64_t begin, std::int64_t end) {
                     rows(y.slice(0, begin, end), stats.data() == nullptr ? stats : stats.slice(0, begin, end),
@@ -233,7 +226,7 @@ void rms_norm_forward(Context& context, FloatView y, View<float> stats, View<con
                       View<const float> gain, float epsilon) {
   assert(y.extent(0) == x.extent(0) && y.extent(1) == x.extent(1) && gain.size() == x.extent(1));
   const auto rows = HWY_DYNAMIC_DISPATCH(rms_forward);
-  const bool fast = multiplies_groups(WeightType::bf16);
+  const bool fast = rounds_fast(y);
   parallel_blocks(context, x.extent(0), rows_of_piece(x.extent(1)),
                   [&](std::int64_t begin, std::int64_t end) {
                     rows(y.slice(0, begin, end), stats.data() == nullptr ? stats : stats.slice(0, begin, end),

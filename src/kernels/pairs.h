@@ -8,7 +8,7 @@ namespace linnet::kernels {
 
 // Laying out matrices of f32, which are rounded, or of bf16 in the two ways in which products of bf16 take
 // them: the right factor in panels of 64 columns (NarrowLayout), where the numbers of rows 2k and 2k + 1
-// stand side by side, the left factor row after row.
+// stand side by side, the left factor row after row, or as columns of such panels.
 
 /// Rows that are laid out at once.
 inline constexpr std::int64_t pair_band = 32;

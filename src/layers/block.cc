@@ -102,7 +102,8 @@ void Block::forward(Context& context, View<float> y, View<const float> x, Saved&
                     std::span<const std::int32_t> positions, const Memory& memory,
                     const SequencePart& sequence_part) const {
   const std::int64_t batch = x.extent(0), length = x.extent(1), width = x.extent(2);
-  const auto part = [&](Tensor& tensor) { return first_rows(tensor.float_view(), batch * length); };
+  const auto part = [&](Tensor& tensor) { return first_rows(tensor.view<float>(), batch * length); };
+  const auto inner = [&](Tensor& tensor) { return first_rows(tensor.float_view(), batch * length); };
   const auto cube = [&](auto view) { return view.reshape({batch, length, width}); };
   const bool fused = dropout.rate == 0;  // the products then add the residual themselves
   const auto attend = [&](View<float> to, ConstFloatView from, View<const float> residual) {
@@ -118,8 +119,8 @@ void Block::forward(Context& context, View<float> y, View<const float> x, Saved&
     if (!fused) add_dropped(context, to, residual, dropout, 1);
   };
   pass(context,
-       {rows(x), part(saved.inner1), part(saved.middle).as<float>(), part(saved.inner2), rows(y),
-        part(saved.stats1).as<float>(), part(saved.stats2).as<float>()},
+       {rows(x), inner(saved.inner1), part(saved.middle), inner(saved.inner2), rows(y), part(saved.stats1),
+        part(saved.stats2)},
        attend, cross, feed);
 }
 

@@ -136,20 +136,17 @@ View<float> Transformer::embed(Context& context, const StepInputs& inputs, std::
                                std::span<const std::int32_t> positions) {
   const std::int64_t width = network_.config().width;
   if (batch * length > reserved_batch_ * reserved_length_) {
-    // Layer after layer takes what it keeps, and its feed-forward part what lies between its products.
-    double floats = 0;
-    for (const Block& block : network_.blocks()) {
-      const FeedForward::Parts& feed = block.parts().feed_forward;
-      floats = std::max(floats, SelfAttention::Saved::floats_per_token(block.parts().attention) +
-                                    (feed.gated() ? 2 : 1) * static_cast<double>(feed.hidden));
-    }
-    require_floats("a pass of {} tokens", batch * length, 2 * static_cast<double>(width) + floats);
-    hidden_ = Tensor::of<float>({batch * length, width});
     const auto memory = [](const Block& block) {
       return SelfAttention::Saved::floats_per_token(block.parts().attention);
     };
-    attention_.reserve(batch, length,
-                       std::ranges::max_element(network_.blocks(), {}, memory)->parts().attention);
+    const Block& largest = *std::ranges::max_element(network_.blocks(), {}, memory);
+    // A layer also takes what lies between the products of its feed-forward part, which are alike in all.
+    const FeedForward::Parts& feed = largest.parts().feed_forward;
+    require_floats("a pass of {} tokens", batch * length,
+                   2 * static_cast<double>(width) + memory(largest) +
+                       (feed.gated() ? 2 : 1) * static_cast<double>(feed.hidden));
+    hidden_ = Tensor::of<float>({batch * length, width});
+    attention_.reserve(batch, length, largest.parts().attention);
     reserved_batch_ = batch;
     reserved_length_ = length;
   }

@@ -37,8 +37,8 @@ struct Pairs {
   float* grad_scores;                 ///< [kKeyTile][48]
   bool finite[kMaxQueries / kPanel];  ///< whether a panel's queries and dO hold no infinity and no NaN
 
-  /// Whether the sums of a panel's queries and of the tile's keys hold something; what they hold before means
-  /// nothing.
+  /// Whether the sums of a panel's queries and of the tile's keys hold something, as they do once the panel
+  /// has met the tile; what they hold before means nothing.
   bool query_sums[kMaxQueries / kPanel] = {};
   bool key_sums = false;
 };
@@ -105,7 +105,7 @@ HWY_INLINE void clear_query_sums(const Pairs& pairs, std::int64_t panel) {
 
 /// The same of some of the tile's keys.
 HWY_INLINE void clear_key_sums(const Pairs& pairs, Span rows) {
-  const std::int64_t count = std::max<std::int64_t>(0, rows.end - rows.begin);
+  const std::int64_t count = rows.end - rows.begin;
   std::fill_n(pairs.grad_keys + rows.begin * pairs.head_width, count * pairs.head_width, 0.0f);
   std::fill_n(pairs.grad_values + rows.begin * pairs.value_width, count * pairs.value_width, 0.0f);
 }
@@ -315,17 +315,15 @@ void backward_block_of(Context& own, const BackwardBlock& block) {
       ++first;
     std::int64_t last = first;
     while (last < panels && block.sees.interval[last * kPanel].begin < end) ++last;
-    bool packed = false;
     pairs.key_sums = false;
     FiniteRows finite_keys(pairs.keys, count, pairs.head_width);
     for (std::int64_t p = first; p < last; ++p) {
       if (!look(block.sees, p * kPanel, queries_of(p), range.first + j, count, seen, sight)) continue;
       if (!read[p]) read_queries(p);
       read[p] = true;
-      if (!packed) {
+      if (!pairs.key_sums) {
         pack_rows(pairs.keys, pairs.head_width, range.key.from(j), count, pairs.head_width);
         pack_rows(pairs.values, pairs.value_width, range.value.from(j), count, pairs.value_width);
-        packed = true;
       }
       // What is read next is asked for while the products run: the gradients that this tile and this panel
       // add to, the rows of the next tile and of the next panel.
@@ -352,9 +350,8 @@ void backward_block_of(Context& own, const BackwardBlock& block) {
     }
     for (std::int64_t p = 0; closes && p < panels; ++p)
       if (pairs.query_sums[p]) add_grad_query(p);
-    if (constant_keys) continue;
-    if (!packed && block.begins_keys) clear_key_sums(pairs, {0, count});
-    if (!packed && !block.begins_keys) continue;
+    if (constant_keys || (!pairs.key_sums && !block.begins_keys)) continue;
+    if (!pairs.key_sums) clear_key_sums(pairs, {0, count});
     add_rows(!block.begins_keys, count, pairs.head_dim, pairs.grad_keys, pairs.head_width,
              block.grad_key.from(j), 1.0f);
     add_rows(!block.begins_keys, count, pairs.value_dim, pairs.grad_values, pairs.value_width,
