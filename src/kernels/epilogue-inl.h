@@ -31,6 +31,15 @@ HWY_INLINE Beside beside_of(const Epilogue::Row& end) {
                     : Beside::nothing;
 }
 
+/// f(x) and f'(x), of GELU with small absolute errors where `near`.
+template <Activation activation, bool near>
+HWY_INLINE FloatVector activate_with_slope(FloatVector x, FloatVector& slope) {
+  if constexpr (near && activation == Activation::gelu)
+    return near_gelu(FloatTag(), x, slope);
+  else
+    return activate<activation>(FloatTag(), x, slope);
+}
+
 /// What `end` makes of a product's numbers x at column j; `near` is for GELU with a small absolute error.
 template <Activation activation, bool near, Beside beside, class Lanes>
 HWY_INLINE FloatVector finish_product(Lanes lanes, FloatVector x, const Epilogue::Row& end, std::int64_t j) {
@@ -40,11 +49,11 @@ HWY_INLINE FloatVector finish_product(Lanes lanes, FloatVector x, const Epilogue
   if (end.bias != nullptr) x = hn::Add(x, lanes.load(end.bias + j));
   if (beside == Beside::rounded_slope || (any && end.rounded_slope != nullptr)) {
     FloatVector slope;
-    x = activate<activation>(d, x, slope);
+    x = activate_with_slope<activation, near>(x, slope);
     lanes.template store<near>(slope, end.rounded_slope + j);
   } else if (any && end.slope != nullptr) {
     FloatVector slope;
-    x = activate<activation>(d, x, slope);
+    x = activate_with_slope<activation, near>(x, slope);
     lanes.store(slope, end.slope + j);
   } else if constexpr (near && activation == Activation::gelu) {
     x = near_gelu(d, x);

@@ -106,12 +106,22 @@ TEST(Multiply, GivesTheSlopeOfTheActivationAndGoesBackThroughIt) {
                  ones = c.clone();
           multiply(context, c.view<float>(), a.view<float>(), packed,
                    {.bias = bias.view<float>(), .activation = activation, .slope = slope.view<float>()});
+          // After products with narrow weights GELU is near.
+          const bool near = type == WeightType::bf16 && activation == Activation::gelu;
+          const auto expect_equal = [&](const Tensor& found, float tolerance) {
+            if (!near) {
+              EXPECT_TRUE(same_bits(found.span<float>(), expected.span<float>()));
+              return;
+            }
+            for (std::int64_t i = 0; i < found.size(); ++i)
+              ASSERT_NEAR(found.span<float>()[i], expected.span<float>()[i], tolerance) << i;
+          };
           activation_forward(context, expected.view<float>(), product.view<float>(), activation);
-          EXPECT_TRUE(same_bits(c.span<float>(), expected.span<float>()));
+          expect_equal(c, 2e-6f);
           std::ranges::fill(ones.span<float>(), 1.0f);
           activation_backward(context, expected.view<float>(), ones.view<float>(), product.view<float>(),
                               activation);
-          EXPECT_TRUE(same_bits(slope.span<float>(), expected.span<float>()));
+          expect_equal(slope, 2e-5f);
 
           const Tensor factor = normal({rows, outputs}, 4);
           multiply(context, c.view<float>(), a.view<float>(), packed,

@@ -81,6 +81,13 @@ void cdf_all(std::vector<float>& x) {
 void near_gelu_all(std::vector<float>& x) {
   apply(x, [](auto d, auto v) { return near_gelu(d, v); });
 }
+void near_gelu_slope_all(std::vector<float>& x) {
+  apply(x, [](auto d, auto v) {
+    auto slope = v;
+    near_gelu(d, v, slope);
+    return slope;
+  });
+}
 
 }  // namespace linnet::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -102,6 +109,7 @@ HWY_EXPORT(cos_all);
 HWY_EXPORT(density_all);
 HWY_EXPORT(cdf_all);
 HWY_EXPORT(near_gelu_all);
+HWY_EXPORT(near_gelu_slope_all);
 
 constexpr float infinity = std::numeric_limits<float>::infinity();
 constexpr float nan = std::numeric_limits<float>::quiet_NaN();
@@ -258,12 +266,28 @@ TEST(SimdMath, NearGeluIsAccurate) {
   for_every_target([] {
     const auto f = HWY_DYNAMIC_DISPATCH(near_gelu_all);
     const auto expected = [](double x) { return 0.5 * x * std::erfc(-x / std::sqrt(2.0)); };
-    EXPECT_LT(worst(evenly(-7, 7, 200001), f, expected, one), 1e-5);
+    EXPECT_LT(worst(evenly(-7, 7, 200001), f, expected, one), 1e-6);
     EXPECT_LT(worst(geometrically(1e-30f, 1, 10001), f, expected, itself), 1e-4);
     EXPECT_EQ(at(f, 0), 0);
     EXPECT_EQ(at(f, 5.5f), 5.5f);
     EXPECT_EQ(at(f, -5.5f), 0);
     EXPECT_EQ(at(f, infinity), infinity);
+    EXPECT_TRUE(std::isnan(at(f, nan)));
+  });
+}
+
+TEST(SimdMath, SlopeOfNearGeluIsAccurate) {
+  for_every_target([] {
+    const auto f = HWY_DYNAMIC_DISPATCH(near_gelu_slope_all);
+    const auto expected = [](double x) {
+      return 0.5 * std::erfc(-x / std::sqrt(2.0)) + x * std::exp(-0.5 * x * x) / std::sqrt(2 * M_PI);
+    };
+    EXPECT_LT(worst(evenly(-7, 7, 200001), f, expected, one), 2e-5);
+    EXPECT_EQ(at(f, 0), 0.5f);
+    EXPECT_EQ(at(f, 5.5f), 1);
+    EXPECT_EQ(at(f, -5.5f), 0);
+    EXPECT_EQ(at(f, infinity), 1);
+    EXPECT_EQ(at(f, -infinity), 0);
     EXPECT_TRUE(std::isnan(at(f, nan)));
   });
 }
@@ -326,8 +350,8 @@ TEST(PortableBits, VectorMathematics) {
                       0xf97360995587b8fd},
              MathBits{"normal cdf", -20, 20, HWY_DYNAMIC_DISPATCH(cdf_all), 0x374a838053befacd,
                       0xbc204c077d33e580},
-             MathBits{"near GELU", -7, 7, HWY_DYNAMIC_DISPATCH(near_gelu_all), 0x4c2782b0b4b0872d,
-                      0x9dabcfbca22f0b94},
+             MathBits{"near GELU", -7, 7, HWY_DYNAMIC_DISPATCH(near_gelu_all), 0xd60df3d88e4ba01a,
+                      0x4db9293cc625057c},
          }) {
       const std::vector<float> x = portable_grid(math.begin, math.end);
       std::vector<float> y = x;
