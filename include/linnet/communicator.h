@@ -64,7 +64,8 @@ class LINNET_API Communicator {
   /// One rank, which is this process.
   static std::unique_ptr<Communicator> alone();
 
-  /// Waits until all ranks destroy their communicator, where none has failed. Transfers end before.
+  /// Transfers end before. The last communicator over MPI of a process waits until those of all processes are
+  /// destroyed, where no rank has failed; `split` and ranks of one process wait for nobody.
   ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;

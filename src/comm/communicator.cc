@@ -210,7 +210,7 @@ Transfer Communicator::receive(std::span<std::byte> bytes, int from, int tag) {
   return group_->receive(bytes, from, tag);
 }
 
-/// A binomial tree: after the round of distance d, the d ranks from the root on have the bytes.
+/// A binomial tree: before the round of distance d, the d ranks from the root on have the bytes.
 void Communicator::broadcast(std::span<std::byte> bytes, int root) {
   group_->check("broadcast", root);
   const int from_root = (rank() + size() - root) % size();

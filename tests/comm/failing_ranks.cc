@@ -70,7 +70,7 @@ void run(Communicator& ranks, const std::string& way, int victim) {
     }
     for (Transfer& one : sent) one.wait();
     ranks.barrier();
-  } else if (way.starts_with("throw")) {
+  } else if (way == "throw" || way == "throw-usage" || way == "throw-late") {
     work(ranks, [&](int step) {
       if (chosen && step == 20 && way == "throw-usage") throw UsageError("expected another disk");
       if (chosen && step == 20) throw Error(fmt::format("rank {} has a full disk", ranks.rank()));
@@ -80,10 +80,16 @@ void run(Communicator& ranks, const std::string& way, int victim) {
       if (step == 20 + 5 * ranks.rank()) raise(SIGTERM);
     });
     fmt::print(stderr, "rank {} has stopped in order\n", ranks.rank());
-  } else if (way == "finish") {  // others work on after one has ended
+  } else if (way == "finish" || way == "finish-late") {  // others work on after one has ended
     ranks.barrier();
-    if (!chosen) std::this_thread::sleep_for(std::chrono::seconds(2));
+    // Late is longer than the silence after which a rank counts as dead.
+    if (!chosen) std::this_thread::sleep_for(std::chrono::milliseconds(way == "finish" ? 2000 : 6500));
     fmt::print(stderr, "rank {} has finished\n", ranks.rank());
+  } else if (way == "throw-last") {  // after the others have ended
+    ranks.barrier();
+    if (!chosen) return;
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    throw Error(fmt::format("rank {} has a full disk", ranks.rank()));
   } else {
     throw UsageError("expected another way");
   }

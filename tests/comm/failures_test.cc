@@ -119,6 +119,18 @@ TEST(RankFailures, TheErrorIsPrintedBeforeAnyRankEnds) {
   }
 }
 
+TEST(RankFailures, AnErrorAfterTheOthersHaveEndedIsTheOnlySentence) {
+  for (const char* options : {"", "--enable-recovery"}) {
+    for (const int rank : {0, 2}) {
+      const Outcome outcome = run(3, fmt::format("throw-last {}", rank), options);
+      EXPECT_NE(outcome.status, 124) << outcome.text;
+      EXPECT_EQ(count(outcome.text, "linnet: "), 1) << outcome.text;
+      EXPECT_EQ(count(outcome.text, fmt::format("linnet: rank {} has a full disk\n", rank)), 1)
+          << outcome.text;
+    }
+  }
+}
+
 TEST(RankFailures, AStopOfAllRanksIsNoDeath) {
   for (const char* arguments : {"stop -1", "stop -1 silence"}) {
     const Outcome outcome = run(3, arguments);
@@ -129,7 +141,7 @@ TEST(RankFailures, AStopOfAllRanksIsNoDeath) {
 }
 
 TEST(RankFailures, ARankThatEndsInOrderIsNotDead) {
-  for (const char* arguments : {"finish 0", "finish 1 silence"}) {
+  for (const char* arguments : {"finish 0", "finish-late 1 silence"}) {
     const Outcome outcome = run(3, arguments);
     EXPECT_EQ(outcome.status, 0) << outcome.text;
     EXPECT_EQ(count(outcome.text, "has finished"), 3) << outcome.text;

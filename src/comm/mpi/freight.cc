@@ -11,18 +11,25 @@
 namespace linnet {
 namespace {
 
-/// A message travels in pieces: MPI counts in int, and shares out its buffers better.
+/// A message travels in pieces: MPI counts in int, and shares out its buffers better. The last piece, and no
+/// other, is shorter: by it a receiver knows a message of another size.
 constexpr std::size_t piece_bytes = std::size_t{16} << 20;
 
 /// How long a transfer with an error of MPI waits for the news that its other rank is dead.
 constexpr std::chrono::seconds patience{10};
 
 struct Message {
-  std::size_t expected = 0, moved = 0;
-  int pieces = 0, other = 0;
+  std::size_t size = 0;
+  int pieces = 0;  ///< that are under way
+  int other = 0;
   bool sends = false;
   std::string wrong;
   std::shared_ptr<Transfer::State> state;
+};
+
+struct Piece {
+  std::shared_ptr<Message> message;
+  std::size_t begin = 0;
 };
 
 /// A transfer that does not end well, and says so `until` then if the rank does not end before.
@@ -48,29 +55,43 @@ class Freight::Impl {
     MPI_Comm_set_errhandler(ranks, MPI_ERRORS_RETURN);
   }
 
-  void piece_done(const std::shared_ptr<Message>& message, int error, const MPI_Status& status) {
-    if (error == MPI_SUCCESS && !message->sends) {
+  void piece_done(const Piece& piece, int error, const MPI_Status& status) {
+    const std::shared_ptr<Message>& message = piece.message;
+    int cancelled = 0, kind = error;
+    if (error == MPI_SUCCESS) MPI_Test_cancelled(&status, &cancelled);
+    if (error != MPI_SUCCESS) MPI_Error_class(error, &kind);
+    if (cancelled) {
+      // Those of a wrong message are waited for no longer; others end with the failure of a rank.
+      if (message->wrong.empty())
+        lost.push_back({std::chrono::steady_clock::time_point::max(), {}, message->state});
+    } else if (kind == MPI_ERR_TRUNCATE) {
+      message->wrong = size_message(message->size, message->size + 1) + " or more";
+    } else if (error != MPI_SUCCESS) {
+      lost.push_back({std::chrono::steady_clock::now() + patience, text_of(error), message->state});
+    } else if (!message->sends) {
       int count = 0;
       MPI_Get_count(&status, MPI_BYTE, &count);
-      message->moved += static_cast<std::size_t>(count);
+      const std::size_t bytes = piece.begin + static_cast<std::size_t>(count);
+      if (bytes != std::min(piece.begin + piece_bytes, message->size)) {
+        message->wrong = size_message(message->size, bytes);
+        cancel(message.get());  // no more will come
+      }
     }
-    int cancelled = 0;
-    if (error == MPI_SUCCESS) MPI_Test_cancelled(&status, &cancelled);
-    if (cancelled) lost.push_back({std::chrono::steady_clock::time_point::max(), {}, message->state});
-    int kind = error;
-    if (error != MPI_SUCCESS) MPI_Error_class(error, &kind);
-    if (kind == MPI_ERR_TRUNCATE)
-      message->wrong = size_message(message->expected, message->expected + 1) + " or more";
-    else if (error != MPI_SUCCESS)
-      lost.push_back({std::chrono::steady_clock::now() + patience, text_of(error), message->state});
     if (--message->pieces > 0) return;
     if (std::ranges::any_of(lost, [&](const Lost& one) { return one.state == message->state; })) return;
-    if (message->wrong.empty() && !message->sends && message->moved != message->expected)
-      message->wrong = size_message(message->expected, message->moved);
     if (message->wrong.empty())
       message->state->finish();
     else
       message->state->finish_wrong(message->wrong);
+  }
+
+  /// Receives that no message has reached yet, of one message or of all.
+  void cancel(const Message* message = nullptr) {
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      const Message* its = pieces[i].message.get();
+      if (requests[i] != MPI_REQUEST_NULL && !its->sends && (message == nullptr || its == message))
+        MPI_Cancel(&requests[i]);
+    }
   }
 
   void end_patience() {
@@ -82,7 +103,7 @@ class Freight::Impl {
 
   MPI_Comm ranks = MPI_COMM_NULL;
   std::vector<MPI_Request> requests;
-  std::vector<std::shared_ptr<Message>> messages;  ///< of the requests
+  std::vector<Piece> pieces;  ///< of the requests; no message where a piece is done
   std::vector<Lost> lost;
   std::vector<int> indices;
   std::vector<MPI_Status> statuses;
@@ -93,14 +114,13 @@ Freight::~Freight() = default;
 
 void Freight::begin(Order order) {
   const auto message = std::make_shared<Message>();
-  message->expected = order.size;
-  message->pieces = static_cast<int>(std::max<std::size_t>(1, (order.size + piece_bytes - 1) / piece_bytes));
+  message->size = order.size;
+  message->pieces = static_cast<int>(order.size / piece_bytes + 1);
   message->other = order.other;
   message->sends = order.sends;
   message->state = std::move(order.state);
   // Pieces of one sender with one tag arrive in order.
-  for (std::size_t at = 0, piece = 0; piece < static_cast<std::size_t>(message->pieces);
-       ++piece, at += piece_bytes) {
+  for (std::size_t at = 0; at <= order.size; at += piece_bytes) {
     const int count = static_cast<int>(std::min(piece_bytes, order.size - at));
     MPI_Request request = MPI_REQUEST_NULL;
     const int error =
@@ -112,7 +132,7 @@ void Freight::begin(Order order) {
       return;
     }
     impl_->requests.push_back(request);
-    impl_->messages.push_back(message);
+    impl_->pieces.push_back({message, at});
   }
 }
 
@@ -130,33 +150,30 @@ bool Freight::poll() {
   for (int i = 0; i < done; ++i) {
     const MPI_Status& status = impl_->statuses[static_cast<std::size_t>(i)];
     const auto index = static_cast<std::size_t>(impl_->indices[static_cast<std::size_t>(i)]);
-    const std::shared_ptr<Message> message = std::exchange(impl_->messages[index], nullptr);
-    impl_->piece_done(message, status.MPI_ERROR, status);
+    const Piece piece = std::exchange(impl_->pieces[index], {});
+    impl_->piece_done(piece, status.MPI_ERROR, status);
   }
   std::erase(impl_->requests, MPI_REQUEST_NULL);
-  std::erase(impl_->messages, nullptr);
+  std::erase_if(impl_->pieces, [](const Piece& piece) { return piece.message == nullptr; });
   return true;
 }
 
 bool Freight::empty() const { return impl_->requests.empty(); }
 
 bool Freight::under_way_to(int rank) const {
-  return std::ranges::any_of(impl_->messages, [&](const std::shared_ptr<Message>& message) {
-    return message->sends && message->other == rank;
+  return std::ranges::any_of(impl_->pieces, [&](const Piece& piece) {
+    return piece.message->sends && piece.message->other == rank;
   });
 }
 
-void Freight::cancel() {
-  for (std::size_t i = 0; i < impl_->requests.size(); ++i)
-    if (!impl_->messages[i]->sends) MPI_Cancel(&impl_->requests[i]);
-}
+void Freight::cancel() { impl_->cancel(); }
 
 void Freight::give_up(const RankFailure& why) {
-  for (const auto& message : impl_->messages)
-    if (!message->state->done()) message->state->finish_with(why);
+  for (const Piece& piece : impl_->pieces)
+    if (!piece.message->state->done()) piece.message->state->finish_with(why);
   for (const Lost& one : impl_->lost)
     if (!one.state->done()) one.state->finish_with(why);
-  impl_->messages.clear();
+  impl_->pieces.clear();
   impl_->requests.clear();
   impl_->lost.clear();
 }

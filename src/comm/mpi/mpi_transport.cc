@@ -164,6 +164,11 @@ class MpiTransport final : public Transport {
       const std::lock_guard lock(mutex_);
       orders.swap(orders_);
       failed = failed_ == rank_;
+      if (failed_ >= 0) {
+        // Ordered before the failure was known: they would be neither cancelled nor given up any more.
+        for (const Order& order : orders) order.state->finish_with(failure());
+        orders.clear();
+      }
     }
     for (Order& order : orders) {
       if (order.sends) notice_broken_connections();
@@ -185,10 +190,12 @@ class MpiTransport final : public Transport {
     letters_->send(rank, news, about, text);
   }
 
+  /// Whether the rank reads letters: one that has left waits for this rank's goodbye.
+  bool reads(int other) const { return !(goodbye_ && peers_->has_left(other)) && !dead_.contains(other); }
+
   void tell_all(News news, int about = 0, const std::string& text = {}) {
     for (int other = 0; other < size_; ++other)
-      if (other != rank_ && !peers_->has_left(other) && !dead_.contains(other))
-        write_to(other, news, about, text);
+      if (other != rank_ && reads(other)) write_to(other, news, about, text);
   }
 
   /// Tells the others where this rank is the first to fail, as far as it knows.
@@ -249,7 +256,7 @@ class MpiTransport final : public Transport {
     if (now - beaten_ >= Peers::beat) {
       beaten_ = now;
       for (const int other : peers_->heartbeats())
-        if (!peers_->has_left(other) && !letters_->under_way_to(other)) write_to(other, News::heartbeat);
+        if (reads(other) && !letters_->under_way_to(other)) write_to(other, News::heartbeat);
     }
     if (failing_) return;
     const std::vector<int> dead = peers_->dead(stop_was_requested());
@@ -283,8 +290,11 @@ class MpiTransport final : public Transport {
       spoken_ = true;
       tell_all(News::spoken, rank_);
     }
-    return (spoken_ && !letters_->under_way()) ||
-           passed > (speaks ? failure_limit : failure_limit + speech_limit);
+    const bool ends = (spoken_ && !letters_->under_way()) ||
+                      passed > (speaks ? failure_limit : failure_limit + speech_limit);
+    // A program that has left in order does not hear of the failure.
+    if (ends && goodbye_ && !own) std::_Exit(status_);
+    return ends;
   }
 
   /// The same where no rank has failed: when all ranks have said goodbye.
