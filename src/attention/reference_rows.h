@@ -16,6 +16,12 @@ void for_each_query(const AttentionSizes& sizes, const Body& body) {
       for (std::int64_t h = 0; h < sizes.heads; ++h) body(b, i, h);
 }
 
+inline double dot(const double* x, const double* y, std::int64_t count) {
+  double sum = 0;
+  for (std::int64_t i = 0; i < count; ++i) sum += x[i] * y[i];
+  return sum;
+}
+
 /// Zeros for x [B, N, H, D].
 inline void clear(View<double> x) {
   for (std::int64_t b = 0; b < x.extent(0); ++b)

@@ -19,8 +19,7 @@ struct LibraryProduct {
 };
 
 /// Runs it on the calling thread; B lies in panels of 64 columns (`PanelLayout`, or `NarrowLayout` for the
-/// narrow types). What it needs is made at the first call and kept
-/// in the context.
+/// narrow types). What it needs is made at the first call and kept in the context.
 void run_library(Context& context, const LibraryProduct& product, void* c, const void* a, const void* panels,
                  const float* bias = nullptr);
 

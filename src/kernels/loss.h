@@ -17,16 +17,19 @@ void categorical_loss(Context& context, std::span<float> nll, View<float> dlogit
                       std::span<const std::int32_t> targets, float weight,
                       std::span<std::uint8_t> correct = {});
 
-/// y [rows, categories] = softmax(logits / temperature), row by row; temperature > 0.
+/// y [rows, categories] = softmax(logits / temperature), row by row; temperature > 0. y may be logits'
+/// memory.
 void softmax_rows(Context& context, View<float> y, View<const float> logits, float temperature);
 
 /// Mixture of discretised logistics (Salimans et al. 2017, PixelCNN++, equation 2) over the values 0 … levels
 /// − 1, placed evenly on [−1, 1]. parameters [rows, 3 K]: K logits of the weights, K means, K log-scales
-/// (clamped to at least −7). The first and the last value own the tails, so that the probabilities of all
-/// values add up to 1. nll, gradients and negative targets as in `categorical_loss`.
+/// (clamped to at least `least_mixture_log_scale`). The first and the last value own the tails, so that the
+/// probabilities of all values add up to 1. nll, gradients and negative targets as in `categorical_loss`.
 void logistic_mixture_loss(Context& context, std::span<float> nll, View<float> dparameters,
                            View<const float> parameters, std::span<const std::int32_t> targets,
                            std::int64_t levels, float weight);
+
+inline constexpr float least_mixture_log_scale = -7;
 
 /// Parameters that describe the distribution of one real number: its mean; for the Gaussian and for Student's
 /// t also the logarithm of its scale; for Student's t also the logarithm of ν − 1.
@@ -43,5 +46,8 @@ inline constexpr float least_log_freedom = -5, most_log_freedom = 7;
 /// nll; it may be `parameters`' memory.
 void value_loss(Context& context, std::span<float> nll, View<float> dparameters, View<const float> parameters,
                 View<const float> targets, ValueDistribution distribution, float weight);
+
+/// log Γ(x) for x > 0, which unlike std::lgamma writes no global variable.
+double log_gamma(double x);
 
 }  // namespace linnet::kernels

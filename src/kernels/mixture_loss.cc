@@ -19,8 +19,6 @@ HWY_BEFORE_NAMESPACE();
 namespace linnet::kernels::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-constexpr float least_log_scale = -7;
-
 // Floats of working memory: per lane the 3 K parameters, and for K components log P, its slopes by μ and s.
 std::int64_t mixture_memory(std::int64_t components) {
   return 6 * components * static_cast<std::int64_t>(hn::Lanes(FloatTag()));
@@ -31,8 +29,8 @@ template <class Mask>
 HWY_INLINE FloatVector component(FloatVector x, FloatVector half, Mask first, Mask last, FloatVector mean,
                                  FloatVector log_scale, FloatVector& by_mean, FloatVector& by_scale) {
   const FloatTag d;
-  const auto clamped = hn::Lt(log_scale, hn::Set(d, least_log_scale));
-  const FloatVector s = hn::IfThenElse(clamped, hn::Set(d, least_log_scale), log_scale);
+  const auto clamped = hn::Lt(log_scale, hn::Set(d, least_mixture_log_scale));
+  const FloatVector s = hn::IfThenElse(clamped, hn::Set(d, least_mixture_log_scale), log_scale);
   const FloatVector inverse = fast_exp(d, hn::Neg(s));
   const FloatVector centred = hn::Sub(x, mean);
   const FloatVector a = hn::Mul(hn::Add(centred, half), inverse);
@@ -49,8 +47,11 @@ HWY_INLINE FloatVector component(FloatVector x, FloatVector half, Mask first, Ma
               hn::IfThenZeroElse(end, fast_log(d, width)));
   const FloatVector slope_a = hn::IfThenZeroElse(last, above);   // d log σ(a) / da
   const FloatVector slope_b = hn::IfThenZeroElse(first, below);  // −d log σ(−b) / db
-  // w exp(−w) / (1 − exp(−w)), the derivative of the third term by −s.
-  const FloatVector slope_w = hn::IfThenZeroElse(end, hn::Div(hn::Mul(w, fast_exp(d, hn::Neg(w))), width));
+  // w exp(−w) / (1 − exp(−w)), the derivative of the third term by −s: 1 for w = 0, where s is so large that
+  // floats do not hold its inverse.
+  const FloatVector quotient = hn::Div(hn::Mul(w, fast_exp(d, hn::Neg(w))), width);
+  const FloatVector slope_w =
+      hn::IfThenZeroElse(end, hn::IfThenElse(hn::Eq(w, hn::Zero(d)), hn::Set(d, 1.0f), quotient));
   by_mean = hn::Mul(inverse, hn::Sub(slope_b, slope_a));
   by_scale = hn::IfThenZeroElse(clamped, hn::Sub(hn::NegMulAdd(a, slope_a, hn::Mul(b, slope_b)), slope_w));
   return log_p;

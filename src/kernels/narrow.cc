@@ -4,6 +4,7 @@
 #include <cassert>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "base/fail.h"
 #include "kernels/library.h"
@@ -59,23 +60,31 @@ float largest_size(const float* from, std::int64_t count) {
   return hn::GetLane(hn::BitCast(d, hn::MaxOfLanes(u32, all)));
 }
 
-/// Codes 128 + round(127 x / largest); returns their scale, NaN where a number is not finite.
+/// Codes 128 + round(127 x / largest); returns their scale, NaN where a number is not finite. Rows without a
+/// number of 4e-37, whose inverse floats do not hold, count as zeros.
 float quantise_row(std::uint8_t* to, const float* from, std::int64_t count) {
   const FloatTag d;
   const hn::RebindToUnsigned<FloatTag> u32;
   const hn::Rebind<std::uint8_t, FloatTag> u8;
   const float largest = largest_size(from, count);
-  const float steps = largest > 0 ? 127.0f / largest : 0.0f;
+  const float inverse = 127.0f / largest;
+  const float steps = inverse <= std::numeric_limits<float>::max() ? inverse : 0.0f;
   // Among floats from 2^23 on, neighbours differ by 1: adding one rounds, and leaves the code in the lowest
   // byte.
   const float shift = 12582912.0f + 128.0f;
+  const auto codes = [&](FloatVector x) HWY_ATTR {
+    const auto code = hn::MulAdd(x, hn::Set(d, steps), hn::Set(d, shift));
+    return hn::U8FromU32(hn::And(hn::BitCast(u32, code), hn::Set(u32, 255)));
+  };
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   std::int64_t i = 0;
-  for (; i + lanes <= count; i += lanes) {
-    const auto code = hn::MulAdd(hn::LoadU(d, from + i), hn::Set(d, steps), hn::Set(d, shift));
-    hn::StoreU(hn::U8FromU32(hn::And(hn::BitCast(u32, code), hn::Set(u32, 255))), u8, to + i);
+  for (; i + lanes <= count; i += lanes) hn::StoreU(codes(hn::LoadU(d, from + i)), u8, to + i);
+  if (i < count) {
+    const PartOfVector part{static_cast<std::size_t>(count - i)};
+    std::uint8_t rest[hn::MaxLanes(d)];
+    hn::StoreU(codes(part.load(from + i)), u8, rest);
+    std::memcpy(to + i, rest, part.count);
   }
-  for (; i < count; ++i) to[i] = static_cast<std::uint8_t>(128 + std::lrint(from[i] * steps));
   return largest / 127.0f + 0.0f * largest;
 }
 
@@ -171,6 +180,12 @@ GroupRows rows_of(const NarrowProduct& product) {
   return {product.first_row(), product.row_bytes()};
 }
 
+float wrapping_sum(float a, float b) { return a + b; }
+/// Sums of codes wrap around; what is left after `excess` has been subtracted fits.
+std::int32_t wrapping_sum(std::int32_t a, std::int32_t b) {
+  return static_cast<std::int32_t>(static_cast<std::uint32_t>(a) + static_cast<std::uint32_t>(b));
+}
+
 template <WeightType type, class Rows>
 void take_sums(View<GroupSum<type>> to, bool add, const NarrowProduct& product, const Rows& rows) {
   multiply_group_tiles<type>(
@@ -182,7 +197,7 @@ void take_sums(View<GroupSum<type>> to, bool add, const NarrowProduct& product, 
       [&](const auto* sums, std::int64_t begin, std::int64_t end, std::int64_t j, std::int64_t n) HWY_ATTR {
         for (std::int64_t i = begin; i < end; ++i, sums += NarrowLayout::columns) {
           GroupSum<type>* HWY_RESTRICT row = to.at(i, j);
-          for (std::int64_t k = 0; k < n; ++k) row[k] = add ? row[k] + sums[k] : sums[k];
+          for (std::int64_t k = 0; k < n; ++k) row[k] = add ? wrapping_sum(row[k], sums[k]) : sums[k];
         }
       });
 }

@@ -15,7 +15,8 @@
 namespace linnet::kernels {
 namespace {
 
-/// Terms of a sum of products of codes, 127 · 128 at most, that 32 bits hold.
+/// Terms of a sum of products of codes, at most 127 · 127 each, that 32 bits hold, and of what is subtracted
+/// from it, 128 times a sum of codes. Before that sums may wrap around.
 constexpr std::int64_t most_int8_inputs = std::numeric_limits<std::int32_t>::max() / (127 * 128);
 
 const NarrowLayout& checked(const NarrowLayout& layout) {

@@ -6,8 +6,8 @@
 namespace linnet::kernels {
 
 /// Layer normalisation (Ba et al. 2016): y = (x − mean) / √(variance + epsilon) · gain + bias over the last
-/// dimension of x [rows, d]; y may be bf16. `stats` [rows, 2] receives mean and 1/√(variance + epsilon); it
-/// may be empty.
+/// dimension of x [rows, d]; y may be bf16, or x's memory. `stats` [rows, 2] receives mean and 1/√(variance +
+/// epsilon); it may be empty.
 void layer_norm_forward(Context& context, FloatView y, View<float> stats, View<const float> x,
                         View<const float> gain, View<const float> bias, float epsilon);
 
@@ -18,8 +18,8 @@ void layer_norm_backward(Context& context, View<float> dx, View<float> dgain, Vi
                          View<const float> gain, bool add);
 
 /// Normalisation by the root mean square (Zhang and Sennrich 2019, equation 4): y = x / √(mean of x² +
-/// epsilon) · gain over the last dimension of x [rows, d]; y may be bf16. The first column of `stats` [rows,
-/// 1 or more] receives 1/√(mean of x² + epsilon); `stats` may be empty.
+/// epsilon) · gain over the last dimension of x [rows, d]; y may be bf16, or x's memory. The first column of
+/// `stats` [rows, 1 or more] receives 1/√(mean of x² + epsilon); `stats` may be empty.
 void rms_norm_forward(Context& context, FloatView y, View<float> stats, View<const float> x,
                       View<const float> gain, float epsilon);
 

@@ -109,8 +109,7 @@ void pack_any(bf16* panels, std::int64_t padded, ConstFloatView b, std::int64_t 
   pack<false>(panels, padded, b.as<const float>(), begin, sums);
 }
 
-/// to[j · to_stride + i] = from[i · from_stride + j], i < rows and j < count. Rows of `from` begin at
-/// multiples of 16 bytes.
+/// to[j · to_stride + i] = from[i · from_stride + j], i < rows and j < count.
 HWY_INLINE void transpose_words(std::uint32_t* to, std::int64_t to_stride, const std::uint32_t* from,
                                 std::int64_t from_stride, std::int64_t rows, std::int64_t count) {
   const std::int64_t columns = count / 4 * 4;

@@ -139,11 +139,6 @@ HWY_EXPORT(pack_rows_both);
 HWY_EXPORT(multiply_floats);
 HWY_EXPORT(multiply_pairs);
 
-/// Whether all rows begin at multiples of 16 bytes.
-bool rows_aligned(const float* rows, std::int64_t stride) {
-  return stride % 4 == 0 && reinterpret_cast<std::uintptr_t>(rows) % 16 == 0;
-}
-
 void pack_panel(float* to, std::int64_t rows, std::int64_t padded_rows, std::int64_t n, const float* b,
                 std::int64_t k_stride, std::int64_t n_stride) {
   constexpr std::int64_t width = PanelLayout::columns;
@@ -154,7 +149,7 @@ void pack_panel(float* to, std::int64_t rows, std::int64_t padded_rows, std::int
       std::memcpy(to + k * width, b + k * k_stride, static_cast<std::size_t>(n) * sizeof(float));
     return;
   }
-  if (n == width && k_stride == 1 && rows % 4 == 0 && rows_aligned(b, n_stride))
+  if (n == width && k_stride == 1 && rows % 4 == 0)
     return HWY_DYNAMIC_DISPATCH(pack_rows)(to, b, n_stride, rows);
   // A cache line of the source at a time, whose 16 floats go to 16 lines that stay in the first cache.
   for (std::int64_t block = 0; block < rows; block += 16) {
@@ -182,8 +177,7 @@ bool packs_both(View<const float> w) {
   // Two megabytes: a few such matrices are more than the second cache holds.
   constexpr std::int64_t least = std::int64_t{1} << 19;
   constexpr std::int64_t width = PanelLayout::columns;
-  return w.extent(0) * w.extent(1) >= least && w.extent(0) % width == 0 && w.extent(1) % width == 0 &&
-         rows_aligned(w.data(), w.stride(0));
+  return w.extent(0) * w.extent(1) >= least && w.extent(0) % width == 0 && w.extent(1) % width == 0;
 }
 
 void pack_both_panels(Context& context, float* transposed, float* straight, View<const float> w) {

@@ -119,7 +119,7 @@ template <class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
 HWY_INLINE V fast_softplus(D d, V x) {
   namespace hn = hwy::HWY_NAMESPACE;
   const V rest = fast_log1p01(d, fast_exp(d, hn::Neg(hn::Abs(x))));
-  // x comes second: x86's maximum returns its second argument when one is NaN; so does rest.
+  // x comes second: x86's maximum returns its second argument when one is NaN. Elsewhere `rest` is NaN too.
   return hn::Add(hn::Max(hn::Zero(d), x), rest);
 }
 

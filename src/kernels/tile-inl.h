@@ -1,7 +1,8 @@
 // The tile at the heart of our own dense products: R rows by 64 columns over at most one slice of the inner
-// dimension, all sums in registers, every one of them a sequence of fused multiply-adds in the order of the
-// inner index. That order is the definition of a product here: oneDNN's AVX-512 kernels round the same way,
-// and so a row's bits depend neither on the rows beside it nor on which of the two computed it.
+// dimension, all sums in registers, every one of them a sequence of multiply-adds, fused where the
+// instruction set fuses them, in the order of the inner index. That order is the definition of a product
+// here: oneDNN's AVX-512 kernels round the same way, and so a row's bits depend neither on the rows beside it
+// nor on which of the two computed it.
 
 #if defined(LINNET_KERNELS_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LINNET_KERNELS_TILE_INL_H_

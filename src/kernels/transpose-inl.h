@@ -15,8 +15,7 @@ HWY_BEFORE_NAMESPACE();
 namespace linnet::kernels::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// to [columns, ldt] from [rows, ldf] transposed: `rows` is rounded up to vectors of d, `columns` to 4. Rows
-/// of `from` begin at multiples of 16 bytes.
+/// to [columns, ldt] from [rows, ldf] transposed: `rows` is rounded up to vectors of d, `columns` to 4.
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE void transpose_tile(D d, T* HWY_RESTRICT to, std::size_t ldt, const T* HWY_RESTRICT from,
                                std::size_t ldf, std::size_t rows, std::size_t columns) {

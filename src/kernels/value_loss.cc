@@ -36,15 +36,6 @@ double digamma(double x) {
          y * (1.0 / 12 - y * (1.0 / 120 - y * (1.0 / 252 - y * (1.0 / 240 - y / 132))));
 }
 
-/// log Γ(x) for x > 0, which unlike std::lgamma writes no global variable.
-double log_gamma(double x) {
-  double shift = 0;
-  for (; x < 8; ++x) shift += std::log(x);
-  const double y = 1 / (x * x);
-  return (x - 0.5) * std::log(x) - x + half_log_two_pi - shift +
-         (1.0 / 12 - y * (1.0 / 360 - y * (1.0 / 1260 - y / 1680))) / x;
-}
-
 Term student_t(double error, double log_scale, double log_freedom) {
   const double s = std::clamp<double>(log_scale, least_log_scale, most_log_scale);
   const double f = std::clamp<double>(log_freedom, least_log_freedom, most_log_freedom);
@@ -61,6 +52,14 @@ Term student_t(double error, double log_scale, double log_freedom) {
 }
 
 }  // namespace
+
+double log_gamma(double x) {
+  double shift = 0;
+  for (; x < 8; ++x) shift += std::log(x);
+  const double y = 1 / (x * x);
+  return (x - 0.5) * std::log(x) - x + half_log_two_pi - shift +
+         (1.0 / 12 - y * (1.0 / 360 - y * (1.0 / 1260 - y / 1680))) / x;
+}
 
 std::int64_t value_parameters(ValueDistribution distribution) {
   return distribution == ValueDistribution::squared_error ? 1

@@ -347,6 +347,7 @@ void accumulate_weight_gradient(Context& context, View<float> dw, View<float> db
   const std::int64_t rows = dy.extent(0), outputs = dy.extent(1), inputs = x.extent(1);
   assert(x.extent(0) == rows && dw.extent(0) == outputs && dw.extent(1) == inputs);
   assert(type != WeightType::int8);
+  if (rows == 0) return;
   const bool rounded = dy.dtype() == DType::bf16 || x.dtype() == DType::bf16;
   assert(!rounded || (type == WeightType::bf16 && dw.stride(0) == inputs));
   if (rounded ||

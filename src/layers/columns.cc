@@ -28,10 +28,11 @@ void Columns::set(std::span<float> parameters, std::span<const double> mean,
     if (to.size() != static_cast<std::int64_t>(values.size()))
       fail<UsageError>("columns", "expected statistics of {} columns, got {}", to.size(), values.size());
     for (std::int64_t i = 0; i < to.size(); ++i) {
-      const double value = values[static_cast<std::size_t>(i)];
+      const auto value = static_cast<float>(values[static_cast<std::size_t>(i)]);
       if (!std::isfinite(value) || (positive && value < 0))
-        fail<UsageError>("columns", "expected finite statistics, got {} for column {}", value, i);
-      to(i) = positive && value == 0 ? 1 : static_cast<float>(value);
+        fail<UsageError>("columns", "expected statistics that floats hold, got {} for column {}",
+                         values[static_cast<std::size_t>(i)], i);
+      to(i) = positive && value == 0 ? 1 : value;
     }
   };
   write(mean_, mean, false);

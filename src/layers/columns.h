@@ -32,8 +32,8 @@ class Columns {
   void pack(const ParameterValues& parameters);
 
   /// Writes means and deviations [columns], and those of the targets [targets], to their places in the
-  /// buffer. A deviation of 0 becomes 1. Throws UsageError for other sizes and for numbers that are not
-  /// finite.
+  /// buffer. A deviation that is 0 as a float becomes 1. Throws UsageError for other sizes and for numbers
+  /// that are not finite as floats.
   void set(std::span<float> parameters, std::span<const double> mean, std::span<const double> deviation,
            std::span<const double> target_mean, std::span<const double> target_deviation) const;
 

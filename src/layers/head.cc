@@ -13,7 +13,6 @@ namespace linnet {
 namespace {
 
 constexpr double initial_deviation = 0.02;
-constexpr float least_log_scale = -7.0f;  // as in kernels::logistic_mixture_loss
 
 /// Index drawn with the probabilities softmax(logits [count]): the part of [0, 1) that u falls into.
 std::int64_t pick(Context& context, const float* logits, std::int64_t count, float u,
@@ -75,7 +74,7 @@ class LogisticMixtureHead final : public OutputHead {
     const float* row = parameters.data();
     const std::int64_t k = pick(context, row, components, u1, workspace);
     const float mean = row[components + k];
-    const float deviation = std::exp(std::max(row[2 * components + k], least_log_scale));
+    const float deviation = std::exp(std::max(row[2 * components + k], kernels::least_mixture_log_scale));
     // A logistic variable is mean + s · logit(u); its value's bin is the nearest of the levels on [−1, 1].
     const float x = mean + deviation * (std::log(u2) - std::log1p(-u2));
     const float top = static_cast<float>(vocabulary() - 1);

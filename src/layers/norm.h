@@ -18,7 +18,8 @@ class Norm {
   /// Takes the parameters of the buffer, whose memory must stay.
   void pack(const ParameterValues& parameters);
 
-  /// y [rows, width], f32 or bf16, from x; `stats` [rows, 2] receives what `backward` needs and may be empty.
+  /// y [rows, width], f32 or bf16, from x, whose memory it may be; `stats` [rows, 2] receives what `backward`
+  /// needs and may be empty.
   void forward(Context& context, FloatView y, View<float> stats, View<const float> x) const;
 
   /// dx is assigned, or added to where `add`; gradients of gain and bias are added.

@@ -7,6 +7,7 @@
 
 #include "attention/state_scan.h"
 #include "base/workspace.h"
+#include "kernels/elementwise.h"
 #include "kernels/rotary.h"
 #include "layers/shapes.h"
 
@@ -166,15 +167,6 @@ AttentionInputs SelfAttention::inputs(ConstFloatView qkv, const Saved& saved, co
           .value_projection = value_projection_values_};
 }
 
-namespace {
-
-/// to += from, dense and of one size.
-void add(View<float> to, View<const float> from) {
-  for (std::int64_t i = 0; i < to.size(); ++i) to.data()[i] += from.data()[i];
-}
-
-}  // namespace
-
 void SelfAttention::forward(Context& context, View<float> y, ConstFloatView x, View<const float> residual,
                             Saved& saved, const SequencePart& part, std::span<const std::int64_t> key_lengths,
                             std::span<const std::int32_t> positions) const {
@@ -298,6 +290,9 @@ void SelfAttention::backward(Context& context, View<float> dx, View<const float>
                        by_heads(dattended, parts_.heads), inputs(qkv, saved, initial),
                        by_heads(attended, parts_.heads), normaliser);
   if (key_projection_) {
+    const auto add = [&](View<float> to, View<const float> from) {
+      kernels::add(context, to.reshape({to.size()}), to.reshape({to.size()}), from.reshape({from.size()}));
+    };
     add(key_projection_->of(gradients), dkey_projection);
     add(value_projection_->of(gradients), dvalue_projection);
   }

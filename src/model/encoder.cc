@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "layers/shapes.h"
 #include "model/config.h"
 #include "model/network.h"
 
@@ -14,11 +15,6 @@ View<float> cube(Tensor& tensor, const Encoder::Source& source, std::int64_t wid
 }
 View<const float> cube(const Tensor& tensor, const Encoder::Source& source, std::int64_t width) {
   return {tensor.span<float>().data(), {source.batch, source.length, width}};
-}
-
-template <class T>
-View<T> flat(View<T> x) {
-  return x.reshape({x.extent(0) * x.extent(1), x.extent(2)});
 }
 
 }  // namespace
@@ -85,8 +81,8 @@ View<const float> Encoder::forward(Context& context, const Source& source, Saved
   const View<float> last = stream(blocks_.size());
   if (!final_norm_) return last;
   const View<float> normed = cube(saved.normed, source, width_);
-  final_norm_->forward(context, flat(normed),
-                       saved.stats.view<float>().slice(0, 0, source.batch * source.length), flat(last));
+  final_norm_->forward(context, rows(normed),
+                       saved.stats.view<float>().slice(0, 0, source.batch * source.length), rows(last));
   return normed;
 }
 
@@ -95,7 +91,7 @@ void Encoder::backward(Context& context, View<float> d, const Source& source, co
                        const GradientsComplete& complete) const {
   const auto stream = [&](std::size_t i) { return cube(saved.streams[i], source, width_); };
   if (final_norm_)
-    final_norm_->backward(context, flat(d), flat(d), flat(stream(blocks_.size())),
+    final_norm_->backward(context, rows(d), rows(d), rows(stream(blocks_.size())),
                           saved.stats.view<float>().slice(0, 0, source.batch * source.length), gradients,
                           false);
   for (std::size_t i = blocks_.size(); i-- > 0;) {
@@ -106,11 +102,11 @@ void Encoder::backward(Context& context, View<float> d, const Source& source, co
   if (complete) complete(0);
 }
 
-void Encoder::apply(Context& context, View<float> rows, const Source& source,
+void Encoder::apply(Context& context, View<float> x, const Source& source,
                     SelfAttention::Saved& saved) const {
-  embedding_.forward(context, rows, source.ids, 0);
-  for (const Block& block : blocks_) block.apply(context, rows, saved, {}, source.key_lengths);
-  if (final_norm_) final_norm_->forward(context, flat(rows), {}, flat(rows));
+  embedding_.forward(context, x, source.ids, 0);
+  for (const Block& block : blocks_) block.apply(context, x, saved, {}, source.key_lengths);
+  if (final_norm_) final_norm_->forward(context, rows(x), {}, rows(x));
 }
 
 }  // namespace linnet

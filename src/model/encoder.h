@@ -55,8 +55,8 @@ class Encoder {
                 const Dropout& dropout, std::span<float> gradients,
                 const GradientsComplete& complete = {}) const;
 
-  /// Writes the rows [batch, length, width]; nothing is kept for a backward. `saved` is only memory.
-  void apply(Context& context, View<float> rows, const Source& source, SelfAttention::Saved& saved) const;
+  /// Writes x, the rows [batch, length, width]; nothing is kept for a backward. `saved` is only memory.
+  void apply(Context& context, View<float> x, const Source& source, SelfAttention::Saved& saved) const;
 
   const std::vector<Block>& blocks() const { return blocks_; }
 

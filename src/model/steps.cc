@@ -59,7 +59,7 @@ View<const float> hidden_rows(Context& context, Transformer& transformer, const 
 double log_density(double number, double mean, double scale, double freedom) {
   const double z = (number - mean) / scale;
   if (std::isinf(freedom)) return -0.5 * (std::log(2 * std::numbers::pi) + z * z) - std::log(scale);
-  return std::lgamma((freedom + 1) / 2) - std::lgamma(freedom / 2) -
+  return kernels::log_gamma((freedom + 1) / 2) - kernels::log_gamma(freedom / 2) -
          0.5 * std::log(freedom * std::numbers::pi) - std::log(scale) -
          0.5 * (freedom + 1) * std::log1p(z * z / freedom);
 }

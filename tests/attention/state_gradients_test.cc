@@ -257,6 +257,13 @@ TEST(StateGradients, AnEmptyStateHasAGradient) {
   Continued loud(favor(), test::causal_case(), 0, 70, {}, 101);
   loud.run();
   for (const float number : loud.d_initial.span<float>()) EXPECT_EQ(number, 0);
+  // Whatever its memory holds.
+  Continued other(favor(), test::causal_case(), 0, 70, {}, 101);
+  std::vector<float> memory(static_cast<std::size_t>(batch * other.attention->state_floats(shape, 0)));
+  other.initial = other.attention->make_state(batch, shape, 0, memory);
+  std::ranges::fill(memory, 0.0f);
+  other.run();
+  for (const float number : other.d_initial.span<float>()) EXPECT_EQ(number, 0);
 }
 
 /// A call behind a state against the reference of the whole sequence, in which the tokens of the state are

@@ -419,6 +419,20 @@ TEST(WeightGradient, IsTheSameWithoutABias) {
   }
 }
 
+TEST(WeightGradient, OfNoRowsAddsNothing) {
+  for (const DType type : {DType::f32, DType::bf16}) {
+    const Tensor dy(type, {0, 300}), x(type, {0, 200});
+    Tensor dw = normal({300, 200}, 1), db = normal({300}, 2), same = dw.clone(), same_db = db.clone();
+    const auto rows_of = [&](const Tensor& rows) {
+      return type == DType::f32 ? ConstFloatView(rows.view<float>()) : ConstFloatView(rows.view<bf16>());
+    };
+    accumulate_weight_gradient(any_context(), dw.view<float>(), db.view<float>(), rows_of(dy), rows_of(x),
+                               WeightType::bf16);
+    EXPECT_TRUE(same_bits(dw.span<float>(), same.span<float>()));
+    EXPECT_TRUE(same_bits(db.span<float>(), same_db.span<float>()));
+  }
+}
+
 /// dw += dyᵀ x in bf16 with its error against the product of the rounded numbers, or of the numbers where
 /// nothing is rounded.
 struct Bf16Gradient {

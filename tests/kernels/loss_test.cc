@@ -211,6 +211,23 @@ TEST(LogisticMixtureLoss, IsFiniteFarAwayAndFlatBelowTheClamp) {
   });
 }
 
+// A component so wide that floats do not hold the inverse of its scale weighs nothing.
+TEST(LogisticMixtureLoss, IsFiniteBesideAComponentWithoutEnd) {
+  for_every_target([] {
+    Tensor parameters = Tensor::of<float>({1, 6}), nll = Tensor::of<float>({1}),
+           gradient = Tensor::of<float>({1, 6});
+    parameters.view<float>()(0, 4) = 90;
+    parameters.view<float>()(0, 5) = -2;
+    const std::vector<std::int32_t> targets = {100};
+    logistic_mixture_loss(any_context(), nll.span<float>(), gradient.view<float>(), parameters.view<float>(),
+                          targets, 256, 1);
+    EXPECT_TRUE(std::isfinite(nll.span<float>()[0]));
+    for (const float number : gradient.span<float>()) EXPECT_TRUE(std::isfinite(number));
+    EXPECT_EQ(gradient.view<float>()(0, 4), 0);
+    EXPECT_NE(gradient.view<float>()(0, 5), 0);
+  });
+}
+
 TEST(LogisticMixtureLoss, KeepsNaNInItsRowAndDoesNotDependOnThreads) {
   const auto targets = some_targets(1000, 256);
   Tensor parameters = mixture_parameters(1000, 10, targets, 256);

@@ -154,6 +154,42 @@ TEST(NarrowMultiply, IntegerRowsDoNotDependOnTheirCompany) {
   }
 }
 
+// The product of these two numbers, rounded to a float first, would be rounded to another code.
+TEST(NarrowMultiply, ACodeDoesNotDependOnItsPlaceInTheRow) {
+  constexpr std::int64_t inputs = 24;
+  Tensor w = Tensor::of<float>({2, inputs}), a = Tensor::of<float>({1, inputs}),
+         c = Tensor::of<float>({1, 2});
+  w.view<float>()(0, 3) = w.view<float>()(1, 20) = 1;
+  a.view<float>()(0, 0) = 1;
+  a.view<float>()(0, 3) = a.view<float>()(0, 20) = 12681990 * 0x1p-30f;
+  PackedMatrix packed(inputs, 2, WeightType::int8);
+  packed.pack_transposed(any_context(), w.view<float>());
+  multiply(any_context(), c.view<float>(), a.view<float>(), packed);
+  EXPECT_EQ(c.view<float>()(0, 0), c.view<float>()(0, 1));
+}
+
+TEST(NarrowMultiply, RowsWhoseLargestNumberHasNoInverseAreZeros) {
+  Tensor w = normal({33, 20}, 1), a = Tensor::of<float>({1, 20}), c = Tensor::of<float>({1, 33});
+  std::ranges::fill(a.span<float>(), 1e-38f);
+  PackedMatrix packed(20, 33, WeightType::int8);
+  packed.pack_transposed(any_context(), w.view<float>());
+  multiply(any_context(), c.view<float>(), a.view<float>(), packed);
+  for (const float number : c.span<float>()) EXPECT_EQ(number, 0);
+}
+
+// Codes are multiplied with 128 more than they stand for, so that sums wrap around.
+TEST(NarrowMultiply, LongSumsOfLargeCodesAreExact) {
+  constexpr std::int64_t inputs = 100'000;
+  Tensor w = Tensor::of<float>({65, inputs}), a = Tensor::of<float>({5, inputs}),
+         c = Tensor::of<float>({5, 65});
+  std::ranges::fill(w.span<float>(), 1.0f);
+  std::ranges::fill(a.span<float>(), 1.0f);
+  PackedMatrix packed(inputs, 65, WeightType::int8);
+  packed.pack_transposed(any_context(), w.view<float>());
+  multiply(any_context(), c.view<float>(), a.view<float>(), packed);
+  for (const float number : c.span<float>()) EXPECT_NEAR(number, inputs, 1e-6 * inputs);
+}
+
 TEST(NarrowMultiply, SmallRowsAndZerosKeepTheirScale) {
   for (const float scale : {0.0f, 1e-30f, 1e30f}) {
     Tensor w = normal({33, 20}, 1), a = normal({3, 20}, 2);

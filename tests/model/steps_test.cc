@@ -522,6 +522,26 @@ TEST(Steps, ColumnsAreBroughtToTheScaleOfTheTrainingDataAndBack) {
   EXPECT_EQ(std::vector<float>(z.begin(), z.begin() + 3), (std::vector<float>{16, -2, 14}));
 }
 
+TEST(Steps, StatisticsOfColumnsAreCheckedAsTheFloatsThatTheyBecome) {
+  ParameterTable table;
+  const Columns columns(table, "columns", {1, 1, false});
+  Tensor values = Tensor::of<float>({table.size()});
+  const auto set = [&](double mean, double deviation) {
+    columns.set(values.span<float>(), std::vector<double>{mean}, std::vector<double>{deviation},
+                std::vector<double>{0}, std::vector<double>{1});
+  };
+  EXPECT_THROW(set(1e300, 1), UsageError);
+  EXPECT_THROW(set(0, 1e300), UsageError);
+  EXPECT_THROW(set(0, -1), UsageError);
+  set(0, 1e-50);
+  Columns packed = columns;
+  packed.pack(values.span<float>());
+  const std::vector<float> input = {3};
+  std::vector<float> z(1);
+  packed.normalise(View<float>(z.data(), {1, 1}), View<const float>(input.data(), {1, 1}));
+  EXPECT_EQ(z[0], 3);
+}
+
 TEST(Steps, InputsAreCountedFromTheLastNumbersOfTheRowBefore) {
   // Rows of two steps of two series.
   ParameterTable table;

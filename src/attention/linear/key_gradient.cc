@@ -123,7 +123,11 @@ class KeySweep : public BackwardSweep<KeySweep> {
         continue;
       }
       float scale = 1;
-      if (scaled()) scale = exp_of(call_.initial->scale(block_.batch, h) + pieces_[i].sum_scale());
+      // What an empty state would weigh is nothing, whatever its memory holds.
+      if (scaled())
+        scale = call_.continues(block_.batch)
+                    ? exp_of(call_.initial->scale(block_.batch, h) + pieces_[i].sum_scale())
+                    : 0;
       for (std::size_t f = 0; f < features_; ++f)
         copy_row(sums + f * columns_, state + f * ldm_, columns_, scale);
       copy_row(z, state + width_ * ldm_, features_, scale);
@@ -165,7 +169,10 @@ class KeySweep : public BackwardSweep<KeySweep> {
     const Finish finish = {nullptr, direct && to.stream};
     if (triangle) {
       weigh_keys(rows);
-      if (decay() != nullptr) fade_key_weights(rows);
+      if (decay() != nullptr) {
+        if (gradient_call_.decay_sums != nullptr) add_decay_of_pairs(rows);
+        decay()->fade(weights_, chunk_, rows);
+      }
       for_each_panel(MultiplyWithTriangle<true>{out, ldo, k, ldf_, state, ldm_, weights_, chunk_, g_, ldv_,
                                                 rows, key_depth, &ahead_, finish},
                      width);
@@ -200,8 +207,8 @@ class KeySweep : public BackwardSweep<KeySweep> {
     return transposed;
   }
 
-  /// γ^(i − j) on the weights of keys, and what the pairs of the diagonal add to γ's gradient.
-  void fade_key_weights(std::size_t rows) {
+  /// What the pairs of the diagonal add to γ's gradient.
+  void add_decay_of_pairs(std::size_t rows) {
     double sum = 0;
     for (std::size_t i = 0; i < rows; ++i) {
       float of_row = 0;
@@ -209,8 +216,7 @@ class KeySweep : public BackwardSweep<KeySweep> {
         of_row += static_cast<float>(i - j) * (value_weights_[i * chunk_ + j] * weights_[i * chunk_ + j]);
       sum += of_row;
     }
-    if (gradient_call_.decay_sums != nullptr) gradient_call_.decay_sum(true, block_.batch, head()) += sum;
-    decay()->fade(weights_, chunk_, rows);
+    gradient_call_.decay_sum(true, block_.batch, head()) += sum;
   }
 
   const FloatView &grad_key_, &grad_value_;

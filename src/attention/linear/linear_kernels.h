@@ -11,8 +11,8 @@ namespace linnet {
 /// floats hold is used up there. A denominator that small is not positive.
 inline constexpr double kMostScale = 75;
 
-/// Denominators of at most this much count as 0 if they are not negative, and have no inverse that floats
-/// hold.
+/// Denominators of at most this much count as 0 if they are not negative: the smallest normal number, or
+/// e^−kMostScale with log-scales.
 inline float least_denominator(bool scaled) {
   return scaled ? static_cast<float>(std::exp(-kMostScale)) : std::numeric_limits<float>::min();
 }

@@ -9,8 +9,6 @@
 namespace linnet {
 namespace {
 
-constexpr std::int64_t most_buckets = 1 << 16;
-
 /// Tokens sorted by bucket, cut into chunks: each sees those of its bucket in its chunk and the one before.
 double pairs_of(const AttentionOptions& options, const Mask& mask, std::int64_t length) {
   const LshOptions& lsh = options.lsh;
@@ -39,7 +37,7 @@ AttentionCost cost_of(const AttentionOptions& options, const CostSizes& sizes, d
 void add_keys(Settings& settings, AttentionConfig& config) {
   settings.add("attention.buckets", config.lsh.buckets,
                "lsh: buckets of a hash, 1 or an even number; 0 is about model.length / attention.chunk", 0,
-               most_buckets);
+               lsh::kMostBuckets);
   settings.add("attention.chunk", config.lsh.chunk,
                "lsh: tokens per chunk; a chunk attends to itself and to the one before", 1, 1 << 16);
   settings.add("attention.rounds", config.lsh.rounds, "lsh: rounds of hashing", 1, 64);
@@ -62,7 +60,7 @@ void configure(AttentionOptions& options, const AttentionConfig& config, const L
   options.lsh = config.lsh;
   options.lsh.seed = static_cast<std::uint64_t>(config.seed);
   // A sequence keeps its hashes however long the batch around it is.
-  options.lsh.buckets = std::min(lsh::bucket_count(options.lsh, layer.sequence.length), most_buckets);
+  options.lsh.buckets = std::min(lsh::bucket_count(options.lsh, layer.sequence.length), lsh::kMostBuckets);
 }
 
 }  // namespace

@@ -103,13 +103,13 @@ HWY_EXPORT(rotate_of);
 HWY_EXPORT(pick_of);
 HWY_EXPORT(inverse_norms_of);
 
-constexpr std::int64_t kMostBuckets = 32;
+constexpr std::int64_t kMostOfAFactor = 32;
 
-/// Even numbers whose product is `buckets`, each at most kMostBuckets where that can be.
+/// Even numbers whose product is `buckets`, each at most kMostOfAFactor where that can be.
 std::vector<std::int64_t> factors_of(std::int64_t buckets) {
   std::vector<std::int64_t> factors;
-  while (buckets > kMostBuckets) {
-    std::int64_t factor = kMostBuckets;
+  while (buckets > kMostOfAFactor) {
+    std::int64_t factor = kMostOfAFactor;
     while (factor > 0 && (buckets % factor != 0 || buckets / factor % 2 != 0)) factor -= 2;
     if (factor == 0) break;
     factors.push_back(factor);

@@ -11,6 +11,9 @@ namespace linnet::lsh {
 /// Tokens that are hashed together, a lane a token.
 inline constexpr std::size_t kTokens = 64;
 
+/// Of a round.
+inline constexpr std::int64_t kMostBuckets = 1 << 16;
+
 /// Buckets of a round for inputs of `length` tokens: those of the options, or the default.
 std::int64_t bucket_count(const LshOptions& options, std::int64_t length);
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "attention/lsh/hash.h"
 #include "attention/lsh/plan.h"
 #include "attention/lsh/unit_rows.h"
 #include "attention/score_scale.h"
@@ -31,7 +32,6 @@ using lsh::Plan;
 using softmax::KeyRange;
 
 constexpr const char* kOperation = "lsh attention";
-constexpr std::int64_t kMostBuckets = 1 << 16;
 constexpr std::int64_t kMostRounds = 64;
 
 /// f32 tensors of one call.
@@ -419,9 +419,9 @@ void LshAttention::backward(Context& context, const AttentionGradients& gradient
 
 std::unique_ptr<Attention> make_lsh_attention(const AttentionOptions& options) {
   const LshOptions& lsh = options.lsh;
-  if (lsh.buckets < 0 || lsh.buckets > kMostBuckets || (lsh.buckets > 1 && lsh.buckets % 2 != 0))
+  if (lsh.buckets < 0 || lsh.buckets > lsh::kMostBuckets || (lsh.buckets > 1 && lsh.buckets % 2 != 0))
     fail<UsageError>(kOperation, "expected 1 or an even number of buckets up to {} (0 chooses one), got {}",
-                     kMostBuckets, lsh.buckets);
+                     lsh::kMostBuckets, lsh.buckets);
   if (lsh.chunk < 1) fail<UsageError>(kOperation, "expected chunks of at least 1 token, got {}", lsh.chunk);
   if (lsh.rounds < 1 || lsh.rounds > kMostRounds)
     fail<UsageError>(kOperation, "expected 1 to {} rounds, got {}", kMostRounds, lsh.rounds);

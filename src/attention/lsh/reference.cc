@@ -11,12 +11,6 @@ namespace {
 
 constexpr const char* kOperation = "lsh attention reference";
 
-double dot(const double* x, const double* y, std::int64_t count) {
-  double sum = 0;
-  for (std::int64_t i = 0; i < count; ++i) sum += x[i] * y[i];
-  return sum;
-}
-
 /// Buckets and chunks of every token, quadratic: a token's place is the number of those that come before it.
 class Meetings {
  public:

@@ -156,7 +156,7 @@ HWY_INLINE std::size_t fetches_of(const Walk& walk, const Sight& sight) {
       1, keys / kBlockRows * (walk.head_dim / steps) + walk.value_dim / kBlockRows * (keys / steps)));
 }
 
-/// One panel of queries takes in the tile's keys, of which there are `keys`.
+/// One panel of queries takes in the tile's keys.
 void attend(const Walk& walk, std::int64_t panel, const Sight& sight, FiniteRows& finite_values,
             Ahead& ahead) {
   float* out = walk.out + panel * walk.value_rows * kPanel;

@@ -10,12 +10,6 @@ namespace {
 
 constexpr const char* kOperation = "softmax attention reference";
 
-double dot(const double* x, const double* y, std::int64_t count) {
-  double sum = 0;
-  for (std::int64_t i = 0; i < count; ++i) sum += x[i] * y[i];
-  return sum;
-}
-
 /// softmax_j(scale · q_i·k_j) over the keys that the query sees.
 std::vector<double> probabilities(double scale, const ReferenceInputs& inputs, const AttentionSizes& sizes,
                                   std::int64_t b, std::int64_t i, std::int64_t h) {

@@ -71,9 +71,8 @@ HWY_INLINE void collect_vector(float* HWY_RESTRICT sum, float* HWY_RESTRICT rest
   hn::Store(next, d, sum);
 }
 
-/// A factor whose rounding to f32 would count, as it does where it is multiplied in again and again: it is
-/// high
-/// + low.
+/// A factor, high + low, whose rounding to f32 would count, as it does where it is multiplied in again and
+/// again.
 struct Fade {
   float high = 1.0f, low = 0.0f;
 };
