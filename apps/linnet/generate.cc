@@ -151,6 +151,9 @@ void write_text(const std::shared_ptr<const Model>& model, const Arguments& argu
 
 /// Sequences of a model of several fields.
 void draw_pieces(const std::shared_ptr<const Model>& model, const Arguments& arguments, Communicator& ranks) {
+  if (arguments.labels.size() > 1)
+    fail<UsageError>("generate", "expected one --label for sequences of several fields, got {}",
+                     arguments.labels.size());
   refuse(arguments,
          {"--prompt", "--prompt-file", "--complete", "--columns", "--states", "--save-states", "--streams",
           "--no-cache"},
@@ -266,7 +269,9 @@ void add_generate(Command& program, Communicator& ranks) {
       "PNG file for pictures (default: samples/generated.png of the run), or file for text (default: "
       "standard output); several fields: a .safetensors, .mid or .png file; what follows a series or "
       "a sound: a .csv or .wav file");
-  add("--label", arguments->labels, "classes to draw in turn, 3,1,4; default: all")
+  add("--label", arguments->labels,
+      "classes to draw in turn, 3,1,4; default: all for pictures, 0 for others; sequences of several "
+      "fields take one")
       .delimiter(',')
       .check(whole(0));
   const Option prompt =

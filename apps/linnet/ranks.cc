@@ -50,13 +50,6 @@ int complain(const Complaint& about) {
   return about.status;
 }
 
-void broadcast(Communicator& ranks, std::string& text) {
-  std::uint64_t size = text.size();
-  ranks.broadcast(std::as_writable_bytes(std::span(&size, 1)), 0);
-  text.resize(size);
-  ranks.broadcast(std::as_writable_bytes(std::span(text)), 0);
-}
-
 }  // namespace
 
 int run_on_ranks(const std::function<void(Communicator&)>& program) {

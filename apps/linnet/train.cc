@@ -83,7 +83,7 @@ constexpr std::int64_t sample_text = 400;
 /// The samples of one step: a grid of pictures or a text.
 void draw(const fs::path& folder, std::int64_t step, const std::shared_ptr<const Model>& model, int threads) {
   const ModelConfig& config = model->config();
-  fs::create_directories(folder / "samples");
+  create_folders(folder / "samples");
   if (config.image_height > 0) {
     const auto examples =
         draw_examples(model, {.count = sample_pictures, .session = {.threads = threads}}, nullptr);
@@ -276,9 +276,6 @@ void run(const Arguments& arguments, Communicator& ranks) {
   const bool resume = !arguments.resume.empty();
   RunRecord record = resume ? resumed_record(arguments) : new_record(arguments);
   RunConfig& config = record.config;
-  if (config.data.kind == "digits")
-    require_memory("the digits",
-                   1.1 * static_cast<double>(config.data.examples * config.data.size * config.data.size));
   Progress progress(first);
   progress.hint(fmt::format("reading {} data", config.data.kind));
   const Datasets data = open_datasets(config.data);
@@ -287,7 +284,7 @@ void run(const Arguments& arguments, Communicator& ranks) {
   if (resume) check_fingerprint(record, fingerprint);
   record.data = fingerprint;
   config.fit_to_data(*data.training);
-  config.check_memory(true);
+  config.check_memory(true, ranks.size());
 
   const fs::path folder = resume ? arguments.resume : arguments.out;
   Display display(progress, config, data.training->size());

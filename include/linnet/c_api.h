@@ -85,6 +85,9 @@ LINNET_API linnet_status linnet_model_first_input(const linnet_model* model, int
 LINNET_API linnet_status linnet_model_score(const linnet_model* model, int32_t threads, const int32_t* tokens,
                                             size_t count, int64_t label, float* log_probabilities);
 
+/* Sessions are for models of one token per step without an encoder: models of several fields, of real numbers
+ * and with an encoder need the C++ interface. */
+
 /* How a session keeps its streams; NULL stands for the defaults. */
 typedef struct {
   size_t size;      /* sizeof(linnet_session_options) */
@@ -118,7 +121,7 @@ LINNET_API linnet_status linnet_prefill(linnet_session* session, int64_t stream,
 LINNET_API linnet_status linnet_observe(linnet_session* session, const int32_t* tokens,
                                         const int64_t* streams, size_t count);
 
-/* Logits, or probabilities, of the stream's next token; `count` is the model's vocabulary. The stream does
+/* Logits, or probabilities, of the stream's next token; `count` is linnet_model_vocabulary. The stream does
  * not move. */
 LINNET_API linnet_status linnet_logits(linnet_session* session, int64_t stream, float* logits, size_t count);
 LINNET_API linnet_status linnet_probabilities(linnet_session* session, int64_t stream, float* probabilities,

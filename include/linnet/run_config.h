@@ -51,9 +51,9 @@ struct LINNET_API RunConfig {
   /// open. Throws UsageError for a model that is not valid then.
   void fit_to_data(const Dataset& dataset);
 
-  /// Throws Error where training, or generation alone, needs more memory than the machine has free. After
-  /// fitting.
-  void check_memory(bool for_training) const;
+  /// Throws Error where training on one of `ranks` processes, or generation alone, needs more memory than the
+  /// machine has free. After fitting.
+  void check_memory(bool for_training, std::int64_t ranks = 1) const;
 };
 
 /// "digits", "copy", a folder, a file or several files (DataOptions), put into `data`. Files are of the kind
@@ -63,7 +63,8 @@ struct LINNET_API RunConfig {
 /// MNIST's. Throws UsageError for anything else.
 LINNET_API void set_source(DataOptions& data, const std::string& source);
 
-/// The data of `source` in the form that a model takes: its length, its picture size and its levels. `kind`
+/// The data of `source` in the form that a model takes: its length, its picture size and its levels. Text is
+/// read as bytes: DataOptions::tokenizer is to be set for a model that has one. `kind`
 /// is the kind of data; empty takes what `set_source` says, with CIFAR-10 for MNIST where the model has three
 /// channels. Throws UsageError where tokens of that kind cannot be the model's.
 LINNET_API DataOptions data_for_model(const ModelConfig& model, const std::string& source,

@@ -25,7 +25,7 @@ enum class OptimiserKind { adamw, radam };
 /// certain update.
 enum class Schedule { constant, cosine, step };
 
-/// How a model is trained. The keys are those of `linnet train --help`, training.*.
+/// How a model is trained. The keys are training.* of `linnet train --options`.
 struct TrainingOptions {
   std::int64_t steps = 1000;    ///< number of updates
   std::int64_t batch = 16;      ///< examples per pass of `train`

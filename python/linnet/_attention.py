@@ -270,7 +270,7 @@ class Attention:
         sizes = {name: whole("state", name, value) for name, value in sizes.items()}
         for name, value in sizes.items():
             if value < (0 if name == "capacity" else 1):
-                raise _core.UsageError(f"[state] expected {name} of at least 1, got {value}")
+                raise _core.UsageError(f"[state] expected {name} of at least {0 if name == 'capacity' else 1}, got {value}")
         core = self._core_of(sizes["head_dim"])
         return State(core.make_state(**sizes), core, self)
 

@@ -100,6 +100,17 @@ def configuration(config, settings: Mapping | None = None) -> dict:
     return tables
 
 
+def check_described(operation: str, tables: Mapping) -> None:
+    """Refuses a configuration that leaves to data what no data decide where a model is made without them."""
+    model = tables.get("model", {})
+    if "length" not in model:
+        raise _core.UsageError(f"[{operation}] expected model.length, since no data decide it here, got none")
+    if not {"vocabulary", "fields", "columns"} & set(model):
+        raise _core.UsageError(
+            f"[{operation}] expected model.vocabulary, model.fields or model.columns, since no data decide them here, got none"
+        )
+
+
 def json_of(tables: Mapping) -> str:
     """What the C++ module reads. Numbers of NumPy become Python's."""
 

@@ -122,7 +122,8 @@ class Dataset:
         Parameters
         ----------
         source : path
-            A folder of MNIST's, CIFAR-10's or PNG files, a file of text, FASTA or tokens, or "digits" or "copy".
+            A folder of MNIST's, CIFAR-10's or PNG files, a file of text, FASTA, tokens, numbers (CSV) or sound, or "digits", "copy"
+            or "reverse". Texts of a model with a tokenizer are read by the program alone.
         model : linnet.Model
             Decides length, picture size and levels.
         kind : str
@@ -293,8 +294,8 @@ def _from_arrays(tokens, labels, lengths, vocabulary, classes, image, values=Non
     )
 
 
-def dataset_of(operation: str, data) -> Dataset:
-    """A data set: itself, or one of an array of tokens or of (tokens, labels)."""
+def dataset_of(operation: str, data, *, or_path: bool = False) -> Dataset:
+    """A data set: itself, or one of an array of tokens or of (tokens, labels). `or_path`: the caller takes paths itself."""
     if isinstance(data, Dataset):
         return data
     if isinstance(data, tuple) and len(data) == 2:
@@ -303,6 +304,5 @@ def dataset_of(operation: str, data) -> Dataset:
         return Dataset(values=data)
     if isinstance(data, (np.ndarray, list)):
         return Dataset(data)
-    raise _core.ArgumentTypeError(
-        f"[{operation}] expected a linnet.Dataset, an array of tokens, (tokens, labels) or a path, got {type(data).__name__}"
-    )
+    kinds = "an array of tokens, (tokens, labels) or a path" if or_path else "an array of tokens or (tokens, labels)"
+    raise _core.ArgumentTypeError(f"[{operation}] expected a linnet.Dataset, {kinds}, got {type(data).__name__}")

@@ -9,7 +9,7 @@ import numpy as np
 
 from . import _core
 from ._arguments import context_of, folder_of, integers_of, seed_of, whole
-from ._configuration import configuration, json_of, model_tables
+from ._configuration import check_described, configuration, json_of, model_tables
 from ._session import Session
 
 _BYTES = 256
@@ -429,11 +429,14 @@ def random_model(config, seed: int = 0, settings: Mapping | None = None) -> Mode
     Parameters
     ----------
     config : mapping, path or name
-        As in `linnet.configuration`; model.length, model.vocabulary and so on must be given.
+        As in `linnet.configuration`, with what data would decide: model.length and one of model.vocabulary, model.fields and
+        model.columns are required, and classes and picture size are those that it names. A shipped configuration
+        leaves them out.
     seed : int
     settings : mapping, optional
     """
     tables = configuration(config, settings)
+    check_described("random_model", tables)
     own = {name: tables[name] for name in ("model", "attention", "image") if name in tables}
     return Model(_core.Model.random(json_of(own), seed_of("random_model", seed)))
 

@@ -121,11 +121,12 @@ class Session:
         self._core.observe(integers_of("observe", "tokens", tokens, np.int32).reshape(-1), chosen)
 
     def logits(self, stream: int = 0) -> np.ndarray:
-        """Logits [vocabulary], float32, of the stream's next token. The stream does not move."""
+        """Logits [vocabulary], float32, of the stream's next token; of several fields those of the first one. The stream does not
+        move."""
         return self._core.logits(whole("logits", "stream", stream))
 
     def probabilities(self, stream: int = 0) -> np.ndarray:
-        """The same as probabilities, with temperature 1 and without top-k and top-p."""
+        """The same as probabilities, of the same shape, with temperature 1 and without top-k and top-p."""
         return self._core.probabilities(whole("probabilities", "stream", stream))
 
     def save(self, stream: int = 0) -> bytes:

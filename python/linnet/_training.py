@@ -10,7 +10,7 @@ import numpy as np
 
 from . import _core
 from ._arguments import context_for_callbacks, folder_of, integers_of, threads_of, whole
-from ._configuration import configuration, json_of, model_tables
+from ._configuration import check_described, configuration, json_of, model_tables
 from ._dataset import Dataset, dataset_of
 from ._model import Model, load
 
@@ -108,7 +108,7 @@ def _data_of(tables, data, validation):
         source = "" if data is None else folder_of("train", data)
         training, held_out = _core.Dataset.open_for_run(json_of(tables), source)
         return training, held_out if validation is None else dataset_of("train", validation)._core
-    training = dataset_of("train", data)._core
+    training = dataset_of("train", data, or_path=True)._core
     return training, training if validation is None else dataset_of("train", validation)._core
 
 
@@ -136,8 +136,9 @@ def train(
         The training examples. An array is one of tokens, [examples, steps] or [examples, steps, fields] of whole numbers, or of
         real numbers, [examples, steps, columns] of a floating type. A path names files as ``linnet train --data`` takes them; without data the configuration names
         them.
-    validation : the same, optional
-        The examples of evaluations. Without them those of the files; arrays are evaluated on the training examples.
+    validation : linnet.Dataset, array or (tokens, labels), optional
+        The examples of evaluations. Without them those of the files, for which `settings` may name others
+        (``"data.validation"``); arrays are evaluated on the training examples.
     settings : mapping, optional
         Values in place of those of `config`: ``{"training.steps": 200}``.
     callbacks : mapping or object, optional
@@ -237,7 +238,7 @@ def evaluate(
     if isinstance(data, (str, os.PathLike)):
         held_out = Dataset.open(data, model, kind)[1]
     else:
-        held_out = dataset_of("evaluate", data)
+        held_out = dataset_of("evaluate", data, or_path=True)
     examples, batch = whole("evaluate", "examples", examples), whole("evaluate", "batch", batch)
     with context_for_callbacks(context) as own:  # for functions that handle signals
         return _core.evaluate(own, core, held_out._core, examples, batch, bool(accuracy))
@@ -249,7 +250,7 @@ class Trainer:
     Parameters
     ----------
     config : mapping, path or str
-        As in `linnet.train`; model.length and model.vocabulary must be given.
+        As in `linnet.random_model`.
     settings : mapping, optional
     initial : linnet.Model, optional
         The model to start from.
@@ -258,8 +259,9 @@ class Trainer:
     """
 
     def __init__(self, config, *, settings: Mapping | None = None, initial: Model | None = None, threads: int = 0):
-        text = json_of(configuration(config, settings))
-        self._core = _core.Trainer(text, threads_of("trainer", threads), _model_of("trainer", initial))
+        tables = configuration(config, settings)
+        check_described("trainer", tables)
+        self._core = _core.Trainer(json_of(tables), threads_of("trainer", threads), _model_of("trainer", initial))
 
     @property
     def config(self) -> dict:

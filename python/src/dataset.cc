@@ -166,14 +166,23 @@ nb::tuple open_for_run(const std::string& config, const std::string& source) {
   return open(run.data);
 }
 
+/// The tokenizer of a model belongs to the program: its texts are not read as bytes here.
+DataOptions options_for(const ModelObject& model, const std::string& source, const std::string& kind) {
+  DataOptions options = data_for_model(model.model->config(), source, kind);
+  if (options.kind == "text" && !model.model->assets().tokenizer.empty())
+    refuse("dataset", "tokens for a model with a tokenizer, through which linnet evaluate reads texts",
+           "a text");
+  return options;
+}
+
 nb::tuple open_for_model(const ModelObject& model, const std::string& source, const std::string& kind) {
-  return open(data_for_model(model.model->config(), source, kind));
+  return open(options_for(model, source, kind));
 }
 
 /// One part of the files of a model; "test" takes all of them.
 DatasetObject open_split(const ModelObject& model, const std::string& source, const std::string& kind,
                          const std::string& split) {
-  DataOptions options = data_for_model(model.model->config(), source, kind);
+  DataOptions options = options_for(model, source, kind);
   if (split == "test") options.test = std::exchange(options.path, "");
   const nb::gil_scoped_release released;
   return {open_dataset(options, split == "test"         ? Split::test

@@ -351,6 +351,15 @@ TRAINING = {
     "pixels' shape": (lambda: linnet.Dataset.images(np.zeros((2, 4), np.uint8)), "pixels [examples, height, width]"),
     "levels": (lambda: linnet.Dataset.images(np.zeros((2, 4, 6), np.uint8), levels=1), "levels in 2 ... 256, got 1"),
     "a text's length": (lambda: linnet.Dataset.text("abc", 9), "the bytes of the text, got 9"),
+    "a model without its length": (lambda: linnet.random_model("digits"), "expected model.length, since no data decide it"),
+    "a model without its tokens": (
+        lambda: linnet.Trainer("digits", settings={"model.length": 8}),
+        "expected model.vocabulary, model.fields or model.columns",
+    ),
+    "evaluating on a path as validation": (
+        lambda: linnet.train(tiny(), TOKENS, validation="book.txt"),
+        "an array of tokens or (tokens, labels), got str",
+    ),
     "evaluating nothing": (lambda: linnet.evaluate(None, TOKENS), "a linnet.Model, got None"),
     "evaluating other data": (
         lambda: linnet.evaluate(linnet.random_model(tiny()), TOKENS[:, :3]),

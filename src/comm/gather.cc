@@ -10,6 +10,13 @@ Share share_of(const Communicator& ranks, std::int64_t count) {
   return {begin_of(ranks.rank()), begin_of(ranks.rank() + 1)};
 }
 
+void broadcast(Communicator& ranks, std::string& text, int root) {
+  auto size = static_cast<std::int64_t>(text.size());
+  ranks.broadcast(std::as_writable_bytes(std::span(&size, 1)), root);
+  text.resize(static_cast<std::size_t>(size));
+  ranks.broadcast(std::as_writable_bytes(std::span(text)), root);
+}
+
 std::vector<std::byte> gather_bytes(Communicator& ranks, std::span<const std::byte> mine) {
   const std::uint64_t size = mine.size();
   std::vector<std::uint64_t> sizes(static_cast<std::size_t>(ranks.size()));

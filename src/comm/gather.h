@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -20,6 +21,9 @@ struct Share {
 /// The part of this rank when `count` things are shared out evenly, in the order of ranks. No rank has more
 /// than rank 0, so that a single thing is its.
 Share share_of(const Communicator& ranks, std::int64_t count);
+
+/// Gives all ranks the text of rank `root`.
+void broadcast(Communicator& ranks, std::string& text, int root = 0);
 
 /// On rank 0 the bytes of all ranks one after another, in the order of ranks; nothing on other ranks. Like
 /// the functions of a communicator, all ranks call it; sizes may differ.

@@ -8,6 +8,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/fail.h"
+
 namespace linnet {
 
 /// All bytes of a file. Throws Error naming the file and the reason; also where there are more than
@@ -57,6 +59,16 @@ void append_line(const std::filesystem::path& path, std::string_view line);
 /// Creates a folder and those above it, where they are missing, and flushes their names to the disk. Throws
 /// Error naming the folder and the reason.
 void create_folders(const std::filesystem::path& path);
+
+/// body(), which looks at folders; what the system says against it becomes an Error.
+template <class Body>
+auto look_at_folders(const char* operation, const Body& body) {
+  try {
+    return body();
+  } catch (const std::filesystem::filesystem_error& error) {
+    fail(operation, "cannot read {}: {}", error.path1().string(), error.code().message());
+  }
+}
 
 /// Whether this is the name of something that `write_file_atomically` or `AtomicFolder` was writing: only a
 /// program that was killed leaves it behind.

@@ -173,15 +173,17 @@ Json read_whole_state(const fs::path& folder) {
 
 /// Throws Error where writing a checkpoint would delete other files.
 void check_replaceable(const fs::path& folder) {
-  if (!fs::is_directory(folder)) return;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
-    const fs::path name = entry.path().filename();
-    constexpr std::array names = {config_file, weights_file, moments_file,
-                                  state_file,  labels_file,  tokenizer_file};
-    if (std::ranges::find(names, name) == names.end())
-      fail("checkpoint", "expected {} to be a new or empty folder or a checkpoint, got one with {}",
-           folder.string(), name.string());
-  }
+  look_at_folders("checkpoint", [&] {
+    if (!fs::is_directory(folder)) return;
+    for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+      const fs::path name = entry.path().filename();
+      constexpr std::array names = {config_file, weights_file, moments_file,
+                                    state_file,  labels_file,  tokenizer_file};
+      if (std::ranges::find(names, name) == names.end())
+        fail("checkpoint", "expected {} to be a new or empty folder or a checkpoint, got one with {}",
+             folder.string(), name.string());
+    }
+  });
 }
 
 }  // namespace
@@ -246,14 +248,16 @@ TrainingProgress read_checkpoint(const fs::path& folder, const ModelConfig& conf
 
 std::vector<std::int64_t> Checkpoints::steps() const {
   std::vector<std::int64_t> steps;
-  if (!fs::is_directory(folder_)) return steps;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder_)) {
-    const std::string name = entry.path().filename().string();
-    std::int64_t step = 0;
-    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), step);
-    if (error == std::errc() && end == name.data() + name.size() && entry.is_directory())
-      steps.push_back(step);
-  }
+  look_at_folders("checkpoint", [&] {
+    if (!fs::is_directory(folder_)) return;
+    for (const fs::directory_entry& entry : fs::directory_iterator(folder_)) {
+      const std::string name = entry.path().filename().string();
+      std::int64_t step = 0;
+      const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), step);
+      if (error == std::errc() && end == name.data() + name.size() && entry.is_directory())
+        steps.push_back(step);
+    }
+  });
   std::sort(steps.begin(), steps.end());
   return steps;
 }

@@ -75,14 +75,10 @@ ClusterCost cluster_cost(const RunConfig& config, const ExchangeSizes& sizes, co
                   cost.bytes_sent / cluster.bandwidth;
   cost.hidden = std::min(summed / cluster.bandwidth, times.backward / parts);
 
-  RunConfig of_rank = config;
-  of_rank.training.accumulate = cost.passes_per_rank;
-  const MemoryNeeds needs = memory_needs(of_rank, true);
-  const double sums_of_others = GradientSum::bytes(sizes.gradient, cost.passes, static_cast<int>(groups)) -
-                                GradientSum::bytes(sizes.gradient, cost.passes_per_rank, 1) +
-                                sizes.gradient * share(stretches);
-  cost.memory =
-      needs.parameters + needs.tokens / parts + sums_of_others + (sizes.states + sizes.state_gradients);
+  RunConfig divided = config;
+  divided.training.accumulate = cost.passes;
+  divided.training.sequence_ranks = stretches;
+  cost.memory = memory_needs(divided, true, ranks).total() + (sizes.states + sizes.state_gradients);
 
   const double alone =
       static_cast<double>(configured) * tokens_per_pass / times.of(static_cast<double>(configured));

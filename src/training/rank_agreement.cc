@@ -6,6 +6,7 @@
 #include <span>
 
 #include "base/fail.h"
+#include "comm/gather.h"
 #include "io/digest.h"
 #include "io/json.h"
 #include "linnet/dataset.h"
@@ -26,10 +27,7 @@ std::string text_of(const std::vector<Shared>& things) {
 }
 
 std::string of_rank(Communicator& ranks, std::string own, int rank) {
-  auto size = static_cast<std::int64_t>(own.size());
-  ranks.broadcast(std::as_writable_bytes(std::span(&size, 1)), rank);
-  own.resize(static_cast<std::size_t>(size));
-  ranks.broadcast(std::as_writable_bytes(std::span(own)), rank);
+  broadcast(ranks, own, rank);
   return own;
 }
 

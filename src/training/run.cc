@@ -198,11 +198,14 @@ class Run {
   }
 
   void require_new_folder() const {
-    if (!fs::exists(folder_)) return;
     const auto taken = [](const fs::directory_entry& entry) {
       return entry.path().filename() != RunLock::file_name && !is_temporary(entry.path());
     };
-    if (!fs::is_directory(folder_) || std::any_of(fs::directory_iterator(folder_), {}, taken))
+    const bool is_new = look_at_folders("train", [&] {
+      return !fs::exists(folder_) ||
+             (fs::is_directory(folder_) && std::none_of(fs::directory_iterator(folder_), {}, taken));
+    });
+    if (!is_new)
       fail("train", "expected {} to be a new or empty folder, got one that exists; --resume continues a run",
            folder_.string());
   }

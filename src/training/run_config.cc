@@ -187,7 +187,7 @@ void RunConfig::fit_to_data(const Dataset& dataset) {
   model.check();
 }
 
-MemoryNeeds memory_needs(const RunConfig& config, bool for_training) {
+MemoryNeeds memory_needs(const RunConfig& config, bool for_training, std::int64_t ranks) {
   const auto& [model, data, training] = config;
   const double width = static_cast<double>(model.width), outputs = static_cast<double>(head_outputs(model));
   const double tables =
@@ -217,21 +217,27 @@ MemoryNeeds memory_needs(const RunConfig& config, bool for_training) {
                          2 * packed_bytes(ParameterTable(model.weights, training.precision).product_type())
                    : sizeof(float) * parameters + packed_bytes(model.weights);
   if (for_training) {
-    needs.parameters += GradientSum::bytes(sizeof(float) * parameters, training.accumulate, 1);
-    const double tokens = static_cast<double>(training.batch) * static_cast<double>(model.length);
+    const std::int64_t stretches = training.sequence_ranks,
+                       groups = std::max<std::int64_t>(1, ranks / stretches);
+    const double gradient = sizeof(float) * parameters, parts = static_cast<double>(stretches);
+    needs.parameters += GradientSum::bytes(gradient, training.accumulate, static_cast<int>(groups)) +
+                        gradient * (parts - 1) / parts;
+    const std::int64_t length = model.length / stretches,
+                       passes = (training.accumulate + groups - 1) / groups;
+    const double tokens = static_cast<double>(training.batch) * static_cast<double>(length);
     const double per_step =
         static_cast<double>(model.input_fields() + std::ssize(sizes) + model.columns + model.target_count()) +
         static_cast<double>(model.source_length) / static_cast<double>(model.length);
-    const double inputs_and_targets = per_step * static_cast<double>(training.accumulate);
+    const double inputs_and_targets = per_step * static_cast<double>(passes);
     needs.tokens = sizeof(float) * (tokens * inputs_and_targets +
-                                    SegmentedTransformer::floats(model, training.batch, model.length,
+                                    SegmentedTransformer::floats(model, training.batch, length,
                                                                  bounds_of(training), training.precision));
   }
   return needs;
 }
 
-void RunConfig::check_memory(bool for_training) const {
-  require_memory("the configuration", memory_needs(*this, for_training).total());
+void RunConfig::check_memory(bool for_training, std::int64_t ranks) const {
+  require_memory("the configuration", memory_needs(*this, for_training, ranks).total());
 }
 
 void set_source(DataOptions& data, const std::string& source) {

@@ -92,6 +92,8 @@ Trainer::Impl::Impl(Context& context, const ModelConfig& config, const TrainingO
 
 StepReport Trainer::Impl::step(const Batch& batch) {
   const auto start = std::chrono::steady_clock::now();
+  if (steps() >= most_steps)
+    fail<UsageError>(operation, "expected at most {} updates, got one more", most_steps);
   check_batch(operation, config_, batch);
   if (options_.sequence_ranks > 1 && (batch.length != config_.length || !batch.positions.empty()))
     fail<UsageError>("training.sequence_ranks",

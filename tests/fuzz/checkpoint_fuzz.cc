@@ -86,11 +86,11 @@ void answer(std::string_view input) {
   start().trainer.restore(folder);
   try {
     start().step();
-    start().trainer.save(folder);
   } catch (const Error&) {
-    // A loss that is not finite, as of weights of 1e38.
+    // A loss that is not finite, as of weights of 1e38, or the last update that there may be.
   }
-  start().trainer.restore(folder);
+  start().trainer.save(folder);
+  read_again([&] { start().trainer.restore(folder); });
 }
 
 std::vector<std::string> seeds() {

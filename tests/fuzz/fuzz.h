@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "io/options.h"
+#include "linnet/error.h"
 
 // A fuzz target is a program of fuzz.cc and NAME_fuzz.cc, which defines the first three functions.
 namespace linnet::fuzz {
@@ -26,6 +27,16 @@ std::vector<std::string> words();
 
 /// Reports a finding that no sanitizer sees, and ends the process.
 [[noreturn]] void report(const std::string& finding);
+
+/// body(), which reads what Linnet has written: that it is refused is a finding too.
+template <class Body>
+auto read_again(const Body& body) {
+  try {
+    return body();
+  } catch (const Error& error) {
+    report(std::string("expected what was written to be read, got: ") + error.what());
+  }
+}
 
 /// An empty folder in memory, the same at every call; what it had in it is gone.
 const std::filesystem::path& empty_folder();

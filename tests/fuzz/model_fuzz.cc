@@ -73,7 +73,7 @@ void answer(std::string_view input) {
   Context context(1);
   const auto random = Model::random(config, choice);
   random->save(folder);
-  const auto model = Model::load(folder);
+  const auto model = read_again([&] { return Model::load(folder); });
   const std::int64_t length = std::min<std::int64_t>(config.length, 1 + choice % 37), batch = 2;
   const std::vector<std::int32_t> tokens = tokens_of(config, batch * length, choice);
   const Tensor logits = model->forward(context, tokens, batch, length);

@@ -20,7 +20,7 @@ void answer(std::string_view input) {
   const Json after = options.to_json();
   RunRecord copy;
   Options other = copy.options();
-  other.load_json(after, "settings");
+  read_again([&] { other.load_json(after, "settings"); });
   if (other.to_json() != after) report("expected options from JSON to be those that were written");
   try {
     record.config.model.check();

@@ -145,12 +145,26 @@ TEST(ClusterCost, GroupsOfSequenceRanksShareThePasses) {
   EXPECT_DOUBLE_EQ(cost.work, 2 * 1.2 / 4 + 0.05);
 }
 
-TEST(ClusterCost, StretchesTakeTheirShareOfTheActivations) {
-  const RunConfig config = paper_mnist();
-  const MemoryNeeds needs = memory_needs(config, true);
+// What a run checks before it begins, and what the cost model states.
+TEST(ClusterCost, RanksTakeTheirShareOfTheMemory) {
+  RunConfig config = paper_mnist();
+  const MemoryNeeds alone = memory_needs(config, true);
   const ExchangeSizes sizes = exchange_sizes(config, 4);
+  config.training.sequence_ranks = 4;
+  const MemoryNeeds stretch = memory_needs(config, true, 4);
+  EXPECT_NEAR(stretch.tokens, alone.tokens / 4, 0.01 * alone.tokens);
+  EXPECT_NEAR(stretch.parameters, alone.parameters + sizes.gradient * 3 / 4, 0.01 * sizes.gradient);
   EXPECT_DOUBLE_EQ(cost_of(config, {.ranks = 4, .sequence_ranks = 4, .bandwidth = gigabit}).memory,
-                   needs.parameters + needs.tokens / 4 + sizes.gradient * 3 / 4 + 2 * sizes.states);
+                   stretch.total() + 2 * sizes.states);
+
+  config.training.sequence_ranks = 1;
+  config.training.accumulate = 64;
+  const MemoryNeeds one = memory_needs(config, true), each = memory_needs(config, true, 64);
+  EXPECT_NEAR(each.tokens, alone.tokens, 1);
+  EXPECT_GT(one.tokens, alone.tokens);
+  // A stack of partial sums, which ranks that compute one pass each do not have.
+  EXPECT_LT(each.parameters, alone.parameters + 2 * sizes.gradient);
+  EXPECT_GT(one.parameters, alone.parameters + 5 * sizes.gradient);
 }
 
 TEST(ClusterCost, RefusesWhatCannotBeDivided) {

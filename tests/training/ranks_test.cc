@@ -1,14 +1,13 @@
 // Ranks that train together, as threads of this process: the same bits as one rank alone, one sentence where
 // something is wrong.
+#include "support/ranks.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
 #include <bit>
-#include <mutex>
-#include <thread>
 
-#include "comm/local.h"
 #include "support/runs.h"
 #include "training/gradient_sum.h"
 
@@ -20,27 +19,6 @@ using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-/// The sentences of the ranks that are to print one, where not all have ended well.
-using Sentences = std::vector<std::string>;
-
-Sentences on_ranks(int count, const std::function<void(Communicator&)>& work) {
-  const auto ranks = local_ranks(count);
-  Sentences sentences;
-  std::mutex mutex;
-  std::vector<std::thread> threads;
-  for (const auto& rank : ranks)
-    threads.emplace_back([&, own = rank.get()] {
-      try {
-        work(*own);
-      } catch (const std::exception& error) {
-        const std::lock_guard lock(mutex);
-        if (own->fail(error.what())) sentences.emplace_back(error.what());
-      }
-    });
-  for (std::thread& thread : threads) thread.join();
-  return sentences;
-}
-
 struct Task {
   ModelConfig config;
   TrainingOptions options = {};
@@ -48,8 +26,8 @@ struct Task {
   const Dataset* validation = &validation_set();
 };
 
-Sentences train_ranks(const Task& task, const fs::path& folder, int count, int threads = 1,
-                      bool resume = false, std::int64_t stop_after = 0) {
+std::vector<std::string> train_ranks(const Task& task, const fs::path& folder, int count, int threads = 1,
+                                     bool resume = false, std::int64_t stop_after = 0) {
   return on_ranks(count, [&](Communicator& rank) {
     Context context(threads);
     const TrainingCallbacks callbacks = stop_after > 0 ? stopping_after(stop_after) : TrainingCallbacks{};
@@ -180,7 +158,7 @@ TEST(Ranks, AreRefusedWhereTheyDifferNamingTheRank) {
   const Counting other(17, 6, 5, 0, true);
   const auto sentences = [&](const std::function<void(Task&)>& change) {
     Folder folder;
-    const Sentences found = on_ranks(3, [&](Communicator& rank) {
+    const std::vector<std::string> found = on_ranks(3, [&](Communicator& rank) {
       Task task = task_of(4);
       if (rank.rank() == 2) change(task);
       Context context(1);
@@ -242,7 +220,7 @@ TEST(Ranks, EndWithOneSentenceWhereALossIsNotFinite) {
                                                                (folder / "checkpoints" / "0").string()))));
 }
 
-TEST(Ranks, EndWhereOneOfThemFailsDuringAnUpdate) {
+TEST(Ranks, EndWhereOneOfThemFailsBetweenUpdates) {
   const Task task = task_of(4);
   for (int rank = 0; rank < 3; ++rank) {
     Folder folder;
@@ -267,6 +245,22 @@ float node(const std::vector<float>& passes, std::size_t first, std::size_t size
   const std::size_t half = size / 2;
   const float left = node(passes, first, half);
   return first + half < passes.size() ? left + node(passes, first + half, half) : left;
+}
+
+// The others wait for its partial sums, or have sent theirs.
+TEST(GradientSum, EndsOnAllRanksWhereAPassFailsOnOne) {
+  for (int failing = 0; failing < 3; ++failing) {
+    const auto sentences = on_ranks(3, [&](Communicator& rank) {
+      Context context(1);
+      std::vector<float> gradients(20000);
+      GradientSum sum(rank, gradients, 6);
+      sum.run(context, [&](std::int64_t, std::span<float>, const GradientsComplete& complete) {
+        if (complete) complete(10000);
+        if (complete && rank.rank() == failing) throw Error("a pass without memory");
+      });
+    });
+    EXPECT_THAT(sentences, ElementsAre(HasSubstr("a pass without memory"))) << failing;
+  }
 }
 
 TEST(GradientSum, AddsInTheTreeOverAllPasses) {

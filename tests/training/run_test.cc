@@ -17,7 +17,9 @@ namespace linnet {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::AllOf;
 using testing::HasSubstr;
+using testing::StartsWith;
 using testing::UnorderedElementsAre;
 
 std::vector<double> numbers(const std::vector<Json>& metrics, const char* key) {
@@ -25,6 +27,15 @@ std::vector<double> numbers(const std::vector<Json>& metrics, const char* key) {
   for (const Json& line : metrics)
     if (line.contains(key)) found.push_back(line[key].get<double>());
   return found;
+}
+
+// The system refuses to look at a name of more than 255 bytes.
+TEST(Run, AFolderThatCannotBeLookedAtIsAnErrorWithASentence) {
+  Folder folder;
+  const fs::path name = folder / std::string(300, 'x');
+  for (const bool resume : {false, true})
+    EXPECT_THAT(error_of<Error>([&] { run(name, trained_config(), tiny_options(), resume); }),
+                AllOf(StartsWith("["), HasSubstr(name.string())));
 }
 
 TEST(Run, IsWholeBeforeItsFirstUpdate) {

@@ -3,9 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <thread>
-
-#include "comm/local.h"
+#include "support/ranks.h"
 #include "support/runs.h"
 #include "training/trainer.h"
 
@@ -40,20 +38,10 @@ TrainingOptions options_of(std::int64_t sequence_ranks) {
 /// What the ranks fail with, or nothing.
 std::string train_on(int count, const ModelConfig& config, const TrainingOptions& options,
                      const std::filesystem::path& folder) {
-  const auto ranks = local_ranks(count);
-  std::vector<std::string> errors(ranks.size());
-  std::vector<std::thread> threads;
-  for (std::size_t r = 0; r < ranks.size(); ++r)
-    threads.emplace_back([&, r] {
-      try {
-        Context context(1);
-        train(context, config, options, long_set(), long_set(), folder, false, {}, nullptr, nullptr,
-              ranks[r].get());
-      } catch (const Error& error) {
-        if (ranks[r]->fail(error.what())) errors[r] = error.what();
-      }
-    });
-  for (std::thread& thread : threads) thread.join();
+  const std::vector<std::string> errors = on_ranks(count, [&](Communicator& rank) {
+    Context context(1);
+    train(context, config, options, long_set(), long_set(), folder, false, {}, nullptr, nullptr, &rank);
+  });
   std::string all;
   for (const std::string& error : errors) all += error;
   return all;

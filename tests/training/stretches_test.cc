@@ -5,11 +5,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <thread>
 
-#include "comm/local.h"
 #include "model/segments.h"
 #include "support/pass_example.h"
+#include "support/ranks.h"
 
 namespace linnet {
 namespace {
@@ -27,27 +26,24 @@ PassResult whole_result(const PassExample& example) {
 /// The sums over `size` ranks, each a thread, whose stretches end at the given steps.
 PassResult result_of_ranks(const PassExample& example, const std::vector<std::int64_t>& ends,
                            bool recompute) {
-  const auto ranks = local_ranks(static_cast<int>(ends.size()));
   std::vector<PassResult> results(ends.size());
-  std::vector<std::thread> threads;
-  for (std::size_t r = 0; r < ends.size(); ++r)
-    threads.emplace_back([&, r] {
-      Context context(1);
-      const std::int64_t first = r == 0 ? 0 : ends[r - 1];
-      RankStretches stretches(*ranks[r]);
-      SegmentedTransformer transformer(example.network, example.batch, ends[r] - first,
-                                       {.recompute = recompute});
-      PassPiece piece;
-      results[r].gradients.resize(static_cast<std::size_t>(example.network.table().size()));
-      // The second time with states that have been used.
-      for (int time = 0; time < 2; ++time) {
-        std::ranges::fill(results[r].gradients, 0.0f);
-        results[r].nats =
-            transformer.accumulate(context, piece.of(example.pass(), first, ends[r] - first), 0.25f, {},
-                                   results[r].gradients, {.position = first, .exchange = &stretches});
-      }
-    });
-  for (std::thread& thread : threads) thread.join();
+  with_ranks(static_cast<int>(ends.size()), [&](Communicator& rank) {
+    const auto r = static_cast<std::size_t>(rank.rank());
+    Context context(1);
+    const std::int64_t first = r == 0 ? 0 : ends[r - 1];
+    RankStretches stretches(rank);
+    SegmentedTransformer transformer(example.network, example.batch, ends[r] - first,
+                                     {.recompute = recompute});
+    PassPiece piece;
+    results[r].gradients.resize(static_cast<std::size_t>(example.network.table().size()));
+    // The second time with states that have been used.
+    for (int time = 0; time < 2; ++time) {
+      std::ranges::fill(results[r].gradients, 0.0f);
+      results[r].nats =
+          transformer.accumulate(context, piece.of(example.pass(), first, ends[r] - first), 0.25f, {},
+                                 results[r].gradients, {.position = first, .exchange = &stretches});
+    }
+  });
   PassResult sum = results.front();
   for (std::size_t r = 1; r < results.size(); ++r) {
     sum.nats += results[r].nats;

@@ -153,6 +153,8 @@ def mask_of(operation, q, k, mask, *, prefix=None, window=None, intervals=None, 
         left, right = (whole(operation, "a width of the window", number) for number in pair)
         parts = {"kind": "window", "left": left, "right": 0 if mask == "causal" else right}
     elif intervals is not None:
+        if mask == "causal":
+            refuse(operation, "no mask beside intervals, which say by themselves what a query sees", "'causal'")
         parts = {"kind": "intervals", "bounds": _interval_bounds(operation, intervals, q.shape[1])}
     else:
         parts = {"kind": mask or "full"}

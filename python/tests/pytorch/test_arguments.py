@@ -33,6 +33,7 @@ MASKS = [
     {"prefix": [1, 2, 3]},
     {"prefix": []},
     {"intervals": 5},
+    {"mask": "causal", "intervals": ([0] * N, [3] * N)},
     {"intervals": ([0] * N,)},
     {"intervals": ([0] * N, [3] * (N - 1))},
     {"intervals": ([0] * N, [3] * N, [1])},
