@@ -136,7 +136,8 @@ void add_forecast(Command& program) {
   command.add_option("model", arguments->model, "folder of a model or of a run").required();
   command.add_option("--data", arguments->data,
                      "CSV file whose last rows are continued; default: that of the run");
-  command.add_option("--steps", arguments->steps, "steps to forecast").check(whole(1, most_count));
+  command.add_option("--steps", arguments->steps, "steps to forecast; default: 24")
+      .check(whole(1, most_count));
   command.add_option("--samples", arguments->samples, "draws").check(whole(1, 1 << 16));
   command.add_option("--intervals", arguments->intervals,
                      "shares of the draws between two bounds, in per cent; default: 50,90");

@@ -122,28 +122,24 @@ LINNET_API std::int32_t token_of_pixel(std::uint8_t pixel, std::int64_t levels);
 /// between.
 LINNET_API std::uint8_t pixel_of_token(std::int32_t token, std::int64_t levels);
 
-/// What to open. The kinds:
-/// - "digits": synthetic handwritten digits (data/digits.h), `examples` for training and a tenth of that for
-/// validation;
+/// What to open. docs/commands/train.md, "Data of your own", describes the formats. The kinds:
+/// - "digits": synthetic handwritten digits, `examples` for training and a tenth of that for validation;
 /// - "mnist": a folder `path` of IDX files under MNIST's names, plain or gzipped; train-* for training,
-/// t10k-* for
-///   validation. Larger images are scaled down to `size` by averaging areas;
-/// - "cifar10": a folder `path` of CIFAR-10's binary files (data/cifar.h); data_batch_1.bin …
-/// data_batch_5.bin
-///   for training, test_batch.bin for validation. Scaled down to `size` like MNIST's, channel by channel;
+///   t10k-* for validation. Larger images are scaled down to `size` by averaging areas;
+/// - "cifar10": a folder `path` of CIFAR-10's binary files; data_batch_1.bin … data_batch_5.bin for training,
+///   test_batch.bin for validation. Scaled down to `size` like MNIST's, channel by channel;
 /// - "images": PNG files in sub-folders of the folder `path`, which are named by their classes and sorted, or
 ///   in the folder itself, without labels. Grey or colour; colour where any image has it. All of one size, or
 ///   scaled down to `size` × `size` like MNIST's. Every tenth image of a class is for validation;
 /// - "text": the bytes of the files `path`, one file after another. Every window of `length` bytes of the
-///   first 90 % is a training example; the
-///   last 10 % are covered by windows that overlap by half, where only bytes with half a window before them
-///   count (all of them in the first window), so that every byte counts exactly once. A file with a byte of 0
-///   is taken for a binary one and refused. With `tokenizer` the parts are encoded each by itself
-///   (data/tokenizer.h), and lengths and windows count tokens;
+///   first 90 % is a training example; the last 10 % are covered by windows that overlap by half, where only
+///   bytes with half a window before them count (all of them in the first window), so that every byte counts
+///   exactly once. A file with a byte of 0 is taken for a binary one and refused. With `tokenizer` the parts
+///   are encoded each by itself, and lengths and windows count tokens;
 /// - "bytes": the same for files of any bytes;
-/// - "copy": the copy task (data/copy_task.h), `examples` for training and a tenth of that for validation;
-/// - "fasta": the proteins of the FASTA files `path` (data/fasta.h). Every tenth sequence is for validation,
-///   the others for training; those longer than `length` are cut into equal pieces;
+/// - "copy": the copy task, `examples` for training and a tenth of that for validation;
+/// - "fasta": the proteins of the FASTA files `path`. Every tenth sequence is for validation, the others for
+///   training; those longer than `length` are cut into equal pieces;
 /// - "tokens": token ids in the files `path`: NAME.safetensors with a tensor `tokens` of integers [steps] or
 ///   [steps, fields] and an optional one `offsets` [pieces + 1]; NAME.npy with such tokens, and optionally
 ///   NAME.offsets.npy; NAME.bin of u16 or u32 (`token_bytes`). Every window of `length` steps of a file
@@ -156,36 +152,32 @@ LINNET_API std::uint8_t pixel_of_token(std::int32_t token, std::int64_t levels);
 ///   separator, bytes of the target, 257 as the end. The target and the end alone count. With `source_length`
 ///   the bytes of the source, at least one, are a sequence of their own, and those of the target with the end
 ///   the other. Every tenth line is for validation;
-/// - "reverse": pairs of a random string of small letters and the same string backwards
-/// (data/reverse_task.h),
-///   as pairs in either form. `examples` for training and a tenth of that for validation;
-/// - "series": columns of numbers of the CSV files `path` (data/series.h). `split` divides the rows of each
-/// file into training, validation and test part; without it
-///   they end at 0.8, 0.9 and 1 of the rows. Its last parts may be left out: the one before goes on to the
-///   end. With `validation`, `path` is for training as a whole; with `test` and without `split` its last
-///   tenth is for validation. The statistics are those of the training part.
-///   The targets of step t are those of the steps t … t + `horizon` − 1, [horizon, columns]. For training,
-///   every window of `length` steps inside the part is an example, and a target behind the part does not
-///   count. For validation and testing, step t counts where all its targets lie inside the part: in a part
-///   of n steps the first n − `horizon` + 1 ones, each in exactly one of windows that overlap by half. Such
-///   a step has ⌈`length` / 2⌉ to `length` − 1 steps of its window before it, which may belong to the part
-///   before; at the beginning of a file of its own it has fewer.
-///   With `patch` above 1 a step is so many rows, [patch, columns], and its targets are those of its first
-///   row. For training, windows begin at every row of the part. For validation and testing, every row that
-///   counts is the first row of the last step of one example, in which no other step counts: `length` − 1
-///   steps lie before it, or as many as the file has.
-///   With `columns_apart` every column is a sequence of its own, columns() = `patch`. Its numbers are
+/// - "reverse": pairs of a random string of small letters and the same string backwards, as pairs in either
+///   form. `examples` for training and a tenth of that for validation;
+/// - "series": columns of numbers of the CSV files `path`. `split` divides the rows of each file into
+///   training, validation and test part; without it they end at 0.8, 0.9 and 1 of the rows. Its last parts
+///   may be left out: the one before goes on to the end. With `validation`, `path` is for training as a
+///   whole; with `test` and without `split` its last tenth is for validation. The statistics are those of the
+///   training part. The targets of step t are those of the steps t … t + `horizon` − 1, [horizon, columns].
+///   For training, every window of `length` steps inside the part is an example, and a target behind the part
+///   does not count. For validation and testing, step t counts where all its targets lie inside the part: in
+///   a part of n steps the first n − `horizon` + 1 ones, each in exactly one of windows that overlap by half.
+///   Such a step has ⌈`length` / 2⌉ to `length` − 1 steps of its window before it, which may belong to the
+///   part before; at the beginning of a file of its own it has fewer. With `patch` above 1 a step is so many
+///   rows, [patch, columns], and its targets are those of its first row. For training, windows begin at every
+///   row of the part. For validation and testing, every row that counts is the first row of the last step of
+///   one example, in which no other step counts: `length` − 1 steps lie before it, or as many as the file
+///   has. With `columns_apart` every column is a sequence of its own, columns() = `patch`. Its numbers are
 ///   normalised by the mean and the deviation of their column in the training part (`applied_statistics`);
 /// - "sound": the sound files `path` (WAV, FLAC and what else libsndfile reads), of one rate and number of
-///   channels, in the parts and windows of a series with `horizon` 1.
-///   A step is `patch` frames, and a frame is a sample of each channel; frames at the end of a file that do
-///   not fill a step are left out. `sound` = "samples" gives real numbers in [−1, 1], one column per sample
-///   of a step, and "mu-law" tokens of `levels` values, one field per sample of a step (data/sound.h). With
-///   `target`, files of the same names or in the same order, of the same rate, channels and length, the
-///   targets are their samples at the same step (`paired`). Then `validation` and `test` have targets of
-///   their own, `validation_target` and `test_target`. Files are read piece by piece. Where the part for
-///   testing alone is opened, `path` may be empty. Throws UsageError where Linnet was built without
-///   libsndfile.
+///   channels, in the parts and windows of a series with `horizon` 1. A step is `patch` frames, and a frame
+///   is a sample of each channel; frames at the end of a file that do not fill a step are left out. `sound` =
+///   "samples" gives real numbers in [−1, 1], one column per sample of a step, and "mu-law" tokens of
+///   `levels` values, one field per sample of a step. With `target`, files of the same names or in the same
+///   order, of the same rate, channels and length, the targets are their samples at the same step (`paired`).
+///   Then `validation` and `test` have targets of their own, `validation_target` and `test_target`. Files are
+///   read piece by piece. Where the part for testing alone is opened, `path` may be empty. Throws UsageError
+///   where Linnet was built without libsndfile.
 ///
 /// Kinds of files take several: names separated by commas, or with * and ?, as in a shell and sorted. A name
 /// that exists is taken as it stands. With `validation` all of `path` is for training. Where one part alone

@@ -113,7 +113,9 @@ class LINNET_API Session {
   void resize(std::int64_t streams);
 
   /// Draws the next token of each of `streams` (each at most once) and appends it: tokens[i] belongs to
-  /// streams[i]. Takes constant time per token for models of the linear family.
+  /// streams[i]. Takes constant time per token for models of the linear family. Throws Error where the
+  /// prediction of a stream is not of finite numbers, as after an overflow: with a cache that stream is to
+  /// begin anew or to be restored, and the others have moved; without one no stream has.
   void step(std::span<std::int32_t> tokens, std::span<const std::int64_t> streams);
 
   /// The same for all streams. Steps allocate nothing and write nothing to files; with one thread they take

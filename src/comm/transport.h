@@ -62,8 +62,8 @@ class Transport : public std::enable_shared_from_this<Transport> {
   virtual bool fail(const std::string& message, int status) noexcept = 0;
   virtual void on_failure_say(std::string) {}
 
-  /// The tag of a message is the number of its communicator above the tag that the communicator gives it. MPI
-  /// libraries take tags of 30 bits.
+  /// The tag of a message is the number of its communicator above the tag that the communicator gives it: 30
+  /// bits, which Open MPI takes (`MPI_TAG_UB`), though the standard asks for 15 alone.
   static constexpr int number_bits = 13, tag_bits = 17;
   int next_number = 1;
 };

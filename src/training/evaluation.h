@@ -6,7 +6,7 @@
 namespace linnet {
 
 /// `evaluate` of linnet/training.h for a network whose parameters are still being trained. `ranks` share the
-/// batches, and all have the same result, which does not depend on their number; without `on_token`.
+/// batches, and all have the same result, which does not depend on their number.
 Evaluation evaluate(Context& context, const Network& network, const Dataset& dataset, std::int64_t examples,
                     std::int64_t batch, bool accuracy, const TokenLossCallback& on_token = {},
                     Communicator* ranks = nullptr);

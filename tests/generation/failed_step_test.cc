@@ -59,6 +59,38 @@ TEST_F(FailedStep, OfAPromptLeavesTheStream) {
   EXPECT_EQ(draw(*session, 3, 10), draw(*twin, 3, 10));
 }
 
+TEST_F(FailedStep, EndsAStreamWhosePredictionIsNotFiniteAndNoOther) {
+  for (const int threads : {1, 2}) {
+    const auto session = begun({.threads = threads}), twin = begun({.threads = threads});
+    const auto before = session->save(5);
+    std::vector<std::int32_t> tokens(streams_), expected(streams_);
+    twin->step(expected);
+    map_->overflows_at = 5;
+    EXPECT_EQ(error_of<Error>([&] { session->step(tokens); }),
+              "[step] expected a prediction of finite numbers, got another one in stream 5");
+    map_->overflows_at = -1;
+    EXPECT_NE(error_of([&] { draw(*session, 5, 1); }).find("in which a step failed halfway"),
+              std::string::npos);
+    session->restore(5, before);
+    for (std::int64_t i = 0; i < streams_; ++i) {
+      const auto at = static_cast<std::size_t>(i);
+      if (i == 5)
+        EXPECT_EQ(draw(*session, i, 1)[0], expected[at]);
+      else
+        EXPECT_EQ(tokens[at], expected[at]);
+      EXPECT_EQ(draw(*session, i, 10), draw(*twin, i, 10)) << "stream " << i << ", " << threads << " threads";
+    }
+  }
+  const auto session = begun(no_cache), twin = begun(no_cache);
+  std::vector<std::int32_t> tokens(streams_), expected(streams_);
+  map_->overflows_at = 0;
+  EXPECT_THROW(session->step(tokens), Error);
+  map_->overflows_at = -1;
+  session->step(tokens);
+  twin->step(expected);
+  EXPECT_EQ(tokens, expected);
+}
+
 TEST_F(FailedStep, EndsTheStreamsThatHaveMovedInSomeLayersOnly) {
   for (const int threads : {1, 2}) {
     const auto session = begun({.threads = threads}), twin = begun({.threads = threads});

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <limits>
 #include <stdexcept>
 
 #include "linnet/feature_map.h"
@@ -22,7 +23,7 @@ class DoubledRelu : public FeatureMap {
   }
 };
 
-/// Throws in one layer for the tile that begins at one position.
+/// Throws in one layer for the tile that begins at one position, or gives features beyond all floats there.
 class FailingMap final : public DoubledRelu {
  public:
   explicit FailingMap(int layer) : layer_(layer) {}
@@ -31,9 +32,11 @@ class FailingMap final : public DoubledRelu {
     if (context.layer == layer_ && context.position == fails_at)
       throw std::runtime_error("[map] expected luck");
     DoubledRelu::forward(y, x, context);
+    if (context.layer == layer_ && context.position == overflows_at)
+      for (std::int64_t i = 0; i < y.extent(1); ++i) y(0, i) = std::numeric_limits<float>::infinity();
   }
 
-  std::int64_t fails_at = -1;
+  std::int64_t fails_at = -1, overflows_at = -1;
 
  private:
   int layer_;
