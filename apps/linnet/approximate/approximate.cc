@@ -226,9 +226,8 @@ void add_approximate(Command& program) {
       .capture_default_str()
       .needs(model);
   command
-      .add_option(
-          "--data", source.data,
-          "data for --model: digits, copy, a folder of MNIST or CIFAR-10 files, a text file or a FASTA file")
+      .add_option("--data", source.data,
+                  "data for --model, as for linnet train: digits, copy, reverse, or a folder or files")
       .needs(model);
   command
       .add_option("--data-kind", source.data_kind,
