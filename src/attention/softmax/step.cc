@@ -22,7 +22,7 @@ using V = hn::Vec<D>;
 // The scores of this many keys are kept before their values are read.
 constexpr std::int64_t kSlice = 256;
 
-// Keys of which plain sums are taken.
+// Keys of which plain sums are taken, and a group ends only with its last one.
 constexpr std::int64_t kGroup = 24 * kSlice;
 
 HWY_INLINE V load(const float* from) { return hn::LoadU(D(), from); }
@@ -144,7 +144,7 @@ HWY_INLINE void step_elements(const StepHead& head) {
       add_weighted_values<4>(count, value_dim, scores, values + v * lanes, decay, out + v * lanes);
     for (; v < vectors; ++v)
       add_weighted_values<1>(count, value_dim, scores, values + v * lanes, decay, out + v * lanes);
-    if ((j + kSlice) % kGroup == 0) end_group();
+    if (count == kSlice && (j + kSlice) % kGroup == 0) end_group();
   }
   if (head.count >= kGroup) {
     end_group();
