@@ -130,7 +130,7 @@ TEST(SoftmaxLong, StepsAreExactAtTheEdgesOfGroups) {
   constexpr std::int64_t slice = 256, group = 24 * slice;
   for (const std::int64_t edge : {slice, group - slice, group, 2 * group - slice, 2 * group})
     for (const std::int64_t keys : {edge - 1, edge, edge + 1, edge + slice / 2})
-      EXPECT_LT(error_of_step(keys - 1, 925), 1e-6) << keys << " keys";
+      EXPECT_LT(error_of_step(keys - 1, 925), 2e-6) << keys << " keys";
 }
 
 // Every key has many queries: the sums of keys and values.
