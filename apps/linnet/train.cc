@@ -7,7 +7,6 @@
 
 #include "attention/family.h"
 #include "base/fail.h"
-#include "base/memory.h"
 #include "checks.h"
 #include "commands.h"
 #include "config.h"

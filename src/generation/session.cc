@@ -258,13 +258,10 @@ struct Session::Impl {
       const Stream& chosen = streams[static_cast<std::size_t>(slots[static_cast<std::size_t>(i)])];
       std::uint8_t& lost = worker.lost[static_cast<std::size_t>(i)];
       if (!all_finite(parameters.slice(0, i, i + 1))) lost = 1;
-      if (lost) {
-        tokens[static_cast<std::size_t>(i * fields + field)] = 0;
-        continue;
-      }
       tokens[static_cast<std::size_t>(i * fields + field)] =
-          worker.samplers[static_cast<std::size_t>(field)].sample(
-              own, parameters.slice(0, i, i + 1), chosen.sampling, chosen.position * fields + field);
+          lost ? 0
+               : worker.samplers[static_cast<std::size_t>(field)].sample(
+                     own, parameters.slice(0, i, i + 1), chosen.sampling, chosen.position * fields + field);
     }
   }
 

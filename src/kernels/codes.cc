@@ -103,13 +103,11 @@ void multiply_tile(std::int32_t* sums, std::int64_t stride, bool add, const std:
                    std::int64_t row_stride, std::int64_t fours, const std::int8_t* panel) {
   for (int r = 0; r < R; ++r) {
     for (std::int64_t n = 0; n < panel_columns; ++n) {
-      // As vectors do, sums wrap around.
-      std::uint32_t sum = add ? static_cast<std::uint32_t>(sums[r * stride + n]) : 0;
+      std::int32_t sum = add ? sums[r * stride + n] : 0;
       for (std::int64_t f = 0; f < fours; ++f)
         for (std::int64_t k = 0; k < 4; ++k)
-          sum += static_cast<std::uint32_t>(rows[r * row_stride + 4 * f + k] *
-                                            panel[(f * panel_columns + n) * 4 + k]);
-      sums[r * stride + n] = static_cast<std::int32_t>(sum);
+          sum = wrapping_sum(sum, rows[r * row_stride + 4 * f + k] * panel[(f * panel_columns + n) * 4 + k]);
+      sums[r * stride + n] = sum;
     }
   }
 }
@@ -132,9 +130,7 @@ void multiply_slice(std::int32_t* sums, std::int64_t stride, std::int64_t n, boo
       multiply_tile<R>(whole, panel_columns, false, rows + begin * row_stride, row_stride, fours, panel);
       for (int r = 0; r < R; ++r)
         for (std::int64_t j = 0; j < n; ++j)
-          to[r * stride + j] =
-              static_cast<std::int32_t>(static_cast<std::uint32_t>(whole[r * panel_columns + j]) +
-                                        (add ? static_cast<std::uint32_t>(to[r * stride + j]) : 0));
+          to[r * stride + j] = wrapping_sum(whole[r * panel_columns + j], add ? to[r * stride + j] : 0);
     });
   }
 }

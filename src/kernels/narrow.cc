@@ -180,12 +180,6 @@ GroupRows rows_of(const NarrowProduct& product) {
   return {product.first_row(), product.row_bytes()};
 }
 
-float wrapping_sum(float a, float b) { return a + b; }
-/// Sums of codes wrap around; what is left after `excess` has been subtracted fits.
-std::int32_t wrapping_sum(std::int32_t a, std::int32_t b) {
-  return static_cast<std::int32_t>(static_cast<std::uint32_t>(a) + static_cast<std::uint32_t>(b));
-}
-
 template <WeightType type, class Rows>
 void take_sums(View<GroupSum<type>> to, bool add, const NarrowProduct& product, const Rows& rows) {
   multiply_group_tiles<type>(

@@ -43,6 +43,12 @@ struct CodeScales {
   std::vector<std::int32_t> excess;
 };
 
+/// Sums of codes wrap around; what is left after `excess` has been subtracted fits.
+inline std::int32_t wrapping_sum(std::int32_t a, std::int32_t b) {
+  return static_cast<std::int32_t>(static_cast<std::uint32_t>(a) + static_cast<std::uint32_t>(b));
+}
+inline float wrapping_sum(float a, float b) { return a + b; }
+
 /// Rows as the products with narrow weights take them, dense: bf16, or codes 1 … 255 of int8 that stand for
 /// scales[i] · (code − 128).
 struct NarrowRows {
