@@ -18,10 +18,10 @@
 #include <thread>
 
 #include "base/fail.h"
-#include "comm/mpi/freight.h"
-#include "comm/mpi/letters.h"
+#include "comm/mpi/control_channel.h"
 #include "comm/mpi/open_mpi.h"
 #include "comm/mpi/peers.h"
+#include "comm/mpi/pending_transfers.h"
 #include "comm/mpi/shared_flag.h"
 
 namespace linnet {
@@ -31,16 +31,17 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
-/// Rests between two looks at MPI while messages are under way, and while there are none. The former grow to
+/// Rests between two calls of MPI while messages are under way, and while there are none. The former grow to
 /// a ninth of the time waited so far: a message is found little later than it comes, and a long wait costs
 /// the threads that compute few interruptions.
 constexpr microseconds shortest_rest{10}, longest_rest{1000}, idle_rest{10000};
 
-/// How long others have for the end of what they do when a rank fails, and a rank for its sentence about it.
-constexpr milliseconds failure_limit{1000}, speech_limit{700}, farewell{300};
+/// How long others have for the end of what they do when a rank fails, a rank for its sentence about it, and
+/// its last messages for their way.
+constexpr milliseconds failure_limit{1000}, report_limit{700}, leaving_limit{300};
 
-/// Before a rank counts as dead, its last letters are read: so many looks in a row have to find it dead.
-constexpr int looks = 4;
+/// Before a rank counts as dead, its last messages are read: so many checks in a row have to find it dead.
+constexpr int confirmations = 4;
 
 class MpiTransport final : public Transport {
  public:
@@ -63,11 +64,11 @@ class MpiTransport final : public Transport {
   int size() const override { return size_; }
 
   std::shared_ptr<Transfer::State> send(std::span<const std::byte> bytes, int to, int tag) override {
-    return order({true, const_cast<std::byte*>(bytes.data()), bytes.size(), to, tag, nullptr});
+    return enqueue({true, const_cast<std::byte*>(bytes.data()), bytes.size(), to, tag, nullptr});
   }
 
   std::shared_ptr<Transfer::State> receive(std::span<std::byte> bytes, int from, int tag) override {
-    return order({false, bytes.data(), bytes.size(), from, tag, nullptr});
+    return enqueue({false, bytes.data(), bytes.size(), from, tag, nullptr});
   }
 
   bool fail(const std::string& message, int status) noexcept override {
@@ -79,26 +80,26 @@ class MpiTransport final : public Transport {
       wake_.notify_one();
     }
     if (failed_ != rank_) return false;
-    answered_.wait(lock, [&] { return all_heard_; });
-    return speaks_;
+    answered_.wait(lock, [&] { return all_acknowledged_; });
+    return reports_;
   }
 
   void on_failure_say(std::string text) override {
     const std::lock_guard lock(mutex_);
-    last_words_ = std::move(text);
+    failure_note_ = std::move(text);
   }
 
  private:
-  std::shared_ptr<Transfer::State> order(Order order) {
-    order.state = std::make_shared<Transfer::State>(weak_from_this());
-    std::shared_ptr<Transfer::State> state = order.state;
+  std::shared_ptr<Transfer::State> enqueue(TransferRequest request) {
+    request.state = std::make_shared<Transfer::State>(weak_from_this());
+    std::shared_ptr<Transfer::State> state = request.state;
     {
       const std::lock_guard lock(mutex_);
       if (failed_ >= 0) {
         state->finish_with(failure());
         return state;
       }
-      orders_.push_back(std::move(order));
+      requests_.push_back(std::move(request));
     }
     wake_.notify_one();
     return state;
@@ -112,17 +113,17 @@ class MpiTransport final : public Transport {
     begin();
     started.set_value();
     while (true) {
-      const bool ordered = take_orders();
+      const bool begun = begin_requests();
       const Clock::time_point before = Clock::now();
       // A look that takes long has copied something.
-      const bool moved = freight_->poll() || Clock::now() - before > shortest_rest;
-      read_letters();
+      const bool moved = transfers_->poll() || Clock::now() - before > shortest_rest;
+      read_control_messages();
       watch();
       if (failing_ ? end_failure() : end_work()) break;
-      rest(ordered || moved);
+      rest(begun || moved);
     }
     const std::lock_guard lock(mutex_);
-    all_heard_ = true;
+    all_acknowledged_ = true;
     answered_.notify_all();
   }
 
@@ -150,32 +151,32 @@ class MpiTransport final : public Transport {
     std::vector<Process> processes(static_cast<std::size_t>(size_));
     Process own = Process::own();
     MPI_Allgather(&own, sizeof own, MPI_BYTE, processes.data(), sizeof own, MPI_BYTE, MPI_COMM_WORLD);
-    letters_.emplace();
-    freight_.emplace();
+    control_.emplace();
+    transfers_.emplace();
     peers_.emplace(rank_, std::move(processes), by_silence_);
     death_said_.emplace(by_silence_);
     on_abort_of_mpi([this] { end_without_mpi(); });
   }
 
-  bool take_orders() {
-    std::vector<Order> orders;
+  bool begin_requests() {
+    std::vector<TransferRequest> requests;
     bool failed = false;
     {
       const std::lock_guard lock(mutex_);
-      orders.swap(orders_);
+      requests.swap(requests_);
       failed = failed_ == rank_;
       if (failed_ >= 0) {
-        // Ordered before the failure was known: they would be neither cancelled nor given up any more.
-        for (const Order& order : orders) order.state->finish_with(failure());
-        orders.clear();
+        // Requested before the failure was known: they would be neither cancelled nor abandoned any more.
+        for (const TransferRequest& request : requests) request.state->finish_with(failure());
+        requests.clear();
       }
     }
-    for (Order& order : orders) {
-      if (order.sends) notice_broken_connections();
-      freight_->begin(std::move(order));
+    for (TransferRequest& request : requests) {
+      if (request.sends) notice_broken_connections();
+      transfers_->begin(std::move(request));
     }
     if (failed) begin_failure();
-    return !orders.empty();
+    return !requests.empty();
   }
 
   /// Open MPI 4 survives a broken connection where it finds one while it reads. Where a send is the first to
@@ -185,140 +186,141 @@ class MpiTransport final : public Transport {
     MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &any, MPI_STATUS_IGNORE);
   }
 
-  void write_to(int rank, News news, int about = 0, const std::string& text = {}) {
+  void send_to(int rank, Notice notice, int about = 0, const std::string& text = {}) {
     if (!within_mpi_) notice_broken_connections();
-    letters_->send(rank, news, about, text);
+    control_->send(rank, notice, about, text);
   }
 
-  /// Whether the rank reads letters: one that has left waits for this rank's goodbye.
-  bool reads(int other) const { return !(goodbye_ && peers_->has_left(other)) && !dead_.contains(other); }
+  /// Whether the rank reads control messages: one that has left waits until this rank leaves too.
+  bool reads(int other) const { return !(leaving_ && peers_->has_left(other)) && !dead_.contains(other); }
 
-  void tell_all(News news, int about = 0, const std::string& text = {}) {
+  void tell_all(Notice notice, int about = 0, const std::string& text = {}) {
     for (int other = 0; other < size_; ++other)
-      if (other != rank_ && reads(other)) write_to(other, news, about, text);
+      if (other != rank_ && reads(other)) send_to(other, notice, about, text);
   }
 
   /// Tells the others where this rank is the first to fail, as far as it knows.
   void begin_failure() {
     if (failing_) return;
     failing_ = Clock::now();
-    freight_->cancel();
-    if (failed_ == rank_) tell_all(News::failure, status_, reason_);
+    transfers_->cancel();
+    if (failed_ == rank_) tell_all(Notice::failure, status_, reason_);
   }
 
-  void read_letters() {
-    while (const std::optional<Letters::Arrived> letter = letters_->next()) {
-      peers_->heard(letter->from);
-      switch (letter->news) {
-        case News::heartbeat:
+  void read_control_messages() {
+    while (const std::optional<ControlMessage> message = control_->next()) {
+      peers_->heard(message->from);
+      switch (message->notice) {
+        case Notice::heartbeat:
           break;
-        case News::goodbye:
-          peers_->left(letter->from);
+        case Notice::leaving:
+          peers_->left(message->from);
           break;
-        case News::failure:
-          hear_of_failure(*letter);
+        case Notice::failure:
+          receive_failure(*message);
           break;
-        case News::heard:
-          heard_.insert(letter->from);
+        case Notice::acknowledged:
+          acknowledged_.insert(message->from);
           break;
-        case News::death:
-          if (!failing_ && !peers_->has_left(letter->about)) mourn(letter->about);
+        case Notice::death:
+          if (!failing_ && !peers_->has_left(message->about)) end_after_death_of(message->about);
           break;
-        case News::spoken:
+        case Notice::reported:
           if (!failing_) std::_Exit(1);
-          spoken_ = true;
+          reported_ = true;
           break;
       }
     }
   }
 
-  void hear_of_failure(const Letters::Arrived& letter) {
+  void receive_failure(const ControlMessage& message) {
     {
       const std::lock_guard lock(mutex_);
       if (failed_ < 0) {
-        failed_ = letter.from;
-        reason_ = letter.text;
-        status_ = letter.about;
-      } else if (failed_ == rank_ && letter.from < rank_) {
-        speaks_ = false;
+        failed_ = message.from;
+        reason_ = message.text;
+        status_ = message.about;
+      } else if (failed_ == rank_ && message.from < rank_) {
+        reports_ = false;
       }
     }
-    heard_.insert(letter.from);
+    acknowledged_.insert(message.from);
     // Of two that fail at the same time each hears of the other before it is answered.
     begin_failure();
-    write_to(letter.from, News::heard);
+    send_to(message.from, Notice::acknowledged);
   }
 
   void watch() {
     const Clock::time_point now = Clock::now();
-    if (now - watched_ < idle_rest) return;
-    watched_ = now;
-    if (now - beaten_ >= Peers::beat) {
-      beaten_ = now;
+    if (now - last_watch_ < idle_rest) return;
+    last_watch_ = now;
+    if (now - last_heartbeat_ >= Peers::heartbeat_interval) {
+      last_heartbeat_ = now;
       for (const int other : peers_->heartbeats())
-        if (reads(other) && !letters_->under_way_to(other)) write_to(other, News::heartbeat);
+        if (reads(other) && !control_->pending_to(other)) send_to(other, Notice::heartbeat);
     }
     if (failing_) return;
     const std::vector<int> dead = peers_->dead(stop_was_requested());
-    looks_ = dead.empty() ? 0 : looks_ + 1;
-    if (looks_ == looks) mourn(dead.front());
+    found_dead_ = dead.empty() ? 0 : found_dead_ + 1;
+    if (found_dead_ == confirmations) end_after_death_of(dead.front());
   }
 
   /// Whether the thread is to end.
   bool end_failure() {
     const auto passed = Clock::now() - *failing_;
     std::unique_lock lock(mutex_);
-    const bool own = failed_ == rank_, speaks = own && speaks_;
-    if (own && !all_heard_ && (static_cast<int>(heard_.size()) == size_ - 1 || passed > failure_limit)) {
-      all_heard_ = true;
+    const bool own = failed_ == rank_, reports = own && reports_;
+    if (own && !all_acknowledged_ &&
+        (static_cast<int>(acknowledged_.size()) == size_ - 1 || passed > failure_limit)) {
+      all_acknowledged_ = true;
       answered_.notify_all();
     }
-    if (!given_up_ && (freight_->empty() || passed > failure_limit)) {
+    if (!abandoned_ && (transfers_->empty() || passed > failure_limit)) {
       // From here on callers free their memory. MPI, which may still know of it, is not called any more.
-      given_up_ = true;
-      const bool clean = freight_->empty();
-      freight_->give_up(failure());
+      abandoned_ = true;
+      const bool clean = transfers_->empty();
+      transfers_->abandon_all(failure());
       if (!clean) {
         lock.unlock();
-        if (!speaks) std::this_thread::sleep_for(speech_limit);
+        if (!reports) std::this_thread::sleep_for(report_limit);
         return true;
       }
     }
-    if (!given_up_ || !closing_ || (own && !all_heard_)) return false;
+    if (!abandoned_ || !closing_ || (own && !all_acknowledged_)) return false;
     // Launchers end all processes once one has ended with an error: the rank that prints its own comes first.
-    if (speaks && !spoken_) {
-      spoken_ = true;
-      tell_all(News::spoken, rank_);
+    if (reports && !reported_) {
+      reported_ = true;
+      tell_all(Notice::reported, rank_);
     }
-    const bool ends = (spoken_ && !letters_->under_way()) ||
-                      passed > (speaks ? failure_limit : failure_limit + speech_limit);
+    const bool ends = (reported_ && !control_->pending()) ||
+                      passed > (reports ? failure_limit : failure_limit + report_limit);
     // A program that has left in order does not hear of the failure.
-    if (ends && goodbye_ && !own) std::_Exit(status_);
+    if (ends && leaving_ && !own) std::_Exit(status_);
     return ends;
   }
 
-  /// The same where no rank has failed: when all ranks have said goodbye.
+  /// The same where no rank has failed: when all ranks are leaving.
   bool end_work() {
     {
       const std::lock_guard lock(mutex_);
       if (!closing_) return false;
     }
-    if (!goodbye_) tell_all_goodbye();
+    if (!leaving_) tell_all_leaving();
     for (int other = 0; other < size_; ++other)
       if (other != rank_ && !peers_->has_left(other)) return false;
-    if (letters_->under_way() || !freight_->empty()) return false;
-    letters_->close();
-    freight_->close();
+    if (control_->pending() || !transfers_->empty()) return false;
+    control_->close();
+    transfers_->close();
     death_said_->close();
     MPI_Finalize();
     return true;
   }
 
-  /// To those too that have left: all wait for the goodbyes of all.
-  void tell_all_goodbye() {
-    goodbye_ = true;
+  /// To those too that have left: all wait for the notices of all.
+  void tell_all_leaving() {
+    leaving_ = true;
     for (int other = 0; other < size_; ++other)
-      if (other != rank_) write_to(other, News::goodbye);
+      if (other != rank_) send_to(other, Notice::leaving);
   }
 
   void rest(bool busy) {
@@ -327,37 +329,38 @@ class MpiTransport final : public Transport {
       return;
     }
     std::unique_lock lock(mutex_);
-    const bool idle = freight_->empty() && !closing_ && !failing_;
-    const auto news = [&] {
-      return !orders_.empty() || (failed_ == rank_ && !failing_) || (closing_ && idle);
+    const bool idle = transfers_->empty() && !closing_ && !failing_;
+    const auto ready = [&] {
+      return !requests_.empty() || (failed_ == rank_ && !failing_) || (closing_ && idle);
     };
-    wake_.wait_for(lock, idle ? idle_rest : rest_, news);
+    wake_.wait_for(lock, idle ? idle_rest : rest_, ready);
     rest_ = std::min(rest_ * 9 / 8, longest_rest);
   }
 
-  /// Ends the process after the lowest rank that lives has said that `rank` is dead.
-  [[noreturn]] void mourn(int rank) {
+  /// Ends the process after the lowest rank that lives has reported that `rank` is dead.
+  [[noreturn]] void end_after_death_of(int rank) {
     dead_.insert(rank);
-    tell_all(News::death, rank);
+    tell_all(Notice::death, rank);
     const Clock::time_point begin = Clock::now();
     int found = 0;
-    while (lowest() != rank_ && Clock::now() - begin < speech_limit) {
-      while (const std::optional<Letters::Arrived> letter = letters_->next()) {
-        peers_->heard(letter->from);
-        if (letter->news == News::spoken) std::_Exit(1);
-        if (letter->news == News::goodbye) peers_->left(letter->from);
-        if (letter->news == News::death) dead_.insert(letter->about);
+    while (lowest() != rank_ && Clock::now() - begin < report_limit) {
+      while (const std::optional<ControlMessage> message = control_->next()) {
+        peers_->heard(message->from);
+        if (message->notice == Notice::reported) std::_Exit(1);
+        if (message->notice == Notice::leaving) peers_->left(message->from);
+        if (message->notice == Notice::death) dead_.insert(message->about);
       }
       std::this_thread::sleep_for(idle_rest);
-      // The lowest rank may have died too, or it has spoken and ended.
+      // The lowest rank may have died too, or it has reported it and ended.
       const std::vector<int> dead = peers_->dead(stop_was_requested());
       found = std::ranges::count(dead, lowest()) == 0 ? 0 : found + 1;
-      if (found == looks) dead_.insert(dead.begin(), dead.end());
+      if (found == confirmations) dead_.insert(dead.begin(), dead.end());
     }
     if (lowest() == rank_) {
-      speak(peers_->text(rank));
-      for (const auto spoken = Clock::now(); letters_->under_way() && Clock::now() - spoken < farewell;) {
-        letters_->next();
+      report_death(peers_->text(rank));
+      for (const auto reported = Clock::now();
+           control_->pending() && Clock::now() - reported < leaving_limit;) {
+        control_->next();
         std::this_thread::sleep_for(milliseconds(1));
       }
     }
@@ -367,32 +370,33 @@ class MpiTransport final : public Transport {
   /// The same within a call of MPI, which sends only what goes out at once: when a connection has broken.
   [[noreturn]] void end_without_mpi() {
     within_mpi_ = true;
-    if (spoken_) std::_Exit(1);
+    if (reported_) std::_Exit(1);
     if (failing_) {
       {
         const std::lock_guard lock(mutex_);
-        all_heard_ = true;
-        freight_->give_up(failure());
+        all_acknowledged_ = true;
+        transfers_->abandon_all(failure());
       }
       answered_.notify_all();
-      std::this_thread::sleep_for(speech_limit);
+      std::this_thread::sleep_for(report_limit);
       std::_Exit(1);
     }
-    for (const auto begin = Clock::now(); dead_.empty() && Clock::now() - begin < farewell;) {
+    for (const auto begin = Clock::now(); dead_.empty() && Clock::now() - begin < leaving_limit;) {
       const std::vector<int> dead = peers_->dead(stop_was_requested());
       dead_.insert(dead.begin(), dead.end());
       std::this_thread::sleep_for(milliseconds(1));
     }
     if (dead_.empty())  // It is a rank on another machine, one to which messages are left.
       for (int other = 0; other < size_; ++other)
-        if (freight_->under_way_to(other) || letters_->under_way_to(other)) dead_.insert(other);
+        if (transfers_->pending_to(other) || control_->pending_to(other)) dead_.insert(other);
     if (lowest() == rank_) {
-      speak(dead_.size() == 1 ? peers_->text(*dead_.begin())
-                              : fmt::format("one of the ranks {} of {}", fmt::join(dead_, ", "), size_));
+      report_death(dead_.size() == 1
+                       ? peers_->text(*dead_.begin())
+                       : fmt::format("one of the ranks {} of {}", fmt::join(dead_, ", "), size_));
     } else {
       // The rank that is to say it may not have noticed, and the launcher ends it with this one.
-      if (dead_.size() == 1) tell_all(News::death, *dead_.begin());
-      std::this_thread::sleep_for(speech_limit);
+      if (dead_.size() == 1) tell_all(Notice::death, *dead_.begin());
+      std::this_thread::sleep_for(report_limit);
     }
     std::_Exit(1);
   }
@@ -403,20 +407,20 @@ class MpiTransport final : public Transport {
     return other;
   }
 
-  /// Says that `who` has died, and tells the others so: unless a lower rank has, of which they may not hear
-  /// where MPI has ended it.
-  void speak(const std::string& who) {
+  /// Reports that `who` has died, and tells the others so: unless a lower rank has, of which they may not
+  /// hear where MPI has ended it.
+  void report_death(const std::string& who) {
     if (!death_said_->raise()) return;
     std::string sentence = fmt::format("linnet: [ranks] {} has died", who);
     {
       const std::lock_guard lock(mutex_);
-      if (!last_words_.empty()) sentence += ": " + last_words_;
+      if (!failure_note_.empty()) sentence += ": " + failure_note_;
     }
     sentence += "\n";
     // One call, so that nothing comes between; there is nobody to tell where it fails.
     [[maybe_unused]] const auto written = write(STDERR_FILENO, sentence.data(), sentence.size());
-    spoken_ = true;
-    tell_all(News::spoken, rank_);
+    reported_ = true;
+    tell_all(Notice::reported, rank_);
   }
 
   bool by_silence_;
@@ -425,26 +429,26 @@ class MpiTransport final : public Transport {
 
   std::mutex mutex_;
   std::condition_variable wake_, answered_;
-  std::vector<Order> orders_;
-  std::string last_words_;
+  std::vector<TransferRequest> requests_;
+  std::string failure_note_;
   int failed_ = -1;  ///< the rank that has failed first, as far as this one knows
   std::string reason_;
   int status_ = 1;  ///< that the failed rank ends with
-  bool all_heard_ = false, speaks_ = true, closing_ = false;
+  bool all_acknowledged_ = false, reports_ = true, closing_ = false;
 
   // Of the thread of MPI.
-  std::optional<Letters> letters_;
-  std::optional<Freight> freight_;
+  std::optional<ControlChannel> control_;
+  std::optional<PendingTransfers> transfers_;
   std::optional<Peers> peers_;
   std::optional<SharedFlag> death_said_;
-  std::set<int> heard_;  ///< ranks that know of this one's failure
+  std::set<int> acknowledged_;  ///< ranks that know of this one's failure
   std::set<int> dead_;
   std::optional<Clock::time_point> failing_;
-  Clock::time_point watched_{}, beaten_{};
+  Clock::time_point last_watch_{}, last_heartbeat_{};
   microseconds rest_ = shortest_rest;
-  int looks_ = 0;  ///< that have found a rank dead
-  bool given_up_ = false, goodbye_ = false, within_mpi_ = false;
-  bool spoken_ = false;  ///< whether the sentence about the failure or the death has been printed
+  int found_dead_ = 0;  ///< checks in a row that have found a rank dead
+  bool abandoned_ = false, leaving_ = false, within_mpi_ = false;
+  bool reported_ = false;  ///< whether the sentence about the failure or the death has been printed
 };
 
 }  // namespace

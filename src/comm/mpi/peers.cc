@@ -14,9 +14,9 @@
 namespace linnet {
 namespace {
 
-/// A rank beats for all others up to this number, beyond it for so many neighbours. News of a death go to
-/// all.
-constexpr int most_beats = 64;
+/// A rank sends heartbeats to all others up to this number, beyond it to so many neighbours. Notices of a
+/// death go to all.
+constexpr int most_heartbeats = 64;
 
 int open_process(int id) {
 #ifdef SYS_pidfd_open
@@ -56,7 +56,7 @@ Peers::Peers(int rank, std::vector<Process> processes, bool by_silence)
     int& watch = watches_[static_cast<std::size_t>(other)];
     if (!by_silence && its.namespace_ == own.namespace_) watch = open_process(its.id);
     const int away = std::min((other - rank + size) % size, (rank - other + size) % size);
-    if (watch < 0 && (size <= most_beats || away <= most_beats / 2)) heartbeats_.push_back(other);
+    if (watch < 0 && (size <= most_heartbeats || away <= most_heartbeats / 2)) heartbeats_.push_back(other);
   }
 }
 
@@ -68,8 +68,8 @@ Peers::~Peers() {
 std::vector<int> Peers::dead(bool stop_requested) {
   const Clock::time_point now = Clock::now();
   // A process that was stopped, or had no processor, has heard nothing of anybody.
-  if (now - looked_ > silence_after_stop / 2) std::ranges::fill(heard_, now);
-  looked_ = now;
+  if (now - checked_ > silence_after_stop / 2) std::ranges::fill(heard_, now);
+  checked_ = now;
   std::vector<int> result;
   for (std::size_t other = 0; other < watches_.size(); ++other) {
     if (watches_[other] < 0 || gone_[other]) continue;

@@ -28,7 +28,7 @@ class Peers {
   Peers(const Peers&) = delete;
   Peers& operator=(const Peers&) = delete;
 
-  static constexpr std::chrono::milliseconds beat{100}, silence{5000}, silence_after_stop{500};
+  static constexpr std::chrono::milliseconds heartbeat_interval{100}, silence{5000}, silence_after_stop{500};
 
   /// Ranks that wait for this rank's heartbeats, and it for theirs.
   const std::vector<int>& heartbeats() const { return heartbeats_; }
@@ -49,7 +49,7 @@ class Peers {
   std::vector<bool> gone_;
   std::vector<int> heartbeats_;
   std::vector<Clock::time_point> heard_;
-  Clock::time_point looked_ = Clock::now();
+  Clock::time_point checked_ = Clock::now();
 };
 
 }  // namespace linnet

@@ -1,4 +1,4 @@
-#include "comm/mpi/freight.h"
+#include "comm/mpi/pending_transfers.h"
 
 #include <mpi.h>
 
@@ -15,8 +15,8 @@ namespace {
 /// other, is shorter: by it a receiver knows a message of another size.
 constexpr std::size_t piece_bytes = std::size_t{16} << 20;
 
-/// How long a transfer with an error of MPI waits for the news that its other rank is dead.
-constexpr std::chrono::seconds patience{10};
+/// How long a transfer with an error of MPI waits for the notice that its other rank is dead.
+constexpr std::chrono::seconds grace_period{10};
 
 struct Message {
   std::size_t size = 0;
@@ -32,9 +32,9 @@ struct Piece {
   std::size_t begin = 0;
 };
 
-/// A transfer that does not end well, and says so `until` then if the rank does not end before.
-struct Lost {
-  std::chrono::steady_clock::time_point until;
+/// A transfer that does not end well. Its error is reported at `deadline`, if the rank does not end before.
+struct FailedTransfer {
+  std::chrono::steady_clock::time_point deadline;
   std::string why;
   std::shared_ptr<Transfer::State> state;
 };
@@ -48,7 +48,7 @@ std::string text_of(int error) {
 
 }  // namespace
 
-class Freight::Impl {
+class PendingTransfers::Impl {
  public:
   Impl() {
     MPI_Comm_dup(MPI_COMM_WORLD, &ranks);
@@ -63,11 +63,11 @@ class Freight::Impl {
     if (cancelled) {
       // Those of a wrong message are waited for no longer; others end with the failure of a rank.
       if (message->wrong.empty())
-        lost.push_back({std::chrono::steady_clock::time_point::max(), {}, message->state});
+        failed.push_back({std::chrono::steady_clock::time_point::max(), {}, message->state});
     } else if (kind == MPI_ERR_TRUNCATE) {
       message->wrong = size_message(message->size, message->size + 1) + " or more";
     } else if (error != MPI_SUCCESS) {
-      lost.push_back({std::chrono::steady_clock::now() + patience, text_of(error), message->state});
+      failed.push_back({std::chrono::steady_clock::now() + grace_period, text_of(error), message->state});
     } else if (!message->sends) {
       int count = 0;
       MPI_Get_count(&status, MPI_BYTE, &count);
@@ -78,7 +78,8 @@ class Freight::Impl {
       }
     }
     if (--message->pieces > 0) return;
-    if (std::ranges::any_of(lost, [&](const Lost& one) { return one.state == message->state; })) return;
+    if (std::ranges::any_of(failed, [&](const FailedTransfer& one) { return one.state == message->state; }))
+      return;
     if (message->wrong.empty())
       message->state->finish();
     else
@@ -94,41 +95,42 @@ class Freight::Impl {
     }
   }
 
-  void end_patience() {
+  void end_grace_periods() {
     const auto now = std::chrono::steady_clock::now();
-    for (const Lost& one : lost)
-      if (now > one.until && !one.state->done()) one.state->finish_wrong(one.why);
-    std::erase_if(lost, [](const Lost& one) { return one.state->done(); });
+    for (const FailedTransfer& one : failed)
+      if (now > one.deadline && !one.state->done()) one.state->finish_wrong(one.why);
+    std::erase_if(failed, [](const FailedTransfer& one) { return one.state->done(); });
   }
 
   MPI_Comm ranks = MPI_COMM_NULL;
   std::vector<MPI_Request> requests;
   std::vector<Piece> pieces;  ///< of the requests; no message where a piece is done
-  std::vector<Lost> lost;
+  std::vector<FailedTransfer> failed;
   std::vector<int> indices;
   std::vector<MPI_Status> statuses;
 };
 
-Freight::Freight() : impl_(std::make_unique<Impl>()) {}
-Freight::~Freight() = default;
+PendingTransfers::PendingTransfers() : impl_(std::make_unique<Impl>()) {}
+PendingTransfers::~PendingTransfers() = default;
 
-void Freight::begin(Order order) {
+void PendingTransfers::begin(TransferRequest asked) {
   const auto message = std::make_shared<Message>();
-  message->size = order.size;
-  message->pieces = static_cast<int>(order.size / piece_bytes + 1);
-  message->other = order.other;
-  message->sends = order.sends;
-  message->state = std::move(order.state);
-  // Pieces of one sender with one tag arrive in order.
-  for (std::size_t at = 0; at <= order.size; at += piece_bytes) {
-    const int count = static_cast<int>(std::min(piece_bytes, order.size - at));
+  message->size = asked.size;
+  message->pieces = static_cast<int>(asked.size / piece_bytes + 1);
+  message->other = asked.other;
+  message->sends = asked.sends;
+  message->state = std::move(asked.state);
+  // Pieces of one sender with one tag arrive in asked.
+  for (std::size_t at = 0; at <= asked.size; at += piece_bytes) {
+    const int count = static_cast<int>(std::min(piece_bytes, asked.size - at));
     MPI_Request request = MPI_REQUEST_NULL;
     const int error =
-        order.sends
-            ? MPI_Isend(order.data + at, count, MPI_BYTE, order.other, order.tag, impl_->ranks, &request)
-            : MPI_Irecv(order.data + at, count, MPI_BYTE, order.other, order.tag, impl_->ranks, &request);
+        asked.sends
+            ? MPI_Isend(asked.data + at, count, MPI_BYTE, asked.other, asked.tag, impl_->ranks, &request)
+            : MPI_Irecv(asked.data + at, count, MPI_BYTE, asked.other, asked.tag, impl_->ranks, &request);
     if (error != MPI_SUCCESS) {
-      impl_->lost.push_back({std::chrono::steady_clock::now() + patience, text_of(error), message->state});
+      impl_->failed.push_back(
+          {std::chrono::steady_clock::now() + grace_period, text_of(error), message->state});
       return;
     }
     impl_->requests.push_back(request);
@@ -136,8 +138,8 @@ void Freight::begin(Order order) {
   }
 }
 
-bool Freight::poll() {
-  if (!impl_->lost.empty()) impl_->end_patience();
+bool PendingTransfers::poll() {
+  if (!impl_->failed.empty()) impl_->end_grace_periods();
   if (impl_->requests.empty()) return false;
   const int count = static_cast<int>(impl_->requests.size());
   impl_->indices.resize(impl_->requests.size());
@@ -158,26 +160,26 @@ bool Freight::poll() {
   return true;
 }
 
-bool Freight::empty() const { return impl_->requests.empty(); }
+bool PendingTransfers::empty() const { return impl_->requests.empty(); }
 
-bool Freight::under_way_to(int rank) const {
+bool PendingTransfers::pending_to(int rank) const {
   return std::ranges::any_of(impl_->pieces, [&](const Piece& piece) {
     return piece.message->sends && piece.message->other == rank;
   });
 }
 
-void Freight::cancel() { impl_->cancel(); }
+void PendingTransfers::cancel() { impl_->cancel(); }
 
-void Freight::give_up(const RankFailure& why) {
+void PendingTransfers::abandon_all(const RankFailure& why) {
   for (const Piece& piece : impl_->pieces)
     if (!piece.message->state->done()) piece.message->state->finish_with(why);
-  for (const Lost& one : impl_->lost)
+  for (const FailedTransfer& one : impl_->failed)
     if (!one.state->done()) one.state->finish_with(why);
   impl_->pieces.clear();
   impl_->requests.clear();
-  impl_->lost.clear();
+  impl_->failed.clear();
 }
 
-void Freight::close() { MPI_Comm_free(&impl_->ranks); }
+void PendingTransfers::close() { MPI_Comm_free(&impl_->ranks); }
 
 }  // namespace linnet
