@@ -507,7 +507,7 @@ void Session::logits(std::int64_t stream, std::span<float> logits) {
 void Session::probabilities(std::int64_t stream, std::span<float> probabilities) {
   impl_->write_logits("probabilities", stream, probabilities);
   const View<float> row(probabilities.data(), {1, static_cast<std::int64_t>(probabilities.size())});
-  kernels::softmax_rows(impl_->context, row, row, 1);
+  kernels::softmax_rows(impl_->context, row, row);
 }
 
 void Session::resize(std::int64_t streams) {

@@ -26,13 +26,13 @@ inline float log_of(float x) {
   return hn::GetLane(fast_log(d, hn::Set(d, x)));
 }
 
-// Σ exp((x_j − most) · factor); the terms go to `terms` where it is not null. A NaN in x makes the sum NaN.
-inline float sum_of_exp(float* terms, const float* x, std::int64_t n, float most, float factor) {
+// Σ exp(x_j − most); the terms go to `terms` where it is not null. A NaN in x makes the sum NaN.
+inline float sum_of_exp(float* terms, const float* x, std::int64_t n, float most) {
   const FloatTag d;
-  const FloatVector shift = hn::Set(d, most), slope = hn::Set(d, factor);
+  const FloatVector shift = hn::Set(d, most);
   FloatVector sum = hn::Zero(d);
   for_vectors(n, [&](auto lanes, std::int64_t j) {
-    const FloatVector e = fast_exp(d, hn::Mul(hn::Sub(lanes.load(x + j), shift), slope));
+    const FloatVector e = fast_exp(d, hn::Sub(lanes.load(x + j), shift));
     if (terms != nullptr) lanes.store(e, terms + j);
     sum = hn::Add(sum, lanes.keep(e, 0));
   });
@@ -60,7 +60,7 @@ void loss_rows(float* nll, View<float> dlogits, View<const float> logits, const 
     const float* row = logits.at(i);
     const float most = largest(row, n);
     const float chosen = row[target];
-    const float sum = sum_of_exp(gradient, row, n, most, 1);
+    const float sum = sum_of_exp(gradient, row, n, most);
     nll[i] = log_of(sum) + (most - chosen);
     if (correct != nullptr) correct[i] = chosen >= most && sum == sum;
     if (gradient != nullptr) {
@@ -70,11 +70,11 @@ void loss_rows(float* nll, View<float> dlogits, View<const float> logits, const 
   }
 }
 
-void softmax(View<float> y, View<const float> logits, float factor) {
+void softmax(View<float> y, View<const float> logits) {
   const std::int64_t n = logits.extent(1);
   for (std::int64_t i = 0; i < logits.extent(0); ++i) {
     const float* row = logits.at(i);
-    const float sum = sum_of_exp(y.at(i), row, n, largest(row, n), factor);
+    const float sum = sum_of_exp(y.at(i), row, n, largest(row, n));
     multiply_row(y.at(i), n, 1 / sum);
   }
 }
@@ -104,13 +104,13 @@ void categorical_loss(Context& context, std::span<float> nll, View<float> dlogit
   });
 }
 
-void softmax_rows(Context& context, View<float> y, View<const float> logits, float temperature) {
-  assert(temperature > 0 && y.extent(0) == logits.extent(0) && y.extent(1) == logits.extent(1));
+void softmax_rows(Context& context, View<float> y, View<const float> logits) {
+  assert(y.extent(0) == logits.extent(0) && y.extent(1) == logits.extent(1));
   if (logits.size() == 0) return;
   const auto block = HWY_DYNAMIC_DISPATCH(softmax);
   parallel_blocks(context, logits.extent(0), rows_of_piece(logits.extent(1)),
                   [&](std::int64_t begin, std::int64_t end) {
-                    block(y.slice(0, begin, end), logits.slice(0, begin, end), 1 / temperature);
+                    block(y.slice(0, begin, end), logits.slice(0, begin, end));
                   });
 }
 

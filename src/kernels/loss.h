@@ -17,9 +17,8 @@ void categorical_loss(Context& context, std::span<float> nll, View<float> dlogit
                       std::span<const std::int32_t> targets, float weight,
                       std::span<std::uint8_t> correct = {});
 
-/// y [rows, categories] = softmax(logits / temperature), row by row; temperature > 0. y may be logits'
-/// memory.
-void softmax_rows(Context& context, View<float> y, View<const float> logits, float temperature);
+/// y [rows, categories] = softmax(logits), row by row. y may be logits' memory.
+void softmax_rows(Context& context, View<float> y, View<const float> logits);
 
 /// Mixture of discretised logistics (Salimans et al. 2017, PixelCNN++, equation 2) over the values 0 … levels
 /// − 1, placed evenly on [−1, 1]. parameters [rows, 3 K]: K logits of the weights, K means, K log-scales

@@ -18,7 +18,7 @@ constexpr double initial_deviation = 0.02;
 std::int64_t pick(Context& context, const float* logits, std::int64_t count, float u,
                   std::span<float> workspace) {
   kernels::softmax_rows(context, View<float>(workspace.data(), {1, count}),
-                        View<const float>(logits, {1, count}), 1);
+                        View<const float>(logits, {1, count}));
   float rest = 0;
   for (std::int64_t i = 0; i < count; ++i) rest += workspace[i];  // 1 up to rounding
   rest *= u;

@@ -191,7 +191,7 @@ Filling Model::fill(Context& context, std::span<const std::int32_t> tokens, std:
     for (std::size_t i = 0; i < own.size(); ++i)
       std::copy_n(rows.at(result.positions[own[i]] / fields), config().width, chosen.at(i));
     network.field_head(static_cast<std::size_t>(field)).logits_of(context, probabilities, chosen);
-    kernels::softmax_rows(context, probabilities, probabilities, 1);
+    kernels::softmax_rows(context, probabilities, probabilities);
     for (std::size_t i = 0; i < own.size(); ++i) {
       const float* row = probabilities.at(i);
       float* const to = result.probabilities.view<float>().at(own[i]);

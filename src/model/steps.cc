@@ -75,7 +75,7 @@ Tensor Model::classify(Context& context, const Steps& steps) const {
   Heads heads(network_of(*this));
   heads.label_parameters(context, result.view<float>(),
                          hidden_rows(context, transformer, network_of(*this), pass), pass);
-  kernels::softmax_rows(context, result.view<float>(), result.view<float>(), 1);
+  kernels::softmax_rows(context, result.view<float>(), result.view<float>());
   return result;
 }
 

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "attention/feature_maps/reference_features.h"
+#include "attention/reference_rows.h"
 #include "base/fail.h"
 #include "base/parallel.h"
 
@@ -14,12 +15,6 @@ namespace linnet {
 namespace {
 
 const std::array<std::string, 4> softmax_maps = {"favor-trig", "favor-sincos", "favor", "favor-hyperbolic"};
-
-double dot(const double* a, const double* b, std::int64_t count) {
-  double sum = 0;
-  for (std::int64_t i = 0; i < count; ++i) sum += a[i] * b[i];
-  return sum;
-}
 
 std::int64_t seen_by(const HeadRows& head, std::int64_t i) { return head.causal ? i + 1 : head.length; }
 

@@ -189,7 +189,7 @@ TEST(Groups, RowsDoNotDependOnTheirCompany) {
       one.count = 1;
       one.rows.rows = static_cast<std::byte*>(one.rows.rows) + i * 257 * factors.layout.element();
       multiply_groups(alone.view<float>(), one, &weights, 0, epilogue);
-      EXPECT_TRUE(same_bits(alone.span<float>(), {all.view<float>().at(i), 130})) << i;
+      EXPECT_TRUE(same_bits(alone.span<float>(), std::span(all.view<float>().at(i), 130))) << i;
     }
   }
 }

@@ -44,8 +44,8 @@ TEST(Rotary, TurnsPairsByTheirAnglesOnEveryTarget) {
             for (std::int64_t head = 0; head < 4; ++head)
               worst = larger(worst, relative_error({x.at(b, i, head), static_cast<std::size_t>(d)},
                                                    expected_row(row + head * d, d, first + i)));
-            EXPECT_TRUE(same_bits({x.at(b, i) + 4 * d, static_cast<std::size_t>(d)},
-                                  {row + 4 * d, static_cast<std::size_t>(d)}));
+            EXPECT_TRUE(same_bits(std::span(x.at(b, i) + 4 * d, static_cast<std::size_t>(d)),
+                                  std::span(row + 4 * d, static_cast<std::size_t>(d))));
           }
         EXPECT_LT(worst, 1e-6);
         rotate(any_context(), x, first, frequencies, Turn::back);

@@ -72,8 +72,4 @@ inline std::vector<float> dense_copy(View<const float> x) {
   return result;
 }
 
-inline bool same_bits(std::span<const float> a, std::span<const float> b) {
-  return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size_bytes()) == 0);
-}
-
 }  // namespace linnet::kernels

@@ -71,7 +71,7 @@ inline double larger(double a, double b) { return std::isnan(a) || a >= b ? a : 
 template <class A, class B>
 bool same_bits(const A& a, const B& b) {
   return std::size(a) == std::size(b) &&
-         std::memcmp(std::data(a), std::data(b), std::size(a) * sizeof *std::data(a)) == 0;
+         (std::empty(a) || std::memcmp(std::data(a), std::data(b), std::size(a) * sizeof *std::data(a)) == 0);
 }
 
 }  // namespace linnet

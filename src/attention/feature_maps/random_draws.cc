@@ -6,6 +6,7 @@
 #include <numbers>
 #include <vector>
 
+#include "attention/reference_rows.h"
 #include "attention/tiles/rows.h"
 #include "base/fail.h"
 #include "base/names.h"
@@ -47,12 +48,6 @@ std::uint64_t index_of(const RandomFeatureOptions& options, Part part, std::int6
 
 constexpr std::uint64_t most_draws = std::uint64_t{1} << 30;
 constexpr std::int64_t most_numbers = std::int64_t{1} << 31;
-
-double dot(const double* a, const double* b, std::int64_t count) {
-  double sum = 0;
-  for (std::int64_t i = 0; i < count; ++i) sum += a[i] * b[i];
-  return sum;
-}
 
 /// Makes `rows` Gaussian rows orthonormal by modified Gram and Schmidt steps, each done twice, so that they
 /// are orthogonal to the last bits. This is the decomposition QR with R's diagonal above 0, the one whose Q
