@@ -6,9 +6,9 @@
  * status and a sentence of linnet_error. A model may be shared by sessions on any threads; a session is used
  * by one thread at a time. The comments of the C++ interface, linnet/generation.h, say more.
  *
- * Where a call fails, a stream is as it was before. One that a step left between two layers of the model
- * cannot continue: its next calls fail and say so, until it is begun or restored. Too little memory for what
- * streams keep is found before any of them moves.
+ * Where a call fails, a stream is as it was before, but where linnet_step says otherwise. One that a step left
+ * between two layers of the model cannot continue: its next calls fail and say so, until it is begun or
+ * restored. Too little memory for what streams keep is found before any of them moves.
  *
  * A child process after `fork` may use the models and sessions of its parent, and make its own, if no call
  * was in progress in the parent when it forked. A session of the parent works on the calling thread alone
@@ -34,7 +34,7 @@ extern "C" {
 typedef enum {
   LINNET_OK = 0,
   LINNET_FAILED = 1, /* an invalid file, token or snapshot; linnet_error says which */
-  LINNET_USAGE = 2,  /* an invalid argument */
+  LINNET_USAGE = 2,  /* an invalid argument: a stream, label, size or option that cannot be */
   LINNET_OUT_OF_MEMORY = 3
 } linnet_status;
 
@@ -85,8 +85,8 @@ LINNET_API linnet_status linnet_model_first_input(const linnet_model* model, int
 LINNET_API linnet_status linnet_model_score(const linnet_model* model, int32_t threads, const int32_t* tokens,
                                             size_t count, int64_t label, float* log_probabilities);
 
-/* Sessions are for models of one token per step without an encoder: models of several fields, of real numbers
- * and with an encoder need the C++ interface. */
+/* Sessions are for models of one token per step without an encoder. For models of several fields, of real
+ * numbers and with an encoder, which need the C++ interface, linnet_session_create fails. */
 
 /* How a session keeps its streams; NULL stands for the defaults. */
 typedef struct {
@@ -132,7 +132,10 @@ LINNET_API linnet_status linnet_probabilities(linnet_session* session, int64_t s
 LINNET_API linnet_status linnet_session_resize(linnet_session* session, int64_t streams);
 
 /* Draws the next token of each of `count` streams, each at most once, and appends it: tokens[i] belongs to
- * streams[i]. `streams` NULL takes all of the session's, `count` of them. */
+ * streams[i]. `streams` NULL takes all of the session's, `count` of them. Where the prediction of a stream is
+ * not of finite numbers, or the step fails within the model for another reason, that stream cannot continue,
+ * and the others have moved or not, as linnet_position tells; `tokens` then holds those of the streams that
+ * have. */
 LINNET_API linnet_status linnet_step(linnet_session* session, int32_t* tokens, const int64_t* streams,
                                      size_t count);
 

@@ -26,16 +26,19 @@ struct LINNET_API SamplingOptions {
 /// Many streams of one model of tokens, each at its own position with its own seed. In a model of several
 /// fields every step of a stream has a token of each, and the spans of tokens below are [steps, fields] and
 /// [streams, fields]; each field is drawn given those before it. A stream's tokens do not depend on the
-/// streams beside it. One session is used by one thread at a time; it works with threads of its own.
+/// streams beside it, but for the last bits of products with bf16 weights on matrix units (docs/numerics.md).
+/// One session is used by one thread at a time; it works with threads of its own.
 ///
 /// No function leaves half a token in a stream. What `step` and `observe` need for growing states (softmax,
 /// strided) is taken for all streams and layers before a stream moves: where memory is short they throw
 /// std::bad_alloc, and every stream is as it was. `prefill` takes several streams in groups. Where it throws
-/// std::bad_alloc, each stream has taken its whole prompt or nothing, as `position` tells. `begin`, `fork`,
+/// an exception for want of memory (std::bad_alloc, or Error), each stream has taken its whole prompt or
+/// nothing, as `position` tells. `begin`, `fork`,
 /// `restore`, `save`, `logits`, `probabilities` and `resize` change nothing where they throw. Where a step
 /// fails for another reason, in a feature map of the caller's say, a stream whose layers have not all seen
 /// the token cannot continue. Everything but `begin`, `restore`, a `fork` into it, `position` and
-/// `state_bytes` then throws Error for it; the other streams have moved by a token or not at all.
+/// `state_bytes` then throws Error for it; the other streams have moved by a token or not at all, as
+/// `position` tells; `step` has then written the tokens of those that have.
 class LINNET_API Session {
  public:
   /// Largest number of tokens that `prefill` takes through the layers together.
@@ -48,7 +51,8 @@ class LINNET_API Session {
     /// encoder–decoder models.
     bool cache = true;
     /// Threads that the session works with, the caller's included; 1 keeps everything on the thread that
-    /// calls, for callers with a deadline; 0 stands for one per processor. Results do not depend on it.
+    /// calls, for callers with a deadline; 0 stands for one per processor. Results depend on it as on other
+    /// streams.
     int threads = 0;
   };
 
@@ -125,7 +129,8 @@ class LINNET_API Session {
   /// Makes `stream` continue exactly as `source` would, with a seed of its own.
   void fork(std::int64_t stream, std::int64_t source, std::uint64_t seed);
 
-  /// The stream as 88 + `state_bytes` bytes, with a checksum and the fingerprint of its model. It can be
+  /// The stream as 88 + `state_bytes` bytes (twice the latter where keys and values are kept as bf16, which
+  /// are saved as f32), with a checksum and the fingerprint of its model. It can be
   /// restored in any session of the same model, also in another process. It then continues as it would have
   /// here, bit for bit on the same instruction set and oneDNN version.
   std::vector<std::byte> save(std::int64_t stream) const;
@@ -140,7 +145,8 @@ class LINNET_API Session {
   /// Tokens given and drawn so far.
   std::int64_t position(std::int64_t stream) const;
 
-  /// Bytes of the stream's state, cache or inputs.
+  /// Bytes of the stream's state or cache, and of its next inputs of fields but the first; without a cache of
+  /// its inputs.
   std::size_t state_bytes(std::int64_t stream) const;
 
  private:
@@ -174,13 +180,17 @@ class LINNET_API NumberSession {
   /// writes the means of what the model then predicts, out [n · targets]: the numbers of the steps that
   /// follow (next-token), or the output at this step (same-step). NaN stands for a missing number and is read
   /// as the mean of its column. Constant time per step in the linear family. Throws UsageError for spans of
-  /// other sizes and infinite numbers, Error for streams and positions outside; nothing has moved then.
+  /// other sizes and infinite numbers, streams outside or named twice, and Error for positions outside; nothing has moved
+  /// then. Throws Error where the prediction of a stream is not of finite numbers, as after numbers that
+  /// overflow: that stream is to begin anew or to be restored, and the others have moved. A step that fails
+  /// for another reason leaves streams as `Session::step` does.
   void step(std::span<const float> in, std::span<float> out, std::span<const std::int64_t> streams);
 
   /// The same for all streams.
   void step(std::span<const float> in, std::span<float> out);
 
-  /// Takes numbers as `step` does, at the same cost less that of the output head, and predicts nothing.
+  /// Takes numbers as `step` does, at the same cost less that of the output head, and predicts nothing. What has
+  /// overflowed is found by the next `step`.
   void observe(std::span<const float> in, std::span<const std::int64_t> streams);
   void observe(std::span<const float> in);
 

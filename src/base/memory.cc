@@ -103,7 +103,8 @@ double left_in_groups(const fs::path& root, const fs::path& group, const Mount& 
 std::string bytes_text(double bytes) {
   const char* units[] = {"B", "kB", "MB", "GB", "TB"};
   int unit = 0;
-  while (bytes >= 1000 && unit < 4) {
+  // What would be printed as 1e+03 is one of the next unit.
+  while (bytes >= (unit == 0 ? 1000 : 999.5) && unit < 4) {
     bytes /= 1000;
     ++unit;
   }

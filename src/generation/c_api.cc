@@ -9,6 +9,7 @@
 #include "generation/c_boundary.h"
 #include "linnet/generation.h"
 #include "linnet/version.h"
+#include "model/config.h"
 
 struct linnet_model {
   std::shared_ptr<const linnet::Model> model;
@@ -158,8 +159,10 @@ linnet_status linnet_session_create(const linnet_model* model, int64_t streams,
                                     const linnet_session_options* options, linnet_session** session) {
   return guarded([&] {
     given("session", "where to put the session", session) = nullptr;
-    *session = new linnet_session{linnet::Session(given("session", "a model", model).model, streams,
-                                                  linnet::session_options_of("session", options))};
+    const auto& own = given("session", "a model", model).model;
+    linnet::check_one_token("session", own->config());
+    *session =
+        new linnet_session{linnet::Session(own, streams, linnet::session_options_of("session", options))};
   });
 }
 

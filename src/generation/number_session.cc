@@ -1,6 +1,6 @@
 #include <algorithm>
 #include <cmath>
-#include <numeric>
+#include <limits>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -8,7 +8,6 @@
 #include "base/context_impl.h"
 #include "base/fail.h"
 #include "base/float_mode.h"
-#include "base/parallel.h"
 #include "base/random.h"
 #include "base/workspace.h"
 #include "generation/snapshot.h"
@@ -36,9 +35,12 @@ void check_model(const ModelConfig& config, std::int64_t streams) {
 struct NumberSession::Impl {
   struct Stream {
     std::int32_t first_input = 0;  ///< of a next-token model
+    bool shifted = false;          ///< whether a start token comes before the first numbers
     std::int64_t position = 0;     ///< numbers taken
     bool predicted = false;        ///< whether its row of `parameters` holds a prediction
     bool broken = false;           ///< a step failed between two layers of its state
+
+    std::int64_t steps() const { return position > 0 && shifted ? position + 1 : position; }
   };
 
   Impl(std::shared_ptr<const Model> given, std::int64_t count, const Options& options)
@@ -50,16 +52,27 @@ struct NumberSession::Impl {
         parameters(Tensor::of<float>({count, network().value_head()->outputs()})),
         inputs(Tensor::of<float>({count, config().columns})),
         last(Tensor::of<float>({count, last_size()})),
-        streams(static_cast<std::size_t>(count)),
-        all(static_cast<std::size_t>(count)),
-        named(static_cast<std::size_t>(count)) {
-    std::iota(all.begin(), all.end(), 0);
-    // The working memory of a step, and the state of families that grow.
+        streams("number session", count) {
+    // The memory of the states of families that grow, and of every thread for a step of a whole block.
     std::vector<float> nothing(static_cast<std::size_t>(count * config().columns));
-    for (std::int64_t i = 0; i < count; ++i) begin(i, config().classes > 0 ? 0 : -1);
     std::vector<float> out(static_cast<std::size_t>(count * config().target_count()));
-    take(nothing, out, all, true);
-    for (std::int64_t i = 0; i < count; ++i) begin(i, config().classes > 0 ? 0 : -1);
+    begin_all();
+    take(nothing, out, streams.all(), true);
+    const LargestBlocks largest(count, context.threads(), config().weights);
+    const auto block = streams.all().first(static_cast<std::size_t>(largest.streams));
+    const auto try_step = [&](Context& own) {
+      const FlushSubnormals flush;
+      begin_all();
+      take_block(own, std::span(nothing).first(block.size() * static_cast<std::size_t>(config().columns)),
+                 out, block, true);
+    };
+    try_step(context);
+    for (Context& own : context.impl().contexts_of_threads()) try_step(own);
+    begin_all();
+  }
+
+  void begin_all() {
+    for (std::int64_t i = 0; i < streams.size(); ++i) begin(i, config().classes > 0 ? 0 : -1);
   }
 
   const Network& network() const { return network_of(*model); }
@@ -75,29 +88,12 @@ struct NumberSession::Impl {
                                       static_cast<std::size_t>(last_size()));
   }
 
-  Stream& stream(std::int64_t index) {
-    if (index < 0 || index >= std::ssize(streams))
-      fail("number session", "expected a stream in 0 … {}, got {}", streams.size() - 1, index);
-    return streams[static_cast<std::size_t>(index)];
-  }
-
-  Stream& whole_stream(const char* operation, std::int64_t index) {
-    Stream& chosen = stream(index);
-    check_whole(operation, chosen.broken, index);
-    return chosen;
-  }
-
   void begin(std::int64_t index, std::int64_t label) {
-    Stream& chosen = stream(index);
+    Stream& chosen = streams.at(index);
     const std::int32_t first = config().first_input(label);
-    chosen = {.first_input = config().shifted() ? first : 0};
+    chosen = {.first_input = config().shifted() ? first : 0, .shifted = config().shifted()};
     std::ranges::fill(last_of(index), std::numeric_limits<float>::quiet_NaN());
     state.reset(index);
-  }
-
-  /// Steps that the state has taken: one more than the numbers where a start token comes first.
-  std::int64_t taken(const Stream& stream) const {
-    return stream.position > 0 && config().shifted() ? stream.position + 1 : stream.position;
   }
 
   void check(const char* operation, std::span<const float> in, std::span<const std::int64_t> chosen) {
@@ -106,14 +102,10 @@ struct NumberSession::Impl {
       fail<UsageError>(operation, "expected {} · {} numbers, got {}", count, config().columns, in.size());
     for (const float value : in)
       if (std::isinf(value)) fail<UsageError>(operation, "expected finite numbers, got {}", value);
-    std::ranges::fill(named, std::uint8_t{0});
-    for (const std::int64_t index : chosen) {
-      const Stream& one = whole_stream(operation, index);
-      if (std::exchange(named[static_cast<std::size_t>(index)], std::uint8_t{1}) != 0)
-        fail(operation, "expected every stream at most once, got stream {} twice", index);
-      network().embedding().check_position(one.position + (config().shifted() ? 1 : 0));
-    }
-    for (const std::int64_t index : chosen) state.reserve(index, stream(index).position + 2);
+    streams.check_once(operation, chosen);
+    for (const std::int64_t index : chosen)
+      network().embedding().check_position(streams.at(index).position + (config().shifted() ? 1 : 0));
+    for (const std::int64_t index : chosen) state.reserve(index, streams.at(index).position + 2);
   }
 
   /// The states of the streams take their rows of `in` [n, columns], or the start token where it is empty;
@@ -125,8 +117,7 @@ struct NumberSession::Impl {
     Workspace workspace(own);
     const std::span<std::int32_t> ids = workspace.array<std::int32_t>(config().shifted() ? count : 0);
     const View<float> z = workspace.take(count, columns);
-    for (std::size_t i = 0; i < ids.size(); ++i)
-      ids[i] = start ? streams[static_cast<std::size_t>(chosen[i])].first_input : -1;
+    for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = start ? streams.at(chosen[i]).first_input : -1;
     for (std::int64_t i = 0; i < count; ++i) {
       const std::int64_t index = chosen[static_cast<std::size_t>(i)];
       const std::span<const float> before = last_of(index);
@@ -156,16 +147,21 @@ struct NumberSession::Impl {
     const View<float> hidden = workspace.take(count, config().width);
     for (std::int64_t i = 0; i < count; ++i) {
       const std::int64_t index = chosen[static_cast<std::size_t>(i)];
-      if (config().shifted() && streams[static_cast<std::size_t>(index)].position == 0)
+      if (config().shifted() && streams.at(index).position == 0)
         advance(own, hidden.slice(0, i, i + 1), chosen.subspan(static_cast<std::size_t>(i), 1), {});
     }
     advance(own, hidden, chosen, in);
     const ValueHead& head = *network().value_head();
     const View<float> numbers = workspace.take(count, head.outputs());
     if (predict) head.forward(own, numbers, hidden);
+    std::int64_t lost = -1;
     for (std::int64_t i = 0; i < count; ++i) {
       const std::int64_t index = chosen[static_cast<std::size_t>(i)];
-      Stream& one = streams[static_cast<std::size_t>(index)];
+      Stream& one = streams.at(index);
+      if (predict && !all_finite({numbers.at(i), static_cast<std::size_t>(head.outputs())})) {
+        if (lost < 0) lost = index;
+        continue;
+      }
       ++one.position;
       one.predicted = predict;
       std::copy_n(in.begin() + i * columns, columns, inputs.view<float>().at(index));
@@ -177,35 +173,26 @@ struct NumberSession::Impl {
       std::copy_n(numbers.at(i), targets, means.data());
       network().columns()->restore(means, means, taken);
     }
+    if (lost >= 0) fail_not_finite(lost);
   }
 
   void take(std::span<const float> in, std::span<float> out, std::span<const std::int64_t> chosen,
             bool predict) {
     const FlushSubnormals flush;
-    const std::int64_t count = std::ssize(chosen),
-                       block = block_of(count, context.threads(), network().config().weights);
     const auto columns = static_cast<std::size_t>(config().columns),
                targets = static_cast<std::size_t>(config().target_count());
-    try {
-      parallel_for(context, (count + block - 1) / block, [&](Context& own, std::int64_t i) {
-        const auto first = static_cast<std::size_t>(i * block);
-        const auto here = static_cast<std::size_t>(std::min(block, count - i * block));
-        take_block(own, in.subspan(first * columns, here * columns),
-                   predict ? out.subspan(first * targets, here * targets) : out, chosen.subspan(first, here),
-                   predict);
-      });
-    } catch (...) {
-      for (const std::int64_t index : chosen) {
-        Stream& one = streams[static_cast<std::size_t>(index)];
-        one.broken = !state.stands_at(index, taken(one));
-      }
-      throw;
-    }
+    const std::int64_t block = block_of(std::ssize(chosen), context.threads(), config().weights);
+    streams.in_blocks(context, state, chosen, block,
+                      [&](Context& own, std::size_t first, std::size_t count, std::int64_t) {
+                        take_block(own, in.subspan(first * columns, count * columns),
+                                   predict ? out.subspan(first * targets, count * targets) : out,
+                                   chosen.subspan(first, count), predict);
+                      });
   }
 
   /// The parameters of the stream's last prediction; those of a first step are computed here.
   View<const float> prediction(const char* operation, std::int64_t index) {
-    Stream& one = whole_stream(operation, index);
+    Stream& one = streams.whole(operation, index);
     if (one.predicted) return row_of_parameters(index);
     if (one.position > 0 || !config().shifted())
       fail(operation, "expected a step of stream {} before, which has predicted nothing yet", index);
@@ -236,14 +223,13 @@ struct NumberSession::Impl {
   Tensor parameters;  ///< of the streams' last predictions, [streams, outputs]
   Tensor inputs;      ///< their last steps, [streams, columns]
   Tensor last;        ///< the last numbers that they have taken, [streams, last_size]
-  std::vector<Stream> streams;
-  std::vector<std::int64_t> all;
-  std::vector<std::uint8_t> named;  ///< by the step that is being checked
+  Streams<Stream> streams;
   std::optional<std::uint64_t> fingerprint_;
 };
 
 NumberSession::NumberSession(std::shared_ptr<const Model> model, std::int64_t streams,
                              const Options& options) {
+  check_given("number session", model);
   check_model(model->config(), streams);
   if (options.capacity < 0)
     fail<UsageError>("number session", "expected a capacity of at least 0 steps, got {}", options.capacity);
@@ -265,14 +251,16 @@ void NumberSession::step(std::span<const float> in, std::span<float> out,
   impl_->take(in, out, streams, true);
 }
 
-void NumberSession::step(std::span<const float> in, std::span<float> out) { step(in, out, impl_->all); }
+void NumberSession::step(std::span<const float> in, std::span<float> out) {
+  step(in, out, impl_->streams.all());
+}
 
 void NumberSession::observe(std::span<const float> in, std::span<const std::int64_t> streams) {
   impl_->check("observe", in, streams);
   impl_->take(in, {}, streams, false);
 }
 
-void NumberSession::observe(std::span<const float> in) { observe(in, impl_->all); }
+void NumberSession::observe(std::span<const float> in) { observe(in, impl_->streams.all()); }
 
 void NumberSession::densities(std::int64_t stream, std::span<float> mean, std::span<float> scale,
                               std::span<float> freedom) {
@@ -290,13 +278,13 @@ void NumberSession::draw(std::int64_t stream, std::uint64_t seed, std::span<floa
   const std::int64_t targets = impl_->config().target_count();
   if (std::ssize(out) != targets)
     fail<UsageError>("draw", "expected memory for {} numbers, got {}", targets, out.size());
-  if (!(temperature >= 0) || std::isinf(temperature))
+  if (!(temperature >= 0) || std::isinf(static_cast<float>(temperature)))
     fail<UsageError>("draw", "expected a temperature of at least 0, got {}", temperature);
   const View<const float> parameters = impl_->prediction("draw", stream);
   Workspace workspace(impl_->context);
   const std::span<float> uniform = workspace.array<float>(2 * targets);
   const Random random(seed, Draw::sampling, 1);
-  const auto position = static_cast<std::uint64_t>(impl_->stream(stream).position);
+  const auto position = static_cast<std::uint64_t>(impl_->streams.at(stream).position);
   for (std::size_t i = 0; i < uniform.size(); ++i) uniform[i] = random.uniform(position * uniform.size() + i);
   impl_->network().value_head()->sample(out, parameters, uniform, static_cast<float>(temperature));
   const View<float> row(out.data(), {1, targets});
@@ -304,8 +292,8 @@ void NumberSession::draw(std::int64_t stream, std::uint64_t seed, std::span<floa
 }
 
 void NumberSession::fork(std::int64_t stream, std::int64_t source) {
-  Impl::Stream& target = impl_->stream(stream);
-  const Impl::Stream copy = impl_->whole_stream("fork", source);
+  Impl::Stream& target = impl_->streams.at(stream);
+  const Impl::Stream copy = impl_->streams.whole("fork", source);
   if (stream == source) return;
   impl_->state.copy(stream, impl_->state, source);
   target = copy;
@@ -317,11 +305,11 @@ void NumberSession::fork(std::int64_t stream, std::int64_t source) {
 }
 
 std::vector<std::byte> NumberSession::save(std::int64_t stream) const {
-  const Impl::Stream& chosen = impl_->whole_stream("save", stream);
+  const Impl::Stream& chosen = impl_->streams.whole("save", stream);
   Snapshot snapshot;
   snapshot.cache = true;
   snapshot.model = impl_->fingerprint();
-  snapshot.position = impl_->taken(chosen);
+  snapshot.position = chosen.steps();
   snapshot.next_input = chosen.first_input;
   snapshot.past = impl_->state.save(stream);
   const auto last = std::as_bytes(std::span<const float>(impl_->last_of(stream)));
@@ -330,7 +318,7 @@ std::vector<std::byte> NumberSession::save(std::int64_t stream) const {
 }
 
 void NumberSession::restore(std::int64_t stream, std::span<const std::byte> bytes) {
-  Impl::Stream& chosen = impl_->stream(stream);
+  Impl::Stream& chosen = impl_->streams.at(stream);
   const Snapshot snapshot = Snapshot::read(bytes);
   if (snapshot.model != impl_->fingerprint())
     fail("restore", "expected a snapshot of this model, {:016x}, got one of {:016x}", impl_->fingerprint(),
@@ -349,17 +337,18 @@ void NumberSession::restore(std::int64_t stream, std::span<const std::byte> byte
   impl_->state.copy(stream, impl_->side, 0);
   std::ranges::copy(past.subspan(states), std::as_writable_bytes(last).begin());
   chosen = {.first_input = snapshot.next_input,
+            .shifted = shifted,
             .position = shifted && snapshot.position > 0 ? snapshot.position - 1 : snapshot.position};
 }
 
-std::int64_t NumberSession::streams() const { return std::ssize(impl_->streams); }
+std::int64_t NumberSession::streams() const { return impl_->streams.size(); }
 
 std::int64_t NumberSession::targets() const { return impl_->config().target_count(); }
 
-std::int64_t NumberSession::position(std::int64_t stream) const { return impl_->stream(stream).position; }
+std::int64_t NumberSession::position(std::int64_t stream) const { return impl_->streams.at(stream).position; }
 
 std::size_t NumberSession::state_bytes(std::int64_t stream) const {
-  impl_->stream(stream);
+  impl_->streams.at(stream);
   return impl_->state.bytes(stream) + impl_->last_of(stream).size_bytes();
 }
 

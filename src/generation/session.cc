@@ -1,61 +1,24 @@
 #include <algorithm>
-#include <bit>
-#include <iterator>
-#include <numeric>
 #include <optional>
 #include <utility>
 #include <vector>
 
-#include "base/context_impl.h"
 #include "base/fail.h"
 #include "base/float_mode.h"
-#include "base/parallel.h"
 #include "base/workspace.h"
 #include "generation/prompts.h"
-#include "generation/sampler.h"
 #include "generation/snapshot.h"
 #include "generation/streams.h"
+#include "generation/token_steps.h"
 #include "kernels/loss.h"
 #include "linnet/generation.h"
 #include "model/access.h"
 #include "model/transformer.h"
 
 namespace linnet {
-namespace {
-
-/// Whether none of the numbers is infinite or NaN. Without branches, as bits: a step has little time.
-bool all_finite(View<const float> row) {
-  std::int32_t most = 0;
-  for (std::int64_t i = 0; i < row.size(); ++i)
-    most = std::max(most, std::bit_cast<std::int32_t>(row.data()[i]) & 0x7fffffff);
-  return most < 0x7f800000;
-}
-
-[[noreturn]] void fail_not_finite(std::int64_t stream) {
-  fail("step", "expected a prediction of finite numbers, got another one in stream {}", stream);
-}
-
-}  // namespace
 
 struct Session::Impl {
-  struct Stream {
-    SamplingOptions sampling;
-    std::vector<std::int32_t> next_input;  ///< of every field; appended, but not yet seen by the state
-    std::int64_t position = 0;             ///< steps appended
-    std::vector<std::int32_t> history;     ///< all inputs, without a cache only
-    bool broken = false;                   ///< a step failed between two layers of its state
-  };
-
-  /// What one block of streams needs while it is stepped.
-  struct Worker {
-    explicit Worker(const Network& network) {
-      samplers.emplace_back(network.head());
-      for (const LaterField& field : network.later_fields()) samplers.emplace_back(field.head());
-    }
-    std::vector<Sampler> samplers;   ///< of every field
-    std::vector<std::int32_t> ids;   ///< [streams, fields]
-    std::vector<std::uint8_t> lost;  ///< streams whose prediction is not finite
-  };
+  using Stream = TokenStream;
 
   Impl(std::shared_ptr<const Model> model, std::int64_t streams, const Options& options)
       : model(std::move(model)),
@@ -63,21 +26,13 @@ struct Session::Impl {
         sizes(this->model->config().field_sizes()),
         fields(std::ssize(sizes)),
         context(options.threads),
-        recurrent(network_of(*this->model)),
+        steps(network_of(*this->model)),
         parallel(network_of(*this->model)),
-        streams(static_cast<std::size_t>(streams)) {
+        streams("session", streams) {
     if (options.cache) {
       state = RecurrentState(network(), streams, options.capacity);
       side_state = RecurrentState(network(), 1, options.capacity);
     }
-    name_all();
-  }
-
-  /// The arrays with an element for each stream.
-  void name_all() {
-    named.resize(streams.size());
-    all.resize(streams.size());
-    std::iota(all.begin(), all.end(), 0);
   }
 
   void begin_by_itself(std::int64_t index) {
@@ -96,7 +51,7 @@ struct Session::Impl {
 
   /// All but the state.
   void begin_stream(std::int64_t index, std::int64_t label, const SamplingOptions& sampling) {
-    Stream& chosen = stream(index);
+    Stream& chosen = streams.at(index);
     const std::int32_t first = model->config().first_input(label);
     chosen.next_input.assign(static_cast<std::size_t>(fields), first);
     for (std::size_t f = 1; f < chosen.next_input.size(); ++f)
@@ -110,7 +65,7 @@ struct Session::Impl {
   /// The encoder's pass and what all layers keep of it come before any change of the stream.
   void begin(std::int64_t index, std::span<const std::int32_t> source, const SamplingOptions& sampling) {
     const ModelConfig& config = model->config();
-    stream(index);
+    streams.at(index);
     if (!config.has_encoder())
       fail<UsageError>("begin",
                        "expected an encoder–decoder model (model.encoder_layers) for a source, got a "
@@ -135,44 +90,38 @@ struct Session::Impl {
     return *fingerprint_;
   }
 
-  Stream& stream(std::int64_t index) {
-    if (index < 0 || index >= static_cast<std::int64_t>(streams.size()))
-      fail("session", "expected a stream in 0 … {}, got {}", streams.size() - 1, index);
-    return streams[static_cast<std::size_t>(index)];
+  /// A stream that is to be continued.
+  Stream& whole_stream(const char* operation, std::int64_t index) {
+    Stream& chosen = streams.whole(operation, index);
+    check_source(operation, index);
+    return chosen;
   }
 
-  /// The same for a stream that is to be continued.
-  Stream& whole_stream(const char* operation, std::int64_t index) {
-    Stream& chosen = stream(index);
-    check_whole(operation, chosen.broken, index);
+  void check_source(const char* operation, std::int64_t index) const {
     if (model->config().has_encoder() && state.source_tokens(index) == 0)
       fail(operation,
            "expected a stream with a source, which this model's decoder attends to, got stream {} without: "
            "begin it with one",
            index);
-    return chosen;
   }
 
-  /// Throws Error where a stream is none of ours, cannot continue or is named twice.
+  /// Throws where a stream is none of ours, cannot continue or is named twice.
   void check_once(const char* operation, std::span<const std::int64_t> chosen) {
-    std::ranges::fill(named, std::uint8_t{0});
-    for (const std::int64_t index : chosen) {
-      whole_stream(operation, index);
-      if (std::exchange(named[static_cast<std::size_t>(index)], std::uint8_t{1}) != 0)
-        fail(operation, "expected every stream at most once, got stream {} twice", index);
-    }
+    streams.check_once(operation, chosen);
+    for (const std::int64_t index : chosen) check_source(operation, index);
   }
 
-  /// Throws Error where the streams cannot all take one more token.
+  /// Throws where the streams cannot all take one more token.
   void check_step(const char* operation, std::size_t tokens, std::span<const std::int64_t> chosen) {
     if (tokens != chosen.size() * static_cast<std::size_t>(fields)) {
       if (fields == 1)
-        fail(operation, "expected as many tokens as streams, got {} and {}", tokens, chosen.size());
-      fail(operation, "expected {} tokens for each of the streams, got {} for {} streams", fields, tokens,
-           chosen.size());
+        fail<UsageError>(operation, "expected as many tokens as streams, got {} and {}", tokens,
+                         chosen.size());
+      fail<UsageError>(operation, "expected {} tokens for each of the streams, got {} for {} streams", fields,
+                       tokens, chosen.size());
     }
     check_once(operation, chosen);
-    for (const std::int64_t index : chosen) network().embedding().check_position(stream(index).position);
+    for (const std::int64_t index : chosen) network().embedding().check_position(streams.at(index).position);
   }
 
   void check_tokens(const char* operation, std::span<const std::int32_t> tokens) const {
@@ -184,135 +133,30 @@ struct Session::Impl {
     }
   }
 
-  void need_workers(std::int64_t count) {
-    while (static_cast<std::int64_t>(workers.size()) < count) workers.emplace_back(network());
-  }
-
-  /// Calls body(own, first, count, worker) for blocks of the streams that are stepped. The memory of their
-  /// states is taken before: where there is too little, no stream has moved. Where a block fails otherwise,
-  /// its streams may have moved in some layers and not in others, and are then broken.
+  /// Calls body(own, first, count, block) for blocks of the streams that are stepped. The memory of their
+  /// states is taken before: where there is too little, no stream has moved.
   template <class Body>
   void for_blocks(std::span<const std::int64_t> chosen, const Body& body) {
-    const std::int64_t count = std::ssize(chosen);
-    const std::int64_t block = block_of(count, context.threads(), model->config().weights);
-    const std::int64_t blocks = (count + block - 1) / block;
-    need_workers(blocks);
-    for (const std::int64_t index : chosen) state.reserve(index, stream(index).position + 1);
-    try {
-      // A single block gets the whole context, whose threads share its products.
-      parallel_for(context, blocks, [&](Context& own, std::int64_t i) {
-        const std::int64_t first = i * block;
-        body(own, static_cast<std::size_t>(first), static_cast<std::size_t>(std::min(block, count - first)),
-             workers[static_cast<std::size_t>(i)]);
-      });
-    } catch (...) {
-      for (const std::int64_t index : chosen)
-        stream(index).broken = !state.stands_at(index, stream(index).position);
-      throw;
-    }
+    for (const std::int64_t index : chosen) state.reserve(index, streams.at(index).position + 1);
+    const std::int64_t block = block_of(std::ssize(chosen), context.threads(), model->config().weights);
+    streams.in_blocks(context, state, chosen, block, body);
   }
 
-  /// The next inputs of the streams, in the worker's memory.
-  std::span<const std::int32_t> next_inputs(std::span<const std::int64_t> slots, Worker& worker) const {
-    worker.ids.clear();
-    for (const std::int64_t slot : slots) {
-      const std::vector<std::int32_t>& next = streams[static_cast<std::size_t>(slot)].next_input;
-      worker.ids.insert(worker.ids.end(), next.begin(), next.end());
-    }
-    return worker.ids;
-  }
-
-  void step_block(Context& own, std::span<std::int32_t> tokens, std::span<const std::int64_t> slots,
-                  Worker& worker) {
-    Workspace workspace(own);
-    const std::int64_t count = std::ssize(slots);
-    worker.lost.assign(slots.size(), 0);
-    const View<float> parameters = workspace.take(count, network().head().outputs());
-    if (fields == 1) {
-      recurrent.step(own, parameters, next_inputs(slots, worker), slots, state);
-      draw(own, tokens, slots, parameters, 0, worker);
-    } else {
-      const View<float> hidden = workspace.take(count, network().config().width);
-      recurrent.hidden(own, hidden, next_inputs(slots, worker), slots, state);
-      network().head().forward(own, parameters, hidden);
-      draw(own, tokens, slots, parameters, 0, worker);
-      for (std::int64_t f = 1; f < fields; ++f) {
-        const LaterField& later = network().later_fields()[static_cast<std::size_t>(f - 1)];
-        const View<float> of_field = workspace.take(count, later.head().outputs());
-        later.forward(own, of_field, hidden, {tokens, fields, f - 1}, nullptr);
-        draw(own, tokens, slots, of_field, f, worker);
-      }
-    }
-    for (std::size_t i = 0; i < slots.size(); ++i)
-      if (!worker.lost[i])
-        append(streams[slots[i]], tokens.subspan(i * static_cast<std::size_t>(fields), fields));
-    if (const auto lost = std::ranges::find(worker.lost, 1); lost != worker.lost.end())
-      fail_not_finite(slots[static_cast<std::size_t>(lost - worker.lost.begin())]);
-  }
-
-  /// Draws the tokens of one field of every stream from the head's parameters [streams, outputs]. Those of
-  /// streams that are lost are 0.
-  void draw(Context& own, std::span<std::int32_t> tokens, std::span<const std::int64_t> slots,
-            View<const float> parameters, std::int64_t field, Worker& worker) {
-    for (std::int64_t i = 0; i < std::ssize(slots); ++i) {
-      const Stream& chosen = streams[static_cast<std::size_t>(slots[static_cast<std::size_t>(i)])];
-      std::uint8_t& lost = worker.lost[static_cast<std::size_t>(i)];
-      if (!all_finite(parameters.slice(0, i, i + 1))) lost = 1;
-      tokens[static_cast<std::size_t>(i * fields + field)] =
-          lost ? 0
-               : worker.samplers[static_cast<std::size_t>(field)].sample(
-                     own, parameters.slice(0, i, i + 1), chosen.sampling, chosen.position * fields + field);
-    }
-  }
-
-  /// Takes what steps of `count` streams need: every thread's memory makes a step with as many streams of its
-  /// own.
+  /// Takes what steps of `count` streams need.
   void reserve(std::int64_t count) {
-    if (!options.cache) return;
-    const std::int64_t block = block_of(count, context.threads(), model->config().weights);
-    need_workers((count + block - 1) / block);
-    RecurrentState nothing(network(), block);
-    std::vector<std::int64_t> slots(static_cast<std::size_t>(block));
-    std::iota(slots.begin(), slots.end(), 0);
-    // A label's token of the first field, and tokens that every other field has.
-    std::vector<std::int32_t> ids(slots.size() * static_cast<std::size_t>(fields), 0);
-    for (std::size_t i = 0; i < slots.size(); ++i)
-      ids[i * static_cast<std::size_t>(fields)] = model->config().first_input(own_label());
-    for (Worker& worker : workers) {
-      worker.ids.reserve(ids.size());
-      worker.lost.reserve(slots.size());
-    }
-    const auto try_step = [&](Context& own) {
-      const FlushSubnormals flush;
-      Workspace workspace(own);
-      const View<float> parameters = workspace.take(block, network().head().outputs());
-      if (fields == 1) {
-        recurrent.step(own, parameters, ids, slots, nothing);
-      } else {
-        const View<float> hidden = workspace.take(block, network().config().width);
-        recurrent.hidden(own, hidden, ids, slots, nothing);
-        network().head().forward(own, parameters, hidden);
-        for (const LaterField& later : network().later_fields())
-          later.forward(own, workspace.take(block, later.head().outputs()), hidden, {ids, fields, 1},
-                        nullptr);
-      }
-      for (const std::int64_t slot : slots) nothing.reset(slot);
-    };
-    try_step(context);
-    for (Context& own : context.impl().contexts_of_threads()) try_step(own);
+    if (options.cache) steps.reserve(context, count, model->config().first_input(own_label()));
   }
 
   void step_without_cache(std::span<std::int32_t> tokens, std::span<const std::int64_t> slots) {
-    need_workers(1);
-    Sampler& sampler = workers.front().samplers.front();
     Workspace workspace(context);
     const View<float> parameters = workspace.take(1, network().head().outputs());
     // No stream moves before all have drawn their tokens.
     for (std::size_t i = 0; i < slots.size(); ++i) {
-      const Stream& chosen = streams[slots[i]];
+      const Stream& chosen = streams.at(slots[i]);
       next_parameters(parameters, slots[i]);
-      if (!all_finite(parameters)) fail_not_finite(slots[i]);
-      tokens[i] = sampler.sample(context, parameters, chosen.sampling, chosen.position);
+      if (!all_finite({parameters.data(), static_cast<std::size_t>(parameters.size())}))
+        fail_not_finite(slots[i]);
+      tokens[i] = steps.sampler().sample(context, parameters, chosen.sampling, chosen.position);
     }
     append_to_histories(tokens, slots);
   }
@@ -327,22 +171,15 @@ struct Session::Impl {
 
   /// parameters [1, outputs] of the stream's next token; the stream stays where it is.
   void next_parameters(View<float> parameters, std::int64_t index) {
-    const Stream& chosen = stream(index);
+    const Stream& chosen = streams.at(index);
     network().embedding().check_position(chosen.position);
     if (!options.cache) {
       std::vector<std::int32_t> inputs = chosen.history;
       inputs.insert(inputs.end(), chosen.next_input.begin(), chosen.next_input.end());
       return parameters_after(parameters, inputs);
     }
-    const FlushSubnormals flush;
-    const std::int64_t slot = 0;
-    side_state.copy(slot, state, index);
-    recurrent.step(context, parameters, chosen.next_input, std::span(&slot, 1), side_state);
-  }
-
-  static void append(Stream& stream, std::span<const std::int32_t> step) {
-    std::ranges::copy(step, stream.next_input.begin());
-    ++stream.position;
+    side_state.copy(0, state, index);
+    steps.predict(context, parameters, chosen.next_input, side_state);
   }
 
   /// Takes what `count` more inputs need.
@@ -355,13 +192,13 @@ struct Session::Impl {
   /// Of a history with memory for it.
   static void append_to_history(Stream& stream, std::int32_t token) {
     stream.history.push_back(stream.next_input.front());
-    append(stream, {&token, 1});
+    stream.append({&token, 1});
   }
 
   /// A token for each of the streams, or none where memory is short.
   void append_to_histories(std::span<const std::int32_t> tokens, std::span<const std::int64_t> chosen) {
-    for (const std::int64_t index : chosen) reserve_history(stream(index), 1);
-    for (std::size_t i = 0; i < chosen.size(); ++i) append_to_history(stream(chosen[i]), tokens[i]);
+    for (const std::int64_t index : chosen) reserve_history(streams.at(index), 1);
+    for (std::size_t i = 0; i < chosen.size(); ++i) append_to_history(streams.at(chosen[i]), tokens[i]);
   }
 
   void write_logits(const char* operation, std::int64_t index, std::span<float> logits) {
@@ -379,7 +216,7 @@ struct Session::Impl {
   /// Takes all prompts, none of them empty.
   void prefill(std::vector<Prompt> open) {
     take_prompts(context, network(), parallel, state, side_state, std::move(open), [&](const Prompt& prompt) {
-      Stream& moved = streams[static_cast<std::size_t>(prompt.stream)];
+      Stream& moved = streams.at(prompt.stream);
       moved.position = prompt.position;
       moved.next_input = prompt.next_input;
     });
@@ -387,25 +224,21 @@ struct Session::Impl {
 
   /// Throws before anything has changed.
   void resize(std::int64_t count) {
-    const std::int64_t before = std::ssize(streams);
+    const std::int64_t before = streams.size();
     if (count == before) return;
     reserve(count);
-    RecurrentState resized;
+    RecurrentState states;
     if (options.cache) {
-      resized = RecurrentState(network(), count, options.capacity);
-      for (std::int64_t i = 0; i < std::min(before, count); ++i) resized.copy(i, state, i);
+      states = RecurrentState(network(), count, options.capacity);
+      for (std::int64_t i = 0; i < std::min(before, count); ++i) states.copy(i, state, i);
     }
-    const auto size = static_cast<std::size_t>(count);
-    named.reserve(size);
-    all.reserve(size);
-    streams.reserve(size);
-    std::vector<Stream> more(static_cast<std::size_t>(std::max<std::int64_t>(count - before, 0)));
-    for (Stream& stream : more) stream.next_input.resize(static_cast<std::size_t>(fields));
+    Streams<Stream> resized = streams;
+    resized.resize(count);
+    for (std::int64_t i = before; i < count; ++i)
+      resized.at(i).next_input.resize(static_cast<std::size_t>(fields));
     // From here on nothing asks for memory.
-    if (count < before) streams.resize(size);
-    std::ranges::move(more, std::back_inserter(streams));
-    name_all();
-    state = std::move(resized);
+    streams = std::move(resized);
+    state = std::move(states);
     for (std::int64_t i = before; i < count; ++i) begin_by_itself(i);
   }
 
@@ -414,18 +247,16 @@ struct Session::Impl {
   const std::vector<std::int64_t> sizes;  ///< values of every field
   const std::int64_t fields;
   Context context;
-  RecurrentTransformer recurrent;
+  TokenSteps steps;
   Transformer parallel;
   RecurrentState state;
   RecurrentState side_state;  ///< of a stream that is being prefilled or looked ahead of
-  std::vector<Stream> streams;
-  std::vector<Worker> workers;
-  std::vector<std::int64_t> all;
-  std::vector<std::uint8_t> named;  ///< by the step that is being checked
+  Streams<Stream> streams;
   std::optional<std::uint64_t> fingerprint_;
 };
 
 Session::Session(std::shared_ptr<const Model> model, std::int64_t streams, const Options& options) {
+  check_given("session", model);
   model->config().check_generates();
   if (const ModelConfig& config = model->config(); config.columns > 0 || config.field_sizes().empty())
     fail<UsageError>("session", "expected a model of tokens, got one of real numbers; see NumberSession");
@@ -453,6 +284,7 @@ void Session::begin(std::int64_t stream, std::int64_t label, const SamplingOptio
 void Session::begin(std::int64_t stream, std::span<const std::int32_t> source,
                     const SamplingOptions& sampling) {
   sampling.check();
+  const FlushSubnormals flush;
   impl_->begin(stream, source, sampling);
 }
 
@@ -464,24 +296,28 @@ void Session::prefill(std::int64_t stream, std::span<const std::int32_t> tokens)
 void Session::prefill(std::span<const std::int64_t> streams,
                       std::span<const std::span<const std::int32_t>> prompts) {
   if (streams.size() != prompts.size())
-    fail("prefill", "expected as many prompts as streams, got {} and {}", prompts.size(), streams.size());
+    fail<UsageError>("prefill", "expected as many prompts as streams, got {} and {}", prompts.size(),
+                     streams.size());
   impl_->check_once("prefill", streams);
   std::vector<Prompt> open;
   for (std::size_t i = 0; i < streams.size(); ++i) {
     if (prompts[i].empty()) continue;
     if (std::ssize(prompts[i]) % impl_->fields != 0)
-      fail("prefill", "expected {} tokens for each step, got {}", impl_->fields, prompts[i].size());
-    const std::int64_t position = impl_->stream(streams[i]).position;
+      fail<UsageError>("prefill", "expected {} tokens for each step, got {}", impl_->fields,
+                       prompts[i].size());
+    const std::int64_t position = impl_->streams.at(streams[i]).position;
     impl_->network().embedding().check_position(position + std::ssize(prompts[i]) / impl_->fields - 1);
     impl_->check_tokens("prefill", prompts[i]);
-    open.push_back({streams[i], prompts[i], impl_->fields, position, impl_->stream(streams[i]).next_input});
+    open.push_back(
+        {streams[i], prompts[i], impl_->fields, position, impl_->streams.at(streams[i]).next_input});
   }
   const FlushSubnormals flush;
   if (impl_->options.cache) return impl_->prefill(std::move(open));
-  for (const Prompt& prompt : open) Impl::reserve_history(impl_->stream(prompt.stream), prompt.tokens.size());
+  for (const Prompt& prompt : open)
+    Impl::reserve_history(impl_->streams.at(prompt.stream), prompt.tokens.size());
   for (const Prompt& prompt : open)
     for (const std::int32_t token : prompt.tokens)
-      impl_->append_to_history(impl_->stream(prompt.stream), token);
+      impl_->append_to_history(impl_->streams.at(prompt.stream), token);
 }
 
 void Session::observe(std::span<const std::int32_t> tokens, std::span<const std::int64_t> streams) {
@@ -489,22 +325,22 @@ void Session::observe(std::span<const std::int32_t> tokens, std::span<const std:
   impl_->check_tokens("observe", tokens);
   if (!impl_->options.cache) return impl_->append_to_histories(tokens, streams);
   const FlushSubnormals flush;
-  impl_->for_blocks(streams, [&](Context& own, std::size_t first, std::size_t count, Impl::Worker& worker) {
-    const auto slots = streams.subspan(first, count);
-    impl_->recurrent.step(own, {}, impl_->next_inputs(slots, worker), slots, impl_->state);
-    const auto fields = static_cast<std::size_t>(impl_->fields);
-    for (std::size_t i = 0; i < count; ++i)
-      Impl::append(impl_->streams[slots[i]], tokens.subspan((first + i) * fields, fields));
+  const auto fields = static_cast<std::size_t>(impl_->fields);
+  impl_->for_blocks(streams, [&](Context& own, std::size_t first, std::size_t count, std::int64_t block) {
+    impl_->steps.observe(own, block, tokens.subspan(first * fields, count * fields),
+                         streams.subspan(first, count), impl_->streams, impl_->state);
   });
 }
 
-void Session::observe(std::span<const std::int32_t> tokens) { observe(tokens, impl_->all); }
+void Session::observe(std::span<const std::int32_t> tokens) { observe(tokens, impl_->streams.all()); }
 
 void Session::logits(std::int64_t stream, std::span<float> logits) {
+  const FlushSubnormals flush;
   impl_->write_logits("logits", stream, logits);
 }
 
 void Session::probabilities(std::int64_t stream, std::span<float> probabilities) {
+  const FlushSubnormals flush;
   impl_->write_logits("probabilities", stream, probabilities);
   const View<float> row(probabilities.data(), {1, static_cast<std::int64_t>(probabilities.size())});
   kernels::softmax_rows(impl_->context, row, row);
@@ -519,17 +355,17 @@ void Session::step(std::span<std::int32_t> tokens, std::span<const std::int64_t>
   impl_->check_step("step", tokens.size(), streams);
   const FlushSubnormals flush;
   if (!impl_->options.cache) return impl_->step_without_cache(tokens, streams);
-  impl_->for_blocks(streams, [&](Context& own, std::size_t first, std::size_t count, Impl::Worker& worker) {
-    const auto fields = static_cast<std::size_t>(impl_->fields);
-    impl_->step_block(own, tokens.subspan(first * fields, count * fields), streams.subspan(first, count),
-                      worker);
+  const auto fields = static_cast<std::size_t>(impl_->fields);
+  impl_->for_blocks(streams, [&](Context& own, std::size_t first, std::size_t count, std::int64_t block) {
+    impl_->steps.draw(own, block, tokens.subspan(first * fields, count * fields),
+                      streams.subspan(first, count), impl_->streams, impl_->state);
   });
 }
 
-void Session::step(std::span<std::int32_t> tokens) { step(tokens, impl_->all); }
+void Session::step(std::span<std::int32_t> tokens) { step(tokens, impl_->streams.all()); }
 
 void Session::fork(std::int64_t stream, std::int64_t source, std::uint64_t seed) {
-  Impl::Stream& target = impl_->stream(stream);
+  Impl::Stream& target = impl_->streams.at(stream);
   Impl::Stream copy = impl_->whole_stream("fork", source);
   copy.sampling.seed = seed;
   if (impl_->options.cache && stream != source) impl_->state.copy(stream, impl_->state, source);
@@ -556,7 +392,7 @@ std::vector<std::byte> Session::save(std::int64_t stream) const {
 }
 
 void Session::restore(std::int64_t stream, std::span<const std::byte> bytes) {
-  Impl::Stream& chosen = impl_->stream(stream);
+  Impl::Stream& chosen = impl_->streams.at(stream);
   const Snapshot snapshot = Snapshot::read(bytes);
   if (snapshot.model != impl_->fingerprint())
     fail("restore", "expected a snapshot of this model, {:016x}, got one of {:016x}", impl_->fingerprint(),
@@ -598,13 +434,14 @@ void Session::restore(std::int64_t stream, std::span<const std::byte> bytes) {
   chosen.broken = false;
 }
 
-std::int64_t Session::streams() const { return static_cast<std::int64_t>(impl_->streams.size()); }
+std::int64_t Session::streams() const { return impl_->streams.size(); }
 
-std::int64_t Session::position(std::int64_t stream) const { return impl_->stream(stream).position; }
+std::int64_t Session::position(std::int64_t stream) const { return impl_->streams.at(stream).position; }
 
 std::size_t Session::state_bytes(std::int64_t stream) const {
-  const Impl::Stream& chosen = impl_->stream(stream);
-  return impl_->options.cache ? impl_->state.bytes(stream) : chosen.history.size() * sizeof(std::int32_t);
+  const Impl::Stream& chosen = impl_->streams.at(stream);
+  if (!impl_->options.cache) return chosen.history.size() * sizeof(std::int32_t);
+  return impl_->state.bytes(stream) + (chosen.next_input.size() - 1) * sizeof(std::int32_t);
 }
 
 }  // namespace linnet

@@ -15,6 +15,9 @@ constexpr std::string_view magic = "LINNETSS";
 constexpr std::uint32_t version = 1;
 constexpr std::size_t checksum_bytes = sizeof(std::uint64_t);
 
+/// More than a program that writes ten million tokens a second leaves in a year.
+constexpr std::int64_t most_left = std::int64_t{1} << 48;
+
 }  // namespace
 
 void write_streams(const std::filesystem::path& path, std::span<const SavedStream> streams) {
@@ -57,7 +60,8 @@ std::vector<SavedStream> read_streams(const std::filesystem::path& path) {
     stream.left = reader.take<std::int64_t>();
     stream.tokens = reader.take<std::int32_t>(reader.take<std::uint64_t>());
     stream.state = reader.take<std::byte>(reader.take<std::uint64_t>());
-    if (stream.left < 0) fail("states", "{}: expected at least 0 tokens left, got {}", name, stream.left);
+    if (stream.left < 0 || stream.left > most_left)
+      fail("states", "{}: expected 0 … {} tokens left, got {}", name, most_left, stream.left);
   }
   if (streams.empty() || reader.rest() != 0)
     fail("states", "{}: expected at least 1 stream and nothing behind the last, got {} and {} bytes", name,

@@ -17,16 +17,18 @@ constexpr double initial_deviation = 0.02;
 /// Index drawn with the probabilities softmax(logits [count]): the part of [0, 1) that u falls into.
 std::int64_t pick(Context& context, const float* logits, std::int64_t count, float u,
                   std::span<float> workspace) {
-  kernels::softmax_rows(context, View<float>(workspace.data(), {1, count}),
+  const std::span<float> shares = workspace.first(static_cast<std::size_t>(count));
+  kernels::softmax_rows(context, View<float>(shares.data(), {1, count}),
                         View<const float>(logits, {1, count}));
-  float rest = 0;
-  for (std::int64_t i = 0; i < count; ++i) rest += workspace[i];  // 1 up to rounding
-  rest *= u;
-  for (std::int64_t i = 0; i + 1 < count; ++i) {
-    rest -= workspace[i];
+  double rest = u * std::accumulate(shares.begin(), shares.end(), 0.0);  // 1 up to rounding
+  std::int64_t last = 0;  // the parts may end before u by rounding
+  for (std::int64_t i = 0; i < count; ++i) {
+    const double share = shares[static_cast<std::size_t>(i)];
+    rest -= share;
     if (rest < 0) return i;
+    if (share > 0) last = i;
   }
-  return count - 1;
+  return last;
 }
 
 class CategoricalHead final : public OutputHead {

@@ -380,10 +380,10 @@ std::int64_t ModelConfig::input_tokens() const {
 }
 
 std::int32_t ModelConfig::first_input(std::int64_t label) const {
-  if (classes == 0 && label >= 0)
-    fail("model", "expected no label for a model without classes, got {}", label);
+  if (classes == 0 && label != -1)
+    fail<UsageError>("model", "expected no label for a model without classes, got {}", label);
   if (classes > 0 && (label < 0 || label >= classes))
-    fail("model", "expected a label in 0 … {}, got {}", classes - 1, label);
+    fail<UsageError>("model", "expected a label in 0 … {}, got {}", classes - 1, label);
   return static_cast<std::int32_t>(first_field(*this) + std::max<std::int64_t>(label, 0));
 }
 

@@ -75,8 +75,8 @@ CrossBranch::Parts cross_parts_of(const ModelConfig& config, int layer,
       .attention = {.width = config.width,
                     .heads = config.heads,
                     .attention = like.attention.attention,
-                    .output_deviation =
-                        block_parts_of(config, config.attention.family).attention.output_deviation,
+                    .output_deviation = block_parts_of(config, config.attention.family, feature_map)
+                                            .attention.output_deviation,
                     .random_map = like.attention.random_map,
                     .random = like.attention.random},
       .norm_first = like.norm_first,

@@ -9,12 +9,21 @@
 #include "attention/feature_maps/reference_features.h"
 #include "attention/reference_rows.h"
 #include "base/fail.h"
+#include "base/memory.h"
 #include "base/parallel.h"
 
 namespace linnet {
 namespace {
 
 const std::array<std::string, 4> softmax_maps = {"favor-trig", "favor-sincos", "favor", "favor-hyperbolic"};
+
+/// Throws Error for numbers that are not finite.
+void check_numbers(const HeadRows& head) {
+  for (const std::vector<double>* numbers : {&head.q, &head.k, &head.v})
+    for (const double number : *numbers)
+      if (!std::isfinite(number))
+        fail("approximate", "expected finite queries, keys and values, got {}", number);
+}
 
 std::int64_t seen_by(const HeadRows& head, std::int64_t i) { return head.causal ? i + 1 : head.length; }
 
@@ -70,9 +79,9 @@ struct Squares {
   }
 
   EstimateError error(std::int64_t draws) const {
-    const double count = static_cast<double>(draws);
+    const double count = static_cast<double>(draws), bias = of_mean - variance / count;
     return {std::sqrt((of_mean + variance * (count - 1) / count) / exact),
-            std::sqrt(std::max(0.0, of_mean - variance / count) / exact), std::sqrt(variance / exact)};
+            std::sqrt((bias < 0 ? 0 : bias) / exact), std::sqrt(variance / exact)};
   }
 };
 
@@ -111,6 +120,11 @@ struct DrawnFeatures {
     for (std::int64_t j = 0; j < seen; ++j)
       to[j] *=
           std::exp(query_scale[static_cast<std::size_t>(i)] + key_scale[static_cast<std::size_t>(j)] - shift);
+  }
+
+  /// Of the features of one draw.
+  static double bytes(const HeadRows& head, std::int64_t features) {
+    return 2.0 * sizeof(double) * static_cast<double>(head.length) * static_cast<double>(features + 1);
   }
 
   std::int64_t count;
@@ -192,6 +206,11 @@ RandomFeatureError random_feature_error(Context& context, const HeadRows& head, 
   if (!estimates_softmax(map))
     fail<UsageError>("approximate", "expected one of {}, got '{}'", fmt::join(softmax_maps, ", "), map);
   if (draws < 2) fail<UsageError>("approximate", "expected at least 2 draws, got {}", draws);
+  check_numbers(head);
+  if (std::ranges::all_of(head.v, [](double number) { return number == 0; }))
+    fail("approximate", "expected values that are not all 0, got no other");
+  const std::int64_t features = random_feature_map(map, head.head_dim, options)->features(head.head_dim);
+  require_memory("the random features", static_cast<double>(draws) * DrawnFeatures::bytes(head, features));
   std::vector<std::unique_ptr<DrawnFeatures>> made(static_cast<std::size_t>(draws));
   parallel_for(context, draws, [&](std::int64_t t) {
     RandomFeatureOptions drawn = options;
@@ -205,7 +224,7 @@ RandomFeatureError random_feature_error(Context& context, const HeadRows& head, 
   const double shift = largest_logit(context, head);
   std::vector<RowResult> rows(static_cast<std::size_t>(head.length));
   parallel_for(context, head.length, [&](std::int64_t i) {
-    rows[static_cast<std::size_t>(i)] = measure_row(head, map, drawn.front().count, drawn, i, shift);
+    rows[static_cast<std::size_t>(i)] = measure_row(head, map, features, drawn, i, shift);
   });
   RowResult total;
   for (const RowResult& row : rows) {
@@ -221,6 +240,7 @@ RandomFeatureError random_feature_error(Context& context, const HeadRows& head, 
 }
 
 HeadNorms head_norms(Context& context, const HeadRows& head) {
+  check_numbers(head);
   HeadNorms result;
   const double count = static_cast<double>(head.length);
   result.largest_logit = largest_logit(context, head);
@@ -243,6 +263,7 @@ HeadNorms head_norms(Context& context, const HeadRows& head) {
 }
 
 std::vector<double> attention_matrix(Context& context, const HeadRows& head) {
+  check_numbers(head);
   std::vector<double> matrix(static_cast<std::size_t>(head.length * head.length));
   parallel_for(context, head.length, [&](std::int64_t i) {
     std::vector<double> row;

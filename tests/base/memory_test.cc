@@ -90,6 +90,16 @@ TEST_F(AvailableMemory, KnowsTheFirstVersionOfGroups) {
   EXPECT_EQ(available(), 305);
 }
 
+TEST(BytesText, HasThreeDigitsAndTheUnitThatKeepsThem) {
+  EXPECT_EQ(bytes_text(0), "0 B");
+  EXPECT_EQ(bytes_text(999), "999 B");
+  EXPECT_EQ(bytes_text(1000), "1 kB");
+  EXPECT_EQ(bytes_text(999'499), "999 kB");
+  EXPECT_EQ(bytes_text(999'600), "1 MB");
+  EXPECT_EQ(bytes_text(999.7e9), "1 TB");
+  EXPECT_EQ(bytes_text(123.4e12), "123 TB");
+}
+
 TEST(RequireMemory, RefusesWhatNoMachineHas) {
   EXPECT_NO_THROW(require_memory("a page", 4096));
   const std::string what = error_of([] { require_memory("everything", 1e18); });

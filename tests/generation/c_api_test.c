@@ -107,11 +107,11 @@ static void streams_observe_and_tell_what_comes_next(const linnet_model* model) 
   EXPECT(linnet_observe(session, tokens, streams, 2) == LINNET_OK);
   EXPECT(linnet_position(session, 0, &position) == LINNET_OK && position == kTokens + 1);
   EXPECT_REFUSED(linnet_observe(session, tokens, streams, 4), LINNET_USAGE, "[observe] expected at most");
-  EXPECT_REFUSED(linnet_observe(session, tokens, NULL, 2), LINNET_FAILED, "[observe] expected as many");
+  EXPECT_REFUSED(linnet_observe(session, tokens, NULL, 2), LINNET_USAGE, "[observe] expected as many");
   EXPECT_REFUSED(linnet_observe(session, NULL, NULL, 3), LINNET_USAGE, "got NULL");
   EXPECT_REFUSED(linnet_observe(NULL, tokens, NULL, 3), LINNET_USAGE, "got NULL");
   EXPECT_REFUSED(linnet_logits(session, 0, next, vocabulary - 1), LINNET_USAGE, "[logits] expected memory");
-  EXPECT_REFUSED(linnet_logits(session, 3, next, vocabulary), LINNET_FAILED, "expected a stream");
+  EXPECT_REFUSED(linnet_logits(session, 3, next, vocabulary), LINNET_USAGE, "expected a stream");
   EXPECT_REFUSED(linnet_logits(session, 0, NULL, vocabulary), LINNET_USAGE, "got NULL");
   EXPECT_REFUSED(linnet_logits(NULL, 0, next, vocabulary), LINNET_USAGE, "got NULL");
   EXPECT_REFUSED(linnet_probabilities(session, 0, NULL, vocabulary), LINNET_USAGE, "got NULL");
@@ -132,14 +132,14 @@ static void streams_observe_and_tell_what_comes_next(const linnet_model* model) 
                  "got NULL");
   EXPECT_REFUSED(linnet_model_forward(NULL, 1, inputs, 1, 2, NULL, logits, 2 * vocabulary), LINNET_USAGE,
                  "got NULL");
-  EXPECT_REFUSED(linnet_model_first_input(model, 1000, inputs), LINNET_FAILED, "label");
+  EXPECT_REFUSED(linnet_model_first_input(model, 1000, inputs), LINNET_USAGE, "label");
   EXPECT_REFUSED(linnet_model_first_input(model, 1, NULL), LINNET_USAGE, "got NULL");
   EXPECT_REFUSED(linnet_model_first_input(NULL, 1, inputs), LINNET_USAGE, "got NULL");
   EXPECT_REFUSED(linnet_model_score(model, 1, tokens, SIZE_MAX, 7, scores), LINNET_USAGE, "expected at most");
   EXPECT_REFUSED(linnet_model_score(model, 1, NULL, 3, 7, scores), LINNET_USAGE, "got NULL");
   EXPECT_REFUSED(linnet_model_score(model, 1, tokens, 3, 7, NULL), LINNET_USAGE, "got NULL");
   EXPECT_REFUSED(linnet_model_score(NULL, 1, tokens, 3, 7, scores), LINNET_USAGE, "got NULL");
-  EXPECT_REFUSED(linnet_model_score(model, 1, tokens, 3, -1, scores), LINNET_FAILED, "label");
+  EXPECT_REFUSED(linnet_model_score(model, 1, tokens, 3, -1, scores), LINNET_USAGE, "label");
   linnet_session_free(session);
   free(next);
   free(logits);
@@ -167,8 +167,8 @@ static void what_cannot_be_is_refused(const linnet_model* model) {
   EXPECT(linnet_sampling_init(&sampling, sizeof sampling) == LINNET_OK);
   sampling.temperature = NAN;
   EXPECT_REFUSED(linnet_begin(session, 0, 1, &sampling), LINNET_USAGE, "temperature");
-  EXPECT_REFUSED(linnet_begin(session, 0, 1000, NULL), LINNET_FAILED, "label");
-  EXPECT_REFUSED(linnet_begin(session, 1, 1, NULL), LINNET_FAILED, "expected a stream");
+  EXPECT_REFUSED(linnet_begin(session, 0, 1000, NULL), LINNET_USAGE, "label");
+  EXPECT_REFUSED(linnet_begin(session, 1, 1, NULL), LINNET_USAGE, "expected a stream");
   const int32_t outside = 1 << 20;
   EXPECT_REFUSED(linnet_prefill(session, 0, &outside, 1), LINNET_FAILED, "expected tokens in");
   EXPECT_REFUSED(linnet_prefill(session, 0, NULL, 1), LINNET_USAGE, "got NULL");
@@ -234,10 +234,10 @@ static void absurd_sizes_are_refused(const linnet_model* model) {
     EXPECT(linnet_session_create(model, (int64_t)absurd[i], NULL, &(linnet_session*){NULL}) == LINNET_USAGE);
   }
   EXPECT_REFUSED(linnet_save(session, 0, bytes, SIZE_MAX, &size), LINNET_USAGE, "expected at most");
-  EXPECT_REFUSED(linnet_begin(session, INT64_MIN, 0, NULL), LINNET_FAILED, "expected a stream");
-  EXPECT_REFUSED(linnet_begin(session, INT64_MAX, 0, NULL), LINNET_FAILED, "expected a stream");
-  EXPECT_REFUSED(linnet_fork(session, 0, INT64_MIN, 0), LINNET_FAILED, "expected a stream");
-  EXPECT_REFUSED(linnet_begin(session, 0, INT64_MAX, NULL), LINNET_FAILED, "label");
+  EXPECT_REFUSED(linnet_begin(session, INT64_MIN, 0, NULL), LINNET_USAGE, "expected a stream");
+  EXPECT_REFUSED(linnet_begin(session, INT64_MAX, 0, NULL), LINNET_USAGE, "expected a stream");
+  EXPECT_REFUSED(linnet_fork(session, 0, INT64_MIN, 0), LINNET_USAGE, "expected a stream");
+  EXPECT_REFUSED(linnet_begin(session, 0, INT64_MAX, NULL), LINNET_USAGE, "label");
   EXPECT(linnet_restore(session, 0, bytes, size) == LINNET_OK);
   free(bytes);
   EXPECT(linnet_step(session, tokens, NULL, 2) == LINNET_OK);

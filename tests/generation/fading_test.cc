@@ -184,6 +184,11 @@ TEST(Session, EveryStepFlushesSubnormalNumbersAndItsCallerKeepsThem) {
   const auto map = std::make_shared<NotingMap>();
   Session session(Model::random(config, seed, map), 1, {.threads = 1});
   NumberSession number_session(Model::random(of_numbers, seed, map), 1, {.threads = 1});
+  Session without(Model::random(config, seed, map), 1, {.cache = false, .threads = 1});
+  config.encoder_layers = 1;
+  config.source_length = 5;
+  Session decoder(Model::random(config, seed, map), 1, {.threads = 1});
+  const std::vector<std::int32_t> source = {1, 2, 3};
   std::vector<std::int32_t> token(1);
   std::vector<float> logits(static_cast<std::size_t>(config.vocabulary)), in(2), out(2), scale(2), freedom(2);
   map->kept = 0;
@@ -192,6 +197,10 @@ TEST(Session, EveryStepFlushesSubnormalNumbersAndItsCallerKeepsThem) {
       [&] { session.observe(token); },
       [&] { session.logits(0, logits); },
       [&] { session.probabilities(0, logits); },
+      [&] { without.step(token); },
+      [&] { without.logits(0, logits); },
+      [&] { without.probabilities(0, logits); },
+      [&] { decoder.begin(0, source, {}); },
       [&] { number_session.densities(0, out, scale, freedom); },  // of the first step
       [&] { number_session.step(in, out); },
       [&] { number_session.observe(in); }};

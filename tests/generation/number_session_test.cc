@@ -218,14 +218,50 @@ TEST(NumberSession, AFailedStepLeavesThePredictionsOfStreamsThatHaveNotMoved) {
   EXPECT_EQ(drawn_again, drawn);
 }
 
+TEST(NumberSession, EndsAStreamWhosePredictionIsNotFiniteAndNoOther) {
+  const auto map = std::make_shared<FailingMap>(0);
+  ModelConfig config = forecaster();
+  config.attention.linear.feature_map = map->name();
+  const auto model = Model::random(config, seed, map);
+  constexpr std::int64_t count = 20;
+  const std::vector<float> in(2 * count, 0.5f);
+  const std::int64_t seventh[] = {7};
+  const std::span<const float> one = std::span(in).first(2);
+  for (const int threads : {1, 2}) {
+    SCOPED_TRACE(testing::Message() << threads << " threads");
+    NumberSession session(model, count, {.threads = threads}), twin(model, count, {.threads = threads});
+    std::vector<float> out(in.size()), expected(in.size());
+    for (NumberSession* both : {&session, &twin}) {
+      both->observe(in);
+      for (int i = 0; i < 3; ++i) both->observe(one, seventh);
+    }
+    const std::vector<std::byte> before = session.save(7);
+    twin.step(in, expected);
+    map->overflows_at = 5;  // of stream 7 alone: a start token and four numbers
+    EXPECT_EQ(error_of<Error>([&] { session.step(in, out); }),
+              "[step] expected a prediction of finite numbers, got another one in stream 7");
+    map->overflows_at = -1;
+    for (std::int64_t i = 0; i < count; ++i) EXPECT_EQ(session.position(i), i == 7 ? 4 : 2);
+    EXPECT_THAT(error_of([&] { session.save(7); }), testing::HasSubstr("in which a step failed halfway"));
+    EXPECT_THROW(session.step(in, out), Error);
+    session.restore(7, before);
+    session.step(one, std::span(out).subspan(14, 2), seventh);
+    EXPECT_TRUE(same_bits(out, expected));
+    session.step(in, out);
+    twin.step(in, expected);
+    EXPECT_TRUE(same_bits(out, expected));
+  }
+}
+
 TEST(NumberSession, RefusesWhatItCannotTake) {
+  EXPECT_THROW(NumberSession(nullptr, 1), UsageError);
   EXPECT_THROW(NumberSession(model_of(tiny_config()), 1), UsageError);
   ModelConfig bidirectional = filter();
   bidirectional.bidirectional = true;
   EXPECT_THAT(error_of<UsageError>([&] { NumberSession(model_of(bidirectional), 1); }),
               testing::HasSubstr("model.bidirectional"));
   NumberSession filters(model_of(filter()), 1);
-  EXPECT_THROW(filters.begin(0, 7), Error);
+  for (const std::int64_t label : {0, 7, -2}) EXPECT_THROW(filters.begin(0, label), UsageError);
   EXPECT_THROW(NumberSession(model_of(filter()), 0), UsageError);
   EXPECT_THROW(Session(model_of(forecaster()), 1), UsageError);
   NumberSession session(model_of(forecaster()), 2, {.threads = 1});
@@ -235,8 +271,10 @@ TEST(NumberSession, RefusesWhatItCannotTake) {
   std::vector<float> infinite = {1, std::numeric_limits<float>::infinity(), 0, 0};
   EXPECT_THROW(session.step(infinite, four), UsageError);
   const std::int64_t twice[] = {1, 1}, outside[] = {0, 2};
-  EXPECT_THROW(session.step(four, four, twice), Error);
-  EXPECT_THROW(session.step(four, four, outside), Error);
+  EXPECT_THROW(session.step(four, four, twice), UsageError);
+  EXPECT_THROW(session.step(four, four, outside), UsageError);
+  for (const double temperature : {-1.0, 1e39, std::nan("")})
+    EXPECT_THROW(session.draw(0, 1, two, temperature), UsageError);
   EXPECT_EQ(session.position(0), 0);
   session.observe(four);
   EXPECT_THROW(session.densities(0, two, two, two), Error);

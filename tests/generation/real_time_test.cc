@@ -2,6 +2,7 @@
 // a state fades away.
 #include <gtest/gtest.h>
 
+#include <numeric>
 #include <thread>
 
 #include "linnet/generation.h"
@@ -148,6 +149,32 @@ TEST(RealTime, StepsOfRealNumbersAllocateNothing) {
       };
       EXPECT_EQ(allocated(), 0) << name_of(objective) << " " << streams;
     }
+}
+
+// A few streams stay together in larger blocks than more of them are split into, and any thread may get any
+// block.
+TEST(RealTime, NorDoStepsOfSomeStreamsOnSeveralThreads) {
+  ModelConfig config = stream_config(WeightType::f32, OutputDistribution::categorical);
+  constexpr std::int64_t streams = 20;
+  Session session(Model::random(config, 1), streams, {.threads = 4});
+  config.vocabulary = 0;
+  config.columns = 2;
+  NumberSession numbers(Model::random(config, 1), streams, {.threads = 4});
+  std::vector<std::int32_t> tokens(streams);
+  std::vector<std::int64_t> some(streams);
+  std::iota(some.begin(), some.end(), 0);
+  const std::vector<float> in(2 * streams, 0.5f);
+  std::vector<float> out(in.size());
+  for (std::size_t count = 1; count <= streams; ++count) {
+    const auto chosen = std::span(some).first(count);
+    const std::int64_t before = allocations::count;
+    for (int i = 0; i < 20; ++i) {
+      session.step(std::span(tokens).first(count), chosen);
+      session.observe(std::span(tokens).first(count), chosen);
+      numbers.step(std::span(in).first(2 * count), std::span(out).first(2 * count), chosen);
+    }
+    EXPECT_EQ(allocations::count - before, 0) << count << " streams";
+  }
 }
 
 TEST(RealTime, NarrowWeightsAllocateTheSameEveryStep) {

@@ -57,6 +57,17 @@ TEST(Snapshot, HasTheDocumentedSize) {
     for (std::int64_t stream = 0; stream < 3; ++stream)
       EXPECT_EQ(session->save(stream).size(), 88 + session->state_bytes(stream));
   }
+  ModelConfig fields = small_config();
+  fields.vocabulary = 30;
+  fields.fields = "13,5,30";
+  Session several(Model::random(fields, 5), 1);
+  EXPECT_EQ(several.save(0).size(), 88 + several.state_bytes(0));
+  ModelConfig narrow = small_config();
+  narrow.attention.family = Family::softmax;
+  narrow.attention.softmax.cache = DType::bf16;
+  Session cached(Model::random(narrow, 5), 1);
+  draw(cached, 0, 10);
+  EXPECT_EQ(cached.save(0).size(), 88 + 2 * cached.state_bytes(0));
 }
 
 TEST(Snapshot, EveryDamagedByteIsNoticed) {

@@ -6,7 +6,9 @@
 #include "linnet/error.h"
 #include "linnet/generation.h"
 #include "support/contexts.h"
+#include "support/feature_maps.h"
 #include "support/models.h"
+#include "support/numbers.h"
 
 namespace linnet {
 namespace {
@@ -102,6 +104,25 @@ TEST(Sources, AreNeededAndChecked) {
   EXPECT_THROW(Session(model, 1, {.cache = false}), UsageError);
   Session plain(random_model(tiny_config(), seed), 1);
   EXPECT_THROW(plain.begin(0, good, {}), UsageError);
+}
+
+TEST(Sources, AreReadByAFeatureMapOfTheCallers) {
+  ModelConfig config = tiny_config();
+  config.encoder_layers = 2;
+  config.source_length = 9;
+  ModelConfig plain = config;
+  config.attention.linear.feature_map = "doubled-relu";
+  plain.attention.linear.feature_map = "relu";
+  Session session(Model::random(config, seed, std::make_shared<DoubledRelu>()), 1),
+      twin(Model::random(plain, seed), 1);
+  const std::vector<std::int32_t> source = {3, 1, 4, 1, 0};
+  session.begin(0, source, {});
+  twin.begin(0, source, {});
+  // Features of twice the size give the same attention, up to epsilon.
+  std::vector<float> found(static_cast<std::size_t>(config.vocabulary)), expected(found.size());
+  session.probabilities(0, found);
+  twin.probabilities(0, expected);
+  EXPECT_LT(relative_error(found, expected), 1e-3);
 }
 
 }  // namespace

@@ -62,6 +62,10 @@ TEST(StreamFile, EveryDamageIsNoticedByName) {
     refuses(good.substr(0, at));
   }
   refuses(good + '\0');
+  for (const std::int64_t left : {std::int64_t{-1}, (std::int64_t{1} << 48) + 1}) {
+    write_streams(path, std::vector<SavedStream>{{left, {}, {}}});
+    refuses(read_file(path));
+  }
   write_streams(path, {});
   refuses(read_file(path));
 }

@@ -57,6 +57,23 @@ TEST(OutputHead, ProjectionMatchesReferenceWithGradients) {
   }
 }
 
+// Rounded shares of several hundred tokens end before 1: what comes last may have none at all.
+TEST(OutputHead, DrawsNoTokenOfProbabilityZero) {
+  constexpr std::int64_t vocabulary = 700, possible = 500;
+  const Made made(1, vocabulary, 0);
+  std::vector<float> workspace(vocabulary);
+  const float largest = std::nextafter(1.0f, 0.0f);
+  for (std::uint64_t i = 0; i < 1000; ++i) {
+    std::vector<float> logits = normals(vocabulary, seed + i);
+    std::fill(logits.begin() + possible, logits.end(), -200.0f);
+    for (const float u : {0.0f, 0.5f, largest})
+      ASSERT_LT(
+          made.head->sample(any_context(), view(std::as_const(logits), {1, vocabulary}), u, 0, workspace),
+          possible)
+          << i << " " << u;
+  }
+}
+
 TEST(OutputHead, TiedUsesTheFirstRowsOfTheEmbedding) {
   ParameterTable table;
   const Embedding embedding(table, "embedding", {9, 5, 4, Positions::none, true});

@@ -141,6 +141,20 @@ TEST(Approximation, BadInputIsRefused) {
             std::string::npos);
   EXPECT_EQ(error_of<UsageError>([&] { random_feature_error(any_context(), head, "favor", {}, 1); }),
             "[approximate] expected at least 2 draws, got 1");
+  EXPECT_NE(error_of<Error>([&] {
+              random_feature_error(any_context(), head, "favor", {.features = 1 << 16}, 1 << 26);
+            }).find("[memory] expected the random features to fit"),
+            std::string::npos);
+  HeadRows other = head;
+  std::ranges::fill(other.v, 0.0);
+  EXPECT_EQ(error_of<Error>([&] { random_feature_error(any_context(), other, "favor", {}, 4); }),
+            "[approximate] expected values that are not all 0, got no other");
+  other = head;
+  other.q[3] = std::numeric_limits<double>::infinity();
+  const std::string sentence = "[approximate] expected finite queries, keys and values, got inf";
+  EXPECT_EQ(error_of<Error>([&] { random_feature_error(any_context(), other, "favor", {}, 4); }), sentence);
+  EXPECT_EQ(error_of<Error>([&] { head_norms(any_context(), other); }), sentence);
+  EXPECT_EQ(error_of<Error>([&] { attention_matrix(any_context(), other); }), sentence);
   EXPECT_TRUE(estimates_softmax("favor-trig"));
   EXPECT_FALSE(estimates_softmax("random-exp"));
 }

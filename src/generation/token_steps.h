@@ -1,0 +1,76 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "generation/sampler.h"
+#include "generation/streams.h"
+#include "linnet/generation.h"
+#include "model/transformer.h"
+
+namespace linnet {
+
+/// A stream of tokens, apart from its state.
+struct TokenStream {
+  SamplingOptions sampling = {};
+  std::vector<std::int32_t> next_input = {};  ///< of every field; appended, but not yet seen by the state
+  std::int64_t position = 0;                  ///< steps appended
+  std::vector<std::int32_t> history = {};     ///< all inputs, without a cache only
+  bool broken = false;                        ///< a step failed between two layers of its state
+
+  std::int64_t steps() const { return position; }
+  void append(std::span<const std::int32_t> step);
+};
+
+/// Steps of streams in the recurrent form, a block of streams at a time: the layers, the output head of every
+/// field, the draws. Blocks of one step have different indices and may run side by side.
+class TokenSteps {
+ public:
+  explicit TokenSteps(const Network& network);
+
+  /// Takes what steps of up to `count` streams need: every thread's memory makes a step with as many streams
+  /// of its own. `first_input` is any input of the first field.
+  void reserve(Context& context, std::int64_t count, std::int32_t first_input);
+
+  /// The streams take tokens [slots, fields].
+  void observe(Context& own, std::int64_t block, std::span<const std::int32_t> tokens,
+               std::span<const std::int64_t> slots, Streams<TokenStream>& streams, RecurrentState& state);
+
+  /// Draws tokens [slots, fields], which the streams take. Throws Error for a stream whose prediction is not
+  /// finite, after the others have moved.
+  void draw(Context& own, std::int64_t block, std::span<std::int32_t> tokens,
+            std::span<const std::int64_t> slots, Streams<TokenStream>& streams, RecurrentState& state);
+
+  /// parameters [1, outputs] of the first field's next token, for a state that takes the input.
+  void predict(Context& context, View<float> parameters, std::span<const std::int32_t> input,
+               RecurrentState& state);
+
+  /// A sampler of the first field.
+  Sampler& sampler() { return workers_.front().samplers.front(); }
+
+ private:
+  /// What one block needs while it is stepped.
+  struct Worker {
+    explicit Worker(const Network& network);
+    std::vector<Sampler> samplers;   ///< of every field
+    std::vector<std::int32_t> ids;   ///< [streams, fields]
+    std::vector<std::uint8_t> lost;  ///< streams whose prediction is not finite
+  };
+
+  std::span<const std::int32_t> next_inputs(std::span<const std::int64_t> slots,
+                                            Streams<TokenStream>& streams, Worker& worker) const;
+  void draw_field(Context& own, std::span<std::int32_t> tokens, std::span<const std::int64_t> slots,
+                  Streams<TokenStream>& streams, View<const float> parameters, std::int64_t field,
+                  Worker& worker) const;
+  template <class Parameters>
+  void heads(Context& own, std::span<const std::int32_t> inputs, std::span<const std::int64_t> slots,
+             RecurrentState& state, std::span<const std::int32_t> tokens, const Parameters& of_field) const;
+
+  const Network& network_;
+  const std::int64_t fields_;
+  RecurrentTransformer recurrent_;
+  std::vector<Worker> workers_;
+};
+
+}  // namespace linnet
