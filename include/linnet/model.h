@@ -118,7 +118,7 @@ struct LINNET_API ModelConfig {
   std::int64_t input_fields() const;
 
   /// The first input of a sequence (of its first field): the token of class `label`, or the start token for
-  /// label −1 in a model without classes. Throws Error for labels that the model does not have.
+  /// label −1 in a model without classes. Throws UsageError for labels that the model does not have.
   std::int32_t first_input(std::int64_t label) const;
 
   /// The input in place of a hidden token in a masked model of one field; with several ones it is the number
@@ -220,8 +220,8 @@ class LINNET_API Model {
   /// predicted from the start token, or from the class token of `label` (−1 for a model without classes).
   /// Families with a recurrent form take the sequence in slices of `slice` tokens, so that the working memory
   /// beside the state does not grow with it.
-  /// Throws UsageError for a masked model (see `fill`) and for tokens outside 0 … vocabulary − 1, Error for a
-  /// label or a length that the model does not have.
+  /// Throws UsageError for a masked model (see `fill`), for tokens outside 0 … vocabulary − 1 and for a label
+  /// that the model does not have, Error for such a length.
   std::vector<float> score(Context& context, std::span<const std::int32_t> tokens,
                            std::int64_t label = -1) const;
 
