@@ -24,7 +24,9 @@ from ._core import (
 )
 from ._core import version as __version__
 from ._dataset import Dataset
+from ._densities import Densities
 from ._model import Filling, Model, load, random_model
+from ._number_session import NumberSession
 from ._session import Session
 from ._training import Trainer, Training, evaluate, train
 
@@ -33,12 +35,14 @@ __all__ = [
     "Attention",
     "Context",
     "Dataset",
+    "Densities",
     "Error",
     "FeatureMap",
     "Filling",
     "Gradients",
     "Mask",
     "Model",
+    "NumberSession",
     "Session",
     "Similarity",
     "State",

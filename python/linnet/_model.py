@@ -10,7 +10,10 @@ import numpy as np
 from . import _core
 from ._arguments import context_of, folder_of, integers_of, seed_of, whole
 from ._configuration import check_described, configuration, json_of, model_tables
+from ._densities import Densities
+from ._number_session import NumberSession
 from ._session import Session
+from ._steps import Steps, shifted, steps_of
 
 _BYTES = 256
 
@@ -73,6 +76,11 @@ class Model:
         return tuple(int(size) for size in fields.split(",")) if fields else (self.vocabulary,)
 
     @property
+    def columns(self) -> int:
+        """Real numbers of a step."""
+        return self._config["model"]["columns"]
+
+    @property
     def length(self) -> int:
         """Tokens of a training example."""
         return self._config["model"]["length"]
@@ -92,9 +100,10 @@ class Model:
         """Writes config.json and model.safetensors into the folder, each atomically."""
         self._core.save(folder_of("save", folder))
 
-    def session(self, streams: int = 1, **options) -> Session:
-        """A `linnet.Session` of this model."""
-        return Session(self, streams, **options)
+    def session(self, streams: int = 1, **options) -> Session | NumberSession:
+        """A `linnet.Session` of this model, or a `linnet.NumberSession` where its steps are real numbers alone."""
+        numbers = self.columns > 0 and not self._sizes and self._config["model"]["objective"] != "classify"
+        return (NumberSession if numbers else Session)(self, streams, **options)
 
     def logits(self, tokens, label=None, *, key_lengths=None, context: _core.Context | None = None) -> np.ndarray:
         """Logits of every token, given those before it.
@@ -123,7 +132,7 @@ class Model:
         embeddings of the tokens in their context."""
         return self._rows("hidden", self._core.hidden, tokens, label, key_lengths, context)
 
-    def score(self, tokens, label=None, *, context: _core.Context | None = None) -> np.ndarray:
+    def score(self, tokens, label=None, *, source=None, context: _core.Context | None = None) -> np.ndarray:
         """Natural logarithm of the probability of every token of one sequence, given those before it.
 
         Parameters
@@ -131,12 +140,70 @@ class Model:
         tokens : array [length] of whole numbers, or text for a model of bytes
         label : int, optional
             The class, for a model that has them; 0 without it.
+        source : array [n] of whole numbers, or text for sources of bytes
+            What an encoder–decoder model reads; for such models alone.
 
         Returns
         -------
         array [length], float32
         """
-        return self._core.score(context_of(context), self._tokens_of("score", tokens), self._label(label))
+        read = None if source is None else self._source_of("score", source)
+        return self._core.score(context_of(context), self._tokens_of("score", tokens), self._label(label), read)
+
+    def classify(self, tokens=None, *, values=None, key_lengths=None, context: _core.Context | None = None) -> np.ndarray:
+        """The probabilities of the labels of sequences, of a model with the objective classify.
+
+        Parameters
+        ----------
+        tokens : array [length] or [batch, length] of whole numbers, or text for a model of bytes
+            With several fields [length, fields] or [batch, length, fields].
+        values : array [length, columns] or [batch, length, columns]
+            For models of real numbers; NaN stands for a number that is not known.
+        key_lengths : sequence [batch], optional
+            Steps of each entry before its padding, which may be anything.
+        context : linnet.Context, optional
+
+        Returns
+        -------
+        array [classes] or [batch, classes], float32; every row adds up to 1
+        """
+        lengths = _lengths("classify", key_lengths)
+        steps = self._steps_of("classify", tokens, values, lengths)
+        result = self._core.classify(context_of(context), *steps.arguments(lengths))
+        return result if steps.batched else result[0]
+
+    def predict(
+        self, values=None, label=None, *, tokens=None, key_lengths=None, context: _core.Context | None = None
+    ) -> Densities:
+        """The density of every number that a model predicts at each step.
+
+        In a model of the next step row i is the prediction of the numbers of step i (with `targets` of more numbers, of those
+        from step i on) from the steps before, as in `logits`: the last step has no influence, and a row of NaN behind what is
+        known asks for the next one. In a model of the same step row i is predicted from the steps up to i, or from all of them
+        where the model is bidirectional.
+
+        Parameters
+        ----------
+        values : array [length, columns] or [batch, length, columns] of numbers
+            NaN stands for a number that is not known.
+        label : int or sequence of int, optional
+            The class, for a model of the next step that has them; 0 without it.
+        tokens : array [length] or [batch, length], with several fields [length, fields] or [batch, length, fields], optional
+            For models that have tokens beside the numbers.
+        key_lengths : sequence [batch], optional
+            Steps of each entry before its padding, which may be anything.
+        context : linnet.Context, optional
+
+        Returns
+        -------
+        linnet.Densities, arrays [length, targets] or [batch, length, targets], float32
+        """
+        lengths = _lengths("predict", key_lengths)
+        steps = self._steps_of("predict", tokens, values, lengths)
+        if self._config["model"]["objective"] == "next-token":
+            steps = shifted(steps, self._first_inputs("predict", label, steps.batch), self._sizes)
+        parts = self._core.predict(context_of(context), *steps.arguments(lengths))
+        return Densities(*(part if steps.batched else part[0] for part in parts))
 
     def fill(self, tokens, *, key_lengths=None, context: _core.Context | None = None) -> Filling:
         """The distribution of every hidden token of a masked model, where -1 stands for a hidden one.
@@ -160,6 +227,7 @@ class Model:
         count: int | None = None,
         *,
         label=None,
+        source=None,
         prompt=None,
         length: int | None = None,
         temperature: float = 1.0,
@@ -179,6 +247,8 @@ class Model:
             How many; without it the result is one of them and not a sequence.
         label : int or sequence of int, optional
             The classes to draw in turn; without it all classes in turn.
+        source : array [n] of whole numbers, or text for sources of bytes
+            What an encoder–decoder model reads; required there, and for such models alone.
         prompt : text, array of tokens, or for pictures uint8 rows [rows, width] (or [rows, width, channels]), optional
             What each of them begins with. It is part of the result.
         length : int, optional
@@ -205,6 +275,7 @@ class Model:
         drawn = self.generate_tokens(
             number,
             label=label,
+            source=source,
             prompt=prompt,
             length=length,
             temperature=temperature,
@@ -229,6 +300,7 @@ class Model:
         count: int = 1,
         *,
         label=None,
+        source=None,
         prompt=None,
         length: int | None = None,
         temperature: float = 1.0,
@@ -251,6 +323,9 @@ class Model:
         for name, value in (("count", count), ("streams", streams)):
             if value < 1:
                 raise _core.UsageError(f"[generate] expected {name} of at least 1, got {value}")
+        if (source is not None) != bool(self._config["model"]["encoder_layers"]):
+            expected = "a source for an encoder–decoder model" if source is None else "no source for a model without an encoder"
+            raise _core.UsageError(f"[generate] expected {expected}, got {'none' if source is None else 'one'}")
         labels = self._labels_in_turn(label)
         given = self._prompt_of(prompt)
         total = self._total("generate", len(given), length)
@@ -271,6 +346,7 @@ class Model:
                     top_k=top_k,
                     top_p=top_p,
                     seed=seed + first + i,
+                    source=source,
                 )
             if len(given):
                 session.prefill(range(here), [given] * here)
@@ -295,6 +371,35 @@ class Model:
             raise _core.UsageError(f"[pixels] expected tokens in 0 ... {self.vocabulary - 1}, got {found}")
         shape = levels.shape[:-1] + ((height, width) if channels == 1 else (height, width, channels))
         return table[levels].reshape(shape)
+
+    @property
+    def _sizes(self) -> tuple[int, ...]:
+        """Numbers of values of the fields of a step; none where steps are real numbers alone."""
+        return self.fields if self._config["model"]["fields"] or self.vocabulary else ()
+
+    def _steps_of(self, operation: str, tokens, values, key_lengths) -> Steps:
+        if isinstance(tokens, (str, bytes)):
+            tokens = self._tokens_of(operation, tokens)
+        return steps_of(operation, self._sizes, self.columns, tokens, values, key_lengths)
+
+    def _source_of(self, operation: str, source) -> np.ndarray:
+        """The tokens of a source, int32."""
+        sizes = self._config["model"]
+        if isinstance(source, (str, bytes)):
+            if (sizes["source_vocabulary"] or self.vocabulary) != _BYTES:
+                raise _core.UsageError(f"[{operation}] expected the tokens of a source, got text")
+            return np.frombuffer(source.encode("utf-8") if isinstance(source, str) else source, np.uint8).astype(np.int32)
+        tokens = integers_of(operation, "source", source, np.int32)
+        if tokens.ndim != 1:
+            raise _core.UsageError(f"[{operation}] expected a source [n], got {list(tokens.shape)}")
+        return tokens
+
+    def _first_inputs(self, operation: str, label, batch: int) -> np.ndarray:
+        """The first inputs of the entries of a batch."""
+        labels = [self._label(label)] if np.ndim(label) == 0 else [self._label(one) for one in label]
+        if len(labels) not in (1, batch):
+            raise _core.UsageError(f"[{operation}] expected 1 or {batch} labels, got {len(labels)}")
+        return np.broadcast_to(np.array([self._core.first_input(one) for one in labels], np.int32), batch)
 
     def _label(self, label) -> int:
         if label is None:
@@ -383,11 +488,7 @@ class Model:
         else:
             inputs = np.empty_like(array)
             inputs[:, 1:] = array[:, :-1]
-            labels = [self._label(label)] if np.ndim(label) == 0 else [self._label(one) for one in label]
-            if len(labels) not in (1, len(array)):
-                raise _core.UsageError(f"[{operation}] expected 1 or {len(array)} labels, got {len(labels)}")
-            if inputs.shape[1]:
-                inputs[:, 0] = [self._core.first_input(one) for one in labels]
+            inputs[:, :1] = self._first_inputs(operation, label, len(array))[:, None]
         result = function(context_of(context), np.ascontiguousarray(inputs), key_lengths)
         return result if batched else result[0]
 

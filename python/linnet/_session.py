@@ -28,8 +28,10 @@ class Session:
 
     Raises
     ------
+    linnet.UsageError
+        For an encoder, and for a model whose steps are real numbers: see `linnet.NumberSession`.
     linnet.Error
-        For an encoder, and for a family without a recurrent form.
+        For a family without a recurrent form.
     """
 
     def __init__(self, model, streams: int = 1, *, capacity: int = 0, cache: bool = True, threads: int = 0):
@@ -63,6 +65,7 @@ class Session:
         top_k: int | None = None,
         top_p: float = 1.0,
         seed: int = 0,
+        source=None,
     ) -> None:
         """Starts a stream anew.
 
@@ -79,6 +82,8 @@ class Session:
             Only the smallest set of tokens with this total probability.
         seed : int
             The draws depend on it and on the position alone, on every machine.
+        source : array [n] of whole numbers, or text for sources of bytes, optional
+            What an encoder–decoder model reads; required there before anything else is done with the stream.
         """
         self._core.begin(
             whole("begin", "stream", stream),
@@ -87,6 +92,7 @@ class Session:
             None if top_k is None else whole("begin", "top_k", top_k),
             real("begin", "top_p", top_p),
             seed_of("begin", seed),
+            None if source is None else self.model._source_of("begin", source),
         )
 
     def prefill(self, stream, tokens) -> None:
@@ -107,6 +113,12 @@ class Session:
         Returns
         -------
         array [streams], int32, with several fields [streams, fields]
+
+        Raises
+        ------
+        linnet.Error
+            Where the prediction of a stream is not finite, as after an overflow. That stream is to begin anew or to be restored;
+            the others have moved, as `position` tells.
         """
         chosen = None if streams is None else wholes("step", "stream", streams)
         count, fields = self.streams if chosen is None else len(chosen), len(self.model.fields)

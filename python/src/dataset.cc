@@ -45,13 +45,13 @@ class Kept {
 class ArrayDataset : public PictureDataset {
  public:
   struct Arrays {
-    View<const std::int32_t> tokens;
-    View<const float> values;
-    std::vector<std::int64_t> labels, lengths;  // copies: what is checked must not change
-    std::vector<std::int64_t> fields;
-    ColumnStatistics statistics;
+    View<const std::int32_t> tokens = {};
+    View<const float> values = {};
+    std::vector<std::int64_t> labels = {}, lengths = {};  // copies: what is checked must not change
+    std::vector<std::int64_t> fields = {};
+    ColumnStatistics statistics = {};
     std::int64_t classes = 0;
-    ImageShape image;
+    ImageShape image = {};
   };
 
   ArrayDataset(std::vector<nb::object> objects, Arrays arrays)

@@ -91,6 +91,7 @@ void bind_attention(nanobind::module_& module);
 void bind_reference(nanobind::module_& module);
 void bind_model(nanobind::module_& module);
 void bind_session(nanobind::module_& module);
+void bind_number_session(nanobind::module_& module);
 void bind_dataset(nanobind::module_& module);
 void bind_torch_attention(nanobind::module_& module);
 void bind_training(nanobind::module_& module);

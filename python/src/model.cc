@@ -75,14 +75,53 @@ nb::object hidden(const ModelObject& self, SharedContext& context, nb::handle to
   return rows_of<&Model::hidden>("hidden", self, context, tokens, key_lengths);
 }
 
-nb::object score(const ModelObject& self, SharedContext& context, nb::handle tokens, std::int64_t label) {
+nb::object score(const ModelObject& self, SharedContext& context, nb::handle tokens, std::int64_t label,
+                 nb::handle source) {
   const auto input = span_of<const std::int32_t>(tokens, "score", "tokens");
+  std::span<const std::int32_t> read;
+  if (!source.is_none()) read = span_of<const std::int32_t>(source, "score", "source");
+  const bool of_source = !source.is_none();
   std::vector<float> scores;
   {
     const Computing turn(context.mutex);
-    scores = self.model->score(context.context, input, label);
+    scores = of_source ? self.model->score(context.context, read, input)
+                       : self.model->score(context.context, input, label);
   }
   return numpy_of(std::move(scores));
+}
+
+/// Steps of which tokens [batch · length · fields] and values [batch · length · columns] may be None.
+Steps steps_of(const char* operation, std::int64_t batch, std::int64_t length, nb::handle tokens,
+               nb::handle values, nb::handle key_lengths) {
+  Steps steps{.batch = batch, .length = length};
+  if (!tokens.is_none()) steps.tokens = span_of<const std::int32_t>(tokens, operation, "tokens");
+  if (!values.is_none()) steps.values = span_of<const float>(values, operation, "values");
+  if (!key_lengths.is_none())
+    steps.key_lengths = span_of<const std::int64_t>(key_lengths, operation, "key_lengths");
+  return steps;
+}
+
+nb::object classify(const ModelObject& self, SharedContext& context, std::int64_t batch, std::int64_t length,
+                    nb::handle tokens, nb::handle values, nb::handle key_lengths) {
+  const Steps steps = steps_of("classify", batch, length, tokens, values, key_lengths);
+  Tensor probabilities;
+  {
+    const Computing turn(context.mutex);
+    probabilities = self.model->classify(context.context, steps);
+  }
+  return numpy_of(std::move(probabilities));
+}
+
+nb::tuple predict(const ModelObject& self, SharedContext& context, std::int64_t batch, std::int64_t length,
+                  nb::handle tokens, nb::handle values, nb::handle key_lengths) {
+  const Steps steps = steps_of("predict", batch, length, tokens, values, key_lengths);
+  Densities densities;
+  {
+    const Computing turn(context.mutex);
+    densities = self.model->predict(context.context, steps);
+  }
+  return nb::make_tuple(numpy_of(std::move(densities.mean)), numpy_of(std::move(densities.scale)),
+                        numpy_of(std::move(densities.freedom)));
 }
 
 nb::tuple fill(const ModelObject& self, SharedContext& context, nb::handle tokens, nb::handle key_lengths) {
@@ -120,7 +159,11 @@ void bind_model(nb::module_& module) {
       .def("first_input", usage<&first_input>, "label"_a)
       .def("logits", usage<&forward>, "context"_a, "tokens"_a, "key_lengths"_a.none())
       .def("hidden", usage<&hidden>, "context"_a, "tokens"_a, "key_lengths"_a.none())
-      .def("score", usage<&score>, "context"_a, "tokens"_a, "label"_a)
+      .def("score", usage<&score>, "context"_a, "tokens"_a, "label"_a, "source"_a.none())
+      .def("classify", usage<&classify>, "context"_a, "batch"_a, "length"_a, "tokens"_a.none(),
+           "values"_a.none(), "key_lengths"_a.none())
+      .def("predict", usage<&predict>, "context"_a, "batch"_a, "length"_a, "tokens"_a.none(),
+           "values"_a.none(), "key_lengths"_a.none())
       .def("fill", usage<&fill>, "context"_a, "tokens"_a, "key_lengths"_a.none())
       .def("save", &save, "folder"_a);
   module.def(

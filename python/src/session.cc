@@ -31,11 +31,6 @@ struct SessionObject {
   SessionObject(const ModelObject& model, std::int64_t streams, const Session::Options& options)
       : vocabulary(first_field(model.model->config())), session(model.model, streams, options) {}
 
-  void check_stream(const char* operation, std::int64_t stream) const {
-    if (stream < 0 || stream >= session.streams())
-      refuse(operation, "a stream in 0 ... " + std::to_string(session.streams() - 1), std::to_string(stream));
-  }
-
   std::int64_t vocabulary;
   Session session;
   CallMutex mutex;
@@ -43,29 +38,26 @@ struct SessionObject {
 
 using Streams = std::optional<std::vector<std::int64_t>>;
 
-void check_streams(const SessionObject& self, const char* operation, const Streams& streams) {
-  if (!streams) return;
-  for (const std::int64_t stream : *streams) self.check_stream(operation, stream);
-}
-
 void begin(SessionObject& self, std::int64_t stream, std::int64_t label, double temperature,
-           std::optional<std::int64_t> top_k, double top_p, std::uint64_t seed) {
-  self.check_stream("begin", stream);
+           std::optional<std::int64_t> top_k, double top_p, std::uint64_t seed, nb::handle source) {
   SamplingOptions sampling{.temperature = temperature, .top_p = top_p, .seed = seed};
   if (top_k) sampling.top_k = *top_k;
+  if (source.is_none()) {
+    const Computing turn(self.mutex);
+    return self.session.begin(stream, label, sampling);
+  }
+  const auto read = span_of<const std::int32_t>(source, "begin", "source");
   const Computing turn(self.mutex);
-  self.session.begin(stream, label, sampling);
+  self.session.begin(stream, read, sampling);
 }
 
 void prefill(SessionObject& self, std::int64_t stream, nb::handle tokens) {
-  self.check_stream("prefill", stream);
   const auto given = span_of<const std::int32_t>(tokens, "prefill", "tokens");
   const Computing turn(self.mutex);
   self.session.prefill(stream, given);
 }
 
 void prefill_streams(SessionObject& self, const std::vector<std::int64_t>& streams, nb::sequence prompts) {
-  check_streams(self, "prefill", streams);
   std::vector<std::span<const std::int32_t>> given;
   std::vector<nb::object> kept;  // the sequence may make its elements
   for (const nb::handle prompt : prompts) {
@@ -79,7 +71,6 @@ void prefill_streams(SessionObject& self, const std::vector<std::int64_t>& strea
 }
 
 void observe(SessionObject& self, nb::handle tokens, const Streams& streams) {
-  check_streams(self, "observe", streams);
   const auto given = span_of<const std::int32_t>(tokens, "observe", "tokens");
   const Computing turn(self.mutex);
   if (streams)
@@ -89,7 +80,6 @@ void observe(SessionObject& self, nb::handle tokens, const Streams& streams) {
 }
 
 void step(SessionObject& self, nb::handle tokens, const Streams& streams) {
-  check_streams(self, "step", streams);
   const auto drawn = span_of<std::int32_t>(tokens, "step", "tokens");
   const Computing turn(self.mutex);
   if (streams)
@@ -100,7 +90,6 @@ void step(SessionObject& self, nb::handle tokens, const Streams& streams) {
 
 template <void (Session::*values_of)(std::int64_t, std::span<float>)>
 nb::object next_values(SessionObject& self, std::int64_t stream) {
-  self.check_stream("logits", stream);
   std::vector<float> values(static_cast<std::size_t>(self.vocabulary));
   {
     const Computing turn(self.mutex);
@@ -110,7 +99,6 @@ nb::object next_values(SessionObject& self, std::int64_t stream) {
 }
 
 nb::bytes save(SessionObject& self, std::int64_t stream) {
-  self.check_stream("save", stream);
   std::vector<std::byte> saved;
   {
     const Computing turn(self.mutex);
@@ -120,7 +108,6 @@ nb::bytes save(SessionObject& self, std::int64_t stream) {
 }
 
 void restore(SessionObject& self, std::int64_t stream, nb::bytes saved) {
-  self.check_stream("restore", stream);
   const std::span bytes(reinterpret_cast<const std::byte*>(saved.c_str()), saved.size());
   const Computing turn(self.mutex);
   self.session.restore(stream, bytes);
@@ -140,11 +127,11 @@ void bind_session(nb::module_& module) {
           },
           "model"_a, "streams"_a, "capacity"_a, "cache"_a, "threads"_a)
       .def("begin", usage<&begin>, "stream"_a, "label"_a, "temperature"_a, "top_k"_a.none(), "top_p"_a,
-           "seed"_a)
+           "seed"_a, "source"_a.none())
       .def("prefill", usage<&prefill>, "stream"_a, "tokens"_a)
       .def("prefill_streams", usage<&prefill_streams>, "streams"_a, "prompts"_a)
       .def("observe", usage<&observe>, "tokens"_a, "streams"_a.none() = nb::none())
-      .def("step", usage<&step>, "tokens"_a, "streams"_a.none() = nb::none())
+      .def("step", &step, "tokens"_a, "streams"_a.none() = nb::none())
       .def("logits", &next_values<&Session::logits>, "stream"_a)
       .def("probabilities", &next_values<&Session::probabilities>, "stream"_a)
       .def("save", &save, "stream"_a)
@@ -152,8 +139,6 @@ void bind_session(nb::module_& module) {
       .def(
           "fork",
           [](SessionObject& self, std::int64_t stream, std::int64_t source, std::uint64_t seed) {
-            self.check_stream("fork", stream);
-            self.check_stream("fork", source);
             const Computing turn(self.mutex);
             self.session.fork(stream, source, seed);
           },
@@ -173,7 +158,6 @@ void bind_session(nb::module_& module) {
       .def(
           "position",
           [](SessionObject& self, std::int64_t stream) {
-            self.check_stream("position", stream);
             const Computing turn(self.mutex);
             return self.session.position(stream);
           },
@@ -181,7 +165,6 @@ void bind_session(nb::module_& module) {
       .def(
           "state_bytes",
           [](SessionObject& self, std::int64_t stream) {
-            self.check_stream("state_bytes", stream);
             const Computing turn(self.mutex);
             return self.session.state_bytes(stream);
           },

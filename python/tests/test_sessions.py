@@ -75,7 +75,7 @@ def test_resize_keeps_streams(model):
     session.resize(5)
     assert session.streams == 5 and session.save(1) == saved and session.position(4) == 0
     session.resize(1)
-    with pytest.raises(linnet.UsageError, match="stream in 0 ... 0, got 1"):
+    with pytest.raises(linnet.UsageError, match="stream in 0 … 0, got 1"):
         session.position(1)
 
 
