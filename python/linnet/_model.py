@@ -91,13 +91,19 @@ class Model:
         return self._config["model"]["classes"]
 
     @property
+    def class_names(self) -> tuple[str, ...]:
+        """The names of the labels, in their order; empty where the training data had none."""
+        return tuple(self._core.class_names)
+
+    @property
     def image(self) -> tuple[int, int, int] | None:
         """Height, width and channels of a model of pictures, None for any other."""
         table = self._config["image"]
         return (table["height"], table["width"], table["channels"]) if table["height"] else None
 
     def save(self, folder) -> None:
-        """Writes config.json and model.safetensors into the folder, each atomically."""
+        """Writes config.json, model.safetensors and what else the model has (labels.json, tokenizer.model) into the folder, each
+        file atomically."""
         self._core.save(folder_of("save", folder))
 
     def session(self, streams: int = 1, **options) -> Session | NumberSession:

@@ -133,6 +133,17 @@ def test_classifiers_give_the_probabilities_of_labels():
     assert of_tokens.classify(tokens).shape == (2, 3) and of_tokens.classify(tokens[0]).shape == (3,)
 
 
+def test_names_of_labels_are_kept(tmp_path):
+    model = linnet.random_model(tiny(model__objective="classify", model__classes=3), seed=1)
+    assert model.class_names == ()
+    model.save(tmp_path)
+    (tmp_path / "labels.json").write_text('["calm", "schräg", "fast"]')
+    named = linnet.load(tmp_path)
+    assert named.class_names == ("calm", "schräg", "fast")
+    named.save(tmp_path / "copy")
+    assert linnet.load(tmp_path / "copy").class_names == named.class_names
+
+
 def test_tokens_beside_numbers():
     model = linnet.random_model(tiny(model__vocabulary=11, model__fields="11,5", model__columns=2), seed=6)
     tokens, values = np.stack([np.arange(20) % 11, np.arange(20) % 5], axis=1), uniform(5, 20, 2)
