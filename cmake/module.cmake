@@ -10,6 +10,13 @@ target_compile_options(linnet_flags INTERFACE -Wall -Wextra -ffp-contract=off -f
   $<$<CXX_COMPILER_ID:GNU>:-Wno-aggressive-loop-optimizations>
   $<$<BOOL:${LINNET_WERROR}>:-Werror>)
 target_include_directories(linnet_flags INTERFACE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
+target_include_directories(linnet_flags SYSTEM INTERFACE ${NLOHMANN_JSON_INCLUDE_DIR} ${TOMLPLUSPLUS_INCLUDE_DIR})
+
+# In a project without a build type, which takes Linnet in with add_subdirectory: kernels without optimisation are many times as
+# slow. The project's own sources are left as they are.
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  target_compile_options(linnet_flags INTERFACE -O3 -DNDEBUG)
+endif()
 
 # Every kernel is compiled for each of Highway's targets. oneDNN's own kernels begin at SSE4.1, and so do ours: the few older
 # processors with SSSE3 take the plain target. CMAKE_CXX_FLAGS may name other targets to leave out.

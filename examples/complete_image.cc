@@ -1,5 +1,6 @@
-// Reads the upper half of a picture once and completes it four times, each from a copy of the same state.
+// Draws the upper half of a picture once and completes it four times, each from a copy of the same state.
 //   complete_image MODEL
+#include <algorithm>
 #include <cstdio>
 #include <vector>
 
@@ -16,7 +17,8 @@ int main(int count, char** arguments) try {
   linnet::Session session(model, streams);
 
   std::vector<std::vector<std::int32_t>> pictures(streams, std::vector<std::int32_t>(width * height));
-  session.begin(0, model->config().classes > 0 ? 8 : -1, {.temperature = 0.7, .seed = 5});
+  const auto label = std::min<std::int64_t>(8, model->config().classes - 1);  // -1 where there are none
+  session.begin(0, label, {.temperature = 0.7, .seed = 5});
   const std::int64_t first = 0;
   for (std::int64_t i = 0; i < given; ++i) session.step({&pictures[0][i], 1}, {&first, 1});
 

@@ -1,5 +1,6 @@
 // Draws tokens one by one and prints each as it comes: text for a model of bytes, numbers for any other.
 //   stream_tokens MODEL COUNT [PROMPT]
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -12,8 +13,10 @@ int main(int count, char** arguments) try {
   if (count < 3) return std::fputs("usage: stream_tokens MODEL COUNT [PROMPT]\n", stderr), 2;
   const auto model = linnet::Model::load(arguments[1]);
   const linnet::ModelConfig& config = model->config();
+  const bool bytes = config.vocabulary == 256 && config.image_width == 0;  // and no grey levels
   linnet::Session session(model, /*streams=*/1);
-  session.begin(0, config.classes > 0 ? 3 : -1, {.temperature = 0.8, .seed = 1});
+  const auto label = std::min<std::int64_t>(3, config.classes - 1);  // -1 where there are none
+  session.begin(0, label, {.temperature = 0.8, .seed = 1});
 
   const std::string prompt = count > 3 ? arguments[3] : "";
   std::vector<std::int32_t> tokens;
@@ -23,7 +26,7 @@ int main(int count, char** arguments) try {
   for (long i = 0; i < std::atol(arguments[2]); ++i) {
     std::int32_t token;
     session.step({&token, 1});  // the same time and memory for the first token and for the millionth
-    config.vocabulary == 256 ? std::printf("%c", token) : std::printf("%d ", token);
+    bytes ? std::printf("%c", token) : std::printf("%d ", token);
     std::fflush(stdout);
   }
   std::printf("\n%zu bytes of state after %lld tokens\n", session.state_bytes(0),

@@ -23,22 +23,23 @@ def rows(folder):
     return [row for row in map(json.loads, lines[1:]) if "step" in row]
 
 
-def train(linnet, config, data, folder, minutes, settings):
-    """Trains until the time is over. The rate of updates is measured first, so that the schedule of the learning rate
-    ends with the budget. A run that was interrupted goes on with the time that it has left."""
+def train(linnet, config, data, folder, minutes, settings, threads=None):
+    """Trains until the time is over, on all threads or on so many. The rate of updates is measured first, so that the
+    schedule of the learning rate ends with the budget. A run that was interrupted goes on with the time that it has left."""
+    limit = ["--threads", threads] if threads else []
     if not folder.exists():
         bench = json.loads(run(linnet, "bench", "train", "--config", config, "--seconds", min(20, 6 * minutes), "--json",
-                               *options(settings)))
+                               *limit, *options(settings)))
         rate = bench[0]["tokens_per_second"] / (bench[0]["batch"] * bench[0]["length"])
         steps = max(1, round(SHARE * rate * 60 * minutes))
         evaluations = f"training.evaluate_every={max(1, steps // 10)}"
-        run(linnet, "train", config, "--data", data, "--out", folder,
+        run(linnet, "train", config, "--data", data, "--out", folder, *limit,
             *options([*settings, f"training.steps={steps}", f"training.minutes={minutes}", evaluations]))
         return
     done = rows(folder)
     left = minutes - (done[-1]["seconds"] / 60 if done else 0)
     if left > 0.01:
-        run(linnet, "train", "--resume", folder, f"--set=training.minutes={left}")
+        run(linnet, "train", "--resume", folder, *limit, f"--set=training.minutes={left}")
 
 
 def result(linnet, folder):

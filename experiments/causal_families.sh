@@ -2,6 +2,10 @@
 # Trains every causal family on the copy task and on small MNIST pictures, and draws the losses for docs/results.md:
 #   experiments/causal_families.sh LINNET MNIST_FOLDER OUT [options of `linnet train` for all]
 set -euo pipefail
+if (($# < 3)); then
+  echo "usage: experiments/causal_families.sh LINNET MNIST_FOLDER OUT [options of linnet train]" >&2
+  exit 2
+fi
 linnet=$1 mnist=$2 out=$3
 shift 3
 

@@ -2,6 +2,10 @@
 # Trains encoders of proteins that differ in their attention alone, for docs/results.md:
 #   experiments/proteins.sh LINNET FASTA_FILE OUT [options of `linnet train` for all]
 set -euo pipefail
+if (($# < 3)); then
+  echo "usage: experiments/proteins.sh LINNET FASTA_FILE OUT [options of linnet train]" >&2
+  exit 2
+fi
 linnet=$1 data=$2 out=$3
 shift 3
 common=("$@")

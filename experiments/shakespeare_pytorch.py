@@ -2,9 +2,9 @@
 """The character model that nanoGPT's README trains on a CPU, in PyTorch: 4 layers, 4 heads, width 128, blocks of 64
 characters, batches of 12, 2,000 updates, no dropout.
 
-    experiments/shakespeare_pytorch.py TEXT [UPDATES]
+    experiments/shakespeare_pytorch.py TEXT [UPDATES [THREADS]]
 
-Prints updates, tokens seen, minutes of training, and the loss over the last tenth of the text as JSON. Characters are the
+Prints threads, updates, tokens seen, minutes of training, and the loss over the last tenth of the text as JSON. Characters are the
 bytes of the text. AdamW: rate 1e-3 falling as a cosine to 1e-4, 100 updates of warmup, beta2 0.99, weight decay 0.1 for
 matrices, gradients clipped to a norm of 1.
 """
@@ -77,7 +77,11 @@ def loss_over(model, tokens):
 
 
 def main():
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
     torch.manual_seed(1337)
+    if len(sys.argv) > 3:
+        torch.set_num_threads(int(sys.argv[3]))
     text = pathlib.Path(sys.argv[1]).read_bytes()
     updates = int(sys.argv[2]) if len(sys.argv) > 2 else 2000
     symbols = sorted(set(text))
@@ -102,8 +106,8 @@ def main():
         if update % 100 == 0:
             print(f"update {update}: {loss.item():.3f} nats", file=sys.stderr, flush=True)
     minutes = (time.time() - begin) / 60
-    print(json.dumps({"version": torch.__version__, "updates": updates, "tokens": updates * BATCH * BLOCK,
-                      "minutes": minutes, "bits": loss_over(model, validation) / math.log(2)}))
+    print(json.dumps({"version": torch.__version__, "threads": torch.get_num_threads(), "updates": updates,
+                      "tokens": updates * BATCH * BLOCK, "minutes": minutes, "bits": loss_over(model, validation) / math.log(2)}))
 
 
 if __name__ == "__main__":

@@ -3,7 +3,8 @@
 #   scripts/fuzz.sh [MINUTES] [--seconds SECONDS] [TARGET ...]
 # MINUTES may be a fraction; without a number each target gets 10 minutes. TARGET is a name such as png; without names all
 # targets run. JOBS=2 runs two at a time. Fails where an input crashes a target, or takes more than 20 seconds or 2 GB, and
-# names the input. What was learnt about a target stays in build/fuzz/corpus for the next run.
+# names the input. What was learnt about a target stays in build/fuzz/corpus for the next run. Installs clang where it is
+# missing (scripts/setup.sh --clang).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -39,6 +40,7 @@ if ((${#targets[@]} == 0)); then
   done
 fi
 
+scripts/setup.sh --clang
 cmake --preset fuzz >/dev/null
 cmake --build --preset fuzz --target "${targets[@]/%/_fuzz}"
 

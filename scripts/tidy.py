@@ -77,11 +77,15 @@ def findings(tidy, options, files):
         with open(main, "w", encoding="utf-8") as file:
             file.writelines('#include "%s"\n' % name for name in files)
     standard = "-std=c99" if main.endswith(".c") else "-std=c++20"
-    # On standard error it says how many warnings of other headers it has left out.
     ended = subprocess.run([tidy, "--quiet", "--config-file=.clang-tidy", main, "--", standard] + options, text=True,
-                           stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+                           stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     if len(files) > 1 and "[clang-diagnostic-error" in ended.stdout:
         return "".join(findings(tidy, options, [name]) for name in files)
+    # Status 1 is that of findings. On standard error it says how many warnings of other headers it has left out, and why it
+    # has looked at nothing.
+    if ended.returncode not in (0, 1) or (ended.returncode and not ended.stdout):
+        return "%stidy: expected %s to look at %s, got status %d: %s\n" % (
+            ended.stdout, tidy, " ".join(files), ended.returncode, ended.stderr.strip())
     return ended.stdout if ended.returncode else ""
 
 

@@ -3,6 +3,10 @@
 #   bench/peers/pytorch.sh LINNET FOLDER [PART ...] [--rounds N] [--threads N]
 # LINNET is the program; FOLDER keeps the environment (some 6 GB, since the release brings its libraries for GPUs along).
 set -euo pipefail
+if (($# < 2)); then
+  echo "usage: bench/peers/pytorch.sh LINNET FOLDER [PART ...] [--rounds N] [--threads N]" >&2
+  exit 2
+fi
 linnet=$1 folder=$2
 shift 2
 "$(dirname "$0")/../../scripts/environment.sh" "$folder" python3 torch numpy

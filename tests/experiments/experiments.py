@@ -1,5 +1,7 @@
 """Runs experiments with tiny models on small data: experiments.py LINNET FOLDER_OF_EXPERIMENTS."""
+import datetime
 import json
+import math
 import pathlib
 import re
 import subprocess
@@ -64,6 +66,7 @@ def check_shakespeare(linnet, experiments, folder):
     printed = run(sys.executable, experiments / "shakespeare.py", linnet, text, folder / "text", 0.02, *TINY,
                   "training.evaluate_examples=0")
     rows = table(printed)
+    assert re.match(r"threads: \d+\n", printed), printed
     assert rows[-1][0] == "Linnet" and 0 < float(rows[-1][4]) < 9, printed
     assert len(printed.splitlines()) > 2, "no text was generated"
 
@@ -79,10 +82,30 @@ def check_precision(linnet, experiments, folder):
     assert "<svg" in (out / "precision.svg").read_text()
 
 
+def check_anomalies(linnet, experiments, folder):
+    data, out = folder / "nab", folder / "anomalies"
+    data.mkdir()
+    times = [datetime.datetime(2014, 7, 1) + datetime.timedelta(minutes=30 * i) for i in range(1000)]
+    values = [math.sin(i / 5) + i % 7 / 20 for i in range(1000)]
+    values[700] = 100  # the anomaly
+    windows = {}
+    for name in ("machine_temperature_system_failure.csv", "nyc_taxi.csv"):
+        (data / name).write_text("timestamp,value\n" + "".join(f"{t},{v:.3f}\n" for t, v in zip(times, values)))
+        windows["realKnownCause/" + name] = [[f"{times[i]}.000000" for i in (690, 730)]]
+    (data / "anomaly_windows.json").write_text(json.dumps(windows))
+    command = [sys.executable, experiments / "anomalies.py", linnet, data, out, *TINY, "data.length=32", "training.steps=20",
+               "training.warmup=2", "training.evaluate_every=20"]
+    rows = table(run(*command))
+    assert len(rows) == 6 and all(row[2] == "1 of 1" and re.fullmatch(r"\d+", row[7]) for row in rows), rows
+    # Started again it trains no further, and has no time to state.
+    again = table(run(*command))
+    assert [row[:5] for row in again] == [row[:5] for row in rows] and all(row[7] == "-" for row in again), again
+
+
 def main():
     linnet, experiments = sys.argv[1], pathlib.Path(sys.argv[2])
     with tempfile.TemporaryDirectory() as folder:
-        for check in (check_mnist, check_an_interrupted_run, check_shakespeare, check_precision):
+        for check in (check_mnist, check_an_interrupted_run, check_shakespeare, check_precision, check_anomalies):
             check(linnet, experiments, pathlib.Path(folder))
 
 
