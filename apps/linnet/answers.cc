@@ -108,7 +108,7 @@ void write_answers(const std::shared_ptr<const Model>& model, const Answers& ans
   const std::vector<std::vector<std::int32_t>> drawn =
       gather_lists(ranks, draw(model, answers, sources, length, share_of(ranks, std::ssize(sources))));
   if (ranks.rank() != 0) return;
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const double seconds = seconds_since(start);
   std::string lines;
   Json results = Json::array();
   for (std::size_t i = 0; i < drawn.size(); ++i) {

@@ -103,10 +103,14 @@ void add_classify(Command& program) {
       .add_option("--data-kind", arguments->data_kind,
                   "kind of the data; default: from the name of --data and the files in it")
       .check(one_of(data_kinds()));
-  command.add_option("--split", arguments->split, "part of the data").check(one_of(split_names()));
+  command.add_option("--split", arguments->split, "part of the data")
+      .check(one_of(split_names()))
+      .capture_default_str();
   command.add_option("--examples", arguments->examples, "number of examples, evenly spaced; default: all")
       .check(whole(1, most_count));
-  command.add_option("--batch", arguments->batch, "examples per pass").check(whole(1, most_count));
+  command.add_option("--batch", arguments->batch, "examples per pass")
+      .check(whole(1, most_count))
+      .capture_default_str();
   command.add_option("--out", arguments->out, "CSV file; default: standard output");
   command.add_option("--threads", arguments->threads, "number of threads; default: all")
       .check(whole(1, most_threads));

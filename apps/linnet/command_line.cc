@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
+#include <type_traits>
 #include <utility>
 
 #include "base/names.h"
@@ -59,6 +60,16 @@ Option& Option::check(const Check& check) {
   return *this;
 }
 
+Option& Option::offers(std::vector<std::string> words) {
+  return check({[](const std::string&) { return std::string(); }, std::move(words)});
+}
+
+// The first validator of a text, whose name is empty, is the one that refuses empty ones.
+Option& Option::may_be_empty() {
+  option_->get_validator("")->active(false);
+  return *this;
+}
+
 Option& Option::required() {
   option_->required();
   return *this;
@@ -108,6 +119,8 @@ std::string Option::description() const { return option_->get_description(); }
 
 bool Option::takes_value() const { return option_->get_items_expected_max() > 0; }
 
+bool Option::takes_number() const { return takes_value() && !option_->get_type_name().starts_with("TEXT"); }
+
 std::vector<std::string> Option::words() const {
   std::vector<std::string> words;
   try {
@@ -125,7 +138,12 @@ Command Command::add_subcommand(const std::string& name, const std::string& desc
 
 template <class T>
 Option Command::add_option(const std::string& names, T& value, const std::string& description) {
-  return Option(app_->add_option(names, value, description));
+  CLI::Option* option = app_->add_option(names, value, description);
+  if (std::is_same_v<T, std::string>)
+    option->check(CLI::Validator(
+        [](const std::string& text) { return text.empty() ? "expected a value, got an empty one" : ""; },
+        ""));
+  return Option(option);
 }
 
 template Option Command::add_option(const std::string&, std::string&, const std::string&);

@@ -28,7 +28,11 @@ class Option {
 
   /// Refuses the values that do not fit; of a list each value.
   Option& check(const Check& check);
+  /// Has the shells offer these words, beside which others fit.
+  Option& offers(std::vector<std::string> words);
   Option& required();
+  /// Takes an empty text too. Others are refused, as what a variable of a shell stands for that is not set.
+  Option& may_be_empty();
   /// `--help` prints the value that the variable has now.
   Option& capture_default_str();
   /// A list may be one text with this letter between its values.
@@ -50,7 +54,9 @@ class Option {
   std::string description() const;
   /// Whether a value follows; otherwise it is a flag.
   bool takes_value() const;
-  /// Those of its checks.
+  /// Whether the value is a number, or a list of numbers.
+  bool takes_number() const;
+  /// Those of its checks, and those that it offers.
   std::vector<std::string> words() const;
 
  private:

@@ -47,12 +47,18 @@ Words names_of(std::initializer_list<std::span<const Info>> tables) {
   return names;
 }
 
+Words joined(Words first, const Words& second) {
+  first.insert(first.end(), second.begin(), second.end());
+  return first;
+}
+
 /// Words that the value of an option of this name is taken from, besides those of a check.
 Words words_of_name(const std::string& name) {
-  if (name == "--family" || name == "--compare" || name == "--attention")
-    return names_of<FamilyInfo>({family_table()});
-  if (name == "--feature-map")
-    return names_of<FeatureMapInfo>({feature_map_table(), random_feature_map_table()});
+  const Words families = names_of<FamilyInfo>({family_table()}),
+              maps = names_of<FeatureMapInfo>({feature_map_table(), random_feature_map_table()});
+  if (name == "--family" || name == "--compare") return families;
+  if (name == "--feature-map") return maps;
+  if (name == "--attention") return joined(families, maps);
   if (name == "--similarity") return names_of<SimilarityInfo>({similarity_table()});
   if (name == "--config") return shipped_configs();
   return {};
@@ -69,18 +75,20 @@ Argument argument_of(const Option& option) {
   argument.help = one_line(option.description());
   argument.value = option.takes_value();
   argument.words = option.words();
-  argument.files = argument.words.empty();
+  bool configuration = false;
   for (const std::string& name : argument.names) {
-    if (!argument.words.empty()) break;
-    argument.words = words_of_name(name);
-    argument.files = argument.words.empty() || name == "--config";
+    argument.words = joined(argument.words, words_of_name(name));
+    configuration = configuration || name == "--config";
   }
+  argument.files = configuration || (argument.words.empty() && !option.takes_number());
   return argument;
 }
 
 void collect(std::vector<Entry>& entries, const Command& command) {
   Entry entry{command.path(), one_line(command.description()), {}, command.subcommands()};
   for (const Option& option : command.options()) entry.arguments.push_back(argument_of(option));
+  for (Argument& argument : entry.arguments)
+    if (entry.path == "inspect" && argument.names.empty()) argument.words = shipped_configs();
   entries.push_back(std::move(entry));
   for (const Command& child : command.subcommands()) collect(entries, child);
 }
@@ -115,8 +123,8 @@ Words child_words(const Entry& entry) {
 Words positional_words(const Entry& entry) {
   Words words = child_words(entry);
   for (const Argument& argument : entry.arguments)
-    if (argument.names.empty() || std::ranges::find(argument.names, "--config") != argument.names.end())
-      words.insert(words.end(), argument.words.begin(), argument.words.end());
+    if (argument.names.empty() || (entry.path == "train" && argument.names.front() == "--config"))
+      words = joined(words, argument.words);
   return words;
 }
 

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "base/fail.h"
+#include "base/lists.h"
 #include "base/names.h"
 #include "data/cifar.h"
 #include "data/copy_task.h"
@@ -33,6 +34,16 @@ std::int64_t size_of_files(const std::string& kind) {
   return kind == "mnist" ? 28 : kind == "cifar10" ? cifar_size : 16;
 }
 
+/// Those of a series. Where its columns are not apart they are those that data.columns names; otherwise
+/// model.columns, the numbers of a step, has to say how many there are.
+void set_columns(ModelConfig& model, const DataOptions& data) {
+  if (model.patch == 1) model.patch = data.patch;
+  const std::int64_t known = data.columns_apart ? 1 : std::ssize(comma_separated(data.columns));
+  if (model.columns == 0) model.columns = model.patch * known;
+  const std::int64_t targets = data.horizon * (model.columns / model.patch);
+  if (model.targets == 0 && !model.classifies() && targets != model.columns) model.targets = targets;
+}
+
 }  // namespace
 
 std::vector<std::string> shipped_configs() {
@@ -43,6 +54,13 @@ std::vector<std::string> shipped_configs() {
       if (entry.path().extension() == ".toml") shipped.insert(entry.path().stem().string());
   }
   return {shipped.begin(), shipped.end()};
+}
+
+ModelConfig with_family(ModelConfig config, Family family) {
+  config.attention.family = family;
+  config.attention.layers.clear();
+  if (family != Family::linear) config.attention.linear.decay = Decay::none;
+  return config;
 }
 
 std::vector<std::string> split_names() { return {"validation", "training", "test"}; }
@@ -99,13 +117,17 @@ void load_without_data(RunConfig& config, const std::string& file_or_name,
                        : data.kind == "series"  ? 0
                        : data.kind == "sound"   ? (data.sound == "mu-law" ? data.levels : 0)
                                                 : 256;
-  // One channel; series say how many columns they have.
+  if (data.kind == "series") set_columns(model, data);
+  // One channel.
   if (data.kind == "sound" && data.sound == "samples" && model.columns == 0) model.columns = data.patch;
   if (data.kind == "sound" && data.sound == "mu-law" && data.patch > 1 && model.fields.empty())
     model.fields =
         fmt::format("{}", fmt::join(std::vector(static_cast<std::size_t>(data.patch), data.levels), ","));
   if (model.classes == 0 && !model.masked()) model.classes = pictures && data.labels ? 10 : 0;
   if (model.has_encoder() && model.source_length == 0) model.source_length = data.source_length;
+  // Sources are bytes alone.
+  if (model.has_encoder() && model.source_vocabulary == 0 && model.vocabulary == pair_vocabulary)
+    model.source_vocabulary = pair_separator;
   if (pictures && model.image_height == 0) model.image_height = model.image_width = size;
   model.check();
 }

@@ -20,6 +20,9 @@ void load(RunConfig& config, const std::string& file_or_name, const std::vector<
 void load_without_data(RunConfig& config, const std::string& file_or_name,
                        const std::vector<std::string>& settings);
 
+/// The model with another family in every layer, less the decay that linear alone has.
+ModelConfig with_family(ModelConfig config, Family family);
+
 /// The values of --split, and the part that each means.
 std::vector<std::string> split_names();
 Split split_named(const std::string& name);

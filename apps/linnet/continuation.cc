@@ -23,13 +23,17 @@ namespace {
 using Samples = std::vector<float>;
 
 /// The time after the last one of a series by so many rows, where rows are evenly spaced; otherwise the
-/// number of the row.
+/// number of the row. Throws Error for a time beyond 64 bits.
 std::string time_after(const Series& series, std::int64_t rows) {
   const auto count = static_cast<std::int64_t>(series.times.size());
   const auto at = [&](std::int64_t i) { return series.times[static_cast<std::size_t>(i)]; };
-  const bool even = count >= 3 && at(count - 1) - at(count - 2) == at(count - 2) - at(count - 3);
+  std::int64_t step = 0, before = 0, time = 0;
+  const bool even = count >= 3 && !__builtin_sub_overflow(at(count - 1), at(count - 2), &step) &&
+                    !__builtin_sub_overflow(at(count - 2), at(count - 3), &before) && step == before;
   if (!even) return fmt::format("{}", rows);
-  const std::int64_t time = at(count - 1) + rows * (at(count - 1) - at(count - 2));
+  if (__builtin_mul_overflow(rows, step, &time) || __builtin_add_overflow(time, at(count - 1), &time))
+    fail("generate", "expected times that go on within 64 bits, got {} steps of {} after {}", rows, step,
+         at(count - 1));
   if (!series.calendar) return fmt::format("{}", time);
   constexpr std::int64_t second = 1'000'000;
   const std::int64_t seconds = time / second - (time % second < 0 ? 1 : 0), rest = time - seconds * second;
@@ -76,7 +80,7 @@ Samples continue_samples(const std::shared_ptr<const Model>& model, const Contin
   Samples predicted(drawn.size());
   session.step(step_at(steps.known - 1), predicted);
   for (std::int64_t step = 0; step < steps.drawn; ++step) {
-    session.draw(0, wanted.sampling.seed, drawn, wanted.sampling.temperature);
+    draw_finite(session, 0, wanted.sampling.seed, drawn, wanted.sampling.temperature);
     result.insert(result.end(), drawn.begin(), drawn.begin() + steps.samples);
     if (step + 1 < steps.drawn) session.step(std::span(drawn).first(each), predicted);
   }
@@ -158,7 +162,7 @@ void write_continuation(const std::shared_ptr<const Model>& model, const Continu
                      sound ? "sound" : "series");
   const auto start = std::chrono::steady_clock::now();
   const std::int64_t drawn = sound ? continue_sound(model, wanted) : continue_series(wanted);
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const double seconds = seconds_since(start);
   if (wanted.json)
     print_json({{"out", wanted.out}, {"length", drawn}, {"seconds", seconds}});
   else

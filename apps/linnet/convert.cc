@@ -9,7 +9,6 @@
 #include "io/file.h"
 #include "linnet/model.h"
 #include "run_columns.h"
-#include "run_record.h"
 
 namespace linnet {
 namespace {
@@ -40,10 +39,9 @@ void run(const Arguments& arguments) {
   if (!arguments.cache.empty()) check_caches(*before);
   const auto after = Model::load(arguments.model, settings);
   if (out.has_parent_path()) create_folders(out.parent_path());
-  AtomicFolder folder(out);
+  AtomicFolder folder(out, AtomicFolder::Place::new_or_empty);
   after->save(folder.path());
-  if (const auto run = run_of(arguments.model))
-    if (const auto columns = RunColumns::read(*run)) columns->write(folder.path());
+  if (const auto columns = RunColumns::of_model(arguments.model)) columns->write(folder.path());
   folder.commit();
   fmt::print("{}: {} weights, {} parameters in {:.1f} MB (before: {} in {:.1f} MB)\n", out.string(),
              name_of(after->config().weights), after->parameter_count(),

@@ -144,10 +144,13 @@ void add_embed(Command& program) {
       .check(one_of(data_kinds()));
   command.add_option("--out", arguments->out, "safetensors file for the embeddings").required();
   command.add_option("--split", arguments->split, "part of the data; test takes all of the files")
-      .check(one_of(split_names()));
+      .check(one_of(split_names()))
+      .capture_default_str();
   command.add_option("--examples", arguments->examples, "number of examples, evenly spaced; default: all")
       .check(whole(1, most_count));
-  command.add_option("--batch", arguments->batch, "examples per pass").check(whole(1, most_count));
+  command.add_option("--batch", arguments->batch, "examples per pass")
+      .check(whole(1, most_count))
+      .capture_default_str();
   command.add_flag("--per-token", arguments->per_token, "write the row of every token instead of the mean");
   command.add_option("--threads", arguments->threads, "number of threads; default: all")
       .check(whole(1, most_threads));

@@ -15,7 +15,6 @@
 #include "ranks.h"
 #include "report.h"
 #include "run_columns.h"
-#include "run_record.h"
 
 namespace linnet {
 namespace {
@@ -50,10 +49,14 @@ std::vector<std::string> settings_of(const Arguments& arguments) {
   return settings;
 }
 
-/// A number of features means nothing to a model without a random map.
+/// A feature map means nothing to a model without linear attention, nor a number of features to one without a
+/// random map.
 void check_features(const Arguments& arguments, const ModelConfig& config) {
   const std::vector<Family> families = layer_families(config.attention, config.layers);
   const bool linear = std::ranges::find(families, Family::linear) != families.end();
+  if (!arguments.feature_map.empty() && !linear)
+    fail<UsageError>("evaluate", "expected layers of linear attention with --feature-map, got {}",
+                     families_text(config.attention));
   if (arguments.features > 0 && !(linear && is_random_feature_map(config.attention.linear.feature_map)))
     fail<UsageError>("evaluate", "expected a random feature map with --features, got {}",
                      linear ? config.attention.linear.feature_map : families_text(config.attention));
@@ -200,8 +203,8 @@ void run(const Arguments& arguments, Communicator& ranks) {
       data_of("evaluate", model->config(),
               {arguments.model, arguments.data, arguments.data_kind, arguments.split, arguments.target});
   const std::unique_ptr<const Dataset> data = open_dataset(source, split_named(arguments.split));
-  if (const auto run = run_of(arguments.model); run && !arguments.data.empty() && source.kind == "series")
-    if (const auto columns = RunColumns::read(*run))
+  if (!arguments.data.empty() && source.kind == "series")
+    if (const auto columns = RunColumns::of_model(arguments.model))
       columns->check("evaluate", arguments.data, data->column_names());
   const auto start = std::chrono::steady_clock::now();
   std::string lines = "example,position,token,log_probability,bits\n";
@@ -215,7 +218,7 @@ void run(const Arguments& arguments, Communicator& ranks) {
       evaluate(context, *model, *data, arguments.examples, arguments.batch, true, on_token, &ranks);
   if (ranks.rank() != 0) return;
   if (on_token) write_file_atomically(arguments.per_token, lines);
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const double seconds = seconds_since(start);
   if (arguments.json) {
     Json json = {{"model", arguments.model},
                  {"family", families_text(model->config().attention)},
@@ -273,10 +276,13 @@ void add_evaluate(Command& program, Communicator& ranks) {
       "files with the outputs for the sound files of --data, for a model of inputs and outputs");
   command
       .add_option("--split", arguments->split, "part of the data; with --data, test takes all of the files")
-      .check(one_of(split_names()));
+      .check(one_of(split_names()))
+      .capture_default_str();
   command.add_option("--examples", arguments->examples, "number of examples, evenly spaced; default: all")
       .check(whole(1, most_count));
-  command.add_option("--batch", arguments->batch, "examples per pass").check(whole(1, most_count));
+  command.add_option("--batch", arguments->batch, "examples per pass")
+      .check(whole(1, most_count))
+      .capture_default_str();
   command.add_option("--per-token", arguments->per_token,
                      "CSV file for the log-probability of every counted token, in nats, and its bits");
   command.add_option(

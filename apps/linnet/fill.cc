@@ -165,7 +165,7 @@ void run(const Arguments& arguments) {
     results.push_back(filled(context, *model, tokens, writing));
     any_hidden = any_hidden || !results.back()["hidden"].empty();
   }
-  if (!any_hidden) fmt::print(stderr, "no token is hidden: _ stands for a hidden token\n");
+  if (!any_hidden) print_note("no token is hidden: _ stands for a hidden token");
   if (arguments.json) {
     print_json(results);
     return;

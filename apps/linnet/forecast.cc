@@ -20,11 +20,12 @@ namespace linnet {
 namespace {
 
 struct Arguments {
-  std::string model, data, out, plot, intervals;
+  std::string model, data, out, plot, intervals = "50,90";
   std::int64_t steps = 24, samples = 200, context = 0, show = 0;
   std::uint64_t seed = 0;
   bool json = false;
   int threads = 0;
+  std::vector<Option> of_draws;  ///< those that only a model of densities has a use for
 };
 
 /// One column: its last numbers, the median and the bounds of the intervals.
@@ -61,23 +62,32 @@ Chart chart_of(const SeriesInput& input, const Arguments& arguments,
   return chart;
 }
 
+/// Shares in per cent, each once.
+std::vector<std::int64_t> intervals_of(const std::string& list) {
+  const std::vector<std::int64_t> intervals = number_list("--intervals", list, "forecast");
+  for (std::size_t i = 0; i < intervals.size(); ++i) {
+    if (intervals[i] < 1 || intervals[i] > 99)
+      fail<UsageError>("forecast", "expected --intervals in 1 … 99 per cent, got {}", intervals[i]);
+    if (std::find(intervals.begin(), intervals.begin() + static_cast<std::ptrdiff_t>(i), intervals[i]) !=
+        intervals.begin() + static_cast<std::ptrdiff_t>(i))
+      fail<UsageError>("forecast", "expected --intervals that differ, got {} twice", intervals[i]);
+  }
+  return intervals;
+}
+
 void run(const Arguments& arguments) {
   check_outputs("forecast", {{"--out", arguments.out}, {"--plot", arguments.plot}},
                 {{"the model's", arguments.model}, {"--data", arguments.data}});
   if (!arguments.plot.empty()) require_chart_path(arguments.plot);
   const SeriesInput input = read_series_input("forecast", arguments.model, arguments.data);
-  if (!arguments.intervals.empty() && !has_densities(input))
-    fail<UsageError>("forecast",
-                     "expected a model of densities (model.value_head = \"gaussian\" or \"student-t\") for "
-                     "--intervals, got \"{}\", which predicts means alone",
-                     name_of(input.model->config().value_head));
-  std::vector<std::int64_t> intervals;
-  if (has_densities(input))
-    intervals =
-        number_list("--intervals", arguments.intervals.empty() ? "50,90" : arguments.intervals, "forecast");
-  for (const std::int64_t percent : intervals)
-    if (percent < 1 || percent > 99)
-      fail<UsageError>("forecast", "expected --intervals in 1 … 99 per cent, got {}", percent);
+  for (const Option& option : arguments.of_draws)
+    if (option.count() > 0 && !has_densities(input))
+      fail<UsageError>("forecast",
+                       "expected a model of densities (model.value_head = \"gaussian\" or \"student-t\") for "
+                       "{}, got \"{}\", which predicts means alone",
+                       option.name(), name_of(input.model->config().value_head));
+  const std::vector<std::int64_t> intervals =
+      has_densities(input) ? intervals_of(arguments.intervals) : std::vector<std::int64_t>();
   Arguments chosen = arguments;
   if (!has_densities(input)) chosen.samples = 1;
   chosen.context = context_of("forecast", input, arguments.context, arguments.steps);
@@ -136,22 +146,31 @@ void add_forecast(Command& program) {
   command.add_option("model", arguments->model, "folder of a model or of a run").required();
   command.add_option("--data", arguments->data,
                      "CSV file whose last rows are continued; default: that of the run");
-  command.add_option("--steps", arguments->steps, "steps to forecast; default: 24")
-      .check(whole(1, most_count));
-  command.add_option("--samples", arguments->samples, "draws").check(whole(1, 1 << 16));
-  command.add_option("--intervals", arguments->intervals,
-                     "shares of the draws between two bounds, in per cent; default: 50,90");
+  command.add_option("--steps", arguments->steps, "steps to forecast")
+      .check(whole(1, most_count))
+      .capture_default_str();
+  arguments->of_draws.push_back(command.add_option("--samples", arguments->samples, "draws")
+                                    .check(whole(1, 1 << 16))
+                                    .capture_default_str());
+  arguments->of_draws.push_back(command
+                                    .add_option("--intervals", arguments->intervals,
+                                                "shares of the draws between two bounds, in per cent")
+                                    .capture_default_str());
   command
       .add_option(
           "--context", arguments->context,
           "last rows that the model reads, in whole steps of it; default: those of a training example")
       .check(whole(1, most_count));
   command.add_option("--out", arguments->out, "CSV file; default: standard output");
-  command.add_option("--plot", arguments->plot, "SVG or PNG file with a chart of each column");
+  const Option plot =
+      command.add_option("--plot", arguments->plot, "SVG or PNG file with a chart of each column");
   command
       .add_option("--show", arguments->show, "rows of the data in the charts; default: three times the steps")
-      .check(whole(1, most_count));
-  command.add_option("--seed", arguments->seed, "seed of the draws").check(whole(0));
+      .check(whole(1, most_count))
+      .needs(plot);
+  arguments->of_draws.push_back(command.add_option("--seed", arguments->seed, "seed of the draws")
+                                    .check(whole(0))
+                                    .capture_default_str());
   command.add_option("--threads", arguments->threads, "number of threads; default: all")
       .check(whole(1, most_threads));
   command.add_flag("--json", arguments->json, "print the result as JSON");

@@ -38,10 +38,6 @@ Session::Options session_options(const Arguments& arguments) {
   return {.cache = !arguments.no_cache, .threads = arguments.threads};
 }
 
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
 /// Where pictures of a run go unless --out says otherwise.
 std::string default_picture(Communicator& ranks, const std::string& model) {
   const std::optional<fs::path> run = run_of(model);
@@ -54,7 +50,7 @@ std::string default_picture(Communicator& ranks, const std::string& model) {
 void refuse(const Arguments& arguments, std::initializer_list<std::string_view> options, const char* where) {
   for (const Option& option : arguments.options)
     if (option.count() > 0 && std::ranges::count(options, option.name()) > 0)
-      fail<UsageError>("generate", "expected no {} {}", option.name(), where);
+      fail<UsageError>("generate", "expected no {} {}, got one", option.name(), where);
 }
 
 void check_picture_options(const Arguments& arguments) {
@@ -129,8 +125,8 @@ void draw_pictures(const std::shared_ptr<const Model>& model, Arguments argument
 void write_text(const std::shared_ptr<const Model>& model, const Arguments& arguments, Communicator& ranks) {
   refuse(arguments, {"--complete", "--columns", "--first-pitch", "--beats", "--streams"},
          "for a model of text");
-  for (const char* of_pictures : {".png", ".jpg", ".jpeg", ".svg", ".wav"})
-    if (extension_of(arguments.out) == of_pictures)
+  for (const char* of_others : {".png", ".jpg", ".jpeg", ".svg", ".wav", ".mid", ".safetensors"})
+    if (extension_of(arguments.out) == of_others)
       fail<UsageError>("generate", "expected --out with the name of a text file for a model of text, got {}",
                        arguments.out);
   write_texts(model,
@@ -158,6 +154,11 @@ void draw_pieces(const std::shared_ptr<const Model>& model, const Arguments& arg
          {"--prompt", "--prompt-file", "--complete", "--columns", "--states", "--save-states", "--streams",
           "--no-cache"},
          "for a model of several fields");
+  // A file of tokens has no pitches, and a picture no tempo.
+  if (const std::string extension = extension_of(arguments.out); extension == ".safetensors")
+    refuse(arguments, {"--first-pitch", "--beats"}, "with --out of a .safetensors file");
+  else if (extension == ".png")
+    refuse(arguments, {"--beats"}, "with --out of a .png file");
   const Pieces pieces{
       .out = arguments.out,
       .count = std::max<std::int64_t>(arguments.count, 1),
@@ -275,7 +276,7 @@ void add_generate(Command& program, Communicator& ranks) {
       .delimiter(',')
       .check(whole(0));
   const Option prompt =
-      add("--prompt", arguments->prompt, "text to continue; numbers if tokens are not bytes");
+      add("--prompt", arguments->prompt, "text to continue; numbers if tokens are not bytes").may_be_empty();
   add("--prompt-file", arguments->prompt_file,
       "file with the text to continue, - for standard input; a series or a sound")
       .excludes(prompt);

@@ -73,11 +73,12 @@ DataOptions data_of(const char* command, const ModelConfig& config, const GivenD
   if (kind.empty() && of_run && is_file && takes_files(of_run->kind)) kind = of_run->kind;
   if (kind.empty() && !tokenizer.empty()) kind = kind_of_source(arguments.data);
   DataOptions data = data_for_model(config, arguments.data, kind);
-  if (of_run) take_form(data, *of_run);
-  // A converted model keeps the columns of its run.
-  if (const auto columns = of_run ? std::nullopt : RunColumns::read(arguments.model))
-    data.columns_apart = !columns->applied.mean.empty();
+  if (of_run && of_run->kind == data.kind) take_form(data, *of_run);
+  if (const auto columns = of_run || data.kind != "series" ? std::nullopt : RunColumns::read(arguments.model))
+    columns->take_form(data);
   if (data.kind == "text" && !tokenizer.empty()) data.tokenizer = tokenizer;
+  if (!arguments.target.empty() && data.kind != "sound")
+    fail<UsageError>(command, "expected data of sound with --target, got data of kind \"{}\"", data.kind);
   data.target = arguments.target;
   if (data.kind == "sound" && !config.shifted() && data.target.empty())
     fail<UsageError>(

@@ -8,10 +8,10 @@
 namespace linnet {
 
 MetricsFile read_metrics(const std::filesystem::path& run) {
-  const std::filesystem::path path = run / "metrics.jsonl";
+  const std::filesystem::path path = run / metrics_file;
   if (!std::filesystem::exists(path))
-    fail<UsageError>("metrics", "expected the folder of a training run, got {}, which has no metrics.jsonl",
-                     run.string());
+    fail<UsageError>("metrics", "expected the folder of a training run, got {}, which has no {}",
+                     run.string(), metrics_file);
   MetricsFile metrics;
   const std::string text = read_file(path);
   int number = 0;

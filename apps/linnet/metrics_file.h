@@ -7,6 +7,9 @@
 
 namespace linnet {
 
+/// The file of a run's folder that holds its metrics.
+inline constexpr const char* metrics_file = "metrics.jsonl";
+
 /// metrics.jsonl of a training run (docs/format.md).
 struct MetricsFile {
   Json heading = Json::object();  ///< the first line, with the settings; runs of earlier versions have none

@@ -17,6 +17,8 @@
 namespace linnet {
 namespace {
 
+constexpr double least_foretelling = 0.2;  // seconds
+
 /// Pictures of a file: `planes` [count, channels, height, width].
 struct Pictures {
   std::int64_t count = 1, height = 0, width = 0, channels = 1;
@@ -84,16 +86,15 @@ std::vector<std::uint8_t> pixels_for(const ModelConfig& config, const Pictures& 
       found.channels, pixels);
 }
 
-}  // namespace
-
+/// Tokens as a grey or colour picture, black where there are none yet.
 Image picture(const ModelConfig& config, std::span<const std::int32_t> tokens) {
-  if (config.image_height == 0)
-    fail<UsageError>("picture", "expected a model of pictures, got one whose tokens are not pixels");
   Image image{config.image_width, config.image_height, config.image_channels, {}};
   for (const std::int32_t token : tokens) image.pixels.push_back(pixel_of_token(token, config.vocabulary));
   image.pixels.resize(static_cast<std::size_t>(config.length));
   return image;
 }
+
+}  // namespace
 
 std::vector<std::vector<std::int32_t>> upper_halves(const ModelConfig& config, const std::string& path,
                                                     std::int64_t count) {
@@ -150,7 +151,9 @@ std::vector<std::vector<std::int32_t>> draw_examples(const std::shared_ptr<const
       const double done = (static_cast<double>(first) + static_cast<double>(here * (position + 1 - least)) /
                                                             static_cast<double>(most - least)) *
                           static_cast<double>(all) / static_cast<double>(count);
-      const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+      const double seconds = seconds_since(start);
+      // The first steps take too little to foretell the others.
+      if (seconds < least_foretelling) continue;
       progress->show(fmt::format("drawing {}/{}  {:.3g} images/s  {} left", static_cast<std::int64_t>(done),
                                  all, done / seconds,
                                  duration_text(seconds / done * (static_cast<double>(all) - done))));

@@ -15,10 +15,6 @@
 
 namespace linnet {
 
-/// Tokens as a grey or colour picture, black where there are none yet. Throws UsageError where the model's
-/// tokens are not pixels.
-Image picture(const ModelConfig& config, std::span<const std::int32_t> tokens);
-
 /// The upper halves of the pictures in a PNG, one of CIFAR-10's .bin files or an IDX file, as tokens: of all
 /// of them, or of the first `count`. Throws Error where they are not of the model's size and channels.
 std::vector<std::vector<std::int32_t>> upper_halves(const ModelConfig& config, const std::string& path,

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/fail.h"
+#include "base/memory.h"
 #include "comm/gather.h"
 #include "io/file.h"
 #include "io/midi.h"
@@ -24,6 +25,8 @@ std::vector<std::int32_t> draw(const std::shared_ptr<const Model>& model, const 
   const std::int64_t count = share.size();
   if (count == 0) return {};
   const auto fields = std::ssize(model->config().field_sizes());
+  require_memory("the sequences", static_cast<double>(sizeof(std::int32_t)) * static_cast<double>(fields) *
+                                      static_cast<double>(count) * static_cast<double>(pieces.length));
   Session session(model, count, {.threads = pieces.threads});
   for (std::int64_t i = 0; i < count; ++i) {
     SamplingOptions sampling = pieces.sampling;

@@ -7,13 +7,16 @@
 #include <cstdint>
 #include <cstdio>
 #include <exception>
+#include <filesystem>
 #include <new>
+#include <system_error>
 
 #include "base/fail.h"
 #include "comm/gather.h"
 #include "comm/mpi/start_ranks.h"
 #include "command_line.h"
 #include "io/file.h"
+#include "report.h"
 
 namespace linnet {
 namespace {
@@ -39,15 +42,16 @@ Complaint complaint() {
     return {fmt::format("linnet: {}", error.what()), usage};
   } catch (const std::bad_alloc&) {
     return {"linnet: [memory] expected more memory than this machine has free", failed};
+  } catch (const std::filesystem::filesystem_error& error) {
+    const std::string sentence =
+        fmt::format("cannot use {}: {}", error.path1().string(), error.code().message());
+    return {"linnet: " + error_message("files", sentence), failed};
+  } catch (const std::system_error& error) {
+    if (std::ferror(stdout) == 0) return {fmt::format("linnet: {}", error.what()), failed};
+    return {fmt::format("linnet: [output] cannot write standard output: {}", error.code().message()), failed};
   } catch (const std::exception& error) {
     return {fmt::format("linnet: {}", error.what()), failed};
   }
-}
-
-/// Unlike fmt::print it never throws, should standard error be full or closed.
-int complain(const Complaint& about) {
-  std::fputs((about.line + "\n").c_str(), stderr);
-  return about.status;
 }
 
 }  // namespace
@@ -63,7 +67,8 @@ int run_on_ranks(const std::function<void(Communicator&)>& program) {
   } catch (...) {
     const Complaint about = complaint();
     if (ranks && !ranks->fail(about.line, about.status)) return about.status;
-    return complain(about);
+    print_note(about.line);
+    return about.status;
   }
 }
 

@@ -48,8 +48,8 @@ void Progress::show(const std::string& line, bool always) {
   if (!always && now - last_ < (terminal_ ? terminal_interval : plain_interval)) return;
   last_ = now;
   open_ = terminal_ && !always;
-  // Not fmt::print, which throws where standard error is full or closed: work goes on without progress then.
-  // A line that the terminal wrapped could not be rewritten. The last column is left to the cursor.
+  // Not fmt::print, as in print_note. A line that the terminal wrapped could not be rewritten. The last
+  // column is left to the cursor.
   const std::string shown = open_ ? cut_to(line, terminal_columns() - 1) : line + "\n";
   std::fputs(((terminal_ ? "\r\x1b[K" : "") + shown).c_str(), stderr);
   std::fflush(stderr);
@@ -60,6 +60,12 @@ void Progress::hint(const std::string& line) {
   last_ = {};
   show(line);
   last_ = {};
+}
+
+void print_note(const std::string& line) { std::fputs((line + "\n").c_str(), stderr); }
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
 std::string duration_text(double seconds) {
@@ -130,8 +136,7 @@ bool is_text(const Json& rows, const std::string& key) {
 
 /// Columns of a terminal that a text in UTF-8 takes: one a character, for the letters that Linnet prints.
 std::size_t columns_of(const std::string& text) {
-  return static_cast<std::size_t>(std::count_if(
-      text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
+  return text.size() - static_cast<std::size_t>(std::ranges::count_if(text, is_utf8_continuation));
 }
 
 }  // namespace

@@ -4,21 +4,18 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "base/fail.h"
 #include "base/names.h"
 #include "config.h"
 #include "io/file.h"
 #include "io/json.h"
+#include "run_record.h"
 
 namespace linnet {
-namespace {
 
 namespace fs = std::filesystem;
-
-constexpr const char* columns_file = "columns.json";
-
-}  // namespace
 
 std::optional<RunColumns> RunColumns::read(const fs::path& run) {
   const fs::path path = run / columns_file;
@@ -31,6 +28,9 @@ std::optional<RunColumns> RunColumns::read(const fs::path& run) {
   };
   try {
     result.names = json.at("names").get<std::vector<std::string>>();
+    for (const auto& [key, value] :
+         {std::pair("columns", &result.columns), {"time", &result.time}, {"missing", &result.missing}})
+      *value = json.value(key, std::string());
     if (!json.contains("mean")) return result;
     result.applied.mean = json.at("mean").get<std::vector<double>>();
     result.applied.deviation = json.at("deviation").get<std::vector<double>>();
@@ -44,6 +44,24 @@ std::optional<RunColumns> RunColumns::read(const fs::path& run) {
   return result;
 }
 
+std::optional<RunColumns> RunColumns::of_model(const fs::path& model) {
+  const auto run = run_of(model);
+  auto result = read(run.value_or(model));
+  if (!result || !run) return result;
+  const DataOptions data = RunRecord::read(*run).config.data;
+  result->columns = data.columns;
+  result->time = data.time;
+  result->missing = data.missing;
+  return result;
+}
+
+void RunColumns::take_form(DataOptions& data) const {
+  data.columns = columns;
+  data.time = time;
+  if (!missing.empty()) data.missing = missing;
+  data.columns_apart = !applied.mean.empty();
+}
+
 void RunColumns::write(const fs::path& run) const {
   if (names.empty()) return;
   Json json = {{"names", names}};
@@ -51,6 +69,8 @@ void RunColumns::write(const fs::path& run) const {
     json["mean"] = applied.mean;
     json["deviation"] = applied.deviation;
   }
+  for (const auto& [key, value] : {std::pair("columns", columns), {"time", time}, {"missing", missing}})
+    if (!value.empty()) json[key] = value;
   write_file_atomically(run / columns_file, json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 

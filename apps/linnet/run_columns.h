@@ -9,14 +9,26 @@
 
 namespace linnet {
 
-/// What columns.json in the folder of a run on real numbers holds: the columns of its data.
+/// The file of a run's folder that holds the columns of its data.
+inline constexpr const char* columns_file = "columns.json";
+
+/// What columns.json in the folder of a run on real numbers holds: the columns of its data. That of a model
+/// which was made from a run also says how they are read, as there is no record beside it.
 struct RunColumns {
   std::vector<std::string> names;
   ColumnStatistics applied;  ///< as Dataset::applied_statistics
+  std::string columns = {}, time = {},
+              missing = {};  ///< values of data.columns and so on; empty: the default
 
   static RunColumns of(const Dataset& dataset) {
     return {dataset.column_names(), dataset.applied_statistics()};
   }
+
+  /// Those of a model's folder, and of the run that it belongs to. Throws as `read`.
+  static std::optional<RunColumns> of_model(const std::filesystem::path& model);
+
+  /// Has `data` read the columns as those of the run were read.
+  void take_form(DataOptions& data) const;
 
   /// Nothing where the folder has no such file. Throws Error for a damaged one.
   static std::optional<RunColumns> read(const std::filesystem::path& run);

@@ -15,8 +15,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* record_file = "run.toml";
-
 /// A value as TOML writes it: as JSON, but for the one control character that only TOML refuses.
 std::string toml_value(const Json& value) {
   std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -86,6 +84,11 @@ void RunRecord::write(const fs::path& run) {
   write_file_atomically(run / record_file, text);
 }
 
+std::vector<std::string*> sources_of(DataOptions& data) {
+  return {&data.path, &data.target,      &data.validation, &data.validation_target,
+          &data.test, &data.test_target, &data.tokenizer};
+}
+
 std::optional<fs::path> run_of(const fs::path& model) {
   const fs::path folder = absolute_path(model);
   const fs::path above = folder.parent_path();
@@ -93,11 +96,6 @@ std::optional<fs::path> run_of(const fs::path& model) {
                               above.filename() == "checkpoints" ? above.parent_path() : folder})
     if (fs::exists(run / record_file)) return run;
   return std::nullopt;
-}
-
-fs::path absolute_path(const fs::path& path) {
-  const fs::path result = fs::absolute(path).lexically_normal();
-  return result.has_filename() ? result : result.parent_path();
 }
 
 std::string own_command_line() {

@@ -3,12 +3,16 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "config.h"
 #include "data/fingerprint.h"
 #include "io/options.h"
 
 namespace linnet {
+
+/// The file of a run's folder that holds its record.
+inline constexpr const char* record_file = "run.toml";
 
 /// What run.toml in the folder of a training run holds: everything that decides the run, and where it comes
 /// from.
@@ -28,12 +32,12 @@ struct RunRecord {
   void write(const std::filesystem::path& run);
 };
 
+/// The values that name files and folders of the data.
+std::vector<std::string*> sources_of(DataOptions& data);
+
 /// The folder of the run that a model's folder belongs to: the run itself, its best/ or one of its
 /// checkpoints. Nothing for other models.
 std::optional<std::filesystem::path> run_of(const std::filesystem::path& model);
-
-/// Absolute, without dots and without a slash at its end.
-std::filesystem::path absolute_path(const std::filesystem::path& path);
 
 /// The command line of this process, as a shell takes it.
 std::string own_command_line();

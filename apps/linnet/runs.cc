@@ -6,6 +6,7 @@
 #include "attention/family.h"
 #include "base/fail.h"
 #include "commands.h"
+#include "io/file.h"
 #include "metrics_file.h"
 #include "report.h"
 #include "run_record.h"
@@ -21,19 +22,29 @@ struct Arguments {
   bool json = false;
 };
 
+/// A folder that cannot be looked into counts as none.
+bool is_run(const fs::path& folder) {
+  std::error_code ignored;
+  return fs::exists(folder / record_file, ignored);
+}
+
 /// The runs in a folder and in those below it, by path; the folder itself may be one.
 std::vector<fs::path> runs_in(const fs::path& folder) {
   if (!fs::is_directory(folder))
     fail<UsageError>("runs", "expected a folder of training runs, got {}", folder.string());
   if (const auto run = run_of(folder)) return {*run};
   std::vector<fs::path> runs;
-  for (auto at = fs::recursive_directory_iterator(folder, fs::directory_options::skip_permission_denied);
-       at != fs::recursive_directory_iterator(); ++at) {
+  const auto options = fs::directory_options::skip_permission_denied;
+  std::error_code error;
+  for (fs::recursive_directory_iterator at(folder, options, error), end; !error && at != end;) {
     std::error_code ignored;
-    if (!at->is_directory(ignored) || !run_of(at->path())) continue;
-    runs.push_back(at->path());
-    at.disable_recursion_pending();
+    if (at->is_directory(ignored) && is_run(at->path())) {
+      runs.push_back(at->path());
+      at.disable_recursion_pending();
+    }
+    at.increment(error);
   }
+  if (error) print_note(fmt::format("[runs] cannot read all of {}: {}", folder.string(), error.message()));
   std::ranges::sort(runs);
   return runs;
 }
@@ -65,7 +76,7 @@ Best best_of(const std::vector<Json>& lines) {
 Json row_of(const fs::path& run, const std::string& name) {
   const RunRecord record = RunRecord::read(run);
   const TrainingOptions& training = record.config.training;
-  const MetricsFile metrics = fs::exists(run / "metrics.jsonl") ? read_metrics(run) : MetricsFile{};
+  const MetricsFile metrics = fs::exists(run / metrics_file) ? read_metrics(run) : MetricsFile{};
   const Best best = best_of(metrics.lines);
   const Json step = metrics.lines.empty() ? Json(0) : metrics.lines.back()["step"];
   const Json tokens = last_of(metrics.lines, "tokens"), seconds = last_of(metrics.lines, "seconds");
@@ -115,7 +126,7 @@ void run(const Arguments& arguments) {
       rows.push_back(row_of(run, name));
     } catch (const Error& error) {
       rows.push_back({{"name", name}, {"state", "unreadable"}});
-      std::fputs(fmt::format("{}\n", error.what()).c_str(), stderr);
+      print_note(error.what());
     }
     table.push_back(shown(rows.back()));
   }

@@ -47,11 +47,25 @@ void add_scores(const SeriesInput& input, NumberSession& session, std::int64_t r
     }
 }
 
-/// −log density of every row, given the steps before its own, in nats: the sum over the columns.
+/// The streams take their columns of a step. Throws Error naming the row that numbers too large come from.
+void take_step(const SeriesInput& input, NumberSession& session, std::int64_t row) {
+  std::vector<float> predicted(static_cast<std::size_t>(session.targets()));
+  for (std::int64_t stream = 0; stream < session.streams(); ++stream) {
+    const std::int64_t one[] = {stream};
+    try {
+      session.step(input.step(row, stream), predicted, one);
+    } catch (const Error&) {
+      fail("score", "expected numbers from which the model predicts finite ones, got others in row {}",
+           row + input.patch() - 1);
+    }
+  }
+}
+
+/// −log density of every row, given the steps before its own, in nats: the sum over the columns. Throws Error
+/// naming a row whose score is not finite.
 std::vector<double> scores_of(const SeriesInput& input, NumberSession& session) {
   const ModelConfig& config = input.model->config();
   std::vector<double> scores(static_cast<std::size_t>(input.series.rows()));
-  std::vector<float> predicted(static_cast<std::size_t>(session.targets()));
   Progress progress;
   const std::int64_t rows = input.series.rows(), patch = input.patch();
   for (std::int64_t row = 0; row < rows; row += patch) {
@@ -62,10 +76,12 @@ std::vector<double> scores_of(const SeriesInput& input, NumberSession& session) 
         session.begin(stream, config.classes > 0 ? 0 : -1);
       add_scores(input, session, row, stream,
                  std::span(scores).subspan(static_cast<std::size_t>(row), static_cast<std::size_t>(here)));
-      const std::int64_t one[] = {stream};
-      if (here == patch) session.step(input.step(row, stream), predicted, one);
     }
-    if (row / patch % 1024 == 0) progress.show(fmt::format("{} of {} steps", row, rows));
+    for (std::int64_t i = row; i < row + here; ++i)
+      if (const double score = scores[static_cast<std::size_t>(i)]; !std::isfinite(score))
+        fail("score", "expected numbers with a finite score, got a score of {} in row {}", score, i);
+    if (here == patch) take_step(input, session, row);
+    if (row > 0 && row / patch % 1024 == 0) progress.show(fmt::format("{} of {} rows", row, rows));
   }
   return scores;
 }
@@ -127,7 +143,7 @@ void run(const Arguments& arguments) {
   NumberSession session = session_for(input, arguments.threads);
   const auto start = std::chrono::steady_clock::now();
   const std::vector<double> exact = scores_of(input, session);
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const double seconds = seconds_since(start);
   const std::vector<double> scores = smoothed(exact, arguments.window);
   std::int64_t calibrate = arguments.calibrate > 0 ? arguments.calibrate : input.calibrate;
   if (calibrate == 0) calibrate = input.series.rows();
@@ -198,9 +214,9 @@ void add_score(Command& program) {
   Command command =
       program.add_subcommand("score", "Negative log-likelihood of every step of a series, and its anomalies");
   command.footer(
-      "Reads the series as a stream, step by step, in constant memory. An anomaly is a stretch of steps "
-      "whose score is\n"
-      "above the threshold.\n"
+      "Reads the series as a stream, step by step. With linear attention its state has a constant size. An "
+      "anomaly is\n"
+      "a stretch of steps whose score is above the threshold.\n"
       "Example: linnet score runs/anomalies --data machine.csv --calibrate 5000 --out scores.csv --plot "
       "scores.svg");
   command.add_option("model", arguments->model, "folder of a model or of a run").required();
@@ -214,6 +230,7 @@ void add_score(Command& program) {
           "--quantile", arguments->quantile,
           "without --threshold: the share of steps that lies below it, as far as the calibrating ones tell")
       .check(number(0, 1))
+      .capture_default_str()
       .excludes(threshold);
   command
       .add_option(
@@ -223,9 +240,11 @@ void add_score(Command& program) {
       .check(whole(1))
       .excludes(threshold);
   command.add_option("--window", arguments->window, "scores are means over so many steps")
-      .check(whole(1, most_count));
+      .check(whole(1, most_count))
+      .capture_default_str();
   command.add_option("--gap", arguments->gap, "most steps between two steps of one anomaly")
-      .check(whole(0, most_count));
+      .check(whole(0, most_count))
+      .capture_default_str();
   command.add_option("--out", arguments->out, "CSV file with the score of every step");
   command.add_option("--plot", arguments->plot, "SVG or PNG file");
   command.add_option("--threads", arguments->threads, "number of threads; default: all")

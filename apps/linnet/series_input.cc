@@ -75,8 +75,10 @@ SeriesInput read_series_input(const char* command, const std::string& model, con
   const auto run = run_of(model);
   if (run) input.options = RunRecord::read(*run).config.data;
   const std::string path = data.empty() ? path_of_run(command, model, input.options) : data;
+  const auto columns = RunColumns::read(run.value_or(model));
+  if (columns && !run) columns->take_form(input.options);
   input.series = parse_series(read_file(path), path, input.options);
-  if (const auto columns = RunColumns::read(run.value_or(model))) {
+  if (columns) {
     columns->check(command, path, input.series.columns);
     input.applied = columns->applied;
   } else if (run && input.options.columns_apart) {

@@ -1,8 +1,10 @@
 #include "series_paths.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/fail.h"
+#include "base/memory.h"
 #include "report.h"
 
 namespace linnet {
@@ -32,12 +34,31 @@ std::int64_t context_of(const char* command, const SeriesInput& input, std::int6
   return std::min(read, input.series.rows() / patch) * patch;
 }
 
+void draw_finite(NumberSession& session, std::int64_t stream, std::uint64_t seed, std::span<float> out,
+                 double temperature) {
+  session.draw(stream, seed, out, temperature);
+  for (const float number : out)
+    if (!std::isfinite(number))
+      fail("draw", "expected numbers from which the model predicts finite ones, got a draw of {}", number);
+}
+
+namespace {
+
+std::vector<float> room_for(std::int64_t streams, std::int64_t steps, std::int64_t columns) {
+  const double numbers =
+      static_cast<double>(streams) * static_cast<double>(steps) * static_cast<double>(columns);
+  require_memory("the draws", sizeof(float) * numbers);
+  return std::vector<float>(static_cast<std::size_t>(streams * steps * columns));
+}
+
+}  // namespace
+
 SeriesPaths::SeriesPaths(const SeriesInput& input, const SeriesDraws& draws)
     : input_(input),
       draws_(draws),
       row_columns_(input.row_columns()),
       session_(input.model, draws.samples * input.streams(), {.threads = draws.threads}),
-      values_(static_cast<std::size_t>(session_.streams() * draws.steps * row_columns_)) {
+      values_(room_for(session_.streams(), draws.steps, row_columns_)) {
   read_context(draws.context);
   // Rows of whole steps, which the model can take again.
   const std::int64_t together = input.horizon() / input.patch() * input.patch();
@@ -87,7 +108,7 @@ void SeriesPaths::extend(std::int64_t first, std::int64_t count) {
       predicted(static_cast<std::size_t>(streams) * drawn.size());
   const double temperature = has_densities(input_) ? draws_.temperature : 0;
   for (std::int64_t s = 0; s < streams; ++s) {
-    session_.draw(s, draws_.seed + static_cast<std::uint64_t>(s), drawn, temperature);
+    draw_finite(session_, s, draws_.seed + static_cast<std::uint64_t>(s), drawn, temperature);
     std::copy_n(drawn.begin(), count * row_columns_,
                 values_.begin() + (s * draws_.steps + first) * row_columns_);
   }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -26,6 +27,10 @@ struct SeriesDraws {
 /// them, or too many rows to draw.
 std::int64_t context_of(const char* command, const SeriesInput& input, std::int64_t context,
                         std::int64_t steps);
+
+/// NumberSession::draw. Throws Error for numbers that are not finite.
+void draw_finite(NumberSession& session, std::int64_t stream, std::uint64_t seed, std::span<float> out,
+                 double temperature);
 
 /// Draws of what follows a series, in the units of its columns.
 class SeriesPaths {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <string_view>
 
 #include "base/fail.h"
 #include "comm/gather.h"
@@ -75,17 +76,37 @@ std::int64_t begin_text(Session& session, const TextPlan& plan, std::size_t i, S
   return plan.length;
 }
 
-/// Adds the next `steps` tokens to the known ones, printed one by one as text where `shown`.
-void draw_tokens(Session& session, const TokenText& text, std::vector<std::int32_t>& tokens,
-                 std::int64_t steps, bool shown) {
+/// Tokens of which those from `first` on are not shown yet.
+struct Tokens {
+  std::vector<std::int32_t> all;
+  std::size_t first = 0;
+};
+
+/// What is to be shown of them. A text that `goes_on` is cut before a character that is not whole.
+std::string text_of(const TokenText& text, const Tokens& tokens, bool goes_on) {
+  std::string added = text.added(tokens.all, tokens.first);
+  if (goes_on) added.resize(text.settled(added));
+  return added;
+}
+
+/// Adds the next `steps` tokens to the known ones, printed as text while they are drawn where `shown`.
+void draw_tokens(Session& session, const TokenText& text, Tokens& tokens, std::int64_t steps, bool shown,
+                 bool goes_on) {
+  std::size_t first = tokens.first, printed = 0;  // bytes of what those from `first` on add
   for (std::int64_t n = 0; n < steps; ++n) {
     std::int32_t token = 0;
     session.step(std::span(&token, 1));
-    tokens.push_back(token);
+    tokens.all.push_back(token);
     if (!shown) continue;
-    fmt::print("{}", text.added(tokens, tokens.size() - 1));
+    const std::string added = text.added(tokens.all, first);
+    const std::size_t settled = text.settled(added);
+    fmt::print("{}", std::string_view(added).substr(printed, settled - printed));
     std::fflush(stdout);
+    const bool whole = settled == added.size();
+    if (whole) first = tokens.all.size();
+    printed = whole ? 0 : settled;
   }
+  if (shown && !goes_on) fmt::print("{}", text.added(tokens.all, first).substr(printed));
 }
 
 struct WrittenText {
@@ -107,9 +128,15 @@ struct WrittenTexts {
   std::int64_t tokens = 0;           ///< drawn for all
 };
 
-/// The tokens before those that are drawn.
-std::vector<std::int32_t> known_of(const TextPlan& plan) {
-  return plan.begun.empty() ? plan.tokens : std::vector<std::int32_t>();
+/// The tokens before those that are drawn of text `i`. Of a saved stream the last ones are known; where it
+/// goes on, those of a character that was not whole are not shown yet.
+Tokens known_of(const TokenText& text, const TextPlan& plan, std::size_t i) {
+  if (plan.begun.empty()) return {plan.tokens, plan.tokens.size()};
+  const std::vector<std::int32_t>& last = plan.begun[i].tokens;
+  if (plan.begun[i].left == 0) return {last, last.size()};
+  const std::string shown = text.added(last, 0);
+  constexpr std::size_t bytes_of_token = 3;  // of U+FFFD
+  return {last, last.size() - std::min(last.size(), (shown.size() - text.settled(shown)) / bytes_of_token)};
 }
 
 /// A single text that is to go on has no end yet.
@@ -129,12 +156,13 @@ DrawnTexts draw_texts(const std::shared_ptr<const Model>& model, const TokenText
     const std::int64_t left = begin_text(session, plan, static_cast<std::size_t>(i), wanted.sampling);
     const std::int64_t steps = std::min(left, wanted.steps);
     if (shown) fmt::print("{}", plan.prompt);
-    std::vector<std::int32_t> tokens = known_of(plan);
-    const auto known = std::ssize(tokens);
-    draw_tokens(session, text, tokens, steps, shown);
-    drawn.tokens.emplace_back(tokens.begin() + known, tokens.end());
+    Tokens tokens = known_of(text, plan, static_cast<std::size_t>(i));
+    const auto known = std::ssize(tokens.all);
+    draw_tokens(session, text, tokens, steps, shown, steps < left);
+    drawn.tokens.emplace_back(tokens.all.begin() + known, tokens.all.end());
     drawn.left.push_back(left - steps);
-    if (!wanted.save_states.empty()) drawn.streams.push_back({left - steps, {}, session.save(0)});
+    if (!wanted.save_states.empty())
+      drawn.streams.push_back({left - steps, text.context(tokens.all), session.save(0)});
     if (shown) fmt::print("{}", end_of(plan, left - steps));
   }
   return drawn;
@@ -151,10 +179,10 @@ WrittenTexts draw_on_ranks(const std::shared_ptr<const Model>& model, const Toke
   WrittenTexts written;
   written.streams = gather_streams(ranks, std::move(drawn.streams));
   for (std::size_t i = 0; i < drawn.tokens.size(); ++i) {
-    std::vector<std::int32_t> tokens = known_of(plan);
-    const std::size_t known = tokens.size();
-    tokens.insert(tokens.end(), drawn.tokens[i].begin(), drawn.tokens[i].end());
-    const std::string one = plan.prompt + text.added(tokens, known), end = end_of(plan, drawn.left[i]);
+    Tokens tokens = known_of(text, plan, i);
+    tokens.all.insert(tokens.all.end(), drawn.tokens[i].begin(), drawn.tokens[i].end());
+    const std::string one = plan.prompt + text_of(text, tokens, drawn.left[i] > 0),
+                      end = end_of(plan, drawn.left[i]);
     written.together += one + end;
     if (shown && static_cast<std::int64_t>(i) >= share.end) fmt::print("{}{}", one, end);
     written.tokens += std::ssize(drawn.tokens[i]);
@@ -181,7 +209,7 @@ void write_texts(const std::shared_ptr<const Model>& model, const Texts& wanted,
   const auto start = std::chrono::steady_clock::now();
   const WrittenTexts written = draw_on_ranks(model, text, plan, wanted, ranks);
   if (ranks.rank() != 0) return;
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const double seconds = seconds_since(start);
   if (!wanted.save_states.empty()) write_streams(wanted.save_states, written.streams);
   if (!wanted.out.empty()) write_file_atomically(wanted.out, written.together);
   report_texts(wanted, written, seconds);

@@ -4,6 +4,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "data/tokenizer.h"
@@ -25,6 +26,13 @@ class TokenText {
 
   /// What the tokens from `first` on add to the text of those before them.
   std::string added(std::span<const std::int32_t> tokens, std::size_t first) const;
+
+  /// Bytes of such a text that no further token changes: all, but for a character at its end whose last bytes
+  /// may follow. A tokenizer writes each of its bytes as U+FFFD until then.
+  std::size_t settled(std::string_view text) const;
+
+  /// The last tokens, as far as they decide how the text of further ones is written.
+  std::vector<std::int32_t> context(std::span<const std::int32_t> tokens) const;
 
  private:
   std::optional<Tokenizer> tokenizer_;

@@ -98,10 +98,7 @@ void draw(const fs::path& folder, std::int64_t step, const std::shared_ptr<const
 /// --data on top of the configuration, with absolute paths.
 void set_data(RunConfig& config, const std::string& data) {
   if (!data.empty()) set_source(config.data, data);
-  for (std::string* value :
-       {&config.data.path, &config.data.target, &config.data.validation, &config.data.test,
-        &config.data.validation_target, &config.data.test_target, &config.data.tokenizer})
-    *value = absolute_names(*value);
+  for (std::string* value : sources_of(config.data)) *value = absolute_names(*value);
 }
 
 RunRecord new_record(const Arguments& arguments) {
@@ -187,9 +184,7 @@ class Display {
   }
 
   /// Since training began.
-  double seconds() const {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
-  }
+  double seconds() const { return seconds_since(start_); }
   /// Per token, of the last step that was shown.
   double bits() const { return bits_; }
 

@@ -116,7 +116,7 @@ struct HeadShape {
 /// of
 ///   a head are in use. 16 floats follow, which vector loads may read and which have no meaning.
 /// - strided: the same, with the tokens in the order of `save`. With the fixed pattern there are
-///   ⌊capacity/s⌋ c + s of them in place of `capacity`.
+///   ⌊capacity/s⌋ c + s of them in place of `capacity`, where that is less.
 /// - local: the same with left + 1 tokens, where token t of the stream is at row t mod (left + 1).
 /// A linear slot at position 0 is empty whatever its memory holds.
 class LINNET_API State {
@@ -183,8 +183,8 @@ struct AttentionInputs {
 /// out [B, L, H, M], of the type of the inputs. `normaliser` [B, L, H] is optional and receives what
 /// `backward` needs. For the linear and the kernel family this is the denominator, or with a LogScaledMap its
 /// logarithm without the log-scale of the query. The linear family writes infinity where the denominator
-/// gives zeros: where it vanishes, and with a LogScaledMap where it is not positive. For softmax, local and
-/// strided it is the log-sum-exp. `final` is optional and receives the state after the last key, B slots;
+/// gives zeros: where it vanishes, and with a LogScaledMap where it is not positive. For the other families
+/// it is the log-sum-exp. `final` is optional and receives the state after the last key, B slots;
 /// padding is not part of it. It may be the initial state. Only for masks that take a state. The linear
 /// family takes an empty `out` where `final` is given, and computes the state alone, without the queries.
 struct AttentionOutputs {

@@ -6,8 +6,8 @@
  * status and a sentence of linnet_error. A model may be shared by sessions on any threads; a session is used
  * by one thread at a time. The comments of the C++ interface, linnet/generation.h, say more.
  *
- * Where a call fails, a stream is as it was before, but where linnet_step says otherwise. One that a step left
- * between two layers of the model cannot continue: its next calls fail and say so, until it is begun or
+ * Where a call fails, a stream is as it was before, but where linnet_step says otherwise. One that a step
+ * left between two layers of the model cannot continue: its next calls fail and say so, until it is begun or
  * restored. Too little memory for what streams keep is found before any of them moves.
  *
  * A child process after `fork` may use the models and sessions of its parent, and make its own, if no call

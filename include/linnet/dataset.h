@@ -173,11 +173,11 @@ LINNET_API std::uint8_t pixel_of_token(std::int32_t token, std::int64_t levels);
 ///   channels, in the parts and windows of a series with `horizon` 1. A step is `patch` frames, and a frame
 ///   is a sample of each channel; frames at the end of a file that do not fill a step are left out. `sound` =
 ///   "samples" gives real numbers in [−1, 1], one column per sample of a step, and "mu-law" tokens of
-///   `levels` values, one field per sample of a step. With `target`, files of the same names or in the same
-///   order, of the same rate, channels and length, the targets are their samples at the same step (`paired`).
-///   Then `validation` and `test` have targets of their own, `validation_target` and `test_target`. Files are
-///   read piece by piece. Where the part for testing alone is opened, `path` may be empty. Throws UsageError
-///   where Linnet was built without libsndfile.
+///   `levels` values, one field per sample of a step. With `target`, files of the same names, or of other
+///   names in the same order, of the same rate, channels and length, the targets are their samples at the
+///   same step (`paired`). Then `validation` and `test` have targets of their own, `validation_target` and
+///   `test_target`. Files are read piece by piece. Where the part for testing alone is opened, `path` may be
+///   empty. Throws UsageError where Linnet was built without libsndfile.
 ///
 /// Kinds of files take several: names separated by commas, or with * and ?, as in a shell and sorted. A name
 /// that exists is taken as it stands. With `validation` all of `path` is for training. Where one part alone
@@ -185,6 +185,9 @@ LINNET_API std::uint8_t pixel_of_token(std::int32_t token, std::int64_t levels);
 /// other parts' images that are there, "series" and "sound" read `path` for the statistics, and "tokens" all
 /// files for the largest token where `fields` does not give it. Text files (but for "text" and "bytes") may
 /// begin with the byte order mark of UTF-8.
+///
+/// `path`, `length`, `size`, `levels`, `labels`, `examples` and `seed` are for the kinds that look at them.
+/// Any other member has its default where the kind does not look at it.
 struct DataOptions {
   std::string kind = "digits";
   std::string path = {};

@@ -180,17 +180,17 @@ class LINNET_API NumberSession {
   /// writes the means of what the model then predicts, out [n · targets]: the numbers of the steps that
   /// follow (next-token), or the output at this step (same-step). NaN stands for a missing number and is read
   /// as the mean of its column. Constant time per step in the linear family. Throws UsageError for spans of
-  /// other sizes and infinite numbers, streams outside or named twice, and Error for positions outside; nothing has moved
-  /// then. Throws Error where the prediction of a stream is not of finite numbers, as after numbers that
-  /// overflow: that stream is to begin anew or to be restored, and the others have moved. A step that fails
-  /// for another reason leaves streams as `Session::step` does.
+  /// other sizes and infinite numbers, streams outside or named twice, and Error for positions outside;
+  /// nothing has moved then. Throws Error where the prediction of a stream is not of finite numbers, as after
+  /// numbers that overflow: that stream is to begin anew or to be restored, and the others have moved. A step
+  /// that fails for another reason leaves streams as `Session::step` does.
   void step(std::span<const float> in, std::span<float> out, std::span<const std::int64_t> streams);
 
   /// The same for all streams.
   void step(std::span<const float> in, std::span<float> out);
 
-  /// Takes numbers as `step` does, at the same cost less that of the output head, and predicts nothing. What has
-  /// overflowed is found by the next `step`.
+  /// Takes numbers as `step` does, at the same cost less that of the output head, and predicts nothing. What
+  /// has overflowed is found by the next `step`.
   void observe(std::span<const float> in, std::span<const std::int64_t> streams);
   void observe(std::span<const float> in);
 

@@ -1,6 +1,9 @@
 #include "attention/arguments.h"
 
 #include <algorithm>
+#include <bitset>
+#include <cmath>
+#include <functional>
 
 namespace linnet {
 namespace {
@@ -63,6 +66,22 @@ AttentionSizes check_call(const char* operation, const AttentionInputs& inputs) 
   expect_type_of_query(operation, "key", inputs.key, inputs.query);
   expect_type_of_query(operation, "value", inputs.value, inputs.query);
   return sizes;
+}
+
+/// Throws where a slot is named twice. Ascending slots take one pass; others one for every 4,096 slots of the
+/// state, since a step allocates nothing.
+void check_distinct(const char* operation, const State& state, std::span<const std::int64_t> slots) {
+  if (std::ranges::adjacent_find(slots, std::greater_equal{}) == slots.end()) return;
+  constexpr std::int64_t size = 4096;
+  std::bitset<size> met;
+  for (std::int64_t first = 0; first < state.slots(); first += size, met.reset()) {
+    for (const std::int64_t slot : slots) {
+      if (slot < first || slot >= first + size) continue;
+      const auto at = static_cast<std::size_t>(slot - first);
+      if (met[at]) fail(operation, "expected each slot at most once, got slot {} again", slot);
+      met.set(at);
+    }
+  }
 }
 
 void check_state_argument(const char* operation, const char* which, const State* state,
@@ -164,6 +183,7 @@ AttentionSizes check_step(const char* operation, View<float> out, View<const flo
   if (static_cast<std::int64_t>(slots.size()) != streams)
     fail(operation, "expected a slot for each of {} streams, got {}", streams, slots.size());
   for (const std::int64_t slot : slots) check_slot(operation, state, slot);
+  check_distinct(operation, state, slots);
   return sizes;
 }
 
@@ -194,6 +214,22 @@ AttentionSizes check_reference(const char* operation, View<const double> out, co
   const AttentionSizes sizes = check_inputs(operation, inputs.query, inputs.key, inputs.value, inputs.mask);
   expect_shape(operation, "out", out, {sizes.batch, sizes.queries, sizes.heads, sizes.value_dim});
   return sizes;
+}
+
+void check_reference_gradients(const char* operation, const AttentionSizes& sizes,
+                               const ReferenceGradients& gradients, const ReferenceInputs& inputs) {
+  const auto [batch, queries, keys, heads, head_dim, value_dim] = sizes;
+  expect_shape(operation, "the gradient of query", gradients.query, {batch, queries, heads, head_dim});
+  expect_shape(operation, "the gradient of key", gradients.key, {batch, keys, heads, head_dim});
+  expect_shape(operation, "the gradient of value", gradients.value, {batch, keys, heads, value_dim});
+  if (gradients.decay.rank() == 0) return;
+  if (inputs.decay.rank() == 0) fail(operation, "expected a decay where its gradient is wanted, got none");
+  expect_shape(operation, "the gradient of decay", gradients.decay, {heads});
+}
+
+void check_scale(const char* operation, float scale) {
+  if (!std::isfinite(scale) || scale < 0)
+    fail<UsageError>(operation, "expected a scale of at least 0, got {}", scale);
 }
 
 Mask::Interval kept_keys(const Mask& mask, std::int64_t b, std::int64_t keys) {

@@ -56,7 +56,8 @@ void check_state_gradient(const char* operation, const char* which, View<const f
 void check_memory(const char* operation, std::span<const float> memory, std::int64_t slots,
                   std::int64_t slot_floats);
 
-/// Shapes [n, H, ·] of `step` and that the slots exist. In the result batch is n and queries and keys are 1.
+/// Shapes [n, H, ·] of `step`, that the slots exist and that none is named twice. In the result batch is n
+/// and queries and keys are 1. Allocates nothing.
 AttentionSizes check_step(const char* operation, View<float> out, View<const float> query,
                           View<const float> key, View<const float> value, const State& state,
                           std::span<const std::int64_t> slots);
@@ -71,6 +72,14 @@ void check_make_state(const char* operation, std::int64_t slots, const HeadShape
 
 /// Shapes of the double-precision reference; `out` is what has the shape of the output.
 AttentionSizes check_reference(const char* operation, View<const double> out, const ReferenceInputs& inputs);
+
+/// Shapes of the gradients of query, key and value, and of γ where that is wanted; `sizes` is what
+/// `check_reference` gave for the inputs.
+void check_reference_gradients(const char* operation, const AttentionSizes& sizes,
+                               const ReferenceGradients& gradients, const ReferenceInputs& inputs);
+
+/// Throws UsageError unless the scale, AttentionOptions::scale, is finite and at least 0.
+void check_scale(const char* operation, float scale);
 
 /// Throws unless `decay`, where given, has a number above 0 and at most 1 for each head and the mask is
 /// causal.

@@ -34,6 +34,13 @@ bool owns(const FamilyEntry& entry, std::string_view key) {
   return keys.contain(key);
 }
 
+/// Whether that is a built-in map with features of either sign.
+bool has_negative_features(const std::string& map) {
+  const auto found = [&](const FeatureMapInfo& info) { return info.name == map && !info.non_negative; };
+  return std::ranges::any_of(feature_map_table(), found) ||
+         std::ranges::any_of(random_feature_map_table(), found);
+}
+
 }  // namespace
 
 std::string without_effect(const AttentionConfig& config, std::int64_t layers, std::string_view key) {
@@ -58,8 +65,7 @@ std::vector<std::string> doubtful_settings(const AttentionConfig& config, std::i
   const std::string& map = config.linear.feature_map;
   const bool takes_map = std::ranges::any_of(layer_families(config, layers),
                                              [](Family family) { return info_of(family).takes_feature_map; });
-  if (takes_map && config.normalise == Normalise::sum && is_feature_map(map) && !is_random_feature_map(map) &&
-      !find_feature_map(map)->traits().non_negative)
+  if (takes_map && config.normalise == Normalise::sum && has_negative_features(map))
     sentences.push_back(
         fmt::format("attention.feature_map = {} has negative features, whose sums attention.normalise = sum "
                     "divides by: they may be 0 or below; attention.normalise = none divides by nothing",

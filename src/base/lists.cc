@@ -1,18 +1,21 @@
 #include "base/lists.h"
 
+#include <algorithm>
 #include <charconv>
 #include <system_error>
 
 namespace linnet {
 
+std::string_view without_blanks(std::string_view text, const char* blanks) {
+  const std::size_t begin = std::min(text.find_first_not_of(blanks), text.size());
+  return text.substr(begin, text.find_last_not_of(blanks) + 1 - begin);
+}
+
 std::vector<std::string> comma_separated(std::string_view list) {
-  constexpr const char* blank = " \t";
   std::vector<std::string> parts;
   for (std::size_t begin = 0; !list.empty() && begin <= list.size();) {
     const std::size_t end = std::min(list.find(',', begin), list.size());
-    const std::string_view part = list.substr(begin, end - begin);
-    const std::size_t first = std::min(part.find_first_not_of(blank), part.size());
-    parts.emplace_back(part.substr(first, part.find_last_not_of(blank) + 1 - first));
+    parts.emplace_back(without_blanks(list.substr(begin, end - begin)));
     begin = end + 1;
   }
   return parts;

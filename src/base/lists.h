@@ -8,6 +8,9 @@
 
 namespace linnet {
 
+/// The text without the blanks around it.
+std::string_view without_blanks(std::string_view text, const char* blanks = " \t");
+
 /// The parts of a list between its commas, without blanks around them. An empty list has none.
 std::vector<std::string> comma_separated(std::string_view list);
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/fail.h"
+#include "base/memory.h"
 #include "io/safetensors.h"
 
 namespace linnet {
@@ -34,6 +35,7 @@ void write_copy(const std::filesystem::path& path, std::int64_t count, std::int6
     fail<UsageError>(
         "copy", "expected at least 1 example of at least 4 tokens and at most {} tokens in all, got {} of {}",
         most_tokens, count, length);
+  require_memory("the sequences", 2.0 * sizeof(std::int32_t) * static_cast<double>(count * length));
   const Random random(seed, Draw::synthetic_data);
   std::vector<std::int32_t> tokens(static_cast<std::size_t>(count * length)), targets(tokens.size());
   const std::size_t row = static_cast<std::size_t>(length);

@@ -67,21 +67,47 @@ void check_examples(const DataOptions& options) {
     fail<UsageError>("data", "expected 1 to {} examples, got {}", most, options.examples);
 }
 
-// Kinds whose parts are given by their files or by the program.
-void check_no_own_parts(const DataOptions& options) {
-  for (const auto& [key, value] :
-       {std::pair("data.validation", options.validation), std::pair("data.test", options.test)})
-    if (!value.empty())
-      fail<UsageError>("data", "expected no {} for data of kind \"{}\", which has its own parts, got {}", key,
-                       options.kind, value);
+/// Throws UsageError for a key with a value that data of this kind do not look at.
+void check_keys(const DataOptions& options) {
+  using Kinds = std::vector<std::string>;
+  const DataOptions defaults;
+  const auto check = [&](const char* key, const auto DataOptions::*value, const Kinds& kinds) {
+    if (options.*value == defaults.*value || std::ranges::count(kinds, options.kind) > 0) return;
+    const std::string others = fmt::format("{}", fmt::join(kinds.begin(), kinds.end() - 1, ", "));
+    fail<UsageError>("data", "expected data of kind {}{}{} for {}, got \"{}\"", others,
+                     others.empty() ? "" : " or ", kinds.back(), key, options.kind);
+  };
+  const Kinds own_files = {"images", "text", "bytes", "fasta", "tokens", "lines", "pairs", "series", "sound"};
+  check("data.validation", &DataOptions::validation, own_files);
+  check("data.test", &DataOptions::test, own_files);
+  check("data.fields", &DataOptions::fields, {"tokens"});
+  check("data.token_bytes", &DataOptions::token_bytes, {"tokens"});
+  check("data.columns", &DataOptions::columns, {"series"});
+  check("data.time", &DataOptions::time, {"series"});
+  check("data.split", &DataOptions::split, {"series", "sound"});
+  check("data.missing", &DataOptions::missing, {"series"});
+  check("data.horizon", &DataOptions::horizon, {"series"});
+  check("data.sound", &DataOptions::sound, {"sound"});
+  check("data.target", &DataOptions::target, {"sound"});
+  check("data.validation_target", &DataOptions::validation_target, {"sound"});
+  check("data.test_target", &DataOptions::test_target, {"sound"});
+  check("data.tokenizer", &DataOptions::tokenizer, {"text"});
+  check("data.packing", &DataOptions::packing, {"fasta", "lines", "pairs", "tokens"});
+  check("data.patch", &DataOptions::patch, {"series", "sound"});
+  check("data.columns_apart", &DataOptions::columns_apart, {"series"});
+  check("data.source_length", &DataOptions::source_length, {"pairs", "reverse"});
 }
 
 Datasets open_kind(const DataOptions& options, const Parts& parts) {
+  const std::vector<std::string> kinds = data_kinds();
+  if (std::ranges::count(kinds, options.kind) == 0) {
+    const std::string nearest = nearest_name(options.kind, kinds);
+    fail<UsageError>("data", "expected a kind of data among {}, got \"{}\"{}", fmt::join(kinds, ", "),
+                     options.kind, nearest.empty() ? "" : fmt::format("; did you mean \"{}\"?", nearest));
+  }
+  check_keys(options);
   if (options.source_length < 0)
     fail<UsageError>("data", "expected data.source_length of at least 0, got {}", options.source_length);
-  if (options.source_length != 0 && options.kind != "pairs" && options.kind != "reverse")
-    fail<UsageError>("data", "expected data.source_length = 0 for data of kind \"{}\", got {}", options.kind,
-                     options.source_length);
   if (options.kind == "text" || options.kind == "bytes") return open_text(options, parts);
   if (options.kind == "fasta") return open_fasta(options, parts);
   if (options.kind == "tokens") return open_tokens(options, parts);
@@ -90,29 +116,14 @@ Datasets open_kind(const DataOptions& options, const Parts& parts) {
   if (options.kind == "pairs") return open_pairs(options, parts);
   if (options.kind == "series") return open_series(options, parts);
   if (options.kind == "sound") return open_sound(options, parts);
-  check_no_own_parts(options);
   if (options.kind == "mnist") return open_mnist(options, parts);
   if (options.kind == "cifar10") return open_cifar(options, parts);
-  if (options.kind == "digits" || options.kind == "copy" || options.kind == "reverse") {
-    check_examples(options);
-    return options.kind == "digits" ? open_digits(options, parts)
-           : options.kind == "copy" ? open_copy(options, parts)
-                                    : open_reversals(options, parts);
-  }
-  const std::vector<std::string> kinds = data_kinds();
-  const std::string nearest = nearest_name(options.kind, kinds);
-  fail<UsageError>("data", "expected a kind of data among {}, got \"{}\"{}", fmt::join(kinds, ", "),
-                   options.kind, nearest.empty() ? "" : fmt::format("; did you mean \"{}\"?", nearest));
+  check_examples(options);
+  if (options.kind == "digits") return open_digits(options, parts);
+  return options.kind == "copy" ? open_copy(options, parts) : open_reversals(options, parts);
 }
 
 Datasets open_parts(const DataOptions& options, const Parts& parts) {
-  if (options.packing && options.kind != "fasta" && options.kind != "lines" && options.kind != "pairs" &&
-      options.kind != "tokens")
-    fail<UsageError>(
-        "data",
-        "expected data of kind fasta, lines, pairs or tokens for data.packing, got \"{}\", whose "
-        "examples are all of one length",
-        options.kind);
   Datasets datasets = open_kind(options, parts);
   if (options.packing && datasets.training)
     datasets.training = packed_sequences(std::move(datasets.training));

@@ -195,11 +195,8 @@ void write_digits(const std::filesystem::path& folder, std::int64_t training, st
     fail<UsageError>("digits", "expected 1 to {} images, got {} for training and {} for testing", most,
                      training, test);
   if (size < 8 || size > 64) fail<UsageError>("digits", "expected a size of 8 to 64 pixels, got {}", size);
-  std::error_code error;
-  if (std::filesystem::exists(folder, error) && !std::filesystem::is_empty(folder, error))
-    fail("digits", "expected a new or empty folder, got {}, which holds something", folder.string());
   Context context;
-  AtomicFolder written(folder);
+  AtomicFolder written(folder, AtomicFolder::Place::new_or_empty);
   std::uint32_t stream = 0;
   for (const MnistFiles& files : {mnist_training, mnist_test}) {
     const std::int64_t count = stream == 0 ? training : test;

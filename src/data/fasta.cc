@@ -4,18 +4,12 @@
 #include <cassert>
 
 #include "base/fail.h"
+#include "base/lists.h"
 #include "data/files.h"
 #include "io/file.h"
 
 namespace linnet {
 namespace {
-
-std::string_view trimmed(std::string_view line) {
-  constexpr const char* blank = " \t\r";
-  const std::size_t begin = line.find_first_not_of(blank);
-  if (begin == std::string_view::npos) return {};
-  return line.substr(begin, line.find_last_not_of(blank) + 1 - begin);
-}
 
 /// As it is, or as a number where it cannot be printed.
 std::string shown(char letter) {
@@ -82,7 +76,7 @@ std::vector<Sequence> parse_fasta(std::string_view text, const std::string& orig
   };
   for (std::size_t begin = 0; begin < text.size();) {
     const std::size_t end = std::min(text.find('\n', begin), text.size());
-    const std::string_view line = trimmed(text.substr(begin, end - begin));
+    const std::string_view line = without_blanks(text.substr(begin, end - begin), " \t\r");
     begin = end + 1;
     ++number;
     if (line.empty()) continue;

@@ -114,8 +114,7 @@ std::string absolute_names(const std::string& value) {
   std::string result;
   const std::vector<std::string> names = names_in(value);
   for (const std::string& name : names) {
-    const fs::path path = fs::absolute(name).lexically_normal();
-    const std::string absolute = (path.has_filename() ? path : path.parent_path()).string();
+    const std::string absolute = absolute_path(name).string();
     if (absolute.find(',') != std::string::npos && (names.size() > 1 || !exists(absolute)))
       fail<UsageError>("data",
                        "expected names without commas where several files or a pattern are given, got {} in "

@@ -5,11 +5,11 @@
 #include <cmath>
 #include <cstddef>
 #include <string>
-#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "base/fail.h"
+#include "base/memory.h"
 #include "io/file.h"
 #include "io/sound.h"
 
@@ -102,6 +102,15 @@ void check(const Instruments& instruments) {
                      instruments.noise);
 }
 
+/// Divides both by the largest of their samples where that is beyond 1: a file would have it cut off.
+void scale_to_fit(std::vector<float>& clean, std::vector<float>& noisy) {
+  float largest = 1;
+  for (const std::vector<float>* sound : {&clean, &noisy})
+    for (const float sample : *sound) largest = std::max(largest, std::abs(sample));
+  for (std::vector<float>* sound : {&clean, &noisy})
+    for (float& sample : *sound) sample /= largest;
+}
+
 double power(std::span<const float> samples) {
   double sum = 0;
   for (const float sample : samples) sum += double{sample} * sample;
@@ -159,19 +168,21 @@ void add_noise(std::span<float> samples, std::int64_t rate, double decibels, con
 
 void write_instruments(const std::filesystem::path& folder, const Instruments& instruments) {
   check(instruments);
-  std::error_code error;
-  if (std::filesystem::exists(folder, error) && !std::filesystem::is_empty(folder, error))
-    fail("instruments", "expected a new or empty folder, got {}, which holds something", folder.string());
-  AtomicFolder written(folder);
+  AtomicFolder written(folder, AtomicFolder::Place::new_or_empty);
   std::uint32_t stream = 0;
   for (const auto& [part, seconds] :
        {std::pair("", instruments.seconds), std::pair("-test", instruments.test_seconds)}) {
-    std::vector<float> samples(static_cast<std::size_t>(seconds * static_cast<double>(instruments.rate)));
-    draw_music(samples, instruments.rate, Random(instruments.seed, Draw::synthetic_data, stream++));
-    write_sound(written.path() / ("clean" + std::string(part) + ".wav"), samples, 1, instruments.rate);
-    add_noise(samples, instruments.rate, instruments.noise,
+    const auto frames = static_cast<std::size_t>(seconds * static_cast<double>(instruments.rate));
+    constexpr double arrays = 4;  // two of sounds, and two of noise while one of them is made
+    require_memory("the music", arrays * sizeof(float) * static_cast<double>(frames));
+    std::vector<float> clean(frames);
+    draw_music(clean, instruments.rate, Random(instruments.seed, Draw::synthetic_data, stream++));
+    std::vector<float> noisy = clean;
+    add_noise(noisy, instruments.rate, instruments.noise,
               Random(instruments.seed, Draw::synthetic_data, stream++));
-    write_sound(written.path() / ("noisy" + std::string(part) + ".wav"), samples, 1, instruments.rate);
+    scale_to_fit(clean, noisy);
+    write_sound(written.path() / fmt::format("clean{}.wav", part), clean, 1, instruments.rate);
+    write_sound(written.path() / fmt::format("noisy{}.wav", part), noisy, 1, instruments.rate);
   }
   written.commit();
 }

@@ -30,7 +30,8 @@ struct Instruments {
 };
 
 /// Writes four WAV files into a new or empty folder: clean.wav and noisy.wav for training, clean-test.wav and
-/// noisy-test.wav for testing, of different melodies and noise. Throws UsageError for values outside those
+/// noisy-test.wav for testing, of different melodies and noise. Where samples of a part would be beyond ±1,
+/// both of its files are scaled down by the same factor. Throws UsageError for values outside those
 /// above, less than a second or more than ten hours of either part, a ratio outside −60 … 100, and where
 /// Linnet was built without libsndfile.
 void write_instruments(const std::filesystem::path& folder, const Instruments& instruments);

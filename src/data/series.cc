@@ -27,12 +27,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string_view without_blanks(std::string_view cell) {
-  constexpr const char* blank = " \t";
-  const std::size_t begin = std::min(cell.find_first_not_of(blank), cell.size());
-  return cell.substr(begin, cell.find_last_not_of(blank) + 1 - begin);
-}
-
 /// The number of a cell, NaN for an empty one; nothing where it is no number.
 std::optional<double> number_of(std::string_view cell) {
   cell = without_blanks(cell);
@@ -345,7 +339,8 @@ void check_options(const DataOptions& options) {
 Series parse_series(std::string_view text, const std::string& origin, const DataOptions& options) {
   CsvReader csv(text, origin);
   const std::vector<std::string>& header = csv.header();
-  if (std::ranges::all_of(header, [](const std::string& name) { return number_of(name).has_value(); }))
+  const auto is_cell = [](const std::string& name) { return number_of(name) || parse_timestamp(name); };
+  if (std::ranges::all_of(header, is_cell))
     fail("data", "{}: expected a header line with the names of columns, got numbers", origin);
   if (!csv.next()) fail("data", "{}: expected rows behind the header, got none", origin);
   const Layout layout = layout_of(header, csv.cells(), origin, options);

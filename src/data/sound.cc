@@ -39,17 +39,34 @@ std::string frames_named(std::int64_t steps, std::int64_t block) {
                     : fmt::format("data.length · data.patch = {} frames", steps * block);
 }
 
-/// The same name for each file, in any order, or else the same order.
-std::vector<fs::path> in_order_of(const std::vector<fs::path>& files, const std::vector<fs::path>& targets) {
+/// The files of two keys that belong together.
+struct Pairing {
+  const char *key, *target_key;
+};
+
+/// The target of the same name for each file; in their order where no name is the same.
+std::vector<fs::path> in_order_of(const std::vector<fs::path>& files, const std::vector<fs::path>& targets,
+                                  const Pairing& pairing) {
   if (files.size() != targets.size())
-    fail<UsageError>("data", "expected as many files in data.target as in data.path, {}, got {}",
-                     files.size(), targets.size());
-  std::vector<fs::path> ordered;
+    fail<UsageError>("data", "expected as many files in {} as in {}, {}, got {}", pairing.target_key,
+                     pairing.key, files.size(), targets.size());
+  std::vector<fs::path> left = targets, ordered;
+  fs::path alone;
   for (const fs::path& file : files) {
-    const auto same_name = [&](const fs::path& target) { return target.filename() == file.filename(); };
-    if (std::ranges::count_if(targets, same_name) != 1) return targets;
-    ordered.push_back(*std::ranges::find_if(targets, same_name));
+    const auto found = std::ranges::find(left, file.filename(), &fs::path::filename);
+    if (found == left.end()) {
+      alone = file;
+      continue;
+    }
+    ordered.push_back(*found);
+    left.erase(found);
   }
+  if (ordered.empty()) return targets;
+  if (ordered.size() < files.size())
+    fail<UsageError>("data",
+                     "expected files in {} of the same names as in {}, or all of other names and in the same "
+                     "order, got none named {}",
+                     pairing.target_key, pairing.key, alone.filename().string());
   return ordered;
 }
 
@@ -66,12 +83,12 @@ void check_alike(const fs::path& file, const SoundFormat& format, const fs::path
   if (lengths_too) check("number of frames", format.frames, of_other.frames);
 }
 
-Sounds sounds_of(std::vector<fs::path> files, const std::vector<fs::path>& targets, std::int64_t length,
-                 std::int64_t block) {
+Sounds sounds_of(std::vector<fs::path> files, const std::vector<fs::path>& targets, const Pairing& pairing,
+                 std::int64_t length, std::int64_t block) {
   Sounds sounds;
   sounds.block = block;
   sounds.files = std::move(files);
-  if (!targets.empty()) sounds.targets = in_order_of(sounds.files, targets);
+  if (!targets.empty()) sounds.targets = in_order_of(sounds.files, targets, pairing);
   SoundFormat first;
   for (std::size_t i = 0; i < sounds.files.size(); ++i) {
     const SoundFormat format = SoundFile(sounds.files[i]).format();
@@ -215,6 +232,8 @@ void check_options(const DataOptions& options) {
         std::tuple("test", &options.test, &options.test_target)}) {
     // A part for testing alone has no data.target beside it.
     const bool paired = !options.target.empty() || (options.path.empty() && !targets->empty());
+    if (files->empty() && !targets->empty())
+      fail<UsageError>("data", "expected data.{} with data.{}_target, got none", key, key);
     if (!files->empty() && paired != !targets->empty())
       fail<UsageError>("data", "expected data.{}_target beside data.{} where data.target makes pairs, got {}",
                        key, key, targets->empty() ? "none" : "one without data.target");
@@ -243,12 +262,12 @@ float mu_law_sample(std::int32_t token, std::int64_t levels) {
 
 Datasets open_sound(const DataOptions& options, const Parts& parts) {
   check_options(options);
-  const auto sounds_named = [&](const char* key, const std::string& value, const char* target_key,
+  const auto sounds_named = [&](const Pairing& pairing, const std::string& value,
                                 const std::string& targets) {
-    return std::make_shared<const Sounds>(
-        sounds_of(files_named(key, value, options.kind),
-                  targets.empty() ? std::vector<fs::path>{} : files_named(target_key, targets, options.kind),
-                  options.length, options.patch));
+    return std::make_shared<const Sounds>(sounds_of(
+        files_named(pairing.key, value, options.kind),
+        targets.empty() ? std::vector<fs::path>{} : files_named(pairing.target_key, targets, options.kind),
+        pairing, options.length, options.patch));
   };
   const bool raw = options.sound == "samples";
   auto setting = std::make_shared<Setting>();
@@ -266,15 +285,15 @@ Datasets open_sound(const DataOptions& options, const Parts& parts) {
   Datasets datasets;
   std::shared_ptr<const Sounds> validated, tested;
   if (parts.test && !options.test.empty())
-    tested = sounds_named("data.test", options.test, "data.test_target", options.test_target);
+    tested = sounds_named({"data.test", "data.test_target"}, options.test, options.test_target);
   if (tested && options.path.empty() && !parts.training && !parts.validation) {
     datasets.test = own_files(tested);
     return datasets;
   }
   // The training part is read in any case, for its statistics.
-  const auto sounds = sounds_named("data.path", options.path, "data.target", options.target);
+  const auto sounds = sounds_named({"data.path", "data.target"}, options.path, options.target);
   if (parts.validation && !options.validation.empty())
-    validated = sounds_named("data.validation", options.validation, "data.validation_target",
+    validated = sounds_named({"data.validation", "data.validation_target"}, options.validation,
                              options.validation_target);
   for (const auto& own : {validated, tested})
     if (own)

@@ -96,8 +96,6 @@ Datasets open_text(const DataOptions& options, const Parts& parts) {
     fail<UsageError>("data", "expected data.length of at least 1 for {}, got {}", options.kind,
                      options.length);
   const bool tokenized = !options.tokenizer.empty();
-  if (options.kind == "bytes" && tokenized)
-    fail<UsageError>("data", "expected data.kind = \"text\" for data.tokenizer, got \"bytes\"");
   const auto length = static_cast<std::size_t>(options.length);
   const auto read = [&](const char* key, const std::string& value) {
     std::string text;

@@ -66,6 +66,8 @@ class TokenDataset final : public Dataset {
   }
 
  private:
+  /// Steps between windows that overlap, at most.
+  std::int64_t stride() const { return std::max<std::int64_t>(1, length_ / 2); }
   bool every_window(const Stretch& stretch) const {
     return windows_ == Windows::training && !stretch.is_piece;
   }
@@ -73,16 +75,15 @@ class TokenDataset final : public Dataset {
     const std::int64_t rest = stretch.end - stretch.begin - length_;
     if (rest <= 0) return 1;
     if (every_window(stretch)) return rest + 1;
-    const std::int64_t stride = std::max<std::int64_t>(1, length_ / 2);
-    return 1 + (rest + stride - 1) / stride;
+    return 1 + (rest + stride() - 1) / stride();
   }
   std::int64_t begin_of(const Stretch& stretch, std::int64_t window) const {
     const std::int64_t rest = stretch.end - stretch.begin - length_;
     if (rest <= 0) return stretch.begin;
     if (every_window(stretch)) return stretch.begin + window;
-    // rest · window / last, without a product that could overflow.
-    const std::int64_t last = windows_of(stretch) - 1;
-    return stretch.begin + rest / last * window + rest % last * window / last;
+    // ⌊rest · window / last⌋, with rest = last · stride − spare: no product is much larger than the stretch.
+    const std::int64_t last = windows_of(stretch) - 1, spare = last * stride() - rest;
+    return stretch.begin + stride() * window - (spare * window + last - 1) / last;
   }
 
   std::vector<Stretch> stretches_;

@@ -1,24 +1,15 @@
 #include "io/csv.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "base/fail.h"
+#include "base/lists.h"
 #include "base/names.h"
 #include "io/file.h"
 
 namespace linnet {
-namespace {
-
-std::string_view without_blanks(std::string_view text) {
-  constexpr const char* blank = " \t";
-  const std::size_t begin = text.find_first_not_of(blank);
-  if (begin == std::string_view::npos) return {};
-  return text.substr(begin, text.find_last_not_of(blank) + 1 - begin);
-}
-
-}  // namespace
-
 CsvReader::CsvReader(std::string_view text, std::string origin)
     : text_(without_byte_order_mark(text)), origin_(std::move(origin)) {
   if (const std::size_t zero = text_.find('\0'); zero != std::string_view::npos)
@@ -27,10 +18,11 @@ CsvReader::CsvReader(std::string_view text, std::string origin)
   text_ = text_.substr(0, text_.find_last_not_of("\r\n") + 1);
   if (text_.empty()) fail("csv", "{}: expected a header line with the names of columns, got none", origin_);
   read_record();
+  std::set<std::string> names;
   for (std::size_t i = 0; i < cells_.size(); ++i) {
     std::string name(without_blanks(cells_[i]));
     if (name.empty()) name = fmt::format("column {}", i + 1);
-    if (std::ranges::find(header_, name) != header_.end())
+    if (!names.insert(name).second)
       fail("csv", "{}: expected names of columns that differ, got \"{}\" twice", origin_, shortened(name));
     header_.push_back(std::move(name));
   }

@@ -6,18 +6,23 @@
 #include <zlib.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <charconv>
+#include <chrono>
+#include <climits>
 #include <csignal>
 #include <cstdio>
 #include <new>
+#include <optional>
 #include <system_error>
 #include <utility>
 #include <vector>
 
 #include "base/fail.h"
 #include "base/memory.h"
+#include "base/names.h"
 
 namespace linnet {
 namespace {
@@ -44,8 +49,8 @@ class Descriptor {
   Descriptor& operator=(const Descriptor&) = delete;
 
   // False with errno set where it cannot be opened. Only while it is not open.
-  bool open(const fs::path& path, int flags) {
-    number_ = ::open(path.c_str(), flags | O_CLOEXEC, 0666);
+  bool open(const fs::path& path, int flags, mode_t mode = 0666) {
+    number_ = ::open(path.c_str(), flags | O_CLOEXEC, mode);
     return is_open();
   }
   int get() const { return number_; }
@@ -74,50 +79,108 @@ bool flush(const fs::path& path) {
   return file.is_open() && (::fsync(file.get()) == 0 || errno == EINVAL);
 }
 
-// The path that a write goes to: absolute, symbolic links followed, no slash at its end.
-fs::path resolved(const char* operation, const fs::path& path) {
+// The number of the descriptor that a path stands for: /dev/stdout, /dev/fd/3 and what these lead to.
+std::optional<int> own_descriptor(const fs::path& path) {
   std::error_code error;
+  const fs::path folder = fs::canonical(path.parent_path(), error);
+  if (error || folder != fs::canonical("/proc/self/fd", error)) return {};
+  const std::string name = path.filename().string();
+  int number = -1;
+  const auto [end, failed] = std::from_chars(name.data(), name.data() + name.size(), number);
+  if (failed != std::errc() || end != name.data() + name.size()) return {};
+  return number;
+}
+
+// The path that a write goes to: absolute, symbolic links followed, also where they lead to nothing. Those of
+// descriptors are no names of files and stay.
+fs::path resolved(const char* operation, const fs::path& path) {
   if (path.empty()) fail(operation, "expected the path of a file or folder, got an empty one");
-  fs::path result = fs::absolute(path, error).lexically_normal();
-  if (!error && !result.has_filename()) result = result.parent_path();
-  if (!error && fs::is_symlink(fs::symlink_status(result))) result = fs::weakly_canonical(result, error);
-  if (error) fail(operation, "{}: {}", path.string(), error.message());
+  constexpr int most_links = 40;
+  std::error_code error;
+  fs::path result = absolute_path(path);
+  for (int links = 0; fs::is_symlink(fs::symlink_status(result, error)) && !own_descriptor(result); ++links) {
+    const fs::path target = fs::read_symlink(result, error);
+    if (links == most_links) error = std::make_error_code(std::errc::too_many_symbolic_link_levels);
+    if (error) fail(operation, "{}: {}", path.string(), error.message());
+    result = absolute_path(result.parent_path() / target);
+  }
   return result;
 }
 
 constexpr std::string_view temporary_suffix = ".tmp";
 
-// Removes what programs that no longer run left in a folder under temporary names, .NAME.PROCESS-NUMBER.tmp,
-// of one NAME or, where it is empty, of all. Failing to do so harms nobody.
-void remove_stale(const fs::path& folder, const std::string& of_name) {
-  std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
-    const std::string name = entry.path().filename().string();
-    if (!is_temporary(entry.path())) continue;
-    const std::size_t dot = name.rfind('.', name.size() - temporary_suffix.size() - 1);
-    if (dot == 0 || (!of_name.empty() && name.substr(1, dot - 1) != of_name)) continue;
-    int process = 0;
-    const char* end = name.data() + name.size();
-    const auto [next, failed] = std::from_chars(name.data() + dot + 1, end, process);
-    if (failed != std::errc() || next == end || *next != '-' || process <= 0) continue;
-    if (::kill(process, 0) != 0 && errno == ESRCH) fs::remove_all(entry.path(), error);
-  }
+// Where the number of a process means what it means here: the machine, and its namespace of processes.
+const std::string& process_space() {
+  static const std::string text = [] {
+    std::array<char, HOST_NAME_MAX + 1> machine{};
+    ::gethostname(machine.data(), machine.size() - 1);
+    struct stat ids {};
+    const bool known = ::stat("/proc/self/ns/pid", &ids) == 0;
+    const std::string name = fmt::format("{} {}", machine.data(), known ? ids.st_ino : 0);
+    return fmt::format("{:08x}", ::crc32_z(0, reinterpret_cast<const Bytef*>(name.data()), name.size()));
+  }();
+  return text;
 }
 
-// Makes something under a name beside `path`, .NAME.PROCESS-NUMBER.tmp. `make` fails with EEXIST where the
-// name is in use: by a process of the same number in another container, or by what somebody put there.
+// The first part of a temporary name, .STEM.PROCESS-NUMBER-SPACE.tmp, which must not become too long a name.
+std::string stem_of(const fs::path& path) {
+  constexpr std::size_t most_bytes = 200;
+  std::string stem = path.filename().string();
+  if (stem.size() <= most_bytes) return stem;
+  std::size_t size = most_bytes;
+  while (size > 0 && is_utf8_continuation(stem[size])) --size;
+  return stem.substr(0, size);
+}
+
+// Whether nobody writes any more what has this temporary name. The processes of other machines and containers
+// cannot be seen: what they write counts as left when it has not changed for a day.
+bool is_stale(const fs::path& path) {
+  const std::string name = path.filename().string();
+  const std::size_t dot = name.rfind('.', name.size() - temporary_suffix.size() - 1);
+  int process = 0;
+  const char* end = name.data() + name.size();
+  const auto [next, failed] = std::from_chars(name.data() + dot + 1, end, process);
+  if (dot == 0 || failed != std::errc() || next == end || *next != '-' || process <= 0) return false;
+  if (name.ends_with(fmt::format("-{}{}", process_space(), temporary_suffix)))
+    return ::kill(process, 0) != 0 && errno == ESRCH;
+  std::error_code error;
+  const fs::file_time_type changed = fs::last_write_time(path, error);
+  return !error && fs::file_time_type::clock::now() - changed > std::chrono::hours(24);
+}
+
+// Removes what programs that no longer run left in a folder under temporary names, of one STEM or, where it
+// is empty, of all. Failing to do so harms nobody.
+void remove_stale(const fs::path& folder, const std::string& stem) {
+  std::error_code ignored;
+  std::vector<fs::path> found;
+  for (fs::directory_iterator entry(folder, ignored), end; entry != end; entry.increment(ignored)) {
+    const fs::path& path = entry->path();
+    if (!is_temporary(path)) continue;
+    const std::string name = path.filename().string();
+    const std::size_t dot = name.rfind('.', name.size() - temporary_suffix.size() - 1);
+    if ((stem.empty() || name.substr(1, std::max<std::size_t>(dot, 1) - 1) == stem) && is_stale(path))
+      found.push_back(path);
+  }
+  for (const fs::path& path : found) fs::remove_all(path, ignored);
+}
+
+// Makes something under a temporary name beside `path`. `make` fails with EEXIST where the name is in use: by
+// what somebody put there.
 template <class Make>
 fs::path make_beside(const fs::path& path, const Make& make) {
   constexpr int most_tries = 1000;
   static std::atomic<unsigned> number{0};
-  remove_stale(path.parent_path(), path.filename().string());
+  const std::string stem = stem_of(path);
+  remove_stale(path.parent_path(), stem);
   for (int tries = 0;; ++tries) {
     const std::string name =
-        fmt::format(".{}.{}-{}{}", path.filename().string(), ::getpid(), number++, temporary_suffix);
+        fmt::format(".{}.{}-{}-{}{}", stem, ::getpid(), number++, process_space(), temporary_suffix);
     if (make(path.parent_path() / name) || errno != EEXIST || tries == most_tries)
       return path.parent_path() / name;
   }
 }
+
+constexpr const char* folder_operation = "write_folder";
 
 std::string inflate_all(const std::string& compressed, const fs::path& path, std::size_t most_bytes) {
   constexpr const char* operation = "read_maybe_gzipped";
@@ -163,6 +226,21 @@ std::string inflate_all(const std::string& compressed, const fs::path& path, std
 }
 
 }  // namespace
+
+fs::path absolute_path(const fs::path& path) {
+  std::error_code error;
+  const fs::path whole = fs::absolute(path, error);
+  if (error) fail("path", "cannot find the folder of {}: {}", path.string(), error.message());
+  fs::path result;
+  for (const fs::path& part : whole) {
+    if (part.empty() || part == ".") continue;
+    result /= part;
+    if (part != "..") continue;
+    // Behind a symbolic link it is not the folder in which the link lies.
+    if (const fs::path folder = fs::canonical(result, error); !error) result = folder;
+  }
+  return result;
+}
 
 std::string_view without_byte_order_mark(std::string_view text) {
   constexpr std::string_view mark = "\xef\xbb\xbf";
@@ -242,20 +320,28 @@ std::string read_maybe_gzipped(const fs::path& path, std::size_t limit_bytes) {
 void write_file_atomically(const fs::path& path, std::string_view bytes) {
   constexpr const char* operation = "write_file";
   const fs::path target = resolved(operation, path);
-  std::error_code ignored;
-  const fs::file_status status = fs::status(target, ignored);
-  if (fs::is_directory(status))
+  if (const std::optional<int> descriptor = own_descriptor(target)) {
+    std::fflush(stdout);  // what was printed comes first
+    if (!write_all(*descriptor, bytes)) fail(operation, "cannot write {}: {}", path.string(), reason(errno));
+    return;
+  }
+  struct stat status {};
+  const bool exists = ::stat(target.c_str(), &status) == 0;
+  if (exists && S_ISDIR(status.st_mode))
     fail(operation, "expected the path of a file, got the folder {}", path.string());
-  if (fs::exists(status) && !fs::is_regular_file(status)) {
+  if (exists && !S_ISREG(status.st_mode)) {
     Descriptor device(target, O_WRONLY);
     if (!device.is_open() || !write_all(device.get(), bytes) || !device.close())
       fail(operation, "cannot write {}: {}", path.string(), reason(errno));
     return;
   }
+  // Bytes that were kept from others are so at every moment.
+  const mode_t mode = exists ? status.st_mode & 0777 : 0666;
   Descriptor file;
-  const fs::path temporary =
-      make_beside(target, [&](const fs::path& name) { return file.open(name, O_WRONLY | O_CREAT | O_EXCL); });
+  const fs::path temporary = make_beside(
+      target, [&](const fs::path& name) { return file.open(name, O_WRONLY | O_CREAT | O_EXCL, mode); });
   if (!file.is_open()) fail(operation, "cannot write {}: {}", path.string(), reason(errno));
+  if (exists) ::fchmod(file.get(), mode);  // not every file system has modes
   if (!write_all(file.get(), bytes) || ::fsync(file.get()) != 0 || !file.close() ||
       ::rename(temporary.c_str(), target.c_str()) != 0) {
     const int error = errno;
@@ -277,8 +363,8 @@ void append_line(const fs::path& path, std::string_view line) {
 void create_folders(const fs::path& path) {
   std::error_code error, missing;
   std::vector<fs::path> created;
-  for (fs::path folder = fs::absolute(path, error).lexically_normal();
-       !error && !fs::exists(fs::symlink_status(folder, missing)) && folder.has_relative_path();
+  for (fs::path folder = absolute_path(path);
+       !fs::exists(fs::symlink_status(folder, missing)) && folder.has_relative_path();
        folder = folder.parent_path())
     created.push_back(folder);
   fs::create_directories(path, error);
@@ -313,16 +399,28 @@ void remove_folder(const fs::path& path) {
   if (error) fail(operation, "cannot remove {}: {}", path.string(), error.message());
 }
 
-AtomicFolder::AtomicFolder(const fs::path& destination)
-    : destination_(resolved("write_folder", destination)) {
+AtomicFolder::AtomicFolder(const fs::path& destination, Place place)
+    : destination_(resolved(folder_operation, destination)), place_(place) {
   std::error_code error;
   const fs::file_status status = fs::status(destination_, error);
   if (fs::exists(status) && !fs::is_directory(status))
-    fail("write_folder", "expected the path of a folder, got the file {}", destination.string());
+    fail(folder_operation, "expected the path of a folder, got the file {}", destination.string());
+  if (fs::exists(status) && place == Place::new_or_empty) {
+    if (!fs::is_empty(destination_, error) && !error)
+      fail(folder_operation, "expected a new or empty folder, got {}, which holds something",
+           destination.string());
+    if (error) fail(folder_operation, "cannot read {}: {}", destination.string(), error.message());
+    if (fs::equivalent(destination_, ".", error))
+      fail(
+          folder_operation,
+          "expected another folder than the current one, which would be replaced, got {}; a name in it, such "
+          "as {}, is a new folder",
+          destination.string(), (destination / "new").string());
+  }
   bool made = false;
   temporary_ = make_beside(destination_,
                            [&](const fs::path& name) { return made = ::mkdir(name.c_str(), 0777) == 0; });
-  if (!made) fail("write_folder", "cannot create {}: {}", destination.string(), reason(errno));
+  if (!made) fail(folder_operation, "cannot create {}: {}", destination.string(), reason(errno));
 }
 
 AtomicFolder::~AtomicFolder() {
@@ -332,17 +430,20 @@ AtomicFolder::~AtomicFolder() {
 
 void AtomicFolder::commit() {
   const auto require = [&](bool success) {
-    if (!success) fail("write_folder", "cannot write {}: {}", destination_.string(), reason(errno));
+    if (!success) fail(folder_operation, "cannot write {}: {}", destination_.string(), reason(errno));
   };
-  std::error_code error;
-  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(temporary_, error))
-    if (entry.is_regular_file() || entry.is_directory()) require(flush(entry.path()));
-  if (error) fail("write_folder", "cannot write {}: {}", destination_.string(), error.message());
+  look_at_folders(folder_operation, [&] {
+    for (const fs::directory_entry& entry : fs::recursive_directory_iterator(temporary_))
+      if (entry.is_regular_file() || entry.is_directory()) require(flush(entry.path()));
+  });
   require(flush(temporary_));
   // A rename takes the place of no folder or of an empty one; a full one must be exchanged or moved away.
   fs::path old;
   if (::rename(temporary_.c_str(), destination_.c_str()) != 0) {
     require(errno == ENOTEMPTY || errno == EEXIST);
+    if (place_ == Place::new_or_empty)
+      fail(folder_operation, "expected {} to stay new or empty until it is written, got something in it",
+           destination_.string());
     if (::renameat2(AT_FDCWD, temporary_.c_str(), AT_FDCWD, destination_.c_str(), RENAME_EXCHANGE) == 0) {
       old = temporary_;
     } else {
@@ -358,7 +459,8 @@ void AtomicFolder::commit() {
   }
   committed_ = true;
   require(flush(destination_.parent_path()));
-  if (!old.empty()) fs::remove_all(old, error);
+  std::error_code ignored;
+  if (!old.empty()) fs::remove_all(old, ignored);
 }
 
 }  // namespace linnet

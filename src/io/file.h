@@ -12,6 +12,11 @@
 
 namespace linnet {
 
+/// The absolute path of the same file or folder, which need not be there: without dots, but for those behind
+/// a folder that is not there, and without a slash at its end. Symbolic links are followed where two dots
+/// come behind them, and stay otherwise.
+std::filesystem::path absolute_path(const std::filesystem::path& path);
+
 /// All bytes of a file. Throws Error naming the file and the reason; also where there are more than
 /// `most_bytes`, more than the memory that is free, or more than 256 MiB from a pipe or a device, which does
 /// not say how many it will give.
@@ -49,7 +54,9 @@ class InputFile {
 
 /// Writes beside `path`, flushes to the disk and renames into place: at every moment the old or the new file
 /// is there whole. On failure the old one stays, nothing is left beside it, and the Error names the file and
-/// the reason. A symbolic link is followed; a device or a pipe is written straight to.
+/// the reason. The new file has the permissions of the old one. A symbolic link is followed. A device, a pipe
+/// and an open descriptor of this process (/dev/stdout, /dev/fd/3) are written straight to, the last where it
+/// stands, whatever it leads to.
 void write_file_atomically(const std::filesystem::path& path, std::string_view bytes);
 
 /// Appends `line` and a newline with one write, so that lines of several processes do not mix. Not flushed to
@@ -70,12 +77,13 @@ auto look_at_folders(const char* operation, const Body& body) {
   }
 }
 
-/// Whether this is the name of something that `write_file_atomically` or `AtomicFolder` was writing: only a
+/// Whether this is the name of something that `write_file_atomically` or `AtomicFolder` is writing, or was: a
 /// program that was killed leaves it behind.
 bool is_temporary(const std::filesystem::path& path);
 
-/// Removes what programs that were killed left in this folder under temporary names. Failing to do so harms
-/// nobody, and throws nothing.
+/// Removes what programs that were killed left in this folder under temporary names; those of other machines
+/// and containers only a day later, since nobody here sees whether they run. Failing to do so harms nobody,
+/// and throws nothing.
 void remove_temporaries(const std::filesystem::path& folder);
 
 /// Removes a folder with all in it. It first gets a temporary name: a killed program leaves no half of it
@@ -85,8 +93,14 @@ void remove_folder(const std::filesystem::path& path);
 /// A folder of files that appears as a whole or not at all: write into `path()`, then `commit()`.
 class AtomicFolder {
  public:
+  /// What may lie at the destination.
+  enum class Place {
+    any_folder,   ///< which is replaced
+    new_or_empty  ///< nothing, or an empty folder that is not the current one; also at `commit`
+  };
+
   /// Creates a temporary folder beside `destination`, and removes those that killed programs left there.
-  explicit AtomicFolder(const std::filesystem::path& destination);
+  explicit AtomicFolder(const std::filesystem::path& destination, Place place = Place::any_folder);
   /// Removes the temporary folder unless it was committed.
   ~AtomicFolder();
   AtomicFolder(const AtomicFolder&) = delete;
@@ -95,14 +109,15 @@ class AtomicFolder {
   /// The temporary folder.
   const std::filesystem::path& path() const { return temporary_; }
 
-  /// Flushes everything in it to the disk and renames it into place. A folder of that name is exchanged for
-  /// the new one in one step where the file system can do so, else renamed away first, and deleted
+  /// Flushes everything in it to the disk and renames it into place. A full folder of that name is exchanged
+  /// for the new one in one step where the file system can do so, else renamed away first, and deleted
   /// afterwards.
   void commit();
 
  private:
   std::filesystem::path destination_;
   std::filesystem::path temporary_;
+  Place place_;
   bool committed_ = false;
 };
 

@@ -10,7 +10,8 @@ namespace linnet {
 namespace {
 
 constexpr std::int64_t ticks_per_step = 24;
-constexpr std::int64_t drums = 9;  // the channel whose keys are no pitches
+constexpr std::int64_t most_ticks = 0x0fffffff;  // between two events: four bytes of seven bits
+constexpr std::int64_t drums = 9;                // the channel whose keys are no pitches
 constexpr std::int64_t most_voices = 15;
 constexpr char velocity = 80;
 
@@ -73,16 +74,21 @@ std::string midi_file(const PianoRoll& roll, std::int64_t steps_per_quarter, dou
   track += "\xff\x51\x03";  // microseconds per quarter note
   add_number(track, static_cast<std::uint64_t>(std::lround(60e6 / tempo)), 3);
   std::int64_t now = 0;
+  const auto wait_for = [&](std::int64_t step) {
+    if (step - now > most_ticks / ticks_per_step)
+      fail<UsageError>("midi", "expected at most {} steps in which no note begins or ends, got {}",
+                       most_ticks / ticks_per_step, step - now);
+    add_length(track, static_cast<std::uint64_t>((step - now) * ticks_per_step));
+    now = step;
+  };
   for (const Event& event : events_of(roll)) {
-    add_length(track, static_cast<std::uint64_t>((event.step - now) * ticks_per_step));
-    now = event.step;
+    wait_for(event.step);
     const std::int64_t channel = event.voice + (event.voice >= drums ? 1 : 0);
     track += static_cast<char>((event.begins ? 0x90 : 0x80) | channel);
     track += static_cast<char>(event.pitch);
     track += event.begins ? velocity : '\0';
   }
-  add_length(track,
-             static_cast<std::uint64_t>((std::ssize(roll.pitches) / roll.voices - now) * ticks_per_step));
+  wait_for(std::ssize(roll.pitches) / roll.voices);
   track += std::string("\xff\x2f\x00", 3);  // the end
 
   std::string file = "MThd";

@@ -17,7 +17,8 @@ struct PianoRoll {
 /// The bytes of a standard MIDI file of format 0 (The MIDI Manufacturers Association, "The Complete MIDI 1.0
 /// Detailed Specification", 1996): voice i on channel i, without the channel of drums, with
 /// `steps_per_quarter` steps to a quarter note, of which `tempo` come to a minute. Throws UsageError for more
-/// than 15 voices, pitches outside their range, and steps and tempos outside 1 … 960 and 4 … 1000.
+/// than 15 voices, pitches outside their range, steps and tempos outside 1 … 960 and 4 … 1000, and more than
+/// 11,184,810 steps in which no note begins or ends.
 std::string midi_file(const PianoRoll& roll, std::int64_t steps_per_quarter, double tempo);
 
 }  // namespace linnet

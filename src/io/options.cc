@@ -238,6 +238,9 @@ void Options::check(const std::string& origin) const {
 void Options::load_object(const Json& object, const std::string& prefix, const Origin& origin_of) {
   for (const auto& [name, value] : object.items()) {
     const std::string key = prefix + name;
+    if (name.find('.') != std::string::npos)
+      fail<UsageError>(operation, "{}: expected keys inside their tables, got a name with a dot, \"{}\"",
+                       origin_of(key), shortened(name));
     if (const Option* option = find(key))
       option->assign(value, shown(value), origin_of(key));
     else if (!is_group(key))

@@ -13,9 +13,8 @@
 namespace linnet {
 namespace {
 
-constexpr std::int64_t most_pixels = std::int64_t{1} << 26;
 // A small file may hold very many pixels. libpng reads some 10^7 of 16 bits in a second.
-constexpr std::int64_t most_read = std::int64_t{1} << 25, most_deep_read = std::int64_t{1} << 24;
+constexpr std::int64_t most_pixels = std::int64_t{1} << 25, most_deep_pixels = std::int64_t{1} << 24;
 
 // libpng's simplified interface keeps its state in one struct and reports errors in it.
 struct Codec : png_image {
@@ -40,7 +39,7 @@ void check(const char* operation, const Image& image) {
 // Of a file whose reading has begun.
 Image header_of(const Codec& codec, const std::filesystem::path& path) {
   const bool deep = (codec.format & PNG_FORMAT_FLAG_LINEAR) != 0;
-  const std::int64_t most = deep ? most_deep_read : most_read;
+  const std::int64_t most = deep ? most_deep_pixels : most_pixels;
   if (codec.width > most / std::max<png_uint_32>(codec.height, 1))
     fail("read_png", "{}: expected at most {} pixels{}, got {} × {}", path.string(), most,
          deep ? " of 16 bits" : "", codec.width, codec.height);
@@ -73,6 +72,7 @@ Image read_png(const std::filesystem::path& path) {
   if (png_image_begin_read_from_memory(&codec, bytes.data(), bytes.size()) == 0)
     fail("read_png", "{}: expected a PNG file, got {} bytes that are none ({})", path.string(), bytes.size(),
          codec.message);
+  codec.flags |= PNG_IMAGE_FLAG_16BIT_sRGB;  // 16 bits, like 8, are linear only where the file says so
   Image image = header_of(codec, path);
   image.pixels.resize(static_cast<std::size_t>(image.width * image.height * image.channels));
   codec.format = image.channels == 1 ? PNG_FORMAT_GRAY : PNG_FORMAT_RGB;
@@ -92,9 +92,9 @@ Image read_png_header(const std::filesystem::path& path) {
 
 GridLayout grid_layout(std::int64_t count, std::int64_t width, std::int64_t height, std::int64_t columns,
                        std::int64_t scale, std::int64_t gap) {
-  if (columns < 1 || scale < 1 || gap < 0)
-    fail<UsageError>("grid", "expected at least 1 column, scale 1 and gap 0, got {}, {} and {}", columns,
-                     scale, gap);
+  if (count < 1 || columns < 1 || scale < 1 || gap < 0)
+    fail<UsageError>("grid", "expected at least 1 image, 1 column, scale 1 and gap 0, got {}, {}, {} and {}",
+                     count, columns, scale, gap);
   if (scale > most_pixels || gap > most_pixels)
     fail<UsageError>("grid", "expected a picture of at most {} pixels, got scale {} and gap {}", most_pixels,
                      scale, gap);

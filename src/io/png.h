@@ -13,13 +13,15 @@ struct Image {
   std::vector<std::uint8_t> pixels;
 };
 
-/// Writes a PNG file, atomically (io/file.h). Throws Error when the image is empty or its sizes do not fit
-/// its pixels.
+/// Writes a PNG file, atomically (io/file.h). Throws Error when the image is empty, has more than 2^25
+/// pixels, or its sizes do not fit its pixels.
 void write_png(const std::filesystem::path& path, const Image& image);
 
 /// Reads a PNG file of at most 2^25 pixels of up to 8 bits or 2^24 of 16, which takes about a second: grey
-/// ones with one channel, all others with three, 16 bits reduced to 8, transparent parts laid on white.
-/// Throws Error when it has more pixels, is truncated, damaged or no PNG file.
+/// ones with one channel, all others with three, 16 bits rounded to 8. Brightness is that of sRGB: a file
+/// with a gamma of its own (gAMA) is converted, one that says nothing stays as it is. Transparent parts are
+/// laid on white, and those that let some light through are mixed with it in linear light. Throws Error when
+/// it has more pixels, is truncated, damaged or no PNG file.
 Image read_png(const std::filesystem::path& path);
 
 /// The size and the channels of a PNG file as `read_png` gives it, without its pixels. Throws as `read_png`

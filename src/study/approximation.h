@@ -7,8 +7,8 @@
 #include "linnet/feature_map.h"
 
 // How well softmax attention is approximated: by random features, and by matrices of low rank. Double
-// precision and quadratic; for measuring, on a few hundred tokens. All throw Error for a head with numbers that
-// are not finite.
+// precision and quadratic; for measuring, on a few hundred tokens. All throw Error for a head with numbers
+// that are not finite.
 
 namespace linnet {
 
@@ -36,8 +36,8 @@ struct RandomFeatureError {
 };
 
 /// Measured over `draws` draws, from options.draw on. Throws UsageError for a map that does not approximate
-/// softmax, or fewer than 2 draws, Error for values that are all 0, and where the features of all draws do not
-/// fit into memory.
+/// softmax, or fewer than 2 draws, Error for values that are all 0, and where the features of all draws do
+/// not fit into memory.
 RandomFeatureError random_feature_error(Context& context, const HeadRows& head, const std::string& map,
                                         const RandomFeatureOptions& options, std::int64_t draws);
 

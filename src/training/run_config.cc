@@ -64,7 +64,7 @@ fs::path first_file(const std::string& source) {
   };
   if (files.empty()) refuse(source);
   for (const fs::path& file : files)
-    if (!fs::is_regular_file(file)) refuse(file.string());
+    if (std::error_code ignored; !fs::is_regular_file(file, ignored)) refuse(file.string());
   return files.front();
 }
 
@@ -92,7 +92,7 @@ Options options_of(RunConfig& config) {
               std::int64_t{1} << 32);
   options.add("data.size", data.size, "height and width of pictures; 0 keeps those of the files", 0, 1 << 12);
   options.add("data.levels", data.levels, "levels per pixel, or of the μ-law codes of sound", 2, 256);
-  options.add("data.labels", data.labels, "use the labels of pictures");
+  options.add("data.labels", data.labels, "use the labels of pictures and lines");
   options.add("data.examples", data.examples, "training examples of synthetic data", 1,
               std::int64_t{1} << 40);
   options.add("data.seed", data.seed, "seed of synthetic data", 0, std::numeric_limits<std::int64_t>::max());
@@ -245,7 +245,7 @@ void set_source(DataOptions& data, const std::string& source) {
     data.kind = source;
     return;
   }
-  if (fs::is_directory(source)) {
+  if (std::error_code ignored; fs::is_directory(source, ignored)) {
     data.kind = kind_of_folder(source, data.kind);
   } else {
     const std::string kind = kind_of_file(first_file(source));

@@ -245,6 +245,10 @@ TEST_F(FieldsProgram, MidiFilesHoldThePitchesOfTheTokens) {
             {"at most 127", pitch});
   refuses(usage, joined(common, {"--first-pitch", "128", "--out", path("new.mid")}),
           {"--first-pitch", "128"});
+  refuses(usage, joined(common, {"--first-pitch", "50", "--out", path("new.safetensors")}),
+          {"--first-pitch", ".safetensors"});
+  for (const std::string file : {"new.safetensors", "new.png"})
+    refuses(usage, joined(common, {"--beats", "90", "--out", path(file)}), {"--beats", file.substr(3)});
   refuses(usage, joined(common, {"--streams", "2", "--out", path("new.mid")}), {"--streams", "fields"});
   EXPECT_FALSE(std::filesystem::exists(path("new.mid")));
 }

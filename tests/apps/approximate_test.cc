@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 
@@ -18,12 +19,12 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-const Strings small = {"approximate", "--length", "40", "--dim", "16", "--features", "8,64", "--draws", "4"};
-
-Strings with(const Strings& more) {
-  Strings arguments = small;
-  arguments.insert(arguments.end(), more.begin(), more.end());
-  return arguments;
+/// Of few tokens. The size of a head is that of random inputs alone.
+Strings with(const Strings& more, const std::string& features = "8,64") {
+  Strings arguments = {"approximate", "--length", "40", "--features", features, "--draws", "4"};
+  const auto given = [&](const char* option) { return std::ranges::find(more, option) != more.end(); };
+  if (!given("--qkv") && !given("--model")) arguments = joined(arguments, {"--dim", "16"});
+  return joined(arguments, more);
 }
 
 Json result_of(const Strings& arguments) { return Json::parse(succeed(with(arguments)).out); }
@@ -42,6 +43,9 @@ TEST(Approximate, MeasuresEveryCombination) {
     }
   }
   EXPECT_EQ(result["ranks"].size(), 1u);  // 8; 64 is more than the 40 tokens
+  const Json back = json_of(succeed(with({"--json", "--linformer", "--maps", "favor"}, "64,16")));
+  ASSERT_EQ(back["ranks"].size(), 1u);
+  EXPECT_EQ(back["ranks"][0]["rank"], 16);
   EXPECT_LT(result["ranks"][0]["error"].get<double>(), 0.5);
   EXPECT_EQ(result["advice"].size(), 3u);
 }

@@ -448,8 +448,8 @@ TEST(BadPrompt, IsRefused) {
   refuses(usage, {"generate", tiny.copy(), "--prompt", "-1"}, {"0 … 10", "-1"});
   refuses(usage, {"generate", tiny.copy(), "--prompt", "1 2 3 4 5 6 7 8 9 1 2 3 4 5 6 7 8"}, {"16"});
   refuses(usage, {"generate", tiny.copy(), "--length", "17"}, {"16", "17"});
-  refuses(failed, {"generate", tiny.copy(), "--label", "3"}, {"label", "3"});
-  refuses(failed, {"generate", tiny.digits(), "--label", "12", "--out", (folder / "o.png").string()},
+  refuses(usage, {"generate", tiny.copy(), "--label", "3"}, {"label", "3"});
+  refuses(usage, {"generate", tiny.digits(), "--label", "12", "--out", (folder / "o.png").string()},
           {"0 … 9", "12"});
   refuses(usage, {"generate", tiny.digits(), "--label", "-1", "--out", (folder / "o.png").string()},
           {"--label", "-1"});
@@ -550,6 +550,81 @@ TEST_F(BadAttention, OptionsThatDoNotFitAreRefused) {
   refuses_file(usage, path, {"--alpha", "0"}, {"alpha", "0"});
   refuses_file(usage, path, {"--alpha", "nan"}, {"alpha", "nan"});
   refuses_file(usage, path, {"--scale", "inf", "--family", "softmax"}, {"scale", "inf"});
+}
+
+TEST(BadNames, ThatAreTooLongForTheSystemAreASentenceInEveryCommand) {
+  const TinyModels& tiny = TinyModels::get();
+  const std::string name(5000, 'n');
+  for (const Strings& command :
+       std::vector<Strings>{{"plot", name, "--out", "x.svg"},
+                            {"inspect", name + "/m"},
+                            {"train", "--resume", name},
+                            {"evaluate", tiny.copy(), "--data", name},
+                            {"convert", tiny.copy(), "--cache", "bf16", "--out", name},
+                            {"bench", "train", "--config", name}}) {
+    const Ended ended = run_linnet(command);
+    EXPECT_EQ(lines_of(ended.err).size(), 1u);
+    EXPECT_TRUE(ended.err.starts_with("linnet: [")) << ended.err;
+    EXPECT_NE(ended.err.find("File name too long"), std::string::npos) << ended.err;
+  }
+}
+
+TEST(FullOutput, EndsTheProgramWithASentenceAndFullNotesDoNot) {
+  const Ended ended = run_linnet({"completions", "bash"}, {.out = "/dev/full"});
+  EXPECT_EQ(ended.status, failed);
+  EXPECT_TRUE(ended.err.starts_with("linnet: [output] cannot write standard output: ")) << ended.err;
+  const TemporaryFolder folder;
+  const std::vector<float> numbers(2 * 5 * 2 * 4, 0.5f);
+  std::vector<NamedTensor> tensors;
+  for (const char* name : {"q", "k", "v"})
+    tensors.push_back({name, DType::f32, {2, 5, 2, 4}, numbers.data()});
+  write_safetensors(folder / "in", tensors, {});
+  const Program::Limits full = {.err = "/dev/full"};
+  const Ended attended =
+      run_linnet({"attend", (folder / "in").string(), "--out", (folder / "out").string(), "--json"}, full);
+  EXPECT_EQ(attended.status, 0);
+  EXPECT_EQ(json_of(attended)["form"], "parallel");
+  EXPECT_EQ(run_linnet({"bench", "train", "--config", TinyModels::get().config("copy"), "--seconds", "0.01",
+                        "--repeat", "2"},
+                       full)
+                .status,
+            0);
+}
+
+TEST(BadOptions, WithoutAUseAreRefused) {
+  const TinyModels& tiny = TinyModels::get();
+  refuses(usage, {"evaluate", tiny.text(), "--feature-map", "relu"}, {"--feature-map", "linear", "softmax"});
+  refuses(usage, {"evaluate", tiny.digits(), "--data", "digits", "--target", "x"}, {"--target", "digits"});
+  refuses(usage, {"approximate", "--qkv", "f", "--dim", "8"}, {"--dim", "--qkv"});
+  for (const Strings& option : {Strings{"--streams", "3"}, Strings{"--no-cache"}}) {
+    refuses(usage, joined({"bench", "generate", "--position", "4"}, option), {"--position", option.front()});
+    refuses(usage, joined({"bench", "generate", "--real-time"}, option), {"--real-time", option.front()});
+  }
+  refuses(usage, {"bench", "generate", "--steps", "9"}, {"--steps", "--real-time"});
+  refuses(usage, {"forecast", "run", "--show", "9"}, {"--show", "--plot"});
+  for (const char* option : {"--prompt-file", "--out", "--source", "--states"})
+    refuses(usage, {"generate", tiny.text(), option, ""}, {option, "an empty one"});
+  succeed({"generate", tiny.text(), "--prompt", "", "--length", "1"});
+}
+
+TEST(BadBench, ModelsThatCannotBeMeasuredAreRefusedBeforeAnythingIs) {
+  for (const char* command : {"train", "generate"})
+    refuses(usage, {"bench", command, "--config", TinyModels::get().config("digits") + ",series"},
+            {"real numbers"});
+  // Only linear attention has the decay of the configuration.
+  const Strings small = {"--config", "stream", "--family",       "softmax,linear", "--seconds",
+                         "0.001",    "--set",  "model.layers=1", "data.length=8",  "--json"};
+  EXPECT_EQ(json_of(succeed(joined({"bench", "train", "--batch", "2"}, small))).size(), 2u);
+  EXPECT_EQ(json_of(succeed(joined({"bench", "generate", "--streams", "1"}, small))).size(), 2u);
+}
+
+TEST(BadBench, SizesNearTheLargestNumbersDoNotWrap) {
+  const std::string most = "9223372036854775807";
+  const Strings attention = {"bench", "attention", "--family", "linear", "--pass", "forward"};
+  const Json row = json_of(succeed(joined(attention, {"--mask", "intervals", "--window", most + "," + most,
+                                                      "--length", "64", "--seconds", "0.001", "--json"})))[0];
+  EXPECT_EQ(row["mask"], "intervals");
+  refuses(failed, joined(attention, {"--batch", "1099511627776", "--length", "1099511627776"}), {"[memory]"});
 }
 
 TEST(BadBench, ListsAreRefusedBeforeAnythingIsMeasured) {

@@ -122,6 +122,21 @@ TEST_F(Completions, BashOffersWhatFits) {
   EXPECT_THAT(offered_by_bash(script, "linnet attend x --family \"\""),
               IsSupersetOf({"linear", "softmax", "lsh"}));
   EXPECT_THAT(offered_by_bash(script, "linnet attend x --normalise \"\""), ElementsAre("sum", "none"));
+  EXPECT_THAT(offered_by_bash(script, "linnet evaluate x --attention \"\""),
+              IsSupersetOf({"linear", "softmax", "elu", "favor"}));
+  EXPECT_THAT(offered_by_bash(script, "linnet bench generate --family conf"), ElementsAre("configured"));
+  for (const char* command : {"train", "attention"})
+    EXPECT_THAT(offered_by_bash(script, std::string("linnet bench ") + command + " --family al"),
+                ElementsAre("all"));
+  EXPECT_THAT(offered_by_bash(script, "linnet inspect paper-m"), ElementsAre("paper-mnist"));
+  for (const char* list :
+       {"bench generate --weights bf", "bench train --precision bf", "bench attention --dtype bf"})
+    EXPECT_THAT(offered_by_bash(script, std::string("linnet ") + list), ElementsAre("bf16"));
+  EXPECT_THAT(offered_by_bash(script, "linnet bench attention --pass st"), ElementsAre("step"));
+  EXPECT_THAT(offered_by_bash(script, "linnet bench attention --mask caus"), ElementsAre("causal"));
+  EXPECT_THAT(offered_by_bash(script, "linnet approximate --directions or"), ElementsAre("orthogonal"));
+  // A number is no file.
+  EXPECT_THAT(script_of("fish"), testing::HasSubstr(" -l steps -x "));
   EXPECT_THAT(offered_by_bash(script, "linnet completions \"\""), testing::Not(Contains("bash")))
       << "the command is hidden";
 }

@@ -49,7 +49,7 @@ const std::vector<Rule> rules = {
                           "training.evaluate_examples=2", "training.sample_every=0"})},
     {{"evaluate"}, {"--examples", "4"}, {}},
     {{"classify"}, {"--examples", "4"}, {}},
-    {{"forecast"}, {"--steps", "5", "--samples", "4"}, {}},
+    {{"forecast"}, {"--steps", "5"}, {}},
     {{"generate", "runs/music"}, {"--length", "5"}, {}},
     {{"embed"}, {"--examples", "4"}, {}},
     {{"approximate"}, {"--features", "8:16", "--draws", "2", "--length", "32"}, {}},

@@ -11,6 +11,7 @@
 #include "apps/tiny_models.h"
 #include "io/file.h"
 #include "io/json.h"
+#include "io/png.h"
 #include "io/safetensors.h"
 #include "io/temporary_folder.h"
 
@@ -68,6 +69,57 @@ TEST_F(Outputs, AreNoFileOfAModelOrARun) {
   expect_kept(run + "/metrics.jsonl", {"plot", run, "--out", run + "/metrics.jsonl"}, {"--out"});
   expect_kept(tiny.learnt(), {"evaluate", tiny.text(), "--data", tiny.learnt(), "--per-token", tiny.learnt()},
               {"--data"});
+}
+
+TEST_F(Outputs, AreNoFileBelowARunNorItsData) {
+  const TinyModels& tiny = TinyModels::get();
+  fs::copy(tiny.text(), folder_ / "run", fs::copy_options::recursive);
+  const std::string run = (folder_ / "run").string();
+  for (const std::string& model : {run, run + "/checkpoints/6"}) {
+    const Strings generate = {"generate", model, "--length", "2", "--out"};
+    for (const std::string name :
+         {"run.toml", "metrics.jsonl", "checkpoints/6/config.json", "best/evaluation.json"})
+      expect_kept(run + "/" + name, joined(generate, {run + "/" + name}), {"--out", name});
+    const std::string weights = run + "/checkpoints/6/model.safetensors";
+    expect_kept(weights, {"evaluate", model, "--per-token", weights}, {"--per-token"});
+    for (const std::string name : {"labels.json", "tokenizer.model", "columns.json"}) {
+      refuses(usage, joined(generate, {run + "/" + name}), {"another file", name});
+      EXPECT_FALSE(fs::exists(run + "/" + name));
+    }
+    expect_kept(tiny.learnt(), joined(generate, {tiny.learnt()}), {"the run's data", "--out"});
+    for (int i = 0; i < 2; ++i)  // also in place of an earlier result
+      for (const std::string name : {"new.txt", "samples/new.txt"})
+        succeed(joined(generate, {run + "/" + name}));
+  }
+}
+
+TEST_F(Outputs, AreNoFileOfAFolderOfData) {
+  const std::string run = (folder_ / "run").string(), data = (folder_ / "images").string();
+  for (const char* label : {"a", "b"}) {
+    fs::create_directories(folder_ / "images" / label);
+    for (int i = 0; i < 10; ++i)
+      write_png(folder_ / "images" / label / (std::to_string(i) + ".png"),
+                {8, 8, 1, std::vector<std::uint8_t>(64, 20)});
+  }
+  succeed({"train", TinyModels::get().config("digits"), "--data", data, "--out", run, "--set",
+           "data.kind=images", "training.steps=1", "model.objective=classify"});
+  const std::string image = data + "/a/3.png", labels = data + "/labels.csv";
+  expect_kept(image, {"classify", run, "--out", image}, {"the run's data", "--out"});
+  expect_kept(image, {"classify", run, "--data", data, "--out", image}, {"--out", "3.png"});
+  for (int i = 0; i < 2; ++i) succeed({"classify", run, "--data", data, "--out", labels});
+}
+
+TEST_F(Outputs, ThatCannotBeWrittenAreRefusedBeforeTheWork) {
+  // Longer than any name may be: the model, which is damaged, is not looked at.
+  fs::create_directory(folder_ / "run");
+  const std::string run = (folder_ / "run").string(), name = std::string(300, 'x') + ".png";
+  folder_.file("run/config.json", "damaged");
+  refuses(failed, {"generate", run, "--out", (folder_ / name).string()}, {"[output] cannot write", name});
+  if (geteuid() == 0) return;  // may write everywhere
+  fs::create_directory(folder_ / "closed");
+  fs::permissions(folder_ / "closed", fs::perms::owner_read | fs::perms::owner_exec);
+  const std::string out = (folder_ / "closed/out.png").string();
+  refuses(failed, {"generate", run, "--out", out}, {"[output] cannot write", out});
 }
 
 TEST_F(Outputs, AreNoTwoTimesTheSameNorTheStreamsThatGoOn) {

@@ -2,8 +2,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "apps/refusal.h"
 #include "io/json.h"
+#include "io/temporary_folder.h"
 
 namespace linnet {
 namespace {
@@ -84,7 +87,7 @@ TEST(InspectRanks, MeasuresThisMachineAndEstimatesWhatItCannotMeasure) {
   const Json tokens = times_of({"inspect", "text", "--threads", "1"});
   EXPECT_EQ(tokens["source"], "measured");
   EXPECT_GT(tokens["update_seconds"], 0);
-  EXPECT_EQ(times_of({"inspect", "series", "--set", "model.columns=7"})["source"], "estimated");
+  EXPECT_EQ(times_of({"inspect", "series"})["source"], "estimated");
 }
 
 TEST(InspectRanks, TakesTheTrainingOfAModelsFolder) {
@@ -108,6 +111,33 @@ TEST(InspectRanks, RefusesWhatCannotBeDivided) {
   refuses(usage, {"inspect", "paper-mnist", "--ranks", "0"}, {"--ranks", "0"});
   refuses(usage, {"inspect", "paper-mnist", "--bandwidth", "10"}, {"--bandwidth", "--ranks"});
   refuses(usage, {"inspect", "paper-mnist", "--latency", "10"}, {"--latency", "--ranks"});
+}
+
+TEST(Inspect, ConfigurationsHaveTheParametersThatTheirRunsHave) {
+  const TemporaryFolder folder;
+  std::string text = "time,a,b\n";
+  for (int i = 0; i < 400; ++i)
+    text += std::to_string(i) + "," + std::to_string(i % 7) + "," + std::to_string(i % 5) + "\n";
+  const std::string series = folder.file("series.csv", text).string(), run = (folder / "run").string();
+  struct Case {
+    std::string config, data;
+    Strings settings, more;  ///< more: what the data tell a run alone
+  };
+  const Strings small = {"data.split=0.6,0.8", "data.length=8", "data.horizon=6", "data.patch=4"};
+  for (const Case& one :
+       std::vector<Case>{{"series", series, small, {}},
+                         {"anomalies", series, joined(small, {"data.columns=b,a"}), {}},
+                         {"anomalies", series, joined(small, {"data.time=time"}), {"model.columns=8"}},
+                         {"reverse-text", "reverse", {"data.examples=50"}, {}}}) {
+    SCOPED_TRACE(one.config);
+    const Strings settings = joined(tiny, one.settings);
+    succeed(joined({"train", one.config, "--data", one.data, "--out", run},
+                   joined(settings, {"training.steps=0", "training.evaluate_examples=1"})));
+    EXPECT_EQ(
+        json_of(succeed(joined({"inspect", one.config, "--json"}, joined(settings, one.more))))["parameters"],
+        json_of(succeed({"inspect", run, "--json"}))["parameters"]);
+    std::filesystem::remove_all(run);
+  }
 }
 
 TEST(Inspect, TakesConfigurations) {

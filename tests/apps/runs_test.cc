@@ -380,6 +380,18 @@ TEST_F(Curves, TitlesStayAndEqualNamesAreToldApart) {
           {"tokens", "old"});
 }
 
+TEST_F(Runs, CheckpointsAndFoldersThatCannotBeReadAreNoRuns) {
+  begin("all/a");
+  const std::string checkpoints = path("all/a/checkpoints");
+  EXPECT_EQ(succeed({"runs", checkpoints}).out, "no training runs in " + checkpoints + "\n");
+  EXPECT_EQ(json_of(succeed({"runs", path("all/a/checkpoints/1"), "--json"})).size(), 1u);
+  fs::create_directory(path("all/closed"));
+  fs::permissions(path("all/closed"), fs::perms::none);  // but for root
+  const Ended ended = succeed({"runs", path("all"), "--json"});
+  EXPECT_EQ(json_of(ended).size(), 1u);
+  EXPECT_EQ(ended.err, "");
+}
+
 TEST_F(Runs, SettingsWithoutEffectAreWarnedOf) {
   const auto err = [&](const char* run, const Strings& settings) {
     Strings arguments = training(run, {"--set", "training.steps=1"});

@@ -174,6 +174,22 @@ TEST_F(SeriesProgram, AHugeScoreDoesNotStayInTheMeansOfLaterOnes) {
   }
 }
 
+// Of numbers near the end of the range of floats nothing can be said: a fill value, such as that of NetCDF.
+TEST_F(SeriesProgram, NumbersThatAreTooLargeForTheModelAreAFailureThatNamesThem) {
+  for (const char* head : {"student-t", "gaussian"}) {
+    train({fmt::format("model.value_head={}", head)});
+    std::string text = "time,wave,ramp\n";
+    for (int i = 0; i < 60; ++i)
+      text += fmt::format("{},{},{}\n", i, i == 50 ? "9.96921e36" : "0.5", 0.01 * i);
+    const std::string data = folder_.file("fill.csv", text), out = path("out.csv");
+    refuses(failed, {"score", path("run"), "--data", data, "--out", out}, {"[score] expected", "row 50"});
+    refuses(failed, {"forecast", path("run"), "--data", data, "--out", out}, {"expected", "finite"});
+    refuses(failed, {"generate", path("run"), "--prompt-file", data, "--out", out}, {"expected", "finite"});
+    EXPECT_FALSE(std::filesystem::exists(out));
+    std::filesystem::remove_all(path("run"));
+  }
+}
+
 TEST_F(SeriesProgram, NamesOfColumnsAreCellsOfWhatIsWritten) {
   std::string text = "time,\"flow, m3\",ramp\n";
   for (int i = 0; i < 200; ++i) text += fmt::format("{},{},{}\n", i, std::sin(0.3 * i), 0.01 * i);
@@ -186,6 +202,46 @@ TEST_F(SeriesProgram, NamesOfColumnsAreCellsOfWhatIsWritten) {
   EXPECT_THAT(read_file(path("next.csv")), testing::StartsWith("time,\"flow, m3\",ramp\n"));
 }
 
+TEST_F(SeriesProgram, WhatGoesBeyond64BitsOrTheMemoryIsASentence) {
+  train();
+  std::string text = "time,wave,ramp\n";
+  for (const char* last : {"3", "4", "5"}) text += std::string("922337203685477580") + last + ",1,1\n";
+  const std::string data = folder_.file("late.csv", text);
+  const Strings next = {"generate", path("run"),      "--prompt-file", data,
+                        "--out",    path("next.csv"), "--length"};
+  succeed(joined(next, {"2"}));
+  EXPECT_THAT(read_file(path("next.csv")), HasSubstr("\n9223372036854775807,"));
+  refuses(failed, joined(next, {"3"}), {"64 bits", "9223372036854775805"});
+  refuses(failed, {"forecast", path("run"), "--steps", "16777216", "--samples", "65536"},
+          {"[memory]", "the draws"});
+}
+
+TEST_F(SeriesProgram, IntervalsDiffer) {
+  train();
+  refuses(usage, {"forecast", path("run"), "--intervals", "50,90,50"}, {"--intervals", "50 twice"});
+}
+
+/// A picture as wide as all charts side by side would be too wide for a PNG.
+TEST_F(SeriesProgram, ManyColumnsWithAnyNamesAreDrawnInRows) {
+  std::string text = "c\xe9\x01";  // Latin-1
+  for (int c = 1; c < 60; ++c) text += fmt::format(",c{}", c);
+  for (int i = 0; i < 80; ++i) {
+    text += "\n0";
+    for (int c = 1; c < 60; ++c) text += fmt::format(",{}", (i + c) % 5);
+  }
+  folder_.file("series.csv", text + "\n");
+  folder_.file("series.toml", "[data]\nkind = \"series\"\nlength = 8\n[training]\nsteps = 1\n");
+  train();
+  const Strings forecast = {"forecast", path("run"), "--steps", "2", "--samples", "3", "--plot"};
+  succeed(joined(forecast, {path("plot.svg")}));
+  const std::string svg = read_file(path("plot.svg"));
+  for (const char* title : {">c\uFFFD<", ">c59<"}) EXPECT_NE(svg.find(title), std::string::npos) << title;
+  const Ended png = run_linnet(joined(forecast, {path("plot.PNG")}));
+  if (png.err.find("built without cairo") != std::string::npos) GTEST_SKIP() << png.err;
+  ASSERT_EQ(png.status, 0) << png.err;
+  EXPECT_TRUE(read_file(path("plot.PNG")).starts_with("\x89PNG"));
+}
+
 TEST_F(SeriesProgram, StatisticsOfColumnsApartBelongToModelsOfOneColumn) {
   train();
   const std::string model = path("model");
@@ -195,6 +251,27 @@ TEST_F(SeriesProgram, StatisticsOfColumnsApartBelongToModelsOfOneColumn) {
   const std::string data = folder_.file("three.csv", "a,b,c\n1,2,3\n2,3,4\n3,4,5\n");
   for (const char* command : {"forecast", "score"})
     refuses(usage, {command, model, "--data", data}, {"a model of one column", "got one of 2"});
+}
+
+TEST_F(SeriesProgram, ConvertedModelsReadTheColumnsAsTheirRunDid) {
+  train({"data.columns=ramp,wave", "data.missing=forward-fill"});
+  const std::string once = path("once"), twice = path("twice");
+  succeed({"convert", path("run"), "--weights", "f32", "--out", once});
+  succeed({"convert", once, "--weights", "f32", "--out", twice});
+  std::string text = "time,noise,wave,ramp\n";
+  for (int i = 0; i < 80; ++i)
+    text += fmt::format("{},x,{},{}\n", 2 * i, i == 5 ? "" : fmt::format("{}", std::sin(0.3 * i)), 0.01 * i);
+  const std::string data = folder_.file("more.csv", text);
+  const auto json_with = [&](const char* command, const std::string& model) {
+    return json_of(succeed({command, model, "--data", data, "--json"}));
+  };
+  for (const auto& [command, key] :
+       {std::pair("forecast", "forecast"), {"score", "nats_per_step"}, {"evaluate", "bits_per_token"}}) {
+    EXPECT_EQ(json_with(command, once)[key], json_with(command, path("run"))[key]) << command;
+    EXPECT_EQ(json_with(command, twice)[key], json_with(command, once)[key]) << command;
+  }
+  succeed({"generate", twice, "--prompt-file", data, "--length", "1", "--out", path("next.csv")});
+  EXPECT_THAT(read_file(path("next.csv")), testing::StartsWith("time,ramp,wave\n160,"));
 }
 
 TEST_F(SeriesProgram, TextThatTheRecordCannotHoldIsRefusedBeforeTheFirstUpdate) {
@@ -226,7 +303,8 @@ TEST_F(SeriesProgram, SquaredErrorsGiveMeansWithoutIntervals) {
   EXPECT_EQ(json["samples"], 1);
   ASSERT_EQ(json["forecast"].size(), 6u);
   EXPECT_FALSE(json["forecast"][0].contains("low_50"));
-  refuses(usage, {"forecast", path("run"), "--intervals", "80"}, {"squared-error", "means alone"});
+  for (const char* option : {"--intervals", "--samples", "--seed"})
+    refuses(usage, {"forecast", path("run"), option, "80"}, {option, "squared-error", "means alone"});
 }
 
 TEST_F(SeriesProgram, WhatIsNoSeriesIsRefused) {
@@ -309,6 +387,13 @@ TEST(SoundProgram, FiltersAreEvaluatedOnOtherFiles) {
 }
 
 #endif
+
+TEST_F(FieldsProgram, MoreSequencesThanTheMemoryHoldsAreRefused) {
+  refuses(
+      failed,
+      {"generate", path("run"), "--count", "100000", "--length", "16777216", "--out", path("o.safetensors")},
+      {"[memory]", "the sequences"});
+}
 
 TEST_F(FieldsProgram, EvaluationGivesTheBitsOfEveryField) {
   const Json json = json_of(succeed({"evaluate", path("run"), "--json"}));

@@ -76,6 +76,42 @@ TEST(DataTokenizer, StaysWithTheModelThatItWasTrainedFor) {
   refuses(usage, {"evaluate", alone, "--data", text}, {"300", "290", "does not match"});
 }
 
+/// A tokenizer that leaves out the blank before a text, as those of other programs do.
+std::string with_dummy_prefix(std::string bytes) {
+  const std::size_t field = bytes.find(std::string("\x18\x00", 2), bytes.rfind("identity"));
+  EXPECT_NE(field, std::string::npos);
+  return bytes.replace(field + 1, 1, 1, '\x01');
+}
+
+/// Letters without a piece of their own are several tokens, one a byte.
+TEST(GenerateWithTokenizer, WritesWholeCharactersInEveryOutputAndOverStops) {
+  const TemporaryFolder folder;
+  const auto path = [&](const std::string& name) { return (folder / name).string(); };
+  succeed({"data", "tokenizer", folder.file("book.txt", prose(300)).string(), "--size", "300", "--out",
+           path("book.model")});
+  write_file_atomically(path("book.model"), with_dummy_prefix(read_file(path("book.model"))));
+  std::string text;
+  for (int i = 0; i < 600; ++i) text += "é😀 so ";
+  succeed({"train", "text", "--data", folder.file("faces.txt", text).string(), "--out", path("run"), "--set",
+           "data.tokenizer=" + path("book.model"), "data.length=16", "model.layers=1", "model.width=16",
+           "model.heads=2", "model.feed_forward=16", "training.steps=150", "training.learning_rate=2e-2",
+           "training.batch=8", "training.sample_every=0", "training.evaluate_every=0"});
+  const Strings generate = {"generate", path("run"), "--prompt", "é", "--length", "30", "--temperature", "0"};
+  const std::string streamed = succeed(generate).out;
+  EXPECT_THAT(streamed, HasSubstr("😀 so"));
+  succeed(joined(generate, {"--out", path("out.txt")}));
+  EXPECT_EQ(streamed, read_file(path("out.txt")));
+  EXPECT_EQ(streamed,
+            json_of(succeed(joined(generate, {"--json"})))["results"][0]["text"].get<std::string>() + "\n");
+  const Strings one = {"--steps", "1", "--save-states", path("states")};
+  std::string parts = succeed(joined(generate, one)).out;
+  for (int i = 1; i < 30; ++i) {
+    std::filesystem::rename(path("states"), path("before"));
+    parts += succeed(joined({"generate", path("run"), "--states", path("before")}, one)).out;
+  }
+  EXPECT_EQ(parts, streamed);
+}
+
 TEST(DataTokenizer, RefusesSizesAndFiles) {
   const TemporaryFolder folder;
   const std::string text = folder.file("book.txt", prose(300)), model = (folder / "book.model").string();

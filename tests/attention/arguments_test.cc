@@ -1,5 +1,8 @@
 #include "attention/arguments.h"
 
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
 #include <functional>
 
 #include "attention/attention_tools.h"
@@ -118,6 +121,157 @@ TEST_P(Arguments, StepsThatDoNotFitAreRefused) {
 
 INSTANTIATE_TEST_SUITE_P(Families, Arguments, testing::Values(Family::linear, Family::softmax),
                          [](const auto& info) { return std::string(name_of(info.param)); });
+
+/// Of any of the families with a recurrent form.
+AttentionOptions recurrent(Family family) {
+  AttentionOptions options = of_family(family);
+  options.strided.stride = 16;
+  return options;
+}
+
+TEST(Steps, ASlotThatIsNamedTwiceIsRefused) {
+  for (const Family family : {Family::linear, Family::softmax, Family::local, Family::strided}) {
+    const auto attention = make_attention(recurrent(family));
+    const auto state = attention->make_state(5000, {1, 1, 1});
+    const auto step = [&](const std::vector<std::int64_t>& slots) {
+      const auto n = static_cast<std::int64_t>(slots.size());
+      const Tensor x = Tensor::of<float>({n, 1, 1});
+      Tensor out = Tensor::of<float>({n, 1, 1});
+      return message_of([&] {
+        attention->step(any_context(), out.view<float>(), x.view<float>(), x.view<float>(), x.view<float>(),
+                        *state, slots);
+      });
+    };
+    const auto refused = [&](std::int64_t slot) {
+      return fmt::format("[{} attention] expected each slot at most once, got slot {} again", name_of(family),
+                         slot);
+    };
+    EXPECT_EQ(step({3, 3}), refused(3));
+    EXPECT_EQ(step({4999, 0, 4097, 1, 4097}), refused(4097));
+    for (const std::int64_t slot : {0, 1, 3, 4097, 4999}) EXPECT_EQ(state->position(slot), 0);
+    EXPECT_EQ(step({4999, 0, 4097, 1, 4095, 4096}), "nothing was thrown");
+    EXPECT_EQ(step({}), "nothing was thrown");
+    for (const std::int64_t slot : {0, 1, 4095, 4096, 4097, 4999}) EXPECT_EQ(state->position(slot), 1);
+  }
+}
+
+TEST(Scales, ImpossibleOnesAreRefused) {
+  for (const Family family :
+       {Family::softmax, Family::linformer, Family::lsh, Family::local, Family::strided}) {
+    for (const float scale : {-1.0f, NAN, INFINITY}) {
+      AttentionOptions options = of_family(family);
+      options.scale = scale;
+      EXPECT_EQ(message_of([&] { make_attention(options); }),
+                fmt::format("[{} attention] expected a scale of at least 0, got {}", name_of(family), scale));
+      EXPECT_THROW(make_attention(options), UsageError);
+    }
+  }
+}
+
+/// A call of a family's reference in which everything fits: linformer's projections with the keys.
+struct ReferenceCall {
+  explicit ReferenceCall(Family family)
+      : options(recurrent(family)),
+        inputs{std::as_const(q).view<double>(),
+               std::as_const(k).view<double>(),
+               std::as_const(v).view<double>(),
+               family == Family::linformer ? Mask::full() : Mask::causal(),
+               {},
+               std::as_const(p).view<double>(),
+               std::as_const(p).view<double>()},
+        gradients{dq.view<double>(), dk.view<double>(), dv.view<double>()} {
+    if (family != Family::linear) return;
+    inputs.decay = std::as_const(decay).view<double>();
+    gradients.decay = d_decay.view<double>();
+  }
+
+  std::string forward() {
+    return message_of([&] { reference_forward(options, out.view<double>(), inputs); });
+  }
+  std::string backward() {
+    return message_of(
+        [&] { reference_backward(options, gradients, std::as_const(out).view<double>(), inputs); });
+  }
+
+  AttentionOptions options;
+  Tensor q = Tensor::of<double>({2, 6, 2, 4}), k = q.clone(), v = Tensor::of<double>({2, 6, 2, 3}),
+         p = Tensor::of<double>({2, 3, 6}), decay = one(2), out = v.clone(), dq = q.clone(), dk = k.clone(),
+         dv = v.clone(), d_decay = one(2);
+  ReferenceInputs inputs;
+  ReferenceGradients gradients;
+
+ private:
+  static Tensor one(std::int64_t count) {
+    Tensor ones = Tensor::of<double>({count});
+    std::ranges::fill(ones.span<double>(), 1.0);
+    return ones;
+  }
+};
+
+constexpr Family kFamilies[] = {Family::linear, Family::softmax, Family::kernel, Family::linformer,
+                                Family::lsh,    Family::local,   Family::strided};
+
+TEST(References, MasksThatDoNotFitAreRefused) {
+  for (const Family family : kFamilies) {
+    const auto refuses = [&](const Mask& mask) {
+      ReferenceCall call(family);
+      EXPECT_EQ(call.forward(), "nothing was thrown") << name_of(family);
+      EXPECT_EQ(call.backward(), "nothing was thrown") << name_of(family);
+      call.inputs.mask = mask;
+      EXPECT_THAT(call.forward(), testing::HasSubstr(" attention reference] expected ")) << name_of(family);
+      EXPECT_THAT(call.backward(), testing::HasSubstr(" attention reference] expected ")) << name_of(family);
+    };
+    const Mask mask = family == Family::linformer ? Mask::full() : Mask::causal();
+    refuses(mask.with_key_lengths({3}));
+    refuses(mask.with_key_lengths({3, 90}));
+    refuses(mask.with_segments({0, 3, 90}));
+    refuses(mask.with_segments({0, 3}));
+    refuses(Mask::intervals({0}, {1}));
+    refuses(Mask::prefix({}));
+    const std::uint8_t few[4] = {1, 1, 1, 1};
+    refuses(Mask::boolean(View<const std::uint8_t>(few, {1, 2, 2})));
+  }
+}
+
+TEST(References, GradientsThatDoNotFitAreRefused) {
+  for (const Family family : kFamilies) {
+    SCOPED_TRACE(name_of(family));
+    Tensor other = Tensor::of<double>({2, 5, 2, 4});
+    for (View<double> ReferenceGradients::*one :
+         {&ReferenceGradients::query, &ReferenceGradients::key, &ReferenceGradients::value}) {
+      for (const View<double>& wrong : {View<double>(), other.view<double>()}) {
+        ReferenceCall call(family);
+        call.gradients.*one = wrong;
+        EXPECT_THAT(call.backward(), testing::HasSubstr(" attention reference] expected the gradient of "));
+      }
+    }
+  }
+  ReferenceCall linear(Family::linear);
+  linear.gradients.decay = linear.gradients.decay.slice(0, 0, 1);
+  EXPECT_THAT(linear.backward(), testing::HasSubstr("expected the gradient of decay [2], got [1]"));
+  linear = ReferenceCall(Family::linear);
+  linear.inputs.decay = linear.inputs.decay.slice(0, 0, 1);
+  EXPECT_THAT(linear.backward(), testing::HasSubstr("expected decay [2], got [1]"));
+  linear.inputs.decay = {};
+  EXPECT_THAT(linear.backward(),
+              testing::HasSubstr("expected a decay where its gradient is wanted, got none"));
+  for (View<double> ReferenceGradients::*one :
+       {&ReferenceGradients::key_projection, &ReferenceGradients::value_projection}) {
+    ReferenceCall linformer(Family::linformer);
+    Tensor wrong = Tensor::of<double>({2, 3, 5});
+    linformer.gradients.*one = wrong.view<double>();
+    EXPECT_THAT(linformer.backward(), testing::HasSubstr("_projection [2, 3, 6], got [2, 3, 5]"));
+  }
+}
+
+TEST(References, LshWantsAsManyKeysAsQueries) {
+  ReferenceCall call(Family::lsh);
+  const Tensor more = Tensor::of<double>({2, 7, 2, 4}), values = Tensor::of<double>({2, 7, 2, 3});
+  call.inputs.key = more.view<double>();
+  call.inputs.value = values.view<double>();
+  call.inputs.mask = Mask::full();
+  EXPECT_THAT(call.forward(), testing::HasSubstr("expected as many keys as queries"));
+}
 
 TEST(Families, AreFoundByName) {
   for (const FamilyInfo& info : family_table()) {

@@ -1,4 +1,5 @@
 // The kernel family: any similarity, against its double-precision reference and against softmax.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -158,15 +159,45 @@ TEST(Kernel, SimilarityOfAUserMatchesTheReference) {
   expect_reference(options, problem, Exact(options, problem, true), 43);
 }
 
-TEST(Kernel, RefusesNegativeSimilarities) {
+// Padding may hold what was never meant for a product: finite, but without a finite similarity.
+TEST(Kernel, HiddenPairsThatOverflowHaveNoGradients) {
+  for (const auto& [power, large] : {std::pair(2, 3e38f), std::pair(8, 1e8f), std::pair(64, 10.0f)}) {
+    for (const Mask& mask : {Mask::full().with_key_lengths({20}), Mask::causal().with_key_lengths({20})}) {
+      const auto options = kernel_options(polynomial_similarity(0.5, power));
+      Problem problem({1, 40, 40, 1, 5, 4}, mask, kSeed);
+      for (float& x : problem.q.span<float>()) x = std::abs(x);
+      std::fill_n(problem.k.view<float>().at(0, 20), 20 * 5, large);
+      SCOPED_TRACE(fmt::format("power {}, {}, {}", power, large, mask.name()));
+      expect_reference(options, problem, Exact(options, problem, true), 20, 1e-4);
+    }
+  }
+}
+
+// The last key belongs to the last query alone.
+TEST(Kernel, FuturePairsThatOverflowHaveNoGradients) {
+  const auto options = kernel_options(polynomial_similarity(1, 16));
+  Problem problem({1, 8, 8, 1, 4, 3}, Mask::causal(), kSeed, 0.3f);
+  std::fill_n(problem.q.view<float>().at(0, 0), 4, 1.0f);
+  std::fill_n(problem.q.view<float>().at(0, 7), 4, 1e-4f);
+  std::fill_n(problem.k.view<float>().at(0, 7), 4, 1000.0f);
+  expect_reference(options, problem, Exact(options, problem, true), 8);
+}
+
+TEST(Kernel, RefusesSimilaritiesThatAreNegativeOrNotFinite) {
   Problem problem({1, 150, 150, 2, 4, 4}, Mask::causal(), kSeed);
   const auto negative = make_attention(kernel_options(std::make_shared<Cauchy>(-1.0f)));
   EXPECT_THAT(message_of([&] { problem.forward(*negative); }),
               testing::AllOf(testing::HasSubstr("[kernel attention] expected the similarity cauchy to be at "
-                                                "least 0, got -"),
+                                                "least 0 and finite, got -"),
                              testing::HasSubstr("of query "), testing::HasSubstr("and key ")));
   const auto nan = make_attention(kernel_options(std::make_shared<Cauchy>(NAN)));
   EXPECT_THAT(message_of([&] { problem.forward(*nan); }), testing::HasSubstr("got nan"));
+  const auto steep = make_attention(kernel_options(polynomial_similarity(1, 64)));
+  std::ranges::fill(problem.q.span<float>(), 1.5f);
+  std::ranges::fill(problem.k.span<float>(), 1.5f);
+  EXPECT_THAT(message_of([&] { problem.forward(*steep); }),
+              testing::HasSubstr("polynomial to be at least 0"));
+  EXPECT_THAT(message_of([&] { problem.forward(*steep); }), testing::HasSubstr("got inf of query "));
   // Nobody asks for what the mask hides.
   problem.mask = Mask::full().with_key_lengths({0});
   problem.forward(*negative);
@@ -237,6 +268,9 @@ TEST(Kernel, SaysWhatItCannotDo) {
               testing::HasSubstr("expected an even power from 2 to 64, got 3"));
   EXPECT_THAT(message_of([] { gaussian_similarity(-2); }),
               testing::HasSubstr("expected sigma of at least 0, got -2"));
+  EXPECT_NO_THROW(gaussian_similarity(1e-19));
+  EXPECT_THAT(message_of([] { gaussian_similarity(9e-20); }),
+              testing::HasSubstr("expected sigma of at least 1e-19, or 0 for E^(1/4), got 9e-20"));
   EXPECT_THAT(message_of([] { find_similarity("gausian"); }), testing::HasSubstr("did you mean gaussian?"));
   EXPECT_EQ(find_similarity("polynomial", {0.0, 4})->name(), "polynomial");
   EXPECT_EQ(find_family("kernel"), Family::kernel);

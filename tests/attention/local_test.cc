@@ -125,6 +125,7 @@ TEST(Local, SaysWhatItCannotDo) {
   const Part part(problem, 0, 5, state.get(), nullptr);
   EXPECT_THAT(message_of([&] { causal->forward(any_context(), part.out, part.in); }),
               testing::HasSubstr("expected the initial state of 11 tokens, got one of 12"));
+  EXPECT_THAT(message_of([&] { state->saved_floats(-1); }), testing::HasSubstr("extents of at least 0"));
   EXPECT_EQ(find_family("local"), Family::local);
 }
 

@@ -116,6 +116,20 @@ TEST(Lsh, ManyBlocksAndWideHeadsMatchReference) {
   }
 }
 
+// Scores of 4096 with the tokens of the same direction and of 0 with the others, which f32 holds exactly:
+// rounds are weighed by their sums. Directions that share a bucket in some rounds only make other tokens
+// meet.
+TEST(Lsh, LargeExactScoresCostNoDigits) {
+  AttentionOptions options = lsh_options(2, 8, 6);
+  options.scale = 1;
+  Problem p({1, 200, 1, 4, 8}, Mask::full(), 710);
+  for (std::int64_t i = 0; i < 200; ++i)
+    for (std::int64_t e = 0; e < 4; ++e) p.q.view<float>()(0, i, 0, e) = e == i * i % 7 % 4 ? 4096.0f : 0.0f;
+  const Expected expected(options, p);
+  p.forward(*make_attention(options));
+  EXPECT_LT(test::error_of(p.out, expected.out), 1e-6);
+}
+
 /// That `p.out` is softmax attention over keys of length 1, of which a query sees those that are 1 in `seen`
 /// [N, N].
 void expect_softmax_over(const Problem& p, const std::vector<std::uint8_t>& seen) {

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "attention/family.h"
+#include "linnet/feature_map.h"
 
 namespace linnet {
 namespace {
@@ -42,6 +43,11 @@ TEST(AttentionSettings, OfTheFamilyHaveOneUnlessOthersSwitchThemOff) {
        {"attention.features", "attention.redraw", "attention.seed", "attention.shortest_memory"})
     EXPECT_EQ(without_effect(linear, 2, key), "") << key;
 
+  // Log-scaled maps have no ε.
+  EXPECT_NE(without_effect(linear, 2, "attention.epsilon"), "");
+  linear.linear.feature_map = "random-relu";
+  EXPECT_EQ(without_effect(linear, 2, "attention.epsilon"), "");
+
   AttentionConfig strided = of_family(Family::strided);
   EXPECT_NE(without_effect(strided, 2, "attention.summary"), "");
   strided.strided.pattern = SparsePattern::fixed;
@@ -72,6 +78,12 @@ TEST(AttentionSettings, ASumOfFeaturesOfEitherSignIsDoubtful) {
   EXPECT_THAT(doubtful_settings(config, 2), IsEmpty());
   config.linear.feature_map = "identity";
   EXPECT_THAT(doubtful_settings(config, 2), ElementsAre(HasSubstr("attention.normalise = none")));
+  for (const FeatureMapInfo& map : random_feature_map_table()) {
+    config.linear.feature_map = map.name;
+    EXPECT_EQ(doubtful_settings(config, 2).empty(), map.non_negative) << map.name;
+  }
+  config.linear.feature_map = "random-tanh";
+  EXPECT_THAT(doubtful_settings(config, 2), ElementsAre(HasSubstr("feature_map = random-tanh has negative")));
   config.normalise = Normalise::none;
   EXPECT_THAT(doubtful_settings(config, 2), IsEmpty());
   config.normalise = Normalise::sum;

@@ -110,6 +110,34 @@ TEST(Strided, ScoresFarFromZeroKeepTheirGradients) {
   }
 }
 
+// Scores that f32 holds exactly, and log-sum-exps that it does not: near and far keys are weighed by their
+// sums. The gradient of a query cancels in its first element, which meets keys of `common` / 64.
+TEST(Strided, LargeExactScoresCostNoDigits) {
+  constexpr std::int64_t length = 200;
+  for (const auto& [stride, summary] : kPatterns) {
+    for (const float common : {-144.0f, 144.0f, 8192.0f}) {
+      AttentionOptions options = strided_options(stride, summary);
+      options.scale = 1;
+      Problem problem({1, length, length, 1, 4, 8}, Mask::causal(), kSeed);
+      for (Tensor* rows : {&problem.q, &problem.k})
+        for (float& x : rows->span<float>()) x = std::round(4 * x) / 4;
+      for (std::int64_t i = 0; i < length; ++i) {
+        *problem.q.view<float>().at(0, i) = 64;
+        *problem.k.view<float>().at(0, i) = common / 64;
+      }
+      SCOPED_TRACE(fmt::format("stride {}, summary {}, {}", stride, summary, common));
+      const Exact exact(options, problem, true);
+      const auto attention = make_attention(options);
+      problem.forward(*attention);
+      problem.backward(*attention);
+      EXPECT_LT(error_of(problem.out, exact.out), 1e-6);
+      EXPECT_LT(error_of(problem.dq, exact.dq, least_gradient(exact.dq, 30)), common > 1000 ? 1e-4 : 2e-6);
+      EXPECT_LT(error_of(problem.dk, exact.dk, least_gradient(exact.dk, 30)), 2e-6);
+      EXPECT_LT(error_of(problem.dv, exact.dv), 2e-6);
+    }
+  }
+}
+
 /// For patterns that leave out no key.
 void expect_softmax(const AttentionOptions& options, const Sizes& sizes) {
   AttentionOptions softmax;
@@ -161,6 +189,39 @@ TEST(Strided, FixedStatesHoldSummariesOnly) {
   for (const std::int64_t end : {15, 16, 31, 32, 100}) {
     run_steps(*attention, problem, *state, state->position(0), end);
     EXPECT_EQ(state->bytes(0), std::size_t(end / 16 * 3 + end % 16) * 2 * 10 * sizeof(float)) << end;
+  }
+}
+
+// Before its first block is full a stream holds no more than its tokens.
+TEST(Strided, FixedStatesReserveNoMoreThanTheTokens) {
+  constexpr HeadShape shape = {1, 4, 4};
+  const auto wide = make_attention(strided_options(std::int64_t{1} << 40, 1)),
+             narrow = make_attention(strided_options(8, 3));
+  EXPECT_EQ(wide->state_floats(shape, 20), 20 * 8 + 16);
+  EXPECT_EQ(narrow->state_floats(shape, 5), 5 * 8 + 16);
+  EXPECT_EQ(narrow->state_floats(shape, 50), (6 * 3 + 8) * 8 + 16);
+  for (const std::int64_t capacity : {5, 12, 13, 17}) {
+    Problem problem({1, capacity, capacity, 1, 4, 4}, Mask::causal(), kSeed);
+    std::vector<float> memory(static_cast<std::size_t>(narrow->state_floats(shape, capacity)));
+    const auto own = narrow->make_state(1, shape, capacity, memory);
+    run_steps(*narrow, problem, *own, 0, capacity);
+    expect_out(strided_options(8, 3), problem);
+    const auto state = wide->make_state(1, shape, capacity);
+    run_steps(*wide, problem, *state, 0, capacity);
+    expect_out(strided_options(std::int64_t{1} << 40, 1), problem);
+  }
+}
+
+TEST(Strided, MoreTokensThanThereIsMemoryForAreRefused) {
+  constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
+  for (const auto& options : {strided_options(8), strided_options(1, 1), strided_options(8, 2)}) {
+    const auto attention = make_attention(options);
+    EXPECT_THROW(attention->state_floats({1, 4, 4}, most), Error);
+    const auto state = attention->make_state(1, {1, 4, 4});
+    EXPECT_THROW(state->reserve(0, most), Error);
+    Problem problem({1, 20, 20, 1, 4, 4}, Mask::causal(), kSeed);
+    run_steps(*attention, problem, *state, 0, 20);
+    expect_out(options, problem);
   }
 }
 

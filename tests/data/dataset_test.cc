@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -110,6 +111,42 @@ TEST(OpenDatasets, RefusesOptionsThatCannotBe) {
   EXPECT_THAT(refusal({.levels = 1}), HasSubstr("levels"));
   EXPECT_THAT(refusal({.levels = 257}), HasSubstr("levels"));
   EXPECT_THAT(refusal({.length = 784}), HasSubstr("256 for images of 16 × 16, got 784"));
+}
+
+TEST(OpenDatasets, RefusesKeysThatTheKindDoesNotLookAt) {
+  const auto refusal_of = [](const char* kind, const auto& set) {
+    DataOptions options{.kind = kind, .path = "file", .length = 8};
+    set(options);
+    return refusal(options);
+  };
+  const auto split = [](DataOptions& options) { options.split = "0.8,0.9"; };
+  EXPECT_THAT(refusal_of("text", split),
+              HasSubstr("data of kind series or sound for data.split, got \"text\""));
+  EXPECT_THAT(refusal_of("lines", [](DataOptions& options) { options.tokenizer = "a.model"; }),
+              HasSubstr("data of kind text for data.tokenizer, got \"lines\""));
+  EXPECT_THAT(refusal_of("copy", [](DataOptions& options) { options.validation = "file"; }),
+              HasSubstr("lines, pairs, series or sound for data.validation, got \"copy\""));
+  for (const auto& [key, set] : std::map<std::string, std::function<void(DataOptions&)>>{
+           {"data.test", [](DataOptions& options) { options.test = "file"; }},
+           {"data.fields", [](DataOptions& options) { options.fields = "8"; }},
+           {"data.token_bytes", [](DataOptions& options) { options.token_bytes = 4; }},
+           {"data.columns", [](DataOptions& options) { options.columns = "a"; }},
+           {"data.time", [](DataOptions& options) { options.time = "a"; }},
+           {"data.split", split},
+           {"data.missing", [](DataOptions& options) { options.missing = "forward-fill"; }},
+           {"data.horizon", [](DataOptions& options) { options.horizon = 2; }},
+           {"data.sound", [](DataOptions& options) { options.sound = "mu-law"; }},
+           {"data.target", [](DataOptions& options) { options.target = "file"; }},
+           {"data.validation_target", [](DataOptions& options) { options.validation_target = "file"; }},
+           {"data.test_target", [](DataOptions& options) { options.test_target = "file"; }},
+           {"data.packing", [](DataOptions& options) { options.packing = true; }},
+           {"data.patch", [](DataOptions& options) { options.patch = 2; }},
+           {"data.columns_apart", [](DataOptions& options) { options.columns_apart = true; }},
+           {"data.source_length", [](DataOptions& options) { options.source_length = 4; }}}) {
+    const std::string message = refusal_of("digits", set);
+    EXPECT_THAT(message, AllOf(HasSubstr("for " + key + ", got \"digits\""), HasSubstr("data of kind ")))
+        << key;
+  }
 }
 
 TEST(OpenDataset, GivesThePartsOfOpenDatasets) {

@@ -70,6 +70,17 @@ TEST_F(Files, AbsoluteNamesNameTheSameFiles) {
   EXPECT_THAT(names(value), ElementsAre("a.txt", "b1.txt", "b2.txt"));
 }
 
+// Two dots behind a symbolic link are the folder above the one that it leads to.
+TEST_F(Files, AbsoluteNamesFollowLinksAsTheSystemDoes) {
+  std::filesystem::create_directories(folder / "other" / "inner");
+  std::filesystem::create_directory_symlink("other/inner", folder / "link");
+  for (const char* name : {"a.txt", "other/a.txt", "other/b.txt"}) folder.file(name, name);
+  const std::string real = std::filesystem::canonical(folder / "other");
+  EXPECT_EQ(absolute_names(in_folder("link/../a.txt")), real + "/a.txt");
+  EXPECT_EQ(absolute_names(in_folder("link/../?.txt")), real + "/?.txt");
+  EXPECT_EQ(absolute_names(in_folder("link/.")), in_folder("link"));
+}
+
 TEST_F(Files, SeveralInAFolderWithACommaAreRefused) {
   const std::filesystem::path before = std::filesystem::current_path();
   std::filesystem::create_directory(folder / "x,y");
@@ -130,9 +141,9 @@ TEST_F(Files, OfProteinsAreOneList) {
 
 TEST_F(Files, KindsWithPartsOfTheirOwnTakeNone) {
   EXPECT_THAT(error_of<UsageError>([] { open_datasets({.kind = "digits", .validation = "x"}); }),
-              AllOf(HasSubstr("no data.validation"), HasSubstr("\"digits\"")));
+              AllOf(HasSubstr("for data.validation"), HasSubstr("\"digits\"")));
   EXPECT_THAT(error_of<UsageError>([] { open_datasets({.kind = "mnist", .path = "x", .test = "y"}); }),
-              HasSubstr("no data.test"));
+              HasSubstr("for data.test"));
 }
 
 }  // namespace

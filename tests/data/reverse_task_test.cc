@@ -5,8 +5,12 @@
 
 #include <algorithm>
 #include <set>
+#include <string>
+#include <vector>
 
-#include "linnet/error.h"
+#include "data/files.h"
+#include "io/file.h"
+#include "io/temporary_folder.h"
 
 namespace linnet {
 namespace {
@@ -44,6 +48,33 @@ TEST(ReverseTask, AsOneSequenceHasTheSeparatorBetween) {
   for (std::size_t i = 0; i < 5; ++i) EXPECT_EQ(tokens[i], targets[10 - i]);
 }
 
+TEST(ReverseTask, FilesHaveOtherStringsThanTheDataOfTheSameSeed) {
+  const TemporaryFolder folder;
+  write_reversals(folder / "pairs.tsv", 40, 10, 1);
+  write_reversals(folder / "again.tsv", 40, 10, 1);
+  write_reversals(folder / "other.tsv", 40, 10, 2);
+  EXPECT_EQ(read_file(folder / "pairs.tsv"), read_file(folder / "again.tsv"));
+  EXPECT_NE(read_file(folder / "pairs.tsv"), read_file(folder / "other.tsv"));
+
+  std::set<std::string> written;
+  for (const TabbedLine& line : read_tabbed_lines(folder / "pairs.tsv", "pairs")) {
+    EXPECT_EQ(line.before.size(), 10u);
+    EXPECT_EQ(line.after, std::string(line.before.rbegin(), line.before.rend()));
+    EXPECT_TRUE(written.insert(line.before).second);
+  }
+  EXPECT_EQ(written.size(), 40u);
+  const Datasets data =
+      open_datasets({.kind = "reverse", .length = 11, .examples = 400, .seed = 1, .source_length = 10});
+  for (const auto* part : {data.training.get(), data.validation.get()})
+    for (std::int64_t i = 0; i < part->size(); ++i) {
+      std::vector<std::int32_t> source(10);
+      part->read_source(i, source);
+      EXPECT_FALSE(written.contains(std::string(source.begin(), source.end()))) << i;
+    }
+  EXPECT_THROW(write_reversals(folder / "none.tsv", 0, 10, 1), UsageError);
+  EXPECT_THROW(write_reversals(folder / "none.tsv", std::int64_t{1} << 40, 10, 1), UsageError);
+}
+
 TEST(ReverseTask, LengthsThatDoNotFitAreRefused) {
   const auto refusal = [](const DataOptions& options) -> std::string {
     try {
@@ -57,7 +88,7 @@ TEST(ReverseTask, LengthsThatDoNotFitAreRefused) {
               testing::HasSubstr("at least 11"));
   EXPECT_THAT(refusal({.kind = "reverse", .length = 3}), testing::HasSubstr("at least 4"));
   EXPECT_THAT(refusal({.kind = "copy", .length = 30, .source_length = 10}),
-              testing::HasSubstr("data.source_length = 0"));
+              testing::HasSubstr("pairs or reverse for data.source_length, got \"copy\""));
 }
 
 }  // namespace

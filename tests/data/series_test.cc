@@ -102,7 +102,8 @@ TEST(Series, NamesTheCellsThatAreWrong) {
   EXPECT_THAT(refusal("t,a\n2016-07-01,1\n2016-07-32,2\n"),
               AllOf(HasSubstr("a time in column \"t\" of line 3"), HasSubstr("2016-07-32")));
   EXPECT_THAT(refusal("t,a\n2016-07-02,1\n3,2\n"), AllOf(HasSubstr("dates"), HasSubstr("\"3\" in line 3")));
-  EXPECT_THAT(refusal("1,2\n3,4\n"), AllOf(HasSubstr("header"), HasSubstr("got numbers")));
+  for (const char* text : {"1,2\n3,4\n", "2016-07-01,2\n2016-07-02,4\n", "2016-07-01 12:00,1.5\n"})
+    EXPECT_THAT(refusal(text), AllOf(HasSubstr("header"), HasSubstr("got numbers")));
   EXPECT_THAT(refusal("a,b\n"), HasSubstr("rows behind the header"));
   EXPECT_THAT(refusal("t\n2016-07-01\n"), HasSubstr("beside the time \"t\""));
 }

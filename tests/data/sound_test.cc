@@ -164,9 +164,9 @@ TEST(SoundData, PairsAreFoundByNameOrElseByOrder) {
   std::filesystem::create_directory(folder / "clean");
   const std::string clean_a = sound(folder, "clean/a.wav", 20, 500),
                     clean_b = sound(folder, "clean/b.wav", 20, 600),
-                    other = sound(folder, "other.wav", 20, 700);
+                    first = sound(folder, "first.wav", 20, 700), other = sound(folder, "other.wav", 20, 800);
   for (const auto& [targets, of_a, of_b] :
-       {std::tuple(clean_b + "," + clean_a, 500, 600), std::tuple(clean_b + "," + other, 600, 700)}) {
+       {std::tuple(clean_b + "," + clean_a, 500, 600), std::tuple(other + "," + first, 800, 700)}) {
     const Datasets data = open_datasets(
         {.kind = "sound", .path = a + "," + b, .length = 3, .split = "0.6,0.8", .target = targets});
     EXPECT_TRUE(data.training->paired());
@@ -180,6 +180,35 @@ TEST(SoundData, PairsAreFoundByNameOrElseByOrder) {
     EXPECT_THAT(data.training->target_statistics().mean,
                 ElementsAre(DoubleNear(((of_a + of_b) / 2 + 5.5) * step, 1e-7)));
   }
+}
+
+TEST(SoundData, FilesOfOneNameArePairedInTheirOrder) {
+  const TemporaryFolder folder;
+  for (const char* name : {"one", "two", "three", "four"}) std::filesystem::create_directory(folder / name);
+  const std::string one = sound(folder, "one/a.wav", 20), two = sound(folder, "two/a.wav", 20, 100),
+                    three = sound(folder, "three/a.wav", 20, 500),
+                    four = sound(folder, "four/a.wav", 20, 600);
+  const auto data = open_dataset({.kind = "sound",
+                                  .path = one + "," + two,
+                                  .length = 4,
+                                  .validation = one,
+                                  .target = four + "," + three,
+                                  .validation_target = one},
+                                 Split::training);
+  EXPECT_THAT(example(*data, 0).targets, ElementsAre(600, 601, 602, 603));
+  EXPECT_THAT(example(*data, 17).targets, ElementsAre(500, 501, 502, 503));
+}
+
+TEST(SoundData, RefusesPairsOfWhichSomeHaveTheSameName) {
+  const TemporaryFolder folder;
+  std::filesystem::create_directory(folder / "clean");
+  const std::string a = sound(folder, "a.wav", 20), b = sound(folder, "b.wav", 20),
+                    clean_b = sound(folder, "clean/b.wav", 20), other = sound(folder, "other.wav", 20);
+  EXPECT_THAT(
+      error_of<UsageError>([&] {
+        open_datasets({.kind = "sound", .path = a + "," + b, .length = 3, .target = clean_b + "," + other});
+      }),
+      AllOf(HasSubstr("data.target of the same names as in data.path"), HasSubstr("none named a.wav")));
 }
 
 TEST(SoundData, FilesOfTheirOwnForValidationAndTesting) {
@@ -227,7 +256,7 @@ std::vector<float> samples_of(const std::filesystem::path& path) {
 
 TEST(Instruments, HaveTheNoiseThatWasAskedForAndDependOnTheSeed) {
   const TemporaryFolder folder;
-  for (const double decibels : {-3.0, 6.0, 20.0}) {
+  for (const double decibels : {-60.0, -20.0, 6.0, 20.0}) {
     const std::filesystem::path own = folder / fmt::format("{}", decibels);
     write_instruments(own, {.seconds = 2, .test_seconds = 1, .rate = 8000, .noise = decibels, .seed = 5});
     for (const auto& [part, frames] : {std::pair("", 16000u), std::pair("-test", 8000u)}) {
@@ -240,7 +269,7 @@ TEST(Instruments, HaveTheNoiseThatWasAskedForAndDependOnTheSeed) {
         signal += double{clean[t]} * clean[t];
         noise += std::pow(double{noisy[t]} - clean[t], 2);
       }
-      EXPECT_GT(signal, 1e-3 * frames);
+      EXPECT_GT(signal + noise, 1e-3 * frames);
       EXPECT_NEAR(10 * std::log10(signal / noise), decibels, 0.3);
     }
   }
@@ -305,6 +334,12 @@ TEST(SoundData, RefusesFilesAndOptionsThatCannotBe) {
   DataOptions alone{.path = a, .length = 4, .test = a};
   alone.test_target = b;
   EXPECT_THAT(refusal(alone), HasSubstr("one without data.target"));
+  DataOptions forgotten{.path = a, .length = 4, .target = b};
+  forgotten.test_target = b;
+  EXPECT_THAT(refusal(forgotten), HasSubstr("data.test with data.test_target, got none"));
+  forgotten = {.path = a, .length = 4};
+  forgotten.validation_target = b;
+  EXPECT_THAT(refusal(forgotten), HasSubstr("data.validation with data.validation_target, got none"));
   DataOptions wide{.path = a, .length = 4};
   for (const std::int64_t patch : {0, 4097}) {
     wide.patch = patch;
@@ -313,6 +348,9 @@ TEST(SoundData, RefusesFilesAndOptionsThatCannotBe) {
   wide.patch = 6;
   EXPECT_THAT(refusal(wide), HasSubstr("data.length · data.patch = 24 frames, got 20"));
   EXPECT_THAT(refusal({.path = a, .length = 4, .target = a + "," + b}), HasSubstr("data.path, 1, got 2"));
+  DataOptions two{.path = a, .length = 4, .validation = a, .target = b};
+  two.validation_target = a + "," + b;
+  EXPECT_THAT(refusal(two), HasSubstr("data.validation_target as in data.validation, 1, got 2"));
   EXPECT_THAT(refusal({.path = a, .length = 4, .split = "2016-07-01"}),
               AllOf(HasSubstr("fractions"), HasSubstr("data.split")));
   EXPECT_THAT(refusal({.path = a, .length = 21}), HasSubstr("data.length = 21 frames, got 20"));

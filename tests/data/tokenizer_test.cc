@@ -158,7 +158,7 @@ TEST(Tokenizer, RefusesWhatIsNoModel) {
       HasSubstr("expected a model of SentencePiece"));
   EXPECT_THAT(error_of<UsageError>(
                   [&] { open_datasets({.kind = "bytes", .path = text, .length = 16, .tokenizer = text}); }),
-              HasSubstr("data.kind = \"text\""));
+              HasSubstr("data of kind text for data.tokenizer, got \"bytes\""));
 }
 
 TEST(Tokenizer, TrainingNamesTheNumbersThatAreEnough) {

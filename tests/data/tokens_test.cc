@@ -6,7 +6,9 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "io/safetensors.h"
@@ -251,6 +253,31 @@ TEST_F(Tokens, OfRawFilesMayBeLargerThanMemory) {
   EXPECT_EQ(set->size(), steps - 4 + 1);
   EXPECT_THAT(example(*set, 0).tokens, ElementsAre(1, 2, 0, 0));
   EXPECT_THAT(example(*set, steps - 4).tokens, ElementsAre(0, 0, 0, 0));
+}
+
+TEST_F(Tokens, WindowsOfLargeFilesLieWhereTheyDoInSmallOnes) {
+  constexpr std::int64_t steps = std::int64_t{1} << 36, length = 6, stride = 3;
+  constexpr std::int64_t last = (steps - length + stride - 1) / stride,
+                         spare = last * stride - (steps - length);
+  static_assert(spare == 2);
+  // Windows lie 3 steps apart, but two steps less in all: from the middle on they begin both of them earlier.
+  constexpr std::int64_t window = last / 2 + 5, begin = stride * window - spare;
+  const std::string path = raw("large.bin", {1, 2});
+  std::filesystem::resize_file(path, 2 * steps);
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  for (const auto& [step, token] : {std::pair(begin, 7), std::pair(steps - 1, 9)}) {
+    file.seekp(2 * step);
+    file.put(static_cast<char>(token));
+  }
+  file.close();
+  const auto set =
+      open_dataset({.kind = "tokens", .path = path, .length = length, .validation = path, .fields = "65536"},
+                   Split::validation);
+  ASSERT_EQ(set->size(), last + 1);
+  EXPECT_THAT(example(*set, 0).tokens, ElementsAre(1, 2, 0, 0, 0, 0));
+  EXPECT_THAT(example(*set, window).tokens, ElementsAre(7, 0, 0, 0, 0, 0));
+  EXPECT_THAT(example(*set, window).targets, ElementsAre(-1, -1, -1, 0, 0, 0));
+  EXPECT_THAT(example(*set, last).tokens, ElementsAre(0, 0, 0, 0, 0, 9));
 }
 
 TEST_F(Tokens, FilesThatChangeAreErrorsAndNotTokens) {

@@ -95,5 +95,16 @@ TEST(Csv, ReadsBackWhatWasWritten) {
   }
 }
 
+TEST(Csv, CellsAreQuotedWhereTheyNeedIt) {
+  EXPECT_EQ(csv_cell("plain text 1.5"), "plain text 1.5");
+  EXPECT_EQ(csv_cell(""), "");
+  EXPECT_EQ(csv_cell("a,b"), "\"a,b\"");
+  EXPECT_EQ(csv_cell("\"a\" b"), "\"\"\"a\"\" b\"");
+  const Cells cells = {"a,b", "c\nd", "e\r\nf", "\"", " g ", ""};
+  std::string line;
+  for (const std::string& cell : cells) line += (line.empty() ? "" : ",") + csv_cell(cell);
+  EXPECT_EQ(contents_of("1,2,3,4,5,6\n" + line + "\n").records, std::vector<Cells>{cells});
+}
+
 }  // namespace
 }  // namespace linnet

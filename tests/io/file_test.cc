@@ -1,10 +1,14 @@
 #include "io/file.h"
 
+#include <fcntl.h>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
+
+#include <chrono>
 
 #include "io/temporary_folder.h"
 #include "support/gzip.h"
@@ -84,13 +88,160 @@ TEST(File, FollowsASymbolicLink) {
   EXPECT_TRUE(std::filesystem::is_symlink(folder / "link"));
 }
 
+TEST(File, FollowsASymbolicLinkThatLeadsToNothing) {
+  const TemporaryFolder folder;
+  std::filesystem::create_directory(folder / "other");
+  std::filesystem::create_symlink("other/file", folder / "link");
+  std::filesystem::create_symlink("link", folder / "second");
+  write_file_atomically(folder / "second", "new");
+  EXPECT_EQ(read_file(folder / "other" / "file"), "new");
+  EXPECT_TRUE(std::filesystem::is_symlink(folder / "link"));
+  std::filesystem::create_symlink("circle", folder / "circle");
+  EXPECT_THAT(error_of([&] { write_file_atomically(folder / "circle", "new"); }),
+              HasSubstr("symbolic links"));
+}
+
+// Two dots behind a symbolic link are the folder above the one that it leads to.
+TEST(File, ReadsTwoDotsAsTheSystemDoes) {
+  const TemporaryFolder folder;
+  std::filesystem::create_directories(folder / "other" / "inner");
+  std::filesystem::create_directory_symlink("other/inner", folder / "link");
+  folder.file("file", "mine");
+  const std::filesystem::path path = folder / "link" / ".." / "file";
+  write_file_atomically(path, "new");
+  EXPECT_EQ(read_file(folder / "file"), "mine");
+  EXPECT_EQ(read_file(folder / "other" / "file"), "new");
+  EXPECT_EQ(absolute_path(path), std::filesystem::canonical(folder / "other" / "file"));
+
+  create_folders(folder / "link" / ".." / "one" / "two" / "");
+  EXPECT_TRUE(std::filesystem::is_directory(folder / "other" / "one" / "two"));
+  AtomicFolder written(folder / "link" / ".." / "one" / "three" / ".");
+  written.commit();
+  EXPECT_TRUE(std::filesystem::is_directory(folder / "other" / "one" / "three"));
+  remove_folder(folder / "link" / ".." / "one");
+  EXPECT_EQ(folder.entries(), 3);
+}
+
+TEST(AbsolutePath, IsWithoutDotsAndKeepsWhatIsNotThere) {
+  const TemporaryFolder folder;
+  std::filesystem::create_directory(folder / "inner");
+  const std::filesystem::path real = std::filesystem::canonical(folder.path());
+  EXPECT_EQ(absolute_path(folder / "." / "none*" / "."), folder / "none*");
+  EXPECT_EQ(absolute_path(folder / "none" / ""), folder / "none");
+  EXPECT_EQ(absolute_path(folder / "inner" / ".." / "none"), real / "none");
+  EXPECT_EQ(absolute_path(folder / "none" / ".." / "x"), folder / "none" / ".." / "x");
+  EXPECT_EQ(absolute_path("."), std::filesystem::current_path());
+  EXPECT_EQ(absolute_path("/"), "/");
+  EXPECT_EQ(absolute_path("/.."), "/");
+}
+
+TEST(File, KeepsThePermissionsOfTheFileThatItReplaces) {
+  using std::filesystem::perms;
+  const TemporaryFolder folder;
+  for (const perms mode : {perms(0600), perms(0400), perms(0666)}) {
+    folder.file("file", "old");
+    std::filesystem::permissions(folder / "file", mode);
+    write_file_atomically(folder / "file", "new");
+    EXPECT_EQ(std::filesystem::status(folder / "file").permissions(), mode);
+    EXPECT_EQ(read_file(folder / "file"), "new");
+    std::filesystem::remove(folder / "file");
+  }
+}
+
+// An open file descriptor, closed at the end.
+class OpenFile {
+ public:
+  explicit OpenFile(int number) : number_(number) {}
+  ~OpenFile() { ::close(number_); }
+  OpenFile(const OpenFile&) = delete;
+  OpenFile& operator=(const OpenFile&) = delete;
+  std::filesystem::path path() const { return fmt::format("/dev/fd/{}", number_); }
+
+ private:
+  int number_;
+};
+
+TEST(File, WritesStraightToPipesThatAreOpen) {
+  const TemporaryFolder folder;
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  {
+    const OpenFile writing(ends[1]);
+    std::filesystem::create_symlink(writing.path(), folder / "link");
+    write_file_atomically(writing.path(), "straight ");
+    write_file_atomically(folder / "link", "through a link");
+  }
+  const OpenFile reading(ends[0]);
+  EXPECT_EQ(read_file(reading.path()), "straight through a link");
+}
+
+TEST(File, WritesStraightToFilesThatAreOpen) {
+  const TemporaryFolder folder;
+  const std::filesystem::path path = folder.file("file", "before\n");
+  {
+    const OpenFile file(::open(path.c_str(), O_WRONLY | O_APPEND));
+    write_file_atomically(file.path(), "one\n");
+    write_file_atomically(file.path(), "two\n");
+  }
+  EXPECT_EQ(read_file(path), "before\none\ntwo\n");
+  const OpenFile unwritable(::open(path.c_str(), O_RDONLY));
+  EXPECT_THAT(error_of([&] { write_file_atomically(unwritable.path(), "x"); }), HasSubstr("cannot write"));
+  EXPECT_EQ(folder.entries(), 1);
+}
+
+TEST(File, HasAnyNameThatTheSystemTakes) {
+  const TemporaryFolder folder;
+  std::string umlauts = "x";
+  while (umlauts.size() < 255) umlauts += "ä";
+  for (const std::string& name : {std::string(255, 'n'), umlauts}) {
+    write_file_atomically(folder / name, "new");
+    EXPECT_EQ(read_file(folder / name), "new");
+    std::filesystem::remove(folder / name);
+    AtomicFolder(folder / name).commit();
+    remove_folder(folder / name);
+  }
+  EXPECT_EQ(folder.entries(), 0);
+  const std::filesystem::path longer = folder / std::string(300, 'n');
+  EXPECT_THAT(error_of([&] { write_file_atomically(longer, "x"); }), HasSubstr("too long"));
+  EXPECT_THAT(error_of([&] { AtomicFolder(longer).commit(); }), HasSubstr("too long"));
+  EXPECT_THAT(error_of([&] { create_folders(longer); }), HasSubstr("too long"));
+  EXPECT_EQ(folder.entries(), 0);
+}
+
+TEST(CreateFolders, MakesAllThatAreMissing) {
+  const TemporaryFolder folder;
+  create_folders(folder / "a" / "b" / "c");
+  EXPECT_TRUE(std::filesystem::is_directory(folder / "a" / "b" / "c"));
+  folder.file("a/file", "x");
+  create_folders(folder / "a" / "b");
+  EXPECT_EQ(read_file(folder / "a" / "file"), "x");
+  std::filesystem::create_directory_symlink("a", folder / "link");
+  create_folders(folder / "link");
+  create_folders(folder / "link" / "d");
+  EXPECT_TRUE(std::filesystem::is_directory(folder / "a" / "d"));
+  EXPECT_THAT(error_of([&] { create_folders(folder / "a" / "file"); }),
+              AllOf(HasSubstr("a/file"), HasSubstr("Not a directory")));
+  EXPECT_THAT(error_of([&] { create_folders(folder / "a" / "file" / "below"); }), HasSubstr("below"));
+}
+
+// The temporary name of something that a process writes, on this machine or, with `elsewhere`, on another.
+std::string temporary_name(const TemporaryFolder& folder, const std::string& name, pid_t process, int number,
+                           bool elsewhere = false) {
+  const std::string own = AtomicFolder(folder / "x").path().filename().string();
+  std::string space = own.substr(own.rfind('-') + 1);  // with the .tmp behind it
+  if (elsewhere) space.front() = space.front() == '0' ? '1' : '0';
+  return fmt::format(".{}.{}-{}-{}", name, process, number, space);
+}
+
 TEST(File, IsNotWrittenThroughWhatLiesUnderATemporaryName) {
   // Names of temporary files can be guessed: they must not lead the bytes elsewhere, nor be emptied.
   const TemporaryFolder folder;
   folder.file("precious", "mine");
-  for (int number = 0; number < 50; ++number)
-    std::filesystem::create_symlink(
-        "precious", folder / (".file." + std::to_string(::getpid()) + "-" + std::to_string(number) + ".tmp"));
+  // The numbers go on from those that this process has used.
+  const std::string used = AtomicFolder(folder / "x").path().filename().string();
+  const int first = std::stoi(used.substr(used.find('-') + 1));
+  for (int number = first; number < first + 50; ++number)
+    std::filesystem::create_symlink("precious", folder / temporary_name(folder, "file", ::getpid(), number));
   for (int i = 0; i < 3; ++i) write_file_atomically(folder / "file", "new");
   EXPECT_EQ(read_file(folder / "precious"), "mine");
   EXPECT_EQ(read_file(folder / "file"), "new");
@@ -154,8 +305,8 @@ pid_t ended_process() {
 
 TEST(File, RemovesWhatKilledProgramsLeft) {
   const TemporaryFolder folder;
-  const std::string stale = ".file." + std::to_string(ended_process()) + "-0.tmp";
-  const std::string running = ".file." + std::to_string(::getppid()) + "-0.tmp";
+  const std::string stale = temporary_name(folder, "file", ended_process(), 0);
+  const std::string running = temporary_name(folder, "file", ::getppid(), 0);
   folder.file(stale, "x");
   folder.file(running, "x");
   folder.file(".file.tmp", "x");
@@ -165,19 +316,39 @@ TEST(File, RemovesWhatKilledProgramsLeft) {
   EXPECT_TRUE(std::filesystem::exists(folder / ".file.tmp"));
 }
 
+TEST(File, RemovesWhatProgramsOfOtherMachinesLeftOnlyADayLater) {
+  const TemporaryFolder folder;
+  const pid_t ended = ended_process();
+  const std::string old = temporary_name(folder, "file", ended, 0, true),
+                    fresh = temporary_name(folder, "file", ended, 1, true);
+  for (const std::string& name : {old, fresh}) folder.file(name, "x");
+  using Clock = std::filesystem::file_time_type::clock;
+  std::filesystem::last_write_time(folder / old, Clock::now() - std::chrono::hours(25));
+  write_file_atomically(folder / "file", "new");
+  EXPECT_FALSE(std::filesystem::exists(folder / old));
+  EXPECT_TRUE(std::filesystem::exists(folder / fresh));
+}
+
 TEST(File, RemovesTemporariesOfKilledProgramsOfAnyName) {
   const TemporaryFolder folder;
-  const std::string ended = std::to_string(ended_process()), running = std::to_string(::getppid());
-  for (const std::string& name : {".one." + ended + "-0.tmp", ".two.words." + ended + "-7.tmp"})
+  const pid_t ended = ended_process();
+  for (const std::string& name :
+       {temporary_name(folder, "one", ended, 0), temporary_name(folder, "two.words", ended, 7)})
     folder.file(name, "x");
-  std::filesystem::create_directory(folder / (".12." + ended + "-3.tmp"));
-  folder.file(".12." + ended + "-3.tmp/inside", "x");
-  const std::vector<std::string> others = {
-      ".one." + running + "-0.tmp", "one." + ended + "-0.tmp",  ".tmp", ".one.tmp", "." + ended + "-0.tmp",
-      ".one." + ended + "-0",       ".one.x" + ended + "-0.tmp"};
-  for (const std::string& name : others) folder.file(name, "x");
+  const std::string inner = temporary_name(folder, "12", ended, 3);
+  std::filesystem::create_directory(folder / inner);
+  folder.file(inner + "/inside", "x");
+  const std::string name = temporary_name(folder, "one", ended, 0);
+  const std::vector<std::string> others = {temporary_name(folder, "one", ::getppid(), 0),
+                                           name.substr(1),
+                                           ".tmp",
+                                           ".one.tmp",
+                                           name.substr(name.find('.', 1)),
+                                           name.substr(0, name.rfind('.')),
+                                           ".one.x" + name.substr(5)};
+  for (const std::string& other : others) folder.file(other, "x");
   remove_temporaries(folder.path());
-  for (const std::string& name : others) EXPECT_TRUE(std::filesystem::exists(folder / name)) << name;
+  for (const std::string& other : others) EXPECT_TRUE(std::filesystem::exists(folder / other)) << other;
   EXPECT_EQ(folder.entries(), std::ssize(others));
   EXPECT_NO_THROW(remove_temporaries(folder / "none"));
 }
@@ -311,6 +482,39 @@ TEST(AtomicFolder, ReplacesAFullFolder) {
   EXPECT_EQ(read_file(folder / "model" / "inner" / "new"), "new");
   EXPECT_FALSE(std::filesystem::exists(folder / "model" / "inner" / "old"));
   EXPECT_EQ(folder.entries(), 1);
+}
+
+TEST(AtomicFolder, OfANewOrEmptyOneReplacesNothing) {
+  constexpr AtomicFolder::Place place = AtomicFolder::Place::new_or_empty;
+  const TemporaryFolder folder;
+  for (const char* name : {"new", "empty"}) {
+    if (name == std::string("empty")) std::filesystem::create_directory(folder / name);
+    AtomicFolder written(folder / name, place);
+    write_file_atomically(written.path() / "a", "1");
+    written.commit();
+    EXPECT_EQ(read_file(folder / name / "a"), "1");
+  }
+  EXPECT_THAT(error_of([&] { AtomicFolder(folder / "new", place); }), HasSubstr("new or empty folder"));
+  {
+    std::filesystem::create_directory(folder / "taken");
+    AtomicFolder written(folder / "taken", place);
+    folder.file("taken/mine", "mine");
+    EXPECT_THAT(error_of([&] { written.commit(); }), AllOf(HasSubstr("taken"), HasSubstr("new or empty")));
+  }
+  EXPECT_EQ(read_file(folder / "taken" / "mine"), "mine");
+  EXPECT_EQ(folder.entries(), 3);
+}
+
+// Who stands in a folder that is replaced stands in a deleted one.
+TEST(AtomicFolder, RefusesTheCurrentFolderWhereItWouldBeReplaced) {
+  const TemporaryFolder folder;
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(folder.path());
+  EXPECT_THAT(error_of([&] { AtomicFolder(".", AtomicFolder::Place::new_or_empty); }), HasSubstr("./new"));
+  EXPECT_THAT(error_of([&] { AtomicFolder(folder.path(), AtomicFolder::Place::new_or_empty); }),
+              HasSubstr("current"));
+  std::filesystem::current_path(before);
+  EXPECT_EQ(folder.entries(), 0);
 }
 
 TEST(AtomicFolder, RefusesAFileInItsPlaceAndAMissingParent) {

@@ -93,5 +93,22 @@ TEST(Json, EveryTruncationIsAnError) {
     EXPECT_THROW(parse_json(text.substr(0, size), "cut"), Error) << size;
 }
 
+TEST(Json, TextIsAsAFileGivesItBack) {
+  const TemporaryFolder folder;
+  for (const auto& [text, expected] : {std::pair<std::string, std::string>("plain", "plain"),
+                                       {"d\xc3\xa9", "d\xc3\xa9"},
+                                       {"\"\\\n\t", "\"\\\n\t"},
+                                       {"a\xff"
+                                        "b",
+                                        "a\xef\xbf\xbd"
+                                        "b"},
+                                       {"cut \xc3", "cut \xef\xbf\xbd"},
+                                       {"", ""}}) {
+    EXPECT_EQ(as_json_text(text), expected);
+    write_json(folder / "text.json", Json{{"text", text}});
+    EXPECT_EQ(read_json(folder / "text.json")["text"].get<std::string>(), expected);
+  }
+}
+
 }  // namespace
 }  // namespace linnet

@@ -52,6 +52,11 @@ TEST(Midi, RefusesWhatHasNoPlaceInAFile) {
   EXPECT_THROW(midi_file({1, low}, 4, 120), UsageError);
   EXPECT_THROW(midi_file({1, fine}, 0, 120), UsageError);
   EXPECT_THROW(midi_file({1, fine}, 4, 1), UsageError);
+  std::vector<std::int32_t> silent(0x0fffffff / 24, -1);
+  EXPECT_NE(midi_file({1, silent}, 4, 120).find(bytes({0xff, 0xff, 0xff, 0x70, 0xff, 0x2f, 0})),
+            std::string::npos);
+  silent.push_back(-1);
+  EXPECT_THROW(midi_file({1, silent}, 4, 120), UsageError);
 }
 
 }  // namespace

@@ -268,5 +268,20 @@ TEST(Options, TakeEnumerationsByTheirNames) {
   EXPECT_THROW(options.load_json(options.to_json(), "itself"), UsageError);
 }
 
+// "model.layers" = 3 would otherwise override layers = 2 in the table, without a word.
+TEST(Options, RefusesNamesWithDots) {
+  for (const char* text :
+       {"\"model.layers\" = 3\n[model]\nlayers = 2\n", "[model]\n'attention.family' = \"softmax\"\n"})
+    EXPECT_THAT(usage_error([&] { Example().options.parse_toml(text, "t.toml"); }),
+                AllOf(HasSubstr("t.toml"), HasSubstr("name with a dot")));
+  EXPECT_THAT(usage_error([&] {
+                Example().options.load_json(Json{{"model.layers", 3}}, "config.json");
+              }),
+              AllOf(HasSubstr("config.json"), HasSubstr("\"model.layers\"")));
+  Example example;
+  example.options.parse_toml("model.layers = 3\n", "t.toml");
+  EXPECT_EQ(example.layers, 3);
+}
+
 }  // namespace
 }  // namespace linnet

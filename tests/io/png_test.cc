@@ -14,6 +14,7 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Pointwise;
 
 Image pattern(std::int64_t width, std::int64_t height, std::int64_t channels) {
   Image image{width, height, channels,
@@ -67,6 +68,42 @@ TEST(Png, ConvertsOtherKinds) {
   const std::uint8_t colours[] = {1, 2, 3, 200, 100, 50};
   write_format(folder / "palette.png", PNG_FORMAT_RGB_COLORMAP, indices, colours);
   EXPECT_THAT(read_png(folder / "palette.png").pixels, ElementsAre(200, 100, 50, 1, 2, 3));
+}
+
+// Removes a chunk from the bytes of a PNG file.
+void remove_chunk(std::string& bytes, const std::string& type) {
+  const std::size_t name = bytes.find(type);
+  ASSERT_NE(name, std::string::npos) << type;
+  std::size_t length = 0;
+  for (std::size_t i = name - 4; i < name; ++i) length = length << 8 | static_cast<std::uint8_t>(bytes[i]);
+  bytes.erase(name - 4, length + 12);
+}
+
+TEST(Png, KeepsTheBrightnessOfSixteenBitsWithoutGamma) {
+  const TemporaryFolder folder;
+  for (const auto& [dark, light] :
+       {std::pair(0, 0x2000), std::pair(0x4000, 0x8000), std::pair(0xc000, 0xffff)}) {
+    const std::uint16_t grey[] = {static_cast<std::uint16_t>(dark), static_cast<std::uint16_t>(light)};
+    write_format(folder / "linear.png", PNG_FORMAT_LINEAR_Y, grey);
+    std::string bytes = read_file(folder / "linear.png");
+    remove_chunk(bytes, "gAMA");
+    const std::vector<std::uint8_t> pixels = read_png(folder.file("plain.png", bytes)).pixels;
+    ASSERT_EQ(pixels.size(), 2u);
+    for (const std::size_t i : {0, 1}) EXPECT_NEAR(pixels[i], grey[i] * 255.0 / 65535, 0.51) << grey[i];
+  }
+}
+
+// Converters of colours differ a little.
+MATCHER(Near, "") { return std::abs(std::get<0>(arg) - std::get<1>(arg)) <= 2; }
+
+TEST(Png, ConvertsLinearLightToThatOfTheScreen) {
+  const TemporaryFolder folder;
+  const std::uint16_t linear[] = {0x4000, 0x8000};
+  write_format(folder / "linear.png", PNG_FORMAT_LINEAR_Y, linear);
+  EXPECT_THAT(read_png(folder / "linear.png").pixels, Pointwise(Near(), {137, 188}));
+  const std::uint8_t half[] = {0, 0, 0, 128, 255, 255, 255, 128};
+  write_format(folder / "half.png", PNG_FORMAT_RGBA, half);
+  EXPECT_THAT(read_png(folder / "half.png").pixels, Pointwise(Near(), {188, 188, 188, 255, 255, 255}));
 }
 
 TEST(Png, EveryTruncationOfThePixelsIsAnErrorAndNoDamagedByteCrashes) {
@@ -157,6 +194,11 @@ TEST(Grid, RefusesWhatDoesNotFit) {
   EXPECT_THROW(grid(std::span(images).first(1), 0), UsageError);
   EXPECT_THROW(grid(std::span(images).first(1), 1, std::int64_t{1} << 40), UsageError);
   EXPECT_THROW(grid(std::span(images).first(1), 1, 1 << 14), UsageError);
+  EXPECT_THROW(grid_layout(0, 1, 1, 1), UsageError);
+  EXPECT_THROW(grid_layout(-1, 1, 1, 1), UsageError);
+  // A picture that is written can be read.
+  EXPECT_EQ(grid_layout(1, 1 << 13, 1 << 12, 1, 1, 0).width, 1 << 13);
+  EXPECT_THROW(grid_layout(1, 1 << 13, (1 << 12) + 1, 1, 1, 0), UsageError);
 }
 
 }  // namespace

@@ -98,7 +98,7 @@ Json measure_ranks(Context& context, const std::vector<HeadRows>& heads,
   }
   Json rows = Json::array();
   for (const std::int64_t rank : ranks) {
-    if (rank > most) break;
+    if (rank > most) continue;
     MeanOfHeads error, value;
     for (const std::vector<double>& spectrum : spectra) {
       error.add(rank_error(spectrum, rank), spectra.size());
@@ -206,8 +206,11 @@ void add_approximate(Command& program) {
                   "numbers of features, and ranks: a list or a doubling range")
       .capture_default_str();
   command.add_option("--maps", arguments->maps, "favor, favor-trig, favor-sincos, favor-hyperbolic")
+      .offers({"favor", "favor-trig", "favor-sincos", "favor-hyperbolic"})
       .capture_default_str();
-  command.add_option("--directions", arguments->directions, "orthogonal, independent").capture_default_str();
+  command.add_option("--directions", arguments->directions, "orthogonal, independent")
+      .offers({"orthogonal", "independent"})
+      .capture_default_str();
   command.add_option("--draws", arguments->draws, "number of draws to average over")
       .check(whole(2, 100000))
       .capture_default_str();
@@ -243,7 +246,9 @@ void add_approximate(Command& program) {
       .capture_default_str();
   command.add_option("--dim", source.dim, "head size E of random inputs")
       .check(whole(1, 4096))
-      .capture_default_str();
+      .capture_default_str()
+      .excludes(model)
+      .excludes(qkv);
   Option norm = command.add_option("--norm", source.norm, "norm of every random query and key")
                     .check(number(0, 1e6, true))
                     .excludes(model)

@@ -1,3 +1,5 @@
+#include "attend/inputs.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -52,14 +54,7 @@ ApproximateHeads random_heads(const ApproximateSource& source) {
 
 ApproximateHeads file_heads(const ApproximateSource& source) {
   const Safetensors file = Safetensors::read(source.qkv);
-  const auto read = [&](const char* name) {
-    if (!file.contains(name)) fail("approximate", "expected a tensor {} in {}, got none", name, source.qkv);
-    const DType type = file.dtype(name);
-    if ((type != DType::f32 && type != DType::bf16) || file.shape(name).size() != 4)
-      fail("approximate", "expected {} in {} to be f32 or bf16 [batch, length, heads, dim], got {} {}", name,
-           source.qkv, name_of(type), to_string(file.shape(name)));
-    return file.tensor(name);
-  };
+  const auto read = [&](const char* name) { return read_input("approximate", file, source.qkv, name); };
   const Tensor q = read("q"), k = read("k"), v = read("v");
   if (q.shape() != k.shape() ||
       !std::ranges::equal(std::span(q.shape()).first(3), std::span(v.shape()).first(3)))

@@ -128,7 +128,7 @@ using Tensors = std::vector<std::pair<std::string, Tensor>>;
 Tensors gradients_of(Context& context, const Arguments& arguments, const Attention& attention,
                      const Safetensors& file, const FileInputs& read, const Attended& attended) {
   const AttentionInputs inputs = read.views();
-  const Tensor grad_out = read_input(file, arguments.in, "grad_out");
+  const Tensor grad_out = read_input("attend", file, arguments.in, "grad_out");
   Tensors result;
   const auto add = [&](const char* name, DType type, std::span<const std::int64_t> shape) -> Tensor& {
     return result.emplace_back(name, Tensor(type, Shape(shape.begin(), shape.end()))).second;
@@ -186,7 +186,7 @@ void run(const Arguments& arguments) {
   const Attended attended = arguments.recurrent()
                                 ? attend_recurrent(context, *attention, inputs)
                                 : attend_parallel(context, *attention, inputs, arguments.final_state);
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const double seconds = seconds_since(start);
 
   const Tensors gradients =
       arguments.gradients ? gradients_of(context, arguments, *attention, file, read, attended) : Tensors();
@@ -211,8 +211,8 @@ void run(const Arguments& arguments) {
                  {"form", arguments.form}, {"mask", inputs.mask.name()},
                  {"tensors", written},     {"dtype", name_of(inputs.query.dtype())},
                  {"ms", 1e3 * seconds}};
-  fmt::print(stderr, "{} attention over {} in {:.3g} ms: {}\n", arguments.family,
-             to_string(attended.out.shape()), 1e3 * seconds, arguments.out);
+  print_note(fmt::format("{} attention over {} in {:.3g} ms: {}", arguments.family,
+                         to_string(attended.out.shape()), 1e3 * seconds, arguments.out));
   if (arguments.family == "linear" && !arguments.recurrent())
     result["denominators"] = denominators_of(arguments, attended);
   if (other_attention) result["compare"] = compare(context, arguments, *other_attention, read, attended.out);

@@ -31,7 +31,7 @@ Tensor read_decay(const std::vector<double>& option, const Safetensors& file, co
 /// Throws unless k is left out or holds the numbers of q.
 void check_shared_key(const Safetensors& file, const std::string& path, const Tensor& query) {
   if (!file.contains("k")) return;
-  const Tensor key = read_input(file, path, "k");
+  const Tensor key = read_input("attend", file, path, "k");
   if (key.dtype() != query.dtype() || key.shape() != query.shape() ||
       std::memcmp(key.raw(), query.raw(), query.bytes()) != 0)
     fail("attend",
@@ -56,11 +56,12 @@ Tensor read_projection(const Safetensors& file, const std::string& path, const c
 
 }  // namespace
 
-Tensor read_input(const Safetensors& file, const std::string& path, const std::string& name) {
-  if (!file.contains(name)) fail("attend", "expected a tensor {} in {}, got none", name, path);
+Tensor read_input(const char* operation, const Safetensors& file, const std::string& path,
+                  const std::string& name) {
+  if (!file.contains(name)) fail(operation, "expected a tensor {} in {}, got none", name, path);
   const DType type = file.dtype(name);
   if ((type != DType::f32 && type != DType::bf16) || file.shape(name).size() != 4)
-    fail("attend", "expected {} in {} to be f32 or bf16 [batch, length, heads, dim], got {} {}", name, path,
+    fail(operation, "expected {} in {} to be f32 or bf16 [batch, length, heads, dim], got {} {}", name, path,
          name_of(type), to_string(file.shape(name)));
   return file.tensor(name);
 }
@@ -81,12 +82,12 @@ FileInputs read_inputs(Context& context, const Safetensors& file, const std::str
                        const std::string& family, const std::string& compare, const MaskOptions& mask,
                        const FamilyOptions& options, const std::vector<double>& decay) {
   FileInputs inputs;
-  inputs.query = read_input(file, path, "q");
+  inputs.query = read_input("attend", file, path, "q");
   if (family == "lsh")
     check_shared_key(file, path, inputs.query);
   else
-    inputs.key = read_input(file, path, "k");
-  inputs.value = read_input(file, path, "v");
+    inputs.key = read_input("attend", file, path, "k");
+  inputs.value = read_input("attend", file, path, "v");
   inputs.mask = read_mask(mask, file, path);
   inputs.decay = read_decay(decay, file, path, inputs.query.shape()[2]);
   if (family != "linformer" && compare != "linformer") return inputs;

@@ -26,8 +26,10 @@ struct FileInputs {
   Tensor unit_keys() const;
 };
 
-/// A tensor f32 or bf16 [batch, length, heads, dim] of that name. Throws Error where the file has none.
-Tensor read_input(const Safetensors& file, const std::string& path, const std::string& name);
+/// A tensor f32 or bf16 [batch, length, heads, dim] of that name. Throws Error of the `operation` where the
+/// file has none.
+Tensor read_input(const char* operation, const Safetensors& file, const std::string& path,
+                  const std::string& name);
 
 /// A tensor of whole numbers, i64 or i32 with one dimension. `layout` describes it, "[queries]". Throws Error
 /// where the file has another one or none.

@@ -45,14 +45,16 @@ std::string description(const AttentionRow& row) {
                      row.length);
 }
 
+const std::vector<std::string> pass_names = {"forward", "training", "step"}, dtype_names = {"f32", "bf16"};
+
 /// The lists that the options name.
 struct Lists {
   explicit Lists(const Arguments& arguments)
       : families(families_of("--family", arguments.family)),
         maps(name_list("--feature-map", arguments.feature_map, "bench")),
-        passes(known_list("--pass", arguments.pass, {"forward", "training", "step"}, "bench")),
+        passes(known_list("--pass", arguments.pass, pass_names, "bench")),
         masks(known_list("--mask", arguments.mask, bench_mask_names(), "bench")),
-        dtypes(known_list("--dtype", arguments.dtype, {"f32", "bf16"}, "bench")),
+        dtypes(known_list("--dtype", arguments.dtype, dtype_names, "bench")),
         dims(number_list("--dim", arguments.dim, "bench")),
         batches(number_list("--batch", arguments.batch, "bench")),
         lengths(number_list("--length", arguments.length, "bench")),
@@ -148,7 +150,7 @@ std::vector<AttentionRow> rows_of(const Arguments& arguments) {
     add_step_rows(rows, row, lists);
   }
   if (has(lists.passes, "step") && has(lists.families.names, "softmax"))
-    fmt::print(stderr, "softmax has no step of fixed cost: linnet bench generate measures its cache\n");
+    print_note("softmax has no step of fixed cost: linnet bench generate measures its cache");
   erase_refused(rows, lists.families);
   if (rows.empty()) fail<UsageError>("bench", "expected a row that can be measured, got none");
   return rows;
@@ -176,8 +178,8 @@ class Patience {
     if (row.is_step() || known == measured_.end()) return true;
     const double seconds = known->second.first * time_units(row) / known->second.second;
     if (seconds <= longest_) return true;
-    fmt::print(stderr, "skipped: {}: a call would take {:.2g} s, --longest allows {:.3g} s\n",
-               description(row), seconds, longest_);
+    print_note(fmt::format("skipped: {}: a call would take {:.2g} s, --longest allows {:.3g} s",
+                           description(row), seconds, longest_));
     return false;
   }
 
@@ -253,7 +255,7 @@ void run(const Arguments& arguments) {
     ceiling(context);
     Patience patience(arguments.longest);
     const auto measure = [&](const AttentionRow& row) {
-      fmt::print(stderr, "{}\n", description(row));
+      print_note(description(row));
       rows.push_back(measure_attention(context, row, arguments.bench.seconds));
       patience.learn(row, 1e-3 * rows.back()["time_ms"]["median"].get<double>());
     };
@@ -275,7 +277,7 @@ void run(const Arguments& arguments) {
   if (arguments.plot.empty()) return;
   if (!arguments.bench.json) fmt::print("\n");
   for (const std::string& sentence : plot_scaling(rows, arguments.plot))
-    fmt::print(arguments.bench.json ? stderr : stdout, "{}\n", sentence);
+    arguments.bench.json ? print_note(sentence) : fmt::print("{}\n", sentence);
 }
 
 }  // namespace
@@ -297,7 +299,7 @@ void add_bench_attention(Command& bench) {
   const auto list = [&](const char* name, std::string& value, const char* text) {
     return command.add_option(name, value, text).capture_default_str();
   };
-  list("--family", arguments->family, "families: linear,softmax, or all");
+  list("--family", arguments->family, "families: linear,softmax, or all").offers({"all"});
   arguments->family_options.add_owned(
       list("--feature-map", arguments->feature_map,
            "feature maps of linear; user is elu written with the exported tile mathematics"),
@@ -306,7 +308,8 @@ void add_bench_attention(Command& bench) {
     arguments->of_passes.push_back({option, {"forward", "training"}});
   };
   of_parallel_passes(
-      list("--mask", arguments->mask, "full, causal, prefix, window, segments (causal), intervals, boolean"));
+      list("--mask", arguments->mask, "full, causal, prefix, window, segments (causal), intervals, boolean")
+          .offers(bench_mask_names()));
   const auto of_masks = [&](const Option& option, std::vector<std::string> masks) {
     arguments->of_masks.push_back({option, std::move(masks)});
   };
@@ -325,12 +328,14 @@ void add_bench_attention(Command& bench) {
                .check(whole(1))
                .capture_default_str(),
            {"segments"});
-  of_parallel_passes(list("--dtype", arguments->dtype, "type of inputs and outputs: f32, bf16"));
+  of_parallel_passes(
+      list("--dtype", arguments->dtype, "type of inputs and outputs: f32, bf16").offers(dtype_names));
   arguments->family_options.add_owned(
       command.add_option("--decay", arguments->decay, "γ of the causal linear family")
           .check(number(0, 1, true)),
       {"linear"});
-  list("--pass", arguments->pass, "forward, training (forward and backward), step (recurrent, linear)");
+  list("--pass", arguments->pass, "forward, training (forward and backward), step (recurrent, linear)")
+      .offers(pass_names);
   of_parallel_passes(list("--length", arguments->length, "tokens: a list or a doubling range"));
   of_parallel_passes(list("--batch", arguments->batch, "sequences per call"));
   arguments->of_passes.push_back({list("--streams", arguments->streams, "streams per step"), {"step"}});

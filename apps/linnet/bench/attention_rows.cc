@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "attention/cost.h"
+#include "attention/family.h"
 #include "base/fail.h"
 #include "base/parallel.h"
 #include "base/random.h"
@@ -54,7 +55,8 @@ double least_flops(const AttentionRow& row) {
 /// Bytes of linformer's E and F.
 double projection_bytes(const AttentionRow& row) {
   if (row.family != "linformer") return 0;
-  return 2.0 * sizeof(float) * static_cast<double>(row.heads * row.family_options.rank * row.length);
+  return 2.0 * sizeof(float) * static_cast<double>(row.heads) * static_cast<double>(row.family_options.rank) *
+         static_cast<double>(row.length);
 }
 
 /// Every input and output once: q, k, v, out; in training also their gradients, and the inputs and out a
@@ -191,10 +193,6 @@ Measured measure_calls(int threads, const std::function<void(Context& context)>&
   return result;
 }
 
-const FamilyInfo& info_of(const std::string& family) {
-  return *std::ranges::find(family_table(), family, &FamilyInfo::name);
-}
-
 Json row_json(Context& context, const AttentionRow& row, const Measured& measured, double flops,
               double floor_ms) {
   Json json = bench_row(context, "attention");
@@ -209,7 +207,8 @@ Json row_json(Context& context, const AttentionRow& row, const Measured& measure
   const bool linear = row.family == "linear";
   json["features"] =
       linear ? Json(attention_of(row).linear.feature_map->features(row.head_dim)) : Json(nullptr);
-  json["cost"] = row.pass == "training" ? info_of(row.family).training : info_of(row.family).cost;
+  const FamilyInfo& info = info_of(find_family(row.family));
+  json["cost"] = row.pass == "training" ? info.training : info.cost;
   json["mask"] = row.mask;
   json["decay"] = row.decay == 0 ? Json(nullptr) : Json(row.decay);
   json["pass"] = row.pass;
@@ -276,7 +275,9 @@ double time_units(const AttentionRow& row) {
 }
 
 double tensor_bytes(const AttentionRow& row) {
-  const double rows = static_cast<double>((row.is_step() ? row.streams : row.batch * row.length) * row.heads);
+  const double tokens = row.is_step() ? static_cast<double>(row.streams)
+                                      : static_cast<double>(row.batch) * static_cast<double>(row.length);
+  const double rows = tokens * static_cast<double>(row.heads);
   const std::int64_t keys = row.family == "lsh" ? 0 : row.head_dim;
   const double inputs_and_out = rows * static_cast<double>(row.head_dim + keys + 2 * row.value_dim) *
                                     static_cast<double>(size_of(row.dtype)) +

@@ -63,7 +63,9 @@ void BenchOptions::add_to(Command& command) {
   command.add_option("--threads", threads, "numbers of threads, 1,2; default: all")
       .delimiter(',')
       .check(whole(1, most_threads));
-  command.add_option("--seconds", seconds, "measuring time per row, in seconds").check(number(0, 1e6, true));
+  command.add_option("--seconds", seconds, "measuring time per row, in seconds")
+      .check(number(0, 1e6, true))
+      .capture_default_str();
   command
       .add_option("--repeat", repeat,
                   "measure all rows so many times in turn; prints the medians and their spread")
@@ -77,7 +79,7 @@ Json BenchOptions::rows(const std::function<void(Context& context, Json& rows)>&
     Context context(count);
     std::vector<Json> repetitions;
     for (std::int64_t i = 0; i < repeat; ++i) {
-      if (repeat > 1) fmt::print(stderr, "repetition {} of {}\n", i + 1, repeat);
+      if (repeat > 1) print_note(fmt::format("repetition {} of {}", i + 1, repeat));
       measured_ceilings().clear();
       measure(context, repetitions.emplace_back(Json::array()));
     }
@@ -120,7 +122,7 @@ Families families_of(const std::string& option, const std::string& text) {
 
 void Families::refuse(const std::string& family, const std::string& sentence) const {
   if (!all) throw UsageError(sentence);
-  fmt::print(stderr, "skipped: {}: {}\n", family, sentence);
+  print_note(fmt::format("skipped: {}: {}", family, sentence));
 }
 
 Ceiling ceiling(Context& context, const std::string& dtype) {
@@ -164,11 +166,10 @@ void print_ceilings(const Json& rows) {
 }
 
 std::vector<double> time_calls(const std::function<void()>& call, double seconds, int least) {
-  using Clock = std::chrono::steady_clock;
   const auto time = [&] {
-    const Clock::time_point start = Clock::now();
+    const auto start = std::chrono::steady_clock::now();
     call();
-    return std::chrono::duration<double>(Clock::now() - start).count();
+    return seconds_since(start);
   };
   // A call of seconds has no use for one that warms up: the first counts, and one more will do.
   std::vector<double> times = {time()};

@@ -129,7 +129,7 @@ std::vector<std::int32_t> random_prompt(const ModelConfig& config, std::int64_t 
 double time_step(Session& session, std::span<std::int32_t> tokens) {
   const auto start = std::chrono::steady_clock::now();
   session.step(tokens);
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return seconds_since(start);
 }
 
 void begin_all(Session& session, const ModelConfig& config) {
@@ -391,10 +391,7 @@ void check_plot(const Arguments& arguments, const Lists& lists) {
 /// The configuration under another family in all layers, unless it is `configured`, and other weights.
 std::shared_ptr<const Model> model_of(RunConfig config, const std::string& family, const std::string& weights,
                                       const Arguments& arguments) {
-  if (family != configured) {
-    config.model.attention.family = find_family(family);
-    config.model.attention.layers.clear();
-  }
+  if (family != configured) config.model = with_family(config.model, find_family(family));
   config.model.weights = kernels::find_weight_type(weights);
   config.check_memory(false);
   const bool endless = !arguments.position.empty() || arguments.real_time;
@@ -403,29 +400,49 @@ std::shared_ptr<const Model> model_of(RunConfig config, const std::string& famil
   return Model::random(config.model, 1);
 }
 
+/// Throws for a model whose rows cannot be measured.
+void check_model(const std::shared_ptr<const Model>& model, const Row& row, const Arguments& arguments) {
+  if (model->config().columns > 0 && !arguments.real_time)
+    fail<UsageError>("bench", "expected --real-time for {}, a model of real numbers, got none", row.config);
+  if (model->config().columns > 0)
+    NumberSession(model, 1, {.threads = 1});
+  else
+    Session(model, 1, {.threads = 1});
+}
+
 /// All rows of one model, which `row` names.
 void add_rows(Json& rows, Context& context, const std::shared_ptr<const Model>& model, Row row,
               const Lists& lists, const Arguments& arguments) {
-  if (model->config().columns > 0 && !arguments.real_time)
-    fail<UsageError>("bench", "expected --real-time for {}, a model of real numbers, got none", row.config);
   if (arguments.real_time) {
-    fmt::print(stderr, "{} {} {} in real time\n", row.config, row.family, row.weights);
+    print_note(fmt::format("{} {} {} in real time", row.config, row.family, row.weights));
     rows.push_back(measure_real_time(context, model, row, arguments.steps));
     return;
   }
   for (const std::int64_t position : lists.positions) {
-    fmt::print(stderr, "{} {} at position {}\n", row.config, row.family, position);
+    print_note(fmt::format("{} {} at position {}", row.config, row.family, position));
     rows.push_back(measure_at(context, model, row, position));
   }
   if (!lists.positions.empty()) return;
   for (const std::int64_t streams : lists.streams) {
-    fmt::print(stderr, "{} {} {} {} streams\n", row.config, row.family, row.weights, streams);
+    print_note(fmt::format("{} {} {} {} streams", row.config, row.family, row.weights, streams));
     row.streams = streams;
     row.cache = true;
     rows.push_back(measure(context, model, row, arguments.bench.seconds));
     if (!arguments.no_cache || row.family != "softmax") continue;
     row.cache = false;
     rows.push_back(measure(context, model, row, arguments.bench.seconds));
+  }
+}
+
+/// use(model, row) for every configuration, family and type of weights, of which one model is held at a time.
+template <class Use>
+void for_every_model(const Arguments& arguments, const Lists& lists, const Use& use) {
+  for (const std::string& name : lists.configs) {
+    RunConfig config;
+    load_without_data(config, name, arguments.settings);
+    for (const auto& [family, weights] : pairs(lists.families, lists.weights))
+      use(model_of(config, family, weights, arguments),
+          Row{name, family == configured ? families_text(config.model.attention) : family, weights});
   }
 }
 
@@ -458,15 +475,14 @@ void run(const Arguments& arguments) {
   check_options(arguments);
   const Lists lists(arguments);
   if (!arguments.plot.empty()) check_plot(arguments, lists);
+  // What cannot be measured is refused before anything is.
+  for_every_model(arguments, lists, [&](const std::shared_ptr<const Model>& model, const Row& row) {
+    check_model(model, row, arguments);
+  });
   const Json rows = arguments.bench.rows([&](Context& context, Json& rows) {
-    for (const std::string& name : lists.configs) {
-      RunConfig config;
-      load_without_data(config, name, arguments.settings);
-      for (const auto& [family, weights] : pairs(lists.families, lists.weights))
-        add_rows(rows, context, model_of(config, family, weights, arguments),
-                 {name, family == configured ? families_text(config.model.attention) : family, weights},
-                 lists, arguments);
-    }
+    for_every_model(arguments, lists, [&](const std::shared_ptr<const Model>& model, const Row& row) {
+      add_rows(rows, context, model, row, lists, arguments);
+    });
   });
   if (!arguments.plot.empty()) plot(rows, arguments.plot);
   if (arguments.bench.json)
@@ -491,22 +507,30 @@ void add_bench_generate(Command& bench) {
   command
       .add_option("--family", arguments->family,
                   "attention families of all layers; configured: those of the configuration")
+      .offers({configured})
       .capture_default_str();
-  command.add_option("--streams", arguments->streams, "number of streams: a list or a doubling range")
-      .capture_default_str();
+  Option streams =
+      command.add_option("--streams", arguments->streams, "number of streams: a list or a doubling range")
+          .capture_default_str();
   command.add_option("--weights", arguments->weights, "types of the weights: f32, bf16, int8")
+      .offers({"f32", "bf16", "int8"})
       .capture_default_str();
-  command.add_option("--position", arguments->position,
-                     "measure a step of one stream after this number of tokens: a list or a doubling range");
+  const Option position = command.add_option(
+      "--position", arguments->position,
+      "measure a step of one stream after this number of tokens: a list or a doubling range");
   command.add_option("--plot", arguments->plot,
                      "draw time and memory against --position into an SVG or PNG file");
-  command.add_flag("--real-time", arguments->real_time,
-                   "step one stream on one thread; prints the slowest of --steps steps in microseconds");
+  const Option real_time =
+      command.add_flag("--real-time", arguments->real_time,
+                       "step one stream on one thread; prints the slowest of --steps steps in microseconds");
   command.add_option("--steps", arguments->steps, "number of steps of --real-time")
       .capture_default_str()
-      .check(whole(1, std::int64_t{1} << 32));
-  command.add_flag("--no-cache", arguments->no_cache,
-                   "also measure softmax without a cache, the baseline of the paper");
+      .check(whole(1, std::int64_t{1} << 32))
+      .needs(real_time);
+  Option no_cache = command.add_flag("--no-cache", arguments->no_cache,
+                                     "also measure softmax without a cache, the baseline of the paper");
+  for (Option* of_whole_examples : {&streams, &no_cache})
+    of_whole_examples->excludes(position).excludes(real_time);
   command.add_option("--set", arguments->settings, "replace a value of the configuration, key=value");
   arguments->bench.add_to(command);
   command.callback([=] { run(*arguments); });

@@ -46,7 +46,7 @@ Mask varying_windows(const BenchMaskSizes& sizes, std::int64_t length) {
     const std::int64_t phase = half == 0 ? 0 : i / 2 % (2 * half);
     const std::int64_t width = half + (phase < half ? phase : 2 * half - phase);
     begin[static_cast<std::size_t>(i)] = std::max<std::int64_t>(0, i - width);
-    end[static_cast<std::size_t>(i)] = std::min(length, i + sizes.right + 1);
+    end[static_cast<std::size_t>(i)] = i + 1 + std::min(length - i - 1, sizes.right);
   }
   return Mask::intervals(std::move(begin), std::move(end));
 }

@@ -22,6 +22,14 @@ struct Arguments {
   BenchOptions bench;
 };
 
+const std::vector<std::string> precision_names = {"f32", "bf16"};
+
+/// What a row measures, and how it is named.
+struct Row {
+  std::string name, family;
+  RunConfig config;
+};
+
 /// Whole updates.
 Json measure(Context& context, const RunConfig& config, double seconds) {
   begin_row(context, name_of(config.training.precision));
@@ -31,7 +39,7 @@ Json measure(Context& context, const RunConfig& config, double seconds) {
     training.pass();
     const auto start = std::chrono::steady_clock::now();
     training.update();
-    outside.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    outside.push_back(seconds_since(start));
   };
   const std::vector<double> times = time_calls(update, seconds, 3);
   outside.erase(outside.begin(),
@@ -65,6 +73,7 @@ void set_length(ModelConfig& config, std::int64_t length) {
 std::string refusal_of(const RunConfig& config) {
   try {
     config.model.check();
+    check_one_token("bench", config.model);
     if (config.training.segment > 0) check_segments(config.model);
     return {};
   } catch (const UsageError& error) {
@@ -81,41 +90,39 @@ void run(const Arguments& arguments) {
                                                 : number_list("--length", arguments.length, "bench");
   const auto precisions = arguments.precision.empty()
                               ? std::vector<std::string>()
-                              : known_list("--precision", arguments.precision, {"f32", "bf16"}, "bench");
-  const Json rows = arguments.bench.rows([&](Context& context, Json& rows) {
-    for (const std::string& name : configs) {
-      RunConfig config;
-      load_without_data(config, name, arguments.settings);
-      std::vector<std::pair<std::int64_t, std::int64_t>> sizes;  // of the batch, of the length
-      for (const std::int64_t batch : batches.empty() ? std::vector{config.training.batch} : batches)
-        for (const std::int64_t length : lengths.empty() ? std::vector{config.model.length} : lengths)
-          sizes.emplace_back(batch, length);
-      const bool own = families.names.empty();
-      for (const std::string& family :
-           own ? std::vector<std::string>{families_text(config.model.attention)} : families.names) {
-        if (!own) {
-          config.model.attention.family = find_family(family);
-          config.model.attention.layers.clear();
-        }
-        if (const std::string sentence = refusal_of(config); !sentence.empty()) {
-          families.refuse(family, sentence);
-          continue;
-        }
-        for (const auto& [batch, length] : sizes) {
-          config.training.batch = batch;
-          set_length(config.model, length);
-          config.check_memory(true);
-          for (const std::string& precision :
-               precisions.empty() ? std::vector<std::string>{name_of(config.training.precision)}
-                                  : precisions) {
-            config.set("training.precision=" + precision);
-            fmt::print(stderr, "{} {} batch {} length {} {}\n", name, family, batch, length, precision);
-            Json row = measure(context, config, arguments.bench.seconds);
-            row["config"] = name;
-            rows.push_back(row);
-          }
-        }
+                              : known_list("--precision", arguments.precision, precision_names, "bench");
+  // What cannot be measured is refused before anything is.
+  std::vector<Row> wanted;
+  for (const std::string& name : configs) {
+    RunConfig config;
+    load_without_data(config, name, arguments.settings);
+    const ModelConfig own = config.model;
+    const std::vector<std::string> own_precision = {name_of(config.training.precision)};
+    for (const std::string& family :
+         families.names.empty() ? std::vector{families_text(own.attention)} : families.names) {
+      config.model = families.names.empty() ? own : with_family(own, find_family(family));
+      if (const std::string sentence = refusal_of(config); !sentence.empty()) {
+        families.refuse(family, sentence);
+        continue;
       }
+      for (const std::int64_t batch : batches.empty() ? std::vector{config.training.batch} : batches)
+        for (const std::int64_t length : lengths.empty() ? std::vector{own.length} : lengths)
+          for (const std::string& precision : precisions.empty() ? own_precision : precisions) {
+            Row& row = wanted.emplace_back(Row{name, family, config});
+            row.config.training.batch = batch;
+            set_length(row.config.model, length);
+            row.config.set("training.precision=" + precision);
+            row.config.check_memory(true);
+          }
+    }
+  }
+  const Json rows = arguments.bench.rows([&](Context& context, Json& rows) {
+    for (const Row& row : wanted) {
+      const auto& [name, family, config] = row;
+      print_note(fmt::format("{} {} batch {} length {} {}", name, family, config.training.batch,
+                             config.model.length, name_of(config.training.precision)));
+      rows.push_back(measure(context, config, arguments.bench.seconds));
+      rows.back()["config"] = name;
     }
   });
   if (arguments.bench.json) {
@@ -140,13 +147,17 @@ void add_bench_train(Command& bench) {
       "         linnet bench train --config text --family all");
   command.add_option("--config", arguments->config, "configurations: files, or names of shipped ones")
       .capture_default_str();
-  command.add_option("--family", arguments->family,
-                     "attention families of all layers, or all; default: those of the configuration");
+  command
+      .add_option("--family", arguments->family,
+                  "attention families of all layers, or all; default: those of the configuration")
+      .offers({"all"});
   command.add_option("--batch", arguments->batch, "examples per step; default: that of the configuration");
   command.add_option("--length", arguments->length,
                      "steps per example: a list or a doubling range; default: those of the configuration");
-  command.add_option("--precision", arguments->precision,
-                     "of the dense products, f32 or bf16; default: that of the configuration");
+  command
+      .add_option("--precision", arguments->precision,
+                  "of the dense products, f32 or bf16; default: that of the configuration")
+      .offers(precision_names);
   command.add_option("--set", arguments->settings, "replace a value of the configuration, key=value");
   arguments->bench.seconds = 5;
   arguments->bench.add_to(command);

@@ -45,14 +45,6 @@ double state_bytes(const ModelConfig& config, std::int64_t position) {
   return bytes;
 }
 
-/// The model with another family in every layer.
-ModelConfig with_family(ModelConfig config, Family family) {
-  config.attention.family = family;
-  config.attention.layers.clear();
-  if (family != Family::linear) config.attention.linear.decay = Decay::none;
-  return config;
-}
-
 /// What a generated token costs at several positions: with the model's own attention where it has a recurrent
 /// form, with linear attention and with softmax with a cache.
 Json cost_per_token(const Model& model) {

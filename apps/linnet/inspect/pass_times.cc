@@ -45,7 +45,7 @@ bool can_be_measured(const RunConfig& one_example) {
 double seconds_of(const std::function<void()>& call) {
   const auto start = std::chrono::steady_clock::now();
   call();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return seconds_since(start);
 }
 
 /// Medians, after a pass that warms up.

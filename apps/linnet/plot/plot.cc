@@ -4,14 +4,16 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
 #include <limits>
 #include <set>
+#include <span>
 #include <sstream>
 
 #include "base/fail.h"
 #include "base/names.h"
 #include "io/file.h"
+#include "io/json.h"
+#include "outputs.h"
 #include "plot/axis.h"
 #include "plot/canvas.h"
 #include "report.h"
@@ -121,14 +123,28 @@ std::vector<double> spread(std::vector<double> wanted, double top, double end) {
   return wanted;
 }
 
+/// With U+FFFD for bytes that are not UTF-8, and blanks for control characters: neither pictures nor SVG can
+/// have them.
+std::string drawable(const std::string& text) {
+  std::string result = as_json_text(text);
+  std::ranges::replace_if(
+      result, [](char c) { return (c >= 0 && c < ' ') || c == '\x7f'; }, ' ');
+  return result;
+}
+
 /// Without the points that no axis can show. What remains leaves the sums and quotients of axes finite.
 Chart drawable(Chart chart) {
+  for (std::string* text : {&chart.title, &chart.subtitle, &chart.x_label, &chart.y_label})
+    *text = drawable(*text);
+  for (Chart::Note& note : chart.notes) note.text = drawable(note.text);
   constexpr double least = 1e-100, most = 1e100;
   const auto fits = [](double value) {
     return value == 0 || (std::abs(value) >= least && std::abs(value) <= most);
   };
-  for (Chart::Line& line : chart.lines)
+  for (Chart::Line& line : chart.lines) {
+    line.name = drawable(line.name);
     std::erase_if(line.points, [&](const Point& point) { return !fits(point.first) || !fits(point.second); });
+  }
   return chart;
 }
 
@@ -338,6 +354,31 @@ class Panel {
   Axis across_, up_;
 };
 
+/// Panels beside each other.
+struct Row {
+  std::span<Panel> panels;
+  double width = 0, header = 0;
+
+  double height() const { return header + plot_height + bottom; }
+};
+
+/// Few panels make one row; many make as many rows as panels in a row, since pictures have a largest width.
+std::vector<Row> rows_of(std::span<Panel> panels) {
+  constexpr double few = 8;
+  const auto beside =
+      static_cast<std::size_t>(std::max(few, std::ceil(std::sqrt(static_cast<double>(panels.size())))));
+  std::vector<Row> rows;
+  for (std::size_t first = 0; first < panels.size(); first += beside) {
+    Row row{panels.subspan(first, std::min(beside, panels.size() - first))};
+    for (const Panel& panel : row.panels) {
+      row.width += panel.width();
+      row.header = std::max(row.header, panel.header());
+    }
+    rows.push_back(row);
+  }
+  return rows;
+}
+
 }  // namespace
 
 Chart::Line& Chart::line(const std::string& name) {
@@ -349,7 +390,7 @@ Chart::Line& Chart::line(const std::string& name) {
 }
 
 void require_chart_path(const std::string& path) {
-  const std::string extension = std::filesystem::path(path).extension().string();
+  const std::string extension = extension_of(path);
   if (!extension.empty() && extension != ".svg" && extension != ".png")
     fail<UsageError>("plot", "expected a file that ends in .svg or .png, got {}", path);
   if (extension == ".png" && !can_draw_png())
@@ -362,30 +403,34 @@ void require_chart_path(const std::string& path) {
 void write_chart(const std::filesystem::path& path, const std::vector<Chart>& charts,
                  const std::string& title) {
   std::vector<Chart> drawn;
-  std::ranges::transform(charts, std::back_inserter(drawn), drawable);
+  for (const Chart& chart : charts) drawn.push_back(drawable(chart));
   std::vector<Panel> panels;
   for (const Chart& chart : drawn)
     if (std::ranges::any_of(chart.lines, [](const Chart::Line& line) { return !line.points.empty(); }))
       panels.emplace_back(chart);
   if (panels.empty()) fail("plot", "expected points with numbers from 1e-100 to 1e100 or 0, got none");
-  double header = 0, width = 0;
-  for (const Panel& panel : panels) {
-    header = std::max(header, panel.header());
-    width += panel.width();
+  const std::vector<Row> rows = rows_of(panels);
+  double width = 0, rows_height = 0;
+  for (const Row& row : rows) {
+    width = std::max(width, row.width);
+    rows_height += row.height();
   }
   constexpr double title_size = 17, title_row = 26;
-  const std::vector<std::string> titles = wrapped(title, width - left - gap, title_size);
-  const double top = 6 + title_row * static_cast<double>(titles.size());
-  const double height = top + header + plot_height + bottom;
+  const std::vector<std::string> titles = wrapped(drawable(title), width - left - gap, title_size);
+  double top = 6 + title_row * static_cast<double>(titles.size());
+  const double height = top + rows_height;
   const auto canvas =
-      path.extension() == ".png" ? make_png_canvas(width, height) : make_svg_canvas(width, height);
+      extension_of(path.string()) == ".png" ? make_png_canvas(width, height) : make_svg_canvas(width, height);
   for (std::size_t i = 0; i < titles.size(); ++i)
     canvas->text({left, title_row * static_cast<double>(i + 1)}, titles[i],
                  {.size = title_size, .bold = true});
-  double origin = 0;
-  for (Panel& panel : panels) {
-    panel.draw(*canvas, origin, top, header);
-    origin += panel.width();
+  for (const Row& row : rows) {
+    double origin = 0;
+    for (Panel& panel : row.panels) {
+      panel.draw(*canvas, origin, top, row.header);
+      origin += panel.width();
+    }
+    top += row.height();
   }
   write_file_atomically(path, canvas->bytes());
 }

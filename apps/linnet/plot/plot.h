@@ -40,9 +40,9 @@ struct Chart {
 /// charts show.
 void require_chart_path(const std::string& path);
 
-/// Draws the charts that have points side by side under a title of all of them: as PNG into a file
-/// of that extension, otherwise as SVG. Points whose numbers are above 1e100, or below 1e-100 and not 0, are
-/// left out. Throws Error where no point is left.
+/// Draws the charts that have points side by side, many of them in several rows, under a title of all of
+/// them: as PNG into a file of that extension, otherwise as SVG. Points whose numbers are above 1e100, or
+/// below 1e-100 and not 0, are left out. Throws Error where no point is left.
 void write_chart(const std::filesystem::path& path, const std::vector<Chart>& charts,
                  const std::string& title = "");
 

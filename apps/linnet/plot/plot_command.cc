@@ -147,11 +147,12 @@ void add_plot(Command& program) {
   command.footer("Example: linnet plot runs/linear runs/softmax --out losses.svg");
   command.add_option("runs", arguments->runs, "folders of training runs").required();
   command.add_option("--out", arguments->out, "SVG or PNG file to write").required();
-  command.add_option("--title", arguments->title, "title of the picture");
+  command.add_option("--title", arguments->title, "title of the picture").may_be_empty();
   std::vector<std::string> words;
   for (const Abscissa& x : abscissae) words.emplace_back(x.name);
-  command.add_option("--x", arguments->x, "what the horizontal axis counts (default: updates)")
-      .check(one_of(words));
+  command.add_option("--x", arguments->x, "what the horizontal axis counts")
+      .check(one_of(words))
+      .capture_default_str();
   command.callback([=] { run(*arguments); });
 }
 

@@ -126,17 +126,17 @@ class Tile {
   float* weights = nullptr;                                  ///< [queries][kTile]
 
  private:
-  /// Throws for the first number below 0 or NaN that finite rows gave.
+  /// Throws for the first number below 0 or not finite that finite rows gave.
   void find_refused() const {
     for (std::int64_t i = 0; i < queries; ++i) {
       for (std::int64_t j = 0; j < keys; ++j) {
         const float s = weights[i * kTile + j];
-        if (s >= 0) continue;
+        if (s >= 0 && std::isfinite(s)) continue;
         if (!all_finite(query + i * head_width, head_width) || !all_finite(key + j * head_width, head_width))
           continue;
         fail(kOperation,
-             "expected the similarity {} to be at least 0, got {} of query {} and key {} (batch entry {}, "
-             "head {})",
+             "expected the similarity {} to be at least 0 and finite, got {} of query {} and key {} (batch "
+             "entry {}, head {})",
              similarity_.name(), s, first_query + i, first_key + j, b_, h_);
       }
     }

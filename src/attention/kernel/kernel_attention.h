@@ -16,8 +16,8 @@ namespace linnet {
 /// gradients are summed up in f32 tensors and rounded once. NaN and infinities reach only the queries that
 /// see them, and gradients through these; tiles that hold some and are partly masked go pair by pair.
 ///
-/// There is no recurrent form. Throws Error for a similarity below 0 or NaN of finite rows, naming it and the
-/// pair; out is partly written then.
+/// There is no recurrent form. Throws Error for a similarity of finite rows that is below 0 or not finite,
+/// naming it and the pair; out is partly written then.
 std::unique_ptr<Attention> make_kernel_attention(const AttentionOptions& options);
 
 /// The same in double precision, a row of similarities at a time.

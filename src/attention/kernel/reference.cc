@@ -61,6 +61,7 @@ void kernel_reference_forward(const AttentionOptions& options, View<double> out,
 void kernel_reference_backward(const AttentionOptions& options, const ReferenceGradients& gradients,
                                View<const double> grad_out, const ReferenceInputs& inputs) {
   const AttentionSizes sizes = check_reference(kOperation, grad_out, inputs);
+  check_reference_gradients(kOperation, sizes, gradients, inputs);
   clear(gradients.query);
   clear(gradients.key);
   clear(gradients.value);

@@ -65,12 +65,13 @@ void transpose_tile(float* to, std::int64_t ldt, const float* from, std::int64_t
 bool add_row_sums(double* sums, const float* s, std::int64_t lds, std::int64_t rows, std::int64_t columns) {
   const F32 d;
   const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  auto good = hn::Eq(hn::Zero(d), hn::Zero(d));
+  const Vec32 zero = hn::Zero(d), infinity = hn::Inf(d);
+  auto good = hn::Eq(zero, zero);
   for (std::int64_t i = 0; i < rows; ++i, s += lds) {
     Vec32 sum = hn::Zero(d);
     for (std::int64_t j = 0; j < columns; j += lanes) {
       const Vec32 x = hn::Load(d, s + j);
-      good = hn::And(good, hn::Ge(x, hn::Zero(d)));
+      good = hn::And(good, hn::And(hn::Ge(x, zero), hn::Lt(x, infinity)));
       sum = hn::Add(sum, x);
     }
     sums[i] += static_cast<double>(hn::GetLane(hn::SumOfLanes(d, sum)));
@@ -118,7 +119,9 @@ void polynomial_slope_row(float* w, const float* x, const float* ds, std::int64_
   const Vec32 factor = hn::Set(d, scale * static_cast<float>(power));
   for_row(w, x, ds, count, [&](Vec32 dot, Vec32 grad) HWY_ATTR {
     const Vec32 base = hn::MulAdd(hn::Set(d, scale), dot, hn::Set(d, offset));
-    return hn::Mul(hn::Mul(factor, grad), power_of(base, power - 1));
+    // The power of a hidden pair, whose gradient is 0, may overflow.
+    const Vec32 slope = hn::Mul(hn::Mul(factor, grad), power_of(base, power - 1));
+    return hn::IfThenZeroElse(hn::Eq(grad, hn::Zero(d)), slope);
   });
 }
 

@@ -27,7 +27,8 @@ void multiply_transposed(float* c, std::int64_t ldc, const float* a, std::int64_
 void transpose(float* to, std::int64_t ldt, const float* from, std::int64_t ldf, std::int64_t rows,
                std::int64_t columns);
 
-/// sums[i] += Σ_j s[i][j] over `columns` columns, padded with zeros. False where some s is below 0 or NaN.
+/// sums[i] += Σ_j s[i][j] over `columns` columns, padded with zeros. False where some s is
+/// below 0 or not finite.
 bool add_row_sums(double* sums, const float* s, std::int64_t lds, std::int64_t rows, std::int64_t columns);
 
 // Rows of the built-in similarities: `count` numbers, anywhere in memory.
@@ -35,7 +36,7 @@ bool add_row_sums(double* sums, const float* s, std::int64_t lds, std::int64_t r
 /// s = (scale · x + offset)^power, power even.
 void polynomial_row(float* s, const float* x, std::int64_t count, float scale, float offset, int power);
 
-/// w = ds · d/dx of the same.
+/// w = ds · d/dx of the same, 0 where ds is 0.
 void polynomial_slope_row(float* w, const float* x, const float* ds, std::int64_t count, float scale,
                           float offset, int power);
 

@@ -44,6 +44,10 @@ void add_keys(Settings& settings, AttentionConfig& config) {
                "decay: memory of the last head; those between are spaced geometrically", 1.01, 1e7);
 }
 
+bool has_log_scales(const LinearConfig& linear) {
+  return is_random_feature_map(linear.feature_map) && is_log_scaled(find_random_map(linear.feature_map));
+}
+
 bool uses(const AttentionConfig& config, std::string_view key) {
   const LinearConfig& linear = config.linear;
   const bool random = is_random_feature_map(linear.feature_map);
@@ -53,14 +57,13 @@ bool uses(const AttentionConfig& config, std::string_view key) {
     return random;
   if (key == "attention.shortest_memory" || key == "attention.longest_memory")
     return linear.decay != Decay::none;
-  if (key == "attention.epsilon") return config.normalise == Normalise::sum;
+  if (key == "attention.epsilon") return config.normalise == Normalise::sum && !has_log_scales(linear);
   return key == "attention.feature_map" || key == "attention.decay" || key == "attention.normalise";
 }
 
 void check_config(const AttentionConfig& config, const SequenceConfig&) {
   const LinearConfig& linear = config.linear;
-  if (linear.decay != Decay::none && is_random_feature_map(linear.feature_map) &&
-      is_log_scaled(find_random_map(linear.feature_map)))
+  if (linear.decay != Decay::none && has_log_scales(linear))
     fail<UsageError>(
         "model",
         "expected attention.decay = \"none\" with the feature map {}, whose sums are rescaled by "

@@ -11,6 +11,8 @@
 namespace linnet {
 namespace {
 
+constexpr const char* kOperation = "linear attention reference";
+
 /// One head in dense double precision, with its features and the weights γ^(i−j) φ(q_i)·φ(k_j) of the keys
 /// that i sees, 0 for the others. Log-scaled maps have their scales, those of the keys less the largest that
 /// i sees, in the factor of γ; the queries' own ones cancel where the sum is divided.
@@ -132,13 +134,18 @@ struct ReferenceHead {
   double final_scale = -std::numeric_limits<double>::infinity();
 };
 
+AttentionSizes check(View<const double> out, const ReferenceInputs& inputs) {
+  const AttentionSizes sizes = check_reference(kOperation, out, inputs);
+  check_decay(kOperation, inputs.decay, inputs.mask, sizes.heads);
+  return sizes;
+}
+
 }  // namespace
 
 void linear_reference_forward(const AttentionOptions& options, View<double> out,
                               const ReferenceInputs& inputs, const LinearReferenceStates& states,
                               View<double> final, View<double> final_scale) {
-  const AttentionSizes sizes = check_reference("linear attention", out, inputs);
-  check_decay("linear attention", inputs.decay, inputs.mask, sizes.heads);
+  const AttentionSizes sizes = check(out, inputs);
   const std::int64_t width = sizes.value_dim;
   for (std::int64_t b = 0; b < sizes.batch; ++b) {
     for (std::int64_t h = 0; h < sizes.heads; ++h) {
@@ -172,7 +179,8 @@ void linear_reference_backward(const AttentionOptions& options, const ReferenceG
                                View<const double> grad_out, const ReferenceInputs& inputs,
                                const LinearReferenceStates& states, View<double> grad_initial,
                                View<const double> grad_final) {
-  const AttentionSizes sizes = check_reference("linear attention", grad_out, inputs);
+  const AttentionSizes sizes = check(grad_out, inputs);
+  check_reference_gradients(kOperation, sizes, gradients, inputs);
   if (gradients.decay.rank() != 0) std::fill_n(gradients.decay.data(), sizes.heads, 0.0);
   const std::int64_t width = sizes.value_dim;
   for (std::int64_t b = 0; b < sizes.batch; ++b) {

@@ -194,13 +194,7 @@ class LinformerAttention final : public Attention {
   }
 
   static void check_gradients(const AttentionGradients& gradients, const AttentionInputs& inputs) {
-    const auto check = [](const char* name, View<float> gradient, View<const float> projection) {
-      if (gradient.rank() != 0 && !std::ranges::equal(gradient.shape(), projection.shape()))
-        fail(kOperation, "expected the gradient of {} {}, got {}", name, to_string(projection.shape()),
-             to_string(gradient.shape()));
-    };
-    check("key_projection", gradients.key_projection, inputs.key_projection);
-    check("value_projection", gradients.value_projection, inputs.value_projection);
+    check_projection_gradients(kOperation, gradients, inputs);
     if (gradients.key_projection.rank() != 0 &&
         gradients.key_projection.data() == gradients.value_projection.data())
       fail(kOperation, "expected memory of its own for the gradient of each projection, got the same twice");
@@ -212,6 +206,7 @@ class LinformerAttention final : public Attention {
 }  // namespace
 
 std::unique_ptr<Attention> make_linformer_attention(const AttentionOptions& options) {
+  check_scale(kOperation, options.scale);
   return std::make_unique<LinformerAttention>(options);
 }
 

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <algorithm>
+
+#include "base/fail.h"
 #include "linnet/attention.h"
 #include "linnet/reference.h"
 
@@ -27,5 +30,18 @@ void linformer_reference_backward(const AttentionOptions& options, const Referen
 template <class T>
 void check_linformer(const char* operation, const Mask& mask, View<const T> key_projection,
                      View<const T> value_projection, std::int64_t heads, std::int64_t keys);
+
+/// Throws Error unless the gradients of the projections, where they are wanted, have the projections' shapes.
+/// For AttentionGradients and ReferenceGradients.
+template <class Gradients, class Inputs>
+void check_projection_gradients(const char* operation, const Gradients& gradients, const Inputs& inputs) {
+  const auto check = [&](const char* name, const auto& gradient, const auto& projection) {
+    if (gradient.rank() != 0 && !std::ranges::equal(gradient.shape(), projection.shape()))
+      fail(operation, "expected the gradient of {} {}, got {}", name, to_string(projection.shape()),
+           to_string(gradient.shape()));
+  };
+  check("key_projection", gradients.key_projection, inputs.key_projection);
+  check("value_projection", gradients.value_projection, inputs.value_projection);
+}
 
 }  // namespace linnet

@@ -34,9 +34,11 @@ Tensor compressed(View<const double> x, View<const double> projection, const Mas
   return result;
 }
 
-void check(const ReferenceInputs& inputs, const AttentionSizes& sizes) {
+AttentionSizes check(View<const double> out, const ReferenceInputs& inputs) {
+  const AttentionSizes sizes = check_reference(kOperation, out, inputs);
   check_linformer(kOperation, inputs.mask, inputs.key_projection, inputs.value_projection, sizes.heads,
                   sizes.keys);
+  return sizes;
 }
 
 /// The gradients of x and of P from that of P x.
@@ -65,7 +67,7 @@ void spread(View<double> grad_x, View<double> grad_projection, View<const double
 
 void linformer_reference_forward(const AttentionOptions& options, View<double> out,
                                  const ReferenceInputs& inputs) {
-  check(inputs, check_reference(kOperation, out, inputs));
+  check(out, inputs);
   const Tensor keys = compressed(inputs.key, inputs.key_projection, inputs.mask);
   const Tensor values = compressed(inputs.value, inputs.value_projection, inputs.mask);
   softmax_reference_forward(options, out, {inputs.query, keys.view<double>(), values.view<double>()});
@@ -73,7 +75,9 @@ void linformer_reference_forward(const AttentionOptions& options, View<double> o
 
 void linformer_reference_backward(const AttentionOptions& options, const ReferenceGradients& gradients,
                                   View<const double> grad_out, const ReferenceInputs& inputs) {
-  check(inputs, check_reference(kOperation, grad_out, inputs));
+  const AttentionSizes sizes = check(grad_out, inputs);
+  check_reference_gradients(kOperation, sizes, gradients, inputs);
+  check_projection_gradients(kOperation, gradients, inputs);
   const Tensor keys = compressed(inputs.key, inputs.key_projection, inputs.mask);
   const Tensor values = compressed(inputs.value, inputs.value_projection, inputs.mask);
   Tensor grad_keys = keys.clone(), grad_values = values.clone();

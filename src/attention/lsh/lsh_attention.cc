@@ -89,10 +89,11 @@ softmax::RowsToCome rows_to_come(const Call& call, const ConstFloatView& x, cons
           call.plan.order(id.round, id.b, id.h) + sorted.begin};
 }
 
-/// One block's queries in one round, of which the first one writes and the others merge. The thread goes on
-/// with the block `next`, unless that is null.
-void attend(Context& own, const Call& call, View<float> out, View<float> log, const BlockId& id,
-            const BlockId* next) {
+/// One block's queries in one round, of which the first one writes and the others merge: out with the maxima
+/// in `log` and `sum` [B, N, H]. A single round leaves the log-sum-exps in `log`. The thread goes on with the
+/// block `next`, unless that is null.
+void attend(Context& own, const Call& call, View<float> out, View<float> log, View<float> sum,
+            const BlockId& id, const BlockId* next) {
   const auto& [batch, queries, keys, heads, head_dim, value_dim] = call.sizes;
   const auto& [round, b, h, index] = id;
   const Plan::Block block = call.plan.look(round, b, h, index);
@@ -111,6 +112,7 @@ void attend(Context& own, const Call& call, View<float> out, View<float> log, co
   const OutputRows tokens = rows_of(FloatView(out), b, h);
   float* rows = only ? nullptr : workspace.take(static_cast<std::size_t>(count * value_dim));
   float* logs = workspace.take(static_cast<std::size_t>(count));
+  float* sums = only ? nullptr : workspace.take(static_cast<std::size_t>(count));
   const KeyRange range = {dense_rows(k, head_dim), dense_rows(v, value_dim), 0, key_count};
   const FirstMeetings meetings(call.plan, round, b, h, block);
   const Mask before = meetings.within(block.before), behind = meetings.within(block.behind);
@@ -132,7 +134,8 @@ void attend(Context& own, const Call& call, View<float> out, View<float> log, co
     part.places = only ? order + block.first + i : nullptr;
     part.stream = only && out.size() >= kBeyondCaches;
     part.normaliser = logs + i;
-    part.normaliser_stride = 1;
+    part.sum = only ? nullptr : sums + i;
+    part.normaliser_stride = part.sum_stride = 1;
     if (next != nullptr && i + size >= count) {
       // The first keys of a head's next block are the last ones here.
       const Mask::Interval to_come = call.plan.queries(next->b, next->index);
@@ -142,18 +145,19 @@ void attend(Context& own, const Call& call, View<float> out, View<float> log, co
     softmax::forward_block(own, part);
   }
   for (std::int64_t i = 0; i < count; ++i) {
-    float& log_sum = log(b, query(i), h);
+    float& maximum = log(b, query(i), h);
     if (only) {
-      log_sum = logs[i];
+      maximum = logs[i];
       continue;
     }
     fetch_ahead(i, count, query, out, b, h);
     float* to = out.at(b, query(i), h);
     if (round > 0) {
-      merge(to, log_sum, rows + i * value_dim, logs[i], value_dim);
+      merge(to, maximum, sum(b, query(i), h), rows + i * value_dim, logs[i], sums[i], value_dim);
     } else {
       std::copy_n(rows + i * value_dim, value_dim, to);
-      log_sum = logs[i];
+      maximum = logs[i];
+      sum(b, query(i), h) = sums[i];
     }
   }
 }
@@ -356,19 +360,26 @@ void LshAttention::forward(Context& context, const AttentionOutputs& outputs,
     own_log = Tensor::of<float>({sizes.batch, sizes.queries, sizes.heads});
     log = own_log.view<float>();
   }
+  Workspace workspace(context);
+  View<float> sum;
+  if (options_.lsh.rounds > 1)
+    sum = {workspace.array<float>(sizes.batch * sizes.queries * sizes.heads).data(),
+           {sizes.batch, sizes.queries, sizes.heads}};
   const Plan plan(context, options_, query.view(), inputs.mask);
   const Call call = {sizes, plan, options_.lsh.rounds, scale_of(sizes.head_dim), query.view(), value.view()};
   for (std::int64_t round = 0; round < options_.lsh.rounds; ++round) {
     for_blocks(context, call, round, 0, 1, [&](Context& own, const BlockId& id, const BlockId* next) {
-      attend(own, call, out.view(), log, id, next);
+      attend(own, call, out.view(), log, sum, id, next);
     });
   }
   for_each_row(context, out.view().shape(), [&](std::int64_t b, std::int64_t i, std::int64_t h) {
     if (i >= plan.tokens(b)) {
       std::fill_n(out.view().at(b, i, h), sizes.value_dim, 0.0f);
       log(b, i, h) = -std::numeric_limits<float>::infinity();
+      return;
     }
-    if (i >= plan.tokens(b) || !plan.alone(b, i, h)) return;
+    if (call.rounds > 1) log(b, i, h) += std::log(sum(b, i, h));
+    if (!plan.alone(b, i, h)) return;
     std::copy_n(call.value.at(b, i, h), sizes.value_dim, out.view().at(b, i, h));
     const float inverse = plan.inverse_norm(b, i, h);
     log(b, i, h) = inverse == 0 ? 0 : call.scale / inverse;
@@ -425,8 +436,7 @@ std::unique_ptr<Attention> make_lsh_attention(const AttentionOptions& options) {
   if (lsh.chunk < 1) fail<UsageError>(kOperation, "expected chunks of at least 1 token, got {}", lsh.chunk);
   if (lsh.rounds < 1 || lsh.rounds > kMostRounds)
     fail<UsageError>(kOperation, "expected 1 to {} rounds, got {}", kMostRounds, lsh.rounds);
-  if (!std::isfinite(options.scale) || options.scale < 0)
-    fail<UsageError>(kOperation, "expected a scale of at least 0, got {}", options.scale);
+  check_scale(kOperation, options.scale);
   return std::make_unique<LshAttention>(options);
 }
 

@@ -16,8 +16,8 @@ namespace linnet {
 ///
 /// A key counts once, in the first round in which the token sees it: Kitaev et al. subtract log N_ij from the
 /// score of a key that is seen in N_ij rounds, which gives the same sums. The rounds' softmaxes are combined
-/// by their log-sum-exp: V'_i = Σ_r exp(z_ir − z_i) V'_ir with z_i = log Σ_r exp(z_ir). A token that sees
-/// nothing in any round attends to itself. `normaliser` receives z_i.
+/// as their log-sum-exps say: V'_i = Σ_r exp(z_ir − z_i) V'_ir with z_i = log Σ_r exp(z_ir). A token that
+/// sees nothing in any round attends to itself. `normaliser` receives z_i.
 ///
 /// Masks: full and causal, with key lengths. Padding is left out as query too: it gives zeros, has zero
 /// gradients, and may hold anything. There is no recurrent form: a token's chunk depends on all tokens.

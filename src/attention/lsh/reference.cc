@@ -60,11 +60,19 @@ class Meetings {
   std::vector<std::uint32_t> buckets_;
 };
 
+AttentionSizes check(View<const double> out, const ReferenceInputs& inputs) {
+  const AttentionSizes sizes = check_reference(kOperation, out, inputs);
+  check_lsh_mask(kOperation, inputs.mask);
+  if (sizes.queries != sizes.keys)
+    fail(kOperation, "expected as many keys as queries, which are the same vectors, got {} and {}",
+         sizes.keys, sizes.queries);
+  return sizes;
+}
+
 /// The attention of one query: calls body(keys, weights, unit keys).
 template <class Body>
 void for_each_query(const AttentionOptions& options, const ReferenceInputs& inputs,
                     const AttentionSizes& sizes, const Body& body) {
-  check_lsh_mask(kOperation, inputs.mask);
   const double scale = score_scale(options.scale, sizes.head_dim);
   const Meetings meetings(options, inputs, sizes);
   for (std::int64_t b = 0; b < sizes.batch; ++b) {
@@ -90,7 +98,7 @@ void for_each_query(const AttentionOptions& options, const ReferenceInputs& inpu
 }  // namespace
 
 void lsh_reference_forward(const AttentionOptions& options, View<double> out, const ReferenceInputs& inputs) {
-  const AttentionSizes sizes = check_reference(kOperation, out, inputs);
+  const AttentionSizes sizes = check(out, inputs);
   clear(out);
   for_each_query(
       options, inputs, sizes,
@@ -103,7 +111,8 @@ void lsh_reference_forward(const AttentionOptions& options, View<double> out, co
 
 void lsh_reference_backward(const AttentionOptions& options, const ReferenceGradients& gradients,
                             View<const double> grad_out, const ReferenceInputs& inputs) {
-  const AttentionSizes sizes = check_reference(kOperation, grad_out, inputs);
+  const AttentionSizes sizes = check(grad_out, inputs);
+  check_reference_gradients(kOperation, sizes, gradients, inputs);
   clear(gradients.query);
   clear(gradients.key);
   clear(gradients.value);

@@ -7,8 +7,19 @@
 
 namespace linnet::softmax {
 
-/// Hands a state's slot what a token behind those of batch entry b may see of them: its segment. It continues
-/// `initial`, where there is one and the segment is the first; both have `reset`, `copy` and `append`.
+/// The tokens that a token behind batch entry b may see: its last segment's, behind those that the initial
+/// state holds, `held` of them, where that segment is the first.
+struct LastTokens {
+  LastTokens(const AttentionInputs& inputs, std::int64_t b, std::int64_t held)
+      : keys(kept_keys(inputs.mask, b, inputs.key.extent(1))), carried(keys.begin == 0 ? held : 0) {}
+
+  std::int64_t count() const { return carried + keys.end - keys.begin; }
+
+  Mask::Interval keys;   ///< of the call
+  std::int64_t carried;  ///< of the initial state, before them
+};
+
+/// Hands them to the final state's slot. Both states have `reset`, `copy` and `append`.
 template <class S>
 void leave_state(S& final, const S* initial, const AttentionInputs& inputs, std::int64_t b) {
   const Mask::Interval kept = kept_keys(inputs.mask, b, inputs.key.extent(1));

@@ -329,12 +329,15 @@ void forward_block_of(Context& own, const ForwardBlock& block) {
       // A query that saw no key has the sum 0 and gives zeros.
       const V inverse = hn::IfThenZeroElse(hn::Eq(total, hn::Zero(d)), hn::Div(hn::Set(d, 1.0f), total));
       hn::Store(inverse, d, walk.decay + i);
-      hn::Store(hn::Add(hn::Load(d, maximum), kernels::HWY_NAMESPACE::fast_log(d, total)), d, maximum);
+      if (block.sum == nullptr)
+        hn::Store(hn::Add(hn::Load(d, maximum), kernels::HWY_NAMESPACE::fast_log(d, total)), d, maximum);
     }
     const bool anywhere = block.places != nullptr;
     write_panel(queries_of(p), walk.value_dim, out, walk.decay,
                 anywhere ? block.out : block.out.from(p * kPanel),
                 anywhere ? block.places + p * kPanel : nullptr, block.stream, walk.values);
+    for (std::int64_t i = 0; block.sum != nullptr && i < queries_of(p); ++i)
+      block.sum[(p * kPanel + i) * block.sum_stride] = (grouped ? groups.sum : walk.sum)[p * kPanel + i];
   }
   if (block.normaliser == nullptr) return;
   for (std::int64_t i = 0; i < block.count; ++i)

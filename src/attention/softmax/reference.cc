@@ -45,6 +45,7 @@ void softmax_reference_forward(const AttentionOptions& options, View<double> out
 void softmax_reference_backward(const AttentionOptions& options, const ReferenceGradients& gradients,
                                 View<const double> grad_out, const ReferenceInputs& inputs) {
   const AttentionSizes sizes = check_reference(kOperation, grad_out, inputs);
+  check_reference_gradients(kOperation, sizes, gradients, inputs);
   const double scale = score_scale(options.scale, sizes.head_dim);
   clear(gradients.query);
   clear(gradients.key);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 
 #include "attention/arguments.h"
 #include "attention/rounds.h"
@@ -23,6 +22,7 @@ using softmax::Cache;
 using softmax::held_gradient;
 using softmax::HeldGradient;
 using softmax::KeyRange;
+using softmax::LastTokens;
 
 constexpr const char* kOperation = "softmax attention";
 
@@ -84,16 +84,9 @@ KeyRange keys_of(const AttentionInputs& inputs, std::int64_t b, std::int64_t h, 
   return {rows_of(inputs.key, b, h).from(first), rows_of(inputs.value, b, h).from(first), first, count};
 }
 
-/// Tokens of the initial state that the final one of batch entry b holds, before those of the call.
-std::int64_t carried(const Cache* initial, const AttentionInputs& inputs, std::int64_t b) {
-  const bool continues = kept_keys(inputs.mask, b, inputs.key.extent(1)).begin == 0;
-  return initial != nullptr && continues ? initial->position(b) : 0;
-}
-
-/// Tokens that the final state of batch entry b holds.
-std::int64_t held_at_last(const Cache* initial, const AttentionInputs& inputs, std::int64_t b) {
-  const Mask::Interval kept = kept_keys(inputs.mask, b, inputs.key.extent(1));
-  return carried(initial, inputs, b) + kept.end - kept.begin;
+/// The tokens that the final state of batch entry b holds.
+LastTokens last_tokens(const Cache* initial, const AttentionInputs& inputs, std::int64_t b) {
+  return {inputs, b, initial != nullptr ? initial->position(b) : 0};
 }
 
 void SoftmaxAttention::forward(Context& context, const AttentionOutputs& outputs,
@@ -103,7 +96,7 @@ void SoftmaxAttention::forward(Context& context, const AttentionOutputs& outputs
   const Cache* initial = cache_of<const Cache>("the initial state", inputs.initial, sizes.shape());
   Cache* final = cache_of<Cache>("the final state", outputs.final, sizes.shape());
   for (std::int64_t b = 0; final != nullptr && b < sizes.batch; ++b)
-    final->reserve(b, held_at_last(initial, inputs, b));
+    final->reserve(b, last_tokens(initial, inputs, b).count());
 
   const std::int64_t size =
       softmax::queries_in_task(sizes.head_dim, sizes.value_dim, sizes.batch * sizes.heads, sizes.queries);
@@ -157,12 +150,12 @@ void hand_back(Context& context, const WideOutput& grad_key, const WideOutput& g
   const HeadShape shape = sizes.shape();
   parallel_for(context, sizes.batch * sizes.heads, [&](Context&, std::int64_t item) {
     const std::int64_t b = item / sizes.heads, h = item % sizes.heads;
-    const std::int64_t before = carried(initial, inputs, b), behind = held_at_last(initial, inputs, b);
+    const LastTokens last = last_tokens(initial, inputs, b);
     const std::int64_t held = initial != nullptr ? initial->position(b) : 0;
-    const HeldGradient<const float> from = held_gradient(gradients.final, b, shape, behind);
+    const HeldGradient<const float> from = held_gradient(gradients.final, b, shape, last.count());
     const HeldGradient<float> to = held_gradient(gradients.initial, b, shape, held);
     for (std::int64_t t = 0; to.data != nullptr && t < held; ++t) {
-      if (t < before && from.data != nullptr) {
+      if (t < last.carried && from.data != nullptr) {
         std::copy_n(from.key(t, h), shape.head_dim, to.key(t, h));
         std::copy_n(from.value(t, h), shape.value_dim, to.value(t, h));
       } else {
@@ -170,12 +163,10 @@ void hand_back(Context& context, const WideOutput& grad_key, const WideOutput& g
         std::fill_n(to.value(t, h), shape.value_dim, 0.0f);
       }
     }
-    const std::int64_t begin = kept_keys(inputs.mask, b, sizes.keys).begin;
-    for (std::int64_t t = before; from.data != nullptr && t < behind; ++t) {
-      float* key = grad_key.view().at(b, begin + t - before, h);
-      float* value = grad_value.view().at(b, begin + t - before, h);
-      for (std::int64_t e = 0; e < shape.head_dim; ++e) key[e] += from.key(t, h)[e];
-      for (std::int64_t m = 0; m < shape.value_dim; ++m) value[m] += from.value(t, h)[m];
+    for (std::int64_t t = last.carried; from.data != nullptr && t < last.count(); ++t) {
+      const std::int64_t key = last.keys.begin + t - last.carried;
+      add_row(grad_key.view().at(b, key, h), from.key(t, h), shape.head_dim);
+      add_row(grad_value.view().at(b, key, h), from.value(t, h), shape.value_dim);
     }
   });
 }
@@ -188,10 +179,10 @@ void SoftmaxAttention::backward(Context& context, const AttentionGradients& grad
   const AttentionSizes sizes = check_backward(kOperation, gradients, grad_out, inputs, out, normaliser);
   refuse_decay(inputs.decay);
   const Cache* initial = cache_of<const Cache>("the initial state", inputs.initial, sizes.shape());
-  check_state_gradient(kOperation, "the gradient of the final state", gradients.final, sizes.batch,
-                       [&](std::int64_t b) {
-                         return HeldGradient<float>::floats(sizes.shape(), held_at_last(initial, inputs, b));
-                       });
+  check_state_gradient(
+      kOperation, "the gradient of the final state", gradients.final, sizes.batch, [&](std::int64_t b) {
+        return HeldGradient<float>::floats(sizes.shape(), last_tokens(initial, inputs, b).count());
+      });
   const WideOutput grad_query = WideOutput::zeros(context, gradients.query),
                    grad_key = WideOutput::zeros(context, gradients.key),
                    grad_value = WideOutput::zeros(context, gradients.value);
@@ -363,8 +354,7 @@ void SoftmaxAttention::read(Context& context, View<float> out, View<const float>
 }  // namespace
 
 std::unique_ptr<Attention> make_softmax_attention(const AttentionOptions& options) {
-  if (!std::isfinite(options.scale) || options.scale < 0)
-    fail(kOperation, "expected a scale of at least 0, got {}", options.scale);
+  check_scale(kOperation, options.scale);
   if (options.softmax.cache != DType::f32 && options.softmax.cache != DType::bf16)
     fail(kOperation, "expected a cache of f32 or bf16, got one of {}", name_of(options.softmax.cache));
   return std::make_unique<SoftmaxAttention>(options);

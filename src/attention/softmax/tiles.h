@@ -54,15 +54,17 @@ struct RowsToCome {
 struct ForwardBlock {
   std::int64_t head_dim = 0, value_dim = 0;
   float scale = 1;
-  InputRows query;  ///< of the block's first query, as are out and normaliser
+  InputRows query;  ///< of the block's first query, as are out, normaliser and sum
   std::int64_t count = 0;
   KeyRange cached, fresh;  ///< what a state holds and the call's own keys
   Visible sees_cached, sees_fresh;
   OutputRows out;
   const std::int64_t* places = nullptr;  ///< the row of `out` of each query; null: one after the other
   bool stream = false;                   ///< whether `out` is written past the caches
-  float* normaliser = nullptr;           ///< may be null
-  std::int64_t normaliser_stride = 0;
+  float* normaliser = nullptr;           ///< of each query the log-sum-exp; may be null
+  /// Σ exp(score − maximum), 0 without a key, where that is wanted: `normaliser` is the maximum then.
+  float* sum = nullptr;
+  std::int64_t normaliser_stride = 0, sum_stride = 0;
   std::array<RowsToCome, 3> to_come;
 };
 

@@ -35,10 +35,6 @@ void assign(Context& context, FloatView to, std::int64_t b, View<const float> fr
   });
 }
 
-void add_row(float* to, const float* from, std::int64_t count) {
-  for (std::int64_t i = 0; i < count; ++i) to[i] += from[i];
-}
-
 void add_token(View<float> grad_key, View<float> grad_value, std::int64_t row,
                const softmax::HeldGradient<const float>& from, std::int64_t t) {
   for (std::int64_t h = 0; h < from.shape.heads; ++h) {

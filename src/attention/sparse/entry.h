@@ -28,9 +28,6 @@ View<T> entry_of(View<T> x, std::int64_t b) {
   return x.rank() == 0 ? x : x.slice(0, b, b + 1);
 }
 
-/// to [count] += from [count].
-void add_row(float* to, const float* from, std::int64_t count);
-
 /// Adds token `t` of a state's gradient to row `row` of the gradients of joined keys and values.
 void add_token(View<float> grad_key, View<float> grad_value, std::int64_t row,
                const softmax::HeldGradient<const float>& from, std::int64_t t);

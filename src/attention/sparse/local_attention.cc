@@ -15,6 +15,7 @@ namespace {
 
 using softmax::held_gradient;
 using softmax::HeldGradient;
+using softmax::LastTokens;
 using sparse::add_token;
 using sparse::assign;
 using sparse::copy_token;
@@ -142,21 +143,6 @@ void LocalAttention::forward(Context& context, const AttentionOutputs& outputs,
     softmax::leave_state(*final, initial, inputs, b);
 }
 
-/// What the final state of a batch entry holds: the last `held` tokens of `carried` that the initial one
-/// held and those of the call that follow them, from key `first` on.
-struct LastTokens {
-  LastTokens(const Ring* initial, const AttentionInputs& inputs, std::int64_t capacity, std::int64_t b) {
-    const Mask::Interval kept = kept_keys(inputs.mask, b, inputs.key.extent(1));
-    const bool continues = initial != nullptr && kept.begin == 0;
-    carried = continues ? initial->held(b) : 0;
-    first = kept.begin;
-    tokens = carried + kept.end - kept.begin;
-    held = std::min(tokens, capacity);
-  }
-
-  std::int64_t carried, first, tokens, held;
-};
-
 void LocalAttention::backward(Context& context, const AttentionGradients& gradients, ConstFloatView grad_out,
                               const AttentionInputs& inputs, ConstFloatView out,
                               View<const float> normaliser) const {
@@ -164,10 +150,13 @@ void LocalAttention::backward(Context& context, const AttentionGradients& gradie
   check_mask(inputs, sizes);
   const Ring* initial = ring_of<const Ring>("the initial state", inputs.initial, sizes);
   if (gradients.final.rank() != 0) check_recurrent();
+  const auto held_by = [](const Ring* ring, std::int64_t b) { return ring != nullptr ? ring->held(b) : 0; };
+  // Of the last tokens the final state holds the last ones.
+  const auto last_tokens = [&](std::int64_t b) { return LastTokens(inputs, b, held_by(initial, b)); };
+  const auto kept_of = [&](const LastTokens& last) { return std::min(last.count(), left_ + 1); };
   check_state_gradient(
-      kOperation, "the gradient of the final state", gradients.final, sizes.batch, [&](std::int64_t b) {
-        return HeldGradient<float>::floats(sizes.shape(), LastTokens(initial, inputs, left_ + 1, b).held);
-      });
+      kOperation, "the gradient of the final state", gradients.final, sizes.batch,
+      [&](std::int64_t b) { return HeldGradient<float>::floats(sizes.shape(), kept_of(last_tokens(b))); });
   if (at_once(inputs) && gradients.final.rank() == 0) {
     AttentionInputs in = inputs;
     in.mask = inputs.mask.within(left_, right_);
@@ -182,24 +171,24 @@ void LocalAttention::backward(Context& context, const AttentionGradients& gradie
     softmax_->backward(context, {dq.view<float>(), dk.view<float>(), dv.view<float>()},
                        wide_grad.view<float>(), one.inputs(), wide_out.view<float>(),
                        entry_of(normaliser, b));
-    const LastTokens last(initial, inputs, left_ + 1, b);
-    const std::int64_t held = initial != nullptr ? initial->held(b) : 0;
-    const HeldGradient<const float> from = held_gradient(gradients.final, b, sizes.shape(), last.held);
+    const LastTokens last = last_tokens(b);
+    const std::int64_t held = held_by(initial, b), kept = kept_of(last);
+    const HeldGradient<const float> from = held_gradient(gradients.final, b, sizes.shape(), kept);
     const HeldGradient<float> to = held_gradient(gradients.initial, b, sizes.shape(), held);
     // Row r of the joined tokens is token r + unseen of the initial state, of which no query sees the first
     // ones, or a key of the call.
     const std::int64_t unseen = held - one.held;
     const auto row_of = [&](std::int64_t t) {
-      const std::int64_t token = last.tokens - last.held + t;
-      return token < last.carried ? token - unseen : one.held + last.first + token - last.carried;
+      const std::int64_t token = last.count() - kept + t;
+      return token < last.carried ? token - unseen : one.held + last.keys.begin + token - last.carried;
     };
-    for (std::int64_t t = 0; from.data != nullptr && t < last.held; ++t)
+    for (std::int64_t t = 0; from.data != nullptr && t < kept; ++t)
       if (row_of(t) >= 0) add_token(dk.view<float>(), dv.view<float>(), row_of(t), from, t);
     if (to.data != nullptr) {
       std::fill_n(to.data, HeldGradient<float>::floats(sizes.shape(), held), 0.0f);
       for (std::int64_t r = 0; r < one.held; ++r)
         copy_token(to, r + unseen, dk.view<float>(), dv.view<float>(), r);
-      for (std::int64_t t = 0; from.data != nullptr && t < last.held; ++t)
+      for (std::int64_t t = 0; from.data != nullptr && t < kept; ++t)
         if (row_of(t) < 0) add_token(to, row_of(t) + unseen, from, t);
     }
     assign(context, gradients.query, b, dq.view<float>());
@@ -250,7 +239,11 @@ void LocalAttention::step(Context&, View<float> out, View<const float> query, Vi
   }
 }
 
-ReferenceInputs windowed(const AttentionOptions& options, const ReferenceInputs& inputs) {
+/// The inputs under the mask of the window, once they fit: softmax's reference sees no other mask. `out` is
+/// what has the shape of the output.
+ReferenceInputs windowed(const AttentionOptions& options, View<const double> out,
+                         const ReferenceInputs& inputs) {
+  check_reference("local attention reference", out, inputs);
   ReferenceInputs result = inputs;
   result.mask =
       sparse::masked_pattern(inputs.mask, inputs.key.extent(1),
@@ -267,17 +260,18 @@ std::unique_ptr<Attention> make_local_attention(const AttentionOptions& options)
     if (width < 0 || width > most)
       fail<UsageError>(kOperation, "expected a window of 0 to 2^40 keys to either side, got {}", width);
   }
+  check_scale(kOperation, options.scale);
   return std::make_unique<LocalAttention>(options);
 }
 
 void local_reference_forward(const AttentionOptions& options, View<double> out,
                              const ReferenceInputs& inputs) {
-  softmax_reference_forward(options, out, windowed(options, inputs));
+  softmax_reference_forward(options, out, windowed(options, out, inputs));
 }
 
 void local_reference_backward(const AttentionOptions& options, const ReferenceGradients& gradients,
                               View<const double> grad_out, const ReferenceInputs& inputs) {
-  softmax_reference_backward(options, gradients, grad_out, windowed(options, inputs));
+  softmax_reference_backward(options, gradients, grad_out, windowed(options, grad_out, inputs));
 }
 
 }  // namespace linnet

@@ -25,7 +25,9 @@ class Ring final : public State {
   std::int64_t slots() const override { return static_cast<std::int64_t>(slots_.size()); }
   std::int64_t position(std::int64_t slot) const override { return at(slot).position; }
   std::int64_t saved_floats(std::int64_t position) const override {
-    return std::min(position, capacity_) * shape_.heads * (shape_.head_dim + shape_.value_dim);
+    return checked_size(
+        Shape{std::min(position, capacity_), shape_.heads, shape_.head_dim + shape_.value_dim},
+        sizeof(float));
   }
   std::size_t bytes(std::int64_t slot) const override;
   std::int64_t gradient_floats(std::int64_t slot) const override {

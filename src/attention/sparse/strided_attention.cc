@@ -19,7 +19,6 @@ namespace {
 
 using softmax::held_gradient;
 using softmax::HeldGradient;
-using sparse::add_row;
 using sparse::add_token;
 using sparse::assign;
 using sparse::copy_token;
@@ -286,7 +285,11 @@ void StridedAttention::step(Context& context, View<float> out, View<const float>
   }
 }
 
-ReferenceInputs patterned(const AttentionOptions& options, const ReferenceInputs& inputs) {
+/// The inputs under the mask of the pattern, once they fit: softmax's reference sees no other mask. `out` is
+/// what has the shape of the output.
+ReferenceInputs patterned(const AttentionOptions& options, View<const double> out,
+                          const ReferenceInputs& inputs) {
+  check_reference("strided attention reference", out, inputs);
   ReferenceInputs result = inputs;
   const std::int64_t s = with_stride({options.strided.stride}, inputs.key.extent(1)).stride;
   result.mask = sparse::masked_pattern(inputs.mask, inputs.key.extent(1),
@@ -316,17 +319,18 @@ std::unique_ptr<Attention> make_strided_attention(const AttentionOptions& option
        (options.strided.stride != 0 && options.strided.summary > options.strided.stride)))
     fail<UsageError>(kOperation, "expected a summary of 1 key to the stride {}, got {}",
                      options.strided.stride, options.strided.summary);
+  check_scale(kOperation, options.scale);
   return std::make_unique<StridedAttention>(options);
 }
 
 void strided_reference_forward(const AttentionOptions& options, View<double> out,
                                const ReferenceInputs& inputs) {
-  softmax_reference_forward(options, out, patterned(options, inputs));
+  softmax_reference_forward(options, out, patterned(options, out, inputs));
 }
 
 void strided_reference_backward(const AttentionOptions& options, const ReferenceGradients& gradients,
                                 View<const double> grad_out, const ReferenceInputs& inputs) {
-  softmax_reference_backward(options, gradients, grad_out, patterned(options, inputs));
+  softmax_reference_backward(options, gradients, grad_out, patterned(options, grad_out, inputs));
 }
 
 }  // namespace linnet

@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "attention/rounds.h"
 #include "attention/softmax/tiles.h"
 #include "attention/softmax/weights.h"
 #include "attention/tiles/merge.h"
 #include "attention/tiles/scattered.h"
+#include "attention/tiles/wide.h"
 #include "base/workspace.h"
 
 namespace linnet::sparse {
@@ -73,8 +75,10 @@ ForwardBlock forward_of(const StridedCall& call) {
   return block;
 }
 
-/// The near keys, and the far ones of the fixed pattern with them.
-void attend_near(Context& context, const StridedCall& call, View<float> out, View<float> log_sum) {
+/// The near keys, and the far ones of the fixed pattern with them: `log_sum` receives the log-sum-exps, or
+/// with `sum` [B, N, H] the maxima.
+void attend_near(Context& context, const StridedCall& call, View<float> out, View<float> log_sum,
+                 View<float> sum) {
   const std::int64_t batch = call.sizes.batch, heads = call.sizes.heads, queries = call.sizes.queries;
   const std::int64_t size =
       softmax::queries_in_task(call.sizes.head_dim, call.sizes.value_dim, batch * heads, queries);
@@ -95,12 +99,18 @@ void attend_near(Context& context, const StridedCall& call, View<float> out, Vie
     block.out = rows_of(FloatView(out), b, h).from(first);
     block.normaliser = log_sum.at(b, first, h);
     block.normaliser_stride = log_sum.stride(1);
+    if (sum.rank() != 0) {
+      block.sum = sum.at(b, first, h);
+      block.sum_stride = sum.stride(1);
+    }
     softmax::forward_block(own, block);
   });
 }
 
-/// The far keys of the strided pattern, whose outputs are merged with those of the near ones.
-void attend_far(Context& context, const StridedCall& call, View<float> out, View<float> log_sum) {
+/// The far keys of the strided pattern, whose outputs, maxima and sums are merged with those of the near
+/// ones.
+void attend_far(Context& context, const StridedCall& call, View<float> out, View<float> maximum,
+                View<float> sum) {
   const std::int64_t head_dim = call.sizes.head_dim, value_dim = call.sizes.value_dim;
   const std::int64_t size = softmax::queries_in_block(head_dim, value_dim);
   for_each_remainder(context, call, [&](Context& own, std::int64_t b, const Remainder& part, std::int64_t h) {
@@ -112,7 +122,8 @@ void attend_far(Context& context, const StridedCall& call, View<float> out, View
     const float* k = gather(workspace, part.keys, key, entry.key, 0, h);
     const float* v = gather(workspace, part.keys, key, entry.value, 0, h);
     float* rows = workspace.take(static_cast<std::size_t>(part.queries * value_dim));
-    float* logs = workspace.take(static_cast<std::size_t>(part.queries));
+    float* maxima = workspace.take(static_cast<std::size_t>(part.queries));
+    float* sums = workspace.take(static_cast<std::size_t>(part.queries));
     for (std::int64_t first = 0; first < part.queries; first += size) {
       ForwardBlock block = forward_of(call);
       block.count = std::min(size, part.queries - first);
@@ -122,14 +133,15 @@ void attend_far(Context& context, const StridedCall& call, View<float> out, View
       block.sees_fresh =
           visible_of(seen, block.count, [&](std::int64_t i) { return entry.far(part.query(first + i)); });
       block.out = dense_rows(rows, value_dim).from(first);
-      block.normaliser = logs + first;
-      block.normaliser_stride = 1;
+      block.normaliser = maxima + first;
+      block.sum = sums + first;
+      block.normaliser_stride = block.sum_stride = 1;
       softmax::forward_block(own, block);
     }
     for (std::int64_t i = 0; i < part.queries; ++i) {
       fetch_ahead(i, part.queries, query, out, b, h);
-      merge(out.at(b, part.query(i), h), *log_sum.at(b, part.query(i), h), rows + i * value_dim, logs[i],
-            value_dim);
+      merge(out.at(b, part.query(i), h), maximum(b, part.query(i), h), sum(b, part.query(i), h),
+            rows + i * value_dim, maxima[i], sums[i], value_dim);
     }
   });
 }
@@ -355,8 +367,19 @@ void Backward::summaries(Context& context, std::span<const StridedSums> sums) co
 }  // namespace
 
 void strided_forward(Context& context, const StridedCall& call, View<float> out, View<float> log_sum) {
-  attend_near(context, call, out, log_sum);
-  attend_far(context, call, out, log_sum);
+  if (call.entries.empty()) return;
+  if (call.entries[0].pattern.fixed()) {
+    attend_near(context, call, out, log_sum, {});
+    return;
+  }
+  const std::int64_t batch = call.sizes.batch, queries = call.sizes.queries, heads = call.sizes.heads;
+  Workspace workspace(context);
+  const View<float> sum(workspace.array<float>(batch * queries * heads).data(), {batch, queries, heads});
+  attend_near(context, call, out, log_sum, sum);
+  attend_far(context, call, out, log_sum, sum);
+  for_each_row(context, out.shape(), [&](std::int64_t b, std::int64_t i, std::int64_t h) {
+    log_sum(b, i, h) += std::log(sum(b, i, h));
+  });
 }
 
 void strided_backward(Context& context, const StridedCall& call, std::span<const StridedSums> sums,

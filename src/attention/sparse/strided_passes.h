@@ -15,7 +15,8 @@ struct StridedCall {
 };
 
 /// out [B, N, H, M] and the log-sum-exps [B, N, H] of the queries' scores. Working memory: some panels of
-/// queries, a tile of keys and the rows of one remainder for each thread.
+/// queries, a tile of keys and the rows of one remainder for each thread; of the strided pattern a float for
+/// each query.
 void strided_forward(Context& context, const StridedCall& call, View<float> out, View<float> log_sum);
 
 /// What the gradients of one entry are added to: of its queries, of its key rows, and of its summaries [1, F,

@@ -42,7 +42,8 @@ struct StridedPattern {
     return fixed() ? position / stride * summary + position % stride : position;
   }
   std::int64_t held_at_most(std::int64_t position) const {
-    return fixed() ? position / stride * summary + stride : position;
+    const std::int64_t summaries = position / stride * summary;
+    return fixed() && position - summaries > stride ? summaries + stride : position;
   }
   std::int64_t held_position(std::int64_t t, std::int64_t position) const {
     if (!fixed()) return t;

@@ -3,25 +3,28 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <limits>
 
 namespace linnet {
 
-/// Softmax attention over two sets of keys from that over each (Milakov and Gimelshein 2018): out [dim] and
-/// its log-sum-exp become those over both, `other` and `other_log_sum` are the second set's. −∞ stands for no
-/// key.
-inline void merge(float* out, float& log_sum, const float* other, float other_log_sum, std::int64_t dim) {
-  constexpr float none = -std::numeric_limits<float>::infinity();
-  if (other_log_sum == none) return;
-  if (log_sum == none) {
+/// Softmax attention over two sets of keys from that over each (Milakov and Gimelshein 2018): out [dim], the
+/// largest score and the sum of exp(score − maximum), 0 where there is no key, become those over both; the
+/// `other` ones are the second set's. A log-sum-exp in f32 would not do: where it is large its rounding
+/// counts as an error of the weights.
+inline void merge(float* out, float& maximum, float& sum, const float* other, float other_maximum,
+                  float other_sum, std::int64_t dim) {
+  if (other_sum == 0) return;
+  if (sum == 0) {
     std::copy_n(other, dim, out);
-    log_sum = other_log_sum;
+    maximum = other_maximum;
+    sum = other_sum;
     return;
   }
-  const float top = std::max(log_sum, other_log_sum);
-  const float here = std::exp(log_sum - top), there = std::exp(other_log_sum - top), sum = here + there;
-  for (std::int64_t m = 0; m < dim; ++m) out[m] = (here * out[m] + there * other[m]) / sum;
-  log_sum = top + std::log(sum);
+  const float top = std::max(maximum, other_maximum);
+  const float here = sum * std::exp(maximum - top), there = other_sum * std::exp(other_maximum - top);
+  const float total = here + there;
+  for (std::int64_t m = 0; m < dim; ++m) out[m] = (here * out[m] + there * other[m]) / total;
+  maximum = top;
+  sum = total;
 }
 
 }  // namespace linnet
