@@ -64,7 +64,7 @@ Chart chart_of(const SeriesInput& input, const Arguments& arguments,
 
 /// Shares in per cent, each once.
 std::vector<std::int64_t> intervals_of(const std::string& list) {
-  const std::vector<std::int64_t> intervals = number_list("--intervals", list, "forecast");
+  std::vector<std::int64_t> intervals = number_list("--intervals", list, "forecast");
   for (std::size_t i = 0; i < intervals.size(); ++i) {
     if (intervals[i] < 1 || intervals[i] > 99)
       fail<UsageError>("forecast", "expected --intervals in 1 … 99 per cent, got {}", intervals[i]);
