@@ -55,7 +55,7 @@ Words joined(Words first, const Words& second) {
 /// Words that the value of an option of this name is taken from, besides those of a check.
 Words words_of_name(const std::string& name) {
   Words families = names_of<FamilyInfo>({family_table()}),
-              maps = names_of<FeatureMapInfo>({feature_map_table(), random_feature_map_table()});
+        maps = names_of<FeatureMapInfo>({feature_map_table(), random_feature_map_table()});
   if (name == "--family" || name == "--compare") return families;
   if (name == "--feature-map") return maps;
   if (name == "--attention") return joined(families, maps);

@@ -13,7 +13,6 @@
 #include "io/csv.h"
 #include "io/file.h"
 #include "io/sound.h"
-#include "outputs.h"
 #include "report.h"
 #include "series_paths.h"
 

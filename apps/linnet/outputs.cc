@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cerrno>
 #include <filesystem>
 #include <optional>
@@ -11,6 +10,7 @@
 
 #include "base/fail.h"
 #include "data/files.h"
+#include "io/file.h"
 #include "metrics_file.h"
 #include "model/files.h"
 #include "run_columns.h"
@@ -130,15 +130,6 @@ void check_outputs(const char* command, const std::vector<NamedPath>& outputs,
     for (std::size_t j = 0; j < i; ++j)
       if (!outputs[j].path.empty()) refuse_same(outputs[j], outputs[j].path);
   }
-}
-
-std::string extension_of(const std::string& file) {
-  const std::string name = fs::path(file).filename().string();
-  std::string extension = name.substr(std::min(name.rfind('.'), name.size()));
-  std::ranges::transform(extension, extension.begin(), [](char c) {
-    return static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  });
-  return extension;
 }
 
 }  // namespace linnet

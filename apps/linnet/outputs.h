@@ -18,7 +18,4 @@ struct NamedPath {
 void check_outputs(const char* command, const std::vector<NamedPath>& outputs,
                    const std::vector<NamedPath>& inputs = {});
 
-/// The extension of a file's name, in small letters, with its dot.
-std::string extension_of(const std::string& file);
-
 }  // namespace linnet

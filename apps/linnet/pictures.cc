@@ -10,8 +10,8 @@
 #include "data/cifar.h"
 #include "data/idx.h"
 #include "data/images.h"
+#include "io/file.h"
 #include "linnet/dataset.h"
-#include "outputs.h"
 #include "ranks.h"
 
 namespace linnet {

@@ -11,7 +11,6 @@
 #include "io/midi.h"
 #include "io/png.h"
 #include "io/safetensors.h"
-#include "outputs.h"
 #include "report.h"
 
 namespace linnet {

@@ -12,6 +12,7 @@
 #include "data/cifar.h"
 #include "data/files.h"
 #include "data/images.h"
+#include "io/file.h"
 #include "io/png.h"
 
 namespace linnet {
@@ -21,10 +22,7 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t most_classes = 10'000;
 
-bool is_png(const fs::path& path) {
-  const std::string extension = path.extension().string();
-  return extension == ".png" || extension == ".PNG";
-}
+bool is_png(const fs::path& path) { return extension_of(path.string()) == ".png"; }
 
 // The names in a folder that `wanted` accepts, sorted by their bytes; hidden ones are left out.
 template <class Wanted>

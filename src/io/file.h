@@ -17,6 +17,9 @@ namespace linnet {
 /// come behind them, and stay otherwise.
 std::filesystem::path absolute_path(const std::filesystem::path& path);
 
+/// The extension of a file's name, in small letters, with its dot, which may be the first letter of the name.
+std::string extension_of(const std::string& file);
+
 /// All bytes of a file. Throws Error naming the file and the reason; also where there are more than
 /// `most_bytes`, more than the memory that is free, or more than 256 MiB from a pipe or a device, which does
 /// not say how many it will give.

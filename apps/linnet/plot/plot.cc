@@ -13,7 +13,6 @@
 #include "base/names.h"
 #include "io/file.h"
 #include "io/json.h"
-#include "outputs.h"
 #include "plot/axis.h"
 #include "plot/canvas.h"
 #include "report.h"
