@@ -1,6 +1,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -68,8 +69,7 @@ std::vector<std::int64_t> intervals_of(const std::string& list) {
   for (std::size_t i = 0; i < intervals.size(); ++i) {
     if (intervals[i] < 1 || intervals[i] > 99)
       fail<UsageError>("forecast", "expected --intervals in 1 … 99 per cent, got {}", intervals[i]);
-    if (std::find(intervals.begin(), intervals.begin() + static_cast<std::ptrdiff_t>(i), intervals[i]) !=
-        intervals.begin() + static_cast<std::ptrdiff_t>(i))
+    if (std::ranges::count(std::span(intervals).first(i), intervals[i]) > 0)
       fail<UsageError>("forecast", "expected --intervals that differ, got {} twice", intervals[i]);
   }
   return intervals;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <span>
 
 #include "base/fail.h"
 #include "checks.h"
@@ -47,9 +48,10 @@ void add_scores(const SeriesInput& input, NumberSession& session, std::int64_t r
     }
 }
 
-/// The streams take their columns of a step. Throws Error naming the row that numbers too large come from.
-void take_step(const SeriesInput& input, NumberSession& session, std::int64_t row) {
-  std::vector<float> predicted(static_cast<std::size_t>(session.targets()));
+/// The streams take their columns of a step; `predicted` [targets] is memory. Throws Error naming the row
+/// that numbers too large come from.
+void take_step(const SeriesInput& input, NumberSession& session, std::int64_t row,
+               std::span<float> predicted) {
   for (std::int64_t stream = 0; stream < session.streams(); ++stream) {
     const std::int64_t one[] = {stream};
     try {
@@ -68,6 +70,7 @@ std::vector<double> scores_of(const SeriesInput& input, NumberSession& session) 
   std::vector<double> scores(static_cast<std::size_t>(input.series.rows()));
   Progress progress;
   const std::int64_t rows = input.series.rows(), patch = input.patch();
+  std::vector<float> predicted(static_cast<std::size_t>(session.targets()));
   for (std::int64_t row = 0; row < rows; row += patch) {
     const std::int64_t here = std::min(patch, rows - row);
     for (std::int64_t stream = 0; stream < session.streams(); ++stream) {
@@ -80,7 +83,7 @@ std::vector<double> scores_of(const SeriesInput& input, NumberSession& session) 
     for (std::int64_t i = row; i < row + here; ++i)
       if (const double score = scores[static_cast<std::size_t>(i)]; !std::isfinite(score))
         fail("score", "expected numbers with a finite score, got a score of {} in row {}", score, i);
-    if (here == patch) take_step(input, session, row);
+    if (here == patch) take_step(input, session, row, predicted);
     if (row > 0 && row / patch % 1024 == 0) progress.show(fmt::format("{} of {} rows", row, rows));
   }
   return scores;

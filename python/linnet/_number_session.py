@@ -7,9 +7,10 @@ import numpy as np
 from . import _core
 from ._arguments import floats_of, real, seed_of, threads_of, whole, wholes
 from ._densities import Densities
+from ._streams import Streams, core_of_model
 
 
-class NumberSession:
+class NumberSession(Streams):
     """Streams of a model whose steps are real numbers alone: one of the next step forecasts, one of the same step filters.
 
     A stream's numbers do not depend on the streams beside it. Calls from several Python threads take turns; while one computes,
@@ -34,25 +35,14 @@ class NumberSession:
     """
 
     def __init__(self, model, streams: int = 1, *, capacity: int = 0, threads: int = 0):
-        from ._model import Model
-
-        if not isinstance(model, Model):
-            raise _core.ArgumentTypeError(f"[number session] expected a linnet.Model, got {type(model).__name__}")
+        core = core_of_model("number session", model)
         self.model = model
         self._core = _core.NumberSession(
-            model._core,
+            core,
             whole("number session", "streams", streams),
             whole("number session", "capacity", capacity),
             threads_of("number session", threads),
         )
-
-    def __repr__(self) -> str:
-        return f"<linnet.NumberSession: {self.streams} streams>"
-
-    @property
-    def streams(self) -> int:
-        """Number of streams."""
-        return self._core.streams
 
     @property
     def targets(self) -> int:
@@ -108,27 +98,9 @@ class NumberSession:
             whole("draw", "stream", stream), seed_of("draw", seed), real("draw", "temperature", temperature)
         )
 
-    def save(self, stream: int = 0) -> bytes:
-        """The stream, with a checksum and the fingerprint of its model. Its last prediction is not kept."""
-        return self._core.save(whole("save", "stream", stream))
-
-    def restore(self, stream: int, saved: bytes) -> None:
-        """Makes a stream continue a saved one of the same model. Damaged bytes are refused, and the stream is then unchanged."""
-        if not isinstance(saved, (bytes, bytearray, memoryview)):
-            raise _core.ArgumentTypeError(f"[restore] expected bytes, got {type(saved).__name__}")
-        self._core.restore(whole("restore", "stream", stream), bytes(saved))
-
     def fork(self, stream: int, source: int) -> None:
         """Makes `stream` continue as `source` would."""
         self._core.fork(whole("fork", "stream", stream), whole("fork", "source", source))
-
-    def position(self, stream: int = 0) -> int:
-        """Steps taken so far."""
-        return self._core.position(whole("position", "stream", stream))
-
-    def state_bytes(self, stream: int = 0) -> int:
-        """Bytes of the stream's state."""
-        return self._core.state_bytes(whole("state_bytes", "stream", stream))
 
     def _given(self, operation: str, values, streams):
         """Numbers [streams, columns], float32, and the streams, None for all."""

@@ -6,9 +6,10 @@ import numpy as np
 
 from . import _core
 from ._arguments import integers_of, real, seed_of, threads_of, whole, wholes
+from ._streams import Streams, core_of_model
 
 
-class Session:
+class Session(Streams):
     """Streams of one model, each at its own position with its own seed.
 
     A stream's tokens do not depend on the streams beside it. Calls from several Python threads take turns; while one computes,
@@ -35,26 +36,15 @@ class Session:
     """
 
     def __init__(self, model, streams: int = 1, *, capacity: int = 0, cache: bool = True, threads: int = 0):
-        from ._model import Model
-
-        if not isinstance(model, Model):
-            raise _core.ArgumentTypeError(f"[session] expected a linnet.Model, got {type(model).__name__}")
+        core = core_of_model("session", model)
         self.model = model
         self._core = _core.Session(
-            model._core,
+            core,
             whole("session", "streams", streams),
             whole("session", "capacity", capacity),
             bool(cache),
             threads_of("session", threads),
         )
-
-    def __repr__(self) -> str:
-        return f"<linnet.Session: {self.streams} streams>"
-
-    @property
-    def streams(self) -> int:
-        """Number of streams."""
-        return self._core.streams
 
     def begin(
         self,
@@ -141,17 +131,6 @@ class Session:
         """The same as probabilities, of the same shape, with temperature 1 and without top-k and top-p."""
         return self._core.probabilities(whole("probabilities", "stream", stream))
 
-    def save(self, stream: int = 0) -> bytes:
-        """The stream, with a checksum and the fingerprint of its model."""
-        return self._core.save(whole("save", "stream", stream))
-
-    def restore(self, stream: int, saved: bytes) -> None:
-        """Makes a stream continue a saved one of the same model, its seed and sampling included. Damaged bytes are refused, and
-        the stream is then unchanged."""
-        if not isinstance(saved, (bytes, bytearray, memoryview)):
-            raise _core.ArgumentTypeError(f"[restore] expected bytes, got {type(saved).__name__}")
-        self._core.restore(whole("restore", "stream", stream), bytes(saved))
-
     def fork(self, stream: int, source: int, seed: int = 0) -> None:
         """Makes `stream` continue as `source` would, with a seed of its own."""
         self._core.fork(whole("fork", "stream", stream), whole("fork", "source", source), seed_of("fork", seed))
@@ -159,11 +138,3 @@ class Session:
     def resize(self, streams: int) -> None:
         """Changes the number of streams. Those with an index below it keep everything."""
         self._core.resize(whole("resize", "streams", streams))
-
-    def position(self, stream: int = 0) -> int:
-        """Tokens given and drawn so far."""
-        return self._core.position(whole("position", "stream", stream))
-
-    def state_bytes(self, stream: int = 0) -> int:
-        """Bytes of the stream's state."""
-        return self._core.state_bytes(whole("state_bytes", "stream", stream))

@@ -158,7 +158,7 @@ struct NumberSession::Impl {
     for (std::int64_t i = 0; i < count; ++i) {
       const std::int64_t index = chosen[static_cast<std::size_t>(i)];
       Stream& one = streams.at(index);
-      if (predict && !all_finite({numbers.at(i), static_cast<std::size_t>(head.outputs())})) {
+      if (predict && !all_finite(numbers.slice(0, i, i + 1))) {
         if (lost < 0) lost = index;
         continue;
       }

@@ -154,8 +154,7 @@ struct Session::Impl {
     for (std::size_t i = 0; i < slots.size(); ++i) {
       const Stream& chosen = streams.at(slots[i]);
       next_parameters(parameters, slots[i]);
-      if (!all_finite({parameters.data(), static_cast<std::size_t>(parameters.size())}))
-        fail_not_finite(slots[i]);
+      if (!all_finite(parameters)) fail_not_finite(slots[i]);
       tokens[i] = steps.sampler().sample(context, parameters, chosen.sampling, chosen.position);
     }
     append_to_histories(tokens, slots);

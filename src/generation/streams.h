@@ -14,6 +14,7 @@
 #include "kernels/dense.h"
 #include "linnet/layer_types.h"
 #include "linnet/model.h"
+#include "linnet/tensor.h"
 #include "model/transformer.h"
 
 namespace linnet {
@@ -32,10 +33,12 @@ inline void check_given(const char* session, const std::shared_ptr<const Model>&
   if (model == nullptr) fail<UsageError>(session, "expected a model, got none");
 }
 
-/// Whether none of the numbers is infinite or NaN. Without branches, as bits: a step has little time.
-inline bool all_finite(std::span<const float> numbers) {
+/// Whether none of a dense row's numbers is infinite or NaN. Without branches, as bits: a step has little
+/// time.
+inline bool all_finite(View<const float> row) {
   std::int32_t most = 0;
-  for (const float number : numbers) most = std::max(most, std::bit_cast<std::int32_t>(number) & 0x7fffffff);
+  for (std::int64_t i = 0; i < row.size(); ++i)
+    most = std::max(most, std::bit_cast<std::int32_t>(row.data()[i]) & 0x7fffffff);
   return most < 0x7f800000;
 }
 

@@ -119,7 +119,7 @@ void TokenSteps::draw_field(Context& own, std::span<std::int32_t> tokens, std::s
     const TokenStream& chosen = streams.at(slots[static_cast<std::size_t>(i)]);
     const View<const float> row = parameters.slice(0, i, i + 1);
     std::uint8_t& lost = worker.lost[static_cast<std::size_t>(i)];
-    if (!all_finite({row.data(), static_cast<std::size_t>(row.size())})) lost = 1;
+    if (!all_finite(row)) lost = 1;
     tokens[static_cast<std::size_t>(i * fields_ + field)] =
         lost ? 0 : sampler.sample(own, row, chosen.sampling, chosen.position * fields_ + field);
   }
