@@ -31,7 +31,8 @@ for preset in "${presets[@]}"; do
   cmake --preset "$preset" "${options[@]}" >/dev/null
   cmake --build --preset "$preset"
   echo "test: testing $preset"
-  ctest --preset "$preset"
+  # Two at a time: tests are waiting or run on one thread for a third of their time.
+  ctest --preset "$preset" --parallel 2
   if [[ "$preset" == release ]]; then
     # With the library that is built already: about three minutes on two cores, most of them tests. PyTorch is installed once,
     # where there is room for it.
