@@ -117,13 +117,16 @@ def _visible(operation, q, k, mask):
         if mask.dtype not in (np.bool_, np.uint8):
             refuse_type(operation, "a mask of bool [queries, keys] or [batch, queries, keys]", f"{mask.dtype} {list(mask.shape)}")
         mask = torch.tensor(mask)
+    if mask.dim() == 4 and mask.shape[1] == 1:  # the same for all heads
+        mask = mask[:, 0]
     if mask.dtype not in (torch.bool, torch.uint8) or mask.dim() not in (2, 3):
         refuse_type(operation, "a mask of bool [queries, keys] or [batch, queries, keys]", f"{mask.dtype} {list(mask.shape)}")
     if mask.device.type != "cpu":
         refuse(operation, "a mask on the CPU", f"a tensor on {mask.device}")
     visible = (mask if mask.dim() == 3 else mask[None]).to(torch.bool)
     if visible.shape[0] not in (1, q.shape[0]) or visible.shape[1:] != (q.shape[1], k.shape[1]):
-        refuse(operation, f"a mask [{q.shape[0]} or 1, {q.shape[1]}, {k.shape[1]}]", f"{list(visible.shape)}")
+        padding = " (padded keys: key_lengths=)" if tuple(mask.shape) == (q.shape[0], k.shape[1]) else ""
+        refuse(operation, f"a mask [{q.shape[0]} or 1, {q.shape[1]}, {k.shape[1]}]{padding}", f"{list(mask.shape)}")
     return visible
 
 
@@ -194,23 +197,31 @@ def check_tensor(operation: str, name: str, value, dimensions: int) -> torch.Ten
     if value.dim() != dimensions:
         refuse(operation, f"{name} of {dimensions} dimensions", f"{list(value.shape)}")
     if value.dtype not in _DTYPES:
-        refuse_type(operation, f"{name} of float32, bfloat16 or float64", str(value.dtype))
+        instead = " (.bfloat16() converts)" if value.dtype == torch.float16 else ""
+        refuse_type(operation, f"{name} of float32, bfloat16 or float64{instead}", str(value.dtype))
     return value
+
+
+_CAST = (torch.float32, torch.bfloat16, torch.float16)
+
+
+def autocast(*tensors):
+    """The tensors as torch.autocast of the CPU wants them: of bfloat16, and of float32 where it is to float16."""
+    if not torch.is_autocast_enabled("cpu"):
+        return tensors
+    dtype = torch.bfloat16 if torch.get_autocast_dtype("cpu") == torch.bfloat16 else torch.float32
+    return [x.to(dtype) if isinstance(x, torch.Tensor) and x.dtype in _CAST else x for x in tensors]
 
 
 def sequences(operation: str, q, k, v, layout: str):
     """q, k and v as [batch, length, heads, dim], of one element type: under autocast its own."""
     if layout not in ("bnhd", "bhnd"):
         refuse(operation, "layout 'bnhd' or 'bhnd'", repr(layout))
+    same = k is q
+    q, k, v = autocast(q, k, v)
+    k = q if same else k
     for name, tensor in (("q", q), ("k", k), ("v", v)):
         check_tensor(operation, name, tensor, 4)
-    same = k is q
-    if torch.is_autocast_enabled("cpu") and q.dtype != torch.float64:
-        dtype = torch.get_autocast_dtype("cpu")
-        if dtype != torch.bfloat16:
-            refuse_type(operation, "autocast to bfloat16", str(dtype))
-        q, v = q.to(dtype), v.to(dtype)
-        k = q if same else k.to(dtype)
     if not q.dtype == k.dtype == v.dtype:
         refuse_type(operation, "q, k and v of one dtype", f"{q.dtype}, {k.dtype} and {v.dtype}")
     if not (q.is_cpu and k.is_cpu and v.is_cpu) and not q.device == k.device == v.device:
@@ -253,6 +264,12 @@ def check_options(operation: str, **options) -> None:
     """Throws unless the options of an attention are numbers, and its names known ones."""
     for name, value in options.items():
         if name in NAMES:
+            if name == "feature_map" and callable(value):
+                refuse_type(
+                    operation,
+                    "the name of a feature_map (of a function apply it to q and k, and pass feature_map='identity')",
+                    _type_name(value),
+                )
             if not isinstance(value, str):
                 refuse_type(operation, f"{name} as text", _type_name(value))
             if value not in NAMES[name]:

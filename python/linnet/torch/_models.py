@@ -276,7 +276,7 @@ class SequenceModel(nn.Module):
         ):
             if not isinstance(part, wanted):
                 refuse_type(operation, f"{name} of {wanted.__name__}", type(part).__name__)
-        tables = [_layer_tables(layer) for layer in encoder.layers]
+        tables = [_layer_tables(layer, place) for place, layer in enumerate(encoder.layers)]
         if not tables or any(table != tables[0] for table in tables):
             refuse(operation, "layers that are alike", f"{len(tables)} layers of several kinds" if tables else "none")
         model, attention = (dict(table) for table in tables[0])
@@ -386,7 +386,7 @@ def _logistics(parameters, levels):
     return torch.logsumexp(weight + log_p, -1) - torch.logsumexp(weight, -1)
 
 
-def _layer_tables(layer):
+def _layer_tables(layer, place):
     """The tables model and attention that describe a layer of an encoder."""
     operation = "export"
     if not isinstance(layer, TransformerEncoderLayer) or not isinstance(layer.attention, AttentionLayer):
@@ -403,10 +403,10 @@ def _layer_tables(layer):
         "activation": name_of_activation(layer.activation),
         "dropout": layer.dropout.p,
     }
-    return model, _attention_table(outer.inner_attention, width // heads)
+    return model, _attention_table(outer.inner_attention, width // heads, place)
 
 
-def _attention_table(inner, head_dim):
+def _attention_table(inner, head_dim, place):
     operation = "export"
     scale = getattr(inner, "softmax_temp", None)
     if scale is not None and abs(scale - head_dim**-0.5) > 1e-6:
@@ -423,5 +423,17 @@ def _attention_table(inner, head_dim):
         return {"family": "local", "window": inner.local_context // 2}
     if isinstance(inner, StridedAttention):
         return {"family": "strided", **inner.options}
-    found = "FavorAttention, whose layers share their directions" if isinstance(inner, FavorAttention) else type(inner).__name__
-    refuse_type(operation, "linear, full, local or strided attention, or a SequenceModel made from a configuration", found)
+    if isinstance(inner, FavorAttention):
+        if inner.layer != place:
+            refuse(operation, f"a FavorAttention with `layer` {place}, its place, as builders set it", f"{inner.layer}")
+        return {
+            "family": "linear",
+            "feature_map": inner.favor_feature_map,
+            "features": inner.favor_features,
+            "seed": inner.favor_seed,
+        }
+    refuse_type(
+        operation,
+        "linear, full, local, strided or favor attention, or a SequenceModel made from a configuration",
+        type(inner).__name__,
+    )

@@ -372,9 +372,11 @@ def _gradients(grad_out, grad_final, tensors, out, normaliser, settings):
     if grad_out is None:
         grad_out = torch.zeros_like(out)
     arguments = (grad_out, grad_final if settings[-1] else None, q, k, v, out, normaliser, *extra, *settings[:-1])
-    if not torch.is_grad_enabled() and _is_direct((q, grad_out, grad_final)):
+    given = [tensor for tensor in (grad_out, grad_final) if tensor is not None]
+    mapped = any(map(torch._C._functorch.is_legacy_batchedtensor, given))  # by torch.autograd.grad with is_grads_batched
+    if not mapped and not torch.is_grad_enabled() and _is_direct((q, *given)):
         return _backward(*arguments, absent=False)
-    gradients = torch.ops.linnet.attention_backward(*arguments)
+    gradients = _dispatched_backward(*arguments)
     return [None if tensor is None else gradient for tensor, gradient in zip(tensors, gradients)]
 
 
@@ -415,11 +417,86 @@ def _refuse_gradients(name: str, instead: str):
     return backward
 
 
-torch.library.register_autograd(
-    "linnet::attention_backward",
-    _refuse_gradients("attention gradients", "whose own gradients float64 tensors have"),
-    lib=library,
-)
+_no_second_gradients = _refuse_gradients("attention gradients", "whose own gradients float64 tensors have")
+torch.library.register_autograd("linnet::attention_backward", _no_second_gradients, lib=library)
+
+
+def _is_differentiated() -> bool:
+    """Whether torch.func takes gradients of what is called now."""
+    if torch.compiler.is_compiling():
+        return False
+    levels = torch._C._functorch.get_interpreter_stack()
+    return levels is not None and any(level.key() == torch._C._functorch.TransformType.Grad for level in levels)
+
+
+def _for_transforms(operator, keep, backward):
+    """An operator whose gradients torch.func can take: for it they are in a form that register_autograd does not give them."""
+
+    class Transformed(torch.autograd.Function):
+        generate_vmap_rule = True
+
+        @staticmethod
+        def forward(*arguments):
+            return operator(*arguments)
+
+        @staticmethod
+        def jvp(ctx, *_):
+            refuse("attention", "no derivatives in forward mode, which float64 tensors have", "a tensor with a tangent")
+
+    Transformed.setup_context = staticmethod(keep)
+    Transformed.backward = staticmethod(backward)
+
+    def call(*arguments):
+        return (Transformed.apply if _is_differentiated() else operator)(*arguments)
+
+    return call
+
+
+_dispatched = _for_transforms(torch.ops.linnet.attention, _keep, _dispatched_gradients)
+_dispatched_backward = _for_transforms(torch.ops.linnet.attention_backward, lambda *_: None, _no_second_gradients)
+
+
+def _register_vmap(name, operator, leading):
+    """How torch.func.vmap maps an operator: the axis joins the batch.
+
+    `leading` is the number of tensors before `decay`. Decays and projections, which all entries of the batch share, and masks
+    that are mapped are for calls one after another.
+    """
+    shared = range(leading, leading + 3)
+    with_entries = (*range(leading), leading + 3, leading + 8)  # also the initial state and the lengths of keys
+    bounds, segments, visible = (leading + i for i in (7, 9, 10))
+
+    def rule(info, in_dims, *given):
+        size = info.batch_size
+        mapped = [i for i, dim in enumerate(in_dims) if dim is not None]
+        if any(given[i] is not None for i in shared) or not set(mapped) <= set(with_entries):
+            entries = [
+                operator(*(x if dim is None else x.select(dim, i) for x, dim in zip(given, in_dims))) for i in range(size)
+            ]
+            return tuple(torch.stack(parts) for parts in zip(*entries)), (0,) * len(entries[0])
+        given = list(given)
+        for i in with_entries:
+            if given[i] is not None:
+                x = given[i].movedim(in_dims[i], 0) if i in mapped else given[i].expand(size, *given[i].shape)
+                given[i] = x.flatten(0, 1)
+        batch = len(given[0]) // size
+        for i, axes in ((bounds, 1), (segments, 2), (visible, 3)):  # with another number of axes they have no batch
+            x = given[i]
+            if x is not None and x.dim() == axes and len(x) == batch:
+                given[i] = x.repeat(size, *[1] * (axes - 1))
+        results = operator(*given)
+        absent = [result.dim() == 1 for result in results]
+        return (
+            tuple(x if none else x.unflatten(0, (size, batch)) for x, none in zip(results, absent)),
+            tuple(None if none else 0 for none in absent),
+        )
+
+    torch.library.register_vmap(name, rule, lib=library)
+
+
+if hasattr(torch.library, "register_vmap"):  # PyTorch 2.5; before that its own rule calls the operators one after another
+    _register_vmap("linnet::attention", _dispatched, 3)
+    _register_vmap("linnet::attention_backward", _dispatched_backward, 7)
 
 
 def _is_traced() -> bool:
@@ -540,7 +617,7 @@ def attention(*arguments):
     if forward_ad._current_level >= 0:
         _refuse_tangents("attention", tensors)
     if torch.compiler.is_compiling() or not _is_direct(tensors):
-        out, _, final = torch.ops.linnet.attention(*arguments)
+        out, _, final = _dispatched(*arguments)
         return out, final
     settings = arguments[7:]
     if _has_gradients(tensors):

@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch_support import relative, rows
 
+import linnet
 import linnet.torch as lt
 from linnet.torch._functions import linear_options
 
@@ -81,6 +82,76 @@ def test_second_derivatives_are_refused():
     (gradient,) = torch.autograd.grad(lt.linear_attention(q, q, q).sum(), q, create_graph=True)
     with pytest.raises(RuntimeError, match="float64"):
         gradient.sum().backward()
+
+
+SAMPLES = 3
+VISIBLE = torch.rand(2, 9, 9, generator=torch.Generator().manual_seed(3)) < 0.5
+TRANSFORMED = {
+    "causal": lambda q, k, v: lt.linear_attention(q, k, v, mask="causal"),
+    "heads first": lambda q, k, v: lt.linear_attention(*(x.transpose(1, 2) for x in (q, k, v)), layout="bhnd"),
+    "prefix": lambda q, k, v: lt.softmax_attention(q, k, v, prefix=[3, 7]),
+    "intervals": lambda q, k, v: lt.linear_attention(q, k, v, intervals=([0] * 9, [5] * 9)),
+    "key lengths": lambda q, k, v: lt.softmax_attention(q, k, v, key_lengths=[9, 5]),
+    "segments": lambda q, k, v: lt.linear_attention(q, k, v, segments=[0, 9]),
+    "segments of each entry": lambda q, k, v: lt.linear_attention(q, k, v, segments=[[0, 9], [0, 2, 9]]),
+    "boolean": lambda q, k, v: lt.softmax_attention(q, k, v, mask=VISIBLE),
+    "lsh": lambda q, k, v: lt.lsh_attention(q, v, chunk=4),
+    "state": lambda q, k, v: lt.linear_attention(q, k, v, mask="causal", return_state=True)[1],
+    "decay": lambda q, k, v: lt.linear_attention(q, k, v, mask="causal", decay=q[0, 0, :, 0].sigmoid()),
+}
+
+
+@pytest.mark.parametrize("name", TRANSFORMED)
+@pytest.mark.filterwarnings("error")
+def test_transforms_of_functions(name):
+    """Gradients of each sample, in both orders of the transforms."""
+    given = [rows(SAMPLES, 2, 9, 2, 8) for _ in range(3)]
+
+    def loss(q, k, v):
+        return TRANSFORMED[name](q, k, v).square().sum()
+
+    exact = torch.autograd.grad(sum(loss(*sample) for sample in zip(*given)), given, allow_unused=name == "lsh")
+    with torch.no_grad():
+        each = torch.func.vmap(torch.func.grad(loss, argnums=(0, 1, 2)))(*given)
+        together = torch.func.grad(lambda *x: torch.func.vmap(loss)(*x).sum(), argnums=(0, 1, 2))(*given)
+    for found, other, expected in zip(each, together, exact):
+        expected = torch.zeros_like(found) if expected is None else expected
+        assert relative(found, expected) < 1e-5
+        assert relative(other, expected) < 1e-5
+
+
+def test_gradients_of_parameters_for_each_sample():
+    projection, x = torch.nn.Linear(8, 24), torch.randn(SAMPLES, 9, 8)
+
+    def loss(parameters, sample):
+        qkv = torch.func.functional_call(projection, parameters, (sample[None],)).unflatten(-1, (3, 2, 4))
+        return lt.linear_attention(*qkv.unbind(2), mask="causal").square().sum()
+
+    parameters = {name: tensor.detach() for name, tensor in projection.named_parameters()}
+    found = torch.func.vmap(torch.func.grad(loss), in_dims=(None, 0))(parameters, x)
+    for i in range(SAMPLES):
+        exact = torch.autograd.grad(loss(dict(projection.named_parameters()), x[i]), list(projection.parameters()))
+        for tensor, expected in zip(found.values(), exact):
+            assert relative(tensor[i], expected) < 1e-5
+
+
+def test_mapped_masks_and_batched_gradients():
+    q, k, v = (rows(SAMPLES, 2, 9, 2, 8) for _ in range(3))
+    lengths, visible = torch.tensor([[9, 3], [5, 5], [1, 9]]), torch.rand(SAMPLES, 2, 9, 9) < 0.5
+    for masks, name in ((lengths, "key_lengths"), (visible, "mask")):
+        found = torch.func.vmap(lambda q, k, v, x, name=name: lt.softmax_attention(q, k, v, **{name: x}))(q, k, v, masks)
+        for i in range(SAMPLES):
+            assert relative(found[i], lt.softmax_attention(q[i], k[i], v[i], **{name: masks[i]})) < 1e-6
+    out, uppers = lt.linear_attention(q[0], k[0], v[0]), torch.randn(SAMPLES, *v[0].shape)
+    (found,) = torch.autograd.grad(out, q, uppers, is_grads_batched=True, retain_graph=True)
+    for i in range(SAMPLES):
+        assert relative(found[i], torch.autograd.grad(out, q, uppers[i], retain_graph=True)[0]) < 1e-6
+
+
+def test_forward_mode_is_refused_under_transforms_too():
+    q = rows(1, 4, 2, 3, gradient=False)
+    with pytest.raises(linnet.Error, match="no derivatives in forward mode"):
+        torch.func.hessian(lambda x: lt.softmax_attention(x, x, x).sum())(q)
 
 
 def test_meta_tensors_have_shapes():

@@ -69,10 +69,13 @@ def test_a_trained_model_of_the_library():
     assert np.abs(module(torch.from_numpy(drawn), [7, 7]).detach().numpy() - library.logits(drawn, label=[7, 7])).max() < 1e-4
 
 
-def test_modules_of_fast_transformers(tmp_path):
+@pytest.mark.parametrize(
+    "attention", [{"attention_type": "causal-linear"}, {"attention_type": "favor", "favor_feature_map": "favor-hyperbolic"}]
+)
+def test_modules_of_fast_transformers(tmp_path, attention):
     builder = lt.TransformerEncoderBuilder.from_kwargs(
         n_layers=2, n_heads=2, query_dimensions=8, value_dimensions=8, feed_forward_dimensions=32,
-        attention_type="causal-linear", dropout=0.0, final_normalization=False,
+        dropout=0.0, final_normalization=False, **attention,
     )  # fmt: skip
     embedding, head = torch.nn.Embedding(12, 16), torch.nn.Linear(16, 11)
     module = lt.SequenceModel.of(embedding, builder.get(), head, vocabulary=11, length=40, positions="sinusoidal")

@@ -6,9 +6,11 @@ import pytest
 import torch
 from torch_support import relative
 
+import linnet
 from linnet.torch.fast_transformers.attention import (
     AttentionLayer,
     CausalLinearAttention,
+    FavorAttention,
     FullAttention,
     LinearAttention,
     LocalAttention,
@@ -173,10 +175,13 @@ def test_an_encoder_computes_the_formula():
     assert relative(module(x, attn_mask=TriangularCausalMask(LENGTH)), expected) < 1e-5
 
 
-@pytest.mark.parametrize("name", ["causal-linear", "full", "favor"])
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("causal-linear", {}), ("full", {}), ("favor", {}), ("favor", {"favor_feature_map": "favor-hyperbolic"})],
+)
 @pytest.mark.parametrize("gradient", [False, True])
-def test_the_recurrent_encoder_computes_the_same(name, gradient):
-    module, recurrent = encoder(name).eval(), encoder(name, RecurrentEncoderBuilder).eval()
+def test_the_recurrent_encoder_computes_the_same(name, options, gradient):
+    module, recurrent = encoder(name, **options).eval(), encoder(name, RecurrentEncoderBuilder, **options).eval()
     make_mirror(module, recurrent)
     assert recurrent.layers[0].linear1.weight is module.layers[0].linear1.weight
     x = torch.randn(2, LENGTH, 16)
@@ -188,6 +193,71 @@ def test_the_recurrent_encoder_computes_the_same(name, gradient):
     assert relative(torch.stack(outs, 1), module(x, attn_mask=TriangularCausalMask(LENGTH))) < 1e-5
     with pytest.warns(DeprecationWarning, match="state"):
         recurrent(x[:, 0], memory=state)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("linear", {}),
+        ("causal-linear", {"feature_map": ActivationFunctionFeatureMap.factory(torch.sigmoid)}),
+        ("favor", {"favor_feature_map": "favor-hyperbolic"}),
+    ],
+)
+def test_the_recurrent_encoder_continues_prompts_of_one_pass(name, options):
+    module, recurrent = encoder(name, **options).eval(), encoder(name, RecurrentEncoderBuilder, **options).eval()
+    make_mirror(module, recurrent)
+    x, lengths, prompt = torch.randn(2, LENGTH, 16), torch.tensor([13, 9]), 13
+    with torch.no_grad():
+        whole = module(x, attn_mask=TriangularCausalMask(LENGTH))
+        masks = {"attn_mask": TriangularCausalMask(prompt), "length_mask": LengthMask(lengths, max_len=prompt)}
+        y, state = module(x[:, :prompt], **masks, return_state=True)
+        assert torch.equal(y, module(x[:, :prompt], **masks))
+        for step in range(4):  # each stream goes on where its own prompt ends
+            out, state = recurrent(x[[0, 1], lengths + step], state)
+            assert relative(out, whole[[0, 1], lengths + step]) < 1e-5
+
+
+def test_states_that_no_recurrent_form_continues_are_refused():
+    x = torch.randn(2, LENGTH, 16)
+    with pytest.raises(ValueError, match="with return_state, got FullAttention"):
+        encoder("full")(x, attn_mask=TriangularCausalMask(LENGTH), return_state=True)
+    with pytest.raises(ValueError, match="a causal or prefix mask with a state, got a mask of full"):
+        encoder("linear")(x, return_state=True)
+
+
+@pytest.mark.parametrize("name", ["reformer", "lsh", "favor"])
+def test_random_directions_come_from_a_seed_and_the_layer(name):
+    """A module that is made anew and loads a checkpoint computes what the one that was saved does."""
+    options = {"bits": 2, "chunk_size": 4, "rounds": 1} if name != "favor" else {"favor_features": 16}
+    x, mask = torch.randn(2, LENGTH, 16), TriangularCausalMask(LENGTH)
+    torch.manual_seed(1)
+    module = encoder(name, **options)
+    torch.manual_seed(2)
+    again = encoder(name, **options)
+    again.load_state_dict(module.state_dict())
+    assert torch.equal(again(x, attn_mask=mask), module(x, attn_mask=mask))
+    other = encoder(name, **options, **{"favor_seed" if name == "favor" else "reformer_seed": 5})
+    other.load_state_dict(module.state_dict())
+    assert relative(other(x, attn_mask=mask), module(x, attn_mask=mask)) > 1e-3
+    attentions = [layer.attention.inner_attention for layer in module.layers]
+    assert [attention.layer for attention in attentions] == [0, 1]
+    rows, lengths = torch.randn(2, LENGTH, 2, 8), LengthMask.whole(2, LENGTH)
+    first, second = (attention(rows, rows, rows, mask, None, lengths) for attention in attentions)
+    assert relative(first, second) > 1e-3
+
+
+def test_the_map_favor_of_fast_transformers_is_favor_hyperbolic():
+    """With the directions that Linnet draws it has the same weights."""
+    attention = FavorAttention(favor_features=16, favor_seed=3, favor_feature_map="favor-hyperbolic")
+    directions, _ = linnet._core.random_draws("favor-hyperbolic", 8, 16, 3, 0)
+    phi = Favor(8, n_dims=16)
+    phi.omega = torch.from_numpy(directions).reshape(-1, 8).T
+    q, k, v = (torch.randn(2, LENGTH, 2, 8) for _ in range(3))
+    out = attention(q, k, v, FullMask(LENGTH), None, LengthMask.whole(2, LENGTH))
+    weights = torch.einsum("bihe,bjhe->bhij", phi(q), phi(k))
+    assert relative(out, torch.einsum("bhij,bjhm->bihm", weights / weights.sum(-1, keepdim=True), v)) < 1e-5
+    with pytest.raises(ValueError, match="favor-hyperbolic"):
+        encoder("favor", favor_feature_map="elu")
 
 
 def test_an_older_state_of_full_attention_stays_what_it_was():
@@ -356,7 +426,7 @@ def test_attention_dropout_is_accepted_and_named():
         FullAttention(attention_dropout=0.1)
     layer = TransformerEncoderLayer(AttentionLayer(LocalAttention(5), 16, 2, event_dispatcher="x"), 16, event_dispatcher="x")
     assert layer(torch.randn(1, 7, 16)).shape == (1, 7, 16)
-    assert isinstance(ReformerAttention().seed, int) and issubclass(QKVEvent, AttentionEvent.__mro__[1])
+    assert ReformerAttention().reformer_seed == 0 and issubclass(QKVEvent, AttentionEvent.__mro__[1])
     assert RecurrentAttentionLayer(RecurrentFullAttention(), 16, 2)(*[torch.randn(2, 16)] * 3)[0].shape == (2, 16)
     assert RecurrentCrossAttentionLayer(RecurrentCrossFullAttention(), 16, 2) and RecurrentCrossLinearAttention(4)
 
@@ -438,6 +508,20 @@ def test_a_lower_triangle_of_other_lengths_is_a_mask():
     scores = torch.einsum("nlhe,nshe->nhls", queries, keys) / 8**0.5
     scores = scores.masked_fill(~mask.bool_matrix, -torch.inf).softmax(-1)
     assert relative(out, torch.einsum("nhls,nshd->nlhd", scores, keys)) < 1e-5
+
+
+@pytest.mark.parametrize("name", ["causal-linear", "full"])
+def test_masks_made_in_a_compiled_function_do_not_break_the_graph(name):
+    module = encoder(name)
+
+    def run(x, lengths):
+        mask = TriangularCausalMask(LENGTH)
+        return module(x, attn_mask=mask, length_mask=LengthMask(lengths, max_len=LENGTH))
+
+    x, lengths = torch.randn(2, LENGTH, 16), torch.tensor([LENGTH, 13])
+    compiled = torch.compile(run, fullgraph=True, backend="aot_eager")
+    for given in (lengths, torch.full((2,), LENGTH)):
+        assert relative(compiled(x, given), run(x, given)) < 1e-6
 
 
 def test_length_masks_shorter_than_the_keys():

@@ -30,6 +30,7 @@ MASKS = {
     ),
     "boolean": ({"mask": VISIBLE}, lambda b, i, j: bool(VISIBLE[b, i, j])),
     "boolean for all": ({"mask": VISIBLE[0]}, lambda b, i, j: bool(VISIBLE[0, i, j])),
+    "boolean for all heads": ({"mask": VISIBLE[:, None]}, lambda b, i, j: bool(VISIBLE[b, i, j])),
 }
 
 
@@ -299,6 +300,19 @@ def test_bfloat16(function):
         assert torch.equal(function(q.float(), k.float(), v.float(), mask="causal"), out)
 
 
+def test_autocast_to_float16_computes_in_float32():
+    q, k, v = (tensor.detach() for tensor in inputs())
+    halves = [tensor.half() for tensor in (q, k, v)]
+    state, expected = lt.linear_state(B, H, E, M), lt.linear_attention(q, k, v)
+    with torch.autocast("cpu", dtype=torch.float16):
+        assert torch.equal(lt.linear_attention(q, k, v), expected)
+        out = lt.softmax_attention(*halves)
+        row, _ = lt.linear_attention_step(*(tensor[:, 0] for tensor in halves), state)
+    assert out.dtype == row.dtype == torch.float32
+    assert torch.equal(out, lt.softmax_attention(*(tensor.float() for tensor in halves)))
+    assert relative(row, halves[2][:, 0]) < 1e-5
+
+
 def test_empty_sequences():
     q, k, v = (torch.zeros(2, 0, H, E).requires_grad_() for _ in range(3))
     out = lt.linear_attention(q, k, v, mask="causal")
@@ -323,7 +337,10 @@ def test_threads_do_not_change_results():
     ("change", "error", "part"),
     [
         (lambda q, k, v: lt.linear_attention(q.numpy(), k, v), TypeError, "q as a torch.Tensor, got ndarray"),
-        (lambda q, k, v: lt.linear_attention(q.half(), k.half(), v.half()), TypeError, "float16"),
+        (lambda q, k, v: lt.linear_attention(q.half(), k.half(), v.half()), TypeError, "(.bfloat16() converts), got torch.float"),
+        (lambda q, k, v: lt.linear_attention(q, k, v, feature_map=torch.relu), TypeError, "pass feature_map='identity'"),
+        (lambda q, k, v: lt.softmax_attention(q, k, v, mask=torch.ones(2, N).bool()), ValueError, "(padded keys: key_lengths=)"),
+        (lambda q, k, v: lt.softmax_attention(q, k, v, mask=torch.ones(2, H, N, N).bool()), TypeError, "mask of bool"),
         (lambda q, k, v: lt.linear_attention(q.long(), k, v), TypeError, "int64"),
         (lambda q, k, v: lt.softmax_attention(q.double(), k, v), TypeError, "one dtype"),
         (lambda q, k, v: lt.softmax_attention(q[0], k, v), ValueError, "q of 4 dimensions"),

@@ -12,7 +12,9 @@ import warnings
 import torch
 from torch.nn import Linear, Module
 
+from .._arguments import NAMES
 from .._functions import (
+    favor_attention,
     linear_attention,
     linformer_attention,
     local_attention,
@@ -24,6 +26,7 @@ from .attention_registry import AttentionRegistry, Bool, Callable, Choice, Event
 from .events import EventDispatcher
 from .feature_maps import elu_feature_map, is_elu
 from .masking import linnet_mask
+from .recurrent._utils import LinearState
 
 
 class AttentionLayer(Module):
@@ -46,8 +49,12 @@ class AttentionLayer(Module):
         self.n_heads = n_heads
         self.event_dispatcher = EventDispatcher.get(event_dispatcher)
 
-    def forward(self, queries, keys, values, attn_mask, query_lengths, key_lengths):
-        """queries [N, L, d_model], keys and values [N, S, d_model_keys] to [N, L, d_model]."""
+    def forward(self, queries, keys, values, attn_mask, query_lengths, key_lengths, return_state=False):
+        """queries [N, L, d_model], keys and values [N, S, d_model_keys] to [N, L, d_model], and with `return_state` the state of
+        the attention."""
+        if return_state and not getattr(self.inner_attention, "returns_state", False):
+            name = type(self.inner_attention).__name__
+            raise ValueError(f"[attention] expected linear, causal-linear or favor attention with return_state, got {name}")
         heads = self.n_heads
         queries, keys, values = (
             projection(x).unflatten(-1, (heads, -1))
@@ -57,12 +64,23 @@ class AttentionLayer(Module):
                 (self.value_projection, values),
             )
         )
-        out = self.inner_attention(queries, keys, values, attn_mask, query_lengths, key_lengths)
-        return self.out_projection(out.flatten(-2))
+        masks = (attn_mask, query_lengths, key_lengths)
+        if return_state:
+            out, state = self.inner_attention(queries, keys, values, *masks, return_state=True)
+            return self.out_projection(out.flatten(-2)), state
+        return self.out_projection(self.inner_attention(queries, keys, values, *masks).flatten(-2))
 
 
 class _Attention(Module):
-    """What the attentions share: a dispatcher of events that is never called, and a dropout that is not applied."""
+    """What the attentions share: a dispatcher of events that is never called, and a dropout that is not applied.
+
+    `layer` is the place in a transformer, which builders set: beside the seed it decides the random directions. With
+    `returns_state` an attention takes ``return_state=True`` for a causal mask: its results are then the output and the state that
+    its recurrent form continues.
+    """
+
+    layer = 0
+    returns_state = False
 
     def __init__(self, attention_dropout=0.0, event_dispatcher=""):
         super().__init__()
@@ -88,19 +106,24 @@ class FullAttention(_Attention):
 
 
 class _FeatureAttention(_Attention):
+    returns_state = True
+
     def __init__(self, query_dimensions, feature_map=None, eps=1e-6, event_dispatcher=""):
         super().__init__(event_dispatcher=event_dispatcher)
         self.feature_map = (feature_map or elu_feature_map)(query_dimensions)
         self.eps = eps
 
-    def _attend(self, queries, keys, values, **mask):
+    def _attend(self, queries, keys, values, return_state, **mask):
         chosen = "elu"
         self.feature_map.new_feature_map(queries.device)
         if not is_elu(self.feature_map):
             chosen = "identity"
             queries = self.feature_map.forward_queries(queries)
             keys = self.feature_map.forward_keys(keys)
-        return linear_attention(queries, keys, values, feature_map=chosen, epsilon=self.eps, **mask)
+        result = linear_attention(
+            queries, keys, values, feature_map=chosen, epsilon=self.eps, return_state=return_state, **mask
+        )
+        return (result[0], LinearState(result[1], *values.shape[2:])) if return_state else result
 
 
 class LinearAttention(_FeatureAttention):
@@ -109,14 +132,14 @@ class LinearAttention(_FeatureAttention):
     `feature_map` is a factory of `feature_maps`, elu(x) + 1 by default.
     """
 
-    def forward(self, queries, keys, values, attn_mask, query_lengths, key_lengths):
-        return self._attend(queries, keys, values, **linnet_mask(attn_mask, key_lengths, queries, keys))
+    def forward(self, queries, keys, values, attn_mask, query_lengths, key_lengths, return_state=False):
+        return self._attend(queries, keys, values, return_state, **linnet_mask(attn_mask, key_lengths, queries, keys))
 
 
 class CausalLinearAttention(_FeatureAttention):
     """The same with the causal mask, which `attn_mask` must be. Keys without a query of their position count for nothing."""
 
-    def forward(self, queries, keys, values, attn_mask, query_lengths, key_lengths):
+    def forward(self, queries, keys, values, attn_mask, query_lengths, key_lengths, return_state=False):
         if not attn_mask.lower_triangular:
             raise RuntimeError("[causal-linear] expected a lower triangular mask, got another")
         length, count = queries.shape[1], keys.shape[1]
@@ -129,7 +152,7 @@ class CausalLinearAttention(_FeatureAttention):
         elif count < length:
             keys, values = (torch.nn.functional.pad(x, (0, 0, 0, 0, 0, length - count)) for x in (keys, values))
             mask.setdefault("key_lengths", torch.full((len(keys),), count))
-        return self._attend(queries, keys, values, **mask)
+        return self._attend(queries, keys, values, return_state, **mask)
 
 
 class LocalAttention(_Attention):
@@ -157,7 +180,8 @@ class ReformerAttention(_Attention):
     """Softmax over the keys that share a hash with the query (Kitaev et al. 2020), keys being the queries of unit length.
 
     `bits` directions give 2 `bits` buckets. Rounds are combined by their sums of weights, where fast-transformers takes their
-    mean, and a query attends to itself only where it meets no other key, whatever `masked` says. The directions are drawn once.
+    mean, and a query attends to itself only where it meets no other key, whatever `masked` says. `reformer_seed` decides the
+    directions.
     """
 
     def __init__(
@@ -169,6 +193,7 @@ class ReformerAttention(_Attention):
         softmax_temp=None,
         attention_dropout=0.0,
         event_dispatcher="",
+        reformer_seed=0,
     ):
         super().__init__(attention_dropout, event_dispatcher)
         self.chunk_size = chunk_size
@@ -176,7 +201,7 @@ class ReformerAttention(_Attention):
         self.rounds = rounds
         self.masked = masked
         self.softmax_temp = softmax_temp
-        self.seed = int(torch.randint(2**31, ()))
+        self.reformer_seed = reformer_seed
 
     def forward(self, queries, keys, values, attn_mask, query_lengths, key_lengths):
         return lsh_attention(
@@ -185,7 +210,8 @@ class ReformerAttention(_Attention):
             buckets=2 * self.bits,
             chunk=self.chunk_size,
             rounds=self.rounds,
-            seed=self.seed,
+            seed=self.reformer_seed,
+            layer=self.layer,
             scale=self.softmax_temp or 0.0,
             **linnet_mask(attn_mask, key_lengths, queries, keys),
         )
@@ -194,24 +220,31 @@ class ReformerAttention(_Attention):
 class FavorAttention(_Attention):
     """Linear attention with positive random features, which approximates FullAttention (Choromanski et al. 2021), with any mask.
 
-    `favor_features` is their number, E ln E by default; `favor_seed` decides the directions.
+    `favor_features` is their number, E ln E by default; `favor_seed` decides the directions. `favor_feature_map` is one of
+    `linnet.torch.favor_attention`: the map `Favor` of fast-transformers is favor-hyperbolic.
     """
 
-    def __init__(self, favor_features=0, favor_seed=0, event_dispatcher=""):
+    returns_state = True
+
+    def __init__(self, favor_features=0, favor_seed=0, event_dispatcher="", favor_feature_map="favor"):
         super().__init__(event_dispatcher=event_dispatcher)
         self.favor_features = favor_features
         self.favor_seed = favor_seed
+        self.favor_feature_map = favor_feature_map
 
-    def forward(self, queries, keys, values, attn_mask, query_lengths, key_lengths):
-        return linear_attention(
+    def forward(self, queries, keys, values, attn_mask, query_lengths, key_lengths, return_state=False):
+        result = favor_attention(
             queries,
             keys,
             values,
-            feature_map="favor",
+            feature_map=self.favor_feature_map,
             features=self.favor_features,
             seed=self.favor_seed,
+            layer=self.layer,
+            return_state=return_state,
             **linnet_mask(attn_mask, key_lengths, queries, keys),
         )
+        return (result[0], LinearState(result[1], *values.shape[2:], self.favor_feature_map)) if return_state else result
 
 
 class LinformerAttention(_Attention):
@@ -254,12 +287,18 @@ _TEMPERATURE = ("softmax_temp", Optional(Float))
 _DROPOUT = ("attention_dropout", Optional(Float, 0.0))
 _DISPATCHER = ("event_dispatcher", Optional(EventDispatcherInstance, ""))
 _LINEAR = [("query_dimensions", Int), ("feature_map", Optional(Callable)), _DISPATCHER]
-_FAVOR = [("favor_features", Optional(Int, 0)), ("favor_seed", Optional(Int, 0)), _DISPATCHER]
+_FAVOR = [
+    ("favor_features", Optional(Int, 0)),
+    ("favor_seed", Optional(Int, 0)),
+    ("favor_feature_map", Optional(Choice([name for name in NAMES["feature_map"] if name.startswith("favor")]), "favor")),
+    _DISPATCHER,
+]
 _REFORMER = [
     ("chunk_size", Optional(Int, 32)),
     ("bits", Optional(Int, 63)),
     ("rounds", Optional(Int, 4)),
     ("masked", Optional(Bool, False)),
+    ("reformer_seed", Optional(Int, 0)),
     _TEMPERATURE,
     _DROPOUT,
     _DISPATCHER,

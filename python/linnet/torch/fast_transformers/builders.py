@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from torch.nn import LayerNorm
 
-from .attention import AttentionLayer
+from .attention import AttentionLayer, _Attention
 from .attention_registry import AttentionRegistry, RecurrentAttentionRegistry, RecurrentCrossAttentionRegistry, refuse_absent
 from .recurrent.attention import RecurrentAttentionLayer, RecurrentCrossAttentionLayer
 from .recurrent.transformers import (
@@ -226,6 +226,10 @@ class BaseTransformerBuilder(BaseBuilder):
     def get(self):
         """The transformer."""
         layers = [self._make_layer() for _ in range(self.n_layers)]
+        for i, layer in enumerate(layers):
+            for module in layer.modules():
+                if isinstance(module, _Attention):
+                    module.layer = i
         return self._transformer(layers, self._final_norm(), event_dispatcher=self.event_dispatcher)
 
 

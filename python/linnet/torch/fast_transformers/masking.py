@@ -111,7 +111,6 @@ class LengthMask(BaseMask):
         self._device = device or lengths.device
         self._lengths = lengths.detach().clone().to(self._device)
         self._max_len = int(max_len or self._lengths.max())
-        self._all_ones = bool((self._lengths == self._max_len).all())
 
     @classmethod
     def whole(cls, batch, length, device="cpu"):
@@ -120,6 +119,13 @@ class LengthMask(BaseMask):
         mask._device, mask._max_len, mask._all_ones = device, length, True
         mask._lengths = torch.full((batch,), length, dtype=torch.int64, device=device)
         return mask
+
+    @property
+    def all_ones(self):
+        """Whether all positions are kept. What torch.compile traces does not look into lengths, and takes them for shorter."""
+        if torch.compiler.is_compiling() and "_all_ones" not in self.__dict__:
+            return False
+        return self._kept("_all_ones", lambda: bool((self._lengths == self._max_len).all()))
 
     @property
     def bool_matrix(self):

@@ -56,16 +56,26 @@ class TransformerEncoderLayer(Module):
     def _feed_forward(self, x):
         return self.dropout(self.linear2(self.dropout(self.activation(self.linear1(x)))))
 
-    def forward(self, x, attn_mask=None, length_mask=None):
-        """x [N, L, d_model]; `attn_mask` says what a position attends to, `length_mask` how long the sequences are."""
+    def forward(self, x, attn_mask=None, length_mask=None, return_state=False):
+        """x [N, L, d_model]; `attn_mask` says what a position attends to, `length_mask` how long the sequences are.
+
+        With `return_state` (linear, causal-linear and favor attention, causal mask) the state that the recurrent layer continues
+        is a second result.
+        """
         attn_mask, length_mask = _pairs(x, x, attn_mask), _lengths(x, length_mask)
-        masks = {"attn_mask": attn_mask, "query_lengths": length_mask, "key_lengths": length_mask}
+        given = {"attn_mask": attn_mask, "query_lengths": length_mask, "key_lengths": length_mask}
+        if return_state:
+            given["return_state"] = True
+        y = self.norm1(x) if self.pre_norm else x
+        attended = self.attention(y, y, y, **given)
+        attended, state = attended if return_state else (attended, None)
+        x = x + self.dropout(attended)
         if self.pre_norm:
-            y = self.norm1(x)
-            x = x + self.dropout(self.attention(y, y, y, **masks))
-            return x + self._feed_forward(self.norm2(x))
-        x = self.norm1(x + self.dropout(self.attention(x, x, x, **masks)))
-        return self.norm2(x + self._feed_forward(x))
+            x = x + self._feed_forward(self.norm2(x))
+        else:
+            x = self.norm1(x)
+            x = self.norm2(x + self._feed_forward(x))
+        return (x, state) if return_state else x
 
 
 class TransformerEncoder(Module):
@@ -77,11 +87,18 @@ class TransformerEncoder(Module):
         self.norm = norm_layer
         self.event_dispatcher = EventDispatcher.get(event_dispatcher)
 
-    def forward(self, x, attn_mask=None, length_mask=None):
-        attn_mask, length_mask = _pairs(x, x, attn_mask), _lengths(x, length_mask)
+    def forward(self, x, attn_mask=None, length_mask=None, return_state=False):
+        """x [N, L, d_model], and with `return_state` the states of the layers that the recurrent encoder continues after x."""
+        masks = {"attn_mask": _pairs(x, x, attn_mask), "length_mask": _lengths(x, length_mask)}
+        states = []
         for layer in self.layers:
-            x = layer(x, attn_mask=attn_mask, length_mask=length_mask)
-        return x if self.norm is None else self.norm(x)
+            if return_state:
+                x, state = layer(x, **masks, return_state=True)
+                states.append(state)
+            else:
+                x = layer(x, **masks)
+        x = x if self.norm is None else self.norm(x)
+        return (x, states) if return_state else x
 
 
 class TransformerDecoderLayer(Module):

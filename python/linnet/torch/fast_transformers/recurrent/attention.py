@@ -5,12 +5,12 @@ from __future__ import annotations
 import torch
 from torch.nn import Linear, Module
 
-from ..._functions import linear_attention_step, linear_state, softmax_attention, split_state
+from ..._functions import linear_attention_step, linear_state, softmax_attention
 from ..attention import _DISPATCHER, _DROPOUT, _FAVOR, _LINEAR, _TEMPERATURE, AttentionLayer, _Attention
 from ..attention_registry import RecurrentAttentionRegistry, RecurrentCrossAttentionRegistry
 from ..events import EventDispatcher
 from ..feature_maps import elu_feature_map, is_elu
-from ._utils import check_state
+from ._utils import LinearState, State, check_state, numbers_of
 
 
 class RecurrentAttentionLayer(Module):
@@ -55,36 +55,6 @@ class RecurrentCrossAttentionLayer(AttentionLayer):
         return self.out_projection(out.flatten(-2)), state
 
 
-class _State(list):
-    """The elements of a state with what they are parts of, as long as nobody puts others into their places."""
-
-    def __init__(self, elements):
-        super().__init__(elements)
-        self._made = tuple(self)
-
-    def is_as_made(self):
-        return len(self) == len(self._made) and all(found is made for found, made in zip(self, self._made))
-
-
-class _LinearState(_State):
-    """[S, z], S [N, H, F, M] and z [N, H, F], and with the map favor the log-scales [N, H, 2]: views of the one tensor
-    `numbers`."""
-
-    def __init__(self, numbers, heads, value_dim, feature_map="elu"):
-        elements = split_state(numbers, heads, value_dim, feature_map=feature_map)
-        if feature_map == "favor":
-            elements = (*elements, numbers[:, -2 * heads :].unflatten(1, (heads, 2)))
-        super().__init__(elements)
-        self.numbers = numbers
-
-
-def _numbers(state):
-    """The one tensor [N, floats] of a linear state, or of a list like it."""
-    if isinstance(state, _LinearState) and state.is_as_made():
-        return state.numbers
-    return torch.cat([part.flatten(1) for part in state], 1)
-
-
 class RecurrentLinearAttention(_Attention):
     """Linear attention with the causal mask as a recurrence. The state is [S, z], S [N, H, F, M] and z [N, H, F]. Without
     gradients it is changed in place."""
@@ -108,21 +78,21 @@ class RecurrentLinearAttention(_Attention):
             dtype = torch.float64 if query.dtype == torch.float64 else torch.float32
             numbers = linear_state(batch, heads, features, value_dim, dtype=dtype)
         else:
-            numbers = _numbers(state)
+            numbers = numbers_of(state)
         if len(numbers) != batch:
             raise ValueError(f"[recurrent linear] expected a state of {batch} streams, got one of {len(numbers)}")
         out, left = linear_attention_step(query, key, value, numbers, feature_map=chosen, epsilon=self.eps)
         if left is getattr(state, "numbers", None):
             return out, state
-        return out, _LinearState(left, heads, value_dim)
+        return out, LinearState(left, heads, value_dim)
 
 
 class RecurrentFavorAttention(_Attention):
     """`FavorAttention` with the causal mask as a recurrence, with the log-scales [N, H, 2] behind S and z in its state."""
 
-    def __init__(self, favor_features=0, favor_seed=0, event_dispatcher=""):
+    def __init__(self, favor_features=0, favor_seed=0, event_dispatcher="", favor_feature_map="favor"):
         super().__init__(event_dispatcher=event_dispatcher)
-        self.options = {"feature_map": "favor", "features": favor_features}
+        self.options = {"feature_map": favor_feature_map, "features": favor_features}
         self.favor_seed = favor_seed
 
     def forward(self, query, key, value, state=None, memory=None):
@@ -131,16 +101,18 @@ class RecurrentFavorAttention(_Attention):
         if state is None:
             numbers = linear_state(batch, heads, head_dim, value.shape[2], **self.options)
         elif len(state) == 3 and len(state[0]) == batch:
-            numbers = _numbers(state)
+            numbers = numbers_of(state)
         else:
             raise ValueError(f"[recurrent favor] expected a state of {batch} streams that this attention made, got another")
-        out, left = linear_attention_step(query, key, value, numbers, seed=self.favor_seed, **self.options)
+        out, left = linear_attention_step(
+            query, key, value, numbers, seed=self.favor_seed, layer=self.layer, **self.options
+        )
         if left is getattr(state, "numbers", None):
             return out, state
-        return out, _LinearState(left, heads, value.shape[2], "favor")
+        return out, LinearState(left, heads, value.shape[2], self.options["feature_map"])
 
 
-class _Cache(_State):
+class _Cache(State):
     """[keys, values], [N, H, S, E] and [N, H, S, D], the first S tokens of two tensors with room for more."""
 
     def __init__(self, room, length):
