@@ -56,10 +56,41 @@ std::vector<std::int32_t> tokens_of(const ModelConfig& config, const std::string
   return tokens;
 }
 
+struct Source {
+  std::vector<std::int32_t> tokens;  ///< of a decoder with the separator
+  std::int64_t most = 0;             ///< tokens of its answer
+};
+
+/// Throws UsageError where learned positions do not suffice for an answer of `wanted` tokens; 0: of so many
+/// as they do, at most model.length.
+Source source_of(const ModelConfig& config, const std::string& text, std::int64_t wanted) {
+  Source source{.tokens = tokens_of(config, text), .most = wanted > 0 ? wanted : config.length};
+  if (!config.has_encoder()) source.tokens.push_back(pair_separator);
+  if (config.positions != Positions::learned) return source;
+  const std::int64_t known = config.has_encoder() ? 0 : std::ssize(source.tokens);
+  if (wanted == 0) source.most = std::max<std::int64_t>(config.length - known, 1);
+  if (known + source.most > config.length)
+    fail<UsageError>(
+        "generate",
+        "expected at most {} tokens, the model's learned positions, got {} of a source and {} of --length",
+        config.length, known, source.most);
+  return source;
+}
+
+/// Longer sources are read, but the model has not learnt to.
+void warn_of_long_sources(const ModelConfig& config, const std::vector<Source>& sources) {
+  const std::int64_t most = config.has_encoder() ? config.source_length : config.length - 1;
+  std::int64_t longest = 0;
+  for (const Source& source : sources) longest = std::max<std::int64_t>(longest, std::ssize(source.tokens));
+  if (longest > most)
+    print_note(
+        fmt::format("warning: the model was trained with sources of at most {} tokens, the longest has {}",
+                    most, longest));
+}
+
 /// The answers to a share of the sources.
 std::vector<std::vector<std::int32_t>> draw(const std::shared_ptr<const Model>& model, const Answers& answers,
-                                            const std::vector<std::string>& sources, std::int64_t length,
-                                            Share share) {
+                                            const std::vector<Source>& sources, Share share) {
   const auto count = static_cast<std::size_t>(share.size());
   if (count == 0) return {};
   const std::int32_t end = writes_text(model->config()) ? pair_end : -1;
@@ -69,18 +100,25 @@ std::vector<std::vector<std::int32_t>> draw(const std::shared_ptr<const Model>& 
     const auto source = static_cast<std::size_t>(share.begin + i);
     SamplingOptions sampling = answers.sampling;
     sampling.seed += source;
-    session.begin(i, tokens_of(model->config(), sources[source]), sampling);
+    if (model->config().has_encoder()) {
+      session.begin(i, sources[source].tokens, sampling);
+    } else {
+      session.begin(i, -1, sampling);
+      session.prefill(i, sources[source].tokens);
+    }
     open.push_back(i);
   }
   std::vector<std::vector<std::int32_t>> drawn(count);
   std::vector<std::int32_t> tokens(count);
-  for (std::int64_t step = 0; step < length && !open.empty(); ++step) {
+  while (!open.empty()) {
     session.step(std::span(tokens).first(open.size()), open);
     std::vector<std::int64_t> left;
     for (std::size_t i = 0; i < open.size(); ++i) {
       if (tokens[i] == end) continue;
-      drawn[static_cast<std::size_t>(open[i])].push_back(tokens[i]);
-      left.push_back(open[i]);
+      std::vector<std::int32_t>& answer = drawn[static_cast<std::size_t>(open[i])];
+      answer.push_back(tokens[i]);
+      const auto source = static_cast<std::size_t>(share.begin + open[i]);
+      if (std::ssize(answer) < sources[source].most) left.push_back(open[i]);
     }
     open = std::move(left);
   }
@@ -97,16 +135,19 @@ std::string text_of(const ModelConfig& config, const std::vector<std::int32_t>& 
 
 }  // namespace
 
+bool answers_sources(const ModelConfig& config) {
+  return config.has_encoder() || (writes_text(config) && config.field_sizes().size() == 1);
+}
+
 void write_answers(const std::shared_ptr<const Model>& model, const Answers& answers, Communicator& ranks) {
   const ModelConfig& config = model->config();
-  const std::vector<std::string> sources = sources_of(answers, ranks);
-  const std::int64_t length = answers.length == 0 ? config.length : answers.length;
-  if (config.positions == Positions::learned && length > config.length)
-    fail<UsageError>("generate", "expected --length of at most {}, the model's learned positions, got {}",
-                     config.length, length);
+  const std::vector<std::string> texts = sources_of(answers, ranks);
+  std::vector<Source> sources;
+  for (const std::string& text : texts) sources.push_back(source_of(config, text, answers.length));
+  if (ranks.rank() == 0) warn_of_long_sources(config, sources);
   const auto start = std::chrono::steady_clock::now();
   const std::vector<std::vector<std::int32_t>> drawn =
-      gather_lists(ranks, draw(model, answers, sources, length, share_of(ranks, std::ssize(sources))));
+      gather_lists(ranks, draw(model, answers, sources, share_of(ranks, std::ssize(sources))));
   if (ranks.rank() != 0) return;
   const double seconds = seconds_since(start);
   std::string lines;
@@ -114,14 +155,15 @@ void write_answers(const std::shared_ptr<const Model>& model, const Answers& ans
   for (std::size_t i = 0; i < drawn.size(); ++i) {
     const std::string text = text_of(config, drawn[i]);
     lines += text + '\n';
-    results.push_back(Json{{"source", sources[i]}, {"text", text}, {"tokens", drawn[i]}});
+    results.push_back(Json{{"source", texts[i]}, {"text", text}, {"tokens", drawn[i]}});
   }
   if (!answers.out.empty()) write_file_atomically(answers.out, lines);
   if (answers.json) return print_json({{"seconds", seconds}, {"results", results}});
   if (answers.out.empty())
     fmt::print("{}", lines);
   else
-    fmt::print("{} answers in {:.2f} s: {}\n", drawn.size(), seconds, answers.out);
+    print_summary(answers.out,
+                  fmt::format("{} answers in {:.2f} s: {}\n", drawn.size(), seconds, answers.out));
 }
 
 }  // namespace linnet

@@ -8,7 +8,7 @@
 
 namespace linnet {
 
-/// What an encoder–decoder model is to write, and how.
+/// What a model is to write to sources, and how.
 struct Answers {
   std::string source, source_file;  ///< one of the two: a source, or a file with one on each line
   std::string out;                  ///< file for the answers, a line each; empty: standard output
@@ -18,9 +18,13 @@ struct Answers {
   int threads = 0;
 };
 
+/// Whether a model writes answers to sources: one with an encoder, or a decoder of pairs, whose sources are
+/// the first part of its sequences.
+bool answers_sources(const ModelConfig& config);
+
 /// Reads the sources, a stream each, and writes the answers. Sources and answers of a model of pairs are
-/// text, whose answers end by themselves; those of other models are numbers. The ranks share the sources;
-/// rank 0 writes.
+/// text, whose answers end by themselves; those of other models are numbers. Says where sources are longer
+/// than those of training. The ranks share the sources; rank 0 writes.
 void write_answers(const std::shared_ptr<const Model>& model, const Answers& answers, Communicator& ranks);
 
 }  // namespace linnet

@@ -23,6 +23,11 @@ Tensor draw_projection(Context& context, std::uint64_t seed, std::uint32_t strea
   return projection;
 }
 
+/// Whether sums over its features are divided without an ε.
+bool is_log_scaled(const std::string& map) {
+  return is_random_feature_map(map) && find_feature_map(map, {.head_dim = 16})->traits().log_scaled;
+}
+
 }  // namespace
 
 void check_owned(const char* operation, const char* selector, const std::vector<OwnedOption>& options,
@@ -98,10 +103,18 @@ void FamilyOptions::check(const char* operation, const std::vector<std::string>&
                           const std::vector<std::string>& maps) const {
   for (const std::string& family : families) find_family(family);
   check_owned(operation, "--family", owned_, families);
-  for (const char* option : {"--features", "--orthogonal"})
+  const auto has = [&](const char* family) { return std::ranges::find(families, family) != families.end(); };
+  const auto of_random_maps = [&](const char* option) {
     if (given(option) && std::ranges::none_of(maps, is_random_feature_map))
       fail<UsageError>(operation, "expected a random feature map with {}, got {}", option,
                        fmt::join(maps, ","));
+  };
+  of_random_maps("--features");
+  of_random_maps("--orthogonal");
+  if (!has("linformer") && !has("lsh")) of_random_maps("--seed");
+  if (given("--epsilon") && !has("kernel") && std::ranges::all_of(maps, is_log_scaled))
+    fail<UsageError>(operation, "expected a feature map without log-scales with --epsilon, got {}",
+                     fmt::join(maps, ","));
   if (given("--alpha") && std::ranges::find(maps, "elu") == maps.end())
     fail<UsageError>(operation, "expected --feature-map elu with --alpha, got {}", fmt::join(maps, ","));
   const auto needs = [&](const char* option, const char* other, const std::string& value,
@@ -113,6 +126,7 @@ void FamilyOptions::check(const char* operation, const std::vector<std::string>&
   needs("--power", "--similarity", similarity, "polynomial");
   needs("--sigma", "--similarity", similarity, "gaussian");
   needs("--summary", "--pattern", pattern, "fixed");
+  needs("--epsilon", "--normalise", normalise, "sum");
   if (window.size() > 2)
     fail<UsageError>(operation, "expected --local-window with one or two numbers, left and right, got {}",
                      window.size());

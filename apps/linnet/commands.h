@@ -12,6 +12,7 @@ void add_generate(Command& program, Communicator& ranks);
 void add_evaluate(Command& program, Communicator& ranks);
 void add_classify(Command& program);
 void add_fill(Command& program);
+void add_filter(Command& program);
 void add_forecast(Command& program);
 void add_score(Command& program);
 void add_embed(Command& program);

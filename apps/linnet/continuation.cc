@@ -1,6 +1,5 @@
 #include "continuation.h"
 
-#include <fmt/chrono.h>
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -14,32 +13,13 @@
 #include "io/file.h"
 #include "io/sound.h"
 #include "report.h"
+#include "run_columns.h"
 #include "series_paths.h"
 
 namespace linnet {
 namespace {
 
 using Samples = std::vector<float>;
-
-/// The time after the last one of a series by so many rows, where rows are evenly spaced; otherwise the
-/// number of the row. Throws Error for a time beyond 64 bits.
-std::string time_after(const Series& series, std::int64_t rows) {
-  const auto count = static_cast<std::int64_t>(series.times.size());
-  const auto at = [&](std::int64_t i) { return series.times[static_cast<std::size_t>(i)]; };
-  std::int64_t step = 0, before = 0, time = 0;
-  const bool even = count >= 3 && !__builtin_sub_overflow(at(count - 1), at(count - 2), &step) &&
-                    !__builtin_sub_overflow(at(count - 2), at(count - 3), &before) && step == before;
-  if (!even) return fmt::format("{}", rows);
-  if (__builtin_mul_overflow(rows, step, &time) || __builtin_add_overflow(time, at(count - 1), &time))
-    fail("generate", "expected times that go on within 64 bits, got {} steps of {} after {}", rows, step,
-         at(count - 1));
-  if (!series.calendar) return fmt::format("{}", time);
-  constexpr std::int64_t second = 1'000'000;
-  const std::int64_t seconds = time / second - (time % second < 0 ? 1 : 0), rest = time - seconds * second;
-  const std::string text =
-      fmt::format("{:%Y-%m-%d %H:%M:%S}", fmt::gmtime(static_cast<std::time_t>(seconds)));
-  return rest == 0 ? text : fmt::format("{}.{:06}", text, rest);
-}
 
 std::int64_t continue_series(const Continuation& wanted) {
   const SeriesInput input = read_series_input("generate", wanted.model, wanted.prompt);
@@ -53,7 +33,8 @@ std::int64_t continue_series(const Continuation& wanted) {
   std::string lines = input.series.times.empty() ? "row" : "time";
   for (const std::string& column : input.series.columns) lines += "," + csv_cell(column);
   for (std::int64_t step = 0; step < steps; ++step) {
-    lines += "\n" + time_after(input.series, step + 1);
+    const std::string time = input.series.time_text(input.series.rows() + step);
+    lines += "\n" + (time.empty() ? fmt::format("{}", step + 1) : time);
     for (std::int64_t column = 0; column < std::ssize(input.series.columns); ++column)
       lines += fmt::format(",{:.7g}", paths.at(0, step, column));
   }
@@ -78,8 +59,9 @@ Samples continue_samples(const std::shared_ptr<const Model>& model, const Contin
   for (std::int64_t step = 0; step + 1 < steps.known; ++step) session.observe(step_at(step));
   Samples predicted(drawn.size());
   session.step(step_at(steps.known - 1), predicted);
+  const double temperature = predicts_means(model->config()) ? 0 : wanted.sampling.temperature;
   for (std::int64_t step = 0; step < steps.drawn; ++step) {
-    draw_finite(session, 0, wanted.sampling.seed, drawn, wanted.sampling.temperature);
+    draw_finite(session, 0, wanted.sampling.seed, drawn, temperature);
     result.insert(result.end(), drawn.begin(), drawn.begin() + steps.samples);
     if (step + 1 < steps.drawn) session.step(std::span(drawn).first(each), predicted);
   }
@@ -115,6 +97,8 @@ std::int64_t continue_sound(const std::shared_ptr<const Model>& model, const Con
                      wanted.out);
   SoundFile file(wanted.prompt);
   const SoundFormat& format = file.format();
+  if (const auto columns = RunColumns::of_model(wanted.model))
+    columns->check("generate", wanted.prompt, format);
   SoundSteps steps{.samples = codes ? std::ssize(sizes) : config.columns};
   if (steps.samples % format.channels != 0)
     fail<UsageError>("generate",

@@ -9,6 +9,7 @@
 #include "data/text.h"
 #include "io/file.h"
 #include "outputs.h"
+#include "report.h"
 #include "tokenizer.h"
 
 namespace linnet {
@@ -59,8 +60,10 @@ void add_data(Command& program) {
       .capture_default_str();
   copy.add_option("--seed", arguments->seed, "seed of all sequences").check(whole(0)).capture_default_str();
   copy.callback([=] {
+    check_outputs("data", {{"--out", arguments->out}});
     write_copy(arguments->out, arguments->count, arguments->length, arguments->seed);
-    fmt::print("{} sequences of {} tokens: {}\n", arguments->count, arguments->length, arguments->out);
+    print_summary(arguments->out, fmt::format("{} sequences of {} tokens: {}\n", arguments->count,
+                                              arguments->length, arguments->out));
   });
 
   Command reverse =
@@ -75,8 +78,10 @@ void add_data(Command& program) {
       .capture_default_str();
   reverse.add_option("--seed", arguments->seed, "seed of all strings").check(whole(0)).capture_default_str();
   reverse.callback([=] {
+    check_outputs("data", {{"--out", arguments->out}});
     write_reversals(arguments->out, arguments->count, arguments->letters, arguments->seed);
-    fmt::print("{} pairs of {} letters: {}\n", arguments->count, arguments->letters, arguments->out);
+    print_summary(arguments->out, fmt::format("{} pairs of {} letters: {}\n", arguments->count,
+                                              arguments->letters, arguments->out));
   });
 
   Command instruments = data.add_subcommand(
@@ -123,7 +128,7 @@ void add_data(Command& program) {
     std::string text = read_file(arguments->text);
     text.resize(training_bytes(text));
     write_file_atomically(arguments->out, train_tokenizer(text, arguments->pieces));
-    fmt::print("{} pieces: {}\n", arguments->pieces, arguments->out);
+    print_summary(arguments->out, fmt::format("{} pieces: {}\n", arguments->pieces, arguments->out));
   });
 }
 

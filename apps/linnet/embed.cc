@@ -7,6 +7,7 @@
 #include "checks.h"
 #include "commands.h"
 #include "config.h"
+#include "data/fasta.h"
 #include "given_data.h"
 #include "io/safetensors.h"
 #include "outputs.h"
@@ -25,9 +26,10 @@ struct Arguments {
 
 /// Examples as a model takes them, without hidden tokens, for Model::hidden.
 struct Inputs {
-  std::vector<std::int32_t> tokens;   ///< [count · length]
-  std::vector<std::int64_t> lengths;  ///< [count], before the padding
-  std::vector<std::int64_t> labels;   ///< [count]
+  std::vector<std::int32_t> tokens;     ///< [count · length]
+  std::vector<std::int64_t> lengths;    ///< [count], before the padding
+  std::vector<std::int64_t> labels;     ///< [count]
+  std::vector<std::int64_t> sequences;  ///< [count] of FASTA: what examples are pieces of
 };
 
 Inputs read_examples(const Dataset& dataset, const ModelConfig& config,
@@ -40,6 +42,7 @@ Inputs read_examples(const Dataset& dataset, const ModelConfig& config,
     const std::span tokens = std::span(inputs.tokens).subspan(i * length, length);
     const std::int64_t label = dataset.read(indices[i], tokens, targets);
     inputs.labels.push_back(label);
+    if (const auto sequence = sequence_of(dataset, indices[i])) inputs.sequences.push_back(*sequence);
     inputs.lengths.push_back(std::ranges::find(tokens, -1) - tokens.begin());
     if (!config.shifted()) continue;
     std::shift_right(tokens.begin(), tokens.end(), 1);
@@ -92,7 +95,7 @@ void run(const Arguments& arguments) {
                                        static_cast<double>(config.width));
   Tensor embeddings = Tensor::of<float>(arguments.per_token ? Shape{count, config.length, config.width}
                                                             : Shape{count, config.width});
-  std::vector<std::int64_t> lengths, labels;
+  std::vector<std::int64_t> lengths, labels, sequences;
   Context context(arguments.threads);
   Progress progress;
   for (std::int64_t first = 0; first < count; first += arguments.batch) {
@@ -109,11 +112,13 @@ void run(const Arguments& arguments) {
       write_means(to, hidden.view<float>(), inputs.lengths);
     lengths.insert(lengths.end(), inputs.lengths.begin(), inputs.lengths.end());
     labels.insert(labels.end(), inputs.labels.begin(), inputs.labels.end());
+    sequences.insert(sequences.end(), inputs.sequences.begin(), inputs.sequences.end());
     progress.show(fmt::format("{} of {} examples", first + here, count));
   }
   std::vector<NamedTensor> tensors = {{"embeddings", DType::f32, embeddings.shape(), embeddings.raw()},
                                       {"lengths", DType::i64, {count}, lengths.data()}};
   if (dataset.classes() > 0) tensors.push_back({"labels", DType::i64, {count}, labels.data()});
+  if (!sequences.empty()) tensors.push_back({"sequences", DType::i64, {count}, sequences.data()});
   write_safetensors(arguments.out, tensors, {});
   if (arguments.json)
     print_json({{"out", arguments.out},
@@ -121,7 +126,8 @@ void run(const Arguments& arguments) {
                 {"width", config.width},
                 {"shape", embeddings.shape()}});
   else
-    fmt::print("embeddings {} of {} examples: {}\n", to_string(embeddings.shape()), count, arguments.out);
+    print_summary(arguments.out, fmt::format("embeddings {} of {} examples: {}\n",
+                                             to_string(embeddings.shape()), count, arguments.out));
 }
 
 }  // namespace

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <optional>
 
+#include "answers.h"
 #include "attention/family.h"
 #include "base/fail.h"
 #include "checks.h"
@@ -11,6 +13,7 @@
 #include "config.h"
 #include "given_data.h"
 #include "io/file.h"
+#include "linnet/tokenizer.h"
 #include "outputs.h"
 #include "ranks.h"
 #include "report.h"
@@ -164,7 +167,7 @@ void print_measures(const ModelConfig& config, const Evaluation& result,
 void add_measures(Json& json, const ModelConfig& config, const Evaluation& result,
                   const std::vector<std::string>& columns) {
   if (!result.field_bits.empty()) json["field_bits"] = result.field_bits;
-  if (config.has_encoder()) json["exact"] = result.exact;
+  if (answers_sources(config)) json["exact"] = result.exact;
   if (config.target_count() > 0) {
     json["squared_error"] = result.squared_error;
     json["absolute_error"] = result.absolute_error;
@@ -206,18 +209,29 @@ void run(const Arguments& arguments, Communicator& ranks) {
   if (!arguments.data.empty() && source.kind == "series")
     if (const auto columns = RunColumns::of_model(arguments.model))
       columns->check("evaluate", arguments.data, data->column_names());
+  // All counted tokens in their order: of a whole split they are its text.
+  std::optional<TextStream> text;
+  if (!data->tokenizer().empty() && model->config().shifted())
+    text.emplace(Tokenizer(data->tokenizer(), data->vocabulary()));
+  std::size_t bytes = 0;
   const auto start = std::chrono::steady_clock::now();
   std::string lines = "example,position,token,log_probability,bits\n";
   TokenLossCallback on_token;
-  if (!arguments.per_token.empty())
+  if (!arguments.per_token.empty() || text)
     on_token = [&](const TokenLoss& loss) {
+      if (text) bytes += text->add(loss.token).size();
+      if (arguments.per_token.empty()) return;
       lines += fmt::format("{},{},{},{:.7g},{:.7g}\n", loss.example, loss.position, loss.token, 0 - loss.nats,
                            loss.nats / std::numbers::ln2);
     };
   const Evaluation result =
       evaluate(context, *model, *data, arguments.examples, arguments.batch, true, on_token, &ranks);
   if (ranks.rank() != 0) return;
-  if (on_token) write_file_atomically(arguments.per_token, lines);
+  if (!arguments.per_token.empty()) write_file_atomically(arguments.per_token, lines);
+  if (text) bytes += text->finish().size();
+  // 0 where they cannot be told.
+  const double bits_per_byte =
+      bytes == 0 ? 0 : result.bits * static_cast<double>(result.tokens) / static_cast<double>(bytes);
   const double seconds = seconds_since(start);
   if (arguments.json) {
     Json json = {{"model", arguments.model},
@@ -233,20 +247,24 @@ void run(const Arguments& arguments, Communicator& ranks) {
                  {"accuracy", result.accuracy},
                  {"non_positive_denominators", result.non_positive},
                  {"seconds", seconds}};
+    if (bytes > 0) json["bits_per_byte"] = bits_per_byte;
     add_measures(json, model->config(), result, data->column_names());
     print_json(json);
     return;
   }
   if (model->config().classifies() || model->config().target_count() > 0 || !result.field_bits.empty())
     return print_measures(model->config(), result, data->column_names(), seconds);
-  fmt::print(
-      "{:.4f} bits per token, perplexity {:.3f}, accuracy {:.1f} % ({} tokens of {} examples, {:.1f} s)\n",
-      result.bits, result.perplexity, 100 * result.accuracy, result.tokens, result.examples, seconds);
-  if (model->config().has_encoder())
-    fmt::print("{:.2f} % of the examples written exactly by greedy decoding\n", 100 * result.exact);
+  std::string summary = fmt::format(
+      "{:.4f} bits per token{}, perplexity {:.3f}, accuracy {:.1f} % ({} tokens of {} examples, {:.1f} s)\n",
+      result.bits, bytes > 0 ? fmt::format(" ({:.4f} per byte)", bits_per_byte) : "", result.perplexity,
+      100 * result.accuracy, result.tokens, result.examples, seconds);
+  if (answers_sources(model->config()))
+    summary +=
+        fmt::format("{:.2f} % of the examples written exactly by greedy decoding\n", 100 * result.exact);
   if (result.non_positive > 0)
-    fmt::print("{:.2g} % of the queries had no positive denominator and gave zeros\n",
-               100 * result.non_positive);
+    summary += fmt::format("{:.2g} % of the queries had no positive denominator and gave zeros\n",
+                           100 * result.non_positive);
+  print_summary(arguments.per_token, summary);
 }
 
 }  // namespace
@@ -257,6 +275,7 @@ void add_evaluate(Command& program, Communicator& ranks) {
       "evaluate", "Bits per token, perplexity, accuracy and errors on validation data");
   command.footer(
       "Bits per token are bits per dimension for pictures (every pixel counts) and bits per byte for text.\n"
+      "Text through a tokenizer has both: bits per token and bits per byte.\n"
       "For an encoder only the hidden tokens count. They are the same in every evaluation.\n"
       "Example: linnet evaluate runs/digits\n"
       "         linnet evaluate runs/softmax --data digits --attention favor --features 256\n"

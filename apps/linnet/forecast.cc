@@ -78,8 +78,8 @@ std::vector<std::int64_t> intervals_of(const std::string& list) {
 void run(const Arguments& arguments) {
   check_outputs("forecast", {{"--out", arguments.out}, {"--plot", arguments.plot}},
                 {{"the model's", arguments.model}, {"--data", arguments.data}});
-  if (!arguments.plot.empty()) require_chart_path(arguments.plot);
   const SeriesInput input = read_series_input("forecast", arguments.model, arguments.data);
+  if (!arguments.plot.empty()) require_chart_path(arguments.plot, std::ssize(input.series.columns));
   for (const Option& option : arguments.of_draws)
     if (option.count() > 0 && !has_densities(input))
       fail<UsageError>("forecast",
@@ -96,15 +96,22 @@ void run(const Arguments& arguments) {
                                   .context = chosen.context,
                                   .seed = chosen.seed,
                                   .threads = chosen.threads});
-  std::string lines = "step,column,median";
+  // Nothing where the times of the last rows do not say how they go on.
+  const bool timed = !input.series.time_text(input.series.rows()).empty();
+  std::string lines = timed ? "step,time,column,median" : "step,column,median";
   for (const std::int64_t percent : intervals) lines += fmt::format(",low_{0},high_{0}", percent);
   lines += "\n";
   Json rows = Json::array();
-  for (std::int64_t step = 0; step < arguments.steps; ++step)
+  for (std::int64_t step = 0; step < arguments.steps; ++step) {
+    const std::string time = timed ? input.series.time_text(input.series.rows() + step) : "";
     for (std::size_t column = 0; column < input.series.columns.size(); ++column) {
       const auto [median, bounds] = paths.summary(step, static_cast<std::int64_t>(column), intervals);
-      lines += fmt::format("{},{},{:.7g}", step + 1, csv_cell(input.series.columns[column]), median);
-      Json row = {{"step", step + 1}, {"column", input.series.columns[column]}, {"median", median}};
+      lines += fmt::format("{}{}{},{},{:.7g}", step + 1, timed ? "," : "", time,
+                           csv_cell(input.series.columns[column]), median);
+      Json row = {{"step", step + 1}};
+      if (timed) row["time"] = time;
+      row["column"] = input.series.columns[column];
+      row["median"] = median;
       for (std::size_t i = 0; i < intervals.size(); ++i) {
         const auto [low, high] = bounds[i];
         lines += fmt::format(",{:.7g},{:.7g}", low, high);
@@ -114,6 +121,7 @@ void run(const Arguments& arguments) {
       lines += "\n";
       if (arguments.json) rows.push_back(row);
     }
+  }
   if (!arguments.out.empty()) write_file_atomically(arguments.out, lines);
   if (!arguments.plot.empty()) {
     std::vector<Chart> charts;
@@ -129,8 +137,9 @@ void run(const Arguments& arguments) {
   else if (arguments.out.empty())
     fmt::print("{}", lines);
   else
-    fmt::print("{} steps of {} columns from the last {} rows: {}\n", arguments.steps,
-               input.series.columns.size(), chosen.context, arguments.out);
+    print_summary(arguments.out,
+                  fmt::format("{} steps of {} columns from the last {} rows: {}\n", arguments.steps,
+                              input.series.columns.size(), chosen.context, arguments.out));
 }
 
 }  // namespace

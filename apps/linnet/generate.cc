@@ -1,12 +1,16 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "answers.h"
 #include "base/fail.h"
+#include "base/lists.h"
+#include "base/names.h"
 #include "checks.h"
 #include "commands.h"
 #include "continuation.h"
+#include "data/fasta.h"
 #include "generation/stream_file.h"
 #include "io/file.h"
 #include "outputs.h"
@@ -14,6 +18,7 @@
 #include "pieces.h"
 #include "ranks.h"
 #include "run_record.h"
+#include "series_paths.h"
 #include "texts.h"
 
 namespace linnet {
@@ -25,7 +30,8 @@ struct Arguments {
   std::string model, prompt, prompt_file, complete, out, states, save_states, source, source_file;
   std::int64_t count = 0, length = 0, streams = 64, columns = 0;
   std::int64_t steps = std::numeric_limits<std::int64_t>::max();
-  std::vector<std::int64_t> labels;
+  std::vector<std::string> named_labels;  ///< numbers or names, as they were given
+  std::vector<std::int64_t> labels;       ///< the same as numbers
   SamplingOptions sampling;
   std::int64_t first_pitch = Pieces{}.first_pitch;
   double tempo = Pieces{}.tempo;
@@ -42,8 +48,12 @@ Session::Options session_options(const Arguments& arguments) {
 std::string default_picture(Communicator& ranks, const std::string& model) {
   const std::optional<fs::path> run = run_of(model);
   if (!run) fail<UsageError>("generate", "expected --out FILE.png for pictures, got none");
-  on_first_rank(ranks, [&] { create_folders(*run / "samples"); });
-  return (*run / "samples/generated.png").string();
+  std::string picture = (*run / "samples/generated.png").string();
+  on_first_rank(ranks, [&] {
+    create_folders(*run / "samples");
+    check_outputs("generate", {{"--out", picture}});
+  });
+  return picture;
 }
 
 /// Throws UsageError, ending with `where`, for options that are given and have no meaning there.
@@ -104,6 +114,7 @@ void draw_pictures(const std::shared_ptr<const Model>& model, Arguments argument
   if (arguments.out.empty() && arguments.save_states.empty())
     arguments.out = default_picture(ranks, arguments.model);
   check_picture_options(arguments);
+  if (arguments.out.empty()) refuse(arguments, {"--columns"}, "without --out");
   const Drawing drawing = drawing_of(model->config(), arguments);
   if (!arguments.out.empty()) check_picture_grid(model->config(), drawing.count, arguments.columns);
   const bool saves = !arguments.save_states.empty();
@@ -121,7 +132,15 @@ void draw_pictures(const std::shared_ptr<const Model>& model, Arguments argument
   report_pictures(arguments, examples, seconds, progress);
 }
 
-/// Text, or tokens as numbers.
+/// Whether tokens are residues of proteins: those of a run on FASTA, or of a model without a run that has as
+/// many.
+bool writes_residues(const ModelConfig& config, const std::string& model) {
+  if (config.vocabulary != std::ssize(residues)) return false;
+  const std::optional<fs::path> run = run_of(model);
+  return !run || RunRecord::read(*run).config.data.kind == "fasta";
+}
+
+/// Text, the letters of proteins, or tokens as numbers.
 void write_text(const std::shared_ptr<const Model>& model, const Arguments& arguments, Communicator& ranks) {
   refuse(arguments, {"--complete", "--columns", "--first-pitch", "--beats", "--streams"},
          "for a model of text");
@@ -141,6 +160,7 @@ void write_text(const std::shared_ptr<const Model>& model, const Arguments& argu
                .labels = arguments.labels,
                .sampling = arguments.sampling,
                .session = session_options(arguments),
+               .residues = writes_residues(model->config(), arguments.model),
                .json = arguments.json},
               ranks);
 }
@@ -184,7 +204,7 @@ void draw_pieces(const std::shared_ptr<const Model>& model, const Arguments& arg
                pieces.out);
 }
 
-/// Answers of an encoder–decoder model to sources.
+/// Answers to sources.
 void answer(const std::shared_ptr<const Model>& model, const Arguments& arguments, Communicator& ranks) {
   if (arguments.source.empty() && arguments.source_file.empty())
     fail<UsageError>("generate",
@@ -210,7 +230,10 @@ void continue_numbers(const std::shared_ptr<const Model>& model, const Arguments
          {"--prompt", "--complete", "--columns", "--count", "--label", "--states", "--save-states",
           "--streams", "--first-pitch", "--beats", "--no-cache"},
          "for a series or sound");
-  if (model->config().columns > 0) refuse(arguments, {"--top-k", "--top-p"}, "for real numbers");
+  const ModelConfig& config = model->config();
+  if (config.columns > 0) refuse(arguments, {"--top-k", "--top-p"}, "for real numbers");
+  if (predicts_means(config))
+    refuse(arguments, {"--seed", "--temperature"}, "for a model that predicts means alone");
   write_continuation(model, {.model = arguments.model,
                              .prompt = arguments.prompt_file,
                              .out = arguments.out,
@@ -220,7 +243,29 @@ void continue_numbers(const std::shared_ptr<const Model>& model, const Arguments
                              .json = arguments.json});
 }
 
-void run(const Arguments& arguments, Communicator& ranks) {
+/// The labels that are given by their numbers or by their names in the model.
+std::vector<std::int64_t> labels_of(const Model& model, const std::vector<std::string>& given) {
+  const std::vector<std::string>& names = model.assets().class_names;
+  std::vector<std::int64_t> labels;
+  for (const std::string& label : given) {
+    if (const auto number = whole_numbers(label, 0, std::numeric_limits<std::int64_t>::max())) {
+      labels.push_back(number->front());
+      model.config().first_input(labels.back());
+      continue;
+    }
+    const auto found = std::ranges::find(names, as_json_text(label));
+    if (found == names.end())
+      fail<UsageError>("generate", "expected --label with numbers{}, got \"{}\"",
+                       names.empty() ? ""
+                                     : fmt::format(" or names of the labels {}",
+                                                   shortened(fmt::format("{}", fmt::join(names, ", ")))),
+                       shortened(label));
+    labels.push_back(found - names.begin());
+  }
+  return labels;
+}
+
+void run(Arguments arguments, Communicator& ranks) {
   arguments.sampling.check();
   on_first_rank(ranks, [&] {
     check_outputs("generate", {{"--out", arguments.out}, {"--save-states", arguments.save_states}},
@@ -231,14 +276,20 @@ void run(const Arguments& arguments, Communicator& ranks) {
                    {"--states", arguments.states}});
   });
   const std::shared_ptr<const Model> model = Model::load(arguments.model);
-  model->config().check_generates();
-  for (const std::int64_t label : arguments.labels) model->config().first_input(label);
-  if (!model->config().has_encoder() && (!arguments.source.empty() || !arguments.source_file.empty()))
+  if (model->config().objective == Objective::same_step)
     fail<UsageError>("generate",
-                     "expected an encoder–decoder model for --source, got a model without an encoder");
+                     "expected a model that predicts the next step, got one of \"same-step\", which linnet "
+                     "filter runs over sound");
+  model->config().check_generates();
+  arguments.labels = labels_of(*model, arguments.named_labels);
+  const bool sources = !arguments.source.empty() || !arguments.source_file.empty();
+  if (sources && !answers_sources(model->config()))
+    fail<UsageError>("generate",
+                     "expected an encoder–decoder model or one of pairs for --source, got a model without an "
+                     "encoder whose tokens are not those of pairs");
   if (is_continuation(model->config(), arguments.prompt_file, arguments.out))
     on_first_rank(ranks, [&] { continue_numbers(model, arguments); });  // a single series or sound
-  else if (model->config().has_encoder())
+  else if (sources || model->config().has_encoder())
     answer(model, arguments, ranks);
   else if (model->config().field_sizes().size() > 1)
     draw_pieces(model, arguments, ranks);
@@ -270,18 +321,18 @@ void add_generate(Command& program, Communicator& ranks) {
       "PNG file for pictures (default: samples/generated.png of the run), or file for text (default: "
       "standard output); several fields: a .safetensors, .mid or .png file; what follows a series or "
       "a sound: a .csv or .wav file");
-  add("--label", arguments->labels,
-      "classes to draw in turn, 3,1,4; default: all for pictures, 0 for others; sequences of several "
-      "fields take one")
-      .delimiter(',')
-      .check(whole(0));
+  add("--label", arguments->named_labels,
+      "classes to draw in turn, by number or name, 3,1,4; default: all for pictures, 0 for others; sequences "
+      "of several fields take one")
+      .delimiter(',');
   const Option prompt =
-      add("--prompt", arguments->prompt, "text to continue; numbers if tokens are not bytes").may_be_empty();
+      add("--prompt", arguments->prompt, "text or residues to continue; numbers for models of other tokens")
+          .may_be_empty();
   add("--prompt-file", arguments->prompt_file,
       "file with the text to continue, - for standard input; a series or a sound")
       .excludes(prompt);
-  const Option source =
-      add("--source", arguments->source, "encoder–decoder models: the source to write an answer to");
+  const Option source = add("--source", arguments->source,
+                            "encoder–decoder models and models of pairs: the source to write an answer to");
   add("--source-file", arguments->source_file, "file with a source on each line, - for standard input")
       .excludes(source);
   add("--complete", arguments->complete,

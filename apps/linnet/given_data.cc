@@ -1,5 +1,6 @@
 #include "given_data.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -9,6 +10,8 @@
 #include "base/fail.h"
 #include "data/division.h"
 #include "data/files.h"
+#include "io/file.h"
+#include "io/sound.h"
 #include "model/files.h"
 #include "run_columns.h"
 #include "run_record.h"
@@ -45,6 +48,17 @@ std::string tokenizer_of(const std::string& model) {
   return fs::exists(file, ignored) ? file.string() : std::string();
 }
 
+/// Has sound of the rate and the channels of the run's data read in steps as the model takes them.
+void take_sound(const char* command, DataOptions& data, const ModelConfig& config,
+                const GivenData& arguments) {
+  const auto columns = RunColumns::of_model(arguments.model);
+  if (!columns) return;
+  const fs::path file = files_named("--data", arguments.data, data.kind).front();
+  columns->check(command, file.string(), SoundFile(file).format());
+  const std::int64_t samples = config.columns > 0 ? config.columns : std::ssize(config.field_sizes());
+  data.patch = std::max<std::int64_t>(samples / columns->sound->channels, 1);
+}
+
 std::string kind_of_source(const std::string& source) {
   DataOptions data;
   set_source(data, source);
@@ -71,12 +85,18 @@ DataOptions data_of(const char* command, const ModelConfig& config, const GivenD
   const bool is_file = !fs::is_directory(arguments.data) && !files_found(arguments.data).empty() &&
                        fs::exists(files_found(arguments.data).front());
   if (kind.empty() && of_run && is_file && takes_files(of_run->kind)) kind = of_run->kind;
+  if (kind.empty() && is_file && extension_of(files_found(arguments.data).front().string()) == ".png")
+    kind = "images";
+  // Files with labels that are no pictures are lines.
+  if (kind.empty() && is_file && config.classifies() && config.image_height == 0) kind = "lines";
   if (kind.empty() && !tokenizer.empty()) kind = kind_of_source(arguments.data);
   DataOptions data = data_for_model(config, arguments.data, kind);
   if (of_run && of_run->kind == data.kind) take_form(data, *of_run);
   if (const auto columns = of_run || data.kind != "series" ? std::nullopt : RunColumns::read(arguments.model))
     columns->take_form(data);
   if (data.kind == "text" && !tokenizer.empty()) data.tokenizer = tokenizer;
+  if (data.kind == "images") data.channels = config.image_channels;
+  if (data.kind == "sound") take_sound(command, data, config, arguments);
   if (!arguments.target.empty() && data.kind != "sound")
     fail<UsageError>(command, "expected data of sound with --target, got data of kind \"{}\"", data.kind);
   data.target = arguments.target;

@@ -14,6 +14,7 @@ std::vector<std::string> name_list(const std::string& option, const std::string&
   std::vector<std::string> names;
   std::istringstream words(text);
   for (std::string word; std::getline(words, word, ',');) names.push_back(word);
+  if (text.ends_with(',')) names.emplace_back();  // of which getline says nothing
   if (names.empty()) fail<UsageError>(operation, "expected {} to list at least one, got none", option);
   return names;
 }

@@ -24,6 +24,7 @@ void run(int argc, char** argv, Communicator& ranks) {
   add_evaluate(command, ranks);
   add_classify(command);
   add_fill(command);
+  add_filter(command);
   add_forecast(command);
   add_score(command);
   add_embed(command);

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 #include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -141,7 +142,7 @@ std::size_t columns_of(const std::string& text) {
 
 }  // namespace
 
-void print_table(const Json& rows, const std::vector<std::string>& keys) {
+std::string table_of(const Json& rows, const std::vector<std::string>& keys) {
   std::vector<std::vector<std::string>> lines = {keys};
   for (const Json& row : rows) {
     lines.emplace_back();
@@ -150,6 +151,7 @@ void print_table(const Json& rows, const std::vector<std::string>& keys) {
   std::vector<std::size_t> widths(keys.size());
   for (const auto& line : lines)
     for (std::size_t i = 0; i < keys.size(); ++i) widths[i] = std::max(widths[i], columns_of(line[i]));
+  std::string table;
   for (const auto& line : lines) {
     std::string text;
     for (std::size_t i = 0; i < keys.size(); ++i) {
@@ -157,8 +159,23 @@ void print_table(const Json& rows, const std::vector<std::string>& keys) {
       text += (is_text(rows, keys[i]) ? line[i] + space : space + line[i]) + "  ";
     }
     text.erase(text.find_last_not_of(' ') + 1);
-    fmt::print("{}\n", text);
+    table += text + "\n";
   }
+  return table;
+}
+
+void print_table(const Json& rows, const std::vector<std::string>& keys) {
+  fmt::print("{}", table_of(rows, keys));
+}
+
+void print_summary(const std::string& out, const std::string& text) {
+  struct stat file = {}, standard = {};
+  const bool same = stat(out.c_str(), &file) == 0 && fstat(STDOUT_FILENO, &standard) == 0 &&
+                    file.st_dev == standard.st_dev && file.st_ino == standard.st_ino;
+  if (same)
+    std::fputs(text.c_str(), stderr);  // not fmt::print, as in print_note
+  else
+    fmt::print("{}", text);
 }
 
 Json time_summary(std::vector<double> seconds) {

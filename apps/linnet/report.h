@@ -49,8 +49,13 @@ void reset_peak_memory();
 /// Prints the result of a command. Bytes that are not UTF-8, which names of files may have, become U+FFFD.
 void print_json(const Json& result);
 
-/// Prints rows of equal keys as a table: text to the left, numbers to the right.
+/// Rows of equal keys as a table: text to the left, numbers to the right.
+std::string table_of(const Json& rows, const std::vector<std::string>& keys);
 void print_table(const Json& rows, const std::vector<std::string>& keys);
+
+/// Says what a command has done that wrote the file `out`: on standard output, or on standard error where
+/// that file is standard output, so that nothing follows its contents. `text` ends with a newline.
+void print_summary(const std::string& out, const std::string& text);
 
 /// Median, least and most of durations in seconds, as {"median", "min", "max"} in milliseconds.
 Json time_summary(std::vector<double> seconds);

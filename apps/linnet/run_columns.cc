@@ -9,6 +9,7 @@
 #include "base/fail.h"
 #include "base/names.h"
 #include "config.h"
+#include "data/sound.h"
 #include "io/file.h"
 #include "io/json.h"
 #include "run_record.h"
@@ -16,6 +17,12 @@
 namespace linnet {
 
 namespace fs = std::filesystem;
+
+RunColumns RunColumns::of(const Dataset& dataset) {
+  RunColumns columns{dataset.column_names(), dataset.applied_statistics()};
+  columns.sound = sound_format(dataset);
+  return columns;
+}
 
 std::optional<RunColumns> RunColumns::read(const fs::path& run) {
   const fs::path path = run / columns_file;
@@ -27,6 +34,13 @@ std::optional<RunColumns> RunColumns::read(const fs::path& run) {
            std::ranges::all_of(numbers, [](double number) { return std::isfinite(number); });
   };
   try {
+    if (json.contains("rate")) {
+      result.sound = {json.at("rate").get<std::int64_t>(), json.at("channels").get<std::int64_t>(), 0};
+      if (result.sound->rate < 1 || result.sound->channels < 1)
+        fail("data", "{}: expected a rate and a number of channels of at least 1, got {} and {}",
+             path.string(), result.sound->rate, result.sound->channels);
+      return result;
+    }
     result.names = json.at("names").get<std::vector<std::string>>();
     for (const auto& [key, value] :
          {std::pair("columns", &result.columns), {"time", &result.time}, {"missing", &result.missing}})
@@ -35,8 +49,9 @@ std::optional<RunColumns> RunColumns::read(const fs::path& run) {
     result.applied.mean = json.at("mean").get<std::vector<double>>();
     result.applied.deviation = json.at("deviation").get<std::vector<double>>();
   } catch (const Json::exception&) {
-    fail("data", "{}: expected names of columns, and means and deviations, got {}", path.string(),
-         shortened(json.dump()));
+    fail("data",
+         "{}: expected names of columns, and means and deviations, or rate and channels of sound, got {}",
+         path.string(), shortened(json.dump()));
   }
   if (!numbers_for_each(result.applied.mean) || !numbers_for_each(result.applied.deviation))
     fail("data", "{}: expected a mean and a deviation for each of {} columns, got others", path.string(),
@@ -47,7 +62,7 @@ std::optional<RunColumns> RunColumns::read(const fs::path& run) {
 std::optional<RunColumns> RunColumns::of_model(const fs::path& model) {
   const auto run = run_of(model);
   auto result = read(run.value_or(model));
-  if (!result || !run) return result;
+  if (!result || !run || result->sound) return result;
   const DataOptions data = RunRecord::read(*run).config.data;
   result->columns = data.columns;
   result->time = data.time;
@@ -63,8 +78,8 @@ void RunColumns::take_form(DataOptions& data) const {
 }
 
 void RunColumns::write(const fs::path& run) const {
-  if (names.empty()) return;
-  Json json = {{"names", names}};
+  if (names.empty() && !sound) return;
+  Json json = sound ? Json{{"rate", sound->rate}, {"channels", sound->channels}} : Json{{"names", names}};
   if (!applied.mean.empty()) {
     json["mean"] = applied.mean;
     json["deviation"] = applied.deviation;
@@ -75,6 +90,7 @@ void RunColumns::write(const fs::path& run) const {
 }
 
 void RunColumns::check(const char* command, const std::string& origin, std::vector<std::string> found) const {
+  if (sound) fail<UsageError>(command, "{}: expected a model of a series, got one of sound", origin);
   std::ranges::transform(found, found.begin(), as_json_text);
   if (found == names) return;
   const auto [expected, got] = std::ranges::mismatch(names, found);
@@ -86,6 +102,16 @@ void RunColumns::check(const char* command, const std::string& origin, std::vect
                    "file",
                    origin, fmt::join(names, ", "), fmt::join(found, ", "), expected - names.begin() + 1,
                    name(expected, names.end()), name(got, found.end()));
+}
+
+void RunColumns::check(const char* command, const std::string& origin, const SoundFormat& found) const {
+  if (!sound) fail<UsageError>(command, "{}: expected a model of sound, got one of a series", origin);
+  if (found.rate == sound->rate && found.channels == sound->channels) return;
+  fail<UsageError>(
+      command,
+      "{}: expected sound of the rate and the number of channels of the run's data, {} Hz and {}, got {} Hz "
+      "and {}",
+      origin, sound->rate, sound->channels, found.rate, found.channels);
 }
 
 }  // namespace linnet

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "io/sound.h"
 #include "linnet/dataset.h"
 
 namespace linnet {
@@ -12,17 +13,17 @@ namespace linnet {
 /// The file of a run's folder that holds the columns of its data.
 inline constexpr const char* columns_file = "columns.json";
 
-/// What columns.json in the folder of a run on real numbers holds: the columns of its data. That of a model
-/// which was made from a run also says how they are read, as there is no record beside it.
+/// What columns.json in the folder of a run holds: of real numbers the columns of its data, of sound its rate
+/// and channels. That of a model which was made from a run also says how columns are read, as there is no
+/// record beside it.
 struct RunColumns {
   std::vector<std::string> names;
   ColumnStatistics applied;  ///< as Dataset::applied_statistics
   std::string columns = {}, time = {},
               missing = {};  ///< values of data.columns and so on; empty: the default
+  std::optional<SoundFormat> sound = {};
 
-  static RunColumns of(const Dataset& dataset) {
-    return {dataset.column_names(), dataset.applied_statistics()};
-  }
+  static RunColumns of(const Dataset& dataset);
 
   /// Those of a model's folder, and of the run that it belongs to. Throws as `read`.
   static std::optional<RunColumns> of_model(const std::filesystem::path& model);
@@ -33,12 +34,16 @@ struct RunColumns {
   /// Nothing where the folder has no such file. Throws Error for a damaged one.
   static std::optional<RunColumns> read(const std::filesystem::path& run);
 
-  /// Writes the file, unless the data have no named columns.
+  /// Writes the file, unless the data have no named columns and are no sound.
   void write(const std::filesystem::path& run) const;
 
   /// Throws UsageError, naming `command`, where the columns `found` in `origin` are others or in another
-  /// order.
+  /// order, or the run has sound.
   void check(const char* command, const std::string& origin, std::vector<std::string> found) const;
+
+  /// Throws UsageError, naming `command`, where the sound in `origin` has another rate or other channels, or
+  /// the run has other data than sound.
+  void check(const char* command, const std::string& origin, const SoundFormat& found) const;
 };
 
 }  // namespace linnet

@@ -63,7 +63,10 @@ Options RunRecord::options() {
 RunRecord RunRecord::read(const fs::path& run) {
   const fs::path path = run / record_file;
   if (!fs::exists(path))
-    fail<UsageError>("train", "expected the folder of a run, with {}, got {}", record_file, run.string());
+    fail<UsageError>("train",
+                     "expected the folder of a run of linnet train, with {}, which train of C++ and Python "
+                     "does not write, got {}",
+                     record_file, run.string());
   RunRecord record;
   record.options().parse_toml(read_file(path, most_settings_bytes), path.string());
   return record;

@@ -8,6 +8,7 @@
 #include "commands.h"
 #include "io/file.h"
 #include "metrics_file.h"
+#include "model/files.h"
 #include "report.h"
 #include "run_record.h"
 #include "training/run_lock.h"
@@ -22,10 +23,12 @@ struct Arguments {
   bool json = false;
 };
 
-/// A folder that cannot be looked into counts as none.
+/// Whether the program, or `train` of C++ or Python, trained in a folder. One that cannot be looked into
+/// counts as none.
 bool is_run(const fs::path& folder) {
   std::error_code ignored;
-  return fs::exists(folder / record_file, ignored);
+  return fs::exists(folder / record_file, ignored) ||
+         (fs::exists(folder / metrics_file, ignored) && fs::exists(folder / config_file, ignored));
 }
 
 /// The runs in a folder and in those below it, by path; the folder itself may be one.
@@ -33,6 +36,7 @@ std::vector<fs::path> runs_in(const fs::path& folder) {
   if (!fs::is_directory(folder))
     fail<UsageError>("runs", "expected a folder of training runs, got {}", folder.string());
   if (const auto run = run_of(folder)) return {*run};
+  if (is_run(folder)) return {folder};
   std::vector<fs::path> runs;
   const auto options = fs::directory_options::skip_permission_denied;
   std::error_code error;
@@ -73,24 +77,46 @@ Best best_of(const std::vector<Json>& lines) {
   return best;
 }
 
+/// What the record says, and where there is none the first line of the metrics.
+RunConfig config_of(const fs::path& run, const Json& heading) {
+  if (fs::exists(run / record_file)) return RunRecord::read(run).config;
+  if (!heading.contains("settings"))
+    fail("runs", "expected {} to begin with the settings of the run, got none",
+         (run / metrics_file).string());
+  RunConfig config;
+  config.read_json(heading["settings"].dump(), (run / metrics_file).string());
+  return config;
+}
+
+/// The middle one of the rates of all updates that have a line; null where none has. An update that waits,
+/// as in a program that was suspended, does not change it.
+Json median_rate(const std::vector<Json>& lines) {
+  std::vector<double> rates;
+  for (const Json& line : lines)
+    if (line.contains("tokens_per_second") && line["tokens_per_second"].is_number())
+      rates.push_back(line["tokens_per_second"]);
+  if (rates.empty()) return nullptr;
+  const auto middle = rates.begin() + std::ssize(rates) / 2;
+  std::ranges::nth_element(rates, middle);
+  return *middle;
+}
+
 Json row_of(const fs::path& run, const std::string& name) {
-  const RunRecord record = RunRecord::read(run);
-  const TrainingOptions& training = record.config.training;
   const MetricsFile metrics = fs::exists(run / metrics_file) ? read_metrics(run) : MetricsFile{};
+  const RunConfig config = config_of(run, metrics.heading);
+  const TrainingOptions& training = config.training;
   const Best best = best_of(metrics.lines);
   const Json step = metrics.lines.empty() ? Json(0) : metrics.lines.back()["step"];
-  const Json tokens = last_of(metrics.lines, "tokens"), seconds = last_of(metrics.lines, "seconds");
+  const Json seconds = last_of(metrics.lines, "seconds");
   const bool finished = step >= training.steps || (training.patience > 0 && best.since >= training.patience);
   return {{"name", name},
-          {"family", families_text(record.config.model.attention)},
+          {"family", families_text(config.model.attention)},
           {"parameters", metrics.heading.value("parameters", Json())},
           {"step", step},
           {"steps", training.steps},
           {"best_validation_bits", best.bits},
           {"last_validation_bits", last_of(metrics.lines, "validation_bits")},
-          {"tokens_per_second", tokens.is_null() || seconds.is_null() || seconds <= 0
-                                    ? Json()
-                                    : Json(tokens.get<double>() / seconds.get<double>())},
+          {"tokens_per_second", median_rate(metrics.lines)},
           {"seconds", seconds},
           {"state", RunLock::is_held(run) ? "running"
                     : finished            ? "finished"

@@ -9,9 +9,11 @@
 
 namespace linnet {
 
-bool has_densities(const SeriesInput& input) {
-  return input.model->config().value_head != ValueDistribution::squared_error;
+bool predicts_means(const ModelConfig& config) {
+  return config.columns > 0 && config.value_head == ValueDistribution::squared_error;
 }
+
+bool has_densities(const SeriesInput& input) { return !predicts_means(input.model->config()); }
 
 std::int64_t context_of(const char* command, const SeriesInput& input, std::int64_t context,
                         std::int64_t steps) {

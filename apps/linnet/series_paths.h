@@ -10,6 +10,9 @@
 
 namespace linnet {
 
+/// Whether the model predicts real numbers by their means alone, from which nothing is drawn.
+bool predicts_means(const ModelConfig& config);
+
 /// Whether the model predicts more than means.
 bool has_densities(const SeriesInput& input);
 

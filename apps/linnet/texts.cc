@@ -76,37 +76,20 @@ std::int64_t begin_text(Session& session, const TextPlan& plan, std::size_t i, S
   return plan.length;
 }
 
-/// Tokens of which those from `first` on are not shown yet.
-struct Tokens {
-  std::vector<std::int32_t> all;
-  std::size_t first = 0;
-};
-
-/// What is to be shown of them. A text that `goes_on` is cut before a character that is not whole.
-std::string text_of(const TokenText& text, const Tokens& tokens, bool goes_on) {
-  std::string added = text.added(tokens.all, tokens.first);
-  if (goes_on) added.resize(text.settled(added));
-  return added;
-}
-
-/// Adds the next `steps` tokens to the known ones, printed as text while they are drawn where `shown`.
-void draw_tokens(Session& session, const TokenText& text, Tokens& tokens, std::int64_t steps, bool shown,
-                 bool goes_on) {
-  std::size_t first = tokens.first, printed = 0;  // bytes of what those from `first` on add
+/// Draws the next `steps` tokens, whose text is printed while they are drawn where `shown`.
+std::vector<std::int32_t> draw_tokens(Session& session, TokenText::Stream& text, std::int64_t steps,
+                                      bool shown) {
+  std::vector<std::int32_t> tokens;
   for (std::int64_t n = 0; n < steps; ++n) {
     std::int32_t token = 0;
     session.step(std::span(&token, 1));
-    tokens.all.push_back(token);
+    tokens.push_back(token);
+    const std::string added = text.add(token);
     if (!shown) continue;
-    const std::string added = text.added(tokens.all, first);
-    const std::size_t settled = text.settled(added);
-    fmt::print("{}", std::string_view(added).substr(printed, settled - printed));
+    fmt::print("{}", added);
     std::fflush(stdout);
-    const bool whole = settled == added.size();
-    if (whole) first = tokens.all.size();
-    printed = whole ? 0 : settled;
   }
-  if (shown && !goes_on) fmt::print("{}", text.added(tokens.all, first).substr(printed));
+  return tokens;
 }
 
 struct WrittenText {
@@ -128,16 +111,16 @@ struct WrittenTexts {
   std::int64_t tokens = 0;           ///< drawn for all
 };
 
-/// The tokens before those that are drawn of text `i`. Of a saved stream the last ones are known; where it
-/// goes on, those of a character that was not whole are not shown yet.
-Tokens known_of(const TokenText& text, const TextPlan& plan, std::size_t i) {
-  if (plan.begun.empty()) return {plan.tokens, plan.tokens.size()};
-  const std::vector<std::int32_t>& last = plan.begun[i].tokens;
-  if (plan.begun[i].left == 0) return {last, last.size()};
-  const std::string shown = text.added(last, 0);
-  constexpr std::size_t bytes_of_token = 3;  // of U+FFFD
-  return {last, last.size() - std::min(last.size(), (shown.size() - text.settled(shown)) / bytes_of_token)};
+/// The text behind the tokens that text `i` begins with.
+TokenText::Stream text_behind(const TokenText& text, const TextPlan& plan, std::size_t i) {
+  if (!plan.begun.empty()) return text.behind(plan.begun[i].tokens);
+  TokenText::Stream rest = text.behind(plan.tokens);
+  rest.finish();  // the prompt is shown as it is given
+  return rest;
 }
+
+/// Whether text `i` has come to its end by what was drawn.
+bool ends(const DrawnTexts& drawn, std::size_t i) { return drawn.left[i] == 0 && !drawn.tokens[i].empty(); }
 
 /// A single text that is to go on has no end yet.
 const char* end_of(const TextPlan& plan, std::int64_t left) {
@@ -156,13 +139,11 @@ DrawnTexts draw_texts(const std::shared_ptr<const Model>& model, const TokenText
     const std::int64_t left = begin_text(session, plan, static_cast<std::size_t>(i), wanted.sampling);
     const std::int64_t steps = std::min(left, wanted.steps);
     if (shown) fmt::print("{}", plan.prompt);
-    Tokens tokens = known_of(text, plan, static_cast<std::size_t>(i));
-    const auto known = std::ssize(tokens.all);
-    draw_tokens(session, text, tokens, steps, shown, steps < left);
-    drawn.tokens.emplace_back(tokens.all.begin() + known, tokens.all.end());
+    TokenText::Stream rest = text_behind(text, plan, static_cast<std::size_t>(i));
+    drawn.tokens.push_back(draw_tokens(session, rest, steps, shown));
     drawn.left.push_back(left - steps);
-    if (!wanted.save_states.empty())
-      drawn.streams.push_back({left - steps, text.context(tokens.all), session.save(0)});
+    if (!wanted.save_states.empty()) drawn.streams.push_back({left - steps, rest.context(), session.save(0)});
+    if (shown && ends(drawn, drawn.tokens.size() - 1)) fmt::print("{}", rest.finish());
     if (shown) fmt::print("{}", end_of(plan, left - steps));
   }
   return drawn;
@@ -179,10 +160,11 @@ WrittenTexts draw_on_ranks(const std::shared_ptr<const Model>& model, const Toke
   WrittenTexts written;
   written.streams = gather_streams(ranks, std::move(drawn.streams));
   for (std::size_t i = 0; i < drawn.tokens.size(); ++i) {
-    Tokens tokens = known_of(text, plan, i);
-    tokens.all.insert(tokens.all.end(), drawn.tokens[i].begin(), drawn.tokens[i].end());
-    const std::string one = plan.prompt + text_of(text, tokens, drawn.left[i] > 0),
-                      end = end_of(plan, drawn.left[i]);
+    TokenText::Stream rest = text_behind(text, plan, i);
+    std::string one = plan.prompt;
+    for (const std::int32_t token : drawn.tokens[i]) one += rest.add(token);
+    if (ends(drawn, i)) one += rest.finish();
+    const char* end = end_of(plan, drawn.left[i]);
     written.together += one + end;
     if (shown && static_cast<std::int64_t>(i) >= share.end) fmt::print("{}{}", one, end);
     written.tokens += std::ssize(drawn.tokens[i]);
@@ -204,7 +186,7 @@ void report_texts(const Texts& wanted, const WrittenTexts& written, double secon
 }  // namespace
 
 void write_texts(const std::shared_ptr<const Model>& model, const Texts& wanted, Communicator& ranks) {
-  const TokenText text(*model);
+  const TokenText text(*model, wanted.residues);
   const TextPlan plan = plan_of(model->config(), text, wanted, ranks);
   const auto start = std::chrono::steady_clock::now();
   const WrittenTexts written = draw_on_ranks(model, text, plan, wanted, ranks);

@@ -1,33 +1,30 @@
 #include "token_text.h"
 
-#include <algorithm>
 #include <sstream>
+#include <string_view>
 
 #include "base/fail.h"
+#include "data/fasta.h"
 
 namespace linnet {
-namespace {
 
-/// A few tokens before decide how one is written: the blank of a word, the bytes of a character.
-constexpr std::size_t context_tokens = 32;
-
-}  // namespace
-
-TokenText::TokenText(const Model& model)
-    : bytes_(model.config().vocabulary == 256), vocabulary_(model.config().vocabulary) {
-  if (model.assets().tokenizer.empty()) return;
-  tokenizer_.emplace(model.assets().tokenizer, "the model's tokenizer.model");
-  if (tokenizer_->vocabulary() != vocabulary_)
-    fail<UsageError>("tokenizer",
-                     "expected a tokenizer of the model's {} tokens, got one of {}, which does not match it",
-                     vocabulary_, tokenizer_->vocabulary());
+TokenText::TokenText(const Model& model, bool residues)
+    : residues_(residues), vocabulary_(model.config().vocabulary) {
+  constexpr std::int64_t bytes = 256;
+  const std::string& tokenizer = model.assets().tokenizer;
+  if (!tokenizer.empty() || vocabulary_ == bytes) tokenizer_.emplace(tokenizer, vocabulary_);
 }
 
 std::vector<std::int32_t> TokenText::tokens(const std::string& prompt) const {
   if (tokenizer_) return tokenizer_->encode(prompt);
   std::vector<std::int32_t> result;
-  if (bytes_) {
-    for (const char c : prompt) result.push_back(static_cast<unsigned char>(c));
+  if (residues_) {
+    for (const char letter : prompt) {
+      if (std::string_view(" \t\r\n").find(letter) != std::string_view::npos) continue;
+      result.push_back(residue_of(letter));
+      if (result.back() < 0)
+        fail<UsageError>("prompt", "expected the letters {} of residues, got {}", residues, prompt);
+    }
     return result;
   }
   std::istringstream words(prompt);
@@ -46,32 +43,27 @@ std::vector<std::int32_t> TokenText::tokens(const std::string& prompt) const {
   return result;
 }
 
-std::string TokenText::added(std::span<const std::int32_t> tokens, std::size_t first) const {
-  if (tokenizer_) {
-    const std::size_t before_first = std::min(first, context_tokens);
-    const std::span<const std::int32_t> known = tokens.subspan(first - before_first);
-    const std::string before = tokenizer_->decode(known.first(before_first));
-    const std::string all = tokenizer_->decode(known);
-    return all.substr(std::min(before.size(), all.size()));
-  }
+std::string TokenText::Stream::add(std::int32_t token) {
+  if (text_) return text_->add(token);
+  return residues_ ? std::string(1, residues[static_cast<std::size_t>(token)]) : fmt::format("{} ", token);
+}
+
+std::vector<std::int32_t> TokenText::Stream::context() const {
+  return text_ ? text_->context() : std::vector<std::int32_t>();
+}
+
+TokenText::Stream TokenText::behind(std::span<const std::int32_t> before) const {
+  Stream stream;
+  stream.residues_ = residues_;
+  if (tokenizer_) stream.text_.emplace(*tokenizer_, before);
+  return stream;
+}
+
+std::string TokenText::text(std::span<const std::int32_t> tokens) const {
+  Stream stream = behind({});
   std::string text;
-  for (const std::int32_t token : tokens.subspan(first))
-    text += bytes_ ? std::string(1, static_cast<char>(token)) : fmt::format("{} ", token);
-  return text;
-}
-
-std::size_t TokenText::settled(std::string_view text) const {
-  constexpr std::string_view unknown = "\uFFFD";
-  constexpr int most_bytes = 3;  // of a character that is not whole
-  if (!tokenizer_) return text.size();
-  for (int i = 0; i < most_bytes && text.ends_with(unknown); ++i) text.remove_suffix(unknown.size());
-  return text.size();
-}
-
-std::vector<std::int32_t> TokenText::context(std::span<const std::int32_t> tokens) const {
-  if (!tokenizer_) return {};
-  const auto last = tokens.last(std::min(tokens.size(), context_tokens));
-  return {last.begin(), last.end()};
+  for (const std::int32_t token : tokens) text += stream.add(token);
+  return text + stream.finish();
 }
 
 }  // namespace linnet

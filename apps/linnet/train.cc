@@ -7,11 +7,14 @@
 
 #include "attention/family.h"
 #include "base/fail.h"
+#include "base/names.h"
 #include "checks.h"
 #include "commands.h"
 #include "config.h"
 #include "data/files.h"
+#include "data/series.h"
 #include "io/file.h"
+#include "linnet/tokenizer.h"
 #include "linnet/version.h"
 #include "model/config.h"
 #include "pictures.h"
@@ -92,7 +95,7 @@ void draw(const fs::path& folder, std::int64_t step, const std::shared_ptr<const
   Session session(model, 1, {.threads = threads});
   std::vector<std::int32_t> tokens(static_cast<std::size_t>(std::min(config.length, sample_text)));
   for (std::int32_t& token : tokens) session.step(std::span(&token, 1));
-  write_file_atomically(folder / "samples" / fmt::format("{}.txt", step), TokenText(*model).added(tokens, 0));
+  write_file_atomically(folder / "samples" / fmt::format("{}.txt", step), TokenText(*model).text(tokens));
 }
 
 /// --data on top of the configuration, with absolute paths.
@@ -213,7 +216,7 @@ std::shared_ptr<const Model> initial_model(const RunRecord& record, Display& dis
   auto adapted = adapt_model(*model, record.config.model, seed, &differences);
   for (const std::string& difference : differences)
     display.show(fmt::format("in {}, {}", record.initial, difference));
-  if (!differences.empty()) display.show("what is missing or of another shape is drawn anew");
+  if (!differences.empty()) display.show("what the two do not share is drawn anew");
   return adapted;
 }
 
@@ -227,6 +230,29 @@ void warn_of_settings(const std::vector<std::string>& settings, const ModelConfi
   }
   for (const std::string& sentence : doubtful_settings(model.attention, model.layers))
     display.show("warning: " + sentence);
+}
+
+/// Of a tokenizer whose tokens do not give back the lines of a text.
+void warn_of_tokenizer(const Dataset& data, Display& display) {
+  if (data.tokenizer().empty()) return;
+  const Tokenizer tokenizer(data.tokenizer(), data.vocabulary());
+  if (tokenizer.decode(tokenizer.encode("a\nb")).find('\n') == std::string::npos)
+    display.show(
+        "warning: the tokenizer of data.tokenizer loses line ends, which the model then neither reads nor "
+        "writes; that of linnet data tokenizer keeps them");
+}
+
+/// How a series is read, which its file does not say.
+void show_columns(const Dataset& data, Display& display) {
+  const Series* series = first_series(data);
+  if (series == nullptr) return;
+  constexpr std::size_t most_shown = 300;
+  display.show(fmt::format("columns: {}; time: {}",
+                           shortened(fmt::format("{}", fmt::join(series->columns, ", ")), most_shown),
+                           series->time.empty() ? "none" : series->time));
+  if (const std::string time = likely_time(*series); !time.empty())
+    display.show(fmt::format(
+        "warning: the column \"{0}\" is learned as the others are; with data.time={0} it is the time", time));
 }
 
 TrainingCallbacks callbacks_of(Display& display, const ModelConfig& model, const fs::path& folder,
@@ -253,6 +279,10 @@ Json json_of(const TrainingResult& result, const fs::path& folder, double second
                {"finished", result.finished},
                {"seconds", seconds},
                {"bits", bits}};
+  if (result.best_step >= 0) {
+    json["best_step"] = result.best_step;
+    json["best_validation_bits"] = result.best_bits;
+  }
   if (result.evaluation) json["validation_bits"] = result.evaluation->bits;
   if (result.evaluation && model.masked()) json["validation_perplexity"] = result.evaluation->perplexity;
   if (result.evaluation && (model.masked() || model.classifies()))
@@ -286,16 +316,21 @@ void run(const Arguments& arguments, Communicator& ranks) {
   callbacks.on_begin = [&] {
     record.write(folder);
     RunColumns::of(*data.training).write(folder);
+    show_columns(*data.training, display);
   };
   const bool begins = !resume || !Checkpoints(folder).any();
   const std::shared_ptr<const Model> initial = begins ? initial_model(record, display) : nullptr;
   warn_of_settings(arguments.settings, config.model, display);
+  warn_of_tokenizer(*data.training, display);
   stop_on_signals();
   const TrainingResult result = train(context, config.model, config.training, *data.training,
                                       *data.validation, folder, resume, callbacks, nullptr, initial, &ranks);
   const double seconds = display.seconds();
   display.show(fmt::format("{} after {} steps in {}: {}", result.finished ? "finished" : "stopped",
                            result.step, duration_text(seconds), folder.string()));
+  if (result.best_step >= 0 && result.best_step != result.step)
+    display.show(fmt::format("best {:.4f} bits/{} at step {}: {}", result.best_bits, unit_of(config.model),
+                             result.best_step, (folder / "best").string()));
   if (arguments.json && first) print_json(json_of(result, folder, seconds, display.bits(), config.model));
 }
 
@@ -330,7 +365,7 @@ void add_train(Command& program, Communicator& ranks) {
   initial.excludes(resume);
   command
       .add_flag("--init-partial", arguments->initial_partial,
-                "draw anew the weights that --init has not, or has in another shape")
+                "draw anew the weights that --init has not, or has in another shape; the tokens keep theirs")
       .needs(initial);
   command
       .add_option("--threads", arguments->threads,

@@ -15,6 +15,15 @@
 
 namespace linnet {
 
+/// What the weights A_ij of out_i = Σ_j A_ij v_j are, over the keys j that the mask shows to query i:
+/// - linear: φ(q_i)·φ(k_j) over its sum + ε, in linear time (Katharopoulos et al. 2020, equations 5 and 6, as
+///   recurrence 10 to 12);
+/// - softmax: exp(scale q_i·k_j) over its sum (Vaswani et al. 2017, equation 1);
+/// - kernel: sim(q_i, k_j) over its sum + ε, for any similarity (Katharopoulos et al. 2020, equation 3);
+/// - linformer: softmax over the compressed keys E K and values F V (Wang et al. 2020, equation 7);
+/// - lsh: softmax over the keys with the hash of the query (Kitaev et al. 2020, section 2);
+/// - local: softmax over a window of keys;
+/// - strided: softmax over a sparse pattern of keys (Child et al. 2019, section 4.3).
 enum class Family { linear, softmax, kernel, linformer, lsh, local, strided };
 
 /// Whether the linear family divides by φ(q)ᵀz + ε or leaves the sum as it is.
@@ -29,11 +38,11 @@ enum class StateSums { plain, compensated };
 /// and the last c keys of every earlier block.
 enum class SparsePattern { strided, fixed };
 
-/// Options of the linear family.
+/// Options of the linear family. A LogScaledMap takes an ε of 0 whatever `epsilon` is.
 struct LinearOptions {
   std::shared_ptr<const FeatureMap> feature_map = elu_map();
   Normalise normalise = Normalise::sum;
-  float epsilon = 1e-6f;                    ///< added to the denominator
+  float epsilon = 1e-6f;                    ///< added to the denominator; at least 0
   StateSums sums = StateSums::compensated;  ///< precision of the states that it makes
 };
 
@@ -41,7 +50,7 @@ struct LinearOptions {
 struct KernelOptions {
   std::shared_ptr<const Similarity> similarity = exponential_similarity();
   Normalise normalise = Normalise::sum;
-  float epsilon = 1e-6f;  ///< added to the denominator
+  float epsilon = 1e-6f;  ///< added to the denominator; at least 0
 };
 
 /// Options of the local family: query i sees the keys i − left … i + right.
@@ -57,7 +66,8 @@ struct StridedOptions {
   std::int64_t summary = 8;  ///< fixed pattern: c, from 1 to s
 };
 
-/// The stride of sequences of `length` tokens where none is given: √N, rounded up to a multiple of 32.
+/// The stride of sequences of `length` tokens, at least 0, where none is given: √N, rounded up to a multiple
+/// of 32, and at least 32.
 LINNET_API std::int64_t default_stride(std::int64_t length);
 
 /// How the lsh family (Kitaev et al. 2020) selects the keys of a query.
@@ -99,7 +109,7 @@ struct HeadShape {
 /// linear family has a fixed size, H·(F·M + F) floats, or twice that with compensated sums. Softmax keeps
 /// every key and value, H·(E + M) floats per token, or as many bf16. `local` keeps the last left + 1 of them,
 /// `strided` those that a later query may see. A state belongs to the Attention that made it. One thread at a
-/// time may use a slot.
+/// time may use a slot. The functions throw Error for a slot that the state does not have.
 ///
 /// `save` writes and `restore` reads these arrays, row-major and f32:
 /// - linear: S [H, F, M] = Σ φ(k) vᵀ, then z [H, F] = Σ φ(k). With compensated sums a second S and z follow,
@@ -151,6 +161,8 @@ class LINNET_API State {
   virtual void reserve(std::int64_t slot, std::int64_t tokens) = 0;
 
   /// Copies `source_slot` of `source` to `slot`. The same Attention made `source`, which may be this state.
+  /// Throws Error for a source of another shape or family and where the caller's memory is too small,
+  /// std::bad_alloc where memory is short; the slot is then unchanged.
   virtual void copy(std::int64_t slot, const State& source, std::int64_t source_slot) = 0;
 
   /// `save` writes the numbers of the slot, `saved_floats` of its position, in the layout that the family
@@ -164,7 +176,7 @@ class LINNET_API State {
 /// Inputs of the parallel form: query [B, L, H, E], key [B, S, H, E], value [B, S, H, M], all f32 or all
 /// bf16; outer strides are free. Sums are f32 for either.
 struct AttentionInputs {
-  ConstFloatView query, key, value;
+  ConstFloatView query = {}, key = {}, value = {};
   Mask mask = Mask::full();
   /// The state that the queries continue, B slots; nullptr for none. Only for masks that take a state.
   const State* initial = nullptr;
@@ -180,15 +192,17 @@ struct AttentionInputs {
   View<const float> key_projection = {}, value_projection = {};
 };
 
-/// out [B, L, H, M], of the type of the inputs. `normaliser` [B, L, H] is optional and receives what
-/// `backward` needs. For the linear and the kernel family this is the denominator, or with a LogScaledMap its
-/// logarithm without the log-scale of the query. The linear family writes infinity where the denominator
-/// gives zeros: where it vanishes, and with a LogScaledMap where it is not positive. For the other families
-/// it is the log-sum-exp. `final` is optional and receives the state after the last key, B slots;
-/// padding is not part of it. It may be the initial state. Only for masks that take a state. The linear
-/// family takes an empty `out` where `final` is given, and computes the state alone, without the queries.
+/// out [B, L, H, M], of the type of the inputs. No output shares memory with an input or another output: a
+/// family may write an output before it has read all of its inputs. `normaliser` [B, L, H] is optional and
+/// receives what `backward` needs. For the linear and the kernel family this is the denominator, or with a
+/// LogScaledMap its logarithm without the log-scale of the query. The linear family writes infinity where the
+/// denominator gives zeros: where it vanishes, and with a LogScaledMap where it is not positive. For the
+/// other families it is the log-sum-exp. `final` is optional and receives the state after the last key, B
+/// slots; padding is not part of it. It may be the initial state. Only for masks that take a state. The
+/// linear family takes an empty `out` where `final` is given, and computes the state alone, without the
+/// queries.
 struct AttentionOutputs {
-  FloatView out;
+  FloatView out = {};
   View<float> normaliser = {};
   State* final = nullptr;
   /// Optional: the linear family adds the number of queries and heads that see a key and have no positive
@@ -200,11 +214,10 @@ struct AttentionOutputs {
   std::int64_t* vanished = nullptr;
 };
 
-/// Gradients of the inputs, of the same shapes and types; assigned. `decay` and the projections are optional.
-/// The linear family takes empty views of query, key and value where `initial` is given, and computes that
-/// gradient alone.
-/// If both projections are the same view, its gradient is the sum of these two. The caller adds them, and
-/// their memory must differ.
+/// Gradients of the inputs, of the same shapes and types; assigned. They share no memory with the inputs.
+/// `decay` and the projections are optional. The linear family takes empty views of query, key and value
+/// where `initial` is given, and computes that gradient alone. If both projections are the same view, its
+/// gradient is the sum of these two. The caller adds them, and their memory must differ.
 ///
 /// Gradients of states carry a loss from one call back to the call before it: for truncated back-propagation,
 /// or for a sequence that is spread over several machines. `final` [B, G] is an input: the gradient of the
@@ -219,7 +232,7 @@ struct AttentionOutputs {
 /// gradient of what they stand for, and 0 for an empty slot (M = −∞). So the gradient `initial` of one call
 /// is the gradient `final` of the call before it, as long as the state is handed on unchanged.
 struct AttentionGradients {
-  FloatView query, key, value;
+  FloatView query = {}, key = {}, value = {};
   View<float> decay = {};
   View<float> key_projection = {}, value_projection = {};
   View<float> initial = {};
@@ -263,7 +276,9 @@ class LINNET_API Attention {
   /// One token for each of n streams: row i of query [n, H, E], key [n, H, E], value [n, H, M] and out [n, H,
   /// M] belongs to slot slots[i], each slot at most once. `decay` is γ [H] as in `AttentionInputs`. The
   /// linear and softmax families share the work among the context's threads, as `forward` does, the others
-  /// run on the calling thread; different contexts may step different slots of one state at once.
+  /// run on the calling thread; different contexts may step different slots of one state at once. Throws
+  /// Error where shapes, slots or decay do not fit or the caller's memory is full, and std::bad_alloc where
+  /// memory for growing states is short; no slot has then moved.
   virtual void step(Context& context, View<float> out, View<const float> query, View<const float> key,
                     View<const float> value, State& state, std::span<const std::int64_t> slots,
                     View<const float> decay = {}) const = 0;
@@ -273,12 +288,12 @@ class LINNET_API Attention {
   /// and out [n, H, M] belongs to slot slots[i]; a slot may be named several times. `positions` [n], where
   /// given, are those of the queries, told to the feature map; otherwise all are 0. A slot without tokens
   /// gives zeros. The work is shared as in `step`. The linear and softmax families have it; others throw
-  /// Error.
+  /// Error. Throws Error where shapes, slots or positions do not fit.
   virtual void read(Context& context, View<float> out, View<const float> query, const State& state,
                     std::span<const std::int64_t> slots, std::span<const std::int64_t> positions = {}) const;
 };
 
-/// Throws Error for invalid options.
+/// The attention of the family that `options` names. Throws Error for invalid options.
 LINNET_API std::unique_ptr<Attention> make_attention(const AttentionOptions& options);
 
 /// A row of the table of families that `linnet families` prints.
@@ -298,7 +313,7 @@ struct FamilyInfo {
 };
 LINNET_API std::span<const FamilyInfo> family_table();
 
-/// Throws UsageError, naming the nearest known one.
+/// The family of that name. Throws UsageError, naming the nearest known one.
 LINNET_API Family find_family(const std::string& name);
 LINNET_API const char* name_of(Family family);
 

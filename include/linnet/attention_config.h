@@ -10,7 +10,8 @@
 
 namespace linnet {
 
-/// γ of every head in the linear family: none, fixed, or learned from the same initial values.
+/// γ of every head in the linear family (`AttentionInputs::decay`): none, fixed, or learned from the same
+/// initial values.
 enum class Decay { none, fixed, learned };
 
 /// Which of Linformer's projections E and F (Wang et al. 2020, section 4) are the same matrix: none, the
@@ -84,9 +85,9 @@ struct SequenceConfig {
 LINNET_API std::vector<Family> layer_families(const AttentionConfig& config, std::int64_t layers);
 
 /// The options of a layer's attention: the configured ones of `config.family`, and what they leave to the
-/// length. `feature_map`
-/// is used if the configuration names it; otherwise the built-in map of that name is made, for heads of
-/// `head_dim` numbers. Throws UsageError for an unknown name, and for a `feature_map` of another name.
+/// length. `feature_map` is used if the configuration names it; otherwise the built-in map of that name is
+/// made, for heads of `head_dim` numbers. Throws UsageError for an unknown name, and for a `feature_map` of
+/// another name.
 LINNET_API AttentionOptions attention_options(const AttentionConfig& config, const SequenceConfig& sequence,
                                               std::int64_t head_dim,
                                               std::shared_ptr<const FeatureMap> feature_map = nullptr);

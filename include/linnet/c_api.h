@@ -85,6 +85,16 @@ LINNET_API linnet_status linnet_model_first_input(const linnet_model* model, int
 LINNET_API linnet_status linnet_model_score(const linnet_model* model, int32_t threads, const int32_t* tokens,
                                             size_t count, int64_t label, float* log_probabilities);
 
+/* The tokens of a text in UTF-8 of `bytes` bytes, and the text of tokens, for models of text: those with a
+ * tokenizer, and those of 256 tokens, which are bytes. *count (*bytes) receives how many there are; they are
+ * written where `capacity` holds them, and the buffer may be NULL with capacity 0 to ask for the size. A
+ * capacity above 0 that is too small fails. A text has no 0 at its end. Bytes of a character that is not
+ * whole become U+FFFD, where tokens are not bytes themselves. */
+LINNET_API linnet_status linnet_model_encode(const linnet_model* model, const char* text, size_t bytes,
+                                             int32_t* tokens, size_t capacity, size_t* count);
+LINNET_API linnet_status linnet_model_decode(const linnet_model* model, const int32_t* tokens, size_t count,
+                                             char* text, size_t capacity, size_t* bytes);
+
 /* Sessions are for models of one token per step without an encoder. For models of several fields, of real
  * numbers and with an encoder, which need the C++ interface, linnet_session_create fails. */
 
@@ -139,11 +149,45 @@ LINNET_API linnet_status linnet_session_resize(linnet_session* session, int64_t 
 LINNET_API linnet_status linnet_step(linnet_session* session, int32_t* tokens, const int64_t* streams,
                                      size_t count);
 
-/* Makes `stream` continue exactly as `source` would, with a seed of its own. */
+/* Changes the `count` logits of a stream's next token, one per token of the vocabulary, before it is drawn;
+ * -INFINITY leaves a token no probability. `data` is the caller's. Returns 0, or another number to fail. */
+typedef int32_t (*linnet_logits_processor)(void* data, int64_t stream, float* logits, size_t count);
+
+/* What a step does beside drawing; the defaults do nothing. */
+typedef struct {
+  size_t size; /* sizeof(linnet_step_options) */
+  /* NULL, or called once for every stream, by the session's threads for several streams at once. It may not
+     use the session. Where it fails, or leaves NaN, INFINITY or no token at all, its stream is as after a
+     prediction that is not of finite numbers. */
+  linnet_logits_processor process_logits;
+  void* data;
+  /* NULL, or memory for `count` numbers: receives the natural logarithm of the model's own probability of
+     each token, as linnet_model_score gives it. */
+  float* log_probabilities;
+} linnet_step_options;
+
+LINNET_API linnet_status linnet_step_options_init(linnet_step_options* options, size_t size);
+
+/* linnet_step with options, which may be NULL. */
+LINNET_API linnet_status linnet_step_with_options(linnet_session* session, int32_t* tokens,
+                                                  const int64_t* streams, size_t count,
+                                                  const linnet_step_options* options);
+
+/* Changes how the stream's next tokens are drawn; `sampling` may be NULL for the default. */
+LINNET_API linnet_status linnet_set_sampling(linnet_session* session, int64_t stream,
+                                             const linnet_sampling* sampling);
+
+/* Makes `stream` continue exactly as `source` would, with its sampling but a seed of its own. */
 LINNET_API linnet_status linnet_fork(linnet_session* session, int64_t stream, int64_t source, uint64_t seed);
 
 /* Tokens given and drawn so far. */
 LINNET_API linnet_status linnet_position(const linnet_session* session, int64_t stream, int64_t* position);
+
+/* Most tokens of a stream: the model's length with learned positions, otherwise 2^53. */
+LINNET_API linnet_status linnet_limit(const linnet_session* session, int64_t* limit);
+
+/* *can is 1 where the stream takes another step, and 0 at the limit and where a step has failed in it. */
+LINNET_API linnet_status linnet_can_continue(const linnet_session* session, int64_t stream, int32_t* can);
 
 /* The stream as bytes. *size receives how many there are; they are written where `capacity` holds them, and
  * `bytes` may be NULL with capacity 0 to ask for the size. A capacity above 0 that is too small fails. */

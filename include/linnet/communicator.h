@@ -54,7 +54,8 @@ class LINNET_API Transfer {
 ///
 /// The functions of a whole communicator (`broadcast` to `split`) are called by all of its ranks in the same
 /// order with the same sizes, by one thread of each rank at a time. They return when this rank is done, and
-/// throw RankFailure where another rank has failed. A rank whose process dies ends all other processes with
+/// throw RankFailure where another rank has failed. UsageError stands for a rank, a tag or a size that there
+/// is not, before anything is sent. A rank whose process dies ends all other processes with
 /// status 1; the lowest one that lives says so on standard error.
 ///
 /// Messages of two ranks with one tag arrive in the order of the calls. Communicators that `split` made do
@@ -108,7 +109,8 @@ class LINNET_API Communicator {
   bool exclusive_scan(std::span<std::byte> data, const Combine& combine,
                       Direction direction = Direction::forwards);
 
-  /// The ranks that give the same colour, in the order of their ranks here.
+  /// The ranks that give the same colour, in the order of their ranks here. Throws Error where the ranks have
+  /// made 8,191 communicators before.
   std::unique_ptr<Communicator> split(int colour);
 
   /// What the sentence about a dead rank ends with, such as where the last good checkpoint is. At any time,

@@ -2,11 +2,13 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "linnet/export.h"
+#include "linnet/tokenizer.h"
 
 namespace linnet {
 
@@ -22,7 +24,8 @@ struct PackedSequence {
 };
 
 /// Examples of one length, for training and evaluation. A step of an example holds one or several tokens,
-/// real numbers, or both. Immutable after opening: any thread may read.
+/// real numbers, or both. Immutable after opening: any thread may read. An index is 0 … size() − 1, and spans
+/// have the documented sizes; callers see to it.
 class LINNET_API Dataset {
  public:
   virtual ~Dataset() = default;
@@ -129,8 +132,9 @@ LINNET_API std::uint8_t pixel_of_token(std::int32_t token, std::int64_t levels);
 /// - "cifar10": a folder `path` of CIFAR-10's binary files; data_batch_1.bin … data_batch_5.bin for training,
 ///   test_batch.bin for validation. Scaled down to `size` like MNIST's, channel by channel;
 /// - "images": PNG files in sub-folders of the folder `path`, which are named by their classes and sorted, or
-///   in the folder itself, without labels. Grey or colour; colour where any image has it. All of one size, or
-///   scaled down to `size` × `size` like MNIST's. Every tenth image of a class is for validation;
+///   in the folder itself or named one by one, without labels. Grey or colour; colour where any image has it.
+///   All of one size, or scaled down to `size` × `size` like MNIST's. Every tenth image of a class is for
+///   validation;
 /// - "text": the bytes of the files `path`, one file after another. Every window of `length` bytes of the
 ///   first 90 % is a training example; the last 10 % are covered by windows that overlap by half, where only
 ///   bytes with half a window before them count (all of them in the first window), so that every byte counts
@@ -186,7 +190,8 @@ LINNET_API std::uint8_t pixel_of_token(std::int32_t token, std::int64_t levels);
 /// files for the largest token where `fields` does not give it. Text files (but for "text" and "bytes") may
 /// begin with the byte order mark of UTF-8.
 ///
-/// `path`, `length`, `size`, `levels`, `labels`, `examples` and `seed` are for the kinds that look at them.
+/// `path`, `length`, `size`, `levels`, `labels`, `examples`, `seed` and the members without a key of
+/// linnet/run_config.h are for the kinds that look at them.
 /// Any other member has its default where the kind does not look at it.
 struct DataOptions {
   std::string kind = "digits";
@@ -222,6 +227,12 @@ struct DataOptions {
   std::int64_t source_length = 0;
   /// As `target`, of the files for validation and for testing.
   std::string validation_target = {}, test_target = {};
+  std::optional<Tokenizer> opened_tokenizer = {};  ///< for text, in place of the file `tokenizer`
+  /// Lines and images: the names of the labels in their order, as those of a model, in place of those in
+  /// `path`. Examples may then have the label −1: lines without a tab or with nothing before it, and images
+  /// that lie in no sub-folder.
+  std::vector<std::string> class_names = {};
+  std::int64_t channels = 0;  ///< of images, 1 or 3; 0: 3 where any of them is in colour
 };
 
 /// The values of `DataOptions::kind`.

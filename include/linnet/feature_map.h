@@ -32,9 +32,10 @@ struct FeatureMapTraits {
   bool row_alone = false;
 };
 
-/// The map φ of linear attention, on tiles of rows. There is one virtual call per tile, so a map of your own
-/// costs no more than a built-in one if its code is as fast. `tile_exp` and `tile_tanh` below are the vector
-/// mathematics of the built-in maps. Objects are immutable while in use and called from many threads.
+/// The map φ of linear attention (Katharopoulos et al. 2020, equation 4), on tiles of rows. There is one
+/// virtual call per tile, so a map of your own costs no more than a built-in one if its code is as fast.
+/// `tile_exp` and `tile_tanh` below are the vector mathematics of the built-in maps. Objects are immutable
+/// while in use and called from many threads.
 class LINNET_API FeatureMap {
  public:
   virtual ~FeatureMap() = default;
@@ -91,7 +92,7 @@ class LINNET_API LogScaledMap : public FeatureMap {
 };
 
 /// φ(x) = x + 1 for x > 0, α(exp(x) − 1) + 1 otherwise; Katharopoulos et al. 2020, equation 7 with α = 1.
-/// 0 < α ≤ 1 keeps it non-negative.
+/// 0 < α ≤ 1 keeps it non-negative. Throws UsageError for an α that is not above 0 or not finite.
 LINNET_API std::shared_ptr<const FeatureMap> elu_map(float alpha = 1.0f);
 
 /// φ(x) = max(x, 0).
@@ -178,10 +179,16 @@ struct FeatureMapOptions {
   RandomFeatureOptions random = {};
 };
 
-/// The built-in map of that name, from either table. Throws UsageError: for an unknown name with the nearest
-/// known one, for a random map without a head size.
+/// The map of that name: from either table, or registered. Throws UsageError: for an unknown name with the
+/// nearest known one, for a random map without a head size.
 LINNET_API std::shared_ptr<const FeatureMap> find_feature_map(const std::string& name,
                                                               const FeatureMapOptions& options = {});
+
+/// Makes a map of your own known by its name to the whole process, so that configurations with that
+/// `attention.feature_map` train, and models load, also through the C interface, without being given the
+/// object. Any thread may call it. Throws UsageError without a map, and for a name that is empty, of a
+/// built-in map or registered already.
+LINNET_API void register_feature_map(std::shared_ptr<const FeatureMap> map);
 
 /// Vector mathematics for maps of your own: y[i] = f(x[i]) for i < count, y may be x. Relative error below
 /// 4e-7 for exp (x limited to ±87) and absolute error below 4e-7 for tanh; for every instruction set.

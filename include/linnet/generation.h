@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <span>
@@ -15,19 +16,28 @@ namespace linnet {
 /// How the next token is chosen from its distribution p.
 struct LINNET_API SamplingOptions {
   double temperature = 1;  ///< p is raised to 1 / temperature; 0: the most probable token
-  std::int64_t top_k = std::numeric_limits<std::int64_t>::max();  ///< only the k most probable tokens
-  double top_p = 1;        ///< only the smallest set of tokens with total probability top_p (nucleus)
+  /// Only the k most probable tokens (Fan et al. 2018).
+  std::int64_t top_k = std::numeric_limits<std::int64_t>::max();
+  /// Only the smallest set of tokens with total probability top_p, the nucleus (Holtzman et al. 2020, section
+  /// 3.1).
+  double top_p = 1;
   std::uint64_t seed = 0;  ///< the draw depends on it and the position alone, on every machine
 
   /// Throws UsageError for an invalid value.
   void check() const;
 };
 
+/// Changes the logits of a stream's next token before it is drawn: one per token of the vocabulary, as
+/// `Session::logits` gives them; in a model of several fields those of `field`, given the fields before.
+/// −∞ leaves a token no probability.
+using LogitsProcessor = std::function<void(std::int64_t stream, std::int64_t field, std::span<float> logits)>;
+
 /// Many streams of one model of tokens, each at its own position with its own seed. In a model of several
 /// fields every step of a stream has a token of each, and the spans of tokens below are [steps, fields] and
 /// [streams, fields]; each field is drawn given those before it. A stream's tokens do not depend on the
 /// streams beside it, but for the last bits of products with bf16 weights on matrix units (docs/numerics.md).
-/// One session is used by one thread at a time; it works with threads of its own.
+/// One session is used by one thread at a time; it works with threads of its own. Every function throws
+/// UsageError for a stream that the session does not have.
 ///
 /// No function leaves half a token in a stream. What `step` and `observe` need for growing states (softmax,
 /// strided) is taken for all streams and layers before a stream moves: where memory is short they throw
@@ -36,9 +46,9 @@ struct LINNET_API SamplingOptions {
 /// nothing, as `position` tells. `begin`, `fork`,
 /// `restore`, `save`, `logits`, `probabilities` and `resize` change nothing where they throw. Where a step
 /// fails for another reason, in a feature map of the caller's say, a stream whose layers have not all seen
-/// the token cannot continue. Everything but `begin`, `restore`, a `fork` into it, `position` and
-/// `state_bytes` then throws Error for it; the other streams have moved by a token or not at all, as
-/// `position` tells; `step` has then written the tokens of those that have.
+/// the token cannot continue, as `can_continue` tells. Everything but `begin`, `restore`, a `fork` into it,
+/// `set_sampling` and what only tells of it then throws Error for it; the other streams have moved by a token
+/// or not at all, as `position` tells; `step` has then written the tokens of those that have.
 class LINNET_API Session {
  public:
   /// Largest number of tokens that `prefill` takes through the layers together.
@@ -56,6 +66,19 @@ class LINNET_API Session {
     int threads = 0;
   };
 
+  /// What a step does beside drawing. Made once and used for many steps, it costs them no allocation.
+  struct StepOptions {
+    /// Called once for every stream and field, before the stream's sampling options do their part. The
+    /// session's threads call it for several streams at once; it may not use the session. Where it throws, or
+    /// leaves NaN, +∞ or no token at all (UsageError), that stream is as after a prediction that is not of
+    /// finite numbers. Tokens of a categorical head are those without a processor where it changes nothing.
+    LogitsProcessor process_logits = {};
+    /// Where not empty, [streams, fields]: receives the natural logarithm of the probability of each token
+    /// that is drawn. It is the model's own, as in `probabilities`: before the processor, with temperature 1
+    /// and without top-k and top-p.
+    std::span<float> log_probabilities = {};
+  };
+
   /// `streams` streams, all at their beginning, with label 0 if the model has classes and without a label
   /// otherwise. Throws UsageError for an encoder, and with a cache Error for a family without a recurrent
   /// form.
@@ -66,16 +89,17 @@ class LINNET_API Session {
   Session(Session&&) noexcept;
   Session& operator=(Session&&) noexcept;
 
-  /// Starts the stream anew. `label` is the class to draw, −1 for a model without classes.
+  /// Starts the stream anew. `label` is the class to draw, −1 for a model without classes. Throws UsageError
+  /// for a label that the model does not have and for invalid `sampling`.
   void begin(std::int64_t stream, std::int64_t label, const SamplingOptions& sampling);
 
   /// The same in an encoder–decoder model, for the tokens of a source. The encoder reads it once, and each
   /// layer keeps what its cross attention needs: sums of a fixed size in the linear family, the keys and
   /// values of the source in the softmax family. `save`, `restore` and `fork` carry it along. Until a stream
-  /// of such a model has a source, everything but `begin`, `restore`, a `fork` into it, `position` and
-  /// `state_bytes` throws Error for it. Throws UsageError for a model without an encoder, for an empty source
-  /// and for tokens outside 0 … ModelConfig::source_tokens() − 1, Error for a source longer than learned
-  /// positions; the stream is then unchanged.
+  /// of such a model has a source, everything but `begin`, `restore`, a `fork` into it, `set_sampling` and
+  /// what only tells of it throws Error for it. Throws UsageError for a model without an encoder, for an
+  /// empty source and for tokens outside 0 … ModelConfig::source_tokens() − 1, Error for a source longer than
+  /// learned positions; the stream is then unchanged.
   void begin(std::int64_t stream, std::span<const std::int32_t> source, const SamplingOptions& sampling);
 
   /// Appends given tokens to a stream, in the parallel form, in slices that end where the position is a
@@ -112,8 +136,9 @@ class LINNET_API Session {
 
   /// Makes the session one of `streams` streams. Those with an index below keep everything, bit for bit; new
   /// ones begin as in the constructor, with label 0 or none and their index as seed. Steps allocate nothing
-  /// after it, as after the constructor. Throws UsageError for a number that the constructor refuses. The
-  /// session is unchanged where it throws.
+  /// after it, as after the constructor. Copies the states of all streams and holds both meanwhile: a session
+  /// that grows one stream at a time does better to take a share of its size more than it needs. Throws
+  /// UsageError for a number that the constructor refuses. The session is unchanged where it throws.
   void resize(std::int64_t streams);
 
   /// Draws the next token of each of `streams` (each at most once) and appends it: tokens[i] belongs to
@@ -126,7 +151,18 @@ class LINNET_API Session {
   /// no lock either. The session may be built on one thread and stepped on another.
   void step(std::span<std::int32_t> tokens);
 
-  /// Makes `stream` continue exactly as `source` would, with a seed of its own.
+  /// The same with logits that the caller changes, and with the log-probabilities of the tokens, in the same
+  /// single pass through the layers. Throws UsageError for `log_probabilities` of another size.
+  void step(std::span<std::int32_t> tokens, std::span<const std::int64_t> streams,
+            const StepOptions& options);
+  void step(std::span<std::int32_t> tokens, const StepOptions& options);
+
+  /// Changes how the stream's next tokens are drawn. Throws UsageError for invalid `sampling`.
+  void set_sampling(std::int64_t stream, const SamplingOptions& sampling);
+  SamplingOptions sampling(std::int64_t stream) const;
+
+  /// Makes `stream` continue exactly as `source` would, with its sampling but a seed of its own. With the
+  /// seed `sampling(source).seed` both draw the same tokens.
   void fork(std::int64_t stream, std::int64_t source, std::uint64_t seed);
 
   /// The stream as 88 + `state_bytes` bytes (twice the latter where keys and values are kept as bf16, which
@@ -144,6 +180,14 @@ class LINNET_API Session {
 
   /// Tokens given and drawn so far.
   std::int64_t position(std::int64_t stream) const;
+
+  /// Most tokens of a stream, or steps of several fields: the model's length with learned positions,
+  /// otherwise 2^53.
+  std::int64_t limit() const;
+
+  /// Whether the stream takes another step: `position` is below `limit`, no step has failed in it halfway,
+  /// and it has a source where the model has an encoder.
+  bool can_continue(std::int64_t stream) const;
 
   /// Bytes of the stream's state or cache, and of its next inputs of fields but the first; without a cache of
   /// its inputs.
@@ -173,7 +217,8 @@ class LINNET_API NumberSession {
   NumberSession(NumberSession&&) noexcept;
   NumberSession& operator=(NumberSession&&) noexcept;
 
-  /// Starts the stream anew. `label` is its class, −1 for a model without classes.
+  /// Starts the stream anew. `label` is its class, −1 for a model without classes. Throws UsageError for a
+  /// label that the model does not have.
   void begin(std::int64_t stream, std::int64_t label = -1);
 
   /// Takes the numbers of the next step of each of `streams` (each at most once), in [n · columns], and
@@ -190,18 +235,19 @@ class LINNET_API NumberSession {
   void step(std::span<const float> in, std::span<float> out);
 
   /// Takes numbers as `step` does, at the same cost less that of the output head, and predicts nothing. What
-  /// has overflowed is found by the next `step`.
+  /// has overflowed is found by the next `step`. Throws as `step` does.
   void observe(std::span<const float> in, std::span<const std::int64_t> streams);
   void observe(std::span<const float> in);
 
   /// The densities of the stream's last prediction, [targets] each, as in `Densities`. Before the first step
-  /// of a next-token model, what it predicts for that step. Throws Error after `observe`, and before the
-  /// first step of a same-step model.
+  /// of a next-token model, what it predicts for that step. Throws UsageError for spans of other sizes, Error
+  /// after `observe`, and before the first step of a same-step model.
   void densities(std::int64_t stream, std::span<float> mean, std::span<float> scale,
                  std::span<float> freedom);
 
   /// One draw from these densities, out [targets]; it depends on the seed, the position and the target alone.
-  /// The scales are multiplied by `temperature`.
+  /// The scales are multiplied by `temperature`. Throws as `densities` does, and UsageError for a temperature
+  /// that is negative or not finite.
   void draw(std::int64_t stream, std::uint64_t seed, std::span<float> out, double temperature = 1);
 
   /// Makes `stream` continue as `source` would.
@@ -216,6 +262,12 @@ class LINNET_API NumberSession {
   std::int64_t targets() const;
   /// Steps taken so far.
   std::int64_t position(std::int64_t stream) const;
+  /// Most steps of a stream: the model's length with learned positions, otherwise 2^53; one less in a model
+  /// of the next step, whose start token comes first.
+  std::int64_t limit() const;
+  /// Whether the stream takes another step: `position` is below `limit`, and no step has failed in it
+  /// halfway.
+  bool can_continue(std::int64_t stream) const;
   /// Bytes of the stream's state.
   std::size_t state_bytes(std::int64_t stream) const;
 

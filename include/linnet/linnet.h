@@ -18,5 +18,6 @@
 #include "linnet/run_config.h"
 #include "linnet/similarity.h"
 #include "linnet/tensor.h"
+#include "linnet/tokenizer.h"
 #include "linnet/training.h"
 #include "linnet/version.h"

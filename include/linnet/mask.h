@@ -13,7 +13,8 @@ namespace linnet {
 
 /// Which keys a query may see. Every mask except `boolean` is a set of intervals: query i of batch entry b
 /// sees the keys [begin, end), and neither bound ever decreases with i. The linear family takes linear time
-/// with such a mask, forward and backward. Masks are values, cheap to copy.
+/// with such a mask, forward and backward. Masks are values, cheap to copy. What does not fit is found by the
+/// attention that is given the mask (`check`).
 class LINNET_API Mask {
  public:
   struct Interval {

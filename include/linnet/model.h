@@ -164,8 +164,8 @@ struct LINNET_API Densities {
   Tensor freedom;  ///< ν of Student's t, infinite for the others
 };
 
-/// Logarithm of the density of a number under one of `Densities`: Gaussian where `freedom` is infinite,
-/// otherwise Student's t.
+/// Natural logarithm of the density of a number under one of `Densities`, in the same units: Gaussian where
+/// `freedom` is infinite, otherwise Student's t.
 LINNET_API double log_density(double number, double mean, double scale, double freedom);
 
 /// What a model's folder holds so that labels and text need no other files; either may be empty.
@@ -183,18 +183,21 @@ class LINNET_API Model {
 
   /// Loads a folder with config.json and model.safetensors. `settings` ("attention.family=softmax") replace
   /// values of the configuration; the weights must still fit. A feature map of your own is passed as an
-  /// object whose name is that in the configuration. Throws Error that names the file and the fault.
+  /// object whose name is that in the configuration, or registered (`register_feature_map`). Throws Error
+  /// that names the file and the fault, and UsageError for invalid settings.
   static std::shared_ptr<const Model> load(const std::filesystem::path& folder,
                                            std::span<const std::string> settings = {},
                                            std::shared_ptr<const FeatureMap> feature_map = nullptr);
 
-  /// A model with the random weights from which training starts; `feature_map` as in `load`.
+  /// A model with the random weights from which training starts; `feature_map` as in `load`. Throws
+  /// UsageError as `ModelConfig::check` does.
   static std::shared_ptr<const Model> random(const ModelConfig& config, std::uint64_t seed = 0,
                                              std::shared_ptr<const FeatureMap> feature_map = nullptr);
 
   ~Model();
 
-  /// Writes config.json, model.safetensors and the assets into the folder, each file atomically.
+  /// Writes config.json, model.safetensors and the assets into the folder, each file atomically. Throws Error
+  /// for a file that cannot be written.
   void save(const std::filesystem::path& folder) const;
 
   /// Logits [batch, length, vocabulary], f32, for the inputs `tokens` [batch · length]: up to a constant per

@@ -64,9 +64,10 @@ struct LINNET_API RunConfig {
 LINNET_API void set_source(DataOptions& data, const std::string& source);
 
 /// The data of `source` in the form that a model takes: its length, its picture size and its levels. Text is
-/// read as bytes: DataOptions::tokenizer is to be set for a model that has one. `kind`
+/// read as bytes: DataOptions::tokenizer or `opened_tokenizer` is to be set for a model that has one. `kind`
 /// is the kind of data; empty takes what `set_source` says, with CIFAR-10 for MNIST where the model has three
-/// channels. Throws UsageError where tokens of that kind cannot be the model's.
+/// channels, and pairs for text where it has their 258 tokens. Throws UsageError where tokens of that kind
+/// cannot be the model's.
 LINNET_API DataOptions data_for_model(const ModelConfig& model, const std::string& source,
                                       const std::string& kind = "");
 

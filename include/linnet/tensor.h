@@ -1,6 +1,6 @@
 #pragma once
 
-#include <array>
+#include <algorithm>
 #include <cassert>
 #include <cstddef>
 #include <cstdint>
@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "linnet/export.h"
@@ -93,9 +94,9 @@ class View {
     if (shape.size() > static_cast<std::size_t>(max_rank)) fail_view(shape, {});
     std::int64_t step = 1;
     for (int i = rank_ - 1; i >= 0; --i) {
-      shape_[i] = shape[i];
+      shape_[i] = shape.data()[i];
       stride_[i] = step;
-      step *= shape[i];
+      step *= shape_[i];
     }
   }
   /// The last of `strides` must be 1.
@@ -106,10 +107,8 @@ class View {
     if (shape.size() > static_cast<std::size_t>(max_rank) || strides.size() != shape.size() ||
         (!strides.empty() && strides.back() != 1))
       fail_view(shape, strides);
-    for (int i = 0; i < rank_; ++i) {
-      shape_[i] = shape[i];
-      stride_[i] = strides[i];
-    }
+    std::ranges::copy(shape, shape_);
+    std::ranges::copy(strides, stride_);
   }
 
   /// A view for writing serves as one for reading.
@@ -123,8 +122,8 @@ class View {
   int rank() const { return rank_; }
   std::int64_t extent(int dimension) const { return shape_[dimension]; }
   std::int64_t stride(int dimension) const { return stride_[dimension]; }
-  std::span<const std::int64_t> shape() const { return {shape_.data(), static_cast<std::size_t>(rank_)}; }
-  std::span<const std::int64_t> strides() const { return {stride_.data(), static_cast<std::size_t>(rank_)}; }
+  std::span<const std::int64_t> shape() const { return {shape_, static_cast<std::size_t>(rank_)}; }
+  std::span<const std::int64_t> strides() const { return {stride_, static_cast<std::size_t>(rank_)}; }
   bool empty() const { return data_ == nullptr || size() == 0; }
 
   std::int64_t size() const {
@@ -147,7 +146,7 @@ class View {
   template <class... Index>
   T* at(Index... index) const {
     static_assert(sizeof...(Index) <= max_rank);
-    const std::int64_t* step = stride_.data();
+    const std::int64_t* step = stride_;
     std::int64_t offset = 0;
     ((offset += static_cast<std::int64_t>(index) * *step++), ...);
     return data_ + offset;
@@ -179,18 +178,17 @@ class View {
   template <class>
   friend class View;
 
-  void assign(T* data, int rank, const std::array<std::int64_t, max_rank>& shape,
-              const std::array<std::int64_t, max_rank>& stride) {
+  void assign(T* data, int rank, const std::int64_t* shape, const std::int64_t* stride) {
     data_ = data;
     rank_ = rank;
-    shape_ = shape;
-    stride_ = stride;
+    std::copy_n(shape, max_rank, shape_);
+    std::copy_n(stride, max_rank, stride_);
   }
 
   T* data_ = nullptr;
   int rank_ = 0;
-  std::array<std::int64_t, max_rank> shape_{};
-  std::array<std::int64_t, max_rank> stride_{};
+  std::int64_t shape_[max_rank] = {};
+  std::int64_t stride_[max_rank] = {};
 };
 
 /// A view whose elements are f32 or bf16, which of the two is known at run time: what attention reads and
@@ -263,20 +261,28 @@ class BasicFloatView {
 using FloatView = BasicFloatView<std::byte>;
 using ConstFloatView = BasicFloatView<const std::byte>;
 
-/// 64-byte-aligned memory with a shape and an element type. Movable; `clone` makes a copy.
+/// 64-byte-aligned memory with a shape and an element type. `clone` makes a copy. A tensor that was moved
+/// from is empty, as one without arguments.
 class LINNET_API Tensor {
  public:
   Tensor() = default;
   /// Elements are zero. Throws Error when the shape is impossible, std::bad_alloc when memory is short.
   Tensor(DType type, Shape shape);
-  Tensor(Tensor&&) = default;
-  Tensor& operator=(Tensor&&) = default;
+  Tensor(Tensor&& other) noexcept { *this = std::move(other); }
+  Tensor& operator=(Tensor&& other) noexcept {
+    type_ = std::exchange(other.type_, DType::f32);
+    shape_ = std::exchange(other.shape_, {});
+    size_ = std::exchange(other.size_, 0);
+    memory_ = std::move(other.memory_);
+    return *this;
+  }
 
   template <class T>
   static Tensor of(Shape shape) {
     return Tensor(dtype_of<T>(), std::move(shape));
   }
 
+  /// Throws std::bad_alloc when memory is short.
   Tensor clone() const;
 
   DType dtype() const { return type_; }

@@ -21,8 +21,8 @@ class Communicator;  // linnet/communicator.h
 /// AdamW (Loshchilov and Hutter 2019) or RAdam (Liu et al. 2020), both with decoupled weight decay.
 enum class OptimiserKind { adamw, radam };
 
-/// The learning rate over the updates: constant; a cosine down to the final rate; or the final rate after a
-/// certain update.
+/// The learning rate over the updates: constant; a cosine down to the final rate (Loshchilov and Hutter 2017,
+/// equation 5); or the final rate after a certain update.
 enum class Schedule { constant, cosine, step };
 
 /// How a model is trained. The keys are training.* of `linnet train --options`.
@@ -95,11 +95,11 @@ struct Batch {
   /// model are `ModelConfig::first_input` and then all tokens of the example but its last. Further fields
   /// begin with a start token, which is the number of their values; steps of real numbers alone go on with
   /// −1. Those of a masked model are all tokens, with `ModelConfig::mask_token` in place of hidden ones.
-  std::span<const std::int32_t> inputs;
+  std::span<const std::int32_t> inputs = {};
   /// [examples · length · fields], each 0 … vocabulary − 1: the token to predict at this position (in a
   /// next-token model the one after its input), or −1: nothing is predicted here, so that the position adds
   /// nothing to the loss and to its gradient, and that of a field nothing to the prediction of later ones.
-  std::span<const std::int32_t> targets;
+  std::span<const std::int32_t> targets = {};
   /// [examples], positions of each example before its padding; empty where no example has padding. No other
   /// position sees the padding. Its inputs may be any, its targets are −1.
   std::span<const std::int64_t> key_lengths = {};
@@ -234,15 +234,16 @@ struct Evaluation {
 struct TrainingCallbacks {
   /// Called once, when the folder is this run's and the checkpoint to resume from has been read, before
   /// anything else is written: for example to write a file that describes the run.
-  std::function<void()> on_begin;
-  std::function<void(const StepReport&)> on_step;
-  std::function<void(std::int64_t step, const Evaluation&)> on_evaluation;
+  std::function<void()> on_begin = {};
+  std::function<void(const StepReport&)> on_step = {};
+  std::function<void(std::int64_t step, const Evaluation&)> on_evaluation = {};
   /// Called every sample_every updates and at the end, for example to draw into `folder`/samples.
-  std::function<void(std::int64_t step, const std::shared_ptr<const Model>&)> draw_samples;
-  std::function<void(const std::string&)> on_message;
-  /// Called after every update; true saves a checkpoint and ends the loop. All ranks call theirs, and all end
-  /// the loop after the same update where one is true.
-  std::function<bool()> should_stop;
+  std::function<void(std::int64_t step, const std::shared_ptr<const Model>&)> draw_samples = {};
+  std::function<void(const std::string&)> on_message = {};
+  /// Called after every update, and before every batch of an evaluation; true saves a checkpoint and ends the
+  /// loop. An evaluation that is left is not recorded: a resume begins with it. All ranks call theirs, and
+  /// all end the loop after the same update where one is true.
+  std::function<bool()> should_stop = {};
 };
 
 /// A counted token of an evaluated example.
@@ -258,15 +259,20 @@ struct TrainingResult {
   std::int64_t step = 0;
   bool finished = false;                 ///< all steps were done, or options.patience has ended the run
   std::optional<Evaluation> evaluation;  ///< the last one of this call
+  std::int64_t best_step = -1;  ///< of the run's best evaluation, whose model is in best/; −1 for none
+  double best_bits = 0;         ///< of that evaluation
 };
 
 /// Trains a model and writes into `folder`, from before the first update on: config.json, model.safetensors,
 /// metrics.jsonl, checkpoints/STEP, and best/, the model of the best evaluation (docs/format.md). With
 /// `resume` it continues from the newest checkpoint, if there is one, and ends with the same bits as without
 /// stopping. options.steps may then differ from that of the checkpoint, but not lie below the updates that
-/// are done. Otherwise the folder must be empty or must not exist. Throws Error where another program trains
-/// in the folder, and when the loss is no longer finite, naming the step, the layer and the last good
-/// checkpoint. Throws UsageError where the data do not fit the model, also for a token outside the
+/// are done. UsageError for data that are not those of the checkpoint: their numbers of examples and a few
+/// examples are compared. Otherwise the folder must be empty or must not exist. The folder is a run for
+/// `linnet runs`, `linnet plot` and all commands that read models. `linnet train --resume` also needs
+/// run.toml, which says where the data are and which the program alone writes. Throws Error where another
+/// program trains in the folder, and when the loss is no longer finite, naming the step, the layer and the
+/// last good checkpoint. Throws UsageError where the data do not fit the model, also for a token outside the
 /// vocabulary. `feature_map` and `initial` as in `Trainer`.
 ///
 /// With `ranks` all of them call this with the same arguments, and share the passes of every update: at most
@@ -284,9 +290,10 @@ LINNET_API TrainingResult train(Context& context, const ModelConfig& config, con
                                 Communicator* ranks = nullptr);
 
 /// A model to start a training from: one of `config` whose parameters are those of `model` where names and
-/// shapes agree, and elsewhere the random ones that `seed` decides. `differences`, unless null, receives a
-/// phrase for every trained parameter that the two do not share. A feature map of the user's own is that of
-/// `model`.
+/// shapes agree, and elsewhere the random ones that `seed` decides. Embeddings of the same tokens keep the
+/// rows of these where the models differ in further rows: of the first input, labels and the mask.
+/// `differences`, unless null, receives a phrase for every trained parameter that the two do not share. A
+/// feature map of the user's own is that of `model`. Throws UsageError for an invalid `config`.
 LINNET_API std::shared_ptr<const Model> adapt_model(const Model& model, const ModelConfig& config,
                                                     std::uint64_t seed,
                                                     std::vector<std::string>* differences = nullptr);

@@ -28,6 +28,7 @@ from ._densities import Densities
 from ._model import Filling, Model, load, random_model
 from ._number_session import NumberSession
 from ._session import Session
+from ._tokenizer import TextStream, Tokenizer
 from ._training import Trainer, Training, evaluate, train
 
 __all__ = [
@@ -46,6 +47,8 @@ __all__ = [
     "Session",
     "Similarity",
     "State",
+    "TextStream",
+    "Tokenizer",
     "Trainer",
     "Training",
     "UsageError",

@@ -156,6 +156,18 @@ def folder_of(operation: str, value) -> str:
     return os.fsdecode(path)
 
 
+def bytes_of(operation: str, text) -> bytes:
+    """The bytes of a text: of str in UTF-8."""
+    if isinstance(text, str):
+        try:
+            return text.encode("utf-8")
+        except UnicodeEncodeError as error:
+            raise _core.UsageError(f"[{operation}] expected text of whole characters, got half a surrogate pair") from error
+    if not isinstance(text, (bytes, bytearray)):
+        raise _core.ArgumentTypeError(f"[{operation}] expected text or bytes, got {type(text).__name__}")
+    return bytes(text)
+
+
 def threads_of(operation: str, value) -> int:
     """A number of threads."""
     threads = whole(operation, "threads", value)

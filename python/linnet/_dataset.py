@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from . import _core
-from ._arguments import array_of, floats_of, folder_of, integers_of, whole, with_rows
+from ._arguments import array_of, bytes_of, floats_of, folder_of, integers_of, whole, with_rows
+from ._tokenizer import Tokenizer
 
 
 class Dataset:
@@ -102,18 +103,32 @@ class Dataset:
         return cls._of(_from_arrays(tokens, labels, None, levels, classes, shape))
 
     @classmethod
-    def text(cls, text, length: int) -> Dataset:
-        """Every window of `length` bytes of a text (str in UTF-8, or bytes) as an example. The windows share their memory."""
+    def text(cls, text, length: int, tokenizer: Tokenizer | None = None) -> Dataset:
+        """Every window of a text as an example. The windows share their memory.
+
+        Parameters
+        ----------
+        text : str, or bytes of UTF-8
+        length : int
+            Tokens of a window, 1 ... those of the text.
+        tokenizer : linnet.Tokenizer, optional
+            What makes tokens of the text, `Model.tokenizer` for a model that is trained already; without it they are its bytes.
+            A model that is trained on the examples keeps it.
+        """
         length = whole("dataset", "length", length)
-        if isinstance(text, str):
-            text = text.encode("utf-8")
-        if not isinstance(text, (bytes, bytearray)):
-            raise _core.ArgumentTypeError(f"[dataset] expected text or bytes, got {type(text).__name__}")
-        if not 1 <= length <= len(text):
-            raise _core.UsageError(f"[dataset] expected a length in 1 ... {len(text)}, the bytes of the text, got {length}")
-        tokens = np.frombuffer(text, np.uint8).astype(np.int32)
+        text = bytes_of("dataset", text)
+        if tokenizer is None:
+            tokens, vocabulary, unit = np.frombuffer(text, np.uint8).astype(np.int32), 256, "bytes"
+        elif isinstance(tokenizer, Tokenizer):
+            tokens, vocabulary, unit = tokenizer.encode(text), tokenizer.vocabulary, "tokens"
+        else:
+            raise _core.ArgumentTypeError(f"[dataset] expected a linnet.Tokenizer, got {type(tokenizer).__name__}")
+        if not 1 <= length <= len(tokens):
+            raise _core.UsageError(f"[dataset] expected a length in 1 ... {len(tokens)}, the {unit} of the text, got {length}")
         windows = np.lib.stride_tricks.sliding_window_view(tokens, length)
-        return cls._of(_from_arrays(windows, None, None, 256, None, (0, 0, 1), windows=True))
+        return cls._of(
+            _from_arrays(windows, None, None, vocabulary, None, (0, 0, 1), windows=True, tokenizer=tokenizer)
+        )
 
     @classmethod
     def open(cls, source, model, kind: str = "", split: str | None = None) -> tuple[Dataset, Dataset] | Dataset:
@@ -123,7 +138,7 @@ class Dataset:
         ----------
         source : path
             A folder of MNIST's, CIFAR-10's or PNG files, a file of text, FASTA, tokens, numbers (CSV) or sound, or "digits", "copy"
-            or "reverse". Texts of a model with a tokenizer are read by the program alone.
+            or "reverse". A text becomes tokens through the model's tokenizer, where it has one.
         model : linnet.Model
             Decides length, picture size and levels.
         kind : str
@@ -270,7 +285,7 @@ def _lengths_of(lengths, shape):
     return lengths
 
 
-def _from_arrays(tokens, labels, lengths, vocabulary, classes, image, values=None, windows=False):
+def _from_arrays(tokens, labels, lengths, vocabulary, classes, image, values=None, windows=False, tokenizer=None):
     """`windows` says that the examples are all windows over one sequence."""
     fields, mean, deviation = [], [], []
     if tokens is None and values is None:
@@ -289,8 +304,9 @@ def _from_arrays(tokens, labels, lengths, vocabulary, classes, image, values=Non
         labels = integers_of("dataset", "labels", labels, np.int64).reshape(-1)
     if classes is None:
         classes = int(labels.max()) + 1 if labels is not None and labels.size else 0
+    own = None if tokenizer is None else tokenizer._core
     return _core.Dataset.from_arrays(
-        tokens, values, labels, lengths, fields, mean, deviation, whole("dataset", "classes", classes), *image
+        tokens, values, labels, lengths, fields, mean, deviation, whole("dataset", "classes", classes), *image, own
     )
 
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
 from . import _core
-from ._arguments import context_of, folder_of, integers_of, seed_of, whole
+from ._arguments import bytes_of, context_of, folder_of, integers_of, seed_of, whole
 from ._configuration import check_described, configuration, json_of, model_tables
 from ._densities import Densities
 from ._number_session import NumberSession
 from ._session import Session
 from ._steps import Steps, shifted, steps_of
+from ._tokenizer import TextStream, Tokenizer
 
 _BYTES = 256
 
@@ -95,6 +97,13 @@ class Model:
         """The names of the labels, in their order; empty where the training data had none."""
         return tuple(self._core.class_names)
 
+    @cached_property
+    def tokenizer(self) -> Tokenizer | None:
+        """What makes tokens of text: that of the training data, or bytes where there are 256 tokens. None for models of pictures,
+        several fields or real numbers and others whose tokens are no text."""
+        text = self.image is None and len(self.fields) == 1
+        return Tokenizer._of(self._core) if text and (self._core.has_tokenizer or self.vocabulary == _BYTES) else None
+
     @property
     def image(self) -> tuple[int, int, int] | None:
         """Height, width and channels of a model of pictures, None for any other."""
@@ -111,6 +120,12 @@ class Model:
         numbers = self.columns > 0 and not self._sizes and self._config["model"]["objective"] != "classify"
         return (NumberSession if numbers else Session)(self, streams, **options)
 
+    def text_stream(self, before=()) -> TextStream:
+        """A `linnet.TextStream` for tokens that a session draws, behind a prompt of tokens or text."""
+        if self.tokenizer is None:
+            raise _core.UsageError(f"[text] expected a model of text, got one of {self.vocabulary} tokens that are none")
+        return TextStream(self.tokenizer, self._tokens_of("text", before))
+
     def logits(self, tokens, label=None, *, key_lengths=None, context: _core.Context | None = None) -> np.ndarray:
         """Logits of every token, given those before it.
 
@@ -120,7 +135,7 @@ class Model:
 
         Parameters
         ----------
-        tokens : array [length] or [batch, length] of whole numbers, or text for a model of bytes
+        tokens : array [length] or [batch, length] of whole numbers, or text for a model of text
         label : int or sequence of int, optional
             The class, for a model that has them; 0 without it.
         key_lengths : sequence [batch], optional
@@ -143,7 +158,7 @@ class Model:
 
         Parameters
         ----------
-        tokens : array [length] of whole numbers, or text for a model of bytes
+        tokens : array [length] of whole numbers, or text for a model of text
         label : int, optional
             The class, for a model that has them; 0 without it.
         source : array [n] of whole numbers, or text for sources of bytes
@@ -161,7 +176,7 @@ class Model:
 
         Parameters
         ----------
-        tokens : array [length] or [batch, length] of whole numbers, or text for a model of bytes
+        tokens : array [length] or [batch, length] of whole numbers, or text for a model of text
             With several fields [length, fields] or [batch, length, fields].
         values : array [length, columns] or [batch, length, columns]
             For models of real numbers; NaN stands for a number that is not known.
@@ -274,9 +289,10 @@ class Model:
 
         Returns
         -------
-        For pictures a uint8 array [count, height, width], with channels [count, height, width, channels]; for models of bytes a
+        For pictures a uint8 array [count, height, width], with channels [count, height, width, channels]; for models of text a
         list of str; for other models an int32 array [count, prompt + length].
         """
+        tokenizer = self.tokenizer
         number = 1 if count is None else whole("generate", "count", count)
         drawn = self.generate_tokens(
             number,
@@ -295,8 +311,8 @@ class Model:
         )
         if self.image is not None:
             result = self.pixels(drawn)
-        elif self.vocabulary == _BYTES:
-            result = [row.astype(np.uint8).tobytes().decode("utf-8", errors="replace") for row in drawn]
+        elif tokenizer is not None:
+            result = [self._text_of(row, prompt) for row in drawn]
         else:
             result = drawn
         return result[0] if count is None else result
@@ -394,7 +410,7 @@ class Model:
         if isinstance(source, (str, bytes)):
             if (sizes["source_vocabulary"] or self.vocabulary) != _BYTES:
                 raise _core.UsageError(f"[{operation}] expected the tokens of a source, got text")
-            return np.frombuffer(source.encode("utf-8") if isinstance(source, str) else source, np.uint8).astype(np.int32)
+            return np.frombuffer(bytes_of(operation, source), np.uint8).astype(np.int32)
         tokens = integers_of(operation, "source", source, np.int32)
         if tokens.ndim != 1:
             raise _core.UsageError(f"[{operation}] expected a source [n], got {list(tokens.shape)}")
@@ -423,11 +439,9 @@ class Model:
     def _tokens_of(self, operation: str, tokens) -> np.ndarray:
         """Tokens [length], int32; of several fields those of [length, fields] one after another."""
         if isinstance(tokens, (str, bytes)):
-            if self.vocabulary != _BYTES:
+            if self.tokenizer is None:
                 raise _core.UsageError(f"[{operation}] expected tokens in 0 ... {self.vocabulary - 1}, got text")
-            if isinstance(tokens, str):
-                tokens = tokens.encode("utf-8")
-            return np.frombuffer(tokens, np.uint8).astype(np.int32)
+            return self.tokenizer.encode(tokens)
         array = integers_of(operation, "tokens", tokens, np.int32)
         fields = len(self.fields)
         if fields > 1 and array.ndim == 2 and array.shape[1] == fields:
@@ -447,6 +461,14 @@ class Model:
         if prompt.shape[1:] != row:
             raise _core.UsageError(f"[prompt] expected rows {list(('rows', *row))}, got {list(prompt.shape)}")
         return (prompt.reshape(-1).astype(np.int32) * self.vocabulary) // 256
+
+    def _text_of(self, tokens, prompt) -> str:
+        """The text of generated tokens, which begins with a prompt of text as it was given."""
+        if not isinstance(prompt, str):
+            return self.tokenizer.decode(tokens)
+        given = len(self.tokenizer.encode(prompt))
+        stream = TextStream(self.tokenizer, tokens[:given])
+        return prompt + "".join(stream.add(token) for token in tokens[given:]) + stream.finish()
 
     def _total(self, operation: str, given: int, length) -> int:
         """Tokens of a whole example."""

@@ -86,7 +86,7 @@ class Session(Streams):
         )
 
     def prefill(self, stream, tokens) -> None:
-        """Appends given tokens in the parallel form: tokens [n], or text for a model of bytes.
+        """Appends given tokens in the parallel form: tokens [n], or text for a model of text.
 
         With a sequence of streams, `tokens` are as many prompts, and streams at the same position pass through the layers
         together. All streams are unchanged where it fails.
@@ -97,24 +97,67 @@ class Session(Streams):
         prompts = [self.model._tokens_of("prefill", prompt) for prompt in tokens]
         self._core.prefill_streams(wholes("prefill", "stream", stream), prompts)
 
-    def step(self, streams=None) -> np.ndarray:
+    def step(self, streams=None, *, process_logits=None, return_log_probabilities: bool = False):
         """Draws the next token of each of `streams` (all of them without it) and appends it.
+
+        Parameters
+        ----------
+        streams : sequence of int, optional
+        process_logits : function of (stream, field, logits), optional
+            Changes the logits [vocabulary], float32, of a stream's next token in place, before the stream's sampling options do
+            their part; -inf bans a token. It is called for one stream and field after another, from any thread, and may not use
+            the session.
+        return_log_probabilities : bool
+            Also return the natural logarithm of the probability of each token. It is the model's own, as in `probabilities`:
+            before `process_logits`, with temperature 1 and without top-k and top-p.
 
         Returns
         -------
-        array [streams], int32, with several fields [streams, fields]
+        array [streams], int32, with several fields [streams, fields]; with `return_log_probabilities` a pair of it and of an
+        array of the same shape, float32
 
         Raises
         ------
         linnet.Error
-            Where the prediction of a stream is not finite, as after an overflow. That stream is to begin anew or to be restored;
-            the others have moved, as `position` tells.
+            Where the prediction of a stream is not finite, as after an overflow, and what `process_logits` raises, or
+            linnet.UsageError where it leaves no token possible. That stream is to begin anew or to be restored; the others have
+            moved, as `position` tells.
         """
         chosen = None if streams is None else wholes("step", "stream", streams)
         count, fields = self.streams if chosen is None else len(chosen), len(self.model.fields)
         drawn = np.empty(count if fields == 1 else (count, fields), np.int32)
-        self._core.step(drawn, chosen)
-        return drawn
+        if process_logits is not None and not callable(process_logits):
+            raise _core.ArgumentTypeError(
+                f"[step] expected process_logits as a function, got {type(process_logits).__name__}"
+            )
+        if not return_log_probabilities:
+            self._core.step(drawn, chosen, process_logits)
+            return drawn
+        log_probabilities = np.empty(drawn.shape, np.float32)
+        self._core.step(drawn, chosen, process_logits, log_probabilities)
+        return drawn, log_probabilities
+
+    def set_sampling(
+        self,
+        stream: int = 0,
+        *,
+        temperature: float = 1.0,
+        top_k: int | None = None,
+        top_p: float = 1.0,
+        seed: int = 0,
+    ) -> None:
+        """Changes how a stream's next tokens are drawn. As in `begin`; `sampling` gives what it had."""
+        self._core.set_sampling(
+            whole("set_sampling", "stream", stream),
+            real("set_sampling", "temperature", temperature),
+            None if top_k is None else whole("set_sampling", "top_k", top_k),
+            real("set_sampling", "top_p", top_p),
+            seed_of("set_sampling", seed),
+        )
+
+    def sampling(self, stream: int = 0) -> dict:
+        """How a stream's tokens are drawn: `temperature`, `top_k`, `top_p` and `seed`, the arguments of `set_sampling`."""
+        return self._core.sampling(whole("sampling", "stream", stream))
 
     def observe(self, tokens, streams=None) -> None:
         """Appends a given token to each of `streams` (all of them without it), in the recurrent form: tokens [streams],
@@ -132,9 +175,9 @@ class Session(Streams):
         return self._core.probabilities(whole("probabilities", "stream", stream))
 
     def fork(self, stream: int, source: int, seed: int = 0) -> None:
-        """Makes `stream` continue as `source` would, with a seed of its own."""
+        """Makes `stream` continue as `source` would, with its sampling but a seed of its own."""
         self._core.fork(whole("fork", "stream", stream), whole("fork", "source", source), seed_of("fork", seed))
 
     def resize(self, streams: int) -> None:
-        """Changes the number of streams. Those with an index below it keep everything."""
+        """Changes the number of streams. Those with an index below it keep everything. All states are copied."""
         self._core.resize(whole("resize", "streams", streams))

@@ -41,6 +41,16 @@ class Streams:
         """Steps given and drawn so far."""
         return self._core.position(whole("position", "stream", stream))
 
+    @property
+    def limit(self) -> int:
+        """Most steps of a stream, which learned positions end."""
+        return self._core.limit
+
+    def can_continue(self, stream: int = 0) -> bool:
+        """Whether the stream takes another step: `position` is below `limit`, no step has failed in it halfway, and it has a
+        source where the model has an encoder."""
+        return self._core.can_continue(whole("can_continue", "stream", stream))
+
     def state_bytes(self, stream: int = 0) -> int:
         """Bytes of the stream's state."""
         return self._core.state_bytes(whole("state_bytes", "stream", stream))

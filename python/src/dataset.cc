@@ -16,6 +16,7 @@
 #include "arrays.h"
 #include "errors.h"
 #include "linnet/run_config.h"
+#include "linnet/tokenizer.h"
 #include "model.h"
 
 namespace nb = nanobind;
@@ -52,6 +53,7 @@ class ArrayDataset : public PictureDataset {
     ColumnStatistics statistics = {};
     std::int64_t classes = 0;
     ImageShape image = {};
+    std::string tokenizer = {};
   };
 
   ArrayDataset(std::vector<nb::object> objects, Arrays arrays)
@@ -67,6 +69,7 @@ class ArrayDataset : public PictureDataset {
   std::int64_t classes() const override { return arrays_.classes; }
   std::int64_t columns() const override { return arrays_.values.empty() ? 0 : arrays_.values.extent(2); }
   ColumnStatistics column_statistics() const override { return arrays_.statistics; }
+  std::string tokenizer() const override { return arrays_.tokenizer; }
   std::int64_t steps(std::int64_t index) const override {
     return arrays_.lengths.empty() ? length() : arrays_.lengths[static_cast<std::size_t>(index)];
   }
@@ -121,11 +124,12 @@ std::vector<std::int64_t> per_example(nb::handle values, const char* name, std::
 DatasetObject from_arrays(nb::object tokens, nb::object values, nb::object labels, nb::object lengths,
                           const std::vector<std::int64_t>& fields, const std::vector<double>& mean,
                           const std::vector<double>& deviation, std::int64_t classes, std::int64_t height,
-                          std::int64_t width, std::int64_t channels) {
+                          std::int64_t width, std::int64_t channels, const Tokenizer* tokenizer) {
   ArrayDataset::Arrays arrays{.fields = fields,
                               .statistics = {mean, deviation},
                               .classes = classes,
                               .image = {height, width, channels}};
+  if (tokenizer != nullptr) arrays.tokenizer = tokenizer->bytes();
   if (!tokens.is_none()) arrays.tokens = view_of<const std::int32_t>(tokens, "dataset", "tokens");
   if (!values.is_none()) arrays.values = view_of<const float>(values, "dataset", "values");
   const auto check_shape = [](const char* what, const auto& view) {
@@ -166,12 +170,15 @@ nb::tuple open_for_run(const std::string& config, const std::string& source) {
   return open(run.data);
 }
 
-/// The tokenizer of a model belongs to the program: its texts are not read as bytes here.
+/// Texts become tokens through the model's tokenizer, where it has one.
 DataOptions options_for(const ModelObject& model, const std::string& source, const std::string& kind) {
-  DataOptions options = data_for_model(model.model->config(), source, kind);
-  if (options.kind == "text" && !model.model->assets().tokenizer.empty())
-    refuse("dataset", "tokens for a model with a tokenizer, through which linnet evaluate reads texts",
-           "a text");
+  const ModelConfig& config = model.model->config();
+  const std::string& tokenizer = model.model->assets().tokenizer;
+  if (tokenizer.empty()) return data_for_model(config, source, kind);
+  DataOptions named;
+  if (kind.empty()) set_source(named, source);
+  DataOptions options = data_for_model(config, source, kind.empty() ? named.kind : kind);
+  if (options.kind == "text") options.opened_tokenizer.emplace(tokenizer, config.vocabulary);
   return options;
 }
 
@@ -215,7 +222,7 @@ void bind_dataset(nb::module_& module) {
   nb::class_<DatasetObject>(module, "Dataset")
       .def_static("from_arrays", &from_arrays, "tokens"_a.none(), "values"_a.none(), "labels"_a.none(),
                   "lengths"_a.none(), "fields"_a, "mean"_a, "deviation"_a, "classes"_a, "height"_a, "width"_a,
-                  "channels"_a)
+                  "channels"_a, "tokenizer"_a.none())
       .def_static("open_for_run", &open_for_run, "config"_a, "source"_a)
       .def_static("open_for_model", &open_for_model, "model"_a, "source"_a, "kind"_a)
       .def_static("open_split", &open_split, "model"_a, "source"_a, "kind"_a, "split"_a)

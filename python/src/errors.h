@@ -67,8 +67,27 @@ class CallMutex {
   }
 
  private:
+  friend class Lending;
+
   std::mutex mutex_;
+  std::mutex lending_;
   std::atomic<std::thread::id> owner_{};
+};
+
+/// For a Python function that a call runs on a thread of the object's own: while it lasts, that thread holds
+/// the mutex, one such thread at a time, and the interpreter's lock.
+class Lending {
+ public:
+  explicit Lending(CallMutex& mutex) : mutex_(mutex), one_(mutex.lending_) {
+    owner_ = mutex_.owner_.exchange(std::this_thread::get_id());
+  }
+  ~Lending() { mutex_.owner_.store(owner_); }
+
+ private:
+  CallMutex& mutex_;
+  std::lock_guard<std::mutex> one_;  // taken without the interpreter's lock
+  std::thread::id owner_;
+  nanobind::gil_scoped_acquire acquired_;
 };
 
 /// For a call that computes: other Python threads run, and one call at a time uses the object that the mutex
@@ -93,6 +112,7 @@ void bind_model(nanobind::module_& module);
 void bind_session(nanobind::module_& module);
 void bind_number_session(nanobind::module_& module);
 void bind_dataset(nanobind::module_& module);
+void bind_tokenizer(nanobind::module_& module);
 void bind_torch_attention(nanobind::module_& module);
 void bind_training(nanobind::module_& module);
 

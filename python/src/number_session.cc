@@ -115,6 +115,8 @@ void bind_number_session(nb::module_& module) {
       .def_prop_ro("streams", &locked<&S::streams>)
       .def_prop_ro("targets", &locked<&S::targets>)
       .def("position", &locked<&S::position, std::int64_t>, "stream"_a)
+      .def_prop_ro("limit", &locked<&S::limit>)
+      .def("can_continue", &locked<&S::can_continue, std::int64_t>, "stream"_a)
       .def("state_bytes", &locked<&S::state_bytes, std::int64_t>, "stream"_a);
 }
 

@@ -3,6 +3,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -38,10 +39,16 @@ struct SessionObject {
 
 using Streams = std::optional<std::vector<std::int64_t>>;
 
-void begin(SessionObject& self, std::int64_t stream, std::int64_t label, double temperature,
-           std::optional<std::int64_t> top_k, double top_p, std::uint64_t seed, nb::handle source) {
+SamplingOptions sampling_of(double temperature, std::optional<std::int64_t> top_k, double top_p,
+                            std::uint64_t seed) {
   SamplingOptions sampling{.temperature = temperature, .top_p = top_p, .seed = seed};
   if (top_k) sampling.top_k = *top_k;
+  return sampling;
+}
+
+void begin(SessionObject& self, std::int64_t stream, std::int64_t label, double temperature,
+           std::optional<std::int64_t> top_k, double top_p, std::uint64_t seed, nb::handle source) {
+  const SamplingOptions sampling = sampling_of(temperature, top_k, top_p, seed);
   if (source.is_none()) {
     const Computing turn(self.mutex);
     return self.session.begin(stream, label, sampling);
@@ -79,13 +86,52 @@ void observe(SessionObject& self, nb::handle tokens, const Streams& streams) {
     self.session.observe(given);
 }
 
-void step(SessionObject& self, nb::handle tokens, const Streams& streams) {
+/// A Python function of (stream, field, logits), which changes the array in place. The array is its own: it
+/// may outlive the call.
+LogitsProcessor processor_of(SessionObject& self, nb::handle function) {
+  if (function.is_none()) return {};
+  return [&self, function](std::int64_t stream, std::int64_t field, std::span<float> logits) {
+    const Lending turn(self.mutex);
+    const nb::object row = numpy_of(std::vector<float>(logits.begin(), logits.end()));
+    if (const nb::object returned = function(stream, field, row); !returned.is_none())
+      refuse("step", "process_logits to change the logits in place and to return None",
+             nb::cast<std::string>(nb::str(returned.type())));
+    std::ranges::copy(span_of<const float>(row, "step", "logits"), logits.begin());
+  };
+}
+
+void step(SessionObject& self, nb::handle tokens, const Streams& streams, nb::handle process,
+          nb::handle log_probabilities) {
   const auto drawn = span_of<std::int32_t>(tokens, "step", "tokens");
+  Session::StepOptions options{.process_logits = processor_of(self, process)};
+  if (!log_probabilities.is_none())
+    options.log_probabilities = span_of<float>(log_probabilities, "step", "log_probabilities");
   const Computing turn(self.mutex);
   if (streams)
-    self.session.step(drawn, *streams);
+    self.session.step(drawn, *streams, options);
   else
-    self.session.step(drawn);
+    self.session.step(drawn, options);
+}
+
+void set_sampling(SessionObject& self, std::int64_t stream, double temperature,
+                  std::optional<std::int64_t> top_k, double top_p, std::uint64_t seed) {
+  const SamplingOptions sampling = sampling_of(temperature, top_k, top_p, seed);
+  const Computing turn(self.mutex);
+  self.session.set_sampling(stream, sampling);
+}
+
+nb::dict sampling(SessionObject& self, std::int64_t stream) {
+  SamplingOptions found;
+  {
+    const Computing turn(self.mutex);
+    found = self.session.sampling(stream);
+  }
+  nb::dict result;
+  result["temperature"] = found.temperature;
+  result["top_k"] = found.top_k == SamplingOptions().top_k ? nb::none() : nb::cast(found.top_k);
+  result["top_p"] = found.top_p;
+  result["seed"] = found.seed;
+  return result;
 }
 
 template <void (Session::*values_of)(std::int64_t, std::span<float>)>
@@ -131,7 +177,11 @@ void bind_session(nb::module_& module) {
       .def("prefill", usage<&prefill>, "stream"_a, "tokens"_a)
       .def("prefill_streams", usage<&prefill_streams>, "streams"_a, "prompts"_a)
       .def("observe", usage<&observe>, "tokens"_a, "streams"_a.none() = nb::none())
-      .def("step", &step, "tokens"_a, "streams"_a.none() = nb::none())
+      .def("step", &step, "tokens"_a, "streams"_a.none() = nb::none(), "process_logits"_a.none() = nb::none(),
+           "log_probabilities"_a.none() = nb::none())
+      .def("set_sampling", usage<&set_sampling>, "stream"_a, "temperature"_a, "top_k"_a.none(), "top_p"_a,
+           "seed"_a)
+      .def("sampling", &sampling, "stream"_a)
       .def("logits", &next_values<&Session::logits>, "stream"_a)
       .def("probabilities", &next_values<&Session::probabilities>, "stream"_a)
       .def("save", &save, "stream"_a)
@@ -160,6 +210,18 @@ void bind_session(nb::module_& module) {
           [](SessionObject& self, std::int64_t stream) {
             const Computing turn(self.mutex);
             return self.session.position(stream);
+          },
+          "stream"_a)
+      .def_prop_ro("limit",
+                   [](SessionObject& self) {
+                     const Computing turn(self.mutex);
+                     return self.session.limit();
+                   })
+      .def(
+          "can_continue",
+          [](SessionObject& self, std::int64_t stream) {
+            const Computing turn(self.mutex);
+            return self.session.can_continue(stream);
           },
           "stream"_a)
       .def(

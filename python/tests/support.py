@@ -1,3 +1,4 @@
+import struct
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,24 @@ TINY = {
 def tiny(**settings):
     """A small configuration; the keys of settings have __ in place of dots."""
     return linnet.configuration(TINY, {key.replace("__", "."): value for key, value in settings.items()})
+
+
+def sentencepiece_model(pieces, blank_before=False):
+    """A SentencePiece model as its format has it (sentencepiece_model.proto): token 0 is the unknown one, 1 to 256 are the bytes, and
+    the pieces follow. With `blank_before` a text is encoded as if it began with a blank."""
+
+    def block(tag, contents):
+        size, rest = b"", len(contents)
+        while rest >= 0x80:
+            size, rest = size + bytes([rest & 0x7F | 0x80]), rest >> 7
+        return bytes([tag]) + size + bytes([rest]) + contents
+
+    def piece(text, kind):
+        return block(0x0A, block(0x0A, text.encode()) + struct.pack("<Bf", 0x15, -1) + bytes([0x18, kind]))
+
+    model = piece("<unk>", 2) + b"".join(piece(f"<0x{byte:02X}>", 6) for byte in range(256))
+    model += b"".join(piece(text.replace(" ", "\u2581"), 1) for text in pieces)
+    return model + block(0x12, bytes([0x98, 0x02, 1])) + block(0x1A, bytes([0x18, blank_before, 0x20, 0]))
 
 
 def uniform(seed, *shape):

@@ -79,6 +79,79 @@ def test_resize_keeps_streams(model):
         session.position(1)
 
 
+def test_logits_are_processed(model):
+    session, twin = (model.session(5, threads=2) for _ in range(2))
+    seen = {}
+
+    def only_three(stream, field, logits):
+        assert field == 0 and logits.dtype == np.float32
+        seen[stream] = logits.copy()
+        logits[np.arange(len(logits)) != 3] = -np.inf
+
+    drawn, chances = session.step(process_logits=only_three, return_log_probabilities=True)
+    assert (drawn == 3).all() and drawn.dtype == np.int32 and chances.dtype == np.float32
+    for stream in range(5):
+        assert np.array_equal(seen[stream], twin.logits(stream))
+        assert abs(chances[stream] - np.log(twin.probabilities(stream)[3])) < 1e-4
+    twin.observe(drawn)
+    assert all(session.save(i) == twin.save(i) for i in range(5))
+    tokens, chances = session.step([1, 3], return_log_probabilities=True)
+    assert np.array_equal(tokens, twin.step([1, 3])) and (chances < 0).all()
+
+
+def test_a_function_that_fails_ends_its_stream(model):
+    session = model.session(3, threads=2)
+
+    def fails(stream, field, logits):
+        if stream == 1:
+            raise RuntimeError("no rule")
+
+    with pytest.raises(RuntimeError, match="no rule"):
+        session.step(process_logits=fails)
+    assert [session.can_continue(i) for i in range(3)] == [True, False, True]
+    assert [session.position(i) for i in (0, 2)] == [1, 1]
+    session.begin(1)
+    with pytest.raises(linnet.UsageError, match="not all -inf, got those in stream 0"):
+        session.step([0], process_logits=lambda stream, field, logits: logits.fill(-np.inf))
+    with pytest.raises(linnet.UsageError, match="in place and to return None, got .*ndarray"):
+        session.step([1], process_logits=lambda stream, field, logits: logits + 1)
+    with pytest.raises(linnet.ArgumentTypeError, match="process_logits as a function, got int"):
+        session.step([2], process_logits=3)
+    # On any of its threads it may not use the session, which waits for it.
+    with pytest.raises(linnet.UsageError, match="the one that the call uses"):
+        session.step([2], process_logits=lambda stream, field, logits: session.position(2))
+    many = model.session(40, threads=3)
+    with pytest.raises(linnet.UsageError, match="the one that the call uses"):
+        many.step(process_logits=lambda stream, field, logits: many.position(stream))
+
+
+def test_sampling_of_a_running_stream_changes(model):
+    session = model.session(2)
+    session.begin(0, temperature=0.5, top_k=4, top_p=0.5, seed=9)
+    assert session.sampling() == {"temperature": 0.5, "top_k": 4, "top_p": 0.5, "seed": 9}
+    session.step()
+    session.fork(1, 0)
+    session.set_sampling(1, **session.sampling(0))
+    first, second = session.step()
+    assert first == second
+    session.set_sampling(0, temperature=0)
+    assert session.sampling() == {"temperature": 0, "top_k": None, "top_p": 1, "seed": 0}
+    best = int(np.argmax(session.logits()))
+    assert session.step([0])[0] == best
+    with pytest.raises(linnet.UsageError, match="temperature of at least 0"):
+        session.set_sampling(temperature=-1)
+
+
+def test_limit_and_streams_at_it():
+    session = linnet.random_model(tiny(model__positions="learned", model__length=4)).session(2)
+    assert session.limit == 4
+    for _ in range(4):
+        session.step([1])
+    assert session.can_continue(0) and not session.can_continue(1)
+    with pytest.raises(linnet.Error, match="position 4 in stream 1;"):
+        session.step()
+
+
 def test_a_session_keeps_its_model():
     session = linnet.random_model(tiny()).session()
     gc.collect()

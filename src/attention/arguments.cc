@@ -9,9 +9,28 @@ namespace linnet {
 namespace {
 
 template <class V>
+const void* memory_of(const V& view) {
+  if constexpr (requires { view.data(); })
+    return view.data();
+  else
+    return view.dtype() == DType::f32 ? static_cast<const void*>(view.template at<float>())
+                                      : view.template at<bf16>();
+}
+
+template <class V>
+void expect_memory(const char* operation, const char* name, const V& view) {
+  const auto shape = view.shape();
+  if (std::ranges::any_of(shape, [](std::int64_t extent) { return extent < 0; }))
+    fail(operation, "expected {} with extents of at least 0, got {}", name, to_string(shape));
+  if (memory_of(view) == nullptr && std::ranges::find(shape, 0) == shape.end())
+    fail(operation, "expected memory for {} {}, got a null pointer", name, to_string(shape));
+}
+
+template <class V>
 void expect_rank(const char* operation, const char* name, const V& view, int rank, const char* layout) {
   if (view.rank() != rank)
     fail(operation, "expected {} to be {}, got {}", name, layout, to_string(view.shape()));
+  expect_memory(operation, name, view);
 }
 
 template <class V>
@@ -21,6 +40,7 @@ void expect_shape(const char* operation, const char* name, const V& view,
   const auto found = view.shape();
   if (found.size() != wanted.size() || !std::equal(found.begin(), found.end(), wanted.begin()))
     fail(operation, "expected {} {}, got {}", name, to_string(wanted), to_string(found));
+  expect_memory(operation, name, view);
 }
 
 void expect_type_of_query(const char* operation, const char* name, const ConstFloatView& view,

@@ -48,7 +48,7 @@ struct FamilyEntry {
   bool fixed_state = false;
 
   // Why a model cannot use the family, as the end of "got linformer, …"; null where it can.
-  const char* not_causal = nullptr;         ///< one that predicts the next token
+  const char* not_causal = nullptr;         ///< one whose tokens see earlier ones only
   const char* not_bidirectional = nullptr;  ///< one whose tokens see both sides
   const char* not_packed = nullptr;         ///< one that trains on several sequences in an example
 };

@@ -87,20 +87,19 @@ void check_layer(const AttentionConfig& config, const SequenceConfig& sequence) 
   if (entry.check != nullptr) entry.check(config, sequence);
   if (sequence.causal && entry.not_causal != nullptr)
     fail<UsageError>("model",
-                     "expected an attention.family for a model that predicts the next token, got {}, {}",
+                     "expected an attention.family for tokens that see earlier ones only, got {}, {}",
                      entry.info.name, entry.not_causal);
   if (!sequence.causal && entry.not_bidirectional != nullptr)
-    fail<UsageError>("model",
-                     "expected an attention.family that sees tokens on both sides with model.objective = "
-                     "\"masked\", got {}, {}",
+    fail<UsageError>("model", "expected an attention.family for tokens that see both sides, got {}, {}",
                      entry.info.name, entry.not_bidirectional);
   if (config.linear.decay != Decay::none && !entry.info.takes_decay)
     fail<UsageError>("model", "expected attention.decay = \"none\" with the family {}, got another",
                      entry.info.name);
   if (config.linear.decay != Decay::none && !sequence.causal)
-    fail<UsageError>("model",
-                     "expected attention.decay = \"none\" with model.objective = \"masked\", since a decay "
-                     "needs a causal mask, got another");
+    fail<UsageError>(
+        "model",
+        "expected attention.decay = \"none\" for tokens that see both sides, since a decay needs "
+        "a causal mask, got another");
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "base/random.h"
 
+#include <array>
 #include <cmath>
 #include <numbers>
 

@@ -93,6 +93,7 @@ ConstFloatView Tensor::float_view() const {
 }
 
 Tensor Tensor::clone() const {
+  if (shape_.empty() && size_ == 0) return {};  // the shape alone is that of one number
   Tensor copy(type_, shape_);
   if (bytes() != 0) std::memcpy(copy.raw(), raw(), bytes());
   return copy;

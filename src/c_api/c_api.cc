@@ -2,17 +2,23 @@
 
 #include <algorithm>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "generation/c_boundary.h"
+#include "c_api/c_boundary.h"
 #include "linnet/generation.h"
+#include "linnet/tokenizer.h"
 #include "linnet/version.h"
 #include "model/config.h"
 
 struct linnet_model {
   std::shared_ptr<const linnet::Model> model;
+  mutable std::mutex mutex = {};  // of the tokenizer, which is made where it is used first
+  mutable std::optional<linnet::Tokenizer> tokenizer = {};
 };
 
 struct linnet_session {
@@ -25,9 +31,11 @@ namespace {
 thread_local std::string error;
 
 // What the structs' first versions had; never changed where members are added.
-constexpr std::size_t first_sampling_bytes = 40, first_session_options_bytes = 24;
+constexpr std::size_t first_sampling_bytes = 40, first_session_options_bytes = 24,
+                      first_step_options_bytes = 32;
 static_assert(sizeof(linnet_sampling) >= first_sampling_bytes);
 static_assert(sizeof(linnet_session_options) >= first_session_options_bytes);
+static_assert(sizeof(linnet_step_options) >= first_step_options_bytes);
 
 linnet_sampling default_sampling() {
   const SamplingOptions options;
@@ -50,6 +58,24 @@ Session::Options session_options_of(const char* operation, const linnet_session_
   return {.capacity = chosen.capacity, .cache = chosen.cache != 0, .threads = chosen.threads};
 }
 
+linnet_step_options default_step_options() {
+  return {sizeof(linnet_step_options), nullptr, nullptr, nullptr};
+}
+
+/// For a step that draws `count` tokens. `options` are to outlive the result.
+Session::StepOptions step_options_of(const linnet_step_options& options, size_t count) {
+  Session::StepOptions result;
+  if (options.process_logits != nullptr)
+    result.process_logits = [&options](int64_t stream, int64_t, std::span<float> logits) {
+      const int32_t answer = options.process_logits(options.data, stream, logits.data(), logits.size());
+      if (answer != 0)
+        fail("step", "expected 0 from the function that processes logits, got {} for stream {}", answer,
+             stream);
+    };
+  if (options.log_probabilities != nullptr) result.log_probabilities = {options.log_probabilities, count};
+  return result;
+}
+
 /// The streams that a caller names, each at most once.
 std::span<const int64_t> streams_of(const char* operation, const Session& session, const int64_t* streams,
                                     size_t count) {
@@ -57,6 +83,28 @@ std::span<const int64_t> streams_of(const char* operation, const Session& sessio
     fail<UsageError>(operation, "expected at most the session's {} streams, got {}", session.streams(),
                      count);
   return elements(operation, "streams", streams, count);
+}
+
+Tokenizer tokenizer_of(const char* operation, const linnet_model* handle) {
+  const linnet_model& own = given(operation, "a model", handle);
+  const ModelConfig& config = own.model->config();
+  if (config.image_height > 0) fail<UsageError>(operation, "expected a model of text, got one of pictures");
+  check_one_token(operation, config);
+  const std::scoped_lock lock(own.mutex);
+  if (!own.tokenizer) own.tokenizer.emplace(own.model->assets().tokenizer, config.vocabulary);
+  return *own.tokenizer;
+}
+
+/// Tells a caller how many elements there are, and copies them where its memory holds them.
+template <class T>
+void hand_over(const char* operation, const char* what, std::span<const T> from, T* memory, size_t capacity,
+               size_t* size) {
+  const std::span<T> to = elements(operation, "where to put them", memory, capacity);
+  given(operation, "where to put the size", size) = from.size();
+  if (to.empty()) return;
+  if (to.size() < from.size())
+    fail(operation, "expected memory for {} {}, got {}", from.size(), what, to.size());
+  std::ranges::copy(from, to.begin());
 }
 
 }  // namespace
@@ -148,6 +196,25 @@ linnet_status linnet_model_score(const linnet_model* model, int32_t threads, con
   });
 }
 
+linnet_status linnet_model_encode(const linnet_model* model, const char* text, size_t bytes, int32_t* tokens,
+                                  size_t capacity, size_t* count) {
+  return guarded([&] {
+    const std::span<const char> given_text = elements("encode", "text", text, bytes);
+    const std::vector<int32_t> found =
+        linnet::tokenizer_of("encode", model).encode({given_text.data(), given_text.size()});
+    linnet::hand_over<int32_t>("encode", "tokens", found, tokens, capacity, count);
+  });
+}
+
+linnet_status linnet_model_decode(const linnet_model* model, const int32_t* tokens, size_t count, char* text,
+                                  size_t capacity, size_t* bytes) {
+  return guarded([&] {
+    const std::string found =
+        linnet::tokenizer_of("decode", model).decode(elements("decode", "tokens", tokens, count));
+    linnet::hand_over<char>("decode", "bytes", found, text, capacity, bytes);
+  });
+}
+
 linnet_status linnet_session_options_init(linnet_session_options* options, size_t size) {
   return guarded([&] {
     linnet::write_defaults("session", options, size, linnet::default_session_options(),
@@ -183,11 +250,33 @@ linnet_status linnet_prefill(linnet_session* session, int64_t stream, const int3
 }
 
 linnet_status linnet_step(linnet_session* session, int32_t* tokens, const int64_t* streams, size_t count) {
+  return linnet_step_with_options(session, tokens, streams, count, nullptr);
+}
+
+linnet_status linnet_step_options_init(linnet_step_options* options, size_t size) {
+  return guarded([&] {
+    linnet::write_defaults("step", options, size, linnet::default_step_options(),
+                           linnet::first_step_options_bytes);
+  });
+}
+
+linnet_status linnet_step_with_options(linnet_session* session, int32_t* tokens, const int64_t* streams,
+                                       size_t count, const linnet_step_options* options) {
   return guarded([&] {
     linnet::Session& own = given("step", "a session", session).session;
     const std::span<int32_t> drawn = elements("step", "where to put the tokens", tokens, count);
-    if (streams == nullptr) return own.step(drawn);
-    own.step(drawn, linnet::streams_of("step", own, streams, count));
+    const linnet_step_options chosen =
+        linnet::options_of("step", options, linnet::default_step_options(), linnet::first_step_options_bytes);
+    const linnet::Session::StepOptions wanted = linnet::step_options_of(chosen, count);
+    if (streams == nullptr) return own.step(drawn, wanted);
+    own.step(drawn, linnet::streams_of("step", own, streams, count), wanted);
+  });
+}
+
+linnet_status linnet_set_sampling(linnet_session* session, int64_t stream, const linnet_sampling* sampling) {
+  return guarded([&] {
+    given("sampling", "a session", session)
+        .session.set_sampling(stream, linnet::sampling_of("sampling", sampling));
   });
 }
 
@@ -232,17 +321,25 @@ linnet_status linnet_position(const linnet_session* session, int64_t stream, int
   });
 }
 
+linnet_status linnet_limit(const linnet_session* session, int64_t* limit) {
+  return guarded([&] {
+    int64_t& found = given("limit", "where to put the limit", limit);
+    found = given("limit", "a session", session).session.limit();
+  });
+}
+
+linnet_status linnet_can_continue(const linnet_session* session, int64_t stream, int32_t* can) {
+  return guarded([&] {
+    int32_t& found = given("can continue", "where to put the answer", can);
+    found = given("can continue", "a session", session).session.can_continue(stream) ? 1 : 0;
+  });
+}
+
 linnet_status linnet_save(const linnet_session* session, int64_t stream, void* bytes, size_t capacity,
                           size_t* size) {
   return guarded([&] {
-    size_t& needed = given("save", "where to put the size", size);
-    const std::span to = elements("save", "where to put the bytes", static_cast<std::byte*>(bytes), capacity);
     const std::vector<std::byte> saved = given("save", "a session", session).session.save(stream);
-    needed = saved.size();
-    if (to.empty()) return;
-    if (to.size() < saved.size())
-      linnet::fail("save", "expected memory for {} bytes, got {}", saved.size(), to.size());
-    std::copy(saved.begin(), saved.end(), to.begin());
+    linnet::hand_over<std::byte>("save", "bytes", saved, static_cast<std::byte*>(bytes), capacity, size);
   });
 }
 

@@ -282,8 +282,8 @@ std::unique_ptr<Communicator> Communicator::split(int colour) {
     number = std::max(number, all[of][1]);
     if (all[of][0] == colour) members.push_back(group_->members[of]);
   }
-  if (number >= 1 << Transport::number_bits)
-    linnet::fail("split", "expected at most {} communicators, got more", 1 << Transport::number_bits);
+  if (const int most = group_->transport->most_communicators; number >= most)
+    linnet::fail("split", "expected at most {} communicators, got more", most);
   group_->transport->next_number = number + 1;
   return std::make_unique<Communicator>(
       std::make_unique<Group>(group_->transport, number, std::move(members)));

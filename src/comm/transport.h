@@ -62,10 +62,10 @@ class Transport : public std::enable_shared_from_this<Transport> {
   virtual bool fail(const std::string& message, int status) noexcept = 0;
   virtual void on_failure_say(std::string) {}
 
-  /// The tag of a message is the number of its communicator above the tag that the communicator gives it: 30
-  /// bits, which Open MPI takes (`MPI_TAG_UB`), though the standard asks for 15 alone.
-  static constexpr int number_bits = 13, tag_bits = 17;
+  /// The tag of a message is the number of its communicator above the tag that the communicator gives it.
+  static constexpr int tag_bits = 17;
   int next_number = 1;
+  int most_communicators = 1 << 13;  ///< whose numbers tags have room for; fewer with an MPI of shorter tags
 };
 
 /// Whether Communicator::stop_requested has been called.

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cassert>
+#include <iterator>
+#include <utility>
 
 #include "base/fail.h"
 #include "base/lists.h"
@@ -17,12 +19,24 @@ std::string shown(char letter) {
   return byte > 32 && byte < 127 ? fmt::format("'{}'", letter) : fmt::format("byte {}", byte);
 }
 
+/// A sequence, and its index among all of the files.
+struct Numbered {
+  Sequence tokens;
+  std::int64_t number = 0;
+};
+
+std::vector<Numbered> numbered(std::vector<Sequence> sequences) {
+  std::vector<Numbered> result;
+  for (Sequence& sequence : sequences) result.push_back({std::move(sequence), std::ssize(result)});
+  return result;
+}
+
 class PieceDataset final : public Dataset {
  public:
-  PieceDataset(std::vector<Sequence> sequences, std::int64_t length)
+  PieceDataset(std::vector<Numbered> sequences, std::int64_t length)
       : sequences_(std::move(sequences)), length_(length) {
     for (std::size_t s = 0; s < sequences_.size(); ++s) {
-      const auto tokens = static_cast<std::int64_t>(sequences_[s].size());
+      const auto tokens = std::ssize(sequences_[s].tokens);
       const std::int64_t pieces = tokens / length + (tokens % length != 0 ? 1 : 0);
       for (std::int64_t piece = 0; piece < pieces; ++piece)
         pieces_.push_back({s, tokens * piece / pieces, tokens * (piece + 1) / pieces});
@@ -37,7 +51,8 @@ class PieceDataset final : public Dataset {
     const auto& [sequence, begin, end] = pieces_[static_cast<std::size_t>(index)];
     for (std::int64_t i = 0; i < length_; ++i) {
       const bool inside = begin + i < end;
-      const std::int32_t token = inside ? sequences_[sequence][static_cast<std::size_t>(begin + i)] : -1;
+      const std::int32_t token =
+          inside ? sequences_[sequence].tokens[static_cast<std::size_t>(begin + i)] : -1;
       tokens[static_cast<std::size_t>(i)] = token;
       targets[static_cast<std::size_t>(i)] = token < first_ambiguous_residue ? token : -1;
     }
@@ -47,13 +62,16 @@ class PieceDataset final : public Dataset {
     const Piece& piece = pieces_[static_cast<std::size_t>(index)];
     return piece.end - piece.begin;
   }
+  std::int64_t number(std::int64_t index) const {
+    return sequences_[pieces_[static_cast<std::size_t>(index)].sequence].number;
+  }
 
  private:
   struct Piece {
     std::size_t sequence;
     std::int64_t begin, end;
   };
-  std::vector<Sequence> sequences_;
+  std::vector<Numbered> sequences_;
   std::int64_t length_;
   std::vector<Piece> pieces_;
 };
@@ -110,7 +128,13 @@ std::vector<Sequence> parse_fasta(std::string_view text, const std::string& orig
 }
 
 std::unique_ptr<Dataset> sequence_pieces(std::vector<Sequence> sequences, std::int64_t length) {
-  return std::make_unique<PieceDataset>(std::move(sequences), length);
+  return std::make_unique<PieceDataset>(numbered(std::move(sequences)), length);
+}
+
+std::optional<std::int64_t> sequence_of(const Dataset& dataset, std::int64_t index) {
+  const auto* const pieces = dynamic_cast<const PieceDataset*>(&dataset);
+  if (pieces == nullptr) return std::nullopt;
+  return pieces->number(index);
 }
 
 Datasets open_fasta(const DataOptions& options, const Parts& parts) {
@@ -121,9 +145,9 @@ Datasets open_fasta(const DataOptions& options, const Parts& parts) {
     for (const std::filesystem::path& path : files_named(key, value, "fasta"))
       for (Sequence& sequence : parse_fasta(read_file(path), path.string()))
         sequences.push_back(std::move(sequence));
-    return sequences;
+    return numbered(std::move(sequences));
   };
-  const auto hold_out = [&](std::vector<Sequence>& all) {
+  const auto hold_out = [&](std::vector<Numbered>& all) {
     if (all.size() < held_out_every)
       fail("data", "{}: expected at least {} sequences, every tenth of which is held out, got {}",
            options.path, held_out_every, all.size());
@@ -131,9 +155,10 @@ Datasets open_fasta(const DataOptions& options, const Parts& parts) {
   };
   auto [training, validation, test] = read_parts(options, parts, read, hold_out);
   Datasets datasets;
-  if (training) datasets.training = sequence_pieces(std::move(*training), options.length);
-  if (validation) datasets.validation = sequence_pieces(std::move(*validation), options.length);
-  if (test) datasets.test = sequence_pieces(std::move(*test), options.length);
+  if (training) datasets.training = std::make_unique<PieceDataset>(std::move(*training), options.length);
+  if (validation)
+    datasets.validation = std::make_unique<PieceDataset>(std::move(*validation), options.length);
+  if (test) datasets.test = std::make_unique<PieceDataset>(std::move(*test), options.length);
   return datasets;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,6 +33,10 @@ std::vector<Sequence> parse_fasta(std::string_view text, const std::string& orig
 /// The sequences as examples of `length` tokens. A longer one is cut into as few pieces as possible, as equal
 /// as possible; a shorter one is padded.
 std::unique_ptr<Dataset> sequence_pieces(std::vector<Sequence> sequences, std::int64_t length);
+
+/// The sequence that example `index` is a piece of: its index among all of the files, from 0. Nothing for
+/// data that are no such pieces.
+std::optional<std::int64_t> sequence_of(const Dataset& dataset, std::int64_t index);
 
 /// The kind "fasta" of open_datasets.
 Datasets open_fasta(const DataOptions& options, const Parts& parts);

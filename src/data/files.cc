@@ -88,7 +88,7 @@ void check_text(std::string_view bytes, const std::string& origin, const char* a
     fail("data", "{}: expected text, got a binary file, whose byte {} is 0{}", origin, zero, advice);
 }
 
-std::vector<TabbedLine> read_tabbed_lines(const fs::path& path, const char* columns) {
+std::vector<TabbedLine> read_tabbed_lines(const fs::path& path, const char* columns, bool optional) {
   const std::string bytes = read_file(path), origin = path.string();
   check_text(bytes, origin);
   const std::string_view text = without_byte_order_mark(bytes);
@@ -102,9 +102,12 @@ std::vector<TabbedLine> read_tabbed_lines(const fs::path& path, const char* colu
     if (line.ends_with('\r')) line.remove_suffix(1);
     if (line.empty()) continue;
     const std::size_t tab = line.find('\t');
-    if (tab == std::string_view::npos)
+    if (tab == std::string_view::npos && !optional)
       fail("data", "{}: expected {} with a tab between them in line {}, got no tab", origin, columns, number);
-    lines.push_back({std::string(line.substr(0, tab)), std::string(line.substr(tab + 1)), number});
+    if (tab == std::string_view::npos)
+      lines.push_back({"", std::string(line), number});
+    else
+      lines.push_back({std::string(line.substr(0, tab)), std::string(line.substr(tab + 1)), number});
   }
   if (lines.empty()) fail("data", "{}: expected lines of {}, got none", origin, columns);
   return lines;

@@ -43,9 +43,10 @@ struct TabbedLine {
 };
 
 /// The lines of a text file that are not empty, without the carriage return of a line's end. `columns` says
-/// in errors what stands before and after the tab. Throws Error for a binary file, for a line without a tab,
-/// and for a file without lines.
-std::vector<TabbedLine> read_tabbed_lines(const std::filesystem::path& path, const char* columns);
+/// in errors what stands before and after the tab. A line without a tab has nothing before it, if `optional`.
+/// Throws Error for a binary file, for a line without a tab otherwise, and for a file without lines.
+std::vector<TabbedLine> read_tabbed_lines(const std::filesystem::path& path, const char* columns,
+                                          bool optional = false);
 
 /// Whether an example of a list is held out for validation: every tenth is.
 constexpr std::size_t held_out_every = 10;

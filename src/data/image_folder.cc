@@ -1,6 +1,7 @@
 #include "data/image_folder.h"
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 #include <system_error>
 #include <utility>
@@ -13,6 +14,7 @@
 #include "data/files.h"
 #include "data/images.h"
 #include "io/file.h"
+#include "io/json.h"
 #include "io/png.h"
 
 namespace linnet {
@@ -21,6 +23,9 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t most_classes = 10'000;
+
+/// The label of an image without one.
+constexpr std::size_t no_label = std::numeric_limits<std::size_t>::max();
 
 bool is_png(const fs::path& path) { return extension_of(path.string()) == ".png"; }
 
@@ -75,7 +80,8 @@ Files hold_out(Files& all, const std::string& folder) {
 /// The shape that all images will have, by the headers of their files.
 class CommonShape {
  public:
-  explicit CommonShape(std::int64_t size) : size_(size) {}
+  /// `channels` 0 takes those of the images.
+  CommonShape(std::int64_t size, std::int64_t channels) : size_(size), channels_(channels) {}
 
   void add(const fs::path& path) {
     const Image image = read_png_header(path);
@@ -92,22 +98,37 @@ class CommonShape {
     }
     shape_.channels = std::max(shape_.channels, image.channels);
   }
-  ImageShape shape() const { return size_ > 0 ? ImageShape{size_, size_, shape_.channels} : shape_; }
+  ImageShape shape() const {
+    ImageShape shape = size_ > 0 ? ImageShape{size_, size_, shape_.channels} : shape_;
+    if (channels_ > 0) shape.channels = channels_;
+    return shape;
+  }
 
  private:
-  std::int64_t size_;
+  std::int64_t size_, channels_;
   fs::path first_;
   ImageShape shape_;
 };
 
+/// Whether an image in colour has grey pixels alone.
+bool is_grey(const Image& image) {
+  const auto channels = static_cast<std::size_t>(image.channels);
+  for (std::size_t i = 0; i < image.pixels.size(); ++i)
+    if (image.pixels[i] != image.pixels[i - i % channels]) return false;
+  return true;
+}
+
 /// The image's pixels [height, width, channels] at the common shape; a grey one has equal channels there.
 std::vector<std::uint8_t> pixels_of(Context& context, const fs::path& path, const ImageShape& shape,
-                                    std::int64_t size) {
+                                    const DataOptions& options) {
+  const std::int64_t size = options.size;
   const Image image = read_png(path);
   const std::int64_t pixels = image.height * image.width, channels = shape.channels;
   const bool fits = size > 0 ? std::min(image.height, image.width) >= size
                              : image.height == shape.height && image.width == shape.width;
-  if (!fits || image.channels > channels)
+  if (image.channels > channels && options.channels > 0 && !is_grey(image))
+    fail("data", "{}: expected a grey image, got one in colour", path.string());
+  if (!fits || (image.channels > channels && options.channels == 0))
     fail("data", "{}: expected an image that is still as its header was, got one of {} × {} × {}",
          path.string(), image.height, image.width, image.channels);
   std::vector<std::uint8_t> planes(static_cast<std::size_t>(pixels * channels));
@@ -121,8 +142,14 @@ std::vector<std::uint8_t> pixels_of(Context& context, const fs::path& path, cons
 
 }  // namespace
 
-ImageFolder list_images(const fs::path& folder) {
+ImageFolder list_images(const std::string& source) {
   ImageFolder result;
+  if (const auto files = files_found(source);
+      !is_folder(source) && !files.empty() && std::ranges::all_of(files, is_png)) {
+    for (const fs::path& path : files) result.files.push_back({path, 0});
+    return result;
+  }
+  const fs::path folder = source;
   for (const fs::path& path : images_in(folder)) result.files.push_back({path, 0});
   const bool in_folder = !result.files.empty();
   for (const fs::path& sub_folder : folders_in(folder)) {
@@ -153,23 +180,29 @@ bool has_images(const fs::path& folder) {
 
 Datasets open_images(const DataOptions& options, const Parts& parts) {
   if (options.size < 0) fail<UsageError>("data", "expected a size of at least 0, got {}", options.size);
+  const bool named = !options.class_names.empty();
   std::optional<std::vector<std::string>> classes;  // of the first folder
-  CommonShape common(options.size);
+  if (named) classes = options.class_names;
+  CommonShape common(options.size, options.channels);
   const auto read = [&](const char* key, const std::string& folder) {
     if (folder.empty())
       fail<UsageError>("data", "expected the path of a folder of images in {}, got none", key);
     ImageFolder images = list_images(folder);
     if (!classes) classes = images.classes;
-    for (ImageFolder::File& file : images.files) {
-      common.add(file.path);
-      if (!options.labels || (classes->empty() && images.classes.empty())) continue;
-      const std::string name = images.classes.empty() ? "" : images.classes[file.label];
-      const auto found = std::ranges::lower_bound(*classes, name);
-      if (found == classes->end() || *found != name)
-        fail("data", "{}: expected sub-folders of {} among the {} classes of data.path, got \"{}\"", folder,
-             key, classes->size(), shortened(name));
-      file.label = static_cast<std::size_t>(found - classes->begin());
-    }
+    for (const ImageFolder::File& file : images.files) common.add(file.path);
+    if (!options.labels || (classes->empty() && images.classes.empty())) return std::move(images.files);
+    const auto label_of = [&](const std::string& name) {
+      const auto found = std::ranges::find(*classes, named ? as_json_text(name) : name);
+      if (found == classes->end())
+        fail("data", "{}: expected sub-folders of {} among the {} classes of {}, got \"{}\"", folder, key,
+             classes->size(), named ? "the model" : "data.path", shortened(name));
+      return static_cast<std::size_t>(found - classes->begin());
+    };
+    const bool unlabelled = named && images.classes.empty();
+    if (!unlabelled && images.classes.empty()) images.classes.emplace_back();
+    std::vector<std::size_t> labels;
+    for (const std::string& name : images.classes) labels.push_back(label_of(name));
+    for (ImageFolder::File& file : images.files) file.label = unlabelled ? no_label : labels[file.label];
     return std::move(images.files);
   };
   // The classes are those of data.path, and all parts have one shape, as far as they are there.
@@ -177,7 +210,8 @@ Datasets open_images(const DataOptions& options, const Parts& parts) {
   wanted.validation = parts.validation || is_folder(options.validation);
   wanted.test = parts.test || is_folder(options.test);
   auto files = read_parts(
-      options, wanted, read, [&](Files& all) { return hold_out(all, options.path); }, !options.path.empty());
+      options, wanted, read, [&](Files& all) { return hold_out(all, options.path); },
+      !options.path.empty() && !named);
   const ImageShape shape = common.shape();
   check_image_options(options, shape);
 
@@ -186,12 +220,13 @@ Datasets open_images(const DataOptions& options, const Parts& parts) {
     if (!of || !is_wanted) return nullptr;
     require_memory("the images", static_cast<double>(each) * static_cast<double>(of->size()));
     std::vector<std::uint8_t> pixels(static_cast<std::size_t>(each) * of->size());
-    std::vector<std::uint16_t> labels;
+    std::vector<std::int16_t> labels;
     for (const ImageFolder::File& file : *of)
-      if (options.labels && !classes->empty()) labels.push_back(static_cast<std::uint16_t>(file.label));
+      if (options.labels && !classes->empty())
+        labels.push_back(file.label == no_label ? -1 : static_cast<std::int16_t>(file.label));
     Context context;
     parallel_for(context, std::ssize(*of), [&](Context& own, std::int64_t i) {
-      const auto image = pixels_of(own, (*of)[static_cast<std::size_t>(i)].path, shape, options.size);
+      const auto image = pixels_of(own, (*of)[static_cast<std::size_t>(i)].path, shape, options);
       std::ranges::copy(image, pixels.begin() + i * each);
     });
     return std::make_unique<ImageDataset>(std::move(pixels), std::move(labels), std::ssize(*classes), shape,

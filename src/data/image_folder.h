@@ -21,8 +21,9 @@ struct ImageFolder {
 };
 
 /// Lists the PNG files in the sub-folders of a folder, or those in the folder itself where there are no such
-/// sub-folders: they have no classes. Throws Error where there are none, or both.
-ImageFolder list_images(const std::filesystem::path& folder);
+/// sub-folders: they have no classes. Neither have PNG files that `source` names instead of a folder, as
+/// data/files.h says. Throws Error where there are none, or both.
+ImageFolder list_images(const std::string& source);
 
 /// Whether `list_images` would find any.
 bool has_images(const std::filesystem::path& folder);

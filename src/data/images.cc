@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::int64_t digit_classes = 10;
 
-std::vector<std::uint16_t> wide(const std::vector<std::uint8_t>& labels) {
+std::vector<std::int16_t> wide(const std::vector<std::uint8_t>& labels) {
   return {labels.begin(), labels.end()};
 }
 
@@ -105,7 +105,7 @@ std::filesystem::path find_mnist_file(const std::filesystem::path& folder, const
   fail("data", "expected {} or {}.gz in {}, got neither", name, name, folder.string());
 }
 
-ImageDataset::ImageDataset(std::vector<std::uint8_t> pixels, std::vector<std::uint16_t> labels,
+ImageDataset::ImageDataset(std::vector<std::uint8_t> pixels, std::vector<std::int16_t> labels,
                            std::int64_t classes, const ImageShape& image, std::int64_t levels,
                            std::vector<std::string> names)
     : pixels_(std::move(pixels)),

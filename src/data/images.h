@@ -14,8 +14,9 @@ namespace linnet {
 /// Images of one size: pixels [count, height, width, channels] are read as tokens of `levels` levels.
 class ImageDataset final : public PictureDataset {
  public:
-  /// `labels` [count], all below `classes`, or empty where images have none. `names` [classes], or empty.
-  ImageDataset(std::vector<std::uint8_t> pixels, std::vector<std::uint16_t> labels, std::int64_t classes,
+  /// `labels` [count], all below `classes`, −1 for images without one, or empty for data without classes.
+  /// `names` [classes], or empty.
+  ImageDataset(std::vector<std::uint8_t> pixels, std::vector<std::int16_t> labels, std::int64_t classes,
                const ImageShape& image, std::int64_t levels, std::vector<std::string> names = {});
 
   std::int64_t size() const override { return static_cast<std::int64_t>(pixels_.size()) / length(); }
@@ -30,7 +31,7 @@ class ImageDataset final : public PictureDataset {
 
  private:
   std::vector<std::uint8_t> pixels_;
-  std::vector<std::uint16_t> labels_;
+  std::vector<std::int16_t> labels_;
   std::int64_t classes_;
   ImageShape image_;
   std::int64_t levels_;

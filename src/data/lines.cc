@@ -4,6 +4,7 @@
 #include <cassert>
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -14,6 +15,7 @@
 #include "base/fail.h"
 #include "base/names.h"
 #include "data/files.h"
+#include "io/json.h"
 
 namespace linnet {
 namespace {
@@ -55,12 +57,12 @@ class LineDataset final : public Dataset {
   std::int64_t length_;
 };
 
-std::vector<Line> read_lines(const char* key, const std::string& value) {
+std::vector<Line> read_lines(const char* key, const std::string& value, bool unlabelled) {
   std::vector<Line> lines;
   for (const std::filesystem::path& path : files_named(key, value, "lines")) {
     const auto file = std::make_shared<const std::string>(path.string());
-    for (TabbedLine& line : read_tabbed_lines(path, "a label and a text")) {
-      if (line.before.empty() || line.after.empty())
+    for (TabbedLine& line : read_tabbed_lines(path, "a label and a text", unlabelled)) {
+      if (line.after.empty() || (line.before.empty() && !unlabelled))
         fail("data", "{}: expected a label and a text in line {}, got no {}", *file, line.number,
              line.before.empty() ? "label" : "text");
       lines.push_back({std::move(line.after), std::move(line.before), file, line.number});
@@ -90,16 +92,24 @@ std::vector<std::string> sorted_labels(const Contents& contents, bool validation
 std::unique_ptr<Dataset> dataset_of(std::optional<std::vector<Line>>& lines,
                                     const std::vector<std::string>& names, const DataOptions& options) {
   if (!lines) return nullptr;
+  std::map<std::string, std::int32_t> numbers;
+  for (std::size_t i = 0; i < names.size(); ++i) numbers.emplace(names[i], static_cast<std::int32_t>(i));
+  const bool given = !options.class_names.empty();
   std::vector<std::string> texts;
   std::vector<std::int32_t> labels;
   for (Line& line : *lines) {
     texts.push_back(std::move(line.text));
     if (!options.labels) continue;
-    const auto found = std::ranges::lower_bound(names, line.label);
-    if (found == names.end() || *found != line.label)
-      fail("data", "{}: expected one of the {} labels of data.path, got \"{}\" in line {}", *line.file,
-           names.size(), shortened(line.label), line.number);
-    labels.push_back(static_cast<std::int32_t>(found - names.begin()));
+    if (line.label.empty()) {
+      labels.push_back(-1);
+      continue;
+    }
+    const auto found = numbers.find(given ? as_json_text(line.label) : line.label);
+    if (found == numbers.end())
+      fail("data", "{}: expected one of the {} labels of {} ({}), got \"{}\" in line {}", *line.file,
+           names.size(), given ? "the model" : "data.path",
+           shortened(fmt::format("{}", fmt::join(names, ", "))), shortened(line.label), line.number);
+    labels.push_back(found->second);
   }
   return std::make_unique<LineDataset>(std::move(texts), std::move(labels), names, options.length);
 }
@@ -116,14 +126,26 @@ Datasets open_lines(const DataOptions& options, const Parts& parts) {
     return take_held_out(all);
   };
   // The labels are those of data.path, whichever part is wanted.
-  auto contents = read_parts(options, parts, read_lines, hold_out, options.labels && !options.path.empty());
+  const auto read = [&](const char* key, const std::string& value) {
+    return read_lines(key, value, !options.class_names.empty());
+  };
   std::vector<std::string> names;
-  if (options.labels) names = sorted_labels(contents, options.validation.empty());
+  const bool names_of_path = options.labels && !options.path.empty() && options.class_names.empty();
+  auto contents = read_parts(options, parts, read, hold_out, names_of_path);
+  if (options.labels)
+    names = options.class_names.empty() ? sorted_labels(contents, options.validation.empty())
+                                        : options.class_names;
   Datasets datasets;
   if (parts.training) datasets.training = dataset_of(contents.training, names, options);
   if (parts.validation) datasets.validation = dataset_of(contents.validation, names, options);
   datasets.test = dataset_of(contents.test, names, options);
   return datasets;
+}
+
+std::unique_ptr<Dataset> unlabelled_texts(std::vector<std::string> texts, const DataOptions& options) {
+  std::vector<std::int32_t> labels(texts.size(), -1);
+  return std::make_unique<LineDataset>(std::move(texts), std::move(labels), options.class_names,
+                                       options.length);
 }
 
 }  // namespace linnet

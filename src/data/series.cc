@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <filesystem>
@@ -36,6 +37,31 @@ std::optional<double> number_of(std::string_view cell) {
   const auto [at, error] = std::from_chars(cell.data(), end, value);
   if (error != std::errc() || at != end) return {};
   return value;
+}
+
+std::string in_small_letters(std::string_view text) {
+  std::string result(text);
+  for (char& letter : result) letter = static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
+  return result;
+}
+
+/// Whether a cell that is no number says so.
+bool is_missing(std::string_view cell) {
+  const std::string word = in_small_letters(without_blanks(cell));
+  return word == "na" || word == "n/a" || word == "null" || word == "none";
+}
+
+/// Throws Error for a file whose cells are parted by something else than commas: the names stand in one cell,
+/// and what parts them is in the next line too, where it cannot be part of a number.
+void check_commas(std::string_view text, const std::vector<std::string>& header, const std::string& origin) {
+  if (header.size() > 1) return;
+  const std::size_t begin = text.find('\n');
+  if (begin == std::string_view::npos) return;
+  const std::string_view next = text.substr(begin + 1, text.find('\n', begin + 1) - begin - 1);
+  for (const auto& [letter, name] : {std::pair(';', "semicolons"), {'\t', "tabs"}, {'|', "bars"}})
+    if (header.front().find(letter) != std::string::npos && next.find(letter) != std::string_view::npos)
+      fail("data", "{}: expected commas between cells, and points in numbers, got {} between cells", origin,
+           name);
 }
 
 std::size_t index_of_column(const std::vector<std::string>& header, const std::string& name, const char* key,
@@ -99,7 +125,8 @@ void add_time(Series& series, const std::string& cell, const std::string& column
 /// Adds the value of a cell. `fill` takes that of the row before for a missing one.
 void add_value(Series& series, const std::string& cell, const std::string& column, std::int64_t line,
                bool fill, const std::string& origin) {
-  const std::optional<double> number = number_of(cell);
+  std::optional<double> number = number_of(cell);
+  if (!number && is_missing(cell)) number = std::numeric_limits<double>::quiet_NaN();
   constexpr double largest = std::numeric_limits<float>::max();
   if (!number || std::abs(*number) > largest)
     fail("data", "{}: expected a number in column \"{}\" of line {}, got \"{}\"", origin, column, line,
@@ -108,14 +135,16 @@ void add_value(Series& series, const std::string& cell, const std::string& colum
     series.values.push_back(static_cast<float>(*number));
     return;
   }
-  const std::string what = without_blanks(cell).empty() ? "an empty cell" : "NaN";
+  const std::string_view word = without_blanks(cell), what = word.empty() ? "an empty cell" : word;
   if (!fill)
     fail("data",
          "{}: expected a number in column \"{}\" of line {}, got {}; data.missing = \"forward-fill\" repeats "
          "the one before",
          origin, column, line, what);
   if (series.values.size() < series.columns.size())
-    fail("data", "{}: expected a number in column \"{}\" of the first row to fill missing ones from, got {}",
+    fail("data",
+         "{}: expected a number in column \"{}\" of the first row to fill missing ones from, got {}; remove "
+         "the rows before the first one in which every column has a number",
          origin, column, what);
   series.values.push_back(series.values[series.values.size() - series.columns.size()]);
 }
@@ -204,6 +233,8 @@ class SeriesDataset final : public Dataset {
         windows_(std::move(windows)),
         beyond_(beyond),
         setting_(std::move(setting)) {}
+
+  const Series& first() const { return series_->front(); }
 
   std::int64_t size() const override {
     return windows_.size() * (setting_->apart ? std::ssize(column_names()) : 1);
@@ -336,16 +367,33 @@ void check_options(const DataOptions& options) {
 
 }  // namespace
 
+std::string Series::time_text(std::int64_t row) const {
+  const auto count = static_cast<std::int64_t>(times.size());
+  const auto at = [&](std::int64_t i) { return times[static_cast<std::size_t>(i)]; };
+  if (row < count) return timestamp_text({at(row), calendar});
+  std::int64_t step = 0, before = 0, time = 0;
+  const bool even = count >= 3 && !__builtin_sub_overflow(at(count - 1), at(count - 2), &step) &&
+                    !__builtin_sub_overflow(at(count - 2), at(count - 3), &before) && step == before;
+  if (!even) return {};
+  const std::int64_t beyond = row - count + 1;
+  if (__builtin_mul_overflow(beyond, step, &time) || __builtin_add_overflow(time, at(count - 1), &time))
+    fail("data", "expected times that go on within 64 bits, got {} steps of {} after {}", beyond, step,
+         at(count - 1));
+  return timestamp_text({time, calendar});
+}
+
 Series parse_series(std::string_view text, const std::string& origin, const DataOptions& options) {
   CsvReader csv(text, origin);
   const std::vector<std::string>& header = csv.header();
   const auto is_cell = [](const std::string& name) { return number_of(name) || parse_timestamp(name); };
   if (std::ranges::all_of(header, is_cell))
     fail("data", "{}: expected a header line with the names of columns, got numbers", origin);
+  check_commas(text, header, origin);
   if (!csv.next()) fail("data", "{}: expected rows behind the header, got none", origin);
   const Layout layout = layout_of(header, csv.cells(), origin, options);
   Series series;
   for (const std::size_t column : layout.columns) series.columns.push_back(header[column]);
+  if (layout.time) series.time = header[*layout.time];
   // A cell needs a byte of text at least, for a comma or the end of a line.
   const std::size_t lines = static_cast<std::size_t>(std::ranges::count(text, '\n')) + 1,
                     numbers = std::min(lines * series.columns.size(), text.size() + 1);
@@ -360,6 +408,26 @@ Series parse_series(std::string_view text, const std::string& origin, const Data
       add_value(series, cells[column], header[column], csv.line(), fill, origin);
   } while (csv.next());
   return series;
+}
+
+std::string likely_time(const Series& series) {
+  constexpr std::int64_t looked_at = 1000;
+  const std::string name = in_small_letters(series.columns.front());
+  const std::int64_t rows = std::min(series.rows(), looked_at);
+  if (!series.time.empty() || rows < 2) return {};
+  bool named = name.starts_with("time") || name.starts_with("date") || name == "unix" || name == "epoch" ||
+               name == "ts";
+  const auto at = [&](std::int64_t row) {
+    return series.values[static_cast<std::size_t>(row) * series.columns.size()];
+  };
+  for (std::int64_t row = 0; named && row < rows; ++row)
+    named = at(row) == std::floor(at(row)) && (row == 0 || at(row) >= at(row - 1));
+  return named && at(rows - 1) > at(0) ? series.columns.front() : std::string();
+}
+
+const Series* first_series(const Dataset& dataset) {
+  const auto* series = dynamic_cast<const SeriesDataset*>(&dataset);
+  return series != nullptr ? &series->first() : nullptr;
 }
 
 std::int64_t training_rows(const Series& series, const DataOptions& options, const std::string& origin) {

@@ -13,12 +13,17 @@ namespace linnet {
 /// The columns of a CSV file that are numbers, and its times.
 struct Series {
   std::vector<std::string> columns;
+  std::string time;                 ///< name of the column with the times; empty for a series without
   std::vector<float> values;        ///< [rows, columns]
   std::vector<std::int64_t> times;  ///< of the rows, as in Timestamp; empty for a series without times
   bool calendar = false;            ///< whether the times are dates
   std::int64_t earlier_line = 0;    ///< the first line whose time is earlier than the one before; 0 for none
 
   std::int64_t rows() const { return static_cast<std::int64_t>(values.size() / columns.size()); }
+  /// The times of the rows, and behind the last one those that go on with the distance of the last three
+  /// rows. Empty for a series without times, and behind one that does not end with equal distances. Throws
+  /// Error for a time beyond 64 bits.
+  std::string time_text(std::int64_t row) const;
 };
 
 /// Reads a series from CSV (io/csv.h). Of the options it takes `columns`, `time` and `missing`.
@@ -27,12 +32,19 @@ struct Series {
 /// Times are dates or integers (data/timestamp.h). Clocks that are set back may repeat an hour: only a
 /// division of the series by times needs times that never decrease. The other columns, or those that
 /// `columns` names, in that order, are decimal numbers within the range of f32, with blanks around them
-/// ignored. An empty cell and NaN are missing: an error, or with `missing` = "forward-fill" the value of the
-/// row before.
+/// ignored. An empty cell, NaN, NA, N/A, null and None, in letters of either case, are missing: an error, or
+/// with `missing` = "forward-fill" the value of the row before.
 ///
 /// Throws UsageError for columns that do not exist, with those that do, and Error for cells that are not
 /// what they have to be, with line and column, and for a series without rows. Errors name `origin`.
 Series parse_series(std::string_view text, const std::string& origin, const DataOptions& options);
+
+/// The name of the column that seems to hold the times of a series that is read without any: the first one,
+/// if it is called after times and its numbers are integers that increase. Empty where there is none.
+std::string likely_time(const Series& series);
+
+/// The first file of a dataset of the kind "series"; null for others. It lives as long as the dataset.
+const Series* first_series(const Dataset& dataset);
 
 /// Rows of the training part of a series, as open_series divides it. Throws as it does.
 std::int64_t training_rows(const Series& series, const DataOptions& options, const std::string& origin);

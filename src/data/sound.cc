@@ -31,6 +31,7 @@ struct Sounds {
   std::vector<std::int64_t> steps;       ///< of each file; what does not fill a step is left out
   std::int64_t block = 1;                ///< frames per step
   std::int64_t samples = 0;              ///< per step
+  std::int64_t rate = 0;                 ///< frames per second
 };
 
 /// The frames of `steps` steps, in words.
@@ -102,6 +103,7 @@ Sounds sounds_of(std::vector<fs::path> files, const std::vector<fs::path>& targe
     sounds.steps.push_back(format.frames / block);
   }
   sounds.samples = first.channels * block;
+  sounds.rate = first.rate;
   return sounds;
 }
 
@@ -162,6 +164,7 @@ class SoundDataset final : public Dataset {
   std::int64_t size() const override { return windows_.size(); }
   std::int64_t length() const override { return setting_->length; }
   std::int64_t vocabulary() const override { return setting_->levels; }
+  SoundFormat format() const { return {sounds_->rate, sounds_->samples / sounds_->block, 0}; }
   std::vector<std::int64_t> fields() const override {
     return raw() ? std::vector<std::int64_t>{}
                  : std::vector(static_cast<std::size_t>(sounds_->samples), setting_->levels);
@@ -330,6 +333,12 @@ Datasets open_sound(const DataOptions& options, const Parts& parts) {
   else if (parts.test && !test.empty())
     datasets.test = evaluated(sounds, std::move(test));
   return datasets;
+}
+
+std::optional<SoundFormat> sound_format(const Dataset& dataset) {
+  const auto* const sound = dynamic_cast<const SoundDataset*>(&dataset);
+  if (sound == nullptr) return std::nullopt;
+  return sound->format();
 }
 
 }  // namespace linnet

@@ -1,8 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "data/parts.h"
+#include "io/sound.h"
 #include "linnet/dataset.h"
 
 namespace linnet {
@@ -17,5 +19,8 @@ float mu_law_sample(std::int32_t token, std::int64_t levels);
 
 /// The kind "sound" of open_datasets.
 Datasets open_sound(const DataOptions& options, const Parts& parts);
+
+/// Rate and channels of the sounds that `dataset` has, with 0 frames; nothing for other data.
+std::optional<SoundFormat> sound_format(const Dataset& dataset);
 
 }  // namespace linnet

@@ -12,9 +12,9 @@
 #include "base/fail.h"
 #include "base/names.h"
 #include "data/files.h"
-#include "data/tokenizer.h"
 #include "data/windows.h"
 #include "io/file.h"
+#include "linnet/tokenizer.h"
 
 namespace linnet {
 namespace {
@@ -95,7 +95,7 @@ Datasets open_text(const DataOptions& options, const Parts& parts) {
   if (options.length < 1)
     fail<UsageError>("data", "expected data.length of at least 1 for {}, got {}", options.kind,
                      options.length);
-  const bool tokenized = !options.tokenizer.empty();
+  const bool tokenized = options.opened_tokenizer || !options.tokenizer.empty();
   const auto length = static_cast<std::size_t>(options.length);
   const auto read = [&](const char* key, const std::string& value) {
     std::string text;
@@ -122,8 +122,8 @@ Datasets open_text(const DataOptions& options, const Parts& parts) {
     return last;
   };
   auto [training, validation, test] = read_parts(options, parts, read, hold_out);
-  std::optional<Tokenizer> tokenizer;
-  if (tokenized) tokenizer.emplace(options.tokenizer);
+  std::optional<Tokenizer> tokenizer = options.opened_tokenizer;
+  if (tokenized && !tokenizer) tokenizer.emplace(options.tokenizer);
   const auto open = [&](std::optional<std::string>& text, const char* part, const std::string& own_files,
                         bool overlapping) -> std::unique_ptr<Dataset> {
     if (!text) return nullptr;

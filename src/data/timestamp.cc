@@ -1,5 +1,8 @@
 #include "data/timestamp.h"
 
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
 #include <charconv>
 #include <chrono>
 #include <system_error>
@@ -72,6 +75,16 @@ std::optional<Timestamp> parse_timestamp(std::string_view text) {
     time += *of_day;
   }
   return Timestamp{time.count(), true};
+}
+
+std::string timestamp_text(const Timestamp& time) {
+  if (!time.calendar) return fmt::format("{}", time.value);
+  constexpr std::int64_t second = 1'000'000;
+  const std::int64_t seconds = time.value / second - (time.value % second < 0 ? 1 : 0),
+                     rest = time.value - seconds * second;
+  const std::string text =
+      fmt::format("{:%Y-%m-%d %H:%M:%S}", fmt::gmtime(static_cast<std::time_t>(seconds)));
+  return rest == 0 ? text : fmt::format("{}.{:06}", text, rest);
 }
 
 }  // namespace linnet

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 
 namespace linnet {
@@ -18,5 +19,8 @@ struct Timestamp {
 /// follow a time of day. Nothing for any other text, a date that does not exist, and more than six digits of
 /// a second.
 std::optional<Timestamp> parse_timestamp(std::string_view text);
+
+/// The integer, or the date as "2016-07-01 12:30:05", with microseconds where it has a fraction of a second.
+std::string timestamp_text(const Timestamp& time);
 
 }  // namespace linnet

@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <optional>
 #include <utility>
 #include <vector>
 
@@ -53,10 +52,16 @@ struct NumberSession::Impl {
         inputs(Tensor::of<float>({count, config().columns})),
         last(Tensor::of<float>({count, last_size()})),
         streams("number session", count) {
-    // The memory of the states of families that grow, and of every thread for a step of a whole block.
+    begin_all();
+    // With one learned position, that of the start token, there are no steps.
+    if (limit() > 0) try_steps();
+  }
+
+  /// Takes the memory of the states of families that grow, and of every thread for a step of a whole block.
+  void try_steps() {
+    const std::int64_t count = streams.size();
     std::vector<float> nothing(static_cast<std::size_t>(count * config().columns));
     std::vector<float> out(static_cast<std::size_t>(count * config().target_count()));
-    begin_all();
     take(nothing, out, streams.all(), true);
     const LargestBlocks largest(count, context.threads(), config().weights);
     const auto block = streams.all().first(static_cast<std::size_t>(largest.streams));
@@ -88,6 +93,8 @@ struct NumberSession::Impl {
                                       static_cast<std::size_t>(last_size()));
   }
 
+  std::int64_t limit() const { return network().embedding().limit() - (config().shifted() ? 1 : 0); }
+
   void begin(std::int64_t index, std::int64_t label) {
     Stream& chosen = streams.at(index);
     const std::int32_t first = config().first_input(label);
@@ -100,11 +107,13 @@ struct NumberSession::Impl {
     const auto count = std::ssize(chosen);
     if (std::ssize(in) != count * config().columns)
       fail<UsageError>(operation, "expected {} · {} numbers, got {}", count, config().columns, in.size());
-    for (const float value : in)
-      if (std::isinf(value)) fail<UsageError>(operation, "expected finite numbers, got {}", value);
     streams.check_once(operation, chosen);
+    for (std::size_t i = 0; i < in.size(); ++i)
+      if (std::isinf(in[i]))
+        fail<UsageError>(operation, "expected finite numbers, got {} in stream {}", in[i],
+                         chosen[i / static_cast<std::size_t>(config().columns)]);
     for (const std::int64_t index : chosen)
-      network().embedding().check_position(streams.at(index).position + (config().shifted() ? 1 : 0));
+      check_limit(operation, index, streams.at(index).position, limit());
     for (const std::int64_t index : chosen) state.reserve(index, streams.at(index).position + 2);
   }
 
@@ -210,12 +219,6 @@ struct NumberSession::Impl {
     return row_of_parameters(index);
   }
 
-  /// Of the model, taken when it is first asked for.
-  std::uint64_t fingerprint() {
-    if (!fingerprint_) fingerprint_ = linnet::fingerprint(*model);
-    return *fingerprint_;
-  }
-
   std::shared_ptr<const Model> model;
   Context context;
   RecurrentTransformer recurrent;
@@ -224,7 +227,7 @@ struct NumberSession::Impl {
   Tensor inputs;      ///< their last steps, [streams, columns]
   Tensor last;        ///< the last numbers that they have taken, [streams, last_size]
   Streams<Stream> streams;
-  std::optional<std::uint64_t> fingerprint_;
+  ModelSnapshots snapshots{*model};
 };
 
 NumberSession::NumberSession(std::shared_ptr<const Model> model, std::int64_t streams,
@@ -308,7 +311,7 @@ std::vector<std::byte> NumberSession::save(std::int64_t stream) const {
   const Impl::Stream& chosen = impl_->streams.whole("save", stream);
   Snapshot snapshot;
   snapshot.cache = true;
-  snapshot.model = impl_->fingerprint();
+  snapshot.model = impl_->snapshots.fingerprint();
   snapshot.position = chosen.steps();
   snapshot.next_input = chosen.first_input;
   snapshot.past = impl_->state.save(stream);
@@ -319,10 +322,7 @@ std::vector<std::byte> NumberSession::save(std::int64_t stream) const {
 
 void NumberSession::restore(std::int64_t stream, std::span<const std::byte> bytes) {
   Impl::Stream& chosen = impl_->streams.at(stream);
-  const Snapshot snapshot = Snapshot::read(bytes);
-  if (snapshot.model != impl_->fingerprint())
-    fail("restore", "expected a snapshot of this model, {:016x}, got one of {:016x}", impl_->fingerprint(),
-         snapshot.model);
+  const Snapshot snapshot = impl_->snapshots.read(bytes);
   const bool shifted = impl_->config().shifted();
   if (!snapshot.cache || (shifted && snapshot.position == 1) ||
       snapshot.next_input >= std::max<std::int64_t>(impl_->config().input_tokens(), 1))
@@ -346,6 +346,13 @@ std::int64_t NumberSession::streams() const { return impl_->streams.size(); }
 std::int64_t NumberSession::targets() const { return impl_->config().target_count(); }
 
 std::int64_t NumberSession::position(std::int64_t stream) const { return impl_->streams.at(stream).position; }
+
+std::int64_t NumberSession::limit() const { return impl_->limit(); }
+
+bool NumberSession::can_continue(std::int64_t stream) const {
+  const Impl::Stream& chosen = impl_->streams.at(stream);
+  return !chosen.broken && chosen.position < limit();
+}
 
 std::size_t NumberSession::state_bytes(std::int64_t stream) const {
   impl_->streams.at(stream);

@@ -23,17 +23,21 @@ Sampler::Sampler(const OutputHead& head)
       order_(static_cast<std::size_t>(head.vocabulary())) {}
 
 std::int32_t Sampler::sample(Context& context, View<const float> parameters, const SamplingOptions& options,
-                             std::int64_t position) {
+                             std::int64_t position, const Change* change) {
   const Random random(options.seed, Draw::sampling);
   const std::uint64_t index = 2 * static_cast<std::uint64_t>(position);
   const float u1 = random.uniform(index), u2 = random.uniform(index + 1);
   const std::int64_t vocabulary = head_.vocabulary();
-  if (options.temperature == 1 && options.top_k >= vocabulary && options.top_p == 1)
+  const bool as_they_are = options.temperature == 1 && options.top_k >= vocabulary && options.top_p == 1;
+  if (as_they_are && change == nullptr)
     return head_.sample(context, parameters, u1, u2, workspace_.span<float>());
 
   const View<float> view = workspace_.view<float>().slice(0, 0, vocabulary);
   head_.logits(context, view, parameters);
   const std::span<float> logits(view.data(), static_cast<std::size_t>(vocabulary));
+  if (change != nullptr) (*change)(logits);
+  if (as_they_are)
+    return static_cast<std::int32_t>(draw_from_logits(context, logits.data(), vocabulary, u1, logits));
   if (options.temperature == 0)
     return static_cast<std::int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
 
@@ -59,6 +63,12 @@ std::int32_t Sampler::sample(Context& context, View<const float> parameters, con
     if (rest < 0) return order_[rank];
   }
   return order_[count - 1];
+}
+
+float Sampler::log_probability(Context& context, View<const float> parameters, std::int32_t token) const {
+  float loss = 0;
+  head_.loss(context, std::span(&loss, 1), {}, parameters, std::span(&token, 1), 1);
+  return -loss;
 }
 
 }  // namespace linnet

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/parallel.h"
 #include "layers/head.h"
 #include "linnet/generation.h"
 
@@ -13,9 +14,15 @@ class Sampler {
  public:
   explicit Sampler(const OutputHead& head);
 
-  /// A token for `position` of a stream, from the head's parameters [outputs].
+  /// What changes the logits [vocabulary] of a token before it is drawn.
+  using Change = FunctionReference<void(std::span<float>)>;
+
+  /// A token for `position` of a stream, from the head's parameters [1, outputs]; `change` may be null.
   std::int32_t sample(Context& context, View<const float> parameters, const SamplingOptions& options,
-                      std::int64_t position);
+                      std::int64_t position, const Change* change = nullptr);
+
+  /// Of a token under these parameters, whatever the sampling options.
+  float log_probability(Context& context, View<const float> parameters, std::int32_t token) const;
 
  private:
   const OutputHead& head_;

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <optional>
 #include <utility>
 #include <vector>
 
@@ -84,12 +83,6 @@ struct Session::Impl {
 
   const Network& network() const { return network_of(*model); }
 
-  /// Of the model, taken when it is first asked for.
-  std::uint64_t fingerprint() {
-    if (!fingerprint_) fingerprint_ = linnet::fingerprint(*model);
-    return *fingerprint_;
-  }
-
   /// A stream that is to be continued.
   Stream& whole_stream(const char* operation, std::int64_t index) {
     Stream& chosen = streams.whole(operation, index);
@@ -97,8 +90,13 @@ struct Session::Impl {
     return chosen;
   }
 
+  /// Whether the stream has the source that this model's decoder attends to, if it does.
+  bool has_source(std::int64_t index) const {
+    return !model->config().has_encoder() || state.source_tokens(index) > 0;
+  }
+
   void check_source(const char* operation, std::int64_t index) const {
-    if (model->config().has_encoder() && state.source_tokens(index) == 0)
+    if (!has_source(index))
       fail(operation,
            "expected a stream with a source, which this model's decoder attends to, got stream {} without: "
            "begin it with one",
@@ -121,15 +119,21 @@ struct Session::Impl {
                        tokens, chosen.size());
     }
     check_once(operation, chosen);
-    for (const std::int64_t index : chosen) network().embedding().check_position(streams.at(index).position);
+    for (const std::int64_t index : chosen)
+      check_limit(operation, index, streams.at(index).position, limit());
   }
 
-  void check_tokens(const char* operation, std::span<const std::int32_t> tokens) const {
+  std::int64_t limit() const { return network().embedding().limit(); }
+
+  void check_tokens(const char* operation, std::int64_t stream, std::span<const std::int32_t> tokens) const {
     for (std::size_t i = 0; i < tokens.size(); ++i) {
       const auto field = i % sizes.size();
       if (tokens[i] >= 0 && tokens[i] < sizes[field]) continue;
-      if (fields == 1) fail(operation, "expected tokens in 0 … {}, got {}", sizes[field] - 1, tokens[i]);
-      fail(operation, "expected tokens of field {} in 0 … {}, got {}", field, sizes[field] - 1, tokens[i]);
+      if (fields == 1)
+        fail(operation, "expected tokens in 0 … {}, got {} in stream {}", sizes[field] - 1, tokens[i],
+             stream);
+      fail(operation, "expected tokens of field {} in 0 … {}, got {} in stream {}", field, sizes[field] - 1,
+           tokens[i], stream);
     }
   }
 
@@ -147,17 +151,15 @@ struct Session::Impl {
     if (options.cache) steps.reserve(context, count, model->config().first_input(own_label()));
   }
 
-  void step_without_cache(std::span<std::int32_t> tokens, std::span<const std::int64_t> slots) {
+  void step_without_cache(const Draws& draws, std::span<const std::int64_t> slots) {
     Workspace workspace(context);
     const View<float> parameters = workspace.take(1, network().head().outputs());
     // No stream moves before all have drawn their tokens.
     for (std::size_t i = 0; i < slots.size(); ++i) {
-      const Stream& chosen = streams.at(slots[i]);
       next_parameters(parameters, slots[i]);
-      if (!all_finite(parameters)) fail_not_finite(slots[i]);
-      tokens[i] = steps.sampler().sample(context, parameters, chosen.sampling, chosen.position);
+      steps.draw_first(context, draws, i, slots[i], streams.at(slots[i]), parameters);
     }
-    append_to_histories(tokens, slots);
+    append_to_histories(draws.tokens, slots);
   }
 
   /// parameters [1, outputs] of the token that follows the inputs, from all of them.
@@ -171,7 +173,6 @@ struct Session::Impl {
   /// parameters [1, outputs] of the stream's next token; the stream stays where it is.
   void next_parameters(View<float> parameters, std::int64_t index) {
     const Stream& chosen = streams.at(index);
-    network().embedding().check_position(chosen.position);
     if (!options.cache) {
       std::vector<std::int32_t> inputs = chosen.history;
       inputs.insert(inputs.end(), chosen.next_input.begin(), chosen.next_input.end());
@@ -205,7 +206,7 @@ struct Session::Impl {
     if (std::ssize(logits) != vocabulary)
       fail<UsageError>(operation, "expected memory for {} numbers, one per token of the vocabulary, got {}",
                        vocabulary, logits.size());
-    whole_stream(operation, index);
+    check_limit(operation, index, whole_stream(operation, index).position, limit());
     Workspace workspace(context);
     const View<float> parameters = workspace.take(1, network().head().outputs());
     next_parameters(parameters, index);
@@ -251,7 +252,7 @@ struct Session::Impl {
   RecurrentState state;
   RecurrentState side_state;  ///< of a stream that is being prefilled or looked ahead of
   Streams<Stream> streams;
-  std::optional<std::uint64_t> fingerprint_;
+  ModelSnapshots snapshots{*model};
 };
 
 Session::Session(std::shared_ptr<const Model> model, std::int64_t streams, const Options& options) {
@@ -305,8 +306,8 @@ void Session::prefill(std::span<const std::int64_t> streams,
       fail<UsageError>("prefill", "expected {} tokens for each step, got {}", impl_->fields,
                        prompts[i].size());
     const std::int64_t position = impl_->streams.at(streams[i]).position;
-    impl_->network().embedding().check_position(position + std::ssize(prompts[i]) / impl_->fields - 1);
-    impl_->check_tokens("prefill", prompts[i]);
+    check_limit("prefill", streams[i], position + std::ssize(prompts[i]) / impl_->fields - 1, impl_->limit());
+    impl_->check_tokens("prefill", streams[i], prompts[i]);
     open.push_back(
         {streams[i], prompts[i], impl_->fields, position, impl_->streams.at(streams[i]).next_input});
   }
@@ -321,10 +322,11 @@ void Session::prefill(std::span<const std::int64_t> streams,
 
 void Session::observe(std::span<const std::int32_t> tokens, std::span<const std::int64_t> streams) {
   impl_->check_step("observe", tokens.size(), streams);
-  impl_->check_tokens("observe", tokens);
+  const auto fields = static_cast<std::size_t>(impl_->fields);
+  for (std::size_t i = 0; i < streams.size(); ++i)
+    impl_->check_tokens("observe", streams[i], tokens.subspan(i * fields, fields));
   if (!impl_->options.cache) return impl_->append_to_histories(tokens, streams);
   const FlushSubnormals flush;
-  const auto fields = static_cast<std::size_t>(impl_->fields);
   impl_->for_blocks(streams, [&](Context& own, std::size_t first, std::size_t count, std::int64_t block) {
     impl_->steps.observe(own, block, tokens.subspan(first * fields, count * fields),
                          streams.subspan(first, count), impl_->streams, impl_->state);
@@ -350,18 +352,38 @@ void Session::resize(std::int64_t streams) {
   impl_->resize(streams);
 }
 
-void Session::step(std::span<std::int32_t> tokens, std::span<const std::int64_t> streams) {
+void Session::step(std::span<std::int32_t> tokens, std::span<const std::int64_t> streams,
+                   const StepOptions& options) {
   impl_->check_step("step", tokens.size(), streams);
+  if (!options.log_probabilities.empty() && options.log_probabilities.size() != tokens.size())
+    fail<UsageError>("step", "expected memory for {} log-probabilities, one per token, got {}", tokens.size(),
+                     options.log_probabilities.size());
+  const Draws draws{tokens, options.log_probabilities, options.process_logits};
   const FlushSubnormals flush;
-  if (!impl_->options.cache) return impl_->step_without_cache(tokens, streams);
+  if (!impl_->options.cache) return impl_->step_without_cache(draws, streams);
   const auto fields = static_cast<std::size_t>(impl_->fields);
   impl_->for_blocks(streams, [&](Context& own, std::size_t first, std::size_t count, std::int64_t block) {
-    impl_->steps.draw(own, block, tokens.subspan(first * fields, count * fields),
-                      streams.subspan(first, count), impl_->streams, impl_->state);
+    impl_->steps.draw(own, block, draws.of(first, count, fields), streams.subspan(first, count),
+                      impl_->streams, impl_->state);
   });
 }
 
+void Session::step(std::span<std::int32_t> tokens, std::span<const std::int64_t> streams) {
+  step(tokens, streams, StepOptions{});
+}
+
+void Session::step(std::span<std::int32_t> tokens, const StepOptions& options) {
+  step(tokens, impl_->streams.all(), options);
+}
+
 void Session::step(std::span<std::int32_t> tokens) { step(tokens, impl_->streams.all()); }
+
+void Session::set_sampling(std::int64_t stream, const SamplingOptions& sampling) {
+  sampling.check();
+  impl_->streams.at(stream).sampling = sampling;
+}
+
+SamplingOptions Session::sampling(std::int64_t stream) const { return impl_->streams.at(stream).sampling; }
 
 void Session::fork(std::int64_t stream, std::int64_t source, std::uint64_t seed) {
   Impl::Stream& target = impl_->streams.at(stream);
@@ -375,7 +397,7 @@ std::vector<std::byte> Session::save(std::int64_t stream) const {
   const Impl::Stream& chosen = impl_->whole_stream("save", stream);
   Snapshot snapshot;
   snapshot.cache = impl_->options.cache;
-  snapshot.model = impl_->fingerprint();
+  snapshot.model = impl_->snapshots.fingerprint();
   snapshot.position = chosen.position;
   snapshot.next_input = chosen.next_input.front();
   snapshot.sampling = chosen.sampling;
@@ -392,10 +414,7 @@ std::vector<std::byte> Session::save(std::int64_t stream) const {
 
 void Session::restore(std::int64_t stream, std::span<const std::byte> bytes) {
   Impl::Stream& chosen = impl_->streams.at(stream);
-  const Snapshot snapshot = Snapshot::read(bytes);
-  if (snapshot.model != impl_->fingerprint())
-    fail("restore", "expected a snapshot of this model, {:016x}, got one of {:016x}", impl_->fingerprint(),
-         snapshot.model);
+  const Snapshot snapshot = impl_->snapshots.read(bytes);
   if (snapshot.cache != impl_->options.cache)
     fail("restore", "expected a snapshot {} a cache, as this session has it, got one {}",
          impl_->options.cache ? "with" : "without", snapshot.cache ? "with" : "without");
@@ -436,6 +455,13 @@ void Session::restore(std::int64_t stream, std::span<const std::byte> bytes) {
 std::int64_t Session::streams() const { return impl_->streams.size(); }
 
 std::int64_t Session::position(std::int64_t stream) const { return impl_->streams.at(stream).position; }
+
+std::int64_t Session::limit() const { return impl_->limit(); }
+
+bool Session::can_continue(std::int64_t stream) const {
+  const Impl::Stream& chosen = impl_->streams.at(stream);
+  return !chosen.broken && impl_->has_source(stream) && chosen.position < limit();
+}
 
 std::size_t Session::state_bytes(std::int64_t stream) const {
   const Impl::Stream& chosen = impl_->streams.at(stream);

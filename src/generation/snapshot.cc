@@ -100,4 +100,17 @@ std::uint64_t fingerprint(const Model& model) {
   return checksum(std::as_bytes(std::span(keys))) << 32 | checksum(std::as_bytes(values));
 }
 
+std::uint64_t ModelSnapshots::fingerprint() {
+  if (!fingerprint_) fingerprint_ = linnet::fingerprint(model_);
+  return *fingerprint_;
+}
+
+Snapshot ModelSnapshots::read(std::span<const std::byte> bytes) {
+  Snapshot snapshot = Snapshot::read(bytes);
+  if (snapshot.model != fingerprint())
+    fail("restore", "expected a snapshot of this model, {:016x}, got one of {:016x}", fingerprint(),
+         snapshot.model);
+  return snapshot;
+}
+
 }  // namespace linnet

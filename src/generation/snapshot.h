@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -14,7 +15,8 @@ namespace linnet {
 /// CRC-32.
 std::uint64_t checksum(std::span<const std::byte> bytes);
 
-/// A stream apart from its session: what `Session::save` writes. In bytes, little-endian:
+/// A stream apart from its session: what `Session::save` writes. Its version is another one whenever the
+/// layout of a state or what `fingerprint` covers changes (docs/compatibility.md). In bytes, little-endian:
 ///   "LINNETST", version (u32), 1 with a cache and 0 without (u32), the model's fingerprint (u64),
 ///   position (i64), next input (i64), temperature (f64), top_k (i64), top_p (f64), seed (u64), n (u64),
 ///   n bytes of the past, CRC-32 of all before it (u64):
@@ -41,5 +43,21 @@ std::string generation_keys(const Options& options, const Options& defaults);
 
 /// Tells models apart by `generation_keys` and by every weight.
 std::uint64_t fingerprint(const Model& model);
+
+/// What tells the snapshots of a session's model from others. The model is to outlive it.
+class ModelSnapshots {
+ public:
+  explicit ModelSnapshots(const Model& model) : model_(model) {}
+
+  /// Of the model, computed when it is first asked for.
+  std::uint64_t fingerprint();
+
+  /// As `Snapshot::read`. Also throws Error for a snapshot of another model.
+  Snapshot read(std::span<const std::byte> bytes);
+
+ private:
+  const Model& model_;
+  std::optional<std::uint64_t> fingerprint_;
+};
 
 }  // namespace linnet

@@ -42,6 +42,16 @@ inline bool all_finite(View<const float> row) {
   return most < 0x7f800000;
 }
 
+/// Throws Error for a stream that has no step at `position`; `limit` as in Session.
+inline void check_limit(const char* operation, std::int64_t stream, std::int64_t position,
+                        std::int64_t limit) {
+  if (position < limit) return;
+  const bool learned = limit < State::most_position - 1;
+  fail(operation, "expected at most {} steps of a stream{}, got position {} in stream {}{}", limit,
+       learned ? ", the learned positions of this model" : "", position, stream,
+       learned ? "; a model with sinusoidal or rotary positions goes on beyond its trained length" : "");
+}
+
 [[noreturn]] inline void fail_not_finite(std::int64_t stream) {
   fail("step", "expected a prediction of finite numbers, got another one in stream {}", stream);
 }

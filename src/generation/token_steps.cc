@@ -1,13 +1,33 @@
 #include "generation/token_steps.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
+#include <utility>
 
 #include "base/context_impl.h"
 #include "base/float_mode.h"
 #include "base/workspace.h"
 
 namespace linnet {
+namespace {
+
+/// Throws UsageError where a processor has left logits that no token can be drawn from.
+void check_processed(std::span<const float> logits, std::int64_t stream) {
+  constexpr float infinity = std::numeric_limits<float>::infinity();
+  float most = -infinity;
+  for (const float logit : logits) {
+    if (!(logit < infinity))
+      fail<UsageError>("step", "expected processed logits that are finite or -inf, got {} in stream {}",
+                       logit, stream);
+    most = std::max(most, logit);
+  }
+  if (most == -infinity)
+    fail<UsageError>("step", "expected processed logits that are not all -inf, got those in stream {}",
+                     stream);
+}
+
+}  // namespace
 
 void TokenStream::append(std::span<const std::int32_t> step) {
   std::ranges::copy(step, next_input.begin());
@@ -93,36 +113,55 @@ void TokenSteps::observe(Context& own, std::int64_t block, std::span<const std::
     streams.at(slots[i]).append(tokens.subspan(i * fields, fields));
 }
 
-void TokenSteps::draw(Context& own, std::int64_t block, std::span<std::int32_t> tokens,
+void TokenSteps::draw(Context& own, std::int64_t block, const Draws& draws,
                       std::span<const std::int64_t> slots, Streams<TokenStream>& streams,
                       RecurrentState& state) {
   Worker& worker = workers_[static_cast<std::size_t>(block)];
   worker.lost.assign(slots.size(), 0);
-  heads(own, next_inputs(slots, streams, worker), slots, state, tokens,
+  heads(own, next_inputs(slots, streams, worker), slots, state, draws.tokens,
         [&](std::int64_t field, View<const float> parameters) {
-          draw_field(own, tokens, slots, streams, parameters, field, worker);
+          draw_field(own, draws, slots, streams, parameters, field, worker);
         });
   const auto fields = static_cast<std::size_t>(fields_);
   for (std::size_t i = 0; i < slots.size(); ++i)
-    if (!worker.lost[i]) streams.at(slots[i]).append(tokens.subspan(i * fields, fields));
-  if (const auto lost = std::ranges::find(worker.lost, 1); lost != worker.lost.end())
-    fail_not_finite(slots[static_cast<std::size_t>(lost - worker.lost.begin())]);
+    if (!worker.lost[i]) streams.at(slots[i]).append(draws.tokens.subspan(i * fields, fields));
+  if (worker.failure) std::rethrow_exception(std::exchange(worker.failure, nullptr));
 }
 
 /// The tokens of one field of every stream, from its parameters [slots, outputs]. Those of streams that are
 /// lost are 0.
-void TokenSteps::draw_field(Context& own, std::span<std::int32_t> tokens, std::span<const std::int64_t> slots,
+void TokenSteps::draw_field(Context& own, const Draws& draws, std::span<const std::int64_t> slots,
                             Streams<TokenStream>& streams, View<const float> parameters, std::int64_t field,
                             Worker& worker) const {
-  Sampler& sampler = worker.samplers[static_cast<std::size_t>(field)];
-  for (std::int64_t i = 0; i < std::ssize(slots); ++i) {
-    const TokenStream& chosen = streams.at(slots[static_cast<std::size_t>(i)]);
-    const View<const float> row = parameters.slice(0, i, i + 1);
-    std::uint8_t& lost = worker.lost[static_cast<std::size_t>(i)];
-    if (!all_finite(row)) lost = 1;
-    tokens[static_cast<std::size_t>(i * fields_ + field)] =
-        lost ? 0 : sampler.sample(own, row, chosen.sampling, chosen.position * fields_ + field);
+  for (std::size_t i = 0; i < slots.size(); ++i) {
+    const std::size_t at = i * static_cast<std::size_t>(fields_) + static_cast<std::size_t>(field);
+    draws.tokens[at] = 0;
+    if (worker.lost[i]) continue;
+    const auto row = static_cast<std::int64_t>(i);
+    try {
+      draw_token(own, draws, at, slots[i], streams.at(slots[i]), parameters.slice(0, row, row + 1), field,
+                 worker);
+    } catch (...) {
+      worker.lost[i] = 1;
+      if (!worker.failure) worker.failure = std::current_exception();
+    }
   }
+}
+
+void TokenSteps::draw_token(Context& own, const Draws& draws, std::size_t at, std::int64_t slot,
+                            const TokenStream& stream, View<const float> parameters, std::int64_t field,
+                            Worker& worker) const {
+  if (!all_finite(parameters)) fail_not_finite(slot);
+  Sampler& sampler = worker.samplers[static_cast<std::size_t>(field)];
+  const auto change = [&](std::span<float> logits) {
+    draws.process(slot, field, logits);
+    check_processed(logits, slot);
+  };
+  const Sampler::Change reference(change);
+  draws.tokens[at] = sampler.sample(own, parameters, stream.sampling, stream.position * fields_ + field,
+                                    draws.process ? &reference : nullptr);
+  if (!draws.log_probabilities.empty())
+    draws.log_probabilities[at] = sampler.log_probability(own, parameters, draws.tokens[at]);
 }
 
 void TokenSteps::predict(Context& context, View<float> parameters, std::span<const std::int32_t> input,

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <span>
 #include <vector>
 
@@ -23,6 +24,21 @@ struct TokenStream {
   void append(std::span<const std::int32_t> step);
 };
 
+/// Where a step's draws go, and what changes their logits before.
+struct Draws {
+  std::span<std::int32_t> tokens;      ///< [streams, fields]
+  std::span<float> log_probabilities;  ///< the same, or empty
+  const LogitsProcessor& process;      ///< may be empty
+
+  /// Those of `count` streams from the `first` one on.
+  Draws of(std::size_t first, std::size_t count, std::size_t fields) const {
+    return {tokens.subspan(first * fields, count * fields),
+            log_probabilities.empty() ? log_probabilities
+                                      : log_probabilities.subspan(first * fields, count * fields),
+            process};
+  }
+};
+
 /// Steps of streams in the recurrent form, a block of streams at a time: the layers, the output head of every
 /// field, the draws. Blocks of one step have different indices and may run side by side.
 class TokenSteps {
@@ -37,17 +53,20 @@ class TokenSteps {
   void observe(Context& own, std::int64_t block, std::span<const std::int32_t> tokens,
                std::span<const std::int64_t> slots, Streams<TokenStream>& streams, RecurrentState& state);
 
-  /// Draws tokens [slots, fields], which the streams take. Throws Error for a stream whose prediction is not
-  /// finite, after the others have moved.
-  void draw(Context& own, std::int64_t block, std::span<std::int32_t> tokens,
-            std::span<const std::int64_t> slots, Streams<TokenStream>& streams, RecurrentState& state);
+  /// Draws tokens, which the streams take. Throws for a stream whose prediction is not finite, or whose
+  /// logits could not be processed, after the others have moved.
+  void draw(Context& own, std::int64_t block, const Draws& draws, std::span<const std::int64_t> slots,
+            Streams<TokenStream>& streams, RecurrentState& state);
+
+  /// Draws the token of a stream's first field, which is draws.tokens[at], from its parameters [1, outputs].
+  void draw_first(Context& context, const Draws& draws, std::size_t at, std::int64_t slot,
+                  const TokenStream& stream, View<const float> parameters) {
+    draw_token(context, draws, at, slot, stream, parameters, 0, workers_.front());
+  }
 
   /// parameters [1, outputs] of the first field's next token, for a state that takes the input.
   void predict(Context& context, View<float> parameters, std::span<const std::int32_t> input,
                RecurrentState& state);
-
-  /// A sampler of the first field.
-  Sampler& sampler() { return workers_.front().samplers.front(); }
 
  private:
   /// What one block needs while it is stepped.
@@ -55,13 +74,17 @@ class TokenSteps {
     explicit Worker(const Network& network);
     std::vector<Sampler> samplers;   ///< of every field
     std::vector<std::int32_t> ids;   ///< [streams, fields]
-    std::vector<std::uint8_t> lost;  ///< streams whose prediction is not finite
+    std::vector<std::uint8_t> lost;  ///< streams for which no token could be drawn
+    std::exception_ptr failure;      ///< of the first of them
   };
 
   std::span<const std::int32_t> next_inputs(std::span<const std::int64_t> slots,
                                             Streams<TokenStream>& streams, Worker& worker) const;
-  void draw_field(Context& own, std::span<std::int32_t> tokens, std::span<const std::int64_t> slots,
+  void draw_field(Context& own, const Draws& draws, std::span<const std::int64_t> slots,
                   Streams<TokenStream>& streams, View<const float> parameters, std::int64_t field,
+                  Worker& worker) const;
+  void draw_token(Context& own, const Draws& draws, std::size_t at, std::int64_t slot,
+                  const TokenStream& stream, View<const float> parameters, std::int64_t field,
                   Worker& worker) const;
   template <class Parameters>
   void heads(Context& own, std::span<const std::int32_t> inputs, std::span<const std::int64_t> slots,

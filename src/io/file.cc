@@ -327,39 +327,78 @@ std::string read_maybe_gzipped(const fs::path& path, std::size_t limit_bytes) {
   return bytes;
 }
 
-void write_file_atomically(const fs::path& path, std::string_view bytes) {
-  constexpr const char* operation = "write_file";
-  const fs::path target = resolved(operation, path);
-  if (const std::optional<int> descriptor = own_descriptor(target)) {
-    std::fflush(stdout);  // what was printed comes first
-    if (!write_all(*descriptor, bytes)) fail(operation, "cannot write {}: {}", path.string(), reason(errno));
-    return;
+/// Where the bytes of an AtomicFile go.
+struct AtomicFile::Place {
+  fs::path path, target, temporary;
+  std::optional<int> own;  ///< descriptor of this process that the path stands for
+  Descriptor file;         ///< the temporary file, or the device
+  std::string kept;        ///< bytes for a device or a descriptor
+
+  [[noreturn]] void refuse(int error) const {
+    fail("write_file", "cannot write {}: {}", path.string(), reason(error));
   }
+};
+
+AtomicFile::AtomicFile(const fs::path& path) : place_(std::make_unique<Place>()) {
+  place_->path = path;
+  place_->target = resolved("write_file", path);
+  place_->own = own_descriptor(place_->target);
+  if (place_->own) return;
   struct stat status {};
-  const bool exists = ::stat(target.c_str(), &status) == 0;
+  const bool exists = ::stat(place_->target.c_str(), &status) == 0;
   if (exists && S_ISDIR(status.st_mode))
-    fail(operation, "expected the path of a file, got the folder {}", path.string());
+    fail("write_file", "expected the path of a file, got the folder {}", path.string());
   if (exists && !S_ISREG(status.st_mode)) {
-    Descriptor device(target, O_WRONLY);
-    if (!device.is_open() || !write_all(device.get(), bytes) || !device.close())
-      fail(operation, "cannot write {}: {}", path.string(), reason(errno));
+    if (!place_->file.open(place_->target, O_WRONLY)) place_->refuse(errno);
     return;
   }
   // Bytes that were kept from others are so at every moment.
   const mode_t mode = exists ? status.st_mode & 0777 : 0666;
-  Descriptor file;
-  const fs::path temporary = make_beside(
-      target, [&](const fs::path& name) { return file.open(name, O_WRONLY | O_CREAT | O_EXCL, mode); });
-  if (!file.is_open()) fail(operation, "cannot write {}: {}", path.string(), reason(errno));
-  if (exists) ::fchmod(file.get(), mode);  // not every file system has modes
-  if (!write_all(file.get(), bytes) || ::fsync(file.get()) != 0 || !file.close() ||
-      ::rename(temporary.c_str(), target.c_str()) != 0) {
-    const int error = errno;
-    ::unlink(temporary.c_str());
-    fail(operation, "cannot write {}: {}", path.string(), reason(error));
+  const fs::path temporary = make_beside(place_->target, [&](const fs::path& name) {
+    return place_->file.open(name, O_WRONLY | O_CREAT | O_EXCL, mode);
+  });
+  if (!place_->file.is_open()) place_->refuse(errno);
+  place_->temporary = temporary;
+  if (exists) ::fchmod(place_->file.get(), mode);  // not every file system has modes
+}
+
+AtomicFile::~AtomicFile() {
+  if (!place_->temporary.empty()) ::unlink(place_->temporary.c_str());
+}
+
+void AtomicFile::write(std::uint64_t offset, std::string_view bytes) {
+  if (place_->temporary.empty()) {
+    const auto at = static_cast<std::size_t>(offset);
+    place_->kept.replace(at, std::min(bytes.size(), place_->kept.size() - at), bytes);
+    return;
   }
-  if (!flush(target.parent_path()))
-    fail(operation, "cannot flush the folder of {}: {}", path.string(), reason(errno));
+  if (::lseek(place_->file.get(), static_cast<off_t>(offset), SEEK_SET) < 0 ||
+      !write_all(place_->file.get(), bytes))
+    place_->refuse(errno);
+}
+
+void AtomicFile::commit() {
+  if (place_->own) {
+    std::fflush(stdout);  // what was printed comes first
+    if (!write_all(*place_->own, place_->kept)) place_->refuse(errno);
+    return;
+  }
+  if (place_->temporary.empty()) {
+    if (!write_all(place_->file.get(), place_->kept) || !place_->file.close()) place_->refuse(errno);
+    return;
+  }
+  if (::fsync(place_->file.get()) != 0 || !place_->file.close() ||
+      ::rename(place_->temporary.c_str(), place_->target.c_str()) != 0)
+    place_->refuse(errno);
+  place_->temporary.clear();
+  if (!flush(place_->target.parent_path()))
+    fail("write_file", "cannot flush the folder of {}: {}", place_->path.string(), reason(errno));
+}
+
+void write_file_atomically(const fs::path& path, std::string_view bytes) {
+  AtomicFile file(path);
+  file.write(0, bytes);
+  file.commit();
 }
 
 void append_line(const fs::path& path, std::string_view line) {

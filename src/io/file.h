@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <limits>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -61,6 +62,26 @@ class InputFile {
 /// and an open descriptor of this process (/dev/stdout, /dev/fd/3) are written straight to, the last where it
 /// stands, whatever it leads to.
 void write_file_atomically(const std::filesystem::path& path, std::string_view bytes);
+
+/// A file that is written piece by piece in the same way: it is there once `commit` has returned. What goes
+/// straight to a device, a pipe or a descriptor is kept in memory until then.
+class AtomicFile {
+ public:
+  /// Throws Error as `write_file_atomically` does; so do the functions below.
+  explicit AtomicFile(const std::filesystem::path& path);
+  /// Leaves everything as it was before, unless it was committed.
+  ~AtomicFile();
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+
+  /// Writes bytes offset … offset + bytes.size() − 1, the end of the file or before.
+  void write(std::uint64_t offset, std::string_view bytes);
+  void commit();
+
+ private:
+  struct Place;
+  std::unique_ptr<Place> place_;
+};
 
 /// Appends `line` and a newline with one write, so that lines of several processes do not mix. Not flushed to
 /// the disk.

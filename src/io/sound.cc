@@ -7,9 +7,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
+#include <exception>
 #include <limits>
-#include <string>
 #include <system_error>
 #include <utility>
 
@@ -19,45 +18,7 @@ namespace linnet {
 namespace {
 
 constexpr std::int64_t most_channels = 1024;  // libsndfile's own limit
-
-/// A file in memory, as libsndfile writes it.
-struct Memory {
-  std::string bytes;
-  std::size_t at = 0;
-};
-
-sf_count_t length_of(void* memory) {
-  return static_cast<sf_count_t>(static_cast<Memory*>(memory)->bytes.size());
-}
-
-sf_count_t seek(sf_count_t offset, int whence, void* user) {
-  Memory& memory = *static_cast<Memory*>(user);
-  const sf_count_t from = whence == SEEK_SET   ? 0
-                          : whence == SEEK_CUR ? static_cast<sf_count_t>(memory.at)
-                                               : length_of(user);
-  memory.at = static_cast<std::size_t>(from + offset);
-  return from + offset;
-}
-
-sf_count_t read_back(void* to, sf_count_t count, void* user) {
-  Memory& memory = *static_cast<Memory*>(user);
-  const std::size_t taken = std::min(static_cast<std::size_t>(count),
-                                     memory.bytes.size() - std::min(memory.at, memory.bytes.size()));
-  if (taken > 0) std::memcpy(to, memory.bytes.data() + memory.at, taken);
-  memory.at += taken;
-  return static_cast<sf_count_t>(taken);
-}
-
-sf_count_t write(const void* from, sf_count_t count, void* user) {
-  Memory& memory = *static_cast<Memory*>(user);
-  const std::size_t end = memory.at + static_cast<std::size_t>(count);
-  if (end > memory.bytes.size()) memory.bytes.resize(end);
-  std::memcpy(memory.bytes.data() + memory.at, from, static_cast<std::size_t>(count));
-  memory.at = end;
-  return count;
-}
-
-sf_count_t tell(void* user) { return static_cast<sf_count_t>(static_cast<Memory*>(user)->at); }
+constexpr sf_count_t most_wav_bytes = 0xffffffff;
 
 }  // namespace
 
@@ -91,31 +52,79 @@ void SoundFile::read(std::int64_t frame, std::span<float> samples) {
          sf_strerror(handle_->file));
 }
 
-void write_sound(const std::filesystem::path& path, std::span<const float> samples, std::int64_t channels,
-                 std::int64_t rate) {
+struct SoundWriter::Handle {
+  Handle(const std::filesystem::path& to, std::int64_t samples_per_frame)
+      : path(to), channels(samples_per_frame), out(to) {}
+  ~Handle() { sf_close(file); }
+
+  std::filesystem::path path;
+  std::int64_t channels;
+  AtomicFile out;
+  sf_count_t at = 0, end = 0;
+  std::exception_ptr error;  ///< of `out`: none may pass through libsndfile
+  SNDFILE* file = nullptr;
+
+  static Handle& of(void* user) { return *static_cast<Handle*>(user); }
+  static sf_count_t length(void* user) { return of(user).end; }
+  static sf_count_t tell(void* user) { return of(user).at; }
+  static sf_count_t seek(sf_count_t offset, int whence, void* user) {
+    const sf_count_t from = whence == SEEK_SET ? 0 : whence == SEEK_CUR ? of(user).at : of(user).end;
+    return of(user).at = from + offset;
+  }
+  static sf_count_t append(const void* from, sf_count_t count, void* user) {
+    Handle& handle = of(user);
+    try {
+      handle.out.write(static_cast<std::uint64_t>(handle.at),
+                       {static_cast<const char*>(from), static_cast<std::size_t>(count)});
+    } catch (...) {
+      if (!handle.error) handle.error = std::current_exception();
+      return 0;
+    }
+    handle.at += count;
+    handle.end = std::max(handle.end, handle.at);
+    return count;
+  }
+
+  /// Throws where it is not.
+  void check(bool succeeded) const {
+    if (error) std::rethrow_exception(error);
+    if (!succeeded) fail("sound", "cannot write {}: {}", path.string(), sf_strerror(file));
+  }
+};
+
+SoundWriter::SoundWriter(const std::filesystem::path& path, std::int64_t channels, std::int64_t rate) {
   if (channels < 1 || channels > most_channels)
     fail<UsageError>("sound", "expected 1 to {} channels, got {}", most_channels, channels);
   if (rate < 1 || rate > std::numeric_limits<int>::max())
     fail<UsageError>("sound", "expected a rate of at least 1 frame per second, got {}", rate);
-  if (samples.size() % static_cast<std::size_t>(channels) != 0)
-    fail<UsageError>("sound", "expected whole frames of {} channels, got {} samples", channels,
-                     samples.size());
-  if (!std::ranges::all_of(samples, [](float sample) { return std::isfinite(sample); }))
-    fail<UsageError>("sound", "expected samples that are finite, got others");
+  handle_ = std::make_unique<Handle>(path, channels);
   SF_INFO info{};
   info.samplerate = static_cast<int>(rate);
   info.channels = static_cast<int>(channels);
   info.format = SF_FORMAT_WAV | SF_FORMAT_PCM_16;
-  SF_VIRTUAL_IO operations{length_of, seek, read_back, write, tell};
-  Memory memory;
-  SNDFILE* const file = sf_open_virtual(&operations, SFM_WRITE, &info, &memory);
-  if (file == nullptr) fail("sound", "cannot write {}: {}", path.string(), sf_strerror(nullptr));
-  sf_command(file, SFC_SET_CLIPPING, nullptr, SF_TRUE);
-  const auto frames = static_cast<sf_count_t>(samples.size()) / channels;
-  const bool written = sf_writef_float(file, samples.data(), frames) == frames;
-  const int closed = sf_close(file);
-  if (!written || closed != 0) fail("sound", "cannot write {}: {}", path.string(), sf_error_number(closed));
-  write_file_atomically(path, memory.bytes);
+  SF_VIRTUAL_IO operations{Handle::length, Handle::seek, nullptr, Handle::append, Handle::tell};
+  handle_->file = sf_open_virtual(&operations, SFM_WRITE, &info, handle_.get());
+  handle_->check(handle_->file != nullptr);
+  sf_command(handle_->file, SFC_SET_CLIPPING, nullptr, SF_TRUE);
+}
+
+void SoundWriter::write(std::span<const float> samples) {
+  if (samples.size() % static_cast<std::size_t>(handle_->channels) != 0)
+    fail<UsageError>("sound", "expected whole frames of {} channels, got {} samples", handle_->channels,
+                     samples.size());
+  if (!std::ranges::all_of(samples, [](float sample) { return std::isfinite(sample); }))
+    fail<UsageError>("sound", "expected samples that are finite, got others");
+  if (handle_->end + static_cast<sf_count_t>(sizeof(std::int16_t) * samples.size()) > most_wav_bytes)
+    fail("sound", "expected at most 4 GiB of samples for {}, as a WAV file can hold, got more",
+         handle_->path.string());
+  const auto frames = static_cast<sf_count_t>(samples.size()) / handle_->channels;
+  handle_->check(sf_writef_float(handle_->file, samples.data(), frames) == frames);
+}
+
+void SoundWriter::commit() {
+  const int closed = sf_close(std::exchange(handle_->file, nullptr));
+  handle_->check(closed == 0);
+  handle_->out.commit();
 }
 
 }  // namespace linnet
@@ -138,9 +147,11 @@ struct SoundFile::Handle {};
 SoundFile::SoundFile(std::filesystem::path path) { refuse(path); }
 void SoundFile::read(std::int64_t, std::span<float>) {}
 
-void write_sound(const std::filesystem::path& path, std::span<const float>, std::int64_t, std::int64_t) {
-  refuse(path);
-}
+struct SoundWriter::Handle {};
+
+SoundWriter::SoundWriter(const std::filesystem::path& path, std::int64_t, std::int64_t) { refuse(path); }
+void SoundWriter::write(std::span<const float>) {}
+void SoundWriter::commit() {}
 
 }  // namespace linnet
 
@@ -151,5 +162,13 @@ namespace linnet {
 SoundFile::~SoundFile() = default;
 SoundFile::SoundFile(SoundFile&&) noexcept = default;
 SoundFile& SoundFile::operator=(SoundFile&&) noexcept = default;
+SoundWriter::~SoundWriter() = default;
+
+void write_sound(const std::filesystem::path& path, std::span<const float> samples, std::int64_t channels,
+                 std::int64_t rate) {
+  SoundWriter writer(path, channels, rate);
+  writer.write(samples);
+  writer.commit();
+}
 
 }  // namespace linnet

@@ -40,10 +40,28 @@ class SoundFile {
   std::unique_ptr<Handle> handle_;
 };
 
-/// Writes `samples` [frames, channels] as a WAV file of 16 bits per sample. Samples outside [−1, 1] are
-/// clipped. Throws Error where the file cannot be written; UsageError for no or more than 1024 channels, a
-/// rate below 1, samples that are no whole frames or not finite, and where Linnet was built without
-/// libsndfile.
+/// A WAV file of 16 bits per sample that is written piece by piece, and is there once `commit` has returned.
+class SoundWriter {
+ public:
+  /// Throws Error where the file cannot be written, as do the functions below; UsageError for no or more than
+  /// 1024 channels, a rate below 1, and where Linnet was built without libsndfile.
+  SoundWriter(const std::filesystem::path& path, std::int64_t channels, std::int64_t rate);
+  /// Leaves everything as it was before, unless it was committed.
+  ~SoundWriter();
+  SoundWriter(const SoundWriter&) = delete;
+  SoundWriter& operator=(const SoundWriter&) = delete;
+
+  /// Appends `samples` [frames, channels]. Samples outside [−1, 1] are clipped. Throws UsageError for samples
+  /// that are no whole frames or not finite.
+  void write(std::span<const float> samples);
+  void commit();
+
+ private:
+  struct Handle;
+  std::unique_ptr<Handle> handle_;
+};
+
+/// Writes such a file at once. Throws as SoundWriter does.
 void write_sound(const std::filesystem::path& path, std::span<const float> samples, std::int64_t channels,
                  std::int64_t rate);
 

@@ -13,6 +13,7 @@
 #include <unordered_map>
 
 #include "base/context_impl.h"
+#include "base/pages.h"
 #include "base/workspace.h"
 #include "kernels/instruction_set.h"
 
@@ -118,7 +119,12 @@ const Primitive& shared_primitive(const LibraryProduct& product) {
   static std::map<LibraryProduct, std::unique_ptr<Primitive>> primitives;
   const std::lock_guard lock(mutex);
   auto& primitive = primitives[product];
-  if (!primitive) primitive = std::make_unique<Primitive>(product);
+  if (!primitive) {
+    // oneDNN 2.6 crashes where it finds no memory for a primitive's code. That much is asked for before, and
+    // throws std::bad_alloc.
+    { const LazyPages of_code(std::size_t{16} << 20); }
+    primitive = std::make_unique<Primitive>(product);
+  }
   return *primitive;
 }
 

@@ -78,6 +78,10 @@ void Embedding::look_up(Context& context, View<float> y, const StepInputs& input
                       tables_.empty() ? View<const float>() : View<const float>(y));
 }
 
+std::int64_t Embedding::limit() const {
+  return shape_.positions == Positions::learned ? shape_.length : State::most_position;
+}
+
 void Embedding::check_position(std::int64_t position) const {
   if (shape_.positions == Positions::learned && position >= shape_.length)
     fail("positions",

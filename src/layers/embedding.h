@@ -60,6 +60,9 @@ class Embedding {
   void step(Context& context, View<float> y, const StepInputs& inputs,
             std::span<const std::int64_t> positions) const;
 
+  /// Positions of a sequence: those that the model has learned, or State::most_position.
+  std::int64_t limit() const;
+
   /// Throws Error where a position is beyond what the model has learned; `position` counts from 0.
   void check_position(std::int64_t position) const;
 

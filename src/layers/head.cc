@@ -14,23 +14,6 @@ namespace {
 
 constexpr double initial_deviation = 0.02;
 
-/// Index drawn with the probabilities softmax(logits [count]): the part of [0, 1) that u falls into.
-std::int64_t pick(Context& context, const float* logits, std::int64_t count, float u,
-                  std::span<float> workspace) {
-  const std::span<float> shares = workspace.first(static_cast<std::size_t>(count));
-  kernels::softmax_rows(context, View<float>(shares.data(), {1, count}),
-                        View<const float>(logits, {1, count}));
-  double rest = u * std::accumulate(shares.begin(), shares.end(), 0.0);  // 1 up to rounding
-  std::int64_t last = 0;  // the parts may end before u by rounding
-  for (std::int64_t i = 0; i < count; ++i) {
-    const double share = shares[static_cast<std::size_t>(i)];
-    rest -= share;
-    if (rest < 0) return i;
-    if (share > 0) last = i;
-  }
-  return last;
-}
-
 class CategoricalHead final : public OutputHead {
  public:
   using OutputHead::OutputHead;
@@ -46,7 +29,8 @@ class CategoricalHead final : public OutputHead {
 
   std::int32_t sample(Context& context, View<const float> parameters, float u1, float,
                       std::span<float> workspace) const override {
-    return static_cast<std::int32_t>(pick(context, parameters.data(), vocabulary(), u1, workspace));
+    return static_cast<std::int32_t>(
+        draw_from_logits(context, parameters.data(), vocabulary(), u1, workspace));
   }
 };
 
@@ -74,7 +58,7 @@ class LogisticMixtureHead final : public OutputHead {
                       std::span<float> workspace) const override {
     const std::int64_t components = outputs() / 3;
     const float* row = parameters.data();
-    const std::int64_t k = pick(context, row, components, u1, workspace);
+    const std::int64_t k = draw_from_logits(context, row, components, u1, workspace);
     const float mean = row[components + k];
     const float deviation = std::exp(std::max(row[2 * components + k], kernels::least_mixture_log_scale));
     // A logistic variable is mean + s · logit(u); its value's bin is the nearest of the levels on [−1, 1].
@@ -89,6 +73,22 @@ class LogisticMixtureHead final : public OutputHead {
 };
 
 }  // namespace
+
+std::int64_t draw_from_logits(Context& context, const float* logits, std::int64_t count, float u,
+                              std::span<float> workspace) {
+  const std::span<float> shares = workspace.first(static_cast<std::size_t>(count));
+  kernels::softmax_rows(context, View<float>(shares.data(), {1, count}),
+                        View<const float>(logits, {1, count}));
+  double rest = u * std::accumulate(shares.begin(), shares.end(), 0.0);  // 1 up to rounding
+  std::int64_t last = 0;  // the parts may end before u by rounding
+  for (std::int64_t i = 0; i < count; ++i) {
+    const double share = shares[static_cast<std::size_t>(i)];
+    rest -= share;
+    if (rest < 0) return i;
+    if (share > 0) last = i;
+  }
+  return last;
+}
 
 template <class Body>
 void OutputHead::in_pieces(Context& context, View<const float> hidden, const Body& body) const {

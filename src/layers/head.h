@@ -10,6 +10,11 @@
 
 namespace linnet {
 
+/// Index drawn with the probabilities softmax(logits [count]): the part of [0, 1) that u falls into.
+/// `workspace`, at least [count], is written over, and may be the memory of the logits.
+std::int64_t draw_from_logits(Context& context, const float* logits, std::int64_t count, float u,
+                              std::span<float> workspace);
+
 /// The distribution of the next token, from a hidden row: a linear map to its parameters, and its loss.
 class OutputHead {
  public:

@@ -62,6 +62,9 @@ Json run_json(const TrainingProgress& progress) {
     json["best_step"] = progress.best_step;
     json["best_bits"] = progress.best_bits;
   }
+  if (progress.evaluation_due) json["evaluation_due"] = true;
+  if (!progress.training_data.empty()) json["training_data"] = progress.training_data;
+  if (!progress.validation_data.empty()) json["validation_data"] = progress.validation_data;
   return json;
 }
 
@@ -87,6 +90,10 @@ TrainingProgress progress_of(const Json& state, std::int64_t length, const fs::p
     const auto found = object.find(key);
     if (found != object.end() && found->is_number()) value = found->get<double>();
   };
+  const auto text = [](const Json& object, const char* key, std::string& value) {
+    const auto found = object.find(key);
+    if (found != object.end() && found->is_string()) value = found->get<std::string>();
+  };
   constexpr std::int64_t most_tokens = std::int64_t{1} << 62;
   const Json loss = object("loss"), run = object("run");
   count(state, "step", progress.step, most_steps);
@@ -99,6 +106,9 @@ TrainingProgress progress_of(const Json& state, std::int64_t length, const fs::p
   count(run, "not_improved", progress.not_improved, most_steps);
   count(run, "best_step", progress.best_step, most_steps);
   number(run, "best_bits", progress.best_bits);
+  progress.evaluation_due = run.contains("evaluation_due") && run["evaluation_due"] == true;
+  text(run, "training_data", progress.training_data);
+  text(run, "validation_data", progress.validation_data);
   return progress;
 }
 

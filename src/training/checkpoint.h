@@ -27,6 +27,9 @@ struct TrainingProgress {
   std::int64_t best_step = -1;    ///< of the best evaluation; −1 before the first
   double best_bits = 0;           ///< bits per token of that evaluation
   std::int64_t not_improved = 0;  ///< evaluations since then
+  bool evaluation_due = false;    ///< the one after the last update was left
+  /// What the data are (rank_agreement.h); empty in checkpoints of earlier versions.
+  std::string training_data = {}, validation_data = {};
 };
 
 /// Writes a checkpoint: config.json and model.safetensors (a model's folder), optimiser.safetensors (the

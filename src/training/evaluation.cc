@@ -344,9 +344,10 @@ class Measures {
 
 }  // namespace
 
-Evaluation evaluate(Context& context, const Network& network, const Dataset& dataset, std::int64_t examples,
-                    std::int64_t batch, bool accuracy, const TokenLossCallback& on_token,
-                    Communicator* ranks) {
+std::optional<Evaluation> evaluate(Context& context, const Network& network, const Dataset& dataset,
+                                   std::int64_t examples, std::int64_t batch, bool accuracy,
+                                   const TokenLossCallback& on_token, Communicator* ranks,
+                                   const std::function<bool()>& should_stop) {
   if (examples < 0) fail<UsageError>("evaluate", "expected at least 0 examples (0: all), got {}", examples);
   if (batch < 1) fail<UsageError>("evaluate", "expected a batch of at least 1 example, got {}", batch);
   const ModelConfig& config = network.config();
@@ -361,6 +362,7 @@ Evaluation evaluate(Context& context, const Network& network, const Dataset& dat
   const auto example = [&](std::int64_t b, std::int64_t i) { return (b * batch + i) * size / count; };
   Measures measures(network, dataset, accuracy, static_cast<bool>(on_token), all);
   for (std::int64_t first = 0; first < batches; first += all.size()) {
+    if (should_stop && should_stop()) return std::nullopt;
     const std::int64_t own = first + all.rank();
     measures.token_losses().clear();
     if (own < batches)
@@ -380,7 +382,7 @@ Evaluation evaluate(Context& context, const Model& model, const Dataset& dataset
                     std::int64_t batch, bool accuracy, const TokenLossCallback& on_token,
                     Communicator* ranks) {
   check_assets(model.assets(), dataset);
-  return evaluate(context, network_of(model), dataset, examples, batch, accuracy, on_token, ranks);
+  return *evaluate(context, network_of(model), dataset, examples, batch, accuracy, on_token, ranks);
 }
 
 }  // namespace linnet

@@ -128,6 +128,62 @@ void shift(const ModelConfig& config, std::span<const std::int64_t> sizes, std::
   for (std::size_t f = 1; f < sizes.size(); ++f) inputs[f] = static_cast<std::int32_t>(sizes[f]);
 }
 
+/// Throws UsageError where tokens or targets of example `index` of a dataset, whose padding begins behind
+/// `known` steps, are none of the model's.
+void check_tokens(std::span<const std::int64_t> sizes, std::span<const std::int32_t> tokens,
+                  std::span<const std::int32_t> targets, std::int64_t known, std::int64_t index) {
+  const auto of_field = [&](std::size_t i) {
+    return sizes.size() > 1 ? fmt::format(" of field {}", i % sizes.size()) : "";
+  };
+  const std::size_t padding = static_cast<std::size_t>(known) * sizes.size();
+  for (std::size_t i = 0; i < padding; ++i) {
+    const std::int64_t most = sizes[i % sizes.size()] - 1;
+    const auto check = [&](const char* what, std::int32_t value, std::int64_t least) {
+      if (value < least || value > most)
+        fail<UsageError>("data", "expected {}{} in {} … {}, got {} in step {} of example {}", what,
+                         of_field(i), least, most, value, i / sizes.size(), index);
+    };
+    check("tokens", tokens[i], 0);
+    check("targets", targets[i], -1);
+  }
+  for (std::size_t i = padding; i < tokens.size(); ++i)
+    if (tokens[i] != -1 || targets[i] != -1)
+      fail<UsageError>("data",
+                       "expected tokens and targets of -1 behind step {} of example {}, where the padding "
+                       "begins with a token of -1, got {}{} in step {}",
+                       known, index, tokens[i] != -1 ? tokens[i] : targets[i], of_field(i), i / sizes.size());
+}
+
+/// The same for a source.
+void check_source(const ModelConfig& config, std::span<const std::int32_t> source, std::int64_t known,
+                  std::int64_t index) {
+  if (known == 0)
+    fail<UsageError>("data", "expected a source of at least 1 token, got none in example {}", index);
+  for (std::size_t i = 0; i < source.size(); ++i) {
+    const bool padding = static_cast<std::int64_t>(i) >= known;
+    const std::int64_t least = padding ? -1 : 0, most = padding ? -1 : config.source_tokens() - 1;
+    if (source[i] < least || source[i] > most)
+      fail<UsageError>("data", "expected source tokens in {} … {}, got {} at place {} of example {}", least,
+                       most, source[i], i, index);
+  }
+}
+
+/// The same for the real numbers, `columns` of them in a step.
+void check_numbers(std::span<const float> values, std::int64_t columns, std::int64_t index) {
+  const auto infinite = std::ranges::find_if(values, [](float value) { return std::isinf(value); });
+  if (infinite != values.end())
+    fail<UsageError>("data", "expected finite numbers, got {} in step {} of example {}", *infinite,
+                     (infinite - values.begin()) / columns, index);
+}
+
+/// The same for a label, −1 where it is not known.
+void check_label(const ModelConfig& config, std::int64_t label, std::int64_t index) {
+  const std::int64_t least = config.shifted() ? 0 : -1;
+  if (config.classes > 0 && (label < least || label >= config.classes))
+    fail<UsageError>("data", "expected a label in {} … {}, got {} in example {}", least, config.classes - 1,
+                     label, index);
+}
+
 }  // namespace
 
 void Examples::read_one(const Dataset& dataset, const ModelConfig& config, std::int64_t i, std::int64_t index,
@@ -142,7 +198,13 @@ void Examples::read_one(const Dataset& dataset, const ModelConfig& config, std::
   const std::span<std::int32_t> tokens = inputs.first(targets.size());
   const std::span<float> values = part(values_, columns);
   const std::vector<PackedSequence> sequences = dataset.read_sequences(index, tokens, targets);
-  if (columns > 0) dataset.read_values(index, values, part(value_targets_, dataset.target_columns()));
+  for (const PackedSequence& sequence : sequences) check_label(config, sequence.label, index);
+  if (columns > 0) {
+    const std::span<float> value_targets = part(value_targets_, dataset.target_columns());
+    dataset.read_values(index, values, value_targets);
+    check_numbers(values, columns, index);
+    check_numbers(value_targets, dataset.target_columns(), index);
+  }
 
   if (config.has_encoder()) {
     const auto each = static_cast<std::size_t>(config.source_length);
@@ -151,6 +213,7 @@ void Examples::read_one(const Dataset& dataset, const ModelConfig& config, std::
     dataset.read_source(index, source);
     const auto padding = std::ranges::find(source, -1);
     source_lengths_[static_cast<std::size_t>(i)] = padding - source.begin();
+    check_source(config, source, padding - source.begin(), index);
     std::fill(padding, source.end(), 0);
   }
 
@@ -166,8 +229,10 @@ void Examples::read_one(const Dataset& dataset, const ModelConfig& config, std::
   else
     for (; known > 0 && is_padding(known - 1);) --known;
   key_lengths_[static_cast<std::size_t>(i)] = known;
-  if (fields > 0)  // some token: nothing sees it
-    std::fill(tokens.begin() + known * fields, tokens.end(), 0);
+  if (fields > 0) {
+    check_tokens(config.field_sizes(), tokens, targets, known, index);
+    std::fill(tokens.begin() + known * fields, tokens.end(), 0);  // some token: nothing sees it
+  }
 
   if (config.classifies())
     labels_[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(sequences[0].label);
@@ -323,19 +388,27 @@ void check_batch(const char* operation, const ModelConfig& config, const Batch& 
   if (!batch.source_lengths.empty())
     check_size("source lengths", batch.source_lengths.size(), config.has_encoder() ? 1 : 0);
 
-  const auto check_range = [&](const char* what, const auto& values, std::int64_t least, std::int64_t most) {
-    for (const std::int64_t value : values)
-      if (value < least || value > most)
-        fail<UsageError>(operation, "expected {} in {} … {}, got {}", what, least, most, value);
+  // Where value i of so many stands: in which step, of `steps` ones for each example, and in which example.
+  const auto place = [&](std::size_t i, std::size_t size, std::int64_t steps) {
+    const auto each = static_cast<std::int64_t>(size) / batch.examples, at = static_cast<std::int64_t>(i);
+    const std::string example = fmt::format("example {} of the batch", at / each);
+    return steps == 0 ? example : fmt::format("step {} of {}", at % each / (each / steps), example);
+  };
+  const auto check_range = [&](const char* what, const auto& values, std::int64_t steps, std::int64_t least,
+                               std::int64_t most) {
+    for (std::size_t i = 0; i < values.size(); ++i)
+      if (values[i] < least || values[i] > most)
+        fail<UsageError>(operation, "expected {} in {} … {}, got {} in {}", what, least, most, values[i],
+                         place(i, values.size(), steps));
   };
   const auto check_fields = [&](const char* what, std::span<const std::int32_t> values, std::int64_t each,
                                 std::int64_t least, const auto& most_of) {
-    if (each == 1) return check_range(what, values, least, most_of(0));
+    if (each == 1) return check_range(what, values, length, least, most_of(0));
     for (std::size_t i = 0; i < values.size(); ++i) {
       const auto field = static_cast<std::int64_t>(i) % each;
       if (values[i] < least || values[i] > most_of(field))
-        fail<UsageError>(operation, "expected {} of field {} in {} … {}, got {}", what, field, least,
-                         most_of(field), values[i]);
+        fail<UsageError>(operation, "expected {} of field {} in {} … {}, got {} in {}", what, field, least,
+                         most_of(field), values[i], place(i, values.size(), length));
     }
   };
   check_fields("inputs", batch.inputs, config.input_fields(), fields == 0 ? -1 : 0, [&](std::int64_t field) {
@@ -344,25 +417,29 @@ void check_batch(const char* operation, const ModelConfig& config, const Batch& 
   });
   check_fields("targets", batch.targets, fields, -1,
                [&](std::int64_t field) { return sizes[static_cast<std::size_t>(field)] - 1; });
-  check_range("labels", batch.labels, -1, config.classes - 1);
-  check_range("source tokens", batch.source, 0, config.source_tokens() - 1);
-  check_range("source lengths", batch.source_lengths, 1, sources);
+  check_range("labels", batch.labels, 0, -1, config.classes - 1);
+  check_range("source tokens", batch.source, sources, 0, config.source_tokens() - 1);
+  check_range("source lengths", batch.source_lengths, 0, 1, sources);
   for (const std::span<const float> values : {batch.values, batch.value_targets})
-    for (const float value : values)
-      if (std::isinf(value)) fail<UsageError>(operation, "expected finite values, got {}", value);
+    for (std::size_t i = 0; i < values.size(); ++i)
+      if (std::isinf(values[i]))
+        fail<UsageError>(operation, "expected finite values, got {} in {}", values[i],
+                         place(i, values.size(), length));
   // A mean over no step is none.
-  check_range("key lengths", batch.key_lengths, config.classifies() ? 1 : 0, batch.length);
-  for (std::size_t i = 0; i < batch.key_lengths.size(); ++i) {
-    const auto padding = [&](const auto& all) {
+  check_range("key lengths", batch.key_lengths, 0, config.classifies() ? 1 : 0, length);
+  for (std::size_t example = 0; example < batch.key_lengths.size(); ++example) {
+    const auto check_padding = [&](const char* what, const auto& all, const auto& is_none) {
       const std::size_t each = all.size() / static_cast<std::size_t>(batch.examples);
-      const std::size_t begin =
-          each / static_cast<std::size_t>(length) * static_cast<std::size_t>(batch.key_lengths[i]);
-      return all.subspan(i * each + begin, each - begin);
+      const std::size_t step = each / static_cast<std::size_t>(length);
+      for (std::size_t i = example * each + step * static_cast<std::size_t>(batch.key_lengths[example]);
+           i < (example + 1) * each; ++i)
+        if (!is_none(all[i]))
+          fail<UsageError>(operation, "expected {} in the padding, got {} in {}", what, all[i],
+                           place(i, all.size(), length));
     };
-    check_range("targets of the padding", padding(batch.targets), -1, -1);
-    for (const float value : padding(batch.value_targets))
-      if (!std::isnan(value))
-        fail<UsageError>(operation, "expected value targets of the padding to be NaN, got {}", value);
+    check_padding("targets of -1", batch.targets, [](std::int32_t target) { return target == -1; });
+    check_padding("value targets that are NaN", batch.value_targets,
+                  [](float value) { return std::isnan(value); });
   }
 }
 

@@ -9,22 +9,44 @@
 
 namespace linnet {
 
-std::vector<std::string> start_from(std::span<float> values, const ParameterTable& table, const Model& model,
-                                    std::uint64_t seed) {
+namespace {
+
+/// Rows of tokens that the embedding of this name has in both models, which are its first ones; 0 for other
+/// parameters, and where the tokens are not as many.
+std::int64_t shared_tokens(const std::string& name, const ModelConfig& one, const ModelConfig& other) {
+  const std::vector<std::int64_t> sizes = one.field_sizes(), others = other.field_sizes();
+  for (std::size_t f = 0; f < std::min(sizes.size(), others.size()); ++f)
+    if (name == (f == 0 ? "embedding.weight" : fmt::format("embedding.fields.{}.weight", f)))
+      return one.width == other.width && sizes[f] == others[f] ? sizes[f] : 0;
+  return 0;
+}
+
+}  // namespace
+
+std::vector<std::string> start_from(std::span<float> values, const ParameterTable& table,
+                                    const ModelConfig& config, const Model& model, std::uint64_t seed) {
   table.initialise(values, seed);
   const auto& given = network_of(model).table().rows();
   const Tensor all = values_of(model);
   std::vector<std::string> differences;
   for (const ParameterTable::Row& row : table.rows()) {
     const auto found = std::ranges::find(given, row.name, &ParameterTable::Row::name);
-    if (found != given.end() && found->place.shape() == row.place.shape())
-      std::copy_n(all.span<float>().data() + found->place.offset(), row.count,
+    const auto copy = [&](std::int64_t count) {
+      std::copy_n(all.span<float>().data() + found->place.offset(), count,
                   values.data() + row.place.offset());
-    else if (row.trained)
-      differences.push_back(found == given.end()
-                                ? fmt::format("{} {} is missing", row.name, to_string(row.place.shape()))
-                                : fmt::format("{} is {} instead of {}", row.name,
-                                              to_string(found->place.shape()), to_string(row.place.shape())));
+    };
+    if (found == given.end()) {
+      if (row.trained)
+        differences.push_back(fmt::format("{} {} is missing", row.name, to_string(row.place.shape())));
+    } else if (found->place.shape() == row.place.shape()) {
+      copy(row.count);
+    } else if (row.trained) {
+      const std::int64_t tokens = shared_tokens(row.name, config, model.config());
+      copy(tokens * config.width);
+      differences.push_back(fmt::format(
+          "{} is {} instead of {}{}", row.name, to_string(found->place.shape()), to_string(row.place.shape()),
+          tokens > 0 ? fmt::format(" (the rows of its {} tokens are shared)", tokens) : ""));
+    }
   }
   for (const ParameterTable::Row& row : given)
     if (row.trained &&
@@ -37,7 +59,7 @@ std::shared_ptr<const Model> adapt_model(const Model& model, const ModelConfig& 
                                          std::vector<std::string>* differences) {
   const Network network(config, model.feature_map());
   Tensor values = Tensor::of<float>({network.table().size()});
-  std::vector<std::string> found = start_from(values.span<float>(), network.table(), model, seed);
+  std::vector<std::string> found = start_from(values.span<float>(), network.table(), config, model, seed);
   if (differences != nullptr) *differences = std::move(found);
   return make_model(config, std::move(values), model.feature_map());
 }

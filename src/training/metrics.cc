@@ -31,18 +31,18 @@ std::optional<std::int64_t> step_of(const Json& line) {
 
 Metrics::Metrics(const std::filesystem::path& run) : path_(run / "metrics.jsonl") {}
 
-std::int64_t Metrics::begin(std::int64_t step, const Json& first) const {
+std::int64_t Metrics::begin(std::int64_t step, bool evaluation_due, const Json& first) const {
   const std::string old = std::filesystem::exists(path_) ? read_file(path_) : "";
-  std::string kept, heading = first.dump() + "\n";
+  const std::string heading = first.dump() + "\n";
+  std::string kept;
   std::istringstream lines(old);
   std::int64_t unreadable = 0;
   for (std::string line; std::getline(lines, line);) {
     const std::optional<Json> json = parsed(line, path_.string());
-    if (json && json->is_object() && json->contains("settings"))
-      heading = line + "\n";
-    else if (const auto found = json ? step_of(*json) : std::nullopt; !found)
+    if (json && json->is_object() && json->contains("settings")) continue;
+    if (const auto found = json ? step_of(*json) : std::nullopt; !found)
       ++unreadable;
-    else if (*found <= step)
+    else if (*found < step || (*found == step && !(evaluation_due && json->contains("validation_bits"))))
       kept += line + "\n";
   }
   if (unreadable > 0) write_file_atomically(damaged(), old);

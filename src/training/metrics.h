@@ -18,10 +18,10 @@ class Metrics {
   explicit Metrics(const std::filesystem::path& run);
 
   /// Prepares the file for lines after update `step`: those of later updates are removed, which a killed run
-  /// made after its last checkpoint and which will be written again. `first` becomes the first line where
-  /// there is none yet. Returns the number of lines that were left out because they cannot be read; the file
-  /// as it was is then `damaged`.
-  std::int64_t begin(std::int64_t step, const Json& first) const;
+  /// made after its last checkpoint and which will be written again, as will be the evaluation after `step`
+  /// where that is due. `first` becomes the first line. Returns the number of lines that were left out
+  /// because they cannot be read; the file as it was is then `damaged`.
+  std::int64_t begin(std::int64_t step, bool evaluation_due, const Json& first) const;
 
   void append(const Json& line) const;
 

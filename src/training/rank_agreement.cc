@@ -68,29 +68,29 @@ std::vector<Shared> shared_settings(const ModelConfig& config, const TrainingOpt
   return all;
 }
 
-/// Digests of a few examples, and how many there are.
-Shared shared_data(Context& context, const std::string& name, const Dataset& dataset,
-                   const ModelConfig& config) {
+}  // namespace
+
+std::string description_of(Context& context, const Dataset& dataset, const ModelConfig& config) {
   constexpr std::int64_t most = 8;
   const std::int64_t size = dataset.size(), count = std::min(size, most);
-  const auto index = [&](std::int64_t i) { return i * size / count; };
   Examples examples;
-  const Batch batch = examples.read(context, dataset, config, count, index,
-                                    {Random(0, Draw::masking, evaluation_masks), index});
   Digest digest;
-  add(digest, batch.inputs);
-  add(digest, batch.targets);
-  add(digest, batch.key_lengths);
-  add(digest, batch.values);
-  add(digest, batch.value_targets);
-  add(digest, batch.labels);
-  add(digest, batch.positions);
-  add(digest, batch.source);
-  add(digest, batch.source_lengths);
-  return {name, fmt::format("{} examples with the digest {}", size, digest.text())};
+  for (std::int64_t i = 0; i < count; ++i) {
+    const auto index = [&](std::int64_t) { return i * size / count; };
+    const Batch batch = examples.read(context, dataset, config, 1, index,
+                                      {Random(0, Draw::masking, evaluation_masks), index});
+    add(digest, batch.inputs);
+    add(digest, batch.targets);
+    add(digest, batch.key_lengths);
+    add(digest, batch.values);
+    add(digest, batch.value_targets);
+    add(digest, batch.labels);
+    add(digest, batch.positions);
+    add(digest, batch.source);
+    add(digest, batch.source_lengths);
+  }
+  return fmt::format("{} examples with the digest {}", size, digest.text());
 }
-
-}  // namespace
 
 void require_agreement(Communicator& ranks, const std::vector<Shared>& own) {
   if (ranks.size() == 1) return;
@@ -107,14 +107,14 @@ void require_agreement(Communicator& ranks, const std::vector<Shared>& own) {
   }
 }
 
-void require_same_task(Context& context, Communicator& ranks, const RunTask& task) {
+void require_same_task(Communicator& ranks, const RunTask& task) {
   if (ranks.size() == 1) return;
   std::vector<Shared> things = {{"the version", version()},
                                 {"the instruction set (LINNET_ISA)", instruction_set()},
                                 {"resume", task.resume ? "true" : "false"}};
   std::ranges::move(shared_settings(task.config, task.options), std::back_inserter(things));
-  things.push_back(shared_data(context, "training data", task.training, task.config));
-  things.push_back(shared_data(context, "validation data", task.validation, task.config));
+  things.push_back({"training data", task.training_data});
+  things.push_back({"validation data", task.validation_data});
   things.push_back({"an initial model", task.adapted ? "true" : "false"});
   require_agreement(ranks, things);
 }

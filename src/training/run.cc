@@ -73,6 +73,8 @@ class Run {
         adapted_(initial != nullptr) {
     check_fit(config, training);
     check_fit(config, validation);
+    training_data_ = description_of(context, training, config);
+    validation_data_ = description_of(context, validation, config);
     if (options.transpose > 0 && training.vocabulary() == 0)
       fail<UsageError>("training", "expected training.transpose = 0 for steps without tokens, got {}",
                        options.transpose);
@@ -94,27 +96,38 @@ class Run {
 
   TrainingResult run(bool resume) {
     // Before anything is written.
-    require_same_task(context_, ranks_, {config_, options_, training_, validation_, resume, adapted_});
+    require_same_task(ranks_, {config_, options_, training_data_, validation_data_, resume, adapted_});
     begin(resume);
+    TrainingProgress& progress = trainer_.progress();
     std::optional<Evaluation> evaluation;
-    while (trainer_.steps() < options_.steps && !out_of_patience()) {
-      update();
+    while (progress.evaluation_due || !has_ended()) {
+      if (!progress.evaluation_due) update();
       const std::int64_t step = trainer_.steps();
       const auto due = [&](std::int64_t every) { return every > 0 && step % every == 0; };
-      if (step == options_.steps || due(options_.evaluate_every)) evaluation = report_evaluation();
-      const bool last = step == options_.steps || out_of_patience();
-      if (callbacks_.draw_samples && options_.sample_every > 0 && (last || due(options_.sample_every)))
+      progress.evaluation_due = step == options_.steps || due(options_.evaluate_every);
+      if (progress.evaluation_due) {
+        if (const auto found = report_evaluation()) evaluation = found;
+      }
+      const bool left = progress.evaluation_due, last = !left && has_ended();
+      if (!left && callbacks_.draw_samples && options_.sample_every > 0 &&
+          (last || due(options_.sample_every)))
         callbacks_.draw_samples(step, trainer_.model());
-      const bool stop = any_rank((callbacks_.should_stop && callbacks_.should_stop()) ||
-                                 (options_.minutes > 0 && seconds_since(start_) > 60 * options_.minutes));
+      const bool stop =
+          left || any_rank(is_asked_to_stop() ||
+                           (options_.minutes > 0 && seconds_since(start_) > 60 * options_.minutes));
       if (last || stop || due(options_.checkpoint_every)) save();
       if (stop) break;
     }
-    return {trainer_.steps(), trainer_.steps() == options_.steps || out_of_patience(), evaluation};
+    return {trainer_.steps(), !progress.evaluation_due && has_ended(), evaluation, progress.best_step,
+            progress.best_bits};
   }
 
  private:
   bool leads() const { return ranks_.rank() == 0; }
+
+  bool has_ended() const { return trainer_.steps() == options_.steps || out_of_patience(); }
+
+  bool is_asked_to_stop() const { return callbacks_.should_stop && callbacks_.should_stop(); }
 
   /// Whether one rank says so.
   bool any_rank(bool here) const {
@@ -179,8 +192,20 @@ class Run {
     if (options_.steps < step)
       fail<UsageError>("resume", "expected training.steps of at least {}, which {} has done, got {}", step,
                        folder_.string(), options_.steps);
+    check_data(trainer_.progress());
     say(fmt::format("resuming from {}", checkpoint.string()));
     say_new_length();
+  }
+
+  /// Checkpoints of earlier versions do not say what their data are.
+  void check_data(const TrainingProgress& saved) const {
+    const auto check = [&](const char* what, const std::string& before, const std::string& now) {
+      if (!before.empty() && before != now)
+        fail<UsageError>("resume", "expected the {} that the run in {} began with, {}, got {}", what,
+                         folder_.string(), before, now);
+    };
+    check("training data", saved.training_data, training_data_);
+    check("validation data", saved.validation_data, validation_data_);
   }
 
   void begin_files(const Found& found) {
@@ -192,7 +217,9 @@ class Run {
     else if (!found.older || !has_whole_model(folder_))
       trainer_.write_model(folder_);
     if (found.step >= 0) checkpoints_.keep(options_.keep_checkpoints);
-    if (const std::int64_t unreadable = metrics_.begin(trainer_.steps(), heading()); unreadable > 0)
+    if (const std::int64_t unreadable =
+            metrics_.begin(trainer_.steps(), trainer_.progress().evaluation_due, heading());
+        unreadable > 0)
       say(fmt::format("left out {} unreadable line{} of metrics.jsonl; the file as it was is {}", unreadable,
                       unreadable == 1 ? "" : "s", metrics_.damaged().string()));
   }
@@ -206,8 +233,10 @@ class Run {
              (fs::is_directory(folder_) && std::none_of(fs::directory_iterator(folder_), {}, taken));
     });
     if (!is_new)
-      fail("train", "expected {} to be a new or empty folder, got one that exists; --resume continues a run",
-           folder_.string());
+      fail(
+          "train",
+          "expected {} to be a new or empty folder, got one that exists; resuming (--resume) continues a run",
+          folder_.string());
   }
 
   void say_new_length() const {
@@ -294,10 +323,19 @@ class Run {
                     config_.target_count() > 0 ? normal + 1 : 0);
   }
 
-  Evaluation report_evaluation() {
-    Evaluation evaluation =
+  /// Nothing where the run is asked to stop meanwhile. The evaluation is then still due.
+  std::optional<Evaluation> report_evaluation() {
+    const std::optional<Evaluation> found =
         evaluate(context_, trainer_.network(), validation_, options_.evaluate_examples, options_.batch,
-                 config_.masked() || config_.classifies(), {}, ranks_.size() > 1 ? &ranks_ : nullptr);
+                 config_.masked() || config_.classifies(), {}, ranks_.size() > 1 ? &ranks_ : nullptr,
+                 [&] { return any_rank(is_asked_to_stop()); });
+    if (!found) {
+      say(fmt::format("stopping within the evaluation after step {}, with which a resume begins",
+                      trainer_.steps()));
+      return found;
+    }
+    const Evaluation& evaluation = *found;
+    trainer_.progress().evaluation_due = false;
     if (callbacks_.on_evaluation) callbacks_.on_evaluation(trainer_.steps(), evaluation);
     Json line = line_of_now();
     line.update(Json{{"validation_bits", evaluation.bits}, {"validation_tokens", evaluation.tokens}});
@@ -312,7 +350,7 @@ class Run {
     }
     if (leads()) metrics_.append(line);
     compare_with_best(evaluation);
-    return evaluation;
+    return found;
   }
 
   void compare_with_best(const Evaluation& evaluation) {
@@ -351,7 +389,10 @@ class Run {
   }
 
   void write_checkpoint() {
-    trainer_.progress().seconds = seconds();
+    TrainingProgress& progress = trainer_.progress();
+    progress.seconds = seconds();
+    progress.training_data = training_data_;
+    progress.validation_data = validation_data_;
     trainer_.save(checkpoints_.path(trainer_.steps()));
     checkpoints_.keep(options_.keep_checkpoints);
     trainer_.write_model(folder_);
@@ -382,6 +423,7 @@ class Run {
   TrainingOptions options_;
   const Dataset& training_;
   const Dataset& validation_;
+  std::string training_data_, validation_data_;  ///< description_of them
   fs::path folder_;
   TrainingCallbacks callbacks_;
   Trainer::Impl trainer_;

@@ -12,6 +12,7 @@
 #include "data/cifar.h"
 #include "data/files.h"
 #include "data/image_folder.h"
+#include "data/pairs.h"
 #include "data/sound.h"
 #include "io/json.h"
 #include "linnet/dataset.h"
@@ -263,6 +264,7 @@ DataOptions data_for_model(const ModelConfig& model, const std::string& source, 
   } else {
     set_source(data, source);
     if (data.kind == "mnist" && model.image_channels == cifar_channels) data.kind = "cifar10";
+    if (data.kind == "text" && model.vocabulary == pair_vocabulary) data.kind = "pairs";
     if (data.kind == "text" && model.vocabulary < bytes)
       fail<UsageError>(
           "data",

@@ -84,7 +84,7 @@ Trainer::Impl::Impl(Context& context, const ModelConfig& config, const TrainingO
   check_ranks(ranks_, options);
   const std::uint64_t seed = static_cast<std::uint64_t>(options.seed);
   if (initial != nullptr)
-    require_same_parameters(start_from(values_.span<float>(), network_.table(), *initial, seed));
+    require_same_parameters(start_from(values_.span<float>(), network_.table(), config, *initial, seed));
   else
     network_.table().initialise(values_.span<float>(), seed);
   pack();

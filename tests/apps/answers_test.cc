@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <sstream>
 
 #include "apps/refusal.h"
 #include "apps/sequence_runs.h"
@@ -23,10 +24,11 @@ struct Stretch {
   double highest;
 };
 
-/// Those of the scores of all steps, where up to `gap` others stand between two steps of a stretch.
+/// Those of the scores of all steps but the first, which none stand before; up to `gap` others stand between
+/// two steps of a stretch.
 std::vector<Stretch> stretches_above(double threshold, const std::vector<double>& scores, std::int64_t gap) {
   std::vector<Stretch> result;
-  for (std::int64_t i = 0; i < std::ssize(scores); ++i) {
+  for (std::int64_t i = 1; i < std::ssize(scores); ++i) {
     const double score = scores[static_cast<std::size_t>(i)];
     if (score <= threshold) continue;
     if (result.empty() || i - result.back().last - 1 > gap) result.push_back({i, i, score});
@@ -44,7 +46,7 @@ class Scores : public SeriesProgram {
         json_of(succeed(joined({"score", path("run"), "--out", path("scores.csv"), "--json"}, arguments)));
     smoothed_.clear();
     for (const std::vector<double>& row : numbers_of(read_file(path("scores.csv"))))
-      smoothed_.push_back(row.at(2));
+      smoothed_.push_back(row.at(3));
     return json;
   }
 
@@ -57,7 +59,7 @@ TEST_F(Scores, AnomaliesAreStepsAboveTheThresholdWithSoManyOthersBetween) {
     refuses(usage, joined({"score", path("run"), "--threshold", "1"}, other), {other.front(), "--threshold"});
   for (const Strings& window : {Strings{}, {"--window", "3"}}) {
     score(window);
-    std::vector<double> falling = smoothed_;
+    std::vector<double> falling(smoothed_.begin() + 1, smoothed_.end());
     std::ranges::sort(falling, std::greater<>());
     std::size_t split = 0, joined_together = 0;
     for (std::size_t above : {3u, 120u, 250u}) {
@@ -92,13 +94,13 @@ TEST_F(Scores, DefaultThresholdIsThatOfTheQuantileRule) {
     SCOPED_TRACE(testing::PrintToString(arguments));
     const Json json = score(arguments);
     EXPECT_EQ(json["calibrated"], calibrated);
-    std::vector<double> rising(smoothed_.begin(),
+    std::vector<double> rising(smoothed_.begin() + 1,
                                smoothed_.begin() + static_cast<std::ptrdiff_t>(calibrated));
     std::ranges::sort(rising);
     const auto quantile = [&](double of) {
-      const double place = of * static_cast<double>(calibrated - 1), below = std::floor(place);
+      const double place = of * static_cast<double>(rising.size() - 1), below = std::floor(place);
       const auto at = static_cast<std::size_t>(below);
-      return std::lerp(rising[at], rising[std::min(at + 1, calibrated - 1)], place - below);
+      return std::lerp(rising[at], rising[std::min(at + 1, rising.size() - 1)], place - below);
     };
     double expected = quantile(share);
     if (tail) {
@@ -122,6 +124,89 @@ TEST_F(Scores, DefaultThresholdIsThatOfTheQuantileRule) {
   expect_rule({"--quantile", "0.9"}, 480, 0.9, false);
   expect_rule({"--quantile", "1"}, 480, 1, false);
   expect_rule({"--data", path("copy.csv")}, 600, 0.9999, true);
+}
+
+TEST_F(Scores, StepsWithoutContextAreNoAnomaliesAndGiveNoThreshold) {
+  train({"data.patch=4", "data.horizon=4"});
+  const auto flags = [&] {
+    std::vector<double> result;
+    for (const std::vector<double>& row : numbers_of(read_file(path("scores.csv"))))
+      result.push_back(row.at(4));
+    return result;
+  };
+  Json json = score({"--threshold", "-1000"});
+  ASSERT_EQ(json["anomalies"].size(), 1u);
+  EXPECT_EQ(json["anomalies"][0]["first"], 4);
+  EXPECT_EQ(json["anomalies"][0]["last"], rows - 1);
+  EXPECT_EQ(std::ranges::count(flags(), 1.0), rows - 4);
+  EXPECT_EQ(flags()[3], 0);
+  // A huge number in the first step is in no mean of later ones.
+  std::string text = "time,wave,ramp\n";
+  for (int i = 0; i < 60; ++i)
+    text += fmt::format("{},{},{}\n", i, i == 1 ? 1e6 : std::sin(0.3 * i), 0.01 * i);
+  score({"--data", folder_.file("first.csv", text).string()});
+  const std::vector<double> exact = smoothed_;
+  json = score({"--data", path("first.csv"), "--window", "3"});
+  EXPECT_NEAR(smoothed_[4], exact[4], 1e-5 * std::abs(exact[4]));
+  EXPECT_NEAR(smoothed_[5], (exact[4] + exact[5]) / 2, 1e-5 * std::abs(exact[4] + exact[5]));
+  EXPECT_LT(json["threshold"].get<double>(), *std::max_element(exact.begin(), exact.begin() + 4));
+  refuses(usage, {"score", path("run"), "--calibrate", "4"},
+          {"--threshold", "the 4 of the first step", "got 4"});
+  EXPECT_EQ(score({"--data", folder_.file("few.csv", "time,wave,ramp\n1,2,3\n").string(), "--threshold",
+                   "-1000"})["anomalies"]
+                .size(),
+            0u);
+}
+
+// A model with learned positions reads anew from where they end.
+TEST_F(Scores, StepsFromWhichAStreamBeginsAnewHaveNoContext) {
+  train({"model.positions=learned", "model.relative=false", "data.length=8"});
+  score({"--threshold", "-1000"});
+  const auto lines = numbers_of(read_file(path("scores.csv")));
+  for (std::size_t i = 0; i < lines.size(); ++i) EXPECT_EQ(lines[i].at(4), i % 7 != 0) << i;
+}
+
+TEST_F(Scores, NameTheirTimesAndTheColumnThatStandsOut) {
+  std::string text = "date,small,large\n";
+  for (int i = 0; i < 600; ++i)
+    text += fmt::format("2020-{:02}-{:02} {:02}:00:00,{},{}\n", 1 + i / 24 / 28, 1 + i / 24 % 28, i % 24,
+                        1e-3 * std::sin(0.3 * i) + (i == 500 ? 1 : 0), 1e6 * std::sin(0.2 * i));
+  folder_.file("series.csv", text);
+  folder_.file("series.toml", "[data]\nkind = \"series\"\nlength = 32\n[training]\nsteps = 30\n");
+  train();
+  const Json json = score({"--calibrate", "400", "--quantile", "1"});
+  const auto found = std::ranges::find_if(json["anomalies"], [](const Json& anomaly) {
+    return anomaly["first"] <= 500 && anomaly["last"] >= 500;
+  });
+  ASSERT_NE(found, json["anomalies"].end()) << json.dump();
+  EXPECT_EQ((*found)["column"], "small");
+  EXPECT_EQ((*found)["first_time"].get<std::string>().substr(0, 11), "2020-01-21 ");
+  EXPECT_THAT(succeed({"score", path("run"), "--calibrate", "400", "--quantile", "1"}).out,
+              testing::AllOf(HasSubstr("2020-01-21 20:00:00"), HasSubstr("small")));
+  const Strings lines = lines_of(read_file(path("scores.csv")));
+  EXPECT_EQ(lines.at(0), "row,time,score,smoothed,anomaly,score_small,score_large");
+  EXPECT_EQ(lines.at(501).substr(0, 24), "500,2020-01-21 20:00:00,");
+  std::vector<double> cells;
+  std::istringstream line(lines.at(501).substr(24));
+  for (std::string cell; std::getline(line, cell, ',');) cells.push_back(std::stod(cell));
+  ASSERT_EQ(cells.size(), 5u);
+  EXPECT_NEAR(cells[0], cells[3] + cells[4], 1e-5 * std::abs(cells[0]));
+}
+
+TEST_F(SeriesProgram, ForecastsHaveTheTimesThatFollow) {
+  train();
+  const Strings forecast = {"forecast", path("run"), "--steps", "2", "--samples", "3"};
+  const Strings lines = lines_of(succeed(forecast).out);
+  EXPECT_TRUE(lines.at(0).starts_with("step,time,column,median,")) << lines.at(0);
+  EXPECT_TRUE(lines.at(1).starts_with("1,600,wave,")) << lines.at(1);
+  EXPECT_TRUE(lines.at(4).starts_with("2,601,ramp,")) << lines.at(4);
+  EXPECT_EQ(json_of(succeed(joined(forecast, {"--json"})))["forecast"][3]["time"], "601");
+  // Rows whose distances differ do not tell how they go on.
+  std::string text = "time,wave,ramp\n";
+  for (int i = 0; i < 40; ++i) text += fmt::format("{},{},{}\n", i * i, std::sin(0.3 * i), 0.01 * i);
+  const Strings other = joined(forecast, {"--data", folder_.file("uneven.csv", text).string()});
+  EXPECT_TRUE(succeed(other).out.starts_with("step,column,median,"));
+  EXPECT_FALSE(json_of(succeed(joined(other, {"--json"})))["forecast"][0].contains("time"));
 }
 
 TEST_F(SeriesProgram, IntervalsOfOneStepHaveTheWidthsOfTheNormalDistribution) {
@@ -154,12 +239,14 @@ TEST_F(SeriesProgram, ContextIsTheLastRowsThatAForecastReads) {
   EXPECT_EQ(by_default["context"], 31);
   EXPECT_EQ(forecast({"--context", "31"}), by_default);
   for (const std::size_t context : {1u, 17u, 240u, 600u}) {
-    const Json given = forecast({"--context", std::to_string(context)});
+    Json given = forecast({"--context", std::to_string(context)});
     EXPECT_EQ(given["context"], context);
     EXPECT_NE(given["forecast"], by_default["forecast"]);
     // Another file that has these rows alone.
     std::string text = lines[0] + "\n";
     for (std::size_t i = lines.size() - context; i < lines.size(); ++i) text += lines[i] + "\n";
+    if (context < 3)  // too few rows to tell how their times go on
+      for (Json& row : given["forecast"]) row.erase("time");
     EXPECT_EQ(forecast({"--context", "1000", "--data", folder_.file("last.csv", text).string()}), given);
   }
 }

@@ -504,6 +504,21 @@ TEST(Inspect, PrintsSizesAndTheCostOfATokenAtSeveralLengths) {
   EXPECT_GE(model["per_token"].size(), 4u);
 }
 
+// Softmax never uses the map that a configuration names.
+TEST(Inspect, LeavesOutLinearAttentionWithAnUnknownMap) {
+  const TemporaryFolder folder;
+  const std::string run = copy_of(TinyModels::get().text(), folder);
+  std::string config = read_file(folder / "run/config.json");
+  const std::size_t at = config.find("\"elu\"");
+  ASSERT_NE(at, std::string::npos);
+  write_file_atomically(folder / "run/config.json", config.replace(at, 5, "\"own\""));
+  const Json row = json_of(succeed({"inspect", run, "--json"}))["per_token"][0];
+  for (const char* key : {"linear_flops", "linear_state_bytes", "linear_bytes_moved"})
+    EXPECT_TRUE(row.at(key).is_null()) << row;
+  EXPECT_EQ(row["state_bytes"], row["softmax_cache_bytes"]);
+  EXPECT_THAT(succeed({"inspect", run}).out, HasSubstr("softmax MFLOP"));
+}
+
 TEST(Inspect, TakesNoMoreMemoryThanLoading) {
 #if defined(LINNET_ADDRESS_SANITIZER) || defined(LINNET_THREAD_SANITIZER)
   GTEST_SKIP() << "sanitizers keep memory of their own beside ours";

@@ -19,6 +19,7 @@
 #include "apps/program.h"
 #include "apps/shown_commands.h"
 #include "io/file.h"
+#include "io/png.h"
 #include "io/safetensors.h"
 #include "support/folder.h"
 
@@ -48,6 +49,7 @@ const std::vector<Rule> rules = {
      joined(small_model, {"training.steps=2", "training.batch=2", "training.log_every=1",
                           "training.evaluate_examples=2", "training.sample_every=0"})},
     {{"evaluate"}, {"--examples", "4"}, {}},
+    {{"classify", "--text"}, {}, {}},
     {{"classify"}, {"--examples", "4"}, {}},
     {{"forecast"}, {"--steps", "5"}, {}},
     {{"generate", "runs/music"}, {"--length", "5"}, {}},
@@ -60,8 +62,8 @@ const std::vector<Rule> rules = {
     {{"bench", "attention"}, {"--length", "128,256", "--seconds", "0.01", "--heads", "1"}, {}},
     {{"inspect", "--ranks"}, {}, small_model},
     {{"bench", "train"}, {"--batch", "1", "--seconds", "0.01"}, small_model},
-    {{"bench", "generate", "--position"}, {"--position", "1,16", "--seconds", "0.01"}, small_model},
-    {{"bench", "generate", "--real-time"}, {"--steps", "100", "--seconds", "0.01"}, small_model},
+    {{"bench", "generate", "--position"}, {"--position", "1,16"}, small_model},
+    {{"bench", "generate", "--real-time"}, {"--steps", "100"}, small_model},
     {{"bench", "generate"}, {"--streams", "1,2", "--seconds", "0.01"}, small_model},
 };
 
@@ -90,6 +92,7 @@ const std::map<std::string, Strings> presumed_runs = {
     {"text", {"train", "text", "--data", "book.txt"}},
     {"proteins", {"train", "proteins", "--data", "proteins.fasta"}},
     {"mnist", {"train", "paper-mnist", "--data", "mnist"}},
+    {"reviews", {"train", "classify-lines", "--data", "reviews.tsv"}},
     {"classify-mnist", {"train", "classify-mnist", "--data", "mnist"}},
     {"series", {"train", "series", "--data", "ETTh1.csv"}},
     {"anomalies", {"train", "anomalies", "--data", "machine.csv"}},
@@ -102,6 +105,24 @@ std::string text_file() {
   std::string text;
   for (int i = 0; i < 1000; ++i) text += "Line " + std::to_string(i * 7 % 200) + " of a text.\n";
   return text;
+}
+
+/// Lines that begin with one of two words.
+std::string labelled_lines() {
+  std::string text;
+  for (int i = 0; i < 40; ++i)
+    text += std::string(i % 3 == 0 ? "odd" : "even") + "\tline " + std::to_string(i) + "\n";
+  return text;
+}
+
+/// Small pictures in two folders.
+void write_pictures(const fs::path& folder) {
+  for (const char* name : {"circle", "square"}) {
+    fs::create_directories(folder / name);
+    for (int i = 0; i < 12; ++i)
+      write_png(folder / name / (std::to_string(i) + ".png"),
+                {24, 24, 1, std::vector<std::uint8_t>(24 * 24, static_cast<std::uint8_t>(20 * i))});
+  }
 }
 
 std::string proteins_file(const std::string& residues) {
@@ -192,6 +213,8 @@ class Stock {
       std::ofstream(folder_ / name) << text_file();
     std::ofstream(folder_ / "proteins.fasta") << proteins_file("MKVLLAGWQERTYIPASDFGHKCNV");
     std::ofstream(folder_ / "hidden.fasta") << proteins_file("MKV_LLAG");
+    for (const char* name : {"reviews.tsv", "pairs.tsv"}) std::ofstream(folder_ / name) << labelled_lines();
+    write_pictures(folder_ / "shapes");
     write_cifar(folder_ / "cifar-10-batches-bin");
     for (const char* name : {"ETTh1.csv", "newer.csv"}) std::ofstream(folder_ / name) << series_file(620);
     std::ofstream(folder_ / "machine.csv") << series_file(1000);

@@ -214,6 +214,42 @@ TEST_F(Encoder, RowsOfTokensAreThoseOfTheLibrary) {
   }
 }
 
+TEST_F(Encoder, EmbeddingsNameTheSequenceOfTheFile) {
+  // Of 12 tokens in an example the second has 2 pieces, the last one 3.
+  folder_.file("long.fasta", ">a\nACD\n>b\nACDEFGHIKLMNPQRST\n>c\nA\n>d\nACDEFGHIKLMNPQRSTVWYACDEFGHIKLMN\n");
+  succeed({"embed", path("run"), "--data", path("long.fasta"), "--split", "test", "--out",
+           path("long.safetensors")});
+  const Safetensors file = Safetensors::read(path("long.safetensors"));
+  const Tensor sequences = file.tensor("sequences"), lengths = file.tensor("lengths");
+  EXPECT_TRUE(
+      std::ranges::equal(sequences.span<std::int64_t>(), std::vector<std::int64_t>{0, 1, 1, 2, 3, 3, 3}));
+  EXPECT_TRUE(
+      std::ranges::equal(lengths.span<std::int64_t>(), std::vector<std::int64_t>{3, 8, 9, 1, 10, 11, 11}));
+}
+
+TEST_F(Encoder, ADecoderOfProteinsWritesAndReadsLetters) {
+  succeed({"train", path("proteins.toml"), "--data", path("proteins.fasta"), "--out", path("decoder"),
+           "--set", "model.objective=next-token"});
+  succeed({"convert", path("decoder"), "--weights", "f32", "--out", path("copy")});
+  const Json result = json_of(
+      succeed({"generate", path("decoder"), "--prompt", "MKVLLA", "--length", "6", "--json"}))["results"][0];
+  std::string expected = "MKVLLA";
+  for (const Json& token : result["tokens"])
+    expected += "ACDEFGHIKLMNPQRSTVWYOUBJXZ"[token.get<std::size_t>()];
+  EXPECT_EQ(expected.size(), 12u);
+  EXPECT_EQ(result["text"], expected);
+  EXPECT_EQ(succeed({"generate", path("copy"), "--prompt", "MKVLLA", "--length", "6"}).out, expected + "\n");
+  refuses(usage, {"generate", path("decoder"), "--prompt", "MK1"}, {"residues", "MK1"});
+  // Other tokens of as many values stay numbers.
+  std::string tokens(2 * 600, '\0');
+  for (std::size_t i = 0; i < tokens.size(); i += 2) tokens[i] = static_cast<char>(i % 26);
+  folder_.file("tokens.bin", tokens);
+  succeed({"train", path("proteins.toml"), "--data", path("tokens.bin"), "--out", path("numbers"), "--set",
+           "model.objective=next-token", "data.kind=tokens", "data.fields=26"});
+  EXPECT_TRUE(
+      succeed({"generate", path("numbers"), "--prompt", "3 25", "--length", "2"}).out.starts_with("3 25 "));
+}
+
 // Row i of a decoder sees the start token and the tokens before i, and no other one.
 TEST(Embed, RowsOfADecoderSeeWhatStandsBeforeThem) {
   const TemporaryFolder folder;

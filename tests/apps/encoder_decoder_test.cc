@@ -56,6 +56,53 @@ TEST_F(EncoderDecoderProgram, ExactSharesAreThoseOfTheGreedyAnswers) {
   }
 }
 
+// A decoder of pairs has the source before the answer in its sequences.
+TEST_F(EncoderDecoderProgram, DecodersOfPairsAnswerSourcesToo) {
+  const Strings decoder = {"--set",         "data.source_length=0", "model.encoder_layers=0",
+                           "data.length=6", "training.steps=400",   "data.examples=500"};
+  succeed({"data", "reverse", "--out", path("pairs.tsv"), "--letters", "2", "--count", "60"});
+  std::string sources;
+  Strings targets;
+  for (const std::string& line : lines_of(read_file(path("pairs.tsv")))) {
+    sources += line.substr(0, 2) + "\n";
+    targets.push_back(line.substr(3));
+  }
+  folder_.file("sources.txt", sources);
+  train("run", decoder);
+  succeed({"convert", path("run"), "--weights", "f32", "--out", path("copy")});
+  for (const std::string model : {"run", "copy"}) {
+    // The copy has no run to say the kind of its data.
+    const Strings kind = model == "run" ? Strings{"--data-kind", "pairs"} : Strings{};
+    const Json evaluation = json_of(succeed(
+        joined({"evaluate", path(model), "--data", path("pairs.tsv"), "--split", "test", "--json"}, kind)));
+    const Json answers = json_of(succeed({"generate", path(model), "--source-file", path("sources.txt"),
+                                          "--temperature", "0", "--json"}))["results"];
+    ASSERT_EQ(answers.size(), targets.size());
+    double right = 0;
+    for (std::size_t i = 0; i < answers.size(); ++i) right += answers[i]["text"] == targets[i];
+    EXPECT_GT(right, 0) << "nothing was learnt";
+    EXPECT_NEAR(evaluation["exact"].get<double>(), right / static_cast<double>(answers.size()), 1e-9);
+    EXPECT_EQ(succeed({"generate", path(model), "--source", targets[0], "--temperature", "0"}).err, "");
+  }
+  EXPECT_THAT(succeed({"generate", path("run"), "--source", "abcdef"}).err,
+              HasSubstr("sources of at most 5 tokens, the longest has 7"));
+
+  train("learned", joined(decoder, {"model.positions=learned", "training.steps=2"}));
+  for (const char* length : {"3", "1"})
+    succeed({"generate", path("learned"), "--source", "ab", "--length", length});
+  succeed({"generate", path("learned"), "--source", "abcd"});
+  refuses(usage, {"generate", path("learned"), "--source", "ab", "--length", "4"},
+          {"at most 6", "3 of a source"});
+  refuses(usage, {"generate", path("learned"), "--source", "abcde"}, {"at most 6", "6 of a source"});
+}
+
+TEST_F(EncoderDecoderProgram, LongSourcesAreReadWithAWarning) {
+  train("run", {"--set", "training.steps=2"});
+  EXPECT_THAT(succeed({"generate", path("run"), "--source", "abcd"}).err,
+              HasSubstr("sources of at most 3 tokens, the longest has 4"));
+  EXPECT_EQ(succeed({"generate", path("run"), "--source", "abc"}).err, "");
+}
+
 TEST_F(EncoderDecoderProgram, WhatDoesNotFitIsRefused) {
   train("run", {"--set", "training.steps=2"});
   const std::string run = path("run");

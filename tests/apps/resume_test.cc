@@ -170,6 +170,16 @@ TEST_F(Resume, SignalsThatComeTogetherSaveACheckpoint) {
   }
 }
 
+TEST_F(Resume, ASignalEndsAnEvaluation) {
+  Program program(joined(command("evaluating", 2, false), {std::begin(endless), std::end(endless)}));
+  wait_for_updates(program, "evaluating");
+  program.send(SIGINT);
+  const Ended ended = program.wait();
+  EXPECT_EQ(ended.status, 0) << ended.err;
+  EXPECT_NE(ended.err.find("within the evaluation after step 1,"), std::string::npos) << ended.err;
+  EXPECT_TRUE(fs::is_directory(folder_ / "evaluating/checkpoints/1"));
+}
+
 TEST_F(Resume, GoesOnWhereNobodyReadsItsProgress) {
   const std::string pipe = (folder_ / "pipe").string();
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
@@ -181,18 +191,27 @@ TEST_F(Resume, GoesOnWhereNobodyReadsItsProgress) {
   expect_as_undisturbed("unread");
 }
 
+// A run that waits in its first line, since the pipe behind standard error is full, cannot stop by itself.
 TEST_F(Resume, ASecondSignalEndsTheRunAtOnce) {
   for (const int signal : {SIGINT, SIGTERM}) {
     SCOPED_TRACE(signal);
-    const std::string run = "endless-" + std::to_string(signal);
-    Program program(joined(command(run, 2, false), {std::begin(endless), std::end(endless)}));
-    wait_for_updates(program, run);
+    const std::string run = "endless-" + std::to_string(signal), pipe = (folder_ / (run + ".pipe")).string();
+    ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+    const int full = open(pipe.c_str(), O_RDWR | O_NONBLOCK);
+    ASSERT_GE(full, 0);
+    while (write(full, "x", 1) == 1) {
+    }
+    Program program(command(run, 2, false), {.err = pipe});
+    const Clock::time_point latest = Clock::now() + std::chrono::seconds(60);
+    while (!fs::exists(folder_ / run / "metrics.jsonl") && !program.has_ended() && Clock::now() < latest)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
     program.send(signal);
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
     program.send(signal);
     const Clock::time_point start = Clock::now();
     EXPECT_EQ(program.wait().signal, signal);
     EXPECT_LT(Clock::now() - start, std::chrono::seconds(10));
+    close(full);
   }
 }
 

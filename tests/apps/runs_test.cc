@@ -199,6 +199,20 @@ TEST_F(Runs, BeginWithTheWeightsOfAModel) {
   succeed(resume("third", {"--set", "training.steps=7"}));
 }
 
+TEST_F(Runs, SayWhereTheirBestModelIsUnlessItIsTheLast) {
+  const Strings settings = {"--set", "training.schedule=constant", "--set", "training.steps=40"};
+  const Ended worse =
+      succeed(joined(training("worse", settings), {"--set", "training.learning_rate=1", "--json"}));
+  const Json result = json_of(worse), best = read_json(path("worse/best/evaluation.json"));
+  ASSERT_LT(best["step"], 40) << "the last evaluation is the best: the test shows nothing";
+  EXPECT_EQ(result["best_step"], best["step"]);
+  EXPECT_EQ(result["best_validation_bits"], best["validation_bits"]);
+  EXPECT_THAT(worse.err, HasSubstr(fmt::format("best {:.4f} bits/token at step {}: {}",
+                                               best["validation_bits"].get<double>(), best["step"].get<int>(),
+                                               path("worse/best"))));
+  EXPECT_THAT(succeed(training("better")).err, Not(HasSubstr("best")));
+}
+
 TEST_F(Runs, TableShowsWhatBecameOfThem) {
   succeed(training("studies/finished"));
   succeed({"train", path("copy.toml"), "--out", path("stopped"), "--set", "training.minutes=1e-9"});
@@ -228,6 +242,11 @@ TEST_F(Runs, TableShowsWhatBecameOfThem) {
   }
   EXPECT_EQ(finished["best_validation_bits"], best);
   EXPECT_EQ(finished["last_validation_bits"], last);
+  std::vector<double> rates;
+  for (const Json& line : metrics("studies/finished"))
+    if (line.contains("tokens_per_second")) rates.push_back(line["tokens_per_second"]);
+  std::ranges::sort(rates);
+  EXPECT_EQ(finished["tokens_per_second"], rates[rates.size() / 2]);
   EXPECT_EQ(finished["parameters"],
             json_of(succeed({"inspect", path("studies/finished"), "--json"}))["parameters"]);
   EXPECT_EQ(stopped["state"], "stopped");
@@ -240,6 +259,11 @@ TEST_F(Runs, TableShowsWhatBecameOfThem) {
   EXPECT_THAT(table, HasSubstr("6/6"));
   // A run alone, one that was killed, one that cannot be read, and none.
   EXPECT_EQ(json_of(succeed({"runs", path("studies/deep/running/"), "--json"}))[0]["state"], "stopped");
+  // One of C++ or Python has no record.
+  fs::remove(path("studies/finished/run.toml"));
+  EXPECT_EQ(json_of(succeed({"runs", folder_.path().string(), "--json"}))[2], finished);
+  EXPECT_EQ(json_of(succeed({"runs", path("studies/finished"), "--json"}))[0]["step"], 6);
+  refuses(usage, {"train", "--resume", path("studies/finished")}, {"run.toml", "C++ and Python"});
   write_file_atomically(path("stopped/run.toml"), "[modle]\n");
   EXPECT_EQ(json_of(succeed({"runs", path("stopped"), "--json"}))[0]["state"], "unreadable");
   fs::create_directory(path("empty"));

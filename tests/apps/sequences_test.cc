@@ -86,15 +86,18 @@ TEST_F(SeriesProgram, IsScoredAsAStreamAndItsJumpIsAnAnomaly) {
   const double threshold = json["threshold"];
   double sum = 0;
   for (std::size_t i = 0; i < lines.size(); ++i) {
-    ASSERT_EQ(lines[i].size(), 4u);
+    ASSERT_EQ(lines[i].size(), 7u);
     EXPECT_EQ(lines[i][0], i);
-    const double smoothed = lines[i][2];
-    sum += lines[i][1];
+    EXPECT_EQ(lines[i][1], i);
+    const double smoothed = lines[i][3];
+    sum += lines[i][2];
+    EXPECT_NEAR(lines[i][2], lines[i][5] + lines[i][6],
+                1e-5 * (std::abs(lines[i][5]) + std::abs(lines[i][6])));
     // The threshold is the highest of the first scores, of which the file has seven digits.
     if (std::abs(smoothed - threshold) > 1e-6 * std::abs(threshold)) {
-      EXPECT_EQ(lines[i][3], smoothed > threshold) << i;
+      EXPECT_EQ(lines[i][4], i > 0 && smoothed > threshold) << i;
     } else {
-      EXPECT_EQ(lines[i][3], 0) << i;
+      EXPECT_EQ(lines[i][4], 0) << i;
     }
   }
   EXPECT_NEAR(sum / rows, json["nats_per_step"].get<double>(), 1e-4);
@@ -154,12 +157,12 @@ TEST_F(SeriesProgram, AHugeScoreDoesNotStayInTheMeansOfLaterOnes) {
   const auto column = [&](const Strings& arguments, const std::string& name) {
     succeed(joined({"score", path("run"), "--data", data, "--out", path("scores.csv")}, arguments));
     const Strings lines = lines_of(read_file(path("scores.csv")));
-    EXPECT_EQ(lines.front(), "row,score,smoothed,anomaly");
+    EXPECT_EQ(lines.front(), "row,time,score,smoothed,anomaly,score_wave,score_ramp");
     std::vector<double> numbers;
     for (std::size_t i = 1; i < lines.size(); ++i) {
       std::istringstream cells(lines[i]);
-      std::string row, score, smoothed;
-      std::getline(std::getline(std::getline(cells, row, ','), score, ','), smoothed, ',');
+      std::string row, time, score, smoothed;
+      for (std::string* cell : {&row, &time, &score, &smoothed}) std::getline(cells, *cell, ',');
       numbers.push_back(std::stod(name == "score" ? score : smoothed));
     }
     return numbers;
@@ -167,7 +170,7 @@ TEST_F(SeriesProgram, AHugeScoreDoesNotStayInTheMeansOfLaterOnes) {
   const std::vector<double> scores = column({}, "score"), means = column({"--window", "7"}, "smoothed");
   ASSERT_EQ(scores.size(), 60u);
   ASSERT_EQ(means.size(), 60u);
-  for (std::size_t i = 6; i < 60; ++i) {
+  for (std::size_t i = 7; i < 60; ++i) {
     double sum = 0;
     for (std::size_t j = i - 6; j <= i; ++j) sum += scores[j];
     EXPECT_NEAR(means[i], sum / 7, 1e-5 * std::max(1.0, std::abs(sum))) << i;
@@ -182,12 +185,29 @@ TEST_F(SeriesProgram, NumbersThatAreTooLargeForTheModelAreAFailureThatNamesThem)
     for (int i = 0; i < 60; ++i)
       text += fmt::format("{},{},{}\n", i, i == 50 ? "9.96921e36" : "0.5", 0.01 * i);
     const std::string data = folder_.file("fill.csv", text), out = path("out.csv");
-    refuses(failed, {"score", path("run"), "--data", data, "--out", out}, {"[score] expected", "row 50"});
+    refuses(failed, {"score", path("run"), "--data", data, "--out", out},
+            {"[score] cannot take row 50", "[step] expected a prediction of finite numbers"});
     refuses(failed, {"forecast", path("run"), "--data", data, "--out", out}, {"expected", "finite"});
     refuses(failed, {"generate", path("run"), "--prompt-file", data, "--out", out}, {"expected", "finite"});
     EXPECT_FALSE(std::filesystem::exists(out));
     std::filesystem::remove_all(path("run"));
   }
+}
+
+TEST_F(SeriesProgram, TrainingSaysWhatItReads) {
+  const auto said = [&](const std::string& data, const Strings& settings) {
+    std::filesystem::remove_all(path("run"));
+    return succeed(joined(joined({"train", path("series.toml"), "--data", data, "--out", path("run")}, tiny),
+                          joined(settings, {"training.steps=1"})))
+        .err;
+  };
+  EXPECT_THAT(said(path("series.csv"), {}), HasSubstr("columns: wave, ramp; time: time\n"));
+  folder_.file("series.toml", "[data]\nkind = \"series\"\nlength = 32\n");
+  EXPECT_THAT(
+      said(path("series.csv"), {}),
+      testing::AllOf(HasSubstr("columns: time, wave, ramp; time: none\n"),
+                     HasSubstr("warning: the column \"time\" is learned"), HasSubstr("data.time=time")));
+  EXPECT_THAT(said(path("series.csv"), {"data.time=time"}), testing::Not(HasSubstr("warning")));
 }
 
 TEST_F(SeriesProgram, NamesOfColumnsAreCellsOfWhatIsWritten) {
@@ -196,7 +216,7 @@ TEST_F(SeriesProgram, NamesOfColumnsAreCellsOfWhatIsWritten) {
   folder_.file("series.csv", text);
   train();
   const std::string forecast = succeed({"forecast", path("run"), "--steps", "2"}).out;
-  EXPECT_THAT(forecast, HasSubstr("1,\"flow, m3\","));
+  EXPECT_THAT(forecast, HasSubstr("1,200,\"flow, m3\","));
   succeed({"generate", path("run"), "--prompt-file", path("series.csv"), "--length", "2", "--out",
            path("next.csv")});
   EXPECT_THAT(read_file(path("next.csv")), testing::StartsWith("time,\"flow, m3\",ramp\n"));
@@ -240,6 +260,32 @@ TEST_F(SeriesProgram, ManyColumnsWithAnyNamesAreDrawnInRows) {
   if (png.err.find("built without cairo") != std::string::npos) GTEST_SKIP() << png.err;
   ASSERT_EQ(png.status, 0) << png.err;
   EXPECT_TRUE(read_file(path("plot.PNG")).starts_with("\x89PNG"));
+}
+
+/// A picture has a largest height, too, and letters a least size.
+TEST_F(SeriesProgram, PicturesTooLargeForTwoPixelsAPointHaveFewer) {
+  const auto forecast_of = [&](const std::string& header, int columns) -> Strings {
+    std::string text = header;
+    for (int c = 1; c < columns; ++c) text += fmt::format(",c{}", c);
+    for (int i = 0; i < 20; ++i) {
+      text += "\n0";
+      for (int c = 1; c < columns; ++c) text += ",1";
+    }
+    folder_.file("series.csv", text + "\n");
+    folder_.file("series.toml", "[data]\nkind = \"series\"\nlength = 4\n[training]\nsteps = 1\n");
+    std::filesystem::remove_all(path("run"));
+    train({"data.split=0.5,0.9"});
+    return {"forecast", path("run"), "--steps", "2", "--samples", "2", "--plot"};
+  };
+  std::string words;
+  while (words.size() < 60'000) words += "a long name ";
+  const Ended png = run_linnet(joined(forecast_of(words, 1), {path("plot.png")}));
+  if (png.err.find("built without cairo") != std::string::npos) GTEST_SKIP() << png.err;
+  ASSERT_EQ(png.status, 0) << png.err;
+  EXPECT_GT(read_png(path("plot.png")).height, 30'000);
+  const Strings many = forecast_of("c0", 1001);
+  refuses(usage, joined(many, {path("many.png")}), {".svg", "1000", "1001", "many.png"});
+  succeed(joined(many, {path("many.svg")}));
 }
 
 TEST_F(SeriesProgram, StatisticsOfColumnsApartBelongToModelsOfOneColumn) {
@@ -305,6 +351,11 @@ TEST_F(SeriesProgram, SquaredErrorsGiveMeansWithoutIntervals) {
   EXPECT_FALSE(json["forecast"][0].contains("low_50"));
   for (const char* option : {"--intervals", "--samples", "--seed"})
     refuses(usage, {"forecast", path("run"), option, "80"}, {option, "squared-error", "means alone"});
+  for (const char* option : {"--seed", "--temperature"})
+    refuses(usage,
+            {"generate", path("run"), "--prompt-file", path("series.csv"), "--out", path("next.csv"), option,
+             "1"},
+            {option, "means alone"});
 }
 
 TEST_F(SeriesProgram, WhatIsNoSeriesIsRefused) {
@@ -484,7 +535,98 @@ TEST(ClassifyProgram, KnowsTheNamesOfLabelsWithoutTheData) {
   const std::string printed = succeed(joined(classify, {"--data", data})).out;
   EXPECT_THAT(printed, HasSubstr("example,label,given,probability,label_name,given_name\n"));
   EXPECT_THAT(printed, HasSubstr(",three,"));
-  refuses(usage, joined(classify, {"--data", folder.file("other.tsv", swapped)}), {"one, two", "\"four\""});
+  refuses(failed, joined(classify, {"--data", folder.file("other.tsv", swapped)}), {"one, two", "\"four\""});
+}
+
+TEST(ClassifyProgram, LabelsTextsThatHaveNone) {
+  const TemporaryFolder folder;
+  std::string text, all;
+  for (int i = 0; i < 20; ++i) text += i % 2 == 0 ? "good\taaaa\n" : "bad\tbbbb\n";
+  for (int i = 0; i < 7; ++i) all += "aaaa\n";
+  const std::string data = folder.file("lines.tsv", text), run = folder / "run", alone = folder / "alone",
+                    config = folder.file("lines.toml",
+                                         "[data]\nkind = \"lines\"\nlength = 6\n"
+                                         "[model]\nobjective = \"classify\"\n[training]\nsteps = 2\n");
+  succeed(joined({"train", config, "--data", data, "--out", run}, tiny));
+  succeed({"convert", run, "--weights", "f32", "--out", alone});
+  std::filesystem::remove(data);
+  const std::string unlabelled = folder.file("new.txt", all);
+  for (const std::string& model : {run, alone}) {
+    const Json given = json_of(succeed({"classify", model, "--data", unlabelled, "--json"}));
+    EXPECT_EQ(given["examples"], 7);
+    EXPECT_TRUE(given["accuracy"].is_null());
+    for (const Json& row : given["labels"]) {
+      EXPECT_EQ(row["label"], -1);
+      EXPECT_EQ(row["label_name"], "");
+      EXPECT_EQ(row["given_name"], given["labels"][0]["given_name"]);
+    }
+    const Json one = json_of(succeed({"classify", model, "--text", "aaaa", "--json"}));
+    EXPECT_EQ(one["labels"], Json::array({given["labels"][0]}));
+    const std::string piped =
+        Program({"classify", model, "--data", "-", "--json"}, {.in = unlabelled}).wait().out;
+    EXPECT_EQ(parse_json(piped, "output"), given);
+    succeed({"classify", model, "--data", unlabelled, "--out", folder / "labels.csv"});
+    EXPECT_EQ(lines_of(read_file(folder / "labels.csv")).size(), 8u);
+  }
+  // Accuracy is that of the lines with a label.
+  const Json mixed = json_of(succeed(
+      {"classify", run, "--data", folder.file("mixed.txt", all + "good\taaaa\nbad\taaaa\n"), "--json"}));
+  EXPECT_EQ(mixed["examples"], 9);
+  EXPECT_EQ(mixed["accuracy"], 0.5);
+  EXPECT_EQ(json_of(succeed({"classify", run, "--data", folder / "mixed.txt", "--split", "test", "--json"})),
+            mixed);
+  refuses(failed, {"classify", run, "--data", folder / "mixed.txt", "--split", "training"},
+          {"at least 10 lines"});
+  refuses(failed, {"evaluate", run, "--data", unlabelled}, {"got no tab"});
+  for (const Strings& other : {Strings{"--data", unlabelled}, Strings{"--split", "test"}})
+    refuses(usage, joined({"classify", run, "--text", "aaaa"}, other), {"--text", other.front()});
+}
+
+TEST(ClassifyProgram, LabelsPicturesThatHaveNone) {
+  const TemporaryFolder folder;
+  const std::string run = folder / "run", pictures = folder / "new";
+  const auto write = [&](const std::string& name, std::int64_t channels, std::uint8_t level) {
+    std::filesystem::create_directories((folder / name).parent_path());
+    write_png(folder / name,
+              {8, 8, channels, std::vector<std::uint8_t>(static_cast<std::size_t>(64 * channels), level)});
+  };
+  for (int i = 0; i < 20; ++i)
+    write(fmt::format("all/{}/{}.png", i % 2 == 0 ? "dark" : "light", i), 1, i % 2 == 0 ? 10 : 240);
+  succeed(joined({"train", "classify-mnist", "--data", folder / "all", "--out", run, "--set",
+                  "training.steps=2", "data.kind=images", "data.size=8", "data.levels=16"},
+                 tiny));
+  std::filesystem::remove_all(folder / "all");
+  write("new/a.png", 1, 10);
+  write("new/b.png", 3, 240);
+  const Json given = json_of(succeed({"classify", run, "--data", pictures, "--json"}));
+  EXPECT_EQ(given["examples"], 2);
+  EXPECT_TRUE(given["accuracy"].is_null());
+  EXPECT_EQ(given["labels"][1]["label"], -1);
+  EXPECT_EQ(given["labels"][1]["file"], pictures + "/b.png");
+  const Json one = json_of(succeed({"classify", run, "--data", pictures + "/b.png", "--json"}));
+  EXPECT_EQ(one["examples"], 1);
+  EXPECT_EQ(one["labels"][0]["given"], given["labels"][1]["given"]);
+  EXPECT_THAT(succeed({"classify", run, "--data", pictures + "/b.png"}).out,
+              HasSubstr("given_name,file\n0,-1,"));
+  refuses(usage, {"classify", run, "--text", "a"}, {"bytes of texts"});
+}
+
+TEST(GenerateProgram, TakesLabelsByTheirNames) {
+  const TemporaryFolder folder;
+  std::string text;
+  for (int i = 0; i < 20; ++i) text += i % 2 == 0 ? "good\taaaa\n" : "bad\tbbbb\n";
+  const std::string run = folder / "run",
+                    config = folder.file("lines.toml", "[data]\nkind = \"lines\"\nlength = 6\n");
+  succeed(joined(joined({"train", config, "--data", folder.file("lines.tsv", text), "--out", run}, tiny),
+                 {"training.steps=2"}));
+  const auto drawn = [&](const std::string& label) {
+    return succeed({"generate", run, "--label", label, "--seed", "3"}).out;
+  };
+  EXPECT_EQ(drawn("good"), drawn("1"));
+  EXPECT_EQ(drawn("bad"), drawn("0"));
+  EXPECT_NE(drawn("good"), drawn("bad"));
+  refuses(usage, {"generate", run, "--label", "fine"}, {"names of the labels bad, good", "\"fine\""});
+  refuses(usage, {"generate", run, "--label", "2"}, {"2"});
 }
 
 TEST(PackingProgram, TrainsOnFewerExamplesAndSaysWhatItCannotPack) {

@@ -72,6 +72,7 @@ const std::vector<Strings>& all_commands() {
                                                 {"convert"},
                                                 {"plot"},
                                                 {"fill"},
+                                                {"filter"},
                                                 {"classify"},
                                                 {"forecast"},
                                                 {"score"},

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include "io/file.h"
 #include "io/json.h"
 #include "io/temporary_folder.h"
+#include "linnet/generation.h"
 
 namespace linnet {
 namespace {
@@ -66,7 +68,86 @@ TEST_F(SoundFilter, IsMeasuredAgainstTheSamplesOfItsFiles) {
   refuses(failed, joined(command, {"--target", band("clean")}), {"number of frames", "8000", "24000"});
   refuses(usage, command, {"target"});
   refuses(usage, {"generate", path("filter"), "--prompt-file", band("clean"), "--out", path("next.wav")},
-          {"next step", "same-step"});
+          {"next step", "same-step", "linnet filter"});
+}
+
+TEST_F(SoundFilter, ModelsOfSquaredErrorsContinueSoundByTheirMeans) {
+  train("next", band("clean"), {"model.objective=next-token", "model.relative=false", "data.patch=8"});
+  succeed({"generate", path("next"), "--prompt-file", band("clean"), "--out", path("next.wav")});
+  const auto power = [](const std::vector<float>& samples) {
+    double sum = 0;
+    for (const float sample : samples) sum += double{sample} * sample;
+    return sum / static_cast<double>(samples.size());
+  };
+  // Drawn numbers would scatter around them by a deviation of the data.
+  EXPECT_LT(power(samples_of(path("next.wav"))), 0.5 * power(samples_of(band("clean"))));
+}
+
+TEST_F(SoundFilter, RateAndChannelsAreThoseOfTheRun) {
+  train("filter", band("noisy"), {"data.target=" + band("clean"), "data.patch=8"});
+  train("next", band("clean"), {"model.objective=next-token", "data.patch=8"});
+  train("codes", band("clean"),
+        {"model.objective=next-token", "data.sound=mu-law", "data.levels=32", "data.patch=2",
+         "model.relative=false"});
+  write_sound(path("stereo.wav"), std::vector<float>(8000), 2, 8000);
+  write_sound(path("fast.wav"), std::vector<float>(8000), 1, 16000);
+  for (const std::string run : {"filter", "next", "codes"}) {
+    succeed({"convert", path(run), "--weights", "bf16", "--out", path("copy-of-" + run)});
+    for (const std::string& model : {path(run), path("copy-of-" + run)})
+      for (const auto& [file, found] :
+           {std::pair("stereo.wav", "8000 Hz and 2"), std::pair("fast.wav", "16000 Hz and 1")}) {
+        const Strings words = {file, "8000 Hz and 1,", found};
+        if (run == "filter")
+          refuses(usage, {"filter", model, "--data", path(file), "--out", path("out.wav")}, words);
+        else
+          refuses(usage, {"generate", model, "--prompt-file", path(file), "--out", path("out.wav")}, words);
+        const Strings evaluate = {"evaluate", model, "--data", path(file), "--split", "test"};
+        refuses(usage, run == "filter" ? joined(evaluate, {"--target", path(file)}) : evaluate, words);
+      }
+    const Strings test = {"--data", band("noisy-test"), "--split", "test", "--json"};
+    const Strings target = run == "filter" ? Strings{"--target", band("clean-test")} : Strings{};
+    const Json run_result = json_of(succeed(joined(joined({"evaluate", path(run)}, test), target)));
+    const Json copy = json_of(succeed(joined(joined({"evaluate", path("copy-of-" + run)}, test), target)));
+    EXPECT_EQ(copy["tokens"], run_result["tokens"]);
+  }
+  folder_.file("series.csv", "time,a\n1,2\n2,3\n");
+  refuses(usage, {"generate", path("next"), "--prompt-file", path("series.csv"), "--out", path("out.csv")},
+          {"model of a series", "one of sound"});
+}
+
+TEST_F(SoundFilter, WritesWhatTheModelSaysOfEveryStep) {
+  train("filter", band("noisy"), {"data.target=" + band("clean"), "data.patch=8"});
+  // Loud enough to be clipped; the last step has 5 frames, and the file several pieces.
+  std::vector<float> loud(70005);
+  for (std::size_t i = 0; i < loud.size(); ++i) loud[i] = std::sin(0.01f * static_cast<float>(i));
+  write_sound(path("loud.wav"), loud, 1, 8000);
+  const Json json = json_of(
+      succeed({"filter", path("filter"), "--data", path("loud.wav"), "--out", path("out.wav"), "--json"}));
+  EXPECT_EQ(json["length"], 70005);
+  const std::vector<float> in = samples_of(path("loud.wav")), out = samples_of(path("out.wav"));
+  ASSERT_EQ(out.size(), in.size());
+  NumberSession session(Model::load(path("filter")), 1, {.threads = 1});
+  std::vector<float> step(8), expected(8);
+  for (std::size_t at = 0; at < in.size(); at += 8) {
+    const std::size_t known = std::min<std::size_t>(8, in.size() - at);
+    std::ranges::fill(step, 0.0f);
+    std::copy_n(in.begin() + static_cast<std::ptrdiff_t>(at), known, step.begin());
+    session.step(step, expected);
+    for (std::size_t i = 0; i < known; ++i)
+      ASSERT_NEAR(out[at + i], std::clamp(expected[i], -1.0f, 1.0f), 1e-4) << at + i;
+  }
+}
+
+TEST_F(SoundFilter, RefusesWhatItCannotRun) {
+  train("filter", band("noisy"), {"data.target=" + band("clean"), "data.patch=8"});
+  train("next", band("clean"), {"model.objective=next-token", "data.patch=8"});
+  const Strings data = {"--data", band("noisy"), "--out"};
+  refuses(usage, joined(joined({"filter", path("next")}, data), {path("out.wav")}), {"same-step"});
+  refuses(usage, joined(joined({"filter", path("filter")}, data), {path("out.flac")}), {".wav", "out.flac"});
+  refuses(usage, joined(joined({"filter", path("filter")}, data), {band("noisy")}), {"--out", "--data"});
+  refuses(failed, {"filter", path("filter"), "--data", path("none.wav"), "--out", path("out.wav")},
+          {"none.wav"});
+  EXPECT_FALSE(std::filesystem::exists(path("out.wav")));
 }
 
 TEST(SoundBench, StreamsOfNumbersAreStepped) {

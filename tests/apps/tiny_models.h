@@ -6,6 +6,7 @@
 #include <string>
 
 #include "apps/program.h"
+#include "io/temporary_folder.h"
 
 namespace linnet {
 
@@ -71,5 +72,11 @@ class TinyModels {
 
   std::filesystem::path folder_;
 };
+
+/// A copy of a run, in a folder that is removed with the test.
+inline std::string copy_of(const std::string& run, const TemporaryFolder& folder) {
+  std::filesystem::copy(run, folder / "run", std::filesystem::copy_options::recursive);
+  return (folder / "run").string();
+}
 
 }  // namespace linnet

@@ -36,6 +36,12 @@ TEST(DataTokenizer, MakesTheTokensOfATraining) {
   const auto tokens_of = [&](const Strings& arguments) {
     return json_of(succeed(joined({"evaluate", run, "--json"}, arguments)))["tokens"].get<int>();
   };
+  // The last tenth of the bytes is held out, give or take a character.
+  const Json measured = json_of(succeed({"evaluate", run, "--json"}));
+  const double bytes = measured["bits_per_token"].get<double>() * measured["tokens"].get<double>() /
+                       measured["bits_per_byte"].get<double>();
+  EXPECT_NEAR(bytes, static_cast<double>(prose(300).size()) / 10, 2);
+  EXPECT_THAT(succeed({"evaluate", run}).out, HasSubstr(" per byte), perplexity"));
   // Another text is encoded with the tokenizer of the run: the same one has as many tokens.
   const std::string other = folder.file("other.txt", prose(300));
   EXPECT_EQ(tokens_of({"--data", other}), tokens_of({}));
@@ -83,7 +89,8 @@ std::string with_dummy_prefix(std::string bytes) {
   return bytes.replace(field + 1, 1, 1, '\x01');
 }
 
-/// Letters without a piece of their own are several tokens, one a byte.
+/// Letters without a piece of their own are several tokens, one a byte; so is the character that stands for
+/// what is none.
 TEST(GenerateWithTokenizer, WritesWholeCharactersInEveryOutputAndOverStops) {
   const TemporaryFolder folder;
   const auto path = [&](const std::string& name) { return (folder / name).string(); };
@@ -91,14 +98,14 @@ TEST(GenerateWithTokenizer, WritesWholeCharactersInEveryOutputAndOverStops) {
            path("book.model")});
   write_file_atomically(path("book.model"), with_dummy_prefix(read_file(path("book.model"))));
   std::string text;
-  for (int i = 0; i < 600; ++i) text += "é😀 so ";
+  for (int i = 0; i < 600; ++i) text += "é\ufffd😀 so ";
   succeed({"train", "text", "--data", folder.file("faces.txt", text).string(), "--out", path("run"), "--set",
            "data.tokenizer=" + path("book.model"), "data.length=16", "model.layers=1", "model.width=16",
            "model.heads=2", "model.feed_forward=16", "training.steps=150", "training.learning_rate=2e-2",
            "training.batch=8", "training.sample_every=0", "training.evaluate_every=0"});
   const Strings generate = {"generate", path("run"), "--prompt", "é", "--length", "30", "--temperature", "0"};
   const std::string streamed = succeed(generate).out;
-  EXPECT_THAT(streamed, HasSubstr("😀 so"));
+  EXPECT_THAT(streamed, HasSubstr("\ufffd😀 so"));
   succeed(joined(generate, {"--out", path("out.txt")}));
   EXPECT_EQ(streamed, read_file(path("out.txt")));
   EXPECT_EQ(streamed,

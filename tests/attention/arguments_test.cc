@@ -83,6 +83,24 @@ TEST_P(Arguments, OutputsThatDoNotFitAreRefused) {
   EXPECT_THROW(backward(gradients, problem.out.view<float>(), problem.normaliser.view<float>()), Error);
 }
 
+TEST_P(Arguments, ViewsWithoutMemoryAreRefused) {
+  const std::string family = std::string("[") + name_of(GetParam()) + " attention] ";
+  Problem problem({2, 7, 7, 3, 4, 6}, Mask::full(), 1);
+  const auto forward = [&](View<float> out, View<const float> query) {
+    AttentionInputs inputs = problem.inputs();
+    inputs.query = query;
+    return message_of([&] { attention->forward(any_context(), {out, {}}, inputs); });
+  };
+  const View<float> out = problem.out.view<float>(), query = problem.q.view<float>();
+  EXPECT_EQ(forward(out, query), "nothing was thrown");
+  EXPECT_EQ(forward(out, View<const float>(nullptr, {2, 7, 3, 4})),
+            family + "expected memory for query [2, 7, 3, 4], got a null pointer");
+  EXPECT_EQ(forward(View<float>(nullptr, {2, 7, 3, 6}), query),
+            family + "expected memory for out [2, 7, 3, 6], got a null pointer");
+  EXPECT_EQ(forward(out, View<const float>(query.data(), {2, -7, 3, 4})),
+            family + "expected query with extents of at least 0, got [2, -7, 3, 4]");
+}
+
 TEST_P(Arguments, StatesGoWithCausalMasksAndOneSlotAnEntry) {
   Problem problem({2, 7, 7, 3, 4, 6}, Mask::full(), 1);
   const auto two = attention->make_state(2, {3, 4, 6}), three = attention->make_state(3, {3, 4, 6});

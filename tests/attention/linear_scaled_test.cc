@@ -91,6 +91,20 @@ TEST(LinearScaled, WithoutNormaliserMatchesReference) {
     expect_exact(options, {2, 110, 110, 2, 16, 9}, mask, 51);
 }
 
+TEST(LinearScaled, WithoutNormaliserWeightsReachTheLargestFloats) {
+  AttentionOptions options;
+  options.linear.normalise = Normalise::none;
+  options.linear.feature_map = std::make_shared<LoudMap>(false, 39.0);  // weights of about e^78
+  const Sizes sizes = {2, 110, 110, 2, 6, 9};
+  for (const MaskCase& mask : some_masks(2, 110, 50)) expect_exact(options, sizes, mask, 53);
+  Problem problem(sizes, Mask::causal(), 54);
+  const Exact exact(options, problem, false);
+  const auto attention = make_attention(options);
+  const auto state = attention->make_state(2, {2, 6, 9});
+  run_steps(*attention, problem, *state, 0, 110);
+  EXPECT_LT(test::error_of(problem.out, exact.out), tolerance(sizes, 1));
+}
+
 /// Keys whose log-scales climb and fall by hundreds within a chunk and from chunk to chunk.
 void make_steep(Problem& problem) {
   const View<float> k = problem.k.view<float>();

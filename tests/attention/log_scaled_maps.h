@@ -10,11 +10,12 @@
 
 namespace linnet::test {
 
-/// φ_f(x) = exp(w_f·x − ‖x‖²/2 + 0.01 position), F = E + 3, computed in double precision; with `signs`,
-/// every other feature of a key is subtracted, so that denominators can vanish.
+/// φ_f(x) = exp(w_f·x − ‖x‖²/2 + louder + 0.01 position), F = E + 3, computed in double precision; with
+/// `signs`, every other feature of a key is subtracted, so that denominators can vanish.
 class LoudMap final : public LogScaledMap {
  public:
-  explicit LoudMap(bool signs = false) : weights_(80 * 80), signs_(signs) {
+  explicit LoudMap(bool signs = false, double louder = 0)
+      : weights_(80 * 80), signs_(signs), louder_(louder) {
     const Random random(77, Draw::test);
     for (std::size_t i = 0; i < weights_.size(); ++i) weights_[i] = 2 * random.uniform(i) - 1;
   }
@@ -36,7 +37,7 @@ class LoudMap final : public LogScaledMap {
       const double largest = *std::ranges::max_element(exponents);
       for (std::int64_t f = 0; f < y.extent(1); ++f)
         y(r, f) = static_cast<float>(sign(f, context) * std::exp(std::max(-80.0, exponents[f] - largest)));
-      log_scale[r] = largest - square / 2 + 0.01 * static_cast<double>(context.position + r);
+      log_scale[r] = largest - square / 2 + louder_ + 0.01 * static_cast<double>(context.position + r);
     }
   }
 
@@ -61,6 +62,7 @@ class LoudMap final : public LogScaledMap {
 
   std::vector<double> weights_;
   bool signs_;
+  double louder_;
 };
 
 }  // namespace linnet::test

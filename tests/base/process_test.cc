@@ -1,10 +1,8 @@
 // Contexts in child processes, and where the system refuses threads.
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 
 #include <chrono>
 #include <filesystem>
-#include <fstream>
 #include <iterator>
 #include <memory>
 #include <new>
@@ -91,15 +89,6 @@ bool alone() {
   for (int tries = 0; tries < 5000 && threads_of_this_process() > 1; ++tries)
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   return threads_of_this_process() == 1;
-}
-
-/// Lets the process have `more` bytes of addresses.
-bool limit_addresses(std::size_t more) {
-  std::size_t pages = 0;
-  std::ifstream("/proc/self/statm") >> pages;
-  const auto most = static_cast<rlim_t>(pages * static_cast<std::size_t>(sysconf(_SC_PAGESIZE)) + more);
-  const rlimit limit{most, most};
-  return pages > 0 && setrlimit(RLIMIT_AS, &limit) == 0;
 }
 
 TEST(TooManyThreads, AreAnErrorAndLeaveNoneBehind) {

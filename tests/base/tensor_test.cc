@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "linnet/error.h"
 
@@ -25,6 +26,23 @@ TEST(Tensor, MayBeEmpty) {
   Tensor tensor = Tensor::of<float>({0, 3});
   EXPECT_EQ(tensor.size(), 0);
   EXPECT_TRUE(tensor.view<float>().empty());
+}
+
+TEST(Tensor, IsEmptyAfterAMove) {
+  Tensor source = Tensor::of<double>({2, 3}), assigned = Tensor::of<float>({7});
+  source.span<double>()[5] = 4;
+  const auto expect_empty = [](Tensor& moved) {
+    EXPECT_EQ(moved.size(), 0);
+    EXPECT_TRUE(moved.shape().empty());
+    EXPECT_TRUE(moved.span<float>().empty());
+    EXPECT_TRUE(moved.view<float>().empty());
+    EXPECT_EQ(moved.clone().bytes(), 0u);
+  };
+  Tensor built = std::move(source);
+  expect_empty(source);
+  assigned = std::move(built);
+  expect_empty(built);
+  EXPECT_EQ(assigned.view<double>()(1, 2), 4);
 }
 
 TEST(Tensor, RefusesImpossibleShapes) {

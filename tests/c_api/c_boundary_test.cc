@@ -1,4 +1,4 @@
-#include "generation/c_boundary.h"
+#include "c_api/c_boundary.h"
 
 #include <gtest/gtest.h>
 

@@ -1,8 +1,6 @@
-/* The C interface, from a C program: c_api_test MODEL. */
+/* The C interface, from a C program: c_program_test MODEL. */
 
 #define _XOPEN_SOURCE 700
-
-#include "linnet/c_api.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -12,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "linnet/c_api.h"
 #include "linnet/version.h"
 
 static int failures = 0;
@@ -145,11 +144,67 @@ static void streams_observe_and_tell_what_comes_next(const linnet_model* model) 
   free(logits);
 }
 
+/* Leaves one token possible, or fails for the stream *data. */
+static int32_t only_three(void* data, int64_t stream, float* logits, size_t count) {
+  if (stream == *(const int64_t*)data) return 5;
+  for (size_t i = 0; i < count; ++i)
+    if (i != 3) logits[i] = -INFINITY;
+  return 0;
+}
+
+static void steps_process_logits_and_tell_probabilities(const linnet_model* model) {
+  linnet_session* session = NULL;
+  EXPECT(linnet_session_create(model, 2, NULL, &session) == LINNET_OK);
+  linnet_step_options options;
+  EXPECT(linnet_step_options_init(&options, sizeof options) == LINNET_OK);
+  EXPECT(options.process_logits == NULL && options.log_probabilities == NULL);
+  int64_t failing = -1;
+  float found[2];
+  options.process_logits = only_three;
+  options.data = &failing;
+  options.log_probabilities = found;
+  int32_t tokens[2] = {0, 0};
+  EXPECT(linnet_step_with_options(session, tokens, NULL, 2, &options) == LINNET_OK);
+  EXPECT(tokens[0] == 3 && tokens[1] == 3);
+  float expected;
+  EXPECT(linnet_model_score(model, 1, tokens, 1, 0, &expected) == LINNET_OK);
+  for (int i = 0; i < 2; ++i) EXPECT(fabsf(found[i] - expected) < 1e-3f * (1 + fabsf(expected)));
+
+  int32_t can = 0;
+  EXPECT(linnet_can_continue(session, 1, &can) == LINNET_OK && can == 1);
+  failing = 1;
+  EXPECT_REFUSED(linnet_step_with_options(session, tokens, NULL, 2, &options), LINNET_FAILED,
+                 "got 5 for stream 1");
+  EXPECT(linnet_can_continue(session, 1, &can) == LINNET_OK && can == 0);
+  EXPECT(linnet_can_continue(session, 0, &can) == LINNET_OK && can == 1);
+  EXPECT(linnet_begin(session, 1, 0, NULL) == LINNET_OK);
+
+  linnet_sampling sampling;
+  EXPECT(linnet_sampling_init(&sampling, sizeof sampling) == LINNET_OK);
+  sampling.temperature = 0;
+  const int64_t first = 0;
+  int64_t limit = 0;
+  EXPECT(linnet_set_sampling(session, 1, &sampling) == LINNET_OK);
+  EXPECT(linnet_step_with_options(session, tokens, &first, 1, NULL) == LINNET_OK);
+  EXPECT(linnet_limit(session, &limit) == LINNET_OK && limit > 0);
+  sampling.top_k = 0;
+  EXPECT_REFUSED(linnet_set_sampling(session, 1, &sampling), LINNET_USAGE, "top-k");
+  EXPECT_REFUSED(linnet_set_sampling(session, 2, NULL), LINNET_USAGE, "expected a stream");
+  EXPECT_REFUSED(linnet_limit(session, NULL), LINNET_USAGE, "got NULL");
+  EXPECT_REFUSED(linnet_can_continue(session, 0, NULL), LINNET_USAGE, "got NULL");
+  options.size = 8;
+  EXPECT_REFUSED(linnet_step_with_options(session, tokens, NULL, 2, &options), LINNET_USAGE, "whose size is");
+  linnet_session_free(session);
+}
+
 static void what_cannot_be_is_refused(const linnet_model* model) {
   linnet_model* none = NULL;
   EXPECT_REFUSED(linnet_model_load("/no/such/folder", &none), LINNET_FAILED, "[model] expected a folder");
   EXPECT(none == NULL);
   EXPECT_REFUSED(linnet_model_load(NULL, &none), LINNET_USAGE, "got NULL");
+  size_t count = 0;
+  EXPECT_REFUSED(linnet_model_encode(model, "text", 4, NULL, 0, &count), LINNET_USAGE, "one of pictures");
+  EXPECT_REFUSED(linnet_model_decode(model, NULL, 0, NULL, 0, &count), LINNET_USAGE, "one of pictures");
   linnet_session* session = NULL;
   EXPECT_REFUSED(linnet_session_create(model, 0, NULL, &session), LINNET_USAGE, "streams, got 0");
   EXPECT(session == NULL);
@@ -190,6 +245,7 @@ static void null_is_refused(const linnet_model* model) {
   char byte = 0;
   EXPECT_REFUSED(linnet_sampling_init(NULL, sizeof(linnet_sampling)), LINNET_USAGE, "got NULL");
   EXPECT_REFUSED(linnet_session_options_init(NULL, sizeof(linnet_session_options)), LINNET_USAGE, "got NULL");
+  EXPECT_REFUSED(linnet_step_options_init(NULL, sizeof(linnet_step_options)), LINNET_USAGE, "got NULL");
   EXPECT_REFUSED(linnet_model_load("somewhere", NULL), LINNET_USAGE, "got NULL");
   EXPECT_REFUSED(linnet_model_vocabulary(NULL), -1, "[vocabulary] expected a model, got NULL");
   EXPECT_REFUSED(linnet_model_classes(NULL), -1, "[classes] expected a model, got NULL");
@@ -394,6 +450,7 @@ int main(int count, char** arguments) {
   EXPECT(strcmp(linnet_version(), version) == 0);
   continues_bit_for_bit(model);
   streams_observe_and_tell_what_comes_next(model);
+  steps_process_logits_and_tell_probabilities(model);
   what_cannot_be_is_refused(model);
   null_is_refused(model);
   absurd_sizes_are_refused(model);

@@ -1,6 +1,8 @@
 // A program for mpirun, whose ranks end in one of several ways: failing_ranks WAY RANK [silence]. With
-// `silence` ranks are found dead by their silence alone, as on other machines.
+// `silence` ranks are found dead by their silence alone, as on other machines. LINNET_TAGS limits the tags
+// that MPI says it has.
 #include <fmt/core.h>
+#include <mpi.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -14,6 +16,17 @@
 #include "comm/mpi/mpi_transport.h"
 #include "comm/mpi/start_ranks.h"
 #include "comm/transport.h"
+
+/// Stands before that of MPI, whose profiling interface has it under another name.
+extern "C" int MPI_Comm_get_attr(MPI_Comm ranks, int key, void* value, int* found) {
+  static int largest = 0;
+  const char* tags = std::getenv("LINNET_TAGS");
+  if (key != MPI_TAG_UB || tags == nullptr) return PMPI_Comm_get_attr(ranks, key, value, found);
+  largest = std::atoi(tags) - 1;
+  *static_cast<int**>(value) = &largest;
+  *found = 1;
+  return MPI_SUCCESS;
+}
 
 namespace linnet {
 namespace {
@@ -57,6 +70,11 @@ void run(Communicator& ranks, const std::string& way, int victim) {
   } else if (way == "kill-idle") {  // while the others compute for long and call nothing
     if (chosen) raise(SIGKILL);
     std::this_thread::sleep_for(std::chrono::minutes(2));
+  } else if (way == "kill-two") {  // the next rank dies long before the first one's silence is noticed
+    if (chosen) raise(SIGKILL);
+    std::this_thread::sleep_for(std::chrono::seconds(2));
+    if (ranks.rank() == victim + 1) raise(SIGKILL);
+    std::this_thread::sleep_for(std::chrono::minutes(2));
   } else if (way == "kill-full" || way == "kill-told") {
     // A rank that takes nothing any more, while messages to it queue up, or go out up to its death.
     const bool full = way == "kill-full";
@@ -85,6 +103,9 @@ void run(Communicator& ranks, const std::string& way, int victim) {
     // Late is longer than the silence after which a rank counts as dead.
     if (!chosen) std::this_thread::sleep_for(std::chrono::milliseconds(way == "finish" ? 2000 : 6500));
     fmt::print(stderr, "rank {} has finished\n", ranks.rank());
+  } else if (way == "split") {
+    for (int colour : {0, 0}) ranks.split(colour);
+    fmt::print(stderr, "rank {} has finished\n", ranks.rank());
   } else if (way == "throw-last") {  // after the others have ended
     ranks.barrier();
     if (!chosen) return;
@@ -105,16 +126,17 @@ int main(int argc, char** argv) {
   const bool by_silence = argc > 3;
   const bool late = std::string(argv[1]) == "throw-late";
   if (late) std::signal(SIGTERM, SIG_DFL);
-  std::unique_ptr<Communicator> ranks = by_silence ? communicator_of(mpi_transport(true)) : start_ranks();
-  ranks->on_failure_say("the last good checkpoint is runs/one/7");
+  std::unique_ptr<Communicator> ranks;
   try {
+    ranks = by_silence ? communicator_of(mpi_transport(true)) : start_ranks();
+    ranks->on_failure_say("the last good checkpoint is runs/one/7");
     run(*ranks, argv[1], std::atoi(argv[2]));
     return 0;
   } catch (const RankFailure& failure) {
     ranks->fail(failure.what());
     return failure.status();
   } catch (const UsageError& error) {
-    if (!ranks->fail(error.what(), 2)) return 2;
+    if (ranks && !ranks->fail(error.what(), 2)) return 2;
     fmt::print(stderr, "linnet: {}\n", error.what());
     ranks.reset();
     // The others end first.

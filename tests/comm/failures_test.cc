@@ -82,6 +82,11 @@ TEST(RankFailures, DeathIsFoundWhereTheLauncherEndsNobody) {
   expect_one_sentence(run(3, "kill 2 silence", "--enable-recovery"), 3, 2);
 }
 
+// The lowest rank that is not known to be dead is dead too.
+TEST(RankFailures, DeathIsSaidWhereTheRankThatWouldSayItHasDiedToo) {
+  expect_one_sentence(run(4, "kill-two 0 silence", "--enable-recovery"), 4, 0);
+}
+
 TEST(RankFailures, ErrorOfOneRankIsTheOnlySentence) {
   for (int rank = 0; rank < 3; ++rank) {
     const Outcome outcome = run(3, fmt::format("throw {}", rank));
@@ -147,6 +152,25 @@ TEST(RankFailures, ARankThatEndsInOrderIsNotDead) {
     EXPECT_EQ(count(outcome.text, "has finished"), 3) << outcome.text;
     EXPECT_EQ(count(outcome.text, "linnet: "), 0) << outcome.text;
   }
+}
+
+// Of Open MPI's own ways to send, UCX has 2^23 tags alone.
+TEST(RankFailures, TagsOfMpiLimitTheCommunicators) {
+  const Outcome enough = run(3, "split -1", "-x LINNET_TAGS=393216");  // 3 · 2^17
+  EXPECT_EQ(enough.status, 0) << enough.text;
+  EXPECT_EQ(count(enough.text, "has finished"), 3) << enough.text;
+  const Outcome fewer = run(3, "split -1", "-x LINNET_TAGS=393215");
+  EXPECT_EQ(fewer.status, 1) << fewer.text;
+  EXPECT_EQ(count(fewer.text, "linnet: [split] expected at most 2 communicators, got more\n"), 1)
+      << fewer.text;
+  EXPECT_EQ(count(fewer.text, "linnet: "), 1) << fewer.text;
+  const Outcome too_few = run(3, "split -1", "-x LINNET_TAGS=32768");
+  EXPECT_EQ(too_few.status, 2) << too_few.text;
+  EXPECT_EQ(count(too_few.text,
+                  "linnet: [ranks] expected an MPI with 262144 tags (MPI_TAG_UB), got one with 32768\n"),
+            1)
+      << too_few.text;
+  EXPECT_EQ(count(too_few.text, "linnet: "), 1) << too_few.text;
 }
 
 }  // namespace

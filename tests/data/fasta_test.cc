@@ -104,6 +104,24 @@ TEST(Fasta, HoldsOutEveryTenthSequence) {
   EXPECT_THAT(tokens, ElementsAre(19, 19, 19, -1));
 }
 
+TEST(Fasta, PiecesKnowTheirSequenceOfTheFiles) {
+  const TemporaryFolder folder;
+  std::string text;
+  for (int i = 0; i < 20; ++i) text += ">\n" + std::string(i == 8 || i == 9 ? 25 : 5, 'A') + "\n";
+  const Datasets data =
+      open_datasets({.kind = "fasta", .path = folder.file("a.fasta", text).string(), .length = 10});
+  const auto sequences = [](const Dataset& dataset) {
+    std::vector<std::int64_t> found;
+    for (std::int64_t i = 0; i < dataset.size(); ++i) found.push_back(sequence_of(dataset, i).value());
+    return found;
+  };
+  EXPECT_THAT(sequences(*data.validation), ElementsAre(9, 9, 9, 19));
+  EXPECT_THAT(sequences(*data.training),
+              ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8, 8, 8, 10, 11, 12, 13, 14, 15, 16, 17, 18));
+  const Datasets others = open_datasets({.kind = "copy", .length = 8, .examples = 20});
+  EXPECT_EQ(sequence_of(*others.training, 0), std::nullopt);
+}
+
 TEST(Fasta, RefusesFilesAndOptionsThatCannotBe) {
   const TemporaryFolder folder;
   EXPECT_THAT(error_of([&] {

@@ -143,6 +143,48 @@ TEST_F(ImageFolders, MayHaveNoClasses) {
   EXPECT_THAT(refusal(options("all")), AllOf(HasSubstr("got both"), HasSubstr(inside.string())));
 }
 
+TEST_F(ImageFolders, WithNamesOfClassesMayHaveNone) {
+  const std::filesystem::path one = image("new/a.png", {7});
+  image("new/b.png", {8});
+  image("some/dogs/a.png", {9});
+  DataOptions given = options("missing");
+  given.class_names = {"dogs", "cats"};
+  for (const auto& [source, label, pixel, size] :
+       {std::tuple("new", -1, 7, 2), {"new/b.png", -1, 8, 1}, {"some", 0, 9, 1}}) {
+    given.test = folder / source;
+    const auto set = open_dataset(given, Split::test);
+    EXPECT_EQ(set->size(), size) << source;
+    EXPECT_EQ(set->classes(), 2);
+    EXPECT_THAT(tokens_of(*set, 0, label), Each(pixel));
+  }
+  image("some/mice/a.png", {9});
+  EXPECT_THAT(error_of([&] { open_dataset(given, Split::test); }),
+              AllOf(HasSubstr("2 classes of the model"), HasSubstr("\"mice\"")));
+  EXPECT_EQ(list_images(one).files.size(), 1u);
+  EXPECT_EQ(list_images((folder / "new/*.png").string()).files.size(), 2u);
+}
+
+TEST_F(ImageFolders, HaveTheChannelsThatAreWanted) {
+  image("grey/a.png", {7});
+  image("colour/a.png", {7, 7, 7});
+  image("red/a.png", {7, 0, 0});
+  DataOptions given = options("grey");
+  given.labels = false;
+  for (const std::int64_t channels : {1, 3})
+    for (const char* source : {"grey", "colour"}) {
+      given.channels = channels;
+      given.test = folder / source;
+      const auto set = open_dataset(given, Split::test);
+      EXPECT_EQ(image_shape(*set).channels, channels) << source;
+      EXPECT_THAT(tokens_of(*set, 0, -1), Each(7)) << source;
+    }
+  given.test = folder / "red";
+  EXPECT_EQ(image_shape(*open_dataset(given, Split::test)).channels, 3);
+  given.channels = 1;
+  EXPECT_THAT(error_of([&] { open_dataset(given, Split::test); }),
+              AllOf(HasSubstr("red/a.png"), HasSubstr("expected a grey image")));
+}
+
 TEST_F(ImageFolders, WithoutWhatTheyNeedAreErrors) {
   EXPECT_THAT(error_of<UsageError>([&] { open_datasets({.kind = "images", .size = 0}); }),
               HasSubstr("data.path"));

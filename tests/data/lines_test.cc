@@ -100,6 +100,30 @@ TEST(Lines, OfOtherFilesHaveTheLabelsOfThePath) {
               AllOf(HasSubstr("test.tsv"), HasSubstr("2 labels"), HasSubstr("\"green\" in line 2")));
 }
 
+TEST(Lines, WithNamesOfLabelsMayHaveNone) {
+  const TemporaryFolder folder;
+  DataOptions options{.kind = "lines", .path = folder / "missing.tsv", .length = 4};
+  options.test = folder.file("new.tsv", "red\ttwo\nno label\n\ta\tb\nblue\tone\n");
+  options.class_names = {"red", "blue", "grey"};
+  const auto set = open_dataset(options, Split::test);
+  EXPECT_EQ(set->classes(), 3);
+  EXPECT_EQ(set->class_names(), options.class_names);
+  for (const auto& [index, label] : {std::pair(0, 0), {1, -1}, {2, -1}, {3, 1}})
+    EXPECT_EQ(example(*set, index).label, label) << index;
+  EXPECT_THAT(example(*set, 1).tokens, ElementsAre('n', 'o', ' ', 'l'));
+  EXPECT_THAT(example(*set, 2).tokens, ElementsAre('a', '\t', 'b', -1));
+  options.test = folder.file("new.tsv", "red\ttwo\ngreen\tone\n");
+  EXPECT_THAT(error_of([&] { open_dataset(options, Split::test); }),
+              AllOf(HasSubstr("3 labels of the model (red, blue, grey)"), HasSubstr("\"green\" in line 2")));
+  options.test = folder.file("new.tsv", "red\t\n");
+  EXPECT_THAT(error_of([&] { open_dataset(options, Split::test); }), HasSubstr("got no text"));
+  const auto given = unlabelled_texts({"a\nb", "longer"}, options);
+  EXPECT_EQ(given->size(), 2);
+  EXPECT_EQ(given->classes(), 3);
+  EXPECT_EQ(example(*given, 0).label, -1);
+  EXPECT_THAT(example(*given, 0).tokens, ElementsAre('a', '\n', 'b', -1));
+}
+
 TEST(Lines, NameWhatIsWrongAndItsLine) {
   const TemporaryFolder folder;
   for (const char* kind : {"lines", "pairs"}) {

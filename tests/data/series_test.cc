@@ -92,7 +92,43 @@ TEST(Series, MissingValuesAreRefusedOrFilled) {
   const DataOptions fill{.missing = "forward-fill"};
   EXPECT_THAT(parsed("a,b\n1,2\n,nan\n , 5\n", fill).values, ElementsAre(1, 2, 1, 2, 1, 5));
   EXPECT_THAT(refusal("a,b\n1,\n3,4\n", fill),
-              AllOf(HasSubstr("\"b\" of the first row"), HasSubstr("empty")));
+              AllOf(HasSubstr("\"b\" of the first row"), HasSubstr("empty"), HasSubstr("remove the rows")));
+  for (const char* word : {"NA", "n/a", "null", "None", " nan "}) {
+    EXPECT_THAT(refusal(fmt::format("a,b\n1,{}\n", word)), HasSubstr("forward-fill")) << word;
+    EXPECT_THAT(parsed(fmt::format("a,b\n1,2\n3,{}\n", word), fill).values, ElementsAre(1, 2, 3, 2)) << word;
+  }
+  EXPECT_THAT(parsed("Na\n1\n").columns, ElementsAre("Na"));  // sodium
+}
+
+TEST(Series, OfOtherSeparatorsSayWhatPartsThem) {
+  EXPECT_THAT(refusal("time;x\n2016-07-01;1,5\n"), AllOf(HasSubstr("commas"), HasSubstr("got semicolons")));
+  EXPECT_THAT(refusal("x;y\n1;2\n"), HasSubstr("got semicolons"));
+  EXPECT_THAT(refusal("x\ty\n1\t2\n"), HasSubstr("got tabs"));
+  EXPECT_THAT(parsed("flow; m3\n1\n").columns, ElementsAre("flow; m3"));
+}
+
+TEST(Series, TimesGoOnAsTheLastThreeRowsDo) {
+  const Series days = parsed("t,x\n2016-06-28,1\n2016-06-29,1\n2016-06-30,1\n");
+  EXPECT_EQ(days.time, "t");
+  EXPECT_EQ(days.time_text(0), "2016-06-28 00:00:00");
+  EXPECT_EQ(days.time_text(3), "2016-07-01 00:00:00");
+  EXPECT_EQ(days.time_text(33), "2016-07-31 00:00:00");
+  const Series uneven = parsed("x,n\n5,1\n6,2\n7,9\n", {.time = "n"});
+  EXPECT_EQ(uneven.time_text(2), "9");
+  EXPECT_EQ(uneven.time_text(3), "");
+  EXPECT_EQ(parsed("x\n5\n").time_text(0), "");
+}
+
+TEST(Series, ALikelyTimeIsTheFirstColumnOfRisingIntegers) {
+  const auto likely = [](const std::string& text, const DataOptions& options = {}) {
+    return likely_time(parsed(text, options));
+  };
+  EXPECT_EQ(likely("Timestamp,x\n1672531200,1\n1672531201,5\n1672534800,2\n"), "Timestamp");
+  EXPECT_EQ(likely("Timestamp,x\n1,1\n2,5\n", {.time = "Timestamp"}), "");
+  EXPECT_EQ(likely("x,time\n1,1\n2,2\n"), "");
+  EXPECT_EQ(likely("time,x\n1,1\n0,2\n"), "");
+  EXPECT_EQ(likely("time,x\n1.5,1\n2.5,2\n"), "");
+  EXPECT_EQ(likely("load,x\n1,1\n2,2\n"), "");
 }
 
 TEST(Series, NamesTheCellsThatAreWrong) {

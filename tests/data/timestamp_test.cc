@@ -20,6 +20,12 @@ TEST(Timestamp, ReadsDatesAndIntegers) {
   EXPECT_EQ(parse_timestamp("-7"), (Timestamp{-7, false}));
 }
 
+TEST(Timestamp, IsWrittenAsItIsRead) {
+  for (const char* text :
+       {"42", "-7", "1970-01-01 00:00:00", "2001-09-09 01:46:40.000001", "1969-12-31 23:59:59.500000"})
+    EXPECT_EQ(timestamp_text(*parse_timestamp(text)), text);
+}
+
 TEST(Timestamp, RefusesOtherText) {
   for (const char* text : {"",
                            "now",

@@ -1,4 +1,4 @@
-#include "data/tokenizer.h"
+#include "linnet/tokenizer.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -15,6 +15,7 @@
 #include "io/file.h"
 #include "io/temporary_folder.h"
 #include "linnet/dataset.h"
+#include "support/sentencepiece.h"
 
 #ifdef LINNET_SENTENCEPIECE
 #include "tokenizer.h"
@@ -26,9 +27,67 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-#ifdef LINNET_SENTENCEPIECE
-
 constexpr unsigned seed = 7;
+
+/// All tokens through a stream, which is replaced after every `each` of them by one that goes on from its
+/// context.
+std::string streamed(const Tokenizer& tokenizer, std::span<const std::int32_t> tokens, std::size_t each) {
+  TextStream stream(tokenizer);
+  std::string text;
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    if (i % each == each - 1) {
+      const std::vector<std::int32_t> context = stream.context();
+      EXPECT_LE(context.size(), 40u);
+      stream = TextStream(tokenizer, context);
+    }
+    text += stream.add(tokens[i]);
+  }
+  return text + stream.finish();
+}
+
+TEST(TextStream, OfBytesGivesWholeCharacters) {
+  const Tokenizer bytes("", 256);
+  EXPECT_EQ(bytes.vocabulary(), 256);
+  EXPECT_TRUE(bytes.bytes().empty());
+  const std::string text = "aé\xe2\x82\xac\xf0\x9f\x98\x80";
+  const std::vector<std::int32_t> tokens = bytes.encode(text);
+  EXPECT_EQ(bytes.decode(tokens), text);
+  TextStream stream(bytes);
+  std::vector<std::string> parts;
+  for (const std::int32_t token : tokens) parts.push_back(stream.add(token));
+  EXPECT_THAT(parts,
+              testing::ElementsAre("a", "", "é", "", "", "\xe2\x82\xac", "", "", "", "\xf0\x9f\x98\x80"));
+  EXPECT_EQ(stream.finish(), "");
+  // Neither bytes that begin no character nor such as another one interrupts are held back.
+  EXPECT_EQ(stream.add(0x82), "\x82");
+  EXPECT_EQ(stream.add(0xff), "\xff");
+  EXPECT_EQ(stream.add(0xf0), "");
+  EXPECT_EQ(stream.add(0x9f), "");
+  EXPECT_EQ(stream.add(0xe2), "\xf0\x9f");
+  EXPECT_EQ(TextStream(bytes, std::vector<std::int32_t>{'x', 0xe2, 0x82}).add(0xac), "\xe2\x82\xac");
+  EXPECT_EQ(stream.finish(), "\xe2");
+  EXPECT_EQ(stream.finish(), "");
+  std::mt19937 draw(seed);
+  std::vector<std::int32_t> noise(3000);
+  for (std::int32_t& token : noise) token = static_cast<std::int32_t>(draw() % 256);
+  for (const std::size_t each : {noise.size() + 1, std::size_t{1}, std::size_t{3}})
+    EXPECT_EQ(streamed(bytes, noise, each), bytes.decode(noise)) << each;
+}
+
+TEST(Tokenizer, OfAModelIsThatOfItsTokens) {
+  EXPECT_THAT(error_of<UsageError>([] { Tokenizer("", 300); }), HasSubstr("one of 300 tokens"));
+  const Tokenizer bytes("", 256);
+  for (const std::int32_t token : {-1, 256}) {
+    EXPECT_THAT(error_of<UsageError>([&] { bytes.decode({&token, 1}); }), HasSubstr("tokens in 0 … 255"));
+    EXPECT_THAT(error_of<UsageError>([&] { TextStream(bytes, {&token, 1}); }), HasSubstr("0 … 255"));
+  }
+  TextStream stream(bytes);
+  stream.add(0xe2);
+  EXPECT_THAT(error_of<UsageError>([&] { stream.add(256); }), HasSubstr("got 256"));
+  EXPECT_EQ(stream.finish(), "\xe2");
+}
+
+#ifdef LINNET_SENTENCEPIECE
 
 // Lines of words that are made of few syllables.
 std::string prose(int words) {
@@ -169,11 +228,76 @@ TEST(Tokenizer, TrainingNamesTheNumbersThatAreEnough) {
               AllOf(HasSubstr("expected at most 2"), HasSubstr("got 5000")));
 }
 
+TEST(TextStream, GivesTheTextOfAllTokensTogether) {
+  const std::string blank = "\xe2\x96\x81";  // as pieces have it
+  const std::vector<std::string> pieces = {blank, blank + blank, blank + "lin", "lin",
+                                           "ö",   "\n",          "net" + blank};
+  for (const Blanks blanks : {Blanks{}, Blanks{true, false}, Blanks{false, true}, Blanks{true, true}}) {
+    const Tokenizer tokenizer(sentencepiece_model(pieces, blanks), 265);
+    std::mt19937 draw(seed);
+    for (int repetition = 0; repetition < 100; ++repetition) {
+      // Pieces and the control token, at first blanks more often, and bytes of whole and of broken
+      // characters.
+      std::vector<std::int32_t> tokens;
+      for (int i = 0; i < 100; ++i) {
+        const bool first = i < repetition % 50;
+        const auto any = static_cast<std::int32_t>(draw() % 9);
+        tokens.push_back(first ? 258 : any < 2 ? any : 256 + any);
+        if (draw() % (first ? 40 : 4) == 0)
+          for (const char byte : std::string("\xef\xbf\xbd\xf0\x9f\x98\x80").substr(draw() % 7))
+            tokens.push_back(2 + static_cast<unsigned char>(byte));
+        if (!first && draw() % 4 == 0) tokens.push_back(2 + static_cast<std::int32_t>(draw() % 256));
+      }
+      const std::string all = tokenizer.decode(tokens);
+      for (const std::size_t each : {tokens.size() + 1, std::size_t{1}, std::size_t{5}})
+        ASSERT_EQ(streamed(tokenizer, tokens, each), all) << repetition << " " << each;
+    }
+  }
+}
+
+TEST(TextStream, TellsAReplacementCharacterFromHalfACharacter) {
+  const Tokenizer tokenizer(train_tokenizer(prose(500), 300), 300);
+  const std::string replacement = "\xef\xbf\xbd", face = "\xf0\x9f\x98\x80";
+  TextStream stream(tokenizer);
+  std::vector<std::string> parts;
+  for (const std::int32_t token : tokenizer.encode(replacement + face)) parts.push_back(stream.add(token));
+  EXPECT_THAT(parts, testing::ElementsAre("", "", replacement, "", "", "", face));
+  const std::vector<std::int32_t> bytes = tokenizer.encode(face);
+  for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(stream.add(bytes[i]), "");
+  EXPECT_EQ(stream.finish(), replacement + replacement + replacement);
+}
+
+TEST(Tokenizer, OfAModelIsRefusedWhereItHasOtherPieces) {
+  const std::string model = train_tokenizer(prose(500), 300);
+  EXPECT_EQ(Tokenizer(model, 300).bytes(), model);
+  EXPECT_THAT(error_of<UsageError>([&] { Tokenizer(model, 290); }),
+              AllOf(HasSubstr("290 tokens"), HasSubstr("one of 300"), HasSubstr("does not match")));
+  EXPECT_THAT(error_of([&] { Tokenizer(model.substr(0, 100), 300); }),
+              AllOf(HasSubstr("tokenizer.model"), HasSubstr("damaged")));
+  const std::int32_t token = 300;
+  EXPECT_THAT(error_of<UsageError>([&] { Tokenizer(model, 300).decode({&token, 1}); }), HasSubstr("0 … 299"));
+}
+
+TEST(Tokenizer, OpenedOneStandsForItsFile) {
+  const TemporaryFolder folder;
+  const std::string text = prose(3000), model = folder.file("a.model", train_tokenizer(text, 320));
+  DataOptions options{.kind = "text", .path = folder.file("a.txt", text), .length = 16, .tokenizer = model};
+  const Datasets named = open_datasets(options);
+  options.tokenizer.clear();
+  options.opened_tokenizer.emplace(model);
+  const Datasets opened = open_datasets(options);
+  EXPECT_EQ(opened.training->size(), named.training->size());
+  EXPECT_EQ(opened.validation->size(), named.validation->size());
+  EXPECT_EQ(opened.training->tokenizer(), named.training->tokenizer());
+}
+
 #else
 
 TEST(Tokenizer, IsRefusedWithoutItsLibrary) {
-  EXPECT_THAT(error_of<UsageError>([] { Tokenizer tokenizer("a.model"); }),
+  const TemporaryFolder folder;
+  EXPECT_THAT(error_of<UsageError>([&] { Tokenizer tokenizer(folder.file("a.model", "bytes")); }),
               AllOf(HasSubstr("SentencePiece"), HasSubstr("a.model")));
+  EXPECT_THAT(error_of<UsageError>([] { Tokenizer("bytes", 300); }), HasSubstr("SentencePiece"));
 }
 
 #endif

@@ -199,6 +199,30 @@ TEST(NumberSession, DrawsHaveTheDensitiesOfTheModel) {
   }
 }
 
+TEST(NumberSession, PredictsTheOnlyStepOfAModelWithOnePosition) {
+  for (ModelConfig config : {forecaster(), filter()}) {
+    config.length = 1;
+    SCOPED_TRACE(testing::Message() << name_of(config.objective) << ", seed " << seed);
+    const auto model = model_of(config);
+    NumberSession session(model, 2, {.threads = 1});
+    const auto targets = static_cast<std::size_t>(config.target_count());
+    std::vector<float> mean(targets), scale(targets), freedom(targets), out(targets);
+    const std::vector<float> numbers = normals(config.columns, seed);
+    const std::int64_t one[] = {1};
+    if (!config.shifted()) session.step(numbers, out, one);
+    session.densities(1, mean, scale, freedom);
+    const Densities expected = parallel(*model, config.shifted() ? std::vector<float>{} : numbers);
+    EXPECT_LT(relative_error(mean, expected.mean.span<float>()), 1e-5);
+    EXPECT_EQ(session.limit(), config.shifted() ? 0 : 1);
+    EXPECT_EQ(session.can_continue(0), !config.shifted());
+    EXPECT_FALSE(session.can_continue(1));
+    EXPECT_THAT(error_of<Error>([&] { session.step(numbers, out, one); }),
+                testing::AllOf(testing::HasSubstr(config.shifted() ? "[step] expected at most 0 steps"
+                                                                   : "[step] expected at most 1 steps"),
+                               testing::HasSubstr("in stream 1;")));
+  }
+}
+
 TEST(NumberSession, AFailedStepLeavesThePredictionsOfStreamsThatHaveNotMoved) {
   const auto map = std::make_shared<FailingMap>(0);
   ModelConfig config = forecaster();
@@ -268,8 +292,9 @@ TEST(NumberSession, RefusesWhatItCannotTake) {
   std::vector<float> two(2), four(4);
   EXPECT_THROW(session.step(two, four), UsageError);
   EXPECT_THROW(session.step(four, two), UsageError);
-  std::vector<float> infinite = {1, std::numeric_limits<float>::infinity(), 0, 0};
-  EXPECT_THROW(session.step(infinite, four), UsageError);
+  std::vector<float> infinite = {1, 0, 0, std::numeric_limits<float>::infinity()};
+  EXPECT_EQ(error_of<UsageError>([&] { session.step(infinite, four); }),
+            "[step] expected finite numbers, got inf in stream 1");
   const std::int64_t twice[] = {1, 1}, outside[] = {0, 2};
   EXPECT_THROW(session.step(four, four, twice), UsageError);
   EXPECT_THROW(session.step(four, four, outside), UsageError);

@@ -210,7 +210,8 @@ TEST(Session, RefusedTokensAndSizesMoveNothing) {
     const auto expect_refused = [](const std::function<void()>& action, const char* sentence) {
       EXPECT_NE(error_of(action).find(sentence), std::string::npos) << error_of(action);
     };
-    expect_refused([&] { session.observe(bad, two); }, "[observe] expected tokens in 0 … 10, got 11");
+    expect_refused([&] { session.observe(bad, two); },
+                   "[observe] expected tokens in 0 … 10, got 11 in stream");
     expect_refused([&] { session.observe(negative, two); }, "[observe] expected tokens in 0 … 10, got -1");
     expect_refused([&] { session.observe(good, twice); }, "[observe] expected every stream at most once");
     expect_refused([&] { session.observe(good, outside); }, "expected a stream in 0 … 2, got 3");
@@ -221,7 +222,7 @@ TEST(Session, RefusedTokensAndSizesMoveNothing) {
     expect_refused([&] { session.prefill(two, std::span(prompts).first(1)); }, "[prefill] expected as many");
     expect_refused([&] { session.prefill(twice, long_ones); },
                    "[prefill] expected every stream at most once");
-    expect_refused([&] { session.prefill(far, long_ones); }, "expected at most 30 tokens");
+    expect_refused([&] { session.prefill(far, long_ones); }, "expected at most 30 steps");
     std::vector<float> row(11), wrong(12);
     expect_refused([&] { session.logits(0, wrong); }, "[logits] expected memory for 11 numbers");
     expect_refused([&] { session.probabilities(0, {}); }, "[probabilities] expected memory for 11 numbers");
@@ -230,8 +231,8 @@ TEST(Session, RefusedTokensAndSizesMoveNothing) {
     expect_refused([&] { session.resize(std::int64_t{1} << 40); }, "streams, got");
     for (std::int64_t i = 0; i < 3; ++i) EXPECT_EQ(session.save(i), before[static_cast<std::size_t>(i)]);
     draw(session, 2, 1);
-    expect_refused([&] { session.logits(2, row); }, "expected at most 30 tokens");
-    expect_refused([&] { session.observe(good, far); }, "expected at most 30 tokens");
+    expect_refused([&] { session.logits(2, row); }, "expected at most 30 steps");
+    expect_refused([&] { session.observe(good, far); }, "expected at most 30 steps");
     EXPECT_EQ(session.position(0), 0);
   }
 }

@@ -99,6 +99,24 @@ TEST(RealTime, ObservedTokensAndLogitsAllocateNothing) {
     }
 }
 
+TEST(RealTime, NorWithALogitsProcessorAndLogProbabilities) {
+  for (const OutputDistribution head : {OutputDistribution::categorical, OutputDistribution::logistics})
+    for (const std::int64_t streams : {1, 70})
+      for (const SamplingOptions& sampling :
+           {SamplingOptions{}, SamplingOptions{.temperature = 0.7, .top_k = 20, .top_p = 0.9}}) {
+        Session session(Model::random(stream_config(WeightType::f32, head), 1), streams, {.threads = 1});
+        for (std::int64_t i = 0; i < streams; ++i) session.set_sampling(i, sampling);
+        std::vector<std::int32_t> tokens(static_cast<std::size_t>(streams));
+        std::vector<float> log_probabilities(tokens.size());
+        const Session::StepOptions options = {
+            .process_logits = [](std::int64_t, std::int64_t, std::span<float> logits) { logits[7] -= 1; },
+            .log_probabilities = log_probabilities};
+        const std::int64_t before = allocations::count;
+        for (int i = 0; i < 200; ++i) session.step(tokens, options);
+        EXPECT_EQ(allocations::count - before, 0) << name_of(head) << " " << streams;
+      }
+}
+
 // What oneDNN allocates in its own calls does not grow.
 TEST(RealTime, StepsOfSeveralFieldsAllocateNothing) {
   for (const std::int64_t streams : {1, 70}) {

@@ -211,6 +211,29 @@ TEST(Snapshot, HasTheDocumentedBytes) {
     }
 }
 
+// Version 1 as docs/compatibility.md promises it: where a number changes, so has the version to.
+TEST(Snapshot, KeepsTheFingerprintsAndTheSizesOfItsVersion) {
+  const auto some_model = [](const ModelConfig& config) {
+    Tensor values = Tensor::of<float>({Network(config).table().size()});
+    const std::span<float> all = values.span<float>();
+    for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<float>(i % 61) / 64 - 0.5f;
+    return make_model(config, std::move(values));
+  };
+  ModelConfig config = tiny_config();
+  config.classes = 3;
+  config.attention.linear.feature_map = "relu";
+  config.attention.epsilon = 0.25;
+  EXPECT_EQ(fmt::format("{:016x}", fingerprint(*some_model(config))), "119fdc3eda45c7cd");
+  std::vector<std::size_t> sizes;
+  for (const ModelConfig& each : recurrent_configs()) {
+    Session session(some_model(each), 1, {.threads = 1});
+    session.observe(std::vector<std::int32_t>{1});
+    for (int i = 0; i < 8; ++i) session.observe(std::vector<std::int32_t>{2});
+    sizes.push_back(session.save(0).size());
+  }
+  EXPECT_EQ(sizes, (std::vector<std::size_t>{664, 1384, 1240, 1384, 808, 1240, 1496}));
+}
+
 // Of a linear layer S [H, F, M] and z [H, F], and the same again where sums are compensated. After one token
 // S is the product of z and the values, and no rounding error is left.
 TEST(Snapshot, HoldsTheDocumentedStates) {

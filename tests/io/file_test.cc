@@ -30,6 +30,38 @@ TEST(File, RoundTripsBytesOfAnySize) {
   }
 }
 
+TEST(AtomicFile, IsWrittenInPiecesAndAppearsWhenCommitted) {
+  const TemporaryFolder folder;
+  folder.file("file", "old");
+  {
+    AtomicFile file(folder / "file");
+    file.write(0, "0123");
+  }
+  EXPECT_EQ(read_file(folder / "file"), "old");
+  EXPECT_EQ(folder.entries(), 1);
+  AtomicFile file(folder / "file");
+  file.write(0, "????4567");
+  file.write(8, "89");
+  file.write(0, "0123");
+  EXPECT_EQ(read_file(folder / "file"), "old");
+  file.commit();
+  EXPECT_EQ(read_file(folder / "file"), "0123456789");
+  EXPECT_EQ(folder.entries(), 1);
+}
+
+TEST(AtomicFile, GivesAnOpenFileItsBytesWhenCommitted) {
+  const TemporaryFolder folder;
+  std::FILE* const open = std::fopen((folder / "file").c_str(), "w");
+  ASSERT_NE(open, nullptr);
+  AtomicFile file(fmt::format("/dev/fd/{}", fileno(open)));
+  file.write(0, "????45");
+  file.write(0, "0123");
+  EXPECT_EQ(read_file(folder / "file"), "");
+  file.commit();
+  EXPECT_EQ(read_file(folder / "file"), "012345");
+  std::fclose(open);
+}
+
 TEST(File, ErrorsNameTheFileAndTheReason) {
   const TemporaryFolder folder;
   EXPECT_THAT(error_of([&] { read_file(folder / "none"); }),

@@ -93,6 +93,26 @@ TEST(Sound, IsAWavFileOfSixteenBits) {
   EXPECT_NEAR(sample(5), -32768, 1);
 }
 
+TEST(SoundWriter, PiecesMakeTheSameFile) {
+  const TemporaryFolder folder;
+  const std::vector<float> samples = wave(2 * 5000);
+  write_sound(folder / "whole.wav", samples, 2, 8000);
+  write_sound(folder / "pieces.wav", std::vector<float>{0, 0}, 2, 8000);
+  const std::string old = read_file(folder / "pieces.wav");
+  SoundWriter writer(folder / "pieces.wav", 2, 8000);
+  for (std::size_t at = 0; at < samples.size();) {
+    const std::size_t size = std::min<std::size_t>(at + 2, samples.size() - at);
+    writer.write(std::span(samples).subspan(at, size));
+    at += size;
+  }
+  EXPECT_EQ(read_file(folder / "pieces.wav"), old);
+  writer.commit();
+  EXPECT_EQ(read_file(folder / "pieces.wav"), read_file(folder / "whole.wav"));
+  { SoundWriter(folder / "pieces.wav", 1, 8000).write(samples); }
+  EXPECT_EQ(read_file(folder / "pieces.wav"), read_file(folder / "whole.wav"));
+  EXPECT_EQ(folder.entries(), 2);
+}
+
 TEST(Sound, RefusesWhatIsNoSound) {
   const TemporaryFolder folder;
   const auto refusal = [&](const std::filesystem::path& path) {

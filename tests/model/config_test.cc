@@ -171,15 +171,35 @@ TEST(ModelConfig, RefusesFamiliesThatItsLayersCannotServe) {
   EXPECT_NE(error_of<UsageError>([&] { config.check(); }).find("attention.rank of at most model.length"),
             std::string::npos);
   config.attention.linformer.rank = config.length;
-  EXPECT_EQ(error_of<UsageError>([&] { Model::random(config); }),
-            "[model] expected an attention.family for a model that predicts the next token, got linformer, "
-            "whose projections mix all positions: use linear or softmax, or model.objective = \"masked\"");
+  const std::string linformer =
+      "[model] expected an attention.family for tokens that see earlier ones only, got linformer, whose "
+      "projections mix all positions: use linear or softmax, or let tokens see both sides "
+      "(model.bidirectional = true with the objectives classify and same-step, or model.objective = "
+      "\"masked\")";
+  const std::string strided =
+      "[model] expected an attention.family for tokens that see both sides, got strided, which sees earlier "
+      "tokens only: use local, linear or softmax";
+  EXPECT_EQ(error_of<UsageError>([&] { Model::random(config); }), linformer);
   config.objective = Objective::masked;
   EXPECT_NO_THROW(Model::random(config));
   config.attention.family = Family::strided;
+  EXPECT_EQ(error_of<UsageError>([&] { Model::random(config); }), strided);
+
+  // A classifier reads its tokens from one side unless it is told otherwise.
+  config.objective = Objective::classify;
+  config.classes = 2;
+  EXPECT_NO_THROW(Model::random(config));
+  config.attention.family = Family::linformer;
+  EXPECT_EQ(error_of<UsageError>([&] { Model::random(config); }), linformer);
+  config.bidirectional = true;
+  EXPECT_NO_THROW(Model::random(config));
+  config.attention.family = Family::strided;
+  EXPECT_EQ(error_of<UsageError>([&] { Model::random(config); }), strided);
+  config.attention.family = Family::linear;
+  config.attention.linear.decay = Decay::fixed;
   EXPECT_EQ(error_of<UsageError>([&] { Model::random(config); }),
-            "[model] expected an attention.family that sees tokens on both sides with model.objective = "
-            "\"masked\", got strided, which sees earlier tokens only: use local, linear or softmax");
+            "[model] expected attention.decay = \"none\" for tokens that see both sides, since a decay needs "
+            "a causal mask, got another");
 }
 
 TEST(ModelConfig, RefusesADecayOfRescaledSums) {

@@ -417,6 +417,32 @@ TEST_F(ModelFiles, FindAFeatureMapOfTheUsersByItsName) {
             std::string::npos);
 }
 
+/// A map that only this test registers.
+class RegisteredRelu final : public DoubledRelu {
+ public:
+  std::string name() const override { return "registered-relu"; }
+};
+
+TEST_F(ModelFiles, FindARegisteredFeatureMapByItsName) {
+  rewrite_config([](Json& json) { json["attention"]["feature_map"] = "registered-relu"; });
+  EXPECT_THAT(error_of([&] { Model::load(path()); }),
+              testing::HasSubstr("or a registered map, got 'registered-relu'"));
+  register_feature_map(std::make_shared<RegisteredRelu>());
+  const auto ids = random_inputs(config_, 1, 6, seed);
+  const Tensor by_name = Model::load(path())->hidden(any_context(), ids, 1, 6),
+               by_object = Model::load(path(), {}, std::make_shared<RegisteredRelu>())
+                               ->hidden(any_context(), ids, 1, 6);
+  EXPECT_TRUE(std::ranges::equal(by_name.span<const float>(), by_object.span<const float>()));
+
+  const auto refused = [](std::shared_ptr<const FeatureMap> map) {
+    return error_of<UsageError>([&] { register_feature_map(std::move(map)); });
+  };
+  EXPECT_THAT(refused(std::make_shared<RegisteredRelu>()),
+              testing::HasSubstr("not registered yet, got 'registered-relu'"));
+  EXPECT_THAT(refused(relu_map()), testing::HasSubstr("that no built-in map has, got 'relu'"));
+  EXPECT_THAT(refused(nullptr), testing::HasSubstr("expected a feature map, got none"));
+}
+
 TEST_F(ModelFiles, RefuseAFeatureMapOfAnotherName) {
   // Also a built-in one, and where the family does not use it.
   const std::vector<std::string> softmax = {"attention.family=softmax"};

@@ -1,10 +1,13 @@
 #pragma once
 
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstddef>
 #include <cstdio>
 #include <exception>
+#include <fstream>
 #include <functional>
 
 #include "base/sanitizers.h"
@@ -38,6 +41,15 @@ inline int in_child(const std::function<bool()>& body) {
   int status = 0;
   if (child < 0 || waitpid(child, &status, 0) != child) return -1;
   return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+/// Lets the process have `more` bytes of addresses.
+inline bool limit_addresses(std::size_t more) {
+  std::size_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  const auto most = static_cast<rlim_t>(pages * static_cast<std::size_t>(sysconf(_SC_PAGESIZE)) + more);
+  const rlimit limit{most, most};
+  return pages > 0 && setrlimit(RLIMIT_AS, &limit) == 0;
 }
 
 }  // namespace linnet

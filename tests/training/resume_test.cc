@@ -103,6 +103,44 @@ TEST(Resume, StoppedManyTimesEndsInTheSameBits) {
   expect_no_step_twice(metrics_of(stopped.path()));
 }
 
+TEST(Resume, BeginsWithTheEvaluationThatWasLeft) {
+  TrainingOptions options = tiny_options();
+  options.batch = 1;  // an evaluation has four batches
+  options.patience = 9;
+  Folder whole("whole"), left("left");
+  const TrainingResult full = run(whole.path(), trained_config(), options);
+  for (const std::int64_t step : {5, 12}) {
+    SCOPED_TRACE(testing::Message() << "the evaluation after update " << step);
+    TrainingCallbacks callbacks;
+    std::int64_t updates = 0, asked = 0;
+    std::string said;
+    callbacks.on_step = [&](const StepReport& report) { updates = report.step; };
+    callbacks.on_message = [&](const std::string& message) { said += message + "\n"; };
+    callbacks.should_stop = [&] { return updates == step && ++asked == 3; };
+    const TrainingResult first = run(left.path(), trained_config(), options, true, callbacks);
+    EXPECT_EQ(first.step, step);
+    EXPECT_FALSE(first.finished);
+    EXPECT_NE(said.find("within the evaluation after step " + std::to_string(step)), std::string::npos)
+        << said;
+    for (const Json& line : metrics_of(left.path()))
+      EXPECT_FALSE(line.contains("validation_bits") && line["step"] == step) << line.dump();
+    // As if the run that goes on were killed behind its evaluation and an update.
+    if (step == 5) {
+      EXPECT_EQ(run(left.path(), trained_config(), options, true, stopping_after(6)).step, 6);
+      fs::remove_all(left / "checkpoints/6");
+    }
+  }
+  const TrainingResult last = run(left.path(), trained_config(), options, true);
+  EXPECT_TRUE(last.finished);
+  EXPECT_EQ(last.evaluation->bits, full.evaluation->bits);
+  EXPECT_EQ(last.best_step, full.best_step);
+  EXPECT_EQ(last.best_bits, full.best_bits);
+  EXPECT_EQ(weights_of(left.path()), weights_of(whole.path()));
+  EXPECT_EQ(weights_of(left / "best"), weights_of(whole / "best"));
+  expect_no_step_twice(metrics_of(left.path()));
+  EXPECT_EQ(metrics_of(left.path()).size(), metrics_of(whole.path()).size());
+}
+
 TEST(Resume, OfAFinishedRunChangesNothing) {
   Folder folder;
   run(folder.path(), trained_config(), tiny_options());
@@ -352,6 +390,33 @@ TEST_F(StoppedRun, TakesCheckpointsOfVersionsWithFewerOptions) {
   rounded.precision = WeightType::bf16;
   Trainer other(any_context(), trained_config(), rounded);
   EXPECT_NE(error_of([&] { other.restore(folder); }).find("training.precision"), std::string::npos);
+}
+
+TEST_F(StoppedRun, RefusesOtherDataAndChangesNothing) {
+  const fs::path folder = copy();
+  const std::string metrics = read_file(folder / "metrics.jsonl");
+  const Counting fewer(16, 6, 5), others(17, 6, 5, 0, true);
+  const auto refused = [&](const Dataset& training, const Dataset& validation) {
+    return error_of<UsageError>(
+        [&] { train(any_context(), trained_config(), tiny_options(), training, validation, folder, true); });
+  };
+  const std::string fewer_error = refused(fewer, validation_set());
+  EXPECT_NE(fewer_error.find("[resume] expected the training data that the run in " + folder.string() +
+                             " began with, 17 examples with the digest "),
+            std::string::npos)
+      << fewer_error;
+  EXPECT_NE(fewer_error.find("got 16 examples"), std::string::npos) << fewer_error;
+  EXPECT_NE(refused(others, validation_set()).find("got 17 examples"), std::string::npos);
+  EXPECT_NE(refused(training_set(), fewer).find("the validation data"), std::string::npos);
+  EXPECT_EQ(read_file(folder / "metrics.jsonl"), metrics);
+
+  // A checkpoint of a version that did not say what its data are.
+  Json state = read_json(checkpoint(folder, 6) / "state.json");
+  state.erase("xxh3");
+  for (const char* key : {"training_data", "validation_data"}) EXPECT_EQ(state["run"].erase(key), 1u) << key;
+  write_json(checkpoint(folder, 6) / "state.json", state);
+  EXPECT_TRUE(
+      train(any_context(), trained_config(), tiny_options(), fewer, validation_set(), folder, true).finished);
 }
 
 TEST_F(StoppedRun, RefusesNumbersOfStepsThatNoRunReaches) {

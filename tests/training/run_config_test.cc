@@ -140,5 +140,18 @@ TEST(RunConfig, TokensOfAModelHaveItsVocabulary) {
   EXPECT_EQ(data_for_model(model, (folder / "a.bin").string()).fields, "20,65536");
 }
 
+TEST(RunConfig, AModelOfPairsReadsTextAsPairs) {
+  const Folder folder;
+  write_file_atomically(folder / "pairs.tsv", "a\tb\n");
+  ModelConfig model;
+  model.length = 7;
+  model.vocabulary = 258;
+  const std::string path = (folder / "pairs.tsv").string();
+  EXPECT_EQ(data_for_model(model, path).kind, "pairs");
+  EXPECT_EQ(data_for_model(model, path, "text").kind, "text");
+  model.vocabulary = 256;
+  EXPECT_EQ(data_for_model(model, path).kind, "text");
+}
+
 }  // namespace
 }  // namespace linnet

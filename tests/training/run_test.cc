@@ -204,10 +204,12 @@ TrainingOptions restless() {
 
 TEST(Run, KeepsTheModelOfTheBestEvaluation) {
   Folder whole("whole"), parts("parts");
-  run(whole.path(), trained_config(), restless());
+  const TrainingResult result = run(whole.path(), trained_config(), restless());
   const std::vector<double> bits = numbers(metrics_of(whole.path()), "validation_bits");
   const auto best = std::ranges::min_element(bits);
   ASSERT_NE(best, bits.end() - 1) << "the last evaluation is the best: the test shows nothing";
+  EXPECT_EQ(result.best_bits, *best);
+  EXPECT_EQ(result.best_step, 2 * (best - bits.begin() + 1));
   const Json written = read_json(whole / "best/evaluation.json");
   EXPECT_EQ(written["validation_bits"], *best);
   EXPECT_EQ(written["step"], 2 * (best - bits.begin() + 1));
@@ -256,6 +258,7 @@ TEST(Run, StepsMayDifferOnAResumeButNotLieBelow) {
   EXPECT_EQ(run(folder.path(), trained_config(), options, true, callbacks).step, 20);
   ASSERT_EQ(rates.size(), 14u);
   EXPECT_NEAR(rates.back(), options.final_rate * options.learning_rate, 1e-15) << "the schedule's new end";
+  EXPECT_EQ(metrics_of(folder.path()).front()["settings"]["training"]["steps"], 20);
 }
 
 TEST(Run, ItsFolderIsForOneRunAtATime) {
@@ -285,6 +288,27 @@ TEST(Run, StartsFromAModel) {
   train(any_context(), tiny_config(), options, training_set(), validation_set(), folder.path(), false, {},
         nullptr, initial);
   EXPECT_EQ(by_name(*Model::load(folder.path())), by_name(*initial));
+}
+
+// From a model of labels to one without, of the same tokens, and to one that predicts nothing at its steps.
+TEST(AdaptModel, KeepsTheRowsOfTokensBesideOtherInputs) {
+  ModelConfig labels = tiny_config();
+  labels.classes = 3;
+  ModelConfig plain = tiny_config(), classifier = labels;
+  classifier.objective = Objective::classify;
+  const auto model = Model::random(labels, 77);
+  const std::vector<double> given = by_name(*model).at("embedding.weight");
+  for (const ModelConfig& config : {plain, classifier}) {
+    std::vector<std::string> differences;
+    const auto adapted = by_name(*adapt_model(*model, config, 3, &differences)).at("embedding.weight"),
+               drawn = by_name(*Model::random(config, 3)).at("embedding.weight");
+    const std::int64_t tokens = config.vocabulary * config.width;
+    ASSERT_LT(adapted.size(), given.size());
+    EXPECT_TRUE(std::equal(adapted.begin(), adapted.begin() + tokens, given.begin()));
+    EXPECT_TRUE(std::equal(adapted.begin() + tokens, adapted.end(), drawn.begin() + tokens, drawn.end()));
+    EXPECT_THAT(differences, testing::Contains(AllOf(StartsWith("embedding.weight is [8, "),
+                                                     HasSubstr("(the rows of its 5 tokens are shared)"))));
+  }
 }
 
 TEST(AdaptModel, KeepsWhatFitsDrawsTheRestAndNamesIt) {

@@ -359,13 +359,16 @@ TEST(Trainer, RefusesBatchesThatDoNotFitBeforeItComputes) {
       change(own);
       return error_of<UsageError>([&] { trainer.step(own.batch()); });
     };
-    EXPECT_EQ(refusal([](Owned& own) { own.targets[7] = 5; }), "[trainer] expected targets in -1 … 4, got 5");
+    EXPECT_EQ(refusal([](Owned& own) { own.targets[7] = 5; }),
+              "[trainer] expected targets in -1 … 4, got 5 in step 1 of example 1 of the batch");
     EXPECT_EQ(refusal([](Owned& own) { own.targets[23] = -2; }),
-              "[trainer] expected targets in -1 … 4, got -2");
+              "[trainer] expected targets in -1 … 4, got -2 in step 5 of example 3 of the batch");
     EXPECT_EQ(refusal([](Owned& own) { own.targets[3] = std::numeric_limits<std::int32_t>::max(); }),
-              "[trainer] expected targets in -1 … 4, got 2147483647");
-    EXPECT_EQ(refusal([](Owned& own) { own.inputs[1] = 6; }), "[trainer] expected inputs in 0 … 5, got 6");
-    EXPECT_EQ(refusal([](Owned& own) { own.inputs[1] = -1; }), "[trainer] expected inputs in 0 … 5, got -1");
+              "[trainer] expected targets in -1 … 4, got 2147483647 in step 3 of example 0 of the batch");
+    EXPECT_EQ(refusal([](Owned& own) { own.inputs[1] = 6; }),
+              "[trainer] expected inputs in 0 … 5, got 6 in step 1 of example 0 of the batch");
+    EXPECT_EQ(refusal([](Owned& own) { own.inputs[1] = -1; }),
+              "[trainer] expected inputs in 0 … 5, got -1 in step 1 of example 0 of the batch");
     EXPECT_THAT(refusal([](Owned& own) { own.inputs.pop_back(); }),
                 HasSubstr("inputs for 4 examples of 6, got 23"));
     EXPECT_THAT(refusal([](Owned& own) { own.targets.push_back(0); }),
@@ -382,11 +385,15 @@ TEST(Trainer, RefusesBatchesThatDoNotFitBeforeItComputes) {
     EXPECT_THAT(refusal([](Owned& own) {
                   own.key_lengths = {6, 6, 7, 6};
                 }),
-                HasSubstr("key lengths in 0 … 6, got 7"));
+                HasSubstr("key lengths in 0 … 6, got 7 in example 2 of the batch"));
     EXPECT_THAT(refusal([](Owned& own) {
                   own.key_lengths = {6, 6, 6, 4};
                 }),
-                HasSubstr("targets of the padding in -1 … -1"));
+                HasSubstr("targets of -1 in the padding, got"));
+    EXPECT_THAT(refusal([](Owned& own) {
+                  own.key_lengths = {6, 6, 6, 4};
+                }),
+                HasSubstr("in step 4 of example 3 of the batch"));
     EXPECT_THAT(refusal([](Owned& own) { std::ranges::fill(own.targets, -1); }),
                 HasSubstr("got none at step 1"));
     EXPECT_EQ(trainer.steps(), 0);
@@ -441,32 +448,51 @@ TEST(Trainer, IsUnchangedByACheckpointThatItRefuses) {
   EXPECT_THAT(error_of([&] { trainer.restore(folder / "good"); }), HasSubstr("state.json"));
 }
 
-/// A data set with one target that its vocabulary does not have.
+/// A data set with one wrong example.
 class Outside : public Counting {
  public:
-  using Counting::Counting;
+  using Change = std::function<void(std::span<std::int32_t> tokens, std::span<std::int32_t> targets)>;
+  explicit Outside(Change change) : Counting(9, 6, 5), change_(std::move(change)) {}
   std::int64_t read(std::int64_t index, std::span<std::int32_t> tokens,
                     std::span<std::int32_t> targets) const override {
     const std::int64_t label = Counting::read(index, tokens, targets);
-    targets.back() = static_cast<std::int32_t>(vocabulary());
+    if (index == 7) change_(tokens, targets);
     return label;
   }
+
+ private:
+  Change change_;
 };
 
-TEST(Training, RefusesDataWithTargetsOutsideTheVocabulary) {
-  const Outside outside(9, 6, 5);
+TEST(Training, RefusesDataThatTheModelDoesNotHaveNamingExampleAndStep) {
+  const Outside outside([](auto, auto targets) { targets[5] = 5; });
   const Counting inside(9, 6, 5);
   Folder folder;
   EXPECT_EQ(error_of<UsageError>([&] {
               train(any_context(), tiny_config(), tiny_options(), outside, inside, folder.path(), false);
             }),
-            "[trainer] expected targets in -1 … 4, got 5");
+            "[data] expected targets in -1 … 4, got 5 in step 5 of example 7");
   for (const OutputDistribution head : {OutputDistribution::categorical, OutputDistribution::logistics}) {
     ModelConfig config = tiny_config();
     config.head = head;
     EXPECT_EQ(error_of<UsageError>([&] { evaluate(any_context(), *random_model(config, 5), outside, 0, 3); }),
-              "[evaluate] expected targets in -1 … 4, got 5");
+              "[data] expected targets in -1 … 4, got 5 in step 5 of example 7");
   }
+  const auto refusal = [&](const Outside::Change& change) {
+    return error_of<UsageError>(
+        [&] { evaluate(any_context(), *random_model(tiny_config(), 5), Outside(change), 0, 3); });
+  };
+  // The number of the first input, which is no token of the data.
+  EXPECT_EQ(refusal([](auto tokens, auto targets) {
+              tokens[2] = 5;
+              targets[2] = -1;
+            }),
+            "[data] expected tokens in 0 … 4, got 5 in step 2 of example 7");
+  EXPECT_EQ(refusal([](auto tokens, auto) { tokens[2] = -1; })
+                .find("[data] expected tokens and targets of -1 "
+                      "behind step 2 of example 7, where the "
+                      "padding begins with a token of -1, got "),
+            0u);
 }
 
 TEST(Evaluation, RefusesBatchesAndNumbersThatCannotBe) {

@@ -53,7 +53,7 @@ void check(const Arguments& arguments) {
   };
   needs_states("--form recurrent", arguments.recurrent());
   needs_states("--final-state", arguments.final_state);
-  if (arguments.state_sums != Arguments().state_sums && family.family != Family::linear)
+  if (arguments.options.given("--state-sums") && family.family != Family::linear)
     fail<UsageError>("attend", "expected --family linear with --state-sums, got {}", family.name);
   if (!arguments.recurrent()) return;
   const MaskOptions& mask = arguments.mask;
@@ -104,9 +104,10 @@ Json compare(Context& context, const Arguments& arguments, const Attention& othe
   result["family"] = arguments.compare;
   if (decay) result["decay"] = !dropped;
   if (!arguments.json)
-    fmt::print("against {}{}: relative error {:.4g}, largest {:.4g}\n", arguments.compare,
-               dropped ? " without decay" : "", result["relative_error"].get<double>(),
-               result["largest_error"].get<double>());
+    print_summary(arguments.out,
+                  fmt::format("against {}{}: relative error {:.4g}, largest {:.4g}\n", arguments.compare,
+                              dropped ? " without decay" : "", result["relative_error"].get<double>(),
+                              result["largest_error"].get<double>()));
   return result;
 }
 
@@ -115,10 +116,11 @@ Json compare(Context& context, const Arguments& arguments, const Attention& othe
 Json denominators_of(const Arguments& arguments, const Attended& attended) {
   const std::int64_t all = attended.normaliser.size();
   if (attended.non_positive > 0 && !arguments.json)
-    fmt::print(
-        "{} of {} denominators are not positive, and their rows mean nothing; {} of them vanished, and "
-        "their rows are zeros\n",
-        attended.non_positive, all, attended.vanished);
+    print_summary(
+        arguments.out,
+        fmt::format("{} of {} denominators are not positive, and their rows mean nothing; {} of them "
+                    "vanished, and their rows are zeros\n",
+                    attended.non_positive, all, attended.vanished));
   return {{"all", all}, {"non_positive", attended.non_positive}, {"vanished", attended.vanished}};
 }
 
@@ -273,11 +275,14 @@ void add_attend(Command& program) {
   command.add_flag("--normalisers", arguments->normalisers,
                    "also write the denominator or log-sum-exp of every query and head");
   command.add_flag("--final-state", arguments->final_state, "also write the state after the last key");
-  command
-      .add_option("--state-sums", arguments->state_sums,
-                  "sums in the states of linear: plain f32, or compensated, which takes twice the numbers")
-      .check(one_of({"plain", "compensated"}))
-      .capture_default_str();
+  arguments->options.add_owned(
+      command
+          .add_option(
+              "--state-sums", arguments->state_sums,
+              "sums in the states of linear: plain f32, or compensated, which takes twice the numbers")
+          .check(one_of({"plain", "compensated"}))
+          .capture_default_str(),
+      {"linear"});
   command.add_option("--compare", arguments->compare, "print the error against another family");
   command.add_option("--threads", arguments->threads, "number of threads; default: all")
       .check(whole(1, most_threads));

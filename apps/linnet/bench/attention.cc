@@ -343,11 +343,12 @@ void add_bench_attention(Command& bench) {
   list("--dim", arguments->dim, "head sizes");
   command.add_option("--value-dim", arguments->value_dim, "head size of values; default: --dim")
       .check(whole(1, most_count));
-  command
-      .add_option("--longest", arguments->longest,
-                  "longest time of a call in seconds; rows above it, by estimate, are skipped")
-      .check(number(0, 1e9, true))
-      .capture_default_str();
+  of_parallel_passes(
+      command
+          .add_option("--longest", arguments->longest,
+                      "longest time of a call in seconds; rows above it, by estimate, are skipped")
+          .check(number(0, 1e9, true))
+          .capture_default_str());
   command.add_option("--plot", arguments->plot,
                      "draw time and memory against --length into an SVG or PNG file");
   arguments->family_options.add_to(command);

@@ -59,18 +59,19 @@ Merged merge(const std::vector<Json>& values) {
 }
 }  // namespace
 
-void BenchOptions::add_to(Command& command) {
+Option BenchOptions::add_to(Command& command) {
   command.add_option("--threads", threads, "numbers of threads, 1,2; default: all")
       .delimiter(',')
       .check(whole(1, most_threads));
-  command.add_option("--seconds", seconds, "measuring time per row, in seconds")
-      .check(number(0, 1e6, true))
-      .capture_default_str();
+  const Option time = command.add_option("--seconds", seconds, "measuring time per row, in seconds")
+                          .check(number(0, 1e6, true))
+                          .capture_default_str();
   command
       .add_option("--repeat", repeat,
                   "measure all rows so many times in turn; prints the medians and their spread")
       .check(whole(1, 1000));
   command.add_flag("--json", json, "print the rows as a JSON array");
+  return time;
 }
 
 Json BenchOptions::rows(const std::function<void(Context& context, Json& rows)>& measure) const {

@@ -19,7 +19,8 @@ struct BenchOptions {
   std::int64_t repeat = 1;
   bool json = false;
 
-  void add_to(Command& command);
+  /// Returns --seconds, which has no use where a number of calls is measured.
+  Option add_to(Command& command);
 
   /// The rows that `measure` appends, for each number of threads. Repeated, it appends the same rows each
   /// time; then these are the `medians_of` all.

@@ -476,9 +476,13 @@ void run(const Arguments& arguments) {
   const Lists lists(arguments);
   if (!arguments.plot.empty()) check_plot(arguments, lists);
   // What cannot be measured is refused before anything is.
+  bool any_softmax = false;
   for_every_model(arguments, lists, [&](const std::shared_ptr<const Model>& model, const Row& row) {
     check_model(model, row, arguments);
+    any_softmax = any_softmax || row.family == "softmax";
   });
+  if (arguments.no_cache && !any_softmax)
+    fail<UsageError>("bench", "expected --family softmax with --no-cache, got {}", arguments.family);
   const Json rows = arguments.bench.rows([&](Context& context, Json& rows) {
     for_every_model(arguments, lists, [&](const std::shared_ptr<const Model>& model, const Row& row) {
       add_rows(rows, context, model, row, lists, arguments);
@@ -529,10 +533,10 @@ void add_bench_generate(Command& bench) {
       .needs(real_time);
   Option no_cache = command.add_flag("--no-cache", arguments->no_cache,
                                      "also measure softmax without a cache, the baseline of the paper");
-  for (Option* of_whole_examples : {&streams, &no_cache})
-    of_whole_examples->excludes(position).excludes(real_time);
   command.add_option("--set", arguments->settings, "replace a value of the configuration, key=value");
-  arguments->bench.add_to(command);
+  Option seconds = arguments->bench.add_to(command);
+  for (Option* of_whole_examples : {&streams, &no_cache, &seconds})
+    of_whole_examples->excludes(position).excludes(real_time);
   command.callback([=] { run(*arguments); });
 }
 

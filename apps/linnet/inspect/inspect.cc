@@ -46,24 +46,32 @@ double state_bytes(const ModelConfig& config, std::int64_t position) {
 }
 
 /// What a generated token costs at several positions: with the model's own attention where it has a recurrent
-/// form, with linear attention and with softmax with a cache.
+/// form, with linear attention, null where the program does not know the feature map, which other families
+/// never use, and with softmax with a cache.
 Json cost_per_token(const Model& model) {
   const ModelConfig &config = model.config(), cached = with_family(config, Family::softmax),
                     linear = with_family(config, Family::linear);
   Json tokens = Json::array();
   const double weights = static_cast<double>(step_weight_bytes(network_of(model)));
+  const bool known_map = is_feature_map(config.attention.linear.feature_map);
   for (const std::int64_t length : lengths) {
     const double position = static_cast<double>(length);
-    const double state = state_bytes(linear, length), cache = state_bytes(cached, length);
+    const double cache = state_bytes(cached, length);
     // A step reads the weights once, reads and writes the linear state, or reads the cache and appends to
     // it.
     Json row = {{"position", length},
-                {"linear_flops", generation_cost(linear, position).forward()},
-                {"linear_state_bytes", state},
-                {"linear_bytes_moved", weights + 2 * state},
+                {"linear_flops", nullptr},
+                {"linear_state_bytes", nullptr},
+                {"linear_bytes_moved", nullptr},
                 {"softmax_flops", generation_cost(cached, position).forward()},
                 {"softmax_cache_bytes", cache},
                 {"softmax_bytes_moved", weights + cache}};
+    if (known_map) {
+      const double state = state_bytes(linear, length);
+      row["linear_flops"] = generation_cost(linear, position).forward();
+      row["linear_state_bytes"] = state;
+      row["linear_bytes_moved"] = weights + 2 * state;
+    }
     if (has_recurrent_form(config)) {
       row["flops"] = generation_cost(config, position).forward();
       row["state_bytes"] = state_bytes(config, length);
@@ -182,17 +190,21 @@ void run(const Arguments& arguments) {
   };
   const bool own = has_recurrent_form(config) && !all_are(Family::linear) && !all_are(Family::softmax);
   if (own) columns.insert(columns.begin() + 1, {"MFLOP", "own state"});
+  const auto mega = [](const Json& number) {
+    return number.is_null() ? Json() : Json(number.get<double>() / 1e6);
+  };
+  const auto bytes = [](const Json& number) { return number.is_null() ? Json() : Json(bytes_text(number)); };
   for (const Json& row : tokens) {
     readable.push_back({{"position", row["position"]},
-                        {"linear MFLOP", row["linear_flops"].get<double>() / 1e6},
-                        {"state", bytes_text(row["linear_state_bytes"])},
-                        {"moved", bytes_text(row["linear_bytes_moved"])},
-                        {"softmax MFLOP", row["softmax_flops"].get<double>() / 1e6},
-                        {"cache", bytes_text(row["softmax_cache_bytes"])},
-                        {"moved ", bytes_text(row["softmax_bytes_moved"])}});
+                        {"linear MFLOP", mega(row["linear_flops"])},
+                        {"state", bytes(row["linear_state_bytes"])},
+                        {"moved", bytes(row["linear_bytes_moved"])},
+                        {"softmax MFLOP", mega(row["softmax_flops"])},
+                        {"cache", bytes(row["softmax_cache_bytes"])},
+                        {"moved ", bytes(row["softmax_bytes_moved"])}});
     if (!own) continue;
-    readable.back()["MFLOP"] = row["flops"].get<double>() / 1e6;
-    readable.back()["own state"] = bytes_text(row["state_bytes"]);
+    readable.back()["MFLOP"] = mega(row["flops"]);
+    readable.back()["own state"] = bytes(row["state_bytes"]);
   }
   print_table(readable, columns);
   fmt::print("\n");

@@ -96,14 +96,16 @@ void RanksOptions::add_to(Command& command) {
                   "ranks that divide each sequence among them; default: training.sequence_ranks")
       .check(whole(1, most_ranks))
       .needs(numbers);
-  command
-      .add_option("--rate", rate,
-                  "tokens per second of training on one rank; default: measured on this machine")
-      .check(number(0, 1e15, true))
-      .needs(numbers);
+  const Option given_rate =
+      command
+          .add_option("--rate", rate,
+                      "tokens per second of training on one rank; default: measured on this machine")
+          .check(number(0, 1e15, true))
+          .needs(numbers);
   command.add_option("--threads", threads, "number of threads of a rank, for the measurement; default: all")
       .check(whole(1, most_threads))
-      .needs(numbers);
+      .needs(numbers)
+      .excludes(given_rate);
 }
 
 void RanksOptions::print(const std::string& name, const RunConfig& config, bool json) const {

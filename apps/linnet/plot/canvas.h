@@ -45,7 +45,7 @@ std::unique_ptr<Canvas> make_svg_canvas(double width, double height);
 /// Whether the program was built with cairo.
 bool can_draw_png();
 
-/// Of two pixels a point. Only where `can_draw_png`.
+/// Of two pixels a point, or fewer for a picture of many thousand points. Only where `can_draw_png`.
 std::unique_ptr<Canvas> make_png_canvas(double width, double height);
 
 }  // namespace linnet

@@ -388,7 +388,8 @@ Chart::Line& Chart::line(const std::string& name) {
   return lines.back();
 }
 
-void require_chart_path(const std::string& path) {
+void require_chart_path(const std::string& path, std::int64_t charts) {
+  constexpr std::int64_t most_in_png = 1000;  // with letters that can be read
   const std::string extension = extension_of(path);
   if (!extension.empty() && extension != ".svg" && extension != ".png")
     fail<UsageError>("plot", "expected a file that ends in .svg or .png, got {}", path);
@@ -397,6 +398,9 @@ void require_chart_path(const std::string& path) {
                      "expected a file that ends in .svg, got {}: this program was built without cairo "
                      "(libcairo2-dev), which draws .png",
                      path);
+  if (extension == ".png" && charts > most_in_png)
+    fail<UsageError>("plot", "expected a file that ends in .svg for more than {} charts, got {} for {}",
+                     most_in_png, charts, path);
 }
 
 void write_chart(const std::filesystem::path& path, const std::vector<Chart>& charts,

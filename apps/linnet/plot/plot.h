@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <utility>
@@ -36,9 +37,9 @@ struct Chart {
   Line& line(const std::string& name);
 };
 
-/// Throws UsageError or Error where `write_chart` cannot write this file: known before the work that the
-/// charts show.
-void require_chart_path(const std::string& path);
+/// Throws UsageError where `write_chart` cannot write so many charts into this file, or not so that they can
+/// be read: known before the work that the charts show.
+void require_chart_path(const std::string& path, std::int64_t charts = 1);
 
 /// Draws the charts that have points side by side, many of them in several rows, under a title of all of
 /// them: as PNG into a file of that extension, otherwise as SVG. Points whose numbers are above 1e100, or

@@ -136,7 +136,7 @@ void run(const Arguments& arguments) {
                      fmt::join(arguments.runs, ", "));
   for (const std::string& sentence : missing) Progress().show(sentence, true);
   write_chart(arguments.out, {training, validation}, arguments.title);
-  fmt::print("{}\n", arguments.out);
+  print_summary(arguments.out, arguments.out + "\n");
 }
 
 }  // namespace

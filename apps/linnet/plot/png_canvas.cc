@@ -5,24 +5,29 @@
 
 #include <cairo.h>
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
 namespace linnet {
 namespace {
 
-constexpr double pixels_per_point = 2;
+/// Fewer than wanted where a side would be longer than cairo takes, or the picture larger than a gigabyte.
+double pixels_per_point(double width, double height) {
+  constexpr double wanted = 2, longest_side = 32766, most_pixels = 1 << 28;
+  return std::min(
+      {wanted, longest_side / std::max(width, height), std::sqrt(most_pixels / (width * height))});
+}
 
 class PngCanvas final : public Canvas {
  public:
-  PngCanvas(double width, double height)
-      : surface_(cairo_image_surface_create(CAIRO_FORMAT_RGB24,
-                                            static_cast<int>(std::ceil(pixels_per_point * width)),
-                                            static_cast<int>(std::ceil(pixels_per_point * height)))),
+  PngCanvas(double width, double height, double scale)
+      : surface_(cairo_image_surface_create(CAIRO_FORMAT_RGB24, static_cast<int>(std::ceil(scale * width)),
+                                            static_cast<int>(std::ceil(scale * height)))),
         cairo_(cairo_create(surface_)) {
     set_colour("white");
     cairo_paint(cairo_);
-    cairo_scale(cairo_, pixels_per_point, pixels_per_point);
+    cairo_scale(cairo_, scale, scale);
   }
   ~PngCanvas() override {
     cairo_destroy(cairo_);
@@ -118,7 +123,7 @@ class PngCanvas final : public Canvas {
 bool can_draw_png() { return true; }
 
 std::unique_ptr<Canvas> make_png_canvas(double width, double height) {
-  return std::make_unique<PngCanvas>(width, height);
+  return std::make_unique<PngCanvas>(width, height, pixels_per_point(width, height));
 }
 
 }  // namespace linnet

@@ -1,6 +1,9 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <map>
+#include <mutex>
+#include <utility>
 
 #include "attention/feature_maps/elementwise_kernels.h"
 #include "base/fail.h"
@@ -90,6 +93,17 @@ class BuiltInMap : public FeatureMap {
   float alpha_;
 };
 
+/// The maps that callers have registered.
+struct Registered {
+  static Registered& get() {
+    static Registered registered;
+    return registered;
+  }
+
+  std::mutex mutex;
+  std::map<std::string, std::shared_ptr<const FeatureMap>> maps;
+};
+
 }  // namespace
 
 std::shared_ptr<const FeatureMap> elu_map(float alpha) {
@@ -115,6 +129,18 @@ bool is_feature_map(const std::string& name) {
   return std::ranges::find(table, name, &FeatureMapInfo::name) != table.end() || is_random_feature_map(name);
 }
 
+void register_feature_map(std::shared_ptr<const FeatureMap> map) {
+  const char* operation = "register_feature_map";
+  if (map == nullptr) fail<UsageError>(operation, "expected a feature map, got none");
+  const std::string name = map->name();
+  if (name.empty() || is_feature_map(name))
+    fail<UsageError>(operation, "expected a name that no built-in map has, got '{}'", name);
+  Registered& registered = Registered::get();
+  const std::lock_guard lock(registered.mutex);
+  if (!registered.maps.emplace(name, std::move(map)).second)
+    fail<UsageError>(operation, "expected a name that is not registered yet, got '{}'", name);
+}
+
 std::shared_ptr<const FeatureMap> find_feature_map(const std::string& name,
                                                    const FeatureMapOptions& options) {
   if (is_random_feature_map(name)) {
@@ -132,9 +158,16 @@ std::shared_ptr<const FeatureMap> find_feature_map(const std::string& name,
     names.push_back(table[i].name);
   }
   for (const FeatureMapInfo& row : random_feature_map_table()) names.push_back(row.name);
+  {
+    Registered& registered = Registered::get();
+    const std::lock_guard lock(registered.mutex);
+    if (const auto found = registered.maps.find(name); found != registered.maps.end()) return found->second;
+    for (const auto& [own, map] : registered.maps) names.push_back(own);
+  }
   const std::string nearest = nearest_name(name, names);
   if (nearest.empty())
-    fail<UsageError>("feature map", "expected one of {}, got '{}'", fmt::join(names, ", "), name);
+    fail<UsageError>("feature map", "expected one of {} or a registered map, got '{}'",
+                     fmt::join(names, ", "), name);
   fail<UsageError>("feature map", "expected one of {}, got '{}'; did you mean {}?", fmt::join(names, ", "),
                    name, nearest);
 }

@@ -20,13 +20,9 @@ namespace linnet::HWY_NAMESPACE {
 
 constexpr double kNoScale = -std::numeric_limits<double>::infinity();
 
-/// e^x for x up to kMostScale, more than which is taken for it: products of features that are smaller than
-/// e^−kMostScale count as 0. NaN stays.
-HWY_INLINE Vec32 exp_of(Vec32 x) {
-  const F32 d;
-  const Vec32 most = hn::Set(d, static_cast<float>(kMostScale));
-  return kernels::HWY_NAMESPACE::fast_exp(d, hn::IfThenElse(hn::Gt(x, most), most, x));
-}
+/// e^x, infinite above about 88. Where sums are normalised, x is at most kMostScale but for rounding, and for
+/// pairs that do not see each other.
+HWY_INLINE Vec32 exp_of(Vec32 x) { return kernels::HWY_NAMESPACE::fast_exp(F32(), x); }
 HWY_INLINE float exp_of(double x) { return hn::GetLane(exp_of(hn::Set(F32(), static_cast<float>(x)))); }
 
 /// What a scale is subtracted as: nothing has a scale of −∞, and is 0 whatever is subtracted.

@@ -47,7 +47,9 @@ const FamilyEntry linformer_family = {
     .add_settings = add_keys,
     .check = check_config,
     .not_causal =
-        "whose projections mix all positions: use linear or softmax, or model.objective = \"masked\"",
+        "whose projections mix all positions: use linear or softmax, or let tokens see both sides "
+        "(model.bidirectional = true with the objectives classify and same-step, or model.objective = "
+        "\"masked\")",
     .not_packed = "whose projections belong to the places of an example: use linear, softmax or local",
 };
 

@@ -1,6 +1,7 @@
 #include "attention/lsh/lsh_attention.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 

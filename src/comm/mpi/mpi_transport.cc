@@ -43,12 +43,20 @@ constexpr milliseconds failure_limit{1000}, report_limit{700}, leaving_limit{300
 /// Before a rank counts as dead, its last messages are read: so many checks in a row have to find it dead.
 constexpr int confirmations = 4;
 
+/// Ranks that a rank waits for, one after another, to say which one has died.
+constexpr int most_speakers = 8;
+
 class MpiTransport final : public Transport {
  public:
   explicit MpiTransport(bool by_silence) : by_silence_(by_silence) {
     std::promise<void> started;
     progress_ = std::thread([&] { run(started); });
-    started.get_future().get();
+    try {
+      started.get_future().get();
+    } catch (...) {
+      progress_.join();
+      throw;
+    }
   }
 
   ~MpiTransport() override {
@@ -110,7 +118,11 @@ class MpiTransport final : public Transport {
   // What follows is done by the thread of MPI.
 
   void run(std::promise<void>& started) {
-    begin();
+    try {
+      begin();
+    } catch (...) {
+      return started.set_exception(std::current_exception());
+    }
     started.set_value();
     while (true) {
       const bool begun = begin_requests();
@@ -148,6 +160,7 @@ class MpiTransport final : public Transport {
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
     MPI_Comm_size(MPI_COMM_WORLD, &size_);
+    divide_tags();
     std::vector<Process> processes(static_cast<std::size_t>(size_));
     Process own = Process::own();
     MPI_Allgather(&own, sizeof own, MPI_BYTE, processes.data(), sizeof own, MPI_BYTE, MPI_COMM_WORLD);
@@ -156,6 +169,19 @@ class MpiTransport final : public Transport {
     peers_.emplace(rank_, std::move(processes), by_silence_);
     death_said_.emplace(by_silence_);
     on_abort_of_mpi([this] { end_without_mpi(); });
+  }
+
+  /// Tags of MPI have at least 15 bits. Those of Open MPI have 31, over UCX 23.
+  void divide_tags() {
+    constexpr int fewest = 2;  // all ranks, and those that divide sequences
+    int known = 0, *largest = nullptr;
+    MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &largest, &known);
+    const std::int64_t tags = known ? std::int64_t{*largest} + 1 : 1 << 15;
+    most_communicators = static_cast<int>(std::min<std::int64_t>(tags >> tag_bits, most_communicators));
+    if (most_communicators >= fewest) return;
+    MPI_Finalize();
+    linnet::fail<UsageError>("ranks", "expected an MPI with {} tags (MPI_TAG_UB), got one with {}",
+                             fewest << tag_bits, tags);
   }
 
   bool begin_requests() {
@@ -254,15 +280,19 @@ class MpiTransport final : public Transport {
     const Clock::time_point now = Clock::now();
     if (now - last_watch_ < idle_rest) return;
     last_watch_ = now;
-    if (now - last_heartbeat_ >= Peers::heartbeat_interval) {
-      last_heartbeat_ = now;
-      for (const int other : peers_->heartbeats())
-        if (reads(other) && !control_->pending_to(other)) send_to(other, Notice::heartbeat);
-    }
+    send_heartbeats();
     if (failing_) return;
     const std::vector<int> dead = peers_->dead(stop_was_requested());
     found_dead_ = dead.empty() ? 0 : found_dead_ + 1;
     if (found_dead_ == confirmations) end_after_death_of(dead.front());
+  }
+
+  void send_heartbeats() {
+    const Clock::time_point now = Clock::now();
+    if (now - last_heartbeat_ < Peers::heartbeat_interval) return;
+    last_heartbeat_ = now;
+    for (const int other : peers_->heartbeats())
+      if (reads(other) && !control_->pending_to(other)) send_to(other, Notice::heartbeat);
   }
 
   /// Whether the thread is to end.
@@ -337,32 +367,38 @@ class MpiTransport final : public Transport {
     rest_ = std::min(rest_ * 9 / 8, longest_rest);
   }
 
-  /// Ends the process after the lowest rank that lives has reported that `rank` is dead.
+  /// Ends the process after the lowest rank that lives has reported that `rank` is dead. One that does not in
+  /// time leaves it to the next one: it may be dead without being found dead yet.
   [[noreturn]] void end_after_death_of(int rank) {
     dead_.insert(rank);
     tell_all(Notice::death, rank);
-    const Clock::time_point begin = Clock::now();
-    int found = 0;
-    while (lowest() != rank_ && Clock::now() - begin < report_limit) {
+    Clock::time_point begin = Clock::now();
+    int least = 0, found = 0, silent = 0;
+    while (true) {
       while (const std::optional<ControlMessage> message = control_->next()) {
         peers_->heard(message->from);
         if (message->notice == Notice::reported) std::_Exit(1);
         if (message->notice == Notice::leaving) peers_->left(message->from);
         if (message->notice == Notice::death) dead_.insert(message->about);
       }
+      const int speaker = lowest(least);
+      if (speaker == rank_) break;
       std::this_thread::sleep_for(idle_rest);
-      // The lowest rank may have died too, or it has reported it and ended.
+      send_heartbeats();
+      // It may have died too, or it has reported it and ended.
       const std::vector<int> dead = peers_->dead(stop_was_requested());
-      found = std::ranges::count(dead, lowest()) == 0 ? 0 : found + 1;
+      found = std::ranges::count(dead, speaker) == 0 ? 0 : found + 1;
       if (found == confirmations) dead_.insert(dead.begin(), dead.end());
+      if (Clock::now() - begin < report_limit) continue;
+      if (++silent == most_speakers) std::_Exit(1);
+      least = speaker + 1;
+      begin = Clock::now();
     }
-    if (lowest() == rank_) {
-      report_death(peers_->text(rank));
-      for (const auto reported = Clock::now();
-           control_->pending() && Clock::now() - reported < leaving_limit;) {
-        control_->next();
-        std::this_thread::sleep_for(milliseconds(1));
-      }
+    report_death(peers_->text(rank));
+    for (const auto reported = Clock::now();
+         control_->pending() && Clock::now() - reported < leaving_limit;) {
+      control_->next();
+      std::this_thread::sleep_for(milliseconds(1));
     }
     std::_Exit(1);
   }
@@ -401,8 +437,9 @@ class MpiTransport final : public Transport {
     std::_Exit(1);
   }
 
-  int lowest() const {
-    int other = 0;
+  /// The lowest rank from `least` on that lives, as far as this one knows; it is not above this one.
+  int lowest(int least = 0) const {
+    int other = least;
     while (other != rank_ && (dead_.contains(other) || peers_->has_left(other))) ++other;
     return other;
   }

@@ -20,10 +20,9 @@ std::optional<int> number_of(const char* variable) {
   return std::atoi(text);
 }
 
-template <class... Arguments>
-[[noreturn]] void refuse(const Launch& launched, fmt::format_string<Arguments...> message,
-                         Arguments&&... arguments) {
-  if (launched.rank == 0) fail<UsageError>("ranks", message, std::forward<Arguments>(arguments)...);
+/// Returns on rank 0 alone, which throws what all ranks have found.
+void leave_to_first(const Launch& launched) {
+  if (launched.rank == 0) return;
   // Launchers end all processes once one has failed: rank 0 speaks first.
   std::this_thread::sleep_for(std::chrono::seconds(5));
   std::_Exit(2);
@@ -50,15 +49,22 @@ std::unique_ptr<Communicator> start_ranks() {
   const Launch launched = launch();
   if (launched.size <= 1) return Communicator::alone();
 #ifdef LINNET_MPI
-  const std::shared_ptr<Transport> transport = mpi_transport();
-  if (transport->size() != launched.size)
-    refuse(launched,
-           "expected a launcher of the MPI that this program was built with, which has {} ranks, got one "
-           "that started {}",
-           transport->size(), launched.size);
-  return communicator_of(transport);
+  std::shared_ptr<Transport> transport;
+  try {
+    transport = mpi_transport();
+  } catch (const UsageError&) {
+    leave_to_first(launched);
+    throw;
+  }
+  if (transport->size() == launched.size) return communicator_of(transport);
+  leave_to_first(launched);
+  fail<UsageError>("ranks",
+                   "expected a launcher of the MPI that this program was built with, which has {} ranks, got "
+                   "one that started {}",
+                   transport->size(), launched.size);
 #else
-  refuse(launched, "expected one process, as this build has no MPI, got {}", launched.size);
+  leave_to_first(launched);
+  fail<UsageError>("ranks", "expected one process, as this build has no MPI, got {}", launched.size);
 #endif
 }
 

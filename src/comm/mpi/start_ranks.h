@@ -15,8 +15,8 @@ Launch launch();
 
 /// All ranks that mpirun (srun, …) started with this one; `Communicator::alone()` in a process that no such
 /// launcher started, for which MPI is not even initialised. Called once, before other threads start. Throws
-/// UsageError on rank 0 where the build has no MPI or another one than the launcher; other ranks then end
-/// silently with status 2.
+/// UsageError on rank 0 where the build has no MPI, another one than the launcher, or one with too few tags;
+/// other ranks then end silently with status 2.
 ///
 /// A program that stops in order on SIGTERM installs its handler before and calls
 /// `Communicator::stop_requested` there.

@@ -67,6 +67,11 @@ void draws_tokens(const char* folder) {
   }
 }
 
+void streams_text() {
+  linnet::TextStream text(linnet::Tokenizer("", 256));
+  expect(text.add(0xc3).empty() && text.add(0xa9) == "\xc3\xa9", "a whole character");
+}
+
 void catches_errors() {
   bool caught = false;
   try {
@@ -100,6 +105,7 @@ int main(int count, char** arguments) {
   expect(std::strcmp(version, linnet::version()) == 0, "the version of the headers");
   attends_with_a_map_of_its_own();
   draws_tokens(arguments[1]);
+  streams_text();
   catches_errors();
   knows_its_types();
   return failures == 0 ? 0 : 1;

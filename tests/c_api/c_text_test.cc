@@ -1,0 +1,111 @@
+// Texts in the C interface, for models of bytes and of the pieces of a tokenizer.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "io/file.h"
+#include "io/temporary_folder.h"
+#include "linnet/c_api.h"
+#include "linnet/model.h"
+#include "support/models.h"
+#include "support/sentencepiece.h"
+
+namespace linnet {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+class CText : public testing::Test {
+ protected:
+  ~CText() override { linnet_model_free(model_); }
+
+  /// Loads a random model of so many tokens, whose folder holds the tokenizer, if it is not empty.
+  void load(ModelConfig config, std::int64_t vocabulary, const std::string& tokenizer = "") {
+    config.vocabulary = vocabulary;
+    Model::random(config)->save(folder_ / "model");
+    if (!tokenizer.empty()) write_file_atomically(folder_ / "model/tokenizer.model", tokenizer);
+    linnet_model_free(model_);
+    ASSERT_EQ(linnet_model_load((folder_ / "model").string().c_str(), &model_), LINNET_OK);
+  }
+
+  std::vector<std::int32_t> encoded(const std::string& text) {
+    std::size_t count = 0;
+    EXPECT_EQ(linnet_model_encode(model_, text.data(), text.size(), nullptr, 0, &count), LINNET_OK);
+    std::vector<std::int32_t> tokens(count);
+    EXPECT_EQ(linnet_model_encode(model_, text.data(), text.size(), tokens.data(), count, &count), LINNET_OK);
+    EXPECT_EQ(tokens.size(), count);
+    return tokens;
+  }
+
+  std::string decoded(const std::vector<std::int32_t>& tokens) {
+    std::size_t bytes = 0;
+    EXPECT_EQ(linnet_model_decode(model_, tokens.data(), tokens.size(), nullptr, 0, &bytes), LINNET_OK);
+    std::string text(bytes, '?');
+    EXPECT_EQ(linnet_model_decode(model_, tokens.data(), tokens.size(), text.data(), bytes, &bytes),
+              LINNET_OK);
+    EXPECT_EQ(text.size(), bytes);
+    return text;
+  }
+
+  TemporaryFolder folder_;
+  linnet_model* model_ = nullptr;
+};
+
+TEST_F(CText, OfBytes) {
+  load(tiny_config(), 256);
+  EXPECT_THAT(encoded("aé"), ElementsAre('a', 0xc3, 0xa9));
+  EXPECT_EQ(decoded({'a', 0xc3, 0xa9}), "aé");
+  EXPECT_TRUE(encoded("").empty());
+  EXPECT_EQ(decoded({}), "");
+}
+
+TEST_F(CText, RefusesWhatCannotBe) {
+  load(tiny_config(), 256);
+  std::size_t count = 0;
+  std::int32_t tokens[2] = {'a', 256};
+  char text[2];
+  EXPECT_EQ(linnet_model_encode(model_, "abc", 3, tokens, 2, &count), LINNET_FAILED);
+  EXPECT_THAT(linnet_error(), HasSubstr("[encode] expected memory for 3 tokens, got 2"));
+  EXPECT_EQ(count, 3u);
+  EXPECT_EQ(tokens[1], 256);
+  EXPECT_EQ(linnet_model_decode(model_, tokens, 2, text, 2, &count), LINNET_USAGE);
+  EXPECT_THAT(linnet_error(), HasSubstr("tokens in 0 … 255, got 256"));
+  EXPECT_EQ(linnet_model_encode(nullptr, "abc", 3, tokens, 2, &count), LINNET_USAGE);
+  EXPECT_EQ(linnet_model_encode(model_, nullptr, 3, tokens, 2, &count), LINNET_USAGE);
+  EXPECT_EQ(linnet_model_encode(model_, "a", 1, nullptr, 2, &count), LINNET_USAGE);
+  EXPECT_EQ(linnet_model_encode(model_, "a", 1, tokens, 2, nullptr), LINNET_USAGE);
+  EXPECT_EQ(linnet_model_decode(nullptr, tokens, 1, text, 2, &count), LINNET_USAGE);
+  EXPECT_EQ(linnet_model_decode(model_, nullptr, 1, text, 2, &count), LINNET_USAGE);
+  EXPECT_EQ(linnet_model_decode(model_, tokens, 1, nullptr, 2, &count), LINNET_USAGE);
+  EXPECT_EQ(linnet_model_decode(model_, tokens, 1, text, 2, nullptr), LINNET_USAGE);
+  EXPECT_THAT(linnet_error(), HasSubstr("got NULL"));
+
+  load(tiny_config(), 255);
+  EXPECT_EQ(linnet_model_encode(model_, "a", 1, tokens, 2, &count), LINNET_USAGE);
+  EXPECT_THAT(linnet_error(), HasSubstr("one of 255 tokens"));
+  ModelConfig grey = tiny_config();
+  grey.image_height = 2;
+  grey.image_width = 3;
+  load(grey, 256);
+  EXPECT_EQ(linnet_model_encode(model_, "a", 1, tokens, 2, &count), LINNET_USAGE);
+  EXPECT_THAT(linnet_error(), HasSubstr("[encode] expected a model of text, got one of pictures"));
+}
+
+TEST_F(CText, OfATokenizer) {
+  load(tiny_config(), 260, sentencepiece_model({"lin", "net"}));
+#ifdef LINNET_SENTENCEPIECE
+  EXPECT_THAT(encoded("linnetx"), ElementsAre(258, 259, 2 + 'x'));
+  EXPECT_EQ(decoded({258, 2 + 'x', 2 + 0xc3}), "linx\xef\xbf\xbd");
+#else
+  std::size_t count = 0;
+  EXPECT_EQ(linnet_model_encode(model_, "lin", 3, nullptr, 0, &count), LINNET_USAGE);
+  EXPECT_THAT(linnet_error(), HasSubstr("SentencePiece"));
+#endif
+}
+
+}  // namespace
+}  // namespace linnet
