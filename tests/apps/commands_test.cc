@@ -96,7 +96,8 @@ TEST(Train, PrintsItsResultAsJson) {
                                "--json", "--set", "training.steps=2", "--threads", "1"});
   const Json result = json_of(ended);
   EXPECT_THAT(keys_of(result),
-              UnorderedElementsAreArray({"out", "step", "finished", "seconds", "bits", "validation_bits"}));
+              UnorderedElementsAreArray({"out", "step", "finished", "seconds", "bits", "best_step",
+                                         "best_validation_bits", "validation_bits"}));
   EXPECT_EQ(result["step"], 2);
   EXPECT_EQ(result["finished"], true);
   EXPECT_THAT(ended.err, HasSubstr("training on 200 examples"));
