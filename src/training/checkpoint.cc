@@ -223,7 +223,7 @@ TrainingProgress read_checkpoint(const fs::path& folder, const ModelConfig& conf
                                  const TrainingOptions& options, const ParameterTable& table,
                                  std::span<float> values, Optimiser& optimiser) {
   const Json state = read_whole_state(folder);
-  const TrainingProgress progress = progress_of(state, config.length, folder);
+  TrainingProgress progress = progress_of(state, config.length, folder);
   require_equal(model_options(read_config(folder / config_file)), model_options(config), "", folder);
   Json decisive = decisive_options(options);
   decisive.erase("steps");  // a run may be made longer or shorter

@@ -325,14 +325,14 @@ class Run {
 
   /// Nothing where the run is asked to stop meanwhile. The evaluation is then still due.
   std::optional<Evaluation> report_evaluation() {
-    const std::optional<Evaluation> found =
+    std::optional<Evaluation> found =
         evaluate(context_, trainer_.network(), validation_, options_.evaluate_examples, options_.batch,
                  config_.masked() || config_.classifies(), {}, ranks_.size() > 1 ? &ranks_ : nullptr,
                  [&] { return any_rank(is_asked_to_stop()); });
     if (!found) {
       say(fmt::format("stopping within the evaluation after step {}, with which a resume begins",
                       trainer_.steps()));
-      return found;
+      return std::nullopt;
     }
     const Evaluation& evaluation = *found;
     trainer_.progress().evaluation_due = false;
