@@ -31,12 +31,12 @@ void answer(std::string_view input) {
   const auto& folder = empty_folder();
   put(folder / "metrics.jsonl", input);
   const Metrics metrics(folder);
-  if (metrics.begin(step, {{"settings", Json::object()}}) > 0 && read_file(metrics.damaged()) != input)
+  if (metrics.begin(step, false, {{"settings", Json::object()}}) > 0 && read_file(metrics.damaged()) != input)
     report("expected the damaged file to be kept");
   metrics.append({{"step", step + 1}});
   if (read_again([&] { return read_metrics(folder); }).lines.empty())
     report("expected the line that was appended");
-  if (read_again([&] { return metrics.begin(step, {}); }) != 0)
+  if (read_again([&] { return metrics.begin(step, false, {}); }) != 0)
     report("expected to read every line that was written");
 
   put(folder / "metrics.jsonl", input);
