@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "attention/feature_maps/random_draws.h"
 #include "base/fail.h"
 #include "base/parallel.h"
 #include "base/random.h"
@@ -24,8 +25,8 @@ Tensor draw_projection(Context& context, std::uint64_t seed, std::uint32_t strea
 }
 
 /// Whether sums over its features are divided without an ε.
-bool is_log_scaled(const std::string& map) {
-  return is_random_feature_map(map) && find_feature_map(map, {.head_dim = 16})->traits().log_scaled;
+bool is_divided_exactly(const std::string& map) {
+  return is_random_feature_map(map) && is_log_scaled(find_random_map(map));
 }
 
 }  // namespace
@@ -112,7 +113,7 @@ void FamilyOptions::check(const char* operation, const std::vector<std::string>&
   of_random_maps("--features");
   of_random_maps("--orthogonal");
   if (!has("linformer") && !has("lsh")) of_random_maps("--seed");
-  if (given("--epsilon") && !has("kernel") && std::ranges::all_of(maps, is_log_scaled))
+  if (given("--epsilon") && !has("kernel") && std::ranges::all_of(maps, is_divided_exactly))
     fail<UsageError>(operation, "expected a feature map without log-scales with --epsilon, got {}",
                      fmt::join(maps, ","));
   if (given("--alpha") && std::ranges::find(maps, "elu") == maps.end())

@@ -122,9 +122,8 @@ struct HeadShape {
 ///
 /// In the caller's memory (`make_state`) slot i begins at float i · `state_floats`:
 /// - linear: the arrays that `save` writes.
-/// - softmax: keys [H, capacity, E], then values [H, capacity, M], both f32 or both bf16. The first n tokens
-/// of
-///   a head are in use. 16 floats follow, which vector loads may read and which have no meaning.
+/// - softmax: keys [H, capacity, E], then values [H, capacity, M], both f32 or both bf16. The first
+///   n tokens of a head are in use. 16 floats follow, which vector loads may read and which have no meaning.
 /// - strided: the same, with the tokens in the order of `save`. With the fixed pattern there are
 ///   ⌊capacity/s⌋ c + s of them in place of `capacity`, where that is less.
 /// - local: the same with left + 1 tokens, where token t of the stream is at row t mod (left + 1).

@@ -101,6 +101,13 @@ class Computing {
   std::lock_guard<CallMutex> lock_;  // taken without the interpreter's lock, and given back first
 };
 
+/// A function of the session in an object whose mutex it takes.
+template <class Object, auto function, class... Arguments>
+auto locked(Object& self, Arguments... arguments) {
+  const Computing turn(self.mutex);
+  return (self.session.*function)(arguments...);
+}
+
 // Each adds the classes and functions of a subject to the module.
 void bind_errors(nanobind::module_& module);
 void bind_arrays(nanobind::module_& module);

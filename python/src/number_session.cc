@@ -84,16 +84,10 @@ void restore(NumberSessionObject& self, std::int64_t stream, nb::bytes saved) {
   self.session.restore(stream, bytes);
 }
 
-/// A function of the session itself.
-template <auto function, class... Arguments>
-auto locked(NumberSessionObject& self, Arguments... arguments) {
-  const Computing turn(self.mutex);
-  return (self.session.*function)(arguments...);
-}
-
 }  // namespace
 
 void bind_number_session(nb::module_& module) {
+  using Object = NumberSessionObject;
   using S = NumberSession;
   nb::class_<NumberSessionObject>(module, "NumberSession")
       .def(
@@ -104,20 +98,20 @@ void bind_number_session(nb::module_& module) {
             new (self) NumberSessionObject(model, streams, {.capacity = capacity, .threads = threads});
           },
           "model"_a, "streams"_a, "capacity"_a, "threads"_a)
-      .def("begin", &locked<&S::begin, std::int64_t, std::int64_t>, "stream"_a, "label"_a)
+      .def("begin", &locked<Object, &S::begin, std::int64_t, std::int64_t>, "stream"_a, "label"_a)
       .def("step", &step, "values"_a, "predicted"_a, "streams"_a.none() = nb::none())
       .def("observe", &observe, "values"_a, "streams"_a.none() = nb::none())
       .def("densities", &densities, "stream"_a)
       .def("draw", &draw, "stream"_a, "seed"_a, "temperature"_a)
       .def("save", &save, "stream"_a)
       .def("restore", &restore, "stream"_a, "saved"_a)
-      .def("fork", &locked<&S::fork, std::int64_t, std::int64_t>, "stream"_a, "source"_a)
-      .def_prop_ro("streams", &locked<&S::streams>)
-      .def_prop_ro("targets", &locked<&S::targets>)
-      .def("position", &locked<&S::position, std::int64_t>, "stream"_a)
-      .def_prop_ro("limit", &locked<&S::limit>)
-      .def("can_continue", &locked<&S::can_continue, std::int64_t>, "stream"_a)
-      .def("state_bytes", &locked<&S::state_bytes, std::int64_t>, "stream"_a);
+      .def("fork", &locked<Object, &S::fork, std::int64_t, std::int64_t>, "stream"_a, "source"_a)
+      .def_prop_ro("streams", &locked<Object, &S::streams>)
+      .def_prop_ro("targets", &locked<Object, &S::targets>)
+      .def("position", &locked<Object, &S::position, std::int64_t>, "stream"_a)
+      .def_prop_ro("limit", &locked<Object, &S::limit>)
+      .def("can_continue", &locked<Object, &S::can_continue, std::int64_t>, "stream"_a)
+      .def("state_bytes", &locked<Object, &S::state_bytes, std::int64_t>, "stream"_a);
 }
 
 }  // namespace linnet::python

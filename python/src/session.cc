@@ -162,6 +162,7 @@ void restore(SessionObject& self, std::int64_t stream, nb::bytes saved) {
 }  // namespace
 
 void bind_session(nb::module_& module) {
+  using Object = SessionObject;
   nb::class_<SessionObject>(module, "Session")
       .def(
           "__init__",
@@ -186,51 +187,14 @@ void bind_session(nb::module_& module) {
       .def("probabilities", &next_values<&Session::probabilities>, "stream"_a)
       .def("save", &save, "stream"_a)
       .def("restore", &restore, "stream"_a, "saved"_a)
-      .def(
-          "fork",
-          [](SessionObject& self, std::int64_t stream, std::int64_t source, std::uint64_t seed) {
-            const Computing turn(self.mutex);
-            self.session.fork(stream, source, seed);
-          },
-          "stream"_a, "source"_a, "seed"_a)
-      .def(
-          "resize",
-          [](SessionObject& self, std::int64_t streams) {
-            const Computing turn(self.mutex);
-            self.session.resize(streams);
-          },
-          "streams"_a)
-      .def_prop_ro("streams",
-                   [](SessionObject& self) {
-                     const Computing turn(self.mutex);
-                     return self.session.streams();
-                   })
-      .def(
-          "position",
-          [](SessionObject& self, std::int64_t stream) {
-            const Computing turn(self.mutex);
-            return self.session.position(stream);
-          },
-          "stream"_a)
-      .def_prop_ro("limit",
-                   [](SessionObject& self) {
-                     const Computing turn(self.mutex);
-                     return self.session.limit();
-                   })
-      .def(
-          "can_continue",
-          [](SessionObject& self, std::int64_t stream) {
-            const Computing turn(self.mutex);
-            return self.session.can_continue(stream);
-          },
-          "stream"_a)
-      .def(
-          "state_bytes",
-          [](SessionObject& self, std::int64_t stream) {
-            const Computing turn(self.mutex);
-            return self.session.state_bytes(stream);
-          },
-          "stream"_a);
+      .def("fork", &locked<Object, &Session::fork, std::int64_t, std::int64_t, std::uint64_t>, "stream"_a,
+           "source"_a, "seed"_a)
+      .def("resize", &locked<Object, &Session::resize, std::int64_t>, "streams"_a)
+      .def_prop_ro("streams", &locked<Object, &Session::streams>)
+      .def("position", &locked<Object, &Session::position, std::int64_t>, "stream"_a)
+      .def_prop_ro("limit", &locked<Object, &Session::limit>)
+      .def("can_continue", &locked<Object, &Session::can_continue, std::int64_t>, "stream"_a)
+      .def("state_bytes", &locked<Object, &Session::state_bytes, std::int64_t>, "stream"_a);
 }
 
 }  // namespace linnet::python

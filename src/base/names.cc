@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <vector>
 
 namespace linnet {
@@ -48,6 +49,12 @@ std::string shortened(std::string_view text, std::size_t most) {
   std::size_t end = most;
   while (end > 0 && is_utf8_continuation(text[end])) --end;
   return fmt::format("{}… ({} bytes)", text.substr(0, end), text.size());
+}
+
+std::string in_small_letters(std::string_view text) {
+  std::string result(text);
+  for (char& letter : result) letter = static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
+  return result;
 }
 
 }  // namespace linnet

@@ -18,4 +18,7 @@ constexpr bool is_utf8_continuation(char byte) { return (static_cast<unsigned ch
 /// size, "abc… (2000000 bytes)".
 std::string shortened(std::string_view text, std::size_t most = 100);
 
+/// The text with ASCII's capital letters made small.
+std::string in_small_letters(std::string_view text);
+
 }  // namespace linnet

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cassert>
-#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <filesystem>
@@ -37,12 +36,6 @@ std::optional<double> number_of(std::string_view cell) {
   const auto [at, error] = std::from_chars(cell.data(), end, value);
   if (error != std::errc() || at != end) return {};
   return value;
-}
-
-std::string in_small_letters(std::string_view text) {
-  std::string result(text);
-  for (char& letter : result) letter = static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
-  return result;
 }
 
 /// Whether a cell that is no number says so.

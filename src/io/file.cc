@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <cctype>
 #include <cerrno>
 #include <charconv>
 #include <chrono>
@@ -230,11 +229,7 @@ std::string inflate_all(const std::string& compressed, const fs::path& path, std
 
 std::string extension_of(const std::string& file) {
   const std::string name = fs::path(file).filename().string();
-  std::string extension = name.substr(std::min(name.rfind('.'), name.size()));
-  std::ranges::transform(extension, extension.begin(), [](char c) {
-    return static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  });
-  return extension;
+  return in_small_letters(std::string_view(name).substr(std::min(name.rfind('.'), name.size())));
 }
 
 fs::path absolute_path(const fs::path& path) {

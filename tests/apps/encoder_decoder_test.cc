@@ -27,19 +27,25 @@ class EncoderDecoderProgram : public testing::Test {
   void train(const std::string& run, const Strings& more = {}) {
     succeed(joined({"train", path("reverse.toml"), "--out", path(run)}, more));
   }
+  /// Writes sixty pairs, and their sources into a file of their own. Returns the targets.
+  Strings write_pairs(std::size_t letters) {
+    succeed({"data", "reverse", "--out", path("pairs.tsv"), "--letters", std::to_string(letters), "--count",
+             "60"});
+    std::string sources;
+    Strings targets;
+    for (const std::string& line : lines_of(read_file(path("pairs.tsv")))) {
+      sources += line.substr(0, letters) + "\n";
+      targets.push_back(line.substr(letters + 1));
+    }
+    folder_.file("sources.txt", sources);
+    return targets;
+  }
 
   TemporaryFolder folder_;
 };
 
 TEST_F(EncoderDecoderProgram, ExactSharesAreThoseOfTheGreedyAnswers) {
-  succeed({"data", "reverse", "--out", path("pairs.tsv"), "--letters", "3", "--count", "60"});
-  std::string sources;
-  Strings targets;
-  for (const std::string& line : lines_of(read_file(path("pairs.tsv")))) {
-    sources += line.substr(0, 3) + "\n";
-    targets.push_back(line.substr(4));
-  }
-  folder_.file("sources.txt", sources);
+  const Strings targets = write_pairs(3);
   for (const std::string family : {"linear", "softmax"}) {
     train(family, {"--set", "attention.family=" + family});
     const Json evaluation = json_of(succeed({"evaluate", path(family), "--data", path("pairs.tsv"),
@@ -60,14 +66,7 @@ TEST_F(EncoderDecoderProgram, ExactSharesAreThoseOfTheGreedyAnswers) {
 TEST_F(EncoderDecoderProgram, DecodersOfPairsAnswerSourcesToo) {
   const Strings decoder = {"--set",         "data.source_length=0", "model.encoder_layers=0",
                            "data.length=6", "training.steps=400",   "data.examples=500"};
-  succeed({"data", "reverse", "--out", path("pairs.tsv"), "--letters", "2", "--count", "60"});
-  std::string sources;
-  Strings targets;
-  for (const std::string& line : lines_of(read_file(path("pairs.tsv")))) {
-    sources += line.substr(0, 2) + "\n";
-    targets.push_back(line.substr(3));
-  }
-  folder_.file("sources.txt", sources);
+  const Strings targets = write_pairs(2);
   train("run", decoder);
   succeed({"convert", path("run"), "--weights", "f32", "--out", path("copy")});
   for (const std::string model : {"run", "copy"}) {
