@@ -53,9 +53,9 @@ void FamilyOptions::add_to(Command& command) {
   add("--features", features,
       "number of features of random maps; 0 is E ln E, rounded up to a multiple of 16", {"linear"})
       .check(whole(0, most_count));
-  add_owned(command.add_flag("--orthogonal,!--independent", orthogonal,
-                             "directions of random maps; default: orthogonal"),
-            {"linear"});
+  add("--directions", directions, "directions of random maps: orthogonal, independent or hadamard",
+      {"linear"})
+      .check(one_of({"orthogonal", "independent", "hadamard"}));
   add("--epsilon", epsilon, "ε in the denominator of linear and kernel", {"linear", "kernel"})
       .check(number(0, 1));
   add("--normalise", normalise, "normalisation of linear and kernel: sum or none", {"linear", "kernel"})
@@ -111,7 +111,7 @@ void FamilyOptions::check(const char* operation, const std::vector<std::string>&
                        fmt::join(maps, ","));
   };
   of_random_maps("--features");
-  of_random_maps("--orthogonal");
+  of_random_maps("--directions");
   if (!has("linformer") && !has("lsh")) of_random_maps("--seed");
   if (given("--epsilon") && !has("kernel") && std::ranges::all_of(maps, is_divided_exactly))
     fail<UsageError>(operation, "expected a feature map without log-scales with --epsilon, got {}",
@@ -143,9 +143,10 @@ AttentionOptions FamilyOptions::of(const std::string& family, const std::string&
   options.family = find_family(family);
   const Normalise divides = normalise == "none" ? Normalise::none : Normalise::sum;
   options.linear.feature_map = find_feature_map(
-      feature_map, {.alpha = static_cast<float>(alpha),
-                    .head_dim = head_dim,
-                    .random = {.features = features, .orthogonal = orthogonal, .seed = seed}});
+      feature_map,
+      {.alpha = static_cast<float>(alpha),
+       .head_dim = head_dim,
+       .random = {.features = features, .directions = find_directions(directions), .seed = seed}});
   options.linear.normalise = options.kernel.normalise = divides;
   options.linear.epsilon = options.kernel.epsilon = static_cast<float>(epsilon);
   options.scale = static_cast<float>(scale);

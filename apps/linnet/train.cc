@@ -83,7 +83,8 @@ constexpr std::int64_t sample_pictures = 64;
 constexpr std::int64_t sample_text = 400;
 
 /// The samples of one step: a grid of pictures or a text.
-void draw(const fs::path& folder, std::int64_t step, const std::shared_ptr<const Model>& model, int threads) {
+void draw(const fs::path& folder, std::int64_t step, const std::shared_ptr<const Model>& model, bool residues,
+          int threads) {
   const ModelConfig& config = model->config();
   create_folders(folder / "samples");
   if (config.image_height > 0) {
@@ -95,7 +96,8 @@ void draw(const fs::path& folder, std::int64_t step, const std::shared_ptr<const
   Session session(model, 1, {.threads = threads});
   std::vector<std::int32_t> tokens(static_cast<std::size_t>(std::min(config.length, sample_text)));
   for (std::int32_t& token : tokens) session.step(std::span(&token, 1));
-  write_file_atomically(folder / "samples" / fmt::format("{}.txt", step), TokenText(*model).text(tokens));
+  write_file_atomically(folder / "samples" / fmt::format("{}.txt", step),
+                        TokenText(*model, residues).text(tokens));
 }
 
 /// --data on top of the configuration, with absolute paths.
@@ -255,8 +257,10 @@ void show_columns(const Dataset& data, Display& display) {
         "warning: the column \"{0}\" is learned as the others are; with data.time={0} it is the time", time));
 }
 
-TrainingCallbacks callbacks_of(Display& display, const ModelConfig& model, const fs::path& folder,
+TrainingCallbacks callbacks_of(Display& display, const RunConfig& config, const fs::path& folder,
                                int threads) {
+  const ModelConfig& model = config.model;
+  const bool residues = config.data.kind == "fasta";
   TrainingCallbacks callbacks;
   callbacks.on_message = [&](const std::string& message) { display.show(message); };
   callbacks.on_step = [&](const StepReport& report) { display.show(report); };
@@ -266,7 +270,7 @@ TrainingCallbacks callbacks_of(Display& display, const ModelConfig& model, const
   if (has_recurrent_form(model) && model.shifted() && model.columns == 0 && model.field_sizes().size() == 1 &&
       !model.has_encoder())
     callbacks.draw_samples = [=](std::int64_t step, const std::shared_ptr<const Model>& trained) {
-      draw(folder, step, trained, threads);
+      draw(folder, step, trained, residues, threads);
     };
   callbacks.should_stop = [] { return interrupted_at != 0; };
   return callbacks;
@@ -312,7 +316,7 @@ void run(const Arguments& arguments, Communicator& ranks) {
 
   const fs::path folder = resume ? arguments.resume : arguments.out;
   Display display(progress, config, data.training->size());
-  TrainingCallbacks callbacks = callbacks_of(display, config.model, folder, context.threads());
+  TrainingCallbacks callbacks = callbacks_of(display, config, folder, context.threads());
   callbacks.on_begin = [&] {
     record.write(folder);
     RunColumns::of(*data.training).write(folder);

@@ -18,9 +18,6 @@ enum class Decay { none, fixed, learned };
 /// pairs of all heads (headwise), keys and values too (key_value), and all layers too (layerwise).
 enum class ProjectionSharing { none, headwise, key_value, layerwise };
 
-/// How the directions of random features are drawn.
-enum class Directions { orthogonal, independent };
-
 /// Attention of the linear family in a model.
 struct LinearConfig {
   std::string feature_map = "elu";  ///< attention.feature_map, a built-in one or one of your own

@@ -138,10 +138,27 @@ LINNET_API std::span<const FeatureMapInfo> random_feature_map_table();
 /// Whether the table of random maps has that name.
 LINNET_API bool is_random_feature_map(const std::string& name);
 
-/// How directions are drawn.
+/// How the directions of random features are drawn. Each is distributed as E independent normal numbers, or
+/// nearly so:
+/// - `orthogonal`: blocks of E orthogonal directions, uniform (Haar), with independent lengths; Yu et al.
+/// 2016,
+///   "Orthogonal Random Features".
+/// - `independent`: E independent normal numbers each.
+/// - `hadamard`: blocks of E orthogonal directions that are the rows of H D_3 H D_2 H D_1 / E^(3/2), with the
+///   Hadamard matrix H and diagonals D of random signs, times independent lengths; section 4 of the same
+///   paper, and H-ORF in Choromanski et al. 2020. A row's products with E of them take 3 E log2(E) additions
+///   instead of 2 E^2 FLOPs. E is a power of two. Means over draws differ from those of normal directions by
+///   terms that vanish as E grows.
+enum class Directions { orthogonal, independent, hadamard };
+
+/// The directions of that name. Throws UsageError for an unknown one.
+LINNET_API Directions find_directions(const std::string& name);
+LINNET_API const char* name_of(Directions directions);
+
+/// What decides the draws of a random map.
 struct RandomFeatureOptions {
   std::int64_t features = 0;  ///< F; 0: E ln E, rounded up to a multiple of 16. Even if a direction gives two
-  bool orthogonal = true;     ///< blocks of E orthogonal directions, otherwise all independent
+  Directions directions = Directions::orthogonal;
   std::uint64_t seed = 0;
   std::uint64_t draw = 0;  ///< number of the draw, below 2^30
   int layer = 0;           ///< every layer has its own directions, which its heads share
@@ -152,17 +169,18 @@ struct RandomDraws {
   std::int64_t head_dim = 0;           ///< E
   std::vector<float> directions = {};  ///< W [m, E]: m = F, or F/2 for favor-sincos and favor-hyperbolic
   std::vector<float> phases = {};      ///< b [m]; only for favor-trig
+  std::vector<float> signs = {};       ///< D_1, D_2, D_3 [blocks, 3, E] of Hadamard directions, +1 and -1
+  std::vector<float> lengths = {};     ///< [m], of Hadamard directions, which follow from signs and lengths
 };
 
-/// The draws of a random map, with the same bits on every machine. Every direction is distributed as E
-/// independent normal numbers. Orthogonal directions are uniform (Haar) and have independent lengths. Throws
-/// UsageError for invalid options.
+/// The draws of a random map, with the same bits on every machine. Throws UsageError for invalid options, and
+/// for Hadamard directions of a head size that is no power of two.
 LINNET_API RandomDraws draw_random_features(const std::string& map, std::int64_t head_dim,
                                             const RandomFeatureOptions& options = {});
 
-/// The random map of that name with these draws. Throws UsageError for an unknown name, and Error if the
-/// draws do not fit the map. `features` of the map throws UsageError for a head size other than that of the
-/// draws.
+/// The random map of that name with these draws, where `directions` may be empty beside `signs` and
+/// `lengths`. Throws UsageError for an unknown name, and Error if the draws do not fit the map. `features` of
+/// the map throws UsageError for a head size other than that of the draws.
 LINNET_API std::shared_ptr<const FeatureMap> random_feature_map(const std::string& map, RandomDraws draws);
 
 /// The same with new draws.

@@ -43,6 +43,10 @@ class Training:
     """[evaluations], bits per token of the validation examples."""
     evaluation: dict | None = field(default=None)
     """The last evaluation, as `linnet.evaluate` returns it."""
+    best_step: int | None = None
+    """The update of the run's best evaluation, also of calls before this one. Its model is in the folder best of `out`."""
+    best_bits: float | None = None
+    """Bits per token of that evaluation."""
 
 
 class _Curves:
@@ -178,14 +182,12 @@ def train(
     with tempfile.TemporaryDirectory(prefix="linnet-") as temporary:
         folder = os.path.join(temporary, "run") if out is None else folder_of("train", out)
         with context_for_callbacks(context) as own:
-            step, finished, evaluation = _core.train(
+            done = _core.train(
                 own, text, training, held_out, folder, bool(resume), start, curves.functions()
             )
         model = load(folder)
     return Training(
         model=model,
-        step=step,
-        finished=finished,
         steps=curves.of_steps("step", np.int64),
         bits=curves.of_steps("bits"),
         smoothed_bits=curves.of_steps("smoothed_bits"),
@@ -193,7 +195,7 @@ def train(
         learning_rate=curves.of_steps("learning_rate"),
         evaluation_steps=np.array([at for at, _ in curves.evaluations], np.int64),
         evaluation_bits=np.array([bits for _, bits in curves.evaluations], np.float64),
-        evaluation=evaluation,
+        **done,
     )
 
 

@@ -30,7 +30,7 @@ struct SimilarityObject {
 };
 
 MapObject make_map(const std::string& name, float alpha, nb::handle head_dim, nb::handle features,
-                   bool orthogonal, nb::handle seed, nb::handle draw, nb::handle layer) {
+                   const std::string& directions, nb::handle seed, nb::handle draw, nb::handle layer) {
   constexpr const char* operation = "feature map";
   constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
   const auto number = [&](nb::handle value, const char* what) {
@@ -40,7 +40,7 @@ MapObject make_map(const std::string& name, float alpha, nb::handle head_dim, nb
       name, {.alpha = alpha,
              .head_dim = number(head_dim, "head_dim"),
              .random = {.features = number(features, "features"),
-                        .orthogonal = orthogonal,
+                        .directions = find_directions(directions),
                         .seed = static_cast<std::uint64_t>(number(seed, "seed")),
                         .draw = static_cast<std::uint64_t>(number(draw, "draw")),
                         .layer = static_cast<int>(
@@ -159,18 +159,21 @@ void bind_attention_options(nb::module_& module) {
       .def("__call__", &features_of_rows, "x"_a, "query"_a = true,
            "The features [rows, F] of x [rows, head_dim], float32.")
       .def("__repr__", [](const MapObject& self) { return "<linnet.FeatureMap: " + self.map->name() + ">"; });
-  module.def("feature_map", &make_map, "name"_a, "alpha"_a = 1.0f, "head_dim"_a = 0, "features"_a = 0,
-             "orthogonal"_a = true, "seed"_a = 0, "draw"_a = 0, "layer"_a = 0,
-             nb::sig("def feature_map(name: str, alpha: float = 1.0, head_dim: int = 0, features: int = 0, "
-                     "orthogonal: bool = True, seed: int = 0, draw: int = 0, layer: int = 0) -> FeatureMap"),
-             "A built-in feature map.\n\n"
-             "Parameters\n----------\n"
-             "name : str\n    One of ``linnet.feature_maps()``.\n"
-             "alpha : float\n    Of elu, above 0; up to 1 its features are positive.\n"
-             "head_dim : int\n    E, which random maps need.\n"
-             "features : int\n    F of a random map; 0 stands for E ln E, rounded up to a multiple of 16.\n"
-             "orthogonal : bool\n    Blocks of E orthogonal directions, otherwise all are independent.\n"
-             "seed, draw, layer : int\n    What decides the random directions.");
+  module.def(
+      "feature_map", &make_map, "name"_a, "alpha"_a = 1.0f, "head_dim"_a = 0, "features"_a = 0,
+      "directions"_a = "orthogonal", "seed"_a = 0, "draw"_a = 0, "layer"_a = 0,
+      nb::sig("def feature_map(name: str, alpha: float = 1.0, head_dim: int = 0, features: int = 0, "
+              "directions: str = 'orthogonal', seed: int = 0, draw: int = 0, layer: int = 0) -> FeatureMap"),
+      "A built-in feature map.\n\n"
+      "Parameters\n----------\n"
+      "name : str\n    One of ``linnet.feature_maps()``.\n"
+      "alpha : float\n    Of elu, above 0; up to 1 its features are positive.\n"
+      "head_dim : int\n    E, which random maps need.\n"
+      "features : int\n    F of a random map; 0 stands for E ln E, rounded up to a multiple of 16.\n"
+      "directions : str\n    ``orthogonal`` (blocks of E), ``independent``, or ``hadamard``: blocks that "
+      "take "
+      "3 E log2 E additions a\n    row instead of 2 E^2 FLOPs; E is a power of two.\n"
+      "seed, draw, layer : int\n    What decides the random directions.");
   nb::class_<SimilarityObject>(module, "Similarity", "A similarity of the kernel family.")
       .def_prop_ro("name", [](const SimilarityObject& self) { return self.similarity->name(); });
   module.def(

@@ -225,12 +225,18 @@ class TensorStreams {
   std::mutex mutex_;
 };
 
-/// The directions [m, E] and the phases [m] of a random feature map.
-nb::tuple random_draws(const std::string& map, std::int64_t head_dim, std::int64_t features,
-                       std::uint64_t seed, int layer) {
-  RandomDraws draws =
-      draw_random_features(map, head_dim, {.features = features, .seed = seed, .layer = layer});
-  return nb::make_tuple(numpy_of(std::move(draws.directions)), numpy_of(std::move(draws.phases)));
+/// The numbers of a random feature map, as RandomDraws has them.
+nb::dict random_draws(const std::string& map, std::int64_t head_dim, std::int64_t features,
+                      const std::string& directions, std::uint64_t seed, int layer) {
+  RandomDraws draws = draw_random_features(
+      map, head_dim,
+      {.features = features, .directions = find_directions(directions), .seed = seed, .layer = layer});
+  nb::dict result;
+  result["directions"] = numpy_of(std::move(draws.directions));
+  result["phases"] = numpy_of(std::move(draws.phases));
+  result["signs"] = numpy_of(std::move(draws.signs));
+  result["lengths"] = numpy_of(std::move(draws.lengths));
+  return result;
 }
 
 void step_streams(TensorStreams& self, SharedContext& context, nb::handle out, nb::handle query,
@@ -257,9 +263,11 @@ void bind_torch_attention(nb::module_& module) {
            "grad_decay"_a.none(), "grad_key_projection"_a.none(), "grad_value_projection"_a.none(),
            "grad_initial"_a.none(), "grad_final"_a.none(),
            "Assigns the gradients that are given; grad_final [B, G] is read.");
-  module.def(
-      "random_draws", &random_draws, "map"_a, "head_dim"_a, "features"_a = 0, "seed"_a = 0, "layer"_a = 0,
-      "The directions of a random feature map, a row of `head_dim` numbers each, and its phases, float32.");
+  module.def("random_draws", &random_draws, "map"_a, "head_dim"_a, "features"_a = 0,
+             "directions"_a = "orthogonal", "seed"_a = 0, "layer"_a = 0,
+             "The directions of a random feature map, a row of `head_dim` numbers each, its phases, and the "
+             "signs and "
+             "lengths of Hadamard directions, float32.");
   nb::class_<TensorStreams>(
       module, "TensorStreams",
       "The recurrent form of the linear family on a state in the memory of a tensor [B, G].")

@@ -135,9 +135,9 @@ TrainingCallbacks callbacks_of(nb::dict functions, Interrupts& interrupts) {
   return callbacks;
 }
 
-nb::tuple train_model(SharedContext& context, const std::string& json, const DatasetObject& training,
-                      const DatasetObject& validation, const std::string& folder, bool resume,
-                      const ModelObject* initial, nb::dict functions) {
+nb::dict train_model(SharedContext& context, const std::string& json, const DatasetObject& training,
+                     const DatasetObject& validation, const std::string& folder, bool resume,
+                     const ModelObject* initial, nb::dict functions) {
   RunConfig config = config_of(json);
   Interrupts interrupts;
   const TrainingCallbacks callbacks = callbacks_of(functions, interrupts);
@@ -150,8 +150,13 @@ nb::tuple train_model(SharedContext& context, const std::string& json, const Dat
                    folder, resume, callbacks, nullptr, model_of(initial));
   }
   interrupts.rethrow();
-  return nb::make_tuple(result.step, result.finished,
-                        result.evaluation ? nb::object(dict_of(*result.evaluation)) : nb::none());
+  nb::dict done;
+  done["step"] = result.step;
+  done["finished"] = result.finished;
+  done["evaluation"] = result.evaluation ? nb::object(dict_of(*result.evaluation)) : nb::none();
+  done["best_step"] = result.best_step < 0 ? nb::none() : nb::object(nb::int_(result.best_step));
+  done["best_bits"] = result.best_step < 0 ? nb::none() : nb::object(nb::float_(result.best_bits));
+  return done;
 }
 
 nb::dict evaluate_model(SharedContext& context, const ModelObject& model, const DatasetObject& data,

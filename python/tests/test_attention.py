@@ -240,6 +240,8 @@ def test_random_features_approach_softmax():
     exact = softmax(q, k, v, causal(L))
     chosen = linnet.feature_map("favor", head_dim=E, features=4096, seed=1)
     assert relative(linnet.attention(q, k, v, feature_map=chosen, mask="causal"), exact) < 0.1
+    chosen = linnet.feature_map("favor", head_dim=E, features=4096, directions="hadamard", seed=1)
+    assert relative(linnet.attention(q, k, v, feature_map=chosen, mask="causal"), exact) < 0.1
     again = linnet.attention(q, k, v, feature_map="favor", mask="causal", seed=1)
     assert np.array_equal(again, linnet.attention(q, k, v, feature_map="favor", mask="causal", seed=1))
     assert not np.array_equal(again, linnet.attention(q, k, v, feature_map="favor", mask="causal", seed=2))

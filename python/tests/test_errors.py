@@ -93,6 +93,14 @@ ATTENTION = {
         lambda: linnet.feature_map("favor", head_dim=8, seed=-1),
         "seed in 0 ... 9223372036854775807, got -1",
     ),
+    "directions of no kind": (
+        lambda: linnet.feature_map("favor", head_dim=8, directions="orthonormal"),
+        "directions of orthogonal, independent, hadamard, got 'orthonormal'",
+    ),
+    "Hadamard directions of 12 numbers": (
+        lambda: linnet.feature_map("favor", head_dim=12, directions="hadamard"),
+        "a head size that is a power of two with Hadamard directions, got 12",
+    ),
     "features with a fraction": (
         lambda: linnet.feature_map("favor", head_dim=8, features=2.5),
         "features as a whole number, got float",

@@ -18,6 +18,7 @@ def test_training_on_arrays_lowers_the_loss():
     assert result.finished and result.step == 60
     assert result.steps.tolist() == list(range(1, 61)) and result.evaluation_steps.tolist() == [30, 60]
     assert result.bits[0] > 3 and result.bits[-1] < 0.6 and result.evaluation_bits[-1] < 0.6
+    assert (result.best_step, result.best_bits) == (60, result.evaluation_bits.min())
     assert result.evaluation["bits"] == result.evaluation_bits[-1] and result.learning_rate.max() <= 1e-2
     again = linnet.evaluate(result.model, tokens[160:], accuracy=True)
     assert again["bits"] == result.evaluation_bits[-1] and again["accuracy"] > 0.9
@@ -32,6 +33,11 @@ def test_training_is_reproducible_for_any_number_of_threads():
     assert np.array_equal(one.model.logits(tokens[0]), two.model.logits(tokens[0]))
     other = linnet.train(tiny(training__steps=6, training__seed=4), tokens)
     assert not np.array_equal(one.bits, other.bits)
+
+
+def test_what_is_stopped_before_an_evaluation_has_no_best():
+    result = linnet.train(tiny(training__steps=6), counting(50, 24, 11), callbacks={"should_stop": lambda: True})
+    assert not result.finished and result.evaluation is None and result.best_step is None and result.best_bits is None
 
 
 def test_labels_decide_what_is_drawn():

@@ -24,11 +24,16 @@ class FeatureDraws {
   void redraw(std::span<float> parameters, std::uint64_t draw) const;
 
  private:
+  /// Numbers of a draw and where they lie.
+  struct Part {
+    ParameterPlace place;
+    std::vector<float> RandomDraws::*numbers;
+  };
+
   std::string map_;
   std::int64_t head_dim_;
   RandomFeatureOptions options_;
-  ParameterPlace directions_, phases_;
-  bool has_phases_;
+  std::vector<Part> parts_;
   RandomDraws last_;
 };
 

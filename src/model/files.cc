@@ -1,6 +1,7 @@
 #include "model/files.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <deque>
 #include <system_error>
@@ -21,7 +22,9 @@ constexpr const char* scale_suffix = "_scale";
 
 /// Whether a tensor holds the draws of a random feature map, which other maps leave alone.
 bool is_draw(const std::string& name) {
-  return name.ends_with(".attention.directions") || name.ends_with(".attention.phases");
+  return std::ranges::any_of(std::array{"directions", "phases", "signs", "lengths"}, [&](const char* part) {
+    return name.ends_with(std::string("attention.") + part);
+  });
 }
 
 /// Throws Error unless the file holds a parameter as f32, or, for the weights of dense products, also as

@@ -9,6 +9,7 @@
 #include "apps/bench_rows.h"
 #include "apps/refusal.h"
 #include "apps/tiny_models.h"
+#include "io/file.h"
 #include "io/safetensors.h"
 #include "io/temporary_folder.h"
 #include "support/numbers.h"
@@ -48,6 +49,19 @@ TEST(Approximate, MeasuresEveryCombination) {
   EXPECT_EQ(back["ranks"][0]["rank"], 16);
   EXPECT_LT(result["ranks"][0]["error"].get<double>(), 0.5);
   EXPECT_EQ(result["advice"].size(), 3u);
+}
+
+TEST(Approximate, MeasuresHadamardDirections) {
+  const TemporaryFolder folder;
+  const std::string chart = (folder / "chart.svg").string();
+  const Json rows = result_of({"--json", "--maps", "favor", "--directions", "hadamard,independent,orthogonal",
+                               "--plot", chart})["rows"];
+  ASSERT_EQ(rows.size(), 6u);
+  EXPECT_EQ(rows[0]["directions"], "hadamard");
+  EXPECT_NEAR(rows[0]["weights"]["error"].get<double>() / rows[4]["weights"]["error"].get<double>(), 1, 0.5);
+  EXPECT_NE(read_file(chart).find("favor, hadamard"), std::string::npos);
+  refuses(usage, {"approximate", "--dim", "24", "--length", "40", "--directions", "hadamard"},
+          {"a head size that is a power of two with Hadamard directions", "got 24"});
 }
 
 TEST(Approximate, AdvisesByTheNorms) {
@@ -130,7 +144,7 @@ TEST(Approximate, BadInputIsRefused) {
   refuses(usage, one({"--features", "0"}), {"[approximate]", "--features", "got 0"});
   refuses(usage, one({"--draws", "1"}), {"--draws", "got 1"});
   refuses(usage, one({"--length", "2000"}), {"expected --length of at most 1024", "got 2000"});
-  refuses(usage, one({"--directions", "random"}), {"got random"});
+  refuses(usage, one({"--directions", "random"}), {"expected directions of orthogonal", "got 'random'"});
   refuses(usage, one({"--model", "m"}), {"expected --data with --model"});
   refuses(usage, one({"--model", "m", "--data", "d", "--qkv", "f"}), {"got both"});
   refuses(failed, one({"--qkv", "nowhere.safetensors"}), {"nowhere.safetensors"});

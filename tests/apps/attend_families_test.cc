@@ -106,9 +106,13 @@ class AttendFamilies : public testing::Test {
 TEST_F(AttendFamilies, LinearTakesItsRandomFeatures) {
   const std::string in = write(plain());
   AttentionOptions options;
-  const RandomFeatureOptions random = {.features = 24, .orthogonal = false, .seed = 5};
+  const RandomFeatureOptions random = {.features = 24, .directions = Directions::independent, .seed = 5};
   options.linear.feature_map = random_feature_map("favor", 8, random);
-  expect_library({"--feature-map", "favor", "--features", "24", "--independent", "--seed", "5"}, options,
+  expect_library({"--feature-map", "favor", "--features", "24", "--directions", "independent", "--seed", "5"},
+                 options, Mask::full(), in);
+  options.linear.feature_map =
+      random_feature_map("favor", 8, {.features = 20, .directions = Directions::hadamard});
+  expect_library({"--feature-map", "favor", "--features", "20", "--directions", "hadamard"}, options,
                  Mask::full(), in);
   options.linear.feature_map = random_feature_map("favor", 8);
   expect_library({"--feature-map", "favor", "--mask", "causal"}, options, Mask::causal(), in);
@@ -125,7 +129,8 @@ TEST_F(AttendFamilies, RefuseOptionsOfOthers) {
   for (const char* family : {"linear", "kernel"})
     refuses_options({"--family", family, "--scale", "3"}, {"softmax or linformer", "--scale"});
   refuses_options({"--feature-map", "elu", "--features", "64"}, {"random feature map", "--features", "elu"});
-  refuses_options({"--feature-map", "relu", "--independent"}, {"random feature map", "--orthogonal", "relu"});
+  refuses_options({"--feature-map", "relu", "--directions", "hadamard"},
+                  {"random feature map", "--directions", "relu"});
   refuses_options({"--feature-map", "relu", "--alpha", "0.5"}, {"--feature-map elu", "--alpha", "relu"});
 }
 

@@ -229,7 +229,10 @@ TEST_F(Encoder, EmbeddingsNameTheSequenceOfTheFile) {
 
 TEST_F(Encoder, ADecoderOfProteinsWritesAndReadsLetters) {
   succeed({"train", path("proteins.toml"), "--data", path("proteins.fasta"), "--out", path("decoder"),
-           "--set", "model.objective=next-token"});
+           "--set", "model.objective=next-token", "training.sample_every=4"});
+  const std::string sample = read_file(path("decoder/samples/4.txt"));
+  EXPECT_EQ(sample.find_first_not_of("ACDEFGHIKLMNPQRSTVWYOUBJXZ"), std::string::npos) << sample;
+  EXPECT_EQ(sample.size(), 12u);
   succeed({"convert", path("decoder"), "--weights", "f32", "--out", path("copy")});
   const Json result = json_of(
       succeed({"generate", path("decoder"), "--prompt", "MKVLLA", "--length", "6", "--json"}))["results"][0];

@@ -59,6 +59,19 @@ TEST(PortableBits, LinearAttentionWithLogScales) {
               {0x45f0930d81e1afc4, 0x03e5597d2827e2bb, 0x45ed55bb218fe91b, 0x0821d3812f555fa9});
 }
 
+// Sums of a transform have one order, and products with signs are exact: every instruction set has these
+// bits.
+TEST(PortableBits, HadamardDirections) {
+  const RandomFeatureOptions options = {.features = 90, .directions = Directions::hadamard, .seed = seed};
+  const auto map = random_feature_map("random-relu", 64, options);
+  const Tensor x = test::random_tensor({40, 64}, seed), dy = test::random_tensor({40, 90}, seed + 1);
+  Tensor y = Tensor::of<float>({40, 90}), dx = Tensor::of<float>({40, 64});
+  map->forward(y.view<float>(), x.view<float>(), {});
+  map->backward(dx.view<float>(), dy.view<float>(), x.view<float>(), std::as_const(y).view<float>(), {});
+  constexpr std::uint64_t bits = 0x2ee462bc197e40d1;
+  expect_bits("random-relu, forward and backward", BitHash().add(y).add(dx), {bits, bits, bits, bits});
+}
+
 TEST(PortableBits, SoftmaxAttention) {
   AttentionOptions softmax;
   softmax.family = Family::softmax;

@@ -46,10 +46,10 @@ std::vector<double> columns(const Tensor& tensor, std::int64_t width) {
 }
 
 void expect_exact(const std::string& name, std::int64_t rows, std::int64_t dim, std::int64_t features,
-                  float scale) {
-  SCOPED_TRACE(name + ", rows " + std::to_string(rows) + ", E " + std::to_string(dim) + ", F " +
-               std::to_string(features));
-  const auto map = random_feature_map(name, dim, {.features = features, .seed = 5});
+                  float scale, Directions directions = Directions::orthogonal) {
+  SCOPED_TRACE(name + ", " + name_of(directions) + ", rows " + std::to_string(rows) + ", E " +
+               std::to_string(dim) + ", F " + std::to_string(features));
+  const auto map = random_feature_map(name, dim, {.features = features, .directions = directions, .seed = 5});
   const Tile tile(*map, rows, dim, scale, 11);
   ASSERT_EQ(tile.features, features);
   const std::vector<double> x = columns(tile.x, dim), dy = columns(tile.dy, features);
@@ -76,6 +76,19 @@ TEST(RandomFeatures, TilesMatchDouble) {
       if (!two) expect_exact(info.name, 7, 5, 17, 2.0f);
       expect_exact(info.name, 5, 64, 272, 1.0f);
     }
+  });
+}
+
+// The reference multiplies by the directions, a row each; tiles transform.
+TEST(RandomFeatures, TilesOfHadamardDirectionsMatchDouble) {
+  for_each_target([] {
+    for (const FeatureMapInfo& info : random_feature_map_table())
+      for (const auto& [dim, features] :
+           {std::pair{1, 2}, {2, 6}, {4, 4}, {8, 20}, {16, 34}, {32, 32}, {64, 64}, {64, 272}, {128, 66}})
+        for (const std::int64_t rows : {1, 33})
+          expect_exact(info.name, rows, dim, features, 1.0f, Directions::hadamard);
+    for (const std::int64_t dim : {256, 512, 1024})
+      expect_exact("favor", 3, dim, 2 * dim - 4, 1.0f, Directions::hadamard);
   });
 }
 
@@ -245,6 +258,47 @@ TEST(RandomFeatures, BadInputIsRefused) {
             "[favor-trig] expected 2 phases for 2 directions, got 0");
   EXPECT_EQ(error_of([] { random_feature_map("favor", {.head_dim = 1, .directions = {NAN}}); }),
             "[favor] expected draws that are numbers, got one that is not");
+  EXPECT_EQ(message("favor", 24, {.directions = Directions::hadamard}),
+            "[favor] expected a head size that is a power of two with Hadamard directions, got 24");
+  EXPECT_EQ(error_of<UsageError>([] { find_directions("hadamar"); }),
+            "[random features] expected directions of orthogonal, independent, hadamard, got 'hadamar'");
+}
+
+TEST(RandomFeatures, HadamardDrawsThatDoNotFitAreRefused) {
+  const RandomFeatureOptions options = {.features = 6, .directions = Directions::hadamard};
+  const RandomDraws drawn = draw_random_features("favor", 4, options);
+  const auto error = [&](const auto& change) {
+    RandomDraws other = drawn;
+    change(other);
+    return error_of([&] { random_feature_map("favor", std::move(other)); });
+  };
+  EXPECT_EQ(error([](RandomDraws& draws) { draws.signs.pop_back(); }),
+            "[favor] expected 24 signs for 6 Hadamard directions and at least one, got 23");
+  EXPECT_EQ(error([](RandomDraws& draws) { draws.lengths.clear(); }),
+            "[favor] expected 0 signs for 0 Hadamard directions and at least one, got 24");
+  EXPECT_EQ(error([](RandomDraws& draws) { draws.signs[3] = 0.5f; }),
+            "[favor] expected signs of +1 and -1, got another number");
+  EXPECT_EQ(error([](RandomDraws& draws) { draws.lengths[3] = INFINITY; }),
+            "[favor] expected draws that are numbers, got one that is not");
+  EXPECT_EQ(error([](RandomDraws& draws) { draws.signs[3] = -draws.signs[3]; }),
+            "[favor] expected directions that follow from their signs and lengths, got others");
+  EXPECT_EQ(error([](RandomDraws& draws) { draws.head_dim = 3; }),
+            "[favor] expected Hadamard directions of a power of two numbers, got 3");
+}
+
+TEST(RandomFeatures, DirectionsFollowFromSignsAndLengths) {
+  RandomDraws drawn =
+      draw_random_features("favor-trig", 16, {.features = 40, .directions = Directions::hadamard});
+  EXPECT_EQ(std::ssize(drawn.directions), 16 * 40);
+  EXPECT_EQ(std::ssize(drawn.signs), 3 * 3 * 16);
+  const auto whole = random_feature_map("favor-trig", drawn);
+  drawn.directions.clear();
+  const auto made = random_feature_map("favor-trig", drawn);
+  const Tensor x = random_tensor({5, 16}, 6);
+  Tensor a = Tensor::of<float>({5, 40}), b = Tensor::of<float>({5, 40});
+  whole->forward(a.view<float>(), x.view<float>(), {});
+  made->forward(b.view<float>(), x.view<float>(), {});
+  EXPECT_TRUE(test::equal(a, b));
 }
 
 }  // namespace

@@ -134,6 +134,9 @@ TEST(FormatDocumentTables, NameEveryTensor) {
   ModelConfig config = tiny_config();
   config.attention.linear.feature_map = "favor-trig";
   expect_named(config);
+  config.width = 4 * config.heads;
+  config.attention.linear.directions = Directions::hadamard;
+  expect_named(config);
   config = tiny_config();
   config.attention.linear.decay = Decay::learned;
   expect_named(config);
@@ -150,6 +153,9 @@ TEST(FormatDocumentTables, NameEveryTensor) {
   expect_named(config);
   config.attention.linear.decay = Decay::none;
   config.attention.linear.feature_map = "favor-trig";
+  expect_named(config);
+  config.width = 4 * config.heads;
+  config.attention.linear.directions = Directions::hadamard;
   expect_named(config);
   config = tiny_config();
   config.fields = "5,3";

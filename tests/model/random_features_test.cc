@@ -80,6 +80,30 @@ TEST(RandomFeatureModels, DrawsAreSavedWithTheModelAndFollowTheSeed) {
   EXPECT_NE(parallel(*Model::random(other, 3), ids), parallel(*model, ids));
 }
 
+TEST(RandomFeatureModels, HadamardDrawsAreSavedAsSignsAndLengths) {
+  const Folder folder;
+  ModelConfig config = favor_config();
+  config.width = 8 * config.heads;
+  config.attention.linear.features = 20;
+  config.attention.linear.directions = Directions::hadamard;
+  const auto model = Model::random(config, 3);
+  model->save(folder / "a");
+  const auto ids = random_inputs(config, 1, 50, 4);
+  const std::vector<float> expected = parallel(*model, ids);
+  EXPECT_EQ(parallel(*Model::load(folder / "a"), ids), expected);
+  EXPECT_LT(difference(recurrent(*model, ids), expected), 3e-5);
+  const Safetensors file = Safetensors::read(folder / "a" / "model.safetensors");
+  EXPECT_EQ(file.shape("layers.1.attention.signs"), (Shape{9, 8}));
+  EXPECT_EQ(file.shape("layers.1.attention.lengths"), Shape{20});
+  EXPECT_FALSE(file.contains("layers.1.attention.directions"));
+  // Other directions are drawn from the seed.
+  const std::vector<std::string> orthogonal = {"attention.directions=orthogonal"};
+  EXPECT_NE(parallel(*Model::load(folder / "a", orthogonal), ids), expected);
+  config.width = 27;
+  EXPECT_EQ(error_of<UsageError>([&] { Model::random(config); }),
+            "[favor] expected a head size that is a power of two with Hadamard directions, got 9");
+}
+
 TEST(RandomFeatureModels, DrawsAreNoParameters) {
   ModelConfig plain = favor_config();
   plain.attention.linear.feature_map = "elu";

@@ -26,7 +26,7 @@ TEST(Approximation, WeightsErrAsTheClosedFormsSay) {
   const HeadRows head = normal_head(12, 16, 0.35);
   for (const std::string map : {"favor", "favor-trig", "favor-sincos", "favor-hyperbolic"}) {
     const RandomFeatureError error = random_feature_error(
-        any_context(), head, map, {.features = 32, .orthogonal = false, .seed = 4}, 3000);
+        any_context(), head, map, {.features = 32, .directions = Directions::independent, .seed = 4}, 3000);
     EXPECT_NEAR(error.weights.error / error.predicted, 1, 0.1) << map;
   }
 }

@@ -60,7 +60,7 @@ Json measure(Context& context, const std::vector<HeadRows>& heads, const std::st
     non_positive += error.non_positive / static_cast<double>(heads.size());
   }
   Json row = {{"map", map},
-              {"directions", options.orthogonal ? "orthogonal" : "independent"},
+              {"directions", name_of(options.directions)},
               {"features", options.features},
               {"predicted", predicted.json()}};
   for (int p = 0; p < 3; ++p)
@@ -150,19 +150,18 @@ void run(const Arguments& arguments) {
                        "expected --maps of favor, favor-trig, favor-sincos and favor-hyperbolic, got {}",
                        map);
     for (const std::string& directions : name_list("--directions", arguments.directions, "approximate")) {
-      if (directions != "orthogonal" && directions != "independent")
-        fail<UsageError>("approximate", "expected --directions of orthogonal and independent, got {}",
-                         directions);
       for (const std::int64_t count : features) {
         wanted.push_back(
             {map,
-             {.features = count, .orthogonal = directions == "orthogonal", .seed = arguments.source.seed}});
-        draw_random_features(map, 1,
-                             wanted.back().second);  // refuses odd numbers before anything is measured
+             {.features = count, .directions = find_directions(directions), .seed = arguments.source.seed}});
+        draw_random_features(map, 1, wanted.back().second);  // refuses odd numbers before anything is read
       }
     }
   }
   const ApproximateHeads inputs = read_heads(context, arguments.source);
+  for (const auto& [map, options] :
+       wanted)  // and heads whose size is no power of two before anything is measured
+    draw_random_features(map, inputs.heads.front().head_dim, options);
   Json result = {
       {"inputs", inputs.description}, {"draws", arguments.draws}, {"norms", norms_of(context, inputs.heads)}};
   Progress progress;
@@ -208,8 +207,8 @@ void add_approximate(Command& program) {
   command.add_option("--maps", arguments->maps, "favor, favor-trig, favor-sincos, favor-hyperbolic")
       .offers({"favor", "favor-trig", "favor-sincos", "favor-hyperbolic"})
       .capture_default_str();
-  command.add_option("--directions", arguments->directions, "orthogonal, independent")
-      .offers({"orthogonal", "independent"})
+  command.add_option("--directions", arguments->directions, "orthogonal, independent, hadamard")
+      .offers({"orthogonal", "independent", "hadamard"})
       .capture_default_str();
   command.add_option("--draws", arguments->draws, "number of draws to average over")
       .check(whole(2, 100000))

@@ -30,7 +30,7 @@ void plot_approximation(const Json& result, const std::string& path) {
   weights.title = "Weights exp(q·k/√E)";
   weights.subtitle = "independent directions, dashed: closed form";
   output.title = "Output of attention";
-  output.subtitle = "orthogonal directions, dashed: independent";
+  output.subtitle = "orthogonal directions, dashed: others";
   rank.title = "Attention matrix of rank k";
   rank.subtitle = "least error of any projection";
   weights.x_label = output.x_label = "features F";
@@ -40,13 +40,14 @@ void plot_approximation(const Json& result, const std::string& path) {
   for (const Json& row : result["rows"]) {
     const std::string map = row["map"];
     const int colour = colour_of(map);
-    const bool independent = row["directions"] == "independent";
-    if (independent) {
+    const std::string directions = row["directions"];
+    const bool orthogonal = directions == "orthogonal";
+    if (directions == "independent") {
       add_point(weights, map, row["features"], row["weights"]["error"], colour, false);
       add_point(weights, map + ", predicted", row["features"], row["predicted"], colour, true);
     }
-    add_point(output, map + (independent ? ", independent" : ""), row["features"], row["output"]["error"],
-              colour, independent);
+    add_point(output, orthogonal ? map : map + ", " + directions, row["features"], row["output"]["error"],
+              colour, !orthogonal);
   }
   std::vector<Chart> charts;
   for (const Chart& chart : {weights, output})

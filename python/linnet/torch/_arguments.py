@@ -13,6 +13,7 @@ from .. import _core
 
 NAMES = {
     "feature_map": tuple(row["name"] for row in _core.feature_maps()),
+    "directions": ("orthogonal", "independent", "hadamard"),
     "normalise": ("sum", "none"),
     "pattern": ("strided", "fixed"),
 }

@@ -126,16 +126,18 @@ def _read_tensors(path: Path) -> dict:
 
 
 def _check_draws(model: SequenceModel, tensors: dict) -> None:
-    """The directions of a random map are drawn from the seed; throws where a file has others, and removes them."""
+    """The numbers of a random map are drawn from the seed; throws where a file has others, and removes them."""
     table, sizes = model.config["attention"], model.config["model"]
-    for name in [name for name in tensors if name.endswith((".attention.directions", ".attention.phases"))]:
+    parts = ("directions", "phases", "signs", "lengths")
+    for name in [name for name in tensors if name.endswith(tuple(f".attention.{part}" for part in parts))]:
         stored = tensors.pop(name)
         if table["family"] != "linear" or not table["feature_map"].startswith(("favor", "random-")):
             continue
         head_dim = sizes["width"] // sizes["heads"]
         features = table["features"] or default_features(head_dim)
-        directions, phases = _core.random_draws(table["feature_map"], head_dim, features, table["seed"], int(name.split(".")[1]))
-        drawn = directions if name.endswith("directions") else phases
+        layer = int(name.split(".")[1])
+        draws = _core.random_draws(table["feature_map"], head_dim, features, table["directions"], table["seed"], layer)
+        drawn = draws[name.rsplit(".", 1)[1]]
         if stored.size != drawn.size or not np.array_equal(stored.reshape(-1), drawn.reshape(-1)):
             refuse("import", f"directions that attention.seed draws ({name})", "others, of a model with attention.redraw")
 

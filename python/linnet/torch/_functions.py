@@ -85,15 +85,24 @@ def linear_options(*arguments, **options) -> str:
 
 
 def _linear_options(
-    head_dim: int, feature_map="elu", alpha=1.0, features=0, seed=0, layer=0, normalise="sum", epsilon=1e-6
+    head_dim: int,
+    feature_map="elu",
+    alpha=1.0,
+    features=0,
+    directions="orthogonal",
+    seed=0,
+    layer=0,
+    normalise="sum",
+    epsilon=1e-6,
 ) -> str:
     check_options(
         "linear_attention",
-        feature_map=feature_map, alpha=alpha, features=features, seed=seed, layer=layer, normalise=normalise, epsilon=epsilon,
+        feature_map=feature_map, alpha=alpha, features=features, directions=directions, seed=seed, layer=layer, normalise=normalise,
+        epsilon=epsilon,
     )  # fmt: skip
     options = {"family": "linear", "feature_map": feature_map, "normalise": normalise, "epsilon": epsilon}
     if feature_map.startswith(("favor", "random-")):
-        options.update(features=features or default_features(head_dim), seed=seed, layer=layer)
+        options.update(features=features or default_features(head_dim), directions=directions, seed=seed, layer=layer)
     elif feature_map == "elu":
         options["alpha"] = alpha
     return write_options(**options)
@@ -126,6 +135,7 @@ def linear_attention(
     feature_map="elu",
     alpha=1.0,
     features=0,
+    directions="orthogonal",
     seed=0,
     layer=0,
     normalise="sum",
@@ -153,6 +163,8 @@ def linear_attention(
         map of your own, say.
     features, seed, layer : int
         Of random maps: the number of features (0: E ln E, rounded up to a multiple of 16) and what decides the directions.
+    directions : {"orthogonal", "independent", "hadamard"}
+        Of random maps. Hadamard directions are the fastest; dim is a power of two then (Yu et al. 2016, section 4).
     normalise : {"sum", "none"}
         Whether to divide by the denominator.
     epsilon : float
@@ -171,7 +183,7 @@ def linear_attention(
         operation, q, k, mask, prefix=prefix, window=window, intervals=intervals, key_lengths=key_lengths, segments=segments
     )
     heads, head_dim, value_dim = q.shape[2], q.shape[3], v.shape[3]
-    options = linear_options(head_dim, feature_map, alpha, features, seed, layer, normalise, epsilon)
+    options = linear_options(head_dim, feature_map, alpha, features, directions, seed, layer, normalise, epsilon)
     if (return_state or initial_state is not None) and mask.kind not in ("causal", "prefix"):
         refuse(operation, "a causal or prefix mask with a state", f"a mask of {mask.kind}")
     if decay is not None:
@@ -231,8 +243,9 @@ def split_state(state, heads: int, value_dim: int, *, feature_map="elu"):
 
 
 def linear_attention_step(
-    q, k, v, state, *, decay=None, feature_map="elu", alpha=1.0, features=0, seed=0, layer=0, normalise="sum", epsilon=1e-6
-):
+    q, k, v, state, *, decay=None, feature_map="elu", alpha=1.0, features=0, directions="orthogonal", seed=0, layer=0,
+    normalise="sum", epsilon=1e-6,
+):  # fmt: skip
     """One token of each of B streams: the recurrent form of `linear_attention` with the causal mask, in constant time.
 
     Parameters
@@ -267,11 +280,12 @@ def linear_attention_step(
     ):
         out, state = linear_attention(
             q[:, None], k[:, None], v[:, None], mask="causal", decay=decay, initial_state=state, return_state=True,
-            feature_map=feature_map, alpha=alpha, features=features, seed=seed, layer=layer, normalise=normalise, epsilon=epsilon,
+            feature_map=feature_map, alpha=alpha, features=features, directions=directions, seed=seed, layer=layer,
+            normalise=normalise, epsilon=epsilon,
         )  # fmt: skip
         return out[:, 0], state
     batch, heads, head_dim = q.shape
-    options = linear_options(head_dim, feature_map, alpha, features, seed, layer, normalise, epsilon)
+    options = linear_options(head_dim, feature_map, alpha, features, directions, seed, layer, normalise, epsilon)
     floats = state_floats(read_options(options), heads, head_dim, v.shape[2])
     if state.dtype != torch.float32 or not state.is_contiguous() or tuple(state.shape) != (batch, floats):
         refuse(operation, f"a dense float32 state [{batch}, {floats}]", f"{state.dtype} {list(state.shape)}")
@@ -315,14 +329,14 @@ def softmax_attention(
 @_documented
 def favor_attention(
     q, k, v, *, mask="full", prefix=None, window=None, intervals=None, key_lengths=None, segments=None,
-    initial_state=None, return_state=False, features=0, seed=0, layer=0, feature_map="favor", layout="bnhd",
+    initial_state=None, return_state=False, features=0, directions="orthogonal", seed=0, layer=0, feature_map="favor", layout="bnhd",
 ):  # fmt: skip
     """Linear attention whose random features approximate softmax (Choromanski et al. 2021, "Rethinking Attention with
     Performers").
 
     Parameters
     ----------
-    q, k, v, initial_state, return_state, features, seed, layer
+    q, k, v, initial_state, return_state, features, directions, seed, layer
         Those of `linear_attention`. A seed and a layer give the same directions on every machine.
     {masks}
     feature_map : {"favor", "favor-hyperbolic", "favor-sincos", "favor-trig"}
@@ -333,7 +347,7 @@ def favor_attention(
     return linear_attention(
         q, k, v, mask=mask, prefix=prefix, window=window, intervals=intervals, key_lengths=key_lengths, segments=segments,
         initial_state=initial_state, return_state=return_state,
-        feature_map=feature_map, features=features, seed=seed, layer=layer, layout=layout,
+        feature_map=feature_map, features=features, directions=directions, seed=seed, layer=layer, layout=layout,
     )  # fmt: skip
 
 

@@ -56,7 +56,6 @@ _CHOICES = {
     "head": ("categorical", "logistics"),
     "family": ("linear", "softmax", "local", "strided", "linformer", "lsh"),
     "decay": ("none", "fixed", "learned"),
-    "directions": ("orthogonal",),
     **NAMES,
     "sharing": ("none", "headwise", "key-value", "layerwise"),
 }
@@ -170,7 +169,7 @@ class ConfiguredAttention(nn.Module):
         if family == "linear":
             return linear_attention(
                 queries, keys, values, decay=self._gamma(), feature_map=table["feature_map"], alpha=table["alpha"],
-                features=table["features"], seed=table["seed"], layer=self.layer, normalise=table["normalise"],
+                features=table["features"], directions=table["directions"], seed=table["seed"], layer=self.layer, normalise=table["normalise"],
                 epsilon=table["epsilon"], **mask,
             )  # fmt: skip
         if family == "softmax":
@@ -430,6 +429,7 @@ def _attention_table(inner, head_dim, place):
             "family": "linear",
             "feature_map": inner.favor_feature_map,
             "features": inner.favor_features,
+            "directions": inner.favor_directions,
             "seed": inner.favor_seed,
         }
     refuse_type(

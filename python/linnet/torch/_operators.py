@@ -74,7 +74,7 @@ def read_options(text: str) -> dict:
 def _attention_of(text: str, head_dim: int) -> _core.TensorAttention:
     """The attention of the C++ library with these options, for heads of `head_dim` numbers."""
     options = read_options(text)
-    drawn = {name: options.pop(name) for name in ("features", "alpha") if name in options}
+    drawn = {name: options.pop(name) for name in ("features", "directions", "alpha") if name in options}
     name = options.pop("feature_map", None)
     if name is not None:
         drawn.update(seed=options.get("seed", 0), layer=options.get("layer", 0))

@@ -68,7 +68,7 @@ def features_of(x: torch.Tensor, options: dict) -> tuple[torch.Tensor, torch.Ten
 
 def _random_features(x, options):
     name, head_dim, features = options["feature_map"], x.shape[-1], options["features"]
-    directions, phases = draws_of(name, head_dim, features, options["seed"], options["layer"])
+    directions, phases = draws_of(name, head_dim, features, options["directions"], options["seed"], options["layer"])
     directions = directions.to(x)
     scaled = x * head_dim**-0.25
     products = scaled @ directions.T
@@ -95,10 +95,10 @@ def _random_features(x, options):
     return (functions[name](products) + 0.001) / root, zero
 
 
-def draws_of(name: str, head_dim: int, features: int, seed: int, layer: int):
+def draws_of(name: str, head_dim: int, features: int, directions: str, seed: int, layer: int):
     """The directions [m, E] and, of favor-trig, the phases [m] of a random map of the C++ library."""
-    directions, phases = _core.random_draws(name, head_dim, features, seed, layer)
-    return torch.from_numpy(directions).reshape(-1, head_dim), torch.from_numpy(phases)
+    draws = _core.random_draws(name, head_dim, features, directions, seed, layer)
+    return torch.from_numpy(draws["directions"]).reshape(-1, head_dim), torch.from_numpy(draws["phases"])
 
 
 def linear(q, k, v, visible, options: dict, decay=None, initial=None):

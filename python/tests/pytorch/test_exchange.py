@@ -22,6 +22,8 @@ MODELS = {
     "logistics": ({"head": "logistics", "mixtures": 3, "classes": 4}, {"family": "softmax"}),
     "relu map": ({}, {"feature_map": "squared-relu", "epsilon": 1e-3}),
     "favor": ({}, {"feature_map": "favor", "features": 32, "seed": 3}),
+    "hadamard": ({}, {"feature_map": "favor-trig", "features": 20, "directions": "hadamard"}),
+    "independent": ({}, {"feature_map": "random-gelu", "features": 16, "directions": "independent"}),
     "local": ({}, {"family": "local", "window": 5}),
     "strided": ({}, {"family": "strided", "stride": 4, "pattern": "fixed", "summary": 1}),
     "strided by length": ({}, {"family": "strided"}),
@@ -70,7 +72,12 @@ def test_a_trained_model_of_the_library():
 
 
 @pytest.mark.parametrize(
-    "attention", [{"attention_type": "causal-linear"}, {"attention_type": "favor", "favor_feature_map": "favor-hyperbolic"}]
+    "attention",
+    [
+        {"attention_type": "causal-linear"},
+        {"attention_type": "favor", "favor_feature_map": "favor-hyperbolic"},
+        {"attention_type": "favor", "favor_directions": "hadamard"},
+    ],
 )
 def test_modules_of_fast_transformers(tmp_path, attention):
     builder = lt.TransformerEncoderBuilder.from_kwargs(

@@ -177,7 +177,13 @@ def test_an_encoder_computes_the_formula():
 
 @pytest.mark.parametrize(
     ("name", "options"),
-    [("causal-linear", {}), ("full", {}), ("favor", {}), ("favor", {"favor_feature_map": "favor-hyperbolic"})],
+    [
+        ("causal-linear", {}),
+        ("full", {}),
+        ("favor", {}),
+        ("favor", {"favor_feature_map": "favor-hyperbolic"}),
+        ("favor", {"favor_directions": "hadamard"}),
+    ],
 )
 @pytest.mark.parametrize("gradient", [False, True])
 def test_the_recurrent_encoder_computes_the_same(name, options, gradient):
@@ -249,7 +255,7 @@ def test_random_directions_come_from_a_seed_and_the_layer(name):
 def test_the_map_favor_of_fast_transformers_is_favor_hyperbolic():
     """With the directions that Linnet draws it has the same weights."""
     attention = FavorAttention(favor_features=16, favor_seed=3, favor_feature_map="favor-hyperbolic")
-    directions, _ = linnet._core.random_draws("favor-hyperbolic", 8, 16, 3, 0)
+    directions = linnet._core.random_draws("favor-hyperbolic", 8, 16, seed=3)["directions"]
     phi = Favor(8, n_dims=16)
     phi.omega = torch.from_numpy(directions).reshape(-1, 8).T
     q, k, v = (torch.randn(2, LENGTH, 2, 8) for _ in range(3))

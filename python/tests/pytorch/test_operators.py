@@ -104,10 +104,11 @@ def test_identity_map_without_a_denominator():
     compare(lambda q, k, v: lt.linear_attention(q, k, v, feature_map="identity", normalise="none"), formula, inputs())
 
 
+@pytest.mark.parametrize("kind", ["orthogonal", "independent", "hadamard"])
 @pytest.mark.parametrize("name", ["favor", "favor-hyperbolic"])
-def test_favor_attention(name):
-    options = {"feature_map": name, "features": 32, "seed": 5}
-    directions = torch.from_numpy(linnet._core.random_draws(name, E, 32, 5, 0)[0]).double().reshape(-1, E)
+def test_favor_attention(name, kind):
+    options = {"feature_map": name, "features": 32, "directions": kind, "seed": 5}
+    directions = torch.from_numpy(linnet._core.random_draws(name, E, 32, kind, 5)["directions"]).double().reshape(-1, E)
 
     def phi(x):
         x = x * E**-0.25

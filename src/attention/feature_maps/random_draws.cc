@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <numbers>
 #include <vector>
 
+#include "attention/feature_maps/hadamard.h"
 #include "attention/reference_rows.h"
 #include "attention/tiles/rows.h"
 #include "base/fail.h"
@@ -39,7 +41,7 @@ std::int64_t default_features(std::int64_t head_dim) {
 }
 
 /// The independent sequences of one draw.
-enum class Part : std::uint64_t { directions, norms, phases };
+enum class Part : std::uint64_t { directions, norms, phases, signs };
 
 /// Each part has 2^32 indices and each draw four parts, so that no two draws share one.
 std::uint64_t index_of(const RandomFeatureOptions& options, Part part, std::int64_t i) {
@@ -67,9 +69,57 @@ void orthonormalise(double* g, std::int64_t rows, std::int64_t width) {
   }
 }
 
+const std::array<const char*, 3> direction_names = {"orthogonal", "independent", "hadamard"};
+
+/// Row r of H D_3 H D_2 H D_1 / E^(3/2), which is D_1 H D_2 H D_3 H applied to the unit vector r. Its sums
+/// are of whole numbers below 2^53.
+void hadamard_row(double* row, std::int64_t r, std::span<const float> signs) {
+  const std::int64_t width = std::ssize(signs) / kDiagonals;
+  std::fill_n(row, width, 0.0);
+  row[r] = 1;
+  for (std::int64_t k = kDiagonals; k-- > 0;) {
+    hadamard_transform(row, width);
+    for (std::int64_t i = 0; i < width; ++i) row[i] *= signs[static_cast<std::size_t>(k * width + i)];
+  }
+  const auto size = static_cast<double>(width);
+  for (std::int64_t i = 0; i < width; ++i) row[i] /= size * std::sqrt(size);
+}
+
+/// The signs of block b.
+std::span<const float> signs_of(const RandomDraws& draws, std::int64_t b) {
+  const auto count = static_cast<std::size_t>(kDiagonals * draws.head_dim);
+  return std::span(draws.signs).subspan(static_cast<std::size_t>(b) * count, count);
+}
+
+/// W [m, E] of Hadamard directions.
+std::vector<float> hadamard_directions(const RandomDraws& draws) {
+  const std::int64_t width = draws.head_dim, rows = std::ssize(draws.lengths);
+  std::vector<float> directions(static_cast<std::size_t>(rows * width));
+  std::vector<double> row(static_cast<std::size_t>(width));
+  for (std::int64_t r = 0; r < rows; ++r) {
+    hadamard_row(row.data(), r % width, signs_of(draws, r / width));
+    const double length = draws.lengths[static_cast<std::size_t>(r)];
+    std::ranges::transform(row, directions.begin() + r * width,
+                           [&](double number) { return static_cast<float>(length * number); });
+  }
+  return directions;
+}
+
+bool is_power_of_two(std::int64_t n) { return n > 0 && std::has_single_bit(static_cast<std::uint64_t>(n)); }
+
 }  // namespace
 
 std::span<const FeatureMapInfo> random_feature_map_table() { return table; }
+
+const char* name_of(Directions directions) { return direction_names[static_cast<std::size_t>(directions)]; }
+
+Directions find_directions(const std::string& name) {
+  const auto found = std::ranges::find(direction_names, name);
+  if (found == direction_names.end())
+    fail<UsageError>("random features", "expected directions of {}, got '{}'",
+                     fmt::join(direction_names, ", "), name);
+  return static_cast<Directions>(found - direction_names.begin());
+}
 
 bool is_random_feature_map(const std::string& name) {
   return std::ranges::any_of(table, [&](const FeatureMapInfo& row) { return row.name == name; });
@@ -99,6 +149,9 @@ std::int64_t directions_of(RandomMap map, std::int64_t head_dim, const RandomFea
   if (options.layer < 0) fail<UsageError>(name, "expected a layer from 0, got {}", options.layer);
   if (options.draw >= most_draws)
     fail<UsageError>(name, "expected a draw below {}, got {}", most_draws, options.draw);
+  if (options.directions == Directions::hadamard && !is_power_of_two(head_dim))
+    fail<UsageError>(name, "expected a head size that is a power of two with Hadamard directions, got {}",
+                     head_dim);
   const std::int64_t rows = (options.features == 0 ? default_features(head_dim) : options.features) / each;
   if (rows > most_numbers / head_dim)
     fail<UsageError>(name, "expected at most {} numbers of directions, got {} directions of {}", most_numbers,
@@ -122,41 +175,69 @@ RandomDraws draw_random_features(const std::string& map, std::int64_t head_dim,
   const RandomMap kind = find_random_map(map);
   const std::int64_t rows = directions_of(kind, head_dim, options);
   const Random random(options.seed, Draw::random_features, static_cast<std::uint32_t>(options.layer));
+  const auto normal = [&](Part part, std::int64_t i) { return random.normal(index_of(options, part, i)); };
+  const auto word = [&](Part part, std::int64_t i) { return random.block(index_of(options, part, i))[0]; };
+  const auto length_of = [&](std::int64_t row) {
+    double squares = 0;
+    for (std::int64_t i = row * head_dim; i < (row + 1) * head_dim; ++i) {
+      const double number = normal(Part::norms, i);
+      squares += number * number;
+    }
+    return std::sqrt(squares);
+  };
   RandomDraws draws;
   draws.head_dim = head_dim;
-  std::vector<double> block;
-  for (std::int64_t first = 0; first < rows; first += head_dim) {
-    const std::int64_t count = std::min(head_dim, rows - first);
-    block.resize(static_cast<std::size_t>(count * head_dim));
-    const auto normal = [&](Part part, std::int64_t i) { return random.normal(index_of(options, part, i)); };
-    for (std::int64_t i = 0; i < count * head_dim; ++i)
-      block[static_cast<std::size_t>(i)] = normal(Part::directions, first * head_dim + i);
-    if (options.orthogonal) {
-      orthonormalise(block.data(), count, head_dim);
-      for (std::int64_t r = 0; r < count; ++r) {
-        double squares = 0;
-        for (std::int64_t i = 0; i < head_dim; ++i) {
-          const double number = normal(Part::norms, (first + r) * head_dim + i);
-          squares += number * number;
+  if (options.directions == Directions::hadamard) {
+    for (std::int64_t i = 0; i < number_of_signs(rows, head_dim); ++i)
+      draws.signs.push_back(word(Part::signs, i) >> 31 == 0 ? 1.0f : -1.0f);
+    for (std::int64_t r = 0; r < rows; ++r) draws.lengths.push_back(static_cast<float>(length_of(r)));
+    draws.directions = hadamard_directions(draws);
+  } else {
+    std::vector<double> block;
+    for (std::int64_t first = 0; first < rows; first += head_dim) {
+      const std::int64_t count = std::min(head_dim, rows - first);
+      block.resize(static_cast<std::size_t>(count * head_dim));
+      for (std::int64_t i = 0; i < count * head_dim; ++i)
+        block[static_cast<std::size_t>(i)] = normal(Part::directions, first * head_dim + i);
+      if (options.directions == Directions::orthogonal) {
+        orthonormalise(block.data(), count, head_dim);
+        for (std::int64_t r = 0; r < count; ++r) {
+          const double length = length_of(first + r);
+          for (std::int64_t i = 0; i < head_dim; ++i)
+            block[static_cast<std::size_t>(r * head_dim + i)] *= length;
         }
-        for (std::int64_t i = 0; i < head_dim; ++i)
-          block[static_cast<std::size_t>(r * head_dim + i)] *= std::sqrt(squares);
       }
-    }
-    draws.directions.insert(draws.directions.end(), block.begin(), block.end());
-  }
-  if (kind == RandomMap::trig) {
-    for (std::int64_t r = 0; r < rows; ++r) {
-      const std::uint32_t word = random.block(index_of(options, Part::phases, r))[0];
-      draws.phases.push_back(
-          static_cast<float>(2 * std::numbers::pi * (static_cast<double>(word) + 0.5) * 0x1p-32));
+      draws.directions.insert(draws.directions.end(), block.begin(), block.end());
     }
   }
+  if (kind == RandomMap::trig)
+    for (std::int64_t r = 0; r < rows; ++r)
+      draws.phases.push_back(static_cast<float>(
+          2 * std::numbers::pi * (static_cast<double>(word(Part::phases, r)) + 0.5) * 0x1p-32));
   return draws;
 }
 
-void check_draws(RandomMap map, const RandomDraws& draws) {
+void complete_draws(RandomMap map, RandomDraws& draws) {
   const char* name = info_of(map).name.c_str();
+  const auto check_finite = [&](const std::vector<float>& x) {
+    if (!all_finite(x.data(), std::ssize(x)))
+      fail(name, "expected draws that are numbers, got one that is not");
+  };
+  if (!draws.signs.empty() || !draws.lengths.empty()) {
+    const std::int64_t count = std::ssize(draws.lengths), width = draws.head_dim;
+    if (!is_power_of_two(width))
+      fail(name, "expected Hadamard directions of a power of two numbers, got {}", width);
+    if (count == 0 || std::ssize(draws.signs) != number_of_signs(count, width))
+      fail(name, "expected {} signs for {} Hadamard directions and at least one, got {}",
+           number_of_signs(count, width), count, draws.signs.size());
+    if (std::ranges::any_of(draws.signs, [](float sign) { return sign != 1 && sign != -1; }))
+      fail(name, "expected signs of +1 and -1, got another number");
+    check_finite(draws.lengths);
+    std::vector<float> directions = hadamard_directions(draws);
+    if (!draws.directions.empty() && draws.directions != directions)
+      fail(name, "expected directions that follow from their signs and lengths, got others");
+    draws.directions = std::move(directions);
+  }
   const std::size_t numbers = draws.directions.size();
   if (draws.head_dim < 1 || numbers == 0 || numbers % static_cast<std::size_t>(draws.head_dim) != 0)
     fail(name, "expected directions of {} numbers each and at least one, got {} numbers", draws.head_dim,
@@ -165,9 +246,8 @@ void check_draws(RandomMap map, const RandomDraws& draws) {
   const std::size_t phases = map == RandomMap::trig ? rows : 0;
   if (draws.phases.size() != phases)
     fail(name, "expected {} phases for {} directions, got {}", phases, rows, draws.phases.size());
-  const auto finite = [](const std::vector<float>& x) { return all_finite(x.data(), std::ssize(x)); };
-  if (!finite(draws.directions) || !finite(draws.phases))
-    fail(name, "expected draws that are numbers, got one that is not");
+  check_finite(draws.directions);
+  check_finite(draws.phases);
 }
 
 }  // namespace linnet

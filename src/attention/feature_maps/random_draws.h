@@ -5,6 +5,7 @@
 #include <mutex>
 #include <string>
 
+#include "attention/feature_maps/hadamard.h"
 #include "linnet/feature_map.h"
 
 namespace linnet {
@@ -24,6 +25,11 @@ constexpr std::int64_t features_a_direction(RandomMap map) {
 
 /// Whether the map's rows have a log-scale.
 constexpr bool is_log_scaled(RandomMap map) { return map <= RandomMap::hyperbolic || map == RandomMap::exp; }
+
+/// Signs of `directions` Hadamard directions: three diagonals a block.
+constexpr std::int64_t number_of_signs(std::int64_t directions, std::int64_t head_dim) {
+  return kDiagonals * ((directions + head_dim - 1) / head_dim * head_dim);
+}
 
 /// Directions of such a draw, its phases and numbers apart. Throws UsageError for invalid options.
 std::int64_t directions_of(RandomMap map, std::int64_t head_dim, const RandomFeatureOptions& options);
@@ -54,7 +60,8 @@ class LateDraws {
 /// The random map of such draws.
 std::shared_ptr<const FeatureMap> random_feature_map(std::shared_ptr<const LateDraws> draws);
 
-/// Fails with a sentence where `draws` do not fit together or are not those of `map`.
-void check_draws(RandomMap map, const RandomDraws& draws);
+/// Makes the directions of signs and lengths. Fails with a sentence where `draws` do not fit together or are
+/// not those of `map`.
+void complete_draws(RandomMap map, RandomDraws& draws);
 
 }  // namespace linnet

@@ -13,6 +13,7 @@
 #define HWY_TARGET_INCLUDE "attention/feature_maps/random_kernels.cc"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
+#include "attention/feature_maps/hadamard-inl.h"
 #include "attention/tiles/gemm-inl.h"
 #include "kernels/lanes-inl.h"
 #include "kernels/simd_math-inl.h"
@@ -276,15 +277,64 @@ struct General {
   }
 };
 
+/// Calls run(signs, lengths, begin) for every block of Hadamard directions, whose first one is `begin`.
+template <class Run>
+HWY_INLINE void for_each_block(const RandomProjection& projection, Run run) {
+  const std::int64_t dim = projection.head_dim;
+  const float *signs = projection.signs.span<float>().data(),
+              *lengths = projection.lengths.span<float>().data();
+  for (std::int64_t begin = 0; begin < projection.directions; begin += dim)
+    run(signs + kDiagonals * begin, lengths + begin, begin);
+}
+
 /// p [rows, padded m] = x Wᵀ.
 HWY_INLINE void project_rows(const RandomProjection& projection, float* p, View<const float> x,
                              std::int64_t first, std::int64_t rows) {
+  const std::int64_t dim = projection.head_dim;
+  if (projection.structured)
+    return for_each_block(projection,
+                          [&](const float* signs, const float* lengths, std::int64_t begin) HWY_ATTR {
+                            const Diagonals diagonals = {signs, signs + dim, signs + 2 * dim, lengths};
+                            multiply_by_block(diagonals, {p + begin, projection.padded_rows},
+                                              {x.at(first), x.stride(0)}, rows, dim);
+                          });
   const auto columns = static_cast<std::size_t>(projection.padded_rows);
-  tiles::for_each_panel(
-      Project{p, columns, x.at(first), static_cast<std::size_t>(x.stride(0)),
-              projection.across.span<float>().data(), columns, static_cast<std::size_t>(rows),
-              static_cast<std::size_t>(projection.head_dim)},
-      columns);
+  tiles::for_each_panel(Project{p, columns, x.at(first), static_cast<std::size_t>(x.stride(0)),
+                                projection.across.span<float>().data(), columns,
+                                static_cast<std::size_t>(rows), static_cast<std::size_t>(dim)},
+                        columns);
+}
+
+/// sums [rows, padded E] = g W of g [rows, padded m].
+HWY_INLINE void sum_directions(const RandomProjection& projection, float* sums, float* g, std::int64_t rows) {
+  const std::int64_t width = projection.padded_dim, columns = projection.padded_rows,
+                     dim = projection.head_dim;
+  if (!projection.structured) {
+    const auto stride = static_cast<std::size_t>(width);
+    return tiles::for_each_panel(
+        Project{sums, stride, g, static_cast<std::size_t>(columns), projection.along.span<float>().data(),
+                stride, static_cast<std::size_t>(rows), static_cast<std::size_t>(projection.directions)},
+        stride);
+  }
+  for_each_block(projection, [&](const float* signs, const float* lengths, std::int64_t begin) HWY_ATTR {
+    const Diagonals diagonals = {lengths, signs + 2 * dim, signs + dim, signs};
+    const std::int64_t used = std::min(dim, projection.directions - begin);
+    for (std::int64_t r = 0; r < rows; ++r) {
+      float* row = g + r * columns + begin;
+      std::fill(row + used, row + dim, 0.0f);
+    }
+    multiply_by_block(diagonals, {g + begin, columns}, {g + begin, columns}, rows, dim);
+    for (std::int64_t r = 0; r < rows; ++r) {
+      const float* block = g + r * columns + begin;
+      float* sum = sums + r * width;
+      if (begin == 0)
+        std::copy_n(block, dim, sum);
+      else
+        for_vectors(dim, [&](auto lanes, std::int64_t i) HWY_ATTR {
+          lanes.store(hn::Add(lanes.load(sum + i), lanes.load(block + i)), sum + i);
+        });
+    }
+  });
 }
 
 Row row_of(const RandomProjection& projection) {
@@ -326,12 +376,7 @@ void backward(const RandomProjection& projection, float* scratch, View<float> dx
       radial[r] = static_cast<float>(projection.square_scale) *
                   Map::gradient(row, g, dy.at(first + r), y.at(first + r));
     }
-    tiles::for_each_panel(
-        Project{sums, static_cast<std::size_t>(width), scratch,
-                static_cast<std::size_t>(projection.padded_rows), projection.along.span<float>().data(),
-                static_cast<std::size_t>(width), static_cast<std::size_t>(rows),
-                static_cast<std::size_t>(projection.directions)},
-        static_cast<std::size_t>(width));
+    sum_directions(projection, sums, scratch, rows);
     for (std::int64_t r = 0; r < rows; ++r) {
       const V factor = hn::Set(d, radial[r]);
       const float *sum = sums + r * width, *from = x.at(first + r);
@@ -407,6 +452,11 @@ void with_memory(Context* own, const RandomProjection& projection, const Run& ru
 
 std::int64_t padded(std::int64_t count) { return (count + 15) / 16 * 16; }
 
+std::int64_t padded_directions(std::int64_t count, const RandomDraws& draws) {
+  if (draws.signs.empty()) return padded(count);
+  return padded((count + draws.head_dim - 1) / draws.head_dim * draws.head_dim);
+}
+
 // Highway's macro takes plain names alone where a single instruction set is compiled.
 void forward_best(const RandomProjection& projection, float* memory, View<float> y, double* log_scale,
                   View<const float> x) {
@@ -426,18 +476,29 @@ RandomProjection::RandomProjection(RandomMap map, const RandomDraws& draws)
       directions(static_cast<std::int64_t>(draws.directions.size()) / head_dim),
       features(directions * features_a_direction(map)),
       padded_dim(random_maps::padded(head_dim)),
-      padded_rows(random_maps::padded(directions)),
-      across(Tensor::of<float>({head_dim, padded_rows})),
-      along(Tensor::of<float>({directions, padded_dim})),
+      padded_rows(random_maps::padded_directions(directions, draws)),
+      structured(!draws.signs.empty()),
       phases(Tensor::of<float>({padded_rows})),
       square_scale(1 / std::sqrt(static_cast<double>(head_dim))) {
   const double scale = std::sqrt(square_scale);
+  std::ranges::copy(draws.phases, phases.span<float>().begin());
+  if (structured) {
+    signs = Tensor::of<float>({std::ssize(draws.signs)});
+    std::ranges::copy(draws.signs, signs.span<float>().begin());
+    lengths = Tensor::of<float>({padded_rows});
+    const auto size = static_cast<double>(head_dim);
+    std::ranges::transform(draws.lengths, lengths.span<float>().begin(), [&](float length) {
+      return static_cast<float>(scale * length / (size * std::sqrt(size)));
+    });
+    return;
+  }
+  across = Tensor::of<float>({head_dim, padded_rows});
+  along = Tensor::of<float>({directions, padded_dim});
   const View<float> to_across = across.view<float>(), to_along = along.view<float>();
   for (std::int64_t r = 0; r < directions; ++r)
     for (std::int64_t i = 0; i < head_dim; ++i)
       to_across(i, r) = to_along(r, i) =
           static_cast<float>(scale * draws.directions[static_cast<std::size_t>(r * head_dim + i)]);
-  std::ranges::copy(draws.phases, phases.span<float>().begin());
 }
 
 void random_features(Context* own, const RandomProjection& projection, View<float> y, double* log_scale,

@@ -98,7 +98,7 @@ class LogScaledRandomMap final : public RandomMapOf<LogScaledMap> {
 
 std::shared_ptr<const FeatureMap> random_feature_map(const std::string& map, RandomDraws draws) {
   const RandomMap kind = find_random_map(map);
-  check_draws(kind, draws);
+  complete_draws(kind, draws);
   if (is_log_scaled(kind)) return std::make_shared<LogScaledRandomMap>(kind, std::move(draws));
   return std::make_shared<PlainRandomMap>(kind, std::move(draws));
 }

@@ -31,7 +31,7 @@ void add_keys(Settings& settings, AttentionConfig& config) {
                "number of features of a random map; 0 is E ln E, rounded up to a multiple of 16", 0,
                most_features);
   settings.add("attention.directions", linear.directions, "how a random map's directions are drawn",
-               {"orthogonal", "independent"});
+               {"orthogonal", "independent", "hadamard"});
   settings.add("attention.redraw", linear.redraw,
                "training steps between new draws of random features; 0 keeps the first draw", 0, 1 << 30);
   settings.add("attention.decay", linear.decay,
@@ -97,7 +97,7 @@ void configure(AttentionOptions& options, const AttentionConfig& config, const L
 
 RandomFeatureOptions random_features_of(const AttentionConfig& config) {
   return {.features = config.linear.features,
-          .orthogonal = config.linear.directions == Directions::orthogonal,
+          .directions = config.linear.directions,
           .seed = static_cast<std::uint64_t>(config.seed)};
 }
 

@@ -220,17 +220,20 @@ class ReformerAttention(_Attention):
 class FavorAttention(_Attention):
     """Linear attention with positive random features, which approximates FullAttention (Choromanski et al. 2021), with any mask.
 
-    `favor_features` is their number, E ln E by default; `favor_seed` decides the directions. `favor_feature_map` is one of
-    `linnet.torch.favor_attention`: the map `Favor` of fast-transformers is favor-hyperbolic.
+    `favor_features` is their number, E ln E by default; `favor_seed` decides the directions. `favor_feature_map` and
+    `favor_directions` are those of `linnet.torch.favor_attention`: the map `Favor` of fast-transformers is favor-hyperbolic.
     """
 
     returns_state = True
 
-    def __init__(self, favor_features=0, favor_seed=0, event_dispatcher="", favor_feature_map="favor"):
+    def __init__(
+        self, favor_features=0, favor_seed=0, event_dispatcher="", favor_feature_map="favor", favor_directions="orthogonal"
+    ):
         super().__init__(event_dispatcher=event_dispatcher)
         self.favor_features = favor_features
         self.favor_seed = favor_seed
         self.favor_feature_map = favor_feature_map
+        self.favor_directions = favor_directions
 
     def forward(self, queries, keys, values, attn_mask, query_lengths, key_lengths, return_state=False):
         result = favor_attention(
@@ -239,6 +242,7 @@ class FavorAttention(_Attention):
             values,
             feature_map=self.favor_feature_map,
             features=self.favor_features,
+            directions=self.favor_directions,
             seed=self.favor_seed,
             layer=self.layer,
             return_state=return_state,
@@ -291,6 +295,7 @@ _FAVOR = [
     ("favor_features", Optional(Int, 0)),
     ("favor_seed", Optional(Int, 0)),
     ("favor_feature_map", Optional(Choice([name for name in NAMES["feature_map"] if name.startswith("favor")]), "favor")),
+    ("favor_directions", Optional(Choice(NAMES["directions"]), "orthogonal")),
     _DISPATCHER,
 ]
 _REFORMER = [

@@ -90,10 +90,12 @@ class RecurrentLinearAttention(_Attention):
 class RecurrentFavorAttention(_Attention):
     """`FavorAttention` with the causal mask as a recurrence, with the log-scales [N, H, 2] behind S and z in its state."""
 
-    def __init__(self, favor_features=0, favor_seed=0, event_dispatcher="", favor_feature_map="favor"):
+    def __init__(
+        self, favor_features=0, favor_seed=0, event_dispatcher="", favor_feature_map="favor", favor_directions="orthogonal"
+    ):
         super().__init__(event_dispatcher=event_dispatcher)
         self.options = {"feature_map": favor_feature_map, "features": favor_features}
-        self.favor_seed = favor_seed
+        self.draw = {"directions": favor_directions, "seed": favor_seed}
 
     def forward(self, query, key, value, state=None, memory=None):
         state = check_state(state, memory)
@@ -104,9 +106,7 @@ class RecurrentFavorAttention(_Attention):
             numbers = numbers_of(state)
         else:
             raise ValueError(f"[recurrent favor] expected a state of {batch} streams that this attention made, got another")
-        out, left = linear_attention_step(
-            query, key, value, numbers, seed=self.favor_seed, layer=self.layer, **self.options
-        )
+        out, left = linear_attention_step(query, key, value, numbers, layer=self.layer, **self.options, **self.draw)
         if left is getattr(state, "numbers", None):
             return out, state
         return out, LinearState(left, heads, value.shape[2], self.options["feature_map"])
