@@ -40,6 +40,7 @@ typedef enum {
 
 typedef struct linnet_model linnet_model;
 typedef struct linnet_session linnet_session;
+typedef struct linnet_number_session linnet_number_session;
 
 /* The version of the library that the program runs with, "0.1.0". */
 LINNET_API const char* linnet_version(void);
@@ -62,10 +63,20 @@ LINNET_API linnet_status linnet_sampling_init(linnet_sampling* sampling, size_t 
 /* A model's folder. *model belongs to the caller and is freed once; sessions keep what they need of it. */
 LINNET_API linnet_status linnet_model_load(const char* folder, linnet_model** model);
 LINNET_API void linnet_model_free(linnet_model* model);
-/* Tokens are 0 … vocabulary - 1, labels 0 … classes - 1; 0 classes for models without labels. -1 where
- * `model` is NULL. */
+/* Tokens are 0 … vocabulary - 1, labels 0 … classes - 1; 0 classes for models without labels, a vocabulary of
+ * 0 for models of numbers alone. -1 where `model` is NULL. */
 LINNET_API int64_t linnet_model_vocabulary(const linnet_model* model);
 LINNET_API int64_t linnet_model_classes(const linnet_model* model);
+/* Tokens of a step: 1, or more in a model of several fields, whose arrays of tokens are [steps, fields]
+ * below. Field f has the tokens 0 … linnet_model_field_vocabulary(model, f) - 1; the first field's vocabulary
+ * is linnet_model_vocabulary. -1 for NULL and for a field that there is not. */
+LINNET_API int64_t linnet_model_fields(const linnet_model* model);
+LINNET_API int64_t linnet_model_field_vocabulary(const linnet_model* model, int64_t field);
+/* Tokens that a source of an encoder–decoder model may have; 0 for models without an encoder, -1 for NULL. */
+LINNET_API int64_t linnet_model_source_vocabulary(const linnet_model* model);
+/* Numbers of a step, and numbers that are predicted for a step; 0 for models of tokens alone, -1 for NULL. */
+LINNET_API int64_t linnet_model_columns(const linnet_model* model);
+LINNET_API int64_t linnet_model_targets(const linnet_model* model);
 
 /* Logits [batch, length, vocabulary] of the inputs tokens [batch · length] in the parallel form, written to
  * `logits`, which has `count` numbers, batch · length · vocabulary. Row i of an entry predicts the token
@@ -95,8 +106,9 @@ LINNET_API linnet_status linnet_model_encode(const linnet_model* model, const ch
 LINNET_API linnet_status linnet_model_decode(const linnet_model* model, const int32_t* tokens, size_t count,
                                              char* text, size_t capacity, size_t* bytes);
 
-/* Sessions are for models of one token per step without an encoder. For models of several fields, of real
- * numbers and with an encoder, which need the C++ interface, linnet_session_create fails. */
+/* Sessions are for models of tokens, of one or of several fields, and for encoder–decoder models. Those of
+ * numbers have linnet_number_session below. For models of both in one step, of labels and of hidden tokens
+ * there are no streams. */
 
 /* How a session keeps its streams; NULL stands for the defaults. */
 typedef struct {
@@ -109,8 +121,8 @@ typedef struct {
 
 LINNET_API linnet_status linnet_session_options_init(linnet_session_options* options, size_t size);
 
-/* `streams` streams, all begun: with label 0 where the model has classes, and seeds 0, 1, … `options` may be
- * NULL. */
+/* `streams` streams, all begun: with label 0 where the model has classes, and seeds 0, 1, … Those of an
+ * encoder–decoder model wait for linnet_begin_with_source. `options` may be NULL. */
 LINNET_API linnet_status linnet_session_create(const linnet_model* model, int64_t streams,
                                                const linnet_session_options* options,
                                                linnet_session** session);
@@ -121,18 +133,25 @@ LINNET_API void linnet_session_free(linnet_session* session);
 LINNET_API linnet_status linnet_begin(linnet_session* session, int64_t stream, int64_t label,
                                       const linnet_sampling* sampling);
 
-/* Appends given tokens to a stream, in the parallel form. The stream is unchanged where it fails. */
+/* The same in an encoder–decoder model, for the `count` tokens of a source, which the encoder reads once. */
+LINNET_API linnet_status linnet_begin_with_source(linnet_session* session, int64_t stream,
+                                                  const int32_t* source, size_t count,
+                                                  const linnet_sampling* sampling);
+
+/* Appends the given tokens of `count` steps to a stream, in the parallel form. The stream is unchanged where
+ * it fails. */
 LINNET_API linnet_status linnet_prefill(linnet_session* session, int64_t stream, const int32_t* tokens,
                                         size_t count);
 
-/* Appends a given token to each of `count` streams, each at most once, in the recurrent form: tokens[i]
- * belongs to streams[i]. `streams` NULL takes all of the session's, `count` of them. Leaves every stream as a
- * step that draws this token, bit for bit. All streams are unchanged where it fails. */
+/* Appends a given token to each of `count` streams, each at most once, in the recurrent form: tokens[i], or
+ * row i of [count, fields], belongs to streams[i]. `streams` NULL takes all of the session's, `count` of
+ * them. Leaves every stream as a step that draws this token, bit for bit. All streams are unchanged where it
+ * fails. */
 LINNET_API linnet_status linnet_observe(linnet_session* session, const int32_t* tokens,
                                         const int64_t* streams, size_t count);
 
-/* Logits, or probabilities, of the stream's next token; `count` is linnet_model_vocabulary. The stream does
- * not move. */
+/* Logits, or probabilities, of the stream's next token, with several fields of the first one; `count` is
+ * linnet_model_vocabulary. The stream does not move. */
 LINNET_API linnet_status linnet_logits(linnet_session* session, int64_t stream, float* logits, size_t count);
 LINNET_API linnet_status linnet_probabilities(linnet_session* session, int64_t stream, float* probabilities,
                                               size_t count);
@@ -141,11 +160,11 @@ LINNET_API linnet_status linnet_probabilities(linnet_session* session, int64_t s
  * as by linnet_session_create. The session is unchanged where it fails. */
 LINNET_API linnet_status linnet_session_resize(linnet_session* session, int64_t streams);
 
-/* Draws the next token of each of `count` streams, each at most once, and appends it: tokens[i] belongs to
- * streams[i]. `streams` NULL takes all of the session's, `count` of them. Where the prediction of a stream is
- * not of finite numbers, or the step fails within the model for another reason, that stream cannot continue,
- * and the others have moved or not, as linnet_position tells; `tokens` then holds those of the streams that
- * have. */
+/* Draws the next token of each of `count` streams, each at most once, and appends it: tokens[i], or row i of
+ * [count, fields], belongs to streams[i]. `streams` NULL takes all of the session's, `count` of them. Where
+ * the prediction of a stream is not of finite numbers, or the step fails within the model for another reason,
+ * that stream cannot continue, and the others have moved or not, as linnet_position tells; `tokens` then
+ * holds those of the streams that have. */
 LINNET_API linnet_status linnet_step(linnet_session* session, int32_t* tokens, const int64_t* streams,
                                      size_t count);
 
@@ -156,13 +175,14 @@ typedef int32_t (*linnet_logits_processor)(void* data, int64_t stream, float* lo
 /* What a step does beside drawing; the defaults do nothing. */
 typedef struct {
   size_t size; /* sizeof(linnet_step_options) */
-  /* NULL, or called once for every stream, by the session's threads for several streams at once. It may not
-     use the session. Where it fails, or leaves NaN, INFINITY or no token at all, its stream is as after a
-     prediction that is not of finite numbers. */
+  /* NULL, or called once for every stream, by the session's threads for several streams at once; for several
+     fields once for each, in their order, given the tokens of those before. It may not use the session. Where
+     it fails, or leaves NaN, INFINITY or no token at all, its stream is as after a prediction that is not of
+     finite numbers. */
   linnet_logits_processor process_logits;
   void* data;
-  /* NULL, or memory for `count` numbers: receives the natural logarithm of the model's own probability of
-     each token, as linnet_model_score gives it. */
+  /* NULL, or memory for as many numbers as tokens: receives the natural logarithm of the model's own
+     probability of each token, as linnet_model_score gives it. */
   float* log_probabilities;
 } linnet_step_options;
 
@@ -195,6 +215,54 @@ LINNET_API linnet_status linnet_save(const linnet_session* session, int64_t stre
                                      size_t capacity, size_t* size);
 LINNET_API linnet_status linnet_restore(linnet_session* session, int64_t stream, const void* bytes,
                                         size_t size);
+
+/* Streams of real numbers, for models of numbers alone: one of the next step forecasts, one of the same step
+ * filters. Steps take constant time and memory in the linear family. `options` as above, with the cache 1. */
+LINNET_API linnet_status linnet_number_session_create(const linnet_model* model, int64_t streams,
+                                                      const linnet_session_options* options,
+                                                      linnet_number_session** session);
+LINNET_API void linnet_number_session_free(linnet_number_session* session);
+
+/* Starts the stream anew; `label` is its class, -1 for a model without classes. */
+LINNET_API linnet_status linnet_number_begin(linnet_number_session* session, int64_t stream, int64_t label);
+
+/* Takes the numbers of the next step of each of `count` streams, each at most once: row i of in
+ * [count, columns] belongs to streams[i], and `streams` NULL takes all of the session's, `count` of them.
+ * Writes the means of what the model then predicts, out [count, targets], in the units of the data: the
+ * numbers of the steps that follow, or the output at this step. NAN stands for a missing number and is read
+ * as the mean of its column; an infinite one fails, and nothing has moved then. Where the prediction of a
+ * stream is not of finite numbers, that stream cannot continue, and the others have moved. */
+LINNET_API linnet_status linnet_number_step(linnet_number_session* session, const float* in, float* out,
+                                            const int64_t* streams, size_t count);
+
+/* Takes numbers as linnet_number_step does and predicts nothing, which is cheaper. */
+LINNET_API linnet_status linnet_number_observe(linnet_number_session* session, const float* in,
+                                               const int64_t* streams, size_t count);
+
+/* The stream's last prediction as densities; `count` is linnet_model_targets for each array. A Gaussian of
+ * that mean and standard deviation where `freedom` is INFINITY, else Student's t of that location, scale and
+ * degrees of freedom. Before the first step of a model of the next step, what it predicts for that step.
+ * Fails after linnet_number_observe, and before the first step of a model of the same step. */
+LINNET_API linnet_status linnet_number_densities(linnet_number_session* session, int64_t stream, float* mean,
+                                                 float* scale, float* freedom, size_t count);
+
+/* One draw from these densities, out [targets], with scales multiplied by `temperature`. It depends on the
+ * seed, the position and the target alone. */
+LINNET_API linnet_status linnet_number_draw(linnet_number_session* session, int64_t stream, uint64_t seed,
+                                            double temperature, float* out, size_t count);
+
+/* As linnet_fork, linnet_position (steps taken so far), linnet_limit, linnet_can_continue, linnet_save and
+ * linnet_restore. The last prediction is neither saved nor restored. */
+LINNET_API linnet_status linnet_number_fork(linnet_number_session* session, int64_t stream, int64_t source);
+LINNET_API linnet_status linnet_number_position(const linnet_number_session* session, int64_t stream,
+                                                int64_t* position);
+LINNET_API linnet_status linnet_number_limit(const linnet_number_session* session, int64_t* limit);
+LINNET_API linnet_status linnet_number_can_continue(const linnet_number_session* session, int64_t stream,
+                                                    int32_t* can);
+LINNET_API linnet_status linnet_number_save(const linnet_number_session* session, int64_t stream, void* bytes,
+                                            size_t capacity, size_t* size);
+LINNET_API linnet_status linnet_number_restore(linnet_number_session* session, int64_t stream,
+                                               const void* bytes, size_t size);
 
 #ifdef __cplusplus
 }

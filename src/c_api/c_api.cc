@@ -1,28 +1,19 @@
 #include "linnet/c_api.h"
 
 #include <algorithm>
-#include <memory>
-#include <mutex>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "c_api/c_boundary.h"
+#include "c_api/handles.h"
 #include "linnet/generation.h"
-#include "linnet/tokenizer.h"
 #include "linnet/version.h"
-#include "model/config.h"
-
-struct linnet_model {
-  std::shared_ptr<const linnet::Model> model;
-  mutable std::mutex mutex = {};  // of the tokenizer, which is made where it is used first
-  mutable std::optional<linnet::Tokenizer> tokenizer = {};
-};
 
 struct linnet_session {
   linnet::Session session;
+  size_t fields;  // tokens of a step
 };
 
 namespace linnet {
@@ -52,18 +43,12 @@ linnet_session_options default_session_options() {
   return {sizeof(linnet_session_options), options.capacity, options.cache, options.threads};
 }
 
-Session::Options session_options_of(const char* operation, const linnet_session_options* options) {
-  const linnet_session_options chosen =
-      options_of(operation, options, default_session_options(), first_session_options_bytes);
-  return {.capacity = chosen.capacity, .cache = chosen.cache != 0, .threads = chosen.threads};
-}
-
 linnet_step_options default_step_options() {
   return {sizeof(linnet_step_options), nullptr, nullptr, nullptr};
 }
 
-/// For a step that draws `count` tokens. `options` are to outlive the result.
-Session::StepOptions step_options_of(const linnet_step_options& options, size_t count) {
+/// For a step that draws `tokens` tokens. `options` are to outlive the result.
+Session::StepOptions step_options_of(const linnet_step_options& options, size_t tokens) {
   Session::StepOptions result;
   if (options.process_logits != nullptr)
     result.process_logits = [&options](int64_t stream, int64_t, std::span<float> logits) {
@@ -72,42 +57,27 @@ Session::StepOptions step_options_of(const linnet_step_options& options, size_t 
         fail("step", "expected 0 from the function that processes logits, got {} for stream {}", answer,
              stream);
     };
-  if (options.log_probabilities != nullptr) result.log_probabilities = {options.log_probabilities, count};
+  if (options.log_probabilities != nullptr) result.log_probabilities = {options.log_probabilities, tokens};
   return result;
-}
-
-/// The streams that a caller names, each at most once.
-std::span<const int64_t> streams_of(const char* operation, const Session& session, const int64_t* streams,
-                                    size_t count) {
-  if (count > static_cast<size_t>(session.streams()))
-    fail<UsageError>(operation, "expected at most the session's {} streams, got {}", session.streams(),
-                     count);
-  return elements(operation, "streams", streams, count);
 }
 
 Tokenizer tokenizer_of(const char* operation, const linnet_model* handle) {
   const linnet_model& own = given(operation, "a model", handle);
   const ModelConfig& config = own.model->config();
   if (config.image_height > 0) fail<UsageError>(operation, "expected a model of text, got one of pictures");
-  check_one_token(operation, config);
+  if (config.field_sizes().size() != 1 || config.columns > 0)
+    fail<UsageError>(operation, "expected a model of text, got one of {}",
+                     config.field_sizes().size() > 1 ? "several fields" : "real numbers");
   const std::scoped_lock lock(own.mutex);
   if (!own.tokenizer) own.tokenizer.emplace(own.model->assets().tokenizer, config.vocabulary);
   return *own.tokenizer;
 }
 
-/// Tells a caller how many elements there are, and copies them where its memory holds them.
-template <class T>
-void hand_over(const char* operation, const char* what, std::span<const T> from, T* memory, size_t capacity,
-               size_t* size) {
-  const std::span<T> to = elements(operation, "where to put them", memory, capacity);
-  given(operation, "where to put the size", size) = from.size();
-  if (to.empty()) return;
-  if (to.size() < from.size())
-    fail(operation, "expected memory for {} {}, got {}", from.size(), what, to.size());
-  std::ranges::copy(from, to.begin());
-}
-
 }  // namespace
+
+linnet_session_options session_options_of(const char* operation, const linnet_session_options* options) {
+  return options_of(operation, options, default_session_options(), first_session_options_bytes);
+}
 
 linnet_status c_failed(linnet_status status, const char* sentence) noexcept {
   try {
@@ -124,6 +94,8 @@ using linnet::elements;
 using linnet::given;
 using linnet::guarded;
 using linnet::guarded_value;
+using linnet::hand_over;
+using linnet::rows;
 
 const char* linnet_error(void) { return linnet::error.c_str(); }
 
@@ -147,8 +119,33 @@ linnet_status linnet_model_load(const char* folder, linnet_model** model) {
 void linnet_model_free(linnet_model* model) { delete model; }
 
 int64_t linnet_model_vocabulary(const linnet_model* model) {
+  return guarded_value<int64_t>(-1, [&]() -> int64_t {
+    const linnet::ModelConfig& config = given("vocabulary", "a model", model).model->config();
+    const std::vector<int64_t> sizes = config.field_sizes();
+    return sizes.empty() ? 0 : sizes.front();
+  });
+}
+
+int64_t linnet_model_fields(const linnet_model* model) {
   return guarded_value<int64_t>(
-      -1, [&] { return given("vocabulary", "a model", model).model->config().vocabulary; });
+      -1, [&] { return std::ssize(given("fields", "a model", model).model->config().field_sizes()); });
+}
+
+int64_t linnet_model_field_vocabulary(const linnet_model* model, int64_t field) {
+  return guarded_value<int64_t>(-1, [&] {
+    const std::vector<int64_t> sizes = given("vocabulary", "a model", model).model->config().field_sizes();
+    if (field < 0 || field >= std::ssize(sizes))
+      linnet::fail<linnet::UsageError>("vocabulary", "expected a field in 0 … {}, got {}",
+                                       std::ssize(sizes) - 1, field);
+    return sizes[static_cast<size_t>(field)];
+  });
+}
+
+int64_t linnet_model_source_vocabulary(const linnet_model* model) {
+  return guarded_value<int64_t>(-1, [&] {
+    const linnet::ModelConfig& config = given("source vocabulary", "a model", model).model->config();
+    return config.has_encoder() ? config.source_tokens() : 0;
+  });
 }
 
 int64_t linnet_model_classes(const linnet_model* model) {
@@ -202,7 +199,7 @@ linnet_status linnet_model_encode(const linnet_model* model, const char* text, s
     const std::span<const char> given_text = elements("encode", "text", text, bytes);
     const std::vector<int32_t> found =
         linnet::tokenizer_of("encode", model).encode({given_text.data(), given_text.size()});
-    linnet::hand_over<int32_t>("encode", "tokens", found, tokens, capacity, count);
+    hand_over<int32_t>("encode", "tokens", found, tokens, capacity, count);
   });
 }
 
@@ -211,7 +208,7 @@ linnet_status linnet_model_decode(const linnet_model* model, const int32_t* toke
   return guarded([&] {
     const std::string found =
         linnet::tokenizer_of("decode", model).decode(elements("decode", "tokens", tokens, count));
-    linnet::hand_over<char>("decode", "bytes", found, text, capacity, bytes);
+    hand_over<char>("decode", "bytes", found, text, capacity, bytes);
   });
 }
 
@@ -227,9 +224,11 @@ linnet_status linnet_session_create(const linnet_model* model, int64_t streams,
   return guarded([&] {
     given("session", "where to put the session", session) = nullptr;
     const auto& own = given("session", "a model", model).model;
-    linnet::check_one_token("session", own->config());
+    const linnet_session_options chosen = linnet::session_options_of("session", options);
+    const linnet::Session::Options of_session = {
+        .capacity = chosen.capacity, .cache = chosen.cache != 0, .threads = chosen.threads};
     *session =
-        new linnet_session{linnet::Session(own, streams, linnet::session_options_of("session", options))};
+        new linnet_session{linnet::Session(own, streams, of_session), own->config().field_sizes().size()};
   });
 }
 
@@ -242,10 +241,19 @@ linnet_status linnet_begin(linnet_session* session, int64_t stream, int64_t labe
   });
 }
 
+linnet_status linnet_begin_with_source(linnet_session* session, int64_t stream, const int32_t* source,
+                                       size_t count, const linnet_sampling* sampling) {
+  return guarded([&] {
+    given("begin", "a session", session)
+        .session.begin(stream, elements("begin", "tokens of a source", source, count),
+                       linnet::sampling_of("begin", sampling));
+  });
+}
+
 linnet_status linnet_prefill(linnet_session* session, int64_t stream, const int32_t* tokens, size_t count) {
   return guarded([&] {
-    given("prefill", "a session", session)
-        .session.prefill(stream, elements("prefill", "tokens", tokens, count));
+    linnet_session& own = given("prefill", "a session", session);
+    own.session.prefill(stream, rows("prefill", "tokens", tokens, count, own.fields));
   });
 }
 
@@ -263,13 +271,13 @@ linnet_status linnet_step_options_init(linnet_step_options* options, size_t size
 linnet_status linnet_step_with_options(linnet_session* session, int32_t* tokens, const int64_t* streams,
                                        size_t count, const linnet_step_options* options) {
   return guarded([&] {
-    linnet::Session& own = given("step", "a session", session).session;
-    const std::span<int32_t> drawn = elements("step", "where to put the tokens", tokens, count);
+    linnet_session& own = given("step", "a session", session);
+    const std::span<int32_t> drawn = rows("step", "where to put the tokens", tokens, count, own.fields);
     const linnet_step_options chosen =
         linnet::options_of("step", options, linnet::default_step_options(), linnet::first_step_options_bytes);
-    const linnet::Session::StepOptions wanted = linnet::step_options_of(chosen, count);
-    if (streams == nullptr) return own.step(drawn, wanted);
-    own.step(drawn, linnet::streams_of("step", own, streams, count), wanted);
+    const linnet::Session::StepOptions wanted = linnet::step_options_of(chosen, drawn.size());
+    linnet::with_streams("step", own.session, streams, count,
+                         [&](const auto&... named) { own.session.step(drawn, named..., wanted); });
   });
 }
 
@@ -283,10 +291,10 @@ linnet_status linnet_set_sampling(linnet_session* session, int64_t stream, const
 linnet_status linnet_observe(linnet_session* session, const int32_t* tokens, const int64_t* streams,
                              size_t count) {
   return guarded([&] {
-    linnet::Session& own = given("observe", "a session", session).session;
-    const std::span<const int32_t> seen = elements("observe", "tokens", tokens, count);
-    if (streams == nullptr) return own.observe(seen);
-    own.observe(seen, linnet::streams_of("observe", own, streams, count));
+    linnet_session& own = given("observe", "a session", session);
+    const std::span<const int32_t> seen = rows("observe", "tokens", tokens, count, own.fields);
+    linnet::with_streams("observe", own.session, streams, count,
+                         [&](const auto&... named) { own.session.observe(seen, named...); });
   });
 }
 
@@ -339,7 +347,7 @@ linnet_status linnet_save(const linnet_session* session, int64_t stream, void* b
                           size_t* size) {
   return guarded([&] {
     const std::vector<std::byte> saved = given("save", "a session", session).session.save(stream);
-    linnet::hand_over<std::byte>("save", "bytes", saved, static_cast<std::byte*>(bytes), capacity, size);
+    hand_over<std::byte>("save", "bytes", saved, static_cast<std::byte*>(bytes), capacity, size);
   });
 }
 

@@ -73,6 +73,26 @@ std::span<T> elements(const char* operation, const char* what, T* pointer, std::
   return {pointer, count};
 }
 
+/// `count` rows of `width` elements each, one behind the other, as `elements` gives them.
+template <class T>
+std::span<T> rows(const char* operation, const char* what, T* pointer, std::size_t count, std::size_t width) {
+  if (width > 0 && count > std::numeric_limits<std::size_t>::max() / width)
+    fail<UsageError>(operation, "expected fewer {}, got {} times {}", what, count, width);
+  return elements(operation, what, pointer, count * width);
+}
+
+/// Tells a caller how many elements there are, and copies them where its memory holds them.
+template <class T>
+void hand_over(const char* operation, const char* what, std::span<const T> from, T* memory,
+               std::size_t capacity, std::size_t* size) {
+  const std::span<T> to = elements(operation, "where to put them", memory, capacity);
+  given(operation, "where to put the size", size) = from.size();
+  if (to.empty()) return;
+  if (to.size() < from.size())
+    fail(operation, "expected memory for {} {}, got {}", from.size(), what, to.size());
+  std::ranges::copy(from, to.begin());
+}
+
 /// No struct of options will have more bytes than these: a larger size was never set.
 inline constexpr std::size_t most_option_bytes = 4096;
 

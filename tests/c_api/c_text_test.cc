@@ -93,6 +93,24 @@ TEST_F(CText, RefusesWhatCannotBe) {
   load(grey, 256);
   EXPECT_EQ(linnet_model_encode(model_, "a", 1, tokens, 2, &count), LINNET_USAGE);
   EXPECT_THAT(linnet_error(), HasSubstr("[encode] expected a model of text, got one of pictures"));
+  ModelConfig fields = tiny_config();
+  fields.fields = "256,3";
+  load(fields, 256);
+  EXPECT_EQ(linnet_model_encode(model_, "a", 1, tokens, 2, &count), LINNET_USAGE);
+  EXPECT_THAT(linnet_error(), HasSubstr("[encode] expected a model of text, got one of several fields"));
+  ModelConfig numbers = tiny_config();
+  numbers.columns = 2;
+  load(numbers, 0);
+  EXPECT_EQ(linnet_model_decode(model_, tokens, 1, text, 2, &count), LINNET_USAGE);
+  EXPECT_THAT(linnet_error(), HasSubstr("[decode] expected a model of text, got one of"));
+}
+
+TEST_F(CText, OfEncoderDecoderModels) {
+  ModelConfig config = tiny_config();
+  config.encoder_layers = 1;
+  config.source_length = 8;
+  load(config, 256);
+  EXPECT_THAT(encoded("ab"), ElementsAre('a', 'b'));
 }
 
 TEST_F(CText, OfATokenizer) {

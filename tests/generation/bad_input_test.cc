@@ -1,12 +1,9 @@
 // What a session refuses, and that it stays as it was.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <limits>
 
-#include "linnet/c_api.h"
 #include "support/errors.h"
-#include "support/folder.h"
 #include "support/sessions.h"
 
 namespace linnet {
@@ -162,26 +159,6 @@ TEST(SessionConstruction, RefusesEncodersAndFamiliesWithoutARecurrentForm) {
   Session session(decoder, 1, no_cache);
   std::int32_t token = 0;
   EXPECT_NO_THROW(session.step(std::span(&token, 1)));
-}
-
-TEST(SessionConstruction, RefusesWhatTheCInterfaceCannotStep) {
-  ModelConfig fields = small_config(), decoder = small_config();
-  fields.vocabulary = 13;
-  fields.fields = "13,5";
-  decoder.encoder_layers = 1;
-  decoder.source_length = 5;
-  for (const ModelConfig& config : {fields, decoder}) {
-    const Folder folder;
-    Model::random(config, 5)->save(folder / "model");
-    linnet_model* model = nullptr;
-    ASSERT_EQ(linnet_model_load((folder / "model").c_str(), &model), LINNET_OK) << linnet_error();
-    linnet_session* session = nullptr;
-    EXPECT_EQ(linnet_session_create(model, 1, nullptr, &session), LINNET_USAGE);
-    EXPECT_EQ(session, nullptr);
-    EXPECT_THAT(linnet_error(), testing::HasSubstr(config.has_encoder() ? "an encoder–decoder model"
-                                                                        : "got one of several fields"));
-    linnet_model_free(model);
-  }
 }
 
 TEST(SessionConstruction, RefusesNumbersOfStreamsThatCannotBe) {

@@ -18,7 +18,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace linnet::random_maps::HWY_NAMESPACE {
 
-/// What a row is multiplied by before the first transform, between them and after the last one, E numbers each.
+/// What a row is multiplied by before the first transform, between them and after the last one, E numbers
+/// each.
 using Diagonals = std::array<const float*, kDiagonals + 1>;
 
 #if HWY_TARGET != HWY_SCALAR
@@ -28,7 +29,8 @@ template <int distance>
 HWY_INLINE hwy::HWY_NAMESPACE::Vec<hwy::HWY_NAMESPACE::ScalableTag<float>> signs_of_pairs() {
   const hwy::HWY_NAMESPACE::ScalableTag<float> d;
   HWY_ALIGN float signs[hwy::HWY_NAMESPACE::MaxLanes(d)];
-  for (std::size_t i = 0; i < hwy::HWY_NAMESPACE::MaxLanes(d); ++i) signs[i] = (i & distance) != 0 ? -1.0f : 1.0f;
+  for (std::size_t i = 0; i < hwy::HWY_NAMESPACE::MaxLanes(d); ++i)
+    signs[i] = (i & distance) != 0 ? -1.0f : 1.0f;
   return hwy::HWY_NAMESPACE::Load(d, signs);
 }
 
@@ -46,7 +48,8 @@ HWY_INLINE V exchanged(V v) {
     return hwy::HWY_NAMESPACE::SwapAdjacentBlocks(v);
 }
 
-/// A stage of the transform inside of vectors: sums in the lower lanes of pairs, differences in the upper ones.
+/// A stage of the transform inside of vectors: sums in the lower lanes of pairs, differences in the upper
+/// ones.
 template <int distance, int count, class V>
 HWY_INLINE void add_lanes(V (&v)[count]) {
   if constexpr (distance < HWY_LANES(float)) {
@@ -85,11 +88,12 @@ struct RowsAt {
   T* at(std::int64_t r) const { return data + r * stride; }
 };
 
-/// `rows` rows of to = D_3 H D_2 H D_1 H D_0 from in registers, a row in `count` vectors. Several rows take turns
-/// where one alone waits for its sums. Stages come in the order of hadamard_transform, from near numbers to far
-/// ones, so that every instruction set rounds the same sums.
+/// `rows` rows of to = D_3 H D_2 H D_1 H D_0 from in registers, a row in `count` vectors. Several rows take
+/// turns where one alone waits for its sums. Stages come in the order of hadamard_transform, from near
+/// numbers to far ones, so that every instruction set rounds the same sums.
 template <int count, int rows>
-HWY_INLINE void multiply_in_registers(const Diagonals& diagonals, RowsAt<float> to, RowsAt<const float> from) {
+HWY_INLINE void multiply_in_registers(const Diagonals& diagonals, RowsAt<float> to,
+                                      RowsAt<const float> from) {
   namespace hn = hwy::HWY_NAMESPACE;
   const hn::ScalableTag<float> d;
   constexpr int lanes = HWY_LANES(float);
@@ -114,8 +118,8 @@ HWY_INLINE void multiply_in_registers(const Diagonals& diagonals, RowsAt<float> 
 
 /// As many rows at a time as leave half of the registers free.
 template <int count>
-HWY_INLINE void multiply_rows_in_registers(const Diagonals& diagonals, RowsAt<float> to, RowsAt<const float> from,
-                                           std::int64_t rows) {
+HWY_INLINE void multiply_rows_in_registers(const Diagonals& diagonals, RowsAt<float> to,
+                                           RowsAt<const float> from, std::int64_t rows) {
   constexpr int together = std::clamp(static_cast<int>(HWY_LANES(float)) / count, 1, 4);
   std::int64_t r = 0;
   for (; r + together <= rows; r += together)

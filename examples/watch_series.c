@@ -1,0 +1,80 @@
+/* Reads rows of numbers, and says which ones a forecaster did not expect: a stream in C.
+ *   linnet train anomalies --data sensors.csv --out runs/sensors
+ *   tail -n +2 -f sensors.csv | watch_series runs/sensors 6
+ * A row is a line of numbers separated by commas, in the order of the training data's columns, without a
+ * time. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "linnet/c_api.h"
+
+static void check(linnet_status status) {
+  if (status == LINNET_OK) return;
+  fprintf(stderr, "watch_series: %s\n", linnet_error());
+  exit(1);
+}
+
+/* The numbers of a line; an empty one, or what is no number, is missing. Returns how many there are. */
+static int64_t read_row(const char* line, float* row, int64_t columns) {
+  for (int64_t i = 0; i < columns; ++i) {
+    char* end;
+    row[i] = strtof(line, &end);
+    if (end == line || !isfinite(row[i])) row[i] = NAN;
+    while (*end != ',' && *end != '\0') ++end;
+    if (*end == '\0') return i + 1;
+    line = end + 1;
+  }
+  return columns + 1;
+}
+
+int main(int count, char** arguments) {
+  if (count != 3) {
+    fprintf(stderr, "usage: watch_series MODEL SCALES < ROWS\n");
+    return 2;
+  }
+  setvbuf(stdout, NULL, _IOLBF, BUFSIZ);
+  const double most = strtod(arguments[2], NULL);
+  linnet_model* model;
+  check(linnet_model_load(arguments[1], &model));
+  const int64_t columns = linnet_model_columns(model), targets = linnet_model_targets(model);
+  linnet_session_options options;
+  check(linnet_session_options_init(&options, sizeof options));
+  options.threads = 1;
+  linnet_number_session* session;
+  check(linnet_number_session_create(model, 1, &options, &session));
+  linnet_model_free(model); /* the session keeps what it needs */
+  if (columns != targets) {
+    fprintf(stderr, "watch_series: expected a model that predicts its %lld columns, got %lld numbers\n",
+            (long long)columns, (long long)targets);
+    return 1;
+  }
+
+  float* numbers = malloc((size_t)columns * 5 * sizeof *numbers);
+  if (numbers == NULL) return 1;
+  float *row = numbers, *mean = row + columns, *scale = mean + columns, *freedom = scale + columns,
+        *next = freedom + columns;
+  char line[1 << 16];
+  long long rows = 0, unexpected = 0;
+  while (fgets(line, sizeof line, stdin) != NULL) {
+    ++rows;
+    if (read_row(line, row, columns) != columns) {
+      fprintf(stderr, "watch_series: expected %lld numbers in row %lld, got %s", (long long)columns, rows,
+              line);
+      return 1;
+    }
+    check(linnet_number_densities(session, 0, mean, scale, freedom, (size_t)columns));
+    for (int64_t i = 0; i < columns; ++i) {
+      const double apart = fabs(row[i] - mean[i]) / scale[i];
+      if (!(apart > most)) continue; /* also where it is missing */
+      ++unexpected;
+      printf("row %lld, column %lld: %g is %.1f scales from %g\n", rows, (long long)i + 1, row[i], apart,
+             mean[i]);
+    }
+    check(linnet_number_step(session, row, next, NULL, 1));
+  }
+  printf("%lld of %lld numbers were unexpected\n", unexpected, rows * (long long)columns);
+  free(numbers);
+  linnet_number_session_free(session);
+  return 0;
+}
