@@ -27,6 +27,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
+/// How the numbers of a file are written. Where commas part cells, numbers have points.
+struct Notation {
+  char separator = ',';
+  bool points = false, commas = false;  ///< whether a number so far had one
+};
+
 /// The number of a cell, NaN for an empty one; nothing where it is no number.
 std::optional<double> number_of(std::string_view cell) {
   cell = without_blanks(cell);
@@ -44,16 +50,39 @@ bool is_missing(std::string_view cell) {
   return word == "na" || word == "n/a" || word == "null" || word == "none";
 }
 
-/// Throws Error for a file whose cells are parted by something else than commas: the names stand in one cell,
-/// and what parts them is in the next line too, where it cannot be part of a number.
-void check_commas(std::string_view text, const std::vector<std::string>& header, const std::string& origin) {
+/// The number of a cell in the notation of its file, which it may settle. Throws Error where numbers have
+/// points and commas: one of them then separates thousands.
+std::optional<double> number_of(const std::string& cell, Notation& notation, std::int64_t line,
+                                const std::string& origin) {
+  const std::size_t comma = notation.separator == ',' ? std::string::npos : cell.find(',');
+  std::string text = cell;
+  if (comma != std::string::npos) text[comma] = '.';
+  const std::optional<double> number = number_of(std::string_view(text));
+  if (!number) return {};
+  notation.commas |= comma != std::string::npos;
+  notation.points |= cell.find('.') != std::string::npos;
+  if (notation.commas && notation.points)
+    fail("data",
+         "{}: expected numbers with points or numbers with commas, got both, the second in line {}: \"{}\"",
+         origin, line, shortened(cell));
+  return number;
+}
+
+/// Throws Error for a file whose names stand in one cell, and hold what is in the next line too, where it
+/// cannot be part of a number.
+void check_separator(std::string_view text, const std::vector<std::string>& header,
+                     const std::string& origin) {
   if (header.size() > 1) return;
   const std::size_t begin = text.find('\n');
   if (begin == std::string_view::npos) return;
   const std::string_view next = text.substr(begin + 1, text.find('\n', begin + 1) - begin - 1);
-  for (const auto& [letter, name] : {std::pair(';', "semicolons"), {'\t', "tabs"}, {'|', "bars"}})
-    if (header.front().find(letter) != std::string::npos && next.find(letter) != std::string_view::npos)
-      fail("data", "{}: expected commas between cells, and points in numbers, got {} between cells", origin,
+  const auto in_both = [&](char letter) {
+    return header.front().find(letter) != std::string::npos && next.find(letter) != std::string_view::npos;
+  };
+  if (in_both('|')) fail("data", "{}: expected commas, semicolons or tabs between cells, got bars", origin);
+  for (const auto& [letter, name] : {std::pair(';', "semicolons"), {'\t', "tabs"}})
+    if (in_both(letter))
+      fail("data", "{}: expected as many {} in the first row as in the header, got another number", origin,
            name);
 }
 
@@ -116,9 +145,9 @@ void add_time(Series& series, const std::string& cell, const std::string& column
 }
 
 /// Adds the value of a cell. `fill` takes that of the row before for a missing one.
-void add_value(Series& series, const std::string& cell, const std::string& column, std::int64_t line,
-               bool fill, const std::string& origin) {
-  std::optional<double> number = number_of(cell);
+void add_value(Series& series, Notation& notation, const std::string& cell, const std::string& column,
+               std::int64_t line, bool fill, const std::string& origin) {
+  std::optional<double> number = number_of(cell, notation, line, origin);
   if (!number && is_missing(cell)) number = std::numeric_limits<double>::quiet_NaN();
   constexpr double largest = std::numeric_limits<float>::max();
   if (!number || std::abs(*number) > largest)
@@ -376,12 +405,13 @@ std::string Series::time_text(std::int64_t row) const {
 }
 
 Series parse_series(std::string_view text, const std::string& origin, const DataOptions& options) {
-  CsvReader csv(text, origin);
+  Notation notation{.separator = csv_separator(text)};
+  CsvReader csv(text, origin, notation.separator);
   const std::vector<std::string>& header = csv.header();
   const auto is_cell = [](const std::string& name) { return number_of(name) || parse_timestamp(name); };
   if (std::ranges::all_of(header, is_cell))
     fail("data", "{}: expected a header line with the names of columns, got numbers", origin);
-  check_commas(text, header, origin);
+  check_separator(text, header, origin);
   if (!csv.next()) fail("data", "{}: expected rows behind the header, got none", origin);
   const Layout layout = layout_of(header, csv.cells(), origin, options);
   Series series;
@@ -398,7 +428,7 @@ Series parse_series(std::string_view text, const std::string& origin, const Data
     const std::vector<std::string>& cells = csv.cells();
     if (layout.time) add_time(series, cells[*layout.time], header[*layout.time], csv.line(), origin);
     for (const std::size_t column : layout.columns)
-      add_value(series, cells[column], header[column], csv.line(), fill, origin);
+      add_value(series, notation, cells[column], header[column], csv.line(), fill, origin);
   } while (csv.next());
   return series;
 }

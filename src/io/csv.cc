@@ -10,8 +10,31 @@
 #include "io/file.h"
 
 namespace linnet {
-CsvReader::CsvReader(std::string_view text, std::string origin)
-    : text_(without_byte_order_mark(text)), origin_(std::move(origin)) {
+namespace {
+
+std::ptrdiff_t count_outside_quotes(std::string_view line, char letter) {
+  bool quoted = false;
+  return std::ranges::count_if(line, [&](char each) {
+    if (each == '"') quoted = !quoted;
+    return !quoted && each == letter;
+  });
+}
+
+}  // namespace
+
+char csv_separator(std::string_view text) {
+  const std::size_t end = std::min(text.find('\n'), text.size());
+  const std::string_view header = text.substr(0, end), rest = text.substr(std::min(end + 1, text.size())),
+                         record = rest.substr(0, rest.find('\n'));
+  for (const char separator : {'\t', ';'})
+    if (const auto count = count_outside_quotes(header, separator);
+        count > 0 && count_outside_quotes(record, separator) == count)
+      return separator;
+  return ',';
+}
+
+CsvReader::CsvReader(std::string_view text, std::string origin, char separator)
+    : text_(without_byte_order_mark(text)), origin_(std::move(origin)), separator_(separator) {
   if (const std::size_t zero = text_.find('\0'); zero != std::string_view::npos)
     fail("csv", "{}: expected text, got a binary file, whose byte {} is 0", origin_, zero);
   // Empty lines at the end are no records. The end of the last record may stay without harm.
@@ -43,7 +66,7 @@ bool CsvReader::read_record() {
   for (bool more = true; more; ++count) {
     if (count == cells_.size()) cells_.emplace_back();
     read_cell(cells_[count]);
-    more = at_ < text_.size() && text_[at_] == ',';
+    more = at_ < text_.size() && text_[at_] == separator_;
     if (more) ++at_;
   }
   cells_.resize(count);
@@ -58,7 +81,7 @@ void CsvReader::read_cell(std::string& cell) {
   cell.clear();
   if (at_ < text_.size() && text_[at_] == '"') return read_quoted(cell);
   const std::size_t begin = at_;
-  while (at_ < text_.size() && text_[at_] != ',' && line_end() == 0) {
+  while (at_ < text_.size() && text_[at_] != separator_ && line_end() == 0) {
     if (text_[at_] == '"')
       fail("csv", "{}: expected a quote at the beginning of a cell alone, got one inside in line {}", origin_,
            next_line_);
@@ -81,9 +104,13 @@ void CsvReader::read_quoted(std::string& cell) {
     if (at_ >= text_.size() || text_[at_] != '"') break;
     cell.push_back('"');
   }
-  if (at_ < text_.size() && text_[at_] != ',' && line_end() == 0)
-    fail("csv", "{}: expected a comma or the end of the line behind a quoted cell, got more of it in line {}",
-         origin_, next_line_);
+  if (at_ < text_.size() && text_[at_] != separator_ && line_end() == 0)
+    fail("csv", "{}: expected {} or the end of the line behind a quoted cell, got more of it in line {}",
+         origin_,
+         separator_ == ','   ? "a comma"
+         : separator_ == ';' ? "a semicolon"
+                             : "a tab",
+         next_line_);
 }
 
 std::size_t CsvReader::line_end() const {

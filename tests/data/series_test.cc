@@ -100,11 +100,32 @@ TEST(Series, MissingValuesAreRefusedOrFilled) {
   EXPECT_THAT(parsed("Na\n1\n").columns, ElementsAre("Na"));  // sodium
 }
 
-TEST(Series, OfOtherSeparatorsSayWhatPartsThem) {
-  EXPECT_THAT(refusal("time;x\n2016-07-01;1,5\n"), AllOf(HasSubstr("commas"), HasSubstr("got semicolons")));
-  EXPECT_THAT(refusal("x;y\n1;2\n"), HasSubstr("got semicolons"));
-  EXPECT_THAT(refusal("x\ty\n1\t2\n"), HasSubstr("got tabs"));
+TEST(Series, SemicolonsAndTabsPartCells) {
+  const Series sensor = parsed("time;x, m;\"y;z\"\n2016-07-01;1,5;-2\n2016-07-02; 0,25 ;1e3\n");
+  EXPECT_EQ(sensor.time, "time");
+  EXPECT_THAT(sensor.columns, ElementsAre("x, m", "y;z"));
+  EXPECT_THAT(sensor.values, ElementsAre(1.5f, -2, 0.25f, 1000));
+  EXPECT_THAT(parsed("x;y\n1.5;2\n").values, ElementsAre(1.5f, 2));
+  EXPECT_THAT(parsed("x\ty\r\n1,5\t2\r\n").values, ElementsAre(1.5f, 2));
+  EXPECT_THAT(parsed("\xef\xbb\xbfx;y\n1,5;2").values, ElementsAre(1.5f, 2));
+  const DataOptions fill{.missing = "forward-fill"};
+  EXPECT_THAT(parsed("x;y\n1,5;2\n;NA\n", fill).values, ElementsAre(1.5f, 2, 1.5f, 2));
+  // A semicolon that the rows have not is part of a name.
   EXPECT_THAT(parsed("flow; m3\n1\n").columns, ElementsAre("flow; m3"));
+  EXPECT_THAT(parsed("flow; m3,b\n1,2\n").columns, ElementsAre("flow; m3", "b"));
+}
+
+TEST(Series, OfOtherNotationsAreRefused) {
+  EXPECT_THAT(refusal("x;y\n1,5;2\n2;2.5\n"),
+              AllOf(HasSubstr("with points or numbers with commas, got both"), HasSubstr("line 3: \"2.5\"")));
+  EXPECT_THAT(refusal("x;y\n2.5;1\n1,234;2\n"), HasSubstr("got both"));
+  EXPECT_THAT(refusal("x;y\n1.234,5;2\n"), HasSubstr("expected a number in column \"x\" of line 2"));
+  EXPECT_THAT(refusal("x;y\n1,234,567;2\n"), HasSubstr("expected a number in column \"x\" of line 2"));
+  EXPECT_THAT(refusal("x;y\n1;2;3\n"), HasSubstr("as many semicolons in the first row as in the header"));
+  EXPECT_THAT(refusal("x;y\n1;2\n3\n"), HasSubstr("expected 2 cells in line 3"));
+  EXPECT_THAT(refusal("x,y\n\"1,5\",2\n"), HasSubstr("expected a number in column \"x\""));
+  EXPECT_THAT(refusal("x|y\n1|2\n"),
+              HasSubstr("expected commas, semicolons or tabs between cells, got bars"));
 }
 
 TEST(Series, TimesGoOnAsTheLastThreeRowsDo) {

@@ -31,7 +31,7 @@ void read_all(const Dataset& dataset) {
 
 void answer(std::string_view input) {
   const std::uint8_t choice = take_choice(input);
-  CsvReader csv(input, "input");
+  CsvReader csv(input, "input", csv_separator(input));
   while (csv.next())
     if (csv.cells().size() != csv.header().size()) report("expected as many cells as the header has");
   DataOptions options{.kind = "series", .length = 2 + choice % 8, .horizon = 1 + choice / 8 % 4};
@@ -49,14 +49,15 @@ void answer(std::string_view input) {
 }
 
 std::vector<std::string> seeds() {
-  std::string dates = "date,x,\"y\"\r\n", integers = "a\n";
+  std::string dates = "date,x,\"y\"\r\n", integers = "a\n", semicolons = "t;x, m\n";
   for (int i = 0; i < 60; ++i) {
     dates += "2016-07-" + std::to_string(10 + i / 3) + " 00:00:00," + std::to_string(i) + ".5,\"-1e" +
              std::to_string(i % 7) + "\"\r\n";
     integers += std::to_string(i) + "\n";
+    semicolons += std::to_string(i) + ";" + std::to_string(i) + ",5\n";
   }
   return {with_choice(0, dates), with_choice(8 + 3, dates), with_choice(6, integers),
-          with_choice(32, "a,b\n1,2\n,nan\n\"3\", 4 \n")};
+          with_choice(32, "a,b\n1,2\n,nan\n\"3\", 4 \n"), with_choice(1, semicolons)};
 }
 
 std::vector<std::string> words() {

@@ -53,6 +53,21 @@ TEST(Csv, ReadsRecordsWithAnyLineEnds) {
   EXPECT_THAT(contents_of(",b\n1,2").header, ElementsAre("column 1", "b"));
 }
 
+TEST(Csv, SeparatorsAreThoseOfTheFirstTwoLines) {
+  EXPECT_EQ(csv_separator("a;b\n1;2\n"), ';');
+  EXPECT_EQ(csv_separator("a\tb\r\n1\t2"), '\t');
+  EXPECT_EQ(csv_separator("a;b,c\n1;2,5\n"), ';');
+  EXPECT_EQ(csv_separator("\"a;b\",c\n1,2\n"), ',');
+  EXPECT_EQ(csv_separator("a;b\n\"1;2\"\n"), ',');
+  for (const char* text : {"", "a", "a;b", "a;b\n", "a;b\n1\n", "a,b\n1,2\n", "a\n1\n"})
+    EXPECT_EQ(csv_separator(text), ',') << text;
+  CsvReader reader("a;\"b;c\"\n1,5;\"2\"\n", "file.csv", ';');
+  EXPECT_THAT(reader.header(), ElementsAre("a", "b;c"));
+  EXPECT_TRUE(reader.next());
+  EXPECT_THAT(reader.cells(), ElementsAre("1,5", "2"));
+  EXPECT_THAT(error_of([] { CsvReader("\"a\"b;c\n", "file.csv", ';'); }), HasSubstr("expected a semicolon"));
+}
+
 TEST(Csv, QuotedCellsContainCommasQuotesAndLineEnds) {
   const Contents contents = contents_of("\"a,\"\"b\"\"\",c\n\"one\ntwo\r\n\",\"\"\"\"\n3,\"4\"\r\n\"5\",");
   EXPECT_THAT(contents.header, ElementsAre("a,\"b\"", "c"));
