@@ -34,7 +34,7 @@ int main(int count, char** arguments) {
     return 2;
   }
   setvbuf(stdout, NULL, _IOLBF, BUFSIZ);
-  const double most = strtod(arguments[2], NULL);
+  const float most = strtof(arguments[2], NULL);
   linnet_model* model;
   check(linnet_model_load(arguments[1], &model));
   const int64_t columns = linnet_model_columns(model), targets = linnet_model_targets(model);
@@ -65,7 +65,7 @@ int main(int count, char** arguments) {
     }
     check(linnet_number_densities(session, 0, mean, scale, freedom, (size_t)columns));
     for (int64_t i = 0; i < columns; ++i) {
-      const double apart = fabs(row[i] - mean[i]) / scale[i];
+      const float apart = fabsf(row[i] - mean[i]) / scale[i];
       if (!(apart > most)) continue; /* also where it is missing */
       ++unexpected;
       printf("row %lld, column %lld: %g is %.1f scales from %g\n", rows, (long long)i + 1, row[i], apart,
