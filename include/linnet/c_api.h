@@ -6,7 +6,8 @@
  * status and a sentence of linnet_error. A model may be shared by sessions on any threads; a session is used
  * by one thread at a time. The comments of the C++ interface, linnet/generation.h, say more.
  *
- * Where a call fails, a stream is as it was before, but where linnet_step says otherwise. One that a step
+ * Where a call fails, a stream is as it was before, but where linnet_step and
+ * linnet_number_step say otherwise. One that a step
  * left between two layers of the model cannot continue: its next calls fail and say so, until it is begun or
  * restored. Too little memory for what streams keep is found before any of them moves.
  *
@@ -67,8 +68,8 @@ LINNET_API void linnet_model_free(linnet_model* model);
  * 0 for models of numbers alone. -1 where `model` is NULL. */
 LINNET_API int64_t linnet_model_vocabulary(const linnet_model* model);
 LINNET_API int64_t linnet_model_classes(const linnet_model* model);
-/* Tokens of a step: 1, or more in a model of several fields, whose arrays of tokens are [steps, fields]
- * below. Field f has the tokens 0 … linnet_model_field_vocabulary(model, f) - 1; the first field's vocabulary
+/* Tokens of a step: 1; more in a model of several fields, whose arrays of tokens are [steps, fields] below; 0
+ * in a model of numbers alone. Field f has the tokens 0 … linnet_model_field_vocabulary(model, f) - 1; the first field's vocabulary
  * is linnet_model_vocabulary. -1 for NULL and for a field that there is not. */
 LINNET_API int64_t linnet_model_fields(const linnet_model* model);
 LINNET_API int64_t linnet_model_field_vocabulary(const linnet_model* model, int64_t field);
@@ -168,15 +169,17 @@ LINNET_API linnet_status linnet_session_resize(linnet_session* session, int64_t 
 LINNET_API linnet_status linnet_step(linnet_session* session, int32_t* tokens, const int64_t* streams,
                                      size_t count);
 
-/* Changes the `count` logits of a stream's next token, one per token of the vocabulary, before it is drawn;
- * -INFINITY leaves a token no probability. `data` is the caller's. Returns 0, or another number to fail. */
-typedef int32_t (*linnet_logits_processor)(void* data, int64_t stream, float* logits, size_t count);
+/* Changes the `count` logits of a stream's next token of `field` (0 where there is one), one per token of its
+ * vocabulary, before it is drawn; -INFINITY leaves a token no probability. `data` is the caller's. Returns 0,
+ * or another number to fail. */
+typedef int32_t (*linnet_logits_processor)(void* data, int64_t stream, int64_t field, float* logits,
+                                           size_t count);
 
 /* What a step does beside drawing; the defaults do nothing. */
 typedef struct {
   size_t size; /* sizeof(linnet_step_options) */
   /* NULL, or called once for every stream, by the session's threads for several streams at once; for several
-     fields once for each, in their order, given the tokens of those before. It may not use the session. Where
+     fields once for each, in their order. It may not use the session. Where
      it fails, or leaves NaN, INFINITY or no token at all, its stream is as after a prediction that is not of
      finite numbers. */
   linnet_logits_processor process_logits;
@@ -200,13 +203,15 @@ LINNET_API linnet_status linnet_set_sampling(linnet_session* session, int64_t st
 /* Makes `stream` continue exactly as `source` would, with its sampling but a seed of its own. */
 LINNET_API linnet_status linnet_fork(linnet_session* session, int64_t stream, int64_t source, uint64_t seed);
 
-/* Tokens given and drawn so far. */
+/* Tokens given and drawn so far; steps of several fields. */
 LINNET_API linnet_status linnet_position(const linnet_session* session, int64_t stream, int64_t* position);
 
-/* Most tokens of a stream: the model's length with learned positions, otherwise 2^53. */
+/* Most tokens of a stream, or steps of several fields: the model's length with learned positions, otherwise
+ * 2^53. */
 LINNET_API linnet_status linnet_limit(const linnet_session* session, int64_t* limit);
 
-/* *can is 1 where the stream takes another step, and 0 at the limit and where a step has failed in it. */
+/* *can is 1 where the stream takes another step, and 0 at the limit, where a step has failed in it, and
+ * without the source that an encoder–decoder model needs. */
 LINNET_API linnet_status linnet_can_continue(const linnet_session* session, int64_t stream, int32_t* can);
 
 /* The stream as bytes. *size receives how many there are; they are written where `capacity` holds them, and
@@ -251,7 +256,8 @@ LINNET_API linnet_status linnet_number_densities(linnet_number_session* session,
 LINNET_API linnet_status linnet_number_draw(linnet_number_session* session, int64_t stream, uint64_t seed,
                                             double temperature, float* out, size_t count);
 
-/* As linnet_fork, linnet_position (steps taken so far), linnet_limit, linnet_can_continue, linnet_save and
+/* As linnet_fork (without a seed, which each draw has), linnet_position (steps taken so far), linnet_limit
+ * (one less in a model of the next step with learned positions), linnet_can_continue, linnet_save and
  * linnet_restore. The last prediction is neither saved nor restored. */
 LINNET_API linnet_status linnet_number_fork(linnet_number_session* session, int64_t stream, int64_t source);
 LINNET_API linnet_status linnet_number_position(const linnet_number_session* session, int64_t stream,

@@ -172,7 +172,7 @@ void bind_attention_options(nb::module_& module) {
       "features : int\n    F of a random map; 0 stands for E ln E, rounded up to a multiple of 16.\n"
       "directions : str\n    ``orthogonal`` (blocks of E), ``independent``, or ``hadamard``: blocks that "
       "take "
-      "3 E log2 E additions a\n    row instead of 2 E^2 FLOPs; E is a power of two.\n"
+      "3 E log2 E additions a\n    row instead of 2 E^2 FLOPs; E is a power of two from 8 on.\n"
       "seed, draw, layer : int\n    What decides the random directions.");
   nb::class_<SimilarityObject>(module, "Similarity", "A similarity of the kernel family.")
       .def_prop_ro("name", [](const SimilarityObject& self) { return self.similarity->name(); });

@@ -99,7 +99,7 @@ ATTENTION = {
     ),
     "Hadamard directions of 12 numbers": (
         lambda: linnet.feature_map("favor", head_dim=12, directions="hadamard"),
-        "a head size that is a power of two with Hadamard directions, got 12",
+        "a head size that is a power of two from 8 on with Hadamard directions, got 12",
     ),
     "features with a fraction": (
         lambda: linnet.feature_map("favor", head_dim=8, features=2.5),

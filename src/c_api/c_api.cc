@@ -51,8 +51,9 @@ linnet_step_options default_step_options() {
 Session::StepOptions step_options_of(const linnet_step_options& options, size_t tokens) {
   Session::StepOptions result;
   if (options.process_logits != nullptr)
-    result.process_logits = [&options](int64_t stream, int64_t, std::span<float> logits) {
-      const int32_t answer = options.process_logits(options.data, stream, logits.data(), logits.size());
+    result.process_logits = [&options](int64_t stream, int64_t field, std::span<float> logits) {
+      const int32_t answer =
+          options.process_logits(options.data, stream, field, logits.data(), logits.size());
       if (answer != 0)
         fail("step", "expected 0 from the function that processes logits, got {} for stream {}", answer,
              stream);

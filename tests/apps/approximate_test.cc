@@ -61,7 +61,7 @@ TEST(Approximate, MeasuresHadamardDirections) {
   EXPECT_NEAR(rows[0]["weights"]["error"].get<double>() / rows[4]["weights"]["error"].get<double>(), 1, 0.5);
   EXPECT_NE(read_file(chart).find("favor, hadamard"), std::string::npos);
   refuses(usage, {"approximate", "--dim", "24", "--length", "40", "--directions", "hadamard"},
-          {"a head size that is a power of two with Hadamard directions", "got 24"});
+          {"a head size that is a power of two from 8 on with Hadamard directions", "got 24"});
 }
 
 TEST(Approximate, AdvisesByTheNorms) {

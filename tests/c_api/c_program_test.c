@@ -145,7 +145,8 @@ static void streams_observe_and_tell_what_comes_next(const linnet_model* model) 
 }
 
 /* Leaves one token possible, or fails for the stream *data. */
-static int32_t only_three(void* data, int64_t stream, float* logits, size_t count) {
+static int32_t only_three(void* data, int64_t stream, int64_t field, float* logits, size_t count) {
+  if (field != 0) return 6;
   if (stream == *(const int64_t*)data) return 5;
   for (size_t i = 0; i < count; ++i)
     if (i != 3) logits[i] = -INFINITY;

@@ -43,10 +43,10 @@ ModelConfig of_fields() {
 }
 
 /// Lets field 1 be token 2 alone, and counts the calls of each size.
-std::int32_t only_two(void* data, std::int64_t, float* logits, std::size_t count) {
-  if (count != 3 && count != 5) return 1;
-  if (count == 3) logits[0] = logits[1] = -INFINITY;
-  ++static_cast<int*>(data)[count == 3 ? 1 : 0];
+std::int32_t only_two(void* data, std::int64_t, std::int64_t field, float* logits, std::size_t count) {
+  if (count != (field == 1 ? 3 : 5)) return 1;
+  if (field == 1) logits[0] = logits[1] = -INFINITY;
+  ++static_cast<int*>(data)[field];
   return 0;
 }
 

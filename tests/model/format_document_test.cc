@@ -134,7 +134,7 @@ TEST(FormatDocumentTables, NameEveryTensor) {
   ModelConfig config = tiny_config();
   config.attention.linear.feature_map = "favor-trig";
   expect_named(config);
-  config.width = 4 * config.heads;
+  config.width = 8 * config.heads;
   config.attention.linear.directions = Directions::hadamard;
   expect_named(config);
   config = tiny_config();
@@ -154,7 +154,7 @@ TEST(FormatDocumentTables, NameEveryTensor) {
   config.attention.linear.decay = Decay::none;
   config.attention.linear.feature_map = "favor-trig";
   expect_named(config);
-  config.width = 4 * config.heads;
+  config.width = 8 * config.heads;
   config.attention.linear.directions = Directions::hadamard;
   expect_named(config);
   config = tiny_config();

@@ -101,7 +101,7 @@ TEST(RandomFeatureModels, HadamardDrawsAreSavedAsSignsAndLengths) {
   EXPECT_NE(parallel(*Model::load(folder / "a", orthogonal), ids), expected);
   config.width = 27;
   EXPECT_EQ(error_of<UsageError>([&] { Model::random(config); }),
-            "[favor] expected a head size that is a power of two with Hadamard directions, got 9");
+            "[favor] expected a head size that is a power of two from 8 on with Hadamard directions, got 9");
 }
 
 TEST(RandomFeatureModels, DrawsAreNoParameters) {

@@ -68,14 +68,14 @@ TEST(Resume, RandomFeaturesAreDrawnAnewAtTheSameSteps) {
 
 TEST(Resume, HadamardDirectionsAreDrawnAnewAtTheSameSteps) {
   ModelConfig config = redrawing(4);
-  config.width = 4 * config.heads;
+  config.width = 8 * config.heads;
   config.attention.linear.directions = Directions::hadamard;
   Folder whole("whole"), stopped("stopped");
   run(whole.path(), config, tiny_options());
   run(stopped.path(), config, tiny_options(), false, stopping_after(5));
   const Safetensors file = Safetensors::read(fs::path(stopped.path()) / "model.safetensors");
   const RandomDraws expected = draw_random_features(
-      "favor", 4, {.features = 8, .directions = Directions::hadamard, .draw = 1, .layer = 1});
+      "favor", 8, {.features = 8, .directions = Directions::hadamard, .draw = 1, .layer = 1});
   EXPECT_TRUE(std::ranges::equal(file.tensor("layers.1.attention.signs").span<float>(), expected.signs));
   EXPECT_TRUE(std::ranges::equal(file.tensor("layers.1.attention.lengths").span<float>(), expected.lengths));
   run(stopped.path(), config, tiny_options(), true);

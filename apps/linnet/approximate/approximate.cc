@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "attention/feature_maps/random_draws.h"
 #include "base/fail.h"
 #include "checks.h"
 #include "commands.h"
@@ -154,14 +155,13 @@ void run(const Arguments& arguments) {
         wanted.push_back(
             {map,
              {.features = count, .directions = find_directions(directions), .seed = arguments.source.seed}});
-        draw_random_features(map, 1, wanted.back().second);  // refuses odd numbers before anything is read
+        LateDraws(map, 8, wanted.back().second);  // refuses odd numbers before anything is read
       }
     }
   }
   const ApproximateHeads inputs = read_heads(context, arguments.source);
-  for (const auto& [map, options] :
-       wanted)  // and heads whose size is no power of two before anything is measured
-    draw_random_features(map, inputs.heads.front().head_dim, options);
+  // And heads of another size than Hadamard directions have, before anything is measured.
+  for (const auto& [map, options] : wanted) LateDraws(map, inputs.heads.front().head_dim, options);
   Json result = {
       {"inputs", inputs.description}, {"draws", arguments.draws}, {"norms", norms_of(context, inputs.heads)}};
   Progress progress;

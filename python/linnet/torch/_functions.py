@@ -164,7 +164,8 @@ def linear_attention(
     features, seed, layer : int
         Of random maps: the number of features (0: E ln E, rounded up to a multiple of 16) and what decides the directions.
     directions : {"orthogonal", "independent", "hadamard"}
-        Of random maps. Hadamard directions are the fastest; dim is a power of two then (Yu et al. 2016, section 4).
+        Of random maps. Hadamard directions need a dim that is a power of two from 8 on, and are faster from 16 to 256
+        (Yu et al. 2016, section 4).
     normalise : {"sum", "none"}
         Whether to divide by the denominator.
     epsilon : float

@@ -105,7 +105,11 @@ std::vector<float> hadamard_directions(const RandomDraws& draws) {
   return directions;
 }
 
-bool is_power_of_two(std::int64_t n) { return n > 0 && std::has_single_bit(static_cast<std::uint64_t>(n)); }
+/// Whether there are Hadamard directions of n numbers. Of 2 and of 4 there are so few that estimates are
+/// biased: 4 and 24 directions for all signs.
+bool has_hadamard_directions(std::int64_t n) {
+  return n >= 8 && std::has_single_bit(static_cast<std::uint64_t>(n));
+}
 
 }  // namespace
 
@@ -149,8 +153,9 @@ std::int64_t directions_of(RandomMap map, std::int64_t head_dim, const RandomFea
   if (options.layer < 0) fail<UsageError>(name, "expected a layer from 0, got {}", options.layer);
   if (options.draw >= most_draws)
     fail<UsageError>(name, "expected a draw below {}, got {}", most_draws, options.draw);
-  if (options.directions == Directions::hadamard && !is_power_of_two(head_dim))
-    fail<UsageError>(name, "expected a head size that is a power of two with Hadamard directions, got {}",
+  if (options.directions == Directions::hadamard && !has_hadamard_directions(head_dim))
+    fail<UsageError>(name,
+                     "expected a head size that is a power of two from 8 on with Hadamard directions, got {}",
                      head_dim);
   const std::int64_t rows = (options.features == 0 ? default_features(head_dim) : options.features) / each;
   if (rows > most_numbers / head_dim)
@@ -225,8 +230,8 @@ void complete_draws(RandomMap map, RandomDraws& draws) {
   };
   if (!draws.signs.empty() || !draws.lengths.empty()) {
     const std::int64_t count = std::ssize(draws.lengths), width = draws.head_dim;
-    if (!is_power_of_two(width))
-      fail(name, "expected Hadamard directions of a power of two numbers, got {}", width);
+    if (!has_hadamard_directions(width))
+      fail(name, "expected Hadamard directions of 8, 16, 32 … numbers, got {}", width);
     if (count == 0 || std::ssize(draws.signs) != number_of_signs(count, width))
       fail(name, "expected {} signs for {} Hadamard directions and at least one, got {}",
            number_of_signs(count, width), count, draws.signs.size());

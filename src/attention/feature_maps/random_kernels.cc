@@ -477,7 +477,7 @@ RandomProjection::RandomProjection(RandomMap map, const RandomDraws& draws)
       features(directions * features_a_direction(map)),
       padded_dim(random_maps::padded(head_dim)),
       padded_rows(random_maps::padded_directions(directions, draws)),
-      structured(!draws.signs.empty()),
+      structured(!draws.signs.empty() && head_dim >= 16 && head_dim <= 256),
       phases(Tensor::of<float>({padded_rows})),
       square_scale(1 / std::sqrt(static_cast<double>(head_dim))) {
   const double scale = std::sqrt(square_scale);

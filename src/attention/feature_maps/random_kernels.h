@@ -25,7 +25,7 @@ class RandomProjection {
   std::int64_t features;     ///< F
   std::int64_t padded_dim;   ///< E, padded to whole vectors with zeros
   std::int64_t padded_rows;  ///< m, the same; of Hadamard directions padded to whole blocks
-  bool structured;           ///< Hadamard directions
+  bool structured;           ///< Hadamard directions of 16 … 256 numbers; others are faster as dense ones
   Tensor across;             ///< [E, padded m]: x's products with all directions; none of Hadamard directions
   Tensor along;              ///< [m, padded E]: sums of directions; the same
   Tensor signs;              ///< [blocks, 3, E] of Hadamard directions
