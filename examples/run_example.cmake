@@ -1,5 +1,8 @@
-# Runs PROGRAM with ARGUMENTS, a list. Fails where its exit status is not 0 or its output does not match PATTERN.
-execute_process(COMMAND ${PROGRAM} ${ARGUMENTS} RESULT_VARIABLE status OUTPUT_VARIABLE output ERROR_VARIABLE error)
+# Runs PROGRAM with ARGUMENTS, a list, and the file INPUT as its standard input, if there is one. Fails where its exit status is not 0 or its output does not match PATTERN.
+if(DEFINED INPUT)
+  set(input INPUT_FILE ${INPUT})
+endif()
+execute_process(COMMAND ${PROGRAM} ${ARGUMENTS} ${input} RESULT_VARIABLE status OUTPUT_VARIABLE output ERROR_VARIABLE error)
 message("${output}${error}")
 if(NOT status EQUAL 0)
   message(FATAL_ERROR "expected exit status 0, got ${status}")

@@ -6,10 +6,10 @@
  * status and a sentence of linnet_error. A model may be shared by sessions on any threads; a session is used
  * by one thread at a time. The comments of the C++ interface, linnet/generation.h, say more.
  *
- * Where a call fails, a stream is as it was before, but where linnet_step and
- * linnet_number_step say otherwise. One that a step
- * left between two layers of the model cannot continue: its next calls fail and say so, until it is begun or
- * restored. Too little memory for what streams keep is found before any of them moves.
+ * Where a call fails, a stream is as it was before, but where linnet_step and linnet_number_step say
+ * otherwise. One that a step left between two layers of the model cannot continue: its next calls fail and
+ * say so, until it is begun or restored. Too little memory for what streams keep is found before any of them
+ * moves.
  *
  * A child process after `fork` may use the models and sessions of its parent, and make its own, if no call
  * was in progress in the parent when it forked. A session of the parent works on the calling thread alone
@@ -69,8 +69,8 @@ LINNET_API void linnet_model_free(linnet_model* model);
 LINNET_API int64_t linnet_model_vocabulary(const linnet_model* model);
 LINNET_API int64_t linnet_model_classes(const linnet_model* model);
 /* Tokens of a step: 1; more in a model of several fields, whose arrays of tokens are [steps, fields] below; 0
- * in a model of numbers alone. Field f has the tokens 0 … linnet_model_field_vocabulary(model, f) - 1; the first field's vocabulary
- * is linnet_model_vocabulary. -1 for NULL and for a field that there is not. */
+ * in a model of numbers alone. Field f has the tokens 0 … linnet_model_field_vocabulary(model, f) - 1; that
+ * of the first field is linnet_model_vocabulary. -1 for NULL and for a field that there is not. */
 LINNET_API int64_t linnet_model_fields(const linnet_model* model);
 LINNET_API int64_t linnet_model_field_vocabulary(const linnet_model* model, int64_t field);
 /* Tokens that a source of an encoder–decoder model may have; 0 for models without an encoder, -1 for NULL. */
@@ -179,9 +179,8 @@ typedef int32_t (*linnet_logits_processor)(void* data, int64_t stream, int64_t f
 typedef struct {
   size_t size; /* sizeof(linnet_step_options) */
   /* NULL, or called once for every stream, by the session's threads for several streams at once; for several
-     fields once for each, in their order. It may not use the session. Where
-     it fails, or leaves NaN, INFINITY or no token at all, its stream is as after a prediction that is not of
-     finite numbers. */
+     fields once for each, in their order. It may not use the session. Where it fails, or leaves NaN, INFINITY
+     or no token at all, its stream is as after a prediction that is not of finite numbers. */
   linnet_logits_processor process_logits;
   void* data;
   /* NULL, or memory for as many numbers as tokens: receives the natural logarithm of the model's own

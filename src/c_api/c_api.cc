@@ -324,37 +324,22 @@ linnet_status linnet_fork(linnet_session* session, int64_t stream, int64_t sourc
 }
 
 linnet_status linnet_position(const linnet_session* session, int64_t stream, int64_t* position) {
-  return guarded([&] {
-    int64_t& found = given("position", "where to put the position", position);
-    found = given("position", "a session", session).session.position(stream);
-  });
+  return linnet::position_of(session, stream, position);
 }
 
 linnet_status linnet_limit(const linnet_session* session, int64_t* limit) {
-  return guarded([&] {
-    int64_t& found = given("limit", "where to put the limit", limit);
-    found = given("limit", "a session", session).session.limit();
-  });
+  return linnet::limit_of(session, limit);
 }
 
 linnet_status linnet_can_continue(const linnet_session* session, int64_t stream, int32_t* can) {
-  return guarded([&] {
-    int32_t& found = given("can continue", "where to put the answer", can);
-    found = given("can continue", "a session", session).session.can_continue(stream) ? 1 : 0;
-  });
+  return linnet::whether_it_continues(session, stream, can);
 }
 
 linnet_status linnet_save(const linnet_session* session, int64_t stream, void* bytes, size_t capacity,
                           size_t* size) {
-  return guarded([&] {
-    const std::vector<std::byte> saved = given("save", "a session", session).session.save(stream);
-    hand_over<std::byte>("save", "bytes", saved, static_cast<std::byte*>(bytes), capacity, size);
-  });
+  return linnet::save_stream(session, stream, bytes, capacity, size);
 }
 
 linnet_status linnet_restore(linnet_session* session, int64_t stream, const void* bytes, size_t size) {
-  return guarded([&] {
-    given("restore", "a session", session)
-        .session.restore(stream, elements("restore", "bytes", static_cast<const std::byte*>(bytes), size));
-  });
+  return linnet::restore_stream(session, stream, bytes, size);
 }

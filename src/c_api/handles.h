@@ -1,10 +1,11 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <span>
+#include <vector>
 
 #include "base/fail.h"
 #include "c_api/c_boundary.h"
@@ -33,6 +34,49 @@ void with_streams(const char* operation, const AnySession& session, const std::i
     fail<UsageError>(operation, "expected at most the session's {} streams, got {}", session.streams(),
                      count);
   run(elements(operation, "streams", streams, count));
+}
+
+// What both kinds of sessions answer alike.
+
+template <class Handle>
+linnet_status position_of(const Handle* handle, std::int64_t stream, std::int64_t* position) {
+  return guarded([&] {
+    std::int64_t& found = given("position", "where to put the position", position);
+    found = given("position", "a session", handle).session.position(stream);
+  });
+}
+
+template <class Handle>
+linnet_status limit_of(const Handle* handle, std::int64_t* limit) {
+  return guarded([&] {
+    std::int64_t& found = given("limit", "where to put the limit", limit);
+    found = given("limit", "a session", handle).session.limit();
+  });
+}
+
+template <class Handle>
+linnet_status whether_it_continues(const Handle* handle, std::int64_t stream, std::int32_t* can) {
+  return guarded([&] {
+    std::int32_t& found = given("can continue", "where to put the answer", can);
+    found = given("can continue", "a session", handle).session.can_continue(stream) ? 1 : 0;
+  });
+}
+
+template <class Handle>
+linnet_status save_stream(const Handle* handle, std::int64_t stream, void* bytes, std::size_t capacity,
+                          std::size_t* size) {
+  return guarded([&] {
+    const std::vector<std::byte> saved = given("save", "a session", handle).session.save(stream);
+    hand_over<std::byte>("save", "bytes", saved, static_cast<std::byte*>(bytes), capacity, size);
+  });
+}
+
+template <class Handle>
+linnet_status restore_stream(Handle* handle, std::int64_t stream, const void* bytes, std::size_t size) {
+  return guarded([&] {
+    given("restore", "a session", handle)
+        .session.restore(stream, elements("restore", "bytes", static_cast<const std::byte*>(bytes), size));
+  });
 }
 
 }  // namespace linnet

@@ -1,7 +1,5 @@
-#include <algorithm>
 #include <cstdint>
 #include <span>
-#include <vector>
 
 #include "c_api/c_boundary.h"
 #include "c_api/handles.h"
@@ -17,7 +15,6 @@ using linnet::elements;
 using linnet::given;
 using linnet::guarded;
 using linnet::guarded_value;
-using linnet::hand_over;
 using linnet::rows;
 
 int64_t linnet_model_columns(const linnet_model* model) {
@@ -97,38 +94,23 @@ linnet_status linnet_number_fork(linnet_number_session* session, int64_t stream,
 
 linnet_status linnet_number_position(const linnet_number_session* session, int64_t stream,
                                      int64_t* position) {
-  return guarded([&] {
-    int64_t& found = given("position", "where to put the position", position);
-    found = given("position", "a session", session).session.position(stream);
-  });
+  return linnet::position_of(session, stream, position);
 }
 
 linnet_status linnet_number_limit(const linnet_number_session* session, int64_t* limit) {
-  return guarded([&] {
-    int64_t& found = given("limit", "where to put the limit", limit);
-    found = given("limit", "a session", session).session.limit();
-  });
+  return linnet::limit_of(session, limit);
 }
 
 linnet_status linnet_number_can_continue(const linnet_number_session* session, int64_t stream, int32_t* can) {
-  return guarded([&] {
-    int32_t& found = given("can continue", "where to put the answer", can);
-    found = given("can continue", "a session", session).session.can_continue(stream) ? 1 : 0;
-  });
+  return linnet::whether_it_continues(session, stream, can);
 }
 
 linnet_status linnet_number_save(const linnet_number_session* session, int64_t stream, void* bytes,
                                  size_t capacity, size_t* size) {
-  return guarded([&] {
-    const std::vector<std::byte> saved = given("save", "a session", session).session.save(stream);
-    hand_over<std::byte>("save", "bytes", saved, static_cast<std::byte*>(bytes), capacity, size);
-  });
+  return linnet::save_stream(session, stream, bytes, capacity, size);
 }
 
 linnet_status linnet_number_restore(linnet_number_session* session, int64_t stream, const void* bytes,
                                     size_t size) {
-  return guarded([&] {
-    given("restore", "a session", session)
-        .session.restore(stream, elements("restore", "bytes", static_cast<const std::byte*>(bytes), size));
-  });
+  return linnet::restore_stream(session, stream, bytes, size);
 }

@@ -155,13 +155,15 @@ void run(const Arguments& arguments) {
         wanted.push_back(
             {map,
              {.features = count, .directions = find_directions(directions), .seed = arguments.source.seed}});
-        LateDraws(map, 8, wanted.back().second);  // refuses odd numbers before anything is read
+        directions_of(find_random_map(map), 8,
+                      wanted.back().second);  // refuses odd numbers before anything is read
       }
     }
   }
   const ApproximateHeads inputs = read_heads(context, arguments.source);
   // And heads of another size than Hadamard directions have, before anything is measured.
-  for (const auto& [map, options] : wanted) LateDraws(map, inputs.heads.front().head_dim, options);
+  for (const auto& [map, options] : wanted)
+    directions_of(find_random_map(map), inputs.heads.front().head_dim, options);
   Json result = {
       {"inputs", inputs.description}, {"draws", arguments.draws}, {"norms", norms_of(context, inputs.heads)}};
   Progress progress;

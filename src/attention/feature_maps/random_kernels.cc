@@ -452,9 +452,9 @@ void with_memory(Context* own, const RandomProjection& projection, const Run& ru
 
 std::int64_t padded(std::int64_t count) { return (count + 15) / 16 * 16; }
 
-std::int64_t padded_directions(std::int64_t count, const RandomDraws& draws) {
-  if (draws.signs.empty()) return padded(count);
-  return padded((count + draws.head_dim - 1) / draws.head_dim * draws.head_dim);
+/// Transforms need whole blocks of so many directions.
+std::int64_t whole_blocks(std::int64_t count, std::int64_t block) {
+  return (count + block - 1) / block * block;
 }
 
 // Highway's macro takes plain names alone where a single instruction set is compiled.
@@ -476,8 +476,9 @@ RandomProjection::RandomProjection(RandomMap map, const RandomDraws& draws)
       directions(static_cast<std::int64_t>(draws.directions.size()) / head_dim),
       features(directions * features_a_direction(map)),
       padded_dim(random_maps::padded(head_dim)),
-      padded_rows(random_maps::padded_directions(directions, draws)),
       structured(!draws.signs.empty() && head_dim >= 16 && head_dim <= 256),
+      padded_rows(structured ? random_maps::whole_blocks(directions, head_dim)
+                             : random_maps::padded(directions)),
       phases(Tensor::of<float>({padded_rows})),
       square_scale(1 / std::sqrt(static_cast<double>(head_dim))) {
   const double scale = std::sqrt(square_scale);

@@ -24,12 +24,12 @@ class RandomProjection {
   std::int64_t directions;   ///< m
   std::int64_t features;     ///< F
   std::int64_t padded_dim;   ///< E, padded to whole vectors with zeros
-  std::int64_t padded_rows;  ///< m, the same; of Hadamard directions padded to whole blocks
   bool structured;           ///< Hadamard directions of 16 … 256 numbers; others are faster as dense ones
-  Tensor across;             ///< [E, padded m]: x's products with all directions; none of Hadamard directions
+  std::int64_t padded_rows;  ///< m, padded like E; if structured, to whole blocks
+  Tensor across;             ///< [E, padded m]: x's products with all directions; none if structured
   Tensor along;              ///< [m, padded E]: sums of directions; the same
-  Tensor signs;              ///< [blocks, 3, E] of Hadamard directions
-  Tensor lengths;            ///< [padded m], those of Hadamard directions over E^(3/2)
+  Tensor signs;              ///< [blocks, 3, E], if structured
+  Tensor lengths;            ///< [padded m], if structured, those of the directions over E^(3/2)
   Tensor phases;             ///< [padded m], for favor-trig
   double square_scale;       ///< ‖x E^-1/4‖² = square_scale ‖x‖²
 };
