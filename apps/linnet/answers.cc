@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <chrono>
+#include <optional>
 #include <sstream>
 #include <vector>
 
@@ -13,14 +14,25 @@
 #include "data/pairs.h"
 #include "io/file.h"
 #include "io/json.h"
+#include "linnet/tokenizer.h"
 #include "ranks.h"
 #include "report.h"
 
 namespace linnet {
 namespace {
 
-/// Whether tokens are bytes, and an answer ends with a token of its own.
-bool writes_text(const ModelConfig& config) { return config.vocabulary == pair_vocabulary; }
+/// Whether tokens are the bytes of pairs.
+bool is_of_pairs(const Model& model) {
+  const ModelConfig& config = model.config();
+  return config.vocabulary == pair_vocabulary && config.field_sizes().size() == 1 &&
+         model.assets().tokenizer.empty();
+}
+
+/// Of a model whose tokens are bytes, and whose answers end with a token of their own; none for another one.
+std::optional<Tokenizer> tokenizer_of(const Model& model) {
+  if (!is_of_pairs(model)) return {};
+  return Tokenizer("", model.config().vocabulary);
+}
 
 std::vector<std::string> sources_of(const Answers& answers, Communicator& ranks) {
   if (answers.source_file.empty()) return {answers.source};
@@ -39,12 +51,9 @@ std::vector<std::string> sources_of(const Answers& answers, Communicator& ranks)
   return sources;
 }
 
-std::vector<std::int32_t> tokens_of(const ModelConfig& config, const std::string& source) {
+std::vector<std::int32_t> tokens_of(const Model& model, const std::string& source) {
+  if (const auto tokenizer = tokenizer_of(model)) return tokenizer->encode(source);
   std::vector<std::int32_t> tokens;
-  if (writes_text(config)) {
-    for (const char byte : source) tokens.push_back(static_cast<std::uint8_t>(byte));
-    return tokens;
-  }
   std::istringstream words(source);
   for (std::string word; words >> word;) {
     std::int32_t token = -1;
@@ -63,8 +72,9 @@ struct Source {
 
 /// Throws UsageError where learned positions do not suffice for an answer of `wanted` tokens; 0: of so many
 /// as they do, at most model.length.
-Source source_of(const ModelConfig& config, const std::string& text, std::int64_t wanted) {
-  Source source{.tokens = tokens_of(config, text), .most = wanted > 0 ? wanted : config.length};
+Source source_of(const Model& model, const std::string& text, std::int64_t wanted) {
+  const ModelConfig& config = model.config();
+  Source source{.tokens = tokens_of(model, text), .most = wanted > 0 ? wanted : config.length};
   if (!config.has_encoder()) source.tokens.push_back(pair_separator);
   if (config.positions != Positions::learned) return source;
   const std::int64_t known = config.has_encoder() ? 0 : std::ssize(source.tokens);
@@ -93,7 +103,7 @@ std::vector<std::vector<std::int32_t>> draw(const std::shared_ptr<const Model>& 
                                             const std::vector<Source>& sources, Share share) {
   const auto count = static_cast<std::size_t>(share.size());
   if (count == 0) return {};
-  const std::int32_t end = writes_text(model->config()) ? pair_end : -1;
+  const std::int32_t end = is_of_pairs(*model) ? pair_end : -1;
   Session session(model, share.size(), {.threads = answers.threads});
   std::vector<std::int64_t> open;
   for (std::int64_t i = 0; i < share.size(); ++i) {
@@ -125,25 +135,20 @@ std::vector<std::vector<std::int32_t>> draw(const std::shared_ptr<const Model>& 
   return drawn;
 }
 
-std::string text_of(const ModelConfig& config, const std::vector<std::int32_t>& tokens) {
-  if (!writes_text(config)) return fmt::format("{}", fmt::join(tokens, " "));
-  std::string text;
-  for (const std::int32_t token : tokens)
-    if (token < pair_separator) text += static_cast<char>(token);
-  return text;
+std::string text_of(const Model& model, const std::vector<std::int32_t>& tokens) {
+  const auto tokenizer = tokenizer_of(model);
+  return tokenizer ? tokenizer->decode(tokens) : fmt::format("{}", fmt::join(tokens, " "));
 }
 
 }  // namespace
 
-bool answers_sources(const ModelConfig& config) {
-  return config.has_encoder() || (writes_text(config) && config.field_sizes().size() == 1);
-}
+bool answers_sources(const Model& model) { return model.config().has_encoder() || is_of_pairs(model); }
 
 void write_answers(const std::shared_ptr<const Model>& model, const Answers& answers, Communicator& ranks) {
   const ModelConfig& config = model->config();
   const std::vector<std::string> texts = sources_of(answers, ranks);
   std::vector<Source> sources;
-  for (const std::string& text : texts) sources.push_back(source_of(config, text, answers.length));
+  for (const std::string& text : texts) sources.push_back(source_of(*model, text, answers.length));
   if (ranks.rank() == 0) warn_of_long_sources(config, sources);
   const auto start = std::chrono::steady_clock::now();
   const std::vector<std::vector<std::int32_t>> drawn =
@@ -153,7 +158,7 @@ void write_answers(const std::shared_ptr<const Model>& model, const Answers& ans
   std::string lines;
   Json results = Json::array();
   for (std::size_t i = 0; i < drawn.size(); ++i) {
-    const std::string text = text_of(config, drawn[i]);
+    const std::string text = text_of(*model, drawn[i]);
     lines += text + '\n';
     results.push_back(Json{{"source", texts[i]}, {"text", text}, {"tokens", drawn[i]}});
   }

@@ -20,7 +20,7 @@ struct Answers {
 
 /// Whether a model writes answers to sources: one with an encoder, or a decoder of pairs, whose sources are
 /// the first part of its sequences.
-bool answers_sources(const ModelConfig& config);
+bool answers_sources(const Model& model);
 
 /// Reads the sources, a stream each, and writes the answers. Sources and answers of a model of pairs are
 /// text, whose answers end by themselves; those of other models are numbers. Says where sources are longer

@@ -1,10 +1,12 @@
 #include <fmt/core.h>
 
+#include "base/fail.h"
 #include "checks.h"
 #include "commands.h"
 #include "data/copy_task.h"
 #include "data/digits.h"
 #include "data/instruments.h"
+#include "data/midi_pieces.h"
 #include "data/reverse_task.h"
 #include "data/text.h"
 #include "io/file.h"
@@ -20,6 +22,9 @@ struct Arguments {
   std::int64_t count = 20000, test = 2000, size = 28, length = 256, letters = 64, pieces = 1000;
   std::uint64_t seed = 1;
   Instruments instruments;
+  MidiOptions midi;
+  std::vector<std::string> files;
+  bool skip = false;
 };
 
 }  // namespace
@@ -114,6 +119,55 @@ void add_data(Command& program) {
     write_instruments(arguments->out, music);
     fmt::print("{} s for training and {} s for testing at {} Hz, {} dB of signal to noise: {}\n",
                music.seconds, music.test_seconds, music.rate, music.noise, arguments->out);
+  });
+
+  Command midi =
+      data.add_subcommand("midi", "Pieces of music in MIDI files as tokens, a field for each voice");
+  midi.footer(
+      "Token 0 is silence, token 1 the first pitch. Where a piece has no more tracks and channels than "
+      "voices, "
+      "and\n"
+      "each sounds one note at a time, these are the voices, the highest first. Otherwise each note goes to "
+      "the\n"
+      "free voice whose last pitch is the nearest. Drums are left out, and repeated notes are one.\n"
+      "Example: linnet data midi chorales --out chorales.safetensors\n"
+      "         linnet train music --data chorales.safetensors --out runs/music");
+  midi.add_option("files", arguments->files, "MIDI files, or folders with files called .mid or .midi")
+      .required();
+  midi.add_option("--out", arguments->out, "safetensors file").required();
+  midi.add_option("--voices", arguments->midi.voices, "voices, the fields of a step")
+      .check(whole(1, 64))
+      .capture_default_str();
+  midi.add_option("--steps-per-quarter", arguments->midi.steps_per_quarter, "steps of a quarter note")
+      .check(whole(1, 960))
+      .capture_default_str();
+  midi.add_option("--first-pitch", arguments->midi.first_pitch, "MIDI's number of the pitch of token 1")
+      .check(whole(0, 127))
+      .capture_default_str();
+  midi.add_option("--last-pitch", arguments->midi.last_pitch, "MIDI's number of the highest pitch")
+      .check(whole(0, 127))
+      .capture_default_str();
+  midi.add_flag("--skip", arguments->skip, "leave out files that hold no piece or are damaged, and say so");
+  midi.callback([=] {
+    std::vector<NamedPath> inputs;
+    for (const std::string& file : arguments->files) inputs.push_back({"the music's", file});
+    check_outputs("data", {{"--out", arguments->out}}, inputs);
+    if (extension_of(arguments->out) != ".safetensors")
+      fail<UsageError>("data", "expected --out with a name in .safetensors, got {}", arguments->out);
+    const MidiOptions& options = arguments->midi;
+    const MidiPieces pieces =
+        read_midi_pieces({arguments->files.begin(), arguments->files.end()}, options, arguments->skip);
+    write_midi_pieces(arguments->out, pieces, options);
+    for (const std::string& sentence : pieces.left_out) print_note("left out: " + sentence);
+    std::string summary =
+        fmt::format("pieces: {}, with {} steps of {} voices: {}\n", pieces.offsets.size() - 1,
+                    pieces.offsets.back(), options.voices, arguments->out);
+    const auto add = [&](std::int64_t notes, const std::string& why) {
+      if (notes > 0) summary += fmt::format("left out: {} notes {}\n", notes, why);
+    };
+    add(pieces.crowded, fmt::format("beyond {} voices", options.voices));
+    add(pieces.outside, fmt::format("of pitches outside {} … {}", options.first_pitch, options.last_pitch));
+    print_summary(arguments->out, summary);
   });
 
   Command tokenizer = data.add_subcommand("tokenizer", "A tokenizer of a text, as a model of SentencePiece");

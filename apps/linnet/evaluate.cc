@@ -23,7 +23,8 @@ namespace linnet {
 namespace {
 
 struct Arguments {
-  std::string model, data, data_kind, attention, feature_map, per_token, split = "validation", target;
+  std::string model, data, data_kind, attention, feature_map, directions, per_token, split = "validation",
+                                                                                     target;
   std::int64_t examples = 0, batch = 8, features = 0;
   bool json = false;
   int threads = 0;
@@ -49,20 +50,26 @@ std::vector<std::string> settings_of(const Arguments& arguments) {
   }
   if (!arguments.feature_map.empty()) set("feature_map", arguments.feature_map);
   if (arguments.features > 0) set("features", fmt::format("{}", arguments.features));
+  if (!arguments.directions.empty()) set("directions", arguments.directions);
   return settings;
 }
 
-/// A feature map means nothing to a model without linear attention, nor a number of features to one without a
-/// random map.
+/// A feature map means nothing to a model without linear attention, nor features and directions to one
+/// without a random map.
 void check_features(const Arguments& arguments, const ModelConfig& config) {
   const std::vector<Family> families = layer_families(config.attention, config.layers);
   const bool linear = std::ranges::find(families, Family::linear) != families.end();
   if (!arguments.feature_map.empty() && !linear)
     fail<UsageError>("evaluate", "expected layers of linear attention with --feature-map, got {}",
                      families_text(config.attention));
-  if (arguments.features > 0 && !(linear && is_random_feature_map(config.attention.linear.feature_map)))
-    fail<UsageError>("evaluate", "expected a random feature map with --features, got {}",
-                     linear ? config.attention.linear.feature_map : families_text(config.attention));
+  const bool random = linear && is_random_feature_map(config.attention.linear.feature_map);
+  const auto of_random_maps = [&](const char* option, bool given) {
+    if (given && !random)
+      fail<UsageError>("evaluate", "expected a random feature map with {}, got {}", option,
+                       linear ? config.attention.linear.feature_map : families_text(config.attention));
+  };
+  of_random_maps("--features", arguments.features > 0);
+  of_random_maps("--directions", !arguments.directions.empty());
 }
 
 Json json_of(const Evaluation::NumberErrors& errors) {
@@ -164,10 +171,11 @@ void print_measures(const ModelConfig& config, const Evaluation& result,
 }
 
 /// What the measures add to the JSON of every evaluation.
-void add_measures(Json& json, const ModelConfig& config, const Evaluation& result,
+void add_measures(Json& json, const Model& model, const Evaluation& result,
                   const std::vector<std::string>& columns) {
+  const ModelConfig& config = model.config();
   if (!result.field_bits.empty()) json["field_bits"] = result.field_bits;
-  if (answers_sources(config)) json["exact"] = result.exact;
+  if (answers_sources(model)) json["exact"] = result.exact;
   if (config.target_count() > 0) {
     json["squared_error"] = result.squared_error;
     json["absolute_error"] = result.absolute_error;
@@ -248,7 +256,7 @@ void run(const Arguments& arguments, Communicator& ranks) {
                  {"non_positive_denominators", result.non_positive},
                  {"seconds", seconds}};
     if (bytes > 0) json["bits_per_byte"] = bits_per_byte;
-    add_measures(json, model->config(), result, data->column_names());
+    add_measures(json, *model, result, data->column_names());
     print_json(json);
     return;
   }
@@ -258,7 +266,7 @@ void run(const Arguments& arguments, Communicator& ranks) {
       "{:.4f} bits per token{}, perplexity {:.3f}, accuracy {:.1f} % ({} tokens of {} examples, {:.1f} s)\n",
       result.bits, bytes > 0 ? fmt::format(" ({:.4f} per byte)", bits_per_byte) : "", result.perplexity,
       100 * result.accuracy, result.tokens, result.examples, seconds);
-  if (answers_sources(model->config()))
+  if (answers_sources(*model))
     summary +=
         fmt::format("{:.2f} % of the examples written exactly by greedy decoding\n", 100 * result.exact);
   if (result.non_positive > 0)
@@ -311,6 +319,8 @@ void add_evaluate(Command& program, Communicator& ranks) {
   command.add_option("--feature-map", arguments->feature_map, "use the weights with another feature map");
   command.add_option("--features", arguments->features, "number of features of a random map; default: E ln E")
       .check(whole(1, most_count));
+  command.add_option("--directions", arguments->directions,
+                     "directions of a random map: orthogonal, independent or hadamard; default: the model's");
   command.add_option("--threads", arguments->threads, "number of threads; default: all")
       .check(whole(1, most_threads));
   command.add_flag("--json", arguments->json, "print the result as JSON");

@@ -283,7 +283,7 @@ void run(Arguments arguments, Communicator& ranks) {
   model->config().check_generates();
   arguments.labels = labels_of(*model, arguments.named_labels);
   const bool sources = !arguments.source.empty() || !arguments.source_file.empty();
-  if (sources && !answers_sources(model->config()))
+  if (sources && !answers_sources(*model))
     fail<UsageError>("generate",
                      "expected an encoder–decoder model or one of pairs for --source, got a model without an "
                      "encoder whose tokens are not those of pairs");

@@ -34,8 +34,8 @@ extern "C" {
 
 typedef enum {
   LINNET_OK = 0,
-  LINNET_FAILED = 1, /* an invalid file, token or snapshot; linnet_error says which */
-  LINNET_USAGE = 2,  /* an invalid argument: a stream, label, size or option that cannot be */
+  LINNET_FAILED = 1, /* an invalid file or snapshot, or a stream that cannot do it; linnet_error says which */
+  LINNET_USAGE = 2,  /* an invalid argument: a stream, token, label, size or option that cannot be */
   LINNET_OUT_OF_MEMORY = 3
 } linnet_status;
 
@@ -83,7 +83,8 @@ LINNET_API int64_t linnet_model_targets(const linnet_model* model);
  * `logits`, which has `count` numbers, batch · length · vocabulary. Row i of an entry predicts the token
  * after the inputs 0 … i; the first input is `linnet_model_first_input`. In a masked model row i predicts the
  * token at position i, and that input stands for a hidden one. `key_lengths` [batch] are the tokens of each
- * entry, before its padding; NULL where all entries are whole. `threads` as in linnet_session_options. */
+ * entry, before its padding; NULL where all entries are whole. `threads` as in linnet_session_options; the
+ * model keeps them and their working memory for its next call. Several threads may call at once. */
 LINNET_API linnet_status linnet_model_forward(const linnet_model* model, int32_t threads,
                                               const int32_t* tokens, int64_t batch, int64_t length,
                                               const int64_t* key_lengths, float* logits, size_t count);
@@ -97,8 +98,16 @@ LINNET_API linnet_status linnet_model_first_input(const linnet_model* model, int
 LINNET_API linnet_status linnet_model_score(const linnet_model* model, int32_t threads, const int32_t* tokens,
                                             size_t count, int64_t label, float* log_probabilities);
 
+/* The same for an encoder–decoder model, whose tokens also depend on the `source_count` tokens of a source,
+ * at least one. */
+LINNET_API linnet_status linnet_model_score_with_source(const linnet_model* model, int32_t threads,
+                                                        const int32_t* source, size_t source_count,
+                                                        const int32_t* tokens, size_t count,
+                                                        float* log_probabilities);
+
 /* The tokens of a text in UTF-8 of `bytes` bytes, and the text of tokens, for models of text: those with a
- * tokenizer, and those of 256 tokens, which are bytes. *count (*bytes) receives how many there are; they are
+ * tokenizer, those of 256 tokens, which are bytes, and those of pairs, of bytes and the two tokens below,
+ * which have no text. *count (*bytes) receives how many there are; they are
  * written where `capacity` holds them, and the buffer may be NULL with capacity 0 to ask for the size. A
  * capacity above 0 that is too small fails. A text has no 0 at its end. Bytes of a character that is not
  * whole become U+FFFD, where tokens are not bytes themselves. */
@@ -106,6 +115,11 @@ LINNET_API linnet_status linnet_model_encode(const linnet_model* model, const ch
                                              int32_t* tokens, size_t capacity, size_t* count);
 LINNET_API linnet_status linnet_model_decode(const linnet_model* model, const int32_t* tokens, size_t count,
                                              char* text, size_t capacity, size_t* bytes);
+
+/* Tokens of a model of pairs of texts, sources and targets: the one behind a source, in a model without an
+ * encoder, and the one behind a target, where an answer ends. -1 for other models and NULL. */
+LINNET_API int32_t linnet_model_separator(const linnet_model* model);
+LINNET_API int32_t linnet_model_end(const linnet_model* model);
 
 /* Sessions are for models of tokens, of one or of several fields, and for encoder–decoder models. Those of
  * numbers have linnet_number_session below. For models of both in one step, of labels and of hidden tokens
@@ -233,9 +247,11 @@ LINNET_API linnet_status linnet_number_begin(linnet_number_session* session, int
 /* Takes the numbers of the next step of each of `count` streams, each at most once: row i of in
  * [count, columns] belongs to streams[i], and `streams` NULL takes all of the session's, `count` of them.
  * Writes the means of what the model then predicts, out [count, targets], in the units of the data: the
- * numbers of the steps that follow, or the output at this step. NAN stands for a missing number and is read
- * as the mean of its column; an infinite one fails, and nothing has moved then. Where the prediction of a
- * stream is not of finite numbers, that stream cannot continue, and the others have moved. */
+ * numbers of the steps that follow, or the output at this step. (Models that were trained with
+ * data.columns_apart take and give (number - mean) / deviation, with the statistics of columns.json.) NAN
+ * stands for a missing number and is read as the mean of its column; an infinite one fails, and nothing has
+ * moved then. Where the prediction of a stream is not of finite numbers, that stream cannot continue, and the
+ * others have moved. */
 LINNET_API linnet_status linnet_number_step(linnet_number_session* session, const float* in, float* out,
                                             const int64_t* streams, size_t count);
 

@@ -21,4 +21,11 @@ class LINNET_API UsageError : public Error {
   using Error::Error;
 };
 
+/// Less free memory than what is asked for needs, found before it is taken. Where it runs out while it is
+/// taken, std::bad_alloc is thrown.
+class LINNET_API OutOfMemoryError : public Error {
+ public:
+  using Error::Error;
+};
+
 }  // namespace linnet

@@ -42,13 +42,13 @@ using LogitsProcessor = std::function<void(std::int64_t stream, std::int64_t fie
 /// No function leaves half a token in a stream. What `step` and `observe` need for growing states (softmax,
 /// strided) is taken for all streams and layers before a stream moves: where memory is short they throw
 /// std::bad_alloc, and every stream is as it was. `prefill` takes several streams in groups. Where it throws
-/// an exception for want of memory (std::bad_alloc, or Error), each stream has taken its whole prompt or
-/// nothing, as `position` tells. `begin`, `fork`,
-/// `restore`, `save`, `logits`, `probabilities` and `resize` change nothing where they throw. Where a step
-/// fails for another reason, in a feature map of the caller's say, a stream whose layers have not all seen
-/// the token cannot continue, as `can_continue` tells. Everything but `begin`, `restore`, a `fork` into it,
-/// `set_sampling` and what only tells of it then throws Error for it; the other streams have moved by a token
-/// or not at all, as `position` tells; `step` has then written the tokens of those that have.
+/// for want of memory (std::bad_alloc, or OutOfMemoryError), each stream has taken its whole prompt or
+/// nothing, as `position` tells. `begin`, `fork`, `restore`, `save`, `logits`, `probabilities` and `resize`
+/// change nothing where they throw. Where a step fails for another reason, in a feature map of the caller's
+/// say, a stream whose layers have not all seen the token cannot continue, as `can_continue` tells.
+/// Everything but `begin`, `restore`, a `fork` into it, `set_sampling` and what only tells of it then throws
+/// Error for it; the other streams have moved by a token or not at all, as `position` tells; `step` has then
+/// written the tokens of those that have.
 class LINNET_API Session {
  public:
   /// Largest number of tokens that `prefill` takes through the layers together.
@@ -104,8 +104,8 @@ class LINNET_API Session {
 
   /// Appends given tokens to a stream, in the parallel form, in slices that end where the position is a
   /// multiple of `prefill_slice`. A long prompt may be given in pieces between the steps of other streams.
-  /// Pieces that end at such positions give the same bits as one call. Throws Error if a token or the final
-  /// position is outside the model. The stream is then unchanged.
+  /// Pieces that end at such positions give the same bits as one call. Throws UsageError for a token outside
+  /// 0 … vocabulary − 1, Error if the final position is outside the model. The stream is then unchanged.
   void prefill(std::int64_t stream, std::span<const std::int32_t> tokens);
 
   /// The same for several streams, each at most once: prompts[i] belongs to streams[i]. Streams that stand at
@@ -117,8 +117,8 @@ class LINNET_API Session {
 
   /// Appends a given token to each of `streams` (each at most once), in the recurrent form: tokens[i] belongs
   /// to streams[i]. Leaves every stream as a `step` that draws this token, bit for bit, at the same cost less
-  /// the output head's. Allocates nothing where `step` does not. Throws Error for a token outside 0 …
-  /// vocabulary − 1 and a position outside the model; all streams are then unchanged.
+  /// the output head's. Allocates nothing where `step` does not. Throws UsageError for a token
+  /// outside 0 … vocabulary − 1, Error for a position outside the model; all streams are then unchanged.
   void observe(std::span<const std::int32_t> tokens, std::span<const std::int64_t> streams);
 
   /// The same for all streams.
@@ -223,12 +223,14 @@ class LINNET_API NumberSession {
 
   /// Takes the numbers of the next step of each of `streams` (each at most once), in [n · columns], and
   /// writes the means of what the model then predicts, out [n · targets]: the numbers of the steps that
-  /// follow (next-token), or the output at this step (same-step). NaN stands for a missing number and is read
-  /// as the mean of its column. Constant time per step in the linear family. Throws UsageError for spans of
-  /// other sizes and infinite numbers, streams outside or named twice, and Error for positions outside;
-  /// nothing has moved then. Throws Error where the prediction of a stream is not of finite numbers, as after
-  /// numbers that overflow: that stream is to begin anew or to be restored, and the others have moved. A step
-  /// that fails for another reason leaves streams as `Session::step` does.
+  /// follow (next-token), or the output at this step (same-step). All numbers are in the units of the data;
+  /// under data.columns_apart they are (number − mean) / deviation, with the statistics of columns.json. NaN
+  /// stands for a missing number and is read as the mean of its column. Constant time per step in the linear
+  /// family. Throws UsageError for spans of other sizes and infinite numbers, streams outside or named twice,
+  /// and Error for positions outside; nothing has moved then. Throws Error where the prediction of a stream
+  /// is not of finite numbers, as after numbers that overflow: that stream is to begin anew or to be
+  /// restored, and the others have moved. A step that fails for another reason leaves streams as
+  /// `Session::step` does.
   void step(std::span<const float> in, std::span<float> out, std::span<const std::int64_t> streams);
 
   /// The same for all streams.

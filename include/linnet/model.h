@@ -210,7 +210,8 @@ class LINNET_API Model {
   /// padding, whose tokens may be any numbers and whose rows mean nothing.
   ///
   /// Throws UsageError where sizes do not fit or a token is none of the `config().input_tokens()`, Error for
-  /// a length that the model does not have, or where the free memory does not hold what lies between layers.
+  /// a length that the model does not have, OutOfMemoryError where the free memory does not hold what lies
+  /// between layers.
   Tensor forward(Context& context, std::span<const std::int32_t> tokens, std::int64_t batch,
                  std::int64_t length, std::span<const std::int64_t> key_lengths = {}) const;
 

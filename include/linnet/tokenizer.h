@@ -22,8 +22,8 @@ class LINNET_API Tokenizer {
   explicit Tokenizer(const std::filesystem::path& path);
 
   /// The tokenizer of a trained model, which has `bytes` as ModelAssets::tokenizer and so many tokens. Where
-  /// it has none, its tokens are bytes, and the vocabulary is 256. Throws as above, and UsageError for a
-  /// vocabulary that is not the tokenizer's.
+  /// it has none, its tokens are bytes, and the vocabulary is 256, or 258 in a model of pairs. Throws as
+  /// above, and UsageError for a vocabulary that is not the tokenizer's.
   Tokenizer(std::string bytes, std::int64_t vocabulary);
 
   /// The contents of the file with the model of SentencePiece; empty where tokens are bytes.
@@ -31,6 +31,11 @@ class LINNET_API Tokenizer {
 
   /// Tokens are 0 … vocabulary() − 1.
   std::int64_t vocabulary() const;
+
+  /// Of a model of pairs (data.kind = "pairs"), otherwise −1: the token behind a source in a model without an
+  /// encoder, and the one behind a target, where an answer ends. They have no text.
+  std::int32_t separator() const;
+  std::int32_t end() const;
 
   /// The tokens of a text in UTF-8. SentencePiece encodes line by line, each with the newline at its end; a
   /// line longer than `longest_line` bytes is cut into pieces of at most so many, between characters. So
@@ -50,6 +55,7 @@ class LINNET_API Tokenizer {
 
   struct Impl;
   std::shared_ptr<const Impl> impl_;  // nullptr where tokens are bytes
+  bool pairs_ = false;                // whether there are a separator and an end beside the bytes
 };
 
 /// The text of tokens that come one by one, in whole characters: what `add` and at the end `finish` return is

@@ -17,7 +17,7 @@ from ._session import Session
 from ._steps import Steps, shifted, steps_of
 from ._tokenizer import TextStream, Tokenizer
 
-_BYTES = 256
+_BYTES, _PAIRS = 256, 258
 
 
 class Filling(NamedTuple):
@@ -99,10 +99,11 @@ class Model:
 
     @cached_property
     def tokenizer(self) -> Tokenizer | None:
-        """What makes tokens of text: that of the training data, or bytes where there are 256 tokens. None for models of pictures,
-        several fields or real numbers and others whose tokens are no text."""
+        """What makes tokens of text: that of the training data, or bytes where there are 256 tokens, and 258 in a model of pairs.
+        None for models of pictures, several fields or real numbers and others whose tokens are no text."""
         text = self.image is None and len(self.fields) == 1
-        return Tokenizer._of(self._core) if text and (self._core.has_tokenizer or self.vocabulary == _BYTES) else None
+        known = self._core.has_tokenizer or self.vocabulary in (_BYTES, _PAIRS)
+        return Tokenizer._of(self._core) if text and known else None
 
     @property
     def image(self) -> tuple[int, int, int] | None:
@@ -269,7 +270,8 @@ class Model:
         label : int or sequence of int, optional
             The classes to draw in turn; without it all classes in turn.
         source : array [n] of whole numbers, or text for sources of bytes
-            What an encoder–decoder model reads; required there, and for such models alone.
+            What an encoder–decoder model reads, or a model of pairs without an encoder; required in the former, and for such
+            models alone. It is no part of the result.
         prompt : text, array of tokens, or for pictures uint8 rows [rows, width] (or [rows, width, channels]), optional
             What each of them begins with. It is part of the result.
         length : int, optional
@@ -290,7 +292,7 @@ class Model:
         Returns
         -------
         For pictures a uint8 array [count, height, width], with channels [count, height, width, channels]; for models of text a
-        list of str; for other models an int32 array [count, prompt + length].
+        list of str, in a model of pairs up to the end of the answer; for other models an int32 array [count, prompt + length].
         """
         tokenizer = self.tokenizer
         number = 1 if count is None else whole("generate", "count", count)
@@ -334,7 +336,8 @@ class Model:
         threads: int = 0,
         progress: Callable[[int, int], object] | None = None,
     ) -> np.ndarray:
-        """The same as tokens: an int32 array [count, prompt + length]."""
+        """The same as tokens: an int32 array [count, prompt + length]. In a model of pairs an answer that ends earlier
+        is filled with the end."""
         self._core.check_generates()
         if len(self.fields) > 1:
             raise _core.UsageError(
@@ -345,21 +348,28 @@ class Model:
         for name, value in (("count", count), ("streams", streams)):
             if value < 1:
                 raise _core.UsageError(f"[generate] expected {name} of at least 1, got {value}")
-        if (source is not None) != bool(self._config["model"]["encoder_layers"]):
-            expected = "a source for an encoder–decoder model" if source is None else "no source for a model without an encoder"
-            raise _core.UsageError(f"[generate] expected {expected}, got {'none' if source is None else 'one'}")
+        has_encoder = bool(self._config["model"]["encoder_layers"])
+        separator, end = (-1, -1) if self.tokenizer is None else (self.tokenizer.separator, self.tokenizer.end)
+        if source is None and has_encoder:
+            raise _core.UsageError("[generate] expected a source for an encoder–decoder model, got none")
+        if source is not None and not has_encoder and separator < 0:
+            raise _core.UsageError("[generate] expected no source for a model without an encoder or pairs, got one")
         labels = self._labels_in_turn(label)
         given = self._prompt_of(prompt)
-        total = self._total("generate", len(given), length)
+        before = np.empty(0, np.int32)
+        if source is not None and not has_encoder:
+            before = np.append(self._source_of("generate", source), np.int32(separator))
+            source = None
+        total = self._total("generate", len(before) + len(given), length) - len(before)
         seed = seed_of("generate", seed)
         if progress is not None and not callable(progress):
             raise _core.ArgumentTypeError(f"[generate] expected a function progress, got {type(progress).__name__}")
         examples = np.empty((count, total), np.int32)
         examples[:, : len(given)] = given
-        new, done = total - len(given), 0
+        new = total - len(given)
         for first in range(0, count, streams):
             here = min(streams, count - first)
-            session = Session(self, here, capacity=total, cache=cache, threads=threads)
+            session = Session(self, here, capacity=len(before) + total, cache=cache, threads=threads)
             for i in range(here):
                 session.begin(
                     i,
@@ -370,13 +380,19 @@ class Model:
                     seed=seed + first + i,
                     source=source,
                 )
-            if len(given):
-                session.prefill(range(here), [given] * here)
+            if len(before) + len(given):
+                session.prefill(range(here), [np.append(before, given)] * here)
+            rows, open_rows = examples[first : first + here], np.arange(here)
             for position in range(len(given), total):
-                examples[first : first + here, position] = session.step()
+                rows[open_rows, position] = session.step(open_rows)
+                ended = open_rows[rows[open_rows, position] == end]
+                rows[ended, position:] = end
+                open_rows = np.setdiff1d(open_rows, ended)
+                steps = position + 1 - len(given) if len(open_rows) else new
                 if progress is not None:
-                    done += here
-                    progress(done, count * new)
+                    progress(first * new + here * steps, count * new)
+                if not len(open_rows):
+                    break
         return examples
 
     def pixels(self, tokens) -> np.ndarray:
@@ -408,7 +424,7 @@ class Model:
         """The tokens of a source, int32."""
         sizes = self._config["model"]
         if isinstance(source, (str, bytes)):
-            if (sizes["source_vocabulary"] or self.vocabulary) != _BYTES:
+            if (sizes["source_vocabulary"] or self.vocabulary) not in (_BYTES, _PAIRS):
                 raise _core.UsageError(f"[{operation}] expected the tokens of a source, got text")
             return np.frombuffer(bytes_of(operation, source), np.uint8).astype(np.int32)
         tokens = integers_of(operation, "source", source, np.int32)
@@ -463,7 +479,9 @@ class Model:
         return (prompt.reshape(-1).astype(np.int32) * self.vocabulary) // 256
 
     def _text_of(self, tokens, prompt) -> str:
-        """The text of generated tokens, which begins with a prompt of text as it was given."""
+        """The text of generated tokens, which begins with a prompt of text as it was given, up to the first end."""
+        ends = np.flatnonzero(tokens == self.tokenizer.end)
+        tokens = tokens[: ends[0]] if len(ends) else tokens
         if not isinstance(prompt, str):
             return self.tokenizer.decode(tokens)
         given = len(self.tokenizer.encode(prompt))

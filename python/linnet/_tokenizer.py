@@ -43,6 +43,16 @@ class Tokenizer:
         """Tokens are 0 ... vocabulary - 1."""
         return self._core.vocabulary
 
+    @property
+    def separator(self) -> int:
+        """In a model of pairs the token behind a source, where the model has no encoder; otherwise -1. It has no text."""
+        return self._core.separator
+
+    @property
+    def end(self) -> int:
+        """In a model of pairs the token behind a target, where an answer ends; otherwise -1. It has no text."""
+        return self._core.end
+
     def encode(self, text: str | bytes) -> np.ndarray:
         """The tokens of a text (str, or bytes of UTF-8), int32 [n]."""
         return self._core.encode(bytes_of("tokenizer", text))

@@ -11,6 +11,7 @@ namespace {
 PyObject* error_class = nullptr;
 PyObject* usage_class = nullptr;
 PyObject* type_class = nullptr;
+PyObject* memory_class = nullptr;
 
 PyObject* add_class(nb::module_& module, const char* name, const char* documentation,
                     const nb::object& bases) {
@@ -26,6 +27,8 @@ void translate(const std::exception_ptr& thrown, void* /*payload*/) {
     std::rethrow_exception(thrown);
   } catch (const UsageError& error) {
     PyErr_SetString(usage_class, error.what());
+  } catch (const OutOfMemoryError& error) {
+    PyErr_SetString(memory_class, error.what());
   } catch (const ArgumentTypeError& error) {
     PyErr_SetString(type_class, error.what());
   } catch (const Error& error) {
@@ -46,6 +49,9 @@ void bind_errors(nb::module_& module) {
                           nb::make_tuple(nb::handle(error_class), nb::handle(PyExc_ValueError)));
   type_class = add_class(module, "ArgumentTypeError", "An argument of the wrong Python type or element type.",
                          nb::make_tuple(nb::handle(error_class), nb::handle(PyExc_TypeError)));
+  memory_class = add_class(module, "OutOfMemoryError",
+                           "Less free memory than what is asked for needs, found before it is taken.",
+                           nb::make_tuple(nb::handle(error_class), nb::handle(PyExc_MemoryError)));
   nb::register_exception_translator(translate);
 }
 

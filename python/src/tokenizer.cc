@@ -55,6 +55,8 @@ void bind_tokenizer(nb::module_& module) {
       .def_static("open", &open, "path"_a)
       .def_static("of_model", &of_model, "model"_a)
       .def_prop_ro("vocabulary", [](const Tokenizer& self) { return self.vocabulary(); })
+      .def_prop_ro("separator", [](const Tokenizer& self) { return self.separator(); })
+      .def_prop_ro("end", [](const Tokenizer& self) { return self.end(); })
       .def("encode", &encode, "text"_a)
       .def("decode", &decode, "tokens"_a);
   nb::class_<TextStream>(module, "TextStream")

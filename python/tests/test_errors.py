@@ -268,7 +268,7 @@ MODELS = {
     "count's type": (lambda m: m.generate("3"), "count as a whole number, got str"),
     "length": (lambda m: m.generate(length=25), "got 0 of the prompt and 25 to draw"),
     "streams": (lambda m: m.generate(streams=0), "streams of at least 1, got 0"),
-    "temperature": (lambda m: m.generate(temperature=float("nan")), "a temperature of at least 0, got nan"),
+    "temperature": (lambda m: m.generate(temperature=float("nan")), "a finite temperature of at least 0, got nan"),
     "temperature's type": (lambda m: m.generate(temperature="hot"), "temperature as a number, got str"),
     "threads": (lambda m: m.generate(threads=-1), "threads in 0 ... 1024, got -1"),
     "filling": (lambda m: m.fill([1, -1]), "an encoder"),

@@ -171,6 +171,32 @@ def test_models_with_a_source():
     assert not np.allclose(model.score(drawn, source=[6, 6]), scores)
 
 
+@pytest.mark.parametrize("encoder_layers", [0, 1])
+def test_models_of_pairs(encoder_layers):
+    more = {"model__encoder_layers": 1, "model__source_length": 9, "model__source_vocabulary": 256} if encoder_layers else {}
+    model = linnet.random_model(tiny(model__vocabulary=258, **more), seed=3)
+    text = model.tokenizer
+    assert (text.separator, text.end, text.vocabulary) == (256, 257, 258)
+    assert text.encode("né").tolist() == [110, 195, 169] and text.decode([110, 256, 195, 169, 257]) == "né"
+    rows = model.generate_tokens(40, source="a date", length=30, seed=5, streams=7)
+    ended = [row for row in rows if 257 in row[:-1]]
+    assert rows.shape == (40, 30) and ended and len(ended) < 40
+    for row in ended:
+        assert (row[list(row).index(257) :] == 257).all()
+    session = model.session()
+    for i in (0, 9, 39):
+        session.begin(0, source="a date" if encoder_layers else None, seed=5 + i)
+        if not encoder_layers:
+            session.prefill(0, [*b"a date", 256])
+        drawn = [int(session.step()[0]) for _ in range(30)]
+        known = drawn[: drawn.index(257) + 1] if 257 in drawn else drawn
+        assert rows[i, : len(known)].tolist() == known
+    calls = []
+    texts = model.generate(40, source="a date", length=30, seed=5, progress=lambda *done: calls.append(done))
+    assert texts == [text.decode(row[: list(row).index(257)] if 257 in row else row) for row in rows]
+    assert calls[-1] == (1200, 1200)
+
+
 def test_refusals():
     numbers, tokens = forecaster(), linnet.random_model(tiny(), seed=1)
     decoder = linnet.random_model(tiny(model__encoder_layers=1, model__source_length=9), seed=3)
@@ -192,11 +218,11 @@ def test_refusals():
         (lambda: session.step(np.full((2, 2), np.inf)), "[step] expected finite numbers, got inf"),
         (lambda: session.step(uniform(1, 2, 2), [1, 1]), "at most once, got stream 1 twice"),
         (lambda: session.step(uniform(1, 1, 2), [2]), "expected a stream in 0 … 1, got 2"),
-        (lambda: session.draw(0, temperature=-1), "[draw] expected a temperature of at least 0, got -1"),
+        (lambda: session.draw(0, temperature=-1), "[draw] expected a finite temperature of at least 0, got -1"),
         (lambda: session.restore(0, "text"), "expected bytes, got str"),
         (lambda: session.restore(0, b"text"), "[snapshot] expected"),
         (lambda: decoder.generate(length=5), "expected a source for an encoder–decoder model, got none"),
-        (lambda: tokens.generate(source=[1]), "expected no source for a model without an encoder, got one"),
+        (lambda: tokens.generate(source=[1]), "expected no source for a model without an encoder or pairs, got one"),
         (lambda: decoder.session().step(), "expected a stream with a source"),
         (lambda: decoder.session().begin(0, source=[]), "expected a source of at least 1 token, got none"),
         (lambda: decoder.score([1, 2], source=[11]), "[score] expected tokens in 0 … 10, got 11"),

@@ -12,6 +12,9 @@
 
 namespace linnet {
 
+/// As in files and on the command line.
+const char* name_of(Decay decay);
+
 /// What the options of a layer's attention depend on besides the configuration.
 struct LayerConfig {
   SequenceConfig sequence;

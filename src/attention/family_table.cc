@@ -43,6 +43,11 @@ Family find_family(const std::string& name) {
                    fmt::join(names(), ", "), name, nearest);
 }
 
+const char* name_of(Decay decay) {
+  constexpr std::array names = {"none", "fixed", "learned"};
+  return names[static_cast<std::size_t>(decay)];
+}
+
 const char* name_of(Family family) { return info_of(family).name.c_str(); }
 
 std::unique_ptr<Attention> make_attention(const AttentionOptions& options) {
@@ -93,13 +98,14 @@ void check_layer(const AttentionConfig& config, const SequenceConfig& sequence) 
     fail<UsageError>("model", "expected an attention.family for tokens that see both sides, got {}, {}",
                      entry.info.name, entry.not_bidirectional);
   if (config.linear.decay != Decay::none && !entry.info.takes_decay)
-    fail<UsageError>("model", "expected attention.decay = \"none\" with the family {}, got another",
-                     entry.info.name);
+    fail<UsageError>("model", "expected attention.decay = \"none\" with the family {}, got \"{}\"",
+                     entry.info.name, name_of(config.linear.decay));
   if (config.linear.decay != Decay::none && !sequence.causal)
     fail<UsageError>(
         "model",
         "expected attention.decay = \"none\" for tokens that see both sides, since a decay needs "
-        "a causal mask, got another");
+        "a causal mask, got \"{}\"",
+        name_of(config.linear.decay));
 }
 
 }  // namespace
@@ -110,8 +116,8 @@ void check(const AttentionConfig& config, const SequenceConfig& sequence, std::i
   if (config.linear.decay != Decay::none &&
       std::ranges::none_of(families, [](Family family) { return info_of(family).takes_decay; }))
     fail<UsageError>("model",
-                     "expected attention.decay = \"none\" with attention.layers = \"{}\", got another",
-                     shortened(config.layers));
+                     "expected attention.decay = \"none\" with attention.layers = \"{}\", got \"{}\"",
+                     shortened(config.layers), name_of(config.linear.decay));
   for (const Family family : families) check_layer(config_of_layer(config, family), sequence);
 }
 

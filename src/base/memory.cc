@@ -132,8 +132,9 @@ double available_memory(const fs::path& root) {
 void require_memory(const std::string& what, double bytes) {
   const double available = available_memory();
   if (bytes <= available) return;
-  fail("memory", "expected {} to fit into the {} of memory that are free, got one that needs at least {}",
-       what, bytes_text(available), bytes_text(bytes));
+  fail<OutOfMemoryError>(
+      "memory", "expected {} to fit into the {} of memory that are free, got one that needs at least {}",
+      what, bytes_text(available), bytes_text(bytes));
 }
 
 }  // namespace linnet

@@ -64,11 +64,11 @@ std::int64_t checked_size(std::span<const std::int64_t> shape, std::size_t eleme
   for (const std::int64_t extent : shape) {
     if (extent < 0) fail("tensor", "expected extents of at least 0, got shape {}", to_string(shape));
     if (__builtin_mul_overflow(product, extent, &product))
-      fail("tensor", "expected a size below 2^63, got shape {}", to_string(shape));
+      fail<OutOfMemoryError>("tensor", "expected a size below 2^63, got shape {}", to_string(shape));
   }
   if (element_bytes != 0 && product > limit / static_cast<std::int64_t>(element_bytes))
-    fail("tensor", "expected fewer than 2^63 bytes, got shape {} of {} bytes each", to_string(shape),
-         element_bytes);
+    fail<OutOfMemoryError>("tensor", "expected fewer than 2^63 bytes, got shape {} of {} bytes each",
+                           to_string(shape), element_bytes);
   return product;
 }
 

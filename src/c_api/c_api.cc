@@ -8,6 +8,7 @@
 
 #include "c_api/c_boundary.h"
 #include "c_api/handles.h"
+#include "data/pairs.h"
 #include "linnet/generation.h"
 #include "linnet/version.h"
 
@@ -62,16 +63,31 @@ Session::StepOptions step_options_of(const linnet_step_options& options, size_t 
   return result;
 }
 
+/// Of what a model is instead of text; empty where its tokens may be text.
+std::string_view instead_of_text(const ModelConfig& config) {
+  if (config.image_height > 0) return "pictures";
+  const std::size_t fields = config.field_sizes().size();
+  return fields > 1 ? "several fields" : fields == 0 || config.columns > 0 ? "real numbers" : "";
+}
+
 Tokenizer tokenizer_of(const char* operation, const linnet_model* handle) {
   const linnet_model& own = given(operation, "a model", handle);
   const ModelConfig& config = own.model->config();
-  if (config.image_height > 0) fail<UsageError>(operation, "expected a model of text, got one of pictures");
-  if (config.field_sizes().size() != 1 || config.columns > 0)
-    fail<UsageError>(operation, "expected a model of text, got one of {}",
-                     config.field_sizes().size() > 1 ? "several fields" : "real numbers");
+  if (const std::string_view other = instead_of_text(config); !other.empty())
+    fail<UsageError>(operation, "expected a model of text, got one of {}", other);
   const std::scoped_lock lock(own.mutex);
   if (!own.tokenizer) own.tokenizer.emplace(own.model->assets().tokenizer, config.vocabulary);
   return *own.tokenizer;
+}
+
+/// A token that models of pairs have, or −1.
+int32_t token_of_pairs(const char* operation, const linnet_model* model,
+                       int32_t (Tokenizer::*token)() const) {
+  return guarded_value<int32_t>(-1, [&] {
+    const ModelConfig& config = given(operation, "a model", model).model->config();
+    const bool may_have = config.vocabulary == pair_vocabulary && instead_of_text(config).empty();
+    return may_have ? (tokenizer_of(operation, model).*token)() : -1;
+  });
 }
 
 }  // namespace
@@ -165,32 +181,51 @@ linnet_status linnet_model_forward(const linnet_model* model, int32_t threads, c
                                    int64_t batch, int64_t length, const int64_t* key_lengths, float* logits,
                                    size_t count) {
   return guarded([&] {
-    const linnet::Model& own = *given("forward", "a model", model).model;
+    const linnet_model& handle = given("forward", "a model", model);
+    const linnet::Model& own = *handle.model;
     const std::span<float> to = elements("forward", "where to put the logits", logits, count);
     if (own.config().vocabulary == 0)
       linnet::fail<linnet::UsageError>("forward", "expected a model of tokens, got one of real numbers");
-    const int64_t shape[] = {batch, length, own.config().vocabulary};
-    const auto needed = static_cast<size_t>(linnet::checked_size(shape, sizeof(float)));
-    if (to.size() != needed)
-      linnet::fail<linnet::UsageError>("forward", "expected memory for {} logits, got {}", needed, to.size());
-    const size_t inputs = needed / static_cast<size_t>(own.config().vocabulary);
+    const auto vocabulary = static_cast<size_t>(own.config().vocabulary), inputs = to.size() / vocabulary;
+    if (batch < 1 || length < 1 || inputs * vocabulary != to.size() ||
+        inputs / static_cast<size_t>(length) != static_cast<size_t>(batch) ||
+        inputs % static_cast<size_t>(length) != 0)
+      linnet::fail<linnet::UsageError>("forward", "expected memory for {} · {} · {} logits, got {}", batch,
+                                       length, vocabulary, to.size());
     const std::span<const int64_t> lengths(key_lengths,
                                            key_lengths == nullptr ? 0 : static_cast<size_t>(batch));
-    linnet::Context context(threads);
-    const linnet::Tensor result =
-        own.forward(context, elements("forward", "tokens", tokens, inputs), batch, length, lengths);
-    std::ranges::copy(result.span<float>(), to.begin());
+    const std::span<const int32_t> from = elements("forward", "tokens", tokens, inputs);
+    linnet::with_context(handle, threads, [&](linnet::Context& context) {
+      std::ranges::copy(own.forward(context, from, batch, length, lengths).span<float>(), to.begin());
+    });
   });
 }
 
 linnet_status linnet_model_score(const linnet_model* model, int32_t threads, const int32_t* tokens,
                                  size_t count, int64_t label, float* log_probabilities) {
   return guarded([&] {
-    const linnet::Model& own = *given("score", "a model", model).model;
+    const linnet_model& own = given("score", "a model", model);
     const std::span<float> to =
         elements("score", "where to put the log-probabilities", log_probabilities, count);
-    linnet::Context context(threads);
-    std::ranges::copy(own.score(context, elements("score", "tokens", tokens, count), label), to.begin());
+    const std::span<const int32_t> from = elements("score", "tokens", tokens, count);
+    linnet::with_context(own, threads, [&](linnet::Context& context) {
+      std::ranges::copy(own.model->score(context, from, label), to.begin());
+    });
+  });
+}
+
+linnet_status linnet_model_score_with_source(const linnet_model* model, int32_t threads,
+                                             const int32_t* source, size_t source_count,
+                                             const int32_t* tokens, size_t count, float* log_probabilities) {
+  return guarded([&] {
+    const linnet_model& own = given("score", "a model", model);
+    const std::span<float> to =
+        elements("score", "where to put the log-probabilities", log_probabilities, count);
+    const std::span<const int32_t> of_source = elements("score", "tokens of a source", source, source_count),
+                                   from = elements("score", "tokens", tokens, count);
+    linnet::with_context(own, threads, [&](linnet::Context& context) {
+      std::ranges::copy(own.model->score(context, of_source, from), to.begin());
+    });
   });
 }
 
@@ -211,6 +246,14 @@ linnet_status linnet_model_decode(const linnet_model* model, const int32_t* toke
         linnet::tokenizer_of("decode", model).decode(elements("decode", "tokens", tokens, count));
     hand_over<char>("decode", "bytes", found, text, capacity, bytes);
   });
+}
+
+int32_t linnet_model_separator(const linnet_model* model) {
+  return linnet::token_of_pairs("separator", model, &linnet::Tokenizer::separator);
+}
+
+int32_t linnet_model_end(const linnet_model* model) {
+  return linnet::token_of_pairs("end", model, &linnet::Tokenizer::end);
 }
 
 linnet_status linnet_session_options_init(linnet_session_options* options, size_t size) {

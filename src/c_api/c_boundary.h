@@ -8,6 +8,7 @@
 #include <limits>
 #include <new>
 #include <span>
+#include <stdexcept>
 #include <type_traits>
 
 #ifdef __GLIBCXX__
@@ -35,7 +36,11 @@ linnet_status guarded(const Body& body) {
     return LINNET_OK;
   } catch (const UsageError& caught) {
     return c_failed(LINNET_USAGE, caught.what());
+  } catch (const OutOfMemoryError& caught) {
+    return c_failed(LINNET_OUT_OF_MEMORY, caught.what());
   } catch (const std::bad_alloc&) {
+    return c_failed(LINNET_OUT_OF_MEMORY, "[memory] expected more memory than there is");
+  } catch (const std::length_error&) {  // of a container of more elements than memory has
     return c_failed(LINNET_OUT_OF_MEMORY, "[memory] expected more memory than there is");
   } catch (const std::exception& caught) {
     return c_failed(LINNET_FAILED, caught.what());

@@ -1,25 +1,55 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <vector>
 
 #include "base/fail.h"
 #include "c_api/c_boundary.h"
 #include "linnet/c_api.h"
+#include "linnet/context.h"
 #include "linnet/model.h"
 #include "linnet/tokenizer.h"
 
 struct linnet_model {
   std::shared_ptr<const linnet::Model> model;
-  mutable std::mutex mutex = {};  // of the tokenizer, which is made where it is used first
-  mutable std::optional<linnet::Tokenizer> tokenizer = {};
+  mutable std::mutex mutex = {};                            // of what follows
+  mutable std::optional<linnet::Tokenizer> tokenizer = {};  // made where it is used first
+  struct IdleContext {
+    std::int32_t threads;
+    std::unique_ptr<linnet::Context> context;
+  };
+  mutable std::vector<IdleContext> idle = {};  // of passes that have ended, for the next ones
 };
 
 namespace linnet {
+
+/// Calls run(context) with a context of so many threads that no other call uses, and keeps it for later ones:
+/// threads are not started for every call. Where a call fails its context is let go.
+template <class Run>
+void with_context(const linnet_model& model, std::int32_t threads, const Run& run) {
+  std::unique_ptr<Context> own;
+  {
+    const std::scoped_lock lock(model.mutex);
+    const auto found = std::ranges::find(model.idle, threads, &linnet_model::IdleContext::threads);
+    if (found != model.idle.end()) {
+      own = std::move(found->context);
+      model.idle.erase(found);
+    }
+  }
+  if (own == nullptr) own = std::make_unique<Context>(threads);
+  run(*own);
+  try {
+    const std::scoped_lock lock(model.mutex);
+    model.idle.push_back({threads, std::move(own)});
+  } catch (const std::bad_alloc&) {  // the result is there: only the context is lost
+  }
+}
 
 /// The caller's options, or the defaults for NULL.
 linnet_session_options session_options_of(const char* operation, const linnet_session_options* options);

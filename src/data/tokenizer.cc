@@ -5,6 +5,7 @@
 
 #include "base/fail.h"
 #include "base/names.h"
+#include "data/pairs.h"
 #include "io/file.h"
 
 #ifdef LINNET_SENTENCEPIECE
@@ -123,10 +124,12 @@ Tokenizer::Tokenizer(std::string bytes, std::int64_t vocabulary) {
           "tokenizer",
           "expected a tokenizer of the model's {} tokens, got one of {}, which does not match it", vocabulary,
           impl_->vocabulary());
-  } else if (vocabulary != byte_values) {
+    return;
+  }
+  pairs_ = vocabulary == pair_vocabulary;
+  if (!pairs_ && vocabulary != byte_values)
     fail<UsageError>("tokenizer", "expected a model with a tokenizer, or one of bytes, got one of {} tokens",
                      vocabulary);
-  }
 }
 
 const std::string& Tokenizer::bytes() const {
@@ -134,7 +137,13 @@ const std::string& Tokenizer::bytes() const {
   return impl_ ? impl_->bytes : none;
 }
 
-std::int64_t Tokenizer::vocabulary() const { return impl_ ? impl_->vocabulary() : byte_values; }
+std::int64_t Tokenizer::vocabulary() const {
+  return impl_ ? impl_->vocabulary() : pairs_ ? pair_vocabulary : byte_values;
+}
+
+std::int32_t Tokenizer::separator() const { return pairs_ ? pair_separator : -1; }
+
+std::int32_t Tokenizer::end() const { return pairs_ ? pair_end : -1; }
 
 std::vector<std::int32_t> Tokenizer::encode(std::string_view text) const {
   if (impl_) return impl_->encode(text);
@@ -145,7 +154,11 @@ std::vector<std::int32_t> Tokenizer::encode(std::string_view text) const {
 
 std::string Tokenizer::decode(std::span<const std::int32_t> tokens) const {
   check(tokens);
-  return impl_ ? impl_->decode(tokens) : std::string(tokens.begin(), tokens.end());
+  if (impl_) return impl_->decode(tokens);
+  std::string text;
+  for (const std::int32_t token : tokens)
+    if (token < byte_values) text += static_cast<char>(token);
+  return text;
 }
 
 void Tokenizer::check(std::span<const std::int32_t> tokens) const {
@@ -155,7 +168,10 @@ void Tokenizer::check(std::span<const std::int32_t> tokens) const {
       fail<UsageError>("tokenizer", "expected tokens in 0 … {}, got {}", count - 1, token);
 }
 
-int Tokenizer::byte_of(std::int32_t token) const { return impl_ ? impl_->byte_of(token) : token; }
+int Tokenizer::byte_of(std::int32_t token) const {
+  if (impl_) return impl_->byte_of(token);
+  return token < byte_values ? token : -1;
+}
 
 TextStream::TextStream(Tokenizer tokenizer, std::span<const std::int32_t> before)
     : tokenizer_(std::move(tokenizer)) {

@@ -282,7 +282,7 @@ void NumberSession::draw(std::int64_t stream, std::uint64_t seed, std::span<floa
   if (std::ssize(out) != targets)
     fail<UsageError>("draw", "expected memory for {} numbers, got {}", targets, out.size());
   if (!(temperature >= 0) || std::isinf(static_cast<float>(temperature)))
-    fail<UsageError>("draw", "expected a temperature of at least 0, got {}", temperature);
+    fail<UsageError>("draw", "expected a finite temperature of at least 0, got {}", temperature);
   const View<const float> parameters = impl_->prediction("draw", stream);
   Workspace workspace(impl_->context);
   const std::span<float> uniform = workspace.array<float>(2 * targets);

@@ -11,7 +11,7 @@ namespace linnet {
 
 void SamplingOptions::check() const {
   if (!(temperature >= 0) || !std::isfinite(temperature))
-    fail<UsageError>("sampling", "expected a temperature of at least 0, got {}", temperature);
+    fail<UsageError>("sampling", "expected a finite temperature of at least 0, got {}", temperature);
   if (top_k < 1) fail<UsageError>("sampling", "expected top-k of at least 1, got {}", top_k);
   if (!(top_p > 0 && top_p <= 1))
     fail<UsageError>("sampling", "expected top-p above 0 and at most 1, got {}", top_p);

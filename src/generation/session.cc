@@ -130,10 +130,10 @@ struct Session::Impl {
       const auto field = i % sizes.size();
       if (tokens[i] >= 0 && tokens[i] < sizes[field]) continue;
       if (fields == 1)
-        fail(operation, "expected tokens in 0 … {}, got {} in stream {}", sizes[field] - 1, tokens[i],
-             stream);
-      fail(operation, "expected tokens of field {} in 0 … {}, got {} in stream {}", field, sizes[field] - 1,
-           tokens[i], stream);
+        fail<UsageError>(operation, "expected tokens in 0 … {}, got {} in stream {}", sizes[field] - 1,
+                         tokens[i], stream);
+      fail<UsageError>(operation, "expected tokens of field {} in 0 … {}, got {} in stream {}", field,
+                       sizes[field] - 1, tokens[i], stream);
     }
   }
 

@@ -1,6 +1,7 @@
 #include "io/midi.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <vector>
 
@@ -54,6 +55,98 @@ std::vector<Event> events_of(const PianoRoll& roll) {
   return events;
 }
 
+/// What is left of a file's bytes.
+struct Input {
+  std::string_view bytes;
+  const std::string& origin;
+
+  std::string_view take(std::uint64_t count) {
+    if (count > bytes.size())
+      fail("midi", "{}: expected {} more bytes, got {}, the end of the file or of a track", origin, count,
+           bytes.size());
+    const std::string_view taken = bytes.substr(0, count);
+    bytes.remove_prefix(count);
+    return taken;
+  }
+
+  std::uint8_t byte() { return static_cast<std::uint8_t>(take(1)[0]); }
+
+  /// As `add_number` writes it.
+  std::uint64_t number(int count) {
+    std::uint64_t value = 0;
+    for (int i = 0; i < count; ++i) value = value << 8 | byte();
+    return value;
+  }
+
+  /// As `add_length` writes it, in four bytes at most.
+  std::uint64_t length() {
+    std::uint64_t value = 0;
+    for (int i = 0; i < 4; ++i) {
+      const std::uint8_t next = byte();
+      value = value << 7 | (next & 0x7f);
+      if (next < 0x80) return value;
+    }
+    fail("midi", "{}: expected a length of at most four bytes, got a longer one", origin);
+  }
+
+  /// A byte of an event's data.
+  std::int32_t data() {
+    const std::uint8_t value = byte();
+    if (value >= 0x80)
+      fail("midi", "{}: expected a data byte below 128, got {}", origin, static_cast<int>(value));
+    return value;
+  }
+};
+
+/// The notes of one track that sound, by channel and pitch: where they began, or −1.
+using Sounding = std::array<std::array<std::int64_t, 128>, 16>;
+
+void read_track(Input track, std::int32_t index, std::vector<MidiNote>& notes) {
+  constexpr std::int64_t most_ticks_of_track = std::int64_t{1} << 40;
+  Sounding sounding;
+  for (auto& channel : sounding) channel.fill(-1);
+  std::int64_t now = 0;
+  const auto end_note = [&](std::int32_t channel, std::int32_t pitch) {
+    std::int64_t& begin = sounding[static_cast<std::size_t>(channel)][static_cast<std::size_t>(pitch)];
+    if (begin >= 0 && channel != drums) notes.push_back({begin, now, pitch, index, channel});
+    begin = -1;
+  };
+  int running = 0;  // the status of events that leave it out
+  while (!track.bytes.empty()) {
+    now += static_cast<std::int64_t>(track.length());
+    if (now > most_ticks_of_track)
+      fail("midi", "{}: expected tracks of at most {} ticks, got a longer one", track.origin,
+           most_ticks_of_track);
+    int status = static_cast<std::uint8_t>(track.bytes.empty() ? 0 : track.bytes[0]);
+    if (status >= 0x80)
+      track.byte();
+    else
+      status = running;
+    if (status == 0xff) {  // an event beside the music, of which one is the track's end
+      const std::uint8_t kind = track.byte();
+      track.take(track.length());
+      if (kind == 0x2f) break;
+    } else if (status == 0xf0 || status == 0xf7) {  // of one device
+      track.take(track.length());
+      running = 0;
+    } else if (status < 0x80 || status >= 0xf0) {
+      fail("midi", "{}: expected an event, got a byte of {}", track.origin, status);
+    } else {
+      running = status;
+      const int kind = status & 0xf0;
+      const std::int32_t channel = status & 0x0f, first = track.data();
+      if (kind == 0xc0 || kind == 0xd0) continue;
+      const std::int32_t second = track.data();
+      if (kind != 0x80 && kind != 0x90) continue;
+      end_note(channel, first);
+      if (kind == 0x90 && second > 0)  // without velocity a note ends
+        sounding[static_cast<std::size_t>(channel)][static_cast<std::size_t>(first)] = now;
+    }
+  }
+  for (std::int32_t channel = 0; channel < 16; ++channel)
+    for (std::int32_t pitch = 0; pitch < 128; ++pitch) end_note(channel, pitch);
+}
+
 }  // namespace
 
 std::string midi_file(const PianoRoll& roll, std::int64_t steps_per_quarter, double tempo) {
@@ -99,6 +192,30 @@ std::string midi_file(const PianoRoll& roll, std::int64_t steps_per_quarter, dou
   file += "MTrk";
   add_number(file, track.size(), 4);
   return file + track;
+}
+
+MidiNotes read_midi(std::string_view bytes, const std::string& origin) {
+  Input file{bytes, origin};
+  if (bytes.size() < 14 || file.take(4) != "MThd")
+    fail("midi", "{}: expected a standard MIDI file, got another one", origin);
+  Input header{file.take(file.number(4)), origin};
+  const std::uint64_t format = header.number(2), tracks = header.number(2), division = header.number(2);
+  if (format > 1) fail("midi", "{}: expected a MIDI file of format 0 or 1, got {}", origin, format);
+  if (division == 0 || division >= 0x8000)
+    fail("midi", "{}: expected times in ticks of a quarter note, got {}", origin,
+         division == 0 ? "0 of them" : "frames of SMPTE");
+  MidiNotes result{static_cast<std::int64_t>(division), {}};
+  for (std::uint64_t track = 0; track < tracks;) {
+    const bool is_track = file.take(4) == "MTrk";
+    const std::string_view contents = file.take(file.number(4));
+    if (!is_track) continue;
+    read_track({contents, origin}, static_cast<std::int32_t>(track), result.notes);
+    ++track;
+  }
+  std::ranges::stable_sort(result.notes, [](const MidiNote& a, const MidiNote& b) {
+    return a.begin != b.begin ? a.begin < b.begin : a.pitch > b.pitch;
+  });
+  return result;
 }
 
 }  // namespace linnet

@@ -4,6 +4,8 @@
 #include <filesystem>
 #include <span>
 #include <string>
+#include <string_view>
+#include <vector>
 
 namespace linnet {
 
@@ -20,5 +22,22 @@ struct PianoRoll {
 /// than 15 voices, pitches outside their range, steps and tempos outside 1 … 960 and 4 … 1000, and more than
 /// 11,184,810 steps in which no note begins or ends.
 std::string midi_file(const PianoRoll& roll, std::int64_t steps_per_quarter, double tempo);
+
+struct MidiNote {
+  std::int64_t begin = 0, end = 0;  ///< in ticks from the file's beginning
+  std::int32_t pitch = 0;           ///< 0 … 127
+  std::int32_t track = 0, channel = 0;
+};
+
+struct MidiNotes {
+  std::int64_t ticks_per_quarter = 1;
+  std::vector<MidiNote> notes;  ///< in the order of their beginnings, at one tick high ones first
+};
+
+/// The notes of a standard MIDI file of format 0 or 1 (the same specification), without the channel of drums.
+/// A note without an end lasts to the next one of its pitch and channel, or to the end of its track. Throws
+/// Error that names `origin` for bytes that are no such file or are damaged, for times in SMPTE frames, and
+/// for tracks longer than 2^40 ticks.
+MidiNotes read_midi(std::string_view bytes, const std::string& origin);
 
 }  // namespace linnet

@@ -9,9 +9,11 @@ namespace linnet {
 Columns::Columns(ParameterTable& table, const std::string& name, const Shape& shape)
     : shape_(shape),
       mean_(table.add_untrained(name + ".mean", {shape.columns}, constant(0))),
-      deviation_(table.add_untrained(name + ".deviation", {shape.columns}, constant(1))),
+      deviation_(
+          table.add_untrained(name + ".deviation", {shape.columns}, constant(1), NumberRange::positive)),
       target_mean_(table.add_untrained(name + ".target_mean", {shape.targets}, constant(0))),
-      target_deviation_(table.add_untrained(name + ".target_deviation", {shape.targets}, constant(1))) {}
+      target_deviation_(table.add_untrained(name + ".target_deviation", {shape.targets}, constant(1),
+                                            NumberRange::positive)) {}
 
 void Columns::pack(const ParameterValues& parameters) {
   mean_values_ = parameters.of(mean_);

@@ -10,16 +10,18 @@ FeatureDraws::FeatureDraws(ParameterTable& table, const std::string& name, std::
                            std::int64_t head_dim, const RandomFeatureOptions& options)
     : map_(std::move(map)), head_dim_(head_dim), options_(options) {
   const auto first = std::make_shared<const LateDraws>(map_, head_dim, options);
-  const auto add = [&](const char* of, Shape shape, std::vector<float> RandomDraws::*numbers) {
+  const auto add = [&](const char* of, Shape shape, std::vector<float> RandomDraws::*numbers,
+                       NumberRange range = NumberRange::any) {
     const Initialiser initial = [first, numbers](std::int64_t i, double) {
       return (first->get().*numbers)[static_cast<std::size_t>(i)];
     };
-    parts_.push_back({table.add_untrained(name + of, std::move(shape), initial), numbers});
+    parts_.push_back({table.add_untrained(name + of, std::move(shape), initial, range), numbers});
   };
   const std::int64_t count = first->directions();
   if (options.directions == Directions::hadamard) {
-    add(".signs", {number_of_signs(count, head_dim) / head_dim, head_dim}, &RandomDraws::signs);
-    add(".lengths", {count}, &RandomDraws::lengths);
+    add(".signs", {number_of_signs(count, head_dim) / head_dim, head_dim}, &RandomDraws::signs,
+        NumberRange::sign);
+    add(".lengths", {count}, &RandomDraws::lengths, NumberRange::not_negative);
   } else {
     add(".directions", {count, head_dim}, &RandomDraws::directions);
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <cmath>
 #include <limits>
 
 #include "base/fail.h"
@@ -15,6 +16,34 @@ Initialiser constant(float value) {
 
 Initialiser normal(double deviation) {
   return [deviation](std::int64_t, double normal) { return static_cast<float>(deviation * normal); };
+}
+
+const char* name_of(NumberRange range) {
+  switch (range) {
+    case NumberRange::positive:
+      return "positive numbers";
+    case NumberRange::not_negative:
+      return "numbers from 0";
+    case NumberRange::sign:
+      return "signs of 1 and -1";
+    case NumberRange::any:
+      break;
+  }
+  return "finite numbers";
+}
+
+bool holds(NumberRange range, float number) {
+  switch (range) {
+    case NumberRange::positive:
+      return number > 0;
+    case NumberRange::not_negative:
+      return number >= 0;
+    case NumberRange::sign:
+      return std::abs(number) == 1;
+    case NumberRange::any:
+      break;
+  }
+  return true;
 }
 
 ParameterPlace ParameterTable::add(std::string name, Shape shape, Initialiser initial, bool weight_decay) {
@@ -42,9 +71,11 @@ ParameterPlace ParameterTable::add_weights(std::string name, Shape shape, Initia
   return place;
 }
 
-ParameterPlace ParameterTable::add_untrained(std::string name, Shape shape, Initialiser initial) {
+ParameterPlace ParameterTable::add_untrained(std::string name, Shape shape, Initialiser initial,
+                                             NumberRange range) {
   ParameterPlace place = add(std::move(name), std::move(shape), std::move(initial), false);
   rows_.back().trained = false;
+  rows_.back().range = range;
   return place;
 }
 

@@ -68,6 +68,15 @@ using Initialiser = std::function<float(std::int64_t index, double normal)>;
 Initialiser constant(float value);
 Initialiser normal(double deviation);
 
+/// What the numbers of a parameter have to be beside finite.
+enum class NumberRange { any, positive, not_negative, sign };
+
+/// For people: "positive numbers", "signs of 1 and -1".
+const char* name_of(NumberRange range);
+
+/// Whether the range holds a finite number.
+bool holds(NumberRange range, float number);
+
 /// Names, shapes and places of a model's parameters. They lie in one buffer, each aligned to 64 bytes, so
 /// that an optimiser, a norm or a checkpoint treats them as one array; what lies between two is 0 and stays
 /// 0.
@@ -82,6 +91,7 @@ class ParameterTable {
     bool packed = false;   ///< the weights of dense products, which hold them packed
     bool product = false;  ///< those of them that are held as `weight_type` says
     bool trained = true;   ///< random draws are not: their gradients are 0, and a model's file may lack them
+    NumberRange range = NumberRange::any;
   };
 
   /// `training_type` is how products round in training, where the weights themselves stay f32.
@@ -95,7 +105,8 @@ class ParameterTable {
   ParameterPlace add_weights(std::string name, Shape shape, Initialiser initial, bool exact = false);
 
   /// What is kept with the parameters and not trained.
-  ParameterPlace add_untrained(std::string name, Shape shape, Initialiser initial);
+  ParameterPlace add_untrained(std::string name, Shape shape, Initialiser initial,
+                               NumberRange range = NumberRange::any);
 
   /// How dense products hold their weights; the buffer is f32 for all.
   kernels::WeightType weight_type() const { return weight_type_; }

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <deque>
+#include <string_view>
 #include <system_error>
 #include <unordered_set>
 
@@ -25,6 +26,11 @@ bool is_draw(const std::string& name) {
   return std::ranges::any_of(std::array{"directions", "phases", "signs", "lengths"}, [&](const char* part) {
     return name.ends_with(std::string("attention.") + part);
   });
+}
+
+/// The name without that of its part.
+std::string_view layer_of(const ParameterTable::Row& row) {
+  return std::string_view(row.name).substr(0, row.name.rfind('.'));
 }
 
 /// Throws Error unless the file holds a parameter as f32, or, for the weights of dense products, also as
@@ -123,7 +129,11 @@ ParameterFile::ParameterFile(const std::filesystem::path& path, const ParameterT
 }
 
 bool ParameterFile::fits(const ParameterTable::Row& row) const {
-  return file_.contains(row.name) && file_.shape(row.name) == row.place.shape();
+  const std::string_view layer = layer_of(row);
+  return std::ranges::all_of(table_.rows(), [&](const ParameterTable::Row& other) {
+    if (!is_draw(other.name) || layer_of(other) != layer) return true;
+    return file_.contains(other.name) && file_.shape(other.name) == other.place.shape();
+  });
 }
 
 void ParameterFile::read(std::size_t index, std::span<float> to) const {
@@ -143,6 +153,10 @@ void ParameterFile::read(std::size_t index, std::span<float> to) const {
       to[i] = scales.span<float>()[i / inputs] * static_cast<float>(codes.span<std::int8_t>()[i]);
   }
   check_finite(to, row.name, path_);
+  const auto wrong = std::ranges::find_if_not(to, [&](float value) { return holds(row.range, value); });
+  if (wrong != to.end())
+    fail("model", "expected {} in {} of {}, got {} at index {}", name_of(row.range), row.name, path_, *wrong,
+         wrong - to.begin());
 }
 
 Tensor read_values(const std::filesystem::path& path, const ParameterTable& table) {

@@ -39,7 +39,8 @@ class ParameterFile {
   void read(std::size_t index, std::span<float> to) const;
 
  private:
-  /// Whether the file has a tensor of the row's name and shape.
+  /// Whether the file has all draws of the row's layer, with their shapes: those of one map are drawn
+  /// together.
   bool fits(const ParameterTable::Row& row) const;
 
   std::string path_;

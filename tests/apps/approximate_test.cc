@@ -54,12 +54,20 @@ TEST(Approximate, MeasuresEveryCombination) {
 TEST(Approximate, MeasuresHadamardDirections) {
   const TemporaryFolder folder;
   const std::string chart = (folder / "chart.svg").string();
-  const Json rows = result_of({"--json", "--maps", "favor", "--directions", "hadamard,independent,orthogonal",
-                               "--plot", chart})["rows"];
+  const Json result = result_of({"--json", "--maps", "favor", "--directions",
+                                 "hadamard,independent,orthogonal", "--plot", chart}),
+             rows = result["rows"];
   ASSERT_EQ(rows.size(), 6u);
   EXPECT_EQ(rows[0]["directions"], "hadamard");
   EXPECT_NEAR(rows[0]["weights"]["error"].get<double>() / rows[4]["weights"]["error"].get<double>(), 1, 0.5);
   EXPECT_NE(read_file(chart).find("favor, hadamard"), std::string::npos);
+  // Advice is for the better directions, and for independent ones where there are no others.
+  const Json advice = result["advice"];
+  ASSERT_EQ(advice.size(), 2u);
+  EXPECT_EQ(advice[0]["directions"], "orthogonal");
+  EXPECT_EQ(advice[1]["directions"], "hadamard");
+  EXPECT_THAT(advice[1]["text"].get<std::string>(), HasSubstr("favor with hadamard directions: "));
+  EXPECT_EQ(result_of({"--json", "--maps", "favor", "--directions", "independent"})["advice"].size(), 1u);
   refuses(usage, {"approximate", "--dim", "24", "--length", "40", "--directions", "hadamard"},
           {"a head size that is a power of two from 8 on with Hadamard directions", "got 24"});
 }

@@ -247,6 +247,15 @@ TEST(BenchAttention, MeasuresAUsersMapBesideTheBuiltInOnes) {
   EXPECT_EQ(rows[1]["feature_map"], "user");
 }
 
+TEST(BenchAttention, NamesTheDirectionsOfRandomMaps) {
+  const Json rows =
+      json_of(succeed(joined(small, {"--family", "linear", "--feature-map", "elu,favor", "--directions",
+                                     "independent", "--length", "70", "--pass", "forward", "--json"})));
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_TRUE(rows[0]["directions"].is_null());
+  EXPECT_EQ(rows[1]["directions"], "independent");
+}
+
 TEST(BenchAttention, LeavesOutWhatWouldTakeTooLong) {
   const Ended ended = succeed(joined(small, {"--length", "16:64", "--longest", "0.000000001", "--json"}));
   std::set<std::string> rows;

@@ -273,6 +273,12 @@ TEST(Evaluate, RunsWeightsUnderRandomFeatures) {
       run_linnet({"evaluate", tiny.copy(), "--data", "copy", "--attention", "favor", "--feature-map", "elu"})
           .status,
       2);
+  for (const char* directions : {"independent", "hadamard"})
+    EXPECT_NE(json_of(succeed(joined(favor, {"--directions", directions})))["bits_per_token"],
+              result["bits_per_token"]);
+  refuses(usage, joined(favor, {"--directions", "diagonal"}), {"attention.directions", "diagonal"});
+  refuses(usage, {"evaluate", tiny.copy(), "--data", "copy", "--directions", "independent"},
+          {"random feature map with --directions", "got elu"});
 }
 
 TEST(Evaluate, RefusesANumberOfFeaturesThatNothingHas) {

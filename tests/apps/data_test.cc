@@ -8,6 +8,7 @@
 #include "apps/refusal.h"
 #include "io/file.h"
 #include "io/json.h"
+#include "io/midi.h"
 #include "io/png.h"
 #include "io/safetensors.h"
 #include "io/temporary_folder.h"
@@ -15,6 +16,7 @@
 namespace linnet {
 namespace {
 
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -37,6 +39,27 @@ class OwnData : public testing::Test {
 
   TemporaryFolder folder_;
 };
+
+TEST_F(OwnData, MidiFilesBecomePiecesOfSeveralFields) {
+  const std::vector<std::int32_t> pitches = {72, 60, -1, 62, 74, 130 - 68};
+  folder_.file("in.mid", midi_file({2, pitches}, 4, 90));
+  const Strings midi = {"data", "midi", "in.mid", "--voices", "2"};
+  EXPECT_EQ(run(joined(midi, {"--out", "out.safetensors"})).out,
+            "pieces: 1, with 3 steps of 2 voices: out.safetensors\n");
+  const Tensor tokens = Safetensors::read(folder_ / "out.safetensors").tensor("tokens");
+  EXPECT_THAT(tokens.span<std::int32_t>(), ElementsAre(52, 40, 0, 42, 54, 42));
+  EXPECT_THAT(
+      run({"data", "midi", "in.mid", "--voices", "1", "--last-pitch", "73", "--out", "one.safetensors"}).out,
+      AllOf(HasSubstr("left out: 1 notes beyond 1 voices"), HasSubstr("1 notes of pitches outside 21 … 73")));
+  folder_.file("broken.mid", "MThd");
+  EXPECT_THAT(run({"data", "midi", ".", "--skip", "--out", "out.safetensors"}).err,
+              HasSubstr("broken.mid: expected"));
+  const Strings here = {"data", "midi", path("in.mid")};
+  refuses(usage, joined(here, {"--out", path("in.mid")}), {"in.mid"});
+  refuses(usage, joined(here, {"--out", path("out.npy")}), {"a name in .safetensors", "out.npy"});
+  refuses(failed, {"data", "midi", path("broken.mid"), "--out", path("out.safetensors")},
+          {"broken.mid: expected"});
+}
 
 TEST_F(OwnData, TextOfSeveralFilesWithOthersForValidationAndTesting) {
   for (const char* name : {"a1.txt", "a2.txt"}) folder_.file(name, std::string(100, 'a'));

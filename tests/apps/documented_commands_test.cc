@@ -19,6 +19,7 @@
 #include "apps/program.h"
 #include "apps/shown_commands.h"
 #include "io/file.h"
+#include "io/midi.h"
 #include "io/png.h"
 #include "io/safetensors.h"
 #include "support/folder.h"
@@ -157,6 +158,17 @@ void write_chorales(const fs::path& path) {
   write_safetensors(path, tensors, {});
 }
 
+/// The same pieces as MIDI files.
+void write_midi_files(const fs::path& folder) {
+  fs::create_directory(folder);
+  for (int piece = 0; piece < 10; ++piece) {
+    std::vector<std::int32_t> pitches;
+    for (int i = 0; i < 40 * 4; ++i) pitches.push_back(30 + (piece * 7 + i * 13) % 60);
+    std::ofstream(folder / ("piece" + std::to_string(piece) + ".mid"), std::ios::binary)
+        << midi_file({4, pitches}, 4, 90);
+  }
+}
+
 void write_cifar(const fs::path& folder) {
   fs::create_directory(folder);
   for (const char* name :
@@ -219,6 +231,7 @@ class Stock {
     for (const char* name : {"ETTh1.csv", "newer.csv"}) std::ofstream(folder_ / name) << series_file(620);
     std::ofstream(folder_ / "machine.csv") << series_file(1000);
     std::ofstream(folder_ / "strings.txt") << "linnet\nbackwards\n";
+    write_midi_files(folder_ / "chorales");
     for (const char* name :
          {"jsb_train.safetensors", "jsb_valid.safetensors", "jsb_test.safetensors", "pieces.safetensors"})
       write_chorales(folder_ / name);

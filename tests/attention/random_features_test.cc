@@ -287,6 +287,18 @@ TEST(RandomFeatures, HadamardDrawsThatDoNotFitAreRefused) {
             "[favor] expected Hadamard directions of 8, 16, 32 … numbers, got 3");
 }
 
+TEST(RandomFeatures, HadamardProjectionsOverflowNoSoonerThanOthers) {
+  for (const std::int64_t dim : {16, 64, 256}) {
+    const auto map =
+        random_feature_map("favor", dim, {.features = 2 * dim, .directions = Directions::hadamard});
+    Tensor x = random_tensor({3, dim}, 8), y = Tensor::of<float>({3, 2 * dim});
+    for (float& number : x.span<float>()) number *= 1e36f;
+    std::vector<double> log_scale(3);
+    dynamic_cast<const LogScaledMap&>(*map).forward_scaled(y.view<float>(), log_scale, x.view<float>(), {});
+    for (const float number : y.span<float>()) EXPECT_TRUE(std::isfinite(number));
+  }
+}
+
 TEST(RandomFeatures, DirectionsFollowFromSignsAndLengths) {
   RandomDraws drawn =
       draw_random_features("favor-trig", 16, {.features = 40, .directions = Directions::hadamard});

@@ -1,9 +1,11 @@
 #include "c_api/c_boundary.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <stdexcept>
 
+#include "base/memory.h"
 #include "linnet/generation.h"
 
 namespace linnet {
@@ -14,7 +16,10 @@ TEST(CBoundary, CatchesEverything) {
   EXPECT_EQ(guarded([] { fail<UsageError>("operation", "expected {}, got {}", 1, 2); }), LINNET_USAGE);
   EXPECT_STREQ(linnet_error(), "[operation] expected 1, got 2");
   EXPECT_EQ(guarded([] { throw std::bad_alloc(); }), LINNET_OUT_OF_MEMORY);
-  EXPECT_EQ(guarded([] { throw std::length_error("too long"); }), LINNET_FAILED);
+  EXPECT_EQ(guarded([] { throw std::length_error("too long"); }), LINNET_OUT_OF_MEMORY);
+  EXPECT_EQ(guarded([] { require_memory("all", 1e30); }), LINNET_OUT_OF_MEMORY);
+  EXPECT_THAT(linnet_error(), testing::HasSubstr("[memory] expected all to fit"));
+  EXPECT_EQ(guarded([] { throw std::runtime_error("too long"); }), LINNET_FAILED);
   EXPECT_STREQ(linnet_error(), "too long");
   EXPECT_EQ(guarded([] { throw 7; }), LINNET_FAILED);
   EXPECT_STREQ(linnet_error(), "[internal] expected an exception with a message, got one without");

@@ -2,8 +2,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstdint>
+#include <thread>
 #include <vector>
 
 #include "io/temporary_folder.h"
@@ -124,6 +127,18 @@ TEST_F(CSession, EncoderDecoderModelsBeginWithASource) {
     twin.step(own);
     EXPECT_TRUE(tokens[0] == own[0] && tokens[1] == own[1]);
   }
+  const std::vector<std::int32_t> answer(tokens, tokens + 2);
+  float scores[2];
+  ASSERT_EQ(linnet_model_score_with_source(model_, 1, source.data(), 3, tokens, 2, scores), LINNET_OK);
+  Context context(1);
+  const std::vector<float> expected = Model::load(folder_ / "model")->score(context, source, answer);
+  EXPECT_TRUE(scores[0] == expected[0] && scores[1] == expected[1]);
+  EXPECT_EQ(linnet_model_score_with_source(model_, 1, source.data(), 0, tokens, 2, scores), LINNET_USAGE);
+  EXPECT_EQ(linnet_model_score_with_source(model_, 1, nullptr, 3, tokens, 2, scores), LINNET_USAGE);
+  EXPECT_EQ(linnet_model_score_with_source(model_, 1, source.data(), 3, nullptr, 2, scores), LINNET_USAGE);
+  EXPECT_EQ(linnet_model_score_with_source(model_, 1, source.data(), 3, tokens, 2, nullptr), LINNET_USAGE);
+  EXPECT_EQ(linnet_model_score_with_source(nullptr, 1, source.data(), 3, tokens, 2, scores), LINNET_USAGE);
+
   const std::int32_t outside = 7;
   EXPECT_EQ(linnet_begin_with_source(session_, 0, &outside, 1, nullptr), LINNET_USAGE);
   EXPECT_EQ(linnet_begin_with_source(session_, 0, source.data(), 0, nullptr), LINNET_USAGE);
@@ -140,6 +155,30 @@ TEST_F(CSession, ModelsWithoutAnEncoderTakeNoSource) {
   const std::int32_t source[] = {1};
   EXPECT_EQ(linnet_begin_with_source(session_, 0, source, 1, nullptr), LINNET_USAGE);
   EXPECT_THAT(linnet_error(), HasSubstr("encoder"));
+}
+
+TEST_F(CSession, ThreadsScoreWithOneModelAtOnce) {
+  make(tiny_config(), 1);
+  const std::int32_t tokens[] = {1, 4, 2, 0, 3};
+  float expected[5];
+  ASSERT_EQ(linnet_model_score(model_, 2, tokens, 5, -1, expected), LINNET_OK) << linnet_error();
+  std::atomic<int> equal = 0;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < 20; ++i) {
+        float found[5];
+        if (linnet_model_score(model_, 1 + t % 2, tokens, 5, -1, found) == LINNET_OK &&
+            std::ranges::equal(found, expected))
+          ++equal;
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(equal, 80);
+  // A call that fails takes nothing from those that follow.
+  const std::int32_t outside[] = {99};
+  EXPECT_EQ(linnet_model_score(model_, 2, outside, 1, -1, expected), LINNET_USAGE);
+  EXPECT_EQ(linnet_model_score(model_, 2, tokens, 5, -1, expected), LINNET_OK);
 }
 
 TEST_F(CSession, ModelsOfLabelsHaveNoStreams) {

@@ -113,6 +113,31 @@ TEST_F(CText, OfEncoderDecoderModels) {
   EXPECT_THAT(encoded("ab"), ElementsAre('a', 'b'));
 }
 
+TEST_F(CText, OfPairs) {
+  load(tiny_config(), 258);
+  EXPECT_THAT(encoded("aé"), ElementsAre('a', 0xc3, 0xa9));
+  EXPECT_EQ(decoded({'a', 256, 0xc3, 0xa9, 257}), "aé");
+  EXPECT_EQ(linnet_model_separator(model_), 256);
+  EXPECT_EQ(linnet_model_end(model_), 257);
+  std::size_t bytes = 0;
+  const std::int32_t outside = 258;
+  EXPECT_EQ(linnet_model_decode(model_, &outside, 1, nullptr, 0, &bytes), LINNET_USAGE);
+
+  load(tiny_config(), 256);
+  EXPECT_EQ(linnet_model_separator(model_), -1);
+  EXPECT_EQ(linnet_model_end(model_), -1);
+  ModelConfig fields = tiny_config();
+  fields.fields = "258,3";
+  load(fields, 258);
+  EXPECT_EQ(linnet_model_end(model_), -1);
+  EXPECT_EQ(linnet_model_end(nullptr), -1);
+  EXPECT_EQ(linnet_model_separator(nullptr), -1);
+#ifdef LINNET_SENTENCEPIECE
+  load(tiny_config(), 258, sentencepiece_model({}));
+  EXPECT_EQ(linnet_model_end(model_), -1);
+#endif
+}
+
 TEST_F(CText, OfATokenizer) {
   load(tiny_config(), 260, sentencepiece_model({"lin", "net"}));
 #ifdef LINNET_SENTENCEPIECE

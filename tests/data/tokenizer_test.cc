@@ -45,6 +45,24 @@ std::string streamed(const Tokenizer& tokenizer, std::span<const std::int32_t> t
   return text + stream.finish();
 }
 
+TEST(Tokenizer, OfPairsHasTwoTokensWithoutText) {
+  const Tokenizer pairs("", 258), bytes("", 256);
+  EXPECT_EQ(pairs.vocabulary(), 258);
+  EXPECT_EQ(pairs.separator(), 256);
+  EXPECT_EQ(pairs.end(), 257);
+  EXPECT_EQ(bytes.separator(), -1);
+  EXPECT_EQ(bytes.end(), -1);
+  EXPECT_EQ(pairs.encode("é"), bytes.encode("é"));
+  EXPECT_EQ(pairs.decode(std::vector<std::int32_t>{256, 0xc3, 0xa9, 257, 'x'}), "éx");
+  TextStream stream(pairs, std::vector<std::int32_t>{'a', 256});
+  EXPECT_EQ(stream.add(0xc3), "");
+  EXPECT_EQ(stream.add(257), "\xc3");
+  EXPECT_EQ(stream.add('b'), "b");
+  EXPECT_EQ(stream.finish(), "");
+  EXPECT_THAT(error_of<UsageError>([&] { pairs.decode(std::vector<std::int32_t>{258}); }), HasSubstr("257"));
+  EXPECT_THAT(error_of<UsageError>([&] { Tokenizer("", 257); }), HasSubstr("257"));
+}
+
 TEST(TextStream, OfBytesGivesWholeCharacters) {
   const Tokenizer bytes("", 256);
   EXPECT_EQ(bytes.vocabulary(), 256);

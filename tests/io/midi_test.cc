@@ -1,13 +1,18 @@
 #include "io/midi.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <vector>
 
 #include "linnet/error.h"
+#include "support/errors.h"
 
 namespace linnet {
 namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
 
 std::string bytes(std::initializer_list<int> values) {
   std::string result;
@@ -57,6 +62,68 @@ TEST(Midi, RefusesWhatHasNoPlaceInAFile) {
             std::string::npos);
   silent.push_back(-1);
   EXPECT_THROW(midi_file({1, silent}, 4, 120), UsageError);
+}
+
+/// A file of tracks, of 96 ticks to a quarter note.
+std::string file_of(int format, const std::vector<std::string>& tracks, int division = 96) {
+  std::string file = "MThd" + bytes({0, 0, 0, 6, 0, format, 0, static_cast<int>(tracks.size()), division >> 8,
+                                     division & 255});
+  for (const std::string& track : tracks)
+    file += "MTrk" + bytes({0, 0, 0, static_cast<int>(track.size())}) + track;
+  return file;
+}
+
+std::vector<std::int64_t> numbers_of(const MidiNote& note) {
+  return {note.begin, note.end, note.pitch, note.track, note.channel};
+}
+
+TEST(Midi, ReadsWhatItWrites) {
+  const std::vector<std::int32_t> pitches = {60, -1, 60, 64, -1, 65};
+  const MidiNotes found = read_midi(midi_file({2, pitches}, 4, 120), "file");
+  EXPECT_EQ(found.ticks_per_quarter, 96);
+  ASSERT_EQ(found.notes.size(), 3u);
+  EXPECT_THAT(numbers_of(found.notes[0]), ElementsAre(0, 48, 60, 0, 0));
+  EXPECT_THAT(numbers_of(found.notes[1]), ElementsAre(24, 48, 64, 0, 1));
+  EXPECT_THAT(numbers_of(found.notes[2]), ElementsAre(48, 72, 65, 0, 1));
+}
+
+TEST(Midi, ReadsTracksWithEveryKindOfEvent) {
+  const std::string first = bytes({0, 0xff, 0x51, 3, 7, 0xa1, 0x20, 0, 0xf0, 2, 1, 0xf7, 0, 0xff, 0x2f, 0}),
+                    second = bytes({0,  0xc0, 5,    0,  0xb0, 7, 100, 0x81, 0x00, 0x90, 60, 80,  // at 128
+                                    10, 64,   80,                      // running status
+                                    10, 60,   0,                       // velocity 0: its end
+                                    0,  0xe0, 1,    2,                 // bend
+                                    5,  0xd0, 3,                       // pressure
+                                    0,  0x90, 64,   70,                // again: the one before ends
+                                    7,  0xff, 0x2f, 0,  1,    2, 3}),  // behind the end is nothing
+      third = bytes({0, 0x99, 35, 80, 9, 0x89, 35, 0, 0, 0x92, 70, 1, 4, 0x82, 70, 9});
+  std::string file = file_of(1, {first, second, third});
+  file.insert(14, "XFIH" + bytes({0, 0, 0, 2, 9, 9}));  // a chunk of another kind
+  const MidiNotes found = read_midi(file + "behind", "file");
+  ASSERT_EQ(found.notes.size(), 4u);  // drums are left out
+  EXPECT_THAT(numbers_of(found.notes[0]), ElementsAre(9, 13, 70, 2, 2));
+  EXPECT_THAT(numbers_of(found.notes[1]), ElementsAre(128, 148, 60, 1, 0));
+  EXPECT_THAT(numbers_of(found.notes[2]), ElementsAre(138, 153, 64, 1, 0));
+  EXPECT_THAT(numbers_of(found.notes[3]), ElementsAre(153, 160, 64, 1, 0));
+  // Every shorter file is an error, and none reads beyond its end.
+  for (std::size_t size = 0; size < file.size(); ++size)
+    EXPECT_THAT(error_of([&] { read_midi(std::string_view(file).substr(0, size), "short"); }),
+                HasSubstr("[midi] short: expected"));
+}
+
+TEST(Midi, RefusesWhatItCannotRead) {
+  const auto error = [](const std::string& file) { return error_of([&] { read_midi(file, "a.mid"); }); };
+  const std::string fine = bytes({0, 0x90, 60, 80});
+  EXPECT_THAT(error("RIFF, something else"), HasSubstr("a.mid: expected a standard MIDI file"));
+  EXPECT_THAT(error(file_of(2, {fine})), HasSubstr("of format 0 or 1, got 2"));
+  EXPECT_THAT(error(file_of(1, {fine}, 0xe728)), HasSubstr("got frames of SMPTE"));
+  EXPECT_THAT(error(file_of(1, {fine}, 0)), HasSubstr("got 0 of them"));
+  EXPECT_THAT(error(file_of(0, {bytes({0, 60, 80})})), HasSubstr("expected an event, got a byte of 0"));
+  EXPECT_THAT(error(file_of(0, {bytes({0, 0xf4, 80})})), HasSubstr("expected an event, got a byte of 244"));
+  EXPECT_THAT(error(file_of(0, {bytes({0, 0x90, 200, 80})})), HasSubstr("a data byte below 128, got 200"));
+  EXPECT_THAT(error(file_of(0, {bytes({0x80, 0x80, 0x80, 0x80, 0, 0x90, 60, 80})})),
+              HasSubstr("a length of at most four bytes"));
+  EXPECT_TRUE(read_midi(file_of(0, {}), "file").notes.empty());
 }
 
 }  // namespace

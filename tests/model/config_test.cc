@@ -199,7 +199,7 @@ TEST(ModelConfig, RefusesFamiliesThatItsLayersCannotServe) {
   config.attention.linear.decay = Decay::fixed;
   EXPECT_EQ(error_of<UsageError>([&] { Model::random(config); }),
             "[model] expected attention.decay = \"none\" for tokens that see both sides, since a decay needs "
-            "a causal mask, got another");
+            "a causal mask, got \"fixed\"");
 }
 
 TEST(ModelConfig, RefusesADecayOfRescaledSums) {
@@ -213,7 +213,7 @@ TEST(ModelConfig, RefusesADecayOfRescaledSums) {
     else
       EXPECT_EQ(error_of<UsageError>([&] { config.check(); }),
                 "[model] expected attention.decay = \"none\" with the feature map " + map.name +
-                    ", whose sums are rescaled by the largest key, got another");
+                    ", whose sums are rescaled by the largest key, got \"learned\"");
   }
 }
 

@@ -305,6 +305,22 @@ TEST_F(ModelFiles, WeightsThatAreNotFiniteAreRefused) {
   }
 }
 
+TEST_F(ModelFiles, DeviationsOfColumnsAreAboveZero) {
+  config_ = tiny_config();
+  config_.vocabulary = 0;
+  config_.columns = 3;
+  model_ = Model::random(config_, seed);
+  model_->save(path());
+  for (const float bad : {0.0f, -1.0f}) {
+    for (const std::string name : {"columns.deviation", "columns.target_deviation"}) {
+      const std::vector<float> values = {1, 1, bad};
+      rewrite_weights(
+          [&](auto& tensors) { std::ranges::find(tensors, name, &NamedTensor::name)->data = values.data(); });
+      expect_refused("expected positive numbers in " + name);
+    }
+  }
+}
+
 TEST_F(ModelFiles, NarrowWeightsThatAreNotFiniteAreRefused) {
   const std::string name = "layers.0.feed_forward.first.weight";
   const std::vector<bf16> halves(42, to_bf16(std::numeric_limits<float>::infinity()));

@@ -96,6 +96,42 @@ TEST(RandomFeatureModels, HadamardDrawsAreSavedAsSignsAndLengths) {
   EXPECT_EQ(file.shape("layers.1.attention.signs"), (Shape{9, 8}));
   EXPECT_EQ(file.shape("layers.1.attention.lengths"), Shape{20});
   EXPECT_FALSE(file.contains("layers.1.attention.directions"));
+  // Where one of the two does not fit, neither is taken: those of one map are drawn together.
+  const auto rewritten = [&](const auto& change) {
+    std::vector<NamedTensor> tensors;
+    const Tensor values = values_of(*model);
+    for (const auto& row : network_of(*model).table().rows())
+      tensors.push_back({row.name, DType::f32, row.place.shape(), row.place.of(values.span<float>()).data()});
+    change(tensors);
+    write_safetensors(folder / "a" / "model.safetensors", tensors, {{"format", "linnet"}});
+  };
+  const auto number_at = [](std::vector<NamedTensor>& tensors, const std::string& name, std::int64_t i,
+                            float number) {
+    auto& tensor = *std::ranges::find(tensors, name, &NamedTensor::name);
+    const_cast<float*>(static_cast<const float*>(tensor.data))[i] = number;
+  };
+  const auto without = [](const std::string& name) {
+    return [name](std::vector<NamedTensor>& tensors) {
+      std::erase_if(tensors, [&](const NamedTensor& tensor) { return tensor.name == name; });
+    };
+  };
+  rewritten([&](auto& tensors) { number_at(tensors, "layers.1.attention.lengths", 3, 2); });
+  EXPECT_NE(parallel(*Model::load(folder / "a"), ids), expected);
+  rewritten([&](auto& tensors) {
+    number_at(tensors, "layers.1.attention.lengths", 3, 2);
+    without("layers.1.attention.signs")(tensors);
+  });
+  EXPECT_EQ(parallel(*Model::load(folder / "a"), ids), expected);
+  rewritten([&](auto& tensors) { number_at(tensors, "layers.0.attention.signs", 7, 0.5f); });
+  const std::string path = (folder / "a" / "model.safetensors").string();
+  EXPECT_EQ(
+      error_of([&] { Model::load(folder / "a"); }),
+      "[model] expected signs of 1 and -1 in layers.0.attention.signs of " + path + ", got 0.5 at index 7");
+  rewritten([&](auto& tensors) { number_at(tensors, "layers.0.attention.lengths", 1, -1); });
+  EXPECT_EQ(
+      error_of([&] { Model::load(folder / "a"); }),
+      "[model] expected numbers from 0 in layers.0.attention.lengths of " + path + ", got -1 at index 1");
+  model->save(folder / "a");
   // Other directions are drawn from the seed.
   const std::vector<std::string> orthogonal = {"attention.directions=orthogonal"};
   EXPECT_NE(parallel(*Model::load(folder / "a", orthogonal), ids), expected);

@@ -19,8 +19,11 @@ std::int64_t rounded_up(double value) {
   return static_cast<std::int64_t>(std::ceil(value / unit) * unit);
 }
 
-Json advice_of(const std::string& map, const std::vector<Json>& rows, double wanted, const Json& norms) {
-  Json result = {{"map", map}, {"wanted", wanted}, {"features", nullptr}};
+Json advice_of(const std::string& name, const std::vector<Json>& rows, double wanted, const Json& norms) {
+  Json result = {{"map", rows.front()["map"]},
+                 {"directions", rows.front()["directions"]},
+                 {"wanted", wanted},
+                 {"features", nullptr}};
   const auto error = [](const Json& row) {
     const Json& value = row["output"]["error"];
     return value.is_null() ? INFINITY : value.get<double>();
@@ -33,7 +36,7 @@ Json advice_of(const std::string& map, const std::vector<Json>& rows, double wan
     result["text"] = fmt::format(
         "{}: {} features give an output error of {:.2g}; beyond about {} tokens that is less work "
         "than exact softmax.",
-        map, features, error(row), 2 * features);
+        name, features, error(row), 2 * features);
     return result;
   }
   const Json& last = rows.back();
@@ -47,7 +50,7 @@ Json advice_of(const std::string& map, const std::vector<Json>& rows, double wan
         "{}: about {} features for an error of {:g}, extrapolated from {:.2g} with {}; exact softmax is less "
         "work "
         "below about {} tokens.",
-        map, estimate, wanted, at_most, last["features"].get<std::int64_t>(), 2 * estimate);
+        name, estimate, wanted, at_most, last["features"].get<std::int64_t>(), 2 * estimate);
     return result;
   }
   result["verdict"] = "hopeless";
@@ -55,7 +58,7 @@ Json advice_of(const std::string& map, const std::vector<Json>& rows, double wan
       "{}: an error of {:g} is out of reach: {} with {} features, because the norms of queries and keys are "
       "{:.3g} and "
       "{:.3g} and logits reach {:.3g}. Use softmax, or train with the map.",
-      map, wanted, std::isfinite(at_most) ? fmt::format("{:.2g}", at_most) : "infinite",
+      name, wanted, std::isfinite(at_most) ? fmt::format("{:.2g}", at_most) : "infinite",
       last["features"].get<std::int64_t>(), norms["query"].get<double>(), norms["key"].get<double>(),
       norms["largest_logit"].get<double>());
   return result;
@@ -64,15 +67,21 @@ Json advice_of(const std::string& map, const std::vector<Json>& rows, double wan
 }  // namespace
 
 Json advice(const Json& rows, double wanted, const Json& norms) {
-  std::map<std::string, std::vector<Json>> maps;
-  for (const Json& row : rows)
-    if (row["directions"] == "orthogonal") maps[row["map"]].push_back(row);
+  const auto is_worse = [](const Json& row) { return row["directions"] == "independent"; };
+  const bool one_kind = std::ranges::all_of(rows, is_worse);
+  std::map<std::string, std::vector<Json>> maps;  // by the map and its directions, for people
+  for (const Json& row : rows) {
+    if (is_worse(row) && !one_kind) continue;
+    const std::string map = row["map"], directions = row["directions"];
+    maps[directions == "orthogonal" ? map : fmt::format("{} with {} directions", map, directions)].push_back(
+        row);
+  }
   Json result = Json::array();
-  for (auto& [map, own] : maps) {
+  for (auto& [name, own] : maps) {
     std::stable_sort(own.begin(), own.end(), [](const Json& a, const Json& b) {
       return a["features"].get<std::int64_t>() < b["features"].get<std::int64_t>();
     });
-    result.push_back(advice_of(map, own, wanted, norms));
+    result.push_back(advice_of(name, own, wanted, norms));
   }
   return result;
 }

@@ -207,6 +207,8 @@ Json row_json(Context& context, const AttentionRow& row, const Measured& measure
   const bool linear = row.family == "linear";
   json["features"] =
       linear ? Json(attention_of(row).linear.feature_map->features(row.head_dim)) : Json(nullptr);
+  const bool random = linear && is_random_feature_map(row.feature_map);
+  json["directions"] = random ? Json(row.family_options.directions) : Json(nullptr);
   const FamilyInfo& info = info_of(find_family(row.family));
   json["cost"] = row.pass == "training" ? info.training : info.cost;
   json["mask"] = row.mask;

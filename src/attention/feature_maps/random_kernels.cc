@@ -484,13 +484,19 @@ RandomProjection::RandomProjection(RandomMap map, const RandomDraws& draws)
   const double scale = std::sqrt(square_scale);
   std::ranges::copy(draws.phases, phases.span<float>().begin());
   if (structured) {
-    signs = Tensor::of<float>({std::ssize(draws.signs)});
-    std::ranges::copy(draws.signs, signs.span<float>().begin());
-    lengths = Tensor::of<float>({padded_rows});
+    // Three transforms multiply a row's norm by E^(3/2). The power of two in it is divided by first, so that
+    // no sum overflows where a product does not; that rounds nothing.
     const auto size = static_cast<double>(head_dim);
-    std::ranges::transform(draws.lengths, lengths.span<float>().begin(), [&](float length) {
-      return static_cast<float>(scale * length / (size * std::sqrt(size)));
-    });
+    const double grown = size * std::sqrt(size), power = std::exp2(std::floor(std::log2(grown)));
+    signs = Tensor::of<float>({std::ssize(draws.signs)});
+    const std::span<float> to = signs.span<float>();
+    std::ranges::copy(draws.signs, to.begin());
+    for (std::size_t i = 0; i < to.size(); ++i)
+      if (i % static_cast<std::size_t>(kDiagonals * head_dim) < static_cast<std::size_t>(head_dim))
+        to[i] /= static_cast<float>(power);
+    lengths = Tensor::of<float>({padded_rows});
+    std::ranges::transform(draws.lengths, lengths.span<float>().begin(),
+                           [&](float length) { return static_cast<float>(scale * length / grown * power); });
     return;
   }
   across = Tensor::of<float>({head_dim, padded_rows});

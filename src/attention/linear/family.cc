@@ -30,14 +30,15 @@ void add_keys(Settings& settings, AttentionConfig& config) {
   settings.add("attention.features", linear.features,
                "number of features of a random map; 0 is E ln E, rounded up to a multiple of 16", 0,
                most_features);
-  settings.add("attention.directions", linear.directions, "how a random map's directions are drawn",
-               {"orthogonal", "independent", "hadamard"});
+  settings.add(
+      "attention.directions", linear.directions, "how a random map's directions are drawn",
+      {name_of(Directions::orthogonal), name_of(Directions::independent), name_of(Directions::hadamard)});
   settings.add("attention.redraw", linear.redraw,
                "training steps between new draws of random features; 0 keeps the first draw", 0, 1 << 30);
   settings.add("attention.decay", linear.decay,
                "linear: decay γ per head, S = γ S + φ(k) vᵀ: none, fixed, or learned from the same initial "
                "values",
-               {"none", "fixed", "learned"});
+               {name_of(Decay::none), name_of(Decay::fixed), name_of(Decay::learned)});
   settings.add("attention.shortest_memory", linear.shortest_memory,
                "decay: memory of the first head in tokens, 1/(1 − γ)", 1.01, 1e7);
   settings.add("attention.longest_memory", linear.longest_memory,
@@ -67,8 +68,8 @@ void check_config(const AttentionConfig& config, const SequenceConfig&) {
     fail<UsageError>(
         "model",
         "expected attention.decay = \"none\" with the feature map {}, whose sums are rescaled by "
-        "the largest key, got another",
-        linear.feature_map);
+        "the largest key, got \"{}\"",
+        linear.feature_map, name_of(linear.decay));
 }
 
 /// The configured map. A random one is drawn when it is first used, since layers that have the draws among
