@@ -130,8 +130,7 @@ void add_data(Command& program) {
       "each sounds one note at a time, these are the voices, the highest first. Otherwise each note goes to "
       "the\n"
       "free voice whose last pitch is the nearest. Drums are left out, and repeated notes are one.\n"
-      "Example: linnet data midi chorales --out chorales.safetensors\n"
-      "         linnet train music --data chorales.safetensors --out runs/music");
+      "Example: linnet data midi chorales --out chorales.safetensors");
   midi.add_option("files", arguments->files, "MIDI files, or folders with files called .mid or .midi")
       .required();
   midi.add_option("--out", arguments->out, "safetensors file").required();

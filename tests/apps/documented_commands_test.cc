@@ -58,6 +58,7 @@ const std::vector<Rule> rules = {
     {{"approximate"}, {"--features", "8:16", "--draws", "2", "--length", "32"}, {}},
     {{"data", "tokenizer"}, {"--size", "290"}, {}},
     {{"data", "instruments"}, {"--seconds", "8", "--test", "6"}, {}},
+    {{"data", "midi"}, {}, {}},
     {{"data"}, {"--count", "20"}, {}},
     {{"bench", "attention", "step"}, {"--seconds", "0.01", "--heads", "1", "--streams", "16"}, {}},
     {{"bench", "attention"}, {"--length", "128,256", "--seconds", "0.01", "--heads", "1"}, {}},

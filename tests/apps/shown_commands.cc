@@ -68,6 +68,7 @@ const std::vector<Strings>& all_commands() {
                                                 {"data", "copy"},
                                                 {"data", "reverse"},
                                                 {"data", "instruments"},
+                                                {"data", "midi"},
                                                 {"data", "tokenizer"},
                                                 {"convert"},
                                                 {"plot"},
