@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <limits>
 #include <map>
+#include <span>
 #include <utility>
 
 #include "base/fail.h"
@@ -51,27 +51,63 @@ std::vector<std::int64_t> voices_of_parts(const std::vector<StepNote>& notes, st
   return result;
 }
 
-/// The free voice of each note whose last pitch is the nearest, −1 where none is free.
-std::vector<std::int64_t> nearest_voices(const std::vector<StepNote>& notes, std::int64_t voices) {
-  constexpr std::int32_t octave = 12;  // the distance to a voice that has not sounded yet
-  struct Voice {
-    std::int64_t end = 0;
-    std::int32_t pitch = -1;
+struct Voice {
+  std::int64_t end = 0;
+  std::int32_t pitch = -1;
+};
+
+/// How far a note lies from the last one of a voice.
+std::int64_t distance(const StepNote& note, const Voice& voice) {
+  constexpr std::int64_t octave = 12;  // to a voice that has not sounded yet
+  return voice.pitch < 0 ? octave : std::abs(voice.pitch - note.pitch);
+}
+
+/// The voices, −1 for none, of notes that begin at one step, from high to low. Higher notes go to voices of
+/// lower indices. Of the ways in which the most notes find a free voice it is the one with the least sum of
+/// distances.
+std::vector<std::int64_t> voices_of_chord(std::span<const StepNote> notes, const std::vector<Voice>& all) {
+  constexpr std::int64_t without = 1 << 20;  // the distance of a note without a voice
+  std::vector<std::int64_t> free;
+  for (std::size_t i = 0; i < all.size(); ++i)
+    if (all[i].end <= notes.front().begin) free.push_back(static_cast<std::int64_t>(i));
+  // least(n, v): the least sum for the notes from n on and the free voices from v on.
+  const std::size_t width = free.size() + 1;
+  std::vector<std::int64_t> sums((notes.size() + 1) * width);
+  const auto least = [&](std::size_t n, std::size_t v) -> std::int64_t& { return sums[n * width + v]; };
+  const auto taken = [&](std::size_t n, std::size_t v) {
+    return distance(notes[n], all[static_cast<std::size_t>(free[v])]) + least(n + 1, v + 1);
   };
+  for (std::size_t n = notes.size(); n-- > 0;)
+    for (std::size_t v = width; v-- > 0;) {
+      least(n, v) = without + least(n + 1, v);
+      if (v < free.size()) least(n, v) = std::min({taken(n, v), least(n, v + 1), least(n, v)});
+    }
+  std::vector<std::int64_t> result;
+  for (std::size_t n = 0, v = 0; n < notes.size();) {
+    if (v < free.size() && least(n, v) == taken(n, v)) {
+      result.push_back(free[v++]);
+      ++n;
+    } else if (v < free.size() && least(n, v) == least(n, v + 1)) {
+      ++v;
+    } else {
+      result.push_back(-1);
+      ++n;
+    }
+  }
+  return result;
+}
+
+/// The voices of the notes of all chords, each after the one before.
+std::vector<std::int64_t> nearest_voices(const std::vector<StepNote>& notes, std::int64_t voices) {
   std::vector<Voice> all(static_cast<std::size_t>(voices));
   std::vector<std::int64_t> result;
-  for (const StepNote& note : notes) {
-    std::int64_t chosen = -1;
-    std::int32_t least = std::numeric_limits<std::int32_t>::max();
-    for (std::int64_t i = 0; i < voices; ++i) {
-      const Voice& voice = all[static_cast<std::size_t>(i)];
-      const std::int32_t distance = voice.pitch < 0 ? octave : std::abs(voice.pitch - note.pitch);
-      if (voice.end > note.begin || distance >= least) continue;
-      chosen = i;
-      least = distance;
-    }
-    if (chosen >= 0) all[static_cast<std::size_t>(chosen)] = {note.end, note.pitch};
-    result.push_back(chosen);
+  for (auto begin = notes.begin(); begin != notes.end();) {
+    const auto end =
+        std::find_if(begin, notes.end(), [&](const StepNote& note) { return note.begin != begin->begin; });
+    const std::vector<std::int64_t> chord = voices_of_chord({begin, end}, all);
+    for (std::size_t i = 0; i < chord.size(); ++i, ++begin)
+      if (chord[i] >= 0) all[static_cast<std::size_t>(chord[i])] = {begin->end, begin->pitch};
+    result.insert(result.end(), chord.begin(), chord.end());
   }
   return result;
 }

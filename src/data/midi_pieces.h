@@ -17,24 +17,24 @@ struct MidiOptions {
 
 /// What became of the notes of MIDI files.
 struct MidiPieces {
-  std::vector<std::int32_t> tokens;     ///< [steps, voices], of all pieces
-  std::vector<std::int64_t> offsets;    ///< [pieces + 1], the steps at which they begin, and the steps in all
-  std::int64_t crowded = 0;             ///< notes for which no voice was free
-  std::int64_t outside = 0;             ///< notes of other pitches
-  std::vector<std::string> left_out;    ///< the sentences of files that hold no piece
+  std::vector<std::int32_t> tokens;   ///< [steps, voices], of all pieces
+  std::vector<std::int64_t> offsets;  ///< [pieces + 1], the steps at which they begin, and the steps in all
+  std::int64_t crowded = 0;           ///< notes for which no voice was free
+  std::int64_t outside = 0;           ///< notes of other pitches
+  std::vector<std::string> left_out;  ///< the sentences of files that hold no piece
 };
 
 /// Appends a piece, which begins with the quarter of its first note. Notes begin and end at the nearest step,
-/// and last for one at least. Where the tracks and channels are at most as many as the voices, and none of them
-/// sounds two notes at once, each is a voice, from the highest to the lowest mean pitch. Otherwise each note
-/// goes to the free voice whose last pitch is the nearest. Throws Error that names `origin` for pieces without
-/// notes of these pitches and for those of more than 2^20 steps.
+/// and last for one at least. Where the tracks and channels are at most as many as the voices, and none of
+/// them sounds two notes at once, each is a voice, from the highest to the lowest mean pitch. Otherwise each
+/// note goes to the free voice whose last pitch is the nearest. Throws Error that names `origin` for pieces
+/// without notes of these pitches and for those of more than 2^20 steps.
 void append_piece(MidiPieces& pieces, const MidiNotes& notes, const MidiOptions& options,
                   const std::string& origin);
 
-/// The pieces of MIDI files, and of the files in folders and the folders inside that are called .mid or .midi,
-/// in the order of their names. With `skip` files that hold no piece are left out. Throws Error otherwise, and
-/// where there is no piece at all, UsageError for options that cannot be.
+/// The pieces of MIDI files, and of the files in folders and the folders inside that are called .mid or
+/// .midi, in the order of their names. With `skip` files that hold no piece are left out. Throws Error
+/// otherwise, and where there is no piece at all, UsageError for options that cannot be.
 MidiPieces read_midi_pieces(const std::vector<std::filesystem::path>& paths, const MidiOptions& options,
                             bool skip);
 

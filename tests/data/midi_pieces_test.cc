@@ -43,19 +43,20 @@ TEST(MidiPieces, VoicesComeBackFromAFile) {
 TEST(MidiPieces, NotesStandAtTheNearestStep) {
   const MidiOptions options = {.voices = 1, .steps_per_quarter = 2, .first_pitch = 60, .last_pitch = 71};
   // Two quarters of silence go; 26 of 100 ticks are nearer to half a quarter than to none.
-  const MidiPieces pieces =
-      piece_of({{226, 301, 60, 0, 0}, {301, 302, 62, 0, 0}, {324, 380, 71, 0, 0}, {400, 500, 72, 0, 0}}, options);
-  EXPECT_THAT(pieces.tokens, ElementsAre(0, 1, 12, 12));
-  EXPECT_EQ(pieces.crowded, 1);  // 301 and 324 are at one step, where the higher note comes first
+  const MidiPieces pieces = piece_of(
+      {{226, 301, 60, 0, 0}, {301, 302, 62, 0, 0}, {324, 380, 71, 0, 0}, {400, 500, 72, 0, 0}}, options);
+  EXPECT_THAT(pieces.tokens, ElementsAre(0, 1, 3, 0));
+  EXPECT_EQ(pieces.crowded, 1);  // 301 and 324 are at one step: 71 is farther from 60
   EXPECT_EQ(pieces.outside, 1);
 }
 
 TEST(MidiPieces, TracksAreVoicesWhereTheyCanBe) {
   const MidiOptions options = {.voices = 3, .steps_per_quarter = 1, .first_pitch = 1, .last_pitch = 127};
   // The parts cross, and stay what they are: the one of track 1 is higher in the mean.
-  EXPECT_THAT(piece_of({{0, 100, 80, 1, 0}, {0, 100, 50, 0, 0}, {100, 200, 60, 0, 0}, {100, 200, 55, 1, 0}}, options)
-                  .tokens,
-              ElementsAre(80, 50, 0, 55, 60, 0));
+  EXPECT_THAT(
+      piece_of({{0, 100, 80, 1, 0}, {0, 100, 50, 0, 0}, {100, 200, 60, 0, 0}, {100, 200, 55, 1, 0}}, options)
+          .tokens,
+      ElementsAre(80, 50, 0, 55, 60, 0));
   // One track with a chord: the nearest voices, the highest first.
   EXPECT_THAT(piece_of({{0, 100, 72, 0, 0},
                         {100, 200, 74, 0, 0},
@@ -66,19 +67,25 @@ TEST(MidiPieces, TracksAreVoicesWhereTheyCanBe) {
                   .tokens,
               ElementsAre(72, 0, 0, 74, 65, 53, 0, 0, 55));
   const MidiPieces crowded = piece_of(
-      {{0, 100, 72, 0, 0}, {0, 100, 65, 0, 0}, {0, 100, 60, 0, 0}, {0, 100, 55, 0, 0}, {0, 100, 50, 0, 0}}, options);
+      {{0, 100, 72, 0, 0}, {0, 100, 65, 0, 0}, {0, 100, 60, 0, 0}, {0, 100, 55, 0, 0}, {0, 100, 50, 0, 0}},
+      options);
   EXPECT_EQ(crowded.crowded, 2);
   EXPECT_THAT(crowded.tokens, ElementsAre(72, 65, 60));
 }
 
 TEST(MidiPieces, RefusesWhatIsNoPiece) {
   EXPECT_EQ(error_of([] { piece_of({}, {}); }), "[midi] a.mid: expected notes of pitches 21 … 108, got none");
-  EXPECT_EQ(error_of([] { piece_of({{0, 1, 3, 0, 0}}, {}); }),
+  EXPECT_EQ(error_of([] {
+              piece_of({{0, 1, 3, 0, 0}}, {});
+            }),
             "[midi] a.mid: expected notes of pitches 21 … 108, got others");
-  EXPECT_THAT(error_of([] { piece_of({{0, std::int64_t{1} << 40, 60, 0, 0}}, {}); }),
+  EXPECT_THAT(error_of([] {
+                piece_of({{0, std::int64_t{1} << 40, 60, 0, 0}}, {});
+              }),
               HasSubstr("a piece of at most 1048576 steps, got 43980465111"));
   EXPECT_THAT(error_of<UsageError>([] { piece_of({}, {.voices = 0}); }), HasSubstr("1 … 64 voices, got 0"));
-  EXPECT_THAT(error_of<UsageError>([] { piece_of({}, {.steps_per_quarter = 0}); }), HasSubstr("1 … 960 steps"));
+  EXPECT_THAT(error_of<UsageError>([] { piece_of({}, {.steps_per_quarter = 0}); }),
+              HasSubstr("1 … 960 steps"));
   EXPECT_THAT(error_of<UsageError>([] { piece_of({}, {.first_pitch = 9, .last_pitch = 8}); }),
               HasSubstr("got 9 … 8"));
 }
@@ -105,7 +112,8 @@ TEST(MidiPieces, FoldersBecomeAFileOfTokens) {
   const MidiPieces pieces = read_midi_pieces({folder / "in"}, options, true);
   EXPECT_THAT(pieces.left_out, ElementsAre(HasSubstr("in/c.mid")));
   EXPECT_EQ(pieces.offsets.size(), 3u);
-  EXPECT_THAT(error_of([&] { read_midi_pieces({folder / "in/c.mid"}, options, true); }), HasSubstr("got 1 that"));
+  EXPECT_THAT(error_of([&] { read_midi_pieces({folder / "in/c.mid"}, options, true); }),
+              HasSubstr("got 1 that"));
   EXPECT_THAT(error_of([&] { read_midi_pieces({folder / "none"}, options, false); }), HasSubstr("none"));
   std::filesystem::create_directories(folder / "empty");
   EXPECT_THAT(error_of([&] { read_midi_pieces({folder / "empty"}, options, false); }), HasSubstr("got none"));
