@@ -127,9 +127,9 @@ void add_data(Command& program) {
       "Token 0 is silence, token 1 the first pitch. Where a piece has no more tracks and channels than "
       "voices, "
       "and\n"
-      "each sounds one note at a time, these are the voices, the highest first. Otherwise each note goes to "
-      "the\n"
-      "free voice whose last pitch is the nearest. Drums are left out, and repeated notes are one.\n"
+      "each sounds one note at a time, these are the voices, the highest first. Otherwise the notes of a\n"
+      "chord go to free voices from high to low, so that voices move the least. Drums are left out, and\n"
+      "repeated notes are one.\n"
       "Example: linnet data midi chorales --out chorales.safetensors");
   midi.add_option("files", arguments->files, "MIDI files, or folders with files called .mid or .midi")
       .required();

@@ -26,9 +26,9 @@ struct MidiPieces {
 
 /// Appends a piece, which begins with the quarter of its first note. Notes begin and end at the nearest step,
 /// and last for one at least. Where the tracks and channels are at most as many as the voices, and none of
-/// them sounds two notes at once, each is a voice, from the highest to the lowest mean pitch. Otherwise each
-/// note goes to the free voice whose last pitch is the nearest. Throws Error that names `origin` for pieces
-/// without notes of these pitches and for those of more than 2^20 steps.
+/// them sounds two notes at once, each is a voice, from the highest to the lowest mean pitch. Otherwise the
+/// notes of a chord go to free voices from high to low, so that voices move the least. Throws Error that
+/// names `origin` for pieces without notes of these pitches and for those of more than 2^20 steps.
 void append_piece(MidiPieces& pieces, const MidiNotes& notes, const MidiOptions& options,
                   const std::string& origin);
 
