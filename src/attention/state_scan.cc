@@ -6,6 +6,7 @@
 
 #include "attention/linear/linear_state.h"
 #include "base/fail.h"
+#include "base/random.h"
 
 namespace linnet {
 namespace {
@@ -39,6 +40,10 @@ StateScan::StateScan(const State& like, View<const float> decay)
 
 double StateScan::factor(std::int64_t head, std::int64_t tokens) const {
   return decay_.rank() == 0 ? 1 : std::pow(static_cast<double>(decay_(head)), static_cast<double>(tokens));
+}
+
+double StateScan::fall(std::int64_t head, std::int64_t tokens) const {
+  return decay_.rank() == 0 ? 0 : static_cast<double>(tokens) * portable_log(decay_(head));
 }
 
 template <class Body>
@@ -96,11 +101,11 @@ double scale_of(const std::vector<float>& floats, std::int64_t heads, std::int64
   const std::size_t at = place_of_scale(floats, heads, head);
   return static_cast<double>(floats[at]) + static_cast<double>(floats[at + 1]);
 }
-void take_scale(std::vector<float>& to, const std::vector<float>& from, std::int64_t heads,
-                std::int64_t head) {
-  const std::size_t at = place_of_scale(to, heads, head);
-  to[at] = from[at];
-  to[at + 1] = from[at + 1];
+void set_scale(std::vector<float>& floats, std::int64_t heads, std::int64_t head, double scale) {
+  const std::size_t at = place_of_scale(floats, heads, head);
+  floats[at] = static_cast<float>(scale);
+  floats[at + 1] =
+      std::isfinite(floats[at]) ? static_cast<float>(scale - static_cast<double>(floats[at])) : 0;
 }
 
 }  // namespace
@@ -117,11 +122,11 @@ void StateScan::append(std::span<std::byte> earlier, std::span<const std::byte> 
     for (std::int64_t head = 0; head < heads_; ++head) {
       double of_before = factor(head, after.tokens), of_after = 1;
       if (scaled_) {
-        const double mine = scale_of(before.floats, heads_, head),
+        const double mine = scale_of(before.floats, heads_, head) + fall(head, after.tokens),
                      other = scale_of(after.floats, heads_, head);
         of_before = mine >= other ? 1 : std::exp(mine - other);
         of_after = mine >= other ? std::exp(other - mine) : 1;
-        if (other > mine) take_scale(before.floats, after.floats, heads_, head);
+        set_scale(before.floats, heads_, head, std::max(mine, other));
       }
       const auto rest = static_cast<std::size_t>(gradient_floats_);  // from a sum to what it rounded off
       const auto value = [&](const Slot& slot, std::size_t at) {
@@ -144,18 +149,17 @@ void StateScan::raise_scales(State& state, const State& other) const {
   const LinearState &mine = linear(state), &others = linear(other);
   for (std::int64_t i = 0; scaled_ && i < slots_; ++i) {
     if (mine.position(i) == 0 || others.position(i) == 0) continue;
-    std::vector<float> floats(static_cast<std::size_t>(floats_)), of_other(floats.size());
+    std::vector<float> floats(static_cast<std::size_t>(floats_));
     state.save(i, floats);
-    other.save(i, of_other);
     for (std::int64_t head = 0; head < heads_; ++head) {
-      const double fall = mine.scale(i, head) - others.scale(i, head);
-      if (!(fall < 0)) continue;
-      const auto weight = static_cast<float>(std::exp(fall));
+      const double difference = mine.scale(i, head) - others.scale(i, head);
+      if (!(difference < 0)) continue;
+      const auto weight = static_cast<float>(std::exp(difference));
       each_number(head, [&](std::size_t at) {
         for (int part = 0; part < parts_; ++part)
           floats[at + static_cast<std::size_t>(part * gradient_floats_)] *= weight;
       });
-      take_scale(floats, of_other, heads_, head);
+      set_scale(floats, heads_, head, others.scale(i, head));
     }
     state.restore(i, floats, state.position(i));
   }
@@ -169,12 +173,13 @@ std::vector<std::byte> StateScan::gradient_message_of(View<const float> gradient
   for (std::int64_t i = 0; i < slots_; ++i) {
     message.insert(message.end(), gradient.at(i), gradient.at(i) + gradient_floats_);
     for (std::int64_t head = 0; head < heads_; ++head) {
-      double scale = factor(head, own.position(i));
+      double scale = scaled_ ? 1 : factor(head, own.position(i));
+      const double fallen = before.scale(i, head) + fall(head, own.position(i));
       // Of an empty state nothing is left, and none of its gradient is wanted.
       if (scaled_ && before.position(i) == 0)
         scale = 0;
-      else if (scaled_ && after.position(i) > 0 && after.scale(i, head) > before.scale(i, head))
-        scale = std::exp(before.scale(i, head) - after.scale(i, head));
+      else if (scaled_ && after.position(i) > 0 && after.scale(i, head) > fallen)
+        scale = std::exp(fallen - after.scale(i, head));
       message.push_back(static_cast<float>(scale));
     }
   }

@@ -48,7 +48,9 @@ class StateScan {
   /// Where a head's numbers of S and z are among the floats of a slot or of its gradient.
   template <class Body>
   void each_number(std::int64_t head, const Body& body) const;
+  /// γ^tokens, and its logarithm, by which log-scales fall.
   double factor(std::int64_t head, std::int64_t tokens) const;
+  double fall(std::int64_t head, std::int64_t tokens) const;
   Slot slot_of(const std::byte* message, std::int64_t slot) const;
   void write_slot(std::byte* message, std::int64_t slot, const Slot& from) const;
 

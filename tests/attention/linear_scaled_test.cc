@@ -287,12 +287,114 @@ TEST(LinearScaled, OtherMapsCountToo) {
   EXPECT_EQ(count, 7 + negative);
 }
 
-TEST(LinearScaled, RefusesDecayAndStatesOfOtherMaps) {
+/// Causal masks with all that goes along.
+std::vector<MaskCase> causal_masks(std::int64_t n, std::uint64_t seed) {
+  const MaskCase causal = test::causal_case();
+  const MaskCase packed = test::with_segments(causal, {test::random_bounds(n, seed)});
+  return {causal, test::with_key_lengths(causal, test::random_lengths(2, n, seed)), packed,
+          test::with_key_lengths(packed, test::random_lengths(2, n, seed + 1))};
+}
+
+const std::vector<float> gammas = {0.3f, 0.9f, 0.999f, 1.0f};
+
+/// The gradient of γ of every head for itself, so that a large one does not hide another's. It is a
+/// difference of sums that grow with the position, and that are 0 up to rounding where rows are normalised.
+void expect_decay_reference(const AttentionOptions& options, const Sizes& sizes, const MaskCase& mask,
+                            std::uint64_t seed, float scale = 1.0f) {
+  Problem problem(sizes, mask.mask, seed, scale);
+  problem.decaying(gammas);
+  SCOPED_TRACE(mask.what + "; " + problem.describe(seed));
+  const Exact exact(options, problem, true);
+  expect_reference(options, problem, exact, 1, 2 * tolerance(sizes, scale));
+  const double relative = (options.linear.normalise == Normalise::sum ? 4 : 50) * tolerance(sizes, scale);
+  for (std::int64_t h = 0; h < sizes.heads; ++h) {
+    const double wanted = exact.d_decay.view<double>()(h), found = problem.d_decay.view<float>()(h);
+    EXPECT_LE(std::abs(found - wanted),
+              relative * std::max(std::abs(wanted), std::sqrt(double(sizes.queries))))
+        << "gradient " << found << ", not " << wanted << ", of gamma " << gammas[h];
+  }
+}
+
+TEST(LinearScaled, DecayMatchesReference) {
+  for (const bool signs : {false, true})
+    for (const Normalise normalise : {Normalise::sum, Normalise::none}) {
+      AttentionOptions options = loud(signs);
+      options.linear.normalise = normalise;
+      if (signs && normalise == Normalise::sum) continue;
+      for (const std::int64_t n : {0, 1, 2, 31, 32, 33, 63, 64, 65, 97, 200})
+        for (const MaskCase& mask : causal_masks(n, 300 + n))
+          expect_decay_reference(options, {2, n, n, 4, 5, 7}, mask, 301 + n);
+    }
+  expect_decay_reference(loud(), {1, 1000, 1000, 4, 6, 5}, test::causal_case(), 302);
+  for (const float scale : {3.0f, 10.0f})
+    expect_decay_reference(loud(), {2, 131, 131, 4, 6, 9}, test::causal_case(), 303, scale);
+}
+
+TEST(LinearScaled, DecayOnEveryInstructionSet) {
+  AttentionOptions options;
+  options.linear.feature_map = random_feature_map("favor", 16, {.features = 24});
+  for_each_target([&] {
+    for (const MaskCase& mask : causal_masks(100, 310))
+      expect_decay_reference(options, {2, 100, 100, 4, 16, 9}, mask, 311);
+  });
+}
+
+TEST(LinearScaled, DecayInStepsAndPieces) {
+  for_each_target([] {
+    for (const StateSums sums : {StateSums::plain, StateSums::compensated}) {
+      AttentionOptions options = loud();
+      options.linear.sums = sums;
+      const auto attention = make_attention(options);
+      Problem problem({2, 130, 130, 4, 5, 7}, Mask::causal(), 320);
+      problem.decaying(gammas);
+      const Exact exact(options, problem, false);
+      const auto state = attention->make_state(2, {4, 5, 7}), whole = attention->make_state(2, {4, 5, 7});
+      run_steps(*attention, problem, *state, 0, 130);
+      EXPECT_LT(test::error_of(problem.out, exact.out), 1e-5);
+      // What both forms leave behind is the same state.
+      AttentionOutputs outputs = problem.outputs();
+      outputs.final = whole.get();
+      attention->forward(any_context(), outputs, problem.inputs());
+      EXPECT_LT(test::relative_error(saved(*whole, 1), saved(*state, 1)), 1e-5);
+    }
+  });
+}
+
+// A hundred thousand tokens: scales that count from the first row would leave f32 no digits.
+TEST(LinearScaled, DecayOverAHundredThousandTokens) {
+  constexpr std::int64_t length = 100'000, tail = 300;
+  AttentionOptions options;
+  options.linear.feature_map = random_feature_map("favor", 4, {.features = 8});
+  const auto attention = make_attention(options);
+  Problem problem({1, length, length, 2, 4, 3}, Mask::causal(), 330),
+      last({1, tail, tail, 2, 4, 3}, Mask::causal(), 331);
+  problem.decaying({0.5f, 0.9f});
+  last.decaying({0.5f, 0.9f});
+  // Of what is longer ago than 300 tokens less than 1e-13 is left.
+  for (const auto& [to, from] : {std::pair{&last.q, &problem.q},
+                                 {&last.k, &problem.k},
+                                 {&last.v, &problem.v},
+                                 {&last.grad, &problem.grad}}) {
+    const auto rows = from->span<float>().last(to->span<float>().size());
+    std::ranges::copy(rows, to->span<float>().begin());
+  }
+  std::fill_n(problem.grad.span<float>().begin(), (length - tail / 3) * 6, 0.0f);
+  std::fill_n(last.grad.span<float>().begin(), (tail - tail / 3) * 6, 0.0f);
+  for (Problem* each : {&problem, &last}) {
+    each->forward(*attention);
+    each->backward(*attention);
+  }
+  const auto end_of = [](const Tensor& tensor) {
+    const auto all = tensor.span<float>();
+    return std::vector<float>(all.end() - 100 * 6, all.end());
+  };
+  EXPECT_LT(test::relative_error(end_of(problem.out), end_of(last.out)), 1e-5);
+  EXPECT_LT(test::relative_error(end_of(problem.dk), end_of(last.dk)), 2e-5);
+  EXPECT_LT(test::relative_error(problem.d_decay.span<float>(), last.d_decay.span<float>()), 1e-2);
+}
+
+TEST(LinearScaled, RefusesStatesOfOtherMaps) {
   const auto attention = make_attention(loud());
-  Problem problem({1, 5, 5, 1, 4, 4}, Mask::causal(), 1);
-  problem.decaying({0.5f});
-  EXPECT_THAT(linnet::error_of([&] { problem.forward(*attention); }),
-              testing::HasSubstr("expected no decay with the feature map loud"));
   AttentionOptions plain;
   plain.linear.feature_map = relu_map();
   const auto state = make_attention(plain)->make_state(1, {1, 7, 4});

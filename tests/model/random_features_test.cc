@@ -54,10 +54,14 @@ double difference(const std::vector<float>& a, const std::vector<float>& b) {
 
 TEST(RandomFeatureModels, ParallelAndRecurrentFormsAgree) {
   for (const char* map : {"favor", "favor-hyperbolic", "random-relu", "random-exp"}) {
-    SCOPED_TRACE(map);
-    const auto model = Model::random(favor_config(map), 3);
-    const auto ids = random_inputs(model->config(), 1, 150, 4);
-    EXPECT_LT(difference(recurrent(*model, ids), parallel(*model, ids)), 3e-5);
+    for (const Decay decay : {Decay::none, Decay::fixed}) {
+      SCOPED_TRACE(testing::Message() << map << (decay == Decay::none ? "" : " with a decay"));
+      ModelConfig config = favor_config(map);
+      config.attention.linear.decay = decay;
+      const auto model = Model::random(config, 3);
+      const auto ids = random_inputs(model->config(), 1, 150, 4);
+      EXPECT_LT(difference(recurrent(*model, ids), parallel(*model, ids)), 3e-5);
+    }
   }
 }
 

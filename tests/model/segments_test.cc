@@ -101,6 +101,8 @@ TEST(Segments, GiveTheGradientsOfDecayAndOfMapsWithLogScales) {
     config.attention.linear.feature_map = map;
     expect_gradients_of_the_whole(PassExample(config, 2, 129, seed), 3e-5);
   }
+  config.attention.linear.decay = Decay::learned;
+  expect_gradients_of_the_whole(PassExample(config, 2, 129, seed), 3e-5);
 }
 
 TEST(Segments, GiveTheGradientsOfLocalLayers) {

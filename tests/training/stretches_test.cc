@@ -93,6 +93,13 @@ TEST(Stretches, GiveTheGradientsOfDecayAndOfMapsWithLogScales) {
     // The slope of relu jumps where rounding moves a number across 0.
     expect_the_whole(PassExample(config, 2, 129, seed), relu ? 1e-4 : 3e-5);
   }
+  config.attention.linear.feature_map = "favor";
+  config.attention.normalise = Normalise::sum;
+  config.attention.epsilon = 1e-6;
+  for (const Decay decay : {Decay::fixed, Decay::learned}) {
+    config.attention.linear.decay = decay;
+    expect_the_whole(PassExample(config, 2, 129, seed), 3e-5);
+  }
 }
 
 TEST(Stretches, GiveTheGradientsOfModelsThatSeeBothSides) {

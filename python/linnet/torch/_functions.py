@@ -111,12 +111,6 @@ def _linear_options(
 _known_options = functools.lru_cache(maxsize=256, typed=True)(_linear_options)
 
 
-def _decay(operation, decay, heads, feature_map, q):
-    if is_log_scaled(feature_map):
-        refuse(operation, f"no decay with the feature map {feature_map}, whose sums are rescaled by the largest key", "one")
-    return float_rows(operation, "decay", decay, (heads,), q)
-
-
 @_documented
 def linear_attention(
     q,
@@ -153,7 +147,7 @@ def linear_attention(
     {masks}
     decay : tensor [heads], optional
         gamma, 0 < gamma <= 1: the weight of a token falls by this factor with each later one (Sun et al. 2023, equation 6). Only
-        with the causal mask, and not with the maps ``favor...`` and ``random-exp``.
+        with the causal mask.
     initial_state : tensor [batch, floats], optional
         float32: what the queries continue. Only with causal and prefix masks. `linear_state` makes an empty one.
     return_state : bool
@@ -190,7 +184,7 @@ def linear_attention(
     if decay is not None:
         if mask.kind != "causal":
             refuse(operation, "a causal mask with a decay", f"a mask of {mask.kind}")
-        decay = _decay(operation, decay, heads, feature_map, q)
+        decay = float_rows(operation, "decay", decay, (heads,), q)
     if initial_state is not None:
         floats = state_floats(read_options(options), heads, head_dim, value_dim)
         initial_state = float_rows(operation, "initial_state", initial_state, (q.shape[0], floats), q)
@@ -291,7 +285,7 @@ def linear_attention_step(
     if state.dtype != torch.float32 or not state.is_contiguous() or tuple(state.shape) != (batch, floats):
         refuse(operation, f"a dense float32 state [{batch}, {floats}]", f"{state.dtype} {list(state.shape)}")
     if decay is not None:
-        decay = _decay(operation, decay, heads, feature_map, q)
+        decay = float_rows(operation, "decay", decay, (heads,), q)
     q, k, v = (float_rows(operation, name, tensor, (None, None, None), q) for name, tensor in zip("qkv", given))
     out = attention_step(q, k, v, state, decay, options)
     return out.to(given[2].dtype), state

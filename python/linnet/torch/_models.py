@@ -20,7 +20,6 @@ from ._functions import (
     softmax_attention,
     strided_attention,
 )
-from ._operators import is_log_scaled
 from .fast_transformers.attention import (
     AttentionLayer,
     CausalLinearAttention,
@@ -111,8 +110,6 @@ def _check_tables(model, attention, image):
     if family == "linear" and attention["decay"] != "none":
         if masked:
             refuse("model", "no decay with the objective 'masked'", attention["decay"])
-        if is_log_scaled(attention["feature_map"]):
-            refuse("model", f"no decay with the feature map {attention['feature_map']}", attention["decay"])
     if masked and family == "strided":
         refuse("model", "a family that sees tokens on both sides with the objective 'masked'", family)
     if masked and model["classes"]:

@@ -74,6 +74,7 @@ class BackwardSweep : public Sweep<Task> {
                   this->scales_.query.data());
     this->scales_.end_queries(range);
     const View<const float>& normaliser = gradient_call_.normaliser;
+    const double log_decay = this->call_.log_decay(this->head());
     const auto count = static_cast<std::size_t>(range.end - range.begin);
     for (std::size_t i = 0; i < count; ++i) {
       const std::size_t row = static_cast<std::size_t>(range.begin) + i;
@@ -84,7 +85,8 @@ class BackwardSweep : public Sweep<Task> {
       }
       const float denominator = *normaliser.at(this->block_.batch, row, this->head());
       // A query's own log-scale cancels; the logarithm of its denominator takes its place.
-      if (this->scaled()) this->scales_.query[i] = -static_cast<double>(denominator);
+      if (this->scaled())
+        this->scales_.query[i] = static_cast<double>(row) * log_decay - static_cast<double>(denominator);
       const float scale = this->scaled() ? 1.0f : 1.0f / denominator;
       const float* o = row_of(of_head().out, row, wide_);
       g[columns_] = -scaled_dot(g, row_of(of_head().grad_out, row, g), o, scale);
@@ -159,9 +161,25 @@ class BackwardSweep : public Sweep<Task> {
                              input_tile(x, range, wide_), tile(features, features_, ldf_),
                              context_of(this->own_, this->call_, query, this->head(), range.begin));
     write_tile(gradient, transposed_, lde_, range);
+    if (gradient_call_.decay_sums != nullptr && this->scaled())
+      add_decay_of_rows(features, range, query, seen);
     if (seen == kAll) return;
     for (std::int64_t i = 0; i < count; ++i)
       if ((seen >> i & 1) == 0) clear_tile(gradient, {range.begin + i, range.begin + i + 1});
+  }
+
+  /// What rows with log-scales add to γ's gradient. φq_i·dφq_i is 0 where rows are normalised, but for the
+  /// roundings that φk_j·dφk_j has too, which then count by the pairs' distances alone.
+  HWY_NOINLINE void add_decay_of_rows(const float* features, Mask::Interval range, bool query,
+                                      std::uint32_t seen) {
+    const std::int64_t origin = gradient_call_.decay_origin(this->block_.batch);
+    double sum = 0;
+    for (std::int64_t i = 0; i < range.end - range.begin; ++i) {
+      if (seen != kAll && (seen >> i & 1) == 0) continue;
+      const auto at = static_cast<std::size_t>(i) * ldf_;
+      sum += static_cast<double>(range.begin + i - origin) * dot(features + at, result_ + at, width_);
+    }
+    gradient_call_.decay_sum(!query, this->block_.batch, this->head()) += query ? sum : -sum;
   }
 
   HWY_NOINLINE void write_tile(const FloatView& gradient, const float* tile, std::size_t ld,

@@ -62,16 +62,6 @@ bool uses(const AttentionConfig& config, std::string_view key) {
   return key == "attention.feature_map" || key == "attention.decay" || key == "attention.normalise";
 }
 
-void check_config(const AttentionConfig& config, const SequenceConfig&) {
-  const LinearConfig& linear = config.linear;
-  if (linear.decay != Decay::none && has_log_scales(linear))
-    fail<UsageError>(
-        "model",
-        "expected attention.decay = \"none\" with the feature map {}, whose sums are rescaled by "
-        "the largest key, got \"{}\"",
-        linear.feature_map, name_of(linear.decay));
-}
-
 /// The configured map. A random one is drawn when it is first used, since layers that have the draws among
 /// their parameters replace it.
 std::shared_ptr<const FeatureMap> map_of(const LinearConfig& linear, std::int64_t head_dim,
@@ -120,7 +110,6 @@ const FamilyEntry linear_family = {
     .step_keys = all_keys,
     .add_settings = add_keys,
     .uses = uses,
-    .check = check_config,
     .configure = configure,
     .fixed_state = true,
 };

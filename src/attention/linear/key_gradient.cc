@@ -68,7 +68,7 @@ class KeySweep : public BackwardSweep<KeySweep> {
   }
 
   /// The gradient of the final state joins R⁺ behind the last visible key, which is before the first query of
-  /// the sweep, unless there is padding. Only a decay tells the two apart.
+  /// the sweep, unless there is padding. Only a decay of the sums tells the two apart.
   void load_final_gradient() {
     adds_final_ = call_.decays() && call_.visible_keys(block_.batch) < call_.sizes.queries;
     if (adds_final_) return;
@@ -95,11 +95,12 @@ class KeySweep : public BackwardSweep<KeySweep> {
     }
   }
 
-  /// The log-scale of the head's final state, as the forward pass found it.
+  /// The log-scale of the head's final state, as the forward pass found it, counted as those of keys.
   double final_scale() {
     const Mask::Interval kept = kept_keys(call_.inputs.mask, block_.batch, call_.sizes.keys);
     double scale = kNoScale;
-    if (kept.begin == 0 && call_.continues(block_.batch)) scale = call_.initial->scale(block_.batch, head());
+    if (kept.begin == 0 && call_.continues(block_.batch))
+      scale = call_.initial->scale(block_.batch, head()) + call_.log_decay(head());
     for (std::int64_t first = kept.begin; first < kept.end; first += call_.chunk()) {
       const Mask::Interval range = {first, std::min(first + call_.chunk(), kept.end)};
       load_keys(range, chunk_);
@@ -125,9 +126,10 @@ class KeySweep : public BackwardSweep<KeySweep> {
       float scale = 1;
       // What an empty state would weigh is nothing, whatever its memory holds.
       if (scaled())
-        scale = call_.continues(block_.batch)
-                    ? exp_of(call_.initial->scale(block_.batch, h) + pieces_[i].sum_scale())
-                    : 0;
+        scale =
+            call_.continues(block_.batch)
+                ? exp_of(call_.initial->scale(block_.batch, h) + call_.log_decay(h) + pieces_[i].sum_scale())
+                : 0;
       for (std::size_t f = 0; f < features_; ++f)
         copy_row(sums + f * columns_, state + f * ldm_, columns_, scale);
       copy_row(z, state + width_ * ldm_, features_, scale);

@@ -65,13 +65,6 @@ class LinearAttention final : public Attention {
     return own;
   }
 
-  void check_decay(View<const float> decay, const Mask& mask, std::int64_t heads) const {
-    linnet::check_decay(operation, decay, mask, heads);
-    if (decay.rank() != 0 && traits_.log_scaled)
-      fail(operation, "expected no decay with the feature map {}, whose sums are rescaled by the largest key",
-           map_.name());
-  }
-
   /// φ of one token's heads, y [H, F] and their log-scales [H] from x [H, E].
   void map_heads(View<float> y, double* log_scale, View<const float> x, TileContext context) const {
     const std::int64_t heads = x.extent(0), rows = traits_.row_alone ? heads : 1;
@@ -86,12 +79,15 @@ class LinearAttention final : public Attention {
     }
   }
 
-  /// Takes a key with its log-scale into a head's: scales its features, and returns what the sums so far are
-  /// to be multiplied by.
+  /// Takes a key with its log-scale into a head's, which falls by the decay before: scales its features, and
+  /// returns what the sums so far are to be multiplied by.
   static float rescale(LinearState& state, std::int64_t slot, std::int64_t head,
-                       std::span<float> key_features, double key_scale) {
-    const double before = state.scale(slot, head);
-    if (!(key_scale <= before)) state.set_scale(slot, head, key_scale);
+                       std::span<float> key_features, double key_scale, double log_decay) {
+    const double before = state.scale(slot, head) + log_decay;
+    if (!(key_scale <= before))
+      state.set_scale(slot, head, key_scale);
+    else if (log_decay != 0)
+      state.set_scale(slot, head, before);
     const double now = state.scale(slot, head);
     // A key too long for a scale counts as 0, as in the parallel form.
     const float weight = now == -std::numeric_limits<double>::infinity() ? 0 : exp_or_zero(key_scale - now);
@@ -105,7 +101,7 @@ class LinearAttention final : public Attention {
   float epsilon() const { return traits_.log_scaled ? 0.0f : options_.linear.epsilon; }
 
   LinearCall call(const AttentionSizes& sizes, const AttentionInputs& inputs) const {
-    check_decay(inputs.decay, inputs.mask, sizes.heads);
+    check_decay(operation, inputs.decay, inputs.mask, sizes.heads);
     const std::int64_t count = features(sizes.head_dim);
     const LinearState* initial = nullptr;
     if (inputs.initial != nullptr)
@@ -184,6 +180,27 @@ void LinearAttention::forward(Context& context, const AttentionOutputs& outputs,
   }
 }
 
+/// What the initial state adds to γ dL/dγ where log-scales take the decay.
+double decay_sum_of_initial(const LinearGradientCall& call, std::int64_t b, std::int64_t h) {
+  if (!call.forward.continues(b)) return 0;
+  const LinearState& state = *call.forward.initial;
+  const float* gradient = call.grad_initial.at(b);
+  const auto product = [&](const float* of, const float* numbers, const float* rest, std::int64_t count) {
+    double sum = 0;
+    for (std::int64_t i = 0; i < count; ++i)
+      sum += static_cast<double>(of[i]) *
+             (static_cast<double>(numbers[i]) - (state.parts() == 2 ? static_cast<double>(rest[i]) : 0));
+    return sum;
+  };
+  const int rest = state.parts() - 1;
+  const std::int64_t features = call.forward.features;
+  const double sum =
+      product(gradient + call.sums_at(h), state.sums(b, h, 0), state.sums(b, h, rest),
+              features * call.forward.sizes.value_dim) +
+      product(gradient + call.key_sum_at(h), state.key_sum(b, h, 0), state.key_sum(b, h, rest), features);
+  return static_cast<double>(call.decay_origin(b) + 1) * sum;
+}
+
 void LinearAttention::backward(Context& context, const AttentionGradients& gradients, ConstFloatView grad_out,
                                const AttentionInputs& inputs, ConstFloatView out,
                                View<const float> normaliser) const {
@@ -197,6 +214,14 @@ void LinearAttention::backward(Context& context, const AttentionGradients& gradi
                              gradients.initial,
                              gradients.final};
   call.forward.state_gradients = gradients.initial.rank() != 0 || gradients.final.rank() != 0;
+  // γ's gradient takes that of the initial state, where a final one takes part too.
+  Tensor of_initial;
+  const bool needs_initial = traits_.log_scaled && gradients.decay.rank() != 0 && inputs.initial != nullptr &&
+                             gradients.final.rank() != 0;
+  if (needs_initial && call.grad_initial.rank() == 0) {
+    of_initial = Tensor::of<float>({sizes.batch, inputs.initial->gradient_floats(0)});
+    call.grad_initial = of_initial.view<float>();
+  }
   check_state_gradient(
       operation, "the gradient of the final state", gradients.final, sizes.batch,
       [&](std::int64_t) { return call.sums_at(sizes.heads) + sizes.heads * call.forward.features; });
@@ -217,7 +242,8 @@ void LinearAttention::backward(Context& context, const AttentionGradients& gradi
   for (std::int64_t h = 0; h < sizes.heads; ++h) {
     double sum = 0;
     for (std::int64_t b = 0; b < sizes.batch; ++b)
-      sum += call.decay_sum(false, b, h) + call.decay_sum(true, b, h);
+      sum += call.decay_sum(false, b, h) + call.decay_sum(true, b, h) +
+             (needs_initial ? decay_sum_of_initial(call, b, h) : 0);
     gradients.decay(h) = static_cast<float>(sum / inputs.decay(h));
   }
 }
@@ -241,7 +267,7 @@ void LinearAttention::step(Context& context, View<float> out, View<const float> 
   const AttentionSizes sizes = check_step(operation, out, query, key, value, state, slots);
   const std::int64_t count = features(sizes.head_dim);
   LinearState& states = own_state("a state", state, sizes.shape(), count);
-  check_decay(decay, Mask::causal(), sizes.heads);
+  check_decay(operation, decay, Mask::causal(), sizes.heads);
   parallel_for(context, sizes.batch, [&](Context& own, std::int64_t i) {
     const std::int64_t slot = slots[i];
     if (states.position(slot) == 0) states.reset(slot);  // its memory may hold anything
@@ -257,7 +283,8 @@ void LinearAttention::step(Context& context, View<float> out, View<const float> 
       float fade = decay.rank() == 0 ? 1.0f : decay(h), scale = 1;
       if (traits_.log_scaled) {
         const std::span<float> key_features(mapped.key.at(h), static_cast<std::size_t>(count));
-        fade = rescale(states, slot, h, key_features, mapped.key_scale[h]);
+        const double log_decay = decay.rank() == 0 ? 0 : portable_log(decay(h));
+        fade = rescale(states, slot, h, key_features, mapped.key_scale[h], log_decay);
         scale = exp_or_zero(mapped.query_scale[h] + states.scale(slot, h));
       }
       linear_step_head({.out = out.at(i, h),

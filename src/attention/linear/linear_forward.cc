@@ -90,7 +90,7 @@ class ForwardSweep : public Sweep<ForwardSweep> {
     for (std::size_t i = 0; i < heads_; ++i) {
       const std::int64_t h = block_.first_head + static_cast<std::int64_t>(i);
       float* sums = pieces_[i].initial();
-      if (scaled()) pieces_[i].open_scale() = call_.initial->scale(block_.batch, h);
+      if (scaled()) pieces_[i].open_scale() = call_.initial->scale(block_.batch, h) + call_.log_decay(h);
       for (int part = 0; part < call_.initial->parts(); ++part, sums = pieces_[i].rest()) {
         const float* from = call_.initial->sums(block_.batch, h, part) + block_.first_column;
         for (std::size_t f = 0; f < features_; ++f)
@@ -106,7 +106,9 @@ class ForwardSweep : public Sweep<ForwardSweep> {
       const std::int64_t h = block_.first_head + static_cast<std::int64_t>(i);
       const float* sums = any ? pieces_[i].sum(sum_) : nullptr;
       const std::int64_t index = block_.batch * call_.sizes.heads + h;
-      if (block_.first_column == 0) key_sums.scale[index] = any ? pieces_[i].sum_scale() : kNoScale;
+      const auto last = static_cast<double>(call_.visible_keys(block_.batch) - 1);
+      if (block_.first_column == 0)
+        key_sums.scale[index] = any ? pieces_[i].sum_scale() + last * call_.log_decay(h) : kNoScale;
       for (int part = 0; part < final.parts(); ++part) {
         if (part == 1) sums = any && pieces_[i].rest_valid() ? pieces_[i].rest() : nullptr;
         float* to = final.sums(block_.batch, h, part) + block_.first_column;
@@ -300,7 +302,7 @@ class ForwardSweep : public Sweep<ForwardSweep> {
       for (std::size_t i = 0; i < count; i += hn::Lanes(d))
         hn::Store(hn::Div(hn::Set(d, 1.0f), hn::Load(d, denominators_ + i)), d, factors_ + i);
       for (std::size_t i = 0; i < count; ++i)
-        write_normaliser(rows, i, scaled() ? log_denominator(i) : denominators_[i]);
+        write_normaliser(rows, i, scaled() ? log_denominator(rows, i) : denominators_[i]);
       std::fill(zero_.begin(), zero_.end(), false);
       return true;
     }
@@ -320,7 +322,7 @@ class ForwardSweep : public Sweep<ForwardSweep> {
       write_normaliser(rows, i,
                        !divides   ? 1.0f
                        : zero     ? std::numeric_limits<float>::infinity()
-                       : scaled() ? log_denominator(i)
+                       : scaled() ? log_denominator(rows, i)
                                   : denominators_[i]);
     }
     return all;
@@ -340,8 +342,10 @@ class ForwardSweep : public Sweep<ForwardSweep> {
     for (std::size_t i = 0; i < count; i += hn::Lanes(d))
       hn::Store(kernels::HWY_NAMESPACE::fast_log(d, hn::Load(d, denominators_ + i)), d, power_ + i);
   }
-  float log_denominator(std::size_t i) const {
-    return static_cast<float>(highest_[i] + static_cast<double>(power_[i]));
+  /// Of the weights that row i sees, with its decay.
+  float log_denominator(Mask::Interval rows, std::size_t i) const {
+    const auto row = static_cast<double>(rows.begin + static_cast<std::int64_t>(i));
+    return static_cast<float>(highest_[i] + row * call_.log_decay(head()) + static_cast<double>(power_[i]));
   }
 
   void write_zeros(Mask::Interval rows) {

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "attention/linear/linear_state.h"
+#include "base/random.h"
 
 namespace linnet {
 
@@ -39,7 +40,13 @@ struct LinearCall {
   /// Whether an initial state comes before the first keys of batch entry b.
   bool continues(std::int64_t b) const { return initial != nullptr && initial->position(b) > 0; }
   float decay(std::int64_t h) const { return inputs.decay.rank() == 0 ? 1.0f : inputs.decay(h); }
-  bool decays() const { return inputs.decay.rank() != 0; }
+  /// Whether sums are multiplied by γ as they go along. Where the map has log-scales these take the decay
+  /// instead: with s_i + i ln γ of a query and s_j − j ln γ of a key, i and j counted from the call's first
+  /// row, a pair has γ^(i − j). An initial state is a key at position −1.
+  bool decays() const { return inputs.decay.rank() != 0 && !scaled; }
+  double log_decay(std::int64_t h) const {
+    return inputs.decay.rank() != 0 && scaled ? portable_log(inputs.decay(h)) : 0;
+  }
   /// Rows that a sweep takes at once.
   std::int64_t chunk() const;
 };
@@ -82,6 +89,13 @@ struct LinearGradientCall {
   std::int64_t sums_at(std::int64_t h) const { return h * forward.features * forward.sizes.value_dim; }
   std::int64_t key_sum_at(std::int64_t h) const {
     return sums_at(forward.sizes.heads) + h * forward.features;
+  }
+
+  /// Where the log-scales take the decay, γ dL/dγ = Σ_i (i − c) φq_i·dφq_i + Σ_j (c − j) φk_j·dφk_j + (c + 1)
+  /// S₀·dS₀, whatever c is: a factor of all log-scales changes no pair. With c = −1 the initial state S₀
+  /// drops out, and with the last key's position, where the final state is left, the final one.
+  std::int64_t decay_origin(std::int64_t b) const {
+    return grad_final.rank() != 0 ? forward.visible_keys(b) - 1 : -1;
   }
 
   /// Whether the final state of batch entry b depends on anything in this call: it holds the keys of the last

@@ -76,6 +76,9 @@ inline HWY_NOINLINE void load_features(Context& own, const LinearCall& call, boo
                             input_tile(x, range, wide), context);
   else if (count > 0)
     call.map.forward(features, input_tile(x, range, wide), context);
+  if (const double step = call.log_decay(head); step != 0)
+    for (std::int64_t i = 0; i < count; ++i)
+      log_scale[i] += (query ? step : -step) * static_cast<double>(range.begin + i);
   zero_rows(tile, ld, static_cast<std::size_t>(count), padded);
 }
 

@@ -17,7 +17,7 @@ class QuerySweep : public BackwardSweep<QuerySweep> {
       : BackwardSweep(own, call, SweepSide::queries, block),
         gradient_(gradient),
         floats_(round_up(columns_ + 1, kRowBlock) * ldf_),
-        of_decay_(call.decay_sums != nullptr),
+        of_decay_(call.decay_sums != nullptr && call.forward.decays()),
         workspace_(own) {
     take_tiles(workspace_);
     take_pieces(floats_, workspace_);
@@ -44,7 +44,7 @@ class QuerySweep : public BackwardSweep<QuerySweep> {
     for (std::size_t i = 0; i < heads_; ++i) {
       const std::int64_t h = block_.first_head + static_cast<std::int64_t>(i);
       float* state = pieces_[i].initial();
-      if (scaled()) pieces_[i].open_scale() = call_.initial->scale(block_.batch, h);
+      if (scaled()) pieces_[i].open_scale() = call_.initial->scale(block_.batch, h) + call_.log_decay(h);
       for (int part = 0; part < call_.initial->parts(); ++part, state = pieces_[i].rest()) {
         const float* sums = call_.initial->sums(block_.batch, h, part);
         for (std::size_t f = 0; f < features_; ++f)
@@ -172,7 +172,7 @@ class QuerySweep : public BackwardSweep<QuerySweep> {
 
   const FloatView& gradient_;
   const std::size_t floats_;  // of a state
-  const bool of_decay_;       // whether γ's gradient is wanted
+  const bool of_decay_;       // whether γ's gradient is wanted, and sums are multiplied by γ
   Workspace workspace_;
   float *distances_ = nullptr, *distance_power_ = nullptr;  // D of each head, [C]
 };

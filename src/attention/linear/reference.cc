@@ -42,6 +42,10 @@ struct ReferenceHead {
         denominator(sizes.queries, 1.0) {
     const bool scaled = map.traits().log_scaled;
     const bool divides = options.linear.normalise == Normalise::sum;
+    const double log_decay = inputs.decay.rank() == 0 ? 0 : std::log(inputs.decay(h));
+    const auto scale_of = [&](std::int64_t j, double distance) {
+      return key_scale[j] + distance * log_decay;
+    };
     std::vector<double> query_scale(sizes.queries);
     reference_features(map, phi_q.data(), query_scale.data(), q.data(), sizes.queries, sizes.head_dim,
                        query_context);
@@ -63,7 +67,7 @@ struct ReferenceHead {
       const bool sees = std::count(seen.begin() + i * keys, seen.begin() + (i + 1) * keys, 1) > 0;
       double highest = -std::numeric_limits<double>::infinity(), sum = 0;
       for (std::int64_t j = 0; j < keys; ++j)
-        if (seen[i * keys + j] != 0) highest = std::max(highest, key_scale[j]);
+        if (seen[i * keys + j] != 0) highest = std::max(highest, scale_of(j, double(i - position(j))));
       const double scale = divides ? -highest : query_scale[i];
       for (std::int64_t j = 0; j < keys; ++j) {
         if (seen[i * keys + j] == 0) continue;
@@ -71,7 +75,7 @@ struct ReferenceHead {
         for (std::int64_t f = 0; f < features; ++f) dot += phi_q[i * features + f] * phi_k[j * features + f];
         if (inputs.decay.rank() != 0)
           fading[i * keys + j] = std::pow(inputs.decay(h), double(i - position(j)));
-        if (scaled) fading[i * keys + j] = std::exp(key_scale[j] + scale);
+        if (scaled) fading[i * keys + j] = std::exp(scale_of(j, double(i - position(j))) + scale);
         weight[i * keys + j] = dot * fading[i * keys + j];
         sum += weight[i * keys + j] * count[j];
       }
@@ -83,23 +87,24 @@ struct ReferenceHead {
     leave(sizes, inputs, b, h);
   }
 
-  /// What the keys weigh in the final state: γ^(n−1−j), or e^(s_j − M).
+  /// What the keys weigh in the final state: γ^(n−1−j), or γ^(n−1−j) e^(s_j − M).
   void leave(const AttentionSizes& sizes, const ReferenceInputs& inputs, std::int64_t b, std::int64_t h) {
     const std::int64_t visible = visible_keys(inputs.mask, b, sizes.keys);
     const std::int64_t begin =
         sizes.keys > 0 ? segment_of(inputs.mask, b, sizes.keys - 1, sizes.keys).begin : 0;
+    const double log_decay = inputs.decay.rank() == 0 ? 0 : std::log(inputs.decay(h));
     left.assign(keys, 0.0);
     distance.assign(keys, 0.0);
     for (std::int64_t j = 0; j < keys; ++j) {
       if (j < sizes.keys ? j < begin || j >= visible : begin > 0) continue;
       left[j] = 1;
-      final_scale = std::max(final_scale, key_scale[j]);
       distance[j] = double(visible - 1 - position(j));
+      final_scale = std::max(final_scale, key_scale[j] + distance[j] * log_decay);
     }
     for (std::int64_t j = 0; j < keys; ++j) {
       if (left[j] == 0) continue;
       if (inputs.decay.rank() != 0) left[j] = std::pow(inputs.decay(h), distance[j]);
-      if (map.traits().log_scaled) left[j] = std::exp(key_scale[j] - final_scale);
+      if (map.traits().log_scaled) left[j] = std::exp(key_scale[j] + distance[j] * log_decay - final_scale);
     }
   }
 
