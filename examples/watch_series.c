@@ -3,6 +3,7 @@
  *   tail -n +2 -f sensors.csv | watch_series runs/sensors 6
  * A row is a line of numbers separated by commas, in the order of the training data's columns, without a
  * time. */
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,13 +17,15 @@ static void check(linnet_status status) {
   exit(1);
 }
 
-/* The numbers of a line; an empty cell, or one that begins with no number, is missing. Returns how many there
- * are, or -1 for a number with something else behind it. */
+/* The numbers of a line; an empty cell, or one that begins with no number, is missing, and one beyond all
+ * floats is the largest of them. Returns how many there are, or -1 for a number with something else behind
+ * it. */
 static int64_t read_row(const char* line, float* row, int64_t columns) {
   for (int64_t i = 0; i < columns; ++i) {
     char* end;
     row[i] = strtof(line, &end);
-    if (end == line || !isfinite(row[i])) row[i] = NAN;
+    if (end == line) row[i] = NAN;
+    if (isinf(row[i])) row[i] = copysignf(FLT_MAX, row[i]);
     const size_t rest = strcspn(end, ",");
     if (end != line && strspn(end, " \t\r\n") < rest) return -1;
     end += rest;
@@ -67,9 +70,14 @@ int main(int count, char** arguments) {
   long long rows = 0, known = 0, unexpected = 0;
   while (fgets(line, sizeof line, stdin) != NULL) {
     ++rows;
+    if (strchr(line, '\n') == NULL && !feof(stdin)) {
+      fprintf(stderr, "watch_series: expected rows of less than %zu bytes, got a longer row %lld\n",
+              sizeof line, rows);
+      return 1;
+    }
     if (read_row(line, row, columns) != columns) {
-      fprintf(stderr, "watch_series: expected %lld numbers in row %lld, got %s", (long long)columns, rows,
-              line);
+      fprintf(stderr, "watch_series: expected a row of %lld numbers, got row %lld: \"%.*s\"\n",
+              (long long)columns, rows, (int)strcspn(line, "\r\n"), line);
       return 1;
     }
     check(linnet_number_densities(session, 0, mean, scale, freedom, (size_t)columns));
@@ -93,6 +101,10 @@ int main(int count, char** arguments) {
     }
   }
   printf("%lld of %lld numbers were unexpected\n", unexpected, known);
+  if (ferror(stdin) || fflush(stdout) != 0 || ferror(stdout)) {
+    fprintf(stderr, "watch_series: cannot read standard input or write standard output\n");
+    return 1;
+  }
   free(numbers);
   linnet_number_session_free(session);
   return 0;

@@ -24,8 +24,8 @@ namespace {
 /// Whether tokens are the bytes of pairs.
 bool is_of_pairs(const Model& model) {
   const ModelConfig& config = model.config();
-  return config.vocabulary == pair_vocabulary && config.field_sizes().size() == 1 &&
-         model.assets().tokenizer.empty();
+  return config.vocabulary == pair_vocabulary && config.field_sizes().size() == 1 && config.columns == 0 &&
+         config.image_height == 0 && model.assets().tokenizer.empty();
 }
 
 /// Of a model whose tokens are bytes, and whose answers end with a token of their own; none for another one.
@@ -89,9 +89,12 @@ Source source_of(const Model& model, const std::string& text, std::int64_t wante
 
 /// Longer sources are read, but the model has not learnt to.
 void warn_of_long_sources(const ModelConfig& config, const std::vector<Source>& sources) {
-  const std::int64_t most = config.has_encoder() ? config.source_length : config.length - 1;
+  // Without an encoder a separator and an end are part of the sequences.
+  const std::int64_t most = config.has_encoder() ? config.source_length : config.length - 2,
+                     separators = config.has_encoder() ? 0 : 1;
   std::int64_t longest = 0;
-  for (const Source& source : sources) longest = std::max<std::int64_t>(longest, std::ssize(source.tokens));
+  for (const Source& source : sources)
+    longest = std::max<std::int64_t>(longest, std::ssize(source.tokens) - separators);
   if (longest > most)
     print_note(
         fmt::format("warning: the model was trained with sources of at most {} tokens, the longest has {}",

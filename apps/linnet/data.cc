@@ -1,5 +1,8 @@
 #include <fmt/core.h>
 
+#include <filesystem>
+#include <system_error>
+
 #include "base/fail.h"
 #include "checks.h"
 #include "commands.h"
@@ -30,7 +33,8 @@ struct Arguments {
 }  // namespace
 
 void add_data(Command& program) {
-  Command data = program.add_subcommand("data", "Write the synthetic data sets, and tokenizers of text");
+  Command data = program.add_subcommand(
+      "data", "Write synthetic data sets, tokens of MIDI files, and tokenizers of text");
   data.require_subcommand();
   auto arguments = std::make_shared<Arguments>();
 
@@ -151,7 +155,11 @@ void add_data(Command& program) {
     std::vector<NamedPath> inputs;
     for (const std::string& file : arguments->files) inputs.push_back({"the music's", file});
     check_outputs("data", {{"--out", arguments->out}}, inputs);
-    if (extension_of(arguments->out) != ".safetensors")
+    // Files of tokens have this name; a pipe need not.
+    std::error_code none;
+    const bool file = !std::filesystem::exists(arguments->out, none) ||
+                      std::filesystem::is_regular_file(arguments->out, none);
+    if (file && extension_of(arguments->out) != ".safetensors")
       fail<UsageError>("data", "expected --out with a name in .safetensors, got {}", arguments->out);
     const MidiOptions& options = arguments->midi;
     const MidiPieces pieces =

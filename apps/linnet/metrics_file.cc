@@ -3,6 +3,7 @@
 #include "base/fail.h"
 #include "base/names.h"
 #include "io/file.h"
+#include "run_record.h"
 #include "training/metrics.h"
 
 namespace linnet {
@@ -27,6 +28,14 @@ MetricsFile read_metrics(const std::filesystem::path& run) {
            shortened(line.dump(-1, ' ', false, Json::error_handler_t::replace)));
   }
   return metrics;
+}
+
+std::optional<RunConfig> config_of_run(const std::filesystem::path& run, const MetricsFile& metrics) {
+  if (std::filesystem::exists(run / record_file)) return RunRecord::read(run).config;
+  if (!metrics.heading.contains("settings")) return {};
+  RunConfig config;
+  config.read_json(metrics.heading["settings"].dump(), (run / metrics_file).string());
+  return config;
 }
 
 }  // namespace linnet

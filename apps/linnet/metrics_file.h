@@ -1,9 +1,11 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <vector>
 
 #include "io/json.h"
+#include "linnet/run_config.h"
 
 namespace linnet {
 
@@ -19,5 +21,9 @@ struct MetricsFile {
 /// Throws UsageError where the folder has no metrics.jsonl, and Error naming the line that cannot be read.
 /// The last line is left out where a run is writing it.
 MetricsFile read_metrics(const std::filesystem::path& run);
+
+/// The configuration of a run: that of its record, or of the first line of its metrics, where it has one of
+/// them.
+std::optional<RunConfig> config_of_run(const std::filesystem::path& run, const MetricsFile& metrics);
 
 }  // namespace linnet

@@ -97,6 +97,9 @@ void check_pieces(const ModelConfig& config, const Pieces& pieces) {
   if (extension == ".safetensors") return;
   if (pieces.count != 1)
     fail<UsageError>("generate", "expected --count 1 for a {} file, got {}", extension, pieces.count);
+  if (extension == ".mid" && std::ssize(config.field_sizes()) > most_midi_voices)
+    fail<UsageError>("generate", "expected at most {} fields for a .mid file, got {}", most_midi_voices,
+                     config.field_sizes().size());
   for (const std::int64_t size : config.field_sizes())
     if (pieces.first_pitch + size - 2 > 127)
       fail<UsageError>("generate",

@@ -77,17 +77,6 @@ Best best_of(const std::vector<Json>& lines) {
   return best;
 }
 
-/// What the record says, and where there is none the first line of the metrics.
-RunConfig config_of(const fs::path& run, const Json& heading) {
-  if (fs::exists(run / record_file)) return RunRecord::read(run).config;
-  if (!heading.contains("settings"))
-    fail("runs", "expected {} to begin with the settings of the run, got none",
-         (run / metrics_file).string());
-  RunConfig config;
-  config.read_json(heading["settings"].dump(), (run / metrics_file).string());
-  return config;
-}
-
 /// The middle one of the rates of all updates that have a line; null where none has. An update that waits,
 /// as in a program that was suspended, does not change it.
 Json median_rate(const std::vector<Json>& lines) {
@@ -103,7 +92,11 @@ Json median_rate(const std::vector<Json>& lines) {
 
 Json row_of(const fs::path& run, const std::string& name) {
   const MetricsFile metrics = fs::exists(run / metrics_file) ? read_metrics(run) : MetricsFile{};
-  const RunConfig config = config_of(run, metrics.heading);
+  const std::optional<RunConfig> known = config_of_run(run, metrics);
+  if (!known)
+    fail("runs", "expected {} to begin with the settings of the run, got none",
+         (run / metrics_file).string());
+  const RunConfig& config = *known;
   const TrainingOptions& training = config.training;
   const Best best = best_of(metrics.lines);
   const Json step = metrics.lines.empty() ? Json(0) : metrics.lines.back()["step"];

@@ -84,7 +84,8 @@ LINNET_API int64_t linnet_model_targets(const linnet_model* model);
  * after the inputs 0 … i; the first input is `linnet_model_first_input`. In a masked model row i predicts the
  * token at position i, and that input stands for a hidden one. `key_lengths` [batch] are the tokens of each
  * entry, before its padding; NULL where all entries are whole. `threads` as in linnet_session_options; the
- * model keeps them and their working memory for its next call. Several threads may call at once. */
+ * model keeps them and their working memory for its next calls, those of four calls at most. Several threads
+ * may call at once. */
 LINNET_API linnet_status linnet_model_forward(const linnet_model* model, int32_t threads,
                                               const int32_t* tokens, int64_t batch, int64_t length,
                                               const int64_t* key_lengths, float* logits, size_t count);

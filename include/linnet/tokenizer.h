@@ -52,6 +52,7 @@ class LINNET_API Tokenizer {
 
   void check(std::span<const std::int32_t> tokens) const;
   int byte_of(std::int32_t token) const;
+  bool has_text(std::int32_t token) const;
 
   struct Impl;
   std::shared_ptr<const Impl> impl_;  // nullptr where tokens are bytes

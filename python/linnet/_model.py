@@ -106,6 +106,11 @@ class Model:
         return Tokenizer._of(self._core) if text and known else None
 
     @property
+    def _has_pairs(self) -> bool:
+        """Whether the tokens are those of pairs: bytes, a separator and an end."""
+        return self.vocabulary == _PAIRS and self.image is None and len(self.fields) == 1 and not self._core.has_tokenizer
+
+    @property
     def image(self) -> tuple[int, int, int] | None:
         """Height, width and channels of a model of pictures, None for any other."""
         table = self._config["image"]
@@ -292,7 +297,8 @@ class Model:
         Returns
         -------
         For pictures a uint8 array [count, height, width], with channels [count, height, width, channels]; for models of text a
-        list of str, in a model of pairs up to the end of the answer; for other models an int32 array [count, prompt + length].
+        list of str, in a model of pairs that of the answers to `source`; for other models, and a model of pairs without a source,
+        an int32 array [count, prompt + length].
         """
         tokenizer = self.tokenizer
         number = 1 if count is None else whole("generate", "count", count)
@@ -313,7 +319,7 @@ class Model:
         )
         if self.image is not None:
             result = self.pixels(drawn)
-        elif tokenizer is not None:
+        elif tokenizer is not None and (source is not None or not self._has_pairs):
             result = [self._text_of(row, prompt) for row in drawn]
         else:
             result = drawn
@@ -336,8 +342,8 @@ class Model:
         threads: int = 0,
         progress: Callable[[int, int], object] | None = None,
     ) -> np.ndarray:
-        """The same as tokens: an int32 array [count, prompt + length]. In a model of pairs an answer that ends earlier
-        is filled with the end."""
+        """The same as tokens: an int32 array [count, prompt + length]. An answer to a `source` of a model of pairs
+        that ends earlier is filled with the end."""
         self._core.check_generates()
         if len(self.fields) > 1:
             raise _core.UsageError(
@@ -349,11 +355,11 @@ class Model:
             if value < 1:
                 raise _core.UsageError(f"[generate] expected {name} of at least 1, got {value}")
         has_encoder = bool(self._config["model"]["encoder_layers"])
-        separator, end = (-1, -1) if self.tokenizer is None else (self.tokenizer.separator, self.tokenizer.end)
         if source is None and has_encoder:
             raise _core.UsageError("[generate] expected a source for an encoder–decoder model, got none")
-        if source is not None and not has_encoder and separator < 0:
+        if source is not None and not has_encoder and not self._has_pairs:
             raise _core.UsageError("[generate] expected no source for a model without an encoder or pairs, got one")
+        separator, end = (-1, -1) if source is None or not self._has_pairs else (self.tokenizer.separator, self.tokenizer.end)
         labels = self._labels_in_turn(label)
         given = self._prompt_of(prompt)
         before = np.empty(0, np.int32)
@@ -384,10 +390,11 @@ class Model:
                 session.prefill(range(here), [np.append(before, given)] * here)
             rows, open_rows = examples[first : first + here], np.arange(here)
             for position in range(len(given), total):
-                rows[open_rows, position] = session.step(open_rows)
-                ended = open_rows[rows[open_rows, position] == end]
-                rows[ended, position:] = end
-                open_rows = np.setdiff1d(open_rows, ended)
+                drawn = session.step(None if len(open_rows) == here else open_rows)
+                rows[open_rows, position] = drawn
+                if end in drawn:
+                    rows[open_rows[drawn == end], position:] = end
+                    open_rows = open_rows[drawn != end]
                 steps = position + 1 - len(given) if len(open_rows) else new
                 if progress is not None:
                     progress(first * new + here * steps, count * new)
@@ -480,11 +487,11 @@ class Model:
 
     def _text_of(self, tokens, prompt) -> str:
         """The text of generated tokens, which begins with a prompt of text as it was given, up to the first end."""
-        ends = np.flatnonzero(tokens == self.tokenizer.end)
+        given = len(self._prompt_of(prompt))
+        ends = given + np.flatnonzero(tokens[given:] == self.tokenizer.end)
         tokens = tokens[: ends[0]] if len(ends) else tokens
         if not isinstance(prompt, str):
             return self.tokenizer.decode(tokens)
-        given = len(self.tokenizer.encode(prompt))
         stream = TextStream(self.tokenizer, tokens[:given])
         return prompt + "".join(stream.add(token) for token in tokens[given:]) + stream.finish()
 
@@ -505,8 +512,8 @@ class Model:
             raise _core.UsageError(f"[{operation}] expected length of at least 1, got {wanted}")
         if bounded and given + wanted > self.length:
             raise _core.UsageError(
-                f"[{operation}] expected at most {self.length} tokens, the model's learned positions, got {given} of the prompt "
-                f"and {wanted} to draw"
+                f"[{operation}] expected at most {self.length} tokens, the model's learned positions, got {given} of what comes "
+                f"before and {wanted} to draw"
             )
         return given + wanted
 

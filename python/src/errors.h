@@ -36,6 +36,8 @@ struct Usage<function> {
       throw;
     } catch (const ArgumentTypeError&) {
       throw;
+    } catch (const OutOfMemoryError&) {
+      throw;
     } catch (const Error& error) {
       throw UsageError(error.what());
     }

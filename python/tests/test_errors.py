@@ -266,7 +266,7 @@ MODELS = {
     "key lengths": (lambda m: m.logits([[1, 2]], key_lengths=[3]), "key lengths in 1 … 2, got 3"),
     "count": (lambda m: m.generate(0), "count of at least 1, got 0"),
     "count's type": (lambda m: m.generate("3"), "count as a whole number, got str"),
-    "length": (lambda m: m.generate(length=25), "got 0 of the prompt and 25 to draw"),
+    "length": (lambda m: m.generate(length=25), "got 0 of what comes before and 25 to draw"),
     "streams": (lambda m: m.generate(streams=0), "streams of at least 1, got 0"),
     "temperature": (lambda m: m.generate(temperature=float("nan")), "a finite temperature of at least 0, got nan"),
     "temperature's type": (lambda m: m.generate(temperature="hot"), "temperature as a number, got str"),

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -22,12 +24,16 @@ struct linnet_model {
   mutable std::optional<linnet::Tokenizer> tokenizer = {};  // made where it is used first
   struct IdleContext {
     std::int32_t threads;
+    pid_t process;  // whose threads they are
     std::unique_ptr<linnet::Context> context;
   };
   mutable std::vector<IdleContext> idle = {};  // of passes that have ended, for the next ones
 };
 
 namespace linnet {
+
+/// Contexts that a model keeps at most.
+inline constexpr std::size_t most_idle_contexts = 4;
 
 /// Calls run(context) with a context of so many threads that no other call uses, and keeps it for later ones:
 /// threads are not started for every call. Where a call fails its context is let go.
@@ -36,7 +42,11 @@ void with_context(const linnet_model& model, std::int32_t threads, const Run& ru
   std::unique_ptr<Context> own;
   {
     const std::scoped_lock lock(model.mutex);
-    const auto found = std::ranges::find(model.idle, threads, &linnet_model::IdleContext::threads);
+    // Threads do not survive a fork.
+    const auto serves = [&](const linnet_model::IdleContext& idle) {
+      return idle.threads == threads && idle.process == getpid();
+    };
+    const auto found = std::ranges::find_if(model.idle, serves);
     if (found != model.idle.end()) {
       own = std::move(found->context);
       model.idle.erase(found);
@@ -46,7 +56,8 @@ void with_context(const linnet_model& model, std::int32_t threads, const Run& ru
   run(*own);
   try {
     const std::scoped_lock lock(model.mutex);
-    model.idle.push_back({threads, std::move(own)});
+    if (model.idle.size() >= most_idle_contexts) model.idle.erase(model.idle.begin());
+    model.idle.push_back({threads, getpid(), std::move(own)});
   } catch (const std::bad_alloc&) {  // the result is there: only the context is lost
   }
 }

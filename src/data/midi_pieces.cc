@@ -4,9 +4,11 @@
 #include <cstdlib>
 #include <map>
 #include <span>
+#include <system_error>
 #include <utility>
 
 #include "base/fail.h"
+#include "base/memory.h"
 #include "io/file.h"
 #include "io/safetensors.h"
 
@@ -20,6 +22,7 @@ constexpr std::int64_t most_steps = std::int64_t{1} << 20;
 /// A note on the grid of steps.
 struct StepNote {
   std::int64_t begin, end;
+  std::int64_t first_tick, last_tick;
   std::int32_t pitch;
   std::pair<std::int32_t, std::int32_t> part;  // track and channel
 };
@@ -28,27 +31,51 @@ std::int64_t nearest_step(std::int64_t tick, std::int64_t ticks_per_quarter, std
   return (2 * tick * steps_per_quarter + ticks_per_quarter) / (2 * ticks_per_quarter);
 }
 
-/// The voice of each note, where every part is one; empty where they cannot be.
-std::vector<std::int64_t> voices_of_parts(const std::vector<StepNote>& notes, std::int64_t voices) {
+/// The voice of each note, where every part is one; empty where they cannot be. Of two notes of a part at one
+/// step, which only the grid brings together, the later one sounds.
+std::vector<std::int64_t> voices_of_parts(std::vector<StepNote>& notes, std::int64_t voices) {
   struct Part {
-    std::int64_t end = 0, count = 0, pitches = 0, voice = 0;
+    std::int64_t count = 0, pitches = 0, voice = 0;
+    StepNote* last = nullptr;
     double mean() const { return static_cast<double>(pitches) / static_cast<double>(count); }
   };
   std::map<std::pair<std::int32_t, std::int32_t>, Part> parts;
-  for (const StepNote& note : notes) {
+  for (StepNote& note : notes) {
     Part& part = parts[note.part];
-    if (note.begin < part.end || std::ssize(parts) > voices) return {};
-    part.end = note.end;
+    if (std::ssize(parts) > voices) return {};
+    if (part.last != nullptr && note.first_tick < part.last->last_tick) return {};
+    part.last = &note;
     ++part.count;
     part.pitches += note.pitch;
   }
   std::vector<Part*> sorted;
-  for (auto& [name, part] : parts) sorted.push_back(&part);
-  std::ranges::stable_sort(sorted, [](const Part* a, const Part* b) { return a->mean() > b->mean(); });
+  for (auto& [name, part] : parts) {
+    sorted.push_back(&part);
+    part.last = nullptr;
+  }
+  std::ranges::stable_sort(sorted, [](const Part* x, const Part* y) { return x->mean() > y->mean(); });
   for (std::size_t i = 0; i < sorted.size(); ++i) sorted[i]->voice = static_cast<std::int64_t>(i);
   std::vector<std::int64_t> result;
-  for (const StepNote& note : notes) result.push_back(parts[note.part].voice);
+  for (StepNote& note : notes) {
+    Part& part = parts[note.part];
+    if (part.last != nullptr) part.last->end = std::min(part.last->end, note.begin);
+    part.last = &note;
+    result.push_back(part.voice);
+  }
   return result;
+}
+
+/// Brings the notes into the order of their steps, at one step from high to low. Of one pitch there is one,
+/// the longest.
+void sort_by_steps(std::vector<StepNote>& notes) {
+  std::ranges::stable_sort(notes, [](const StepNote& x, const StepNote& y) {
+    if (x.begin != y.begin) return x.begin < y.begin;
+    return x.pitch != y.pitch ? x.pitch > y.pitch : x.end > y.end;
+  });
+  const auto same = [](const StepNote& x, const StepNote& y) {
+    return x.begin == y.begin && x.pitch == y.pitch;
+  };
+  notes.erase(std::ranges::unique(notes, same).begin(), notes.end());
 }
 
 struct Voice {
@@ -124,25 +151,35 @@ void check(const MidiOptions& options) {
                      options.first_pitch, options.last_pitch);
 }
 
-/// The files that the paths name.
+bool is_midi_name(const fs::path& path) {
+  const std::string extension = extension_of(path.string());
+  return extension == ".mid" || extension == ".midi";
+}
+
+/// The files in a folder and in those inside, but for linked ones, by name.
+std::vector<fs::path> midi_files_in(const fs::path& folder) {
+  std::vector<fs::path> files;
+  std::error_code error;
+  fs::recursive_directory_iterator at(folder, fs::directory_options::skip_permission_denied, error);
+  for (; !error && at != fs::recursive_directory_iterator(); at.increment(error)) {
+    std::error_code none;
+    if (is_midi_name(at->path()) && !at->is_directory(none)) files.push_back(at->path());
+  }
+  if (error) fail("midi", "cannot read the folder {}: {}", folder.string(), error.message());
+  if (files.empty()) fail("midi", "expected files called .mid or .midi in {}, got none", folder.string());
+  std::ranges::sort(files);
+  return files;
+}
+
+/// The files that the paths name. Throws Error for those that do not exist.
 std::vector<fs::path> midi_files(const std::vector<fs::path>& paths) {
   std::vector<fs::path> files;
   for (const fs::path& path : paths) {
-    if (!fs::is_directory(path)) {
-      files.push_back(path);
-      continue;
-    }
-    std::vector<fs::path> inside;
-    for (const fs::directory_entry& entry :
-         fs::recursive_directory_iterator(path, fs::directory_options::skip_permission_denied)) {
-      std::string extension = entry.path().extension().string();
-      std::ranges::transform(extension, extension.begin(), [](unsigned char c) { return std::tolower(c); });
-      if (entry.is_regular_file() && (extension == ".mid" || extension == ".midi"))
-        inside.push_back(entry.path());
-    }
-    if (inside.empty()) fail("midi", "expected files called .mid or .midi in {}, got none", path.string());
-    std::ranges::sort(inside);
-    files.insert(files.end(), inside.begin(), inside.end());
+    std::error_code none;
+    if (!fs::exists(path, none)) fail("midi", "expected a file or a folder {}, got none", path.string());
+    const bool folder = fs::is_directory(path, none);
+    const std::vector<fs::path> named = folder ? midi_files_in(path) : std::vector<fs::path>{path};
+    files.insert(files.end(), named.begin(), named.end());
   }
   return files;
 }
@@ -163,24 +200,27 @@ void append_piece(MidiPieces& pieces, const MidiNotes& notes, const MidiOptions&
       continue;
     }
     const std::int64_t begin = step_of(note.begin), end = std::max(begin + 1, step_of(note.end));
-    all.push_back({begin, end, note.pitch, {note.track, note.channel}});
+    all.push_back({begin, end, note.begin, note.end, note.pitch, {note.track, note.channel}});
     last = std::max(last, end);
   }
   if (all.empty())
     fail("midi", "{}: expected notes of pitches {} … {}, got {}", origin, options.first_pitch,
          options.last_pitch, outside > 0 ? "others" : "none");
-  // Notes that begin at ticks apart may begin at one step.
-  std::ranges::stable_sort(all, [](const StepNote& a, const StepNote& b) {
-    return a.begin != b.begin ? a.begin < b.begin : a.pitch > b.pitch;
-  });
   const std::int64_t first = all.front().begin / options.steps_per_quarter * options.steps_per_quarter;
   if (last - first > most_steps)
     fail("midi", "{}: expected a piece of at most {} steps, got {}", origin, most_steps, last - first);
 
   std::vector<std::int64_t> voices = voices_of_parts(all, options.voices);
-  if (voices.empty()) voices = nearest_voices(all, options.voices);
-  const std::size_t before = pieces.tokens.size();
-  pieces.tokens.resize(before + static_cast<std::size_t>((last - first) * options.voices));
+  if (voices.empty()) {
+    sort_by_steps(all);
+    voices = nearest_voices(all, options.voices);
+  }
+  const std::size_t before = pieces.tokens.size(),
+                    after = before + static_cast<std::size_t>((last - first) * options.voices);
+  // A vector that grows is in memory twice.
+  if (after > pieces.tokens.capacity())
+    require_memory("the pieces", 2.0 * sizeof(std::int32_t) * static_cast<double>(after));
+  pieces.tokens.resize(after);
   for (std::size_t i = 0; i < all.size(); ++i) {
     if (voices[i] < 0) {
       ++pieces.crowded;
@@ -201,14 +241,16 @@ MidiPieces read_midi_pieces(const std::vector<fs::path>& paths, const MidiOption
   for (const fs::path& path : midi_files(paths)) {
     try {
       append_piece(pieces, read_midi(read_file(path), path.string()), options, path.string());
+    } catch (const OutOfMemoryError&) {
+      throw;
     } catch (const Error& error) {
       if (!skip) throw;
       pieces.left_out.push_back(error.what());
     }
   }
   if (pieces.offsets.empty())
-    fail("midi", "expected a MIDI file that can be read at least, got {} that cannot",
-         pieces.left_out.size());
+    fail("midi", "expected a piece in one file at least, got none in {}; the first: {}",
+         pieces.left_out.size(), pieces.left_out.front());
   return pieces;
 }
 

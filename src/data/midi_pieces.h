@@ -12,7 +12,7 @@ namespace linnet {
 /// How notes become tokens: at each step one for each voice, 0 for silence or 1 + pitch − first_pitch.
 struct MidiOptions {
   std::int64_t voices = 4, steps_per_quarter = 4;
-  std::int32_t first_pitch = 21, last_pitch = 108;  ///< of a piano
+  std::int32_t first_pitch = 21, last_pitch = 109;  ///< 90 values, as the configuration music has
 };
 
 /// What became of the notes of MIDI files.

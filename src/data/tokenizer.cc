@@ -1,6 +1,7 @@
 #include "linnet/tokenizer.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "base/fail.h"
@@ -157,7 +158,7 @@ std::string Tokenizer::decode(std::span<const std::int32_t> tokens) const {
   if (impl_) return impl_->decode(tokens);
   std::string text;
   for (const std::int32_t token : tokens)
-    if (token < byte_values) text += static_cast<char>(token);
+    if (has_text(token)) text += static_cast<char>(token);
   return text;
 }
 
@@ -168,10 +169,9 @@ void Tokenizer::check(std::span<const std::int32_t> tokens) const {
       fail<UsageError>("tokenizer", "expected tokens in 0 … {}, got {}", count - 1, token);
 }
 
-int Tokenizer::byte_of(std::int32_t token) const {
-  if (impl_) return impl_->byte_of(token);
-  return token < byte_values ? token : -1;
-}
+int Tokenizer::byte_of(std::int32_t token) const { return impl_ ? impl_->byte_of(token) : token; }
+
+bool Tokenizer::has_text(std::int32_t token) const { return impl_ || token < byte_values; }
 
 TextStream::TextStream(Tokenizer tokenizer, std::span<const std::int32_t> before)
     : tokenizer_(std::move(tokenizer)) {
@@ -180,12 +180,14 @@ TextStream::TextStream(Tokenizer tokenizer, std::span<const std::int32_t> before
   for (std::int32_t token = 0; within_text_.empty() && token < tokenizer_.vocabulary(); ++token)
     if (tokenizer_.byte_of(token) < first_of_several && !tokenizer_.decode({&token, 1}).empty())
       within_text_ = {token};
-  open_.assign(before.begin(), before.end());
+  std::ranges::copy_if(before, std::back_inserter(open_),
+                       [&](std::int32_t token) { return tokenizer_.has_text(token); });
   close(whole());
 }
 
 std::string TextStream::add(std::int32_t token) {
   tokenizer_.check({&token, 1});
+  if (!tokenizer_.has_text(token)) return {};
   open_.push_back(token);
   return close(whole());
 }

@@ -1,7 +1,6 @@
 #include "io/midi.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <vector>
 
@@ -13,7 +12,6 @@ namespace {
 constexpr std::int64_t ticks_per_step = 24;
 constexpr std::int64_t most_ticks = 0x0fffffff;  // between two events: four bytes of seven bits
 constexpr std::int64_t drums = 9;                // the channel whose keys are no pitches
-constexpr std::int64_t most_voices = 15;
 constexpr char velocity = 80;
 
 /// Most significant byte first.
@@ -98,18 +96,27 @@ struct Input {
   }
 };
 
-/// The notes of one track that sound, by channel and pitch: where they began, or −1.
-using Sounding = std::array<std::array<std::int64_t, 128>, 16>;
+/// The notes of one channel and pitch that sound: where they began, the first `ended` of which have ended.
+struct Sounding {
+  std::vector<std::int64_t> begins;
+  std::size_t ended = 0;
+};
 
 void read_track(Input track, std::int32_t index, std::vector<MidiNote>& notes) {
   constexpr std::int64_t most_ticks_of_track = std::int64_t{1} << 40;
-  Sounding sounding;
-  for (auto& channel : sounding) channel.fill(-1);
+  constexpr std::size_t pitches = 128;
+  std::vector<Sounding> all(16 * pitches);
   std::int64_t now = 0;
-  const auto end_note = [&](std::int32_t channel, std::int32_t pitch) {
-    std::int64_t& begin = sounding[static_cast<std::size_t>(channel)][static_cast<std::size_t>(pitch)];
-    if (begin >= 0 && channel != drums) notes.push_back({begin, now, pitch, index, channel});
-    begin = -1;
+  const auto sounding = [&](std::int32_t channel, std::int32_t pitch) -> Sounding& {
+    return all[static_cast<std::size_t>(channel) * pitches + static_cast<std::size_t>(pitch)];
+  };
+  // Of several that sound the one that began first.
+  const auto end_note = [&](std::int32_t channel, std::int32_t pitch, std::int64_t end) {
+    Sounding& own = sounding(channel, pitch);
+    if (own.ended == own.begins.size()) return;
+    const std::int64_t begin = own.begins[own.ended++];
+    if (channel != drums) notes.push_back({begin, end, pitch, index, channel});
+    if (own.ended == own.begins.size()) own = {};
   };
   int running = 0;  // the status of events that leave it out
   while (!track.bytes.empty()) {
@@ -117,11 +124,8 @@ void read_track(Input track, std::int32_t index, std::vector<MidiNote>& notes) {
     if (now > most_ticks_of_track)
       fail("midi", "{}: expected tracks of at most {} ticks, got a longer one", track.origin,
            most_ticks_of_track);
-    int status = static_cast<std::uint8_t>(track.bytes.empty() ? 0 : track.bytes[0]);
-    if (status >= 0x80)
-      track.byte();
-    else
-      status = running;
+    const int next = track.bytes.empty() ? 0 : static_cast<std::uint8_t>(track.bytes[0]);
+    const int status = next >= 0x80 || running == 0 ? track.byte() : running;
     if (status == 0xff) {  // an event beside the music, of which one is the track's end
       const std::uint8_t kind = track.byte();
       track.take(track.length());
@@ -138,20 +142,26 @@ void read_track(Input track, std::int32_t index, std::vector<MidiNote>& notes) {
       if (kind == 0xc0 || kind == 0xd0) continue;
       const std::int32_t second = track.data();
       if (kind != 0x80 && kind != 0x90) continue;
-      end_note(channel, first);
-      if (kind == 0x90 && second > 0)  // without velocity a note ends
-        sounding[static_cast<std::size_t>(channel)][static_cast<std::size_t>(first)] = now;
+      if (kind == 0x90 && second > 0)
+        sounding(channel, first).begins.push_back(now);
+      else  // also without velocity a note ends
+        end_note(channel, first, now);
     }
   }
   for (std::int32_t channel = 0; channel < 16; ++channel)
-    for (std::int32_t pitch = 0; pitch < 128; ++pitch) end_note(channel, pitch);
+    for (std::int32_t pitch = 0; pitch < static_cast<std::int32_t>(pitches); ++pitch) {
+      // Notes without an end of their own.
+      const Sounding open = sounding(channel, pitch);
+      for (std::size_t i = open.ended; i < open.begins.size(); ++i)
+        end_note(channel, pitch, i + 1 < open.begins.size() ? open.begins[i + 1] : now);
+    }
 }
 
 }  // namespace
 
 std::string midi_file(const PianoRoll& roll, std::int64_t steps_per_quarter, double tempo) {
-  if (roll.voices < 1 || roll.voices > most_voices)
-    fail<UsageError>("midi", "expected 1 … {} voices, got {}", most_voices, roll.voices);
+  if (roll.voices < 1 || roll.voices > most_midi_voices)
+    fail<UsageError>("midi", "expected 1 … {} voices, got {}", most_midi_voices, roll.voices);
   if (std::ssize(roll.pitches) % roll.voices != 0)
     fail<UsageError>("midi", "expected a pitch for each of {} voices, got {}", roll.voices,
                      roll.pitches.size());

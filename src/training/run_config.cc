@@ -247,6 +247,9 @@ void set_source(DataOptions& data, const std::string& source) {
     return;
   }
   if (std::error_code ignored; fs::is_directory(source, ignored)) {
+    if (takes_files(data.kind) && data.kind != "text")
+      fail<UsageError>("data", "expected files of the kind {}, got the folder {}{}", data.kind, source,
+                       data.kind == "tokens" ? "; linnet data midi makes one of MIDI files" : "");
     data.kind = kind_of_folder(source, data.kind);
   } else {
     const std::string kind = kind_of_file(first_file(source));

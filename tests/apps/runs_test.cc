@@ -326,6 +326,24 @@ TEST_F(Curves, RunsWithoutEvaluationsOrUpdatesAreNoFaults) {
   succeed({"plot", run("writing", losses(5, 4, 3) + "{\"step\": 6, \"bi"), "--out", path("plot.svg")});
 }
 
+TEST_F(Curves, NameWhatTheirBitsAreOf) {
+  const auto lines = [](const std::string& model) {
+    std::string text = losses(5, 4, 3);
+    return text.replace(text.find("{}"), 2, "{\"model\": {" + model + "}}");
+  };
+  const std::string text = run("text", lines("\"vocabulary\": 256")),
+                    other = run("other", lines("\"vocabulary\": 256")),
+                    pieces = run("pieces", lines("\"vocabulary\": 500")),
+                    numbers = run("numbers", lines("\"vocabulary\": 0, \"columns\": 2"));
+  EXPECT_THAT(drawn({text, other}), HasSubstr(">bits per token<"));
+  EXPECT_THAT(drawn({numbers}), HasSubstr(">bits per number<"));
+  EXPECT_THAT(drawn({text, numbers}), HasSubstr(">bits per token or number<"));
+  const Strings out = {"--out", path("plot.svg")};
+  EXPECT_EQ(succeed(joined({"plot", text, other, numbers}, out)).err, "");
+  const std::string note = succeed(joined({"plot", text, pieces, other}, out)).err;
+  EXPECT_THAT(note, HasSubstr("cannot be compared between runs whose tokens differ: text, other | pieces;"));
+}
+
 TEST_F(Curves, NumbersThatNoAxisCanShowAreLeftOut) {
   const auto lines = [](const Strings& bits) {
     std::string text;

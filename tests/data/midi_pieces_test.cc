@@ -15,6 +15,7 @@
 namespace linnet {
 namespace {
 
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -45,8 +46,8 @@ TEST(MidiPieces, NotesStandAtTheNearestStep) {
   // Two quarters of silence go; 26 of 100 ticks are nearer to half a quarter than to none.
   const MidiPieces pieces = piece_of(
       {{226, 301, 60, 0, 0}, {301, 302, 62, 0, 0}, {324, 380, 71, 0, 0}, {400, 500, 72, 0, 0}}, options);
-  EXPECT_THAT(pieces.tokens, ElementsAre(0, 1, 3, 0));
-  EXPECT_EQ(pieces.crowded, 1);  // 301 and 324 are at one step: 71 is farther from 60
+  EXPECT_THAT(pieces.tokens, ElementsAre(0, 1, 12, 12));
+  EXPECT_EQ(pieces.crowded, 0);  // 301 and 324 are at one step, at which the later note sounds
   EXPECT_EQ(pieces.outside, 1);
 }
 
@@ -73,12 +74,28 @@ TEST(MidiPieces, TracksAreVoicesWhereTheyCanBe) {
   EXPECT_THAT(crowded.tokens, ElementsAre(72, 65, 60));
 }
 
+TEST(MidiPieces, NotesShorterThanAStepLeaveTheVoicesAsTheyAre) {
+  const MidiOptions options = {.voices = 2, .steps_per_quarter = 1, .first_pitch = 1, .last_pitch = 127};
+  // Two tracks of one note at a time, with two short ones at one step, of which the later one sounds.
+  const MidiPieces pieces = piece_of({{0, 40, 72, 0, 0},
+                                      {0, 300, 60, 1, 0},
+                                      {40, 120, 74, 0, 0},
+                                      {120, 200, 50, 0, 0},
+                                      {200, 300, 76, 0, 0}},
+                                     options);
+  EXPECT_THAT(pieces.tokens, ElementsAre(74, 60, 50, 60, 76, 60));
+  EXPECT_EQ(pieces.crowded, 0);
+  // In one track the longest of one pitch sounds, in one voice.
+  EXPECT_THAT(piece_of({{0, 100, 72, 0, 0}, {0, 200, 72, 0, 0}, {0, 200, 60, 0, 0}}, options).tokens,
+              ElementsAre(72, 60, 72, 60));
+}
+
 TEST(MidiPieces, RefusesWhatIsNoPiece) {
-  EXPECT_EQ(error_of([] { piece_of({}, {}); }), "[midi] a.mid: expected notes of pitches 21 … 108, got none");
+  EXPECT_EQ(error_of([] { piece_of({}, {}); }), "[midi] a.mid: expected notes of pitches 21 … 109, got none");
   EXPECT_EQ(error_of([] {
               piece_of({{0, 1, 3, 0, 0}}, {});
             }),
-            "[midi] a.mid: expected notes of pitches 21 … 108, got others");
+            "[midi] a.mid: expected notes of pitches 21 … 109, got others");
   EXPECT_THAT(error_of([] {
                 piece_of({{0, std::int64_t{1} << 40, 60, 0, 0}}, {});
               }),
@@ -113,7 +130,11 @@ TEST(MidiPieces, FoldersBecomeAFileOfTokens) {
   EXPECT_THAT(pieces.left_out, ElementsAre(HasSubstr("in/c.mid")));
   EXPECT_EQ(pieces.offsets.size(), 3u);
   EXPECT_THAT(error_of([&] { read_midi_pieces({folder / "in/c.mid"}, options, true); }),
-              HasSubstr("got 1 that"));
+              AllOf(HasSubstr("got none in 1; the first: "), HasSubstr("c.mid")));
+  EXPECT_THAT(error_of([&] {
+                read_midi_pieces({folder / "in", folder / "gone.mid"}, options, true);
+              }),
+              HasSubstr("gone.mid"));
   EXPECT_THAT(error_of([&] { read_midi_pieces({folder / "none"}, options, false); }), HasSubstr("none"));
   std::filesystem::create_directories(folder / "empty");
   EXPECT_THAT(error_of([&] { read_midi_pieces({folder / "empty"}, options, false); }), HasSubstr("got none"));

@@ -111,6 +111,25 @@ TEST(Midi, ReadsTracksWithEveryKindOfEvent) {
                 HasSubstr("[midi] short: expected"));
 }
 
+TEST(Midi, NotesOfOnePitchEndInTheOrderOfTheirBeginnings) {
+  const auto notes = [](const std::string& track) {
+    std::vector<std::vector<std::int64_t>> result;
+    for (const MidiNote& note : read_midi(file_of(0, {track}), "file").notes)
+      result.push_back({note.begin, note.end});
+    return result;
+  };
+  using Times = std::vector<std::int64_t>;
+  const std::string on = bytes({0x90, 67, 80}), off = bytes({0x80, 67, 0});
+  const auto after = [](int ticks, const std::string& event) { return bytes({ticks}) + event; };
+  EXPECT_THAT(notes(after(0, on) + after(24, on) + after(24, off) + after(48, off)),
+              ElementsAre(Times{0, 48}, Times{24, 96}));
+  EXPECT_THAT(notes(after(0, on) + after(0, on) + after(24, off) + after(48, off)),
+              ElementsAre(Times{0, 24}, Times{0, 72}));
+  EXPECT_THAT(
+      notes(after(0, on) + after(24, on) + after(24, on) + after(24, off) + after(1, bytes({0xc0, 1}))),
+      ElementsAre(Times{0, 72}, Times{24, 48}, Times{48, 73}));
+}
+
 TEST(Midi, RefusesWhatItCannotRead) {
   const auto error = [](const std::string& file) { return error_of([&] { read_midi(file, "a.mid"); }); };
   const std::string fine = bytes({0, 0x90, 60, 80});
@@ -118,7 +137,7 @@ TEST(Midi, RefusesWhatItCannotRead) {
   EXPECT_THAT(error(file_of(2, {fine})), HasSubstr("of format 0 or 1, got 2"));
   EXPECT_THAT(error(file_of(1, {fine}, 0xe728)), HasSubstr("got frames of SMPTE"));
   EXPECT_THAT(error(file_of(1, {fine}, 0)), HasSubstr("got 0 of them"));
-  EXPECT_THAT(error(file_of(0, {bytes({0, 60, 80})})), HasSubstr("expected an event, got a byte of 0"));
+  EXPECT_THAT(error(file_of(0, {bytes({0, 60, 80})})), HasSubstr("expected an event, got a byte of 60"));
   EXPECT_THAT(error(file_of(0, {bytes({0, 0xf4, 80})})), HasSubstr("expected an event, got a byte of 244"));
   EXPECT_THAT(error(file_of(0, {bytes({0, 0x90, 200, 80})})), HasSubstr("a data byte below 128, got 200"));
   EXPECT_THAT(error(file_of(0, {bytes({0x80, 0x80, 0x80, 0x80, 0, 0x90, 60, 80})})),

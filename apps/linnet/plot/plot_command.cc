@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 
 #include "base/fail.h"
 #include "checks.h"
@@ -9,10 +10,11 @@
 #include "io/file.h"
 #include "io/json.h"
 #include "metrics_file.h"
+#include "model/files.h"
 #include "outputs.h"
 #include "plot/plot.h"
 #include "report.h"
-#include "run_record.h"
+#include "training/config.h"
 
 namespace linnet {
 namespace {
@@ -100,6 +102,38 @@ std::vector<std::string> names_of(const std::vector<std::string>& runs) {
   return result;
 }
 
+/// By what the losses of runs are counted.
+class LossUnits {
+ public:
+  void add(const std::string& name, const fs::path& run, const MetricsFile& metrics) {
+    const std::optional<RunConfig> config = config_of_run(run, metrics);
+    const std::string unit = config ? unit_of(config->model) : "token";
+    if (std::ranges::find(units_, unit) == units_.end()) units_.push_back(unit);
+    if (unit != "token" || !config) return;
+    const fs::path tokenizer = run / tokenizer_file;
+    const std::string key = fs::exists(tokenizer) ? read_file(tokenizer) : config->data.tokenizer;
+    names_of_[key.empty() ? fmt::format("{} values", config->model.vocabulary) : key].push_back(name);
+  }
+
+  std::string label() const { return fmt::format("bits per {}", fmt::join(units_, " or ")); }
+
+  /// A sentence where tokens of one run are not those of another.
+  std::optional<std::string> warning() const {
+    if (names_of_.size() < 2) return {};
+    std::vector<std::string> groups;
+    for (const auto& [tokens, names] : names_of_) groups.push_back(fmt::format("{}", fmt::join(names, ", ")));
+    return fmt::format(
+        "note: bits per token cannot be compared between runs whose tokens differ: {}; linnet evaluate "
+        "prints "
+        "bits per byte of text",
+        fmt::join(groups, " | "));
+  }
+
+ private:
+  std::vector<std::string> units_;
+  std::map<std::string, std::vector<std::string>> names_of_;  // of runs, by their tokens
+};
+
 void run(const Arguments& arguments) {
   std::vector<NamedPath> runs;
   for (const std::string& folder : arguments.runs) runs.push_back({"the run's", folder});
@@ -110,14 +144,15 @@ void run(const Arguments& arguments) {
   training.title = "Training loss";
   validation.title = "Validation loss";
   training.x_label = validation.x_label = x.label;
-  training.y_label = validation.y_label = "bits per token";
   training.ticks_at_points = validation.ticks_at_points = false;
   constexpr std::size_t most_points = 60;
   const std::vector<std::string> names = names_of(arguments.runs);
+  LossUnits units;
   bool any = false;
   std::vector<std::string> missing;
   for (std::size_t i = 0; i < names.size(); ++i) {
     const MetricsFile metrics = read_metrics(arguments.runs[i]);
+    units.add(names[i], arguments.runs[i], metrics);
     // A curve keeps its colour in both charts, also where a run has no points in one of them.
     for (const auto& [chart, member] :
          {std::pair(&training, "bits"), std::pair(&validation, "validation_bits")}) {
@@ -134,6 +169,8 @@ void run(const Arguments& arguments) {
   if (!any)
     fail<UsageError>("plot", "expected runs with losses in their metrics.jsonl, got none in {}",
                      fmt::join(arguments.runs, ", "));
+  training.y_label = validation.y_label = units.label();
+  if (const auto warning = units.warning()) missing.push_back(*warning);
   for (const std::string& sentence : missing) Progress().show(sentence, true);
   write_chart(arguments.out, {training, validation}, arguments.title);
   print_summary(arguments.out, arguments.out + "\n");

@@ -277,14 +277,19 @@ struct General {
   }
 };
 
-/// Calls run(signs, lengths, begin) for every block of Hadamard directions, whose first one is `begin`.
+/// Calls run(forward, backward, begin) with the diagonals of both products for every block of Hadamard
+/// directions, whose first one is `begin`.
 template <class Run>
 HWY_INLINE void for_each_block(const RandomProjection& projection, Run run) {
   const std::int64_t dim = projection.head_dim;
-  const float *signs = projection.signs.span<float>().data(),
-              *lengths = projection.lengths.span<float>().data();
-  for (std::int64_t begin = 0; begin < projection.directions; begin += dim)
-    run(signs + kDiagonals * begin, lengths + begin, begin);
+  const float *small = projection.small.span<float>().data(), *signs = projection.signs.span<float>().data(),
+              *lengths = projection.lengths.span<float>().data(),
+              *small_lengths = projection.small_lengths.span<float>().data();
+  for (std::int64_t begin = 0; begin < projection.directions; begin += dim) {
+    const float *first = signs + kDiagonals * begin, *second = first + dim, *third = second + dim;
+    run(Diagonals{small + begin, second, third, lengths + begin},
+        Diagonals{small_lengths + begin, third, second, first}, begin);
+  }
 }
 
 /// p [rows, padded m] = x Wᵀ.
@@ -293,8 +298,7 @@ HWY_INLINE void project_rows(const RandomProjection& projection, float* p, View<
   const std::int64_t dim = projection.head_dim;
   if (projection.structured)
     return for_each_block(projection,
-                          [&](const float* signs, const float* lengths, std::int64_t begin) HWY_ATTR {
-                            const Diagonals diagonals = {signs, signs + dim, signs + 2 * dim, lengths};
+                          [&](const Diagonals& diagonals, const Diagonals&, std::int64_t begin) HWY_ATTR {
                             multiply_by_block(diagonals, {p + begin, projection.padded_rows},
                                               {x.at(first), x.stride(0)}, rows, dim);
                           });
@@ -316,8 +320,7 @@ HWY_INLINE void sum_directions(const RandomProjection& projection, float* sums, 
                 stride, static_cast<std::size_t>(rows), static_cast<std::size_t>(projection.directions)},
         stride);
   }
-  for_each_block(projection, [&](const float* signs, const float* lengths, std::int64_t begin) HWY_ATTR {
-    const Diagonals diagonals = {lengths, signs + 2 * dim, signs + dim, signs};
+  for_each_block(projection, [&](const Diagonals&, const Diagonals& diagonals, std::int64_t begin) HWY_ATTR {
     const std::int64_t used = std::min(dim, projection.directions - begin);
     for (std::int64_t r = 0; r < rows; ++r) {
       float* row = g + r * columns + begin;
@@ -484,19 +487,24 @@ RandomProjection::RandomProjection(RandomMap map, const RandomDraws& draws)
   const double scale = std::sqrt(square_scale);
   std::ranges::copy(draws.phases, phases.span<float>().begin());
   if (structured) {
-    // Three transforms multiply a row's norm by E^(3/2). The power of two in it is divided by first, so that
-    // no sum overflows where a product does not; that rounds nothing.
+    // Three transforms multiply a row's norm by E^(3/2). The power of two in it is divided by before them, so
+    // that no sum overflows where the product does not; that rounds nothing.
     const auto size = static_cast<double>(head_dim);
     const double grown = size * std::sqrt(size), power = std::exp2(std::floor(std::log2(grown)));
-    signs = Tensor::of<float>({std::ssize(draws.signs)});
-    const std::span<float> to = signs.span<float>();
-    std::ranges::copy(draws.signs, to.begin());
-    for (std::size_t i = 0; i < to.size(); ++i)
-      if (i % static_cast<std::size_t>(kDiagonals * head_dim) < static_cast<std::size_t>(head_dim))
-        to[i] /= static_cast<float>(power);
+    const std::int64_t blocks = padded_rows / head_dim;
+    signs = Tensor::of<float>({blocks, kDiagonals, head_dim});
+    small = Tensor::of<float>({blocks, head_dim});
     lengths = Tensor::of<float>({padded_rows});
-    std::ranges::transform(draws.lengths, lengths.span<float>().begin(),
-                           [&](float length) { return static_cast<float>(scale * length / grown * power); });
+    small_lengths = Tensor::of<float>({padded_rows});
+    std::ranges::copy(draws.signs, signs.span<float>().begin());
+    for (std::int64_t b = 0; b < blocks; ++b)
+      for (std::int64_t i = 0; i < head_dim; ++i)
+        small.view<float>()(b, i) = signs.view<float>()(b, 0, i) / static_cast<float>(power);
+    for (std::int64_t r = 0; r < directions; ++r) {
+      const double length = scale * draws.lengths[static_cast<std::size_t>(r)] / grown;
+      small_lengths.view<float>()(r) = static_cast<float>(length);
+      lengths.view<float>()(r) = static_cast<float>(length * power);
+    }
     return;
   }
   across = Tensor::of<float>({head_dim, padded_rows});

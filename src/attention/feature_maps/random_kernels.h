@@ -29,9 +29,11 @@ class RandomProjection {
   Tensor across;             ///< [E, padded m]: x's products with all directions; none if structured
   Tensor along;              ///< [m, padded E]: sums of directions; the same
   Tensor signs;              ///< [blocks, 3, E], if structured
-  Tensor lengths;            ///< [padded m], if structured, those of the directions over E^(3/2)
-  Tensor phases;             ///< [padded m], for favor-trig
-  double square_scale;       ///< ‖x E^-1/4‖² = square_scale ‖x‖²
+  Tensor small;              ///< [blocks, E], if structured: the first signs over the power of two in E^(3/2)
+  Tensor lengths;        ///< [padded m], if structured: those of the directions over what is left of E^(3/2)
+  Tensor small_lengths;  ///< [padded m], if structured: those over E^(3/2)
+  Tensor phases;         ///< [padded m], for favor-trig
+  double square_scale;   ///< ‖x E^-1/4‖² = square_scale ‖x‖²
 };
 
 /// y [rows, F] and, for the maps that have them, log_scale [rows] of x [rows, E]. `own` is the calling
