@@ -84,7 +84,7 @@ TEST_F(EncoderDecoderProgram, DecodersOfPairsAnswerSourcesToo) {
     EXPECT_EQ(succeed({"generate", path(model), "--source", targets[0], "--temperature", "0"}).err, "");
   }
   EXPECT_THAT(succeed({"generate", path("run"), "--source", "abcdef"}).err,
-              HasSubstr("sources of at most 5 tokens, the longest has 7"));
+              HasSubstr("sources of at most 4 tokens, the longest has 6"));
 
   train("learned", joined(decoder, {"model.positions=learned", "training.steps=2"}));
   for (const char* length : {"3", "1"})

@@ -403,6 +403,13 @@ static void too_many_threads_are_refused(const linnet_model* model) {
 
 static linnet_session* parents_session = NULL;
 static int32_t expected_tokens[kTokens];
+static float expected_scores[kTokens];
+
+static void scores_as_before(const linnet_model* model) {
+  float scores[kTokens];
+  EXPECT(linnet_model_score(model, 4, expected_tokens, kTokens, 0, scores) == LINNET_OK);
+  EXPECT(memcmp(scores, expected_scores, sizeof scores) == 0);
+}
 
 static void continues_in_a_child(const linnet_model* model) {
   for (int i = 0; i < kTokens; ++i) {
@@ -412,6 +419,7 @@ static void continues_in_a_child(const linnet_model* model) {
   }
   linnet_session_free(parents_session);
 #ifndef __SANITIZE_THREAD__
+  scores_as_before(model);
   linnet_session* own = NULL;
   EXPECT(linnet_session_create(model, 1, NULL, &own) == LINNET_OK);
   int32_t token = -1;
@@ -431,6 +439,8 @@ static void children_may_use_sessions(const linnet_model* model) {
   linnet_session* twin = NULL;
   EXPECT(linnet_session_create(model, 1, &options, &twin) == LINNET_OK);
   for (int i = 0; i < kTokens; ++i) EXPECT(linnet_step(twin, &expected_tokens[i], NULL, 1) == LINNET_OK);
+  /* Its threads are the parent's, and the child starts others. */
+  EXPECT(linnet_model_score(model, 4, expected_tokens, kTokens, 0, expected_scores) == LINNET_OK);
   EXPECT(child_succeeds(continues_in_a_child, model));
   continues_in_a_child(model);
   linnet_session_free(twin);
