@@ -294,7 +294,7 @@ def test_models_refuse(case):
 
 def test_memory_that_is_not_there():
     with pytest.raises(linnet.OutOfMemoryError, match=SENTENCE) as found:
-        linnet.train("digits", settings={"data.examples": 1_000_000_000})
+        linnet.train("digits", settings={"training.batch": 1_000_000})
     assert isinstance(found.value, MemoryError) and isinstance(found.value, linnet.Error)
     with pytest.raises(MemoryError):
         linnet.Attention("softmax").state(1, 2, 4, capacity=2**60)
