@@ -378,27 +378,23 @@ def test_errors_are_one_sentence(change, error, part):
 
 @pytest.mark.parametrize("feature_map", ["favor", "random-exp"])
 def test_decay_of_a_log_scaled_map(feature_map):
-    weights = torch.linspace(-1, 1, inputs()[2].numel()).reshape(inputs()[2].shape)
+    given = [tensor.detach() for tensor in inputs()] + [torch.linspace(0.6, 1, H)]
+    weights = torch.linspace(-1, 1, given[2].numel()).reshape(given[2].shape)
 
     def run(dtype):
-        q, k, v, gamma = (
-            tensor.detach().to(dtype).requires_grad_() for tensor in (*inputs(), torch.linspace(0.6, 1, H))
-        )
-        out = lt.linear_attention(q, k, v, mask="causal", decay=gamma, feature_map=feature_map)
+        tensors = [tensor.detach().to(dtype).requires_grad_() for tensor in given]
+        out = lt.linear_attention(*tensors[:3], mask="causal", decay=tensors[3], feature_map=feature_map)
         (out * weights.to(dtype)).sum().backward()
-        return [out.detach(), q.grad, k.grad, v.grad, gamma.grad]
+        return [out.detach(), *(tensor.grad for tensor in tensors)]
 
     for found, expected in zip(run(torch.float32), run(torch.float64)):
         assert (found - expected).norm() < 1e-4 * expected.norm() + 1e-5
-    q, k, v = (tensor.detach() for tensor in inputs())
-    gamma = torch.linspace(0.6, 1, H)
+    q, k, v, gamma = given
     state = lt.linear_state(len(q), H, q.shape[-1], v.shape[-1], feature_map=feature_map)
     with torch.no_grad():
         whole = lt.linear_attention(q, k, v, mask="causal", decay=gamma, feature_map=feature_map)
         for i in range(q.shape[1]):
-            out, state = lt.linear_attention_step(
-                q[:, i], k[:, i], v[:, i], state, decay=gamma, feature_map=feature_map
-            )
+            out, state = lt.linear_attention_step(q[:, i], k[:, i], v[:, i], state, decay=gamma, feature_map=feature_map)
             assert (out - whole[:, i]).norm() < 1e-4 * whole[:, i].norm()
 
 
