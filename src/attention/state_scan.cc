@@ -125,7 +125,7 @@ void StateScan::append(std::span<std::byte> earlier, std::span<const std::byte> 
         const double mine = scale_of(before.floats, heads_, head) + fall(head, after.tokens),
                      other = scale_of(after.floats, heads_, head);
         of_before = mine >= other ? 1 : std::exp(mine - other);
-        of_after = mine >= other ? std::exp(other - mine) : 1;
+        of_after = mine > other ? std::exp(other - mine) : 1;
         set_scale(before.floats, heads_, head, std::max(mine, other));
       }
       const auto rest = static_cast<std::size_t>(gradient_floats_);  // from a sum to what it rounded off

@@ -392,6 +392,42 @@ TEST(LinearScaled, DecayOverAHundredThousandTokens) {
   EXPECT_LT(test::relative_error(problem.d_decay.span<float>(), last.d_decay.span<float>()), 1e-2);
 }
 
+// With equal keys a state falls by the same factor in every chunk, which f32 would round to another γ.
+TEST(LinearScaled, DecayKeepsAMemoryOfAHundredThousandTokens) {
+  constexpr std::int64_t length = 200'000;
+  AttentionOptions options;
+  options.linear.feature_map = random_feature_map("favor", 4, {.features = 8});
+  options.linear.sums = StateSums::compensated;
+  const auto attention = make_attention(options);
+  for (const float gamma : {0.99999f, 0.999987f}) {
+    Problem problem({1, length, length, 1, 4, 3}, Mask::causal(), 340, 0.1f);
+    problem.decaying({gamma});
+    const View<float> k = problem.k.view<float>();
+    for (std::int64_t j = 0; j < length; ++j)
+      for (std::int64_t e = 0; e < 4; ++e) k(0, j, 0, e) = 0.1f;
+    const auto whole = attention->make_state(1, {1, 4, 3}), stepped = attention->make_state(1, {1, 4, 3});
+    AttentionOutputs outputs = problem.outputs();
+    outputs.final = whole.get();
+    attention->forward(any_context(), outputs, problem.inputs());
+    run_steps(*attention, problem, *stepped, 0, length);
+    // z is that of one key times Σ γ^i.
+    const auto one = attention->make_state(1, {1, 4, 3});
+    run_steps(*attention, problem, *one, 0, 1);
+    const double g = gamma, sum = (1 - std::pow(g, double(length))) / (1 - g);
+    const auto key_sum = [](const State& state, std::size_t f) {
+      const std::vector<float> numbers = saved(state, 0);
+      const std::size_t at = 8 * 3 + f, part = 8 * 4, scale = numbers.size() - 2;
+      return (double(numbers[at]) - numbers[at + part]) *
+             std::exp(double(numbers[scale]) + numbers[scale + 1]);
+    };
+    for (std::size_t f = 0; f < 8; ++f) {
+      EXPECT_NEAR(key_sum(*whole, f) / key_sum(*one, f) / sum, 1, 3e-6) << gamma;
+      // A step rounds γ z once.
+      EXPECT_NEAR(key_sum(*stepped, f) / key_sum(*one, f) / sum, 1, 1e-4) << gamma;
+    }
+  }
+}
+
 TEST(LinearScaled, RefusesStatesOfOtherMaps) {
   const auto attention = make_attention(loud());
   AttentionOptions plain;

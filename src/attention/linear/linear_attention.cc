@@ -219,7 +219,7 @@ void LinearAttention::backward(Context& context, const AttentionGradients& gradi
   const bool needs_initial = traits_.log_scaled && gradients.decay.rank() != 0 && inputs.initial != nullptr &&
                              gradients.final.rank() != 0;
   if (needs_initial && call.grad_initial.rank() == 0) {
-    of_initial = Tensor::of<float>({sizes.batch, inputs.initial->gradient_floats(0)});
+    of_initial = Tensor::of<float>({sizes.batch, call.key_sum_at(sizes.heads)});
     call.grad_initial = of_initial.view<float>();
   }
   check_state_gradient(

@@ -296,13 +296,14 @@ class ForwardSweep : public Sweep<ForwardSweep> {
   /// are any.
   bool finish(Mask::Interval rows, std::uint32_t seeing) {
     const auto count = static_cast<std::size_t>(rows.end - rows.begin);
+    const double log_decay = call_.log_decay(head());
     if (scaled() && call_.normalise && outputs_.normaliser.rank() != 0) take_logarithms(count);
     if (call_.normalise && seeing == kAll && all_positive(count)) {
       const F32 d;
       for (std::size_t i = 0; i < count; i += hn::Lanes(d))
         hn::Store(hn::Div(hn::Set(d, 1.0f), hn::Load(d, denominators_ + i)), d, factors_ + i);
       for (std::size_t i = 0; i < count; ++i)
-        write_normaliser(rows, i, scaled() ? log_denominator(rows, i) : denominators_[i]);
+        write_normaliser(rows, i, scaled() ? log_denominator(rows, i, log_decay) : denominators_[i]);
       std::fill(zero_.begin(), zero_.end(), false);
       return true;
     }
@@ -322,7 +323,7 @@ class ForwardSweep : public Sweep<ForwardSweep> {
       write_normaliser(rows, i,
                        !divides   ? 1.0f
                        : zero     ? std::numeric_limits<float>::infinity()
-                       : scaled() ? log_denominator(rows, i)
+                       : scaled() ? log_denominator(rows, i, log_decay)
                                   : denominators_[i]);
     }
     return all;
@@ -343,9 +344,9 @@ class ForwardSweep : public Sweep<ForwardSweep> {
       hn::Store(kernels::HWY_NAMESPACE::fast_log(d, hn::Load(d, denominators_ + i)), d, power_ + i);
   }
   /// Of the weights that row i sees, with its decay.
-  float log_denominator(Mask::Interval rows, std::size_t i) const {
+  float log_denominator(Mask::Interval rows, std::size_t i, double log_decay) const {
     const auto row = static_cast<double>(rows.begin + static_cast<std::int64_t>(i));
-    return static_cast<float>(highest_[i] + row * call_.log_decay(head()) + static_cast<double>(power_[i]));
+    return static_cast<float>(highest_[i] + row * log_decay + static_cast<double>(power_[i]));
   }
 
   void write_zeros(Mask::Interval rows) {

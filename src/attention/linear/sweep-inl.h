@@ -18,6 +18,12 @@
 HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE {
 
+/// A factor as two floats.
+inline Fade fade_of(double factor) {
+  const float high = static_cast<float>(factor);
+  return {high, static_cast<float>(factor - static_cast<double>(high))};
+}
+
 /// The powers of one head's γ.
 class DecayPowers {
  public:
@@ -27,11 +33,7 @@ class DecayPowers {
 
   /// γ^n. A state is multiplied by it once a chunk, and would be 1e-4 off after a memory of 10^5 tokens if it
   /// were rounded to f32.
-  Fade power(std::int64_t n) const {
-    const double power = std::pow(gamma_, static_cast<double>(n));
-    const float high = static_cast<float>(power);
-    return {high, static_cast<float>(power - static_cast<double>(high))};
-  }
+  Fade power(std::int64_t n) const { return fade_of(std::pow(gamma_, static_cast<double>(n))); }
 
   /// to[i] = γ^(least + i).
   HWY_NOINLINE void rising(float* to, std::int64_t least, std::size_t count) const {
@@ -149,7 +151,7 @@ class Sweep {
                                 std::size_t columns, Fade fade) const {
     if (pieces.fresh())
       for_each_panel(product, columns);
-    else if (call_.decays())
+    else if (fade.low != 0 || call_.decays())
       for_each_panel(product.template as<Into::fade>(pieces.rest_of(product.c), fade), columns);
     else if (compensated_)
       for_each_panel(product.template as<Into::collect>(pieces.rest_of(product.c), fade), columns);
@@ -185,7 +187,9 @@ class Sweep {
       pieces.open_scale() = now;
       exp_rows(power, scales, -finite_scale(now), count);
       scale_rows(faded, rows, ld, power, count, columns);
-      return {faded, {exp_of(before - finite_scale(now))}};
+      const double fall = before - finite_scale(now);
+      // With a decay a state may fall by the same factor in every chunk, which f32 alone would round alike.
+      return {faded, call_.log_decay(head()) != 0 ? fade_of(std::exp(fall)) : Fade{exp_of(fall)}};
     }
     if (decay() == nullptr) return {rows, {}};
     if (side_ == SweepSide::queries)
