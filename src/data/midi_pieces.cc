@@ -75,7 +75,7 @@ void sort_by_steps(std::vector<StepNote>& notes) {
   const auto same = [](const StepNote& x, const StepNote& y) {
     return x.begin == y.begin && x.pitch == y.pitch;
   };
-  notes.erase(std::ranges::unique(notes, same).begin(), notes.end());
+  notes.erase(std::unique(notes.begin(), notes.end(), same), notes.end());
 }
 
 struct Voice {
