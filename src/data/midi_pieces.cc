@@ -245,7 +245,7 @@ MidiPieces read_midi_pieces(const std::vector<fs::path>& paths, const MidiOption
       throw;
     } catch (const Error& error) {
       if (!skip) throw;
-      pieces.left_out.push_back(error.what());
+      pieces.left_out.emplace_back(error.what());
     }
   }
   if (pieces.offsets.empty())

@@ -16,7 +16,7 @@ void answer(std::string_view input) {
 std::vector<std::string> seeds() {
   const std::vector<std::int32_t> pitches = {60, 50, 62, 50, -1, 48, 64, -1};
   const std::string file = midi_file({2, pitches}, 4, 120);
-  return {with_choice(1, file), with_choice(0, file), with_choice(3, file.substr(0, 40))};
+  return {with_choice(1, file), with_choice(0, file)};
 }
 
 std::vector<std::string> words() { return {"MThd", "MTrk", "\x90\x40\x50", "\xff\x2f", "\xff\xff\xff\x7f"}; }
