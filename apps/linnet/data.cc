@@ -12,6 +12,7 @@
 #include "data/midi_pieces.h"
 #include "data/reverse_task.h"
 #include "data/text.h"
+#include "data/token_file.h"
 #include "io/file.h"
 #include "outputs.h"
 #include "report.h"
@@ -164,7 +165,7 @@ void add_data(Command& program) {
     const MidiOptions& options = arguments->midi;
     const MidiPieces pieces =
         read_midi_pieces({arguments->files.begin(), arguments->files.end()}, options, arguments->skip);
-    write_midi_pieces(arguments->out, pieces, options);
+    write_token_file(arguments->out, pieces.tokens, pieces.offsets, options.voices);
     for (const std::string& sentence : pieces.left_out) print_note("left out: " + sentence);
     std::string summary =
         fmt::format("pieces: {}, with {} steps of {} voices: {}\n", pieces.offsets.size() - 1,

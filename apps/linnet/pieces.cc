@@ -7,10 +7,10 @@
 #include "base/fail.h"
 #include "base/memory.h"
 #include "comm/gather.h"
+#include "data/token_file.h"
 #include "io/file.h"
 #include "io/midi.h"
 #include "io/png.h"
-#include "io/safetensors.h"
 #include "report.h"
 
 namespace linnet {
@@ -116,11 +116,7 @@ void write_pieces(const std::shared_ptr<const Model>& model, const Pieces& piece
   if (extension == ".safetensors") {
     std::vector<std::int64_t> offsets;
     for (std::int64_t i = 0; i <= pieces.count; ++i) offsets.push_back(i * pieces.length);
-    const std::vector<NamedTensor> tensors = {
-        {"tokens", DType::i32, {pieces.count * pieces.length, fields}, tokens.data()},
-        {"offsets", DType::i64, {pieces.count + 1}, offsets.data()}};
-    write_safetensors(pieces.out, tensors, {});
-    return;
+    return write_token_file(pieces.out, tokens, offsets, fields);
   }
   for (std::int32_t& token : tokens)
     token = token == 0 ? -1 : static_cast<std::int32_t>(token - 1 + pieces.first_pitch);

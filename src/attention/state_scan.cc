@@ -101,12 +101,6 @@ double scale_of(const std::vector<float>& floats, std::int64_t heads, std::int64
   const std::size_t at = place_of_scale(floats, heads, head);
   return static_cast<double>(floats[at]) + static_cast<double>(floats[at + 1]);
 }
-void set_scale(std::vector<float>& floats, std::int64_t heads, std::int64_t head, double scale) {
-  const std::size_t at = place_of_scale(floats, heads, head);
-  floats[at] = static_cast<float>(scale);
-  floats[at + 1] =
-      std::isfinite(floats[at]) ? static_cast<float>(scale - static_cast<double>(floats[at])) : 0;
-}
 
 }  // namespace
 
@@ -126,7 +120,7 @@ void StateScan::append(std::span<std::byte> earlier, std::span<const std::byte> 
                      other = scale_of(after.floats, heads_, head);
         of_before = mine >= other ? 1 : std::exp(mine - other);
         of_after = mine > other ? std::exp(other - mine) : 1;
-        set_scale(before.floats, heads_, head, std::max(mine, other));
+        write_scale(&before.floats[place_of_scale(before.floats, heads_, head)], std::max(mine, other));
       }
       const auto rest = static_cast<std::size_t>(gradient_floats_);  // from a sum to what it rounded off
       const auto value = [&](const Slot& slot, std::size_t at) {
@@ -159,7 +153,7 @@ void StateScan::raise_scales(State& state, const State& other) const {
         for (int part = 0; part < parts_; ++part)
           floats[at + static_cast<std::size_t>(part * gradient_floats_)] *= weight;
       });
-      set_scale(floats, heads_, head, others.scale(i, head));
+      write_scale(&floats[place_of_scale(floats, heads_, head)], others.scale(i, head));
     }
     state.restore(i, floats, state.position(i));
   }

@@ -10,7 +10,6 @@
 #include "base/fail.h"
 #include "base/memory.h"
 #include "io/file.h"
-#include "io/safetensors.h"
 
 namespace linnet {
 namespace {
@@ -252,13 +251,6 @@ MidiPieces read_midi_pieces(const std::vector<fs::path>& paths, const MidiOption
     fail("midi", "expected a piece in one file at least, got none in {}; the first: {}",
          pieces.left_out.size(), pieces.left_out.front());
   return pieces;
-}
-
-void write_midi_pieces(const fs::path& path, const MidiPieces& pieces, const MidiOptions& options) {
-  const std::vector<NamedTensor> tensors = {
-      {"tokens", DType::i32, {pieces.offsets.back(), options.voices}, pieces.tokens.data()},
-      {"offsets", DType::i64, {std::ssize(pieces.offsets)}, pieces.offsets.data()}};
-  write_safetensors(path, tensors, {});
 }
 
 }  // namespace linnet

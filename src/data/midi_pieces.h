@@ -38,8 +38,4 @@ void append_piece(MidiPieces& pieces, const MidiNotes& notes, const MidiOptions&
 MidiPieces read_midi_pieces(const std::vector<std::filesystem::path>& paths, const MidiOptions& options,
                             bool skip);
 
-/// As a file of the kind "tokens".
-void write_midi_pieces(const std::filesystem::path& path, const MidiPieces& pieces,
-                       const MidiOptions& options);
-
 }  // namespace linnet

@@ -73,6 +73,14 @@ IntegerType type_of(const Safetensors& file, const std::string& tensor, const st
 
 fs::path offsets_of_npy(const fs::path& path) { return fs::path(path).replace_extension(".offsets.npy"); }
 
+void write_token_file(const fs::path& path, std::span<const std::int32_t> tokens,
+                      std::span<const std::int64_t> offsets, std::int64_t fields) {
+  const std::vector<NamedTensor> tensors = {
+      {"tokens", DType::i32, {std::ssize(tokens) / fields, fields}, tokens.data()},
+      {"offsets", DType::i64, {std::ssize(offsets)}, offsets.data()}};
+  write_safetensors(path, tensors, {});
+}
+
 TokenFile::TokenFile(const fs::path& path, std::size_t raw_bytes, std::int64_t raw_fields)
     : name_(path.string()) {
   const std::string extension = path.extension().string();

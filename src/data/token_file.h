@@ -67,6 +67,10 @@ class TokenFile {
   Bytes bytes_;
 };
 
+/// Writes NAME.safetensors of tokens [steps, fields] with the offsets of its pieces.
+void write_token_file(const std::filesystem::path& path, std::span<const std::int32_t> tokens,
+                      std::span<const std::int64_t> offsets, std::int64_t fields);
+
 /// The file of the offsets of NAME.npy: NAME.offsets.npy.
 std::filesystem::path offsets_of_npy(const std::filesystem::path& path);
 

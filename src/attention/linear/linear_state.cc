@@ -11,6 +11,11 @@ constexpr const char* operation = "linear attention state";
 const char* name_of_sums(int parts) { return parts == 2 ? "compensated" : "plain"; }
 }  // namespace
 
+void write_scale(float* floats, double scale) {
+  floats[0] = static_cast<float>(scale);
+  floats[1] = std::isfinite(floats[0]) ? static_cast<float>(scale - static_cast<double>(floats[0])) : 0.0f;
+}
+
 LinearState::LinearState(std::int64_t slots, const HeadShape& shape, std::int64_t features, StateSums sums,
                          bool scaled, float* memory)
     : shape_(shape),
@@ -104,10 +109,7 @@ double LinearState::scale(std::int64_t slot, std::int64_t head) const {
 }
 
 void LinearState::set_scale(std::int64_t slot, std::int64_t head, double scale) {
-  if (!scaled()) return;
-  float* floats = scale_floats(slot, head);
-  floats[0] = static_cast<float>(scale);
-  floats[1] = std::isfinite(floats[0]) ? static_cast<float>(scale - static_cast<double>(floats[0])) : 0.0f;
+  if (scaled()) write_scale(scale_floats(slot, head), scale);
 }
 
 }  // namespace linnet

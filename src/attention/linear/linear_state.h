@@ -6,6 +6,9 @@
 
 namespace linnet {
 
+/// A log-scale as the two floats whose sum it is; of one that no float holds the second is 0.
+void write_scale(float* floats, double scale);
+
 /// The state of linear attention. A slot's numbers, as `save` writes them: S [H, F, M], then z [H, F], f32,
 /// with S = Σ φ(k) vᵀ and z = Σ φ(k) over the tokens seen; with compensated sums a second part follows, laid
 /// out alike: what the sums have rounded off so far and is still to be subtracted from them. With a
