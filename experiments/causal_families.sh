@@ -20,7 +20,7 @@ train_all() { # CONFIG TITLE DATA [OPTION…]
   local common=("$@")
   run linear
   run softmax attention.family=softmax
-  run favor attention.feature_map=favor attention.features=64
+  run favor attention.feature_map=favor attention.features=64 attention.directions=orthogonal
   run local attention.family=local attention.window=32
   run strided attention.family=strided attention.stride=16
   run lsh attention.family=lsh attention.chunk=16 attention.rounds=2

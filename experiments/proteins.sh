@@ -18,7 +18,7 @@ run() { # NAME SETTING…
 }
 
 run softmax attention.family=softmax
-run favor attention.feature_map=favor
+run favor attention.feature_map=favor attention.directions=orthogonal
 run elu attention.feature_map=elu
 for rank in 16 64 256; do
   run "linformer-$rank" attention.family=linformer "attention.rank=$rank"

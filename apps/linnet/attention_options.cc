@@ -53,9 +53,12 @@ void FamilyOptions::add_to(Command& command) {
   add("--features", features,
       "number of features of random maps; 0 is E ln E, rounded up to a multiple of 16", {"linear"})
       .check(whole(0, most_count));
-  add("--directions", directions, "directions of random maps: orthogonal, independent or hadamard",
+  add("--directions", directions,
+      "directions of random maps: orthogonal, independent, hadamard, or auto: hadamard where the head size "
+      "is "
+      "16, 32, 64, 128 or 256, orthogonal elsewhere",
       {"linear"})
-      .check(one_of({"orthogonal", "independent", "hadamard"}));
+      .check(one_of({"auto", "orthogonal", "independent", "hadamard"}));
   add("--epsilon", epsilon, "ε in the denominator of linear and kernel", {"linear", "kernel"})
       .check(number(0, 1));
   add("--normalise", normalise, "normalisation of linear and kernel: sum or none", {"linear", "kernel"})

@@ -34,9 +34,9 @@ struct FamilyOptions {
   std::int64_t stride = 0, summary = 8;
   std::int64_t rank = 128;
   LshOptions lsh;
-  std::int64_t features = 0;              ///< of random maps; 0 is their default
-  std::string directions = "orthogonal";  ///< of random maps
-  std::uint64_t seed = 0;  ///< of random maps, of lsh's rotations and of linformer's projections
+  std::int64_t features = 0;        ///< of random maps; 0 is their default
+  std::string directions = "auto";  ///< of random maps
+  std::uint64_t seed = 0;           ///< of random maps, of lsh's rotations and of linformer's projections
 
   void add_to(Command& command);
 

@@ -23,7 +23,7 @@ struct LinearConfig {
   std::string feature_map = "elu";  ///< attention.feature_map, a built-in one or one of your own
   double alpha = 1;                 ///< attention.alpha, of elu
   std::int64_t features = 0;        ///< attention.features, F of random feature maps; 0 is E ln E, rounded up
-  Directions directions = Directions::orthogonal;  ///< attention.directions, of random feature maps
+  Directions directions = Directions::automatic;  ///< attention.directions, of random feature maps
   /// attention.redraw: training steps until random features are drawn anew; 0: never.
   std::int64_t redraw = 0;
   Decay decay = Decay::none;     ///< attention.decay

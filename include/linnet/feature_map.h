@@ -140,6 +140,7 @@ LINNET_API bool is_random_feature_map(const std::string& name);
 
 /// How the directions of random features are drawn. Each is distributed as E independent normal numbers, or
 /// nearly so:
+/// - `automatic`: `hadamard` where E is 16, 32, 64, 128 or 256, `orthogonal` elsewhere.
 /// - `orthogonal`: blocks of E orthogonal directions, uniform (Haar), with independent lengths; Yu et al.
 /// 2016,
 ///   "Orthogonal Random Features".
@@ -150,16 +151,16 @@ LINNET_API bool is_random_feature_map(const std::string& name);
 ///   instead of 2 E^2 FLOPs. E is a power of two from 8 on; from 16 to 256 it
 ///   is faster. Means over draws differ from those of normal directions by
 ///   terms that vanish as E grows.
-enum class Directions { orthogonal, independent, hadamard };
+enum class Directions { automatic, orthogonal, independent, hadamard };
 
-/// The directions of that name. Throws UsageError for an unknown one.
+/// The directions of that name; `auto` is `automatic`. Throws UsageError for an unknown one.
 LINNET_API Directions find_directions(const std::string& name);
 LINNET_API const char* name_of(Directions directions);
 
 /// What decides the draws of a random map.
 struct RandomFeatureOptions {
   std::int64_t features = 0;  ///< F; 0: E ln E, rounded up to a multiple of 16. Even if a direction gives two
-  Directions directions = Directions::orthogonal;
+  Directions directions = Directions::automatic;
   std::uint64_t seed = 0;
   std::uint64_t draw = 0;  ///< number of the draw, below 2^30
   int layer = 0;           ///< every layer has its own directions, which its heads share

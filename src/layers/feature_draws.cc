@@ -18,7 +18,7 @@ FeatureDraws::FeatureDraws(ParameterTable& table, const std::string& name, std::
     parts_.push_back({table.add_untrained(name + of, std::move(shape), initial, range), numbers});
   };
   const std::int64_t count = first->directions();
-  if (options.directions == Directions::hadamard) {
+  if (directions_drawn(options.directions, head_dim) == Directions::hadamard) {
     add(".signs", {number_of_signs(count, head_dim) / head_dim, head_dim}, &RandomDraws::signs,
         NumberRange::sign);
     add(".lengths", {count}, &RandomDraws::lengths, NumberRange::not_negative);

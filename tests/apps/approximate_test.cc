@@ -34,7 +34,7 @@ TEST(Approximate, MeasuresEveryCombination) {
   const Json result = result_of({"--json", "--linformer"});
   EXPECT_EQ(result["rows"].size(), 3u * 2 * 2);
   for (const Json& row : result["rows"]) {
-    EXPECT_TRUE(row["directions"] == "orthogonal" || row["directions"] == "independent");
+    EXPECT_TRUE(row["directions"] == "hadamard" || row["directions"] == "independent");
     EXPECT_GT(row["predicted"].get<double>(), 0);
     for (const char* part : {"weights", "attention", "output"})
       for (const char* number : {"error", "bias", "deviation"})
@@ -60,24 +60,29 @@ TEST(Approximate, MeasuresHadamardDirections) {
   ASSERT_EQ(rows.size(), 6u);
   EXPECT_EQ(rows[0]["directions"], "hadamard");
   EXPECT_NEAR(rows[0]["weights"]["error"].get<double>() / rows[4]["weights"]["error"].get<double>(), 1, 0.5);
-  EXPECT_NE(read_file(chart).find("favor, hadamard"), std::string::npos);
+  EXPECT_NE(read_file(chart).find("favor, orthogonal"), std::string::npos);
   // Advice is for the better directions, and for independent ones where there are no others.
   const Json advice = result["advice"];
   ASSERT_EQ(advice.size(), 2u);
-  EXPECT_EQ(advice[0]["directions"], "orthogonal");
-  EXPECT_EQ(advice[1]["directions"], "hadamard");
-  EXPECT_THAT(advice[1]["text"].get<std::string>(), HasSubstr("favor with hadamard directions: "));
+  EXPECT_EQ(advice[0]["directions"], "hadamard");
+  EXPECT_EQ(advice[1]["directions"], "orthogonal");
+  EXPECT_THAT(advice[1]["text"].get<std::string>(), HasSubstr("favor with orthogonal directions: "));
   EXPECT_EQ(result_of({"--json", "--maps", "favor", "--directions", "independent"})["advice"].size(), 1u);
   refuses(usage, {"approximate", "--dim", "24", "--length", "40", "--directions", "hadamard"},
           {"a head size that is a power of two from 8 on with Hadamard directions", "got 24"});
+  // By default heads have those that suit their size.
+  for (const auto& [dim, directions] : {std::pair{"16", "hadamard"}, {"24", "orthogonal"}})
+    EXPECT_EQ(json_of(succeed({"approximate", "--dim", dim, "--length", "40", "--features", "8", "--draws",
+                               "2", "--maps", "favor", "--json"}))["rows"][0]["directions"],
+              directions);
 }
 
 TEST(Approximate, AdvisesByTheNorms) {
   const Json easy = result_of({"--json", "--maps", "favor", "--norm", "0.5"})["advice"][0];
   EXPECT_EQ(easy["verdict"], "measured");
   EXPECT_LE(easy["features"].get<int>(), 64);
-  const Json fair =
-      result_of({"--json", "--maps", "favor", "--deviation", "0.8", "--error", "0.02"})["advice"][0];
+  const Json fair = result_of({"--json", "--maps", "favor", "--directions", "orthogonal", "--deviation",
+                               "0.8", "--error", "0.02"})["advice"][0];
   EXPECT_EQ(fair["verdict"], "foretold");
   EXPECT_GT(fair["features"].get<int>(), 64);
   const Json hard = result_of({"--json", "--maps", "favor", "--norm", "20"})["advice"][0];
@@ -152,7 +157,7 @@ TEST(Approximate, BadInputIsRefused) {
   refuses(usage, one({"--features", "0"}), {"[approximate]", "--features", "got 0"});
   refuses(usage, one({"--draws", "1"}), {"--draws", "got 1"});
   refuses(usage, one({"--length", "2000"}), {"expected --length of at most 1024", "got 2000"});
-  refuses(usage, one({"--directions", "random"}), {"expected directions of orthogonal", "got 'random'"});
+  refuses(usage, one({"--directions", "random"}), {"expected directions of auto", "got 'random'"});
   refuses(usage, one({"--model", "m"}), {"expected --data with --model"});
   refuses(usage, one({"--model", "m", "--data", "d", "--qkv", "f"}), {"got both"});
   refuses(failed, one({"--qkv", "nowhere.safetensors"}), {"nowhere.safetensors"});

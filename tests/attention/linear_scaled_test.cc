@@ -229,7 +229,8 @@ struct Counts {
 
   Counts(const std::string& map, float norm, bool compare) {
     AttentionOptions options;
-    options.linear.feature_map = random_feature_map(map, 64, {.features = 256, .seed = 3});
+    options.linear.feature_map =
+        random_feature_map(map, 64, {.features = 256, .directions = Directions::orthogonal, .seed = 3});
     Problem problem({1, 256, 256, 1, 64, 5}, Mask::full(), 105);
     for (Tensor* x : {&problem.q, &problem.k}) {
       for (std::int64_t i = 0; i < 256; ++i) {

@@ -261,8 +261,22 @@ TEST(RandomFeatures, BadInputIsRefused) {
   EXPECT_NE(message("favor", 4, {.directions = Directions::hadamard}).find("from 8 on"), std::string::npos);
   EXPECT_EQ(message("favor", 24, {.directions = Directions::hadamard}),
             "[favor] expected a head size that is a power of two from 8 on with Hadamard directions, got 24");
-  EXPECT_EQ(error_of<UsageError>([] { find_directions("hadamar"); }),
-            "[random features] expected directions of orthogonal, independent, hadamard, got 'hadamar'");
+  EXPECT_EQ(
+      error_of<UsageError>([] { find_directions("hadamar"); }),
+      "[random features] expected directions of auto, orthogonal, independent, hadamard, got 'hadamar'");
+}
+
+TEST(RandomFeatures, DirectionsFollowTheSizeOfAHeadByDefault) {
+  for (const std::int64_t dim : {1, 8, 16, 24, 32, 64, 128, 250, 256, 512}) {
+    const bool hadamard = dim == 16 || dim == 32 || dim == 64 || dim == 128 || dim == 256;
+    const RandomDraws drawn = draw_random_features("favor", dim, {.features = 20, .seed = 2});
+    const RandomDraws same = draw_random_features(
+        "favor", dim,
+        {.features = 20, .directions = hadamard ? Directions::hadamard : Directions::orthogonal, .seed = 2});
+    EXPECT_EQ(drawn.signs.empty(), !hadamard) << dim;
+    EXPECT_EQ(drawn.directions, same.directions) << dim;
+    EXPECT_EQ(drawn.lengths, same.lengths) << dim;
+  }
 }
 
 TEST(RandomFeatures, HadamardDrawsThatDoNotFitAreRefused) {

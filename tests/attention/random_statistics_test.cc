@@ -189,7 +189,7 @@ TEST(RandomStatistics, SeedDrawAndLayerDecideTheDraws) {
     const RandomDraws other = drawn(options);
     for (std::size_t i = 0; i < first.directions.size(); ++i)
       EXPECT_NE(first.directions[i], other.directions[i]);
-    EXPECT_EQ(same_bits(first.phases, other.phases), options.directions != Directions::orthogonal);
+    EXPECT_EQ(same_bits(first.phases, other.phases), options.directions != Directions::automatic);
   }
   const RandomFeatureOptions hadamard = {.features = 24, .directions = Directions::hadamard, .seed = 3};
   EXPECT_EQ(drawn(hadamard).signs, drawn(hadamard).signs);

@@ -144,6 +144,21 @@ TEST(RandomFeatureModels, HadamardDrawsAreSavedAsSignsAndLengths) {
             "[favor] expected a head size that is a power of two from 8 on with Hadamard directions, got 9");
 }
 
+TEST(RandomFeatureModels, DirectionsOfTheFileFollowTheSizeOfAHead) {
+  const Folder folder;
+  for (const std::int64_t head : {9, 16}) {
+    ModelConfig config = favor_config();
+    config.width = head * config.heads;
+    config.attention.linear.directions = Directions::automatic;
+    Model::random(config, 3)->save(folder / "a");
+    const Safetensors file = Safetensors::read(folder / "a" / "model.safetensors");
+    EXPECT_EQ(file.contains("layers.0.attention.directions"), head == 9);
+    EXPECT_EQ(file.contains("layers.0.attention.signs"), head == 16);
+    const auto ids = random_inputs(config, 1, 10, 4);
+    EXPECT_EQ(parallel(*Model::load(folder / "a"), ids), parallel(*Model::random(config, 3), ids));
+  }
+}
+
 TEST(RandomFeatureModels, DrawsAreNoParameters) {
   ModelConfig plain = favor_config();
   plain.attention.linear.feature_map = "elu";

@@ -66,15 +66,19 @@ Json advice_of(const std::string& name, const std::vector<Json>& rows, double wa
 
 }  // namespace
 
+std::string plain_directions(const Json& rows) {
+  const auto found =
+      std::ranges::find_if(rows, [](const Json& row) { return row["directions"] != "independent"; });
+  return found == rows.end() ? "independent" : (*found)["directions"];
+}
+
 Json advice(const Json& rows, double wanted, const Json& norms) {
-  const auto is_worse = [](const Json& row) { return row["directions"] == "independent"; };
-  const bool one_kind = std::ranges::all_of(rows, is_worse);
+  const std::string plain = plain_directions(rows);
   std::map<std::string, std::vector<Json>> maps;  // by the map and its directions, for people
   for (const Json& row : rows) {
-    if (is_worse(row) && !one_kind) continue;
     const std::string map = row["map"], directions = row["directions"];
-    maps[directions == "orthogonal" ? map : fmt::format("{} with {} directions", map, directions)].push_back(
-        row);
+    if (directions == "independent" && plain != "independent") continue;
+    maps[directions == plain ? map : fmt::format("{} with {} directions", map, directions)].push_back(row);
   }
   Json result = Json::array();
   for (auto& [name, own] : maps) {

@@ -21,7 +21,7 @@ namespace {
 struct Arguments {
   ApproximateSource source;
   std::string maps = "favor-sincos,favor,favor-hyperbolic", features = "8:1024",
-              directions = "orthogonal,independent", plot;
+              directions = "auto,independent", plot;
   std::int64_t draws = 8;
   double error = 0.1;
   bool linformer = false, json = false;
@@ -162,8 +162,11 @@ void run(const Arguments& arguments) {
   }
   const ApproximateHeads inputs = read_heads(context, arguments.source);
   // And heads of another size than Hadamard directions have, before anything is measured.
-  for (const auto& [map, options] : wanted)
-    directions_of(find_random_map(map), inputs.heads.front().head_dim, options);
+  const std::int64_t head_dim = inputs.heads.front().head_dim;
+  for (auto& [map, options] : wanted) {
+    options.directions = directions_drawn(options.directions, head_dim);
+    directions_of(find_random_map(map), head_dim, options);
+  }
   Json result = {
       {"inputs", inputs.description}, {"draws", arguments.draws}, {"norms", norms_of(context, inputs.heads)}};
   Progress progress;
@@ -209,8 +212,8 @@ void add_approximate(Command& program) {
   command.add_option("--maps", arguments->maps, "favor, favor-trig, favor-sincos, favor-hyperbolic")
       .offers({"favor", "favor-trig", "favor-sincos", "favor-hyperbolic"})
       .capture_default_str();
-  command.add_option("--directions", arguments->directions, "orthogonal, independent, hadamard")
-      .offers({"orthogonal", "independent", "hadamard"})
+  command.add_option("--directions", arguments->directions, "auto, orthogonal, independent, hadamard")
+      .offers({"auto", "orthogonal", "independent", "hadamard"})
       .capture_default_str();
   command.add_option("--draws", arguments->draws, "number of draws to average over")
       .check(whole(2, 100000))

@@ -24,8 +24,13 @@ struct ApproximateHeads {
 
 ApproximateHeads read_heads(Context& context, const ApproximateSource& source);
 
-/// For every map with orthogonal directions how many features keep the output's error below `wanted`, from
-/// the rows of `approximate`: a JSON object each, with a sentence `text`. `norms` are those of the heads.
+/// The directions of the first rows of `approximate` that has others than independent ones, or else
+/// independent: those which names of maps leave out.
+std::string plain_directions(const Json& rows);
+
+/// For every map how many features keep the output's error below `wanted`, from the rows of `approximate`: a
+/// JSON object each, with a sentence `text`. Independent directions are left out where there are others.
+/// `norms` are those of the heads.
 Json advice(const Json& rows, double wanted, const Json& norms);
 
 /// Draws the errors of weights and output, and where there are some those of low rank, into an SVG file.

@@ -30,7 +30,8 @@ void plot_approximation(const Json& result, const std::string& path) {
   weights.title = "Weights exp(q·k/√E)";
   weights.subtitle = "independent directions, dashed: closed form";
   output.title = "Output of attention";
-  output.subtitle = "orthogonal directions, dashed: others";
+  const std::string plain = plain_directions(result["rows"]);
+  output.subtitle = plain + " directions, dashed: others";
   rank.title = "Attention matrix of rank k";
   rank.subtitle = "least error of any projection";
   weights.x_label = output.x_label = "features F";
@@ -41,13 +42,12 @@ void plot_approximation(const Json& result, const std::string& path) {
     const std::string map = row["map"];
     const int colour = colour_of(map);
     const std::string directions = row["directions"];
-    const bool orthogonal = directions == "orthogonal";
     if (directions == "independent") {
       add_point(weights, map, row["features"], row["weights"]["error"], colour, false);
       add_point(weights, map + ", predicted", row["features"], row["predicted"], colour, true);
     }
-    add_point(output, orthogonal ? map : map + ", " + directions, row["features"], row["output"]["error"],
-              colour, !orthogonal);
+    add_point(output, directions == plain ? map : map + ", " + directions, row["features"],
+              row["output"]["error"], colour, directions != plain);
   }
   std::vector<Chart> charts;
   for (const Chart& chart : {weights, output})

@@ -5,6 +5,7 @@
 
 #include "attention/cost.h"
 #include "attention/family.h"
+#include "attention/feature_maps/random_draws.h"
 #include "base/fail.h"
 #include "base/parallel.h"
 #include "base/random.h"
@@ -208,7 +209,9 @@ Json row_json(Context& context, const AttentionRow& row, const Measured& measure
   json["features"] =
       linear ? Json(attention_of(row).linear.feature_map->features(row.head_dim)) : Json(nullptr);
   const bool random = linear && is_random_feature_map(row.feature_map);
-  json["directions"] = random ? Json(row.family_options.directions) : Json(nullptr);
+  json["directions"] =
+      random ? Json(name_of(directions_drawn(find_directions(row.family_options.directions), row.head_dim)))
+             : Json(nullptr);
   const FamilyInfo& info = info_of(find_family(row.family));
   json["cost"] = row.pass == "training" ? info.training : info.cost;
   json["mask"] = row.mask;

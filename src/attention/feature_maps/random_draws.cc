@@ -69,7 +69,7 @@ void orthonormalise(double* g, std::int64_t rows, std::int64_t width) {
   }
 }
 
-const std::array<const char*, 3> direction_names = {"orthogonal", "independent", "hadamard"};
+const std::array<const char*, 4> direction_names = {"auto", "orthogonal", "independent", "hadamard"};
 
 /// Row r of H D_3 H D_2 H D_1 / E^(3/2), which is D_1 H D_2 H D_3 H applied to the unit vector r. Its sums
 /// are of whole numbers below 2^53.
@@ -112,6 +112,15 @@ bool has_hadamard_directions(std::int64_t n) {
 }
 
 }  // namespace
+
+bool has_fast_transform(std::int64_t head_dim) {
+  return head_dim >= 16 && head_dim <= 256 && has_hadamard_directions(head_dim);
+}
+
+Directions directions_drawn(Directions wanted, std::int64_t head_dim) {
+  if (wanted != Directions::automatic) return wanted;
+  return has_fast_transform(head_dim) ? Directions::hadamard : Directions::orthogonal;
+}
 
 std::span<const FeatureMapInfo> random_feature_map_table() { return table; }
 
@@ -179,6 +188,7 @@ RandomDraws draw_random_features(const std::string& map, std::int64_t head_dim,
                                  const RandomFeatureOptions& options) {
   const RandomMap kind = find_random_map(map);
   const std::int64_t rows = directions_of(kind, head_dim, options);
+  const Directions directions = directions_drawn(options.directions, head_dim);
   const Random random(options.seed, Draw::random_features, static_cast<std::uint32_t>(options.layer));
   const auto normal = [&](Part part, std::int64_t i) { return random.normal(index_of(options, part, i)); };
   const auto word = [&](Part part, std::int64_t i) { return random.block(index_of(options, part, i))[0]; };
@@ -192,7 +202,7 @@ RandomDraws draw_random_features(const std::string& map, std::int64_t head_dim,
   };
   RandomDraws draws;
   draws.head_dim = head_dim;
-  if (options.directions == Directions::hadamard) {
+  if (directions == Directions::hadamard) {
     for (std::int64_t i = 0; i < number_of_signs(rows, head_dim); ++i)
       draws.signs.push_back(word(Part::signs, i) >> 31 == 0 ? 1.0f : -1.0f);
     for (std::int64_t r = 0; r < rows; ++r) draws.lengths.push_back(static_cast<float>(length_of(r)));
@@ -204,7 +214,7 @@ RandomDraws draw_random_features(const std::string& map, std::int64_t head_dim,
       block.resize(static_cast<std::size_t>(count * head_dim));
       for (std::int64_t i = 0; i < count * head_dim; ++i)
         block[static_cast<std::size_t>(i)] = normal(Part::directions, first * head_dim + i);
-      if (options.directions == Directions::orthogonal) {
+      if (directions == Directions::orthogonal) {
         orthonormalise(block.data(), count, head_dim);
         for (std::int64_t r = 0; r < count; ++r) {
           const double length = length_of(first + r);

@@ -31,6 +31,13 @@ constexpr std::int64_t number_of_signs(std::int64_t directions, std::int64_t hea
   return kDiagonals * ((directions + head_dim - 1) / head_dim * head_dim);
 }
 
+/// Whether products with Hadamard directions of that many numbers are transforms in the kernels; others are
+/// faster as dense ones.
+bool has_fast_transform(std::int64_t head_dim);
+
+/// The directions that are drawn for heads of that size: those wanted, or what `automatic` stands for.
+Directions directions_drawn(Directions wanted, std::int64_t head_dim);
+
 /// Directions of such a draw, its phases and numbers apart. Throws UsageError for invalid options.
 std::int64_t directions_of(RandomMap map, std::int64_t head_dim, const RandomFeatureOptions& options);
 

@@ -479,7 +479,7 @@ RandomProjection::RandomProjection(RandomMap map, const RandomDraws& draws)
       directions(static_cast<std::int64_t>(draws.directions.size()) / head_dim),
       features(directions * features_a_direction(map)),
       padded_dim(random_maps::padded(head_dim)),
-      structured(!draws.signs.empty() && head_dim >= 16 && head_dim <= 256),
+      structured(!draws.signs.empty() && has_fast_transform(head_dim)),
       padded_rows(structured ? random_maps::whole_blocks(directions, head_dim)
                              : random_maps::padded(directions)),
       phases(Tensor::of<float>({padded_rows})),

@@ -24,7 +24,7 @@ class RandomProjection {
   std::int64_t directions;   ///< m
   std::int64_t features;     ///< F
   std::int64_t padded_dim;   ///< E, padded to whole vectors with zeros
-  bool structured;           ///< Hadamard directions of 16 … 256 numbers; others are faster as dense ones
+  bool structured;           ///< Hadamard directions with a fast transform
   std::int64_t padded_rows;  ///< m, padded like E; if structured, to whole blocks
   Tensor across;             ///< [E, padded m]: x's products with all directions; none if structured
   Tensor along;              ///< [m, padded E]: sums of directions; the same

@@ -30,9 +30,9 @@ void add_keys(Settings& settings, AttentionConfig& config) {
   settings.add("attention.features", linear.features,
                "number of features of a random map; 0 is E ln E, rounded up to a multiple of 16", 0,
                most_features);
-  settings.add(
-      "attention.directions", linear.directions, "how a random map's directions are drawn",
-      {name_of(Directions::orthogonal), name_of(Directions::independent), name_of(Directions::hadamard)});
+  settings.add("attention.directions", linear.directions, "how a random map's directions are drawn",
+               {name_of(Directions::automatic), name_of(Directions::orthogonal),
+                name_of(Directions::independent), name_of(Directions::hadamard)});
   settings.add("attention.redraw", linear.redraw,
                "training steps between new draws of random features; 0 keeps the first draw", 0, 1 << 30);
   settings.add("attention.decay", linear.decay,
