@@ -1,10 +1,12 @@
-# Defines linnet::sndfile and linnet::sentencepiece, where libsndfile and SentencePiece are found. Debian has no CMake packages of them, so that they are
-# found by hand, here and by those who link a static library that was built with them (cmake/linnet-config.cmake.in).
+# Defines linnet::sndfile, linnet::sentencepiece and linnet::turbojpeg, where libsndfile, SentencePiece and libjpeg-turbo are found. Debian has no CMake packages
+# of them, so that they are found by hand, here and by those who link a static library that was built with them (cmake/linnet-config.cmake.in).
 find_path(SNDFILE_INCLUDE_DIR sndfile.h)
 find_library(SNDFILE_LIBRARY sndfile)
 find_path(SENTENCEPIECE_INCLUDE_DIR sentencepiece_processor.h)
 find_library(SENTENCEPIECE_LIBRARY sentencepiece)
-foreach(name sndfile sentencepiece)
+find_path(TURBOJPEG_INCLUDE_DIR turbojpeg.h)
+find_library(TURBOJPEG_LIBRARY turbojpeg)
+foreach(name sndfile sentencepiece turbojpeg)
   string(TOUPPER ${name} NAME)
   mark_as_advanced(${NAME}_INCLUDE_DIR ${NAME}_LIBRARY)
   if(${NAME}_INCLUDE_DIR AND ${NAME}_LIBRARY AND NOT TARGET linnet::${name})

@@ -6,7 +6,7 @@
 set -euo pipefail
 
 packages=(git g++ cmake ninja-build libdnnl-dev libhwy-dev libcli11-dev libtomlplusplus-dev nlohmann-json3-dev libfmt-dev
-  libpng-dev libcairo2-dev libsndfile1-dev libsentencepiece-dev zlib1g-dev libxxhash-dev libgtest-dev libgmock-dev libbenchmark-dev libopenmpi-dev openmpi-bin iproute2 pkgconf
+  libpng-dev libturbojpeg0-dev libcairo2-dev libsndfile1-dev libsentencepiece-dev zlib1g-dev libxxhash-dev libgtest-dev libgmock-dev libbenchmark-dev libopenmpi-dev openmpi-bin iproute2 pkgconf
   python3-numpy python3-dev python3-venv python3-pip)
 for argument in "$@"; do
   case "$argument" in

@@ -14,8 +14,8 @@
 #include "data/files.h"
 #include "data/images.h"
 #include "io/file.h"
+#include "io/image.h"
 #include "io/json.h"
-#include "io/png.h"
 
 namespace linnet {
 namespace {
@@ -26,8 +26,6 @@ constexpr std::size_t most_classes = 10'000;
 
 /// The label of an image without one.
 constexpr std::size_t no_label = std::numeric_limits<std::size_t>::max();
-
-bool is_png(const fs::path& path) { return extension_of(path.string()) == ".png"; }
 
 // The names in a folder that `wanted` accepts, sorted by their bytes; hidden ones are left out.
 template <class Wanted>
@@ -44,7 +42,7 @@ std::vector<fs::path> sorted_entries(const fs::path& folder, const Wanted& wante
 std::vector<fs::path> images_in(const fs::path& folder) {
   return sorted_entries(folder, [](const fs::directory_entry& entry) {
     std::error_code ignored;
-    return is_png(entry.path()) && !entry.is_directory(ignored);
+    return is_image_file(entry.path()) && !entry.is_directory(ignored);
   });
 }
 
@@ -84,7 +82,7 @@ class CommonShape {
   CommonShape(std::int64_t size, std::int64_t channels) : size_(size), channels_(channels) {}
 
   void add(const fs::path& path) {
-    const Image image = read_png_header(path);
+    const Image image = read_image_header(path);
     if (size_ > std::min(image.height, image.width))
       fail("data", "{}: expected an image of at least data.size = {} pixels each way, got {} × {}",
            path.string(), size_, image.height, image.width);
@@ -122,7 +120,7 @@ bool is_grey(const Image& image) {
 std::vector<std::uint8_t> pixels_of(Context& context, const fs::path& path, const ImageShape& shape,
                                     const DataOptions& options) {
   const std::int64_t size = options.size;
-  const Image image = read_png(path);
+  const Image image = read_image(path);
   const std::int64_t pixels = image.height * image.width, channels = shape.channels;
   const bool fits = size > 0 ? std::min(image.height, image.width) >= size
                              : image.height == shape.height && image.width == shape.width;
@@ -145,7 +143,7 @@ std::vector<std::uint8_t> pixels_of(Context& context, const fs::path& path, cons
 ImageFolder list_images(const std::string& source) {
   ImageFolder result;
   if (const auto files = files_found(source);
-      !is_folder(source) && !files.empty() && std::ranges::all_of(files, is_png)) {
+      !is_folder(source) && !files.empty() && std::ranges::all_of(files, is_image_file)) {
     for (const fs::path& path : files) result.files.push_back({path, 0});
     return result;
   }
@@ -157,14 +155,16 @@ ImageFolder list_images(const std::string& source) {
     if (images.empty()) continue;
     if (in_folder)
       fail("data",
-           "{}: expected PNG files in sub-folders named by their classes or in the folder itself, got both, "
+           "{}: expected PNG or JPEG files in sub-folders named by their classes or in the folder itself, "
+           "got both, "
            "as {} and {}",
            folder.string(), result.files.front().path.string(), images.front().string());
     for (const fs::path& path : images) result.files.push_back({path, result.classes.size()});
     result.classes.push_back(sub_folder.filename().string());
   }
   if (result.files.empty())
-    fail("data", "{}: expected PNG files in sub-folders named by their classes, or in the folder, got none",
+    fail("data",
+         "{}: expected PNG or JPEG files in sub-folders named by their classes, or in the folder, got none",
          folder.string());
   if (result.classes.size() > most_classes)
     fail("data", "{}: expected at most {} classes, got {} sub-folders", folder.string(), most_classes,

@@ -390,6 +390,13 @@ void AtomicFile::commit() {
     fail("write_file", "cannot flush the folder of {}: {}", place_->path.string(), reason(errno));
 }
 
+std::string read_start(const fs::path& path, std::size_t most_bytes) {
+  const InputFile file(path);
+  std::string bytes(static_cast<std::size_t>(std::min<std::uint64_t>(file.size(), most_bytes)), '\0');
+  file.read(0, std::as_writable_bytes(std::span(bytes)));
+  return bytes;
+}
+
 void write_file_atomically(const fs::path& path, std::string_view bytes) {
   AtomicFile file(path);
   file.write(0, bytes);

@@ -56,6 +56,9 @@ class InputFile {
   std::uint64_t size_ = 0;
 };
 
+/// The first `most_bytes` bytes of a regular file, or all of a smaller one. Throws as InputFile does.
+std::string read_start(const std::filesystem::path& path, std::size_t most_bytes);
+
 /// Writes beside `path`, flushes to the disk and renames into place: at every moment the old or the new file
 /// is there whole. On failure the old one stays, nothing is left beside it, and the Error names the file and
 /// the reason. The new file has the permissions of the old one. A symbolic link is followed. A device, a pipe

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -11,6 +12,9 @@
 #include "io/json_fwd.h"
 
 namespace linnet {
+
+/// The most that a file of settings may hold.
+inline constexpr std::size_t most_settings_bytes = 1 << 20;
 
 /// Options that are defined once and serve the command line, the TOML file and the saved JSON. Keys are
 /// dotted ("model.layers"): tables of TOML, nested objects of JSON.

@@ -3,15 +3,10 @@
 #include <cstdint>
 #include <filesystem>
 #include <span>
-#include <vector>
+
+#include "io/image.h"
 
 namespace linnet {
-
-/// Eight-bit picture: rows from the top, `channels` bytes a pixel (1 grey, 3 red-green-blue).
-struct Image {
-  std::int64_t width = 0, height = 0, channels = 1;
-  std::vector<std::uint8_t> pixels;
-};
 
 /// Writes a PNG file, atomically (io/file.h). Throws Error when the image is empty, has more than 2^25
 /// pixels, or its sizes do not fit its pixels.

@@ -8,6 +8,10 @@
 #include <string>
 #include <vector>
 
+#ifdef LINNET_TURBOJPEG
+#include "io/encoded_jpeg.h"
+#endif
+#include "io/file.h"
 #include "io/png.h"
 #include "io/temporary_folder.h"
 
@@ -120,6 +124,28 @@ TEST_F(ImageFolders, AreScaledAndOfOneColourSpace) {
   EXPECT_THAT(tokens_of(*data.training, 14, 1),
               ElementsAre(200, 100, 50, 200, 100, 50, 200, 100, 50, 200, 100, 50));
 }
+
+#ifdef LINNET_TURBOJPEG
+TEST_F(ImageFolders, HoldJpegFilesBesideOthers) {
+  animals("all");
+  const Image even{.width = 3, .height = 2, .channels = 1, .pixels = std::vector<std::uint8_t>(6, 77)};
+  folder.file("all/cats/aa.jpg", encoded_jpeg(even));
+  folder.file("all/dogs/b.JPEG", encoded_jpeg(even));
+  folder.file("all/dogs/c.png", encoded_jpeg(even));
+  const ImageFolder listed = list_images(folder / "all");
+  EXPECT_EQ(listed.files.size(), 18u);
+  EXPECT_EQ(listed.files[12].path.filename(), "aa.jpg");
+  const Datasets data = open_datasets(options("all"));
+  EXPECT_EQ(data.training->length(), 6);
+  EXPECT_THAT(tokens_of(*data.training, 11, 0), Each(77));
+  EXPECT_THAT(tokens_of(*data.training, 15, 1), Each(77));
+  EXPECT_THAT(tokens_of(*data.training, 16, 1), Each(77));
+  const std::string whole = encoded_jpeg(even);
+  const std::filesystem::path broken =
+      folder.file("all/dogs/d.jpg", std::string_view(whole).substr(0, whole.size() - 2));
+  EXPECT_THAT(refusal(options("all")), AllOf(HasSubstr(broken.string()), HasSubstr("damaged")));
+}
+#endif
 
 TEST_F(ImageFolders, OfDifferentSizesNeedASize) {
   animals("all");
