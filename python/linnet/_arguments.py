@@ -153,7 +153,14 @@ def folder_of(operation: str, value) -> str:
         raise _core.ArgumentTypeError(f"[{operation}] expected a path, got {type(value).__name__}") from error
     if not path:
         raise _core.UsageError(f"[{operation}] expected a path, got an empty text")
-    return os.fsdecode(path)
+    path = os.fsdecode(path)
+    try:
+        path.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise _core.UsageError(f"[{operation}] expected a path in UTF-8, got {path!r}") from error
+    if "\0" in path:
+        raise _core.UsageError(f"[{operation}] expected a path without a NUL, got {path!r}")
+    return path
 
 
 def bytes_of(operation: str, text) -> bytes:

@@ -10,6 +10,7 @@ import numpy as np
 
 from . import _core
 from ._arguments import array_of, context_of, floats_of, real, seed_of, whole, wholes, with_rows
+from ._copies import not_copied
 
 _FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
 _LAYOUTS = {"bnhd": (0, 1, 2, 3), "bhnd": (0, 2, 1, 3)}
@@ -86,6 +87,7 @@ def mask_of(operation, mask) -> _core.Mask:
     )
 
 
+@not_copied("state", "save and restore for a state in a file")
 class State:
     """The state of the recurrent form, float32: one slot for each batch entry or stream.
 
@@ -99,6 +101,15 @@ class State:
         self._core = core
         self._attention = attention
         self._owner = owner  # while it lives, equal options find it and the state fits
+
+    def __repr__(self) -> str:
+        return f"<linnet.State: {self.slots} slots, {self._owner.family}>"
+
+    def __copy__(self) -> State:
+        return self.clone()
+
+    def __deepcopy__(self, memo) -> State:
+        return self.clone()
 
     @property
     def slots(self) -> int:
@@ -140,6 +151,7 @@ class State:
         self._core.restore(whole("state", "slot", slot), values, whole("state", "position", position))
 
 
+@not_copied("attention", "a new linnet.Attention with the same options")
 class Attention:
     """An attention family with its options.
 
@@ -218,6 +230,7 @@ class Attention:
         self._layer = whole("attention", "layer", layer)
         if not 0 <= self._layer < 2**31:
             raise _core.UsageError(f"[attention] expected a layer of at least 0, got {layer}")
+        named = similarity
         if isinstance(similarity, str):
             similarity = _core.similarity(similarity)
         elif not isinstance(similarity, _core.Similarity):
@@ -246,6 +259,14 @@ class Attention:
         random = {row["name"] for row in _core.feature_maps() if row["random"]}
         self._needs_head_dim = isinstance(feature_map, str) and feature_map in random
         self._core_of(1 if not self._needs_head_dim else 16)  # refuses options that cannot be
+        with np.errstate(over="ignore"):
+            numbers = {name: float(np.float32(self._options[name])) for name in ("epsilon", "scale")}  # as the library keeps them
+        self._key = (family, feature_map, *{**self._options, **numbers, "similarity": named}.values())
+
+    def __repr__(self) -> str:
+        chosen = {"linear": self._feature_map, "kernel": self._options["similarity"]}.get(self.family)
+        name = "" if chosen is None else f", {getattr(chosen, 'name', chosen)}"
+        return f"<linnet.Attention: {self.family}{name}>"
 
     def _core_of(self, head_dim: int) -> _core.Attention:
         """The C++ object for heads of that size: one for all sizes, but for a random map that is given by name."""
@@ -466,22 +487,24 @@ class _DoubleCall(_Call):
 _living = weakref.WeakValueDictionary()
 
 
+def _living_attention(options) -> Attention:
+    made = Attention(**options)
+    return _living.setdefault(made._key, made)
+
+
 @functools.lru_cache(maxsize=256)
-def _recent_attention(key) -> Attention:
-    found = _living.get(key)
-    if found is None:
-        found = _living.setdefault(key, Attention(**{name: value for name, _, value in key}))
-    return found
+def _recent_attention(given) -> Attention:
+    return _living_attention({name: value for name, _, value in given})
 
 
 def _attention_of(options) -> Attention:
     """One object for equal options, so that states fit. Those of the last calls are kept, and those that a state belongs to."""
-    key = tuple((name, type(value), value) for name, value in sorted(options.items(), key=lambda item: item[0]))
+    given = tuple((name, type(value), value) for name, value in sorted(options.items(), key=lambda item: item[0]))
     try:
-        hash(key)
+        hash(given)
     except TypeError:
-        return Attention(**options)
-    return _recent_attention(key)
+        return _living_attention(options)
+    return _recent_attention(given)
 
 
 def attention(

@@ -58,14 +58,42 @@ def _put(tables: dict, key: str, value) -> None:
     tables[last] = value
 
 
-def _merge(tables: dict, more: Mapping, prefix: str = "") -> None:
-    for key, value in more.items():
+def _entries(tables: Mapping, prefix: str = ""):
+    """The values of nested dictionaries with their dotted keys."""
+    for key, value in tables.items():
         if not isinstance(key, str):
             raise _core.ArgumentTypeError(f"[config] expected keys as text, got {type(key).__name__}")
         if isinstance(value, Mapping):
-            _merge(tables, value, f"{prefix}{key}.")
+            yield from _entries(value, f"{prefix}{key}.")
         else:
-            _put(tables, f"{prefix}{key}", value)
+            yield f"{prefix}{key}", value
+
+
+def _merge(tables: dict, more: Mapping) -> None:
+    for key, value in _entries(more):
+        _put(tables, key, value)
+
+
+def _check_settings(settings) -> None:
+    if settings is not None and not isinstance(settings, Mapping):
+        raise _core.ArgumentTypeError(f"[config] expected settings as a dictionary, got {type(settings).__name__}")
+
+
+def _plain(value):
+    """A number of NumPy as Python's."""
+    if isinstance(value, np.generic):
+        return value.item()
+    raise _core.ArgumentTypeError(f"[config] expected numbers, text and booleans, got {type(value).__name__}")
+
+
+def assignments_of(settings: Mapping | None) -> list[str]:
+    """Settings as texts ``key=value``, which the C++ module reads beside the configuration of a model."""
+    _check_settings(settings)
+    assignments = []
+    for key, value in _entries(settings or {}):
+        value = value if isinstance(value, (str, bool, int, float)) else _plain(value)
+        assignments.append(f"{key}={str(value).lower() if isinstance(value, bool) else value}")
+    return assignments
 
 
 def configuration(config, settings: Mapping | None = None) -> dict:
@@ -84,6 +112,7 @@ def configuration(config, settings: Mapping | None = None) -> dict:
     linnet.UsageError
         For a file that does not exist or is no TOML. Keys and values are checked where the configuration is used.
     """
+    _check_settings(settings)
     tables: dict = {}
     if isinstance(config, Mapping):
         _merge(tables, config)
@@ -93,10 +122,7 @@ def configuration(config, settings: Mapping | None = None) -> dict:
         raise _core.ArgumentTypeError(
             f"[config] expected a dictionary, a TOML file or a name, got {type(config).__name__}"
         )
-    if settings is not None:
-        if not isinstance(settings, Mapping):
-            raise _core.ArgumentTypeError(f"[config] expected settings as a dictionary, got {type(settings).__name__}")
-        _merge(tables, settings)
+    _merge(tables, settings or {})
     return tables
 
 
@@ -113,15 +139,9 @@ def check_described(operation: str, tables: Mapping) -> None:
 
 def json_of(tables: Mapping) -> str:
     """What the C++ module reads. Numbers of NumPy become Python's."""
-
-    def plain(value):
-        if isinstance(value, np.generic):
-            return value.item()
-        raise _core.ArgumentTypeError(f"[config] expected numbers, text and booleans, got {type(value).__name__}")
-
     kept = {name: table for name, table in tables.items() if name not in ("run", "fingerprint", "model_type", "format")}
     try:
-        return json.dumps(kept, default=plain, allow_nan=False)
+        return json.dumps(kept, default=_plain, allow_nan=False)
     except ValueError as error:
         raise _core.UsageError(f"[config] expected finite numbers, got others: {error}") from error
 

@@ -6,9 +6,11 @@ import numpy as np
 
 from . import _core
 from ._arguments import array_of, bytes_of, floats_of, folder_of, integers_of, whole, with_rows
+from ._copies import ITSELF, not_copied
 from ._tokenizer import Tokenizer
 
 
+@not_copied("dataset", ITSELF)
 class Dataset:
     """Examples of one length: NumPy arrays, or files. Immutable.
 
@@ -137,7 +139,7 @@ class Dataset:
         Parameters
         ----------
         source : path
-            A folder of MNIST's, CIFAR-10's or PNG files, a file of text, FASTA, tokens, numbers (CSV) or sound, or "digits", "copy"
+            A folder of MNIST's, CIFAR-10's, PNG or JPEG files, a file of text, FASTA, tokens, numbers (CSV) or sound, or "digits", "copy"
             or "reverse". A text becomes tokens through the model's tokenizer, where it has one.
         model : linnet.Model
             Decides length, picture size and levels.

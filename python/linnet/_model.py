@@ -10,7 +10,8 @@ import numpy as np
 
 from . import _core
 from ._arguments import bytes_of, context_of, folder_of, integers_of, seed_of, whole
-from ._configuration import check_described, configuration, json_of, model_tables
+from ._configuration import assignments_of, check_described, configuration, json_of, model_tables
+from ._copies import not_copied
 from ._densities import Densities
 from ._number_session import NumberSession
 from ._session import Session
@@ -31,6 +32,7 @@ class Filling(NamedTuple):
     """[hidden, vocabulary], float32; every row adds up to 1."""
 
 
+@not_copied("model", "save and linnet.load for a copy in a file")
 class Model:
     """A trained model: immutable, shared by any number of sessions and threads. `linnet.load` and `linnet.train` make one."""
 
@@ -47,9 +49,6 @@ class Model:
         family = self._config["attention"]["family"]
         shape = f"{sizes['layers']} layers of width {sizes['width']}"
         return f"<linnet.Model: {shape}, {family}, {self.parameter_count} parameters>"
-
-    def __reduce__(self):
-        raise _core.ArgumentTypeError("[model] expected save and linnet.load for a copy in a file, got a request to pickle")
 
     @property
     def config(self) -> dict:
@@ -227,8 +226,9 @@ class Model:
         """
         lengths = _lengths("predict", key_lengths)
         steps = self._steps_of("predict", tokens, values, lengths)
+        first = self._first_inputs("predict", label, steps.batch)
         if self._config["model"]["objective"] == "next-token":
-            steps = shifted(steps, self._first_inputs("predict", label, steps.batch), self._sizes)
+            steps = shifted(steps, first, self._sizes)
         parts = self._core.predict(context_of(context), *steps.arguments(lengths))
         return Densities(*(part if steps.batched else part[0] for part in parts))
 
@@ -482,7 +482,8 @@ class Model:
         _, width, channels = self.image
         row = (width,) if channels == 1 else (width, channels)
         if prompt.shape[1:] != row:
-            raise _core.UsageError(f"[prompt] expected rows {list(('rows', *row))}, got {list(prompt.shape)}")
+            expected = ", ".join(map(str, row))
+            raise _core.UsageError(f"[prompt] expected pixels [rows, {expected}], got {list(prompt.shape)}")
         return (prompt.reshape(-1).astype(np.int32) * self.vocabulary) // 256
 
     def _text_of(self, tokens, prompt) -> str:
@@ -524,6 +525,8 @@ class Model:
         array = integers_of(operation, "tokens", tokens, np.int32)
         if array.ndim not in (1, 2):
             raise _core.UsageError(f"[{operation}] expected tokens [length] or [batch, length], got {list(array.shape)}")
+        if not array.size:
+            raise _core.UsageError(f"[{operation}] expected a batch and a length of at least 1, got {list(array.shape)}")
         return (array, True) if array.ndim == 2 else (array[None], False)
 
     def _rows(self, operation, function, tokens, label, key_lengths, context):
@@ -536,12 +539,13 @@ class Model:
             raise _core.UsageError(
                 f"[{operation}] expected tokens in {least} ... {self.vocabulary - 1}, got {array.min()} ... {array.max()}"
             )
+        first = self._first_inputs(operation, label, len(array))
         if self._core.masked:
             inputs = np.where(array == -1, np.int32(self._core.mask_token), array)
         else:
             inputs = np.empty_like(array)
             inputs[:, 1:] = array[:, :-1]
-            inputs[:, :1] = self._first_inputs(operation, label, len(array))[:, None]
+            inputs[:, 0] = first
         result = function(context_of(context), np.ascontiguousarray(inputs), key_lengths)
         return result if batched else result[0]
 
@@ -568,13 +572,7 @@ def load(folder, settings: Mapping | None = None) -> Model:
     linnet.Error
         Naming the file and the fault.
     """
-    assignments = []
-    if settings is not None and not isinstance(settings, Mapping):
-        raise _core.ArgumentTypeError(f"[load] expected settings as a dictionary, got {type(settings).__name__}")
-    for key, value in (settings or {}).items():
-        text = str(value).lower() if isinstance(value, (bool, np.bool_)) else str(value)
-        assignments.append(f"{key}={text}")
-    return Model(_core.Model.load(folder_of("load", folder), assignments))
+    return Model(_core.Model.load(folder_of("load", folder), assignments_of(settings)))
 
 
 def random_model(config, seed: int = 0, settings: Mapping | None = None) -> Model:
@@ -593,5 +591,3 @@ def random_model(config, seed: int = 0, settings: Mapping | None = None) -> Mode
     check_described("random_model", tables)
     own = {name: tables[name] for name in ("model", "attention", "image") if name in tables}
     return Model(_core.Model.random(json_of(own), seed_of("random_model", seed)))
-
-

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from . import _core
 from ._arguments import whole
+from ._copies import not_copied
 
 
 def core_of_model(operation: str, model):
@@ -15,6 +16,7 @@ def core_of_model(operation: str, model):
     return model._core
 
 
+@not_copied("session", "save and restore for the streams in another session")
 class Streams:
     """Streams of one model, each at its own position. `linnet.Session` and `linnet.NumberSession` make them."""
 

@@ -6,8 +6,10 @@ import numpy as np
 
 from . import _core
 from ._arguments import bytes_of, folder_of, integers_of
+from ._copies import ITSELF, not_copied
 
 
+@not_copied("tokenizer", ITSELF)
 class Tokenizer:
     """Makes tokens of text, and text of tokens: those of a SentencePiece model, or bytes. Immutable. `Model.tokenizer` is that of
     a model.
@@ -62,6 +64,7 @@ class Tokenizer:
         return _text_of(self._core.decode(_tokens_of(tokens)))
 
 
+@not_copied("text", "linnet.TextStream(tokenizer, stream.context()) for another stream")
 class TextStream:
     """The text of tokens that come one by one, in whole characters: what `add` and at the end `finish` return is what
     `Tokenizer.decode` gives for all tokens together. Takes constant time per token and constant memory.
@@ -78,6 +81,10 @@ class TextStream:
         if not isinstance(tokenizer, Tokenizer):
             raise _core.ArgumentTypeError(f"[text] expected a linnet.Tokenizer, got {type(tokenizer).__name__}")
         self._core = _core.TextStream(tokenizer._core, _tokens_of(before))
+        self._tokenizer = tokenizer
+
+    def __repr__(self) -> str:
+        return f"<linnet.TextStream of {self._tokenizer!r}>"
 
     def add(self, token: int) -> str:
         """What the token adds: the text so far that has not been returned, without a character at its end of which bytes may

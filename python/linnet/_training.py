@@ -11,6 +11,7 @@ import numpy as np
 from . import _core
 from ._arguments import context_for_callbacks, folder_of, integers_of, threads_of, whole
 from ._configuration import check_described, configuration, json_of, model_tables
+from ._copies import not_copied
 from ._dataset import Dataset, dataset_of
 from ._model import Model, load
 
@@ -246,6 +247,7 @@ def evaluate(
         return _core.evaluate(own, core, held_out._core, examples, batch, bool(accuracy))
 
 
+@not_copied("trainer", "save and restore for another trainer")
 class Trainer:
     """A model in training, one update at a time, on data that the caller gives.
 
@@ -264,6 +266,9 @@ class Trainer:
         tables = configuration(config, settings)
         check_described("trainer", tables)
         self._core = _core.Trainer(json_of(tables), threads_of("trainer", threads), _model_of("trainer", initial))
+
+    def __repr__(self) -> str:
+        return f"<linnet.Trainer: {self.steps} updates>"
 
     @property
     def config(self) -> dict:
@@ -289,7 +294,8 @@ class Trainer:
         labels : sequence [examples], optional
             Classes, for a model that has them.
         lengths : sequence [examples], optional
-            Tokens of each example; the rest of its row is padding.
+            Tokens of each example; the rest of its row is padding. Without it a last token of -1 is one that is not predicted
+            (as padding of a single token), and -1 anywhere else is refused.
 
         Returns
         -------

@@ -161,18 +161,18 @@ void bind_attention_options(nb::module_& module) {
       .def("__repr__", [](const MapObject& self) { return "<linnet.FeatureMap: " + self.map->name() + ">"; });
   module.def(
       "feature_map", &make_map, "name"_a, "alpha"_a = 1.0f, "head_dim"_a = 0, "features"_a = 0,
-      "directions"_a = "orthogonal", "seed"_a = 0, "draw"_a = 0, "layer"_a = 0,
+      "directions"_a = "auto", "seed"_a = 0, "draw"_a = 0, "layer"_a = 0,
       nb::sig("def feature_map(name: str, alpha: float = 1.0, head_dim: int = 0, features: int = 0, "
-              "directions: str = 'orthogonal', seed: int = 0, draw: int = 0, layer: int = 0) -> FeatureMap"),
+              "directions: str = 'auto', seed: int = 0, draw: int = 0, layer: int = 0) -> FeatureMap"),
       "A built-in feature map.\n\n"
       "Parameters\n----------\n"
       "name : str\n    One of ``linnet.feature_maps()``.\n"
       "alpha : float\n    Of elu, above 0; up to 1 its features are positive.\n"
       "head_dim : int\n    E, which random maps need.\n"
       "features : int\n    F of a random map; 0 stands for E ln E, rounded up to a multiple of 16.\n"
-      "directions : str\n    ``orthogonal`` (blocks of E), ``independent``, or ``hadamard``: blocks that "
-      "take "
-      "3 E log2 E additions a\n    row instead of 2 E^2 FLOPs; E is a power of two from 8 on.\n"
+      "directions : str\n    ``orthogonal`` (blocks of E), ``independent``, ``hadamard``: blocks that take "
+      "3 E log2 E additions a row instead\n    of 2 E^2 FLOPs, E a power of two from 8 on; or ``auto``: "
+      "hadamard where E is 16, 32, 64, 128 or 256,\n    orthogonal elsewhere.\n"
       "seed, draw, layer : int\n    What decides the random directions.");
   nb::class_<SimilarityObject>(module, "Similarity", "A similarity of the kernel family.")
       .def_prop_ro("name", [](const SimilarityObject& self) { return self.similarity->name(); });

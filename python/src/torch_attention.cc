@@ -263,8 +263,8 @@ void bind_torch_attention(nb::module_& module) {
            "grad_decay"_a.none(), "grad_key_projection"_a.none(), "grad_value_projection"_a.none(),
            "grad_initial"_a.none(), "grad_final"_a.none(),
            "Assigns the gradients that are given; grad_final [B, G] is read.");
-  module.def("random_draws", &random_draws, "map"_a, "head_dim"_a, "features"_a = 0,
-             "directions"_a = "orthogonal", "seed"_a = 0, "layer"_a = 0,
+  module.def("random_draws", &random_draws, "map"_a, "head_dim"_a, "features"_a = 0, "directions"_a = "auto",
+             "seed"_a = 0, "layer"_a = 0,
              "The directions of a random feature map, a row of `head_dim` numbers each, its phases, and the "
              "signs and "
              "lengths of Hadamard directions, float32.");

@@ -1,3 +1,4 @@
+import copy
 import gc
 
 import ml_dtypes
@@ -141,18 +142,21 @@ def test_states_save_restore_fork_and_clone():
     state = family.state(2, H, E, M)
     step = [uniform(i, 2, H, width) for i, width in enumerate((E, E, M))]
     family.step(*step, state)
-    saved, copy = state.save(0), state.clone()
+    saved, twin = state.save(0), state.clone()
     state.fork(1, 0)
     assert np.array_equal(state.save(1), saved)
-    assert not np.array_equal(copy.save(1), saved)
+    assert not np.array_equal(twin.save(1), saved)
     state.reset(0)
-    assert state.position(0) == 0 and copy.position(0) == 1
+    assert state.position(0) == 0 and twin.position(0) == 1
     state.restore(saved, 1, slot=0)
     assert np.array_equal(state.save(0), saved) and saved.dtype == np.float32
     with pytest.raises(linnet.Error, match="expected"):
         state.restore(saved[:-1], 1)
     with pytest.raises(linnet.UsageError, match="slot in 0 ... 1, got 2"):
         state.reset(2)
+    for other in (copy.copy(state), copy.deepcopy(state)):
+        assert np.array_equal(family.step(*step, other), family.step(*step, state.clone()))
+        assert (other.position(0), state.position(0)) == (2, 1)
 
 
 def test_caches_of_bf16_take_half_the_memory():
@@ -391,6 +395,25 @@ def test_options_of_a_state_are_remembered():
     out = linnet.attention(q, q, q, seed=0, state=kept, **options)
     gc.collect()
     assert np.isfinite(out).all() and len(_attention._living) <= 258
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"family": "linear", "feature_map": np.str_("elu")},
+        {"epsilon": np.float32(1e-6)},
+        {"scale": 0, "seed": np.int64(0), "compensated": np.True_},
+        {"scale": np.array(0.0), "similarity": "exponential"},
+    ],
+    ids=str,
+)
+def test_a_state_fits_equal_options(options):
+    q = uniform(1, 1, 4, 1, 8)
+    state = linnet.attention(q, q, q, mask="causal", return_state=True)[1]
+    out = linnet.attention(q, q, q, mask="causal", state=state, **options)
+    assert np.array_equal(out, linnet.attention(q, q, q, mask="causal", state=state))
+    with pytest.raises(linnet.UsageError, match="a state of an attention with the same options"):
+        linnet.attention(q, q, q, mask="causal", state=state, **options | {"epsilon": 1e-5})
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

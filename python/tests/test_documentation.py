@@ -5,7 +5,7 @@ import sys
 
 import numpy as np
 import pytest
-from support import REPOSITORY
+from support import REPOSITORY, tiny
 
 import linnet
 
@@ -40,6 +40,19 @@ def test_everything_public_is_documented():
             if member.startswith("_") or not (callable(value) or isinstance(value, property)):
                 continue
             assert value.__doc__ or isinstance(value, staticmethod | classmethod), f"{name}.{member}"
+
+
+def test_objects_show_what_they_are():
+    writer = linnet.random_model(tiny(model__vocabulary=256))
+    for thing, shown in (
+        (linnet.Attention("softmax"), "<linnet.Attention: softmax>"),
+        (linnet.Attention(feature_map="relu"), "<linnet.Attention: linear, relu>"),
+        (linnet.Attention("kernel"), "<linnet.Attention: kernel, exponential>"),
+        (linnet.Attention().state(3, 1, 2), "<linnet.State: 3 slots, linear>"),
+        (linnet.Trainer(tiny()), "<linnet.Trainer: 0 updates>"),
+        (writer.text_stream(), "<linnet.TextStream of <linnet.Tokenizer: 256 tokens>>"),
+    ):
+        assert repr(thing) == shown
 
 
 def test_stubs_and_configurations_are_installed():

@@ -1,3 +1,6 @@
+import copy
+import pickle
+
 import numpy as np
 import pytest
 from support import REPOSITORY, counting, tiny, uniform
@@ -95,7 +98,7 @@ ATTENTION = {
     ),
     "directions of no kind": (
         lambda: linnet.feature_map("favor", head_dim=8, directions="orthonormal"),
-        "directions of orthogonal, independent, hadamard, got 'orthonormal'",
+        "directions of auto, orthogonal, independent, hadamard, got 'orthonormal'",
     ),
     "Hadamard directions of 12 numbers": (
         lambda: linnet.feature_map("favor", head_dim=12, directions="hadamard"),
@@ -226,9 +229,11 @@ def test_attention_refuses(case):
     assert isinstance(found.value, (ValueError, TypeError))
 
 
-def test_a_prompt_of_a_picture_is_not_longer_than_the_picture(digits):
+def test_a_prompt_of_a_picture_is_part_of_the_picture(digits):
     with pytest.raises(linnet.UsageError, match="prompt of at most 256 tokens, got 257"):
         digits.generate(prompt=np.zeros(257, int))
+    with pytest.raises(linnet.UsageError, match=r"^\[prompt\] expected pixels \[rows, 16\], got \[2, 15\]$"):
+        digits.generate(prompt=np.zeros((2, 15), np.uint8))
 
 
 def test_a_last_axis_with_gaps_is_copied_by_the_package_and_refused_by_the_core():
@@ -258,7 +263,8 @@ MODELS = {
     "ragged tokens": (lambda m: m.logits([[1, 2], [3]]), "rows of several lengths"),
     "huge tokens": (lambda m: m.logits([2**40]), "got 1099511627776"),
     "too many tokens": (lambda m: m.logits([1] * 25), "at most 24 tokens, the learned positions"),
-    "no tokens": (lambda m: m.logits([]), "a length of at least 1, got 1 and 0"),
+    "no tokens": (lambda m: m.logits([]), "[logits] expected a batch and a length of at least 1, got [0]"),
+    "no entries": (lambda m: m.logits(np.zeros((0, 5), int)), "a batch and a length of at least 1, got [0, 5]"),
     "three axes": (lambda m: m.logits(np.zeros((2, 3, 4), int)), "got [2, 3, 4]"),
     "text for tokens": (lambda m: m.score("abc"), "got text"),
     "a label": (lambda m: m.score([1, 2], label=3), "no label for a model without classes"),
@@ -277,6 +283,16 @@ MODELS = {
     "a progress": (lambda m: m.generate(progress=3), "a function progress, got int"),
     "streams of a step": (lambda m: m.session().step(0), "a sequence of streams, got int"),
     "settings": (lambda m: linnet.load("/nonexistent", 3), "settings as a dictionary, got int"),
+    "a setting of nothing": (
+        lambda m: linnet.load("/nonexistent", {"attention": {"family": None}}),
+        "[config] expected numbers, text and booleans, got NoneType",
+    ),
+    "a path with a NUL": (lambda m: m.save("/nonexistent/a\0b"), "[save] expected a path without a NUL, got '/nonexistent/a"),
+    "a path that is not UTF-8": (lambda m: m.save(b"/nonexistent/\xff"), "[save] expected a path in UTF-8, got '/nonexistent/"),
+    "a masked model's label": (
+        lambda m: linnet.random_model(tiny(model__objective="masked")).logits([1, 2], label=1),
+        "no label for a model without classes, got 1",
+    ),
     "a session": (lambda m: linnet.Session(3), "[session] expected a linnet.Model, got int"),
     "streams of a session": (lambda m: m.session(0), "1048576 streams, got 0"),
     "a huge session": (lambda m: m.session(2**62), "1048576 streams, got 4611686018427387904"),
@@ -417,8 +433,26 @@ def test_classes_of_exceptions():
         linnet.train(tiny(model__leyers=2), TOKENS)
 
 
-def test_a_model_is_not_pickled():
-    import pickle
+COPIED = {
+    "a model": (lambda: linnet.random_model(tiny()), "save and linnet.load"),
+    "a session": (lambda: linnet.random_model(tiny()).session(), "save and restore"),
+    "a trainer": (lambda: linnet.Trainer(tiny()), "save and restore"),
+    "an attention": (lambda: linnet.Attention(), "a new linnet.Attention"),
+    "a context": (lambda: linnet.Context(1), "a new linnet.Context"),
+    "a mask": (lambda: linnet.Mask.causal(), "the object itself"),
+    "a feature map": (lambda: linnet.feature_map("elu"), "the object itself"),
+    "a similarity": (lambda: linnet.similarity("exponential"), "the object itself"),
+    "a data set": (lambda: linnet.Dataset(TOKENS), "the object itself"),
+    "a tokenizer": (lambda: linnet.random_model(tiny(model__vocabulary=256)).tokenizer, "the object itself"),
+    "a stream of text": (lambda: linnet.random_model(tiny(model__vocabulary=256)).text_stream(), "stream.context()"),
+}
 
-    with pytest.raises(TypeError, match="save"):
-        pickle.dumps(linnet.random_model(tiny()))
+
+@pytest.mark.parametrize("case", COPIED)
+def test_what_is_not_copied_says_what_to_do(case):
+    make, words = COPIED[case]
+    thing = make()
+    for function in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(linnet.ArgumentTypeError, match=SENTENCE) as found:
+            function(thing)
+        assert words in str(found.value)

@@ -74,7 +74,8 @@ def test_a_saved_model_is_the_same(digits, tmp_path):
     copy = linnet.load(tmp_path / "copy")
     tokens = np.arange(30) % 16
     assert np.array_equal(copy.logits(tokens, 1), digits.logits(tokens, 1))
-    other = linnet.load(tmp_path / "copy", {"attention.feature_map": "relu"})
+    other = linnet.load(tmp_path / "copy", {"attention": {"feature_map": "relu", "epsilon": np.float32(0.5)}})
+    assert other.config == linnet.load(tmp_path / "copy", {"attention.feature_map": "relu", "attention.epsilon": 0.5}).config
     assert other.config["attention"]["feature_map"] == "relu"
     assert not np.array_equal(other.logits(tokens, 1), digits.logits(tokens, 1))
 

@@ -106,6 +106,12 @@ def test_a_stream_that_overflows_ends_alone():
     assert np.isfinite(session.step(small[:3, 1])).all()
 
 
+def test_a_model_of_the_same_step_has_no_labels():
+    model = filter_model()
+    with pytest.raises(linnet.UsageError, match="no label for a model without classes, got 1"):
+        model.predict(np.zeros((3, 2)), label=1)
+
+
 def test_threads_take_turns():
     session = forecaster(model__positions="sinusoidal").session(1)
     workers = [threading.Thread(target=lambda: [session.step([1.0, 2.0]) for _ in range(50)]) for _ in range(3)]

@@ -13,7 +13,7 @@ from .. import _core
 
 NAMES = {
     "feature_map": tuple(row["name"] for row in _core.feature_maps()),
-    "directions": ("orthogonal", "independent", "hadamard"),
+    "directions": ("auto", "orthogonal", "independent", "hadamard"),
     "normalise": ("sum", "none"),
     "pattern": ("strided", "fixed"),
 }
@@ -276,7 +276,7 @@ def check_options(operation: str, **options) -> None:
             if value not in NAMES[name]:
                 refuse(operation, f"{name} of {', '.join(NAMES[name])}", repr(value))
         elif name in ("alpha", "epsilon", "scale"):
-            if isinstance(value, bool) or not isinstance(value, (int, float)):
+            if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
                 refuse_type(operation, f"{name} as a number", _type_name(value))
         else:
             whole(operation, name, value, 0, _LARGEST_LAYER if name == "layer" else _LARGEST)

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from .. import _core
+from .._arguments import folder_of
 from .._model import load
 from ._arguments import default_features, refuse, refuse_type
 from ._models import IMAGE, SequenceModel
@@ -46,13 +47,6 @@ def _tensors(model: SequenceModel) -> dict:
         named["head.weight"] = [model.head.weight]
     named["head.bias"] = [model.head.bias]
     return named
-
-
-def _path(operation, folder) -> Path:
-    try:
-        return Path(folder)
-    except TypeError:
-        refuse_type(operation, "the path of a folder", type(folder).__name__)
 
 
 def _write(path: Path, *parts: bytes) -> None:
@@ -93,7 +87,7 @@ def export(module: SequenceModel, folder) -> None:
     text += b" " * (-(8 + len(text)) % 64)
     tables = {name: table for name, table in module.config.items() if name != "image" or table != IMAGE}
     config = {"model_type": "linnet", "format": 1, **tables}
-    folder = _path("export", folder)
+    folder = Path(folder_of("export", folder))
     try:
         folder.mkdir(parents=True, exist_ok=True)
         numbers = (array.tobytes() for array in arrays.values())
@@ -138,7 +132,7 @@ def _check_draws(model: SequenceModel, tensors: dict) -> None:
         layer = int(name.split(".")[1])
         draws = _core.random_draws(table["feature_map"], head_dim, features, table["directions"], table["seed"], layer)
         part = name.rsplit(".", 1)[1]
-        other = ("directions",) if table["directions"] == "hadamard" else ("signs", "lengths")
+        other = ("directions",) if draws["signs"].size > 0 else ("signs", "lengths")
         if part in other:  # of another configuration, which the model ignores
             continue
         drawn = draws[part]
@@ -158,7 +152,7 @@ def import_(folder) -> SequenceModel:
     -------
     SequenceModel, whose logits agree with `linnet.Model.logits` within 1e-4
     """
-    folder = _path("import", folder)
+    folder = Path(folder_of("import", folder))
     model = SequenceModel(load(folder).config)
     tensors = _read_tensors(folder / "model.safetensors")
     _check_draws(model, tensors)

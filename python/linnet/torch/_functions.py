@@ -26,10 +26,10 @@ from ._operators import attention, attention_step, check_by_core, is_log_scaled,
 _MASKS = """
     mask : {"full", "causal"} or bool tensor [queries, keys], [batch, queries, keys] or [batch, 1, queries, keys]
         Which keys a query sees (True). A query that sees no key gives zeros.
-    prefix : sequence of int or int64 tensor [batch or 1], optional
+    prefix : int, sequence of int or int64 tensor [batch or 1], optional
         Query i of batch entry b sees the keys up to max(i, prefix[b] - 1).
-    window : (left, right), optional
-        Query i sees the keys i - left ... i + right.
+    window : (left, right) or left, optional
+        Query i sees the keys i - left ... i + right; without `right` none after itself.
     intervals : (begin, end), optional
         Query i sees the keys begin[i] ... end[i] - 1; neither may decrease.
     key_lengths : sequence of int or int64 tensor [batch], optional
@@ -89,7 +89,7 @@ def _linear_options(
     feature_map="elu",
     alpha=1.0,
     features=0,
-    directions="orthogonal",
+    directions="auto",
     seed=0,
     layer=0,
     normalise="sum",
@@ -129,7 +129,7 @@ def linear_attention(
     feature_map="elu",
     alpha=1.0,
     features=0,
-    directions="orthogonal",
+    directions="auto",
     seed=0,
     layer=0,
     normalise="sum",
@@ -157,9 +157,9 @@ def linear_attention(
         map of your own, say.
     features, seed, layer : int
         Of random maps: the number of features (0: E ln E, rounded up to a multiple of 16) and what decides the directions.
-    directions : {"orthogonal", "independent", "hadamard"}
-        Of random maps. Hadamard directions need a dim that is a power of two from 8 on, and are faster from 16 to 256
-        (Yu et al. 2016, section 4).
+    directions : {"auto", "orthogonal", "independent", "hadamard"}
+        Of random maps. Hadamard directions (Yu et al. 2016, section 4) need a dim that is a power of two from 8 on, and are
+        faster from 16 to 256: there ``"auto"`` takes them, and orthogonal ones elsewhere.
     normalise : {"sum", "none"}
         Whether to divide by the denominator.
     epsilon : float
@@ -238,7 +238,7 @@ def split_state(state, heads: int, value_dim: int, *, feature_map="elu"):
 
 
 def linear_attention_step(
-    q, k, v, state, *, decay=None, feature_map="elu", alpha=1.0, features=0, directions="orthogonal", seed=0, layer=0,
+    q, k, v, state, *, decay=None, feature_map="elu", alpha=1.0, features=0, directions="auto", seed=0, layer=0,
     normalise="sum", epsilon=1e-6,
 ):  # fmt: skip
     """One token of each of B streams: the recurrent form of `linear_attention` with the causal mask, in constant time.
@@ -324,7 +324,7 @@ def softmax_attention(
 @_documented
 def favor_attention(
     q, k, v, *, mask="full", prefix=None, window=None, intervals=None, key_lengths=None, segments=None,
-    initial_state=None, return_state=False, features=0, directions="orthogonal", seed=0, layer=0, feature_map="favor", layout="bnhd",
+    initial_state=None, return_state=False, features=0, directions="auto", seed=0, layer=0, feature_map="favor", layout="bnhd",
 ):  # fmt: skip
     """Linear attention whose random features approximate softmax (Choromanski et al. 2021, "Rethinking Attention with
     Performers").

@@ -42,7 +42,7 @@ MODEL = {
 ATTENTION = {
     "family": "linear", "layers": "", "feature_map": "elu", "alpha": 1.0, "epsilon": 1e-6, "normalise": "sum", "window": 128, "stride": 0,
     "pattern": "strided", "summary": 8, "decay": "none", "shortest_memory": 32.0, "longest_memory": 4096.0, "rank": 128,
-    "sharing": "none", "buckets": 0, "chunk": 64, "rounds": 1, "seed": 0, "features": 0, "directions": "orthogonal",
+    "sharing": "none", "buckets": 0, "chunk": 64, "rounds": 1, "seed": 0, "features": 0, "directions": "auto",
 }  # fmt: skip
 IMAGE = {"height": 0, "width": 0, "channels": 1}
 

@@ -587,7 +587,7 @@ def _refuse_tangents(operation, tensors):
 
 
 def check_by_core(q, k, v, mask, options, decay=None, *projections) -> None:
-    """Throws what the library says of float32 tensors of these lengths with this mask and these options: float64 ones, which run
+    """Throws what the library says of float32 tensors of these sizes with this mask and these options: float64 ones, which run
     through plain PyTorch, have the same limits. Traced calls are not checked."""
     if torch.compiler.is_compiling() or not q.is_cpu or _is_traced():
         return
@@ -595,11 +595,11 @@ def check_by_core(q, k, v, mask, options, decay=None, *projections) -> None:
         refuse("attention", "heads and values of at least 1 number", f"{q.shape[3]} and {v.shape[3]}")
     heads = q.shape[2]
     with torch.no_grad():
-        query = torch.zeros(q.shape[0], q.shape[1], heads, 1)
-        key = torch.zeros(k.shape[0], k.shape[1], heads, 1)
+        query = torch.zeros(q.shape[0], q.shape[1], heads, q.shape[3])
+        key = torch.zeros(k.shape[0], k.shape[1], heads, k.shape[3])
         given = [None if tensor is None else tensor.detach().float() for tensor in (decay, *projections)]
         extra = (*given, *[None] * (4 - len(given)))
-        attention(query, key, key, *extra, *mask, options, False, False)
+        attention(query, key, key[..., :1], *extra, *mask, options, False, False)
 
 
 def _has_gradients(tensors) -> bool:

@@ -168,6 +168,14 @@ def test_whole_numbers_of_every_kind(dtype):
 
 
 @DTYPES
+@pytest.mark.parametrize("number", [np.float32, np.float64, np.int64])
+def test_real_numbers_of_numpy(number, dtype):
+    q, k, v = inputs(dtype)
+    for function, name in ((lt.linear_attention, "epsilon"), (lt.linear_attention, "alpha"), (lt.softmax_attention, "scale")):
+        assert torch.equal(function(q, k, v, **{name: number(2)}), function(q, k, v, **{name: 2.0}))
+
+
+@DTYPES
 @pytest.mark.parametrize("name", ["favor", "random-exp", "relu"])
 def test_gradients_of_queries_that_see_no_key_are_zero(name, dtype):
     q, k, v = (tensor.requires_grad_() for tensor in inputs(dtype))

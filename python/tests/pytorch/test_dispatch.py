@@ -60,6 +60,18 @@ def test_gradcheck():
     assert torch.autograd.gradcheck(lt.linformer_attention, (q, k, v, p))
 
 
+def test_gradcheck_with_hadamard_directions():
+    q, k, v = (rows(1, 4, 2, 8, dtype=torch.float64) for _ in range(3))
+    options = {"features": 8, "directions": "hadamard"}
+    assert torch.autograd.gradcheck(lambda *x: lt.favor_attention(*x, **options), (q, k, v))
+
+    def step(q, k, v):
+        state = lt.linear_state(1, 2, 8, feature_map="random-tanh", features=8, dtype=torch.float64)
+        return lt.linear_attention_step(q[:, 0], k[:, 0], v[:, 0], state, feature_map="random-tanh", **options)
+
+    assert torch.autograd.gradcheck(step, (q, k, v))
+
+
 @pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
 def test_compile_without_graph_breaks(backend):
     def function(q, k, v):

@@ -104,7 +104,7 @@ def test_identity_map_without_a_denominator():
     compare(lambda q, k, v: lt.linear_attention(q, k, v, feature_map="identity", normalise="none"), formula, inputs())
 
 
-@pytest.mark.parametrize("kind", ["orthogonal", "independent", "hadamard"])
+@pytest.mark.parametrize("kind", ["auto", "orthogonal", "independent", "hadamard"])
 @pytest.mark.parametrize("name", ["favor", "favor-hyperbolic"])
 def test_favor_attention(name, kind):
     options = {"feature_map": name, "features": 32, "directions": kind, "seed": 5}

@@ -227,7 +227,7 @@ class FavorAttention(_Attention):
     returns_state = True
 
     def __init__(
-        self, favor_features=0, favor_seed=0, event_dispatcher="", favor_feature_map="favor", favor_directions="orthogonal"
+        self, favor_features=0, favor_seed=0, event_dispatcher="", favor_feature_map="favor", favor_directions="auto"
     ):
         super().__init__(event_dispatcher=event_dispatcher)
         self.favor_features = favor_features
@@ -295,7 +295,7 @@ _FAVOR = [
     ("favor_features", Optional(Int, 0)),
     ("favor_seed", Optional(Int, 0)),
     ("favor_feature_map", Optional(Choice([name for name in NAMES["feature_map"] if name.startswith("favor")]), "favor")),
-    ("favor_directions", Optional(Choice(NAMES["directions"]), "orthogonal")),
+    ("favor_directions", Optional(Choice(NAMES["directions"]), "auto")),
     _DISPATCHER,
 ]
 _REFORMER = [

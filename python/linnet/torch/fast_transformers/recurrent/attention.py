@@ -91,7 +91,7 @@ class RecurrentFavorAttention(_Attention):
     """`FavorAttention` with the causal mask as a recurrence, with the log-scales [N, H, 2] behind S and z in its state."""
 
     def __init__(
-        self, favor_features=0, favor_seed=0, event_dispatcher="", favor_feature_map="favor", favor_directions="orthogonal"
+        self, favor_features=0, favor_seed=0, event_dispatcher="", favor_feature_map="favor", favor_directions="auto"
     ):
         super().__init__(event_dispatcher=event_dispatcher)
         self.options = {"feature_map": favor_feature_map, "features": favor_features}
