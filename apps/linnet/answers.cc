@@ -38,7 +38,7 @@ std::vector<std::string> sources_of(const Answers& answers, Communicator& ranks)
   if (answers.source_file.empty()) return {answers.source};
   const std::string text = read_input(ranks, answers.source_file);
   std::vector<std::string> sources;
-  std::istringstream lines(text);
+  std::istringstream lines{std::string(without_byte_order_mark(text))};
   for (std::string line; std::getline(lines, line);) {
     if (line.ends_with('\r')) line.pop_back();
     if (line.empty())
@@ -162,7 +162,9 @@ void write_answers(const std::shared_ptr<const Model>& model, const Answers& ans
   Json results = Json::array();
   for (std::size_t i = 0; i < drawn.size(); ++i) {
     const std::string text = text_of(*model, drawn[i]);
-    lines += text + '\n';
+    std::string line = text;
+    std::ranges::replace(line, '\n', ' ');
+    lines += line + '\n';
     results.push_back(Json{{"source", texts[i]}, {"text", text}, {"tokens", drawn[i]}});
   }
   if (!answers.out.empty()) write_file_atomically(answers.out, lines);

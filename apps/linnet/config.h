@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstddef>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -8,9 +7,6 @@
 #include "linnet/run_config.h"
 
 namespace linnet {
-
-/// The most that a file of settings may hold.
-inline constexpr std::size_t most_settings_bytes = 1 << 20;
 
 /// Loads a file, or the configuration shipped under that name, then the settings "key=value".
 void load(RunConfig& config, const std::string& file_or_name, const std::vector<std::string>& settings);

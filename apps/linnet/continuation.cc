@@ -13,7 +13,7 @@
 #include "io/file.h"
 #include "io/sound.h"
 #include "report.h"
-#include "run_columns.h"
+#include "run_record.h"
 #include "series_paths.h"
 
 namespace linnet {
@@ -97,8 +97,7 @@ std::int64_t continue_sound(const std::shared_ptr<const Model>& model, const Con
                      wanted.out);
   SoundFile file(wanted.prompt);
   const SoundFormat& format = file.format();
-  if (const auto columns = RunColumns::of_model(wanted.model))
-    columns->check("generate", wanted.prompt, format);
+  if (const auto columns = columns_of_model(wanted.model)) columns->check("generate", wanted.prompt, format);
   SoundSteps steps{.samples = codes ? std::ssize(sizes) : config.columns};
   if (steps.samples % format.channels != 0)
     fail<UsageError>("generate",

@@ -8,7 +8,7 @@
 #include "commands.h"
 #include "io/file.h"
 #include "linnet/model.h"
-#include "run_columns.h"
+#include "run_record.h"
 
 namespace linnet {
 namespace {
@@ -41,7 +41,7 @@ void run(const Arguments& arguments) {
   if (out.has_parent_path()) create_folders(out.parent_path());
   AtomicFolder folder(out, AtomicFolder::Place::new_or_empty);
   after->save(folder.path());
-  if (const auto columns = RunColumns::of_model(arguments.model)) columns->write(folder.path());
+  if (const auto columns = columns_of_model(arguments.model)) columns->write(folder.path());
   folder.commit();
   fmt::print("{}: {} weights, {} parameters in {:.1f} MB (before: {} in {:.1f} MB)\n", out.string(),
              name_of(after->config().weights), after->parameter_count(),

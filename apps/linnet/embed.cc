@@ -141,8 +141,9 @@ void add_embed(Command& program) {
       "Example: linnet embed runs/proteins --data proteins.fasta --out proteins.safetensors");
   command.add_option("model", arguments->model, "folder of a model or of a run").required();
   command
-      .add_option("--data", arguments->data,
-                  "digits, copy, a folder of MNIST, CIFAR-10 or PNG files, or files of text, FASTA or tokens")
+      .add_option(
+          "--data", arguments->data,
+          "digits, copy, a folder of MNIST, CIFAR-10, PNG or JPEG files, or files of text, FASTA or tokens")
       .required();
   command
       .add_option("--data-kind", arguments->data_kind,

@@ -17,7 +17,7 @@
 #include "outputs.h"
 #include "ranks.h"
 #include "report.h"
-#include "run_columns.h"
+#include "run_record.h"
 
 namespace linnet {
 namespace {
@@ -120,8 +120,9 @@ void print_errors(Json rows, const char* name) {
 }
 
 /// The measures of a model that does not predict one token per step, for people.
-void print_measures(const ModelConfig& config, const Evaluation& result,
-                    const std::vector<std::string>& columns, double seconds) {
+void print_measures(const Model& model, const Evaluation& result, const std::vector<std::string>& columns,
+                    double seconds) {
+  const ModelConfig& config = model.config();
   const std::string work = fmt::format("{} examples, {:.1f} s", result.examples, seconds);
   if (config.classifies()) {
     fmt::print("accuracy {:.2f} %, {:.4f} bits per label ({})\n", 100 * result.accuracy, result.bits, work);
@@ -129,9 +130,11 @@ void print_measures(const ModelConfig& config, const Evaluation& result,
     if (config.classes > most_shown) return;
     Json rows = Json::array();
     std::vector<std::string> keys = {"label"};
-    for (std::int64_t j = 0; j < config.classes; ++j) keys.push_back(fmt::format("{}", j));
+    const std::vector<std::string>& names = model.assets().class_names;
+    for (std::int64_t j = 0; j < config.classes; ++j)
+      keys.push_back(names.empty() ? fmt::format("{}", j) : names[static_cast<std::size_t>(j)]);
     for (std::int64_t i = 0; i < config.classes; ++i) {
-      Json row = {{"label", i}};
+      Json row = {{"label", keys[static_cast<std::size_t>(i + 1)]}};
       for (std::int64_t j = 0; j < config.classes; ++j)
         row[keys[static_cast<std::size_t>(j + 1)]] =
             result.confusion[static_cast<std::size_t>(i * config.classes + j)];
@@ -198,6 +201,8 @@ void add_measures(Json& json, const Model& model, const Evaluation& result,
     rows.push_back(std::vector<std::int64_t>(begin, begin + config.classes));
   }
   json["confusion"] = rows;
+  if (const std::vector<std::string>& names = model.assets().class_names; !names.empty())
+    json["labels"] = names;
 }
 
 void run(const Arguments& arguments, Communicator& ranks) {
@@ -215,7 +220,7 @@ void run(const Arguments& arguments, Communicator& ranks) {
               {arguments.model, arguments.data, arguments.data_kind, arguments.split, arguments.target});
   const std::unique_ptr<const Dataset> data = open_dataset(source, split_named(arguments.split));
   if (!arguments.data.empty() && source.kind == "series")
-    if (const auto columns = RunColumns::of_model(arguments.model))
+    if (const auto columns = columns_of_model(arguments.model))
       columns->check("evaluate", arguments.data, data->column_names());
   // All counted tokens in their order: of a whole split they are its text.
   std::optional<TextStream> text;
@@ -261,7 +266,7 @@ void run(const Arguments& arguments, Communicator& ranks) {
     return;
   }
   if (model->config().classifies() || model->config().target_count() > 0 || !result.field_bits.empty())
-    return print_measures(model->config(), result, data->column_names(), seconds);
+    return print_measures(*model, result, data->column_names(), seconds);
   std::string summary = fmt::format(
       "{:.4f} bits per token{}, perplexity {:.3f}, accuracy {:.1f} % ({} tokens of {} examples, {:.1f} s)\n",
       result.bits, bytes > 0 ? fmt::format(" ({:.4f} per byte)", bits_per_byte) : "", result.perplexity,
@@ -291,7 +296,7 @@ void add_evaluate(Command& program, Communicator& ranks) {
   command.add_option("model", arguments->model, "folder of a model or of a run").required();
   command.add_option(
       "--data", arguments->data,
-      "digits, copy, reverse, a folder of MNIST, CIFAR-10 or PNG files, or files of text, FASTA, "
+      "digits, copy, reverse, a folder of MNIST, CIFAR-10, PNG or JPEG files, or files of text, FASTA, "
       "tokens, series or sound; default: the data of the run");
   command
       .add_option(
@@ -319,8 +324,9 @@ void add_evaluate(Command& program, Communicator& ranks) {
   command.add_option("--feature-map", arguments->feature_map, "use the weights with another feature map");
   command.add_option("--features", arguments->features, "number of features of a random map; default: E ln E")
       .check(whole(1, most_count));
-  command.add_option("--directions", arguments->directions,
-                     "directions of a random map: orthogonal, independent or hadamard; default: the model's");
+  command.add_option(
+      "--directions", arguments->directions,
+      "directions of a random map: auto, orthogonal, independent or hadamard; default: the model's");
   command.add_option("--threads", arguments->threads, "number of threads; default: all")
       .check(whole(1, most_threads));
   command.add_flag("--json", arguments->json, "print the result as JSON");

@@ -70,8 +70,7 @@ Tokens tokens_of_protein(const std::string& letters) {
 }
 
 std::vector<Tokens> tokens_of_fasta(const std::string& path) {
-  constexpr std::size_t most_bytes = std::size_t{1} << 32;
-  std::istringstream lines(read_maybe_gzipped(path, most_bytes));
+  std::istringstream lines(read_maybe_gzipped(path, most_fasta_bytes));
   std::string text, line;
   while (std::getline(lines, line)) {
     if (!line.starts_with('>')) std::ranges::replace_if(line, marks_hidden_residue, 'X');

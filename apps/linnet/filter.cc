@@ -13,7 +13,7 @@
 #include "linnet/generation.h"
 #include "outputs.h"
 #include "report.h"
-#include "run_columns.h"
+#include "run_record.h"
 
 namespace linnet {
 namespace {
@@ -35,7 +35,7 @@ void check_model(const ModelConfig& config) {
 /// Frames of a step of the model. Throws UsageError for sound that the model cannot take.
 std::int64_t frames_of_step(const ModelConfig& config, const Arguments& arguments,
                             const SoundFormat& format) {
-  if (const auto columns = RunColumns::of_model(arguments.model))
+  if (const auto columns = columns_of_model(arguments.model))
     columns->check("filter", arguments.data, format);
   if (config.columns % format.channels != 0)
     fail<UsageError>("filter",

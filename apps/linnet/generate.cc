@@ -336,7 +336,7 @@ void add_generate(Command& program, Communicator& ranks) {
   add("--source-file", arguments->source_file, "file with a source on each line, - for standard input")
       .excludes(source);
   add("--complete", arguments->complete,
-      "complete the upper halves of the pictures in a PNG, an IDX or a CIFAR-10 file (.bin)");
+      "complete the upper halves of the pictures in a PNG, JPEG, IDX or CIFAR-10 file (.bin)");
   add("--length", arguments->length,
       "tokens per text, rows of a series, frames of sound; default: model.length tokens, the rows of a "
       "step's prediction, a second")

@@ -11,10 +11,11 @@
 #include "data/division.h"
 #include "data/files.h"
 #include "io/file.h"
+#include "io/image.h"
 #include "io/sound.h"
 #include "model/files.h"
-#include "run_columns.h"
 #include "run_record.h"
+#include "training/run_columns.h"
 #include "training/run_config.h"
 
 namespace linnet {
@@ -51,7 +52,7 @@ std::string tokenizer_of(const std::string& model) {
 /// Has sound of the rate and the channels of the run's data read in steps as the model takes them.
 void take_sound(const char* command, DataOptions& data, const ModelConfig& config,
                 const GivenData& arguments) {
-  const auto columns = RunColumns::of_model(arguments.model);
+  const auto columns = columns_of_model(arguments.model);
   if (!columns) return;
   const fs::path file = files_named("--data", arguments.data, data.kind).front();
   columns->check(command, file.string(), SoundFile(file).format());
@@ -85,13 +86,16 @@ DataOptions data_of(const char* command, const ModelConfig& config, const GivenD
   const bool is_file = !fs::is_directory(arguments.data) && !files_found(arguments.data).empty() &&
                        fs::exists(files_found(arguments.data).front());
   if (kind.empty() && of_run && is_file && takes_files(of_run->kind)) kind = of_run->kind;
-  if (kind.empty() && is_file && extension_of(files_found(arguments.data).front().string()) == ".png")
-    kind = "images";
+  if (kind.empty() && is_file && is_image_file(files_found(arguments.data).front())) kind = "images";
   // Files with labels that are no pictures are lines.
   if (kind.empty() && is_file && config.classifies() && config.image_height == 0) kind = "lines";
   if (kind.empty() && !tokenizer.empty()) kind = kind_of_source(arguments.data);
   DataOptions data = data_for_model(config, arguments.data, kind);
-  if (of_run && of_run->kind == data.kind) take_form(data, *of_run);
+  if (of_run && of_run->kind == data.kind) {
+    take_form(data, *of_run);
+    if ((data.kind == "series" || data.kind == "sound") && of_run->validation.empty())
+      data.split = split_of(*of_run);
+  }
   if (const auto columns = of_run || data.kind != "series" ? std::nullopt : RunColumns::read(arguments.model))
     columns->take_form(data);
   if (data.kind == "text" && !tokenizer.empty()) data.tokenizer = tokenizer;
@@ -105,8 +109,7 @@ DataOptions data_of(const char* command, const ModelConfig& config, const GivenD
         command, "expected --target with the outputs for {}, as the model has inputs and outputs, got none",
         arguments.data);
   if (arguments.split == "test") {
-    data.test = std::exchange(data.path, "");
-    data.test_target = std::exchange(data.target, "");
+    take_as_test(data);
     // The names of labels and of columns are those of the run's own data.
     if (of_run && of_run->kind == data.kind && data.kind != "sound") {
       data.path = of_run->path;

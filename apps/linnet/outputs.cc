@@ -11,10 +11,11 @@
 #include "base/fail.h"
 #include "data/files.h"
 #include "io/file.h"
+#include "io/image.h"
 #include "metrics_file.h"
 #include "model/files.h"
-#include "run_columns.h"
 #include "run_record.h"
+#include "training/run_columns.h"
 #include "training/run_lock.h"
 
 namespace linnet {
@@ -62,7 +63,7 @@ void add_files_of_model(std::vector<fs::path>& files, const fs::path& folder, bo
 /// Whether a file of this name in a folder of data is read.
 bool is_data(const fs::path& path) {
   const std::string name = path.filename().string(), extension = extension_of(name);
-  return name.find("ubyte") != std::string::npos || extension == ".bin" || extension == ".png";
+  return name.find("ubyte") != std::string::npos || extension == ".bin" || is_image_file(path);
 }
 
 /// The input itself, the files that it names, or those of a folder; what is found below it only where an

@@ -11,6 +11,7 @@
 #include "data/idx.h"
 #include "data/images.h"
 #include "io/file.h"
+#include "io/image.h"
 #include "linnet/dataset.h"
 #include "ranks.h"
 
@@ -25,16 +26,15 @@ struct Pictures {
   std::vector<std::uint8_t> planes;
 };
 
-/// Reads a PNG, one of CIFAR-10's .bin files, or else an IDX file.
+/// Reads a PNG or JPEG, one of CIFAR-10's .bin files, or else an IDX file.
 Pictures read_pictures(const std::string& path) {
-  const std::string extension = extension_of(path);
-  if (extension == ".png") {
-    const Image image = read_png(path);
+  if (is_image_file(path)) {
+    const Image image = read_image(path);
     // Pixels [pixels, channels] as planes: the same transposition with the two exchanged.
     return {1, image.height, image.width, image.channels,
             interleave(image.pixels, image.height * image.width, image.channels)};
   }
-  if (extension == ".bin") {
+  if (extension_of(path) == ".bin") {
     CifarBatch batch = read_cifar(path);
     const std::int64_t count = batch.size();
     return {count, cifar_size, cifar_size, cifar_channels, std::move(batch.planes)};

@@ -15,8 +15,8 @@
 
 namespace linnet {
 
-/// The upper halves of the pictures in a PNG, one of CIFAR-10's .bin files or an IDX file, as tokens: of all
-/// of them, or of the first `count`. Throws Error where they are not of the model's size and channels.
+/// The upper halves of the pictures in a PNG or JPEG, one of CIFAR-10's .bin files or an IDX file, as tokens:
+/// of all of them, or of the first `count`. Throws Error where they are not of the model's size and channels.
 std::vector<std::vector<std::int32_t>> upper_halves(const ModelConfig& config, const std::string& path,
                                                     std::int64_t count);
 

@@ -69,6 +69,9 @@ RunRecord RunRecord::read(const fs::path& run) {
                      record_file, run.string());
   RunRecord record;
   record.options().parse_toml(read_file(path, most_settings_bytes), path.string());
+  if (record.version.empty())
+    fail("train", "{}: expected the record of a run, with run.version, got a file without it: it is damaged",
+         path.string());
   return record;
 }
 
@@ -99,6 +102,17 @@ std::optional<fs::path> run_of(const fs::path& model) {
                               above.filename() == "checkpoints" ? above.parent_path() : folder})
     if (fs::exists(run / record_file)) return run;
   return std::nullopt;
+}
+
+std::optional<RunColumns> columns_of_model(const fs::path& model) {
+  const auto run = run_of(model);
+  auto result = RunColumns::read(run.value_or(model));
+  if (!result || !run || result->sound) return result;
+  const DataOptions data = RunRecord::read(*run).config.data;
+  result->columns = data.columns;
+  result->time = data.time;
+  result->missing = data.missing;
+  return result;
 }
 
 std::string own_command_line() {

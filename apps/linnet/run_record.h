@@ -8,6 +8,7 @@
 #include "config.h"
 #include "data/fingerprint.h"
 #include "io/options.h"
+#include "training/run_columns.h"
 
 namespace linnet {
 
@@ -38,6 +39,9 @@ std::vector<std::string*> sources_of(DataOptions& data);
 /// The folder of the run that a model's folder belongs to: the run itself, its best/ or one of its
 /// checkpoints. Nothing for other models.
 std::optional<std::filesystem::path> run_of(const std::filesystem::path& model);
+
+/// The columns of a model's folder, and of the run that it belongs to. Throws as RunColumns::read.
+std::optional<RunColumns> columns_of_model(const std::filesystem::path& model);
 
 /// The command line of this process, as a shell takes it.
 std::string own_command_line();

@@ -5,8 +5,8 @@
 #include "base/fail.h"
 #include "data/files.h"
 #include "io/file.h"
-#include "run_columns.h"
 #include "run_record.h"
+#include "training/run_columns.h"
 
 namespace linnet {
 namespace {

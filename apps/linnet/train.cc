@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <csignal>
 #include <ctime>
+#include <limits>
 
 #include "attention/family.h"
 #include "base/fail.h"
@@ -20,12 +22,12 @@
 #include "pictures.h"
 #include "rank_threads.h"
 #include "report.h"
-#include "run_columns.h"
 #include "run_record.h"
 #include "token_text.h"
 #include "training/checkpoint.h"
 #include "training/config.h"
 #include "training/rank_agreement.h"
+#include "training/run_config.h"
 
 namespace linnet {
 namespace {
@@ -100,16 +102,21 @@ void draw(const fs::path& folder, std::int64_t step, const std::shared_ptr<const
                         TokenText(*model, residues).text(tokens));
 }
 
-/// --data on top of the configuration, with absolute paths.
-void set_data(RunConfig& config, const std::string& data) {
-  if (!data.empty()) set_source(config.data, data);
+/// --data on top of the configuration, with absolute paths. A kind among the settings counts for more than
+/// the names of files.
+void set_data(RunConfig& config, const std::string& data, const std::vector<std::string>& settings) {
+  if (!data.empty()) {
+    set_source(config.data, data);
+    for (const std::string& setting : settings)
+      if (setting.starts_with("data.kind=") && takes_files(config.data.kind)) config.set(setting);
+  }
   for (std::string* value : sources_of(config.data)) *value = absolute_names(*value);
 }
 
 RunRecord new_record(const Arguments& arguments) {
   RunRecord record;
   load(record.config, arguments.config, arguments.settings);
-  set_data(record.config, arguments.data);
+  set_data(record.config, arguments.data, arguments.settings);
   record.version = version();
   record.command = own_command_line();
   record.started = utc_now();
@@ -131,7 +138,7 @@ void check_changes(RunRecord& run, RunRecord& changed, const std::string& folder
 RunRecord resumed_record(const Arguments& arguments) {
   RunRecord run = RunRecord::read(arguments.resume), changed = run;
   for (const std::string& setting : arguments.settings) changed.config.set(setting);
-  set_data(changed.config, arguments.data);
+  set_data(changed.config, arguments.data, {"data.kind=" + run.config.data.kind});
   check_changes(run, changed, arguments.resume);
   changed.resumed = own_command_line();
   return changed;
@@ -190,7 +197,7 @@ class Display {
 
   /// Since training began.
   double seconds() const { return seconds_since(start_); }
-  /// Per token, of the last step that was shown.
+  /// Per token, of the last step that was shown; NaN where none was.
   double bits() const { return bits_; }
 
  private:
@@ -205,7 +212,7 @@ class Display {
   std::int64_t examples_;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   std::int64_t first_step_ = 0;
-  double bits_ = 0;
+  double bits_ = std::numeric_limits<double>::quiet_NaN();
 };
 
 /// The model that a run starts from, or null.
@@ -282,7 +289,7 @@ Json json_of(const TrainingResult& result, const fs::path& folder, double second
                {"step", result.step},
                {"finished", result.finished},
                {"seconds", seconds},
-               {"bits", bits}};
+               {"bits", std::isnan(bits) ? Json(nullptr) : Json(bits)}};
   if (result.best_step >= 0) {
     json["best_step"] = result.best_step;
     json["best_validation_bits"] = result.best_bits;
@@ -319,7 +326,6 @@ void run(const Arguments& arguments, Communicator& ranks) {
   TrainingCallbacks callbacks = callbacks_of(display, config, folder, context.threads());
   callbacks.on_begin = [&] {
     record.write(folder);
-    RunColumns::of(*data.training).write(folder);
     show_columns(*data.training, display);
   };
   const bool begins = !resume || !Checkpoints(folder).any();
@@ -359,7 +365,7 @@ void add_train(Command& program, Communicator& ranks) {
                      "replace a value of the configuration, key=value; may be repeated");
   command.add_option(
       "--data", arguments->data,
-      "digits, copy, reverse, a folder of MNIST, CIFAR-10 or PNG files, or files of text, FASTA, "
+      "digits, copy, reverse, a folder of MNIST, CIFAR-10, PNG or JPEG files, or files of text, FASTA, "
       "tokens, series or sound");
   Option resume = command.add_option(
       "--resume", arguments->resume,

@@ -13,6 +13,7 @@ namespace linnet {
 ///
 /// Threads wait for work by spinning for some tens of microseconds and then sleep, so that an idle context
 /// costs other programs nothing. In a child process after `fork` a context works on the calling thread alone.
+/// A context that was moved from may only be destroyed or assigned to.
 class LINNET_API Context {
  public:
   /// `threads` threads, the caller's included; there may be more of them than processors. 0 stands for one

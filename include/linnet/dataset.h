@@ -122,7 +122,7 @@ LINNET_API std::int64_t shuffled_index(std::uint64_t seed, std::int64_t i, std::
 /// The level of a pixel, out of `levels` (2 … 256): ⌊pixel · levels / 256⌋.
 LINNET_API std::int32_t token_of_pixel(std::uint8_t pixel, std::int64_t levels);
 /// A pixel whose level is `token`. Level 0 gives 0 and the highest level 255, with about equal distances
-/// between.
+/// between. Throws UsageError for another number of levels and for a level beyond them.
 LINNET_API std::uint8_t pixel_of_token(std::int32_t token, std::int64_t levels);
 
 /// What to open. docs/commands/train.md, "Data of your own", describes the formats. The kinds:
@@ -131,7 +131,8 @@ LINNET_API std::uint8_t pixel_of_token(std::int32_t token, std::int64_t levels);
 ///   t10k-* for validation. Larger images are scaled down to `size` by averaging areas;
 /// - "cifar10": a folder `path` of CIFAR-10's binary files; data_batch_1.bin … data_batch_5.bin for training,
 ///   test_batch.bin for validation. Scaled down to `size` like MNIST's, channel by channel;
-/// - "images": PNG files in sub-folders of the folder `path`, which are named by their classes and sorted, or
+/// - "images": PNG and JPEG files in sub-folders of the folder `path`, which are named by their classes and
+/// sorted, or
 ///   in the folder itself or named one by one, without labels. Grey or colour; colour where any image has it.
 ///   All of one size, or scaled down to `size` × `size` like MNIST's. Every tenth image of a class is for
 ///   validation;

@@ -49,6 +49,8 @@ using LogitsProcessor = std::function<void(std::int64_t stream, std::int64_t fie
 /// Everything but `begin`, `restore`, a `fork` into it, `set_sampling` and what only tells of it then throws
 /// Error for it; the other streams have moved by a token or not at all, as `position` tells; `step` has then
 /// written the tokens of those that have.
+///
+/// There are 1 … 1,048,576 streams. A session that was moved from may only be destroyed or assigned to.
 class LINNET_API Session {
  public:
   /// Largest number of tokens that `prefill` takes through the layers together.
@@ -127,7 +129,8 @@ class LINNET_API Session {
   /// Writes the logits [vocabulary] of the stream's next token, as `Model::forward` gives them; with several
   /// fields those of the first, which has `field_sizes()[0]` values. The stream
   /// does not move. Costs a step and a copy of the stream's state. Allocates nothing in families whose state
-  /// has a fixed size. Throws UsageError for another size, Error where the model has no next position.
+  /// has a fixed size. Throws UsageError for another size, Error where the model has no next position or its
+  /// prediction is not of finite numbers.
   void logits(std::int64_t stream, std::span<float> logits);
 
   /// The same as probabilities, which add up to 1. They are the model's own, with temperature 1 and without
@@ -143,8 +146,9 @@ class LINNET_API Session {
 
   /// Draws the next token of each of `streams` (each at most once) and appends it: tokens[i] belongs to
   /// streams[i]. Takes constant time per token for models of the linear family. Throws Error where the
-  /// prediction of a stream is not of finite numbers, as after an overflow: with a cache that stream is to
-  /// begin anew or to be restored, and the others have moved; without one no stream has.
+  /// prediction of a stream is not of finite numbers, as after an overflow: with a cache that stream, whose
+  /// token is then −1, is to begin anew or to be restored, and the others have moved; without one no stream
+  /// has.
   void step(std::span<std::int32_t> tokens, std::span<const std::int64_t> streams);
 
   /// The same for all streams. Steps allocate nothing and write nothing to files; with one thread they take
@@ -200,7 +204,8 @@ class LINNET_API Session {
 
 /// Many streams of real numbers of one model, step by step: a model of the next step forecasts, one of the
 /// same step filters. As in `Session`, a stream's numbers do not depend on the streams beside it, one session
-/// is used by one thread at a time, and nothing is allocated after construction where states do not grow.
+/// is used by one thread at a time, and nothing is allocated after construction where states do not grow. A
+/// session that was moved from may only be destroyed or assigned to.
 class LINNET_API NumberSession {
  public:
   struct Options {

@@ -20,8 +20,8 @@ struct ReferenceGradients {
   View<double> decay = {}, key_projection = {}, value_projection = {};
 };
 
-/// out [B, L, H, M] of the family that `options` names. Throws Error when shapes or mask do not fit, before
-/// anything is written.
+/// out [B, L, H, M] of the family that `options` names. Throws Error when shapes or mask do not fit and for
+/// options that `make_attention` refuses, before anything is written.
 LINNET_API void reference_forward(const AttentionOptions& options, View<double> out,
                                   const ReferenceInputs& inputs);
 /// Gradients of a loss from `grad_out` [B, L, H, M]. Throws as `reference_forward` does.

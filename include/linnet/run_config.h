@@ -42,8 +42,8 @@ struct LINNET_API RunConfig {
   /// The same for one key, from "key=value".
   void set(const std::string& assignment);
 
-  /// All keys as JSON, which `read_json` takes back: {"model": …, "attention": …, "image": …, "data": …,
-  /// "training": …}.
+  /// All keys as JSON, which `read_json` takes back once the configuration fits data: {"model": …,
+  /// "attention": …, "image": …, "data": …, "training": …}.
   std::string json() const;
   std::vector<Setting> settings() const;
 
@@ -59,16 +59,25 @@ struct LINNET_API RunConfig {
 /// "digits", "copy", a folder, a file or several files (DataOptions), put into `data`. Files are of the kind
 /// that `data` names, if it is one of files other than text. Otherwise the name of the first decides: FASTA
 /// for .fasta, .fa and .faa, tokens for .npy, .safetensors and .bin, a series for .csv, sound for .wav and
-/// .flac, text for others. A folder of CIFAR-10's files or of PNG files is known by them, any other one is
+/// .flac, text for others. A folder of CIFAR-10's files or of images is known by them, any other one is
 /// MNIST's. Throws UsageError for anything else.
 LINNET_API void set_source(DataOptions& data, const std::string& source);
 
 /// The data of `source` in the form that a model takes: its length, its picture size and its levels. Text is
 /// read as bytes: DataOptions::tokenizer or `opened_tokenizer` is to be set for a model that has one. `kind`
 /// is the kind of data; empty takes what `set_source` says, with CIFAR-10 for MNIST where the model has three
-/// channels, and pairs for text where it has their 258 tokens. Throws UsageError where tokens of that kind
-/// cannot be the model's.
+/// channels, pairs for text where it has their 258 tokens, and lines for text where it is a classifier.
+/// Throws UsageError where tokens of that kind cannot be the model's.
 LINNET_API DataOptions data_for_model(const ModelConfig& model, const std::string& source,
                                       const std::string& kind = "");
+
+/// The same for a model with its weights and its assets: text becomes tokens through its tokenizer, and where
+/// it takes one number of a series that is normalised already, every column is a sequence of its own, by the
+/// statistics of `source`.
+LINNET_API DataOptions data_for_model(const Model& model, const std::string& source,
+                                      const std::string& kind = "");
+
+/// Makes all files of data.path those of the test part. Throws UsageError for kinds of data without one.
+LINNET_API void take_as_test(DataOptions& data);
 
 }  // namespace linnet

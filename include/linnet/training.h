@@ -132,8 +132,9 @@ class LINNET_API Trainer {
   /// such as dropout. `feature_map` is one of your own that config.attention.linear.feature_map names;
   /// without it that of `initial` is used, or a built-in one. The context is used by every update and must
   /// stay where it is as long as the trainer lives. Of the options, those that decide updates are used: batch
-  /// and the intervals at which `train` reports, evaluates and saves are not. Throws UsageError for invalid
-  /// options, configurations and `initial`, and for weights that are not f32.
+  /// and the intervals at which `train` reports, evaluates and saves are not, but `restore` refuses another
+  /// batch than that of the checkpoint. Throws UsageError for invalid options, configurations and `initial`,
+  /// and for weights that are not f32.
   Trainer(Context& context, const ModelConfig& config, const TrainingOptions& options,
           const std::shared_ptr<const Model>& initial = nullptr,
           std::shared_ptr<const FeatureMap> feature_map = nullptr);
@@ -156,9 +157,10 @@ class LINNET_API Trainer {
   void save(const std::filesystem::path& folder) const;
 
   /// Continues from a checkpoint of this class or of `train`: later updates with the same batches give the
-  /// same bits as without stopping. Throws Error, and leaves the trainer unchanged, where the checkpoint is
-  /// damaged or belongs to another configuration or to other options that decide updates. options.steps may
-  /// differ: the schedule then goes on as with the new number.
+  /// same bits as without stopping. The checkpoint's assets take the place of those set before. Throws Error,
+  /// and leaves the trainer unchanged, where the checkpoint is damaged or belongs to another configuration or
+  /// to other options that decide updates. options.steps may differ: the schedule then goes on as with the
+  /// new number.
   void restore(const std::filesystem::path& folder);
 
   /// Sets the scale of real numbers: means and deviations of the model's columns and of the numbers that it
@@ -230,7 +232,8 @@ struct Evaluation {
 };
 
 /// Callbacks with which a program observes and stops the loop; each is optional. They cannot change results.
-/// Where ranks train together, rank 0 alone calls them, except `should_stop`.
+/// Where ranks train together, rank 0 alone calls them, except `should_stop`. What one throws ends the loop
+/// and is passed on; one process alone first saves a checkpoint, as for `should_stop`.
 struct TrainingCallbacks {
   /// Called once, when the folder is this run's and the checkpoint to resume from has been read, before
   /// anything else is written: for example to write a file that describes the run.
@@ -301,7 +304,8 @@ LINNET_API std::shared_ptr<const Model> adapt_model(const Model& model, const Mo
 /// Mean loss of up to `examples` (0: all) evenly spaced examples, `batch` per pass. With `accuracy`, the most
 /// probable value of every token is also compared. For a masked model every evaluation hides the same tokens
 /// of an example. `on_token`, if given, is called for every counted token, example by example. Throws
-/// UsageError for negative `examples`, for a `batch` below 1, and where the data do not fit the model.
+/// UsageError for negative `examples`, for a `batch` below 1, and where the data do not fit the model; Error
+/// where no target of the examples counts.
 /// `ranks`, unless null, share the batches: all of them call with the same arguments and get the same result,
 /// which has the same bits for any number of ranks. `on_token` is then called on rank 0 alone, for all
 /// tokens.

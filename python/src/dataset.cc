@@ -170,27 +170,15 @@ nb::tuple open_for_run(const std::string& config, const std::string& source) {
   return open(run.data);
 }
 
-/// Texts become tokens through the model's tokenizer, where it has one.
-DataOptions options_for(const ModelObject& model, const std::string& source, const std::string& kind) {
-  const ModelConfig& config = model.model->config();
-  const std::string& tokenizer = model.model->assets().tokenizer;
-  if (tokenizer.empty()) return data_for_model(config, source, kind);
-  DataOptions named;
-  if (kind.empty()) set_source(named, source);
-  DataOptions options = data_for_model(config, source, kind.empty() ? named.kind : kind);
-  if (options.kind == "text") options.opened_tokenizer.emplace(tokenizer, config.vocabulary);
-  return options;
-}
-
 nb::tuple open_for_model(const ModelObject& model, const std::string& source, const std::string& kind) {
-  return open(options_for(model, source, kind));
+  return open(data_for_model(*model.model, source, kind));
 }
 
 /// One part of the files of a model; "test" takes all of them.
 DatasetObject open_split(const ModelObject& model, const std::string& source, const std::string& kind,
                          const std::string& split) {
-  DataOptions options = options_for(model, source, kind);
-  if (split == "test") options.test = std::exchange(options.path, "");
+  DataOptions options = data_for_model(*model.model, source, kind);
+  if (split == "test") take_as_test(options);
   const nb::gil_scoped_release released;
   return {open_dataset(options, split == "test"         ? Split::test
                                 : split == "validation" ? Split::validation

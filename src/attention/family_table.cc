@@ -22,7 +22,13 @@ std::vector<std::string> names() {
 
 }  // namespace
 
-const FamilyEntry& entry_of(Family family) { return *table[static_cast<std::size_t>(family)]; }
+const FamilyEntry& entry_of(Family family) {
+  const auto index = static_cast<std::size_t>(family);
+  if (index >= table.size())
+    fail<UsageError>("attention family", "expected one of {}, got number {}", fmt::join(names(), ", "),
+                     index);
+  return *table[index];
+}
 
 std::span<const FamilyInfo> family_table() {
   static const std::vector<FamilyInfo> rows = [] {
@@ -61,11 +67,13 @@ void Attention::read(Context&, View<float>, View<const float>, const State&, std
 }
 
 void reference_forward(const AttentionOptions& options, View<double> out, const ReferenceInputs& inputs) {
+  (void)make_attention(options);  // checks them
   entry_of(options.family).reference_forward(options, out, inputs);
 }
 
 void reference_backward(const AttentionOptions& options, const ReferenceGradients& gradients,
                         View<const double> grad_out, const ReferenceInputs& inputs) {
+  (void)make_attention(options);
   entry_of(options.family).reference_backward(options, gradients, grad_out, inputs);
 }
 

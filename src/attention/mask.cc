@@ -194,6 +194,8 @@ void Mask::check(const char* operation, std::int64_t batch, std::int64_t queries
   if (matrix_) {
     const bool fits = visible_.rank() == 3 && (visible_.extent(0) == 1 || visible_.extent(0) == batch) &&
                       visible_.extent(1) == queries && visible_.extent(2) == keys;
+    if (fits && visible_.size() > 0 && visible_.data() == nullptr)
+      fail(operation, "expected memory for a boolean mask, got a null pointer");
     if (!fits)
       fail(operation, "expected a boolean mask [{} or 1, {}, {}], got {}", batch, queries, keys,
            to_string(visible_.shape()));

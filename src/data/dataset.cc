@@ -164,6 +164,8 @@ std::int32_t token_of_pixel(std::uint8_t pixel, std::int64_t levels) {
 }
 
 std::uint8_t pixel_of_token(std::int32_t token, std::int64_t levels) {
+  if (levels < 2 || levels > 256 || token < 0 || token >= levels)
+    fail<UsageError>("pixel_of_token", "expected one of 2 to 256 levels, got level {} of {}", token, levels);
   // The pixels of a token run from `low` to `high`; the first token stands for its lowest, the last for its
   // highest.
   const std::int64_t low = (token * 256 + levels - 1) / levels;

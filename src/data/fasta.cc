@@ -143,7 +143,7 @@ Datasets open_fasta(const DataOptions& options, const Parts& parts) {
   const auto read = [](const char* key, const std::string& value) {
     std::vector<Sequence> sequences;
     for (const std::filesystem::path& path : files_named(key, value, "fasta"))
-      for (Sequence& sequence : parse_fasta(read_file(path), path.string()))
+      for (Sequence& sequence : parse_fasta(read_maybe_gzipped(path, most_fasta_bytes), path.string()))
         sequences.push_back(std::move(sequence));
     return numbered(std::move(sequences));
   };

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -20,6 +21,9 @@ inline constexpr std::int32_t first_ambiguous_residue = 22;
 
 /// The token of a letter, small or capital; −1 for a letter of no residue.
 std::int32_t residue_of(char letter);
+
+/// The most that a FASTA file may hold when it is inflated.
+inline constexpr std::size_t most_fasta_bytes = std::size_t{1} << 32;
 
 /// The tokens of one sequence.
 using Sequence = std::vector<std::uint8_t>;

@@ -182,7 +182,7 @@ struct NumberSession::Impl {
       std::copy_n(numbers.at(i), targets, means.data());
       network().columns()->restore(means, means, taken);
     }
-    if (lost >= 0) fail_not_finite(lost);
+    if (lost >= 0) fail_not_finite("step", lost);
   }
 
   void take(std::span<const float> in, std::span<float> out, std::span<const std::int64_t> chosen,

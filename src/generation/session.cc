@@ -210,6 +210,7 @@ struct Session::Impl {
     Workspace workspace(context);
     const View<float> parameters = workspace.take(1, network().head().outputs());
     next_parameters(parameters, index);
+    if (!all_finite(parameters)) fail_not_finite(operation, index);
     network().head().logits(context, View<float>(logits.data(), {vocabulary}), parameters);
   }
 

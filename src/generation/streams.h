@@ -52,8 +52,8 @@ inline void check_limit(const char* operation, std::int64_t stream, std::int64_t
        learned ? "; a model with sinusoidal or rotary positions goes on beyond its trained length" : "");
 }
 
-[[noreturn]] inline void fail_not_finite(std::int64_t stream) {
-  fail("step", "expected a prediction of finite numbers, got another one in stream {}", stream);
+[[noreturn]] inline void fail_not_finite(const char* operation, std::int64_t stream) {
+  fail(operation, "expected a prediction of finite numbers, got another one in stream {}", stream);
 }
 
 /// Streams that one thread takes through all layers together where `count` are stepped of a model with

@@ -124,12 +124,15 @@ void TokenSteps::draw(Context& own, std::int64_t block, const Draws& draws,
         });
   const auto fields = static_cast<std::size_t>(fields_);
   for (std::size_t i = 0; i < slots.size(); ++i)
-    if (!worker.lost[i]) streams.at(slots[i]).append(draws.tokens.subspan(i * fields, fields));
+    if (const auto step = draws.tokens.subspan(i * fields, fields); worker.lost[i])
+      std::ranges::fill(step, -1);
+    else
+      streams.at(slots[i]).append(step);
   if (worker.failure) std::rethrow_exception(std::exchange(worker.failure, nullptr));
 }
 
 /// The tokens of one field of every stream, from its parameters [slots, outputs]. Those of streams that are
-/// lost are 0.
+/// lost are 0, as inputs of the fields behind it.
 void TokenSteps::draw_field(Context& own, const Draws& draws, std::span<const std::int64_t> slots,
                             Streams<TokenStream>& streams, View<const float> parameters, std::int64_t field,
                             Worker& worker) const {
@@ -151,7 +154,7 @@ void TokenSteps::draw_field(Context& own, const Draws& draws, std::span<const st
 void TokenSteps::draw_token(Context& own, const Draws& draws, std::size_t at, std::int64_t slot,
                             const TokenStream& stream, View<const float> parameters, std::int64_t field,
                             Worker& worker) const {
-  if (!all_finite(parameters)) fail_not_finite(slot);
+  if (!all_finite(parameters)) fail_not_finite("step", slot);
   Sampler& sampler = worker.samplers[static_cast<std::size_t>(field)];
   const auto change = [&](std::span<float> logits) {
     draws.process(slot, field, logits);

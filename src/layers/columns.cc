@@ -1,5 +1,6 @@
 #include "layers/columns.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/fail.h"
@@ -41,6 +42,15 @@ void Columns::set(std::span<float> parameters, std::span<const double> mean,
   write(deviation_, deviation, true);
   write(target_mean_, target_mean, false);
   write(target_deviation_, target_deviation, true);
+}
+
+bool Columns::is_unscaled() const {
+  const auto all = [](View<const float> view, float number) {
+    return std::ranges::all_of(std::span(view.data(), static_cast<std::size_t>(view.size())),
+                               [&](float value) { return value == number; });
+  };
+  return all(mean_values_, 0) && all(deviation_values_, 1) && all(target_mean_values_, 0) &&
+         all(target_deviation_values_, 1);
 }
 
 void Columns::normalise(View<float> z, View<const float> values, View<const float> before) const {

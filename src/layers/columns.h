@@ -57,6 +57,9 @@ class Columns {
   /// Standard deviation of target t.
   float deviation(std::int64_t t) const { return target_deviation_values_(t); }
 
+  /// Whether all means are 0 and all deviations 1, as those of data that are normalised already.
+  bool is_unscaled() const;
+
   const Shape& shape() const { return shape_; }
 
  private:

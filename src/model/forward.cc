@@ -150,8 +150,7 @@ Filling Model::fill(Context& context, std::span<const std::int32_t> tokens, std:
                     std::int64_t length, std::span<const std::int64_t> key_lengths) const {
   if (!config().masked())
     fail<UsageError>("fill",
-                     "expected an encoder (model.objective = \"masked\"), got a model that predicts the next "
-                     "token: see score");
+                     "expected an encoder (model.objective = \"masked\"), got a model of another objective");
   const std::vector<std::int64_t> sizes = config().field_sizes();
   const auto fields = std::ssize(sizes);
   check_sizes("fill", tokens, batch, length, key_lengths, fields);

@@ -38,11 +38,20 @@ class LINNET_HIDDEN Model::Impl {
       const std::span<float> unused = values_of(table.row_at(place));
       release_pages(unused.data(), unused.size_bytes());
     };
-    Context context;
+    Context context = packing_context();
     network_.pack(
         context,
         {values_->as<float>(), [&](const ParameterPlace& place) { fill(table.row_at(place)); }, release},
         false);
+  }
+
+  /// One thread does where the system gives no other.
+  static Context packing_context() {
+    try {
+      return Context();
+    } catch (const Error&) {
+      return Context(1);
+    }
   }
 
   static std::shared_ptr<const Model> model_of(std::unique_ptr<const Impl> impl) {

@@ -302,6 +302,9 @@ class Measures {
     Evaluation result;
     result.examples = examples;
     result.tokens = tally_.counted(tokens_);
+    if (result.tokens == 0)
+      fail("evaluate", "expected examples with {} that count, got none in {} examples",
+           config.classifies() ? "labels" : "targets", examples);
     result.bits = per(nats() / std::numbers::ln2, result.tokens);
     const std::int64_t of_decoder = config.length * config.layers * (config.has_encoder() ? 2 : 1),
                        of_encoder = config.source_length * config.encoder_layers;

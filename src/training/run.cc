@@ -20,6 +20,7 @@
 #include "training/examples.h"
 #include "training/metrics.h"
 #include "training/rank_agreement.h"
+#include "training/run_columns.h"
 #include "training/run_lock.h"
 #include "training/trainer.h"
 
@@ -98,36 +99,69 @@ class Run {
     // Before anything is written.
     require_same_task(ranks_, {config_, options_, training_data_, validation_data_, resume, adapted_});
     begin(resume);
+    try {
+      return go_on();
+    } catch (...) {
+      if (calling_) save_for_a_resume();
+      throw;
+    }
+  }
+
+ private:
+  TrainingResult go_on() {
     TrainingProgress& progress = trainer_.progress();
     std::optional<Evaluation> evaluation;
     while (progress.evaluation_due || !has_ended()) {
       if (!progress.evaluation_due) update();
-      const std::int64_t step = trainer_.steps();
-      const auto due = [&](std::int64_t every) { return every > 0 && step % every == 0; };
-      progress.evaluation_due = step == options_.steps || due(options_.evaluate_every);
       if (progress.evaluation_due) {
         if (const auto found = report_evaluation()) evaluation = found;
       }
       const bool left = progress.evaluation_due, last = !left && has_ended();
       if (!left && callbacks_.draw_samples && options_.sample_every > 0 &&
-          (last || due(options_.sample_every)))
-        callbacks_.draw_samples(step, trainer_.model());
+          (last || is_due(options_.sample_every)))
+        call(callbacks_.draw_samples, trainer_.steps(), trainer_.model());
       const bool stop =
           left || any_rank(is_asked_to_stop() ||
                            (options_.minutes > 0 && seconds_since(start_) > 60 * options_.minutes));
-      if (last || stop || due(options_.checkpoint_every)) save();
+      if (last || stop || is_due(options_.checkpoint_every)) save();
       if (stop) break;
     }
     return {trainer_.steps(), !progress.evaluation_due && has_ended(), evaluation, progress.best_step,
             progress.best_bits};
   }
 
- private:
   bool leads() const { return ranks_.rank() == 0; }
+
+  bool is_due(std::int64_t every) const { return every > 0 && trainer_.steps() % every == 0; }
+
+  /// callback(arguments), where there is one.
+  template <class Callback, class... Arguments>
+  void call(const Callback& callback, const Arguments&... arguments) {
+    if (!callback) return;
+    calling_ = true;
+    callback(arguments...);
+    calling_ = false;
+  }
+
+  /// After a callback has thrown, which leaves the trainer as it is. Other ranks would have to save too, and
+  /// do not know of it. What it throws counts for more than a disk that is full.
+  void save_for_a_resume() {
+    if (ranks_.size() > 1 || !lock_) return;
+    try {
+      save();
+    } catch (const std::exception&) {  // the checkpoints before it stay
+    }
+  }
 
   bool has_ended() const { return trainer_.steps() == options_.steps || out_of_patience(); }
 
-  bool is_asked_to_stop() const { return callbacks_.should_stop && callbacks_.should_stop(); }
+  bool is_asked_to_stop() {
+    if (!callbacks_.should_stop) return false;
+    calling_ = true;
+    const bool stop = callbacks_.should_stop();
+    calling_ = false;
+    return stop;
+  }
 
   /// Whether one rank says so.
   bool any_rank(bool here) const {
@@ -209,7 +243,8 @@ class Run {
   }
 
   void begin_files(const Found& found) {
-    if (callbacks_.on_begin) callbacks_.on_begin();
+    call(callbacks_.on_begin);
+    RunColumns::of(training_).write(folder_);
     // The run may have been killed between its checkpoint and its own model, which no later step need write
     // again. A model that is newer than the checkpoint stays.
     if (found.step < 0)
@@ -239,7 +274,7 @@ class Run {
           folder_.string());
   }
 
-  void say_new_length() const {
+  void say_new_length() {
     const std::int64_t before = trainer_.progress().planned;
     if (before == options_.steps) return;
     say(fmt::format("training.steps is now {} instead of {}{}", options_.steps, before,
@@ -274,11 +309,12 @@ class Run {
     StepReport report = trainer_.step(batch);
     // With the time that reading the examples took.
     report.tokens_per_second = static_cast<double>(trainer_.steps_of_update()) / seconds_since(start);
+    trainer_.progress().evaluation_due =
+        trainer_.steps() == options_.steps || is_due(options_.evaluate_every);
     this->report(report);
   }
 
   void report(const StepReport& step) {
-    if (callbacks_.on_step) callbacks_.on_step(step);
     if (leads() && (step.step % options_.log_every == 0 || step.step == options_.steps)) {
       Json line = line_of_now();
       line.update(Json{{"bits", step.bits},
@@ -288,6 +324,7 @@ class Run {
                        {"tokens_per_second", step.tokens_per_second}});
       metrics_.append(line);
     }
+    call(callbacks_.on_step, step);
     warn_of_divergence();
   }
 
@@ -335,8 +372,6 @@ class Run {
       return std::nullopt;
     }
     const Evaluation& evaluation = *found;
-    trainer_.progress().evaluation_due = false;
-    if (callbacks_.on_evaluation) callbacks_.on_evaluation(trainer_.steps(), evaluation);
     Json line = line_of_now();
     line.update(Json{{"validation_bits", evaluation.bits}, {"validation_tokens", evaluation.tokens}});
     if (config_.target_count() > 0) {
@@ -349,7 +384,9 @@ class Run {
       line["validation_accuracy"] = evaluation.accuracy;
     }
     if (leads()) metrics_.append(line);
+    call(callbacks_.on_evaluation, trainer_.steps(), evaluation);
     compare_with_best(evaluation);
+    trainer_.progress().evaluation_due = false;
     return found;
   }
 
@@ -413,9 +450,7 @@ class Run {
     return {{"step", progress.step}, {"tokens", progress.examples * config_.length}, {"seconds", seconds()}};
   }
 
-  void say(const std::string& message) const {
-    if (callbacks_.on_message) callbacks_.on_message(message);
-  }
+  void say(const std::string& message) { call(callbacks_.on_message, message); }
 
   Context& context_;
   Communicator& ranks_;
@@ -435,6 +470,7 @@ class Run {
   Clock::time_point start_ = Clock::now();
   double seconds_before_ = 0;
   bool warned_ = false;
+  bool calling_ = false;  ///< whether a callback runs, or has thrown
 };
 
 }  // namespace

@@ -16,6 +16,7 @@
 #include "data/sound.h"
 #include "io/json.h"
 #include "linnet/dataset.h"
+#include "model/access.h"
 #include "model/config.h"
 #include "model/cost.h"
 #include "model/network.h"
@@ -45,8 +46,11 @@ std::string kind_of_folder(const fs::path& folder, const std::string& configured
 }
 
 std::string kind_of_file(const fs::path& file) {
-  const std::string extension = file.extension().string();
+  std::string extension = file.extension().string();
+  const bool gzipped = extension == ".gz";
+  if (gzipped) extension = file.stem().extension().string();
   if (extension == ".fasta" || extension == ".fa" || extension == ".faa") return "fasta";
+  if (gzipped) return "text";
   if (extension == ".npy" || extension == ".safetensors" || extension == ".bin") return "tokens";
   if (extension == ".csv") return "series";
   if (extension == ".wav" || extension == ".flac") return "sound";
@@ -57,11 +61,11 @@ std::string kind_of_file(const fs::path& file) {
 fs::path first_file(const std::string& source) {
   const std::vector<fs::path> files = files_found(source);
   const auto refuse = [](const std::string& got) {
-    fail<UsageError>(
-        "data",
-        "expected digits, copy, reverse, a folder of IDX, CIFAR-10 or PNG files, or files of text, FASTA, "
-        "tokens, series or sound, got {}{}",
-        got, is_there(got) ? "" : ", which does not exist");
+    fail<UsageError>("data",
+                     "expected digits, copy, reverse, a folder of IDX, CIFAR-10, PNG or JPEG files, or files "
+                     "of text, FASTA, "
+                     "tokens, series or sound, got {}{}",
+                     got, is_there(got) ? "" : ", which does not exist");
   };
   if (files.empty()) refuse(source);
   for (const fs::path& file : files)
@@ -85,10 +89,10 @@ Options options_of(RunConfig& config) {
   auto& [model, data, training] = config;
   add_options(options, model);
   options.add("data.kind", data.kind, "kind of data", data_kinds());
-  options.add(
-      "data.path", data.path,
-      "folder of IDX files (mnist), of binary batches (cifar10) or of PNG files (images), or files (the "
-      "other kinds), separated by commas or with * and ?");
+  options.add("data.path", data.path,
+              "folder of IDX files (mnist), of binary batches (cifar10) or of PNG and JPEG files (images), "
+              "or files (the "
+              "other kinds), separated by commas or with * and ?");
   options.add("data.length", data.length, "tokens or steps per example of kinds that are no pictures", 0,
               std::int64_t{1} << 32);
   options.add("data.size", data.size, "height and width of pictures; 0 keeps those of the files", 0, 1 << 12);
@@ -267,6 +271,7 @@ DataOptions data_for_model(const ModelConfig& model, const std::string& source, 
   } else {
     set_source(data, source);
     if (data.kind == "mnist" && model.image_channels == cifar_channels) data.kind = "cifar10";
+    if (data.kind == "text" && model.classifies() && model.image_height == 0) data.kind = "lines";
     if (data.kind == "text" && model.vocabulary == pair_vocabulary) data.kind = "pairs";
     if (data.kind == "text" && model.vocabulary < bytes)
       fail<UsageError>(
@@ -293,6 +298,35 @@ DataOptions data_for_model(const ModelConfig& model, const std::string& source, 
                      source);
   if (pictures) data.length = 0;
   return data;
+}
+
+DataOptions data_for_model(const Model& model, const std::string& source, const std::string& kind) {
+  const ModelConfig& config = model.config();
+  const std::string& tokenizer = model.assets().tokenizer;
+  DataOptions named;
+  if (!kind.empty())
+    named.kind = kind;
+  else if (!tokenizer.empty())
+    set_source(named, source);
+  DataOptions data = data_for_model(config, source, kind.empty() && tokenizer.empty() ? "" : named.kind);
+  if (data.kind == "text" && !tokenizer.empty()) data.opened_tokenizer.emplace(tokenizer, config.vocabulary);
+  if (data.kind == "images") data.channels = config.image_channels;
+  const std::optional<Columns>& columns = network_of(model).columns();
+  data.columns_apart =
+      data.kind == "series" && columns && columns->shape().series() == 1 && columns->is_unscaled();
+  return data;
+}
+
+void take_as_test(DataOptions& data) {
+  if (!takes_files(data.kind) && data.kind != "images")
+    fail<UsageError>("data", "expected the part training or validation of data of the kind {}, got test",
+                     data.kind);
+  data.test = data.path;
+  data.test_target = data.target;
+  // Of these `path` also says what the statistics are.
+  if (data.kind == "series" || data.kind == "sound") return;
+  data.path.clear();
+  data.target.clear();
 }
 
 }  // namespace linnet

@@ -256,7 +256,10 @@ void Trainer::Impl::saved(const std::filesystem::path& folder) {
 }
 
 void Trainer::Impl::restore(const std::filesystem::path& folder) {
+  ModelAssets assets = read_assets(folder, config_);
   progress_ = read_checkpoint(folder, config_, options_, network_.table(), values_.span<float>(), optimiser_);
+  if (!assets.class_names.empty()) assets_.class_names = std::move(assets.class_names);
+  if (!assets.tokenizer.empty()) assets_.tokenizer = std::move(assets.tokenizer);
   saved(folder);
   pack();
 }

@@ -40,6 +40,18 @@ class OwnData : public testing::Test {
   TemporaryFolder folder_;
 };
 
+TEST_F(OwnData, AKindThatIsChosenCountsForMoreThanTheNameOfAFile) {
+  std::string table = "a,b\n";
+  for (int i = 0; i < 60; ++i) table += std::to_string(i % 7) + ",1\n";
+  folder_.file("table.csv", table);
+  config("kind = \"text\"\nlength = 16\n");
+  const Strings train = {"train", "config.toml", "--data", "table.csv"};
+  run(joined(train, {"--out", "series"}));
+  EXPECT_THAT(read_file(folder_ / "series/run.toml"), HasSubstr("kind = \"series\""));
+  run(joined(train, {"--out", "text", "--set", "data.kind=text"}));
+  EXPECT_THAT(read_file(folder_ / "text/run.toml"), HasSubstr("kind = \"text\""));
+}
+
 TEST_F(OwnData, MidiFilesBecomePiecesOfSeveralFields) {
   const std::vector<std::int32_t> pitches = {72, 60, -1, 62, 74, 130 - 68};
   folder_.file("in.mid", midi_file({2, pitches}, 4, 90));

@@ -109,6 +109,15 @@ TEST_F(EncoderDecoderProgram, WhatDoesNotFitIsRefused) {
   refuses(usage, {"generate", run, "--source", "abc", "--prompt", "b"}, {"--prompt"});
   refuses(usage, {"generate", TinyModels::get().copy(), "--source", "abc"}, {"encoder"});
   refuses(failed, {"generate", run, "--source-file", path("none.txt")}, {"none.txt"});
+  // The mark that some programs begin a file with is no part of its first source.
+  folder_.file("plain.txt", "abc\nbc\n");
+  folder_.file("marked.txt",
+               "\xef\xbb\xbf"
+               "abc\r\nbc\n");
+  const auto answers_to = [&](const char* file) {
+    return json_of(succeed({"generate", run, "--source-file", path(file), "--json"}))["results"];
+  };
+  EXPECT_EQ(answers_to("marked.txt"), answers_to("plain.txt"));
   folder_.file("gap.txt", "abc\n\nabc\n");
   refuses(failed, {"generate", run, "--source-file", path("gap.txt")}, {"line 2"});
   refuses(usage, {"embed", run, "--data", "reverse", "--out", path("rows.safetensors")}, {"encoder"});

@@ -163,8 +163,18 @@ TEST_F(Runs, EvaluateAndGenerateNeedNoOptions) {
 
   succeed({"generate", TinyModels::get().digits(), "--count", "4"});
   EXPECT_TRUE(fs::exists(fs::path(TinyModels::get().digits()) / "samples/generated.png"));
+  const std::string record = read_file(path("run/run.toml"));
+  for (const std::size_t size : {std::size_t{0}, record.find("[data]"), record.find("[run]")}) {
+    folder_.file("run/run.toml", record.substr(0, size));
+    refuses(failed, {"evaluate", path("run")}, {path("run/run.toml"), "run.version", "damaged"});
+  }
   fs::remove(path("run/run.toml"));
   refuses(usage, {"evaluate", path("run")}, {"--data", path("run")});
+}
+
+TEST_F(Runs, WithoutUpdatesThereAreNoBits) {
+  const Json json = json_of(succeed(training("run", {"--set", "training.steps=0", "--json"})));
+  EXPECT_TRUE(json["bits"].is_null());
 }
 
 TEST_F(Runs, WithoutItsFirstCheckpointItBeginsAgain) {

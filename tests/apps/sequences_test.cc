@@ -45,6 +45,21 @@ TEST_F(SeriesProgram, IsEvaluatedInDeviationsBesideRepeatingTheLastNumber) {
   EXPECT_THAT(succeed({"evaluate", path("run")}).out, HasSubstr("repeating the last number"));
 }
 
+TEST_F(SeriesProgram, FilesThatAreGivenHaveThePartsOfTheRun) {
+  train({"data.split=0.3,0.7"});
+  folder_.file("copy.csv", read_file(path("series.csv")));
+  for (const char* split : {"validation", "training"}) {
+    const Strings evaluation = {"evaluate", path("run"), "--split", split, "--json"};
+    const Json own = json_of(succeed(evaluation));
+    EXPECT_EQ(own["tokens"], split == std::string("validation") ? 2 * (420 - 180) : own["tokens"].get<int>());
+    for (const char* file : {"series.csv", "copy.csv"}) {
+      const Json given = json_of(succeed(joined(evaluation, {"--data", path(file)})));
+      EXPECT_EQ(given["tokens"], own["tokens"]) << file;
+      EXPECT_EQ(given["bits_per_token"], own["bits_per_token"]) << file;
+    }
+  }
+}
+
 TEST_F(SeriesProgram, IsForecastWithMediansBetweenTheirBounds) {
   for (const Strings& settings : {Strings{}, {"data.horizon=3", "model.value_head=student-t"}}) {
     train(settings);

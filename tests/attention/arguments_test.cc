@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 
 #include <functional>
+#include <limits>
+#include <memory>
 
 #include "attention/attention_tools.h"
 #include "linnet/error.h"
@@ -309,6 +311,75 @@ TEST(LinearOptions, ImpossibleOnesAreRefused) {
   EXPECT_THROW(make_attention(options), UsageError);
   options.linear.epsilon = NAN;
   EXPECT_THROW(make_attention(options), UsageError);
+}
+
+/// A map with so many features.
+class Wide final : public FeatureMap {
+ public:
+  explicit Wide(std::int64_t features) : features_(features) {}
+  std::string name() const override { return "wide"; }
+  std::int64_t features(std::int64_t) const override { return features_; }
+  void forward(View<float>, View<const float>, const TileContext&) const override {}
+  void backward(View<float>, View<const float>, View<const float>, View<const float>,
+                const TileContext&) const override {}
+
+ private:
+  std::int64_t features_;
+};
+
+TEST(Options, OfMapsWithImpossibleFeaturesAreRefused) {
+  for (const std::int64_t features : {std::int64_t{0}, std::int64_t{-5}, std::int64_t{1} << 32,
+                                      std::int64_t{1} << 62, std::numeric_limits<std::int64_t>::max()}) {
+    AttentionOptions options;
+    options.linear.feature_map = std::make_shared<Wide>(features);
+    Problem problem({1, 4, 4, 1, 2, 2}, Mask::causal(), 3);
+    const auto attention = make_attention(options);
+    EXPECT_EQ(
+        message_of([&] { problem.forward(*attention); }),
+        fmt::format("[linear attention] expected the feature map wide to have 1 to 2147483648 features, "
+                    "got {}",
+                    features));
+  }
+}
+
+TEST(Options, ThatCannotBeAreRefusedByTheReferencesToo) {
+  std::vector<AttentionOptions> impossible(6);
+  impossible[0].family = static_cast<Family>(99);
+  impossible[1].linear.feature_map = nullptr;
+  impossible[2].family = Family::kernel;
+  impossible[2].kernel.similarity = nullptr;
+  impossible[3].family = Family::lsh;
+  impossible[3].lsh.chunk = 0;
+  impossible[4].family = Family::strided;
+  impossible[4].strided.stride = -5;
+  impossible[5].family = Family::lsh;
+  impossible[5].lsh.buckets = -2;
+  Tensor numbers = Tensor::of<double>({1, 4, 1, 2}), out = Tensor::of<double>({1, 4, 1, 2});
+  const View<const double> view = numbers.view<double>();
+  for (std::size_t i = 0; i < impossible.size(); ++i) {
+    SCOPED_TRACE(i);
+    const std::string sentence = message_of([&] { make_attention(impossible[i]); });
+    EXPECT_NE(sentence, "nothing was thrown");
+    EXPECT_EQ(message_of([&] {
+                reference_forward(impossible[i], out.view<double>(), {view, view, view, Mask::causal()});
+              }),
+              sentence);
+    EXPECT_EQ(message_of([&] {
+                reference_backward(impossible[i],
+                                   {out.view<double>(), out.view<double>(), out.view<double>()}, view,
+                                   {view, view, view, Mask::causal()});
+              }),
+              sentence);
+  }
+}
+
+TEST(Options, TheStrideOfALengthIsItsRoot) {
+  EXPECT_EQ(default_stride(0), 32);
+  EXPECT_EQ(default_stride(1024), 32);
+  EXPECT_EQ(default_stride(1025), 64);
+  EXPECT_EQ(default_stride(std::int64_t{1} << 40), std::int64_t{1} << 20);
+  EXPECT_EQ(default_stride((std::int64_t{1} << 40) + 1), (std::int64_t{1} << 20) + 32);
+  EXPECT_EQ(default_stride(std::numeric_limits<std::int64_t>::max()), 3'037'000'512);
 }
 
 }  // namespace

@@ -241,6 +241,8 @@ TEST(Mask, BooleanMatricesOfAnotherShapeAreRefused) {
   EXPECT_EQ(of({5, 7}), sentence + "[5, 7]");
   EXPECT_EQ(of({2, 1, 5, 7}), sentence + "[2, 1, 5, 7]");
   EXPECT_EQ(refusal(Mask::boolean(View<const std::uint8_t>()), 5, 7), sentence + "[]");
+  EXPECT_EQ(refusal(Mask::boolean(View<const std::uint8_t>(nullptr, {1, 5, 7})), 5, 7),
+            "[test] expected memory for a boolean mask, got a null pointer");
   EXPECT_NE(refusal(Mask::boolean(Mask::BooleanTile()), 5, 7), "nothing was thrown");
 }
 

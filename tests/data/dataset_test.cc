@@ -76,6 +76,8 @@ TEST(Levels, PixelsOfTokensAreQuantisedBack) {
       ASSERT_EQ(token_of_pixel(pixel_of_token(token, levels), levels), token) << levels;
   }
   for (int pixel = 0; pixel < 256; ++pixel) EXPECT_EQ(pixel_of_token(pixel, 256), pixel);
+  for (const auto& [token, levels] : {std::pair{0, 1}, {0, 0}, {3, 3}, {-1, 8}, {0, 257}})
+    EXPECT_THROW(pixel_of_token(token, levels), UsageError);
 }
 
 std::string refusal(DataOptions options) {

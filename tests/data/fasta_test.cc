@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "io/temporary_folder.h"
+#include "support/gzip.h"
 
 namespace linnet {
 namespace {
@@ -120,6 +121,23 @@ TEST(Fasta, PiecesKnowTheirSequenceOfTheFiles) {
               ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8, 8, 8, 10, 11, 12, 13, 14, 15, 16, 17, 18));
   const Datasets others = open_datasets({.kind = "copy", .length = 8, .examples = 20});
   EXPECT_EQ(sequence_of(*others.training, 0), std::nullopt);
+}
+
+TEST(Fasta, FilesMayBeGzipped) {
+  const TemporaryFolder folder;
+  std::string text;
+  for (int i = 0; i < 10; ++i) text += ">\n" + std::string(5, residues[static_cast<std::size_t>(i)]) + "\n";
+  folder.file("a.fasta", text);
+  folder.file("a.fasta.gz", gzipped(text));
+  std::vector<std::int32_t> tokens(8), targets(8), plain(8);
+  for (const char* name : {"a.fasta", "a.fasta.gz"}) {
+    const Datasets data = open_datasets({.kind = "fasta", .path = folder / name, .length = 8});
+    EXPECT_EQ(data.training->size(), 9);
+    data.training->read(4, tokens, targets);
+    if (plain.front() == 0) plain = tokens;
+    EXPECT_EQ(tokens, plain);
+  }
+  EXPECT_EQ(plain.front(), 4);
 }
 
 TEST(Fasta, RefusesFilesAndOptionsThatCannotBe) {

@@ -66,9 +66,15 @@ TEST_F(FailedStep, EndsAStreamWhosePredictionIsNotFiniteAndNoOther) {
     std::vector<std::int32_t> tokens(streams_), expected(streams_);
     twin->step(expected);
     map_->overflows_at = 5;
+    std::vector<float> row(static_cast<std::size_t>(model_->config().vocabulary));
+    EXPECT_EQ(error_of<Error>([&] { session->logits(5, row); }),
+              "[logits] expected a prediction of finite numbers, got another one in stream 5");
+    EXPECT_EQ(error_of<Error>([&] { session->probabilities(5, row); }),
+              "[probabilities] expected a prediction of finite numbers, got another one in stream 5");
     EXPECT_EQ(error_of<Error>([&] { session->step(tokens); }),
               "[step] expected a prediction of finite numbers, got another one in stream 5");
     map_->overflows_at = -1;
+    EXPECT_EQ(tokens[5], -1);
     EXPECT_NE(error_of([&] { draw(*session, 5, 1); }).find("in which a step failed halfway"),
               std::string::npos);
     session->restore(5, before);

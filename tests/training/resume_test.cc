@@ -109,6 +109,34 @@ TEST(Resume, OfAKilledRunEndsInTheSameBits) {
   }
 }
 
+TEST(Resume, AfterAnExceptionOfACallbackGoesOnWithTheLastUpdate) {
+  TrainingOptions options = tiny_options();
+  Folder whole("whole"), ended("ended");
+  run(whole.path(), trained_config(), options);
+  // The options evaluate after update 5.
+  for (const std::int64_t step : {3, 5}) {
+    SCOPED_TRACE(step);
+    TrainingCallbacks callbacks;
+    callbacks.on_step = [&](const StepReport& report) {
+      if (report.step == step) throw std::runtime_error("mine");
+    };
+    EXPECT_THROW(run(ended.path(), trained_config(), options, true, callbacks), std::runtime_error);
+    EXPECT_TRUE(fs::exists(ended / "checkpoints" / std::to_string(step)));
+    // The model of the folder is that of the checkpoint.
+    EXPECT_EQ(weights_of(ended.path()), weights_of(ended / "checkpoints" / std::to_string(step)));
+  }
+  TrainingCallbacks callbacks;
+  callbacks.on_evaluation = [](std::int64_t step, const Evaluation&) {
+    if (step == 10) throw std::runtime_error("mine");
+  };
+  EXPECT_THROW(run(ended.path(), trained_config(), options, true, callbacks), std::runtime_error);
+  run(ended.path(), trained_config(), options, true);
+  EXPECT_EQ(weights_of(ended.path()), weights_of(whole.path()));
+  EXPECT_EQ(weights_of(ended / "best"), weights_of(whole / "best"));
+  expect_no_step_twice(metrics_of(ended.path()));
+  EXPECT_EQ(metrics_of(ended.path()).size(), metrics_of(whole.path()).size());
+}
+
 TEST(Resume, StoppedManyTimesEndsInTheSameBits) {
   Folder whole("whole"), stopped("stopped");
   run(whole.path(), trained_config(), tiny_options());

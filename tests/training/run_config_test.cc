@@ -1,5 +1,6 @@
 #include "linnet/run_config.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -12,6 +13,7 @@
 #include "linnet/error.h"
 #include "support/errors.h"
 #include "support/folder.h"
+#include "training/run_columns.h"
 
 namespace linnet {
 namespace {
@@ -96,7 +98,7 @@ TEST(RunConfig, SourcesAreRecognisedByTheirNames) {
   const Folder folder;
   std::filesystem::create_directories(folder / "images/cats");
   for (const char* name : {"a.txt", "a.npy", "a.safetensors", "a.bin", "b.bin", "a.fa", "a.csv", "b.csv",
-                           "a.wav", "a.flac", "images/cats/1.png"})
+                           "a.wav", "a.flac", "b.fasta.gz", "b.csv.gz", "images/cats/1.png"})
     write_file_atomically(folder / name, "x");
   const auto kind_of = [&](const std::string& source, const char* kind = "digits") {
     DataOptions data{.kind = kind};
@@ -106,6 +108,8 @@ TEST(RunConfig, SourcesAreRecognisedByTheirNames) {
   };
   EXPECT_EQ(kind_of("a.txt"), "text");
   EXPECT_EQ(kind_of("a.fa", "text"), "fasta");
+  EXPECT_EQ(kind_of("b.fasta.gz"), "fasta");
+  EXPECT_EQ(kind_of("b.csv.gz"), "text");
   for (const char* source : {"a.npy", "a.safetensors", "a.bin", "?.bin"})
     EXPECT_EQ(kind_of(source), "tokens");
   EXPECT_EQ(kind_of("a.bin," + (folder / "b.bin").string()), "tokens");
@@ -138,6 +142,67 @@ TEST(RunConfig, TokensOfAModelHaveItsVocabulary) {
   EXPECT_EQ(data.length, 7);
   model.fields = "20,65536";
   EXPECT_EQ(data_for_model(model, (folder / "a.bin").string()).fields, "20,65536");
+}
+
+TEST(RunConfig, AClassifierReadsTextAsLines) {
+  const Folder folder;
+  write_file_atomically(folder / "lines.tsv", "a\tb\n");
+  ModelConfig model;
+  model.length = 7;
+  model.vocabulary = 256;
+  model.objective = Objective::classify;
+  model.classes = 2;
+  const std::string path = (folder / "lines.tsv").string();
+  EXPECT_EQ(data_for_model(model, path).kind, "lines");
+  EXPECT_EQ(data_for_model(model, path, "text").kind, "text");
+}
+
+// A model of a series is trained on columns in their units, or on normalised ones that are apart.
+TEST(RunConfig, ColumnsOfASeriesAreApartWhereTheModelTakesNormalisedNumbers) {
+  const Folder folder;
+  std::string text = "a,b\n";
+  for (int i = 0; i < 100; ++i) text += fmt::format("{},{}\n", i % 7, 50 + i % 5);
+  const std::string path = (folder / "series.csv").string();
+  write_file_atomically(path, text);
+  for (const bool apart : {false, true}) {
+    DataOptions data{.kind = "series", .path = path, .length = 8};
+    data.columns_apart = apart;
+    if (!apart) data.columns = "a";
+    const Datasets opened = open_datasets(data);
+    RunConfig config;
+    config.model.layers = 1;
+    config.model.width = 8;
+    config.model.heads = 2;
+    config.model.feed_forward = 8;
+    config.training.steps = 1;
+    config.training.batch = 2;
+    config.fit_to_data(*opened.training);
+    const std::string run = (folder / (apart ? "apart" : "together")).string();
+    Context context(1);
+    train(context, config.model, config.training, *opened.training, *opened.validation, run, false);
+    const auto model = Model::load(run);
+    DataOptions found = data_for_model(*model, path);
+    EXPECT_EQ(found.columns_apart, apart);
+    found.columns = data.columns;
+    EXPECT_EQ(open_dataset(found, Split::validation)->size(), opened.validation->size());
+    take_as_test(found);
+    EXPECT_EQ(open_dataset(found, Split::test)->columns(), 1);
+    // The folder says what the program needs to know of the columns.
+    const auto columns = RunColumns::read(run);
+    ASSERT_TRUE(columns);
+    EXPECT_EQ(columns->names.size(), apart ? 2u : 1u);
+    EXPECT_EQ(columns->applied.mean.size(), apart ? 2u : 0u);
+  }
+}
+
+TEST(RunConfig, PicturesHaveNoTestFiles) {
+  DataOptions data{.kind = "mnist", .path = "mnist"};
+  EXPECT_EQ(error_of<UsageError>([&] { take_as_test(data); }),
+            "[data] expected the part training or validation of data of the kind mnist, got test");
+  data.kind = "text";
+  take_as_test(data);
+  EXPECT_EQ(data.test, "mnist");
+  EXPECT_EQ(data.path, "");
 }
 
 TEST(RunConfig, AModelOfPairsReadsTextAsPairs) {

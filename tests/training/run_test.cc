@@ -52,7 +52,7 @@ TEST(Run, IsWholeBeforeItsFirstUpdate) {
     EXPECT_EQ(by_name(*Model::load(folder / "run")),
               by_name(*Model::random(trained_config(), static_cast<std::uint64_t>(tiny_options().seed))));
     EXPECT_TRUE(fs::exists(folder / "run/checkpoints/0/state.json"));
-    EXPECT_EQ(metrics_of(folder / "run").size(), 1u);
+    EXPECT_EQ(metrics_of(folder / "run").size(), 2u) << "settings and the update";
   };
   TrainingOptions options = tiny_options();
   options.steps = 1;

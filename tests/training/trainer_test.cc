@@ -428,6 +428,24 @@ TEST(Trainer, SavesOverCheckpointsAndNothingElse) {
   EXPECT_EQ(read_file(folder / "checkpoint/thesis.txt"), "precious");
 }
 
+TEST(Trainer, RestoresTheAssetsOfACheckpoint) {
+  Folder folder;
+  ModelConfig config = tiny_config();
+  config.classes = 2;
+  Trainer trainer(any_context(), config, tiny_options());
+  trainer.set_assets({.class_names = {"cat", "dog"}});
+  trainer.save(folder / "checkpoint");
+  Trainer other(any_context(), config, tiny_options());
+  other.restore(folder / "checkpoint");
+  EXPECT_THAT(other.model()->assets().class_names, testing::ElementsAre("cat", "dog"));
+  other.save(folder / "checkpoint");
+  EXPECT_THAT(Model::load(folder / "checkpoint")->assets().class_names, testing::ElementsAre("cat", "dog"));
+  // A checkpoint without them takes none away.
+  Trainer(any_context(), config, tiny_options()).save(folder / "bare");
+  other.restore(folder / "bare");
+  EXPECT_EQ(other.model()->assets().class_names.size(), 2u);
+}
+
 TEST(Trainer, IsUnchangedByACheckpointThatItRefuses) {
   Folder folder;
   Trainer trainer(any_context(), tiny_config(), tiny_options());

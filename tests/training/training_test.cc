@@ -300,6 +300,32 @@ TEST(Training, RefusesOptionsThatCannotBe) {
   refused("training.keep_checkpoints", [](auto& o) { o.keep_checkpoints = 0; });
 }
 
+/// Examples without a target.
+class Silent final : public Dataset {
+ public:
+  std::int64_t size() const override { return 5; }
+  std::int64_t length() const override { return 6; }
+  std::int64_t vocabulary() const override { return tiny_config().vocabulary; }
+  std::int64_t read(std::int64_t, std::span<std::int32_t> tokens,
+                    std::span<std::int32_t> targets) const override {
+    std::ranges::fill(tokens, 1);
+    std::ranges::fill(targets, -1);
+    return -1;
+  }
+};
+
+TEST(Evaluation, OfNothingThatCountsIsRefused) {
+  const auto model = random_model(tiny_config(), 5);
+  EXPECT_EQ(error_of([&] { evaluate(any_context(), *model, Silent(), 0, 2); }),
+            "[evaluate] expected examples with targets that count, got none in 5 examples");
+  Folder folder;
+  EXPECT_NE(error_of([&] {
+              train(any_context(), tiny_config(), tiny_options(), training_set(), Silent(), folder.path(),
+                    false);
+            }).find("[evaluate] expected examples with targets"),
+            std::string::npos);
+}
+
 TEST(Evaluation, IsTheReferencesMeanOverTheCountedTokens) {
   for (const OutputDistribution head : {OutputDistribution::categorical, OutputDistribution::logistics})
     for (const bool uneven : {false, true}) {

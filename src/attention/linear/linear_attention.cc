@@ -47,8 +47,10 @@ class LinearAttention final : public Attention {
  private:
   std::int64_t features(std::int64_t head_dim) const {
     const std::int64_t count = map_.features(head_dim);
-    if (count < 1)
-      fail(operation, "expected the feature map {} to have at least 1 feature, got {}", map_.name(), count);
+    constexpr std::int64_t most = std::int64_t{1} << 31;
+    if (count < 1 || count > most)
+      fail(operation, "expected the feature map {} to have 1 to {} features, got {}", map_.name(), most,
+           count);
     return count;
   }
 

@@ -305,7 +305,7 @@ ReferenceInputs patterned(const AttentionOptions& options, View<const double> ou
 
 std::int64_t default_stride(std::int64_t length) {
   std::int64_t root = static_cast<std::int64_t>(std::sqrt(static_cast<double>(length)));
-  while (root * root < length) ++root;
+  while (root > 0 && root < length / root + (length % root != 0 ? 1 : 0)) ++root;
   return std::max<std::int64_t>(32, (root + 31) / 32 * 32);
 }
 

@@ -1,4 +1,4 @@
-#include "run_columns.h"
+#include "training/run_columns.h"
 
 #include <fmt/ranges.h>
 
@@ -8,11 +8,10 @@
 
 #include "base/fail.h"
 #include "base/names.h"
-#include "config.h"
 #include "data/sound.h"
 #include "io/file.h"
 #include "io/json.h"
-#include "run_record.h"
+#include "io/options.h"
 
 namespace linnet {
 
@@ -56,17 +55,6 @@ std::optional<RunColumns> RunColumns::read(const fs::path& run) {
   if (!numbers_for_each(result.applied.mean) || !numbers_for_each(result.applied.deviation))
     fail("data", "{}: expected a mean and a deviation for each of {} columns, got others", path.string(),
          result.names.size());
-  return result;
-}
-
-std::optional<RunColumns> RunColumns::of_model(const fs::path& model) {
-  const auto run = run_of(model);
-  auto result = read(run.value_or(model));
-  if (!result || !run || result->sound) return result;
-  const DataOptions data = RunRecord::read(*run).config.data;
-  result->columns = data.columns;
-  result->time = data.time;
-  result->missing = data.missing;
   return result;
 }
 

@@ -15,7 +15,7 @@ inline constexpr const char* columns_file = "columns.json";
 
 /// What columns.json in the folder of a run holds: of real numbers the columns of its data, of sound its rate
 /// and channels. That of a model which was made from a run also says how columns are read, as there is no
-/// record beside it.
+/// record of the run beside it.
 struct RunColumns {
   std::vector<std::string> names;
   ColumnStatistics applied;  ///< as Dataset::applied_statistics
@@ -24,9 +24,6 @@ struct RunColumns {
   std::optional<SoundFormat> sound = {};
 
   static RunColumns of(const Dataset& dataset);
-
-  /// Those of a model's folder, and of the run that it belongs to. Throws as `read`.
-  static std::optional<RunColumns> of_model(const std::filesystem::path& model);
 
   /// Has `data` read the columns as those of the run were read.
   void take_form(DataOptions& data) const;
