@@ -7,7 +7,7 @@ import time
 
 import numpy as np
 import pytest
-from support import REPOSITORY, counting, tiny, uniform
+from support import counting, tiny, uniform
 
 import linnet
 
@@ -290,6 +290,42 @@ def test_files_of_the_shipped_configuration(digits):
     assert "digits" in linnet.shipped_configurations()
     result = linnet.train("digits", settings={"training.steps": 2, "data.examples": 200, "training.evaluate_examples": 10})
     assert result.model.image == (16, 16, 1) and result.step == 2
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_series_are_opened_as_they_were_trained(apart, tmp_path):
+    path = tmp_path / "series.csv"
+    path.write_text("date,a,b\n" + "".join(f"2024-01-{i // 24 + 1:02} {i % 24:02}:00,{i % 7},{50 + i % 5}\n" for i in range(200)))
+    small = {"model.layers": 1, "model.width": 16, "model.heads": 2, "model.feed_forward": 32, "data.length": 8}
+    steps = {"training.steps": 1, "training.batch": 2, "data.patch": 2 if apart else 1, "data.columns_apart": apart}
+    config = linnet.configuration({"data": {"kind": "series"}, "model": {"positions": "none"}}, {**small, **steps})
+    result = linnet.train(config, path, out=tmp_path / "run")
+    for split in ("training", "validation", "test"):
+        assert linnet.Dataset.open(path, result.model, split=split).columns == 2
+    assert linnet.evaluate(result.model, path)["bits"] == pytest.approx(result.evaluation["bits"], rel=1e-6)
+    assert (tmp_path / "run" / "columns.json").exists()
+
+
+def test_lines_of_a_classifier_are_opened_as_lines(tmp_path):
+    path = tmp_path / "lines.tsv"
+    path.write_text("one\tabc\ntwo\tbcd\n" * 20)
+    config = {"data": {"kind": "lines", "length": 4}, "model": {"objective": "classify", "layers": 1, "width": 16, "heads": 2}}
+    result = linnet.train(config, path, settings={"training.steps": 1, "training.batch": 2})
+    assert linnet.Dataset.open(path, result.model)[1].classes == 2
+    assert linnet.evaluate(result.model, path)["bits"] == pytest.approx(result.evaluation["bits"], rel=1e-6)
+
+
+def test_an_exception_of_a_callback_leaves_a_checkpoint(tmp_path):
+    def stop(report):
+        if report["step"] == 3:
+            raise KeyboardInterrupt
+
+    whole = linnet.train(tiny(training__steps=5), counting(30, 24, 11), out=tmp_path / "whole")
+    with pytest.raises(KeyboardInterrupt):
+        linnet.train(tiny(training__steps=5), counting(30, 24, 11), out=tmp_path / "run", callbacks={"on_step": stop})
+    assert (tmp_path / "run" / "checkpoints" / "3").is_dir()
+    rest = linnet.train(tiny(training__steps=5), counting(30, 24, 11), out=tmp_path / "run", resume=True)
+    assert rest.steps.tolist() == [4, 5] and np.array_equal(rest.bits, whole.bits[3:])
 
 
 SCRIPT = """
