@@ -8,6 +8,7 @@
 #include "base/fail.h"
 #include "io/file.h"
 #include "io/json.h"
+#include "report.h"
 #include "training/run_config.h"
 
 namespace linnet {
@@ -113,6 +114,20 @@ std::optional<RunColumns> columns_of_model(const fs::path& model) {
   result->time = data.time;
   result->missing = data.missing;
   return result;
+}
+
+void warn_of_changed_data(const RunRecord& run) {
+  std::int64_t now = 0;
+  try {
+    now = bytes_of_files(run.config.data);
+  } catch (const Error&) {
+    return;  // what is missing is said where it is needed
+  }
+  if (run.data.files > 0 && now != run.data.bytes)
+    print_note(fmt::format(
+        "warning: the data of the run have changed since it began: {} had {} bytes in all and has {}; parts "
+        "may hold what was trained on",
+        run.config.data.path, run.data.bytes, now));
 }
 
 std::string own_command_line() {

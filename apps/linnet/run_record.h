@@ -43,6 +43,10 @@ std::optional<std::filesystem::path> run_of(const std::filesystem::path& model);
 /// The columns of a model's folder, and of the run that it belongs to. Throws as RunColumns::read.
 std::optional<RunColumns> columns_of_model(const std::filesystem::path& model);
 
+/// Says on standard error where the files of a run's data have another size than when it began: what is read
+/// from them may be what it was trained on, or other data. Files of the same size are not compared.
+void warn_of_changed_data(const RunRecord& run);
+
 /// The command line of this process, as a shell takes it.
 std::string own_command_line();
 

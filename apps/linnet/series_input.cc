@@ -73,7 +73,11 @@ SeriesInput read_series_input(const char* command, const std::string& model, con
   const ModelConfig& config = input.model->config();
   check_model(command, config);
   const auto run = run_of(model);
-  if (run) input.options = RunRecord::read(*run).config.data;
+  if (run) {
+    const RunRecord record = RunRecord::read(*run);
+    input.options = record.config.data;
+    if (data.empty()) warn_of_changed_data(record);
+  }
   const std::string path = data.empty() ? path_of_run(command, model, input.options) : data;
   const auto columns = RunColumns::read(run.value_or(model));
   if (columns && !run) columns->take_form(input.options);

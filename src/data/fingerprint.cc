@@ -111,4 +111,14 @@ DataFingerprint fingerprint_of(const DataOptions& options) {
   return result;
 }
 
+std::int64_t bytes_of_files(const DataOptions& options) {
+  std::int64_t bytes = 0;
+  for (const Source& file : files_of(options)) {
+    std::error_code error;
+    const std::uintmax_t size = fs::is_regular_file(file.path, error) ? fs::file_size(file.path, error) : 0;
+    if (!error) bytes += static_cast<std::int64_t>(size);
+  }
+  return bytes;
+}
+
 }  // namespace linnet

@@ -23,4 +23,8 @@ struct DataFingerprint {
 /// files that are missing or cannot be read.
 DataFingerprint fingerprint_of(const DataOptions& options);
 
+/// The bytes of those files, by their sizes alone. Throws as `fingerprint_of`, but for files that vanish
+/// meanwhile, which count for nothing.
+std::int64_t bytes_of_files(const DataOptions& options);
+
 }  // namespace linnet

@@ -45,6 +45,19 @@ TEST_F(SeriesProgram, IsEvaluatedInDeviationsBesideRepeatingTheLastNumber) {
   EXPECT_THAT(succeed({"evaluate", path("run")}).out, HasSubstr("repeating the last number"));
 }
 
+TEST_F(SeriesProgram, DataThatHaveChangedAreWarnedOf) {
+  train();
+  const std::string series = read_file(path("series.csv"));
+  for (const Strings& command : {Strings{"evaluate", path("run")},
+                                 {"forecast", path("run"), "--steps", "3"},
+                                 {"score", path("run")}}) {
+    EXPECT_THAT(succeed(command).err, testing::Not(HasSubstr("warning: the data")));
+    folder_.file("series.csv", series.substr(0, series.find("\n500,") + 1));
+    EXPECT_THAT(succeed(command).err, HasSubstr("warning: the data of the run have changed since it began"));
+    folder_.file("series.csv", series);
+  }
+}
+
 TEST_F(SeriesProgram, FilesThatAreGivenHaveThePartsOfTheRun) {
   train({"data.split=0.3,0.7"});
   folder_.file("copy.csv", read_file(path("series.csv")));
