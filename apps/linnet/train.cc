@@ -102,13 +102,15 @@ void draw(const fs::path& folder, std::int64_t step, const std::shared_ptr<const
                         TokenText(*model, residues).text(tokens));
 }
 
-/// --data on top of the configuration, with absolute paths. A kind among the settings counts for more than
-/// the names of files.
+/// --data on top of the configuration, with absolute paths. A kind of files among the settings counts for
+/// more than their names.
 void set_data(RunConfig& config, const std::string& data, const std::vector<std::string>& settings) {
   if (!data.empty()) {
     set_source(config.data, data);
+    const std::string key = "data.kind=";
     for (const std::string& setting : settings)
-      if (setting.starts_with("data.kind=") && takes_files(config.data.kind)) config.set(setting);
+      if (setting.starts_with(key) && takes_files(config.data.kind) && takes_files(setting.substr(key.size())))
+        config.set(setting);
   }
   for (std::string* value : sources_of(config.data)) *value = absolute_names(*value);
 }

@@ -5,7 +5,6 @@
 #ifdef LINNET_TURBOJPEG
 #include <turbojpeg.h>
 
-#include <memory>
 #include <string>
 #include <string_view>
 
