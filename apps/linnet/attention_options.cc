@@ -55,8 +55,7 @@ void FamilyOptions::add_to(Command& command) {
       .check(whole(0, most_count));
   add("--directions", directions,
       "directions of random maps: orthogonal, independent, hadamard, or auto: hadamard where the head size "
-      "is "
-      "16, 32, 64, 128 or 256, orthogonal elsewhere",
+      "is 16, 32, 64, 128 or 256, orthogonal elsewhere",
       {"linear"})
       .check(one_of({"auto", "orthogonal", "independent", "hadamard"}));
   add("--epsilon", epsilon, "ε in the denominator of linear and kernel", {"linear", "kernel"})

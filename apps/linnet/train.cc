@@ -109,7 +109,8 @@ void set_data(RunConfig& config, const std::string& data, const std::vector<std:
     set_source(config.data, data);
     const std::string key = "data.kind=";
     for (const std::string& setting : settings)
-      if (setting.starts_with(key) && takes_files(config.data.kind) && takes_files(setting.substr(key.size())))
+      if (setting.starts_with(key) && takes_files(config.data.kind) &&
+          takes_files(setting.substr(key.size())))
         config.set(setting);
   }
   for (std::string* value : sources_of(config.data)) *value = absolute_names(*value);

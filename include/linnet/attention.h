@@ -108,9 +108,9 @@ struct HeadShape {
 /// The state of the recurrent form: one slot per stream, f32 unless the options say otherwise. A slot of the
 /// linear family has a fixed size, H·(F·M + F) floats, or twice that with compensated sums. Softmax keeps
 /// every key and value, H·(E + M) floats per token, or as many bf16. `local` keeps the last left + 1 of them,
-/// `strided` those that a later query may see. A state belongs to the Attention that made it: sizes and
-/// the kind of feature map are checked, but not that it is the same map. One thread at a
-/// time may use a slot. The functions throw Error for a slot that the state does not have.
+/// `strided` those that a later query may see. A state belongs to the Attention that made it: sizes and the
+/// kind of feature map are checked, but not that it is the same map. One thread at a time may use a slot. The
+/// functions throw Error for a slot that the state does not have.
 ///
 /// `save` writes and `restore` reads these arrays, row-major and f32:
 /// - linear: S [H, F, M] = Σ φ(k) vᵀ, then z [H, F] = Σ φ(k). With compensated sums a second S and z follow,

@@ -132,10 +132,9 @@ LINNET_API std::uint8_t pixel_of_token(std::int32_t token, std::int64_t levels);
 /// - "cifar10": a folder `path` of CIFAR-10's binary files; data_batch_1.bin … data_batch_5.bin for training,
 ///   test_batch.bin for validation. Scaled down to `size` like MNIST's, channel by channel;
 /// - "images": PNG and JPEG files in sub-folders of the folder `path`, which are named by their classes and
-/// sorted, or
-///   in the folder itself or named one by one, without labels. Grey or colour; colour where any image has it.
-///   All of one size, or scaled down to `size` × `size` like MNIST's. Every tenth image of a class is for
-///   validation;
+///   sorted, or in the folder itself or named one by one, without labels. Grey or colour; colour where any
+///   image has it. All of one size, or scaled down to `size` × `size` like MNIST's. Every tenth image of a
+///   class is for validation;
 /// - "text": the bytes of the files `path`, one file after another. Every window of `length` bytes of the
 ///   first 90 % is a training example; the last 10 % are covered by windows that overlap by half, where only
 ///   bytes with half a window before them count (all of them in the first window), so that every byte counts

@@ -142,15 +142,13 @@ LINNET_API bool is_random_feature_map(const std::string& name);
 /// nearly so:
 /// - `automatic`: `hadamard` where E is 16, 32, 64, 128 or 256, `orthogonal` elsewhere.
 /// - `orthogonal`: blocks of E orthogonal directions, uniform (Haar), with independent lengths; Yu et al.
-/// 2016,
-///   "Orthogonal Random Features".
+///   2016, "Orthogonal Random Features".
 /// - `independent`: E independent normal numbers each.
 /// - `hadamard`: blocks of E orthogonal directions that are the rows of H D_3 H D_2 H D_1 / E^(3/2), with the
 ///   Hadamard matrix H and diagonals D of random signs, times independent lengths; section 4 of the same
 ///   paper, and H-ORF in Choromanski et al. 2020. A row's products with E of them take 3 E log2(E) additions
-///   instead of 2 E^2 FLOPs. E is a power of two from 8 on; from 16 to 256 it
-///   is faster. Means over draws differ from those of normal directions by
-///   terms that vanish as E grows.
+///   instead of 2 E^2 FLOPs. E is a power of two from 8 on; from 16 to 256 it is faster. Means over draws
+///   differ from those of normal directions by terms that vanish as E grows.
 enum class Directions { automatic, orthogonal, independent, hadamard };
 
 /// The directions of that name; `auto` is `automatic`. Throws UsageError for an unknown one.
